@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestCheckpointsDoNotNoticeTheAxes saves variables that are split over some of the logical axes
-// and over the replicas, and trains on under other axes.
+// Variables that are sharded over logical axes and replicas are saved, and training resumes with
+// different axes.
 func TestCheckpointsDoNotNoticeTheAxes(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	shared := func(replicas int, names ...string) strategy.Options {

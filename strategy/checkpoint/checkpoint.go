@@ -22,52 +22,51 @@ type Info struct {
 	// Path is the variable's path in its model.
 	Path string
 	// Shape is the dtype and the dimensions of the saved value. It is invalid if GoMLX does not
-	// have the file's dtype.
+	// support the file's dtype.
 	Shape     shapes.Shape
 	Trainable bool
-	// Synchronization and Aggregation are the rules of the variable that was saved: they say how
-	// its components became one value.
+	// Synchronization and Aggregation are the rules by which the saved variable's components were
+	// combined.
 	Synchronization strategy.VariableSynchronization
 	Aggregation     strategy.VariableAggregation
 }
 
-// Checkpoint is an open checkpoint. It is safe for concurrent use, except for Close, which must
-// come last.
+// Checkpoint is an open checkpoint. It is safe for concurrent use, except that no other call may
+// run concurrently with Close or after it.
 type Checkpoint struct {
-	path      string           // of the tensor file, or of the manifest of one in shards
-	sharded   *shardedManifest // of one in shards
-	objects   []*object        // that the variables' regions are in
-	variables []variable       // in the order in which they were saved
+	path      string           // of the tensor file, or of the manifest of a sharded checkpoint
+	sharded   *shardedManifest // nil for a single file
+	objects   []*object        // files that contain the regions
+	variables []variable       // in saved order
 	metadata  map[string]string
 	step      int64
 }
 
-// variable is a saved variable and where it lies.
+// variable is a saved variable and the location of its data.
 type variable struct {
 	Info
 	dtype   safetensors.DType
 	bytes   int64
 	element int64     // bytes of an element
-	whole   *wholeSum // nil where each block has a checksum, and where there is none
+	whole   *wholeSum // nil if each block has a checksum, and if there are no checksums
 	regions []region
 }
 
-// inFile describes a variable that lies in one tensor file.
+// inFile returns a variable that is stored in one tensor file.
 func inFile(info Info, t safetensors.Info, data int64) variable {
 	g := region{start: make([]int, len(t.Shape)), size: t.Shape, offset: data + t.Offset, bytes: t.Bytes}
 	return variable{Info: info, dtype: t.DType, bytes: t.Bytes, element: int64(t.DType.Bits() / 8), regions: []region{g}}
 }
 
-// FileOptions says how a tensor file is read. The zero value works.
+// FileOptions configures [OpenFile]. The zero value is valid.
 type FileOptions struct {
-	// Path returns the path of a variable from the name of its tensor. Nil puts a slash before the
-	// name.
+	// Path returns the path of a variable for the name of its tensor. The default prepends a slash.
 	Path func(tensor string) string
 }
 
-// OpenFile opens a safetensors file of any program as a checkpoint. The checkpoint's step is -1. It
-// has no checksums, so Verify checks nothing beyond the file's form. A path that is a URL, a pipe,
-// a device or a directory is a [*PathError].
+// OpenFile opens a safetensors file of any program as a checkpoint. The checkpoint's step is -1.
+// Because it has no checksums, Verify only checks the file format. For a path that is a URL, a
+// pipe, a device or a directory the error is a [*PathError].
 func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
 	opened, info, err := files.Open(path)
 	if err != nil {
@@ -95,7 +94,7 @@ func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
 	return c, nil
 }
 
-// openTensors opens a checkpoint of one tensor file, which it takes over.
+// openTensors opens a checkpoint that consists of one tensor file. The checkpoint owns opened.
 func openTensors(ctx context.Context, opened storage.Object, path string) (*Checkpoint, *safetensors.File, error) {
 	file, err := safetensors.New(storage.ReaderAt(ctx, opened), opened.Size())
 	if err != nil {
@@ -107,8 +106,8 @@ func openTensors(ctx context.Context, opened storage.Object, path string) (*Chec
 	return &Checkpoint{path: path, objects: []*object{o}}, file, nil
 }
 
-// unreadable is the error of a file of a checkpoint that cannot be read. It is damage, unless the
-// file may be whole and this process has not the right or the means to read it.
+// unreadable returns an error for a file that cannot be read: a [*CorruptError], unless the file
+// may be intact and this process lacks the permission or resources to read it.
 func unreadable(path string, err error) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -116,24 +115,24 @@ func unreadable(path string, err error) error {
 	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
 		return doing("read", "", err)
 	}
-	if errors.As(err, new(*files.Error)) { // a link, a pipe, a device: no checkpoint has one
+	if errors.As(err, new(*files.Error)) { // a link, a pipe or a device
 		return &CorruptError{File: path, Reason: "it cannot be read", Err: err}
 	}
-	switch errkind.Of(err) { // of a store that did not answer: what it holds is not known
+	switch errkind.Of(err) { // the store did not answer, so that damage is not known
 	case errkind.UnavailableError, errkind.PermissionDeniedError, errkind.FailedPreconditionError, errkind.DeadlineExceededError, errkind.CancelledError:
 		return doing("read", "", err)
 	}
 	return &CorruptError{File: path, Reason: "it cannot be read", Err: err}
 }
 
-// Step returns the step of the checkpoint, and -1 for a file of [OpenFile].
+// Step returns the step of the checkpoint, or -1 for a file of [OpenFile].
 func (c *Checkpoint) Step() int64 { return c.step }
 
-// Metadata returns a copy of the metadata that was saved with the checkpoint.
+// Metadata returns a copy of the checkpoint's metadata.
 func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata) }
 
-// Variables returns the descriptions of the saved variables, in the order in which they were saved.
-// It corresponds to tf.train.list_variables.
+// Variables returns the descriptions of the saved variables, in the order of the save. It
+// corresponds to tf.train.list_variables.
 func (c *Checkpoint) Variables() []Info {
 	out := make([]Info, len(c.variables))
 	for i, v := range c.variables {

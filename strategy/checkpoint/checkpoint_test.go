@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/hangtest"
 )
 
-// TestNothingInACheckpointHangs puts what is no file in the place of each of a checkpoint's files.
+// Each of a checkpoint's files is replaced by an object that is not a file.
 func TestNothingInACheckpointHangs(t *testing.T) {
 	ctx := context.Background()
 	pipe := func(path string) error { return syscall.Mkfifo(path, 0o644) }
@@ -61,7 +61,7 @@ func TestNothingInACheckpointHangs(t *testing.T) {
 	}
 }
 
-// opened opens a step, reads it, and closes it.
+// opened opens and reads a step and closes it.
 func opened(ctx context.Context, d run, step int64) error {
 	c, err := d.Open(ctx, step)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"hash/crc32"
 )
 
-// checksum is a CRC-32C, written as eight hexadecimal digits.
+// checksum is a CRC-32C. Its text form is eight hexadecimal digits.
 type checksum uint32
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -14,10 +14,10 @@ func (c checksum) plus(p []byte) checksum { return checksum(crc32.Update(uint32(
 
 func (c checksum) String() string { return fmt.Sprintf("%08x", uint32(c)) }
 
-// MarshalText writes the digits.
+// MarshalText implements encoding.TextMarshaler.
 func (c checksum) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// UnmarshalText reads the digits.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (c *checksum) UnmarshalText(text []byte) error {
 	var v uint32
 	if n, err := fmt.Sscanf(string(text), "%08x", &v); err != nil || n != 1 || checksum(v).String() != string(text) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// restoreOf opens and restores a checkpoint into fresh variables.
+// restoreOf restores a checkpoint into new variables.
 func restoreOf(d run, step int64) (Group, error) {
 	g := numbers(-1)
 	c, err := d.Open(context.Background(), step)
@@ -21,7 +21,7 @@ func restoreOf(d run, step int64) (Group, error) {
 	return g, c.Restore(context.Background(), g, RestoreOptions{})
 }
 
-// TestEveryFlippedByteAndEveryCutIsRefused damages a checkpoint of one file.
+// The test damages a single-file checkpoint.
 func TestEveryFlippedByteAndEveryCutIsRefused(t *testing.T) {
 	d := oldRun(t, ManagerOptions{})
 	dir := filepath.Join(d.Place(), stepName(1))

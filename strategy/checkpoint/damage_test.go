@@ -85,10 +85,10 @@ func (m inMemory) ReadAt(_ context.Context, p []byte, at int64) error {
 	return nil
 }
 
-// leftStep is a step of which a save was interrupted.
+// leftStep is the step of an interrupted save.
 const leftStep = 6
 
-// fiveSaves are the objects of five checkpoints and of an interrupted save.
+// fiveSaves returns the objects of five checkpoints and of an interrupted save.
 func fiveSaves(t testing.TB) map[string]string {
 	ctx := context.Background()
 	s := &objects{all: map[string]string{}}
@@ -114,7 +114,8 @@ func folder(t testing.TB, dir string, all map[string]string) storage.Store {
 	return s
 }
 
-// harm damages objects in one random way, and says how. dir is empty for an object store.
+// harm damages objects in one random way and describes the damage. dir is empty for an object
+// store.
 func harm(rng *rand.Rand, s storage.Store, dir string) (what string, err error) {
 	ctx := context.Background()
 	listed, err := s.List(ctx, "")
@@ -122,7 +123,7 @@ func harm(rng *rand.Rand, s storage.Store, dir string) (what string, err error) 
 		return "", err
 	}
 	pick := func() string { return listed[rng.IntN(len(listed))].Name }
-	if rng.IntN(2) == 0 { // what decides is hit more often than tensors
+	if rng.IntN(2) == 0 { // damage manifests more often than tensors
 		listed = slices.DeleteFunc(listed, func(i storage.Info) bool { return strings.HasPrefix(filepath.Base(i.Name), "host-") })
 	}
 	name, other := pick(), pick()
@@ -162,12 +163,12 @@ func harm(rng *rand.Rand, s storage.Store, dir string) (what string, err error) 
 	case 4:
 		return "removal of " + name, s.Remove(ctx, name)
 	case 5:
-		// To a place that may not have one.
+		// Copy to a name that may not exist yet.
 		other = stepName(int64(1+rng.IntN(8))) + "/" + filepath.Base(other)
 		write(other, read(name))
 		return "copy of " + name + " to " + other, err
 	case 6:
-		if name == ownerObject { // a save refuses that, and says so
+		if name == ownerObject { // a save returns an error for it
 			name = manifestName(1)
 		}
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
@@ -186,7 +187,7 @@ func harm(rng *rand.Rand, s storage.Store, dir string) (what string, err error) 
 	}
 }
 
-// intact are the steps that verify.
+// intact returns the steps that verify.
 func intact(t testing.TB, m *Manager) map[int64]bool {
 	ctx := context.Background()
 	all := map[int64]bool{}
@@ -201,11 +202,11 @@ func intact(t testing.TB, m *Manager) map[int64]bool {
 	return all
 }
 
-// TestWhatVerifiedGoesOnVerifying damages a folder or an object store of five checkpoints at random
-// and saves on. What verified before verifies after, or was outdated by the rule; every other object
-// is as it was, but for an interrupted save that its own statement disowns; and with what was damaged
-// put back, every checkpoint that is not outdated is whole again. TPUSTRATEGY_DAMAGES says how many
-// times.
+// The test damages a folder or an object store of five checkpoints at random and continues saving.
+// Checkpoints that verified before still verify, unless the retention dropped them. All other
+// objects are unchanged, except for an interrupted save with a valid void.json. After the damage is
+// repaired, every checkpoint that the retention keeps is complete again. TPUSTRATEGY_DAMAGES is the
+// number of repetitions.
 func TestWhatVerifiedGoesOnVerifying(t *testing.T) {
 	times := 40
 	if text := os.Getenv("TPUSTRATEGY_DAMAGES"); text != "" {
@@ -228,7 +229,7 @@ func TestWhatVerifiedGoesOnVerifying(t *testing.T) {
 		var what []string
 		for range 1 + rng.IntN(3) {
 			text, err := harm(rng, s, dir)
-			if !errors.As(err, new(*PathError)) { // a place behind a link that is there already
+			if !errors.As(err, new(*PathError)) { // the path is behind an existing link
 				require.NoError(t, err)
 			}
 			what = append(what, text)
@@ -238,8 +239,8 @@ func TestWhatVerifiedGoesOnVerifying(t *testing.T) {
 		told := &unverified{}
 		m := managerOf(t, s, ManagerOptions{Retention: keep, TakeOver: true, Logger: told.logger()})
 		whole := intact(t, m)
-		// What may go by the rule: of the steps whose manifests are as they were written, or say the same
-		// (JSON's names are read whatever their case).
+		// The retention only considers steps whose manifests are unchanged or equivalent (JSON
+		// names are read case-insensitively).
 		var saved []savedStep
 		for step := int64(1); step < leftStep; step++ {
 			if of := before[manifestName(step)]; of == original[manifestName(step)] || whole[step] {

@@ -6,7 +6,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 )
 
-// specOf describes a variable for the file.
+// specOf returns the file's description of a variable's tensor.
 func specOf(path, name string, shape shapes.Shape) (safetensors.Spec, error) {
 	spec := safetensors.Spec{Name: name, DType: safetensors.Of(shape.DType), Shape: shape.Dimensions}
 	if spec.DType == "" {
@@ -15,7 +15,8 @@ func specOf(path, name string, shape shapes.Shape) (safetensors.Spec, error) {
 	return spec, nil
 }
 
-// shapeOf is the inverse of specOf; false if GoMLX has no such dtype, or if there is no such tensor.
+// shapeOf is the inverse of specOf. It reports false if GoMLX does not support the dtype or the
+// description is invalid.
 func shapeOf(spec safetensors.Spec) (shapes.Shape, bool) {
 	if _, err := spec.Bytes(); err != nil || !spec.DType.GoMLX().IsSupported() {
 		return shapes.Shape{}, false

@@ -12,40 +12,39 @@ import (
 )
 
 var (
-	// ErrCorrupt matches the errors of files that are damaged, cut short or not of this format.
-	// These errors are [*CorruptError]s.
+	// ErrCorrupt matches the errors of files that are damaged, truncated or in another format. The
+	// errors are [*CorruptError]s.
 	ErrCorrupt = errkind.New(errkind.DataLossError, "checkpoint: corrupt")
-	// ErrNone matches the error of a place without a checkpoint, or without the step or the variable
-	// that was asked for.
+	// ErrNone matches the errors for a store without a checkpoint, and for a step or variable that
+	// does not exist.
 	ErrNone = errkind.New(errkind.NotFoundError, "checkpoint: none")
-	// ErrStep matches the error of a step that cannot be saved because the place has that step or a
-	// later one.
+	// ErrStep matches the error of a Save whose step is not later than all steps in the store.
 	ErrStep = errkind.New(errkind.ValueError, "checkpoint: step not after the last")
-	// ErrBusy matches the error of a save to a place that another run saves to.
+	// ErrBusy matches the error of a save to a store to which another run saves.
 	ErrBusy = errkind.New(errkind.FailedPreconditionError, "checkpoint: directory in use")
-	// ErrVersion matches the error of a checkpoint that a later version of this program wrote, in a
-	// form that this version does not read. The checkpoint is not damaged, so no call passes over
-	// it to an earlier one. The error matches errors.ErrUnsupported, too.
+	// ErrVersion matches the error of a checkpoint in a format that only a later version of this
+	// program reads. The checkpoint is not damaged, so that [Manager.LatestIntact] does not skip
+	// it. The error also matches errors.ErrUnsupported.
 	ErrVersion error = &errkind.Fault{Op: "checkpoint: of a later version", Match: errors.ErrUnsupported}
-	// ErrVariable matches the error of a variable that cannot be saved or restored: an
-	// *errkind.Fault, whose Subject is the variable's path.
+	// ErrVariable matches the error of a variable that cannot be saved or restored. The error is an
+	// *errkind.Fault whose Subject is the variable's path.
 	ErrVariable = errkind.New(errkind.ValueError, "checkpoint: variable")
-	// ErrNoPart matches the error of a save of which the parts of some processes did not come. The
-	// text says of which.
+	// ErrNoPart matches the error of a save that did not receive the parts of some processes. The
+	// text lists the processes.
 	ErrNoPart = errkind.New(errkind.UnavailableError, "checkpoint: no part")
 	// ErrClosed matches the errors of a checkpoint or a manager that is closed, or was never opened.
 	ErrClosed = errkind.New(errkind.RuntimeError, "checkpoint: closed")
 )
 
-// CorruptError reports which file is damaged, and how the damage shows. It matches [ErrCorrupt].
+// CorruptError reports a damaged file. It matches [ErrCorrupt].
 type CorruptError struct {
 	// File is the path of the damaged file.
 	File string
-	// Variable is the path of the variable whose bytes are damaged, if it is known.
+	// Variable is the path of the damaged variable, or empty if it is not known.
 	Variable string
-	// Reason says how the damage shows.
+	// Reason describes the damage.
 	Reason string
-	// Err is the cause, if there is one.
+	// Err is the cause, or nil.
 	Err error
 }
 
@@ -66,24 +65,25 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 // Is reports whether the target is ErrCorrupt.
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
-// PathError reports that a path cannot be used, because it is a URL, or because a pipe, a device or
-// a symbolic link stands there.
+// PathError reports a path that cannot be used because it is a URL, a pipe, a device or a symbolic
+// link.
 type PathError = files.Error
 
-// OwnerError reports that another run saves to the place: a run that is still running, or that has
-// saved there since this run looked last. It matches [ErrBusy]. Give each run a place of its own. To
-// go on from what the other run saved, open the manager again, or set [ManagerOptions].TakeOver.
+// OwnerError reports that another run saves to the store: the other run is still running, or has
+// saved since this run last read the store. It matches [ErrBusy]. Use a separate store for each
+// run. To continue from the other run's checkpoints, open the manager again, or set
+// [ManagerOptions].TakeOver.
 type OwnerError struct {
 	// Directory is the folder's path, or the store's URL.
 	Directory string
-	// Host and PID name the other run's machine and process. Since is the time of its last save,
-	// and Step the step that it saved. They are zero if the other run left no record.
+	// Host and PID identify the other run's process. Since is the time of its last save, and Step
+	// is the saved step. They are zero if the other run left no record.
 	Host  string
 	PID   int
 	Since time.Time
 	Step  int64
-	// Running is true if the process still runs on this machine. Otherwise it may have ended, or
-	// run on another machine.
+	// Running reports whether the process is still running on this machine. If false, the process
+	// may have ended or may be running on another machine.
 	Running bool
 }
 
@@ -109,8 +109,8 @@ func (*OwnerError) Kind() errkind.Kind { return errkind.FailedPreconditionError 
 // Is reports whether the target is ErrBusy.
 func (e *OwnerError) Is(target error) bool { return target == ErrBusy }
 
-// MismatchError reports the variables that only the group or only the checkpoint has. The restore
-// has changed nothing.
+// MismatchError reports variables that only the group or only the checkpoint has. The restore has
+// not changed any variable.
 type MismatchError struct {
 	// Missing lists the variables of the group that the checkpoint does not have.
 	Missing []string
@@ -132,32 +132,31 @@ func (e *MismatchError) Error() string {
 // Kind returns ValueError.
 func (*MismatchError) Kind() errkind.Kind { return errkind.ValueError }
 
-// wrong returns the error of a value that op cannot take.
+// wrong returns an error of kind ValueError for an invalid argument of op.
 func wrong(op, hint, format string, args ...any) error {
 	return &errkind.Fault{Op: "checkpoint: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// faultOf is the error of a variable that cannot be saved or restored.
+// faultOf returns an error for a variable that cannot be saved or restored.
 func faultOf(path, reason, hint string, err error) error {
 	return &errkind.Fault{Match: ErrVariable, Subject: strconv.Quote(path), Reason: reason, Hint: hint, Class: errkind.Or(err, errkind.ValueError), Err: err}
 }
 
-// nilVariable is the error of a group with a hole.
 func nilVariable(op string, i int) error {
 	return wrong(op, "leave it out", "variable %d of the group is nil", i)
 }
 
-// doing puts what was done, and to what, before an error of the file system or a context.
+// doing adds the operation and its subject to an error of the file system or a context.
 func doing(op, subject string, err error) error {
 	return &errkind.Fault{Op: "checkpoint: " + op, Subject: subject, Err: err}
 }
 
-// none is an error that matches ErrNone.
+// none returns an error that matches ErrNone.
 func none(hint, format string, args ...any) error {
 	return &errkind.Fault{Match: ErrNone, Reason: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// few lists the first names of a list.
+// few returns the first names of a list as text.
 func few(names []string) string {
 	const most = 5
 	text := fmt.Sprintf("%q", names[:min(len(names), most)])

@@ -15,19 +15,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// exportBytes is what an export holds in memory at a time, or one row that is larger.
+// exportBytes is the size of an export's buffer, unless one row is larger.
 const exportBytes = 32 << 20
 
-// ExportOptions say what [Checkpoint.Export] writes. The zero value is the model.
+// ExportOptions selects the variables that [Checkpoint.Export] writes. The zero value selects the
+// model.
 type ExportOptions struct {
-	// All also writes what a run keeps beside the model, and the metadata: see [Checkpoint.Weights].
+	// All also writes the variables that are not part of the model (see [Checkpoint.Weights]), and
+	// the metadata.
 	All bool
 }
 
-// Export writes variables as one safetensors file: a tensor's name is the variable's path without
-// the first slash, and the header holds the step. The file is written whole or not at all, in the
-// place of one that is there, and every byte is compared with its checksum on the way. [OpenFile]
-// opens it.
+// Export writes variables to one safetensors file, which [OpenFile] can open. A tensor's name is
+// the variable's path without the first slash. The header contains the step. The file is written
+// atomically and replaces an existing file. Export verifies the checksums of all bytes that it
+// reads.
 func (c *Checkpoint) Export(ctx context.Context, path string, opts ExportOptions) error {
 	if c.objects == nil {
 		return errNotOpened
@@ -64,7 +66,7 @@ func (c *Checkpoint) Export(ctx context.Context, path string, opts ExportOptions
 	return nil
 }
 
-// copyTo reads the variable from its first element to its last, some rows at a time.
+// copyTo writes the variable to w, a block of rows at a time.
 func (p *source) copyTo(ctx context.Context, w io.Writer) error {
 	dims := p.variable.Shape.Dimensions
 	start, size := make([]int, len(dims)), append([]int(nil), dims...)
@@ -91,13 +93,13 @@ func (p *source) copyTo(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// ofRun are the scopes, or names, at a store's root in which a run keeps what is not the model's:
-// GoMLX's, and those of package train.
+// ofRun lists the names and scopes at a store's root that are not part of the model: those of GoMLX
+// and those of package train.
 var ofRun = []string{model.RNGStateVariableName, optimizer.GlobalStepVariableName, optimizer.Scope, "trainer", "acc_grads", "averages", "loss_scale", "non_finite"}
 
-// Weights returns the paths of the model's variables, in the checkpoint's order: all but the moments
-// and counters of optimizers, by the names that GoMLX gives them, running averages and metrics,
-// counters of steps, and the state of random numbers.
+// Weights returns the paths of the model's variables, in the checkpoint's order. It excludes
+// moments and counters of optimizers, which it recognizes by GoMLX's names, moving averages,
+// metrics, step counters, and random number state.
 func (c *Checkpoint) Weights() (paths []string) {
 	root := func(path string) string {
 		scope, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
@@ -108,7 +110,7 @@ func (c *Checkpoint) Weights() (paths []string) {
 		run[scope] = true
 	}
 	for _, v := range c.variables {
-		if logical.StateOf(v.Path, nil) != "" { // the optimizer's own counters are beside its moments
+		if logical.StateOf(v.Path, nil) != "" { // the same scope contains the optimizer's counters
 			run[root(v.Path)] = true
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAnExportIsOnePlainFile exports a checkpoint in several pieces, and refuses a damaged one.
-// TestAnOldFolderStillLoads exports one of one file.
+// The test exports a checkpoint in several pieces and requires an error for a damaged one.
+// TestAnOldFolderStillLoads exports a single-file checkpoint.
 func TestAnExportIsOnePlainFile(t *testing.T) {
 	ctx := context.Background()
 	dir := t.TempDir()

@@ -36,7 +36,7 @@ func (m *memory) RestoreValue(_ context.Context, value *tensors.Tensor) error {
 	return nil
 }
 
-// numbers is a group of three variables that hold x.
+// numbers returns a group of three variables with value x.
 func numbers(x float32) Group {
 	return Group{Variables: []Variable{
 		&memory{path: "/a", value: tensors.FromValue([]float32{x, x, x})},
@@ -45,7 +45,7 @@ func numbers(x float32) Group {
 	}}
 }
 
-// requireNumbers restores a checkpoint and checks that its variables hold x.
+// requireNumbers restores a checkpoint and checks that its variables have value x.
 func requireNumbers(t testing.TB, c *Checkpoint, x float32) {
 	t.Helper()
 	g := numbers(-1)
@@ -55,14 +55,14 @@ func requireNumbers(t testing.TB, c *Checkpoint, x float32) {
 	}
 }
 
-// run is a manager whose saves are over when Save returns.
+// run is a manager whose Save waits for the background work.
 type run struct{ *Manager }
 
 func (r run) Save(ctx context.Context, step int64, g Group, opts SaveOptions) error {
 	return errors.Join(r.Manager.Save(ctx, step, g, opts), r.Wait(ctx))
 }
 
-// runIn is a run that saves to a folder.
+// runIn returns a run that saves to a folder.
 func runIn(t testing.TB, dir string, opts ManagerOptions) run {
 	t.Helper()
 	m, err := OpenManager(context.Background(), dir, opts)
@@ -76,7 +76,7 @@ func newRun(t testing.TB, opts ManagerOptions) run {
 	return runIn(t, filepath.Join(t.TempDir(), "checkpoints"), opts)
 }
 
-// oldRun is a run in a copy of a folder that an earlier version of this package wrote: steps 1 and 2
+// oldRun returns a run in a copy of a folder of an earlier version of this package: steps 1 and 2,
 // with their own numbers, each in one file.
 func oldRun(t testing.TB, opts ManagerOptions) run {
 	t.Helper()

@@ -27,7 +27,7 @@ func folder(path string) *checkpoint.Manager {
 	return m
 }
 
-// One file of all variables, which other programs read, and which is a checkpoint again.
+// All variables are exported to one file, which other programs and OpenFile can read.
 func ExampleCheckpoint_Export() {
 	ctx, dir := context.Background(), strategytest.OK(os.MkdirTemp("", "checkpoint-"))
 	defer os.RemoveAll(dir)
@@ -47,7 +47,7 @@ func ExampleCheckpoint_Export() {
 	// Output: /w (Float32)[2]
 }
 
-// A file of any program.
+// The file may come from any program.
 func ExampleOpenFile() {
 	ctx, dir := context.Background(), strategytest.OK(os.MkdirTemp("", "checkpoint-"))
 	defer os.RemoveAll(dir)
@@ -67,7 +67,7 @@ func ExampleOpenFile() {
 	// Output: [1 2] <nil>
 }
 
-// The checkpoint of a step.
+// Open opens the checkpoint of a step.
 func ExampleManager_Open() {
 	ctx, dir := context.Background(), strategytest.OK(os.MkdirTemp("", "checkpoint-"))
 	defer os.RemoveAll(dir)
@@ -82,7 +82,7 @@ func ExampleManager_Open() {
 	// true
 }
 
-// A run that goes back to a step.
+// A run returns to an earlier step.
 func ExampleManager_RemoveAfter() {
 	ctx, dir := context.Background(), strategytest.OK(os.MkdirTemp("", "checkpoint-"))
 	defer os.RemoveAll(dir)
@@ -93,7 +93,8 @@ func ExampleManager_RemoveAfter() {
 	// Output: [] <nil>
 }
 
-// All variables of a strategy, saved from two replicas and restored into another program's.
+// All variables of a strategy with two replicas are saved and restored into another program's
+// strategy.
 func ExampleStrategy() {
 	ctx, dir := context.Background(), strategytest.OK(os.MkdirTemp("", "checkpoint-"))
 	defer os.RemoveAll(dir)
@@ -106,7 +107,7 @@ func ExampleStrategy() {
 	if err := m.Save(ctx, 1, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}); err != nil {
 		panic(err)
 	}
-	if err := m.Wait(ctx); err != nil { // it goes on in the background
+	if err := m.Wait(ctx); err != nil { // it continues in the background
 		panic(err)
 	}
 	last := strategytest.OK(m.Latest(ctx))
@@ -117,7 +118,7 @@ func ExampleStrategy() {
 	// Output: 1 <nil>
 }
 
-// A store of GoMLX's, without devices.
+// A GoMLX store is saved without devices.
 func ExampleStore() {
 	store := model.NewStore()
 	_ = strategytest.OK(store.CreateVariable("/w", tensors.FromValue([]float32{1, 2})))
@@ -127,7 +128,7 @@ func ExampleStore() {
 	// Output: /w
 }
 
-// A folder that keeps the two newest checkpoints.
+// A folder keeps the two newest checkpoints.
 func ExampleOpenManager() {
 	dir := strategytest.OK(os.MkdirTemp("", "checkpoint-"))
 	defer os.RemoveAll(dir)

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// TestAnOldFolderStillLoads goes on in a folder of one file for each step.
+// The test continues in a folder with one file for each step.
 func TestAnOldFolderStillLoads(t *testing.T) {
 	ctx := context.Background()
 	d := oldRun(t, ManagerOptions{Retention: Retention{Last: 2}})
@@ -46,7 +46,7 @@ func TestAnOldFolderStillLoads(t *testing.T) {
 	require.Equal(t, []string{ownerObject}, names(t, d.Place()))
 }
 
-// TestAnOldFolderOfAStrategyStillLoads is of a mesh of two replicas.
+// The folder was saved from a mesh of two replicas.
 func TestAnOldFolderOfAStrategyStillLoads(t *testing.T) {
 	ctx := context.Background()
 	s, err := storage.Directory("testdata/directory_of_a_strategy")

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One changed bit anywhere in the header of a shard file is damage that names the file: for Verify,
-// Restore, a restore that skips the verification, Tensor, Export and LatestIntact.
+// One changed bit in the header of a shard file is reported as damage with the name of the file by
+// Verify, Restore (also without verification), Tensor, Export and LatestIntact.
 func TestAChangedBitInTheHeaderOfAShardFileIsDamage(t *testing.T) {
 	ctx := context.Background()
 	d := newRun(t, ManagerOptions{})
@@ -31,7 +31,7 @@ func TestAChangedBitInTheHeaderOfAShardFileIsDamage(t *testing.T) {
 		require.ErrorContains(t, err, "header")
 	}
 	exported := filepath.Join(t.TempDir(), "exported.safetensors")
-	const step = 13 // every bit takes half a minute
+	const step = 13 // testing every bit would take half a minute
 	for bit := 0; bit < 8*headerBytes; bit += step {
 		damaged := append([]byte(nil), intact...)
 		damaged[bit/8] ^= 1 << (bit % 8)

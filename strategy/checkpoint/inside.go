@@ -9,19 +9,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// machine is what this package uses of a strategy beside the contract.
+// machine is the internal API of a strategy that this package uses.
 type machine interface {
-	// Quiet calls f with the layouts and the buffers of variables, of one moment, when the steps under
-	// way are done. Buffers that f returns take their places. Mesh is the machine that copies them.
+	// Quiet waits for running steps and calls f with a consistent set of the variables' layouts and
+	// buffers. Buffers that f returns replace the old ones. Mesh returns the engine that copies
+	// buffers.
 	Quiet(ctx context.Context, doing string, of []*strategy.Variable, f func(at []*mesh.Layout, held []mesh.Buffers) (fresh []mesh.Buffers, err error)) error
 	Mesh() *mesh.Machine
-	// Room reports whether the devices have room for values of the variables beside those that they
-	// hold.
+	// Room reports whether the devices have memory for new values of the variables in addition to
+	// the current ones.
 	Room(variables []*strategy.Variable) bool
-	// Fill gives variables values in parts, all of them or none, so many parts at a time. Each process
-	// reads what its devices hold, beside what they have; then check is called, if it is not nil, and
-	// if it returns no error the values take their places. The host holds a sixteenth of its devices'
-	// bytes on the way, or a single part that is larger. Meanwhile no step may be launched.
+	// Fill assigns values to all variables or to none. readers is the number of parts that are read
+	// concurrently. Each process reads the parts of its devices while they keep the old values.
+	// Then Fill calls check, unless it is nil, and replaces the old values if check returns no
+	// error. The host holds a sixteenth of its devices' bytes, or a single part that is larger. No
+	// step may be launched meanwhile.
 	Fill(ctx context.Context, variables []*strategy.Variable, from []lazy.Parts, readers int, check func(ctx context.Context) error) (staged int, err error)
 }
 

@@ -31,14 +31,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// The language model of these tests has GPT's vocabulary, whose rows no mesh divides.
+// The language model has GPT's vocabulary, whose size no mesh divides.
 const (
 	vocabulary = 50257
 	tokens     = 2
 	width      = 8
 )
 
-// language is a training of it on a mesh.
+// language is a training run of the language model on a mesh.
 type language struct {
 	s     *strategy.TPUStrategy
 	store *model.Store
@@ -77,7 +77,7 @@ func newLanguage(t *testing.T, sys *system.System, replicas, logicalDevices int)
 	return &language{s, store, step, scale}
 }
 
-// rowsOf is how many rows batch i has: the last ones of an epoch are uneven.
+// rowsOf returns the number of rows of batch i. The last batches of an epoch are uneven.
 func rowsOf(i int) int {
 	switch {
 	case i%10 == 9:
@@ -88,8 +88,8 @@ func rowsOf(i int) int {
 	return 8
 }
 
-// languageBatch is batch i: tokens, the next ones and the rows' weights. Batches 2 and 4 are
-// poisoned.
+// languageBatch returns batch i: tokens, the next tokens and the rows' weights. Batches 2 and 4
+// have values that are not finite.
 func languageBatch(i int) []any {
 	random := rand.New(rand.NewPCG(uint64(i%3), 7))
 	n := rowsOf(i)
@@ -125,8 +125,7 @@ func (l *language) loop(t *testing.T) float64 {
 	return strategytest.Float64(t, loss)
 }
 
-// TestALanguageModelTrainsAsOnOneDevice trains with uneven and poisoned batches, a loop, a step
-// file and a restored checkpoint.
+// The run has uneven and non-finite batches, a loop, a step file and a restored checkpoint.
 func TestALanguageModelTrainsAsOnOneDevice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
@@ -170,7 +169,7 @@ func TestALanguageModelTrainsAsOnOneDevice(t *testing.T) {
 			}
 			assert.Less(t, got[len(got)-1], got[0])
 
-			// Another process goes on, with the step from the file where it has it.
+			// Another process continues, with the step from the file if possible.
 			l = newLanguage(t, sys, mesh[0], mesh[1])
 			restore(t, d, checkpoint.Strategy(l.s, l.store), checkpoint.RestoreOptions{})
 			saved, err := stepfile.LoadTrain(ctx, l.s, bytes.NewReader(file.Bytes()), l.store)

@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
 )
 
-// source is a saved variable whose parts are read where they are needed.
+// source is a saved variable whose parts are read on demand.
 type source struct {
 	of       *Checkpoint
 	variable *variable
@@ -28,7 +28,7 @@ func (p *source) ReadPart(ctx context.Context, start, size []int, into []byte) e
 	return p.read(ctx, into, box{start, size, into})
 }
 
-// ReadCells reads a box in cells, one after the other.
+// ReadCells reads a box as consecutive cells.
 func (p *source) ReadCells(ctx context.Context, start, size, cells []int, into []byte) error {
 	cell, n := make([]int, len(size)), p.variable.element
 	for d := range size {
@@ -55,14 +55,14 @@ func (p *source) read(ctx context.Context, into []byte, boxes ...box) error {
 	if v.Shape.DType != dtypes.Bool {
 		return nil
 	}
-	// A Go bool of another byte is neither true nor false.
+	// The memory of a Go bool must be 0 or 1.
 	if i := slices.IndexFunc(into, func(b byte) bool { return b > 1 }); i >= 0 {
 		return &CorruptError{File: p.of.path, Variable: v.Path, Reason: fmt.Sprintf("truth value %d is the byte %d", i, into[i])}
 	}
 	return nil
 }
 
-// tensor reads a whole variable.
+// tensor reads the value of a variable.
 func (c *Checkpoint) tensor(ctx context.Context, v *variable) (*tensors.Tensor, error) {
 	if !v.Shape.Ok() {
 		return nil, faultOf(v.Path, fmt.Sprintf("GoMLX has no tensors of the file's dtype %s", v.dtype), "convert the tensor in the file to another dtype", nil)

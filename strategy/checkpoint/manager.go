@@ -19,60 +19,62 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// ManagerOptions configure a manager. The zero value is for one process, and keeps every
+// ManagerOptions configure a [Manager]. The zero value is for one process and keeps every
 // checkpoint.
 type ManagerOptions struct {
-	// Strategy is the strategy of the variables that are saved. It may be nil for one process. Where
-	// several processes share it, each of them has a manager for the same store and makes the same
-	// calls of Save.
+	// Strategy is the strategy of the saved variables. It may be nil for one process. If several
+	// processes share the strategy, each process must have a manager for the same store and make
+	// the same calls of Save.
 	Strategy *strategy.TPUStrategy
-	// Retention says which checkpoints stay. The zero value keeps all.
+	// Retention selects the checkpoints to keep. The zero value keeps all.
 	Retention Retention
-	// Patience is how long process 0 waits for the parts of the others after its own is saved. 0 is
-	// ten minutes.
+	// Patience is the time that process 0 waits for the parts of the other processes after it has
+	// saved its own. The default is ten minutes.
 	Patience time.Duration
-	// TakeOver saves even if another run still saves there; see [OwnerError].
+	// TakeOver allows a save even if another run still saves to the store; see [OwnerError].
 	TakeOver bool
-	// Logger is told, once, of what stays in the store because no verified manifest disowns it: a
-	// warning whose attribute "error" says what, and why. Nil discards.
+	// Logger receives one warning for each item that remains in the store because no verified
+	// manifest allows its removal. The attribute "error" has the item and the reason. The default
+	// discards warnings.
 	Logger *slog.Logger
 }
 
-// Manager keeps checkpoints in a folder or an object store, one for each saved step, as
-// tf.train.CheckpointManager does. Every process saves what its devices hold, and a save goes on in
-// the background. It is safe for concurrent use; saves take turns. Close it after use.
+// Manager keeps checkpoints in a folder or an object store, one for each saved step, like
+// tf.train.CheckpointManager. Every process saves the data of its own devices, and a save continues
+// in the background. A Manager is safe for concurrent use; saves run one at a time. Close it after
+// use.
 type Manager struct {
 	store    storage.Store
-	opened   bool // the store is the manager's own
+	opened   bool // the manager opened the store and closes it
 	opts     ManagerOptions
 	host     int
 	hosts    int
 	self     ownerRecord
-	run      string // the random name of this run; that of process 0 from the first save on
+	run      string // random name of the run; process 0's name after the first save
 	agreed   bool
-	saves    int             // how many were begun
-	last     int64           // the last step that this run knows of; -1 is none
-	owned    atomic.Bool     // the owner's record is this run's
-	said     map[string]bool // what the logger was told
-	memory   []byte          // of an image
+	saves    int             // number of saves that were started
+	last     int64           // last step that this run knows of, or -1
+	owned    atomic.Bool     // owner.json is this run's record
+	said     map[string]bool // warnings that were logged
+	memory   []byte          // memory of the last image
 	stopping context.CancelFunc
 	lives    context.Context
 
-	turn chan struct{} // held by a call that changes something
-	// hurry is when process 0 is to wait for the parts of the others no longer, in nanoseconds; 0 is
-	// not set.
+	turn chan struct{} // held by a call that changes the store
+	// hurry is the time, in Unix nanoseconds, at which process 0 stops waiting for the other
+	// processes' parts. 0 means not set.
 	hurry atomic.Int64
 
 	mu         sync.Mutex
-	background chan struct{} // closed when the save under way is over; nil if there is none
-	err        error         // of the last, until it is returned
+	background chan struct{} // closed when the running save ends; nil without one
+	err        error         // error of the last save, until it is returned
 	times      SaveTimes
 	closed     bool
 }
 
 // BackgroundError reports a save that failed after Save had returned.
 type BackgroundError struct {
-	// Place is the store, and Step the step that was to be saved.
+	// Place is the path or URL of the store, and Step the step that was not saved.
 	Place string
 	Step  int64
 	Err   error
@@ -90,12 +92,12 @@ func (e *BackgroundError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind
 
 const defaultPatience = 10 * time.Minute
 
-// OpenManager returns the manager of the checkpoints in a folder, which it makes if there is none, or
-// at the URL of a store that package storage knows, such as gs://bucket/run where the program imports
-// the package for it. It lists the saved steps, reads no checkpoint, and removes folders of steps that an
-// interrupted save has left empty.
+// OpenManager returns a manager for the checkpoints at place. place is a folder, which OpenManager
+// creates if necessary, or the URL of a store of package storage, such as gs://bucket/run, if the
+// program imports the package for that store. OpenManager lists the saved steps, reads no
+// checkpoint, and removes empty step folders of interrupted saves.
 //
-// A place is for one run at a time: see [OwnerError].
+// Only one run at a time may save to a place: see [OwnerError].
 func OpenManager(ctx context.Context, place string, opts ManagerOptions) (*Manager, error) {
 	store, err := storage.Open(ctx, place)
 	if err != nil {
@@ -109,7 +111,7 @@ func OpenManager(ctx context.Context, place string, opts ManagerOptions) (*Manag
 	return m, nil
 }
 
-// NewManager is OpenManager of a store that is open, which stays the caller's: close it after the
+// NewManager is like [OpenManager] for an open store. The caller must close the store after the
 // manager.
 func NewManager(ctx context.Context, store storage.Store, opts ManagerOptions) (*Manager, error) {
 	if store == nil {
@@ -142,7 +144,7 @@ func NewManager(ctx context.Context, store storage.Store, opts ManagerOptions) (
 	return m, nil
 }
 
-// saw notes steps that this run knows of.
+// saw updates the last step that this run knows of.
 func (m *Manager) saw(steps ...int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,7 +162,7 @@ func (m *Manager) known() int64 {
 // Place returns the store's path or URL.
 func (m *Manager) Place() string { return m.store.String() }
 
-// Steps returns the saved steps, ascending. It leaves out saves that were interrupted.
+// Steps returns the saved steps in ascending order. It does not include interrupted saves.
 func (m *Manager) Steps(ctx context.Context) ([]int64, error) {
 	// A listing is not atomic. While another process saves a step and removes the only earlier one, a
 	// listing may contain objects of both and neither manifest, but a later listing contains the new step.
@@ -173,8 +175,8 @@ func (m *Manager) Steps(ctx context.Context) ([]int64, error) {
 	return nil, nil
 }
 
-// list returns the steps of one listing of the store, ascending. partial reports that the listing has
-// objects of steps without a manifest.
+// list returns the steps of one listing of the store, ascending. partial reports whether the
+// listing has objects other than manifests.
 func (m *Manager) list(ctx context.Context) (steps []int64, partial bool, err error) {
 	all, err := m.store.List(ctx, stepPrefix)
 	if err != nil {
@@ -190,10 +192,10 @@ func (m *Manager) list(ctx context.Context) (steps []int64, partial bool, err er
 	return steps, len(all) > len(steps), nil
 }
 
-// Open opens the checkpoint of a step: one in shards, or one of an earlier version of this package in
-// one file. It reads the manifests and no tensors. The error matches [ErrNone] if the step was not
-// saved, or was removed before it could be opened, and [ErrCorrupt] if Open finds that the checkpoint
-// is damaged. Close the checkpoint before the store.
+// Open opens the checkpoint of a step. It supports sharded checkpoints and the single-file
+// checkpoints of earlier versions of this package. Open reads the manifests and no tensors. The
+// error matches [ErrNone] if the step was not saved or was removed before it could be opened, and
+// [ErrCorrupt] if Open detects damage. Close the checkpoint before the store.
 func (m *Manager) Open(ctx context.Context, step int64) (*Checkpoint, error) {
 	c, err := openIn(ctx, m.store, step)
 	if err == nil {
@@ -218,7 +220,8 @@ func openIn(ctx context.Context, s storage.Store, step int64) (*Checkpoint, erro
 	return c, err
 }
 
-// openOnce opens the checkpoint of a step, and returns the name of its save, "" for one in one file.
+// openOnce opens the checkpoint of a step and returns the name of its save, or "" for a single-file
+// checkpoint.
 func openOnce(ctx context.Context, s storage.Store, step int64) (c *Checkpoint, save string, err error) {
 	plain, sharded, err := manifestIn(ctx, s, step)
 	switch {
@@ -238,9 +241,9 @@ func openOnce(ctx context.Context, s storage.Store, step int64) (c *Checkpoint, 
 // the checkpoint that it was opening. Each attempt needs a new save of the other process.
 const maxAttempts = 100
 
-// Latest opens the checkpoint of the last step, as tf.train.latest_checkpoint names it. The error of
-// an empty store matches [ErrNone]. Another process may save and remove checkpoints meanwhile.
-// Latest returns an error for a damaged checkpoint; [Manager.LatestIntact] passes over it.
+// Latest opens the checkpoint of the last step, like tf.train.latest_checkpoint. For an empty store
+// the error matches [ErrNone]. Another process may save and remove checkpoints concurrently. Latest
+// returns an error for a damaged checkpoint; [Manager.LatestIntact] skips it.
 func (m *Manager) Latest(ctx context.Context) (*Checkpoint, error) {
 	for range maxAttempts {
 		steps, err := m.Steps(ctx)
@@ -258,11 +261,12 @@ func (m *Manager) Latest(ctx context.Context) (*Checkpoint, error) {
 	return nil, none("save one first", "%s is empty", m.store)
 }
 
-// LatestIntact reads checkpoints, the last first, and opens the first whose checksums match. passed
-// has the errors of the later checkpoints that it passed over because they are damaged or cannot be
-// read: log them. Another process may save and remove checkpoints meanwhile; a checkpoint that was
-// removed is not damaged. LatestIntact does not pass over a checkpoint that a later version of this
-// program wrote ([ErrVersion]), or one that this process may not read; it returns their error.
+// LatestIntact reads checkpoints from the last step backward and opens the first whose checksums
+// match. passed has the errors of later checkpoints that were skipped because they are damaged or
+// cannot be read; log these errors. Another process may save and remove checkpoints concurrently,
+// and a removed checkpoint does not count as damaged. LatestIntact does not skip a checkpoint that
+// needs a later version of this program ([ErrVersion]) or that this process has no permission to
+// read. It returns the error of such a checkpoint.
 func (m *Manager) LatestIntact(ctx context.Context) (c *Checkpoint, passed []error, err error) {
 	damaged := map[int64]error{}
 	var steps []int64
@@ -300,7 +304,7 @@ func (m *Manager) LatestIntact(ctx context.Context) (c *Checkpoint, passed []err
 	return nil, passed, none("restore a copy of the store, or begin anew", "none of the %d in %s is intact", len(steps), m.store)
 }
 
-// openIntact opens the checkpoint of a step and compares all checksums.
+// openIntact opens the checkpoint of a step and verifies all checksums.
 func (m *Manager) openIntact(ctx context.Context, step int64) (*Checkpoint, error) {
 	c, err := m.Open(ctx, step)
 	if err != nil {
@@ -313,9 +317,9 @@ func (m *Manager) openIntact(ctx context.Context, step int64) (*Checkpoint, erro
 	return c, nil
 }
 
-// Wait waits for the save that is under way in the background and returns its error, a
-// [*BackgroundError]. If ctx ends before, the error is its, and the save goes on. On process 0 it is
-// over when the checkpoint is there; on the others, when their own parts are.
+// Wait waits for the running save and returns its error, a [*BackgroundError]. If ctx ends first,
+// Wait returns the error of ctx and the save continues. On process 0 the save ends when the
+// checkpoint is complete. On other processes it ends when their own part is saved.
 func (m *Manager) Wait(ctx context.Context) error {
 	m.mu.Lock()
 	over := m.background
@@ -334,8 +338,8 @@ func (m *Manager) Wait(ctx context.Context) error {
 	return err
 }
 
-// Close waits for the save under way, as Wait does, and ends the manager. To give the save up, call
-// Abort before. A second Close does nothing.
+// Close waits for the running save, like Wait, and frees the manager's resources. To cancel the
+// save, call Abort first. A second Close does nothing.
 func (m *Manager) Close() error {
 	if m == nil || m.turn == nil {
 		return nil
@@ -361,18 +365,18 @@ func (m *Manager) Close() error {
 	return err
 }
 
-// Abort gives the save under way up: its step has no checkpoint then, unless it was complete. No
-// later save succeeds; Close the manager.
+// Abort cancels the running save. The step then has no checkpoint, unless the save was already
+// complete. Later saves fail. Call Close after Abort.
 func (m *Manager) Abort() {
 	if m != nil && m.stopping != nil {
 		m.stopping()
 	}
 }
 
-// Hurry has process 0 wait for the parts of the others for so long from now on at most, or for
-// [ManagerOptions.Patience] if that ends before. A run that has lost a process, or is to end, calls
-// it before Close. Of several calls that counts which gives the least time. What process 0 puts itself
-// takes its time.
+// Hurry limits the time that process 0 waits for the other processes' parts to patience from now,
+// unless [ManagerOptions.Patience] ends earlier. A run that has lost a process or must stop calls
+// it before Close. Of several calls the earliest limit applies. The limit does not apply to the
+// writes of process 0 itself.
 func (m *Manager) Hurry(patience time.Duration) {
 	until := time.Now().Add(max(patience, 0)).UnixNano()
 	for {
@@ -383,28 +387,28 @@ func (m *Manager) Hurry(patience time.Duration) {
 	}
 }
 
-// hurried reports whether the time is over that Hurry gave.
+// hurried reports whether the limit of Hurry has passed.
 func (m *Manager) hurried() bool {
 	until := m.hurry.Load()
 	return until > 0 && time.Now().UnixNano() >= until
 }
 
-// SaveTimes say how long a save took.
+// SaveTimes are the durations of a save.
 type SaveTimes struct {
-	// Blocked is the time until Save returned, without the wait for the save before: the shards were
-	// copied off the devices. Total is the time until it was over in the background; 0 while it is
-	// under way.
+	// Blocked is the time until Save returned, which includes the copy from the devices and
+	// excludes the wait for the previous save. Total is the time until the save ended in the
+	// background, or 0 while it is running.
 	Blocked, Total time.Duration
 }
 
-// Took returns how long the last save took. It is zero before the first.
+// Took returns the durations of the last save, or zero before the first.
 func (m *Manager) Took() SaveTimes {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.times
 }
 
-// take waits for the turn to change something.
+// take waits until no other call changes the store, and acquires the turn.
 func (m *Manager) take(ctx context.Context) error {
 	select {
 	case m.turn <- struct{}{}:
@@ -420,10 +424,11 @@ func (m *Manager) take(ctx context.Context) error {
 	return nil
 }
 
-// RemoveAfter removes the checkpoints of all steps after the given step, for a run that goes back to
-// that step. A manifest that cannot be verified disowns nothing: it gets the name "checkpoint.json."
-// with "unverified-" and its checksum, the tensors beside it stay, and the logger is told. RemoveAfter
-// waits for the save under way. All processes may call it; process 0 removes.
+// RemoveAfter removes the checkpoints of all steps after step, for a run that resumes from step. If
+// a manifest cannot be verified, its checkpoint is not removed: the manifest is renamed to
+// "checkpoint.json." followed by "unverified-" and its checksum, its tensors remain, and the logger
+// receives a warning. RemoveAfter waits for the running save. All processes may call it; only
+// process 0 removes checkpoints.
 func (m *Manager) RemoveAfter(ctx context.Context, step int64) error {
 	if err := m.take(ctx); err != nil {
 		return err

@@ -20,11 +20,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// faultyStore is a store that does something wrong at its n-th call.
+// faultyStore is a store whose n-th call fails.
 type faultyStore struct {
 	storage.Store
 	calls int
-	at    int // 1 is the first; 0 never
+	at    int // 1 is the first call; 0 means never
 	what  func(ctx context.Context, name string, write func(io.Writer) error) error
 }
 
@@ -61,8 +61,8 @@ func (f *faultyStore) Remove(ctx context.Context, name string) error {
 	return f.Store.Remove(ctx, name)
 }
 
-// TestAFaultAtAnyCallKeepsTheCheckpointsBefore lets each call to the store fail in turn. What is
-// there afterwards is whole, and the next save clears up.
+// Each call to the store fails in turn. The existing checkpoints remain complete, and the next save
+// removes the rest.
 func TestAFaultAtAnyCallKeepsTheCheckpointsBefore(t *testing.T) {
 	ctx := context.Background()
 	for name, what := range map[string]func(ctx context.Context, name string, write func(io.Writer) error) error{
@@ -114,7 +114,7 @@ func TestAFaultAtAnyCallKeepsTheCheckpointsBefore(t *testing.T) {
 	}
 }
 
-// cut is a writer with room for so many bytes.
+// cut is a writer that accepts a limited number of bytes.
 type cut struct{ left int }
 
 func (c *cut) Write(p []byte) (int, error) {
@@ -124,7 +124,8 @@ func (c *cut) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// requireWhole checks that a store holds so many checkpoints, all whole, and nothing else of any.
+// requireWhole checks that a store has at most most checkpoints, that all are complete, and that it
+// has no other objects.
 func requireWhole(t testing.TB, s storage.Store, most int) {
 	t.Helper()
 	ctx := context.Background()
@@ -155,7 +156,7 @@ func requireWhole(t testing.TB, s storage.Store, most int) {
 	}))
 }
 
-// TestAnotherRunIsNotMixedIn lets two runs save to one store.
+// Two runs save to one store.
 func TestAnotherRunIsNotMixedIn(t *testing.T) {
 	ctx := context.Background()
 	s, err := storage.Directory(t.TempDir())
@@ -176,7 +177,7 @@ func TestAnotherRunIsNotMixedIn(t *testing.T) {
 	requireWhole(t, s, 3)
 }
 
-// lying is a store whose listing leaves out what is there, or shows what is not.
+// lying is a store with an outdated listing: it omits existing objects or shows missing ones.
 type lying struct {
 	storage.Store
 	hide, show string
@@ -203,21 +204,21 @@ func TestAListingThatLiesLosesNothing(t *testing.T) {
 	m := managerOf(t, l, ManagerOptions{})
 	require.NoError(t, m.Save(ctx, 1, numbers(1), SaveOptions{}))
 	require.NoError(t, m.Wait(ctx))
-	// The manifests are not listed, the shards are: they are no leftovers.
+	// Shards whose manifests are not listed are not leftovers.
 	l.hide = manifestFile
 	require.NoError(t, m.Save(ctx, 2, numbers(2), SaveOptions{}))
 	require.NoError(t, m.Wait(ctx))
 	l.hide = ""
 	requireStep(t, m, 1, 1)
 	requireStep(t, m, 2, 2)
-	// A new run that does not see step 2 does not write over it.
+	// A new run with a listing without step 2 does not overwrite it.
 	l.hide = stepName(2)
 	other := managerOf(t, l, ManagerOptions{TakeOver: true})
 	require.NoError(t, other.Save(ctx, 2, numbers(9), SaveOptions{}))
 	require.ErrorIs(t, other.Wait(ctx), ErrBusy)
 	l.hide = ""
 	requireStep(t, m, 2, 2)
-	// A checkpoint that is listed and gone is passed over.
+	// A checkpoint that is listed but missing is skipped.
 	l.show = manifestName(7)
 	c, passed, err := m.LatestIntact(ctx)
 	require.NoError(t, err)
@@ -226,7 +227,7 @@ func TestAListingThatLiesLosesNothing(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// TestALostAnswerIsNoFailure puts the manifest and says that it was there before.
+// The store writes the manifest and reports that it already existed.
 func TestALostAnswerIsNoFailure(t *testing.T) {
 	ctx := context.Background()
 	s, err := storage.Directory(t.TempDir())
@@ -247,8 +248,8 @@ func (f *forgetful) Put(ctx context.Context, name string, opts storage.PutOption
 	return err
 }
 
-// TestManyKillsInTheBackground kills a process that saves without end, at any time, and looks at
-// what it left. The number of kills is the environment's.
+// The test kills a process that saves continuously, at random times, and checks the files. An
+// environment variable sets the number of kills.
 func TestManyKillsInTheBackground(t *testing.T) {
 	if dir := os.Getenv("CHECKPOINT_SAVE_TO"); dir != "" {
 		saveWithoutEnd(t, dir)
@@ -269,7 +270,7 @@ func TestManyKillsInTheBackground(t *testing.T) {
 		var said strings.Builder
 		cmd.Stdout = &said
 		require.NoError(t, cmd.Start())
-		first := last // it begins with a checkpoint of its own
+		first := last // it saves a checkpoint first
 		deadline := time.Now().Add(time.Minute)
 		for first <= last && time.Now().Before(deadline) {
 			time.Sleep(2 * time.Millisecond)
@@ -304,7 +305,7 @@ func TestManyKillsInTheBackground(t *testing.T) {
 	requireWhole(t, s, 2)
 }
 
-// saveWithoutEnd goes on from the last checkpoint.
+// saveWithoutEnd continues from the last checkpoint and saves until it is killed.
 func saveWithoutEnd(t *testing.T, dir string) {
 	ctx := context.Background()
 	m := newManager(t, dir, ManagerOptions{Retention: Retention{Last: 3}})
@@ -322,7 +323,7 @@ func saveWithoutEnd(t *testing.T, dir string) {
 	}
 }
 
-// TestTheNextRunClearsAHalfOwnersRecord: a run that was killed while it made the store its own.
+// A run was killed while it wrote its owner's record.
 func TestTheNextRunClearsAHalfOwnersRecord(t *testing.T) {
 	dir := t.TempDir()
 	left := filepath.Join(dir, ".put-HALF")

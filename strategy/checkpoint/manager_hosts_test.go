@@ -27,7 +27,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// savedValue is a variable of the tests of hosts, with a value that is random.
+// savedValue is a variable of the tests with several hosts. It has a random value.
 type savedValue struct {
 	name            string
 	shape           shapes.Shape
@@ -37,7 +37,7 @@ type savedValue struct {
 	value           *tensors.Tensor
 }
 
-// savedValues are variables of every form. The large ones have several blocks.
+// savedValues returns variables of every kind. The large ones have several blocks.
 func savedValues(rng *rand.Rand) []savedValue {
 	all := []savedValue{
 		{name: "scalar", shape: shapes.Make(dtypes.Int64)},
@@ -60,7 +60,7 @@ func savedValues(rng *rand.Rand) []savedValue {
 				if all[i].shape.DType == dtypes.Bool {
 					data[k] &= 1
 				}
-				if all[i].synchronization == strategy.OnRead { // exact in any share
+				if all[i].synchronization == strategy.OnRead { // exact for any number of replicas
 					data[k] = 0
 				}
 			}
@@ -70,8 +70,8 @@ func savedValues(rng *rand.Rand) []savedValue {
 	return all
 }
 
-// variablesOf makes the variables on a strategy, with zeros or with their values, each split in a
-// way that the generator picks.
+// variablesOf creates the variables on a strategy, with zeros or with their values, and with random
+// sharding.
 func variablesOf(ctx context.Context, s *strategy.TPUStrategy, all []savedValue, seed uint64, filled bool) (g checkpoint.Group, err error) {
 	rng := rand.New(rand.NewPCG(seed, 9))
 	for _, x := range all {
@@ -98,7 +98,7 @@ func variablesOf(ctx context.Context, s *strategy.TPUStrategy, all []savedValue,
 	return g, nil
 }
 
-// equalValues compares what the variables hold with what they should.
+// equalValues compares the variables with the expected values.
 func equalValues(ctx context.Context, g checkpoint.Group, all []savedValue) error {
 	for i, v := range g.Variables {
 		got, err := v.SaveValue(ctx)
@@ -112,7 +112,7 @@ func equalValues(ctx context.Context, g checkpoint.Group, all []savedValue) erro
 	return nil
 }
 
-// counting counts the bytes of tensors that are read and put.
+// counting counts the bytes of tensors that are read and written.
 type counting struct {
 	storage.Store
 	read, put *atomic.Int64
@@ -143,8 +143,8 @@ func (c counting) Put(ctx context.Context, name string, opts storage.PutOptions,
 	return c.Store.Put(ctx, name, opts, write)
 }
 
-// TestShardsFitAnyHostsAndMeshes saves on some hosts and restores on others, with other replicas,
-// logical devices and splits, in a chain. Each host writes and reads its share.
+// Checkpoints are saved on some hosts and restored on others, with different replicas, logical
+// devices and sharding, in a chain. Each host writes and reads its share.
 func TestShardsFitAnyHostsAndMeshes(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -198,8 +198,7 @@ func TestShardsFitAnyHostsAndMeshes(t *testing.T) {
 	}
 }
 
-// TestAHostReadsWhatItsDevicesNeed restores rows that are spread over hosts, which other hosts
-// saved.
+// Rows that are sharded over hosts are restored from a checkpoint of other hosts.
 func TestAHostReadsWhatItsDevicesNeed(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	s, err := storage.Directory(t.TempDir())
@@ -246,8 +245,8 @@ func TestAHostReadsWhatItsDevicesNeed(t *testing.T) {
 	}
 }
 
-// unwilling is the store of a host whose parts do not come: each Put of one fails, or seems to
-// succeed and is lost.
+// unwilling is the store of a host whose parts are lost: each Put of a part fails, or reports
+// success without writing.
 type unwilling struct {
 	storage.Store
 	lose bool
@@ -263,8 +262,8 @@ func (u unwilling) Put(ctx context.Context, name string, opts storage.PutOptions
 	return u.Store.Put(ctx, name, opts, write)
 }
 
-// TestAHostWithoutItsPartIsNamed lets a host's disk be full, and a host's parts be lost on the way.
-// The step has no checkpoint, the host is named, and the next save clears up.
+// A host's disk is full, or its parts are lost. The step has no checkpoint, the error names the
+// host, and the next save removes the rest.
 func TestAHostWithoutItsPartIsNamed(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	for _, lose := range []bool{false, true} {
@@ -323,7 +322,7 @@ func TestAHostWithoutItsPartIsNamed(t *testing.T) {
 	}
 }
 
-// switched is one store, and another in one of the saves.
+// switched is one store, and another one during one of the saves.
 type switched struct {
 	storage.Store
 	other     storage.Store
@@ -337,8 +336,7 @@ func (s *switched) Put(ctx context.Context, name string, opts storage.PutOptions
 	return s.Store.Put(ctx, name, opts, write)
 }
 
-// TestAHurryEndsTheWaitForAPart: the part of a process that was lost is waited for ten minutes, or as
-// long as is left.
+// Process 0 waits for a lost part for ten minutes, or for the limit of Hurry.
 func TestAHurryEndsTheWaitForAPart(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	s, err := storage.Directory(t.TempDir())

@@ -18,51 +18,51 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// SaveOptions describes a checkpoint to save. The zero value works.
+// SaveOptions describe a checkpoint to save. The zero value is valid.
 type SaveOptions struct {
-	// Metadata is saved in the checkpoint and in the header of process 0's tensor file. It may hold,
-	// for example, the position of the input as JSON.
+	// Metadata is saved in the checkpoint and in the header of process 0's tensor file. It can
+	// contain, for example, the position in the input data as JSON.
 	Metadata map[string]string
-	// Metrics are values by which the best checkpoints are kept; see [Retention].
+	// Metrics select the best checkpoints; see [Retention].
 	Metrics map[string]float64
 }
 
 // ErrKept matches the error of a save that saved its step but could not remove older checkpoints.
-// The next save tries again.
+// The next save tries to remove them again.
 var ErrKept = errkind.New(errkind.RuntimeError, "checkpoint: saved, but older ones stay")
 
-// metadataStep is the entry of a tensor file's header that holds the step.
+// metadataStep is the key of the step in a tensor file's header.
 const metadataStep = "tpustrategy.step"
 
-// saveJob is one save.
+// saveJob is the state of one save.
 type saveJob struct {
 	m    *Manager
 	step int64
-	// name is the save's, made of the run's and a number.
+	// name is the name of the save: the run's name and number.
 	name   string
 	number int
 	plan   *plan
 	image  *image
 	opts   SaveOptions
-	// unclear is true once the manifest was sent: a service may put it after it has failed to say so,
-	// and the parts must be there then.
+	// unclear is true once the manifest was sent. A service may store it although it reported an
+	// error, so that the parts must not be removed then.
 	unclear bool
 }
 
-// Save saves a group of variables as the checkpoint of a step. It returns when this process's shards
-// are copied off the devices, into memory that is as large as they are; they are written, and the
-// checkpoint is completed, in the background. A Save waits for the one before it. Its error is
-// returned by the next Save, which saves nevertheless, or by Wait or Close: a [*BackgroundError].
+// Save saves a group of variables as the checkpoint of a step. It copies this process's shards from
+// the devices to host memory of the same size and returns. The shards are written, and the
+// checkpoint is completed, in the background. Save waits for the previous save. The error of a save
+// in the background, a [*BackgroundError], is returned once: by the next Save, Wait or Close. A
+// Save that returns this error still saves its own step.
 //
-// All processes call Save at the same point with groups of the same variables. Each saves shards of
-// its own, every box of a variable once over all of them, and process 0 completes the checkpoint
-// when the parts of all are in the store: it waits for them there, and the processes exchange
-// nothing, but a name at the first save. The checkpoint is there when its manifest is, which is put
-// last. What was saved without one is removed by a later save.
+// All processes must call Save at the same point with groups of the same variables. Each process
+// saves its own shards; over all processes each box of a variable is saved once. Process 0
+// completes the checkpoint when the store contains the parts of all processes. The processes do not
+// communicate, except that the first save broadcasts a name. A checkpoint exists when its manifest
+// exists, which is written last. A later save removes files without a manifest.
 //
-// The step must come after the last saved step; otherwise the error matches [ErrStep]. The end of
-// ctx ends what Save waits for; the work in the background goes on, until it is done or Abort is
-// called.
+// The step must be later than the last saved step; otherwise the error matches [ErrStep]. ctx only
+// limits Save itself. The background work continues until it is complete or Abort is called.
 func (m *Manager) Save(ctx context.Context, step int64, g Group, opts SaveOptions) error {
 	if err := m.take(ctx); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (m *Manager) Save(ctx context.Context, step int64, g Group, opts SaveOption
 	return before
 }
 
-// begin copies the shards off the devices, and starts the rest.
+// begin copies the shards from the devices and starts the background work.
 func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptions) error {
 	fail := func(err error) error { return doing("save", fmt.Sprintf("step %d", step), err) }
 	began := time.Now()
@@ -87,7 +87,7 @@ func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptio
 		return fail(err)
 	}
 	s := &saveJob{m: m, step: step, number: m.saves, name: fmt.Sprintf("%s-%d", m.run, m.saves), opts: opts}
-	// What only this process finds wrong must not keep it from what all do together.
+	// An error of this process must not keep it from the calls that all processes make together.
 	refused := m.refuse(ctx, step, opts)
 	metadata := map[string]string{metadataStep: fmt.Sprint(step)}
 	if m.host == 0 {
@@ -117,7 +117,7 @@ func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptio
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.times.Total = time.Since(began)
-		if err != nil && !s.unclear { // it may be tried again
+		if err != nil && !s.unclear { // the step may be saved again
 			m.last = known
 		}
 		if failed := s.image.failure(); err != nil && (failed == nil || !errors.Is(err, failed)) {
@@ -135,10 +135,11 @@ func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptio
 	return nil
 }
 
-// savedFile is the variable of the environment that names the file; see the package's guide.
+// savedFile is the environment variable with the name of the progress file; see the package
+// comment.
 const savedFile = "TPUSTRATEGY_SAVED"
 
-// tell tells who starts the program again.
+// tell writes the saved step to the progress file.
 func (m *Manager) tell(step int64) {
 	path := os.Getenv(savedFile)
 	if path == "" {
@@ -149,7 +150,7 @@ func (m *Manager) tell(step int64) {
 	}
 }
 
-// agree gives all processes the name of process 0's run, once.
+// agree broadcasts the name of process 0's run to all processes, once.
 func (m *Manager) agree(ctx context.Context) error {
 	if m.agreed || m.hosts == 1 {
 		return nil
@@ -162,7 +163,7 @@ func (m *Manager) agree(ctx context.Context) error {
 	return nil
 }
 
-// refuse returns what is wrong with saving a step.
+// refuse returns an error if the step cannot be saved.
 func (m *Manager) refuse(ctx context.Context, step int64, opts SaveOptions) error {
 	if step < 0 {
 		return wrong("save", "count steps from 0", "step %d", step)
@@ -179,11 +180,12 @@ func (m *Manager) refuse(ctx context.Context, step int64, opts SaveOptions) erro
 	return m.unseen(ctx)
 }
 
-// run puts this process's part into the store, and on process 0 completes the checkpoint.
+// run writes this process's part to the store. On process 0 it also completes the checkpoint.
 func (s *saveJob) run(ctx context.Context) error {
 	m := s.m
 	var part []byte
-	// Until the manifest is there, this is no checkpoint. Each process says so, as any may be the last.
+	// The save is void until the manifest exists. Each process writes void.json, because any may be
+	// the last.
 	err := m.void(ctx, s.step, s.name)
 	if err == nil {
 		part, err = s.put(ctx)
@@ -207,7 +209,7 @@ func (s *saveJob) run(ctx context.Context) error {
 			if m.hosts > 1 {
 				late = s.name
 			}
-			_ = m.tidy(ctx, upTo, Retention{}, late) // what is left goes with a later save
+			_ = m.tidy(ctx, upTo, Retention{}, late) // a later save removes the remaining files
 		}
 		return err
 	}
@@ -218,7 +220,7 @@ func (s *saveJob) run(ctx context.Context) error {
 	return nil
 }
 
-// put puts the tensor file and its manifest, which it returns.
+// put writes the tensor file and its manifest, and returns the manifest.
 func (s *saveJob) put(ctx context.Context) (part []byte, err error) {
 	m := s.m
 	group, within := errgroup.WithContext(ctx)
@@ -239,13 +241,13 @@ func (s *saveJob) put(ctx context.Context) (part []byte, err error) {
 	return part, s.putPart(ctx, part)
 }
 
-// The manifest of a part is tried again, as process 0 waits for it, whatever it says.
+// Process 0 waits for the manifest of a part, also for one that reports a failure, so that its
+// write is retried.
 const (
 	partTries = 5
 	partPause = 100 * time.Millisecond
 )
 
-// putPart puts the manifest of this process's part.
 func (s *saveJob) putPart(ctx context.Context, part []byte) (err error) {
 	for try := range partTries {
 		if err = storage.PutBytes(ctx, s.m.store, partName(s.step, s.name, s.m.host), part, storage.PutOptions{}); err == nil {
@@ -264,7 +266,7 @@ func (s *saveJob) describe() *partManifest {
 	return &partManifest{Format: partFormat, Version: formatVersion, Step: s.step, Save: s.name, Host: s.m.host, Hosts: s.m.hosts, Regions: []partRegion{}}
 }
 
-// unsave lets process 0 know that there will be no part of this process, if it still can.
+// unsave tries to notify process 0 that this process will not save its part.
 func (s *saveJob) unsave(part []byte, cause error) {
 	if s.m.host == 0 || part != nil {
 		return
@@ -278,7 +280,7 @@ func (s *saveJob) unsave(part []byte, cause error) {
 	}
 }
 
-// complete waits for the parts of all processes and puts the manifest.
+// complete waits for the parts of all processes and writes the manifest.
 func (s *saveJob) complete(ctx context.Context, mine []byte) error {
 	m := s.m
 	all := &shardedManifest{Format: shardedFormat, Version: formatVersion, Step: s.step, Metadata: s.opts.Metadata, Save: s.name, BlockBytes: blockBytes,
@@ -300,7 +302,7 @@ func (s *saveJob) complete(ctx context.Context, mine []byte) error {
 	s.unclear = true
 	err = storage.PutBytes(ctx, m.store, manifestName(s.step), data, storage.PutOptions{IfAbsent: true})
 	if errors.Is(err, storage.ErrExists) {
-		// An answer that was lost on the way: the manifest is this save's own.
+		// After a lost response the existing manifest is this save's own.
 		if there, reading := readSmall(ctx, m.store, manifestName(s.step)); reading != nil || !bytes.Equal(there, data) {
 			return &OwnerError{Directory: m.store.String(), Step: s.step}
 		}
@@ -309,8 +311,8 @@ func (s *saveJob) complete(ctx context.Context, mine []byte) error {
 	return err
 }
 
-// noPart is the error of processes, ascending, whose parts of a save did not come for as long as
-// process 0 waited. The cause is nil unless one of them said it.
+// noPart returns an error for the processes, ascending, whose parts process 0 did not receive in
+// time. cause is the failure that a process reported, or nil.
 func (s *saveJob) noPart(hosts []int, waited time.Duration, cause error) error {
 	names := make([]string, len(hosts))
 	for i, h := range hosts {
@@ -321,8 +323,8 @@ func (s *saveJob) noPart(hosts []int, waited time.Duration, cause error) error {
 		Hint:   "see what that process says; the step was not saved"}
 }
 
-// collect waits until the parts of all processes are in the store. It asks for each by its name:
-// a listing may lag behind.
+// collect waits until the parts of all processes are in the store. It requests each part by name
+// because a listing may be outdated.
 func (s *saveJob) collect(ctx context.Context, hosts []hostPart) error {
 	m, began := s.m, time.Now()
 	pause := 2 * time.Millisecond
@@ -362,8 +364,8 @@ func (s *saveJob) collect(ctx context.Context, hosts []hostPart) error {
 	}
 }
 
-// partOf reads the manifest of a process's part, and looks whether its tensor file is as long as it
-// says. A part that is not there yet is none.
+// partOf reads the manifest of a process's part and checks the size of its tensor file. If the part
+// does not exist yet, partOf returns the zero hostPart.
 func (s *saveJob) partOf(ctx context.Context, host int) (part hostPart, err error) {
 	data, err := readSmall(ctx, s.m.store, partName(s.step, s.name, host))
 	if errors.Is(err, storage.ErrNotExist) {

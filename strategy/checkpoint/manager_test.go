@@ -73,7 +73,7 @@ func TestAManagerSavesInTheBackground(t *testing.T) {
 	requireStep(t, m, 2, 20)
 	require.ErrorIs(t, m.Save(ctx, 4, numbers(1), SaveOptions{}), ErrClosed)
 
-	// What is there is a folder of safetensors files and manifests, and nothing else.
+	// The folder only has safetensors files and manifests.
 	var rest []string
 	require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if !e.IsDir() && !strings.HasSuffix(path, "host-0000.safetensors") && !strings.HasSuffix(path, "host-0000.json") {
@@ -118,7 +118,7 @@ func TestEveryCutAndManyFlippedBytesOfShardsAreRefused(t *testing.T) {
 		require.NoError(t, err)
 		first := 0
 		if strings.HasSuffix(path, ".safetensors") {
-			first = len(whole) - 3*4 - 4 - 4*8 // the header's form is the manifest's
+			first = len(whole) - 3*4 - 4 - 4*8 // the manifest describes the header's layout
 		}
 		for i := first; i < len(whole); i += 1 + (len(whole)-first)/60 {
 			broken := append([]byte(nil), whole...)
@@ -170,7 +170,7 @@ func TestRetention(t *testing.T) {
 	dir := t.TempDir()
 	m := newManager(t, dir, ManagerOptions{Retention: Retention{Last: 1, Each: 4, Best: 1, Metric: "loss"}})
 	for step, loss := range []float64{9, 3, 1, 5, 4, 6, 7} {
-		if step == 5 { // another run goes on with it
+		if step == 5 { // another run continues
 			require.NoError(t, m.Close())
 			m = newManager(t, dir, ManagerOptions{Retention: Retention{Last: 1, Each: 4, Best: 1, Metric: "loss"}, TakeOver: true})
 		}
@@ -182,7 +182,7 @@ func TestRetention(t *testing.T) {
 	require.Equal(t, []int64{0, 2, 4, 6}, steps)
 }
 
-// slow is a store whose objects wait to be written.
+// slow is a store whose writes wait.
 type slow struct {
 	storage.Store
 	until chan struct{}
@@ -205,8 +205,7 @@ func (s *slow) Put(ctx context.Context, name string, opts storage.PutOptions, wr
 	return s.Store.Put(ctx, name, opts, write)
 }
 
-// TestTheVariablesMayChangeOnceSaveReturns also cancels the context of the save, which is over by
-// then.
+// The test also cancels the context of the save after Save has returned.
 func TestTheVariablesMayChangeOnceSaveReturns(t *testing.T) {
 	s, err := storage.Directory(t.TempDir())
 	require.NoError(t, err)

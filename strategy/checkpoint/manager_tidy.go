@@ -17,10 +17,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// ownerObject holds what is known of the run that saves to a store: two do not mix.
+// ownerObject is the record of the run that saves to the store.
 const ownerObject = "owner.json"
 
-// owner reads the record of the run that saves to the store; known is false without a whole one.
+// owner reads the record of the run that saves to the store. known is false without a valid record.
 func (m *Manager) owner(ctx context.Context) (r ownerRecord, known bool, err error) {
 	data, err := readSmall(ctx, m.store, ownerObject)
 	if errors.Is(err, storage.ErrNotExist) {
@@ -29,13 +29,13 @@ func (m *Manager) owner(ctx context.Context) (r ownerRecord, known bool, err err
 	return r, err == nil && len(data) <= maxRecord && json.Unmarshal(data, &r) == nil && r.ID != "", err
 }
 
-// conflict is the error of a run that saved where this one does not expect it.
+// conflict returns the error for a store to which another run has saved.
 func (m *Manager) conflict(r ownerRecord, step int64, running bool) error {
 	return &OwnerError{Directory: m.store.String(), Host: r.Host, PID: r.PID, Since: r.Time, Step: step, Running: running}
 }
 
-// unseen returns an error if another run has saved a step since this one looked, before this one has
-// saved.
+// unseen returns an error if another run has saved a step since this run read the store. It only
+// applies until this run has saved.
 func (m *Manager) unseen(ctx context.Context) error {
 	if m.host > 0 || m.owned.Load() || m.opts.TakeOver {
 		return nil
@@ -48,8 +48,8 @@ func (m *Manager) unseen(ctx context.Context) error {
 	return errors.Join(err, m.conflict(r, steps[len(steps)-1], r.runs(m.self)))
 }
 
-// own returns an error if another run saves to the store. The first call makes the store this
-// run's, unless that run's process still runs on this machine.
+// own returns an error if another run saves to the store. The first call makes this run the owner,
+// unless the process of the other run is still running on this machine.
 func (m *Manager) own(ctx context.Context) error {
 	r, known, err := m.owner(ctx)
 	if err != nil {
@@ -72,29 +72,30 @@ func (m *Manager) own(ctx context.Context) error {
 	}
 	m.owned.Store(true)
 	if sweeper, ok := m.store.(storage.Sweeper); ok {
-		// What is left of another run's record, which ended in the middle of it; it stands in no folder.
+		// Remove the temporary file of another run that ended while it wrote its record. It is in
+		// no folder.
 		err = sweeper.Sweep(ctx, "", func(name string) bool { return strings.Contains(name, "/") })
 	}
 	return err
 }
 
-// stepFolder is what a store has of a step, and what may be believed of it.
+// stepFolder describes the objects of a step in the store, and whether they are verified.
 type stepFolder struct {
 	step     int64
-	manifest bool // it is listed
-	// saves are the objects of saves in shards, by the save's name.
+	manifest bool // the listing has a manifest
+	// saves has the objects of sharded saves by the save's name.
 	saves map[string][]storage.Info
-	// void are the saves that are disowned by a verified statement.
+	// void has the saves that a verified void.json marks as removable.
 	void map[string]bool
-	// plain or sharded is the manifest, if it is verified; both are nil without one. wrong is what is
-	// wrong with one that is not.
+	// plain or sharded is the verified manifest; both are nil without one. wrong is the error of a
+	// manifest that is not verified.
 	plain   *manifest
 	sharded *shardedManifest
 	wrong   error
 }
 
-// folders lists the steps, ascending. What is neither a manifest nor of a save in shards is not
-// listed, and so never removed.
+// folders lists the steps, ascending. It ignores objects that are neither manifests nor parts of
+// sharded saves, so that they are never removed.
 func (m *Manager) folders(ctx context.Context) (all []*stepFolder, err error) {
 	infos, err := m.store.List(ctx, stepPrefix)
 	if err != nil {
@@ -125,17 +126,17 @@ func (m *Manager) folders(ctx context.Context) (all []*stepFolder, err error) {
 
 var shardObject = regexp.MustCompile(`^host-\d{4,}\.(json|safetensors)$`)
 
-// tidy removes the checkpoints that are not kept, and what interrupted saves left, of this run those
-// up to a number. An object is removed only if a statement whose checksum, version and place are
-// right disowns it:
+// tidy removes checkpoints that the retention drops, and files of interrupted saves. Of this run's
+// saves it only considers those up to number. An object is removed only if a statement with valid
+// checksum, version and location allows it:
 //
-//   - the manifest of its own save, which says of which step it is, where a retention drops the step;
-//   - the manifest of its step, which names another save, and that save is whole;
-//   - the [voidManifest] beside it.
+//   - the manifest of its own save, if the retention drops the step;
+//   - the manifest of its step, if it names another save and that save is complete;
+//   - the [voidManifest] in the same folder.
 //
-// Everything else stays, and the logger is told. A step whose manifest is not verified counts for
-// nothing in the retention, so that as many stay as it says. What other processes may still put of
-// the save late goes later, so that it remains disowned.
+// All other objects remain, and the logger receives a warning. A step with an unverified manifest
+// does not count for the retention. late is a save for which other processes may still write
+// objects, so that its void.json remains.
 func (m *Manager) tidy(ctx context.Context, number int, keep Retention, late string) error {
 	all, err := m.folders(ctx)
 	if err != nil {
@@ -169,7 +170,7 @@ func (m *Manager) tidy(ctx context.Context, number int, keep Retention, late str
 		if err == nil && slices.Contains(drop, f.step) {
 			err = m.remove(ctx, f)
 		}
-		if link := (*PathError)(nil); errors.As(err, &link) { // nothing beyond it is this store's
+		if link := (*PathError)(nil); errors.As(err, &link) { // objects behind a link do not belong to this store
 			m.leave(f, "", &CorruptError{File: link.Path, Reason: "it cannot be removed", Err: err})
 			err = nil
 		}
@@ -184,15 +185,16 @@ func (m *Manager) tidy(ctx context.Context, number int, keep Retention, late str
 	return errors.Join(errs...)
 }
 
-// foreignFolder reports whether a name of a [storage.Sweeper] is a folder's and not that of a step or a save.
+// foreignFolder reports whether a name of a [storage.Sweeper] is a folder that belongs to no step
+// or save.
 func foreignFolder(name string) bool {
 	first, _, _ := strings.Cut(name, "/")
 	_, ok := parseStep(first)
 	return strings.HasSuffix(name, "/") && (!ok || strings.Count(name, "/") > 2)
 }
 
-// removeEmptyFolders removes folders of steps that have no files, as an interrupted save leaves. Folders
-// that cannot be removed stay.
+// removeEmptyFolders removes step folders without files, which interrupted saves leave. Folders
+// that cannot be removed remain.
 func (m *Manager) removeEmptyFolders(ctx context.Context) error {
 	sweeper, ok := m.store.(storage.Sweeper)
 	if !ok {
@@ -205,9 +207,9 @@ func (m *Manager) removeEmptyFolders(ctx context.Context) error {
 	return nil
 }
 
-// look reads what says which objects of a step may go. It asks for the manifest by its name, as a
-// listing may lag behind, and after the statements that disown saves, which are removed once the
-// manifest is there.
+// look reads the statements that decide which objects of a step are removable. It requests the
+// manifest by name, because a listing may be outdated, and after the void.json files, which are
+// removed once the manifest exists.
 func (m *Manager) look(ctx context.Context, f *stepFolder) error {
 	for save, objects := range f.saves {
 		if !slices.ContainsFunc(objects, func(o storage.Info) bool { return o.Name == voidName(f.step, save) }) {
@@ -232,7 +234,7 @@ func (m *Manager) look(ctx context.Context, f *stepFolder) error {
 	return nil
 }
 
-// clear removes what is of a step and not of its checkpoint.
+// clear removes the objects of a step that do not belong to its checkpoint.
 func (m *Manager) clear(ctx context.Context, f *stepFolder, late string) error {
 	if f.wrong != nil {
 		m.leave(f, "", f.wrong)
@@ -241,7 +243,7 @@ func (m *Manager) clear(ctx context.Context, f *stepFolder, late string) error {
 	for _, save := range slices.Sorted(maps.Keys(f.saves)) {
 		switch {
 		case f.sharded != nil && f.sharded.Save == save:
-			if f.void[save] { // the save ended before it could remove it
+			if f.void[save] { // the save ended before it removed void.json
 				if err := m.store.Remove(ctx, voidName(f.step, save)); err != nil {
 					return err
 				}
@@ -259,7 +261,8 @@ func (m *Manager) clear(ctx context.Context, f *stepFolder, late string) error {
 	return nil
 }
 
-// whole reports whether the save that a step's manifest names is there, as long as it was written.
+// whole reports whether the save that a step's manifest names exists with the size that was
+// written.
 func (m *Manager) whole(ctx context.Context, f *stepFolder) bool {
 	if f.sharded == nil {
 		return false
@@ -278,7 +281,7 @@ func (m *Manager) whole(ctx context.Context, f *stepFolder) bool {
 	return true
 }
 
-// leave tells, once, what stays because nothing verified disowns it.
+// leave logs, once, that an object remains because no verified statement allows its removal.
 func (m *Manager) leave(f *stepFolder, save string, wrong error) {
 	what, reason := fmt.Sprintf("checkpoint: %s/%s", m.store, stepName(f.step)), "it stays, as its manifest cannot be verified"
 	if save != "" {
@@ -295,7 +298,7 @@ func (m *Manager) leave(f *stepFolder, save string, wrong error) {
 	}
 }
 
-// void says that a save is no checkpoint.
+// void writes the statement that a save is not a checkpoint.
 func (m *Manager) void(ctx context.Context, step int64, save string) error {
 	data, err := seal(voidManifest{Format: voidFormat, Version: formatVersion, Step: step, Save: save})
 	if err != nil {
@@ -304,8 +307,8 @@ func (m *Manager) void(ctx context.Context, step int64, save string) error {
 	return storage.PutBytes(ctx, m.store, voidName(step, save), data, storage.PutOptions{})
 }
 
-// drop takes a step away that the run goes back behind: its checkpoint, or the manifest that cannot
-// be verified, which is kept under another name.
+// drop removes the checkpoint of a step, or renames its manifest if the manifest cannot be
+// verified.
 func (m *Manager) drop(ctx context.Context, f *stepFolder) error {
 	if err := m.look(ctx, f); err != nil {
 		return err
@@ -328,8 +331,9 @@ func (m *Manager) drop(ctx context.Context, f *stepFolder) error {
 	return m.store.Remove(ctx, manifestName(f.step))
 }
 
-// remove takes a checkpoint away whose manifest is verified. The manifest goes first, so that the
-// checkpoint is never there in part, and what is left if this is interrupted is disowned before.
+// remove removes a checkpoint with a verified manifest. It removes the manifest first, so that a
+// partial checkpoint is never visible, and writes void.json before, so that a later save can remove
+// the rest if the removal is interrupted.
 func (m *Manager) remove(ctx context.Context, f *stepFolder) error {
 	if f.sharded != nil {
 		if err := m.void(ctx, f.step, f.sharded.Save); err != nil {
@@ -345,8 +349,8 @@ func (m *Manager) remove(ctx context.Context, f *stepFolder) error {
 	return m.discard(ctx, f.step, f.sharded.Save, f.saves[f.sharded.Save], false)
 }
 
-// discard removes the objects of a save that is disowned. What disowns it goes last, or stays for
-// objects that are still to come.
+// discard removes the objects of a void save. It removes void.json last, or keeps it if more
+// objects may still be written.
 func (m *Manager) discard(ctx context.Context, step int64, save string, objects []storage.Info, more bool) error {
 	for _, info := range objects {
 		if info.Name != voidName(step, save) {

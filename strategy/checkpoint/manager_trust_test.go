@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// unverified keeps what a manager's logger was told.
+// unverified records the warnings of a manager's logger.
 type unverified struct {
 	slog.Handler
 	errs []string
@@ -39,7 +39,7 @@ func (u *unverified) logger() *slog.Logger {
 	return slog.New(u)
 }
 
-// contents are the objects of a store by name.
+// contents returns the objects of a store by name.
 func contents(t testing.TB, s storage.Store) map[string]string {
 	t.Helper()
 	all, err := s.List(context.Background(), "")
@@ -67,15 +67,15 @@ func threeSaves(t testing.TB) (storage.Store, string) {
 	return s, dir
 }
 
-// TestNothingIsRemovedThatNoVerifiedManifestDisowns damages what says which objects are a
-// checkpoint's, and saves on. All that was there stays, and repairing the damage brings all back.
+// The test damages the manifests and continues saving. All objects remain, and after the damage is
+// repaired all checkpoints verify.
 func TestNothingIsRemovedThatNoVerifiedManifestDisowns(t *testing.T) {
 	ctx := context.Background()
 	other, _ := threeSaves(t) // of another run
 	for name, c := range map[string]struct {
 		harm func(t *testing.T, dir string)
-		step int64 // that is said to stay
-		save bool  // it is said of a save of the step
+		step int64 // step in the warning
+		save bool  // the warning is about a save of the step
 	}{
 		"a bit of the name of the save": {func(t *testing.T, dir string) {
 			path := filepath.Join(dir, manifestName(1))
@@ -148,13 +148,13 @@ func TestNothingIsRemovedThatNoVerifiedManifestDisowns(t *testing.T) {
 	}
 }
 
-// sealed is a manifest of the given text with the right checksum.
+// sealed returns a manifest of the given text with a valid checksum.
 func sealed(body []byte) []byte {
 	return []byte(`{"crc32c":"` + checksum(0).plus(body).String() + `","checkpoint":` + string(body) + `}`)
 }
 
-// TestARetentionCountsAndDropsWhatIsVerified keeps as many intact checkpoints as it says, and
-// exchanged metrics choose none.
+// A retention keeps the configured number of intact checkpoints. Swapped metrics do not select a
+// checkpoint.
 func TestARetentionCountsAndDropsWhatIsVerified(t *testing.T) {
 	ctx := context.Background()
 	s, dir := threeSaves(t)
@@ -175,7 +175,8 @@ func TestARetentionCountsAndDropsWhatIsVerified(t *testing.T) {
 	require.Equal(t, []int64{1, 3, 4, 5}, steps)
 	require.NoError(t, os.WriteFile(path, data, 0o644))
 	requireStep(t, m, 3, 3)
-	// A run that goes back leaves what no verified manifest disowns: it can be repaired by hand.
+	// RemoveAfter keeps objects that no verified manifest allows to remove, so that they can be
+	// repaired.
 	require.NoError(t, os.WriteFile(path, data[:9], 0o644))
 	before := contents(t, s)
 	require.NoError(t, m.RemoveAfter(ctx, 1))
@@ -205,7 +206,7 @@ func TestARetentionCountsAndDropsWhatIsVerified(t *testing.T) {
 	requireStep(t, m, 3, 33)
 }
 
-// TestAnInterruptedRemovalGoesOn stops the removal of a checkpoint after each of its calls.
+// The removal of a checkpoint is interrupted after each of its calls.
 func TestAnInterruptedRemovalGoesOn(t *testing.T) {
 	ctx := context.Background()
 	for at := 1; ; at++ {

@@ -39,7 +39,7 @@ func requireNotPassedOver(ctx context.Context, t *testing.T, format string) {
 			require.NotErrorIs(t, err, ErrCorrupt)
 		}
 	}
-	// A version that only damage made is damage.
+	// A version number that results from damage is reported as damage.
 	require.NoError(t, os.WriteFile(path, []byte(`{"crc32c":"00000000","checkpoint":`+body+`}`), 0o644))
 	c, passed, err := d.LatestIntact(ctx)
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, _ = parseManifest(body)
-		// With the checksum put right, the body itself is parsed.
+		// With a valid checksum the body itself is parsed.
 		m, err := parseManifest([]byte(`{"crc32c":"` + checksum(0).plus(body).String() + `","checkpoint":` + string(body) + `}`))
 		if err != nil {
 			return

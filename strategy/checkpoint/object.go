@@ -13,24 +13,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// object is what regions of a checkpoint are read from: a file, or an object of a store that is
-// opened when it is first read.
+// object is a file, or an object of a store that is opened at the first read.
 type object struct {
 	name string // for messages
 	open func(ctx context.Context) (storage.Object, error)
 	size int64
-	// header is the length of the header in bytes, and headerSum is its checksum. header is 0 if the
-	// checksum is not known.
+	// header is the length of the header in bytes, and headerSum is its checksum. header is 0 if
+	// the checksum is not known.
 	header    int64
 	headerSum checksum
-	file      atomic.Bool // it is a file of this machine; known once it is open
+	file      atomic.Bool // a local file; set when it is opened
 
 	mu     sync.Mutex
 	opened storage.Object
 	closed bool
 }
 
-// get opens the object and compares the checksum of its header, once.
+// get returns the open object. The first call opens it and verifies the checksum of its header.
 func (o *object) get(ctx context.Context) (storage.Object, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -54,12 +53,12 @@ func (o *object) get(ctx context.Context) (storage.Object, error) {
 	return opened, nil
 }
 
-// compareHeader returns a CorruptError if the header has another checksum than was written.
+// compareHeader returns a CorruptError if the checksum of the header does not match.
 func (o *object) compareHeader(ctx context.Context, opened storage.Object) error {
 	memory := aheadMemory.Get().(*[]byte)
 	defer aheadMemory.Put(memory)
 	var sum checksum
-	for range 2 { // a network may change bytes
+	for range 2 { // a network transfer may corrupt bytes
 		sum = 0
 		for at := int64(0); at < o.header; at += aheadBytes {
 			p := (*memory)[:min(aheadBytes, o.header-at)]
@@ -75,7 +74,8 @@ func (o *object) compareHeader(ctx context.Context, opened storage.Object) error
 	return &CorruptError{File: o.name, Reason: fmt.Sprintf("the checksum of its header is %s, %s was written", sum, o.headerSum)}
 }
 
-// verifyHeader compares the checksum of the header, unless the object was opened and compared before.
+// verifyHeader verifies the checksum of the header, unless that was done when the object was
+// opened.
 func (o *object) verifyHeader(ctx context.Context) error {
 	if o.header == 0 {
 		return nil
@@ -84,7 +84,7 @@ func (o *object) verifyHeader(ctx context.Context) error {
 	return o.explain(ctx, "", err)
 }
 
-// has notes what the object was opened as.
+// has sets the open object.
 func (o *object) has(opened storage.Object) {
 	o.opened = opened
 	_, isFile := opened.(interface{ Fd() uintptr })
@@ -104,7 +104,7 @@ func (o *object) read(ctx context.Context, v *variable, p []byte, at int64) erro
 	return o.explain(ctx, v.Path, err)
 }
 
-// explain returns the error of reading a variable, or the header if the path is empty.
+// explain converts an error of reading a variable, or of the header if path is empty.
 func (o *object) explain(ctx context.Context, path string, err error) error {
 	if err == nil || errors.As(err, new(*CorruptError)) {
 		return err
@@ -144,7 +144,7 @@ func (o *object) close() error {
 	return err
 }
 
-// localFile is an open file as an object.
+// localFile implements [storage.Object] for an open file.
 type localFile struct {
 	*os.File
 	size int64

@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// A cache of compiled programs has the step of a run that goes on.
+// A cache of compiled programs contains the step of a resumed run.
 func TestAStepIsTheSameProgramAfterARestore(t *testing.T) {
 	ctx := context.Background()
 	sys := plugintest.System(t, 2)
@@ -39,7 +39,7 @@ func TestAStepIsTheSameProgramAfterARestore(t *testing.T) {
 	d := openRun(t)
 	require.NoError(t, d.Save(ctx, 1, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
 
-	for step := int64(2); step < 4; step++ { // the second from what the first has saved
+	for step := int64(2); step < 4; step++ { // the second restores the checkpoint of the first
 		s, store, again := made()
 		restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
 		got, err := again.Lowered(ctx, x)

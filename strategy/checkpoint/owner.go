@@ -9,13 +9,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 )
 
-// ownerRecord is what owner.json says of the run that saves to a store. A run is one [Manager] of
-// process 0.
+// ownerRecord is the content of owner.json. It identifies the run that saves to a store. A run is
+// one [Manager] of process 0.
 type ownerRecord struct {
 	ID   string `json:"id"`
 	Host string `json:"host"`
-	// Boot is the start of the machine, PID and Started a process and its start there: together
-	// they say whether it is the same process that runs now.
+	// Boot is the boot time of the machine. PID and Started identify a process on it. Together they
+	// detect whether the process is still running.
 	Boot    string    `json:"boot,omitempty"`
 	PID     int       `json:"pid"`
 	Started string    `json:"started,omitempty"`
@@ -23,10 +23,10 @@ type ownerRecord struct {
 	Step    int64     `json:"step"`
 }
 
-// maxRecord bounds what is believed of a record.
+// maxRecord is the maximum size of a record in bytes.
 const maxRecord = 4 << 10
 
-// newOwner is a run of this process.
+// newOwner returns the record of a new run of this process.
 func newOwner() ownerRecord {
 	host, err := os.Hostname()
 	if err != nil {
@@ -36,7 +36,7 @@ func newOwner() ownerRecord {
 	return ownerRecord{ID: rand.Text(), Host: host, Boot: hostfacts.Boot(), PID: pid, Started: startOfProcess(pid)}
 }
 
-// runs reports whether the record's process is another one than this, and runs.
+// runs reports whether the record's process is running and is not this process.
 func (r ownerRecord) runs(self ownerRecord) bool {
 	if r.Boot == "" || r.Boot != self.Boot || r.Started == "" || r.PID == self.PID && r.Started == self.Started {
 		return false
@@ -44,8 +44,8 @@ func (r ownerRecord) runs(self ownerRecord) bool {
 	return startOfProcess(r.PID) == r.Started
 }
 
-// startOfProcess tells a process from a later one of the same number; empty if there is none, or if
-// that is not known.
+// startOfProcess returns the start time of a process, which distinguishes processes with the same
+// PID. It returns "" if the process does not exist or its start time is not known.
 func startOfProcess(pid int) string {
 	p, err := hostfacts.ReadProcess(pid)
 	if err != nil || p.State == 'Z' {

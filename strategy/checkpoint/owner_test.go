@@ -31,7 +31,7 @@ func TestTwoRunsDoNotMixTheirCheckpoints(t *testing.T) {
 	require.ErrorIs(t, second.RemoveAfter(ctx, 0), ErrBusy)
 	require.NoError(t, first.Save(ctx, 3, numbers(3), SaveOptions{}), "the first goes on")
 
-	// A run that goes on from where the other one is takes over.
+	// A run that continues from the other run's checkpoint becomes the owner.
 	require.NoError(t, latest(t, second).Close())
 	require.NoError(t, second.Save(ctx, 4, numbers(4), SaveOptions{}))
 	require.ErrorAs(t, first.Save(ctx, 5, numbers(5), SaveOptions{}), &owner)

@@ -14,21 +14,21 @@ const (
 	variablesFile = "variables.safetensors"
 )
 
-// manifest is what a checkpoint of one tensor file says of itself: that of a step's folder
+// manifest describes a checkpoint with one tensor file, in the step folders
 //
 //	step-0000000012/variables.safetensors
 //	step-0000000012/checkpoint.json
 //
-// as the Directory of earlier versions of this package wrote it. It is read, and no longer written.
+// of earlier versions of this package. This version reads the format and does not write it.
 type manifest struct {
 	Format   string            `json:"format"`
 	Version  int               `json:"version"`
 	Step     int64             `json:"step"`
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Bytes and CRC32C are of the whole variables file.
+	// Bytes and CRC32C describe the variables file.
 	Bytes  int64    `json:"bytes"`
 	CRC32C checksum `json:"crc32c"`
-	// HeaderBytes and HeaderCRC32C are of what comes before its tensors.
+	// HeaderBytes and HeaderCRC32C describe the bytes before the tensors.
 	HeaderBytes  int64           `json:"header_bytes"`
 	HeaderCRC32C checksum        `json:"header_crc32c"`
 	Variables    []savedVariable `json:"variables"`
@@ -36,15 +36,14 @@ type manifest struct {
 
 type savedVariable struct {
 	Path   string `json:"path"`
-	Tensor string `json:"tensor"` // its name in the variables file
-	// CRC32C is of the tensor's bytes.
+	Tensor string `json:"tensor"` // name in the variables file
+	// CRC32C is the checksum of the tensor's bytes.
 	CRC32C          checksum `json:"crc32c"`
 	Trainable       bool     `json:"trainable"`
 	Synchronization string   `json:"synchronization"`
 	Aggregation     string   `json:"aggregation"`
 }
 
-// parseManifest decodes a manifest of this form. Anything else is an error.
 func parseManifest(data []byte) (*manifest, error) {
 	m := &manifest{}
 	if err := unseal(data, formatName, m); err != nil {
@@ -66,7 +65,7 @@ func parseManifest(data []byte) (*manifest, error) {
 	return m, nil
 }
 
-// openPlain opens a checkpoint of one tensor file in a store, whose manifest is verified.
+// openPlain opens a single-file checkpoint with a verified manifest.
 func openPlain(ctx context.Context, s storage.Store, m *manifest) (*Checkpoint, error) {
 	name := stepName(m.Step) + "/" + variablesFile
 	path := s.String() + "/" + name
@@ -84,7 +83,8 @@ func openPlain(ctx context.Context, s storage.Store, m *manifest) (*Checkpoint, 
 	return c, nil
 }
 
-// describe takes over the manifest, if the file is the one that it describes.
+// describe sets the variables from the manifest. It returns an error if the file does not match the
+// manifest.
 func (c *Checkpoint) describe(ctx context.Context, m *manifest, file *safetensors.File, opened storage.Object) error {
 	corrupt := func(format string, args ...any) error {
 		return &CorruptError{File: c.path, Reason: fmt.Sprintf(format, args...)}

@@ -12,9 +12,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// stepped is a store that calls changed after each change, as its objects are on the disk then:
-// package storage tests that a change is there when the call has returned, and before that whole or
-// not at all.
+// stepped is a store that calls changed after each change, with its objects as they are on the
+// disk. Package storage tests that a change is durable when the call returns, and atomic before
+// that.
 type stepped struct {
 	*objects
 	changed func(change string)
@@ -32,8 +32,7 @@ func (s *stepped) Remove(ctx context.Context, name string) error {
 	return err
 }
 
-// TestALossOfPowerAtAnyPointKeepsACheckpoint looks at what is there after each change that a save and
-// its retention make, as a next run does.
+// After each change of a save and its retention, the test checks the store as the next run would.
 func TestALossOfPowerAtAnyPointKeepsACheckpoint(t *testing.T) {
 	ctx := context.Background()
 	s := &stepped{objects: &objects{all: map[string]string{}}, changed: func(string) {}}
@@ -48,7 +47,7 @@ func TestALossOfPowerAtAnyPointKeepsACheckpoint(t *testing.T) {
 		steps, err := left.Steps(ctx)
 		require.NoError(t, err)
 		require.NotEmpty(t, steps, change)
-		for _, step := range steps { // each one that shows is whole
+		for _, step := range steps { // each listed checkpoint is complete
 			requireStep(t, left, step, float32(step))
 			seen[step] = true
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// TestProcessesSaveAndRestoreTogether saves variables whose parts lie on two and four processes,
-// and restores them there and on one. A save that fails leaves nobody waiting.
+// Variables that are sharded over two and four processes are saved and restored there and on one
+// process. After a failed save no process waits.
 func TestProcessesSaveAndRestoreTogether(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	values := map[string]*tensors.Tensor{

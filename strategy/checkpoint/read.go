@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Verify reads the whole checkpoint and compares it with its checksums. Damage is a
+// Verify reads the whole checkpoint and verifies its checksums. For damage it returns a
 // [*CorruptError], which names the variable if a variable is damaged.
 func (c *Checkpoint) Verify(ctx context.Context) error {
 	if c.objects == nil {
@@ -25,15 +25,15 @@ func (c *Checkpoint) Verify(ctx context.Context) error {
 	return c.verify(ctx, all, 0, 1)
 }
 
-// VerifyShare is Verify of one of so many shares of the checkpoint, counted from 0, for processes
-// that look at it together. Every byte is in one share.
+// VerifyShare verifies share number share of of shares, counted from 0, so that several processes
+// can verify a checkpoint together. Every byte is in exactly one share.
 func (c *Checkpoint) VerifyShare(ctx context.Context, share, of int) error {
 	if of < 1 || share < 0 || share >= of {
 		return wrong("verify", "count from 0", "share %d of %d", share, of)
 	}
 	if c.sharded == nil || of == 1 {
 		if share > 0 {
-			return nil // one file is read by the first
+			return nil // the first share is the whole file
 		}
 		return c.Verify(ctx)
 	}
@@ -55,11 +55,12 @@ func (c *Checkpoint) VerifyShare(ctx context.Context, share, of int) error {
 	return c.verify(ctx, mine, share, of)
 }
 
-// readers is how many parts are read at a time, while others are copied to the devices.
+// readers returns the number of parts that are read concurrently while others are copied to the
+// devices.
 func readers() int { return min(2, runtime.GOMAXPROCS(0)) }
 
-// verify compares a share of the files' headers, and variables, with their checksums. The error is that
-// of the first damaged one.
+// verify verifies a share of the files' headers, and the variables. It returns the error of the
+// first damaged one.
 func (c *Checkpoint) verify(ctx context.Context, all []*source, share, of int) error {
 	if err := c.verifyHeaders(ctx, share, of); err != nil {
 		return err
@@ -68,7 +69,7 @@ func (c *Checkpoint) verify(ctx context.Context, all []*source, share, of int) e
 	var failed atomic.Bool
 	var group errgroup.Group
 	group.SetLimit(readers())
-	for i, p := range all { // all before one that failed have begun
+	for i, p := range all { // all variables before a failed one have started
 		if failed.Load() {
 			break
 		}
@@ -84,7 +85,7 @@ func (c *Checkpoint) verify(ctx context.Context, all []*source, share, of int) e
 	return cmp.Or(errs...)
 }
 
-// verifyHeaders compares the headers of one of so many shares of the files with their checksums.
+// verifyHeaders verifies the headers of one share of the files.
 func (c *Checkpoint) verifyHeaders(ctx context.Context, share, of int) error {
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(readers())
@@ -94,7 +95,7 @@ func (c *Checkpoint) verifyHeaders(ctx context.Context, share, of int) error {
 	return group.Wait()
 }
 
-// verify reads the variable and compares it with its checksums, if it has any.
+// verify reads the variable and verifies its checksums, if it has any.
 func (p *source) verify(ctx context.Context) error {
 	if p.variable.whole != nil {
 		return p.of.compareWhole(ctx, p.variable)
@@ -118,11 +119,11 @@ func (p *source) verify(ctx context.Context) error {
 	return nil
 }
 
-// errNotOpened is the error of the zero Checkpoint.
+// errNotOpened reports the use of a zero Checkpoint.
 var errNotOpened = error(&errkind.Fault{Match: ErrClosed, Reason: "the checkpoint was not opened", Hint: "use Manager.Open"})
 
-// Tensor reads one saved value and compares its checksum, as tf.train.load_variable does. The
-// caller owns the tensor. The error of a path that was not saved matches [ErrNone].
+// Tensor reads one saved value and verifies its checksum, like tf.train.load_variable. The caller
+// owns the tensor. For a path that was not saved the error matches [ErrNone].
 func (c *Checkpoint) Tensor(ctx context.Context, path string) (*tensors.Tensor, error) {
 	if c.objects == nil {
 		return nil, errNotOpened

@@ -36,8 +36,8 @@ func (h *hookedStore) Open(ctx context.Context, name string) (storage.Object, er
 	return o, err
 }
 
-// A reader beside a run that saves and removes checkpoints always finds one, at whatever moment of the
-// reader the run does both.
+// A reader always finds a checkpoint while a run saves and removes checkpoints at any point of the
+// reader's progress.
 func TestAReaderBesideARunFindsACheckpoint(t *testing.T) {
 	ctx := context.Background()
 	for _, keep := range []int{1, 3} {

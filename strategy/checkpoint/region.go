@@ -7,48 +7,47 @@ import (
 	"sync"
 )
 
-// region is a box of a variable that lies in one piece in an object of the checkpoint, row-major.
+// region is a box of a variable that is stored contiguously in row-major order in an object of the
+// checkpoint.
 type region struct {
 	start, size []int
 	object      int   // in Checkpoint.objects
 	offset      int64 // in the object
 	bytes       int64
-	// sums are the checksums of its blocks. They are nil where there are none, and where only the
-	// whole variable's is known, until that was compared.
+	// sums are the checksums of the blocks. They are nil if there are none. If only the checksum of
+	// the whole variable was saved, they are nil until that was verified.
 	sums []checksum
 }
 
-// blockBytes is how many bytes one of a region's checksums covers: what is read is read in whole
-// blocks.
+// blockBytes is the number of bytes per checksum of a region. Reads are multiples of it.
 const blockBytes = 1 << 20
 
-// blocks is the number of blocks of so many bytes.
 func blocks(bytes int64) int { return int((bytes + blockBytes - 1) / blockBytes) }
 
-// box is a box of a variable, and the memory to read it to.
+// box is a box of a variable and the destination of its bytes.
 type box struct {
 	start, size []int
 	into        []byte
 }
 
-// runs are the pieces that lie in a row both in a region and in the memory of a box, by their place
-// in the region.
+// runs iterates over the contiguous byte runs that a region and a box have in common, in the order
+// of the region.
 type runs struct {
 	into   []byte
-	at, to int64 // what is left of the current run, in the region and in into
-	n      int64 // its bytes; 0 after the last run
-	end    int64 // of the last run, in the region
+	at, to int64 // rest of the current run, in the region and in into
+	n      int64 // bytes of the rest; 0 after the last run
+	end    int64 // end of the last run, in the region
 
-	run    int64 // bytes of each
+	run    int64 // bytes of a run
 	index  []int
 	counts []int
-	// inRegion and inBox are how far apart the runs of each dimension are, first the first run's
-	// place.
+	// firstAt and firstTo are the start of the first run. inRegion and inBox are the strides of the
+	// runs in each dimension.
 	firstAt, firstTo int64
 	inRegion, inBox  []int64
 }
 
-// runsOf returns the runs of a box in a region; false if they have nothing in common.
+// runsOf returns the runs of a box in a region. It reports false if they do not overlap.
 func runsOf(g *region, b box, element int64) (*runs, bool) {
 	rank := len(g.size)
 	from, common := make([]int, rank), make([]int, rank)
@@ -84,7 +83,7 @@ func runsOf(g *region, b box, element int64) (*runs, bool) {
 	return r, true
 }
 
-// took takes n bytes away from the current run.
+// took advances the current run by n bytes.
 func (r *runs) took(n int64) {
 	if r.at, r.to, r.n = r.at+n, r.to+n, r.n-n; r.n > 0 {
 		return
@@ -102,18 +101,17 @@ func (r *runs) took(n int64) {
 	}
 }
 
-// short reports whether each block has several of the runs, so that all blocks up to the end are
-// read.
+// short reports whether blocks contain several runs, so that all blocks up to the end are read.
 func (r *runs) short() bool {
 	return len(r.inRegion) > 0 && r.inRegion[len(r.inRegion)-1] <= blockBytes && r.run < blockBytes
 }
 
-// aheadBytes is the most that is read at a time.
+// aheadBytes is the maximum size of one read.
 const aheadBytes = 8 * blockBytes
 
 var aheadMemory = sync.Pool{New: func() any { p := make([]byte, aheadBytes); return &p }}
 
-// fill reads boxes of a variable. Blocks are compared with their checksums.
+// fill reads boxes of a variable and verifies the checksums of the blocks.
 func (c *Checkpoint) fill(ctx context.Context, v *variable, boxes ...box) error {
 	if err := c.compareWhole(ctx, v); err != nil {
 		return err
@@ -140,7 +138,7 @@ func (c *Checkpoint) fill(ctx context.Context, v *variable, boxes ...box) error 
 func (c *Checkpoint) fillFrom(ctx context.Context, v *variable, g *region, all []*runs) error {
 	ahead := int64(aheadBytes)
 	if c.objects[g.object].file.Load() {
-		ahead = blockBytes // which stays in the processor's cache
+		ahead = blockBytes // fits the processor's cache
 	}
 	for {
 		first := int64(-1)
@@ -191,7 +189,8 @@ func (c *Checkpoint) fillFrom(ctx context.Context, v *variable, g *region, all [
 	}
 }
 
-// alone returns the runs whose current one has all bytes from start to end, if no other has any.
+// alone returns the element of all whose current run contains all bytes from start to end, if no
+// other element has any of them.
 func alone(all []*runs, start, end int64) (one *runs) {
 	for _, r := range all {
 		switch {
@@ -205,13 +204,14 @@ func alone(all []*runs, start, end int64) (one *runs) {
 	return one
 }
 
-// continues reports whether the block at a place is read through memory of its own too.
+// continues reports whether the block at a position is also read through a temporary buffer.
 func continues(all []*runs, at int64) bool {
 	return slices.ContainsFunc(all, func(r *runs) bool { return r.n > 0 && r.end > at && r.short() })
 }
 
-// blocks reads whole blocks of a region, from a place in it on: of a file one at a time, which is
-// summed while the processor's cache has it, and of other objects all at once.
+// blocks reads complete blocks of a region, beginning at start. It reads a file one block at a
+// time, so that the checksum is computed while the block is in the processor's cache, and other
+// objects at once.
 func (c *Checkpoint) blocks(ctx context.Context, v *variable, g *region, p []byte, start int64) error {
 	o := c.objects[g.object]
 	piece := len(p)
@@ -224,7 +224,7 @@ func (c *Checkpoint) blocks(ctx context.Context, v *variable, g *region, p []byt
 			return err
 		}
 		if err := c.compare(v, g, part, start+int64(from)); err != nil {
-			// What came over a network may have changed on the way.
+			// A network transfer may have corrupted bytes.
 			if again := o.read(ctx, v, part, g.offset+start+int64(from)); again != nil {
 				return again
 			}
@@ -236,7 +236,7 @@ func (c *Checkpoint) blocks(ctx context.Context, v *variable, g *region, p []byt
 	return nil
 }
 
-// compare compares blocks with their checksums.
+// compare verifies the checksums of blocks.
 func (c *Checkpoint) compare(v *variable, g *region, p []byte, start int64) error {
 	for at := 0; at < len(p) && g.sums != nil; at += blockBytes {
 		sum := checksum(0).plus(p[at:min(at+blockBytes, len(p))])
@@ -248,14 +248,14 @@ func (c *Checkpoint) compare(v *variable, g *region, p []byte, start int64) erro
 	return nil
 }
 
-// wholeSum is the checksum of a variable whose blocks have none.
+// wholeSum is the checksum of a variable without block checksums.
 type wholeSum struct {
 	mu  sync.Mutex // guards the sums of the variable's region until they are known
 	sum checksum
 }
 
-// compareWhole reads a variable that has one checksum, once, compares it, and notes the checksums of
-// its blocks for what is read later.
+// compareWhole reads a variable with a single checksum once, verifies it, and computes the
+// checksums of its blocks for later reads.
 func (c *Checkpoint) compareWhole(ctx context.Context, v *variable) error {
 	if v.whole == nil {
 		return nil

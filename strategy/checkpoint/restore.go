@@ -8,37 +8,37 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
 )
 
-// RestoreOptions says how strict a restore is. The zero value asks for exactly the saved variables,
-// and for whole files.
+// RestoreOptions configure a restore. The zero value requires that group and checkpoint have the
+// same variables, and verifies the checkpoint first.
 type RestoreOptions struct {
 	// AllowMissing leaves a variable unchanged if the checkpoint does not have it.
 	AllowMissing bool
-	// AllowUnexpected leaves out a saved variable that the group neither has nor creates.
+	// AllowUnexpected ignores a saved variable that the group neither has nor creates.
 	AllowUnexpected bool
-	// SkipVerify does not read the whole checkpoint beforehand. Restore still compares each
-	// variable's checksum before it assigns the variable, but after damage in one variable the
-	// variables before it have their saved values.
+	// SkipVerify does not read the whole checkpoint before the restore. Restore still verifies each
+	// variable's checksum before it assigns the variable. If a variable is damaged, however,
+	// variables that were restored before it keep their saved values.
 	SkipVerify bool
 }
 
-// Restore gives the variables of a group their saved values, as tf.train.Checkpoint.restore does.
-// The number of replicas and the splits of the variables may differ from those at the save. A saved
-// value for which the group has no variable goes to the group's Create, if there is one. Restore
-// works in the order of the group that was saved. A model therefore finds created variables in the
-// order in which it made them, and its steps are the same programs as before, which a cache of
-// compiled programs has.
+// Restore assigns the saved values to the variables of a group, like tf.train.Checkpoint.restore.
+// The number of replicas and the sharding of the variables may differ from those at the save. For a
+// saved value without a variable Restore calls the group's Create, if it is set. Restore works in
+// the order of the saved group. A model therefore finds created variables in the order in which it
+// created them, so that its steps are the same programs as before and a cache of compiled programs
+// applies.
 //
-// Restore checks names, shapes and dtypes of all variables, and the checkpoint's checksums, before
-// it changes anything. Variables that are on the devices, as they are after a step was traced, get
-// their values beside the old ones, and all at once when everything has been read and compared:
-// each process reads the parts that its devices hold, once, and the host holds a sixteenth of them
-// at a time. Where the devices have no room for both, each variable is replaced in turn, after a
-// first reading of everything. For all other variables Restore holds one in host memory at a time,
-// and reads it twice. Missing and unexpected variables are a [*MismatchError], wrong shapes and
-// dtypes [ErrVariable]s, and damage is a [*CorruptError].
+// Restore checks the names, shapes and dtypes of all variables, and the checkpoint's checksums,
+// before it changes any variable. Variables that are on the devices (after a step was traced) keep
+// their old values until all new values have been read and verified, and are then replaced
+// together. Each process reads the parts of its devices once, and the host holds a sixteenth of
+// them at a time. If the devices do not have enough memory for both values, Restore first reads and
+// verifies everything and then replaces one variable after another. All other variables are held in
+// host memory one at a time, and are read twice.
 //
-// Where several processes share a strategy, all of them call Restore, and none changes anything if
-// one of them finds an error.
+// Missing and unexpected variables are a [*MismatchError]. Errors for shapes and dtypes match
+// [ErrVariable]. Damage is a [*CorruptError]. If several processes share a strategy, all must call
+// Restore, and none changes a variable if one of them finds an error.
 func (c *Checkpoint) Restore(ctx context.Context, g Group, opts RestoreOptions) error {
 	if c.objects == nil {
 		return errNotOpened
@@ -57,7 +57,7 @@ func (c *Checkpoint) Restore(ctx context.Context, g Group, opts RestoreOptions) 
 	return r.others(ctx)
 }
 
-// match finds the variable of each saved one, nil where there is none.
+// match returns the group's variable for each saved variable, or nil if there is none.
 func (c *Checkpoint) match(g Group, opts RestoreOptions) ([]Variable, error) {
 	targets := make([]Variable, len(c.variables))
 	index := make(map[string]int, len(c.variables))

@@ -11,22 +11,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// restore is a restore under way.
+// restore is the state of a running restore.
 type restore struct {
 	c      *Checkpoint
 	group  Group
 	opts   RestoreOptions
-	shared *strategy.TPUStrategy // by several processes; nil if there is none
+	shared *strategy.TPUStrategy // nil unless several processes share it
 
 	targets []Variable
-	parts   []*source // of the checkpoint's variables
-	// variables get from in parts on the devices; placed says of the checkpoint's variables which.
+	parts   []*source // one for each of the checkpoint's variables
+	// variables are restored on the devices from the parts in from. placed has the checkpoint's
+	// variables that are restored this way.
 	variables []*strategy.Variable
 	from      []lazy.Parts
 	placed    []bool
 }
 
-// sharedBy returns the strategy of a group's variables that several processes share, or nil.
+// sharedBy returns the strategy of the group's variables if several processes share it, or nil.
 func sharedBy(g Group) *strategy.TPUStrategy {
 	for _, v := range g.Variables {
 		if s := strategyOf(v); s != nil && s.NumProcesses() > 1 {
@@ -36,7 +37,7 @@ func sharedBy(g Group) *strategy.TPUStrategy {
 	return nil
 }
 
-// plan says which variable gets its value how.
+// plan selects the variables that are restored on the devices.
 func (r *restore) plan() (err error) {
 	if r.targets, err = r.c.match(r.group, r.opts); err != nil {
 		return err
@@ -52,14 +53,14 @@ func (r *restore) plan() (err error) {
 	return nil
 }
 
-// room reports whether the devices have room for the new values beside the old ones.
+// room reports whether the devices have memory for the new values in addition to the old ones.
 func (r *restore) room() bool { return len(r.variables) == 0 || r.machine().Room(r.variables) }
 
-// machine is that of the variables.
+// machine returns the internal API of the variables' strategy.
 func (r *restore) machine() machine { return inside.Of[machine](r.variables[0].Strategy()) }
 
-// together reads all that goes to the devices to memory beside what they hold, compares everything,
-// and lets the new values take the places of the old.
+// together reads all values for the devices into additional device memory, verifies everything, and
+// then replaces the old values.
 func (r *restore) together(ctx context.Context) error {
 	check := func(ctx context.Context) error { return r.agree(ctx, r.check(ctx)) }
 	if len(r.variables) == 0 {
@@ -76,8 +77,8 @@ func (r *restore) together(ctx context.Context) error {
 	return err
 }
 
-// inTurn compares everything, and then replaces one variable after another. failed is what is wrong
-// already.
+// inTurn verifies everything and then replaces one variable after another. failed is an earlier
+// error.
 func (r *restore) inTurn(ctx context.Context, failed error) error {
 	if failed == nil {
 		failed = r.check(ctx)
@@ -85,7 +86,7 @@ func (r *restore) inTurn(ctx context.Context, failed error) error {
 	if err := r.agree(ctx, failed); err != nil {
 		return err
 	}
-	for i, v := range r.variables { // each block was compared
+	for i, v := range r.variables { // all blocks are verified
 		if _, err := r.machine().Fill(ctx, r.variables[i:i+1], r.from[i:i+1], readers(), nil); err != nil {
 			return faultOf(v.Path(), "not restored", "", err)
 		}
@@ -93,9 +94,9 @@ func (r *restore) inTurn(ctx context.Context, failed error) error {
 	return nil
 }
 
-// check compares this process's share of the files' headers with their checksums. Unless the options
-// skip it, check also compares the variables that are not read to the devices, of shards those that this
-// process restores. Variables that are read to the devices are compared then.
+// check verifies this process's share of the files' headers. Unless the options skip it, check also
+// verifies the variables that are not read to the devices; for a sharded checkpoint only those that
+// are restored. Variables that are read to the devices are verified during that read.
 func (r *restore) check(ctx context.Context) error {
 	share, of := 0, 1
 	if r.shared != nil {
@@ -121,7 +122,7 @@ func (r *restore) wanted(i int) bool {
 	return r.targets[i] != nil || r.group.creates(r.c.variables[i].Info)
 }
 
-// maxReason bounds the text of an error that one process reports to the others, in bytes.
+// maxReason limits the text of an error that one process reports to the others, in bytes.
 const maxReason = 4 << 10
 
 // agree returns an error on all processes if one of them has an error, before any of them changes a
@@ -150,7 +151,7 @@ func (r *restore) agree(ctx context.Context, mine error) error {
 	return nil
 }
 
-// others restores what does not go to the devices in parts, in the order of the save.
+// others restores the variables that are not restored on the devices, in the order of the save.
 func (r *restore) others(ctx context.Context) error {
 	for i := range r.c.variables {
 		v := &r.c.variables[i]

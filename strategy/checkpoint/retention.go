@@ -7,16 +7,17 @@ import (
 	"strconv"
 )
 
-// Retention says which checkpoints stay after a save. One stays if any of the rules keeps it. The
-// zero value keeps all.
+// Retention selects the checkpoints to keep after a save. A checkpoint is kept if any rule keeps
+// it. The zero value keeps all.
 type Retention struct {
-	// Last is how many of the newest stay. 0 keeps all, whatever the other rules say.
+	// Last is the number of the latest checkpoints to keep. 0 keeps all, regardless of the other
+	// rules.
 	Last int
-	// Each keeps the steps that are multiples of it; 0 keeps none for that.
+	// Each keeps steps that are multiples of it. 0 disables this rule.
 	Each int64
-	// Best is how many of the best by Metric stay: those with the lowest values of
-	// [SaveOptions].Metrics, or with Maximize the highest. Of equal ones the later is better. A
-	// checkpoint without the metric, or whose value is no number, is not among them.
+	// Best is the number of the best checkpoints to keep: those with the lowest value of Metric in
+	// [SaveOptions].Metrics, or the highest with Maximize. Of equal values the later step is
+	// better. Checkpoints without the metric or with a NaN value are not considered.
 	Best     int
 	Metric   string
 	Maximize bool
@@ -34,14 +35,14 @@ func (r Retention) check() error {
 	return nil
 }
 
-// savedStep is a checkpoint as its retention sees it.
+// savedStep has the data of a checkpoint that its retention needs.
 type savedStep struct {
 	step  int64
-	value float64 // of the metric, if known
+	value float64 // value of the metric, if known
 	known bool
 }
 
-// drop returns the steps that do not stay, ascending.
+// drop returns the steps to remove, ascending.
 func (r Retention) drop(saved []savedStep) (steps []int64) {
 	if r.Last == 0 {
 		return nil
@@ -73,7 +74,7 @@ func (r Retention) drop(saved []savedStep) (steps []int64) {
 	return steps
 }
 
-// textOf is a map of numbers as text, which has infinities.
+// textOf converts numbers to text, because JSON has no infinities.
 func textOf(metrics map[string]float64) map[string]string {
 	if len(metrics) == 0 {
 		return nil
@@ -85,7 +86,7 @@ func textOf(metrics map[string]float64) map[string]string {
 	return texts
 }
 
-// numbersOf is the inverse of textOf. What is no number is left out.
+// numbersOf is the inverse of textOf. It ignores invalid numbers.
 func numbersOf(texts map[string]string) map[string]float64 {
 	metrics := map[string]float64{}
 	for name, text := range texts {
@@ -96,7 +97,7 @@ func numbersOf(texts map[string]string) map[string]float64 {
 	return metrics
 }
 
-// Metrics returns the metrics that were saved with the checkpoint; nil if there were none.
+// Metrics returns the metrics that were saved with the checkpoint, or nil without any.
 func (c *Checkpoint) Metrics() map[string]float64 {
 	if c.sharded == nil || len(c.sharded.Metrics) == 0 {
 		return nil

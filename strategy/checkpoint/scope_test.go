@@ -21,7 +21,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// scope is a training program whose steps also write variables of each kind that no optimizer trains.
+// scope is a training program whose steps also write variables of each kind that no optimizer
+// trains.
 type scope struct {
 	strat *strategy.TPUStrategy
 	store *model.Store
@@ -62,7 +63,7 @@ func newScope(t *testing.T, programs *cache.Cache, r, p int) *scope {
 	return w
 }
 
-// values are what the variables hold, each as a checkpoint has it.
+// values returns the variables' values as a checkpoint has them.
 func (w *scope) values(t *testing.T) map[string]float64 {
 	all := map[string]float64{}
 	for _, v := range append(w.vars, w.step.MetricState()) {
@@ -73,8 +74,8 @@ func (w *scope) values(t *testing.T) map[string]float64 {
 	return all
 }
 
-// TestAllVariablesOfAStrategyAreSaved saves a training program after three steps on each mesh,
-// restores it on each other one and takes the steps that it would have taken.
+// A training program is saved after three steps on each mesh, restored on every other one, and
+// takes the same next steps.
 func TestAllVariablesOfAStrategyAreSaved(t *testing.T) {
 	ctx := context.Background()
 	programs, err := cache.Open(t.TempDir(), cache.Options{})
@@ -101,7 +102,7 @@ func TestAllVariablesOfAStrategyAreSaved(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeSavedIsNamed has a variable of the scope that is no one value.
+// A variable of the scope has no combined value.
 func TestWhatCannotBeSavedIsNamed(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.On(t, plugintest.System(t, 2), strategy.Options{Replicas: 2})
@@ -123,9 +124,9 @@ func TestWhatCannotBeSavedIsNamed(t *testing.T) {
 	require.Len(t, c.Variables(), 1)
 }
 
-// TestSumsOfMetricsAreOfTheSameMetrics saves the sums of a step's metrics and of an evaluation's, and
-// restores them where the same step and evaluation are, where they have other metrics, where there
-// are none, more, and none yet. A counter is missed by name in each.
+// The sums of a step's and an evaluation's metrics are saved. They are restored to the same step
+// and evaluation, to ones with other metrics, to none, to more, and before they exist. In each case
+// the error names a missing counter.
 func TestSumsOfMetricsAreOfTheSameMetrics(t *testing.T) {
 	ctx := context.Background()
 	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {

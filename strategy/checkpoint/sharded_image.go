@@ -15,8 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// image is a host's tensor file in memory, which is filled from the devices while it is written
-// already.
+// image is a host's tensor file in memory. It is written while it is filled from the devices.
 type image struct {
 	memory  []byte
 	header  int
@@ -24,22 +23,21 @@ type image struct {
 
 	mu     sync.Mutex
 	more   *sync.Cond
-	filled int   // how many regions are, from the first on
-	failed error // no more will be
+	filled int   // number of consecutive filled regions, from the first
+	failed error // no more regions will be filled
 }
 
 type imageRegion struct {
 	plannedRegion
-	offset int64 // in the file
+	offset int64 // offset in the file
 	done   bool  // guarded by image.mu
 	sums   []checksum
 }
 
-// alignment is what the data of a host's tensor file begins at a multiple of, so that it can go to a
-// disk as it is.
+// alignment is the alignment of the data in a host's tensor file, which allows direct disk writes.
 const alignment = 4 << 10
 
-// newImage lays out what a host saves. memory is that of an earlier image, or nil.
+// newImage creates the image of a host's regions. memory is the memory of an earlier image, or nil.
 func newImage(p *plan, host int, metadata map[string]string, memory []byte) (*image, []byte, error) {
 	m := &image{}
 	m.more = sync.NewCond(&m.mu)
@@ -78,16 +76,16 @@ func newImage(p *plan, host int, metadata map[string]string, memory []byte) (*im
 	return m, memory, nil
 }
 
-// into is the memory of a region.
+// into returns the memory of region i.
 func (m *image) into(i int) []byte {
 	r := &m.regions[i]
 	return m.memory[r.offset:][:r.bytes:r.bytes]
 }
 
-// fill copies what this host saves to the image: first what is saved by value, in the order of the
-// group and on all hosts, and then what is copied off the devices.
+// fill copies this host's regions to the image: first the values of variables without shards, in
+// the order of the group and on all hosts, and then the shards from the devices.
 func (m *image) fill(ctx context.Context, g Group, p *plan, s *strategy.TPUStrategy, host int) error {
-	places := map[int][]int{} // of variables' regions
+	places := map[int][]int{} // region indices by variable
 	for i, r := range m.regions {
 		places[r.variable] = append(places[r.variable], i)
 	}
@@ -97,7 +95,7 @@ func (m *image) fill(ctx context.Context, g Group, p *plan, s *strategy.TPUStrat
 			continue
 		}
 		value, err := g.Variables[r.variable].SaveValue(ctx)
-		if err == nil && r.host == host { // a variable of another kind need not look at ctx
+		if err == nil && r.host == host { // other implementations of Variable may ignore ctx
 			err = ctx.Err()
 		}
 		if err != nil {
@@ -147,7 +145,7 @@ func (m *image) done(i int) {
 	m.more.Broadcast()
 }
 
-// fail ends the waits for what will not be filled.
+// fail unblocks waits for regions that will not be filled.
 func (m *image) fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,14 +153,14 @@ func (m *image) fail(err error) {
 	m.more.Broadcast()
 }
 
-// failure is what fail was called with.
+// failure returns the argument of fail.
 func (m *image) failure() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.failed
 }
 
-// await waits until so many regions are filled.
+// await waits until n regions are filled.
 func (m *image) await(n int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -196,7 +194,6 @@ func (m *image) write(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// sum computes the checksums of all blocks.
 func (m *image) sum(ctx context.Context) error {
 	for i := range m.regions {
 		if err := m.await(i + 1); err != nil {
@@ -214,7 +211,7 @@ func (m *image) sum(ctx context.Context) error {
 	return nil
 }
 
-// part is the host's manifest of the file.
+// part returns the regions for the host's manifest.
 func (m *image) part() (regions []partRegion) {
 	regions = []partRegion{}
 	for _, r := range m.regions {

@@ -15,38 +15,40 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// A checkpoint in shards is, below its step's name: a tensor file and a small manifest from each
-// host under the random name of the save, and the manifest of all, which is put last.
+// A sharded checkpoint has, below the step's name, a tensor file and a small manifest from each
+// host in a folder with the random name of the save, and a manifest of the checkpoint, which is
+// written last.
 //
 //	step-0000000012/<save>/host-0003.safetensors
 //	step-0000000012/<save>/host-0003.json
 //	step-0000000012/checkpoint.json
 //
-// A save that is no checkpoint, not yet or no longer, says so, before its first object is put and
-// before its manifest is removed:
+// A save that is not a checkpoint has a void manifest. It is written before the first object of the
+// save, and before the removal of a checkpoint's manifest:
 //
 //	step-0000000012/<save>/void.json
 const (
 	shardedFormat = "tpustrategy.checkpoint.sharded"
 	partFormat    = "tpustrategy.checkpoint.part"
 	voidFormat    = "tpustrategy.checkpoint.void"
-	formatVersion = 1 // of each form
+	formatVersion = 1 // of each format
 
 	manifestFile = "checkpoint.json"
 	voidFile     = "void.json"
 	stepPrefix   = "step-"
 
-	// maxManifest bounds what is read into memory: a hundred thousand variables take a tenth of it.
+	// maxManifest is the maximum size of a manifest in bytes. A hundred thousand variables need a
+	// tenth of it.
 	maxManifest = 256 << 20
 )
 
-// shardedManifest is what a checkpoint in shards says of itself.
+// shardedManifest is the manifest of a sharded checkpoint.
 type shardedManifest struct {
 	Format   string            `json:"format"`
 	Version  int               `json:"version"`
 	Step     int64             `json:"step"`
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Metrics are by name, as text: JSON has no infinities.
+	// Metrics are numbers as text, because JSON has no infinities.
 	Metrics map[string]string `json:"metrics,omitempty"`
 	// Save is the random name of the save.
 	Save       string         `json:"save"`
@@ -55,7 +57,7 @@ type shardedManifest struct {
 	Variables  []shardedValue `json:"variables"`
 }
 
-// hostPart is the manifest of a host's part.
+// hostPart is the size and checksum of the manifest of a host's part.
 type hostPart struct {
 	Bytes  int64    `json:"bytes"`
 	CRC32C checksum `json:"crc32c"`
@@ -70,7 +72,7 @@ type shardedValue struct {
 	Aggregation     string            `json:"aggregation"`
 }
 
-// partManifest is what a host says of its part.
+// partManifest is the manifest of a host's part.
 type partManifest struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
@@ -78,17 +80,17 @@ type partManifest struct {
 	Save    string `json:"save"`
 	Host    int    `json:"host"`
 	Hosts   int    `json:"hosts"`
-	// Failed says why there is no such part.
+	// Failed is the reason why the host did not save its part, or empty.
 	Failed string `json:"failed,omitempty"`
-	// Bytes are of the whole tensor file.
+	// Bytes is the size of the tensor file.
 	Bytes int64 `json:"bytes"`
-	// HeaderBytes and HeaderCRC32C are of the bytes of the tensor file before its tensors.
+	// HeaderBytes and HeaderCRC32C describe the bytes of the tensor file before its tensors.
 	HeaderBytes  int64        `json:"header_bytes"`
 	HeaderCRC32C checksum     `json:"header_crc32c"`
 	Regions      []partRegion `json:"regions"`
 }
 
-// voidManifest disowns a save: what lies beside it may be removed.
+// voidManifest marks a save as void: the objects in its folder may be removed.
 type voidManifest struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
@@ -101,13 +103,12 @@ type partRegion struct {
 	Variable int   `json:"variable"`
 	Start    []int `json:"start"`
 	Size     []int `json:"size"`
-	Offset   int64 `json:"offset"` // in the file
+	Offset   int64 `json:"offset"` // offset in the file
 	Bytes    int64 `json:"bytes"`
-	// CRC32C are the checksums of its blocks, eight digits each.
+	// CRC32C are the checksums of the blocks, eight digits each.
 	CRC32C string `json:"crc32c"`
 }
 
-// stepName is the name of a step's folder.
 func stepName(step int64) string { return fmt.Sprintf("%s%010d", stepPrefix, step) }
 
 // parseStep is the inverse of stepName.
@@ -131,13 +132,13 @@ func shardsName(step int64, save string, host int) string {
 	return fmt.Sprintf("%s/%s/host-%04d.safetensors", stepName(step), save, host)
 }
 
-// envelope is a manifest's outer form: a checksum of its exact bytes.
+// envelope is the JSON form of a manifest with a checksum of its exact bytes.
 type envelope struct {
 	CRC32C   checksum        `json:"crc32c"`
 	Manifest json.RawMessage `json:"checkpoint"`
 }
 
-// seal is a manifest with a checksum of its exact bytes.
+// seal encodes a manifest in an envelope.
 func seal(m any) ([]byte, error) {
 	body, err := json.Marshal(m)
 	if err != nil {
@@ -146,11 +147,11 @@ func seal(m any) ([]byte, error) {
 	return json.Marshal(envelope{checksum(0).plus(body), body})
 }
 
-// unseal decodes what seal wrote of one of this package's formats.
+// unseal decodes and verifies a manifest of the given format.
 func unseal(data []byte, format string, into any) error {
 	head, undamaged := headOf(data)
 	if head.Format == format && head.Version > formatVersion && undamaged {
-		// It may have fields that this program does not know, and another checksum.
+		// A later version may have unknown fields and another checksum.
 		return &errkind.Fault{Match: ErrVersion, Op: "checkpoint:", Subject: manifestFile,
 			Reason: fmt.Sprintf("its version is %d, this program reads %d", head.Version, formatVersion),
 			Hint:   "use the program that wrote it, or a later one, or remove the checkpoint"}
@@ -171,14 +172,14 @@ func unseal(data []byte, format string, into any) error {
 	return strict(s.Manifest, into)
 }
 
-// head is how every manifest begins.
+// head has the fields that all manifests share.
 type head struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
 }
 
-// headOf reads the beginning of a manifest, which is not verified by that; it is zero for what is
-// none. undamaged is false where the manifest has another checksum than it says.
+// headOf reads the head of a manifest without verification. It is zero if data is not a manifest.
+// undamaged is false if the checksum does not match.
 func headOf(data []byte) (h head, undamaged bool) {
 	var outer struct {
 		CRC32C   *checksum       `json:"crc32c"`
@@ -190,7 +191,7 @@ func headOf(data []byte) (h head, undamaged bool) {
 	return h, outer.CRC32C == nil || checksum(0).plus(outer.Manifest) == *outer.CRC32C
 }
 
-// strict decodes one JSON value with no unknown fields and nothing after it.
+// strict decodes one JSON value. It rejects unknown fields and trailing data.
 func strict(data []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -206,12 +207,11 @@ func strict(data []byte, into any) error {
 	return nil
 }
 
-// malformed is what is wrong with a manifest, which [CorruptError] says of which file.
+// malformed returns the reason why a manifest is invalid. A [CorruptError] adds the file.
 func malformed(format string, args ...any) error {
 	return errkind.New(errkind.DataLossError, fmt.Sprintf(format, args...))
 }
 
-// parseSharded decodes the manifest of a checkpoint in shards.
 func parseSharded(data []byte) (*shardedManifest, error) {
 	m := &shardedManifest{}
 	if err := unseal(data, shardedFormat, m); err != nil {
@@ -236,7 +236,7 @@ func parseSharded(data []byte) (*shardedManifest, error) {
 	return m, nil
 }
 
-// parsePart decodes the manifest of a host's part of a save by so many hosts.
+// parsePart decodes the manifest of a host's part. hosts is the number of hosts of the save.
 func parsePart(data []byte, step int64, save string, host, hosts int) (*partManifest, error) {
 	p := &partManifest{}
 	if err := unseal(data, partFormat, p); err != nil {
@@ -248,19 +248,19 @@ func parsePart(data []byte, step int64, save string, host, hosts int) (*partMani
 	return p, nil
 }
 
-// saveName reports whether a name can be a save's.
+// saveName reports whether name is a valid name of a save.
 func saveName(name string) bool {
 	return !strings.ContainsAny(name, "/.") && storage.CheckName(name) == nil
 }
 
-// info describes the variable.
 func (v shardedValue) info() Info {
 	shape, _ := shapeOf(safetensors.Spec{DType: v.DType, Shape: v.Shape})
 	synchronization, aggregation, _ := rulesOf(v.Synchronization, v.Aggregation)
 	return Info{Path: v.Path, Shape: shape, Trainable: v.Trainable, Synchronization: synchronization, Aggregation: aggregation}
 }
 
-// regionOf returns a region of a part, if it is one of the variable.
+// regionOf converts a region of a part. It returns an error if the region does not fit the
+// variable.
 func (r partRegion) regionOf(object int, v *variable, fileBytes int64) (region, error) {
 	g := region{start: r.Start, size: r.Size, object: object, offset: r.Offset, bytes: r.Bytes}
 	dims := v.Shape.Dimensions
@@ -286,7 +286,7 @@ func (r partRegion) regionOf(object int, v *variable, fileBytes int64) (region, 
 	return g, nil
 }
 
-// rulesOf returns what the names of a variable's rules stand for; false if they are none.
+// rulesOf parses the names of a variable's rules. It reports false for unknown names.
 func rulesOf(synchronization, aggregation string) (strategy.VariableSynchronization, strategy.VariableAggregation, bool) {
 	for _, s := range []strategy.VariableSynchronization{strategy.OnWrite, strategy.OnRead} {
 		for a := strategy.AggregateNone; a <= strategy.AggregateFirst; a++ {

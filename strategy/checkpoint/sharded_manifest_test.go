@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// manifests are the texts of a checkpoint's manifests, without their checksums.
+// manifests returns the texts of a checkpoint's manifests, without their checksums.
 func manifests(t testing.TB) (s *objects, all, part, partPath string) {
 	s = &objects{all: map[string]string{}}
 	m := managerOf(t, s, ManagerOptions{})
@@ -25,7 +25,7 @@ func manifests(t testing.TB) (s *objects, all, part, partPath string) {
 	return s, text(manifestName(1)), text(partPath), partPath
 }
 
-// withManifests puts manifests in the place of a checkpoint's, with the right checksums.
+// withManifests replaces a checkpoint's manifests, with valid checksums.
 func withManifests(s *objects, all, part, partPath string) {
 	sealedPart := sealed([]byte(part))
 	var m map[string]any
@@ -44,7 +44,7 @@ func withManifests(s *objects, all, part, partPath string) {
 	s.all[manifestName(1)], s.all[partPath] = string(sealed([]byte(all))), string(sealedPart)
 }
 
-// TestManifestsOfNoTensorsAreCorrupt rewrites manifests whose checksums are right.
+// The rewritten manifests have valid checksums.
 func TestManifestsOfNoTensorsAreCorrupt(t *testing.T) {
 	ctx := context.Background()
 	s, all, part, partPath := manifests(t)
@@ -85,7 +85,7 @@ func TestManifestsOfNoTensorsAreCorrupt(t *testing.T) {
 		}
 		require.ErrorIs(t, err, ErrCorrupt, name)
 	}
-	// A pinwheel, which no cut takes apart, covers the whole.
+	// A pinwheel of boxes, which no split separates, covers the whole variable.
 	v := variable{Info: c.variables[2].Info, bytes: 9}
 	for _, box := range [][4]int{{0, 0, 1, 2}, {0, 2, 2, 1}, {2, 1, 1, 2}, {1, 0, 2, 1}, {1, 1, 1, 1}} {
 		v.regions = append(v.regions, region4(box))
@@ -99,8 +99,8 @@ func region4(b [4]int) region {
 	return region{start: b[:2], size: b[2:], bytes: int64(b[2] * b[3])}
 }
 
-// FuzzShardedManifests opens checkpoints whose manifests are changed and then have the right checksums: an
-// error, or a checkpoint that can be read and cleared up after.
+// Checkpoints with changed manifests and valid checksums are opened. The result is an error, or a
+// checkpoint that can be read and removed.
 func FuzzShardedManifests(f *testing.F) {
 	s, all, part, partPath := manifests(f)
 	void, err := seal(voidManifest{Format: voidFormat, Version: formatVersion, Step: 1, Save: "x-1"})

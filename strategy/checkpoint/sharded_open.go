@@ -22,8 +22,7 @@ func readSmall(ctx context.Context, s storage.Store, name string) ([]byte, error
 	return data, err
 }
 
-// verified decodes a manifest of either form: one of the two is nil. Nothing of it is believed
-// before its checksum, its format and its version are those that it says.
+// verified decodes and verifies a manifest of either format. One of plain and sharded is nil.
 func verified(data []byte, path string) (plain *manifest, sharded *shardedManifest, err error) {
 	if head, _ := headOf(data); head.Format == formatName {
 		plain, err = parseManifest(data)
@@ -40,8 +39,8 @@ func verified(data []byte, path string) (plain *manifest, sharded *shardedManife
 	return plain, sharded, nil
 }
 
-// manifestIn reads a step's manifest in a store and verifies it, and that it is of the step where it
-// lies. The error of a step without one matches storage.ErrNotExist.
+// manifestIn reads and verifies the manifest of a step. The error matches storage.ErrNotExist if
+// there is none.
 func manifestIn(ctx context.Context, s storage.Store, step int64) (plain *manifest, sharded *shardedManifest, err error) {
 	data, err := readSmall(ctx, s, manifestName(step))
 	if err != nil {
@@ -63,7 +62,7 @@ func manifestIn(ctx context.Context, s storage.Store, step int64) (plain *manife
 	return plain, sharded, nil
 }
 
-// openSharded opens a checkpoint in shards, whose manifest is verified.
+// openSharded opens a sharded checkpoint with a verified manifest.
 func openSharded(ctx context.Context, s storage.Store, m *shardedManifest) (*Checkpoint, error) {
 	step := m.Step
 	path := s.String() + "/" + manifestName(step)
@@ -111,7 +110,7 @@ func openSharded(ctx context.Context, s storage.Store, m *shardedManifest) (*Che
 	return c, nil
 }
 
-// readPart reads the manifest of a host's part and compares it with what the checkpoint's says.
+// readPart reads the manifest of a host's part and compares it with the checkpoint's manifest.
 func (c *Checkpoint) readPart(ctx context.Context, s storage.Store, host int) (*partManifest, error) {
 	m := c.sharded
 	name := partName(m.Step, m.Save, host)
@@ -151,9 +150,9 @@ func (v *variable) covered() error {
 	return apart(boxes)
 }
 
-// apart returns an error if two boxes have an element in common. It cuts the boxes into groups along
-// a dimension in which no box reaches over the cut, as often as there is one: those of a mesh are all
-// cut apart.
+// apart returns an error if two boxes overlap. It recursively splits the boxes into groups along
+// dimensions in which no box crosses the split. The boxes of a mesh are separated completely this
+// way.
 func apart(boxes []region) error {
 	if len(boxes) < 2 {
 		return nil
@@ -174,7 +173,7 @@ func apart(boxes []region) error {
 			return apart(boxes[first:])
 		}
 	}
-	last := len(boxes[0].start) - 1 // by which they are sorted
+	last := len(boxes[0].start) - 1 // the boxes are sorted by this dimension
 	for i, a := range boxes {
 		for _, b := range boxes[i+1:] {
 			if last >= 0 && b.start[last] >= a.start[last]+a.size[last] {

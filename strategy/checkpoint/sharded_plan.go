@@ -10,27 +10,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// plan says which host saves what: each box of each variable once. It is the same on every host.
+// plan assigns each box of each variable to the host that saves it. It is the same on every host.
 type plan struct {
 	values  []shardedValue
-	names   []string // of the variables' tensors
+	names   []string // tensor names of the variables
 	regions []plannedRegion
 }
 
-// plannedRegion is a box of a variable and where it is saved from.
+// plannedRegion is a box of a variable and the device from which it is saved.
 type plannedRegion struct {
 	variable    int
 	start, size []int
 	bytes       int64
 	host        int
-	// replica and device are a device of the host that has the box. placed is false for what is
-	// saved by its value instead.
+	// replica and device identify a device of the host that has the box. placed is false for a
+	// variable that is saved by its value instead.
 	placed          bool
 	replica, device int
 }
 
-// planOf plans the save of a group by so many hosts. Where several hosts have a box, the one that
-// has least to save so far saves it.
+// planOf plans the save of a group by the given number of hosts. If several hosts have a box, the
+// host with the fewest bytes so far saves it.
 func planOf(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (*plan, error) {
 	p := &plan{}
 	if err := p.describe(g); err != nil {
@@ -50,7 +50,7 @@ func planOf(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (*
 			}
 			continue
 		}
-		if err := placed.Ready(ctx); err != nil { // one that waits for its first value gets it
+		if err := placed.Ready(ctx); err != nil { // initializes a variable without a value
 			return nil, faultOf(v.Path(), "not read", "", err)
 		}
 		p.regions = append(p.regions, boxesOf(i, placed, load)...)
@@ -58,7 +58,7 @@ func planOf(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (*
 	return p, nil
 }
 
-// describe says what the group's variables are, and how their tensors are called.
+// describe adds the group's variables and their tensor names.
 func (p *plan) describe(g Group) error {
 	paths, names := map[string]bool{}, map[string]bool{}
 	var errs []error
@@ -86,9 +86,9 @@ func (p *plan) describe(g Group) error {
 	return errors.Join(errs...)
 }
 
-// tensorName is the name of a variable's tensor: its path without the first slash. A variable of a
-// scope may have the name of one of the store, as "global_step" and "/global_step": the later one's
-// tensor is "global_step_2".
+// tensorName returns the name of a variable's tensor: its path without the first slash. A variable
+// of the scope and one of the store may have the same name, as in "global_step" and "/global_step":
+// the later one's tensor is "global_step_2".
 func tensorName(path string, names map[string]bool) string {
 	first := strings.TrimPrefix(path, "/")
 	name := first
@@ -99,14 +99,14 @@ func tensorName(path string, names map[string]bool) string {
 	return name
 }
 
-// boxesOf deals the boxes of a variable to the hosts that have them.
+// boxesOf assigns the boxes of a variable to hosts that have them.
 func boxesOf(i int, v *strategy.Variable, load []int64) (all []plannedRegion) {
 	element := int64(v.Shape().ByteSize()) / int64(v.Shape().Size())
 	byBox := map[string][]strategy.Shard{}
 	var order []string
 	for _, shard := range v.Shards() {
 		if slices.Contains(shard.Size, 0) {
-			continue // padding alone
+			continue // only padding
 		}
 		key := fmt.Sprint(shard.Start, shard.Size)
 		if byBox[key] == nil {
@@ -132,8 +132,8 @@ func boxesOf(i int, v *strategy.Variable, load []int64) (all []plannedRegion) {
 	return all
 }
 
-// tensorName is the name of a region in its host's tensor file: the variable's, with the indices
-// where it is not all of it, as in "dense/weights[0:4,8:16]".
+// tensorName returns the name of a region in its host's tensor file: the variable's name, followed
+// by index ranges if the region is not the whole variable, as in "dense/weights[0:4,8:16]".
 func (p *plan) tensorName(r plannedRegion) string {
 	name, whole := p.names[r.variable], true
 	ranges := make([]string, len(r.size))

@@ -15,8 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestCheckpointsDoNotNoticeWhoHoldsTheState saves under one mesh and one way to share out the
-// state, and trains on under others.
+// A run is saved with one mesh and one sharding of the state, and training resumes with others.
 func TestCheckpointsDoNotNoticeWhoHoldsTheState(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	open := func(r, p int, state logical.StateSharding) *strategy.TPUStrategy {

@@ -39,7 +39,7 @@ func TestAStoreNeedsNoDevices(t *testing.T) {
 	restore(t, d, checkpoint.Store(store), checkpoint.RestoreOptions{})
 	require.Equal(t, [][]float32{{1, 2}, {3, 4}}, store.GetVariable("/layer/w").MustValue().Value())
 
-	// What it has beyond the checkpoint is asked about.
+	// A variable that the checkpoint does not have is an error.
 	_, err = store.CreateVariable("/new", tensors.FromScalar(float32(9)))
 	require.NoError(t, err)
 	c, err := d.Latest(ctx)
@@ -73,7 +73,7 @@ func (b *big) Shape() shapes.Shape { return shapes.Make(bigDType, bigBytes/4) }
 var bigDType = tensors.FromScalar(float32(0)).DType()
 
 func (b *big) sample() {
-	runtime.GC() // what is left is held
+	runtime.GC() // the rest is reachable
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	*b.peak = max(*b.peak, m.HeapAlloc)
@@ -89,8 +89,7 @@ func (b *big) RestoreValue(context.Context, *tensors.Tensor) error {
 	return nil
 }
 
-// TestOneVariableIsInMemoryAtATime: beside the copy that a save makes of what the process saves, which
-// is not on Go's heap.
+// The limit excludes the copy of the process's shards that a save makes outside of Go's heap.
 func TestOneVariableIsInMemoryAtATime(t *testing.T) {
 	ctx := context.Background()
 	var peak uint64
@@ -121,7 +120,7 @@ func TestAFileOfTheOfficialPackageIsRead(t *testing.T) {
 	require.Equal(t, int64(1200), store.GetVariable("/global_step").MustValue().Value())
 	require.Nil(t, store.GetVariable("/scale"), "GoMLX has no such dtype")
 
-	// Without leave, the type that has no form here is reported.
+	// Without AllowUnexpected, the error reports the unsupported dtype.
 	var mismatch *checkpoint.MismatchError
 	require.ErrorAs(t, c.Restore(ctx, checkpoint.Store(model.NewStore()), checkpoint.RestoreOptions{}), &mismatch)
 	require.Equal(t, []string{"/scale"}, mismatch.Unexpected)
@@ -139,8 +138,8 @@ func TestAFileOfTheOfficialPackageIsRead(t *testing.T) {
 	require.ErrorIs(t, err, checkpoint.ErrCorrupt)
 }
 
-// TestTheOfficialPackageReadsOurs needs Python with safetensors and numpy, as make test-python has
-// them: TPUSTRATEGY_PYTHON names another interpreter.
+// The test needs Python with safetensors and numpy (make test-python). TPUSTRATEGY_PYTHON selects
+// another interpreter.
 func TestTheOfficialPackageReadsOurs(t *testing.T) {
 	if os.Getenv("TPUSTRATEGY_PYTHON_TESTS") != "1" {
 		t.Skip("TPUSTRATEGY_PYTHON_TESTS=1 runs this test")
@@ -202,7 +201,7 @@ func ExampleManager() {
 	if err != nil {
 		panic(err)
 	}
-	for step := range int64(4) { // each goes on in the background
+	for step := range int64(4) { // each continues in the background
 		if err := m.Save(ctx, step, checkpoint.Store(store), checkpoint.SaveOptions{}); err != nil {
 			panic(err)
 		}

@@ -27,7 +27,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// run is a manager whose saves are over when Save returns.
+// run is a manager whose Save waits for the background work.
 type run struct{ *checkpoint.Manager }
 
 func (r run) Save(ctx context.Context, step int64, g checkpoint.Group, opts checkpoint.SaveOptions) error {
@@ -38,7 +38,7 @@ func openRun(t testing.TB, opts ...checkpoint.ManagerOptions) run {
 	return runIn(t, t.TempDir(), opts...)
 }
 
-// runIn is a run that saves to a folder.
+// runIn returns a run that saves to a folder.
 func runIn(t testing.TB, dir string, opts ...checkpoint.ManagerOptions) run {
 	t.Helper()
 	m, err := checkpoint.OpenManager(context.Background(), dir, append(opts, checkpoint.ManagerOptions{})[0])
@@ -56,7 +56,7 @@ func restore(t testing.TB, d run, g checkpoint.Group, opts checkpoint.RestoreOpt
 	require.NoError(t, c.Restore(context.Background(), g, opts))
 }
 
-// splits are the ways to lay an 8x4 matrix out on p logical devices.
+// splits returns the ways to shard an 8x4 matrix over p logical devices.
 func splits(p int) []logical.Annotation {
 	all := []logical.Annotation{{}, logical.Replicated(), logical.SplitInto(p, 1), logical.SplitInto(1, p)}
 	if p == 4 {
@@ -65,8 +65,8 @@ func splits(p int) []logical.Annotation {
 	return all
 }
 
-// TestWhatIsRestoredIsWhatWasSaved saves under every number of replicas, logical devices and split,
-// and restores under every other.
+// Variables are saved with every number of replicas, logical devices and sharding, and restored
+// with every other.
 func TestWhatIsRestoredIsWhatWasSaved(t *testing.T) {
 	ctx := context.Background()
 	sys := plugintest.System(t, 8)
@@ -101,7 +101,7 @@ func TestWhatIsRestoredIsWhatWasSaved(t *testing.T) {
 		matrix, bytes, sum := make([]float32, 32), make([]int8, 32), make([]float32, 32)
 		for i := range matrix {
 			matrix[i], bytes[i] = float32(rng.NormFloat64()), int8(rng.IntN(256)-128)
-			sum[i] = float32(rng.IntN(1000)) // a share of it is exact
+			sum[i] = float32(rng.IntN(1000)) // its division is exact
 		}
 		values := map[string]*tensors.Tensor{
 			"matrix": tensors.FromFlatDataAndDimensions(matrix, 8, 4), "bytes": tensors.FromFlatDataAndDimensions(bytes, 8, 4),
@@ -118,7 +118,7 @@ func TestWhatIsRestoredIsWhatWasSaved(t *testing.T) {
 				got, err := v.Value(ctx)
 				require.NoError(t, err)
 				require.Equal(t, values[v.Path()].Value(), got.Value(), "%s from %s to %s", v.Path(), from.name, into.name)
-				// All components are written, not replica 0's alone.
+				// All components are written, not only replica 0's.
 				last, err := v.Local(ctx, n-1)
 				require.NoError(t, err)
 				if v == into.sum {
@@ -137,8 +137,8 @@ func regression(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
 }
 
-// TestTrainingGoesOnWhereItWas trains six steps at a stretch, and three and three with a checkpoint
-// between, restored before the first step or after one.
+// The test compares six consecutive steps with two runs of three steps and a checkpoint between
+// them, restored before the first step or after one.
 func TestTrainingGoesOnWhereItWas(t *testing.T) {
 	ctx := context.Background()
 	sys := plugintest.System(t, 8)
@@ -203,7 +203,7 @@ func TestTrainingGoesOnWhereItWas(t *testing.T) {
 		require.Equal(t, got, steps(third, 3, 6), "%v", size)
 	}
 
-	// The same file fills a store that no strategy knows.
+	// The same file fills a store without a strategy.
 	bare := model.NewStore()
 	restore(t, d, checkpoint.Store(bare), checkpoint.RestoreOptions{})
 	require.Equal(t, first.store.NumVariables(), bare.NumVariables())
@@ -223,9 +223,8 @@ func TestTrainingGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// TestRandomNumbersGoOnWhereTheyWere restores the state of random numbers on meshes of all sizes. The
-// replicas that a mesh has in common with another draw what they draw there; one replica alone
-// draws from the state itself.
+// The random number state is restored on meshes of all sizes. Replicas that exist on both meshes
+// draw the same numbers. A single replica draws from the state itself.
 func TestRandomNumbersGoOnWhereTheyWere(t *testing.T) {
 	ctx := context.Background()
 	sys := plugintest.System(t, 8)
@@ -263,7 +262,7 @@ func TestRandomNumbersGoOnWhereTheyWere(t *testing.T) {
 	}
 }
 
-// setComponents gives each replica's component its own number.
+// setComponents assigns a different number to each replica's component.
 func setComponents(t *testing.T, v *strategy.Variable, values []float64) {
 	t.Helper()
 	s := v.Strategy()

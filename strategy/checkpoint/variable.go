@@ -13,41 +13,41 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Variable is a value that can be saved and restored. [strategy.Variable] implements it, for every
-// synchronization and aggregation, and so do the variables of [Store].
+// Variable is a value that can be saved and restored. [strategy.Variable] implements it for every
+// synchronization and aggregation. The variables of [Store] implement it, too.
 type Variable interface {
 	// Path returns the variable's path in its model, such as "/hidden/weights".
 	Path() string
 	// Shape returns the dtype and the dimensions of the saved value, row-major.
 	Shape() shapes.Shape
-	// SaveValue returns the value to save. The caller only reads the tensor, and only before the
-	// variable changes again.
+	// SaveValue returns the value to save. The caller only reads the tensor, and only until the
+	// variable changes.
 	SaveValue(ctx context.Context) (*tensors.Tensor, error)
-	// RestoreValue gives the variable a saved value of its shape. The variable may keep the tensor.
+	// RestoreValue assigns a saved value of the variable's shape. The variable may keep the tensor.
 	RestoreValue(ctx context.Context, saved *tensors.Tensor) error
 }
 
 var _ Variable = (*strategy.Variable)(nil)
 
-// Group is a list of variables that are saved and restored together, as a tf.train.Checkpoint of
-// TensorFlow has them. The zero Group is empty.
+// Group is a list of variables that are saved and restored together, like TensorFlow's
+// tf.train.Checkpoint. The zero Group is empty.
 type Group struct {
 	Variables []Variable
-	// Create makes a variable for a saved variable that Variables lacks, and keeps the value. Nil
-	// makes none.
+	// Create creates a variable for a saved variable that Variables lacks, and keeps the value. If
+	// it is nil, no variable is created.
 	Create func(info Info, value *tensors.Tensor) error
-	// takes reports which saved variables Create makes; nil stands for all.
+	// takes reports which saved variables Create creates; nil means all.
 	takes func(info Info) bool
 }
 
-// creates reports whether the group makes a saved variable that it lacks. The sums of metrics mean
-// nothing without the step that has the metrics.
+// creates reports whether the group creates a saved variable that it lacks. It excludes the sums of
+// metrics, which only the step with these metrics can use.
 func (g Group) creates(info Info) bool {
 	return g.Create != nil && info.Shape.Ok() && !saved.IsStateName(info.Path) && (g.takes == nil || g.takes(info))
 }
 
-// With returns the group with more variables. It leaves out a strategy's variable that is in the
-// group already.
+// With returns the group with additional variables. It ignores a strategy's variable that the group
+// already has.
 func (g Group) With(more ...Variable) Group {
 	g.Variables = append([]Variable(nil), g.Variables...)
 	for _, v := range more {
@@ -58,7 +58,7 @@ func (g Group) With(more ...Variable) Group {
 	return g
 }
 
-// Without returns the group without some of its variables. Nil variables stand for none.
+// Without returns the group without the given variables. Nil variables are ignored.
 func (g Group) Without(some ...Variable) Group {
 	g.Variables = slices.DeleteFunc(slices.Clone(g.Variables), func(v Variable) bool {
 		return slices.ContainsFunc(some, func(other Variable) bool { return v == other || same(v, other) })
@@ -66,16 +66,16 @@ func (g Group) Without(some ...Variable) Group {
 	return g
 }
 
-// same reports whether two are one variable of a strategy.
+// same reports whether a and b are the same variable of a strategy.
 func same(a, b Variable) bool {
 	x, ok := a.(*strategy.Variable)
 	y, too := b.(*strategy.Variable)
 	return ok && too && x == y
 }
 
-// Store returns the group of a GoMLX store's variables, for use without devices. A restore creates
-// the variables that the store does not have yet, with their saved values; the model finds them
-// when it asks for them.
+// Store returns the variables of a GoMLX store as a group, for use without devices. A restore
+// creates variables that the store does not have yet, with their saved values, and the model finds
+// them when it looks them up.
 //
 // A store is not safe for concurrent use: no other goroutine may use it during a save or a restore.
 func Store(store *model.Store) Group {
@@ -94,21 +94,20 @@ func Store(store *model.Store) Group {
 	return g
 }
 
-// Strategy returns the group of all variables of a strategy: those of a store where the strategy has
-// them, which is on the devices if a step has used them, and otherwise in the store, from where the
-// first step takes them; and those of the strategy's scope, whether steps train them or not: counters,
-// metrics and what differs between replicas, each by the rule of package checkpoint. So does
-// tf.train.Checkpoint with every variable that its objects have. What cannot be saved is an error of
-// the save that names it. [Group.Without] leaves variables out. Launch no step during a save, which
-// reads the variables one after another.
+// Strategy returns all variables of a strategy and a store as a group, like tf.train.Checkpoint
+// with all variables of its objects. A variable of the store is saved from the devices if a step
+// has used it, and otherwise from the store, from which the first step copies it. The group also
+// has all variables of the strategy's scope, trained or not: counters, metrics and variables that
+// differ between replicas, each by its rule in the package comment. The save returns an error with
+// the name of a variable that cannot be saved. [Group.Without] excludes variables. Launch no step
+// during a save, because it reads the variables one after another.
 //
-// Make the scope's variables before a restore. A restore creates variables of the store only, whose
-// paths begin with "/"; a saved variable that the scope lacks, and one of the scope that was not saved,
-// is a [*MismatchError], which names it. The running sums of the metrics of training steps and
-// evaluations are none: they are restored where a step or an evaluation of the same name has the same
-// metrics, and stay as they are elsewhere. A checkpoint that an earlier version of this package saved
-// has of the scope only what training steps train: RestoreOptions.AllowMissing leaves the others as
-// they are.
+// Create the scope's variables before a restore. A restore only creates variables of the store,
+// whose paths begin with "/". If only the checkpoint or only the scope has a variable, the error is
+// a [*MismatchError] with its name. The running sums of metrics are an exception: they are restored
+// if a step or an evaluation of the same name has the same metrics, and remain unchanged otherwise.
+// Checkpoints of earlier versions of this package contain only those variables of the scope that
+// training steps train: RestoreOptions.AllowMissing leaves the others unchanged.
 func Strategy(s *strategy.TPUStrategy, store *model.Store) Group {
 	g := Store(store)
 	g.takes = func(info Info) bool { return strings.HasPrefix(info.Path, "/") }
@@ -145,7 +144,7 @@ func (s storeVariable) RestoreValue(_ context.Context, value *tensors.Tensor) er
 	return nil
 }
 
-// strategyOf returns the strategy that a variable is on the devices of, or nil.
+// strategyOf returns the strategy of a variable that is on devices, or nil.
 func strategyOf(v Variable) *strategy.TPUStrategy {
 	if of, ok := v.(interface{ Strategy() *strategy.TPUStrategy }); ok {
 		return of.Strategy()
@@ -153,21 +152,21 @@ func strategyOf(v Variable) *strategy.TPUStrategy {
 	return nil
 }
 
-// inParts returns the variable if its value is one on all replicas, so that each device gets its
-// part of what was saved as it is.
+// inParts returns the strategy's variable if all replicas have the same value, so that each device
+// can save and restore its shard directly.
 func inParts(v Variable) (*strategy.Variable, bool) {
 	placed, ok := v.(*strategy.Variable)
 	return placed, ok && placed.Synchronization() == strategy.OnWrite && !placed.LocalWrites() && placed.Shape().Size() > 0
 }
 
-// componentRules is what a variable of a strategy says of its components.
+// componentRules returns how the components of a strategy's variable are combined.
 type componentRules interface {
 	Synchronization() strategy.VariableSynchronization
 	Aggregation() strategy.VariableAggregation
 }
 
-// rules returns how a variable's components become one value. A variable that has no one value is
-// an error.
+// rules returns how a variable's components are combined to one value. It returns an error if they
+// cannot be combined.
 func rules(v Variable) (strategy.VariableSynchronization, strategy.VariableAggregation, error) {
 	d, ok := v.(componentRules)
 	if !ok {

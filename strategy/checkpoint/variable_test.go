@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestVariablesOfTheScopeAreSaved saves a trained variable of the scope with the store's, and
-// restores it before the first step.
+// A trained variable of the scope is saved with those of the store, and restored before the first
+// step.
 func TestVariablesOfTheScopeAreSaved(t *testing.T) {
 	ctx := context.Background()
 	sys, d := plugintest.System(t, 2), openRun(t)
@@ -52,8 +52,8 @@ func TestVariablesOfTheScopeAreSaved(t *testing.T) {
 	require.Equal(t, want, loss(step))
 }
 
-// TestAnOlderCheckpointLacksAVariableOfTheScope restores a checkpoint of before the scope had a
-// variable that is trained: an error that names it, and nothing changes, or it stays as it is.
+// A checkpoint without a trained variable of the scope is restored. The error names the variable
+// and nothing changes, or AllowMissing leaves it unchanged.
 func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 	ctx := context.Background()
 	sys, d := plugintest.System(t, 2), openRun(t)
@@ -91,8 +91,8 @@ func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestARestoreWithoutTheVariableOfTheScope restores a checkpoint that holds one before the program
-// makes it: its value is not lost unsaid.
+// A checkpoint with a variable of the scope is restored before the program creates it. The loss of
+// its value must be reported.
 func TestARestoreWithoutTheVariableOfTheScope(t *testing.T) {
 	ctx := context.Background()
 	sys, d := plugintest.System(t, 2), openRun(t)

@@ -12,15 +12,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Add returns a + b, element by element, on the devices. A scalar goes with any shape. Add, Sub,
-// Mul and Div join the replicas.
+// Add returns a + b, element by element, on the devices. A scalar operand is broadcast to any
+// shape. Add, Sub, Mul and Div join the replicas.
 //
-// A Go number (int, int32, int64, float32 or float64, which may differ from replica to replica)
-// takes the other operand's dtype. As in TensorFlow a float is never an integer: 2.5, or 2.0,
-// beside an Int32 is an [*strategy.Error] of kind TypeError. A number out of the dtype's range, or
-// an integer that a float dtype does not have, is a ValueError; a float beside floats is rounded.
-// Of two numbers a float comes before an integer, and int and float64 take the dtype of the other.
-// Other values do not convert: operands of different dtypes are an InvalidArgumentError.
+// A Go number (int, int32, int64, float32 or float64) is converted to the dtype of the other
+// operand. The number may differ between replicas. As in TensorFlow, a float is never converted to
+// an integer: 2.5 or 2.0 with an Int32 operand is an [*strategy.Error] of kind TypeError. A number
+// outside the dtype's range, or an integer that a float dtype cannot represent, is a ValueError; a
+// float is rounded to a float dtype. If both operands are numbers, an integer is converted to the
+// other operand's float type, a float64 to float32 if the other is a float32, and an int to the
+// other operand's type. Other values are not converted: operands with different dtypes are an
+// InvalidArgumentError.
 func (rc *ReplicaContext) Add(a, b any) (any, error) { return rc.binary("Add", graph.Add, a, b) }
 
 // Sub returns a - b, like [ReplicaContext.Add].
@@ -29,7 +31,7 @@ func (rc *ReplicaContext) Sub(a, b any) (any, error) { return rc.binary("Sub", g
 // Mul returns a * b, like [ReplicaContext.Add].
 func (rc *ReplicaContext) Mul(a, b any) (any, error) { return rc.binary("Mul", graph.Mul, a, b) }
 
-// Div returns a / b, like [ReplicaContext.Add]; integers truncate.
+// Div returns a / b, like [ReplicaContext.Add]. Integer division truncates.
 func (rc *ReplicaContext) Div(a, b any) (any, error) { return rc.binary("Div", graph.Div, a, b) }
 
 func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *graph.Node, a, b any) (any, error) {
@@ -82,8 +84,8 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 	})
 }
 
-// raggedOperands are the replicas' shapes of an operation's result, if they differ: the operands
-// have the same, or one of them is a scalar.
+// raggedOperands returns the replicas' shapes of an operation's result, or nil if they are equal.
+// The operands must have the same shape on each replica, or one must be a scalar.
 func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) ([][]int, error) {
 	ofA, ofB := innerValue(a).Ragged(), innerValue(b).Ragged()
 	switch {
@@ -104,8 +106,8 @@ func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) 
 	return ofA, nil
 }
 
-// operands makes the two operands of which all has a pair for each replica. Numbers come last: they
-// take the dtype of the other operand, and numbers on both sides are brought to one dtype.
+// operands creates the two operands of an operation. all has a pair for each replica. Numbers are
+// created last, in the dtype of the other operand. Two numbers are converted to one dtype.
 func operands[T interface{ Shape() shapes.Shape }](name string, all []any, operand func(i int, column []any) (T, error)) (made [2]T, err error) {
 	var columns [2][]any
 	for _, pair := range all {

@@ -8,10 +8,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Scope returns a context in the strategy's cross-replica context: TensorFlow's strategy.scope. A
-// call with this context is checked as TensorFlow checks calls inside the scope; most calls do not
-// need a scope. Entering the scope of another strategy inside it returns
-// [strategy.ErrOtherStrategy], entering it in a replica's code [strategy.ErrContext].
+// Scope returns a context in the strategy's cross-replica context, like TensorFlow's
+// strategy.scope. Calls with this context are checked like TensorFlow's calls inside the scope.
+// Most calls do not need a scope. Scope returns [strategy.ErrOtherStrategy] inside the scope of
+// another strategy and [strategy.ErrContext] in replica code.
 func (e *Extended) Scope(ctx context.Context) (context.Context, error) {
 	if err := inner(e.strategy).RequireCross(ctx, "scope"); err != nil {
 		return nil, err
@@ -20,27 +20,27 @@ func (e *Extended) Scope(ctx context.Context) (context.Context, error) {
 }
 
 // FromContext returns the strategy whose scope or replica code ctx belongs to, and whether there is
-// one: TensorFlow's get_strategy and has_strategy.
+// one. It corresponds to TensorFlow's get_strategy and has_strategy.
 func FromContext(ctx context.Context) (*strategy.TPUStrategy, bool) {
 	m, _ := mode.Of(ctx)
 	s, ok := m.Strategy.(*strategy.TPUStrategy)
 	return s, ok
 }
 
-// InCrossReplicaContext reports whether ctx belongs to code for all replicas, that is to a scope, a
-// merge call or an update: TensorFlow's tf.distribute.in_cross_replica_context. Outside every
-// strategy it is false.
+// InCrossReplicaContext reports whether ctx belongs to cross-replica code: a scope, a merge call or
+// an update. It corresponds to TensorFlow's tf.distribute.in_cross_replica_context. Outside of all
+// strategies it returns false.
 func InCrossReplicaContext(ctx context.Context) bool {
 	m, ok := mode.Of(ctx)
 	return ok && !m.Replica
 }
 
-// InReplicaContext reports whether ctx belongs to one replica's code. It is true outside every
-// strategy, as in TensorFlow, whose default strategy is one replica.
+// InReplicaContext reports whether ctx belongs to the code of one replica. Outside of all
+// strategies it returns true, as in TensorFlow, whose default strategy has one replica.
 func InReplicaContext(ctx context.Context) bool { return !InCrossReplicaContext(ctx) }
 
-// UpdateReplicaID returns the number of the component that an update function runs for, and whether
-// ctx belongs to an update: TensorFlow's get_update_replica_id.
+// UpdateReplicaID returns the index of the component for which an update function runs, and whether
+// ctx belongs to an update. It corresponds to TensorFlow's get_update_replica_id.
 func UpdateReplicaID(ctx context.Context) (int, bool) {
 	m, ok := mode.Of(ctx)
 	if !ok || m.Update < 0 {
@@ -49,9 +49,9 @@ func UpdateReplicaID(ctx context.Context) (int, bool) {
 	return m.Update, true
 }
 
-// ReplicaContextOf returns the replica context that ctx belongs to, and whether it belongs to one:
+// ReplicaContextOf returns the replica context that ctx belongs to, and whether there is one, like
 // TensorFlow's tf.distribute.get_replica_context. Variables that the replica context creates are
-// placed as [Extended.ColocateVarsWith] or [Extended.LogicalDevice] requested for ctx.
+// placed as [Extended.ColocateVarsWith] or [Extended.LogicalDevice] specified for ctx.
 func ReplicaContextOf(ctx context.Context) (*ReplicaContext, bool) {
 	m, _ := mode.Of(ctx)
 	rc, ok := m.Code.(*ReplicaContext)
@@ -63,8 +63,8 @@ func ReplicaContextOf(ctx context.Context) (*ReplicaContext, bool) {
 	return rc, ok
 }
 
-// componentCode is the code of an update's function, to which the variables' own methods turn that
-// are given its context.
+// componentCode handles the methods of variables that are called with the context of an update's
+// function.
 type componentCode struct{ rc *ReplicaContext }
 
 func (c *componentCode) Number() int { return c.rc.replica }

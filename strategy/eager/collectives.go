@@ -14,10 +14,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// AllReduce combines the leaves of a nest over the replicas; each replica receives the result:
-// TensorFlow's all_reduce. The result is the same on all replicas and counts as mirrored, so that
-// an update takes it. The replicas' tensors have one shape. The mean of integers is that of
-// [strategy.TPUStrategy.Reduce].
+// AllReduce reduces the leaves of a nest over the replicas and returns the result to each replica,
+// like TensorFlow's all_reduce. The result is equal on all replicas and counts as mirrored, so that
+// an update accepts it. The replicas' tensors must have the same shape. The mean of integers is
+// computed as in [strategy.TPUStrategy.Reduce].
 func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error) {
 	if err := rc.inReplica("AllReduce"); err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error)
 		s := c.Strategy()
 		switch integers := x.DType().IsInt(); {
 		case s.NumReplicasInSync() == 1 && (!number.Summable(x.DType()) || integers && s.Semantics() == strategy.TensorFlowMirrored):
-			return in // there is nothing to add
+			return in // there is only one summand
 		case !number.Summable(x.DType()):
 			panic(number.Check("AllReduce", x.DType()))
 		}
@@ -44,8 +44,8 @@ func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error)
 	})
 }
 
-// AllGather concatenates the replicas' tensors along axis, in replica order; each replica receives
-// the result: TensorFlow's all_gather. The sizes along axis may differ between replicas.
+// AllGather concatenates the replicas' tensors along axis, in replica order, and returns the result
+// to each replica, like TensorFlow's all_gather. The sizes along axis may differ between replicas.
 func (rc *ReplicaContext) AllGather(nest any, axis int) (any, error) {
 	s := rc.strategy
 	if err := rc.inReplica("AllGather"); err != nil {
@@ -56,8 +56,8 @@ func (rc *ReplicaContext) AllGather(nest any, axis int) (any, error) {
 	})
 }
 
-// joinLeaves joins with a nest and replaces its leaves, each of which becomes one value of all
-// replicas for the time of the call.
+// joinLeaves makes a joined call that replaces the leaves of a nest. run receives the leaves of all
+// replicas as one value, which exists only during the call.
 func (rc *ReplicaContext) joinLeaves(call string, subject, nest any, run func(v strategy.Value) (strategy.Value, error)) (any, error) {
 	s := rc.strategy
 	return rc.join(call, subject, nest, func(nests []any) ([]any, error) {
@@ -79,8 +79,8 @@ func (rc *ReplicaContext) joinLeaves(call string, subject, nest any, run func(v 
 	})
 }
 
-// merge makes one value of the replicas' leaves: the value that they are components of, or a new
-// one. Equal host values are mirrored.
+// merge returns one value for the replicas' leaves: the value whose components they are, or a new
+// one. Equal host values become a mirrored value.
 func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v strategy.Value, release func(), err error) {
 	s := e.strategy
 	x, whole := asOne(leaves)

@@ -13,14 +13,15 @@ import (
 )
 
 // Component is one replica's part of a distributed value or of a variable. It is a reference: it
-// copies nothing and owns nothing. Two components of the same part are equal.
+// neither copies nor owns the data. Components of the same replica and the same value are equal
+// (==).
 type Component struct {
 	value    strategy.Value
 	variable *strategy.Variable
 	replica  int
 }
 
-// Distributed is a [strategy.Value] or a *[strategy.Variable]: what has a component for each
+// Distributed is a [strategy.Value] or a *[strategy.Variable]. It has one component for each
 // replica.
 type Distributed interface {
 	// Shape returns the dtype and the dimensions of one replica's tensor.
@@ -31,7 +32,7 @@ type Distributed interface {
 	Ready(ctx context.Context) error
 }
 
-// Component returns a replica's part of a value or of a variable.
+// Component returns the component of a value or of a variable for a replica.
 func (e *Extended) Component(of Distributed, replica int) (Component, error) {
 	if err := inner(e.strategy).Owns("component", of); err != nil {
 		return Component{}, err
@@ -48,16 +49,16 @@ func (e *Extended) Component(of Distributed, replica int) (Component, error) {
 	return Component{}, fault.New(errkind.TypeError, "component", "give a value or a variable of the strategy", "a value of type %T", of)
 }
 
-// Replica returns the number of the replica whose part this is, from 0.
+// Replica returns the index of the component's replica, counted from 0.
 func (c Component) Replica() int { return c.replica }
 
-// Variable returns the variable that the component belongs to, or nil for a component of a value.
+// Variable returns the component's variable, or nil for a component of a value.
 func (c Component) Variable() *strategy.Variable { return c.variable }
 
-// Value returns the value that the component belongs to, or nil for a component of a variable.
+// Value returns the component's value, or nil for a component of a variable.
 func (c Component) Value() strategy.Value { return c.value }
 
-// of returns the value or the variable that the component belongs to, nil for the zero Component.
+// of returns the component's value or variable, or nil for the zero Component.
 func (c Component) of() Distributed {
 	if c.variable != nil {
 		return c.variable
@@ -80,7 +81,7 @@ func (c Component) Shape() shapes.Shape {
 	return shape
 }
 
-// Local waits for the replica's tensor and copies it to the host. The copy is the caller's.
+// Local waits for the replica's tensor and returns a host copy, which the caller owns.
 func (c Component) Local(ctx context.Context) (*tensors.Tensor, error) {
 	if c == (Component{}) {
 		return nil, fault.New(errkind.TypeError, "read", "make one with Extended.Component", "a component of nothing")
@@ -88,7 +89,7 @@ func (c Component) Local(ctx context.Context) (*tensors.Tensor, error) {
 	return c.of().Local(ctx, c.replica)
 }
 
-// String describes the component without reading it.
+// String returns a description of the component without its data.
 func (c Component) String() string {
 	if c.variable != nil {
 		return c.variable.ComponentName(c.replica)

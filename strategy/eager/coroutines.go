@@ -12,15 +12,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// The replicas of eager code are coroutines: each is a goroutine, of which one runs at a time, in
-// replica order, until it ends or joins the others. So the functions need no locks, and a run is
-// the same each time. A process runs the coroutines of its own replicas.
+// The replicas of eager code are coroutines. Each is a goroutine, and only one runs at a time, in
+// replica order, until it ends or makes a joined call. The functions therefore need no locks, and a
+// run is deterministic. A process runs the coroutines of its own replicas.
 
-// ErrJoin is matched by a run whose replicas did not meet: a replica ended, or made another call, while
-// others waited for it in a joined call.
+// ErrJoin matches the error of a run whose replicas did not make the same joined calls: a replica
+// ended, or made a different call, while others waited in a joined call.
 var ErrJoin = errkind.New(errkind.RuntimeError, "strategy: the replicas made a different number of joined calls (collectives, variable writes, MergeCall)")
 
-// apart is that error of replicas that were in such calls; "" stands for one that had ended.
+// apart returns this error. calls has the joined call of each replica, or "" for a replica that has
+// ended.
 func apart(calls []string) error {
 	at := make([]string, len(calls))
 	for r, call := range calls {
@@ -32,11 +33,11 @@ func apart(calls []string) error {
 // request is a joined call of one replica.
 type request struct {
 	call string
-	// subject is the variable, the function or the options of the call, a comparable value or nil. It
-	// must be equal on all replicas, because one of the requests runs for all of them.
+	// subject is the variable, the function or the options of the call, a comparable value or nil.
+	// It must be equal on all replicas, because one of the requests runs for all of them.
 	subject any
 	arg     any
-	// run does the call for all replicas: args and results by replica.
+	// run executes the call for all replicas. args and results are indexed by replica.
 	run func(args []any) ([]any, error)
 }
 
@@ -55,12 +56,12 @@ type outcome struct {
 type coroutine struct {
 	resume chan answer
 	yield  chan outcome
-	// running is true while the replica's own code runs.
+	// running reports whether the replica's own code is running.
 	running atomic.Bool
 	ended   bool
 }
 
-// join hands a call to all replicas and waits for its result.
+// join passes a request to runReplicas and waits for its result.
 func (c *coroutine) join(r *request) (any, error) {
 	if !c.running.CompareAndSwap(true, false) {
 		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + r.call, Reason: "the replica's code is not running: it has ended, or waits in MergeCall",
@@ -71,7 +72,7 @@ func (c *coroutine) join(r *request) (any, error) {
 	return a.value, a.err
 }
 
-// step lets the replica run until it joins or ends.
+// step runs the replica until its next joined call or its end.
 func (c *coroutine) step(a answer) outcome {
 	c.running.Store(true)
 	c.resume <- a
@@ -83,10 +84,11 @@ func (c *coroutine) step(a answer) outcome {
 }
 
 // runReplicas runs fn for each of n replicas and returns their results by replica. A joined call
-// runs for width replicas; a replica without a function of its own passes what replica n-1 passes.
+// has width arguments. If width is greater than n, the remaining arguments are those of replica
+// n-1.
 //
-// In a job with several processes, a call for all replicas runs fn for this process's replicas only.
-// The results of the other replicas are then as [Extended.exchange] describes them.
+// In a job with several processes, a call for all replicas runs fn for this process's replicas
+// only. The results of the other replicas are then as [Extended.exchange] describes them.
 func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *coroutine, replica int) (any, error)) ([]any, error) {
 	ids := make([]int, n)
 	for r := range ids {
@@ -168,7 +170,7 @@ func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *cor
 	}
 }
 
-// callsOf returns the replicas' joined calls, "" for a replica that has ended.
+// callsOf returns the replicas' joined calls, or "" for a replica that has ended.
 func callsOf(requests []*request) []string {
 	calls := make([]string, len(requests))
 	for i, q := range requests {
@@ -203,8 +205,7 @@ func checkSubjects(ids []int, requests []*request) error {
 	return nil
 }
 
-// release lets the replicas that are not at their end run there, with an error from every joined
-// call.
+// release ends the replicas that are still running. Every joined call returns err to them.
 func release(all []*coroutine, err error) {
 	for _, c := range all {
 		for !c.ended {

@@ -101,7 +101,7 @@ func TestReplicasThatDoNotMeetFailTogether(t *testing.T) {
 			return rc.MergeCall(func(context.Context, ...any) (any, error) { return nil, merge(rc) })
 		}, func(t *testing.T, err error) { require.ErrorIs(t, err, strategy.ErrContext) }},
 		"errors are the last word": {func(rc *eager.ReplicaContext, _ ...any) (any, error) {
-			for range 5 { // a function that goes on after errors ends all the same
+			for range 5 { // a function that continues after errors still ends
 				_ = merge(rc)
 				if rc.ReplicaIDInSyncGroup() == 0 {
 					return nil, nil
@@ -123,8 +123,8 @@ func TestReplicasThatDoNotMeetFailTogether(t *testing.T) {
 	require.Equal(t, float32(1), got.Value())
 }
 
-// TestJoinedCallsOnDifferentObjectsOfOneNameFail has replicas make one joined call each on
-// different objects of one name. Before, the object of replica 0 received the calls of all.
+// The replicas make the same joined call with different objects of one name. Without the check, the
+// object of replica 0 would receive the calls of all replicas.
 func TestJoinedCallsOnDifferentObjectsOfOneNameFail(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)

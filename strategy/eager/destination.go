@@ -12,14 +12,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Destination says where a reduced or broadcast value goes. Calls refuse the zero value.
+// Destination specifies where a reduced or broadcast value is stored. The zero value is invalid.
 type Destination struct {
 	of      any
 	devices []string
 }
 
-// To returns the destination where a variable or a value is: all replicas, and, for a tensor of its
-// shape, the same split over the logical devices.
+// To returns the destination of a variable or a value: all replicas and, for a tensor of its shape,
+// the same sharding over the logical devices.
 func To[T *strategy.Variable | *strategy.PerReplica | *strategy.Mirrored | *MergeValue](x T) Destination {
 	if x == nil {
 		return Destination{}
@@ -28,26 +28,27 @@ func To[T *strategy.Variable | *strategy.PerReplica | *strategy.Mirrored | *Merg
 }
 
 // ToDevices returns a destination of devices by name, as [Extended.WorkerDevices] and
-// [Extended.NonSlotDevices] return the names. A value that is reduced to the worker devices is on
-// all logical devices of the replicas; a value that is reduced to fewer or other devices is on
-// these alone, and a value that is reduced to a host is in its memory. For an unknown name the call
-// that takes the destination returns an error.
+// [Extended.NonSlotDevices] return them. A value that is reduced to the worker devices is stored on
+// all logical devices of the replicas. A value that is reduced to fewer or other devices is stored
+// on these devices only, and a value that is reduced to a host in its memory. For an unknown name
+// the call that receives the destination returns an error.
 func ToDevices(names ...string) Destination { return Destination{devices: names} }
 
-// place is where a destination that was checked is.
+// place is the location of a checked destination.
 type place struct {
-	// annotation is how tensors of the shape are split; of other shapes it says nothing.
+	// annotation is the sharding of tensors of the given shape; it does not apply to other shapes.
 	annotation logical.Annotation
 	shape      shapes.Shape
-	// host says that the destination is a host, only which partitions it has, nil for all.
+	// host reports that the destination is a host. only has the partitions of the destination, or
+	// nil for all.
 	host bool
 	only []bool
 }
 
-// of is the annotation of a tensor at the place.
+// of returns the annotation of a tensor at the place.
 func (p place) of(dims []int, otherwise logical.Annotation) logical.Annotation {
 	if p.only != nil {
-		return logical.Annotation{} // a device holds all of it
+		return logical.Annotation{} // each device has the whole tensor
 	}
 	if p.annotation.Kind() != logical.None && slices.Equal(dims, p.shape.Dimensions) {
 		return p.annotation
@@ -55,7 +56,7 @@ func (p place) of(dims []int, otherwise logical.Annotation) logical.Annotation {
 	return otherwise
 }
 
-// destination checks a destination, and says where it is.
+// destination checks a destination and returns its place.
 func (e *Extended) destination(op string, d Destination) (place, error) {
 	s := e.strategy
 	switch x := d.of.(type) {
@@ -73,7 +74,7 @@ func (e *Extended) destination(op string, d Destination) (place, error) {
 	return place{}, fault.New(errkind.AssertionError, op, "use To or ToDevices", "no destination")
 }
 
-// devices is the place of devices by name.
+// devices returns the place of devices by name.
 func (e *Extended) devices(op string, names []string) (p place, err error) {
 	s := e.strategy
 	deviceNames, hostNames, _ := inner(s).Names()
@@ -101,7 +102,7 @@ func (e *Extended) devices(op string, names []string) (p place, err error) {
 	case hosts > 0:
 		return p, fault.New(errkind.ValueError, op, "reduce to the host and to the devices in two calls", "a host beside devices: %q", names)
 	}
-	for k := range s.NumLogicalDevices() { // a column of all replicas is where variables live
+	for k := range s.NumLogicalDevices() { // variables are on one logical device of all replicas
 		all := true
 		for r := range s.NumReplicasInSync() {
 			all = all && only[r*s.NumLogicalDevices()+k]
@@ -113,8 +114,8 @@ func (e *Extended) devices(op string, names []string) (p place, err error) {
 	return place{only: only}, nil
 }
 
-// settle brings a value of all devices to a place: itself, on fewer devices, or its copy on the
-// host. The value is given up if another comes back.
+// settle moves a value of all devices to a place: it returns the value, the value on fewer devices,
+// or a host copy. It closes m if it returns a copy.
 func (e *Extended) settle(ctx context.Context, m *strategy.Mirrored, p place) (any, error) {
 	s := e.strategy
 	switch {

@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// sizes are the dimensions that each device holds, by device.
+// sizes returns the dimensions of each device's shard.
 func sizes(shards []strategy.Shard) map[string][]int {
 	all := map[string][]int{}
 	for _, s := range shards {
@@ -26,8 +26,7 @@ func sizes(shards []strategy.Shard) map[string][]int {
 	return all
 }
 
-// What is reduced to a split variable is split as it is: each device holds its part and
-// no more.
+// A value that is reduced to a sharded variable has the sharding of the variable.
 func TestReductionsGoWhereTheirDestinationIs(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
@@ -77,8 +76,8 @@ func TestReductionsGoWhereTheirDestinationIs(t *testing.T) {
 	require.Equal(t, "[2:4 0:2] on "+v.Shards()[1].Device, v.Shards()[1].String())
 }
 
-// A destination of some devices holds the result alone; what takes it then copies it
-// where it is needed.
+// If the destination is some devices, only these have the result. A call that uses the result
+// copies it to the other devices.
 func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
@@ -110,7 +109,7 @@ func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, []float32{4, 6}, got.Value())
 			}
-			// It is a value like others where one is taken.
+			// The result is accepted as an argument.
 			double := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 				return []*graph.Node{graph.Add(in[0], in[0])}
 			}, strategy.FunctionOptions{})
@@ -135,7 +134,7 @@ func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 	}
 	_, err = e.ReduceTo(ctx, strategy.Sum, x, eager.ToDevices("/device:TPU:99"))
 	require.Equal(t, errkind.ValueError, errkind.Of(err))
-	// In a step, which runs on all devices, it is refused.
+	// It is an error in a step, because a step runs on all devices.
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
 			return []*eager.MergeValue{strategytest.OK(e.ReduceTo(mc.Context(), strategy.Sum, args[0], eager.ToDevices(e.WorkerDevices(ctx)[0]))).(*eager.MergeValue)}
@@ -145,7 +144,7 @@ func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 	require.ErrorContains(t, err, "a compiled step that runs on all")
 }
 
-// A slot goes where its variable is, also if that is in parts.
+// A slot has the sharding of its variable.
 func TestASlotIsSplitAsItsVariable(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{logical.Match("own", logical.SplitInto(1, 2))}})
@@ -179,7 +178,7 @@ func TestASlotIsSplitAsItsVariable(t *testing.T) {
 			require.Equal(t, c.size, size, "%s on %s", name, device)
 		}
 	}
-	// The names are those of the components; the shards say who holds what.
+	// Devices returns the devices of the components, and Shards all devices with their shards.
 	require.Len(t, v.Devices(), 2)
 	held := sizes(v.Shards())
 	require.Len(t, held, 4)
@@ -188,11 +187,11 @@ func TestASlotIsSplitAsItsVariable(t *testing.T) {
 	}
 }
 
-// A host is a place too: the result is in its memory.
+// A destination may be a host. The result is then in its memory.
 func TestReductionsToAHostAreInItsMemory(t *testing.T) {
 	ctx := context.Background()
 	sys := plugintest.System(t, 4)
-	// On a CPU device 0 has the host's name: leave it out.
+	// On a CPU, device 0 has the same name as the host, so it is excluded.
 	assignment, err := tpu.NewDeviceAssignment(sys.Topology(), [][]tpu.Coordinates{{sys.Topology().DeviceCoordinates()[0][2]}, {sys.Topology().DeviceCoordinates()[0][3]}})
 	require.NoError(t, err)
 	s := strategytest.On(t, sys, strategy.Options{Assignment: assignment})
@@ -207,7 +206,7 @@ func TestReductionsToAHostAreInItsMemory(t *testing.T) {
 	require.ErrorContains(t, err, "a host beside devices")
 }
 
-// State that belongs to no variable lives on the non-slot devices, and nowhere else.
+// State that belongs to no variable is stored only on the non-slot devices.
 func TestNonSlotDevicesAreThoseThatHoldTheState(t *testing.T) {
 	ctx := context.Background()
 	fn := func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Device(), nil }

@@ -1,13 +1,13 @@
-// Package eager runs the code of replicas as Go functions: TensorFlow's StrategyExtended
-// (tf.distribute.StrategyExtended) and what its replica contexts do outside compiled functions. A
-// program that trains needs package strategy alone; a program that is ported from TensorFlow finds
-// the rest of the contract here.
+// Package eager runs the code of replicas as Go functions. It implements TensorFlow's
+// StrategyExtended (tf.distribute.StrategyExtended) and the operations of replica contexts outside
+// compiled functions. A training program only needs package strategy. This package has the
+// remaining API for programs that are ported from TensorFlow.
 //
-// [Of] gives a strategy's extended contract. [Extended.CallForEachReplica] calls a Go function once
-// for each replica, one at a time, in replica order, until the replicas join: in a collective, in a
-// write of a variable, or in [ReplicaContext.MergeCall], whose function runs once, for all of them.
-// [Extended.Update] calls a function for each component of a variable. Each joined call is one
-// small program on all devices, which is compiled once and kept.
+// [Of] returns the extended API of a strategy. [Extended.CallForEachReplica] calls a Go function
+// once for each replica. The replicas run one at a time, in replica order, until they make a joined
+// call: a collective, a write of a variable, or [ReplicaContext.MergeCall], whose function runs
+// once for all replicas. [Extended.Update] calls a function for each component of a variable. Each
+// joined call runs one small program on all devices. The program is compiled once and cached.
 //
 //	e := eager.Of(strat)
 //	out, err := e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
@@ -20,21 +20,21 @@
 //
 // # Values
 //
-// The arguments and results of a replica's code are tensors as [Component]s: a component is the
-// replica's part of a distributed value. [Extended.Regroup] makes distributed values of what the
-// replicas return, and [Extended.SelectReplica] takes them apart.
+// Tensor arguments and results of a replica's code are [Component]s. A component is the replica's
+// part of a distributed value. [Extended.Regroup] combines the replicas' results into distributed
+// values, and [Extended.SelectReplica] is its inverse.
 //
 // # Contexts
 //
-// A context.Context says whose code runs. A call in the wrong place returns a
-// [strategy.ErrContext]. In a merge call of a compiled step, with
-// [MergeContext.Context], [Extended.ReduceTo], [Extended.BatchReduceTo],
-// [Extended.BroadcastTo], [Extended.Update] and [Extended.UpdateNonSlot] build the step's graph
-// instead of acting at once.
+// A context.Context identifies the running code: replica code or cross-replica code. A call in the
+// wrong context returns a [strategy.ErrContext]. In a merge call of a compiled step, calls with
+// [MergeContext.Context] build the step's graph instead of running immediately. These calls are
+// [Extended.ReduceTo], [Extended.BatchReduceTo], [Extended.BroadcastTo], [Extended.Update],
+// [Extended.UpdateNonSlot] and those that [MergeContext.Context] lists.
 //
 // # Concurrency and cost
 //
-// An [Extended] holds nothing, and is safe for concurrent use. A [ReplicaContext] and an
-// [UpdateContext] are of use in their function only. A joined call costs the launch of a program,
-// tens of microseconds for each device; a training step belongs in a compiled function.
+// An [Extended] has no state and is safe for concurrent use. A [ReplicaContext] and an
+// [UpdateContext] are valid only inside their function. A joined call costs the launch of a
+// program, tens of microseconds for each device. Training steps should be compiled functions.
 package eager

@@ -13,7 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
-// A constant for each replica, the replica's row of an array, the number of replicas.
+// The function returns a constant for each replica, the replica's row of an array, or the number of
+// replicas.
 func ExampleExtended_ValuesFromFunction() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(3, 1)
@@ -33,7 +34,7 @@ func ExampleExtended_ValuesFromFunction() {
 	// [3 3 3]
 }
 
-// Host arrays as a dataset, which is then batched and distributed.
+// Host arrays become a dataset, which is then batched and distributed.
 func ExampleExtended_MakeNumpyDataset() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(2, 1)
@@ -46,7 +47,7 @@ func ExampleExtended_MakeNumpyDataset() {
 	// Output: float32[] [[1] [1]]
 }
 
-// Each replica adds its id to three; a merge call adds up what all have.
+// Each replica adds its id to three, and a merge call computes the sum over the replicas.
 func ExampleExtended_CallForEachReplica() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(4, 1)
@@ -72,7 +73,7 @@ func ExampleExtended_CallForEachReplica() {
 	// Output: [21 22 23 24]
 }
 
-// An update assigns to each component of a variable; the results are one value.
+// An update assigns each component of a variable. The results are combined into one value.
 func ExampleExtended_Update() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(2, 1)
@@ -86,8 +87,8 @@ func ExampleExtended_Update() {
 	// Output: *strategy.Mirrored [1 1]
 }
 
-// The standard pattern for updating variables: merge the gradients of the replicas,
-// sum them where the variable is, update each of its components.
+// The standard pattern for updating variables: merge the gradients of the replicas, reduce them to
+// the variable, and update each of its components.
 func ExampleExtended_BatchReduceTo() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(4, 1)
@@ -111,7 +112,7 @@ func ExampleExtended_BatchReduceTo() {
 	// Output: [-1 -1 -1 -1]
 }
 
-// Slots are made where their variable is: here on the second logical device.
+// Slots are created on the devices of their variable, here on the second logical device.
 func ExampleExtended_ColocateVarsWith() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(2, 2)
@@ -139,7 +140,7 @@ func ExampleExtended_ColocateVarsWith() {
 	// [5 5]
 }
 
-// State that belongs to no variable, such as a count of steps, lives on the first host.
+// State that belongs to no variable, such as a step count, is stored on the first host.
 func ExampleExtended_UpdateNonSlot() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(2, 1)
@@ -155,7 +156,7 @@ func ExampleExtended_UpdateNonSlot() {
 	// Output: 42
 }
 
-// Three steps on an iterator; the outputs are those of the last.
+// Three steps run on an iterator. The outputs are from the last step.
 func ExampleExtended_RunStepsOnIterator() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(2, 1)
@@ -173,8 +174,8 @@ func ExampleExtended_RunStepsOnIterator() {
 	// Output: [[4] [5]] [9]
 }
 
-// Inside the scope there is a current strategy; a variable has a component on each
-// replica, and knows its strategy outside the scope too.
+// Inside the scope there is a current strategy. A variable has a component on each replica, and its
+// strategy is known outside the scope as well.
 func ExampleExtended_Scope() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(2, 1)

@@ -13,20 +13,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Extended is the lower part of the strategy's contract: TensorFlow's StrategyExtended, for those
-// who write optimizers, layers and loops. It is a thin view of the strategy; make one wherever it
-// is needed.
+// Extended is the lower-level API of a strategy, TensorFlow's StrategyExtended, for authors of
+// optimizers, layers and loops. It has no state of its own; create one with [Of] wherever it is
+// needed.
 type Extended struct{ strategy *strategy.TPUStrategy }
 
-// Of returns the extended contract of a strategy: TensorFlow's strategy.extended. It costs nothing
-// and holds nothing.
+// Of returns the extended API of a strategy, like TensorFlow's strategy.extended. It has no cost.
 func Of(s *strategy.TPUStrategy) *Extended { return &Extended{strategy: s} }
 
-// Strategy returns the strategy whose contract this is.
+// Strategy returns the strategy of this API.
 func (e *Extended) Strategy() *strategy.TPUStrategy { return e.strategy }
 
-// WorkerDevices returns the names of the replicas' devices: TensorFlow's worker_devices. They are
-// the column of the assignment for the logical device that ctx names, or for logical device 0.
+// WorkerDevices returns the name of each replica's device, like TensorFlow's worker_devices. It is
+// the device of the logical device that ctx specifies (see [Extended.LogicalDevice]), or of logical
+// device 0. If ctx is a result of [Extended.ColocateVarsWith], the devices are those of the
+// variable.
 func (e *Extended) WorkerDevices(ctx context.Context) []string {
 	at := mode.PlaceOf(ctx)
 	if v, ok := at.Beside.(*strategy.Variable); ok && e.VariableCreatedInScope(v) {
@@ -40,12 +41,13 @@ func (e *Extended) WorkerDevices(ctx context.Context) []string {
 	return names
 }
 
-// ParameterDevices returns the names of the devices where variables live, the worker devices:
-// TensorFlow's parameter_devices.
+// ParameterDevices returns the names of the devices of variables, which are the worker devices. It
+// corresponds to TensorFlow's parameter_devices.
 func (e *Extended) ParameterDevices(ctx context.Context) []string { return e.WorkerDevices(ctx) }
 
-// RequireStaticShapes reports whether a step's shapes are fixed when it is compiled: TensorFlow's
-// experimental_require_static_shapes. It is true, and false with the semantics of MirroredStrategy.
+// RequireStaticShapes reports whether a step's shapes are fixed at compile time, like TensorFlow's
+// experimental_require_static_shapes. It returns true, or false with the semantics of
+// MirroredStrategy.
 func (e *Extended) RequireStaticShapes() bool {
 	return e.strategy.Semantics() != strategy.TensorFlowMirrored
 }
@@ -57,30 +59,30 @@ func (e *Extended) NumHosts() int {
 	return len(slices.Compact(hosts))
 }
 
-// NumReplicasPerHost returns how many replicas a host feeds.
+// NumReplicasPerHost returns the number of replicas that a host feeds.
 func (e *Extended) NumReplicasPerHost() int {
 	s := e.strategy
 	_, _, devices := inner(s).Names()
 	return min(s.NumReplicasInSync(), max(1, devices/s.NumLogicalDevices()))
 }
 
-// StepsPerRun returns the number of steps in one launch of [Extended.RunStepsOnIterator] on the
-// devices. It is 1, because the loop runs on the host.
+// StepsPerRun returns the number of steps in one launch of [Extended.RunStepsOnIterator]. It is 1,
+// because the loop runs on the host.
 func (e *Extended) StepsPerRun() int { return 1 }
 
-// VariableCreatedInScope reports whether the variable belongs to this strategy: TensorFlow's
-// variable_created_in_scope. What the strategy's own methods make belongs to it with a context
-// outside its scope, too: the method says whose it is, where TensorFlow's tf.Variable asks the
-// scope.
+// VariableCreatedInScope reports whether the variable belongs to this strategy, like TensorFlow's
+// variable_created_in_scope. A variable that a method of the strategy creates belongs to it even if
+// ctx is outside the strategy's scope, because the method identifies the strategy. TensorFlow's
+// tf.Variable uses the scope instead.
 func (e *Extended) VariableCreatedInScope(v *strategy.Variable) bool {
 	return v != nil && v.Strategy() == e.strategy
 }
 
-// ColocateVarsWith returns a context in which new variables are placed where v is: on its logical
-// device and, for a variable of the same shape, with its annotation. It is TensorFlow's
-// colocate_vars_with. ctx belongs to the strategy's scope or to its replica code. In replica code,
-// pass the result to [ReplicaContextOf] and create the variable with the replica context that it
-// returns.
+// ColocateVarsWith returns a context in which new variables are placed like v: on its logical
+// device and, for a variable of the same shape, with its annotation. It corresponds to TensorFlow's
+// colocate_vars_with. ctx must belong to the strategy's scope or to its replica code. In replica
+// code, pass the result to [ReplicaContextOf] and create the variable with the returned replica
+// context.
 func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (context.Context, error) {
 	const op = "colocate"
 	switch s, ok := FromContext(ctx); {
@@ -99,10 +101,10 @@ func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (
 	return mode.WithPlace(ctx, mode.Place{Beside: v}), nil
 }
 
-// LogicalDevice returns a context in which new variables go to logical device k of each replica,
-// and WorkerDevices returns these devices: TensorFlow's experimental_logical_device. Without it
-// variables go to logical device 0. A variable without an annotation is assigned to k if k is not
-// 0.
+// LogicalDevice returns a context in which new variables are placed on logical device k of each
+// replica, and WorkerDevices returns these devices. It corresponds to TensorFlow's
+// experimental_logical_device. The default is logical device 0. If k is not 0, a variable without
+// an annotation is assigned to k.
 func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, error) {
 	if err := logical.AssignTo(k).ValidateOn(e.strategy.LogicalMesh(), "", nil); err != nil {
 		return nil, &strategy.Error{Op: "strategy: logical device", Reason: fmt.Sprintf("%d is not one of the replica's %d", k, e.strategy.NumLogicalDevices()),
@@ -111,9 +113,9 @@ func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, e
 	return mode.WithPlace(ctx, mode.Place{LogicalDevice: k}), nil
 }
 
-// ValueContainer returns the container of a component: TensorFlow's value_container. It is the
-// component itself with the semantics of TPUStrategy, and its variable with those of
-// MirroredStrategy. Every other value is its own container.
+// ValueContainer returns the container of a component, like TensorFlow's value_container. With the
+// semantics of TPUStrategy a component is its own container. With the semantics of MirroredStrategy
+// its container is its variable or value. Any other x is its own container.
 func (e *Extended) ValueContainer(x any) any {
 	c, ok := x.(Component)
 	if !ok || e.strategy.Semantics() != strategy.TensorFlowMirrored {
@@ -122,10 +124,10 @@ func (e *Extended) ValueContainer(x any) any {
 	return c.of()
 }
 
-// ReadVar returns the variable's value across replicas, as [strategy.Variable.Read] does:
-// TensorFlow's read_var. In replica code it joins the replicas, and each of them receives the same
-// value. With the semantics of MirroredStrategy, replica code cannot read an [strategy.OnRead]
-// variable that aggregates: the error matches [strategy.ErrContext], as in TensorFlow.
+// ReadVar returns the variable's value across replicas, like [strategy.Variable.Read] and
+// TensorFlow's read_var. In replica code it joins the replicas, and all receive the same value.
+// With the semantics of MirroredStrategy, replica code cannot read an [strategy.OnRead] variable
+// that aggregates: the error matches [strategy.ErrContext], as in TensorFlow.
 func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy.Mirrored, error) {
 	if !e.VariableCreatedInScope(v) {
 		return nil, fault.OtherStrategy("read", "the variable")
@@ -154,13 +156,13 @@ func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy
 	return m.(*strategy.Mirrored), nil
 }
 
-// BroadcastTo copies one value to the destination: TensorFlow's broadcast_to. A [Component] becomes
-// a *[strategy.Mirrored] with the component's tensor on every replica. As in TPUStrategy, every other
-// value is returned unchanged, because a step copies its arguments to the devices anyway.
+// BroadcastTo copies one value to the destination, like TensorFlow's broadcast_to. A [Component]
+// becomes a *[strategy.Mirrored] with the component's tensor on every replica. As in TPUStrategy,
+// any other value is returned unchanged, because a step copies its arguments to the devices anyway.
 //
-// With [strategy.TensorFlowMirrored], tensors and variables become a *[strategy.Mirrored] too, and Go
-// numbers are returned unchanged. With [strategy.TensorFlowTPU], components are also returned
-// unchanged. In a merge call of a compiled step BroadcastTo returns replica 0's tensor of a
+// With [strategy.TensorFlowMirrored], tensors and variables also become a *[strategy.Mirrored], and
+// Go numbers are returned unchanged. With [strategy.TensorFlowTPU], components are also returned
+// unchanged. In a merge call of a compiled step, BroadcastTo returns replica 0's tensor of a
 // *[MergeValue] on all replicas.
 func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (any, error) {
 	s := e.strategy

@@ -27,8 +27,8 @@ func TestEagerCodeRefusesWhatIsAnotherStrategys(t *testing.T) {
 	s := make(strategy.Options{Replicas: 4})
 	v, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
 	require.NoError(t, err)
-	// These lack devices of the strategy; one that has them all is read, see the table
-	// of what is taken where.
+	// These options use only some of the strategy's devices. Values of strategies with all devices
+	// are accepted.
 	for _, o := range []strategy.Options{{Replicas: 2}, {Replicas: 1, LogicalDevices: 2}, {Replicas: 3}} {
 		other := make(o)
 		var all []any

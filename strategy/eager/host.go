@@ -12,10 +12,10 @@ import (
 )
 
 // With the semantics of TPUStrategy a non-slot update runs one function, on the host, for all
-// replicas. What the function uses has one value there: its value across replicas.
+// replicas. Each operand of the function must have a single value: its value across replicas.
 
-// operand makes one value of the replicas' leaves of an operand. In the one function of the host
-// the leaf is one value for all replicas, or it is an error.
+// operand returns one value for the replicas' leaves of an operand. In the function on the host, a
+// leaf that differs between replicas is an error.
 func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Value, func(), error) {
 	if !rc.host {
 		return Of(rc.strategy).merge(rc.outer(), call, leaves)
@@ -54,14 +54,14 @@ func (rc *ReplicaContext) varying(m *MergeValue) bool {
 	return !m.Mirrored() && rc.strategy.NumReplicasInSync() > 1
 }
 
-// unresolved returns the error of an operand that has no one value on the host.
+// unresolved returns the error of an operand that has no single value on the host.
 func unresolved(call string, i int, x any) error {
 	return fault.New(errkind.ValueError, call, "reduce it first, or take one replica's part with Extended.LocalResultsOf",
 		"operand %d, %s, has a value for each replica, and none on the host where a non-slot update runs", i, x)
 }
 
-// wholes are the results of a compiled function for the host: a value that differs between replicas
-// stays whole.
+// wholes converts the results of a compiled function for the host. A value that differs between
+// replicas is not converted.
 func (rc *ReplicaContext) wholes(results []any) []any {
 	for i, x := range results {
 		if v, ok := x.(strategy.Value); ok && !varying(v) {
@@ -71,8 +71,8 @@ func (rc *ReplicaContext) wholes(results []any) []any {
 	return results
 }
 
-// writeAcross writes all components of a variable by its own method, and returns what is read of it
-// then.
+// writeAcross writes all components of a variable by the variable's own method, and returns its new
+// value.
 func (rc *ReplicaContext) writeAcross(call string, v *strategy.Variable, write func(ctx context.Context) error) (any, error) {
 	var err error
 	if rc.tracing != nil {
@@ -86,7 +86,7 @@ func (rc *ReplicaContext) writeAcross(call string, v *strategy.Variable, write f
 	return rc.Read(v)
 }
 
-// assignAcross is a write of a variable by its own method.
+// assignAcross calls the variable's own method for a write.
 func assignAcross(ctx context.Context, w assign.Op, v *strategy.Variable, x any) error {
 	switch w.Name {
 	case assign.Add.Name:

@@ -19,8 +19,7 @@ import (
 
 var contractMeshes = [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}}
 
-// counted returns a sync-on-read variable whose components are 1, 2, ..., and which reads as their
-// sum.
+// counted returns a sync-on-read variable with the components 1, 2, ..., and their sum.
 func counted(t *testing.T, s *strategy.TPUStrategy) (v *strategy.Variable, sum float32) {
 	t.Helper()
 	ctx := context.Background()
@@ -45,8 +44,8 @@ func numbered(t *testing.T, s *strategy.TPUStrategy) *strategy.PerReplica {
 	return x
 }
 
-// What TensorFlow's TPUStrategy gives: a PerReplica is no tensor on the host, and a variable is its
-// value across replicas there.
+// As in TensorFlow's TPUStrategy, a PerReplica is not a tensor on the host, and a variable is its
+// value across replicas.
 func TestTheHostOfANonSlotUpdateHasOneValueForAllReplicas(t *testing.T) {
 	strategytest.OnMeshes(t, contractMeshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		ctx, e, n := context.Background(), eager.Of(s), s.NumReplicasInSync()
@@ -142,7 +141,7 @@ func TestTheHostOfANonSlotUpdateWritesAllComponents(t *testing.T) {
 	})
 }
 
-// A compiled step's merge call has the same rules.
+// The merge call of a compiled step has the same rules.
 func TestANonSlotUpdateOfACompiledStepHasOneValueForAllReplicas(t *testing.T) {
 	strategytest.OnMeshes(t, contractMeshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		ctx, e, n := context.Background(), eager.Of(s), s.NumReplicasInSync()
@@ -206,7 +205,7 @@ func TestANonSlotUpdateOfACompiledStepHasOneValueForAllReplicas(t *testing.T) {
 	})
 }
 
-// Go state would change while the step is traced, and never again.
+// Go state would change only once, while the step is traced.
 func TestANonSlotUpdateOfACompiledStepRefusesGoState(t *testing.T) {
 	strategytest.OnMeshes(t, contractMeshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		e := eager.Of(s)

@@ -16,24 +16,24 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// MergeContext is the cross-replica context of a merge call in a compiled step: its methods build
-// graph for all replicas. Use it inside the merge function only: after the function has returned,
-// its methods panic with [strategy.ErrContext].
+// MergeContext is the cross-replica context of a merge call in a compiled step. Its methods build
+// graph for all replicas. It is valid only inside the merge function. Afterward its methods panic
+// with [strategy.ErrContext].
 type MergeContext struct {
 	rc   *strategy.ReplicaContext
-	step step // the inner face of rc
+	step step // internal API of rc
 	over bool
 }
 
-// MergeValue is a tensor of a compiled step as the replicas together see it: a different tensor on
-// each replica, or the same one.
+// MergeValue is a tensor of a compiled step in cross-replica context. The replicas' tensors may
+// differ or be equal.
 type MergeValue struct {
 	mc       *MergeContext
 	node     *graph.Node
 	mirrored bool
 }
 
-// Node returns the value as a node of the step, the replica's own, or nil for no value.
+// Node returns the replica's own tensor as a node of the step, or nil if m is nil.
 func (m *MergeValue) Node() *graph.Node {
 	if m == nil {
 		return nil
@@ -44,10 +44,10 @@ func (m *MergeValue) Node() *graph.Node {
 // Shape returns the dtype and the dimensions of one replica's tensor.
 func (m *MergeValue) Shape() shapes.Shape { return m.node.Shape() }
 
-// Mirrored reports whether the value is known to be the same on every replica.
+// Mirrored reports whether the value is known to be equal on every replica.
 func (m *MergeValue) Mirrored() bool { return m.mirrored }
 
-// String describes the value.
+// String returns a description of the value.
 func (m *MergeValue) String() string {
 	if m.mirrored {
 		return fmt.Sprintf("Mirrored(%s)", m.node.Shape())
@@ -55,12 +55,12 @@ func (m *MergeValue) String() string {
 	return fmt.Sprintf("PerReplica(%s)", m.node.Shape())
 }
 
-// MergeCall joins the replicas in a compiled step: TensorFlow's merge_call. It calls fn once, in
-// cross-replica context, with the arguments as values of all replicas, and returns the results of
-// fn to the replicas: the same node to each replica for a value that is the same for all, otherwise
-// to each its own. All replicas run the same step, so they always meet; the step is traced once,
-// and so is fn. Collectives are emitted where fn combines values. Like all that builds graph it
-// panics with its error.
+// MergeCall joins the replicas in a compiled step, like TensorFlow's merge_call. It calls fn once,
+// in cross-replica context, with args as values of all replicas, and returns the results of fn to
+// the replicas. A mirrored result is the same for each replica; of any other result each replica
+// gets its own tensor. Because all replicas run the same step, the step and fn are traced once.
+// Calls in fn that combine values emit collectives. MergeCall builds graph and panics with its
+// error.
 func MergeCall(rc *strategy.ReplicaContext, fn func(mc *MergeContext, args ...*MergeValue) []*MergeValue, args ...*graph.Node) []*graph.Node {
 	mc := &MergeContext{rc: rc, step: innerStep(rc)}
 	mc.step.InReplica("MergeCall")
@@ -89,12 +89,12 @@ func MergeCall(rc *strategy.ReplicaContext, fn func(mc *MergeContext, args ...*M
 	return nodes
 }
 
-// merged returns a node of the step as a value of all replicas.
+// merged returns a node of the step as a MergeValue.
 func (mc *MergeContext) merged(node *graph.Node, mirrored bool) *MergeValue {
 	return &MergeValue{mc: mc, node: node, mirrored: mirrored}
 }
 
-// open panics once the merge call is over.
+// open panics after the end of the merge call.
 func (mc *MergeContext) open(op string) {
 	if err := mc.ended(op); err != nil {
 		panic(err)
@@ -108,7 +108,7 @@ func (mc *MergeContext) ended(op string) error {
 	return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "the merge call is over", Hint: "use its context inside its function only"}
 }
 
-// given refuses what is no value of the merge call's step.
+// given returns the node of x. It panics if x does not belong to the merge call's step.
 func (mc *MergeContext) given(op string, x *MergeValue) *graph.Node {
 	if x.Node() == nil || x.node.Graph() != mc.rc.Graph() {
 		panic(fault.New(errkind.TypeError, op, "give values of this merge call", "a merged value of nothing, or of another step"))
@@ -116,8 +116,8 @@ func (mc *MergeContext) given(op string, x *MergeValue) *graph.Node {
 	return x.node
 }
 
-// operand returns what a call was given as a value of all replicas. host says that it is a host
-// value, one for all. A number takes the dtype of v, if that is a scalar.
+// operand converts an argument of a call to a MergeValue. host reports that it is a host value, one
+// for all replicas. A number is converted to the dtype of v if v is a scalar.
 func (mc *MergeContext) operand(op string, x any, v *strategy.Variable) (m *MergeValue, host bool) {
 	if o, ok := x.(*strategy.Objects); ok && o != nil {
 		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", x), Hint: "pass it to the step as an argument"})
@@ -134,12 +134,13 @@ func (mc *MergeContext) operand(op string, x any, v *strategy.Variable) (m *Merg
 	return mc.merged(node, host || !mc.step.Varying(node)[0]), host
 }
 
-// Context returns the merge call's context, which is cross-replica. With this context
+// Context returns the cross-replica context of the merge call. With this context
 // [Extended.ReduceTo], [Extended.BatchReduceTo], [Extended.Update], [Extended.UpdateEach],
 // [Extended.UpdateNonSlot], [Extended.BroadcastTo], [Extended.Reduce], [Extended.Gather] and the
-// variables' Assign, AssignAdd, AssignSub and Scatter build the step's graph: their arguments and
-// results are *[MergeValue] values, and act in each run. All other calls refuse the context with
-// [strategy.ErrContext], because they would act once, while the step is traced.
+// variables' Assign, AssignAdd, AssignSub and Scatter build the step's graph. Their arguments and
+// results are *[MergeValue] values, and the operations are executed in each run. All other calls
+// return [strategy.ErrContext] for this context, because they would run only once, while the step
+// is traced.
 func (mc *MergeContext) Context() context.Context {
 	return mode.WithTrace(mode.With(mc.rc.Context(), mode.Cross(mc.rc.Strategy())), mergeCode{mc})
 }
@@ -147,8 +148,8 @@ func (mc *MergeContext) Context() context.Context {
 // Strategy returns the strategy that runs the step.
 func (mc *MergeContext) Strategy() *strategy.TPUStrategy { return mc.rc.Strategy() }
 
-// Reduce combines a value over the replicas by one all-reduce. With axes each replica's tensor is
-// reduced along these axes first; all replicas' tensors have one size.
+// Reduce reduces a value over the replicas with one all-reduce. If axes are given, each replica's
+// tensor is first reduced along these axes. All replicas' tensors have the same shape.
 func (mc *MergeContext) Reduce(op strategy.ReduceOp, x *MergeValue, axes ...int) *MergeValue {
 	mc.open("Reduce")
 	if op != strategy.Sum && op != strategy.Mean {
@@ -171,7 +172,8 @@ func (mc *MergeContext) Reduce(op strategy.ReduceOp, x *MergeValue, axes ...int)
 	return mc.merged(mc.inReplica(func() *graph.Node { return mc.rc.AllReduce(op, node) }), true)
 }
 
-// inReplica calls the step's own context, which refuses calls while replicas are merged.
+// inReplica runs f while the methods of the step's context are allowed. They otherwise panic during
+// a merge call.
 func (mc *MergeContext) inReplica(f func() *graph.Node) *graph.Node {
 	state := mc.step.State()
 	state.Merging = false
@@ -179,14 +181,14 @@ func (mc *MergeContext) inReplica(f func() *graph.Node) *graph.Node {
 	return f()
 }
 
-// Gather concatenates the replicas' tensors along axis, in replica order, by one all-gather.
+// Gather concatenates the replicas' tensors along axis, in replica order, with one all-gather.
 func (mc *MergeContext) Gather(x *MergeValue, axis int) *MergeValue {
 	mc.open("Gather")
 	return mc.merged(spmd.AllGather(mc.given("gather", x), axis), true)
 }
 
-// LocalResults returns the replicas' tensors in replica order, each of them known to all replicas:
-// by one all-gather, or without communication if the tensors are the same.
+// LocalResults returns the tensors of all replicas in replica order. Each result is mirrored. It
+// costs one all-gather, or no communication if x is mirrored.
 func (mc *MergeContext) LocalResults(x *MergeValue) []*MergeValue {
 	mc.open("LocalResults")
 	mc.given("LocalResults", x)
@@ -202,8 +204,8 @@ func (mc *MergeContext) LocalResults(x *MergeValue) []*MergeValue {
 	return results
 }
 
-// Map applies a graph function to values. The result counts as the same on every replica if all
-// values do; f must not use anything else that differs between replicas.
+// Map applies a graph function to values. The result is mirrored if all values are; f must not use
+// anything else that differs between replicas.
 func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*MergeValue) *MergeValue {
 	mc.open("Map")
 	nodes := make([]*graph.Node, len(in))
@@ -219,8 +221,8 @@ func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*MergeVa
 	return mc.merged(out, mirrored && !mc.step.Varying(out)[0])
 }
 
-// Read returns a variable's value across replicas. The components of a [strategy.OnRead] variable
-// are combined.
+// Read returns a variable's value across replicas. It combines the components of a
+// [strategy.OnRead] variable.
 func (mc *MergeContext) Read(v *strategy.Variable) *MergeValue {
 	mc.open("Read")
 	node := mc.inReplica(func() *graph.Node { return mc.rc.ReadAcross(v) })
@@ -230,15 +232,14 @@ func (mc *MergeContext) Read(v *strategy.Variable) *MergeValue {
 	return mc.merged(node, true)
 }
 
-// Assign gives all components of the variable a new value, by the rules of
-// [strategy.Variable.Assign]. Nothing is aggregated, so that a mirrored variable accepts only a
-// value that is the same on every replica.
+// Assign sets all components of the variable, by the rules of [strategy.Variable.Assign]. It does
+// not aggregate, so that a mirrored variable only accepts a mirrored value.
 func (mc *MergeContext) Assign(v *strategy.Variable, x *MergeValue) { mc.write(assign.Set, v, x) }
 
-// AssignAdd adds to all components.
+// AssignAdd adds x to all components, like [MergeContext.Assign].
 func (mc *MergeContext) AssignAdd(v *strategy.Variable, x *MergeValue) { mc.write(assign.Add, v, x) }
 
-// AssignSub subtracts from all components.
+// AssignSub subtracts x from all components, like [MergeContext.Assign].
 func (mc *MergeContext) AssignSub(v *strategy.Variable, x *MergeValue) { mc.write(assign.Sub, v, x) }
 
 func (mc *MergeContext) write(w assign.Op, v *strategy.Variable, x *MergeValue) {
@@ -260,13 +261,13 @@ func (mc *MergeContext) write(w assign.Op, v *strategy.Variable, x *MergeValue) 
 	mc.step.Set(op, v, node, w.Apply)
 }
 
-// mergeCode is a merge call as the code of a context: a variable's own writes build graph there.
+// mergeCode lets the write methods of variables build graph in a merge call.
 type mergeCode struct{ *MergeContext }
 
-// Step returns the step's context, and an error if the call is over.
+// Step returns the step's context, and an error after the end of the call.
 func (m mergeCode) Step(op string) (*strategy.ReplicaContext, error) { return m.rc, m.ended(op) }
 
-// Write is a write by a variable's own method.
+// Write implements a write by a variable's own method.
 func (m mergeCode) Write(w assign.Op, v *strategy.Variable, x any) error {
 	_, err := fault.Traced(func() any {
 		m.rc.Read(v) // before the value, in the order of the step's arguments
@@ -277,7 +278,7 @@ func (m mergeCode) Write(w assign.Op, v *strategy.Variable, x any) error {
 	return err
 }
 
-// ScatterRows is [strategy.Variable.Scatter].
+// ScatterRows implements [strategy.Variable.Scatter].
 func (m mergeCode) ScatterRows(op strategy.ScatterOp, v *strategy.Variable, indices, updates any) error {
 	_, err := fault.Traced(func() any {
 		name := fmt.Sprintf("%s %q", op, v.Path())

@@ -10,8 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// merging checks a cross-replica call. It returns the merge call of a compiled step that ctx belongs
-// to, whose graph the call builds, or nil.
+// merging checks a cross-replica call. It returns the merge call of a compiled step that ctx
+// belongs to, or nil.
 func (e *Extended) merging(ctx context.Context, op string) (*MergeContext, error) {
 	if err := inner(e.strategy).RequireCross(ctx, op); err != nil {
 		return nil, err
@@ -23,14 +23,13 @@ func (e *Extended) merging(ctx context.Context, op string) (*MergeContext, error
 	return code.(mergeCode).MergeContext, nil
 }
 
-// value returns what a call was given as a value of all replicas.
 func (mc *MergeContext) value(op string, x any) *MergeValue {
 	m, _ := mc.operand(op, x, nil)
 	return m
 }
 
-// mapLeaves replaces the leaves of a nest by what f makes of their values. A host value, x, is one
-// value, and not one for each replica.
+// mapLeaves replaces the leaves of a nest by the results of f. host reports that leaf x is one host
+// value for all replicas.
 func (mc *MergeContext) mapLeaves(call string, nest any, f func(m *MergeValue, x any, host bool) any) (any, error) {
 	return nesting.Map(call, nest, func(_ string, x any) (any, error) {
 		return fault.Traced(func() any {
@@ -72,7 +71,8 @@ func (mc *MergeContext) reduceTo(call string, op strategy.ReduceOp, nest any, to
 	})
 }
 
-// broadcast is [Extended.BroadcastTo] in a merge call: replica 0's tensor for all.
+// broadcast is [Extended.BroadcastTo] in a merge call. It returns replica 0's tensor on all
+// replicas.
 func (mc *MergeContext) broadcast(value any) (any, error) {
 	return mapMerged("broadcast", value, func(m *MergeValue) *MergeValue {
 		if m.mirrored {
@@ -82,7 +82,7 @@ func (mc *MergeContext) broadcast(value any) (any, error) {
 	})
 }
 
-// mapMerged replaces the merged values of a nest by what builds graph from them.
+// mapMerged replaces each *MergeValue of a nest by the result of f.
 func mapMerged(call string, nest any, f func(m *MergeValue) *MergeValue) (any, error) {
 	return nesting.Map(call, nest, func(_ string, x any) (any, error) {
 		m, ok := x.(*MergeValue)
@@ -93,7 +93,7 @@ func mapMerged(call string, nest any, f func(m *MergeValue) *MergeValue) (any, e
 	})
 }
 
-// setComponent writes the component of a variable in an update, where it stands for all.
+// setComponent writes a variable in an update. The update's function represents all components.
 func (mc *MergeContext) setComponent(op string, w assign.Op, v *strategy.Variable, x any) error {
 	_, err := fault.Traced(func() any {
 		m, _ := mc.operand(op, x, v)
@@ -105,7 +105,7 @@ func (mc *MergeContext) setComponent(op string, w assign.Op, v *strategy.Variabl
 	return err
 }
 
-// eachOf is what every component gave, by replica: the same where it is mirrored.
+// eachOf returns the replicas' parts of a nest, by replica.
 func (mc *MergeContext) eachOf(op string, nest any) ([]any, error) {
 	return fault.Traced(func() []any {
 		all := make([]any, mc.rc.NumReplicasInSync())

@@ -33,7 +33,8 @@ func TestMergeCallInAStep(t *testing.T) {
 				require.True(t, eager.InCrossReplicaContext(mc.Context()))
 				mean := mc.Reduce(strategy.Mean, args[0])
 				mc.AssignSub(v, mean)
-				// Each replica's tensor is seen: the last one's minus the first one's.
+				// All replicas' tensors are accessible: the result is the last one's minus the
+				// first one's.
 				all := mc.LocalResults(args[0])
 				require.Len(t, all, n)
 				spread := mc.Map(func(in []*graph.Node) *graph.Node { return graph.Sub(in[1], in[0]) }, all[0], all[n-1])
@@ -77,8 +78,8 @@ func TestAMergeCallMayBeTheStepsFirstCall(t *testing.T) {
 	require.Equal(t, float32(3), got.Value())
 }
 
-// The optimizer of the pages with momentum, over a split variable: merge call,
-// batch_reduce_to, update with a slot that is colocated.
+// The momentum optimizer of the documentation, with a sharded variable, uses a merge call,
+// BatchReduceTo, and Update with a colocated slot.
 func TestMomentumOfASplitVariableInAMergeCall(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
@@ -118,7 +119,7 @@ func TestMomentumOfASplitVariableInAMergeCall(t *testing.T) {
 			}
 			return e.Update(ctx, v, apply, reduced[0])
 		}
-		// Once in eager code, once in a compiled step.
+		// The test runs it in eager code and in a compiled step.
 		_, err = e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			gradient, err := rc.Mul(ones, float32(rc.ReplicaIDInSyncGroup()+1))
 			require.NoError(t, err)
@@ -138,7 +139,7 @@ func TestMomentumOfASplitVariableInAMergeCall(t *testing.T) {
 		}, strategy.FunctionOptions{})
 		_, err = f.Run(ctx)
 		require.NoError(t, err)
-		total := 2.5 * float32(n*(n+1)) / 2 // the gradient, and 1.5 of it
+		total := 2.5 * float32(n*(n+1)) / 2 // the gradient, and 1.5 times the gradient
 		want := []float32{1 - total, 2 - total, 3 - total, 4 - total}
 		require.Equal(t, slices.Repeat([]any{want}, n), strategytest.Values(t, v, n))
 	})
@@ -201,7 +202,7 @@ func TestSumsAndMeansOfWhatIsNoNumberAreRefusedInSteps(t *testing.T) {
 	assert.Equal(t, errkind.TypeError, errkind.Of(v.Assign(ctx, false)))
 	_, err = v.Read(ctx)
 	assert.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
-	// One replica's has nothing to be added to.
+	// With one replica there is nothing to reduce.
 	one := strategytest.On(t, plugintest.System(t, 1), strategy.Options{Replicas: 1})
 	v, err = one.NewVariable(ctx, true, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)

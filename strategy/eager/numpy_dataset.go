@@ -12,10 +12,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// MakeNumpyDataset creates a dataset of host arrays, whose element i has row i of each leaf of the
-// nest: TensorFlow's make_numpy_dataset. A []any is a tuple, a map[string]any a dictionary. A leaf is
-// a tensor, numbers or strings in nested slices, or an [input.Tensor]; all leaves have the same
-// number of rows.
+// MakeNumpyDataset creates a dataset of host arrays, like TensorFlow's make_numpy_dataset. Element
+// i of the dataset has row i of each leaf of the nest. A []any is a tuple, a map[string]any a
+// dictionary. A leaf is a tensor, numbers or strings in nested slices, or an [input.Tensor]. All
+// leaves must have the same number of rows.
 func (e *Extended) MakeNumpyDataset(nest any) (input.Dataset, error) {
 	element, err := e.elementOf(nest)
 	if err != nil {

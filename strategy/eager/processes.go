@@ -20,13 +20,14 @@ import (
 )
 
 // In a job with several processes, each process runs the code of its own replicas. At each joined
-// call, and at the end, the processes exchange a description of what their replicas pass: the call,
-// numbers and strings by value, tensors by dtype and shape, and components by the value that they
-// belong to. Tensors stay where they are. All processes therefore take the same decisions, such as
-// whether the replicas passed the same object, and an error of one process ends the call in all.
+// call, and at the end, the processes exchange a description of their replicas' arguments: the
+// call, numbers and strings by value, tensors by dtype and shape, and components by the value that
+// they belong to. Tensors are not transferred. All processes therefore make the same decisions,
+// such as whether the replicas passed the same object, and an error of one process ends the call in
+// all.
 
-// remote is a leaf that a replica of another process passed and that has no equal in this process: a
-// tensor of a shape, or another object if the shape is invalid.
+// remote represents a leaf of another process's replica that has no equal in this process: a tensor
+// of a shape, or another object if the shape is invalid.
 type remote struct{ shape shapes.Shape }
 
 // leafKind is the kind of a leaf in the exchange.
@@ -44,8 +45,8 @@ const (
 type leafInfo struct {
 	Path  string
 	Kind  leafKind
-	Value any    // of a plainLeaf
-	Name  string // of the value or variable of a componentLeaf or wholeLeaf
+	Value any    // value of a plainLeaf
+	Name  string // name of the value or variable of a componentLeaf or wholeLeaf
 	// Replica is the replica of a componentLeaf.
 	Replica int
 	DType   int32
@@ -59,8 +60,8 @@ func (l leafInfo) shape() shapes.Shape {
 	return shapes.Make(dtypes.DType(l.DType), l.Dims...)
 }
 
-// state is what a process sends: for each of its replicas the joined call, "" at the end, and the
-// leaves that it passes; or the error that ended one of them.
+// state is the message of a process: for each of its replicas the joined call, or "" at the end,
+// and the leaves of its argument; or the error that ended one of them.
 type state struct {
 	Calls  []string
 	Leaves [][]leafInfo
@@ -68,7 +69,8 @@ type state struct {
 	Kind   int
 }
 
-// nameOf identifies a value or a variable in all processes, which make them in the same order.
+// nameOf returns a name of a value or variable that is the same in all processes, which create
+// values in the same order.
 func nameOf(x any) string {
 	switch x := x.(type) {
 	case *strategy.Variable:
@@ -81,8 +83,8 @@ func nameOf(x any) string {
 	return ""
 }
 
-// setOrigin names the values of which a nest has components, or which are in it, by the call that
-// returned them. A value keeps its first origin.
+// setOrigin sets the origin of all values in a nest, and of the values of its components, to the
+// call that returned them. A value keeps its first origin.
 func setOrigin(origin string, nest any) {
 	_, _ = nesting.Map("name", nest, func(path string, x any) (any, error) {
 		if c, ok := x.(Component); ok && c.value != nil {
@@ -95,7 +97,7 @@ func setOrigin(origin string, nest any) {
 	})
 }
 
-// describe returns the leaves of a nest as the other processes need them.
+// describe returns the descriptions of a nest's leaves.
 func describe(call string, nest any) (leaves []leafInfo, err error) {
 	_, err = nesting.Map(call, nest, func(path string, x any) (any, error) {
 		leaf := leafInfo{Path: path, Kind: objectLeaf}
@@ -124,7 +126,7 @@ func describe(call string, nest any) (leaves []leafInfo, err error) {
 	return leaves, err
 }
 
-// rebuild returns a nest of another process's replica: local are the nests of this process's
+// rebuild returns the nest of another process's replica. local has the nests of this process's
 // replicas, which have the same structure.
 func rebuild(call string, local []any, leaves []leafInfo) (any, error) {
 	return nesting.Zip(call, local, func(_ string, mine []any) (any, error) {
@@ -148,9 +150,10 @@ func rebuild(call string, local []any, leaves []leafInfo) (any, error) {
 	})
 }
 
-// exchange sends the arguments of this process's replicas to the other processes, and fills in
-// nests of the other processes' replicas. calls are the joined calls of this process's replicas, ids. Every
-// process returns an error if a process has failed, or if the replicas are not in the same call.
+// exchange sends the arguments of this process's replicas to the other processes, and sets the
+// nests of the other processes' replicas. calls are the joined calls of this process's replicas,
+// ids. Every process returns an error if a process has failed, or if the replicas are not in the
+// same call.
 func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, failed error, nests []any) error {
 	const op = "the replicas' calls"
 	var mine state
@@ -254,8 +257,8 @@ func (e *Extended) isLocal(replica int) bool {
 	return ok
 }
 
-// localOf returns the results of this process's replicas. If there are fewer results than replicas, every
-// process ran the functions, and localOf returns all results.
+// localOf returns the results of this process's replicas. If there are fewer results than replicas,
+// every process ran the functions, and localOf returns all results.
 func (e *Extended) localOf(results []any) []any {
 	if len(results) != e.strategy.NumReplicasInSync() {
 		return results
@@ -267,7 +270,8 @@ func (e *Extended) localOf(results []any) []any {
 	return local
 }
 
-// localNests places the nests of this process's replicas, in their order, in a list by replica.
+// localNests returns the nests by replica. mine has the nests of this process's replicas, in their
+// order.
 func (e *Extended) localNests(ctx context.Context, op string, mine []any, failed error) ([]any, error) {
 	s := e.strategy
 	if s.NumProcesses() < 2 {

@@ -25,8 +25,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// processMeshes are jobs: with several replicas in a process, with one, and with replicas that span
-// processes.
+// processMeshes lists jobs with several replicas in a process, with one replica in a process, and
+// with replicas that span processes.
 var processMeshes = []struct{ processes, replicas, logical int }{{2, 8, 1}, {8, 8, 1}, {4, 4, 2}, {4, 2, 4}}
 
 // onProcesses runs a program in each process of each job.
@@ -45,7 +45,7 @@ func onProcesses(t *testing.T, program func(ctx context.Context, s *strategy.TPU
 
 func scalar(x float32) *tensors.Tensor { return tensors.FromScalar(x) }
 
-// same returns an error if a value is not the expected one.
+// same returns an error if got differs from want.
 func same(what string, want, got any) error {
 	if fmt.Sprint(want) != fmt.Sprint(got) {
 		return fmt.Errorf("%s: %v instead of %v", what, got, want)
@@ -53,7 +53,7 @@ func same(what string, want, got any) error {
 	return nil
 }
 
-// sumTo is 1 + 2 + ... + n.
+// sumTo returns 1 + 2 + ... + n.
 func sumTo(n int) float32 { return float32(n * (n + 1) / 2) }
 
 func TestEachProcessRunsOnlyItsOwnReplicas(t *testing.T) { onProcesses(t, ownReplicas) }
@@ -107,7 +107,7 @@ func ownReplicas(ctx context.Context, s *strategy.TPUStrategy) error {
 			}
 			errs = append(errs, same("local result", float32(mine[i]+1), got.Value()))
 		}
-		// What exists on some processes only is used as with one process.
+		// A value that only some processes have is used as with one process.
 		sum, err := e.Reduce(ctx, strategy.Sum, x)
 		if err != nil {
 			return err
@@ -126,7 +126,8 @@ func ownReplicas(ctx context.Context, s *strategy.TPUStrategy) error {
 	return errors.Join(errs...)
 }
 
-// Collectives, writes, merge calls and reads of several processes return what one process's would.
+// Collectives, writes, merge calls and reads return the same results with several processes as with
+// one.
 func TestJoinedCallsOfSeveralProcessesReturnWhatOnesDo(t *testing.T) { onProcesses(t, joinedCalls) }
 
 func joinedCalls(ctx context.Context, s *strategy.TPUStrategy) error {
@@ -276,7 +277,7 @@ func comparedUpdates(ctx context.Context, s *strategy.TPUStrategy) error {
 	return same("the variable", 3, value.Value())
 }
 
-// An error of one process's replica is an error in all processes, and the job goes on.
+// An error of one process's replica is an error in all processes, and the job continues.
 func TestAnErrorOfOneProcessEndsTheCallInAll(t *testing.T) { onProcesses(t, errorsOfOneProcess) }
 
 func errorsOfOneProcess(ctx context.Context, s *strategy.TPUStrategy) error {
@@ -326,7 +327,7 @@ func errorsOfOneProcess(ctx context.Context, s *strategy.TPUStrategy) error {
 	if err := check("values", err); err != nil {
 		return err
 	}
-	// Different calls, different structures, and a panic.
+	// Test different calls, different structures, and a panic.
 	_, err = e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 		if rc.ReplicaIDInSyncGroup() == last {
 			return nil, nil
@@ -373,7 +374,7 @@ func regroupedNests(ctx context.Context, s *strategy.TPUStrategy) error {
 	return same("own part", s.LocalReplicas()[0], gathered.Value())
 }
 
-// The same with processes of the operating system, which share no memory.
+// The test repeats the programs with operating system processes, which share no memory.
 func TestOperatingSystemProcessesRunTheirOwnReplicas(t *testing.T) {
 	const processes = 2
 	programs := []func(context.Context, *strategy.TPUStrategy) error{ownReplicas, joinedCalls, comparedUpdates, errorsOfOneProcess, regroupedNests, readsInUpdates}

@@ -18,13 +18,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Reduce reduces every leaf of a nest over the replicas: TensorFlow's Strategy.reduce. A leaf is a
-// value, a variable or a host value; [strategy.TPUStrategy.Reduce], which reduces one value, says
-// how it is reduced. A host value is one value, not one for each replica: without axes its MEAN is
-// the value itself, and its SUM an [*strategy.Error] of kind ValueError, unless the value is zero or
-// there is one replica. With axes it counts as the same value on every replica.
+// Reduce reduces every leaf of a nest over the replicas, like TensorFlow's Strategy.reduce. A leaf
+// is a value, a variable or a host value. Each leaf is reduced as described at
+// [strategy.TPUStrategy.Reduce]. A host value is one value for all replicas. Without axes its MEAN
+// is the value itself, and its SUM is an [*strategy.Error] of kind ValueError, unless the value is
+// zero or there is only one replica. With axes it counts as the same value on every replica.
 //
-// In a merge call of a compiled step, with [MergeContext.Context], Reduce takes and gives
+// In a merge call of a compiled step, with [MergeContext.Context], Reduce accepts and returns
 // *[MergeValue] values and is part of the step.
 func (e *Extended) Reduce(ctx context.Context, op strategy.ReduceOp, nest any, axes ...int) (any, error) {
 	mc, err := e.reducing(ctx, op, "reduce")
@@ -43,7 +43,7 @@ func (e *Extended) Reduce(ctx context.Context, op strategy.ReduceOp, nest any, a
 	return results[0], nil
 }
 
-// reducing checks the call of a reduction. It returns the merge call that ctx belongs to, or nil.
+// reducing checks a reduction. It returns the merge call that ctx belongs to, or nil.
 func (e *Extended) reducing(ctx context.Context, op strategy.ReduceOp, call string) (*MergeContext, error) {
 	mc, err := e.merging(ctx, call)
 	if err == nil && op != strategy.Sum && op != strategy.Mean {
@@ -58,7 +58,7 @@ func (e *Extended) reduceAlong(ctx context.Context, op strategy.ReduceOp, x any,
 	value, plain := x.(strategy.Value)
 	release := func() error { return nil }
 	var err error
-	if v, ok := x.(*strategy.Variable); ok && e.VariableCreatedInScope(v) { // its components
+	if v, ok := x.(*strategy.Variable); ok && e.VariableCreatedInScope(v) { // reduce its components
 		_, value, release, err = m.Resolve(ctx, "reduce", v)
 	} else if !plain || m.Indirect(x) {
 		value, release, err = m.ResolveMirrored(ctx, "reduce", x)
@@ -70,21 +70,21 @@ func (e *Extended) reduceAlong(ctx context.Context, op strategy.ReduceOp, x any,
 	return e.strategy.Reduce(ctx, op, value, axes...)
 }
 
-// reduction is the reduction of one value or variable in a program that reduces all leaves of some
-// nests: each launch costs more than a small all-reduce does.
+// reduction is the reduction of one value or variable. One program reduces all leaves of several
+// nests, because a launch costs more than a small all-reduce.
 type reduction struct {
 	value    strategy.Value
 	variable *strategy.Variable
 	how      byte
-	// annotation is the result's.
+	// annotation is the annotation of the result.
 	annotation logical.Annotation
 	release    func() error
 }
 
-// resultAt stands for the result of a reduction, by its number, in a nest.
+// resultAt is the index of a reduction. It replaces the leaf in a nest until the result is known.
 type resultAt int
 
-// reduceNow reduces the leaves of nests outside a trace, in one program, and brings the results to
+// reduceNow reduces the leaves of nests outside a trace, in one program, and moves the results to
 // their places.
 func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call string, nests []any, places []place) ([]any, error) {
 	var all []reduction
@@ -120,7 +120,8 @@ func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call str
 	return results, nil
 }
 
-// planNest plans the reductions of a nest's leaves, and puts their numbers in their place.
+// planNest adds the reductions of a nest's leaves to all, and returns the nest with the leaves
+// replaced by resultAt.
 func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any, to place, all *[]reduction) (any, error) {
 	s := e.strategy
 	if s.Semantics() == strategy.TensorFlowTPU && op == strategy.Sum && nest != nil && nesting.Is(reflect.TypeOf(nest)) {
@@ -128,7 +129,7 @@ func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any,
 			"a nest, which TensorFlow's TPU strategy does not take apart")
 	}
 	return nesting.Map("reduce", nest, func(_ string, x any) (any, error) {
-		if _, ok := x.(Component); ok { // one value, for which no replica stands
+		if _, ok := x.(Component); ok { // one value that belongs to no replica
 			if !inner(s).Indirect(x) {
 				return nil, inner(s).Owns("reduce", x)
 			}
@@ -163,7 +164,7 @@ func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any,
 	})
 }
 
-// oneValue refuses the sum of what is one value for all replicas.
+// oneValue returns an error for the sum of a value that is one for all replicas.
 func oneValue(call string, op strategy.ReduceOp, s *strategy.TPUStrategy, x any) error {
 	if op == strategy.Sum && s.NumReplicasInSync() > 1 && !isZero(x) {
 		return fault.NotDistributed(call)
@@ -182,12 +183,12 @@ func isZero(x any) bool {
 	return err == nil && zero
 }
 
-// reduceAll runs the program of some reductions.
+// reduceAll runs the program of all reductions.
 func (e *Extended) reduceAll(ctx context.Context, op strategy.ReduceOp, all []reduction) ([]strategy.Value, error) {
 	var values []strategy.Value
 	var variables []*strategy.Variable
 	var layouts []logical.Annotation
-	plan := make([]reduction, len(all)) // without values, which the program does not keep
+	plan := make([]reduction, len(all)) // without values, so that the program does not keep them
 	name := fmt.Sprintf("reduce_%s_", op)
 	for i, r := range all {
 		if r.variable == nil {
@@ -218,10 +219,10 @@ func (e *Extended) reduceAll(ctx context.Context, op strategy.ReduceOp, all []re
 	return inner(e.strategy).Call(ctx, name, step, values, variables, true, layouts...)
 }
 
-// Gather gathers every leaf of a nest, as [strategy.TPUStrategy.Gather] gathers one value:
-// TensorFlow's Strategy.gather. A host value is one value and stays as it is; the components of a
-// variable are gathered. In a merge call of a compiled step Gather is part of the step, as
-// [Extended.Reduce] is.
+// Gather gathers every leaf of a nest, like TensorFlow's Strategy.gather. Each value is gathered as
+// described at [strategy.TPUStrategy.Gather]. For a variable the components are gathered. A host
+// value is one value and is returned unchanged. In a merge call of a compiled step Gather is part
+// of the step, like [Extended.Reduce].
 func (e *Extended) Gather(ctx context.Context, nest any, axis int) (any, error) {
 	s := e.strategy
 	mc, err := e.merging(ctx, "gather")

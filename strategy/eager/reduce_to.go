@@ -7,7 +7,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// reduceTo is [Extended.BatchReduceTo].
+// reduceTo implements [Extended.BatchReduceTo].
 func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.ReduceOp, pairs []ReducePair) ([]any, error) {
 	mc, err := e.reducing(ctx, op, call)
 	if err != nil {
@@ -31,16 +31,16 @@ func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.Reduce
 	return values, nil
 }
 
-// ReduceTo reduces a value, or the values of a nest, to a destination, without axes: TensorFlow's
-// reduce_to. [Extended.Reduce] says how values are reduced, [To] and [ToDevices] where the result
-// is; the destination itself is not changed. The result is the caller's: a *[strategy.Mirrored],
-// which is on fewer devices if the destination is some of them, or a *tensors.Tensor if the
-// destination is a host. In a merge call of a compiled step, with [MergeContext.Context],
-// ReduceTo takes and gives *[MergeValue] values and is part of the step.
+// ReduceTo reduces a value, or the values of a nest, to a destination, without axes, like
+// TensorFlow's reduce_to. Values are reduced as described at [Extended.Reduce]; the destination is
+// specified by [To] or [ToDevices] and is not modified. The caller owns the result: a
+// *[strategy.Mirrored], which is only on the devices of the destination, or a *tensors.Tensor if
+// the destination is a host. In a merge call of a compiled step, with [MergeContext.Context],
+// ReduceTo accepts and returns *[MergeValue] values and is part of the step.
 //
-// Errors: those of Reduce; *[strategy.Error] of kind ValueError for a device that is not the
-// strategy's, of kind AssertionError for no destination; [strategy.ErrOtherStrategy] for a
-// destination of another strategy.
+// Errors are those of Reduce, an *[strategy.Error] of kind ValueError for a device that does not
+// belong to the strategy and of kind AssertionError for the zero Destination, and
+// [strategy.ErrOtherStrategy] for a destination of another strategy.
 func (e *Extended) ReduceTo(ctx context.Context, op strategy.ReduceOp, value any, to Destination) (any, error) {
 	results, err := e.reduceTo(ctx, "reduce to", op, []ReducePair{{value, to}})
 	if err != nil {
@@ -55,9 +55,9 @@ type ReducePair struct {
 	To    Destination
 }
 
-// BatchReduceTo does what [Extended.ReduceTo] does for several values, in order: TensorFlow's
-// batch_reduce_to. One program reduces all of them; it is compiled for their shapes and kept. If
-// one value cannot be reduced, none is, and the error says which.
+// BatchReduceTo is like [Extended.ReduceTo] for several values, in order. It corresponds to
+// TensorFlow's batch_reduce_to. One program reduces all values; it is compiled for their shapes and
+// cached. If one value cannot be reduced, no value is reduced, and the error has its index.
 func (e *Extended) BatchReduceTo(ctx context.Context, op strategy.ReduceOp, pairs []ReducePair) ([]any, error) {
 	return e.reduceTo(ctx, "batch reduce to", op, pairs)
 }

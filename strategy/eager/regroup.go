@@ -18,21 +18,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Regroup turns one nest for each replica of this process, in the order of
+// Regroup combines one nest for each replica of this process, in the order of
 // [strategy.TPUStrategy.LocalReplicas], into one nest of distributed values, as TensorFlow's
-// Strategy.run does with the results of the replicas. The nests must have one structure, or the
-// error is an [*strategy.Error] of kind AssertionError. A leaf that is the same object on every
-// replica stays that object. The components of one distributed value or variable, in order, become
-// this value or variable again. Tensors and numbers become a *[strategy.PerReplica] on the devices;
-// other values become an *[strategy.Objects]. Pointers are the same object if they are identical,
-// values without identity, such as numbers and strings, if they are equal.
+// Strategy.run does with the results of the replicas. The nests must have the same structure;
+// otherwise the error is an [*strategy.Error] of kind AssertionError. A leaf that is the same
+// object on every replica becomes that object. The components of one distributed value or variable,
+// in order, become this value or variable. Tensors and numbers become a *[strategy.PerReplica] on
+// the devices. Other values become an *[strategy.Objects]. Pointers are the same object if they are
+// identical. Values without identity, such as numbers and strings, are the same object if they are
+// equal.
 //
-// In a job with several processes all processes call Regroup together. Processes share no objects:
-// pointers that the replicas of several processes return are different objects, so that tensors
-// become a PerReplica there even if each process returns one tensor for all its replicas.
+// In a job with several processes, all processes must call Regroup together. Processes do not share
+// objects, so that pointers of different processes are different objects: tensors become a
+// PerReplica even if each process returns one tensor for all its replicas.
 //
-// A nest, TensorFlow's tf.nest, is made of slices and maps of any (or of nests) and of structs with
-// such fields, all exported.
+// A nest, TensorFlow's tf.nest, consists of slices and maps of any (or of nests) and of structs
+// with such fields, all exported.
 func (e *Extended) Regroup(ctx context.Context, nests []any) (any, error) {
 	if err := strategy.RefuseTracing(ctx, "regroup", fault.InsteadOfWrapping); err != nil {
 		return nil, err
@@ -48,8 +49,8 @@ func (e *Extended) Regroup(ctx context.Context, nests []any) (any, error) {
 	return e.regroup(ctx, "regroup", nests, false)
 }
 
-// regroup is Regroup of a nest for each replica. If equal is set, as for what an update's functions
-// returned, tensors that are equal on all replicas become one mirrored value.
+// regroup regroups a nest for each replica. If equal is set, as for the results of an update's
+// functions, tensors that are equal on all replicas become one mirrored value.
 func (e *Extended) regroup(ctx context.Context, op string, nests []any, equal bool) (any, error) {
 	return nesting.Zip(op, nests, func(path string, leaves []any) (any, error) {
 		if out, ok := asOne(leaves); ok {
@@ -59,7 +60,7 @@ func (e *Extended) regroup(ctx context.Context, op string, nests []any, equal bo
 	})
 }
 
-// asOne returns the one object that the leaves are or are components of.
+// asOne returns the one object that all leaves are, or whose components they are.
 func asOne(leaves []any) (any, bool) {
 	if whole, ok := containerOf(leaves); ok {
 		return whole, true
@@ -72,7 +73,7 @@ func asOne(leaves []any) (any, bool) {
 	return leaves[0], true
 }
 
-// containerOf returns what the leaves are the components of, in order.
+// containerOf returns the value or variable whose components, in order, are the leaves.
 func containerOf(leaves []any) (any, bool) {
 	first, ok := leaves[0].(Component)
 	if !ok || first == (Component{}) {
@@ -86,8 +87,8 @@ func containerOf(leaves []any) (any, bool) {
 	return first.of(), true
 }
 
-// wrap creates a per-replica value from leaves by replica, or a mirrored value from equal tensors if
-// equal is set.
+// wrap creates a per-replica value from leaves by replica, or a mirrored value from equal tensors
+// if equal is set.
 func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equal bool) (any, error) {
 	s := e.strategy
 	ids := e.localIDs()
@@ -144,11 +145,11 @@ func (e *Extended) objects(leaves []any) *strategy.Objects {
 }
 
 // equalOnAll returns the tensor that all replicas have, or nil if their tensors differ. The tensors
-// are by replica; the entries of other processes are nil. All processes call it.
+// are by replica; the entries of other processes are nil. All processes must call it.
 func (e *Extended) equalOnAll(ctx context.Context, op string, all []*tensors.Tensor) (*tensors.Tensor, error) {
 	ids := e.localIDs()
 	first := all[ids[0]]
-	var digest []byte // of the tensor that all of this process's replicas have
+	var digest []byte // digest of the tensor, if all of this process's replicas have the same
 	if first != nil && !slices.ContainsFunc(ids, func(r int) bool { return all[r] == nil || !equalTensors(first, all[r]) }) {
 		if e.strategy.NumProcesses() < 2 {
 			return first, nil
@@ -171,8 +172,8 @@ func (e *Extended) equalOnAll(ctx context.Context, op string, all []*tensors.Ten
 }
 
 // SelectReplica returns a replica's part of a nest (TensorFlow's tf.nest): the replica's component
-// of each distributed value, and everything else as it is. Variables stay whole. It is the inverse
-// of [Extended.Regroup].
+// of each distributed value, the replica's object of each *[strategy.Objects], and all other leaves
+// unchanged, including variables. It is the inverse of [Extended.Regroup].
 func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 	s := e.strategy
 	if replica < 0 || replica >= s.NumReplicasInSync() {
@@ -199,10 +200,10 @@ func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 }
 
 // LocalResultsOf returns one nest for each replica of this process, in the order of
-// [strategy.TPUStrategy.LocalReplicas], with the components of the distributed values and variables
-// of a nest: TensorFlow's experimental_local_results. With one process these are all replicas. For
-// one host value, which is not a nest, it returns this value once. Nothing is copied;
-// [strategy.TPUStrategy.LocalResults] copies the tensors of one value to the host.
+// [strategy.TPUStrategy.LocalReplicas], with the components of the nest's distributed values and
+// variables. It corresponds to TensorFlow's experimental_local_results. With one process these are
+// all replicas. For a host value that is not a nest it returns a slice with only this value. No
+// data is copied; [strategy.TPUStrategy.LocalResults] copies the tensors of one value to the host.
 func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 	s := e.strategy
 	if o, ok := nest.(*strategy.Objects); ok && o != nil && o.Len() != s.NumReplicasInSync() {
@@ -254,7 +255,7 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 	return results, nil
 }
 
-// partsOf are the replicas' parts of a value in a merge call.
+// partsOf returns the replicas' parts of a value in a merge call.
 func partsOf(m *MergeValue) ([]any, error) {
 	return fault.Traced(func() []any {
 		if m.mc == nil {
@@ -269,20 +270,20 @@ func partsOf(m *MergeValue) ([]any, error) {
 	})
 }
 
-// ValueContext tells a function of [Extended.ValuesFromFunction] for which replica it makes a
-// value: TensorFlow's tf.distribute.experimental.ValueContext.
+// ValueContext identifies the replica for which a function of [Extended.ValuesFromFunction] creates
+// a value. It corresponds to TensorFlow's tf.distribute.experimental.ValueContext.
 type ValueContext struct{ ReplicaIDInSyncGroup, NumReplicasInSync int }
 
-// String describes the context.
+// String returns a description of the context.
 func (c ValueContext) String() string {
 	return fmt.Sprintf("ValueContext(replica id %d, total replicas in sync: %d)", c.ReplicaIDInSyncGroup, c.NumReplicasInSync)
 }
 
 // ValuesFromFunction calls fn once for each replica of this process, in order, and regroups the
-// results: TensorFlow's experimental_distribute_values_from_function. It wraps every leaf, also a
-// leaf that is the same object on all replicas. In a job with several processes all processes make
-// the call together, and an error of fn in one of them is an error in all. A panic of fn is a
-// [*errkind.PanicError].
+// results, like TensorFlow's experimental_distribute_values_from_function. It wraps every leaf,
+// even a leaf that is the same object on all replicas. In a job with several processes, all
+// processes must make the call together, and an error of fn in one process is an error in all. A
+// panic of fn is returned as a [*errkind.PanicError].
 func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext) (any, error)) (any, error) {
 	s := e.strategy
 	if err := inner(s).RequireEager(ctx, "values from function", fault.InsteadOfGiving); err != nil {
@@ -308,7 +309,8 @@ func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext)
 	})
 }
 
-// Group waits until every distributed value and variable of a nest is computed: TensorFlow's group.
+// Group waits until all distributed values and variables of a nest are computed, like TensorFlow's
+// group.
 func (e *Extended) Group(ctx context.Context, nest any) error {
 	s := e.strategy
 	if err := strategy.RefuseTracing(ctx, "group", fault.InsteadOfWaiting); err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// What all replicas received from a collective, and what they make of it alike, is one
-// value: updates and variables take it.
+// A collective's result, and values that all replicas compute from it equally, count as mirrored.
+// Updates and variables accept them.
 func TestWhatIsTheSameOnAllReplicasCountsAsMirrored(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
@@ -79,7 +79,7 @@ func TestWhatIsTheSameOnAllReplicasCountsAsMirrored(t *testing.T) {
 				require.Equal(t, slices.Repeat([]any{2 * c.want}, n), strategytest.Values(t, v, n))
 			})
 		}
-		// What differs is refused as ever.
+		// Values that differ are still an error.
 		if n > 1 {
 			_, err = e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 				return rc.Update(mean, add, float32(rc.ReplicaIDInSyncGroup()))
@@ -89,7 +89,7 @@ func TestWhatIsTheSameOnAllReplicasCountsAsMirrored(t *testing.T) {
 	})
 }
 
-// With one replica there is nothing to merge: what its code gave comes back.
+// With one replica there is nothing to merge: the objects of its code are returned unchanged.
 func TestOneReplicasObjectsComeBackAsTheyWere(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 1, LogicalDevices: 2})
@@ -132,8 +132,7 @@ func TestLocalResultsOfANestAreOneForEachReplica(t *testing.T) {
 	require.Equal(t, []any{5.0}, list)
 }
 
-// A map's members are told apart by keys that can be found again, and named in the
-// order of their size.
+// A NaN key is an error, and errors list numeric keys in numerical order.
 func TestMapsOfNestsHaveAnOrder(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	ctx := context.Background()
@@ -148,7 +147,7 @@ func TestMapsOfNestsHaveAnOrder(t *testing.T) {
 
 type pair struct{ A, B any }
 
-// shifted adds r to some of the leaves, the same ones for each r.
+// shifted adds r to some of the leaves, which are the same for each r.
 func shifted(rng *rand.Rand, nest any, r int) any {
 	return strategytest.OK(nesting.Map("shift", nest, func(_ string, x any) (any, error) {
 		if rng.IntN(2) == 0 {
@@ -158,7 +157,7 @@ func shifted(rng *rand.Rand, nest any, r int) any {
 	}))
 }
 
-// read replaces components by what they hold.
+// read replaces components by their values.
 func read(t *testing.T, nest any) any {
 	t.Helper()
 	return strategytest.OK(nesting.Map("read", nest, func(_ string, x any) (any, error) {
@@ -213,7 +212,7 @@ func TestSelectUndoesRegroup(t *testing.T) {
 			selected = append(selected, one)
 			require.Equal(t, nests[r], read(t, one))
 		}
-		// And regrouping what was selected gives the same values back.
+		// Regrouping the selected parts returns the same values.
 		again, err := eager.Of(s).Regroup(ctx, selected)
 		require.NoError(t, err)
 		require.Equal(t, grouped, again)

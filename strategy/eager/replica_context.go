@@ -13,22 +13,22 @@ import (
 )
 
 // ReplicaContext is the context of eager replica code, a Go function that runs once for each
-// replica: TensorFlow's tf.distribute.ReplicaContext outside a tf.function. See
-// [Extended.CallForEachReplica]. Its collectives, variable writes and MergeCall join the replicas:
-// all must make the same calls in the same order, and each such call is one small program on all
-// devices. Use it inside the function only.
+// replica. It corresponds to TensorFlow's tf.distribute.ReplicaContext outside a tf.function. See
+// [Extended.CallForEachReplica]. Its collectives, variable writes and MergeCall are joined calls:
+// all replicas must make the same calls in the same order, and each call runs one small program on
+// all devices. A ReplicaContext is valid only inside the function.
 //
-// The arguments and results of its methods are [Component]s: a component is a replica's part of a
-// value on the devices. In place of a component its methods accept a host value, too: a number or a
+// Tensor arguments and results of its methods are [Component]s: a component is a replica's part of
+// a value on the devices. The methods also accept host values, such as a number or a
 // *tensors.Tensor.
 type ReplicaContext struct {
 	strategy  *strategy.TPUStrategy
 	ctx       context.Context
 	coroutine *coroutine
 	replica   int
-	update    bool // an update's function: writes are the component's own
-	some      bool // one of fewer functions than there are components: no writes
-	host      bool // the one function of a non-slot update on the host: see host.go
+	update    bool // in an update's function: writes affect only the component
+	some      bool // in an update with fewer functions than components: no writes
+	host      bool // in the only function of a non-slot update on the host: see host.go
 	// tracing is set in an update of a compiled step.
 	tracing *MergeContext
 }
@@ -36,20 +36,22 @@ type ReplicaContext struct {
 // ReplicaFunc is the code of a replica.
 type ReplicaFunc func(rc *ReplicaContext, args ...any) (any, error)
 
-// CallForEachReplica runs fn once for each replica: TensorFlow's call_for_each_replica, and its run
-// for eager code. A replica receives its component of each distributed value in the nests args;
-// variables and host values are passed whole. The results are regrouped, see [Extended.Regroup].
+// CallForEachReplica runs fn once for each replica, like TensorFlow's call_for_each_replica and
+// eager Strategy.run. A replica receives its component of each distributed value in the nests args;
+// variables and host values are passed unchanged. The results are regrouped as in
+// [Extended.Regroup].
 //
-// The replicas run one at a time, in order, each until it joins the others: fn needs no locks.
+// The replicas run one at a time, in order, each until its next joined call. fn therefore needs no
+// locks.
 //
-// In a job with several processes, each process runs fn for its own replicas, those of
-// [strategy.TPUStrategy.LocalReplicas], and all processes make the call together. The result is the
-// same distributed value as with one process; [Extended.LocalResultsOf] returns this process's part.
-// An error of fn in one process ends the call in all of them.
+// In a job with several processes, each process runs fn for its own replicas
+// ([strategy.TPUStrategy.LocalReplicas]), and all processes must make the call together. The result
+// is the same distributed value as with one process; [Extended.LocalResultsOf] returns this
+// process's part. An error of fn in one process ends the call in all processes.
 //
-// Errors: those of fn; [*errkind.PanicError]; [ErrJoin] if the replicas do not make the same
-// joined calls; [*strategy.Error] for results of different structure; [strategy.ErrContext] in
-// replica code. The strategy stays usable.
+// Errors are those of fn, [*errkind.PanicError], [ErrJoin] if the replicas do not make the same
+// joined calls, [*strategy.Error] for results with different structures, and [strategy.ErrContext]
+// in replica code. The strategy remains usable after an error.
 func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args ...any) (any, error) {
 	s := e.strategy
 	if err := inner(s).RequireEager(ctx, "call for each replica", fault.InsteadOfRunning); err != nil {
@@ -74,8 +76,8 @@ func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args 
 	return e.regroup(ctx, "call for each replica", results, false)
 }
 
-// splitArguments gives each replica its part of the arguments. What is another strategy's is copied,
-// for as long as the code holds it.
+// splitArguments returns each replica's part of the arguments. Values of other strategies are
+// copied.
 func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, error) {
 	s := inner(e.strategy)
 	nests := make([][]any, e.strategy.NumReplicasInSync())
@@ -107,16 +109,17 @@ func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, err
 // Strategy returns the strategy that the replica belongs to.
 func (rc *ReplicaContext) Strategy() *strategy.TPUStrategy { return rc.strategy }
 
-// Context returns the context of the replica's code: cross-replica calls refuse it.
+// Context returns the context of the replica's code. Cross-replica calls return an error for it.
 func (rc *ReplicaContext) Context() context.Context { return rc.ctx }
 
-// ReplicaIDInSyncGroup returns the replica's number, from 0: TensorFlow's replica_id_in_sync_group.
+// ReplicaIDInSyncGroup returns the index of the replica, counted from 0, like TensorFlow's
+// replica_id_in_sync_group.
 func (rc *ReplicaContext) ReplicaIDInSyncGroup() int {
 	rc.one("ReplicaIDInSyncGroup")
 	return rc.replica
 }
 
-// NumReplicasInSync returns the number of replicas: TensorFlow's num_replicas_in_sync.
+// NumReplicasInSync returns the number of replicas, like TensorFlow's num_replicas_in_sync.
 func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.NumReplicasInSync() }
 
 // Device returns the name of the replica's device.
@@ -125,8 +128,8 @@ func (rc *ReplicaContext) Device() string {
 	return Of(rc.strategy).WorkerDevices(rc.ctx)[rc.replica]
 }
 
-// join makes a joined call whose arguments and results are nests by replica. The subject is equal on
-// all replicas; see request.
+// join makes a joined call whose arguments and results are nests by replica. The subject must be
+// equal on all replicas; see request.
 func (rc *ReplicaContext) join(call string, subject, arg any, run func(args []any) ([]any, error)) (any, error) {
 	if rc.tracing != nil {
 		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + call, Reason: "called in an update of a compiled step, where it would run once and not in each run", Hint: fault.InsteadOfRunning}
@@ -134,7 +137,7 @@ func (rc *ReplicaContext) join(call string, subject, arg any, run func(args []an
 	return rc.coroutine.join(&request{call: call, subject: subject, arg: arg, run: run})
 }
 
-// outer is the context of a joined call: that of the run, for all replicas.
+// outer returns the cross-replica context of a joined call.
 func (rc *ReplicaContext) outer() context.Context {
 	update := -1
 	if rc.update && !rc.host {
@@ -144,10 +147,11 @@ func (rc *ReplicaContext) outer() context.Context {
 }
 
 // MergeCall joins the replicas and runs fn once, in cross-replica context, with the replicas'
-// arguments regrouped: the replicas' tensors become a *[strategy.PerReplica]. It splits the result
-// of fn again and returns to each replica its part: TensorFlow's merge_call. Calls with the ctx
-// that fn receives, such as [strategy.TPUStrategy.Reduce] and [Extended.Update], work inside fn;
-// the replica context does not. MergeCall returns an error or a panic of fn on every replica.
+// arguments regrouped, like TensorFlow's merge_call. The replicas' tensors become a
+// *[strategy.PerReplica]. MergeCall splits the result of fn and returns to each replica its part.
+// Inside fn, use the ctx that fn receives, for example with [strategy.TPUStrategy.Reduce] and
+// [Extended.Update]; the replica context is not usable. MergeCall returns an error or a panic of fn
+// on every replica.
 func (rc *ReplicaContext) MergeCall(fn func(ctx context.Context, args ...any) (any, error), args ...any) (any, error) {
 	s := rc.strategy
 	if err := rc.inReplica("MergeCall"); err != nil {
@@ -166,7 +170,7 @@ func (rc *ReplicaContext) MergeCall(fn func(ctx context.Context, args ...any) (a
 			if s.NumReplicasInSync() == 1 {
 				continue
 			}
-			// What a replica holds is its own, though it came from a mirrored value.
+			// A replica's component counts as its own tensor even if the value was mirrored.
 			if merged[i], err = nesting.Map("MergeCall", merged[i], func(_ string, x any) (any, error) {
 				if m, ok := x.(*strategy.Mirrored); ok && m != nil {
 					return rc.copyPerReplica(m)
@@ -187,8 +191,8 @@ func (rc *ReplicaContext) MergeCall(fn func(ctx context.Context, args ...any) (a
 	})
 }
 
-// giveBack is the one replica's part of what a merge call gave: an object that the replica gave
-// comes back as it was.
+// giveBack returns the only replica's part of the result of a merge call. An object that the
+// replica passed is returned unchanged.
 func (e *Extended) giveBack(args []any, result any) ([]any, error) {
 	var given []any
 	if _, err := nesting.Map("MergeCall", args, func(_ string, x any) (any, error) {
@@ -208,7 +212,8 @@ func (e *Extended) giveBack(args []any, result any) ([]any, error) {
 	return []any{part}, err
 }
 
-// inReplica refuses what an update's function cannot do: it is no replica's code.
+// inReplica returns an error for a call that an update's function cannot make, because it is not
+// replica code.
 func (rc *ReplicaContext) inReplica(op string) error {
 	if !rc.update {
 		return nil
@@ -216,7 +221,8 @@ func (rc *ReplicaContext) inReplica(op string) error {
 	return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called in an update, which has no replica context", Hint: "call it in the replicas' code, before the update"}
 }
 
-// columnsOf turns the replicas' argument lists into the arguments' lists by replica.
+// columnsOf transposes the replicas' argument lists: it returns for each argument a list by
+// replica.
 func columnsOf(call string, all []any) ([][]any, error) {
 	first, _ := all[0].([]any)
 	columns := make([][]any, len(first))
@@ -232,7 +238,8 @@ func columnsOf(call string, all []any) ([][]any, error) {
 	return columns, nil
 }
 
-// split returns the parts of a nest by replica. An object of another process's replica is missing.
+// split returns the parts of a nest by replica. Parts with objects of another process's replicas
+// are nil.
 func (e *Extended) split(nest any) ([]any, error) {
 	s := e.strategy
 	parts := make([]any, s.NumReplicasInSync())
@@ -245,8 +252,8 @@ func (e *Extended) split(nest any) ([]any, error) {
 	return parts, nil
 }
 
-// Call runs a compiled function on all replicas: each replica passes its arguments and receives its
-// results. All pass the same function.
+// Call runs a compiled function on all replicas. Each replica passes its arguments and receives its
+// results. All replicas must pass the same function.
 func (rc *ReplicaContext) Call(f *strategy.Function, args ...any) ([]any, error) {
 	s := rc.strategy
 	if f == nil || f.Strategy() != s {

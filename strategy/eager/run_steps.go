@@ -17,7 +17,7 @@ type StepIterator interface {
 	Next(ctx context.Context) (any, error)
 }
 
-// MultiStepContext collects the outputs of [Extended.RunStepsOnIterator]: TensorFlow's
+// MultiStepContext has the outputs of [Extended.RunStepsOnIterator], like TensorFlow's
 // MultiStepContext.
 type MultiStepContext struct {
 	strategy  *strategy.TPUStrategy
@@ -26,21 +26,21 @@ type MultiStepContext struct {
 	others    map[string]any
 }
 
-// LastStepOutputs returns the outputs of the last step so far, by name: TensorFlow's
+// LastStepOutputs returns the outputs of the last step so far, by name, like TensorFlow's
 // last_step_outputs.
 func (m *MultiStepContext) LastStepOutputs() map[string]any { return maps.Clone(m.outputs) }
 
-// ReduceOps returns the reductions of the outputs, by name; nil stands for an output that is not
+// ReduceOps returns the reductions of the outputs, by name, or nil for an output that is not
 // reduced.
 func (m *MultiStepContext) ReduceOps() map[string]*strategy.ReduceOp { return maps.Clone(m.reduceOps) }
 
-// NonTensorOutputs returns the outputs that are no tensors, by name: TensorFlow's
+// NonTensorOutputs returns the outputs that are not tensors, by name, like TensorFlow's
 // non_tensor_outputs.
 func (m *MultiStepContext) NonTensorOutputs() map[string]any { return maps.Clone(m.others) }
 
-// SetLastStepOutput sets an output of the step: TensorFlow's set_last_step_output. If op is given,
-// the output is reduced over the replicas by op. In a replica's code, with the context of that
-// code, it joins the replicas and needs an op; without it the error is an [*strategy.Error] of kind
+// SetLastStepOutput sets an output of the step, like TensorFlow's set_last_step_output. If op is
+// given, the output is reduced over the replicas. In replica code, with the context of that code,
+// the call joins the replicas and requires op; without it the error is an [*strategy.Error] of kind
 // AssertionError.
 func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, output any, op ...strategy.ReduceOp) error {
 	if err := strategy.RefuseTracing(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
@@ -68,9 +68,9 @@ func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, o
 	return nil
 }
 
-// SetNonTensorOutput keeps an output that is no tensor: TensorFlow's set_non_tensor_output. In a
-// replica's code it keeps the outputs of all replicas, see [Extended.LocalResultsOf]; elsewhere it
-// keeps the output as it is.
+// SetNonTensorOutput sets an output that is not a tensor, like TensorFlow's set_non_tensor_output.
+// In replica code it stores the outputs of all replicas of this process as a slice, see
+// [Extended.LocalResultsOf]. In cross-replica code it stores the output unchanged.
 func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, output any) error {
 	if err := strategy.RefuseTracing(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
 		return err
@@ -88,12 +88,12 @@ func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, 
 }
 
 // RunStepsOnIterator calls fn for each of several steps, in cross-replica context, with the step's
-// input: TensorFlow's experimental_run_steps_on_iterator. The context that it returns holds the
-// outputs of the last step. initial are the outputs before the first step, and may be nil.
-// Iterations 0 means 1.
+// input, like TensorFlow's experimental_run_steps_on_iterator. It returns a context with the
+// outputs of the last step. initial has the outputs before the first step and may be nil. If
+// iterations is 0, one step runs.
 //
 // If the input ends early, the error is an [*strategy.Error] of kind OutOfRangeError that wraps
-// io.ErrUnexpectedEOF. The context is returned with the error, unless there was no step.
+// io.ErrUnexpectedEOF. The context is returned with this error, unless no step ran.
 func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.Context, m *MultiStepContext, inputs any) error,
 	it StepIterator, iterations int, initial map[string]any) (*MultiStepContext, error) {
 	s := e.strategy

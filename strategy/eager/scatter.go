@@ -11,9 +11,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Scatter does in eager code what [strategy.ReplicaContext.Scatter] does in a step. The replicas'
-// numbers of rows may differ. In an update each component takes its own rows, once, and nothing is
-// aggregated: see [UpdateContext.Scatter].
+// Scatter is the eager form of [strategy.ReplicaContext.Scatter]. The replicas' numbers of rows may
+// differ. In an update each component is changed by its own rows, once, without aggregation: see
+// [UpdateContext.Scatter].
 func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, indices, updates any) (any, error) {
 	if err := rc.writes(op.String(), v); err != nil {
 		return nil, err

@@ -36,7 +36,8 @@ func TestAContextSaysWhoseCodeRuns(t *testing.T) {
 		of     *strategy.TPUStrategy
 		cross  bool
 		update int
-		// crosses is like the error of what wants cross-replica code, requires of what wants the scope.
+		// crosses is the expected error of calls that need cross-replica code, and requires of
+		// calls that need the scope.
 		crosses, requires error
 	}{
 		"outside":         {ctx: outside, update: -1, requires: strategy.ErrContext},

@@ -11,28 +11,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// UpdateContext gives an update's function one component of the variable, on the component's
-// device. Use it inside the function only.
+// UpdateContext is the context of an update's function for one component of the variable. It is
+// valid only inside the function.
 type UpdateContext struct {
 	rc       *ReplicaContext
 	variable *strategy.Variable
 	device   string
 }
 
-// UpdateFunc updates one component of a variable. args are the component's parts of the arguments
-// of the update.
+// UpdateFunc updates one component of a variable. args are the component's parts of the update's
+// arguments.
 type UpdateFunc func(u *UpdateContext, args ...any) (any, error)
 
-// Context returns the context of the update, which is cross-replica and carries the component's
-// number. With it the variables' own methods act on the component: Assign, AssignAdd, AssignSub and
-// Scatter write the component alone and join the components' functions, as the methods of the
-// UpdateContext do; Read and Value return the component, not the components combined.
+// Context returns the context of the update, which is a cross-replica context with the index of the
+// component. With it the variables' own methods affect only the component. Assign, AssignAdd,
+// AssignSub and Scatter write the component and join the components' functions, like the methods of
+// the UpdateContext. Read and Value return the component instead of the combined components.
 func (u *UpdateContext) Context() context.Context { return u.rc.ctx }
 
 // Variable returns the variable that is updated, or nil for a non-slot update.
 func (u *UpdateContext) Variable() *strategy.Variable { return u.variable }
 
-// ReplicaID returns the component's number.
+// ReplicaID returns the index of the component.
 func (u *UpdateContext) ReplicaID() int { return u.rc.ReplicaIDInSyncGroup() }
 
 // Device returns the name of the component's device.
@@ -41,15 +41,15 @@ func (u *UpdateContext) Device() string {
 	return u.device
 }
 
-// Ops returns the arithmetic of the component's device: Add, Sub, Mul, Div and compiled functions,
-// on all components at once.
+// Ops returns a replica context for arithmetic and compiled functions on the component's device:
+// Add, Sub, Mul, Div and Call. They run for all components at once.
 func (u *UpdateContext) Ops() *ReplicaContext { return u.rc }
 
-// Read returns the component as it is now.
+// Read returns the current value of the component.
 func (u *UpdateContext) Read() (any, error) { return u.rc.Read(u.variable) }
 
-// Assign writes the component and returns its new value; nothing is aggregated. The components of a
-// mirrored variable take equal values, unless they may differ (see
+// Assign writes the component without aggregation and returns its new value. All components of a
+// mirrored variable must be assigned equal values, unless they may differ (see
 // [strategy.VariableOptions.LocalWrites]).
 func (u *UpdateContext) Assign(x any) (any, error) {
 	return u.rc.Assign(u.variable, x)
@@ -65,28 +65,29 @@ func (u *UpdateContext) AssignSub(x any) (any, error) {
 	return u.rc.AssignSub(u.variable, x)
 }
 
-// Scatter combines rows of the component with updates and returns the component's new value, as
-// [strategy.ReplicaContext.Scatter] does, but without aggregation, whatever the variable's
-// aggregation is. The components of a mirrored variable take equal rows, unless they may differ.
+// Scatter combines rows of the component with updates and returns the component's new value, like
+// [strategy.ReplicaContext.Scatter], but without aggregation, regardless of the variable's
+// aggregation. All components of a mirrored variable must receive equal rows, unless they may
+// differ.
 func (u *UpdateContext) Scatter(op strategy.ScatterOp, indices, updates any) (any, error) {
 	return u.rc.Scatter(op, u.variable, indices, updates)
 }
 
-// part is the component's part of a value: the functions may have made one each.
+// part returns the component's part of a value.
 func (rc *ReplicaContext) part(x any) any {
 	v, ok := x.(strategy.Value)
-	_, updating := UpdateReplicaID(rc.ctx) // false in a non-slot update that is one for all
+	_, updating := UpdateReplicaID(rc.ctx) // false in a non-slot update that runs once
 	if !ok || !updating || inner(rc.strategy).Owns("value", v) != nil {
 		return x
 	}
 	return Component{value: v, replica: rc.replica}
 }
 
-// Update runs fn on each component of the variable: TensorFlow's update with group=True. The
-// function of a component receives its parts of the distributed values among args. The functions'
-// results are regrouped; components of one value become that value. In a job with several processes
-// each process runs fn for the components of its own replicas, and all processes make the call
-// together. Calls of the strategy that launch programs, such as Reduce, are then refused with
+// Update runs fn on each component of the variable, like TensorFlow's update with group=True. Each
+// function receives its component's parts of the distributed values in args. The results are
+// regrouped; components of one value become that value. In a job with several processes, each
+// process runs fn for the components of its own replicas, and all processes must make the call
+// together. Calls of the strategy that launch programs, such as Reduce, then return
 // [strategy.ErrContext] in fn: use the methods of the [UpdateContext].
 //
 // A *[strategy.PerReplica] argument for a variable that aggregates is an [*strategy.Error] of kind
@@ -102,8 +103,8 @@ func (e *Extended) Update(ctx context.Context, v *strategy.Variable, fn UpdateFu
 	return e.regroup(ctx, "update", results, true)
 }
 
-// UpdateEach does what [Extended.Update] does, TensorFlow's update with group=False: it returns the
-// results for this process's replicas in replica order, not regrouped.
+// UpdateEach is like [Extended.Update], but returns the results of this process's replicas in
+// replica order, without regrouping. It corresponds to TensorFlow's update with group=False.
 func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args ...any) ([]any, error) {
 	results, in, err := e.updateAll(ctx, v, fn, args)
 	if err != nil || in == nil {
@@ -112,8 +113,8 @@ func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn Upda
 	return in.eachOf("update", results[0])
 }
 
-// updateAll gives the result of each component's function or, in a merge call of a compiled step,
-// the one of the function that stands for all.
+// updateAll returns the result of each component's function. In a merge call of a compiled step it
+// returns one result, of the function that represents all components.
 func (e *Extended) updateAll(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args []any) (results []any, in *MergeContext, err error) {
 	if v == nil {
 		return nil, nil, fault.New(errkind.AssertionError, "update", "give a variable of the strategy", "no variable")
@@ -140,8 +141,8 @@ func (e *Extended) updateAll(ctx context.Context, v *strategy.Variable, fn Updat
 	return results, nil, err
 }
 
-// mirroredArgument refuses a leaf of the arguments of an update of v that differs between the
-// replicas, where the components of v have to stay the same.
+// mirroredArgument returns an error for a leaf of an update's arguments that differs between the
+// replicas, if the components of v must stay equal.
 func mirroredArgument(op, where string, v *strategy.Variable, x any) error {
 	if v == nil || v.Aggregation() == strategy.AggregateNone || v.Synchronization() != strategy.OnWrite || v.Strategy().Semantics() == strategy.TensorFlowMirrored {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// NonSlotDevices returns the names of the devices where state that belongs to no variable lives:
-// TensorFlow's non_slot_devices. They are the first host with the semantics of TPUStrategy, and all
-// worker devices with those of MirroredStrategy.
+// NonSlotDevices returns the names of the devices for state that belongs to no variable, like
+// TensorFlow's non_slot_devices. With the semantics of TPUStrategy it is the first host, and with
+// the semantics of MirroredStrategy all worker devices.
 func (e *Extended) NonSlotDevices() []string {
 	s := e.strategy
 	if s.Semantics() == strategy.TensorFlowMirrored {
@@ -23,23 +23,23 @@ func (e *Extended) NonSlotDevices() []string {
 	return []string{hosts[0]}
 }
 
-// UpdateNonSlot runs fn on the non-slot devices: TensorFlow's update_non_slot. As in TPUStrategy it
-// runs fn once, on the first host, with args as they are, and returns the result of fn as it is. A
-// variable is its value across replicas there, and a write of it writes all components. An
-// operation of fn that is given a *[strategy.PerReplica] whose parts differ returns an
-// [*strategy.Error] of kind ValueError, because none of the parts is the host's.
+// UpdateNonSlot runs fn on the non-slot devices, like TensorFlow's update_non_slot. As in
+// TPUStrategy it runs fn once, on the first host, with args unchanged, and returns the result of fn
+// unchanged. A variable has its value across replicas in fn, and a write of it writes all
+// components. An operation of fn with a *[strategy.PerReplica] whose parts differ returns an
+// [*strategy.Error] of kind ValueError, because no part belongs to the host.
 //
-// In a merge call of a compiled step fn builds graph, by the same rules, with
-// *[MergeValue] values, while the step is traced. Go values that it changes change once,
-// and not in each run: a fn that builds nothing is [strategy.ErrContext].
+// In a merge call of a compiled step fn builds graph by the same rules, with *[MergeValue] values,
+// while the step is traced. Go values that fn changes are changed once, and not in each run: if fn
+// builds no graph, the error is [strategy.ErrContext].
 //
-// With the semantics of MirroredStrategy it runs fn once for each device of devices: the device at
-// position i is number i and receives component i of each argument. The results are regrouped. With
-// fewer devices than replicas the result is an *[strategy.Objects] with a value for each run, or
-// the one result if there is one device. The operations of fn then run on all devices still, and fn
-// cannot write variables, whose other components would fall behind.
+// With the semantics of MirroredStrategy it runs fn once for each of devices: the function for
+// devices[i] receives component i of each argument. The results are regrouped. With fewer devices
+// than replicas the result is an *[strategy.Objects] with a value for each run, or the result
+// itself for one device. The operations of fn still run on all devices, and fn cannot write
+// variables, because their other components would not be updated.
 //
-// In a job with several processes each process runs fn for its own devices. If fn runs once on the
+// In a job with several processes, each process runs fn for its own devices. If fn runs once on the
 // first host, or on fewer devices than there are replicas, every process runs it, because the
 // operations of fn run on all devices.
 func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any, error) {
@@ -65,8 +65,8 @@ func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn Updat
 	})
 }
 
-// UpdateNonSlotEach does what [Extended.UpdateNonSlot] does with group=False: it returns one result
-// for each run of fn. If fn ran on the first host and returned a distributed value, it returns the
+// UpdateNonSlotEach is like [Extended.UpdateNonSlot] with group=False: it returns one result for
+// each run of fn. If fn ran on the first host and returned a distributed value, it returns the
 // value's parts, see [Extended.LocalResultsOf].
 func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn UpdateFunc, args ...any) ([]any, error) {
 	const op = "update non-slot"
@@ -82,7 +82,7 @@ func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn U
 	return e.localOf(results), nil
 }
 
-// nonSlot refuses devices on which a non-slot update does not run.
+// nonSlot returns an error for devices on which a non-slot update does not run.
 func (e *Extended) nonSlot(ctx context.Context, op string, devices []string) error {
 	s := e.strategy
 	if len(devices) == 0 {
@@ -107,8 +107,8 @@ func (e *Extended) nonSlot(ctx context.Context, op string, devices []string) err
 	return nil
 }
 
-// updateNonSlot gives the result of each run or, in a merge call of a compiled step, the one of the
-// run that stands for all: there is no host in a step, so the function builds graph for all devices.
+// updateNonSlot returns the result of each run of fn. In a merge call of a compiled step it returns
+// one result, because a step has no host and the function builds graph for all devices.
 func (e *Extended) updateNonSlot(ctx context.Context, op string, devices []string, fn UpdateFunc, args []any) (results []any, in *MergeContext, err error) {
 	s := e.strategy
 	if in, err = e.merging(ctx, op); err == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// number reads a scalar, wherever it is.
+// number returns the value of a scalar on the host or the devices.
 func number(t *testing.T, ctx context.Context, x any) float32 {
 	t.Helper()
 	switch x := x.(type) {
@@ -35,8 +35,7 @@ func number(t *testing.T, ctx context.Context, x any) float32 {
 	return 0
 }
 
-// What TensorFlow 2.21's MirroredStrategy of four devices gives for the same devices
-// and functions.
+// The expected results are those of TensorFlow 2.21's MirroredStrategy on four devices.
 func TestANonSlotUpdateOfSomeDevicesRunsOnceForEach(t *testing.T) {
 	ctx := context.Background()
 	for _, logicalDevices := range []int{1, 2} {
@@ -47,7 +46,7 @@ func TestANonSlotUpdateOfSomeDevicesRunsOnceForEach(t *testing.T) {
 		require.NoError(t, err)
 		for name, c := range map[string]struct {
 			devices []string
-			plain   []float32 // of each run
+			plain   []float32 // results of the runs
 			parts   []float32 // with a component of an argument added
 		}{
 			"the first":   {d[:1], []float32{5}, []float32{5}},
@@ -122,14 +121,14 @@ func TestANonSlotUpdateOfSomeDevicesWritesNoVariable(t *testing.T) {
 	got, err := e.UpdateNonSlotEach(ctx, e.NonSlotDevices()[1:3], func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Ops().Read(v) })
 	require.NoError(t, err)
 	assert.Equal(t, []float32{1, 1}, []float32{number(t, ctx, got[0]), number(t, ctx, got[1])})
-	// All of them write it, in any order.
+	// An update of all devices may write the variable, in any order.
 	d := e.NonSlotDevices()
 	_, err = e.UpdateNonSlot(ctx, []string{d[3], d[2], d[1], d[0]}, write["method"])
 	require.NoError(t, err)
 	now, err := v.Value(ctx)
 	require.NoError(t, err)
 	assert.Equal(t, float32(2), tensors.ToScalar[float32](now))
-	// A variable that the functions return is the variable.
+	// A variable that the functions return is returned unchanged.
 	same, err := e.UpdateNonSlot(ctx, d[1:3], func(*eager.UpdateContext, ...any) (any, error) { return v, nil })
 	require.NoError(t, err)
 	assert.Same(t, v, same)
@@ -140,7 +139,7 @@ func TestANonSlotUpdateOfSomeDevicesWritesNoVariable(t *testing.T) {
 	assert.Equal(t, map[string]any{"a": "text", "b": []any{strategy.NewObjects(d[1], d[2])}}, texts)
 }
 
-// What TPUStrategy gives without grouping.
+// The expected results are those of TPUStrategy with group=False.
 func TestANonSlotUpdateOfTheHostTakesItsResultApart(t *testing.T) {
 	ctx := context.Background()
 	for _, logicalDevices := range []int{1, 2} {

@@ -42,11 +42,11 @@ func TestUpdateScattersTheComponentOnce(t *testing.T) {
 				}
 			}
 		}
-		// Rows of the component's own, where components may differ.
+		// If components may differ, each receives its own rows.
 		v, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{LocalWrites: true})
 		require.NoError(t, err)
 		own := func(u *eager.UpdateContext, _ ...any) (any, error) {
-			rows := make([]int32, 1+u.ReplicaID()) // row 0, as often as the number says
+			rows := make([]int32, 1+u.ReplicaID()) // row 0, ReplicaID+1 times
 			updates := make([]float32, len(rows))
 			for i := range updates {
 				updates[i] = 1
@@ -125,7 +125,7 @@ func TestAMirroredVariablesComponentsStayEqualInAnUpdate(t *testing.T) {
 		return nil, w.AssignAdd(u.Context(), float32(u.ReplicaID()))
 	})
 	require.Equal(t, errkind.ValueError, errkind.Of(err))
-	// Another variable's components are written if they are equal.
+	// Components of another variable are accepted if they are equal.
 	m, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{LocalWrites: true})
 	require.NoError(t, err)
 	for _, write := range []func(u *eager.UpdateContext) (any, error){
@@ -168,8 +168,8 @@ func TestAnUpdateHasNoReplicaContext(t *testing.T) {
 	}
 }
 
-// TensorFlow writes each component its own value, and compares nothing: values that are equal are
-// fine for a mirrored variable, whichever objects they are.
+// TensorFlow writes each component's own value without comparison. A mirrored variable accepts
+// equal values, even of different objects.
 func TestAnUpdateOfAMirroredVariableComparesContents(t *testing.T) {
 	strategytest.OnMeshes(t, contractMeshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		ctx, e, n := context.Background(), eager.Of(s), s.NumReplicasInSync()
@@ -209,7 +209,7 @@ func TestAnUpdateOfAMirroredVariableComparesContents(t *testing.T) {
 				require.Equal(t, errkind.ValueError, errkind.Of(err), "%s differs: %s: %v", what, name, err)
 			}
 		}
-		// Parts of a value on the devices, too.
+		// Components of a value on the devices are compared as well.
 		same := make([]any, n)
 		for r := range same {
 			same[r] = []float32{1, 2, 3, 4}

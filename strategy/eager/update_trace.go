@@ -13,10 +13,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Updates in a merge call of a compiled step: the function is called once, and builds the graph of
-// one component, which stands for all.
+// Updates in a merge call of a compiled step: the function is called once and builds the graph of
+// one component, which represents all.
 
-// updateIn is [Extended.Update] in a merge call; v is nil for a non-slot one.
+// updateIn is [Extended.Update] in a merge call; v is nil for a non-slot update.
 func (e *Extended) updateIn(ctx context.Context, mc *MergeContext, op string, v *strategy.Variable, fn UpdateFunc, args []any) (any, error) {
 	s := e.strategy
 	rc := &ReplicaContext{strategy: s, ctx: ctx, update: true, host: v == nil && s.Semantics() != strategy.TensorFlowMirrored, tracing: mc}
@@ -54,7 +54,7 @@ func (e *Extended) updateIn(ctx context.Context, mc *MergeContext, op string, v 
 		}); err != nil {
 			panic(err)
 		}
-		if idle { // what it did, it did to Go values
+		if idle { // it can only have changed Go values
 			panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "its function builds nothing of the compiled step, and would act once, while the step is traced, and not in each run",
 				Hint: "keep the state in a variable that the function reads and writes, or call it before or after the step runs"})
 		}
@@ -62,8 +62,8 @@ func (e *Extended) updateIn(ctx context.Context, mc *MergeContext, op string, v 
 	})
 }
 
-// updateArgument is a component's part of a leaf of an update's arguments: a node of a merged
-// value, otherwise what was given.
+// updateArgument returns a component's part of a leaf of an update's arguments: the node of a
+// distributed value, or any other leaf unchanged.
 func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable, x any) (any, error) {
 	switch x.(type) {
 	case *strategy.Variable:
@@ -80,12 +80,12 @@ func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable,
 		return nil, err
 	}
 	if rc.host && rc.varying(m) {
-		return m, nil // as it is: it has no one node
+		return m, nil // it has no single node
 	}
 	return m.node, nil
 }
 
-// one is the panic of what one trace has no answer to.
+// one panics in the trace of an update, which cannot return a different result for each component.
 func (rc *ReplicaContext) one(op string) {
 	if rc.tracing != nil {
 		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called in an update of a compiled step, which is traced once for all components",

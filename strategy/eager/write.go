@@ -18,11 +18,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Read returns the replica's component of a variable as it is now.
+// Read returns the current value of the replica's component of a variable.
 func (rc *ReplicaContext) Read(v *strategy.Variable) (any, error) { return rc.read("Read", v, rc.host) }
 
-// ReadAcross returns the variable's value across replicas in a replica's code, the components
-// combined as the aggregation says: a read in TensorFlow's variable_sync_on_read_context.
+// ReadAcross returns the variable's value across replicas in replica code, with the components
+// combined by the variable's aggregation. It corresponds to a read in TensorFlow's
+// variable_sync_on_read_context.
 func (rc *ReplicaContext) ReadAcross(v *strategy.Variable) (any, error) {
 	return rc.read("ReadAcross", v, true)
 }
@@ -58,12 +59,12 @@ func (rc *ReplicaContext) read(op string, v *strategy.Variable, across bool) (an
 	})
 }
 
-// Assign gives the variable a new value and returns it, by the rules of
-// [strategy.ReplicaContext.Assign]: TensorFlow's assign in a replica. A write of an
-// [strategy.OnRead] variable is the replica's own; writes of an [strategy.OnWrite] variable are
-// aggregated. A value that is the same object on every replica is one value: its SUM is an error,
-// its MEAN is the value. A Go number takes the dtype of a scalar variable; a number that does not
-// fit the dtype is an [*strategy.Error].
+// Assign sets the variable and returns its new value, by the rules of
+// [strategy.ReplicaContext.Assign], like TensorFlow's assign in a replica. A write of an
+// [strategy.OnRead] variable only affects the replica's component. Writes of an [strategy.OnWrite]
+// variable are aggregated. A host value that is the same object on every replica is one value: its
+// SUM is an error, its MEAN is the value. A Go number is converted to the dtype of a scalar
+// variable; a number that the dtype cannot represent is an [*strategy.Error].
 func (rc *ReplicaContext) Assign(v *strategy.Variable, x any) (any, error) {
 	return rc.write(assign.Set, v, x)
 }
@@ -78,7 +79,8 @@ func (rc *ReplicaContext) AssignSub(v *strategy.Variable, x any) (any, error) {
 	return rc.write(assign.Sub, v, x)
 }
 
-// writes refuses to write a variable of another strategy, and part of one.
+// writes returns an error for a write of another strategy's variable, or of only some of the
+// components.
 func (rc *ReplicaContext) writes(op string, v *strategy.Variable) error {
 	if rc.some {
 		return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called in an update of some of the devices, while a write is of all components",
@@ -118,7 +120,7 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 	})
 }
 
-// apply runs a write and gives each replica the variable's new value.
+// apply runs a write and returns the variable's new value by replica.
 func (rc *ReplicaContext) apply(name string, v *strategy.Variable, values []strategy.Value, step strategy.StepFunc) ([]any, error) {
 	results, err := inner(rc.strategy).Call(rc.outer(), name, step, values, []*strategy.Variable{v}, rc.update && !componentsVary(v), v.Annotation())
 	if err != nil {
@@ -128,8 +130,8 @@ func (rc *ReplicaContext) apply(name string, v *strategy.Variable, values []stra
 	return Of(rc.strategy).split(results[0])
 }
 
-// perReplica makes a per-replica value of a mirrored one, in a replica's code: what a replica reads
-// is its own.
+// perReplica converts a mirrored value to a per-replica value in replica code, because the value
+// that a replica reads counts as its own.
 func (rc *ReplicaContext) perReplica(x strategy.Value) (strategy.Value, error) {
 	m, ok := x.(*strategy.Mirrored)
 	if !ok || rc.update {
@@ -139,8 +141,8 @@ func (rc *ReplicaContext) perReplica(x strategy.Value) (strategy.Value, error) {
 	return rc.copyPerReplica(m)
 }
 
-// copyPerReplica is a mirrored value's copy with a component for each replica. It counts as mirrored
-// still.
+// copyPerReplica returns a copy of a mirrored value with a component for each replica. The copy
+// still counts as mirrored.
 func (rc *ReplicaContext) copyPerReplica(m *strategy.Mirrored) (strategy.Value, error) {
 	results, err := inner(rc.strategy).Call(rc.outer(), "per_replica", func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
 		[]strategy.Value{m}, nil, false, m.Annotation())
@@ -151,8 +153,8 @@ func (rc *ReplicaContext) copyPerReplica(m *strategy.Mirrored) (strategy.Value, 
 	return results[0], nil
 }
 
-// written makes one value of what the replicas write. whole is set for a value that is one for all
-// and that an aggregation would leave as it is.
+// written returns one value for the replicas' written values. whole reports that it is one host
+// value for all replicas, which aggregation does not change.
 func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (value strategy.Value, whole bool, release func(), err error) {
 	s := rc.strategy
 	converted := make([]any, len(xs))
@@ -202,8 +204,8 @@ func hostObject(x any) (any, bool) {
 	return x, true
 }
 
-// merge makes one value of what the replicas write. The components of a mirrored variable take equal
-// values in an update.
+// merge returns one value for the replicas' written values. In an update, the values for a mirrored
+// variable must be equal.
 func (rc *ReplicaContext) merge(op string, v *strategy.Variable, xs []any) (_ strategy.Value, release func(), err error) {
 	if rc.update && !componentsVary(v) {
 		if xs, err = rc.mirrorEqual(op, xs); err != nil {
@@ -213,10 +215,10 @@ func (rc *ReplicaContext) merge(op string, v *strategy.Variable, xs []any) (_ st
 	return Of(rc.strategy).merge(rc.outer(), op, xs)
 }
 
-// mirrorEqual checks that what an update writes to the components of a mirrored variable is the
-// same for all, as they have to stay.
+// mirrorEqual returns an error unless an update writes equal values to all components of a mirrored
+// variable.
 func (rc *ReplicaContext) mirrorEqual(op string, xs []any) ([]any, error) {
-	apart := func(c Component) { // its components may be equal
+	apart := func(c Component) { // compare its components
 		for r := range xs {
 			c.replica = r
 			xs[r] = c
@@ -255,7 +257,7 @@ func (rc *ReplicaContext) mirrorEqual(op string, xs []any) ([]any, error) {
 	return slices.Repeat([]any{first}, len(xs)), nil
 }
 
-// hostValue is a host copy of what a function gives, which may be a component.
+// hostValue returns a host copy of a value or component.
 func (rc *ReplicaContext) hostValue(x any) (*tensors.Tensor, error) {
 	if c, ok := x.(Component); ok {
 		return c.Local(rc.ctx)
@@ -265,7 +267,7 @@ func (rc *ReplicaContext) hostValue(x any) (*tensors.Tensor, error) {
 
 func equalTensors(a, b *tensors.Tensor) bool {
 	if a == b || !a.Shape().Equal(b.Shape()) {
-		return a == b // a tensor's bytes are locked while they are read
+		return a == b // ConstBytes locks the tensor, so a tensor is not compared with itself
 	}
 	equal := false
 	_ = a.ConstBytes(func(x []byte) {
@@ -274,8 +276,8 @@ func equalTensors(a, b *tensors.Tensor) bool {
 	return equal
 }
 
-// Update joins the replicas and updates the variable once, with their arguments merged, as
-// [Extended.Update] does.
+// Update joins the replicas and updates the variable once, with their arguments merged, like
+// [Extended.Update].
 func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...any) (any, error) {
 	s := rc.strategy
 	if err := inner(s).Owns("Update", v); err != nil {
@@ -302,8 +304,8 @@ func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...an
 }
 
 // NewVariable joins the replicas and creates one variable for all of them, with replica 0's initial
-// value, as creating a variable in TensorFlow's Strategy.run does. All replicas pass the same
-// options. An initial value that is a func() any is called once, for replica 0.
+// value, like the creation of a variable in TensorFlow's Strategy.run. All replicas must pass the
+// same options. An initial value of type func() any is called once, for replica 0.
 func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions) (*strategy.Variable, error) {
 	if f, ok := initial.(func() any); ok {
 		initial = nil
@@ -334,8 +336,8 @@ func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions
 	return v.(*strategy.Variable), nil
 }
 
-// firstOf returns replica 0's value. A tensor that only the process of replica 0 has is copied over
-// the devices.
+// firstOf returns replica 0's value. If only the process of replica 0 has the tensor, it is copied
+// over the devices.
 func (rc *ReplicaContext) firstOf(all []any) (first any, release func(), err error) {
 	release = func() {}
 	s := rc.strategy
@@ -372,8 +374,8 @@ func (rc *ReplicaContext) firstOf(all []any) (first any, release func(), err err
 	return Component{value: v}, func() { _ = v.Close() }, nil
 }
 
-// varying reports whether the replicas' tensors of a value may differ, componentsVary whether the
-// components of a variable may.
+// varying reports whether the replicas' tensors of a value may differ. componentsVary reports
+// whether the components of a variable may differ.
 func varying(v strategy.Value) bool {
 	switch v := v.(type) {
 	case *strategy.PerReplica:

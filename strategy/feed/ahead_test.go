@@ -20,7 +20,7 @@ func TestTheFeedRunsAheadByItsDepth(t *testing.T) {
 	plugintest.Path(t, "cpu")
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
-	// By depth: how many batches are read once so many were handed out.
+	// The number of batches that were read, by depth and number of returned batches.
 	for depth, reads := range map[int][]int64{
 		1: {1, 2, 3, 4, 5},
 		2: {2, 2, 4, 4, 6},
@@ -41,7 +41,7 @@ func TestTheFeedRunsAheadByItsDepth(t *testing.T) {
 		f, err := FromSeq(ctx, s, numbers, input.SeqOptions{Count: -1}, Options{Depth: depth})
 		require.NoError(t, err)
 		for handed, want := range reads {
-			// All that is read lies ready: how many there are decides what Next gives back.
+			// All batches that were read are ready. Their number decides how many slots Next frees.
 			require.Eventually(t, func() bool { return len(f.ready) >= int(want)-handed }, 20*time.Second, time.Millisecond, "depth %d after %d", depth, handed)
 			time.Sleep(5 * time.Millisecond)
 			require.Equal(t, want, read.Load(), "depth %d after %d", depth, handed)
@@ -53,7 +53,8 @@ func TestTheFeedRunsAheadByItsDepth(t *testing.T) {
 	}
 }
 
-// With KeepOnHost the feed reads ahead as far, and copies nothing before it is asked.
+// With KeepOnHost the feed reads the same number of batches ahead and copies none of them before
+// Next.
 func TestAFeedKeepsBatchesOnTheHostUntilTheyAreAskedFor(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -88,7 +89,7 @@ func TestAFeedKeepsBatchesOnTheHostUntilTheyAreAskedFor(t *testing.T) {
 		require.Equal(t, []any{[]int64{21, 0}, []bool{true, false}}, rows[10:], name)
 		require.NoError(t, f.Close())
 	}
-	// What does not fit is an error of the step that asks for it, and nothing is left open.
+	// An annotation that does not fit is an error of Next, and no buffer remains allocated.
 	d, err := Distribute(s, input.Range(6).Batch(4, false).Batch(1, false), DistributeOptions{KeepOnHost: true, Arguments: []logical.Annotation{logical.SplitInto(1, 1, 1)}})
 	require.NoError(t, err)
 	f, err := New(ctx, s, d, Options{})

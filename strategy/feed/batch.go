@@ -7,26 +7,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Batch is the input of one step, on the devices. It belongs to its feed.
+// Batch is the input of one step on the devices. It belongs to its feed.
 type Batch struct {
-	// Index is the step's number in the input, from 0.
+	// Index is the number of the step in the input, counted from 0.
 	Index int64
-	// Values are the components, in the order of the element's leaves. The first dimension of a
-	// replica's tensor counts its rows.
+	// Values are the components in the order of the element's leaves. Dimension 0 of a replica's
+	// tensor counts its rows.
 	Values []*strategy.PerReplica
 	// Paths are the names of the components.
 	Paths []string
-	// Mask marks the rows that hold data: a bool tensor of dimensions [rows] on each replica. It is
+	// Mask marks the rows that contain data: a bool tensor of shape [rows] on each replica. It is
 	// nil unless batches are padded.
 	Mask *strategy.PerReplica
-	// Rows are the numbers of rows that hold data, of each of this process's replicas.
+	// Rows has the number of rows with data for each replica of this process.
 	Rows []int
 
-	// shared says that the mask is the feed's, for all full batches.
+	// shared reports that Mask is the feed's mask for all full batches.
 	shared bool
 }
 
-// Args returns the batch as a step's arguments: the values, then the mask if there is a mask.
+// Args returns the arguments of a step: the values, followed by the mask if there is one.
 func (b *Batch) Args() []any {
 	args := make([]any, 0, len(b.Values)+1)
 	for _, v := range b.Values {
@@ -38,10 +38,9 @@ func (b *Batch) Args() []any {
 	return args
 }
 
-// failed returns the error of the batch's step.
 func (b *Batch) failed(cause error) error { return failed(fmt.Sprintf("step %d", b.Index), cause) }
 
-// close releases the batch, if there is one.
+// close releases the batch. b may be nil.
 func (b *Batch) close() error {
 	if b == nil {
 		return nil

@@ -10,27 +10,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// DistributeOptions say how data is dealt to processes and replicas. The zero value is automatic
-// sharding and TensorFlow's rule for its case.
+// DistributeOptions configure how data is distributed to processes and replicas. The zero value
+// uses automatic sharding and TensorFlow's rule for splitting batches.
 type DistributeOptions struct {
-	// Policy says how files or elements are dealt to the processes, Rule how batches are cut among
-	// the replicas.
+	// Policy selects how files or elements are distributed to the processes. Rule selects how
+	// batches are split over the replicas.
 	Policy input.Policy
 	Rule   input.Rule
 	// Epoch is the number of the first pass; each later pass has the next number.
 	Epoch uint64
-	// Arguments say how a replica's part of each tensor is split over its logical devices, in the
-	// order of an element's leaves (members of a tuple in order, of a dictionary by ascending key).
-	// A leaf without an annotation is whole on each logical device. The mask of [Pad] follows the
-	// leaves. Each device receives only what it is to hold. An annotation that fits no tensor is
-	// refused here, with an error that wraps a [*logical.Error]; one that does not fit a leaf is an
-	// [*strategy.Error], which names the leaf and wraps such a one, when the batch is put on the
-	// devices.
+	// Arguments specify how a replica's part of each tensor is sharded over its logical devices, in
+	// the order of an element's leaves (tuple members in order, dictionary members by ascending
+	// key). A leaf without an annotation is replicated on all logical devices. The mask of [Pad]
+	// follows the leaves. Each device receives only its shard. An annotation that is invalid for
+	// every tensor is an error of the call that receives these options, and wraps a
+	// [*logical.Error]. An annotation that does not fit a leaf is an [*strategy.Error] with the
+	// name of the leaf when the batch is copied to the devices; it also wraps a [*logical.Error].
 	Arguments []logical.Annotation
-	// KeepOnHost says that a [Feed] reads ahead, but copies a batch to the devices only when it is
-	// asked for it: the batches that are ready take host memory, and no device memory. It is
-	// TensorFlow's InputOptions.experimental_prefetch_to_device, negated. An [Iterator] never
-	// copies ahead.
+	// KeepOnHost makes a [Feed] copy a batch to the devices only when Next is called. Batches that
+	// were read ahead then use host memory and no device memory. It is the negation of TensorFlow's
+	// InputOptions.experimental_prefetch_to_device. An [Iterator] never copies ahead.
 	KeepOnHost bool
 }
 
@@ -49,11 +48,11 @@ func (o DistributeOptions) of(s *strategy.TPUStrategy) (input.Options, error) {
 	return opts, err
 }
 
-// Distribute deals the global batches of a dataset to the replicas: TensorFlow's
-// experimental_distribute_dataset. The dataset is batched with the global batch size, along
-// dimension 0. Distribute is input.Distribute with the strategy's
-// [strategy.TPUStrategy.InputOptions], and returns the errors of both. [Iterate] puts the batches
-// on the devices, and [New] does so ahead of the step that takes them.
+// Distribute distributes the global batches of a dataset to the replicas, like TensorFlow's
+// experimental_distribute_dataset. The dataset must be batched with the global batch size along
+// dimension 0. Distribute calls input.Distribute with the strategy's
+// [strategy.TPUStrategy.InputOptions] and returns the errors of both. [Iterate] copies the batches
+// to the devices when they are requested, and [New] copies them ahead.
 func Distribute(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions) (*input.DistributedDataset, error) {
 	opts, err := o.of(s)
 	if err != nil {
@@ -62,9 +61,10 @@ func Distribute(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions) 
 	return input.Distribute(ds, opts)
 }
 
-// DistributeAhead is [Distribute] for a [Feed], which runs ahead of the steps, so that the processes
-// cannot vote on the end: data of which they may run out at different steps is an error that
-// matches [ErrVote]. together states that they run out at the same one; see Options.EndTogether.
+// DistributeAhead is like [Distribute], for a [Feed]. Because a feed runs ahead of the steps, the
+// processes cannot vote on the end of the data. If processes may run out of data at different
+// steps, the error matches [ErrVote]. together states that all run out at the same step; see
+// Options.EndTogether.
 func DistributeAhead(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions, together bool) (*input.DistributedDataset, error) {
 	opts, err := o.of(s)
 	if err != nil {
@@ -83,10 +83,10 @@ func DistributeAhead(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOpti
 	return d, nil
 }
 
-// DistributeFromFunction calls fn for this process's dataset of batches for single replicas, of
-// which each replica takes the next: TensorFlow's experimental_distribute_datasets_from_function.
-// It is input.FromFunction with the strategy's [strategy.TPUStrategy.InputOptions], and returns the
-// errors of both.
+// DistributeFromFunction calls fn for this process's dataset, whose elements are batches for single
+// replicas. In each step every replica receives the next element. It is TensorFlow's
+// experimental_distribute_datasets_from_function. It calls input.FromFunction with the strategy's
+// [strategy.TPUStrategy.InputOptions] and returns the errors of both.
 func DistributeFromFunction(s *strategy.TPUStrategy, fn func(input.Context) (input.Dataset, error), o DistributeOptions) (*input.DistributedDataset, error) {
 	opts, err := o.of(s)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
-// A dataset of global batches is cut among the replicas; the last batch is partial.
+// A dataset of global batches is split over the replicas. The last batch is partial.
 func ExampleIterate() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(2, 1)
@@ -33,7 +33,7 @@ func ExampleIterate() {
 	// [[8] [9]]
 }
 
-// A function makes the dataset of a host, in batches for one replica.
+// A function returns the dataset of a host, in batches for one replica.
 func ExampleIterate_fromFunction() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(2, 1)

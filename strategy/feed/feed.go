@@ -16,56 +16,55 @@ import (
 
 const defaultDepth = 2
 
-// maxDepth bounds the steps that are ready: each takes the memory of a batch.
+// maxDepth is the maximum number of ready batches. Each uses the memory of a batch.
 const maxDepth = 1 << 16
 
-// ErrClosed is matched by the errors of a feed that was closed.
+// ErrClosed matches the errors of a closed feed.
 var ErrClosed = errkind.New(errkind.RuntimeError, "feed: closed")
 
-// failed returns the error of an operation of a feed that failed for a cause.
 func failed(op string, cause error) error { return &errkind.Fault{Op: "feed: " + op, Err: cause} }
 
-// nothing returns the error of a nil argument.
 func nothing(what string) error {
 	return &errkind.Fault{Op: "feed: new", Reason: what, Hint: "see the error of the call that made it", Class: errkind.ValueError}
 }
 
-// Feed is one pass over distributed input, on the devices of a strategy. One goroutine calls Next,
-// All and State; any goroutine may call Close.
+// Feed is one pass over distributed input on the devices of a strategy. Only one goroutine at a
+// time may call Next, All, Args and State. Any goroutine may call Close.
 type Feed struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the goroutine has ended
 	ready  chan item
-	slots  chan struct{} // one for each batch that is ready or on its way
+	slots  chan struct{} // one for each batch that is ready or in transfer
 	placer *placer
 
 	mu    sync.Mutex
-	taken int // slots of batches that were taken, not given back yet
+	taken int // slots of returned batches that were not freed yet
 	held  *Batch
 	state input.State
-	end   error // what Next answers from now on
+	end   error // error of all later calls of Next
 
 	close    sync.Once
 	closeErr error
 }
 
-// item is a batch that is ready, with the position after it, or the end.
+// item is a ready batch with the position after it, or the end.
 type item struct {
 	batch *Batch
-	step  *input.Step // in place of the batch, if it stays on the host until it is asked for
+	step  *input.Step // instead of batch, if Next copies it to the devices
 	state input.State
 	err   error
 }
 
-// New opens the input and begins to feed. The input must be distributed over the strategy's
-// replicas, those of this process. The feed works until Close, or until ctx ends. Errors: one of
-// kind ValueError for an option, [strategy.ErrContext], and those of the input.
+// New opens the input and starts to feed. The input must be distributed over the strategy's
+// replicas, and d must be the part of this process's replicas. The feed runs until Close is called
+// or ctx ends. Errors are of kind ValueError for an invalid option, [strategy.ErrContext], and
+// those of the input.
 func New(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedDataset, opts Options) (*Feed, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return start(ctx, cancel, s, d, opts)
 }
 
-// start begins to feed. cancel ends ctx, as it does after an error.
+// start starts to feed. cancel cancels ctx; start calls it after an error.
 func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUStrategy, d *input.DistributedDataset, opts Options) (f *Feed, err error) {
 	defer func() {
 		if err != nil {
@@ -100,7 +99,7 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 	if err != nil {
 		return nil, failed("open the input", err)
 	}
-	if opts.Rows == 0 && steps.MaxRows() > 0 { // which a position of another number of replicas may change
+	if opts.Rows == 0 && steps.MaxRows() > 0 { // differs from d.MaxRows after a change of the number of replicas
 		p.rows = steps.MaxRows()
 	}
 	state, err := steps.State()
@@ -115,8 +114,8 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 	return f, nil
 }
 
-// run reads and places steps until the input ends, something fails, or ctx is done. The last item
-// says which.
+// run reads and copies batches until the input ends, an error occurs, or ctx is done. The last item
+// has the error.
 func (f *Feed) run(ctx context.Context, steps *input.Steps) {
 	defer close(f.done)
 	end := func(err error) {
@@ -126,7 +125,7 @@ func (f *Feed) run(ctx context.Context, steps *input.Steps) {
 		if closeErr := steps.Close(); err == io.EOF && closeErr != nil {
 			err = failed("close the input", closeErr)
 		}
-		// There is room: an item for each slot, and this one.
+		// The channel has room for an item for each slot, and for this one.
 		f.ready <- item{err: err}
 	}
 	for {
@@ -145,7 +144,7 @@ func (f *Feed) run(ctx context.Context, steps *input.Steps) {
 	}
 }
 
-// next reads and places one step.
+// next reads one batch and copies it to the devices.
 func (f *Feed) next(ctx context.Context, steps *input.Steps) (next item, err error) {
 	defer errkind.Recover("feed: read the input", &err)
 	step, err := steps.Next(ctx)
@@ -166,9 +165,9 @@ func (f *Feed) next(ctx context.Context, steps *input.Steps) (next item, err err
 	return next, err
 }
 
-// Next returns the next batch, which takes the place of the batch before. ctx bounds the wait for
-// it; when ctx ends, nothing is lost and Next may be called again. At the end of the input the
-// error is io.EOF. After an error of the input Next returns the same error again.
+// Next returns the next batch and releases the previous one. ctx limits the wait. If ctx ends, no
+// batch is lost, and Next may be called again. At the end of the input the error is io.EOF. After
+// an error of the input Next returns the same error again.
 func (f *Feed) Next(ctx context.Context) (*Batch, error) {
 	if err := strategy.RefuseTracing(ctx, "next", fault.InsteadOfLoading); err != nil {
 		return nil, err
@@ -204,9 +203,9 @@ func (f *Feed) Next(ctx context.Context) (*Batch, error) {
 	return next.batch, nil
 }
 
-// refill gives the slot of a batch that was taken back, but not before half of them are free:
-// waking the goroutine for each batch costs a small step a hundredth of its time, as another thread
-// then looks for work between those of the plugin.
+// refill frees the slots of returned batches, but only when at least half of the ready batches are
+// used. Waking the goroutine for each batch would cost a small step about 1% of its time, because
+// another thread then looks for work between the threads of the plugin.
 func (f *Feed) refill() {
 	f.taken++
 	if len(f.ready) > (cap(f.slots)-1)/2 {
@@ -217,7 +216,7 @@ func (f *Feed) refill() {
 	}
 }
 
-// drop closes the batch that was handed out last.
+// drop releases the batch that Next returned last.
 func (f *Feed) drop() error {
 	if f.held == nil {
 		return nil
@@ -227,8 +226,8 @@ func (f *Feed) drop() error {
 	return err
 }
 
-// All iterates over the remaining batches. It yields an error once, as the last thing. The feed
-// stays open.
+// All iterates over the remaining batches. An error is yielded once, and ends the iteration. The
+// feed remains open.
 func (f *Feed) All(ctx context.Context) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
 		for {
@@ -240,8 +239,8 @@ func (f *Feed) All(ctx context.Context) iter.Seq2[*Batch, error] {
 	}
 }
 
-// Args iterates over the remaining batches as All does, each as a step's arguments: what
-// train.Evaluation.Over takes.
+// Args iterates over the remaining batches like All, and yields each batch as the arguments of a
+// step. train.Evaluation.Over accepts this iterator.
 func (f *Feed) Args(ctx context.Context) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		for batch, err := range f.All(ctx) {
@@ -256,17 +255,18 @@ func (f *Feed) Args(ctx context.Context) iter.Seq2[[]any, error] {
 	}
 }
 
-// State returns the position of the input after the batch that Next returned last. It works after
-// the end and after an error, too.
+// State returns the position of the input after the last batch that Next returned. It may be called
+// after the end and after an error.
 func (f *Feed) State() input.State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state
 }
 
-// Close ends the goroutine, waits for it, and releases the batches. A Next that waits returns an
-// error. Close ends the context of an input that waits for data; an input without a context, such
-// as a GoMLX dataset, ends its call first. A second Close returns the result of the first.
+// Close stops the goroutine, waits for it, and releases the batches. A concurrent Next returns an
+// error. Close cancels the context of an input that waits for data. An input without a context,
+// such as a GoMLX dataset, completes its current call first. A second Close returns the result of
+// the first.
 func (f *Feed) Close() error {
 	if f == nil || f.done == nil {
 		return nil

@@ -23,8 +23,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// pairs is a dataset of n rows of two components: a row of four floats from i, and
-// i itself.
+// pairs is a dataset of n rows with two components: row i has four floats, beginning with i, and i
+// itself.
 func pairs(n int) input.Dataset {
 	x, y := make([]float32, n*4), make([]int32, n)
 	for i := range n {
@@ -55,7 +55,7 @@ func open(t testing.TB, s *strategy.TPUStrategy, ds input.Dataset, opts feed.Opt
 	return f
 }
 
-// labels reads the rest of a feed: the labels of each replica of each step.
+// labels reads the rest of a feed and returns the labels of each replica for each step.
 func labels(t testing.TB, f *feed.Feed, s *strategy.TPUStrategy) (all [][]any) {
 	t.Helper()
 	for batch, err := range f.All(context.Background()) {
@@ -178,7 +178,7 @@ func TestErrorsComeAfterTheBatchesBeforeThem(t *testing.T) {
 	require.ErrorContains(t, err, "string")
 }
 
-// slow is a dataset that yields a batch each time it is allowed to.
+// slow is a dataset that yields one batch for each element that is sent to allow.
 func slow(allow <-chan struct{}, read *atomic.Int64) func(context.Context) iter.Seq2[input.Element, error] {
 	return func(ctx context.Context) iter.Seq2[input.Element, error] {
 		return func(yield func(input.Element, error) bool) {

@@ -10,11 +10,12 @@ import (
 
 var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
 
-// machine is what this package uses of a strategy beside its contract.
+// machine is the internal API of a strategy that this package uses.
 type machine interface {
-	// RequireEager refuses a replica's code, other strategies' scopes and a step that is being traced.
+	// RequireEager returns an error in replica code, in another strategy's scope and inside a
+	// traced step.
 	RequireEager(ctx context.Context, op, instead string) error
-	// Batch copies the replicas' parts of a batch to the devices, as PerReplica does. A step accepts
+	// Batch copies the replicas' parts of a batch to the devices, like PerReplica. A step accepts
 	// such values only with the same number of rows.
 	Batch(ctx context.Context, values []any, a logical.Annotation) (*strategy.PerReplica, error)
 }

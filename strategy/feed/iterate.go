@@ -14,22 +14,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Iterator copies distributed input to the devices when it is asked for the next step. A [Feed]
-// copies ahead. One goroutine uses an iterator at a time.
+// Iterator copies distributed input to the devices when Next is called. A [Feed] copies ahead. Only
+// one goroutine at a time may use an Iterator.
 type Iterator struct {
 	strategy  *strategy.TPUStrategy
 	steps     *input.Steps
 	arguments []logical.Annotation
 }
 
-// Iterate opens the next pass of distributed input, from its beginning, as an iterator of values on
-// the devices: TensorFlow's iteration over a tf.distribute.DistributedDataset. Close the iterator.
-// A shuffle has another order in each pass, as in TensorFlow, unless its options say otherwise.
-// With several processes, all open the same number of passes.
+// Iterate opens the next pass of distributed input and returns an iterator of values on the
+// devices, like TensorFlow's iteration over a tf.distribute.DistributedDataset. The caller must
+// close the iterator. As in TensorFlow, a shuffled dataset has a different order in each pass,
+// unless its options specify otherwise.
 //
-// With several processes all batches need one shape: batch with drop remainder, or pad with a
-// [Feed]. If the shares of a short batch differ within a process, Next returns an error on that
-// process, and the other processes do not learn of it.
+// With several processes, all must open the same number of passes, and all batches must have one
+// shape: batch with drop remainder, or pad with a [Feed]. If the shares of a short batch differ
+// within a process, Next returns an error on that process, and the other processes are not
+// notified.
 func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedDataset) (*Iterator, error) {
 	if err := inside.Of[machine](s).RequireEager(ctx, "iterate", fault.InsteadOfLoading); err != nil {
 		return nil, err
@@ -45,9 +46,10 @@ func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedD
 	return &Iterator{strategy: s, steps: steps, arguments: arguments}, nil
 }
 
-// Next returns the next step's input, or io.EOF: a *[strategy.PerReplica] for a dataset of single
-// tensors, []any of such values for tuples, map[string]any for dictionaries. Pass the members to a
-// step one by one. They are the caller's to Close. In a replica's code Next returns a ValueError.
+// Next returns the input of the next step, or io.EOF. It is a *[strategy.PerReplica] for a dataset
+// of single tensors, a []any of such values for tuples, or a map[string]any for dictionaries. Pass
+// the members to a step as separate arguments. The caller must close the values. In replica code
+// Next returns an error of kind ValueError.
 func (it *Iterator) Next(ctx context.Context) (any, error) {
 	if m, ok := mode.Of(ctx); ok && m.Replica {
 		return nil, fault.New(errkind.ValueError, "next", "take the input before the run and pass it as an argument", "called in a replica's code")
@@ -62,7 +64,7 @@ func (it *Iterator) Next(ctx context.Context) (any, error) {
 	return Inputs(ctx, it.strategy, step, it.arguments...)
 }
 
-// Close releases the input. The values that Next returned stay the caller's. A second Close does
+// Close releases the input. It does not close the values that Next returned. A second Close does
 // nothing.
 func (it *Iterator) Close() error {
 	if it == nil {
@@ -71,11 +73,12 @@ func (it *Iterator) Close() error {
 	return it.steps.Close()
 }
 
-// Inputs puts a step of distributed input on the devices: a nest like the dataset's elements,
-// tuples as []any and dictionaries as map[string]any, with a *[strategy.PerReplica] at each leaf,
-// ragged where the replicas' shares differ. Text stays on the host, as *[strategy.Objects]. With
-// several processes, each process passes the input of its own replicas, and all have one shape.
-// Arguments are those of [DistributeOptions].
+// Inputs copies a step of distributed input to the devices. It returns a nest with the structure of
+// the dataset's elements: a []any for a tuple, a map[string]any for a dictionary, and a
+// *[strategy.PerReplica] for a leaf. The PerReplica is ragged if the replicas' shares differ. Text
+// is not copied and becomes a *[strategy.Objects]. With several processes, each process passes the
+// input of its own replicas, and all must have one shape. arguments are those of
+// [DistributeOptions].
 func Inputs(ctx context.Context, s *strategy.TPUStrategy, step input.Step, arguments ...logical.Annotation) (nest any, err error) {
 	if err := strategy.RefuseTracing(ctx, "inputs", fault.InsteadOfLoading); err != nil {
 		return nil, err
@@ -108,7 +111,7 @@ func Inputs(ctx context.Context, s *strategy.TPUStrategy, step input.Step, argum
 	return nestOf(first, values, &next), nil
 }
 
-// inputLeaf puts one component of a step on the devices.
+// inputLeaf copies one component of a step to the devices.
 func inputLeaf(ctx context.Context, s *strategy.TPUStrategy, column []any, a logical.Annotation) (any, error) {
 	if _, text := column[0].(input.Tensor).Flat().([]string); text {
 		if a.Kind() != logical.None {
@@ -123,7 +126,7 @@ func inputLeaf(ctx context.Context, s *strategy.TPUStrategy, column []any, a log
 	return inside.Of[machine](s).Batch(ctx, column, a)
 }
 
-// nestOf is a nest like an element, with values in the order of its leaves.
+// nestOf returns a nest with the structure of e and the given leaves.
 func nestOf(e input.Element, values []any, next *int) any {
 	switch {
 	case e.IsLeaf():

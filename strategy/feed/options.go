@@ -6,52 +6,52 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// Partial says how a feed treats a batch that does not fill all replicas.
+// Partial selects how a feed treats a batch that does not fill all replicas.
 type Partial uint8
 
 const (
-	// Exact feeds the batch as it is. The step is compiled for its shape, too. Where replicas have
-	// different numbers of rows, and for any short batch with several processes, Next returns
+	// Exact feeds the batch unchanged, and the step is also compiled for its shape. If replicas
+	// have different numbers of rows, and for any short batch with several processes, Next returns
 	// [ErrPartial].
 	Exact Partial = iota
-	// Pad fills every replica's part with zeros up to the same number of rows, and gives each batch
-	// a mask of the rows that hold data.
+	// Pad pads every replica's part with zeros to the same number of rows, and adds to each batch a
+	// mask of the rows with data.
 	Pad
-	// Uneven feeds the batch as it is, also where replicas have different numbers of rows, which
-	// the values know. A training step takes the exact mean over such a batch; a function takes it
-	// with strategy.MaskPadding. Uneven works with one process only.
+	// Uneven feeds the batch unchanged, also if replicas have different numbers of rows, which the
+	// values record. A training step computes the exact mean over such a batch. A function accepts
+	// it with strategy.MaskPadding. Uneven only supports one process.
 	Uneven
 )
 
 // String returns the constant's name.
 func (p Partial) String() string { return enum.Name(p, "Exact", "Pad", "Uneven") }
 
-// Options configure a feed. The zero value keeps two steps ready and feeds partial batches as they
-// are.
+// Options configure a feed. The zero value keeps two batches ready and feeds partial batches
+// unchanged.
 type Options struct {
-	// Depth is the number of steps that are ready or on their way, beyond the step that was handed
-	// out; 0 means 2, and the most is 65536. Each takes the device memory of a batch. The feed reads on when half of the
-	// ready steps, or of two steps both, are used up: a greater depth evens out an input that is
-	// slow now and then.
+	// Depth is the number of batches that are ready or in transfer, in addition to the batch that
+	// Next returned. 0 means 2, and the maximum is 65536. Each uses the device memory of a batch.
+	// The feed reads more when half of the ready batches are used (with two batches, when both are
+	// used). A greater depth compensates for an input that is occasionally slow.
 	Depth int
-	// Partial says what to do with a short batch.
+	// Partial selects how a short batch is fed.
 	Partial Partial
-	// Rows is the number of rows of a replica that [Pad] fills up to. 0 means the dataset's largest
-	// share of a replica, or, if that is not known, the share of the first batch.
+	// Rows is the number of rows of a replica to which [Pad] pads. 0 means the dataset's largest
+	// share of a replica, or the share of the first batch if that is not known.
 	Rows int
-	// EndTogether states that all processes run out of data at the same step where the dataset does
-	// not show it, for example with files of equally many records. See [ErrVote].
+	// EndTogether states that all processes run out of data at the same step. It is needed if the
+	// dataset does not show this, for example for files with equal numbers of records. See
+	// [ErrVote].
 	EndTogether bool
-	// From is the position to start at, as [Feed.State] returned it, or as input.JoinStates made it
-	// of those of all processes, which the number of processes and of replicas may change after; zero
-	// is the beginning.
+	// From is the position at which the feed starts; zero is the beginning. It is a result of
+	// [Feed.State], or of input.JoinStates for the states of all processes. The number of processes
+	// and replicas may differ from those of the saved position.
 	From input.State
 }
 
-// option is the error of an option that does not fit.
 func option(name, reason, hint string) error {
 	return &errkind.Fault{Op: "feed: option " + name, Reason: reason, Hint: hint, Class: errkind.ValueError}
 }
 
-// ErrPartial is matched by a batch that cannot be fed as it is.
+// ErrPartial matches the error of a batch that cannot be fed unchanged.
 var ErrPartial = errkind.New(errkind.ValueError, "feed: the batch cannot be fed as it is")

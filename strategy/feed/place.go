@@ -14,18 +14,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// placer copies steps to the devices. The feed's goroutine uses it alone, or [Feed.Next] alone if
-// the steps stay on the host until then.
+// placer copies batches to the devices. It is used only by the feed's goroutine, or only by
+// [Feed.Next] if batches stay on the host until then.
 type placer struct {
 	strategy *strategy.TPUStrategy
 	opts     Options
 	local    []int // the replicas that this process feeds
-	keep     bool  // steps stay on the host until they are asked for
-	// arguments say how the components are split over the logical devices, and then the mask.
+	keep     bool  // batches stay on the host until Next
+	// arguments specify how the components, followed by the mask, are sharded over the logical
+	// devices.
 	arguments []logical.Annotation
-	rows      int // to pad to, or that a full batch has; 0 if not known yet
+	rows      int // rows of a padded or full batch; 0 if not known yet
 
-	columns [][]any              // scratch: the components of the local replicas
+	columns [][]any              // buffer for the components of the local replicas
 	full    *strategy.PerReplica // the mask of full batches
 }
 
@@ -44,7 +45,7 @@ func newPlacer(s *strategy.TPUStrategy, d *input.DistributedDataset, opts Option
 	return p, nil
 }
 
-// place copies one step to the devices. After an error nothing of it is left.
+// place copies one step to the devices. After an error no device memory remains allocated.
 func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err error) {
 	b = &Batch{Index: step.Index, Paths: step.Replicas[0].Paths()}
 	for _, e := range step.Replicas {
@@ -94,7 +95,6 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 	return b, nil
 }
 
-// annotationOf says how a component is split over the logical devices.
 func annotationOf(leaf int, arguments []logical.Annotation) logical.Annotation {
 	if leaf < len(arguments) {
 		return arguments[leaf]
@@ -102,7 +102,7 @@ func annotationOf(leaf int, arguments []logical.Annotation) logical.Annotation {
 	return logical.Annotation{}
 }
 
-// transpose gathers the components of the replicas in p.columns.
+// transpose groups the replicas' tensors by component in p.columns.
 func (p *placer) transpose(b *Batch, step input.Step) error {
 	p.columns = slices.Grow(p.columns[:0], len(b.Paths))[:len(b.Paths)]
 	for leaf := range p.columns {
@@ -121,7 +121,7 @@ func (p *placer) transpose(b *Batch, step input.Step) error {
 	return nil
 }
 
-// check refuses a component whose shapes no one program can take.
+// check returns an error for a component whose shapes cannot be arguments of one program.
 func (p *placer) check(b *Batch, leaf int, column []any) error {
 	reason := ""
 	for _, x := range column {
@@ -143,7 +143,7 @@ func (p *placer) check(b *Batch, leaf int, column []any) error {
 		Hint: "take them as they are (Partial: Uneven), pad them (Partial: Pad), or batch by a multiple of the replicas with drop remainder"}
 }
 
-// mask gives a padded batch its mask. Full batches share one.
+// mask sets the mask of a padded batch. Full batches share one mask.
 func (p *placer) mask(ctx context.Context, b *Batch, masks []input.Tensor) (err error) {
 	full := !slices.ContainsFunc(b.Rows, func(rows int) bool { return rows != p.rows })
 	if full && p.full != nil {
@@ -163,7 +163,7 @@ func (p *placer) mask(ctx context.Context, b *Batch, masks []input.Tensor) (err 
 	return nil
 }
 
-// rowsOf is the first dimension of an element's first component, 0 if it has none.
+// rowsOf returns dimension 0 of an element's first component, or 0 without components.
 func rowsOf(e input.Element) int {
 	leaves := e.Leaves()
 	if len(leaves) == 0 {

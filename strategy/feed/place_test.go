@@ -25,7 +25,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// A first batch without rows does not say how many rows the others are padded to.
+// A first batch without rows does not determine the number of rows for padding.
 func TestABatchWithoutRowsIsPaddedToTheRowsOfTheOthers(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -98,7 +98,7 @@ func TestPaddedBatchesHaveOneShapeAndAMask(t *testing.T) {
 		require.Equal(t, io.EOF, err)
 	}
 
-	// All full batches share a mask, which outlives each of them.
+	// All full batches share a mask, which is valid until the feed is closed.
 	f := open(t, s, pairs(22).Batch(4, false), feed.Options{Partial: feed.Pad})
 	masks := 0
 	for batch, err := range f.All(ctx) {
@@ -111,7 +111,7 @@ func TestPaddedBatchesHaveOneShapeAndAMask(t *testing.T) {
 	}
 	require.Equal(t, 6, masks)
 
-	// Nine rows of batches of four: one row is left, and a replica has none.
+	// With nine rows and batches of four, the last batch has one row, and one replica has none.
 	f = open(t, s, pairs(9).Batch(4, false), feed.Options{Partial: feed.Pad})
 	require.Equal(t, [][]any{{[]int32{0, 1}, []int32{2, 3}}, {[]int32{4, 5}, []int32{6, 7}}, {[]int32{8, 0}, []int32{0, 0}}}, labels(t, f, s))
 
@@ -165,7 +165,8 @@ func TestUnevenBatchesAreFedAsTheyAre(t *testing.T) {
 	assert.Equal(t, [][]int{{2, 2}, {2, 1}}, rows)
 }
 
-// Several processes have one shape: an uneven batch is refused by name on each of them.
+// Several processes need one shape: each of them returns an error for an uneven batch, with the
+// component's name.
 func TestSeveralProcessesRefuseUnevenBatches(t *testing.T) {
 	errs := strategytest.OnProcesses(t, plugintest.System(t, 4), simhost.Options{Processes: 2}, strategy.Options{Replicas: 4}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		d, err := feed.Distribute(s, input.Range(16).Batch(8, true), feed.DistributeOptions{})

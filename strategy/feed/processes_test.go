@@ -21,8 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
-// TestEachProcessFeedsItsReplicas sums the batches over all replicas of all
-// processes.
+// The test sums the batches over all replicas of all processes.
 func TestEachProcessFeedsItsReplicas(t *testing.T) {
 	var mu sync.Mutex
 	sums := map[int][]int32{}
@@ -47,7 +46,7 @@ func TestEachProcessFeedsItsReplicas(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				// Chunks of two rows are dealt to the processes in turn.
+				// The processes receive chunks of two rows in turn.
 				first := int32(batch.Index)*8 + int32(i*s.NumProcesses()+s.Process())*2
 				assert.Equal(t, []int32{first, first + 1}, x.Value(), "local replica %d", i)
 			}

@@ -20,8 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// digits is a dataset of n random images of 28x28 and their classes, and the same
-// as slices.
+// digits returns a dataset of n random 28x28 images with their classes, and the same data as
+// slices.
 func digits(n int) (ds input.Dataset, x []float32, y []int32) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	x, y = make([]float32, n*784), make([]int32, n)
@@ -42,7 +42,7 @@ func digits(n int) (ds input.Dataset, x []float32, y []int32) {
 	return input.FromSlices(input.Tuple(input.Leaf(images), input.Leaf(classes))), x, y
 }
 
-// mlp is a training step of 784-hidden-hidden-10 with plain SGD.
+// mlp is a training step of a 784-hidden-hidden-10 network with plain SGD.
 func mlp(s *strategy.TPUStrategy, hidden int) *train.Step {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))

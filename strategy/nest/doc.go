@@ -1,6 +1,7 @@
-// Package nest runs steps that take and return nests: slices, maps and structs of tensors,
-// variables and other values, such as a batch by names and a mode. It is TensorFlow's Strategy.run
-// with nested structures, over a function of package strategy, whose arguments are tensors.
+// Package nest runs steps whose arguments and results are nests: slices, maps and structs of
+// tensors, variables and other values, such as a map of named tensors with a mode. It corresponds
+// to TensorFlow's Strategy.run with nested structures. It is built on functions of package
+// strategy, whose arguments are tensors.
 //
 //	f := nest.New(strat, func(rc *strategy.ReplicaContext, args []any) any {
 //		batch := args[0].(map[string]any)
@@ -8,5 +9,6 @@
 //	}, strategy.FunctionOptions{SplitBatch: true})
 //	out, err := f.Run(ctx, map[string]any{"x": x, "y": y})
 //
-// What is no tensor the step sees as it was given, and is compiled for: see [Function].
+// A leaf that is not a tensor is static: the step receives the Go value and is compiled for it. See
+// [Function].
 package nest

@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// A step takes a batch by names, a variable and a word, and returns its results by
-// names. The word is part of the signature: the step is traced for each.
+// The arguments of the step are a map of tensors, a variable and a word, and the result is a map.
+// The word is part of the signature: the step is traced for each word.
 func ExampleNew() {
 	ctx := context.Background()
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 2})

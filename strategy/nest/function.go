@@ -18,57 +18,59 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// StepFunc builds the graph of a step that takes and returns nests. args are the arguments of
-// [Function.Run], with a *[graph.Node] in place of each tensor and everything else as it was
-// given; the step may change them. It returns a nest with a *[graph.Node] for each tensor. A part of
-// the result without nodes, such as nil, a number or a variable, goes to the caller of each run as
-// it is. The strategy calls it once for each signature; see [strategy.StepFunc].
+// StepFunc builds the graph of a step whose arguments and results are nests. args are the arguments
+// of [Function.Run], with each tensor replaced by a *[graph.Node] and all other leaves unchanged.
+// The step may modify args. It returns a nest with a *[graph.Node] for each tensor. Leaves of the
+// result that are not nodes, such as nil, a number or a variable, are returned unchanged by each
+// run. The strategy calls a StepFunc once for each signature; see [strategy.StepFunc].
 type StepFunc func(rc *strategy.ReplicaContext, args []any) any
 
-// Function is a step function that takes and returns nests, as TensorFlow's Strategy.run takes args
-// and kwargs and returns a structure. For each structure of the arguments it has a
-// [strategy.Function] of their leaves. It is safe for concurrent use.
+// Function is a step function whose arguments and results are nests, like the args, kwargs and
+// result of TensorFlow's Strategy.run. For each structure of the arguments it has a
+// [strategy.Function] of their tensors. It is safe for concurrent use.
 //
-// A nest is made of slices and maps of any (or of nests) and of structs with such fields, all
-// exported. Keyword arguments are a map[string]any or such a struct. A leaf is
+// A nest consists of slices and maps of any (or of nests) and of structs with such fields, all
+// exported. Keyword arguments are a map[string]any or such a struct. A leaf is one of the
+// following:
 //
-//   - a tensor: a *[strategy.PerReplica] or *[strategy.Mirrored] of the strategy, or a host value, which
-//     is a *tensors.Tensor, a number or a bool, or slices of them. The step receives a
-//     *[graph.Node] for it;
-//   - a *[strategy.Variable], which the step reads and writes by its [strategy.ReplicaContext];
-//   - [strategy.Objects] that are the same on every replica: the step receives that object. One
-//     trace stands for all replicas, so different objects are an error;
-//   - anything else: nil, a string, a value of a named type such as time.Duration, an
-//     array or a struct that is no nest, a pointer, a channel or a function.
+//   - a tensor: a *[strategy.PerReplica] or *[strategy.Mirrored] of the strategy, or a host value,
+//     which is a *tensors.Tensor, a number, a bool, or slices of numbers or bools. The step
+//     receives a *[graph.Node] for it;
+//   - a *[strategy.Variable], which the step reads and writes with its [strategy.ReplicaContext];
+//   - [strategy.Objects] with the same object for every replica: the step receives that object.
+//     Different objects are an error, because one trace represents all replicas;
+//   - any other value: nil, a string, a value of a named type such as time.Duration, an array or a
+//     struct that is not a nest, a pointer, a channel or a function.
 //
-// Every leaf that is no tensor is static: the step sees the value itself, and another value is
-// another signature, for which the step is traced and compiled again. Static values are compared by
-// ==, pointers and functions by identity. So a function literal or a pointer that is made anew for
-// each run compiles in each run, and is kept as long as the Function. Give a number that the
-// step must know while it is traced, such as an axis, as Objects or as a value of a named type.
+// Every leaf that is not a tensor is static: the step receives the value itself, and a different
+// value is a different signature, for which the step is traced and compiled again. Static values
+// are compared with ==, pointers and functions by identity. A function literal or pointer that is
+// created for each run therefore causes a compilation in each run, and the Function keeps it. To
+// pass a number that the step needs while it is traced, such as an axis, use Objects or a value of
+// a named type.
 type Function struct {
 	strategy *strategy.TPUStrategy
 	step     StepFunc
 	opts     strategy.FunctionOptions
 
 	mu        sync.Mutex
-	functions []signature // guarded by mu, as is closed
+	functions []signature // guarded by mu, like closed
 	closed    bool
 }
 
-// signature is the function for one structure of the arguments and its statics.
+// signature is the function for one structure and one set of static values of the arguments.
 type signature struct {
-	args     []any // with a nil *graph.Node in place of each tensor
+	args     []any // each tensor is replaced by a nil *graph.Node
 	function *strategy.Function
 }
 
-// New returns a function of the strategy whose step takes and returns nests: TensorFlow's
-// tf.function of nested structures. Nothing is traced until it runs.
+// New returns a function of the strategy whose step has nests as arguments and result, like
+// TensorFlow's tf.function with nested structures. Nothing is traced before the first run.
 //
-// The options Arguments and Results count the tensors among the leaves of all arguments, and of the
-// result: slices and struct fields in order, the values of a map by ascending key.
-// [strategy.ReplicaContext.RealSize] counts in the same way. SplitBatch and LocalBatch cut every host
-// tensor; give a tensor that all replicas share as a *[strategy.Mirrored].
+// The options Arguments and Results have an entry for each tensor among the leaves of all
+// arguments, and of the result: slices and struct fields in order, the values of a map by ascending
+// key. [strategy.ReplicaContext.RealSize] uses the same numbering. SplitBatch and LocalBatch split
+// every host tensor; pass a tensor that all replicas share as a *[strategy.Mirrored].
 func New(s *strategy.TPUStrategy, step StepFunc, opts strategy.FunctionOptions) *Function {
 	if opts.Name == "" {
 		opts.Name = "step"
@@ -76,15 +78,16 @@ func New(s *strategy.TPUStrategy, step StepFunc, opts strategy.FunctionOptions) 
 	return &Function{strategy: s, step: step, opts: opts}
 }
 
-// Run runs the function on every replica, like [strategy.Function.Run], and returns the nest that the step
-// returned, with a *[strategy.PerReplica] in place of each node. These values are the caller's; everything
-// else in the nest is as the step returned it.
+// Run runs the function on every replica, like [strategy.Function.Run]. It returns the nest that
+// the step returned, with each node replaced by a *[strategy.PerReplica]. The caller owns these
+// values. All other leaves are as the step returned them.
 //
-// Errors: those of strategy.Function.Run, an [*strategy.ArgumentError] with the leaf's Path; an [*strategy.Error] for
-// arguments or a result that are no nest, the latter in a [*strategy.TraceError]. Its kind is ValueError for
-// a nest that is too deep or holds itself. It is TypeError for a member that cannot hold what
-// stands for a tensor, and for a result that is a nil node, a node of another graph, or a value
-// that is no nest but has nodes in it, such as a []*[graph.Node].
+// Errors are those of strategy.Function.Run, with the leaf's Path in an [*strategy.ArgumentError],
+// and an [*strategy.Error] for arguments or a result that are not a valid nest. For a result it is
+// wrapped in a [*strategy.TraceError]. Its kind is ValueError for a nest that is too deep or
+// contains itself. Its kind is TypeError for a member that cannot contain the replacement of a
+// tensor, and for a result that is a nil node, a node of another graph, or a value with nodes that
+// is not a nest, such as a []*[graph.Node].
 func (f *Function) Run(ctx context.Context, args ...any) (any, error) {
 	run, paths, values, err := f.function(args)
 	if err != nil {
@@ -97,8 +100,8 @@ func (f *Function) Run(ctx context.Context, args ...any) (any, error) {
 	return fill(f.opts.Name, structure, results)
 }
 
-// Lowered does what [strategy.Function.Lowered] does, for the tensors of the nests in the order of their
-// leaves.
+// Lowered is like [strategy.Function.Lowered], with nests as arguments. The module's arguments are
+// their tensors in the order of the leaves.
 func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, error) {
 	function, paths, values, err := f.function(args)
 	if err != nil {
@@ -108,8 +111,8 @@ func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, erro
 	return m, located(err, paths)
 }
 
-// Compiled does what [strategy.Function.Compiled] does, for the tensors of the nests in the order of their
-// leaves.
+// Compiled is like [strategy.Function.Compiled], with nests as arguments. The step's arguments are
+// their tensors in the order of the leaves.
 func (f *Function) Compiled(ctx context.Context, args ...any) (*strategy.CompiledStep, error) {
 	function, paths, values, err := f.function(args)
 	if err != nil {
@@ -119,7 +122,7 @@ func (f *Function) Compiled(ctx context.Context, args ...any) (*strategy.Compile
 	return c, located(err, paths)
 }
 
-// located gives the error of a tensor its place in the nests.
+// located adds the location in the nests to the error of a tensor.
 func located(err error, paths []string) error {
 	if wrong, ok := err.(*strategy.ArgumentError); ok {
 		place(wrong, paths[wrong.Argument])
@@ -127,14 +130,14 @@ func located(err error, paths []string) error {
 	return err
 }
 
-// place gives an error the place of its leaf.
+// place sets the location of a leaf in its error.
 func place(e *strategy.ArgumentError, path string) {
 	e.Path = path
-	_, _ = fmt.Sscanf(path, "args[%d]", &e.Argument) // every path begins so
+	_, _ = fmt.Sscanf(path, "args[%d]", &e.Argument) // every path has this prefix
 }
 
-// function returns the function for the structure of the arguments, making it if it is new, and
-// their tensors with the paths of these.
+// function returns the function for the structure of the arguments, the paths of their tensors, and
+// the tensors. It creates the function for a new structure.
 func (f *Function) function(args []any) (flat *strategy.Function, paths []string, values []any, err error) {
 	template, paths, values, err := f.flatten(args)
 	if err != nil {
@@ -163,7 +166,7 @@ func (f *Function) function(args []any) (flat *strategy.Function, paths []string
 	return flat, paths, values, nil
 }
 
-// Close frees what the function has on the devices, as [strategy.Function.Close] does.
+// Close frees the function's device memory, like [strategy.Function.Close].
 func (f *Function) Close() error {
 	if f == nil {
 		return nil
@@ -179,7 +182,7 @@ func (f *Function) Close() error {
 	return errors.Join(errs...)
 }
 
-// What this package uses of package strategy beside its contract.
+// The internal API of package strategy that this package uses.
 var (
 	_ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
 	_ = inside.Of[function]((*strategy.Function)(nil))
@@ -188,22 +191,22 @@ var (
 
 type (
 	machine interface {
-		// CheckLeaf says what is wrong with a value, a variable or a part of one.
+		// CheckLeaf returns a reason if a value, a variable or a component is invalid.
 		CheckLeaf(x any) (reason string, err error)
 	}
 	function interface {
-		// RunStructured is Function.Run, and returns the structure of the program that ran.
+		// RunStructured is Function.Run. It also returns the structure of the program that ran.
 		RunStructured(ctx context.Context, args []any) (structure any, results []*strategy.PerReplica, err error)
 		// SetPaths sets the names of the arguments in errors.
 		SetPaths(paths []string)
 	}
 	replica interface {
-		// State is what is kept of the step while it is traced.
+		// State returns the state of the trace.
 		State() *stepstate.State
 	}
 )
 
-// equalNests reports whether nests have one structure and the same leaves.
+// equalNests reports whether nests have the same structure and equal leaves.
 func equalNests(a, b []any) bool {
 	_, err := nesting.Zip("compare", []any{a, b}, func(_ string, leaves []any) (any, error) {
 		if !nesting.Same(leaves[0], leaves[1]) {
@@ -214,7 +217,7 @@ func equalNests(a, b []any) bool {
 	return err == nil
 }
 
-// flatten takes the tensors out of the arguments.
+// flatten extracts the tensors from the arguments.
 func (f *Function) flatten(args []any) (template []any, paths []string, values []any, err error) {
 	nest, err := nesting.MapAt(f.opts.Name, "args", args, func(path string, x any) (any, error) {
 		static, isTensor, wrong := leaf(f.strategy, x)
@@ -235,7 +238,7 @@ func (f *Function) flatten(args []any) (template []any, paths []string, values [
 	return nest.([]any), paths, values, nil
 }
 
-// fill puts the leaves, in order, in place of the nil pointers of their type.
+// fill replaces the nil pointers of type *T in template by the leaves, in order.
 func fill[T any](op string, template any, leaves []*T) (any, error) {
 	return nesting.Map(op, template, func(_ string, x any) (any, error) {
 		if empty, ok := x.(*T); ok && empty == nil {
@@ -245,7 +248,7 @@ func fill[T any](op string, template any, leaves []*T) (any, error) {
 	})
 }
 
-// flatStep is the step for arguments of one structure, as a step of their tensors.
+// flatStep returns the step for arguments of one structure as a step of their tensors.
 func (f *Function) flatStep(template []any) strategy.StepFunc {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		args, err := fill(f.opts.Name, template, in)
@@ -274,14 +277,14 @@ func (f *Function) flatStep(template []any) strategy.StepFunc {
 	}
 }
 
-// isResult refuses a leaf of a result that must not leave the trace.
+// isResult returns an error for a leaf of a result that must not leave the trace.
 func (f *Function) isResult(path string, x any) error {
 	switch x.(type) {
 	case strategy.Value, part:
 		return fault.New(errkind.TypeError, f.opts.Name, "pass it as an argument and return its node", "%s is a %T, which is no result of the step", path, x)
 	}
 	v, pointsToNest := reflect.ValueOf(x), false
-	if v.Kind() == reflect.Pointer { // what it points to may be in use elsewhere: its type is all that is looked at
+	if v.Kind() == reflect.Pointer { // the target may be in use elsewhere, so only its type is checked
 		v = reflect.Zero(v.Type().Elem())
 		pointsToNest = nesting.Is(v.Type())
 	}

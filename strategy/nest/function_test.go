@@ -24,8 +24,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/nest"
 )
 
-// What goes into a step comes out of it in the same structure, each leaf with its own
-// numbers on each replica.
+// The result of a step has the structure of its arguments, and each leaf has its own values on each
+// replica.
 func TestNestsGoThroughAStep(t *testing.T) {
 	leaktest.Check(t)
 	ctx := context.Background()
@@ -80,7 +80,7 @@ func TestNestsGoThroughAStep(t *testing.T) {
 				ids = append(ids, float32(r+1))
 			}
 			before := traces
-			for range 2 { // the second time the program is there
+			for range 2 { // the second run uses the compiled program
 				out, err := f.Run(ctx, args...)
 				require.NoError(t, err)
 				require.Equal(t, pair{want, ids}, localValues(t, out, replicas), "%v of %v", mesh, args)
@@ -100,7 +100,7 @@ func TestNestsGoThroughAStep(t *testing.T) {
 
 type level int
 
-// Another static value, structure or shape is traced once, and never again.
+// The step is traced once for each static value, structure and shape.
 func TestEachStaticIsTracedOnce(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -161,7 +161,7 @@ func TestEachStaticIsTracedOnce(t *testing.T) {
 
 var level2 = level(2)
 
-// A result's structure is that of the program that ran.
+// The structure of the result is that of the program that ran.
 func TestAResultsStructureMayGoByTheShape(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -188,7 +188,7 @@ func TestAResultsStructureMayGoByTheShape(t *testing.T) {
 	}
 }
 
-// A step reads and writes the variables of its arguments.
+// A step reads and writes the variables in its arguments.
 func TestVariablesInNestsAreWritten(t *testing.T) {
 	ctx := context.Background()
 	for _, mesh := range [][2]int{{4, 1}, {2, 2}} {
@@ -216,7 +216,7 @@ func TestVariablesInNestsAreWritten(t *testing.T) {
 	}
 }
 
-// Every host tensor of the nests is cut, and what is mirrored stays whole.
+// Every host tensor in the nests is split; mirrored values are not.
 func TestNestsOfBatchesAreCut(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 2)
@@ -234,7 +234,7 @@ func TestNestsOfBatchesAreCut(t *testing.T) {
 	}, localValues(t, out, 2))
 }
 
-// Goroutines that bring the same structures compile each once.
+// Concurrent runs with the same structures compile each structure once.
 func TestGoroutinesShareANestFunction(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -263,8 +263,7 @@ func TestGoroutinesShareANestFunction(t *testing.T) {
 	require.Equal(t, int64(3), traces.Load())
 }
 
-// A step need not give anything: the empty nest comes back, and what it writes is
-// written.
+// The result of a step may be an empty nest. The step's writes are still executed.
 func TestAStepMayGiveNothing(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
@@ -283,7 +282,7 @@ func TestAStepMayGiveNothing(t *testing.T) {
 						return given
 					}, strategy.FunctionOptions{})
 					require.NoError(t, count.Assign(ctx, float32(0)))
-					for range 3 { // also when the program is known
+					for range 3 { // also with a compiled program
 						got, err := f.Run(ctx, args...)
 						require.NoError(t, err, name)
 						require.Equal(t, given, got, name)

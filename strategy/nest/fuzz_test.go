@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/nest"
 )
 
-// nestOf reads a nest off bytes.
+// nestOf decodes a nest from bytes.
 func nestOf(data []byte, depth int) (any, []byte) {
 	if len(data) == 0 {
 		return nil, nil
@@ -52,8 +52,8 @@ func nestOf(data []byte, depth int) (any, []byte) {
 	return int(op), rest
 }
 
-// FuzzRegroup gives two replicas nests that may or may not match: regrouping them
-// is an error of a kind, or it is undone by selecting.
+// Two replicas have nests that may or may not match. Regroup returns an error with a kind, or
+// SelectReplica returns the nests again.
 func FuzzRegroup(f *testing.F) {
 	f.Add([]byte{}, []byte{})
 	f.Add([]byte{0x27 - 4, 6, 13}, []byte{0x27 - 4, 6, 20})
@@ -84,8 +84,7 @@ func FuzzRegroup(f *testing.F) {
 	})
 }
 
-// FuzzFunction gives a step any nest: it is traced with the same nest, or there is
-// an error of a kind.
+// A step receives any nest. It is traced with the same nest, or Run returns an error with a kind.
 func FuzzFunction(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0x27 - 4, 6, 13})

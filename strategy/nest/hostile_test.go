@@ -23,8 +23,8 @@ import (
 // hostileNest is a run of a nest function that must fail.
 type hostileNest struct {
 	kind errkind.Kind
-	// path is the place that an argument's error names, otherwise empty; says is in
-	// the text.
+	// path is the location that an argument's error has, otherwise empty; says is a substring of
+	// the error's text.
 	path, says string
 	args       []any
 	step       nest.StepFunc // nil returns the arguments
@@ -135,7 +135,7 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 				_, compiled := f.Compiled(ctx, c.args...)
 				require.Error(t, compiled)
 			}
-			// The strategy goes on as if nothing had happened.
+			// The strategy remains usable.
 			out, err := nest.New(s, func(_ *strategy.ReplicaContext, args []any) any { return args[0] }, strategy.FunctionOptions{}).Run(ctx, []any{mine})
 			require.NoError(t, err)
 			require.Equal(t, []any{float32(1), float32(1)}, strategytest.Values(t, out.([]any)[0].(*strategy.PerReplica), 2))
@@ -187,7 +187,7 @@ func TestAClosedVariableInANestIsNamed(t *testing.T) {
 	require.Equal(t, []any{float32(2), float32(2)}, strategytest.Values(t, out.(*strategy.PerReplica), 2))
 }
 
-// loop holds itself.
+// loop returns a nest that contains itself.
 func loop() []any {
 	l := []any{nil}
 	l[0] = l

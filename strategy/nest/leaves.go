@@ -15,17 +15,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// anyMembers is the hint for a value that is no nest and has members.
+// anyMembers is the hint for a value with members that is not a nest.
 const anyMembers = "make it a nest: slices, maps and structs whose members are of type any"
 
-// part is a replica's part of a value or of a variable, a component of package eager.
+// part is implemented by the components of package eager: a replica's part of a value or of a
+// variable.
 type part interface {
 	Value() strategy.Value
 	Variable() *strategy.Variable
 	Replica() int
 }
 
-// leaf says what a leaf of the arguments is. wrong lacks its place.
+// leaf classifies a leaf of the arguments. The error has no location yet.
 func leaf(s *strategy.TPUStrategy, x any) (static any, isTensor bool, wrong *strategy.ArgumentError) {
 	if reason, err := inside.Of[machine](s).CheckLeaf(x); reason != "" {
 		return nil, false, &strategy.ArgumentError{Reason: reason, Err: err}
@@ -57,7 +58,7 @@ func leaf(s *strategy.TPUStrategy, x any) (static any, isTensor bool, wrong *str
 }
 
 // isTensorType reports whether host values of the type are tensors: numbers, bools and slices of
-// them, not of named types.
+// them, but not of named types.
 func isTensorType(t reflect.Type) bool {
 	for t != nil && t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -69,8 +70,8 @@ func isTensorType(t reflect.Type) bool {
 	return dtype != dtypes.InvalidDType && (t == dtype.GoType() || t == reflect.TypeFor[int]())
 }
 
-// staticLeaf refuses what cannot tell one signature from another, or has tensors in it that the
-// step would not see as nodes.
+// staticLeaf returns an error for a value that cannot be compared, or contains tensors that the
+// step would not receive as nodes.
 func staticLeaf(x any) *strategy.ArgumentError {
 	v := reflect.ValueOf(x)
 	switch {
@@ -94,7 +95,7 @@ func isTensorObject(t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[strategy.Value]()) || t.Implements(reflect.TypeFor[part]())
 }
 
-// holds reports whether a value has something of a type in it. Pointers are not followed.
+// holds reports whether a value contains a value of a wanted type. It does not follow pointers.
 func holds(v reflect.Value, depth int, wanted func(reflect.Type) bool) bool {
 	if !v.IsValid() || depth > nest.MaxDepth {
 		return false

@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/nest"
 )
 
-// Annotations go by the leaves' order, which goes by the size of numeric keys; real
-// sizes do too.
+// Annotations and real sizes use the order of the leaves, in which numeric keys are in numerical
+// order.
 func TestLeavesHaveAnOrder(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 2)
@@ -48,7 +48,7 @@ func TestLeavesHaveAnOrder(t *testing.T) {
 	require.Equal(t, []any{replicaValues{int32(1), int32(3)}, replicaValues{[]float32{1}, []float32{2, 3, 4}}}, localValues(t, out, 2))
 }
 
-// deep is a nest of n levels around x.
+// deep returns a nest of n levels around x.
 func deep(n int, x any) any {
 	for range n {
 		x = []any{x}
@@ -56,7 +56,7 @@ func deep(n int, x any) any {
 	return x
 }
 
-// A nest is as deep in the step as it is outside.
+// A nest has the same depth inside and outside of the step.
 func TestNestsAreDeep(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)

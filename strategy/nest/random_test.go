@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// mapped replaces the leaves of a nest of the sorts that these tests make.
+// mapped replaces the leaves of a nest of the kinds that these tests create.
 func mapped(nest any, leaf func(x any) any) any {
 	switch x := nest.(type) {
 	case []any:
@@ -55,10 +55,10 @@ func closeAll(t *testing.T, nest any) {
 	})
 }
 
-// replicaValues is a tensor that a test gives to each replica.
+// replicaValues is a tensor with a value for each replica.
 type replicaValues []any
 
-// localValues reads the results of a run.
+// localValues returns the results of a run on the host.
 func localValues(t *testing.T, nest any, replicas int) any {
 	t.Helper()
 	return mapped(nest, func(x any) any {
@@ -69,7 +69,7 @@ func localValues(t *testing.T, nest any, replicas int) any {
 	})
 }
 
-// nestMaker makes random arguments.
+// nestMaker creates random arguments.
 type nestMaker struct {
 	t        *testing.T
 	rng      *rand.Rand
@@ -82,8 +82,8 @@ func (m *nestMaker) numbers() []float32 {
 	return []float32{float32(m.rng.IntN(100)), float32(m.rng.IntN(100))}
 }
 
-// make returns a nest, and the same nest with the numbers that each replica is to
-// receive in place of the tensors.
+// make returns a nest, and the same nest with each replica's expected numbers instead of the
+// tensors.
 func (m *nestMaker) make(depth int) (nest, want any) {
 	if depth > 0 && m.rng.IntN(4) > 0 {
 		return m.branch(depth)

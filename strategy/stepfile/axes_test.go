@@ -59,8 +59,8 @@ func TestAStepOverNamedAxesIsSavedWithTheirNames(t *testing.T) {
 	}
 }
 
-// TestAStepWithoutNamedAxesIsSavedAsBefore loads it into a strategy that names its axes, too: its
-// splits by numbers mean the same there.
+// The step is also loaded into a strategy with named axes. Its sharding by numbers has the same
+// meaning there.
 func TestAStepWithoutNamedAxesIsSavedAsBefore(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	file, store, want := savedStep(t, sys)

@@ -9,14 +9,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// A step file may say anything. What the strategy relies on is held against what follows from the
-// rest of the header. The strategy holds it against the program.
+// A step file may contain anything. These checks compare the values on which the strategy relies
+// with the rest of the header. The strategy compares them with the program.
 
-// maxElements bounds a tensor of a step file, over any memory.
+// maxElements limits the elements of a tensor; it exceeds any memory.
 const maxElements = 1 << 50
 
-// checkShape holds a tensor's shapes against each other. mesh is the module's, replica that of the
-// logical axes.
+// checkShape checks that a tensor's shapes are consistent. mesh is the module's mesh, and replica
+// is the mesh of the logical axes.
 func (h header) checkShape(mesh, replica sharding.Mesh, p spmd.ShardedTensor) error {
 	for _, dims := range [][]int{p.Local, p.Global, p.Shard} {
 		elements := 1
@@ -62,7 +62,7 @@ func (h header) checkShape(mesh, replica sharding.Mesh, p spmd.ShardedTensor) er
 	return p.Annotation.ValidateOn(replica, p.Name, p.Local)
 }
 
-// checkResults holds what results are said to be against what a step's results can be.
+// checkResults checks the descriptions of the results.
 func (h header) checkResults() error {
 	own := len(h.Results) - len(h.Updates)
 	for i, r := range h.Results {
@@ -79,7 +79,7 @@ func (h header) checkResults() error {
 	return nil
 }
 
-// module is the step's module as it was saved.
+// module returns the step's module.
 func (h header) module(text []byte) (*spmd.Module, error) {
 	mesh, err := sharding.NewMesh(h.Axes...)
 	if err != nil {
@@ -121,7 +121,7 @@ func (h header) module(text []byte) (*spmd.Module, error) {
 	return m, nil
 }
 
-// check holds the parts of a header against each other.
+// check checks that the parts of a header are consistent.
 func (h header) check(m *spmd.Module) error {
 	if len(h.Updates) > len(h.Results) {
 		return fmt.Errorf("%d updates among %d results", len(h.Updates), len(h.Results))
@@ -151,7 +151,7 @@ func (h header) check(m *spmd.Module) error {
 		}
 		if t.PerStep {
 			loop = true
-			if t.Variable || t.Donated || h.Steps < 1 || t.Shard[0] != h.Steps { // t.Global begins with them: see checkShape
+			if t.Variable || t.Donated || h.Steps < 1 || t.Shard[0] != h.Steps { // checkShape ensures that t.Global begins with them
 				return fmt.Errorf("tensor %q has shape %v for %d steps", t.Name, t.Global, h.Steps)
 			}
 		}
@@ -162,8 +162,8 @@ func (h header) check(m *spmd.Module) error {
 	return nil
 }
 
-// constants splits the last part of a file into the serialized program and the elements of the large
-// constants, by argument.
+// constants splits the last part of a file into the serialized program and the elements of the
+// large constants, by argument.
 func (h header) constants(m *spmd.Module, part []byte) (code []byte, constants [][]byte, err error) {
 	constants = make([][]byte, len(m.Arguments))
 	if h.ConstantBytes > uint64(len(part)) {

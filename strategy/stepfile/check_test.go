@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 )
 
-// savedSum is a saved step of 2 replicas on 2 logical devices, with a mirrored result
-// and one of each replica, and its strategy.
+// savedSum returns a saved step on 2 replicas with 2 logical devices, which has a mirrored and a
+// per-replica result, and its strategy.
 func savedSum(t *testing.T) (*strategy.TPUStrategy, []byte) {
 	t.Helper()
 	strat, err := strategy.New(plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})

@@ -21,7 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// tables are two large constants of different dtypes.
+// tables returns two large constants of different dtypes.
 func tables() (targets, scales *tensors.Tensor) {
 	a, b := make([]float32, 1<<18), make([]int64, 1<<17)
 	for i := range a {
@@ -57,8 +57,8 @@ func tableLosses(t *testing.T, step *train.Step, n int) (all []float64) {
 	return all
 }
 
-// A saved step has its large constants, so that a loaded step computes the same numbers, also in
-// another strategy, and is saved as the same file again.
+// A saved step contains its large constants. A loaded step therefore computes the same numbers,
+// also in another strategy, and is saved as the same file again.
 func TestASavedStepHasItsLargeConstants(t *testing.T) {
 	for _, mesh := range [][2]int{{2, 1}, {2, 2}} {
 		opts := strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]}
@@ -76,7 +76,7 @@ func TestASavedStepHasItsLargeConstants(t *testing.T) {
 		there := strategytest.On(t, plugintest.System(t, mesh[0]*mesh[1]), opts)
 		again := strategytest.SeededStore()
 		_ = again.RootScope().In("model").VariableWithValue("w", []float32{1, 2})
-		fresh := tableStep(there, again) // makes the optimizer's variables
+		fresh := tableStep(there, again) // creates the optimizer's variables
 		_, err = fresh.Compiled(t.Context(), shapes.Make(dtypes.Int32, 8))
 		require.NoError(t, err)
 		loaded, err := stepfile.LoadTrain(t.Context(), there, bytes.NewReader(file), again)
@@ -114,7 +114,7 @@ func TestDamagedConstantsAreRefused(t *testing.T) {
 	}
 	loaded, err := stepfile.Load(t.Context(), strat, bytes.NewReader(file), nil)
 	require.NoError(t, err)
-	require.NoError(t, f.Close()) // the loaded function has its own hold of the constants
+	require.NoError(t, f.Close()) // the loaded function keeps its own reference to the constants
 	results, err := loaded.Run(t.Context(), float32(1))
 	require.NoError(t, err)
 	value, err := results[1].Local(t.Context(), 1)

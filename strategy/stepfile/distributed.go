@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// kind describes a variable as far as a compiled step depends on it.
+// kind describes the properties of a variable on which a compiled step depends.
 func kind(shape shapes.Shape, sync strategy.VariableSynchronization, aggregation strategy.VariableAggregation, a logical.Annotation, localWrites bool) string {
 	text := fmt.Sprintf("%s%v, %s, %s, laid out as %s", shape.DType, shape.Dimensions, sync, aggregation, a)
 	if localWrites {
@@ -23,8 +23,9 @@ func kind(shape shapes.Shape, sync strategy.VariableSynchronization, aggregation
 	return text
 }
 
-// distributed finds the step's distributed variables: by argument, nil for an argument that is none.
-// given take the places of those of the strategy. The errors name every variable that does not fit.
+// distributed returns the step's distributed variables by argument, nil for other arguments.
+// Variables in given replace the strategy's variables of the same names. The error lists every
+// variable that does not fit.
 func distributed(s *strategy.TPUStrategy, step *saved.Step, given map[string]*strategy.Variable) ([]*strategy.Variable, error) {
 	found := make([]*strategy.Variable, len(step.Arguments))
 	unused := maps.Clone(given)

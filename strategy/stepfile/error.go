@@ -8,39 +8,39 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
 )
 
-// Reason says why a step cannot be saved or loaded.
+// Reason classifies why a step cannot be saved or loaded.
 type Reason int
 
 const (
-	// NotAFile is the reason of a file of another kind.
+	// NotAFile means that the file is not a step file, or not one of the requested kind.
 	NotAFile Reason = iota + 1
-	// Damaged is the reason of a file that lost or changed something.
+	// Damaged means that the file is truncated or was changed.
 	Damaged
-	// Version is the reason of a file of another version of the form.
+	// Version means that the file has an unsupported version of the format.
 	Version
-	// Plugin is the reason of a step that another plugin compiled, or another build of it.
+	// Plugin means that the step was compiled by a different plugin or a different build of it.
 	Plugin
-	// Devices is the reason of a step for devices of another kind.
+	// Devices means that the step was compiled for a different kind of device.
 	Devices
-	// Topology is the reason of a step for another slice.
+	// Topology means that the step was compiled for a different slice.
 	Topology
-	// Assignment is the reason of a step for another device assignment on the slice.
+	// Assignment means that the step was compiled for a different device assignment on the slice.
 	Assignment
-	// Variable is the reason of a step whose variables do not fit those of the store, or the
-	// distributed ones.
+	// Variable means that the step's variables do not match those of the store or the distributed
+	// variables.
 	Variable
-	// Unsupported is the reason of a step that cannot be saved.
+	// Unsupported means that the step cannot be saved.
 	Unsupported
-	// Arguments is the reason of a loaded step that is run for other arguments, or as a loop of
-	// another number of steps, than it was compiled for.
+	// Arguments means that a loaded step was called with arguments, or as a loop with a number of
+	// steps, for which it was not compiled.
 	Arguments
-	// Hash is the reason of a file that is not the one of [Options].SHA256.
+	// Hash means that the file does not have the hash [Options].SHA256.
 	Hash
-	// Axes is the reason of a step whose splits name other logical axes than the strategy has.
+	// Axes means that the step's annotations use logical axes that differ from the strategy's.
 	Axes
 )
 
-// reasons are, for each reason, a phrase and what to do where the error knows nothing better.
+// reasons has, for each reason, a phrase and the default hint.
 var reasons = map[Reason]struct{ text, hint string }{
 	NotAFile:    {"it is no step file", "give a file that Save wrote"},
 	Damaged:     {"it is damaged", "copy the file again, or save the step again"},
@@ -61,19 +61,19 @@ func (r Reason) String() string {
 	return cmp.Or(reasons[r].text, fmt.Sprintf("Reason(%d)", int(r)))
 }
 
-// Error says why a compiled step cannot be saved or loaded.
+// Error reports why a compiled step cannot be saved or loaded.
 type Error struct {
 	Reason Reason
-	// Variable is the name of the variable that does not fit, if Reason is [Variable].
+	// Variable is the name of the variable that does not match, if Reason is [Variable].
 	Variable string
-	// Detail says what was found and what was expected. Hint says what to do, where the reason
-	// alone does not say it.
+	// Detail describes the found and the expected state. Hint is a suggestion that replaces the
+	// default of the reason.
 	Detail, Hint string
-	// Err is the cause, if there is one.
+	// Err is the cause, or nil.
 	Err error
 }
 
-// Error says the reason, what was found, and what to do.
+// Error returns the reason, the detail and a suggestion.
 func (e *Error) Error() string {
 	what := "stepfile: " + e.Reason.String()
 	if e.Variable != "" {
@@ -82,8 +82,8 @@ func (e *Error) Error() string {
 	return errkind.Text(what, e.Detail, e.Err, cmp.Or(e.Hint, reasons[e.Reason].hint))
 }
 
-// Kind returns DataLossError for a file that is damaged, NotImplementedError for a step that cannot
-// be saved and for a file of another version, otherwise ValueError.
+// Kind returns DataLossError for a damaged file, NotImplementedError for a step that cannot be
+// saved and for a file of an unsupported version, and otherwise ValueError.
 func (e *Error) Kind() errkind.Kind {
 	switch e.Reason {
 	case Damaged:
@@ -97,12 +97,12 @@ func (e *Error) Kind() errkind.Kind {
 // Unwrap returns the cause, which may be nil.
 func (e *Error) Unwrap() error { return e.Err }
 
-// problems are the reasons of what the strategy finds.
+// problems maps the strategy's problems to reasons.
 var problems = map[saved.Problem]Reason{
 	saved.Damaged: Damaged, saved.BadVariable: Variable, saved.Unsupported: Unsupported, saved.OtherArguments: Arguments,
 }
 
-// fail makes an error of what the strategy found.
+// fail converts a problem that the strategy found to an error.
 func fail(m saved.Misfit) error {
 	return &Error{Reason: problems[m.Problem], Variable: m.Variable, Detail: m.Detail, Hint: m.Hint, Err: m.Err}
 }

@@ -19,8 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// A compiled step is written to a file and run from it, without tracing or
-// compiling anything.
+// A compiled step is written to a file and run from the file, without tracing or compilation.
 func ExampleSave() {
 	ctx := context.Background()
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 4})
@@ -62,8 +61,8 @@ func ExampleSave() {
 	// Output: 60
 }
 
-// A training step is saved where it is compiled, and trains the model of a store where it is
-// loaded.
+// A training step is saved where it is compiled. Where it is loaded, it trains the model of a
+// store.
 func ExampleLoadTrain() {
 	ctx := context.Background()
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 2})
@@ -90,7 +89,8 @@ func ExampleLoadTrain() {
 	if err := stepfile.Save(ctx, &file, compiled); err != nil {
 		panic(err)
 	}
-	// The store has the model's variables: take their first values. A checkpoint has them, too.
+	// Copy the initial values of the model's variables into the store. A checkpoint has them as
+	// well.
 	if err := compiling.Variables(store).Pull(ctx); err != nil {
 		panic(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rewrite changes the header of a step file and makes its checksum fit.
+// Rewrite changes the header of a step file and updates its checksum.
 func Rewrite(t testing.TB, file []byte, old, new string) []byte {
 	t.Helper()
 	at := len(magic)
@@ -33,7 +33,7 @@ func appendSum(body []byte) []byte {
 	return append(body, sum[:]...)
 }
 
-// Resum makes the checksum of a file fit.
+// Resum updates the checksum of a file.
 func Resum(file []byte) []byte {
 	if len(file) < sha256.Size {
 		return appendSum(bytes.Clone(file))
@@ -41,7 +41,7 @@ func Resum(file []byte) []byte {
 	return appendSum(bytes.Clone(file[:len(file)-sha256.Size]))
 }
 
-// Encode is a step file with any header.
+// Encode returns a step file with any header.
 func Encode(header, text, program []byte) []byte {
 	b := []byte(magic)
 	for _, part := range [][]byte{header, text, program} {
@@ -51,7 +51,7 @@ func Encode(header, text, program []byte) []byte {
 	return appendSum(b)
 }
 
-// Decode reads a step file as far as can be without devices.
+// Decode reads a step file as far as possible without devices.
 func Decode(file []byte) error {
 	h, text, program, err := decode(bytes.NewReader(file), "")
 	if err != nil {

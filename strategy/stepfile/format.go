@@ -13,20 +13,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// A step file holds a compiled step: a magic line, the length of the header and the header as JSON,
-// the lengths and bytes of the module's text and of the serialized program, and a checksum of all
-// of it.
+// A step file consists of a magic line, the header as JSON, the module's text, the serialized
+// program, and a SHA-256 of all preceding bytes. The header, the text and the program are each
+// preceded by their length.
 
 const magic = "tpustrategy step\n"
 
-// Files of other versions are rejected. Version 3 is version 2 with the elements of the step's large
-// constants after the serialized program, in the same part and in the order of the arguments.
+// Files of other versions are rejected. Version 3 is version 2 with the elements of the step's
+// large constants after the serialized program, in the same part and in the order of the arguments.
 const (
 	version          = 2
 	constantsVersion = 3
 )
 
-// encode writes a step file.
 func encode(h header, text, program []byte) ([]byte, error) {
 	head, err := json.Marshal(h)
 	if err != nil {
@@ -43,21 +42,21 @@ func encode(h header, text, program []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// The bounds of a step file's parts: a header has some hundred bytes a variable, and compilers
-// neither take texts nor give programs of 2 GiB.
+// Limits of the parts of a step file. A header has a few hundred bytes per variable, and compilers
+// neither accept texts nor return programs of 2 GiB.
 const (
 	maxHeader = 256 << 20
 	maxPart   = 2 << 30
-	// maxConstants bounds the large constants, which are limited by the memory of a device.
+	// maxConstants limits the large constants, which are limited by the memory of a device.
 	maxConstants = 1 << 40
 )
 
-// maxChunk is the largest piece in which the first half of a part is read, in bytes.
+// maxChunk is the largest chunk in which the first half of a part is read, in bytes.
 const maxChunk = 16 << 20
 
-// readPart reads n bytes and writes them to sum. Whatever n is, it allocates at most maxChunk bytes more
-// than r has until half of the n bytes are read, and then memory for all of them. If r ends before, data has
-// the first piece only, and got is the number of bytes that r had.
+// readPart reads n bytes and writes them to sum. For any n, it allocates at most maxChunk bytes
+// more than r has until half of the n bytes are read, and then memory for all of them. If r ends
+// early, data has only the first chunk, and got is the number of bytes that r had.
 func readPart(r io.Reader, sum io.Writer, n uint64) (data []byte, got uint64, err error) {
 	read := func(p []byte) (ended bool, err error) {
 		k, err := io.ReadFull(r, p)
@@ -86,15 +85,15 @@ func readPart(r io.Reader, sum io.Writer, n uint64) (data []byte, got uint64, er
 	return data[:got], got, err
 }
 
-// decode reads a step file up to the end of its last part, so that it does not read other
-// files and endless streams to their end. It keeps no other part of a file whose header is not one of this
+// decode reads a step file up to the end of its last part, so that it does not read other files and
+// endless streams to their end. It only keeps the other parts if the header has a supported
 // version. sum is the hash that the file must have, or "". Errors are [*Error], or errors of r.
 func decode(r io.Reader, sum string) (h header, text, program []byte, err error) {
 	fail := func(reason Reason, format string, args ...any) (header, []byte, []byte, error) {
 		return header{}, nil, nil, &Error{Reason: reason, Detail: fmt.Sprintf(format, args...)}
 	}
 	whole, size := sha256.New(), uint64(0)
-	take := func(n uint64) (data []byte) { // fewer bytes where the file ends
+	take := func(n uint64) (data []byte) { // returns fewer bytes at the end of the file
 		if err == nil {
 			var got uint64
 			data, got, err = readPart(r, whole, n)

@@ -27,7 +27,7 @@ func TestAStepFileIsReadWithinBounds(t *testing.T) {
 	_, err = stepfile.Load(t.Context(), strat, zero, nil)
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, stepfile.NotAFile, refused.Reason)
-	// A file that goes on for ever after its end, and parts of impossible sizes.
+	// A file with endless data after its end, and parts of impossible sizes.
 	_, err = stepfile.Load(t.Context(), strat, endless{bytes.NewReader(file)}, nil)
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, stepfile.Damaged, refused.Reason)
@@ -36,7 +36,7 @@ func TestAStepFileIsReadWithinBounds(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, stepfile.Damaged, refused.Reason)
 
-	// A stream that names a large program behind a header that is none.
+	// A stream with a large program after an invalid header.
 	large := append(append([]byte{}, file[:17]...), make([]byte, 16)...)
 	large = binary.LittleEndian.AppendUint64(large, 1<<30)
 	var before, after runtime.MemStats
@@ -47,8 +47,8 @@ func TestAStepFileIsReadWithinBounds(t *testing.T) {
 	assert.Equal(t, stepfile.Damaged, refused.Reason)
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
 
-	// Streams with a valid header that end long before the lengths that they name. Memory is bounded by
-	// the bytes that are there.
+	// Streams with a valid header that end long before the lengths that they specify. The number of
+	// bytes in the stream limits the memory.
 	for _, present := range []int{0, 3 << 20, 100 << 20} {
 		for part, sizes := range [][]uint64{{200 << 20}, {13, 2 << 30}, {13, 0, 2 << 30}} {
 			stream := append([]byte{}, file[:17]...)
@@ -82,7 +82,7 @@ func TestAStepFileIsReadWithinBounds(t *testing.T) {
 	assert.Equal(t, stepfile.Hash, refused.Reason)
 }
 
-// endless goes on with zeros.
+// endless continues with zeros after its data.
 type endless struct{ r *bytes.Reader }
 
 func (e endless) Read(p []byte) (int, error) {
@@ -100,7 +100,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(stepfile.Encode([]byte(`{"version":2,"steps":3,"axes":[{"Name":"replica","Size":1}],"arguments":[{"name":"v","variable":true,"distributed":{"synchronization":"ON_READ","aggregation":"SUM"},"dtype":"Float32","spec":"#sdy.sharding<@mesh, [{}]>","global":[1],"shard":[1],"per_replica":true,"annotation":{"kind":"none"}},{"name":"x","dtype":"Float32","local":[2],"global":[3,2],"shard":[3,2],"per_step":true,"spec":"#sdy.sharding<@mesh, [{}, {}]>","annotation":{"kind":"none"}}]}`), nil, nil))
 	f.Add(stepfile.Encode([]byte(`{"version":9}`), nil, nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		// The checksum is made to fit, so that what lies behind it is reached.
+		// With a valid checksum the data after it is reached.
 		for _, file := range [][]byte{data, stepfile.Resum(data)} {
 			if err := stepfile.Decode(file); err != nil && !strings.HasPrefix(err.Error(), "stepfile: ") {
 				t.Fatal(err)

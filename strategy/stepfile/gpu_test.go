@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// A step that was compiled for GPUs is refused where there are none, by the name of its plugin.
+// A step that was compiled for GPUs is rejected on other devices with the name of its plugin.
 func TestGPUStepsAreLoadedOnGPUsAlone(t *testing.T) {
 	slice, err := system.Describe(t.Context(), "h100:2", system.DescribeOptions{Plugin: plugintest.CUDA(t)})
 	require.NoError(t, err)

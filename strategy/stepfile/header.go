@@ -16,20 +16,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// header says what a step is and what it was compiled for. Its JSON is the form of the file.
+// header describes a step and the target for which it was compiled. Its JSON form is part of the
+// file format.
 type header struct {
 	Version int    `json:"version"`
 	Step    string `json:"step"`
 	target
 	Axes []sharding.Axis `json:"axes"`
-	// LogicalAxes are those of a replica, where they have names; Axes has their pieces.
+	// LogicalAxes are the named logical axes of a replica; Axes has their parts.
 	LogicalAxes []sharding.Axis `json:"logical_axes,omitempty"`
 	Arguments   []tensor        `json:"arguments"`
 	Results     []tensor        `json:"results"`
 	Updates     []int           `json:"updates,omitempty"`
-	// Steps is the number of steps of a loop, 0 for a step without one.
+	// Steps is the number of steps of a loop, or 0 for a single step.
 	Steps int `json:"steps,omitempty"`
-	// Replicas are the program's, of one partition each; 0 is one replica of all devices.
+	// Replicas is the number of replicas of the program, with one partition each; 0 means one
+	// replica with all devices.
 	Replicas   int  `json:"replicas,omitempty"`
 	SplitBatch bool `json:"split_batch,omitempty"`
 	LocalBatch bool `json:"local_batch,omitempty"`
@@ -37,17 +39,17 @@ type header struct {
 	Keep       bool `json:"keep_padding,omitempty"`
 	Training   bool `json:"training,omitempty"`
 	Mirrored   bool `json:"mirrored_results,omitempty"`
-	// NonFinite is the training step's train.NonFinite, Gradients the variables that its gradients
-	// are for.
+	// NonFinite is the training step's train.NonFinite. Gradients are the variables of its
+	// gradients.
 	NonFinite int          `json:"non_finite,omitempty"`
 	Gradients []string     `json:"gradients,omitempty"`
 	Layouts   []annotation `json:"argument_annotations,omitempty"`
 	Metrics   *metrics     `json:"metrics,omitempty"`
-	// ConstantBytes is the number of bytes of all large constants.
+	// ConstantBytes is the total size of the large constants in bytes.
 	ConstantBytes uint64 `json:"constant_bytes,omitempty"`
 }
 
-// target is a saved.Target. Plugin is the identity of [cache.PluginIdentity].
+// target is the JSON form of a saved.Target. Plugin is the identity of [cache.PluginIdentity].
 type target struct {
 	Plugin      string              `json:"plugin"`
 	Devices     string              `json:"devices"`
@@ -57,13 +59,13 @@ type target struct {
 	Coordinates [][]tpu.Coordinates `json:"coordinates"`
 }
 
-// tensor is a spmd.ShardedTensor.
+// tensor is the JSON form of a spmd.ShardedTensor.
 type tensor struct {
 	Name     string `json:"name"`
 	Variable bool   `json:"variable,omitempty"`
-	// Constant is set for an argument that is a large constant of the step. Variable is set, too.
+	// Constant reports that an argument is a large constant of the step. Variable is true as well.
 	Constant bool `json:"constant,omitempty"`
-	// Distributed is set for a variable that belongs to no store.
+	// Distributed describes a variable that belongs to no store.
 	Distributed *variable `json:"distributed,omitempty"`
 	DType       string    `json:"dtype"`
 	Local       []int     `json:"local"`
@@ -72,34 +74,33 @@ type tensor struct {
 	Spec        string    `json:"spec"`
 	PerReplica  bool      `json:"per_replica,omitempty"`
 	PerStep     bool      `json:"per_step,omitempty"`
-	Ragged      bool      `json:"ragged,omitempty"` // an argument whose replicas differ in shape
-	// Sizes are, of such an argument's dimensions, the padded size it has, or -1; Cut are the
-	// padded dimensions of a result.
+	Ragged      bool      `json:"ragged,omitempty"` // an argument with a different shape per replica
+	// Sizes are the padded sizes of a ragged argument's dimensions, or -1. Cut are the padded
+	// dimensions of a result.
 	Sizes      []int        `json:"padded_sizes,omitempty"`
 	Cut        []ragged.Dim `json:"padded,omitempty"`
 	Annotation annotation   `json:"annotation"`
-	// Over is set for a tensor of which each replica holds a part.
+	// Over is set for a tensor that is sharded over the replicas.
 	Over    *replicaShard `json:"over,omitempty"`
 	Donated bool          `json:"donated,omitempty"`
 	Result  int           `json:"result,omitempty"`
 }
 
-// replicaShard is a spmd.ReplicaShard.
+// replicaShard is the JSON form of a spmd.ReplicaShard.
 type replicaShard struct {
 	Dim  int `json:"dimension"`
 	Size int `json:"size"`
 }
 
-// annotation is a logical.Annotation.
+// annotation is the JSON form of a logical.Annotation.
 type annotation struct {
 	Kind   string `json:"kind"`
 	Device int    `json:"device,omitempty"`
 	Parts  []int  `json:"parts,omitempty"`
-	// Axes are those of a split by names, for each dimension.
+	// Axes are the axis names for each dimension, for sharding by names.
 	Axes [][]string `json:"axes,omitempty"`
 }
 
-// annotationOut is an annotation as the file has it.
 func annotationOut(a logical.Annotation) annotation {
 	switch a.Kind() {
 	case logical.KindAssign:
@@ -115,7 +116,7 @@ func annotationOut(a logical.Annotation) annotation {
 	return annotation{Kind: "none"}
 }
 
-// in is the annotation of a file.
+// in converts the annotation from its JSON form.
 func (a annotation) in() (logical.Annotation, error) {
 	switch a.Kind {
 	case "none":
@@ -136,7 +137,6 @@ func (a annotation) in() (logical.Annotation, error) {
 	return logical.Annotation{}, fmt.Errorf("annotation %q", a.Kind)
 }
 
-// tensorOut is an argument or a result as the file has it.
 func tensorOut(p spmd.ShardedTensor) tensor {
 	t := tensor{
 		Name: p.Name, DType: p.DType.String(), Local: p.Local, Global: p.Global, Shard: p.Shard,
@@ -149,7 +149,7 @@ func tensorOut(p spmd.ShardedTensor) tensor {
 	return t
 }
 
-// in is the argument or result of a file.
+// in converts the argument or result from its JSON form.
 func (t tensor) in() (p spmd.ShardedTensor, err error) {
 	p.Name, p.Local, p.Global, p.Shard = t.Name, t.Local, t.Global, t.Shard
 	p.PerReplica, p.PerStep, p.Donated, p.Result, p.Constant = t.PerReplica, t.PerStep, t.Donated, t.Result, t.Constant
@@ -171,7 +171,6 @@ func (t tensor) in() (p spmd.ShardedTensor, err error) {
 	return p, nil
 }
 
-// headerOf is the header of a step.
 func headerOf(s *saved.Step) header {
 	padding := strategy.Padding(s.Padding)
 	h := header{
@@ -213,8 +212,8 @@ func headerOf(s *saved.Step) header {
 	return h
 }
 
-// step returns the step that the header, the module's text and the serialized program with the
-// constants describe, after it has compared them with each other.
+// step returns the step that consists of the header, the module's text and the serialized program
+// with the constants. It checks that these are consistent.
 func (h header) step(text, code []byte) (*saved.Step, error) {
 	m, err := h.module(text)
 	if err != nil {
@@ -255,7 +254,7 @@ func (h header) step(text, code []byte) (*saved.Step, error) {
 	return s, nil
 }
 
-// padding is what the file's two fields say: one that keeps the padding may have both.
+// padding converts the two fields of the file. A step that keeps the padding may set both.
 func (h header) padding() strategy.Padding {
 	switch {
 	case h.Keep:
@@ -266,24 +265,24 @@ func (h header) padding() strategy.Padding {
 	return strategy.NoPadding
 }
 
-// counts reports whether an argument is the variable in which a training step counts the steps that
-// were not finite: a checkpoint of steps that did not count has none.
+// counts reports whether an argument is the variable with the counts of non-finite steps. A
+// checkpoint of steps that did not count has no such variable.
 func (h header) counts(a spmd.ShardedTensor) bool {
 	return h.NonFinite != 0 && a.Name == saved.Counter(h.Step) && a.DType == dtypes.Int64 && len(a.Local) == 1 && a.Local[0] <= maxCounts
 }
 
-// maxCounts bounds the elements of the counting variable.
+// maxCounts is the maximum number of elements of the variable with the counts.
 const maxCounts = 64
 
-// variable says what a distributed variable is beside its name, dtype, shape and annotation, which
-// it has as an argument of the step.
+// variable has the properties of a distributed variable that the argument's name, dtype, shape and
+// annotation do not include.
 type variable struct {
 	Synchronization string `json:"synchronization"`
 	Aggregation     string `json:"aggregation"`
 	LocalWrites     bool   `json:"local_writes,omitempty"`
 }
 
-// in is the distributed variable that an argument is.
+// in converts the distributed variable of an argument from its JSON form.
 func (d *variable) in(a spmd.ShardedTensor) (*saved.Variable, error) {
 	synchronization := strategy.SyncAuto
 	for _, s := range []strategy.VariableSynchronization{strategy.OnWrite, strategy.OnRead} {

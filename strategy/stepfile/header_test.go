@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// everyKind is a step with everything that a file can say of one.
+// everyKind returns a step that uses every field of a file.
 func everyKind(t *testing.T) *saved.Step {
 	t.Helper()
 	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "logical", Size: 2})

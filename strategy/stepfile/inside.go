@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// What this package uses of package strategy beside its contract.
+// The internal API of package strategy that this package uses.
 
 var (
 	_ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
@@ -18,28 +18,28 @@ var (
 	_ = inside.Of[parts]((*strategy.CompiledStep)(nil))
 )
 
-// machine is the inner face of a strategy.
+// machine is the internal API of a strategy.
 type machine interface {
-	// Usable refuses an operation that needs devices, and the code of a step: ahead of time, and once
-	// the strategy is closed.
+	// Usable returns an error inside a traced step function, for a strategy without devices, and
+	// for a closed strategy.
 	Usable(ctx context.Context, op string) error
-	// Target is what the strategy compiles for.
+	// Target returns the target for which the strategy compiles.
 	Target(fail saved.Fail) (saved.Target, error)
-	// Accumulator makes the variable of the scope in which a function accumulates n metrics.
+	// Accumulator creates the variable of the scope in which a function accumulates n metrics.
 	Accumulator(name string, n int) (*strategy.Variable, error)
-	// Live refuses a variable of another strategy, and one that was closed.
+	// Live returns an error for a variable that is closed or belongs to another strategy.
 	Live(v *strategy.Variable) error
-	// Load puts a step that was taken apart on the devices, over the variables of a store and its
+	// Load loads a saved step onto the devices. It uses the variables of a store and the
 	// distributed variables, which are given by argument.
 	Load(ctx context.Context, store *model.Store, step *saved.Step, distributed []*strategy.Variable, fail saved.Fail) (*strategy.Function, error)
 }
 
-// function is the inner face of a function: it says which metrics the function accumulates.
+// function is the internal API of a function. It sets the metrics that the function accumulates.
 type function interface {
 	SetMetrics(of saved.Metrics, state *strategy.Variable, owns bool)
 }
 
-// parts is the inner face of a compiled step: it takes the step apart.
+// parts is the internal API of a compiled step. It returns the parts that are saved.
 type parts interface {
 	Parts(ctx context.Context, fail saved.Fail) (*saved.Step, error)
 }

@@ -18,41 +18,43 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// Options say what a loaded step runs on. The zero value finds the step's variables by their names.
+// Options select the variables of a loaded step and the expected file. The zero value finds the
+// step's variables by name.
 type Options struct {
-	// Variables are distributed variables for the step, those of strategy.TPUStrategy.NewVariable,
-	// by the names that the step was saved with: a variable with another name may take a place. For
-	// a name that is missing here, Load looks among strategy.TPUStrategy.DistributedVariables; a
-	// name that the step does not have is an error.
+	// Variables has distributed variables of strategy.TPUStrategy.NewVariable for the step, by the
+	// names with which the step was saved. A variable may thus have a different name now. Names
+	// that are not in the map are looked up in strategy.TPUStrategy.DistributedVariables. A name
+	// that the step does not have is an error.
 	Variables map[string]*strategy.Variable
-	// SHA256 is the hash that the whole file must have, in hexadecimal digits, as sha256sum prints
-	// it; an empty string accepts any file.
+	// SHA256 is the hash that the file must have, in hexadecimal digits as sha256sum prints it. An
+	// empty string accepts any file.
 	SHA256 string
 }
 
-// Load reads a step that [Save] wrote and puts it on the devices, without tracing or compiling
-// anything, as tf.saved_model.load gives back a function. The function runs for the arguments that the step was compiled for; for others it
-// returns a [*strategy.TraceError] that wraps an [*Error] with [Arguments]. A loop of steps takes
-// stacked values of as many steps, see [strategy.TPUStrategy.StackBatches].
+// Load reads a step that [Save] wrote and loads it onto the devices without tracing or compilation,
+// like tf.saved_model.load for a function. The function runs for the arguments for which the step
+// was compiled. For other arguments it returns a [*strategy.TraceError] that wraps an [*Error] with
+// [Arguments]. A loop of steps requires stacked values with the same number of steps, see
+// [strategy.TPUStrategy.StackBatches].
 //
-// store holds the step's variables, with values: load a checkpoint or build the model before.
-// Distributed variables, which [strategy.TPUStrategy.NewVariable] makes, are those of [Options], or
-// else the strategy's own of the same names; the step reads and writes these variables from now on.
-// They must be as they were when the step was saved: dtype, shape, synchronization, aggregation,
-// local writes, annotation. The state of a training step's metrics is made where the strategy has
-// none of its name.
+// store must contain the step's variables with their values: load a checkpoint or build the model
+// first. Distributed variables (of [strategy.TPUStrategy.NewVariable]) are taken from [Options], or
+// else from the strategy by name. The step reads and writes these variables from now on. They must
+// have the same dtype, shape, synchronization, aggregation, local writes and annotation as when the
+// step was saved. If the strategy has no variable with the name of a training step's metric state,
+// Load creates it.
 //
-// The package's documentation says who may have written the file. Load reads the whole file and
-// checks that its parts are within bounds. Errors: [*Error], one joined for each distributed
-// variable that does not fit, [*strategy.OptionError] for a rule of strategy.Options.Variables that
-// reaches no variable, [strategy.ErrAheadOfTime], *pjrt.Error.
+// Load only files that you trust; see the package comment. Load reads the whole file and checks
+// that its parts are consistent and within limits. Errors are [*Error], joined for all distributed
+// variables that do not match, [*strategy.OptionError] for a rule of strategy.Options.Variables
+// that matches no variable, [strategy.ErrAheadOfTime], and *pjrt.Error.
 func Load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts ...Options) (*strategy.Function, error) {
 	f, _, err := load(ctx, s, r, store, opts)
 	return f, err
 }
 
-// LoadTrain does what [Load] does, for a step that train.New made. [train.Step.RunSteps] runs a
-// step that was saved as a loop.
+// LoadTrain is like [Load], for a step of train.New. [train.Step.RunSteps] runs a step that was
+// saved as a loop.
 func LoadTrain(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts ...Options) (*train.Step, error) {
 	f, step, err := load(ctx, s, r, store, opts)
 	if err != nil {
@@ -64,7 +66,7 @@ func LoadTrain(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store 
 	return train.Of(f)
 }
 
-// LoadEvaluation does what [Load] does, for a step that train.NewEvaluation made.
+// LoadEvaluation is like [Load], for a step of train.NewEvaluation.
 func LoadEvaluation(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts ...Options) (*train.Evaluation, error) {
 	f, step, err := load(ctx, s, r, store, opts)
 	if err != nil {
@@ -76,7 +78,7 @@ func LoadEvaluation(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, s
 	return train.EvaluationOf(f)
 }
 
-// trains reports whether a step is one of package train.
+// trains reports whether a step is a training step of package train.
 func trains(step *saved.Step) bool { return step.Trains() && step.SplitBatch }
 
 func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts []Options) (*strategy.Function, *saved.Step, error) {
@@ -114,7 +116,7 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	if err != nil {
 		return nil, nil, err
 	}
-	made := len(variables) > len(o.Variables) // the state was made for the step
+	made := len(variables) > len(o.Variables) // stateOf created the state
 	var f *strategy.Function
 	found, err := distributed(s, step, variables)
 	if err == nil {
@@ -129,7 +131,7 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	if state != nil {
 		inside.Of[function](f).SetMetrics(step.Metrics, state, made)
 	}
-	if trains(step) { // it looks for numbers that are not finite, if it was made to
+	if trains(step) { // train.Of sets the guard for non-finite steps
 		if _, err := train.Of(f); err != nil {
 			return nil, nil, err
 		}
@@ -137,14 +139,14 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	return f, step, nil
 }
 
-// namesAxes reports whether a split of a step's arguments or results names axes.
+// namesAxes reports whether an annotation of the step's arguments or results uses axis names.
 func namesAxes(step *saved.Step) bool {
 	named := func(p spmd.ShardedTensor) bool { return p.Annotation.Axes() != nil }
 	return slices.ContainsFunc(step.Module.Arguments, named) || slices.ContainsFunc(step.Module.Results, named) ||
 		slices.ContainsFunc(step.Layouts, func(a logical.Annotation) bool { return a.Axes() != nil })
 }
 
-// fits compares what a step was compiled for with what the strategy runs on.
+// fits returns an error if the step was compiled for a different target.
 func (h header) fits(here saved.Target) error {
 	switch {
 	case h.Plugin != here.Plugin:
@@ -162,7 +164,7 @@ func (h header) fits(here saved.Target) error {
 	return nil
 }
 
-// some prints the first of many device ids.
+// some formats the first device ids of a list.
 func some(ids [][]int) string {
 	if len(ids) > 4 {
 		return fmt.Sprintf("%v and %d more", ids[:4], len(ids)-4)

@@ -26,8 +26,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// savedStep trains three steps, and returns the step as a file and the store with
-// the variables that it left.
+// savedStep trains three steps, and returns the step as a file and the store with the trained
+// variables.
 func savedStep(t *testing.T, sys *system.System) (file []byte, store *model.Store, want []float64) {
 	t.Helper()
 	strat, err := strategy.New(sys, strategytest.AnnotatedOptions())
@@ -205,7 +205,7 @@ func TestALoadedStepIsHeldAgainstTheRules(t *testing.T) {
 	assert.ErrorContains(t, err, `rule 0 ("/hiden/dense/weights" to 1,2) matches no variable`)
 }
 
-// A training step has one loss for all replicas: as a function it is bound, not run.
+// A training step has one loss for all replicas. As a function it must be bound instead of run.
 func TestATrainingStepIsNoFunctionOfEachReplica(t *testing.T) {
 	ctx := t.Context()
 	file, store, want := savedStep(t, plugintest.System(t, 4))

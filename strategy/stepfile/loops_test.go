@@ -22,7 +22,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// stackedBatches are the same on the devices, by argument.
+// stackedBatches returns the stacked batches on the devices, by argument.
 func stackedBatches(t *testing.T, s *strategy.TPUStrategy, step, n int) []any {
 	t.Helper()
 	args := make([]any, 2)
@@ -178,7 +178,7 @@ func TestAOTLoopsAreSavedForATPU(t *testing.T) {
 	require.NoError(t, err)
 	single, err := one.Report()
 	require.NoError(t, err)
-	// A loop of three steps does what three steps do.
+	// A loop of three steps has the cost of three steps.
 	assert.Equal(t, 3*single.Cost.ModelFLOPs, looped.Cost.ModelFLOPs)
 	assert.InEpsilon(t, 3*single.Cost.FLOPs, looped.Cost.FLOPs, 0.2)
 	assert.Positive(t, looped.Cost.RooflineSeconds)

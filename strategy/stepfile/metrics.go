@@ -14,15 +14,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// metrics are those that a step accumulates.
+// metrics describes the metrics that a step accumulates.
 type metrics struct {
-	// State names the distributed variable that holds them.
+	// State is the name of the distributed variable with their values.
 	State string   `json:"state"`
 	Names []string `json:"names"`
 	Forms []string `json:"forms,omitempty"`
 }
 
-// metricsOut are a step's metrics as the file has them, nil for none.
 func metricsOut(m saved.Metrics) *metrics {
 	if !m.Is() {
 		return nil
@@ -34,7 +33,7 @@ func metricsOut(m saved.Metrics) *metrics {
 	return out
 }
 
-// in are the metrics of a file, whose state is an argument of the step.
+// in converts the metrics from their JSON form. Their state must be an argument of the step.
 func (m *metrics) in(of *spmd.Module) (s saved.Metrics, err error) {
 	if m == nil {
 		return s, nil
@@ -58,9 +57,9 @@ func (m *metrics) in(of *spmd.Module) (s saved.Metrics, err error) {
 	return s, nil
 }
 
-// stateOf returns the distributed variables that a step is loaded with, among them the state of its
-// metrics, and that state: the one that is given, else the strategy's own of its name, else a new
-// one. It is nil without metrics.
+// stateOf returns the distributed variables with which a step is loaded, including the state of its
+// metrics, and this state. The state is the given one, or else the strategy's variable of its name,
+// or else a new one. It is nil without metrics.
 func stateOf(s *strategy.TPUStrategy, step *saved.Step, given map[string]*strategy.Variable) (map[string]*strategy.Variable, *strategy.Variable, error) {
 	m := step.Metrics
 	if !m.Is() {
@@ -71,7 +70,7 @@ func stateOf(s *strategy.TPUStrategy, step *saved.Step, given map[string]*strate
 	}
 	for _, v := range s.DistributedVariables() {
 		if v.Path() == m.State {
-			return given, v, nil // two of the name are an error of the load
+			return given, v, nil // loading returns an error if two have the name
 		}
 	}
 	v, err := inside.Of[machine](s).Accumulator(m.State, len(m.Names))

@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// A file whose metrics are not those that its state holds is refused.
+// A file whose metrics do not match their state is rejected.
 func TestMetricsOfAFileFitTheirState(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	held := strategytest.OK(train.NewEvaluation(s, model.NewStore(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {

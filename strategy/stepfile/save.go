@@ -9,17 +9,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Save writes a compiled step, for [Load] in another process, on the same kind of devices with the
-// same plugin build, for example a step that was compiled ahead of time. It has the place of
-// tf.saved_model.save, and is no SavedModel. The file contains the tensors that the step closes over, but
-// no values of variables, which belong to checkpoints; it names the variables, those of the store and distributed ones, and describes them.
+// Save writes a compiled step to w. [Load] reads it in another process, on the same kind of devices
+// with the same plugin build. Save also supports steps that were compiled ahead of time. It
+// corresponds to tf.saved_model.save, but the format is not that of SavedModel. The file contains
+// the tensors that the step closes over, and names and descriptions of its store variables and
+// distributed variables. It does not contain values of variables, which belong to checkpoints.
+//
 // A loop of steps (see [strategy.BatchStack]) is saved with its number of steps. A step that
 // strategy.Options.Compiler found in a cache is compiled once more, because a program from a cache
-// cannot be written out again (pjrt.ErrDeserialized); ctx bounds that.
+// cannot be serialized (pjrt.ErrDeserialized). ctx limits this compilation.
 //
-// Errors: [*Error] with [Variable] if two distributed variables of the step have one name, with
-// [Unsupported] if the runtime has no program to save; *pjrt.Error if the plugin cannot serialize;
-// those of w.
+// Errors are [*Error] with [Variable] if two distributed variables of the step have the same name,
+// [*Error] with [Unsupported] if the runtime has no program to save, *pjrt.Error if the plugin
+// cannot serialize, and the errors of w.
 func Save(ctx context.Context, w io.Writer, compiled *strategy.CompiledStep) error {
 	if err := strategy.RefuseTracing(ctx, "saving a step", "save it outside of a step"); err != nil {
 		return err

@@ -21,14 +21,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// aotVariable is one of the distributed variables that savable steps use.
+// aotVariable is a distributed variable of the saved steps.
 type aotVariable struct {
 	name    string
 	initial any
 	opts    strategy.VariableOptions
 }
 
-// aotVariables are of every kind, split over p logical devices where that can be.
+// aotVariables returns variables of every kind, sharded over p logical devices where possible.
 func aotVariables(p int) []aotVariable {
 	split := logical.SplitInto(p)
 	return []aotVariable{
@@ -42,7 +42,7 @@ func aotVariables(p int) []aotVariable {
 	}
 }
 
-// makeVariables makes them, with a prefix before their names.
+// makeVariables creates the variables of aotVariables, with a prefix in their names.
 func makeVariables(t *testing.T, s *strategy.TPUStrategy, prefix string) map[string]*strategy.Variable {
 	t.Helper()
 	made := map[string]*strategy.Variable{}
@@ -55,7 +55,7 @@ func makeVariables(t *testing.T, s *strategy.TPUStrategy, prefix string) map[str
 	return made
 }
 
-// variableStep reads and writes all of them.
+// variableStep reads and writes all variables.
 func variableStep(v map[string]*strategy.Variable) strategy.StepFunc {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
@@ -70,7 +70,7 @@ func variableStep(v map[string]*strategy.Variable) strategy.StepFunc {
 	}
 }
 
-// everything runs the step and reads its results and the variables' components.
+// everything runs the step and returns its results and the variables' components.
 func everything(t *testing.T, f *strategy.Function, v map[string]*strategy.Variable, steps int) (all []any) {
 	t.Helper()
 	ctx := context.Background()
@@ -107,7 +107,7 @@ func TestASavedStepRunsOnDistributedVariablesBitForBit(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want, everything(t, loaded, variables, 3))
 
-			// What was loaded can be saved, and runs on variables of other names.
+			// The loaded step can be saved, and runs with variables of other names.
 			compiled, err = loaded.Compiled(ctx, []float32{0, 0, 0, 0})
 			require.NoError(t, err)
 			require.Equal(t, file, mustSave(t, compiled))
@@ -161,7 +161,7 @@ func TestASavedTrainingStepKeepsItsMetric(t *testing.T) {
 	assert.Equal(t, run(step, metric), got)
 	assert.NotEqual(t, float32(0), got[4])
 
-	// The store's own variable cannot stand for another one.
+	// A variable of the store cannot replace a distributed variable.
 	own, ok := there.Variables(store).Lookup("/hidden/dense/biases")
 	require.True(t, ok)
 	_, err = stepfile.LoadTrain(ctx, there, bytes.NewReader(file), store, stepfile.Options{Variables: map[string]*strategy.Variable{"metric": own}})
@@ -170,8 +170,8 @@ func TestASavedTrainingStepKeepsItsMetric(t *testing.T) {
 	assert.Equal(t, "metric", refused.Variable)
 }
 
-// metricFile is a saved step of 2 replicas over the variables "metric", summed on
-// read, and "scale", mirrored.
+// metricFile returns a saved step on 2 replicas with the variables "metric" (sync-on-read with sum
+// aggregation) and "scale" (mirrored).
 func metricFile(t *testing.T, sys *system.System) []byte {
 	t.Helper()
 	ctx := context.Background()
@@ -188,7 +188,8 @@ func metricFile(t *testing.T, sys *system.System) []byte {
 	return mustSave(t, compiled)
 }
 
-// addMetric makes the variable "metric" as the step wants it, but for opts.
+// addMetric creates the variable "metric" with the properties that the step requires, modified by
+// opts.
 func addMetric(t *testing.T, s *strategy.TPUStrategy, name string, opts strategy.VariableOptions) *strategy.Variable {
 	t.Helper()
 	opts.Name = name

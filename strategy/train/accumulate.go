@@ -8,11 +8,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// observeRows is the stage in which metrics see the arguments, whole or of a microbatch.
+// observeRows is the stage that adds the metrics computed from the arguments: those of the whole
+// batch, or of one microbatch.
 func observeRows(p *pass) { p.recorder.observeRows(p.in) }
 
-// accumulate is the stage that takes others, which make a loss and its gradients, for each
-// microbatch, and adds up what they make.
+// accumulate returns a stage that runs stages once for each of n microbatches and sums their losses
+// and gradients. stages must build a loss and its gradients.
 func accumulate(n int, policy precision.Policy, stages []stage) stage {
 	return func(p *pass) {
 		var one *pass
@@ -41,8 +42,8 @@ func accumulate(n int, policy precision.Policy, stages []stage) stage {
 	}
 }
 
-// summand returns a loss or a gradient of a microbatch as a term of the sum over microbatches: in the
-// policy's Accumulate, and in float32 at least where the loss is weighted.
+// summand converts x, a loss or gradient of a microbatch, for the sum over microbatches. It uses
+// the policy's Accumulate dtype, or at least float32 for a weighted loss.
 func (p *pass) summand(policy precision.Policy, x *graph.Node) *graph.Node {
 	if p.weight == nil {
 		return summand(policy, x)
@@ -51,7 +52,7 @@ func (p *pass) summand(policy precision.Policy, x *graph.Node) *graph.Node {
 	return graph.Mul(x, graph.ConvertDType(p.divisor, x.DType()))
 }
 
-// meanOf returns the sum over microbatches as the loss or a gradient of the batch.
+// meanOf converts a sum over microbatches to the loss or a gradient of the batch.
 func (p *pass) meanOf(sum *graph.Node, dtype dtypes.DType) *graph.Node {
 	if p.weight != nil {
 		sum = graph.Div(sum, graph.ConvertDType(p.divisor, sum.DType()))
@@ -59,7 +60,8 @@ func (p *pass) meanOf(sum *graph.Node, dtype dtypes.DType) *graph.Node {
 	return graph.ConvertDType(sum, dtype)
 }
 
-// summand is a term of a sum over microbatches in what the policy adds up in, float32 at least.
+// summand converts half-precision x to the policy's Accumulate dtype, by default float32. It
+// returns any other x, and one that the conversion would narrow, unchanged.
 func summand(policy precision.Policy, x *graph.Node) *graph.Node {
 	in := policy.Filled().Accumulate
 	if in == dtypes.InvalidDType {

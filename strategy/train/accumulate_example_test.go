@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// A replica's 4 rows are taken as 2 microbatches, the first layer stays as it is, and the averages
-// of the other one are exported under its name.
+// The 4 rows of a replica are split into 2 microbatches. The first layer is frozen, and the moving
+// averages of the other layer are exported under the names of its variables.
 func ExampleOptions() {
 	strat, done := strategytest.Example(2, 1)
 	defer done()

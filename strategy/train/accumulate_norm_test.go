@@ -19,7 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// normalised is a model with two batch normalisations.
+// normalised returns a model with two batch normalizations.
 func normalised(p int) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		x := norm.BatchNorm(rc.Scope("first"), in[0], -1).Momentum(0.7).Done()
@@ -29,7 +29,7 @@ func normalised(p int) train.Loss {
 	}
 }
 
-// rowsFrom are some rows of a batch.
+// rowsFrom returns the given rows of a batch.
 func rowsFrom(t *testing.T, batch []any, rows []int) (cut []any) {
 	t.Helper()
 	for _, x := range batch {
@@ -46,8 +46,8 @@ func rowsFrom(t *testing.T, batch []any, rows []int) (cut []any) {
 	return cut
 }
 
-// microbatchesOf are the batches that the microbatches of a step are, one after another: each of the
-// same rows of every replica's part.
+// microbatchesOf returns the microbatches of a step, in order. Each has the same rows of every
+// replica's part.
 func microbatchesOf(t *testing.T, batch []any, replicas, n int) (all [][]any) {
 	t.Helper()
 	rows := batch[0].(*tensors.Tensor).Shape().Dimensions[0] / replicas
@@ -64,9 +64,9 @@ func microbatchesOf(t *testing.T, batch []any, replicas, n int) (all [][]any) {
 	return all
 }
 
-// A batch normalisation normalises each microbatch with the microbatch's own mean and variance, and
-// moves its averages for each of them, as in a loop over batches of that size. The loss is the mean of
-// theirs.
+// Batch normalization normalizes each microbatch with its own mean and variance, and updates its
+// moving averages for each microbatch, as a loop over batches of that size does. The loss is the
+// mean of the microbatches' losses.
 func TestBatchNormalisationInMicrobatches(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for _, c := range []struct{ r, p, rows, n int }{{1, 1, 32, 4}, {8, 1, 32, 2}, {4, 2, 32, 4}, {2, 4, 32, 4}, {1, 1, 14, 4}} {
@@ -81,7 +81,7 @@ func TestBatchNormalisationInMicrobatches(t *testing.T) {
 			require.Len(t, small, c.n)
 			got := trainOn(t, s, optimizer.Adam().Done(), normalised(c.p), train.Options{Accumulate: c.n}, batch)
 
-			// One after another, with weights that stay.
+			// Run them one after another with constant weights.
 			sgd := optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(1e-12).Done()
 			still := trainOn(t, s, sgd, normalised(c.p), train.Options{}, small...)
 			for _, layer := range []string{"first", "second"} {
@@ -113,8 +113,8 @@ func isAverage(path string) bool {
 	return false
 }
 
-// As many microbatches of all replicas together give the same loss and the same weights, whichever
-// of them a replica has.
+// The losses and weights depend only on the total number of microbatches, not on their distribution
+// over the replicas.
 func TestBatchNormalisationInAsManyMicrobatches(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	var want trained
@@ -123,7 +123,7 @@ func TestBatchNormalisationInAsManyMicrobatches(t *testing.T) {
 		sgd := optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.05).Done()
 		got := trainOn(t, s, sgd, normalised(c[1]), train.Options{Accumulate: c[2]}, rowsOf(2)...)
 		for path := range got.values {
-			if isAverage(path) { // which move as often as a replica has microbatches
+			if isAverage(path) { // updated once for each microbatch of a replica
 				delete(got.values, path)
 			}
 		}

@@ -20,11 +20,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// accumulating are the meshes on which microbatches must equal the batch on one device.
+// accumulating lists the meshes (replicas, logical devices) on which microbatches must equal the
+// batch on one device.
 var accumulating = [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}}
 
-// Terms of regularizers count once, and what they project after a step is projected once, as are the
-// steps that the optimizer clips.
+// Regularization terms, their projections after a step, and the optimizer's clipping are applied
+// once for each step.
 func TestMicrobatchesWithRegularizersAreTheBatch(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for name, params := range map[string]map[string]any{
@@ -61,8 +62,8 @@ func TestMicrobatchesWithRegularizersAreTheBatch(t *testing.T) {
 	}
 }
 
-// All at once: microbatches of a deep model in half precision, whose layers are computed again and
-// whose state the replicas share out.
+// All features together: microbatches of a deep model in half precision with rematerialization and
+// sharded state.
 func TestMicrobatchesWithEverythingAreTheBatch(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	fit := func(o strategy.Options, keep remat.Policy, of train.Options) trained {

@@ -25,7 +25,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// trained are the losses of some steps, and what the store's variables are after them.
+// trained has the losses of some steps and the final values of the store's variables.
 type trained struct {
 	losses []float64
 	values map[string]*tensors.Tensor
@@ -45,7 +45,7 @@ func (want trained) equals(t *testing.T, got trained, tolerance float64) {
 	}
 }
 
-// trainOn takes a step on each of some batches.
+// trainOn runs one step for each batch.
 func trainOn(t *testing.T, strat *strategy.TPUStrategy, opt optimizer.Interface, loss train.Loss, o train.Options, batches ...[]any) (got trained) {
 	t.Helper()
 	ctx := context.Background()
@@ -99,7 +99,7 @@ func TestTheTextDoesNotGrowWithTheMicrobatches(t *testing.T) {
 	two, eight := text(2), text(8)
 	assert.Equal(t, strings.Count(two, "\n"), strings.Count(eight, "\n"))
 	assert.Equal(t, 1, strings.Count(eight, `"stablehlo.while"`))
-	// Each gradient and the loss cross the replicas once, behind the loop.
+	// Each gradient and the loss are reduced over the replicas once, after the loop.
 	_, loop, _ := strings.Cut(eight, "^run(")
 	body, behind, _ := strings.Cut(loop, "\n    })")
 	assert.Zero(t, strings.Count(body, "replica_groups = #replica_groups"))

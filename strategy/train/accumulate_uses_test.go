@@ -25,7 +25,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
 )
 
-// sums are batches of so many rows each.
+// sums returns batches with the given numbers of rows.
 func sums(rows ...int) (batches [][]any) {
 	for _, n := range rows {
 		x, y := strategytest.Sums(n, 8)
@@ -94,8 +94,8 @@ func TestMicrobatchesUnderAPolicy(t *testing.T) {
 	}
 }
 
-// noisy is a model whose loss has random numbers, regularizers and averages of a layer, and which
-// counts in variables of the strategy.
+// noisy is a model whose loss has random numbers, regularizers and moving averages of a layer, and
+// which counts in variables of the strategy.
 func noisy(own, all *strategy.Variable, numbers bool) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		rows := graph.Const(rc.Graph(), int32(in[0].Shape().Dimensions[0]))
@@ -192,8 +192,8 @@ func TestMetricsAndNormsOfMicrobatches(t *testing.T) {
 	}
 }
 
-// Variables that the replicas share out are gathered once for all microbatches, in half precision
-// where a policy reads them so, and their gradients are scattered once, in float32.
+// Sharded variables are gathered once for all microbatches, in half precision if the policy reads
+// them so. Their gradients are scattered once, in float32.
 func TestMicrobatchesGatherInHalfPrecision(t *testing.T) {
 	s := strategytest.New(t, 2, 1, sharded(2, 1, logical.ShardParameters))
 	text := func(n int) string {

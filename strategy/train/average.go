@@ -19,17 +19,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// averagesScope is where the averages of the steps are, each below the step's name.
+// averagesScope contains a scope of averages for each step, named after the step.
 const averagesScope = "/averages"
 
-// averagePath is where a step keeps the average of the variable of a path.
 func averagePath(step, path string) string { return model.JoinPath(averagesScope, step) + path }
 
-// averageCountPath is the variable that counts the updates of a step's averages.
 func averageCountPath(step string) string { return model.JoinPath(averagesScope, step, "updates") }
 
-// average is the stage that moves the averages, once the variables have their new values. The
-// averages are state like an optimizer's: they lie on the devices as the optimizer's state does.
+// average is the stage that updates the moving averages after the variables. The averages are
+// sharded like the optimizer's state.
 func (o *Options) average(p *pass) {
 	p.update(p.gradients, false, func(scope *model.Scope, gradients []*graph.Node) {
 		g, store := gradients[0].Graph(), scope.Store()
@@ -46,7 +44,7 @@ func (o *Options) average(p *pass) {
 			u := graph.ConvertDType(updates, dtypes.Float64)
 			rest = graph.Max(rest, graph.Div(constant(g, dtypes.Float64, 9), graph.AddScalar(u, 10)))
 		}
-		// The first update takes the variables as they are.
+		// The first update copies the variables.
 		rest = graph.Where(graph.Equal(updates, number(g, 0)), constant(g, dtypes.Float64, 1), rest)
 		count.SetNodeValue(graph.Add(updates, number(g, 1)))
 		for _, v := range trained {
@@ -61,15 +59,15 @@ func (o *Options) average(p *pass) {
 	})
 }
 
-// averagePair is a variable of a store and the average that a step keeps of it.
+// averagePair is a trained variable and a step's average of it.
 type averagePair struct {
 	variable, average *model.Variable
-	// of is the variable of the strategy whose proxy has the average, nil for the store's own.
+	// of is the strategy variable whose proxy has the average, or nil for a variable of the store.
 	of *strategy.Variable
 }
 
-// averagesOf finds a step's averages and the variable that counts their updates. It panics if there
-// are none.
+// averagesOf returns a step's averages and the variable that counts their updates. It panics if the
+// store has none.
 func averagesOf(rc *strategy.ReplicaContext, step string) (all []averagePair, count *model.Variable) {
 	store := rc.Scope().Store()
 	count = store.GetVariable(averageCountPath(step))
@@ -94,8 +92,8 @@ func noAverages(step string) error {
 		Hint: "set Options.Average of the step of this name, and take a step before", Class: errkind.ValueError}
 }
 
-// now is what the variable is at this point of the step, and what it is on average, in its dtype:
-// before the first update that is itself.
+// now returns the variable's current value and its average in the variable's dtype. Before the
+// first update the average equals the value.
 func (a averagePair) now(rc *strategy.ReplicaContext, count *model.Variable) (value, average *graph.Node) {
 	g := rc.Graph()
 	if a.of != nil {
@@ -107,25 +105,26 @@ func (a averagePair) now(rc *strategy.ReplicaContext, count *model.Variable) (va
 	return value, graph.Where(none, value, graph.ConvertDType(a.average.NodeValue(g), value.DType()))
 }
 
-// Averaged runs f, which builds graph, with the moving averages of a training step instead of the
-// variables: layers and [strategy.ReplicaContext.Read] read the averages, and the variables do not
-// change. f may build layers in the same scopes as the code around it. Use Averaged in functions that
-// evaluate or generate with the step's store. step is the name of the training step, [Options].Name.
-// Under a policy of package precision, call it inside the function that [precision.Policy.Forward]
-// receives. Averages that were not updated yet equal the variables. Averaged panics with an
-// [*errkind.Fault] of kind ValueError if the store has no averages, as before the first run of the
-// step: trace the function after that run.
+// Averaged runs f, which builds graph, with the moving averages of a training step in place of the
+// variables. Inside f, layers and [strategy.ReplicaContext.Read] read the averages. The variables
+// do not change. f may build layers in the same scopes as the code around it.
+//
+// Use Averaged in functions that evaluate or generate with the step's store. step is the name of
+// the training step ([Options].Name). Under a policy of package precision, call Averaged inside the
+// function that is passed to [precision.Policy.Forward]. Averages that were never updated equal the
+// variables. Averaged panics with an [*errkind.Fault] of kind ValueError if the store has no
+// averages, which is the case before the first run of the step: trace the function after that run.
 func Averaged(rc *strategy.ReplicaContext, step string, f func()) {
 	all, count := averagesOf(rc, step)
 	for _, a := range all {
 		_, average := a.now(rc, count)
 		defer a.show(rc, average)()
 	}
-	defer innerContext(rc).State().NewScopes()() // f may build the layers that the step has built
+	defer innerContext(rc).State().NewScopes()() // f may reuse the scopes of the step's layers
 	f()
 }
 
-// show makes x what the step's code reads of the variable, until restore is called.
+// show substitutes x for the variable in the step's code until restore is called.
 func (a averagePair) show(rc *strategy.ReplicaContext, x *graph.Node) (restore func()) {
 	x = region.Leaf(rc.Graph().Backend().(region.Target), x)
 	if a.of != nil {
@@ -139,12 +138,14 @@ func (a averagePair) show(rc *strategy.ReplicaContext, x *graph.Node) (restore f
 	return func() { a.variable.SetNodeValue(was) }
 }
 
-// SwapAverages exchanges, on the devices, the variables and their averages ([Options].Average); a
-// second call exchanges them back. In between a checkpoint has the averages under the variables'
-// names, and all functions over the store compute with them. It costs a small program and, while it
-// runs, the memory of one copy of the variables. Do not train in between. With several processes
-// all call it at the same point. Averages that were not updated yet are left. The error matches
-// errors.ErrUnsupported for a step without averages.
+// SwapAverages exchanges the variables and their averages ([Options].Average) on the devices. A
+// second call exchanges them back. Between the calls, a checkpoint contains the averages under the
+// variables' names, and all functions over the store compute with the averages. Do not train
+// between the calls.
+//
+// SwapAverages costs a small program and, while it runs, the memory of one copy of the variables.
+// With several processes, all must call it at the same point. Averages that were never updated are
+// not exchanged. For a step without averages the error matches errors.ErrUnsupported.
 func (t *Step) SwapAverages(ctx context.Context) error {
 	if err := strategy.RefuseTracing(ctx, "SwapAverages", fault.InsteadOfRunning); err != nil {
 		return err
@@ -157,7 +158,7 @@ func (t *Step) SwapAverages(ctx context.Context) error {
 	return err
 }
 
-// swaps returns what makes the function of [Step.SwapAverages], once.
+// swaps returns a function that creates the function of [Step.SwapAverages] at the first call.
 func swaps(s *strategy.TPUStrategy, store *model.Store, step string) func() *strategy.Function {
 	swap := func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		all, count := averagesOf(rc, step)

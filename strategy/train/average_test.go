@@ -25,7 +25,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// averageOf is the moving average of the values that a variable had after each step, on the host.
+// averageOf computes, on the host, the moving average of a variable's values after each step.
 func averageOf(values []*tensors.Tensor, decay float64, warm bool, t *testing.T) (average []float64) {
 	for u, value := range values {
 		d := decay
@@ -116,8 +116,8 @@ func TestAveragesFollowTheVariables(t *testing.T) {
 	}
 }
 
-// The averages of many devices are those of one, and so is what Averaged and SwapAverages make of
-// them.
+// Moving averages, and the results of Averaged and SwapAverages, are equal on many devices and on
+// one.
 func TestAveragesAreThoseOfOneDevice(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	batches := sums(16, 16, 16)
@@ -165,7 +165,8 @@ func TestAveragesAreThoseOfOneDevice(t *testing.T) {
 	}
 }
 
-// A step that is not taken moves no average; frozen variables have none; those of the strategy do.
+// A step whose update is not applied does not change averages. Frozen variables have no averages;
+// trained variables of the strategy have.
 func TestAveragesOfStepsThatAreNotTaken(t *testing.T) {
 	s, store := strategytest.New(t, 2, 1), strategytest.SeededStore()
 	w, err := s.NewVariable(t.Context(), []float32{2}, strategy.VariableOptions{Name: "w", Aggregation: strategy.AggregateMean})

@@ -32,7 +32,7 @@ func TestTrainingOverNamedAxesIsTheSameOnEveryMesh(t *testing.T) {
 		t.Run(fmt.Sprint(mesh), func(t *testing.T) {
 			strat := strategytest.On(t, sys, strategytest.NamedOptions(mesh.replicas, strategytest.Axes(mesh.axes...)...))
 			store := strategytest.SeededStore()
-			// The batch arrives in parts.
+			// The batch is sharded.
 			step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named, train.Options{Arguments: []logical.Annotation{
 				strategytest.Over(strat.LogicalMesh(), "", "sequence"), strategytest.Over(strat.LogicalMesh(), "", "sequence", "model")}}))
 			var losses []float64
@@ -78,7 +78,7 @@ func TestTrainingOverNamedAxesIsTheSameOnEveryMesh(t *testing.T) {
 	}
 }
 
-// TestRulesShareOutVariablesAmongTheReplicas names the axis of the replicas beside logical axes.
+// The rules combine the axis of the replicas with logical axes.
 func TestRulesShareOutVariablesAmongTheReplicas(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	run := func(t *testing.T, opt optimizer.Interface, opts strategy.Options) (losses []float64, vars *strategy.Variables) {
@@ -97,7 +97,7 @@ func TestRulesShareOutVariablesAmongTheReplicas(t *testing.T) {
 		for _, c := range []struct {
 			replicas int
 			axes     []string
-			up       []int // what a device holds of a variable of 8 x 16
+			up       []int // shape of a device's shard of an 8 x 16 variable
 		}{{2, []string{"model", "sequence"}, []int{4, 8}}, {4, []string{"model"}, []int{2, 8}}, {8, nil, []int{1, 16}}} {
 			if name == "sgd" && c.replicas != 4 {
 				continue
@@ -112,7 +112,7 @@ func TestRulesShareOutVariablesAmongTheReplicas(t *testing.T) {
 					logical.Match(`up/.*biases`, logical.Over("replica")),
 					logical.Match(`(key|out)/.*weights`, strategytest.Over(mesh, "", "replica")),
 				}
-				if c.replicas == 4 { // the same in two rules, one on top of the other
+				if c.replicas == 4 { // the same with two rules that are combined
 					rules[1].Annotation = strategytest.Over(mesh, "", "model")
 					rules = append(rules, logical.Rule{Pattern: rules[1].Pattern, Largest: []string{logical.ReplicaName}, Smallest: 1})
 				}

@@ -7,11 +7,12 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// measure is the stage that takes the global norm of the gradients, before they are judged.
+// measure is the stage that computes the global norm of the gradients, before the step checks for
+// non-finite values.
 func measure(p *pass) { p.norm = p.globalNorms(p.gradients)[0] }
 
-// clip is the stage that scales the gradients so that their norm is at most limit, as
-// tf.clip_by_global_norm does.
+// clip returns the stage that scales the gradients so that their global norm is at most limit, like
+// tf.clip_by_global_norm.
 func clip(limit float64) stage {
 	return func(p *pass) {
 		g, dtype := p.rc.Graph(), p.norm.DType()
@@ -24,14 +25,14 @@ func clip(limit float64) stage {
 	}
 }
 
-// times is a tensor times a real scalar, of the tensor's dtype, computed in float32 at least.
+// times multiplies x by a real scalar in at least float32. The result has the dtype of x.
 func times(x, factor *graph.Node) *graph.Node {
 	dtype := x.DType()
 	x = graph.ConvertDType(x, factorDType(dtype))
 	return graph.ConvertDType(graph.Mul(x, graph.ConvertDType(factor, x.DType())), dtype)
 }
 
-// factorDType is the dtype in which tensors of a dtype are multiplied.
+// factorDType returns the dtype in which times multiplies a tensor.
 func factorDType(dtype dtypes.DType) dtypes.DType {
 	if dtype.IsHalfPrecision() {
 		return dtypes.Float32

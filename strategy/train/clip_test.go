@@ -27,7 +27,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// readings are a step's metrics by name.
+// readings returns a step's metrics by name.
 func readings(t testing.TB, step *train.Step) map[string]float64 {
 	t.Helper()
 	all, err := step.Metrics(t.Context())
@@ -40,7 +40,7 @@ func readings(t testing.TB, step *train.Step) map[string]float64 {
 	return byName
 }
 
-// normOf is the global norm of some variables of a store, on the host.
+// normOf computes, on the host, the global norm of some variables of a store.
 func normOf(t testing.TB, s *strategy.TPUStrategy, store *model.Store, trained bool) float64 {
 	t.Helper()
 	sum := 0.0
@@ -56,7 +56,7 @@ func normOf(t testing.TB, s *strategy.TPUStrategy, store *model.Store, trained b
 	return math.Sqrt(sum)
 }
 
-// statesOf are ways in which the meshes share out state.
+// statesOf lists the shardings of state that are tested on each mesh.
 var statesOf = map[[2]int][]logical.StateSharding{
 	{1, 1}: {logical.ShardNothing},
 	{8, 1}: {logical.ShardOptimizer, logical.ShardParameters},
@@ -64,8 +64,8 @@ var statesOf = map[[2]int][]logical.StateSharding{
 	{2, 4}: {logical.ShardParameters},
 }
 
-// Clipping and norms over all replicas, logical devices and parts equal those of one device, of
-// variables of sizes that divide by the replicas and of others.
+// Clipping and norms over replicas, logical devices and shards equal those of one device, for
+// variables with divisible and other dimensions.
 func TestTheGlobalNormIsThatOfOneDevice(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	const steps = 3
@@ -102,7 +102,7 @@ func TestTheGlobalNormIsThatOfOneDevice(t *testing.T) {
 					assert.InDeltaSlice(t, wantLosses, losses, 1e-5)
 					for i := range norms {
 						for key, value := range want[i] {
-							if value == 0 { // a step that AdamW holds back
+							if value == 0 { // AdamW made no update
 								assert.InDelta(t, value, norms[i][key], 1e-9, key)
 								continue
 							}
@@ -116,8 +116,8 @@ func TestTheGlobalNormIsThatOfOneDevice(t *testing.T) {
 	}
 }
 
-// A plain step clips nothing that is below the norm, bit for bit, and of SGD the update is the
-// learning rate times the clipped gradient.
+// Gradients below the limit are unchanged bit for bit. With SGD the update is the learning rate
+// times the clipped gradient.
 func TestGradientsAreScaledToTheNorm(t *testing.T) {
 	strategytest.OnMeshes(t, [][2]int{{1, 1}, {4, 1}}, func(t *testing.T, s *strategy.TPUStrategy) {
 		losses := func(o train.Options) ([]float64, map[string]float64) {
@@ -136,7 +136,7 @@ func TestGradientsAreScaledToTheNorm(t *testing.T) {
 	})
 }
 
-// Tensors and layers that are on one logical device count as everywhere.
+// Tensors and layers that are assigned to one logical device count once.
 func TestTheNormOfVariablesOnADevice(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	var want map[string]float64
@@ -158,8 +158,8 @@ func TestTheNormOfVariablesOnADevice(t *testing.T) {
 	}
 }
 
-// What the norm costs: no all-reduce of its own where each replica has the whole gradients, one of
-// a number where they have parts, with padding and in loops too.
+// The norm needs no all-reduce if each replica has the whole gradients, and one all-reduce of a
+// scalar if gradients are sharded, also with padding and in loops.
 func TestTheNormCostsOneSmallAllReduceAtMost(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	layered := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
@@ -191,7 +191,7 @@ func TestTheNormCostsOneSmallAllReduceAtMost(t *testing.T) {
 	}
 }
 
-// A norm that is not finite, of gradients that are, is what the guard and the scale look for.
+// The guard and the loss scale detect a norm that is not finite although the gradients are.
 func TestANormThatIsNotFinite(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	s := strategytest.On(t, sys, strategy.Options{})
@@ -258,7 +258,8 @@ func TestANormThatIsNotFinite(t *testing.T) {
 	})
 }
 
-// A complex number counts by its absolute value, and half precision is squared in float32.
+// The norm uses the absolute value of complex numbers, and squares half-precision numbers in
+// float32.
 func TestTheNormOfOtherDTypes(t *testing.T) {
 	strategytest.OnMeshes(t, [][2]int{{1, 1}, {4, 1}}, func(t *testing.T, s *strategy.TPUStrategy) {
 		store := model.NewStore()

@@ -54,7 +54,7 @@ func TestAStepThatIsClosedHoldsNothing(t *testing.T) {
 	}
 	require.NoError(t, bound.Close())
 
-	// What belongs to the store stays: another step goes on.
+	// The store's variables remain, so that another step continues.
 	next := strategytest.OK(train.New(s, store, adam(), strategytest.Annotated(1), o))
 	loss, err = next.Run(ctx, x, y)
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestAStepThatIsClosedHoldsNothing(t *testing.T) {
 	assert.ErrorIs(t, strategytest.Err(next.Run(ctx, x, y)), strategy.ErrClosed)
 }
 
-// A run that waits for its turn beside a Close either takes its step or is refused.
+// A Run that is concurrent with Close either completes or returns an error.
 func TestAStepIsClosedBesideItsRuns(t *testing.T) {
 	ctx := t.Context()
 	s := strategytest.New(t, 2, 1)

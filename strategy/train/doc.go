@@ -1,5 +1,5 @@
-// Package train takes training steps: it turns a model's loss and one of GoMLX's optimizers into
-// one compiled program that runs on all replicas of a strategy.
+// Package train compiles training steps. A training step is one compiled program that computes a
+// model's loss and gradients and applies one of GoMLX's optimizers, on all replicas of a strategy.
 //
 //	step, err := train.New(strat, store, optimizer.Adam().Done(),
 //		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
@@ -11,69 +11,74 @@
 //		...
 //	}
 //
-// The function builds the loss of one replica from the replica's part of the batch. Gradients are
-// averaged over the replicas by an all-reduce each, and every replica makes the same update, so
-// that the result is that of one device on the whole batch.
+// The loss function builds the loss of one replica from that replica's rows of the batch. Each
+// gradient is averaged over the replicas by an all-reduce, and every replica applies the same
+// update. The result is therefore the same as on one device with the whole batch, up to rounding.
 //
-//   - [Step.Run] takes a step on a batch in host memory, or on values that are on the devices.
-//   - [Step.RunSteps] takes many steps in one launch, as a loop on the devices.
-//   - [Step.Bind] fixes the batch, for a loop that allocates nothing.
-//   - [Step.Close] frees what the step has on the devices. The variables stay, for other steps.
-//   - [Step.Compiled] compiles the step without running it, also for a slice that is not at hand;
-//     package strategy/stepfile saves what it returns.
-//   - logical.Share, a rule of strategy.Options.Variables, shares out variables, gradients and the
-//     optimizer's state among the replicas.
-//   - [Options].NonFinite skips or stops at steps whose numbers are not finite.
+//   - [Step.Run] runs one step on a batch in host memory or on values that are already on the
+//     devices.
+//   - [Step.RunSteps] runs many steps in one launch, as a loop on the devices.
+//   - [Step.Bind] fixes the batch, for a loop without allocations.
+//   - [Step.Close] frees the step's device memory. The variables stay on the devices for other
+//     steps.
+//   - [Step.Compiled] compiles the step without running it, also for a TPU slice that is not
+//     attached. Package strategy/stepfile saves the compiled step.
+//   - logical.Share, a rule of strategy.Options.Variables, shards variables, gradients and
+//     optimizer state over the replicas.
+//   - [Options].NonFinite skips steps whose loss or gradients are not finite, or stops at the
+//     first.
 //   - [Options].Precision computes in bfloat16 or float16 with variables in float32, by a policy of
-//     package precision; [Step.LossScale] reads its loss scale.
-//   - [Options].Accumulate takes the batch as microbatches in a loop, which needs the memory of
-//     one.
-//   - [Weighted] makes a loss of a sum and a weight, such as the number of tokens that count.
-//   - [Options].Freeze trains some of the variables, such as the last layers of a loaded model.
-//   - [Options].Average keeps moving averages of the variables. [Averaged] computes with them,
-//     [Step.SwapAverages] exports them.
+//     package precision. [Step.LossScale] reads the dynamic loss scale.
+//   - [Options].Accumulate processes the batch as microbatches in a loop, which needs the
+//     activation memory of one microbatch.
+//   - [Weighted] defines a loss by a sum and a weight, such as the number of unmasked tokens.
+//   - [Options].Freeze trains only some of the variables, such as the last layers of a loaded
+//     model.
+//   - [Options].Average keeps moving averages of the variables. [Averaged] computes with the
+//     averages, and [Step.SwapAverages] exports them.
 //   - [Options].ClipNorm clips the gradients by their global norm.
-//   - [Options].LearningRate follows a schedule of package strategy/train/schedule on the devices.
-//   - [Options].Metrics, Norms and UpdateNorm accumulate numbers on the devices; [Step.Metrics]
-//     reads them. [Report] hands over what the loss function computes, such as an accuracy.
-//   - [NewEvaluation] evaluates the same metrics over data that was held out.
+//   - [Options].LearningRate computes a schedule of package strategy/train/schedule on the devices.
+//   - [Options].Metrics, Norms and UpdateNorm accumulate metrics on the devices. [Step.Metrics]
+//     reads them. [Report] adds values that the loss function computes, such as an accuracy.
+//   - [NewEvaluation] evaluates the same metrics on held-out data.
 //
 // # Microbatches
 //
-// With [Options].Accumulate set to n, each replica's rows are cut along dimension 0 of the
-// arguments into n microbatches, of consecutive rows. The loss function builds the loss of one
-// microbatch: its arguments have the rows of one. Arguments without rows, mirrored values, are the
-// same for each. The text and the time to compile it do not grow with n.
+// If [Options].Accumulate is n, each replica's rows are split along dimension 0 of the arguments
+// into n microbatches of consecutive rows. The loss function builds the loss of one microbatch, and
+// its arguments have the rows of one microbatch. Mirrored arguments, which have no rows, are the
+// same for each microbatch. Program size and compile time do not grow with n.
 //
-//   - Losses, gradients and regularization terms count by rows, so that the step is that of the
-//     whole batch. As over replicas, the loss must be a mean over rows, or a loss of [Weighted]. A mean
-//     over something else, such as over tokens that are not masked, would become a mean of the
+//   - Losses, gradients and regularization terms are weighted by rows, so the step equals a step on
+//     the whole batch. As with replicas, the loss must be a mean over rows or a loss of [Weighted].
+//     A mean over another quantity, such as unmasked tokens, would become a mean of the
 //     microbatches' means.
-//   - Rows that do not divide by n are padded, and so are those of uneven batches; the padding is
-//     left out as [Step.Run] says. If there are fewer rows than n, there are fewer microbatches.
-//   - What the loss function writes, it writes for each microbatch: a variable that counts calls
-//     counts n, random numbers are drawn for each, on each replica its own.
-//   - A batch normalisation normalises each microbatch with the mean and the variance of the
-//     microbatch's own rows on the replica, and moves its averages n times a step, as n steps over
-//     batches of that size would. So a model with one is that of smaller batches, not of the whole
-//     batch: two replicas of two microbatches train as four replicas of one. Choose a momentum for
-//     averages that move n times as often, or normalise by layers.
-//   - Manual regions (package manual, and moe, ring and pipeline on it) run for each microbatch. A
-//     layer of experts has its capacity, and its balance term, for the tokens of one.
-//   - Half precision is added up in the policy's Accumulate, float32 as a rule.
-//   - With logical.ShardParameters layers of package loop gather their slices for each microbatch
-//     and scatter their gradients, so that no device has a whole stack. All other gradients cross
-//     the replicas once, after the loop.
-//   - The code of the loss function runs again until it is known which variables it writes.
+//   - If n does not divide the rows, or the batch is uneven, rows are padded. The padding does not
+//     count, as described at [Step.Run]. If there are fewer rows than n, there are fewer
+//     microbatches.
+//   - Variables that the loss function writes are written once for each microbatch: a call counter
+//     increases by n. Random numbers are drawn for each microbatch, and each replica draws its own.
+//   - Batch normalization normalizes each microbatch with the mean and variance of that
+//     microbatch's rows on the replica, and updates its moving averages n times per step, as n
+//     steps over smaller batches would. A model with batch normalization therefore trains as with
+//     smaller batches: two replicas with two microbatches train like four replicas with one. Choose
+//     a momentum for n updates per step, or use layer normalization.
+//   - Manual regions (package manual, and moe, ring and pipeline, which use it) run once for each
+//     microbatch. The capacity and the balance term of an expert layer are computed for the tokens
+//     of one microbatch.
+//   - Half-precision sums are accumulated in the policy's Accumulate dtype, by default float32.
+//   - With logical.ShardParameters, layers of package loop gather their slices and scatter their
+//     gradients for each microbatch, so that no device has a whole stack. All other gradients are
+//     reduced over the replicas once, after the loop.
+//   - The loss function is traced repeatedly until the set of variables that it writes is known.
 //
 // # Fine-tuning
 //
-// Load the weights into the store before the first step (strategy/checkpoint, lm/pretrained),
-// and freeze what shall stay: [Options].Freeze. The frozen layers run forward only. The backward
-// pass ends at the first variable that is trained, and the optimizer keeps state for trained ones
-// alone.
+// Load the weights into the store before the first step (strategy/checkpoint, lm/pretrained), and
+// freeze the variables that must not change with [Options].Freeze. Frozen layers run forward only.
+// The backward pass stops at the first trained variable, and the optimizer keeps state only for
+// trained variables.
 //
-// The variables are on the devices while a step trains them: strategy.Variables.Pull copies them
-// into the store, and package strategy/checkpoint saves them. Datasets come through package
-// strategy/feed.
+// Variables stay on the devices while a step trains them. strategy.Variables.Pull copies them into
+// the store, and package strategy/checkpoint saves them. Package strategy/feed reads datasets.
 package train

@@ -11,20 +11,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// An optimizer may run on shards only if each element of its results depends on the same element of
-// the variable, the gradient and the state, and on numbers that are equal on all replicas. Go code
-// can derive such a number from a shape, and then only the number is in the graph. Therefore the
-// update is traced in two graphs that are thrown away, with global shapes and with the shapes of
-// shards, and [spmd.ShardProof] compares the two. The trace with global shapes also creates the
-// optimizer's state in the step's store, with the shapes and first values of an update without shards.
+// An optimizer may run on shards only if each element of its results depends only on the same
+// element of the variable, the gradient and the state, and on numbers that are equal on all
+// replicas. Go code can derive such a number from a shape, and then the graph contains only the
+// number. Therefore the update is traced in two temporary graphs, with global shapes and with the
+// shapes of shards, and [spmd.ShardProof] compares the two. The trace with global shapes also
+// creates the optimizer's state in the step's store, with the shapes and initial values of an
+// update without shards.
 
 // maxShardTraces is the number of sets of variables for which an update on shards is tried. Most
 // optimizers need one, or two if some variables are updated with global tensors.
 const maxShardTraces = 4
 
-// provenShards returns how the variables are sharded that the optimizer may update on shards, by
-// their paths. An optimizer that panics in one of the traces runs on global tensors. global is the graph
-// of the update with global tensors.
+// provenShards returns the shards of the variables that the optimizer may update on shards, by
+// path. If the optimizer panics in a trace, it runs on global tensors. global is the graph of the
+// update with global tensors.
 func (t *trainer) provenShards(gradients []*graph.Node, finite bool, update optimizerUpdate) (over map[string]spmd.ReplicaShard, global *graph.Graph) {
 	varying := t.varyingVariables()
 	over = map[string]spmd.ReplicaShard{}
@@ -80,13 +81,12 @@ func (t *trainer) traceUpdate(store *model.Store, gradients []*graph.Node, over 
 	return g, true
 }
 
-// gradientName is the parameter of a gradient in a trace of an update. Paths of variables begin with
-// a slash.
+// gradientName returns the parameter name of gradient i in a trace of an update. Paths of variables
+// begin with a slash, so that the names do not collide.
 func gradientName(i int) string { return fmt.Sprintf("gradient %d", i) }
 
-// varyingVariables returns the variables, by their paths, whose values at this point of the step may
-// differ between replicas, and the state of the generator of random numbers, of which each replica
-// has its own.
+// varyingVariables returns the paths of variables whose values at this point of the step may differ
+// between replicas, including the state of the random number generator.
 func (t *trainer) varyingVariables() map[string]bool {
 	all := map[string]bool{model.JoinPath("/", model.RNGStateVariableName): true}
 	var paths []string
@@ -104,9 +104,9 @@ func (t *trainer) varyingVariables() map[string]bool {
 	return all
 }
 
-// unproven returns the variables of s.shards, by their paths, whose update on shards is not proven
-// to be elementwise, nor that of what the optimizer computes from them. global and local are the graphs
-// of the update with global tensors and with the store of s.
+// unproven returns the paths of the variables of s.shards for which the update on shards, or the
+// update of a value derived from them, is not proven to be elementwise. global and local are the
+// graphs of the update with global tensors and with the store of s.
 func (s *shadow) unproven(global, local *graph.Graph, finite bool, varying map[string]bool) map[string]bool {
 	leaves, owners := map[string]spmd.ShardLeaf{}, map[string]string{}
 	for path := range varying {
@@ -169,8 +169,9 @@ func (s *shadow) unproven(global, local *graph.Graph, finite bool, varying map[s
 	return all
 }
 
-// proves reports whether the update of a variable is proven. pair are its values with global tensors
-// and with shards, nil where the optimizer does not update it.
+// proves reports whether the update of a variable on shards is proven to be elementwise. pair has
+// the variable's new value with global tensors and with shards, or nil if the optimizer does not
+// update it.
 func proves(proof *spmd.ShardProof, pair [2]*graph.Node, over spmd.ReplicaShard) bool {
 	if pair[0] == nil || pair[1] == nil {
 		return false

@@ -26,7 +26,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// optimizerFunc is an optimizer that is one function.
+// optimizerFunc is an optimizer that consists of one function.
 type optimizerFunc func(scope *model.Scope, gradients []*graph.Node)
 
 func (f optimizerFunc) UpdateGraph(*model.Scope, *graph.Graph, *graph.Node) {}
@@ -51,7 +51,7 @@ func stateLike(scope *model.Scope, v *model.Variable, name string, dims ...int) 
 		VariableWithShape(v.Name()+name, shapes.Make(v.DType(), dims...)).SetTrainable(false)
 }
 
-// moved adds x to a state variable, whose old value counts half, and returns the new value.
+// moved halves the old value of a state variable, adds x, and returns the new value.
 func moved(of *model.Variable, x *graph.Node) *graph.Node {
 	now := graph.Add(graph.MulScalar(of.NodeValue(x), 0.5), x)
 	of.SetNodeValue(now)
@@ -65,8 +65,9 @@ func positions(x *graph.Node) *graph.Node {
 	return graph.AddScalar(graph.Iota(x.Graph(), shapes.Make(x.DType(), x.Shape().Dimensions...), 0), 1)
 }
 
-// customOptimizers are optimizers by the kind of dependence between the elements of their updates.
-// onShards are those of which each element depends only on the same element and on numbers.
+// customOptimizers returns optimizers by the kind of dependence between the elements of their
+// updates. With onShards it returns those in which each element depends only on the same element
+// and on scalars.
 func customOptimizers(onShards bool) map[string]func() optimizer.Interface {
 	each := func(change func(scope *model.Scope, v *model.Variable, gradient *graph.Node) *graph.Node) func() optimizer.Interface {
 		return func() optimizer.Interface { return custom{change} }

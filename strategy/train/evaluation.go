@@ -14,28 +14,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Evaluation is a compiled step that accumulates metrics over batches without training: of data
-// that was held out of the training. It is safe for concurrent use, but all its users add to the
-// same metrics.
+// Evaluation is a compiled step that accumulates metrics over batches without training, such as
+// batches of held-out data. It is safe for concurrent use, but all users add to the same metrics.
 //
-// The step computes the loss as in evaluation: dropout is off, and batch normalisation uses its
-// averages. Nothing is learned, and no gradients are made. It uses the store's variables where the
-// training steps of the strategy have them, on the devices, and leaves them as they are, so that it
-// may run between training steps. What a loss function itself writes in evaluation it does write. A
-// loss function that builds its loss within [Averaged] is evaluated with a training step's averages.
+// The loss is computed in evaluation mode: dropout is off, and batch normalization uses its moving
+// averages. No gradients are computed. The evaluation uses the store's variables on the devices and
+// does not change them, so that it can run between training steps. The one exception is a variable
+// that the loss function itself writes in evaluation mode. A loss function that builds its loss
+// within [Averaged] is evaluated with the averages of a training step.
 type Evaluation struct {
 	function *strategy.Function
-	inner    function // of it
+	inner    function // of function
 	name     string
 	metrics  *accumulator
 }
 
-// NewEvaluation returns an evaluation of the model that loss builds, over the variables of store:
-// the loss function of the training, as a rule. As in [New], the loss is the mean over a replica's
-// rows, and the terms of the layers' regularizers are part of it. Of the options Name, Arguments,
-// LocalBatch, UnequalRows, MirroredRandomNumbers, Precision and Metrics configure the evaluation; the others are for
-// training, and an error. Without a name it is "evaluation", and without Metrics it has [MeanLoss].
-// Errors: as of [New].
+// NewEvaluation returns an evaluation of the model that loss builds, over the variables of store.
+// loss is usually the loss function of the training step. As in [New], the loss is the mean over a
+// replica's rows and includes the terms of the layers' regularizers.
+//
+// The options Name, Arguments, LocalBatch, UnequalRows, MirroredRandomNumbers, Precision and
+// Metrics configure the evaluation. All other options must be unset. Name defaults to "evaluation",
+// and Metrics to [MeanLoss]. Errors are those of [New].
 func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Options) (*Evaluation, error) {
 	if err := cmp.Or(parts(s, store, loss, o.Arguments), o.trainNothing(), o.Precision.Validate(), checkMetrics(o.Metrics, nil)); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Opt
 	return e, nil
 }
 
-// trainNothing refuses options that only a training step acts on.
+// trainNothing returns an error if an option is set that only training steps support.
 func (o *Options) trainNothing() error {
 	for _, only := range []struct {
 		name string
@@ -84,8 +84,8 @@ func (o *Options) trainNothing() error {
 	return nil
 }
 
-// EvaluationOf returns a function from a step file as the evaluation that it is. For another
-// function it returns an error of kind ValueError; stepfile.LoadEvaluation calls it.
+// EvaluationOf returns the [Evaluation] of a function that was loaded from a step file. For any
+// other function it returns an error of kind ValueError. stepfile.LoadEvaluation calls it.
 func EvaluationOf(f *strategy.Function) (*Evaluation, error) {
 	inner, metrics := innerFunction(f), accumulatorOf(f)
 	from := inner.Loaded()
@@ -96,16 +96,16 @@ func EvaluationOf(f *strategy.Function) (*Evaluation, error) {
 	return &Evaluation{function: f, inner: inner, name: from.Name, metrics: metrics}, nil
 }
 
-// Run adds a global batch to the metrics. The batch is as in [Step.Run]: one whose rows do not
-// divide among the replicas counts by its real rows. Run returns when the work is under way.
+// Run adds a global batch to the metrics. Batches are passed as in [Step.Run]. Padding rows of an
+// uneven batch do not count. Run returns as soon as the computation has started.
 func (e *Evaluation) Run(ctx context.Context, batch ...any) error {
 	_, err := e.inner.RunResident(ctx, batch)
 	return err
 }
 
 // Results reads the metrics of the batches since the last [Evaluation.Reset], in the order of
-// [Options].Metrics. It waits for the batches under way. With several processes all call it
-// at the same point. Without any rows it returns an error of kind ValueError.
+// [Options].Metrics. It waits for running batches. With several processes, all must call it at the
+// same point. If no rows were evaluated, it returns an error of kind ValueError.
 func (e *Evaluation) Results(ctx context.Context) ([]Reading, error) {
 	if err := e.ready(ctx, "Results"); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (e *Evaluation) Results(ctx context.Context) ([]Reading, error) {
 		Class: errkind.ValueError}
 }
 
-// Reset makes the metrics as new. With several processes all call it at the same point.
+// Reset clears the metrics. With several processes, all must call it at the same point.
 func (e *Evaluation) Reset(ctx context.Context) error {
 	if err := e.ready(ctx, "Reset"); err != nil {
 		return err
@@ -131,8 +131,8 @@ func (e *Evaluation) Reset(ctx context.Context) error {
 	return e.metrics.reset(ctx)
 }
 
-// Over evaluates batches from the first to the last, and nothing else: it resets the metrics, runs
-// each batch and returns the results. A batch that comes with an error ends it with that error.
+// Over resets the metrics, runs each batch and returns the results. It returns the first error of
+// the iterator or of a batch.
 func (e *Evaluation) Over(ctx context.Context, batches iter.Seq2[[]any, error]) ([]Reading, error) {
 	if err := e.Reset(ctx); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (e *Evaluation) Over(ctx context.Context, batches iter.Seq2[[]any, error]) 
 	return e.Results(ctx)
 }
 
-// Close frees what the evaluation has on the devices, its metrics included; see [Step.Close].
+// Close frees the evaluation's device memory, including its metrics; see [Step.Close].
 func (e *Evaluation) Close() error {
 	if e == nil {
 		return nil
@@ -160,11 +160,10 @@ func (e *Evaluation) Close() error {
 	return e.function.Close()
 }
 
-// MetricNames returns the names of what [Evaluation.Results] reads, in its order.
+// MetricNames returns the names of the metrics in the order of [Evaluation.Results].
 func (e *Evaluation) MetricNames() []string { return e.metrics.names() }
 
-// Arguments returns how the batch's tensors are split over the logical devices: see
-// [Options].
+// Arguments returns how the batch's tensors are sharded over the logical devices; see [Options].
 func (e *Evaluation) Arguments() []logical.Annotation { return e.inner.Arguments() }
 
 // Compiled returns the compiled step for batches like this one; see [strategy.Function.Compiled].
@@ -177,8 +176,8 @@ func (e *Evaluation) Lowered(ctx context.Context, batch ...any) (*spmd.Module, e
 	return e.function.Lowered(ctx, batch...)
 }
 
-// ready refuses the code of a step that is being traced, strategies without devices, and an
-// evaluation that was closed.
+// ready returns an error inside a traced step function, for a strategy without devices, and for a
+// closed evaluation.
 func (e *Evaluation) ready(ctx context.Context, call string) error {
 	return cmp.Or(innerStrategy(e.function.Strategy()).Usable(ctx, "train: "+e.name+": "+call), e.inner.Check())
 }

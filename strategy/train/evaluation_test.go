@@ -27,14 +27,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
 )
 
-// moody is classes with layers that are others in training.
+// moody is classes with layers that behave differently in training.
 func moody(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	x := norm.BatchNorm(rc.Scope("batch"), in[0], -1).Done()
 	x = layers.DropoutStatic(rc.Scope("drop"), x, 0.3)
 	return classes(rc, []*graph.Node{x, in[1]})
 }
 
-// heldOut are 24 rows, in batches of some rows each.
+// heldOut returns 24 rows in batches of the given sizes.
 func heldOut(rows ...int) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		x, y := classBatch(100, 24)
@@ -49,8 +49,9 @@ func heldOut(rows ...int) iter.Seq2[[]any, error] {
 	}
 }
 
-// An evaluation is that of one device and of all rows at once, before training steps and between
-// them, as in evaluation; it changes no variable, and is the same when it is made again.
+// An evaluation, before and between training steps, equals the evaluation of all rows at once on
+// one device. It runs in evaluation mode and changes no variable, so that a second evaluation has
+// the same results.
 func TestEvaluationIsThatOfAllRows(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	var want []train.Reading
@@ -135,7 +136,7 @@ func TestEvaluationsThatCannotBe(t *testing.T) {
 		require.ErrorContains(t, err, c.want, name)
 		assert.Equal(t, errkind.ValueError, errkind.Of(err))
 	}
-	// An option that is for training alone is refused by its name, whichever there will be.
+	// Every option that only applies to training is rejected by name, including future options.
 	for i, of := 0, reflect.TypeFor[train.Options](); i < of.NumField(); i++ {
 		var o train.Options
 		name, field := of.Field(i).Name, reflect.ValueOf(&o).Elem().Field(i)
@@ -169,7 +170,7 @@ func TestEvaluationsThatCannotBe(t *testing.T) {
 	assert.ErrorIs(t, err, strategy.ErrClosed)
 }
 
-// Processes evaluate together, each its own devices.
+// Each process evaluates on its own devices.
 func TestProcessesEvaluateTogether(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	run := func(ctx context.Context, s *strategy.TPUStrategy) (evaluated, trained []train.Reading, err error) {
@@ -202,7 +203,7 @@ func TestProcessesEvaluateTogether(t *testing.T) {
 	}))
 }
 
-// What an evaluation computes and moves ahead of time: no gradients, one all-reduce at most.
+// A compiled evaluation has no gradients and at most one all-reduce.
 func TestAnEvaluationIsAStepWithoutGradients(t *testing.T) {
 	s := strategytest.New(t, 4, 2)
 	held := strategytest.OK(train.NewEvaluation(s, strategytest.SeededStore(), classes, train.Options{Metrics: classMetrics()}))

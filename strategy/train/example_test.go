@@ -18,8 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// A training step over 2 replicas of 2 logical devices. The variables of the
-// hidden layer are split over the logical devices, and so is its activation.
+// A training step runs on 2 replicas with 2 logical devices each. The variables of the hidden layer
+// and its activation are sharded over the logical devices.
 func ExampleNew() {
 	ctx := context.Background()
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 4})
@@ -64,7 +64,7 @@ func ExampleNew() {
 	// Output: true 1,2 16 bytes a device
 }
 
-// A batch with a number that is not finite changes nothing, and is counted.
+// A batch with a number that is not finite changes no variable and is counted.
 func ExampleStep_NonFinite() {
 	ctx := context.Background()
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 2})
@@ -97,7 +97,7 @@ func ExampleStep_NonFinite() {
 	// Output: 1 of 3 steps were skipped, the last of them step 2: the loss
 }
 
-// Three steps in one launch: a loop on the devices.
+// Three steps run in one launch, as a loop on the devices.
 func ExampleStep_RunSteps() {
 	ctx := context.Background()
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 2})
@@ -132,8 +132,8 @@ func ExampleStep_RunSteps() {
 	// Output: 5
 }
 
-// Replicas that share out the variables and the optimizer's state: each of 4 holds a quarter, and
-// reads see the whole.
+// The replicas shard the variables and the optimizer's state: each of 4 replicas has a quarter.
+// Reads return the whole variable.
 func ExampleNew_shardedState() {
 	ctx := context.Background()
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 4})
@@ -172,7 +172,7 @@ func ExampleNew_shardedState() {
 	// (Float32)[8] takes 32 bytes a device
 }
 
-// A metric of the training step itself: how far the answers are off, over all rows since it was read.
+// A custom metric of the training step: the mean error over all rows since the last read.
 func ExampleReport() {
 	s, done := strategytest.Example(2, 1)
 	defer done()

@@ -8,13 +8,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// freezer says which variables a step does not train.
+// freezer selects the variables that a step does not train.
 type freezer struct {
 	patterns []*regexp.Regexp
 	is       func(path string) bool
 }
 
-// freezer is nil for options that freeze nothing.
+// freezer returns nil if the options freeze no variable.
 func (o *Options) freezer() (*freezer, error) {
 	if len(o.Freeze) == 0 && o.FreezeIf == nil {
 		return nil, nil
@@ -35,11 +35,11 @@ func (f *freezer) frozen(path string) bool {
 	return f.is != nil && f.is(path) || slices.ContainsFunc(f.patterns, func(p *regexp.Regexp) bool { return p.MatchString(path) })
 }
 
-// begin is the stage that freezes variables, before the loss is built.
+// begin is the stage that freezes the variables before the loss is built.
 func (f *freezer) begin(p *pass) { p.freeze(f.frozen) }
 
-// check is the stage that refuses patterns that freeze nothing, or all, once the loss has used its
-// variables.
+// check is the stage that panics for a pattern that matches no variable of the loss and if all
+// variables are frozen. It runs after the loss is built.
 func (f *freezer) check(p *pass) {
 	all := p.paths(p.used())
 	for _, pattern := range f.patterns {

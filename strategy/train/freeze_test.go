@@ -25,7 +25,7 @@ import (
 func TestFrozenVariablesStay(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	batches := sums(16, 16)
-	begins := func(loss train.Loss) trained { // first values do not depend on the mesh
+	begins := func(loss train.Loss) trained { // initial values do not depend on the mesh
 		s := strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1})
 		return trainOn(t, s, optimizer.StochasticGradientDescent().WithLearningRate(1e-30).Done(), loss, train.Options{}, batches[0])
 	}
@@ -64,7 +64,7 @@ func TestFrozenVariablesStay(t *testing.T) {
 	}
 }
 
-// A frozen variable takes no backward pass: neither in a step nor in a loop of layers.
+// There is no backward pass for a frozen variable, in a step or in a loop over layers.
 func TestFrozenVariablesTakeNoBackwardPass(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	count := func(loss train.Loss, o train.Options) (products, reductions int) {

@@ -17,16 +17,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// guard makes a training step look for numbers that are not finite.
+// guard detects steps with non-finite loss or gradients and counts them.
 type guard struct {
 	mode NonFinite
-	path string // of the variable that counts
+	path string // of the variable with the counts
 
 	mu    sync.Mutex
-	names []string // of the gradients
+	names []string // variables of the gradients
 }
 
-// newGuard is nil for steps that are taken always.
+// newGuard returns nil for mode Apply.
 func newGuard(mode NonFinite, name string) *guard {
 	if mode == Apply || !mode.known() {
 		return nil
@@ -34,14 +34,14 @@ func newGuard(mode NonFinite, name string) *guard {
 	return &guard{mode: mode, path: saved.Counter(name)}
 }
 
-// Saved says in a step's file what the guard is.
+// Saved returns the guard's description for a step file.
 func (g *guard) Saved() saved.Guard {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return saved.Guard{Mode: int(g.mode), Gradients: g.names}
 }
 
-// Launched is the error of a step that stopped.
+// Launched returns a [*NonFiniteError] if the step stopped.
 func (g *guard) Launched(ctx context.Context, f *strategy.Function) error {
 	if g.mode != Stop {
 		return nil
@@ -53,7 +53,7 @@ func (g *guard) Launched(ctx context.Context, f *strategy.Function) error {
 	return &NonFiniteError{Function: f.Name(), Step: n.Last, What: n.What}
 }
 
-// decide is the stage that decides whether the step is taken, and counts.
+// decide is the stage that decides whether the update is applied, and counts the step.
 func (g *guard) decide(p *pass) {
 	g.mu.Lock()
 	g.names = p.trained
@@ -70,7 +70,7 @@ func (g *guard) decide(p *pass) {
 		runs = graph.Equal(element(old, countLast), zero)
 	}
 	skipped := graph.LogicalAnd(runs, graph.LogicalNot(all))
-	if p.overflow != nil { // the scale's, not the model's
+	if p.overflow != nil { // not counted: the loss scale was too large
 		skipped = graph.LogicalAnd(skipped, graph.LogicalNot(p.overflow.scaled))
 	}
 	steps := graph.Add(element(old, countSteps), oneIf(runs))
@@ -81,9 +81,10 @@ func (g *guard) decide(p *pass) {
 	p.common.Taken, p.common.Counters = graph.LogicalAnd(runs, all), append(p.overflow.count(p, runs), v)
 }
 
-// nonFinite are the numbers of the first thing that is not finite, and of the first gradient: the
-// loss is 0, the gradients count from 1, their norm follows if it was taken, and past is one past
-// the last. All replicas have the same.
+// nonFinite returns the indices of the first non-finite value and of the first non-finite gradient.
+// Index 0 is the loss, 1 the first gradient, and the index after the last gradient is the gradient
+// norm, if it is computed. past is one more than the last index and means that all values are
+// finite. The results are equal on all replicas.
 func (p *pass) nonFinite() (what, gradient, past *graph.Node) {
 	in := p.rc.Graph()
 	past = number(in, len(p.gradients)+1)
@@ -97,11 +98,11 @@ func (p *pass) nonFinite() (what, gradient, past *graph.Node) {
 			first = append(first, index(i+1, x))
 		}
 		p.gradient = graph.ReduceAllMin(graph.Stack(first, 0))
-		if p.inParts() { // the replicas agree on what is wrong
-			// TPUs take no minimum of 64 bits over replicas.
+		if p.inParts() { // make the result equal on all replicas
+			// TPUs do not support an all-reduce minimum of 64-bit integers.
 			p.gradient = graph.ConvertDType(spmd.AllReduce(graph.ConvertDType(p.gradient, dtypes.Int32), spmd.Min), dtypes.Int64)
 		}
-		if p.norm != nil { // of gradients that are finite it may not be
+		if p.norm != nil { // the norm of finite gradients can overflow
 			p.gradient = graph.Min(p.gradient, index(len(p.gradients)+1, p.norm))
 		}
 		p.what = graph.Min(index(0, p.meanLoss()), p.gradient)
@@ -109,21 +110,20 @@ func (p *pass) nonFinite() (what, gradient, past *graph.Node) {
 	return p.what, p.gradient, past
 }
 
-// number is a constant. GoMLX's [graph.Scalar] shares the node of a number between branches of a
-// graph, one of which has no use for it.
+// number returns an int64 constant. [graph.Scalar] would share one node between branches of a
+// graph, also with a branch that does not use it.
 func number(in *graph.Graph, n int) *graph.Node {
 	return graph.Const(in, shapes.CastAsDType(n, dtypes.Int64))
 }
 
-// element is one of a vector, a scalar.
 func element(x *graph.Node, i int) *graph.Node {
 	return graph.Reshape(graph.Slice(x, graph.AxisElem(i)))
 }
 
-// oneIf is what a condition counts: 1 or 0.
+// oneIf converts a condition to 1 or 0.
 func oneIf(condition *graph.Node) *graph.Node { return graph.ConvertDType(condition, dtypes.Int64) }
 
-// finite is whether all of a tensor is.
+// finite reports whether all elements of x are finite.
 func finite(x *graph.Node) *graph.Node {
 	if x.DType().IsComplex() {
 		return graph.LogicalAnd(finite(graph.Real(x)), finite(graph.Imag(x)))
@@ -134,7 +134,7 @@ func finite(x *graph.Node) *graph.Node {
 	return graph.LogicalAll(x)
 }
 
-// read reads what was counted. It waits for the steps under way.
+// read returns the counts. It waits for running steps.
 func (g *guard) read(ctx context.Context, f *strategy.Function) (NonFiniteSteps, error) {
 	m := innerFunction(f)
 	v, ok := m.Lookup(g.path)
@@ -152,7 +152,7 @@ func (g *guard) read(ctx context.Context, f *strategy.Function) (NonFiniteSteps,
 	return n, nil
 }
 
-// readHere copies what a device of this process holds of a variable: its elements.
+// readHere returns the elements of a variable on one device of this process.
 func readHere[T gotype.Supported](ctx context.Context, m function, v *strategy.Variable) ([]T, error) {
 	value, err := m.ReadHere(ctx, v)
 	if err != nil {
@@ -165,7 +165,7 @@ func readHere[T gotype.Supported](ctx context.Context, m function, v *strategy.V
 	return all, nil
 }
 
-// what names the loss or a gradient by its number in the counting variable.
+// what returns the name of the loss or gradient with index i of nonFinite.
 func (g *guard) what(i int) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

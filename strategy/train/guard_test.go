@@ -32,8 +32,8 @@ func TestTheGradientThatIsNotFiniteIsNamed(t *testing.T) {
 	assert.Equal(t, []float32{0}, strategytest.Flat(t, w))
 }
 
-// TestProcessesSkipAndStopTogether poisons the rows of one process: all of them decide
-// alike, and count alike.
+// One process has rows that are not finite. All processes make the same decision and count the same
+// steps.
 func TestProcessesSkipAndStopTogether(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 4}, func(ctx context.Context, s *strategy.TPUStrategy) error {

@@ -16,28 +16,27 @@ import (
 
 // LossScaling is the state of a dynamic loss scale.
 type LossScaling struct {
-	// Scale is what the next step multiplies its loss by.
+	// Scale is the factor by which the next step multiplies its loss.
 	Scale float64
-	// Good is the number of steps with finite gradients since the scale changed last.
+	// Good is the number of consecutive steps with finite gradients since the scale last changed.
 	Good int64
-	// Grown is how often the scale was multiplied, and Skipped the number of steps that were not
-	// taken because gradients overflowed with the scale. A step that [Step.NonFinite] counts as
-	// skipped is not among them.
+	// Grown is the number of times that the scale was increased. Skipped is the number of steps
+	// whose update was not applied because gradients overflowed with the scale. It does not include
+	// steps that [Step.NonFinite] counts as skipped.
 	Grown, Skipped int64
 }
 
-// LossScale returns the state of the step's dynamic loss scale, as TensorFlow's
-// tf.keras.mixed_precision.LossScaleOptimizer keeps it; see [precision.LossScale]. It waits for the
-// steps under way, and copies 28 bytes. The error matches errors.ErrUnsupported for a step without
-// a dynamic loss scale. The state is two variables of the store below "/loss_scale/" and the step's
-// name, the same on all replicas, and is saved with it.
+// LossScale returns the state of the step's dynamic loss scale, which follows TensorFlow's
+// tf.keras.mixed_precision.LossScaleOptimizer; see [precision.LossScale]. It waits for running
+// steps and copies 28 bytes. For a step without a dynamic loss scale the error matches
+// errors.ErrUnsupported. The state consists of two variables of the store below "/loss_scale/" and
+// the step's name. They are equal on all replicas and are saved with the store.
 //
-// A step is judged by its gradients as all replicas average them, so all replicas and processes
-// take it or leave it alike. One whose gradients are not finite is not taken: all variables stay as
-// they were, as with [NonFinite], and the scale is divided. With Options.NonFinite such a step
-// counts as skipped there only if the scale is not to blame: if the loss is not finite, which is
-// not scaled, or if the scale was 1 already. So a scale that finds its size neither stops a step
-// nor counts as non-finite.
+// If a gradient, averaged over all replicas, is not finite, the step's update is not applied and
+// the scale is divided. All variables keep their values, as with [NonFinite]. All replicas and
+// processes make the same decision. With Options.NonFinite such a step counts as skipped there only
+// if the scale is not the cause: if the unscaled loss is not finite, or if the scale was already 1.
+// An overflow while the scale adjusts therefore neither stops training nor counts as non-finite.
 func (t *Step) LossScale(ctx context.Context) (LossScaling, error) {
 	if err := strategy.RefuseTracing(ctx, "LossScale", fault.InsteadOfRunning); err != nil {
 		return LossScaling{}, err
@@ -66,7 +65,7 @@ func (t *Step) LossScale(ctx context.Context) (LossScaling, error) {
 	return LossScaling{Scale: float64(s[0]), Good: n[scaleGood], Grown: n[scaleGrown], Skipped: n[scaleSkipped]}, nil
 }
 
-// The elements of the variable that counts.
+// Elements of the variable with the counts.
 const (
 	scaleGood = iota
 	scaleGrown
@@ -77,13 +76,13 @@ const (
 func scalePath(step string) string       { return model.JoinPath("/loss_scale", step, "scale") }
 func scaleCountsPath(step string) string { return model.JoinPath("/loss_scale", step, "counts") }
 
-// scaler multiplies the loss of a step of a name, and divides its gradients.
+// scaler multiplies the loss of a step and divides its gradients.
 type scaler struct {
 	precision.LossScale
 	name string
 }
 
-// newScaler is nil for steps whose loss stays as it is.
+// newScaler returns nil for a policy without a loss scale.
 func newScaler(policy precision.Policy, name string) *scaler {
 	if policy.LossScale == (precision.LossScale{}) {
 		return nil
@@ -91,16 +90,16 @@ func newScaler(policy precision.Policy, name string) *scaler {
 	return &scaler{policy.LossScale.Filled(), name}
 }
 
-// stepScaler is a scaler in a step.
+// stepScaler is the state of a scaler in one trace.
 type stepScaler struct {
 	*scaler
 	factor *graph.Node // float32
-	// scale and counts are the state, nil for a fixed scale.
+	// scale and counts are the variables of a dynamic scale, nil for a fixed scale.
 	scale, counts *model.Variable
 }
 
-// begin is the stage that reads the scale. A scale that is no number above 1, as in a store that
-// was filled with zeros, is the first one.
+// begin is the stage that reads the scale. A stored scale that is not finite or below 1, as in a
+// store filled with zeros, is replaced by the initial scale.
 func (s *scaler) begin(p *pass) {
 	p.scaling = &stepScaler{scaler: s}
 	initial := graph.Const(p.rc.Graph(), float32(s.Initial))
@@ -116,7 +115,7 @@ func (s *scaler) begin(p *pass) {
 	}
 }
 
-// multiply is the stage that scales the loss for its gradients.
+// multiply is the stage that scales the loss before the gradients are computed.
 func (s *scaler) multiply(p *pass) {
 	if p.scaling == nil {
 		s.begin(p)
@@ -124,7 +123,7 @@ func (s *scaler) multiply(p *pass) {
 	p.scaled = graph.Mul(p.loss, graph.ConvertDType(p.scaling.factor, p.loss.DType()))
 }
 
-// divide is the stage that takes the scale out of the gradients, in float32 at least.
+// divide is the stage that divides the gradients by the scale, in at least float32.
 func (s *scaler) divide(p *pass) {
 	reciprocal := graph.Reciprocal(p.scaling.factor)
 	for i, gradient := range p.gradients {
@@ -136,15 +135,15 @@ func (s *scaler) divide(p *pass) {
 	}
 }
 
-// overflow says of a step with a dynamic scale, as bools, whether a gradient is not finite, and
-// whether the step is left for the scale's sake.
+// overflow has the conditions of a step with a dynamic scale, as bools: any gradient is not finite,
+// and the update is not applied because of the scale.
 type overflow struct {
 	*stepScaler
 	any, scaled *graph.Node
 }
 
-// judge is the stage that looks for gradients that are not finite. If the step is guarded, the
-// guard follows, and takes or leaves the step.
+// judge is the stage that detects non-finite gradients. If guarded, the guard's stage follows and
+// decides whether the update is applied.
 func (s *scaler) judge(guarded bool) stage {
 	return func(p *pass) {
 		_, gradient, past := p.nonFinite()
@@ -159,7 +158,7 @@ func (s *scaler) judge(guarded bool) stage {
 	}
 }
 
-// count changes the state after a step, if it runs; nil stands for always. It returns the variables
+// count updates the state after a step if runs is true; nil means always. It returns the variables
 // of the state.
 func (o *overflow) count(p *pass, runs *graph.Node) []*model.Variable {
 	if o == nil {

@@ -26,8 +26,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// product is the loss w*x of one number w, in float16. Its gradient overflows where the scale times
-// x is 65,520 or more.
+// product is the loss w*x of a scalar w, in float16. Its gradient overflows if the scale times x is
+// 65,520 or more.
 func product(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	w := rc.Scope().WithInitializer(initializer.One).VariableWithShape("w", shapes.Make(in[0].DType(), 1, 1)).NodeValue(rc.Graph())
 	return precision.Output(graph.ReduceAllMean(graph.Mul(w, in[0])))
@@ -44,7 +44,7 @@ func productStep(s *strategy.TPUStrategy, store *model.Store, scale precision.Lo
 	return strategytest.OK(train.New(s, store, opt, product, train.Options{Precision: scaled(scale), NonFinite: mode}))
 }
 
-// rows is a batch of a row for each replica: x on the last, and halves on the others.
+// rows returns a batch with one row for each replica: x on the last replica, and 0.5 on the others.
 func rows(replicas int, x float32) *tensors.Tensor {
 	all := make([]float32, replicas)
 	for r := range all {
@@ -54,7 +54,7 @@ func rows(replicas int, x float32) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(all, replicas, 1)
 }
 
-// expected is what TensorFlow's LossScaleOptimizer does with the batches, and w after them.
+// expected has the state of TensorFlow's LossScaleOptimizer and the value of w after the batches.
 type expected struct {
 	train.LossScaling
 	w float64
@@ -143,7 +143,7 @@ func TestTheGuardSeesWhatTheScaleIsNotToBlameFor(t *testing.T) {
 		require.Equal(t, c.counts, counts, c.x)
 	}
 	stopping := productStep(s, model.NewStore(), precision.LossScale{Initial: 4, Interval: 2}, train.Stop)
-	_, err := stopping.Run(ctx, rows(2, 60000)) // 240,000 is too much: the scale's doing
+	_, err := stopping.Run(ctx, rows(2, 60000)) // 240,000 overflows because of the scale
 	require.NoError(t, err)
 	_, err = stopping.Run(ctx, rows(2, inf))
 	var stopped *train.NonFiniteError
@@ -203,8 +203,8 @@ func TestTheLossScaleInLoopsAndCheckpoints(t *testing.T) {
 	require.InDelta(t, want.w, value.Value().([][]float32)[0][0], 1e-6)
 }
 
-// A scale that is no number above 1, such as one from a store that was filled by hand, is the
-// first.
+// A stored scale that is not finite or below 1, as in a store that was filled by hand, is replaced
+// by the initial scale.
 func TestALossScaleThatIsNoNumberIsTheFirst(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -220,7 +220,8 @@ func TestALossScaleThatIsNoNumberIsTheFirst(t *testing.T) {
 	}
 }
 
-// A fixed scale is exact where it is a power of two, and rescues what float16 has no numbers for.
+// A fixed scale is exact if it is a power of two, and preserves gradients that are too small for
+// float16.
 func TestAFixedLossScale(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -243,7 +244,7 @@ func TestAFixedLossScale(t *testing.T) {
 	require.InDelta(t, 0.99, trained(precision.FixedLossScale(1<<12)), 1e-5)
 }
 
-// A step from a file goes on with the scale of its store.
+// A step from a file continues with the scale in its store.
 func TestALossScaleOfAStepFromAFile(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)

@@ -9,33 +9,34 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Metric is a number that a step accumulates on the devices, over all rows of all batches since it
-// was reset: the weighted mean of values, in one of the forms. [MeanLoss], [Perplexity] and
-// [BitsPerToken] are of the loss. [Reported] is of values that the loss function hands over with
-// [Report]. Any other gives Values.
+// Metric is a weighted mean, transformed by Form, that a step accumulates on the devices over all
+// rows of all batches since the last reset. [MeanLoss], [Perplexity] and [BitsPerToken] are
+// computed from the loss. [Reported] is computed from values that the loss function passes to
+// [Report]. All other metrics need Values.
 type Metric struct {
-	// Name is what a [Reading] of the metric is called; no two metrics of a step have one name.
+	// Name is the name of the metric's [Reading]. It must be unique in a step.
 	Name string
-	// Values builds the values of a replica's batch and their weights, from the step's arguments,
-	// after the loss. The weights are of the values' leading dimensions; nil is 1 for each value. A
-	// scalar is the mean over the batch and weighs as many as there are rows. Values may be floats,
-	// integers or bools. If Values is nil, the loss function reports the metric.
+	// Values builds the values of a replica's batch and their weights from the step's arguments,
+	// after the loss. The shape of the weights must be a prefix of the values' shape; nil means
+	// weight 1 for each value. A scalar value without weights is the mean over the batch, and its
+	// weight is the number of rows. Values may be floats, integers or bools. If Values is nil, the
+	// loss function must report the metric.
 	Values func(rc *strategy.ReplicaContext, in []*graph.Node) (values, weights *graph.Node)
-	// Form is what is made of the mean.
+	// Form transforms the weighted mean.
 	Form Form
 
-	loss bool // of the loss
+	loss bool // computed from the loss
 }
 
-// Form is what a metric makes of the weighted mean of its values.
+// Form is the function of the weighted mean that a metric returns.
 type Form int
 
 const (
 	// Mean is the mean itself.
 	Mean Form = iota
-	// Exponential is e to the power of the mean: of a mean loss in nats the perplexity.
+	// Exponential is e to the power of the mean. For a mean loss in nats it is the perplexity.
 	Exponential
-	// Bits is the mean over ln 2: of a mean loss in nats that in bits.
+	// Bits is the mean divided by ln 2. It converts a mean loss from nats to bits.
 	Bits
 	// Total is the sum of the values times their weights.
 	Total
@@ -44,9 +45,9 @@ const (
 // String returns "mean", "exponential", "bits" or "total".
 func (f Form) String() string { return enum.Name(f, "mean", "exponential", "bits", "total") }
 
-// of is the form of a weighted sum.
+// of returns the metric for a weighted sum and the sum of the weights.
 func (f Form) of(sum, weight float64) float64 {
-	mean := sum / weight // NaN of nothing
+	mean := sum / weight // NaN without values
 	switch f {
 	case Exponential:
 		return math.Exp(mean)
@@ -58,23 +59,23 @@ func (f Form) of(sum, weight float64) float64 {
 	return mean
 }
 
-// MeanLoss is the metric "loss": the mean of the loss over all rows, or over all weights of a loss that
-// [Weighted] returned. For other weights, such as the mask of a padded batch, pass the losses and their
-// weights to [Report] and use Reported("loss").
+// MeanLoss returns the metric "loss": the mean of the loss over all rows, or the weighted mean of a
+// loss that [Weighted] returned. For other weights, such as the mask of a padded batch, pass the
+// losses and their weights to [Report] and use Reported("loss").
 func MeanLoss() Metric { return Metric{Name: "loss", loss: true} }
 
-// Perplexity is the metric "perplexity": e to the power of the mean loss over all rows.
+// Perplexity returns the metric "perplexity": e to the power of the mean loss over all rows.
 func Perplexity() Metric { return Metric{Name: "perplexity", loss: true, Form: Exponential} }
 
-// BitsPerToken is the metric "bits": the mean loss over all rows, in bits instead of nats.
+// BitsPerToken returns the metric "bits": the mean loss over all rows, in bits instead of nats.
 func BitsPerToken() Metric { return Metric{Name: "bits", loss: true, Form: Bits} }
 
-// Reported is a metric that the loss function hands over with [Report], as a mean. For another form
-// set the metric's Form.
+// Reported returns a metric of the values that the loss function passes to [Report] under this
+// name. It is a mean; set the metric's Form for another form.
 func Reported(name string) Metric { return Metric{Name: name} }
 
-// Correct is 1 where the greatest logit is that of the label, and otherwise 0: the values of an
-// accuracy. logits are [..., classes]; labels are integers, [...] or [..., 1].
+// Correct returns the values of an accuracy: 1 where the label is the index of the greatest logit,
+// otherwise 0. logits have shape [..., classes]. labels are integers of shape [...] or [..., 1].
 func Correct(logits, labels *graph.Node) *graph.Node {
 	if labels.Rank() == logits.Rank() && labels.Rank() > 0 && labels.Shape().Dimensions[labels.Rank()-1] == 1 {
 		labels = graph.Squeeze(labels, -1)
@@ -86,7 +87,8 @@ func Correct(logits, labels *graph.Node) *graph.Node {
 	return graph.Equal(graph.ArgMax(graph.StopGradient(logits), -1, labels.DType()), labels)
 }
 
-// checkMetrics refuses metrics that cannot be told apart. others are the names of the step's own.
+// checkMetrics returns an error for metrics without a unique name or a defined form. others are the
+// names of the step's own metrics.
 func checkMetrics(metrics []Metric, others []string) error {
 	seen := map[string]bool{}
 	for _, name := range others {
@@ -106,13 +108,13 @@ func checkMetrics(metrics []Metric, others []string) error {
 	return nil
 }
 
-// Reading is what a metric was when it was read.
+// Reading is the value of a metric at the time when it was read.
 type Reading struct {
 	Name string
-	// Value is NaN if nothing came since the reset; a [Total] is 0 then.
+	// Value is NaN if no values were added since the reset. A [Total] is 0 then.
 	Value float64
-	// Weight is the sum of the weights of all values since the reset. For the loss it is the number of
-	// rows, or the sum of the weights of a loss that [Weighted] returned. A value of one step, such as
-	// a norm, has weight 1.
+	// Weight is the sum of the weights of all values since the reset. For the loss it is the number
+	// of rows, or the sum of the weights of a loss that [Weighted] returned. A value of the last
+	// step, such as a norm, has weight 1.
 	Weight float64
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// accumulator holds the metrics of a step on the devices. The state is a sync-on-read variable: in
-// each replica, for each metric, a weighted sum and the sum of the weights. The gauges follow the
-// metrics: their values are those of the last step that was taken, of weight 1 in each replica.
+// accumulator is the state of a step's metrics on the devices: a sync-on-read variable with, in
+// each replica, a weighted sum and the sum of the weights for each metric. The gauges follow the
+// metrics. A gauge is the value of the last applied step, with weight 1 in each replica.
 type accumulator struct {
 	metrics []Metric
 	gauges  []string
 	state   *strategy.Variable
 }
 
-// newAccumulator is nil for a step without metrics.
+// newAccumulator returns nil for a step without metrics.
 func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gauges []string) (a *accumulator, err error) {
 	a = &accumulator{metrics: slices.Clone(metrics), gauges: gauges}
 	if a.len() == 0 {
@@ -39,7 +39,7 @@ func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gaug
 	return a, err
 }
 
-// saved says in a step's file what the metrics are.
+// saved returns the description of the metrics for a step file.
 func (a *accumulator) saved() saved.Metrics {
 	m := saved.Metrics{State: a.state.Path(), Names: a.names()}
 	for _, metric := range a.metrics {
@@ -48,7 +48,7 @@ func (a *accumulator) saved() saved.Metrics {
 	return m
 }
 
-// accumulatorOf is that of a function, nil without metrics.
+// accumulatorOf returns the accumulator of a function, or nil for a function without metrics.
 func accumulatorOf(f *strategy.Function) *accumulator {
 	m, state := innerFunction(f).Metrics()
 	if state == nil {
@@ -67,7 +67,7 @@ func (a *accumulator) zeros() *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(make([]float64, 2*a.len()), a.len(), 2)
 }
 
-// names are those of the metrics, then of the gauges.
+// names returns the names of the metrics, followed by the gauges.
 func (a *accumulator) names() (names []string) {
 	for _, m := range a.metrics {
 		names = append(names, m.Name)
@@ -75,7 +75,8 @@ func (a *accumulator) names() (names []string) {
 	return append(names, a.gauges...)
 }
 
-// holds says what the state holds, in its order: each name and form. A gauge's form is "last".
+// holds returns the name and form of each metric in the order of the state. The form of a gauge is
+// "last".
 func (a *accumulator) holds() (all []string) {
 	for i, name := range a.names() {
 		form := "last"
@@ -87,7 +88,7 @@ func (a *accumulator) holds() (all []string) {
 	return all
 }
 
-// read adds up the replicas' states.
+// read returns the sum of the replicas' states as readings.
 func (a *accumulator) read(ctx context.Context) ([]Reading, error) {
 	value, err := a.state.Value(ctx)
 	if err != nil {
@@ -111,16 +112,17 @@ func (a *accumulator) read(ctx context.Context) ([]Reading, error) {
 
 func (a *accumulator) reset(ctx context.Context) error { return a.state.Assign(ctx, a.zeros()) }
 
-// Metrics reads the step's metrics: those of Options.Metrics in their order, over all rows since
-// the state was new or since [Step.ResetMetrics], and then those of the last step that was taken:
-// "gradient_norm", "parameter_norm", "update_norm" and "learning_rate", as far as Options ask for
-// them. A metric to which nothing came is NaN with weight 0. A step that was not taken, for what
-// [NonFinite] or a dynamic loss scale found, counts in none.
+// Metrics reads the step's metrics. The metrics of Options.Metrics are first, in their order,
+// accumulated over all rows since the state was created or since [Step.ResetMetrics]. They are
+// followed by the values of the last applied step that Options enable: "gradient_norm",
+// "parameter_norm", "update_norm" and "learning_rate". A metric without values is NaN with weight
+// 0. A step whose update was not applied because of [NonFinite] or a dynamic loss scale does not
+// count in any metric.
 //
-// The metrics are accumulated on the devices: a step that is not read costs the host nothing.
-// Metrics waits for the steps under way, adds up the replicas' states by one all-reduce and copies
-// 16 bytes for each metric. With several processes all call it at the same point. The error matches
-// errors.ErrUnsupported for a step without metrics.
+// The metrics are accumulated on the devices, so a step that is not read has no cost on the host.
+// Metrics waits for running steps, sums the replicas' states with one all-reduce, and copies 16
+// bytes for each metric. With several processes, all must call it at the same point. For a step
+// without metrics the error matches errors.ErrUnsupported.
 func (t *Step) Metrics(ctx context.Context) ([]Reading, error) {
 	if err := t.hasMetrics(ctx, "Metrics"); err != nil {
 		return nil, err
@@ -128,8 +130,8 @@ func (t *Step) Metrics(ctx context.Context) ([]Reading, error) {
 	return t.metrics.read(ctx)
 }
 
-// ResetMetrics makes the step's metrics as new: nothing came to them. With several processes all
-// call it at the same point. Errors are those of [Step.Metrics].
+// ResetMetrics clears the step's metrics. With several processes, all must call it at the same
+// point. Errors are those of [Step.Metrics].
 func (t *Step) ResetMetrics(ctx context.Context) error {
 	if err := t.hasMetrics(ctx, "ResetMetrics"); err != nil {
 		return err
@@ -137,7 +139,8 @@ func (t *Step) ResetMetrics(ctx context.Context) error {
 	return t.metrics.reset(ctx)
 }
 
-// MetricNames returns the names of what [Step.Metrics] reads, in its order, without reading it.
+// MetricNames returns the names of the metrics in the order of [Step.Metrics], without reading
+// them.
 func (t *Step) MetricNames() []string {
 	if t.metrics == nil {
 		return nil
@@ -145,10 +148,10 @@ func (t *Step) MetricNames() []string {
 	return t.metrics.names()
 }
 
-// MetricState returns the variable that holds the step's metrics, or nil without any. It belongs to
-// the strategy's scope, so that checkpoint.Strategy saves it, and a run that resumes goes on with the
-// metrics as they were. Its path says the step's name and the metrics': a checkpoint of other metrics
-// leaves it as it is.
+// MetricState returns the variable that holds the step's metrics, or nil for a step without
+// metrics. The variable belongs to the strategy's scope, so that checkpoint.Strategy saves it and a
+// resumed run continues the metrics. Its path contains the names of the step and of the metrics. A
+// checkpoint of different metrics therefore does not change it.
 func (t *Step) MetricState() *strategy.Variable {
 	if t.metrics == nil {
 		return nil
@@ -156,7 +159,8 @@ func (t *Step) MetricState() *strategy.Variable {
 	return t.metrics.state
 }
 
-// hasMetrics refuses a step without metrics, and the code of a step that is being traced.
+// hasMetrics returns an error for a step without metrics, for a closed step, and inside a traced
+// step function.
 func (t *Step) hasMetrics(ctx context.Context, call string) error {
 	if err := strategy.RefuseTracing(ctx, call, fault.InsteadOfReading); err != nil {
 		return err

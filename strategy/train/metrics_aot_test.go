@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
 )
 
-// libtpu compiles a step with all that is measured in it, and its evaluation.
+// libtpu compiles a step with all metrics, and its evaluation.
 func TestMetricsCompileAheadOfTime(t *testing.T) {
 	s := strategytest.Ahead(t, "v5e:2x2", strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardParameters, 1)})
 	x, y := shapes.Make(dtypes.Float32, 8, 8), shapes.Make(dtypes.Int32, 8, 1)

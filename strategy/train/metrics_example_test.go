@@ -20,8 +20,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// parity learns from the last two bits of numbers whether they are odd, and reports how often it
-// is right.
+// parity learns from the last two bits of numbers whether they are odd, and reports its accuracy.
 func parity(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	n := in[0] // [rows]
 	one := graph.OnesLike(n)
@@ -33,8 +32,8 @@ func parity(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{labels}, []*graph.Node{logits}))
 }
 
-// A step that clips its gradients, follows a schedule and measures, and an evaluation of numbers
-// that were held out, whose last batch is not full.
+// A training step clips its gradients, follows a schedule and accumulates metrics. An evaluation
+// uses held-out numbers; its last batch is not full.
 func ExampleNewEvaluation() {
 	ctx := context.Background()
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 2})

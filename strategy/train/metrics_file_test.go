@@ -18,8 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
 )
 
-// A step from a file clips, follows its schedule and measures as the one that was saved, and so
-// does an evaluation.
+// A training step and an evaluation from files have the clipping, schedule and metrics of the saved
+// ones.
 func TestStepsFromFilesKeepTheirMetrics(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	opts := strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardParameters, 1)}
@@ -38,7 +38,7 @@ func TestStepsFromFilesKeepTheirMetrics(t *testing.T) {
 	require.NoError(t, stepfile.Save(t.Context(), &evaluated, compiled))
 
 	there, kept := strategytest.On(t, sys, opts), strategytest.SeededStore()
-	_, err = strategytest.OK(train.New(there, kept, optimizer.Adam().Done(), classes, train.Options{})).Lowered(t.Context(), x, y) // makes the variables
+	_, err = strategytest.OK(train.New(there, kept, optimizer.Adam().Done(), classes, train.Options{})).Lowered(t.Context(), x, y) // creates the variables
 	require.NoError(t, err)
 	loaded, err := stepfile.LoadTrain(t.Context(), there, bytes.NewReader(trained.Bytes()), kept)
 	require.NoError(t, err)

@@ -31,7 +31,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
 )
 
-// classes is a classifier of 8 features into 4, which reports what metrics want.
+// classes is a classifier of 8 features into 4 classes, which reports values for metrics.
 func classes(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	h := graph.Tanh(layers.Dense(rc.Scope("hidden"), in[0], true, 8))
 	h = loop.Layers(rc.Scope("layers"), 2, h, func(scope *model.Scope, x *graph.Node) *graph.Node {
@@ -46,7 +46,8 @@ func classes(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{in[1]}, []*graph.Node{logits}))
 }
 
-// classBatch is a batch for classes: its label is that of the greatest of the first four features.
+// classBatch returns a batch for classes. The label is the index of the greatest of the first four
+// features.
 func classBatch(step, rows int) (x, y *tensors.Tensor) {
 	xs, ys := make([]float32, rows*8), make([]int32, rows)
 	for i := range xs {
@@ -62,7 +63,7 @@ func classBatch(step, rows int) (x, y *tensors.Tensor) {
 	return tensors.FromFlatDataAndDimensions(xs, rows, 8), tensors.FromFlatDataAndDimensions(ys, rows, 1)
 }
 
-// classMetrics are all kinds of metrics, of classes.
+// classMetrics returns metrics of all kinds for classes.
 func classMetrics() []train.Metric {
 	return []train.Metric{
 		train.MeanLoss(), train.Perplexity(), train.BitsPerToken(), train.Reported("accuracy"), train.Reported("of GoMLX"), train.Reported("of class 0"),
@@ -79,8 +80,8 @@ func classStep(s *strategy.TPUStrategy, store *model.Store, o train.Options) *tr
 	return strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.5).Done(), classes, o))
 }
 
-// Batches of 32 and 3 rows: each metric is that over the 35 rows, and the norms, of stacked
-// variables too, are those of one device.
+// With batches of 32 and 3 rows, each metric is computed over 35 rows. Metrics and norms, also of
+// stacked variables, equal those of one device.
 func TestMetricsAreThoseOfAllRows(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	batches := []int{32, 3}
@@ -143,7 +144,7 @@ func TestMetricsAreThoseOfAllRows(t *testing.T) {
 	}
 }
 
-// A loop of steps, a bound step and single steps accumulate the same.
+// A loop of steps, a bound step and single steps accumulate the same metrics.
 func TestMetricsFollowLoopsAndBoundSteps(t *testing.T) {
 	strategytest.OnMeshes(t, [][2]int{{2, 2}}, func(t *testing.T, s *strategy.TPUStrategy) {
 		var batches [][]any
@@ -174,7 +175,7 @@ func TestMetricsFollowLoopsAndBoundSteps(t *testing.T) {
 	})
 }
 
-// A checkpoint that is given the state has the metrics, for any number of replicas.
+// A checkpoint with the metric state restores the metrics on any number of replicas.
 func TestMetricsAreSaved(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	dir := t.TempDir()
@@ -256,7 +257,7 @@ func TestMetricsThatCannotBe(t *testing.T) {
 	})
 }
 
-// What is measured makes no text of its own in each trace.
+// Metrics do not make the program differ between traces.
 func TestEveryTraceOfAMeasuredStepGivesTheSameText(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for _, rows := range []int{16, 7} {
@@ -281,7 +282,7 @@ func TestEveryTraceOfAMeasuredStepGivesTheSameText(t *testing.T) {
 	}
 }
 
-// Of steps with metrics that nobody reads, none costs an allocation or a wait.
+// Steps with metrics that are not read cause neither allocations nor waits on the host.
 func TestMetricsThatNobodyReadCostTheHostNothing(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	x, y := classBatch(0, 4)

@@ -19,26 +19,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// A training step can take its batch as microbatches, one after another in a loop of the program,
-// whose body is what the step does with one. A replica's microbatches have equally many rows. Where
-// the rows do not divide, or not all of them are real, the last microbatches are padded, and the
-// body leaves the padding out as a step leaves out that of an uneven batch: see
-// strategy.MaskPadding. The padded size is then a microbatch's, which has other real rows in each
-// run of the loop.
+// A training step can process its batch as microbatches, in a loop of the program whose body
+// processes one microbatch. All microbatches of a replica have the same number of rows. If the
+// number of rows is not divisible, or some rows are padding, the last microbatches are padded, and
+// the body ignores the padding as a step ignores that of an uneven batch: see strategy.MaskPadding.
+// The padded size is then that of a microbatch, and the number of real rows differs between
+// iterations of the loop.
 
-// partition says how a replica's rows are cut into microbatches.
+// partition describes how a replica's rows are split into microbatches.
 type partition struct {
-	n    int // microbatches, 1 for none
-	size int // the rows of each
-	// padded is whether some rows are not real, ragged the argument that has the real rows, or -1 if
-	// all of the length rows of the arguments are.
+	n    int // number of microbatches, 1 without a loop
+	size int // rows of each microbatch
+	// padded reports whether some rows are padding. ragged is the index of an argument with the
+	// number of real rows, or -1 if all length rows of the arguments are real.
 	padded bool
 	ragged int
 	length int
 }
 
-// cut says how the rows of a step's arguments are cut into so many microbatches. Values that are the
-// same on all replicas, and scalars, are the same in each microbatch.
+// cut returns how the rows of a step's arguments are split into microbatches. Scalars and values
+// that are equal on all replicas are not split.
 func cut(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) (partition, error) {
 	c := partition{n: max(microbatches, 1), ragged: -1}
 	if c.n == 1 {
@@ -48,8 +48,8 @@ func cut(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) 
 	wrong := func(hint, reason string, args ...any) (partition, error) {
 		return partition{n: 1, ragged: -1}, fault.New(errkind.ValueError, fmt.Sprintf("%d microbatches", microbatches), hint, reason, args...)
 	}
-	rows := make([]int, len(arguments)) // -1 of those that are not cut
-	first, full := -1, -1               // the first argument that is, and the first of which all rows are real
+	rows := make([]int, len(arguments)) // -1 for arguments that are not split
+	first, full := -1, -1               // the first split argument, and the first whose rows are all real
 	same := true
 	for i, v := range arguments {
 		if rows[i] = -1; !inner.Batched(v) || v.Shape().Rank() == 0 {
@@ -79,7 +79,7 @@ func cut(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) 
 	case same:
 		c.size = (c.length + c.n - 1) / c.n
 		if c.padded = c.ragged >= 0 || c.length%c.n != 0; c.padded {
-			c.size = max(c.size, 2) // a size of 1 is broadcast
+			c.size = max(c.size, 2) // an axis of size 1 would be broadcast
 		}
 		c.n = (c.length + c.size - 1) / c.size
 	default:
@@ -94,7 +94,8 @@ func cut(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) 
 	return c, nil
 }
 
-// paddedRows is the padded size of the microbatches that arguments are cut into, 0 without any.
+// paddedRows returns a function that computes the padded size of the microbatches of a step's
+// arguments, 0 if no rows are padded.
 func paddedRows(s *strategy.TPUStrategy, microbatches int) func(arguments []strategy.Value) int {
 	return func(arguments []strategy.Value) int {
 		if c, err := cut(s, microbatches, arguments); err == nil && c.n > 1 && c.padded {
@@ -104,16 +105,16 @@ func paddedRows(s *strategy.TPUStrategy, microbatches int) func(arguments []stra
 	}
 }
 
-// microbatch is the loop's body while it is traced.
+// microbatch is the state of the loop's body while it is traced.
 type microbatch struct {
-	real *graph.Node // its real rows, nil if all are
+	real *graph.Node // number of real rows, nil if all rows are real
 	rows int
-	// share is what the mean of the microbatch counts of that of the replica where all rows are real.
+	// share is the weight of the microbatch's mean in the replica's mean if all rows are real.
 	share float64
 }
 
-// microbatches traces body for each of n microbatches of the arguments, and returns the sums of what
-// it returns. Where there is one microbatch body gets the arguments as they are.
+// microbatches traces body in a loop over n microbatches of the arguments, and returns the sums of
+// its results. For a single microbatch it calls body with the arguments.
 func (t *trainer) microbatches(n int, arguments []*graph.Node, body func(in []*graph.Node) []*graph.Node) []*graph.Node {
 	values := t.inner.Values()
 	c, err := cut(t.rc.Strategy(), n, values)
@@ -132,9 +133,8 @@ func (t *trainer) microbatches(n int, arguments []*graph.Node, body func(in []*g
 	}
 }
 
-// microbatchLoop is one call of microbatches. The variables that body writes go from one microbatch
-// to the next. Which these are is known when it has been traced, so that it is traced again with
-// them.
+// microbatchLoop is one call of microbatches. The loop carries the variables that body writes. This
+// set is known only after a trace, so that body is traced again when the set grows.
 type microbatchLoop struct {
 	*trainer
 	partition
@@ -142,13 +142,13 @@ type microbatchLoop struct {
 	values []strategy.Value
 
 	arguments []region.Argument
-	first     *graph.Node // the first rows of the microbatches
-	real, all *graph.Node // the real rows of the replica and of all, where rows are padded
+	first     *graph.Node // index of the first row of each microbatch
+	real, all *graph.Node // real rows of this replica and of all replicas, if rows are padded
 	written   []*model.Variable
 	held      []region.StepVariable
 }
 
-// split makes the arguments of the loop.
+// split creates the arguments of the loop.
 func (l *microbatchLoop) split(arguments []*graph.Node) {
 	number := func(n int) *graph.Node { return constant(l.graph, dtypes.Int32, float64(n)) }
 	switch {
@@ -173,7 +173,7 @@ func (l *microbatchLoop) split(arguments []*graph.Node) {
 	}
 }
 
-// stack is an argument's rows as those of the microbatches.
+// stack returns x with its rows split into a leading axis of microbatches.
 func (l *microbatchLoop) stack(x *graph.Node) *graph.Node {
 	if !l.padded {
 		return spmd.Cut(x, l.n, 0)
@@ -186,7 +186,8 @@ func (l *microbatchLoop) stack(x *graph.Node) *graph.Node {
 	return spmd.Cut(x, l.n, l.common.Resized)
 }
 
-// attempt traces the loop. It reports false if body wrote variables that the loop did not know.
+// attempt traces the loop. It reports false if body wrote variables that the loop does not carry
+// yet.
 func (l *microbatchLoop) attempt() (sums []*graph.Node, ok bool) {
 	g := l.graph
 	target := g.Backend().(region.Target)
@@ -243,12 +244,12 @@ func (l *microbatchLoop) attempt() (sums []*graph.Node, ok bool) {
 	return all[:number:number], true
 }
 
-// enter makes the context ready for a trace of body.
+// enter prepares the context for a trace of body.
 func (l *microbatchLoop) enter() (leave func()) {
 	l.slices = map[string]*graph.Node{}
 	l.micro = &microbatch{rows: l.size, share: 1 / float64(l.n)}
 	sums := []string{gomlxtrain.TrainerRegularizationLossGraphParamKey, gomlxtrain.TrainerMainLossGraphParamKey}
-	for _, key := range sums { // what a trace that was given up has added cannot be taken away
+	for _, key := range sums { // terms of an abandoned trace cannot be removed
 		path := model.JoinPath(gomlxtrain.TrainerAbsoluteScope, key)
 		if old, found := model.GetGraphParam(l.graph, path); found {
 			model.SetGraphParam(l.graph, path, graph.ScalarZero(l.graph, old.(*graph.Node).DType()))
@@ -261,8 +262,8 @@ func (l *microbatchLoop) enter() (leave func()) {
 	}
 }
 
-// trace traces body inside of the loop. It reports false if body wrote variables that the loop does
-// not carry, which it does from then on.
+// trace traces body inside the loop. If body wrote variables that the loop does not carry, it adds
+// them for the next attempt and reports false.
 func (l *microbatchLoop) trace(in []*graph.Node, writes *region.Writes, before func(v *model.Variable) *graph.Node) (results []region.Result, ok bool) {
 	take := func(n int) (list []*graph.Node) {
 		list, in = in[:n:n], in[n:]
@@ -304,7 +305,7 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.Writes, before f
 	}
 	for _, v := range l.written {
 		now := v.NodeValue(l.graph)
-		if l.padded && v.DType().IsFloat() && now != entered[v] { // nothing is learned from padding
+		if l.padded && v.DType().IsFloat() && now != entered[v] { // padding does not change variables
 			now = ifRows(l.micro.real, now, entered[v])
 		}
 		results = append(results, region.Result{Node: now, Crossing: region.Carry{}, Name: "variable " + v.Path()})
@@ -319,7 +320,7 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.Writes, before f
 	return results, true
 }
 
-// give makes the arguments those of a microbatch, split as the step's are.
+// give sets the step's arguments to those of a microbatch, sharded like the step's arguments.
 func (l *microbatchLoop) give(in []*graph.Node) []*graph.Node {
 	sizes := map[int]*graph.Node{}
 	of := l.common.Sizes
@@ -359,7 +360,7 @@ func int32s(dims []int) []int32 {
 	return all
 }
 
-// divides reports whether the parts of an annotation divide a tensor's dimensions.
+// divides reports whether an annotation divides a tensor's dimensions evenly.
 func (l *microbatchLoop) divides(a logical.Annotation, dims []int) bool {
 	for d, parts := range a.PartsOn(l.rc.Strategy().LogicalMesh()) {
 		if d >= len(dims) || parts > 0 && dims[d]%parts != 0 {

@@ -11,21 +11,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// NonFinite says what a training step does when its loss or a gradient is not finite: a NaN or an
-// infinity. The step decides in its program, from the loss and the gradients as all replicas
-// average them, so that all replicas and processes decide alike. A step that is not taken leaves
-// all variables as they were: the model's, the optimizer's, averages of layers, the state of random
-// numbers and the variables of the strategy that the step writes. "Numbers that are not
-// finite" in docs/deep-models.md says how this goes with loss scales and with package fit.
+// NonFinite selects the behavior of a training step whose loss or a gradient is not finite, which
+// means NaN or infinite. The step decides on the devices, from the loss and the gradients averaged
+// over all replicas, so that all replicas and processes make the same decision. If the update is
+// not applied, all variables keep their values: the model's, the optimizer's, moving averages of
+// layers, random number state, and the variables of the strategy that the step writes. The section
+// "Numbers that are not finite" in docs/deep-models.md describes the interaction with loss scales
+// and package fit.
 type NonFinite int
 
 const (
-	// Apply takes the step. Nothing is looked for, and it costs nothing.
+	// Apply applies every update. There is no check and no cost.
 	Apply NonFinite = iota
-	// Skip does not take the step, and counts it: see [Step.NonFinite].
+	// Skip does not apply the update and counts the step: see [Step.NonFinite].
 	Skip
-	// Stop does not take the step, nor any after it, and Run returns a [*NonFiniteError]. Each Run
-	// waits for its step to know; a loop of steps waits once.
+	// Stop does not apply the update, nor any later one, and Run returns a [*NonFiniteError]. Each
+	// Run waits for its step. A loop of steps waits once, at its end.
 	Stop
 )
 
@@ -34,35 +35,36 @@ func (n NonFinite) known() bool { return n >= Apply && n <= Stop }
 // String returns "apply", "skip" or "stop".
 func (n NonFinite) String() string { return enum.Name(n, "apply", "skip", "stop") }
 
-// NonFiniteSteps counts the steps of a training step since its state was new, or since
+// NonFiniteSteps counts the steps of a training step since its state was created or since
 // [Step.ResetNonFinite].
 type NonFiniteSteps struct {
-	// Steps is the number of steps that ran, Skipped the number of those that were not taken. Steps
-	// after a stop count in neither.
+	// Steps is the number of steps that ran. Skipped is the number of steps among them whose update
+	// was not applied. Steps after a stop are not counted.
 	Steps, Skipped int64
-	// Last is the number of the last step that was not taken, counted from 1, or 0 if all steps
-	// were taken. What names the first thing that was not finite in it, in the order of the store:
-	// "the loss", or "the gradient of" a variable.
+	// Last is the number of the last skipped step, counted from 1, or 0 if no step was skipped.
+	// What is the first value of that step that was not finite, in the order of the store: "the
+	// loss", "the gradient of" a variable, or "the norm of the gradients".
 	Last int64
 	What string
 	// Stopped reports whether a step stopped the training.
 	Stopped bool
 }
 
-// NonFiniteError reports that numbers which are not finite ended the training: a step stopped
-// ([Stop]), or the hook fit.Finite ended a run.
+// NonFiniteError reports that a non-finite value ended the training: a step stopped ([Stop]), or
+// the hook fit.Finite ended a run.
 type NonFiniteError struct {
-	// Function is the step's name, Step its number, counted from 1.
+	// Function is the step's name, and Step its number, counted from 1.
 	Function string
 	Step     int64
-	// What was not finite: "the loss", "the gradient of" a variable, or a metric of a run.
+	// What is the value that was not finite: "the loss", "the gradient of" a variable, "the norm of
+	// the gradients", or a metric of a run.
 	What string
-	// Applied says that the variables have the step's update. Otherwise they are those before the
-	// step, and stay so until [Step.ResetNonFinite].
+	// Applied reports whether the variables include the step's update. Otherwise they have their
+	// values from before the step, and keep them until [Step.ResetNonFinite].
 	Applied bool
 }
 
-// Error says at which step the training ended, and at what.
+// Error returns the step and the value that was not finite.
 func (e *NonFiniteError) Error() string {
 	if e.Applied {
 		return errkind.Text("train: "+e.Function, fmt.Sprintf("%s is not finite after step %d", e.What, e.Step), nil,
@@ -72,13 +74,13 @@ func (e *NonFiniteError) Error() string {
 		"the variables are those before it, call ResetNonFinite to go on")
 }
 
-// Kind returns InvalidArgumentError, that of TensorFlow's check_numerics.
+// Kind returns InvalidArgumentError, the kind of TensorFlow's check_numerics error.
 func (e *NonFiniteError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
 
-// NonFinite returns how many steps were not taken because their loss or gradients were not finite,
-// and what the last one was. It waits for the steps under way, and copies 32 bytes. The error
-// matches errors.ErrUnsupported for a step whose [Options] do not ask for it. The counts are a
-// variable of the store, "/non_finite/" and the step's name, and are saved with it.
+// NonFinite returns the number of steps whose update was not applied because the loss or a gradient
+// was not finite, and describes the last one. It waits for running steps and copies 32 bytes. For a
+// step without [Options].NonFinite the error matches errors.ErrUnsupported. The counts are a
+// variable of the store, "/non_finite/" and the step's name, and are saved with the store.
 func (t *Step) NonFinite(ctx context.Context) (NonFiniteSteps, error) {
 	if err := t.counts(ctx, "NonFinite"); err != nil {
 		return NonFiniteSteps{}, err
@@ -86,8 +88,8 @@ func (t *Step) NonFinite(ctx context.Context) (NonFiniteSteps, error) {
 	return t.guard.read(ctx, t.function)
 }
 
-// ResetNonFinite sets the counts to zero. A step that stopped goes on with the next Run. With
-// several processes all of them call it.
+// ResetNonFinite sets the counts to zero. After it, a stopped step resumes with the next Run. With
+// several processes, all must call it.
 func (t *Step) ResetNonFinite(ctx context.Context) error {
 	if err := t.counts(ctx, "ResetNonFinite"); err != nil {
 		return err
@@ -99,7 +101,8 @@ func (t *Step) ResetNonFinite(ctx context.Context) error {
 	return v.Assign(ctx, make([]int64, countElements))
 }
 
-// counts refuses an operation of a step that counts nothing, and one in a step's code.
+// counts returns an error for a step that does not count non-finite steps, for a closed step, and
+// inside a traced step function.
 func (t *Step) counts(ctx context.Context, op string) error {
 	if err := strategy.RefuseTracing(ctx, op, fault.InsteadOfRunning); err != nil {
 		return err
@@ -111,7 +114,7 @@ func (t *Step) counts(ctx context.Context, op string) error {
 	return t.inner.Check()
 }
 
-// The counting variable's elements.
+// Elements of the variable with the counts.
 const (
 	countSteps = iota
 	countSkipped

@@ -25,8 +25,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// guarded is a training step over a variable of the scope, one of the store and one of
-// each replica, and what reads them all.
+// guarded returns a training step over variables of the scope, of the store and of each replica,
+// and a function that reads them all.
 func guarded(t *testing.T, s *strategy.TPUStrategy, mode train.NonFinite) (*model.Store, *train.Step, func() string) {
 	ctx := context.Background()
 	w, err := s.NewVariable(ctx, strategytest.LinearW, strategy.VariableOptions{Name: "w", Annotation: logical.SplitInto(1, s.NumLogicalDevices())})
@@ -69,7 +69,7 @@ func TestStepsThatAreNotFiniteAreSkipped(t *testing.T) {
 			}
 			run(strategytest.LinearX)
 			before := state()
-			run(badX) // one replica's rows alone
+			run(badX) // only the rows of one replica
 			assert.Equal(t, before, state())
 			n, err := step.NonFinite(ctx)
 			require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestStepsThatAreNotFiniteAreSkipped(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, train.NonFiniteSteps{Steps: 6, Skipped: 3, Last: 6, What: "the loss"}, n)
 
-			// As many good steps alone come to the same.
+			// The finite steps alone have the same result.
 			other := strategytest.New(t, mesh[0], mesh[1])
 			_, plain, _ := guarded(t, other, train.Apply)
 			for range 3 {
@@ -130,7 +130,7 @@ func TestStepsThatAreNotFiniteStop(t *testing.T) {
 	_, err = step.RunSteps(ctx, []any{badX, strategytest.LinearY}, []any{strategytest.LinearX, strategytest.LinearY})
 	stopped(err, 1)
 
-	// A step from a file stops too, also over a store that has not counted yet.
+	// A step from a file also stops, even with a store without counts.
 	require.NoError(t, step.ResetNonFinite(ctx))
 	compiled, err := step.Compiled(ctx, strategytest.LinearX, strategytest.LinearY)
 	require.NoError(t, err)
@@ -145,8 +145,7 @@ func TestStepsThatAreNotFiniteStop(t *testing.T) {
 	stopped(err, 2)
 }
 
-// TestStepsThatLookForNonFiniteCompileAheadOfTime compiles them for TPUs, also for an
-// uneven batch and with a variable of the scope.
+// The steps compile for TPUs, also for an uneven batch and with a variable of the scope.
 func TestStepsThatLookForNonFiniteCompileAheadOfTime(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return
@@ -168,7 +167,7 @@ func TestStepsThatLookForNonFiniteCompileAheadOfTime(t *testing.T) {
 	}
 }
 
-// An unknown way would look for nothing and train on NaN.
+// An unknown mode must not silently disable the check.
 func TestAnUnknownWayWithNonFiniteStepsIsRefused(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	for _, way := range []train.NonFinite{99, -1, train.Stop + 1} {

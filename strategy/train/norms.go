@@ -2,7 +2,7 @@ package train
 
 import "github.com/gomlx/gomlx/core/graph"
 
-// The names of the metrics that [Options].Norms, UpdateNorm and LearningRate add.
+// Names of the metrics that [Options].Norms, UpdateNorm and LearningRate add.
 const (
 	gradientNorm  = "gradient_norm"
 	parameterNorm = "parameter_norm"
@@ -10,7 +10,7 @@ const (
 	learningRate  = "learning_rate"
 )
 
-// gauges are the metrics of a step that are those of the last step taken, in their order.
+// gauges returns the names of the metrics that are values of the last applied step, in their order.
 func (o *Options) gauges() (names []string) {
 	if o.Norms {
 		names = append(names, gradientNorm, parameterNorm)
@@ -24,11 +24,11 @@ func (o *Options) gauges() (names []string) {
 	return names
 }
 
-// before is the stage that keeps what the norm of an update is taken of.
+// before is the stage that keeps the trained variables for the norm of the update.
 func before(p *pass) { p.before = p.values() }
 
-// norms are those of the gauges of a step, taken when all is updated. Their sums cross the replicas
-// in one all-reduce.
+// norms returns the norms of a step's gauges by name. It must run after all updates. The norms
+// share one all-reduce.
 func (o *Options) norms(p *pass) map[string]*graph.Node {
 	var names []string
 	var sets [][]*graph.Node

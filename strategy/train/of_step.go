@@ -10,12 +10,12 @@ import (
 // Strategy returns the strategy that the step runs on.
 func (t *Step) Strategy() *strategy.TPUStrategy { return t.function.Strategy() }
 
-// Store returns the store of the variables that the step trains.
+// Store returns the store with the variables that the step trains.
 func (t *Step) Store() *model.Store { return t.inner.Store() }
 
-// Arguments returns how the batch's tensors are split over the logical devices: see
+// Arguments returns how the batch's tensors are sharded over the logical devices: see
 // [Options].Arguments.
 func (t *Step) Arguments() []logical.Annotation { return t.inner.Arguments() }
 
-// Name returns the step's name in errors and profiles.
+// Name returns the step's name, which errors and profiles contain.
 func (t *Step) Name() string { return t.name }

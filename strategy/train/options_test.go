@@ -19,7 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// takers are GoMLX's that take gradients; plain Adam is in most tests.
+// takers are GoMLX's optimizers that accept gradients, except Adam, which most tests use.
 var takers = map[string]func() optimizer.Interface{
 	"sgd":     func() optimizer.Interface { return optimizer.StochasticGradientDescent().WithLearningRate(0.05).Done() },
 	"adamax":  func() optimizer.Interface { return optimizer.Adam().Adamax().LearningRate(0.02).Done() },
@@ -27,8 +27,8 @@ var takers = map[string]func() optimizer.Interface{
 	"rmsprop": func() optimizer.Interface { return optimizer.RMSProp().LearningRate(0.02).Done() },
 }
 
-// Every optimizer takes the step of the whole batch with microbatches, frozen variables and
-// averages, and changes no frozen variable.
+// With microbatches, frozen variables and averages, every optimizer makes the update of the whole
+// batch and changes no frozen variable.
 func TestEveryOptimizerTakesTheOptions(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	for name, opt := range takers {
@@ -47,7 +47,7 @@ func TestEveryOptimizerTakesTheOptions(t *testing.T) {
 	}
 }
 
-// Processes take one step together, of rows that do not divide into the microbatches too.
+// Processes run one step together, also with rows that the microbatches do not divide.
 func TestProcessesAccumulateAndAverage(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	o := train.Options{Freeze: []string{`^/odd/`}, Average: 0.5}
@@ -86,7 +86,7 @@ func TestProcessesAccumulateAndAverage(t *testing.T) {
 	}))
 }
 
-// A step from a file takes microbatches and moves averages as the step that was saved.
+// A step from a file processes microbatches and updates averages like the saved step.
 func TestASavedStepAccumulatesAndAverages(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	opts := sharded(2, 2, logical.ShardOptimizer)
@@ -112,7 +112,7 @@ func TestASavedStepAccumulatesAndAverages(t *testing.T) {
 	requireAlike(t, values(t, s, store), values(t, other, kept), 1e-6)
 }
 
-// What every option does compiles for TPUs.
+// The options compile for TPUs.
 func TestMicrobatchesCompileAheadOfTime(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return
@@ -125,8 +125,8 @@ func TestMicrobatchesCompileAheadOfTime(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestStateIsSharedOutOverSlices: libtpu ends the process for sums that are scattered over replicas
-// whose order mixes the slices, as that of TensorFlow's assignment does here.
+// libtpu terminates the process for a reduce-scatter over replicas whose order mixes the slices, as
+// TensorFlow's assignment does here.
 func TestStateIsSharedOutOverSlices(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return

@@ -24,9 +24,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// Every value of a step comes from a line of the user's code, also the values that this module and GoMLX
-// make for themselves: conversions to half precision, means over replicas, moments and counts of steps. A
-// precision does not change where values come from.
+// Every value of a step is attributed to a line of the user's code. This includes values that this
+// module and GoMLX add: conversions to half precision, means over replicas, moments and step
+// counts. A precision policy does not change the attribution.
 func TestEveryValueComesFromALineOfTheUser(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	origins := func(policy precision.Policy) (lines map[string]bool) {
@@ -56,7 +56,7 @@ func TestEveryValueComesFromALineOfTheUser(t *testing.T) {
 		return lines
 	}
 	want, got := origins(precision.Policy{}), origins(precision.MixedBFloat16)
-	for line := range want { // the gradients of stacks, and what is made of them, are at the line of the loop
+	for line := range want { // gradients of stacks and derived values have the line of the loop
 		if !strings.HasSuffix(line, "update") && !strings.Contains(line, "AdamOptimizer") {
 			assert.True(t, got[line], "under bfloat16: %s", line)
 		}

@@ -23,7 +23,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// mixedBlock is a residual layer with a layer normalisation and a split.
+// mixedBlock is a residual layer with a layer normalization and a sharded weight.
 func mixedBlock(p int) func(scope *model.Scope, x *graph.Node) *graph.Node {
 	return func(scope *model.Scope, x *graph.Node) *graph.Node {
 		h := norm.LayerNorm(scope.In("norm"), x, -1).Done()
@@ -93,8 +93,8 @@ func TestMixedPrecisionInLoopsBlocksAndSharedState(t *testing.T) {
 	}
 }
 
-// Over the logical devices the parts of products are sent in the policy's Partial, and over the
-// replicas gradients in its Reduce.
+// Partial products are sent over the logical devices in the policy's Partial dtype, and gradients
+// over the replicas in its Reduce dtype.
 func TestCollectivesHaveTheDtypesOfThePolicy(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return
@@ -124,7 +124,7 @@ func TestCollectivesHaveTheDtypesOfThePolicy(t *testing.T) {
 		require.NoError(t, err)
 		by := map[string]int64{}
 		for _, x := range r.CollectiveDTypes {
-			if bytes := x.Bytes &^ 15; bytes > 0 { // the loss is a number
+			if bytes := x.Bytes &^ 15; bytes > 0 { // the loss is a scalar
 				by[x.Axis+" "+x.DType] += bytes
 			}
 		}
@@ -137,7 +137,7 @@ func TestCollectivesHaveTheDtypesOfThePolicy(t *testing.T) {
 	}
 }
 
-// A variable of the strategy is read as it is, and is trained in float32.
+// A variable of the strategy is read without conversion and trained in float32.
 func TestVariablesOfTheStrategyUnderAPolicy(t *testing.T) {
 	ctx := t.Context()
 	trained := func(policy precision.Policy) []float64 {

@@ -26,7 +26,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// regression is the loss of a model of GoMLX's layers that say nothing of dtypes.
+// regression is the loss of a model of GoMLX layers that do not specify dtypes.
 func regression(of func(scope *model.Scope, x *graph.Node) *graph.Node) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		y := layers.Dense(rc.Scope("output"), of(rc.Scope("model"), in[0]), true, 1)
@@ -34,7 +34,7 @@ func regression(of func(scope *model.Scope, x *graph.Node) *graph.Node) train.Lo
 	}
 }
 
-// mlp has a split, and its weights do.
+// mlp has sharded activations and weights.
 func mlp(scope *model.Scope, x *graph.Node) *graph.Node {
 	h := layers.Dense(scope.In("hidden"), x, true, 16)
 	if target, ok := x.Graph().Backend().(logical.Target); ok {
@@ -43,7 +43,7 @@ func mlp(scope *model.Scope, x *graph.Node) *graph.Node {
 	return graph.Tanh(h)
 }
 
-// attended reads the features as a sequence of 8, with an attention over them.
+// attended reads the features as a sequence of 8 and applies attention.
 func attended(scope *model.Scope, x *graph.Node) *graph.Node {
 	h := layers.Dense(scope.In("embed"), graph.InsertAxes(x, -1), true, 8)
 	h = norm.LayerNorm(scope.In("norm"), h, -1).Done()
@@ -68,8 +68,9 @@ func trainedLosses(t *testing.T, r, p int, name string, opt optimizer.Interface,
 	return strategytest.Losses(t, step, 0, 20)
 }
 
-// The losses of 20 steps in bfloat16, of which a number has 8 bits, are those in float32 within 2 %
-// of the first; and those of a mesh are those of a device within 1 % of it.
+// Over 20 steps the losses in bfloat16, which has 8 bits of precision, differ from those in float32
+// by at most 2% of the first loss. The losses on a mesh differ from those on one device by at most
+// 1%.
 func TestMixedPrecisionTrainsAsFloat32(t *testing.T) {
 	for _, c := range []struct {
 		model, optimizer string
@@ -92,7 +93,7 @@ func TestMixedPrecisionTrainsAsFloat32(t *testing.T) {
 	}
 }
 
-// occurrences is how often a pattern is in a step's program.
+// occurrences counts the matches of a pattern in a step's program.
 func occurrences(t *testing.T, step *train.Step, pattern string) int {
 	t.Helper()
 	x, y := strategytest.Batch(0)
@@ -118,8 +119,8 @@ func TestGradientsAreReducedInTheDtypeOfThePolicy(t *testing.T) {
 	}
 }
 
-// layered has what layers keep besides weights: averages of a batch normalisation, random numbers
-// of a dropout, a regularizer, a layer in float32, and regions of logical devices.
+// layered has state besides weights: moving averages of a batch normalization, random numbers of a
+// dropout, a regularizer, a layer in float32, and regions of logical devices.
 func layered(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	scope := rc.Scope("model")
 	hidden := scope.In("hidden")
@@ -168,7 +169,7 @@ func TestWhatLayersKeepStaysInFloat32(t *testing.T) {
 			require.Equal(t, want[path+"avg_weight"], got[path+"avg_weight"])
 			for _, name := range []string{"mean", "variance"} {
 				require.InDeltaSlice(t, want[path+name], got[path+name], 0.05, "%s%s on %dx%d", path, name, c.r, c.p)
-				odd := 0 // numbers that bfloat16 does not have
+				odd := 0 // numbers that bfloat16 cannot represent
 				for _, x := range got[path+name] {
 					if float32(x) != bfloat16.FromFloat32(float32(x)).Float32() {
 						odd++
@@ -210,8 +211,8 @@ func TestMixedPrecisionInLoopsAndBoundSteps(t *testing.T) {
 	}))
 }
 
-// A store that was trained in float32 goes on in bfloat16, and the other way, with the same
-// variables; so do plain steps over it.
+// A store that was trained in float32 can be trained further in bfloat16 with the same variables,
+// and vice versa, also by plain steps.
 func TestPoliciesShareAStore(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -237,7 +238,7 @@ func TestPoliciesShareAStore(t *testing.T) {
 	require.InDelta(t, losses[14], value.Value(), 0.05)
 }
 
-// A batch that does not divide among the replicas is padded.
+// A batch that the replicas do not divide is padded.
 func TestMixedPrecisionOfUnevenBatches(t *testing.T) {
 	ctx := context.Background()
 	x, y := strategytest.Batch(0)

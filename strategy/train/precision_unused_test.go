@@ -19,8 +19,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// embedded is a model over integers whose embedding is float32, and so are all layers behind it
-// unless to converts it.
+// embedded is a model with integer inputs. Its embedding and all later layers are float32, unless
+// to converts the embedding.
 func embedded(to func(x *graph.Node) *graph.Node) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		x := to(layers.Embedding(rc.Scope("embedding"), in[0], dtypes.Float32, 10, 8))
@@ -33,7 +33,7 @@ func embedded(to func(x *graph.Node) *graph.Node) train.Loss {
 
 func unchanged(x *graph.Node) *graph.Node { return x }
 
-// Under a policy that no operation computes in, a step would train in float32 without a word.
+// If no operation computes in the policy's dtype, the step must not silently train in float32.
 func TestAPolicyThatReachesNoOperationIsAnError(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	batch := [][]int32{{1}, {2}, {3}, {4}}
@@ -78,7 +78,7 @@ func TestAPolicyThatReachesNoOperationIsAnError(t *testing.T) {
 	assert.ErrorContains(t, err, "no operation of the model computes in BFloat16")
 }
 
-// A policy that some operation computes in has its effect.
+// A policy that affects at least one operation is valid.
 func TestAPolicyThatReachesAnOperation(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	batch := [][]int32{{1}, {2}, {3}, {4}}

@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	maskLayers = 3  // of a loop, and a block behind them
-	maskWidth  = 64 // of a mask
+	maskLayers = 3  // layers of a loop, followed by a block
+	maskWidth  = 64 // width of a mask
 )
 
-// masking sums up masks of a dropout times weights, in the layers of a loop and in a block, which
-// compute the masks again in the backward pass. seen gets the masks, one after the other.
+// masking sums dropout masks times weights, in the layers of a loop and in a block. Both recompute
+// the masks in the backward pass. seen receives the masks in order.
 func masking(seen *strategy.Variable) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		add := func(scope *model.Scope, x *graph.Node) *graph.Node {
@@ -42,8 +42,8 @@ func masking(seen *strategy.Variable) train.Loss {
 	}
 }
 
-// Each replica has dropout masks of its own, each layer, microbatch and step others, and the
-// backward pass has those of the forward pass. By option all replicas have the same.
+// Dropout masks differ between replicas, layers, microbatches and steps. The backward pass has the
+// masks of the forward pass. With MirroredRandomNumbers all replicas have the same masks.
 func TestDropoutMasksOfReplicas(t *testing.T) {
 	const microbatches, steps = 2, 2
 	const masks = microbatches * (maskLayers + 1)
@@ -96,7 +96,7 @@ func TestDropoutMasksOfReplicas(t *testing.T) {
 	})
 }
 
-// A step that is not taken leaves the state of random numbers as it was.
+// A step whose update is not applied does not change the random number state.
 func TestASkippedStepDrawsTheSameNumbersAgain(t *testing.T) {
 	s, store := strategytest.New(t, 4, 2), strategytest.SeededStore()
 	step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {

@@ -17,11 +17,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
 )
 
-// ratePath is the variable from which GoMLX's optimizers read the learning rate.
+// ratePath is the path of the variable from which GoMLX's optimizers read the learning rate.
 var ratePath = model.JoinPath("/", optimizer.Scope, optimizer.ParamLearningRate)
 
-// schedules is the stage that gives the optimizer the rate of the step: what the schedule says of
-// the steps that were taken, which GoMLX's optimizers count in the store.
+// schedules returns the stage that sets the optimizer's learning rate from the schedule and the
+// number of applied steps, which GoMLX's optimizers count in the store.
 func schedules(opt optimizer.Interface, s schedule.Schedule) stage {
 	return func(p *pass) {
 		g, store := p.rc.Graph(), p.rc.Scope().Store()
@@ -36,9 +36,9 @@ func schedules(opt optimizer.Interface, s schedule.Schedule) stage {
 	}
 }
 
-// rateDType is the dtype in which an optimizer keeps the learning rate. It comes from an update of
-// a model of one number, apart from the step: optimizers do not say it. One that does not read the
-// variable, or that changes the rate with the steps by itself, is refused.
+// rateDType returns the dtype of an optimizer's learning rate. GoMLX has no method for it, so that
+// it is found by an update of a model with one scalar in a separate graph. rateDType panics for an
+// optimizer that does not read the rate's variable or that changes the rate with the steps itself.
 func rateDType(opt optimizer.Interface, of *model.Store, loss dtypes.DType) dtypes.DType {
 	backend, err := gobackend.New("")
 	if err != nil {
@@ -76,7 +76,8 @@ func rateDType(opt optimizer.Interface, of *model.Store, loss dtypes.DType) dtyp
 	return rate.DType()
 }
 
-// scaled reports whether a graph combines the rate with what is made of the number of steps alone.
+// scaled reports whether a graph combines the rate with values computed only from the number of
+// steps.
 func scaled(g *graph.Graph, rate, step *graph.Node) bool {
 	ofStep := map[*graph.Node]bool{step: true}
 	for _, node := range g.Nodes() {

@@ -24,7 +24,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
 )
 
-// slope is the loss w*x of a number, whose gradient is the mean of x.
+// slope is the loss w*x of a scalar w. Its gradient is the mean of x.
 func slope(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	w := rc.Scope().VariableWithValue("w", float32(1)).NodeValue(rc.Graph())
 	return graph.Mul(w, graph.ReduceAllMean(in[0]))
@@ -32,8 +32,8 @@ func slope(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 
 var ramp = schedule.WarmUp(2, schedule.Cosine(0.5, 0.125, 4))
 
-// Each step uses the schedule's rate, in single steps, loops and bound steps, and after a
-// checkpoint; steps that are not taken do not count.
+// Each step uses the schedule's rate: single steps, loops, bound steps and steps after a
+// checkpoint. Steps whose update is not applied do not count.
 func TestStepsFollowTheSchedule(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	s := strategytest.On(t, sys, strategy.Options{})
@@ -89,8 +89,7 @@ func TestStepsFollowTheSchedule(t *testing.T) {
 	}
 }
 
-// Every optimizer reads the rate that it is given: a step at a constant rate is that of the
-// optimizer's own.
+// With a constant schedule every optimizer makes the same update as with its own rate.
 func TestEveryOptimizerTakesTheScheduledRate(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	s := strategytest.On(t, sys, strategy.Options{Variables: strategytest.Share(logical.ShardParameters, 1)})
@@ -125,18 +124,18 @@ func TestEveryOptimizerTakesTheScheduledRate(t *testing.T) {
 	}
 }
 
-// linear is a model of 8 features without hidden layers.
+// linear is a linear model of 8 features.
 func linear(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	w := rc.Scope().VariableWithValue("w", [][]float32{{1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}}).NodeValue(rc.Graph())
 	return graph.ReduceAllMean(graph.Square(graph.Sub(graph.MatMul(in[0], w), in[1])))
 }
 
-// stubborn updates nothing, and reads no rate.
+// stubborn updates no variable and reads no rate.
 type stubborn struct{ optimizer.Interface }
 
 func (stubborn) UpdateGraphWithGradients(*model.Scope, []*graph.Node, dtypes.DType) {}
 
-// picky updates the variables that it knows only.
+// picky updates only the variables that it knows.
 type picky struct{ optimizer.Interface }
 
 func (picky) UpdateGraphWithGradients(scope *model.Scope, _ []*graph.Node, _ dtypes.DType) {

@@ -11,20 +11,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Report hands values of a replica's batch over to the metric of a name, in a loss function: a step
-// whose metrics have a [Reported] of this name adds them up. A step that has none leaves them out,
-// so that one loss function serves the training and the evaluation. Values and weights are as
-// [Metric].Values returns them. Values that are reported more than once in a step, such as in each
-// layer of a loop, add up. No gradient flows through them. Report builds graph and panics with its
-// error.
+// Report adds the values of a replica's batch to the metric [Reported] of that name. It is called
+// in the loss function. A step without this metric ignores the values, so that one loss function
+// serves training and evaluation. values and weights have the contract of [Metric].Values. Values
+// that are reported repeatedly in a step, such as in each layer of a loop, add up. No gradient
+// flows through them. Report builds graph and panics with its error.
 //
-// GoMLX's metric functions return a mean over the batch, a scalar as Report takes it:
+// GoMLX's metric functions return the mean over the batch as a scalar, which Report accepts:
 //
 //	train.Report(rc, "accuracy", metric.SparseCategoricalAccuracyGraph(nil, labels, logits), nil)
 //
-// Its metric objects (metric.Interface) cannot be given: their state is a variable that all
-// replicas share, under a name that is another in each process, and counts the rows that pad a
-// batch.
+// GoMLX's metric objects (metric.Interface) are not supported. Their state is a variable that all
+// replicas share, its name differs between processes, and it counts padding rows.
 func Report(rc *strategy.ReplicaContext, name string, values, weights *graph.Node) {
 	r, _ := rc.Graph().State(recorderKey{}).(*recorder)
 	if r == nil {
@@ -41,23 +39,23 @@ func Report(rc *strategy.ReplicaContext, name string, values, weights *graph.Nod
 
 type recorderKey struct{}
 
-// recorder adds up the metrics of a step in one trace.
+// recorder accumulates the metrics of a step in one trace.
 type recorder struct {
 	*accumulator
 	*trainer
 	in       []*graph.Node
-	reported []bool   // of the metrics
-	left     []string // what was reported under other names
+	reported []bool   // for each metric
+	left     []string // names that were reported but belong to no metric
 }
 
-// begin is the stage that readies the metrics for what the loss function reports.
+// begin is the stage that prepares the metrics for calls of [Report].
 func (a *accumulator) begin(p *pass) {
-	p.rc.Read(a.state) // loops and blocks can write it from now on
+	p.rc.Read(a.state) // so that loops and blocks can write it
 	p.recorder = &recorder{accumulator: a, trainer: p.trainer, in: p.in, reported: make([]bool, len(a.metrics))}
 	p.rc.Graph().AttachState(recorderKey{}, p.recorder)
 }
 
-// observeRows adds what metrics make of the arguments.
+// observeRows adds the metrics computed from the arguments.
 func (r *recorder) observeRows(in []*graph.Node) {
 	for i, m := range r.metrics {
 		if m.Values != nil {
@@ -67,8 +65,8 @@ func (r *recorder) observeRows(in []*graph.Node) {
 	}
 }
 
-// observe adds the loss of the step, once all variables are updated. The loss is a mean over the
-// weight, or over the replica's rows if there is no weight.
+// observe adds the step's loss after all updates. The loss is a mean over weight, or over the
+// replica's rows if weight is nil.
 func (r *recorder) observe(loss, weight *graph.Node) {
 	for i, m := range r.metrics {
 		switch {
@@ -117,7 +115,7 @@ func (r *recorder) add(i int, values, weights *graph.Node) {
 			weights = graph.ExpandAxes(weights, -1)
 		}
 		weights = graph.BroadcastToDims(weights, values.Shape().Dimensions...)
-		// What weighs nothing may be anything.
+		// Values of weight 0 are ignored, even if they are not finite.
 		none := graph.Equal(weights, graph.ZerosLike(weights))
 		sum = total(graph.Where(none, graph.ZerosLike(values), graph.Mul(values, weights)))
 		weight = total(weights)
@@ -125,7 +123,7 @@ func (r *recorder) add(i int, values, weights *graph.Node) {
 	r.rc.AssignAdd(r.state, r.row(i, sum, weight))
 }
 
-// set makes values of this step those of the metrics from number first on.
+// set replaces the metrics from index first on by values of this step.
 func (r *recorder) set(first int, values []*graph.Node) {
 	now := r.rc.Read(r.state)
 	rows := []*graph.Node{}
@@ -139,7 +137,7 @@ func (r *recorder) set(first int, values []*graph.Node) {
 	r.rc.Assign(r.state, graph.Concatenate(rows, 0))
 }
 
-// row is the state with a sum and a weight in one row, and zeros elsewhere.
+// row returns a summand of the state with sum and weight in row i and zeros elsewhere.
 func (r *recorder) row(i int, sum, weight *graph.Node) *graph.Node {
 	g, n := r.rc.Graph(), r.len()
 	var rows []*graph.Node
@@ -154,7 +152,7 @@ func (r *recorder) row(i int, sum, weight *graph.Node) *graph.Node {
 	return graph.Concatenate(rows, 0)
 }
 
-// weight is the number of real rows of the replica's batch, a float64.
+// weight returns the number of real rows of the replica's batch as a float64.
 func (r *recorder) weight() *graph.Node {
 	if rows := r.rows(); rows != nil {
 		return graph.ConvertDType(rows, dtypes.Float64)
@@ -166,7 +164,7 @@ func (r *recorder) weight() *graph.Node {
 	return constant(r.rc.Graph(), dtypes.Float64, float64(rows))
 }
 
-// total is the sum of all elements, a float64.
+// total returns the sum of all elements as a float64.
 func total(x *graph.Node) *graph.Node {
 	if !x.IsScalar() {
 		x = graph.ReduceAllSum(x)
@@ -174,7 +172,7 @@ func total(x *graph.Node) *graph.Node {
 	return graph.ConvertDType(x, dtypes.Float64)
 }
 
-// wide is a tensor in the dtype that its elements are added up in.
+// wide converts x to the dtype in which its elements are summed.
 func wide(x *graph.Node) *graph.Node {
 	switch x.DType() {
 	case dtypes.Float64, dtypes.Float32:
@@ -185,7 +183,7 @@ func wide(x *graph.Node) *graph.Node {
 	return graph.ConvertDType(x, dtypes.Float32)
 }
 
-// constant is a scalar. See number.
+// constant returns a scalar constant with its own node; see number.
 func constant(g *graph.Graph, dtype dtypes.DType, x float64) *graph.Node {
 	return graph.Const(g, shapes.CastAsDType(x, dtype))
 }

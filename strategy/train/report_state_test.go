@@ -18,8 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestTheReportOfSharedState reads of variables that 4 replicas share out what each form of the report
-// says: the whole shape, a device's part, and over what it is cut.
+// The report lists, in each format, the global shape, a device's shard and the sharded axes of
+// variables that 4 replicas shard.
 func TestTheReportOfSharedState(t *testing.T) {
 	s := strategytest.New(t, 4, 2, strategy.Options{Replicas: 4, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardParameters, 0)})
 	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {

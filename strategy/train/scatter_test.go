@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// The optimizer goes on from what a step scatters into a variable that it trains, as it does from
-// what the step assigns.
+// The optimizer updates the value that a step has scattered into a variable, like a value that the
+// step has assigned.
 func TestAStepTrainsAVariableThatItScattersInto(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	values := map[string]any{}

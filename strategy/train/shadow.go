@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// optimizerUpdate adds an optimizer's update of the variables of a scope to the graph of their
+// optimizerUpdate builds an optimizer's update of a scope's variables in the graph of their
 // gradients.
 type optimizerUpdate = func(scope *model.Scope, gradients []*graph.Node)
 
@@ -60,9 +60,9 @@ func (t *trainer) update(gradients []*graph.Node, finite bool, update optimizerU
 	}
 }
 
-// shadow is a store for an optimizer. Its variables have the paths of the step's variables. Some of
-// them have the shape of a replica's shard, so that the optimizer creates their state in this shape
-// too. GoMLX finds the nodes of a variable by its path, in whichever store the variable is.
+// shadow is a temporary store for an optimizer. Its variables have the paths of the step's
+// variables. Some have the shape of a replica's shard, so that the optimizer creates their state in
+// this shape. GoMLX finds the nodes of a variable by its path, independent of the store.
 type shadow struct {
 	*trainer
 	store  *model.Store
@@ -76,8 +76,8 @@ type shard struct {
 }
 
 // newShadow returns the shadow store for an update on shards of the variables whose paths are in
-// over. global is the graph of the same update with global tensors. Optimizers create most state by
-// themselves, so that the shadow store does not contain state that may have the shape of a shard.
+// over. global is the graph of the same update with global tensors. The optimizer creates most of
+// its state, so that the shadow store omits state that may have the shape of a shard.
 func (t *trainer) newShadow(over map[string]spmd.ReplicaShard, global *graph.Graph) *shadow {
 	s := &shadow{trainer: t, store: model.NewStore()}
 	for path, value := range t.store().IterParams() {
@@ -109,7 +109,7 @@ func (t *trainer) isTrained(path string) bool {
 }
 
 // states returns the state variables of the shadow store that have the shape of a shard in graph g,
-// by their paths.
+// by path.
 func (s *shadow) states(g *graph.Graph) map[string]shard {
 	all := map[string]shard{}
 	stored := map[string]*model.Variable{}

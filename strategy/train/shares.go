@@ -11,10 +11,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Gradients and variables of which each replica has a part.
+// Gradients and variables that are sharded over the replicas.
 
-// slicing gives the slices of stacked variables to the layers of loops. Those of a stack that is in
-// parts are gathered, see strategy. Of a stack that is whole and has its state in parts, a layer
+// slicing returns the slices of a stacked variable for the layers of a loop. A sharded stack is
+// gathered by package strategy. If the stack is replicated and its state is sharded, each layer
 // scatters the gradient of its own slice.
 func (t *trainer) slicing(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
 	part, stacks, gather := t.inner.Slicing(v)
@@ -34,8 +34,8 @@ func (t *trainer) slicing(v *model.Variable) (stacks []*graph.Node, layer func(s
 	}
 }
 
-// scattered are the slices of a stack that each replica has whole while its gradient is in parts.
-// Gradients of microbatches are added up before they cross the replicas.
+// scattered returns the slices of a stack that is replicated and whose gradient is sharded.
+// Gradients of microbatches are summed before they are reduced over the replicas.
 func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
 	parameter := t.inner.Unwritten(v)
 	if parameter == nil || t.micro != nil || !v.Trainable || !v.InUseByGraph(t.graph) || t.freezes(v) {
@@ -68,8 +68,8 @@ func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func
 	}
 }
 
-// meanGradients averages the gradients over the replicas. Of variables whose state is cut, a
-// replica gets the part of the mean that it updates: see [logical.StateSharding].
+// meanGradients averages the gradients over the replicas. For variables with sharded state a
+// replica gets the shard of the mean that it updates: see [logical.StateSharding].
 func (t *trainer) meanGradients(gradients []*graph.Node) []*graph.Node {
 	means, trained := make([]*graph.Node, len(gradients)), t.variables()
 	for i, gradient := range gradients {
@@ -77,7 +77,7 @@ func (t *trainer) meanGradients(gradients []*graph.Node) []*graph.Node {
 		switch {
 		case !over.Is():
 			means[i] = t.rc.AllReduce(strategy.Mean, gradient)
-		case t.slices[trained[i].Path()] != nil: // the sum is there
+		case t.slices[trained[i].Path()] != nil: // already summed over the replicas
 			means[i] = t.inner.Share(gradient)
 		case t.place(trained[i]).state == logical.ShardOptimizer:
 			means[i] = spmd.OwnPart(t.rc.AllReduce(strategy.Mean, gradient), over)
@@ -88,8 +88,8 @@ func (t *trainer) meanGradients(gradients []*graph.Node) []*graph.Node {
 	return means
 }
 
-// clipGradients replaces gradients that are not finite everywhere by zeros, on all replicas alike,
-// if they are in parts: of whole ones an optimizer sees it itself.
+// clipGradients replaces each gradient that has a non-finite element by zeros, on all replicas, if
+// some gradients are sharded. For replicated gradients the optimizer does it.
 func (t *trainer) clipGradients(gradients []*graph.Node) []*graph.Node {
 	if !t.inParts() {
 		return gradients
@@ -107,8 +107,8 @@ func (t *trainer) clipGradients(gradients []*graph.Node) []*graph.Node {
 	return clipped
 }
 
-// values are what the trained variables are at this point of the step, in the order of their
-// gradients: the replica's parts of those whose state is in parts, without communication.
+// values returns the current values of the trained variables in the order of their gradients. For
+// variables with sharded state it returns the replica's shard, without communication.
 func (t *trainer) values() (values []*graph.Node) {
 	for _, v := range t.variables() {
 		x := v.NodeValue(t.graph)
@@ -120,11 +120,11 @@ func (t *trainer) values() (values []*graph.Node) {
 	return values
 }
 
-// globalNorms returns the global norm of each set of tensors: the root of the sum of the squares of
-// all their elements, a scalar that is the same on all replicas, of float32, or float64 if one of
-// the tensors is. A set has a tensor for each trained variable, in their order: one of
-// meanGradients, or of values. Of parts each replica adds up its own, without their padding, and one
-// all-reduce brings the sums of all sets together; without parts there is none.
+// globalNorms returns the global norm of each set of tensors: the square root of the sum of the
+// squares of all elements. A norm is a scalar that is equal on all replicas, float64 if a tensor of
+// any set is float64 or complex128, otherwise float32. A set has one tensor for each trained
+// variable, in their order, from meanGradients or values. Sums over shards exclude padding. They
+// are combined by one all-reduce for all sets, which is omitted if no tensor is sharded.
 func (t *trainer) globalNorms(sets ...[]*graph.Node) []*graph.Node {
 	trained, dtype := t.variables(), dtypes.Float32
 	for _, set := range sets {
@@ -160,7 +160,7 @@ func (t *trainer) globalNorms(sets ...[]*graph.Node) []*graph.Node {
 	return whole
 }
 
-// squares are those of the elements' absolute values.
+// squares returns the squares of the elements' absolute values.
 func squares(x *graph.Node, dtype dtypes.DType) *graph.Node {
 	if x.DType().IsComplex() {
 		return graph.Add(squares(graph.Real(x), dtype), squares(graph.Imag(x), dtype))
@@ -168,7 +168,7 @@ func squares(x *graph.Node, dtype dtypes.DType) *graph.Node {
 	return graph.Square(graph.ConvertDType(x, dtype))
 }
 
-// withoutPadding is a replica's part with zeros for what pads it.
+// withoutPadding replaces the padding of a replica's shard by zeros.
 func (t *trainer) withoutPadding(part *graph.Node, over spmd.ReplicaShard) *graph.Node {
 	replicas := t.rc.NumReplicasInSync()
 	size := over.Part(replicas)

@@ -13,45 +13,44 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// A training step is built in stages, one after the other, each of which adds its part to the graph
-// of a replica. The options choose the stages.
+// A training step is built in stages. Each stage adds its part to the graph of a replica. The
+// options select the stages.
 
-// stage adds a part of a training step to its graph. Like all that builds graph, it panics with its
-// error.
+// stage adds a part of a training step to its graph. It panics with its error.
 type stage func(p *pass)
 
-// pass carries the graph of one trace from stage to stage.
+// pass is the state of one trace that the stages share.
 type pass struct {
 	*trainer
 	in []*graph.Node
-	// own is the mean loss of the replica's rows. loss is scaled so that the mean over the replicas is
-	// the loss of the batch. sum and weight are the sum and the weight of a weighted loss, and divisor
-	// is what its sum was divided by; nil for any other loss.
+	// own is the mean loss of the replica's rows. loss is scaled so that the mean over the replicas
+	// is the loss of the batch. sum and weight are those of a weighted loss, and divisor is the
+	// number by which the sum was divided. They are nil for any other loss.
 	own, loss            *graph.Node
 	sum, weight, divisor *graph.Node
-	// gradients are the replica's, and once they were reduced their means over the replicas.
-	// trained are the names of the variables that they are for.
+	// gradients are those of the replica, and after the reduce stage their means over the replicas.
+	// trained are the names of the gradients' variables.
 	gradients []*graph.Node
 	trained   []string
-	mean      *graph.Node // see meanLoss
-	// norm is that of the gradients, if it is taken before they are judged; before are the trained
-	// variables before the update, if its norm is asked for; rate is the learning rate, if a
-	// schedule says it.
+	mean      *graph.Node // cache of meanLoss
+	// norm is the gradients' norm, if it is computed before the check for non-finite values. before
+	// are the trained variables before the update, for the update norm. rate is the learning rate
+	// of a schedule.
 	norm   *graph.Node
 	before []*graph.Node
 	rate   *graph.Node
-	// recorder adds up the step's metrics, nil without any.
+	// recorder accumulates the step's metrics. It is nil for a step without metrics.
 	recorder *recorder
-	// what and gradient are those of nonFinite.
+	// what and gradient are the cached results of nonFinite.
 	what, gradient *graph.Node
-	// scaling is how the loss is scaled, scaled the loss so; nil if it is not. overflow says what
-	// became of a step with a dynamic scale, nil without one.
+	// scaling is the loss scaler, and scaled the scaled loss; both are nil without a loss scale.
+	// overflow is nil without a dynamic loss scale.
 	scaling  *stepScaler
 	scaled   *graph.Node
 	overflow *overflow
 }
 
-// meanLoss is the loss averaged over the replicas.
+// meanLoss returns the loss averaged over the replicas.
 func (p *pass) meanLoss() *graph.Node {
 	if p.mean == nil {
 		p.mean = p.rc.AllReduce(strategy.Mean, p.loss)
@@ -59,7 +58,7 @@ func (p *pass) meanLoss() *graph.Node {
 	return p.mean
 }
 
-// build is the step function of some stages. It returns the mean loss.
+// build returns a step function that runs the stages and returns the mean loss.
 func build(stages []stage) strategy.StepFunc {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		p := &pass{trainer: newTrainer(rc), in: in}
@@ -74,7 +73,7 @@ func build(stages []stage) strategy.StepFunc {
 	}
 }
 
-// forward builds the loss by the policy.
+// forward returns the stage that builds the loss under the policy.
 func forward(loss Loss, policy precision.Policy) stage {
 	return func(p *pass) {
 		p.reduceIn, p.common.Weighted = policy.Reduce, [2]*graph.Node{}
@@ -94,13 +93,13 @@ func forward(loss Loss, policy precision.Policy) stage {
 			p.own = regularized(l, nil)
 			return
 		}
-		p.sum = regularized(sum, p.weight) // in its own dtype, not in the policy's
+		p.sum = regularized(sum, p.weight) // in the dtype of sum, not in the policy's
 		p.own = graph.Div(p.sum, oneIfZero(p.weight))
 	}
 }
 
 // regularized adds the regularization terms of the graph's layers to the loss, unless the loss
-// function has done so itself. The terms are multiplied by the weight, if there is one.
+// already contains them. If weight is not nil, the terms are multiplied by it.
 func regularized(l, weight *graph.Node) *graph.Node {
 	terms := gomlxtrain.GetRegularizationLoss(l.Graph())
 	if terms == nil {
@@ -142,8 +141,8 @@ func backward(p *pass) {
 	}
 }
 
-// reduce averages the gradients over the replicas, in the dtype that the policy says. Where the
-// replicas share out state, each has its part of the means from here on.
+// reduce returns the stage that averages the gradients over the replicas in the policy's dtype.
+// After it, gradients of variables with sharded state are shards of the means.
 func reduce(policy precision.Policy) stage {
 	return func(p *pass) {
 		in := make([]*graph.Node, len(p.gradients))
@@ -156,7 +155,7 @@ func reduce(policy precision.Policy) stage {
 	}
 }
 
-// update changes the variables as the optimizer does with the gradients.
+// update returns the stage that applies the optimizer's update.
 func update(opt optimizer.Interface) stage {
 	return func(p *pass) {
 		takes, gradients := opt.(gomlxtrain.OptimizeWithGradients), p.gradients
@@ -170,16 +169,16 @@ func update(opt optimizer.Interface) stage {
 	}
 }
 
-// dropsNonFinite reports whether an optimizer, if [optimizer.ParamClipNaN] is set, ignores a gradient
-// with an element that is not finite. GoMLX's optimizers except SGD do.
+// dropsNonFinite reports whether an optimizer ignores a gradient with a non-finite element if
+// [optimizer.ParamClipNaN] is set. GoMLX's optimizers except SGD do.
 func dropsNonFinite(opt optimizer.Interface) bool {
 	_, sgd := opt.(*optimizer.SGDConfig)
 	of := reflect.TypeOf(opt)
 	return !sgd && of.Kind() == reflect.Pointer && of.Elem().PkgPath() == reflect.TypeFor[optimizer.SGDConfig]().PkgPath()
 }
 
-// settle makes the updates that layers ask for after each step, and leaves states as they were
-// where there was nothing to learn from.
+// settle is the stage that runs the per-step updates of layers and restores the states of replicas
+// without rows.
 func settle(p *pass) {
 	p.keepFrozen(func() { gomlxtrain.ExecPerStepUpdateGraphFn(p.graph) })
 	p.inner.KeepStates()

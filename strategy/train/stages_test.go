@@ -23,8 +23,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// sameText traces a step several times, of a new strategy and store and again of each,
-// and requires one text. Go's maps have another order each time.
+// sameText traces a step several times, with new and with existing strategies and stores, and
+// requires the same program. The iteration order of Go maps differs each time.
 func sameText(t *testing.T, lowered func(fresh bool) []byte) {
 	t.Helper()
 	want := lowered(true)
@@ -46,7 +46,7 @@ func sameText(t *testing.T, lowered func(fresh bool) []byte) {
 	}
 }
 
-// optimizersOf are GoMLX's that take gradients, with their options.
+// optimizersOf are GoMLX's optimizers that accept gradients, with their options.
 var optimizersOf = map[string]func() optimizer.Interface{
 	"adam":    func() optimizer.Interface { return optimizer.Adam().LearningRate(1e-2).Done() },
 	"adamw":   func() optimizer.Interface { return optimizer.Adam().WeightDecay(0.1).WithBackoffSteps(2).Done() },
@@ -55,8 +55,8 @@ var optimizersOf = map[string]func() optimizer.Interface{
 	"sgd":     func() optimizer.Interface { return optimizer.StochasticGradientDescent().Done() },
 }
 
-// usesAll is a step that uses what has variables: layers, regularizers, random
-// numbers, averages, and variables of the scope between those of the store.
+// usesAll is a step with everything that has variables: layers, regularizers, random numbers,
+// averages, and variables of the scope between variables of the store.
 func usesAll(scope []*strategy.Variable, count *strategy.Variable) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		x := in[0]

@@ -19,8 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// custom is an optimizer of a user's own: it subtracts what change makes of each variable and its
-// gradient.
+// custom is a user-defined optimizer. It subtracts the result of change from each variable.
 type custom struct {
 	change func(scope *model.Scope, v *model.Variable, gradient *graph.Node) *graph.Node
 }
@@ -38,7 +37,7 @@ func (c custom) UpdateGraphWithGradients(scope *model.Scope, gradients []*graph.
 	}
 }
 
-// customized takes two steps with an optimizer and returns the variable that it trained.
+// customised runs two steps with an optimizer and returns the trained variable.
 func customised(t *testing.T, opts strategy.Options, opt optimizer.Interface) (*strategy.TPUStrategy, *model.Store, error) {
 	t.Helper()
 	s := strategytest.On(t, plugintest.System(t, 4), opts)

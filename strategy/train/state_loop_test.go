@@ -24,7 +24,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// deep is a model of 3 layers in a loop, whose stacks have sizes that divide and others.
+// deep is a model with a loop over 3 layers. Some dimensions of its stacks are divisible and others
+// are not.
 func deep(keep remat.Policy) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		p := rc.Strategy().NumLogicalDevices()

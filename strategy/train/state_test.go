@@ -18,10 +18,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// stages are the ways in which replicas share out state.
+// stages lists the ways to shard state over the replicas.
 var stages = []logical.StateSharding{logical.ShardNothing, logical.ShardOptimizer, logical.ShardGradients, logical.ShardParameters}
 
-// odd is a model of 8 features whose variables have sizes that divide by 8, by 2 and by nothing.
+// odd is a model of 8 features whose variables have sizes that are divisible by 8, by 2 and by
+// neither.
 func odd(p int) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		h := graph.Tanh(layers.Dense(rc.Scope("wide"), in[0], true, 24))
@@ -32,12 +33,12 @@ func odd(p int) train.Loss {
 	}
 }
 
-// oddRules split the variables of odd.
+// oddRules shards the variables of odd.
 func oddRules(p int) logical.Rules {
 	return logical.Rules{logical.Match(`wide/.*weights`, logical.SplitInto(1, p)), logical.Match(`odd/.*weights`, logical.SplitInto(p, 1))}
 }
 
-// trainOdd takes n steps and returns the losses and the variables.
+// trainOdd runs n steps and returns the losses and the variables.
 func trainOdd(t *testing.T, s *strategy.TPUStrategy, opt optimizer.Interface, n int, opts ...train.Options) (losses []float64, variables map[string]*tensors.Tensor) {
 	t.Helper()
 	store := strategytest.SeededStore()
@@ -95,7 +96,7 @@ func TestADeviceHoldsItsPartOfTheState(t *testing.T) {
 		smallest                    int
 		weights, moment, odd, count int
 	}{
-		// float32 of [8, 24], of [24, 11] and a scalar
+		// Variables: float32 [8, 24], [24, 11] and a scalar.
 		{logical.ShardNothing, [2]int{8, 1}, 1, 768, 768, 1056, 4},
 		{logical.ShardOptimizer, [2]int{8, 1}, 1, 768, 96, 1056, 4},
 		{logical.ShardGradients, [2]int{4, 2}, 1, 384, 96, 528, 4},

@@ -24,12 +24,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// sharded are options of a mesh whose replicas share out all that they can.
+// sharded returns the options of a mesh whose replicas shard all possible state.
 func sharded(r, p int, state logical.StateSharding) strategy.Options {
 	return strategy.Options{Replicas: r, LogicalDevices: p, Variables: append(oddRules(p), strategytest.Share(state, 1)...)}
 }
 
-// values are the variables of a store.
+// values returns the values of a store's variables.
 func values(t *testing.T, s *strategy.TPUStrategy, store *model.Store) map[string]*tensors.Tensor {
 	t.Helper()
 	all := map[string]*tensors.Tensor{}
@@ -89,8 +89,8 @@ func TestEveryOptimizerUpdatesParts(t *testing.T) {
 	}
 }
 
-// TestAGradientThatIsNotFiniteIsDroppedWhole poisons one element of a gradient: an optimizer that
-// drops such gradients drops all of it, though other replicas have its other parts.
+// One element of a gradient is not finite. An optimizer that ignores such gradients ignores the
+// whole gradient, including the shards of other replicas.
 func TestAGradientThatIsNotFiniteIsDroppedWhole(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	run := func(opts strategy.Options) []float32 {
@@ -120,7 +120,7 @@ func TestAGradientThatIsNotFiniteIsDroppedWhole(t *testing.T) {
 
 func TestStepsOfAllKindsUpdateParts(t *testing.T) {
 	sys := plugintest.System(t, 4)
-	// Epsilon keeps gradients that are all but 0 from becoming steps by the rounding of their sums.
+	// Epsilon keeps gradients close to 0 from becoming large updates because of rounding.
 	adam := func() optimizer.Interface { return optimizer.Adam().LearningRate(0.02).Epsilon(1e-4).Done() }
 	one := strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1})
 	for name, take := range map[string]func(t *testing.T, step *train.Step){
@@ -200,7 +200,7 @@ func TestVariablesOfTheScopeHaveStateInParts(t *testing.T) {
 	}
 }
 
-// TestProcessesHavePartsOfTheState trains on processes, none of which has all of a variable.
+// No process has all shards of a variable.
 func TestProcessesHavePartsOfTheState(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	losses, want := trainOdd(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), optimizer.Adam().LearningRate(0.02).Done(), 3)
@@ -262,7 +262,7 @@ func TestASavedStepHasItsParts(t *testing.T) {
 	assert.ErrorContains(t, err, "give the rules that the step was compiled with")
 }
 
-// TestPartsAreReadAndWrittenAsOneVariable reads and writes variables in parts in every way.
+// Sharded variables are read and written in every way.
 func TestPartsAreReadAndWrittenAsOneVariable(t *testing.T) {
 	ctx := t.Context()
 	sys := plugintest.System(t, 4)
@@ -308,8 +308,7 @@ func TestPartsAreReadAndWrittenAsOneVariable(t *testing.T) {
 	}
 }
 
-// TestFirstValuesOfPartsAreThoseOfTheWhole makes variables that are large enough to be made on the
-// devices.
+// The variables are large enough to be initialized on the devices.
 func TestFirstValuesOfPartsAreThoseOfTheWhole(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	run := func(opts strategy.Options) map[string]*tensors.Tensor {

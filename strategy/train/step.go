@@ -20,131 +20,133 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
 )
 
-// Loss builds a replica's loss: a float scalar, the mean over the replica's rows. Some of GoMLX's
-// losses, such as the cross-entropies, return a value for each example: return [graph.ReduceAllMean]
-// of these values. For an uneven batch the mean is over the replica's real rows; see [Step.Run].
+// Loss builds a replica's loss: a float scalar, the mean over the replica's rows. in has the
+// tensors of the batch. Some of GoMLX's losses, such as the cross-entropies, return a value for
+// each example: return [graph.ReduceAllMean] of these values. For an uneven batch the mean is over
+// the replica's real rows; see [Step.Run].
 //
-// Where rows have different weights, such as texts with different numbers of tokens that count, a mean
-// for each replica is wrong: [Weighted] returns the loss of a function that returns a sum and a weight.
+// If rows have different weights, such as texts with different numbers of unmasked tokens, a mean
+// for each replica is wrong. Use [Weighted] with a function that returns a sum and a weight.
 type Loss func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node
 
-// Options configure a training step, or an evaluation: see [NewEvaluation]. The zero value works.
+// Options configure a training step, or an evaluation: see [NewEvaluation]. The zero value is
+// valid.
 type Options struct {
-	// Name is the step's name in errors and profiles; "train_step" if empty.
+	// Name is the step's name in errors and profiles. The default is "train_step".
 	Name string
-	// Arguments say how the batch's tensors are split over the logical devices, also tensors that
-	// are values of the strategy already; see strategy.FunctionOptions.Arguments.
+	// Arguments specify how the batch's tensors are sharded over the logical devices, including
+	// tensors that are already values of the strategy; see strategy.FunctionOptions.Arguments.
 	Arguments []logical.Annotation
-	// LocalBatch says that host tensors are not the global batch but the rows of this process's
-	// replicas; see strategy.FunctionOptions.LocalBatch.
+	// LocalBatch reports that host tensors have only the rows of this process's replicas, instead
+	// of the global batch; see strategy.FunctionOptions.LocalBatch.
 	LocalBatch bool
 	// UnequalRows allows the batch's tensors to have different numbers of rows; see
 	// strategy.FunctionOptions.UnequalRows.
 	UnequalRows bool
-	// MirroredRandomNumbers makes all replicas draw the same random numbers, such as dropout masks,
-	// each for its own rows. Without it each replica draws its own; see package strategy.
+	// MirroredRandomNumbers makes all replicas draw the same random numbers, such as dropout masks.
+	// By default each replica draws its own; see package strategy.
 	MirroredRandomNumbers bool
-	// NonFinite says what to do when the loss or a gradient is not finite. The zero value takes the
-	// step.
+	// NonFinite selects the behavior if the loss or a gradient is not finite. The default is Apply.
 	NonFinite NonFinite
-	// Precision says in which dtypes the step keeps, computes and adds up; the zero value leaves
-	// that to the loss function. The loss function gets the batch's floats, and its layers the
-	// variables, in Precision.Compute; gradients and the optimizer are in Precision.Parameters. A model
-	// over integers has to call [precision.Compute]: a policy that reaches no operation is an error. See
-	// [precision.Policy.Forward], and [Step.LossScale] for its loss scale.
+	// Precision selects the dtypes of variables, computations and sums; the zero value leaves them
+	// to the loss function. The loss function receives the batch's floats, and its layers the
+	// variables, in Precision.Compute. Gradients and the optimizer use Precision.Parameters. A
+	// model with integer inputs must call [precision.Compute]: a policy that affects no operation
+	// is an error. See [precision.Policy.Forward], and [Step.LossScale] for the loss scale.
 	Precision precision.Policy
-	// ClipNorm bounds the global norm of the gradients: the root of the sum of the squares of all
-	// elements of the mean gradients of all trained variables. If the norm is greater, all gradients
-	// are multiplied by ClipNorm over the norm, as tf.clip_by_global_norm does; 0 leaves them as
-	// they are. The norm is of unscaled gradients, whole ones and those that replicas share out
-	// (logical.Share), and is computed in float32 at least. It costs one all-reduce of a
-	// number where replicas have parts of gradients, otherwise none. A norm that is not finite
-	// counts as a gradient that is not, for NonFinite and for a dynamic loss scale: the step is not
-	// taken. Without these all gradients become NaN, as in TensorFlow.
+	// ClipNorm is the maximum of the gradients' global norm: the square root of the sum of the
+	// squares of all elements of the mean gradients of all trained variables. If the norm is
+	// greater, all gradients are multiplied by ClipNorm/norm, like tf.clip_by_global_norm. 0
+	// disables clipping. The norm is computed from unscaled gradients in at least float32, over
+	// replicated and sharded gradients (logical.Share). It costs one all-reduce of a scalar if
+	// gradients are sharded over replicas, and no communication otherwise. A norm that is not
+	// finite counts as a non-finite gradient for NonFinite and for a dynamic loss scale, and the
+	// update is not applied. Without these options all gradients become NaN, as in TensorFlow.
 	ClipNorm float64
-	// Norms adds the metrics "gradient_norm", the global norm of the gradients before they are
-	// clipped, and "parameter_norm", that of the trained variables after the update.
+	// Norms adds the metrics "gradient_norm", the global norm of the gradients before clipping, and
+	// "parameter_norm", the global norm of the trained variables after the update.
 	Norms bool
-	// UpdateNorm adds the metric "update_norm", the global norm of what the update changed. Until it
-	// is computed a step has the old values of the variables beside the new ones.
+	// UpdateNorm adds the metric "update_norm", the global norm of the change of the trained
+	// variables. The step keeps the old values of the variables in memory until it is computed.
 	UpdateNorm bool
-	// LearningRate says the optimizer's learning rate by the number of steps that were taken, and
-	// adds the metric "learning_rate". The zero value leaves the rate to the optimizer. The rate is
-	// computed on the devices, from the count that GoMLX's optimizers keep in the store,
-	// "/global_step": it is part of checkpoints, and a step that is not taken does not count. The
-	// rate of each step is in the variable "/optimizers/learning_rate" afterwards. Refused with an
-	// error of kind ValueError: an optimizer that changes its rate with the steps by itself, such as
-	// SGD without WithDecay(false), and a loss function that sets the rate, such as by GoMLX's
+	// LearningRate is the optimizer's learning rate as a function of the number of applied steps.
+	// It adds the metric "learning_rate". With the zero value the optimizer sets the rate. The rate
+	// is computed on the devices from the count of GoMLX's optimizers in the store, "/global_step".
+	// The count is part of checkpoints and does not include steps whose update was not applied.
+	// After a step its rate is in the variable "/optimizers/learning_rate". Two cases return an
+	// error of kind ValueError: an optimizer that changes its rate with the steps itself, such as
+	// SGD without WithDecay(false), and a loss function that sets the rate, for example by GoMLX's
 	// cosineschedule.
 	LearningRate schedule.Schedule
-	// Metrics are accumulated on the devices, each replica for its own rows; [Step.Metrics] reads
-	// them.
+	// Metrics are accumulated on the devices, by each replica for its own rows. [Step.Metrics]
+	// reads them.
 	Metrics []Metric
-	// Accumulate is the number of microbatches into which the step cuts each replica's rows. It takes
-	// them one after another, in a loop of the program, and adds up the gradients, so that it needs
-	// the memory of the activations of one; the gradients cross the replicas once, after the loop.
-	// Loss, gradients and update are those of the whole batch, up to rounding. 0 and 1 take the rows
-	// at once. The package comment says what the loss function sees.
+	// Accumulate is the number of microbatches into which the step splits each replica's rows. The
+	// step processes them in a loop on the devices and sums the gradients, so that it needs the
+	// activation memory of one microbatch. The gradients are reduced over the replicas once, after
+	// the loop. Loss, gradients and update equal those of the whole batch, up to rounding. 0 and 1
+	// process all rows at once. The package comment describes the arguments of the loss function.
 	Accumulate int
-	// Freeze are regular expressions, as logical.Match takes them. The step does not train variables
-	// whose path one of them matches, nor those for whose path FreezeIf returns true: it computes no
-	// gradients for them, and the optimizer does not see them. A stack of layers of package loop is
-	// one variable. What freezes no trainable variable of the loss is an error of kind ValueError,
-	// and so is what freezes all. Variables keep their place on the devices, also shared out ones.
+	// Freeze are regular expressions with the syntax of logical.Match. The step does not train
+	// variables whose path matches one of them, nor variables for whose path FreezeIf returns true:
+	// it computes no gradients for them, and the optimizer does not see them. A stack of layers of
+	// package loop is one variable. It is an error of kind ValueError if a pattern or FreezeIf
+	// freezes no trainable variable of the loss, or if all are frozen. Freezing does not change the
+	// placement or sharding of variables.
 	Freeze   []string
 	FreezeIf func(path string) bool
-	// Average, between 0 and 1, is the decay of moving averages of the trained variables, which each
-	// step that is taken moves: average = Average*average + (1-Average)*variable, with the variable
-	// as the step leaves it. As in Keras (use_ema), the averages begin with the variables after the
-	// first step. 0 keeps none. They are variables of the store, "/averages/", the step's name and
-	// the variable's path, lie on the devices as the optimizer's state does, and are part of
-	// checkpoints; those of half precision are in float32. [Averaged] computes with them, and
+	// Average is the decay of moving averages of the trained variables, between 0 and 1; 0 keeps no
+	// averages. Each applied step computes average = Average*average + (1-Average)*variable with
+	// the updated variable. As in Keras (use_ema), the averages are initialized with the variables
+	// after the first step. They are variables of the store at "/averages/", the step's name and
+	// the variable's path. They are sharded like the optimizer's state and are part of checkpoints.
+	// Averages of half-precision variables are float32. [Averaged] computes with the averages, and
 	// [Step.SwapAverages] exports them.
 	Average float64
-	// AverageWarmUp lets the averages follow the variables faster at first: after u updates the decay
-	// is the smaller of Average and (1+u)/(10+u), as in TensorFlow's
-	// tf.train.ExponentialMovingAverage with num_updates.
+	// AverageWarmUp starts with a smaller decay: after u updates the decay is min(Average,
+	// (1+u)/(10+u)), as in TensorFlow's tf.train.ExponentialMovingAverage with num_updates.
 	AverageWarmUp bool
 }
 
-// function describes the step's function, without training.
+// function returns the options of the step's function, without those of training.
 func (o *Options) function(store *model.Store) strategy.FunctionOptions {
 	return strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch,
 		UnequalRows: o.UnequalRows, Padding: strategy.MaskPadding, MirroredRandomNumbers: o.MirroredRandomNumbers}
 }
 
-// Step is a training step: loss, gradients, one all-reduce for each gradient, and the optimizer's
-// update of the variables. It is safe for concurrent use.
+// Step is a compiled training step: loss, gradients, one all-reduce for each gradient, and the
+// optimizer's update of the variables. It is safe for concurrent use.
 type Step struct {
 	function *strategy.Function
-	inner    function // of it
+	inner    function // of function
 	name     string
-	guard    *guard  // nil for steps that are always taken
+	guard    *guard  // nil if every update is applied
 	scaler   *scaler // of a dynamic loss scale; nil without one
 	metrics  *accumulator
-	swap     func() *strategy.Function // see SwapAverages; nil for a step that is known to have no averages
+	swap     func() *strategy.Function // see SwapAverages; nil if the step is known to have no averages
 }
 
-// New returns a training step of the model that loss builds, over the variables of store. A run of
-// the step does what TensorFlow's tf.keras.optimizers.Optimizer.apply_gradients does in a replica,
-// with the gradients that it computes. The optimizer is any of GoMLX's that takes gradients (Adam
-// and its kin, SGD); for another optimizer the first Run returns an error.
+// New returns a training step of the model that loss builds, over the variables of store. In each
+// replica the step computes gradients and applies them, like TensorFlow's
+// tf.keras.optimizers.Optimizer.apply_gradients. opt must be an optimizer of GoMLX that accepts
+// gradients, such as SGD or one of the Adam family. Any other optimizer is an error.
 //
-// The step trains the trainable variables that the loss uses: those of the store, and those of
-// [strategy.TPUStrategy.NewVariable] that the loss reads with [strategy.ReplicaContext.Read], if
-// they are floats and mirrored. The optimizer's state for the latter, such as moments, is in the
-// store below "/distributed", laid out like these variables. A trainable variable that is
-// [strategy.OnRead] is an error of kind ValueError.
+// The step trains the trainable variables that the loss uses. These are variables of the store, and
+// variables of [strategy.TPUStrategy.NewVariable] that the loss reads with
+// [strategy.ReplicaContext.Read], if they are mirrored and have a float or complex dtype. The
+// optimizer's state for the latter, such as moments, is in the store below "/distributed" and is
+// sharded like these variables. A trainable variable that is [strategy.OnRead] is an error of kind
+// ValueError.
 //
-// Gradients and loss are averaged over the replicas, so that a global batch gives the step that one
-// device would take on it, up to rounding.
+// Gradients and loss are averaged over the replicas, so that a step on a global batch equals the
+// step of one device on the same batch, up to rounding.
 //
-// As in GoMLX's trainer, the terms that the layers' regularizers add (parameters such as
-// regularizer.ParamL2, train.AddRegularizationLoss) are part of the loss, and the updates that
-// layers ask for after each step (train.AddPerStepUpdateGraphFn) are made.
+// As in GoMLX's trainer, the loss includes the terms of the layers' regularizers (parameters such
+// as regularizer.ParamL2, train.AddRegularizationLoss), and the step runs the per-step updates of
+// layers (train.AddPerStepUpdateGraphFn).
 //
-// Errors: one of kind ValueError for a part that is missing or options that say nothing, and with
-// metrics those of [strategy.TPUStrategy.NewVariable].
+// Errors have kind ValueError for a missing argument or invalid options. With metrics New also
+// returns the errors of [strategy.TPUStrategy.NewVariable].
 func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, loss Loss, o Options) (*Step, error) {
 	freeze, err := o.freezer()
 	if err := cmp.Or(parts(s, store, loss, o.Arguments), gradients(opt), err, o.check()); err != nil {
@@ -162,7 +164,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 		stages = append(stages, t.metrics.begin)
 	}
 	scaler := newScaler(o.Precision, o.Name)
-	each := []stage{forward(loss, o.Precision), weigh} // for each microbatch
+	each := []stage{forward(loss, o.Precision), weigh} // run for each microbatch
 	if freeze != nil {
 		stages, each = append(stages, freeze.begin), append(each, freeze.check)
 	}
@@ -226,8 +228,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	return t, nil
 }
 
-// parts returns the error of a step that lacks one, or whose arguments cannot be split so, whatever
-// their shapes.
+// parts returns an error for a nil argument, and for annotations that are invalid for every shape.
 func parts(s *strategy.TPUStrategy, store *model.Store, loss Loss, arguments []logical.Annotation) error {
 	switch {
 	case s == nil:
@@ -245,7 +246,7 @@ func parts(s *strategy.TPUStrategy, store *model.Store, loss Loss, arguments []l
 	return nil
 }
 
-// gradients returns the error of an optimizer that takes none.
+// gradients returns an error for an optimizer that does not accept gradients.
 func gradients(opt optimizer.Interface) error {
 	if _, ok := opt.(gomlxtrain.OptimizeWithGradients); !ok {
 		return invalid("use one of the Adam family or SGD", "optimizer %T does not take gradients", opt)
@@ -253,7 +254,7 @@ func gradients(opt optimizer.Interface) error {
 	return nil
 }
 
-// check returns the error of options that say nothing.
+// check returns an error for invalid options of a training step.
 func (o *Options) check() error {
 	switch clip, decay := o.ClipNorm, o.Average; {
 	case !o.NonFinite.known():
@@ -274,7 +275,7 @@ func (o *Options) check() error {
 	return cmp.Or(o.Precision.Validate(), checkMetrics(o.Metrics, o.gauges()))
 }
 
-// observe is the stage that gives the metrics what the step knows, once all is updated.
+// observe is the stage that adds the step's loss and norms to the metrics, after all updates.
 func (o *Options) observe(p *pass) {
 	if o.Accumulate < 2 {
 		observeRows(p)
@@ -291,8 +292,8 @@ func (o *Options) observe(p *pass) {
 	}
 }
 
-// Of returns a function from a step file as the training step that it is. For another function it
-// returns an error of kind ValueError; stepfile.LoadTrain calls it.
+// Of returns the [Step] of a function that was loaded from a step file. For any other function it
+// returns an error of kind ValueError. stepfile.LoadTrain calls it.
 func Of(f *strategy.Function) (*Step, error) {
 	m := innerFunction(f)
 	from := m.Loaded()
@@ -317,28 +318,31 @@ func Of(f *strategy.Function) (*Step, error) {
 	return t, nil
 }
 
-// Run takes one training step on a global batch and returns its loss, averaged over the replicas.
-// The arguments become the parameter in of the [Loss], one tensor each. A host tensor is cut along
-// dimension 0 among the replicas and copied, as in [strategy.TPUStrategy.Mirror]; a
-// *[strategy.PerReplica] holds the replicas' batches as they are.
+// Run runs one training step on a global batch and returns the loss, averaged over the replicas.
+// Each argument becomes one tensor of the parameter in of the [Loss]. A host tensor is split along
+// dimension 0 over the replicas and copied, as in [strategy.TPUStrategy.Mirror]. A
+// *[strategy.PerReplica] already has the replicas' batches.
 //
-// A batch that does not divide among the replicas is cut as TensorFlow cuts it: of 3 rows 2
-// replicas receive 2 and 1, of 1 row they receive 1 and none. The batch is padded, and the step
-// leaves the padding out, as [strategy.MaskPadding] says. Each replica's loss and
-// gradients are weighted by its rows, so that they are the means over the rows of the whole batch.
-// The averages of layers, such as those of a batch normalisation, are weighted likewise, and a
-// replica without rows leaves its own states as they are. Such a batch, and a value whose replicas
-// have different rows, has a program of its own; even batches keep theirs. The loss must be a mean
-// over rows; a sum would be weighted in the same way. With several processes batches must divide.
+// A batch that is not divisible by the number of replicas is split like in TensorFlow: for 2
+// replicas, 3 rows become 2 and 1, and 1 row becomes 1 and 0. The batch is padded, and the step
+// ignores the padding, as [strategy.MaskPadding] describes. Each replica's loss and gradients are
+// weighted by its number of rows, so that the result is the mean over all rows of the batch. Moving
+// averages of layers, such as those of batch normalization, are weighted the same way, and a
+// replica without rows keeps its own states. Such a batch, and a value whose replicas have
+// different numbers of rows, is compiled as a separate program. The loss must be a mean over rows,
+// because a sum would be weighted in the same way. With several processes batches must be
+// divisible.
 //
-// Run returns when the work is under way. The loss belongs to the step, and the next Run overwrites
-// it, so read it before the next Run if it is wanted: reading waits for the step. If another
-// goroutine reads the loss at that moment, the next Run leaves it to that goroutine and closes it.
+// Run returns as soon as the computation has started. Reading the loss waits for the step. The loss
+// belongs to the step, and the next Run overwrites it: read it before the next Run. If another
+// goroutine is reading the loss when the next Run starts, that Run does not overwrite the loss and
+// closes it instead.
 //
-// With several processes each passes the whole batch, or its own rows if [Options].LocalBatch is
-// set. Errors: [*strategy.ArgumentError] for an argument, [*strategy.TraceError] for the step,
-// [*NonFiniteError] for a step that stopped, [strategy.ErrClosed], and those of the compiler for a
-// new signature. After an error no step was taken.
+// With several processes each process passes the whole batch, or only its own rows if
+// [Options].LocalBatch is set. Errors are [*strategy.ArgumentError] for an argument,
+// [*strategy.TraceError] for the loss function, [*NonFiniteError] for a step that stopped,
+// [strategy.ErrClosed], and the compiler's errors for a new signature. After an error no update was
+// applied.
 func (t *Step) Run(ctx context.Context, batch ...any) (*strategy.Mirrored, error) {
 	results, err := t.inner.RunResident(ctx, batch)
 	if err != nil {
@@ -347,9 +351,9 @@ func (t *Step) Run(ctx context.Context, batch ...any) (*strategy.Mirrored, error
 	return results[0].(*strategy.Mirrored), nil
 }
 
-// RunSteps takes a training step on each of the batches, in order, in one launch: it copies the
-// batches to the devices and runs a loop there. It leaves the variables as, and returns the last
-// step's loss that, as many calls of Run would. A loop is compiled for each number of steps.
+// RunSteps runs one training step for each of the batches, in order, in one launch: it copies the
+// batches to the devices and runs a loop there. It returns the last step's loss. The result equals
+// that of separate calls of Run. A loop is compiled for each number of steps.
 func (t *Step) RunSteps(ctx context.Context, batches ...[]any) (*strategy.Mirrored, error) {
 	results, err := t.inner.RunSteps(ctx, batches)
 	if err != nil {
@@ -373,12 +377,12 @@ func (t *Step) Bind(ctx context.Context, batch ...any) (*strategy.Binding, error
 	return t.function.Bind(ctx, batch...)
 }
 
-// Close frees what the step has on the devices: its compiled programs, the batch and the loss that
-// it keeps for the next run, and its metrics, unless they are those of a step file's variable that
-// was there before. What belongs to the store stays: the variables, the optimizer's state, averages,
-// and the counts of [Step.NonFinite] and [Step.LossScale]. Calls after Close return an error that
-// matches [strategy.ErrClosed]. Close waits for a Run under way. A second Close does nothing. The
-// strategy's Close closes the step, too.
+// Close frees the step's device memory: its compiled programs, the batch and the loss that it keeps
+// for the next run, and its metrics. It does not close metrics whose variable existed before the
+// step was loaded from a file. Variables of the store remain: the model's variables, the
+// optimizer's state, averages, and the counts of [Step.NonFinite] and [Step.LossScale]. Calls after
+// Close return an error that matches [strategy.ErrClosed]. Close waits for a concurrent Run. A
+// second Close does nothing. The strategy's Close also closes the step.
 func (t *Step) Close() error {
 	if t == nil {
 		return nil
@@ -390,10 +394,10 @@ func (t *Step) Close() error {
 	return err
 }
 
-// invalid is the error of a step that is put together wrongly.
+// invalid returns an error of kind ValueError for the arguments of a constructor.
 func invalid(hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "train", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// wrong panics with what is wrong with the code of a step; its trace returns the error.
+// wrong panics with an error about the step's code. The trace returns it.
 func wrong(hint, reason string, args ...any) { panic(invalid(hint, reason, args...)) }

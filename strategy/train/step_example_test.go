@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// made is a step that the examples share: it is compiled once. It learns w of w*x, in float16, with a
-// loss scale, averages of w and the mean loss of all rows.
+// made is a step that the examples share, so that it is compiled once. It learns w of w*x in
+// float16, with a loss scale, averages of w and the mean loss of all rows.
 var made = sync.OnceValue(func() *train.Step {
 	s, _ := strategytest.Example(2, 1)
 	return strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().WithLearningRate(0.25).WithDecay(false).Done(),
@@ -26,7 +26,7 @@ var made = sync.OnceValue(func() *train.Step {
 		}, train.Options{Precision: precision.MixedFloat16, Average: 0.5, Metrics: []train.Metric{train.MeanLoss()}}))
 })
 
-// A step does not wait for the devices; reading its loss does.
+// Run does not wait for the devices; reading the loss does.
 func ExampleStep_Run() {
 	ctx := context.Background()
 	loss, err := made().Run(ctx, []float32{1, 1}, []float32{0.5, 0.5}) // a row for each replica
@@ -38,7 +38,7 @@ func ExampleStep_Run() {
 	// Output: <nil>
 }
 
-// Metrics are added up on the devices until they are read.
+// Metrics are accumulated on the devices until they are read.
 func ExampleStep_Metrics() {
 	ctx, step := context.Background(), made()
 	if err := step.ResetMetrics(ctx); err != nil {
@@ -53,7 +53,7 @@ func ExampleStep_Metrics() {
 	// Output: loss of 6 rows
 }
 
-// In float16 the loss is scaled, so that small gradients are not lost.
+// In float16 the loss is scaled to preserve small gradients.
 func ExampleStep_LossScale() {
 	ctx, step := context.Background(), made()
 	_ = strategytest.OK(step.Run(ctx, []float32{1, 1}, []float32{0.5, 0.5}))
@@ -78,7 +78,7 @@ func ExampleStep_SwapAverages() {
 	// Output: true <nil>
 }
 
-// What the compiler says of a step: here for two replicas of one row each.
+// The compiler reports properties of a step, here for two replicas with one row each.
 func ExampleStep_Compiled() {
 	compiled := strategytest.OK(made().Compiled(context.Background(), []float32{1, 1}, []float32{0.5, 0.5}))
 	report := strategytest.OK(compiled.Report())
@@ -86,7 +86,7 @@ func ExampleStep_Compiled() {
 	// Output: train_step 2 1 1
 }
 
-// A batch that stays on the devices, for a loop over resident data.
+// The batch stays on the devices, for a loop over resident data.
 func ExampleStep_Bind() {
 	ctx, step := context.Background(), made()
 	bound, err := step.Bind(ctx, []float32{1, 1}, []float32{0.5, 0.5})
@@ -101,7 +101,7 @@ func ExampleStep_Bind() {
 	// Output: <nil>
 }
 
-// A function over the step's variables that computes with their averages.
+// A function over the step's variables computes with their moving averages.
 func ExampleAveraged() {
 	ctx, step := context.Background(), made()
 	_ = strategytest.OK(step.Run(ctx, []float32{1, 1}, []float32{0.5, 0.5}))
@@ -119,7 +119,7 @@ func ExampleAveraged() {
 	// Output: true
 }
 
-// A step holds its program and its metrics; the variables stay the store's.
+// Close frees the program and the metrics. The variables remain in the store.
 func ExampleStep_Close() {
 	s, done := strategytest.Example(1, 1)
 	defer done()

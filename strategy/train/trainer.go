@@ -21,35 +21,36 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// trainer knows which variables a step trains, in one trace of it, and how what belongs to them lies
-// on the devices.
+// trainer knows which variables a step trains in one trace, and how their gradients and optimizer
+// state are sharded.
 //
-// GoMLX's optimizers know the variables of a store. So a step that reads a variable of the scope has
-// a proxy in its store while it is traced: a variable whose parameter is the read variable's own.
-// What the optimizer writes to the proxy is written to the variable, and the optimizer's state
-// for it stays in the store under the proxy's path.
+// GoMLX's optimizers only update variables of a store. For each variable of the scope that a step
+// reads, the store therefore has a proxy while the step is traced: a variable with the same
+// parameter. Values that the optimizer writes to the proxy are written to the variable. The
+// optimizer's state for it stays in the store under the proxy's path.
 type trainer struct {
 	rc     *strategy.ReplicaContext
 	inner  replica
-	common *stepstate.State // what package strategy keeps of the step, too
+	common *stepstate.State // shared with package strategy
 	graph  *graph.Graph
 
-	proxies []*proxy // in the order in which the step met their variables
-	// frozen says which variables the step does not train, by their paths; nil for none. They stay
-	// trainable in the store, so that they lie on the devices as variables that are trained.
+	proxies []*proxy // in the order in which the step first used their variables
+	// frozen reports by path whether the step does not train a variable; nil if it trains all.
+	// Frozen variables stay trainable in the store, so that they are sharded like trained
+	// variables.
 	frozen func(path string) bool
-	// reduceIn is the dtype in which loops over layers add up gradients over the replicas; that of the
-	// variable if it is not set.
+	// reduceIn is the dtype in which loops over layers sum gradients over the replicas. The default
+	// is the dtype of the variable.
 	reduceIn dtypes.DType
-	micro    *microbatch // the one at hand
+	micro    *microbatch // the microbatch that is being traced
 	places   map[*model.Variable]place
-	// slices are the parts of stacked variables of which layers get slices, by the variables' paths.
-	// looped are the whole stacks that loops read without a gradient of their own.
+	// slices are the shards of stacked variables that loops slice, by path. looped are the
+	// replicated stacks that loops read without a gradient.
 	slices map[string]*graph.Node
 	looped map[*graph.Node]bool
 }
 
-// proxy is a variable of the store in the place of one of the scope.
+// proxy is a variable of the store that represents a variable of the scope.
 type proxy struct {
 	of    *strategy.Variable
 	model *model.Variable
@@ -61,7 +62,7 @@ func newTrainer(rc *strategy.ReplicaContext) *trainer {
 		places: map[*model.Variable]place{}, slices: map[string]*graph.Node{}, looped: map[*graph.Node]bool{}}
 }
 
-// begin makes the step a training step, before its loss is built.
+// begin prepares the trace for training, before the loss is built.
 func (t *trainer) begin() {
 	t.inner.Meet(t.meet)
 	if innerStrategy(t.rc.Strategy()).Sharding() {
@@ -69,16 +70,15 @@ func (t *trainer) begin() {
 	}
 }
 
-// store is that of the step's variables.
 func (t *trainer) store() *model.Store { return t.rc.Scope().Store() }
 
-// trains reports whether a training step trains a variable of the scope if its loss reads it.
+// trains reports whether a training step trains a variable of the scope that its loss reads.
 func trains(v *strategy.Variable) bool {
 	dtype := v.Shape().DType
 	return v.Trainable() && v.Synchronization() == strategy.OnWrite && (dtype.IsFloat() || dtype.IsComplex())
 }
 
-// meet gives a variable of the scope its proxy, if the step trains it.
+// meet creates the proxy of a variable of the scope if the step trains the variable.
 func (t *trainer) meet(op string, v *strategy.Variable) (path string, first *graph.Node, wrote func(x *graph.Node)) {
 	if v.Trainable() && v.Synchronization() == strategy.OnRead {
 		panic(fault.New(errkind.ValueError, fmt.Sprintf("%s %q", op, v.Path()), "make it with OnWrite, or leave VariableOptions.Trainable unset",
@@ -100,7 +100,7 @@ func (t *trainer) meet(op string, v *strategy.Variable) (path string, first *gra
 	return path, s.model.NodeValue(t.graph), func(x *graph.Node) { s.model.SetNodeValue(x) }
 }
 
-// proxyOf returns the proxy of a path of the store, or nil.
+// proxyOf returns the proxy at a path of the store, or nil.
 func (t *trainer) proxyOf(path string) *proxy {
 	i := slices.IndexFunc(t.proxies, func(s *proxy) bool { return s.model.Path() == path })
 	if i < 0 {
@@ -109,17 +109,18 @@ func (t *trainer) proxyOf(path string) *proxy {
 	return t.proxies[i]
 }
 
-// settleProxies puts the proxies behind the store's own variables, in the order in which they
-// were met. The first trace makes the store's variables between them, later ones find them made: an
-// optimizer must come to all in one order, for one text.
+// settleProxies moves the proxies behind the store's own variables, in the order of their first
+// use. The first trace creates variables of the store between them, and later traces find these
+// variables in the store. The order must be the same for all traces, so that the program is the
+// same.
 func (t *trainer) settleProxies() {
 	t.drop()
-	for _, s := range t.proxies { // its nodes are the graph's, by its path
+	for _, s := range t.proxies { // the graph finds its nodes by path
 		s.model = t.store().VariableWithShape(s.model.Path(), s.of.Shape(), initializer.Zero).SetTrainable(true)
 	}
 }
 
-// finish writes to the variables of the scope what was written to their proxies.
+// finish writes the proxies' new values to the variables of the scope.
 func (t *trainer) finish() {
 	for _, s := range t.proxies {
 		if s.model.ChangedInGraph(t.graph) {
@@ -135,8 +136,7 @@ func (t *trainer) drop() {
 	}
 }
 
-// pathOf is the path by which users know a variable of the step's store: that of the variable of
-// the scope for a proxy.
+// pathOf returns the path of a variable for users: for a proxy the path of the scope's variable.
 func (t *trainer) pathOf(path string) string {
 	if s := t.proxyOf(path); s != nil {
 		return s.of.Path()
@@ -144,13 +144,13 @@ func (t *trainer) pathOf(path string) string {
 	return path
 }
 
-// freeze says which variables the step does not train, by their paths.
+// freeze sets the function that selects frozen variables by path.
 func (t *trainer) freeze(frozen func(path string) bool) {
 	t.frozen = frozen
 	region.SetFrozen(t.graph, func(parameter string) bool { return frozen(t.pathOf(parameter)) })
 }
 
-// used are the trainable variables that the step uses, frozen ones too.
+// used returns the trainable variables that the step uses, including frozen ones.
 func (t *trainer) used() (all []*model.Variable) {
 	for v := range t.rc.Scope().IterVariables() {
 		if v.Trainable && v.InUseByGraph(t.graph) {
@@ -160,15 +160,14 @@ func (t *trainer) used() (all []*model.Variable) {
 	return all
 }
 
-// freezes reports whether the step leaves a trainable variable as it is.
 func (t *trainer) freezes(v *model.Variable) bool {
 	return t.frozen != nil && t.frozen(t.pathOf(v.Path()))
 }
 
-// variables are those that the step's gradients are for, in their order.
+// variables returns the trained variables, in the order of the gradients.
 func (t *trainer) variables() []*model.Variable { return slices.DeleteFunc(t.used(), t.freezes) }
 
-// paths are those by which users know variables.
+// paths returns the paths of variables for users.
 func (t *trainer) paths(of []*model.Variable) (all []string) {
 	for _, v := range of {
 		all = append(all, t.pathOf(v.Path()))
@@ -176,7 +175,7 @@ func (t *trainer) paths(of []*model.Variable) (all []string) {
 	return all
 }
 
-// withoutFrozen runs f with a store in which the variables that are not trained are not trainable.
+// withoutFrozen runs f while the store's frozen variables are not trainable.
 func (t *trainer) withoutFrozen(store *model.Store, f func()) {
 	var all []*model.Variable
 	for v := range store.IterVariables() {
@@ -192,7 +191,7 @@ func (t *trainer) withoutFrozen(store *model.Store, f func()) {
 	f()
 }
 
-// keepFrozen runs f and leaves variables that the step does not train as they were before.
+// keepFrozen runs f and then restores the frozen variables.
 func (t *trainer) keepFrozen(f func()) {
 	keep := map[*model.Variable]*graph.Node{}
 	for _, v := range t.used() {
@@ -206,9 +205,9 @@ func (t *trainer) keepFrozen(f func()) {
 	}
 }
 
-// place says how what belongs to a trained variable, its gradient and the optimizer's state, is cut
-// over the replicas, how it and the variable are split over the logical devices, and what of it the
-// replicas share out.
+// place describes the gradient and the optimizer's state of a trained variable: how they are
+// sharded over the replicas, how they and the variable are sharded over the logical devices, and
+// which of them the replicas shard.
 type place struct {
 	over  spmd.ReplicaShard
 	split logical.Annotation
@@ -226,13 +225,14 @@ func (t *trainer) place(v *model.Variable) place {
 
 func (t *trainer) over(v *model.Variable) spmd.ReplicaShard { return t.place(v).over }
 
-// inParts reports whether the replicas have parts of some gradients.
+// inParts reports whether some gradients are sharded over the replicas.
 func (t *trainer) inParts() bool {
 	return slices.ContainsFunc(t.variables(), func(v *model.Variable) bool { return t.over(v).Is() })
 }
 
-// weighted is a replica's mean over its rows so that the mean of the replicas is that over all rows,
-// and that of the microbatches the replica's.
+// weighted scales a mean over a replica's rows so that the mean over the replicas is the mean over
+// all rows. In a microbatch it also scales so that the sum over the microbatches is the replica's
+// mean.
 func (t *trainer) weighted(mean *graph.Node) *graph.Node {
 	if rows, _ := t.inner.Rows(); rows != nil || t.micro == nil {
 		return t.inner.Weighted(mean)
@@ -240,8 +240,8 @@ func (t *trainer) weighted(mean *graph.Node) *graph.Node {
 	return times(mean, constant(t.graph, factorDType(mean.DType()), t.micro.share))
 }
 
-// rows are the replica's real rows, or a microbatch's, an int32 scalar; nil if the step's arguments
-// have no padded rows.
+// rows returns the number of real rows of the replica or microbatch as an int32 scalar, or nil if
+// the step's arguments have no padded rows and no microbatch is traced.
 func (t *trainer) rows() *graph.Node {
 	rows, _ := t.inner.Rows()
 	if rows == nil && t.micro != nil {
@@ -250,13 +250,12 @@ func (t *trainer) rows() *graph.Node {
 	return rows
 }
 
-// ifRows is x on replicas that have rows, and otherwise y.
+// ifRows returns x on replicas that have rows, and y on the others.
 func ifRows(rows, x, y *graph.Node) *graph.Node {
 	return graph.Where(graph.GreaterThan(rows, graph.ZerosLike(rows)), x, y)
 }
 
-// gradientsOf are the gradients of the replica's loss, zeros where it has no rows: what has no rows
-// has no mean, nor gradients of it.
+// gradientsOf returns the gradients of the replica's loss. They are zero on a replica without rows.
 func (t *trainer) gradientsOf(loss *graph.Node) []*graph.Node {
 	rows, _ := t.inner.Rows()
 	t.settleProxies()
@@ -272,17 +271,18 @@ func (t *trainer) gradientsOf(loss *graph.Node) []*graph.Node {
 		gradients = graph.Gradient(loss, nodes...)
 	}
 	for i, gradient := range gradients {
-		if rows != nil && t.slices[trained[i].Path()] == nil { // slicing has seen to those
+		if rows != nil && t.slices[trained[i].Path()] == nil { // slicing has masked the others
 			gradients[i] = ifRows(rows, gradient, graph.ZerosLike(gradient))
 		}
 	}
 	return gradients
 }
 
-// gradientsOfSlices are the gradients of the loss for the trained variables, whose nodes are given.
-// For those of which layers get slices they are the replica's parts of the sum over the replicas.
+// gradientsOfSlices returns the gradients of the loss for the trained variables. nodes are the
+// variables' nodes. For variables that loops slice, the gradients are the replica's shards of the
+// sum over the replicas.
 func (t *trainer) gradientsOfSlices(loss *graph.Node, trained []*model.Variable, nodes []*graph.Node) []*graph.Node {
-	at := map[int]int{} // of the parts
+	at := map[int]int{} // index of each variable's shard in nodes
 	ends := maps.Clone(t.looped)
 	for i, v := range trained {
 		if part := t.slices[v.Path()]; part != nil {
@@ -311,7 +311,7 @@ func (t *trainer) gradientsOfSlices(loss *graph.Node, trained []*model.Variable,
 		}
 		whole := gradients[i]
 		gradients[i] = all[part]
-		if reached[nodes[i]] { // it is read whole as well
+		if reached[nodes[i]] { // it is also read outside the loop
 			gradients[i] = graph.Add(gradients[i], spmd.ScatterPart(whole, t.over(v), t.place(v).split))
 		}
 	}

@@ -25,9 +25,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// GoMLX's own trainer, on its own backend, is the reference: TrainStep leaves the
-// same values in the same variables, whatever the optimizer, its parameters and the
-// layers' regularizers and schedules ask for.
+// The reference is GoMLX's own trainer on its own backend. A training step has the same variables
+// with the same values, for all optimizers, parameters, regularizers and schedules of layers.
 func TestTrainStepTakesTheStepsOfGoMLXsTrainer(t *testing.T) {
 	const steps = 5
 	sys := plugintest.System(t, 4)

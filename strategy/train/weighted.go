@@ -7,36 +7,34 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Weighted returns the loss that f builds as a sum and a weight, such as the sum of the losses of all
-// tokens that count and their number:
+// Weighted returns a loss that f builds as a sum and a weight, such as the sum of the losses of all
+// unmasked tokens and their number:
 //
 //	train.New(strat, store, opt, train.Weighted(func(rc *strategy.ReplicaContext, in []*graph.Node) (sum, weight *graph.Node) {
 //		losses, mask := tokenLosses(rc, in[0]), precision.Output(in[1]) // float32 [rows, tokens]
 //		return graph.ReduceAllSum(graph.Mul(losses, mask)), graph.ReduceAllSum(mask)
 //	}), train.Options{Accumulate: 4})
 //
-// The loss of a step is the sum of all sums over the sum of all weights, of all replicas and
-// microbatches, and its gradient is the gradient of the sums over that weight. So a step has the loss,
-// the gradients and the update of one device on the whole batch, however many tokens count in each
-// replica and microbatch. The mean over a replica's tokens does not have this property: the mean of
-// the replicas' means counts a token more if its replica has few tokens.
+// The loss of a step is the sum of all sums divided by the sum of all weights, over all replicas
+// and microbatches. A step therefore has the same loss, gradients and update as one device on the
+// whole batch, for any distribution of the tokens. A mean over each replica's tokens does not have
+// this property: it gives more weight to the tokens of replicas with few tokens.
 //
-// Both results are scalars of one replica's rows, or of one microbatch's. The sum is a float32 or a
-// float64, as half precision cannot add up the losses of many tokens; under a precision policy write
-// [precision.Output] around the terms. The weight is a float32, a float64 or an integer, and not
-// negative. No gradient flows through it. Neither is divided by anything, such as the number of rows.
-// Terms of the layers' regularizers are added to the mean.
+// Both results are scalars over the rows of one replica or microbatch. Do not divide them, for
+// example by the number of rows. The sum must be float32 or float64, because half precision cannot
+// sum the losses of many tokens. Under a precision policy apply [precision.Output] to the terms.
+// The weight must be float32, float64 or an integer, and not negative. No gradient flows through
+// it. The terms of the layers' regularizers are added to the mean.
 //
-// Where the weights of the whole batch add up to 0, the loss is the sum of the sums, which is 0 if
-// nothing counts, as in TensorFlow's tf.math.divide_no_nan: the gradients are zeros, and the optimizer
-// applies them as in any other step. A microbatch or replica without weight changes nothing.
+// If the weights of the whole batch add up to 0, the loss is the sum of the sums, which is 0 if no
+// token counts, as in TensorFlow's tf.math.divide_no_nan. The gradients are then zero, and the
+// optimizer applies them as in any other step. A microbatch or replica of weight 0 has no effect.
 //
-// [MeanLoss], [Perplexity] and [BitsPerToken] weigh such a loss by its weight, in steps and in
-// evaluations. Return the result of Weighted as it is: a term that is added to it would be divided
-// by the weight, so add a term times the weight to the sum. Outside of training steps and evaluations
-// the loss is the sum.
+// [MeanLoss], [Perplexity] and [BitsPerToken] weight such a loss by its weight, in training steps
+// and evaluations. Return the result of Weighted unchanged. To add a term to the loss, add the term
+// times the weight to the sum. Outside of training steps and evaluations the loss is the sum.
 //
-// With Options.Accumulate and several replicas each microbatch adds up one number over the replicas.
+// With Options.Accumulate and several replicas, each microbatch adds one all-reduce of a scalar.
 func Weighted(f func(rc *strategy.ReplicaContext, in []*graph.Node) (sum, weight *graph.Node)) Loss {
 	if f == nil {
 		return nil
@@ -64,7 +62,8 @@ func checkWeighted(name string, x *graph.Node, fits func(dtype dtypes.DType) boo
 	}
 }
 
-// weightOf returns the weight of a loss that a loss function has returned, nil for a mean.
+// weightOf returns the weight of the loss, or nil for a mean. It panics if loss is not the result
+// of [Weighted] that was registered.
 func (t *trainer) weightOf(loss *graph.Node) *graph.Node {
 	registered := t.common.Weighted
 	if registered[0] != nil && registered[0] != loss {
@@ -74,10 +73,11 @@ func (t *trainer) weightOf(loss *graph.Node) *graph.Node {
 	return registered[1]
 }
 
-// weigh is the stage that scales the replica's loss, or the loss of its microbatch, so that the mean
-// over the replicas, added up over the microbatches, is the loss of the whole batch. Microbatches of a
-// weighted loss are scaled by their own weights, as [accumulate] undoes: the gradients of a microbatch
-// are then as large as without weights, which the range of half precision needs.
+// weigh is the stage that scales the loss of the replica or microbatch so that the mean over the
+// replicas, summed over the microbatches, is the loss of the whole batch. Microbatches of a
+// weighted loss are scaled by their own weights, which [accumulate] reverses. The gradients of a
+// microbatch then have the same magnitude as without weights, which matters for the range of half
+// precision.
 func weigh(p *pass) {
 	if p.weight == nil {
 		p.loss = p.weighted(p.own)

@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// Of two texts on two replicas one token and three tokens count. The loss is the mean over the four
+// Two texts on two replicas have one and three unmasked tokens. The loss is the mean over the four
 // tokens, (8 + 3*4) / 4. The mean of the replicas' means would be (8 + 4) / 2.
 func ExampleWeighted() {
 	strat, done := strategytest.Example(2, 1)

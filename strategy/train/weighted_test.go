@@ -26,10 +26,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-const tokens = 6 // of a text
+const tokens = 6 // number of tokens in a text
 
-// texts are a batch of rows of numbers, and a mask of the first tokens of each: between none and all
-// of them count.
+// texts returns a batch of rows of numbers, and a mask of the first tokens of each row. The number
+// of unmasked tokens is between none and all.
 func texts(rows, seed int) []any {
 	x, mask := make([]float32, rows*tokens), make([]int32, rows*tokens)
 	for r := range rows {
@@ -44,8 +44,8 @@ func texts(rows, seed int) []any {
 	return []any{tensors.FromFlatDataAndDimensions(x, rows, tokens, 1), tensors.FromFlatDataAndDimensions(mask, rows, tokens)}
 }
 
-// tokenLoss is a model with a loop over layers and a regularizer, and the sum of the losses of the
-// tokens that count.
+// tokenLoss is a model with a loop over layers and a regularizer. It returns the sum of the losses
+// of the unmasked tokens and their number.
 func tokenLoss(rc *strategy.ReplicaContext, in []*graph.Node) (sum, weight *graph.Node) {
 	h := layers.Dense(rc.Scope("in"), in[0], true, 8)
 	h = loop.Layers(rc.Scope("layers"), 2, h, func(scope *model.Scope, h *graph.Node) *graph.Node {
@@ -59,7 +59,7 @@ func tokenLoss(rc *strategy.ReplicaContext, in []*graph.Node) (sum, weight *grap
 	return graph.ReduceAllSum(losses), graph.ReduceAllSum(in[1])
 }
 
-// trainedState is what a few steps leave: the losses, and all floats of the store.
+// trainedState runs a few steps and returns the losses and all floats of the store.
 func trainedState(t *testing.T, s *strategy.TPUStrategy, o train.Options, together bool, batches ...[]any) (losses, state []float64) {
 	t.Helper()
 	store := model.NewStore()
@@ -139,8 +139,8 @@ func TestAWeightedLossIsExact(t *testing.T) {
 	}
 }
 
-// The loss is the sum of the losses of all tokens that count over their number, also as a metric and
-// in an evaluation over batches of different weights, and no mean of means.
+// The loss is the sum of the losses of all unmasked tokens divided by their number, not a mean of
+// means. The same holds for metrics and for an evaluation over batches of different weights.
 func TestAWeightedLossIsWeighedByItsTokens(t *testing.T) {
 	s := strategytest.New(t, 4, 1)
 	store := model.NewStore()
@@ -169,7 +169,7 @@ func TestAWeightedLossIsWeighedByItsTokens(t *testing.T) {
 	}
 }
 
-// A batch of which nothing counts has the loss 0 and leaves plain variables as they are.
+// A batch without unmasked tokens has loss 0 and does not change variables.
 func TestAWeightedLossWithoutWeight(t *testing.T) {
 	for _, parts := range []int{1, 2} {
 		for _, policy := range []precision.Policy{{}, precision.MixedFloat16} {

@@ -10,23 +10,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Schedule is a learning rate as a function of the steps that were taken. The zero value is none. A
-// Schedule is immutable.
+// Schedule is a learning rate as a function of the number of applied steps. The zero value is not a
+// schedule; see [Schedule.Is]. A Schedule is immutable.
 type Schedule struct{ f function }
 
-// function is a schedule's formula, on the host and in a graph. Steps are not negative.
+// function is a schedule's formula on the host and in a graph. Steps are not negative.
 type function interface {
 	at(step int64) float64
 	graph(step *graph.Node) *graph.Node
-	check() string // what is wrong, or ""
+	check() string // returns a reason if the schedule is invalid, otherwise ""
 	fmt.Stringer
 }
 
-// Is reports whether there is a schedule: false for the zero value.
+// Is reports whether s is a schedule. It returns false for the zero value.
 func (s Schedule) Is() bool { return s.f != nil }
 
-// At returns the rate of the step after so many steps: At(0) is that of the first. A negative
-// number counts as 0. Without a schedule it is NaN.
+// At returns the learning rate after the given number of applied steps. At(0) is the rate of the
+// first step. A negative number counts as 0. For the zero Schedule At returns NaN.
 func (s Schedule) At(step int64) float64 {
 	if s.f == nil {
 		return math.NaN()
@@ -34,9 +34,9 @@ func (s Schedule) At(step int64) float64 {
 	return s.f.at(max(step, 0))
 }
 
-// Graph builds the rate as a scalar of float32. step is an integer scalar that is not negative: the
-// number of steps that were taken. It builds graph, and panics with its error for a step of another
-// kind and for what [Schedule.Validate] refuses.
+// Graph builds the rate as a float32 scalar. step is the number of applied steps, a non-negative
+// integer scalar. Graph panics if step is not an integer scalar, and for a schedule that
+// [Schedule.Validate] rejects.
 func (s Schedule) Graph(step *graph.Node) *graph.Node {
 	if err := s.Validate(); err != nil {
 		panic(err)
@@ -47,8 +47,9 @@ func (s Schedule) Graph(step *graph.Node) *graph.Node {
 	return s.f.graph(graph.ConvertDType(step, dtypes.Int64))
 }
 
-// Validate returns an error of kind ValueError for a schedule whose rates are negative or no
-// numbers, or that takes no steps. The constructors take anything.
+// Validate returns an error of kind ValueError for the zero Schedule, for rates that are negative,
+// NaN or greater than the maximum of float32, and for numbers of steps below 1. The constructors do
+// not validate their arguments.
 func (s Schedule) Validate() error {
 	if s.f == nil {
 		return fault("make one, such as schedule.Constant", "there is none: it is the zero value")
@@ -59,7 +60,7 @@ func (s Schedule) Validate() error {
 	return nil
 }
 
-// String returns the schedule as it is written in Go, without the package's name.
+// String returns the Go expression of the schedule, without the package name.
 func (s Schedule) String() string {
 	if s.f == nil {
 		return "Schedule{}"
@@ -71,7 +72,7 @@ func fault(hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "schedule", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// rate refuses what is no rate.
+// rate returns a reason if a number is not a valid rate.
 func rate(all ...float64) string {
 	for _, x := range all {
 		if !(x >= 0) || x > math.MaxFloat32 {
@@ -81,7 +82,7 @@ func rate(all ...float64) string {
 	return ""
 }
 
-// over refuses numbers of steps that do not end.
+// over returns a reason if steps is less than 1 or a rate is not valid.
 func over(steps int64, rates ...float64) string {
 	if steps < 1 {
 		return fmt.Sprintf("%d steps", steps)
@@ -89,21 +90,22 @@ func over(steps int64, rates ...float64) string {
 	return rate(rates...)
 }
 
-// number is a float32 constant of a graph; see [graph.Scalar], which shares nodes between branches.
+// number returns a float32 constant with its own node. [graph.Scalar] shares nodes between
+// branches.
 func number(g *graph.Graph, x float64) *graph.Node {
 	return graph.Const(g, float32(x))
 }
 
 func integer(g *graph.Graph, n int64) *graph.Node { return graph.Const(g, n) }
 
-// part is min(step, steps) over steps, in float32.
+// part returns min(step, steps)/steps in float32.
 func part(step *graph.Node, steps int64) *graph.Node {
 	g := step.Graph()
 	done := graph.ConvertDType(graph.Min(step, integer(g, steps)), dtypes.Float32)
 	return graph.Div(done, number(g, float64(steps)))
 }
 
-// between is from + (to-from)*x.
+// between returns from + (to-from)*x.
 func between(from, to float64, x *graph.Node) *graph.Node {
 	g := x.Graph()
 	return graph.Add(number(g, from), graph.Mul(number(g, to-from), x))

@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
 )
 
-// all are schedules of every kind.
+// all has schedules of every kind.
 var all = []schedule.Schedule{
 	schedule.Constant(0.1),
 	schedule.Linear(0.1, 0.01, 7),
@@ -54,7 +54,7 @@ func TestSchedulesAreTheirFormulas(t *testing.T) {
 	assert.True(t, math.IsNaN(schedule.Schedule{}.At(0)))
 }
 
-// In a graph a schedule is what it is on the host, to the rounding of float32.
+// Graph and At return the same rates, up to the rounding of float32.
 func TestGraphsComputeTheSame(t *testing.T) {
 	backend, err := gobackend.New("")
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestSchedulesThatAreNone(t *testing.T) {
 	}
 }
 
-// A warm-up, a wave down and a rest.
+// A warm-up is followed by a cosine decay and a constant rate.
 func ExampleSchedule_At() {
 	s := schedule.WarmUp(2, schedule.Cosine(0.1, 0.02, 4).Then(4, schedule.Constant(0.02)))
 	fmt.Println(s)

@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Constant is one rate for all steps.
+// Constant returns a schedule with the same rate for all steps.
 func Constant(rate float64) Schedule { return Schedule{constant{rate}} }
 
 type constant struct{ rate float64 }
@@ -22,8 +22,8 @@ func (c constant) graph(step *graph.Node) *graph.Node {
 	return number(step.Graph(), c.rate)
 }
 
-// Linear goes from one rate to another in a number of steps, and stays there: a decay to a lower
-// rate, or a warm-up to a higher one.
+// Linear returns a schedule that changes linearly between two rates over a number of steps, and
+// then stays constant. It is a decay to a lower rate or a warm-up to a higher rate.
 func Linear(from, to float64, steps int64) Schedule { return Schedule{linear{from, to, steps}} }
 
 type linear struct {
@@ -40,8 +40,8 @@ func (l linear) graph(step *graph.Node) *graph.Node {
 	return between(l.from, l.to, part(step, l.steps))
 }
 
-// Cosine goes from one rate to another along half a wave of a cosine, in a number of steps, and
-// stays there.
+// Cosine returns a schedule that changes between two rates along half a period of a cosine over a
+// number of steps, and then stays constant.
 func Cosine(from, to float64, steps int64) Schedule { return Schedule{cosine{from, to, steps}} }
 
 type cosine struct {
@@ -49,7 +49,7 @@ type cosine struct {
 	steps    int64
 }
 
-// The square of a half angle's cosine is (1+cos)/2, and loses no digits where that is small.
+// cos²(x/2) equals (1+cos x)/2 and stays precise where the value is small.
 func (c cosine) at(step int64) float64 {
 	half := math.Cos(math.Pi / 2 * float64(min(step, c.steps)) / float64(c.steps))
 	return c.to + (c.from-c.to)*half*half
@@ -61,8 +61,8 @@ func (c cosine) graph(step *graph.Node) *graph.Node {
 	return between(c.to, c.from, graph.Square(half))
 }
 
-// InverseSquareRoot is one rate for a number of steps, and then falls with the root of the steps:
-// rate * sqrt(steps / step).
+// InverseSquareRoot returns a schedule with a constant rate for the given number of steps, and
+// after them rate * sqrt(steps / step).
 func InverseSquareRoot(rate float64, steps int64) Schedule { return Schedule{inverse{rate, steps}} }
 
 type inverse struct {
@@ -81,7 +81,8 @@ func (i inverse) graph(step *graph.Node) *graph.Node {
 	return graph.Mul(number(g, i.rate), graph.Sqrt(graph.Div(number(g, float64(i.steps)), now)))
 }
 
-// Then is s for a number of steps, and after them next, whose steps are counted from there.
+// Then returns a schedule that follows s for a number of steps, and then next. The steps of next
+// are counted from the change.
 func (s Schedule) Then(steps int64, next Schedule) Schedule {
 	return Schedule{sequence{s, steps, next}}
 }
@@ -120,8 +121,9 @@ func (t sequence) graph(step *graph.Node) *graph.Node {
 	return graph.Where(graph.LessThan(step, at), t.first.f.graph(step), t.next.f.graph(after))
 }
 
-// WarmUp rises from 0 to the first rate of next in a number of steps, and then follows next, whose
-// steps are counted from there. The first step's rate is 0.
+// WarmUp returns a schedule that rises linearly from 0 to the first rate of next over a number of
+// steps, and then follows next. The steps of next are counted from the end of the warm-up. The rate
+// of the first step is 0.
 func WarmUp(steps int64, next Schedule) Schedule {
 	return Schedule{warmUp{sequence{Linear(0, next.At(0), steps), steps, next}}}
 }
@@ -130,8 +132,7 @@ type warmUp struct{ sequence }
 
 func (w warmUp) String() string { return fmt.Sprintf("WarmUp(%d, %s)", w.steps, w.next) }
 
-// check says what is wrong with the schedule after the warm-up first: the rate that the warm-up
-// goes to is taken from there.
+// check checks next first, because the final rate of the warm-up comes from next.
 func (w warmUp) check() string {
 	if w.next.Is() {
 		if wrong := w.next.f.check(); wrong != "" {
@@ -141,12 +142,13 @@ func (w warmUp) check() string {
 	return w.sequence.check()
 }
 
-// Piecewise is one rate, and from the steps of the changes on others.
+// Piecewise returns a schedule that is constant between changes. rate applies before the first
+// change. The changes must be in increasing order of their steps, and the first after step 0.
 func Piecewise(rate float64, changes ...Change) Schedule {
 	return Schedule{&pieces{rate, slices.Clone(changes)}}
 }
 
-// Change is a rate from a step on.
+// Change sets a rate that applies from a step on.
 type Change struct {
 	Step int64
 	Rate float64
