@@ -1,6 +1,6 @@
-// Package aot gives a program the flags with which it compiles its step for a slice of TPUs instead
-// of running it, on any x86-64 machine: does it fit, how much memory does it take, what does it
-// send?
+// Package aot adds flags to a program with which it compiles its training step for a slice of TPUs
+// instead of running it, on any x86-64 machine. The report shows whether the step fits, how much
+// memory it uses, and what it communicates.
 //
 //	func main() {
 //		flags := aot.AddFlags(flag.CommandLine) // first: a process that compiles ends here
@@ -17,26 +17,26 @@
 //		return step, []any{shapes.Make(dtypes.Float32, 32*strat.NumReplicasInSync(), 512)}, err
 //	}
 //
-// The program then takes
+// The program then accepts
 //
 //	$ program -topology v5e:4x4 -logical 4
 //	$ program -topology v5e:4x4,v5p-128 -logical 4 -report report.html -json
 //
-// and answers as the command `tpustrategy compile` does: the report as text, or with -json one JSON
-// value, with the same names and exit codes. -topology cpu:8 compiles for 8 devices of the CPU
-// plugin.
+// and prints the same output as the command `tpustrategy compile`: the report as text or, with
+// -json, one JSON value with the same names. The exit codes are the same, too. -topology cpu:8
+// compiles for 8 devices of the CPU plugin.
 //
-// # What happens
+// # Operation
 //
-// [Flags.Main] describes each slice through libtpu (or opens the CPU plugin), calls build for a
-// strategy over it, and compiles the step for the arguments' shapes. No device is touched, and no
-// variable gets a value. The tracing runs in the program's own process, and the compiler in a
-// process of its own: one that aborts, or that the kernel kills for its memory, is an error. Ctrl-C
-// ends both at once, with exit code 130, and leaves no file half written.
+// [Flags.Main] describes each slice through libtpu (or opens the CPU plugin), calls build with a
+// strategy over it, and compiles the step for the shapes of the arguments. It uses no device, and
+// no variable gets a value. Tracing runs in the program's own process. The compiler runs in a
+// separate process, so a compiler that aborts, or that the kernel kills because of its memory, is
+// an error. Ctrl-C ends both immediately with exit code 130, and leaves no incomplete file.
 //
-// A line on standard error says how far it is (package fit/progress). The plugins' own logs
-// are turned off by the environment (TF_CPP_MIN_LOG_LEVEL, TPU_MIN_LOG_LEVEL, TPU_STDERR_LOG_LEVEL,
-// TPU_LOG_DIR), where it does not set them.
+// A line on standard error shows the progress (package fit/progress). Main disables the plugins'
+// own logs by setting environment variables (TF_CPP_MIN_LOG_LEVEL, TPU_MIN_LOG_LEVEL,
+// TPU_STDERR_LOG_LEVEL, TPU_LOG_DIR) that are not set already.
 //
 // # Exit codes
 //

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// build makes the step, and the shapes of a batch of 8 rows for each replica.
+// build returns the step and the shapes of a batch with 8 rows for each replica.
 func build(strat *strategy.TPUStrategy) (aot.Step, []any, error) {
 	step := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.ReduceAllSum(graph.Square(in[0]))}
@@ -21,8 +21,8 @@ func build(strat *strategy.TPUStrategy) (aot.Step, []any, error) {
 	return step, []any{shapes.Make(dtypes.Float32, 8*strat.NumReplicasInSync(), 3)}, nil
 }
 
-// A program's main, with the command line "-replicas 4 -topology v5e:3x3". In a program the flags
-// are added to flag.CommandLine, and the code is that of os.Exit.
+// The main function of a program that is called with "-replicas 4 -topology v5e:3x3". A real
+// program adds the flags to flag.CommandLine and passes the code to os.Exit.
 func ExampleFlags_Main() {
 	set := flag.NewFlagSet("program", flag.ContinueOnError)
 	flags := aot.AddFlags(set)
@@ -32,7 +32,7 @@ func ExampleFlags_Main() {
 	opts := strategy.Options{Replicas: flags.Replicas, LogicalDevices: flags.Logical}
 	if flags.Requested() {
 		code := flags.Main(context.Background(), opts, build)
-		fmt.Println("exit code", code) // no v5e slice has this shape, as a line on standard error says
+		fmt.Println("exit code", code) // no v5e slice has this shape; an error on standard error reports that
 	}
 	// Output: exit code 2
 }

@@ -10,37 +10,40 @@ import (
 )
 
 // Flags are the flags of a program that can compile its step ahead of time. Replicas, Logical and
-// JSON serve a run of the program as well, as far as it looks at them.
+// JSON are also intended for a run of the program.
 type Flags struct {
-	// Topology names the slices to compile for, separated by commas; empty is none, so that the
-	// program runs.
+	// Topology contains the slices to compile for, separated by commas. If it is empty, the program
+	// runs.
 	Topology string
-	// Replicas is the number of replicas; 0 is as many as fit.
+	// Replicas is the number of replicas; 0 means as many as fit.
 	Replicas int
 	// Logical is the number of logical devices of a replica.
 	Logical int
-	// Report, Save and Text are files to write the report, the compiled step and the step's
-	// StableHLO to; empty is none.
+	// Report, Save and Text are the files for the report, the compiled step and the step's
+	// StableHLO; empty means none.
 	Report, Save, Text string
-	// SuggestAnnotations also compiles the step with other annotations, for the report: see [report.SuggestAnnotations].
+	// SuggestAnnotations also compiles the step with other annotations, for the report: see
+	// [report.SuggestAnnotations].
 	SuggestAnnotations bool
-	// JSON prints the answer as one JSON value.
+	// JSON prints the output as one JSON value.
 	JSON bool
-	// Plan is a file to write the best plan to, which is searched for among the slices of Topology; empty
-	// is none. Search are the options of that search, but for what it costs and who is told.
+	// Plan is the file for the best plan of a search among the slices of Topology; empty means no
+	// search. Search are the options of that search. Its fields Dollars and Told are set by
+	// [Flags.Main].
 	Plan   string
 	Search plan.Options
 
-	worker []string // the command of a process that compiles
+	worker []string // command line of the process that compiles
 	set    *flag.FlagSet
 	try    map[string][]string
 	by     *plan.Plan
 }
 
-// AddFlags adds -topology, -replicas, -logical, -report, -save, -text, -suggest-annotations, -json, -plan, -try and -by to
-// a program's flags and returns their values, which are set when the flags are parsed. Call it first in main:
-// [Flags.Main] starts the program again as the process that compiles, which ends in this call. It
-// panics, as package flag does, if the program has a flag of one of these names.
+// AddFlags adds -topology, -replicas, -logical, -report, -save, -text, -suggest-annotations, -json,
+// -plan, -try and -by to a program's flag set and returns their values, which are set when the
+// flags are parsed. It must be the first call in main: [Flags.Main] starts the program again as the
+// process that compiles, and AddFlags does not return in that process. Like package flag, AddFlags
+// panics if the program already has a flag with one of these names.
 func AddFlags(to *flag.FlagSet) *Flags {
 	f := &Flags{worker: worker.Main(), set: to}
 	to.StringVar(&f.Topology, "topology", "", "compile for this `slice` instead of running, such as v5e:4x4, v5p-128, \"2x v5e-256\", h100:8 or cpu:8; several are separated by commas")
@@ -55,12 +58,11 @@ func AddFlags(to *flag.FlagSet) *Flags {
 	return f
 }
 
-// Requested reports whether the program is to compile instead of running: one of -topology,
-// -report, -save, -text and -plan was given. The latter without -topology are wrong usage, which
-// [Flags.Main] reports.
+// Requested reports whether the program must compile instead of running: whether -topology,
+// -report, -save, -text or -plan was given. [Flags.Main] returns an error if -topology is missing.
 func (f *Flags) Requested() bool { return f.Topology+f.Report+f.Save+f.Text+f.Plan != "" }
 
-// given are the values of the flags that were given; the program's own are among them.
+// given returns the values of all flags on the command line, including the program's own.
 func (f *Flags) given() map[string]string {
 	given := map[string]string{}
 	if f.set != nil {
@@ -69,7 +71,8 @@ func (f *Flags) given() map[string]string {
 	return given
 }
 
-// options are the flags that were given, but for what the report has of its own, and where it goes.
+// options returns the flags on the command line, except for those that the report already contains
+// and those of output files.
 func (f *Flags) options() map[string]string {
 	given := f.given()
 	for _, name := range []string{"topology", "replicas", "logical", "report", "save", "text", "suggest-annotations", "json", "by", "plugin", "out"} {
@@ -78,7 +81,7 @@ func (f *Flags) options() map[string]string {
 	return given
 }
 
-// topologies are the slices that the flags name.
+// topologies returns the slices in Topology.
 func (f *Flags) topologies() (all []string) {
 	for _, name := range strings.Split(f.Topology, ",") {
 		all = append(all, strings.TrimSpace(name))
@@ -86,7 +89,7 @@ func (f *Flags) topologies() (all []string) {
 	return all
 }
 
-// check refuses flags that cannot be meant, before anything is opened.
+// check returns an error for invalid flags. It opens no files.
 func (f *Flags) check() error {
 	switch {
 	case f.Topology == "":

@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 )
 
-// children are the processes that a process has started.
+// children returns the child processes of a process.
 func children(t *testing.T, pid int) (all []int) {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -34,7 +34,7 @@ func children(t *testing.T, pid int) (all []int) {
 	return all
 }
 
-// gone says whether a process has ended.
+// gone reports whether a process has ended.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(stat), ") Z ")
@@ -47,7 +47,7 @@ func TestAnInterruptedCompilationEndsAtOnceAndLeavesNothing(t *testing.T) {
 		text   string
 	}{{syscall.SIGINT, 130, "interrupted"}, {syscall.SIGTERM, 143, "terminated"}} {
 		dir := t.TempDir()
-		// The compiler takes minutes for such a depth.
+		// The compiler needs minutes for this depth.
 		cmd := exec.Command(userProgram(t), "-topology", "cpu:2", "-depth", "800", "-save", "user.step", "-text", "user.mlir", "-report", "user.html", "-json")
 		var stdout, stderr bytes.Buffer
 		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
@@ -64,7 +64,7 @@ func TestAnInterruptedCompilationEndsAtOnceAndLeavesNothing(t *testing.T) {
 		_ = cmd.Wait()
 		assert.Equal(t, c.code, cmd.ProcessState.ExitCode())
 		assert.Less(t, time.Since(begun), 20*time.Second) // a second on an idle machine
-		// A loaded machine may have said before how far it is.
+		// On a loaded machine the progress line may have been printed before.
 		said := strings.Split(strings.TrimSuffix(stderr.String(), "\n"), "\n")
 		assert.Equal(t, "user: "+c.text, said[len(said)-1])
 		for _, line := range said[:len(said)-1] {

@@ -20,26 +20,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Step is what can be compiled: a *train.Step or a *strategy.Function.
+// Step is a function that can be compiled: a *train.Step or a *strategy.Function.
 type Step interface {
 	Compiled(ctx context.Context, args ...any) (*strategy.CompiledStep, error)
 }
 
-// Build makes the step to compile and its arguments, most of them a shapes.Shape of the whole
-// batch. It is called once for each topology, with a strategy over it: make a store for each call.
+// Build creates the step to compile and its arguments. Most arguments are a shapes.Shape of the
+// global batch. Build is called once for each topology, with a strategy over it, and must create a
+// new store in each call.
 type Build func(strat *strategy.TPUStrategy) (Step, []any, error)
 
-// Main compiles the step that build makes for each topology of the flags, prints the reports to
-// standard output or writes the files that the flags name, and returns the exit code; see the
-// package. Errors are lines on standard error. opts are the options of a run; numbers of replicas
-// and of logical devices that were given as flags take the place of theirs, and a compiler in a
-// process of its own that of a nil Compiler. SIGINT, SIGTERM and the end of ctx end it.
+// Main compiles the step that build returns for each topology of the flags, prints the reports to
+// standard output, writes the files of the flags, and returns the exit code; see the package
+// comment. Errors are printed as lines on standard error. opts are the strategy options of a run.
+// The flags -replicas and -logical replace its numbers of replicas and logical devices if they were
+// given. If opts.Compiler is nil, the compiler runs in a separate process. SIGINT, SIGTERM and the
+// end of ctx end Main.
 func (f *Flags) Main(ctx context.Context, opts strategy.Options, build Build) int {
 	return f.run(ctx, opts, build, os.Stdout, os.Stderr)
 }
 
-// grace is how long Main waits after a signal for what takes no notice of its context, such as a
-// step function that is being traced.
+// grace limits how long Main waits after a signal for code that ignores its context, such as a step
+// function that is being traced.
 const grace = 500 * time.Millisecond
 
 func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, stdout, stderr io.Writer) int {
@@ -78,7 +80,7 @@ func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, std
 	return command.OK
 }
 
-// work does what the flags ask, and returns what answers.
+// work executes the request of the flags and returns a function that prints the result.
 func (r *run) work(ctx context.Context, stdout io.Writer) (answer func() error) {
 	if r.flags.Plan != "" {
 		result, err := r.search(ctx)
@@ -88,7 +90,7 @@ func (r *run) work(ctx context.Context, stdout io.Writer) (answer func() error) 
 	return func() error { return r.compiled(all, stdout) }
 }
 
-// compiled writes what came of compilations.
+// compiled prints the results of compilations.
 func (r *run) compiled(all []ahead.Outcome, stdout io.Writer) error {
 	err := ahead.WriteReports(r.flags.Report, all)
 	if unshown := ahead.Show(stdout, all, r.flags.JSON); unshown != nil {
@@ -109,16 +111,16 @@ func incomplete(err error) error {
 	return &errkind.Fault{Op: "the answer is not complete", Err: err, Hint: "see where it goes, and ask again"}
 }
 
-// run is one call of Main.
+// run is the state of one call of Main.
 type run struct {
 	flags *Flags
 	opts  strategy.Options
 	build Build
-	name  string // of the program
+	name  string // name of the program
 	line  *progress.Line
 }
 
-// fail reports an error and returns its exit code.
+// fail prints an error and returns its exit code.
 func (r *run) fail(stdout, stderr io.Writer, err error) int {
 	f := ahead.FailureOf(err)
 	if r.flags.JSON && !f.Reported {
@@ -128,7 +130,7 @@ func (r *run) fail(stdout, stderr io.Writer, err error) int {
 	return f.Code()
 }
 
-// all compiles for each topology.
+// all compiles for all topologies.
 func (r *run) all(ctx context.Context) (all []ahead.Outcome) {
 	for _, topology := range r.flags.topologies() {
 		if ctx.Err() != nil {
@@ -144,7 +146,7 @@ func (r *run) all(ctx context.Context) (all []ahead.Outcome) {
 	return all
 }
 
-// compile compiles for one topology. A panic of the program's build is its error.
+// compile compiles for one topology. A panic in build is returned as an error.
 func (r *run) compile(ctx context.Context, topology string) (rep *report.Report, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -168,7 +170,7 @@ func (r *run) compile(ctx context.Context, topology string) (rep *report.Report,
 			told(p)
 		}
 	}
-	if opts.Compiling == nil { // the line says it
+	if opts.Compiling == nil { // the progress line shows the compilation
 		opts.Compiling = func(strategy.Compilation) {}
 	}
 	if opts.Compiler == nil {
@@ -189,8 +191,8 @@ func (r *run) compile(ctx context.Context, topology string) (rep *report.Report,
 	return ahead.Compile(ctx, step, args, ahead.Files{Text: r.flags.Text, Save: r.flags.Save, SuggestAnnotations: r.flags.SuggestAnnotations, Told: r.line.Now})
 }
 
-// quiet keeps the plugins' logs to themselves, in this process and those that it starts. What the
-// user has set stays.
+// quiet disables the plugins' logs in this process and its children, unless the environment
+// configures them.
 func quiet() {
 	for _, setting := range [][2]string{{"TPU_LOG_DIR", "disabled"}, {"TPU_STDERR_LOG_LEVEL", "3"}, {"TF_CPP_MIN_LOG_LEVEL", "2"}, {"TPU_MIN_LOG_LEVEL", "3"}} {
 		if os.Getenv(setting[0]) == "" {

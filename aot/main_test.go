@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What a compiler says may have been made to move the cursor of who reads it.
+// The output of a compiler could contain control characters that move the reader's cursor.
 func TestAnErrorIsShownWithoutControlCharacters(t *testing.T) {
 	var stderr bytes.Buffer
 	code := (&run{flags: &Flags{}, name: "program"}).fail(io.Discard, &stderr, errors.New("no\x1b[2J room"))

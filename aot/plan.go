@@ -21,7 +21,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// addPlanFlags adds -plan, -try and -by.
 func (f *Flags) addPlanFlags(to *flag.FlagSet) {
 	to.StringVar(&f.Plan, "plan", "", "with -topology: search how the step is best run on one of the slices, and write that to this `file`, for -by")
 	to.Func("try", "with -plan: values to try, as in -try remat=none,full, of a flag of the program, of logical or of shard-state; may be given again", func(text string) error {
@@ -47,7 +46,6 @@ func (f *Flags) addPlanFlags(to *flag.FlagSet) {
 	})
 }
 
-// setAll sets flags of the program.
 func (f *Flags) setAll(settings map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		if err := f.set.Set(name, settings[name]); err != nil {
@@ -57,8 +55,8 @@ func (f *Flags) setAll(settings map[string]string) error {
 	return nil
 }
 
-// By returns the options of a run by the plan of -by: its replicas, axes and rules take the place of
-// theirs. Without -by it returns opts.
+// By returns opts with the replicas, the axes and the rules of the plan that -by names. Without -by
+// it returns opts unchanged.
 func (f *Flags) By(opts strategy.Options) strategy.Options {
 	if f.by != nil {
 		opts.Replicas, opts.LogicalDevices, opts.LogicalAxes, opts.Variables = f.by.Replicas, 0, f.by.Axes, f.by.Rules
@@ -66,7 +64,7 @@ func (f *Flags) By(opts strategy.Options) strategy.Options {
 	return opts
 }
 
-// checkPlan refuses flags that no search can be meant by.
+// checkPlan returns an error if the flags do not describe a valid search.
 func (f *Flags) checkPlan() error {
 	switch {
 	case f.Plan == "" && f.try != nil:
@@ -89,7 +87,7 @@ func (f *Flags) checkPlan() error {
 	return ahead.CheckPlace(f.Plan)
 }
 
-// space is what -try and the program's rules make.
+// space returns the search space of -try and the program's rules.
 func (f *Flags) space(opts strategy.Options) (s plan.Space, err error) {
 	s.Settings = map[string][]string{}
 	for name, values := range f.try {
@@ -127,7 +125,6 @@ func (f *Flags) space(opts strategy.Options) (s plan.Space, err error) {
 	return s, err
 }
 
-// search searches for a plan.
 func (r *run) search(ctx context.Context) (*plan.Result, error) {
 	f := r.flags
 	space, err := f.space(r.opts)
@@ -138,7 +135,7 @@ func (r *run) search(ctx context.Context) (*plan.Result, error) {
 	options.Told = r.line.Now
 	options.Within, options.Parallel = cmp.Or(options.Within, 10*time.Minute), cmp.Or(options.Parallel, 2)
 	options.Splits = options.Splits || len(space.Rules) > 1
-	cache, _ := os.UserCacheDir() // without one nothing is kept
+	cache, _ := os.UserCacheDir() // without a cache directory nothing is cached
 	build := func(strat *strategy.TPUStrategy, settings map[string]string) (ahead.Step, []any, error) {
 		if err := f.setAll(settings); err != nil {
 			return nil, nil, err
@@ -148,7 +145,7 @@ func (r *run) search(ctx context.Context) (*plan.Result, error) {
 	return ahead.Search{Topologies: f.topologies(), Space: space, Options: options, Prices: plan.ListPrices(), Worker: f.worker, Folder: probe.Folder(cache), Strategy: r.opts, Build: build}.Run(ctx)
 }
 
-// planned writes what came of a search.
+// planned prints the result of a search and writes the plan.
 func (r *run) planned(result *plan.Result, err error, stdout io.Writer) error {
 	if err != nil {
 		return err
@@ -164,7 +161,7 @@ func (r *run) planned(result *plan.Result, err error, stdout io.Writer) error {
 	return ahead.WritePlan(r.flags.Plan, result, r.flags.JSON)
 }
 
-// step is what the program builds for a topology or a plan; see [Build].
+// step calls build; where is the topology or the plan for errors.
 func (r *run) step(strat *strategy.TPUStrategy, where string) (Step, []any, error) {
 	step, args, err := r.build(strat)
 	if err == nil && step == nil {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// user is the path of a user's program, which is built once.
+// user returns the path of a user's program, which is built once.
 var user = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "aot-user-")
 	if err != nil {
@@ -46,7 +46,7 @@ func userProgram(t *testing.T) string {
 	return path
 }
 
-// The scripts run a program as its users do. Those for a plugin find it as $PLUGIN.
+// The scripts run a program like its users. $PLUGIN is the path of the plugin.
 func TestScripts(t *testing.T) {
 	t.Run("none", func(t *testing.T) { scripts(t, "testdata/script", "") })
 	t.Run("cpu", func(t *testing.T) { scripts(t, "testdata/script_cpu", plugintest.Path(t, "cpu")) })

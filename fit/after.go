@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 )
 
-// isRecord reports whether the loss is read after the step under way.
+// isRecord reports whether the loss is read after the current step.
 func (r *run) isRecord() bool {
 	step := r.state.step
 	if step == 1 || r.options.Every.due(step) || step == r.state.steps || r.pending != nil {
@@ -18,7 +18,7 @@ func (r *run) isRecord() bool {
 	return slices.ContainsFunc(r.hooks, func(h Hook) bool { return h.asksFor(step) })
 }
 
-// upcoming returns the next step with something to do.
+// upcoming returns the next step after which a hook, a record or a save is due.
 func (r *run) upcoming() int64 {
 	step := r.state.step
 	if step == 0 {
@@ -41,8 +41,8 @@ func (r *run) upcoming() int64 {
 	return next
 }
 
-// after does what is due after a step: it reads the loss, lets the hooks measure and record, and
-// saves.
+// after does everything that is due after a step: it reads the loss, runs the Measure and Record
+// functions of the hooks, and saves checkpoints.
 func (r *run) after(ctx context.Context) error {
 	var err error
 	if r.isRecord() {
@@ -55,7 +55,7 @@ func (r *run) after(ctx context.Context) error {
 		return err
 	}
 	if slices.Contains(keep, true) {
-		for _, last := range []bool{false, true} { // the run's own checkpoint knows of the others
+		for _, last := range []bool{false, true} { // the run's checkpoint has the state of all hooks
 			for i := range r.hooks {
 				if h := &r.hooks[i]; keep[i] && (h.saver != nil) == last {
 					r.does(watchdog.Save, h.Name)
@@ -71,7 +71,7 @@ func (r *run) after(ctx context.Context) error {
 	return nil
 }
 
-// keepers says which hooks save variables after this step.
+// keepers returns for each hook whether it saves variables after this step.
 func (r *run) keepers() []bool {
 	keep := make([]bool, len(r.hooks))
 	for i := range r.hooks {
@@ -82,7 +82,7 @@ func (r *run) keepers() []bool {
 	return keep
 }
 
-// measure reads the loss and lets the hooks measure.
+// measure reads the loss and calls the Measure functions.
 func (r *run) measure(ctx context.Context) error {
 	s := &r.state
 	s.metrics = s.metrics[:0]
@@ -108,8 +108,8 @@ func (r *run) measure(ctx context.Context) error {
 	return nil
 }
 
-// read waits for the step and reads its loss and its metrics. Where the run can be resumed an
-// interrupt does not end the wait, as the loss cannot be read again later.
+// read waits for the step and reads its loss and its metrics. If the run can be resumed, an
+// interrupt does not end the wait, because the loss cannot be read again later.
 func (r *run) read(ctx context.Context) error {
 	if r.saver != nil || r.several() {
 		ctx = r.firm(ctx)
@@ -138,15 +138,15 @@ func (r *run) read(ctx context.Context) error {
 	return r.train.ResetMetrics(ctx)
 }
 
-// metricName is the name under which a metric of the step is published.
+// metricName returns the name under which a metric of the step is published.
 func metricName(name string) string {
-	if name == Loss { // which is the last step's
+	if name == Loss { // Loss is the name of the last step's loss
 		return MeanLoss
 	}
-	return strings.ToValidUTF8(name, "\ufffd") // which no file of metrics can hold
+	return strings.ToValidUTF8(name, "\ufffd") // the metric files only support UTF-8
 }
 
-// records lets the hooks record. All of them do, whatever any of them returns.
+// records calls all Record functions that are due, also after one returned an error.
 func (r *run) records(ctx context.Context) error {
 	r.record = r.state.step
 	var err error

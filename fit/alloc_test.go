@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// TestAStepWithoutAHookAllocatesNothing: between the records the loop adds nothing to the
-// allocations of the step itself.
+// TestAStepWithoutAHookAllocatesNothing checks that between records the loop adds no allocations to
+// those of the step.
 func TestAStepWithoutAHookAllocatesNothing(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -53,6 +53,6 @@ func TestAStepWithoutAHookAllocatesNothing(t *testing.T) {
 		fit.Watch(watchdog.Options{}), fit.EarlyStop(fit.Loss, 1), fit.Checkpoint(t.TempDir(), 1<<40), fit.Each(1<<40, func(context.Context, *fit.State) error { return nil }))
 	require.NoError(t, err)
 	assert.Equal(t, int64(32*(last+10)), result.Rows)
-	// The runtime and the plugin's callbacks allocate now and then.
+	// The runtime and the plugin's callbacks allocate occasionally.
 	assert.Less(t, float64(after.Mallocs-before.Mallocs)/(last-first), bare+0.2)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// begin opens the data, where a resume says so restores the variables, and begins the hooks.
+// begin finds the checkpoint to resume from, opens the data, restores the variables, and begins the
+// hooks.
 func (r *run) begin(ctx context.Context) error {
 	if err := r.alike(ctx); err != nil {
 		return err
@@ -53,7 +54,7 @@ func (r *run) begin(ctx context.Context) error {
 	return r.agree(ctx, err, nil)
 }
 
-// total finds how many steps there are in all.
+// total computes the total number of steps from the dataset's size, unless Options.Steps is set.
 func (r *run) total() error {
 	card := r.source.steps()
 	switch {
@@ -66,7 +67,7 @@ func (r *run) total() error {
 	return nil
 }
 
-// beginHooks gives the hooks back what they saved, and begins them.
+// beginHooks calls the Load functions with the saved state, and then the Begin functions.
 func (r *run) beginHooks(ctx context.Context, from *point) error {
 	if from != nil {
 		for i := range r.hooks {
@@ -93,7 +94,8 @@ func (r *run) beginHooks(ctx context.Context, from *point) error {
 	return nil
 }
 
-// ahead reads the next batch, to compile for. Without one it returns nil.
+// ahead reads the next batch, so that the step can be compiled for its shapes. It returns nil if
+// the data has ended.
 func (r *run) ahead(ctx context.Context) (*batch, error) {
 	for {
 		args, rows, err := r.source.next(ctx)

@@ -13,26 +13,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// BestOptions say which of two values of a metric is better. By the zero value a lower one is.
+// BestOptions define which of two metric values is better. With the zero value, a lower value is
+// better.
 type BestOptions struct {
-	// Maximize says that a higher value is better, as of an accuracy.
+	// Maximize makes higher values better, as for an accuracy.
 	Maximize bool
-	// MinDelta is by how much a value must be better than the best so far to count as better.
+	// MinDelta is the improvement that a value must exceed to count as better than the best value
+	// so far.
 	MinDelta float64
 }
 
-// best follows a metric. A NaN is never the best.
+// best tracks the best value of a metric. A NaN is never the best value.
 type best struct {
 	metric string
 	opts   BestOptions
-	// Value is the best so far, of step Step; none was seen if Step is 0. Since counts the records
-	// since then.
+	// Value is the best value so far and Step is its step. Step is 0 if there is no value yet.
+	// Since counts the records after Step.
 	Value float64
 	Step  int64
 	Since int
 }
 
-// better takes a value, and reports whether it is the best so far.
+// better adds a value and reports whether it is the best value so far.
 func (b *best) better(step int64, value float64) bool {
 	gain := b.Value - value
 	if b.opts.Maximize {
@@ -46,7 +48,8 @@ func (b *best) better(step int64, value float64) bool {
 	return true
 }
 
-// bestState is the form of a best in a checkpoint. The value is text, as JSON has no infinity.
+// bestState is the encoding of a best in a checkpoint. The value is text because JSON has no
+// infinity.
 type bestState struct {
 	Metric string `json:"metric"`
 	Value  string `json:"value"`
@@ -71,7 +74,7 @@ func (b *best) load(data []byte) error {
 	return nil
 }
 
-// newBest returns what follows a metric from a run's beginning.
+// newBest returns the tracker for a metric and checks its options.
 func newBest(hook, metric string, opts []BestOptions) (*best, error) {
 	o, err := only("hook "+hook, opts)
 	b := &best{metric: metric, opts: o}
@@ -84,12 +87,12 @@ func newBest(hook, metric string, opts []BestOptions) (*best, error) {
 	return b, err
 }
 
-// EarlyStop ends the run when a metric has not become better at patience records in turn that have
-// it. The metric is [Loss], another of the step's, or one that a hook measures, such as "held/loss"
-// of [Evaluate]. The count is part of a checkpoint: a run that stopped early and resumes takes no
-// more steps, unless patience is more than it was.
+// EarlyStop ends the run when a metric has not improved at patience consecutive records that
+// contain the metric. The metric is [Loss], another metric of the step, or a metric that a hook
+// measures, such as "held/loss" of [Evaluate]. The count is saved in checkpoints: a run that
+// stopped early and resumes runs no more steps, unless patience is larger than before.
 //
-// With several processes all of them come to the same decision, as they compare the same numbers.
+// With several processes all processes decide the same, because they compare the same numbers.
 func EarlyStop(metric string, patience int, opts ...BestOptions) Hook {
 	name := "early stop by " + metric
 	b, wrong := newBest(name, metric, opts)
@@ -108,7 +111,7 @@ func EarlyStop(metric string, patience int, opts ...BestOptions) Hook {
 	return Hook{Name: name, Needs: []string{metric}, wrong: wrong, Save: b.save, Load: b.load,
 		reset: func() { *b = best{metric: b.metric, opts: b.opts} },
 		Begin: func(_ context.Context, s *State) error {
-			stop(s) // a run that had stopped, unless there is more patience now
+			stop(s) // a run that has already stopped, unless patience is larger now
 			return nil
 		},
 		Record: func(_ context.Context, s *State) error {
@@ -120,8 +123,9 @@ func EarlyStop(metric string, patience int, opts ...BestOptions) Hook {
 }
 
 // Finite ends the run with a [*train.NonFiniteError] at the first record at which one of the
-// metrics, or the loss if none is given, is a NaN or an infinity. A checkpoint of that step is not
-// saved. [train.NonFinite] decides within each step instead, and leaves the variables as they were.
+// metrics is NaN or infinite. Without arguments it checks the loss. No checkpoint of that step is
+// saved. In contrast, [train.NonFinite] checks within each step and leaves the variables of such a
+// step unchanged.
 func Finite(metrics ...string) Hook {
 	if len(metrics) == 0 {
 		metrics = []string{Loss}
@@ -136,12 +140,13 @@ func Finite(metrics ...string) Hook {
 	}}
 }
 
-// KeepBest saves a checkpoint of the run in a directory of its own, a folder or a URL, whenever a metric
-// is better than it was before, and keeps the last of them. Such a checkpoint is like those of [Checkpoint], so a
-// run can also resume from it. The best value is part of a checkpoint: a run that resumes goes on
-// to compare with it.
+// KeepBest saves a checkpoint of the run whenever a metric is better than all values before, and
+// keeps only the latest of these checkpoints. dir is a folder or a URL that no other hook uses. The
+// checkpoints have the format of [Checkpoint], so a run can also resume from them. The best value
+// is saved in checkpoints, so a resumed run continues the comparison.
 //
-// A disk that is full does not end the run: the hook warns, and the checkpoint before stays.
+// A full disk does not end the run: the hook logs a warning, and the previous best checkpoint
+// stays.
 func KeepBest(dir, metric string, opts ...BestOptions) Hook {
 	name := "keep best by " + metric
 	b, wrong := newBest(name, metric, opts)
@@ -160,8 +165,8 @@ func KeepBest(dir, metric string, opts ...BestOptions) Hook {
 			return ok && s.atRecord() && b.better(s.Step(), value)
 		},
 		keep: func(ctx context.Context, s *State) error {
-			v.clear = true       // in the place of one that the run saved before it was killed
-			saved := s.run.saved // which is that of the Checkpoint hook
+			v.clear = true       // replaces a checkpoint that the run saved before it was killed
+			saved := s.run.saved // belongs to the Checkpoint hook
 			err := v.save(ctx, s.run)
 			s.run.saved = saved
 			if s.run.dog != nil {
@@ -176,7 +181,8 @@ func KeepBest(dir, metric string, opts ...BestOptions) Hook {
 		}}
 }
 
-// openBest opens a directory of the best checkpoint.
+// openBest opens the directory of the best checkpoint. A new run refuses a directory with
+// checkpoints.
 func (v *saver) openBest(ctx context.Context, s *State) error {
 	if err := v.open(ctx, s.run); err != nil || !s.First() {
 		return err
@@ -197,5 +203,4 @@ func (v *saver) openBest(ctx context.Context, s *State) error {
 	return nil
 }
 
-// atRecord reports whether the last step is a record.
 func (s *State) atRecord() bool { return s.run.record == s.step }

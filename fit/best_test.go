@@ -18,7 +18,7 @@ func TestEarlyStopWaitsAsLongAsItIsPatient(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts   BestOptions
 		values []float64
-		stops  int // after so many values, or never if 0
+		stops  int // number of values after which the run stops, 0 for never
 	}{
 		"lower is better":      {BestOptions{}, []float64{3, 2, 2.5, 1, 1.5, 1}, 6},
 		"higher is better":     {BestOptions{Maximize: true}, []float64{1, 2, 1.5, 2, 9}, 4},
@@ -37,7 +37,7 @@ func TestEarlyStopWaitsAsLongAsItIsPatient(t *testing.T) {
 		stopped := 0
 		for i, v := range c.values {
 			require.NoError(t, f.at(int64(i+1), Metric{"other", 0}))
-			// Each time as after a resume.
+			// Save and load the state each time, as a resume does.
 			saved, err := h.Save()
 			require.NoError(t, err)
 			f, err = begin(t, h, int64(i), saved)
@@ -77,7 +77,7 @@ func TestEventsGoOnInAFileOfTheirOwn(t *testing.T) {
 	assert.Equal(t, int64(20), all[6].Step)
 }
 
-// eventsOf reads the two files of a folder, or as many as there are.
+// eventsOf reads the event files of a folder.
 func eventsOf(t *testing.T, dir, folder string) (all []events.Event) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, folder, "events.*"))
@@ -91,7 +91,7 @@ func eventsOf(t *testing.T, dir, folder string) (all []events.Event) {
 	return all
 }
 
-// Train and held-out are one chart of TensorBoard: runs that have a tag of one name.
+// TensorBoard draws tags with the same name in different folders in one chart.
 func TestEventsOfAnEvaluationHaveAFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "events")
 	h := Events(dir)

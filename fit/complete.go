@@ -8,10 +8,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 )
 
-// complete evaluates the model of a resumed run that took no step, or too few steps for an evaluation. It
-// runs the Measure functions of the hooks that name the metrics they publish and have not measured them
-// in this run. It calls no Record function, because this step is no record. For a run that had no step
-// left to take, it reports why.
+// complete evaluates the model of a resumed run that ran no steps, or too few steps for an
+// evaluation. It calls the Measure functions of the hooks that name their published metrics and
+// have not measured them in this run. It calls no Record function, because this step is not a
+// record. If the run had no step left, complete reports the reason.
 func (r *run) complete(ctx context.Context) error {
 	s := &r.state
 	if s.resumed == 0 {
@@ -37,7 +37,7 @@ func (r *run) complete(ctx context.Context) error {
 	return r.agree(ctx, err, nil)
 }
 
-// reportNoStep reports that the run had no step left to take.
+// reportNoStep logs that the run had no step left.
 func (r *run) reportNoStep() {
 	s := &r.state
 	hint := "give the early stop more patience, or remove it"

@@ -20,8 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestAResumedRunWithoutStepsEvaluates resumes runs that have no step left to take, on another mesh
-// than the mesh of the first run. Each of them reports why and measures the restored model.
+// TestAResumedRunWithoutStepsEvaluates resumes runs that have no step left, on another mesh than
+// the first run. Each reports the reason and measures the restored model.
 func TestAResumedRunWithoutStepsEvaluates(t *testing.T) {
 	for name, c := range map[string]struct {
 		options fit.Options

@@ -17,22 +17,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// CSV writes a row for each record to a file in the format of RFC 4180: the columns step and epoch, and
-// one column for each metric. A metric that was not measured at a record is an empty cell. The file is
-// rewritten with a new column when a metric first appears later in the run.
+// CSV writes a row for each record to a file in the format of RFC 4180: the columns step and epoch,
+// and one column for each metric. A metric that was not measured at a record is an empty cell. The
+// file is rewritten with a new column when a metric first appears later in the run.
 //
-// The path is a file or the URL of an object; see package storage. A row is in the file when the hook
-// returns, so a killed process loses at most the row that it was about to write. An object store has no
-// append: the hook puts the whole table at the end of the run and with each checkpoint of the
-// [Checkpoint] hook. A table above 1 MiB is put with fewer checkpoints, so that the puts use less than
-// a twentieth of the time. Every checkpoint contains the rows that the object does not have yet.
+// The path is a file or the URL of an object; see package storage. A row is in the file when the
+// hook returns, so a killed process loses at most the row that it was about to write. Object stores
+// cannot append: the hook uploads the complete table at the end of the run and with each checkpoint
+// of the [Checkpoint] hook. A table above 1 MiB is uploaded with fewer checkpoints, so that the
+// uploads use less than a twentieth of the time. Every checkpoint contains the rows that the object
+// does not have yet.
 //
-// A run that resumes appends to the table. It first removes the rows of the steps that it takes again,
-// and adds the rows of the checkpoint, so that the table has one row for each record. A new run returns
-// an error if the table exists.
+// A resumed run appends to the table. It first removes the rows of the steps that it runs again,
+// and adds the rows of the checkpoint, so that the table has one row for each record. A new run
+// returns an error if the table exists.
 //
-// A full disk, or a store that does not answer, does not end the run: the hook logs a warning, keeps
-// the rows, and writes them with the next row or checkpoint. If rows are still missing at the end, the
+// A full disk or an unreachable store does not end the run: the hook logs a warning, keeps the
+// rows, and writes them with the next row or checkpoint. If rows are still missing at the end, the
 // run's error matches [ErrWrite], and the checkpoint contains them.
 func CSV(path string) Hook {
 	c := &table{path: path}
@@ -49,10 +50,10 @@ func CSV(path string) Hook {
 	}
 }
 
-// The columns of every table.
+// The first columns of every table.
 const columnStep, columnEpoch = "step", "epoch"
 
-// maxTable is how many bytes of a table are read when a run resumes.
+// maxTable limits the bytes of a table that are read when a run resumes.
 const maxTable = 1 << 30
 
 // table is a CSV file or object.
@@ -60,29 +61,28 @@ type table struct {
 	path  string
 	state *State
 	file  sheet
-	// object is file if the path is a URL, and nil otherwise. late are the rows in its text that the
-	// store does not have yet.
+	// object is file if the path is a URL, and nil otherwise. late are the rows that the text of
+	// object contains and the store does not have yet.
 	object *tableObject
 	late   []row
-	// columns are those of the file for metrics, after step and epoch.
+	// columns are the file's metric columns, after step and epoch.
 	columns []string
 	// written is the step of the file's last row.
 	written int64
-	// rows are those that are not in the file.
+	// rows are the rows that are not in the file yet.
 	rows []row
 	full bool // the last write failed
-	// refused is true if the store did not take the table the last time.
+	// refused reports that the last put into the store failed.
 	refused bool
 }
 
-// row is a record.
+// row is one record of a table.
 type row struct {
 	Step, Epoch int64
 	Names       []string
-	Values      []string // numbers as text, as JSON has no NaN
+	Values      []string // text, because JSON has no NaN
 }
 
-// open opens the file or the object.
 func (c *table) open(ctx context.Context, isNew bool) (err error) {
 	if storage.IsURL(c.path) {
 		if c.object, err = openTableObject(ctx, c.path, isNew); err == nil {
@@ -97,7 +97,7 @@ func (c *table) open(ctx context.Context, isNew bool) (err error) {
 	return err
 }
 
-// begin opens the table.
+// begin opens the table and, in a resumed run, removes the rows of steps that are run again.
 func (c *table) begin(ctx context.Context, s *State) (err error) {
 	c.state = s
 	if !s.First() {
@@ -122,10 +122,10 @@ func (c *table) begin(ctx context.Context, s *State) (err error) {
 	if err := c.rewrite(nil); err != nil || c.object == nil {
 		return err
 	}
-	return c.object.Sync() // so that a store which takes no table is an error before the first step
+	return c.object.Sync() // an unwritable store is an error before the first step
 }
 
-// missing are the names that columns lack.
+// missing returns the names that are not in columns.
 func missing(columns, names []string) (more []string) {
 	for _, name := range names {
 		if !slices.Contains(columns, name) && !slices.Contains(more, name) {
@@ -135,8 +135,8 @@ func missing(columns, names []string) (more []string) {
 	return more
 }
 
-// resume reads the file's header, and cuts off the rows from a step on and a row that was not
-// written to its end.
+// resume reads the header and truncates the file before the first row of a step >= from, and before
+// an incomplete last row.
 func (c *table) resume(from int64) error {
 	data, err := c.file.Bytes(maxTable)
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *table) resume(from int64) error {
 			Hint: "give a new file, or the one that the run wrote"}
 	}
 	whole := bytes.LastIndexByte(data, '\n') + 1
-	if whole == 0 { // killed before the header was there
+	if whole == 0 { // the process was killed before the header was written
 		return c.file.Truncate(0)
 	}
 	r := csv.NewReader(bytes.NewReader(data[:whole]))
@@ -169,14 +169,14 @@ func (c *table) resume(from int64) error {
 		if err != nil || step <= c.written {
 			return wrong("the row after step %d begins with %q", c.written, record[0])
 		}
-		if step >= from && from > 0 { // what overflowed cuts nothing off
+		if step >= from && from > 0 { // an overflowed from truncates nothing
 			return c.file.Truncate(at)
 		}
 		c.written = step
 	}
 }
 
-// add takes a record and writes what is not written yet. A disk that is full is a warning.
+// add appends a record and writes all rows that are not in the file. A write error is a warning.
 func (c *table) add(s *State) {
 	r := row{Step: s.Step(), Epoch: s.Epoch()}
 	for _, m := range s.Metrics() {
@@ -190,7 +190,7 @@ func (c *table) add(s *State) {
 	c.full = err != nil
 }
 
-// flush writes the rows.
+// flush writes the rows that are not in the file, and adds columns for new metrics.
 func (c *table) flush() error {
 	var names []string
 	for _, r := range c.rows {
@@ -218,7 +218,7 @@ func (c *table) flush() error {
 	return nil
 }
 
-// line returns a row as text.
+// line encodes a row.
 func (c *table) line(r row) ([]byte, error) {
 	cells := make([]string, 2+len(c.columns))
 	cells[0], cells[1] = strconv.FormatInt(r.Step, 10), strconv.FormatInt(r.Epoch, 10)
@@ -236,7 +236,7 @@ func encodeCSV(records ...[]string) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// rewrite writes the file anew, with more columns, and puts it in the place of the old one.
+// rewrite replaces the file by a copy with additional columns.
 func (c *table) rewrite(more []string) error {
 	columns := slices.Concat(c.columns, more)
 	records := [][]string{slices.Concat([]string{columnStep, columnEpoch}, columns)}
@@ -277,7 +277,8 @@ func (c *table) rewrite(more []string) error {
 	return err
 }
 
-// save writes the table to the disk or to the store, and returns the rows that are not there.
+// save syncs the table to the disk, or puts it into the store if that is due, and returns the rows
+// that are not stored yet.
 func (c *table) save() ([]byte, error) {
 	if c.file == nil {
 		return nil, nil
@@ -286,7 +287,7 @@ func (c *table) save() ([]byte, error) {
 	switch {
 	case err != nil:
 	case c.object == nil:
-		_ = c.file.Sync() // training continues without it
+		_ = c.file.Sync() // training continues after an error
 	case c.state.run.savesRun && c.object.due():
 		if err = c.put(); err != nil && !c.refused {
 			c.state.Warn("fit: rows are kept until the store takes them", "table", c.path, "error", err)
@@ -300,7 +301,6 @@ func (c *table) save() ([]byte, error) {
 	return json.Marshal(missing)
 }
 
-// put puts the table into the store.
 func (c *table) put() error {
 	err := c.object.Sync()
 	if err == nil {
@@ -324,7 +324,7 @@ func (c *table) load(saved []byte) error {
 	return nil
 }
 
-// end writes what is left and closes the file.
+// end writes the remaining rows and closes the file.
 func (c *table) end() error {
 	if c.file == nil {
 		return nil

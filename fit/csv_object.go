@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// sheet is where a table is written: a *files.Appender, or a tableObject.
+// sheet is the storage of a table: a *files.Appender or a tableObject.
 type sheet interface {
 	Size() int64
 	Bytes(limit int64) ([]byte, error)
@@ -21,19 +21,20 @@ type sheet interface {
 	Close() error
 }
 
-// tableObject is a table in an object store. A store has no append, so that the text is kept in memory
+// tableObject is a table in an object store. A store has no append, so the text is kept in memory
 // and Sync puts all of it.
 type tableObject struct {
-	ctx   context.Context // of the run, which an interrupt does not end
+	ctx   context.Context // the run's context without cancellation by an interrupt
 	store storage.Store
 	name  string
 	text  []byte
 	dirty bool          // the store does not have the text
-	took  time.Duration // the last put
-	put   time.Time     // its end
+	took  time.Duration // duration of the last put
+	put   time.Time     // end of the last put
 }
 
-// openTableObject opens the table at a URL. A table that exists is an error if it has to be new.
+// openTableObject opens the table at a URL. It returns fs.ErrExist if isNew is set and the table
+// exists.
 func openTableObject(ctx context.Context, url string, isNew bool) (*tableObject, error) {
 	i := strings.LastIndexByte(url, '/')
 	store, err := storage.Open(ctx, url[:i])
@@ -66,13 +67,13 @@ func (o *tableObject) Append(record []byte) error {
 	return nil
 }
 
-// Truncate cuts the text.
+// Truncate shortens the text to size bytes.
 func (o *tableObject) Truncate(size int64) error {
 	o.text, o.dirty = o.text[:size], true
 	return nil
 }
 
-// putTimeout bounds a put of a table, which the next step waits for.
+// putTimeout limits the time of one put. The next step waits for the put.
 const putTimeout = time.Minute
 
 // Sync puts the text if the store does not have it.
@@ -92,8 +93,8 @@ func (o *tableObject) Sync() error {
 // smallTable is the size in bytes up to which a table is put with every checkpoint.
 const smallTable = 1 << 20
 
-// due reports whether the table is to be put with a checkpoint: if it is small, or if the puts use
-// less than a twentieth of the time.
+// due reports whether the table is put with this checkpoint: always if the table is small, and
+// otherwise only if the puts use less than a twentieth of the time.
 func (o *tableObject) due() bool { return len(o.text) <= smallTable || time.Since(o.put) >= 20*o.took }
 
 // Close closes the store.

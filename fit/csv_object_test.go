@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestATableInAStoreIsPutWithCheckpoints: with those of the run, and what the object lacks is in every
-// checkpoint.
+// TestATableInAStoreIsPutWithCheckpoints checks that a table in a store is put with each
+// checkpoint, and that each checkpoint contains the rows that the store does not have.
 func TestATableInAStoreIsPutWithCheckpoints(t *testing.T) {
 	dir := t.TempDir()
 	url, path := "file://"+filepath.Join(dir, "run")+"/losses.csv", filepath.Join(dir, "run", "losses.csv")
@@ -36,8 +36,8 @@ func TestATableInAStoreIsPutWithCheckpoints(t *testing.T) {
 	later := save(false)
 	require.NoError(t, f.at(4, loss(5)))
 
-	// The process is killed here. A resume adds the rows that the checkpoint has and the object lacks,
-	// and removes the rows of steps that are taken again.
+	// The process is killed here. A resume adds the rows of the checkpoint that the object does not
+	// have, and removes the rows of repeated steps.
 	for name, c := range map[string]struct {
 		step  int64
 		saved []byte
@@ -56,7 +56,7 @@ func TestATableInAStoreIsPutWithCheckpoints(t *testing.T) {
 	assert.ErrorContains(t, err, "give a new file, or resume the run that wrote it")
 }
 
-// TestPutsOfALargeTableAreBounded: they use a twentieth of the time at most.
+// TestPutsOfALargeTableAreBounded checks that puts use at most a twentieth of the time.
 func TestPutsOfALargeTableAreBounded(t *testing.T) {
 	o := &tableObject{text: make([]byte, smallTable), took: time.Hour, put: time.Now()}
 	assert.True(t, o.due())
@@ -66,7 +66,8 @@ func TestPutsOfALargeTableAreBounded(t *testing.T) {
 	assert.True(t, o.due())
 }
 
-// TestAStoreThatTakesNoTableKeepsTheRows in the checkpoints, and the run's error says so.
+// TestAStoreThatTakesNoTableKeepsTheRows checks that the rows are kept in the checkpoints and that
+// the run returns an error.
 func TestAStoreThatTakesNoTableKeepsTheRows(t *testing.T) {
 	dir := t.TempDir()
 	f, err := begin(t, CSV("file://"+dir+"/losses.csv"), 0, nil)

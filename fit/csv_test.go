@@ -18,16 +18,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// follow is what a hook sees without a run.
+// follow is the state of a hook in a test without a run.
 type follow struct {
 	t *testing.T
 	h Hook
 	s *State
-	// warnings are those that the hook gave.
+	// warnings are the warnings of the hook.
 	warnings []string
 }
 
-// begin begins a hook at a step; that of a resume if it is not 0.
+// begin begins a hook at a step, as in a resumed run if the step is not 0.
 func begin(t *testing.T, h Hook, resumed int64, saved []byte) (*follow, error) {
 	t.Helper()
 	f := &follow{t: t, h: h}
@@ -50,13 +50,13 @@ func (f *follow) at(step int64, metrics ...Metric) error {
 
 func (f *follow) end() error { return f.h.End(context.Background(), f.s, nil) }
 
-// contents reads a CSV file by the rules of a spreadsheet.
+// contents parses a CSV file.
 func contents(t *testing.T, path string) [][]string {
 	t.Helper()
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	defer f.Close()
-	all, err := csv.NewReader(f).ReadAll() // which refuses rows of other lengths
+	all, err := csv.NewReader(f).ReadAll() // returns an error for rows of different lengths
 	require.NoError(t, err)
 	return all
 }
@@ -150,7 +150,7 @@ func TestFilesThatAreNoTableOfTheRunStayAsTheyAre(t *testing.T) {
 	}
 }
 
-// small is a file on a disk that has room for no more.
+// small is a file on a disk with limited space.
 type small struct{ *os.File }
 
 func (s small) WriteAt(p []byte, at int64) (int, error) {
@@ -177,7 +177,7 @@ func TestAFullDiskLosesNoRow(t *testing.T) {
 	assert.Len(t, f.warnings, 1, "one warning for a disk that stays full")
 	assert.Equal(t, [][]string{{"step", "epoch", "loss"}, {"1", "1", "1"}}, contents(t, path), "no half row")
 
-	// A checkpoint of this moment holds the rows.
+	// A checkpoint saved now contains the rows.
 	saved, err := c.save()
 	require.NoError(t, err)
 	err = f.end()
@@ -192,13 +192,13 @@ func TestAFullDiskLosesNoRow(t *testing.T) {
 	want := [][]string{{"step", "epoch", "loss"}, {"1", "1", "1"}, {"2", "1", "2"}, {"3", "1", "3"}, {"4", "1", "4"}}
 	assert.Equal(t, want, contents(t, path))
 
-	// The same rows again, as after a kill behind the end, are not doubled.
+	// Rows that are already in the file are not written twice, as after a kill following the write.
 	_, err = begin(t, CSV(path), 4, saved)
 	require.NoError(t, err)
 	assert.Equal(t, want, contents(t, path))
 }
 
-// Whoever may write to the folder can put a link where the table is expected.
+// An attacker with access to the folder may create a link at the path of the table.
 func TestATableIsNotWrittenThroughALink(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")
 	for _, text := range []string{"of another program", "step,epoch,loss\r\n1,1,0.5\r\n"} {

@@ -14,14 +14,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/curve"
 )
 
-// Curve draws the learning curve of the run as a page, see package report/curve; the path ends in
-// .html. It draws the metrics that are named, or those with "loss" in their names, at the end of the
-// run and from time to time before; a page that is there is replaced. `tpustrategy curve` draws several
-// runs in one chart, from their tables. The points are part of a checkpoint, at most 2000 of each metric: of more,
-// every second one is left out.
+// Curve draws the learning curve of the run as an HTML page; see package report/curve. The path
+// must end in .html. Without metric names the page shows all metrics with "loss" in their names.
+// The hook writes the page at the end of the run and from time to time before, and replaces an
+// existing page. `tpustrategy curve` draws several runs in one chart, from their CSV tables. The
+// points are saved in checkpoints, at most 2000 for each metric; above this limit every second
+// point is dropped.
 //
-// A page that cannot be drawn or written on the way is a warning. At the end a disk that is full
-// matches [ErrWrite].
+// During the run, an error of drawing or writing the page is a warning. At the end, a page that
+// cannot be written is an error that matches [ErrWrite].
 func Curve(path string, metrics ...string) Hook {
 	c := &drawing{path: path, names: metrics}
 	return Hook{Name: "curve " + path, Files: []string{path}, Needs: metrics, wrong: checkPage(path),
@@ -46,7 +47,7 @@ func Curve(path string, metrics ...string) Hook {
 				return nil
 			}
 			err := c.draw()
-			if errors.Is(err, curve.ErrPlot) { // such as of losses that are all NaN
+			if errors.Is(err, curve.ErrPlot) { // for example, all losses are NaN
 				s.Warn("fit: the curve is not drawn", "file", path, "error", err)
 				return nil
 			}
@@ -60,7 +61,7 @@ func Curve(path string, metrics ...string) Hook {
 	}
 }
 
-// checkPage refuses a path of no page.
+// checkPage returns an error unless the path ends in .html.
 func checkPage(path string) error {
 	if err := curve.CheckPath(path); err != nil {
 		return option("hook curve "+path, "give a path that ends in .html", "it is not the name of a page")
@@ -68,20 +69,20 @@ func checkPage(path string) error {
 	return nil
 }
 
-// mostPoints is how many points of a metric are kept.
+// mostPoints is the maximum number of points of a metric.
 const mostPoints = 2000
 
-// drawing is a learning curve.
+// drawing is the state of a Curve hook.
 type drawing struct {
 	path    string
 	names   []string
 	series  []curve.Series
 	records int64
 	drawn   time.Time
-	took    time.Duration // the last drawing
+	took    time.Duration // duration of the last drawing
 }
 
-// add takes a record.
+// add appends the metrics of a record.
 func (c *drawing) add(s *State) {
 	c.records++
 	for _, m := range s.Metrics() {
@@ -98,7 +99,7 @@ func (c *drawing) add(s *State) {
 	}
 }
 
-// thin leaves out every second point, but not the last.
+// thin removes every second point, but keeps the last one.
 func thin(points []curve.Point) []curve.Point {
 	kept := points[:0]
 	for i, p := range points {
@@ -109,13 +110,12 @@ func thin(points []curve.Point) []curve.Point {
 	return kept
 }
 
-// due reports whether it is time to draw: for the first records, and then so seldom that a fiftieth
-// of the time goes into it.
+// due reports whether the page is drawn at this record. Drawing uses at most a fiftieth of the
+// time, and happens at most every 10 seconds.
 func (c *drawing) due() bool {
 	return c.drawn.IsZero() || time.Since(c.drawn) > max(10*time.Second, 50*c.took)
 }
 
-// draw writes the page.
 func (c *drawing) draw() error {
 	start := time.Now()
 	defer func() { c.drawn, c.took = time.Now(), time.Since(start) }()
@@ -129,7 +129,8 @@ func (c *drawing) draw() error {
 	return plot.Save(c.path)
 }
 
-// seriesState is the form of a series in a checkpoint. Numbers are bits, as JSON has no NaN.
+// seriesState is the encoding of a series in a checkpoint. Values are float64 bits, because JSON
+// has no NaN.
 type seriesState struct {
 	Name   string
 	Steps  []int64
@@ -166,7 +167,7 @@ func (c *drawing) load(data []byte) error {
 	return nil
 }
 
-// clear drops the points from a step on.
+// clear removes the points of steps >= from. It returns an error if the path is a directory.
 func (c *drawing) clear(from int64) error {
 	for i := range c.series {
 		c.series[i].Points = slices.DeleteFunc(c.series[i].Points, func(p curve.Point) bool { return p.Step >= float64(from) })

@@ -28,7 +28,7 @@ func TestTheCurveOfAResumedRunIsThatOfTheWhole(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, strings.Count(string(want), "data-line="), "only losses, if none are named")
 
-	// Killed after step 20, gone on from the checkpoint of step 15.
+	// The run was killed after step 20 and resumed from the checkpoint of step 15.
 	part, err := begin(t, Curve(path), 0, nil)
 	require.NoError(t, err)
 	var saved []byte
@@ -78,14 +78,14 @@ func TestCurvesThatCannotBe(t *testing.T) {
 	_, err = begin(t, Curve(filepath.Join(dir, "none", "curve.html")), 0, nil)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
-	// Losses that are no numbers are a warning, not an error.
+	// NaN losses are a warning, not an error.
 	f, err := begin(t, Curve(filepath.Join(dir, "curve.html")), 0, nil)
 	require.NoError(t, err)
 	require.NoError(t, f.at(1, loss(math.NaN())))
 	require.NoError(t, f.end())
 	assert.NotEmpty(t, f.warnings)
 
-	// A folder that goes away is one.
+	// A removed folder is an error.
 	gone := filepath.Join(dir, "gone")
 	require.NoError(t, os.Mkdir(gone, 0o755))
 	f, err = begin(t, Curve(filepath.Join(gone, "curve.html")), 0, nil)

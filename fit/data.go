@@ -15,54 +15,57 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
-// Data is what a run trains or evaluates on: batches for all replicas. [Dataset], [Distributed],
-// [Feed] and [Batches] make one. A Data is a value that can be used for several runs, unless it
-// says otherwise.
+// Data is the training or evaluation data of a run: batches for all replicas. [Dataset],
+// [Distributed], [Feed] and [Batches] create one. Several runs can use the same Data, unless its
+// function documents otherwise.
 type Data struct {
 	open func(ctx context.Context, p pass) (source, error)
-	// once says that there is one pass.
+	// once reports that the data can be read in one pass only.
 	once bool
 }
 
-// pass says how a pass over data is opened.
+// pass specifies how a pass over the data is opened.
 type pass struct {
 	strategy *strategy.TPUStrategy
-	// arguments are the step's, and at is where the pass begins.
+	// arguments are the annotations of the step's arguments, and at is the position where the pass
+	// begins.
 	arguments []logical.Annotation
 	at        position
-	// partial is what a feed does with a short batch whose options say nothing.
+	// partial is the treatment of a short batch if the caller gives no feed options.
 	partial feed.Partial
 }
 
-// position is where a run is in its data.
+// position is the position of a run in its data.
 type position struct {
-	// Pass is the number of the pass, from 0, and Taken the number of batches that were taken of
-	// it.
+	// Pass is the number of the pass, from 0, and Taken is the number of batches of this pass that
+	// the run has used.
 	Pass  int64 `json:"pass"`
 	Taken int64 `json:"taken"`
-	// Input is the position within the pass, where the data has one.
+	// Input is the position within the pass, if the data has one.
 	Input input.State `json:"input,omitzero"`
 }
 
-// source is one pass over data.
+// source is one pass over the data.
 type source interface {
-	// next returns the next batch as a step's arguments, which are the source's, and the number of
-	// its rows. The error is io.EOF at the end.
+	// next returns the next batch as the arguments of a step, and its number of rows. The source
+	// owns args. The error is io.EOF at the end.
 	next(ctx context.Context) (args []any, rows int, err error)
-	// state is the position after the batch that next returned last.
+	// state returns the position after the last batch that next returned.
 	state() input.State
-	// steps is the number of batches of a pass, as far as it is known.
+	// steps returns the number of batches of a pass, if it is known.
 	steps() input.Cardinality
 	close() error
 }
 
-// Dataset is a dataset of global batches. The run distributes it over the strategy's replicas, with
-// the automatic policy, and feeds the batches ahead of the steps, split over the logical devices as
-// train.Options.Arguments says; opts are those of the feed, but for From. Each epoch is another pass: a Shuffle has another order in each.
+// Dataset returns data that reads a dataset of global batches. The run distributes the dataset over
+// the strategy's replicas with the automatic policy, and feeds the batches ahead of the steps,
+// sharded over the logical devices as train.Options.Arguments specifies. opts are the options of
+// the feed; option From must not be set. Each epoch is another pass, and a Shuffle yields another
+// order in each pass.
 //
-// The position in the dataset is part of a checkpoint, so a run that resumes goes on with the very
-// next batch, on any number of processes and replicas: each element is used once. Until its pass
-// ends the processes share out the pipelines that the run had; see input.DistributedDataset.OpenAt.
+// The position in the dataset is saved in checkpoints, so a resumed run continues with the next
+// batch, on any number of processes and replicas: each element is used once. Until the pass ends,
+// the processes share the pipelines of the saved run; see input.DistributedDataset.OpenAt.
 func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 	return Data{open: func(ctx context.Context, p pass) (source, error) {
 		d, err := feed.DistributeAhead(p.strategy, ds, feed.DistributeOptions{Epoch: uint64(p.at.Pass), Arguments: p.arguments}, len(opts) > 0 && opts[0].EndTogether)
@@ -73,17 +76,18 @@ func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 	}}
 }
 
-// Distributed is a dataset that the caller has distributed, by a rule, a policy or a split of its
-// own ([feed.DistributeAhead]). It is fed as [Dataset] is. Use it for one run, as it counts its
-// passes.
+// Distributed returns data that reads a dataset which the caller has distributed by its own rule,
+// policy or split ([feed.DistributeAhead]). The run feeds it like [Dataset]. Use the result for one
+// run only, because the dataset counts its passes.
 func Distributed(d *input.DistributedDataset, opts ...feed.Options) Data {
 	return Data{open: func(ctx context.Context, p pass) (source, error) {
 		return newFeedSource(ctx, p, d, opts)
 	}}
 }
 
-// Feed is one pass over the rest of a feed, which stays the caller's to close. A run that resumes
-// needs a feed that was opened at the position of the checkpoint: see [Saved].
+// Feed returns data that reads the rest of a feed in one pass. The caller remains the owner of the
+// feed and closes it. A resumed run needs a feed that was opened at the position of the checkpoint;
+// see [Saved].
 func Feed(f *feed.Feed) Data {
 	return Data{once: true, open: func(_ context.Context, p pass) (source, error) {
 		if f == nil {
@@ -99,10 +103,10 @@ func Feed(f *feed.Feed) Data {
 	}}
 }
 
-// Batches is a sequence of batches, each as the arguments of a step: tensors or Go slices of the
-// global batch, or values of the strategy. Each pass calls batches anew. A run that resumes reads
-// and drops the batches that it has taken already, so batches must yield the same global batches
-// each time, also where the number of processes or replicas has changed.
+// Batches returns data that reads an iterator. Each element is the arguments of one step: tensors
+// or Go slices of the global batch, or values of the strategy. Each pass calls batches again. A
+// resumed run reads and drops the batches that it has already used, so batches must yield the same
+// global batches each time, also if the number of processes or replicas has changed.
 func Batches(batches iter.Seq2[[]any, error]) Data {
 	return Data{open: func(ctx context.Context, from pass) (source, error) {
 		if batches == nil {
@@ -125,13 +129,12 @@ func Batches(batches iter.Seq2[[]any, error]) Data {
 	}}
 }
 
-// feedSource is a source that is a feed.
 type feedSource struct {
 	feed  *feed.Feed
 	owned bool
 	card  input.Cardinality
 	args  []any
-	scale int // of the rows of this process to those of all
+	scale int // ratio of all replicas to this process's replicas
 }
 
 func newFeedSource(ctx context.Context, p pass, d *input.DistributedDataset, opts []feed.Options) (source, error) {
@@ -189,12 +192,12 @@ func (f *feedSource) close() error {
 	return f.feed.Close()
 }
 
-// batchSource is a source that is an iterator.
+// batchSource reads an iterator.
 type batchSource struct {
 	pull     func() ([]any, error, bool)
 	stop     func()
 	replicas int
-	last     any // whose rows are known
+	last     any // argument that rows belongs to
 	rows     int
 }
 
@@ -210,7 +213,7 @@ func (p *batchSource) next(context.Context) (args []any, rows int, err error) {
 	return args, p.count(args), nil
 }
 
-// count returns the number of rows of a batch: of the first of its arguments.
+// count returns the number of rows of the batch's first argument.
 func (p *batchSource) count(args []any) int {
 	if len(args) == 0 {
 		return 0
@@ -243,7 +246,7 @@ func (p *batchSource) count(args []any) int {
 func (p *batchSource) state() input.State       { return input.State{} }
 func (p *batchSource) steps() input.Cardinality { return input.UnknownCardinality }
 
-// ended closes the source after an error.
+// ended closes the source and returns err.
 func (p *batchSource) ended(err error) error {
 	_ = p.close()
 	return err

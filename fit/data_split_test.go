@@ -13,7 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
-// The step says once how its arguments are split: a dataset and its mask come so.
+// The step's argument annotations determine the sharding of the dataset's batches and of their
+// mask.
 func TestADatasetIsFedAsTheStepSplitsItsArguments(t *testing.T) {
 	s := strategytest.New(t, 2, 2)
 	x, err := input.NewTensor(make([]float32, 6*8), 6, 8)

@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
-// TestEachFormOfDataGoesOn: two passes, in parts, with a boundary between passes among the places
-// where a part ends, have the losses of the whole.
+// TestEachFormOfDataGoesOn runs two passes in parts, one of which ends at the boundary between the
+// passes. The losses equal the losses of one run.
 func TestEachFormOfDataGoesOn(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -64,7 +64,7 @@ func TestEachFormOfDataGoesOn(t *testing.T) {
 			}
 			assert.Equal(t, want, got)
 
-			// A run that is done takes no step, and has the variables.
+			// A completed run runs no step, and restores the variables.
 			step := dense(s, 2)
 			result, err = fit.Run(ctx, step, c.data(t), fit.Options{Epochs: c.passes, Resume: true}, fit.Checkpoint(dir, 0))
 			require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestAFeedGoesOnWhereTheCheckpointSays(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestRowsAreCountedForAllReplicas, whatever form a batch has.
+// TestRowsAreCountedForAllReplicas checks the number of rows for each form of batches.
 func TestRowsAreCountedForAllReplicas(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)

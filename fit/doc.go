@@ -1,5 +1,6 @@
-// Package fit trains: it runs a training step over data, with hooks that evaluate, record, save and
-// stop. A run that was interrupted or killed goes on as if nothing had happened.
+// Package fit is a training loop: it runs a training step over data, and hooks evaluate the model,
+// record metrics, save checkpoints and stop the run. A run that was interrupted or killed resumes
+// from its last checkpoint with the same results as a run without the interruption.
 //
 //	result, err := fit.Run(ctx, step, fit.Dataset(batches), fit.Options{Steps: 300, Resume: true},
 //		bar.New(os.Stderr), // of package fit/bar
@@ -13,83 +14,86 @@
 //
 // # The loop
 //
-// [Run] takes steps until Options.Steps are taken, the data ends, or a hook stops the run. It does
-// not wait for a step: it launches the next one while the devices work on those before. Of a
-// program at most eight launches are under way, so that a run holds the memory of as many batches.
-// Between two records the loop adds a third of a microsecond to a step, and no allocation.
+// [Run] runs steps until Options.Steps is reached, the data ends, or a hook stops the run. The loop
+// does not wait for a step to complete: it launches the next step while the devices still execute
+// the earlier ones. At most eight launches of a program are in flight, so a run uses the memory of
+// up to eight batches. Between two records the loop adds a third of a microsecond to a step, and no
+// allocation.
 //
 // The data is a [Dataset] that the run distributes and feeds ahead, a dataset that the caller has
 // distributed ([Distributed]), a [Feed], or a Go iterator ([Batches]).
 //
 // # Records
 //
-// After step 1, after each Options.Every steps and after the last step the run waits for the loss
+// After step 1, after every Options.Every steps and after the last step, the run waits for the loss
 // and for the metrics of train.Options, and calls the hooks. Such a step is a record. A metric of
-// the step is over the rows since the record before; train.MeanLoss is recorded as "mean_loss",
-// beside "loss", the loss of the step itself. [Evaluate] adds metrics of held-out data, such as
-// "held/loss". [EarlyStop], [KeepBest] and [Finite] go by any of these.
+// the step covers the rows since the previous record. The metric "loss" is the loss of the recorded
+// step alone; train.MeanLoss is recorded as "mean_loss". [Evaluate] adds metrics of held-out data,
+// such as "held/loss". [EarlyStop], [KeepBest] and [Finite] can use any of these metrics.
 //
-// # Hooks of one's own
+// # Custom hooks
 //
-// [Each] calls a function after every so many steps:
+// [Each] calls a function at a fixed interval of steps:
 //
 //	fit.Each(1000, func(ctx context.Context, s *fit.State) error {
 //		loss, _ := s.Value(fit.Loss)
 //		return upload(ctx, s.Step(), loss)
 //	})
 //
-// A [Hook] is a struct of functions, for hooks that begin, end, or keep something in checkpoints.
-// At a record all hooks first measure, in their order, and then all record. The order of the hooks
-// in the call does not matter otherwise: variables are saved last. A panic of a hook is an error.
+// A [Hook] is a struct of functions, for hooks that need a begin, an end, or state in checkpoints.
+// At a record the Measure functions of all hooks run first, in the order of the hooks; then all
+// Record functions run. Checkpoints are saved last. Otherwise the order of the hooks in the call
+// does not matter. A panic in a hook is returned as an error.
 //
-// # Going on
+// # Resuming
 //
-// A checkpoint holds the variables (with the state of random numbers and of the optimizer), the
-// position in the data, what the step's metrics have added up, the settings, and what the hooks
-// keep: the patience of an early stop, the best value so far, the points of a curve. With
-// Options.Resume a run goes on from the last checkpoint that is not damaged. On the same mesh it
-// has the losses of a run that was not interrupted, to all digits, and takes each batch once; on
-// another number of replicas, up to rounding. Files of hooks that have gone further than the
-// checkpoint are cut back to it: the rows of steps that are taken again are written again.
+// A checkpoint contains the variables (with the state of the random number generators and of the
+// optimizer), the position in the data, the accumulated sums of the step's metrics, the settings,
+// and the state of the hooks: the patience of an early stop, the best value so far, the points of a
+// curve. With Options.Resume a run resumes from the last checkpoint that is not damaged. On the
+// same mesh the losses equal the losses of an uninterrupted run in every digit, and each batch is
+// used once; on another number of replicas the losses are equal up to rounding. If a hook's files
+// contain rows of steps after the checkpoint, these rows are removed and written again.
 //
-// Each process saves shards of its own. With CheckpointOptions.Background, and always where the
-// checkpoints go to a URL, the next steps run meanwhile: a step waits only while the shards are
-// copied off the devices.
+// Each process saves its own shards. With CheckpointOptions.Background, and always if the
+// checkpoints are saved to a URL, the following steps run during the save: a step waits only while
+// the shards are copied off the devices.
 //
 // A checkpoint of another model, of other shapes or of other settings is refused with [ErrResume],
-// which names the variable or the setting, and changes nothing.
+// which names the variable or the setting. Nothing is changed.
 //
-// When the context ends, as by an interrupt, the run saves a checkpoint and returns an
-// [*interrupt.Error], which matches the context's error. An evaluation that was interrupted is
-// made again by the run that goes on. One line makes signals, maintenance and pre-emption end the
-// context, and the error carries the exit code with which a supervisor starts the process again:
+// When the context ends, for example because of a signal, the run saves a checkpoint and returns an
+// [*interrupt.Error], which matches the context's error. An interrupted evaluation is repeated by
+// the resumed run. [interrupt.Notify] ends the context on signals, maintenance and preemption. The
+// error carries an exit code that asks a supervisor to start the process again:
 //
 //	ctx, stop := interrupt.Notify(ctx, interrupt.Options{Metadata: metadata}) // package fit/interrupt
 //	defer stop()
 //	_, err := fit.Run(ctx, ...)
 //	os.Exit(interrupt.Code(err)) // 75, if it was interrupted and has a Checkpoint hook
 //
-// # What does not end
+// # Hangs
 //
-// A host that dies or hangs leaves the others waiting in a step. [Watch] names it on all of them,
-// and ends the run with another code:
+// A host that dies or hangs leaves the other hosts waiting in a step. [Watch] names that host on
+// all other hosts, and ends the run with a different exit code:
 //
 //	fit.Run(ctx, step, data, options, fit.Watch(watchdog.Options{Place: "run", Exit: os.Exit}), ...)
 //
-// # What fails
+// # Errors
 //
-// A disk that is full does not end a run. The rows of [CSV] and [Events] are kept and written
-// later, also by the run that goes on; a checkpoint is tried again when the next one is due. Both
-// are warnings to Options.Logger, and errors of Run if they are not fixed by the end. Anything
-// else ends the run, with a checkpoint of the steps that were taken, unless the numbers diverged.
+// A full disk does not end a run. The rows of [CSV] and [Events] are kept and written later, also
+// by a resumed run; a failed checkpoint is tried again when the next one is due. Both are warnings
+// to Options.Logger, and errors of Run if they still fail at the end. Any other error ends the run.
+// A checkpoint of the completed steps is saved then, unless the numbers diverged.
 //
 // # Several processes
 //
-// All processes call Run alike. The first one writes the files. After each record the processes
-// agree on whether the run goes on, so that an error or a stop of one of them ends all of them
-// after the same step. An interrupt of one does so between the records, too.
+// Every process calls Run with the same arguments. Process 0 writes the files. After each record
+// the processes agree on whether to continue, so an error or a stop in one process ends all
+// processes after the same step. An interrupt of one process ends all of them between records, too.
 //
-// A run goes on with another number of processes, of replicas and of logical devices. A [Dataset]
-// then gives each example once, whatever the sources are: what the processes had not read is shared
-// out anew. With as many replicas and logical devices the losses are the same to all digits.
+// A run can resume with another number of processes, replicas and logical devices. A [Dataset]
+// still yields each example once: the examples that the earlier processes had not read are
+// distributed over the new processes. With the same number of replicas and logical devices the
+// losses are equal in every digit.
 package fit

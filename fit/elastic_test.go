@@ -23,7 +23,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// fileNumbers is a dataset of examples with numbers, in files that are not of one length.
+// fileNumbers is a dataset of numbered examples in files of different lengths.
 func fileNumbers(t *testing.T) input.Dataset {
 	t.Helper()
 	dir, next := t.TempDir(), 1
@@ -53,13 +53,13 @@ func fileNumbers(t *testing.T) input.Dataset {
 	}, input.MapOptions{Spec: spec, Parallel: 2}).Shuffle(11, input.ShuffleOptions{Seed: 4}).Repeat(-1).Batch(16, true)
 }
 
-// stage is what a run is until it is interrupted after a step.
+// stage is the configuration of a run until it is interrupted after a step.
 type stage struct {
 	replicas, logical, processes int
 	until                        int64
 }
 
-// stages takes a run through stages. Each is interrupted by a notice of its last process.
+// stages runs a run in stages. A notice of the last process interrupts each stage.
 func stages(t *testing.T, data func() fit.Data, steps int64, all ...stage) string {
 	t.Helper()
 	sys, dir := plugintest.System(t, 8), t.TempDir()
@@ -104,8 +104,8 @@ func stages(t *testing.T, data func() fit.Data, steps int64, all ...stage) strin
 
 const never = int64(1) << 40
 
-// TestARunGoesOnWithOtherProcessesReplicasAndDevices: each step has the examples that it has in a
-// run without interruptions, and the loss up to rounding.
+// TestARunGoesOnWithOtherProcessesReplicasAndDevices checks that each step uses the same examples
+// as in an uninterrupted run, and that the losses are equal up to rounding.
 func TestARunGoesOnWithOtherProcessesReplicasAndDevices(t *testing.T) {
 	files, memory := fileNumbers(t), numbered(t)
 	for name, c := range map[string]struct {
@@ -134,7 +134,8 @@ func TestARunGoesOnWithOtherProcessesReplicasAndDevices(t *testing.T) {
 	}
 }
 
-// TestARunOfEqualReplicasHasTheSameLossesOnAnyProcesses: to all digits.
+// TestARunOfEqualReplicasHasTheSameLossesOnAnyProcesses checks that the losses are equal in every
+// digit.
 func TestARunOfEqualReplicasHasTheSameLossesOnAnyProcesses(t *testing.T) {
 	files, memory := fileNumbers(t), numbered(t)
 	for name, data := range map[string]func() fit.Data{
@@ -150,7 +151,6 @@ func TestARunOfEqualReplicasHasTheSameLossesOnAnyProcesses(t *testing.T) {
 	}
 }
 
-// globalBatches yields the same global batches in each process.
 func globalBatches(yield func([]any, error) bool) {
 	for i := 0; ; i++ {
 		xs, ys := make([][]float32, 8), make([][]float32, 8)

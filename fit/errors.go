@@ -7,13 +7,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// option is the error of an option of a run, or of one of its hooks, that does not fit. Nothing has
-// been done.
+// option returns an error for an invalid option of a run or of one of its hooks.
 func option(name, hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "fit: " + name, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// only returns the options of a call that takes them once, or leaves them out.
+// only returns the options of a variadic call, the zero value if there are none, or an error if
+// there are several.
 func only[T any](name string, opts []T) (o T, err error) {
 	if len(opts) > 1 {
 		return o, option(name, "give one", "%d options", len(opts))
@@ -21,31 +21,31 @@ func only[T any](name string, opts []T) (o T, err error) {
 	return append(slices.Clone(opts), o)[0], nil
 }
 
-// noMetric is the error of a metric that a hook waits for and nothing measures.
+// noMetric returns an error for a hook that needs a metric which nothing measures.
 func noMetric(hook, metric string, known []string) error {
 	return &errkind.Fault{Op: "fit: hook " + hook, Reason: fmt.Sprintf("nothing measures %q", metric), Hint: fmt.Sprintf("there are %q", known),
 		Class: errkind.NotFoundError}
 }
 
-// errShort is matched by the error of data that ended before the steps that were asked for.
+// errShort matches errors of data that ended before Options.Steps.
 var errShort = errkind.New(errkind.OutOfRangeError, "fit: the data ended")
 
 var (
-	// ErrResume is matched by the error of a run that cannot go on from the checkpoints in a
-	// directory: another run wrote them, or a run with other settings, data or hooks. The text says
-	// what differs.
+	// ErrResume matches errors of a run that cannot resume from the checkpoints in a directory,
+	// because another run wrote them, or because the settings, data or hooks differ. The text names
+	// the difference.
 	ErrResume = errkind.New(errkind.ValueError, "fit: resume")
-	// ErrWrite is matched by the error of a hook that could not write all of its file, as on a full
-	// disk. Training went on: the run ended as it would have, and the file holds what it held
-	// before.
+	// ErrWrite matches errors of a hook that could not write all of its file, for example
+	// because the disk is full. The training itself was not affected, and the file keeps its
+	// earlier contents.
 	ErrWrite = errkind.New(errkind.ResourceExhaustedError, "fit: write")
-	// ErrSave is matched by the error of a checkpoint that could not be saved. The earlier ones are
-	// as they were.
+	// ErrSave matches errors of a checkpoint that could not be saved. The earlier checkpoints
+	// are unchanged.
 	ErrSave = errkind.New(errkind.RuntimeError, "fit: save")
 )
 
-// notWritten is the error of a hook's file. lost is the number of bytes that are not in it; 0 if
-// the file is written as a whole.
+// notWritten returns an error for a hook's file. lost is the number of missing bytes, or 0 if the
+// file is written as one unit.
 func notWritten(path string, lost int, err error) error {
 	reason, it := "", "it"
 	if lost > 0 {
@@ -55,13 +55,13 @@ func notWritten(path string, lost int, err error) error {
 		Class: errkind.Or(err, errkind.ResourceExhaustedError)}
 }
 
-// notResumed is the error of a run that cannot go on from the checkpoint of a step in a directory.
+// notResumed returns an error for a run that cannot resume from the checkpoint of a step.
 func notResumed(directory string, step int64, cause error, hint, reason string, args ...any) error {
 	return &errkind.Fault{Match: ErrResume, Op: fmt.Sprintf("fit: resume from step %d in %s", step, directory), Reason: fmt.Sprintf(reason, args...),
 		Hint: hint, Err: cause, Class: errkind.Or(cause, errkind.ValueError)}
 }
 
-// notSaved is the error of a step's checkpoint.
+// notSaved returns an error for a step's checkpoint that could not be saved.
 func notSaved(directory string, step int64, err error) error {
 	return &errkind.Fault{Match: ErrSave, Op: fmt.Sprintf("fit: save step %d in %s", step, directory), Err: err,
 		Hint: "the earlier checkpoints are as they were", Class: errkind.Or(err, errkind.RuntimeError)}

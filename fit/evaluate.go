@@ -13,25 +13,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// Evaluator accumulates metrics over batches. A *train.Evaluation is one.
+// Evaluator accumulates metrics over batches. [*train.Evaluation] implements it.
 type Evaluator interface {
 	// MetricNames returns the names of the metrics.
 	MetricNames() []string
-	// Reset forgets the batches so far, Run takes one, and Results reads the metrics.
+	// Reset clears the accumulated metrics, Run adds a batch, and Results returns the metrics.
 	Reset(ctx context.Context) error
 	Run(ctx context.Context, batch ...any) error
 	Results(ctx context.Context) ([]train.Reading, error)
 }
 
-// Evaluate evaluates on a pass over data after each of the steps that every says, and publishes the
-// metrics as name/metric: with the name "held" a *train.Evaluation publishes "held/loss", as a
-// rule. Other hooks record these, stop by them, and keep the best checkpoint by them. It is the
-// validation_data of Keras's Model.fit, and its Model.evaluate on the way.
+// Evaluate runs an evaluation over data after each step that is a multiple of every, and publishes
+// the metrics as name/metric: with the name "held", a *train.Evaluation usually publishes
+// "held/loss". Other hooks can record these metrics, stop the run by them, and keep the best
+// checkpoint by them. It corresponds to validation_data of Keras's Model.fit and to Model.evaluate.
 //
-// Each evaluation is a pass over the data from its beginning, in the same order if data is a
-// [Dataset]. It waits for the steps under way. A last batch that is short counts with the rows that
-// it has, whether the replicas divide them or not; with several processes they have to, or the feed's
-// options say how it is padded. Data without a batch, and a [Feed], which is one pass, are errors.
+// Each evaluation is one pass over the data from its beginning. The evaluation waits for the
+// launched steps. A short last batch counts with its actual rows, even if the replicas do not
+// divide them. With several processes the replicas must divide the rows, or the feed's options must
+// specify padding. Data without a batch and a [Feed], which has one pass only, are errors. A
+// [Dataset] has the same order in each evaluation.
 func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
 	h := Hook{Name: "evaluate " + name, Every: every, evaluates: name}
 	switch {
@@ -73,13 +74,13 @@ func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
 	return h
 }
 
-// over evaluates a pass over data.
+// over runs the evaluation on one pass over data.
 func over(ctx context.Context, s *State, e Evaluator, data Data) (err error) {
 	p := pass{strategy: s.Strategy()}
 	if e, ok := e.(interface{ Arguments() []logical.Annotation }); ok {
 		p.arguments = e.Arguments()
 	}
-	if !s.run.several() { // which need batches of one shape
+	if !s.run.several() { // several processes need batches of one shape
 		p.partial = feed.Uneven
 	}
 	source, err := data.open(ctx, p)

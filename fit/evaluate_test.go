@@ -18,19 +18,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// measured is a step with metrics, and its evaluation.
+// measured returns a step with metrics and its evaluation.
 func measured(s *strategy.TPUStrategy) (*train.Step, *train.Evaluation) {
 	store := strategytest.SeededStore()
 	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{train.MeanLoss()}, Norms: true}))
 	return step, strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.Options{}))
 }
 
-// TestEvaluationsStopARunAndKeepTheBest: the run that resumes at steps of all kinds writes the
-// table of the run that does not.
+// TestEvaluationsStopARunAndKeepTheBest checks that runs that are resumed at different steps write
+// the same table as an uninterrupted run.
 func TestEvaluationsStopARunAndKeepTheBest(t *testing.T) {
 	ctx := context.Background()
 	whole := t.TempDir()
-	// run takes the steps until the data is asked for a batch that it interrupts the run at.
+	// run runs steps until the data is asked for the batch at which it interrupts the run.
 	run := func(dir string, interrupt int) (fit.Result, error) {
 		s := strategytest.New(t, 2, 1)
 		step, held := measured(s)
@@ -79,7 +79,7 @@ func TestEvaluationsStopARunAndKeepTheBest(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, string(table), string(got))
 
-	// The best is a checkpoint of the step whose evaluation was the lowest.
+	// The best checkpoint is the checkpoint of the step with the lowest evaluation loss.
 	last, err := checkpoint.OpenManager(t.Context(), filepath.Join(whole, "best"), checkpoint.ManagerOptions{})
 	require.NoError(t, err)
 	steps, err := last.Steps(t.Context())
@@ -114,8 +114,8 @@ func TestEvaluationsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestAShortLastBatchCountsAsItIs: 45 examples in batches of 32, over replicas that do not divide the
-// last 13.
+// TestAShortLastBatchCountsAsItIs evaluates 45 examples in batches of 32, on numbers of replicas
+// that do not divide the last 13.
 func TestAShortLastBatchCountsAsItIs(t *testing.T) {
 	heldOut := dataset(t, 2).Unbatch().Take(45).Batch(32, false)
 	loss := func(replicas, logicalDevices int) (value float64) {

@@ -19,24 +19,25 @@ import (
 
 // EventsOptions configure an [Events] hook. The zero value works.
 type EventsOptions struct {
-	// Histograms writes the distribution of each trainable variable's values at every so many records,
-	// and at the first; 0 writes none. The values are copied to the host for it.
+	// Histograms is the interval, in records, at which the distribution of each trainable variable
+	// is written, starting at the first record; 0 writes none. Each distribution copies the
+	// variable to the host.
 	Histograms int
-	// Now returns the wall time of the events; nil is time.Now.
+	// Now returns the wall time of the events; nil means time.Now.
 	Now func() time.Time
-	// Host is the name of the machine in the files' names; empty is os.Hostname.
+	// Host is the host name in the file names; empty means os.Hostname.
 	Host string
 }
 
-// Events writes the metrics of each record to TensorBoard event files below a directory, which it
-// makes. `tensorboard --logdir` shows them. The metrics of the step are scalars in the folder train,
-// and those of an [Evaluate] hook in a folder of its name: "held/loss" is "loss" of held, so that
-// TensorBoard draws it in one chart with "loss" of train. The settings of the run (Options.Settings)
-// are its hyperparameters, in a file beside the folders.
+// Events writes the metrics of each record to TensorBoard event files below dir, which it creates.
+// `tensorboard --logdir` shows them. The metrics of the step are scalars in the folder "train". The
+// metrics of an [Evaluate] hook are in a folder with the hook's name: "held/loss" is the scalar
+// "loss" in the folder "held", so that TensorBoard draws it in one chart with the training loss.
+// Options.Settings are the hyperparameters, in a file in dir itself.
 //
-// A record is in the files when the hook returns. A run that resumes writes new files, which say from
-// which step it goes on, so that TensorBoard drops what the run takes again. A new run refuses a
-// directory that has event files. Of a disk that is full, see [CSV]: it is the same here.
+// A record is in the files when the hook returns. A resumed run writes new files, which contain the
+// step from which it resumed, so that TensorBoard drops the steps that are run again. A new run
+// returns an error if the directory contains event files. A full disk is handled as in [CSV].
 func Events(dir string, opts ...EventsOptions) Hook {
 	o, wrong := only("hook events "+dir, opts)
 	if wrong == nil && o.Histograms < 0 {
@@ -53,7 +54,7 @@ func Events(dir string, opts ...EventsOptions) Hook {
 			if json.Unmarshal(saved, &l.kept) == nil {
 				return nil
 			}
-			var one [][]byte // of a run that wrote one file
+			var one [][]byte // the encoding of earlier versions, which wrote one file
 			err := json.Unmarshal(saved, &one)
 			l.kept = map[string][][]byte{trainEvents: one}
 			return err
@@ -62,16 +63,16 @@ func Events(dir string, opts ...EventsOptions) Hook {
 	}
 }
 
-// trainEvents is the folder of the step's own metrics.
+// trainEvents is the folder of the step's metrics.
 const trainEvents = "train"
 
-// eventLog is the event files of a run.
+// eventLog writes the event files of a run.
 type eventLog struct {
 	dir     string
 	opts    EventsOptions
 	writing events.Options
 	files   map[string]*events.Writer // by folder; "" has the hyperparameters
-	kept    map[string][][]byte       // by an earlier process
+	kept    map[string][][]byte       // unwritten events of an earlier process, by folder
 	records int
 	full    bool // the last write failed
 }
@@ -101,13 +102,13 @@ func (l *eventLog) begin(s *State) error {
 	return l.tell(events.Hyperparameters(s.run.options.Settings, l.now()))
 }
 
-// tell writes what is of the whole run.
+// tell writes a value that belongs to the whole run.
 func (l *eventLog) tell(v events.Value) error {
 	w, err := l.file("")
 	if err != nil {
 		return err
 	}
-	_ = w.Write(events.Event{Values: []events.Value{v}}) // it is kept, and written later
+	_ = w.Write(events.Event{Values: []events.Value{v}}) // the writer keeps a failed event and writes it later
 	return nil
 }
 
@@ -119,7 +120,7 @@ func (l *eventLog) now() float64 {
 	return float64(now().UnixMicro()) / 1e6
 }
 
-// file is the file of a folder, which it makes.
+// file returns the writer of a folder, and creates it if necessary.
 func (l *eventLog) file(folder string) (*events.Writer, error) {
 	if w := l.files[folder]; w != nil {
 		return w, nil
@@ -133,7 +134,7 @@ func (l *eventLog) file(folder string) (*events.Writer, error) {
 	return w, nil
 }
 
-// folderOf is the folder of a metric, and its name there.
+// folderOf returns the folder of a metric, and the tag of the metric in that folder.
 func folderOf(s *State, metric string) (folder, tag string) {
 	for _, h := range s.run.hooks {
 		name := h.evaluates
@@ -144,7 +145,7 @@ func folderOf(s *State, metric string) (folder, tag string) {
 	return trainEvents, metric
 }
 
-// add writes a record. A disk that is full is a warning.
+// add writes a record. A write error is a warning.
 func (l *eventLog) add(ctx context.Context, s *State) error {
 	values := map[string][]events.Value{}
 	for _, m := range s.Metrics() {
@@ -177,7 +178,7 @@ func (l *eventLog) add(ctx context.Context, s *State) error {
 	return nil
 }
 
-// histograms are the distributions of the trainable variables. All processes read them.
+// histograms returns the distributions of the trainable variables. All processes must call it.
 func histograms(ctx context.Context, s *State) (all []events.Value, err error) {
 	for _, v := range s.Strategy().Variables(s.run.train.Store()).All() {
 		if !v.Trainable() || !v.Shape().DType.IsFloat() {
@@ -196,14 +197,14 @@ func histograms(ctx context.Context, s *State) (all []events.Value, err error) {
 	return all, nil
 }
 
-// numbersOf are the floats of a tensor.
+// numbersOf returns the floats of a tensor.
 func numbersOf(t *tensors.Tensor) (numbers []float64, err error) {
 	err = t.ConstFlatData(func(flat any) {
 		list := reflect.ValueOf(flat)
 		for i := range list.Len() {
 			if x := list.Index(i); x.CanFloat() {
 				numbers = append(numbers, x.Float())
-			} else if f, ok := x.Interface().(interface{ Float32() float32 }); ok { // of 16 bits
+			} else if f, ok := x.Interface().(interface{ Float32() float32 }); ok { // 16-bit floats
 				numbers = append(numbers, float64(f.Float32()))
 			}
 		}
@@ -211,12 +212,12 @@ func numbersOf(t *tensors.Tensor) (numbers []float64, err error) {
 	return numbers, err
 }
 
-// save brings the files to the disk, and returns the events that are not in them.
+// save syncs the files and returns the events that are not written yet.
 func (l *eventLog) save() ([]byte, error) {
 	kept := map[string][][]byte{}
 	for folder, w := range l.files {
 		if w.Flush() == nil {
-			_ = w.Sync() // the events are to look at: training does not stop for them
+			_ = w.Sync() // training continues after an error
 		}
 		if len(w.Kept()) > 0 {
 			kept[folder] = w.Kept()
@@ -232,7 +233,7 @@ func (l *eventLog) end(ended error) error {
 	if l.files[""] != nil {
 		switch {
 		case ended == nil:
-			_ = l.tell(events.HyperparametersEnd(events.Succeeded, l.now())) // the file is there
+			_ = l.tell(events.HyperparametersEnd(events.Succeeded, l.now())) // the file exists already
 		case !errors.As(ended, new(*interrupt.Error)):
 			_ = l.tell(events.HyperparametersEnd(events.Failed, l.now()))
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// The files of a run say by their folders what is trained on and what is held out, and have the
+// The event files have separate folders for the training and the evaluations, and contain the
 // distributions of the variables and the settings of the run.
 func TestTheEventsOfARun(t *testing.T) {
 	dir := t.TempDir()

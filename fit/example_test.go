@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// examples are batches of a dataset to train on, in another order in each pass.
+// examples returns batches of a dataset, in another order in each pass.
 func examples() input.Dataset {
 	xs, ys := make([]float32, 64*8), make([]float32, 64)
 	for i := range xs {
@@ -28,7 +28,7 @@ func examples() input.Dataset {
 	return input.FromSlices(input.Tuple(input.Leaf(x), input.Leaf(y))).Shuffle(64, input.ShuffleOptions{Seed: 1}).Repeat(-1).Batch(16, true)
 }
 
-// A run that is interrupted after 12 steps, and the run that goes on from there.
+// A run is interrupted after 12 steps and then resumed.
 func ExampleRun() {
 	dir := strategytest.OK(os.MkdirTemp("", "fit-"))
 	defer os.RemoveAll(dir)
@@ -65,14 +65,15 @@ func ExampleRun() {
 	// held/loss
 }
 
-// A run that stops when the held-out loss falls no more, and what its checkpoint says of it.
+// A run stops when the held-out loss no longer falls. Its checkpoint contains the step and the
+// settings.
 func ExampleEarlyStop() {
 	dir := strategytest.OK(os.MkdirTemp("", "fit-"))
 	defer os.RemoveAll(dir)
 	s, done := strategytest.Example(2, 1)
 	defer done()
 	store := model.NewStore()
-	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0).Done(), denseLoss(1), train.Options{})) // which learns nothing
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0).Done(), denseLoss(1), train.Options{})) // learns nothing
 	held := strategytest.OK(train.NewEvaluation(s, store, denseLoss(1), train.Options{}))
 	result, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 100},
 		fit.Evaluate("held", held, fit.Dataset(examples().Take(2)), 5),

@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// find returns the point to resume from, or nil for a new run. All processes find the same.
+// find returns the point to resume from, or nil for a new run. All processes return the same step.
 func (v *saver) find(ctx context.Context, r *run) (*point, error) {
 	found, near, err := v.choose(ctx, r)
 	if found == nil || err != nil {
@@ -32,7 +32,8 @@ func (v *saver) find(ctx context.Context, r *run) (*point, error) {
 	return p, nil
 }
 
-// steps returns the steps that process 0 finds at a place that is open.
+// steps lists the checkpoints on process 0. Without Options.Resume, existing checkpoints are an
+// error.
 func (v *saver) steps(ctx context.Context, r *run) ([]int64, error) {
 	if !r.state.First() {
 		return nil, nil
@@ -45,10 +46,10 @@ func (v *saver) steps(ctx context.Context, r *run) ([]int64, error) {
 	return steps, err
 }
 
-// candidate is a checkpoint to look at.
+// candidate is a checkpoint that a run may resume from.
 type candidate struct {
 	Step int64
-	Near bool // it is on the hosts
+	Near bool // a local checkpoint
 }
 
 // openAll opens the places of the checkpoints on all processes.
@@ -94,13 +95,13 @@ func (v *saver) candidates(ctx context.Context, r *run) (all []candidate, err er
 // Each new listing needs a new save of the other run.
 const maxListings = 100
 
-// choose opens the last intact checkpoint, nil if there is none, and reports whether it is on the hosts.
-// Each process reads its share of a checkpoint, and all processes choose the same checkpoint. A
-// checkpoint on the hosts that one process cannot read is passed over like a damaged one, because an
-// earlier one, or one of the Checkpoint hook, can replace it.
+// choose opens the last intact checkpoint. It returns nil if there is none, and reports whether it
+// is a local checkpoint. Each process reads its share of a checkpoint, and all processes choose the
+// same checkpoint. A local checkpoint that one process cannot read is skipped like a damaged one,
+// because an earlier checkpoint can replace it.
 //
-// Another run may save and remove checkpoints meanwhile, for example the run that this one replaces. A
-// checkpoint that was removed is not damaged: choose lists the checkpoints again.
+// Another run may save and remove checkpoints meanwhile, for example the run that this one
+// replaces. A checkpoint that was removed is not damaged: choose lists the checkpoints again.
 func (v *saver) choose(ctx context.Context, r *run) (c *checkpoint.Checkpoint, near bool, err error) {
 	if err := v.openAll(ctx, r); err != nil {
 		return nil, false, err
@@ -134,9 +135,9 @@ func (v *saver) choose(ctx context.Context, r *run) (c *checkpoint.Checkpoint, n
 	return nil, false, notResumed(v.path, 0, nil, "end the other run", "another run removed each checkpoint before it was read, %d times", maxListings)
 }
 
-// firstIntact opens the first intact candidate on all processes. It adds the errors of damaged candidates
-// to damaged, and skips those that are in damaged. changed reports that a candidate could not be opened
-// and that the checkpoints have changed since all was listed.
+// firstIntact opens the first intact candidate on all processes. It skips the candidates in
+// damaged, and adds the errors of further damaged candidates to it. changed reports that a
+// candidate could not be opened and that the checkpoints have changed since they were listed.
 func (v *saver) firstIntact(ctx context.Context, r *run, all []candidate, damaged map[candidate][]error) (c *checkpoint.Checkpoint, near, changed bool, err error) {
 	for _, at := range all {
 		of := v
@@ -161,8 +162,8 @@ func (v *saver) firstIntact(ctx context.Context, r *run, all []candidate, damage
 	return nil, false, false, nil
 }
 
-// openIntact opens a checkpoint on all processes. c is nil and damages has the errors of the processes
-// if it is damaged or was removed. err is any other error.
+// openIntact opens a checkpoint on all processes. If it is damaged or was removed, c is nil and
+// damages contains the errors of the processes. err is any other error.
 func (v *saver) openIntact(ctx context.Context, r *run, at candidate) (c *checkpoint.Checkpoint, damages []error, err error) {
 	c, err = v.manager.Open(ctx, at.Step)
 	if err == nil {

@@ -25,8 +25,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// watchedReads calls a function at chosen moments of a reader: after a listing, and after an object was
-// opened. Another run saves and removes meanwhile.
+// watchedReads calls a function at chosen moments of a reader: after a listing, and after an object
+// was opened. Another run saves and removes checkpoints at these moments.
 var watchedReads = struct {
 	sync.Once
 	sync.Mutex
@@ -60,8 +60,8 @@ func (watchedStore) read(moment string) {
 	}
 }
 
-// A run that resumes while the run before it still saves and removes checkpoints resumes from the last
-// one, whatever the other run does between the reads. Nothing counts as damaged.
+// A run that resumes while the previous run still saves and removes checkpoints resumes from the
+// last checkpoint, whatever happens between its reads. No checkpoint counts as damaged.
 func TestAResumeBesideARunThatSavesFindsACheckpoint(t *testing.T) {
 	watchedReads.Do(func() {
 		storage.Register("watched", func(_ context.Context, place string) (storage.Store, error) {
@@ -74,7 +74,7 @@ func TestAResumeBesideARunThatSavesFindsACheckpoint(t *testing.T) {
 		})
 	})
 	sys := plugintest.System(t, 4)
-	const last = 9 // saved steps
+	const last = 9 // number of saved steps
 	source := filepath.Join(t.TempDir(), "source")
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))

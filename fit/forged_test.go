@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// TestAResumePassesOverForgedMetadata: the checksums of such a checkpoint are right, but no run can have
-// saved its metadata with that step.
+// TestAResumePassesOverForgedMetadata forges metadata that no run can have saved with its step. The
+// checksums of the checkpoint are right.
 func TestAResumePassesOverForgedMetadata(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	run := func(steps int64) (fit.Result, string, error) {

@@ -9,25 +9,30 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// The metrics of a [Goodput] hook: the part of the wall time in which steps were taken that count,
-// over all lives of the run, and the model FLOPs utilization of that time, both from 0 to 1.
+// The metrics of a [Goodput] hook: the fraction of the wall time spent in steps that count, over
+// all lives of the run, and the model FLOPs utilization in that time. Both are from 0 to 1.
 const (
 	goodputMetric     = "goodput"
 	utilizationMetric = "mfu"
 )
 
-// GoodputOptions say what a step asks for where its report does not. The zero value works.
+// GoodputOptions override the operation count of a step and the peak rate of the devices. The zero
+// value uses the step's report.
 type GoodputOptions struct {
-	// FLOPs are the operations of a step, over all devices; 0 takes Cost.ModelFLOPs of its report.
+	// FLOPs is the number of floating-point operations of a step, over all devices; 0 means
+	// Cost.ModelFLOPs of the step's report.
 	FLOPs float64
-	// Peak is what all devices can do, in operations a second; 0 takes that of the generation of TPU.
-	// Of other devices none is known, and no utilization is published.
+	// Peak is the peak rate of all devices together, in operations per second; 0 means the peak of
+	// the report's TPU generation. There is no default for other devices: without Peak no
+	// utilization is published for them.
 	Peak float64
 }
 
-// Goodput publishes at each record how well the run's wall time was used, for the hooks that record
-// metrics, such as [CSV], [Events], [Curve] and observe/prom. It needs a [Watch] hook before it,
-// whose watchdog counts, and whose Place makes the earlier lives of the run known.
+// Goodput publishes at each record the fraction of the run's wall time that was spent in steps that
+// count ("goodput"), and the model FLOPs utilization ("mfu") if the operations and the peak rate
+// are known. Hooks that record metrics can use both, such as [CSV], [Events], [Curve] and
+// observe/prom. Goodput requires a [Watch] hook, whose watchdog measures the times. With the option
+// Place of the watchdog, the times include the earlier lives of the run.
 func Goodput(opts ...GoodputOptions) Hook {
 	o, wrong := only("hook goodput", opts)
 	if wrong == nil && (o.FLOPs < 0 || o.Peak < 0) {
@@ -45,7 +50,7 @@ func Goodput(opts ...GoodputOptions) Hook {
 				return
 			}
 			report, err := c.Report()
-			if err != nil { // which is no reason to end a run
+			if err != nil { // the run continues without mfu
 				s.Warn("fit: what the step asks for is not known, so there is no mfu", "error", err)
 				return
 			}
@@ -66,7 +71,7 @@ func Goodput(opts ...GoodputOptions) Hook {
 	return h
 }
 
-// describe tells the hooks that ask of the compiled step, before the first one is taken.
+// describe passes the compiled step to the hooks that need it, before the first step of a life.
 func (r *run) describe(ctx context.Context, args []any) error {
 	if !slices.ContainsFunc(r.hooks, func(h Hook) bool { return h.compiled != nil }) {
 		return nil
@@ -80,16 +85,17 @@ func (r *run) describe(ctx context.Context, args []any) error {
 	return err
 }
 
-// goodputFile is the variable of the environment that names a file for [Watch].
+// goodputFile is the environment variable with the path of the goodput file; see [Watch].
 const goodputFile = "TPUSTRATEGY_GOODPUT"
 
-// tellGoodput writes where the time of the run has gone to the file that the environment names.
+// tellGoodput writes the shares of the run's time to the goodput file.
 func (r *run) tellGoodput() {
 	path := os.Getenv(goodputFile)
 	if path == "" || !r.state.first {
 		return
 	}
-	// In place, as Kubernetes mounts the file of a container's last message.
+	// The file is not replaced by a rename, because Kubernetes mounts the file of a container's
+	// termination message.
 	if err := os.WriteFile(path, []byte(r.dog.History().Shares().String()+"\n"), 0o644); err != nil {
 		r.log.Warn("fit: who started this program is not told where its time went", "error", err)
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestGoodputIsThatOfAllLives ends a run after step 25, of which 20 are saved, and goes on with it:
-// the record, the table and the watchdog know of both lives.
+// TestGoodputIsThatOfAllLives ends a run after step 25, with a checkpoint of step 20, and resumes
+// it. The record, the table and the watchdog include both lives.
 func TestGoodputIsThatOfAllLives(t *testing.T) {
 	dir := t.TempDir()
 	life := func(stop int64) error {

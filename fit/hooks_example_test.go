@@ -20,7 +20,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// made are a step and an evaluation that the examples share: they are compiled once.
+// made contains a step and an evaluation that the examples share, so that they are compiled once.
 var made = sync.OnceValues(func() (*train.Step, *train.Evaluation) {
 	s, _ := strategytest.Example(2, 1)
 	store := model.NewStore()
@@ -30,14 +30,14 @@ var made = sync.OnceValues(func() (*train.Step, *train.Evaluation) {
 		strategytest.OK(train.NewEvaluation(s, store, loss, train.Options{}))
 })
 
-// files lists a folder.
+// files prints the names in a folder.
 func files(dir, pattern string) {
 	for _, path := range strategytest.OK(filepath.Glob(filepath.Join(dir, pattern))) {
 		fmt.Println(strategytest.OK(filepath.Rel(dir, path)))
 	}
 }
 
-// What a run left, and where it stood.
+// Checkpoints of a run, and its position in the last one.
 func ExampleCheckpoint() {
 	ctx, dir := context.Background(), strategytest.OK(os.MkdirTemp("", "fit-"))
 	defer os.RemoveAll(dir)
@@ -52,7 +52,7 @@ func ExampleCheckpoint() {
 	// 12 <nil>
 }
 
-// A table with a row for each record: after the first step, each 10th, and the last.
+// A table with a row for each record: after the first step, each 10th step, and the last step.
 func ExampleCSV() {
 	dir := strategytest.OK(os.MkdirTemp("", "fit-"))
 	defer os.RemoveAll(dir)
@@ -71,7 +71,7 @@ func ExampleCSV() {
 	// <nil>
 }
 
-// A page with the loss, and event files for TensorBoard.
+// A page with the learning curve, and event files for TensorBoard.
 func ExampleCurve() {
 	dir := strategytest.OK(os.MkdirTemp("", "fit-"))
 	defer os.RemoveAll(dir)
@@ -86,7 +86,8 @@ func ExampleCurve() {
 	// <nil>
 }
 
-// A folder for the training, and one for each evaluation, which TensorBoard draws in one chart.
+// Event files have a folder for the training and a folder for each evaluation. TensorBoard draws
+// both in one chart.
 func ExampleEvents() {
 	dir := strategytest.OK(os.MkdirTemp("", "fit-"))
 	defer os.RemoveAll(dir)
@@ -101,7 +102,7 @@ func ExampleEvents() {
 	// <nil>
 }
 
-// Held-out data after each 10 steps.
+// An evaluation on held-out data after each 10th step.
 func ExampleEvaluate() {
 	step, held := made()
 	result, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 20},
@@ -111,7 +112,7 @@ func ExampleEvaluate() {
 	// Output: true true <nil>
 }
 
-// The checkpoint of the best evaluation, beside those from which the run goes on.
+// The checkpoint of the best evaluation is stored in addition to the regular checkpoints.
 func ExampleKeepBest() {
 	dir := strategytest.OK(os.MkdirTemp("", "fit-"))
 	defer os.RemoveAll(dir)
@@ -125,7 +126,7 @@ func ExampleKeepBest() {
 	// <nil>
 }
 
-// A function of one's own.
+// A custom function after each 4th step.
 func ExampleEach() {
 	step, _ := made()
 	_, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 100},
@@ -143,7 +144,7 @@ func ExampleEach() {
 	// <nil>
 }
 
-// A run whose numbers diverged ends, and is not saved.
+// A run with an infinite or NaN loss ends and saves no checkpoint.
 func ExampleFinite() {
 	step, _ := made()
 	_, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 5}, fit.Finite())
@@ -151,8 +152,8 @@ func ExampleFinite() {
 	// Output: <nil>
 }
 
-// A run that is seen from outside, by `tpustrategy watch`, and that ends rather than wait for ever. A
-// program of several processes gives Exit, too: os.Exit.
+// A run with a watchdog, which `tpustrategy watch` can observe, and which does not wait forever. A
+// program with several processes also sets Exit to os.Exit.
 func ExampleWatch() {
 	dir := strategytest.OK(os.MkdirTemp("", "fit-"))
 	defer os.RemoveAll(dir)
@@ -165,7 +166,6 @@ func ExampleWatch() {
 	// <nil>
 }
 
-// Two passes over a dataset.
 func ExampleDataset() {
 	step, _ := made()
 	result, err := fit.Run(context.Background(), step, fit.Dataset(examples().Take(3)), fit.Options{Epochs: 2})
@@ -173,7 +173,7 @@ func ExampleDataset() {
 	// Output: 6 steps, 2 passes, 96 rows <nil>
 }
 
-// A Go iterator of the step's arguments.
+// An iterator yields the arguments of each step.
 func ExampleBatches() {
 	step, _ := made()
 	result, err := fit.Run(context.Background(), step, fit.Batches(func(yield func([]any, error) bool) {
@@ -188,7 +188,7 @@ func ExampleBatches() {
 	// Output: 3 steps, 6 rows <nil>
 }
 
-// A dataset whose division over the replicas is the program's.
+// A dataset that the program has distributed over the replicas itself.
 func ExampleDistributed() {
 	step, _ := made()
 	d, err := feed.DistributeAhead(step.Strategy(), examples().Take(3), feed.DistributeOptions{}, false)
@@ -200,7 +200,7 @@ func ExampleDistributed() {
 	// Output: 3 <nil>
 }
 
-// The rest of a feed, which stays the program's.
+// The rest of a feed. The program remains the owner of the feed.
 func ExampleFeed() {
 	ctx := context.Background()
 	step, _ := made()

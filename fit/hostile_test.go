@@ -27,8 +27,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// dense is a training step of one dense layer to so many features, on a new store. It compiles
-// fast.
+// dense returns a training step with one dense layer of this number of features, on a new store. It
+// compiles fast.
 func dense(s *strategy.TPUStrategy, features int) *train.Step {
 	return strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(features), train.Options{}))
 }
@@ -40,11 +40,11 @@ func denseLoss(features int) train.Loss {
 	}
 }
 
-// lines are those of a table.
+// lines returns the lines of a table.
 func lines(table string) []string { return strings.Split(strings.TrimSpace(table), "\r\n") }
 
-// A batch whose tensors have different numbers of rows ends the run before its first step, and an
-// evaluation likewise.
+// A batch whose tensors have different numbers of rows ends the run before its first step. The same
+// is true for an evaluation.
 func TestABatchOfDifferentRowsIsAnError(t *testing.T) {
 	s := strategytest.New(t, 8, 1)
 	mixed := fit.Batches(func(yield func([]any, error) bool) {
@@ -71,7 +71,7 @@ func TestWhatCannotBeRunIsRefusedBeforeAnythingIsDone(t *testing.T) {
 		data  fit.Data
 		opts  fit.Options
 		hooks []fit.Hook
-		want  errkind.Kind // any, if it is Unknown
+		want  errkind.Kind // Unknown matches any kind
 		text  string
 	}{
 		"negative steps":           {some, fit.Options{Steps: -1}, nil, option, "Steps"},
@@ -124,8 +124,8 @@ func TestWhatCannotBeRunIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	assert.Equal(t, option, errkind.Of(err))
 }
 
-// TestWhatGoesWrongOnTheWay ends runs in the middle. Each has taken the steps before, has them in a
-// checkpoint, and goes on from there when what was wrong is right.
+// TestWhatGoesWrongOnTheWay ends runs with errors. Each run has completed the earlier steps, has
+// saved a checkpoint of them, and resumes from it when the cause is removed.
 func TestWhatGoesWrongOnTheWay(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	mine := errors.New("mine")
@@ -232,7 +232,7 @@ func TestWhatGoesWrongOnTheWay(t *testing.T) {
 
 var zero = 0.0
 
-// wrongAt yields a wrong batch in the place of one.
+// wrongAt replaces one batch by a wrong one.
 func wrongAt(at int, wrong []any) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		i := 0
@@ -287,11 +287,11 @@ func TestCheckpointsOfOthersAreRefused(t *testing.T) {
 	require.ErrorAs(t, refused(momentless, good, fit.Options{Resume: true}), &mismatch)
 	assert.NotEmpty(t, mismatch.Unexpected)
 
-	// Fewer batches than were taken.
+	// The data has fewer batches than the run has used.
 	_, err = fit.Run(ctx, dense(s, 2), fit.Batches(batches(2)), fit.Options{Steps: 6, Resume: true, Settings: begun.Settings}, fit.Checkpoint(dir, 1))
 	require.ErrorIs(t, err, input.ErrState)
 
-	// Checkpoints that are all damaged, and checkpoints of no run.
+	// All checkpoints are damaged, or do not belong to a run of this package.
 	damaged := shardsOf(t, filepath.Join(dir, before[len(before)-1]))
 	data, err := os.ReadFile(damaged)
 	require.NoError(t, err)
@@ -301,7 +301,7 @@ func TestCheckpointsOfOthersAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, checkpoint.ErrCorrupt)
 }
 
-// names are those of the checkpoints in a directory.
+// names returns the names of the checkpoints in a directory.
 func names(t *testing.T, dir string) (all []string) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -313,7 +313,7 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// shardsOf is the tensor file of a step that one process saved.
+// shardsOf returns the tensor file of a step that one process saved.
 func shardsOf(t *testing.T, step string) string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(step, "*", "host-0000.safetensors"))

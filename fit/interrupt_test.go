@@ -33,8 +33,8 @@ func (c *cancels) Run(ctx context.Context, batch ...any) error {
 	return c.Evaluator.Run(ctx, batch...)
 }
 
-// TestAnInterruptInEachPhaseLosesNothing: the run that goes on writes the table of a run that was
-// not interrupted.
+// TestAnInterruptInEachPhaseLosesNothing checks that the resumed run writes the table of an
+// uninterrupted run.
 func TestAnInterruptInEachPhaseLosesNothing(t *testing.T) {
 	mine := errors.New("the machine is taken away")
 	const steps = 8

@@ -30,7 +30,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// The examples of killed runs: their targets are their numbers, which the table adds up.
+// Examples of killed runs. Their targets are their numbers, and the table contains the sums.
 const passBatches, passRows = 5, 8
 
 func numbered(t testing.TB) input.Dataset {
@@ -50,7 +50,7 @@ func numbered(t testing.TB) input.Dataset {
 	return input.FromSlices(input.Tuple(input.Leaf(x), input.Leaf(y))).Shuffle(16, input.ShuffleOptions{Seed: 5}).Batch(passRows, true)
 }
 
-// killedRun is a run of four passes that may be killed.
+// killedRun is a run of four passes that can be killed.
 func killedRun(t testing.TB, s *strategy.TPUStrategy, dir string, hooks ...fit.Hook) (fit.Result, error) {
 	t.Helper()
 	numbers := func(power int) func(*strategy.ReplicaContext, []*graph.Node) (values, weights *graph.Node) {
@@ -65,8 +65,8 @@ func killedRun(t testing.TB, s *strategy.TPUStrategy, dir string, hooks ...fit.H
 		fit.KeepBest(filepath.Join(dir, "best"), fit.Loss), fit.Checkpoint(filepath.Join(dir, "run"), 4)}, hooks...)...)
 }
 
-// TestKilledChild is a process that TestKilledRunsGoOn starts and kills, or that kills itself where
-// it is told to.
+// TestKilledChild is the process that TestKilledRunsGoOn starts and kills, or that kills itself at
+// a given point.
 func TestKilledChild(t *testing.T) {
 	dir := os.Getenv("FIT_TEST_KILLED")
 	if dir == "" {
@@ -93,8 +93,8 @@ func TestKilledChild(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestKilledRunsGoOn kills a run with SIGKILL at many points. In the end its table is that of a run
-// that was not killed, to all digits, with each example once in each pass.
+// TestKilledRunsGoOn kills a run with SIGKILL at many points. At the end its table equals the table
+// of a run that was not killed, in every digit, and each example is used once in each pass.
 func TestKilledRunsGoOn(t *testing.T) {
 	plugintest.Path(t, "cpu")
 	whole, dir := t.TempDir(), t.TempDir()
@@ -115,7 +115,7 @@ func TestKilledRunsGoOn(t *testing.T) {
 		var out strings.Builder
 		c.Stdout, c.Stderr = &out, &out
 		require.NoError(t, c.Start())
-		if where == "outside" { // at any moment between 12 rows and the end
+		if where == "outside" { // at any time between 12 rows and the end
 			require.Eventually(t, func() bool {
 				data, err := os.ReadFile(table)
 				return err == nil && strings.Count(string(data), "\n") > 12
@@ -160,7 +160,7 @@ func TestKilledRunsGoOn(t *testing.T) {
 	assert.Equal(t, names(t, filepath.Join(whole, "best")), names(t, filepath.Join(dir, "best")))
 }
 
-// contents are the numbers of a table, by column.
+// contents returns the numbers of a table, by column.
 func contents(t *testing.T, table string) (rows []map[string]float64) {
 	t.Helper()
 	all := lines(table)
@@ -180,7 +180,8 @@ func contents(t *testing.T, table string) (rows []map[string]float64) {
 	return rows
 }
 
-// TestARunGoesOnOnAnotherNumberOfReplicas: the same batches, the same losses up to rounding.
+// TestARunGoesOnOnAnotherNumberOfReplicas checks that the batches are the same and that the losses
+// are equal up to rounding.
 func TestARunGoesOnOnAnotherNumberOfReplicas(t *testing.T) {
 	read := func(dir string) []map[string]float64 {
 		data, err := os.ReadFile(filepath.Join(dir, "table.csv"))

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Prometheus ends the process on a label that is not UTF-8, and JSON makes another name of it.
+// Prometheus ends the process on a label that is not UTF-8, and JSON changes such a name.
 func TestAMetricsNameIsUTF8(t *testing.T) {
 	s := &State{}
 	s.Set("a\xffb", 1)

@@ -12,22 +12,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage/peers"
 )
 
-// Near saves a run on its own hosts, more often than a bucket could take it: each host's shards lie in
-// a folder of its own and in that of the next host, so that the loss of one host loses none. A run that
-// resumes takes the newest checkpoint that is whole, of these and of those of the Checkpoint hook. The
-// zero value saves none.
+// Near configures local checkpoints: additional checkpoints on the hosts of the run, saved more
+// often than an object store would allow. Each host writes its shards to a local folder and to the
+// local folder of the next host, so that the loss of one host loses no data. A resumed run uses the
+// newest intact checkpoint, either a local one or one of the Checkpoint hook. The zero value saves
+// no local checkpoints.
 //
-// Two such checkpoints are kept, beside one that is being saved: three times the state of the run over
-// the hosts, and as much again for the copies. A save that fails is a warning, as the next is near.
+// Two local checkpoints are kept in addition to the one that is being saved. Together the hosts
+// store three times the state of the run, and the same amount again for the copies. A save that
+// fails is a warning, because the next save follows soon.
 type Near struct {
-	// Folder is one of each host, such as /dev/shm/run, which is memory, or one on a local disk. Runs
-	// may share it: each has a part by a name that lies beside its checkpoints.
+	// Folder is a folder of each host: on a local disk, or in memory such as /dev/shm/run. Several
+	// runs can share it, because each run uses a subfolder. The name of the subfolder is stored
+	// with the checkpoints of the Checkpoint hook.
 	Folder string
-	// Every is the interval. A step that the Checkpoint hook saves is not saved here, too.
+	// Every is the interval of local checkpoints. Steps that the Checkpoint hook saves have no
+	// local checkpoint.
 	Every Every
 }
 
-// check returns what is wrong with the options.
+// check returns an error for invalid options.
 func (n Near) check(dir string) error {
 	if (n.Folder == "") != (n.Every == 0) || n.Every < 0 || storage.IsURL(n.Folder) {
 		return option("hook checkpoint "+dir, "give a folder of each host, and an interval of at least 1", "option Near has the folder %q and the interval %d", n.Folder, n.Every)
@@ -35,10 +39,10 @@ func (n Near) check(dir string) error {
 	return nil
 }
 
-// keepNear is the number of checkpoints that are kept on the hosts.
+// keepNear is the number of local checkpoints that are kept.
 const keepNear = 2
 
-// saver returns the saver on the hosts, nil without one.
+// saver returns the saver of local checkpoints, or nil without a Folder.
 func (n Near) saver(of CheckpointOptions) *saver {
 	if n.Folder == "" {
 		return nil
@@ -46,7 +50,7 @@ func (n Near) saver(of CheckpointOptions) *saver {
 	return &saver{path: n.Folder, opts: CheckpointOptions{Keep: keepNear, With: of.With, Without: of.Without, Restore: of.Restore}}
 }
 
-// openNear opens the places on the hosts. All processes call it.
+// openNear opens the local checkpoints. All processes must call it.
 func (v *saver) openNear(ctx context.Context, r *run) error {
 	local, name, err := v.local(ctx, r)
 	if err := r.agree(ctx, err, nil); err != nil {
@@ -56,7 +60,7 @@ func (v *saver) openNear(ctx context.Context, r *run) error {
 	if err := v.apart(ctx, r); err != nil {
 		return err
 	}
-	text, err := r.strategy.BroadcastBytes(ctx, "fit: the name of the run", []byte(name)) // the first process's is that of all
+	text, err := r.strategy.BroadcastBytes(ctx, "fit: the name of the run", []byte(name)) // the name of process 0
 	if err != nil {
 		return err
 	}
@@ -68,10 +72,10 @@ func (v *saver) openNear(ctx context.Context, r *run) error {
 	return r.agree(ctx, err, nil)
 }
 
-// apart refuses a folder that several processes of one machine share, on all processes: what one of
-// them puts there would be the other's.
+// apart returns an error on all processes if two processes of one machine have the same folder,
+// because they would overwrite each other's files.
 func (v *saver) apart(ctx context.Context, r *run) error {
-	machine, _ := os.Hostname() // without one, folders alone tell the processes apart
+	machine, _ := os.Hostname() // without a host name, the folders alone must differ
 	folder, err := filepath.Abs(v.near.path)
 	if err != nil {
 		return err
@@ -90,11 +94,11 @@ func (v *saver) apart(ctx context.Context, r *run) error {
 	return nil
 }
 
-// nameOfRun is the object beside the checkpoints of a run with the name under which its hosts keep
-// theirs.
+// nameOfRun is the object, stored with the checkpoints of a run, that contains the name of the
+// run's local subfolder.
 const nameOfRun = "run.id"
 
-// local opens this host's folder, and on the first process reads the name of the run, or makes it.
+// local opens this host's folder. Process 0 also reads the name of the run, or creates it.
 func (v *saver) local(ctx context.Context, r *run) (local storage.Store, name string, err error) {
 	folder, err := filepath.Abs(v.near.path)
 	if err == nil {
@@ -112,14 +116,14 @@ func (v *saver) local(ctx context.Context, r *run) (local storage.Store, name st
 	return local, string(text), err
 }
 
-// saveNear saves the run on the hosts.
+// saveNear saves a local checkpoint.
 func (v *saver) saveNear(ctx context.Context, s *State) {
 	if err := v.near.save(ctx, s.run); err != nil {
 		s.Warn("fit: training goes on without this checkpoint on the hosts", "error", err)
 	}
 }
 
-// endNear ends the saves on the hosts. It is called where the run ends, with its error.
+// endNear finishes the local saves at the end of the run. err is the run's error.
 func (v *saver) endNear(ctx context.Context, r *run, err error) {
 	n := v.near
 	if n == nil || n.store == nil {
@@ -133,7 +137,7 @@ func (v *saver) endNear(ctx context.Context, r *run, err error) {
 	if err := n.end(r); err != nil {
 		r.log.Warn("fit: the last checkpoint on the hosts is lost", "error", err)
 	}
-	if r.agreed { // the others' saves may need this host until they are over
+	if r.agreed { // the saves of other processes may need this host
 		_ = r.agree(context.WithoutCancel(ctx), nil, nil)
 	}
 	_ = n.store.Close()

@@ -25,8 +25,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestALostHostCostsStepsSinceTheLastSaveOnTheHosts: each of eight processes has a folder of its own. A life
-// loses less than two intervals of the saves there.
+// TestALostHostCostsStepsSinceTheLastSaveOnTheHosts gives each of eight processes its own folder.
+// After the loss of a host fewer steps than two intervals of the local checkpoints are lost.
 func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 	const hosts = 8
 	var said strings.Builder
@@ -34,7 +34,7 @@ func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 	sys := plugintest.System(t, hosts)
 	dir := t.TempDir()
 	folder := func(process int) string { return filepath.Join(dir, fmt.Sprint("host-", process)) }
-	// life trains up to a step, after which the run ends as if a host had died, without a save.
+	// life trains up to a step. The run then ends without a save, as if a host had died.
 	life := func(to int64) (resumed int64, losses map[int64]float64) {
 		t.Helper()
 		losses = map[int64]float64{}
@@ -66,14 +66,14 @@ func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 	assert.EqualValues(t, 0, from)
 	require.NoError(t, os.RemoveAll(folder(2))) // a new machine
 	from, second := life(19)
-	// On a slow machine the copies of 15 may be under way when the run ends.
+	// On a slow machine the copies of step 15 may still be running when the run ends.
 	assert.Contains(t, []int64{12, 15}, from, "not 10, that of the last far save")
 	for _, step := range []int64{16, 17} {
 		assert.Equal(t, first[step], second[step], "step %d", step)
 	}
 
-	// A shard of the newest checkpoint on the hosts cannot be read. One copy of it suffices; without
-	// one, all hosts fall back to the checkpoint before.
+	// A shard of the newest local checkpoint cannot be read. One copy of it is sufficient; without
+	// a copy, all hosts use the previous checkpoint.
 	newest := func() int64 {
 		kept, err := filepath.Glob(filepath.Join(dir, "host-0", "*", "step-*", "checkpoint.json")) // complete ones
 		require.NoError(t, err)
@@ -109,14 +109,14 @@ func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 	from, second = life(19)
 	assert.EqualValues(t, 10, from)
 
-	// Of two neighbors both copies are lost.
+	// Both copies of two neighbors are lost.
 	require.NoError(t, os.RemoveAll(folder(1)))
 	require.NoError(t, os.RemoveAll(folder(2)))
 	from, third := life(25)
 	assert.EqualValues(t, 10, from)
 	assert.Equal(t, second[19], third[19])
 
-	// What is on the hosts belongs to the checkpoints beside which its name lies.
+	// Local checkpoints belong to the checkpoints that store their name.
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "far")))
 	from, again := life(2)
 	assert.EqualValues(t, 0, from)
@@ -129,7 +129,8 @@ func TestSavesOnTheHostsHaveAFolderAndAnInterval(t *testing.T) {
 		_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(3)), fit.Options{}, fit.Checkpoint(t.TempDir(), 2, fit.CheckpointOptions{Near: near}))
 		assert.Equal(t, errkind.ValueError, errkind.Of(err), "%v: %v", near, err)
 	}
-	// One process saves there, too, and a folder that cannot be is an error before the first step.
+	// A single process also saves local checkpoints. A folder that cannot be created is an error
+	// before the first step.
 	dir := t.TempDir()
 	_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(5)), fit.Options{Steps: 5}, fit.Checkpoint(filepath.Join(dir, "far"), 0, fit.CheckpointOptions{Near: fit.Near{Folder: filepath.Join(dir, "near"), Every: 2}}))
 	require.NoError(t, err)

@@ -24,8 +24,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestANoticeBetweenRecordsStopsAllProcesses gives notices to one of two processes whose records
-// are far apart. Both save after the same step and go on, with the losses of a run without notices.
+// TestANoticeBetweenRecordsStopsAllProcesses gives notices to one of two processes between distant
+// records. Both save after the same step and resume, with the losses of a run without notices.
 func TestANoticeBetweenRecordsStopsAllProcesses(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	const steps = 40
@@ -85,7 +85,8 @@ func TestANoticeBetweenRecordsStopsAllProcesses(t *testing.T) {
 	}
 }
 
-// TestANoticeDoesNotEndTheFeedOfOneProcess: the data goes on until both have agreed.
+// TestANoticeDoesNotEndTheFeedOfOneProcess checks that the data continues until both processes have
+// agreed to stop.
 func TestANoticeDoesNotEndTheFeedOfOneProcess(t *testing.T) {
 	dir := t.TempDir()
 	for i, err := range strategytest.OnProcesses(t, plugintest.System(t, 2), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
@@ -110,7 +111,7 @@ func TestANoticeDoesNotEndTheFeedOfOneProcess(t *testing.T) {
 	}
 }
 
-// TestTheCodeOfAnInterrupt: 75 where there are checkpoints to go on from.
+// TestTheCodeOfAnInterrupt checks that the code is 75 if there are checkpoints to resume from.
 func TestTheCodeOfAnInterrupt(t *testing.T) {
 	for _, saves := range []bool{false, true} {
 		s := strategytest.New(t, 1, 1)
@@ -129,8 +130,8 @@ func TestTheCodeOfAnInterrupt(t *testing.T) {
 	}
 }
 
-// TestASaveThatDoesNotFitIsSaid: a save that takes longer than the grace period, and one that
-// begins with less left than the last one took.
+// TestASaveThatDoesNotFitIsSaid checks the warnings about a save that takes longer than the grace
+// period, and about a save that begins with less time left than the last one took.
 func TestASaveThatDoesNotFitIsSaid(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	own := make(chan interrupt.Notice, 1)
@@ -151,8 +152,8 @@ func TestASaveThatDoesNotFitIsSaid(t *testing.T) {
 	assert.Contains(t, said.String(), `"last checkpoint"=3`)
 }
 
-// TestANoticeBeforeTheFirstStepLeavesNobodyWaiting: one of two processes is interrupted before the
-// run, while its hooks begin, or while the step is compiled.
+// TestANoticeBeforeTheFirstStepLeavesNobodyWaiting interrupts one of two processes before the run,
+// while its hooks begin, and while the step is compiled.
 func TestANoticeBeforeTheFirstStepLeavesNobodyWaiting(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	for when, taken := range map[string]int64{"before": 0, "beginning": 0, "compiling": 1} {

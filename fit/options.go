@@ -8,60 +8,61 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Options configure a run. The zero value takes one pass over the data.
+// Options configure a run. The zero value runs one pass over the data.
 type Options struct {
-	// Steps is the number of steps of the whole run, including the steps before a resume; 0 ends the run
-	// with the data. A resumed run that has no step left to take reports that as a warning and in
-	// Result.Stopped, and evaluates the model.
+	// Steps is the number of steps of the whole run, including the steps before a resume; 0 ends
+	// the run with the data. If a resumed run has no step left, it logs a warning, reports the
+	// reason in Result.Stopped, and evaluates the model.
 	Steps int64
-	// Epochs is the number of passes over the data, each in another order if the dataset is
-	// shuffled; 0 is one. Give it or Steps: data that ends before Steps is an error.
+	// Epochs is the number of passes over the data; 0 means one. A shuffled dataset has another
+	// order in each pass. Epochs and Steps must not both be set. Data that ends before Steps is an
+	// error.
 	Epochs int64
-	// Every is the interval of the records: the loss, and the metrics of train.Options, are read
-	// after step 1, after each step that Every divides, and after the last; 0 is 10. The metrics
-	// are reset then, so that each record has those since the record before. Reading waits for the
-	// step. Between the
-	// records the loop runs ahead of the devices, by as many steps as the strategy lets it.
+	// Every is the interval of the records; 0 means 10. The loss and the metrics of train.Options
+	// are read after step 1, after each step that is a multiple of Every, and after the last step.
+	// Reading waits for the step and resets the metrics, so each record covers the rows since the
+	// previous record. Between records the loop runs ahead of the devices, by as many steps as the
+	// strategy allows.
 	Every Every
-	// Resume goes on from the last checkpoint of the [Checkpoint] hook that is not damaged, and
-	// starts a new run if there is none. Without Resume a directory that has checkpoints is
-	// refused.
+	// Resume resumes from the last checkpoint of the [Checkpoint] hook that is not damaged, and
+	// starts a new run if there is no checkpoint. Without Resume, a directory that contains
+	// checkpoints is an error.
 	Resume bool
-	// Settings are saved with each checkpoint, such as the seed of the data's order. A resume with
-	// other settings is refused with [ErrResume], by its name. The initial seed of the step's store
-	// is among them without being given.
+	// Settings are saved with each checkpoint, for example the seed of the data's order. A resume
+	// with other settings returns an [ErrResume] that names the setting. The initial seed of the
+	// step's store is always included.
 	Settings map[string]string
-	// Logger receives warnings, such as that of a full disk; nil discards them.
+	// Logger receives warnings, for example about a full disk; nil discards them.
 	Logger *slog.Logger
 }
 
-// defaultEvery is the interval of the records.
 const defaultEvery = 10
 
-// Result says what came of a run. It is filled in as far as the run came, also if there is an
+// Result describes a run. If Run returns an error, Result describes the part of the run before the
 // error.
 type Result struct {
-	// Step is the number of steps of the whole run, Resumed the number of those before this call of
-	// Run, and Taken that of the steps that this call took.
+	// Step is the number of steps of the whole run, Resumed is the number of steps before this call
+	// of Run, and Taken is the number of steps of this call.
 	Step, Resumed, Taken int64
-	// Rows is the number of rows of the batches that this call took, on all replicas, and Passes
-	// the number of passes over the data that were begun.
+	// Rows is the number of rows of the batches of this call, over all replicas, and Passes is the
+	// number of passes over the data that the whole run has begun.
 	Rows, Passes int64
-	// Metrics are the last values of all metrics that this call read, the loss first. If a resumed run
-	// had no step left to take, they are the values in the checkpoint and the values of a new evaluation.
+	// Metrics are the last values of all metrics that this call read, the loss first. If a resumed
+	// run had no step left, they are the values in the checkpoint and the values of a new
+	// evaluation.
 	Metrics []Metric
-	// Seconds is the time of this call, TrainSeconds that from the first step's launch to the last
-	// step's end, with what the hooks took.
+	// Seconds is the duration of this call. TrainSeconds is the time from the launch of the first
+	// step to the end of the last step, including the time of the hooks.
 	Seconds, TrainSeconds float64
-	// Stopped is the reason that a hook passed to [State.Stop], or why a resumed run had no step left to
-	// take. It is empty for a run that took all of its steps.
+	// Stopped is the reason that a hook passed to [State.Stop], or the reason why a resumed run had
+	// no step left. It is empty if the run completed all steps.
 	Stopped string
 }
 
-// Value returns the last value of a metric that was read.
+// Value returns the last value of a metric and reports whether the metric was measured.
 func (r Result) Value(name string) (value float64, measured bool) { return find(r.Metrics, name) }
 
-// check refuses what cannot be run, before anything is done.
+// check returns an error for invalid options or hooks. known are the metrics of the step.
 func check(o Options, hooks []Hook, known []string) error {
 	switch {
 	case o.Steps < 0:
@@ -116,11 +117,12 @@ func check(o Options, hooks []Hook, known []string) error {
 	return needs(hooks, known)
 }
 
-// needs refuses hooks that wait for metrics that nothing publishes. Known are the step's own.
+// needs returns an error if a hook needs a metric that nothing publishes. known are the step's
+// metrics.
 func needs(hooks []Hook, known []string) error {
 	for i := range hooks {
 		if hooks[i].measures() {
-			return nil // it may publish anything
+			return nil // the hook may publish any metric
 		}
 		known = append(known, hooks[i].Publishes...)
 	}

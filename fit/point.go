@@ -16,33 +16,35 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// metadataKey is the entry of a checkpoint's metadata that holds a run's point.
+// metadataKey is the key of the point in a checkpoint's metadata.
 const metadataKey = "tpustrategy.fit"
 
-// pointVersion is the version of the form of a point.
+// pointVersion is the version of the encoding of a point.
 const pointVersion = 1
 
-// point is what a run saves beside its variables: where it is.
+// point is the state of a run that is saved in addition to the variables.
 type point struct {
 	Version  int      `json:"version"`
 	Step     int64    `json:"step"`
 	Position position `json:"position"`
-	// Inputs are the positions in the data of all processes, of which earlier versions did not make
-	// one.
+	// Inputs are the positions of all processes. Earlier versions saved them separately instead of
+	// one joined position.
 	Inputs   []input.State     `json:"inputs,omitempty"`
 	Settings map[string]string `json:"settings,omitempty"`
 	Hooks    map[string][]byte `json:"hooks,omitempty"`
-	// Pending are the metrics of the step, name and number in turn, if its hooks have not run.
+	// Pending are the metrics of the step, names and values alternating, if its hooks have not run
+	// yet.
 	Pending []string `json:"pending,omitempty"`
-	// Latest are the last values of all metrics, in the same form. Earlier versions did not save them.
+	// Latest are the last values of all metrics, in the encoding of Pending. Earlier versions did
+	// not save them.
 	Latest []string `json:"latest,omitempty"`
-	// Metrics are the names of the step's metrics, and Sums what they have added up since the last
-	// record: float64, little endian.
+	// Metrics are the names of the step's metrics. Sums are the accumulated values since the last
+	// record, as little-endian float64.
 	Metrics []string `json:"metrics,omitempty"`
 	Sums    []byte   `json:"sums,omitempty"`
 
 	checkpoint *checkpoint.Checkpoint
-	near       bool // it is on the hosts
+	near       bool // a local checkpoint
 }
 
 // textOf returns metrics as a list of strings: the name and the value of each metric in turn. The
@@ -54,7 +56,7 @@ func textOf(metrics []Metric) (text []string) {
 	return text
 }
 
-// metricsOf is the inverse of textOf.
+// metricsOf decodes the result of textOf.
 func metricsOf(text []string) (all []Metric) {
 	for pair := range slices.Chunk(text, 2) {
 		value, _ := strconv.ParseFloat(pair[1], 64)
@@ -63,7 +65,7 @@ func metricsOf(text []string) (all []Metric) {
 	return all
 }
 
-// encode returns the checkpoint's metadata.
+// encode returns the point as checkpoint metadata.
 func (p *point) encode() (map[string]string, error) {
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -72,11 +74,11 @@ func (p *point) encode() (map[string]string, error) {
 	return map[string]string{metadataKey: string(data)}, nil
 }
 
-// errPoint matches the error of metadata that no run can have saved with its checkpoint. A resume passes
-// over such a checkpoint.
+// errPoint matches errors of metadata that no run can have saved with its checkpoint. A resume
+// skips such a checkpoint.
 var errPoint = errkind.New(errkind.DataLossError, "fit: the position in the checkpoint's metadata")
 
-// pointOf reads the point of a checkpoint, and checks that it is a point of the checkpoint's step.
+// pointOf decodes the point of a checkpoint and checks its step.
 func pointOf(c *checkpoint.Checkpoint) (*point, error) {
 	p, err := parsePoint(c.Metadata())
 	if err == nil && p.Step != c.Step() {
@@ -85,7 +87,7 @@ func pointOf(c *checkpoint.Checkpoint) (*point, error) {
 	return p, err
 }
 
-// parsePoint reads a checkpoint's metadata.
+// parsePoint decodes and checks the point in a checkpoint's metadata.
 func parsePoint(metadata map[string]string) (*point, error) {
 	text, ok := metadata[metadataKey]
 	if !ok {
@@ -115,11 +117,11 @@ func parsePoint(metadata map[string]string) (*point, error) {
 	return &p, nil
 }
 
-// counts reports whether a run may have counted so far: each number up to 2^53 is a float64 too, and
-// has one after it.
+// counts reports whether n is a possible count: not negative, and exact as a float64, as n+1 is.
 func counts(n int64) bool { return n >= 0 && n <= 1<<53 }
 
-// joinPositions returns the position of a run of those of its processes. Data that has no positions has none.
+// joinPositions joins the positions of all processes into the position of the run. It returns the
+// zero state if the data has no positions.
 func joinPositions(all []input.State) (input.State, error) {
 	if !slices.ContainsFunc(all, func(s input.State) bool { return !s.IsZero() }) {
 		return input.State{}, nil
@@ -127,7 +129,7 @@ func joinPositions(all []input.State) (input.State, error) {
 	return input.JoinStates(all)
 }
 
-// firstDifference returns the first setting, by name, that two runs have differently.
+// firstDifference returns the first setting, in alphabetical order, whose values differ.
 func firstDifference(saved, here map[string]string) (name string, found bool) {
 	names := slices.Sorted(maps.Keys(saved))
 	for name := range here {
@@ -144,21 +146,21 @@ func firstDifference(saved, here map[string]string) (name string, found bool) {
 	return "", false
 }
 
-// Point says where a run stood when it saved a checkpoint.
+// Point is the state of a run when it saved a checkpoint.
 type Point struct {
-	// Step is the number of steps that were taken.
+	// Step is the number of completed steps.
 	Step int64
-	// Pass is the number of the pass over the data, from 0, Taken the number of batches that were
-	// taken of it, and Input the position in it of the whole run, for feed.Options.From on any
-	// number of processes and replicas.
+	// Pass is the number of the pass over the data, from 0. Taken is the number of batches of this
+	// pass that the run has used. Input is the position of the whole run in the pass, for
+	// feed.Options.From on any number of processes and replicas.
 	Pass, Taken int64
 	Input       input.State
-	// Settings are the run's.
+	// Settings are the settings of the run; see [Options].
 	Settings map[string]string
 }
 
-// Saved returns where the run stood that saved the last checkpoint in a directory, or at a URL. The
-// error matches checkpoint.ErrNone if there is none.
+// Saved returns the state of the run that saved the last checkpoint in a directory or at a URL. If
+// there is no checkpoint, the error matches checkpoint.ErrNone.
 func Saved(ctx context.Context, dir string) (at Point, err error) {
 	if err := strategy.RefuseTracing(ctx, "read where a run stood", fault.InsteadOfMeeting); err != nil {
 		return Point{}, err

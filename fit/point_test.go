@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// A forged position has a step after which there is none: the first one whose record is to come
-// would be negative, and the whole table dropped.
+// A forged position has the largest possible step. The first step whose record is still to come
+// would overflow, and the complete table would be removed.
 func TestAForgedPositionIsRefused(t *testing.T) {
 	text := func(step int64, more string) map[string]string {
 		return map[string]string{metadataKey: fmt.Sprintf(`{"version":1,"step":%d,"position":{}%s}`, step, more)}
@@ -31,7 +31,7 @@ func TestAForgedPositionIsRefused(t *testing.T) {
 	}
 }
 
-// Whatever the step is, a table keeps its rows of the steps before it.
+// A table keeps its rows of earlier steps, whatever the forged step is.
 func TestATableKeepsItsRowsAtTheLastStep(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "losses.csv")
 	const rows = "step,epoch,loss\r\n1,1,0.5\r\n2,1,0.4\r\n"

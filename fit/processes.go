@@ -17,21 +17,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// vote is the message of a process to the others.
+// vote is the message that the processes exchange after a record.
 type vote struct {
-	Failed string `json:",omitempty"` // the text of the error, if the process has one
+	Failed string `json:",omitempty"` // text of the process's error
 	// Refused reports that the error of Failed matches ErrResume.
 	Refused bool `json:",omitempty"`
 	// Kind is the kind of the error of Failed.
 	Kind   errkind.Kind      `json:",omitempty"`
 	Stop   string            `json:",omitempty"`
-	Notice interrupt.Message `json:",omitzero"` // which interrupted it
-	// Keep says which hooks save. That of the first process counts.
+	Notice interrupt.Message `json:",omitzero"` // interrupt notice of the process
+	// Keep contains for each hook whether it saves. The processes use the decision of process 0.
 	Keep []bool `json:",omitempty"`
 }
 
-// agree lets the processes agree on whether the run goes on, and what is saved. It returns the same
-// decision on all of them: an error if any has one.
+// agree exchanges the votes of the processes. If any process has an error, a stop or an interrupt,
+// agree returns it on all processes. It copies the save decisions of process 0 to keep.
 func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 	if !r.several() {
 		return mine
@@ -45,7 +45,7 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 	}
 	r.does(watchdog.Exchange, "fit: after a step")
 	all, err := r.strategy.GatherBytes(r.firm(ctx), fmt.Sprintf("fit: after step %d", r.state.step), message)
-	// Where that fails the processes are at different places, also if they were at one before.
+	// After a failed exchange the processes are at different places.
 	if r.agreed = err == nil; err != nil {
 		return errors.Join(mine, err)
 	}
@@ -75,8 +75,8 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 	return mine
 }
 
-// alike compares the options of the processes' runs, before any of them opens its data, traces or waits
-// for another at a place that these do not come to.
+// alike returns an error if the processes have different options. It runs before any process opens
+// its data or traces, so that no process waits in an exchange that the others do not reach.
 func (r *run) alike(ctx context.Context) error {
 	if !r.several() {
 		return nil
@@ -93,11 +93,11 @@ func (r *run) alike(ctx context.Context) error {
 	return err
 }
 
-// vote asks between the records whether any process is interrupted, and stops all of them after the
-// same step. It does not wait for the devices.
+// vote checks between records whether any process was interrupted, and stops all processes after
+// the same step. It does not wait for the devices.
 func (r *run) vote(ctx context.Context) error {
 	if !r.several() {
-		return nil // the loop looks at the context
+		return nil // the loop checks the context
 	}
 	notice, err := r.agreement.Vote(r.firm(ctx), r.state.step, interrupt.Of(ctx), r.due)
 	if err != nil || notice == nil {
@@ -107,8 +107,8 @@ func (r *run) vote(ctx context.Context) error {
 	return r.interrupted(ctx, notice)
 }
 
-// interrupted returns the error of a run whose context ended, or that the notice of another process
-// ended.
+// interrupted returns an error for a run that was interrupted by its own context or by the notice
+// of another process.
 func (r *run) interrupted(ctx context.Context, other *interrupt.Notice) error {
 	if err := r.stuck(); err != nil && ctx.Err() != nil {
 		return err
@@ -116,8 +116,7 @@ func (r *run) interrupted(ctx context.Context, other *interrupt.Notice) error {
 	return &interrupt.Error{Step: r.state.step, Notice: cmp.Or(interrupt.Of(ctx), other), Unsaved: r.saver == nil}
 }
 
-// hurry compares what the last save took with what is left until the process is ended by force, and
-// says so if it does not fit.
+// hurry logs a warning if the last save took longer than the time until the deadline of the notice.
 func (r *run) hurry(notice *interrupt.Notice) {
 	if left := time.Until(notice.Deadline); !notice.Deadline.IsZero() && left < r.saver.took {
 		r.log.Warn("fit: the checkpoint may not be done before the process is ended", "reason", notice.Reason,
@@ -125,8 +124,8 @@ func (r *run) hurry(notice *interrupt.Notice) {
 	}
 }
 
-// errorsOfAll returns the errors of all processes, and nil if no process has one. An error of another
-// process has the text and the kind of the original, and the number of the process.
+// errorsOfAll returns the errors of all processes, or nil if no process has an error. An error of
+// another process has the text and the kind of the original error, and the number of the process.
 func (r *run) errorsOfAll(ctx context.Context, name string, mine error) (errs []error, err error) {
 	if !r.several() {
 		if mine != nil {
@@ -158,7 +157,7 @@ func (r *run) errorsOfAll(ctx context.Context, name string, mine error) (errs []
 	return errs, nil
 }
 
-// voteOf returns the vote of a process with an error, or with none.
+// voteOf returns a vote with the error of this process.
 func voteOf(mine error) (v vote) {
 	if mine != nil {
 		v.Failed, v.Kind, v.Refused = mine.Error(), errkind.Or(mine, errkind.RuntimeError), errors.Is(mine, ErrResume)
@@ -166,7 +165,6 @@ func voteOf(mine error) (v vote) {
 	return v
 }
 
-// votesOf decodes the messages of all processes.
 func votesOf(op string, messages [][]byte) ([]vote, error) {
 	votes := make([]vote, len(messages))
 	for i, message := range messages {
@@ -177,7 +175,7 @@ func votesOf(op string, messages [][]byte) ([]vote, error) {
 	return votes, nil
 }
 
-// of returns the error that another process has reported.
+// of returns the error that another process reported.
 func (v vote) of(process int) error {
 	failed := &errkind.Fault{Op: fmt.Sprintf("fit: process %d", process), Reason: v.Failed, Hint: "see the error of that process", Class: v.Kind}
 	if v.Refused {
@@ -186,14 +184,14 @@ func (v vote) of(process int) error {
 	return failed
 }
 
-// gather exchanges bytes of any length between the processes.
+// gather exchanges messages of any length between the processes. It splits them into pieces.
 func (r *run) gather(ctx context.Context, name string, mine []byte) ([][]byte, error) {
 	const most = 1 << 19
 	all := make([][]byte, r.strategy.NumProcesses())
 	for more := true; more; {
 		piece := mine[:min(len(mine), most)]
 		mine = mine[len(piece):]
-		message := binary.AppendUvarint(nil, uint64(len(mine))) // what is still to come
+		message := binary.AppendUvarint(nil, uint64(len(mine))) // the remaining length
 		pieces, err := r.strategy.GatherBytes(ctx, name, append(message, piece...))
 		if err != nil {
 			return nil, err

@@ -19,14 +19,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestProcessesEndTogether runs two processes whose first alone writes files. Whatever ends the
-// run, of whichever process, ends it on both after the same step, and both go on from one
+// TestProcessesEndTogether runs two processes, of which only the first writes files. Each cause
+// that ends the run on one process ends it on both after the same step, and both resume from one
 // checkpoint.
 func TestProcessesEndTogether(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	dir := t.TempDir()
 	var steps, resumed [2]int64
-	// run is the run of both processes; change changes what one of them does.
+	// run runs both processes; change changes the options of one of them.
 	run := func(change func(ctx context.Context, process int) (context.Context, []fit.Hook)) []error {
 		return strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 			ctx, hooks := change(ctx, s.Process())
@@ -94,13 +94,13 @@ func TestProcessesEndTogether(t *testing.T) {
 	strategytest.NoErrors(t, errs)
 	together(6, 8)
 
-	// Both stop early, by the same numbers.
+	// Both stop early because of the same numbers.
 	errs = run(func(ctx context.Context, process int) (context.Context, []fit.Hook) { return ctx, nil })
 	strategytest.NoErrors(t, errs)
 	require.Equal(t, steps[0], steps[1])
 	require.Less(t, steps[0], int64(100))
 
-	// The losses are those of one process.
+	// The losses equal the losses of one process.
 	table, err := os.ReadFile(filepath.Join(dir, "losses.csv"))
 	require.NoError(t, err)
 	alone := map[int64]float64{}

@@ -8,14 +8,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 )
 
-// Profile records the steps that o names for XProf: what the devices and the host did. See package
-// profile.
+// Profile records a profile of the steps o.From to o.To for XProf, or of steps that are requested
+// through o.Trigger; see package profile.
 //
 //	fit.Profile(profile.Options{Place: "run/profile", From: 100, To: 110})
 //
-// The steps before From and at To are records of the run. Where the plugin has no profiler, as the
-// CPU plugin has none, the host alone is recorded. That, and a profile that cannot be written, is a
-// warning: the hook ends no run. While nothing is recorded it costs a step nothing.
+// The step before From and step To are records of the run. If the plugin has no profiler, as the
+// CPU plugin, the profile contains only the host's activities. A missing profiler and a profile
+// that cannot be written are warnings and do not end the run. The hook adds no cost to steps that
+// are not recorded.
 func Profile(o profile.Options) Hook {
 	p := &profileRun{options: o}
 	h := Hook{Name: "profile", reset: func() { *p = profileRun{options: o} },
@@ -54,15 +55,15 @@ func Profile(o profile.Options) Hook {
 	return h
 }
 
-// profileRun is the recording of a run, as the run goes on.
+// profileRun is the state of a Profile hook.
 type profileRun struct {
 	options  profile.Options
 	state    *State
 	recorder *profile.Recorder // nil between recordings
-	from, to int64             // its steps
+	from, to int64             // first and last recorded step
 }
 
-// does tells the recording what the run turns to.
+// does passes an activity of the run to the recorder.
 func (p *profileRun) does(what watchdog.Activity, name string) {
 	if p.recorder == nil {
 		return
@@ -77,7 +78,7 @@ func (p *profileRun) does(what watchdog.Activity, name string) {
 	p.recorder.Do(text)
 }
 
-// turn starts the recording that is due after the step under way.
+// turn starts a recording if one is due after the current step.
 func (p *profileRun) turn(s *State) {
 	if p.recorder != nil {
 		return
@@ -100,7 +101,6 @@ func (p *profileRun) turn(s *State) {
 	p.recorder, p.from = r, s.step+1
 }
 
-// stop ends the recording and writes it.
 func (p *profileRun) stop(ctx context.Context, s *State) {
 	r := p.recorder
 	p.recorder = nil

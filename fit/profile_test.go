@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 )
 
-// field returns the values of a field of bytes, and those of one of numbers.
+// field returns the values of a bytes field and of a numeric field.
 func field(t *testing.T, m []byte, number int) (values [][]byte, numbers []uint64) {
 	t.Helper()
 	for f, err := range protoint.Fields(m) {
@@ -30,7 +30,7 @@ func field(t *testing.T, m []byte, number int) (values [][]byte, numbers []uint6
 	return values, numbers
 }
 
-// stepsOf reads the numbers of the steps in the profiles of a folder, by the run's name.
+// stepsOf returns the step numbers in the profiles of a folder, by the name of the run.
 func stepsOf(t *testing.T, dir string) map[string][]int64 {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "plugins", "profile", "*", "*.xplane.pb"))
@@ -85,7 +85,7 @@ func TestAProfileNeverEndsARun(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, log.String(), "the profile is lost")
 
-	// A run that ends before the last step asked for writes what it has.
+	// A run that ends before the last requested step writes the recorded steps.
 	_, err = fit.Run(t.Context(), dense(strategytest.New(t, 2, 1), 2), fit.Batches(batches(5)), opts, fit.Profile(profile.Options{Place: dir, From: 3, To: 30}))
 	require.NoError(t, err)
 	assert.Equal(t, map[string][]int64{"steps_3-5": {3, 4, 5}}, stepsOf(t, dir))

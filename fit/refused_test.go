@@ -23,8 +23,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestARefusedResumeChangesNoFile resumes a run of two processes in ways that are refused. All files
-// of the run stay as they are, also the records of its goodput.
+// TestARefusedResumeChangesNoFile resumes a run of two processes in ways that are refused. All
+// files of the run are unchanged, including the records of its goodput.
 func TestARefusedResumeChangesNoFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TPUSTRATEGY_GOODPUT", filepath.Join(dir, "goodput"))
@@ -91,7 +91,8 @@ func TestARefusedResumeChangesNoFile(t *testing.T) {
 	}
 }
 
-// TestAFirstRunThatIsRefusedLeavesItsError in the record that `tpustrategy watch` shows.
+// TestAFirstRunThatIsRefusedLeavesItsError checks the error in the record that `tpustrategy watch`
+// shows.
 func TestAFirstRunThatIsRefusedLeavesItsError(t *testing.T) {
 	dir := t.TempDir()
 	wrong := errors.New("no such data")

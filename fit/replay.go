@@ -12,12 +12,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// Replay takes each n-th step twice, from the same variables and the same batch, and compares to the
-// bit what it leaves on the devices, and what the replicas hold that should agree; see package
-// replay for what that finds and costs. Devices that differ end the run by a [*replay.Error], which
-// names them, and nothing is saved any more. Its exit code asks for a start from the last checkpoint.
-// With the interval of the [Checkpoint] hook, the step before each save is replayed. What was saved on
-// the hosts ([Near]) since the last step that was replayed without a difference is removed.
+// Replay runs every n-th step twice, from the same variables and the same batch. It compares the
+// results on the devices bit by bit, and also compares the values that the replicas must have in
+// common; package replay documents the detected errors and the cost. A difference between devices
+// ends the run with a [*replay.Error] that names the devices, and no further checkpoint is saved.
+// The exit code asks the supervisor to restart from the last checkpoint. If every equals the
+// interval of the [Checkpoint] hook, the step before each save is replayed. Local checkpoints
+// ([Near]) that were saved since the last replay without a difference are removed.
 func Replay(every Every) Hook {
 	h := Hook{Name: "replay", replay: every}
 	if every < 1 {
@@ -26,7 +27,8 @@ func Replay(every Every) Hook {
 	return h
 }
 
-// take takes a step on a batch, twice if it is to be replayed, and tells of the first one before.
+// take runs a step on a batch, twice if a replay is due. Before the first step it passes the
+// compiled step to the hooks.
 func (r *run) take(ctx context.Context, args []any) (loss *strategy.Mirrored, err error) {
 	if r.state.began.IsZero() {
 		if err := r.describe(ctx, args); err != nil {
@@ -36,7 +38,7 @@ func (r *run) take(ctx context.Context, args []any) (loss *strategy.Mirrored, er
 	if !r.replays.due(r.state.step + 1) {
 		return r.train.Run(ctx, args...)
 	}
-	if _, err := r.train.Compiled(ctx, args...); err != nil { // which makes its variables known
+	if _, err := r.train.Compiled(ctx, args...); err != nil { // creates the step's variables
 		return nil, err
 	}
 	err = replay.Step(ctx, r.strategy, r.state.step+1, r.onDevices(), func(ctx context.Context) (err error) {
@@ -48,12 +50,13 @@ func (r *run) take(ctx context.Context, args []any) (loss *strategy.Mirrored, er
 	if err == nil {
 		r.clean = r.state.step + 1
 	} else if errors.As(err, new(*replay.Error)) {
-		r.agreed = true // all processes are told
+		r.agreed = true // replay.Step returns the error on all processes
 	}
 	return loss, err
 }
 
-// onDevices are the run's variables that are on the devices, in one order on all processes.
+// onDevices returns the run's variables that are stored on devices, in the same order on all
+// processes.
 func (r *run) onDevices() (all []*strategy.Variable) {
 	g := checkpoint.Strategy(r.strategy, r.train.Store())
 	if state := r.train.MetricState(); state != nil {

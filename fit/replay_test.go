@@ -23,10 +23,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestAReplayEndsARunBeforeItSaves turns a bit of a variable on one device after step 12, of a run
-// that replays each fourth step and saves after each tenth, and at its end: the error names the
-// device, and step 10 is the last that is saved. Without the bit the losses are those of a run that
-// replays nothing.
+// TestAReplayEndsARunBeforeItSaves flips a bit of a variable on one device after step 12. The run
+// replays every 4th step and saves after every 10th step and at its end. The error names the
+// device, and step 10 is the last saved step. Without the flipped bit the losses equal the losses
+// of a run without replays.
 func TestAReplayEndsARunBeforeItSaves(t *testing.T) {
 	dir := t.TempDir()
 	run := func(place string, at int64, hooks ...fit.Hook) ([]float64, error) {
@@ -67,8 +67,9 @@ func TestAReplayEndsARunBeforeItSaves(t *testing.T) {
 	require.ErrorContains(t, err, "at least 1")
 }
 
-// TestWhatTheHostsSavedSinceACleanReplayIsRemoved: the next life goes on from the last checkpoint that a
-// replay has vouched for, on each of two hosts, and with the losses of a run without a wrong bit.
+// TestWhatTheHostsSavedSinceACleanReplayIsRemoved checks that the next life resumes on both hosts
+// from the last local checkpoint that a replay has confirmed, with the losses of a run without a
+// wrong bit.
 func TestWhatTheHostsSavedSinceACleanReplayIsRemoved(t *testing.T) {
 	sys, dir := plugintest.System(t, 4), t.TempDir()
 	life := func(at int64) (results [2]fit.Result, losses map[int64]float64, errs []error) {
@@ -108,13 +109,13 @@ func TestWhatTheHostsSavedSinceACleanReplayIsRemoved(t *testing.T) {
 	}
 }
 
-// devices are those of a strategy.
+// devices returns the devices of a strategy.
 type devices interface {
 	Quiet(ctx context.Context, doing string, of []*strategy.Variable, f func(at []*mesh.Layout, held []mesh.Buffers) ([]mesh.Buffers, error)) error
 	Mesh() *mesh.Machine
 }
 
-// turnBit turns a bit of what the device of a partition holds of a variable.
+// turnBit flips a bit of a variable on the device of a partition.
 func turnBit(ctx context.Context, v *strategy.Variable, partition int) error {
 	m := inside.Of[devices](v.Strategy())
 	on := m.Mesh()

@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// restore gives the step's variables their saved values. The step is traced first, with the next
-// batch, so that the checkpoint can be compared with the variables that the step has.
+// restore restores the step's variables. It first traces the step with the next batch, so that the
+// checkpoint can be compared with the step's variables.
 func (r *run) restore(ctx context.Context, from *point) error {
 	wrong := func(what string, err error) error {
 		return notResumed(r.saver.path, from.Step, err, "give the model and the optimizer that the run began with, or another directory", "%s", what)
@@ -24,7 +24,7 @@ func (r *run) restore(ctx context.Context, from *point) error {
 	if b != nil {
 		if r.options.Steps == 0 || r.state.step < r.options.Steps {
 			_, err = r.train.Compiled(ctx, b.args...)
-		} else { // the run is done: nothing is compiled
+		} else { // no step is left, so no program is compiled
 			_, err = r.train.Lowered(ctx, b.args...)
 		}
 		if err != nil {
@@ -46,7 +46,7 @@ func (r *run) restore(ctx context.Context, from *point) error {
 	return r.restoreSums(ctx, from)
 }
 
-// sums reads what the step's metrics have added up. All processes call it.
+// sums returns the accumulated sums of the step's metrics. All processes must call it.
 func (r *run) sums(ctx context.Context) ([]byte, error) {
 	state := r.train.MetricState()
 	if state == nil {
@@ -63,7 +63,7 @@ func (r *run) sums(ctx context.Context) ([]byte, error) {
 	return binary.Append(nil, binary.LittleEndian, flat)
 }
 
-// restoreSums gives the step's metrics what they had added up, if they are the same metrics.
+// restoreSums restores the accumulated sums if the step has the same metrics as the saved step.
 func (r *run) restoreSums(ctx context.Context, from *point) error {
 	state := r.train.MetricState()
 	if state == nil && from.Metrics == nil {
@@ -80,8 +80,8 @@ func (r *run) restoreSums(ctx context.Context, from *point) error {
 	return state.RestoreValue(ctx, tensors.FromFlatDataAndDimensions(flat, state.Shape().Dimensions...))
 }
 
-// unexpected are the trainable variables of a checkpoint that the step does not have. Others, such
-// as an evaluation's, may be made later.
+// unexpected returns the trainable variables of a checkpoint that the step does not have. Other
+// variables, for example of an evaluation, may be created later.
 func unexpected(g checkpoint.Group, c *checkpoint.Checkpoint) (extra []string) {
 	has := map[string]bool{}
 	for _, v := range g.Variables {

@@ -18,32 +18,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// Run takes training steps on the batches of data, one after the other, until Options.Steps are
-// taken, the data has ended, or a hook stops the run. It is what Keras's Model.fit and an Estimator
-// do in TensorFlow; their callbacks are hooks.
+// Run runs training steps on the batches of data until Options.Steps is reached, the data ends, or
+// a hook stops the run. It corresponds to Keras's Model.fit and to the training of an Estimator in
+// TensorFlow; hooks correspond to their callbacks.
 //
-// The loop does not wait for a step: it launches the next one while the devices work on those
-// before, as far as the strategy lets it. It waits for a step whose loss is read, at a record. A
-// step at which no hook is due costs the loop no allocation.
+// The loop does not wait for a step: it launches the next step while the devices execute the
+// earlier ones, as far as the strategy allows. At a record it waits for the step whose loss it
+// reads. The loop allocates nothing at a step without a due hook.
 //
-// When ctx ends, as by a notice of package interrupt, Run waits for the steps under way, saves a
-// checkpoint if there is a [Checkpoint] hook, ends the hooks, and returns an [*interrupt.Error],
-// which matches the context's error and has the process's exit code. A save that is under way is
-// finished first.
+// When ctx ends, for example by a notice of package interrupt, Run waits for the launched steps,
+// saves a checkpoint if there is a [Checkpoint] hook, ends the hooks, and returns an
+// [*interrupt.Error], which matches the context's error and contains the exit code of the process.
+// A running save is completed first.
 //
-// With several processes every process calls Run with the same options, hooks and data. After each
-// record the processes agree on whether to go on: an end that one of them wants is the end of all
-// of them after the same step. That costs a launch at each record. Between records that are further
-// apart they tell each other of interrupts about twice a second, without waiting
-// ([interrupt.Agreement]): an interrupt of one ends all of them after the same step within a
-// second, or two steps.
+// With several processes every process must call Run with the same options, hooks and data. After
+// each record the processes agree on whether to continue, so an error or a stop in one process ends
+// all of them after the same step. The agreement costs one launch at each record. If the records
+// are further apart, the processes also exchange interrupts about twice a second, without waiting
+// ([interrupt.Agreement]): an interrupt of one process ends all of them after the same step, within
+// a second or two steps.
 //
-// Errors: before anything was done, one of kind ValueError for options, hooks or data that do not
-// fit, of kind NotFoundError for a metric that a hook waits for and nothing measures, and
-// [ErrResume]; of kind OutOfRangeError for data that ends before Options.Steps;
-// [*train.NonFiniteError], [*interrupt.Error], [ErrWrite], [ErrSave] and [*errkind.PanicError];
-// those of steps, data and hooks, which the text places. Several are joined. The variables stay on
-// the devices.
+// Errors that are returned before the first step: kind ValueError for invalid options, hooks or
+// data, kind NotFoundError for a metric that a hook needs and nothing measures, and [ErrResume].
+// Data that ends before Options.Steps is an error of kind OutOfRangeError. Other errors are
+// [*train.NonFiniteError], [*interrupt.Error], [ErrWrite], [ErrSave], [*errkind.PanicError], and
+// the errors of steps, data and hooks with the step in their text. Several errors are joined. The
+// variables stay on the devices.
 func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...Hook) (Result, error) {
 	start := time.Now()
 	r := &run{options: o, hooks: hooks, data: data, train: step, log: o.Logger}
@@ -78,54 +78,54 @@ type run struct {
 	strategy *strategy.TPUStrategy
 	log      *slog.Logger
 	saver    *saver // nil without a Checkpoint hook
-	// agreement is that of several processes on an interrupt between two records.
+	// agreement lets several processes agree on an interrupt between two records.
 	agreement *interrupt.Agreement
-	// watch and dog are of a Watch hook, nil without one. firmly is the context that ends by the dog
-	// alone; release and unwatch release the contexts.
+	// watch and dog belong to a Watch hook and are nil without one. Only the watchdog ends the
+	// context firmly. release and unwatch release the contexts.
 	watch            *watchdog.Options
 	dog              *watchdog.Watchdog
 	firmly           context.Context
 	release, unwatch func()
-	// replays is the interval of a Replay hook, and clean the last step that was replayed without a
-	// difference, or from which this life went on.
+	// replays is the interval of a Replay hook. clean is the last step that was replayed without a
+	// difference, or the step from which this run resumed.
 	replays Every
 	clean   int64
-	// doing is what the run does, and lost who the watchdog knows to be the reason of its failure.
+	// doing is the current activity of the run. lost is the watchdog's error that explains a
+	// failure of the run.
 	doing watchdog.Activity
 	lost  error
 
 	state  State
 	source source
-	at     position // after the last step that was taken
-	first  *batch   // that was read ahead, to compile for
+	at     position // position after the last step
+	first  *batch   // batch that was read ahead to compile the step
 	loss   *strategy.Mirrored
-	due    int64 // the next step with something to do
-	record int64 // the last record
-	saved  int64 // the step of the last checkpoint
-	// savesRun is true while the checkpoint of the Checkpoint hook is saved, and not one of another hook
-	// or on the hosts.
+	due    int64 // next step after which something is due
+	record int64 // step of the last record
+	saved  int64 // step of the last checkpoint
+	// savesRun is true while the Checkpoint hook saves to its directory, as opposed to a local
+	// checkpoint or the checkpoint of another hook.
 	savesRun bool
-	// savedNear is that of the last checkpoint on the hosts.
+	// savedNear is the step of the last local checkpoint.
 	savedNear int64
-	// lastMetrics are the last values of all metrics when the checkpoint was saved that the run resumed
-	// from.
+	// lastMetrics are the last values of all metrics in the checkpoint from which the run resumed.
 	lastMetrics []Metric
-	// pending are the metrics of a step whose hooks have not run, as they cannot be read again.
+	// pending are the metrics of a step whose hooks have not run. They cannot be read again.
 	pending []Metric
-	begun   int  // hooks whose End is to run
-	agreed  bool // the processes are at the same place
-	// accepted reports that begin succeeded: the run may take steps.
+	begun   int  // number of hooks whose End must run
+	agreed  bool // the processes are at the same place in the run
+	// accepted reports that begin succeeded, so that the run may execute steps.
 	accepted bool
 	result   Result
 }
 
-// batch is what a source returned.
+// batch is a batch of a source.
 type batch struct {
 	args []any
 	rows int
 }
 
-// prepare checks what can be checked before anything is done.
+// prepare checks the arguments of Run.
 func (r *run) prepare(ctx context.Context) error {
 	if r.train == nil {
 		return option("step", "make it with train.New", "no training step: a nil pointer")
@@ -157,7 +157,7 @@ func (r *run) prepare(ctx context.Context) error {
 	return nil
 }
 
-// all takes the run from its beginning to its end.
+// all executes the run from begin to the End functions of the hooks.
 func (r *run) all(ctx context.Context) error {
 	err := r.begin(ctx)
 	if r.accepted = err == nil; r.accepted && r.dog != nil {
@@ -193,7 +193,7 @@ func (r *run) all(ctx context.Context) error {
 		r.saver.endNear(ctx, r, err)
 		saved = errors.Join(saved, r.saver.end(r))
 	}
-	if err == nil && saved != nil { // which the processes do not agree on
+	if err == nil && saved != nil { // the processes did not agree on this error
 		r.agreed = false
 		r.blame(saved, r.doing)
 	}
@@ -215,11 +215,11 @@ func (r *run) all(ctx context.Context) error {
 	return err
 }
 
-// unmeasured returns the error of a hook that waited for a metric that nothing published, of a run
-// in which that could not be known beforehand.
+// unmeasured returns an error if a hook needs a metric that nothing published. It detects the cases
+// that check could not detect before the run.
 func (r *run) unmeasured() error {
 	if len(r.state.latest) == 0 {
-		return nil // no record
+		return nil // there was no record
 	}
 	known := r.state.names()
 	for i := range r.hooks {
@@ -238,8 +238,7 @@ func (r *run) unmeasured() error {
 	return nil
 }
 
-// settle waits for the steps under way, so that the time of the run is known, and what failed in
-// them.
+// settle waits for the launched steps, for their errors and for the correct run time.
 func (r *run) settle(ctx context.Context, failed error) error {
 	if r.loss == nil || failed != nil && r.saver == nil {
 		return nil
@@ -251,7 +250,6 @@ func (r *run) settle(ctx context.Context, failed error) error {
 	return nil
 }
 
-// loop takes the steps.
 func (r *run) loop(ctx context.Context) error {
 	for r.state.stop == "" && (r.options.Steps == 0 || r.state.step < r.options.Steps) {
 		if ctx.Err() != nil && !r.several() {
@@ -300,7 +298,7 @@ func (r *run) loop(ctx context.Context) error {
 	return nil
 }
 
-// next returns the next batch.
+// next returns the batch that was read ahead, or the next batch of the source.
 func (r *run) next(ctx context.Context) ([]any, int, error) {
 	if b := r.first; b != nil {
 		r.first = nil
@@ -309,8 +307,8 @@ func (r *run) next(ctx context.Context) ([]any, int, error) {
 	return r.source.next(r.work(ctx))
 }
 
-// work is the context of what all processes do together. With several processes one that is
-// interrupted goes on until all know.
+// work returns the context for operations in which all processes take part. With several processes
+// an interrupted process continues until all processes have agreed to stop.
 func (r *run) work(ctx context.Context) context.Context {
 	if r.several() {
 		return r.firm(ctx)
@@ -318,7 +316,7 @@ func (r *run) work(ctx context.Context) context.Context {
 	return ctx
 }
 
-// pass begins the next pass over the data, if there is to be one.
+// pass begins the next pass over the data, and returns false if there is none.
 func (r *run) pass(ctx context.Context) (more bool, err error) {
 	if r.at.Taken == 0 {
 		return false, &errkind.Fault{Op: "fit: data", Reason: "it has no batch", Class: errkind.OutOfRangeError,
@@ -346,7 +344,7 @@ func (r *run) open(ctx context.Context, at position) (err error) {
 	return nil
 }
 
-// ended ends a run whose data has ended.
+// ended completes a run whose data has ended.
 func (r *run) ended(ctx context.Context) error {
 	if r.options.Steps > 0 {
 		return &errkind.Fault{Match: errShort, Reason: fmt.Sprintf("%d of %d steps were taken", r.state.step, r.options.Steps),
@@ -360,10 +358,10 @@ func (r *run) ended(ctx context.Context) error {
 	return r.after(ctx)
 }
 
-// several reports whether several processes take part.
+// several reports whether the run has several processes.
 func (r *run) several() bool { return r.strategy.NumProcesses() > 1 }
 
-// failed returns the error of a step, or the interruption that it is.
+// failed adds the step and the operation to an error, and returns an interruption unchanged.
 func (r *run) failed(doing string, step int64, err error) error {
 	if _, ok := err.(*interrupt.Error); ok {
 		return err
@@ -371,7 +369,7 @@ func (r *run) failed(doing string, step int64, err error) error {
 	return &errkind.Fault{Op: fmt.Sprintf("fit: step %d: %s", step, doing), Err: err, Class: errkind.Or(err, errkind.RuntimeError)}
 }
 
-// orInterrupted returns the interruption if that is why something failed.
+// orInterrupted replaces err by the interruption if the end of ctx is its cause.
 func (r *run) orInterrupted(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Cause(ctx))) {
 		return r.interrupted(ctx, nil)
@@ -379,7 +377,7 @@ func (r *run) orInterrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// call calls a function of a hook. A panic is an error.
+// call calls a function of a hook and converts a panic to an error.
 func (r *run) call(h *Hook, f func() error) error {
 	err := func() (err error) {
 		defer errkind.Recover("fit: it", &err)
@@ -390,7 +388,7 @@ func (r *run) call(h *Hook, f func() error) error {
 		return nil
 	case *errkind.Fault:
 		if e.Match == ErrWrite || e.Match == ErrSave {
-			return err // which says more
+			return err // the error names the file and the hint
 		}
 	case *train.NonFiniteError:
 		return err

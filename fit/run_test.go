@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 )
 
-// batches yields n batches, or without end if n is negative.
+// batches yields n batches, or an infinite number if n is negative.
 func batches(n int) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		for i := 0; i != n; i++ {
@@ -26,7 +26,7 @@ func batches(n int) iter.Seq2[[]any, error] {
 	}
 }
 
-// dataset is n batches as a dataset of shuffled examples.
+// dataset returns n batches as a dataset of shuffled examples.
 func dataset(t testing.TB, n int) input.Dataset {
 	t.Helper()
 	xs, ys := make([]float32, n*32*8), make([]float32, n*32)
@@ -84,7 +84,7 @@ func TestARunGoesOnAsIfNothingHadHappened(t *testing.T) {
 	}
 }
 
-// TestAMetricThatNothingMeasuredIsAnErrorInTheEnd, where a hook might have measured it.
+// TestAMetricThatNothingMeasuredIsAnErrorInTheEnd uses a hook that could have measured the metric.
 func TestAMetricThatNothingMeasuredIsAnErrorInTheEnd(t *testing.T) {
 	result, err := fit.Run(context.Background(), dense(strategytest.New(t, 1, 1), 2), fit.Batches(batches(3)), fit.Options{},
 		fit.Each(1, func(_ context.Context, s *fit.State) error { s.Set("mine", 1); return nil }), fit.EarlyStop("yours", 1))

@@ -23,43 +23,44 @@ import (
 
 // CheckpointOptions configure a [Checkpoint] hook. The zero value works.
 type CheckpointOptions struct {
-	// Keep is the number of checkpoints to keep; 0 is 3, and a negative number keeps all.
+	// Keep is the number of newest checkpoints to keep; 0 means 3, and a negative number keeps all.
 	Keep int
-	// With are variables to save beside those of the step's store and the strategy's scope, and
-	// Without are variables of these that are not saved.
+	// With are variables to save in addition to the variables of the step's store and the
+	// strategy's scope. Without are variables that are not saved.
 	With, Without []checkpoint.Variable
-	// Restore says how strict a resume is. The zero value asks for exactly the step's variables.
+	// Restore controls how strictly a resume compares the variables. The zero value requires
+	// exactly the step's variables.
 	Restore checkpoint.RestoreOptions
-	// Background lets the next steps begin as soon as what is saved is copied to the host's memory. To
-	// a URL it is always so.
+	// Background lets the next steps begin as soon as the saved values are copied to the host's
+	// memory. Saves to a URL always run in the background.
 	Background bool
-	// Near, if it has a Folder, saves between these checkpoints on the hosts themselves.
+	// Near enables local checkpoints between the checkpoints of this hook, if it has a Folder.
 	Near Near
-	// Retention says which checkpoints stay beside the newest, of which Keep has the number: each
-	// k-th step, and the best by a metric of the run.
+	// Retention selects the checkpoints that are kept in addition to the Keep newest ones: each
+	// k-th step, and the best ones by a metric of the run. Its field Last must be 0.
 	Retention checkpoint.Retention
 }
 
 const defaultKeep = 3
 
-// Checkpoint saves the run in a directory of checkpoints, see package checkpoint: after each of the
-// steps that every says (0: after none), at the end of the run, and when the run is interrupted. A
-// checkpoint holds all variables of the step's store and of the strategy's scope, the sums of the
-// step's metrics, the position in the data, the settings and what the other hooks keep, so that
-// [Options].Resume goes on as if nothing had happened: with the same losses on the same mesh, and
-// with losses that differ by rounding on another.
+// Checkpoint saves the run in a directory of checkpoints (see package checkpoint): after each step
+// that is a multiple of every (0: after none), at the end of the run, and when the run is
+// interrupted. A checkpoint contains all variables of the step's store and of the strategy's scope,
+// the sums of the step's metrics, the position in the data, the settings and the state of the other
+// hooks. With [Options].Resume a run resumes from it: with the same losses on the same mesh, and
+// with losses that are equal up to rounding on another mesh.
 //
-// dir is a folder that all processes reach, or the URL of an object store whose scheme an imported
-// package registered, such as "gs://bucket/run"; see package storage. Each process saves what its
-// devices hold, by a [checkpoint.Manager], and has a copy of that in the host's memory meanwhile.
+// dir is a folder that all processes can access, or the URL of an object store whose scheme an
+// imported package registered, such as "gs://bucket/run"; see package storage. Each process saves
+// the shards of its own devices with a [checkpoint.Manager], and keeps a copy of them in host
+// memory during the save.
 //
-// A save waits for the steps under way. With CheckpointOptions.Background it goes on beside the
-// next steps, and what goes wrong is found at the next save or at the end of the run. A disk that
-// is full does not end the run: the hook warns, and tries again when the next save is due; the
-// earlier checkpoints stay as they are. If the last save fails, the run's error matches [ErrSave].
+// A save waits for the launched steps. With CheckpointOptions.Background the following steps run
+// during the save, and its errors are returned by the next save or at the end of the run. A full
+// disk does not end the run: the hook logs a warning and saves again when the next save is due; the
+// earlier checkpoints are unchanged. If the last save fails, the run's error matches [ErrSave].
 //
-// No checkpoint is saved at the end of a run that numbers ended which are not finite
-// ([*train.NonFiniteError]).
+// A run that ends with a [*train.NonFiniteError] saves no checkpoint at its end.
 func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 	v := &saver{path: dir}
 	var wrong error
@@ -88,28 +89,30 @@ func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 		}}
 }
 
-// saver saves a run and finds what was saved.
+// saver saves checkpoints of a run and finds the checkpoint to resume from.
 type saver struct {
 	path    string
 	opts    CheckpointOptions
-	manager *checkpoint.Manager // of a run that has begun
-	// took is how long the last save took, total the last one that was over, and slow says that it was
-	// said to be too long.
+	manager *checkpoint.Manager // set while a run is active
+	// took is the duration of the last save, and total is the duration of the last completed save.
+	// slow reports that the warning about slow saves was logged.
 	took, total time.Duration
 	slow        bool
-	// clear says that checkpoints after the step that is saved have to go: they are damaged.
+	// clear reports that the next save must first remove all later checkpoints, because they are
+	// damaged.
 	clear bool
-	// near is the saver on the hosts, nil without one. store is its own, and nil of any other.
+	// near is the saver of local checkpoints, or nil. store is set only in the saver of local
+	// checkpoints.
 	near  *saver
 	store storage.Store
 }
 
-// background reports whether the steps go on beside a save.
+// background reports whether the next steps run during a save.
 func (v *saver) background() bool {
 	return v.opts.Background || v.store != nil || storage.IsURL(v.path)
 }
 
-// open opens the place of the checkpoints on this process.
+// open opens the checkpoint manager of this process.
 func (v *saver) open(ctx context.Context, r *run) (err error) {
 	keep := v.opts.Retention
 	keep.Last = max(cmp.Or(v.opts.Keep, defaultKeep), 0)
@@ -129,7 +132,7 @@ func (v *saver) open(ctx context.Context, r *run) (err error) {
 	return nil
 }
 
-// writable makes a file in a directory and removes it.
+// writable checks that files can be created in a directory.
 func writable(dir string) error {
 	f, err := os.CreateTemp(dir, ".writable-*")
 	if err != nil {
@@ -138,7 +141,7 @@ func writable(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// settings are the run's, with the seed of its store.
+// settings returns the settings of the run and the initial seed of its store.
 func (r *run) settings() map[string]string {
 	all := maps.Clone(r.options.Settings)
 	if all == nil {
@@ -152,25 +155,25 @@ func (r *run) settings() map[string]string {
 	return all
 }
 
-// full reports whether a save failed for want of room, so that a later one may succeed.
+// full reports whether a save failed because the disk or a quota is full. A later save may succeed.
 func full(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// group are the variables of a run.
+// group returns the variables that a checkpoint contains.
 func (v *saver) group(r *run) checkpoint.Group {
 	g := checkpoint.Strategy(r.strategy, r.train.Store())
-	if r.saver != nil { // those of the best are the same
+	if r.saver != nil { // KeepBest saves the same variables
 		g = g.With(r.saver.opts.With...).Without(r.saver.opts.Without...)
 	}
-	// The sums of the step's metrics are part of the point, whatever their variable is called.
+	// The sums of the step's metrics are saved in the point.
 	if state := r.train.MetricState(); state != nil {
 		g = g.Without(state)
 	}
 	return g
 }
 
-// save saves the run as it is after the last step. All processes call it.
+// save saves the state after the last step. All processes must call it.
 func (v *saver) save(ctx context.Context, r *run) error {
 	start := time.Now()
 	err := v.write(ctx, r)
@@ -183,8 +186,8 @@ func (v *saver) save(ctx context.Context, r *run) error {
 	return err
 }
 
-// write saves what this process's devices hold. In the background, what went wrong with the save
-// before is its error, too.
+// write saves the shards of this process. It also returns errors of the previous background
+// save.
 func (v *saver) write(ctx context.Context, r *run) error {
 	step, m := r.state.step, v.manager
 	p, err := r.shared(ctx)
@@ -221,7 +224,7 @@ func (v *saver) write(ctx context.Context, r *run) error {
 	before, of := errors.AsType[*checkpoint.BackgroundError](err)
 	if err == nil || errors.Is(err, checkpoint.ErrKept) || of && before.Step < step {
 		if v.store == nil {
-			r.saved = step // or it is under way
+			r.saved = step // also if the save is still running
 		} else {
 			r.savedNear = step
 		}
@@ -229,9 +232,9 @@ func (v *saver) write(ctx context.Context, r *run) error {
 	return v.failed(r, err)
 }
 
-// wait waits for the save under way. Process 0 meets the others before it waits for the checkpoint:
-// their parts are there then, and of one that is lost it hears from the devices at once, and not by
-// parts that do not come.
+// wait waits for the running save. Process 0 first meets the other processes, whose shards are
+// complete then. If a process is lost, process 0 learns it from that exchange immediately, and does
+// not have to wait for the missing shards.
 func (v *saver) wait(ctx context.Context, r *run) error {
 	if !r.state.First() {
 		return r.agree(ctx, v.manager.Wait(ctx), nil)
@@ -242,7 +245,7 @@ func (v *saver) wait(ctx context.Context, r *run) error {
 	return v.manager.Wait(ctx)
 }
 
-// failed is the error of a save, if it is one.
+// failed converts errors of a save. A checkpoint that could not be removed is only a warning.
 func (v *saver) failed(r *run, err error) error {
 	if errors.Is(err, checkpoint.ErrKept) {
 		r.log.Warn("fit: an old checkpoint stays", "error", err)
@@ -258,12 +261,11 @@ func (v *saver) failed(r *run, err error) error {
 	return notSaved(v.path, step, err)
 }
 
-// leaving is how long a run that has lost a process waits for that one's part of a save.
+// leaving limits the wait for the shards of a lost process.
 const leaving = 10 * time.Second
 
-// hurry bounds the wait for the parts of other processes at the end of a run: one that was lost has
-// put its part already, or never will, and nobody waits for a part longer than until the process is
-// ended.
+// hurry limits the wait for the shards of other processes at the end of a run with an error: by the
+// constant leaving if a process may be lost, or by the deadline of the interrupt.
 func (v *saver) hurry(r *run, err error) {
 	if v.near != nil {
 		v.near.hurry(r, err)
@@ -278,8 +280,8 @@ func (v *saver) hurry(r *run, err error) {
 	}
 }
 
-// end waits for the save under way at the end of a run, if there is one, and returns its error. A
-// run that is stuck gives it up.
+// end waits for the running save at the end of the run and returns its error. It aborts the save if
+// the watchdog has ended the run.
 func (v *saver) end(r *run) error {
 	m := v.manager
 	if v.manager = nil; m == nil {
@@ -291,7 +293,7 @@ func (v *saver) end(r *run) error {
 	if r.dog != nil && r.several() {
 		waiting, over := context.WithCancel(context.Background())
 		defer over()
-		go func() { // a process may be lost after all have agreed, with its part of the last save
+		go func() { // a process may be lost during the last save
 			if r.suspected(waiting) != nil {
 				m.Hurry(leaving)
 			}
@@ -300,7 +302,8 @@ func (v *saver) end(r *run) error {
 	return v.failed(r, m.Close())
 }
 
-// shared returns what all processes know together of the run as it is. All processes call it.
+// shared returns the part of the point that all processes know together. All processes must call
+// it.
 func (r *run) shared(ctx context.Context) (*point, error) {
 	p := &point{Version: pointVersion, Step: r.state.step, Position: r.at, Metrics: r.train.MetricNames()}
 	var err error
@@ -327,7 +330,7 @@ func (r *run) shared(ctx context.Context) (*point, error) {
 	return p, err
 }
 
-// point returns the metadata of a checkpoint of the run as it is.
+// point completes p with the settings, the metrics and the state of the hooks, and encodes it.
 func (r *run) point(p *point) (map[string]string, error) {
 	p.Settings, p.Hooks = r.settings(), map[string][]byte{}
 	p.Pending, p.Latest = textOf(r.pending), textOf(r.known())
@@ -347,7 +350,8 @@ func (r *run) point(p *point) (map[string]string, error) {
 	return p.encode()
 }
 
-// last saves the run when it ends, if there is something to save and nothing is wrong with it.
+// last saves the final checkpoint, unless it exists already or the state of the run must not be
+// saved.
 func (r *run) last(ctx context.Context, err error) error {
 	if r.saver == nil || r.state.began.IsZero() && r.pending == nil || r.state.step <= r.saved {
 		return nil
@@ -356,10 +360,10 @@ func (r *run) last(ctx context.Context, err error) error {
 		return nil
 	}
 	if r.several() && err != nil && !r.agreed && !errors.Is(err, errShort) {
-		return nil // the other processes are elsewhere
+		return nil // the other processes are at another place
 	}
 	if stuck, ok := errors.AsType[*watchdog.StuckError](r.stuck()); ok && (r.several() || stuck.Doing != watchdog.Input.String()) {
-		return nil // a save would wait, too
+		return nil // a save would block, too
 	}
 	if stopped, ok := errors.AsType[*interrupt.Error](err); ok {
 		r.hurry(stopped.Notice)

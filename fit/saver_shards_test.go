@@ -23,8 +23,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestShardsGoOnAnyHosts saves in the background on two hosts, goes on on four, on one, and on a
-// store of a scheme, as one run on one host does.
+// TestShardsGoOnAnyHosts saves in the background on two hosts and resumes on four hosts, on one
+// host, and from an object store. The results equal the results of one run on one host.
 func TestShardsGoOnAnyHosts(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	dir := t.TempDir()
@@ -66,7 +66,8 @@ func TestShardsGoOnAnyHosts(t *testing.T) {
 	assert.Equal(t, []int64{4, 8, 12, 16}, all)
 }
 
-// TestADamagedShardIsPassedOver also resumes without the option by what was saved with it.
+// TestADamagedShardIsPassedOver also resumes without the option Background from checkpoints that
+// were saved with it.
 func TestADamagedShardIsPassedOver(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 1, 1)
@@ -95,8 +96,8 @@ func TestADamagedShardIsPassedOver(t *testing.T) {
 	assert.Equal(t, int64(6), result.Resumed)
 }
 
-// TestAnOldFolderIsResumed goes on from a folder in which an earlier version of this module saved one
-// file for each step, and keeps the best in another.
+// TestAnOldFolderIsResumed resumes from a folder in which an earlier version of this module saved
+// one file for each step, and keeps the best checkpoint in another folder.
 func TestAnOldFolderIsResumed(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/directory")))
@@ -114,7 +115,7 @@ func TestAnOldFolderIsResumed(t *testing.T) {
 	}
 }
 
-// TestTheBestStay keeps the best by a metric of the run beside the newest.
+// TestTheBestStay keeps the best checkpoints by a metric of the run in addition to the newest.
 func TestTheBestStay(t *testing.T) {
 	dir := t.TempDir()
 	value := map[int64]float64{1: 5, 2: 1, 3: 3, 4: 2, 5: 4, 6: 6}

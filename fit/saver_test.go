@@ -24,7 +24,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// heavy is a variable that a full disk has no room for, as often as it says.
+// heavy is a variable whose save fails this number of times because the disk is full.
 type heavy struct{ times int }
 
 func (*heavy) Path() string                                          { return "heavy" }
@@ -59,7 +59,7 @@ func TestAFullDiskDoesNotEndARun(t *testing.T) {
 	assert.Contains(t, log, "training goes on without this checkpoint")
 	assert.Empty(t, names(t, filepath.Join(dir, "for ever")))
 
-	// What was saved before stays, and the run goes on from it.
+	// The earlier checkpoints stay, and the run resumes from them.
 	_, err = run("for a while", 99, 12)
 	require.ErrorIs(t, err, fit.ErrSave)
 	assert.Equal(t, []string{"step-0000000008"}, names(t, filepath.Join(dir, "for a while")))
@@ -68,7 +68,8 @@ func TestAFullDiskDoesNotEndARun(t *testing.T) {
 	assert.Equal(t, []string{"step-0000000008", "step-0000000012"}, names(t, filepath.Join(dir, "for a while")))
 }
 
-// TestAFullDiskKeepsTheBestSoFar: a value that there is no room for is not the best.
+// TestAFullDiskKeepsTheBestSoFar checks that a value whose checkpoint was not saved is not the best
+// value.
 func TestAFullDiskKeepsTheBestSoFar(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	dir := t.TempDir()
@@ -88,7 +89,7 @@ func TestAFullDiskKeepsTheBestSoFar(t *testing.T) {
 	assert.Equal(t, []string{"step-0000000004"}, names(t, filepath.Join(dir, "best")), "3 was not saved, and 3.5 is better than 4")
 }
 
-// TestTwoRunsDoNotShareADirectory: of two runs at once the later one is refused.
+// TestTwoRunsDoNotShareADirectory checks that the second of two concurrent runs is refused.
 func TestTwoRunsDoNotShareADirectory(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 1, 1)
@@ -103,7 +104,7 @@ func TestTwoRunsDoNotShareADirectory(t *testing.T) {
 	require.ErrorIs(t, err, checkpoint.ErrBusy)
 }
 
-// TestAStepThatIsNotFiniteEndsARun: the checkpoint before it stays the last.
+// TestAStepThatIsNotFiniteEndsARun checks that the previous checkpoint stays the last one.
 func TestAStepThatIsNotFiniteEndsARun(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 1, 1)
@@ -128,7 +129,7 @@ func TestAStepThatIsNotFiniteEndsARun(t *testing.T) {
 	assert.Equal(t, []string{"step-0000000002", "step-0000000004"}, names(t, dir))
 }
 
-// TestADamagedCheckpointIsPassedOver: the run goes on from the one before it.
+// TestADamagedCheckpointIsPassedOver checks that the run resumes from the previous checkpoint.
 func TestADamagedCheckpointIsPassedOver(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 1, 1)

@@ -15,9 +15,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestAResumedRunHasTheCountersOfTheScope counts steps and rows in variables that nothing trains, and
-// resumes on other meshes. A checkpoint without a counter is an error that names it, unless the run
-// takes it.
+// TestAResumedRunHasTheCountersOfTheScope counts steps and rows in variables that are not trained,
+// and resumes on other meshes. A checkpoint without a counter is an error that names the counter,
+// unless the run accepts it.
 func TestAResumedRunHasTheCountersOfTheScope(t *testing.T) {
 	ctx := context.Background()
 	run := func(r, p int, dir string, to int64, o fit.CheckpointOptions, without ...string) ([2]float64, error) {

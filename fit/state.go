@@ -12,11 +12,12 @@ import (
 // replicas.
 const Loss = "loss"
 
-// MeanLoss is the name of the metric "loss" of train.Options.Metrics (train.MeanLoss): the mean
-// over the rows of all steps since the record before.
+// MeanLoss is the published name of train.MeanLoss, the metric "loss" of train.Options.Metrics: the
+// mean over the rows of all steps since the previous record.
 const MeanLoss = "mean_loss"
 
-// State is what hooks see of a run. It belongs to the run: use it within the hook's call only.
+// State is the state of a run that hooks can access. A hook must not use it after its function
+// returns.
 type State struct {
 	run     *run
 	first   bool
@@ -28,40 +29,41 @@ type State struct {
 	metrics []Metric
 	latest  []Metric
 	stop    string
-	began   time.Time // when the first step was taken
+	began   time.Time // launch of the first step
 	warn    func(text string, args ...any)
 }
 
-// Step returns the number of steps that were taken, also before a resume.
+// Step returns the number of completed steps of the whole run, including the steps before a resume.
 func (s *State) Step() int64 { return s.step }
 
-// Resumes reports whether [Options].Resume is set: whether what an earlier call of Run left in a
-// hook's files is this run's own. There may be no checkpoint of it, if that was killed early.
+// Resumes reports whether [Options].Resume is set, so that existing files of a hook belong to this
+// run. There may be no checkpoint if the earlier process was killed early.
 func (s *State) Resumes() bool { return s.run.options.Resume }
 
-// Resumed returns the step that the run resumed from, and 0 for a new run.
+// Resumed returns the step from which the run resumed, or 0 for a new run.
 func (s *State) Resumed() int64 { return s.resumed }
 
-// From returns the first step whose record is still to come. After a resume hooks that write files
-// drop what they have of this step and later ones: it is written again.
+// From returns the first step whose record has not been processed yet. In a resumed run, hooks that
+// write files must remove the data of this step and of later steps, because these are written
+// again.
 func (s *State) From() int64 {
 	if s.run.pending != nil {
 		return s.step
 	}
-	return s.step + 1 // which has room: see counts
+	return s.step + 1 // cannot overflow: see counts
 }
 
-// Steps returns the number of steps that the run is to take in all, and 0 if it is not known.
+// Steps returns the total number of steps of the run, or 0 if it is not known.
 func (s *State) Steps() int64 { return s.steps }
 
-// Epoch returns the number of the pass over the data, from 1.
+// Epoch returns the number of the current pass over the data, from 1.
 func (s *State) Epoch() int64 { return s.passes }
 
-// Rows returns the number of rows of the batches that this call of Run took, on all replicas.
+// Rows returns the number of rows of the batches of this call of Run, over all replicas.
 func (s *State) Rows() int64 { return s.rows }
 
-// Elapsed returns the time since the first step of this call of Run was under way. The compilation
-// is not in it.
+// Elapsed returns the time since the first step of this call of Run was launched. It does not
+// include the compilation.
 func (s *State) Elapsed() time.Duration {
 	if s.began.IsZero() {
 		return 0
@@ -69,16 +71,17 @@ func (s *State) Elapsed() time.Duration {
 	return time.Since(s.began)
 }
 
-// Metrics returns what was measured after this step: the loss, the other metrics of the step, and
-// what hooks have set, in this order. The slice is the caller's to read, within the hook's call.
+// Metrics returns the metrics of this step: the loss, the other metrics of the step, and the
+// metrics that hooks have set, in this order. The caller must not modify the slice or keep it after
+// the hook returns.
 func (s *State) Metrics() []Metric { return s.metrics }
 
-// Value returns a metric that was measured after this step.
+// Value returns a metric of this step and reports whether it was measured.
 func (s *State) Value(name string) (value float64, measured bool) {
 	return find(s.metrics, name)
 }
 
-// Latest returns the value of a metric at the last record that has it, of this call of Run.
+// Latest returns the last value of a metric in this call of Run and reports whether there is one.
 func (s *State) Latest(name string) (value float64, measured bool) {
 	return find(s.latest, name)
 }
@@ -91,8 +94,8 @@ func find(all []Metric, name string) (float64, bool) {
 	return all[i].Value, true
 }
 
-// Set publishes a metric of this step. It takes the place of one of the same name. Bytes of a name
-// that are not UTF-8, which no file of metrics can hold, become U+FFFD.
+// Set publishes a metric of this step, and replaces a metric of the same name. Bytes of the name
+// that are not valid UTF-8 become U+FFFD, because the metric files only support UTF-8.
 func (s *State) Set(name string, value float64) {
 	s.metrics = set(s.metrics, strings.ToValidUTF8(name, "\ufffd"), value)
 }
@@ -113,8 +116,9 @@ func merge(all, newer []Metric) []Metric {
 	return all
 }
 
-// Stop ends the run after this step's hooks, without an error. The reason is in [Result].Stopped.
-// The first reason counts. With several processes the run ends if any process stops it.
+// Stop ends the run after this step's hooks, without an error. The reason is returned in
+// [Result].Stopped; further calls do not change it. With several processes a stop in one process
+// ends the run on all of them.
 func (s *State) Stop(reason string) {
 	if s == nil {
 		return
@@ -124,17 +128,16 @@ func (s *State) Stop(reason string) {
 	}
 }
 
-// Warn writes a warning to [Options].Logger.
+// Warn logs a warning with slog attributes to [Options].Logger.
 func (s *State) Warn(text string, args ...any) { s.warn(text, args...) }
 
-// Strategy returns the strategy that the run's step is on.
+// Strategy returns the strategy of the run's step.
 func (s *State) Strategy() *strategy.TPUStrategy { return s.run.strategy }
 
-// First reports whether this is the first of the processes, the one that writes files. It is true
-// for a process alone.
+// First reports whether this is process 0, which writes the files.
 func (s *State) First() bool { return s.first }
 
-// names are the names of the metrics that are known beforehand.
+// names returns the names of the metrics that are known before they are measured.
 func (s *State) names() []string {
 	known := s.run.own()
 	for i := range s.run.hooks {
@@ -143,7 +146,7 @@ func (s *State) names() []string {
 	return known
 }
 
-// own are the names of the step's metrics.
+// own returns the names of the step's metrics.
 func (r *run) own() []string {
 	known := []string{Loss}
 	if r.train != nil {

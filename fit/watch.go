@@ -13,33 +13,34 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 )
 
-// Watch watches the run: a step, an input, a save, a hook or a compilation that does not end is
-// reported, the host that all others wait for is named on all of them, and the run ends in place of
-// waiting for ever. See package watchdog.
+// Watch runs a watchdog for the run. It reports a step, an input, a save, a hook or a compilation
+// that does not complete, names on all hosts the host that the others wait for, and ends the run
+// instead of waiting forever. See package watchdog.
 //
 //	fit.Watch(watchdog.Options{Place: "run", Exit: os.Exit})
 //
-// Place is a folder that all processes share, or the URL of a store; the records of the processes
-// in it are what `tpustrategy watch` shows. Host, Hosts and Run need not be given: they are the
-// strategy's processes, and an id on which these agree at the start. Where Run is given, a process
-// that never comes to that is named, too. The reports go to Options.Logger if the watchdog has no
-// Logger of its own.
+// Place is a folder that all processes share, or the URL of a store. `tpustrategy watch` shows the
+// records of the processes in it. Watch sets the options Host and Hosts from the strategy's
+// processes, and sets Run to an ID on which the processes agree at the start. If the caller sets
+// Run, the watchdog also names a process that never reaches that agreement. The reports are logged
+// to Options.Logger unless the watchdog's options have a Logger.
 //
-// A run that the watchdog ends returns an error that is a [*watchdog.StuckError]; its exit code
-// (interrupt.Code) is [watchdog.ExitCode]. With several processes no checkpoint is saved then, as
-// that takes all of them. What takes no notice of its context, such as a launch on a TPU, cannot be
-// ended: where Run does not return, the watchdog's Exit ends the process. Where a launch or an
-// exchange fails, as it may when another process has died, Run waits up to twice Options.Floor until
-// it is known which one, and its error names that and has the same code.
+// If the watchdog ends the run, the error is a [*watchdog.StuckError] and its exit code
+// (interrupt.Code) is [watchdog.ExitCode]. With several processes no checkpoint is saved then,
+// because a save requires all of them. An operation that ignores its context, such as a launch on a
+// TPU, cannot be ended: if Run does not return, the watchdog's Exit ends the process. If a launch
+// or an exchange fails, for example because another process died, Run waits up to twice
+// Options.Floor for the watchdog to identify that process. The error then names the process and has
+// the same exit code.
 //
-// Where the environment names a file by TPUSTRATEGY_GOODPUT, process 0 keeps a line in it that says
-// where the run's time has gone, as of the last save, and of the end: the scripts of
-// `tpustrategy launch` show it.
+// If the environment variable TPUSTRATEGY_GOODPUT names a file, process 0 writes one line to it
+// that summarizes the use of the run's time. It updates the line at each save and at the end. The
+// scripts of `tpustrategy launch` show the line.
 //
-// It adds less than a microsecond to a step, and no allocation.
+// The watchdog adds less than a microsecond to a step, and no allocation.
 func Watch(o watchdog.Options) Hook { return Hook{Name: "watch", watch: &o} }
 
-// startWatch starts the watchdog of a run that has one, and returns the context of the run.
+// startWatch starts the watchdog, if the run has one, and returns the context that it can end.
 func (r *run) startWatch(ctx context.Context) (context.Context, error) {
 	if r.watch == nil {
 		return ctx, nil
@@ -68,11 +69,12 @@ func (r *run) startWatch(ctx context.Context) (context.Context, error) {
 	return ctx, r.agree(ctx, err, nil)
 }
 
-// startTime is how long the processes may be apart when their runs begin: watchdog.Options.First.
+// startTime is the default of watchdog.Options.First: the maximum delay between the starts of the
+// processes.
 const startTime = 30 * time.Minute
 
-// blame waits, where what all processes do together has failed, until the watchdog knows because of
-// which of them: the plugin's error names none. The others wait, too, and see the same.
+// blame waits after a failed operation of all processes until the watchdog knows which process
+// caused the failure. The plugin's error does not name the process.
 func (r *run) blame(err error, doing watchdog.Activity) {
 	if r.dog == nil || err == nil || !r.several() || r.agreed || !doing.Together() && !unreached(err) || errors.As(err, new(*interrupt.Error)) {
 		return
@@ -83,7 +85,8 @@ func (r *run) blame(err error, doing watchdog.Activity) {
 	r.lost = r.suspected(limited)
 }
 
-// suspected waits until the watchdog knows who is lost, or ctx ends; it returns nil then.
+// suspected waits until the watchdog suspects a host, and returns its error. It returns nil when
+// ctx ends.
 func (r *run) suspected(ctx context.Context) error {
 	for {
 		if err := r.dog.Suspected(); err != nil {
@@ -97,10 +100,10 @@ func (r *run) suspected(ctx context.Context) error {
 	}
 }
 
-// defaultFloor is that of watchdog.Options.
+// defaultFloor is the default of watchdog.Options.Floor.
 const defaultFloor = 5 * time.Second
 
-// endWatch ends the watchdog with the run's error, which it returns: with who is stuck.
+// endWatch closes the watchdog with the run's error, and joins the watchdog's error to it.
 func (r *run) endWatch(err error) error {
 	if r.dog == nil {
 		return err
@@ -121,19 +124,19 @@ func (r *run) endWatch(err error) error {
 	return err
 }
 
-// refused reports whether all processes have refused to begin the run, such as a resume with other
-// settings, so that the records of its earlier lives stay as they are.
+// refused reports whether all processes have refused to begin the run, for example a resume with
+// other settings. The records of earlier lives must stay unchanged then.
 func (r *run) refused(err error) bool {
 	return err != nil && !r.accepted && (r.agreed || !r.several()) && !errors.As(err, new(*interrupt.Error)) && r.stuck() == nil
 }
 
-// unreached reports whether an error says that another process, or a service, does not answer.
+// unreached reports whether an error means that another process or a service does not respond.
 func unreached(err error) bool {
 	kind := errkind.Of(err)
 	return kind == errkind.UnavailableError || kind == errkind.DeadlineExceededError
 }
 
-// stuck returns the error with which the watchdog has ended the run, or nil.
+// stuck returns the error with which the watchdog ended the run, or nil.
 func (r *run) stuck() error {
 	if r.dog == nil {
 		return nil
@@ -141,7 +144,7 @@ func (r *run) stuck() error {
 	return r.dog.Err()
 }
 
-// firm is the context of what an interrupt does not end. The watchdog does.
+// firm returns a context that an interrupt does not end. The watchdog can end it.
 func (r *run) firm(ctx context.Context) context.Context {
 	if r.dog != nil {
 		return r.firmly
@@ -149,7 +152,7 @@ func (r *run) firm(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// does tells the watchdog, and the hooks that ask, what the run does.
+// does reports the current activity to the watchdog and to the hooks.
 func (r *run) does(what watchdog.Activity, name string) {
 	r.doing = what
 	if r.dog != nil {
@@ -162,7 +165,7 @@ func (r *run) does(what watchdog.Activity, name string) {
 	}
 }
 
-// saving tells the watchdog what came of a save.
+// saving reports the result of a save to the watchdog.
 func (r *run) saving(err error) {
 	if r.dog == nil {
 		return

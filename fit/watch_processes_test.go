@@ -30,7 +30,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// TestWatchedHost is the program of a host: it trains, and its process 2 stops itself.
+// TestWatchedHost is the program of a host: it trains, and process 2 stops itself.
 func TestWatchedHost(t *testing.T) {
 	h, here, err := prochost.FromEnviron(os.Getenv)
 	if !here {
@@ -55,11 +55,11 @@ func TestWatchedHost(t *testing.T) {
 	os.Exit(interrupt.Code(err))
 }
 
-// TestAStoppedProcessEndsTheOthers stops one of four processes, which reach their devices through
-// a socket, by SIGSTOP: the others say so, and end with the code.
+// TestAStoppedProcessEndsTheOthers stops one of four processes with SIGSTOP. They access their
+// devices through a socket. The others report the process and end with the exit code.
 func TestAStoppedProcessEndsTheOthers(t *testing.T) {
 	sys := plugintest.System(t, 4)
-	dir, err := os.MkdirTemp("", "fit") // the path of a socket is short
+	dir, err := os.MkdirTemp("", "fit") // the path of a socket must be short
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	machine, err := prochost.Listen(sys, "unix", filepath.Join(dir, "socket"), prochost.Options{Patience: time.Minute})

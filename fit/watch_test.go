@@ -21,12 +21,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// quick are options with which a second is late.
+// quick returns options with which a wait of a second is late.
 func quick(place string) watchdog.Options {
 	return watchdog.Options{Place: place, Floor: time.Second, Patience: 500 * time.Millisecond}
 }
 
-// blocking are batches whose yield waits for release at a step of one process.
+// blocking returns batches whose iterator waits for release at a step of one process.
 func blocking(at int, release <-chan struct{}) fit.Data {
 	return fit.Batches(func(yield func([]any, error) bool) {
 		for i := 0; ; i++ {
@@ -41,8 +41,9 @@ func blocking(at int, release <-chan struct{}) fit.Data {
 	})
 }
 
-// TestARunThatDoesNotGoOnEndsOnAllProcesses: the input of one of four blocks in a call that nothing
-// can end. The others name it and end with an error; its own process exits.
+// TestARunThatDoesNotGoOnEndsOnAllProcesses blocks the input of one of four processes in a call
+// that cannot be canceled. The others name the process and end with an error; the blocked process
+// exits.
 func TestARunThatDoesNotGoOnEndsOnAllProcesses(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	dir := t.TempDir()
@@ -56,7 +57,7 @@ func TestARunThatDoesNotGoOnEndsOnAllProcesses(t *testing.T) {
 			mu.Lock()
 			exits[s.Process()] = code
 			mu.Unlock()
-			close(release) // in the place of the process's end
+			close(release) // simulates the end of the process
 		}
 		o.OnReport = func(r watchdog.Report) {
 			mu.Lock()
@@ -102,8 +103,8 @@ func TestARunThatDoesNotGoOnEndsOnAllProcesses(t *testing.T) {
 	}
 }
 
-// TestAWaitThatItsContextEnds: of a process alone. A hook that waits in its context ends with the
-// error of the watchdog, and an input in the same way leaves a checkpoint.
+// TestAWaitThatItsContextEnds uses a single process. A hook that waits for its context ends with
+// the error of the watchdog. An input that waits in the same way leaves a checkpoint.
 func TestAWaitThatItsContextEnds(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	var stuck *watchdog.StuckError
@@ -126,7 +127,7 @@ func TestAWaitThatItsContextEnds(t *testing.T) {
 	assert.ErrorContains(t, err, "watchdog: option Floor")
 }
 
-// TestARunThatGoesOnIsLeftAlone: with evaluations and saves, and nothing said of it.
+// TestARunThatGoesOnIsLeftAlone checks that a run with evaluations and saves has no reports.
 func TestARunThatGoesOnIsLeftAlone(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	dir := t.TempDir()

@@ -1,33 +1,38 @@
-// Package plan searches for the best way to run a step on a slice of TPUs: how many replicas of how many
-// logical devices, along which axes, with which splits of the variables, what of the state of training is
-// shared out, and which settings of the program, such as what is computed again.
+// Package plan searches for the best way to run a step on a slice of TPUs: the number of replicas
+// and of logical devices for each, the axes of the logical devices, the shardings of the variables,
+// the training state that is sharded over the replicas, and settings of the program, such as its
+// rematerialization.
 //
 //	space := plan.Space{Slices: []plan.Slice{{Name: "v5e:4x4", Devices: 16}}, Rules: []plan.RuleSet{{Name: "own", Rules: rules}}}
 //	result, err := plan.Search(ctx, space.Plans(), step, plan.Options{})
 //	best := result.Best()
 //
-// The package has values only: [Plan], which is a file, [Space], which makes plans, [Prices], and the
-// search, which asks a [Step] for what it needs to know. Package aot and the command tpustrategy
-// have steps that ask the compiler.
+// The package contains only data and the search algorithm: [Plan], which can be stored in a file,
+// [Space], which generates plans, [Prices], and [Search], which evaluates plans with a [Step].
+// Package aot and the command tpustrategy provide implementations of Step that call the compiler.
 //
 // # The search
 //
-//  1. Each plan is sketched: its program is made, and not compiled. What its variables and arguments take
-//     of a device is exact, and no plan is faster than its arithmetic at the peak and the traffic of its
-//     variables. A plan too large by that is not gone on with; nor is one whose program is another's.
-//  2. The others are probed, those that may be fastest first: the compiler splits, fuses and schedules the
-//     program, which takes seconds, and its time is predicted. A plan that cannot be faster than the best
-//     so far is left out.
-//  3. From the best plan with several logical devices on, the splits of one group of variables after the
-//     other are changed, if that is asked for, as long as probes become faster.
-//  4. The best few are compiled whole, which takes minutes, and says what they need and take. One that does
-//     not fit gives its place to the next.
+//  1. Each plan is sketched: its program is lowered, but not compiled. A sketch has the exact
+//     memory of the variables and arguments on a device, and a lower bound of the step time: the
+//     arithmetic at the peak rate and the memory traffic of the variables. Plans whose variables
+//     and arguments do not fit are excluded, and so are plans with the same program as another
+//     plan.
+//  2. The remaining plans are probed, the most promising first: the compiler partitions, fuses and
+//     schedules the program, which takes seconds, and the step time is predicted. Plans whose
+//     lower bound is above the best predicted time so far are skipped.
+//  3. If Options.Splits is set, the search continues from the best plan with several logical
+//     devices: it changes the sharding of one group of variables at a time, as long as the probes
+//     become faster.
+//  4. The best few plans are compiled completely, which takes minutes. This yields the memory and
+//     the predicted time of the final program. If a plan does not fit, the next one is compiled
+//     instead.
 //
-// A [Result] says of each plan what became of it: nothing is left out silently.
+// A [Result] contains the outcome of every plan.
 //
 // # Using a plan
 //
-// A plan has what strategy.New takes:
+// A plan contains the options of strategy.New:
 //
 //	p, err := plan.Read("plan.json")
 //	opts := strategy.Options{Replicas: p.Replicas, LogicalAxes: p.Axes, Variables: p.Rules}

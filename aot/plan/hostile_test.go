@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// What no search writes is refused, and costs nothing.
+// Plans that no search writes are refused quickly.
 func TestPlansThatLieAreRefused(t *testing.T) {
 	of := func(replicas, axes, more string) string {
 		return fmt.Sprintf(`{"version": 1, "slice": "v5e:4x4", "replicas": %s, "axes": %q%s}`, replicas, axes, more)

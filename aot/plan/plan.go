@@ -17,23 +17,24 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Plan is one way to run a step. It is a value: what it refers to is not changed.
+// Plan is one way to run a step. The slices and maps of a Plan must not be modified.
 type Plan struct {
 	// Slice is the name of the slice, such as v5e:4x4.
 	Slice string
-	// Replicas is the number of replicas, and Axes are those of a replica's logical devices, the slowest
-	// first, as in strategy.Options.
+	// Replicas is the number of replicas. Axes are the axes of a replica's logical devices, the
+	// slowest first, as in strategy.Options.
 	Replicas int
 	Axes     []sharding.Axis
-	// Rules lay the variables out and share their state, and RulesName says in a word where they are from.
+	// Rules shard the variables and their training state. RulesName is a short name for the source
+	// of the rules.
 	Rules     logical.Rules
 	RulesName string
-	// Settings are options of the program itself by name, such as remat=full: the flags of a program with
-	// package aot.
+	// Settings are options of the program itself by name, such as remat=full. With package aot they
+	// are flags of the program.
 	Settings map[string]string
 }
 
-// Logical is the number of logical devices of a replica.
+// Logical returns the number of logical devices of a replica.
 func (p Plan) Logical() int {
 	n := 1
 	for _, axis := range p.Axes {
@@ -42,7 +43,8 @@ func (p Plan) Logical() int {
 	return n
 }
 
-// State is what the replicas share out of the training of every variable.
+// State returns the sharding of the training state over the replicas that applies to every
+// variable.
 func (p Plan) State() logical.StateSharding {
 	for _, r := range p.Rules {
 		if r.State != 0 && r.Pattern != nil && r.Pattern.String() == "" {
@@ -56,7 +58,6 @@ func (p Plan) State() logical.StateSharding {
 // remat=full".
 func (p Plan) String() string { return p.Slice + ": " + p.how() }
 
-// how is String without the slice.
 func (p Plan) how() string {
 	parts := []string{fmt.Sprintf("%d x %s", p.Replicas, axesText(p.Axes))}
 	if p.RulesName != "" {
@@ -79,11 +80,11 @@ func axesText(axes []sharding.Axis) string {
 	return cmp.Or(strings.Join(parts, ","), logical.AxisName+"=1")
 }
 
-// version is that of the file's form; it grows when a field changes its meaning.
+// version is the version of the JSON encoding. It increases when a field changes its meaning.
 const version = 1
 
-// form is a plan's JSON form. The rules are those of logical.ParseRules, and the axes are in the notation
-// of sharding.ParseMesh.
+// form is the JSON encoding of a plan. The rules have the format of logical.ParseRules, and the
+// axes the format of sharding.ParseMesh.
 type form struct {
 	Version   int               `json:"version"`
 	Slice     string            `json:"slice"`
@@ -94,8 +95,8 @@ type form struct {
 	Settings  map[string]string `json:"settings,omitempty"`
 }
 
-// MarshalJSON returns the form that [Parse] reads. The rules must name axes; the error of others is a
-// [*logical.RuleError].
+// MarshalJSON returns the encoding that [Parse] accepts. The rules must name axes; otherwise the
+// error is a [*logical.RuleError].
 func (p Plan) MarshalJSON() ([]byte, error) {
 	f := form{Version: version, Slice: p.Slice, Replicas: p.Replicas, Axes: axesText(p.Axes), RulesName: p.RulesName, Settings: p.Settings}
 	if len(p.Rules) > 0 {
@@ -112,21 +113,21 @@ func (p Plan) MarshalJSON() ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// UnmarshalJSON is [Parse].
+// UnmarshalJSON decodes a plan with [Parse].
 func (p *Plan) UnmarshalJSON(data []byte) (err error) {
 	*p, err = Parse(data)
 	return err
 }
 
-// Parse reads a plan in its JSON form:
+// Parse decodes a plan from JSON:
 //
 //	{"version": 1, "slice": "v5e:4x4", "replicas": 4, "axes": "logical=4",
 //	 "rules": [{"variable": "/up/dense/weights$", "split": "-,logical"},
 //	           {"variable": "", "state": "parameters"}],
 //	 "settings": {"remat": "full"}}
 //
-// The rules are those of [logical.ParseRules], and the axes those of [sharding.ParseMesh]. Errors are of
-// kind ValueError.
+// The rules have the format of [logical.ParseRules], and the axes the format of
+// [sharding.ParseMesh]. Errors are of kind ValueError.
 func Parse(data []byte) (Plan, error) {
 	wrong := func(err error, hint, format string, args ...any) (Plan, error) {
 		return Plan{}, &errkind.Fault{Op: "plan: parse", Reason: fmt.Sprintf(format, args...), Err: err, Hint: hint, Class: errkind.ValueError}
@@ -158,14 +159,14 @@ func Parse(data []byte) (Plan, error) {
 	return p, nil
 }
 
-// Write writes the plan in the form that [Read] reads.
+// Write writes the plan as indented JSON, which [Read] accepts.
 func (p Plan) Write(w io.Writer) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(p)
 }
 
-// maxFile bounds a file of a plan.
+// maxFile limits the size of a plan file in bytes.
 const maxFile = 4 << 20
 
 // Read reads a plan from a file; see [Parse].

@@ -10,29 +10,30 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Price is what a chip of a generation costs.
+// Price is the price of a chip of a TPU generation.
 type Price struct {
-	// Generation is the name of [tpu.Generation].
+	// Generation is the name of the [tpu.Generation].
 	Generation string `json:"generation"`
-	// Dollars are those of a chip for an hour.
+	// Dollars is the price of one chip for one hour.
 	Dollars float64 `json:"dollars_per_chip_hour"`
-	// Source says where the figure is from, and of when.
+	// Source describes the source and the date of the price.
 	Source string `json:"source"`
 }
 
-// Prices are of several generations; the last of a generation holds.
+// Prices are the prices of several generations. If a generation occurs more than once, its last
+// price applies.
 type Prices []Price
 
-// listed is where the table's figures are from.
+// listed is the source of the list prices.
 const listed = "cloud.google.com/tpu/pricing, on demand in the United States, as quoted in 2025"
 
-// ListPrices returns the table of list prices. It is no offer: regions, commitments and spot machines have
-// others, and a generation that is not in it has no price here.
+// ListPrices returns the table of list prices. Actual prices differ for other regions, commitments
+// and spot machines. Generations that are not in the table have no price.
 func ListPrices() Prices {
 	return Prices{{"v2", 1.125, listed}, {"v3", 2.00, listed}, {"v4", 3.22, listed}, {"v5e", 1.20, listed}, {"v5p", 4.20, listed}, {"v6e", 2.70, listed}}
 }
 
-// ParsePrice reads a price such as v5e=0.60, in dollars for a chip and an hour.
+// ParsePrice parses a price such as v5e=0.60, in dollars per chip and hour.
 func ParsePrice(text string) (Price, error) {
 	name, value, ok := strings.Cut(text, "=")
 	dollars, err := strconv.ParseFloat(value, 64)
@@ -43,8 +44,8 @@ func ParsePrice(text string) (Price, error) {
 	return Price{g.Name, dollars, "given"}, nil
 }
 
-// Of returns the dollars that so many chips of a generation cost for an hour, and where the figure is
-// from; false if it is not known.
+// Of returns the price in dollars of this number of chips of a generation for an hour, and the
+// source of the price. known is false if there is no price.
 func (all Prices) Of(generation string, chips int) (dollars float64, source string, known bool) {
 	for _, p := range all {
 		if p.Generation == generation {
@@ -54,12 +55,12 @@ func (all Prices) Of(generation string, chips int) (dollars float64, source stri
 	return dollars, source, known
 }
 
-// Money is an amount as people read it.
+// Money formats an amount in dollars.
 func Money(dollars float64) string {
 	switch {
 	case dollars >= 100:
 		return fmt.Sprintf("$%.0f", dollars)
-	case dollars > 0 && dollars < 0.001: // with two figures, and no exponent
+	case dollars > 0 && dollars < 0.001: // two digits, no exponent
 		return "$" + strconv.FormatFloat(dollars, 'f', 1-int(math.Floor(math.Log10(dollars))), 64)
 	}
 	return fmt.Sprintf("$%.3g", dollars)

@@ -10,70 +10,73 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Verdict is what became of a plan in a search.
+// Verdict is the outcome of a plan in a search.
 type Verdict string
 
 const (
-	// Compiled was compiled whole and fits.
+	// Compiled means that the plan was compiled completely and fits.
 	Compiled Verdict = "compiled"
-	// Probed was probed, and may fit.
+	// Probed means that the plan was probed and may fit.
 	Probed Verdict = "probed"
-	// Untried was left when the time or the number of probes was used up.
+	// Untried means that the limit of time or of probes was reached before the plan was probed.
 	Untried Verdict = "untried"
-	// Slower cannot be better than the best by what its sketch shows.
+	// Slower means that the lower bound in the sketch is above the time of the best plan.
 	Slower Verdict = "slower"
-	// TooLarge needs more memory than a device has: by its variables and arguments, by a probe's estimate,
-	// or by the compiler.
+	// TooLarge means that the plan needs more memory than a device has, according to its variables
+	// and arguments, a probe's estimate, or the compiler.
 	TooLarge Verdict = "too large"
-	// TooDear costs more than the budget, or an unknown sum.
+	// TooDear means that the price is above the budget or not known.
 	TooDear Verdict = "too dear"
-	// Same has the program of another plan, which Reason names.
+	// Same means that the program equals the program of another plan, which Reason names.
 	Same Verdict = "same"
-	// Refused cannot be made of the step, or of the slice; Reason says why.
+	// Refused means that the step or the slice does not support the plan; Reason contains the
+	// error.
 	Refused Verdict = "refused"
-	// Failed is a probe or a compilation that failed for another reason than memory, which Reason says.
+	// Failed means that a probe or a compilation failed with an error other than a lack of memory;
+	// Reason contains the error.
 	Failed Verdict = "failed"
-	// Sketched was gone no further with.
+	// Sketched means that the plan was only sketched.
 	Sketched Verdict = "sketched"
 )
 
-// verdicts are all of them, the best first.
+// verdicts are all verdicts, the best first.
 var verdicts = []Verdict{Compiled, Probed, Untried, Sketched, Slower, TooLarge, TooDear, Same, Failed, Refused}
 
-// Candidate is a plan and what a search found out about it.
+// Candidate is a plan and the results of the search for it.
 type Candidate struct {
 	Plan    Plan    `json:"plan"`
 	Verdict Verdict `json:"verdict"`
 	Reason  string  `json:"reason,omitempty"`
 	Sketch  Sketch  `json:"-"`
-	// Probe has the figures of the probe, and Whole the figures of the finished program; nil without one.
+	// Probe contains the figures of the probe, and Whole the figures of the compiled program; nil
+	// if there are none.
 	Probe *Figures `json:"probe,omitempty"`
 	Whole *Figures `json:"compiled,omitempty"`
-	// Expected is the predicted time of a step by which a plan is ranked, in seconds. For a plan that was
-	// compiled whole it is the time in Whole. For a plan that was only probed it is the time in Probe,
-	// multiplied by the mean ratio of the two times that the compiled plans of the search show. It is 0 for
-	// every other plan.
+	// Expected is the predicted time of a step in seconds, by which plans are ranked. For a
+	// compiled plan it is the time in Whole. For a plan that was only probed it is the time in
+	// Probe, multiplied by the mean ratio of the two times over the compiled plans of the search.
+	// It is 0 for every other plan.
 	Expected float64 `json:"expected_seconds,omitempty"`
-	// Dollars are those of the slice for an hour, if Priced.
+	// Dollars is the price of the slice per hour, if Priced is set.
 	Dollars float64 `json:"dollars_per_hour,omitempty"`
 	Priced  bool    `json:"-"`
 }
 
-// runs reports whether the plan can be run, as far as the search knows.
+// runs reports whether the plan can run, as far as the search knows.
 func (c *Candidate) runs() bool { return c.Verdict == Compiled || c.Verdict == Probed }
 
-// Result is what a search found.
+// Result is the result of a search.
 type Result struct {
 	Goal Goal `json:"goal"`
-	// Took is the time of the search in seconds.
+	// Took is the duration of the search in seconds.
 	Took float64 `json:"search_seconds"`
 	// Candidates are all plans, the best first.
 	Candidates []*Candidate `json:"candidates"`
 }
 
-// Best returns the best plan that was compiled whole, which is known to fit, or the best of the probed
-// plans if none was compiled. Its error is a ResourceExhaustedError if every plan is too large, and
-// otherwise names what excluded the plans.
+// Best returns the best compiled plan, which is known to fit, or the best probed plan if none was
+// compiled. The error has kind ResourceExhaustedError if any plan is too large, and otherwise
+// FailedPreconditionError. Its text counts the plans by verdict.
 func (r *Result) Best() (*Candidate, error) {
 	for _, verdict := range []Verdict{Compiled, Probed} {
 		if i := slices.IndexFunc(r.Candidates, func(c *Candidate) bool { return c.Verdict == verdict }); i >= 0 {
@@ -101,10 +104,10 @@ func (r *Result) counts() map[Verdict]int {
 	return counts
 }
 
-// shown is the number of plans that a text has.
+// shown is the maximum number of plans in a text.
 const shown = 10
 
-// said is how a text says a verdict.
+// said are the descriptions of verdicts in a text.
 var said = map[Verdict]string{
 	Compiled: "compiled whole", Probed: "probed", Untried: "not tried: the time or the number of probes was used up", Sketched: "not tried",
 	Slower:   "not probed: no faster than the best, by their arithmetic and their variables alone",
@@ -112,7 +115,8 @@ var said = map[Verdict]string{
 	Same: "not probed: the program is another plan's", Failed: "failed in the compiler", Refused: "refused by the step or the slice",
 }
 
-// WriteText writes the result for people: the best plans, and what became of all others.
+// WriteText writes a readable summary: a table of the best plans, and the number of plans with each
+// verdict.
 func (r *Result) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of %d plans, in %.0f s; predicted times, not measured ones\n\n", r.Goal, len(r.Candidates), r.Took)
@@ -143,7 +147,7 @@ func (r *Result) WriteText(w io.Writer) error {
 		}
 		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", step, seconds(c.Probe.Seconds), rows, memory, price, c.Plan)
 	}
-	_ = table.Flush() // a strings.Builder takes everything
+	_ = table.Flush() // a strings.Builder returns no errors
 	b.WriteString("\n")
 	counts := r.counts()
 	for _, v := range verdicts {
@@ -168,7 +172,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	return err
 }
 
-// seconds is a time with three figures.
+// seconds formats a duration with three significant digits.
 func seconds(s float64) string {
 	switch {
 	case s >= 1:

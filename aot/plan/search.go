@@ -12,30 +12,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Step is a step that is planned. Its calls may come from several goroutines, Sketch from one at a time.
+// Step evaluates plans for one training step. Its methods must be safe for concurrent use, except
+// that Sketch is not called concurrently with itself.
 type Step interface {
-	// Sketch makes the step's program for a plan, and says what that shows. Its error says why the step
-	// cannot be run so.
+	// Sketch lowers the step's program for a plan. An error means that the step cannot run with the
+	// plan.
 	Sketch(ctx context.Context, p Plan) (Sketch, error)
-	// Probe says what the compiler shows of the program in seconds.
+	// Probe returns estimates that the compiler produces within seconds.
 	Probe(ctx context.Context, p Plan) (Figures, error)
-	// Compile says what the finished program takes. A program that does not fit has Figures with more
-	// Bytes than Limit, and no error.
+	// Compile compiles the program completely. A program that does not fit has Figures with Bytes
+	// above Limit, and no error.
 	Compile(ctx context.Context, p Plan) (Figures, error)
 }
 
-// Sketch is what a step's program shows before it is compiled.
+// Sketch describes a step's program before it is compiled.
 type Sketch struct {
-	// Program is equal for plans whose programs are, on equal slices.
+	// Program identifies the program: it is equal for equal programs on equal slices.
 	Program string
-	// Bytes are what variables and arguments take of a device, and Limit what it has; 0 is not known.
+	// Bytes is the memory of the variables and arguments on a device, and Limit is the memory of
+	// the device; 0 if it is not known.
 	Bytes, Limit int64
-	// Seconds is a time that no run of the program is faster than, and Expected one that it may take, by
-	// which plans are probed in their order.
+	// Seconds is a lower bound of the step time. Expected is an estimate of the step time, which
+	// determines the order of the probes.
 	Seconds, Expected float64
-	// Rows is the number of rows of a step, over all replicas; 0 is not known.
+	// Rows is the number of rows of a step over all replicas; 0 if it is not known.
 	Rows int
-	// Variables are those that rules may split, by path.
+	// Variables are the variables that rules may shard, by path.
 	Variables []Variable
 }
 
@@ -45,57 +47,58 @@ type Variable struct {
 	Dims []int
 }
 
-// Figures are what is known of a program that was probed or compiled.
+// Figures are the predicted time and memory of a program that was probed or compiled.
 type Figures struct {
-	// Seconds is the predicted time of a step, of which Products, Memory and Waits are the parts.
+	// Seconds is the predicted time of a step. Products, Memory and Waits are its parts.
 	Seconds  float64 `json:"predicted_seconds"`
 	Products float64 `json:"products_seconds"`
 	Memory   float64 `json:"memory_seconds"`
 	Waits    float64 `json:"waits_seconds"`
-	// Bytes are what the program takes of a device, estimated of a probe, and Limit what it has; 0 is not
-	// known.
+	// Bytes is the memory of the program on a device, which is an estimate for a probe, and Limit
+	// is the memory of the device; 0 if it is not known.
 	Bytes int64 `json:"memory_bytes"`
 	Limit int64 `json:"memory_limit,omitempty"`
 }
 
-// Goal is what the best plan has the most or the least of.
+// Goal is the criterion by which plans are compared.
 type Goal string
 
 const (
-	// Fastest is the least time for a row.
+	// Fastest minimizes the time per row.
 	Fastest Goal = "fastest"
-	// Cheapest is the fewest dollars for a row.
+	// Cheapest minimizes the cost per row.
 	Cheapest Goal = "cheapest"
-	// Largest is the most rows in a step, and of equal ones the fastest.
+	// Largest maximizes the rows of a step. Among equal plans the fastest is the best.
 	Largest Goal = "largest-batch"
 )
 
-// Options configure a search. The zero value looks for the fastest plan among all.
+// Options configure a search. The zero value searches all plans for the fastest.
 type Options struct {
 	Goal Goal
-	// Dollars returns what a slice costs an hour, and whether that is known. Nil knows none.
+	// Dollars returns the price of a slice per hour and whether it is known. With nil no price is
+	// known.
 	Dollars func(slice string) (float64, bool)
-	// Budget is the most dollars an hour; 0 is any number.
+	// Budget is the maximum price per hour in dollars; 0 means no limit.
 	Budget float64
-	// Within ends the probing after so long, and Probes after so many; 0 is no end. What was not tried is
-	// said.
+	// Within limits the time, and Probes limits the number, of probes; 0 means no limit. Plans that
+	// were not probed have the verdict Untried.
 	Within time.Duration
 	Probes int
-	// Splits searches the splits of groups of variables too, from the best plan on.
+	// Splits also searches the shardings of groups of variables, starting from the best plan.
 	Splits bool
-	// Whole is how many of the best plans are compiled whole; 0 is three, and below 0 none. Up to as many
-	// again are compiled while a plan that was only probed is expected to be better than the best compiled
-	// one.
+	// Whole is the number of best plans that are compiled completely; 0 means three, and a negative
+	// number means none. Up to the same number of further plans are compiled while a probed plan is
+	// expected to be better than the best compiled plan.
 	Whole int
-	// Parallel is the number of probes at a time; 0 is one.
+	// Parallel is the number of concurrent probes; 0 means one.
 	Parallel int
-	// Told is told how far the search is, in a line; nil is nobody.
+	// Told is called with lines about the progress of the search. It may be nil.
 	Told func(line string)
 }
 
-// maxProbed is how much more than its memory a device may need by the estimate of a probe before the plan
-// is given up: finished programs were found to need up to a quarter less, as they keep some values in the
-// fast memory, and the compiler has the last word.
+// maxProbed is the ratio of a probe's memory estimate to the memory of a device above which a plan
+// is too large. Compiled programs need up to a quarter less than the estimate, because they keep
+// some values in fast memory.
 const maxProbed = 1.3
 
 // search is one call of Search.
@@ -108,11 +111,12 @@ type search struct {
 	mu   sync.Mutex
 	made map[string]*Candidate // by program
 	best *Candidate
-	done int // probes
+	done int // number of probes
 }
 
-// Search finds the best of plans for a step. It returns the context's error if that ends, and the first
-// error of the step if no plan can even be sketched. That no plan fits is no error: the Result says so.
+// Search searches plans for the best way to run a step. It returns the context's error if the
+// context ends, and the first error of the step if no plan can be sketched. It is not an error if
+// no plan fits; see [Result.Best].
 func Search(ctx context.Context, plans []Plan, step Step, o Options) (*Result, error) {
 	if len(plans) == 0 {
 		return nil, &errkind.Fault{Op: "plan: search", Reason: "there are no plans", Hint: "give slices, and numbers of logical devices that divide their devices", Class: errkind.ValueError}
@@ -151,7 +155,7 @@ func (s *search) told(format string, args ...any) {
 	}
 }
 
-// sketch makes the programs of plans, and returns those to go on with, the ones first that may be best.
+// sketch sketches plans and returns the candidates for probes, the most promising first.
 func (s *search) sketch(ctx context.Context, plans []Plan) (next []*Candidate, err error) {
 	var refused error
 	for i, p := range plans {
@@ -205,7 +209,7 @@ func (s *search) tooDear(c *Candidate) bool {
 	return c.Verdict == TooDear
 }
 
-// compare orders candidates by the goal, if a step of them takes so long.
+// compare orders candidates by the goal, for the given step times.
 func (s *search) compare(a, b *Candidate, secondsOfA, secondsOfB float64) int {
 	rowsOfA, rowsOfB := max(a.Sketch.Rows, 1), max(b.Sketch.Rows, 1)
 	if s.o.Goal == Largest && rowsOfA != rowsOfB {
@@ -218,8 +222,8 @@ func (s *search) compare(a, b *Candidate, secondsOfA, secondsOfB float64) int {
 	return cmp.Compare(ofA, ofB)
 }
 
-// order compares candidates for a result: first the plans that can be run, by the times that are expected
-// of them, then the other plans by their verdicts.
+// order orders candidates for a result: first the plans that can run, by their expected times, then
+// the other plans by their verdicts.
 func (s *search) order(a, b *Candidate) int {
 	stage := func(c *Candidate) int { return slices.Index(verdicts, c.Verdict) }
 	if a.runs() && b.runs() {
@@ -228,9 +232,9 @@ func (s *search) order(a, b *Candidate) int {
 	return cmp.Or(cmp.Compare(stage(a), stage(b)), s.compare(a, b, a.Sketch.Seconds, b.Sketch.Seconds))
 }
 
-// estimate sets the expected times of the plans that were probed or compiled. The time of a probe and the
-// time of the finished program differ (a probe hides no collectives, for example), so the time of a plan
-// that was only probed is multiplied by the mean ratio that the compiled plans show.
+// estimate sets the expected times of the plans that were probed or compiled. Probes and compiled
+// programs have different times (a probe hides no collectives, for example), so the time of a plan
+// that was only probed is multiplied by the mean ratio over the compiled plans.
 func (s *search) estimate() {
 	sum, count := 0.0, 0
 	for _, c := range s.all {
@@ -250,7 +254,7 @@ func (s *search) estimate() {
 	}
 }
 
-// probe probes candidates side by side, in their order.
+// probe probes candidates concurrently, starting in their order.
 func (s *search) probe(ctx context.Context, queue []*Candidate) error {
 	at, failed := 0, error(nil)
 	take := func() *Candidate {
@@ -296,7 +300,7 @@ func (s *search) probe(ctx context.Context, queue []*Candidate) error {
 	return failed
 }
 
-// probed notes what a probe gave.
+// probed stores the result of a probe.
 func (s *search) probed(c *Candidate, f Figures, err error) {
 	if err != nil {
 		c.Verdict, c.Reason = Failed, err.Error()
@@ -312,15 +316,15 @@ func (s *search) probed(c *Candidate, f Figures, err error) {
 	}
 }
 
-// whole compiles the best plans. Each compilation corrects the estimates of the plans that were only
-// probed, so the next plan is chosen again.
+// whole compiles the best plans completely. Each compilation corrects the estimates of the plans
+// that were only probed, so the next plan is selected after each compilation.
 func (s *search) whole(ctx context.Context) error {
 	want, fit, grows := cmp.Or(s.o.Whole, 3), 0, 1.0
 	for {
 		s.estimate()
 		var next, best *Candidate
 		for _, c := range s.all {
-			// A finished program that needs more memory than its probe tells that of the other probes.
+			// The memory of compiled programs corrects the estimates of the other probes.
 			if c.Verdict == Probed && c.Probe.Limit > 0 && grows > 1 && grows*float64(c.Probe.Bytes) > float64(c.Probe.Limit) {
 				c.Verdict, c.Reason = TooLarge, fmt.Sprintf("by its probe, as finished programs need %.0f %% more than theirs", 100*(grows-1))
 			}

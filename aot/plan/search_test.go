@@ -19,15 +19,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// model is a step whose figures follow from its plan: splitting makes it slower, sharing state out smaller.
+// model is a step whose figures depend on the plan: sharding makes it slower, and sharding the
+// state over the replicas makes it smaller.
 type model struct {
 	probes, compiles atomic.Int32
 	limit            int64
-	// fails makes an error of what is asked of a plan.
+	// fails returns an error for an operation on a plan.
 	fails func(p plan.Plan, asked string) error
-	// grows is how much more than a probe says the finished program needs.
+	// grows is the ratio of the compiled program's memory to the probe's estimate.
 	grows float64
-	// slows is the time of the finished program over the time of its probe; 0 is 1.
+	// slows is the ratio of the compiled program's time to the probe's time; 0 means 1.
 	slows func(p plan.Plan) float64
 }
 
@@ -43,7 +44,7 @@ func (m *model) seconds(p plan.Plan) float64 {
 	if p.Settings["remat"] == "full" {
 		s *= 1.3
 	}
-	for _, r := range p.Rules { // each split of the columns of a pair helps
+	for _, r := range p.Rules { // each sharding of the columns of a pair helps
 		if r.Annotation.String() == "-,logical" && r.Reaches("/up_1/weights", []int{64, 64}) {
 			s *= 0.8
 		}
@@ -93,7 +94,7 @@ func best(t *testing.T, r *plan.Result) *plan.Candidate {
 
 func TestASpaceHasEachChoiceOnce(t *testing.T) {
 	all := sixteen.Plans()
-	assert.Len(t, all, 2*(4*4+1)) // one replica shares nothing out
+	assert.Len(t, all, 2*(4*4+1)) // a single replica has one state sharding
 	seen := map[string]bool{}
 	for _, p := range all {
 		assert.Equal(t, 16, p.Replicas*p.Logical())
@@ -178,8 +179,8 @@ func TestAPlanThatDoesNotFitGivesItsPlaceToTheNext(t *testing.T) {
 	assert.Equal(t, errkind.ResourceExhaustedError, errkind.Of(err))
 }
 
-// A probe and a finished program give different times, so the times of probed plans are corrected before
-// they are compared with the times of compiled plans.
+// Probes and compiled programs have different times, so the times of probed plans are corrected
+// before they are compared with the times of compiled plans.
 func TestProbedAndCompiledPlansAreRankedOnOneScale(t *testing.T) {
 	search := func(m *model) *plan.Result {
 		r, err := plan.Search(t.Context(), sixteen.Plans(), m, plan.Options{Whole: 2})
@@ -199,7 +200,8 @@ func TestProbedAndCompiledPlansAreRankedOnOneScale(t *testing.T) {
 		return r
 	}
 
-	// Every finished program takes three times as long as its probe: two compilations suffice.
+	// Every compiled program takes three times as long as its probe: two compilations are
+	// sufficient.
 	m := &model{slows: func(plan.Plan) float64 { return 3 }}
 	r := search(m)
 	assert.EqualValues(t, 2, m.compiles.Load())
@@ -209,8 +211,8 @@ func TestProbedAndCompiledPlansAreRankedOnOneScale(t *testing.T) {
 	require.NoError(t, r.WriteText(&text))
 	assert.Contains(t, text.String(), "\n  ~")
 
-	// The finished program of one of the two best plans takes twenty times as long as its probe: other
-	// plans are ranked before it, and are compiled while they are expected to be the best.
+	// The compiled program of one of the two best plans takes twenty times as long as its probe.
+	// Other plans are then ranked higher, and are compiled while they are expected to be the best.
 	fastest := best(t, search(&model{})).Plan.String()
 	m = &model{slows: func(p plan.Plan) float64 {
 		if p.String() == fastest {
@@ -230,7 +232,8 @@ func TestProbedAndCompiledPlansAreRankedOnOneScale(t *testing.T) {
 	}
 	assert.Contains(t, []plan.Verdict{plan.Probed, plan.Compiled}, r.Candidates[slow-1].Verdict)
 
-	// Every finished program differs from its probe in another way: at most twice as many are compiled.
+	// Every compiled program differs from its probe in another way: at most twice as many plans are
+	// compiled.
 	next := 1.0
 	m = &model{slows: func(plan.Plan) float64 { next *= 4; return next }}
 	search(m)

@@ -8,45 +8,48 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Space is what a search goes through: each plan of it is a choice of one of each.
+// Space is a search space: its plans are all combinations of its fields.
 type Space struct {
-	// Slices are the slices, by name, with the number of their devices.
+	// Slices are the slices with their number of devices.
 	Slices []Slice
-	// Logical are the numbers of logical devices of a replica; nil is each that divides a slice's
-	// devices. The replicas take all of them.
+	// Logical are the numbers of logical devices of a replica; nil means all divisors of a slice's
+	// number of devices. The replicas use all devices of the slice.
 	Logical []int
-	// Axes are the names of the axes of a replica's devices, which the step or its rules split over; nil is
-	// [logical.AxisName]. Of several, each way to cut the logical devices into them is a choice.
+	// Axes are the names of the axes of the logical devices over which the step or its rules shard;
+	// nil means [logical.AxisName]. With several axes, every factorization of the number of logical
+	// devices is tried.
 	Axes []string
-	// Rules are sets of rules for replicas of several logical devices; empty is one without rules.
+	// Rules are sets of rules for replicas with several logical devices; empty means one set
+	// without rules.
 	Rules []RuleSet
-	// States are what the replicas share out; nil is all four.
+	// States are the shardings of the training state over the replicas; nil means all four.
 	States []logical.StateSharding
-	// Settings are options of the program, with their values.
+	// Settings are options of the program with the values to try.
 	Settings map[string][]string
 }
 
-// Slice is a slice and the number of its devices.
+// Slice is a slice with its number of devices.
 type Slice struct {
 	Name    string
 	Devices int
 }
 
-// RuleSet is rules with a name.
+// RuleSet is a named set of rules.
 type RuleSet struct {
 	Name  string
 	Rules logical.Rules
 }
 
-// KnownRules are none, and those of logical.BuiltinRules for the layers of GoMLX over axes of these names: what
-// is tried of a step without rules. No names are [logical.AxisName].
+// KnownRules returns the rule sets that are tried for a step without rules: an empty set, and the
+// "megatron" set of logical.BuiltinRules for the layers of GoMLX over axes with these names.
+// Without names it uses [logical.AxisName].
 func KnownRules(names []string) ([]RuleSet, error) {
 	if len(names) == 0 {
 		names = []string{logical.AxisName}
 	}
 	axes := make([]sharding.Axis, len(names))
 	for i, name := range names {
-		axes[i] = sharding.Axis{Name: name, Size: 2} // of any size
+		axes[i] = sharding.Axis{Name: name, Size: 2} // the size does not matter
 	}
 	mesh, err := sharding.NewMesh(axes...)
 	if err != nil {
@@ -56,8 +59,8 @@ func KnownRules(names []string) ([]RuleSet, error) {
 	return []RuleSet{{Name: "none"}, {Name: "megatron", Rules: known}}, err
 }
 
-// Plans returns the plans of a space, always in one order. Plans that differ by nothing, such as those of
-// one replica that shares its state with nobody, are there once.
+// Plans returns the plans of the space, in a deterministic order. Equivalent plans, such as those
+// of a single replica with different state shardings, occur once.
 func (s Space) Plans() (all []Plan) {
 	names := s.Axes
 	if len(names) == 0 {
@@ -76,7 +79,7 @@ func (s Space) Plans() (all []Plan) {
 				}
 				for i, set := range sets {
 					if p == 1 && i > 0 {
-						break // there is nothing to split over
+						break // one device has nothing to shard
 					}
 					if p == 1 {
 						set = RuleSet{}
@@ -93,12 +96,12 @@ func (s Space) Plans() (all []Plan) {
 	return all
 }
 
-// sharing returns rules with another state for all variables.
+// sharing returns the rules with this state sharding for all variables.
 func sharing(rules logical.Rules, state logical.StateSharding) logical.Rules {
 	out := slices.DeleteFunc(slices.Clone(rules), func(r logical.Rule) bool { return r.State != 0 })
 	if state > logical.ShardNothing {
 		share := logical.Share("", state)
-		share.Optional = true // of a step without large variables
+		share.Optional = true // the step may have no large variables
 		out = append(out, share)
 	}
 	return out
@@ -123,7 +126,7 @@ func (s Space) states(replicas int) []logical.StateSharding {
 	return s.States
 }
 
-// settings are the choices of the program's options.
+// settings returns all combinations of the program's options.
 func (s Space) settings() []map[string]string {
 	all := []map[string]string{nil}
 	for _, name := range slices.Sorted(maps.Keys(s.Settings)) {
@@ -140,7 +143,7 @@ func (s Space) settings() []map[string]string {
 	return all
 }
 
-// factorings are the ways to write n as a product of so many numbers.
+// factorings returns all ways to write n as a product of this number of factors.
 func factorings(n, parts int) (all [][]int) {
 	if parts == 1 {
 		return [][]int{{n}}

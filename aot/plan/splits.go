@@ -9,16 +9,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// group is variables whose paths differ by numbers only, with equal shapes.
+// group is a set of variables of one shape whose paths differ only in numbers.
 type group struct {
 	pattern string
 	dims    []int
-	path    string // of the first
+	path    string // path of the first variable
 }
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// groups collects variables, but for those of one dimension and those that an optimizer keeps of others.
+// groups groups the variables with at least two dimensions, without the optimizer's state.
 func groups(all []Variable) (list []group) {
 	for _, v := range all {
 		if len(v.Dims) < 2 || logical.StateOf(v.Path, nil) != "" {
@@ -33,15 +33,15 @@ func groups(all []Variable) (list []group) {
 	return list
 }
 
-// neighbors are the plans that differ from one in the split of one group of variables. The rules of each
-// name the groups one by one.
+// neighbours returns the plans that differ from p in the sharding of one group of variables. Their
+// rules name each group.
 func (p Plan) neighbours(variables []Variable) (all []Plan) {
 	list := groups(variables)
 	mesh, err := sharding.NewMesh(append([]sharding.Axis{{Name: logical.ReplicaName, Size: p.Replicas}}, p.Axes...)...)
 	if err != nil || len(list) == 0 {
 		return nil
 	}
-	now := make([]int, len(list)) // the dimension that is split, or -1
+	now := make([]int, len(list)) // sharded dimension of each group, or -1
 	for i, g := range list {
 		now[i] = -1
 		placed, err := p.Rules.Place(mesh, g.path, g.dims)
@@ -69,8 +69,8 @@ func (p Plan) neighbours(variables []Variable) (all []Plan) {
 	return all
 }
 
-// with are rules that split these dimensions of groups over the plan's first axis, and share the state out
-// as the plan does.
+// with returns rules that shard the given dimension of each group over the plan's first axis, and
+// shard the state like p.
 func (p Plan) with(list []group, splits []int) (rules logical.Rules) {
 	for i, g := range list {
 		if splits[i] < 0 {
@@ -84,8 +84,8 @@ func (p Plan) with(list []group, splits []int) (rules logical.Rules) {
 	return sharing(rules, p.State())
 }
 
-// splits changes the split of one group after the other, from the best plan with one axis on, as long as
-// that makes a probe better.
+// splits changes the sharding of one group at a time, starting from the best plan with one axis, as
+// long as a probe becomes better.
 func (s *search) splits(ctx context.Context) error {
 	tried := map[*Candidate]bool{}
 	for {
@@ -107,7 +107,7 @@ func (s *search) splits(ctx context.Context) error {
 	}
 }
 
-// bestSplit is the best plan of several logical devices.
+// bestSplit returns the best plan with several logical devices.
 func (s *search) bestSplit() (best *Candidate) {
 	for _, c := range s.all {
 		if c.Verdict == Probed && c.Plan.Logical() > 1 && (best == nil || s.compare(c, best, c.Probe.Seconds, best.Probe.Seconds) < 0) {

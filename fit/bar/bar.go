@@ -15,23 +15,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
-// A line of wide columns has room for everything, one of fewer than narrow for no bar.
+// A line of at least wide columns shows everything. A line of fewer than narrow columns shows no
+// bar.
 const wide, narrow = 79, 49
 
-// interval is the time between two lines where there is no terminal, and patience how long the run is
-// at something before the bar says what.
+// interval is the minimum time between two lines without a terminal. patience is the duration after
+// which the bar shows the current activity of the run.
 const interval, patience = 2 * time.Second, 1500 * time.Millisecond
 
-// New returns a hook that shows the progress of a run: the step, the metrics as they were measured
-// last, the rows of all replicas a second since the first step, and what the run is at if that takes
-// long. On what is no terminal it writes a line for the first step, for the last, for
-// each evaluation, and at least 2 seconds after the line before. With several processes the first one
-// shows it.
+// New returns a hook that shows the progress of a run: the step, the latest metrics, the rows per
+// second over all replicas since the first step, and the current activity if it takes long. If w is
+// not a terminal, the hook writes a line for the first step, for the last step, for each
+// evaluation, and otherwise at records that are at least 2 seconds after the previous line. With
+// several processes only process 0 shows the progress.
 //
-// What cannot be written does not stop the run.
+// Write errors do not stop the run.
 func New(w io.Writer) fit.Hook { return On(progress.To(w, progress.Options{})) }
 
-// On is [New] on a line that shows other things, too, such as a program that is compiled.
+// On is like [New], but draws on an existing line, which can also show other texts, such as the
+// progress of compilations.
 func On(line *progress.Line) fit.Hook {
 	var b *display
 	return fit.Hook{Name: "bar",
@@ -63,24 +65,24 @@ func On(line *progress.Line) fit.Hook {
 	}
 }
 
-// display is what is shown.
+// display is the state of the hook.
 type display struct {
 	line    *progress.Line
-	printed time.Time // where there is no terminal
+	printed time.Time // time of the last line without a terminal
 
 	mu             sync.Mutex
 	resumed, steps int64
-	step           int64 // that is launched
+	step           int64 // last launched step
 	began          time.Time
-	rate           float64 // rows a second
+	rate           float64 // rows per second
 	latest         []fit.Metric
-	least          int // metrics of a record without an evaluation
+	least          int // number of metrics of a record without an evaluation
 	what           watchdog.Activity
 	name           string
 	since          time.Time
 }
 
-// run is what a display shows of a run.
+// run is the part of fit.State that a display uses.
 type run interface {
 	Step() int64
 	Steps() int64
@@ -115,7 +117,7 @@ func (b *display) record(s run) {
 	}
 }
 
-// doing notes what the run turns to.
+// doing records the current activity of the run.
 func (b *display) doing(what watchdog.Activity, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,7 +127,7 @@ func (b *display) doing(what watchdog.Activity, name string) {
 	}
 }
 
-// text is the line of a terminal.
+// text returns the line of a terminal.
 func (b *display) text(width int) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,7 +167,7 @@ func (b *display) text(width int) string {
 	return strings.Join(parts, "  ")
 }
 
-// metrics are the first metrics, and the rate.
+// metrics returns the first metrics and the rate.
 func (b *display) metrics(most int, rate bool) string {
 	var parts []string
 	for _, m := range b.latest[:min(most, len(b.latest))] {

@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 )
 
-// at is a run at a step.
+// at is the state of a run at a step.
 type at struct {
 	step, steps int64
 	metrics     []fit.Metric
@@ -43,8 +43,8 @@ func TestABarFitsItsTerminal(t *testing.T) {
 	})
 }
 
-// TestABarIsNeverStill: between records it counts the steps that are launched and the seconds, says
-// what takes long, and shows no estimate that is passed.
+// TestABarIsNeverStill checks that between records the bar counts the launched steps and the
+// seconds, shows activities that take long, and shows no estimate that has passed.
 func TestABarIsNeverStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &display{line: progress.To(&bytes.Buffer{}, progress.Options{}), step: 100, resumed: 100, steps: 200, began: time.Now()}
@@ -77,7 +77,7 @@ func TestWhatIsNoTerminalGetsLines(t *testing.T) {
 	b := &display{line: progress.To(&drawn, progress.Options{})}
 	loss := []fit.Metric{{Name: "loss", Value: 1}}
 	b.record(at{1, 40, loss})
-	b.record(at{10, 40, loss}) // too soon after the line before
+	b.record(at{10, 40, loss}) // too soon after the previous line
 	b.record(at{20, 40, append(loss, fit.Metric{Name: "held/loss", Value: 2})})
 	b.record(at{30, 40, loss})
 	b.printed = b.printed.Add(-interval)

@@ -1,7 +1,7 @@
-// Package bar shows the progress of a run of package fit: a bar that redraws itself on a terminal,
-// and a line now and then elsewhere, as in a log file.
+// Package bar shows the progress of a run of package fit: a bar that is redrawn on a terminal, and
+// occasional lines elsewhere, for example in a log file.
 //
 //	result, err := fit.Run(ctx, step, data, fit.Options{Steps: 300}, bar.New(os.Stderr))
 //
-// It is a package of its own so that package fit does without what draws on terminals.
+// It is a separate package so that package fit does not depend on terminal code.
 package bar

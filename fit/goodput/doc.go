@@ -1,17 +1,17 @@
-// Package goodput says where the wall time of a run went, over all of its lives: how much of it was
-// steps that count, and how much compiling, saving, waiting, steps that were taken twice, and time
-// in which no process ran.
+// Package goodput accounts for the wall time of a run over all of its lives: the fraction spent in
+// steps that count, and the fractions spent in compilations, saves, waits, repeated steps, and time
+// without a running process.
 //
 //	past := first.Then(second).Then(third)
 //	shares := past.Shares()
 //	fmt.Println(shares)             // goodput 91.2 % of 2h3m0s: compile 4.1 %, ...
 //	fmt.Println(shares.Goodput())   // 0.912
 //
-// A [History] is what a life tells of itself, and, by [History.Then], all lives before it as well:
-// package watchdog keeps it in the record of host 0, so that no life needs
-// more than the last record of the one before.
+// A [History] describes one life, or several consecutive lives joined by [History.Then]. Package
+// watchdog stores it in the record of host 0, so a new life only needs the last record of the
+// previous life.
 //
-// The shares add up to the wall time. What no life accounts for, such as the time from a process's
-// start to its watchdog's, is its start; what lies between the last record of a life and the next
-// process's start is down.
+// The shares add up to the wall time. Time of a life that belongs to no activity, for example
+// between the start of a process and the start of its watchdog, is counted as start. Time between
+// the last record of a life and the start of the next process is counted as down.
 package goodput

@@ -9,38 +9,40 @@ import (
 	"time"
 )
 
-// History is what is known of a life of a run, or of several in a row, as JSON holds it.
+// History describes one life of a run, or several consecutive lives. It can be encoded as JSON.
 type History struct {
-	// Began is the start of the first process, and Seen the last sign of life, by the hosts' clocks.
+	// Began is the start of the first process, and Seen is the time of the last record, by the
+	// hosts' clocks.
 	Began time.Time `json:"began"`
 	Seen  time.Time `json:"seen"`
-	// Lives is how many there are; 0 is 1.
+	// Lives is the number of lives; 0 means 1.
 	Lives int `json:"lives,omitempty"`
-	// From is the step from which the first life went on, and To the last step that was taken.
+	// From is the step from which the first life started, and To is the last completed step.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
-	// Seconds are those of each kind of activity, by the names of package watchdog's, and of what is
-	// known of earlier lives only: steps taken again, and down.
+	// Seconds is the time of each kind of activity, by the names of package watchdog. For joined
+	// lives it also contains the time of repeated steps ("again") and the time without a process
+	// ("down").
 	Seconds map[string]float64 `json:"seconds,omitempty"`
 }
 
-// The kinds of time that no activity has.
+// Kinds of time that belong to no activity.
 const (
 	again = "again"
 	down  = "down"
 )
 
-// worked are the activities that steps are made of.
+// worked are the activities of steps.
 var worked = []string{"launch", "result", "own code"}
 
-// Then returns the history of the lives of h and the next one, which goes on from a checkpoint: the
-// steps of h after it are taken again. The time between the two is down.
+// Then joins h and the following life. The following life starts from a checkpoint, so the steps of
+// h after that checkpoint count as repeated. The time between the two lives is down.
 func (h History) Then(next History) History {
 	all := History{Began: h.Began, Seen: next.Seen, Lives: h.lives() + next.lives(), From: h.From, To: next.To, Seconds: maps.Clone(next.Seconds)}
 	if all.Seconds == nil {
 		all.Seconds = map[string]float64{}
 	}
-	if next.Seen.Before(h.Seen) { // a clock that went back
+	if next.Seen.Before(h.Seen) { // a clock was set back
 		all.Seen = h.Seen
 	}
 	lost := 0.0
@@ -61,34 +63,35 @@ func (h History) Then(next History) History {
 
 func (h History) lives() int { return max(h.Lives, 1) }
 
-// Shares are the parts of a run's wall time, in seconds. They add up to Wall.
+// Shares are the parts of a run's wall time, in seconds. All parts add up to Wall.
 type Shares struct {
 	Wall  float64 `json:"wall"`
 	Lives int     `json:"lives"`
-	// Steps are those that count, Again those that were taken once more, as no checkpoint had them.
+	// Steps is the time of steps that count. Again is the time of steps that were repeated because
+	// no checkpoint contained them.
 	Steps float64 `json:"steps"`
 	Again float64 `json:"again"`
-	// Start is what a process does before its first step, beside compiling and restoring.
+	// Start is the time of a process before its first step, without compiling and restoring.
 	Start   float64 `json:"start"`
 	Compile float64 `json:"compile"`
 	Restore float64 `json:"restore"`
 	Save    float64 `json:"save"`
-	// Input waits for data, and Peers for the other hosts.
+	// Input is the time waiting for data, and Peers is the time waiting for the other hosts.
 	Input float64 `json:"input"`
 	Peers float64 `json:"peers"`
 	Hooks float64 `json:"hooks"`
-	// Down is the time in which no process ran.
+	// Down is the time without a running process.
 	Down float64 `json:"down"`
 }
 
-// Shares divides the wall time.
+// Shares computes the parts of the wall time.
 func (h History) Shares() Shares {
 	s := Shares{Wall: h.Seen.Sub(h.Began).Seconds(), Lives: h.lives()}
 	parts := s.parts()
 	known := 0.0
 	for kind, seconds := range h.Seconds {
 		known += seconds
-		into := &s.Start // setup, and what was begun before a first step
+		into := &s.Start // setup, and activities before the first step
 		if i := slices.IndexFunc(parts, func(p part) bool { return p.kind == kind }); i >= 0 {
 			into = parts[i].seconds
 		} else if slices.Contains(worked, kind) && h.To > h.From {
@@ -96,12 +99,12 @@ func (h History) Shares() Shares {
 		}
 		*into += seconds
 	}
-	s.Wall = max(s.Wall, known) // clocks jump
+	s.Wall = max(s.Wall, known) // clocks may jump
 	s.Start += s.Wall - known
 	return s
 }
 
-// Goodput is the part of the wall time in which steps were taken that count, from 0 to 1.
+// Goodput returns the fraction of the wall time spent in steps that count, from 0 to 1.
 func (s Shares) Goodput() float64 { return s.of(s.Steps) }
 
 func (s Shares) of(part float64) float64 {
@@ -111,9 +114,11 @@ func (s Shares) of(part float64) float64 {
 	return part / s.Wall
 }
 
-// Utilization is the model FLOPs utilization of a run: the operations of the steps that count, of so
-// many each, over what devices with such a peak, of all of them in operations a second, could have
-// done in the run's wall time. Both are of the report of a step (package report); 0 is not known.
+// Utilization returns the model FLOPs utilization of a run: the operations of the steps that count,
+// divided by the operations that the devices could have executed in the run's wall time. stepFLOPs
+// is the number of operations of a step, and peak is the peak rate of all devices together in
+// operations per second; both are in the report of a step (package report). The result is 0 if it
+// is not known.
 func (h History) Utilization(stepFLOPs, peak float64) float64 {
 	wall := h.Shares().Wall
 	if wall <= 0 || peak <= 0 {
@@ -122,7 +127,7 @@ func (h History) Utilization(stepFLOPs, peak float64) float64 {
 	return stepFLOPs * float64(h.To-h.From) / (wall * peak)
 }
 
-// part is one of the shares beside Steps, with its name and the kind of activity that goes into it.
+// part is a share other than Steps, with its name and the kind of activity that it contains.
 type part struct {
 	name, kind string
 	seconds    *float64
@@ -134,7 +139,8 @@ func (s *Shares) parts() []part {
 		{"steps taken again", again, &s.Again}, {"down", down, &s.Down}}
 }
 
-// String names the goodput and the parts that are at least a thousandth, the largest first.
+// String returns a text with the goodput and the other parts that are at least 0.1 %, the largest
+// first.
 func (s Shares) String() string {
 	text := fmt.Sprintf("goodput %.1f %% of %v", 100*s.Goodput(), time.Duration(s.Wall*float64(time.Second)).Round(time.Second/10))
 	if s.Lives > 1 {

@@ -10,13 +10,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/goodput"
 )
 
-// sum adds up the parts.
+// sum adds all parts.
 func sum(s goodput.Shares) float64 {
 	return s.Steps + s.Again + s.Start + s.Compile + s.Restore + s.Save + s.Input + s.Peers + s.Hooks + s.Down
 }
 
-// TestTheSharesOfRandomHistoriesAddUp kills a run at random moments and starts it again from its
-// last checkpoint, twenty times over, and holds the shares against what the run did.
+// TestTheSharesOfRandomHistoriesAddUp kills a run twenty times at random times, restarts it from
+// its last checkpoint, and compares the shares with the actual times.
 func TestTheSharesOfRandomHistoriesAddUp(t *testing.T) {
 	for seed := range uint64(20) {
 		chance := rand.New(rand.NewPCG(seed, 3))
@@ -30,7 +30,7 @@ func TestTheSharesOfRandomHistoriesAddUp(t *testing.T) {
 		stepTime, steps, every := 0.5+chance.Float64(), int64(200+chance.IntN(2000)), int64(20+chance.IntN(100))
 		var all goodput.History
 		var saved, taken int64
-		real := goodput.Shares{} // what the run did
+		real := goodput.Shares{} // actual times
 		work := make([]float64, steps+1)
 		for life := 0; ; life++ {
 			began := clock

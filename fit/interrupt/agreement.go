@@ -18,33 +18,34 @@ import (
 )
 
 // Agreement lets the processes of a strategy agree on the step after which they stop. Every process
-// has one, and calls it after the same steps. One goroutine uses it at a time.
+// must create one and call it after the same steps. It is not safe for concurrent use.
 type Agreement struct {
 	strategy *strategy.TPUStrategy
 	// every is the number of steps between two exchanges, the same on all processes. due is the
-	// step after which the next one begins, and read that after which the one under way is read.
+	// step after which the next exchange begins, and read is the step after which the current
+	// exchange is read.
 	every, due, read int64
 	under            *mesh.GatherFuture
-	// sent is the step of the exchange under way. back is when the one before was read, and from
-	// the step after which it began: between them lies the time of the steps.
+	// sent is the step of the current exchange. back is the time when the previous exchange was
+	// read, and from is the step of that exchange. The step time is measured between them.
 	sent, from int64
 	back       time.Time
-	seconds    float64 // of a step, as measured here
+	seconds    float64 // measured time of a step
 	agreed     *Notice
 	now        func() time.Time
 }
 
-// gatherer is what this package uses of a strategy beside the contract.
+// gatherer is the internal API of a strategy that this package uses.
 type gatherer interface {
-	// StartGather begins a [strategy.TPUStrategy.GatherBytes] and does not wait for it: the exchange is
-	// a launch among the steps, whose result is read some steps later. The bytes together with the
-	// name are 497 at the most.
+	// StartGather starts a [strategy.TPUStrategy.GatherBytes] without waiting for it: the exchange
+	// is a launch among the steps, whose result is read some steps later. The name and the bytes
+	// together must not exceed 497 bytes.
 	StartGather(ctx context.Context, name string, mine []byte) (*mesh.GatherFuture, error)
 }
 
 var _ = inside.Of[gatherer]((*strategy.TPUStrategy)(nil))
 
-// pace is the time between two exchanges, as far as the steps allow; most bounds their number.
+// pace is the intended time between two exchanges. most limits the number of steps between them.
 const (
 	pace = 500 * time.Millisecond
 	most = 1 << 12
@@ -55,13 +56,14 @@ func NewAgreement(s *strategy.TPUStrategy) *Agreement {
 	return &Agreement{strategy: s, every: 1, now: time.Now}
 }
 
-// Message is what a process tells the others of its notice. The zero value says that it has none.
+// Message is the form in which a process sends its notice to the other processes. The zero value
+// means no notice.
 type Message struct {
 	Reason string `json:"r,omitempty"`
-	Left   int64  `json:"l,omitempty"` // milliseconds until its deadline, 0 if that is not known
+	Left   int64  `json:"l,omitempty"` // milliseconds until the deadline, 0 if it is not known
 }
 
-// Message returns what the other processes are told of a notice, which may be nil.
+// Message returns the message for a notice, which may be nil.
 func (n *Notice) Message() (m Message) {
 	if n == nil {
 		return m
@@ -73,7 +75,7 @@ func (n *Notice) Message() (m Message) {
 	return m
 }
 
-// Notice returns the notice of which a process has told, or nil.
+// Notice returns the notice that a process sent, or nil.
 func (m Message) Notice(process int) *Notice {
 	if m.Reason == "" {
 		return nil
@@ -85,20 +87,21 @@ func (m Message) Notice(process int) *Notice {
 	return n
 }
 
-// ballot is what a process tells the others.
+// ballot is the message of a process in an exchange.
 type ballot struct {
-	Seconds float64 `json:"s,omitempty"` // of a step
+	Seconds float64 `json:"s,omitempty"` // measured time of a step
 	Message
 }
 
-// mostBytes bounds a ballot, in bytes.
+// mostBytes limits the size of an encoded ballot.
 const mostBytes = 400
 
-// After is called after each step, with the step's number, and reports whether all processes stop
-// here: a notice has ended the context of one of them. A process alone stops at once.
+// After must be called after each step with the number of the step. It reports whether all
+// processes stop here, because a notice has ended the context of one of them. A single process
+// stops immediately.
 //
-// The wait for the others is not ended by ctx. An error says that they cannot be reached, or are at
-// another call.
+// The end of ctx does not end the wait for the other processes. An error means that the processes
+// cannot be reached or are in another operation.
 func (a *Agreement) After(ctx context.Context, step int64) (stop bool, err error) {
 	if a.strategy.NumProcesses() <= 1 && ctx.Err() == nil {
 		return a.agreed != nil, nil
@@ -107,10 +110,10 @@ func (a *Agreement) After(ctx context.Context, step int64) (stop bool, err error
 	return n != nil, err
 }
 
-// Vote is [Agreement.After] with all it looks at given: mine is this process's notice, or nil, and
-// ctx bounds the waits. before is a step, the same on all processes, after which they meet anyway
-// and call Met: an exchange that would be read no sooner is left out. Vote returns what has stopped
-// the processes: the notice of this one, or one that names the process that has it.
+// Vote is [Agreement.After] with explicit inputs. mine is this process's notice, or nil. ctx limits
+// the waits. before is a step, the same on all processes, after which the processes meet anyway and
+// call Met: Vote starts no exchange that would be read later than that step. Vote returns the
+// notice that stopped the processes: this process's own, or one whose reason names the process.
 func (a *Agreement) Vote(ctx context.Context, step int64, mine *Notice, before int64) (*Notice, error) {
 	if a.agreed != nil {
 		return a.agreed, nil
@@ -144,7 +147,7 @@ func (a *Agreement) Vote(ctx context.Context, step int64, mine *Notice, before i
 	return nil, nil
 }
 
-// collect reads the exchange under way, and learns how many steps the next one takes.
+// collect reads the current exchange and computes the number of steps until the next one.
 func (a *Agreement) collect(ctx context.Context, mine *Notice) error {
 	all, err := a.under.Wait(ctx)
 	if err = errors.Join(err, a.under.Close()); err != nil {
@@ -176,15 +179,14 @@ func (a *Agreement) collect(ctx context.Context, mine *Notice) error {
 	return nil
 }
 
-// Met says that the processes have met after a step in another way, in which they told each other
-// of their notices: what is under way is dropped, and the next exchange is as far away as after one
-// of its own.
+// Met records that the processes have exchanged their notices in another way after a step. It drops
+// the current exchange, and schedules the next one as after a regular exchange.
 func (a *Agreement) Met(step int64) error {
 	a.due, a.back = step+a.every, time.Time{}
 	return a.Close()
 }
 
-// Close releases an exchange under way. The agreement can be used again.
+// Close releases the current exchange. The agreement can be used again.
 func (a *Agreement) Close() error {
 	if a == nil || a.under == nil {
 		return nil
@@ -194,7 +196,7 @@ func (a *Agreement) Close() error {
 	return under.Close()
 }
 
-// Stopped returns the error of a loop that stopped after a step and has saved what it did.
+// Stopped returns an error for a loop that stopped after a step and has saved a checkpoint.
 func (a *Agreement) Stopped(step int64) error {
 	n := a.agreed
 	if n == nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// TestAllProcessesStopAfterTheSameStep gives a notice to one process, or to two of them, at any
-// moment of a loop whose steps some processes take faster.
+// TestAllProcessesStopAfterTheSameStep gives a notice to one or two processes at any time in a loop
+// whose speed differs between the processes.
 func TestAllProcessesStopAfterTheSameStep(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for _, c := range []struct {
@@ -74,14 +74,15 @@ func TestAllProcessesStopAfterTheSameStep(t *testing.T) {
 			for i := range c.processes {
 				assert.Equal(t, stopped[0], stopped[i])
 			}
-			// The interval at most doubles with each exchange, so that a notice is acted on within
-			// twice the steps that were taken before it.
+			// The interval at most doubles with each exchange, so a notice takes effect within
+			// twice the number of steps before it.
 			assert.LessOrEqual(t, stopped[0], 4*first.Load()+8)
 		})
 	}
 }
 
-// TestTheIntervalFollowsTheTimeOfAStep: the interval follows the slowest process's time of a step.
+// TestTheIntervalFollowsTheTimeOfAStep checks that the interval depends on the step time of the
+// slowest process.
 func TestTheIntervalFollowsTheTimeOfAStep(t *testing.T) {
 	for _, c := range []struct {
 		pause        time.Duration
@@ -127,7 +128,7 @@ func TestAProcessAloneStopsAtOnce(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, func() { _, _ = running.After(context.Background(), 3) }))
 }
 
-// BenchmarkAgreement compares a loop with an agreement to one without.
+// BenchmarkAgreement compares a loop with an agreement and a loop without one.
 func BenchmarkAgreement(b *testing.B) {
 	for _, agrees := range []bool{false, true} {
 		b.Run(fmt.Sprint("agrees=", agrees), func(b *testing.B) {

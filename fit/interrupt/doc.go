@@ -1,8 +1,8 @@
-// Package interrupt ends a run before its time without losing work: a signal, a notice of
-// maintenance or pre-emption, or a notice of one's own on any host ends all hosts after the same
-// step, so that they can save together and be started again.
+// Package interrupt ends a run early without losing work. After a signal, a notice of maintenance
+// or preemption, or a custom notice on any host, all hosts stop after the same step, so that they
+// can save a common checkpoint and be restarted.
 //
-// # A run of package fit
+// # Use with package fit
 //
 //	ctx, stop := interrupt.Notify(context.Background(), interrupt.Options{})
 //	defer stop()
@@ -10,43 +10,46 @@
 //	...
 //	os.Exit(interrupt.Code(err))
 //
-// [Notify] ends the context with the first notice. fit.Run then agrees with the other processes on
-// the step, saves there, and returns an error that carries [ExitCode]. Whoever watches the process
-// starts it again, and it goes on from that step. The second signal ends the process at once.
+// [Notify] cancels the context at the first notice. fit.Run then agrees with the other processes on
+// the step, saves a checkpoint, and returns an error that carries [ExitCode]. A supervisor can
+// restart the process, and the run resumes from that step. A second signal ends the process
+// immediately.
 //
 // # The exit code
 //
-// [ExitCode] is 75, which sysexits.h calls EX_TEMPFAIL: the run was interrupted and its checkpoint
-// can be gone on from, or it had not begun. [Code] is the exit code of an error: 0, this one, 69 where
-// another process does not answer, or another. What restarts a process by it:
+// [ExitCode] is 75, which is EX_TEMPFAIL in sysexits.h: the run was interrupted, and it can resume
+// from its checkpoint or had not begun. [Code] returns the exit code of an error: 0 without an
+// error, 75 for an interrupted run, 69 if another process does not respond, or another code.
+// Supervisors that restart a process by its exit code:
 //
-//	systemd        Restart=on-failure restarts it, and RestartForceExitStatus=75 whatever Restart says
+//	systemd        Restart=on-failure restarts it, and RestartForceExitStatus=75 with any value of Restart
 //	Kubernetes     a Job's podFailurePolicy with {action: Ignore, onExitCodes: {operator: In, values: [75]}}
 //	a shell        until ./train; do [ $? = 75 ] || break; done
 //
-// # A loop of one's own
+// # Use in a custom loop
 //
-// Without package fit an [Agreement] says after which step all processes stop:
+// Without package fit, an [Agreement] determines the step after which all processes stop:
 //
 //	agreement := interrupt.NewAgreement(strat)
 //	defer agreement.Close()
 //	for n := start + 1; n <= steps; n++ {
-//		loss, err := step.Run(context.WithoutCancel(ctx), batch...) // which the others take, too
+//		loss, err := step.Run(context.WithoutCancel(ctx), batch...) // all processes run the step
 //		...
 //		if stop, err := agreement.After(ctx, n); err != nil || stop {
 //			return errors.Join(err, save(context.WithoutCancel(ctx), n), agreement.Stopped(n))
 //		}
 //	}
 //
-// # What it costs
+// # Cost
 //
-// A process alone looks at its context. Several exchange a row of half a kilobyte each, as a launch
-// among the steps that is read some steps later, so that nobody waits for it. They do so about twice
-// a second: the number of steps between is learned from the steps' own times, and is the same on
-// all. All stop one to two such intervals after the notice.
+// A single process only checks its context. Several processes exchange rows of half a kilobyte
+// each. The exchange is launched among the steps and read some steps later, so that no process
+// waits for it. Exchanges happen about twice a second: the number of steps between them is derived
+// from the measured step times, and is the same on all processes. All processes stop one to two
+// intervals after the notice.
 //
-// # How much time there is
+// # Deadlines
 //
-// A [Notice] has a deadline: 30 seconds for pre-emption, 60 for maintenance, [Options].Grace for
-// SIGTERM. [Left] is what is left of it.
+// A [Notice] has a deadline: 30 seconds after a preemption notice, 60 seconds after a maintenance
+// notice, and [Options].Grace after SIGTERM. [Left] returns the remaining time.
 package interrupt

@@ -9,20 +9,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/interrupt"
 )
 
-// A scheduler of one's own tells a process to go: a Go channel carries its notices.
+// A custom scheduler sends its notices through a Go channel.
 func ExampleNotify() {
 	notices := make(chan interrupt.Notice, 1)
 	ctx, stop := interrupt.Notify(context.Background(), interrupt.Options{Signals: []os.Signal{}, Notices: notices})
 	defer stop()
 	notices <- interrupt.Notice{Reason: "the quota of the day is used up"}
 
-	<-ctx.Done() // as fit.Run sees it
+	<-ctx.Done() // fit.Run waits in the same way
 	_, known := interrupt.Left(ctx)
 	fmt.Println(interrupt.Of(ctx), known)
 	// Output: interrupt: the quota of the day is used up true
 }
 
-// The exit code of a program is that of its error.
+// The exit code of a program is the exit code of its error.
 func ExampleCode() {
 	saved := &interrupt.Error{Step: 1200, Notice: &interrupt.Notice{Reason: "SIGTERM"}}
 	fmt.Println(saved)

@@ -12,27 +12,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/command"
 )
 
-// Notice says that a process is to end soon, and why. As an error, a pointer to it, it is the cause
-// of a context that [Notify] ended.
+// Notice announces that a process must end soon, and why. A *Notice is an error and the cause of a
+// context that [Notify] ended.
 type Notice struct {
-	// Reason says why, such as "SIGTERM" or "the machine is being pre-empted".
+	// Reason is a text such as "SIGTERM" or "the machine is being pre-empted".
 	Reason string
-	// Signal is the signal that the process got, or nil.
+	// Signal is the signal that the process received, or nil.
 	Signal os.Signal
-	// Deadline is when the process will be ended; zero is not known.
+	// Deadline is the time when the process will be ended; zero if it is not known.
 	Deadline time.Time
 
-	cause error // of a context that ended in another way than by Notify
+	cause error // error of a context that did not end by Notify
 }
 
-// Error returns the reason.
+// Error returns a text with the reason.
 func (n *Notice) Error() string { return errkind.Text("interrupt", n.Reason, nil, "") }
 
-// Unwrap returns the error of the context that ended, and its cause: context.Canceled for one that
-// [Notify] ended.
+// Unwrap returns the error and the cause of the context that ended, or context.Canceled for a
+// context that [Notify] ended.
 func (n *Notice) Unwrap() error { return cmp.Or(n.cause, context.Canceled) }
 
-// Kind returns CancelledError, or DeadlineExceededError for a context whose time was over.
+// Kind returns DeadlineExceededError for a context whose deadline passed, and CancelledError
+// otherwise.
 func (n *Notice) Kind() errkind.Kind {
 	if errors.Is(n.cause, context.DeadlineExceeded) {
 		return errkind.DeadlineExceededError
@@ -40,14 +41,15 @@ func (n *Notice) Kind() errkind.Kind {
 	return errkind.CancelledError
 }
 
-// signalCause is a cause that tells of a signal and when it came, as that of the module's commands.
+// signalCause is a context cause with a signal and its time, such as the cause that the module's
+// commands use.
 type signalCause interface {
 	error
 	Received() (os.Signal, time.Time)
 }
 
-// Of returns the notice that ended a context, and nil for a context that has not ended. One that
-// ended in another way than by [Notify] has a notice of its cause.
+// Of returns the notice that ended a context, or nil if the context has not ended. For a context
+// that did not end by [Notify] it returns a notice with the context's cause.
 func Of(ctx context.Context) *Notice {
 	if ctx.Err() == nil {
 		return nil
@@ -68,8 +70,8 @@ func Of(ctx context.Context) *Notice {
 	return n
 }
 
-// Left returns the time until the deadline of the notice that ended a context, negative after it.
-// It is not known for a context that has not ended, or without a deadline.
+// Left returns the time until the deadline of the notice that ended a context. It is negative after
+// the deadline. known is false if the context has not ended or the notice has no deadline.
 func Left(ctx context.Context) (left time.Duration, known bool) {
 	n := Of(ctx)
 	if n == nil || n.Deadline.IsZero() {
@@ -78,12 +80,12 @@ func Left(ctx context.Context) (left time.Duration, known bool) {
 	return time.Until(n.Deadline), true
 }
 
-// defaultGrace is what supervisors give a process between SIGTERM and SIGKILL: Kubernetes 30 s,
-// Google Cloud about 30 s when it pre-empts a machine.
+// defaultGrace is the usual time between SIGTERM and SIGKILL: 30 s in Kubernetes, about 30 s when
+// Google Cloud preempts a machine.
 const defaultGrace = 30 * time.Second
 
-// Grace returns [Options].Grace of the [Notify] that a context came from: what a save should take
-// at most. Without one it is 30 seconds.
+// Grace returns [Options].Grace of the [Notify] from which a context was derived, or 30 seconds. A
+// save should not take longer.
 func Grace(ctx context.Context) time.Duration {
 	if grace, ok := ctx.Value(graceKey{}).(time.Duration); ok {
 		return grace
@@ -93,23 +95,24 @@ func Grace(ctx context.Context) time.Duration {
 
 type graceKey struct{}
 
-// ExitCode is the exit code of a process whose run was interrupted and can be gone on with: start
-// it again. It is 75, EX_TEMPFAIL of sysexits.h.
+// ExitCode is the exit code of a process whose run was interrupted and can resume when the process
+// is restarted. It is 75, EX_TEMPFAIL in sysexits.h.
 const ExitCode = command.Interrupted
 
-// Error reports a loop that was ended before its time. It matches what [Notice] does.
+// Error reports a loop that ended early because of a notice. It matches the same errors as its
+// [Notice].
 type Error struct {
-	// Step is the number of steps that were taken, of the whole run.
+	// Step is the number of completed steps of the whole run.
 	Step int64
-	// Directory is where the checkpoint of these steps is; empty if there is none, or it is not known.
+	// Directory contains the checkpoint of Step; empty if there is none or it is not known.
 	Directory string
-	// Unsaved says that there are no checkpoints to go on from.
+	// Unsaved reports that the run has no checkpoints to resume from.
 	Unsaved bool
-	// Notice says why.
+	// Notice is the notice that ended the loop.
 	Notice *Notice
 }
 
-// Error names the step, the reason, and what to go on from.
+// Error returns a text with the step, the reason, and how to resume.
 func (e *Error) Error() string {
 	hint := "start the process again to go on"
 	switch {
@@ -124,12 +127,12 @@ func (e *Error) Error() string {
 // Unwrap returns the notice.
 func (e *Error) Unwrap() error { return e.Notice }
 
-// Kind returns the notice's kind.
+// Kind returns the kind of the notice.
 func (e *Error) Kind() errkind.Kind { return e.Notice.Kind() }
 
-// ExitCode returns [ExitCode]: started again the loop goes on. Before the first step it is that of the
-// notice. Without checkpoints it is 128 and the signal's number, as a shell has it for a process which
-// a signal has ended, and 130 if there was no signal.
+// ExitCode returns [ExitCode] if the loop can resume. Before the first step it returns the exit
+// code of the notice. Without checkpoints it returns 128 plus the signal's number, as a shell does
+// for a process that a signal ended, and 130 without a signal.
 func (e *Error) ExitCode() int {
 	switch {
 	case e.Unsaved:
@@ -140,17 +143,18 @@ func (e *Error) ExitCode() int {
 	return ExitCode
 }
 
-// coder is an error of this module that has an exit code.
+// coder is an error of this module with an exit code.
 type coder interface {
 	error
 	ExitCode() int
 	Kind() errkind.Kind
 }
 
-// Code returns the exit code of a program's error: 0 for nil; that of the first error within it that
-// has one, such as [ExitCode] of an interrupted run, or [Notice.ExitCode] of a start that a notice
-// ended; 69 for one of kind UnavailableError or DeadlineExceededError, as another process or a
-// service does not answer, so that all processes are to start again; and 1 for any other.
+// Code returns the exit code of a program's error: 0 for nil; the code of the first error in the
+// chain that has one, such as [ExitCode] of an interrupted run or [Notice.ExitCode] of an
+// interrupted start; 69 for an error of kind UnavailableError or DeadlineExceededError, which means
+// that another process or a service does not respond and all processes must be restarted; and 1 for
+// any other error.
 func Code(err error) int {
 	var c coder
 	switch {
@@ -166,8 +170,9 @@ func Code(err error) int {
 	return 1
 }
 
-// CodeContext returns the exit code of a program's error as [Code] does, and where the context of the
-// program has ended, [Notice.ExitCode] in place of 1: what fails then need not say why.
+// CodeContext returns the exit code of a program's error like [Code]. If the program's context has
+// ended and the error has no exit code of its own, it returns [Notice.ExitCode], because the end of
+// the context may be the hidden cause of the error.
 func CodeContext(ctx context.Context, err error) int {
 	var c coder
 	if n := Of(ctx); err != nil && n != nil && !errors.As(err, &c) {
@@ -176,9 +181,9 @@ func CodeContext(ctx context.Context, err error) int {
 	return Code(err)
 }
 
-// ExitCode returns the exit code of a process that the notice ended before it had anything to save:
-// [ExitCode], as nothing is lost, and without a deadline 130, as after SIGINT: a person wants no other
-// start.
+// ExitCode returns the exit code of a process that the notice ended before there was anything to
+// save: [ExitCode] for a notice with a deadline. A notice without a deadline comes from a person,
+// who does not want a restart: the code is 128 plus the signal's number, and 130 without a signal.
 func (n *Notice) ExitCode() int {
 	if n.Deadline.IsZero() {
 		return n.signalCode()
@@ -186,7 +191,7 @@ func (n *Notice) ExitCode() int {
 	return ExitCode
 }
 
-// signalCode is the code that a shell gives a process which a signal has ended.
+// signalCode returns the code that a shell reports for a process which a signal ended.
 func (n *Notice) signalCode() int {
 	if s, ok := n.Signal.(syscall.Signal); ok {
 		return 128 + int(s)

@@ -16,38 +16,41 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Options say what interrupts a process. The zero value is SIGINT and SIGTERM.
+// Options select the sources of notices. The zero value uses SIGINT and SIGTERM.
 type Options struct {
-	// Signals are the signals that are notices; nil is SIGINT and SIGTERM, an empty list is none.
+	// Signals are the signals that are notices; nil means SIGINT and SIGTERM, and an empty list
+	// means none.
 	Signals []os.Signal
-	// Metadata, if it is set, is followed for notices of pre-emption and of maintenance that stops
-	// the machine. Where there is no metadata server, a line in the log says so, and nothing else.
+	// Metadata, if set, is watched for notices of preemption and of maintenance that stops the
+	// machine. Without a metadata server this source only logs one line.
 	Metadata *clusterresolver.MetadataClient
-	// File, if it is set, is a path. The file's appearance is a notice, and so is a change of it;
-	// its first line is the reason. What is there at the start is of an earlier notice.
+	// File, if set, is the path of a file whose creation or change is a notice. The first line of
+	// the file is the reason. A file that exists at the start is ignored.
 	File string
-	// Notices are notices of one's own. The channel stays the caller's.
+	// Notices is a channel of custom notices. The caller remains its owner.
 	Notices <-chan Notice
-	// Grace is the time from SIGTERM until the process is ended by force; 0 is 30 seconds. A notice
-	// of a file or of Notices that names no deadline has this one, too.
+	// Grace is the time from SIGTERM until the process is killed; 0 means 30 seconds. It is also
+	// the time until the deadline of a notice from File, and of a notice from Notices without a
+	// deadline.
 	Grace time.Duration
-	// Logger receives each notice, and why a source has none to give; nil discards them.
+	// Logger receives each notice, and the reason why a source is not available; nil discards them.
 	Logger *slog.Logger
 }
 
-// The time that Google Cloud gives after its notices: "Preemptible VM instances" and "Monitor and
-// plan for a host maintenance event", cloud.google.com/compute/docs.
+// The times between the notices of Google Cloud and the end of the machine: "Preemptible VM
+// instances" and "Monitor and plan for a host maintenance event", cloud.google.com/compute/docs.
 const (
 	untilPreempted  = 30 * time.Second
 	untilTerminated = 60 * time.Second
 )
 
-// filePause is the time between two looks at Options.File.
+// filePause is the interval at which Options.File is checked.
 const filePause = 500 * time.Millisecond
 
-// Notify returns a context that the first notice ends, with a [*Notice] as its cause. The second
-// signal after it ends the process, as if nothing had been asked to be told of it: the first one
-// may belong to the notice. stop releases what it takes, and waits for its goroutine.
+// Notify returns a context that ends with the first notice; its cause is a [*Notice]. The next
+// signal can belong to the same notice if the notice was not a signal. Any further signal has its
+// default effect and ends the process. stop releases the resources and waits for the goroutine of
+// Notify.
 func Notify(parent context.Context, o Options) (ctx context.Context, stop func()) {
 	if o.Grace <= 0 {
 		o.Grace = defaultGrace
@@ -79,7 +82,7 @@ func Notify(parent context.Context, o Options) (ctx context.Context, stop func()
 	}
 }
 
-// watch gathers the notices of one Notify.
+// watch collects the notices of one Notify.
 type watch struct {
 	Options
 	cancel  context.CancelCauseFunc
@@ -96,7 +99,7 @@ func (w *watch) run(ctx context.Context) {
 		if w.signals != nil {
 			signal.Stop(w.signals)
 		}
-		for w.events != nil { // until its goroutines are gone
+		for w.events != nil { // until its goroutines have ended
 			if _, open := <-w.events; !open {
 				w.events = nil
 			}
@@ -140,7 +143,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 	w.Logger.Warn("interrupt: the run is to end", "reason", noticed.Reason, "deadline", noticed.Deadline)
 	w.cancel(noticed)
-	if noticed.Signal == nil && w.signals != nil { // the signal that comes with it
+	if noticed.Signal == nil && w.signals != nil { // the signal that may accompany the notice
 		select {
 		case <-w.signals:
 		case <-w.over:
@@ -148,7 +151,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// event is the notice that an event of the metadata server is, or nil.
+// event converts an event of the metadata server to a notice, or nil.
 func (w *watch) event(e clusterresolver.Event) *Notice {
 	switch e.Kind {
 	case clusterresolver.EventPreempted:
@@ -163,7 +166,7 @@ func (w *watch) event(e clusterresolver.Event) *Notice {
 	return nil
 }
 
-// own is a notice of the caller's, with a reason and a deadline.
+// own completes a custom notice with a reason and a deadline.
 func (w *watch) own(n Notice) *Notice {
 	if n.Reason == "" {
 		n.Reason = "a notice without a reason"
@@ -174,7 +177,7 @@ func (w *watch) own(n Notice) *Notice {
 	return &n
 }
 
-// mark tells two states of a file apart.
+// mark identifies a state of a file.
 type mark struct {
 	exists bool
 	size   int64
@@ -189,7 +192,7 @@ func look(path string) mark {
 	return mark{true, info.Size(), info.ModTime()}
 }
 
-// fileReason is the first line of a notice's file, cut to a length that fits a log.
+// fileReason returns a reason with the first line of a notice file, truncated to 200 bytes.
 func fileReason(path string) string {
 	reason := "the file " + path + " is there"
 	f, _, err := files.Open(path)
@@ -206,7 +209,7 @@ func fileReason(path string) string {
 	return reason
 }
 
-// signaled is the notice that a signal is. One that a person gives has no deadline.
+// signalled returns the notice of a signal. SIGINT has no deadline, because a person sends it.
 func signalled(s os.Signal, at time.Time, grace time.Duration) *Notice {
 	n := &Notice{Reason: signalName(s), Signal: s}
 	if s != os.Interrupt {
@@ -215,7 +218,7 @@ func signalled(s os.Signal, at time.Time, grace time.Duration) *Notice {
 	return n
 }
 
-// signalName is a signal's name as manuals write it.
+// signalName returns the name of a signal as in its manual page.
 func signalName(s os.Signal) string {
 	switch s {
 	case syscall.SIGTERM:

@@ -26,7 +26,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/interrupt"
 )
 
-// ended waits for a context and returns its notice.
 func ended(t *testing.T, ctx context.Context) *interrupt.Notice {
 	t.Helper()
 	select {
@@ -39,7 +38,7 @@ func ended(t *testing.T, ctx context.Context) *interrupt.Notice {
 	return n
 }
 
-// left checks that a deadline is so far away.
+// left checks the time until a deadline.
 func left(t *testing.T, ctx context.Context, want time.Duration) {
 	t.Helper()
 	got, known := interrupt.Left(ctx)
@@ -87,7 +86,7 @@ func TestStoppingIsNoNotice(t *testing.T) {
 	assert.Equal(t, "enough", ended(t, ctx).Reason)
 }
 
-// What lies there from an earlier notice does not interrupt the run that goes on.
+// A file of an earlier notice does not interrupt the resumed run.
 func TestAFileIsANoticeWhenItAppearsOrChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stop")
 	for _, text := range []string{"the queue is drained\nat noon", "", "drained again, " + strings.Repeat("x", 1000)} {
@@ -120,7 +119,7 @@ func TestANoticeOfOnesOwn(t *testing.T) {
 	stop()
 }
 
-// answers is a metadata server within the process.
+// answers is a simulated metadata server.
 type answers func(path string) (string, int)
 
 func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -206,11 +205,11 @@ func TestSecondSignalChild(t *testing.T) {
 	fmt.Println("ready")
 	<-ctx.Done()
 	fmt.Println("noticed")
-	time.Sleep(time.Minute) // a save that takes long
+	time.Sleep(time.Minute) // a slow save
 }
 
-// After a signal the next one ends the process. After another notice the first signal belongs to
-// it, and the next one ends the process.
+// After a signal the next signal ends the process. After another notice the first signal belongs to
+// the notice, and the next signal ends the process.
 func TestTheSecondSignalEndsTheProcess(t *testing.T) {
 	for _, kind := range []string{"signals", "noticed"} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestSecondSignalChild$")
@@ -233,7 +232,7 @@ func TestTheSecondSignalEndsTheProcess(t *testing.T) {
 		if kind == "signals" {
 			says("noticed")
 		}
-		time.Sleep(100 * time.Millisecond) // until the first one is taken
+		time.Sleep(100 * time.Millisecond) // until the first signal is received
 		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 		require.Error(t, cmd.Wait())
 		assert.Less(t, time.Since(start), 20*time.Second)

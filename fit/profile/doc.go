@@ -1,18 +1,18 @@
-// Package profile records profiles of a training run for XProf: what the devices did, as the plugin
-// tells, beside what the host did, step by step.
+// Package profile records profiles of a training run for XProf: the activities of the devices, as
+// the plugin reports them, and the activities of the host, step by step.
 //
-// A run of package fit takes a hook, which records the steps from 100 to 110:
+// In a run of package fit, a hook records a range of steps, here steps 100 to 110:
 //
 //	fit.Profile(profile.Options{Place: "run/profile", From: 100, To: 110})
 //
-// and `xprof --logdir run/profile` shows it. A run that is under way is asked for one by a [Trigger]:
-// by a signal, or over HTTP:
+// `xprof --logdir run/profile` shows the profile. A [Trigger] requests a recording of a running
+// process by a signal or over HTTP:
 //
 //	trigger := new(profile.Trigger)
 //	defer trigger.Notify(syscall.SIGUSR2)()
 //	http.Handle("POST /profile", trigger) // curl -X POST 'localhost:6060/profile?steps=5'
 //	fit.Profile(profile.Options{Place: "run/profile", Trigger: trigger})
 //
-// A loop of one's own calls a [Recorder], which the hook does, too. The CPU plugin records nothing: the
-// file then has the host alone, and [Recorder.Devices] says why.
+// A custom loop uses a [Recorder], as the hook does. The CPU plugin has no profiler: the profile
+// then only contains the host, and [Recorder.Devices] returns the reason.
 package profile

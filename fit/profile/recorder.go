@@ -14,10 +14,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// maxEvents bounds what a recording keeps of the host, about 100 bytes each.
+// maxEvents limits the number of host events of a recording. An event uses about 100 bytes.
 const maxEvents = 1 << 20
 
-// Recorder is a recording under way, of one process. It is safe for concurrent use.
+// Recorder is a running recording of one process. It is safe for concurrent use.
 type Recorder struct {
 	devices *pjrt.Profile
 	missing error
@@ -26,19 +26,19 @@ type Recorder struct {
 	host          string
 	begin         time.Time
 	steps, doings []xspace.Event
-	step, doing   xspace.Event // under way, if they have a name
+	step, doing   xspace.Event // current events, if they have a name
 	stopped       bool
 }
 
-// Start begins a recording of this process and of its devices. Where their plugin has no profiler, the
-// host alone is recorded.
+// Start starts a recording of this process and its devices. If the plugin of the devices has no
+// profiler, only the host is recorded.
 func Start(s *strategy.TPUStrategy) (*Recorder, error) {
 	name, err := os.Hostname()
 	if err != nil {
 		name = "host"
 	}
 	r := &Recorder{begin: time.Now(), host: fmt.Sprintf("%s-%04d", name, s.Process()), missing: errors.ErrUnsupported}
-	if client := s.System().Client(); client != nil { // devices of a test have none
+	if client := s.System().Client(); client != nil { // devices of tests have no client
 		if r.devices, r.missing = client.Plugin().StartProfile(); r.missing != nil && !errors.Is(r.missing, errors.ErrUnsupported) {
 			return nil, r.missing
 		}
@@ -46,20 +46,20 @@ func Start(s *strategy.TPUStrategy) (*Recorder, error) {
 	return r, nil
 }
 
-// Devices returns nil if the devices are recorded, and else the plugin's error, which matches
-// errors.ErrUnsupported.
+// Devices returns nil if the devices are recorded. Otherwise it returns the plugin's error, which
+// matches errors.ErrUnsupported.
 func (r *Recorder) Devices() error { return r.missing }
 
-// Step says that a step begins, by its number counted from 1, and that the one before has ended.
+// Step records that a step begins and that the previous step has ended. Steps are counted from 1.
 func (r *Recorder) Step(number int64) {
 	r.turn(&r.steps, &r.step, xspace.Event{Name: "train", Step: number})
 }
 
-// Do says what the host turns to, such as "input" or "launch", until the next call. An empty name is
-// nothing worth an event.
+// Do records that the host begins an activity, such as "input" or "launch", which lasts until the
+// next call. With an empty name nothing is recorded.
 func (r *Recorder) Do(name string) { r.turn(&r.doings, &r.doing, xspace.Event{Name: name}) }
 
-// turn ends an event and begins the next.
+// turn ends the current event and begins the next one.
 func (r *Recorder) turn(all *[]xspace.Event, under *xspace.Event, next xspace.Event) {
 	now := time.Now()
 	r.mu.Lock()
@@ -75,9 +75,9 @@ func (r *Recorder) turn(all *[]xspace.Event, under *xspace.Event, next xspace.Ev
 	under.Begin = now
 }
 
-// Stop ends the recording and puts it into a folder or below a URL, where XProf looks for the profile
-// of a run of that name. It returns the object's name there. Wait first for the results of the steps
-// that are to be in it. A Recorder ends with its first Stop.
+// Stop ends the recording and writes it to a folder or below a URL, where XProf finds it as a run
+// with this name. It returns the name of the written object. Before calling Stop, wait for the
+// results of the last recorded steps. A Recorder cannot be used again.
 func (r *Recorder) Stop(ctx context.Context, place, run string) (name string, err error) {
 	if r == nil {
 		return "", nil

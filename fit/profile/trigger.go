@@ -8,27 +8,31 @@ import (
 	"sync/atomic"
 )
 
-// Options say what a run records. The zero value records nothing.
+// Options select the steps that a run records. The zero value records nothing.
 type Options struct {
-	// Place is a folder, or the URL of a store, for the profiles; each process writes its own.
+	// Place is the folder, or the URL of a store, for the profiles. Each process writes its own
+	// file.
 	Place string
-	// From and To are the first and the last step to record, counted from 1 over the whole run. The
-	// run waits for the step before From and for To, as at a record. 0 for both records no step
-	// unless the Trigger asks.
+	// From and To are the first and the last recorded step, counted from 1 over the whole run. The
+	// run waits for the step before From and for step To, as at a record. If both are 0, only the
+	// Trigger starts recordings.
 	From, To int64
-	// Trigger, if there is one, asks for recordings meanwhile. Each process records when its own
-	// asks: from the run's next record to the first that comes at least as many steps later.
+	// Trigger, if not nil, requests recordings during the run. Each process has its own trigger. A
+	// recording starts at the next record of the run and ends at the first record that is at least
+	// the requested number of steps later.
 	Trigger *Trigger
 }
 
-// Trigger asks a run for a recording. The zero value is ready. It is safe for concurrent use.
+// Trigger requests recordings from a run. The zero value is ready to use. It is safe for concurrent
+// use.
 type Trigger struct{ steps atomic.Int64 }
 
-// Ask asks for a recording of at least so many steps, 1 if it is less. A recording that was asked for
-// and has not begun is replaced.
+// Ask requests a recording of at least this number of steps; values below 1 mean 1. It replaces a
+// request whose recording has not begun.
 func (t *Trigger) Ask(steps int64) { t.steps.Store(max(1, steps)) }
 
-// Asked returns the steps of the recording that was asked for, once, and 0 if none was.
+// Asked returns the number of steps of the current request and clears the request. It returns 0 if
+// there is none.
 func (t *Trigger) Asked() int64 {
 	if t == nil {
 		return 0
@@ -36,8 +40,9 @@ func (t *Trigger) Asked() int64 {
 	return t.steps.Swap(0)
 }
 
-// ServeHTTP asks for a recording of ?steps= steps, 1 without it, and answers 202. A request that is no
-// POST gets 405, and one whose number is none 400.
+// ServeHTTP requests a recording with the number of steps in the parameter steps, by default 1, and
+// responds with status 202. It responds with 405 unless the method is POST, and with 400 if steps
+// is not a positive number.
 func (t *Trigger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -56,7 +61,7 @@ func (t *Trigger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// Notify asks for a recording of a step each time that the process gets one of the signals, until
+// Notify requests a recording of one step each time the process receives one of the signals, until
 // stop is called.
 func (t *Trigger) Notify(signals ...os.Signal) (stop func()) {
 	c := make(chan os.Signal, 1)

@@ -1,25 +1,27 @@
-// Package progress shows that a step's program is being made: a line of text with the stage (it
-// traces, lowers or compiles), the seconds so far, the seconds that a compilation of like size took
-// before, and the memory of the compiler's process.
+// Package progress shows the progress of compilations: one line of text with the stage (tracing,
+// lowering or compiling), the elapsed seconds, the seconds that a similar compilation took before,
+// and the memory of the compiler's process.
 //
 //	line := progress.To(os.Stderr, progress.Options{Record: progress.RecordFile()})
 //	defer line.Close()
 //	strat, err := strategy.New(sys, strategy.Options{Phases: line.Phase})
 //
-// On a terminal it is one line that is written over, and is wiped when the program is there, so
-// that a bar of the training's own may follow:
+// On a terminal the line is redrawn in place, and erased when the program is compiled, so that a
+// progress bar of the training can follow:
 //
 //	compiling train_step for v5e:4x4 (4 x 4 devices): 23s of about 40s, 1.2 MB of program, 2.10 GiB of memory
 //
-// Elsewhere, such as in a log, such a line comes each 10 seconds. What takes less shows nothing.
+// Elsewhere, for example in a log file, a new line is written every 10 seconds. Shorter
+// compilations show nothing.
 //
-// A compiler does not say how far it is. The expected seconds are those of the compilation in
-// [Options].Record that is most alike: for the same kind of devices, of a text of at most half as
-// much again or two thirds. When they are over, the longest of these is said ("of up to 5m0s"). When
-// that is over too, or after a minute without any such record, the line says that the end is not
-// known, and once, above it, what one can do, and whether the compiler gets little of a processor.
+// A compiler does not report its progress. The expected time is the time of the most similar
+// compilation in [Options].Record: for the same kind of devices, with a program text between two
+// thirds and one and a half times as long. After that time, the line shows the longest time of
+// these compilations ("of up to 5m0s"). When that time has passed too, or after a minute without a
+// similar compilation, the line shows that the end is not known. A message above the line then
+// appears once. It suggests what to do, and warns if the compiler gets little processor time.
 //
-// The line also says what work begins between programs ([Line.Say]), shows the state of a run while no
-// program is made ([Line.Status]), and lets text pass above it ([Line.Write]), so that one goroutine
-// draws all that a terminal's line shows.
+// The line can also show other work between compilations ([Line.Say]) and the state of a run while
+// nothing is compiled ([Line.Status]), and can print text above itself ([Line.Write]), so that only
+// one goroutine draws the terminal's line.
 package progress

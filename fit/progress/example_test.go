@@ -31,7 +31,7 @@ func Example() {
 	double := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.MulScalar(in[0], 2)}
 	}, strategy.FunctionOptions{})
-	results, err := double.Run(ctx, float32(21)) // what takes long shows on the line
+	results, err := double.Run(ctx, float32(21)) // the line shows the compilation if it takes long
 	if err != nil {
 		fmt.Println(err)
 		return

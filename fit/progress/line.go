@@ -18,56 +18,58 @@ import (
 
 // Options configure a [Line]. The zero value works.
 type Options struct {
-	// Prefix stands before each line, such as "program: ".
+	// Prefix is printed at the start of each line, for example "program: ".
 	Prefix string
-	// Record is the file that remembers how long compilations took; empty is none. [RecordFile] is
-	// the one that programs share.
+	// Record is the file with the durations of earlier compilations; empty means none. [RecordFile]
+	// returns the file that programs share.
 	Record string
-	// Every is the time between two lines where w is no terminal; 0 is 10 seconds.
+	// Every is the interval between two lines if w is not a terminal; 0 means 10 seconds.
 	Every time.Duration
 }
 
-// Line shows the programs that are being made, one line for all; on a terminal, where none is, what
-// [Line.Say] and [Line.Status] were given. It is safe for concurrent use.
+// Line shows the programs that are compiled. On a terminal without a compilation it shows the text
+// of [Line.Say] and [Line.Status]. It is safe for concurrent use.
 type Line struct {
 	w    io.Writer
 	opts Options
-	// width returns the columns of the terminal; nil if w is none.
+	// width returns the number of columns of the terminal; it is nil if w is not a terminal.
 	width func() int
-	// processor returns the processor time of a process, 0 if it is not known.
+	// processor returns the processor time of a process, or 0 if it is not known.
 	processor func(pid int) time.Duration
 
 	mu    sync.Mutex
-	under []*program // the newest last
-	pid   int        // of the compiler's process; 0 is this one
-	said  string     // on a terminal, the work that began then; see Say
+	under []*program // current compilations, the newest last
+	pid   int        // process ID of the compiler; 0 means this process
+	said  string     // text of Say on a terminal, since began
 	began time.Time
-	state func(width int) string // see Status
-	doing string                 // the first word of what Now said last, and when
+	state func(width int) string // function of Status
+	doing string                 // first word of the last text of Now, at time spoke
 	spoke time.Time
 	drawn bool   // there is text on the terminal's line
-	stop  func() // ends the drawing; nil while nothing is under way
+	stop  func() // stops the drawing goroutine; nil if it does not run
 }
 
-// program is a program on its way.
+// program is a program that is being compiled.
 type program struct {
 	phase.Phase
-	since time.Time // of the stage
+	since time.Time // start of the stage
 	known estimate
-	told  bool // that its end is not known any more
-	// The compiler's process when the line was first shown, the time and its processor time.
+	told  bool // the message about the unknown end was shown
+	// The compiler's process when the line was first shown, the time, and the processor time of the
+	// process.
 	pid  int
 	at   time.Time
 	used time.Duration
 }
 
-// The terminal's line appears after patience, and is drawn anew after each redraw.
+// patience is the delay before a terminal's line appears, and redraw is the interval between
+// redraws.
 const (
 	patience = 300 * time.Millisecond
 	redraw   = 200 * time.Millisecond
 )
 
-// To returns a line that is written to w. It is drawn over and over if w is a terminal.
+// To returns a line that writes to w. If w is a terminal, the line is redrawn in place.
 func To(w io.Writer, o Options) *Line {
 	l := &Line{w: w, opts: o, processor: processorOf}
 	if o.Every <= 0 {
@@ -85,8 +87,9 @@ func To(w io.Writer, o Options) *Line {
 	return l
 }
 
-// Phase is for strategy.Options.Phases, and for whoever else compiles: it notes the stage that a
-// program has come to. It returns at once, but for the moment that a record of a compilation takes.
+// Phase records the stage of a compilation. It is intended for strategy.Options.Phases and for
+// other code that compiles. It does not block, except for the short time of reading or writing the
+// record of a compilation.
 func (l *Line) Phase(p phase.Phase) {
 	now := time.Now()
 	var like estimate
@@ -99,7 +102,7 @@ func (l *Line) Phase(p phase.Phase) {
 	}
 }
 
-// note takes the stage in, and returns the one before it with the time that it took.
+// note updates the stage of a program and returns the previous stage with its duration.
 func (l *Line) note(p phase.Phase, now time.Time, like estimate) (took time.Duration, of phase.Phase) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,15 +124,15 @@ func (l *Line) note(p phase.Phase, now time.Time, like estimate) (took time.Dura
 	return took, of
 }
 
-// Process says which process compiles, whose memory the line shows: one that was started for it. 0
-// is this process, and -1 one that is not known: the line shows no memory then.
+// Process sets the process whose memory the line shows, for a compiler in another process. 0 means
+// this process. -1 means unknown: the line shows no memory.
 func (l *Line) Process(pid int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pid = pid
 }
 
-// Close wipes the line and forgets what is under way. The line may be used again.
+// Close erases the line and forgets all compilations. The line can be used again.
 func (l *Line) Close() {
 	if l == nil || l.w == nil {
 		return
@@ -141,7 +144,7 @@ func (l *Line) Close() {
 	l.end()
 }
 
-// start starts the drawing, and end ends it if there is nothing to draw.
+// start starts the drawing goroutine.
 func (l *Line) start() {
 	if l.stop == nil {
 		l.stop = l.draw()
@@ -166,7 +169,7 @@ func (l *Line) wipe() {
 	}
 }
 
-// draw starts the drawing, until stop is called.
+// draw starts a goroutine that draws the line until stop is called.
 func (l *Line) draw() (stop func()) {
 	done := make(chan struct{})
 	first, next := l.opts.Every, l.opts.Every
@@ -184,7 +187,7 @@ func (l *Line) draw() (stop func()) {
 			}
 			l.mu.Lock()
 			select {
-			case <-done: // the line is another's, or wiped
+			case <-done: // the line was erased or belongs to another goroutine
 			default:
 				l.show(time.Now())
 			}
@@ -195,7 +198,6 @@ func (l *Line) draw() (stop func()) {
 	return sync.OnceFunc(func() { close(done) })
 }
 
-// show writes the line.
 func (l *Line) show(now time.Time) {
 	var text string
 	switch {
@@ -214,13 +216,13 @@ func (l *Line) show(now time.Time) {
 	l.drawn = true
 }
 
-// leave writes a line that stays.
+// leave writes a line that is not overwritten.
 func (l *Line) leave(text string) {
 	l.wipe()
 	fmt.Fprintln(l.w, l.cut(text))
 }
 
-// cut is a text in one line of the terminal.
+// cut truncates a text to one line of the terminal.
 func (l *Line) cut(text string) string {
 	text = plain.Line(text)
 	if l.width != nil {
@@ -231,8 +233,8 @@ func (l *Line) cut(text string) string {
 	return text
 }
 
-// program is the line of the newest program, and writes above it, once, that the end of its
-// compilation is not known any more.
+// program returns the line of the newest program. When the end of the compilation is no longer
+// known, it prints a message above the line once.
 func (l *Line) program(now time.Time) string {
 	m := l.under[len(l.under)-1]
 	passed := now.Sub(m.since)
@@ -242,7 +244,7 @@ func (l *Line) program(now time.Time) string {
 	if m.Stage == phase.Compiling && m.known.over(passed) && passed > unguided && !m.told {
 		m.told = true
 		l.wipe()
-		fmt.Fprintln(l.w, plain.Line(l.opts.Prefix+m.advice(l.share(m, now)))) // whole
+		fmt.Fprintln(l.w, plain.Line(l.opts.Prefix+m.advice(l.share(m, now)))) // not truncated
 	}
 	text := l.opts.Prefix + m.text(passed, memoryOf(l.pid))
 	if others := len(l.under) - 1; others > 0 {
@@ -251,8 +253,8 @@ func (l *Line) program(now time.Time) string {
 	return text
 }
 
-// share returns how much of one processor a compilation has had since the line was first shown; 1 if
-// that is not known.
+// share returns the average number of processors that a compilation has used since the line was
+// first shown, or 1 if that is not known.
 func (l *Line) share(m *program, now time.Time) float64 {
 	used := l.processor(m.pid)
 	if used == 0 || !now.After(m.at) {
@@ -261,7 +263,6 @@ func (l *Line) share(m *program, now time.Time) float64 {
 	return (used - m.used).Seconds() / now.Sub(m.at).Seconds()
 }
 
-// text describes the stage in ASCII.
 func (m *program) text(passed time.Duration, memory int64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s for %s (%d x %d devices): %s", m.Stage, m.Name, m.Target, m.Replicas, m.LogicalDevices, seconds(passed))
@@ -286,8 +287,8 @@ func (m *program) text(passed time.Duration, memory int64) string {
 	return b.String()
 }
 
-// advice says that nothing tells when a compilation ends, and what one can do. share is how much of
-// one processor it has: a compiler takes all of one, or more, unless others do.
+// advice returns the message about a compilation whose end is not known. share is the number of
+// processors that the compiler uses; below one, other processes or a limit slow it down.
 func (m *program) advice(share float64) string {
 	why := "no compilation of this size is on record"
 	if m.known.longest > 0 {

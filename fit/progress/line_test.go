@@ -17,12 +17,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
-// at is a step's phase at a stage.
+// at returns the phase of a step at a stage.
 func at(stage phase.Stage, name string, text int) phase.Phase {
 	return phase.Phase{Name: name, Stage: stage, Target: "v5e:4x4", Replicas: 4, LogicalDevices: 4, TextBytes: text}
 }
 
-// noMemory cuts out the memory of this process.
+// noMemory removes the memory of this process from a text.
 func noMemory(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -72,7 +72,7 @@ func TestATerminalsLineIsWrittenOverAndWiped(t *testing.T) {
 		var w bytes.Buffer
 		l := To(&w, Options{})
 		l.width = func() int { return 40 }
-		l.Process(1 << 30) // there is no such process, and so no memory to show
+		l.Process(1 << 30) // a process that does not exist has no memory to show
 		l.Phase(at(phase.Compiling, "a", 500))
 		time.Sleep(550 * time.Millisecond)
 		synctest.Wait()
@@ -105,8 +105,8 @@ func TestTheMemoryIsTheCompilersProcesss(t *testing.T) {
 	assert.Equal(t, "compiling s for v5e:4x4 (4 x 4 devices): 23s of about 40s, 0.9 kB of program, 2.00 GiB of memory", m.text(23*time.Second, 2<<30))
 }
 
-// TestALineSaysWhenNothingIsKnownAnyMore follows a compilation past those of its size, and one of
-// which nothing is on record.
+// TestALineSaysWhenNothingIsKnownAnyMore checks a compilation that takes longer than similar ones,
+// and a compilation without similar ones.
 func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
 	path := t.TempDir() + "/record.jsonl"
 	remember(path, at(phase.Compiling, "other", 700000), 300*time.Second)
@@ -138,7 +138,7 @@ func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
 	assert.Equal(t, "p: elm compiles on, and nothing is known about when it ends: no compilation of this size is on record."+advice+
 		head+"1m40s, its end is not known, 70.0 kB of program\n", lines(path, 70000, 101*time.Second, 0))
 
-	// A compiler that gets little of the processor is not what takes long.
+	// A compiler that gets little processor time is reported.
 	shares := map[string]float64{"": 1.5, ". It has 7% of one processor: the machine is busy, or limits it": 0.07}
 	for said, share := range shares {
 		var w bytes.Buffer
@@ -158,15 +158,15 @@ func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
 		assert.Contains(t, w.String(), "no compilation of this size is on record"+said+". Ctrl-C is safe")
 	}
 
-	// On a terminal the advice stays above the line, whole.
+	// On a terminal the message stays above the line and is not truncated.
 	drawn := lines("", 70000, 61*time.Second, 60)
 	assert.Equal(t, 1, strings.Count(drawn, "\n"))
 	assert.Contains(t, drawn, "\r\x1b[Kp: elm compiles on, and nothing is known about when it ends: no compilation of this size is on record."+advice+"\r\x1b[K"+head)
 	assert.True(t, strings.HasSuffix(drawn, "\r\x1b[K"))
 }
 
-// TestAnEstimateThatIsPassedIsNotShown looks at each second of compilations of which much, little and
-// nothing is known.
+// TestAnEstimateThatIsPassedIsNotShown checks each second of compilations with good, poor and no
+// estimates.
 func TestAnEstimateThatIsPassedIsNotShown(t *testing.T) {
 	of := regexp.MustCompile(`of (?:about|up to) (\S+?),`)
 	for _, k := range []estimate{{}, {30 * time.Second, 30 * time.Second}, {30 * time.Second, 50 * time.Second}, {70 * time.Second, 90 * time.Second}} {
@@ -198,7 +198,7 @@ func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
 		}
 		took("gpt", "v5e:4x4", 1000, 40*time.Second)
 		took("gpt", "v5p:2x2x2", 1000, 7*time.Second)
-		took("gpt", "v5e:4x4", 1000, 999*time.Millisecond) // not waited for
+		took("gpt", "v5e:4x4", 1000, 999*time.Millisecond) // too short to be recorded
 		took("gpt", "v5e:2x4", 1300, 50*time.Second)
 	})
 	expect := func(want time.Duration, name, target string, text int) {
@@ -215,13 +215,13 @@ func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
 	expect(0, "gpt", "v6e:4x4", 1000)
 	expect(0, "gpt", "cpu", 1000)
 
-	// Lines that are none, of a process that was killed say, are left out.
+	// Invalid lines, for example of a killed process, are skipped.
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, append([]byte("{\"name\":\n\x00\n{\"target\": \"v5e:4x4\", \"text_bytes\": 1000, \"seconds\": -1}\n"), data...), 0o600))
 	expect(40*time.Second, "gpt", "v5e:4x4", 1000)
 
-	// A long record keeps its end.
+	// A long record keeps its newer part.
 	var b strings.Builder
 	for i := range 3000 {
 		fmt.Fprintf(&b, `{"name":"n","target":"v6e:1","text_bytes":%d,"seconds":1}`+"\n", i+1)
@@ -234,7 +234,7 @@ func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
 	assert.Len(t, read(path)[0].Name, 1)
 	expect(3*time.Second, "gpt", "v5e:4x4", 1000)
 
-	// Where it has no place nothing is remembered, and nothing fails.
+	// Without a place for the record nothing is recorded, and nothing fails.
 	remember("/dev/null/x", at(phase.Compiling, "gpt", 1000), 3*time.Second)
 	remember("/dev/full", at(phase.Compiling, "gpt", 1000), 3*time.Second)
 	assert.Zero(t, knownOf("/dev/zero", at(phase.Compiling, "gpt", 1000)))
@@ -254,8 +254,9 @@ func TestANameDoesNotMoveTheCursor(t *testing.T) {
 	})
 }
 
-// TestATerminalsLineHasOneOwner: work that is said counts seconds and stays, a program takes the line
-// from the state of the run and gives it back, and text passes above.
+// TestATerminalsLineHasOneOwner checks that the work of Say counts seconds and stays as a line,
+// that a compilation replaces the state of the run and returns to it, and that other text is
+// printed above.
 func TestATerminalsLineHasOneOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w bytes.Buffer
@@ -263,11 +264,11 @@ func TestATerminalsLineHasOneOwner(t *testing.T) {
 		l.width = func() int { return 50 }
 		l.Process(-1)
 		written := func() string {
-			l.mu.Lock() // it draws on
+			l.mu.Lock() // prevents further drawing
 			defer l.mu.Unlock()
 			return w.String()
 		}
-		shown := func() string { // what a terminal shows: the lines, the last as it is drawn now
+		shown := func() string { // contents of the terminal: the lines, the last one as it is drawn now
 			synctest.Wait()
 			var lines []string
 			for line := range strings.SplitSeq(written(), "\n") {

@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 )
 
-// memoryOf returns the resident memory of a process in bytes, of this one for 0; 0 if it is not
-// known, as on systems without /proc, or for a negative number.
+// memoryOf returns the resident memory of a process in bytes. 0 means this process. The result is 0
+// if it is not known, for example without /proc or for a negative number.
 func memoryOf(pid int) int64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", cmp.Or(pid, os.Getpid())))
 	var size, resident int64
@@ -20,8 +20,8 @@ func memoryOf(pid int) int64 {
 	return resident * int64(os.Getpagesize())
 }
 
-// processorOf returns the processor time of a process so far, of all its threads; 0 if it is not
-// known, as in [memoryOf].
+// processorOf returns the processor time of all threads of a process, or 0 if it is not known, as
+// in [memoryOf].
 func processorOf(pid int) time.Duration {
 	p, _ := hostfacts.ReadProcess(cmp.Or(pid, os.Getpid()))
 	return p.Processor

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
-// RecordFile returns the file of [Options].Record that programs share: compilations.jsonl in the
-// folder tpustrategy of the user's cache directory. It is empty if there is no such directory.
+// RecordFile returns the path of the record that programs share: compilations.jsonl in the folder
+// tpustrategy of the user's cache directory. It is empty if there is no cache directory.
 func RecordFile() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -33,15 +33,15 @@ type compilation struct {
 }
 
 const (
-	// worthNoting is the time of a compilation from which on one waits for it.
+	// worthNoting is the minimum duration of a compilation that is recorded.
 	worthNoting = time.Second
-	// alike bounds the ratio of the texts of compilations of like size.
+	// alike is the maximum ratio of the text lengths of similar compilations.
 	alike = 1.5
-	// maxRecord is the size from which on a record keeps its newer half only.
+	// maxRecord is the size in bytes above which the older half of a record is removed.
 	maxRecord = 128 << 10
 )
 
-// read returns a record's compilations. What cannot be read is not known.
+// read returns the compilations of a record, without the lines that it cannot parse.
 func read(path string) (all []compilation) {
 	data, err := files.Read(path, 2*maxRecord)
 	if err != nil {
@@ -56,16 +56,17 @@ func read(path string) (all []compilation) {
 	return all
 }
 
-// estimate is what a record says of how long a compilation takes; zero if it says nothing.
+// estimate is the expected duration of a compilation; zero if it is not known.
 type estimate struct {
-	like    time.Duration // of the compilation that is most alike
-	longest time.Duration // of those of like size
+	like    time.Duration // duration of the most similar compilation
+	longest time.Duration // longest duration of the similar compilations
 }
 
-// unguided is how long a stage of which nothing is known takes before that is said.
+// unguided is the time after which a compilation without an estimate counts as having an unknown
+// end.
 const unguided = time.Minute
 
-// over reports whether what is known says nothing of a stage that has taken so long.
+// over reports whether a stage has taken longer than the estimate.
 func (k estimate) over(passed time.Duration) bool {
 	if k.longest > 0 {
 		return passed > k.longest
@@ -73,7 +74,7 @@ func (k estimate) over(passed time.Duration) bool {
 	return passed > unguided
 }
 
-// knownOf returns what a record says of a compilation.
+// knownOf returns the estimate of a compilation from a record.
 func knownOf(path string, p phase.Phase) (k estimate) {
 	if path == "" || p.TextBytes == 0 {
 		return k
@@ -92,14 +93,14 @@ func knownOf(path string, p phase.Phase) (k estimate) {
 		}
 		took := time.Duration(c.Seconds * float64(time.Second))
 		k.longest = max(k.longest, took)
-		if apart <= best { // the newer of equals
+		if apart <= best { // of equally similar compilations, the newer one
 			best, k.like = apart, took
 		}
 	}
 	return k
 }
 
-// kind is the kind of devices of a target: "v5e" of "2x v5e:4x4".
+// kind returns the kind of devices of a target: "v5e" for "2x v5e:4x4".
 func kind(target string) string {
 	if i := strings.LastIndexByte(target, ' '); i >= 0 {
 		target = target[i+1:]
@@ -108,7 +109,7 @@ func kind(target string) string {
 	return target
 }
 
-// remember adds a compilation to a record. It is no loss if it cannot.
+// remember adds a compilation to a record. Errors are ignored.
 func remember(path string, p phase.Phase, took time.Duration) {
 	if path == "" || took < worthNoting {
 		return
@@ -124,12 +125,12 @@ func remember(path string, p phase.Phase, took time.Duration) {
 	if err != nil {
 		return
 	}
-	// One write: lines of several processes stay whole.
+	// A single write keeps lines of several processes intact.
 	_, _ = f.Write(append(line, '\n'))
 	_ = f.Close()
 }
 
-// shorten leaves the newer half of a record.
+// shorten removes the older half of a record.
 func shorten(path string) {
 	data, err := files.Read(path, 64*maxRecord)
 	if err != nil {

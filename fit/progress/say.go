@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Say writes a line about work that begins. On a terminal it counts the seconds until the work is
-// over: until the next one, a program that is being made, Status or Close.
+// Say writes a line about work that begins. On a terminal the line counts the seconds until the
+// next Say, the next compilation, Status or Close.
 func (l *Line) Say(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -22,9 +22,9 @@ func (l *Line) Say(text string) {
 	l.show(now)
 }
 
-// Status shows on a terminal, whenever no program is being made, what state returns, which is told
-// for how many columns and is called from other goroutines, five times a second. nil leaves the last
-// state as a line.
+// Status shows the result of state on a terminal whenever no program is compiled. state receives
+// the number of columns. Another goroutine calls it five times a second. With nil, the last state
+// stays as a line.
 func (l *Line) Status(state func(width int) string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,8 +41,9 @@ func (l *Line) Status(state func(width int) string) {
 	}
 }
 
-// Now says how far work is, which may change often: on a terminal in its line, elsewhere as a line when
-// the first word is another one and at most once in [Options].Every otherwise.
+// Now shows the progress of work and may be called often. On a terminal it updates the line.
+// Elsewhere it writes a line if the first word of the text has changed, and otherwise at most once
+// in [Options].Every.
 func (l *Line) Now(text string) {
 	if l.Terminal() {
 		l.Status(func(width int) string { return l.opts.Prefix + text })
@@ -60,7 +61,7 @@ func (l *Line) Now(text string) {
 	}
 }
 
-// settle leaves what was said as a line.
+// settle ends the work of Say: its text stays as a line.
 func (l *Line) settle(now time.Time) {
 	if l.said != "" {
 		l.leave(l.work(now))
@@ -69,7 +70,7 @@ func (l *Line) settle(now time.Time) {
 	}
 }
 
-// work is what was said, with the time since.
+// work returns the text of Say with the elapsed time.
 func (l *Line) work(now time.Time) string {
 	if passed := now.Sub(l.began); passed >= time.Second {
 		return l.said + ": " + seconds(passed)
@@ -77,10 +78,10 @@ func (l *Line) work(now time.Time) string {
 	return l.said
 }
 
-// Terminal reports whether the line is drawn over and over.
+// Terminal reports whether the line is drawn on a terminal.
 func (l *Line) Terminal() bool { return l.width != nil }
 
-// Write writes whole lines of text above the line.
+// Write writes complete lines of text above the line.
 func (l *Line) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

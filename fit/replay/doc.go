@@ -1,25 +1,26 @@
-// Package replay takes a step twice from the same state and the same batch, and compares what it
-// leaves on the devices: a device that computes, keeps or is sent a wrong bit now and then, and says
-// nothing, is found, before a checkpoint holds what it did.
+// Package replay runs a step twice from the same state and the same batch, and compares the results
+// on the devices. It detects a device that occasionally computes, stores or receives a wrong bit
+// without reporting an error, before the result is saved in a checkpoint.
 //
-// Steps of this module are the same to the last bit when they are repeated on the same devices.
-// Package fit has it as a hook:
+// Steps of this module are deterministic to the last bit when they are repeated on the same
+// devices. Package fit provides replays as a hook:
 //
 //	fit.Run(ctx, step, data, options, fit.Replay(500), fit.Checkpoint("checkpoints", 500))
 //
-// A loop of one's own calls [Step] in the place of a launch.
+// A custom loop calls [Step] instead of launching the step.
 //
-// # What is compared
+// # Comparisons
 //
-// Before the step, the replicas' copies of each variable that is mirrored. After it, what each device
-// holds of each variable, with what it holds after the step has been taken again. A wrong bit in a
-// variable of one replica differs from the other replicas' copies. One in a batch, an activation or
-// a gradient gives the step other results than its repetition; where it has entered a sum over the
-// replicas, all of them have those. What one replica alone holds, of state in parts, and a wrong
-// value that is in the host's batch or comes both times, cannot be told from a right one.
+// Before the step, the replicas' copies of each mirrored variable are compared with each other.
+// After the step, the bytes of each variable on each device are compared with the bytes after the
+// repeated step. A wrong bit in one replica's copy of a variable is a difference between the
+// replicas. A wrong bit in a batch, an activation or a gradient is a difference between the step
+// and its repetition; if the wrong value was summed over the replicas, all replicas differ. Two
+// kinds of errors cannot be detected: a wrong bit in state that only one replica holds, such as
+// sharded state, and a wrong value that is in the host's batch or occurs both times.
 //
 // # Cost
 //
-// A replayed step takes as long as two, and copies what the devices hold of all variables three times
-// to the host and once back; the host holds two of these copies meanwhile.
+// A replayed step takes as long as two steps. In addition, all variables are copied from the
+// devices to the host three times and back once. The host holds two of these copies at a time.
 package replay

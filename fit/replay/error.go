@@ -8,21 +8,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/command"
 )
 
-// Error reports devices that do not hold what they should.
+// Error reports devices with differing values.
 type Error struct {
-	// Step is the step that was replayed.
+	// Step is the replayed step.
 	Step int64
-	// Devices are those that differ, by their names, and All says that all do: what was wrong has
-	// entered a sum over the replicas.
+	// Devices are the names of the differing devices. All reports that all devices differ, because
+	// the wrong value was summed over the replicas.
 	Devices []string
 	All     bool
-	// Variables are those in which they differ, as far as this process can tell.
+	// Variables are the differing variables, as far as this process knows them.
 	Variables []string
-	// Reason says what they differ from.
+	// Reason describes the comparison that failed.
 	Reason string
 }
 
-// Error names the devices and the variables.
+// Error returns a text with the devices and the variables.
 func (e *Error) Error() string {
 	who := strings.Join(short(e.Devices), ", ")
 	if e.All {
@@ -36,7 +36,7 @@ func (e *Error) Error() string {
 		"the state is not saved: start again from the last checkpoint, and without the device if it differs again")
 }
 
-// short bounds a list in a text.
+// short truncates a list for a text.
 func short(all []string) []string {
 	const most = 6
 	if len(all) <= most {
@@ -48,6 +48,6 @@ func short(all []string) []string {
 // Kind returns DataLossError.
 func (*Error) Kind() errkind.Kind { return errkind.DataLossError }
 
-// ExitCode returns 69, that of watchdog.ExitCode: whoever starts the run again starts all hosts, from the
-// last checkpoint, and on new machines if it happens twice.
+// ExitCode returns 69, like watchdog.ExitCode: the supervisor must restart all hosts from the last
+// checkpoint, and on new machines if the error occurs again.
 func (*Error) ExitCode() int { return command.Unavailable }

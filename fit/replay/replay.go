@@ -16,26 +16,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// machine is what this package uses of a strategy beside the contract.
+// machine is the internal API of a strategy that this package uses.
 type machine interface {
-	// Quiet calls f with the layouts and the buffers of variables, of one moment, when the steps under
-	// way are done. Buffers that f returns take their places. Mesh is the machine that has them.
+	// Quiet waits for the launched steps and calls f with the layouts and the buffers of the
+	// variables. Buffers that f returns replace the variables' buffers. Mesh returns the engine
+	// that owns the buffers.
 	Quiet(ctx context.Context, doing string, of []*strategy.Variable, f func(at []*mesh.Layout, held []mesh.Buffers) (fresh []mesh.Buffers, err error)) error
 	Mesh() *mesh.Machine
-	// Mirrors reports whether all replicas should hold the same of a variable.
+	// Mirrors reports whether all replicas must have the same value of a variable.
 	Mirrors(v *strategy.Variable) bool
-	// Names are the names of the devices, by replica and logical device.
+	// Names returns the names of the devices, by replica and logical device.
 	Names() (devices [][]string, hosts []string, perHost int)
 }
 
 var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
 
-// Step takes a step by take, puts the variables back, and takes it again; the second one's results
-// stay. number is the step's, for the error, and variables are all that the step reads and writes,
-// which are on the devices. All processes call it at the same point.
+// Step calls take, which must run the step, restores the variables, and calls take again. The
+// results of the second call stay. number is the step's number, for errors. variables are all
+// variables on the devices that the step reads or writes. All processes must call Step at the same
+// point.
 //
-// Devices that differ are an [*Error], on all processes. Other errors are those of take and of the
-// copies.
+// If devices differ, Step returns an [*Error] on all processes. Other errors are errors of take and
+// of the copies.
 func Step(ctx context.Context, s *strategy.TPUStrategy, number int64, variables []*strategy.Variable, take func(ctx context.Context) error) error {
 	r := &replay{machine: inside.Of[machine](s), strategy: s, number: number, variables: variables}
 	before, err := r.images(ctx)
@@ -68,7 +70,7 @@ func Step(ctx context.Context, s *strategy.TPUStrategy, number int64, variables 
 	return r.mirrored(ctx, "the replicas differ after it", second)
 }
 
-// replay is one step that is replayed.
+// replay is the state of one call of Step.
 type replay struct {
 	machine   machine
 	strategy  *strategy.TPUStrategy
@@ -76,8 +78,9 @@ type replay struct {
 	variables []*strategy.Variable
 }
 
-// images copies to the host what each of this process's devices holds of the variables, to the bit,
-// with its padding: by variable and partition, nil for the partitions of others.
+// images copies the bytes of the variables, including padding, from this process's devices to the
+// host. The result is indexed by variable and partition, and is nil for the partitions of other
+// processes.
 func (r *replay) images(ctx context.Context) ([][][]byte, error) {
 	images := make([][][]byte, len(r.variables))
 	return images, r.machine.Quiet(ctx, "copying variables", r.variables, func(at []*mesh.Layout, held []mesh.Buffers) ([]mesh.Buffers, error) {
@@ -97,8 +100,8 @@ func (r *replay) images(ctx context.Context) ([][][]byte, error) {
 	})
 }
 
-// reinstate gives the devices back what images copied, one variable after another: the devices hold
-// one of them twice.
+// reinstate copies images back to the devices, one variable at a time. Both copies of that variable
+// are on the devices meanwhile.
 func (r *replay) reinstate(ctx context.Context, images [][][]byte) error {
 	on := r.machine.Mesh()
 	for i := range images {
@@ -121,7 +124,7 @@ func (r *replay) reinstate(ctx context.Context, images [][][]byte) error {
 	return nil
 }
 
-// same compares what each device holds with what it held.
+// same compares the bytes on each device after the two runs of the step.
 func (r *replay) same(ctx context.Context, first, second [][][]byte) error {
 	var differ []int
 	var names []string
@@ -159,7 +162,7 @@ func (r *replay) same(ctx context.Context, first, second [][][]byte) error {
 	return r.failed("it left other bits the second time", differ, names)
 }
 
-// mirrored compares what the replicas hold of the variables that should be the same on all.
+// mirrored compares the replicas' copies of mirrored variables.
 func (r *replay) mirrored(ctx context.Context, reason string, images [][][]byte) error {
 	devices, _, _ := r.machine.Names()
 	logical := len(devices[0])
@@ -197,7 +200,7 @@ func (r *replay) mirrored(ctx context.Context, reason string, images [][][]byte)
 		}
 		counts := slices.Sorted(maps.Values(votes))
 		slices.Reverse(counts)
-		for replica := range devices { // those that are few; where none are, all of them
+		for replica := range devices { // the replicas in the minority, or all of them without a majority
 			p := replica*logical + l
 			if sum, ok := sums[p]; ok && len(counts) > 1 && (votes[sum] < counts[0] || counts[0] == counts[1]) {
 				differ = append(differ, p)
@@ -213,7 +216,7 @@ func (r *replay) mirrored(ctx context.Context, reason string, images [][][]byte)
 	return r.failed(reason, differ, names)
 }
 
-// unlike reports whether this process's replicas hold different bytes.
+// unlike reports whether the replicas of this process have different bytes.
 func unlike(images [][]byte, logical int) bool {
 	for l := range logical {
 		var one []byte
@@ -229,7 +232,7 @@ func unlike(images [][]byte, logical int) bool {
 	return false
 }
 
-// failed is the error of devices that differ, or nil.
+// failed returns an error for differing devices, or nil if there are none.
 func (r *replay) failed(reason string, differ []int, names []string) error {
 	if len(differ) == 0 {
 		return nil

@@ -28,9 +28,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// trainer is a step over a mesh of replicas of two logical devices, with what a step can have that
-// might differ the second time: state of an optimizer, random numbers, sums over replicas and over
-// logical devices.
+// trainer is a step over a mesh of replicas with two logical devices. It contains everything that
+// might differ in a repetition: the state of an optimizer, random numbers, and sums over replicas
+// and over logical devices.
 type trainer struct {
 	s    *strategy.TPUStrategy
 	step *train.Step
@@ -45,12 +45,12 @@ func newTrainer(s *strategy.TPUStrategy) *trainer {
 			h := graph.Tanh(logical.Split(layers.Dense(rc.Scope("hidden"), in[0], false, 16), 1, 2))
 			h = layers.DropoutStatic(rc.Scope("dropout"), h, 0.25)
 			y := logical.Replicate(layers.Dense(rc.Scope("output"), h, false, 1))
-			// in[2] is one: a wrong bit of it is one in the gradient of a row.
+			// in[2] is 1: a wrong bit in it is a wrong bit in the gradient of a row.
 			return graph.ReduceAllMean(graph.Mul(in[2], graph.Square(graph.Sub(y, in[1]))))
 		}, train.Options{}))}
 }
 
-// batch is the batch of a step: the features, the targets and what their gradients are scaled by.
+// batch is the batch of a step: the features, the targets and the scale of their gradients.
 func (r *trainer) batch() [3][]float32 {
 	chance := rand.New(rand.NewPCG(uint64(r.n), 5))
 	b := [3][]float32{make([]float32, rows*features), make([]float32, rows), make([]float32, rows)}
@@ -79,7 +79,7 @@ func (r *trainer) variables() []*strategy.Variable {
 	return r.s.Variables(r.step.Store()).All()
 }
 
-// replay replays the next step. Harm is called before the first time it is taken, and after.
+// replay replays the next step. It calls harm before and after the first run of the step.
 func (r *trainer) replay(ctx context.Context, batch func(b *[3][]float32), after func() error) error {
 	r.n++
 	times := 0
@@ -97,14 +97,14 @@ func (r *trainer) replay(ctx context.Context, batch func(b *[3][]float32), after
 	})
 }
 
-// flip turns a bit of a number of the batch.
+// flip flips a bit of a number in the batch.
 func flip(x *float32, bit int) {
 	*x = math.Float32frombits(math.Float32bits(*x) ^ 1<<bit)
 }
 
-// TestFlippedBitsAreFound turns a bit in batches, in gradients, and in what a device holds of a
-// variable, before a step and after it. Each that leaves another state is found, and where one
-// replica alone has it, its device is named. Others are no alarm.
+// TestFlippedBitsAreFound flips a bit in batches, in gradients, and in a variable on a device,
+// before and after a step. Every flip that changes the state is found, and if only one replica has
+// the change, its device is named. Other flips are not reported.
 func TestFlippedBitsAreFound(t *testing.T) {
 	ctx := t.Context()
 	s := strategytest.New(t, 3, 2)
@@ -118,7 +118,7 @@ func TestFlippedBitsAreFound(t *testing.T) {
 		require.NoError(t, err)
 		return all
 	}
-	// touch turns a bit of what a device holds of a variable.
+	// touch flips a bit of a variable on a device.
 	var at int
 	touch := func() error {
 		all := images()
@@ -175,8 +175,8 @@ func TestFlippedBitsAreFound(t *testing.T) {
 	t.Log(found)
 }
 
-// TestCleanStepsGiveNoAlarm replays steps of state in parts, of several meshes. As many as
-// TPUSTRATEGY_REPLAY_STEPS says, in all.
+// TestCleanStepsGiveNoAlarm replays steps with sharded state on several meshes.
+// TPUSTRATEGY_REPLAY_STEPS is the total number of steps.
 func TestCleanStepsGiveNoAlarm(t *testing.T) {
 	steps := 120
 	if text := os.Getenv("TPUSTRATEGY_REPLAY_STEPS"); text != "" {
@@ -196,7 +196,7 @@ func TestCleanStepsGiveNoAlarm(t *testing.T) {
 	}
 }
 
-// TestAllProcessesAreTold turns a bit of what a device of process 1 holds: both processes name it.
+// TestAllProcessesAreTold flips a bit on a device of process 1: both processes name the device.
 func TestAllProcessesAreTold(t *testing.T) {
 	errs := strategytest.OnProcesses(t, plugintest.System(t, 8), simhost.Options{Processes: 2}, strategy.Options{Replicas: 4, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		r := newTrainer(s)

@@ -29,34 +29,37 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
 )
 
-// Classifier is a model that says to which class an input belongs, and what it is trained with; see
-// [Flags.Classify]. Only Logits and the data have to be given.
+// Classifier is a classification model and its training data; see [Flags.Classify]. Only Logits,
+// Training and Test are required.
 type Classifier struct {
-	// Logits returns the scores of the classes, floats [rows, classes], of a replica's inputs,
-	// [rows, ...] in the dtype of the data. With -precision write precision.Compute around the first
-	// floats that are made of integers, which a policy does not cast. With -remat build the layers in
-	// [remat.Block] or in a layer loop, with the policy [Flags].Keep. A flag without effect is an error.
+	// Logits returns the scores of the classes, floats [rows, classes], for the inputs of a
+	// replica, [rows, ...] in the dtype of the data. With -precision, apply precision.Compute to
+	// the first floats that are computed from integers, because a policy does not cast these. With
+	// -remat, build the layers in [remat.Block] or in a layer loop, with the policy [Flags].Keep. A
+	// flag without effect is an error.
 	Logits func(rc *strategy.ReplicaContext, inputs *graph.Node) *graph.Node
-	// Training and Test are examples: tuples of an input and its class, an integer from 0.
+	// Training and Test yield examples, not batches: tuples of an input and its class, an integer
+	// from 0.
 	Training, Test input.Dataset
-	// Optimizer is Adam if nil, and LearningRate 0.001, if it is not given.
+	// Optimizer is the optimizer; nil means Adam. The default of LearningRate is 0.001.
 	Optimizer    optimizer.Interface
 	LearningRate schedule.Schedule
-	// Batch is the number of rows of a step where -batch is not given; 0 is 128.
+	// Batch is the number of rows of a step if -batch is not given; 0 means 128.
 	Batch int
-	// Patience is after how many tests in turn without a smaller loss the run stops; 0 is 5.
+	// Patience is the number of consecutive tests without a smaller loss after which the run stops;
+	// 0 means 5.
 	Patience int
-	// Variables say how variables are split over the logical devices.
+	// Variables are the rules that shard variables over the logical devices.
 	Variables logical.Rules
-	// Hooks are those of the run beside [Flags.Hooks], the tests and the early stop.
+	// Hooks are additional hooks of the run.
 	Hooks []fit.Hook
 }
 
-// ClassifierResult is what came of a classifier, in the form of a program's last line. What was not
-// measured is nil.
+// ClassifierResult is the result of the training of a classifier, as a program prints it in its
+// last line. Values that were not measured are nil.
 type ClassifierResult struct {
-	// Accuracy and TestLoss are those of the last test, and Loss is the last loss of training that
-	// was read.
+	// Accuracy and TestLoss are the values of the last test, and Loss is the last training loss
+	// that was read.
 	Accuracy *float64 `json:"accuracy"`
 	TestLoss *float64 `json:"test_loss"`
 	Loss     *float64 `json:"loss"`
@@ -65,13 +68,13 @@ type ClassifierResult struct {
 	Devices  int      `json:"devices"`
 	Batch    int      `json:"batch"`
 	Seed     int64    `json:"seed"`
-	// Steps is the number of steps of the whole run, and Resumed the number of steps that earlier runs
-	// took. Seconds is the time of this run, and TrainSeconds the time of its steps, in which it
-	// trained on ExamplesPerSecond.
+	// Steps is the number of steps of the whole run, and Resumed is the number of steps of earlier
+	// runs. Seconds is the time of this run. TrainSeconds is the time of its steps, and
+	// ExamplesPerSecond is the throughput in that time.
 	Steps   int64 `json:"steps"`
 	Resumed int64 `json:"resumed,omitempty"`
-	// Stopped is the reason for an end before all steps were taken, or why a resumed run had no step
-	// left to take; see fit.Result.
+	// Stopped is the reason for an end before all steps were completed, or the reason why a resumed
+	// run had no step left; see fit.Result.
 	Stopped           string  `json:"stopped,omitempty"`
 	Seconds           float64 `json:"seconds"`
 	TrainSeconds      float64 `json:"train_seconds"`
@@ -80,9 +83,10 @@ type ClassifierResult struct {
 	Out               string  `json:"out"`
 }
 
-// Classify trains a classifier as the flags say, and writes what came of it on stdout: a line for
-// people, and a [ClassifierResult] as one line of JSON, also after an interrupt. With -topology it
-// compiles the step for a slice that is not here. See [Flags.Train].
+// Classify trains a classifier with the settings of the flags, and writes the result to stdout: a
+// readable line, and a [ClassifierResult] as one line of JSON. After an interrupt it writes the
+// JSON line only. With -topology it compiles the step for a slice instead of training. See
+// [Flags.Train].
 func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) error {
 	if f.Requested() {
 		example, err := c.example(f.batch(c))
@@ -101,7 +105,7 @@ func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) er
 	return errors.Join(err, outcome.Write(stdout))
 }
 
-// Write writes the outcome as [Flags.Classify] does.
+// Write writes the result as [Flags.Classify] does.
 func (o ClassifierResult) Write(w io.Writer) error {
 	line, err := json.Marshal(o)
 	if err == nil && !o.Interrupted {
@@ -117,7 +121,6 @@ func (o ClassifierResult) Write(w io.Writer) error {
 	return err
 }
 
-// String returns the accuracy and the number of steps.
 func (o ClassifierResult) String() string {
 	if o.Accuracy == nil {
 		return fmt.Sprintf("Not tested after %d steps", o.Steps)
@@ -125,11 +128,12 @@ func (o ClassifierResult) String() string {
 	return fmt.Sprintf("Held-out accuracy %.2f %% after %d steps", *o.Accuracy*100, o.Steps)
 }
 
-// Train trains a classifier on the devices of the flags. After each pass over the training data,
-// which is shuffled anew in each, it is tested on each example of Test once; the run stops early when
-// the loss of the test does not fall any more, and keeps the best variables in the folder best of Out.
-// What else is in Out is said at [Flags.Hooks]. The outcome is whole batches' of training. After an
-// interrupt it is what there is, and its error has the exit code 75 if Out was given.
+// Train trains a classifier on the devices of the flags. The training data is shuffled in a new
+// order in each pass. After each pass the classifier is tested on all examples of Test. The run
+// stops early if the test loss stops falling, and saves the best variables in the folder best of
+// Out. [Flags.Hooks] documents the other files in Out. All batches of the training are full; a
+// batch may span two passes. After an interrupt the outcome contains the values so far, and the
+// error has exit code 75 if Out was given.
 func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResult, err error) {
 	batch := f.batch(c)
 	outcome = ClassifierResult{Replicas: f.Replicas, Logical: f.Logical, Devices: f.Devices, Batch: batch, Seed: f.Seed}
@@ -156,7 +160,7 @@ func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResu
 	}
 	rows := int64(c.Training.Info().Cardinality)
 	pass := fit.Every(max(min(rows/int64(batch), f.Steps), 1))
-	if rows <= 0 { // nobody knows, or it never ends
+	if rows <= 0 { // unknown or infinite
 		pass = fit.Every(max(f.Steps/10, 1))
 	}
 	batches := c.Training.Shuffle(int(min(max(rows, 10000), 100000)), input.ShuffleOptions{Seed: uint64(f.Seed)}).Repeat(-1).Batch(batch, true)
@@ -181,10 +185,8 @@ func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResu
 	return outcome, err
 }
 
-// batch is the number of rows of a step.
 func (f *Flags) batch(c Classifier) int { return cmp.Or(f.Batch, c.Batch, 128) }
 
-// step is the training step.
 func (f *Flags) step(s *strategy.TPUStrategy, c *Classifier) (*train.Step, error) {
 	o := train.Options{Precision: f.Precision, Accumulate: f.Accumulate, LearningRate: c.LearningRate, Metrics: []train.Metric{accuracy}}
 	if c.Optimizer == nil {
@@ -195,8 +197,8 @@ func (f *Flags) step(s *strategy.TPUStrategy, c *Classifier) (*train.Step, error
 
 var accuracy = train.Reported("accuracy")
 
-// loss is the mean cross-entropy of a replica's rows. In a test they come with a mask of those that do
-// not fill the batch up.
+// loss returns the mean cross-entropy of a replica's rows. In a test, in[2] is the mask of the rows
+// that are not padding.
 func (c *Classifier) loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	logits, classes := precision.Output(c.Logits(rc, in[0])), graph.ConvertDType(in[1], dtypes.Int32)
 	var counts *graph.Node
@@ -211,7 +213,7 @@ func (c *Classifier) loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.
 	return graph.ReduceAllMean(losses)
 }
 
-// example checks the data, and describes a batch of it.
+// example checks the data and returns the shapes of a batch.
 func (c *Classifier) example(rows int) ([]any, error) {
 	if c.Logits == nil {
 		return nil, &errkind.Fault{Op: "trainer: classifier", Reason: "it has no Logits", Hint: "give the function that builds the scores of the classes", Class: errkind.ValueError}
@@ -237,8 +239,8 @@ func (c *Classifier) example(rows int) ([]any, error) {
 	return example, nil
 }
 
-// shows is a hook that says, after the first step, what runs where: above the bar, as a table of the
-// variables that are trained. With several processes the first one says it.
+// shows returns a hook that prints, after the first record, the data, the mesh and a table of the
+// trainable variables. Process 0 prints it.
 func (f *Flags) shows(store *model.Store, c Classifier, batch int) fit.Hook {
 	shown := false
 	return fit.Hook{Name: "what runs where", Record: func(_ context.Context, s *fit.State) error {
@@ -266,7 +268,7 @@ func (f *Flags) shows(store *model.Store, c Classifier, batch int) fit.Hook {
 	}}
 }
 
-// placement says how a variable lies on a replica's devices.
+// placement returns how a variable is sharded over a replica's devices.
 func placement(v *strategy.Variable) string {
 	if text := v.Annotation().String(); text != "none" {
 		return text

@@ -17,14 +17,15 @@ import (
 
 // innerStrategy is the internal API of a strategy that this package uses.
 type innerStrategy interface {
-	// CheckTraining sets a check of the graph of each function that trains. Set it before the first trace.
+	// CheckTraining sets a check of the graph of each training function. It must be called before
+	// the first trace.
 	CheckTraining(check func(g *graph.Graph) error)
 }
 
 var _ = inside.Of[innerStrategy]((*strategy.TPUStrategy)(nil))
 
-// effect checks that -precision and -remat take effect. A flag must take effect in the first training
-// step that is traced; a later step may compute in another way.
+// effect checks that -precision and -remat have an effect. A flag must have an effect on the first
+// training step that is traced; a later step may compute in another way.
 type effect struct {
 	precision precision.Policy
 	remat     bool
@@ -32,7 +33,8 @@ type effect struct {
 	precisionApplied, rematApplied atomic.Bool
 }
 
-// checkEffect makes the traces of training steps of a strategy fail if -precision or -remat has no effect.
+// checkEffect makes the traces of training steps of a strategy fail if -precision or -remat has no
+// effect.
 func (f *Flags) checkEffect(s *strategy.TPUStrategy) *effect {
 	keep := f.Keep.Keep()
 	e := &effect{precision: f.Precision.Filled(), remat: keep.Some || keep.Host}
@@ -64,7 +66,7 @@ func (e *effect) missing() error {
 	return nil
 }
 
-// hook returns the hook that checks a step that is not traced, such as a step from a file.
+// hook returns a hook that checks steps that are not traced, such as a step from a file.
 func (e *effect) hook() fit.Hook {
 	return fit.Hook{Name: "flags take effect", Record: func(_ context.Context, s *fit.State) error {
 		if s.Step() == s.Resumed() { // no step of this run was traced
@@ -79,8 +81,8 @@ func noEffect(flag, reason, hint string) error {
 	return &errkind.Fault{Op: "trainer:", Subject: "flag " + flag, Reason: "it has no effect: " + reason, Hint: hint, Class: errkind.ValueError}
 }
 
-// Main compiles the step that build builds as [aot.Flags.Main] does. It is an error of the step's trace
-// if -precision or -remat has no effect on the step.
+// Main compiles the step that build returns, like [aot.Flags.Main]. The trace of the step fails if
+// -precision or -remat has no effect on it.
 func (f *Flags) Main(ctx context.Context, opts strategy.Options, build aot.Build) int {
 	return f.Flags.Main(ctx, opts, func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
 		f.checkEffect(s)

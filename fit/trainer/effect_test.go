@@ -63,7 +63,7 @@ func TestAFlagWithoutEffectIsAnError(t *testing.T) {
 	for name, c := range map[string]struct {
 		args    []string
 		compute bool // the model converts its input
-		pass    bool // the policies to the step and to its blocks
+		pass    bool // the policies are passed to the step and to its blocks
 		want    string
 	}{
 		"no flags":              {nil, false, false, ""},
@@ -101,7 +101,7 @@ func TestAFlagWithoutEffectIsAnError(t *testing.T) {
 	}
 }
 
-// A step that does not come from train.New trains, too.
+// The check also applies to a training step that was not created by train.New.
 func TestAFunctionThatTrainsUsesTheFlags(t *testing.T) {
 	f := parse(t, "-remat", "full")
 	s := open(t, f)
@@ -124,7 +124,7 @@ func TestAFunctionThatTrainsUsesTheFlags(t *testing.T) {
 	assert.NoError(t, err, "the flag has an effect on another step")
 }
 
-// A compilation for a slice checks the flags as a run does.
+// A compilation for a slice checks the flags like a run.
 func TestACompilationForASliceChecksTheFlags(t *testing.T) {
 	compile := func(pass bool) (int, string) {
 		dir := t.TempDir()

@@ -25,68 +25,71 @@ import (
 
 // Flags are the values of the flags of a training program, set when the flags are parsed.
 type Flags struct {
-	// Flags are -topology, -replicas, -logical and what else a compilation ahead of time takes.
+	// Flags are -topology, -replicas, -logical and the other flags of package aot.
 	*aot.Flags
-	// Steps is the number of steps of the whole run, and Batch the number of rows of each over all
-	// replicas; 0 stands for the program's own.
+	// Steps is the number of steps of the whole run. Batch is the number of rows of a step over all
+	// replicas; 0 means the program's default.
 	Steps int64
 	Batch int
 	// Accumulate is the number of microbatches of a step, for train.Options.
 	Accumulate int
-	// State says what of the state of training the replicas share out, Keep what of a layer is kept
-	// for the backward pass, and Precision in which dtypes the step computes.
+	// State selects the training state that is sharded over the replicas, Keep the activations of a
+	// layer that are kept for the backward pass, and Precision the dtypes of the computation.
 	State     logical.StateSharding
 	Keep      remat.Policy
 	Precision precision.Policy
-	// Resume goes on from the last checkpoint in Out.
+	// Resume resumes from the last checkpoint in Out.
 	Resume bool
 	Seed   int64
-	// Out is the folder of what the run writes. [Flags.Open] makes one if it is empty.
+	// Out is the folder or URL of the run's output. If it is empty, [Flags.Open] creates a folder.
 	Out string
-	// Devices is the number of CPU devices; 0 is the machine's TPU. Plugin is the path of the
-	// plugin, empty for the one that is installed.
+	// Devices is the number of CPU devices; 0 means the machine's TPU. Plugin is the path of the
+	// PJRT plugin; empty means the installed plugin.
 	Devices int
 	Plugin  string
 
-	// Cache is a folder or URL of compiled programs, which later runs and other hosts load; none if it
-	// is empty.
+	// Cache is a folder or URL of compiled programs that later runs and other hosts can load; empty
+	// means no cache.
 	Cache string
-	// Profile are the steps that are recorded for XProf, none if both are 0; see fit.Profile.
+	// Profile is the range of steps that are recorded for XProf; none if both are 0. See
+	// fit.Profile.
 	Profile struct{ From, To int64 }
-	// Replay is the interval of steps that are taken twice and compared, none if it is 0; see
+	// Replay is the interval of steps that are run twice and compared; 0 means none. See
 	// fit.Replay.
 	Replay int64
-	// SaveEvery is the number of steps between two checkpoints; 0 stands for the program's own. Near
-	// says where and how often the hosts save between these on themselves, if at all.
+	// SaveEvery is the interval of checkpoints in steps; 0 means the program's default. Near
+	// configures local checkpoints on the hosts between these.
 	SaveEvery int64
 	Near      fit.Near
 
-	// System says how the devices are opened, in the place of Devices and Plugin, if it is not nil: how
-	// a process finds those that share the slice with it. Wait bounds their start; 0 is ten minutes.
+	// System replaces Devices and Plugin if it is not nil: it specifies how the devices are opened
+	// and how the processes of a slice find each other. Wait limits the time until all hosts have
+	// started; 0 means ten minutes.
 	System *system.Options
 	Wait   time.Duration
-	// Watch are the options of the run's watchdog, which ends the process; without a Place it is Out.
+	// Watch are the options of the run's watchdog. By default its Exit is os.Exit and its Place is
+	// Out.
 	Watch watchdog.Options
 
 	set *flag.FlagSet
-	// effect is the check that -precision and -remat take effect, once Open was called.
+	// effect checks that -precision and -remat have an effect; it is set by Open.
 	effect *effect
-	// given says that Out was, and saves that the run has checkpoints.
+	// given reports that Out was set by the caller, and saves that the run saves checkpoints.
 	given, saves bool
-	// local is the folder of the files that a store does not take; see [Flags.here].
+	// local is the local folder for files that are not written to a store; see [Flags.here].
 	local string
 	log   *slog.Logger
 	line  *progress.Line
 }
 
-// Defaults are what stands for flags that are not given.
+// Defaults are the default values of flags.
 type Defaults struct {
 	Steps   int64
 	Devices int
 }
 
-// AddFlags adds the flags to a program's. Call it first: it calls aot.AddFlags, in which a process
-// that compiles ends.
+// AddFlags adds the flags to a flag set. Call it first in main: it calls aot.AddFlags, which does
+// not return in a process that was started as a compiler.
 func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
 	f := &Flags{Flags: aot.AddFlags(to), set: to, Watch: watchdog.Options{Exit: os.Exit}}
 	to.Int64Var(&f.Steps, "steps", d.Steps, "number of training steps, those before a resume included")
@@ -121,7 +124,7 @@ func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
 	return f
 }
 
-// named adds a flag whose values have names.
+// named adds a flag with named values.
 func named[T any](to *flag.FlagSet, value *T, name, use string, parse func(string) (T, error)) {
 	to.Func(name, use, func(text string) (err error) {
 		*value, err = parse(text)
@@ -129,10 +132,10 @@ func named[T any](to *flag.FlagSet, value *T, name, use string, parse func(strin
 	})
 }
 
-// Parse parses the program's arguments. After -help it writes the flags to w and returns
-// flag.ErrHelp; later w receives the warnings of the run, and tells what takes long and how far it is.
-// Other errors are of kind ValueError: a flag that is unknown or has no such value, an argument that
-// is no flag, and a flag of [Flags] with a number that no program can take.
+// Parse parses the program's arguments. With -help it prints the flags to w and returns
+// flag.ErrHelp. Later, w receives the warnings and the progress of the run. Other errors are of
+// kind ValueError: an unknown flag, an invalid value, an argument that is not a flag, or a number
+// outside the range of its flag.
 func (f *Flags) Parse(args []string, w io.Writer) error {
 	to := f.set
 	f.line = progress.To(w, progress.Options{Prefix: to.Name() + ": ", Record: progress.RecordFile()})
@@ -173,11 +176,11 @@ func (f *Flags) Parse(args []string, w io.Writer) error {
 	return nil
 }
 
-// Say writes a line about work that begins to the writer of [Flags.Parse]. On a terminal it counts the
-// seconds until the next line.
+// Say writes a line about an operation that begins to the writer of [Flags.Parse]. On a terminal
+// the line counts the seconds until the next one.
 func (f *Flags) Say(line string) { f.line.Say(line) }
 
-// bad is the error of a command line.
+// bad returns an error for an invalid command line.
 func bad(hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "command line", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }

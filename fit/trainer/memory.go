@@ -12,9 +12,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// fits refuses a model of so many parameters that the CPU devices of the flags have no memory for:
-// float32 variables, and the two moments of Adam. A step needs more than these, for gradients and
-// activations, so that what is let through may still not fit. On TPUs the compiler says it.
+// fits returns an error if the CPU devices of the flags do not have the memory for a model with
+// this number of parameters: float32 variables and the two moments of Adam. A step also needs
+// memory for gradients and activations, so a model that passes the check may still not fit. For
+// TPUs the compiler reports this error.
 func (f *Flags) fits(parameters int, memory func() int64) error {
 	if f.Devices == 0 {
 		return nil
@@ -40,8 +41,8 @@ func (f *Flags) fits(parameters int, memory func() int64) error {
 
 func gigabytes(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
 
-// freeMemory is what the kernel can still give to this process, as far as it says it: the least of
-// the machine's and the control group's.
+// freeMemory returns the free memory in bytes: the smaller value of the machine and of the control
+// group.
 func freeMemory() int64 {
 	free := int64(math.MaxInt64)
 	if available := hostfacts.Read("").AvailableBytes; available > 0 {
@@ -54,7 +55,7 @@ func freeMemory() int64 {
 	return free
 }
 
-// number reads a file that is one number; 0 if it is not.
+// number reads a number from a file, or returns 0.
 func number(path string) int64 {
 	text, err := os.ReadFile(path)
 	if err != nil {

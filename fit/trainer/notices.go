@@ -9,17 +9,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/command"
 )
 
-// noticesKey is that of the channel by which what runs below [Main] ends its context.
+// noticesKey is the context key of the channel that ends the context of [Main].
 type noticesKey struct{}
 
-// notified returns a context that notices end which are sent to its channel.
+// notified returns a context that ends with a notice on the channel of noticesKey.
 func notified(ctx context.Context) (context.Context, func()) {
 	notices := make(chan interrupt.Notice)
 	return interrupt.Notify(context.WithValue(ctx, noticesKey{}, notices), interrupt.Options{Signals: []os.Signal{}, Notices: notices})
 }
 
-// watch has Main wait for the work under way, and on a machine with a TPU follows its notices of
-// maintenance and pre-emption, until release is called.
+// watch makes Main wait for the current work until release is called. On a machine with a TPU it
+// also forwards maintenance and preemption notices.
 func (f *Flags) watch(ctx context.Context) (release func()) {
 	held := command.Hold(ctx)
 	notices, ok := ctx.Value(noticesKey{}).(chan interrupt.Notice)

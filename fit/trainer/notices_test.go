@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestAProgramOnATPUEnds is about a machine whose notices are followed, because the program makes no
-// CPU devices: its release came back to itself without an end.
+// TestAProgramOnATPUEnds tests a program that follows the notices of the machine, because it uses
+// no CPU devices. An earlier version called its release function recursively without end.
 func TestAProgramOnATPUEnds(t *testing.T) {
 	for _, devices := range []int{0, 8} {
 		ctx, stop := notified(t.Context())

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// below is the path or URL of what lies in a folder or below a URL.
+// below returns the path of name in a folder, or its URL below a URL.
 func below(place, name string) string {
 	if storage.IsURL(place) {
 		return strings.TrimRight(place, "/") + "/" + name
@@ -36,11 +36,11 @@ func (f *Flags) here() (err error) {
 	return nil
 }
 
-// maxCopy bounds the size of a curve in bytes.
+// maxCopy limits the size of a curve in bytes.
 const maxCopy = 1 << 30
 
-// copyCurve returns the hook that puts the curve into Out at the end of the run, for Out that is a URL.
-// It goes behind the hook that draws the curve.
+// copyCurve returns the hook that copies the curve to Out at the end of the run, if Out is a URL.
+// It must follow the hook that draws the curve.
 func (f *Flags) copyCurve(curve string) []fit.Hook {
 	if f.local == f.Out {
 		return nil

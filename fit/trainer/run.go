@@ -31,14 +31,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Run is the work of a program, with all it touches given.
+// Run is the main function of a program, with its arguments and streams as parameters.
 type Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
-// Main runs a program until it ends, or until SIGINT or SIGTERM ends its context, and returns the
-// exit code of [Code]. An error is a line on standard error. What has not ended two seconds after
-// the signal is left behind, but while devices are open by [Flags.Open], so that a run can save. A
-// second signal ends the process. On a machine with a TPU, maintenance and pre-emption of which its
-// metadata server tells end the context, too, from the time that [Flags.Open] opens them.
+// Main runs a program until it returns, or until SIGINT or SIGTERM ends its context, and returns
+// the exit code of [Code]. It prints an error as one line on standard error. If the program does
+// not return within two seconds after the signal, Main returns without it. While devices are open
+// by [Flags.Open], Main waits, so that a run can save. A second signal ends the process. On a
+// machine with a TPU, maintenance and preemption notices of the metadata server end the context,
+// too, as soon as [Flags.Open] is called.
 func Main(name string, run Run) int {
 	var ended atomic.Bool
 	code := command.Main(func(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -47,16 +48,17 @@ func Main(name string, run Run) int {
 		defer stop()
 		return Code(ctx, name, run(ctx, args, stdout, stderr), stderr)
 	})
-	if !ended.Load() && code == 128+int(syscall.SIGTERM) { // left behind at its start
+	if !ended.Load() && code == 128+int(syscall.SIGTERM) { // the program did not return after a signal at its start
 		return interrupt.ExitCode
 	}
 	return code
 }
 
-// Code reports a program's error on w and returns the exit code: 0 without an error and after
-// -help, that of an [ExitError], 2 for an error of kind ValueError, which tells of flags or data that
-// cannot be, and otherwise that of interrupt.CodeContext: 75 of a run that was interrupted, also at
-// its start, 130 of Ctrl-C at the start, 69 where another host or a service does not answer, and 1.
+// Code prints a program's error to w and returns the exit code: 0 without an error and after -help;
+// the code of an [ExitError]; 2 for an error of kind ValueError, which means invalid flags or data;
+// and otherwise the code of interrupt.CodeContext: 75 for a run that was interrupted, also at its
+// start; 130 for Ctrl-C at the start; 69 if another host or a service does not respond; and 1 for
+// other errors.
 func Code(ctx context.Context, name string, err error, w io.Writer) int {
 	var exit *ExitError
 	switch {
@@ -74,16 +76,16 @@ func Code(ctx context.Context, name string, err error, w io.Writer) int {
 	return code
 }
 
-// ExitError is the exit code of work that has said itself what went wrong.
+// ExitError is an exit code of an operation that has printed its error itself.
 type ExitError struct{ Code int }
 
-// Error names the code.
+// Error returns a text with the code.
 func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
 
 // Kind returns RuntimeError.
 func (*ExitError) Kind() errkind.Kind { return errkind.RuntimeError }
 
-// Exit returns an exit code, such as that of aot.Flags.Main, as an error: nil for 0.
+// Exit converts an exit code, such as the result of aot.Flags.Main, to an error: nil for 0.
 func Exit(code int) error {
 	if code == 0 {
 		return nil
@@ -91,14 +93,14 @@ func Exit(code int) error {
 	return &ExitError{code}
 }
 
-// Store returns a store of variables whose first values -seed decides.
+// Store returns a new store of variables. The flag -seed determines their initial values.
 func (f *Flags) Store() *model.Store {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, f.Seed)
 	return store
 }
 
-// Strategy returns the options that the flags ask for, with rules for the variables.
+// Strategy returns the strategy options of the flags. variables are the rules for the variables.
 func (f *Flags) Strategy(variables logical.Rules) strategy.Options {
 	if f.State != 0 {
 		variables = append(slices.Clip(variables), logical.Share("", f.State))
@@ -106,10 +108,10 @@ func (f *Flags) Strategy(variables logical.Rules) strategy.Options {
 	return f.By(strategy.Options{Replicas: f.Replicas, LogicalDevices: f.Logical, Variables: variables})
 }
 
-// Open opens the devices of the flags and a strategy over them, for a model of so many parameters.
-// done closes both; call it once. An empty Out becomes a new folder among the system's temporary
-// files. A model whose variables and state of Adam are larger than the free memory of a machine
-// with CPU devices is an error of kind ResourceExhaustedError.
+// Open opens the devices of the flags and creates a strategy over them. parameters is the number of
+// parameters of the model. done closes the strategy and the devices; call it once. If Out is empty,
+// it becomes a new temporary folder. With CPU devices, a model whose variables and Adam state are
+// larger than the free memory of the machine is an error of kind ResourceExhaustedError.
 func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int) (strat *strategy.TPUStrategy, done func() error, err error) {
 	if err := f.fits(parameters, freeMemory); err != nil {
 		return nil, nil, err
@@ -154,8 +156,8 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	}, nil
 }
 
-// programs opens the cache of compiled programs, if there is to be one. Where that is a URL, the
-// programs lie in a folder of this machine, too.
+// programs opens the cache of compiled programs, or returns nil without one. If the cache is a URL,
+// the programs are also stored in a local folder.
 func (f *Flags) programs(ctx context.Context) (programs *cache.Cache, closeStore func() error, err error) {
 	dir, opts, closeStore := f.Cache, cache.Options{Logger: f.log}, func() error { return nil }
 	if dir == "" {
@@ -180,12 +182,12 @@ func (f *Flags) programs(ctx context.Context) (programs *cache.Cache, closeStore
 	return programs, closeStore, nil
 }
 
-// startTime is how long the hosts of a slice wait for each other at the start, and closeTime how long
-// a host waits for its plugin at the end.
+// startTime limits how long the hosts of a slice wait for each other at the start, and closeTime
+// limits how long a host waits for its plugin at the end.
 const startTime, closeTime = 10 * time.Minute, 30 * time.Second
 
-// open opens the devices: those of a slice together with its other hosts, which System or the resolvers
-// find.
+// open opens the devices. For a slice of several hosts it finds the other hosts through System or
+// the resolvers.
 func (f *Flags) open(ctx context.Context) (*system.System, error) {
 	opts := system.Options{CPUDevices: f.Devices, Plugin: f.Plugin, Logger: f.log}
 	if f.System == nil && (f.Devices > 0 || !system.HasTPU()) {
@@ -201,27 +203,31 @@ func (f *Flags) open(ctx context.Context) (*system.System, error) {
 	several := opts
 	several.Metadata, several.Resolver = metadata, clusterresolver.Default(clusterresolver.DefaultOptions{Getenv: os.Getenv, Metadata: metadata})
 	sys, err := system.Open(starting, several)
-	if errors.Is(err, clusterresolver.ErrNotDetected) { // a machine by itself
+	if errors.Is(err, clusterresolver.ErrNotDetected) { // a single machine
 		return system.Open(starting, opts)
 	}
 	return sys, err
 }
 
-// Fit returns the options of the run, with the settings that a resume must not change. Warnings go
-// to the writer of [Flags.Parse].
+// Fit returns the options of the run. settings are the settings that a resume must not change.
+// Warnings are logged to the writer of [Flags.Parse].
 func (f *Flags) Fit(settings map[string]string) fit.Options {
 	return fit.Options{Steps: f.Steps, Resume: f.Resume, Settings: settings, Logger: f.log}
 }
 
-// Hooks returns the hooks of a run that writes into Out: a bar on the writer of [Flags.Parse],
-// losses.csv, event files in events, checkpoints in checkpoints, each time that every or -save-every
-// says and at the end, and the metrics of the names over the steps as curve.html. The run is watched: `tpustrategy watch`
-// shows it by Out, and a process that waits for ever ends with [watchdog.ExitCode]. If there are
-// several, Out is a folder that they share, or a URL such as gs://bucket/run, or there are no
-// checkpoints. An interrupted run has the exit code 75 only where Out was given: else the same command
-// begins anew. Below a URL are the
-// records, the profiles, the checkpoints and, with each checkpoint, the table. The curve is put there at
-// the end of the run, and the event files stay in a folder of this machine.
+// Hooks returns the hooks of a run that writes into Out: a progress bar on the writer of
+// [Flags.Parse], the table losses.csv, event files in the folder events, checkpoints in the folder
+// checkpoints, and curve.html with the metrics that are named. Checkpoints are saved every
+// -save-every steps, or every steps without the flag, and at the end of the run.
+//
+// The run has a watchdog: `tpustrategy watch` shows it by Out, and a process that would wait
+// forever ends with [watchdog.ExitCode]. With several processes, Out must be a shared folder or a
+// URL such as gs://bucket/run; if Out is empty, there are no checkpoints. An interrupted run has
+// exit code 75 only if Out was given, because otherwise the same command starts from the beginning.
+//
+// If Out is a URL, the records, the profiles, the checkpoints and, with each checkpoint, the table
+// are stored below it. The curve is copied to it at the end of the run, and the event files stay in
+// a local folder.
 func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
 	in := func(name string) string { return filepath.Join(f.local, name) }
 	watch := f.Watch
@@ -239,7 +245,7 @@ func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
 	if f.Profile.From > 0 {
 		hooks = append(hooks, fit.Profile(profile.Options{Place: below(f.Out, "profile"), From: f.Profile.From, To: f.Profile.To}))
 	}
-	if !f.given { // so that the same command begins anew
+	if !f.given { // the same command starts from the beginning
 		hooks = append(hooks, fit.Hook{Name: "a folder of its own", End: func(_ context.Context, _ *fit.State, err error) error {
 			if stopped := (*interrupt.Error)(nil); errors.As(err, &stopped) {
 				stopped.Unsaved = true

@@ -172,9 +172,9 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestASignalInEachPhaseHasItsExitCode interrupts a run in each phase with each signal. The exit codes
-// are those of docs/train-a-language-model.md. Each life continues after the last step of the life
-// before, and the table of the run is that of a run without interrupts.
+// TestASignalInEachPhaseHasItsExitCode interrupts a run in each phase with each signal. The exit
+// codes are documented in docs/train-a-language-model.md. Each life continues after the last step
+// of the previous life, and the table equals the table of an uninterrupted run.
 func TestASignalInEachPhaseHasItsExitCode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -230,7 +230,8 @@ func TestASignalWithoutAFolderHasTheCodeOfTheSignal(t *testing.T) {
 	}
 }
 
-// A second signal ends the process at once, and the run resumes from its last complete checkpoint.
+// A second signal ends the process immediately, and the run resumes from its last complete
+// checkpoint.
 func TestASecondSignalEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	for _, second := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {

@@ -15,13 +15,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// BitsPerByte returns the hooks that measure a language model on held-out texts after each of the
-// steps that every says. They publish "held/nats", the mean over the predicted tokens of the metric
-// that the loss function reports as [Nats], and "held/bits_per_byte", which is comparable between
-// tokenizers. The model reads windows of so many tokens, batch of them at a time; the evaluation's
-// batches have the windows, int32 [rows, length+1], and the weights of the predicted tokens,
-// float32 [rows, length], which the loss function reports with the losses. The hooks are for one
-// run, whose end closes the evaluation.
+// BitsPerByte returns the hooks that evaluate a language model on held-out texts after each step
+// that is a multiple of every. They publish "held/nats", the mean over the predicted tokens of the
+// metric that the loss function reports as [Nats], and "held/bits_per_byte", which is comparable
+// between tokenizers.
+//
+// The model reads windows of length tokens. A batch of the evaluation contains batch windows, int32
+// [rows, length+1], and the weights of the predicted tokens, float32 [rows, length], which the loss
+// function must report together with the losses. The hooks can be used for one run only, because
+// the end of the run closes the evaluation.
 func BitsPerByte(step *train.Step, loss train.Loss, held *text.Tokens, length, batch int, every fit.Every, opts train.Options) ([]fit.Hook, error) {
 	windows, err := held.HeldOut(length, batch)
 	if err != nil {
@@ -44,13 +46,15 @@ func BitsPerByte(step *train.Step, loss train.Loss, held *text.Tokens, length, b
 	}}, nil
 }
 
-// Nats is the name under which the loss function of [BitsPerByte] reports the losses of its tokens.
+// Nats is the name under which the loss function of [BitsPerByte] must report the losses of its
+// tokens.
 const Nats = "nats"
 
-// Samples returns the hooks by which a language model continues a prompt: a line or a few, above the
-// bar, after each of the steps that every says, and at the end of the run, up to o.Length tokens or the
-// end of the text, on w as it is made. Tokens are drawn among the 50 most likely ones, at a temperature
-// of 0.7; for other ways use package generate. Without a prompt there are no hooks.
+// Samples returns the hooks that let a language model continue a prompt. After each step that is a
+// multiple of every, they print a short sample above the progress bar. At the end of the run they
+// stream a continuation to w, up to o.Length tokens or the end of the text. Tokens are drawn from
+// the 50 most likely tokens at a temperature of 0.7; package generate supports other settings.
+// Without a prompt Samples returns no hooks.
 func (f *Flags) Samples(step *train.Step, m generate.Model, o generate.Options, words text.Tokenizer, prompt string, every fit.Every, w io.Writer) []fit.Hook {
 	if prompt == "" {
 		return nil
@@ -78,7 +82,7 @@ func (f *Flags) Samples(step *train.Step, m generate.Model, o generate.Options, 
 			return err
 		},
 		Measure: func(ctx context.Context, s *fit.State) error {
-			if s.Step() == s.Steps() { // End writes more
+			if s.Step() == s.Steps() { // End writes a longer sample
 				return nil
 			}
 			var sample bytes.Buffer
@@ -100,26 +104,27 @@ func (f *Flags) Samples(step *train.Step, m generate.Model, o generate.Options, 
 	}}
 }
 
-// Outcome is what came of the training of a language model, in the form of a program's last line.
+// Outcome is the result of the training of a language model, as a program prints it in its last
+// line.
 type Outcome struct {
-	// BitsPerByte is the last held-out figure, and Loss the last loss that was read; nil if there is
-	// none, as after an early interrupt.
+	// BitsPerByte is the last held-out value, and Loss is the last loss that was read. Each is nil
+	// if there is no value, for example after an early interrupt.
 	BitsPerByte     *float64 `json:"bits_per_byte"`
 	Loss            *float64 `json:"loss"`
 	TokensPerSecond float64  `json:"tokens_per_second"`
 	Parameters      int      `json:"parameters"`
-	// Steps is the number of steps of the whole run, and Resumed the number of steps that earlier runs
-	// took. Seconds is the time of this run.
+	// Steps is the number of steps of the whole run, and Resumed is the number of steps of earlier
+	// runs. Seconds is the time of this run.
 	Steps   int64   `json:"steps"`
 	Resumed int64   `json:"resumed,omitempty"`
 	Seconds float64 `json:"seconds"`
-	// Stopped is the reason for an end before all steps were taken, or why a resumed run had no step
-	// left to take; see fit.Result.
+	// Stopped is the reason for an end before all steps were completed, or the reason why a resumed
+	// run had no step left; see fit.Result.
 	Stopped string `json:"stopped,omitempty"`
 }
 
-// WriteOutcome writes the [Outcome] of a run as one line of JSON. A row has so many tokens, the
-// model so many parameters.
+// WriteOutcome writes the [Outcome] of a run as one line of JSON. tokens is the number of tokens of
+// a row, and parameters is the number of parameters of the model.
 func WriteOutcome(w io.Writer, r fit.Result, tokens, parameters int) error {
 	o := Outcome{Parameters: parameters, Steps: r.Step, Resumed: r.Resumed, Seconds: r.Seconds, Stopped: r.Stopped}
 	for i, m := range r.Metrics {

@@ -13,15 +13,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// Board is where the hosts of a run put their records. It is safe for concurrent use.
+// Board stores the records of the hosts of a run. It is safe for concurrent use.
 type Board struct {
 	store storage.Store // of the run
-	owned bool          // by the board
+	owned bool          // the board closes the store
 }
 
-// Open opens the board of a run by its place: a folder, which is made if it is not there, or the URL
-// of a store that package storage knows, such as gs://bucket/run where the program imports the
-// package for it.
+// Open opens the board of a run. run is a folder, which is created if necessary, or the URL of a
+// store that package storage supports, such as gs://bucket/run if the program imports the package
+// for its scheme.
 func Open(ctx context.Context, run string) (*Board, error) {
 	s, err := storage.Open(ctx, run)
 	if err != nil {
@@ -30,10 +30,10 @@ func Open(ctx context.Context, run string) (*Board, error) {
 	return &Board{s, true}, nil
 }
 
-// In returns the board of a run whose place is a store that is open. The store stays the caller's.
+// In returns a board in an open store. The caller remains the owner of the store.
 func In(s storage.Store) *Board { return &Board{s, false} }
 
-// Close releases what the board holds. The records stay.
+// Close releases the resources of the board. The records stay.
 func (b *Board) Close() error {
 	if b == nil {
 		return nil
@@ -44,14 +44,14 @@ func (b *Board) Close() error {
 	return nil
 }
 
-// The files of the records, and of the texts of a host beside its record.
+// Names of the record of a host, and of its other files.
 const (
 	hostFiles      = "status/host-"
 	recordFile     = hostFiles + "%04d.json"
 	goroutinesFile = hostFiles + "%04d.goroutines.txt"
 )
 
-// Put puts a record in the place of the host's last one.
+// Put writes a record and replaces the previous record of the host.
 func (b *Board) Put(ctx context.Context, r *Record) error {
 	data, err := r.encode()
 	if err != nil {
@@ -64,7 +64,8 @@ func (b *Board) put(ctx context.Context, name string, data []byte) error {
 	return storage.PutBytes(ctx, b.store, name, data, storage.PutOptions{Volatile: true})
 }
 
-// Get reads the last record of a host, of any run. Without one the error matches fs.ErrNotExist.
+// Get returns the last record of a host, of any run. If there is none, the error matches
+// fs.ErrNotExist.
 func (b *Board) Get(ctx context.Context, host int) (r Record, err error) {
 	name := fmt.Sprintf(recordFile, host)
 	data, err := b.read(ctx, host)
@@ -80,12 +81,12 @@ func (b *Board) Get(ctx context.Context, host int) (r Record, err error) {
 	return r, err
 }
 
-// read reads the text of a host's record.
+// read returns the encoded record of a host.
 func (b *Board) read(ctx context.Context, host int) ([]byte, error) {
 	return storage.ReadAll(ctx, b.store, fmt.Sprintf(recordFile, host), 1<<20)
 }
 
-// putBack replaces a host's record by the text of an earlier one, or removes it if there was none.
+// putBack replaces a host's record by an earlier encoded record, or removes it if record is nil.
 func (b *Board) putBack(ctx context.Context, host int, record []byte) error {
 	name := fmt.Sprintf(recordFile, host)
 	if record == nil {
@@ -94,9 +95,10 @@ func (b *Board) putBack(ctx context.Context, host int, record []byte) error {
 	return b.put(ctx, name, record)
 }
 
-// Read reads the records of so many hosts, of any run, by host; of 0, of all hosts that are listed.
-// Records that cannot be read are left out, and unreadable says why, each an error that names the
-// file. Err is that of the listing.
+// Read returns the records of the hosts 0 to hosts-1, of any run, in the order of the hosts. If
+// hosts is 0, it lists the records and returns all of them. Records that cannot be read are left
+// out; unreadable contains an error for each, which names the file. err is the error of the
+// listing.
 func (b *Board) Read(ctx context.Context, hosts int) (all []Record, unreadable []error, err error) {
 	numbers := make([]int, hosts)
 	for host := range numbers {
@@ -127,7 +129,7 @@ func (b *Board) Read(ctx context.Context, hosts int) (all []Record, unreadable [
 	return all, unreadable, nil
 }
 
-// list returns the numbers of the hosts that have a record, ascending.
+// list returns the numbers of the hosts that have a record, in ascending order.
 func (b *Board) list(ctx context.Context) (hosts []int, err error) {
 	infos, err := b.store.List(ctx, hostFiles)
 	for _, info := range infos {
@@ -140,8 +142,7 @@ func (b *Board) list(ctx context.Context) (hosts []int, err error) {
 	return hosts, err
 }
 
-// clear removes the records of hosts that a run of so many hosts does not have, and what processes
-// that were killed have left.
+// clear removes the records of hosts >= hosts, and temporary files of processes that were killed.
 func (b *Board) clear(ctx context.Context, hosts int) error {
 	all, err := b.list(ctx)
 	for _, host := range all {

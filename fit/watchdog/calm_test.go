@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// calm runs eight hosts whose times jitter, with evaluations and saves, and nothing may be said.
+// calm runs eight hosts with varying step times, evaluations and saves, and checks that nothing is
+// reported.
 func calm(t *testing.T, steps int) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlice(8)
@@ -24,9 +25,9 @@ func calm(t *testing.T, steps int) {
 			h, end, err := s.open(i, Options{}, func(h *host, place string, step int) error {
 				switch {
 				case place == "input" && step%997 == 0 && h.i == step%8:
-					time.Sleep(3 * time.Second) // of one host
+					time.Sleep(3 * time.Second) // on one host
 				case place == "launched" && step%1500 == 0:
-					time.Sleep(4 * time.Second) // a batch that is larger, for all
+					time.Sleep(4 * time.Second) // a larger batch, on all hosts
 				}
 				return nil
 			})
@@ -49,7 +50,8 @@ func calm(t *testing.T, steps int) {
 
 func TestStepsThatGoOnGiveNoAlarm(t *testing.T) { calm(t, 3100) }
 
-// TestAPlaceThatIsNotSharedEndsNothing: each host sees itself alone, and waits for a save of minutes.
+// TestAPlaceThatIsNotSharedEndsNothing checks hosts that only see their own records and wait for a
+// save of minutes.
 func TestAPlaceThatIsNotSharedEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlice(8)
@@ -79,8 +81,8 @@ func TestAPlaceThatIsNotSharedEndsNothing(t *testing.T) {
 	})
 }
 
-// TestManyStepsGiveNoAlarm takes 100 000 steps in a time that is made, and 100 000 in real time, on
-// processors that are loaded: make test-watchdog.
+// TestManyStepsGiveNoAlarm runs 100 000 steps in simulated time, and 100 000 steps in real time on
+// loaded processors: make test-watchdog.
 func TestManyStepsGiveNoAlarm(t *testing.T) {
 	if os.Getenv("TPUSTRATEGY_WATCHDOG") == "" {
 		t.Skip("set TPUSTRATEGY_WATCHDOG=1, as make test-watchdog does")
@@ -99,7 +101,7 @@ func TestManyStepsGiveNoAlarm(t *testing.T) {
 					default:
 						sink = make([]byte, 1<<20) // the garbage collector has work
 						_ = sink
-						runtime.Gosched() // or each step of eight hosts waits for eight time slices
+						runtime.Gosched() // otherwise each step of eight hosts waits for eight time slices
 					}
 				}
 			}()
@@ -126,7 +128,7 @@ func TestManyStepsGiveNoAlarm(t *testing.T) {
 	})
 }
 
-// hurry takes steps that take no time, but for what the others need, with a save now and then.
+// hurry runs steps that need no time except for the work of the other hosts, with occasional saves.
 func (h *host) hurry(steps int) error {
 	for step := 1; step <= steps; step++ {
 		h.Do(Input, "")
@@ -147,7 +149,8 @@ func (h *host) hurry(steps int) error {
 	return nil
 }
 
-// Nothing is said of a process that was stopped, by a signal or with its machine, by itself.
+// A process that was stopped by a signal, or with its machine, is not reported for the time in
+// which it was stopped.
 func TestATimeInWhichTheProcessWasStoppedDoesNotCount(t *testing.T) {
 	var ahead atomic.Int64
 	began := time.Now()
@@ -161,7 +164,7 @@ func TestATimeInWhichTheProcessWasStoppedDoesNotCount(t *testing.T) {
 		w.Step()
 	}
 	w.Do(Launch, "")
-	time.Sleep(600 * time.Millisecond) // it has looked
+	time.Sleep(600 * time.Millisecond) // the watchdog has checked the host
 	ahead.Store(int64(time.Hour))      // the watchdog's clock
 	time.Sleep(time.Second)
 	r, _ := w.look()
@@ -181,7 +184,7 @@ func TestAStepCostsLessThanAMicrosecondAndNoAllocation(t *testing.T) {
 	}
 	assert.Zero(t, testing.AllocsPerRun(1000, step))
 	best := time.Hour
-	for range 20 { // the best of some, as the machine has other work
+	for range 20 { // the best of several, because the machine has other work
 		const n = 2000
 		began := time.Now()
 		for range n {

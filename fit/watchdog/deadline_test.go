@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/activity"
 )
 
-// alone runs a loop under a watchdog in a time that is made, and returns what it reported.
+// alone runs a loop under a watchdog in simulated time, and returns its reports.
 func alone(t *testing.T, o Options, loop func(w *Watchdog)) (reports []Report) {
 	synctest.Test(t, func(t *testing.T) {
 		o.OnReport = func(r Report) { reports = append(reports, r) }
@@ -29,7 +29,7 @@ func alone(t *testing.T, o Options, loop func(w *Watchdog)) (reports []Report) {
 	return reports
 }
 
-// step takes a step whose launch takes a time.
+// step runs a step whose launch lasts for a duration.
 func step(w *Watchdog, d time.Duration) {
 	w.Do(Launch, "")
 	time.Sleep(d)
@@ -40,7 +40,7 @@ func TestADeadlineIsLearned(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts Options
 		loop func(w *Watchdog)
-		late Cause // empty: nothing is said
+		late Cause // empty if nothing is reported
 	}{
 		"the first steps have their time": {loop: func(w *Watchdog) { step(w, 20*time.Minute); step(w, time.Minute); step(w, time.Minute) }},
 		"not all of it":                   {loop: func(w *Watchdog) { step(w, 40*time.Minute) }, late: Nobody},
@@ -162,7 +162,8 @@ func TestADeadlineIsLearned(t *testing.T) {
 	}
 }
 
-// TestAWarningIsALineAndTheDumpAFile: with a place for records the file is beside them.
+// TestAWarningIsALineAndTheDumpAFile checks that with a place for records the file is stored next
+// to them.
 func TestAWarningIsALineAndTheDumpAFile(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var log bytes.Buffer
@@ -191,7 +192,7 @@ func TestOptionsThatDoNotFitAreRefused(t *testing.T) {
 	}
 }
 
-// What another goroutine began does not count for the goroutine that takes the steps.
+// An activity of another goroutine does not count for the goroutine that runs the steps.
 func TestActivitiesWithinEachOther(t *testing.T) {
 	w, err := Start(t.Context(), Options{})
 	require.NoError(t, err)
@@ -204,7 +205,7 @@ func TestActivitiesWithinEachOther(t *testing.T) {
 	compile := w.Begin(Compile, "step")
 	exchange := w.Begin(Exchange, "fingerprints")
 	assert.Equal(t, "exchange", doing())
-	compile() // with what is in it
+	compile() // ends the nested activities, too
 	assert.Equal(t, "launch", doing())
 	exchange()
 	assert.Equal(t, "launch", doing())

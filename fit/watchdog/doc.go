@@ -1,12 +1,12 @@
-// Package watchdog finds out that the steps of a run do not go on, says which host is the reason,
-// and ends the wait, which would last for ever otherwise.
+// Package watchdog detects that the steps of a run no longer make progress, identifies the
+// responsible host, and ends the wait, which would otherwise last forever.
 //
-// Package fit has it as a hook:
+// Package fit provides it as a hook:
 //
 //	fit.Run(ctx, step, data, options, fit.Watch(watchdog.Options{Place: "run", Exit: os.Exit}), ...)
 //
-// A loop of one's own says what it does. None of these calls allocates, and each takes a fraction
-// of a microsecond:
+// A custom loop reports its activities. None of these calls allocates, and each costs a fraction of
+// a microsecond:
 //
 //	w, err := watchdog.Start(ctx, watchdog.Options{Host: host, Hosts: hosts, Run: run, Place: "gs://bucket/run"})
 //	defer w.Close(nil)
@@ -20,45 +20,50 @@
 //		w.Step()
 //	}
 //
-// # What is late
+// # Timeouts
 //
-// An activity is late after four times its longest time of late, and never before
-// [Options].Floor. A compilation, and what was never done before in a run (its first batch,
-// evaluation, save; the first steps; the steps of another program), has [Options].First. Each hook
-// has times of its own. A time in which the process itself was stopped, by a signal, a sleeping
-// laptop or a processor that others used, counts for nothing. Only monotonic clocks count: a clock
-// that jumps changes nothing.
+// An activity is late after four times its longest recent duration, and never before
+// [Options].Floor. The timeout of a compilation, and of an activity that the run has not done
+// before (its first batch, evaluation or save; the first steps; the steps of a new program), is
+// [Options].First. Each hook has its own durations. Time in which the process itself was stopped,
+// by a signal, a sleeping laptop or a lack of processor time, does not count. All durations are
+// measured with the monotonic clock, so changes of the wall clock have no effect.
 //
-// # Who is late
+// # Identification of the host
 //
-// With [Options].Place host 3 puts status/host-0003.json there once a second, and reads the others'
-// records: JSON with a sequence number, the step, what the host does and for how long. A host that
-// waits for the others in a launch, for a result or in an exchange knows for whom: a host that is
-// silent (its record does not change for some seconds of the reader's clock), that has left, that is
-// in another exchange, or that has not come to the same place, as it waits for its input, its save, a
-// hook or the compiler. Such a host is named on all hosts within 10 seconds, also where it is only
-// much later than the others were, which is waited for. A host that is slow, a clock that is wrong, a
-// save that fails, and records that cannot be written are named, too, and end nothing. Without a
-// place a host knows of itself alone, and gives what others take part in half an hour.
+// With [Options].Place, host 3 writes the file status/host-0003.json in that place once a second,
+// and reads the records of the other hosts. A record is JSON with a sequence number, the step, the
+// current activity and its duration. A host that waits in a launch, for a result or in an exchange
+// can therefore tell which host it waits for:
 //
-// In a folder nothing is brought to the disk by force, so that a save does not hold up the sign of
-// life, and where the disk is full a record is written over the one before
-// (storage.PutOptions.Volatile); a reader passes over a half that does not parse. In an object store
-// each record and each reading of one is a request, and the records come each other second. On more
-// than 8 hosts the records are read each hosts/8 seconds, and more often once this host has waited
-// for half of the floor.
+//   - a host that is silent: its record has not changed for some seconds of the reader's clock;
+//   - a host that has left the loop;
+//   - a host that is in another exchange;
+//   - a host that has not reached the same place, because it waits for its input, its save, a hook
+//     or the compiler.
 //
-// # What happens then
+// All hosts name such a host within 10 seconds. They also name a host that is only much later than
+// the others were, but continue to wait for it. A slow host, a wrong clock, a failing save and
+// unwritable records are reported, too, but do not end the run. Without a Place a host only knows
+// itself, and its timeout for operations with other hosts is half an hour.
 //
-// A report goes to [Options].Logger, in a line, and to [Options].OnReport. The goroutines of this host,
-// the program's own first, are in the file that the line names: beside the record, as
-// host-0003.goroutines.txt, or without a place a temporary one. If it is sure that the run does not go
-// on, and nothing has moved [Options].Patience later, the contexts of [Watchdog.Context] end by a
-// [*StuckError]. A launch that is under way on a TPU cannot be ended so: [Options].Exit ends the
-// process. All hosts do this at about the same time; what starts the job again starts all of them,
-// from the last checkpoint.
+// In a folder, records are not synced to the disk, so that a save does not delay them, and on a
+// full disk a record overwrites the previous one (storage.PutOptions.Volatile). A reader skips
+// records that do not parse. In an object store each write and each read is a request, so records
+// are written every two seconds. With more than 8 hosts, each host reads the records every hosts/8
+// seconds, and more often after it has waited for half of the floor.
 //
-// # To look on
+// # Reports and the end of the run
 //
-// `tpustrategy watch` shows the records by a [View], which any program can have: see its example.
+// A report is logged to [Options].Logger as one line and passed to [Options].OnReport. The line
+// names a file with the stacks of this host's goroutines, the program's own first:
+// host-0003.goroutines.txt next to the record, or a temporary file without a Place. If the watchdog
+// is sure that the run cannot continue, and nothing changes for [Options].Patience, it ends the
+// contexts of [Watchdog.Context] with a [*StuckError]. That cannot end a launch on a TPU, so
+// [Options].Exit then ends the process. All hosts do this at about the same time. The supervisor of
+// the job must restart all hosts from the last checkpoint.
+//
+// # Observation
+//
+// `tpustrategy watch` shows the records with a [View]. Any program can use a View: see its example.
 package watchdog

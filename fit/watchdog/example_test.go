@@ -8,13 +8,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 )
 
-// A loop of one's own: the input of the 41st step does not come.
+// A custom loop whose input of step 41 never arrives.
 func Example() {
 	ctx := context.Background()
 	w, err := watchdog.Start(ctx, watchdog.Options{
 		Name:     "w-0",
-		Floor:    50 * time.Millisecond, // 5 seconds if it is left out
-		Patience: 50 * time.Millisecond, // a minute
+		Floor:    50 * time.Millisecond, // the default is 5 seconds
+		Patience: 50 * time.Millisecond, // the default is a minute
 		OnReport: func(r watchdog.Report) {
 			f := r.Findings[0]
 			fmt.Printf("host %d (%s) after step %d: %s\n", f.Host, f.Name, r.Step, f.Cause)

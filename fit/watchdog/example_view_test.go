@@ -9,7 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 )
 
-// Three hosts have put a record each; one of them waits for its input, and the others for it.
+// Three hosts have written one record each. Host 1 waits for its input, and the others wait for
+// host 1.
 func ExampleView() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "run-")

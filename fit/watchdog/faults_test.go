@@ -17,24 +17,24 @@ import (
 
 var errLeave = errors.New("it had enough")
 
-// fault is what happens to one of the hosts.
+// fault is a fault of one of the hosts.
 type fault struct {
 	name  string
 	host  int
 	cause Cause
-	// at does it; once is called when it begins.
+	// at triggers the fault and calls once when it begins.
 	at func(h *host, place string, step int, once func())
-	// goes says that the run goes on all the same.
+	// goes reports that the run continues in spite of the fault.
 	goes bool
-	err  error // that the host's loop returns
+	err  error // returned by the host's loop
 	opts func(i int, o *Options)
 }
 
 // block waits until the watchdog ends the context.
 func block(h *host) { <-h.ctx.Done() }
 
-// faults are the kinds of faults. Step 45 is in the midst of steps, step 50 a record, step 80 a
-// save.
+// faults are the kinds of faults. Step 45 is an ordinary step, step 50 is a record, and step 80 is
+// a save.
 var faults = []fault{
 	{name: "a host that is dead", host: 5, cause: Silent, at: func(h *host, place string, step int, once func()) {
 		if place == "launch" && step == 45 {
@@ -112,9 +112,9 @@ var faults = []fault{
 	{name: "a host that never came", host: 7, cause: Missing, at: nil},
 }
 
-// TestEachFaultIsNamedOnAllHosts gives one of eight hosts each of the faults. All hosts that can
-// speak name the host and the cause within 10 seconds, and nothing else; where the run does not go
-// on, it ends.
+// TestEachFaultIsNamedOnAllHosts triggers each of the faults on one of eight hosts. All hosts that
+// can report name the host and the cause within 10 seconds, and report nothing else. If the run
+// cannot continue, it ends.
 func TestEachFaultIsNamedOnAllHosts(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func underFault(t *testing.T, f fault) {
 		}
 		if f.at != nil {
 			f.at(h, place, step, sync.OnceFunc(func() {
-				if step <= 45 || place != "input" { // what is slow goes on and on
+				if step <= 45 || place != "input" { // slowness continues
 					began = time.Now()
 				}
 			}))
@@ -154,7 +154,7 @@ func underFault(t *testing.T, f fault) {
 			f.opts(i, &o)
 		}
 		if f.cause == InCompile || f.cause == InHook {
-			o.First = 2 * time.Minute // what is named by comparison ends by this
+			o.First = 2 * time.Minute // the limit for faults that are found by comparison
 		}
 		h, end, err := s.open(i, o, at)
 		require.NoError(t, err)

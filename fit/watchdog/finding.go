@@ -6,51 +6,51 @@ import (
 	"time"
 )
 
-// Cause says what is the matter with a host.
+// Cause is the kind of problem that a host has.
 type Cause string
 
 const (
-	// Missing says that the host has given no sign of life in this run, Silent that it gives none
-	// any more: it is dead, stopped, or cut off. Left says that it has ended the loop.
+	// Missing means that the host has written no record in this run. Silent means that it no longer
+	// writes records: it is dead, stopped, or disconnected. Left means that it has left the loop.
 	Missing Cause = "missing"
 	Silent  Cause = "silent"
 	Left    Cause = "left"
-	// The others wait for the host, which itself waits. The cause is the word of its [Activity]:
-	// for its input, its save, a hook, the compiler, or a launch.
+	// The other hosts wait for the host, which itself is in the [Activity] with the name of the
+	// cause: it waits for its input, its save, a hook, the compiler, or a launch.
 	InInput   Cause = "input"
 	InSave    Cause = "save"
 	InHook    Cause = "hook"
 	InCompile Cause = "compile"
 	InLaunch  Cause = "launch"
-	// InExchange says that the host is in another exchange than the others.
+	// InExchange means that the host is in another exchange than the other hosts.
 	InExchange Cause = "exchange"
-	// Nobody says that all hosts wait at the same place, and none stands out.
+	// Nobody means that all hosts wait at the same place, so no host can be identified.
 	Nobody Cause = "nobody"
 
-	// Slow says that the others wait for the host in most of their time, though it goes on; Trouble
-	// that something fails there without ending the run; Clock that its clock is wrong; Store that
-	// it cannot reach the place of the records.
+	// Slow means that the host makes progress, but the others wait for it most of the time. Trouble
+	// means that an operation of the host fails without ending the run. Clock means that its clock
+	// is wrong. Store means that it cannot access the place of the records.
 	Slow    Cause = "slow"
 	Trouble Cause = "trouble"
 	Clock   Cause = "clock"
 	Store   Cause = "store"
 )
 
-// Stops reports whether the run cannot go on for the cause.
+// Stops reports whether the cause prevents the run from continuing.
 func (c Cause) Stops() bool { return c != Slow && c != Trouble && c != Clock && c != Store }
 
-// Finding names a host and what is the matter with it.
+// Finding is a problem of a host.
 type Finding struct {
-	// Host is its number, and Name its name. For the cause Nobody the host is -1.
+	// Host is the number of the host, and Name is its name. For the cause Nobody, Host is -1.
 	Host int    `json:"host"`
 	Name string `json:"name,omitempty"`
-	// Cause is the cause, and Text says it with its figures.
+	// Cause is the kind of problem, and Text describes it.
 	Cause Cause  `json:"cause"`
 	Text  string `json:"text"`
-	// For is how many seconds it has lasted, as far as it is known.
+	// For is the duration of the problem in seconds, if it is known.
 	For float64 `json:"for,omitempty"`
-	// Sure says that the run will not go on: the host is not there, or its activity has lasted
-	// longer than that ever may. Otherwise it is only longer than the other hosts took.
+	// Sure means that the run cannot continue: the host is gone, or its activity has exceeded its
+	// own timeout. Otherwise the activity only takes longer than on the other hosts.
 	Sure bool `json:"sure,omitempty"`
 }
 
@@ -58,14 +58,13 @@ func stops(f Finding) bool { return f.Cause.Stops() }
 
 func sure(f Finding) bool { return f.Sure }
 
-// unlike are the findings of which the others have none with the same host and cause.
+// unlike returns the findings whose host and cause do not occur in others.
 func unlike(all, others []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(all), func(f Finding) bool {
 		return slices.ContainsFunc(others, func(o Finding) bool { return o.Host == f.Host && o.Cause == f.Cause })
 	})
 }
 
-// String returns a text such as "host 3 (w-3): no sign of life for 6 s, after step 40".
 func (f Finding) String() string {
 	if f.Host < 0 {
 		return f.Text
@@ -80,11 +79,11 @@ func title(host int, name string) string {
 	return fmt.Sprintf("host %d (%s)", host, name)
 }
 
-// whereabouts say where a host is in an activity.
+// whereabouts are the texts of the activities in findings.
 var whereabouts = map[Activity]string{Other: "its own code", Input: "the wait for its input", Launch: "the launch", Result: "the wait for its result",
 	Exchange: "the exchange", Compile: "the compiler", Save: "its save", Restore: "its restore", Hook: "the hook", Setup: "its start"}
 
-// doing says what a host does, such as `the exchange "barrier x"`.
+// doing returns the text of the current activity, such as `the exchange "barrier x"`.
 func (r *Record) doing() string {
 	if r.Detail == "" {
 		return whereabouts[r.kind()]
@@ -92,7 +91,7 @@ func (r *Record) doing() string {
 	return fmt.Sprintf("%s %q", whereabouts[r.kind()], r.Detail)
 }
 
-// seconds prints a time in seconds: "0.3 s", "12 s", "2m5s".
+// seconds formats a duration in seconds: "0.3 s", "12 s", "2m5s".
 func seconds(s float64) string {
 	switch {
 	case s < 10:

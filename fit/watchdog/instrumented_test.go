@@ -2,5 +2,5 @@
 
 package watchdog
 
-// slowdown is what the race detector makes of a step's time.
+// slowdown is the factor by which the race detector slows down a step.
 const slowdown = 20

@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// What hosts are judged by: in floors, in times of the usual, in seconds or in steps.
+// Constants for the comparison of hosts.
 const (
-	begins    = 0.6         // the part of a floor after which a wait is one
-	long      = 12          // how many floors something other than a step lasts before it is sure not to end
-	factor    = 4           // how many times as long as its usual time an activity may last
-	maxSkew   = time.Minute // how far a clock may be off
-	minWindow = 5           // the time over which hosts are compared
-	ahead     = 16          // how many steps that are launched and not done a host may be ahead of another
-	between   = 2           // the most time between two records
-	most      = 0.6         // the part of a host's time that is most of it
+	begins    = 0.6         // fraction of the floor after which a host counts as waiting
+	long      = 12          // number of floors after which an activity other than a step is sure not to complete
+	factor    = 4           // ratio of a timeout to the usual duration
+	maxSkew   = time.Minute // maximum error of a clock
+	minWindow = 5           // minimum time over which hosts are compared, in seconds
+	ahead     = 16          // maximum number of launched, incomplete steps by which a host may be ahead of another
+	between   = 2           // maximum time between two records, in seconds
+	most      = 0.6         // fraction of a host's time that counts as most of it
 )
 
-// verdict is what all hosts are judged by.
+// verdict is the state of judge.
 type verdict struct {
 	all     []Host
 	floor   float64
 	own     *Host // the reader, or nil
 	running []*Host
-	meeting *call   // where more than half of them wait for the others, or nil
-	wait    float64 // the longest that a host waits for others
-	company bool    // there is a record of another host than the reader
-	lively  bool    // the place of the records shows how hosts are: one that is not reached does not
+	meeting *call   // where more than half of the running hosts wait, or nil
+	wait    float64 // longest time for which a host waits for others
+	company bool    // a host other than the reader has a record
+	lively  bool    // the board is up to date
 	found   []Finding
 }
 
-// call is a call in which hosts meet.
+// call is an operation in which hosts wait for each other.
 type call struct {
 	step          int64
 	doing, detail string
@@ -40,18 +40,18 @@ type call struct {
 
 func (r *Record) call() call { return call{r.Step, r.Doing, r.Detail} }
 
-// compare orders hosts by the places they are at.
+// compare orders hosts by their progress.
 func compare(a, b *Host) int {
 	return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Turn, b.Turn))
 }
 
-// judge says which hosts do not go on, and which are slow, in trouble, or have a wrong clock. A wait
-// of less than floor, in seconds, is none.
+// judge finds the hosts that make no progress, and the hosts that are slow, in trouble, or have a
+// wrong clock. A wait shorter than floor, in seconds, is ignored.
 //
 // A host is named if others wait for it and it is silent, has left, or is in an activity for longer
-// than that may last: by its own experience, or, where all hosts do the same, by that of those who
-// wait. That hosts take long, and all are at the same place, is a finding of the reader alone, where
-// it is one of the hosts.
+// than its timeout: its own timeout or, if all hosts do the same work, a timeout derived from the
+// waiting hosts' durations. If all hosts wait at the same place for too long, only a reader that is
+// one of the hosts reports that.
 func judge(all []Host, floor float64) []Finding {
 	j := &verdict{all: all, floor: floor, lively: len(all) == 1}
 	for i := range all {
@@ -88,12 +88,13 @@ func judge(all []Host, floor float64) []Finding {
 	return j.found
 }
 
-// note adds what is the matter with a host that goes on.
+// note adds a finding for a host that makes progress.
 func (j *verdict) note(h *Host, cause Cause, format string, args ...any) {
 	j.found = append(j.found, Finding{Host: h.Record.Host, Name: h.Name, Cause: cause, Text: fmt.Sprintf(format, args...)})
 }
 
-// stuck finds who stops the run: those that are not there, or else those that are behind, or nobody.
+// stuck finds the hosts that stop the run: absent hosts, or otherwise hosts that are behind, or
+// none if no host stands out.
 func (j *verdict) stuck() []Finding {
 	var absent, behind []Finding
 	for i := range j.all {
@@ -102,7 +103,7 @@ func (j *verdict) stuck() []Finding {
 			if f := j.behind(h); f.Cause != "" {
 				behind = append(behind, f)
 			}
-		} else if slices.ContainsFunc(h.Findings, stops) && h.State == Ended { // it gave up, and knew because of whom
+		} else if slices.ContainsFunc(h.Findings, stops) && h.State == Ended { // the host gave up because of other hosts
 			for _, f := range unlike(h.Findings, absent) {
 				if f.Sure = true; stops(f) && j.wait >= j.floor {
 					absent = append(absent, f)
@@ -115,7 +116,7 @@ func (j *verdict) stuck() []Finding {
 	if len(absent) > 0 && j.lively {
 		return absent
 	}
-	if len(absent) > 0 || len(behind) > 2 && len(behind) == len(j.running) { // the reader knows of itself alone
+	if len(absent) > 0 || len(behind) > 2 && len(behind) == len(j.running) { // only the reader's own state is reliable
 		behind = slices.DeleteFunc(behind, func(f Finding) bool { return j.own == nil || f.Host != j.own.Record.Host })
 	}
 	if len(behind) == 0 {
@@ -124,7 +125,7 @@ func (j *verdict) stuck() []Finding {
 	return behind
 }
 
-// absent is the finding of a host that is not there any more, and for which others wait.
+// absent returns the finding of a host that is gone and that others wait for.
 func (j *verdict) absent(h *Host) Finding {
 	f := Finding{Host: h.Record.Host, Name: h.Name, For: h.Silent, Sure: true}
 	switch {
@@ -146,10 +147,11 @@ func (j *verdict) absent(h *Host) Finding {
 	return f
 }
 
-// behind is the finding of a host that others have passed and wait for, or that is elsewhere.
+// behind returns the finding of a host that others have passed and wait for, or that is in another
+// operation.
 func (j *verdict) behind(h *Host) (f Finding) {
 	waiting := j.waiting(h)
-	late := h.Bound > 0 && h.For > h.Bound // by its own experience
+	late := h.Bound > 0 && h.For > h.Bound // above its own timeout
 	sure := late
 	switch k := h.kind(); {
 	case k.Together():
@@ -158,8 +160,8 @@ func (j *verdict) behind(h *Host) (f Finding) {
 			return f
 		}
 	case late:
-		sure = k == Input || h.For > long*j.floor // which a save or an evaluation does not know well
-	case len(waiting) == 0 || h.Record.Host == 0 || !j.longer(h, waiting): // host 0 alone writes files
+		sure = k == Input || h.For > long*j.floor // the durations of saves and evaluations vary
+	case len(waiting) == 0 || h.Record.Host == 0 || !j.longer(h, waiting): // only host 0 writes files
 		return f
 	}
 	f = Finding{Host: h.Record.Host, Name: h.Name, Cause: Cause(h.kind().String()), For: h.For, Sure: sure,
@@ -174,7 +176,7 @@ func (j *verdict) behind(h *Host) (f Finding) {
 	return f
 }
 
-// waiting are the hosts that wait while h is not where they are.
+// waiting returns the hosts that wait at a place that h has not reached.
 func (j *verdict) waiting(h *Host) (all []*Host) {
 	for i := range j.all {
 		o := &j.all[i]
@@ -185,8 +187,8 @@ func (j *verdict) waiting(h *Host) (all []*Host) {
 	return all
 }
 
-// elsewhere reports whether a host is in another call than most, or in the last one where there is
-// no most.
+// elsewhere reports whether a host is in another operation than most hosts, or has made the least
+// progress if there is no majority.
 func (j *verdict) elsewhere(h *Host) bool {
 	if j.meeting != nil {
 		return h.call() != *j.meeting
@@ -194,8 +196,8 @@ func (j *verdict) elsewhere(h *Host) bool {
 	return compare(h, slices.MinFunc(j.running, compare)) == 0 && compare(h, slices.MaxFunc(j.running, compare)) < 0
 }
 
-// longer reports whether a host's activity has lasted longer than the experience of those who wait
-// lets expect: most have done the same.
+// longer reports whether a host's activity has lasted longer than expected from the durations of
+// the waiting hosts, if most of these have done the same.
 func (j *verdict) longer(h *Host, waiting []*Host) bool {
 	usual, known := 0.0, 0
 	for _, o := range waiting {
@@ -207,8 +209,7 @@ func (j *verdict) longer(h *Host, waiting []*Host) bool {
 	return known*2 > len(waiting) && h.For > max(j.floor, factor*usual)
 }
 
-// stand is the finding of a run in which all hosts wait at the same place, after the reader has
-// waited in vain.
+// stand returns the finding of a run in which all hosts wait at the same place for too long.
 func (j *verdict) stand() []Finding {
 	h := j.own
 	if h == nil || h.For <= h.stand || slices.ContainsFunc(j.running, func(o *Host) bool { return !o.waits() }) {
@@ -219,9 +220,9 @@ func (j *verdict) stand() []Finding {
 			len(j.running), h.Hosts, h.doing(), seconds(h.For), h.Step)}}
 }
 
-// unreached notes the hosts that do not reach the place of the records, or not that of others.
+// unreached notes the hosts that cannot access the board.
 func (j *verdict) unreached() {
-	var step int64 // the furthest
+	var step int64 // largest step of a host
 	for i := range j.all {
 		if h := &j.all[i]; h.signs() {
 			step = max(step, h.Step)
@@ -240,7 +241,7 @@ func (j *verdict) unreached() {
 	}
 }
 
-// clocks notes the hosts whose clock is wrong: it is not with most others' and the reader's.
+// clocks notes the hosts whose clock differs from the clocks of most hosts and of the reader.
 func (j *verdict) clocks() {
 	skews := []time.Duration{0}
 	for i := range j.all {
@@ -249,10 +250,10 @@ func (j *verdict) clocks() {
 		}
 	}
 	if len(skews)*2 <= len(j.all) {
-		return // too few are known
+		return // too few clocks are known
 	}
 	slices.Sort(skews)
-	right := min(max(0, skews[(len(skews)-1)/2]), skews[len(skews)/2]) // of two in the middle what is nearer to the reader's
+	right := min(max(0, skews[(len(skews)-1)/2]), skews[len(skews)/2]) // of two medians the one nearer to the reader
 	for i := range j.all {
 		h := &j.all[i]
 		if off := (h.skew - right).Round(time.Second); off.Abs() > maxSkew && (h.changed || h.own) && h.State != Ended {
@@ -265,10 +266,10 @@ func (j *verdict) clocks() {
 	}
 }
 
-// slow notes the hosts that go on, but for which the others wait in most of their time. All hosts have
-// been running for a while then.
+// slow notes the hosts that make progress, but for which the others wait most of the time. It
+// requires that all hosts have run for some time.
 func (j *verdict) slow() {
-	busy := 0 // that do not wait in most of their time
+	busy := 0 // hosts that do not wait most of the time
 	for i := range j.all {
 		h := &j.all[i]
 		if !h.signs() || h.State != Running || h.Window < minWindow || h.Step == 0 {
@@ -288,15 +289,15 @@ func (j *verdict) slow() {
 		if h.Shares[Input.String()] > own/2 {
 			kind = Input
 		}
-		// Each step takes it so long, not one of many.
+		// Every step takes this long, not only one of many.
 		if part := h.Took[kind.String()] * h.Rate; own >= most && together <= 0.2 && h.For < begins*j.floor && part >= 0.3 && part <= 2 {
 			j.note(h, Slow, "it is slow: %.0f %% of its time goes into %s, while the others wait", 100*own, whereabouts[kind])
 		}
 	}
 }
 
-// shares are the parts of a host's time in its own work and in what is done together. Saves, hooks
-// and the like, which not all hosts do alike, count for neither.
+// shares returns the fractions of a host's time in its own work and in operations with other hosts.
+// Activities that differ between hosts, such as saves and hooks, belong to neither.
 func (r *Record) shares() (own, together float64) {
 	s := r.Shares
 	return s[Input.String()] + s[Other.String()], s[Launch.String()] + s[Result.String()] + s[Exchange.String()]

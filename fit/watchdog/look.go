@@ -12,23 +12,24 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
-// Look is a run as a reader sees it at a time, also as JSON.
+// Look is the state of a run at one time. It can be encoded as JSON.
 type Look struct {
 	Place string    `json:"place"`
 	Run   string    `json:"run"`
 	Time  time.Time `json:"time"`
-	// Summary says in one line where the run is, such as "step 400 of 1000, 12.3 steps/s, loss 0.2512,
-	// checkpoint 300, 8 of 8 hosts".
+	// Summary is one line such as "step 400 of 1000, 12.3 steps/s, loss 0.2512, checkpoint 300, 8
+	// of 8 hosts".
 	Summary string `json:"summary"`
-	// Over says that all hosts have ended.
+	// Over reports that all hosts have ended.
 	Over     bool      `json:"over"`
 	Hosts    []Host    `json:"hosts"`
 	Findings []Finding `json:"findings"`
-	// Remarks are lines that say the findings, and what else there is to say.
+	// Remarks are lines with the findings and other observations.
 	Remarks []string `json:"remarks,omitempty"`
 	// Unreadable is the number of records that cannot be read.
 	Unreadable int `json:"unreadable,omitempty"`
-	// Known says that there is nothing to wait for: no record, or each host has ended or was seen alive.
+	// Known reports that waiting would reveal nothing more: there is no record, or each host has
+	// ended or was seen alive.
 	Known bool `json:"-"`
 }
 
@@ -71,10 +72,10 @@ func (v *View) look(place string, all []Record, unreadable []error, now time.Tim
 	return l
 }
 
-// line is a text on one line: what hosts say may have line ends in it.
+// line converts a text to one line, because texts of hosts may contain line breaks.
 func line(text string) string { return plain.Line(strings.Join(strings.Fields(text), " ")) }
 
-// Title is the run and its summary, in a line.
+// Title returns the run and its summary in one line.
 func (l *Look) Title() string {
 	if l.Run == "" {
 		return line(l.Summary)
@@ -82,8 +83,8 @@ func (l *Look) Title() string {
 	return line("run " + l.Run + ": " + l.Summary)
 }
 
-// Text is everything that there is to say: the title, a line for each host below a line of titles,
-// and the remarks. A line of a host has at most width columns; 0 is as many as it takes.
+// Text returns the complete state as lines: the title, a table with one line for each host, and the
+// remarks. Lines of the table are truncated to width columns; 0 means no limit.
 func (l *Look) Text(width int) (lines []string) {
 	if len(l.Hosts) == 0 {
 		return l.Remarks
@@ -117,7 +118,7 @@ func (l *Look) Text(width int) (lines []string) {
 	return append(lines, l.Remarks...)
 }
 
-// word says in a word or two how a host is.
+// word returns the state of a host in one or two words.
 func (h *Host) word() string {
 	switch {
 	case h.State == Ended && h.Error != "":
@@ -137,7 +138,7 @@ func (h *Host) word() string {
 	return string(h.State)
 }
 
-// summary is that of a [Look].
+// summary returns the summary of a [Look].
 func summary(all []Host) string {
 	var rate float64
 	var loss *Record
@@ -191,7 +192,7 @@ func summary(all []Host) string {
 
 func number(x float64) string { return fmt.Sprintf("%.4g", x) }
 
-// cut is a text on one line of so many columns.
+// cut converts a text to one line of at most this number of columns.
 func cut(text string, most int) string {
 	if r := []rune(plain.Line(text)); len(r) > most {
 		return string(r[:max(most-1, 0)]) + "…"

@@ -10,47 +10,50 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Options configure a watchdog. The zero value watches a process alone, and tells its context.
+// Options configure a watchdog. The zero value watches a single process and can only end its
+// context.
 type Options struct {
-	// Host is the number of this host among Hosts; Hosts 0 is 1.
+	// Host is the number of this host, from 0, and Hosts is the number of hosts; 0 means 1.
 	Host, Hosts int
-	// Name is the host's name in reports; empty is that of the operating system.
+	// Name is the host's name in reports; empty means the name of the operating system.
 	Name string
-	// Run names this life of the job, with the same text on all hosts and another one after each
-	// restart. Records of another run do not count.
+	// Run identifies this life of the job. It must be the same on all hosts, and different after
+	// each restart. Records of another run are ignored.
 	Run string
-	// Place is where the hosts see each other's records: a folder that all share, or the URL of a
-	// store; see [Open]. Empty is none: a host then knows of itself alone.
+	// Place is where the hosts exchange their records: a folder that all hosts share, or the URL of
+	// a store; see [Open]. If it is empty, a host only knows itself.
 	Place string
-	// Board is an open board, in the place of Place. It stays the caller's.
+	// Board is an open board that replaces Place. The caller remains its owner.
 	Board *Board
 
-	// Deadline bounds each wait of a step: for its input, its launch, its result and an exchange. 0
-	// learns it: four times the longest of late, and at least Floor.
+	// Deadline limits each wait of a step: for its input, its launch, its result and an exchange.
+	// With 0 the watchdog learns the limit: four times the longest recent duration, and at least
+	// Floor.
 	Deadline time.Duration
-	// Floor is the time below which nothing is late; 0 is 5 seconds.
+	// Floor is the minimum of all timeouts; 0 means 5 seconds.
 	Floor time.Duration
-	// First bounds a compilation, and what has not been done before in this run, such as the first
-	// batch, evaluation or save; 0 is 30 minutes.
+	// First limits a compilation and the first occurrence of an activity in this run, such as the
+	// first batch, evaluation or save; 0 means 30 minutes.
 	First time.Duration
-	// Patience is the time between the first report that the run will not go on and its end: the
-	// context of [Watchdog.Context] is canceled if nothing has moved until then. 0 is a minute.
+	// Patience is the time between the first report that the run cannot continue and its end: if
+	// nothing changes in that time, the context of [Watchdog.Context] is canceled. 0 means one
+	// minute.
 	Patience time.Duration
-	// Exit, such as os.Exit, is called with [ExitCode] if the watchdog is not closed 10 seconds, or
-	// Patience where that is less, after it canceled the context: the wait is then one that cannot be
-	// ended. nil never ends the process.
+	// Exit, such as os.Exit, is called with [ExitCode] if the watchdog is not closed within 10
+	// seconds after it canceled the context, or within Patience if that is shorter: the wait cannot
+	// be canceled then. With nil the watchdog never ends the process.
 	Exit func(code int)
 
-	// OnReport is called with each report, on a goroutine of the watchdog's, one at a time.
+	// OnReport is called with each report by a goroutine of the watchdog, one report at a time.
 	OnReport func(Report)
 	// Logger receives the reports; nil discards them.
 	Logger *slog.Logger
 
-	wall  func() time.Time     // the host's clock
-	since func() time.Duration // the monotonic one, since the start
+	wall  func() time.Time     // wall clock of the host
+	since func() time.Duration // monotonic time since the start
 }
 
-// defaults checks the options and fills them in.
+// defaults checks the options and sets the default values.
 func (o *Options) defaults() error {
 	o.Hosts = cmp.Or(o.Hosts, 1)
 	var name, reason string
@@ -83,10 +86,11 @@ func (o *Options) defaults() error {
 	return nil
 }
 
-// tick is the time between two looks.
+// tick is the interval at which the watchdog checks the host.
 func (o *Options) tick() time.Duration {
 	return min(max(o.Floor/20, 20*time.Millisecond), 250*time.Millisecond)
 }
 
-// interval is the time between two records, and the most between two looks unless the process is stopped.
+// interval is the interval of records, and the longest interval between two checks of a process
+// that is not stopped.
 func (o *Options) interval() time.Duration { return 4 * o.tick() }

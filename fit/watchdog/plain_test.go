@@ -2,5 +2,5 @@
 
 package watchdog
 
-// slowdown is that of tests as they are.
+// slowdown is 1 without the race detector.
 const slowdown = 1

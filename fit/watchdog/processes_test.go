@@ -26,14 +26,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// child is what a host that is a process is told.
+// child is the configuration of a host process.
 type child struct {
 	Fault       string
 	Host, Hosts int
 	Steps       int
 	Place, Meet string
 	Floor       time.Duration
-	Pause       time.Duration // of a host that is stopped
+	Pause       time.Duration // duration for which the host is stopped
 }
 
 // said is a line of a child: a report, or the time at which the fault began.
@@ -43,7 +43,7 @@ type said struct {
 	First  *Finding `json:",omitempty"`
 }
 
-// TestHostProcess is the host that the tests below start.
+// TestHostProcess is the host process that the tests below start.
 func TestHostProcess(t *testing.T) {
 	text := os.Getenv("WATCHDOG_TEST_HOST")
 	if text == "" {
@@ -92,7 +92,7 @@ func TestHostProcess(t *testing.T) {
 		if _, err := fmt.Fprintln(conn, call); err != nil {
 			return err
 		}
-		_, err := answers.ReadString('\n') // no context ends it: as a launch on a TPU
+		_, err := answers.ReadString('\n') // cannot be canceled, like a launch on a TPU
 		return err
 	}
 	h.hush = func(d time.Duration) {
@@ -102,7 +102,7 @@ func TestHostProcess(t *testing.T) {
 		_ = exec.Command("sh", "-c", fmt.Sprintf("sleep %v; kill -CONT %d", c.Pause.Seconds(), os.Getpid())).Start()
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 	}
-	h.lose = func() { // the link to the shared folder is one to nowhere
+	h.lose = func() { // the link to the shared folder becomes invalid
 		_ = os.Remove(c.Place)
 		_ = os.WriteFile(c.Place, nil, 0o644)
 	}
@@ -131,7 +131,7 @@ func TestHostProcess(t *testing.T) {
 	os.Exit(0)
 }
 
-// serve lets hosts meet: each call is answered when all have made it.
+// serve lets hosts meet: each call is answered when all hosts have made it.
 func serve(l net.Listener, hosts int) {
 	var mu sync.Mutex
 	waiting := map[string][]net.Conn{}
@@ -158,7 +158,7 @@ func serve(l net.Listener, hosts int) {
 	}
 }
 
-// outcome is what came of a child.
+// outcome is the result of a child.
 type outcome struct {
 	code   int
 	signal syscall.Signal
@@ -166,9 +166,9 @@ type outcome struct {
 	stderr string
 }
 
-// processes runs eight hosts as processes under a fault.
+// processes runs eight host processes with a fault.
 func processes(t *testing.T, name string, steps int, floor, pause time.Duration, without int) (all []outcome) {
-	dir, err := os.MkdirTemp("", "watch") // the path of a socket is short
+	dir, err := os.MkdirTemp("", "watch") // the path of a socket must be short
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "run"), 0o755))
@@ -214,8 +214,8 @@ func processes(t *testing.T, name string, steps int, floor, pause time.Duration,
 	return all
 }
 
-// namedByProcesses runs a fault on eight hosts that are processes: all others name it, within 10
-// seconds, and where the run does not go on each ends with the code.
+// namedByProcesses triggers a fault on one of eight host processes. All other hosts must name it
+// within 10 seconds, and if the run cannot continue, each must end with the exit code.
 func namedByProcesses(t *testing.T, f fault, floor time.Duration) {
 	steps, pause := 400, 3*floor
 	switch f.cause {
@@ -269,7 +269,7 @@ func namedByProcesses(t *testing.T, f fault, floor time.Duration) {
 	assert.LessOrEqual(t, longest, 10*time.Second)
 }
 
-// TestDeadAndStoppedProcessesAreNamed kills one of eight processes, and stops one, by signals.
+// TestDeadAndStoppedProcessesAreNamed kills one of eight processes by a signal, and stops another.
 func TestDeadAndStoppedProcessesAreNamed(t *testing.T) {
 	for _, f := range faults {
 		if f.cause == Silent {
@@ -281,8 +281,8 @@ func TestDeadAndStoppedProcessesAreNamed(t *testing.T) {
 	}
 }
 
-// TestEachFaultOfProcesses gives one of eight processes each of the faults, with the watchdog's own
-// times: make test-watchdog.
+// TestEachFaultOfProcesses triggers each of the faults on one of eight processes, with the
+// watchdog's default times: make test-watchdog.
 func TestEachFaultOfProcesses(t *testing.T) {
 	if os.Getenv("TPUSTRATEGY_WATCHDOG") == "" {
 		t.Skip("set TPUSTRATEGY_WATCHDOG=1, as make test-watchdog does")

@@ -22,18 +22,19 @@ import (
 type State string
 
 const (
-	// Running says that the host takes steps, or tries to.
+	// Running means that the host runs steps, or tries to.
 	Running State = "running"
-	// Stuck says that the host has found that it, or another host, does not go on.
+	// Stuck means that the host has found that the run makes no progress.
 	Stuck State = "stuck"
-	// Ended says that the host has left the loop.
+	// Ended means that the host has left the loop.
 	Ended State = "ended"
 )
 
-// Number is a float64 that JSON can hold: what is not finite is a string there, such as "NaN".
+// Number is a float64 that JSON can encode: a value that is not finite is encoded as a string, such
+// as "NaN".
 type Number float64
 
-// MarshalJSON writes the number.
+// MarshalJSON encodes the number.
 func (n Number) MarshalJSON() ([]byte, error) {
 	text := strconv.FormatFloat(float64(n), 'g', -1, 64)
 	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
@@ -42,76 +43,79 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return []byte(text), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON decodes the result of MarshalJSON.
 func (n *Number) UnmarshalJSON(b []byte) error {
 	x, err := strconv.ParseFloat(string(bytes.Trim(b, `"`)), 64)
 	*n = Number(x)
 	return err
 }
 
-// Record is what a host says of itself. Times are in seconds.
+// Record is the state of a host, as the host reports it. Times are in seconds.
 type Record struct {
-	// Version is that of the form, [Version].
+	// Version is the version of the encoding, [Version].
 	Version int `json:"version"`
-	// Run names the life of the job that the host belongs to: records of another one are old.
+	// Run identifies the life of the job. Records of another life are old.
 	Run string `json:"run,omitempty"`
-	// Host is the host's number among Hosts, and Name its name.
+	// Host is the host's number, Hosts is the number of hosts, and Name is the host's name.
 	Host  int    `json:"host"`
 	Hosts int    `json:"hosts"`
 	Name  string `json:"name,omitempty"`
-	// PID is the process, and Machine says on which machine that number counts.
+	// PID is the process ID, and Machine identifies the machine on which the PID is valid.
 	PID     int    `json:"pid,omitempty"`
 	Machine string `json:"machine,omitempty"`
-	// Sequence grows with each record of a host, and Time is the host's clock.
+	// Sequence increases with each record of a host, and Time is the host's clock.
 	Sequence int64     `json:"sequence"`
 	Time     time.Time `json:"time"`
 	State    State     `json:"state"`
-	// Step is the number of steps that were taken, Steps that of all, if it is known.
+	// Step is the number of completed steps, and Steps is the total number of steps, or 0 if it is
+	// not known.
 	Step  int64 `json:"step"`
 	Steps int64 `json:"steps,omitempty"`
-	// Rate is in steps a second, over the last seconds.
+	// Rate is the number of steps per second over the last seconds.
 	Rate float64 `json:"rate"`
 	// Loss is the last loss that was read, after step LossStep; nil before the first.
 	Loss     *Number `json:"loss,omitempty"`
 	LossStep int64   `json:"loss_step,omitempty"`
-	// Checkpoint is the step of the last checkpoint; 0 is none.
+	// Checkpoint is the step of the last checkpoint, or 0.
 	Checkpoint int64 `json:"checkpoint,omitempty"`
-	// Doing is the activity under way, such as "input", and Detail its name, such as the exchange's.
+	// Doing is the current activity, such as "input", and Detail is its name, such as the name of
+	// an exchange.
 	Doing  string `json:"doing"`
 	Detail string `json:"detail,omitempty"`
-	// For is how long it has lasted, and Bound how long it may last, by the host's own experience.
+	// For is the duration of the activity so far, and Bound is its timeout.
 	For   float64 `json:"for"`
 	Bound float64 `json:"bound,omitempty"`
-	// Turn counts the activities of this step.
+	// Turn is the number of activities in this step so far.
 	Turn int64 `json:"turn"`
-	// Took is how long each kind of activity took the last time.
+	// Took is the duration of the last activity of each kind.
 	Took map[string]float64 `json:"took,omitempty"`
-	// Shares are the parts of the last seconds, of Window, that went into each kind of activity.
+	// Shares are the fractions of the last Window seconds that each kind of activity used.
 	Shares map[string]float64 `json:"shares,omitempty"`
 	Window float64            `json:"window,omitempty"`
-	// History is where the time of the run went, over all of its lives; host 0 has it.
+	// History accounts for the time of the run over all of its lives; only host 0 has it.
 	History *goodput.History `json:"history,omitempty"`
-	// Trouble is what fails without ending the run, such as a save on a full disk.
+	// Trouble describes an operation that fails without ending the run, such as a save on a full
+	// disk.
 	Trouble string `json:"trouble,omitempty"`
-	// Findings say who this host thinks is stuck.
+	// Findings are the problems that this host has found.
 	Findings []Finding `json:"findings,omitempty"`
-	// Error is how the run ended, if not well.
+	// Error is the error with which the run ended, or empty.
 	Error string `json:"error,omitempty"`
 }
 
-// Version is the version of the records' form.
+// Version is the version of the records' encoding.
 const Version = 1
 
-// maxHosts bounds the number of hosts that a record may name.
+// maxHosts limits the number of hosts in a record.
 const maxHosts = 1 << 16
 
-// kind returns what the host does.
 func (r *Record) kind() Activity { return activity.Parse(r.Doing) }
 
-// recordBlock is what a record is filled up to: it takes no new room where it is written over another.
+// recordBlock is the size to which records are padded, so that overwriting a record requires no
+// additional disk space.
 const recordBlock = 4096
 
-// encode returns the record as a line of JSON, filled up with spaces.
+// encode returns the record as one line of JSON, padded with spaces.
 func (r *Record) encode() ([]byte, error) {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -121,14 +125,14 @@ func (r *Record) encode() ([]byte, error) {
 	return append(b, strings.Repeat(" ", recordBlock-1-(len(b)-1)%recordBlock)...), nil
 }
 
-// errRecord is matched by a record that cannot be read.
+// errRecord matches errors of a record that cannot be read.
 var errRecord = errkind.New(errkind.DataLossError, "watchdog: record")
 
-// parse reads a record. A half written one, one of another form and one that makes no sense match
+// parse decodes a record. Incomplete, incompatible and inconsistent records are errors that match
 // errRecord.
 func parse(data []byte) (r Record, err error) {
 	reason := ""
-	// What follows the line is the rest of a longer record before it.
+	// Data after the line is the rest of a longer earlier record.
 	line, _, whole := bytes.Cut(data, []byte("\n"))
 	switch err = json.Unmarshal(line, &r); {
 	case !whole:
@@ -147,8 +151,7 @@ func parse(data []byte) (r Record, err error) {
 	return Record{}, &errkind.Fault{Match: errRecord, Reason: reason, Err: err}
 }
 
-// machine says on which machine, and among which of its processes, the number of this process
-// counts. It is empty where /proc does not tell.
+// machine identifies the machine and the PID namespace of this process. It is empty without /proc.
 func machine() string {
 	space, err := os.Readlink("/proc/self/ns/pid")
 	if boot := hostfacts.Boot(); boot != "" && err == nil {
@@ -157,8 +160,8 @@ func machine() string {
 	return ""
 }
 
-// process says what became of a record's process, if it is of this machine: "is stopped" or "has
-// ended", empty if it runs or that cannot be known.
+// process returns "is stopped" or "has ended" for a process of this machine, and an empty string if
+// the process runs or its state is not known.
 func (r *Record) process() string {
 	if r.PID == 0 || r.Machine == "" || r.Machine != machine() {
 		return ""

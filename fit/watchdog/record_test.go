@@ -25,7 +25,7 @@ func record(host, hosts int, step int64) Record {
 	return Record{Version: Version, Run: "r", Host: host, Hosts: hosts, Step: step, Sequence: step, State: Running, Doing: "launch", Time: time.Unix(1000+step, 0)}
 }
 
-// boards are one board in a folder, and one in a store.
+// boards returns a board in a folder and a board in an object store.
 func boards(t *testing.T) map[string]*Board {
 	dir := t.TempDir()
 	folder, err := Open(t.Context(), dir)
@@ -47,7 +47,7 @@ func TestRecordsAreReadAsTheyWerePut(t *testing.T) {
 				r := record(host, 3, 7)
 				r.Loss, r.Trouble = &loss, strings.Repeat("long ", 2000*host)
 				require.NoError(t, b.Put(t.Context(), &r))
-				r = record(host, 3, 8) // a shorter one after it
+				r = record(host, 3, 8) // a shorter record follows
 				r.Loss = &loss
 				require.NoError(t, b.Put(t.Context(), &r))
 			}
@@ -81,9 +81,9 @@ func TestRecordsThatCannotBeReadAreNamed(t *testing.T) {
 	}
 	write("host-0000.json", string(whole))
 	write("host-0001.json", string(whole[:len(whole)/2]))
-	write("host-0002.json", string(whole)) // of another host
+	write("host-0002.json", string(whole)) // a record of another host
 	write("host-0003.json", "{}\n")
-	write("host-3.json", string(whole)) // no record's name
+	write("host-3.json", string(whole)) // not the name of a record
 	write("notes.txt", "x")
 	all, unreadable, err := b.Read(t.Context(), 0)
 	require.NoError(t, err)
@@ -99,7 +99,8 @@ func TestRecordsThatCannotBeReadAreNamed(t *testing.T) {
 	assert.Error(t, err, "a scheme that nobody registered")
 }
 
-// Whoever may write to the folder can put a pipe, a device or a link where a host's record is expected.
+// An attacker with access to the folder may create a pipe, a device or a link at the path of a
+// record.
 func TestWhatIsNoRecordsFileIsNamedAndNeitherReadNorWrittenThrough(t *testing.T) {
 	dir := t.TempDir()
 	b, err := Open(t.Context(), dir)
@@ -134,9 +135,9 @@ func TestWhatIsNoRecordsFileIsNamedAndNeitherReadNorWrittenThrough(t *testing.T)
 	assert.Len(t, all, 3)
 }
 
-// FuzzParse: whatever the bytes are, a record that is parsed makes sense, can be put and read again,
-// and is judged and shown without what a terminal would act on. The bytes are a file, or fill the
-// fields of a record that has a right form, so that most of what is tried is parsed.
+// FuzzParse checks that a record which is parsed from any bytes is consistent, can be written and
+// read again, and is diagnosed and shown without control characters. The bytes are the file itself,
+// or the fields of a valid record, so that most inputs are parsed.
 func FuzzParse(f *testing.F) {
 	r := record(1, 4, 7)
 	whole, err := r.encode()
@@ -156,7 +157,7 @@ func FuzzParse(f *testing.F) {
 			assert.ErrorIs(t, err, errRecord)
 		}
 		loss := Number(x)
-		if math.IsNaN(x) || math.IsInf(x, 0) { // no record has it elsewhere
+		if math.IsNaN(x) || math.IsInf(x, 0) { // only Loss may be NaN or infinite
 			x = -1
 		}
 		kinds := []string{text, "input", "launch", "result", "exchange", "compile", "save", "hook"}
@@ -191,7 +192,7 @@ func FuzzParse(f *testing.F) {
 			hosts := view.now()
 			hosts[min(of[0].Host, len(hosts)-1)] = Host{Record: of[0], own: true}
 			judge(hosts, 1)
-			if len(l.Hosts) > 64 { // the rest are missing
+			if len(l.Hosts) > 64 { // the other hosts are missing
 				l.Hosts = l.Hosts[:64]
 			}
 			_, err := json.Marshal(l)
@@ -235,7 +236,7 @@ func TestAViewGoesByItsOwnClock(t *testing.T) {
 	assert.True(t, all[2].Missing, "a record of another run is none")
 	assert.Equal(t, -66*time.Minute-42*time.Second, all[0].skew.Round(time.Second))
 
-	// The newest run counts, as long as none of those that are seen is alive.
+	// A view follows the newest run unless a host of the current run is alive.
 	v = View{}
 	see(&v, []Record{old, record(0, 3, 1)}, 0)
 	assert.Equal(t, "an earlier one", v.run)
@@ -251,7 +252,7 @@ func TestAViewGoesByItsOwnClock(t *testing.T) {
 	assert.Equal(t, "r", v.run, "it is alive")
 }
 
-// A host is not silent because the reader could not read its record.
+// A host does not become silent while the reader cannot read records.
 func TestATimeInWhichThePlaceCannotBeReadIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()

@@ -14,25 +14,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/command"
 )
 
-// ExitCode is the code with which a process ends that waits for a host which does not go on:
-// 69, EX_UNAVAILABLE. All hosts end, and a supervisor starts the job again from its last checkpoint. A
-// run that was interrupted and has saved ends with another code.
+// ExitCode is the exit code of a process that waited for a host which makes no progress: 69,
+// EX_UNAVAILABLE. All hosts end with it, and the supervisor must restart the job from its last
+// checkpoint. A run that was interrupted and has saved ends with another code.
 const ExitCode = command.Unavailable
 
-// Report says who does not go on, or what else is the matter, and where this host is.
+// Report describes the findings of a host and the state of that host.
 type Report struct {
-	// Record is where this host is. Of its findings at least one is new since the report before.
+	// Record is the state of the reporting host. At least one of its findings is new since the
+	// previous report.
 	Record
-	// Goroutines are the stacks of this host's goroutines, the program's own first, bounded; empty
-	// if the run goes on.
+	// Goroutines are the stacks of this host's goroutines, the program's own first, truncated to a
+	// maximum size. It is empty if the run continues.
 	Goroutines string
 }
 
-// StuckError ends the context of a run that does not go on. Of its findings the first stands in the
-// text first; what is sure comes before what is not.
+// StuckError ends the context of a run that cannot continue. Its sure findings precede the others.
 type StuckError struct{ Report }
 
-// Error names the hosts and the causes.
+// Error returns a text with the hosts and the causes.
 func (e *StuckError) Error() string {
 	all := make([]string, 0, len(e.Findings))
 	for _, f := range e.Findings {
@@ -49,7 +49,7 @@ func (*StuckError) Kind() errkind.Kind { return errkind.UnavailableError }
 // ExitCode returns [ExitCode].
 func (*StuckError) ExitCode() int { return ExitCode }
 
-// Unwrap returns context.Canceled, so that what ends by it counts as canceled.
+// Unwrap returns context.Canceled, so that operations which end with this error count as canceled.
 func (*StuckError) Unwrap() error { return context.Canceled }
 
 func (w *Watchdog) stuckError(found []Finding) *StuckError {
@@ -57,7 +57,7 @@ func (w *Watchdog) stuckError(found []Finding) *StuckError {
 	return &StuckError{w.reportOf(append(slices.DeleteFunc(slices.Clone(found), unsure), slices.DeleteFunc(slices.Clone(found), sure)...))}
 }
 
-// reportOf is a report of findings about the run as it is.
+// reportOf returns a report of findings and the current state of the host.
 func (w *Watchdog) reportOf(found []Finding) Report {
 	here, _ := w.look()
 	here.Findings = found
@@ -70,7 +70,7 @@ func (w *Watchdog) reportOf(found []Finding) Report {
 	return r
 }
 
-// report tells of new findings, if there are any, in a line for each.
+// report logs new findings, one line for each.
 func (w *Watchdog) report(found []Finding) {
 	if len(found) == 0 {
 		return
@@ -86,22 +86,22 @@ func (w *Watchdog) report(found []Finding) {
 	}
 }
 
-// dump puts this host's goroutines beside its record, or in a temporary file where there are no
-// records, and returns the file.
+// dump writes the stacks of the goroutines to a file next to the host's record, or to a temporary
+// file without a board, and returns the name of the file.
 func (w *Watchdog) dump(r Report) string {
 	switch {
 	case r.Goroutines == "":
 		return ""
 	case w.board != nil:
 		name := fmt.Sprintf(goroutinesFile, r.Host)
-		go func() { // which may be slow
+		go func() { // the store may be slow
 			ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 			defer cancel()
 			_ = w.board.put(ctx, name, []byte(r.Goroutines))
 		}()
 		return w.board.store.String() + "/" + name
 	case !w.opts.Logger.Enabled(context.Background(), slog.LevelWarn):
-		return "" // nobody is told of it
+		return "" // the file name would not be logged
 	}
 	f, err := os.CreateTemp("", "goroutines-*.txt")
 	if err != nil {
@@ -114,15 +114,14 @@ func (w *Watchdog) dump(r Report) string {
 	return f.Name()
 }
 
-// maxGoroutines bounds a text of goroutines, in bytes.
+// maxGoroutines limits the text of the goroutines in bytes.
 const maxGoroutines = 64 << 10
 
-// module is the module's path, of the functions of its packages.
+// module is the prefix of the module's package paths.
 const module = "github.com/tpustrategy/tpustrategy/"
 
-// arrange orders the stacks of a profile of goroutines, in which those that are alike are counted,
-// and bounds them: that which takes the steps, the program's own, the module's, others, and the
-// watchdog's at last.
+// arrange sorts and truncates the stacks of a goroutine profile: first the goroutine of fit.Run,
+// then the program's own, the module's, other goroutines, and finally the watchdog's.
 func arrange(profile string) string {
 	parts := []string{module + "fit.Run+", "\tmain.main+", "\tmain.", module, ""}
 	rank := func(stack string) int {

@@ -18,7 +18,7 @@ import (
 type memory struct {
 	mu      sync.Mutex
 	objects map[string][]byte
-	fail    map[int]error // by host: its puts and reads
+	fail    map[int]error // errors of puts and reads, by host
 	mute    map[int]bool  // hosts whose puts are lost
 }
 
@@ -32,7 +32,7 @@ func (m *memory) put(name string, data []byte) {
 	m.objects[name] = data
 }
 
-// view is the store as a host sees it.
+// view is the store as a host accesses it.
 type view struct {
 	*memory
 	host int
@@ -93,7 +93,7 @@ func (o object) ReadAt(_ context.Context, p []byte, at int64) error {
 }
 func (object) Close() error { return nil }
 
-// slice is hosts that meet in launches and exchanges.
+// slice is a set of hosts that meet in launches and exchanges.
 type slice struct {
 	hosts int
 	store *memory
@@ -134,7 +134,7 @@ func (s *slice) meet(ctx context.Context, call string) error {
 	}
 }
 
-// host is a host of a slice as a test sees it.
+// host is a host of a slice in a test.
 type host struct {
 	*Watchdog
 	i    int
@@ -142,11 +142,11 @@ type host struct {
 	dice *rand.Rand
 	// meet waits until all hosts are at the same call.
 	meet func(ctx context.Context, call string) error
-	// hush makes the host one of which nothing is heard for a time, 0 for ever; lose keeps it from
-	// the place of the records.
+	// hush stops the records of the host for a duration, 0 for ever. lose makes the place of the
+	// records inaccessible for the host.
 	hush func(d time.Duration)
 	lose func()
-	// at is called at each place of the loop, such as "input", before what the host does there.
+	// at is called at each place of the loop, such as "input", before the activity of that place.
 	at func(h *host, place string, step int) error
 }
 
@@ -172,7 +172,7 @@ func (s *slice) open(i int, o Options, at func(h *host, place string, step int) 
 	return h, func(err error) { stop(); _ = w.Close(err) }, nil
 }
 
-// hush makes a host one of which nothing is heard.
+// hush stops the records of a host.
 func (s *slice) hush(h *host, d time.Duration) {
 	mute := func(on bool) {
 		s.store.mu.Lock()
@@ -194,7 +194,7 @@ func (s *slice) lose(i int) {
 	s.store.mu.Unlock()
 }
 
-// sleep takes a time, more or less, that is sometimes much longer.
+// sleep sleeps for a randomly varied duration, sometimes much longer.
 func (h *host) sleep(d time.Duration) {
 	d += time.Duration(h.dice.Int64N(int64(d) + 1))
 	if h.dice.IntN(500) == 0 && d < time.Second {
@@ -203,8 +203,8 @@ func (h *host) sleep(d time.Duration) {
 	time.Sleep(d)
 }
 
-// run takes steps as the loop of package fit does. A place is an activity's; what is done together
-// is met by all hosts.
+// run runs steps like the loop of package fit. A place is the name of an activity. All hosts meet
+// in the activities that require all of them.
 func (h *host) run(steps int) error {
 	do := func(kind Activity, name string, place string, step int, took time.Duration, call string) error {
 		h.Do(kind, name)

@@ -7,58 +7,57 @@ import (
 	"time"
 )
 
-// Host is a host of a run as a reader sees it, also as JSON.
+// Host is the state of a host of a run as a reader sees it. It can be encoded as JSON.
 type Host struct {
-	// Missing says that the host has no record yet.
+	// Missing reports that the host has no record yet.
 	Missing bool `json:"missing,omitempty"`
-	// Alive says that it has given a sign of life lately, and has not left the loop.
+	// Alive reports that the host has updated its record recently and has not left the loop.
 	Alive bool `json:"alive"`
-	// Silent is for how many seconds the record has not changed, or not come.
+	// Silent is the time in seconds for which the record has not changed or not appeared.
 	Silent float64 `json:"silent"`
 	Record
 
-	changed bool          // while it was watched, so that the host was alive then
-	gap     float64       // the longest silence before a change, in seconds
-	limit   float64       // the silence after which it is not alive
-	skew    time.Duration // how far its clock is ahead of the reader's
-	gone    string        // "is stopped" or "has ended", where the reader is on its machine
+	changed bool          // the record has changed since the reader started
+	gap     float64       // longest time between two changes, in seconds
+	limit   float64       // Silent above this limit means that the host is not alive
+	skew    time.Duration // host clock minus reader clock
+	gone    string        // "is stopped" or "has ended", if the reader is on the same machine
 
-	own   bool    // it is the reader, which knows:
-	lost  string  // why it does not reach the place of the records
-	stand float64 // how long it lets all hosts wait at the same place, in seconds
+	own   bool    // the host is the reader, which sets the following fields
+	lost  string  // error of the access to the place of the records
+	stand float64 // time in seconds for which all hosts may wait at the same place
 }
 
-// signs reports whether the host has given a sign of life lately.
+// signs reports whether the host has updated its record recently.
 func (h *Host) signs() bool { return !h.Missing && h.gone == "" && h.Silent <= h.limit }
 
-// waits reports whether the host is where others have to come.
+// waits reports whether the host is in an operation that requires the other hosts.
 func (h *Host) waits() bool { return !h.Missing && h.State != Ended && h.kind().Together() }
 
-// minSilence is the least time in seconds after which a silent host is not alive, and maxSilence the
-// most that the time between a host's records makes of it.
+// minSilence is the minimum of Host.limit in seconds. maxSilence limits the value that is derived
+// from the time between a host's records.
 const (
 	minSilence = 5
 	maxSilence = 30
 )
 
-// View follows the records of hosts. The zero value follows the run whose records were written last,
-// by the hosts' clocks, and stays with one whose records change. Use it from one goroutine.
+// View follows the records of the hosts of a run. The zero value follows the run with the newest
+// record, by the hosts' clocks, and stays with a run whose records change. It is not safe for
+// concurrent use.
 //
-// The hosts' silence is counted from one reading to the next: no time passes for it in which the place
-// cannot be read.
+// The time in which the place of the records cannot be read does not count as silence of the hosts.
 type View struct {
-	// MinSilence is the least time after which a silent host is not alive; 0 is 5 seconds.
+	// MinSilence is the minimum time after which a silent host is not alive; 0 means 5 seconds.
 	MinSilence time.Duration
 
 	run   string
 	hosts []Host
-	given bool          // run and hosts are the caller's
-	began time.Time     // of the first look
-	since time.Duration // when the run was first seen
-	read  time.Duration // when they were last read, or could not be
+	given bool          // run and hosts are set by the caller
+	began time.Time     // time of the first look
+	since time.Duration // time when the run was first seen
+	read  time.Duration // time of the last read or read error
 }
 
-// follow begins to follow a run.
 func (v *View) follow(run string, hosts int) {
 	v.run, v.hosts, v.since = run, make([]Host, hosts), v.read
 	for i := range v.hosts {
@@ -66,8 +65,8 @@ func (v *View) follow(run string, hosts int) {
 	}
 }
 
-// see takes the records that were read at a time of the reader's monotonic clock. Wall is its other
-// one, which the hosts' are compared with.
+// see updates the hosts with records. now is the reader's monotonic clock, and wall is its wall
+// clock, which is compared with the hosts' clocks.
 func (v *View) see(all []Record, now time.Duration, wall time.Time) {
 	passed := (now - v.read).Seconds()
 	v.read = now
@@ -101,14 +100,14 @@ func (v *View) see(all []Record, now time.Duration, wall time.Time) {
 	}
 }
 
-// follows reports whether a record is of the run.
+// follows reports whether a record belongs to the run.
 func (v *View) follows(r Record) bool { return r.Run == v.run && r.Host < len(v.hosts) }
 
 func newest(all []Record) Record {
 	return slices.MaxFunc(all, func(a, b Record) int { return a.Time.Compare(b.Time) })
 }
 
-// now are the hosts of the run as they were last seen, in their order.
+// now returns the state of the hosts at the last read, by number.
 func (v *View) now() []Host {
 	all := slices.Clone(v.hosts)
 	for i := range all {
@@ -122,7 +121,8 @@ func (v *View) now() []Host {
 	return all
 }
 
-// Look reads the records of a board, of all hosts that are listed, and says what there is to see.
+// Look reads the records of all hosts on a board and returns the state of the run. An error means
+// that the records cannot be listed.
 func (v *View) Look(ctx context.Context, b *Board) (Look, error) {
 	all, unreadable, err := b.Read(ctx, 0)
 	if err != nil {

@@ -11,27 +11,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// heard is what came of an exchange with the place of the records.
+// heard is the result of an access to the board.
 type heard struct {
-	read bool // and all is what there is
+	read bool // all contains the current records
 	all  []Record
 	err  error
 }
 
-// storeWait bounds an exchange with the place.
+// storeWait limits an access to the board.
 const storeWait = 10 * time.Second
 
-// talk puts this host's records and reads those of the others, until the watchdog is closed. It has a
-// goroutine of its own: a place that is slow does not hold the watch up. More hosts read more rarely,
-// as each reads the records of all, and so do hosts that do not wait.
+// talk writes this host's records and reads the records of the other hosts until the watchdog is
+// closed. It runs in its own goroutine, so that a slow store does not delay the checks. The more
+// hosts there are, the less often each host reads, because it reads all records; a host that waits
+// reads more often.
 func (w *Watchdog) talk() {
 	ticker := time.NewTicker(w.opts.interval())
 	defer ticker.Stop()
 	var sequence int64
-	var before []byte // this host's record of the life before
+	var before []byte // record of the earlier life
 	inherited, cleared, lost := false, false, false
 	put := func(ctx context.Context) (err error) {
-		if !inherited { // the first put replaces the record of the life before
+		if !inherited { // the first put replaces the record of the earlier life
 			if before, err = w.inherit(ctx); err != nil {
 				return err // the next put tries again
 			}
@@ -52,7 +53,7 @@ func (w *Watchdog) talk() {
 		if waits {
 			among = 64
 		}
-		if waits || n%2 == 0 || !storage.IsURL(w.board.store.String()) { // where each is a request
+		if waits || n%2 == 0 || !storage.IsURL(w.board.store.String()) { // in a store each access is a request
 			ctx, cancel := context.WithTimeout(w.open, storeWait)
 			h := heard{err: put(ctx)}
 			if w.opts.Hosts > 1 && (lost || n%max(w.opts.Hosts/among, 1) == 0) {
@@ -91,8 +92,8 @@ func (w *Watchdog) talk() {
 	}
 }
 
-// inherit returns this host's record of the life before, nil if there is none. On host 0 it continues
-// the history of that life.
+// inherit returns this host's record of the earlier life, or nil. On host 0 it continues the
+// history of that life.
 func (w *Watchdog) inherit(ctx context.Context) (record []byte, err error) {
 	record, err = w.board.read(ctx, w.opts.Host)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -112,22 +113,22 @@ func (w *Watchdog) inherit(ctx context.Context) (record []byte, err error) {
 	return record, nil
 }
 
-// grace is the time from the end of the contexts to that of the process.
+// grace is the time between the end of the contexts and the end of the process.
 const grace = 10 * time.Second
 
-// watch looks at the host until the watchdog is closed, or the process is to end.
+// watch checks the host until the watchdog is closed or the process must end.
 func (w *Watchdog) watch() (exits bool) {
 	o := &w.opts
 	view := View{given: true, MinSilence: max(o.Floor, 3*o.interval())}
 	if view.follow(o.Run, o.Hosts); w.board == nil {
-		view.follow(o.Run, 1) // it sees itself alone
+		view.follow(o.Run, 1) // only this host is known
 	}
 	var (
-		lost        error // why the place cannot be reached, since lostAt
+		lost        error // error of the access to the board, since lostAt
 		lostAt      time.Duration
-		said        []Finding     // which last
-		move        int64         // since which this host does not go on
-		since, over time.Duration // when that was sure first, and when the contexts were ended; 0 is not yet
+		said        []Finding     // reported findings
+		move        int64         // value of moves when the host last made progress
+		since, over time.Duration // when the run was first sure to be stuck, and when the contexts were ended; 0 if not yet
 	)
 	ticker := time.NewTicker(o.tick())
 	defer ticker.Stop()
@@ -168,8 +169,8 @@ func (w *Watchdog) watch() (exits bool) {
 			w.suspected, w.suspectAt = stopping, now
 		}
 		w.mu.Unlock()
-		// What stops a run is said once while the host does not move, and what goes on although something
-		// is the matter once until it changes.
+		// A finding that stops the run is reported once while the host makes no progress. Other
+		// findings are reported once until they change.
 		if moves != move {
 			move, since = moves, 0
 			said = slices.DeleteFunc(said, stops)

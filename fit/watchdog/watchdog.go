@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/activity"
 )
 
-// Activity is what a host does or waits for.
+// Activity is a kind of activity of a host, or a kind of wait.
 type Activity = activity.Kind
 
 // The activities, for [Watchdog.Do] and [Watchdog.Begin].
@@ -29,62 +29,61 @@ const (
 	Setup    = activity.Setup
 )
 
-// frame is an activity under way.
+// frame is a current activity.
 type frame struct {
 	kind Activity
 	name string
-	own  time.Duration // without what is nested in it, up to the last mark
+	own  time.Duration // duration up to the last mark, without nested activities
 }
 
-// times are those that went into each kind of activity.
+// times contains the time of each kind of activity.
 type times [activity.Kinds]time.Duration
 
-// sample is where a host was at a time.
+// sample is the progress of a host at a time.
 type sample struct {
 	at   time.Duration
 	step int64
 	sums times
 }
 
-// Watchdog watches the steps of a host. Its methods are safe for concurrent use, but Do and Step
-// are those of the goroutine that takes the steps.
+// Watchdog watches the steps of a host. Its methods are safe for concurrent use, but only the
+// goroutine that runs the steps may call Do and Step.
 type Watchdog struct {
 	opts    Options
 	board   *Board          // or nil
-	verdict context.Context // which the StuckError ends
+	verdict context.Context // ended by the StuckError
 	cancel  context.CancelCauseFunc
-	open    context.Context // which Close ends
+	open    context.Context // ended by Close
 	close   context.CancelFunc
-	heard   chan heard    // what the place of the records said
-	watched chan struct{} // closed when nothing is reported any more
-	left    chan struct{} // closed when the last record is put, too
+	heard   chan heard    // results of accesses to the board
+	watched chan struct{} // closed after the last report
+	left    chan struct{} // closed after the last record is written
 
-	mu           sync.Mutex // guards what follows
-	stack        []*frame   // the first one is Do's
+	mu           sync.Mutex // guards the following fields
+	stack        []*frame   // the first frame belongs to Do
 	looked       time.Duration
-	stopped      time.Duration // for how long the process was, in all
-	mark         time.Duration // up to which the times are counted
+	stopped      time.Duration // total time in which the process was stopped
+	mark         time.Duration // time up to which times are counted
 	moves        int64
-	record       Record // what is known between two looks
+	record       Record // fields that are known between two looks
 	paces        map[activityName]pace
 	sums, took   times
-	older, newer sample    // between which rates and shares are taken
-	suspected    []Finding // the last that were sure, and when
+	older, newer sample    // samples for rates and shares
+	suspected    []Finding // last sure findings, found at suspectAt
 	suspectAt    time.Duration
-	past         *goodput.History // of the lives before, on host 0
-	life         goodput.History  // this one's start
+	past         *goodput.History // history of earlier lives, on host 0
+	life         goodput.History  // start of this life
 	resumed      bool             // life.From is known
-	withdrawn    bool             // the records of the life before are put back
+	withdrawn    bool             // the records of the earlier life are restored
 }
 
-// maxNested bounds the activities within each other.
+// maxNested limits the depth of nested activities.
 const maxNested = 32
 
-// processStart is when this process began, but for the moment before the program's packages were
-// ready.
+// processStart is approximately the start of this process.
 var processStart = time.Now()
 
-// Start starts a watchdog. Close it when the loop has ended.
+// Start starts a watchdog. The caller must call Close when the loop has ended.
 func Start(ctx context.Context, o Options) (*Watchdog, error) {
 	if err := o.defaults(); err != nil {
 		return nil, err
@@ -121,14 +120,14 @@ func Start(ctx context.Context, o Options) (*Watchdog, error) {
 	return w, nil
 }
 
-// now is the time since the start, but for times in which the process was stopped, by a signal or
-// with its machine, or had no processor: it stands still when nobody has looked for a while. It is
-// called under mu.
+// now returns the time since the start, without times in which the process was stopped or had no
+// processor. It does not advance if tick was not called for longer than the interval. The caller
+// must hold mu.
 func (w *Watchdog) now() time.Duration {
 	return min(w.opts.since(), w.looked+w.opts.interval()) - w.stopped
 }
 
-// tick says that somebody looks, and returns the time.
+// tick records a check of the host and returns the time.
 func (w *Watchdog) tick() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,7 +137,7 @@ func (w *Watchdog) tick() time.Duration {
 	return w.now()
 }
 
-// count adds the time since the last mark to the activity under way. It is called under mu.
+// count adds the time since the last mark to the current activity. The caller must hold mu.
 func (w *Watchdog) count() (top *frame) {
 	now := w.now()
 	top = w.stack[len(w.stack)-1]
@@ -148,8 +147,8 @@ func (w *Watchdog) count() (top *frame) {
 	return top
 }
 
-// turn says that the goroutine which takes the steps does something else now, and what else began is
-// not what it waits for. It is called under mu.
+// turn starts the next activity of the goroutine that runs the steps, and discards nested
+// activities. The caller must hold mu.
 func (w *Watchdog) turn(f frame) {
 	w.count()
 	w.observe(w.stack[0])
@@ -158,8 +157,8 @@ func (w *Watchdog) turn(f frame) {
 	w.moves++
 }
 
-// Do says that the goroutine which takes the steps does something else now: the activity before
-// has ended. It allocates nothing. The name says more, such as which hook; it may be empty.
+// Do reports that the goroutine which runs the steps starts an activity, and that its previous
+// activity has ended. The name, for example of a hook, may be empty. Do does not allocate.
 func (w *Watchdog) Do(kind Activity, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,7 +166,8 @@ func (w *Watchdog) Do(kind Activity, name string) {
 	w.record.Turn++
 }
 
-// Step says that a step was taken or launched, and that the next one begins. It allocates nothing.
+// Step reports that a step was completed or launched, and that the next step begins. Step does not
+// allocate.
 func (w *Watchdog) Step() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,8 +176,9 @@ func (w *Watchdog) Step() {
 	w.record.Turn = 0
 }
 
-// Begin says that an activity begins within the one under way, and end that it has ended, with those
-// within it. Of activities of several goroutines the one that began last counts.
+// Begin reports that an activity begins within the current one. end reports the end of the activity
+// and of the activities within it. If several goroutines begin activities, the one that began last
+// counts.
 func (w *Watchdog) Begin(kind Activity, name string) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,7 +194,7 @@ func (w *Watchdog) Begin(kind Activity, name string) (end func()) {
 		defer w.mu.Unlock()
 		depth := slices.Index(w.stack, f)
 		if depth < 0 {
-			return // it was ended
+			return // it has already ended
 		}
 		w.count()
 		w.moves++
@@ -204,8 +205,8 @@ func (w *Watchdog) Begin(kind Activity, name string) (end func()) {
 	}
 }
 
-// At says how many steps were taken, as after a resume, and how many there are in all; 0 is not
-// known.
+// At sets the number of completed steps, for example after a resume, and the total number of steps,
+// or 0 if it is not known.
 func (w *Watchdog) At(step, steps int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -215,7 +216,7 @@ func (w *Watchdog) At(step, steps int64) {
 	}
 }
 
-// Loss says that the loss after a step was read.
+// Loss reports the loss of a step.
 func (w *Watchdog) Loss(step int64, loss float64) {
 	n := Number(loss)
 	w.mu.Lock()
@@ -223,25 +224,27 @@ func (w *Watchdog) Loss(step int64, loss float64) {
 	w.record.Loss, w.record.LossStep = &n, step
 }
 
-// Saved says that there is a checkpoint of a step.
+// Saved reports that the checkpoint of a step exists.
 func (w *Watchdog) Saved(step int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.record.Checkpoint = step
 }
 
-// Trouble says what fails without ending the run, such as a save on a full disk; nil says that
-// nothing does any more. The other hosts are told.
+// Trouble reports an error that does not end the run, such as a failed save on a full disk. With
+// nil the trouble is over. The other hosts see it in the record.
 func (w *Watchdog) Trouble(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.record.Trouble = short(err)
 }
 
-// window is the least time over which rates and shares are taken; they are of less than two.
+// window is the minimum time over which rates and shares are computed. The maximum is twice as
+// long.
 const window = 5 * time.Second
 
-// look returns what there is to say of this host now, and a number that changes when it moves.
+// look returns the current record of this host, and a number that changes whenever the host makes
+// progress.
 func (w *Watchdog) look() (r Record, moves int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -269,7 +272,7 @@ func (w *Watchdog) look() (r Record, moves int64) {
 	return r, w.moves
 }
 
-// per are the times of the activities that took any, in units.
+// per returns the times that are not zero, in units.
 func (t *times) per(unit time.Duration) map[string]float64 {
 	all := map[string]float64{}
 	for k, d := range t {
@@ -280,8 +283,8 @@ func (t *times) per(unit time.Duration) map[string]float64 {
 	return all
 }
 
-// History says where the time of the run has gone so far, over all of its lives as far as host 0
-// knows them by its last record in Options.Place; elsewhere it is that of this life.
+// History returns the use of the run's time so far. On host 0 it includes the earlier lives, as far
+// as they are known from the last record in Options.Place. On other hosts it only covers this life.
 func (w *Watchdog) History() goodput.History {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -289,21 +292,22 @@ func (w *Watchdog) History() goodput.History {
 	return w.history()
 }
 
-// history is History. It is called under mu.
+// history is History without locking. The caller must hold mu.
 func (w *Watchdog) history() goodput.History {
 	h := w.life
 	h.Seen, h.To, h.Seconds = w.opts.wall().UTC().Round(0), w.record.Step, w.sums.per(time.Second)
 	if w.past == nil {
 		return h
 	}
-	if !w.resumed && h.To == 0 { // it is not known yet from where this life goes on
+	if !w.resumed && h.To == 0 { // the step from which this life resumes is not known yet
 		h.From, h.To = w.past.To, w.past.To
 	}
 	return w.past.Then(h)
 }
 
-// Context returns a context that ends with ctx, or by a [*StuckError] when the run does not go on.
-// What waits in it tells the watchdog of compilations and exchanges. stop releases it.
+// Context returns a context that ends with ctx, or with a [*StuckError] when the run can no longer
+// continue. Compilations and exchanges that use the context are reported to the watchdog. stop
+// releases the context.
 func (w *Watchdog) Context(ctx context.Context) (watched context.Context, stop func()) {
 	watched, cancel := context.WithCancelCause(activity.With(ctx, w.Begin))
 	free := context.AfterFunc(w.verdict, func() { cancel(w.Err()) })
@@ -313,12 +317,12 @@ func (w *Watchdog) Context(ctx context.Context) (watched context.Context, stop f
 	}
 }
 
-// Err returns the [*StuckError] by which the watchdog ended its contexts, or nil.
+// Err returns the [*StuckError] with which the watchdog ended its contexts, or nil.
 func (w *Watchdog) Err() error { return context.Cause(w.verdict) }
 
-// Suspected returns the [*StuckError] that there would be soon, if it is sure, or was a moment ago,
-// that a host does not go on; otherwise nil. Where a wait fails then, that is why: the error may
-// be the plugin's, as another host has given up first.
+// Suspected returns the [*StuckError] that is imminent if the watchdog is sure, or recently was
+// sure, that a host makes no progress; otherwise it returns nil. It explains a failed wait whose
+// own error does not name a host, for example because another host has given up first.
 func (w *Watchdog) Suspected() error {
 	if err := w.Err(); err != nil {
 		return err
@@ -332,13 +336,13 @@ func (w *Watchdog) Suspected() error {
 	return w.stuckError(found)
 }
 
-// closeWait bounds the last record's way: a place that does not answer does not hold the run up.
+// closeWait limits the time for writing the last record.
 const closeWait = 2 * time.Second
 
-// Withdraw ends the watchdog of a life that was refused before it took a step, such as a resume with
-// other settings: it puts this host's record of the life before back. If there was none, host 0 leaves
-// a record with err, the run's error, and the other hosts leave none. All hosts call it in the place
-// of Close.
+// Withdraw ends the watchdog of a life that was refused before its first step, such as a resume
+// with other settings. It restores this host's record of the earlier life. If there was none, host
+// 0 leaves a record with err, the run's error, and the other hosts leave none. All hosts must call
+// it instead of Close.
 func (w *Watchdog) Withdraw(err error) error {
 	w.mu.Lock()
 	w.withdrawn = w.record.State != Ended
@@ -346,8 +350,8 @@ func (w *Watchdog) Withdraw(err error) error {
 	return w.end(err)
 }
 
-// Close ends the watchdog, and host 0 logs where the time of the run has gone. The other hosts are
-// told that this one has left the loop, and why: err is the run's error, or nil.
+// Close ends the watchdog. The last record tells the other hosts that this host has left the loop,
+// and the error err of the run, which may be nil. Host 0 logs the use of the run's time.
 func (w *Watchdog) Close(err error) error {
 	if w == nil || w.close == nil {
 		return nil
@@ -363,7 +367,7 @@ func (w *Watchdog) end(err error) error {
 	}
 	w.record.State, w.record.Error = Ended, short(err)
 	if stuck, ok := errors.AsType[*StuckError](err); ok {
-		w.record.Findings = stuck.Findings // which the others go by
+		w.record.Findings = stuck.Findings // the other hosts use these findings
 	}
 	w.mu.Unlock()
 	if h := w.History(); w.opts.Host == 0 && h.To > 0 && !w.isWithdrawn() {
@@ -383,7 +387,7 @@ func (w *Watchdog) isWithdrawn() bool {
 	return w.withdrawn
 }
 
-// short is the text of an error, bounded for a record; nil has none.
+// short returns the text of an error, truncated for a record.
 func short(err error) string {
 	if err == nil {
 		return ""

@@ -23,8 +23,8 @@ func TestAOTLargeGeneratorsCompileForASlice(t *testing.T) {
 	compilesForASlice(t, transformer.Billion())
 }
 
-// compilesForASlice compiles a generator for a slice that is not here, and finds the cache in the
-// reports.
+// compilesForASlice compiles a generator for a slice, and checks that the reports contain the
+// cache.
 func compilesForASlice(t *testing.T, c transformer.Config) {
 	if !plugintest.TPUChild(t) {
 		return

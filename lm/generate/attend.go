@@ -8,14 +8,15 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Attend returns what the queries of a layer read: for each head of a token the mean of the values
-// of the tokens up to its own, weighted by the softmax of the products of query and keys over the
-// root of the head's size. Queries are [rows, n, heads, size], keys and values
-// [rows, n, key heads, size], and the result has the shape and dtype of the queries. The number of
-// heads is a multiple of that of key heads: queries h*heads/keyHeads and on read key head h.
+// Attend returns the result of causal multi-head attention: for each query head of a token, the
+// mean of the values of all tokens up to this token, weighted by the softmax of the products of
+// query and keys divided by the square root of the head size. Queries are [rows, n, heads, size],
+// keys and values are [rows, n, key heads, size], and the result has the shape and dtype of the
+// queries. The number of heads must be a multiple of the number of key heads: with g = heads / key
+// heads, query heads h*g to h*g+g-1 use key head h.
 //
-// Scores and softmax are Float32. With a cache the layer's keys and values are added to it first;
-// see [Cache.Update]. Rotary embeddings are applied to queries and keys before.
+// Scores and softmax are computed in Float32. With a cache, the keys and values are first added to
+// it; see [Cache.Update]. Apply rotary embeddings to queries and keys before calling Attend.
 func (c *Cache) Attend(queries, keys, values *graph.Node) *graph.Node {
 	if queries.Rank() != 4 || keys.Rank() != 4 || queries.Shape().Dim(2)%keys.Shape().Dim(2) != 0 {
 		fail("attention", "give queries [rows, tokens, heads, size], with a multiple of the heads of keys",
@@ -26,7 +27,7 @@ func (c *Cache) Attend(queries, keys, values *graph.Node) *graph.Node {
 	keyHeads := keys.Shape().Dim(2)
 	q := graph.MulScalar(queries, 1/math.Sqrt(float64(size)))
 	q = graph.Reshape(q, rows, n, keyHeads, heads/keyHeads, size)
-	// Without a cache the keys stay as they came: the compiler needs no copy in another order.
+	// Without a cache the keys keep their layout, so the compiler needs no transposed copy.
 	layout, k, v, mask := "bshk", keys, values, (*graph.Node)(nil)
 	if c == nil {
 		mask = causal(keys, values)
@@ -41,14 +42,14 @@ func (c *Cache) Attend(queries, keys, values *graph.Node) *graph.Node {
 	return graph.Reshape(graph.Einsum("bhgqs,"+layout+"->bqhgk", weights, v), shape...)
 }
 
-// checkHeads refuses keys and values that are not of one shape.
+// checkHeads panics with an error unless keys and values have the same shape of rank 4.
 func checkHeads(keys, values *graph.Node) {
 	if keys.Rank() != 4 || !keys.Shape().Equal(values.Shape()) {
 		fail("update of the cache", "give both as [rows, tokens, heads, size]", "keys of shape %s and values of %s", keys.Shape(), values.Shape())
 	}
 }
 
-// causal is the mask of whole sequences, [rows, n, n]: each token sees those up to its own.
+// causal returns the causal mask of complete sequences, [rows, n, n].
 func causal(keys, values *graph.Node) *graph.Node {
 	checkHeads(keys, values)
 	g, rows, n := keys.Graph(), keys.Shape().Dim(0), keys.Shape().Dim(1)
@@ -57,11 +58,11 @@ func causal(keys, values *graph.Node) *graph.Node {
 	return graph.BroadcastToDims(graph.InsertAxes(mask, 0), rows, n, n)
 }
 
-// Rotary turns pairs of elements of each head by an angle that grows with the place of its token:
-// element i with element i + size/2, by place / base^(2i/size). x is [rows, n, heads, size], and
-// positions are those of [Cache.Positions]. It is the rotary embedding of GoMLX's pos.RoPE and of
-// Llama, with a place of its own for each row; base is 10000 for most models. Angles are Float32,
-// and the result has the dtype of x.
+// Rotary applies rotary position embeddings: it rotates elements i and i + size/2 of each head by
+// the angle position / base^(2i/size). x is [rows, n, heads, size], and positions are the result of
+// [Cache.Positions]. It equals GoMLX's pos.RoPE and the embedding of Llama, but each row has its
+// own positions. base is 10000 for most models. Angles are computed in Float32, and the result has
+// the dtype of x.
 func Rotary(x, positions *graph.Node, base float64) *graph.Node {
 	if x.Rank() != 4 || positions.Rank() != 2 || x.Shape().Dim(-1)%2 != 0 || !(base > 0) {
 		fail("rotary embedding", "give heads [rows, tokens, heads, size] of an even size, places [rows, tokens] and a positive base",

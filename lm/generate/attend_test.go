@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// TestWithoutACacheAttentionIsThatOfGoMLX compares attention with fewer heads of keys, rotary
-// embeddings, and the gradients of both.
+// TestWithoutACacheAttentionIsThatOfGoMLX compares attention with fewer key heads than query heads,
+// rotary embeddings, and the gradients of both.
 func TestWithoutACacheAttentionIsThatOfGoMLX(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	var none *generate.Cache

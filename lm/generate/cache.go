@@ -21,15 +21,16 @@ import (
 type Cache struct {
 	rc *strategy.ReplicaContext
 	*state
-	tokens int         // how many of each row are at hand
-	slot   *graph.Node // where the first of them goes in the cache, an int32 scalar
-	pad    *graph.Node // how many slots before its first token a row leaves out, int32 [rows]
-	calls  int         // of Update, while the model is traced
-	looped bool        // one of them was in a loop, and stands for as many as the loop has layers
+	tokens int         // number of current tokens of each row
+	slot   *graph.Node // cache slot of the first current token, an int32 scalar
+	pad    *graph.Node // number of padding slots before a row's first token, int32 [rows]
+	calls  int         // number of calls of Update and SetLayer in the trace
+	looped bool        // a call was in a loop, and represents all layers of the loop
 }
 
-// Positions returns the place of each token in its row, an int32 tensor of the shape of tokens,
-// [rows, n]: 0 to n-1 without a cache. Tables of positions and rotary embeddings take it.
+// Positions returns the position of each token in its row, an int32 tensor of the shape of tokens,
+// [rows, n]. Without a cache the positions are 0 to n-1. They are the input of position tables and
+// rotary embeddings.
 func (c *Cache) Positions(tokens *graph.Node) *graph.Node {
 	if tokens.Rank() != 2 {
 		fail("positions", "give the tokens that the model received", "tokens of shape %s, not [rows, n]", tokens.Shape())
@@ -45,13 +46,12 @@ func (c *Cache) Positions(tokens *graph.Node) *graph.Node {
 }
 
 // Update adds the keys and values of a layer's tokens, [rows, n, heads, size] each, to the cache.
-// It returns the keys and values that the layer attends to, [rows, heads, m, size], and which of
-// them each token sees, a mask of booleans [rows, n, m]. m is n without a cache, and the cache's
-// length with one. Each layer calls Update once, or [Cache.Attend], which does; the layers of a
-// model call it in the same order each time.
+// It returns all keys and values of the layer, [rows, heads, m, size], and the attention mask,
+// booleans [rows, n, m], which is true for the keys that a token attends to. m is n without a
+// cache, and the length of the cache with one. Each layer must call Update or [Cache.Attend] once,
+// and the layers must be called in the same order in each pass.
 //
-// The returned keys and values have the dtype of those that were given; the cache keeps them in
-// Options.DType.
+// The results have the dtype of keys and values; the cache stores them in Options.DType.
 func (c *Cache) Update(keys, values *graph.Node) (allKeys, allValues, mask *graph.Node) {
 	checkHeads(keys, values)
 	g, shape := keys.Graph(), keys.Shape().Dimensions
@@ -76,8 +76,8 @@ func (c *Cache) Update(keys, values *graph.Node) (allKeys, allValues, mask *grap
 	return add(c.keys, keys), add(c.values, values), c.mask(g)
 }
 
-// mask says which slots each token sees: its own and those before it, from its row's first token
-// on.
+// mask returns the attention mask: the token's own slot and the slots before it, from the row's
+// first token on.
 func (c *Cache) mask(g *graph.Graph) *graph.Node {
 	shape := shapes.Make(dtypes.Int32, c.rows, c.tokens, c.length)
 	slots := graph.Iota(g, shape, 2)
@@ -86,8 +86,8 @@ func (c *Cache) mask(g *graph.Graph) *graph.Node {
 	return graph.LogicalAnd(graph.LessOrEqual(slots, last), graph.GreaterOrEqual(slots, first))
 }
 
-// nextLayer returns the number of the layer at hand. It is counted by the running program, so that
-// the layers of a loop have numbers of their own.
+// nextLayer returns the index of the current layer. The running program counts the layers, so that
+// each iteration of a loop has its own index.
 func (c *Cache) nextLayer(g *graph.Graph) *graph.Node {
 	c.calls++
 	if gate, ok := g.Backend().(region.Target); ok && len(gate.Open()) > 0 {
@@ -98,7 +98,7 @@ func (c *Cache) nextLayer(g *graph.Graph) *graph.Node {
 	return layer
 }
 
-// begin sets the cache up for a pass of the model.
+// begin initializes the cache for a pass of the model.
 func (c *Cache) begin() {
 	c.calls, c.looped = 0, false
 	for _, v := range []*strategy.Variable{c.keys, c.values} {
@@ -107,8 +107,8 @@ func (c *Cache) begin() {
 	c.rc.Assign(c.layer, int32(0))
 }
 
-// check refuses a model that did not fill the cache. Layers of a loop are counted by the running
-// program.
+// check panics with an error unless the model has used the cache in each layer. The running program
+// counts the layers of a loop.
 func (c *Cache) check() {
 	switch {
 	case c.calls == 0:
@@ -122,10 +122,10 @@ func layersFault(calls, layers int) error {
 	return fault("model", "set Options.Layers to the number of attention layers", "%d layers used the cache, which has room for %d", calls, layers)
 }
 
-// fault is an error of this package, of kind ValueError.
+// fault returns an error of kind ValueError.
 func fault(subject, hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "generate", Subject: subject, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// fail panics with an error, as graph functions do; the trace returns it.
+// fail panics with an error. The trace returns it.
 func fail(subject, hint, reason string, args ...any) { panic(fault(subject, hint, reason, args...)) }

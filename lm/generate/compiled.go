@@ -10,19 +10,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Programs are the programs of a generator.
+// Programs are the compiled programs of a generator.
 type Programs struct {
-	// Prompts reads a chunk of the prompts into the cache, Tokens makes tokens. The arguments in
-	// their reports have the cache in them, as "generate/keys" and "generate/values".
+	// Prompts reads a chunk of the prompts into the cache, and Tokens generates tokens. The
+	// arguments in their reports include the cache as "generate/keys" and "generate/values".
 	Prompts, Tokens *strategy.CompiledStep
 }
 
-// Compiled compiles the programs for a sampling without running them; s needs no MaxTokens. A later
-// Generate uses the same programs. It also works with a strategy that compiles ahead of time, and
-// then needs Options.Batch. It makes the model's variables known to the store, so that a checkpoint
-// can be restored before the first Generate.
+// Compiled compiles the programs for a sampling without running them. s.MaxTokens is not required.
+// A later Generate uses the same programs. With a strategy that compiles ahead of time,
+// Options.Batch is required. Compiled creates the model's variables in the store, so that a
+// checkpoint can be restored before the first Generate.
 //
-// Errors are those of [Generator.Generate], and [*strategy.MemoryError].
+// The errors are those of [Generator.Generate] and [*strategy.MemoryError].
 func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Programs, error) {
 	if err := strategy.RefuseTracing(ctx, "compiling a generator", "call it outside of the step"); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Programs, error)
 	defer leave()
 	c := &Programs{}
 	rows := g.state.rows * g.strategy.NumReplicasInSync()
-	args := []any{ // as readPrompts has them, but for the slot
+	args := []any{ // the arguments of readPrompts without the slot
 		shapes.Make(dtypes.Int32, rows, g.state.opts.PromptChunk), shapes.Make(dtypes.Int32, rows, 3), shapes.Make(dtypes.Uint32, rows, 2),
 		shapes.Make(dtypes.Float32, rows, 3),
 	}

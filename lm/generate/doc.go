@@ -1,10 +1,10 @@
-// Package generate continues prompts with the tokens that a language model expects, on the devices
-// of a strategy. Keys and values of the tokens before are kept there, in a cache, so that each
-// further token costs one token's work.
+// Package generate generates text with a language model on the devices of a strategy. A cache on
+// the devices stores the keys and values of earlier tokens, so that each new token only costs the
+// work of one token.
 //
 // # A model
 //
-// A model is one function, for training and for generation. Its attention layers ask the cache,
+// One function defines a model for training and for generation. Its attention layers use the cache,
 // which is nil in training:
 //
 //	func logits(rc *strategy.ReplicaContext, tokens *graph.Node, cache *generate.Cache) *graph.Node {
@@ -18,10 +18,10 @@
 //		return layers.Dense(rc.Scope("head"), x, true, vocabulary)
 //	}
 //
-// Its loss calls logits(rc, tokens, nil). [Cache.Attend] is causal attention with or without a
-// cache, also for fewer heads of keys than of queries; [Cache.Update] is for an attention of your
-// own. Layers may be one after another or in a loop, and split over the logical devices as in
-// training.
+// The loss function calls logits(rc, tokens, nil). [Cache.Attend] is causal attention with or
+// without a cache, and supports fewer key heads than query heads. [Cache.Update] is the basis for
+// custom attention. The layers may be unrolled or in a loop, and may be sharded over the logical
+// devices as in training.
 //
 // # Generating
 //
@@ -30,24 +30,26 @@
 //	})
 //	out, err := g.Generate(ctx, [][]int32{prompt}, generate.Sampling{MaxTokens: 50, Temperature: 0.8, TopK: 40})
 //
-// A generator reads the variables that the store has on the devices: between the training steps of
-// the same process they are those of the last step, and after a restored checkpoint those of the
-// checkpoint. The numbers are those of a forward pass over the whole sequence, up to rounding.
+// A generator reads the current values of the store's variables on the devices: between training
+// steps in the same process these are the values of the last step, and after a restore the values
+// of the checkpoint. The logits equal the logits of a forward pass over the complete sequence, up
+// to rounding.
 //
-// To generate with the averages that a training step keeps (train.Options.Average), call the model
+// To generate with the weight averages of a training step (train.Options.Average), call the model
 // within train.Averaged.
 //
-// The prompts of a call are cut over the replicas, and may differ in number and in length. An
-// output does not depend on the other prompts, on the mesh or on the batch; random numbers are a
-// function of the seed, of the prompt's number in the call and of the token's place.
+// The prompts of a call are distributed over the replicas, and may differ in length. An output does
+// not depend on the other prompts, the mesh or the batch size: random numbers are a function of the
+// seed, the index of the prompt in the call and the position of the token.
 //
-// # Models with caches of their own
+// # Models with their own caches
 //
-// [Cache.Layer] and [Cache.SetLayer] hand a layer's keys and values to a model that updates a cache
-// by itself, with [Cache.Slot] for its position and [Cache.Filled] for its mask. GoMLX's
-// transformers (ml/zoo/transformer: Llama's and Gemma's forms) run so, with prompts of different
-// lengths, as long as their positions are rotary: their cache has one position for all rows. Such a
-// model writes the whole of a layer's cache for each token, which [Cache.Attend] does not.
+// [Cache.Layer] and [Cache.SetLayer] pass the keys and values of a layer to a model that updates
+// its cache itself, with [Cache.Slot] for the position and [Cache.Filled] for the mask. GoMLX's
+// transformers (ml/zoo/transformer, which implements Llama and Gemma) work in this way, also with
+// prompts of different lengths if their positions are rotary: their cache has one position for all
+// rows. Such a model writes the complete cache of a layer for each token, which [Cache.Attend] does
+// not.
 //
 //	nodes := transformer.KVCacheNodes{}
 //	for i, scope := range m.KVCache.OrderedScopes { // after m.PopulateKVCacheConfigs
@@ -59,17 +61,18 @@
 //		cache.SetLayer(i, keys, values)
 //	}
 //
-// Their KVCache has no sinks and Options.Length + Options.PromptChunk as its greatest length.
+// Their KVCache must have no sinks, and Options.Length + Options.PromptChunk as its maximum length.
 //
-// # What runs
+// # Programs and memory
 //
-// A session compiles two programs, whatever the lengths of its prompts, and one more for each
-// further kind of sampling: with or without random numbers, TopK and TopP. One reads
-// Options.PromptChunk tokens of each prompt at a time. The other makes tokens in a loop on the
-// devices, until it has made Options.Chunk of each row or all rows have ended. The host receives
-// the tokens of a launch, and nothing else; the cache is updated in place.
+// A generator compiles two programs, independent of the lengths of the prompts, and one more
+// program for each additional kind of sampling: with or without random numbers, TopK and TopP. The
+// first program reads Options.PromptChunk tokens of each prompt per launch. The second generates
+// tokens in a loop on the devices, until it has generated Options.Chunk tokens of each row or all
+// rows have ended. Only the tokens of a launch are copied to the host. The cache is updated in
+// place.
 //
-// A device holds its share of the cache, the keys and the values of
-// Layers * rows * KeyHeads * (Length + PromptChunk) * HeadSize elements of Options.DType, where
-// rows are those of its replica and the heads are split over the logical devices.
+// The keys and the values of the cache each have Layers * rows * KeyHeads * (Length + PromptChunk)
+// * HeadSize elements of Options.DType, where rows is the number of rows of a replica. The heads
+// are sharded over the replica's logical devices if possible; see Options.Split.
 package generate

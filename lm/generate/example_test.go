@@ -18,8 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// A model of one attention layer learns to count to 7 and back to 0, on 2 replicas, and counts on
-// from two prompts.
+// On 2 replicas, a model with one attention layer learns to count to 7 and back to 0. It then
+// continues two prompts.
 func ExampleGenerator_Generate() {
 	const vocabulary, heads, size = 8, 2, 8
 	counting := func(rc *strategy.ReplicaContext, tokens *graph.Node, cache *generate.Cache) *graph.Node {
@@ -54,7 +54,7 @@ func ExampleGenerator_Generate() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var tokens, next [][]int32 // rows that begin with each number
+	var tokens, next [][]int32 // rows that start with each number
 	for i := range int32(vocabulary) {
 		tokens = append(tokens, []int32{i, (i + 1) % 8, (i + 2) % 8, (i + 3) % 8})
 		next = append(next, []int32{(i + 1) % 8, (i + 2) % 8, (i + 3) % 8, (i + 4) % 8})

@@ -14,27 +14,30 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Output is what was generated from a prompt.
+// Output is the text generated from one prompt.
 type Output struct {
-	// Tokens are the tokens that were made, without the prompt and without the token that ended the
-	// row.
+	// Tokens are the generated tokens, without the prompt and without a token of Sampling.Stop.
 	Tokens []int32
-	// Stopped says that a token of Sampling.Stop ended the row, and not Sampling.MaxTokens.
+	// Stopped reports that a token of Sampling.Stop ended the output, as opposed to
+	// Sampling.MaxTokens.
 	Stopped bool
 }
 
-// Generate continues each of the prompts, which may differ in length, and returns an output for
-// each. Rows do not touch each other: an output is what its prompt would give alone, with the same
-// number in the call. The variables are those that the store has on the devices now.
+// Generate continues each of the prompts, which may differ in length, and returns one output for
+// each, in the same order. An output does not depend on the other prompts, only on its own prompt
+// and the prompt's index in the call. Generate uses the current values of the store's variables on
+// the devices.
 //
-// With several processes each passes all prompts, in the same order, and receives all outputs.
+// With several processes, each process must pass all prompts in the same order, and receives all
+// outputs.
 //
-// Generate returns when all rows have ended. When ctx ends, it returns between two launches, with
-// the tokens that were made and the context's error; so it does with an error of Sampling.Stream.
+// When ctx ends or Sampling.Stream returns an error, Generate returns between two launches with the
+// tokens generated so far and the error.
 //
-// Errors: an error of kind ValueError for prompts, a sampling or a model that cannot be, before
-// anything is launched; [strategy.TraceError]; an error of kind InvalidArgumentError for logits
-// that are no numbers; [strategy.ErrClosed]; those of the compiler.
+// Invalid prompts, an invalid sampling and an invalid model are errors of kind ValueError, which
+// are returned before the first launch. Logits that contain NaN are an error of kind
+// InvalidArgumentError. Other errors are [strategy.TraceError], [strategy.ErrClosed] and the errors
+// of the compiler.
 func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling) ([]Output, error) {
 	if err := inside.Of[machine](g.strategy).Usable(ctx, "generating"); err != nil {
 		return nil, err
@@ -59,7 +62,7 @@ func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling)
 	return outputs, nil
 }
 
-// round generates from as many prompts as the cache has rows.
+// round generates from at most as many prompts as the cache has rows.
 type round struct {
 	*Generator
 	sampling     Sampling
@@ -95,7 +98,7 @@ func (r *round) run(ctx context.Context) error {
 	return nil
 }
 
-// read brings the prompts into the cache.
+// read writes the prompts to the cache.
 func (r *round) read(ctx context.Context) error {
 	t, s := r.state, r.sampling
 	longest := 1
@@ -107,7 +110,7 @@ func (r *round) read(ctx context.Context) error {
 	tokens, row := make([]int32, r.batch*slots), make([]int32, 0, 3*r.batch)
 	seed, knobs := make([]uint32, 0, 2*r.batch), make([]float32, 0, 3*r.batch)
 	for i := range r.batch {
-		prompt, left := []int32{0}, 0 // of a row that is left over
+		prompt, left := []int32{0}, 0 // a row without a prompt
 		if i < len(r.prompts) {
 			prompt, left = r.prompts[i], s.MaxTokens
 		}
@@ -169,8 +172,8 @@ func (r *round) readChunk(ctx context.Context, at int32, args ...any) error {
 	return nil
 }
 
-// made copies the tokens of a launch to the host, row after row. Each process gets those of all
-// replicas.
+// made copies the tokens of a launch to the host, row by row. Each process receives the tokens of
+// all replicas.
 func (r *round) made(ctx context.Context, v strategy.Value) (all []int32, err error) {
 	if r.strategy.NumProcesses() > 1 {
 		gathered, err := r.strategy.Gather(ctx, v, 0)
@@ -194,7 +197,7 @@ func (r *round) made(ctx context.Context, v strategy.Value) (all []int32, err er
 	return all, nil
 }
 
-// take gives the tokens of a launch to their outputs and says whether rows go on.
+// take appends the tokens of a launch to the outputs and reports whether any row continues.
 func (r *round) take(all []int32) (going bool, err error) {
 	chunk := r.state.opts.Chunk
 	for i := range r.outputs {
@@ -204,7 +207,7 @@ func (r *round) take(all []int32) (going bool, err error) {
 			switch {
 			case out.Stopped || len(out.Tokens) == r.sampling.MaxTokens:
 			case token < 0:
-				// They are in the cache, too.
+				// NaNs are in the cache, too.
 				return false, errors.Join(&errkind.Fault{Op: "generate", Subject: fmt.Sprintf("prompt %d", r.first+i), Reason: "the model's logits have no numbers (NaN)",
 					Hint: "look at the variables: a training step may have applied what is not finite", Class: errkind.InvalidArgumentError}, r.drop())
 			case slices.Contains(r.sampling.Stop, token):
@@ -223,7 +226,7 @@ func (r *round) take(all []int32) (going bool, err error) {
 	return going, nil
 }
 
-// mixed spreads a number over 64 bits (SplitMix64).
+// mixed is the SplitMix64 hash function.
 func mixed(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
 	x = (x ^ x>>27) * 0x94D049BB133111EB

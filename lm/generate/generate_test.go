@@ -20,17 +20,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// devices are those that the tests' meshes share.
+// devices returns the devices that the tests' meshes share.
 const devices = 8
 
-// prompts are of several lengths, one more than a chunk among them, and do not divide over the
-// replicas.
+// prompts have different lengths, one longer than a chunk. Their number is not a multiple of the
+// number of replicas.
 var prompts = [][]int32{{3, 1, 4, 1, 5}, {7}, {2, 7, 1, 8, 2, 8, 1, 8, 2, 8}, {1, 6}, {1, 4, 1, 4, 2, 1, 3, 5, 6}}
 
-// made is how many tokens the tests make of each prompt.
+// made is the number of tokens that the tests generate for each prompt.
 const made = 9
 
-// gpt and llama are tiny models with room for the prompts.
+// gpt and llama are tiny models with enough positions for the prompts.
 func gpt() transformer.Config   { return longer(transformer.Tiny()) }
 func llama() transformer.Config { return longer(transformer.TinyLlama()) }
 
@@ -39,15 +39,15 @@ func longer(c transformer.Config) transformer.Config {
 	return c
 }
 
-// small are the options of a generator whose prompts take several launches, as do its tokens.
+// small returns options with which the prompts and the generated tokens need several launches.
 func small(c transformer.Config) generate.Options {
 	o := c.Generator()
 	o.PromptChunk, o.Chunk = 4, 4
 	return o
 }
 
-// whole generates without a cache: whole sequences go through the model for each token. It returns
-// the tokens of each prompt, and for each of them the logits that it was chosen by.
+// whole generates without a cache: the complete sequence is evaluated for each token. It returns
+// the tokens of each prompt and the logits from which each token was selected.
 func whole(t testing.TB, s *strategy.TPUStrategy, store *model.Store, m generate.Model, prompts [][]int32) (tokens [][]int32, logits [][][]float32) {
 	t.Helper()
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -84,10 +84,10 @@ func whole(t testing.TB, s *strategy.TPUStrategy, store *model.Store, m generate
 	return tokens, logits
 }
 
-// recorder is a model that keeps the logits of the tokens that it makes, by their places.
+// recorder is a model that stores the logits of the generated tokens by position.
 type recorder struct {
 	model generate.Model
-	kept  *strategy.Variable // [rows, length, vocabulary] of each replica
+	kept  *strategy.Variable // [rows, length, vocabulary] on each replica
 }
 
 func newRecorder(t *testing.T, s *strategy.TPUStrategy, m generate.Model, rows int, c transformer.Config) *recorder {
@@ -111,7 +111,7 @@ func (r *recorder) logits(rc *strategy.ReplicaContext, tokens *graph.Node, cache
 	return out
 }
 
-// of returns the logits by which the tokens of a prompt were chosen.
+// of returns the logits from which the tokens of a prompt were selected.
 func (r *recorder) of(t *testing.T, prompt, length int) (all [][]float32) {
 	t.Helper()
 	dims := r.kept.Shape().Dimensions
@@ -125,7 +125,7 @@ func (r *recorder) of(t *testing.T, prompt, length int) (all [][]float32) {
 	return all
 }
 
-// equalLogits holds logits against those without a cache.
+// equalLogits compares logits with the logits without a cache.
 func equalLogits(t *testing.T, want, got [][]float32, tolerance float64, what ...any) {
 	t.Helper()
 	for i := range want {
@@ -133,12 +133,11 @@ func equalLogits(t *testing.T, want, got [][]float32, tolerance float64, what ..
 	}
 }
 
-// seeded is a store with the same first values each time.
+// seeded returns a store that always has the same initial values.
 func seeded() *model.Store { return strategytest.SeededStore() }
 
-// TestTheCacheGivesWhatWholeSequencesGive compares tokens and logits on every mesh, of layers one
-// after another and in a loop, with heads of keys of their own and shared ones, and with parameters
-// in parts.
+// TestTheCacheGivesWhatWholeSequencesGive compares tokens and logits on every mesh, with unrolled
+// layers and layers in a loop, with separate and shared key heads, and with sharded parameters.
 func TestTheCacheGivesWhatWholeSequencesGive(t *testing.T) {
 	sys := plugintest.System(t, devices)
 	for _, c := range []struct {

@@ -15,81 +15,81 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Model builds the logits of tokens: which token follows each. It is a language model's one
-// function, for training and for generation. tokens are int32 [rows, n], and the logits floats
-// [rows, n, vocabulary]. Attention goes through the cache, which is nil in training.
+// Model returns the logits of the token that follows each of tokens. The same function is used for
+// training and for generation. tokens are int32 [rows, n], and the logits are floats [rows, n,
+// vocabulary]. Attention layers use the cache, which is nil in training.
 //
-// n is 1 where tokens are made. GoMLX's layers.Embedding takes a last dimension of 1 for one of
-// indices: give it graph.InsertAxes(tokens, -1).
+// n is 1 while tokens are generated. GoMLX's layers.Embedding interprets a last dimension of 1 as a
+// dimension of indices: pass graph.InsertAxes(tokens, -1) to it.
 type Model func(rc *strategy.ReplicaContext, tokens *graph.Node, cache *Cache) *graph.Node
 
-// Options describe a generator. Layers, KeyHeads, HeadSize, Vocabulary and Length have no defaults.
+// Options configure a generator. Layers, KeyHeads, HeadSize, Vocabulary and Length are required.
 type Options struct {
-	// Layers is how many attention layers the model has, KeyHeads how many heads of keys and values
-	// each of them, and HeadSize the size of such a head.
+	// Layers is the number of attention layers, KeyHeads is the number of key and value heads of a
+	// layer, and HeadSize is the size of a head.
 	Layers, KeyHeads, HeadSize int
-	// Vocabulary is the number of tokens that there are.
+	// Vocabulary is the number of different tokens.
 	Vocabulary int
-	// Length is the greatest number of tokens of a row: its prompt and what is generated.
+	// Length is the maximum number of tokens of a row, including its prompt.
 	Length int
-	// Batch is how many prompts are generated from at a time, over all replicas; more are taken in
-	// turns. It is rounded up to a multiple of the replicas. 0 is the number of prompts of the first
-	// call.
+	// Batch is the number of prompts that are processed at a time, over all replicas. It is rounded
+	// up to a multiple of the number of replicas. More prompts are processed in several rounds. 0
+	// means the number of prompts of the first call.
 	Batch int
-	// Chunk is how many tokens of each row a launch makes at most: they are copied to the host, and
-	// streamed, together. 0 is 32.
+	// Chunk is the maximum number of tokens that a launch generates for each row. They are copied
+	// to the host, and streamed, together. 0 means 32.
 	Chunk int
-	// PromptChunk is how many tokens of each prompt a launch reads. 0 is 64, or Length if that is
-	// less.
+	// PromptChunk is the number of tokens of each prompt that a launch reads. 0 means 64, or Length
+	// if that is less.
 	PromptChunk int
-	// DType is that of the cache; the zero value is Precision.Compute, or Float32 without it.
+	// DType is the dtype of the cache. The default is Precision.Compute, or Float32 without it.
 	DType dtypes.DType
-	// Precision says in which dtypes the model computes, as train.Options.Precision does.
+	// Precision specifies the dtypes of the computation, like train.Options.Precision.
 	Precision precision.Policy
-	// Split says how the cache is split over the logical devices. Its tensors have a replica's
-	// [layers, rows, key heads, length, head size]. The zero value splits the heads, if their number
-	// divides, and otherwise keeps the cache whole on each.
+	// Split specifies the sharding of the cache over the logical devices. The cache's tensors have
+	// the shape [layers, rows, key heads, length, head size] on a replica. The zero value shards
+	// the heads if the number of logical devices divides their number, and otherwise replicates the
+	// cache.
 	Split logical.Annotation
 }
 
 // Generator generates text with a model whose variables are on the devices. It is safe for
-// concurrent use; calls take turns.
+// concurrent use; concurrent calls run one after the other.
 type Generator struct {
 	strategy *strategy.TPUStrategy
 	store    *model.Store
 	model    Model
 	opts     Options
 
-	turn chan struct{} // holds one token
-	// What follows is guarded by turn. It is made by the first call.
+	turn chan struct{} // mutex with a capacity of one token
+	// turn guards the following fields. The first call initializes them.
 	state    *state
 	prompts  *strategy.Function
 	decoders map[variant]*decoder
-	counted  bool // the model's layers were
+	counted  bool // the number of the model's layers was checked
 	closed   bool
 }
 
-// state is what lives on the devices between launches. Each replica has its own rows.
+// state is the state on the devices between launches. Each replica has its own rows.
 type state struct {
 	opts   Options
-	rows   int // of a replica
-	length int // of the cache: slots
+	rows   int // rows of a replica
+	length int // number of slots of the cache
 	all    []*strategy.Variable
 
 	keys, values *strategy.Variable // [layers, rows, key heads, length, head size]
-	layer        *strategy.Variable // scalar: the next layer's number
-	slot         *strategy.Variable // scalar: the slot of the tokens at hand
-	made         *strategy.Variable // [rows, chunk]: the tokens of the launch
-	count        *strategy.Variable // scalar: how many tokens there are in made
-	row          *strategy.Variable // [rows, 3]: the last token, padding, and how many tokens are left to make
+	layer        *strategy.Variable // scalar: number of the next layer
+	slot         *strategy.Variable // scalar: slot of the current tokens
+	made         *strategy.Variable // [rows, chunk]: tokens of the launch
+	count        *strategy.Variable // scalar: number of tokens in made
+	row          *strategy.Variable // [rows, 3]: last token, padding, and remaining number of tokens
 	seed         *strategy.Variable // [rows, 2]
 	knobs        *strategy.Variable // [rows, 3]: temperature, top k, top p
 	stop         *strategy.Variable // [vocabulary]: whether a token ends its row
 }
 
-// New returns a generator of a model over the variables of store, which a training step over the
-// same store may go on to change: each call uses the variables as they are then. Nothing is
-// compiled yet.
+// New returns a generator for a model with the variables of store. A training step may continue to
+// change the variables: each call uses their current values. New compiles nothing.
 func New(s *strategy.TPUStrategy, store *model.Store, m Model, opts Options) (*Generator, error) {
 	switch {
 	case s == nil:
@@ -105,7 +105,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, m Model, opts Options) (*G
 	return &Generator{strategy: s, store: store, model: m, opts: opts, turn: make(chan struct{}, 1), decoders: map[variant]*decoder{}}, nil
 }
 
-// enter waits for the call's turn. leave ends it.
+// enter locks the generator and initializes it in the first call. leave unlocks it.
 func (g *Generator) enter(ctx context.Context, prompts int) (leave func(), err error) {
 	select {
 	case g.turn <- struct{}{}:
@@ -126,7 +126,7 @@ func (g *Generator) enter(ctx context.Context, prompts int) (leave func(), err e
 	return leave, nil
 }
 
-// begin makes the state on the devices.
+// begin creates the state on the devices.
 func (g *Generator) begin(ctx context.Context, prompts int) error {
 	o := g.opts
 	if o.Batch == 0 {
@@ -168,7 +168,7 @@ func (g *Generator) begin(ctx context.Context, prompts int) error {
 	return nil
 }
 
-// Close releases what the generator has on the devices. The model's variables stay.
+// Close releases the generator's memory on the devices. The model's variables stay.
 func (g *Generator) Close() error {
 	if g == nil || g.turn == nil {
 		return nil
@@ -179,7 +179,7 @@ func (g *Generator) Close() error {
 	return g.drop()
 }
 
-// drop gives up the state and the programs over it; the next call makes them anew.
+// drop releases the state and its programs. The next call creates them again.
 func (g *Generator) drop() error {
 	var errs []error
 	for _, d := range g.decoders {

@@ -20,8 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// TestWhatCannotBeGeneratedIsRefused gives wrong prompts, samplings and options. None of it reaches
-// the devices.
+// TestWhatCannotBeGeneratedIsRefused passes invalid prompts, samplings and options. None of them is
+// executed on the devices.
 func TestWhatCannotBeGeneratedIsRefused(t *testing.T) {
 	count := &compilations{}
 	c := gpt()
@@ -91,7 +91,7 @@ func TestWhatCannotBeGeneratedIsRefused(t *testing.T) {
 	}
 }
 
-// TestModelsThatCannotGenerateAreRefused gives models that use the cache wrongly.
+// TestModelsThatCannotGenerateAreRefused uses models that use the cache incorrectly.
 func TestModelsThatCannotGenerateAreRefused(t *testing.T) {
 	c := gpt()
 	s := strategytest.On(t, plugintest.System(t, devices), c.Options(1, 1))
@@ -167,7 +167,7 @@ func TestModelsThatCannotGenerateAreRefused(t *testing.T) {
 	})
 }
 
-// TestStepsDoNotGenerate calls what acts at once in a step that is being traced.
+// TestStepsDoNotGenerate calls operations that need devices while a step is traced.
 func TestStepsDoNotGenerate(t *testing.T) {
 	c := gpt()
 	s := strategytest.On(t, plugintest.System(t, devices), c.Options(1, 1))

@@ -14,18 +14,19 @@ var (
 	_ = inside.Of[repeater]((*strategy.Function)(nil))
 )
 
-// machine is what this package uses of a strategy beside its contract.
+// machine is the internal API of a strategy that this package uses.
 type machine interface {
-	// Usable refuses an operation that needs devices, and the code of a step: ahead of time, and once
-	// the strategy is closed.
+	// Usable returns an error for a strategy that is closed or compiles ahead of time, and for
+	// calls within a step function.
 	Usable(ctx context.Context, op string) error
-	// State makes variables of which each replica has its own tensor of a shape, zero at first, with
-	// the names and annotations of options. No checkpoint, no rule and no optimizer sees them.
+	// State creates variables with a tensor of the given shape on each replica, initialized with
+	// zeros, with the names and annotations of opts. Checkpoints, rules and optimizers ignore these
+	// variables.
 	State(ctx context.Context, of []shapes.Shape, opts []strategy.VariableOptions) ([]*strategy.Variable, error)
-	// Outline is a mirrored value without contents.
+	// Outline returns a mirrored value without contents.
 	Outline(shape shapes.Shape) (strategy.Value, error)
 }
 
-// repeater is a function whose launch runs the step again as long as its first result is true, and
-// most times at most.
+// repeater is a function whose launch repeats the step while its first result is true, at most the
+// given number of times.
 type repeater interface{ Repeat(most int) }

@@ -8,10 +8,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// For models with an attention that updates a cache by itself: Layer before it, SetLayer after it.
-
-// Layer returns the keys and values of a layer as the cache has them, [rows, key heads, length,
-// size] each, in Options.DType. Layers are counted from 0. A cache of nil has none.
+// Layer returns the keys and values of a layer in the cache, [rows, key heads, length, size] each,
+// in Options.DType. Layers are counted from 0. Layer, [Cache.SetLayer], [Cache.Slot] and
+// [Cache.Filled] are for models whose attention updates the cache itself; they panic with an error
+// on a nil cache.
 func (c *Cache) Layer(layer int) (keys, values *graph.Node) {
 	c.own("Layer", layer)
 	of := func(v *strategy.Variable) *graph.Node {
@@ -20,8 +20,8 @@ func (c *Cache) Layer(layer int) (keys, values *graph.Node) {
 	return of(c.keys), of(c.values)
 }
 
-// SetLayer gives a layer new keys and values, of the shapes that [Cache.Layer] returns. A model
-// calls it once for each layer, in place of [Cache.Update].
+// SetLayer replaces the keys and values of a layer. They must have the shapes that [Cache.Layer]
+// returns. A model calls it once for each layer, instead of [Cache.Update].
 func (c *Cache) SetLayer(layer int, keys, values *graph.Node) {
 	c.own("SetLayer", layer)
 	g := keys.Graph()
@@ -39,22 +39,22 @@ func (c *Cache) SetLayer(layer int, keys, values *graph.Node) {
 	c.nextLayer(g)
 }
 
-// Slot returns where in the cache the first of the tokens at hand goes, an int32 scalar. It counts
-// the padding before a row's first token, so that it is the same for all rows.
+// Slot returns the cache slot of the first current token, an int32 scalar. It is the same for all
+// rows, because it includes the padding before a row's first token.
 func (c *Cache) Slot() *graph.Node {
 	c.own("Slot", 0)
 	return c.slot
 }
 
-// Filled returns which slots are not padding before a row's first token, booleans [rows, length].
-// Slots behind the tokens at hand count among them.
+// Filled returns false for the slots that are padding before a row's first token, and true for all
+// other slots, including the slots after the current tokens: booleans [rows, length].
 func (c *Cache) Filled() *graph.Node {
 	c.own("Filled", 0)
 	shape := shapes.Make(dtypes.Int32, c.rows, c.length)
 	return graph.GreaterOrEqual(graph.Iota(c.slot.Graph(), shape, 1), graph.BroadcastToShape(graph.InsertAxes(c.pad, -1), shape))
 }
 
-// own refuses no cache, and layers that it does not have.
+// own panics with an error for a nil cache and for an invalid layer.
 func (c *Cache) own(method string, layer int) {
 	if c == nil {
 		fail("Cache."+method, "ask whether the cache is nil before", "there is no cache: it is nil, as in training")

@@ -15,7 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Every method of a nil Cache either works, as in training, or panics with an error that says so.
+// Every method of a nil Cache either works, as in training, or panics with an error that explains
+// it.
 func TestMethodsOfANilCache(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	works := map[string]bool{}

@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// fill puts the defaults in place and refuses what cannot be.
+// fill sets the default values and checks the options.
 func (o *Options) fill(s *strategy.TPUStrategy) error {
 	for _, n := range []struct {
 		name  string
@@ -38,7 +38,7 @@ func (o *Options) fill(s *strategy.TPUStrategy) error {
 	}
 	kept := []int{o.Layers, o.rows(s), o.KeyHeads, o.Length + o.PromptChunk, o.HeadSize}
 	if parts := o.Split.PartsOn(s.LogicalMesh()); o.Batch == 0 && len(parts) > 1 {
-		kept[1] = parts[1] // the first call says how many rows there are
+		kept[1] = parts[1] // the number of rows is not known before the first call
 	}
 	if err := o.Split.ValidateOn(s.LogicalMesh(), "the cache", kept); err != nil {
 		return &errkind.Fault{Op: "generate", Subject: "Options.Split", Class: errkind.ValueError, Err: err}
@@ -46,13 +46,13 @@ func (o *Options) fill(s *strategy.TPUStrategy) error {
 	return nil
 }
 
-// rows is the number of rows of a replica.
+// rows returns the number of rows of a replica.
 func (o *Options) rows(s *strategy.TPUStrategy) int {
 	replicas := s.NumReplicasInSync()
 	return (o.Batch + replicas - 1) / replicas
 }
 
-// checkPrompts refuses prompts and a sampling that cannot be generated with.
+// checkPrompts returns an error for invalid prompts or an invalid sampling.
 func (o *Options) checkPrompts(prompts [][]int32, s Sampling) error {
 	if len(prompts) == 0 {
 		return fault("prompts", "give one prompt at least", "there are none")

@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// TestProcessesReceiveAllOutputs generates on two processes with a replica each.
+// TestProcessesReceiveAllOutputs generates on two processes with one replica each.
 func TestProcessesReceiveAllOutputs(t *testing.T) {
 	c := gpt()
 	c.Layers = 1

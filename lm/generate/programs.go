@@ -12,19 +12,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Two programs generate. The first reads a chunk of the prompts, all tokens but the last of each,
-// into the cache. The second makes tokens, the first of them from the last token of the prompt, and
-// runs in a loop on the devices. Prompts are padded at their beginning, so that all rows write the
-// same slot of the cache at a time.
+// A generator has two programs. The first reads a chunk of the prompts into the cache, without the
+// last token of each prompt. The second runs in a loop on the devices and generates tokens, starting
+// with the last token of the prompt. Prompts are padded at their beginning, so that all rows write to
+// the same slot of the cache.
 
-// decoder makes tokens by one variant of sampling.
+// decoder is the program that generates tokens for one variant of sampling.
 type decoder struct {
 	function *strategy.Function
-	bound    *strategy.Binding // nil until it runs
+	bound    *strategy.Binding // nil before the first launch
 }
 
-// readPrompts is the step that reads a chunk of the prompts, Int32 [rows, chunk]. The others are
-// the rows' state and the slot of the chunk's first token.
+// readPrompts is the step function that reads a chunk of the prompts. in[0] are the tokens, int32
+// [rows, chunk]. The other inputs are the state of the rows and the slot of the chunk's first
+// token.
 func (g *Generator) readPrompts(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 	t := g.state
 	tokens, start := in[0], in[5]
@@ -37,7 +38,7 @@ func (g *Generator) readPrompts(rc *strategy.ReplicaContext, in []*graph.Node) [
 	return []*graph.Node{rc.Read(t.layer)}
 }
 
-// logits runs the model on the tokens, whose first goes to the slot.
+// logits runs the model on tokens whose first slot is slot.
 func (g *Generator) logits(rc *strategy.ReplicaContext, tokens, slot *graph.Node) *graph.Node {
 	t, o := g.state, g.opts
 	c := &Cache{rc: rc, state: t, tokens: tokens.Shape().Dim(1), slot: slot, pad: column(rc.Read(t.row), 1)}
@@ -59,7 +60,7 @@ func (g *Generator) logits(rc *strategy.ReplicaContext, tokens, slot *graph.Node
 	return out
 }
 
-// decode is the step that makes a token for each row.
+// decode returns the step function that generates one token for each row.
 func (g *Generator) decode(v variant) strategy.StepFunc {
 	return func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		t := g.state
@@ -90,18 +91,18 @@ func (g *Generator) decode(v variant) strategy.StepFunc {
 		}
 		full := graph.Equal(graph.AddScalar(count, 1), graph.Const(rc.Graph(), int32(t.opts.Chunk)))
 		rc.Assign(t.count, graph.Where(full, zero, graph.AddScalar(count, 1)))
-		// All replicas go on as long as one has tokens left to make.
+		// All replicas continue while one has tokens left to generate.
 		going := rc.AllReduce(strategy.Sum, graph.Where(full, zero, graph.ReduceAllSum(left)))
 		return []*graph.Node{graph.GreaterThan(going, zero), made}
 	}
 }
 
-// column is a column of [rows, n].
+// column returns column i of a tensor [rows, n].
 func column(x *graph.Node, i int) *graph.Node {
 	return graph.Squeeze(graph.Slice(x, graph.AxisRange(), graph.AxisElem(i)), 1)
 }
 
-// decoder returns the program of a variant.
+// decoder returns the program of a variant, and creates it if necessary.
 func (g *Generator) decoder(v variant) *decoder {
 	d := g.decoders[v]
 	if d == nil {
@@ -114,7 +115,7 @@ func (g *Generator) decoder(v variant) *decoder {
 	return d
 }
 
-// bind makes the decoder ready to be launched.
+// bind prepares the decoder for launches.
 func (d *decoder) bind(ctx context.Context) (_ *strategy.Binding, err error) {
 	if d.bound == nil {
 		d.bound, err = d.function.Bind(ctx)
@@ -122,8 +123,8 @@ func (d *decoder) bind(ctx context.Context) (_ *strategy.Binding, err error) {
 	return d.bound, err
 }
 
-// watchStore returns a function that refuses a model which has made variables since then, in a store that
-// had trained ones already.
+// watchStore returns a function that panics with an error if the model has since created variables
+// in a store that already had trained ones.
 func (g *Generator) watchStore() (check func()) {
 	known, trained := map[string]bool{}, false
 	for v := range g.store.IterVariables() {

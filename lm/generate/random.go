@@ -6,25 +6,23 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Random numbers are a function of a row's seed, a token's place and its number: no state passes
-// from token to token, and no replica has numbers of its own.
-
-// gumbel returns noise of the standard Gumbel distribution, Float32 [rows, n]: the index of the
-// greatest sum of a log-probability and its noise is drawn with that probability. seed is
-// Uint32 [rows, 2], place int32 [rows].
+// gumbel returns noise of the standard Gumbel distribution, Float32 [rows, n]. The index of the
+// largest sum of log-probability and noise is a sample of the distribution. seed is Uint32 [rows,
+// 2], place is int32 [rows]. The noise is a function of a row's seed, the position of the token and
+// the index, so it depends on no other token and no replica.
 func gumbel(seed, place *graph.Node, n int) *graph.Node {
 	g := seed.Graph()
 	shape := shapes.Make(dtypes.Uint32, place.Shape().Dim(0), n)
 	wide := func(x *graph.Node) *graph.Node { return graph.BroadcastToShape(graph.InsertAxes(x, -1), shape) }
 	bits, _ := threefry(wide(column(seed, 0)), wide(column(seed, 1)), wide(graph.ConvertDType(place, dtypes.Uint32)), graph.Iota(g, shape, 1))
-	// 23 bits, in the middle of their intervals, so that neither 0 nor 1 is among them.
+	// 23 random bits, at the centers of their intervals, so that u is neither 0 nor 1.
 	u := graph.ConvertDType(graph.BitwiseShiftRightLogicalScalar(bits, uint32(9)), dtypes.Float32)
 	u = graph.MulScalar(graph.AddScalar(u, 0.5), 1.0/(1<<23))
 	return graph.Neg(graph.Log(graph.Neg(graph.Log(u))))
 }
 
 // threefry is the block function Threefry-2x32 with 20 rounds (Salmon et al., "Parallel Random
-// Numbers: As Easy as 1, 2, 3"), of Uint32 tensors of one shape.
+// Numbers: As Easy as 1, 2, 3") for Uint32 tensors of one shape.
 func threefry(key0, key1, x0, x1 *graph.Node) (_, _ *graph.Node) {
 	number := func(n uint32) *graph.Node { return graph.BroadcastToShape(graph.Const(x0.Graph(), n), x0.Shape()) }
 	keys := [3]*graph.Node{key0, key1, graph.BitwiseXor(graph.BitwiseXor(key0, key1), number(0x1BD11BDA))}

@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// compilations counts those that a strategy asks for.
+// compilations counts the compilations of a strategy.
 type compilations struct{ n atomic.Int32 }
 
 func (c *compilations) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
@@ -43,7 +43,7 @@ func session(t *testing.T, sys *system.System, mesh [2]int, count *compilations,
 
 var drawn = generate.Sampling{MaxTokens: made, Temperature: 2, TopK: 30, TopP: 0.95, Seed: 7}
 
-// tokens are those of outputs.
+// tokens returns the tokens of outputs.
 func tokens(out []generate.Output) (all [][]int32) {
 	for _, o := range out {
 		all = append(all, o.Tokens)
@@ -51,8 +51,8 @@ func tokens(out []generate.Output) (all [][]int32) {
 	return all
 }
 
-// TestOutputsDependOnTheirPromptAlone draws the same tokens on other meshes, in other batches, by
-// one token a launch and by many.
+// TestOutputsDependOnTheirPromptAlone draws the same tokens on other meshes, in other batches, and
+// with one or many tokens per launch.
 func TestOutputsDependOnTheirPromptAlone(t *testing.T) {
 	sys := plugintest.System(t, devices)
 	count := &compilations{}

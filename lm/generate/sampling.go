@@ -8,32 +8,32 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Sampling says how tokens are chosen. The zero value of all but MaxTokens always takes the most
-// likely token.
+// Sampling configures how tokens are selected. With only MaxTokens set, the most likely token is
+// always selected.
 type Sampling struct {
-	// MaxTokens is how many tokens are made for each prompt at most. The prompt and they have to fit
-	// in Options.Length.
+	// MaxTokens is the maximum number of generated tokens for each prompt. The prompt and these
+	// tokens must fit in Options.Length.
 	MaxTokens int
-	// Temperature divides the logits: below 1 likely tokens become more likely. 0 takes the most
-	// likely token, and draws no random numbers.
+	// Temperature divides the logits: values below 1 make likely tokens more likely. 0 selects the
+	// most likely token without random numbers.
 	Temperature float64
-	// TopK draws among the k most likely tokens alone; 0 among all. Tokens as likely as the last of
-	// them are kept, too.
+	// TopK restricts the sampling to the k most likely tokens, and to tokens as likely as the last
+	// of them; 0 means all tokens.
 	TopK int
-	// TopP draws among the most likely tokens whose probabilities add up to p, of those of TopK; 0
-	// and 1 among all. The token with which the sum reaches p is kept.
+	// TopP restricts the sampling, after TopK, to the most likely tokens whose probabilities add up
+	// to p, including the token with which the sum reaches p; 0 and 1 mean all tokens.
 	TopP float64
-	// Seed is that of the random numbers. They depend on the seed, on the number of the prompt in
-	// the call and on the token's place, and on nothing else: each mesh and batch draws the same.
+	// Seed is the seed of the random numbers. They depend only on the seed, the index of the prompt
+	// in the call and the position of the token, so they are the same for each mesh and batch size.
 	Seed uint64
-	// Stop are the tokens that end a row. Outputs do not have them.
+	// Stop are the tokens that end a row. They are not part of the output.
 	Stop []int32
-	// Stream, if it is set, is called after each launch with the new tokens of each prompt that has
-	// some, in the order of the prompts. Its error ends the call.
+	// Stream, if not nil, is called after each launch with the new tokens of each prompt that has
+	// some, in the order of the prompts. An error of Stream ends the call.
 	Stream func(prompt int, tokens []int32) error
 }
 
-// check refuses what cannot be sampled with.
+// check returns an error for invalid values.
 func (s *Sampling) check(o *Options) error {
 	switch {
 	case !(s.Temperature >= 0) || math.IsInf(s.Temperature, 0):
@@ -53,16 +53,16 @@ func (s *Sampling) check(o *Options) error {
 	return nil
 }
 
-// variant is what of a sampling a program is compiled for.
+// variant is the part of a Sampling that determines the compiled program.
 type variant struct{ drawn, topK, topP bool }
 
 func (s *Sampling) variant() variant {
 	return variant{s.Temperature > 0, s.TopK > 0, s.TopP > 0 && s.TopP < 1}
 }
 
-// pick chooses a token for each row of logits, Float32 [rows, vocabulary], as an int32 tensor
-// [rows]; -1 for a row with a NaN. knobs are temperature, top k and top p of each row, seed its two
-// numbers and place its place, int32 [rows].
+// pick selects a token for each row of logits, Float32 [rows, vocabulary]. It returns int32 [rows],
+// with -1 for a row that contains a NaN. knobs are temperature, top k and top p, [rows, 3]; seed is
+// [rows, 2], and place is the position of the token, int32 [rows].
 func (v variant) pick(logits, seed, knobs, place *graph.Node) *graph.Node {
 	bad := graph.ReduceLogicalOr(graph.NotEqual(logits, logits), -1)
 	x := logits
@@ -88,7 +88,7 @@ func (v variant) pick(logits, seed, knobs, place *graph.Node) *graph.Node {
 	return graph.Where(bad, graph.BroadcastToShape(graph.Const(x.Graph(), int32(-1)), token.Shape()), token)
 }
 
-// ordered maps Float32 to Uint32 of the same order.
+// ordered maps Float32 to Uint32 and preserves the order.
 func ordered(x *graph.Node) *graph.Node {
 	g := x.Graph()
 	bits := graph.Bitcast(x, dtypes.Uint32)
@@ -97,9 +97,9 @@ func ordered(x *graph.Node) *graph.Node {
 	return graph.Where(negative, graph.BitwiseNot(bits), graph.BitwiseOr(bits, sign))
 }
 
-// threshold returns for each row the greatest number for which the weights of the keys that are not
-// less add up to sum at least: [rows, 1], of keys and weights [rows, n]. It finds the number bit by
-// bit, without sorting.
+// threshold returns for each row the largest number for which the weights of all keys that are at
+// least this number add up to at least sum: [rows, 1], for keys and weights [rows, n]. It
+// determines the number bit by bit, without sorting.
 func threshold(keys, weights, sum *graph.Node) *graph.Node {
 	g := keys.Graph()
 	zeros, none := graph.ZerosLike(weights), graph.Const(g, uint32(0))

@@ -29,11 +29,11 @@ func TestThreefryGivesThePublishedNumbers(t *testing.T) {
 	assert.Equal(t, [][]uint32{{0x6b200159, 0x1cb996fc, 0xc4923a9c}, {0x99ba4efe, 0xbb002be7, 0x483df7a0}}, got.Value())
 }
 
-// expected are the probabilities with which a sampling draws the tokens of some logits.
+// expected returns the probabilities with which a sampling draws the tokens of some logits.
 func expected(logits []float32, s Sampling) []float64 {
 	p := make([]float64, len(logits))
 	for i, x := range logits {
-		rank, above := 0, 0.0 // more likely tokens, and their sum
+		rank, above := 0, 0.0 // number of more likely tokens, and the sum of their probabilities
 		for _, y := range logits {
 			if y > x {
 				rank++

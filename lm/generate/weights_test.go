@@ -20,7 +20,7 @@ import (
 )
 
 // TestGenerationReadsTheWeightsAsTheyAre generates between training steps of the same process, with
-// parameters in parts, and then from a checkpoint alone, on another mesh.
+// sharded parameters, and then from a checkpoint on another mesh.
 func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
 	sys := plugintest.System(t, devices)
 	c := llama()
@@ -60,7 +60,7 @@ func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
 	restored, err := generate.New(fresh, empty, c.Logits, o)
 	require.NoError(t, err)
 	defer restored.Close()
-	_, err = restored.Compiled(t.Context(), generate.Sampling{}) // makes the variables known
+	_, err = restored.Compiled(t.Context(), generate.Sampling{}) // creates the variables
 	require.NoError(t, err)
 	last, err := m.Latest(t.Context())
 	require.NoError(t, err)
@@ -69,8 +69,7 @@ func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
 	assert.Equal(t, want, greedy(restored), "from the checkpoint")
 }
 
-// TestGenerationWithAveragedWeights generates with the averages that a training step keeps, beside
-// the variables of the step.
+// TestGenerationWithAveragedWeights generates with the weight averages of a training step.
 func TestGenerationWithAveragedWeights(t *testing.T) {
 	c := gpt()
 	c.Loop, c.Layers = true, 1
@@ -98,8 +97,8 @@ func TestGenerationWithAveragedWeights(t *testing.T) {
 	assert.NotEqual(t, all[0], all[1], "the averages lag behind")
 }
 
-// TestHalfPrecisionIsThatOfWholeSequences computes and caches in bfloat16: the logits are those of
-// a whole sequence in bfloat16, up to the rounding of sums that are taken in another order.
+// TestHalfPrecisionIsThatOfWholeSequences computes and caches in bfloat16. The logits equal the
+// logits of a complete sequence in bfloat16, up to the rounding of sums in another order.
 func TestHalfPrecisionIsThatOfWholeSequences(t *testing.T) {
 	sys := plugintest.System(t, devices)
 	c := gpt()
@@ -113,11 +112,11 @@ func TestHalfPrecisionIsThatOfWholeSequences(t *testing.T) {
 	require.NoError(t, err)
 	_, want := whole(t, strategytest.On(t, sys, c.Options(1, 1)), seeded(), c.Logits, prompts)
 	for i, p := range prompts {
-		// A token that is chosen otherwise would change what follows it.
+		// A different token would change the following tokens.
 		equalLogits(t, want[i][:1], r.of(t, i, len(p)), 0.01, "prompt %d", i)
 	}
 
-	// The same by a policy over a model that is written for float32.
+	// The same with a precision policy and a model that is written for float32.
 	c.Compute = dtypes.Float32
 	o := small(c)
 	o.Precision, o.DType = precision.MixedBFloat16, dtypes.InvalidDType

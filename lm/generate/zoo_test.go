@@ -17,14 +17,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// ofZoo is a transformer of GoMLX's zoo as a model of this package. slots are those of its cache:
-// Options.Length and Options.PromptChunk.
+// ofZoo is a transformer of GoMLX's zoo as a model of this package. slots is the length of its
+// cache: Options.Length plus Options.PromptChunk.
 func ofZoo(configure func(m *zoo.Model), slots int) generate.Model {
 	return func(rc *strategy.ReplicaContext, tokens *graph.Node, cache *generate.Cache) *graph.Node {
 		m := zoo.New(rc.Scope("model"))
 		configure(m)
 		if cache == nil {
-			// Without a mask GoMLX leaves the sliding window out of whole sequences.
+			// Without a mask GoMLX ignores the sliding window for complete sequences.
 			all := graph.GreaterOrEqual(tokens, graph.ZerosLike(tokens))
 			return m.Logits(tokens, zoo.CallOptions{AttentionMask: all})
 		}

@@ -1,31 +1,32 @@
-// Package pretrained gives the variables of a strategy the weights of other programs' models, from
-// safetensors files in the form of Hugging Face, and writes them as such files.
+// Package pretrained loads the weights of existing models into the variables of a strategy, from
+// safetensors files in the format of Hugging Face, and saves variables as such files.
 //
 //	files, err := weights.Open("models/llama-3-8b") // a directory with model.safetensors.index.json
 //	config, err := weights.ReadConfig("models/llama-3-8b")
 //	_, err = step.Compiled(ctx, shapes...)          // the model's variables are known now
 //	report, err := pretrained.Load(ctx, strat, store, files, weights.Llama(config, weights.Names{}), pretrained.Options{})
 //
-// # What a process reads and holds
+// # Reads and host memory
 //
-// Each process reads the ranges of the files that its devices hold, by the rules of
-// [strategy.Options].Variables, padding included, and copies them to its devices while it reads the
-// next ones. It never holds a whole variable that its devices share.
-// On the way it holds a sixteenth of its devices' bytes, or one device's part of one variable if
-// that is more. The files' dtypes become those of the variables: a model whose files have bfloat16
-// is trained with float32 variables, if it is made so.
+// Each process reads only the ranges of the files that its devices store according to the rules in
+// [strategy.Options].Variables, including padding. It copies each range to its devices while it
+// reads the next one, and never holds the complete value of a variable that is sharded over its
+// devices. The host memory for the transfer is a sixteenth of the bytes on the process's devices,
+// or the largest shard if that is more. Values are converted from the dtypes of the files to the
+// dtypes of the variables, so a model with bfloat16 files can be trained with float32 variables.
 //
-// # Before the first step
+// # Loading before the first step
 //
-// A [Load] before any step was compiled makes the variables in the store, in the shapes that the
-// files give. Their values are read when the first step runs, by parts as well; keep the files open
-// until then. What the model makes besides is not known then: compile first where a variable that
-// the files lack is to be an error.
+// If no step was compiled before [Load], Load creates the variables in the store with the shapes of
+// the files. Their values are read when the first step runs, also shard by shard, so the files must
+// stay open until then. Load cannot check for further variables of the model in this case: compile
+// the step first if a variable that is missing in the files must be an error.
 //
 // # The model
 //
-// The rules change the form of weights and not what a model computes. A Llama needs rotary
-// positions that turn elements i and i + size/2 of a head (or weights.Names.Interleaved), their
-// base and scaling, and the epsilon of its normalisations: weights.Config has them. A Gemma
-// multiplies its embeddings by the root of the width.
+// The rules convert the layout of the weights. They do not change what a model computes. A Llama
+// model needs rotary positions that rotate elements i and i + size/2 of a head (or
+// weights.Names.Interleaved), with the right base and scaling, and the right epsilon of its
+// normalizations; weights.Config contains these values. A Gemma model multiplies its embeddings by
+// the square root of the width.
 package pretrained

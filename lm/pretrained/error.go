@@ -6,16 +6,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// LoadError reports a load that ended early, and what has changed.
+// LoadError reports a load that ended early, and the variables that have changed.
 type LoadError struct {
-	// Loaded are the paths of the variables that have their new values. All others have those from
-	// before.
+	// Loaded are the paths of the variables with new values. All other variables are unchanged.
 	Loaded []string
 	// Err is the cause.
 	Err error
 }
 
-// Error returns "pretrained: load: N variables have their new values: cause".
+// Error returns a text with the number of changed variables and the cause.
 func (e *LoadError) Error() string {
 	reason := "no variable has changed"
 	if len(e.Loaded) > 0 {

@@ -12,8 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lm/weights"
 )
 
-// The files of a tiny Llama, two with an index, onto 4 devices: 2 replicas of 2 logical
-// devices.
+// Loads a tiny Llama from two files with an index onto 4 devices: 2 replicas of 2 logical devices.
 func Example() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(2, 2)

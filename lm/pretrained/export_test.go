@@ -9,13 +9,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Given is a value in parts for a variable of a store.
+// Given is a value that is read in parts, for a variable of a store.
 type Given struct {
 	Path  string
 	Parts lazy.Parts
 }
 
-// Give is what Load does with the values that its plan has.
+// Give sets the values of variables like Load.
 func Give(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, all []Given) (*Report, error) {
 	values := make([]value, len(all))
 	for i, x := range all {

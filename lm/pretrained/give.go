@@ -11,26 +11,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// machine is what this package uses of a strategy beside the contract.
+// machine is the internal API of a strategy that this package uses.
 type machine interface {
-	// Turn waits for the turn to use a store whose variables are about to be loaded. done gives it back.
+	// Turn locks a store whose variables are loaded. done unlocks it.
 	Turn(ctx context.Context, store *model.Store) (held context.Context, done func(), err error)
-	// Fill gives variables values in parts, all of them or none, so many parts at a time, beside what
-	// their devices hold. staged is the most that the host held on the way.
+	// Fill sets the values of all variables or of none, with this number of parts at a time. The
+	// devices keep the old values meanwhile. staged is the maximum host memory that the transfer
+	// used.
 	Fill(ctx context.Context, variables []*strategy.Variable, from []lazy.Parts, readers int, check func(ctx context.Context) error) (staged int, err error)
 }
 
 var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
 
-// value is a value for a variable of a store, which has its shape and dtype.
+// value is the new value of a variable, with its shape and dtype.
 type value struct {
 	path  string
 	parts lazy.Parts
 }
 
-// give gives the variables of a store values: those that a traced step uses on the devices, and all
-// others in the store, until the first step that uses them runs. The store gets variables that it
-// lacks, as ones that are trained.
+// give sets variables of the store: on the devices if a traced step uses them, and otherwise in the
+// store, until the first step that uses them runs. It creates missing variables as trainable
+// variables.
 func give(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, values []value) (*Report, error) {
 	m, r := inside.Of[machine](s), &Report{}
 	failed := func(err error) (*Report, error) {
@@ -57,7 +58,7 @@ func give(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, valu
 		}
 		return nil
 	}
-	var first, later []*strategy.Variable // that wait for their first value, and that have one
+	var first, later []*strategy.Variable // without and with a value
 	var firstParts, laterParts []lazy.Parts
 	var stored []value
 	for _, x := range values {

@@ -30,11 +30,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// large is a model of 235 MB in float32.
+// large is a model with 235 MB in float32.
 var large = decoder{Config: weights.Config{Type: "llama", Layers: 8, Width: 512, Heads: 8, KeyHeads: 8, HeadSize: 64, Hidden: 1408, Vocabulary: 32000, Epsilon: 1e-5, RotaryBase: 10000},
 	loop: true, compute: dtypes.Float32}
 
-// sparse makes the model's file without its data: zeros that take no room on the disk.
+// sparse creates the model's file as a sparse file, whose zeros use no disk space.
 func sparse(t testing.TB, c weights.Config, dtype string, path string) (header int64) {
 	t.Helper()
 	entries, at := map[string]any{}, int64(0)
@@ -61,7 +61,7 @@ func sparse(t testing.TB, c weights.Config, dtype string, path string) (header i
 	return header
 }
 
-// countedFS counts what is read of its files.
+// countedFS counts the bytes that are read from its files.
 type countedFS struct {
 	fs.FS
 	bytes atomic.Int64
@@ -86,8 +86,8 @@ func (c *countedFile) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// shards is what the devices of a process hold of the store's variables: as memory of all of them,
-// and as elements that differ.
+// shards is the size of the store's variables on the devices of a process: the memory on all
+// devices, and the number of different elements.
 func shards(s *strategy.TPUStrategy, store *model.Store) (held, distinct int64) {
 	local := s.LocalReplicas()
 	for _, v := range s.Variables(store).All() {
@@ -112,9 +112,9 @@ func shards(s *strategy.TPUStrategy, store *model.Store) (held, distinct int64) 
 	return held, distinct
 }
 
-// TestAHostReadsItsShardsAndHoldsLittleMore loads 235 MB onto simulated hosts, in a process of its
-// own. The devices' memory is the host's here, so that the process grows by the shards, and by what
-// is on the way to them.
+// TestAHostReadsItsShardsAndHoldsLittleMore loads 235 MB on simulated hosts, in a separate process.
+// The devices use the host's memory here, so the process grows by the shards and by the memory of
+// the transfer.
 func TestAHostReadsItsShardsAndHoldsLittleMore(t *testing.T) {
 	for _, c := range []struct {
 		processes, replicas, logicalDevices int
@@ -156,7 +156,7 @@ func TestAHostReadsItsShardsAndHoldsLittleMore(t *testing.T) {
 					if s.Process() == 0 {
 						debug.FreeOSMemory()
 						baseline = resident(t, "VmRSS")
-						// From now on the peak is that of the load.
+						// From here on the peak is the peak of the load.
 						require.NoError(t, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0))
 					}
 					if err := s.Barrier(ctx, "measured"); err != nil {
@@ -180,7 +180,7 @@ func TestAHostReadsItsShardsAndHoldsLittleMore(t *testing.T) {
 	}
 }
 
-// resident is a size of this process in bytes, as Linux tells it.
+// resident returns a memory size of this process in bytes, as Linux reports it.
 func resident(t testing.TB, field string) int64 {
 	t.Helper()
 	f, err := os.Open("/proc/self/status")

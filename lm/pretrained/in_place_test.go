@@ -23,8 +23,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// TestLargeWeightsAreTurnedInPlace loads a matrix of 512 x 768 that is large enough to be read to
-// where it stays: all of its parts at once, each byte once.
+// TestLargeWeightsAreTurnedInPlace loads a matrix of 512 x 768, which is large enough to be read
+// directly into its final buffers. All parts are read together, each byte once.
 func TestLargeWeightsAreTurnedInPlace(t *testing.T) {
 	const rows, columns = 512, 768
 	header := []byte(`{"x":{"dtype":"F32","shape":[512,768],"data_offsets":[0,1572864]}}      `)

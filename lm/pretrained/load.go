@@ -16,56 +16,60 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Options say what of a load may differ. The zero value asks for each trained variable of the
-// model.
+// Options configure a load. With the zero value, every trainable variable of the model must be in
+// the files.
 type Options struct {
-	// Keep are regular expressions for whole paths of trained variables that may keep the values
-	// they have, such as those of a new head.
+	// Keep are regular expressions for complete paths of trainable variables that may be missing in
+	// the files, such as the variables of a new head. They keep their values.
 	Keep []string
-	// DType is the dtype of variables that the store does not have yet, Float32 if it is not set.
+	// DType is the dtype of variables that the store does not have yet; the default is Float32.
 	DType dtypes.DType
 }
 
-// Report says what a load did in this process.
+// Report describes a load in this process.
 type Report struct {
-	// OnDevices are the paths of the variables that have their values on the devices, and InStore
-	// those whose values wait in the store for the first step that uses them.
+	// OnDevices are the paths of the variables whose values are on the devices. InStore are the
+	// paths of the variables whose values are read by the first step that uses them.
 	OnDevices, InStore []string
-	// DeviceBytes is what this process's devices hold of the variables that are on the devices.
+	// DeviceBytes is the number of bytes of the OnDevices variables on this process's devices.
 	DeviceBytes int
-	// StagedBytes is the most that the host held at a time on the way to them.
+	// StagedBytes is the maximum host memory that the transfer to the devices used at a time.
 	StagedBytes int
-	// BytesRead is what was read of the files, without the headers. What waits in the store is read
-	// later.
+	// BytesRead is the number of bytes that were read from the files, without the headers and
+	// without the values of the InStore variables.
 	BytesRead int64
-	// Elapsed is the time that it took.
+	// Elapsed is the duration of the load.
 	Elapsed time.Duration
 }
 
-// String is the report as one line.
+// String returns the report in one line.
 func (r *Report) String() string {
 	const mb = 1e6
 	return fmt.Sprintf("%d variables on the devices (%.1f MB), %d in the store; %.1f MB read in %v; at most %.1f MB on the way",
 		len(r.OnDevices), float64(r.DeviceBytes)/mb, len(r.InStore), float64(r.BytesRead)/mb, r.Elapsed.Round(time.Millisecond), float64(r.StagedBytes)/mb)
 }
 
-// Load gives the variables of a store the tensors of files, by rules. Nothing changes unless
-// everything fits: each tensor is used or ignored by name, and each trained variable is filled.
+// Load sets the variables of a store to the tensors of files, by rules. It changes nothing unless
+// everything fits: each tensor must be used or ignored by a rule, and each trainable variable must
+// be filled.
 //
-// Call it after a step was compiled ([train.Step.Compiled]): then the variables of the model are
-// known and checked, and get their values on the devices at once. Before, the store gets variables
-// in the shapes that the files give, whose values are read when the first step runs: keep f open
-// until then. What variables the model makes besides is not known then.
+// Call Load after a step was compiled ([train.Step.Compiled]): the variables of the model are known
+// then, and their values are copied to the devices immediately. If no step was compiled, Load
+// creates variables in the store with the shapes of the files. Their values are read when the first
+// step runs, so f must stay open until then. Further variables of the model are not checked in this
+// case.
 //
-// A process reads the ranges of the files that its devices hold, each range once, and one while the
-// one before it is copied to the devices. The host holds a sixteenth of its devices' bytes on the
-// way, or a single part that is larger. Where devices have the host's memory, as the CPU plugin's,
-// parts of 256 kB and more that one device holds are read to where they stay. Variables that have no
-// value yet get theirs all together, or none after an error; of the others each is replaced in turn,
-// beside its old value. All processes call Load, each for its own devices.
+// Each process reads the ranges of the files that its devices store, each range once, and copies
+// one range to the devices while it reads the next. The host memory for the transfer is a sixteenth
+// of the bytes on the process's devices, or the largest single shard. If devices share the host's
+// memory, as with the CPU plugin, shards of at least 256 kB that one device stores are read
+// directly into their final buffers. Variables without a value get their values together, or not at
+// all if there is an error. Variables with a value are replaced one after the other, and the old
+// value stays until the new value is complete. All processes must call Load, each for its own
+// devices.
 //
-// Errors: [*weights.PlanError], those of rules and files, [*LoadError], which says what has
-// changed, [strategy.ErrContext] where a step is traced.
+// Errors are [*weights.PlanError], errors of the rules and files, [*LoadError], which lists the
+// changed variables, and [strategy.ErrContext] if Load is called while a step is traced.
 func Load(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, f *weights.File, rules weights.Rules, opts Options) (*Report, error) {
 	start, before := time.Now(), f.BytesRead()
 	plan, err := planOf(s, store, f.Tensors(), rules, opts)
@@ -98,7 +102,7 @@ func planOf(s *strategy.TPUStrategy, store *model.Store, tensors []weights.Tenso
 	var variables []weights.Variable
 	for v := range store.IterVariables() {
 		shape := v.Shape()
-		// Before a step was traced, what has a value got it from the caller.
+		// A variable that has a value before the first trace was set by the caller.
 		keeps := !v.Trainable || !traced && v.HasValue()
 		for _, p := range keep {
 			keeps = keeps || p.MatchString(v.Path())
@@ -112,7 +116,7 @@ func planOf(s *strategy.TPUStrategy, store *model.Store, tensors []weights.Tenso
 	return weights.NewPlan(tensors, variables, rules, po)
 }
 
-// parts is a variable's value in files.
+// parts reads a variable's value from files.
 type parts struct {
 	plan *weights.Plan
 	file *weights.File
@@ -127,7 +131,7 @@ func (p *parts) ReadPart(ctx context.Context, start, size []int, into []byte) er
 	return p.plan.Read(ctx, p.file, p.of.Path, start, size, into)
 }
 
-// ReadCells reads a box in cells; see [weights.Plan.ReadCells].
+// ReadCells reads a box that is divided into cells; see [weights.Plan.ReadCells].
 func (p *parts) ReadCells(ctx context.Context, start, size, cells []int, into []byte) error {
 	return p.plan.ReadCells(ctx, p.file, p.of.Path, start, size, cells, into)
 }

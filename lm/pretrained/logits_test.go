@@ -17,11 +17,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// The files and the logits in testdata are those of the official Python package, transformers:
-// testdata/make.py made them.
+// The official Python package transformers generated the files and the logits in testdata, with
+// testdata/make.py.
 
-// TestLogitsAreThoseOfTheOfficialPackage loads tiny models of Llama and Gemma onto meshes, in a
-// loop over layers and unrolled, before and after the first trace.
+// TestLogitsAreThoseOfTheOfficialPackage loads tiny Llama and Gemma models on several meshes, with
+// layers in a loop and unrolled, before and after the first trace.
 func TestLogitsAreThoseOfTheOfficialPackage(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for _, c := range []struct {

@@ -25,14 +25,14 @@ import (
 
 type Node = graph.Node
 
-// decoder is a model in the manner of Llama or Gemma, to compare logits with those of other
-// programs. In a loop it has the variables of weights.DenseNames, and otherwise projections that
-// keep their heads apart.
+// decoder is a model like Llama or Gemma, whose logits are compared with the logits of other
+// programs. In a loop it has the variables of weights.DenseNames, and otherwise projections with a
+// separate dimension for the heads.
 type decoder struct {
 	weights.Config
 	loop    bool
 	tied    bool         // the head is the embedding
-	compute dtypes.DType // of products
+	compute dtypes.DType // dtype of products
 }
 
 func (d decoder) names() weights.Names {
@@ -53,7 +53,8 @@ func (d decoder) rules() weights.Rules {
 	return weights.Llama(d.Config, d.names())
 }
 
-// options split heads, hidden widths and the vocabulary over p logical devices.
+// options returns options that shard heads, hidden widths and the vocabulary over p logical
+// devices.
 func (d decoder) options(replicas, p int, state logical.StateSharding) strategy.Options {
 	o := strategy.Options{Replicas: replicas, LogicalDevices: p, Variables: strategytest.Share(state, 2)}
 	if p == 1 {
@@ -81,7 +82,7 @@ func (d decoder) options(replicas, p int, state logical.StateSharding) strategy.
 	return o
 }
 
-// variable is a variable of the model at a path below a scope.
+// variable returns a variable of the model at a path below a scope.
 func (d decoder) variable(rc *strategy.ReplicaContext, scope *model.Scope, path string, dims ...int) *Node {
 	v := scope
 	start := 0
@@ -100,7 +101,7 @@ func (d decoder) cast(x *Node) *Node {
 	return graph.ConvertDType(x, d.compute)
 }
 
-// norm divides by the root of the mean square, in float32.
+// norm divides by the root mean square, in float32.
 func (d decoder) norm(x, scale *Node) *Node {
 	x = graph.ConvertDType(x, dtypes.Float32)
 	mean := graph.ReduceAndKeep(graph.Square(x), graph.ReduceMean, -1)
@@ -108,7 +109,7 @@ func (d decoder) norm(x, scale *Node) *Node {
 	return d.cast(graph.Mul(x, graph.ExpandLeftToRank(graph.ConvertDType(scale, dtypes.Float32), 3)))
 }
 
-// rotated turns elements i and i + size/2 of each head.
+// rotated rotates elements i and i + size/2 of each head.
 func (d decoder) rotated(x *Node) *Node {
 	g, half := x.Graph(), d.HeadSize/2
 	table := shapes.Make(dtypes.Float32, 1, x.Shape().Dim(1), 1, half)
@@ -158,7 +159,7 @@ func (d decoder) layer(rc *strategy.ReplicaContext, scope *model.Scope, x *Node)
 	return graph.Add(x, graph.Einsum("bsf,fd->bsd", graph.Mul(gate, up(n.Up)), d.variable(rc, scope, n.Down, d.Hidden, d.Width)))
 }
 
-// logits are those of a replica's tokens, in float32.
+// logits returns the logits of a replica's tokens, in float32.
 func (d decoder) logits(rc *strategy.ReplicaContext, in []*Node) []*Node {
 	n, root := d.names(), rc.Scope()
 	embedding := d.variable(rc, root, n.Embedding[1:], d.Vocabulary, d.Width)
@@ -182,7 +183,7 @@ func (d decoder) logits(rc *strategy.ReplicaContext, in []*Node) []*Node {
 	return []*Node{graph.ConvertDType(x, dtypes.Float32)}
 }
 
-// function is the model over a store.
+// function returns the model over a store.
 func (d decoder) function(s *strategy.TPUStrategy, store *model.Store) *strategy.Function {
 	if d.compute == dtypes.InvalidDType {
 		d.compute = dtypes.Float32
@@ -190,7 +191,7 @@ func (d decoder) function(s *strategy.TPUStrategy, store *model.Store) *strategy
 	return s.Function(d.logits, strategy.FunctionOptions{Name: "logits", Store: store, SplitBatch: true})
 }
 
-// expected are the tokens and the logits of the official package.
+// expected contains the tokens and the logits of the official package.
 type expected struct {
 	Tokens [][]int32     `json:"tokens"`
 	Logits [][][]float32 `json:"logits"`
@@ -221,7 +222,7 @@ func run(t testing.TB, s *strategy.TPUStrategy, f *strategy.Function, tokens [][
 	return all
 }
 
-// far is the greatest difference of two lists over the greatest number of the first.
+// far returns the largest difference of two lists relative to the largest number of the first.
 func far(want [][][]float32, got []float64) float64 {
 	worst, largest, i := 0.0, 0.0, 0
 	for _, row := range want {
@@ -238,10 +239,9 @@ func far(want [][][]float32, got []float64) float64 {
 	return worst / largest
 }
 
-// tokens are a batch as a tensor, for its shape.
+// tokens returns a batch as a tensor.
 func batch(tokens [][]int32) shapes.Shape { return tensors.FromValue(tokens).Shape() }
 
-// parts is a variable of a plan.
 type parts struct{ weights.Variable }
 
 func (p parts) shape() shapes.Shape { return shapes.Make(p.DType, p.Shape...) }

@@ -15,9 +15,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lm/weights"
 )
 
-// TestTheOfficialPackageMakesAndReadsTheFiles makes testdata anew and compares it, and has the
-// official package compute the logits of files that this module wrote. make test-python runs it:
-// TPUSTRATEGY_PYTHON names another interpreter.
+// TestTheOfficialPackageMakesAndReadsTheFiles regenerates testdata and compares it, and computes
+// the logits of files that this module wrote with the official package. Run it with make
+// test-python. TPUSTRATEGY_PYTHON selects another interpreter.
 func TestTheOfficialPackageMakesAndReadsTheFiles(t *testing.T) {
 	if os.Getenv("TPUSTRATEGY_PYTHON_TESTS") != "1" {
 		t.Skip("TPUSTRATEGY_PYTHON_TESTS=1 runs this test")
@@ -47,7 +47,7 @@ func TestTheOfficialPackageMakesAndReadsTheFiles(t *testing.T) {
 		_, again := read(t, filepath.Join(dir, name))
 		assert.Less(t, far(want.Logits, flat(again.Logits)), 1e-5)
 
-		// What is read from there, written again, in other files.
+		// Loaded variables are written again, to other files.
 		written := filepath.Join(dir, name+" written")
 		f, err := weights.Open("testdata/" + name)
 		require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestTheOfficialPackageMakesAndReadsTheFiles(t *testing.T) {
 	}
 }
 
-// flat is all numbers in their order.
+// flat returns all numbers in order.
 func flat(logits [][][]float32) (all []float64) {
 	for _, row := range logits {
 		for _, place := range row {

@@ -26,7 +26,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// countedParts is the tensor of the numbers from first on, and counts what is read of it.
+// countedParts is a tensor of consecutive numbers starting at first. It counts the elements that
+// are read.
 type countedParts struct {
 	shape shapes.Shape
 	first float32
@@ -64,7 +65,7 @@ func (c *countedParts) ReadPart(ctx context.Context, start, size []int, into []b
 	return nil
 }
 
-// cellParts has its cells read at once, and counts how often.
+// cellParts supports reading all cells together, and counts these reads.
 type cellParts struct {
 	*countedParts
 	together int
@@ -103,7 +104,7 @@ func (c *countedParts) all() []float64 {
 	return all
 }
 
-// sums is a step over variables of a store, that returns the sum of each.
+// sums is a step over variables of a store that returns the sum of each.
 func sums(s *strategy.TPUStrategy, store *model.Store, variables map[string][]int, order ...string) *strategy.Function {
 	return s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) (out []*graph.Node) {
 		for _, name := range order {
@@ -116,7 +117,7 @@ func sums(s *strategy.TPUStrategy, store *model.Store, variables map[string][]in
 
 var partsOfTests = map[string][]int{"columns": {3, 4}, "rows": {8, 5}, "odd": {3, 7}, "whole": {6}, "scalar": {}}
 
-// loadValues gives the variables of partsOfTests values that are read by parts.
+// loadValues sets the variables of partsOfTests to values that are read in parts.
 func loadValues(names ...string) (values []pretrained.Given, parts map[string]*countedParts) {
 	parts = map[string]*countedParts{}
 	for i, name := range names {
@@ -128,8 +129,8 @@ func loadValues(names ...string) (values []pretrained.Given, parts map[string]*c
 
 var partsNames = []string{"columns", "rows", "odd", "whole", "scalar"}
 
-// TestLoadGivesEachDeviceItsParts loads before a trace, after one and after a step, on meshes and
-// in every way to share out state. What is not divided evenly is padded.
+// TestLoadGivesEachDeviceItsParts loads before a trace, after a trace and after a step, on several
+// meshes and with all state shardings. Dimensions that do not divide evenly are padded.
 func TestLoadGivesEachDeviceItsParts(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	ctx := context.Background()
@@ -193,8 +194,8 @@ func TestLoadGivesEachDeviceItsParts(t *testing.T) {
 	}
 }
 
-// TestLargePartsStayWhereTheyAreRead loads parts that devices of the CPU plugin hold in place, and
-// some that several devices hold; updates them in place; and loads them again.
+// TestLargePartsStayWhereTheyAreRead loads parts that devices of the CPU plugin store in place, and
+// parts that several devices store. It updates them in place and loads them again.
 func TestLargePartsStayWhereTheyAreRead(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	ctx := context.Background()
@@ -257,7 +258,7 @@ func TestAProcessReadsWhatItsDevicesHold(t *testing.T) {
 	for _, c := range []struct {
 		processes, replicas, logicalDevices int
 		state                               logical.StateSharding
-		// elements are those of "rows" that one process reads.
+		// elements is the number of elements of "rows" that one process reads.
 		elements int
 	}{{2, 1, 8, logical.ShardNothing, 20}, {4, 1, 8, logical.ShardNothing, 10}, {4, 4, 2, logical.ShardNothing, 40}, {4, 4, 2, logical.ShardParameters, -1}, {2, 8, 1, logical.ShardParameters, 20}} {
 		for _, traced := range []bool{false, true} {
@@ -297,7 +298,7 @@ func TestAProcessReadsWhatItsDevicesHold(t *testing.T) {
 	}
 }
 
-// TestAFailedLoadLeavesValues holds what a load that ends early changes.
+// TestAFailedLoadLeavesValues checks which variables change if a load ends early.
 func TestAFailedLoadLeavesValues(t *testing.T) {
 	ctx := context.Background()
 	broken := errors.New("broken")
@@ -332,7 +333,7 @@ func TestAFailedLoadLeavesValues(t *testing.T) {
 			assert.Empty(t, failed.Loaded)
 			assert.ErrorContains(t, err, "no variable has changed")
 		}
-		// It can be called again.
+		// Load can be called again.
 		parts["odd"].fail = nil
 		_, err = pretrained.Give(ctx, s, store, values)
 		require.NoError(t, err)
@@ -345,7 +346,7 @@ func TestAFailedLoadLeavesValues(t *testing.T) {
 	}
 }
 
-// TestLoadRefusesWhatIsNoValue gives it what a caller may confuse.
+// TestLoadRefusesWhatIsNoValue passes values that a caller may confuse with valid ones.
 func TestLoadRefusesWhatIsNoValue(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 1, 1)
@@ -370,7 +371,8 @@ func TestLoadRefusesWhatIsNoValue(t *testing.T) {
 	}
 }
 
-// TestATensorOfPartsIsAValueForAVariableOfTheStrategy reads it where others take a tensor.
+// TestATensorOfPartsIsAValueForAVariableOfTheStrategy passes such a value where a tensor is
+// expected.
 func TestATensorOfPartsIsAValueForAVariableOfTheStrategy(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 2)

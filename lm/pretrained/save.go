@@ -12,16 +12,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Save writes a model to a directory as files of Hugging Face, by the rules that [Load] reads them
-// with: the variables as they are on the devices, or in the store before the first step. like are
-// the tensors to write: those of the file that the model came from, [weights.File.Tensors], or
-// [weights.Config.Tensors]. Tensors that the rules ignore are left out.
+// Save writes a model to a directory in the format of Hugging Face. It applies the rules in the
+// reverse direction of [Load], to the variables' values on the devices, or in the store before the
+// first step. like are the tensors to write: [weights.File.Tensors] of the files from which the
+// model was loaded, or [weights.Config.Tensors]. Tensors that the rules ignore are not written.
 //
-// It holds all values in the host's memory. With several processes all call it, and the first one
-// writes. See [weights.Plan.Write] for the files.
+// All values are in the host's memory at a time. With several processes all processes must call
+// Save, and process 0 writes. See [weights.Plan.Write] for the files.
 func Save(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, dir string, like []weights.Tensor, rules weights.Rules, opts weights.WriteOptions) error {
 	onDevices := s.Variables(store)
-	// What the model has beside them, its optimizer's state for example, is not written.
+	// Further variables, such as the optimizer's state, are not written.
 	plan, err := planOf(s, store, like, rules, Options{Keep: []string{".*"}})
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func Save(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, dir 
 	return plan.Write(ctx, dir, like, func(_ context.Context, v weights.Variable) ([]byte, error) { return values[v.Path], nil }, opts)
 }
 
-// bytesOf copies a tensor's elements.
+// bytesOf returns a copy of a tensor's elements.
 func bytesOf(t *tensors.Tensor, err error) (data []byte, _ error) {
 	if err == nil {
 		err = t.ConstBytes(func(b []byte) { data = slices.Clone(b) })

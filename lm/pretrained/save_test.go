@@ -25,7 +25,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// content is all tensors of a directory's files, by name.
+// content returns all tensors of a directory's files, by name.
 func content(t testing.TB, dir string) map[string][]float64 {
 	t.Helper()
 	f, err := weights.Open(dir)
@@ -48,8 +48,8 @@ func content(t testing.TB, dir string) map[string][]float64 {
 	return all
 }
 
-// TestWhatIsSavedIsWhatWasLoaded writes models in each form again, in one file and in several, and
-// compares each number.
+// TestWhatIsSavedIsWhatWasLoaded saves models in each format, in one file and in several, and
+// compares all numbers.
 func TestWhatIsSavedIsWhatWasLoaded(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	ctx := context.Background()
@@ -86,8 +86,7 @@ func TestWhatIsSavedIsWhatWasLoaded(t *testing.T) {
 	}
 }
 
-// TestATrainedModelIsSavedAsItIsOnTheDevices trains what was loaded, on two processes, and writes
-// it.
+// TestATrainedModelIsSavedAsItIsOnTheDevices trains a loaded model on two processes and saves it.
 func TestATrainedModelIsSavedAsItIsOnTheDevices(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	config, want := read(t, "testdata/llama")
@@ -120,7 +119,7 @@ func TestATrainedModelIsSavedAsItIsOnTheDevices(t *testing.T) {
 		if err := s.Barrier(ctx, "saved"); err != nil {
 			return err
 		}
-		// Loaded again, it gives the values that the devices have.
+		// After loading the files again, the values equal the values on the devices.
 		saved, err := weights.Open(dir)
 		if err != nil {
 			return err
@@ -145,8 +144,8 @@ func TestATrainedModelIsSavedAsItIsOnTheDevices(t *testing.T) {
 	assert.NotEqual(t, content(t, "testdata/llama"), content(t, dir), "the steps changed it")
 }
 
-// TestALoadThatDoesNotFitChangesNothing gives a model the files of another, a canceled context,
-// and files that break off.
+// TestALoadThatDoesNotFitChangesNothing loads the files of another model, with a canceled context,
+// and truncated files.
 func TestALoadThatDoesNotFitChangesNothing(t *testing.T) {
 	ctx := context.Background()
 	config, want := read(t, "testdata/llama")
@@ -180,7 +179,7 @@ func TestALoadThatDoesNotFitChangesNothing(t *testing.T) {
 	assert.Empty(t, failed.Loaded)
 	assert.Equal(t, before, run(t, s, logits, want.Tokens), "nothing has changed")
 
-	// A head of its own keeps its values; all others are loaded.
+	// A new head keeps its values; all other variables are loaded.
 	rules := append(weights.Rules{{Tensor: `lm_head\.weight`, Ignore: true}}, d.rules()...)
 	for i := range rules {
 		if i > 0 && rules[i].Tensor == `lm_head\.weight` {
@@ -195,7 +194,7 @@ func TestALoadThatDoesNotFitChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, report.OnDevices, 11)
 
-	// Files that are closed before the first step.
+	// Files are closed before the first step.
 	later := model.NewStore()
 	g, err := weights.Open("testdata/llama")
 	require.NoError(t, err)

@@ -11,7 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lm/weights"
 )
 
-// BenchmarkRead reads a matrix of 2048 x 2048 as it is, turned, and widened.
+// BenchmarkRead reads a matrix of 2048 x 2048 unchanged, transposed, and converted to a larger
+// dtype.
 func BenchmarkRead(b *testing.B) {
 	const n = 2048
 	for _, c := range []struct {

@@ -11,31 +11,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/strictjson"
 )
 
-// Config has the sizes of a decoder in the manner of Llama or Gemma, as Hugging Face's config.json
-// says them.
+// Config contains the sizes of a decoder model like Llama or Gemma, as in Hugging Face's
+// config.json.
 type Config struct {
-	// Type is "llama" or "gemma": which normalisation, activation and scale the model has.
+	// Type is "llama" or "gemma". It determines the normalization, the activation and the scaling
+	// of the embeddings.
 	Type string
-	// Layers are the layers, Width the size of what goes from layer to layer, Heads those of
-	// queries, KeyHeads those of keys and values, HeadSize the size of each head, Hidden the width
-	// between the dense layers, and Vocabulary the number of tokens.
+	// Layers is the number of layers, Width the size of the hidden states, Heads the number of
+	// query heads, KeyHeads the number of key and value heads, HeadSize the size of a head, Hidden
+	// the width between the dense layers, and Vocabulary the number of tokens.
 	Layers, Width, Heads, KeyHeads, HeadSize, Hidden, Vocabulary int
-	// Tied says that the embedding's tensor is that of the head too.
+	// Tied reports that the head shares the embedding's tensor.
 	Tied bool
-	// Epsilon is added to the mean square in each normalisation, and RotaryBase is the base of the
-	// rotary positions' wavelengths.
+	// Epsilon is added to the mean square in each normalization. RotaryBase is the base of the
+	// wavelengths of the rotary positions.
 	Epsilon, RotaryBase float64
-	// RotaryScaling is the kind of scaling of rotary positions, such as "llama3"; empty for none. The
-	// model has to do it.
+	// RotaryScaling is the kind of scaling of the rotary positions, such as "llama3", or empty. The
+	// model must implement it.
 	RotaryScaling string
 }
 
-// maxConfigBytes bounds a config.json, which has a few kilobytes.
+// maxConfigBytes limits the size of a config.json.
 const maxConfigBytes = 1 << 20
 
-// ReadConfig reads the config.json of a directory. What the file leaves out has the default of
-// Hugging Face's own programs. Errors name the file and the tensor; of kind NotImplementedError for a type of model
-// that is neither Llama's nor Gemma's.
+// ReadConfig reads the config.json of a directory. Missing values have the defaults of Hugging
+// Face's programs. Errors name the file. An error for a model type other than Llama and Gemma, or
+// for dense layers with biases, has kind NotImplementedError.
 func ReadConfig(dir string) (Config, error) {
 	name := filepath.Join(dir, "config.json")
 	fail := func(class errkind.Kind, err error, hint, format string, args ...any) (Config, error) {
@@ -99,14 +100,14 @@ func ReadConfig(dir string) (Config, error) {
 	return c, nil
 }
 
-// The most that a model has: some ten times of what the largest have.
+// Upper limits of the sizes, about ten times the sizes of the largest models.
 const (
 	maxDepth, maxWidth, maxHeads          = 1 << 14, 1 << 20, 1 << 16
 	maxHeadSize, maxHidden, maxVocabulary = 1 << 16, 1 << 24, 1 << 24
 )
 
-// check refuses sizes and numbers that no model has: who lists the tensors of 2^31 layers has no
-// memory left.
+// check returns an error for sizes and numbers that no model has. Without it, listing the tensors
+// of 2^31 layers would use all memory.
 func (c Config) check() error {
 	bad := func(name, format string, args ...any) error {
 		return &errkind.Fault{Op: name, Reason: fmt.Sprintf(format, args...), Class: errkind.ValueError}
@@ -123,7 +124,7 @@ func (c Config) check() error {
 			return bad(n.name, "%d; at most %d", n.size, n.most)
 		}
 	}
-	// Written so that a NaN is refused.
+	// The condition is false for NaN.
 	if !(c.Epsilon > 0 && c.Epsilon < 1) {
 		return bad("rms_norm_eps", "%g; more than 0 and less than 1", c.Epsilon)
 	}
@@ -136,8 +137,8 @@ func (c Config) check() error {
 	return nil
 }
 
-// Tensors lists the tensors of such a model with their names and shapes on Hugging Face, in a dtype
-// of safetensors such as "BF16": what a model that was made here is written as.
+// Tensors lists the tensors of such a model with the names and shapes of Hugging Face, and a dtype
+// of safetensors such as "BF16". Use it to write a model that was not loaded from files.
 func (c Config) Tensors(dtype string) (all []Tensor) {
 	add := func(name string, shape ...int) {
 		all = append(all, Tensor{Name: name + ".weight", DType: dtype, Shape: shape})

@@ -15,13 +15,13 @@ import (
 
 const config = `"model_type":"llama","num_hidden_layers":2,"hidden_size":8,"num_attention_heads":2,"intermediate_size":16,"vocab_size":32`
 
-// TestAConfigOfNoModelIsRefused reads sizes that would fill the memory of whoever lists the tensors,
-// and numbers that no model computes with. An entry takes the place of the one of the same name.
+// TestAConfigOfNoModelIsRefused reads sizes with which a list of the tensors would fill the memory,
+// and numbers that no model uses. Each entry replaces the entry with the same name.
 func TestAConfigOfNoModelIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	read := func(entries string) (weights.Config, error) {
 		all := map[string]json.RawMessage{}
-		require.NoError(t, json.Unmarshal([]byte("{"+config+entries+"}"), &all)) // the later of two entries
+		require.NoError(t, json.Unmarshal([]byte("{"+config+entries+"}"), &all)) // the later of two equal keys wins
 		data, err := json.Marshal(all)
 		require.NoError(t, err)
 		text(t, filepath.Join(dir, "config.json"), string(data))
@@ -59,7 +59,7 @@ func TestAConfigOfNoModelIsRefused(t *testing.T) {
 		_, err := read("," + entry)
 		assert.Error(t, err, entry)
 	}
-	// The largest config that is taken costs little, too.
+	// The largest valid config is also cheap.
 	c, err = read(`,"num_hidden_layers":16384`)
 	require.NoError(t, err)
 	var before, after runtime.MemStats

@@ -12,19 +12,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 )
 
-// form is how the elements of a tensor become those of a variable.
+// form converts elements of a tensor to elements of a variable.
 type form struct {
 	from, to int // bytes of an element
-	// same says that the bytes stay as they are.
+	// same reports that the bytes are not changed.
 	same bool
-	// move writes n elements, which lie one after the other in src from element at on, to elements
-	// into, into+step, ... of dst. It returns false if a finite one becomes infinite.
+	// move converts n consecutive elements of src, from element at, to elements into, into+step,
+	// ... of dst. It returns false if a finite element becomes infinite.
 	move func(dst []byte, into, step int, src []byte, at, n int) bool
-	// turn does so with a square whose rows become columns; nil where move has to.
+	// turn does the same for a block that is transposed; nil if only move is available.
 	turn turn
 }
 
-// readers are the floats of a file as float64.
+// readers read an element of a file as a float64.
 var readers = map[safetensors.DType]func(src []byte, at int) float64{
 	safetensors.F64:  func(src []byte, at int) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(src[8*at:])) },
 	safetensors.F32:  func(src []byte, at int) float64 { return float64(float32At(src, at)) },
@@ -36,7 +36,7 @@ var readers = map[safetensors.DType]func(src []byte, at int) float64{
 	safetensors.F8E4M3: func(src []byte, at int) float64 { return small(uint32(src[at]), 4, 3, false) },
 }
 
-// writers write a float64 as an element. false is an overflow.
+// writers write a float64 as an element. They return false if a finite number becomes infinite.
 var writers = map[dtypes.DType]func(dst []byte, at int, x float64) bool{
 	dtypes.Float64: func(dst []byte, at int, x float64) bool {
 		binary.LittleEndian.PutUint64(dst[8*at:], math.Float64bits(x))
@@ -67,8 +67,8 @@ func bfloatAt(src []byte, at int) float32 {
 	return math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*at:])) << 16)
 }
 
-// small is a float of few bits: a sign, an exponent and a fraction. Without infinities only the
-// largest number of all bits is none.
+// small decodes a float with the given numbers of exponent and fraction bits. Without infinities,
+// only the pattern with all bits set is a NaN.
 func small(bits uint32, exponent, fraction int, infinities bool) float64 {
 	sign := 1.0
 	if bits>>(exponent+fraction)&1 != 0 {
@@ -87,7 +87,8 @@ func small(bits uint32, exponent, fraction int, infinities bool) float64 {
 	return sign * math.Ldexp(float64(f|1<<fraction), e-bias-fraction)
 }
 
-// half is x, rounded to the nearest float of so many bits, to even between two.
+// half encodes x as a float with the given numbers of exponent and fraction bits, rounded to
+// nearest even. ok is false if a finite x becomes infinite.
 func half(x float64, exponent, fraction int) (bits uint32, ok bool) {
 	sign := uint32(math.Float64bits(x)>>63) << (exponent + fraction)
 	bias, inf := 1<<(exponent-1)-1, uint32(1<<exponent-1)<<fraction
@@ -109,7 +110,8 @@ func half(x float64, exponent, fraction int) (bits uint32, ok bool) {
 	return sign | min(bits, inf), bits < inf
 }
 
-// formOf returns how elements of a file's dtype become those of a variable's, with something added.
+// formOf returns the conversion from a file's dtype to a variable's dtype, with add added to each
+// element.
 func formOf(file string, to dtypes.DType, add float64) (form, error) {
 	from := safetensors.DType(file)
 	same := safetensors.Of(to) == from && from != ""
@@ -141,7 +143,7 @@ func formOf(file string, to dtypes.DType, add float64) (form, error) {
 	return f, nil
 }
 
-// widen makes float32 of bfloat16.
+// widen converts bfloat16 to float32.
 func widen(dst []byte, into, step int, src []byte, at, n int) bool {
 	src = src[2*at : 2*(at+n)]
 	if step == 1 {
@@ -163,13 +165,13 @@ func widen(dst []byte, into, step int, src []byte, at, n int) bool {
 	return true
 }
 
-// narrow makes bfloat16 of float32, to the nearest, to even between two.
+// narrow converts float32 to bfloat16, rounded to nearest even.
 func narrow(dst []byte, into, step int, src []byte, at, n int) bool {
 	ok := true
 	for i := range n {
 		bits := binary.LittleEndian.Uint32(src[4*(at+i):])
 		out := (bits + 0x7fff + bits>>16&1) >> 16
-		if bits&0x7f800000 == 0x7f800000 { // infinite, or none
+		if bits&0x7f800000 == 0x7f800000 { // infinity or NaN
 			if out = bits >> 16; bits&0x7fffff != 0 {
 				out |= 0x40
 			}
@@ -181,14 +183,14 @@ func narrow(dst []byte, into, step int, src []byte, at, n int) bool {
 	return ok
 }
 
-// mover moves elements of so many bytes.
+// mover returns a function that copies elements of this number of bytes.
 func mover(size int) func(dst []byte, into, step int, src []byte, at, n int) bool {
 	return func(dst []byte, into, step int, src []byte, at, n int) bool {
 		if step == 1 {
 			copy(dst[size*into:size*(into+n)], src[size*at:])
 			return true
 		}
-		switch size { // a loop for each, as these are most of the time
+		switch size { // a separate loop for each size, because these copies use most of the time
 		case 1:
 			for i := range n {
 				dst[into+i*step] = src[at+i]

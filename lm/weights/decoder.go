@@ -1,33 +1,35 @@
 package weights
 
-// Names are the paths of a decoder's variables in a model, and how the variables lie. The zero value
-// is that of [DenseNames].
+// Names are the paths and the layout of a decoder's variables. The zero value means [DenseNames].
 type Names struct {
-	// Embedding is [vocabulary, width], Norm [width] and Head [width, vocabulary]. Head is empty in
-	// a model that takes the embedding for its head.
+	// Embedding is [vocabulary, width], Norm is [width] and Head is [width, vocabulary]. Head is
+	// empty for a model that uses the embedding as its head.
 	Embedding, Norm, Head string
-	// Layer is the scope of a layer, such as "/layers", or "/layer{1:02}" with the layer's number.
+	// Layer is the scope of a layer: "/layers" for stacked layers, or "/layer{1:02}" with the
+	// number of the layer.
 	Layer string
-	// Stacked says that the variables of all layers are stacks, as those of loop.Layers are.
+	// Stacked means that each variable stacks all layers in its first dimension, as with
+	// loop.Layers.
 	Stacked bool
-	// HeadDims says that projections keep their heads apart: Query is [width, heads, size] and
-	// Output [heads, size, width]. Without it they are [width, heads*size] and [heads*size, width].
+	// HeadDims means that projections have a separate dimension for the heads: Query is [width,
+	// heads, size] and Output is [heads, size, width]. Otherwise they are [width, heads*size] and
+	// [heads*size, width].
 	HeadDims bool
-	// The others are below the layer. Norm1 and Norm2 are [width], before the attention and before
-	// the dense layers; Gate and Up are [width, hidden], Down is [hidden, width].
+	// Paths of variables below Layer. Norm1 and Norm2 are [width]; Norm1 precedes the attention and
+	// Norm2 precedes the dense layers. Gate and Up are [width, hidden], and Down is [hidden,
+	// width].
 	Norm1, Query, Key, Value, Output, Norm2, Gate, Up, Down string
-	// Interleaved says that the rotary positions of the model turn elements 2i and 2i+1 of a head,
-	// as Meta's own code does. Without it they turn elements i and i + size/2, as the files of
-	// Hugging Face are made for. The rules then put the elements of queries and keys in the order
-	// that the model needs.
+	// Interleaved means that the model's rotary positions rotate elements 2i and 2i+1 of a head, as
+	// in Meta's own code. Otherwise they rotate elements i and i + size/2, as the files of Hugging
+	// Face expect. With Interleaved the rules reorder the elements of queries and keys.
 	Interleaved bool
 }
 
-// DenseNames returns the names of a model whose layers are GoMLX's dense layers and RMS
-// normalisations, in a loop over layers in the scope "/layers": "/layers/query/dense/weights",
+// DenseNames returns the names of a model with GoMLX's dense layers and RMS normalizations, in a
+// loop over layers in the scope "/layers": "/layers/query/dense/weights",
 // "/layers/norm1/rms_norm/scale" and so on, "/embedding/embeddings", "/norm/rms_norm/scale" and
-// "/head/dense/weights". Layers one after another have a Layer with their number, and are not
-// Stacked.
+// "/head/dense/weights". For unrolled layers, set Layer to a scope with the number of the layer and
+// Stacked to false.
 func DenseNames() Names {
 	return Names{
 		Embedding: "/embedding/embeddings", Norm: "/norm/rms_norm/scale", Head: "/head/dense/weights", Layer: "/layers", Stacked: true,
@@ -36,19 +38,19 @@ func DenseNames() Names {
 	}
 }
 
-// Llama returns the rules for the files of a Llama model on Hugging Face, Llama 3 among them.
+// Llama returns the rules for the files of a Llama model on Hugging Face, including Llama 3.
 //
-// Dense weights are turned from [out, in] to [in, out]. The rows of queries and keys are in the
-// order of Hugging Face's rotary positions, which turn elements i and i + size/2 of a head;
-// [Names].Interleaved is for models that turn neighbors. (The files of Meta itself, with names
-// such as "layers.0.attention.wq.weight", are in the order of neighbors and need other rules.) The
-// tables that some files have of rotary positions are ignored.
+// Dense weights are transposed from [out, in] to [in, out]. The rows of queries and keys have the
+// order of Hugging Face's rotary positions, which rotate elements i and i + size/2 of a head; set
+// [Names].Interleaved for models that rotate adjacent elements. (Meta's own files, with names such
+// as "layers.0.attention.wq.weight", have adjacent elements and need other rules.) Tables of rotary
+// positions, which some files contain, are ignored.
 func Llama(c Config, n Names) Rules { return decoder(c, n, 0) }
 
 // Gemma returns the rules for the files of a Gemma model (the first version) on Hugging Face. They
-// are those of [Llama], but for the normalisations' scales, which the files have without the one
-// that Gemma adds to them: the variables get it. Gemma multiplies embeddings by the root of the
-// width, and its dense layers have GELU (by tanh): that is the model's to do.
+// equal the rules of [Llama], except that 1 is added to the scales of the normalizations, which the
+// files store without it. The model itself must multiply the embeddings by the square root of the
+// width, and use GELU (with tanh) in its dense layers.
 func Gemma(c Config, n Names) Rules { return decoder(c, n, 1) }
 
 func decoder(c Config, n Names, add float64) (rules Rules) {

@@ -5,7 +5,7 @@ import (
 	"testing/fstest"
 )
 
-// denied is a file system whose files may be listed and not opened.
+// denied is a file system whose files can be listed but not opened.
 type denied struct{ fstest.MapFS }
 
 func (d denied) Open(name string) (fs.File, error) {

@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// inFile completes the fault of a file of weights that cannot be read, or that lies, and of the tensor
-// that is named: a DataLossError where neither the fault nor its cause says more.
+// inFile completes the error of a weights file, and of a tensor in it if tensor is not empty. The
+// kind is DataLossError unless f or its cause has another kind.
 func inFile(file, tensor string, f errkind.Fault) error {
 	f.Op = fmt.Sprintf("weights: file %q", file)
 	if tensor != "" {
@@ -20,12 +20,12 @@ func inFile(file, tensor string, f errkind.Fault) error {
 	return &f
 }
 
-// inRule is the error of a rule that cannot be followed, whatever the file has.
+// inRule returns an error for an invalid rule.
 func inRule(rule int, pattern, reason, hint string, cause error) error {
 	return &errkind.Fault{Op: fmt.Sprintf("weights: rule %d (%s)", rule, pattern), Reason: reason, Hint: hint, Err: cause, Class: errkind.ValueError}
 }
 
-// Problem says in which way files and variables do not fit.
+// Problem is the kind of mismatch between files, rules and variables.
 type Problem int
 
 const (
@@ -37,29 +37,29 @@ const (
 	Mismatch
 	// Twice is a part of a variable that two tensors fill, or a tensor that two rules use.
 	Twice
-	// Unmatched is a rule that is to match and matches nothing.
+	// Unmatched is a rule that matches no tensor and is not optional.
 	Unmatched
-	// NoForm is a tensor whose dtype cannot become that of its variable.
+	// NoForm is a tensor whose dtype cannot be converted to the variable's dtype.
 	NoForm
 )
 
-// String returns a word or two.
+// String returns a short name.
 func (p Problem) String() string {
 	return enum.Name(p, "missing", "left over", "mismatch", "twice", "unmatched", "dtype")
 }
 
-// Fault is one thing that does not fit.
+// Fault is a mismatch between files, rules and variables.
 type Fault struct {
 	Problem Problem
-	// Tensor and Variable are the names, of which one may be empty.
+	// Tensor and Variable are the names of the tensor and the variable. One of them may be empty.
 	Tensor, Variable string
-	// Detail says what was found and what was expected, with both shapes.
+	// Detail describes the mismatch, with both shapes.
 	Detail string
-	// Hint says what to write.
+	// Hint suggests a correction.
 	Hint string
 }
 
-// String is the fault as one line.
+// String returns the fault in one line.
 func (f Fault) String() string {
 	subject := f.Problem.String()
 	if f.Variable != "" {
@@ -71,17 +71,17 @@ func (f Fault) String() string {
 	return errkind.Text(subject, f.Detail, nil, f.Hint)
 }
 
-// PlanError lists all that does not fit between the tensors of files, the rules and the variables
-// of a model.
+// PlanError lists all mismatches between the tensors of files, the rules and the variables of a
+// model.
 type PlanError struct {
-	// Faults are in the order of the variables, then of the tensors.
+	// Faults are the mismatches of the variables, followed by the mismatches of the tensors.
 	Faults []Fault
 }
 
-// shownFaults bounds the lines of a PlanError's text.
+// shownFaults limits the number of faults in the text of a PlanError.
 const shownFaults = 20
 
-// Error lists the faults, the first twenty.
+// Error returns a text with the first twenty faults.
 func (e *PlanError) Error() string {
 	text := fmt.Sprintf("weights: the files do not fit the model in %d ways", len(e.Faults))
 	if len(e.Faults) == 1 {

@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lm/weights"
 )
 
-// A matrix that is [out, in] in the file becomes a layer of a stack that is [layers, in, out].
+// A matrix [out, in] in the file becomes one layer of a stack [layers, in, out].
 func Example() {
 	dir, err := os.MkdirTemp("", "weights")
 	if err != nil {
@@ -38,7 +38,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	second := make([]byte, 6) // what a device holds that has the second layer
+	second := make([]byte, 6) // the shard of a device that stores the second layer
 	if err := plan.Read(context.Background(), file, "/layers/w", []int{1, 0, 0}, []int{1, 3, 2}, second); err != nil {
 		log.Fatal(err)
 	}

@@ -20,29 +20,30 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/strictjson"
 )
 
-// The names that Hugging Face gives to the file of a model that has one, and to the index of one
-// that has several.
+// Hugging Face's names of the file of a model with one file, and of the index of a model with
+// several files.
 const (
 	SingleName = "model.safetensors"
 	IndexName  = "model.safetensors.index.json"
 )
 
-// maxIndexBytes bounds an index; that of a model of a trillion parameters takes a few megabytes.
+// maxIndexBytes limits the size of an index. The index of a model with a trillion parameters has a
+// few megabytes.
 const maxIndexBytes = 64 << 20
 
 // Tensor describes a tensor of a file.
 type Tensor struct {
 	Name string
-	// DType is the element type as safetensors writes it, such as "BF16".
+	// DType is the element type in the notation of safetensors, such as "BF16".
 	DType string
 	// Shape are the dimensions, row-major.
 	Shape []int
-	// File is the name of the file that has it.
+	// File is the name of the file that contains the tensor.
 	File string
 }
 
-// File is one safetensors file, or all files of an index. Only headers are read when it is opened.
-// Any number of goroutines may use it, except for Close.
+// File is an open safetensors file, or all files of an index. It is safe for concurrent use, except
+// for Close.
 type File struct {
 	parts   []*part
 	tensors []Tensor
@@ -62,12 +63,13 @@ type part struct {
 
 type location struct {
 	part  *part
-	index int // in tensors
+	index int // index in tensors
 }
 
-// Open opens a safetensors file, an index (a .json file), or a directory that has a file
-// [IndexName] or [SingleName]. The files that an index names lie in its own directory. Links are
-// followed, as the caches of Hugging Face are links. Close the result after use.
+// Open opens a safetensors file, an index (a .json file), or a directory with a file [IndexName] or
+// [SingleName]. It reads only the headers. The files of an index must be in its directory. Symbolic
+// links are followed, because Hugging Face's caches contain links. The caller must close the
+// result.
 //
 // Errors name the file and the tensor.
 func Open(name string) (*File, error) {
@@ -85,8 +87,8 @@ func Open(name string) (*File, error) {
 	return OpenFS(files.Dir(dir), base)
 }
 
-// OpenFS is [Open] in a file system, whose files have to implement io.ReaderAt. name is "." for the
-// file system's own directory.
+// OpenFS is like [Open], but opens a file in a file system whose files implement io.ReaderAt. The
+// name "." means the root directory of the file system.
 func OpenFS(fsys fs.FS, name string) (*File, error) {
 	info, err := fs.Stat(fsys, name)
 	if err != nil {
@@ -117,7 +119,7 @@ func OpenFS(fsys fs.FS, name string) (*File, error) {
 	return f, nil
 }
 
-// openIndex opens the files that an index names.
+// openIndex opens the files of an index.
 func (f *File) openIndex(fsys fs.FS, name string) error {
 	index, err := readIndex(fsys, name)
 	if err != nil {
@@ -152,7 +154,7 @@ func (f *File) openIndex(fsys fs.FS, name string) error {
 	return nil
 }
 
-// readIndex returns the file of each tensor.
+// readIndex returns the file name of each tensor in an index.
 func readIndex(fsys fs.FS, name string) (map[string]string, error) {
 	file, _, err := openRegular(fsys, name)
 	if err != nil {
@@ -175,9 +177,8 @@ func readIndex(fsys fs.FS, name string) (map[string]string, error) {
 	return index.Files, nil
 }
 
-// openRegular opens a file that is neither a pipe, whose writer it would wait for, nor a device.
+// openRegular opens a regular file. It refuses devices and pipes; opening a pipe could block.
 func openRegular(fsys fs.FS, name string) (fs.File, fs.FileInfo, error) {
-	// A file system of another kind may open anything.
 	info, err := fs.Stat(fsys, name)
 	if err == nil {
 		err = files.Regular(name, info)
@@ -205,7 +206,7 @@ func (f *File) openPart(fsys fs.FS, name string) (*part, error) {
 		return nil, err
 	}
 	p := &part{name: name, file: file, size: info.Size(), changed: info.ModTime()}
-	f.parts = append(f.parts, p) // Close closes it
+	f.parts = append(f.parts, p) // so that Close closes it
 	at, ok := file.(io.ReaderAt)
 	if !ok {
 		return fail(fmt.Sprintf("a %T has no ReadAt", file), "use files that implement io.ReaderAt", errkind.NotImplementedError, errors.ErrUnsupported)
@@ -236,7 +237,8 @@ func (c *countingReader) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// Tensors returns the tensors of all files: by file, then by their place in it.
+// Tensors returns the tensors of all files, in the order of the files and of the tensors in each
+// file.
 func (f *File) Tensors() []Tensor {
 	all := slices.Clone(f.tensors)
 	for i := range all {
@@ -245,10 +247,10 @@ func (f *File) Tensors() []Tensor {
 	return all
 }
 
-// BytesRead returns how many bytes were read so far, headers included.
+// BytesRead returns the number of bytes that were read so far, including headers.
 func (f *File) BytesRead() int64 { return f.read.Load() }
 
-// readAt fills p with a tensor's bytes.
+// readAt fills p with the bytes of a tensor from offset at.
 func (f *File) readAt(tensor string, p []byte, at int64) error {
 	of, ok := f.places[tensor]
 	if !ok {
@@ -276,7 +278,7 @@ func (p *part) check() error {
 	return nil
 }
 
-// Close closes the files. A second call does nothing.
+// Close closes the files. Further calls do nothing.
 func (f *File) Close() error {
 	if f == nil || f.closed.Swap(true) {
 		return nil

@@ -22,7 +22,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lm/weights"
 )
 
-// raw is a file of a header and of data, without any check.
+// raw returns a file with a header and data, without any check.
 func raw(header, data string) string {
 	return string(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + header + data
 }
@@ -31,7 +31,7 @@ func one(shape, offsets string) string {
 	return `{"x":{"dtype":"F32","shape":` + shape + `,"data_offsets":` + offsets + `}}`
 }
 
-// TestFilesThatLieAreRefused opens what does not hold what it says.
+// TestFilesThatLieAreRefused opens files whose contents do not match their headers.
 func TestFilesThatLieAreRefused(t *testing.T) {
 	good := func(name string) string {
 		return string(file(t, tensor{name, safetensors.F32, counting(0, 2)}))
@@ -87,7 +87,7 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoFileIsRefused opens what a path may name besides files.
+// TestWhatIsNoFileIsRefused opens paths that are not regular files.
 func TestWhatIsNoFileIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	_, err := weights.Open(filepath.Join(dir, "absent"))
@@ -124,12 +124,12 @@ func TestWhatIsNoFileIsRefused(t *testing.T) {
 		_, err = weights.Open(pipe)
 		assert.Equal(t, errkind.PermissionDeniedError, errkind.Of(err))
 	}
-	// A file system that may not be read, whoever asks.
+	// A file system whose files cannot be opened, even by root.
 	_, err = weights.OpenFS(denied{fstest.MapFS{weights.SingleName: {Data: file(t, tensor{"x", safetensors.F32, counting(0, 2)})}}}, ".")
 	assert.Equal(t, errkind.PermissionDeniedError, errkind.Of(err))
 }
 
-// TestLinksAreFollowed opens a directory like those of Hugging Face's cache, whose files are links.
+// TestLinksAreFollowed opens a directory like Hugging Face's cache, whose files are links.
 func TestLinksAreFollowed(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "snapshots", "1"), 0o755))

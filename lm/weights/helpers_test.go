@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lm/weights"
 )
 
-// array is a tensor for comparison: its values, row-major.
+// array is a tensor for comparisons: its values, row-major.
 type array struct {
 	dims   []int
 	values []float64
@@ -31,7 +31,7 @@ func size(dims []int) int {
 	return n
 }
 
-// counting is an array whose values are their places, plus from.
+// counting returns an array of consecutive values starting at from.
 func counting(from float64, dims ...int) array {
 	a := array{dims, make([]float64, size(dims))}
 	for i := range a.values {
@@ -40,7 +40,7 @@ func counting(from float64, dims ...int) array {
 	return a
 }
 
-// bytes are the array's values as a dtype of the format.
+// bytes returns the array's values in a dtype of the format.
 func (a array) bytes(dtype safetensors.DType) (out []byte) {
 	for _, x := range a.values {
 		switch dtype {
@@ -72,7 +72,7 @@ func write(t testing.TB, path string, tensors ...tensor) {
 	require.NoError(t, os.WriteFile(path, file(t, tensors...), 0o644))
 }
 
-// file is a safetensors file of tensors.
+// file returns a safetensors file of tensors.
 func file(t testing.TB, tensors ...tensor) []byte {
 	t.Helper()
 	var specs []safetensors.Spec
@@ -129,7 +129,6 @@ func numbers(dtype dtypes.DType, data []byte) (out []float64) {
 	return out
 }
 
-// text writes a text file.
 func text(t testing.TB, path, content string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))

@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// job moves a box of one tensor. Its axes are the dimensions in the order of the file, the slowest
-// first; none has one index, but for the only one.
+// job copies a box of one tensor. Its axes are the dimensions in the order of the file, the slowest
+// first. Axes with one index are left out unless there is no other axis.
 type job struct {
 	tensor string
 	form   form
-	at     int64 // of the box's first element in the tensor
-	place  int   // of that element in the result
+	at     int64 // offset of the box's first element in the tensor
+	place  int   // offset of that element in the result
 	axes   []axis
 }
 
-// axis is one dimension of a job: where its indices lie in the tensor, ascending, and in the
-// result, both in elements and from the first index.
+// axis is one dimension of a job: the offsets of its indices in the tensor, ascending, and in the
+// result. Both are in elements, relative to the first index.
 type axis struct {
 	n        int
 	fileStep int64
 	intoStep int
-	// file and into are the places of a dimension whose indices are not evenly apart, or nil.
+	// file and into are the offsets if they are not evenly spaced, or nil.
 	file []int64
 	into []int
 }
@@ -41,15 +41,15 @@ func (a *axis) intoAt(i int) int {
 	return i * a.intoStep
 }
 
-// job returns what of a piece lies in a box, or nil. The result has the box in cells, of which
-// there are so many in each dimension.
+// job returns the job for the part of a piece that is in a box, or nil if there is none. cells is
+// the number of cells of the box in each dimension.
 func (p *Plan) job(v *Variable, of piece, start, size, cells []int) (*job, error) {
 	form, err := formOf(p.tensors[of.tensor].DType, v.DType, of.add)
 	if err != nil {
 		return nil, err
 	}
 	j := &job{tensor: of.tensor, form: form, at: of.view.offset}
-	stride, apart := 1, 1 // of neighbors in a cell, and of neighboring cells
+	stride, apart := 1, 1 // distance of neighbors in a cell, and of neighboring cells
 	for d := range size {
 		apart *= size[d] / cells[d]
 	}
@@ -66,7 +66,7 @@ func (p *Plan) job(v *Variable, of piece, start, size, cells []int) (*job, error
 		}
 		stride, apart = stride*l.cell, apart*cells[d]
 	}
-	// In the order of the file, what moves least from one index to the next is the fastest.
+	// In the order of the file, the axis with the smallest step is the fastest.
 	slices.SortStableFunc(j.axes, func(a, b axis) int { return cmp.Compare(b.fileStep, a.fileStep) })
 	if len(j.axes) == 0 {
 		j.axes = []axis{{n: 1, fileStep: 1, intoStep: 1}}
@@ -75,25 +75,26 @@ func (p *Plan) job(v *Variable, of piece, start, size, cells []int) (*job, error
 	return j, nil
 }
 
-// ones are the cells of a box that is not cut.
+// ones returns the cells of a box with a single cell.
 func ones(n int) []int { return slices.Repeat([]int{1}, n) }
 
-// axisStride says where the indices of a dimension lie in the result, from the first that is read
-// on: so many of a cell a stride apart, and the cells further apart.
+// axisStride describes the offsets of a dimension's indices in the result: indices in a cell are
+// stride elements apart, and cells of cell indices are apart elements apart. first is the first
+// index.
 type axisStride struct{ stride, cell, apart, first int }
 
-// at is the place of an index.
+// at returns the offset of an index.
 func (l axisStride) at(i int) int {
 	i += l.first
 	return i/l.cell*l.apart + i%l.cell*l.stride
 }
 
-// even says whether n indices are evenly apart: in one cell, or in cells of one, or in neighbors.
+// even reports whether n indices are evenly spaced.
 func (l axisStride) even(n int) bool {
 	return l.first%l.cell+n <= l.cell || l.cell == 1 || l.apart == l.cell*l.stride
 }
 
-// step is how far apart they are then.
+// step returns the distance of evenly spaced indices.
 func (l axisStride) step() int {
 	if l.cell == 1 {
 		return l.apart
@@ -101,8 +102,8 @@ func (l axisStride) step() int {
 	return l.stride
 }
 
-// axisOf is the axis of the indices from to to of a dimension. It moves the job's place to the
-// axis's first index.
+// axisOf returns the axis of a range of indices of a dimension. It moves the job's offsets to the
+// first index of the axis.
 func axisOf(dim []factor, from, to int, l axisStride, j *job) axis {
 	dim = normal(dim)
 	if len(dim) == 1 && l.even(to-from) {
@@ -121,7 +122,7 @@ func axisOf(dim []factor, from, to int, l axisStride, j *job) axis {
 	first := a.file[0]
 	origin := l.at(indices[0])
 	j.at, j.place = j.at+first, j.place+origin-l.at(0)
-	a.fileStep = 1 << 62 // the least
+	a.fileStep = 1 << 62 // minimum distance, computed below
 	for i := range indices {
 		a.file[i] -= first
 		a.into[i] = l.at(indices[i]) - origin
@@ -132,7 +133,7 @@ func axisOf(dim []factor, from, to int, l axisStride, j *job) axis {
 	return a
 }
 
-// table returns the offsets of the indices from to to of a dimension.
+// table returns the offsets of a range of indices of a dimension.
 func table(dim []factor, from, to int) []int64 {
 	offsets := make([]int64, to-from)
 	for i := range offsets {
@@ -145,7 +146,7 @@ func table(dim []factor, from, to int) []int64 {
 	return offsets
 }
 
-// join makes one axis of the fastest ones that follow each other in the file and in the result.
+// join merges the fastest axes that are contiguous in the file and in the result.
 func (j *job) join() {
 	for len(j.axes) > 1 {
 		slow, fast := &j.axes[len(j.axes)-2], j.axes[len(j.axes)-1]
@@ -157,13 +158,13 @@ func (j *job) join() {
 	}
 }
 
-// even says whether the indices are evenly apart.
+// even reports whether the indices are evenly spaced.
 func (a *axis) even() bool { return a.file == nil }
 
-// plain says whether the indices are neighbors in the file and in the result.
+// plain reports whether the indices are contiguous in the file and in the result.
 func (a *axis) plain() bool { return a.even() && (a.n == 1 || a.fileStep == 1 && a.intoStep == 1) }
 
-// split divides a job of much into some for several goroutines, along its slowest axis.
+// split divides a large job along its slowest axis, for several goroutines.
 func (j *job) split(bytes int) []*job {
 	slow := &j.axes[0]
 	parts := min(slow.n, 2*runtime.GOMAXPROCS(0), bytes/concurrentBytes)

@@ -7,10 +7,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// row is one run of a job's fastest axis.
+// row is one pass over a job's fastest axis.
 type row struct {
-	file int64 // its first element in the tensor
-	into int   // what its places in the result are counted from
+	file int64 // offset of the first element in the tensor
+	into int   // base offset in the result
 }
 
 // run reads the job's box into a result.
@@ -19,7 +19,7 @@ func (j *job) run(ctx context.Context, f *File, into, scratch []byte) error {
 	if j.form.same && fast.plain() {
 		return j.direct(ctx, f, into)
 	}
-	// A row that is longer than the scratch is read in ranges.
+	// A row that is longer than the buffer is read in several ranges.
 	for from := 0; from < fast.n; {
 		room := scratchBytes / int64(j.form.from)
 		to := from + sort.Search(fast.n-from, func(i int) bool { return fast.fileAt(from+i)-fast.fileAt(from) >= room })
@@ -57,11 +57,11 @@ func (j *job) rows(use func(row) error) error {
 	}
 }
 
-// direct reads rows to where they belong: neighbors at once.
+// direct reads rows directly into the result, and reads contiguous rows together.
 func (j *job) direct(ctx context.Context, f *File, into []byte) error {
 	fast, size := &j.axes[len(j.axes)-1], int64(j.form.from)
 	n := int64(fast.n)
-	var from, length, to int64 // what waits to be read, in bytes
+	var from, length, to int64 // pending read, in bytes
 	flush := func() error {
 		for length > 0 {
 			if err := context.Cause(ctx); err != nil {
@@ -93,8 +93,8 @@ func (j *job) direct(ctx context.Context, f *File, into []byte) error {
 	return flush()
 }
 
-// stripe reads a range of the fastest axis of all rows: as many rows as the scratch holds, and then
-// moves them.
+// stripe reads a range of the fastest axis of all rows: it repeatedly reads as many rows as fit
+// into the buffer, and moves them to the result.
 func (j *job) stripe(ctx context.Context, f *File, into, scratch []byte, from, to int) error {
 	fast := &j.axes[len(j.axes)-1]
 	b := &block{job: j, ctx: ctx, file: f, fast: fast, from: from, to: to, scratch: scratch}
@@ -116,27 +116,27 @@ func (j *job) stripe(ctx context.Context, f *File, into, scratch []byte, from, t
 	return b.move(into)
 }
 
-// block is the rows that lie in the scratch at a time: a stretch of the file from the first one's
-// first element to the last one's last, or rows apart.
+// block is the rows that are in the buffer at a time: one contiguous range of the file, or separate
+// rows.
 type block struct {
 	*job
 	ctx      context.Context
 	file     *File
 	fast     *axis
-	from, to int   // of the fastest axis
-	span     int64 // of a row in the file, in elements
+	from, to int   // range of the fastest axis
+	span     int64 // length of a row in the file, in elements
 	scratch  []byte
 	rows     []row
-	starts   []int // in the scratch, in elements
-	used     int64 // of the scratch, in elements
+	starts   []int // offsets of the rows in the buffer, in elements
+	used     int64 // used part of the buffer, in elements
 	runs     []stretch
 }
 
-// stretch is a part of the fastest axis whose indices are neighbors in the file, and evenly apart
+// stretch is a range of the fastest axis whose indices are contiguous in the file and evenly spaced
 // in the result.
 type stretch struct{ from, n, step int }
 
-// stretches finds those of the range.
+// stretches divides the range of the fastest axis into runs.
 func (b *block) stretches() {
 	a := b.fast
 	if a.even() && (a.fileStep == 1 || a.n == 1) {
@@ -159,7 +159,7 @@ func (b *block) stretches() {
 	}
 }
 
-// fits says whether another row has room in the scratch.
+// fits reports whether the buffer has room for another row.
 func (b *block) fits(r row) bool {
 	last := b.rows[len(b.rows)-1]
 	used := b.used + b.span
@@ -170,7 +170,7 @@ func (b *block) fits(r row) bool {
 	return (used+b.span)*int64(b.form.from) <= int64(len(b.scratch))
 }
 
-// move reads the rows and puts them in their places.
+// move reads the rows and copies them to the result.
 func (b *block) move(result []byte) error {
 	if err := context.Cause(b.ctx); err != nil {
 		return err
@@ -207,8 +207,8 @@ func (b *block) move(result []byte) error {
 	return nil
 }
 
-// neighbors returns how many rows from r on can be turned together, as they are neighbors in the
-// result too; 1 if these are too few.
+// neighbours returns the number of rows from r on that can be transposed together, because they are
+// contiguous in the result; 1 if there are too few.
 func (b *block) neighbours(r int) int {
 	n := 1
 	for ; r+n < len(b.rows) && b.rows[r+n].into == b.rows[r].into+n; n++ {
@@ -216,13 +216,14 @@ func (b *block) neighbours(r int) int {
 	return max(n/turnRows*turnRows, 1)
 }
 
-// read reads the rows, those at once between which there is little, and notes where each one is.
+// read reads the rows, rows with small gaps between them together, and stores the offset of each
+// row.
 func (b *block) read() error {
 	size := int64(b.form.from)
 	gap := gapBytes / size
 	b.starts = b.starts[:0]
 	a := b.fast
-	apart := a.n > 1 && a.fileStep-1 > gap // the needed elements of a row are far from each other
+	apart := a.n > 1 && a.fileStep-1 > gap // the required elements of a row are far apart
 	for i := b.from + 1; i < b.to && !apart && !a.even(); i++ {
 		apart = a.file[i]-a.file[i-1]-1 > gap
 	}
@@ -247,7 +248,7 @@ func (b *block) read() error {
 	return nil
 }
 
-// readApart reads the stretches of a row.
+// readApart reads the separate ranges of a row.
 func (b *block) readApart(first, at, gap int64) error {
 	a, size := b.fast, int64(b.form.from)
 	for i := b.from; i < b.to; {

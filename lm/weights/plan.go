@@ -14,44 +14,46 @@ import (
 type Variable struct {
 	Path  string
 	DType dtypes.DType
-	// Shape are the dimensions, row-major; a stack of layers begins with their number.
+	// Shape are the dimensions, row-major. The first dimension of a stack is the number of layers.
 	Shape []int
-	// Keeps says that the variable may keep the value that it has: no tensor need fill it.
+	// Keeps means that the variable may keep its value: it need not be filled by a tensor.
 	Keeps bool
 }
 
-// PlanOptions say what of a model is not known.
+// PlanOptions configure a plan.
 type PlanOptions struct {
-	// Create is the dtype of variables that the rules name and the model does not have. The plan has
-	// them, in the shapes that the tensors give. Without it such a variable is a [LeftOver].
+	// Create, if set, is the dtype of variables that the rules name and the model does not have.
+	// The plan creates them with the shapes of the tensors. If it is not set, such a variable is a
+	// [LeftOver].
 	Create dtypes.DType
 }
 
-// Plan says of what parts of which tensors each variable is made. It is immutable.
+// Plan maps parts of tensors to parts of variables. It is immutable.
 type Plan struct {
-	variables []filled // those that tensors fill
+	variables []filled // variables that tensors fill
 	tensors   map[string]Tensor
 }
 
-// filled is a variable and the boxes that make it up.
+// filled is a variable and the boxes that fill it.
 type filled struct {
 	Variable
 	pieces []piece
 }
 
-// piece is a box of a variable, and where its elements are in a tensor.
+// piece is a box of a variable, and the location of its elements in a tensor.
 type piece struct {
 	tensor      string
 	start, size []int
-	view        view // of the box's dimensions
+	view        view // location of the box in the tensor
 	add         float64
 }
 
-// NewPlan finds out which tensors become which variables. Everything is checked: each tensor is
-// used or ignored by name, by one rule; each variable is filled, each of its elements once; the
-// shapes fit after the rules' steps. variables may be in any order.
+// NewPlan maps tensors to variables by rules, and checks that each tensor is used or ignored by
+// exactly one rule, that each element of each variable is filled once, and that the shapes fit
+// after the rules' steps. variables may be in any order.
 //
-// Errors: a ValueError for rules that are none, and [*PlanError] with all that does not fit.
+// Invalid rules are an error of kind ValueError. Mismatches are a [*PlanError], which lists all of
+// them.
 func NewPlan(tensors []Tensor, variables []Variable, rules Rules, opts PlanOptions) (*Plan, error) {
 	patterns, err := rules.compile()
 	if err != nil {
@@ -84,8 +86,8 @@ func NewPlan(tensors []Tensor, variables []Variable, rules Rules, opts PlanOptio
 	return m.plan, nil
 }
 
-// Variables returns the variables that tensors fill, in the order in which they were given, and
-// then those that the plan creates.
+// Variables returns the variables that tensors fill, in the order of the argument of [NewPlan],
+// followed by the variables that the plan creates.
 func (p *Plan) Variables() []Variable {
 	all := make([]Variable, len(p.variables))
 	for i, v := range p.variables {
@@ -95,29 +97,29 @@ func (p *Plan) Variables() []Variable {
 	return all
 }
 
-// matcher is a plan that is being made.
+// matcher is the state of NewPlan.
 type matcher struct {
 	rules    Rules
 	patterns []*regexp.Regexp
 	used     []bool
 	known    map[string]*Variable
 	opts     PlanOptions
-	order    []string // of the variables
+	order    []string // paths of variables
 	found    map[string][]candidate
-	told     map[string]bool // variables with a fault of a tensor of theirs
+	told     map[string]bool // variables with a reported fault of a tensor
 	faults   []Fault
 	plan     *Plan
 }
 
-// candidate is a tensor on its way into a variable.
+// candidate is a tensor that fills a part of a variable.
 type candidate struct {
 	tensor Tensor
 	target Target
 	view   view
-	slice  int // of a stack, or -1
+	slice  int // index in a stack, or -1
 }
 
-// match finds the rule of a tensor, and does its steps.
+// match finds the rule of a tensor and applies its steps.
 func (m *matcher) match(t Tensor) (faults []Fault) {
 	rule := -1
 	var groups []string
@@ -185,7 +187,7 @@ func (m *matcher) match(t Tensor) (faults []Fault) {
 	return faults
 }
 
-// unusedElements counts the elements of a tensor that no view has.
+// unusedElements returns the number of elements of a tensor that are in no view.
 func unusedElements(shape []int, uses []view) int64 {
 	total := int64(elements(shape))
 	var runs [][2]int64
@@ -208,13 +210,13 @@ func unusedElements(shape []int, uses []view) int64 {
 	return total
 }
 
-// maxLayers bounds the index of a stack.
+// maxLayers limits the index in a stack.
 const maxLayers = 1 << 20
 
-// maxRuns bounds what is spent on finding elements that are not used.
+// maxRuns limits the memory for finding unused elements.
 const maxRuns = 1 << 20
 
-// runs are the ranges of a file's tensor that a view has.
+// runs returns the ranges of a tensor that a view contains.
 func (v view) runs() [][2]int64 {
 	var all []factor
 	for _, d := range v.dims {
@@ -245,8 +247,7 @@ func (v view) runs() [][2]int64 {
 	return runs
 }
 
-// Tensors returns the names of the tensors that variables are made of, in the order of the
-// variables.
+// Tensors returns the names of the tensors that fill variables, in the order of the variables.
 func (p *Plan) Tensors() (names []string) {
 	seen := map[string]bool{}
 	for _, v := range p.variables {

@@ -28,7 +28,7 @@ func to(variable string, steps ...weights.Step) []weights.Target {
 	return []weights.Target{{Variable: variable, Steps: steps}}
 }
 
-// TestWhatDoesNotFitIsListed holds the faults that a plan finds, and what it says to write.
+// TestWhatDoesNotFitIsListed checks the faults that a plan finds and their hints.
 func TestWhatDoesNotFitIsListed(t *testing.T) {
 	stack := weights.Rules{{Tensor: `l\.(\d+)\.w`, To: []weights.Target{{Variable: "/l/w", Stack: "{1}"}}}}
 	apart := weights.Rules{{Tensor: `l\.(\d+)\.w`, To: []weights.Target{{Variable: "/layer{1:02}/w"}}}}
@@ -94,7 +94,7 @@ func TestWhatDoesNotFitIsListed(t *testing.T) {
 	}
 }
 
-// TestFusedStackedAndSharedTensors reads variables of each form that rules can say.
+// TestFusedStackedAndSharedTensors reads variables of each form that rules support.
 func TestFusedStackedAndSharedTensors(t *testing.T) {
 	rules, err := weights.ParseRules([]byte(`[
 		{"tensor": "h\\.(\\d+)\\.qkv", "to": [
@@ -131,7 +131,7 @@ func TestFusedStackedAndSharedTensors(t *testing.T) {
 	assert.Error(t, p.Read(context.Background(), f, "/absent", nil, nil, nil))
 }
 
-// TestRulesThatSayNothingAreRefused gives rules with mistakes, in Go and in JSON.
+// TestRulesThatSayNothingAreRefused uses invalid rules, in Go and in JSON.
 func TestRulesThatSayNothingAreRefused(t *testing.T) {
 	for says, rules := range map[string]weights.Rules{
 		"no pattern":                       {{Tensor: "(", Ignore: true}},
@@ -158,7 +158,7 @@ func TestRulesThatSayNothingAreRefused(t *testing.T) {
 	}
 }
 
-// TestNumbersKeepTheirMeaning converts the numbers at the ends of each dtype. NaNs stay NaNs.
+// TestNumbersKeepTheirMeaning converts the extreme numbers of each dtype. NaNs stay NaNs.
 func TestNumbersKeepTheirMeaning(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	for _, c := range []struct {
@@ -187,7 +187,7 @@ func TestNumbersKeepTheirMeaning(t *testing.T) {
 	}
 }
 
-// convert reads elements of a file as those of a variable.
+// convert converts elements of a file to elements of a variable.
 func convert(t *testing.T, from safetensors.DType, to dtypes.DType, data string, n int) []float64 {
 	t.Helper()
 	f := openRaw(t, from, data, n)
@@ -197,7 +197,7 @@ func convert(t *testing.T, from safetensors.DType, to dtypes.DType, data string,
 	return read(t, p, f, v, []int{0}, []int{n})
 }
 
-// TestANumberThatIsTooLargeIsAnError keeps a weight from becoming infinite in silence.
+// TestANumberThatIsTooLargeIsAnError checks that no weight becomes infinite without an error.
 func TestANumberThatIsTooLargeIsAnError(t *testing.T) {
 	for _, c := range []struct {
 		to    dtypes.DType

@@ -13,39 +13,39 @@ import (
 )
 
 const (
-	// scratchBytes is what a reader holds of a file while it converts and transposes.
+	// scratchBytes is the size of a reader's buffer for conversion and transposition.
 	scratchBytes = 1 << 20
-	// directBytes bounds one read of what needs no conversion, so that a context ends it soon.
+	// directBytes limits one read without conversion, so that a canceled context takes effect soon.
 	directBytes = 8 << 20
-	// gapBytes is the longest stretch that is read and thrown away between two that are needed: a
-	// read of its own costs more.
+	// gapBytes is the longest gap between two ranges that are read together. A separate read would
+	// cost more.
 	gapBytes = 256
-	// concurrentBytes is from when on a box is read by several goroutines.
+	// concurrentBytes is the minimum size of a box that several goroutines read.
 	concurrentBytes = 4 << 20
 )
 
-// scratches are what readers leave for others.
+// scratches are reusable buffers of readers.
 var scratches = sync.Pool{New: func() any {
 	b := make([]byte, scratchBytes)
 	return &b
 }}
 
-// Read fills into with a box of a variable, row-major, in the variable's dtype: the elements from
-// start on, size of them in each dimension. It reads only the ranges of the files that the box
-// needs; gaps of at most 256 bytes between them are read too. Besides into it holds a megabyte for
-// each CPU. NaNs and infinities are kept; a finite number that the variable's dtype does not have
-// is an error.
+// Read reads a box of a variable into into, row-major, in the variable's dtype. The box begins at
+// start and has the given size in each dimension. Read only reads the required ranges of the files,
+// and gaps of at most 256 bytes between them. In addition to into, it uses one megabyte of memory
+// for each CPU. NaNs and infinities are preserved; a finite number that would become infinite is an
+// error.
 //
-// Errors name the file and the tensor; of kind ValueError for a box that is none, and the cause of ctx's end.
-// After an error into has undefined contents.
+// Errors name the file and the tensor. An invalid box is an error of kind ValueError. If ctx ends,
+// Read returns its cause. After an error the contents of into are undefined.
 func (p *Plan) Read(ctx context.Context, f *File, path string, start, size []int, into []byte) error {
 	return p.ReadCells(ctx, f, path, start, size, ones(len(size)), into)
 }
 
-// ReadCells is Read of a box that is cut into cells, so many in each dimension, which lie in into
-// one after the other: the cells in row-major order, and row-major in themselves. What several
-// devices hold of a variable is read so at once: a row of the file is one range for all of them.
-// Each size is a multiple of the number of cells.
+// ReadCells is like [Plan.Read], but divides the box into cells: cells is the number of cells in
+// each dimension, which must divide the size. The cells are stored in into one after the other, in
+// row-major order, and each cell is row-major. In this way the shards of several devices are read
+// together, and a row of the file is read in one range for all of them.
 func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size, cells []int, into []byte) error {
 	i := slices.IndexFunc(p.variables, func(v filled) bool { return v.Path == path })
 	if i < 0 {
@@ -82,7 +82,7 @@ func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size,
 	return nil
 }
 
-// move reads the pieces of a box: those of much by several goroutines.
+// move reads the pieces of a box, and uses several goroutines for large boxes.
 func (p *Plan) move(ctx context.Context, f *File, v *filled, start, size, cells []int, into []byte) error {
 	bytes := len(into)
 	var jobs []*job

@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lm/weights"
 )
 
-// at calls use with each index of dims and its place, row-major.
+// at calls use with each index of dims and its row-major position.
 func at(dims []int, use func(index []int, place int)) {
 	index := make([]int, len(dims))
 	for place := range size(dims) {
@@ -36,7 +36,7 @@ func (a array) value(index []int) float64 {
 	return a.values[place]
 }
 
-// stepped does a step of a rule, element by element.
+// stepped applies a step of a rule element by element.
 func (a array) stepped(s weights.Step) array {
 	if s.Reshape != nil {
 		return array{s.Reshape, a.values}
@@ -64,7 +64,7 @@ func (a array) stepped(s weights.Step) array {
 	return out
 }
 
-// box is the elements of a box.
+// box returns the elements of a box.
 func (a array) box(start, dims []int) (out []float64) {
 	at(dims, func(index []int, _ int) {
 		from := slices.Clone(index)
@@ -76,8 +76,8 @@ func (a array) box(start, dims []int) (out []float64) {
 	return out
 }
 
-// TestAnyStepsAndAnyBoxGiveWhatTheyDoElementByElement reads random boxes of tensors that random
-// steps changed.
+// TestAnyStepsAndAnyBoxGiveWhatTheyDoElementByElement reads random boxes of tensors with random
+// steps.
 func TestAnyStepsAndAnyBoxGiveWhatTheyDoElementByElement(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 5))
 	pick := func(n int) int { return rng.IntN(n) }
@@ -97,7 +97,7 @@ func TestAnyStepsAndAnyBoxGiveWhatTheyDoElementByElement(t *testing.T) {
 		for i := range x.values { // bfloat16 has them all
 			x.values[i] = float64(int(x.values[i]) % 251)
 		}
-		// Steps that GoMLX could do one after the other.
+		// Steps that GoMLX could apply one after the other.
 		now := x
 		var steps []weights.Step
 		for range pick(5) {
@@ -125,18 +125,18 @@ func TestAnyStepsAndAnyBoxGiveWhatTheyDoElementByElement(t *testing.T) {
 			steps = append(steps, s)
 			now = now.stepped(s)
 		}
-		for i := range steps { // a reshape may leave one size open
+		for i := range steps { // one size of a reshape may be -1
 			if r := steps[i].Reshape; r != nil && pick(2) == 0 {
 				steps[i].Reshape = append(slices.Clone(r[:len(r)-1]), -1)
 			}
 		}
 		v := weights.Variable{Path: "/v", DType: kind.to, Shape: now.dims}
-		// The second target uses what cuts leave.
+		// The second target uses the elements that the first target leaves out.
 		rules := weights.Rules{{Tensor: "x", To: []weights.Target{{Variable: "/v", Steps: steps, Add: kind.add}, {Variable: "/rest"}}}}
 		name := fmt.Sprintf("round %d: %v %v %+v", round, dims, now.dims, steps)
 		f := open(t, tensor{"x", kind.file, x})
 		p, err := weights.NewPlan(f.Tensors(), []weights.Variable{v, {Path: "/rest", DType: kind.to, Shape: dims}}, rules, weights.PlanOptions{})
-		if err != nil { // a cut, or a reshape after one, that is no view
+		if err != nil { // a step whose result is not a view
 			require.ErrorContains(t, err, "step", name)
 			require.Regexp(t, "is not at a multiple of|would take parts of a row", err.Error(), name)
 			continue
@@ -154,7 +154,7 @@ func TestAnyStepsAndAnyBoxGiveWhatTheyDoElementByElement(t *testing.T) {
 				box[d] = 1 + pick(n-start[d])
 			}
 			require.Equal(t, now.box(start, box), read(t, p, f, v, start, box), "%s: %v %v", name, start, box)
-			// The same in cells: one after the other they are boxes of their own.
+			// Each cell equals a separate box.
 			cells, cell := make([]int, len(box)), make([]int, len(box))
 			for d, n := range box {
 				for cells[d] = 1 + pick(n); n%cells[d] != 0; cells[d]-- {
@@ -185,8 +185,8 @@ func TestAnyStepsAndAnyBoxGiveWhatTheyDoElementByElement(t *testing.T) {
 	}
 }
 
-// TestMatricesOfAnySizeAreTurned reads boxes of turned matrices, of sizes about those that are turned
-// at a time, alone and as layers of a stack.
+// TestMatricesOfAnySizeAreTurned reads boxes of transposed matrices, alone and as layers of a
+// stack, with sizes around the block sizes of the transposition.
 func TestMatricesOfAnySizeAreTurned(t *testing.T) {
 	for _, kind := range []struct {
 		file safetensors.DType
@@ -224,7 +224,7 @@ func TestMatricesOfAnySizeAreTurned(t *testing.T) {
 	}
 }
 
-// TestOnlyTheRangesOfABoxAreRead holds how many bytes each kind of split reads.
+// TestOnlyTheRangesOfABoxAreRead checks the number of bytes that each kind of sharding reads.
 func TestOnlyTheRangesOfABoxAreRead(t *testing.T) {
 	const rows, columns = 512, 1024
 	for name, c := range map[string]struct {
@@ -257,7 +257,7 @@ func TestOnlyTheRangesOfABoxAreRead(t *testing.T) {
 			got := read(t, p, f, v, c.start, c.size)
 			n := int(f.BytesRead() - before)
 			if name == "gaps are read" {
-				// Without a conversion each row goes straight to its place.
+				// Without a conversion each row is read directly to its destination.
 				c.bytes = rows * (columns - 64) * 4
 			}
 			assert.Equal(t, c.bytes, n)
@@ -269,7 +269,7 @@ func TestOnlyTheRangesOfABoxAreRead(t *testing.T) {
 	}
 }
 
-// TestLargeBoxesAreReadByAll reads more than one goroutine and one scratch take.
+// TestLargeBoxesAreReadByAll reads boxes that require several goroutines and several buffers.
 func TestLargeBoxesAreReadByAll(t *testing.T) {
 	const rows, columns = 3001, 701
 	x := counting(0, rows, columns)

@@ -9,53 +9,57 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/strictjson"
 )
 
-// Rules say which variable each tensor of a file becomes. They are data: Go values, or JSON that
-// [ParseRules] reads. Each tensor goes by the one rule that matches its name.
+// Rules map the tensors of files to variables. They are Go values, or JSON that [ParseRules]
+// parses. Exactly one rule must match the name of each tensor.
 type Rules []Rule
 
-// Rule says what becomes of the tensors whose names match.
+// Rule maps the tensors whose names match.
 type Rule struct {
-	// Tensor is a regular expression of Go's package regexp for whole names, such as
+	// Tensor is a regular expression of Go's package regexp for complete names, such as
 	// `model\.layers\.(\d+)\.mlp\.up_proj\.weight`.
 	Tensor string `json:"tensor"`
-	// To are the variables that the tensor becomes: one, the parts of a fused tensor, or two that
-	// share one tensor, such as tied embeddings.
+	// To are the variables that the tensor fills: one variable, several for the parts of a fused
+	// tensor, or two that share one tensor, such as tied embeddings.
 	To []Target `json:"to,omitempty"`
-	// Ignore says that the tensor is not needed. Such a rule has no To.
+	// Ignore means that the tensor is not used. To must be empty then.
 	Ignore bool `json:"ignore,omitempty"`
-	// Optional says that files may have no such tensor. Without it, and without Ignore, a rule that
-	// matches nothing is an error.
+	// Optional means that the files may have no such tensor. A rule that matches nothing is an
+	// error unless Optional or Ignore is set.
 	Optional bool `json:"optional,omitempty"`
 }
 
-// Target is one variable that a tensor becomes, or a part of one.
+// Target is a variable, or a part of one, that a tensor fills.
 type Target struct {
-	// Variable is the variable's path, such as "/layers/w1" or "/layer{1:02}/w1": {1} is what the
-	// pattern's first group matched, {1:02} the same number with at least two digits.
+	// Variable is the variable's path, such as "/layers/w1" or "/layer{1:02}/w1": {1} is replaced
+	// by the match of the pattern's first group, and {1:02} by the same number with at least two
+	// digits.
 	Variable string `json:"variable"`
-	// Steps are done to the tensor, in their order.
+	// Steps are applied to the tensor, in this order.
 	Steps []Step `json:"steps,omitempty"`
-	// Stack is the index of the slice of the variable's first dimension that the tensor becomes, of
-	// a variable that is a stack of layers: "{1}", for example. Empty is no stack.
+	// Stack is the index in the first dimension of a variable that stacks layers, for example
+	// "{1}". It is empty for variables that are not stacks.
 	Stack string `json:"stack,omitempty"`
-	// Part puts the tensor beside others in one variable; nil is the whole variable, or the slice.
+	// Part is the location of the tensor in a variable that several tensors fill; nil means the
+	// complete variable, or the complete layer of a stack.
 	Part *Part `json:"part,omitempty"`
-	// Add is added to each element, in float64, before it is rounded to the variable's dtype: 1 for
-	// norms whose weights are kept without the one.
+	// Add is added to each element, in float64, before rounding to the variable's dtype: 1 for
+	// normalization scales that are stored minus 1.
 	Add float64 `json:"add,omitempty"`
 }
 
-// Step is one change of a tensor's dimensions. One of the fields is set.
+// Step changes the dimensions of a tensor. Exactly one field must be set.
 type Step struct {
-	// Reshape gives the tensor other dimensions, row-major; one may be -1.
+	// Reshape are the new dimensions, row-major. One of them may be -1.
 	Reshape []int `json:"reshape,omitempty"`
-	// Transpose orders the dimensions: dimension i of the result is dimension Transpose[i].
+	// Transpose permutes the dimensions: dimension i of the result is dimension Transpose[i] of the
+	// tensor.
 	Transpose []int `json:"transpose,omitempty"`
-	// Cut takes a range of one dimension.
+	// Cut selects a range of one dimension.
 	Cut *Cut `json:"cut,omitempty"`
 }
 
-// Cut is a range of a dimension: part Part of Of equal ones, or From to To where Of is 0.
+// Cut is a range of a dimension: part Part of Of equal parts, or From (inclusive) to To (exclusive)
+// if Of is 0.
 type Cut struct {
 	Dim  int `json:"dim"`
 	Part int `json:"part,omitempty"`
@@ -64,9 +68,9 @@ type Cut struct {
 	To   int `json:"to,omitempty"`
 }
 
-// Part is the place of a tensor in a variable that several tensors make up along a dimension: part
-// Part of Of equal ones, or from index From on where Of is 0. The dimension is the variable's,
-// without that of a stack.
+// Part is the location of a tensor in a variable that several tensors fill along dimension Dim:
+// part Part of Of equal parts, or from index From on if Of is 0. Dim does not count the dimension
+// of a stack.
 type Part struct {
 	Dim  int `json:"dim"`
 	Part int `json:"part,omitempty"`
@@ -74,7 +78,7 @@ type Part struct {
 	From int `json:"from,omitempty"`
 }
 
-// bounds are the first index and that after the last.
+// bounds returns the range, from inclusive and to exclusive.
 func (c Cut) bounds(size int64) (from, to int64, err error) {
 	if c.Of != 0 {
 		switch {
@@ -92,8 +96,8 @@ func (c Cut) bounds(size int64) (from, to int64, err error) {
 	return int64(c.From), int64(c.To), nil
 }
 
-// ParseRules reads rules from JSON: a list of objects with the names of the fields in small
-// letters. Names that are not there are errors.
+// ParseRules parses rules from JSON: a list of objects whose keys are the field names in lower
+// case. Unknown keys are errors.
 func ParseRules(data []byte) (Rules, error) {
 	var rules Rules
 	if err := strictjson.Decode(data, &rules); err != nil {
@@ -154,7 +158,7 @@ func count(all ...bool) (n int) {
 var place = regexp.MustCompile(`\{([^{}]*)\}`)
 var placed = regexp.MustCompile(`^(\d{1,3})(?::0?(\d))?$`)
 
-// checkTemplate refuses places of groups that are not there.
+// checkTemplate returns an error for references to groups that do not exist.
 func checkTemplate(template string, groups int) error {
 	for _, m := range place.FindAllStringSubmatch(template, -1) {
 		of := placed.FindStringSubmatch(m[1])
@@ -168,7 +172,8 @@ func checkTemplate(template string, groups int) error {
 	return nil
 }
 
-// expand fills in a template. groups are those of a match, of which the first is the whole.
+// expand replaces the references in a template. groups is a match of the pattern: the complete
+// match, followed by the groups.
 func expand(template string, groups []string) string {
 	return place.ReplaceAllStringFunc(template, func(text string) string {
 		of := placed.FindStringSubmatch(text[1 : len(text)-1])

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// settle puts the tensors of a variable in their places, and finds what does not fit.
+// settle assigns the tensors of a variable to boxes of it, and reports mismatches.
 func (m *matcher) settle(path string) {
 	found, v := m.found[path], m.known[path]
 	fail := func(c *candidate, problem Problem, hint, format string, args ...any) {
@@ -32,7 +32,7 @@ func (m *matcher) settle(path string) {
 		c := &found[i]
 		layers = max(layers, c.slice+1)
 		if c.slice >= 0 && (len(v.Shape) == 0 || c.slice >= v.Shape[0]) {
-			continue // told once, below
+			continue // reported once, below
 		}
 		if p, ok := m.place(c, v, fail); ok {
 			pieces = append(pieces, p)
@@ -51,7 +51,7 @@ func (m *matcher) settle(path string) {
 	m.plan.variables = append(m.plan.variables, filled{*v, pieces})
 }
 
-// inferred is the shape of a variable that its tensors make.
+// inferred returns the shape of a variable that results from its tensors.
 func inferred(found []candidate) []int {
 	first := found[0]
 	shape, layers := first.view.shape(), 0
@@ -70,7 +70,7 @@ func inferred(found []candidate) []int {
 	return shape
 }
 
-// place says which box of a variable a tensor is.
+// place returns the box of a variable that a tensor fills.
 func (m *matcher) place(c *candidate, v *Variable, fail func(*candidate, Problem, string, string, ...any)) (piece, bool) {
 	p := piece{tensor: c.tensor.Name, start: make([]int, len(v.Shape)), size: slices.Clone(v.Shape), view: c.view, add: c.target.Add}
 	lead := 0
@@ -126,7 +126,7 @@ func (m *matcher) place(c *candidate, v *Variable, fail func(*candidate, Problem
 	return p, true
 }
 
-// advice says what a rule might lack.
+// advice suggests a correction of a rule.
 func advice(got, want []int) string {
 	a, b := slices.Clone(got), slices.Clone(want)
 	slices.Sort(a)
@@ -142,10 +142,10 @@ func advice(got, want []int) string {
 	return "make the model with the sizes of the files, see their config.json"
 }
 
-// cover finds elements of a variable that no tensor fills, or two.
+// cover reports elements of a variable that no tensor or more than one tensor fills.
 func (m *matcher) cover(v *Variable, pieces []piece, fail func(*candidate, Problem, string, string, ...any)) {
 	filled, all := 0, elements(v.Shape)
-	stacked := map[int][]*piece{} // by the first index, where that is one
+	stacked := map[int][]*piece{} // pieces with one index in the first dimension, by that index
 	var rest []*piece
 	for i := range pieces {
 		p := &pieces[i]
@@ -186,7 +186,7 @@ func (m *matcher) cover(v *Variable, pieces []piece, fail func(*candidate, Probl
 	fail(nil, Missing, "add rules for the rest", "the tensors fill %d of the %d elements of %v", filled, all, v.Shape)
 }
 
-// joined is a list, shortened in the middle.
+// joined joins a list, and shortens a long list in the middle.
 func joined(all []string) string {
 	if len(all) > 4 {
 		all = []string{all[0], all[1], "...", all[len(all)-1]}
@@ -194,7 +194,7 @@ func joined(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// overlap says whether two boxes have an element in common.
+// overlap reports whether two boxes have an element in common.
 func overlap(a, b *piece) bool {
 	for d := range a.size {
 		if a.start[d]+a.size[d] <= b.start[d] || b.start[d]+b.size[d] <= a.start[d] {

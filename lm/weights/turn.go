@@ -3,19 +3,20 @@ package weights
 import "encoding/binary"
 
 const (
-	// turnColumns is how many columns of a matrix become rows at a time: as many lines of the cache
-	// are written side by side.
+	// turnColumns is the number of columns that are transposed at a time, and so the number of
+	// cache lines that are written alternately.
 	turnColumns = 8
-	// turnRows is what the number of rows that are turned at a time is a multiple of.
+	// turnRows divides the number of rows that are transposed at a time.
 	turnRows = 4
 )
 
-// turn writes a part of a transpose: turnColumns columns of rows of src, of which row r begins at
-// element starts[r], from element at of each. Column i goes to into+i*step and on in dst. The number
-// of rows is a multiple of turnRows.
+// turn transposes a block: it reads turnColumns columns of rows of src, where row r begins at
+// element starts[r], from element at of each row. It writes column i to consecutive elements of dst
+// from into+i*step on. The number of rows is a multiple of turnRows.
 type turn func(dst []byte, into, step int, src []byte, starts []int, at int)
 
-// turn4 turns elements of four bytes: two rows at a time, so that each store has two elements.
+// turn4 transposes elements of four bytes. It reads two rows at a time, so that each store writes
+// two elements.
 func turn4(dst []byte, into, step int, src []byte, starts []int, at int) {
 	l := linesOf(dst, into, step, 4, len(starts))
 	for r := 0; r+2 <= len(starts); r += 2 {
@@ -35,7 +36,7 @@ func turn4(dst []byte, into, step int, src []byte, starts []int, at int) {
 	}
 }
 
-// turnWide turns bfloat16 to float32.
+// turnWide transposes bfloat16 elements and converts them to float32.
 func turnWide(dst []byte, into, step int, src []byte, starts []int, at int) {
 	l := linesOf(dst, into, step, 4, len(starts))
 	for r := 0; r+2 <= len(starts); r += 2 {
@@ -53,7 +54,7 @@ func turnWide(dst []byte, into, step int, src []byte, starts []int, at int) {
 	}
 }
 
-// turn2 turns elements of two bytes: four rows at a time.
+// turn2 transposes elements of two bytes, four rows at a time.
 func turn2(dst []byte, into, step int, src []byte, starts []int, at int) {
 	l := linesOf(dst, into, step, 2, len(starts))
 	for r := 0; r+4 <= len(starts); r += 4 {
@@ -78,10 +79,10 @@ func turn2(dst []byte, into, step int, src []byte, starts []int, at int) {
 	}
 }
 
-// lines are the stretches of a result that columns become.
+// lines are the ranges of the result to which the columns are written.
 type lines struct{ a, b, c, d, e, f, g, h []byte }
 
-// linesOf are turnColumns lines of n elements of so many bytes.
+// linesOf returns turnColumns lines of n elements of this number of bytes.
 func linesOf(dst []byte, into, step, bytes, n int) lines {
 	line := func(i int) []byte { return dst[bytes*(into+i*step):][: bytes*n : bytes*n] }
 	return lines{line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)}

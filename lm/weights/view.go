@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// view says where the elements of a tensor lie in a file's tensor: element (i, j, ...) is at
-// offset + table[0](i) + table[1](j) + ..., in elements. A dimension is a list of factors, the
-// slowest first, so that reshapes and transposes of any kind stay views.
+// view describes the location of a tensor's elements in a tensor of a file: element (i, j, ...) is
+// at offset + table[0](i) + table[1](j) + ..., in elements. A dimension is a list of factors, the
+// slowest first, so that the results of reshapes and transposes are views, too.
 type view struct {
 	offset int64
 	dims   [][]factor
 }
 
-// factor is a part of a dimension: so many indices, each a stride from the next.
+// factor is a part of a dimension: size indices, each stride elements from the next.
 type factor struct{ size, stride int64 }
 
-// wholeView is a tensor as it lies in the file, row-major.
+// wholeView returns the view of a complete tensor of a file, row-major.
 func wholeView(shape []int) view {
 	v := view{dims: make([][]factor, len(shape))}
 	stride := int64(1)
@@ -27,7 +27,6 @@ func wholeView(shape []int) view {
 	return v
 }
 
-// shape returns the sizes of the dimensions.
 func (v view) shape() []int {
 	dims := make([]int, len(v.dims))
 	for d := range v.dims {
@@ -36,7 +35,7 @@ func (v view) shape() []int {
 	return dims
 }
 
-// elements is the number of elements of a box or a tensor.
+// elements returns the number of elements of a shape.
 func elements(size []int) int {
 	n := 1
 	for _, d := range size {
@@ -53,7 +52,6 @@ func sizeOf(dim []factor) int64 {
 	return n
 }
 
-// apply does a step.
 func (v view) apply(s Step) (view, error) {
 	switch {
 	case s.Reshape != nil:
@@ -80,7 +78,7 @@ func (v view) transpose(order []int) (view, error) {
 	return out, nil
 }
 
-// cut takes a range of a dimension.
+// cut selects a range of a dimension.
 func (v view) cut(c Cut) (view, error) {
 	if c.Dim < 0 || c.Dim >= len(v.dims) {
 		return v, fmt.Errorf("a cut of dimension %d, the tensor has %d, %v", c.Dim, len(v.dims), v.shape())
@@ -94,7 +92,7 @@ func (v view) cut(c Cut) (view, error) {
 	if from == 0 && to == size {
 		return out, nil
 	}
-	// The range has to be one of whole indices of the slowest factor.
+	// The range must consist of complete indices of the slowest factor.
 	dim := normal(v.dims[c.Dim])
 	inner := size / dim[0].size
 	if from%inner != 0 || to%inner != 0 {
@@ -105,7 +103,8 @@ func (v view) cut(c Cut) (view, error) {
 	return out, nil
 }
 
-// reshape reads the same elements in the same order with other dimensions, of which one may be -1.
+// reshape returns the same elements in the same order with other dimensions, of which one may be
+// -1.
 func (v view) reshape(dims []int) (view, error) {
 	sizes, err := complete(dims, int64(elements(v.shape())))
 	if err != nil {
@@ -144,7 +143,7 @@ func (v view) reshape(dims []int) (view, error) {
 	return out, nil
 }
 
-// complete finds the dimension that is -1.
+// complete replaces the dimension -1 by its size.
 func complete(dims []int, total int64) ([]int64, error) {
 	sizes, open, known := make([]int64, len(dims)), -1, int64(1)
 	for i, d := range dims {
@@ -172,7 +171,7 @@ func complete(dims []int, total int64) ([]int64, error) {
 	return sizes, nil
 }
 
-// normal joins factors that follow each other in the file, and leaves out those of one index.
+// normal merges factors that are contiguous in the file, and removes factors of size 1.
 func normal(dim []factor) (out []factor) {
 	for _, f := range dim {
 		if f.size == 1 {

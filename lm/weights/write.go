@@ -16,29 +16,30 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 )
 
-// WriteOptions say how weights are written.
+// WriteOptions configure the files that are written.
 type WriteOptions struct {
-	// MaxFileBytes is the most data of one file; a larger tensor has a file of its own. 0 is 5 GB,
-	// as Hugging Face's own programs have it.
+	// MaxFileBytes is the maximum number of data bytes in a file; a larger tensor gets a file of
+	// its own. 0 means 5 GB, as in Hugging Face's programs.
 	MaxFileBytes int64
-	// Metadata is written into each file. Without "format" it gets the one that other programs
-	// expect, "pt".
+	// Metadata is written to each file. If it has no "format", the value "pt" is added, which other
+	// programs expect.
 	Metadata map[string]string
 }
 
 const defaultFileBytes = 5_000_000_000
 
-// Write writes the tensors of a plan to a directory, by its rules the other way round, so that a
-// plan of the same tensors and rules reads the same variables again: one file [SingleName], or
-// several and [IndexName], which is written last. value returns a variable's elements, row-major,
-// and is called once for each variable; the values of all variables are in memory together.
+// Write writes the tensors of a plan to a directory. It applies the rules in the reverse direction,
+// so that a plan of the same tensors and rules reads the same variables again. It writes one file
+// [SingleName], or several files and, last, [IndexName]. value must return a variable's elements,
+// row-major, and is called once for each variable. The values of all variables are in memory at the
+// same time.
 //
-// tensors are those of the plan in the order in which they are written; a [File]'s, for example.
-// Those that the rules ignored, and elements that no variable has, cannot be written: that is an
-// error. What was added on reading is taken off, in float64. A number that a tensor's dtype does
-// not have is rounded to the nearest one, and one that becomes infinite is an error.
+// tensors are the tensors of the plan in the order in which they are written, for example
+// [File.Tensors]. A tensor that the rules ignore is an error. The constant Add of a target is
+// subtracted, in float64. Numbers are rounded to the tensor's dtype; a finite number that becomes
+// infinite is an error.
 //
-// The directory is made, with its parents; one that has weights already is an error.
+// Write creates the directory and its parents. A directory that contains weights is an error.
 func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value func(ctx context.Context, v Variable) ([]byte, error), opts WriteOptions) error {
 	most := cmp.Or(opts.MaxFileBytes, defaultFileBytes)
 	meta := map[string]string{}
@@ -94,7 +95,7 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value fu
 	return writeIndex(dir, index, total)
 }
 
-// writeIndex puts the index in place as a whole.
+// writeIndex writes the index atomically.
 func writeIndex(dir string, index map[string]string, total int64) error {
 	err := files.Replace(filepath.Join(dir, IndexName), func(w io.Writer) error {
 		e := json.NewEncoder(w)
@@ -120,9 +121,8 @@ type placedPiece struct {
 	piece
 }
 
-// write writes one file.
 func (w *weightWriter) write(ctx context.Context, path string, specs []safetensors.Spec, meta map[string]string) error {
-	tensor := "" // at fault
+	tensor := "" // the tensor that caused an error
 	err := safetensors.WriteFile(path, specs, meta, func(t safetensors.Info, to io.Writer) error {
 		tensor = t.Name
 		data, err := w.tensor(ctx, t)
@@ -140,7 +140,7 @@ func (w *weightWriter) write(ctx context.Context, path string, specs []safetenso
 	return nil
 }
 
-// tensor makes a tensor of the variables that have its elements.
+// tensor assembles a tensor from the variables that contain its elements.
 func (w *weightWriter) tensor(ctx context.Context, t safetensors.Info) ([]byte, error) {
 	data := make([]byte, t.Bytes)
 	for _, of := range w.of[t.Name] {
@@ -164,7 +164,7 @@ func (w *weightWriter) tensor(ctx context.Context, t safetensors.Info) ([]byte, 
 	return data, nil
 }
 
-// fill puts a piece of a variable into its tensor.
+// fill copies a piece of a variable to its tensor.
 func (w *weightWriter) fill(data []byte, t safetensors.Info, of placedPiece) error {
 	form, err := formOf(string(safetensors.Of(of.DType)), t.DType.GoMLX(), -of.add)
 	if err != nil {
