@@ -13,18 +13,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// Target says which compiler the text is meant for. It decides only the few places where a
-// compiler needs the same program written differently; the meaning of the program never changes.
+// Target is the compiler that compiles the program. It affects only the few places where a compiler
+// needs the same program written differently. The meaning of the program never changes.
 type Target int
 
 const (
-	// TargetTPU writes plain StableHLO, as libtpu takes it.
+	// TargetTPU writes plain StableHLO, for libtpu.
 	TargetTPU Target = iota
-	// TargetCPU works around the XLA CPU compiler: it miscompiles an optimization_barrier with one
-	// operand (left out, since it orders nothing), and converts all weights of a mixed-precision
-	// model at once unless each dot makes its operands wait for each other. Its unstable sort runs
-	// past the end of the tensor where the comparator holds for equal elements, as "less or equal"
-	// does, and costs as much as its stable one.
+	// TargetCPU works around the XLA CPU compiler. The compiler miscompiles an optimization_barrier
+	// with one operand, so such a barrier, which orders nothing, is omitted. The compiler converts
+	// all weights of a mixed-precision model at once unless the operands of each dot pass through a
+	// common barrier. Its unstable sort reads past the end of the tensor if the comparator is true
+	// for equal elements, as "less or equal" is, and is no faster than its stable sort, so every
+	// sort is stable.
 	TargetCPU
 )
 
@@ -33,13 +34,13 @@ func (t Target) String() string { return enum.Name(t, "TPU", "CPU") }
 
 // Precision is the precision_config written on every dot_general and convolution. It matters on a
 // TPU, whose matrix unit multiplies bfloat16: DEFAULT rounds float32 operands to bfloat16 once,
-// HIGH uses three passes, HIGHEST six, which is close to float32.
+// HIGH uses three passes, and HIGHEST uses six passes, which is close to float32.
 type Precision int
 
 const (
 	// PrecisionDefault is the fastest and least exact.
 	PrecisionDefault Precision = iota
-	// PrecisionHigh lies between the other two.
+	// PrecisionHigh is between the other two in speed and exactness.
 	PrecisionHigh
 	// PrecisionHighest is the most exact.
 	PrecisionHighest
@@ -48,7 +49,7 @@ const (
 // String returns the name StableHLO uses: "DEFAULT", "HIGH" or "HIGHEST".
 func (p Precision) String() string { return enum.Name(p, "DEFAULT", "HIGH", "HIGHEST") }
 
-// stableHLO maps p, which is known, to the builder's enumeration.
+// stableHLO converts p, which must be valid, to the enumeration of the StableHLO builder.
 func (p Precision) stableHLO() types.DotGeneralPrecisionType {
 	return [...]types.DotGeneralPrecisionType{types.DotGeneralPrecisionDefault, types.DotGeneralPrecisionHigh, types.DotGeneralPrecisionHighest}[p]
 }
@@ -56,44 +57,44 @@ func (p Precision) stableHLO() types.DotGeneralPrecisionType {
 // Options configures a Backend. The zero value lowers for a TPU with DEFAULT precision, passes
 // Identity through and compiles to an *Executable that cannot run.
 type Options struct {
-	// Target is the compiler the text is meant for.
+	// Target is the compiler that compiles the program.
 	Target Target
 
 	// Precision is written on every dot_general and convolution.
 	Precision Precision
 
-	// Random is the generator of random bits.
+	// Random is the generator of random bits for RNGBitGenerator.
 	Random Random
 
-	// Partitioned says that the compiler splits the program over devices, which
-	// Builder.DistributedAutoSharding says of one computation: ops that its partitioner gets wrong
-	// are written otherwise.
+	// Partitioned declares that the compiler splits the program over devices. Ops that XLA's
+	// partitioner gets wrong are then written differently. Builder.DistributedAutoSharding declares
+	// the same for one computation.
 	Partitioned bool
 
-	// Unfused writes batch normalisations as reductions and elementwise ops, which say what of a
-	// batch they combine.
+	// Unfused writes batch normalizations as reductions and elementwise ops, which specify the axes
+	// that they combine. Set it for a program that is split over devices or has padded arguments.
 	Unfused bool
 
-	// Numbered writes the parameters of the entry function by their numbers: the text then does not
-	// depend on their names, some of which GoMLX makes anew in each process.
+	// Numbered names the parameters of the entry function by their numbers. The text then does not
+	// depend on the names that GoMLX generates differently in each process.
 	Numbered bool
 
-	// Origins finds the line of the user's code that each op is for: see [ir.Origin]. It costs some
-	// microseconds an op.
+	// Origins records the line of the user's code for each op, see [ir.Origin]. It costs some
+	// microseconds per op.
 	Origins bool
 
-	// Replicate, if it is not nil, replicates a value of a partitioned program over all devices. It
-	// is called for the operand of a gather and for the updates and positions of a scatter. x is
+	// Replicate, if not nil, replicates a value of a partitioned program over all devices. It is
+	// called for the operand of a gather and for the updates and positions of a scatter. x is
 	// usable in f.
 	Replicate func(f *Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
-	// Identity emits whatever stands for compute's Identity op, which GoMLX calls for nodes made by
-	// graph.IdentityWithCustomGradient. x is usable in f. The result may have another shape; GoMLX
-	// reads it back with OpShape. Nil returns x itself.
+	// Identity emits the ops for compute's Identity op, which GoMLX calls for nodes of
+	// graph.IdentityWithCustomGradient. x is usable in f. The result may have another shape, which
+	// GoMLX reads with OpShape. If Identity is nil, the op returns x itself.
 	Identity func(f *Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
-	// Parameter, if there is one, is asked before a parameter of the entry function is added. An
-	// error refuses it.
+	// Parameter, if not nil, is called before a parameter of the entry function is added. If it
+	// returns an error, the parameter is rejected.
 	Parameter func(name string, shape shapes.Shape) error
 
 	// Constant, if it is not nil, is called for each constant of the entry function and of its closures
@@ -102,39 +103,41 @@ type Options struct {
 	// constant without a name to write the elements into the program's text.
 	Constant func(shape shapes.Shape, elements []byte) (Constant, error)
 
-	// Compile turns a finished program into something that runs. Nil returns an *Executable.
+	// Compile converts a finished program into an executable. If it is nil, Builder.Compile returns
+	// an [*Executable], which cannot run.
 	Compile func(*Program) (compute.Executable, error)
 
-	// Data moves tensors to and from devices. Nil refuses every transfer with ErrNoData.
+	// Data transfers tensors to and from devices. If it is nil, each transfer returns [ErrNoData].
 	Data compute.DataInterface
 
-	// Name is the backend's short name; "stablehlo" if empty.
+	// Name is the backend's short name. The default is "stablehlo".
 	Name string
 
-	// Description is the backend's long name; made from Name and Target if empty.
+	// Description is the backend's long name. The default is built from Name and Target.
 	Description string
 
-	// NumDevices is what the backend reports as its number of devices; 1 if zero.
+	// NumDevices is the number of devices that the backend reports. The default is 1.
 	NumDevices int
 
-	// DeviceDescription names one device; "device N" if nil.
+	// DeviceDescription describes one device. The default is "device N".
 	DeviceDescription func(compute.DeviceNum) string
 }
 
-// Backend is a [compute.Backend] that turns each graph into a StableHLO module. It holds no device
-// and is cheap to make: one per trace is fine. It is safe for concurrent use; its builders are not.
+// Backend is a [compute.Backend] that lowers each graph to a StableHLO module. It has no device and
+// is cheap to create: one backend per trace is fine. It is safe for concurrent use; its builders
+// are not.
 type Backend struct {
 	opts      Options
-	bad       error        // of the options
-	observed  *observation // by Observe, nil if no op is recorded
+	bad       error        // the error of Options.Check
+	observed  *observation // set by Observe; nil if no op is recorded
 	sums      sums
 	finalized atomic.Bool
 }
 
 var _ compute.Backend = (*Backend)(nil)
 
-// Check returns a ValueError for a target, a precision or a generator that is unknown. [New] takes
-// such options, and its computations return this error.
+// Check returns a ValueError for an undefined target, precision or generator. [New] accepts such
+// options; its computations then return this error.
 func (o Options) Check() error {
 	for _, of := range []struct {
 		known bool
@@ -169,7 +172,7 @@ func New(opts Options) *Backend {
 // Name returns the short name of the backend.
 func (b *Backend) Name() string { return b.opts.Name }
 
-// String returns the same as Name.
+// String returns the short name of the backend.
 func (b *Backend) String() string { return b.opts.Name }
 
 // Description returns the long name of the backend.
@@ -178,7 +181,7 @@ func (b *Backend) Description() string { return b.opts.Description }
 // NumDevices returns Options.NumDevices.
 func (b *Backend) NumDevices() int { return b.opts.NumDevices }
 
-// DeviceDescription names device num.
+// DeviceDescription describes device num.
 func (b *Backend) DeviceDescription(num compute.DeviceNum) string {
 	if b.opts.DeviceDescription != nil {
 		return b.opts.DeviceDescription(num)
@@ -186,21 +189,22 @@ func (b *Backend) DeviceDescription(num compute.DeviceNum) string {
 	return fmt.Sprintf("device %d", num)
 }
 
-// Capabilities lists the ops and dtypes that are lowered and that the target's compiler takes. The
-// result is the caller's to change.
+// Capabilities returns the ops and dtypes that are lowered and that the target's compiler supports.
+// The caller owns the result.
 func (b *Backend) Capabilities() compute.Capabilities { return capabilities(b.opts.Target) }
 
-// Builder starts a new computation. The name becomes the module's, with characters that MLIR does
-// not take in a bare symbol replaced.
+// Builder starts a new computation. The module has the given name, with characters that an MLIR
+// symbol cannot contain replaced by underscores.
 func (b *Backend) Builder(name string) compute.Builder { return newBuilder(b, name) }
 
-// Finalize makes the backend refuse further work. Programs already compiled stay valid.
+// Finalize makes all later uses of the backend's builders return [ErrFinalized]. Compiled programs
+// stay valid.
 func (b *Backend) Finalize() { b.finalized.Store(true) }
 
 // IsFinalized reports whether Finalize was called.
 func (b *Backend) IsFinalized() bool { return b.finalized.Load() }
 
-// BufferFromFlatData hands over to Options.Data; without it the error is ErrNoData.
+// BufferFromFlatData calls Options.Data. Without Options.Data it returns [ErrNoData].
 func (b *Backend) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
 	if b.opts.Data == nil {
 		return nil, ErrNoData
@@ -208,12 +212,12 @@ func (b *Backend) BufferFromFlatData(num compute.DeviceNum, flat any, shape shap
 	return b.opts.Data.BufferFromFlatData(num, flat, shape)
 }
 
-// HasSharedBuffers hands over to Options.Data; without it the answer is false.
+// HasSharedBuffers calls Options.Data. Without Options.Data it returns false.
 func (b *Backend) HasSharedBuffers() bool {
 	return b.opts.Data != nil && b.opts.Data.HasSharedBuffers()
 }
 
-// NewSharedBuffer hands over to Options.Data; without it the error is ErrNoData.
+// NewSharedBuffer calls Options.Data. Without Options.Data it returns [ErrNoData].
 func (b *Backend) NewSharedBuffer(num compute.DeviceNum, shape shapes.Shape) (compute.Buffer, any, error) {
 	if b.opts.Data == nil {
 		return nil, nil, ErrNoData

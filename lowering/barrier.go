@@ -7,7 +7,8 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// OptimizationBarrier returns its operands unchanged; the compiler moves nothing across it.
+// OptimizationBarrier returns its operands unchanged. The compiler does not move ops across the
+// barrier.
 func (f *Function) OptimizationBarrier(operands ...compute.Value) ([]compute.Value, error) {
 	return f.ops("OptimizationBarrier", operands, func(in []*stablehlo.Value) []*stablehlo.Value {
 		switch {
@@ -20,7 +21,7 @@ func (f *Function) OptimizationBarrier(operands ...compute.Value) ([]compute.Val
 	})
 }
 
-// SchedulingBarrier returns x, available only once all dependencies are.
+// SchedulingBarrier returns x, which becomes available only after all dependencies are computed.
 func (f *Function) SchedulingBarrier(x compute.Value, dependencies ...compute.Value) (compute.Value, error) {
 	return f.op("SchedulingBarrier", append(with(x), dependencies...), func(in []*stablehlo.Value) *stablehlo.Value {
 		if len(in) == 1 {

@@ -14,8 +14,8 @@ func (f *Function) BatchNormForInference(x, scale, offset, mean, variance comput
 	})
 }
 
-// BatchNormForTraining normalizes x with its own mean and variance per feature, and returns them
-// too.
+// BatchNormForTraining normalizes x with its own mean and variance per feature, and also returns
+// this mean and variance.
 func (f *Function) BatchNormForTraining(x, scale, offset compute.Value, epsilon float32, axis int) (normalized, mean, variance compute.Value, err error) {
 	return f.batchNorm("BatchNormForTraining", with(x, scale, offset), axis, func(in []*stablehlo.Value, axis int) []*stablehlo.Value {
 		return f.plainBatchNorm(in[0], in[1], in[2], epsilon, axis)
@@ -36,9 +36,9 @@ func (f *Function) BatchNormGradient(x, scale, mean, variance, gradOutput comput
 	})
 }
 
-// batchNorm is an op of a batch normalisation with three results, as StableHLO has it or written
-// plainly. One of half precision is computed in float32 where it has to be: its sums do not fit half
-// of it.
+// batchNorm adds a batch normalization op with three results, as the StableHLO op or as the ops it
+// consists of. A half-precision operand is computed in float32 where the sums would overflow half
+// precision.
 func (f *Function) batchNorm(name string, operands []compute.Value, axis int,
 	plain, fused func(in []*stablehlo.Value, axis int) []*stablehlo.Value) (a, b, c compute.Value, err error) {
 	out, err := f.ops(name, operands, func(in []*stablehlo.Value) []*stablehlo.Value {
@@ -65,14 +65,14 @@ func (f *Function) batchNorm(name string, operands []compute.Value, axis int,
 	return out[0], out[1], out[2], nil
 }
 
-// batch is a tensor whose features are along an axis, and the rest of which is normalized together.
+// batch is a tensor with a feature axis. All other axes are normalized together.
 type batch struct {
 	chain
 	f     *Function
 	shape xshapes.Shape
 	axis  int
 	rest  []int
-	count *stablehlo.Value // of a feature's elements
+	count *stablehlo.Value // elements per feature
 }
 
 func (f *Function) batch(x *stablehlo.Value, axis int) *batch {
@@ -88,7 +88,7 @@ func (f *Function) batch(x *stablehlo.Value, axis int) *batch {
 	return b
 }
 
-// feature spreads a value for each feature over the batch.
+// feature broadcasts a vector with one value per feature to the shape of the batch.
 func (b *batch) feature(v *stablehlo.Value) *stablehlo.Value { return b.broadcast(v, b.shape, b.axis) }
 
 func (b *batch) sum(x *stablehlo.Value) *stablehlo.Value { return b.f.reduced(combineSum, x, b.rest) }
@@ -97,7 +97,7 @@ func (b *batch) mean(x *stablehlo.Value) *stablehlo.Value {
 	return b.binary(stablehlo.Divide, b.sum(x), b.count)
 }
 
-// scaled is x without the mean, over the standard deviation, and the reciprocal of that.
+// scaled returns (x - mean) / standard deviation, and the reciprocal of the standard deviation.
 func (b *batch) scaled(x, mean, variance *stablehlo.Value, epsilon float32) (normal, scale *stablehlo.Value) {
 	small := b.number(b.shape.DType, floatNumber(float64(epsilon), 0, 0))
 	scale = must(stablehlo.Rsqrt(b.binary(stablehlo.Add, variance, small)))
@@ -125,6 +125,6 @@ func (f *Function) plainBatchNormGradient(x, scale, mean, variance, v *stablehlo
 	return []*stablehlo.Value{forX, forScale, forOffset}
 }
 
-// unfused reports whether batch normalisations are written as what they consist of, which the
-// partitioner of a program can split.
+// unfused reports whether batch normalizations are written as the ops they consist of, which the
+// partitioner can split.
 func (f *Function) unfused() bool { return f.builder.backend.opts.Unfused || f.builder.partitions > 1 }

@@ -16,15 +16,15 @@ import (
 // binaryOp writes an element-wise op of two operands of the same shape.
 type binaryOp = func(lhs, rhs *stablehlo.Value) (*stablehlo.Value, error)
 
-// binary adds an element-wise op, after spreading its operands to a common shape.
+// binary adds an elementwise op after broadcasting its operands to a common shape.
 func (f *Function) binary(name string, op binaryOp, lhs, rhs compute.Value) (compute.Value, error) {
 	return f.op(name, with(lhs, rhs), func(in []*stablehlo.Value) *stablehlo.Value {
 		return must(op(broadcastPair(in[0], in[1])))
 	})
 }
 
-// broadcastPair spreads two operands of one dtype to a common shape: a scalar to the other's shape,
-// and, at equal rank, axes of dimension 1.
+// broadcastPair broadcasts two operands of one dtype to a common shape: a scalar to the other
+// operand's shape, and, at equal rank, axes of dimension 1.
 func broadcastPair(lhs, rhs *stablehlo.Value) (l, r *stablehlo.Value) {
 	if l, r := lhs.Shape().DType, rhs.Shape().DType; l != r {
 		panic(fmt.Errorf("operands have dtypes %s and %s: convert one of them", l, r))
@@ -55,7 +55,7 @@ func broadcastShape(l, r xshapes.Shape) xshapes.Shape {
 	return common
 }
 
-// spread broadcasts v to shape, axis by axis, or from a scalar.
+// spread broadcasts v, which is a scalar or has the rank of shape, to shape.
 func spread(v *stablehlo.Value, shape xshapes.Shape) *stablehlo.Value {
 	s := v.Shape()
 	if slices.Equal(s.Dimensions, shape.Dimensions) {
@@ -87,7 +87,7 @@ func wantRepresentable(d dtypes.DType) {
 	}
 }
 
-// logical is op for booleans only; StableHLO has one op for bits and booleans.
+// logical restricts op to booleans. StableHLO uses one op for bits and booleans.
 func logical(op binaryOp) binaryOp {
 	return func(lhs, rhs *stablehlo.Value) (*stablehlo.Value, error) {
 		wantBool(lhs)
@@ -100,7 +100,7 @@ func (f *Function) Add(lhs, rhs compute.Value) (compute.Value, error) {
 	return f.binary("Add", stablehlo.Add, lhs, rhs)
 }
 
-// Atan2 returns the angle of the point (rhs, lhs).
+// Atan2 returns the angle of the point with x coordinate rhs and y coordinate lhs.
 func (f *Function) Atan2(lhs, rhs compute.Value) (compute.Value, error) {
 	return f.binary("Atan2", stablehlo.Atan2, lhs, rhs)
 }
@@ -158,14 +158,14 @@ func (f *Function) Pow(lhs, rhs compute.Value) (compute.Value, error) {
 		if !ok {
 			return stablehlo.Power(l, r)
 		}
-		// XLA takes the upper half of the exponents for negative ones. The low bits of a product do
-		// not depend on the bits above.
+		// XLA reads unsigned exponents with the upper bit set as negative numbers. The low bits of
+		// a product do not depend on the higher bits.
 		c := f.chain()
 		return c.convert(c.binary(stablehlo.Power, c.convert(l, wide), c.convert(r, wide)), d), nil
 	}, lhs, rhs)
 }
 
-// signedAbove has the signed type that holds every value of an unsigned one.
+// signedAbove maps an unsigned type to the signed type that contains all its values.
 var signedAbove = map[dtypes.DType]dtypes.DType{
 	dtypes.Uint8: dtypes.Int16, dtypes.Uint16: dtypes.Int32, dtypes.Uint32: dtypes.Int64,
 }
@@ -175,12 +175,12 @@ func (f *Function) ShiftLeft(lhs, rhs compute.Value) (compute.Value, error) {
 	return f.binary("ShiftLeft", stablehlo.ShiftLeft, lhs, rhs)
 }
 
-// ShiftRightArithmetic returns lhs >> rhs, copies of the sign bit coming in.
+// ShiftRightArithmetic returns lhs >> rhs and fills with copies of the sign bit.
 func (f *Function) ShiftRightArithmetic(lhs, rhs compute.Value) (compute.Value, error) {
 	return f.binary("ShiftRightArithmetic", stablehlo.ShiftRightArithmetic, lhs, rhs)
 }
 
-// ShiftRightLogical returns lhs >> rhs, zeros coming in.
+// ShiftRightLogical returns lhs >> rhs and fills with zeros.
 func (f *Function) ShiftRightLogical(lhs, rhs compute.Value) (compute.Value, error) {
 	return f.binary("ShiftRightLogical", stablehlo.ShiftRightLogical, lhs, rhs)
 }
@@ -190,21 +190,21 @@ func (f *Function) Sub(lhs, rhs compute.Value) (compute.Value, error) {
 	return f.binary("Sub", stablehlo.Subtract, lhs, rhs)
 }
 
-// Clamp limits x to [min, max], each a scalar or of the shape of x.
+// Clamp limits x to [min, max]. Each bound is a scalar or has the shape of x.
 func (f *Function) Clamp(min, x, max compute.Value) (compute.Value, error) {
 	return f.op("Clamp", with(min, x, max), func(in []*stablehlo.Value) *stablehlo.Value {
 		return must(stablehlo.Clamp(in[0], in[1], in[2]))
 	})
 }
 
-// Where picks elements of onTrue where condition holds and of onFalse elsewhere. Scalars are
-// broadcast.
+// Where returns the elements of onTrue where condition is true and the elements of onFalse
+// elsewhere. Scalars are broadcast.
 func (f *Function) Where(condition, onTrue, onFalse compute.Value) (compute.Value, error) {
 	return f.op("Where", with(condition, onTrue, onFalse), func(in []*stablehlo.Value) *stablehlo.Value {
 		if in[0].Shape().DType != dtypes.Bool {
 			panic(errors.New("the condition must be Bool"))
 		}
-		// The condition may stay a scalar: select takes it so.
+		// select accepts a scalar condition.
 		shape := in[0].Shape()
 		for _, v := range in[1:] {
 			if !v.Shape().IsScalar() {

@@ -10,10 +10,10 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// Bitcast reinterprets the bits of x. Where the element sizes differ, the last axis splits or
-// joins: a smaller target gets a new last axis, a larger one takes up the last axis, which must
-// have the right dimension. A Bool is a byte of 0 or 1, and any other byte than 0 is true; complex
-// numbers have no bits.
+// Bitcast reinterprets the bits of x as elements of dtype target. If target is smaller, the result
+// has a new last axis with the parts of each element. If target is larger, the last axis of x is
+// joined to one element; it must have the right dimension. A Bool is a byte that is 0 or 1;
+// reinterpreted as Bool, each nonzero byte is true. Complex numbers return an error.
 func (f *Function) Bitcast(x compute.Value, target dtypes.DType) (compute.Value, error) {
 	return f.op("Bitcast", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		wantRepresentable(target)
@@ -36,9 +36,9 @@ func (f *Function) Bitcast(x compute.Value, target dtypes.DType) (compute.Value,
 	})
 }
 
-// bitcastPacked is Bitcast from or to integers of less than a byte, in arithmetic: XLA folds a
-// bitcast_convert of constants wrongly there (https://github.com/openxla/xla/issues/38964), and
-// what it takes for a constant is not known here.
+// bitcastPacked reinterprets integers of less than a byte by arithmetic. XLA folds a
+// bitcast_convert of such constants wrongly (https://github.com/openxla/xla/issues/38964), and this
+// package cannot tell which values XLA treats as constants.
 func (c chain) bitcastPacked(x *stablehlo.Value, target dtypes.DType) *stablehlo.Value {
 	source := x.Shape().DType
 	dims := x.Shape().Dimensions
@@ -47,7 +47,7 @@ func (c chain) bitcastPacked(x *stablehlo.Value, target dtypes.DType) *stablehlo
 		panic(fmt.Errorf("joining elements of %s into %s wants a last axis of dimension %d, got %v", source, target, per, dims))
 	}
 	switch {
-	case source.Bits() == target.Bits(): // of the two signs
+	case source.Bits() == target.Bits(): // differ only in signedness
 		return c.convert(x, target)
 	case source.IsPacked() && target.IsPacked() && per > 1:
 		return c.join(x, target)
@@ -65,7 +65,7 @@ func (c chain) bitcastPacked(x *stablehlo.Value, target dtypes.DType) *stablehlo
 	return c.bitcast(bytes, target)
 }
 
-// split cuts each element into smaller integers along a new last axis, the low bits first.
+// split splits each element into smaller integers along a new last axis, the low bits first.
 func (c chain) split(x *stablehlo.Value, target dtypes.DType) *stablehlo.Value {
 	s := x.Shape()
 	wide := s.Clone()
@@ -75,7 +75,7 @@ func (c chain) split(x *stablehlo.Value, target dtypes.DType) *stablehlo.Value {
 	return c.convert(c.mask(c.binary(stablehlo.ShiftRightLogical, values, c.places(wide, target.Bits())), target.Bits()), target)
 }
 
-// join puts the elements along the last axis together, the first into the low bits.
+// join packs the elements of the last axis into one element. The first element has the low bits.
 func (c chain) join(x *stablehlo.Value, target dtypes.DType) *stablehlo.Value {
 	s := x.Shape()
 	wide := s.Clone()
@@ -96,13 +96,13 @@ func (c chain) join(x *stablehlo.Value, target dtypes.DType) *stablehlo.Value {
 	return c.convert(c.reshape(sum, s.Dimensions[:last]...), target)
 }
 
-// unsignedByte widens integers of at most a byte to Uint8, with zeros above their bits.
+// unsignedByte widens integers of at most a byte to Uint8 and fills with zeros.
 func (c chain) unsignedByte(x *stablehlo.Value) *stablehlo.Value {
 	bits := x.Shape().DType.Bits()
 	return c.mask(c.convert(x, dtypes.Uint8), bits)
 }
 
-// mask keeps the low bits of bytes.
+// mask clears all but the low bits.
 func (c chain) mask(x *stablehlo.Value, bits int) *stablehlo.Value {
 	if bits == 8 {
 		return x
@@ -110,7 +110,7 @@ func (c chain) mask(x *stablehlo.Value, bits int) *stablehlo.Value {
 	return c.binary(stablehlo.And, x, c.number(dtypes.Uint8, signed(1<<bits-1)))
 }
 
-// places is how far each element along the last axis is shifted.
+// places returns the shift of each element along the last axis.
 func (c chain) places(s xshapes.Shape, bits int) *stablehlo.Value {
 	counted := must(c.fn.Iota(s, s.Rank()-1))
 	return c.binary(stablehlo.Multiply, counted, c.number(dtypes.Uint8, signed(bits)))

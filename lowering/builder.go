@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Builder collects one computation. It is not safe for concurrent use.
+// Builder builds one computation. It is not safe for concurrent use.
 type Builder struct {
 	backend *Backend
 	name    string
@@ -27,7 +27,7 @@ type Builder struct {
 	replicas, partitions int
 	devices              []compute.DeviceNum
 	distributed          bool  // DistributedSPMD or DistributedAutoSharding was called
-	refused              error // the first sharding that cannot be, for Compile
+	refused              error // the first invalid sharding, returned by Compile
 	compiled             bool
 
 	lines *lines // nil without Options.Origins
@@ -64,7 +64,7 @@ func (b *Builder) Backend() *Backend { return b.backend }
 // Main returns the entry function.
 func (b *Builder) Main() compute.Function { return b.main }
 
-// check refuses work on a finalized backend or a compiled computation.
+// check returns an error if the backend is finalized or the computation is compiled.
 func (b *Builder) check() error {
 	if b.backend.IsFinalized() {
 		return ErrFinalized
@@ -78,7 +78,7 @@ func (b *Builder) check() error {
 	return nil
 }
 
-// NewFunction adds a top-level function, to be called with Function.Call.
+// NewFunction adds a top-level function, which is called with [Function.Call].
 func (b *Builder) NewFunction(name string) (compute.Function, error) {
 	if err := b.check(); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (b *Builder) OpShape(op compute.Value) (shapes.Shape, error) {
 	return w.shape, nil
 }
 
-// DistributedSPMD makes the program one for numDevices replicas.
+// DistributedSPMD makes the program run on numDevices replicas.
 func (b *Builder) DistributedSPMD(numDevices int) error {
 	if err := b.check(); err != nil {
 		return err
@@ -112,8 +112,8 @@ func (b *Builder) DistributedSPMD(numDevices int) error {
 	return nil
 }
 
-// DistributedAutoSharding makes the program one for the devices of the meshes, split by Shardy
-// along the shardings given to Parameter and Return.
+// DistributedAutoSharding makes the program run on the devices of the meshes. Shardy partitions it
+// according to the shardings that are passed to Parameter and Return.
 func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
 	if err := b.check(); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (b *Builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
 	return nil
 }
 
-// DeviceAssignment names the device of each replica or partition.
+// DeviceAssignment sets the device of each replica or partition.
 func (b *Builder) DeviceAssignment(devices ...compute.DeviceNum) error {
 	if err := b.check(); err != nil {
 		return err
@@ -171,8 +171,8 @@ func (b *Builder) DeviceAssignment(devices ...compute.DeviceNum) error {
 	return nil
 }
 
-// Compile finishes the computation. Without Options.Compile the result is an *Executable. The builder
-// refuses further ops.
+// Compile finishes the computation. Without Options.Compile it returns an [*Executable]. Later ops
+// of the builder return [ErrCompiled].
 func (b *Builder) Compile() (compute.Executable, error) {
 	if err := b.check(); err != nil {
 		return nil, err
@@ -215,7 +215,7 @@ func (b *Builder) Compile() (compute.Executable, error) {
 	return &Executable{program: program}, nil
 }
 
-// program is the computation as a module.
+// program returns the computation as a module.
 func (b *Builder) program() *ir.Module {
 	m := &ir.Module{Name: identifier(b.name), Functions: []*ir.Function{b.constrainMarked(b.main.IR())}}
 	for _, f := range b.others {

@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// chainOfCalls makes functions that each call the one before, as many as calls nest: call adds the
-// call to g in f. The last one is returned, with the first error.
+// chainOfCalls creates functions that each call the previous function, up to the given depth. call
+// adds the call of g to f. chainOfCalls returns the last function and the first error.
 func chainOfCalls(t *testing.T, b compute.Builder, length int, call func(f, g compute.Function, x compute.Value) error) (compute.Function, error) {
 	t.Helper()
 	var last compute.Function
@@ -40,7 +40,7 @@ func TestCallsNestOnlySoDeep(t *testing.T) {
 	last, err := chainOfCalls(t, b, 255, direct)
 	require.NoError(t, err)
 	x := must(t)(b.Main().Parameter("x", f32(2), nil))
-	for range 300 { // one after another is not one in another
+	for range 300 { // consecutive calls are not nested calls
 		require.NoError(t, direct(b.Main(), last, x))
 	}
 	require.NoError(t, b.Main().Return([]compute.Value{x}, nil))

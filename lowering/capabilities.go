@@ -9,7 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// capabilities lists what this package lowers. A test holds the ops against the methods.
+// capabilities lists the ops and dtypes that this package lowers. A test compares the ops with the
+// methods.
 func capabilities(target Target) compute.Capabilities {
 	c := compute.Capabilities{Functions: true, Operations: map[compute.OpType]bool{}, DTypes: map[dtypes.DType]bool{}}
 	for op := compute.OpTypeInvalid + 1; op < compute.OpTypeLast; op++ {
@@ -18,8 +19,8 @@ func capabilities(target Target) compute.Capabilities {
 		}
 	}
 	for d := dtypes.InvalidDType + 1; d <= dtypes.Uint1; d++ {
-		// libtpu takes 2-bit integers only in tensors that fill its tiles; the CPU compiler takes
-		// all.
+		// libtpu supports 2-bit integers only in tensors that fill its tiles. The CPU compiler
+		// supports them in all tensors.
 		twoBits := d == dtypes.Int2 || d == dtypes.Uint2
 		if ir.Writable(d) && (!twoBits || target == TargetCPU) {
 			c.DTypes[d] = true
@@ -28,8 +29,8 @@ func capabilities(target Target) compute.Capabilities {
 	return c
 }
 
-// leftOut are the ops that are not lowered: of dynamic shapes, fused and quantized ones, and what GoMLX
-// writes by others.
+// leftOut contains the ops that are not lowered: ops with dynamic shapes, fused and quantized ops,
+// and ops that GoMLX builds from other ops.
 var leftOut = []compute.OpType{
 	compute.OpTypeDynamicBroadcastInDim, compute.OpTypeDynamicDimensionSize, compute.OpTypeDynamicShape, compute.OpTypeDynamicIota,
 	compute.OpTypeDynamicPad, compute.OpTypeDynamicReshape,

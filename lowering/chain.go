@@ -9,12 +9,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// chain writes several ops in a row, for ops that StableHLO has only in parts.
+// chain writes ops that StableHLO has only as a sequence of other ops.
 type chain struct{ fn *stablehlo.Function }
 
 func (f *Function) chain() chain { return chain{f.fn} }
 
-// binary broadcasts a scalar side to the other one's shape.
+// binary broadcasts a scalar operand to the shape of the other operand.
 func (c chain) binary(op binaryOp, l, r *stablehlo.Value) *stablehlo.Value {
 	return must(op(broadcastPair(l, r)))
 }
@@ -34,7 +34,7 @@ func (c chain) convert(x *stablehlo.Value, d dtypes.DType) *stablehlo.Value {
 	return must(stablehlo.Convert(x, d))
 }
 
-// bitcast is bitcast_convert, or nothing where the dtype is the same already.
+// bitcast adds a bitcast_convert unless x already has the dtype.
 func (c chain) bitcast(x *stablehlo.Value, d dtypes.DType) *stablehlo.Value {
 	if x.Shape().DType == d {
 		return x
@@ -42,37 +42,34 @@ func (c chain) bitcast(x *stablehlo.Value, d dtypes.DType) *stablehlo.Value {
 	return must(stablehlo.BitcastConvert(x, d))
 }
 
-// broadcast spreads x over shape; axes has the place of each axis of x in it.
+// broadcast broadcasts x to shape. axes[i] is the axis of shape that axis i of x becomes.
 func (c chain) broadcast(x *stablehlo.Value, shape xshapes.Shape, axes ...int) *stablehlo.Value {
 	return must(stablehlo.BroadcastInDim(x, shape, axes))
 }
 
-// number is a constant scalar of dtype d.
 func (c chain) number(d dtypes.DType, number ir.Number) *stablehlo.Value {
 	return must(dense(c.fn, &ir.Dense{Splat: &number}, xshapes.Make(d)))
 }
 
-// scalar is a constant scalar of dtype d.
 func (c chain) scalar(d dtypes.DType, value scalarValue) *stablehlo.Value {
 	return c.number(d, scalarNumber(d, value))
 }
 
-// zeros is 0 everywhere.
 func (c chain) zeros(shape xshapes.Shape) *stablehlo.Value {
 	return c.broadcast(c.scalar(shape.DType, valueZero), xshapes.Make(shape.DType, shape.Dimensions...))
 }
 
-// nonzero holds where x is not 0.
+// nonzero returns whether each element of x differs from 0.
 func (c chain) nonzero(x *stablehlo.Value) *stablehlo.Value {
 	return c.compare(types.CompareNE, x, c.zeros(x.Shape()))
 }
 
-// reshape gives x other dimensions of the same size.
+// reshape changes the dimensions of x to dims, which have the same size.
 func (c chain) reshape(x *stablehlo.Value, dims ...int) *stablehlo.Value {
 	return must(stablehlo.Reshape(x, xshapes.Make(x.Shape().DType, dims...)))
 }
 
-// slice takes the elements of x from starts up to limits.
+// slice returns the elements of x from starts up to limits.
 func (c chain) slice(x *stablehlo.Value, starts, limits []int) *stablehlo.Value {
 	return must(stablehlo.Slice(x, starts, limits, nil))
 }

@@ -5,8 +5,9 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// AllReduce combines each operand across the replicas of each group. Every operand gets an
-// all_reduce of its own, in order: XLA's partitioners do not take one with several operands.
+// AllReduce combines each operand across the replicas of each group. Each operand is a separate
+// all_reduce, in order, because XLA's partitioners do not support an all_reduce with several
+// operands.
 func (f *Function) AllReduce(operands []compute.Value, reduction compute.ReduceOpType, replicaGroups [][]int) ([]compute.Value, error) {
 	return f.ops("AllReduce", operands, func(in []*stablehlo.Value) []*stablehlo.Value {
 		kind, out := combinerOf(reduction), make([]*stablehlo.Value, len(in))

@@ -10,7 +10,7 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// combiner is how two elements become one in a reduction, a scatter or an all-reduce.
+// combiner is the operation that combines two elements in a reduction, a scatter or an all-reduce.
 type combiner int
 
 const (
@@ -21,11 +21,11 @@ const (
 	combineAnd
 	combineOr
 	combineXor
-	selectGreaterOrEqual // the two that select, for SelectAndScatter
+	selectGreaterOrEqual // the last two select, for SelectAndScatter
 	selectLessOrEqual
 )
 
-// combiners has, for each combiner, its op and the value that changes nothing.
+// combinerTable contains the op and the neutral element of each combiner.
 var combinerTable = [...]struct {
 	op      binaryOp
 	neutral scalarValue
@@ -45,7 +45,6 @@ var combinerTable = [...]struct {
 	}},
 }
 
-// combinerOf maps GoMLX's reduction types.
 func combinerOf(t compute.ReduceOpType) combiner {
 	kind, ok := map[compute.ReduceOpType]combiner{compute.ReduceOpSum: combineSum, compute.ReduceOpProduct: combineProduct,
 		compute.ReduceOpMax: combineMax, compute.ReduceOpMin: combineMin}[t]
@@ -60,7 +59,7 @@ type combinerKey struct {
 	dtype dtypes.DType
 }
 
-// combiner returns the closure of f that combines two scalars, writing it on first use.
+// combiner returns the closure of f that combines two scalars. The first call creates it.
 func (f *Function) combiner(kind combiner, d dtypes.DType) *stablehlo.Function {
 	key := combinerKey{kind, d}
 	if closure, ok := f.combiners[key]; ok {
@@ -82,7 +81,7 @@ func (f *Function) closureArgs(closure *stablehlo.Function, ds ...dtypes.DType) 
 	return args
 }
 
-// neutral adds the constant that changes nothing when combined.
+// neutral adds the neutral element of the combiner as a constant.
 func (f *Function) neutral(kind combiner, d dtypes.DType) *stablehlo.Value {
 	return f.chain().scalar(d, combinerTable[kind].neutral)
 }

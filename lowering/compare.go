@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/go-xla/types"
 )
 
-// comparisonType is the kind of comparison StableHLO wants named for a dtype.
+// comparisonType returns the kind of comparison that StableHLO requires for a dtype.
 func comparisonType(d dtypes.DType) types.ComparisonType {
 	switch {
 	case d.IsFloat() || d.IsComplex():
@@ -20,12 +20,13 @@ func comparisonType(d dtypes.DType) types.ComparisonType {
 	return types.CompareSigned
 }
 
-// errNoOrder refuses what complex numbers have no answer to: the CPU compiler ends the process over
-// it.
+// errNoOrder rejects ordered comparisons of complex numbers, for which the CPU compiler aborts the
+// process.
 var errNoOrder = errors.New("complex numbers have no order: compare their magnitudes or parts")
 
-// compare compares in the usual order or, total, in the order -NaN < -Inf < ... < -0 < +0 < ... < +Inf
-// < +NaN, which differs for floats only; StableHLO has it for them only.
+// compare compares in the usual order or, if total is true, in the order -NaN < -Inf < ... < -0 <
+// +0 < ... < +Inf < +NaN. The orders differ only for floats, and StableHLO has a total order only
+// for floats.
 func (f *Function) compare(name string, dir types.ComparisonDirection, total bool, lhs, rhs compute.Value) (compute.Value, error) {
 	return f.binary(name, func(l, r *stablehlo.Value) (*stablehlo.Value, error) {
 		d := l.Shape().DType

@@ -5,12 +5,12 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// Complex joins real and imaginary parts; a scalar part is broadcast.
+// Complex joins real and imaginary parts. A scalar part is broadcast.
 func (f *Function) Complex(re, im compute.Value) (compute.Value, error) {
 	return f.binary("Complex", stablehlo.Complex, re, im)
 }
 
-// Conj returns the conjugate; a real number is its own.
+// Conj returns the complex conjugate. A real operand is returned unchanged.
 func (f *Function) Conj(x compute.Value) (compute.Value, error) {
 	return f.unary("Conj", func(x *stablehlo.Value) (*stablehlo.Value, error) {
 		if !x.Shape().DType.IsComplex() {
@@ -22,7 +22,7 @@ func (f *Function) Conj(x compute.Value) (compute.Value, error) {
 	}, x)
 }
 
-// Real returns the real part; a real number is its own.
+// Real returns the real part. A real operand is returned unchanged.
 func (f *Function) Real(x compute.Value) (compute.Value, error) {
 	return f.unary("Real", func(x *stablehlo.Value) (*stablehlo.Value, error) {
 		if !x.Shape().DType.IsComplex() {
@@ -32,7 +32,7 @@ func (f *Function) Real(x compute.Value) (compute.Value, error) {
 	}, x)
 }
 
-// Imag returns the imaginary part; that of a real number is zero.
+// Imag returns the imaginary part, which is zero for a real operand.
 func (f *Function) Imag(x compute.Value) (compute.Value, error) {
 	return f.unary("Imag", func(x *stablehlo.Value) (*stablehlo.Value, error) {
 		if x.Shape().DType.IsComplex() {

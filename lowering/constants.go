@@ -16,15 +16,15 @@ const LargeConstant = 1 << 20
 
 // Constant is a parameter of the entry function that replaces a large constant.
 type Constant struct {
-	// Name is the name of the parameter. Constants of one name are one parameter.
+	// Name is the name of the parameter. All constants with the same name are one parameter.
 	Name string
-	// Value is the value that [Options.Constant] returned with the first constant of this name.
+	// Value is the value that [Options.Constant] returned for the first constant with this name.
 	Value any
 }
 
-// largeElements returns the shape of a large constant and its elements as bytes in row-major order. The
-// bytes are nil for a constant that stays in the text because it is small, because its elements are
-// equal, or because its elements have less than a byte.
+// largeElements returns the shape of a large constant and its elements as bytes in row-major order.
+// The bytes are nil for a constant that stays in the text because it is small, because its elements
+// are equal, or because its elements are smaller than a byte.
 func largeElements(flat any, dims []int) (shape shapes.Shape, elements []byte) {
 	value := reflect.ValueOf(flat)
 	if !value.IsValid() || value.Kind() != reflect.Slice || slices.ContainsFunc(dims, func(d int) bool { return d < 1 }) {
@@ -78,7 +78,7 @@ func (f *Function) replaceConstant(flat any, dims []int) (compute.Value, error) 
 	return v, nil
 }
 
-// constantsLast moves the parameters that replace constants behind the other parameters.
+// constantsLast moves the parameters that replace constants after the other parameters.
 func (p *Program) constantsLast() {
 	if len(p.Constants) == 0 {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// closure checks that g is a finished closure of f or of a function around it: GoMLX makes all
+// closure checks that g is a finished closure of f or of an enclosing function. GoMLX creates all
 // closures in main.
 func (f *Function) closure(role string, g compute.Function) *Function {
 	c, ok := g.(*Function)
@@ -39,14 +39,15 @@ func (f *Function) within(outer *Function) bool {
 	return false
 }
 
-// If runs one of two closures without parameters.
+// If runs onTrue or onFalse, depending on the Bool scalar pred. The closures have no parameters and
+// the same results.
 func (f *Function) If(pred compute.Value, onTrue, onFalse compute.Function) ([]compute.Value, error) {
 	return f.ops("If", with(pred), func(in []*stablehlo.Value) []*stablehlo.Value {
 		return must(stablehlo.If(in[0], f.closure("true branch", onTrue).fn, f.closure("false branch", onFalse).fn))
 	})
 }
 
-// While runs body on the state for as long as cond holds.
+// While runs body on the state as long as cond is true.
 func (f *Function) While(cond, body compute.Function, state ...compute.Value) ([]compute.Value, error) {
 	return f.ops("While", state, func(in []*stablehlo.Value) []*stablehlo.Value {
 		c, b := f.closure("condition", cond), f.closure("body", body)
@@ -54,8 +55,8 @@ func (f *Function) While(cond, body compute.Function, state ...compute.Value) ([
 	})
 }
 
-// Sort sorts tensors of one shape together along axis, as comparator orders their elements. For the
-// CPU every sort is stable, see TargetCPU.
+// Sort sorts tensors of one shape together along axis, in the order of comparator. For TargetCPU
+// every sort is stable, see [TargetCPU].
 func (f *Function) Sort(comparator compute.Function, axis int, stable bool, operands ...compute.Value) ([]compute.Value, error) {
 	return f.ops("Sort", operands, func(in []*stablehlo.Value) []*stablehlo.Value {
 		c := f.closure("comparator", comparator)
@@ -67,15 +68,15 @@ func (f *Function) Sort(comparator compute.Function, axis int, stable bool, oper
 	})
 }
 
-// maxCallDepth bounds how deep calls nest: XLA's compilers recurse over them, and thousands end the
-// process.
+// maxCallDepth bounds nested calls. XLA's compilers recurse over calls, and thousands of nested
+// calls abort the process.
 const maxCallDepth = 256
 
-// maxInlined bounds the calls of a function once those of the functions it calls are written out, as
-// compilers do: no compiler ends with more.
+// maxInlined bounds the calls of a function after inlining. Compilers inline all calls, and no
+// compiler finishes with more.
 const maxInlined = 1 << 20
 
-// Call runs another top-level function of the same computation. Calls nest 256 deep at most.
+// Call runs another top-level function of the same computation. Calls can be nested 256 deep.
 func (f *Function) Call(target compute.Function, operands ...compute.Value) ([]compute.Value, error) {
 	return f.ops("Call", operands, func(in []*stablehlo.Value) []*stablehlo.Value {
 		g, ok := target.(*Function)

@@ -7,8 +7,8 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// ConvGeneral convolves over any number of spatial axes. Missing strides and dilations are 1,
-// missing paddings 0, group counts below 1 are 1.
+// ConvGeneral convolves over any number of spatial axes. The default of strides and dilations is 1,
+// the default of paddings is 0, and group counts below 1 are 1.
 func (f *Function) ConvGeneral(x, kernel compute.Value, axes compute.ConvolveAxesConfig,
 	strides []int, paddings [][2]int, inputDilations, kernelDilations []int,
 	channelGroups, batchGroups int) (compute.Value, error) {
@@ -37,7 +37,6 @@ func (f *Function) ConvGeneral(x, kernel compute.Value, axes compute.ConvolveAxe
 	})
 }
 
-// convolve adds a convolution.
 func (f *Function) convolve(x, kernel *stablehlo.Value, c convolution, channelGroups, batchGroups int) *stablehlo.Value {
 	precision := f.builder.backend.opts.Precision.stableHLO()
 	return must(stablehlo.Convolution(x, kernel, c.Strides, c.Paddings, c.InputDilations, c.KernelDilations,

@@ -10,20 +10,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Div returns lhs / rhs. An integer divided by 0 is -1, all bits set for an unsigned one.
+// Div returns lhs / rhs. An integer division by 0 is -1, which is all bits set for unsigned
+// integers.
 func (f *Function) Div(lhs, rhs compute.Value) (compute.Value, error) {
 	return f.divide("Div", stablehlo.Divide, lhs, rhs)
 }
 
-// Rem returns the remainder of lhs / rhs, with the sign of lhs. That of an integer by 0 is lhs.
+// Rem returns the remainder of lhs / rhs, with the sign of lhs. The integer remainder of a division
+// by 0 is lhs.
 func (f *Function) Rem(lhs, rhs compute.Value) (compute.Value, error) {
 	return f.divide("Rem", stablehlo.Remainder, lhs, rhs)
 }
 
-// divide adds a division. XLA folds one of integers that it knows with the host's instruction,
-// which ends the process where the divisor is 0. What it may come to know is therefore hidden from
-// it behind a barrier: not only constants, since it also knows x*0 and the values of a loop that
-// runs once. A barrier of two operands is one that every target takes, see TargetCPU.
+// divide adds a division. XLA folds integer divisions of known values with the host's instruction,
+// which aborts the process if the divisor is 0. A divisor that XLA may know is therefore hidden
+// behind a barrier. Besides constants, XLA also knows x*0 and the values of a loop that runs once.
+// The barrier has two operands, because [TargetCPU] omits a barrier with one operand.
 func (f *Function) divide(name string, op binaryOp, lhs, rhs compute.Value) (compute.Value, error) {
 	return f.op(name, with(lhs, rhs), func(in []*stablehlo.Value) *stablehlo.Value {
 		l, r := in[0], in[1]
@@ -38,16 +40,16 @@ func (f *Function) divide(name string, op binaryOp, lhs, rhs compute.Value) (com
 	})
 }
 
-// certainty is what is certain of a value, whatever the compiler makes of the program.
+// certainty describes the facts about a value that no compiler optimization changes.
 type certainty struct {
-	nonzero bool // a constant without a 0
-	runtime bool // data that arrives when the program runs: the compiler cannot know it
+	nonzero bool // a constant without zeros
+	runtime bool // input data: the compiler cannot know it
 }
 
 func (k certainty) safe() bool { return k.nonzero || k.runtime }
 
-// folds follows v through ops that only move elements to the constant or the argument they come
-// from.
+// folds follows v through ops that only move elements, to the constant or the argument that has the
+// elements.
 func (f *Function) folds(v *stablehlo.Value) certainty {
 	name := v.String()
 	for {
@@ -65,14 +67,15 @@ func (f *Function) folds(v *stablehlo.Value) certainty {
 			return certainty{}
 		}
 	}
-	// An argument of a closure or of a function that is called may be a constant of the caller's;
-	// so may a scalar one of the main function, where it is the number of the one replica there is.
+	// An argument of a closure or of a called function may be a constant of the caller. A scalar
+	// argument of the main function may be constant too: the replica number of a program with one
+	// replica.
 	i := slices.IndexFunc(f.builder.main.fn.Inputs, func(in *stablehlo.Value) bool { return in.String() == name })
 	return certainty{runtime: i >= 0 && f.top() == f.builder.main && !f.builder.main.fn.Inputs[i].Shape().IsScalar()}
 }
 
-// withoutZero reports whether an integer constant surely has no 0 among its elements. Those that
-// are bytes are not looked at.
+// withoutZero reports whether an integer constant is known to contain no 0. It does not inspect
+// constants that are stored as bytes.
 func withoutZero(d *ir.Dense) bool {
 	zero := func(n ir.Number) bool { return n.Value == 0 }
 	return d.Splat != nil && !zero(*d.Splat) || len(d.List) > 0 && !slices.ContainsFunc(d.List, zero)

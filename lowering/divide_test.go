@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// TestDivisionsThatXLAMayFoldAreHidden looks for the barrier where XLA could come to know both
-// operands, and for none elsewhere.
+// TestDivisionsThatXLAMayFoldAreHidden expects a barrier for divisions whose operands XLA could
+// know, and no barrier for other divisions.
 func TestDivisionsThatXLAMayFoldAreHidden(t *testing.T) {
 	ints := func(t *testing.T, f compute.Function, flat any, dims ...int) value {
 		return must(t)(f.Constant(flat, dims...))

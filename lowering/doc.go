@@ -1,12 +1,12 @@
-// Package lowering turns GoMLX graphs into StableHLO text.
+// Package lowering converts GoMLX graphs to StableHLO text.
 //
-// # What it is
+// # Overview
 //
-// GoMLX builds a graph by calling, op by op, the methods of a compute.Function that a
-// compute.Backend made. The Backend here writes each op into a StableHLO module instead of running
-// anything. A program is values of package [github.com/tpustrategy/tpustrategy/lowering/ir] until
-// [Program.Text] writes its text. The StableHLO builder of go-xla works out the shapes of results
-// and checks operands; each of its statements is taken over as a value (take.go).
+// GoMLX builds a graph by calling the methods of a compute.Function of a compute.Backend, one call
+// per op. The [Backend] of this package adds each op to a StableHLO module and runs nothing. A
+// program consists of values of package [github.com/tpustrategy/tpustrategy/lowering/ir] until
+// [Program.Text] writes its text. The StableHLO builder of go-xla infers the shapes of results and
+// checks operands; its statements are converted to these values (take.go).
 //
 //	backend := lowering.New(lowering.Options{Target: lowering.TargetTPU})
 //	g := graph.NewGraph(backend, "step")
@@ -15,31 +15,31 @@
 //	program := g.Executable().(*lowering.Executable).Program()
 //	text, err := program.Text()
 //
-// It is pure Go, holds no device and loads no plugin, so a program can be made on any machine.
+// The package is pure Go and needs neither a device nor a plugin, so it can lower a program on any
+// computer.
 //
 // # Determinism
 //
-// The same graph yields the same bytes, whatever process builds it: hosts of one job compile their
-// program separately and must agree.
+// The same graph is lowered to the same bytes in every process. The hosts of one job compile their
+// program separately and must agree on it.
 //
-// # Seams
+// # Extension points
 //
-// Options.Identity emits what stands for the Identity op. graph.IdentityWithCustomGradient calls
-// it, and takes the shape of its node from the result, so that annotations, collectives and
-// anything else with a gradient of its own come in there, without a change to GoMLX.
-// [Function.Mark] adds a statement that carries a value of the caller's until the whole program is
-// known.
+// Options.Identity emits the ops for the Identity op. graph.IdentityWithCustomGradient calls it and
+// reads the shape of its node from the result. Annotations, collectives and other ops with a custom
+// gradient are added this way, without a change to GoMLX. [Function.Mark] adds a placeholder
+// statement with a value of the caller, which the caller replaces when the program is complete.
 //
-// Options.Compile takes the finished Program and returns what runs it; package gomlx
-// does so on a PJRT device.
+// Options.Compile converts the finished [Program] to an executable. Package gomlx compiles the
+// program for a PJRT device.
 //
 // # Differences between compilers
 //
-// Options.Target and Options.Precision say what is to be written differently; nothing is guessed
-// from the name of a plugin.
+// Options.Target and Options.Precision select everything that is written differently for a
+// compiler. The name of a plugin has no effect.
 //
 // # Limits
 //
-// Shapes are static. Fused ops and the 8-bit and 4-bit floating-point types are left out: GoMLX
-// falls back to unfused ops by itself.
+// Shapes are static. Fused ops and the 8-bit and 4-bit floating-point types are not lowered. GoMLX
+// uses unfused ops instead.
 package lowering

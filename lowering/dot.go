@@ -7,17 +7,17 @@ import (
 )
 
 // DotGeneral contracts axes of lhs and rhs and aligns batch axes. The result has the batch axes,
-// then the remaining ones of lhs, then those of rhs; its dtype is config.OutputDType, that of lhs
-// by default.
+// then the remaining axes of lhs, then the remaining axes of rhs. Its dtype is config.OutputDType,
+// by default the dtype of lhs.
 //
-// Sums are kept in config.AccumulatorDType. Where that is a wider type of the same kind as the
-// operands', the dot itself yields it, which a TPU does at no cost; otherwise the operands are
-// converted first.
+// Sums are accumulated in config.AccumulatorDType. If this is a wider type of the same kind as the
+// operands' dtype, the dot itself returns it, which costs nothing on a TPU. Otherwise the operands
+// are converted first.
 //
-// Half-precision operands with sums in float32 and a result of their own dtype, as GoMLX asks for,
-// are one dot that yields half precision: compilers keep the sums of such a dot in float32, and
-// where its parts lie on several devices they are sent in half precision, which is half the bytes,
-// unless [Backend.SumIn] asks for more.
+// GoMLX requests float32 sums and a half-precision result for half-precision operands. This is
+// lowered to one dot with a half-precision result: compilers accumulate such a dot in float32. If
+// several devices compute parts of the sum, they exchange the parts in half precision, which is
+// half the bytes, unless [Backend.SumIn] requests a wider dtype.
 func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
 	rhs compute.Value, rhsContracting, rhsBatch []int, config compute.DotGeneralConfig) (compute.Value, error) {
 	return f.op("DotGeneral", with(lhs, rhs), func(in []*stablehlo.Value) *stablehlo.Value {
@@ -39,8 +39,8 @@ func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
 		half := sum == dtypes.Float32 && operand.IsHalfPrecision() && !f.partialWider(operand)
 		c := f.chain()
 		if sum != operand && f.builder.backend.opts.Target == TargetCPU {
-			// The CPU compiler widens the operands of a mixed dot into temporaries. Nothing else
-			// keeps it from doing so for all weights of a model before the first layer runs.
+			// The CPU compiler converts the operands of a mixed-precision dot into temporaries.
+			// Without this barrier it converts all weights of a model before the first layer runs.
 			both := must(stablehlo.OptimizationBarrier(l, r))
 			l, r = both[0], both[1]
 		}
@@ -62,7 +62,8 @@ func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
 	})
 }
 
-// widens reports whether to holds every value of from, being of the same kind with more bits.
+// widens reports whether to has the same kind as from and more bits, so that it contains every
+// value of from.
 func widens(from, to dtypes.DType) bool {
 	switch {
 	case from.IsFloat():

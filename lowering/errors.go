@@ -11,25 +11,26 @@ import (
 )
 
 var (
-	// ErrNoData is returned by transfers on a Backend made without Options.Data.
+	// ErrNoData is returned by transfers of a Backend without Options.Data.
 	ErrNoData = errkind.New(errkind.RuntimeError, "lowering: this backend only lowers, it holds no data: set Options.Data, or use package gomlx")
 
 	// ErrNotExecutable is returned by Executable.Execute.
 	ErrNotExecutable = errkind.New(errkind.RuntimeError, "lowering: this program was only lowered, it cannot run: set Options.Compile, or use package gomlx")
 
-	// ErrFinalized is returned by every use of a builder whose backend was finalized.
+	// ErrFinalized is returned by every use of a builder after Backend.Finalize.
 	ErrFinalized = errkind.New(errkind.RuntimeError, "lowering: backend is finalized")
 
-	// ErrCompiled is returned by uses of a builder after Compile.
+	// ErrCompiled is returned by uses of a builder after Builder.Compile.
 	ErrCompiled = errkind.New(errkind.RuntimeError, "lowering: computation is already compiled")
 )
 
 // OpError reports that an op could not be lowered.
 type OpError struct {
-	// Op is GoMLX's name of the op, such as "Add", and Function the name of the function that the
-	// op was added to, "" for a closure.
+	// Op is GoMLX's name of the op, such as "Add". Function is the name of the function that
+	// contains the op, "" for a closure.
 	Op, Function string
-	// Operands are the shapes of the operands, in order, without those that could not be read.
+	// Operands are the shapes of the operands, in order. Operands whose shape could not be read are
+	// omitted.
 	Operands []shapes.Shape
 	// Err is the reason.
 	Err error
@@ -48,24 +49,25 @@ func (e *OpError) Error() string {
 	return errkind.Text(what, "", e.Err, "")
 }
 
-// Kind returns the reason's kind, or InvalidArgumentError.
+// Kind returns the kind of Err, by default InvalidArgumentError.
 func (e *OpError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.InvalidArgumentError) }
 
-// Unwrap returns the reason.
+// Unwrap returns Err.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// fault is an error of what is no op: who and what was asked for, what is wrong, and what to do.
+// fault returns an error that belongs to no op. subject is the failed request, and hint is the
+// suggestion.
 func fault(subject, reason, hint string) error {
 	return &errkind.Fault{Op: "lowering:", Subject: subject, Reason: reason, Hint: hint, Class: errkind.InvalidArgumentError}
 }
 
-// must returns v, or ends the op that is being made with the error: see [Function.ops].
+// must returns v. If err is not nil, it panics, and [Function.ops] returns the error.
 func must[T any](v T, err error) T {
 	check(err)
 	return v
 }
 
-// check ends the op that is being made if there is an error.
+// check panics if err is not nil, and [Function.ops] returns the error.
 func check(err error) {
 	if err != nil {
 		panic(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// A GoMLX graph becomes StableHLO text without any device.
+// Lower a GoMLX graph to StableHLO text without a device.
 func Example() {
 	g := graph.NewGraph(lowering.New(lowering.Options{}), "double")
 	x := graph.Parameter(g, "x", shapes.Make(dtypes.Float32, 2))
@@ -32,7 +32,7 @@ func Example() {
 	// }
 }
 
-// Options.Identity lets a node of the graph stand for any StableHLO.
+// Options.Identity lets a node of the graph be any StableHLO op.
 func ExampleOptions_identity() {
 	backend := lowering.New(lowering.Options{
 		Identity: func(_ *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {

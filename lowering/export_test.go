@@ -2,5 +2,5 @@ package lowering
 
 import "github.com/gomlx/go-xla/stablehlo"
 
-// BuilderOf is the function of the StableHLO builder in which f's ops are.
+// BuilderOf returns the function of the StableHLO builder that contains f's ops.
 func BuilderOf(f *Function) *stablehlo.Function { return f.fn }

@@ -9,28 +9,29 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// The CPU compiler has two ways to take the maximum of floats: one that drops NaN, and one that
-// looks for NaN at each step, which it does one element after another. The latter was a tenth of a
-// transformer's step, for its softmaxes. So there the largest float32 is that of integers in the
-// same order, of which the compiler takes many at a time: the bits of positive numbers are in order
-// as they are, those of negative ones with all but the sign turned over, and NaN is put at the end.
+// The CPU compiler has two implementations of the maximum of floats. One drops NaN. The other
+// checks for NaN at each step and is not vectorized; it cost a tenth of a transformer's step, for
+// the softmaxes. Therefore the maximum of float32 is computed as the maximum of integers in the
+// same order, which the compiler vectorizes: the bits of positive numbers are in order already, the
+// bits of negative numbers are inverted except for the sign, and NaN is mapped to the end of the
+// order.
 
 // The integers of infinity and NaN at both ends of the order.
 const (
-	orderedInf int32 = math.MaxInt32 &^ (1<<23 - 1) // of -Inf it is ^orderedInf
+	orderedInf int32 = math.MaxInt32 &^ (1<<23 - 1) // -Inf is ^orderedInf
 	orderedNaN int32 = orderedInf | 1<<22
 )
 
-// ordered says that the maximum or minimum of a dtype is taken of integers.
+// ordered reports whether the maximum or minimum of a dtype is computed with integers.
 func (f *Function) ordered(kind combiner, d dtypes.DType) bool {
 	return (kind == combineMax || kind == combineMin) && d == dtypes.Float32 && f.builder.backend.opts.Target == TargetCPU
 }
 
-// extreme is the largest or lowest float32 of x over axes, NaN if one of them is.
+// extreme returns the largest or smallest float32 of x over the axes, or NaN if an element is NaN.
 func (f *Function) extreme(kind combiner, x *stablehlo.Value, over []int) *stablehlo.Value {
 	c := f.chain()
 	number := func(n int32) *stablehlo.Value { return c.number(dtypes.Int32, signed(n)) }
-	// turned takes bits to their place in the order, and back.
+	// turned maps float bits to ordered integers, and back.
 	turned := func(v *stablehlo.Value) *stablehlo.Value {
 		sign := c.binary(stablehlo.ShiftRightArithmetic, v, number(31))
 		return c.binary(stablehlo.Xor, v, c.binary(stablehlo.And, sign, number(math.MaxInt32)))

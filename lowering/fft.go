@@ -10,13 +10,13 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// maxFFTAxes is how many axes XLA transforms at once.
+// maxFFTAxes is the maximum number of axes of an FFT in XLA.
 const maxFFTAxes = 3
 
-// FFT transforms along the last len(lengths) axes, the last one alone if there are none. A length
-// is the dimension of its axis; for the last axis of an inverse real transform it is that of the
-// result, n for an operand of n/2+1. A transform of another length is one of a padded or sliced
-// operand.
+// FFT transforms along the last len(lengths) axes; without lengths, along the last axis. A length
+// is the dimension of its axis. The last length of an inverse real transform is the length of the
+// result: n for an operand of n/2+1 elements. To use another length, pad or slice the operand
+// first.
 func (f *Function) FFT(x compute.Value, kind compute.FFTType, lengths []int) (compute.Value, error) {
 	return f.op("FFT", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		kinds := map[compute.FFTType]types.FFTType{
@@ -34,8 +34,8 @@ func (f *Function) FFT(x compute.Value, kind compute.FFTType, lengths []int) (co
 	})
 }
 
-// checkFFT holds the lengths against the axes: the compilers take what they are given and read past
-// the operand's end.
+// checkFFT compares the lengths with the axes. The compilers do not check them and read past the
+// end of the operand.
 func checkFFT(s xshapes.Shape, kind compute.FFTType, lengths []int) error {
 	rank := s.Rank()
 	switch {

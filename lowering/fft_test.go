@@ -20,7 +20,7 @@ func TestTransformsHaveTheLengthsOfTheirAxes(t *testing.T) {
 		kind    compute.FFTType
 		lengths []int
 		want    []int  // the result's dimensions
-		err     string // or what is wrong
+		err     string // substring of the expected error
 	}{
 		{"all of the axis", complexes(2, 4), compute.FFTForward, []int{4}, []int{2, 4}, ""},
 		{"no lengths", complexes(2, 4), compute.FFTInverse, nil, []int{2, 4}, ""},

@@ -16,10 +16,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Function is one function of a computation: the entry function, another top-level one, or a
-// closure. Its methods each add ops to it. It is not safe for concurrent use.
+// Function is one function of a computation: the entry function, another top-level function, or a
+// closure. Its methods add ops to it. It is not safe for concurrent use.
 type Function struct {
-	notimplemented.Function // answers compute.ErrNotImplemented for what this package leaves out
+	notimplemented.Function // returns compute.ErrNotImplemented for omitted ops
 
 	builder *Builder
 	parent  *Function // nil for top-level functions
@@ -29,10 +29,10 @@ type Function struct {
 
 	parameterNames []string
 	parameters     []shapes.Shape
-	shards         []shapes.Shape // of the parameters, on each device
+	shards         []shapes.Shape // shapes of the parameters on each device
 	outputs        []shapes.Shape // nil until Return
-	calls          int            // of a top-level function: how deep the calls in it nest
-	inlined        int            // and how many there are, those of the functions it calls included
+	calls          int            // of a top-level function: depth of nested calls
+	inlined        int            // number of calls after inlining
 
 	updatesState bool // of a closure: it may update an argument, see lasting
 
@@ -40,12 +40,12 @@ type Function struct {
 
 	origins origins
 
-	definitions map[string]*stablehlo.Statement // of the first indexed statements, by the name of a result
+	definitions map[string]*stablehlo.Statement // statements indexed so far, by result name
 	indexed     int
 
 	halves halves
 
-	draft *ir.Function // of a top-level function: what it is so far, see IR
+	draft *ir.Function // of a top-level function: the result of the last call of IR
 	taker *taker
 }
 
@@ -76,7 +76,7 @@ func newFunction(b *Builder, parent *Function, fn *stablehlo.Function, name stri
 // Name returns the function's name, "" for a closure.
 func (f *Function) Name() string { return f.name }
 
-// Builder returns the computation f belongs to.
+// Builder returns the computation that contains f.
 func (f *Function) Builder() compute.Builder { return f.builder }
 
 // Parent returns the enclosing function of a closure, nil for a top-level function.
@@ -87,7 +87,7 @@ func (f *Function) Parent() compute.Function {
 	return f.parent
 }
 
-// check refuses work where nothing can be added any more.
+// check returns an error if no op can be added to f.
 func (f *Function) check() error {
 	if err := f.builder.check(); err != nil {
 		return err
@@ -101,7 +101,8 @@ func (f *Function) check() error {
 // Shape returns the shape of a value of this computation.
 func (f *Function) Shape(v compute.Value) (shapes.Shape, error) { return f.builder.OpShape(v) }
 
-// Closure starts a function nested in f, for If, While and Sort. It may use values of f.
+// Closure starts a function that is nested in f, for If, While and Sort. The closure may use values
+// of f.
 func (f *Function) Closure() (compute.Function, error) {
 	if err := f.check(); err != nil {
 		return nil, &OpError{Op: "Closure", Function: f.name, Err: err}
@@ -109,7 +110,8 @@ func (f *Function) Closure() (compute.Function, error) {
 	return newFunction(f.builder, f, f.fn.Closure(), ""), nil
 }
 
-// Parameter adds an argument. Names must be unique in a function.
+// Parameter adds an argument. Names must be unique in a function. spec is its sharding in a
+// distributed computation. An argument of the entry function with a nil spec is replicated.
 func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.ShardingSpec) (compute.Value, error) {
 	return f.parameter(name, shape, spec, true)
 }
@@ -177,8 +179,8 @@ func (f *Function) Return(outputs []compute.Value, shardings []*compute.Sharding
 		}
 		specs := must(take(results, shardings))
 		if f.parent == nil && f.name != compute.MainName && len(f.parameters) == 0 {
-			// The StableHLO builder calls no function without operands, so it gets one that it does
-			// not use.
+			// The StableHLO builder rejects calls without operands, so the function gets an unused
+			// parameter.
 			must(f.fn.NamedInput(f.names.pick("unused"), xshapes.Make(dtypes.Bool)))
 		}
 		check(f.fn.ReturnWithShardingAndAttributes(in, specs, nil))
@@ -188,7 +190,7 @@ func (f *Function) Return(outputs []compute.Value, shardings []*compute.Sharding
 	return err
 }
 
-// Identity returns x, or what Options.Identity makes of it.
+// Identity returns x, or the result of Options.Identity.
 func (f *Function) Identity(x compute.Value) (compute.Value, error) {
 	return f.op("Identity", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		hook := f.builder.backend.opts.Identity
@@ -203,7 +205,7 @@ func (f *Function) Identity(x compute.Value) (compute.Value, error) {
 	})
 }
 
-// top returns the top-level function that f is nested in.
+// top returns the top-level function that contains f.
 func (f *Function) top() *Function {
 	for f.parent != nil {
 		f = f.parent
@@ -211,8 +213,8 @@ func (f *Function) top() *Function {
 	return f
 }
 
-// definition returns the statement of f, or of a function around it, that makes the named value;
-// nil for an argument.
+// definition returns the statement of f, or of an enclosing function, that defines the named value.
+// It returns nil for an argument.
 func (f *Function) definition(name string) *stablehlo.Statement {
 	for ; f != nil; f = f.parent {
 		for ; f.indexed < len(f.fn.Statements); f.indexed++ {

@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// closure makes a closure of f with the given body.
+// closure adds a closure with the given body to f.
 func closure(t *testing.T, f compute.Function, body func(c compute.Function) []compute.Value) compute.Function {
 	t.Helper()
 	c, err := f.Closure()
@@ -31,7 +31,7 @@ func TestOpsLandInTheFunctionTheyWereAskedOf(t *testing.T) {
 		do := must(t)
 		x := do(f.Parameter("x", f32(2), nil))
 		p := do(f.Parameter("p", shapes.Make(dtypes.Bool), nil))
-		// Both operands come from outside, and so does one whole result.
+		// Both operands belong to the enclosing function, and so does one result.
 		out, err := f.If(p,
 			closure(t, f, func(c compute.Function) []compute.Value { return []compute.Value{do(c.Add(x, x))} }),
 			closure(t, f, func(compute.Function) []compute.Value { return []compute.Value{x} }))
@@ -177,8 +177,8 @@ func TestShapesConvertBothWays(t *testing.T) {
 }
 
 // TestCapabilitiesMatchTheMethods calls every method of compute's op interfaces without usable
-// operands. An op that is left out answers ErrNotImplemented, one that is lowered complains of the
-// operands (or takes none).
+// operands. An op that is not lowered returns ErrNotImplemented. A lowered op returns an error
+// about the operands, unless it has no operands.
 func TestCapabilitiesMatchTheMethods(t *testing.T) {
 	claimed := lowering.New(lowering.Options{}).Capabilities()
 	listed := map[string]bool{}

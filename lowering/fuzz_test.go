@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// script reads choices from fuzzed bytes; at their end every choice is 0.
+// script reads choices from fuzzed bytes. After the last byte every choice is 0.
 type script struct{ bytes []byte }
 
 func (s *script) next(n int) int {
@@ -23,7 +23,7 @@ func (s *script) next(n int) int {
 	return int(b) % n
 }
 
-// ints are small numbers, negative ones too.
+// ints returns small integers, which may be negative.
 func (s *script) ints() []int {
 	out := make([]int, s.next(4))
 	for i := range out {
@@ -44,7 +44,7 @@ func (s *script) dtype() dtypes.DType { return dtypes.DType(s.next(33)) }
 
 func (s *script) shape() shapes.Shape { return shapes.Shape{DType: s.dtype(), Dimensions: s.ints()} }
 
-// scripted runs the program that a script spells, whatever its ops answer, and returns its text.
+// scripted builds the program of a script, ignores errors of its ops, and returns its text.
 func scripted(t *testing.T, bytes []byte) string {
 	s := &script{bytes}
 	b := lowering.New(lowering.Options{Target: lowering.Target(s.next(2))}).Builder("fuzz")
@@ -185,8 +185,8 @@ func scripted(t *testing.T, bytes []byte) string {
 	return string(out)
 }
 
-// FuzzOps spells programs of any ops on any operands: no op may panic, every error names its op,
-// and the same calls give the same text.
+// FuzzOps builds programs of random ops and operands. No op may panic, every error must name its
+// op, and the same calls must return the same text.
 func FuzzOps(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0, 2, 1, 1, 11, 3, 0})

@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// Gather takes slices of x at computed positions, as XLA's Gather without batching axes.
+// Gather reads slices of x at computed positions, like XLA's Gather without batching axes.
 func (f *Function) Gather(x, starts compute.Value, indexVectorAxis int,
 	offsetOutputAxes, collapsedSliceAxes, startIndexMap, sliceSizes []int, indicesAreSorted bool) (compute.Value, error) {
 	return f.op("Gather", with(x, starts), func(in []*stablehlo.Value) *stablehlo.Value {
@@ -30,9 +30,9 @@ func (f *Function) replicate(x *stablehlo.Value) *stablehlo.Value {
 	return x
 }
 
-// wideIndex makes indices signed and wide: XLA takes the upper half of an unsigned type for
-// negative numbers in some passes, and in others wants the dimension itself to fit into the type.
-// Uint64 stops at the largest Int64, past the end of any axis.
+// wideIndex converts indices to a wide signed type. Some XLA passes read large unsigned indices as
+// negative numbers, and other passes require that the dimension fits into the index type. Uint64
+// indices are limited to the largest Int64, which is past the end of any axis.
 func (c chain) wideIndex(x *stablehlo.Value) *stablehlo.Value {
 	d := x.Shape().DType
 	if d.IsInt() && d.Bits() < 32 {
@@ -48,7 +48,7 @@ func (c chain) wideIndex(x *stablehlo.Value) *stablehlo.Value {
 	return x
 }
 
-// scatter combines updates into x at computed positions, as XLA's Scatter without batching axes.
+// scatter combines updates into x at computed positions, like XLA's Scatter without batching axes.
 func (f *Function) scatter(name string, kind combiner, x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
 	return f.op(name, with(x, positions, updates), func(in []*stablehlo.Value) *stablehlo.Value {
@@ -61,21 +61,21 @@ func (f *Function) scatter(name string, kind combiner, x, positions, updates com
 	})
 }
 
-// ScatterSum adds updates into x.
+// ScatterSum adds updates to x at computed positions.
 func (f *Function) ScatterSum(x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
 	return f.scatter("ScatterSum", combineSum, x, positions, updates, indexVectorAxis,
 		updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes, indicesAreSorted, uniqueIndices)
 }
 
-// ScatterMax keeps the larger of x and the updates.
+// ScatterMax writes the maximum of x and the updates at computed positions.
 func (f *Function) ScatterMax(x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
 	return f.scatter("ScatterMax", combineMax, x, positions, updates, indexVectorAxis,
 		updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes, indicesAreSorted, uniqueIndices)
 }
 
-// ScatterMin keeps the smaller of x and the updates.
+// ScatterMin writes the minimum of x and the updates at computed positions.
 func (f *Function) ScatterMin(x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
 	return f.scatter("ScatterMin", combineMin, x, positions, updates, indexVectorAxis,

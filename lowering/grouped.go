@@ -8,18 +8,18 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// GoMLX writes the gradient of a convolution in groups as a convolution for each group,
-// joined: 2,048 of them for a layer of 1,024 channels that has one each, and a compiler
-// takes its time for every one. Joined convolutions of the parts of one tensor are
-// themselves a convolution in groups, of its channels or of its batch.
+// GoMLX builds the gradient of a grouped convolution as one convolution per group and concatenates
+// the results. For a depthwise layer of 1,024 channels these are 2,048 convolutions, and compile
+// time grows with each. A concatenation of convolutions of the slices of one tensor is itself a
+// grouped convolution, with groups of channels or of the batch, and is written as one.
 
-// plainConvolution is a convolution without groups, as ConvGeneral was asked for it.
+// plainConvolution is a convolution without groups, as passed to ConvGeneral.
 type plainConvolution struct {
 	x, kernel *stablehlo.Value
 	convolution
 }
 
-// convolution is all of it but the operands.
+// convolution contains the parameters of a convolution, without its operands.
 type convolution struct {
 	Axes                            compute.ConvolveAxesConfig
 	Strides                         []int
@@ -28,13 +28,13 @@ type convolution struct {
 	XDimensions, KernelDimensions   []int
 }
 
-// tensorSlice is a part of a tensor.
+// tensorSlice is a slice of a tensor along one axis.
 type tensorSlice struct {
 	of             *stablehlo.Value
 	starts, limits []int
 }
 
-// origins say how values of a function came about, by their names.
+// origins records how values of a function were computed, by name.
 type origins struct {
 	convolutions map[string]plainConvolution
 	slices       map[string]tensorSlice
@@ -52,8 +52,8 @@ func (o *origins) sliced(v, of *stablehlo.Value, starts, limits, strides []int) 
 	o.slices[v.String()] = tensorSlice{of, slices.Clone(starts), slices.Clone(limits)}
 }
 
-// whole is the tensor whose equal parts along an axis the values are, all of them in
-// order; nil if there is none.
+// whole returns the tensor whose equal slices along axis are the values, complete and in order. It
+// returns nil if there is no such tensor.
 func (o *origins) whole(parts []*stablehlo.Value, axis int) *stablehlo.Value {
 	first, ok := o.slices[parts[0].String()]
 	if !ok {
@@ -80,8 +80,8 @@ func (o *origins) whole(parts []*stablehlo.Value, axis int) *stablehlo.Value {
 	return first.of
 }
 
-// joined is the convolution in groups that convolutions which are joined along an axis
-// are; nil if they are none.
+// joined returns the grouped convolution that replaces a concatenation of convolutions along axis.
+// It returns nil if the values are not such convolutions.
 func (f *Function) joined(axis int, in []*stablehlo.Value) *stablehlo.Value {
 	first, ok := f.origins.convolutions[in[0].String()]
 	if !ok || axis != first.Axes.OutputChannels {

@@ -12,10 +12,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// f32 is a float32 shape.
+// f32 returns a float32 shape.
 func f32(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
 
-// lower builds a computation out of one function body and returns its text.
+// lower builds a computation with one function body and returns its text.
 func lower(t *testing.T, opts lowering.Options, body func(f compute.Function) []compute.Value) string {
 	t.Helper()
 	return string(text(t, program(t, opts, body)))
@@ -47,5 +47,4 @@ func must(t *testing.T) func(compute.Value, error) compute.Value {
 	}
 }
 
-// count is strings.Count with its arguments' order kept apart from the tests.
 func count(text, part string) int { return strings.Count(text, part) }

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// TestWrongArgumentsAreErrors gives ops what they cannot take: each must name itself and the
-// shapes, and none may panic.
+// TestWrongArgumentsAreErrors calls ops with invalid operands. Each error must contain the op and
+// the shapes, and no op may panic.
 func TestWrongArgumentsAreErrors(t *testing.T) {
 	type fn = func(f compute.Function, x, i compute.Value) (compute.Value, error)
 	for _, test := range []struct {

@@ -9,12 +9,11 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// ownCopy keeps the CPU compiler from writing part into whole while it still reads part's elements
-// there, where part is computed from whole: then later elements come from earlier ones. It sees
-// that the two are the same tensor, except where whole is another's reshape, as ops besides Reshape
-// become (Gather, CumSum, MatMul). So whole becomes a tensor of its own, without what is
-// overwritten anyway: what computes nothing would be simplified away, and barriers are gone before
-// the ops are fused.
+// ownCopy prevents the CPU compiler from writing part into whole in place while it still reads
+// elements of whole to compute part, which would read overwritten elements. The compiler detects
+// the conflict unless whole is a reshape of another tensor, as the lowering of some ops introduces
+// (Gather, CumSum, MatMul). Therefore whole is copied, without the elements that are overwritten. A
+// copy that computes nothing would be simplified away, and barriers are removed before fusion.
 func (f *Function) ownCopy(whole, part *stablehlo.Value, at []*stablehlo.Value) *stablehlo.Value {
 	if f.builder.backend.opts.Target != TargetCPU || f.ownTensor(whole) || !f.share(whole, part) {
 		return whole
@@ -24,7 +23,7 @@ func (f *Function) ownCopy(whole, part *stablehlo.Value, at []*stablehlo.Value) 
 	for axis := range min(len(at), shape.Rank(), part.Shape().Rank()) {
 		size := part.Shape().Dimensions[axis]
 		if size > shape.Dimensions[axis] || !at[axis].Shape().IsScalar() || !at[axis].Shape().DType.IsInt() {
-			return whole // for the op to refuse
+			return whole // the op returns the error
 		}
 		if size == shape.Dimensions[axis] {
 			continue
@@ -47,16 +46,16 @@ func (f *Function) ownCopy(whole, part *stablehlo.Value, at []*stablehlo.Value) 
 	return c.selects(inside, c.zeros(shape), whole)
 }
 
-// ownTensor reports whether the compiler surely makes v no reshape of another tensor: an argument
-// of the step or of a loop's body, the same number everywhere or a tensor updated in part; loops
-// and chains of updates stay in place.
+// ownTensor reports whether v is certainly no reshape of another tensor for the compiler: an
+// argument of the step or of a loop's body, a splat constant or a tensor that was updated in part.
+// Loops and chains of updates stay in place.
 func (f *Function) ownTensor(v *stablehlo.Value) bool {
 	s := f.definition(v.String())
 	if s == nil {
 		for g := f; g.parent != nil; g = g.parent {
 			g.updatesState = true
 		}
-		// Called functions become part of their callers, whose arguments may be reshapes.
+		// Called functions are inlined into their callers, where the arguments may be reshapes.
 		return f.top() == f.builder.main
 	}
 	switch s.OpType.ToStableHLO() {
@@ -70,15 +69,15 @@ func (f *Function) ownTensor(v *stablehlo.Value) bool {
 	return false
 }
 
-// share reports whether two values are made of a tensor that both read.
+// share reports whether x and y are computed from a common tensor.
 func (f *Function) share(x, y *stablehlo.Value) bool {
 	of := map[string]bool{}
 	f.sources(x, of, nil)
 	return f.sources(y, map[string]bool{}, of)
 }
 
-// sources adds to seen the tensors that x is made of, and x. It stops and returns true at one of
-// those in found.
+// sources adds x and the tensors that x is computed from to seen. It stops and returns true at a
+// tensor in found.
 func (f *Function) sources(x *stablehlo.Value, seen, found map[string]bool) bool {
 	name := x.String()
 	if seen[name] || x.Shape().IsScalar() && f.definition(name) == nil {
@@ -94,8 +93,7 @@ func (f *Function) sources(x *stablehlo.Value, seen, found map[string]bool) bool
 	return false
 }
 
-// inputs are the sources of what a statement reads, the functions inside of it with their own
-// included.
+// inputs calls sources for the operands of a statement, including the statements nested in it.
 func (f *Function) inputs(s *stablehlo.Statement, seen, found map[string]bool) bool {
 	for _, in := range s.Inputs {
 		if f.sources(in, seen, found) {
@@ -112,8 +110,8 @@ func (f *Function) inputs(s *stablehlo.Statement, seen, found map[string]bool) b
 	return false
 }
 
-// lasting hides from the CPU compiler how often a loop runs whose body updates its state: the body
-// of one that runs once becomes part of the function around it, where the state may be a reshape.
+// lasting hides the trip count of a loop that updates its state from the CPU compiler. The body of
+// a loop that runs once is inlined into the enclosing function, where the state may be a reshape.
 func (f *Function) lasting(body *Function, state []*stablehlo.Value) []*stablehlo.Value {
 	if f.builder.backend.opts.Target != TargetCPU || !body.updatesState {
 		return state

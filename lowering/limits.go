@@ -10,25 +10,24 @@ import (
 )
 
 const (
-	// maxNesting bounds brackets within brackets of the text: compilers recurse over them.
+	// maxNesting bounds nested brackets in the text. Compilers recurse over them.
 	maxNesting = 256
-	// maxDilation bounds what a convolution puts between elements: compilers count a convolution's
-	// operations from element to element.
+	// maxDilation bounds the padding that a convolution inserts between elements. Compilers count
+	// the operations of a convolution element by element.
 	maxDilation = 1 << 24
 )
 
-// limits goes over the statements of a program to the first error.
+// limits finds the first statement of a program that would abort a compiler.
 type limits struct {
-	simple bool // the compiler does not survive Complex128
+	simple bool // the compiler aborts for Complex128
 	err    error
 }
 
-// function checks a function.
 func (l *limits) function(f *ir.Function) {
 	for _, parameter := range f.Parameters {
 		l.value("parameter "+parameter.Name, parameter.Value)
 	}
-	l.statements(f.Body, 8) // a module, a function, a loop or a branch, a list of types
+	l.statements(f.Body, 8) // depth of a module, a function, a loop or branch, and a type list
 }
 
 func (l *limits) refuse(subject, reason, hint string) {
@@ -46,7 +45,7 @@ func (l *limits) value(subject string, v *ir.Value) {
 	}
 }
 
-// statements checks those within brackets of some depth.
+// statements checks statements at the given bracket depth.
 func (l *limits) statements(list []*ir.Statement, depth int) {
 	if depth > maxNesting {
 		l.refuse("closures", fmt.Sprintf("they are nested so deep that brackets are more than %d deep, which would end the compiler's stack", maxNesting), "use functions")
@@ -100,8 +99,9 @@ func (l *limits) window(s *ir.Statement) {
 	l.padding(s, low, high, between)
 }
 
-// padding checks what is added before, after and between the elements of an operand: compilers add
-// first and crop afterwards, and what they make in between must have a size.
+// padding checks the elements that are inserted before, after and between the elements of an
+// operand. Compilers pad first and crop afterwards, so the intermediate shape must be addressable
+// too.
 func (l *limits) padding(s *ir.Statement, low, high, between []int) {
 	at := func(list []int, axis int) int {
 		if axis < len(list) {

@@ -17,13 +17,13 @@ import (
 
 type value = compute.Value
 
-// limited lowers a function of one argument.
+// limited lowers a function with one argument.
 func limited(t *testing.T, o lowering.Options, shape shapes.Shape, body func(f compute.Function, x value) value) *lowering.Program {
 	t.Helper()
 	return program(t, o, func(f compute.Function) []value { return []value{body(f, must(t)(f.Parameter("x", shape, nil)))} })
 }
 
-// What would end a compiler's process is an error before any compiler sees it.
+// A program that would abort a compiler's process returns an error before compilation.
 func TestProgramsThatEndCompilersAreRefused(t *testing.T) {
 	zero := func(f compute.Function) value { return must(t)(f.Constant([]float32{0})) }
 	for name, c := range map[string]struct {
@@ -69,7 +69,8 @@ func TestProgramsThatEndCompilersAreRefused(t *testing.T) {
 	}
 }
 
-// libtpu's compiler ends the process as it divides tensors of Complex128; others do not.
+// libtpu's compiler aborts the process when it divides tensors of Complex128. Other compilers do
+// not.
 func TestComplex128IsRefusedWhereATPUProgramIsDivided(t *testing.T) {
 	for _, c := range []struct {
 		target     lowering.Target
@@ -108,7 +109,8 @@ func TestClosuresNestOnlySoDeep(t *testing.T) {
 	require.ErrorContains(t, err, "nested so deep")
 }
 
-// Calls that double in each function are few in the text, and more than a compiler can inline.
+// A chain of functions that each call the previous one twice is short in the text, but too large to
+// inline.
 func TestInlinedCallsAreBounded(t *testing.T) {
 	b := lowering.New(lowering.Options{}).Builder("b")
 	var last compute.Function

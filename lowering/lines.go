@@ -13,35 +13,37 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// GoMLX asks for each op at once, while the user's code is on the stack. That says which line an op
-// is for, but for gradients: GoMLX goes back through the nodes, and says by [Differentiate] at which
-// one it is. The layer of an op is told by the variables that flow into it.
+// GoMLX adds each op while the user's code is on the stack, so the stack contains the line that an
+// op belongs to. The exception are gradients: GoMLX walks back through the nodes and calls
+// [Differentiate] with each node. The layer of an op is the scope of the variables that flow into
+// it.
 
-// The stack is read as far as fewFrames, which is cheap, and further if nothing is found there.
+// The stack is read up to fewFrames, which is cheap, and up to maxFrames if no user code is found
+// there.
 const fewFrames, maxFrames = 12, 64
 
-// lines finds where the ops of one computation come from.
+// lines finds the origins of the ops of one computation.
 type lines struct {
 	pcs        [maxFrames]uintptr
 	frames     map[uintptr]frame
 	known      map[ir.Origin]*ir.Origin
 	values     map[*stablehlo.Value]*ir.Origin
-	unassigned []*Value     // made by library code, for no line of the user's code that is known yet
-	caller     ir.Origin    // the user's line that asked for the step
-	adjoint    *ir.Origin   // of the node whose gradient is being made
-	gomlx      bool         // GoMLX makes that gradient, and calls no code of a user's
+	unassigned []*Value     // values of library code without a known line of the user's code
+	caller     ir.Origin    // the user's line that started the trace
+	adjoint    *ir.Origin   // of the node whose gradient is being computed
+	gomlx      bool         // GoMLX computes that gradient without calls to user code
 	parameters []*ir.Origin // of the entry function
 	ops        int
-	within     bool // an op, which may be made of others
-	passes     bool // that op passes its operand on
+	within     bool // inside an op, which may add other ops
+	passes     bool // the current op returns its operand
 	call       call
 }
 
-// call is what one call on a user's line has made so far: its layer is that of the variables which it
-// reads, also for what comes before.
+// call contains the results of one call on a user's line. Their layer is the scope of the variables
+// that the call reads, also for ops added before the first read.
 type call struct {
 	at     ir.Origin // without the layer
-	named  bool      // a variable has been read
+	named  bool      // a variable was read
 	made   []*stablehlo.Statement
 	values []*Value
 }
@@ -60,8 +62,9 @@ func newLines() *lines {
 	return l
 }
 
-// begin is called before an op is made of operands, and what it returns when the op's statements,
-// and its results, are there. It returns nil for an op that is part of another one.
+// begin is called before an op with the given operands is added. The caller calls the returned
+// function with the statements and the results of the op. begin returns nil for an op that is part
+// of another op.
 func (l *lines) begin(operands []*Value) func(made []*stablehlo.Statement, results []compute.Value) {
 	if l == nil || l.within {
 		return nil
@@ -93,7 +96,7 @@ func (l *lines) begin(operands []*Value) func(made []*stablehlo.Statement, resul
 	}
 }
 
-// frame is what a line of the stack is.
+// frame describes a line of the stack.
 type frame struct {
 	role
 	file, function string
@@ -103,15 +106,15 @@ type frame struct {
 type role int
 
 const (
-	graphs    role = iota // makes ops for whoever asks
-	library               // asks for ops
-	gradients             // goes back through the nodes
-	outside               // had the step traced: what is further out asked for the step, not for ops
-	updates               // changes all variables: an op is for one of them, and not for the line that asked
+	graphs    role = iota // adds ops for its caller
+	library               // calls ops
+	gradients             // walks back through the nodes
+	outside               // started the trace: outer frames belong to no op
+	updates               // updates all variables: an op belongs to a variable, not to the calling line
 	user
 )
 
-// roles are those of a library's functions that are not library.
+// roles maps library functions to roles other than library.
 var roles = []struct {
 	prefix string
 	role   role
@@ -152,8 +155,9 @@ func (l *lines) frame(pc uintptr) frame {
 	return f
 }
 
-// site reads the stack: the user's line that asks for an op, what the line called, the library
-// that asks for the op itself, and whether it is for a gradient. A frame that is not there is empty.
+// site reads the stack. It returns the user's line that adds the op, the function that the line
+// called, the library function that adds the op itself, and whether the op belongs to a gradient. A
+// missing frame is empty.
 func (l *lines) site() (line, call, own frame, gradient bool) {
 	if l.gomlx {
 		return line, call, own, true
@@ -183,11 +187,11 @@ func (l *lines) site() (line, call, own frame, gradient bool) {
 	}
 }
 
-// of is where an op comes from that is being made of operands, and what flows into it.
+// of returns the origin of an op with the given operands, and the flow into it.
 func (l *lines) of(operands []*Value) (*ir.Origin, flow) {
 	line, call, own, gradient := l.site()
 	var all flow
-	var layer, before *Value // the operands that say most of the layer, and of the line
+	var layer, before *Value // the operands that determine the layer and the line
 	pass := ir.Forward
 	for _, v := range operands {
 		all = max(all, v.flow)
@@ -206,7 +210,7 @@ func (l *lines) of(operands []*Value) (*ir.Origin, flow) {
 	}
 	made := ir.Origin{File: line.file, Line: line.line, Function: line.function, Call: call.function, Pass: pass}
 	if pass == ir.Update && before != nil && before.origin.Layer != "" {
-		layer = before // and not what the optimizer has for all
+		layer = before // not shared values of the optimizer
 	}
 	if layer != nil {
 		made.Layer = layer.origin.Layer
@@ -220,7 +224,7 @@ func (l *lines) of(operands []*Value) (*ir.Origin, flow) {
 		made = *l.adjoint
 		made.Pass = ir.Backward
 	case line.line > 0:
-	case before != nil: // a library goes on from what the user asked for
+	case before != nil: // a library continues the computation of the user's line
 		made.File, made.Line, made.Function, made.Call = before.origin.File, before.origin.Line, before.origin.Function, own.function
 	}
 	if made.Line == 0 {
@@ -232,7 +236,7 @@ func (l *lines) of(operands []*Value) (*ir.Origin, flow) {
 	return l.one(made), all
 }
 
-// one is the one origin of its values.
+// one returns the shared pointer for equal origins.
 func (l *lines) one(made ir.Origin) *ir.Origin {
 	known, ok := l.known[made]
 	if !ok {
@@ -242,16 +246,16 @@ func (l *lines) one(made ir.Origin) *ir.Origin {
 	return known
 }
 
-// flow is what a value is made of.
+// flow describes the inputs that a value depends on.
 type flow int
 
 const (
-	ofConstants flow = iota // nothing that changes
-	ofVariables             // and variables
-	ofArguments             // and arguments of the step
+	ofConstants flow = iota // constants only
+	ofVariables             // variables too
+	ofArguments             // arguments of the step too
 )
 
-// name gives what a call has made before it read a variable the layer of that variable.
+// name sets the layer of the results that a call computed before it read its first variable.
 func (l *lines) name(operands []*Value, origin *ir.Origin, made []*stablehlo.Statement, results []compute.Value) {
 	at := *origin
 	if at.Layer = ""; at != l.call.at || at.Call == "" || at.Pass != ir.Forward {
@@ -278,7 +282,7 @@ func (l *lines) name(operands []*Value, origin *ir.Origin, made []*stablehlo.Sta
 	}
 }
 
-// parameter says that v is the entry function's next parameter.
+// parameter records that v is the next parameter of the entry function.
 func (l *lines) parameter(name string, v *Value) {
 	if l == nil {
 		return
@@ -293,14 +297,14 @@ func (l *lines) parameter(name string, v *Value) {
 	v.parameter = len(l.parameters)
 }
 
-// source is what made a value: statements of the text, from operands.
+// source contains the statements that computed a value, and their operands.
 type source struct {
 	made     []*stablehlo.Statement
 	operands []*Value
 }
 
-// reads assigns values that library code made, such as a parameter or its conversion to half precision,
-// to the line of the user's code that reads them first.
+// reads assigns values of library code, such as a parameter or its conversion to half precision, to
+// the first line of the user's code that reads them.
 func (l *lines) reads(v *Value, by *ir.Origin) {
 	switch {
 	case by.Call == "" || v.origin == nil:
@@ -322,7 +326,8 @@ func (l *lines) reads(v *Value, by *ir.Origin) {
 	}
 }
 
-// move changes the origin of statements of a function, also of those that IR has taken over.
+// move changes the origin of statements of a function, including the statements that [Function.IR]
+// already returned.
 func (l *lines) move(in *Function, made []*stablehlo.Statement, to *ir.Origin) {
 	for in.parent != nil {
 		in = in.parent
@@ -339,8 +344,8 @@ func (l *lines) move(in *Function, made []*stablehlo.Statement, to *ir.Origin) {
 	}
 }
 
-// finish assigns what no line of the user's code has read, such as the count of steps, to the line that
-// asked for the step.
+// finish assigns values that no line of the user's code reads, such as the step count, to the line
+// that started the trace.
 func (l *lines) finish() {
 	if l == nil || l.caller.Line == 0 {
 		return
@@ -357,9 +362,10 @@ func (l *lines) finish() {
 	}
 }
 
-// Differentiate says that the gradient of v is made next: the ops of gradients come from the ops that
-// they are gradients of. gomlx says that all ops until the next call are of that gradient, as one of
-// GoMLX makes it; otherwise it may be code of a user's that does.
+// Differentiate records that the gradient of v is computed next. The ops of a gradient get the
+// origin of v. If gomlx is true, all ops until the next call belong to that gradient, because GoMLX
+// itself computes it. Otherwise user code may compute the gradient. Without Options.Origins
+// Differentiate does nothing.
 func Differentiate(v compute.Value, gomlx bool) {
 	if w, ok := v.(*Value); ok && w.origin != nil {
 		l := w.fn.builder.lines
@@ -367,8 +373,8 @@ func Differentiate(v compute.Value, gomlx bool) {
 	}
 }
 
-// PassOn says that the op which is being made passes its operand on: it comes from where the operand
-// does.
+// PassOn records that the op that is being added returns its operand, so that the result gets the
+// origin of the operand.
 func (f *Function) PassOn() {
 	if l := f.builder.lines; l != nil {
 		l.passes = true

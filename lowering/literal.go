@@ -18,11 +18,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// inlineElements is the number of elements up to which a constant is written as readable numbers;
-// beyond it the bytes are written in hexadecimal, which is exact, shorter and faster to parse.
+// inlineElements is the maximum number of elements of a constant that is written as readable
+// numbers. The bytes of a larger constant are written in hexadecimal, which is exact, shorter and
+// faster to parse.
 const inlineElements = 16
 
-// dense adds a constant. Its type is the shape's.
+// dense adds a constant of the given shape.
 func dense(fn *stablehlo.Function, value *ir.Dense, shape xshapes.Shape) (*stablehlo.Value, error) {
 	v, err := fn.ConstantFromFlatAndShape(nil, shape)
 	if err != nil {
@@ -33,7 +34,7 @@ func dense(fn *stablehlo.Function, value *ir.Dense, shape xshapes.Shape) (*stabl
 	return v, nil
 }
 
-// literal is a flat Go slice of a dtype. It checks the slice's length against dims.
+// literal converts a flat Go slice to a constant. It compares the slice's length with dims.
 func literal(flat any, dims []int) (*ir.Dense, xshapes.Shape) {
 	value, dtype, length := elements(flat)
 	size := 1
@@ -49,7 +50,7 @@ func literal(flat any, dims []int) (*ir.Dense, xshapes.Shape) {
 	return value, xshapes.Make(dtype, dims...)
 }
 
-// elements dispatches on the Go type of the slice.
+// elements converts a slice of any supported Go type.
 func elements(flat any) (value *ir.Dense, dtype dtypes.DType, length int) {
 	switch s := flat.(type) {
 	case nil:
@@ -94,8 +95,9 @@ func elements(flat any) (value *ir.Dense, dtype dtypes.DType, length int) {
 	panic(fmt.Errorf("want a flat slice of a numeric type or bool, got %T", flat))
 }
 
-// denseOf is a constant's elements: one number where all have the same bits, a list where there are
-// few or where they are bools, and bytes otherwise, in little-endian order as MLIR takes them.
+// denseOf converts a slice to a constant: one number if all elements have the same bits, a list if
+// there are few elements or the elements are bools, and otherwise bytes in little-endian order, as
+// MLIR expects.
 func denseOf[T any](s []T, number func(T) ir.Number) *ir.Dense {
 	if len(s) == 0 {
 		return &ir.Dense{}
@@ -145,8 +147,8 @@ func complexNumber(re, im ir.Number) ir.Number {
 	return ir.Number{Text: "(" + re.Text + ", " + im.Text + ")"}
 }
 
-// floatText writes v exactly: MLIR wants a decimal point in decimal numbers, and the bit pattern,
-// of the given number of hexadecimal digits, for what has no decimal form.
+// floatText writes v exactly. MLIR requires a decimal point in decimal numbers. A value without a
+// decimal form is written as its bit pattern with the given number of hexadecimal digits.
 func floatText(v float64, bits uint64, digits int) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return fmt.Sprintf("0x%0*X", digits, bits)

@@ -17,8 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// mlpStep traces one training step of a network of the given depth: dense layers, normalization,
-// dropout, loss, gradients, Adam.
+// mlpStep traces one training step of a network of the given depth, with dense layers,
+// normalization, dropout, loss, gradients and Adam.
 func mlpStep(t testing.TB, opts lowering.Options, depth int) *lowering.Program {
 	t.Helper()
 	g := graph.NewGraph(lowering.New(opts), "mlp step")
@@ -77,7 +77,7 @@ func TestProgramKeepsParameterNamesAndShapes(t *testing.T) {
 	assert.Equal(t, 1, p.Replicas)
 }
 
-// BenchmarkTraceAndLower measures the whole way from GoMLX calls to text.
+// BenchmarkTraceAndLower measures tracing and lowering from GoMLX calls to text.
 func BenchmarkTraceAndLower(b *testing.B) {
 	b.ReportAllocs()
 	bytes := 0

@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// names hands out SSA argument names that are unique in one top-level function and everything
-// nested in it: MLIR refuses a region argument with the name of a value visible from outside.
+// names allocates SSA names of arguments that are unique in one top-level function and its
+// closures. MLIR rejects a region argument with the name of a value of an enclosing region.
 type names map[string]bool
 
-// pick returns a name like the one wanted, of letters, digits and underscores.
+// pick returns an unused name similar to wanted, of letters, digits and underscores.
 func (n names) pick(wanted string) string {
 	name := identifier(wanted)
-	// Bare numbers and argN are what the StableHLO builder itself uses for values and unnamed
-	// arguments.
+	// The StableHLO builder itself uses bare numbers and argN for values and unnamed arguments.
 	if rest, ok := strings.CutPrefix(name, "arg"); ok {
 		if _, err := strconv.Atoi(rest); err == nil {
 			name = "p_" + name
@@ -27,7 +26,8 @@ func (n names) pick(wanted string) string {
 	return unique
 }
 
-// identifier replaces what MLIR does not take in a bare identifier with underscores.
+// identifier replaces the characters that MLIR does not accept in a bare identifier with
+// underscores.
 func identifier(s string) string {
 	b := []byte(s)
 	for i, c := range b {

@@ -21,11 +21,11 @@ type observation struct {
 // movements are ops that compute nothing.
 var movements = []string{"ConvertDType", "Identity", "Reshape", "BroadcastInDim", "Transpose", "Slice"}
 
-// Observe records the ops that are lowered from now on, until stop is called. used reports whether one
-// of them computes with floats of the dtype. other describes the first product of floats of another
-// dtype with its line, or the first op without a product, and is empty if there is no such op.
-// Conversions and ops that only move elements are not counted. Observe is for one graph, and is not
-// called while another goroutine traces.
+// Observe records the ops that are lowered from now on, until stop is called. used reports whether
+// an op computes with floats of the dtype. other describes the first product of floats of another
+// dtype with its line, or the first such op if there is no product; it is empty if there is no such
+// op. Conversions and ops that only move elements are not counted. Observe is for one graph and
+// must not be called while another goroutine traces.
 func (b *Backend) Observe(dtype dtypes.DType) (stop func() (used bool, other string)) {
 	o := &observation{dtype: dtype}
 	b.observed = o
@@ -38,7 +38,6 @@ func (b *Backend) Observe(dtype dtypes.DType) (stop func() (used bool, other str
 	}
 }
 
-// add records an op.
 func (o *observation) add(name string, operands []*Value, results []compute.Value) {
 	if o == nil || slices.Contains(movements, name) {
 		return
@@ -62,8 +61,8 @@ func (o *observation) add(name string, operands []*Value, results []compute.Valu
 	}
 }
 
-// describe returns an op as an error names it, such as "Float32 product DotGeneral of [8 64] and
-// [64 256] at model.go:49".
+// describe formats an op for an error, such as "Float32 product DotGeneral of [8 64] and [64 256]
+// at model.go:49".
 func describe(dtype dtypes.DType, kind, name string, operands []*Value, results []compute.Value) string {
 	all := make([]shapes.Shape, len(operands))
 	for i, v := range operands {

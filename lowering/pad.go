@@ -8,8 +8,8 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// Pad adds fill before, after and between the elements of each axis; negative amounts at the ends
-// remove.
+// Pad inserts fill before, after and between the elements of each axis. Negative amounts before and
+// after remove elements.
 func (f *Function) Pad(x, fill compute.Value, axes ...compute.PadAxis) (compute.Value, error) {
 	return f.op("Pad", with(x, fill), func(in []*stablehlo.Value) *stablehlo.Value {
 		rank := in[0].Shape().Rank()
@@ -27,7 +27,7 @@ func (f *Function) Pad(x, fill compute.Value, axes ...compute.PadAxis) (compute.
 	})
 }
 
-// pad is Pad of rank 1 or more. It writes to start, end and interior.
+// pad pads x, which has rank 1 or more. It modifies start, end and interior.
 func (f *Function) pad(x, fill *stablehlo.Value, start, end, interior []int) *stablehlo.Value {
 	if f.partitioned() {
 		c := f.chain()
@@ -50,8 +50,9 @@ func (f *Function) partitioned() bool {
 	return f.builder.backend.opts.Partitioned || f.builder.partitions > 1
 }
 
-// padded returns x behind a barrier with fill in a partitioned program. XLA's partitioner caches the
-// padded shards of an operand without the fill value, and reuses them for a pad with another one.
+// padded returns x after a barrier with fill in a partitioned program. XLA's partitioner caches the
+// padded shards of an operand without the fill value, and reuses them for a pad with another fill
+// value.
 func (f *Function) padded(x, fill *stablehlo.Value) *stablehlo.Value {
 	if !f.partitioned() {
 		return x
@@ -59,12 +60,12 @@ func (f *Function) padded(x, fill *stablehlo.Value) *stablehlo.Value {
 	return must(stablehlo.OptimizationBarrier(x, fill))[0]
 }
 
-// gaps puts gap times fill behind each element along axis, and returns what is left to pad at the
-// end and between. XLA's partitioner takes the wrong elements where it splits an axis with paddings
-// between them, and ends the process where those at its ends are negative besides; so each element
-// gets an axis of its own, whose end is padded.
+// gaps inserts gap times fill after each element along axis, and returns the padding that remains
+// to be added at the end and between. XLA's partitioner selects wrong elements if it splits an axis
+// with interior padding, and aborts the process if the padding at the ends is also negative.
+// Therefore each element gets an axis of length 1, which is padded at the end.
 func (c chain) gaps(x, fill *stablehlo.Value, axis, gap, end int) (*stablehlo.Value, int, int) {
-	const most = 1 << 40 // what is beyond is refused before it is compiled
+	const most = 1 << 40 // larger sizes are rejected before compilation
 	if gap <= 0 {
 		return x, end, gap
 	}
@@ -84,7 +85,8 @@ func (c chain) gaps(x, fill *stablehlo.Value, axis, gap, end int) (*stablehlo.Va
 	return c.reshape(padded, joined...), end - gap, 0
 }
 
-// onlyFill is the result of paddings that take away all of x; false if some of it stays.
+// onlyFill returns the result of paddings that remove all elements of x. It returns false if an
+// element remains.
 func (c chain) onlyFill(x, fill *stablehlo.Value, start, end []int) (*stablehlo.Value, bool) {
 	if !fill.Shape().IsScalar() || fill.Shape().DType != x.Shape().DType {
 		return nil, false
@@ -93,7 +95,7 @@ func (c chain) onlyFill(x, fill *stablehlo.Value, start, end []int) (*stablehlo.
 	for axis, dim := range x.Shape().Dimensions {
 		out.Dimensions[axis] = dim + start[axis] + end[axis]
 		if out.Dimensions[axis] < 0 {
-			return nil, false // for the op to refuse
+			return nil, false // the op returns the error
 		}
 		gone = gone || max(-start[axis], 0) >= dim-max(-end[axis], 0)
 	}
@@ -103,8 +105,8 @@ func (c chain) onlyFill(x, fill *stablehlo.Value, start, end []int) (*stablehlo.
 	return c.broadcast(fill, out), true
 }
 
-// crop takes away what start and end say with negative numbers, and makes those 0. XLA's
-// partitioner takes a pad that removes as much as it adds for none.
+// crop removes the elements of the negative amounts of start and end, and sets these amounts to 0.
+// XLA's partitioner ignores a pad that removes as many elements as it adds.
 func (c chain) crop(x *stablehlo.Value, start, end []int) *stablehlo.Value {
 	dims := x.Shape().Dimensions
 	if slices.Min(start) >= 0 && slices.Min(end) >= 0 {

@@ -9,25 +9,26 @@ import (
 	"github.com/gomlx/compute/shapes"
 )
 
-// Random is the generator that RNGBitGenerator stands for.
+// Random is the algorithm of RNGBitGenerator.
 type Random int
 
 const (
-	// RandomPhilox is XLA's own generator, which makes a tensor as a whole.
+	// RandomPhilox is XLA's Philox generator, which generates a tensor as a unit. The state is a
+	// vector of 2 or 3 Uint64.
 	RandomPhilox Random = iota
-	// RandomPCG is the generator of GoMLX's Go backend, the one of Go's math/rand/v2:
-	// the same bits and the same next state. Each element is computed from its own
-	// position, so that a tensor that is split over devices is made in its parts, with
-	// the same bits however it is split, and by any compiler.
+	// RandomPCG is the generator of GoMLX's Go backend, the PCG of math/rand/v2: it generates the
+	// same bits and the same next state. Each element is computed from its own position. A tensor
+	// that is split over devices is therefore generated shard by shard, with the same bits for
+	// every split and every compiler.
 	RandomPCG
 )
 
-// A PCG's state is a number of 128 bits, and the next one is state * A + C. So the state
-// after n steps is state * A(n) + C(n): a jump. The state at an element is the tensor's
-// first one after a jump for the element's place along each dimension, one dimension
-// after the other, and only the last of these jumps is one for each element.
+// A PCG state is a 128-bit number, and the next state is state * A + C. The state after n steps is
+// therefore state * A(n) + C(n): a jump. The state of an element is the first state of the tensor
+// after one jump per dimension, by the element's index in the dimension. Only the last jump is
+// computed for each element.
 
-// jump is what n steps do to a state: multiply by a, add c.
+// jump is the effect of n steps on a state: multiply by a, add c.
 type jump struct{ a, c word128 }
 
 type word128 struct{ hi, lo uint64 }
@@ -43,7 +44,7 @@ func (x word128) add(y word128) word128 {
 	return word128{hi, lo}
 }
 
-// then is the jump of j's steps and then k's.
+// then returns the jump of j's steps followed by k's steps.
 func (j jump) then(k jump) jump { return jump{j.a.mul(k.a), j.c.mul(k.a).add(k.c)} }
 
 // pcgStep is one step, with the constants of math/rand/v2.
@@ -52,7 +53,7 @@ var pcgStep = jump{
 	c: word128{6364136223846793005, 1442695040888963407},
 }
 
-// jumpOf is the jump of n steps.
+// jumpOf returns the jump of n steps.
 func jumpOf(n uint64) jump {
 	j, power := jump{a: word128{0, 1}}, pcgStep
 	for ; n > 0; n >>= 1 {
@@ -64,14 +65,15 @@ func jumpOf(n uint64) jump {
 	return j
 }
 
-// pcg writes a draw of random bits. Its first error sticks: the ops that follow have no operand then,
-// and fail too.
+// pcg writes the ops of a draw of random bits. After the first error the later ops have nil
+// operands and fail too.
 type pcg struct {
 	f   *Function
 	err error
 }
 
-// state128 are a tensor's states, and jumps a table of jumps, as tensors of words.
+// state128 contains the states of a tensor, and jumps contains a table of jumps, each as two
+// tensors of words.
 type state128 struct{ hi, lo compute.Value }
 
 type jumps struct{ a, c state128 }
@@ -83,7 +85,6 @@ func (p *pcg) do(x compute.Value, err error) compute.Value {
 	return x
 }
 
-// with calls a binary op.
 func (p *pcg) with(op func(x, y compute.Value) (compute.Value, error), x, y compute.Value) compute.Value {
 	return p.do(op(x, y))
 }
@@ -101,7 +102,7 @@ func (p *pcg) high(x compute.Value, n uint64) compute.Value {
 	return p.with(p.f.ShiftRightLogical, x, p.word(n))
 }
 
-// mulHigh is the upper word of a product.
+// mulHigh returns the upper word of the product.
 func (p *pcg) mulHigh(x, y compute.Value) compute.Value {
 	x0, x1, y0, y1 := p.low(x), p.high(x, 32), p.low(y), p.high(y, 32)
 	t := p.add(p.mul(x1, y0), p.high(p.mul(x0, y0), 32))
@@ -128,7 +129,7 @@ func (p *pcg) convert(x compute.Value, dtype dtypes.DType) compute.Value {
 
 func (p *pcg) jump(s state128, j jumps) state128 { return p.add128(p.mul128(s, j.a), j.c) }
 
-// spread broadcasts words to a shape; axes are where their own dimensions go.
+// spread broadcasts words to dims. axes are the positions of the dimensions of x in dims.
 func (p *pcg) spread(x compute.Value, dims, axes []int) compute.Value {
 	return p.do(p.f.BroadcastInDim(x, shapes.Make(dtypes.Uint64, dims...), axes))
 }
@@ -141,7 +142,7 @@ func (p *pcg) each(s state128, f func(compute.Value) compute.Value) state128 {
 	return state128{f(s.hi), f(s.lo)}
 }
 
-// table is a tensor of jumps by the given numbers of steps.
+// table returns a tensor of the jumps by the given numbers of steps.
 func (p *pcg) table(steps []uint64) jumps {
 	words := make([][]uint64, 4)
 	for _, n := range steps {
@@ -156,15 +157,15 @@ func (p *pcg) table(steps []uint64) jumps {
 	return jumps{state128{tensor(words[0]), tensor(words[1])}, state128{tensor(words[2]), tensor(words[3])}}
 }
 
-// digits is how many jumps a constant of the program has: the jumps for a dimension are
-// made of such, one for each digit of the index.
+// digits is the number of jumps in one constant of the program. The jumps of a dimension are
+// composed of such constants, one for each digit of the index in base digits.
 const digits = 64
 
-// along is the table of jumps for a dimension of n elements, stride elements apart, of
-// which a word holds perWord. first steps are made in any case.
+// along returns the table of jumps for a dimension of n elements that are stride elements apart,
+// with perWord elements per word. Each jump includes the first steps.
 func (p *pcg) along(n, stride, perWord int, first uint64) jumps {
 	var all jumps
-	made := 0 // jumps in all; the lowest digit comes first
+	made := 0 // number of jumps so far; the lowest digit comes first
 	add := func(steps []uint64) {
 		t := p.table(steps)
 		if made == 0 {
@@ -181,7 +182,7 @@ func (p *pcg) along(n, stride, perWord int, first uint64) jumps {
 		joined := jumps{p.mul128(hi.a, lo.a), p.add128(p.mul128(hi.c, lo.a), lo.c)}
 		all = jumps{p.each(joined.a, flat), p.each(joined.c, flat)}
 	}
-	each := uint64(stride) // steps from one index to the next of the digit
+	each := uint64(stride) // steps between consecutive values of the digit
 	rest := n
 	if stride%perWord != 0 { // the lowest digit counts elements inside a word
 		steps := make([]uint64, perWord)
@@ -210,7 +211,7 @@ func (p *pcg) along(n, stride, perWord int, first uint64) jumps {
 	return jumps{p.each(all.a, cut), p.each(all.c, cut)}
 }
 
-// pcgBits fills shape with random bits and returns the state after.
+// pcgBits returns random bits of the given shape and the state after the draw.
 func (f *Function) pcgBits(state compute.Value, shape shapes.Shape) (next, random compute.Value, err error) {
 	p := &pcg{f: f}
 	scalar := func(i int) compute.Value {
@@ -222,7 +223,7 @@ func (f *Function) pcgBits(state compute.Value, shape shapes.Shape) (next, rando
 	perWord := 8 / size
 	words := uint64(shape.Size()*size+7) / 8
 
-	// The state after the draw: what else it holds stays.
+	// The state after the draw. Its other elements do not change.
 	j := jumpOf(words)
 	after := p.jump(first, jumps{p.words(j.a), p.words(j.c)})
 	parts := []compute.Value{p.swapBytes(after.hi), p.swapBytes(after.lo)}
@@ -241,13 +242,13 @@ func (f *Function) pcgBits(state compute.Value, shape shapes.Shape) (next, rando
 	return next, random, p.err
 }
 
-// elements makes the bits of all elements.
+// elements computes the random bits of all elements.
 func (p *pcg) elements(s state128, shape shapes.Shape, perWord int) compute.Value {
 	all := shape.Dimensions
 	if shape.Size() == 0 {
 		return p.convert(p.spread(p.word(0), all, nil), shape.DType)
 	}
-	// Dimensions of one element move nothing.
+	// Dimensions of size 1 need no jump.
 	var dims []int
 	for _, d := range all {
 		if d > 1 {
@@ -257,7 +258,7 @@ func (p *pcg) elements(s state128, shape shapes.Shape, perWord int) compute.Valu
 	if len(dims) == 0 {
 		dims = []int{1}
 	}
-	var inside compute.Value // the element's place in its word, nil for the first
+	var inside compute.Value // the index of the element in its word; nil for index 0
 	stride, first := shape.Size(), uint64(1)
 	for i, d := range dims {
 		stride /= d
@@ -276,7 +277,7 @@ func (p *pcg) elements(s state128, shape shapes.Shape, perWord int) compute.Valu
 			inside = place
 			continue
 		}
-		// Two places inside a word may make one beyond it.
+		// The sum of two indices inside a word may exceed the word.
 		sum := p.add(place, inside)
 		beyond := p.with(p.f.GreaterOrEqual, sum, p.word(uint64(perWord)))
 		step := p.jump(s, jumps{p.words(pcgStep.a), p.words(pcgStep.c)})
@@ -298,7 +299,7 @@ func (p *pcg) elements(s state128, shape shapes.Shape, perWord int) compute.Valu
 	return p.do(p.f.Reshape(x, all...))
 }
 
-// output is the number that a state stands for.
+// output computes the random word of a state.
 func (p *pcg) output(s state128) compute.Value {
 	xor := func(x, y compute.Value) compute.Value { return p.with(p.f.BitwiseXor, x, y) }
 	x := xor(s.hi, p.high(s.hi, 32))
@@ -307,8 +308,8 @@ func (p *pcg) output(s state128) compute.Value {
 	return p.mul(x, p.with(p.f.BitwiseOr, s.lo, p.word(1)))
 }
 
-// swapBytes turns a word around. The Go backend does so with the words of a state that
-// it hands on: it reads what math/rand/v2 writes in the other byte order.
+// swapBytes reverses the byte order of a word. The Go backend does this with the words of the state
+// that it returns: it reads the output of math/rand/v2 in the other byte order.
 func (p *pcg) swapBytes(x compute.Value) compute.Value {
 	for _, half := range []struct{ n, mask uint64 }{{8, 0x00ff00ff00ff00ff}, {16, 0x0000ffff0000ffff}, {32, 1<<32 - 1}} {
 		up := p.with(p.f.ShiftLeft, p.with(p.f.BitwiseAnd, x, p.word(half.mask)), p.word(half.n))
@@ -318,7 +319,7 @@ func (p *pcg) swapBytes(x compute.Value) compute.Value {
 	return x
 }
 
-// low3 is x modulo the elements of a word, a power of two.
+// low3 returns x modulo perWord, which is a power of two.
 func (p *pcg) low3(x compute.Value, perWord int) compute.Value {
 	return p.with(p.f.BitwiseAnd, x, p.word(uint64(perWord-1)))
 }

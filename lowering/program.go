@@ -11,31 +11,31 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Program is a finished computation: what Builder.Compile hands to Options.Compile.
+// Program is a finished computation, which Builder.Compile passes to Options.Compile.
 type Program struct {
 	// Name is the name given to Backend.Builder.
 	Name string
 
-	// Module is the program, its entry function first. Options.Compile may change it, for instance
-	// add attributes to the entry function's parameters.
+	// Module is the program. Its first function is the entry function. Options.Compile may change
+	// the module, for instance add attributes to the entry function's parameters.
 	Module *ir.Module
 
-	// ParameterNames are the names as given to Function.Parameter, in order. The text has other
-	// names where these are no MLIR identifiers.
+	// ParameterNames are the names passed to Function.Parameter, in order. The text uses other
+	// names where these are not MLIR identifiers.
 	ParameterNames []string
 
 	// Parameters and Outputs are the shapes of Main's arguments and results, in order.
 	Parameters, Outputs []shapes.Shape
 
-	// Shards are the shapes of a device's part of each parameter: those of Parameters, except where
-	// DistributedAutoSharding splits one.
+	// Shards are the shapes of the parameters on each device: the shapes in Parameters, except for
+	// parameters that DistributedAutoSharding splits.
 	Shards []shapes.Shape
 
-	// Replicas and Partitions are what DistributedSPMD and DistributedAutoSharding asked for, 1
-	// each without them. Their product is the number of devices.
+	// Replicas and Partitions are the numbers requested by DistributedSPMD and
+	// DistributedAutoSharding, 1 each without these calls. Their product is the number of devices.
 	Replicas, Partitions int
 
-	// Devices is the device assignment, replica by replica; nil if none was asked for.
+	// Devices is the device assignment in replica order, nil if none was requested.
 	Devices []compute.DeviceNum
 
 	// Target is the compiler that the program was lowered for.
@@ -48,8 +48,9 @@ type Program struct {
 // Main returns the entry function.
 func (p *Program) Main() *ir.Function { return p.Module.Functions[0] }
 
-// Text returns the module as MLIR text. Each call writes the text anew; the same graph gives the
-// same bytes. What would end a compiler's process is an error; see [Program.Check].
+// Text returns the module as MLIR text. Each call writes the text again; the same graph returns the
+// same bytes. Text returns an error for a program that would abort a compiler's process, see
+// [Program.Check].
 func (p *Program) Text() ([]byte, error) {
 	if err := p.Check(p.Partitions); err != nil {
 		return nil, err
@@ -61,10 +62,10 @@ func (p *Program) Text() ([]byte, error) {
 	return text, nil
 }
 
-// Check returns an error for what would end a compiler's process, for a program that is compiled for
-// so many partitions: tensors and paddings that no address can count, dilations and closures
-// without bounds, and on TPUs divided tensors of Complex128. [Program.Text] calls it with the
-// program's own partitions.
+// Check returns an error for a program that would abort a compiler's process when it is compiled
+// for the given number of partitions: tensors and paddings too large to address, excessive
+// dilations or nesting, and on TPUs divided tensors of Complex128. [Program.Text] calls it with the
+// program's own number of partitions.
 func (p *Program) Check(partitions int) error {
 	l := limits{simple: p.Target == TargetTPU && partitions > 1}
 	for _, f := range p.Module.Functions {
@@ -73,8 +74,8 @@ func (p *Program) Check(partitions int) error {
 	return l.err
 }
 
-// Executable is the [compute.Executable] of a Backend made without Options.Compile: it carries the
-// program for someone else to run.
+// Executable is the [compute.Executable] of a Backend without Options.Compile. It contains the
+// program and cannot run it.
 type Executable struct {
 	program *Program
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// axisOf turns a negative axis into the one counted from the end.
+// axisOf converts a negative axis, which counts from the end.
 func axisOf(axis, rank int) int {
 	if axis < -rank || axis >= rank {
 		panic(fmt.Errorf("axis %d is outside rank %d", axis, rank))
@@ -22,7 +22,7 @@ func axisOf(axis, rank int) int {
 	return axis
 }
 
-// reduce combines the elements along axes, all of them if none are given.
+// reduce combines the elements over axes. Without axes it combines all elements.
 func (f *Function) reduce(name string, kind combiner, logicalOnly bool, x compute.Value, axes []int) (compute.Value, error) {
 	return f.op(name, with(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		if logicalOnly {
@@ -48,64 +48,63 @@ func (f *Function) reduce(name string, kind combiner, logicalOnly bool, x comput
 	})
 }
 
-// reduced combines the elements of x along axes.
 func (f *Function) reduced(kind combiner, x *stablehlo.Value, over []int) *stablehlo.Value {
 	closure := f.combiner(kind, x.Shape().DType)
 	return must(stablehlo.Reduce(x, f.neutral(kind, x.Shape().DType), closure, over...))
 }
 
-// ReduceSum adds up.
+// ReduceSum returns the sum over axes. All Reduce methods reduce all axes if none are given.
 func (f *Function) ReduceSum(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduce("ReduceSum", combineSum, false, x, axes)
 }
 
-// ReduceProduct multiplies.
+// ReduceProduct returns the product over axes.
 func (f *Function) ReduceProduct(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduce("ReduceProduct", combineProduct, false, x, axes)
 }
 
-// ReduceMax takes the largest.
+// ReduceMax returns the largest element over axes.
 func (f *Function) ReduceMax(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduce("ReduceMax", combineMax, false, x, axes)
 }
 
-// ReduceMin takes the smallest.
+// ReduceMin returns the smallest element over axes.
 func (f *Function) ReduceMin(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduce("ReduceMin", combineMin, false, x, axes)
 }
 
-// ReduceBitwiseAnd combines with &.
+// ReduceBitwiseAnd combines the elements over axes with &.
 func (f *Function) ReduceBitwiseAnd(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduce("ReduceBitwiseAnd", combineAnd, false, x, axes)
 }
 
-// ReduceBitwiseOr combines with |.
+// ReduceBitwiseOr combines the elements over axes with |.
 func (f *Function) ReduceBitwiseOr(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduce("ReduceBitwiseOr", combineOr, false, x, axes)
 }
 
-// ReduceBitwiseXor combines with ^.
+// ReduceBitwiseXor combines the elements over axes with ^.
 func (f *Function) ReduceBitwiseXor(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduce("ReduceBitwiseXor", combineXor, false, x, axes)
 }
 
-// ReduceLogicalAnd tells whether all hold.
+// ReduceLogicalAnd returns whether all elements over axes are true.
 func (f *Function) ReduceLogicalAnd(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduce("ReduceLogicalAnd", combineAnd, true, x, axes)
 }
 
-// ReduceLogicalOr tells whether any holds.
+// ReduceLogicalOr returns whether any element over axes is true.
 func (f *Function) ReduceLogicalOr(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduce("ReduceLogicalOr", combineOr, true, x, axes)
 }
 
-// ReduceLogicalXor tells whether an odd number holds.
+// ReduceLogicalXor returns whether an odd number of elements over axes is true.
 func (f *Function) ReduceLogicalXor(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduce("ReduceLogicalXor", combineXor, true, x, axes)
 }
 
-// ArgMinMax returns the index of the lowest or highest element along axis: the first of equal ones,
-// and the first NaN if there is any.
+// ArgMinMax returns the index of the smallest or largest element along axis. The first of equal
+// elements wins, and the first NaN wins over all other elements.
 func (f *Function) ArgMinMax(x compute.Value, axis int, outputDType dtypes.DType, isMin bool) (compute.Value, error) {
 	return f.op("ArgMinMax", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		shape := in[0].Shape()
@@ -127,9 +126,9 @@ func (f *Function) ArgMinMax(x compute.Value, axis int, outputDType dtypes.DType
 	})
 }
 
-// argCombiner writes the closure that keeps the better of two (index, value) pairs. NaN beats
-// everything, and of equals the lower index wins, so that the order in which pairs meet does not
-// matter.
+// argCombiner writes the closure that selects one of two (index, value) pairs. NaN wins over every
+// other value, and the lower index wins among equal values, so that the order of the combinations
+// does not matter.
 func (f *Function) argCombiner(value, index dtypes.DType, isMin bool) *stablehlo.Function {
 	better := types.CompareGT
 	if isMin {
@@ -153,8 +152,8 @@ func (f *Function) argCombiner(value, index dtypes.DType, isMin bool) *stablehlo
 	return closure
 }
 
-// CumSum adds up along axis, from its start or, reversed, from its end; exclusive leaves the
-// element at hand out.
+// CumSum returns the running sum along axis, from the start or, with Reverse set, from the end. With
+// Exclusive set, the sum at an element does not include the element itself.
 func (f *Function) CumSum(x compute.Value, axis int, options compute.CumSumOptions) (compute.Value, error) {
 	return f.op("CumSum", with(x), f.adding(func(in []*stablehlo.Value) *stablehlo.Value {
 		shape := in[0].Shape()
@@ -165,7 +164,7 @@ func (f *Function) CumSum(x compute.Value, axis int, options compute.CumSumOptio
 		}
 		zero := f.chain().scalar(shape.DType, valueZero)
 		v := in[0]
-		if options.Exclusive { // shift by one, so that each element meets the sum before it
+		if options.Exclusive { // shift by one, so that each element gets the sum before it
 			start, end := make([]int, shape.Rank()), make([]int, shape.Rank())
 			start[axis], end[axis] = 1, -1
 			if options.Reverse {

@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/go-xla/types"
 )
 
-// RNGBitGenerator fills shape with random bits, by the Philox algorithm or what
-// Options.Random says. The state is 2 or 3 Uint64.
+// RNGBitGenerator returns random bits of the given shape and the next state, by the algorithm of
+// Options.Random. The state of [RandomPhilox] is a vector of 2 or 3 Uint64.
 func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (newState, bits compute.Value, err error) {
 	if f.builder.backend.opts.Random == RandomPCG {
 		if newState, bits, err = f.pcgBits(state, shape); err != nil {

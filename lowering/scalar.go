@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// scalarValue names a value that exists in every dtype, or says why not.
+// scalarValue is a scalar that exists in every dtype unless noted.
 type scalarValue int
 
 const (
@@ -20,12 +20,11 @@ const (
 	valueAllOnes             // every bit set; integers and bool only
 )
 
-// String names the value.
 func (v scalarValue) String() string {
 	return [...]string{"zero", "one", "lowest value", "highest value", "all bits set"}[v]
 }
 
-// infinities are the bit patterns of -Inf and +Inf, and how many hexadecimal digits they have.
+// infinities are the bit patterns of -Inf and +Inf, and their numbers of hexadecimal digits.
 var infinities = map[dtypes.DType]struct {
 	bits   [2]uint64
 	digits int
@@ -36,7 +35,7 @@ var infinities = map[dtypes.DType]struct {
 	dtypes.Float64:  {[2]uint64{0xFFF0000000000000, 0x7FF0000000000000}, 16},
 }
 
-// scalarNumber is a value in a dtype.
+// scalarNumber returns value in dtype d.
 func scalarNumber(d dtypes.DType, value scalarValue) ir.Number {
 	number, ok := scalarIn(d, value)
 	if !ok {

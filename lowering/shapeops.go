@@ -9,21 +9,21 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// BroadcastInDim spreads x over shape; broadcastAxes has, for each axis of x, its place in shape.
+// BroadcastInDim broadcasts x to shape. Axis i of x becomes axis broadcastAxes[i] of the result.
 func (f *Function) BroadcastInDim(x compute.Value, shape shapes.Shape, broadcastAxes []int) (compute.Value, error) {
 	return f.op("BroadcastInDim", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		return must(stablehlo.BroadcastInDim(in[0], must(StableHLOShape(shape)), broadcastAxes))
 	})
 }
 
-// Iota counts up from 0 along one axis of shape.
+// Iota returns a tensor of the given shape whose elements are their index along axis.
 func (f *Function) Iota(shape shapes.Shape, axis int) (compute.Value, error) {
 	return f.op("Iota", nil, func([]*stablehlo.Value) *stablehlo.Value {
 		return must(f.fn.Iota(must(StableHLOShape(shape)), axis))
 	})
 }
 
-// Reshape gives x other dimensions of the same total size.
+// Reshape returns x with other dimensions of the same total size.
 func (f *Function) Reshape(x compute.Value, dimensions ...int) (compute.Value, error) {
 	return f.op("Reshape", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		s := must(StableHLOShape(shapes.Shape{DType: in[0].Shape().DType, Dimensions: dimensions}))
@@ -50,7 +50,7 @@ func (f *Function) Reverse(x compute.Value, axes ...int) (compute.Value, error) 
 	})
 }
 
-// Concatenate joins operands along axis.
+// Concatenate concatenates operands along axis.
 func (f *Function) Concatenate(axis int, operands ...compute.Value) (compute.Value, error) {
 	return f.op("Concatenate", operands, func(in []*stablehlo.Value) *stablehlo.Value {
 		if len(in) == 1 {
@@ -63,7 +63,7 @@ func (f *Function) Concatenate(axis int, operands ...compute.Value) (compute.Val
 	})
 }
 
-// Slice takes elements starts[i], starts[i]+strides[i], ... below limits[i] on each axis.
+// Slice returns the elements starts[i], starts[i]+strides[i], ... below limits[i] of each axis i.
 func (f *Function) Slice(x compute.Value, starts, limits, strides []int) (compute.Value, error) {
 	return f.op("Slice", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		limits := slices.Clone(limits)
@@ -81,8 +81,8 @@ func (f *Function) Slice(x compute.Value, starts, limits, strides []int) (comput
 	})
 }
 
-// emptySlice is the shape of a slice that takes nothing from the end of an axis, which the
-// StableHLO builder refuses; false if it is to judge the slice.
+// emptySlice returns the shape of an empty slice at the end of an axis, which the StableHLO builder
+// rejects. It returns false for other slices, which the builder checks.
 func emptySlice(x xshapes.Shape, starts, limits, strides []int) (xshapes.Shape, bool) {
 	rank := x.Rank()
 	if len(starts) != rank || len(limits) != rank || len(strides) != 0 && len(strides) != rank {
@@ -103,8 +103,8 @@ func emptySlice(x xshapes.Shape, starts, limits, strides []int) (xshapes.Shape, 
 	return out, atEnd
 }
 
-// startIndices makes one scalar per axis of the operand from what GoMLX gives: those scalars, or
-// one vector.
+// startIndices returns one scalar per axis of the operand. given contains these scalars, or one
+// vector.
 func (c chain) startIndices(given []*stablehlo.Value, rank int) []*stablehlo.Value {
 	given = slices.Clone(given)
 	for i, v := range given {
@@ -121,21 +121,21 @@ func (c chain) startIndices(given []*stablehlo.Value, rank int) []*stablehlo.Val
 	return out
 }
 
-// DynamicSlice takes a block of the given sizes at computed start indices, which are clamped to
-// fit.
+// DynamicSlice returns a block of the given sizes at computed start indices. The start indices are
+// clamped so that the block is inside x.
 func (f *Function) DynamicSlice(x compute.Value, starts []compute.Value, sizes []int) (compute.Value, error) {
 	return f.op("DynamicSlice", append(with(x), starts...), func(in []*stablehlo.Value) *stablehlo.Value {
 		return must(stablehlo.DynamicSlice(in[0], f.chain().startIndices(in[1:], in[0].Shape().Rank()), sizes))
 	})
 }
 
-// clampStarts keeps a block of part within whole. The op does so by itself, but not where XLA
-// splits the axis over devices: there it would write nothing.
+// clampStarts clamps the start indices so that a block of shape part is inside whole. The op clamps
+// them too, but not where XLA splits the axis over devices: there the op would write nothing.
 func (c chain) clampStarts(at []*stablehlo.Value, whole, part xshapes.Shape) {
 	for axis := range min(len(at), whole.Rank(), part.Rank()) {
 		room := whole.Dimensions[axis] - part.Dimensions[axis]
 		if room < 0 || !at[axis].Shape().IsScalar() || !at[axis].Shape().DType.IsInt() {
-			return // for the op to say
+			return // the op returns the error
 		}
 		d := at[axis].Shape().DType
 		last := c.number(d, signed(room))
@@ -143,7 +143,8 @@ func (c chain) clampStarts(at []*stablehlo.Value, whole, part xshapes.Shape) {
 	}
 }
 
-// DynamicUpdateSlice writes update into x at computed start indices, which are clamped to fit.
+// DynamicUpdateSlice writes update into x at computed start indices. The start indices are clamped
+// so that update is inside x.
 func (f *Function) DynamicUpdateSlice(x, update compute.Value, starts []compute.Value) (compute.Value, error) {
 	return f.op("DynamicUpdateSlice", append(with(x, update), starts...), func(in []*stablehlo.Value) *stablehlo.Value {
 		c := f.chain()

@@ -16,17 +16,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// GoMLX gives shardings with the parameters and the results of a graph that it distributes itself.
-// Under DistributedAutoSharding a sharding is the partitioner's. Under DistributedSPMD, where each
-// device runs the program on tensors of its own, the shapes are a device's already, and a sharding
-// only tells GoMLX what the tensors of all devices are together: nothing is written.
+// GoMLX passes shardings with the parameters and the results of a graph that it distributes itself.
+// Under DistributedAutoSharding the partitioner applies a sharding. Under DistributedSPMD each
+// device runs the program on its own tensors, the shapes are already per device, and the sharding
+// only tells GoMLX how the tensors of all devices form one tensor; the sharding is not written.
 //
-// A sharding or a mesh that cannot be is kept for Compile to return. GoMLX makes a panic of an error that
-// comes earlier, outside of what it catches, and its Exec waits forever for the compilation then.
+// Compile returns the first invalid sharding or mesh. GoMLX turns an earlier error into a panic
+// outside of its recover, and its Exec then waits forever for the compilation.
 
-// sharding takes over the sharding of a parameter or a result of the entry function, which is whole
-// on each device without one. It returns what is written, nil for nothing, and the shape of a
-// device's part.
+// sharding converts the sharding of a parameter or a result of the entry function; nil is
+// replicated. It returns the sharding to write, nil for none, and the shape on each device.
 func (b *Builder) sharding(of string, shape shapes.Shape, spec *compute.ShardingSpec) (*shardy.ShardingSpec, shapes.Shape, error) {
 	switch {
 	case !b.distributed && spec != nil:
@@ -44,24 +43,24 @@ func (b *Builder) sharding(of string, shape shapes.Shape, spec *compute.Sharding
 	return out, shard, nil
 }
 
-// all returns the first mesh of all devices of the computation.
+// all returns the first mesh that contains all devices of the computation.
 func (b *Builder) all() *shardy.DeviceMesh {
 	return slices.MaxFunc(b.meshes, func(x, y *shardy.DeviceMesh) int { return cmp.Compare(x.NumDevices(), y.NumDevices()) })
 }
 
-// refuse keeps the first error for Compile.
+// refuse records the first error for Compile.
 func (b *Builder) refuse(err error) {
 	if b.refused == nil {
 		b.refused = err
 	}
 }
 
-// noMesh is the error of a sharding over a mesh that the computation does not have.
+// noMesh returns an error for a sharding over an undefined mesh.
 func noMesh(spec *compute.ShardingSpec) error {
 	return fmt.Errorf("mesh %q is not among those given to DistributedAutoSharding", spec.Mesh)
 }
 
-// divide checks a sharding and cuts a shape by it.
+// divide checks a sharding and returns the shape of one shard.
 func (b *Builder) divide(shape shapes.Shape, spec *compute.ShardingSpec) (*shardy.ShardingSpec, shapes.Shape, error) {
 	i := slices.IndexFunc(b.meshes, func(m *shardy.DeviceMesh) bool { return m.Name() == spec.Mesh })
 	if i < 0 {
@@ -109,11 +108,12 @@ func (b *Builder) divide(shape shapes.Shape, spec *compute.ShardingSpec) (*shard
 	return out, shard, nil
 }
 
-// resultShardings takes over the shardings of the results of the entry function. Without a list a
-// result is left to the partitioner if a parameter of its shape is split, of which it may be the
-// next value: GoMLX expects a variable's in the split of the variable. With a list, GoMLX gives the
-// sharding of the last result to the next values of variables as well: one that does not divide is
-// whole if the variable is.
+// resultShardings converts the shardings of the results of the entry function. Without a list, the
+// partitioner decides the sharding of a result if a parameter of the same shape is split, because
+// the result may be the next value of that parameter: GoMLX expects that a variable keeps its
+// sharding. With a list, GoMLX uses the sharding of the last result for the next values of
+// variables too; a sharding that does not divide the shape is replicated if the variable is
+// replicated.
 func (f *Function) resultShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec, error) {
 	b := f.builder
 	out := make([]*shardy.ShardingSpec, len(results))
@@ -135,7 +135,7 @@ func (f *Function) resultShardings(results []shapes.Shape, list []*compute.Shard
 	return out, nil
 }
 
-// splits reports whether a parameter of a shape is split.
+// splits reports whether a parameter of the shape is split.
 func (f *Function) splits(shape shapes.Shape) bool {
 	for i, p := range f.parameters {
 		if p.Equal(shape) && !f.shards[i].Equal(shape) {
@@ -145,7 +145,7 @@ func (f *Function) splits(shape shapes.Shape) bool {
 	return false
 }
 
-// wholeVariable reports whether a variable of a shape is whole on each device.
+// wholeVariable reports whether a variable of the shape is replicated.
 func (f *Function) wholeVariable(shape shapes.Shape) bool {
 	for i, p := range f.parameters {
 		if p.Equal(shape) && f.shards[i].Equal(shape) && strings.HasPrefix(f.parameterNames[i], "/") {
@@ -155,22 +155,22 @@ func (f *Function) wholeVariable(shape shapes.Shape) bool {
 	return false
 }
 
-// uneven reports whether a sharding is right but for a dimension that does not divide.
+// uneven reports whether a sharding is valid except for a dimension that it does not divide.
 func (b *Builder) uneven(shape shapes.Shape, spec *compute.ShardingSpec) bool {
 	if spec == nil || len(spec.Axes) > shape.Rank() {
 		return false
 	}
 	divisible := shape.Clone()
 	for dim := range divisible.Dimensions {
-		divisible.Dimensions[dim] = 0 // what anything divides
+		divisible.Dimensions[dim] = 0 // 0 is divisible by any number
 	}
 	_, _, wrong := b.divide(divisible, spec)
 	_, _, err := b.divide(shape, spec)
 	return wrong == nil && err != nil
 }
 
-// namedShardings takes over the shardings of the results of a named function, which are the
-// partitioner's without one.
+// namedShardings converts the shardings of the results of a named function. Without a list the
+// partitioner decides them.
 func (f *Function) namedShardings(results []shapes.Shape, list []*compute.ShardingSpec) ([]*shardy.ShardingSpec, error) {
 	if !slices.ContainsFunc(list, func(s *compute.ShardingSpec) bool { return s != nil }) {
 		return nil, nil
@@ -191,8 +191,8 @@ func (f *Function) namedShardings(results []shapes.Shape, list []*compute.Shardi
 	return out, nil
 }
 
-// ordered refuses a mesh with an order of its own for its devices: GoMLX cuts and joins tensors
-// (package dtensor) as if it had none.
+// ordered returns an error for a mesh with its own device order. GoMLX (package dtensor) ignores
+// the order when it splits and joins tensors.
 func ordered(m compute.Mesh) error {
 	for place, device := range m.LogicalDeviceAssignment {
 		if place != device {
@@ -202,11 +202,11 @@ func ordered(m compute.Mesh) error {
 	return nil
 }
 
-// replicateMark is the mark of a value that is replicated over all devices.
+// replicateMark marks a value that is replicated over all devices.
 type replicateMark struct{}
 
-// replicateInGrids replicates a value of a program that GoMLX splits itself over a mesh of two or more
-// axes with more than one device.
+// replicateInGrids replicates a value of a program that GoMLX splits over a mesh in which two or
+// more axes have more than one device.
 func (f *Function) replicateInGrids(x *stablehlo.Value) *stablehlo.Value {
 	divided := 0
 	for _, size := range f.builder.all().AxesSizes() {
@@ -220,7 +220,7 @@ func (f *Function) replicateInGrids(x *stablehlo.Value) *stablehlo.Value {
 	return must(f.Mark(x, x.Shape(), replicateMark{}))
 }
 
-// constrainMarked replaces each mark of a replicated value by a sharding constraint.
+// constrainMarked replaces each replicateMark by a sharding constraint.
 func (b *Builder) constrainMarked(f *ir.Function) *ir.Function {
 	if len(b.meshes) == 0 {
 		return f

@@ -13,14 +13,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// grid is a mesh of 4 x 2 devices.
 var grid = compute.Mesh{Name: "mesh", AxesNames: []string{"x", "y"}, AxesSizes: []int{4, 2}}
 
 func over(axes ...[]string) *compute.ShardingSpec {
 	return &compute.ShardingSpec{Mesh: "mesh", Axes: axes}
 }
 
-// sharded builds a program that returns its argument twice, with their shardings.
+// sharded builds a program that returns its argument twice, with the given shardings.
 func sharded(t *testing.T, meshes []compute.Mesh, in *compute.ShardingSpec, out []*compute.ShardingSpec) (*lowering.Program, error) {
 	t.Helper()
 	b := lowering.New(lowering.Options{NumDevices: 8}).Builder("sharded")

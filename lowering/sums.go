@@ -5,19 +5,19 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// sums are the dtypes in which numbers of half precision are added up.
+// sums are the dtypes in which half-precision numbers are summed.
 type sums struct{ accumulate, partial dtypes.DType }
 
-// SumIn sets the dtypes in which the ops that are lowered from now on add up numbers of half
-// precision. In accumulate they add elements: reductions, windows, running sums, scatters and the
-// sums of batch normalisations. Of partial are the parts of a dot product that several devices add
-// up. Dtypes that are no wider than the numbers leave an op as it is. The results have the dtypes
-// that GoMLX expects. A backend that is told nothing adds up in the dtype of the numbers. SumIn is
-// for one graph, and is not called while another goroutine traces.
+// SumIn sets the dtypes in which ops that are lowered from now on sum half-precision numbers.
+// accumulate applies to reductions, windows, running sums, scatters and batch normalizations.
+// partial applies to the parts of a dot product that are summed across devices. A dtype that is not
+// wider than the operands changes nothing. The results have the dtypes that GoMLX expects. The
+// default is the dtype of the operands. SumIn is for one graph and must not be called while another
+// goroutine traces.
 func (b *Backend) SumIn(accumulate, partial dtypes.DType) { b.sums = sums{accumulate, partial} }
 
-// summed calls an op that combines elements of in[0], in the dtype for that if it adds them up. All
-// operands of the dtype of in[0] come in that dtype, and the result is converted back.
+// summed calls op, which combines elements of in[0]. If kind is a sum, op runs in the accumulation
+// dtype: operands with the dtype of in[0] are converted to it, and the result is converted back.
 func (f *Function) summed(kind combiner, in []*stablehlo.Value, op func(in []*stablehlo.Value) *stablehlo.Value) *stablehlo.Value {
 	dtype, sum := in[0].Shape().DType, f.builder.backend.sums.accumulate
 	if kind != combineSum || !widensHalf(dtype, sum) {
@@ -34,17 +34,18 @@ func (f *Function) summed(kind combiner, in []*stablehlo.Value, op func(in []*st
 	return c.convert(op(wide), dtype)
 }
 
-// adding is an op that adds up, in the dtype for that.
+// adding wraps op, which sums, so that it runs in the accumulation dtype.
 func (f *Function) adding(op func(in []*stablehlo.Value) *stablehlo.Value) func(in []*stablehlo.Value) *stablehlo.Value {
 	return func(in []*stablehlo.Value) *stablehlo.Value { return f.summed(combineSum, in, op) }
 }
 
-// sumsInFloat32 reports whether a batch normalisation of a dtype adds up in float32.
+// sumsInFloat32 reports whether a batch normalization of the dtype accumulates in a wider dtype.
 func (f *Function) sumsInFloat32(dtype dtypes.DType) bool {
 	return widensHalf(dtype, f.builder.backend.sums.accumulate)
 }
 
-// partialWider reports whether products of a dtype are sent between devices in a wider one.
+// partialWider reports whether partial sums of products of the dtype are exchanged between devices
+// in a wider dtype.
 func (f *Function) partialWider(dtype dtypes.DType) bool {
 	return widensHalf(dtype, f.builder.backend.sums.partial)
 }

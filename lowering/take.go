@@ -13,24 +13,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// The StableHLO builder works out the shape of each op's result and checks its operands. It has
-// printing of its own, which is not used: its statements are taken over as values of package ir,
-// and what is done with a program afterwards is done with these.
+// The StableHLO builder infers the shape of each op's result and checks its operands. Its own
+// printer is not used: its statements are converted to values of package ir, and all later passes
+// work on these values.
 
-// taker takes over the statements of one top-level function and of all that is nested in it.
+// taker converts the statements of one top-level function and its closures.
 type taker struct {
 	values  map[string]*ir.Value
 	regions map[*stablehlo.Function]*ir.Region
-	ops     map[string]string // the names of ops in StableHLO, by their names in the builder
-	next    int               // the first number that names no value yet
+	ops     map[string]string // StableHLO names by the builder's op names
+	next    int               // the first number that is no value's name
 	lines   *lines
 
-	statements int // how many of the top-level function's it has
+	statements int // number of converted statements of the top-level function
 }
 
-// IR returns a top-level function with the statements that it has by now; a later call adds to the
-// same value the statements that came since. It returns nil for a closure, which is a region of the
-// statement that takes it.
+// IR returns a top-level function with its statements so far. A later call adds the new statements
+// to the same value. It returns nil for a closure, which is a region of the statement that uses it.
 func (f *Function) IR() *ir.Function {
 	if f.parent != nil {
 		return nil
@@ -56,8 +55,8 @@ func (f *Function) IR() *ir.Function {
 
 func typeOf(s xshapes.Shape) ir.Type { return ir.Type{DType: s.DType, Dims: s.Dimensions} }
 
-// value is the one value of a name. Names are unique in a top-level function and all that is nested
-// in it; see names.
+// value returns the value for a name. Names are unique in a top-level function and its closures,
+// see names.
 func (t *taker) value(v *stablehlo.Value) *ir.Value {
 	name := v.String()[1:]
 	known, ok := t.values[name]
@@ -102,7 +101,8 @@ func (t *taker) statement(s *stablehlo.Statement) *ir.Statement {
 	return to
 }
 
-// region takes a closure over. One that combines elements serves many statements.
+// region converts a closure. A closure that combines elements can be the region of several
+// statements.
 func (t *taker) region(label string, f *stablehlo.Function) *ir.Region {
 	if known, ok := t.regions[f]; ok && known.Label == label {
 		return known
@@ -115,7 +115,7 @@ func (t *taker) region(label string, f *stablehlo.Function) *ir.Region {
 	return r
 }
 
-// attributesOf takes attributes over, in the order in which they are written.
+// attributesOf converts attributes, in the order of the text.
 func attributesOf(all map[string]any) []ir.Attribute {
 	if len(all) == 0 {
 		return nil
@@ -127,7 +127,7 @@ func attributesOf(all map[string]any) []ir.Attribute {
 	return list
 }
 
-// attributeOf takes an attribute over.
+// attributeOf converts one attribute.
 func attributeOf(key string, value any) ir.Attr {
 	switch v := value.(type) {
 	case ir.Attr:
@@ -148,12 +148,12 @@ func attributeOf(key string, value any) ir.Attr {
 	return ir.Raw(fmt.Sprintf("unknown attribute %s of type %T", key, value))
 }
 
-// markKey is the one attribute of a statement that stands for a mark.
+// markKey is the only attribute of a statement that represents a mark.
 const markKey = "tpustrategy.mark"
 
-// Mark adds a statement that only the caller understands and returns its result, of the given
-// shape. x is its operand. In [Function.IR] it is an [ir.Statement] with that Mark, which the
-// caller has to replace before the program is written.
+// Mark adds a placeholder statement with operand x and returns its result, of the given shape. In
+// [Function.IR] it is an [ir.Statement] with that Mark. The caller must replace the statement
+// before the program is written.
 func (f *Function) Mark(x *stablehlo.Value, result xshapes.Shape, mark any) (*stablehlo.Value, error) {
 	out, err := stablehlo.CustomCallV2(markKey, "", []*stablehlo.Value{x}, nil, []xshapes.Shape{result.Clone()}, nil)
 	if err != nil {
@@ -163,7 +163,8 @@ func (f *Function) Mark(x *stablehlo.Value, result xshapes.Shape, mark any) (*st
 	return out[0], nil
 }
 
-// Value returns the value of [Function.IR] that v is. f is the top-level function of v.
+// Value returns the value in [Function.IR] that corresponds to v. f must be the top-level function
+// that contains v.
 func (f *Function) Value(v *stablehlo.Value) *ir.Value {
 	f.IR()
 	return f.taker.value(v)

@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// taken is a function of all ops whose attributes have structure.
+// taken returns a function that contains all ops with structured attributes.
 func taken(t *testing.T) (*lowering.Function, *ir.Function) {
 	t.Helper()
 	do, f := must(t), lowering.New(lowering.Options{}).Builder("b").Main().(*lowering.Function)
@@ -41,7 +41,7 @@ func taken(t *testing.T) (*lowering.Function, *ir.Function) {
 	return f, f.IR()
 }
 
-// What passes look at is a value, not text.
+// Passes read attributes as values, not as text.
 func TestAttributesWithNumbersAreTakenOverAsValues(t *testing.T) {
 	raw := map[string]bool{}
 	_, f := taken(t)
@@ -55,7 +55,8 @@ func TestAttributesWithNumbersAreTakenOverAsValues(t *testing.T) {
 	assert.Equal(t, map[string]bool{"precision_config": true, "window_reversal": true}, raw)
 }
 
-// The builder's own text is what each statement's is, but for constants, which are this module's.
+// Each statement has the same text as in the StableHLO builder, except for constants, which this
+// module writes itself.
 func TestStatementsAreWrittenAsTheBuilderWritesThem(t *testing.T) {
 	f, taken := taken(t)
 	seen := 0

@@ -208,8 +208,8 @@ func TestSortsForTheCPUAreStable(t *testing.T) {
 	assert.Contains(t, lower(t, lowering.Options{Target: lowering.TargetTPU}, body(true)), "is_stable = true")
 }
 
-// TestTheCPUTakesTheLargestOfIntegers holds that no reduction of float32 takes a maximum that the
-// CPU compiler makes one element after another.
+// TestTheCPUTakesTheLargestOfIntegers checks that no reduction computes a maximum of float32, which
+// the CPU compiler does not vectorize.
 func TestTheCPUTakesTheLargestOfIntegers(t *testing.T) {
 	for target, want := range map[lowering.Target]string{lowering.TargetCPU: "i32", lowering.TargetTPU: "f32"} {
 		got := lower(t, lowering.Options{Target: target}, func(f compute.Function) []compute.Value {

@@ -10,7 +10,7 @@ import (
 // unaryOp writes an element-wise op of one operand.
 type unaryOp = func(x *stablehlo.Value) (*stablehlo.Value, error)
 
-// unary adds an element-wise op that StableHLO has as it is.
+// unary adds an elementwise op that StableHLO has.
 func (f *Function) unary(name string, op unaryOp, x compute.Value) (compute.Value, error) {
 	return f.op(name, with(x), func(in []*stablehlo.Value) *stablehlo.Value { return must(op(in[0])) })
 }
@@ -38,13 +38,13 @@ func (f *Function) Clz(x compute.Value) (compute.Value, error) {
 		if !ok {
 			return stablehlo.CountLeadingZeros(x)
 		}
-		// XLA counts in 64 bits where it folds negative constants.
+		// XLA counts in 64 bits when it folds negative constants.
 		c := f.chain()
 		return c.convert(must(stablehlo.CountLeadingZeros(c.bitcast(x, unsigned))), d), nil
 	}, x)
 }
 
-// unsignedOf has the unsigned type of the size of a signed one.
+// unsignedOf maps a signed type to the unsigned type of the same size.
 var unsignedOf = map[dtypes.DType]dtypes.DType{
 	dtypes.Int8: dtypes.Uint8, dtypes.Int16: dtypes.Uint16, dtypes.Int32: dtypes.Uint32, dtypes.Int64: dtypes.Uint64,
 }
@@ -74,17 +74,17 @@ func (f *Function) Floor(x compute.Value) (compute.Value, error) {
 	return f.unary("Floor", stablehlo.Floor, x)
 }
 
-// IsFinite tells the elements that are neither infinite nor NaN.
+// IsFinite reports for each element whether it is neither infinite nor NaN.
 func (f *Function) IsFinite(x compute.Value) (compute.Value, error) {
 	return f.unary("IsFinite", stablehlo.IsFinite, x)
 }
 
-// IsNaN tells the elements that are NaN.
+// IsNaN reports for each element whether it is NaN.
 func (f *Function) IsNaN(x compute.Value) (compute.Value, error) {
 	return f.unary("IsNaN", isNaN, x)
 }
 
-// isNaN compares x with itself, which only NaN differs from.
+// isNaN compares x with itself: only NaN differs from itself.
 func isNaN(x *stablehlo.Value) (*stablehlo.Value, error) {
 	return stablehlo.Compare(x, x, types.CompareNE, comparisonType(x.Shape().DType))
 }
@@ -117,7 +117,7 @@ func (f *Function) Neg(x compute.Value) (compute.Value, error) {
 	return f.unary("Neg", stablehlo.Negate, x)
 }
 
-// Round rounds to the nearest integer, halves to the even one.
+// Round rounds to the nearest integer, and halves to the even integer.
 func (f *Function) Round(x compute.Value) (compute.Value, error) {
 	return f.unary("Round", stablehlo.RoundNearestEven, x)
 }
@@ -142,8 +142,8 @@ func (f *Function) Tanh(x compute.Value) (compute.Value, error) {
 	return f.unary("Tanh", stablehlo.Tanh, x)
 }
 
-// Sign returns -1, 0 or 1, NaN for NaN. StableHLO has it for signed types; for unsigned ones it is
-// min(x, 1).
+// Sign returns -1, 0 or 1, and NaN for NaN. For unsigned types, which StableHLO's sign does not
+// support, it is min(x, 1).
 func (f *Function) Sign(x compute.Value) (compute.Value, error) {
 	return f.unary("Sign", func(x *stablehlo.Value) (*stablehlo.Value, error) {
 		d := x.Shape().DType
@@ -155,7 +155,7 @@ func (f *Function) Sign(x compute.Value) (compute.Value, error) {
 	}, x)
 }
 
-// Abs returns the absolute value: of a complex number its magnitude, as a real number.
+// Abs returns the absolute value. The result for a complex number is its magnitude, a real number.
 func (f *Function) Abs(x compute.Value) (compute.Value, error) {
 	return f.unary("Abs", func(x *stablehlo.Value) (*stablehlo.Value, error) {
 		switch d := x.Shape().DType; {
@@ -164,7 +164,7 @@ func (f *Function) Abs(x compute.Value) (compute.Value, error) {
 		case !d.IsComplex():
 			return stablehlo.Abs(x)
 		}
-		// hypot, scaled by the larger part so that squares neither overflow nor vanish.
+		// hypot, scaled by the larger part so that the squares neither overflow nor underflow.
 		c := f.chain()
 		re := must(stablehlo.Abs(must(stablehlo.Real(x))))
 		im := must(stablehlo.Abs(must(stablehlo.Imag(x))))
@@ -183,8 +183,9 @@ func (f *Function) Abs(x compute.Value) (compute.Value, error) {
 	}, x)
 }
 
-// ConvertDType converts each element to dtype: of a complex number its real part, unless dtype is
-// complex too. A Bool holds where a number is not 0, be it for its imaginary part only.
+// ConvertDType converts each element to dtype. A complex number is converted to its real part,
+// unless dtype is complex or Bool. A conversion to Bool is true for numbers other than 0, including
+// complex numbers with only an imaginary part.
 func (f *Function) ConvertDType(x compute.Value, dtype dtypes.DType) (compute.Value, error) {
 	return f.unary("ConvertDType", func(x *stablehlo.Value) (*stablehlo.Value, error) {
 		wantRepresentable(dtype)
@@ -194,7 +195,7 @@ func (f *Function) ConvertDType(x compute.Value, dtype dtypes.DType) (compute.Va
 		if !x.Shape().DType.IsComplex() || dtype.IsComplex() {
 			return stablehlo.Convert(x, dtype)
 		}
-		// Compilers crash over a conversion in one step.
+		// Compilers crash on a direct conversion.
 		c := f.chain()
 		if dtype == dtypes.Bool {
 			return c.nonzero(x), nil

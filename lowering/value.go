@@ -13,18 +13,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Value is what this package hands to GoMLX as a [compute.Value]: an SSA value of a StableHLO
-// function, together with the Function it belongs to. It is immutable.
+// Value is the [compute.Value] of this package: an SSA value of a StableHLO function, with the
+// Function that contains it. It is immutable.
 type Value struct {
 	fn    *Function
 	value *stablehlo.Value
 	shape shapes.Shape
 
-	// origin is nil without Options.Origins. op counts the ops before; parameter is the number of a
-	// parameter of the entry function, from 1.
+	// origin is nil without Options.Origins. op is the number of preceding ops. parameter is the
+	// number of a parameter of the entry function, starting at 1.
 	origin        *ir.Origin
 	source        *source // nil once the origin is a line of the user's code
-	borrowed      bool    // the origin is that of an op that reads the value
+	borrowed      bool    // the origin is the origin of an op that reads the value
 	flow          flow
 	op, parameter int
 }
@@ -37,8 +37,8 @@ func ShapeOf(s xshapes.Shape) shapes.Shape {
 	return shapes.Shape{DType: s.DType, Dimensions: slices.Clone(s.Dimensions)}
 }
 
-// StableHLOShape converts a GoMLX shape into one of the StableHLO builder. Tuples, dynamic
-// dimensions and negative dimensions are errors. The dimensions are copied.
+// StableHLOShape converts a GoMLX shape into a shape of the StableHLO builder. It returns an error
+// for tuples, dynamic dimensions and negative dimensions. The dimensions are copied.
 func StableHLOShape(s shapes.Shape) (xshapes.Shape, error) {
 	switch {
 	case !s.Ok():
@@ -59,12 +59,12 @@ func StableHLOShape(s shapes.Shape) (xshapes.Shape, error) {
 	return xshapes.Shape{DType: s.DType, Dimensions: slices.Clone(s.Dimensions)}, nil
 }
 
-// wrap makes v into a Value of f.
+// wrap returns v as a Value of f.
 func (f *Function) wrap(v *stablehlo.Value) *Value {
 	return &Value{fn: f, value: v, shape: ShapeOf(v.Shape())}
 }
 
-// own checks that v comes from this builder.
+// own checks that v belongs to this builder.
 func (f *Function) own(v compute.Value) (*Value, error) {
 	w, ok := v.(*Value)
 	switch {
@@ -78,8 +78,8 @@ func (f *Function) own(v compute.Value) (*Value, error) {
 	return w, nil
 }
 
-// lift makes w usable in f: values of f as they are, those of enclosing functions by reference, so
-// that an op lands in the function it was asked of even where all its operands come from outside.
+// lift makes w usable in f. A value of an enclosing function is referenced, so that an op is added
+// to f even if all its operands belong to enclosing functions.
 func (f *Function) lift(w *Value) (*stablehlo.Value, error) {
 	if w.fn == f {
 		return w.value, nil
@@ -92,9 +92,9 @@ func (f *Function) lift(w *Value) (*stablehlo.Value, error) {
 	return nil, fmt.Errorf("operand %s belongs to a function that does not enclose this one", w)
 }
 
-// ops adds ops to f: it resolves the operands, has emit write them, and wraps the results.
-// Everything that can fail ends as an *OpError: emit panics with its errors, and the StableHLO builder
-// panics on some malformed arguments itself.
+// ops adds ops to f: it resolves the operands, calls emit to write the ops, and wraps the results.
+// Every failure is an [*OpError]: emit panics with its errors, and the StableHLO builder itself
+// panics on some malformed arguments.
 func (f *Function) ops(name string, operands []compute.Value,
 	emit func(in []*stablehlo.Value) []*stablehlo.Value) (results []compute.Value, err error) {
 	e := &OpError{Op: name, Function: f.name}
@@ -108,7 +108,7 @@ func (f *Function) ops(name string, operands []compute.Value,
 		if e.Err, ok = r.(error); !ok {
 			e.Err = fmt.Errorf("%v", r)
 		}
-		if inner, ok := errors.AsType[*OpError](e.Err); ok { // a composite op failed in one of its parts
+		if inner, ok := errors.AsType[*OpError](e.Err); ok { // a part of a composite op failed
 			err = inner
 		}
 	}()
@@ -143,7 +143,7 @@ func (f *Function) ops(name string, operands []compute.Value,
 	return results, nil
 }
 
-// op is ops for one result.
+// op calls ops for an op with one result.
 func (f *Function) op(name string, operands []compute.Value,
 	emit func(in []*stablehlo.Value) *stablehlo.Value) (compute.Value, error) {
 	out, err := f.ops(name, operands, func(in []*stablehlo.Value) []*stablehlo.Value {
@@ -155,5 +155,5 @@ func (f *Function) op(name string, operands []compute.Value,
 	return out[0], nil
 }
 
-// with lists operands, for the calls of op and ops.
+// with returns its arguments as a list.
 func with(operands ...compute.Value) []compute.Value { return operands }

@@ -8,11 +8,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Walked lists the dimensions of an operation's operands and results that the operation walks over:
-// an element of the result depends on elements at other positions of the dimension. Devices that
-// split such a dimension have to exchange elements.
+// Walked lists the dimensions of an operation's operands and results in which an element of the
+// result depends on elements at other positions. Devices that split such a dimension must exchange
+// elements.
 type Walked struct {
-	// Operands and Results have an entry for each operand and result, nil for none.
+	// Operands and Results have one entry for each operand and result. An entry is nil if there are
+	// no such dimensions.
 	Operands, Results [][]int
 }
 
@@ -47,7 +48,7 @@ func WalkedDims(s *ir.Statement) Walked {
 	return w
 }
 
-// positions adds the dimension with the coordinates of the positions, which are an operand.
+// positions adds the dimension with the coordinates of an operand that contains positions.
 func (w Walked) positions(s *ir.Statement, operand int, attribute string) {
 	numbers, _ := s.Attribute(attribute).(ir.Fields)
 	dims := s.Operands[operand].Type.Dims
@@ -96,9 +97,10 @@ func (w Walked) convolution(s *ir.Statement) {
 	}
 }
 
-// convolutionWalks reports whether a convolution walks over its spatial dimension n. It does not where
-// the kernel has one element and stride 1, which is a product of channels, and where the kernel of a
-// convolution without groups covers the input exactly, which is a sum over the dimension.
+// convolutionWalks reports whether a convolution combines positions of its spatial dimension n. It
+// does not if the kernel has one element and stride 1, which is a product of channels, or if the
+// kernel of a convolution without groups covers the input exactly, which is a sum over the
+// dimension.
 func convolutionWalks(s *ir.Statement, n, inputSize, kernelSize int) bool {
 	at := func(key string, otherwise int) int {
 		if list, ok := s.Attribute(key).(ir.Ints); ok {
@@ -133,8 +135,8 @@ func isReversed(s *ir.Statement) bool {
 // dimensions open.
 type Constrain func(out, in *ir.Value, dims []int) *ir.Statement
 
-// GatherWalkedDims returns a module in which no operation walks over a split dimension (see
-// [WalkedDims]): sharding constraints gather the dimension. The module is not changed.
+// GatherWalkedDims returns a module with sharding constraints that gather each split dimension that
+// an operation combines, see [WalkedDims]. The module m is not changed.
 func GatherWalkedDims(m *ir.Module, target Target, constrain Constrain) *ir.Module {
 	out := *m
 	out.Functions = make([]*ir.Function, len(m.Functions))
@@ -152,7 +154,7 @@ type gatherer struct {
 	target    Target
 	constrain Constrain
 	function  *ir.Function
-	names     map[string]bool // of the function's values, nil until a name is needed
+	names     map[string]bool // the names of the function's values; nil until a name is needed
 	next      int
 }
 
@@ -161,8 +163,7 @@ func (g *gatherer) statements(body []*ir.Statement) []*ir.Statement {
 	return body
 }
 
-// statement returns a statement with the constraints of its operands before it and of its results
-// behind it.
+// statement returns s with constraints for its operands before it and for its results after it.
 func (g *gatherer) statement(s *ir.Statement) []*ir.Statement {
 	walked := WalkedDims(s)
 	var before, after []*ir.Statement
@@ -194,8 +195,9 @@ func (g *gatherer) statement(s *ir.Statement) []*ir.Statement {
 	return append(append(before, &copied), after...)
 }
 
-// rowMajor stores a value in row-major order. The CPU compiler lays out an FFT like the all-gather before it.
-// For an all-gather of any dimension but the first, the FFT then fails when it runs.
+// rowMajor stores a value in row-major order. The CPU compiler gives an FFT the layout of the
+// preceding all-gather. For an all-gather of any dimension but the first, the FFT then fails at run
+// time.
 func rowMajor(out, in *ir.Value) *ir.Statement {
 	order := make([]byte, 0, 32)
 	for axis := in.Type.Rank() - 1; axis >= 0; axis-- {
@@ -209,7 +211,7 @@ func rowMajor(out, in *ir.Value) *ir.Statement {
 	return call.With("call_target_name", ir.String("LayoutConstraint")).With("operand_layouts", layouts).With("result_layouts", layouts)
 }
 
-// value returns a new value of the type and the origin of another one.
+// value returns a new value with the type and the origin of like.
 func (g *gatherer) value(like *ir.Value) *ir.Value {
 	if g.names == nil {
 		g.names = map[string]bool{}

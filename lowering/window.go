@@ -9,15 +9,15 @@ import (
 	"github.com/gomlx/go-xla/types"
 )
 
-// perAxis checks that a per-axis setting is absent or has one value per axis.
+// perAxis checks that values is empty or has one value per axis.
 func perAxis[T any](what string, values []T, rank int) {
 	if len(values) != 0 && len(values) != rank {
 		panic(fmt.Errorf("%s has %d values for rank %d", what, len(values), rank))
 	}
 }
 
-// ReduceWindow reduces each window of x. Missing strides are the window's dimensions, missing
-// dilations 1, missing paddings 0.
+// ReduceWindow reduces each window of x. The default of strides is the window's dimensions, the
+// default of dilations is 1, and the default of paddings is 0.
 func (f *Function) ReduceWindow(x compute.Value, reduction compute.ReduceOpType,
 	window, strides, inputDilations, windowDilations []int, paddings [][2]int) (compute.Value, error) {
 	return f.op("ReduceWindow", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
@@ -29,7 +29,7 @@ func (f *Function) ReduceWindow(x compute.Value, reduction compute.ReduceOpType,
 		}
 		inputDilations := slices.Clone(inputDilations)
 		for axis := range min(len(inputDilations), shape.Rank()) {
-			if shape.Dimensions[axis] == 0 && inputDilations[axis] > 0 { // no gaps in nothing; the StableHLO builder sees one less
+			if shape.Dimensions[axis] == 0 && inputDilations[axis] > 0 { // an empty axis has no gaps
 				inputDilations[axis] = 1
 			}
 		}
@@ -47,7 +47,7 @@ func windowArgs(rank int, window, strides []int, paddings [][2]int) {
 	perAxis("paddings", paddings, rank)
 }
 
-// selectAndScatter adds each element of source to the position its window of x selects.
+// selectAndScatter adds each element of source to the position that its window of x selects.
 func (f *Function) selectAndScatter(name string, selects combiner, x, source compute.Value,
 	window, strides []int, paddings [][2]int) (compute.Value, error) {
 	return f.op(name, with(x, source), f.adding(func(in []*stablehlo.Value) *stablehlo.Value {
@@ -61,13 +61,13 @@ func (f *Function) selectAndScatter(name string, selects combiner, x, source com
 	}))
 }
 
-// maxOffsets bounds the positions in a window that are written out one by one.
+// maxOffsets bounds the window positions that are written out one by one.
 const maxOffsets = 128
 
-// scatterByOffset is selectAndScatter of overlapping windows for programs that are partitioned:
-// XLA's partitioner loses what windows across two devices' parts select. Each position in the
-// windows is compared with their extremes, and takes what no position before it has taken. Nil
-// leaves the op to selectAndScatter.
+// scatterByOffset implements selectAndScatter of overlapping windows in partitioned programs. XLA's
+// partitioner drops selections of windows that cross two shards. Each position in the windows is
+// compared with the extreme of its window, and receives the element unless an earlier position
+// received it. scatterByOffset returns nil if selectAndScatter can be used.
 func (f *Function) scatterByOffset(x, source *stablehlo.Value, selects combiner, window, strides []int,
 	paddings [][2]int) *stablehlo.Value {
 	dims, rank := x.Shape().Dimensions, x.Shape().Rank()
@@ -129,13 +129,14 @@ func (f *Function) scatterByOffset(x, source *stablehlo.Value, selects combiner,
 	return c.slice(sum, low, last)
 }
 
-// SelectAndScatterMax adds each element of source where the largest element of its window of x is:
-// the gradient of a max pool.
+// SelectAndScatterMax adds each element of source at the position of the largest element of its
+// window of x. It is the gradient of a max pool.
 func (f *Function) SelectAndScatterMax(x, source compute.Value, window, strides []int, paddings [][2]int) (compute.Value, error) {
 	return f.selectAndScatter("SelectAndScatterMax", selectGreaterOrEqual, x, source, window, strides, paddings)
 }
 
-// SelectAndScatterMin adds each element of source where the smallest element of its window of x is.
+// SelectAndScatterMin adds each element of source at the position of the smallest element of its
+// window of x.
 func (f *Function) SelectAndScatterMin(x, source compute.Value, window, strides []int, paddings [][2]int) (compute.Value, error) {
 	return f.selectAndScatter("SelectAndScatterMin", selectLessOrEqual, x, source, window, strides, paddings)
 }

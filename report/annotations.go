@@ -15,15 +15,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// AnnotationSuggestions are annotations that remove collectives over the logical devices of a step. Each
-// was compiled with the step.
+// AnnotationSuggestions are annotations that remove collectives over the logical devices of a step.
+// The step was compiled with each of them.
 type AnnotationSuggestions struct {
 	// Now contains the figures of the step without a change.
 	Now AnnotationFigures `json:"now"`
 	// All are the suggestions, the best first. Each changes one annotation.
 	All []AnnotationSuggestion `json:"suggestions"`
-	// Tried is the number of annotations that were compiled, Refused the number of them that the compiler
-	// refused, and Left the number of annotations that were not compiled.
+	// Tried is the number of annotations that were compiled. Refused is the number of these that
+	// the compiler rejected. Left is the number of annotations that were not compiled.
 	Tried   int `json:"tried"`
 	Refused int `json:"refused,omitempty"`
 	Left    int `json:"left,omitempty"`
@@ -31,9 +31,9 @@ type AnnotationSuggestions struct {
 
 // AnnotationSuggestion is a change of one annotation.
 type AnnotationSuggestion struct {
-	// Name is the variable or argument that is annotated, or the pattern of Count names that differ in
-	// numbers, with the optimizer's state of these variables. It is empty for an annotation in the step's
-	// code, whose line is At.
+	// Name is the variable or argument that is annotated, or the pattern of Count names that differ
+	// only in numbers. The change includes the optimizer state of these variables. Name is empty
+	// for an annotation in the step's code, whose line is At.
 	Name  string `json:"name,omitempty"`
 	Count int    `json:"count,omitempty"`
 	At    *Line  `json:"at,omitempty"`
@@ -41,10 +41,10 @@ type AnnotationSuggestion struct {
 	// To is "none" to remove an annotation from the code.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Removes are the lines with the collectives that the change removes, the most bytes first. Layers that
-	// differ in numbers are one line.
+	// Removes are the lines of the collectives that the change removes, the most bytes first.
+	// Layers that differ only in numbers are one line.
 	Removes []Line `json:"removes"`
-	// Adds are the lines with the collectives that the change adds.
+	// Adds are the lines of the collectives that the change adds.
 	Adds []Line `json:"adds,omitempty"`
 	// After contains the figures of the step with To.
 	After AnnotationFigures `json:"after"`
@@ -77,24 +77,26 @@ type AnnotationOptions struct {
 	// annotation with which the step does not fit into a core's memory is not suggested, if the size of
 	// the memory is known.
 	Target Target
-	// Most is the largest number of annotations to compile; 0 means 24.
+	// Most is the maximum number of annotations to compile. The default is 24.
 	Most int
-	// Try compiles a module and returns the optimized program, or one that is split and fused and not
-	// finished, such as a probe of pjrt/worker. It is called by one goroutine.
+	// Try compiles a module and returns the optimized program, or a program that is only
+	// partitioned and fused, such as a probe of pjrt/worker. It is called from one goroutine.
 	Try func(ctx context.Context, m *spmd.Module) (pjrt.Program, error)
-	// Told is called after each compilation with the number of annotations tried so far; nil is allowed.
+	// Told, if not nil, is called after each compilation with the number of annotations tried so
+	// far and the number of annotations to try.
 	Told func(tried, of int)
 }
 
-// SuggestAnnotations changes the annotations of the variables, arguments and values of a module one at a
-// time, those near the largest collectives first, and compiles the module with each change. It returns the
-// changes that remove a collective over the logical devices and reduce the predicted time. Without a
-// prediction it returns those that reduce the bytes sent and do not compute more. Annotations of names
-// that differ only in numbers change together. The time is that of Most+1 compilations.
+// SuggestAnnotations changes the annotations of the variables, arguments and values of a module one
+// at a time, starting near the largest collectives, and compiles the module with each change. It
+// returns the changes that remove a collective over the logical devices and reduce the predicted
+// time. Without a prediction it returns the changes that reduce the bytes sent and do not increase
+// the operations. Annotations of names that differ only in numbers change together. It compiles the
+// module up to Most+1 times.
 //
-// It returns the error of compiling the unchanged module; annotations that the compiler refuses are
-// counted. If ctx ends, it returns the suggestions found so far and the error of ctx. A module whose traced
-// step was dropped is an error of class FailedPrecondition.
+// It returns the error of compiling the unchanged module. Annotations that the compiler rejects are
+// counted. If ctx ends, it returns the suggestions so far and the error of ctx. For a module whose
+// traced step was dropped, it returns an error of class FailedPrecondition.
 func SuggestAnnotations(ctx context.Context, m *spmd.Module, o AnnotationOptions) (*AnnotationSuggestions, error) {
 	splits, err := m.Splits()
 	if err != nil {
@@ -121,7 +123,7 @@ func SuggestAnnotations(ctx context.Context, m *spmd.Module, o AnnotationOptions
 		variant, err := m.With(t.splits, t.to)
 		if err == nil {
 			if known[string(variant.Text)] {
-				continue // which says the same in other words
+				continue // the same change in another form
 			}
 			known[string(variant.Text)] = true
 			t.after, err = s.try(ctx, variant)
@@ -152,11 +154,12 @@ type annotationSearch struct {
 	now     *annotationCost
 }
 
-// trial is an annotation to try in the place of that of splits, which are alike.
+// trial is an annotation to try instead of the annotation of splits, which is the same for all of
+// them.
 type trial struct {
 	splits []spmd.Split
 	to     logical.Annotation
-	after  *annotationCost // nil if it was not tried, or refused
+	after  *annotationCost // nil if it was not compiled, or rejected
 }
 
 // annotationCost contains the figures of a compiled module.
@@ -178,7 +181,7 @@ func placed(o *ir.Origin) ir.Origin {
 	return at
 }
 
-// try compiles a module and reads what it takes.
+// try compiles a module and returns its figures.
 func (s *annotationSearch) try(ctx context.Context, m *spmd.Module) (*annotationCost, error) {
 	program, err := s.o.Try(ctx, m)
 	if err != nil {
@@ -196,7 +199,7 @@ func (s *annotationSearch) try(ctx context.Context, m *spmd.Module) (*annotation
 	}
 	for key, c := range all.byLine {
 		if key.origin == nil || key.axis == spmd.ReplicaAxis {
-			continue // what replicas add up is no matter of splits
+			continue // collectives between replicas do not depend on splits
 		}
 		at := originKey{key.kind, key.axis, placed(key.origin)}
 		if out.at[at] == nil {
@@ -212,7 +215,7 @@ func (s *annotationSearch) try(ctx context.Context, m *spmd.Module) (*annotation
 	return out, err
 }
 
-// places are the collectives of the module, those of most bytes first.
+// places returns the keys of the collectives of the module, the most bytes first.
 func (p *annotationCost) places() (keys []originKey) {
 	for key := range p.at {
 		keys = append(keys, key)
@@ -223,7 +226,7 @@ func (p *annotationCost) places() (keys []originKey) {
 	return keys
 }
 
-// without are the collectives that another step does not have.
+// without returns the collectives that o does not have.
 func (t *annotationCost) without(o *annotationCost) (all []Line) {
 	for _, key := range t.places() {
 		if o.at[key] == nil {
@@ -235,7 +238,7 @@ func (t *annotationCost) without(o *annotationCost) (all []Line) {
 	return all
 }
 
-// trials are the annotations to try, the nearest to the largest collectives first.
+// trials returns the annotations to try, the nearest to the largest collectives first.
 func (s *annotationSearch) trials(splits []spmd.Split, mesh sharding.Mesh) (all []trial) {
 	type group struct {
 		splits []spmd.Split
@@ -249,7 +252,7 @@ func (s *annotationSearch) trials(splits []spmd.Split, mesh sharding.Mesh) (all 
 	for _, split := range splits {
 		far := far(split, keys)
 		if split.Name != "" && !split.Annotation.Divides(mesh) {
-			far += 2 * len(keys) // most of them are rightly whole
+			far += 2 * len(keys) // most replicated arguments are replicated for a good reason
 		}
 		key := fmt.Sprint(pattern(split.Name), split.Dims, split.Annotation)
 		if n, known := at[key]; known && split.Name != "" {
@@ -268,8 +271,8 @@ func (s *annotationSearch) trials(splits []spmd.Split, mesh sharding.Mesh) (all 
 	return all
 }
 
-// far says how far a split is from the collectives: in the layer of one, in its line, in its function or
-// elsewhere, and there by their order.
+// far returns the distance of a split from the collectives: whether it is in the layer of one, in
+// its line, in its function or elsewhere, and then by the order of the collectives.
 func far(s spmd.Split, keys []originKey) int {
 	at, least := placed(s.Origin), 3*len(keys)
 	for n, key := range keys {
@@ -315,7 +318,8 @@ func (s *annotationSearch) best(trials []trial) (all []AnnotationSuggestion) {
 	return all
 }
 
-// better reports whether a step is shorter, or sends less and computes no more where no time is known.
+// better reports whether a step is faster, or, without predicted times, sends less and does not
+// compute more.
 func (t *annotationCost) better(than *annotationCost) bool {
 	return t.cost() < than.cost() && (t.Seconds > 0 || t.flops <= 1.02*than.flops)
 }
@@ -344,8 +348,8 @@ func (t *trial) suggestion() AnnotationSuggestion {
 	return m
 }
 
-// others are the other ways to annotate what a split does: with one axis elsewhere, or nowhere, or, of a
-// value, not at all.
+// others returns the alternatives to the annotation of a split: one axis moved to another dimension
+// or removed, or, for a value, no annotation.
 func others(s spmd.Split, mesh sharding.Mesh) (all []logical.Annotation) {
 	add := func(a logical.Annotation) {
 		if !a.Equal(s.Annotation) && a.ValidateOn(mesh, "", s.Dims) == nil && !slices.ContainsFunc(all, a.Equal) {
@@ -382,7 +386,7 @@ func others(s spmd.Split, mesh sharding.Mesh) (all []logical.Annotation) {
 	return all
 }
 
-// moved is an annotation with an axis in dimension to alone, or in none for -1.
+// moved returns the annotation with an axis moved to dimension to, or removed if to is -1.
 func moved(a logical.Annotation, rank int, axis string, to int) logical.Annotation {
 	dims := a.Axes()
 	if dims == nil {

@@ -27,8 +27,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// splits are those of a little step over the axis "model": of variables by their scope, and of values by
-// their place.
+// splits are the annotations of a small step over the axis "model": of variables by scope, and of
+// values by position.
 type splits map[string]logical.Annotation
 
 var (
@@ -69,7 +69,7 @@ func words(s splits, scope func(name ...string) *model.Scope, x *graph.Node) *gr
 	return graph.Tanh(logical.Apply(dense(scope("head"), y, 64), s["logits"]))
 }
 
-// little compiles a training step of one of the steps with other splits.
+// little compiles a training step of one of the small steps with other splits.
 func little(t *testing.T, sys *system.System, name string, other splits, by ...pjrt.Compiler) *strategy.CompiledStep {
 	of, s := steps[name], splits{}
 	maps.Copy(s, of.splits)
@@ -94,8 +94,8 @@ func little(t *testing.T, sys *system.System, name string, other splits, by ...p
 	return compiled
 }
 
-// Annotations that are bad: for each the suggestion removes the collective that the bad one costs, and leaves
-// no more to be sent than the good one does.
+// Each case has one bad annotation. The suggestion removes the collective that it causes, and the
+// step then sends no more than with the good annotation.
 func TestABetterSplitIsSuggested(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	find := func(step *strategy.CompiledStep) *report.AnnotationSuggestions {
@@ -140,14 +140,14 @@ func TestABetterSplitIsSuggested(t *testing.T) {
 	}
 }
 
-// stubborn compiles a program but for every other variant, which it refuses.
+// stubborn is a compiler that rejects every other variant.
 type stubborn struct {
 	pjrt.Compiler
 	asked int
 }
 
 func (s *stubborn) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
-	if s.asked++; s.asked > 2 && s.asked%2 == 1 { // after the step, and once more as it is
+	if s.asked++; s.asked > 2 && s.asked%2 == 1 { // after the step and one unchanged variant
 		return nil, errors.New("refused")
 	}
 	return s.Compiler.Compile(ctx, client, program, opts)

@@ -10,49 +10,50 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Collective sums up the collectives of one kind over one axis.
+// Collective is the sum of the collectives of one kind over one axis.
 type Collective struct {
 	// Kind is the op's name: all-reduce, all-gather, reduce-scatter, all-to-all,
 	// collective-permute, collective-broadcast, or send over the data-center network.
 	Kind string `json:"kind"`
-	// Axis says which cores a collective joins: "replica" for the same logical device of several
-	// replicas, "logical" for the logical devices of one replica, "replica+logical" for both. Of a
-	// step whose logical axes have names it is the names of the axes along which the cores lie, as
-	// "model" or "replica+model". It is "slices" for a send to another slice, of which the compiler makes the collectives of several
-	// slices. It is "unknown" if the program gives the groups in a form that this package does not
-	// read; the groups then count as pairs.
+	// Axis is the set of cores that a collective connects: "replica" for the same logical device of
+	// several replicas, "logical" for the logical devices of one replica, "replica+logical" for
+	// both. For a step with named logical axes it contains the names of the axes, as "model" or
+	// "replica+model". It is "slices" for a send to another slice, to which the compiler lowers
+	// collectives over several slices. It is "unknown" if this package does not support the format
+	// of the groups in the program; the groups then count as pairs.
 	Axis string `json:"axis"`
-	// GroupSize is the number of cores that one collective joins.
+	// GroupSize is the number of cores that one collective connects.
 	GroupSize int `json:"group_size"`
 	// Count is the number of these collectives that one core starts in a step. A collective of
 	// several tensors counts once.
 	Count int `json:"count"`
 	// Bytes is the size of all their operands on one core, over the whole step.
 	Bytes int64 `json:"bytes"`
-	// Moved is the number of bytes that one core sends in a step if each group is a ring: the least
-	// that the collectives need.
+	// Moved is the number of bytes that one core sends in a step if each group is a ring, which is
+	// the minimum for the collectives.
 	Moved int64 `json:"moved_bytes"`
-	// InLoop is true if some of the collectives are in a loop whose number of rounds is not known.
-	// These count as one round.
+	// InLoop is true if some of the collectives are in a loop with an unknown number of iterations.
+	// These count as one iteration.
 	InLoop bool `json:"unknown_rounds,omitempty"`
 }
 
-// CollectiveDType is the part of a [Collective] whose operands are of one dtype.
+// CollectiveDType is the share of a [Collective] with operands of one dtype.
 type CollectiveDType struct {
-	// Kind, Axis and GroupSize are those of the [Collective].
+	// Kind, Axis and GroupSize are equal to the fields of the [Collective].
 	Kind      string `json:"kind"`
 	Axis      string `json:"axis"`
 	GroupSize int    `json:"group_size"`
-	// DType is the type of the elements as XLA writes it, such as "f32" or "bf16".
+	// DType is the XLA name of the element type, such as "f32" or "bf16".
 	DType string `json:"dtype"`
 	// Bytes is the size of all these operands on one core, over the whole step.
 	Bytes int64 `json:"bytes"`
 	// Count is the number of these collectives that one core starts in a step and that have
-	// operands of this dtype. It is 0 in reports that were written before it was counted.
+	// operands of this dtype. It is 0 in reports of earlier versions, which did not count it.
 	Count int `json:"count,omitempty"`
 }
 
-// collectiveKinds are the ops that move data between cores, under the names of their starts.
+// collectiveKinds are the ops that move data between cores, by op name including the names of
+// asynchronous starts.
 var collectiveKinds = map[string]string{
 	"all-reduce": "all-reduce", "all-reduce-start": "all-reduce",
 	"all-gather": "all-gather", "all-gather-start": "all-gather",
@@ -63,12 +64,13 @@ var collectiveKinds = map[string]string{
 	"send":                 "send",
 }
 
-// CollectiveKinds returns what [Collective].Kind may be, in order.
+// CollectiveKinds returns the possible values of [Collective].Kind in order.
 func CollectiveKinds() []string {
 	return slices.Compact(slices.Sorted(maps.Values(collectiveKinds)))
 }
 
-// counted walks a program whose partitions are the devices of a mesh, on a torus, which may be nil.
+// counted counts the collectives of a program whose partitions are the devices of a mesh. on may be
+// nil.
 func (m *hloModule) counted(mesh sharding.Mesh, on *Torus) *counter {
 	c := &counter{module: m, mesh: mesh, torus: on, byKey: map[collectiveKey]*Collective{}, byDType: map[dtypeKey]*CollectiveDType{}}
 	if m.origins != nil {
@@ -79,7 +81,7 @@ func (m *hloModule) counted(mesh sharding.Mesh, on *Torus) *counter {
 	return c
 }
 
-// collectives returns what was found, most bytes first.
+// collectives returns the collectives, the most bytes first.
 func (c *counter) collectives() []Collective {
 	var all []Collective
 	for _, one := range c.byKey {
@@ -89,7 +91,7 @@ func (c *counter) collectives() []Collective {
 	return all
 }
 
-// sortCollectives puts those of most bytes first.
+// sortCollectives sorts by bytes, the most first.
 func sortCollectives(all []Collective) {
 	slices.SortFunc(all, func(a, b Collective) int {
 		return cmp.Or(cmp.Compare(b.Moved, a.Moved), cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Kind, b.Kind),
@@ -97,7 +99,7 @@ func sortCollectives(all []Collective) {
 	})
 }
 
-// dtypes are the parts of the collectives by dtype, most bytes first.
+// dtypes returns the shares of the collectives by dtype, the most bytes first.
 func (c *counter) dtypes() []CollectiveDType {
 	var all []CollectiveDType
 	for key, one := range c.byDType {
@@ -118,7 +120,7 @@ type collectiveKey struct {
 
 func (one Collective) key() collectiveKey { return collectiveKey{one.Kind, one.Axis, one.GroupSize} }
 
-// lineKey is a kind of collectives of what comes from one place.
+// lineKey identifies the collectives of one kind and one origin.
 type lineKey struct {
 	collectiveKey
 	origin *ir.Origin
@@ -129,22 +131,22 @@ type dtypeKey struct {
 	element uint64
 }
 
-// counter walks a program as it runs.
+// counter walks a program in execution order.
 type counter struct {
 	module  *hloModule
-	mesh    sharding.Mesh // of the replicas and the logical axes
+	mesh    sharding.Mesh // the axes of the replicas and of the logical devices
 	byKey   map[collectiveKey]*Collective
 	byDType map[dtypeKey]*CollectiveDType
 	byLine  map[lineKey]*Collective // nil if no lines are known
-	torus   *Torus                  // that the collectives run over; nil if it is not known
+	torus   *Torus                  // the slice of the collectives; nil if unknown
 	steps   int
 }
 
-// maxSteps bounds the walk of a damaged program, in which computations may call each other without
-// end.
+// maxSteps bounds the walk of a malformed program with recursive calls.
 const maxSteps = 1 << 22
 
-// walk visits the instructions of a computation that by calls, and that runs times times.
+// walk visits the instructions of a computation that instruction by calls and that runs the given
+// number of times.
 func (c *counter) walk(id uint64, by *hloInstruction, times int, unknown bool, depth int) {
 	computation := c.module.computations[id]
 	if computation == nil || depth > maxDepth || times == 0 {
@@ -158,11 +160,11 @@ func (c *counter) walk(id uint64, by *hloInstruction, times int, unknown bool, d
 			if kind != "send" || !i.host || i.slices {
 				c.add(kind, computation, i, by, times, unknown)
 			}
-			continue // what it calls combines elements
+			continue // the called computation combines elements
 		}
 		switch i.opcode {
 		case "async-update", "async-done":
-			continue // the start has counted it
+			continue // counted at its start
 		case "while":
 			rounds, known := c.module.rounds(computation, i)
 			if !known {
@@ -213,7 +215,7 @@ func (c *counter) add(kind string, computation *hloComputation, i, by *hloInstru
 		axis, size = c.axis(groups), len(groups[0])
 	}
 	if axis == "" && kind != "send" {
-		return // every core with itself
+		return // each group has one core
 	}
 	n := int64(size)
 	moved := bytes
@@ -263,7 +265,7 @@ func (c *counter) add(kind string, computation *hloComputation, i, by *hloInstru
 	}
 }
 
-// add adds a collective that runs so often.
+// add adds a collective that runs the given number of times.
 func (one *Collective) add(times int, bytes, moved int64, unknown bool) {
 	one.Count = min(one.Count+times, maxRounds)
 	one.Bytes = sum64(one.Bytes, product64(int64(times), bytes))
@@ -278,11 +280,11 @@ func (one *Collective) join(c Collective) {
 	one.InLoop = one.InLoop || c.InLoop
 }
 
-// share is n-1 of n parts of so many bytes.
+// share returns (n-1)/n of bytes.
 func share(bytes, n int64) int64 { return min(product64(bytes, n-1)/n, maxFigure/2) }
 
-// product64 and sum64 are products and sums of figures from 0, of which none is more than a damaged
-// program can make of them.
+// product64 and sum64 multiply and add nonnegative figures. They saturate, so that a malformed
+// program cannot cause an overflow.
 func product64[T int | int64](a, b T) T {
 	if b > 0 && a > maxFigure/b {
 		return maxFigure
@@ -294,7 +296,7 @@ func sum64(a, b int64) int64 { return min(a, maxFigure) + min(b, maxFigure) }
 
 const maxFigure = 1 << 61
 
-// axis says along which axes of the mesh the partitions of the groups differ.
+// axis returns the axes of the mesh over which the partitions of the groups differ.
 func (c *counter) axis(groups [][]int) string {
 	axes := c.mesh.Axes()
 	differ := make([]bool, len(axes))
@@ -305,7 +307,7 @@ func (c *counter) axis(groups [][]int) string {
 				differ[i] = differ[i] || first%axis.Size != other%axis.Size
 				first, other = first/axis.Size, other/axis.Size
 			}
-			if first != other && len(axes) > 0 { // a number that no partition has
+			if first != other && len(axes) > 0 { // no partition has this number
 				differ[0] = true
 			}
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// addModelFLOPs counts what the StableHLO text asks for, which is of one replica if it is ours.
+// addModelFLOPs counts the operations of the StableHLO text. ours is set if the text is the step of
+// one replica.
 func (r *Report) addModelFLOPs(text []byte, ours bool) {
 	flops, unknown := modelFLOPs(text)
 	r.Cost = Cost{FLOPs: -1, BytesAccessed: -1, ModelFLOPs: flops}
@@ -16,13 +17,14 @@ func (r *Report) addModelFLOPs(text []byte, ours bool) {
 		r.note("%d loops of the step as it was written run for a number of rounds that is not known; what the model asks for counts one", unknown)
 	}
 	if ours {
-		// The step function is one replica's.
+		// The step function is the program of one replica.
 		r.Cost.ModelFLOPs *= float64(r.Replicas)
 	}
 }
 
-// addCost takes the compiler's account of a program, in which each loop counts once, and adds what
-// the other rounds do by the optimized program, which is nil if it cannot be read.
+// addCost adds the compiler's cost analysis of a program, in which each loop counts once, and the
+// further iterations of loops according to the optimized program m, which is nil if it cannot be
+// read.
 func (r *Report) addCost(p *pjrt.Executable, m *hloModule) error {
 	var all, once work
 	on, _ := newMachine(r.Target.Name)
@@ -67,7 +69,7 @@ func (r *Report) addCost(p *pjrt.Executable, m *hloModule) error {
 	return nil
 }
 
-// addRoofline adds the times that follow from a program's work.
+// addRoofline adds the times that follow from the work of a program.
 func (r *Report) addRoofline(m *hloModule, all work) {
 	if all.loops > 0 {
 		r.note("%d loops run for a number of rounds that is not known; what is in them counts for one", all.loops)

@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// layers is a program of two partitions: so many layers, each a product and a sum over both, in a
-// loop over stacked weights or one after another.
+// layers is a program of two partitions with n layers, each a product and a sum over both, in a
+// loop over stacked weights or in sequence.
 func layers(n int, looped bool) []byte {
 	const layer = `
       %%m%[1]d = stablehlo.reshape %%s%[1]d : (tensor<1x512x512xf32>) -> tensor<512x512xf32>
@@ -68,7 +68,7 @@ func layers(n int, looped bool) []byte {
 	return []byte(b.String())
 }
 
-// A loop's rounds count as the same layers one after another do.
+// The iterations of a loop count like the same layers in sequence.
 func TestALoopReportsWhatItsRoundsDo(t *testing.T) {
 	options := pjrt.CompileOptions{Partitions: 2, DeviceAssignment: [][]int{{0, 1}}, SPMD: true, Shardy: true}
 	const n = 24
@@ -120,7 +120,8 @@ func TestALoopReportsWhatItsRoundsDo(t *testing.T) {
 			t.Cleanup(func() { require.NoError(t, program.Close()) })
 			return program, report.TargetOf(slice.Facts())
 		})
-		// The compiler's own sum is negative here: -1 for the all-reduce, and the loop once.
+		// The compiler's own sum is negative here: -1 for the all-reduce, and one iteration of the
+		// loop.
 		assert.Greater(t, r.Cost.RooflineSeconds, r.Cost.FLOPs/197e12)
 		assert.Less(t, r.Cost.RooflineSeconds, 0.01)
 		assert.Equal(t, n, r.Cost.Untimed)

@@ -1,42 +1,44 @@
 // Package report describes a compiled step before it runs: the memory that it needs on each core,
-// its collectives, its operations and the bytes that it moves.
+// its collectives, its operations and its memory traffic.
 //
 //	compiled, err := step.Compiled(ctx, images, labels)
 //	r, err := compiled.Report()
 //	r.WriteText(os.Stdout)      // or json.Marshal(r), or r.WriteHTML(f)
 //
-// # Where the figures come from
+// # Sources of the figures
 //
-// The figures of memory are the compiler's account of one core's program. Operations and bytes are
-// the compiler's cost analysis, which counts a loop once, plus the other rounds of the loops, which
-// this package counts in the optimized program. The collectives come from the optimized program
-// too, which holds those of the partitioner; they count as often as their loops run. The shardings
-// are those with which the step was lowered. The size of a core's memory is what the plugin lets
-// programs use. A core's peak and the rate of its memory are published figures of the chip; see
-// [github.com/tpustrategy/tpustrategy/tpu.Generations] for the sources.
+// The memory figures are the compiler's figures for one core's program. Operations and bytes are the
+// compiler's cost analysis, which counts a loop once, plus the further iterations of the loops, which
+// this package counts in the optimized program. The collectives are read from the optimized program,
+// which includes the collectives that the partitioner adds. A collective in a loop counts once per
+// iteration. The shardings are those of the lowered step. The size of a core's memory is the memory
+// that the plugin makes available to programs. A core's peak and memory bandwidth are published
+// figures of the chip; see [github.com/tpustrategy/tpustrategy/tpu.Generations] for the sources.
 //
-// The roofline is a lower bound on time, not the time of a step. It adds up the operations, each at
-// the peak or at the rate of memory, whichever takes longer. It leaves out operations whose time is
-// not known, such as collectives. Model FLOPs utilization is the number of operations in the step's
-// matrix products and convolutions, as they were written, divided by the number of operations that
-// the cores could do in the time of the roofline. A run reaches less.
+// The roofline is a lower bound on time, not the time of a step. It is the sum over the operations of
+// the time at the peak or at the memory bandwidth, whichever is longer. Operations without a known
+// time, such as collectives, are not included. Model FLOPs utilization is the number of operations in
+// the step's matrix products and convolutions as written, divided by the number of operations that
+// the cores can execute in the time of the roofline. A run achieves less.
 //
-// The prediction is another figure: the time that the step should take on a slice of TPUs. Products
-// take the cycles that the compiler estimates for them, other operations the rate of memory, and
-// collectives the time of their bytes on the links of the slice, less what the schedule hides of it.
-// Each figure that it rests on says whether it is published, the compiler's, fitted to a published
-// measurement of a single operation, or assumed. [Predict] makes it of a program alone.
+// The prediction is the expected time of the step on a slice of TPUs. Products have the cycles that
+// the compiler estimates for them, other operations the time of their memory traffic, and collectives
+// the time of their bytes on the links of the slice, minus the part that the schedule hides. Each
+// constant of the prediction has a basis: published, from the compiler, fitted to a published
+// measurement of a single operation, or assumed. [Predict] predicts the time of a program without a
+// report.
 //
 // # Lines of Go
 //
-// The operations, the collectives and the memory at the peak are shared out over the lines of Go that
-// they come from: [Report].Lines. The step's text numbers its statements, compilers hand the numbers
-// back with the names of operations, and the lines of the statements stand in the step's module, so that
-// they are known in the process that traced the step. docs/rationale.md says how a line is found.
+// [Report].Lines contains the operations, the collectives and the memory at the peak by line of Go.
+// The step's text numbers its statements, compilers keep the numbers in the names of operations, and
+// the step's module contains the lines of the statements. The lines are therefore known in the
+// process that traced the step. docs/rationale.md describes how a line is found.
 //
-// # Forms
+// # Formats
 //
-// [Report.WriteText] writes a text for terminals, [Report.WriteHTML] a page with pictures that needs
-// no other file, and [Report.WriteTrace] the predicted run for Perfetto. The JSON form holds
-// everything that they show. Each form depends on the report alone and is the same each time.
+// [Report.WriteText] writes a text for terminals, [Report.WriteHTML] a self-contained page with
+// diagrams, and [Report.WriteTrace] the predicted run for Perfetto. The JSON form contains
+// everything that they show. Each format depends only on the report, and the same report is written
+// as the same bytes.
 package report

@@ -7,27 +7,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// malformed is the error of an optimized program that breaks its format. It matches ErrProgram.
+// malformed returns an error for an optimized program with an invalid format. It matches
+// ErrProgram.
 func malformed(cause error, format string, args ...any) error {
 	return &errkind.Fault{Match: ErrProgram, Reason: fmt.Sprintf(format, args...), Err: cause,
 		Hint: "compile with another version of the plugin"}
 }
 
-// noReport is the error of data that is no report. It matches ErrFormat.
+// noReport returns an error for data that is not a report. It matches ErrFormat.
 func noReport(cause error, format string, args ...any) error {
 	return &errkind.Fault{Match: ErrFormat, Reason: fmt.Sprintf(format, args...), Err: cause,
 		Hint: "give the JSON form of one Report"}
 }
 
-// fromPlugin is an error of the plugin, with what it was asked for.
+// fromPlugin wraps an error of the plugin with the requested operation.
 func fromPlugin(op string, err error) error { return &errkind.Fault{Op: "report: " + op, Err: err} }
 
-// ofTensor is an error of a tensor's sharding.
+// ofTensor wraps an error about a tensor's sharding.
 func ofTensor(role, name string, err error) error {
 	return &errkind.Fault{Op: "report: " + role, Subject: fmt.Sprintf("%q", name), Err: err}
 }
 
-// notTPU is the error of a slice that no prediction is made for. It matches errors.ErrUnsupported.
+// notTPU returns an error for a slice without predictions. It matches errors.ErrUnsupported.
 func notTPU(target string) error {
 	return &errkind.Fault{Op: "report: predict", Subject: fmt.Sprintf("%q", target), Match: errors.ErrUnsupported,
 		Reason: "it is no slice of TPUs whose chips are known", Hint: "name one such as v5e:4x4"}

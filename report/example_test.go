@@ -7,7 +7,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// A report that was kept as JSON is shown again.
+// Show a report that was stored as JSON.
 func ExampleParse() {
 	r, err := report.Parse([]byte(`{
 		"version": 2, "step": "train_step", "target": {"name": "v5e:2x4", "kind": "TPU v5 lite", "devices": 8, "hosts": 1, "hbm_bytes": 17179869184},

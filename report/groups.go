@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// Alike is tensors that differ in the numbers of their names alone, such as the layers of a stack.
+// Alike is a group of tensors whose names differ only in numbers, such as the layers of a stack.
 type Alike struct {
-	// Tensor is the first of them, under the pattern of their names: "/layers_*/up" where there are
-	// several.
+	// Tensor is the first tensor of the group. If there are several, its name is the pattern of
+	// their names, such as "/layers_*/up".
 	Tensor
 	Count int
 }
 
-// Grouped returns the tensors in groups of those that are alike, in the order of their bytes on a core
-// together, the largest first.
+// Grouped returns the tensors in groups with equal patterns, sorted by the bytes of the group on a
+// core, the largest first.
 func (r *Report) Grouped() []Alike {
 	var each []Alike
 	for _, t := range r.Tensors {
@@ -34,7 +34,7 @@ func (r *Report) Grouped() []Alike {
 	return all
 }
 
-// together joins what has the same key, in the order of the first of each.
+// together joins elements with equal keys, in the order of the first element of each key.
 func together[T any, K comparable](list []T, key func(T) K, join func(first *T, next T)) []T {
 	at, all := map[K]int{}, list[:0:0]
 	for _, x := range list {
@@ -51,10 +51,10 @@ func together[T any, K comparable](list []T, key func(T) K, join func(first *T, 
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// pattern is a name with a star for each number.
+// pattern returns a name with each number replaced by a star.
 func pattern(name string) string { return digits.ReplaceAllString(name, "*") }
 
-// both is a name that stands for two of one pattern.
+// both returns a common name for two names with the same pattern.
 func both(a, b string) string {
 	if a == b {
 		return a

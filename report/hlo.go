@@ -12,42 +12,42 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// ErrProgram matches the error of an optimized program that cannot be read.
+// ErrProgram matches the error for an optimized program that cannot be read.
 var ErrProgram = errkind.New(errkind.ValueError, "report: malformed program")
 
-// The program that a compiler hands back is an HloModuleProto. Of its messages these types keep
-// what collectives are told by. Field numbers are from xla/service/hlo.proto and
-// xla/xla_data.proto.
+// An optimized program is an HloModuleProto. These types contain the parts of its messages that the
+// report needs. Field numbers are from xla/service/hlo.proto and xla/xla_data.proto.
 
-// hloModule is a program: its computations by id, and the one that runs.
+// hloModule is a program: its computations by id, and the id of the entry computation.
 type hloModule struct {
 	computations map[uint64]*hloComputation
 	entry        uint64
-	// devices are the ids of the devices that partitions run on, those of a replica together; empty if
-	// the program does not say.
+	// devices are the ids of the devices that run the partitions, replica by replica. It is empty
+	// if the program does not contain them.
 	devices []int
-	// donated says which parameter's memory a result takes, by the number of the result's array.
+	// donated maps the index of an array of the result to the parameter whose memory it reuses.
 	donated map[int]uint64
-	// origins are those of the statements of the step; nil if they are not known.
+	// origins are the origins of the numbered statements of the step, or nil if they are unknown.
 	origins []*ir.Origin
-	// byLine are the collectives by where they come from, once they are counted.
+	// byLine are the collectives by origin, after they are counted.
 	byLine map[lineKey]*Collective
 }
 
 type hloComputation struct {
 	instructions []*hloInstruction
 	byID         map[uint64]*hloInstruction
-	parameters   map[uint64]*hloInstruction // by number
+	parameters   map[uint64]*hloInstruction // by index
 	root         uint64
-	uses         map[uint64][]use // by value; made when first asked for
+	uses         map[uint64][]use // by value; computed on first use
 }
 
 type hloInstruction struct {
 	id     uint64
 	name   string
 	opcode string
-	source string // what the step called it
-	// origin is where it comes from, and parts are where what is in it does: see locate.
+	source string // the name that the step gave it
+	// origin is the origin of the instruction. parts are the origins of the instructions inside,
+	// see locate.
 	origin   *ir.Origin
 	parts    []part
 	shape    hloShape
@@ -55,30 +55,30 @@ type hloInstruction struct {
 	called   []uint64
 	groups   [][]int
 	pairs    [][2]int
-	// trips are the rounds of a loop that the compiler has noted; 0 without a note.
+	// trips is the number of iterations of a loop according to the compiler, or 0 if it is unknown.
 	trips int
-	// cycles is the compiler's estimate of a core's cycles; 0 without one.
+	// cycles is the compiler's estimate of a core's cycles, or 0 if there is none.
 	cycles int64
-	// oneRing says that the compiler runs a collective as one ring, whatever the axes of its group.
+	// oneRing is set if the compiler runs a collective as one ring, whatever the axes of its group.
 	oneRing bool
-	// index is that of a get-tuple-element, number that of a parameter, direction a comparison's,
-	// such as LT, and target a custom call's.
+	// index is the index of a get-tuple-element. number is the index of a parameter. direction is
+	// the direction of a comparison, such as LT. target is the target of a custom call.
 	index, number     uint64
 	direction, target string
 	// scalar is the value of an integer constant of one element.
 	scalar    int64
 	hasScalar bool
-	// product is what a matrix product or a convolution sums over.
+	// product describes the contraction of a matrix product or a convolution.
 	product hloProduct
-	// host says that a send is to the host, slices that it is the host which sends on to another
-	// slice, and exchange what the hosts do on the way, such as ALL_REDUCE.
+	// host is set for a send to the host. slices is set if the host forwards the data to another
+	// slice. exchange is the collective that the hosts run on the way, such as ALL_REDUCE.
 	host, slices bool
 	exchange     string
-	// unreadable are groups in a form that is not read.
+	// unreadable is set for groups in an unsupported format.
 	unreadable bool
 }
 
-// parseProgram reads an optimized program.
+// parseProgram parses an optimized program.
 func parseProgram(p pjrt.Program) (*hloModule, error) {
 	module := p.Code
 	switch p.Format {
@@ -150,7 +150,7 @@ func parseInstruction(b []byte) (*hloInstruction, error) {
 			return nil
 		},
 		52: each(&i.pairs, parsePair),
-		// Groups one by one, in a list, as an iota on its own in newer programs, and of a mesh.
+		// The formats of groups: a list, an iota in newer programs, and a mesh.
 		49: each(&i.groups, parseGroup), 87: one(&i.groups, parseDeviceList), 92: one(&i.groups, parseIota),
 		93: func(b []byte) (err error) {
 			i.groups, err = parseMeshGroups(b)

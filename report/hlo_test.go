@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// The tests write programs as compilers do: messages of numbered fields.
+// The tests encode programs like compilers do: as messages of numbered fields.
 
 func number(b []byte, field protowire.Number, n uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), n)
@@ -29,10 +29,10 @@ func packed(b []byte, field protowire.Number, list ...uint64) []byte {
 	return message(b, field, m)
 }
 
-// floats is the shape of an array of f32.
+// floats returns the shape of an f32 array.
 func floats(dims ...uint64) []byte { return packed(number(nil, 2, 11), 3, dims...) }
 
-// op is an instruction.
+// op returns an instruction.
 func op(id uint64, opcode string, shape []byte, operands []uint64, more ...[]byte) []byte {
 	b := message(nil, 2, []byte(opcode))
 	b = message(b, 3, shape)
@@ -62,7 +62,7 @@ func program(entry uint64, computations ...[]byte) pjrt.Program {
 	return pjrt.Program{Code: number(b, 6, entry), Format: pjrt.FormatHLO}
 }
 
-// grouped are replica groups one by one.
+// grouped returns replica groups as a list.
 func grouped(groups ...[]uint64) []byte {
 	var list []byte
 	for _, g := range groups {
@@ -110,7 +110,7 @@ func TestDamagedProgramsAreErrors(t *testing.T) {
 	}
 	_, err := parseProgram(pjrt.Program{Format: "mlir"})
 	require.ErrorContains(t, err, "mlir")
-	// Computations that call each other end, too.
+	// Recursive computations must not hang.
 	loop := program(1, computation(1, op(1, "call", floats(1), nil, packed(nil, 38, 1, 1, 1))))
 	assert.Empty(t, find(t, loop, 1, 1))
 }

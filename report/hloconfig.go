@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// knownTrips is how compilers note the rounds of a loop, in its configuration.
+// knownTrips matches the number of iterations of a loop in its configuration.
 var knownTrips = regexp.MustCompile(`"known_trip_count":\s*\{\s*"n":\s*"([0-9]{1,9})"`)
 
 func tripCount(config []byte) int {
@@ -14,23 +14,23 @@ func tripCount(config []byte) int {
 		return 0
 	}
 	if m := knownTrips.FindSubmatch(config); m != nil {
-		// The expression lets few digits through only.
+		// The regular expression allows only few digits.
 		n, _ := strconv.Atoi(string(m[1]))
 		return n
 	}
 	return 0
 }
 
-// slicesHandler is what the attributes of a transfer between slices name.
+// slicesHandler is the handler in the attributes of a transfer between slices.
 const slicesHandler = "xla_megascale_runtime"
 
-// maxCycles is some days of a core: what is more is no estimate.
+// maxCycles is some days of a core. A larger estimate is invalid.
 const maxCycles = 1 << 50
 
-// noted is how the compiler of TPUs notes its estimate, in the configuration of an instruction.
+// noted is the key of the TPU compiler's estimate in the configuration of an instruction.
 var noted = []byte(`"estimated_cycles":"`)
 
-// estimatedCycles reads the compiler's estimate; 0 if there is none that can be true.
+// estimatedCycles returns the compiler's estimate, or 0 if there is no valid one.
 func estimatedCycles(config []byte) int64 {
 	_, after, found := bytes.Cut(config, noted)
 	digits, _, ended := bytes.Cut(after[:min(len(after), 24)], []byte(`"`))
@@ -41,11 +41,10 @@ func estimatedCycles(config []byte) int64 {
 	return n
 }
 
-// oneRingEmitter is how the compiler of TPUs begins the names of its ways along one ring.
+// oneRingEmitter is the prefix of the names of the TPU compiler's emitters for one ring.
 var oneRingEmitter = []byte(`"emitter":"1D`)
 
-// transferType is how the compiler of TPUs names what the hosts of several slices do with what they
-// are sent.
+// transferType matches the collective that the hosts of several slices run on transferred data.
 var transferType = regexp.MustCompile(`(?s)_xla_megascale_transfer_type\x12.([A-Z_]+)`)
 
 func exchangeOf(attributes []byte) string {

@@ -6,13 +6,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-// maxDepth bounds nested shapes and calls of a damaged program.
+// maxDepth bounds nested shapes and calls of a malformed program.
 const maxDepth = 64
 
-// maxDevices bounds the devices that a damaged program can speak of.
+// maxDevices bounds the number of devices in a malformed program.
 const maxDevices = 1 << 20
 
-// decode reads a message. Errors match ErrProgram.
+// decode decodes a message. Its errors match ErrProgram.
 func decode(m []byte, to protoint.Into) error {
 	err := to.Read(m)
 	if err != nil && !errors.Is(err, ErrProgram) {
@@ -21,7 +21,7 @@ func decode(m []byte, to protoint.Into) error {
 	return err
 }
 
-// one is the place of a message that parse reads, and each that of a repeated one.
+// one decodes a message with parse into at. each does so for a repeated message.
 func one[T any](at *T, parse func([]byte) (T, error)) func([]byte) error {
 	return func(b []byte) (err error) {
 		*at, err = parse(b)

@@ -6,16 +6,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-// axisRef is an axis of a mesh, or the part of it that is left after its first pre parts and has
-// size parts.
+// axisRef is an axis of a mesh, or a factor of it: the factor of size parts after a factor of pre
+// parts.
 type axisRef struct {
 	axis, pre, size uint64
 	part            bool
 }
 
-// parseMeshGroups reads a MeshAxesReplicaGroupListProto: field 1 is a mesh, whose axes are 1 (a
-// name and, as 2, a size), and field 2 are the axes that the groups run over. It answers nil for a
-// mesh whose devices are not in order.
+// parseMeshGroups parses a MeshAxesReplicaGroupListProto: field 1 is a mesh with axes in field 1 (a
+// name and, in field 2, a size), and field 2 contains the axes that the groups span. It returns nil
+// for a mesh with another device order.
 func parseMeshGroups(b []byte) ([][]int, error) {
 	var sizes, devices []uint64
 	var refs []axisRef
@@ -43,8 +43,8 @@ func parseAxisRef(b []byte) (ref axisRef, err error) {
 	return ref, err
 }
 
-// meshGroups cuts the axes where the references begin and end, and joins the devices that differ
-// along the referenced pieces only.
+// meshGroups splits the axes at the boundaries of the references, and groups the devices that
+// differ only in the referenced factors.
 func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 	bad := func() ([][]int, error) {
 		return nil, malformed(nil, "groups over %v of a mesh %v", refs, sizes)
@@ -56,7 +56,7 @@ func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 		}
 		total *= n
 	}
-	cuts := make([][]uint64, len(sizes)) // by axis, the products of its first pieces
+	cuts := make([][]uint64, len(sizes)) // by axis, the products of its first factors
 	for axis, n := range sizes {
 		cuts[axis] = []uint64{1, n}
 	}
@@ -74,7 +74,7 @@ func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 		}
 		cuts[ref.axis] = append(cuts[ref.axis], ref.pre, ref.pre*ref.size)
 	}
-	var dims, apart, joined []uint64 // the last two are places in dims
+	var dims, apart, joined []uint64 // apart and joined are indices into dims
 	size := uint64(1)
 	for axis := range sizes {
 		slices.Sort(cuts[axis])
@@ -97,8 +97,8 @@ func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 	return cut(transposed(dims, append(apart, joined...)), int(size)), nil
 }
 
-// parseDeviceList reads a CollectiveDeviceListProto: groups one by one, or as an iota that is
-// reshaped and transposed.
+// parseDeviceList parses a CollectiveDeviceListProto: a list of groups, or a reshaped and
+// transposed iota.
 func parseDeviceList(b []byte) (groups [][]int, err error) {
 	err = decode(b, protoint.Into{1: each(&groups, parseGroup), 2: func(b []byte) error {
 		iota, err := parseIota(b)
@@ -123,8 +123,8 @@ func parseGroup(b []byte) ([]int, error) {
 	return group, nil
 }
 
-// parseIota reads an IotaReplicaGroupListProto: the numbers from 0 in the shape reshape, transposed
-// by perm, in groups of size.
+// parseIota parses an IotaReplicaGroupListProto: an iota of shape reshape, transposed by perm, in
+// groups of size.
 func parseIota(b []byte) ([][]int, error) {
 	var count, size uint64
 	var reshape, perm []uint64
@@ -156,7 +156,7 @@ func parseIota(b []byte) ([][]int, error) {
 	return cut(transposed(reshape, perm), int(size)), nil
 }
 
-// transposed are the numbers from 0 of a shape, in the order of its transpose by perm.
+// transposed returns the iota of a shape in the order of its transpose by perm.
 func transposed(shape, perm []uint64) []int {
 	strides, total := make([]uint64, len(shape)), uint64(1)
 	for axis, n := range slices.Backward(shape) {
@@ -178,7 +178,7 @@ func transposed(shape, perm []uint64) []int {
 	return flat
 }
 
-// cut divides a list into groups of a size.
+// cut splits a list into groups of a size.
 func cut(flat []int, size int) [][]int {
 	groups := make([][]int, len(flat)/size)
 	for i := range groups {

@@ -7,24 +7,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// buffer is memory that an array of a program takes.
+// buffer is the memory of an array of a program.
 type buffer struct {
 	shape hloShape
-	// by is the operation that makes it, nil for what is there before the step, of the number
-	// parameter.
+	// by is the operation that defines the array. It is nil for an argument of the step, whose
+	// index is parameter.
 	by        *hloInstruction
 	parameter int
-	// from and to are the first and the last operation that it is there for, by their numbers.
+	// from and to are the numbers of the first and the last operation during which the buffer is
+	// live.
 	from, to int
-	// result says that it is there when the step has ended.
+	// result is set if the buffer is live at the end of the step.
 	result bool
-	// layer is the scope of the variable that the array was made of, if of one alone.
+	// layer is the scope of the variable that the array was computed from, if there is only one.
 	layer string
-	// origin is where it comes from; nil if that is not known.
+	// origin is the origin of the array, or nil if it is unknown.
 	origin *ir.Origin
 }
 
-// bytes is what the array takes of the main memory.
+// bytes returns the size of the array in main memory.
 func (b *buffer) bytes() int64 {
 	if b == nil || b.shape.memory != 0 {
 		return 0
@@ -32,25 +33,25 @@ func (b *buffer) bytes() int64 {
 	return b.shape.padded()
 }
 
-// lives derives how long each array of a program is in memory: from the operation that makes it to the
-// last one that takes it, as the program is scheduled. What a loop carries and what a step updates stay
-// where they are. A compiler's own assignment can be smaller, as operations may write over what they
-// read, or larger, as memory falls to pieces.
+// lives computes the live range of each array of a program: from the operation that defines it to
+// the last operation that reads it, in schedule order. Arrays that a loop carries or that a step
+// updates stay in their memory. A compiler's buffer assignment can be smaller, because operations
+// may overwrite their operands, or larger, because of fragmentation.
 type lives struct {
 	module  *hloModule
 	worker  *worker
 	layers  func(parameter int) string
 	buffers []*buffer
-	count   int // of operations so far
+	count   int // number of operations so far
 	steps   int
 	cut     bool
-	current string // the layer of the operation before
+	current string // the layer of the previous operation
 }
 
-// mostScheduled bounds the instructions of a schedule: a damaged program can have any number.
+// mostScheduled bounds the instructions of a schedule of a malformed program.
 const mostScheduled = 1 << 18
 
-// extend keeps buffers until the operation that is next.
+// extend extends the live ranges of buffers to the next operation.
 func (l *lives) extend(all []*buffer, to int) {
 	for _, b := range all {
 		if b != nil {
@@ -59,7 +60,7 @@ func (l *lives) extend(all []*buffer, to int) {
 	}
 }
 
-// program walks the entry computation, and returns its operations.
+// program walks the entry computation and returns its operations.
 func (l *lives) program() []Operation {
 	entry := l.module.computations[l.module.entry]
 	parameters := map[uint64][]*buffer{}
@@ -97,13 +98,13 @@ func (l *lives) program() []Operation {
 	return all
 }
 
-// made is a value of a computation's: an array of what an instruction makes.
+// made identifies an array: an element of the result of an instruction.
 type made struct {
 	id    uint64
 	array int
 }
 
-// origin follows an array back through tuples and views to the instruction that makes it.
+// origin follows an array back through tuples and views to the instruction that defines it.
 func (c *hloComputation) origin(at made) made {
 	for range maxDepth {
 		i := c.byID[at.id]
@@ -145,10 +146,10 @@ func (c *hloComputation) origin(at made) made {
 	return at
 }
 
-// width is the number of arrays of a shape.
+// width returns the number of arrays of a shape.
 func (s hloShape) width() int { return len(s.arrays(nil)) }
 
-// before is the number of arrays in the elements of a tuple before one.
+// before returns the number of arrays in the tuple elements before the given element.
 func (s hloShape) before(element uint64) (n int) {
 	for k := range min(element, uint64(len(s.elements))) {
 		n += s.elements[k].width()
@@ -156,7 +157,7 @@ func (s hloShape) before(element uint64) (n int) {
 	return n
 }
 
-// computation walks the operations of a computation, whose results go into memory that is given.
+// computation walks the operations of a computation. Its results are stored in the given buffers.
 func (l *lives) computation(id uint64, parameters map[uint64][]*buffer, results []*buffer, depth int) (all []Operation) {
 	c := l.module.computations[id]
 	if c == nil || depth > maxDepth || l.cut {
@@ -190,7 +191,7 @@ func (l *lives) computation(id uint64, parameters map[uint64][]*buffer, results 
 		}
 		if own, is := l.alias(c, i, parameters, operands); is {
 			values[i.id] = own
-			if s.times.seconds() > 0 { // it waits
+			if s.times.seconds() > 0 { // the core waits
 				all = append(all, l.operation(i, s, operands))
 			}
 			continue
@@ -266,7 +267,7 @@ func (l *lives) computation(id uint64, parameters map[uint64][]*buffer, results 
 	return all
 }
 
-// operation is what i does next, with arrays of these.
+// operation adds instruction i as the next operation, with the given operand buffers.
 func (l *lives) operation(i *hloInstruction, s slot, operands []*buffer) Operation {
 	layer := ""
 	if i.origin != nil {
@@ -286,7 +287,7 @@ func (l *lives) operation(i *hloInstruction, s slot, operands []*buffer) Operati
 	return op
 }
 
-// over are operations that can write over what they read, element by element.
+// over reports whether an operation can overwrite its operands, element by element.
 func over(i *hloInstruction) bool {
 	switch i.opcode {
 	case "fusion", "all-reduce", "add", "subtract", "multiply", "divide", "maximum", "minimum", "select", "negate", "tanh", "exponential":
@@ -295,8 +296,8 @@ func over(i *hloInstruction) bool {
 	return false
 }
 
-// overwritten is the array of an operand that nothing else takes and that the result, of its shape, can
-// be written over; nil if there is none.
+// overwritten returns the buffer of an operand that the result can overwrite: a buffer with the
+// shape of the result and without other readers. It returns nil if there is none.
 func (l *lives) overwritten(c *hloComputation, i *hloInstruction, values map[uint64][]*buffer, from int) *buffer {
 	if !over(i) {
 		return nil
@@ -313,7 +314,7 @@ func (l *lives) overwritten(c *hloComputation, i *hloInstruction, values map[uin
 	return nil
 }
 
-// onlyOf says that arrays, but for indices, are all of one layer's variables.
+// onlyOf reports whether all arrays, except indices, belong to the variables of one layer.
 func onlyOf(layer string, operands []*buffer) bool {
 	of := false
 	for _, b := range operands {
@@ -328,7 +329,7 @@ func onlyOf(layer string, operands []*buffer) bool {
 	return of
 }
 
-// alias says what memory an instruction's arrays are in that makes none, and no time.
+// alias returns the buffers of an instruction that allocates no memory and costs no time.
 func (l *lives) alias(c *hloComputation, i *hloInstruction, parameters map[uint64][]*buffer, operands []*buffer) (own []*buffer, is bool) {
 	switch i.opcode {
 	case "parameter":
@@ -361,7 +362,7 @@ func (l *lives) alias(c *hloComputation, i *hloInstruction, parameters map[uint6
 	return nil, false
 }
 
-// cutOut is n of all from a first one, with nil for those that are not there.
+// cutOut returns n elements of all starting at from, with nil for missing elements.
 func cutOut(all []*buffer, from, n int) []*buffer {
 	own := make([]*buffer, n)
 	if from < len(all) {
@@ -370,7 +371,7 @@ func cutOut(all []*buffer, from, n int) []*buffer {
 	return own
 }
 
-// passed are the arrays of an operation that are its operands', in their memory.
+// passed returns the results of an operation that share the memory of its operands.
 func (l *lives) passed(i *hloInstruction, operands []*buffer, arrays []hloShape) []*buffer {
 	switch i.opcode {
 	case "while":
@@ -387,7 +388,7 @@ func (l *lives) passed(i *hloInstruction, operands []*buffer, arrays []hloShape)
 	return nil
 }
 
-// updated finds the arrays that a fusion updates in place.
+// updated returns the arrays that a fusion updates in place.
 func (l *lives) updated(i *hloInstruction, operands []*buffer, arrays int) []*buffer {
 	if len(i.called) != 1 || len(operands) != len(i.operands) {
 		return nil
@@ -409,13 +410,15 @@ func (l *lives) updated(i *hloInstruction, operands []*buffer, arrays int) []*bu
 	return own
 }
 
-// inUse is the main memory that is in use during each operation, and the operation during which it is most.
+// inUse returns the main memory in use during each operation, and the number of the operation with
+// the maximum.
 func (l *lives) inUse() (bytes []int64, peak int) { return l.sums((*buffer).bytes) }
 
-// fastMemory is the number of a TPU core's fast memory in the layouts of arrays.
+// fastMemory is the number of a TPU core's fast memory in layouts.
 const fastMemory = 1
 
-// fastAtPeak returns the most main and fast memory that is in use at once, and the fast memory in use then.
+// fastAtPeak returns the maximum of main and fast memory together, and the fast memory in use at
+// that point.
 func (l *lives) fastAtPeak() (fastBytes, both int64) {
 	fast := func(b *buffer) int64 {
 		if b.shape.memory != fastMemory {
@@ -428,7 +431,8 @@ func (l *lives) fastAtPeak() (fastBytes, both int64) {
 	return all[peak], sums[peak]
 }
 
-// sums adds up what the buffers take during each operation, and finds the operation with the largest sum.
+// sums returns the sum over the live buffers for each operation, and the number of the operation
+// with the maximum.
 func (l *lives) sums(of func(b *buffer) int64) (bytes []int64, peak int) {
 	change := make([]int64, l.count+1)
 	for _, b := range l.buffers {

@@ -1,16 +1,16 @@
 package report
 
-// A loop's rounds are known where the compiler has noted them, or where its condition compares a
-// counter, which each round moves by a constant, with a constant.
+// The number of iterations of a loop is known if the compiler has recorded it, or if its condition
+// compares a counter with a constant and each iteration adds a constant to the counter.
 
-// term is what is known of a value: an integer, an element of the loop's state plus an integer, the
-// whole state, or a tuple.
+// term is a partially evaluated value: an integer, an element of the loop's state plus an integer,
+// the whole state, or a tuple.
 type term struct {
 	kind   termKind
 	n      int64  // the integer
-	index  uint64 // of the state
+	index  uint64 // index in the state
 	tuple  *hloInstruction
-	within frame // where the tuple stands
+	within frame // the frame that contains the tuple
 }
 
 type termKind int
@@ -23,16 +23,16 @@ const (
 	termTuple
 )
 
-// frame is a computation with what its parameters are.
+// frame is a computation with the values of its parameters.
 type frame struct {
 	computation *hloComputation
 	parameters  func(number uint64) term
 }
 
-// maxTerm bounds the numbers, so that sums of them do not overflow.
+// maxTerm bounds the integers so that their sums do not overflow.
 const maxTerm = 1 << 40
 
-// evaluator looks values up, within a bound on its steps.
+// evaluator evaluates values with a bounded number of steps.
 type evaluator struct {
 	module *hloModule
 	steps  int
@@ -84,7 +84,7 @@ func (e *evaluator) eval(at frame, id uint64, depth int) term {
 	return term{}
 }
 
-// inner is the frame of what a fusion or a call runs.
+// inner returns the frame of the computation that a fusion or a call runs.
 func (e *evaluator) inner(at frame, i *hloInstruction, depth int) (frame, bool) {
 	if len(i.called) == 0 || e.module.computations[i.called[0]] == nil {
 		return frame{}, false
@@ -97,7 +97,7 @@ func (e *evaluator) inner(at frame, i *hloInstruction, depth int) (frame, bool) 
 	}}, true
 }
 
-// sum adds two terms of which at most one is an element of the state.
+// sum adds two terms. At most one of them may be an element of the state.
 func sum(a, b term, minus bool) term {
 	if a.kind == termNumber && b.kind == termElement && !minus {
 		a, b = b, a
@@ -114,7 +114,7 @@ func sum(a, b term, minus bool) term {
 	return a
 }
 
-// comparison finds what a loop's condition compares.
+// comparison returns the operands that a loop's condition compares.
 func (e *evaluator) comparison(at frame, id uint64, depth int) (direction string, left, right term) {
 	if depth > maxDepth || at.computation == nil {
 		return "", term{}, term{}
@@ -134,8 +134,7 @@ func (e *evaluator) comparison(at frame, id uint64, depth int) (direction string
 	return "", term{}, term{}
 }
 
-// rounds is how often the body of a loop, which stands in a computation, runs, and whether that is
-// known.
+// rounds returns the number of iterations of a loop in a computation, and whether it is known.
 func (m *hloModule) rounds(in *hloComputation, loop *hloInstruction) (int, bool) {
 	if loop.trips > 0 {
 		return loop.trips, true
@@ -154,7 +153,7 @@ func (m *hloModule) rounds(in *hloComputation, loop *hloInstruction) (int, bool)
 		counter, limit = limit, counter
 		direction = map[string]string{"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "NE": "NE"}[direction]
 	}
-	// next is an element of the state after a round, and first before the first one.
+	// next returns an element of the state after an iteration. first is its initial value.
 	next := func(index uint64) term {
 		root := e.eval(body, body.computation.root, 0)
 		if root.kind != termTuple || index >= uint64(len(root.tuple.operands)) {
@@ -169,7 +168,7 @@ func (m *hloModule) rounds(in *hloComputation, loop *hloInstruction) (int, bool)
 		}
 		return e.eval(start.within, start.tuple.operands[index], 0)
 	}
-	if limit.kind == termElement { // a limit that the loop carries, and leaves as it is
+	if limit.kind == termElement { // a limit that the loop carries unchanged
 		offset := limit.n
 		if same := next(limit.index); same.kind != termElement || same.index != limit.index || same.n != 0 {
 			return 0, false
@@ -184,11 +183,11 @@ func (m *hloModule) rounds(in *hloComputation, loop *hloInstruction) (int, bool)
 	return countRounds(direction, start.n+counter.n, limit.n, step.n)
 }
 
-// maxRounds bounds a loop's rounds, so that products of them stay numbers.
+// maxRounds bounds the iterations of a loop so that their products stay finite.
 const maxRounds = 1 << 40
 
-// countRounds counts the rounds of a counter that starts at a number and is moved by step while it
-// compares with the limit so.
+// countRounds returns the number of iterations of a counter that starts at start and increases by
+// step while the comparison with limit is true.
 func countRounds(direction string, start, limit, step int64) (int, bool) {
 	distance := limit - start
 	switch direction {
@@ -209,7 +208,7 @@ func countRounds(direction string, start, limit, step int64) (int, bool) {
 	case distance <= 0:
 		return 0, true
 	case step <= 0:
-		return 0, false // it would not end
+		return 0, false // infinite loop
 	}
 	return int(min((distance+step-1)/step, maxRounds)), true
 }

@@ -13,8 +13,8 @@ func integer(id, n uint64) []byte {
 	return op(id, "constant", scalar, nil, message(nil, 8, packed(nil, 4, n)))
 }
 
-// loop is a program of a loop over a counter, which begins at 3 and is moved by the operation step
-// in the body, beside an all-reduce of 16 bytes.
+// loop returns a program with a loop over a counter that starts at 3 and is updated by step in the
+// body, next to an all-reduce of 16 bytes.
 func loop(condition, step [][]byte, init ...[]byte) pjrt.Program {
 	state := message(message(nil, 4, scalar), 4, floats(4))
 	element := func(id, of, k uint64, shape []byte) []byte {
@@ -41,7 +41,7 @@ func TestRoundsAreReadFromALoopsCondition(t *testing.T) {
 	one := [][]byte{integer(204, 1), op(208, "add", scalar, []uint64{201, 204})}
 	for name, c := range map[string]struct {
 		p    pjrt.Program
-		want int // -1 is not known
+		want int // -1 means unknown
 	}{
 		"less than":            {loop([][]byte{integer(302, 27), compare("LT", 301, 302)}, one), 24},
 		"at most":              {loop([][]byte{integer(302, 27), compare("LE", 301, 302)}, one), 25},

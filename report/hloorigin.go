@@ -9,38 +9,38 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// part is a share of an operation that comes from one place; its origin is nil if that is not known.
+// part is the share of an operation with one origin, which is nil if it is unknown.
 type part struct {
 	origin *ir.Origin
 	weight float64
 }
 
-// statement is how a text numbers its statements; compilers keep the number at the end of a name, behind
-// those of the calls and loops around it.
+// statement matches the number of a statement in a name. Compilers keep it at the end of the name,
+// after the numbers of enclosing calls and loops.
 var statement = regexp.MustCompile(ir.Numbered + `([0-9]{1,9})\b`)
 
-// originOf is where an instruction comes from that a compiler has given a name; nil if the name says
-// nothing.
+// originOf returns the origin of an instruction by the name that the compiler gave it, or nil if
+// the name contains no number.
 func originOf(source string, origins []*ir.Origin) *ir.Origin {
 	all := statement.FindAllStringSubmatch(source, -1)
 	if len(all) == 0 {
 		return nil
 	}
-	// The expression lets few digits through only.
+	// The regular expression allows only few digits.
 	if n, _ := strconv.Atoi(all[len(all)-1][1]); n < len(origins) {
 		return origins[n]
 	}
 	return nil
 }
 
-// locate finds where the instructions come from: by their names; of fusions by what is in them; of
-// arguments by the step's; and of what a compiler has put in without a name by what it takes, or else
-// by what takes it.
+// locate determines the origins of the instructions: by their names; for fusions by their contents;
+// for arguments by the arguments of the step; and for instructions without a name, which the
+// compiler inserted, by their operands or else by their readers.
 func (m *hloModule) locate(of *spmd.Module) {
 	m.origins = of.Origins
 	for _, c := range m.computations {
 		for _, i := range c.instructions {
-			if i.opcode != "get-tuple-element" { // which has the name of what it is an element of
+			if i.opcode != "get-tuple-element" { // a get-tuple-element has the name of its tuple
 				i.origin = originOf(i.source, of.Origins)
 			}
 		}
@@ -85,8 +85,8 @@ func (m *hloModule) locate(of *spmd.Module) {
 	}
 }
 
-// apart gives a collective of several tensors, which compilers make of several, a part for each of
-// them; what waits for it has the same.
+// apart splits a collective of several tensors, which compilers combine from several collectives,
+// into one part per tensor. The operation that waits for it has the same parts.
 func (c *hloComputation) apart(i *hloInstruction) {
 	switch first := uint64(0); {
 	case len(i.operands) > 0 && strings.HasSuffix(i.opcode, "-done"):
@@ -108,8 +108,9 @@ func (c *hloComputation) apart(i *hloInstruction) {
 	}
 }
 
-// parts are where the operations in a fusion, or beside the core, come from. Products take its time, if
-// there are any; otherwise the operations share it by the elements that they make.
+// parts returns the origins of the operations in a fusion or in an asynchronous computation.
+// Products get its whole time if there are any. Otherwise the time is divided by the number of
+// result elements.
 func (w *reading) parts(i *hloInstruction) []part {
 	if i.opcode != "fusion" && i.opcode != "async-start" {
 		return nil
@@ -150,7 +151,7 @@ func (w *reading) parts(i *hloInstruction) []part {
 	return parts
 }
 
-// most is where the most of an operation comes from.
+// most returns the origin with the largest share.
 func most(parts []part) (origin *ir.Origin) {
 	weight := 0.0
 	for _, p := range parts {
@@ -161,7 +162,7 @@ func most(parts []part) (origin *ir.Origin) {
 	return origin
 }
 
-// shares are where an operation's time comes from.
+// shares returns the origins of an operation's time.
 func (i *hloInstruction) shares() []part {
 	if i == nil {
 		return []part{{weight: 1}}
@@ -172,8 +173,8 @@ func (i *hloInstruction) shares() []part {
 	return []part{{i.origin, 1}}
 }
 
-// element is where an array comes from that is an element of what an operation makes: what a loop
-// carries comes from its body, and from before the loop where the body hands it on.
+// element returns the origin of an array that is an element of a result. A carried value of a loop
+// has the origin of the body, or the origin before the loop if the body returns it unchanged.
 func (m *hloModule) element(c *hloComputation, at made, depth int) *ir.Origin {
 	at = c.origin(at)
 	x := c.byID[at.id]
@@ -198,8 +199,9 @@ func (m *hloModule) element(c *hloComputation, at made, depth int) *ir.Origin {
 	return nil
 }
 
-// made is where an array that an instruction makes comes from: of a fusion of several results, what
-// makes that one, and of a collective of several tensors the tensor.
+// made returns the origin of an array of an instruction's result: for a fusion with several
+// results, the origin of that result, and for a collective of several tensors, the origin of the
+// tensor.
 func (m *hloModule) made(c *hloComputation, i *hloInstruction, array int) *ir.Origin {
 	if collectiveKinds[i.opcode] != "" && len(i.operands) > 1 && array < len(i.operands) && c.byID[i.operands[array]] != nil {
 		return c.byID[i.operands[array]].origin

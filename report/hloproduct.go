@@ -6,7 +6,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-// hloProduct says what a matrix product or a convolution multiplies and sums.
+// hloProduct describes the contraction of a matrix product or a convolution.
 type hloProduct struct {
 	contracting []uint64 // of the left operand of a matrix product
 	window      []windowDim
@@ -25,7 +25,7 @@ func parseWindowDim(b []byte) (windowDim, error) {
 	return d, err
 }
 
-// dot counts a matrix product's operations, a multiplication and an addition as two.
+// dot counts the operations of a matrix product. A multiplication and an addition count as two.
 func (p hloProduct) dot(left, out hloShape) float64 {
 	flops := 2 * out.count()
 	for _, d := range p.contracting {
@@ -34,8 +34,8 @@ func (p hloProduct) dot(left, out hloShape) float64 {
 	return flops
 }
 
-// convolution counts a convolution's operations: for each element of the result the products whose
-// input lies inside, and not in the padding or between dilated rows.
+// convolution counts the operations of a convolution: for each element of the result, the products
+// whose input is not in the padding and not between dilated rows.
 func (p hloProduct) convolution(in, out hloShape) float64 {
 	flops := 2 * in.dim(p.inputFeature) / float64(max(p.featureGroups, 1)) *
 		out.dim(p.outputFeature) * in.dim(p.inputBatch) / float64(max(p.batchGroups, 1))
@@ -47,9 +47,9 @@ func (p hloProduct) convolution(in, out hloShape) float64 {
 	return flops
 }
 
-// windows counts the operations of a reduction over windows of an array: the elements that lie in each
-// window, without padding. Compilers write a sum whose result is broadcast to the shape of its operand as
-// windows that each contain the whole dimension. They compute that sum once.
+// windows counts the operations of a reduction over windows of an array: the elements in each
+// window, without padding. Compilers write a sum whose result is broadcast to the shape of its
+// operand as windows that each contain the whole dimension. They compute that sum once.
 func (p hloProduct) windows(in, out hloShape) float64 {
 	flops := 1.0
 	for d := range max(len(in.dims), len(out.dims)) {
@@ -85,9 +85,9 @@ func (w windowDim) inside(in, out int64) float64 {
 	}
 	n := 0.0
 	for o := range out {
-		first := w.low - o*w.stride // the offset of the input's first element from the window's first one
+		first := w.low - o*w.stride // offset of the input's first element in the window
 		if w.base == 1 {
-			begin := max((first+w.dilation-1)/w.dilation, 0) // rounded up: a negative quotient is 0 anyway
+			begin := max((first+w.dilation-1)/w.dilation, 0) // rounded up: a negative quotient becomes 0 anyway
 			n += float64(max(min(floorDiv(in-1+first, w.dilation), w.size-1)-begin+1, 0))
 			continue
 		}
@@ -100,7 +100,7 @@ func (w windowDim) inside(in, out int64) float64 {
 	return n
 }
 
-// floorDiv is a / b, rounded down, for positive b.
+// floorDiv returns a / b rounded down, for positive b.
 func floorDiv(a, b int64) int64 {
 	if a < 0 {
 		return -((-a + b - 1) / b)
@@ -108,11 +108,12 @@ func floorDiv(a, b int64) int64 {
 	return a / b
 }
 
-// sublanes is to what tiles pad the rows of an operand.
+// sublanes is the multiple to which tiles pad the rows of an operand.
 const sublanes = 8
 
-// padded counts the operations of a matrix product or a convolution as a matrix unit does them, with
-// the dimensions that it sums over and puts out filled up to its side; 0 for any other operation.
+// padded counts the operations that a matrix unit executes for a matrix product or a convolution,
+// with the contracted dimensions and the output dimensions padded to the size of the unit. It
+// returns 0 for other operations.
 func padded(c *hloComputation, i *hloInstruction, tile float64) float64 {
 	left := c.operand(i, 0)
 	fill := func(n, to float64) float64 { return math.Ceil(max(n, 1)/to) * to / max(n, 1) }

@@ -20,8 +20,9 @@ func TestAConvolutionCountsWhatLiesInside(t *testing.T) {
 	assert.Equal(t, 2.0*2*6*6*4*3*9, p.convolution(hloShape{dims: []uint64{2, 8, 8, 3}}, hloShape{dims: []uint64{2, 6, 6, 4}}))
 }
 
-// Compilers write a sum that is broadcast to the shape of its operand, as softmax has it, as windows which
-// contain a whole dimension each: 16383 positions over 8192 elements. The sum is computed once.
+// Compilers write a sum that is broadcast to the shape of its operand, as in softmax, as windows
+// that each contain a whole dimension: 16383 positions over 8192 elements. The sum is computed
+// once.
 func TestAReductionOverWindowsCountsItsElements(t *testing.T) {
 	of := func(dims ...uint64) hloShape { return hloShape{dims: dims} }
 	one := windowDim{size: 1, stride: 1, dilation: 1, base: 1}
@@ -43,7 +44,7 @@ func TestAReductionOverWindowsCountsItsElements(t *testing.T) {
 	}
 }
 
-// The count of the positions on the input is that of a loop over all positions.
+// The number of positions on the input equals that of a loop over all positions.
 func TestPositionsOfAWindowAreCounted(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

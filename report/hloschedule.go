@@ -2,8 +2,8 @@ package report
 
 import "github.com/tpustrategy/tpustrategy/internal/protoint"
 
-// parseSchedule reads a HloScheduleProto, the order in which a core runs the instructions of each
-// computation: a map, as field 1, from computations to sequences of instructions.
+// parseSchedule parses a HloScheduleProto, the order in which a core runs the instructions of each
+// computation: a map in field 1 from computations to instruction sequences.
 func parseSchedule(b []byte, order map[uint64][]uint64) error {
 	return decode(b, protoint.Into{1: func(b []byte) error {
 		var id uint64
@@ -14,8 +14,8 @@ func parseSchedule(b []byte, order map[uint64][]uint64) error {
 	}})
 }
 
-// schedule puts the instructions in the order in which they run. Those that the sequence does not
-// name, or names again, keep theirs after it.
+// schedule sorts the instructions into execution order. Instructions that the sequence does not
+// contain, or contains again, follow in their previous order.
 func (c *hloComputation) schedule(sequence []uint64) {
 	if c == nil {
 		return
@@ -35,8 +35,8 @@ func (c *hloComputation) schedule(sequence []uint64) {
 	c.instructions = ordered
 }
 
-// parseAssignment reads a DeviceAssignmentProto: the devices of each partition by replica, as field
-// 3. It returns those of the first replica by partition, then those of the next.
+// parseAssignment parses a DeviceAssignmentProto: the devices of each partition by replica in field
+// 3. It returns the devices in replica order, by partition within a replica.
 func parseAssignment(b []byte) (devices []int, err error) {
 	var rows [][]int
 	err = decode(b, protoint.Into{3: each(&rows, parseGroup)})
@@ -50,8 +50,8 @@ func parseAssignment(b []byte) (devices []int, err error) {
 	return devices, err
 }
 
-// parseDonated reads a HloInputOutputAliasProto, of entries as field 1: the place of an array in the
-// result as 1, and the number of a parameter as 2.
+// parseDonated parses a HloInputOutputAliasProto, with entries in field 1: the index of an array in
+// the result in field 1, and the index of a parameter in field 2.
 func (m *hloModule) parseDonated(b []byte) error {
 	m.donated = map[int]uint64{}
 	return decode(b, protoint.Into{1: func(b []byte) error {

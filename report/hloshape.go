@@ -6,8 +6,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-// hloShape is an array, or a tuple of shapes. Memory is where it lies: 0 is the device's main
-// memory. There its dimensions, in the order of minor, the fastest first, are filled up to tile.
+// hloShape is an array or a tuple of shapes. memory is its memory space; 0 is the device's main
+// memory. There its dimensions, in the order of minor, the fastest first, are padded to tile.
 type hloShape struct {
 	element     uint64
 	dims        []uint64
@@ -16,7 +16,7 @@ type hloShape struct {
 	minor, tile []uint64
 }
 
-// parseShape reads a ShapeProto.
+// parseShape parses a ShapeProto.
 func parseShape(b []byte, depth int) (s hloShape, err error) {
 	if depth > maxDepth {
 		return s, malformed(nil, "tuples in tuples")
@@ -24,7 +24,7 @@ func parseShape(b []byte, depth int) (s hloShape, err error) {
 	err = decode(b, protoint.Into{
 		2: &s.element, 3: &s.dims, 4: each(&s.elements, func(b []byte) (hloShape, error) { return parseShape(b, depth+1) }),
 		5: protoint.Into{1: &s.minor, 8: &s.memory, 6: func(b []byte) error {
-			if s.tile != nil { // the others divide the first
+			if s.tile != nil { // further tiles divide the first one
 				return nil
 			}
 			return decode(b, protoint.Into{1: &s.tile})
@@ -33,7 +33,7 @@ func parseShape(b []byte, depth int) (s hloShape, err error) {
 	return s, err
 }
 
-// parseScalar reads the value of a LiteralProto of one integer.
+// parseScalar parses a LiteralProto with one integer.
 func parseScalar(b []byte) (n int64, ok bool, err error) {
 	var list []uint64
 	err = decode(b, protoint.Into{4: &list, 5: &list, 6: &list, 7: &list}) // s32s, s64s, u32s or u64s
@@ -43,21 +43,20 @@ func parseScalar(b []byte) (n int64, ok bool, err error) {
 	return n, ok, err
 }
 
-// elementBits are the sizes of xla.PrimitiveType, by number, in bits.
+// elementBits maps an xla.PrimitiveType to its size in bits.
 var elementBits = map[uint64]uint64{
 	1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 10: 16, 11: 32, 12: 64, 15: 64, 16: 16, 18: 128,
 	19: 8, 20: 8, 21: 4, 22: 4, 23: 8, 24: 8, 25: 8, 26: 2, 27: 2, 28: 8, 29: 8, 30: 1, 31: 1, 32: 4, 33: 8,
 }
 
-// elementNames are the names of xla.PrimitiveType that collectives carry, by number, as programs
-// write them.
+// elementNames maps an xla.PrimitiveType of a collective to its name in programs.
 var elementNames = map[uint64]string{
 	1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16", 11: "f32", 12: "f64",
 	15: "c64", 16: "bf16", 18: "c128", 19: "f8e5m2", 20: "f8e4m3fn", 21: "s4", 22: "u4", 23: "f8e4m3b11fnuz",
 	24: "f8e5m2fnuz", 25: "f8e4m3fnuz", 26: "s2", 27: "u2", 28: "f8e4m3", 29: "f8e3m4", 30: "s1", 31: "u1", 32: "f4e2m1fn", 33: "f8e8m0fnu",
 }
 
-// byElement adds the bytes of a shape's arrays to those of their element types.
+// byElement adds the bytes of a shape's arrays by element type.
 func (s hloShape) byElement(of map[uint64]int64) {
 	if s.elements == nil {
 		of[s.element] += s.bytes()
@@ -68,7 +67,7 @@ func (s hloShape) byElement(of map[uint64]int64) {
 	}
 }
 
-// bytes is the size of a shape, without padding.
+// bytes returns the size of a shape without padding.
 func (s hloShape) bytes() int64 {
 	total := int64(0)
 	for _, e := range s.elements {
@@ -77,14 +76,14 @@ func (s hloShape) bytes() int64 {
 	bits := elementBits[s.element]
 	for _, d := range s.dims {
 		if d != 0 && bits > 1<<50/d {
-			return total // damaged
+			return total // malformed
 		}
 		bits *= d
 	}
 	return total + int64((bits+7)/8)
 }
 
-// padded is the size of an array in memory, where its dimensions are filled up to tiles.
+// padded returns the size of an array in memory, with its dimensions padded to tiles.
 func (s hloShape) padded() int64 {
 	if len(s.tile) > len(s.dims) || len(s.minor) != len(s.dims) {
 		return s.bytes()
@@ -98,7 +97,7 @@ func (s hloShape) padded() int64 {
 	return max(filled.bytes(), s.bytes())
 }
 
-// count is the number of elements, those of a tuple among them.
+// count returns the number of elements, including all elements of a tuple.
 func (s hloShape) count() float64 {
 	if s.elements != nil {
 		total := 0.0
@@ -114,7 +113,7 @@ func (s hloShape) count() float64 {
 	return n
 }
 
-// dim is a dimension, 1 where there is none.
+// dim returns the size of a dimension, or 1 if there is no such dimension.
 func (s hloShape) dim(d uint64) float64 {
 	if d >= uint64(len(s.dims)) {
 		return 1
@@ -122,7 +121,7 @@ func (s hloShape) dim(d uint64) float64 {
 	return float64(s.dims[d])
 }
 
-// in is the number of bytes that lie in the device's main memory.
+// in returns the traffic of reading or writing the complete shape.
 func (s hloShape) in() traffic {
 	if s.elements != nil {
 		var t traffic
@@ -134,7 +133,7 @@ func (s hloShape) in() traffic {
 	return s.moved(float64(s.bytes()))
 }
 
-// moved is so many bytes of a shape's memory.
+// moved returns the traffic of the given number of bytes in the memory of a shape.
 func (s hloShape) moved(bytes float64) traffic {
 	if s.memory != 0 {
 		return traffic{bytes: bytes}
@@ -142,8 +141,8 @@ func (s hloShape) moved(bytes float64) traffic {
 	return traffic{bytes, bytes}
 }
 
-// traffic is what an operation reads and writes: of all memories, and of the device's main memory
-// alone.
+// traffic is the number of bytes that an operation reads and writes: in all memories, and in main
+// memory.
 type traffic struct{ bytes, main float64 }
 
 func (t traffic) plus(o traffic) traffic { return traffic{t.bytes + o.bytes, t.main + o.main} }

@@ -2,33 +2,33 @@ package report
 
 import "slices"
 
-// reading counts what the operations of a program do and move, within a bound on its steps.
+// reading counts the operations and the traffic of a program, with a bounded number of steps.
 type reading struct {
 	module *hloModule
 	steps  int
-	cut    bool // it ended before the program
+	cut    bool // the bound was reached
 }
 
-// freeCalls are custom calls that are notes of the compiler to itself.
+// freeCalls are custom calls without work, which the compiler uses internally.
 var freeCalls = []string{"ConcatBitcast", "SliceBitcast", "AllocateBuffer", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "AssumeGatherIndicesInBound",
 	"X64Combine", "X64SplitHigh", "X64SplitLow"}
 
-// free are operations that do nothing, or whose start has been counted.
+// free are operations without work, or whose start was counted.
 var free = []string{
 	"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier", "add-dependency", "partition-id", "replica-id", "domain",
 	"async-update", "async-done", "copy-done", "send-done", "recv-done", "all-reduce-done", "all-gather-done", "collective-permute-done", "get-dimension-size",
 }
 
-// moving are operations that compute nothing.
+// moving are operations without arithmetic.
 var moving = []string{
 	"copy", "copy-start", "transpose", "reshape", "broadcast", "iota", "pad", "concatenate", "reverse", "slice", "dynamic-slice", "dynamic-update-slice",
 	"gather", "custom-call", "infeed", "outfeed", "recv", "send", "rng-get-and-update-state", "rng-bit-generator", "rng", "sort", "bitcast-convert",
 	"dynamic-reshape", "tanh", "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "power", "rsqrt", "sqrt", "cbrt", "cosine", "sine", "tan",
-	"erf", "atan2", // transcendental functions are counted apart
+	"erf", "atan2", // transcendental functions are counted separately
 }
 
-// flops counts an operation's arithmetic: two for each product that is summed, one for each element
-// otherwise.
+// flops counts an operation's arithmetic: two for each product that is summed, and otherwise one
+// for each element.
 func (w *reading) flops(c *hloComputation, i *hloInstruction, depth int) (flops float64) {
 	switch {
 	case i.opcode == "fusion":
@@ -43,7 +43,7 @@ func (w *reading) flops(c *hloComputation, i *hloInstruction, depth int) (flops 
 	case i.opcode == "reduce-window", i.opcode == "select-and-scatter":
 		windows := i.shape
 		if i.opcode == "select-and-scatter" {
-			windows = c.operand(i, 1) // the gradients, one for each window
+			windows = c.operand(i, 1) // the gradients, one per window
 		}
 		return i.product.windows(c.operand(i, 0), windows)
 	case i.opcode == "scatter":
@@ -54,8 +54,8 @@ func (w *reading) flops(c *hloComputation, i *hloInstruction, depth int) (flops 
 	return i.shape.count()
 }
 
-// traffic is what an operation reads and writes. What takes or writes a part of a tensor touches
-// the part.
+// traffic returns the bytes that an operation reads and writes. An operation that reads or writes a
+// part of a tensor accesses only that part.
 func (w *reading) traffic(c *hloComputation, i *hloInstruction, depth int) (t traffic) {
 	shape := func(k int) hloShape { return c.operand(i, k) }
 	part := func(of, part hloShape) traffic { return of.moved(float64(part.bytes())) }
@@ -83,13 +83,13 @@ func (w *reading) traffic(c *hloComputation, i *hloInstruction, depth int) (t tr
 		t = t.plus(shape(k).in())
 	}
 	if len(i.shape.elements) > 0 && collectiveKinds[i.opcode] != "" && i.opcode != collectiveKinds[i.opcode] {
-		return t // the start of one, whose result holds its operands
+		return t // the start of an asynchronous operation, whose result contains its operands
 	}
 	return t.plus(i.shape.in())
 }
 
-// read is how many bytes of an operand a fusion reads: of one that it only takes parts of, the
-// parts.
+// read returns the number of bytes of an operand that a fusion reads: only the parts, if it reads
+// only parts.
 func (w *reading) read(fusion *hloInstruction, number uint64, whole hloShape, depth int) float64 {
 	all := float64(whole.bytes())
 	bytes, out := w.readInside(fusion, number, all, depth)
@@ -99,8 +99,8 @@ func (w *reading) read(fusion *hloInstruction, number uint64, whole hloShape, de
 	return min(bytes, all)
 }
 
-// readInside is how many of all bytes of an operand the operations in a fusion read, and whether it
-// is also, as it is, the fusion's result.
+// readInside returns how many of all bytes of an operand the operations in a fusion read, and
+// whether the operand itself is also a result of the fusion.
 func (w *reading) readInside(fusion *hloInstruction, number uint64, all float64, depth int) (bytes float64, out bool) {
 	if len(fusion.called) != 1 || depth > maxDepth {
 		return all, false
@@ -112,8 +112,8 @@ func (w *reading) readInside(fusion *hloInstruction, number uint64, all float64,
 	return w.used(c, c.parameters[number].id, all, depth)
 }
 
-// used is how many of all bytes of a value the operations of a computation read, and whether the
-// value is its result.
+// used returns how many of all bytes of a value the operations of a computation read, and whether
+// the value is its result.
 func (w *reading) used(c *hloComputation, id uint64, all float64, depth int) (bytes float64, out bool) {
 	out = c.root == id
 	for _, u := range c.usesOf(id) {
@@ -126,7 +126,7 @@ func (w *reading) used(c *hloComputation, id uint64, all float64, depth int) (by
 		case same:
 		case k == 0 && (i.opcode == "slice" || i.opcode == "dynamic-slice" || i.opcode == "gather"):
 			part = float64(i.shape.bytes())
-		case k == 0 && i.opcode == "dynamic-update-slice": // it is written in place
+		case k == 0 && i.opcode == "dynamic-update-slice": // updated in place
 		case i.opcode == "fusion":
 			part, same = w.readInside(i, uint64(k), all, depth+1)
 		default:
@@ -141,7 +141,7 @@ func (w *reading) used(c *hloComputation, id uint64, all float64, depth int) (by
 	return bytes, out
 }
 
-// operand is the shape of an operand, the zero shape if there is none.
+// operand returns the shape of an operand, or the zero shape if there is none.
 func (c *hloComputation) operand(i *hloInstruction, k int) hloShape {
 	if k < len(i.operands) && c.byID[i.operands[k]] != nil {
 		return c.byID[i.operands[k]].shape
@@ -149,13 +149,13 @@ func (c *hloComputation) operand(i *hloInstruction, k int) hloShape {
 	return hloShape{}
 }
 
-// use is an instruction that takes a value as one of its operands.
+// use is an instruction with the index of an operand.
 type use struct {
 	by      *hloInstruction
 	operand int
 }
 
-// usesOf are the uses of a value in its computation.
+// usesOf returns the uses of a value in its computation.
 func (c *hloComputation) usesOf(id uint64) []use {
 	if c.uses == nil {
 		c.uses = map[uint64][]use{}
@@ -168,7 +168,8 @@ func (c *hloComputation) usesOf(id uint64) []use {
 	return c.uses[id]
 }
 
-// written is what a fusion writes: of a tensor that it updates in place, the update.
+// written returns the bytes that a fusion writes. For a tensor that it updates in place, these are
+// the bytes of the update.
 func (w *reading) written(fusion *hloInstruction, depth int) traffic {
 	if len(fusion.called) == 1 {
 		if c := w.module.computations[fusion.called[0]]; c != nil {
@@ -203,7 +204,7 @@ func (w *reading) result(c *hloComputation, id uint64, shape hloShape, depth int
 	return shape.in()
 }
 
-// eachInside visits an operation, or what a fusion runs.
+// eachInside visits an operation, or the operations in a fusion.
 func (w *reading) eachInside(c *hloComputation, i *hloInstruction, depth int, visit func(*hloComputation, *hloInstruction)) {
 	if i.opcode != "fusion" {
 		visit(c, i)

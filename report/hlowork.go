@@ -5,20 +5,22 @@ import (
 	"strings"
 )
 
-// work is what a core does in a part of a program.
+// work is the work of a core in a part of a program.
 type work struct {
 	flops   float64
 	traffic traffic
-	// seconds is the least time of the operations one after another, by the peak and the rate of
-	// memory of a target, and atOnce what they do together, without those that untimed counts.
+	// seconds is the minimum time of the operations in sequence, by the peak and the memory rate of
+	// a target. atOnce is the work of these operations. untimed counts the operations that both
+	// omit.
 	seconds float64
 	atOnce  struct{ flops, main float64 }
 	untimed float64
-	// times is what a machine takes for them; nothing if no machine is known.
+	// times are the predicted times, or zero if the devices are unknown.
 	times times
-	// loops are those whose rounds are not known; they count as one round.
+	// loops is the number of loops with an unknown number of iterations. They count as one
+	// iteration.
 	loops int
-	// cut says that the program was too large to be counted to its end.
+	// cut is set if the program was too large to count completely.
 	cut bool
 }
 
@@ -34,35 +36,35 @@ func (w *work) add(o work, times float64) {
 	w.loops += o.loops
 }
 
-// worker counts a program's work.
+// worker counts the work of a program.
 type worker struct {
 	reading
-	// peak and rate are the target's operations and bytes a second; 0 if they are not known.
+	// peak and rate are the target's operations and bytes per second, or 0 if they are unknown.
 	peak, rate float64
-	// machine is what the times are of; nil if it is not known.
+	// machine is the slice for the predicted times, or nil if it is unknown.
 	machine *machine
-	// once counts each loop for one round, as compilers' own accounts do.
+	// once counts one iteration of each loop, like the cost analysis of compilers.
 	once  bool
 	known map[uint64]work // by computation
-	// slots are when each instruction of a computation runs, by computation.
+	// slots are the execution times of the instructions of a computation, by computation.
 	slots map[uint64][]slot
 }
 
-// slot is how long an instruction keeps a core, from start on, in seconds since the computation began,
-// and what goes on beside the core from then on.
+// slot is the time during which an instruction occupies a core, from start on, in seconds since the
+// start of the computation, and the transfer that it starts.
 type slot struct {
 	start  float64
 	times  times
 	beside *Transfer
 }
 
-// work counts the work of a program, and its times on a machine, which may be nil.
+// work counts the work of a program, and its times on a slice. on may be nil.
 func (m *hloModule) work(target Target, once bool, on *machine) work {
 	total, _ := m.worked(target, once, on)
 	return total
 }
 
-// worked is the work of a program with the worker that has counted it.
+// worked returns the work of a program and the worker that counted it.
 func (m *hloModule) worked(target Target, once bool, on *machine) (work, *worker) {
 	w := &worker{reading: reading{module: m}, peak: target.PeakFLOPS, rate: target.HBMBandwidth, machine: on, once: once,
 		known: map[uint64]work{}, slots: map[uint64][]slot{}}
@@ -72,9 +74,10 @@ func (m *hloModule) worked(target Target, once bool, on *machine) (work, *worker
 	return total, w
 }
 
-// wait adds what the times lack of the floor of the whole program. Copies and other operations that run
-// beside the core are hidden by other operations, but they share the arithmetic and the main memory of the
-// device with them, whose published rates nothing exceeds. The last operation waits for the rest.
+// wait adds the difference to the floor of the whole program. Copies and other asynchronous
+// operations are hidden by other operations, but they share the arithmetic units and the main
+// memory of the device with these operations, and nothing exceeds the published rates. The last
+// operation waits for the difference.
 func (w *worker) wait(total *work) {
 	slots := w.slots[w.module.entry]
 	if w.machine == nil || len(slots) == 0 {
@@ -137,7 +140,7 @@ func (w *worker) instruction(total *work, line *timeline, c *hloComputation, i *
 			total.add(w.computation(called, depth+1), float64(rounds))
 		}
 	case "conditional":
-		// One of them runs: each figure is that of the branch with the most.
+		// One branch runs: each figure is the maximum over the branches.
 		var most work
 		for _, called := range i.called {
 			branch := w.computation(called, depth+1)
@@ -169,7 +172,8 @@ func (w *worker) instruction(total *work, line *timeline, c *hloComputation, i *
 	}
 }
 
-// longest is the branch of a conditional that keeps the core for longest, by its number; 0 without one.
+// longest returns the branch of a conditional that occupies the core for the longest time, or 0 if
+// there is none.
 func (w *worker) longest(i *hloInstruction) (number int, id uint64) {
 	for k, called := range i.called {
 		if id == 0 || w.known[called].times.seconds() > w.known[id].times.seconds() {
@@ -179,7 +183,7 @@ func (w *worker) longest(i *hloInstruction) (number int, id uint64) {
 	return number, id
 }
 
-// operation is the work of an operation that runs as one.
+// operation returns the work of an operation that runs as a unit.
 func (w *worker) operation(c *hloComputation, i *hloInstruction, depth int) work {
 	own := work{flops: w.flops(c, i, depth), traffic: w.traffic(c, i, depth)}
 	switch {
@@ -204,7 +208,7 @@ func (w *worker) predict(t *times, line *timeline, c *hloComputation, i *hloInst
 			line.wait(id, t)
 		}
 	case i.opcode == "send" && i.slices, i.opcode == "custom-call" && slices.Contains(freeCalls, i.target):
-		// The receipt has the time of what is sent.
+		// The receive has the time of the transfer.
 	case i.opcode == "recv" && i.slices:
 		line.start(i.id, network, w.machine.exchange(i.exchange, float64(i.shape.bytes()), w.machine.slices), now)
 	case i.opcode == "send", i.opcode == "recv", i.opcode == "infeed", i.opcode == "outfeed":
@@ -229,7 +233,8 @@ func (w *worker) predict(t *times, line *timeline, c *hloComputation, i *hloInst
 	}
 }
 
-// called adds the collectives of what a custom call runs; the time of any other is not known.
+// called adds the collectives in the computation of a custom call. The time of other custom calls
+// is unknown.
 func (w *worker) called(t *times, i *hloInstruction, depth int) {
 	var inner times
 	for _, id := range i.called {
@@ -242,8 +247,8 @@ func (w *worker) called(t *times, i *hloInstruction, depth int) {
 	t.add(inner, 1)
 }
 
-// compute adds the time of an operation of a core. The collectives in a fusion run beside the rest of
-// it.
+// compute adds the time of an operation of a core. Collectives in a fusion run concurrently with
+// the rest of the fusion.
 func (w *worker) compute(t *times, c *hloComputation, i *hloInstruction, own work, depth int) {
 	seconds := w.machine.memorySeconds(own.traffic.main)
 	work, moved := 0.0, 0.0
@@ -254,7 +259,7 @@ func (w *worker) compute(t *times, c *hloComputation, i *hloInstruction, own wor
 			return
 		}
 		if kind == "all-reduce" && i.shape.bytes() < x.shape.bytes() {
-			kind = "reduce-scatter" // as the rest of the fusion keeps a part
+			kind = "reduce-scatter" // the rest of the fusion keeps only a slice
 		}
 		s, known := w.machine.collective(w.module, c, x, kind)
 		if moved += s; !known {
@@ -262,7 +267,7 @@ func (w *worker) compute(t *times, c *hloComputation, i *hloInstruction, own wor
 		}
 	})
 	if work > 0 {
-		seconds = max(seconds, own.flops/w.machine.value(peakRate)) // whatever the compiler estimates
+		seconds = max(seconds, own.flops/w.machine.value(peakRate)) // lower bound for the compiler's estimate
 	}
 	switch {
 	case work > 0 && i.cycles > 0:

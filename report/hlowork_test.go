@@ -9,8 +9,8 @@ import (
 
 func TestWorkCountsRoundsPartsAndTheMainMemory(t *testing.T) {
 	target := Target{PeakFLOPS: 100, HBMBandwidth: 10}
-	// Ten rounds of a product of 2x3 and 3x4, of which the right operand is cut out of a stack of 8
-	// in a fusion, and the left one lies in another memory.
+	// Ten iterations of a product of 2x3 and 3x4. The right operand is sliced from a stack of 8 in
+	// a fusion, and the left operand is in another memory.
 	near := message(floats(2, 3), 5, number(nil, 8, 1))
 	body := number(computation(2,
 		op(20, "parameter", near, nil), op(21, "parameter", floats(8, 3, 4), nil, number(nil, 9, 1)),

@@ -26,16 +26,16 @@ var page = template.Must(template.New("page").Funcs(functions).Funcs(template.Fu
 	"width": func(x, of float64) template.CSS { return template.CSS(fmt.Sprintf("%.2f%%", 100*x/max(of, 1e-12))) },
 }).Parse(pageForm))
 
-// WriteHTML writes the report as one page with pictures: the memory of a core and how it is used over
-// the schedule, the predicted time by layer and as a timeline, the slice with who talks to whom, and the
-// parts of the largest tensors on their devices. The page needs no other file and no network, and
-// follows the browser's theme. In a browser that runs no programs it has the figures.
+// WriteHTML writes the report as one page with diagrams: the memory of a core and its use over the
+// schedule, the predicted time by layer and as a timeline, the slice with its communication, and
+// the shards of the largest tensors. The page is self-contained, needs no network and follows the
+// browser's theme. In a browser without scripts it shows the figures.
 func (r *Report) WriteHTML(w io.Writer) error {
 	data := struct {
 		*Report
 		Style            template.CSS
 		Library, Program template.JS
-		Data             any // what the page's program reads
+		Data             any // input of the page's program
 	}{Report: r, Style: uplot.Style, Library: uplot.Program(), Program: pageProgram}
 	if r.Schedule != nil {
 		lines := make([]string, len(r.Lines))
@@ -50,7 +50,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return nil
 }
 
-// moved is what the line's collectives send.
+// moved returns the bytes that the line's collectives send.
 func (l Line) moved() (bytes int64) {
 	for _, c := range l.Collectives {
 		bytes = sum64(bytes, c.Moved)
@@ -58,7 +58,7 @@ func (l Line) moved() (bytes int64) {
 	return bytes
 }
 
-// line is a line of Go by its number in Lines; empty if it is not known.
+// line formats the line with a number in Lines, or returns "" if it is unknown.
 func (r *Report) line(number int) string {
 	if number < 1 || number > len(r.Lines) {
 		return ""
@@ -66,10 +66,10 @@ func (r *Report) line(number int) string {
 	return r.Lines[number-1].String()
 }
 
-// card is a figure at the head of the page.
+// card is a figure at the top of the page.
 type card struct{ Name, Figure, Note string }
 
-// cards are what people ask first.
+// cards returns the most important figures.
 func (r *Report) cards() (cards []card) {
 	add := func(name, figure, format string, args ...any) {
 		cards = append(cards, card{name, figure, fmt.Sprintf(format, args...)})
@@ -92,7 +92,7 @@ func (r *Report) cards() (cards []card) {
 	return cards
 }
 
-// linksAlong is what the links along an axis of a slice carry.
+// linksAlong is the load of the links along an axis of a slice.
 type linksAlong struct {
 	Axis  string
 	Chips int
@@ -119,7 +119,7 @@ func (t *Torus) directions() (all []linksAlong) {
 	return all
 }
 
-// sizeData is a number of bytes with its exact value beside it.
+// sizeData returns a size in bytes with its exact value.
 func sizeData(n int64) template.HTML {
 	return template.HTML(fmt.Sprintf(`<data value="%d">%s</data>`, n, Bytes(n)))
 }
@@ -132,8 +132,8 @@ type barPiece struct {
 	X, Width float64
 }
 
-// pieces lays the parts side by side on a scale of which 1000 is the limit, or the total if that is
-// more or the limit is not known.
+// pieces places the parts side by side. 1000 is the limit, or the total if the total is larger or
+// the limit is unknown.
 func (m Memory) pieces() []barPiece {
 	scale := float64(max(m.Limit, m.Total, 1))
 	var bar []barPiece
@@ -149,7 +149,7 @@ func (m Memory) pieces() []barPiece {
 	return bar
 }
 
-// shardingMap is a drawing of who holds what of a tensor.
+// shardingMap is a diagram of the shards of a tensor.
 type shardingMap struct {
 	Tensor        Alike
 	Width, Height int
@@ -161,7 +161,7 @@ type tile struct {
 	Color, Text         string
 }
 
-// maps are drawings of the largest tensors.
+// maps returns diagrams of the largest tensors.
 func (r *Report) maps() (all []shardingMap) {
 	const most = 12
 	for _, t := range r.Grouped() {
@@ -172,11 +172,11 @@ func (r *Report) maps() (all []shardingMap) {
 	return all
 }
 
-// The longer side of a drawing, and the least of the shorter, in pixels.
+// The longer side of a diagram, and the minimum of the shorter side, in pixels.
 const mapSide, mapLeast = 150, 48
 
-// shardingMap draws the last two dimensions; a vector is one row. Of a tensor that the replicas share
-// out along one of them it draws the parts of all.
+// shardingMap draws the last two dimensions. A vector is one row. For a tensor that is sharded over
+// the replicas along one of these dimensions, it draws the shards of all replicas.
 func (t Alike) shardingMap(logicalDevices int) shardingMap {
 	rank := len(t.Shape)
 	rows, columns := 1, max(t.Shape[rank-1], 1)
@@ -197,7 +197,7 @@ func (t Alike) shardingMap(logicalDevices int) shardingMap {
 		m.Tiles = []tile{{0, 0, m.Width, m.Height, "var(--all)", text}}
 		return m
 	}
-	at := map[[2]int]int{} // place -> its tile
+	at := map[[2]int]int{} // maps a place to its tile
 	place := func(device, replica int, start []int) {
 		column, row := start[rank-1], 0
 		height := 1
@@ -205,7 +205,7 @@ func (t Alike) shardingMap(logicalDevices int) shardingMap {
 			row, height = start[rank-2], t.Shard[rank-2]
 		}
 		if replica > 0 && (column >= columns || row >= rows) {
-			return // it has nothing
+			return // an empty shard
 		}
 		if i, taken := at[[2]int{row, column}]; taken {
 			if replica == 0 {
@@ -236,7 +236,7 @@ func (t Alike) shardingMap(logicalDevices int) shardingMap {
 	return m
 }
 
-// scale maps an index onto pixels.
+// scale converts an index to pixels.
 func scale(index, size, pixels int) int {
 	return int(float64(pixels) * float64(index) / float64(max(size, 1)))
 }

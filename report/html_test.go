@@ -43,7 +43,8 @@ func TestThePageStandsAlone(t *testing.T) {
 	assert.NotContains(t, bare.String(), "<script>", "there is nothing to draw")
 }
 
-// The figures of the page are those of the JSON, to the byte, and both windows of both themes show all.
+// The figures of the page equal those of the JSON form to the byte, at both window sizes and in
+// both themes.
 func TestPagesAreLegibleAndHaveTheFiguresOfTheJSON(t *testing.T) {
 	for name, r := range map[string]*Report{"fits": sample(), "refused": refused()} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +108,7 @@ func TestPagesAreLegibleAndHaveTheFiguresOfTheJSON(t *testing.T) {
 	}
 }
 
-// A reader points at what is drawn, and the page tells of it what the JSON has.
+// When a reader points at an element of a diagram, the page shows the figures of the JSON form.
 func TestAReaderOfAPage(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, sample().WriteHTML(&b))
@@ -165,12 +166,12 @@ func TestAReaderOfAPage(t *testing.T) {
 	}
 }
 
-// TestAPageLooksRight shows the page in a browser and looks at the picture: the memory bar, with
-// its parts side by side, and the two halves of a split tensor.
+// TestAPageLooksRight renders the page in a browser and checks the picture: the memory bar with its
+// parts side by side, and the two halves of a split tensor.
 func TestAPageLooksRight(t *testing.T) {
 	var b bytes.Buffer
 	r := sample()
-	r.Schedule, r.Torus, r.AnnotationSuggestions = nil, nil, nil // whose colors are the same, and which would be above
+	r.Schedule, r.Torus, r.AnnotationSuggestions = nil, nil, nil // they use the same colors above the diagram
 	require.NoError(t, r.WriteHTML(&b))
 	picture := browsertest.Show(t, b.Bytes(), "", browsertest.Window{Width: 1000, Height: 1200})[0].Picture
 	type color [3]uint8
@@ -197,7 +198,7 @@ func TestAPageLooksRight(t *testing.T) {
 	assert.InDelta(t, 6, float64(count[temporaries])/float64(count[outputs]), 0.7)
 	halves := 0
 	for c, n := range count {
-		// Pale, saturated colors: those of the tiles.
+		// Pale, saturated colors are the tiles.
 		high, low := max(c[0], c[1], c[2]), min(c[0], c[1], c[2])
 		if n > 3000 && high > 220 && low > 120 && low < 180 {
 			halves++

@@ -2,17 +2,17 @@ package report
 
 import "slices"
 
-// idsOfASlice is the distance of the device ids of one slice from those of the next.
+// idsOfASlice is the difference between the device ids of consecutive slices.
 const idsOfASlice = 100_000
 
-// place is where a partition runs.
+// place is the chip of a partition.
 type place struct {
 	chip  [3]int
 	slice int
 }
 
-// place finds the device of a partition: libtpu counts the devices of a slice by core, x, y and z, the
-// core fastest.
+// place returns the place of a partition. libtpu numbers the devices of a slice by core, x, y and
+// z, the core fastest.
 func (m *machine) place(devices []int, partition int) (p place, known bool) {
 	id := partition
 	if len(devices) > 0 {
@@ -28,29 +28,30 @@ func (m *machine) place(devices []int, partition int) (p place, known bool) {
 	return p, id == 0
 }
 
-// span is how a group of chips lies along one axis of a slice.
+// span is the extent of a group of chips along one axis of a slice.
 type span struct {
 	extent int
-	// links are those that carry the group's bytes in one direction, which groups side by side share.
+	// links is the number of links that transfer the group's bytes in one direction. Adjacent
+	// groups share links.
 	links float64
 	hops  int
 	ring  bool
 }
 
-// maxLies bounds how many groups are remembered, as a damaged program can have any number.
+// maxLies bounds the number of cached groups, because a malformed program can have any number.
 const maxLies = 64
 
-// lie is how a group of devices lies: the chips of its first slice along each axis, if they are a
-// block, or else as a chain.
+// lie is the position of a group of devices: the chips of its first slice along each axis if they
+// are a block, and otherwise a chain.
 type lie struct {
 	group  []int
 	known  bool
 	spans  []span
-	chips  int // of the first slice
+	chips  int // in the first slice
 	slices int
 }
 
-// lie finds how a group lies, once for all collectives of it.
+// lie returns the position of a group. It is computed once per group.
 func (m *machine) lie(devices, group []int) lie {
 	for _, l := range m.lies {
 		if slices.Equal(l.group, group) {
@@ -58,7 +59,7 @@ func (m *machine) lie(devices, group []int) lie {
 		}
 	}
 	l := lie{group: group, known: true}
-	here := make([]bool, m.shape[0]*m.shape[1]*m.shape[2]) // the chips of the first one's slice
+	here := make([]bool, m.shape[0]*m.shape[1]*m.shape[2]) // the chips of the group in its first slice
 	var along [3][]bool
 	for d, n := range m.shape {
 		along[d] = make([]bool, n)
@@ -92,7 +93,7 @@ func (m *machine) lie(devices, group []int) lie {
 	return l
 }
 
-// spans measures so many chips, which stand at these places of each axis.
+// spans returns the extent of a number of chips at the given positions along each axis.
 func (m *machine) spans(along [3][]bool, chips int) (all []span) {
 	blocks := 1
 	for d, marked := range along {
@@ -120,7 +121,7 @@ func (m *machine) spans(along [3][]bool, chips int) (all []span) {
 	return all
 }
 
-// collective is the time of a collective alone on its links, and whether it is known.
+// collective returns the time of a collective that uses its links alone, and whether it is known.
 func (m *machine) collective(of *hloModule, c *hloComputation, i *hloInstruction, kind string) (seconds float64, known bool) {
 	var bytes float64
 	for k := range i.operands {
@@ -155,7 +156,7 @@ func (m *machine) collective(of *hloModule, c *hloComputation, i *hloInstruction
 	return seconds, known
 }
 
-// partitions is the number of a program's partitions.
+// partitions returns the number of a program's partitions.
 func (m *machine) partitions(devices []int) int {
 	if len(devices) > 0 {
 		return len(devices)
@@ -163,10 +164,10 @@ func (m *machine) partitions(devices []int) int {
 	return m.shape[0] * m.shape[1] * m.shape[2] * m.perChip
 }
 
-// exchanges are the kinds under the names of the transfers between slices.
+// exchanges maps kinds to the names of transfers between slices.
 var exchanges = map[string]string{"all-reduce": "ALL_REDUCE", "all-gather": "ALL_GATHER", "reduce-scatter": "REDUCE_SCATTER"}
 
-// exchange is the time of what a device sends to the other slices.
+// exchange returns the time of the data that a device sends to the other slices.
 func (m *machine) exchange(kind string, bytes float64, slices int) float64 {
 	n := float64(max(slices, 2))
 	switch kind {
@@ -180,12 +181,12 @@ func (m *machine) exchange(kind string, bytes float64, slices int) float64 {
 	return bytes * float64(m.perChip) / m.value(networkRate)
 }
 
-// inside is the time of a collective of so many devices of a slice, of which each has so many bytes.
-// All groups run at once. One ring through all chips uses two links of each.
+// inside returns the time of a collective among devices of a slice with the given number of bytes
+// each. All groups run at the same time. One ring through all chips uses two links of each chip.
 func (m *machine) inside(kind string, bytes float64, group lie, devices int, oneRing bool) (seconds float64, known bool) {
 	n, k := float64(devices), float64(group.chips)
 	rate := m.value(linkRate) * m.value(linkShare)
-	groups := float64(m.perChip) * k / n // that share the links of a chip
+	groups := float64(m.perChip) * k / n // groups that share the links of a chip
 	rings := []span{{extent: devices, links: 1, hops: 1}}
 	if k > 1 {
 		rings = group.spans
@@ -198,7 +199,7 @@ func (m *machine) inside(kind string, bytes float64, group lie, devices int, one
 	links, hops, worst := 0.0, 0, 0.0
 	for _, s := range rings {
 		links, hops = links+s.links, hops+s.hops
-		// Half of what is sent crosses the middle of an axis.
+		// Half of the data crosses the middle of an axis.
 		crosses := float64(s.extent) / 4
 		if s.ring {
 			crosses /= 2
@@ -218,8 +219,8 @@ func (m *machine) inside(kind string, bytes float64, group lie, devices int, one
 	return groups*bytes/(links*rate) + rounds*float64(hops)*m.value(hopTime) + m.value(collectiveLag), true
 }
 
-// onRing is what a chip sends of a collective over n devices on k chips, of which each has so many bytes,
-// if the chips are a ring. Of an all-to-all it is what it has.
+// onRing returns the bytes that a chip sends in a collective over n devices on k chips with the
+// given bytes each, if the chips are a ring. For an all-to-all it returns the bytes of the chip.
 func onRing(kind string, bytes, n, k float64) float64 {
 	switch kind {
 	case "all-reduce":
@@ -234,10 +235,11 @@ func onRing(kind string, bytes, n, k float64) float64 {
 	return bytes
 }
 
-// permute is the time of sends between pairs at once: that of the link with the most to carry.
+// permute returns the time of concurrent sends between pairs: the time of the link with the highest
+// load.
 func (m *machine) permute(devices []int, pairs [][2]int, bytes float64) (seconds float64, known bool) {
 	if len(pairs) > m.partitions(nil)*m.slices {
-		return 0, false // each device sends to one other
+		return 0, false // each device must send to one other device
 	}
 	loads := map[link]float64{}
 	most, far := 0.0, 0
@@ -261,13 +263,13 @@ func (m *machine) permute(devices []int, pairs [][2]int, bytes float64) (seconds
 	return most/(m.value(linkRate)*m.value(linkShare)) + float64(far)*m.value(hopTime) + m.value(collectiveLag), true
 }
 
-// link is what a chip sends on along an axis, by 1 or -1.
+// link is a link of a chip along an axis, in direction 1 or -1.
 type link struct {
 	chip     [3]int
 	axis, by int
 }
 
-// route visits the links from one chip to another along x, y and z, by the shorter way.
+// route visits the links of the shortest path between two chips along x, y and z.
 func (m *machine) route(from, to [3]int, visit func(link)) {
 	for d, n := range m.shape {
 		distance, by := to[d]-from[d], 1

@@ -2,23 +2,23 @@ package report
 
 import "github.com/tpustrategy/tpustrategy/lowering/spmd"
 
-// Kernel is a part of a step of which the operations run apart, and that is predicted as one kernel would
-// run it: what they hand each other stays in the fast memory, where it takes no time and no main memory.
-// The products take the time that they take apart. It is for attention, of which a kernel never writes the
-// scores.
+// Kernel is a part of a step that is compiled to separate operations, but predicted as if one
+// kernel ran it: values between its operations stay in fast memory and cost no time and no main
+// memory. Its products have the time of the separate operations. Kernel is for attention, because
+// an attention kernel never writes the scores to memory.
 type Kernel struct {
-	// Module is the step as package lowering assembled it, and Call what its lines of Go call of which the
-	// operations are, as in [Line].
+	// Module is the step as assembled by package lowering/spmd. Call selects the operations: the
+	// function that their lines of Go call, as in [Line].
 	Module *spmd.Module
 	Call   string
 }
 
-// keep lays what the operations of a kernel hand each other into the fast memory.
+// keep moves the values between the operations of a kernel to fast memory.
 func (k Kernel) keep(m *hloModule) {
 	m.locate(k.Module)
 	for _, c := range m.computations {
 		has := func(i *hloInstruction) bool { return i != nil && i.origin != nil && i.origin.Call == k.Call }
-		elsewhere := map[made]bool{} // what other operations read, and what leaves the computation
+		elsewhere := map[made]bool{} // arrays that other operations read, and results of the computation
 		read := func(id uint64) {
 			for array := range c.byID[id].shape.width() {
 				elsewhere[c.origin(made{id, array})] = true
@@ -47,10 +47,10 @@ func (k Kernel) keep(m *hloModule) {
 	}
 }
 
-// fast is the number of a memory that is not the main one.
+// fast is the number of a memory other than main memory.
 const fast = 1
 
-// near is the shape with some of its arrays in the fast memory.
+// near returns the shape with the selected arrays in fast memory.
 func (s hloShape) near(is func(array int) bool) hloShape {
 	if s.elements == nil {
 		if is(0) {

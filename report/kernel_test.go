@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// What the operations of a kernel hand each other takes neither time nor memory; what others read too,
-// what leaves and what enters does.
+// Values between the operations of a kernel cost neither time nor memory. Arguments, results and
+// values with other readers do.
 func TestAKernelKeepsWhatItsOperationsHandEachOther(t *testing.T) {
 	named := func(n int) []byte { return message(nil, 7, message(nil, 2, fmt.Appendf(nil, "op_s%d", n))) }
 	const n, size = 4096, 128

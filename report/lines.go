@@ -10,33 +10,33 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Line is what the operations that come from one line of Go take of one core in a run of the step, those
-// of each layer and pass apart. What an operation of several lines takes is shared out: products take
-// the time of a fusion, if there are any, and otherwise its operations by the elements that they make.
-// One Line without a File has what no line is known of.
+// Line is the cost of the operations of one line of Go on one core in a run of the step. Each layer
+// and pass of a line has its own entry. The cost of an operation of several lines is divided: the
+// time of a fusion belongs to its products, if there are any, and otherwise it is divided by the
+// number of result elements. An entry without a File contains the cost without a known line.
 type Line struct {
-	// File is a Go file by its package's import path, and Line the line that asked for the operations. A
-	// gradient has the line of the operation that it is a gradient of, and what a library does of its own,
-	// such as an optimizer, the line of what it goes on from, or its own.
+	// File is a Go file with the import path of its package, and Line the line that called the
+	// operations. A gradient has the line of the original operation. An operation of a library,
+	// such as an optimizer, has the line of the value that it uses, or its own line.
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
-	// Function is the function that the line stands in, and Call what the line calls.
+	// Function is the function that contains the line. Call is the function that the line calls.
 	Function string `json:"function,omitempty"`
 	Call     string `json:"call,omitempty"`
-	// Layer is the scope of the variables that flowed into the operations, as in [Operation], and Pass is
+	// Layer is the scope of the variables that the operations depend on, as in [Operation]. Pass is
 	// "forward", "backward" or "update".
 	Layer string `json:"layer,omitempty"`
 	Pass  string `json:"pass,omitempty"`
-	// CoreTime is none without a prediction. Its sum over all lines is [Prediction].Seconds.
+	// CoreTime is zero without a prediction. Its sum over all lines is [Prediction].Seconds.
 	CoreTime
-	// PeakBytes is the part of [Schedule].Peak that the line's values take: of a variable, those of the
-	// line that reads it first.
+	// PeakBytes is the size of the line's values at [Schedule].Peak. A variable counts for the line
+	// that reads it first.
 	PeakBytes int64 `json:"peak_bytes,omitempty"`
-	// Collectives are those that move the line's values, most bytes first.
+	// Collectives are the collectives of the line's values, the most bytes first.
 	Collectives []Collective `json:"collectives,omitempty"`
 }
 
-// String is the line as "decoder/model.go:65", or "not known".
+// String returns the line as "decoder/model.go:65", or "not known".
 func (l Line) String() string {
 	if l.File == "" {
 		return "not known"
@@ -45,10 +45,10 @@ func (l Line) String() string {
 	return strings.TrimPrefix(path.Join(folder, path.Base(l.File)), "./") + ":" + strconv.Itoa(l.Line)
 }
 
-// layerName is a layer as the schedule names it.
+// layerName returns the name of a layer in the schedule.
 func layerName(o *ir.Origin) string { return strings.TrimPrefix(o.Layer, "/") }
 
-// lineTable numbers the lines from 1, in the order in which they are met; 0 is a line that is not known.
+// lineTable numbers the lines from 1, in the order of first use. 0 is an unknown line.
 type lineTable struct {
 	at  map[*ir.Origin]int
 	all []Line
@@ -56,7 +56,7 @@ type lineTable struct {
 
 func newLines() *lineTable { return &lineTable{at: map[*ir.Origin]int{}, all: make([]Line, 1)} }
 
-// number is that of the line of an origin.
+// number returns the number of the line of an origin.
 func (t *lineTable) number(o *ir.Origin) int {
 	if o == nil {
 		return 0
@@ -70,7 +70,7 @@ func (t *lineTable) number(o *ir.Origin) int {
 	return n
 }
 
-// addTimes adds the times of operations that run so often.
+// addTimes adds the times of operations that run the given number of times.
 func (t *lineTable) addTimes(all []Operation, rounds float64) {
 	for _, o := range all {
 		if o.Inside != nil {
@@ -83,7 +83,7 @@ func (t *lineTable) addTimes(all []Operation, rounds float64) {
 	}
 }
 
-// addCollectives gives lines their collectives.
+// addCollectives adds the collectives to their lines.
 func (t *lineTable) addCollectives(byLine map[lineKey]*Collective) {
 	for key, one := range byLine {
 		l := &t.all[t.number(key.origin)]
@@ -94,8 +94,8 @@ func (t *lineTable) addCollectives(byLine map[lineKey]*Collective) {
 	}
 }
 
-// finish returns the lines that take something, the longest first, and the number of each in what it
-// returns, from 1.
+// finish returns the lines with a cost, the longest time first, and for each number its index in
+// the result, from 1.
 func (t *lineTable) finish() (lines []Line, numbers []int) {
 	order := make([]int, 0, len(t.all))
 	for k, l := range t.all {
@@ -118,8 +118,8 @@ func (t *lineTable) finish() (lines []Line, numbers []int) {
 	return lines, numbers
 }
 
-// addLines gives the report the lines, and the operations and the values of a schedule their numbers;
-// none for a program from elsewhere.
+// addLines adds the lines to the report, and the numbers of the lines to operations and values of a
+// schedule. It adds none for a program without a traced step.
 func (r *Report) addLines(s *Schedule, m *hloModule, operations []Operation, lines *lineTable) {
 	if m.origins == nil {
 		lines.mark(operations, nil)
@@ -135,20 +135,20 @@ func (r *Report) addLines(s *Schedule, m *hloModule, operations []Operation, lin
 	lines.mark(operations, numbers)
 }
 
-// mark gives operations the numbers of their lines, if there are any.
+// mark sets the line numbers of operations, if there are any.
 func (t *lineTable) mark(all []Operation, numbers []int) {
 	for k := range all {
 		o := &all[k]
 		if o.Inside == nil && o.by != nil && numbers != nil {
 			o.Line = numbers[t.at[most(o.by.shares())]]
 		}
-		o.by = nil // a report does not hold the program
+		o.by = nil // a report does not keep the program
 		t.mark(o.Inside, numbers)
 	}
 }
 
-// ByLine returns the lines of Go with their layers and passes together, in the order of [Report].Lines:
-// the longest first. Layer, Pass and Call are what all have in common.
+// ByLine returns one entry per line of Go, in the order of [Report].Lines: the longest time first.
+// Layer, Pass and Call are set if all entries of the line have the same.
 func (r *Report) ByLine() []Line {
 	all := together(r.Lines, func(l Line) string { return l.String() + l.File }, (*Line).add)
 	slices.SortStableFunc(all, func(a, b Line) int {
@@ -157,7 +157,7 @@ func (r *Report) ByLine() []Line {
 	return all
 }
 
-// add adds what another part of the line takes.
+// add adds the cost of another entry of the line.
 func (l *Line) add(o Line) {
 	l.CoreTime.add(o.CoreTime, 1)
 	l.PeakBytes = sum64(l.PeakBytes, o.PeakBytes)
@@ -174,13 +174,13 @@ func (l *Line) add(o Line) {
 	sortCollectives(l.Collectives)
 }
 
-// move is a collective with the line that it comes from.
+// move is a collective with its line.
 type move struct {
 	Line
 	Collective
 }
 
-// moves are the collectives of lines, those that send most first.
+// moves returns the collectives of lines, the most sent bytes first.
 func moves(lines []Line) (all []move) {
 	for _, l := range lines {
 		for _, c := range l.Collectives {

@@ -4,15 +4,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Constant is a figure of a generation of chips that a [Prediction] was made with.
+// Constant is a property of a chip generation that a [Prediction] uses.
 type Constant struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	// Basis says what the figure is: "published" by who makes or documents the chip, "compiler" for
-	// what libtpu's own estimates imply, "fitted" to a published measurement of a single operation,
-	// or "assumed" where nothing is known.
+	// Basis is the source of the figure: "published" by the manufacturer or in the documentation of
+	// the chip, "compiler" if libtpu's own estimates imply it, "fitted" to a published measurement
+	// of a single operation, or "assumed" if nothing is known.
 	Basis string `json:"basis"`
-	// Source says where it is from.
+	// Source is the reference of the figure.
 	Source string `json:"source"`
 }
 
@@ -42,9 +42,10 @@ const (
 	clockSource = "the published peak over the operations of a cycle"
 )
 
-// chip holds what is known of a generation beyond tpu.Generation. Operations are those of one core in
-// a cycle: two for each multiplier. Link is one way. Emitted is the mean of products of 4096 x 4096 and
-// of 8192 x 8192 matrices of bfloat16, compiled with libtpu 0.0.51 and no flags.
+// chip contains the properties of a generation that tpu.Generation does not have. Operations are
+// per core and cycle: two for each multiplier. Link is one direction. Emitted is the mean for
+// products of 4096 x 4096 and of 8192 x 8192 bfloat16 matrices, compiled with libtpu 0.0.51 without
+// flags.
 type chip struct {
 	operations, tile float64
 	link, network    float64
@@ -61,14 +62,14 @@ var chips = map[string]chip{
 	"tpu7x": {524288, 256, 90e9, 12.5e9, 0.806},
 }
 
-// class is what a fitted figure is of.
+// class is the class of operations of a fitted figure.
 type class string
 
 const ofProducts, ofMemory, ofCollectives class = "products", "memory", "collectives"
 
-// fits has the only figures that are fitted: at most one for each generation and class of operation,
-// each from published measurements of single operations of a millisecond or more, or of the smallest
-// ones if it is a latency. No figure is fitted to a model's step.
+// fits contains all fitted figures: at most one for each generation and class of operation, each
+// from published measurements of single operations of a millisecond or more, or, for a latency, of
+// the smallest ones. No figure is fitted to a model's step.
 var fits = map[string]map[class]Constant{
 	"v6e": {
 		ofProducts:    {productTime, 0.904, fitted, recipes + "README.md: matmul 8192 x 8192 x 8192 in 1.3288 ms"},
@@ -82,19 +83,19 @@ var fits = map[string]map[class]Constant{
 	},
 }
 
-// machine is a slice as the prediction sees it, without any client.
+// machine is the model of a slice for predictions. It needs no client.
 type machine struct {
 	shape [3]int
 	wrap  [3]bool
-	// perChip is the number of devices of a chip, and slices that of equal slices.
+	// perChip is the number of devices per chip. slices is the number of equal slices.
 	perChip, slices int
-	// constants are those of a device or a link, by name.
+	// constants are the properties of a device or a link, by name.
 	constants map[string]Constant
-	// lies are the groups that were found in the program.
+	// lies are the positions of the groups in the program.
 	lies []lie
 }
 
-// newMachine returns the machine of a slice by its name, or false for what is no TPU's.
+// newMachine returns the model of a slice by its name. It returns false if the slice has no TPUs.
 func newMachine(name string) (*machine, bool) {
 	joined, a, err := system.ParseSlices(name)
 	if err != nil {
@@ -133,10 +134,10 @@ func newMachine(name string) (*machine, bool) {
 
 func (m *machine) value(name string) float64 { return m.constants[name].Value }
 
-// memorySeconds is the time of a device's traffic with its main memory.
+// memorySeconds returns the time of a device's main memory traffic.
 func (m *machine) memorySeconds(bytes float64) float64 {
 	return bytes / (m.value(memoryRate) * m.value(memoryShare))
 }
 
-// cycleSeconds is the time of cycles of a core.
+// cycleSeconds returns the time of a number of core cycles.
 func (m *machine) cycleSeconds(cycles int64) float64 { return float64(cycles) / m.value(clockRate) }

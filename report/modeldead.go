@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Automatic differentiation leaves operations in the text whose results nothing reads, such as the
-// gradient of a product in another dtype. Compilers remove them, so they are no work of the model.
+// Automatic differentiation leaves operations in the text whose results are not read, such as the
+// gradient of a product in another dtype. Compilers remove them, so they are not work of the model.
 
 // effects lists operations that run whether or not their results are read.
 var effects = []string{"stablehlo.custom_call", "stablehlo.while", "stablehlo.case", "stablehlo.if", "stablehlo.send", "stablehlo.recv",

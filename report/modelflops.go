@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// modelFLOPs counts the operations of the matrix products and convolutions of a StableHLO text, a
-// multiplication and an addition as two, as often as they run. It leaves out products that nothing
-// reads. unknown is the number of loops whose number of rounds is not known, which count as one.
+// modelFLOPs counts the operations of the matrix products and convolutions of a StableHLO text, as
+// often as they run. A multiplication and an addition count as two. Products whose result is not
+// read are omitted. unknown is the number of loops with an unknown number of iterations, which
+// count as one iteration.
 func modelFLOPs(text []byte) (flops float64, unknown int) {
 	program := readRegions(text)
 	c := &stepCounter{functions: map[string]*countedFunction{}, unread: unread(program)}
@@ -21,29 +22,29 @@ func modelFLOPs(text []byte) (flops float64, unknown int) {
 	return flops, c.unknown
 }
 
-// stepCounter counts a text's functions, each as if it ran once.
+// stepCounter counts the operations of a text's functions for one run each.
 type stepCounter struct {
 	all       []*countedFunction
 	functions map[string]*countedFunction
 	unread    map[*operation]bool
-	unknown   int // loops whose rounds are not known
+	unknown   int // loops with an unknown number of iterations
 }
 
-// countedFunction is a function, or what stands outside of all: its operations in one run, and the
+// countedFunction is a function, or the top level of the text: its operations in one run, and the
 // calls to it.
 type countedFunction struct {
 	flops float64
 	calls []countedCall
-	times float64 // how often it runs; 0 if not computed yet
+	times float64 // number of runs; 0 if not computed yet
 }
 
-// countedCall is a call in a function, and how often it happens in one run of that.
+// countedCall is a call in a function and its number of executions per run of the function.
 type countedCall struct {
 	from  *countedFunction
 	times float64
 }
 
-// function returns the function of a name, which calls may name before it is read.
+// function returns the function with a name. A call may precede the function.
 func (c *stepCounter) function(name string) *countedFunction {
 	f := c.functions[name]
 	if f == nil {
@@ -53,8 +54,8 @@ func (c *stepCounter) function(name string) *countedFunction {
 	return f
 }
 
-// symbol is the name of a function or of what a call calls, which the generic form has in an
-// attribute.
+// symbol matches the name of a function or of the callee of a call, which the generic form has in
+// an attribute.
 var symbol = regexp.MustCompile(`(?:@|sym_name = )"?([\w$.-]+)`)
 
 func symbolOf(op *operation) string {
@@ -64,7 +65,7 @@ func symbolOf(op *operation) string {
 	return ""
 }
 
-// runs is how often a function runs: once if nobody calls it.
+// runs returns the number of runs of a function: once if it is not called.
 func (f *countedFunction) runs(under map[*countedFunction]bool) float64 {
 	if len(f.calls) == 0 || under[f] {
 		return 1
@@ -82,8 +83,8 @@ func (f *countedFunction) runs(under map[*countedFunction]bool) float64 {
 	return total
 }
 
-// count adds to f what a region does that runs so many times in one run of f. known are the
-// constants that the region's operations see.
+// count adds the operations of a region to f. times is the number of runs of the region per run of
+// f. known are the constants visible in the region.
 func (c *stepCounter) count(f *countedFunction, region *region, times float64, known *constants) {
 	for _, op := range region.ops {
 		if c.unread[op] {
@@ -99,7 +100,7 @@ func (c *stepCounter) count(f *countedFunction, region *region, times float64, k
 		case "stablehlo.constant":
 			known.add(op)
 		case "stablehlo.while":
-			if len(op.regions) != 2 { // it is cut
+			if len(op.regions) != 2 { // truncated
 				break
 			}
 			rounds, ok := newLoop(op, known).rounds()
@@ -124,15 +125,17 @@ func (c *stepCounter) countAll(f *countedFunction, regions []*region, times floa
 }
 
 var (
-	// contracted is the list of a product's dimensions that are summed over, in either form.
+	// contracted matches the contracted dimensions of a product, in either form.
 	contracted = regexp.MustCompile(`(?:lhs_contracting_dimensions|contracting_dims)\s*=\s*\[([0-9, ]*)\]`)
-	// kernelRoles are the roles of a kernel's dimensions, between those of the input and the output.
+	// kernelRoles matches the roles of a kernel's dimensions, between the roles of the input and
+	// the output.
 	kernelRoles = regexp.MustCompile(`x\s*\[([0-9a-z, ]*)\]\s*->`)
-	// signature is an operation's type: two operands and a result.
+	// signature matches an operation's type: two operands and a result.
 	signature = regexp.MustCompile(`: \(tensor<([^>]*)>, tensor<([^>]*)>\) -> tensor<([^>]*)>`)
 )
 
-// products counts the operations of a matrix product or a convolution; 0 for any other operation.
+// products counts the operations of a matrix product or a convolution. It returns 0 for other
+// operations.
 func products(op *operation) float64 {
 	switch op.name {
 	case "stablehlo.dot", "stablehlo.dot_general", "stablehlo.convolution":
@@ -173,7 +176,7 @@ func products(op *operation) float64 {
 	return all
 }
 
-// tensorDims reads the dimensions of a tensor such as 8x4xf32.
+// tensorDims parses the dimensions of a tensor such as 8x4xf32.
 func tensorDims(rest string) []int {
 	var dims []int
 	for {

@@ -37,7 +37,7 @@ func TestModelFLOPsOfEveryForm(t *testing.T) {
 	}
 }
 
-// The same programs are there in the pretty form and in the generic one.
+// The same programs in the custom and in the generic form.
 func TestModelFLOPsAreThoseOfEitherForm(t *testing.T) {
 	pretty, err := os.ReadFile("testdata/stablehlo.mlir")
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestModelFLOPsCountCallsOfTheGenericForm(t *testing.T) {
 	assert.Equal(t, 2*16.0, flops)
 }
 
-// Compilers remove products that nothing reads.
+// Compilers remove products whose result is not read.
 func TestModelFLOPsLeaveOutProductsThatNothingReads(t *testing.T) {
 	const program = `module {
   func.func @main(%a: tensor<2x2xf32>) -> tensor<2x2xf32> {
@@ -95,7 +95,7 @@ func TestModelFLOPsLeaveOutProductsThatNothingReads(t *testing.T) {
 	assert.Zero(t, unknown)
 }
 
-// Any text is read to its end, whatever its brackets.
+// The parser reads any text to its end, whatever its brackets.
 func FuzzModelFLOPs(f *testing.F) {
 	f.Add("%a:2 = \"stablehlo.while\"(%x, %y) ({ ^c(%i: tensor<i32>): \"stablehlo.return\"(%i) : (tensor<i32>) -> () }, {}) {k = 3 : i64} : () -> ()")
 	f.Add("} ) > // {\n%d = stablehlo.dot %a, %b : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>\n\"{ \\\" {")

@@ -6,19 +6,19 @@ import (
 	"strconv"
 )
 
-// constants are the integers that names stand for, in a region and those around it.
+// constants maps names to integer constants, in a region and the enclosing regions.
 type constants struct {
 	values map[string]int64
 	around *constants
 }
 
-// within returns the constants of a region inside.
+// within returns the constants for a nested region.
 func (c *constants) within() *constants { return &constants{around: c} }
 
-// scalarConstant is a constant of one integer.
+// scalarConstant matches a constant of one integer.
 var scalarConstant = regexp.MustCompile(`dense<(-?[0-9]{1,12})> : tensor<u?i[0-9]+>`)
 
-// add notes the constant that an operation makes, if it is one integer.
+// add records the constant of an operation, if it is one integer.
 func (c *constants) add(op *operation) {
 	m := scalarConstant.FindStringSubmatch(op.text)
 	if m == nil || len(op.results) != 1 {
@@ -32,7 +32,7 @@ func (c *constants) add(op *operation) {
 	}
 }
 
-// value finds the integer that a name stands for, in the nearest region that says so.
+// value returns the integer constant with a name, from the innermost region that defines it.
 func (c *constants) value(name string) (int64, bool) {
 	for ; c != nil; c = c.around {
 		if n, ok := c.values[name]; ok {
@@ -42,7 +42,7 @@ func (c *constants) value(name string) (int64, bool) {
 	return 0, false
 }
 
-// of returns the constants that a region sees, its own among them.
+// of returns the constants visible in a region, including its own.
 func (c *constants) of(region *region) *constants {
 	inside := c.within()
 	for _, op := range region.ops {
@@ -53,16 +53,17 @@ func (c *constants) of(region *region) *constants {
 	return inside
 }
 
-// textLoop is a loop of the text, of which the number of rounds is looked for.
+// textLoop is a loop of the text whose number of iterations is to be computed.
 type textLoop struct {
 	condition, body *region
 	outside         *constants
-	// initial are the first values of the state, inCondition and inBody the state's names there.
+	// initial are the initial values of the state. inCondition and inBody are the names of the
+	// state in the two regions.
 	initial, inCondition, inBody []string
 }
 
-// newLoop reads a loop in the generic form, whose regions name the state each for itself, or in the
-// pretty one, which names it once for both.
+// newLoop reads a loop in the generic form, whose regions name the state separately, or in the
+// custom form, which names it once for both.
 func newLoop(op *operation, outside *constants) textLoop {
 	l := textLoop{condition: op.regions[0], body: op.regions[1], outside: outside, initial: op.operands}
 	l.inCondition, l.inBody = l.condition.args, l.body.args
@@ -72,8 +73,8 @@ func newLoop(op *operation, outside *constants) textLoop {
 	return l
 }
 
-// rounds is how often the loop's body runs, and whether that is known: if the condition compares an
-// element of the state with a constant, and the body moves the element by a constant.
+// rounds returns the number of iterations, and whether it is known. It is known if the condition
+// compares an element of the state with a constant, and the body adds a constant to the element.
 func (l textLoop) rounds() (int, bool) {
 	direction, left, right := l.comparison()
 	k := slices.Index(l.inCondition, left)
@@ -88,7 +89,7 @@ func (l textLoop) rounds() (int, bool) {
 	limit, ok := l.outside.of(l.condition).value(right)
 	if !ok {
 		if at := slices.Index(l.inCondition, right); at >= 0 && at < len(l.initial) && at < len(l.inBody) && l.returned(at) == l.inBody[at] {
-			limit, ok = l.outside.value(l.initial[at]) // carried, and left as it is
+			limit, ok = l.outside.value(l.initial[at]) // carried unchanged
 		}
 	}
 	start, known := l.outside.value(l.initial[k])
@@ -102,10 +103,10 @@ func (l textLoop) rounds() (int, bool) {
 	return countRounds(direction, start, limit, step)
 }
 
-// direction is how a comparison compares, in either form.
+// direction matches the direction of a comparison, in either form.
 var direction = regexp.MustCompile(`\b(LT|LE|GT|GE|NE)\b`)
 
-// comparison is what the condition compares.
+// comparison returns the operands that the condition compares.
 func (l textLoop) comparison() (by, left, right string) {
 	for _, op := range l.condition.ops {
 		if by = direction.FindString(op.text); by != "" && op.name == "stablehlo.compare" && len(op.operands) == 2 {
@@ -115,7 +116,7 @@ func (l textLoop) comparison() (by, left, right string) {
 	return "", "", ""
 }
 
-// returned is the name of an element of the state that the body returns.
+// returned returns the name of element k of the state that the body returns.
 func (l textLoop) returned(k int) string {
 	for _, op := range slices.Backward(l.body.ops) {
 		if op.name == "stablehlo.return" && k < len(op.operands) {
@@ -125,7 +126,7 @@ func (l textLoop) returned(k int) string {
 	return ""
 }
 
-// step is by how much the body moves a counter.
+// step returns the amount that the body adds to a counter.
 func (l textLoop) step(counter, next string) (int64, bool) {
 	if next == "" {
 		return 0, false

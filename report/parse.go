@@ -8,11 +8,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ErrFormat matches the error of [Parse] for data that is no report.
+// ErrFormat matches the error of [Parse] for data that is not a report.
 var ErrFormat = errkind.New(errkind.ValueError, "report: not a report")
 
-// Parse reads the JSON form of a report. It reads version 1 too, and adds a note about that
-// version's figures of loops. Errors match [ErrFormat].
+// Parse parses the JSON format of a report. It accepts version 1 too, and adds a note about the
+// loop figures of that version. Its errors match [ErrFormat].
 func Parse(data []byte) (*Report, error) {
 	var r Report
 	if err := json.Unmarshal(data, &r); err != nil {
@@ -64,8 +64,8 @@ func Parse(data []byte) (*Report, error) {
 	return &r, nil
 }
 
-// below names the first number below 0; "" without one. No figure of a report is, but a cost of which the
-// compiler gives no account.
+// below returns the path of the first negative number, or "". Only the costs may be negative:
+// without the compiler's cost analysis.
 func below(name string, v reflect.Value) (first string) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -95,7 +95,7 @@ func below(name string, v reflect.Value) (first string) {
 	return first
 }
 
-// check refuses chips and links that the slice has not.
+// check returns an error for chips and links that the slice does not have.
 func (t *Torus) check() error {
 	if t == nil {
 		return nil

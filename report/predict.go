@@ -11,48 +11,51 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Prediction is the time that one run of a program should take on its slice, by what takes it. It
-// knows the program, the chips and the links, and nothing of input, hosts, launches and waiting for
-// other processes. It has been held against published measurements of single operations; see
-// docs/predicted-time.md. It is no measurement and, unlike the roofline, no bound.
+// Prediction is the predicted time of one run of a program on its slice, by category. The
+// prediction includes the program, the chips and the links. It does not include input, hosts,
+// launches and waiting for other processes. It was compared with published measurements of single
+// operations; see docs/predicted-time.md. It is not a measurement and, unlike the roofline, not a
+// bound.
 type Prediction struct {
 	// Seconds is the sum of Products, Memory and the exposed parts of Interconnect and Network.
 	Seconds float64 `json:"seconds"`
-	// Products are the operations with matrix products and convolutions: the compiler's estimate of
-	// cycles over the clock where there is one, and otherwise the padded product at the share of the
-	// peak that compiled programs show.
+	// Products is the time of the operations with matrix products and convolutions: the compiler's
+	// estimate of cycles divided by the clock rate if there is one, and otherwise the padded
+	// product at the share of the peak that compiled programs achieve.
 	Products float64 `json:"products_seconds"`
-	// Memory are all other operations of a core, each at the rate of the main memory. Those that touch
-	// fast memory alone take the compiler's cycles.
+	// Memory is the time of all other operations of a core, each at the rate of main memory.
+	// Operations that access only fast memory have the compiler's estimate of cycles.
 	Memory float64 `json:"memory_seconds"`
-	// Interconnect are the collectives inside slices, by kind, bytes, group and links, and Network
-	// those between slices.
+	// Interconnect is the time of the collectives inside slices, by kind, bytes, group and links.
+	// Network is the time of the collectives between slices.
 	Interconnect Overlap `json:"interconnect"`
 	Network      Overlap `json:"network"`
-	// Closed is the part of Products whose operations have no cycles of the compiler.
+	// Closed is the part of Products without an estimate of the compiler.
 	Closed float64 `json:"products_without_cycles_seconds,omitempty"`
-	// Utilization is the number of operations in the step's matrix products and convolutions as it was
-	// written, divided by what all cores can do at their published peak in Seconds. [Predict] leaves it
-	// 0, as a program does not say what was written.
+	// Utilization is the number of operations in the step's matrix products and convolutions as
+	// written, divided by the operations that all cores can execute at their published peak in
+	// Seconds. [Predict] leaves it 0, because a compiled program does not contain the step as
+	// written.
 	Utilization float64 `json:"model_flops_utilization,omitempty"`
-	// Unknown are the operations whose time is not known and that count as none, most frequent first.
+	// Unknown are the operations without a known time, which count as zero, the most frequent
+	// first.
 	Unknown []UnknownTime `json:"unknown,omitempty"`
-	// Constants are the figures that the prediction rests on.
+	// Constants are the chip properties that the prediction uses.
 	Constants []Constant `json:"constants"`
 }
 
-// UnknownTime is operations of one sort that a prediction has no time for.
+// UnknownTime is a set of operations of one kind without a predicted time.
 type UnknownTime struct {
 	Operation string `json:"operation"`
-	// Count is how often one core runs them in a step.
+	// Count is the number of executions on one core in a step.
 	Count int `json:"count"`
 }
 
-// Predict returns the time of a program on the slice that target names, such as "v5p:4x4x4" or
-// "2x v6e-256". The program is one that the compiler has finished, or one that it has split and not
-// yet scheduled. Predict needs no client and no plugin. Errors match [ErrProgram] for a program that
-// cannot be read, and errors.ErrUnsupported for another form of program and for devices that are no
-// TPUs. Operations of kernels are predicted as these would run them.
+// Predict returns the predicted time of a program on the slice with the name target, such as
+// "v5p:4x4x4" or "2x v6e-256". program is an optimized program, or a program that is partitioned
+// and not yet scheduled. The operations of kernels are predicted as kernels. Predict needs no
+// client and no plugin. Its errors match [ErrProgram] for a program that cannot be read, and
+// errors.ErrUnsupported for other program formats and for devices that are not TPUs.
 func Predict(program pjrt.Program, target string, kernels ...Kernel) (*Prediction, error) {
 	m, err := parseProgram(program)
 	if err != nil {
@@ -72,7 +75,7 @@ func Predict(program pjrt.Program, target string, kernels ...Kernel) (*Predictio
 	return slice.prediction(w.times), nil
 }
 
-// prediction turns the times into what people read.
+// prediction converts the times to a Prediction.
 func (m *machine) prediction(t times) *Prediction {
 	p := &Prediction{
 		Seconds: t.seconds(), Products: t.products, Memory: t.memory, Interconnect: t.interconnect, Network: t.network, Closed: t.closed,
@@ -94,7 +97,7 @@ type timePart struct {
 	Note    string
 }
 
-// parts are what the prediction's time is made of; what a step has none of is left out.
+// parts returns the parts of the prediction's time, without empty parts.
 func (p *Prediction) parts() []timePart {
 	parts := []timePart{{"products", p.Products, ""}, {"memory", p.Memory, ""}}
 	if p.Closed > 0 {
@@ -115,7 +118,7 @@ func (p *Prediction) parts() []timePart {
 	return parts
 }
 
-// uncertain are the constants that are neither published nor the compiler's.
+// uncertain returns the constants that are neither published nor from the compiler.
 func (p *Prediction) uncertain() (list []Constant) {
 	for _, c := range p.Constants {
 		if c.Basis == fitted || c.Basis == assumed {

@@ -16,12 +16,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// cycles is a configuration with the compiler's estimate.
+// cycles returns a configuration with the compiler's estimate.
 func cycles(n any) []byte {
 	return message(nil, 43, fmt.Appendf(nil, `{"window_config":{"estimated_cycles":"%v"}}`, n))
 }
 
-// in gives a program's module more fields.
+// in adds fields to the module of a program.
 func in(p pjrt.Program, more ...[]byte) pjrt.Program {
 	for _, m := range more {
 		p.Code = append(p.Code, m...)
@@ -29,7 +29,7 @@ func in(p pjrt.Program, more ...[]byte) pjrt.Program {
 	return p
 }
 
-// schedule is the order of a computation's instructions.
+// schedule returns the order of a computation's instructions.
 func schedule(computation uint64, ids ...uint64) []byte {
 	return message(nil, 7, message(nil, 1, message(number(nil, 1, computation), 2, packed(nil, 1, ids...))))
 }
@@ -62,7 +62,8 @@ func TestProductsTakeTheCompilersCyclesAsOftenAsTheyRun(t *testing.T) {
 	assert.Equal(t, p.Products, p.Seconds)
 	assert.Zero(t, p.Closed)
 	assert.Zero(t, p.Memory)
-	// Without cycles it is the product, filled up to tiles, at a share of the peak.
+	// Without an estimate of cycles, the time is that of the product padded to tiles, at a share of
+	// the peak.
 	bare := predicted(t, program(1, computation(1, op(10, "parameter", floats(4096, 4000), nil), op(11, "parameter", floats(4000, 4096), nil),
 		op(12, "dot", floats(4096, 4096), []uint64{10, 11}, dot))), "v5e:1x1")
 	assert.InEpsilon(t, 2*4096*4096*4096/(197e12*m.value(emittedShare)), bare.Products, 1e-9, "4000 is filled up to 4096")
@@ -104,7 +105,7 @@ func TestACollectiveInAFusionRunsBesideTheRest(t *testing.T) {
 	assert.InEpsilon(t, scatter.Interconnect.Hidden, scatter.Memory, 1e-9)
 }
 
-// A device's coordinates follow from its id as libtpu counts.
+// A device's coordinates follow from its id in libtpu's numbering.
 func TestPlacesAreThoseThatLibtpuDescribes(t *testing.T) {
 	files, err := filepath.Glob("../tpu/testdata/topologies/*.json")
 	require.NoError(t, err)
@@ -130,7 +131,7 @@ func TestPlacesAreThoseThatLibtpuDescribes(t *testing.T) {
 	}
 }
 
-// lieOf is how the first devices of some chips lie.
+// lieOf returns the position of the first devices of some chips.
 func lieOf(m *machine, chips [][3]int) lie {
 	var group []int
 	for _, c := range chips {
@@ -153,7 +154,7 @@ func TestLinksAreThoseOfTheGroup(t *testing.T) {
 	for name, c := range map[string]struct {
 		slice, kind string
 		chips       [][3]int
-		want        float64 // bytes over the rate of one link
+		want        float64 // bytes divided by the rate of one link
 	}{
 		"a line":                  {"v5e:8x8", "all-reduce", row(0, 8, 1), 2 * 7.0 / 8},
 		"a ring":                  {"v5e:16x16", "all-reduce", row(1, 16, 1), 2 * 15.0 / 16 / 2},
@@ -171,7 +172,7 @@ func TestLinksAreThoseOfTheGroup(t *testing.T) {
 	}
 }
 
-// The compiler says of some collectives that it runs them as one ring: then a torus is no faster.
+// The compiler marks some collectives as one ring, for which a torus is no faster.
 func TestOneRingUsesTwoLinks(t *testing.T) {
 	gather := func(config string) pjrt.Program {
 		return program(1, computation(1, op(10, "parameter", floats(1<<20), nil), op(11, "all-gather", floats(1<<28), []uint64{10}, message(nil, 43, []byte(config)))))
@@ -212,7 +213,7 @@ func TestAGenerationHasOneFittedFigureForEachClassAtMost(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Copies beside the core are hidden, but the main memory carries what they move and what the core moves.
+// Asynchronous copies are hidden, but main memory transfers their bytes and the core's bytes.
 func TestNoPredictionIsBelowTheFloor(t *testing.T) {
 	const n = 1 << 28
 	near := message(floats(n), 5, number(nil, 8, 1))

@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// sane fails the test if a figure of a prediction is no time.
+// sane fails the test if a figure of a prediction is not a valid time.
 func sane(t *testing.T, p *Prediction) {
 	t.Helper()
 	for _, x := range []float64{p.Seconds, p.Products, p.Closed, p.Memory, p.Interconnect.Exposed, p.Interconnect.Hidden, p.Network.Exposed, p.Network.Hidden} {
@@ -58,7 +58,7 @@ func TestHostileProgramsArePredictedOrRefused(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		p       pjrt.Program
-		unknown string // an operation whose time is not known
+		unknown string // an operation without a known time
 		refused error
 	}{
 		"nothing":                         {p: pjrt.Program{Format: pjrt.FormatHLO}, refused: ErrProgram},

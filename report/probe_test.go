@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/published"
 )
 
-// A program that is split and fused but not finished has no cycles: its prediction is that of the
-// finished one all the same, as far as a probe can know.
+// A program that is partitioned and fused but not finished has no estimates of cycles. Its
+// prediction is still close to the prediction of the finished program.
 func TestAProbeIsPredictedAsTheFinishedProgram(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return

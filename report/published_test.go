@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// compiled compiles a measurement's program as its recipe does.
+// compiled compiles a measurement's program like its recipe.
 func compiled(t *testing.T, m published.Operation) pjrt.Program {
 	t.Helper()
 	slice, err := system.Describe(t.Context(), m.Slice, system.DescribeOptions{Plugin: plugintest.Libtpu(t)})
@@ -37,7 +37,7 @@ func compiled(t *testing.T, m published.Operation) pjrt.Program {
 	return optimized
 }
 
-// hold predicts measurements, prints the table and holds each to its bound.
+// hold predicts measurements, prints the table and compares each error with its bound.
 func hold(t *testing.T, all []published.Operation) {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
@@ -54,8 +54,8 @@ func hold(t *testing.T, all []published.Operation) {
 	fmt.Print(b.String())
 }
 
-// One of each class, of those that compile in seconds; the whole table is
-// TestAOTLargePublishedOperations.
+// One measurement of each class that compiles in seconds. TestAOTLargePublishedOperations tests the
+// whole table.
 func TestPredictionsAreNearPublishedOperations(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return

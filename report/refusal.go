@@ -9,11 +9,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Refusal is what a compiler says of a program that does not fit into the memory of a core, in its own
-// words, such as "31.26G"; what it did not say is empty.
+// Refusal is a compiler's error about a program that does not fit into the memory of a core. The
+// figures are in the compiler's words, such as "31.26G", and empty if the error does not contain
+// them.
 type Refusal struct {
 	Used, Limit, Excess string
-	// Log is the compiler's whole message, which may list the largest allocations.
+	// Log is the compiler's complete message, which may list the largest allocations.
 	Log string
 }
 
@@ -25,7 +26,7 @@ var (
 	exceededMemory = regexp.MustCompile(`[Ee]xceed[a-z]* [a-z ]*capacity by ([0-9.]+[A-Za-z]+)`)
 )
 
-// RefusalOf reads the error of a compiler. It returns nil for one that is not about memory.
+// RefusalOf parses the error of a compiler. It returns nil for an error that is not about memory.
 func RefusalOf(err error) *Refusal {
 	var refused *pjrt.Error
 	if !errors.As(err, &refused) || refused.Code != pjrt.ResourceExhausted {
@@ -43,7 +44,7 @@ func RefusalOf(err error) *Refusal {
 	return r
 }
 
-// bytesOf is a number of bytes in the compiler's words; 0 if it is not one.
+// bytesOf parses a size in the compiler's format. It returns 0 if the text is not a size.
 func bytesOf(text string) int64 {
 	var n float64
 	unit := ""
@@ -53,7 +54,7 @@ func bytesOf(text string) int64 {
 	return int64(n * map[string]float64{"B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[unit])
 }
 
-// addRefusal takes the place of the compiler's account of a program that it refused.
+// addRefusal sets the memory figures of a program that the compiler rejected.
 func (r *Report) addRefusal(refusal *Refusal) {
 	m := Memory{Refused: true, Needs: bytesOf(refusal.Used), Limit: cmp.Or(r.Target.HBMBytes, bytesOf(refusal.Limit)), Verdict: TooLarge}
 	for _, t := range r.Tensors {

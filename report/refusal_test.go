@@ -24,7 +24,7 @@ func TestARefusalHasTheCompilersFigures(t *testing.T) {
 	}
 }
 
-// What does not fit leaves a report that says what is known, and what to change.
+// The report of a step that does not fit contains the known figures and suggestions.
 func TestTheReportOfARefusedProgram(t *testing.T) {
 	r := refused()
 	assert.Equal(t, int64(4<<20+8<<10+256<<10), r.Memory.Arguments)

@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// The allocations that the compiler of TPUs lists in the refusal of a program.
+// The allocations that the TPU compiler lists when it rejects a program.
 var (
 	allocation     = regexp.MustCompile(`(?s)[0-9]+\. Size: ([0-9.]+[KMGT]?)\b(.*?)={5}`)
 	allocatedFor   = regexp.MustCompile(`op_name="([^"]*)"`)
@@ -36,7 +36,7 @@ func (r *Refusal) temporaries(origins []*ir.Origin) (all []Temporary) {
 			t.DType = shape[1]
 			for dim := range strings.SplitSeq(shape[2], ",") {
 				if n := 0; dim != "" {
-					_, _ = fmt.Sscan(dim, &n) // the expression lets digits through only
+					_, _ = fmt.Sscan(dim, &n) // the regular expression allows only digits
 					t.Shape = append(t.Shape, n)
 				}
 			}
@@ -47,8 +47,8 @@ func (r *Refusal) temporaries(origins []*ir.Origin) (all []Temporary) {
 	return all
 }
 
-// writtenResult matches an operation whose result compilers write to the main memory, in the StableHLO of a
-// step: the dimensions and the dtype of its last result, its name and the operation.
+// writtenResult matches an operation in the StableHLO of a step whose result compilers write to
+// main memory: the dimensions and the dtype of its last result, its name and the operation.
 var writtenResult = regexp.MustCompile(`tensor<((?:[0-9]{1,15}x)+)([a-z0-9]+)>\)? loc\("((dot_general|convolution|gather|scatter|concatenate|sort)[a-z_]*` + ir.Numbered + `[0-9]+)"\)`)
 
 // writtenTemporaries returns the largest results of such operations.
@@ -66,7 +66,7 @@ func writtenTemporaries(text []byte, origins []*ir.Origin) (all []Temporary) {
 	return all[:min(len(all), mostTemporaries)]
 }
 
-// parseWritten reads dimensions such as "8x16x" and a dtype of StableHLO.
+// parseWritten parses dimensions such as "8x16x" and a dtype of StableHLO.
 func parseWritten(dims, dtype string) (s hloShape, ok bool) {
 	signed, isSigned := strings.CutPrefix(dtype, "i")
 	unsigned, isUnsigned := strings.CutPrefix(dtype, "ui")
@@ -77,7 +77,7 @@ func parseWritten(dims, dtype string) (s hloShape, ok bool) {
 	}
 	for dim := range strings.SplitSeq(strings.TrimSuffix(dims, "x"), "x") {
 		n := uint64(0)
-		_, _ = fmt.Sscan(dim, &n) // the expression lets digits through only
+		_, _ = fmt.Sscan(dim, &n) // the regular expression allows only digits
 		s.dims = append(s.dims, n)
 	}
 	return s, s.element > 0

@@ -12,62 +12,65 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// FormatVersion is the version of the report's JSON form. It grows when a field changes its
-// meaning, and not for new fields. Version 1 counted the operations of a loop once, and had a sum
-// of the compiler's, "seconds", in the place of "roofline_seconds".
+// FormatVersion is the version of the report's JSON format. It increases if a field changes its
+// meaning, but not for new fields. Version 1 counted the operations of a loop once, and had a
+// figure of the compiler, "seconds", instead of "roofline_seconds".
 const FormatVersion = 2
 
-// Report describes a compiled step before it runs. It is plain data, all of which its JSON form
-// holds. Sizes are in bytes, times in seconds.
+// Report describes a compiled step before it runs. It is plain data; its JSON form contains all of
+// it. Sizes are in bytes, times in seconds.
 type Report struct {
 	Version int    `json:"version"`
 	Step    string `json:"step"`
 	Target  Target `json:"target"`
-	// Replicas is the number of replicas, and LogicalDevices the number of logical devices of each.
-	// The program has Replicas * LogicalDevices partitions.
+	// Replicas is the number of replicas. LogicalDevices is the number of logical devices per
+	// replica. The program has Replicas * LogicalDevices partitions.
 	Replicas       int    `json:"replicas"`
 	LogicalDevices int    `json:"logical_devices"`
 	Mesh           string `json:"mesh,omitempty"`
-	// Options are those that the step was made with, by name, as far as the caller of [New] gave them.
+	// Options are the options of the step by name, as passed to [New].
 	Options map[string]string `json:"options,omitempty"`
-	// Parameters is the number of elements of the step's trainable variables: of a training step,
-	// those of the model. It is 0 for a program from elsewhere.
+	// Parameters is the number of elements of the trainable variables. For a training step these
+	// are the parameters of the model. It is 0 for a program without a traced step.
 	Parameters int64 `json:"parameters,omitempty"`
 	// TextBytes is the size of the step's StableHLO text.
 	TextBytes int    `json:"text_bytes,omitempty"`
 	Memory    Memory `json:"memory"`
-	// Suggestions are changes that make a step smaller that does not fit. None of them is in use already.
+	// Suggestions are changes that reduce the memory of a step that does not fit. The step uses
+	// none of them yet.
 	Suggestions []string `json:"suggestions,omitempty"`
-	// Temporaries are the largest values between the operations of the optimized program, largest
-	// first. Of a program that the compiler refused they are those that the compiler lists,
-	// or else the largest results of products, gathers and the like in the step as it was written, which
-	// are those of a replica.
+	// Temporaries are the largest temporary values of the optimized program, the largest first. If
+	// the compiler rejected the program, they are the temporaries that the compiler lists, or
+	// otherwise the largest results of products, gathers and similar operations in the step as
+	// written, with the sizes of one replica.
 	Temporaries []Temporary `json:"temporaries,omitempty"`
 	// Tensors are the step's variables, arguments and results.
 	Tensors     []Tensor     `json:"tensors"`
 	Collectives []Collective `json:"collectives"`
-	// Torus says which chips the collectives join and what its links carry. It is nil for devices that
-	// are no TPUs, for more than 1,024 of them, and in reports that were written before it was made.
+	// Torus contains the chips that the collectives connect and the load of the links. It is nil
+	// for devices that are not TPUs, for more than 1,024 devices, and in reports of earlier
+	// versions.
 	Torus *Torus `json:"torus,omitempty"`
-	// CollectiveDTypes says of which dtypes the operands of Collectives are.
+	// CollectiveDTypes are the dtypes of the operands of Collectives.
 	CollectiveDTypes []CollectiveDType `json:"collective_dtypes,omitempty"`
 	Cost             Cost              `json:"cost"`
-	// Predicted is the time that the step should take on a slice of TPUs. It is nil for other devices,
-	// for a step that does not fit, and in reports that were written before it was made.
+	// Predicted is the predicted time of the step on a slice of TPUs. It is nil for other devices,
+	// for a step that does not fit, and in reports of earlier versions.
 	Predicted *Prediction `json:"predicted,omitempty"`
-	// Schedule is one run of the step on a core, as the optimized program has it. It is nil if that is
-	// not known, and in reports that were written before it was made.
+	// Schedule is one run of the step on a core, in the order of the optimized program. It is nil
+	// if the order is unknown, and in reports of earlier versions.
 	Schedule *Schedule `json:"schedule,omitempty"`
-	// Lines are the lines of Go that the step comes from, by what they take, the longest first; none for
-	// a program from elsewhere. Operations and values of Schedule have the numbers of their lines.
+	// Lines are the lines of Go of the step with their cost, the longest time first. It is empty
+	// for a program without a traced step. Operations and values of Schedule refer to lines by
+	// number.
 	Lines []Line `json:"lines,omitempty"`
-	// AnnotationSuggestions are annotations that remove collectives, if the caller searched for them: see
-	// [SuggestAnnotations].
+	// AnnotationSuggestions are annotations that remove collectives, if the caller searched for
+	// them with [SuggestAnnotations].
 	AnnotationSuggestions *AnnotationSuggestions `json:"annotation_suggestions,omitempty"`
-	// LoweringSeconds and CompilingSeconds are the times that lowering and compiling the step took.
+	// LoweringSeconds and CompilingSeconds are the durations of lowering and compiling the step.
 	LoweringSeconds  float64 `json:"lowering_seconds,omitempty"`
 	CompilingSeconds float64 `json:"compiling_seconds,omitempty"`
-	// Notes say what the report could not find out.
+	// Notes list the figures that the report could not determine.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -81,17 +84,17 @@ type Target struct {
 	Devices  int    `json:"devices"`
 	Chips    int    `json:"chips,omitempty"`
 	Hosts    int    `json:"hosts,omitempty"`
-	// HBMBytes is the size of one core's memory; 0 if it is not known.
+	// HBMBytes is the size of one core's memory, or 0 if it is unknown.
 	HBMBytes int64 `json:"hbm_bytes,omitempty"`
-	// PeakFLOPS is the published peak of one core in bfloat16 operations per second; 0 if it is not
-	// known.
+	// PeakFLOPS is the published peak of one core in bfloat16 operations per second, or 0 if it is
+	// unknown.
 	PeakFLOPS float64 `json:"peak_flops,omitempty"`
-	// HBMBandwidth is the published rate of one core's memory in bytes per second; 0 if it is not
-	// known.
+	// HBMBandwidth is the published memory bandwidth of one core in bytes per second, or 0 if it is
+	// unknown.
 	HBMBandwidth float64 `json:"hbm_bandwidth,omitempty"`
 }
 
-// Memory says how much of one core's memory the program needs, by the compiler's account.
+// Memory is the memory of one core that the program needs, according to the compiler.
 type Memory struct {
 	Arguments   int64 `json:"arguments"`
 	Outputs     int64 `json:"outputs"`
@@ -101,35 +104,36 @@ type Memory struct {
 	Code    int64 `json:"code"`
 	// Total is Arguments + Outputs - Aliased + Temporaries + Code.
 	Total int64 `json:"total"`
-	// Peak is the most main memory in use at once, without the code: the compiler's figure without Fast,
-	// or [Schedule].Peak if Fast is more than a tenth of the compiler's figure. It may count memory that the
-	// other figures leave out. It is 0 if the compiler reports none.
+	// Peak is the maximum main memory in use, without the code. It is the compiler's figure minus
+	// Fast, or [Schedule].Peak if Fast is more than a tenth of the compiler's figure. It may
+	// include memory that the other figures do not include. It is 0 if the compiler does not report
+	// it.
 	Peak int64 `json:"peak,omitempty"`
 	// Fast is the size of the values in the core's fast memory at the peak of both memories, by the
-	// schedule. The compiler of TPUs includes it in its peak; Peak and Limit do not include it.
+	// schedule. The TPU compiler includes it in its peak. Peak and Limit do not include it.
 	Fast int64 `json:"fast,omitempty"`
-	// Needs is the greater of Total and Peak + Code. The verdict compares it with Limit.
+	// Needs is the maximum of Total and Peak + Code. The verdict compares it with Limit.
 	Needs int64 `json:"needs"`
-	// Limit is the size of the core's memory; 0 if it is not known.
+	// Limit is the size of the core's memory, or 0 if it is unknown.
 	Limit int64 `json:"limit,omitempty"`
-	// Refused says that the compiler refused the program as too large. Of it only Arguments, which has
-	// the step's variables and arguments, Needs, the compiler's figure, and Limit are known; each is 0 if
-	// it is not.
+	// Refused is set if the compiler rejected the program as too large. Only three figures are then
+	// known: Arguments, with the step's variables and arguments, Needs, from the compiler's
+	// message, and Limit. Each is 0 if it is unknown.
 	Refused bool    `json:"refused,omitempty"`
 	Verdict Verdict `json:"verdict"`
 }
 
-// Verdict says whether a program fits into the memory of a core.
+// Verdict is the result of comparing the memory of a program with the memory of a core.
 type Verdict string
 
 const (
-	// Fits says that the program leaves at least a tenth of the memory.
+	// Fits means that at least a tenth of the memory remains free.
 	Fits Verdict = "fits"
-	// Tight says that the program leaves less than a tenth of the memory.
+	// Tight means that less than a tenth of the memory remains free.
 	Tight Verdict = "tight"
-	// TooLarge says that the program needs more memory than a core has.
+	// TooLarge means that the program needs more memory than a core has.
 	TooLarge Verdict = "too large"
-	// Unknown says that the size of a core's memory is not known.
+	// Unknown means that the size of a core's memory is unknown.
 	Unknown Verdict = "unknown"
 )
 
@@ -139,92 +143,93 @@ type Tensor struct {
 	Role  string `json:"role"`
 	Name  string `json:"name"`
 	DType string `json:"dtype"`
-	// Shape is the shape of one replica's tensor, or of the whole tensor where Cut is set,
-	// and Shard the shape of the part that one core holds, with its padding.
+	// Shape is the shape of one replica's tensor, or of the unsharded tensor if Cut is set. Shard
+	// is the shape of the shard on one core, with its padding.
 	Shape []int `json:"shape"`
 	Shard []int `json:"shard"`
-	// PerReplica is true if the tensor differs between replicas, and false if all replicas have the
-	// same.
+	// PerReplica is true if the tensor differs between replicas, and false if it is the same on all
+	// replicas.
 	PerReplica bool `json:"per_replica"`
-	// Cut is nil unless the replicas share the tensor out among themselves.
+	// Cut is nil unless the tensor is sharded over the replicas.
 	Cut *Cut `json:"cut,omitempty"`
-	// Annotation says how the tensor is laid over the logical devices, as the program's author
-	// wrote it, and Spec how it is laid over the mesh.
+	// Annotation is the sharding over the logical devices as written in the step. Spec is the
+	// sharding over the mesh.
 	Annotation string `json:"annotation"`
 	Spec       string `json:"spec"`
-	// BytesPerCore is the size of the part that each core holds, and TotalBytes that of Shape.
+	// BytesPerCore is the size of the shard on each core. TotalBytes is the size of Shape.
 	BytesPerCore int64 `json:"bytes_per_core"`
 	TotalBytes   int64 `json:"total_bytes"`
-	// Copies is the number of a replica's logical devices that hold each element of what the replica
-	// has.
+	// Copies is the number of logical devices of a replica that have each element of the replica's
+	// tensor.
 	Copies int `json:"copies"`
 	// Donated is true if a result reuses the tensor's memory.
 	Donated bool `json:"donated,omitempty"`
-	// Starts holds the first index, in each dimension, of the part that each logical device of
-	// replica 0 holds. It is empty if each logical device holds the whole tensor.
+	// Starts contains, for each logical device of replica 0, the first index of its shard in each
+	// dimension. It is empty if each logical device has the whole tensor.
 	Starts [][]int `json:"starts,omitempty"`
 }
 
-// Cut says how the replicas share out a tensor: each has a part of so many indices of a dimension, the
-// last ones fewer or none.
+// Cut describes a tensor that is sharded over the replicas: each replica has the given number of
+// indices of a dimension, the last replicas fewer or none.
 type Cut struct {
 	Dim      int `json:"dim"`
 	Replicas int `json:"replicas"`
 	Part     int `json:"part"`
 }
 
-// Cost estimates one run of the step. The operations of a loop count as often as the loop runs. A
-// loop whose number of rounds is not known counts as one round, and a note says so.
+// Cost estimates the cost of one run of the step. The operations of a loop count once per
+// iteration. A loop with an unknown number of iterations counts as one iteration, and a note
+// reports it.
 type Cost struct {
-	// FLOPs and BytesAccessed are the figures of one core: the compiler's account, which counts
-	// each loop once, plus the other rounds of the loops, counted in the optimized program. They
-	// are negative if the compiler gives no account.
+	// FLOPs and BytesAccessed are the figures of one core: the compiler's cost analysis, which
+	// counts each loop once, plus the further iterations of the loops, counted in the optimized
+	// program. They are negative if the compiler provides no cost analysis.
 	FLOPs         float64 `json:"flops_per_core"`
 	BytesAccessed float64 `json:"bytes_accessed_per_core"`
-	// RooflineSeconds is the least time of one core's operations, one after another. Each operation
-	// takes the time of its arithmetic at the published peak, or of its traffic with the main
-	// memory at the published rate, whichever is longer. It is not the time of a step: operations
-	// rarely reach the peak, some run side by side, and it leaves out collectives, transfers and
-	// kernels, whose time is not known. It is 0 if the peak, the rate or the optimized program is
-	// not known.
+	// RooflineSeconds is the minimum time of one core's operations in sequence. Each operation has
+	// the time of its arithmetic at the published peak, or of its main memory traffic at the
+	// published rate, whichever is longer. It is not the time of a step: operations rarely reach
+	// the peak, some run concurrently, and collectives, transfers and kernels, whose time is
+	// unknown, are not included. It is 0 if the peak, the rate or the optimized program is unknown.
 	RooflineSeconds float64 `json:"roofline_seconds,omitempty"`
-	// Untimed is the number of operations of a step that RooflineSeconds leaves out.
+	// Untimed is the number of operations of a step that RooflineSeconds does not include.
 	Untimed int `json:"untimed_operations,omitempty"`
-	// FloorSeconds is the least time of the same operations if all run at once: the time of all
-	// arithmetic at the peak, or of all traffic with the main memory at the rate, whichever is
-	// longer. It is 0 if the peak or the rate is not known.
+	// FloorSeconds is the minimum time of the same operations if all run concurrently: the time of
+	// all arithmetic at the peak, or of all main memory traffic at the rate, whichever is longer.
+	// It is 0 if the peak or the rate is unknown.
 	FloorSeconds float64 `json:"floor_seconds,omitempty"`
 	// ModelFLOPs is the number of operations in the matrix products and convolutions of the step as
-	// it was written, on all replicas. It does not count what splitting the step adds, nor products
-	// whose result nothing reads. It counts what a rematerialization policy computes again.
+	// written, on all replicas. It does not include operations that splitting the step adds, nor
+	// products whose result is not read. It includes the recomputation of a rematerialization
+	// policy.
 	ModelFLOPs float64 `json:"model_flops"`
-	// Utilization is ModelFLOPs divided by the number of operations that all cores can do at their
-	// published peak in RooflineSeconds, or in FloorSeconds if RooflineSeconds is 0. A run reaches
-	// less. It is 0 if these figures are not known.
+	// Utilization is ModelFLOPs divided by the number of operations that all cores can execute at
+	// their published peak in RooflineSeconds, or in FloorSeconds if RooflineSeconds is 0. A run
+	// achieves less. It is 0 if these figures are unknown.
 	Utilization float64 `json:"model_flops_utilization,omitempty"`
 }
 
-// Input is what [New] makes a report from.
+// Input is the input of [New].
 type Input struct {
 	// Step is the step's name.
 	Step   string
 	Target Target
-	// Replicas and LogicalDevices are those of the strategy; 0 stands for 1.
+	// Replicas and LogicalDevices are the numbers of the strategy. 0 means 1.
 	Replicas, LogicalDevices int
-	// Program is the compiled program. The caller still owns it. It is nil if the compiler refused the
-	// program as too large, of which Refused says what [RefusalOf] read.
+	// Program is the compiled program. The caller keeps ownership of it. It is nil if the compiler
+	// rejected the program as too large; Refused is then the result of [RefusalOf].
 	Program *pjrt.Executable
 	Refused *Refusal
-	// Options are those that the step was made with, by name.
+	// Options are the options of the step by name.
 	Options map[string]string
-	// Module is the step as package lowering assembled it. For a program from elsewhere it is nil,
-	// and Text is the program's StableHLO.
+	// Module is the step as assembled by package lowering/spmd. It is nil for a program without a
+	// traced step, and Text is then the program's StableHLO.
 	Module *spmd.Module
 	Text   []byte
-	// Global says that the module is a program over the whole batch, and not the step of a replica:
-	// what it asks for is asked once.
+	// Global is set if the module is a program over the whole batch instead of the step of one
+	// replica. Its operations then count once, and not once per replica.
 	Global bool
-	// Variables is true for each argument of the module that is a variable.
+	// Variables reports for each argument of the module whether it is a variable.
 	Variables []bool
 	// Settings are the options of the step that its program does not contain.
 	Settings Settings
@@ -233,8 +238,8 @@ type Input struct {
 	LoweringSeconds, CompilingSeconds float64
 }
 
-// New returns the report of a compiled program. It leaves out the figures that the plugin does not
-// give, with a note for each. It returns errors of the plugin, and an error that matches
+// New returns the report of a compiled program. Figures that the plugin does not provide are
+// omitted, with a note for each. New returns errors of the plugin, and an error that matches
 // [ErrProgram] for an optimized program that cannot be read.
 func New(in Input) (*Report, error) {
 	r := &Report{
@@ -315,7 +320,7 @@ func (r *Report) addTensors(m *spmd.Module, variables []bool) error {
 			Copies: max(copies, 1), Donated: p.Donated,
 		}
 		for device := 0; device < r.LogicalDevices && (t.Copies < r.LogicalDevices || cut != nil); device++ {
-			// The first devices of the mesh are replica 0's.
+			// The first devices of the mesh belong to replica 0.
 			ranges, err := sharding.IndexRanges(m.Mesh, p.Spec, p.Global, device)
 			if err != nil {
 				return ofTensor(role, p.Name, err)
@@ -382,7 +387,7 @@ func (r *Report) addMemory(p *pjrt.Executable) error {
 	return nil
 }
 
-// judge sets Needs and Verdict by the other figures.
+// judge computes Needs and Verdict from the other figures.
 func (m *Memory) judge() {
 	m.Needs = max(m.Total, m.Peak+m.Code)
 	switch {
@@ -396,12 +401,13 @@ func (m *Memory) judge() {
 	}
 }
 
-// leaveOutFast takes the values in fast memory out of the compiler's peak, which counts all memories of a
-// core. main is the peak of the main memory by the schedule, fast the fast memory in use at the peak of both
-// memories together, and both that peak. A peak that is too small to contain fast stays as it is.
+// leaveOutFast subtracts the values in fast memory from the compiler's peak, which includes all
+// memories of a core. main is the peak of main memory by the schedule, fast the fast memory in use
+// at the peak of both memories together, and both that peak. A peak that is too small to contain
+// fast does not change.
 //
-// Where the fast memory is a large part of the peak, the difference of the two figures is not exact, and
-// the two memories have their peaks at different times. The schedule's figure is then the better one.
+// If fast memory is a large part of the peak, the difference is not exact, because the two memories
+// have their peaks at different times. The schedule's figure is then more exact.
 func (m *Memory) leaveOutFast(main, fast, both int64) {
 	if fast <= 0 || m.Peak-fast < main/10*9 {
 		return
@@ -415,7 +421,7 @@ func (m *Memory) leaveOutFast(main, fast, both int64) {
 	m.judge()
 }
 
-// optimized reads the optimized program; nil, with a note, if there is none to read.
+// optimized parses the optimized program. It returns nil, with a note, if there is none to parse.
 func (r *Report) optimized(p *pjrt.Executable) (*hloModule, error) {
 	program, err := p.OptimizedProgram()
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -432,7 +438,7 @@ func (r *Report) optimized(p *pjrt.Executable) (*hloModule, error) {
 	return m, err
 }
 
-// meshOf is the mesh of the replicas and the logical axes, by their names.
+// meshOf returns the mesh of the replica axis and the logical axes, with their names.
 func (r *Report) meshOf(m *spmd.Module) (sharding.Mesh, error) {
 	axes := []sharding.Axis{{Name: spmd.ReplicaAxis, Size: r.Replicas}}
 	if m != nil && m.Logical.Size() == r.LogicalDevices && m.Logical.Rank() > 0 {
@@ -462,8 +468,8 @@ func (r *Report) addCollectives(m *hloModule, mesh sharding.Mesh) {
 	}
 }
 
-// Largest returns the tensors of a role, or all tensors if role is empty, in the order of their
-// bytes per core, the largest first.
+// Largest returns the tensors of a role, or all tensors if role is empty, sorted by bytes per core,
+// the largest first.
 func (r *Report) Largest(role string) []Tensor {
 	var all []Tensor
 	for _, t := range r.Tensors {

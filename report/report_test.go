@@ -6,7 +6,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden texts anew")
 
-// refused is the report of a program that the compiler refused.
+// refused returns the report of a program that the compiler rejected.
 func refused() *Report {
 	r := sample()
 	r.Schedule, r.Torus, r.Lines, r.AnnotationSuggestions = nil, nil, nil, nil
@@ -16,7 +16,7 @@ func refused() *Report {
 	return r
 }
 
-// sample is a report with a bit of everything.
+// sample returns a report with all kinds of content.
 func sample() *Report {
 	return &Report{
 		Version: FormatVersion, Step: "train_step",

@@ -5,9 +5,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Resident estimates the main memory of a core that a program takes at its peak, in bytes, as
-// [Schedule].Peak. It is for a program of which the compiler has not assigned the memory yet, such as a
-// probe of pjrt/worker, and leaves out the code. Errors are those of [Predict].
+// Resident estimates the peak of a program's main memory on a core in bytes, like [Schedule].Peak,
+// without the code. It is for a program without a buffer assignment, such as a probe of
+// pjrt/worker. Its errors are the errors of [Predict].
 func Resident(program pjrt.Program, kernels ...Kernel) (int64, error) {
 	m, err := parseProgram(program)
 	if err != nil {

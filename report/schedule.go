@@ -7,62 +7,65 @@ import (
 	"strings"
 )
 
-// Schedule is one run of the step on one core, in the order that the compiler has put its operations
-// in: when each runs, as far as times are predicted, and how much of the main memory is in use. The
-// memory is derived from the program, each value from the operation that makes it to the last one that
-// takes it, with the padding of its layout. It is not the compiler's own assignment, whose figures
-// [Memory] has.
+// Schedule is one run of the step on one core, in the compiler's order of operations: the execution
+// time of each operation, if times are predicted, and the main memory in use. The memory is derived
+// from the program: each value is live from the operation that defines it to the last operation
+// that reads it, with the padding of its layout. It is not the compiler's buffer assignment, whose
+// figures are in [Memory].
 type Schedule struct {
-	// Operations are those of the step, and those of loops and branches inside them. Neighbors that
-	// take little are joined where there are very many.
+	// Operations are the operations of the step, and of the loops and branches inside. If there are
+	// very many, adjacent short operations are joined.
 	Operations []Operation `json:"operations"`
-	// Values are the largest in the main memory, largest first; Rest is the size of the other ones at
-	// the peak.
+	// Values are the largest values in main memory, the largest first. Rest is the size of the
+	// other values at the peak.
 	Values []Value `json:"values"`
 	Rest   int64   `json:"rest_bytes,omitempty"`
-	// Peak is the most memory that is in use at once, during the operation of the number PeakAt. The
-	// code is not part of it.
+	// Peak is the maximum memory in use, during the operation with the number PeakAt. It does not
+	// include the code.
 	Peak   int64 `json:"peak_bytes"`
 	PeakAt int   `json:"peak_at"`
-	// Layers are the predicted times by layer and by what takes them, longest first; none without a
-	// prediction. Their sum is [Prediction].Seconds.
+	// Layers are the predicted times by layer and category, the longest first. It is empty without
+	// a prediction. The sum is [Prediction].Seconds.
 	Layers []LayerTime `json:"layers,omitempty"`
 }
 
 // Operation is an operation of a [Schedule].
 type Operation struct {
-	// Number counts the operations in their order; what is in a loop comes after the loop, and counts
-	// for one round.
+	// Number is the position of the operation. The operations of a loop follow the loop and are
+	// numbered for one iteration.
 	Number int `json:"number"`
-	// Name is the compiler's, Operation its word for the operation, Source the name that the step gave
-	// the operation it was made of, and Layer the part of the model that it belongs to. Each is empty if
-	// it is not known, as of joined operations.
+	// Name is the compiler's name. Operation is the compiler's opcode. Source is the name of the
+	// original operation in the step. Layer is the part of the model that the operation belongs to.
+	// Each is empty if it is unknown, as for joined operations.
 	Name      string `json:"name,omitempty"`
 	Operation string `json:"operation,omitempty"`
 	Source    string `json:"source,omitempty"`
 	Layer     string `json:"layer,omitempty"`
-	// Line is the number in [Report].Lines, from 1, of the line that it comes from, or most of it; 0 if that
-	// is not known.
+	// Line is the number in [Report].Lines, from 1, of the line with the largest share of the
+	// operation, or 0 if it is unknown.
 	Line int `json:"line,omitempty"`
-	// Joined is the number of operations that are joined in this one; 0 of one.
+	// Joined is the number of operations that are joined in this entry, or 0 for a single
+	// operation.
 	Joined int `json:"joined,omitempty"`
-	// Start is the predicted time from the start of the step, or of a round of the loop that it is in.
+	// Start is the predicted time since the start of the step, or since the start of an iteration
+	// of the enclosing loop.
 	Start float64 `json:"start_seconds,omitempty"`
-	// CoreTime is, of a loop, that of all rounds.
+	// CoreTime of a loop is the time of all iterations.
 	CoreTime
-	// Beside is what it starts beside the core.
+	// Beside is the transfer that the operation starts.
 	Beside *Transfer `json:"beside,omitempty"`
-	// InUse is the main memory that is in use while it runs, of a loop at most.
+	// InUse is the main memory in use while the operation runs. For a loop it is the maximum.
 	InUse int64 `json:"in_use_bytes"`
-	// Rounds is how often a loop runs Inside, the operations of a round; 0 if it is no loop.
+	// Rounds is the number of iterations of a loop, and 0 for other operations. Inside are the
+	// operations of one iteration.
 	Rounds int         `json:"rounds,omitempty"`
 	Inside []Operation `json:"inside,omitempty"`
 
-	by *hloInstruction // nil in a report that was read
+	by *hloInstruction // nil in a parsed report
 }
 
-// CoreTime is the predicted time that something keeps a core for, by what takes it, as in a [Prediction].
-// Interconnect and Network are what is exposed.
+// CoreTime is the predicted time during which a core is occupied, by category as in a [Prediction].
+// Interconnect and Network are the exposed times.
 type CoreTime struct {
 	Products     float64 `json:"products_seconds,omitempty"`
 	Memory       float64 `json:"memory_seconds,omitempty"`
@@ -70,19 +73,19 @@ type CoreTime struct {
 	Network      float64 `json:"network_seconds,omitempty"`
 }
 
-// Seconds is the whole time.
+// Seconds returns the total time.
 func (t CoreTime) Seconds() float64 { return t.Products + t.Memory + t.Interconnect + t.Network }
 
-// waits is the time for collectives.
+// waits returns the time for collectives.
 func (t CoreTime) waits() float64 { return t.Interconnect + t.Network }
 
-// add adds a time that is taken so often.
+// add adds n times the time o.
 func (t *CoreTime) add(o CoreTime, n float64) {
 	t.Products, t.Memory = bounded(t.Products+n*o.Products), bounded(t.Memory+n*o.Memory)
 	t.Interconnect, t.Network = bounded(t.Interconnect+n*o.Interconnect), bounded(t.Network+n*o.Network)
 }
 
-// times are the parts, in the order of timeKinds.
+// times returns the parts in the order of timeKinds.
 func (t CoreTime) times() (all []LayerTime) {
 	for k, seconds := range []float64{t.Products, t.Memory, t.Interconnect, t.Network} {
 		all = append(all, LayerTime{Kind: timeKinds[k], Seconds: seconds})
@@ -90,11 +93,11 @@ func (t CoreTime) times() (all []LayerTime) {
 	return all
 }
 
-// Transfer is what goes on beside a core.
+// Transfer is an asynchronous operation that runs concurrently with a core.
 type Transfer struct {
 	// On is "interconnect", "network" or, between the memories of a chip, "transfers".
 	On string `json:"on"`
-	// Start is as that of an [Operation].
+	// Start is relative to the same time as the Start of an [Operation].
 	Start   float64 `json:"start_seconds"`
 	Seconds float64 `json:"seconds"`
 }
@@ -103,34 +106,36 @@ type Transfer struct {
 type Value struct {
 	// Role is "variable", "argument", "result" or "temporary".
 	Role string `json:"role"`
-	// Name is the tensor's, or of a temporary the compiler's name of the operation that makes it, whose
-	// Source, Layer and Line are as of an [Operation]. A variable has the line that reads it first.
+	// Name is the name of the tensor. For a temporary it is the compiler's name of the operation
+	// that defines it, with Source, Layer and Line as in [Operation]. A variable has the line that
+	// reads it first.
 	Name   string `json:"name,omitempty"`
 	Source string `json:"source,omitempty"`
 	Layer  string `json:"layer,omitempty"`
 	Line   int    `json:"line,omitempty"`
 	DType  string `json:"dtype"`
 	Shape  []int  `json:"shape"`
-	// Bytes is its size on a core, with padding.
+	// Bytes is the size on a core, with padding.
 	Bytes int64 `json:"bytes"`
-	// From and To are the numbers of the first and the last operation that it is there for.
+	// From and To are the numbers of the first and the last operation during which the value is
+	// live.
 	From int `json:"from"`
 	To   int `json:"to"`
 }
 
-// LayerTime is the predicted time of a layer that one thing takes: "products", "memory",
-// "interconnect" or "network". Layers that differ in numbers alone are one, with a star for each. The
-// layer is empty where it is not known.
+// LayerTime is the predicted time of a layer in one category: "products", "memory", "interconnect"
+// or "network". Layers whose names differ only in numbers are one entry, with a star for each
+// number. Layer is empty if it is unknown.
 type LayerTime struct {
 	Layer   string  `json:"layer"`
 	Kind    string  `json:"kind"`
 	Seconds float64 `json:"seconds"`
 }
 
-// What bounds a schedule.
+// The limits of a schedule.
 const mostOperations, mostValues = 4000, 400
 
-// addSchedule derives the schedule of a program that w has counted.
+// addSchedule adds the schedule of a program that w has counted.
 func (r *Report) addSchedule(m *hloModule, w *worker) {
 	l := &lives{module: m, worker: w, layers: r.scope}
 	var operations []Operation
@@ -159,7 +164,7 @@ func (r *Report) addSchedule(m *hloModule, w *worker) {
 	r.Schedule = s
 }
 
-// fill gives the operations the memory that is in use.
+// fill sets the memory in use of the operations.
 func fill(all []Operation, bytes []int64) (most int64) {
 	for k := range all {
 		o := &all[k]
@@ -205,8 +210,8 @@ func (s *Schedule) addValues(r *Report, all []*buffer, lines *lineTable) {
 	}
 }
 
-// AtPeak returns the values that are in memory at the peak, those that are alike together, the most
-// bytes first.
+// AtPeak returns the values that are live at the peak, in groups of similar values, the most bytes
+// first.
 func (s *Schedule) AtPeak() []Values {
 	type kind struct{ role, of, dtype, shape string }
 	var each []Values
@@ -225,14 +230,14 @@ func (s *Schedule) AtPeak() []Values {
 	return all
 }
 
-// Values are alike. Of is what they are, with a star for each number in which several differ.
+// Values are similar values. Of describes them, with a star for each number in which they differ.
 type Values struct {
 	Value
 	Of    string
 	Count int
 }
 
-// of is what a value is: a tensor's name, or of which layer and source.
+// of describes a value: the name of its tensor, or its layer and source.
 func (v Value) of() string {
 	if v.Role == "variable" || v.Role == "argument" {
 		return v.Name
@@ -244,7 +249,7 @@ func (v Value) of() string {
 	return name
 }
 
-// argument is the tensor of an argument of the program, nil if it is not known.
+// argument returns the tensor of an argument of the program, or nil if it is unknown.
 func (r *Report) argument(number int) *Tensor {
 	if number < len(r.Tensors) && r.Tensors[number].Role != "result" {
 		return &r.Tensors[number]
@@ -252,7 +257,7 @@ func (r *Report) argument(number int) *Tensor {
 	return nil
 }
 
-// scope is the layer of a variable: its name without the last word.
+// scope returns the layer of a variable: its name without the last component.
 func (r *Report) scope(argument int) string {
 	t := r.argument(argument)
 	if t == nil || t.Role != "variable" {
@@ -262,8 +267,8 @@ func (r *Report) scope(argument int) string {
 	return name[:max(strings.LastIndex(name, "/"), 0)]
 }
 
-// layerOf is the layer of an operation by what it takes: of most of its variables, and among equals of
-// the last.
+// layerOf returns the layer of an operation by its operands: the layer of most of its variables, or
+// the last one of several equally frequent layers.
 func layerOf(operands []*buffer) (layer string) {
 	count, most := map[string]int{}, 0
 	for _, b := range operands {
@@ -277,7 +282,7 @@ func layerOf(operands []*buffer) (layer string) {
 	return layer
 }
 
-// layerTimes adds the times up.
+// layerTimes sums the times by layer.
 func layerTimes(all []Operation) (times []LayerTime) {
 	type key struct{ layer, kind string }
 	sums, names := map[key]float64{}, map[string]string{}
@@ -306,8 +311,8 @@ func layerTimes(all []Operation) (times []LayerTime) {
 	return times
 }
 
-// join joins neighbors that take little, so that few more than [mostOperations] are left, and counts
-// them anew.
+// join joins adjacent short operations, so that few more than [mostOperations] remain, and
+// renumbers them.
 func (s *Schedule) join(count int) {
 	total := 0.0
 	for _, o := range s.Operations {
@@ -318,7 +323,7 @@ func (s *Schedule) join(count int) {
 	next := 0
 	var walk func(all []Operation) []Operation
 	walk = func(all []Operation) (out []Operation) {
-		open := false // the last one may be joined
+		open := false // the last entry accepts more operations
 		for _, o := range all {
 			small := o.Inside == nil && o.Beside == nil && o.Seconds() <= least && o.Number != s.PeakAt
 			if last := len(out) - 1; small && open && max(out[last].Joined, 1) < chunk && out[last].Layer == o.Layer {
@@ -346,7 +351,7 @@ func (s *Schedule) join(count int) {
 	}
 }
 
-// During says when the peak is, such as "during fusion.7".
+// During describes the time of the peak, such as "during fusion.7".
 func (s *Schedule) During() string {
 	if o := numbered(s.Operations, s.PeakAt); o != nil {
 		return "during " + cmp.Or(o.Name, fmt.Sprintf("%d operations", o.Joined))
@@ -354,7 +359,7 @@ func (s *Schedule) During() string {
 	return "at an operation that is not known"
 }
 
-// numbered is the operation of a number; nil without one.
+// numbered returns the operation with a number, or nil if there is none.
 func numbered(all []Operation, number int) *Operation {
 	for k := range all {
 		if all[k].Number == number {
@@ -367,16 +372,16 @@ func numbered(all []Operation, number int) *Operation {
 	return nil
 }
 
-// layerRow is the times of a layer by what takes them.
+// layerRow contains the times of a layer by category.
 type layerRow struct {
 	Layer   string
 	Seconds float64
-	Parts   []LayerTime // of all kinds, in order
+	Parts   []LayerTime // all kinds, in order
 }
 
 var timeKinds = []string{"products", "memory", "interconnect", "network"}
 
-// byLayer are the layers, longest first; none without a schedule.
+// byLayer returns the layers, the longest first. It returns none without a schedule.
 func (s *Schedule) byLayer() (rows []layerRow) {
 	if s == nil {
 		return nil

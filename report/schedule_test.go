@@ -18,13 +18,13 @@ import (
 
 const kilo = 1 << 10
 
-// of gives an array so many KiB.
+// of returns an array of the given size.
 func of(kib uint64) []byte { return floats(kib * kilo / 4) }
 
-// named gives an instruction a name.
+// named returns the name of an instruction.
 func named(name string) []byte { return message(nil, 1, []byte(name)) }
 
-// scheduled is the schedule of a program whose arguments are variables of these names, on a slice.
+// scheduled returns the report of a program on a slice. variables are the names of its arguments.
 func scheduled(t *testing.T, p pjrt.Program, target string, variables ...string) *Report {
 	t.Helper()
 	m, err := parseProgram(p)
@@ -78,7 +78,7 @@ func TestValuesLiveUntilTheyAreTakenLast(t *testing.T) {
 	assert.ErrorIs(t, r.WriteTrace(&bytes.Buffer{}), errors.ErrUnsupported)
 }
 
-// What a step updates, what a loop carries and what is updated in place takes no memory of its own.
+// Updated variables, carried values and in-place updates use no additional memory.
 func TestMemoryIsUsedAgain(t *testing.T) {
 	alias := message(nil, 8, message(nil, 1, number(packed(nil, 1, 0), 2, 0)))
 	pair := func(a, b []byte) []byte { return message(message(nil, 4, a), 4, b) }
@@ -118,7 +118,7 @@ func TestValuesHaveTheirPaddingAndTheirMemory(t *testing.T) {
 	assert.Equal(t, []int64{8, 8, 1}, inUse(s.Operations), "8 rows of 256 floats, and none in fast memory")
 }
 
-// busy is a step with a loop, of two layers, whose collectives are asynchronous.
+// busy returns a step with a loop of two layers with asynchronous collectives.
 func busy() pjrt.Program {
 	all := grouped([]uint64{0, 1}, []uint64{2, 3})
 	state := message(message(nil, 4, floats(1024, 1024)), 4, floats(1024, 1024))
@@ -145,7 +145,7 @@ func busy() pjrt.Program {
 	), 6, 18))
 }
 
-// All that a prediction has is somewhere in the schedule, and nothing twice.
+// The schedule contains each part of the prediction exactly once.
 func TestThePartsOfAScheduleAreThePrediction(t *testing.T) {
 	r := scheduled(t, busy(), "v5e:2x2", "/layer_1/up/weights", "/layer_2/head/weights", "x")
 	s, p := r.Schedule, r.Predicted
@@ -249,7 +249,7 @@ func TestManyOperationsAreJoinedAndKeepTheirSums(t *testing.T) {
 	}
 }
 
-// The links carry what the prediction's time of a collective alone follows from.
+// The load of the links is consistent with the predicted time of a collective alone.
 func TestLinksCarryWhatIsPredicted(t *testing.T) {
 	line := func(from, n, stride int) (group []uint64) {
 		for k := range n {
@@ -329,7 +329,7 @@ func TestTensorsThatAreAlikeAreOne(t *testing.T) {
 	assert.Equal(t, []string{"1 /weights_1st [800]", "24 /layers_*/up [8 8]", "1 /layers_24/up [8 9]"}, got)
 }
 
-// Loops of nothing, and loops in loops without end, make no endless trace.
+// Empty loops and endlessly nested loops do not produce an endless trace.
 func TestTracesEnd(t *testing.T) {
 	deep := []Operation{{Name: "x", CoreTime: CoreTime{Products: 1}}}
 	for range 30 {
@@ -343,7 +343,7 @@ func TestTracesEnd(t *testing.T) {
 	}
 }
 
-// Programs that lie have a schedule or none, and no panic and no figure that is none.
+// Malformed programs have a schedule or none, without a panic and without invalid figures.
 func TestSchedulesOfDamagedPrograms(t *testing.T) {
 	huge := floats(1<<40, 1<<40)
 	tiles := message(floats(3, 3), 5, message(packed(nil, 1, 9, 1<<60), 6, packed(nil, 1, 1<<60, 0)))

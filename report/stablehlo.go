@@ -10,7 +10,7 @@ import (
 type operation struct {
 	name              string
 	results, operands []string
-	text              string // behind the name, without the regions
+	text              string // after the name, without the regions
 	regions           []*region
 }
 
@@ -20,14 +20,14 @@ type region struct {
 	ops  []*operation
 }
 
-// readRegions reads a text, in MLIR's generic form or in the one that its printer prefers. An
-// operation ends with its line, but for what its brackets hold. The reader is no verifier: it passes
-// what it does not understand.
+// readRegions parses a text in MLIR's generic or custom form. An operation ends at the end of its
+// line, except for the contents of its brackets. The parser is no verifier: it skips text that it
+// does not support.
 func readRegions(text []byte) *region {
 	r := &reader{s: string(text)}
 	top := &region{}
 	for r.i < len(r.s) {
-		top.ops = append(top.ops, r.region().ops...) // a closing bracket too many is passed
+		top.ops = append(top.ops, r.region().ops...) // skips an unmatched closing bracket
 	}
 	return top
 }
@@ -37,10 +37,10 @@ type reader struct {
 	i, depth int
 }
 
-// maxRegions bounds how deep regions are read; compilers refuse what is deeper.
+// maxRegions bounds the nesting of regions. Compilers reject deeper nesting.
 const maxRegions = 256
 
-// skip passes white space and comments.
+// skip skips white space and comments.
 func (r *reader) skip() {
 	for r.i < len(r.s) {
 		switch c := r.s[r.i]; {
@@ -54,7 +54,7 @@ func (r *reader) skip() {
 	}
 }
 
-// line passes the rest of a line.
+// line skips the rest of a line.
 func (r *reader) line() {
 	if n := strings.IndexByte(r.s[r.i:], '\n'); n >= 0 {
 		r.i += n
@@ -63,7 +63,7 @@ func (r *reader) line() {
 	r.i = len(r.s)
 }
 
-// region reads to the closing bracket or the end.
+// region parses up to the closing bracket or the end of the text.
 func (r *reader) region() *region {
 	if r.depth++; r.depth > maxRegions {
 		r.i = len(r.s)
@@ -85,7 +85,7 @@ func (r *reader) region() *region {
 	return out
 }
 
-// operation reads one operation, or the label of a block as if it were one.
+// operation parses one operation, or the label of a block as if it were one.
 func (r *reader) operation() *operation {
 	op := &operation{}
 	var text strings.Builder
@@ -142,9 +142,10 @@ func (r *reader) operation() *operation {
 }
 
 var (
-	// continued is how a line begins that goes on with the operation of the line before it.
+	// continued matches the start of a line that continues the operation of the previous line.
 	continued = regexp.MustCompile(`^(cond|do|reducer|attributes)\b|^[(:,]`)
-	// attributes is how attributes begin behind their bracket, and operations do not.
+	// attributes matches the start of an attribute list after its bracket. It does not match
+	// operations.
 	attributes = regexp.MustCompile(`^\s*([}?]|("[^"]*"|[\w$.]+)\s*[=,}])`)
 	header     = regexp.MustCompile(`^(?:(%[^=]*?)\s*=\s*)?"?([\w$.^-]+)"?`)
 	valueName  = regexp.MustCompile(`%[\w$.#-]+`)
@@ -152,12 +153,12 @@ var (
 	pack       = regexp.MustCompile(`:\d+`)
 )
 
-// opensRegion tells a region from a list of attributes.
+// opensRegion reports whether a bracket opens a region instead of an attribute list.
 func (r *reader) opensRegion() bool {
 	return !attributes.MatchString(r.s[r.i+1 : min(r.i+200, len(r.s))])
 }
 
-// quoted is the length of the string that s begins with.
+// quoted returns the length of the string literal at the start of s.
 func quoted(s string) int {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
@@ -170,7 +171,7 @@ func quoted(s string) int {
 	return len(s)
 }
 
-// parse finds the parts of an operation in its text.
+// parse parses the parts of an operation from its text.
 func (op *operation) parse(text string) {
 	m := header.FindStringSubmatchIndex(text)
 	if m == nil {
@@ -184,7 +185,7 @@ func (op *operation) parse(text string) {
 	case "call", "return":
 		op.name = "func." + op.name
 	case "stablehlo.constant":
-		return // its text may be long
+		return // the text may be long
 	}
 	if pairs := state.FindAllStringSubmatch(op.text, -1); pairs != nil {
 		for _, pair := range pairs {
@@ -198,7 +199,7 @@ func (op *operation) parse(text string) {
 	op.operands = valueName.FindAllString(op.text, -1)
 }
 
-// gives reports whether a name is one of the operation's results.
+// gives reports whether a name is a result of the operation.
 func (op *operation) gives(name string) bool {
 	name, _, _ = strings.Cut(name, "#")
 	return slices.Contains(op.results, name)

@@ -19,8 +19,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// A small step in half precision, by the real compiler: the layers share its time as they do its
-// products, the two peaks agree, and no time is predicted below the floor.
+// A small half-precision step, compiled by libtpu: the layers share its time like its products, the
+// two peaks agree, and no predicted time is below the floor.
 func TestAOTReportOfASmallStep(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return

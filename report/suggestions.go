@@ -11,14 +11,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// Settings are options of a step that its program does not contain. Suggestions name no option that is set.
+// Settings are options of a step that its program does not contain. Options that are set are not
+// suggested.
 type Settings struct {
-	// Microbatches is the number of microbatches of a training step, 1 if the step does not split its
-	// rows. It is 0 for a step that has no such option.
+	// Microbatches is the number of microbatches of a training step, or 1 if the step does not
+	// split its rows. It is 0 for a step without this option.
 	Microbatches int
-	// LeastRows is the smallest number of rows that a microbatch can have; 0 means 1.
+	// LeastRows is the minimum number of rows of a microbatch. The default is 1.
 	LeastRows int
-	// StateSharding is the most that the rules share out over the replicas of any trainable variable.
+	// StateSharding is the highest degree to which the rules shard any trainable variable over the
+	// replicas.
 	StateSharding logical.StateSharding
 }
 
@@ -27,24 +29,24 @@ type usage struct {
 	*Report
 	Settings
 	module   *spmd.Module // not nil
-	global   bool         // a program over the whole batch: it has no options of packages strategy and remat
+	global   bool         // a program over the whole batch, which has no options of packages strategy and remat
 	backward bool         // it has a backward pass
 	single   bool         // it has values of float32 or float64
 	half     bool         // it has values of half precision
 	ring     bool         // it has ring attention
 	rows     []int        // the numbers of rows of a replica's arguments
-	whole    []string     // the large variables that each logical device has a copy of and that can be split
-	devices  int          // of the slice
+	whole    []string     // large variables that are replicated on all logical devices and can be split
+	devices  int          // devices of the slice
 }
 
-// suggestion is a change that makes a step smaller. text returns "" if the change is already made, does
-// not apply or cannot help.
+// suggestion is a change that reduces the memory of a step. text returns "" if the change is
+// already made, does not apply or cannot help.
 type suggestion struct {
 	name string
 	text func(u *usage) string
 }
 
-// suggestions are shown in this order.
+// suggestions are in display order.
 var suggestions = []suggestion{
 	{"state sharding", (*usage).shareState},
 	{"splits", (*usage).splitVariables},
@@ -58,7 +60,7 @@ var suggestions = []suggestion{
 }
 
 // addSuggestions adds suggestions to the report of a step that does not fit. in.Module is nil for a
-// program from elsewhere.
+// program without a traced step.
 func (r *Report) addSuggestions(in Input) {
 	if r.Memory.Verdict != TooLarge {
 		return
@@ -102,8 +104,8 @@ func newUsage(r *Report, in Input) *usage {
 	return u
 }
 
-// canSplit reports whether a variable is large and whole on each logical device, and has a dimension that
-// the logical devices divide.
+// canSplit reports whether a variable is large, replicated on all logical devices, and has a
+// dimension that the number of logical devices divides.
 func (u *usage) canSplit(t Tensor) bool {
 	return t.Copies == u.LogicalDevices && len(t.Shape) > 1 && logical.StateOf(t.Name, nil) == "" && 20*t.BytesPerCore > u.Memory.Arguments &&
 		slices.ContainsFunc(t.Shape, func(d int) bool { return d%u.LogicalDevices == 0 })
@@ -142,7 +144,8 @@ func (u *usage) splitVariables() string {
 	return "use more logical devices, and rules that split " + names + " over them (Options.Variables)"
 }
 
-// ringAttention finds a large temporary whose last two dimensions are those of scores, tokens by tokens.
+// ringAttention finds a large temporary whose last two dimensions are those of attention scores,
+// tokens by tokens.
 func (u *usage) ringAttention() string {
 	const manyTokens = 1024
 	if u.ring || u.global || u.devices < 2 {
@@ -161,7 +164,7 @@ func (u *usage) keepLess() string {
 	most := ""
 	for _, p := range u.module.Policies {
 		switch {
-		case p.Host: // its values use no memory of the devices
+		case p.Host: // its values use no device memory
 		case !p.Some:
 			most = "all values"
 		case p.Products && most == "":
@@ -179,7 +182,7 @@ func (u *usage) keepLess() string {
 	return ""
 }
 
-// keepOnHost suggests the host's memory for the values of layer loops. Blocks cannot keep values there.
+// keepOnHost suggests host memory for the kept values of layer loops. Blocks do not support it.
 func (u *usage) keepOnHost() string {
 	onDevices := slices.ContainsFunc(u.module.Policies, func(p spmd.Policy) bool { return p.Loop && !p.Host })
 	if _, isTPU := newMachine(u.Target.Name); !isTPU || !onDevices {
@@ -207,8 +210,8 @@ func (u *usage) moreMicrobatches() string {
 	return fmt.Sprintf("take %d microbatches instead of %d (train.Options.Accumulate): a replica has %d rows", next, now, slices.Max(u.rows))
 }
 
-// nextMicrobatches returns the next larger number of microbatches that divides the rows, or the largest
-// number that is possible. It returns 0 if there is none.
+// nextMicrobatches returns the next larger number of microbatches that divides the rows, or the
+// maximum possible number. It returns 0 if there is none.
 func (u *usage) nextMicrobatches() int {
 	if u.Microbatches == 0 || len(u.rows) == 0 {
 		return 0
@@ -220,7 +223,7 @@ func (u *usage) nextMicrobatches() int {
 		}
 	}
 	least := max(u.LeastRows, 1)
-	most := common // microbatches of arguments with different numbers of rows are not padded
+	most := common // arguments with different numbers of rows are not padded
 	if common == slices.Max(u.rows) {
 		most = (common + least - 1) / least
 	}
@@ -232,7 +235,7 @@ func (u *usage) nextMicrobatches() int {
 	return most
 }
 
-// fewerRows leaves out batches whose microbatches cannot get smaller.
+// fewerRows suggests fewer rows, unless the microbatches are already minimal.
 func (u *usage) fewerRows() string {
 	if len(u.rows) == 0 || slices.Max(u.rows) <= max(u.Microbatches, 1)*max(u.LeastRows, 1) {
 		return ""
@@ -240,10 +243,10 @@ func (u *usage) fewerRows() string {
 	return fmt.Sprintf("take smaller batches: a replica has %d rows", slices.Max(u.rows))
 }
 
-// String is the value as "f32[4096 128]".
+// String returns the value as "f32[4096 128]".
 func (t Temporary) String() string { return fmt.Sprintf("%s%v", t.DType, t.Shape) }
 
-// at is the line of Go in words, if it is known.
+// at describes the line of Go, if it is known.
 func (t Temporary) at() string {
 	if t.Line == nil {
 		return ""

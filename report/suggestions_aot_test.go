@@ -21,7 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// The options of a step that the compiler refuses are not suggested again.
+// Options that a rejected step already uses are not suggested.
 func TestAOTSuggestionsOfARefusedStepNameNoOptionThatIsSet(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// Every suggestion is made for a step that does not use its option, and for no step that does.
+// Each suggestion is made for steps that do not use its option, and only for them.
 func TestNoSuggestionNamesAnOptionThatIsSet(t *testing.T) {
 	const megabyte = 1 << 20
 	untested := map[string]bool{}
@@ -102,7 +102,7 @@ func TestNoSuggestionNamesAnOptionThatIsSet(t *testing.T) {
 		"host memory": {
 			{policies(spmd.Policy{Keep: nothing, Loop: true}), "remat.Policy.OnHost"},
 			{policies(spmd.Policy{Keep: passes.Keep{Some: true, Host: true}, Loop: true}), ""},
-			{policies(spmd.Policy{Keep: nothing}), ""}, // blocks have no such option
+			{policies(spmd.Policy{Keep: nothing}), ""}, // blocks do not support the option
 			{func(s *step) { s.report.Target.Name = "h100:4"; s.in.Module.Policies = []spmd.Policy{{Loop: true}} }, ""},
 			{func(*step) {}, ""},
 		},
@@ -120,12 +120,12 @@ func TestNoSuggestionNamesAnOptionThatIsSet(t *testing.T) {
 			{microbatches(4, 1, 7), "take 7 microbatches instead of 4"},
 			{microbatches(2, 1, 8, 12), "take 4 microbatches instead of 2"},
 			{microbatches(4, 1, 8, 12), ""}, // no larger number divides both
-			{microbatches(4, 2, 8), ""},     // padded microbatches have two rows at least
+			{microbatches(4, 2, 8), ""},     // padded microbatches have at least two rows
 			{microbatches(8, 1, 8), ""},
 			{microbatches(16, 1, 8), ""},
 			{microbatches(1, 1, 1), ""},
 			{microbatches(1, 1), ""},
-			{microbatches(0, 1, 8), ""}, // no training step
+			{microbatches(0, 1, 8), ""}, // not a training step
 		},
 		"rows": {
 			{func(*step) {}, "take smaller batches: a replica has 8 rows"},
@@ -158,7 +158,8 @@ func TestNoSuggestionNamesAnOptionThatIsSet(t *testing.T) {
 	assert.Empty(t, fits.Suggestions)
 }
 
-// The largest temporaries of a refused program come from the compiler's list, or from the step's text.
+// The largest temporaries of a rejected program are read from the compiler's list, or from the
+// step's text.
 func TestARefusedProgramHasItsLargestTemporaries(t *testing.T) {
 	origins := []*ir.Origin{{File: "me/model.go", Line: 7}, {File: "me/model.go", Line: 9}}
 	listed := &Refusal{Log: `Largest program allocations in hbm:

@@ -6,34 +6,34 @@ import (
 	"strings"
 )
 
-// Temporary is values of one kind that an operation of the optimized program leaves in a core's main
-// memory for others to read, the arguments and the results of the step apart. Not all temporaries are there at
-// once: Memory.Temporaries has the compiler's figure.
+// Temporary describes equal values that an operation of the optimized program writes to a core's
+// main memory for other operations, without the arguments and the results of the step. Not all
+// temporaries are live at the same time: the compiler's figure is Memory.Temporaries.
 type Temporary struct {
-	// Operation is the compiler's word for the operation, such as "fusion", and Source the name that
-	// the step gave the operation it was made of; empty if there is none.
+	// Operation is the compiler's opcode, such as "fusion". Source is the name of the original
+	// operation in the step, or empty.
 	Operation string `json:"operation"`
 	Source    string `json:"source,omitempty"`
 	DType     string `json:"dtype"`
 	Shape     []int  `json:"shape"`
-	// Bytes is the size of one of them on a core, without padding, and Count their number.
+	// Bytes is the size of one value on a core, without padding. Count is the number of values.
 	Bytes int64 `json:"bytes"`
 	Count int   `json:"count"`
-	// Line is the line of Go that the value is for; nil if it is not known.
+	// Line is the line of Go of the value, or nil if it is unknown.
 	Line *Line `json:"line,omitempty"`
 }
 
-// What bounds the temporaries of a report: their number, and the bytes of each.
+// The limits of the temporaries of a report: their number, and the minimum size in bytes.
 const mostTemporaries, leastTemporary = 10, 1 << 10
 
-// Operations whose results are other values, in their memory.
+// Operations whose results share the memory of other values.
 var inPlace = map[string]bool{
 	"parameter": true, "constant": true, "tuple": true, "get-tuple-element": true, "bitcast": true, "while": true, "conditional": true, "call": true,
 	"dynamic-update-slice": true, "opt-barrier": true, "after-all": true, "copy-start": true, "async-start": true, "async-update": true,
 	"all-gather-start": true, "all-reduce-start": true, "collective-permute-start": true,
 }
 
-// temporaries returns the largest values between the operations of the program.
+// temporaries returns the largest temporaries of the program.
 func (m *hloModule) temporaries() []Temporary {
 	type kind struct{ operation, source, dtype, shape string }
 	var all []Temporary
@@ -56,7 +56,7 @@ func (m *hloModule) temporaries() []Temporary {
 				continue
 			}
 			for _, s := range i.shape.arrays(nil) {
-				if s.memory != 0 || s.bytes() < leastTemporary { // in a core's fast memory, or not worth a line
+				if s.memory != 0 || s.bytes() < leastTemporary { // in fast memory, or too small
 					continue
 				}
 				t := Temporary{Operation: i.opcode, Source: i.source, DType: elementNames[s.element], Bytes: s.bytes(), Count: 1, Line: lineOf(i.origin)}
@@ -75,7 +75,8 @@ func (m *hloModule) temporaries() []Temporary {
 	return all[:min(len(all), mostTemporaries)]
 }
 
-// results are the values that leave a computation: its root, and what its root is made of in place.
+// results returns the values that leave a computation: its root, and the values that share the
+// memory of the root.
 func (c *hloComputation) results() map[uint64]bool {
 	out := map[uint64]bool{}
 	var add func(id uint64)
@@ -95,7 +96,7 @@ func (c *hloComputation) results() map[uint64]bool {
 	return out
 }
 
-// arrays are the arrays of a shape.
+// arrays appends the arrays of a shape to all.
 func (s hloShape) arrays(all []hloShape) []hloShape {
 	if s.elements == nil {
 		return append(all, s)

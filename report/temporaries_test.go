@@ -12,7 +12,7 @@ func TestTheLargestTemporariesAreThoseBetweenTheOperations(t *testing.T) {
 	fast := message(floats(100, 100), 5, number(nil, 8, 1))
 	p := program(1,
 		computation(2, op(20, "parameter", floats(64, 64), nil), op(21, "add", floats(64, 64), []uint64{20, 20}), op(22, "multiply", floats(64, 64), []uint64{21, 21})),
-		computation(3, op(30, "add", floats(4096, 64), nil), op(31, "add", floats(1), nil)), // in a fusion, which has no memory of its own
+		computation(3, op(30, "add", floats(4096, 64), nil), op(31, "add", floats(1), nil)), // in a fusion: no memory
 		computation(1,
 			op(10, "parameter", floats(4096, 4096), nil),
 			op(11, "fusion", floats(64, 64), []uint64{10}, packed(nil, 38, 3), named("/up/dot")),
@@ -29,7 +29,7 @@ func TestTheLargestTemporariesAreThoseBetweenTheOperations(t *testing.T) {
 	m, err := parseProgram(p)
 	require.NoError(t, err)
 	m.computations[1].root = 19 // its operand is a result of the step
-	m.computations[2].root = 22 // what the loop hands on is its own
+	m.computations[2].root = 22 // a carried value is no temporary
 	assert.Equal(t, []Temporary{
 		{Operation: "fusion", Source: "/up/dot", DType: "f32", Shape: []int{64, 64}, Bytes: 16384, Count: 2},
 		{Operation: "add", DType: "f32", Shape: []int{64, 64}, Bytes: 16384, Count: 1},

@@ -18,7 +18,7 @@ import (
 //go:embed page.txt
 var textForm string
 
-// functions are what the templates of the text and of the page call.
+// functions are the functions of the templates for the text and the page.
 var functions = template.FuncMap{
 	"bytes": Bytes, "si": SI, "seconds": Seconds, "percent": percentText,
 	"accessed": func(x float64) string { return Bytes(int64(x)) },
@@ -28,14 +28,15 @@ var functions = template.FuncMap{
 		}
 		return "-"
 	},
-	// once is a text in the first row, and nothing in those after it.
+	// once returns a text in row 0, and "" in later rows.
 	"once": func(row int, text string) string {
 		if row > 0 {
 			return ""
 		}
 		return text
 	},
-	// first is so many of a list, and beyond the number of the others. JSON has all.
+	// first returns the first n elements of a list, and the number of the others. The JSON form has
+	// all elements.
 	"first": func(n int, list any) any {
 		all := reflect.ValueOf(list)
 		return all.Slice(0, min(n, all.Len())).Interface()
@@ -48,15 +49,15 @@ var functions = template.FuncMap{
 
 var text = template.Must(template.New("text").Funcs(functions).Parse(textForm))
 
-// WriteText writes the report as text for people, in about 80 columns. It writes U+FFFD for a
-// control character in a name, which could move a terminal's cursor.
+// WriteText writes the report as text in about 80 columns. Control characters in names, which could
+// move a terminal's cursor, are replaced by U+FFFD.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	columns := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
 	if err := text.Execute(columns, r); err != nil {
 		return &errkind.Fault{Op: "report: write the text", Err: err}
 	}
-	// A strings.Builder takes everything.
+	// A strings.Builder returns no error.
 	_ = columns.Flush()
 	_, err := io.WriteString(w, strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' {
@@ -67,7 +68,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// String prints the target as "v5e:2x4 (8 x TPU v5 lite, hosts: 1)".
+// String formats the target as "v5e:2x4 (8 x TPU v5 lite, hosts: 1)".
 func (t Target) String() string {
 	text := t.Name
 	if t.Devices > 0 {
@@ -80,10 +81,10 @@ func (t Target) String() string {
 	return text
 }
 
-// barWidth is the memory bar's, in characters.
+// barWidth is the width of the memory bar in characters.
 const barWidth = 50
 
-// letters is the memory bar of a core whose memory is known, a letter for each part.
+// letters returns the memory bar of a core with a known memory size, with a letter for each part.
 func (m Memory) letters() string {
 	bar := ""
 	for _, part := range m.parts() {
@@ -95,7 +96,7 @@ func (m Memory) letters() string {
 	return bar + strings.Repeat(".", barWidth-len(bar))
 }
 
-// verdict says whether the program fits, and by how much.
+// verdict describes whether the program fits, and the margin.
 func (m Memory) verdict() string {
 	switch {
 	case m.Limit == 0:
@@ -114,7 +115,7 @@ type memoryPart struct {
 	Class  string
 }
 
-// parts are those of the bar: outputs that take over arguments count once.
+// parts returns the parts of the memory bar. Outputs that share the memory of arguments count once.
 func (m Memory) parts() []memoryPart {
 	if m.Refused {
 		return []memoryPart{{"arguments", "a", m.Arguments, "arguments"}}
@@ -128,11 +129,10 @@ func (m Memory) parts() []memoryPart {
 	}
 }
 
-// overReplicas matches a split that names the axis of the replicas, also as reports had it before, in
-// braces.
+// overReplicas matches a split over the replica axis, also in the braces of earlier report formats.
 var overReplicas = regexp.MustCompile(`\breplica\b`)
 
-// layout says in words where a tensor is.
+// layout describes the placement of a tensor in words.
 func (t Tensor) layout() string {
 	text := t.Annotation
 	if text == "none" {
@@ -150,18 +150,18 @@ func (t Tensor) layout() string {
 		return text + fmt.Sprintf("dimension %d over %d replicas", t.Cut.Dim, t.Cut.Replicas)
 	}
 	if overReplicas.MatchString(text) {
-		return text // each replica holds a part
+		return text // each replica has a shard
 	}
 	return text + ", mirrored"
 }
 
-// severalDTypes says that the collectives carry more than float32, so that their dtypes are worth a
-// column.
+// severalDTypes reports whether the collectives have other dtypes than float32, so that the dtypes
+// get a column.
 func (r *Report) severalDTypes() bool {
 	return slices.ContainsFunc(r.CollectiveDTypes, func(d CollectiveDType) bool { return d.DType != "f32" })
 }
 
-// dtypesOf says of which dtypes the operands of c are, most bytes first.
+// dtypesOf returns the dtypes of the operands of c, the most bytes first.
 func (r *Report) dtypesOf(c Collective) string {
 	var parts []string
 	for _, d := range r.CollectiveDTypes {

@@ -64,7 +64,7 @@ func TestTheTextSaysWhatReplicasHave(t *testing.T) {
 		"replicate, mirrored":              {Annotation: "replicate"},
 		"replica,logical":                  {Annotation: "replica,logical"},
 		"logical+replica,-":                {Annotation: "logical+replica,-"},
-		"over({replica}, {logical})":       {Annotation: "over({replica}, {logical})"}, // as it was written before
+		"over({replica}, {logical})":       {Annotation: "over({replica}, {logical})"}, // the previous format
 		"whole, per replica":               {Annotation: "none", PerReplica: true},
 		"dimension 0 over 4 replicas":      {Annotation: "none", Cut: &Cut{Dim: 0, Replicas: 4, Part: 64}},
 		"1,2, dimension 0 over 4 replicas": {Annotation: "1,2", Cut: &Cut{Dim: 0, Replicas: 4, Part: 64}},

@@ -5,29 +5,30 @@ import (
 	"slices"
 )
 
-// Overlap is the time of collectives: Exposed while a core waits, and Hidden behind other
-// operations, as the program is scheduled. Both are in seconds.
+// Overlap is the time of collectives in seconds: Exposed while a core waits, and Hidden by other
+// operations of the schedule.
 type Overlap struct {
 	Exposed float64 `json:"exposed_seconds"`
 	Hidden  float64 `json:"hidden_seconds"`
 }
 
-// times is what a part of a program takes; see Prediction.
+// times is the predicted time of a part of a program, see Prediction.
 type times struct {
 	products, closed, memory float64
 	interconnect, network    Overlap
 	unknown                  map[string]float64
 }
 
-// seconds is what a core is kept for.
+// seconds returns the time during which a core is occupied.
 func (t times) seconds() float64 {
 	return t.products + t.memory + t.interconnect.Exposed + t.network.Exposed
 }
 
-// longest is more seconds than any step takes: what a damaged program can make of a figure.
+// longest is a limit in seconds that no real step reaches. It bounds the figures of a malformed
+// program.
 const longest = 1e15
 
-// bounded is a time or a count that is a number.
+// bounded limits a time or a count to a finite number.
 func bounded(x float64) float64 {
 	if !(x < longest) {
 		return longest
@@ -48,7 +49,7 @@ func (t *times) add(o times, n float64) {
 	}
 }
 
-// since is what has been added to an earlier t, without what is not known.
+// since returns the difference to an earlier t, without the unknown operations.
 func (t times) since(o times) times {
 	return times{
 		products: t.products - o.products, closed: t.closed - o.closed, memory: t.memory - o.memory,
@@ -58,7 +59,7 @@ func (t times) since(o times) times {
 
 func (o Overlap) since(x Overlap) Overlap { return Overlap{o.Exposed - x.Exposed, o.Hidden - x.Hidden} }
 
-// longer is the one that keeps a core for longer.
+// longer returns the times that occupy a core for longer.
 func longer(a, b times) times {
 	if a.seconds() >= b.seconds() {
 		return a
@@ -71,7 +72,7 @@ func (o *Overlap) add(x Overlap, n float64) {
 	o.Hidden = bounded(o.Hidden + n*x.Hidden)
 }
 
-// missing notes operations whose time is not known.
+// missing records operations without a known time.
 func (t *times) missing(what string, n float64) {
 	if t.unknown == nil {
 		t.unknown = map[string]float64{}
@@ -79,7 +80,7 @@ func (t *times) missing(what string, n float64) {
 	t.unknown[what] = bounded(t.unknown[what] + n)
 }
 
-// channel is what an operation occupies beside the core.
+// channel is the resource that an asynchronous operation occupies.
 type channel int
 
 const (
@@ -91,12 +92,13 @@ const (
 
 var channelNames = [channels]string{"transfers", "interconnect", "network"}
 
-// timeline is what runs beside a core in one computation: when each channel is free again, and when
-// each operation that has begun will have ended, in seconds of the computation.
+// timeline contains the asynchronous operations of one computation: the time at which each channel
+// is free again, and the end of each operation that has started, in seconds since the start of the
+// computation.
 type timeline struct {
 	free [channels]float64
 	ends map[uint64]pending
-	// begun is what began last.
+	// begun is the last started transfer.
 	begun *Transfer
 }
 
@@ -105,7 +107,7 @@ type pending struct {
 	seconds, ends float64
 }
 
-// start begins an operation that takes so long.
+// start starts an operation with the given duration.
 func (l *timeline) start(id uint64, on channel, seconds, now float64) {
 	if l.ends == nil {
 		l.ends = map[uint64]pending{}
@@ -119,7 +121,7 @@ func (l *timeline) start(id uint64, on channel, seconds, now float64) {
 	}
 }
 
-// begin starts what another computation does beside the core, and takes its time out of t.
+// begin starts the asynchronous operations of another computation, and removes their time from t.
 func (l *timeline) begin(id uint64, t *times, now float64) {
 	on, seconds := transfers, t.seconds()+t.interconnect.Hidden+t.network.Hidden
 	if t.network != (Overlap{}) {
@@ -131,7 +133,7 @@ func (l *timeline) begin(id uint64, t *times, now float64) {
 	*t = times{unknown: t.unknown}
 }
 
-// wait adds to t how long the core waits for an operation that has begun.
+// wait adds to t the time that the core waits for a started operation.
 func (l *timeline) wait(id uint64, t *times) {
 	p, begun := l.ends[id]
 	if !begun {
@@ -139,7 +141,7 @@ func (l *timeline) wait(id uint64, t *times) {
 	}
 	delete(l.ends, id)
 	exposed := max(p.ends-t.seconds(), 0)
-	if exposed > p.seconds*(1-1e-9) { // all of it, but for rounding
+	if exposed > p.seconds*(1-1e-9) { // everything, except for rounding
 		exposed = p.seconds
 	}
 	switch p.channel {
@@ -152,14 +154,14 @@ func (l *timeline) wait(id uint64, t *times) {
 	}
 }
 
-// end waits for what is left at the end of a computation.
+// end waits for the remaining operations at the end of a computation.
 func (l *timeline) end(t *times) {
 	for _, id := range slices.Sorted(maps.Keys(l.ends)) {
 		l.wait(id, t)
 	}
 }
 
-// origin finds the start of an asynchronous operation that i continues or ends.
+// origin returns the start of an asynchronous operation that i continues or ends.
 func (l *timeline) origin(c *hloComputation, i *hloInstruction) (uint64, bool) {
 	for range 4 { // async-done, async-update, async-start
 		if _, begun := l.ends[i.id]; begun {

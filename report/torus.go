@@ -6,22 +6,22 @@ import (
 	"slices"
 )
 
-// Torus is a slice of TPUs as the collectives of a step see it.
+// Torus is a slice of TPUs with the communication of a step's collectives.
 type Torus struct {
-	// Shape is the number of chips of a slice along x, y and z, and Rings says which of them close to a
-	// ring.
+	// Shape is the number of chips of a slice along x, y and z. Rings is whether the chips along
+	// each axis form a ring.
 	Shape [3]int  `json:"shape"`
 	Rings [3]bool `json:"rings"`
-	// Slices is the number of equal slices, and DevicesPerChip that of the cores of a chip that programs
-	// see.
+	// Slices is the number of equal slices. DevicesPerChip is the number of devices per chip that
+	// programs use.
 	Slices         int `json:"slices"`
 	DevicesPerChip int `json:"devices_per_chip"`
-	// Places are the chips of the partitions, by their numbers: x, y, z and the slice.
+	// Places are the chips of the partitions as coordinates: x, y, z and the slice.
 	Places [][4]int `json:"places"`
-	// Groups say which partitions talk to each other.
+	// Groups are the partitions that communicate with each other.
 	Groups []AxisGroups `json:"groups"`
-	// Links are those of the first slice that carry something, as the collectives are predicted: over
-	// the links of all axes that a group spans, as rings.
+	// Links are the links of the first slice with traffic. The traffic follows the prediction of
+	// the collectives: as rings over the links of all axes that a group spans.
 	Links []Link `json:"links"`
 
 	machine *machine
@@ -29,10 +29,10 @@ type Torus struct {
 	loads   map[loadKey]*load
 }
 
-// AxisGroups are the partitions that the collectives of an axis join.
+// AxisGroups are the groups of partitions of the collectives over an axis.
 type AxisGroups struct {
-	// Axis is that of a [Collective]. Pairs says that each first of a group sends to the second, and
-	// otherwise each group talks among itself.
+	// Axis is the axis of a [Collective]. If Pairs is set, the first partition of each group sends
+	// to the second. Otherwise all partitions of a group communicate.
 	Axis   string  `json:"axis"`
 	Pairs  bool    `json:"pairs,omitempty"`
 	Groups [][]int `json:"groups"`
@@ -40,27 +40,29 @@ type AxisGroups struct {
 
 // Link is a link between two chips.
 type Link struct {
-	// Chip is where it begins, and Axis, from 0 for x, the way to the chip where it ends.
+	// Chip is the start of the link. The link goes to the next chip along Axis, where 0 is x.
 	Chip [3]int `json:"chip"`
 	Axis int    `json:"axis"`
-	// Bytes is what it carries in a step, and Back what it carries the other way.
+	// Bytes is the number of bytes that the link transfers in a step. Back is the number in the
+	// opposite direction.
 	Bytes int64 `json:"bytes"`
 	Back  int64 `json:"back_bytes"`
 }
 
 type loadKey struct{ axis, kind, first string }
 
-// load is what collectives over the same groups send: bytes are those of each partition.
+// load is the traffic of collectives over the same groups. bytes are the bytes of each partition.
 type load struct {
 	groups [][]int
 	bytes  float64
 }
 
-// mostPlaced is how many partitions a torus has places of: more cannot be drawn, and would take longer
-// than the rest of a report.
+// mostPlaced bounds the partitions of a torus: more cannot be drawn, and would cost more time than
+// the rest of a report.
 const mostPlaced = 1024
 
-// torus is that of the slice of a program; nil if the devices are no TPUs, or too many to draw.
+// torus returns the torus of the slice of a program. It returns nil if the devices are not TPUs, or
+// too many to draw.
 func (r *Report) torus(m *hloModule) *Torus {
 	on, known := newMachine(r.Target.Name)
 	if !known || r.Replicas*r.LogicalDevices > mostPlaced {
@@ -78,10 +80,10 @@ func (r *Report) torus(m *hloModule) *Torus {
 	return t
 }
 
-// add notes that collectives of a kind send so many bytes of each partition.
+// add records that collectives of a kind send the given bytes of each partition.
 func (t *Torus) add(kind, axis string, groups [][]int, bytes float64) {
 	if len(groups) == 0 {
-		return // of the network, or not read
+		return // over the network, or in an unsupported format
 	}
 	key := loadKey{axis, kind, fmt.Sprint(groups[0])}
 	if t.loads[key] == nil {
@@ -90,7 +92,7 @@ func (t *Torus) add(kind, axis string, groups [][]int, bytes float64) {
 	t.loads[key].bytes = bounded(t.loads[key].bytes + bytes)
 }
 
-// finish works out what the links carry.
+// finish computes the load of the links.
 func (t *Torus) finish() {
 	carried := map[link]float64{}
 	seen := map[loadKey]bool{}
@@ -117,7 +119,7 @@ func (t *Torus) finish() {
 	}
 	m := t.machine
 	for l, bytes := range carried {
-		if l.by < 0 { // it is listed where it begins
+		if l.by < 0 { // listed at its start
 			end := l.chip
 			end[l.axis] = (end[l.axis] - 1 + m.shape[l.axis]) % m.shape[l.axis]
 			if ahead := (link{end, l.axis, 1}); carried[ahead] == 0 {
@@ -134,7 +136,7 @@ func (t *Torus) finish() {
 	})
 }
 
-// carry adds what the links of the first slice carry for one group.
+// carry adds the traffic of one group to the links of the first slice.
 func (t *Torus) carry(carried map[link]float64, kind string, group []int, bytes float64) {
 	m := t.machine
 	var chips [][3]int
@@ -195,7 +197,7 @@ func (t *Torus) carry(carried map[link]float64, kind string, group []int, bytes 
 			continue
 		}
 		share := bytes / float64(ways)
-		if kind == "all-to-all" { // half of what is sent crosses the middle
+		if kind == "all-to-all" { // half of the data crosses the middle
 			if share = bytes * float64(n) / 4; ring(d) {
 				share /= 2
 			}

@@ -31,13 +31,14 @@ type traceEvent struct {
 	Args  map[string]any `json:"args,omitempty"`
 }
 
-// What bounds a trace: of a loop of a step that has more operations, the first rounds are shown.
+// The limits of a trace. If the loops of a step have more operations, only their first iterations
+// are shown.
 const mostEvents, fewRounds = 200_000, 3
 
-// WriteTrace writes the predicted run of the step on one core as a trace in Chrome's JSON format, which
-// Perfetto and chrome://tracing show: what the core does, loops round by round, what goes on beside it,
-// and the memory in use. Its times are predictions; no step has run. The error matches
-// errors.ErrUnsupported if no times are predicted.
+// WriteTrace writes the predicted run of the step on one core as a trace in Chrome's JSON format,
+// for Perfetto and chrome://tracing: the operations of the core, loops iteration by iteration,
+// asynchronous transfers, and the memory in use. Its times are predictions, not measurements. If no
+// times are predicted, the error matches errors.ErrUnsupported.
 func (r *Report) WriteTrace(w io.Writer) error {
 	if r.Schedule == nil || r.Predicted == nil {
 		return &errkind.Fault{Op: "report: trace", Subject: r.Step + " on " + r.Target.Name, Reason: "no times are predicted for it",
@@ -62,11 +63,11 @@ func (r *Report) WriteTrace(w io.Writer) error {
 	return nil
 }
 
-// tracer writes events. A bufio.Writer keeps its first error.
+// tracer writes events. Its bufio.Writer keeps the first error.
 type tracer struct {
 	w      *bufio.Writer
 	report *Report
-	rounds int // of a loop, at most
+	rounds int // maximum iterations of a loop
 	events int
 }
 
@@ -76,7 +77,7 @@ func (t *tracer) write(e traceEvent) {
 	}
 	e.PID = 1
 	line, err := json.Marshal(e)
-	if err != nil { // numbers that JSON does not have
+	if err != nil { // numbers that JSON does not support
 		line = []byte(`{"name":"not a number","ph":"M","pid":1}`)
 	}
 	_, _ = t.w.Write(line)
@@ -86,7 +87,7 @@ func (t *tracer) name(what string, row int, name string) {
 	t.write(traceEvent{Name: what, Phase: "M", TID: row, Args: map[string]any{"name": name}})
 }
 
-// unfolded is the number of operations with all rounds of loops.
+// unfolded returns the number of operations with all iterations of loops.
 func (t *tracer) unfolded(all []Operation) (n int) {
 	for _, o := range all {
 		n++
@@ -97,10 +98,10 @@ func (t *tracer) unfolded(all []Operation) (n int) {
 	return n
 }
 
-// all writes operations that begin at a time, in seconds.
+// all writes operations that start at a time in seconds.
 func (t *tracer) all(all []Operation, from float64) {
 	for _, o := range all {
-		if t.events > 2*mostEvents { // of a damaged report, in which loops are in loops
+		if t.events > 2*mostEvents { // of a malformed report with nested loops
 			return
 		}
 		start := from + o.Start
@@ -125,7 +126,7 @@ func (t *tracer) all(all []Operation, from float64) {
 	}
 }
 
-// label is what the operation is called in a timeline.
+// label returns the name of the operation in a timeline.
 func (o Operation) label() string {
 	switch {
 	case o.Joined > 0:

@@ -15,32 +15,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// A compiler cannot be stopped, and may take longer than whoever asks has time. So a compilation
-// goes on when the context of its caller ends, and who asks for the same program again waits for
-// that one: a deadline that is too short for a compilation costs tries, not compilations. Close
-// gives up what goes on then.
+// A compiler cannot be interrupted, and may run longer than the deadline of its caller. A
+// compilation therefore continues when the context of its caller ends, and a later call with the
+// same program waits for that compilation: too short a deadline does not waste the compilation.
+// Close abandons running compilations.
 
-// Compilation describes a compilation that is under way.
+// Compilation describes a running compilation.
 type Compilation struct {
-	// Name is the program's, and TextBytes the size of its text.
+	// Name is the name of the program. TextBytes is the size of its text.
 	Name      string
 	TextBytes int
 	// Replicas and LogicalDevices are the numbers that the program is compiled for.
 	Replicas, LogicalDevices int
-	// Passed is the time since the compiler began.
+	// Passed is the time since the start of the compilation.
 	Passed time.Duration
 }
 
 type buildKey [sha256.Size]byte
 
-// builds are the compilations under way.
+// builds are the running compilations.
 type builds struct {
 	mu       sync.Mutex
-	underWay map[buildKey]*build // nil once closed
+	underWay map[buildKey]*build // nil after Close
 }
 
-// build is a compilation. x, err and took are set when done is closed; x belongs to who takes the
-// build off the list.
+// build is a compilation. x, err and took are set when done is closed. The caller that removes the
+// build from the list owns x.
 type build struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
@@ -49,15 +49,16 @@ type build struct {
 	took   time.Duration
 }
 
-// Build compiles a program, or waits for the compilation of it that is under way. meanwhile is other
-// work of the caller's, on its goroutine; nil is none. Whose work fails does not wait for the
-// compilation, which goes on for a later call. took is the time of the compilation alone. The program
-// is the caller's to close.
+// Build compiles a program, or waits for a running compilation of the same program. meanwhile, if
+// not nil, is called on the caller's goroutine during the compilation. If meanwhile returns an
+// error, Build returns it at once, and the compilation continues for a later call. If ctx ends,
+// Build returns an error and the compilation continues too. took is the time of the compilation
+// alone. The caller owns the program and must close it.
 func (m *Machine) Build(ctx context.Context, name string, program pjrt.Program, opts pjrt.CompileOptions, meanwhile func() error) (x system.Executable, took time.Duration, err error) {
 	defer activity.Begin(ctx, activity.Compile, name)()
 	hash := sha256.New()
 	hash.Write(program.Code)
-	fmt.Fprintln(hash, opts.DeviceAssignment) // another program on other devices
+	fmt.Fprintln(hash, opts.DeviceAssignment) // part of the key: another program on other devices
 	key := buildKey(hash.Sum(nil))
 	for {
 		b, err := m.begin(ctx, key, name, program, opts)
@@ -84,11 +85,11 @@ func (m *Machine) Build(ctx context.Context, name string, program pjrt.Program, 
 		if mine || b.err != nil {
 			return b.x, b.took, b.err
 		}
-		// Another caller took it: it had the same program.
+		// Another caller with the same program received it.
 	}
 }
 
-// begin returns the compilation of the program that is under way, or begins one.
+// begin returns the running compilation of the program, or starts one.
 func (m *Machine) begin(ctx context.Context, key buildKey, name string, program pjrt.Program, opts pjrt.CompileOptions) (*build, error) {
 	m.builds.mu.Lock()
 	defer m.builds.mu.Unlock()
@@ -109,7 +110,7 @@ func (m *Machine) begin(ctx context.Context, key buildKey, name string, program 
 		defer cancel(nil)
 		start := time.Now()
 		defer func() { b.took = time.Since(start) }()
-		b.err = m.fault(errkind.RuntimeError, "compiling "+name, "give Options.Compiler a compiler that returns", "the compiler ended its goroutine") // unless it returns
+		b.err = m.fault(errkind.RuntimeError, "compiling "+name, "give Options.Compiler a compiler that returns", "the compiler ended its goroutine") // if it does not return
 		defer func() {
 			if r := recover(); r != nil {
 				b.err = m.fault(errkind.RuntimeError, "compiling "+name, "", "panic: %v\n%s", r, debug.Stack())
@@ -123,7 +124,8 @@ func (m *Machine) begin(ctx context.Context, key buildKey, name string, program 
 	return b, nil
 }
 
-// watch says of a compilation that it goes on, until stop is called.
+// watch reports to Options.GoesOn periodically that a compilation is still running, until stop is
+// called.
 func (m *Machine) watch(name string, program pjrt.Program, opts pjrt.CompileOptions) (stop func()) {
 	if m.opts.GoesOn == nil {
 		return func() {}
@@ -136,11 +138,11 @@ func (m *Machine) watch(name string, program pjrt.Program, opts pjrt.CompileOpti
 	})
 }
 
-// closeGrace is how long Close waits for compilations that do not end with their context at once.
+// closeGrace is the time that Close waits for canceled compilations to return.
 const closeGrace = time.Second
 
-// closeBuilds gives up the compilations under way, and refuses others. A compiler cannot be stopped:
-// what it makes all the same is closed when it comes, without anybody waiting for it.
+// closeBuilds cancels the running compilations and rejects new ones. A compilation that does not
+// return in time is closed in the background when it returns.
 func (m *Machine) closeBuilds() (errs []error) {
 	m.builds.mu.Lock()
 	all := m.builds.underWay
@@ -166,7 +168,7 @@ func (m *Machine) closeBuilds() (errs []error) {
 	return errs
 }
 
-// close closes what the compilation makes, once it has ended.
+// close waits for the compilation and closes its result.
 func (b *build) close() error {
 	if <-b.done; b.err != nil {
 		return nil

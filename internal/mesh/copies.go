@@ -11,21 +11,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// PartCopy is a part of a tensor to copy to the host: what one partition of this process holds of it.
+// PartCopy is a copy of a shard to the host: of the shard of a tensor that one partition of this
+// process has.
 type PartCopy struct {
-	// Name names the tensor in errors.
+	// Name is the name of the tensor in errors.
 	Name      string
 	Layout    *Layout
 	From      Buffers
 	Partition int
-	// Into is as long as the part without padding: [Layout.BoxBytes].
+	// Into receives the shard without padding. Its length is [Layout.BoxBytes].
 	Into []byte
-	// Done is called when the part is in Into, from any goroutine. It may be nil.
+	// Done is called when Into is complete, from any goroutine. It may be nil.
 	Done func()
 }
 
-// CopyOut copies parts to the host, several at a time and in any order. The caller keeps the buffers
-// from changing meanwhile.
+// CopyOut copies shards to the host, several concurrently and in any order. The caller must not
+// change the buffers until CopyOut returns.
 func (m *Machine) CopyOut(ctx context.Context, parts []PartCopy) error {
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(max(2, min(runtime.GOMAXPROCS(0), 8)))
@@ -46,27 +47,28 @@ func (m *Machine) CopyOut(ctx context.Context, parts []PartCopy) error {
 	return group.Wait()
 }
 
-// Broadcaster copies tensors from the devices that made them to this process's others, while the
-// next are made. Where a runtime takes the host's memory for the way of a copy, that is less than
-// the largest tensor needs: no more than its bytes, or one part, are under way at a time. One
-// goroutine uses it.
+// Broadcaster copies tensors from the devices that computed them to the other devices of this
+// process, while the next tensors are computed. Some runtimes stage copies in host memory. To limit
+// this, the copies in progress have at most the size of the largest tensor so far, or consist of
+// one shard. A Broadcaster is not safe for concurrent use.
 type Broadcaster struct {
 	machine  *Machine
 	to       func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) // the plugin's copy
 	largest  int                                                                             // bytes of the largest tensor so far
 	underWay []*pjrt.Buffer                                                                  // oldest first
-	bytes    int                                                                             // of what is under way
+	bytes    int                                                                             // of underWay
 }
 
-// Spread returns a Broadcaster.
+// Spread returns a new Broadcaster.
 func (m *Machine) Spread() *Broadcaster {
 	return &Broadcaster{machine: m, to: func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
 		return b.CopyToDevice(ctx, d)
 	}}
 }
 
-// Start starts the copies of a tensor of so many bytes: into each partition of this process that lacks
-// its part, from the partition that source names.
+// Start starts the copies of a tensor: to each partition of this process without a buffer in all,
+// from the partition that source returns. bytes is the size of the tensor. The new buffers are
+// stored in all.
 func (s *Broadcaster) Start(ctx context.Context, bytes int, all Buffers, source func(partition int) int) error {
 	m := s.machine
 	s.largest = max(s.largest, bytes)
@@ -90,7 +92,8 @@ func (s *Broadcaster) Start(ctx context.Context, bytes int, all Buffers, source 
 	return nil
 }
 
-// copy starts a copy to a device. Of a plugin that has none, the copy goes through the host.
+// copy starts a copy to a device. If the plugin does not support such copies, the data is copied
+// through the host.
 func (s *Broadcaster) copy(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
 	made, err := s.to(ctx, b, d)
 	if !errors.Is(err, errors.ErrUnsupported) {
@@ -113,7 +116,7 @@ func (s *Broadcaster) wait(ctx context.Context) error {
 	return nil
 }
 
-// Here reports whether all partitions of this process have their parts.
+// Here reports whether all partitions of this process have a buffer.
 func (m *Machine) Here(all Buffers) bool {
 	return !slices.ContainsFunc(m.mine, func(partition int) bool { return all[partition] == nil })
 }

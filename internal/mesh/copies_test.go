@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// four is a machine of four groups of one CPU device.
+// four returns a machine with four groups of one CPU device.
 func four(t *testing.T) *Machine {
 	plugintest.Path(t, "cpu")
 	sys, err := system.Open(t.Context(), system.Options{CPUDevices: 4})
@@ -25,8 +25,8 @@ func four(t *testing.T) *Machine {
 	return d
 }
 
-// TestSpreading copies two tensors to three other devices, also with a plugin that copies nothing
-// between devices, and holds what is under way to one tensor's bytes.
+// TestSpreading copies two tensors to three other devices, also with a plugin without copies
+// between devices, and checks that the copies in progress are limited to the bytes of one tensor.
 func TestSpreading(t *testing.T) {
 	d, ctx := four(t), t.Context()
 	for name, to := range map[string]func(context.Context, *pjrt.Buffer, *pjrt.Device) (*pjrt.Buffer, error){
@@ -60,7 +60,7 @@ func TestSpreading(t *testing.T) {
 	}
 }
 
-// TestACopyThatFails has a device that takes no copy: the tensor is not whole.
+// TestACopyThatFails uses a device that rejects copies: the tensor stays incomplete.
 func TestACopyThatFails(t *testing.T) {
 	d, ctx := four(t), t.Context()
 	s, l, all := d.Spread(), Whole(pjrt.U8, []int{2}, 1), d.Buffers()
@@ -79,8 +79,8 @@ func TestACopyThatFails(t *testing.T) {
 	require.NoError(t, all.Close())
 }
 
-// TestPutRefusesOtherSizes gives tensors that are not of the layout's shape, and uses a machine that
-// is closed.
+// TestPutRefusesOtherSizes passes tensors of other shapes than the layout, and uses a closed
+// machine.
 func TestPutRefusesOtherSizes(t *testing.T) {
 	d, ctx := four(t), t.Context()
 	l, all := Whole(pjrt.F32, []int{2}, 1), d.Buffers()

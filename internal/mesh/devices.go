@@ -10,10 +10,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Buffers are what the devices hold of a tensor, by partition: nil for those of other processes.
+// Buffers are the shards of a tensor on the devices, by partition. Partitions of other processes
+// are nil.
 type Buffers []*pjrt.Buffer
 
-// Buffers returns room for the buffers of a tensor: none on a machine that is only described.
+// Buffers returns Buffers with a nil element for each partition, or no elements for a described
+// machine.
 func (m *Machine) Buffers() Buffers { return make(Buffers, len(m.All)) }
 
 // Close closes the buffers.
@@ -23,14 +25,14 @@ func (all Buffers) Close() error {
 		if b == nil {
 			continue
 		}
-		if err := b.Close(); err != nil { // a step that is fed comes here for each argument, and allocates nothing
+		if err := b.Close(); err != nil { // called for each argument of a step: must not allocate
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Ready waits until the buffers have their contents.
+// Ready waits until the contents of the buffers are available.
 func (all Buffers) Ready(ctx context.Context) error {
 	for _, b := range all {
 		if b == nil {
@@ -43,7 +45,7 @@ func (all Buffers) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Rows returns the partitions of a program's launch rows.
+// Rows returns the partition of each row of the arguments of a launch.
 func (m *Machine) Rows(x system.Executable) ([]int, error) {
 	var rows []int
 	for _, device := range x.AddressableDevices() {
@@ -57,7 +59,7 @@ func (m *Machine) Rows(x system.Executable) ([]int, error) {
 	return rows, nil
 }
 
-// Table returns room for a launch's arguments or results: a line for each of so many rows.
+// Table returns an empty table for the arguments or results of a launch, with one row per device.
 func Table(rows, columns int) [][]*pjrt.Buffer {
 	all := make([]*pjrt.Buffer, rows*columns)
 	table := make([][]*pjrt.Buffer, rows)
@@ -67,8 +69,8 @@ func Table(rows, columns int) [][]*pjrt.Buffer {
 	return table
 }
 
-// Column returns a column of a launch's table as the buffers of a tensor. rows are the partitions of
-// the table's rows.
+// Column returns a column of a launch's table as the buffers of a tensor. rows are the partitions
+// of the table's rows.
 func (m *Machine) Column(table [][]*pjrt.Buffer, rows []int, column int) Buffers {
 	all := m.Buffers()
 	for row, d := range rows {
@@ -77,8 +79,8 @@ func (m *Machine) Column(table [][]*pjrt.Buffer, rows []int, column int) Buffers
 	return all
 }
 
-// Close gives up compilations under way and closes the exchanges. Who closes holds Launch; programs
-// and buffers are their owners' to close.
+// Close abandons running compilations and closes the exchanges. The caller must hold Launch.
+// Programs and buffers are closed by their owners.
 func (m *Machine) Close() []error {
 	m.End()
 	errs := m.closeBuilds()
@@ -102,8 +104,8 @@ func (m *Machine) Check() error {
 	return nil
 }
 
-// FreeBytes returns how many bytes are free on the fullest of this process's devices; known is false
-// for a plugin that does not say, such as the CPU's, whose devices have the host's memory.
+// FreeBytes returns the free bytes of the device of this process with the least free memory. known
+// is false if the plugin does not report it, as the CPU plugin, whose devices use host memory.
 func (m *Machine) FreeBytes() (free int64, known bool) {
 	for _, i := range m.mine {
 		stats, err := m.All[i].MemoryStats()

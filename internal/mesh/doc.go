@@ -1,12 +1,11 @@
-// Package mesh is the machine of R x P devices: what they hold and do, whoever asks.
+// Package mesh runs programs on R x P devices and places tensors on them.
 //
-// A [Layout] is a value: it says which part of a tensor each device holds. A [Machine] compiles
-// programs, each once however many ask ([Machine.Build]). Tensors go to its devices ([Machine.Put],
-// [Machine.Fill]) and come from them ([Machine.Get], [Machine.CopyOut]) in parts, programs are launched
-// on them in one order ([Machine].Launch), and the processes of a job exchange messages through them
-// ([Machine.Gather]). The machine of a slice that is only described ([Describe]) compiles, and has no
-// part of any tensor.
+// A [Layout] is a value that describes the shard of a tensor on each device. A [Machine] compiles
+// programs ([Machine.Build]); concurrent calls with the same program share one compilation. It copies
+// shards of tensors to its devices ([Machine.Put], [Machine.Fill]) and from them ([Machine.Get],
+// [Machine.CopyOut]), orders the launches of programs ([Machine].Launch), and exchanges messages
+// between the processes of a job ([Machine.Gather]). A machine for a slice that is not attached
+// ([Describe]) only compiles and has no shards.
 //
-// The package knows no variables, no contexts and no graphs. Package strategy and the global view
-// stand on it.
+// The package does not depend on variables, contexts or graphs. Packages strategy and gomlx use it.
 package mesh

@@ -15,36 +15,38 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Processes exchange small host values through a collective on their devices: a row of words for
-// each device, gathered by all. All devices take part, with equal rows for those of a process: TPU
-// compilers refuse collectives over a part of a slice. No server, no port and no other network is
-// needed than what programs use.
+// Processes exchange small host values with a collective on their devices: each device has a row of
+// words, and all rows are gathered. All devices participate, with equal rows on the devices of one
+// process, because TPU compilers reject collectives over a part of a slice. An exchange needs no
+// server, no port and no other network than programs.
 //
-// An exchange is a launch like any other: all processes make it, in the same order among their
-// launches. Each message says what it is for, so that processes which got out of step read so instead
-// of each other's data.
+// An exchange is a launch: all processes must run it in the same order relative to their other
+// launches. Each message contains the name of its call, so that processes with different call
+// orders receive an error instead of wrong data.
 
-// exchange is the program that gathers a row of a number of words from each device.
+// exchange is the program that gathers a row of a fixed number of words from each device.
 type exchange struct {
 	program system.Executable
-	devices []*pjrt.Device // of this process, in launch order
+	devices []*pjrt.Device // the devices of this process, in launch order
 	words   int
 }
 
-// firstWords is the room for a message that is gathered in one launch: with the header, 508 bytes.
+// firstWords is the row size of the first launch in words: 508 bytes with the header.
 const firstWords = 128
 
-// MaxMessage bounds a message together with the name of its call, in bytes. Exchanges are for small
-// values.
+// MaxMessage is the maximum size in bytes of a message and the name of its call together. Exchanges
+// are for small values.
 const MaxMessage = 1 << 20
 
-// MaxPending bounds the message of [Machine.StartGather] together with the name of its call, in bytes.
+// MaxPending is the maximum size in bytes of the message of [Machine.StartGather] and the name of
+// its call together.
 const MaxPending = 4*firstWords - 4 - 4
 
-// Gather exchanges messages: every process passes its own and receives those of all processes, by
-// process. All processes call it with the same call, which says what the messages are; otherwise all
-// receive the error of [Options].OutOfStep. One that does not fit the first launch follows in a second one, which all
-// make, as all see the lengths.
+// Gather exchanges messages: every process passes a message and receives the messages of all
+// processes, indexed by process. All processes must call it with the same call, a name for the
+// exchange. Otherwise all receive the error of [Options].OutOfStep. A message that is too long for
+// the first launch is sent with a second launch. All processes know the lengths and run the second
+// launch too.
 func (m *Machine) Gather(ctx context.Context, call string, mine []byte) ([][]byte, error) {
 	if len(call)+len(mine) > MaxMessage {
 		return nil, m.fault(errkind.ValueError, call, "keep it on the devices, or write a file", "%d bytes, where %d are the most", len(mine), MaxMessage-len(call))
@@ -64,9 +66,9 @@ func (m *Machine) Gather(ctx context.Context, call string, mine []byte) ([][]byt
 	return m.messages(call, rows)
 }
 
-// Agree compares contents over the processes, which must all have the same. text describes them: 300
-// bytes of it go to [Options].Differ, whose error every process gets if any differs. All processes
-// call it.
+// Agree checks that all processes pass the same content. text describes the content; its first 300
+// bytes are passed to [Options].Differ, whose error every process receives if any content differs.
+// All processes must call Agree.
 func (m *Machine) Agree(ctx context.Context, what, text string, content []byte) error {
 	if !m.Several() {
 		return nil
@@ -107,7 +109,8 @@ func (m *Machine) Agree(ctx context.Context, what, text string, content []byte) 
 	return m.opts.Differ(what, texts, differing)
 }
 
-// gatherOnce gathers messages, cut to the room there is, and tells the longest message's real length.
+// gatherOnce gathers messages, truncated to the row size, and returns the full length of the
+// longest message.
 func (m *Machine) gatherOnce(ctx context.Context, words int, message []byte) (rows [][]byte, longest int, err error) {
 	s, err := m.send(ctx, words, message)
 	if err != nil {
@@ -117,7 +120,8 @@ func (m *Machine) gatherOnce(ctx context.Context, words int, message []byte) (ro
 	return s.receive(ctx)
 }
 
-// messages returns the values of the messages of all processes, which must be of one call.
+// messages returns the values of the messages of all processes. It returns an error unless all
+// messages have the same call.
 func (m *Machine) messages(call string, rows [][]byte) ([][]byte, error) {
 	calls, values := make([]string, len(rows)), make([][]byte, len(rows))
 	same := true
@@ -134,7 +138,7 @@ func (m *Machine) messages(call string, rows [][]byte) ([][]byte, error) {
 	return values, nil
 }
 
-// outOfStep is the error of processes that are in different calls.
+// outOfStep returns the error for processes in different calls.
 func (m *Machine) outOfStep(calls []string) error {
 	if m.opts.OutOfStep != nil {
 		return m.opts.OutOfStep(calls)
@@ -142,13 +146,13 @@ func (m *Machine) outOfStep(calls []string) error {
 	return m.fault(errkind.RuntimeError, "exchange", "make the same calls in the same order on each", "the processes are at %q", calls)
 }
 
-// appendMessage writes a message: the length of the call's name, the name, the value.
+// appendMessage appends the length of the call's name, the name and the value to b.
 func appendMessage(b []byte, call string, value []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(call)))
 	return append(append(b, call...), value...)
 }
 
-// parseMessage reads what appendMessage writes. The value is a copy.
+// parseMessage parses the format of appendMessage. The value is a copy.
 func parseMessage(b []byte) (call string, value []byte, ok bool) {
 	if len(b) < 4 {
 		return "", nil, false
@@ -160,14 +164,14 @@ func parseMessage(b []byte) (call string, value []byte, ok bool) {
 	return string(rest[:n]), slices.Clone(rest[n:]), true
 }
 
-// flight is an exchange that was launched: rows on their way.
+// flight is an exchange in progress.
 type flight struct {
 	machine   *Machine
 	words     int
 	ins, outs [][]*pjrt.Buffer
 }
 
-// send launches the gathering of messages, cut to the room there is.
+// send launches a gather of messages, truncated to the row size.
 func (m *Machine) send(ctx context.Context, words int, message []byte) (_ *flight, err error) {
 	x, err := m.exchange(ctx, words)
 	if err != nil {
@@ -219,7 +223,7 @@ func (s *flight) receive(ctx context.Context) (rows [][]byte, longest int, err e
 	return rows, longest, nil
 }
 
-// close releases what the exchange holds on the devices, when it has run.
+// close releases the device buffers of the exchange after it has run.
 func (s *flight) close() error {
 	var errs []error
 	for _, table := range [][][]*pjrt.Buffer{s.ins, s.outs} {
@@ -231,7 +235,7 @@ func (s *flight) close() error {
 	return errors.Join(errs...)
 }
 
-// exchange returns the program for rows of a number of words, compiling it once.
+// exchange returns the program for rows of a number of words. It compiles each program once.
 func (m *Machine) exchange(ctx context.Context, words int) (*exchange, error) {
 	m.exchanging.Lock()
 	defer m.exchanging.Unlock()
@@ -253,8 +257,8 @@ func (m *Machine) exchange(ctx context.Context, words int) (*exchange, error) {
 	return of, nil
 }
 
-// known returns the program for rows of a number of words, nil if there is none yet. After Close it
-// is an error.
+// known returns the compiled program for rows of a number of words, or nil. After Close it returns
+// an error.
 func (m *Machine) known(words int) (*exchange, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -267,7 +271,7 @@ func (m *Machine) known(words int) (*exchange, error) {
 	return nil, nil
 }
 
-// exchangeText is the program: each device holds a row, each receives all.
+// exchangeText returns the text of the program: each device has one row and receives all rows.
 func exchangeText(devices, words int) []byte {
 	return fmt.Appendf(nil, `module @exchange attributes {mhlo.num_replicas = 1 : i32, mhlo.num_partitions = %[1]d : i32} {
   sdy.mesh @mesh = <["device"=%[1]d]>

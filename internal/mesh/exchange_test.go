@@ -13,8 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// libtpu aborts on collectives over a part of a slice, so the exchange is on all of
-// it.
+// libtpu aborts on collectives over a part of a slice, so the exchange uses all devices.
 func TestTheExchangeCompilesForAOTSlices(t *testing.T) {
 	path := plugintest.Path(t, "tpu")
 	if !plugintest.InChild(t) {

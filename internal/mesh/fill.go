@@ -10,13 +10,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/staging"
 )
 
-// Source is a tensor that lies nowhere as a whole, such as one of a file: its parts are read where
-// they are needed. Its methods are safe for concurrent use. It may also have
-// ReadCells(ctx, start, size, cells, into), which fills into with a box that is cut into cells, so many
-// in each dimension: the cells in row-major order, and row-major in themselves.
+// Source reads shards of a tensor that is not in memory, for example from a file. Its methods must
+// be safe for concurrent use. A Source may also have the method ReadCells(ctx, start, size, cells,
+// into), which reads a box as cells: cells is the number of cells in each dimension, and into
+// contains the cells in row-major order, with the elements of each cell in row-major order.
 type Source interface {
-	// ReadPart fills into with the elements from start on, size of them in each dimension, row-major.
-	// start and size are not to be changed.
+	// ReadPart reads the elements from index start, size elements in each dimension, into into in
+	// row-major order. It must not change start and size.
 	ReadPart(ctx context.Context, start, size []int, into []byte) error
 }
 
@@ -24,27 +24,27 @@ type cellSource interface {
 	ReadCells(ctx context.Context, start, size, cells []int, into []byte) error
 }
 
-// Load is one tensor on its way from a source to this process's devices.
+// Load is a tensor to read from a source and copy to the devices of this process.
 type Load struct {
-	// Name names the tensor in errors.
+	// Name is the name of the tensor in errors.
 	Name   string
 	Layout *Layout
 	From   Source
-	// Into are the buffers, which [Machine.Fill] makes.
+	// Into are the buffers, which [Machine.Fill] creates.
 	Into Buffers
 }
 
-// partRead is a part that some devices hold: it is read once. With cells it is several parts, one for
-// each device.
+// partRead is one read of a shard for all devices that have this shard. With cells it is one read
+// of several shards, one for each device.
 type partRead struct {
 	of          *Load
 	start, size []int
 	cells       []int
 	partitions  []int
-	data        []byte // staged
+	data        []byte // staging memory
 }
 
-// bytes is what the parts take.
+// bytes returns the size of the shards.
 func (r *partRead) bytes() int {
 	if r.cells != nil {
 		return r.of.Layout.PartBytes * len(r.partitions)
@@ -52,7 +52,7 @@ func (r *partRead) bytes() int {
 	return r.of.Layout.PartBytes
 }
 
-// part is what the i-th device gets of data.
+// part returns the section of data for device i.
 func (r *partRead) part(data []byte, i int) []byte {
 	if r.cells == nil {
 		return data
@@ -61,8 +61,8 @@ func (r *partRead) part(data []byte, i int) []byte {
 	return data[i*n:][:n:n]
 }
 
-// reads lists the parts that this process's devices hold. Several parts of one tensor that have no
-// more than so many bytes may be staged together.
+// reads lists the shards of this process's devices. Several shards of one tensor with at most
+// staged bytes together may be one read.
 func (m *Machine) reads(x *Load, staged int) (all []*partRead) {
 	for _, partition := range m.mine {
 		start, size := x.Layout.At(partition)
@@ -76,7 +76,7 @@ func (m *Machine) reads(x *Load, staged int) (all []*partRead) {
 	return m.together(x, all, staged)
 }
 
-// read reads the part, or the parts, with their padding.
+// read reads the shards, with their padding.
 func (r *partRead) read(ctx context.Context, into []byte) error {
 	l := r.of.Layout
 	if r.cells != nil {
@@ -100,7 +100,7 @@ func (r *partRead) read(ctx context.Context, into []byte) error {
 	return nil
 }
 
-// put copies the staged part to its devices.
+// put copies staged shards to their devices.
 func (m *Machine) put(ctx context.Context, r *partRead) (err error) {
 	l := r.of.Layout
 	for i, partition := range r.partitions {
@@ -112,16 +112,17 @@ func (m *Machine) put(ctx context.Context, r *partRead) (err error) {
 	return nil
 }
 
-// stagedShare is the part of what devices hold that the host may hold on the way to them.
+// stagedShare limits the staging memory on the host to 1/stagedShare of the bytes on the devices.
 const stagedShare = 16
 
-// leastStaged is what it may hold in any case.
+// leastStaged is the minimum limit of the staging memory in bytes.
 const leastStaged = 1 << 20
 
-// Fill reads tensors' parts, so many at a time, and copies them to this process's devices while others
-// are read. The large ones come first, as long as there is much room. The host holds a sixteenth of
-// what its devices get, or one part that is larger; peak is the most that it held. After an error no
-// buffer is live.
+// Fill reads the shards of tensors with the given number of concurrent readers, and copies them to
+// the devices of this process. The large shards come first, while most staging memory is free.
+// Staging memory on the host is limited to a sixteenth of the bytes on the devices, but at least 1
+// MiB or one shard. peak is the maximum staging memory in use, in bytes. After an error all buffers
+// are closed.
 func (m *Machine) Fill(ctx context.Context, all []*Load, readers int) (peak int, err error) {
 	total := 0
 	for _, x := range all {
@@ -188,7 +189,7 @@ func (m *Machine) Fill(ctx context.Context, all []*Load, readers int) (peak int,
 	return pool.Peak(), err
 }
 
-// bring reads a part to where it stays, or to where devices copy it from.
+// bring reads a shard into device memory directly, or into staging memory for a later copy.
 func (m *Machine) bring(ctx context.Context, r *partRead, pool *staging.Pool, queue chan<- *partRead) (err error) {
 	if rt := m.inPlace(r); rt != nil {
 		return m.place(ctx, r, rt)

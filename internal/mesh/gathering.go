@@ -10,20 +10,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/activity"
 )
 
-// GatherFuture is a [Machine.Gather] under way. Any goroutine may call its methods; one calls Wait
-// at a time.
+// GatherFuture is a [Machine.Gather] in progress. Its methods may be called from any goroutine, but
+// Wait must not be called concurrently.
 type GatherFuture struct {
 	call string
 
 	mu   sync.Mutex
-	sent *flight // nil when it is read or closed
+	sent *flight // nil after it was read or closed
 	all  [][]byte
 	err  error
 }
 
-// StartGather begins a [Machine.Gather] and does not wait for it: the exchange is a launch among the
-// others, whose result is read some launches later, when it has long been there. ctx bounds the
-// launch. Close what it returns.
+// StartGather starts a [Machine.Gather] without waiting for the result. The exchange is a launch
+// like any other; its result is usually available when it is read some launches later. ctx applies
+// to the launch only. The caller must close the result.
 func (m *Machine) StartGather(ctx context.Context, call string, mine []byte) (*GatherFuture, error) {
 	if len(call)+len(mine) > MaxPending {
 		return nil, m.fault(errkind.ValueError, call, "use GatherBytes, which waits for it", "%d bytes with its name, where %d are the most", len(call)+len(mine), MaxPending)
@@ -40,9 +40,10 @@ func (m *Machine) StartGather(ctx context.Context, call string, mine []byte) (*G
 	return g, nil
 }
 
-// Wait returns the messages of all processes, by process, as [Machine.Gather] does. ctx bounds the
-// wait; when ctx ends Wait may be called again. A later Wait returns the same, and after Close an
-// error that matches that of a machine which is closed, unless it was read before.
+// Wait returns the messages of all processes, indexed by process, like [Machine.Gather]. If ctx
+// ends, Wait returns an error and may be called again. Later calls return the same messages. After
+// Close, Wait returns an error that matches the error of a closed machine, unless it returned the
+// messages before.
 func (g *GatherFuture) Wait(ctx context.Context) ([][]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,8 +67,7 @@ func (g *GatherFuture) Wait(ctx context.Context) ([][]byte, error) {
 	return g.all, g.err
 }
 
-// Close releases what the exchange holds on the devices, read or not. It does not wait. A second
-// Close does nothing.
+// Close releases the device buffers of the exchange. It does not wait. A second Close does nothing.
 func (g *GatherFuture) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,16 +9,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// hostMemory is a runtime whose devices may have the host's memory: what is read for one of them can
-// stay where it is.
+// hostMemory is a runtime whose devices may use host memory, so that a shard can be read directly
+// into the memory of its buffer.
 type hostMemory interface {
 	BufferFromHostInPlace(ctx context.Context, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device, free func()) (*pjrt.Buffer, error)
 }
 
-// leastInPlace is from how many bytes on a part has memory of its own.
+// leastInPlace is the minimum size in bytes of a shard with separate memory.
 const leastInPlace = 256 << 10
 
-// hostMemory returns the runtime if its devices have the host's memory, and nil otherwise.
+// hostMemory returns the runtime if its devices use host memory, and nil otherwise.
 func (m *Machine) hostMemory() hostMemory {
 	rt, ok := m.System.Runtime().(hostMemory)
 	if !ok || m.platform != "cpu" {
@@ -27,7 +27,8 @@ func (m *Machine) hostMemory() hostMemory {
 	return rt
 }
 
-// inPlace returns the runtime if the part is read to where it stays, and nil if it is copied there.
+// inPlace returns the runtime if the shard can be read directly into the memory of its buffer, and
+// nil if it must be copied.
 func (m *Machine) inPlace(r *partRead) hostMemory {
 	if r.cells == nil && len(r.partitions) != 1 || r.of.Layout.PartBytes*len(r.partitions) < leastInPlace {
 		return nil
@@ -35,7 +36,7 @@ func (m *Machine) inPlace(r *partRead) hostMemory {
 	return m.hostMemory()
 }
 
-// place reads the part, or the parts, to where they stay.
+// place reads shards directly into the memory of their buffers.
 func (m *Machine) place(ctx context.Context, r *partRead, rt hostMemory) error {
 	data, err := staging.Take(r.bytes())
 	if err != nil {
@@ -60,8 +61,8 @@ func (m *Machine) place(ctx context.Context, r *partRead, rt hostMemory) error {
 	return err
 }
 
-// together makes one of parts that are the cells of a box, if they can be read so to where they
-// stay, or have no more than so many bytes to be staged.
+// together combines shards that are the cells of a box into one read, if they can be read directly
+// into the memory of their buffers, or have at most staged bytes.
 func (m *Machine) together(x *Load, all []*partRead, staged int) []*partRead {
 	l := x.Layout
 	bytes := l.PartBytes * len(all)
@@ -93,7 +94,7 @@ func (m *Machine) together(x *Load, all []*partRead, staged int) []*partRead {
 		box.start[dim], box.cells[dim], box.size[dim] = starts[0], len(starts), len(starts)*all[0].size[dim]
 		n *= len(starts)
 	}
-	if n != len(all) { // all starts are different, so that as many are all of them
+	if n != len(all) { // all starts are different, so n cells cover all positions
 		return all
 	}
 	for _, r := range sorted {

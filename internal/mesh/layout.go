@@ -9,30 +9,30 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Layout says which part of a tensor each device holds, and moves parts between a row-major tensor
-// and a row-major part. The devices are in groups of one size, partition by partition: a replica's
-// logical devices, or all devices. Every group holds the tensor alike, unless [Layout.CutOver] gives
-// each a part of it. A Layout is a value: nobody changes it.
+// Layout describes the shard of a tensor on each device, and copies between a row-major tensor and
+// a row-major shard. The devices are in groups of equal size, in partition order: the logical
+// devices of a replica, or all devices. Every group has the same shards, unless [Layout.CutOver]
+// splits the tensor over the groups. A Layout is an immutable value.
 type Layout struct {
-	// Type is that of the elements.
+	// Type is the dtype of the elements.
 	Type pjrt.DType
-	// Shape are the dimensions of the tensor, Shard those of a device's part with its padding, and
-	// Buffer those of the part's buffer: Shard, unless a program takes the part in another form.
+	// Shape is the shape of the tensor. Shard is the shape of a device's shard with its padding.
+	// Buffer is the shape of the shard's buffer: Shard, unless the program expects another shape.
 	Shape, Shard, Buffer []int
-	// Bytes is what the tensor takes in host memory, and PartBytes what a part takes.
+	// Bytes is the size of the tensor in host memory. PartBytes is the size of a shard.
 	Bytes, PartBytes int
-	// Spec is what the layout was made from, nil if a partitioner chose it.
+	// Spec is the sharding that the layout was created from, or nil if a partitioner chose it.
 	Spec *sharding.Spec
 
-	group  int     // devices in a group
-	starts [][]int // the first index of a group's devices in each dimension; nil if each holds all
-	first  []int   // for a group's devices, the first one that holds the same part
-	cut    bool    // the groups hold parts,
-	dim    int     // of this dimension
+	group  int     // devices per group
+	starts [][]int // first index of each device of a group in each dimension; nil if replicated
+	first  []int   // for each device of a group, the first one with the same shard
+	cut    bool    // whether the groups have different shards
+	dim    int     // the dimension that is split over the groups
 }
 
-// New returns the layout of a tensor that every group of devices, laid out as a mesh, splits by a
-// spec. Errors are those of package sharding.
+// New returns the layout of a tensor that every group of devices, arranged as a mesh, shards by
+// spec. Its errors are errors of package sharding.
 func New(t pjrt.DType, shape []int, group sharding.Mesh, spec sharding.Spec) (*Layout, error) {
 	if err := spec.Validate(group, shape); err != nil {
 		return nil, err
@@ -46,15 +46,15 @@ func New(t pjrt.DType, shape []int, group sharding.Mesh, spec sharding.Spec) (*L
 	return l, err
 }
 
-// Whole returns the layout of a tensor that each device holds all of.
+// Whole returns the layout of a tensor that is replicated on all devices.
 func Whole(t pjrt.DType, shape []int, group int) *Layout {
 	shape = slices.Clone(shape)
 	bytes := t.HostBytes() * size(shape)
 	return &Layout{Type: t, Shape: shape, Shard: shape, Buffer: shape, Bytes: bytes, PartBytes: bytes, group: group}
 }
 
-// Of returns the layout in which each device of a group holds the given ranges of indices. Devices
-// that hold parts of different sizes are an error.
+// Of returns the layout in which each device of a group has the given index ranges. It returns an
+// error if the shards have different sizes.
 func Of(t pjrt.DType, shape []int, group int, ranges func(device int) ([]sharding.Range, error)) (*Layout, error) {
 	l := Whole(t, shape, group)
 	starts, first := make([][]int, group), make([]int, group)
@@ -83,9 +83,9 @@ func Of(t pjrt.DType, shape []int, group int, ranges func(device int) ([]shardin
 	return l, nil
 }
 
-// CutOver returns the layout of a tensor of which each of so many groups holds a part along a
-// dimension that no device of a group splits. Where the groups do not divide the dimension, parts
-// are padded at their end, and the last ones may be nothing but padding.
+// CutOver returns the layout in which the groups have different shards along dimension dim, which
+// must not be split within a group. If the number of groups does not divide the dimension, shards
+// are padded at their end, and the last ones may contain only padding.
 func (l *Layout) CutOver(dim, groups int) *Layout {
 	c := *l
 	c.cut, c.dim = true, dim
@@ -101,7 +101,7 @@ func (l *Layout) CutOver(dim, groups int) *Layout {
 	return &c
 }
 
-// AsVector returns the layout of a scalar whose buffers have one dimension, of size 1.
+// AsVector returns the layout of a scalar with buffers of shape [1].
 func (l *Layout) AsVector() *Layout {
 	c := *l
 	c.Buffer = []int{1}
@@ -116,23 +116,24 @@ func size(dims []int) int {
 	return n
 }
 
-// IsWhole reports whether each device holds all of the tensor.
+// IsWhole reports whether each device has the whole tensor.
 func (l *Layout) IsWhole() bool { return l.starts == nil }
 
-// IsSplit reports whether the devices of a group hold different parts.
+// IsSplit reports whether the devices of a group have different shards.
 func (l *Layout) IsSplit() bool {
 	return slices.ContainsFunc(l.first, func(first int) bool { return first != 0 })
 }
 
-// IsCut reports whether the groups hold different parts, which may be padded.
+// IsCut reports whether the groups have different shards, which may be padded.
 func (l *Layout) IsCut() bool { return l.cut }
 
-// Same reports whether both layouts, of tensors of one shape, put the same parts on the devices.
+// Same reports whether both layouts, of tensors with the same shape, have the same shards on all
+// devices.
 func (l *Layout) Same(o *Layout) bool {
 	return l == o || l.cut == o.cut && l.dim == o.dim && slices.Equal(l.Shard, o.Shard) && slices.EqualFunc(l.starts, o.starts, slices.Equal[[]int])
 }
 
-// First returns the first partition of a partition's group that holds the same part.
+// First returns the first partition of a partition's group with the same shard.
 func (l *Layout) First(partition int) int {
 	if l.first == nil {
 		return partition - partition%l.group
@@ -140,9 +141,10 @@ func (l *Layout) First(partition int) int {
 	return partition - partition%l.group + l.first[partition%l.group]
 }
 
-// At returns the first index of a partition's part in each dimension, and its sizes without padding.
+// At returns the first index of a partition's shard in each dimension, and its sizes without
+// padding.
 func (l *Layout) At(partition int) (start, sizes []int) {
-	start, sizes = make([]int, len(l.Shard)), make([]int, len(l.Shard)) // a scalar's are empty, not nil
+	start, sizes = make([]int, len(l.Shard)), make([]int, len(l.Shard)) // empty for a scalar, not nil
 	copy(sizes, l.Shard)
 	if l.starts != nil {
 		copy(start, l.starts[partition%l.group])
@@ -154,13 +156,13 @@ func (l *Layout) At(partition int) (start, sizes []int) {
 	return start, sizes
 }
 
-// Span returns where a partition's part is in the tensor's bytes, if it is in one piece and without
-// padding.
+// Span returns the byte offset of a partition's shard in the tensor, if the shard is contiguous and
+// has no padding.
 func (l *Layout) Span(partition int) (offset int, ok bool) {
 	if l.starts == nil {
 		return 0, true
 	}
-	cut := 0 // the last dimension that is cut
+	cut := 0 // the last dimension that is split
 	for d := range l.Shape {
 		if l.Shard[d] != l.Shape[d] {
 			cut = d
@@ -184,8 +186,8 @@ func (l *Layout) Span(partition int) (offset int, ok bool) {
 	return offset * l.Type.HostBytes(), true
 }
 
-// Part returns a partition's part of a tensor: a view of the tensor where the part is in one piece,
-// otherwise a copy in scratch, which grows as it has to.
+// Part returns a partition's shard of a tensor: a view of the tensor if the shard is contiguous,
+// and otherwise a copy in scratch, which is enlarged if necessary.
 func (l *Layout) Part(tensor []byte, partition int, scratch *[]byte) []byte {
 	if offset, ok := l.Span(partition); ok {
 		return tensor[offset : offset+l.PartBytes]
@@ -202,41 +204,42 @@ func (l *Layout) Part(tensor []byte, partition int, scratch *[]byte) []byte {
 	return part
 }
 
-// Put writes a partition's part into a tensor.
+// Put copies a partition's shard into a tensor.
 func (l *Layout) Put(tensor, part []byte, partition int) {
 	start, sizes := l.At(partition)
 	move(l.Type.HostBytes(), sizes, part, l.Shard, nil, tensor, l.Shape, start)
 }
 
-// Pad writes what a partition holds, without padding, into its part, whose padding it leaves as it is.
+// Pad copies box, the shard of a partition without padding, into part, whose padding does not
+// change.
 func (l *Layout) Pad(part, box []byte, partition int) {
 	_, sizes := l.At(partition)
 	CopyBlock(l.Type.HostBytes(), sizes, box, sizes, part, l.Shard)
 }
 
-// Unpad writes a partition's part into box without the padding.
+// Unpad copies a partition's shard into box without the padding.
 func (l *Layout) Unpad(box, part []byte, partition int) {
 	_, sizes := l.At(partition)
 	CopyBlock(l.Type.HostBytes(), sizes, part, l.Shard, box, sizes)
 }
 
-// BoxBytes returns what a partition's part takes without padding.
+// BoxBytes returns the size in bytes of a partition's shard without padding.
 func (l *Layout) BoxBytes(partition int) int {
 	_, sizes := l.At(partition)
 	return l.Type.HostBytes() * size(sizes)
 }
 
-// PadsAtEnd reports whether the padding of a part, if there is any, lies behind all that it holds.
+// PadsAtEnd reports whether all padding of a shard, if any, is contiguous at its end.
 func (l *Layout) PadsAtEnd() bool { return !l.cut || l.dim == 0 }
 
-// CopyBlock copies a block of so many elements in each dimension, of so many bytes each, from the
-// beginning of a row-major tensor to that of another.
+// CopyBlock copies block[i] elements in each dimension i, of element bytes each, from the beginning
+// of one row-major tensor to the beginning of another.
 func CopyBlock(element int, block []int, from []byte, fromDims []int, to []byte, toDims []int) {
 	move(element, block, from, fromDims, nil, to, toDims, nil)
 }
 
-// move copies a box of so many elements in each dimension from one row-major tensor to another, run
-// by run. The box begins in each at an index, nil for the first element.
+// move copies a box of sizes[i] elements in each dimension i between row-major tensors, run by run.
+// fromStart and toStart are the start indices of the box; nil is index 0.
 func move(element int, sizes []int, from []byte, fromDims, fromStart []int, to []byte, toDims, toStart []int) {
 	rank := len(sizes)
 	if rank == 0 {
@@ -260,7 +263,7 @@ func move(element int, sizes []int, from []byte, fromDims, fromStart []int, to [
 	}
 }
 
-// flat is the number of the element at an index in a row-major tensor.
+// flat returns the row-major offset of an index.
 func flat(index, dims []int) (n int) {
 	for d, i := range index {
 		n = n*dims[d] + i

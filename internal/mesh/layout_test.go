@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// TestPartsMakeTheTensor takes random tensors apart and puts them together again: split over the
-// devices of a group, cut over groups that do not divide them, both, and neither.
+// TestPartsMakeTheTensor splits random tensors into shards and joins the shards again: split over
+// the devices of a group, split over groups with padding, both, and replicated.
 func TestPartsMakeTheTensor(t *testing.T) {
 	group, err := sharding.NewMesh(sharding.Axis{Name: "a", Size: 2}, sharding.Axis{Name: "b", Size: 3})
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestPartsMakeTheTensor(t *testing.T) {
 		}
 		for g := range groups {
 			if l.IsCut() && g > 0 {
-				break // all groups make one tensor
+				break // all groups have the same tensor
 			}
 			again, at := make([]byte, l.Bytes), []int{g}
 			if l.IsCut() {
@@ -79,14 +79,15 @@ func TestAPartOfAScalar(t *testing.T) {
 	assert.Equal(t, []byte{1, 2, 3, 4}, tensor)
 }
 
-// TestSources reads a tensor with parts on every device of a group by what one process has of it.
+// TestSources reads a tensor that is sharded over the devices of a group from the shards of one
+// process.
 func TestSources(t *testing.T) {
 	group, err := sharding.NewMesh(sharding.Axis{Name: "a", Size: 2})
 	require.NoError(t, err)
 	split, err := New(pjrt.F32, []int{4}, group, sharding.P("a"))
 	require.NoError(t, err)
 	whole := Whole(pjrt.F32, []int{4}, 2)
-	// Groups 0 and 1 of process 0 and groups 2 and 3 of process 1.
+	// Groups 0 and 1 belong to process 0, and groups 2 and 3 to process 1.
 	h, ok := NewProcesses([]int{5, 5, 5, 5, 9, 9, 9, 9}, 9, 2)
 	require.True(t, ok)
 	assert.Equal(t, []int{2, 3}, h.Groups)

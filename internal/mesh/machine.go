@@ -13,53 +13,53 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Options describe a machine.
+// Options configure a Machine.
 type Options struct {
-	// Speaker begins the texts of the machine's errors: the package that the user called.
+	// Speaker is the prefix of the machine's error messages: the package that the user called.
 	Speaker string
-	// Groups are the ids of the devices by group: the logical devices of each replica.
+	// Groups are the device ids by group: the logical devices of each replica.
 	Groups [][]int
-	// Compiler compiles in place of the system's runtime. Nil is the runtime.
+	// Compiler, if not nil, compiles programs instead of the system's runtime.
 	Compiler pjrt.Compiler
-	// Overrides are XLA's debug options for each program.
+	// Overrides are XLA debug options for each program.
 	Overrides map[string]any
-	// GoesOn is told of compilations that take long. It may be nil.
+	// GoesOn, if not nil, is called periodically during long compilations.
 	GoesOn func(Compilation)
-	// Within is the context that the machine's life is a part of; nil is that of the process.
+	// Within is the parent of the context Machine.Life. Nil is the context of the process.
 	Within context.Context
-	// Closed is the error of a use after Close.
+	// Closed is the error returned by calls after Close.
 	Closed error
-	// Differ makes the error of [Machine.Agree]: what was compared, the processes' texts, and the
-	// processes whose contents are not the most frequent ones, ascending. Where several are equally
-	// frequent, those of process 0 count.
+	// Differ returns the error of [Machine.Agree]. what is the compared value, texts are the texts
+	// of the processes, and differing are the processes, in ascending order, whose contents are not
+	// the most frequent one. If several contents are equally frequent, the content of process 0 is
+	// the reference.
 	Differ func(what string, texts []string, differing []int) error
-	// OutOfStep makes the error of processes that wait for each other in different calls, which are
-	// given by process. Nil makes an [errkind.Fault].
+	// OutOfStep returns the error for processes that wait for each other in different calls.
+	// calls[i] is the call of process i. Nil creates an [errkind.Fault].
 	OutOfStep func(calls []string) error
 }
 
-// Machine is groups of devices that programs are compiled for and launched on. Partition r*P + p is
-// device p of group r. Of a machine that is only described no partition is this process's: there is
-// nowhere to copy to, nothing to read and nobody to meet, and what is launched is an error. A Machine
-// is safe for concurrent use.
+// Machine compiles programs for groups of devices and launches them. Partition r*P + p is device p
+// of group r. A described machine (see [Describe]) has no partition of this process: it only
+// compiles, and launches are errors. A Machine is safe for concurrent use.
 type Machine struct {
 	Processes
-	// System is that of the devices, and All are the devices by partition: this process's, and those of
-	// the other processes of the job. Both are nil of a machine that is only described.
+	// System is the system of the devices. All are the devices by partition, including the devices
+	// of the other processes of the job. Both are nil for a described machine.
 	System *system.System
 	All    []*pjrt.Device
-	// Life is the context of waits that no caller bounds. [Machine.End] ends it.
+	// Life is the context of waits without another context. [Machine.End] cancels it.
 	Life context.Context
-	// End ends Life with [Options].Closed as its cause. Close calls it, too.
+	// End cancels Life with [Options].Closed as its cause. Close calls End too.
 	End func()
-	// Launch makes programs reach all devices in one order: two that enter the devices' queues in
-	// different orders could wait for ever, each in its own collective. Who launches holds it, and who
-	// changes what launches take.
+	// Launch orders launches: all devices must receive programs in the same order. Otherwise two
+	// programs with collectives could wait for each other forever. Hold Launch during a launch and
+	// while changing the arguments of launches.
 	Launch sync.Mutex
 
 	opts     Options
-	ids      []int // of the devices, by partition
-	group    int   // devices in a group
+	ids      []int // device ids by partition
+	group    int   // devices per group
 	topology tpu.Topology
 	platform string
 	target   target
@@ -87,8 +87,9 @@ func newMachine(topology tpu.Topology, platform string, opts Options, compile ta
 	return m
 }
 
-// On returns the machine of a system's devices. The system stays the caller's. Errors: a device that
-// the system lacks, and groups of which this process has no device.
+// On returns the machine of a system's devices. The caller keeps ownership of the system. It
+// returns an error for a device that the system does not have, and for groups without a device of
+// this process.
 func On(sys *system.System, opts Options) (*Machine, error) {
 	compile := func(ctx context.Context, program pjrt.Program, of pjrt.CompileOptions) (system.Executable, error) {
 		client := sys.Client()
@@ -120,7 +121,8 @@ func On(sys *system.System, opts Options) (*Machine, error) {
 	return m, nil
 }
 
-// Describe returns the machine of a slice that need not be here. The slice stays the caller's.
+// Describe returns a machine for a slice that does not have to be attached. It only compiles. The
+// caller keeps ownership of the slice.
 func Describe(slice *system.Slice, opts Options) *Machine {
 	compile := slice.Compile
 	if c, ok := opts.Compiler.(pjrt.TopologyCompiler); ok {
@@ -131,7 +133,8 @@ func Describe(slice *system.Slice, opts Options) *Machine {
 	return Compiling(slice.Topology(), slice.Description().PlatformName(), compile, opts)
 }
 
-// Compiling returns a machine that is nothing but a compiler for devices of a platform.
+// Compiling returns a described machine that compiles with the given function for the devices of a
+// topology and platform.
 func Compiling(topology tpu.Topology, platform string, compile func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error), opts Options) *Machine {
 	return newMachine(topology, platform, opts, func(ctx context.Context, program pjrt.Program, of pjrt.CompileOptions) (system.Executable, error) {
 		x, err := compile(ctx, program, of)
@@ -142,7 +145,7 @@ func Compiling(topology tpu.Topology, platform string, compile func(context.Cont
 	})
 }
 
-// OfflineProgram is a program for devices that are not here.
+// OfflineProgram is a program for devices that are not attached.
 type OfflineProgram struct{ *pjrt.Executable }
 
 // AddressableDevices returns none.
@@ -165,11 +168,11 @@ func (m *Machine) Topology() tpu.Topology { return m.topology }
 // Platform returns the plugin's name of the platform: "cpu", "tpu" or "cuda".
 func (m *Machine) Platform() string { return m.platform }
 
-// Options are the options of a program on all devices, for so many replicas of the program with an
-// equal share of the devices each; 0 stands for 1.
+// Options returns the options of a program on all devices. replicas is the number of replicas of
+// the program, with an equal share of the devices each; 0 means 1.
 func (m *Machine) Options(replicas int) pjrt.CompileOptions { return m.optionsFor(m.ids, replicas) }
 
-// OptionsOn are the options of a program on the devices of some partitions.
+// OptionsOn returns the options of a program on the devices of the given partitions.
 func (m *Machine) OptionsOn(partitions []int, replicas int) pjrt.CompileOptions {
 	on := make([]int, len(partitions))
 	for i, d := range partitions {
@@ -187,17 +190,18 @@ func (m *Machine) optionsFor(ids []int, replicas int) pjrt.CompileOptions {
 	}
 }
 
-// fault is an error of the machine: what failed, why, and what to do.
+// fault returns an error of the machine. op is the failed operation, reason the cause and hint the
+// suggestion.
 func (m *Machine) fault(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
 	return &errkind.Fault{Op: m.opts.Speaker + ": " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: kind}
 }
 
-// failed is the error of an operation that failed for a cause.
+// failed returns the error of an operation that failed with a cause.
 func (m *Machine) failed(op string, cause error) *errkind.Fault {
 	return &errkind.Fault{Op: m.opts.Speaker + ": " + op, Err: cause}
 }
 
-// device names a partition in errors.
+// device formats a partition for errors.
 func (m *Machine) device(partition int) string {
 	return fmt.Sprintf("replica %d, logical device %d", partition/m.group, partition%m.group)
 }

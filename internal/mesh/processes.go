@@ -2,23 +2,23 @@ package mesh
 
 import "slices"
 
-// Processes says which process has which partition. The processes are those that have partitions,
-// numbered without gaps. It is a value; the zero value is that of a machine that is only described,
-// of which no process has a part.
+// Processes maps partitions to processes. Only processes with partitions count, and they are
+// numbered without gaps. Processes is a value. The zero value belongs to a described machine, of
+// which no process has a partition.
 type Processes struct {
-	// Process is this process's number, and Count the number of processes.
+	// Process is the index of this process. Count is the number of processes.
 	Process, Count int
-	// Of is each partition's process, and Local says which are this one's.
+	// Of is the process of each partition. Local is whether each partition belongs to this process.
 	Of    []int
 	Local []bool
-	// Groups are the groups with a partition of this process, ascending.
+	// Groups are the groups with a partition of this process, in ascending order.
 	Groups []int
 
-	mine []int // this process's partitions, ascending
+	mine []int // the partitions of this process, in ascending order
 }
 
-// NewProcesses numbers the tasks that have the partitions, in groups of a size. ok is false if mine,
-// this process's task, has none.
+// NewProcesses returns the processes for the task of each partition. group is the number of
+// partitions per group, and mine is the task of this process. ok is false if mine has no partition.
 func NewProcesses(tasks []int, mine, group int) (h Processes, ok bool) {
 	sorted := slices.Compact(slices.Sorted(slices.Values(tasks)))
 	h.Count = len(sorted)
@@ -34,16 +34,17 @@ func NewProcesses(tasks []int, mine, group int) (h Processes, ok bool) {
 	return h, ok
 }
 
-// Several reports whether there are processes besides this one.
+// Several reports whether there is more than one process.
 func (h *Processes) Several() bool { return h.Count > 1 }
 
-// NumLocal returns the number of this process's partitions.
+// NumLocal returns the number of partitions of this process.
 func (h *Processes) NumLocal() int { return len(h.mine) }
 
-// Sources returns from which of this process's partitions the tensor of a group can be read: the
-// first that holds each part. held says which partitions hold theirs; nil is all. A tensor that all
-// groups hold alike may come from any, and one that is cut over the groups needs all of them. If parts
-// are missing here, missing is the first device of the group that holds one, and ok is false.
+// Sources returns the partitions of this process from which the tensor of a group can be read: for
+// each shard, the first partition with the shard. held reports whether a partition has its shard;
+// nil means that all have. If alike is set, all groups have the same tensor and any group may be
+// the source. A tensor that is split over the groups needs all groups. If a shard is missing in
+// this process, missing is the first device of the group with that shard, and ok is false.
 func (h *Processes) Sources(l *Layout, group int, held func(partition int) bool, alike bool) (from []int, missing int, ok bool) {
 	has := func(d int) bool { return h.Local[d] && (held == nil || held(d)) }
 	groups := []int{group}
@@ -54,7 +55,7 @@ func (h *Processes) Sources(l *Layout, group int, held func(partition int) bool,
 		}
 	}
 	for _, g := range groups {
-		found := make([]bool, l.group) // by the first device that holds the part
+		found := make([]bool, l.group) // by the first device with the shard
 		for p := range l.group {
 			first := l.First(p)
 			if found[first] {
@@ -82,10 +83,10 @@ func (h *Processes) Sources(l *Layout, group int, held func(partition int) bool,
 	return from, 0, true
 }
 
-// Everywhere reports whether every process can read a tensor that all groups hold alike from its own
-// partitions. It is the same on all processes.
+// Everywhere reports whether every process can read a tensor that is the same in all groups from
+// its own partitions. The result is the same on all processes.
 func (h *Processes) Everywhere(l *Layout) bool {
-	parts, has := map[int]bool{}, map[[2]int]bool{} // by the first device that holds the part
+	parts, has := map[int]bool{}, map[[2]int]bool{} // by the first device with the shard
 	for d, process := range h.Of {
 		part := l.First(d % l.group)
 		parts[part], has[[2]int{process, part}] = true, true
@@ -93,7 +94,7 @@ func (h *Processes) Everywhere(l *Layout) bool {
 	return len(has) == h.Count*len(parts)
 }
 
-// groupsOf are the groups of a layout with a partition of this process.
+// groupsOf returns the groups of a layout with a partition of this process.
 func (h *Processes) groupsOf(l *Layout) (groups []int) {
 	for _, d := range h.mine {
 		groups = append(groups, d/l.group)

@@ -9,20 +9,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// concurrentBytes is from when on a copy is worth a goroutine for each device: it takes a
-// millisecond or so.
+// concurrentBytes is the size from which a copy uses one goroutine per device: such a copy runs for
+// about a millisecond.
 const concurrentBytes = 4 << 20
 
-// Put copies the groups' tensors, row-major, to this process's devices. tensor answers a group's; a
-// group without a device here is not asked for. A nil buffer is made, a closed one is filled again.
-// Much is copied to the devices side by side, on as many CPUs as there are. When Put returns the
-// tensors have been read. After an error no buffer is live.
+// Put copies the groups' row-major tensors to the devices of this process. tensor returns the
+// tensor of a group; it is called only for groups with a device of this process. A nil element of
+// into is created, and a closed buffer is filled again. Large tensors are copied to the devices
+// concurrently, on up to all CPUs. When Put returns, the tensors have been read. After an error all
+// buffers are closed.
 func (m *Machine) Put(ctx context.Context, l *Layout, tensor func(group int) []byte, into Buffers) (err error) {
 	if local := m.NumLocal(); local > 1 && l.PartBytes*local >= concurrentBytes {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(runtime.GOMAXPROCS(0))
 		for _, i := range m.mine {
-			of := tensor(i / l.group) // here, so that no closure of a caller is allocated
+			of := tensor(i / l.group) // called here so that no closure of the caller is allocated
 			group.Go(func() error {
 				var scratch []byte
 				return m.PutPart(ctx, l, i, of, &scratch, into)
@@ -43,7 +44,7 @@ func (m *Machine) Put(ctx context.Context, l *Layout, tensor func(group int) []b
 	return err
 }
 
-// PutPart copies what one of this process's partitions holds of its group's tensor.
+// PutPart copies the shard of one partition of this process from its group's tensor.
 func (m *Machine) PutPart(ctx context.Context, l *Layout, partition int, tensor []byte, scratch *[]byte, into Buffers) (err error) {
 	if len(tensor) != l.Bytes {
 		return m.fault(errkind.ValueError, "copying to "+m.device(partition), "give a tensor of that shape", "%d bytes for %s%v, which is %d",
@@ -61,7 +62,7 @@ func (m *Machine) PutPart(ctx context.Context, l *Layout, partition int, tensor 
 	return nil
 }
 
-// Wait waits until some partitions have their parts of a tensor.
+// Wait waits until the given partitions have their shards of a tensor.
 func (m *Machine) Wait(ctx context.Context, partitions []int, from Buffers) error {
 	for _, i := range partitions {
 		if err := from[i].Ready(ctx); err != nil {
@@ -71,8 +72,8 @@ func (m *Machine) Wait(ctx context.Context, partitions []int, from Buffers) erro
 	return nil
 }
 
-// Get copies a tensor to the host, row-major, from partitions that hold all of its parts, as
-// [Processes.Sources] names them. It waits for the contents.
+// Get copies a tensor to the host in row-major order, from partitions that together have all
+// shards, see [Processes.Sources]. It waits for the contents.
 func (m *Machine) Get(ctx context.Context, l *Layout, from Buffers, partitions []int, tensor []byte) error {
 	var scratch []byte
 	for _, i := range partitions {
@@ -94,7 +95,7 @@ func (m *Machine) Get(ctx context.Context, l *Layout, from Buffers, partitions [
 	return nil
 }
 
-// GetPart copies what a partition of this process holds of a tensor to the host, without padding.
+// GetPart copies the shard of a partition of this process to the host, without padding.
 func (m *Machine) GetPart(ctx context.Context, l *Layout, from Buffers, partition int, box []byte) error {
 	if len(box) == 0 {
 		return nil

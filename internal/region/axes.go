@@ -12,8 +12,8 @@ func ManualAxes(t Target) (all []string) {
 	return all
 }
 
-// Divided returns those of the named axes that have more than one device, and the number of devices
-// on them. Names that the mesh lacks are left out.
+// Divided returns the named axes that have more than one device, and the number of devices on them.
+// Names that are not in the mesh are ignored.
 func Divided(mesh sharding.Mesh, names []string) (axes []string, devices int) {
 	devices = 1
 	for _, name := range names {

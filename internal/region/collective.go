@@ -2,60 +2,60 @@ package region
 
 import "github.com/tpustrategy/tpustrategy/internal/enum"
 
-// The ops of the devices that run a region of kind [Manual] together. Axes name logical axes that
-// are manual there, the slowest first. The devices that combine their operands differ in their
-// coordinates on these axes only; the number of a device among them is that of its coordinates in
-// row-major order.
+// The collectives among devices in a region of kind [Manual]. Axes are manual logical axes, the
+// slowest first. A collective combines the devices that differ only in their coordinates on Axes.
+// The index of a device among them is its row-major index of these coordinates.
 
-// AllReduce returns the reduction of the operands of the devices, the same on each.
+// AllReduce returns the reduction of the devices' operands, the same on each device.
 type AllReduce struct {
 	Axes []string
 	By   Reduction
 }
 
-// Reduction is how [AllReduce] combines elements.
+// Reduction is the operation of [AllReduce].
 type Reduction int
 
 const (
-	// Sum adds.
+	// Sum is the elementwise sum.
 	Sum Reduction = iota
-	// Max and Min take the largest and the smallest, element by element.
+	// Max and Min are the elementwise maximum and minimum.
 	Max
 	Min
-	// Only moves what one of the devices has to all, with its bits: the others have zeros.
+	// Only copies the value of one device to all devices, bit by bit. The other devices must have
+	// zeros.
 	Only
 )
 
 // String returns the name of the reduction's StableHLO op, such as "add".
 func (r Reduction) String() string { return enum.Name(r, "add", "maximum", "minimum", "add") }
 
-// AllGather returns the operands of the devices one after another along dimension Dim.
+// AllGather returns the concatenation of the devices' operands along dimension Dim.
 type AllGather struct {
 	Axes []string
 	Dim  int
 }
 
-// ReduceScatter returns the device's part, along dimension Dim, of the sum of the operands.
+// ReduceScatter returns the device's slice, along dimension Dim, of the sum of the operands.
 type ReduceScatter struct {
 	Axes []string
 	Dim  int
 }
 
-// AllToAll cuts the operand along dimension Split, sends part i to device i, and returns the parts
-// that came, one after another along dimension Concat.
+// AllToAll splits the operand along dimension Split, sends slice i to device i, and returns the
+// concatenation of the received slices along dimension Concat.
 type AllToAll struct {
 	Axes          []string
 	Split, Concat int
 }
 
-// Permute returns the operand of the device that sends to this one, or zeros if none does. A pair
-// is the number of the device that sends and of the device that receives.
+// Permute returns the operand of the device that sends to this device, or zeros if no device does.
+// A pair contains the index of the sender and the index of the receiver.
 type Permute struct {
 	Axes  []string
 	Pairs [][2]int
 }
 
-// Number ignores the operand and returns the number of the device, an int32 scalar.
+// Number ignores the operand and returns the index of the device, an int32 scalar.
 type Number struct{ Axes []string }
 
 func (AllReduce) op()     {}

@@ -4,13 +4,13 @@ import "github.com/gomlx/gomlx/core/graph"
 
 type frozenKey struct{}
 
-// SetFrozen says which parameters of a graph have no gradients, by their names: regions make none
-// for them, nor for what is made of them and of other values without gradients.
+// SetFrozen sets the parameters of a graph without gradients, by name. Regions compute no gradients
+// for them, nor for values that depend only on them and on other values without gradients.
 func SetFrozen(g *graph.Graph, frozen func(parameter string) bool) {
 	g.AttachState(frozenKey{}, frozen)
 }
 
-// frozenOf is what SetFrozen was given, or nil.
+// frozenOf returns the function set by SetFrozen, or nil.
 func frozenOf(g *graph.Graph) func(parameter string) bool {
 	frozen, _ := g.State(frozenKey{}).(func(parameter string) bool)
 	return frozen

@@ -2,31 +2,31 @@ package region
 
 import "github.com/gomlx/gomlx/core/graph"
 
-// StepVariable is a variable whose value a step holds in a node, and which the step may write.
+// StepVariable is a variable whose value is a node in the step, and which the step may write.
 type StepVariable interface {
-	// Name is how errors and arguments name the variable.
+	// Name is the name of the variable in errors and arguments.
 	Name() string
-	// Parameter is the value that the step began with, and Now the value at this point of the trace.
+	// Parameter is the value at the start of the step. Now is the value at this point of the trace.
 	Parameter() *graph.Node
 	Now() *graph.Node
-	// Set makes x the value now.
+	// Set sets the current value to x.
 	Set(x *graph.Node)
 }
 
 type heldKey struct{}
 
-// SetHeld sets what lists the variables that a graph holds, in the order in which the step met
-// them.
+// SetHeld sets the function that lists the variables of a graph, in the order in which the step
+// first used them.
 func SetHeld(g *graph.Graph, list func() []StepVariable) { g.AttachState(heldKey{}, list) }
 
-// Writes follows which held variables are written while a region is traced.
+// Writes records the variables that are written while a region is traced.
 type Writes struct {
 	list            func() []StepVariable
 	outside, inside map[StepVariable]*graph.Node
 }
 
-// Watch begins to follow the writes of a region that is about to be traced. A variable that was
-// written before is a [Leaf] from here on: the region may read it.
+// Watch starts to record the writes of a region, before the region is traced. The value of a
+// variable that was written before becomes a [Leaf], so that the region may read it.
 func Watch(target Target, g *graph.Graph) *Writes {
 	w := &Writes{outside: map[StepVariable]*graph.Node{}, inside: map[StepVariable]*graph.Node{}}
 	w.list, _ = g.State(heldKey{}).(func() []StepVariable)
@@ -46,10 +46,10 @@ func (w *Writes) all() []StepVariable {
 	return w.list()
 }
 
-// Outside is a variable's value before the region.
+// Outside returns a variable's value before the region.
 func (w *Writes) Outside(h StepVariable) *graph.Node { return or(w.outside, h) }
 
-// or is the parameter of a variable that the region was the first to meet.
+// or returns of[h], or the parameter of a variable that the region used first.
 func or(of map[StepVariable]*graph.Node, h StepVariable) *graph.Node {
 	if x := of[h]; x != nil {
 		return x
@@ -57,13 +57,13 @@ func or(of map[StepVariable]*graph.Node, h StepVariable) *graph.Node {
 	return h.Parameter()
 }
 
-// Begin gives a variable the value with which it enters the region.
+// Begin sets the value of a variable at the start of the region.
 func (w *Writes) Begin(h StepVariable, x *graph.Node) {
 	w.inside[h] = x
 	h.Set(x)
 }
 
-// Written are the variables that have another value than they entered with.
+// Written returns the variables whose value differs from the value at the start of the region.
 func (w *Writes) Written() (all []StepVariable) {
 	for _, h := range w.all() {
 		if h.Now() != or(w.inside, h) {
@@ -73,7 +73,7 @@ func (w *Writes) Written() (all []StepVariable) {
 	return all
 }
 
-// Restore gives all variables the values that they had before the region.
+// Restore resets all variables to their values before the region.
 func (w *Writes) Restore() {
 	for _, h := range w.all() {
 		if x := w.Outside(h); h.Now() != x {

@@ -2,10 +2,10 @@ package region
 
 import "github.com/gomlx/gomlx/core/graph"
 
-// idle finds the states of a loop that no gradient comes to: nothing outside reads their last
-// value, and no result but they themselves is made of them. Such are sums that the layers add to,
-// for people to read. Their adjoints are zeros in all runs, and the backward pass is made without them.
-// It returns the arguments inside by the numbers of their results.
+// idle finds the loop states that receive no gradient: the code outside does not read their last
+// value, and no other result depends on them. An example is a sum over layers for logging. Their
+// adjoints are zero in all iterations, and the backward pass omits them. idle maps the index of
+// such a result to the argument inside.
 func (r *tracer) idle() map[int]*graph.Node {
 	all := map[int]*graph.Node{}
 	for i, y := range r.results {
@@ -31,7 +31,7 @@ func (r *tracer) idle() map[int]*graph.Node {
 	return all
 }
 
-// reach adds to seen what a value is made of with a gradient.
+// reach adds to seen the nodes that a value depends on with a gradient.
 func (r *tracer) reach(node *graph.Node, seen map[*graph.Node]bool) {
 	if seen[node] || node.StopGradient() || node.Id() < r.enters[0].Id() {
 		return

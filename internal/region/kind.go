@@ -9,22 +9,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Kind says how a region is written. String names it in errors.
+// Kind is the kind of a region. String returns its name for errors.
 type Kind interface{ String() string }
 
-// Loop runs its region N times, one after another: the layers of a model.
+// Loop is a region that runs N times sequentially, such as the layers of a model.
 type Loop struct {
 	N    int
 	Keep Keep
 }
 
-// Block is a region whose values the backward pass computes again, but for those that Keep keeps.
+// Block is a region whose values the backward pass recomputes, except for the values that Keep
+// keeps.
 type Block struct{ Keep Keep }
 
-// Manual is a region over the shards that a device has itself, over the axes of this list.
+// Manual is a region over a device's own shards, which is manual over Axes.
 type Manual struct{ Axes []string }
 
-// On is a region whose ops one logical device runs alone. The others get its results.
+// On is a region that only one logical device runs. Its results are sent to the other devices.
 type On struct{ Device int }
 
 // String returns "loop".
@@ -39,45 +40,46 @@ func (Manual) String() string { return "manual" }
 // String returns "on".
 func (On) String() string { return "on" }
 
-// Keep says which values of a forward pass are kept for its backward pass, which computes the
-// others again. The zero value keeps all that the backward pass reads. What enters a region is
-// always kept.
+// Keep is a rematerialization policy: it selects the values of a forward pass that are kept for its
+// backward pass, which recomputes the others. The zero value keeps all values that the backward
+// pass reads. The arguments of a region are always kept.
 type Keep struct {
-	// Some is set if not all values are kept, but products (dot products and convolutions) if
-	// Products is set, and what [Name] gave one of Names.
+	// Some is set if only selected values are kept: products (dot products and convolutions) if
+	// Products is set, and values that [Name] named with one of Names.
 	Some     bool
 	Products bool
 	Names    []string
-	// Host keeps values in the host's memory that the devices reach, instead of their own.
+	// Host keeps values in host memory that the devices can access, instead of device memory.
 	Host bool
 }
 
-// Named reports whether the values of a name are kept.
+// Named reports whether the values with a name are kept.
 func (k Keep) Named(name string) bool { return slices.Contains(k.Names, name) }
 
-// Crossing says how a value crosses the border of a region: [Same], [Carry], [Slice] or [Shard].
+// Crossing is the relation between the value inside and outside a region: [Same], [Carry], [Slice]
+// or [Shard].
 type Crossing interface {
-	// Inside returns the shape in the region of a value that has a shape outside, and Outside the
-	// reverse. An error says what is wrong with the shape.
+	// Inside returns the shape inside the region for a shape outside. Outside is the inverse. The
+	// error describes an invalid shape.
 	Inside(outside shapes.Shape) (shapes.Shape, error)
 	Outside(inside shapes.Shape) shapes.Shape
 }
 
-// Same is the crossing of a value that is the same inside. A result of a loop that crosses so is
-// the sum of its values of all runs.
+// Same is the crossing of a value that is the same inside and outside. A result of a loop with this
+// crossing is the sum over all iterations.
 type Same struct{}
 
-// Carry is the crossing of a loop's state, which has the same shape inside. The results of a loop
-// that cross so are the values of the next run's arguments that cross so, in order, and the last are
-// the loop's.
+// Carry is the crossing of a loop's state, which has the same shape inside. The carried results of
+// an iteration are the carried arguments of the next iteration, in order. The results of the loop
+// are the results of the last iteration.
 type Carry struct{ Same }
 
-// Slice is the crossing of a stack, of which run i of a loop has slice i of dimension 0.
+// Slice is the crossing of a stack: iteration i of a loop has slice i of dimension 0.
 type Slice struct{ N int }
 
-// Shard is the crossing of a tensor of which the region has the part of the device that runs it:
-// dimension i is cut over Axes[i], which divide it, the first of them the most significant. Devices
-// that differ in other axes only have the same part.
+// Shard is the crossing of a tensor of which each device has a shard inside: dimension i is split
+// over Axes[i], whose sizes must divide it, the first axis being the most significant. Devices that
+// differ only in other axes have the same shard.
 type Shard struct{ Axes [][]sharding.Axis }
 
 // Inside implements [Crossing].
@@ -109,7 +111,7 @@ func (c Shard) Outside(s shapes.Shape) shapes.Shape {
 	return c.sized(s, func(dim, parts int) int { return dim * parts })
 }
 
-// sized is a shape with size of each dimension and of the number of its parts.
+// sized applies size to each dimension and the number of its shards.
 func (c Shard) sized(s shapes.Shape, size func(dim, parts int) int) shapes.Shape {
 	dims := slices.Clone(s.Dimensions)
 	for i, axes := range c.Axes {

@@ -6,11 +6,11 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// leaves are the nodes of a graph that regions may read though they are no arguments: the gradient
-// of a region ends at them, and goes on from there.
+// leaves are the nodes of a graph that regions may read without an argument. The gradient of a
+// region ends at them and continues outside.
 type leaves struct {
 	nodes map[*graph.Node]bool
-	// of is the region whose gradient is made, nil for none.
+	// of is the region whose gradient is being computed, or nil.
 	of *tracer
 }
 
@@ -25,15 +25,15 @@ func leavesOf(g *graph.Graph) *leaves {
 	return l
 }
 
-// Leaf returns x as a node that the regions that follow may read as they read a parameter, without
-// an argument. It is for what stands for a variable: a variable's slice in another dtype, or
-// gathered from shards.
+// Leaf returns x as a node that later regions may read like a parameter, without an argument. It is
+// for values that represent a variable: a variable's slice in another dtype, or gathered from
+// shards.
 func Leaf(target Target, x *graph.Node) *graph.Node {
 	l := leavesOf(x.Graph())
 	var leaf *graph.Node
 	leaf = target.EmitBorder(x, Name{}, func(v *graph.Node) *graph.Node {
 		if l.of != nil && slices.Contains(l.of.leaves, leaf) {
-			return nil // the region's gradient goes on outside
+			return nil // the gradient of the region continues outside
 		}
 		return v
 	})

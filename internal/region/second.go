@@ -16,16 +16,17 @@ import (
 // backwardPass is a backward pass of a region whose results have gradients.
 type backwardPass struct {
 	*tracer
-	adjoints []*graph.Node // of the results of the forward pass, outside; nil for those without
-	// inputs are the sources, and then the adjoints that there are.
+	adjoints []*graph.Node // adjoints of the results of the forward pass, outside; nil if none
+	// inputs are the sources, followed by the adjoints that are not nil.
 	inputs []*graph.Node
-	// cotangents are the adjoints of the gradients that are requested now. received is set until
-	// gradients has the gradients of the inputs for them.
+	// cotangents are the current adjoints of the gradients. received is set until gradients
+	// contains the gradients of the inputs for these cotangents.
 	cotangents, gradients []*graph.Node
 	received              bool
 }
 
-// differentiable returns the gradients of a backward pass, by source, as nodes that have gradients.
+// differentiable returns the gradients of a backward pass, by source, as nodes that can be
+// differentiated.
 func (r *tracer) differentiable(all, adjoints []*graph.Node) []*graph.Node {
 	b := &backwardPass{tracer: r, adjoints: adjoints, inputs: slices.Clone(r.sources), cotangents: make([]*graph.Node, len(all))}
 	for _, v := range adjoints {
@@ -51,12 +52,12 @@ func (r *tracer) differentiable(all, adjoints []*graph.Node) []*graph.Node {
 	return out
 }
 
-// differentiate returns the gradients of the inputs for the cotangents, which it clears.
+// differentiate returns the gradients of the inputs for the cotangents, and clears the cotangents.
 func (b *backwardPass) differentiate() []*graph.Node {
 	if len(b.target.Open()) > 0 {
 		b.fail("", nil, "a gradient of its gradient is requested inside another region", secondHint)
 	}
-	// This gradient must end at the inputs, although an input may be computed from another one.
+	// This gradient must end at the inputs, although an input may depend on another one.
 	ending := true
 	ends := make([]*graph.Node, len(b.inputs))
 	for i, x := range b.inputs {
@@ -96,17 +97,17 @@ func (b *backwardPass) differentiate() []*graph.Node {
 
 const secondHint = "use remat.Block and loop.Layers for it without a region within another, or stop the gradient (graph.StopGradient)"
 
-// rebuild builds the forward and the backward pass once more, with other nodes for the sources and
-// the adjoints, and returns the gradients of the sources.
+// rebuild builds the forward and the backward pass again with other nodes for the sources and the
+// adjoints, and returns the gradients of the sources.
 func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 	loop, isLoop := b.pass.Kind.(Loop)
 	n := 1
 	if isLoop {
 		n = loop.N
 	}
-	// All sources are arguments here, also variables that the region reads.
+	// All sources are arguments here, including variables that the region reads.
 	arguments := slices.Clone(b.arguments)
-	leaves := slices.Clone(b.enters) // the nodes in the region that the arguments stand for
+	leaves := slices.Clone(b.enters) // the nodes inside that represent the arguments
 	at := make([]int, len(sources))  // the argument of each source
 	for i, leaf := range b.leaves {
 		at[i] = slices.Index(leaves, leaf)
@@ -128,7 +129,7 @@ func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 			}
 		}
 	}
-	of := len(arguments) // the first adjoint
+	of := len(arguments) // index of the first adjoint
 	index := map[int]int{}
 	for i, y := range b.results {
 		v, carried := adjoints[i], false
@@ -196,8 +197,8 @@ func (b *backwardPass) order(at []int) (sources []int) {
 	return sources
 }
 
-// starts runs the loop and returns the stacks of the values with which its runs start, one for each
-// carried argument.
+// starts runs the loop and returns, for each carried argument, the stack of the values at the start
+// of the iterations.
 func (b *backwardPass) starts(arguments []Argument, leaves []*graph.Node) []*graph.Node {
 	carried := 0
 	all := Trace(b.target, b.pass.Kind, arguments, func(in []*graph.Node) (list []Result) {
@@ -218,7 +219,7 @@ func (b *backwardPass) starts(arguments []Argument, leaves []*graph.Node) []*gra
 	return all[carried:]
 }
 
-// copyOf returns the region's results, computed once more with the nodes of in for those of leaves.
+// copyOf returns the region's results, recomputed with the nodes in instead of leaves.
 func (b *backwardPass) copyOf(leaves, in []*graph.Node) []*graph.Node {
 	copies := map[*graph.Node]*graph.Node{}
 	for i, leaf := range leaves {

@@ -12,32 +12,33 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/recomputed"
 )
 
-// Argument is what a region reads: a node outside, and how it crosses.
+// Argument is an argument of a region: a node outside, and its crossing.
 type Argument struct {
 	Node     *graph.Node
 	Crossing Crossing
-	// Name is how errors name the argument.
+	// Name is the name of the argument in errors.
 	Name string
 }
 
-// Result is what a region gives: a node inside, and how it crosses.
+// Result is a result of a region: a node inside, and its crossing.
 type Result struct {
 	Node     *graph.Node
 	Crossing Crossing
 	Name     string
 }
 
-// Trace traces body as a region of a kind and returns its results outside, which have gradients.
-// body gets the arguments inside. It may read parameters of the graph besides, arguments of the
-// regions around it and what [Leaf] made, which cross as [Same] and have gradients too, and values
-// that need no gradient: integers, and what is made of constants. It panics with an
-// [*errkind.Fault].
+// Trace traces body as a region of the given kind and returns its results outside, which have
+// gradients. The parameters of body are the arguments inside. body may also read parameters of the
+// graph, arguments of enclosing regions and results of [Leaf], which cross as [Same] and have
+// gradients, and values without gradients: integers, and values that depend only on constants. It
+// panics with an [*errkind.Fault].
 func Trace(target Target, kind Kind, arguments []Argument, body func(in []*graph.Node) []Result) []*graph.Node {
 	all, _ := Attempt(target, kind, arguments, func(in []*graph.Node) ([]Result, bool) { return body(in), true })
 	return all
 }
 
-// Attempt is Trace of a body that may give up, by returning false: the region is dropped then.
+// Attempt is Trace with a body that can cancel the region by returning false. Attempt then discards
+// the region and returns false.
 func Attempt(target Target, kind Kind, arguments []Argument, body func(in []*graph.Node) ([]Result, bool)) (all []*graph.Node, ok bool) {
 	r := &tracer{target: target, pass: &Pass{Kind: kind}, arguments: slices.Clone(arguments)}
 	if len(arguments) == 0 {
@@ -51,7 +52,7 @@ func Attempt(target Target, kind Kind, arguments []Argument, body func(in []*gra
 	g := arguments[0].Node.Graph()
 	again := false
 	for i, a := range r.arguments {
-		if recomputed.Of(a.Node) { // a region is not computed again by GoMLX
+		if recomputed.Of(a.Node) { // GoMLX does not recompute a region
 			r.arguments[i].Node, again = a.Node.StopCheckpoint(), true
 		}
 	}
@@ -88,21 +89,21 @@ func Attempt(target Target, kind Kind, arguments []Argument, body func(in []*gra
 	return all, true
 }
 
-// tracer is one call of Trace.
+// tracer is the state of one call of Trace.
 type tracer struct {
 	target    Target
 	pass      *Pass
 	arguments []Argument
 	enters    []*graph.Node // the arguments inside
 	results   []Result
-	before    []int // the argument that a carried result is the next value of
-	// sources are the nodes outside that gradients flow to, leaves the nodes that stand for them
-	// inside, and crossings how they cross.
+	before    []int // the argument whose next value a carried result is
+	// sources are the nodes outside that receive gradients. leaves are the corresponding nodes
+	// inside. crossings are their crossings.
 	sources, leaves []*graph.Node
 	crossings       []Crossing
 	carries         map[*graph.Node]bool // see carriesGradient
-	// adjoints of the results have arrived for the gradient that is being made. arrived is set
-	// until the backward pass for them is traced, which made gradients.
+	// adjoints are the current adjoints of the results. arrived is set until the backward pass for
+	// these adjoints is traced, which sets gradients.
 	adjoints  []*graph.Node
 	arrived   bool
 	gradients []*graph.Node
@@ -120,7 +121,7 @@ func named(role string, i int, name string) string {
 	return fmt.Sprintf("%s %d (%s)", role, i, name)
 }
 
-// fail panics with what is wrong.
+// fail panics with an error.
 func (r *tracer) fail(subject string, cause error, reason, hint string) {
 	op := r.pass.Kind.String()
 	if subject != "" {
@@ -129,8 +130,8 @@ func (r *tracer) fail(subject string, cause error, reason, hint string) {
 	panic(&errkind.Fault{Op: op, Subject: subject, Reason: reason, Hint: hint, Class: errkind.ValueError, Err: cause})
 }
 
-// within traces what build adds in a pass. A panic ends the pass too: the step may recover from it
-// and go on.
+// within traces the ops that build adds to a pass. A panic ends the pass too, because the step may
+// recover from it and continue.
 func (r *tracer) within(p *Pass, build func()) {
 	if err := r.target.BeginPass(p); err != nil {
 		panic(err)
@@ -139,8 +140,8 @@ func (r *tracer) within(p *Pass, build func()) {
 	build()
 }
 
-// enter returns the node inside of a pass for one outside. The gradient of a region is taken from
-// its results to these nodes and ends there. Another gradient that arrives here would be lost.
+// enter returns the node inside a pass for a node outside. The gradient of a region is computed
+// from its results to these nodes and ends there. Another gradient that flows here would be lost.
 func (r *tracer) enter(p *Pass, i int, x *graph.Node, c Crossing, what string) *graph.Node {
 	shape, err := c.Inside(x.Shape())
 	if err != nil {
@@ -158,8 +159,9 @@ func (r *tracer) enter(p *Pass, i int, x *graph.Node, c Crossing, what string) *
 	return node
 }
 
-// collect finds the region's sources: its arguments, and the parameters and leaves that its ops read
-// or that it returns. Another node from outside would lose its gradient at the region's border.
+// collect finds the region's sources: its arguments, and the parameters and leaves that its ops
+// read or that it returns. Any other node from outside would lose its gradient at the region's
+// border.
 func (r *tracer) collect(nodes, enters []*graph.Node) {
 	frozen := frozenOf(nodes[0].Graph()) != nil
 	add := func(source, leaf *graph.Node, c Crossing) {
@@ -177,7 +179,7 @@ func (r *tracer) collect(nodes, enters []*graph.Node) {
 	use := func(verb string, node *graph.Node) {
 		switch {
 		case IsVariable(node, first):
-			if node.Function() == enters[0].Function() { // those of closures are no variables
+			if node.Function() == enters[0].Function() { // parameters of closures are no variables
 				add(node, node, Same{})
 			}
 		case node.Id() < first && (known.nodes[node] || node.Type() == graph.NodeTypeConvertDType && known.nodes[node.Inputs()[0]]):
@@ -199,8 +201,8 @@ func (r *tracer) collect(nodes, enters []*graph.Node) {
 	}
 }
 
-// IsVariable reports whether a node is a parameter, or one that was converted before a region whose
-// first node is given: package precision shows layers their variables so.
+// IsVariable reports whether a node is a parameter, or a parameter that was converted before a
+// region whose first node is given. Package precision passes variables to layers in this form.
 func IsVariable(node *graph.Node, first graph.NodeId) bool {
 	if node.Type() == graph.NodeTypeConvertDType && node.Id() < first {
 		node = node.Inputs()[0]
@@ -208,8 +210,8 @@ func IsVariable(node *graph.Node, first graph.NodeId) bool {
 	return node.Type() == graph.NodeTypeParameter
 }
 
-// carriesGradient reports whether a node outside may have a gradient that flows on: whether a float
-// parameter is among the floats that it is made of.
+// carriesGradient reports whether a node outside may pass on a gradient: whether it depends on a
+// float parameter through floats.
 func (r *tracer) carriesGradient(node *graph.Node) bool {
 	known, ok := r.carries[node]
 	if ok {
@@ -224,10 +226,10 @@ func (r *tracer) carriesGradient(node *graph.Node) bool {
 	return known
 }
 
-// leave returns the results outside. GoMLX gives a node one input to carry gradients to, and the
-// region has several sources and several results. So the results hang on one number, zero, which is
-// a sum over the sources: their adjoints wait until that of the number is asked for, and each term
-// of the sum then has the gradient of its source.
+// leave returns the results outside. A node of GoMLX passes gradients to one input, but the region
+// has several sources and several results. All results therefore depend on one number, zero, which
+// is a sum over the sources. Their adjoints are stored until the adjoint of the number is
+// requested, and each term of the sum then has the gradient of its source.
 func (r *tracer) leave() []*graph.Node {
 	r.match()
 	slots := make([]*Slot, len(r.results))
@@ -253,7 +255,7 @@ func (r *tracer) leave() []*graph.Node {
 	return all
 }
 
-// match checks that what is carried leaves as it came.
+// match checks that carried results have the shapes of the carried arguments.
 func (r *tracer) match() {
 	r.before = make([]int, len(r.results))
 	var states []int
@@ -280,21 +282,21 @@ func (r *tracer) match() {
 	}
 }
 
-// root is the number that the results hang on.
+// root returns the number that all results depend on.
 func (r *tracer) root() *graph.Node {
 	if len(r.sources) == 0 {
 		return graph.Const(r.results[0].Node.Graph(), float32(0))
 	}
 	return r.zeroOf(r.sources, func(i int) *graph.Node {
-		if r.arrived { // one backward pass serves all terms
+		if r.arrived { // one backward pass computes the gradients of all terms
 			r.gradients, r.arrived = r.differentiate(), false
 		}
 		return r.gradients[i]
 	})
 }
 
-// zeroOf returns a float32 zero that depends on all of the inputs. gradient returns the gradient of
-// input i.
+// zeroOf returns a float32 zero that depends on all inputs. gradient returns the gradient of input
+// i.
 func (r *tracer) zeroOf(inputs []*graph.Node, gradient func(i int) *graph.Node) (sum *graph.Node) {
 	for i, x := range inputs {
 		term := r.target.EmitBorder(x, Zero{}, func(*graph.Node) *graph.Node { return gradient(i) })
@@ -307,15 +309,15 @@ func (r *tracer) zeroOf(inputs []*graph.Node, gradient func(i int) *graph.Node) 
 	return sum
 }
 
-// differentiate traces a backward pass for the adjoints that have arrived, and returns the gradients
-// of the sources.
+// differentiate traces a backward pass for the current adjoints, and returns the gradients of the
+// sources.
 func (r *tracer) differentiate() []*graph.Node {
 	p := &Pass{Kind: r.pass.Kind, Forward: r.pass}
 	inside := make([]*graph.Node, 0, len(r.leaves))
 	idle := r.idle()
 	for i, y := range r.results {
 		if _, carried := y.Crossing.(Carry); carried && y.Node.DType().IsFloat() && r.adjoints[i] == nil && idle[i] == nil {
-			// A node of the shape outside: its zeros are those of the adjoint.
+			// A node with the shape outside: its zeros have the shape of the adjoint.
 			r.adjoints[i] = graph.ZerosLike(graph.Zeros(y.Node.Graph(), y.Crossing.Outside(y.Node.Shape())))
 		}
 	}
@@ -339,7 +341,7 @@ func (r *tracer) differentiate() []*graph.Node {
 			r.adjoints[i] = nil
 			a := r.enter(p, next, v, y.Crossing, "adjoint of "+r.result(i))
 			next++
-			// The sum only tells the gradient which adjoint each result has.
+			// The sum only defines the adjoint of each result for the gradient.
 			total = graph.Add(total, graph.ConvertDType(graph.ReduceAllSum(graph.Mul(y.Node, a)), dtypes.Float32))
 		}
 		inside = graph.Gradient(total, r.leaves...)

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Attr is the value of an attribute. Append appends it to a text as MLIR writes it.
+// Attr is the value of an attribute. Append appends the value in MLIR syntax to text.
 type Attr interface {
 	Append(text []byte) []byte
 }
 
-// Raw is a value that no pass looks at, as it is written.
+// Raw is an attribute in MLIR syntax that no pass interprets.
 type Raw string
 
 // Append implements [Attr].
@@ -41,14 +41,14 @@ func appendInts(text []byte, list []int) []byte {
 	return text
 }
 
-// Rows is a list of lists of integers of one length, such as the padding before and after each
+// Rows is a list of integer lists of the same length, such as the padding before and after each
 // dimension, or the groups of partitions of a collective.
 type Rows [][]int
 
 // Append implements [Attr].
 func (rows Rows) Append(text []byte) []byte {
 	text = append(text, "dense<["...)
-	width := 2 // without rows, of paddings
+	width := 2 // the width of paddings, for an empty list
 	for i, row := range rows {
 		if i > 0 {
 			text = append(text, ", "...)
@@ -85,7 +85,7 @@ func (x Float32) Append(text []byte) []byte {
 	}
 	digits := strconv.FormatFloat(float64(x), 'g', -1, 64)
 	mantissa, exponent, scaled := strings.Cut(digits, "e")
-	if !strings.Contains(mantissa, ".") { // MLIR wants one
+	if !strings.Contains(mantissa, ".") { // MLIR requires a decimal point
 		mantissa += ".0"
 	}
 	if scaled {
@@ -118,23 +118,23 @@ type Alias string
 // Append implements [Attr].
 func (a Alias) Append(text []byte) []byte { return append(append(text, '#'), a...) }
 
-// Number is one element of a constant: its text, and its value unless it is complex.
+// Number is one element of a constant: its text, and its value unless the number is complex.
 type Number struct {
 	Text  string
 	Value float64
-	// Known says that there is a Value.
+	// Known reports whether Value is set.
 	Known bool
 }
 
-// Dense is a tensor that is written into the text: one number for all elements, a short list of
-// numbers, or bytes.
+// Dense is the value of a constant tensor: one number for all elements, a short list of numbers, or
+// bytes.
 type Dense struct {
 	Type Type
-	// Splat is the number that all elements are; nil if they are in List or Bytes.
+	// Splat is the value of all elements, or nil if the elements are in List or Bytes.
 	Splat *Number
-	// List are the elements in row-major order.
+	// List contains the elements in row-major order.
 	List []Number
-	// Bytes are the elements in row-major order, in little-endian order each.
+	// Bytes contains the elements in row-major order, each in little-endian byte order.
 	Bytes []byte
 }
 
@@ -144,7 +144,7 @@ func (d *Dense) Append(text []byte) []byte {
 	return d.Type.append(append(text, "> : "...))
 }
 
-// Elements appends what stands between dense< and >.
+// Elements appends the elements in MLIR syntax, without the enclosing dense< and >.
 func (d *Dense) Elements(text []byte) []byte {
 	switch {
 	case d.Splat != nil:
@@ -174,7 +174,7 @@ func (d *Dense) axis(text []byte, axis int, next *int) []byte {
 	return append(text, ']')
 }
 
-// Depth is how deep the brackets of the elements are within each other.
+// Depth returns the nesting depth of the brackets of the elements.
 func (d *Dense) Depth() int {
 	if len(d.List) == 0 {
 		return 0

@@ -6,20 +6,20 @@ import (
 	"github.com/gomlx/compute/dtypes"
 )
 
-// Whole returns an integer.
+// Whole returns an integer as a Number.
 func Whole(n int) Number {
 	return Number{Text: strconv.Itoa(n), Value: float64(n), Known: true}
 }
 
-// Float returns a floating-point number with its text, which MLIR wants with a decimal point.
+// Float returns a floating-point number with its text. MLIR requires a decimal point in the text.
 func Float(text string, value float64) Number {
 	return Number{Text: text, Value: value, Known: true}
 }
 
-// True returns the Bool that is true.
+// True returns the Bool true.
 func True() Number { return Number{Text: "true", Known: true} }
 
-// Zero returns a dtype's zero.
+// Zero returns the zero of a dtype.
 func Zero(d dtypes.DType) Number {
 	switch {
 	case d == dtypes.Bool:

@@ -2,20 +2,19 @@ package ir
 
 import "github.com/tpustrategy/tpustrategy/internal/enum"
 
-// Origin says which code a value comes from, for people to read. Nothing of a program's text depends
+// Origin is the source line of a value, for reports and errors. The program's text does not depend
 // on it: the text numbers its statements, and [Module.Text] returns the origin of each number.
 type Origin struct {
-	// File is a Go file by its package's import path, without the folders of a machine, and Line the
-	// line: that of the user's code which asked for the op. An op of a gradient has the line of the
-	// op that it is a gradient of; an op of an optimizer, or another one that no line of the user's
-	// asked for, has the line of the op that it goes on from, or else the library's own.
+	// File is a Go file with the import path of its package, without local directories. Line is the
+	// line of the user's code that called the op. An op of a gradient has the line of the original
+	// op. An op without a line of the user's code, such as an op of an optimizer, has the line of
+	// the op whose result it uses, or otherwise the line in the library.
 	File string
 	Line int
-	// Function is the function that the line stands in, and Call what the line called to make the
-	// op, such as layers.Dense; "" for a line of a library.
+	// Function is the function that contains the line. Call is the function that the line called,
+	// such as layers.Dense. Both are "" for a line of a library.
 	Function, Call string
-	// Layer is the scope of the variables that the op reads, or of those that what it reads was made
-	// with; "" if there are none.
+	// Layer is the scope of the variables that the op depends on, or "" if there are none.
 	Layer string
 	Pass  Pass
 }
@@ -24,11 +23,11 @@ type Origin struct {
 type Pass int
 
 const (
-	// Forward is what the user's code computes.
+	// Forward is the computation of the user's code.
 	Forward Pass = iota
-	// Backward are gradients.
+	// Backward is the computation of gradients.
 	Backward
-	// Update is what is made of gradients.
+	// Update is the computation with gradients as inputs, such as an optimizer's update.
 	Update
 )
 

@@ -13,7 +13,7 @@ import (
 func TestTheTextNumbersItsStatements(t *testing.T) {
 	m := sample()
 	here := &ir.Origin{File: "me/model.go", Line: 7}
-	m.Functions[1].Body[0].Results[0].Origin = here // the slice; the reduction reads what it makes
+	m.Functions[1].Body[0].Results[0].Origin = here // the slice; the reduction reads its result
 	text, origins, err := m.Text()
 	require.NoError(t, err)
 	assert.Equal(t, []*ir.Origin{here, here}, origins)

@@ -12,15 +12,16 @@ import (
 type printer struct {
 	b   []byte
 	err error
-	// of has the origin of each value that has one, or that was made of one that has.
+	// of maps values to their origins. A value without its own origin has the origin of its
+	// operands.
 	of      map[*Value]*Origin
 	origins []*Origin
 }
 
-// Text writes the module: the same values give the same bytes, whatever their origins are. A
-// statement that has an origin has a location in the text, by which a compiler names what it makes
-// of the statement: the statement's number, behind [Numbered]. origins are those of the numbers. It
-// is an error if a statement has a Mark.
+// Text writes the module. The same values return the same bytes, whatever their origins are. A
+// statement with an origin has a location in the text, from which a compiler derives the names of
+// its instructions. The location ends with the statement's number after [Numbered]. origins[i] is
+// the origin of number i. Text returns an error if a statement has a Mark.
 func (m *Module) Text() (text []byte, origins []*Origin, err error) {
 	statements := 0
 	for _, f := range m.Functions {
@@ -51,12 +52,11 @@ func (m *Module) Text() (text []byte, origins []*Origin, err error) {
 	return p.b, p.origins, p.err
 }
 
-// Numbered stands before the number of a statement in its location, behind the name of its op:
-// add_s12.
+// Numbered separates the op from the number of a statement in its location, as in add_s12.
 const Numbered = "_s"
 
-// location writes where a statement comes from. One that a pass made comes from where the first of
-// its operands does that comes from somewhere.
+// location writes the location of a statement. A statement that a pass added has the origin of its
+// first operand with an origin.
 func (p *printer) location(s *Statement) {
 	if len(s.Results) == 0 {
 		return
@@ -92,7 +92,7 @@ func (p *printer) value(v *Value) {
 	p.b = append(p.b, v.Name...)
 }
 
-// list writes elements with commas between.
+// list writes elements separated by commas.
 func list[T any](p *printer, all []T, write func(T)) {
 	for i, x := range all {
 		if i > 0 {
@@ -123,7 +123,7 @@ func (p *printer) inline(all []Attribute) {
 	})
 }
 
-// lines writes attributes, each on a line if there are several.
+// lines writes one attribute in place, or several attributes on one line each.
 func (p *printer) lines(all []Attribute, indent int) {
 	switch len(all) {
 	case 0:

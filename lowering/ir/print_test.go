@@ -15,7 +15,8 @@ var (
 	scalar = ir.Tensor(dtypes.Float32)
 )
 
-// sample has each layout: a loop of one function, in the forms of the builder and of this module.
+// sample returns a module with every form of statement: a loop in a function, in the forms of the
+// builder and of this module.
 func sample() *ir.Module {
 	x, y := &ir.Value{Name: "x", Type: vector}, &ir.Value{Name: "0", Type: vector}
 	a, b, sum := &ir.Value{Name: "a", Type: scalar}, &ir.Value{Name: "b", Type: scalar}, &ir.Value{Name: "1", Type: scalar}

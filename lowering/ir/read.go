@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Layout names the axes of a convolution's operands and of its result, such as b, 0, f.
+// Layout names the axes of a convolution's operands and result, such as b, 0, f.
 type Layout [3][]string
 
 // Append implements [Attr].
@@ -20,7 +20,7 @@ func (l Layout) Append(text []byte) []byte {
 	return append(text, "]>"...)
 }
 
-// Enum is one of the words of an enumeration: #stablehlo<comparison_direction LT>.
+// Enum is a value of an enumeration, such as #stablehlo<comparison_direction LT>.
 type Enum struct{ Name, Word string }
 
 // Append implements [Attr].
@@ -29,12 +29,12 @@ func (e Enum) Append(text []byte) []byte {
 	return append(append(text, e.Word...), '>')
 }
 
-// Fields is a structured attribute, whose fields are lists of dimensions or one each.
+// Fields is a structured attribute. Each field is one dimension or a list of dimensions.
 type Fields struct {
-	// Name is such as stablehlo.dot.
+	// Name is the name with its dialect, such as stablehlo.dot.
 	Name string
 	List []Field
-	// Apart writes the closing bracket on a line of its own.
+	// Apart writes the closing bracket on a separate line.
 	Apart bool
 }
 
@@ -65,7 +65,7 @@ func (f Fields) Append(text []byte) []byte {
 	return append(text, '>')
 }
 
-// Dims returns the dimensions of a field, nil if there is no such field.
+// Dims returns the dimensions of a field, or nil if there is no such field.
 func (f Fields) Dims(name string) []int {
 	for _, field := range f.List {
 		if field.Name == name {
@@ -75,9 +75,10 @@ func (f Fields) Dims(name string) []int {
 	return nil
 }
 
-// Read returns an attribute as a value, [Raw] where it has no other. The StableHLO builder keeps
-// the numbers of an op as text only, so that this is how they come to be numbers again: once, when
-// its statement is taken over. What is read is what [Attr.Append] writes, byte by byte.
+// Read parses an attribute. It returns [Raw] for an attribute that has no other type in this
+// package. The StableHLO builder stores the attributes of an op as text only, so each attribute is
+// parsed once, when its statement is converted. [Attr.Append] of the result writes the same bytes
+// as text.
 func Read(text string) Attr {
 	var a Attr
 	switch {
@@ -124,7 +125,7 @@ func fields(text string) Fields {
 	return f
 }
 
-// integers are the decimal numbers of a text.
+// integers returns the decimal integers in a text.
 func integers(text string) (all []int) {
 	for _, word := range strings.FieldsFunc(text, func(c rune) bool { return c != '-' && (c < '0' || c > '9') }) {
 		if n, err := strconv.Atoi(word); err == nil {

@@ -23,7 +23,7 @@ func TestAttributesOfTheBuilderBecomeValues(t *testing.T) {
 		"#stablehlo<precision HIGH>":                      ir.Enum{Name: "precision", Word: "HIGH"},
 		gather: ir.Fields{Name: "stablehlo.gather", List: []ir.Field{
 			{Name: "offset_dims", Dims: []int{1, 2}}, {Name: "collapsed_slice_dims"}, {Name: "index_vector_dim", Dims: []int{1}, Single: true}}},
-		// Nothing that has another text is taken for one of these.
+		// A text with another format than Append writes must stay Raw.
 		"array<i64:1>":                        ir.Raw("array<i64:1>"),
 		"#stablehlo.dot<\n  precise = yes\n>": ir.Raw("#stablehlo.dot<\n  precise = yes\n>"),
 	} {

@@ -2,19 +2,19 @@ package ir
 
 // The keys of attributes that have no name in the short form of their op.
 const (
-	// Elements is what a stablehlo.constant has.
+	// Elements is the key of the value of a stablehlo.constant.
 	Elements = "value"
-	// Dimension is what a stablehlo.iota has.
+	// Dimension is the key of the dimension of a stablehlo.iota.
 	Dimension = "iota_dimension"
-	// Direction is what a stablehlo.compare has.
+	// Direction is the key of the direction of a stablehlo.compare.
 	Direction = "comparison_direction"
-	// Callee is what a func.call has.
+	// Callee is the key of the called function of a func.call.
 	Callee = "callee"
-	// Sharding is what an sdy.sharding_constraint has.
+	// Sharding is the key of the sharding of an sdy.sharding_constraint.
 	Sharding = "sharding"
 )
 
-// short writes a statement behind its results in its op's own form.
+// short writes the custom form of a statement, after its results.
 func (p *printer) short(s *Statement, indent int) {
 	p.str(s.Op)
 	attribute := func(before, key string) {
@@ -28,7 +28,7 @@ func (p *printer) short(s *Statement, indent int) {
 		p.values(s.Operands)
 		p.str(after)
 	}
-	signed := true // the types of the operands are written, too
+	signed := true // whether to write the operand types
 	switch s.Op {
 	case "stablehlo.constant":
 		attribute(" ", Elements)

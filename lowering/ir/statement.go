@@ -6,33 +6,31 @@ import (
 	"strings"
 )
 
-// Value is what a statement makes or a function takes: a name that is unique in its function,
-// without MLIR's %, and a type. A value is not changed once it is used.
+// Value is a result of a statement or an argument of a function. It has a type and a name, without
+// MLIR's %, that is unique in its function. A value must not be changed after its first use.
 type Value struct {
 	Name string
 	Type Type
-	// Origin is nil for a value that no op of a graph made.
+	// Origin is nil for a value that belongs to no op of a graph.
 	Origin *Origin
 }
 
-// Attribute is a named attribute. One without a value is a flag that stands by its name alone.
+// Attribute is a named attribute. An attribute without a value is a flag; only its name is written.
 type Attribute struct {
 	Key   string
 	Value Attr
 }
 
-// Form is how a statement or a function's head is laid out in the text.
+// Form is the text format of a statement or of a function's signature.
 type Form int
 
 const (
-	// Long is the generic form of MLIR with an attribute on each line, as the StableHLO builder
-	// lays its statements out.
+	// Long is MLIR's generic form with one attribute per line, the format of the StableHLO builder.
 	Long Form = iota
 	// Inline is the generic form with the attributes on one line.
 	Inline
-	// Short is the form that MLIR's own printer prefers, such as stablehlo.add %a, %b :
-	// tensor<f32>. [Module.Text] knows the short forms of the ops that packages of this module
-	// write.
+	// Short is the custom form of MLIR's own printer, such as stablehlo.add %a, %b : tensor<f32>.
+	// [Module.Text] supports the custom forms of the ops that packages of this module add.
 	Short
 )
 
@@ -42,27 +40,27 @@ type Statement struct {
 	Op       string
 	Operands []*Value
 	Results  []*Value
-	// Pack is the common name of results that [Pack] made, "" for others.
+	// Pack is the common name of results that were created with [Pack], or "".
 	Pack string
 	// Attributes are in the order of the text.
 	Attributes []Attribute
 	Regions    []*Region
 	Form       Form
-	// Mark is what the statement stands for until a pass replaces it, nil for an operation as it
-	// is written. Op is then "".
+	// Mark is the meaning of a placeholder statement until a pass replaces it, and nil for other
+	// statements. Op is "" in a placeholder.
 	Mark any
 }
 
-// Region is a block of statements inside a statement: the body of a loop, a branch, or how a
-// reduction combines two elements.
+// Region is a block of statements inside a statement: the body of a loop, a branch, or the function
+// that combines two elements in a reduction.
 type Region struct {
-	// Label is the name of the block, "" for one that takes no arguments.
+	// Label is the name of the block, "" for a block without arguments.
 	Label     string
 	Arguments []*Value
 	Body      []*Statement
 }
 
-// Attribute returns the value of an attribute, nil if the statement has none of that name.
+// Attribute returns the value of an attribute, or nil if there is no attribute with the key.
 func (s *Statement) Attribute(key string) Attr {
 	for _, a := range s.Attributes {
 		if a.Key == key {
@@ -72,7 +70,7 @@ func (s *Statement) Attribute(key string) Attr {
 	return nil
 }
 
-// With adds an attribute to a statement that is being made, and returns the statement.
+// With adds an attribute to a new statement and returns the statement.
 func (s *Statement) With(key string, value Attr) *Statement {
 	s.Attributes = append(s.Attributes, Attribute{Key: key, Value: value})
 	return s
@@ -81,7 +79,8 @@ func (s *Statement) With(key string, value Attr) *Statement {
 // Name returns the op without its dialect, such as add.
 func (s *Statement) Name() string { return s.Op[strings.IndexByte(s.Op, '.')+1:] }
 
-// Replace sets an attribute to another value, in a list of its own. It adds none.
+// Replace sets an existing attribute to another value. It copies the attribute list first, so other
+// statements with the same list do not change. It adds no attribute.
 func (s *Statement) Replace(key string, value Attr) {
 	for i, a := range s.Attributes {
 		if a.Key == key {
@@ -91,8 +90,7 @@ func (s *Statement) Replace(key string, value Attr) {
 	}
 }
 
-// Pack makes the results of a statement that has one name for all of them: name#0, name#1 and so
-// on.
+// Pack returns the results of a statement with one name for all results: name#0, name#1 and so on.
 func Pack(name string, types ...Type) []*Value {
 	all := make([]*Value, len(types))
 	for i, t := range types {
@@ -101,13 +99,13 @@ func Pack(name string, types ...Type) []*Value {
 	return all
 }
 
-// Parameter is an argument of a function with the attributes that stand behind it.
+// Parameter is an argument of a function with its attributes.
 type Parameter struct {
 	*Value
 	Attributes []Attribute
 }
 
-// Result is the type of a function's result with the attributes that stand behind it.
+// Result is the type of a function's result with its attributes.
 type Result struct {
 	Type       Type
 	Attributes []Attribute
@@ -121,38 +119,40 @@ type Function struct {
 	Results    []Result
 	Body       []*Statement
 	Form       Form
-	// Next is the first number that names no value of the function; see [Function.Fresh].
+	// Next is the smallest number that is not the name of a value of the function, see
+	// [Function.Fresh].
 	Next int
 }
 
-// Fresh returns a new value, named by a number that no other value of the function has.
+// Fresh returns a new value whose name is an unused number.
 func (f *Function) Fresh(t Type) *Value {
 	v := &Value{Name: strconv.Itoa(f.Next), Type: t}
 	f.Next++
 	return v
 }
 
-// Like returns a new value of the type and the origin of another one.
+// Like returns a new value with the type and the origin of v.
 func (f *Function) Like(v *Value) *Value {
 	like := f.Fresh(v.Type)
 	like.Origin = v.Origin
 	return like
 }
 
-// Module is a whole program.
+// Module is a complete program.
 type Module struct {
 	Name       string
 	Attributes []Attribute
-	// Aliases are attributes that the text writes once, ahead of the module; an [Alias] stands for
-	// each where it is used.
+	// Aliases are attributes that are written once at the start of the text. An [Alias] refers to
+	// one of them.
 	Aliases []Attribute
-	// Meshes are the declarations of Shardy's meshes.
+	// Meshes are the declarations of Shardy meshes.
 	Meshes    []Attr
 	Functions []*Function
 }
 
-// Reads calls yield for each operand of a statement and of what is within its regions, in order,
-// without what is defined within. It is the one walk that finds what a statement depends on.
+// Reads calls yield for each operand of a statement and of the statements nested in its regions, in
+// order, without values that are defined in the regions. All passes use Reads to find the
+// dependencies of a statement.
 func (s *Statement) Reads(yield func(*Value)) {
 	for _, v := range s.Operands {
 		yield(v)
@@ -175,8 +175,8 @@ func (s *Statement) Reads(yield func(*Value)) {
 	}
 }
 
-// Reading returns the statement with of each operand in the place of that, in its regions too: the
-// statement itself if none is another.
+// Reading returns the statement with each operand v replaced by of(v), including operands in its
+// regions. It returns the statement itself if no operand changes.
 func (s *Statement) Reading(of func(v *Value) *Value) *Statement {
 	changed := false
 	s.Reads(func(v *Value) { changed = changed || of(v) != v })
@@ -199,9 +199,9 @@ func (s *Statement) Reading(of func(v *Value) *Value) *Statement {
 	return &copied
 }
 
-// Rewrite returns a list with f of each statement in its place, whose regions were rewritten before.
-// f returns the statement itself where nothing changes, or others; it changes no statement that it
-// did not make.
+// Rewrite returns a list in which each statement is replaced by the result of f. The regions of a
+// statement are rewritten before f is called. f returns the statement itself to keep it. f must not
+// change statements that it did not create.
 func Rewrite(list []*Statement, f func(*Statement) ([]*Statement, error)) ([]*Statement, error) {
 	out := make([]*Statement, 0, len(list))
 	for _, s := range list {
@@ -220,13 +220,13 @@ func Rewrite(list []*Statement, f func(*Statement) ([]*Statement, error)) ([]*St
 	return out, nil
 }
 
-// Map is [Rewrite] where f returns one statement and no error.
+// Map is [Rewrite] with a function that returns one statement and no error.
 func Map(list []*Statement, f func(*Statement) *Statement) []*Statement {
 	list, _ = Rewrite(list, func(s *Statement) ([]*Statement, error) { return []*Statement{f(s)}, nil })
 	return list
 }
 
-// rewritten is a statement with the bodies of its regions rewritten; itself if none changed.
+// rewritten returns s with rewritten regions, or s itself if no region changed.
 func (s *Statement) rewritten(f func(*Statement) ([]*Statement, error)) (*Statement, error) {
 	var regions []*Region
 	for i, r := range s.Regions {

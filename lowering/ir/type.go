@@ -9,7 +9,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 )
 
-// Type is the type of a tensor: the dtype of its elements and its dimensions, none for a scalar.
+// Type is the type of a tensor: the dtype of its elements and its dimensions. A scalar has no
+// dimensions.
 type Type struct {
 	DType dtypes.DType
 	Dims  []int
@@ -24,8 +25,8 @@ func (t Type) Rank() int { return len(t.Dims) }
 // Empty reports whether a tensor of this type has no elements.
 func (t Type) Empty() bool { return slices.Contains(t.Dims, 0) }
 
-// Addressable reports whether memory can have addresses for all elements, the largest being of 16
-// bytes.
+// Addressable reports whether a tensor of this type fits into a 64-bit address space, with elements
+// of 16 bytes.
 func (t Type) Addressable() bool {
 	total := 1.0
 	for _, d := range t.Dims {
@@ -42,21 +43,21 @@ func (t Type) Equal(other Type) bool {
 	return t.DType == other.DType && slices.Equal(t.Dims, other.Dims)
 }
 
-// With returns the type with other dimensions.
+// With returns the type with the given dimensions.
 func (t Type) With(dims ...int) Type { return Type{DType: t.DType, Dims: dims} }
 
-// Stacked returns the type of n such tensors one after another along a new leading dimension.
+// Stacked returns the type of a stack of n tensors of type t along a new leading dimension.
 func (t Type) Stacked(n int) Type {
 	return Type{DType: t.DType, Dims: append([]int{n}, t.Dims...)}
 }
 
-// String returns the type as MLIR writes it, such as tensor<8x4xf32>.
+// String returns the type in MLIR syntax, such as tensor<8x4xf32>.
 func (t Type) String() string { return string(t.append(nil)) }
 
 func (t Type) append(b []byte) []byte {
 	b = append(b, "tensor<"...)
 	for _, d := range t.Dims {
-		if d < 0 { // not known: no program of ours has it, and compilers refuse it
+		if d < 0 { // unknown; no program of this module has it, and compilers reject it
 			b = append(b, "?x"...)
 			continue
 		}
@@ -69,10 +70,10 @@ func (t Type) append(b []byte) []byte {
 	return append(append(b, elements[t.DType]...), '>')
 }
 
-// Writable reports whether a program can have tensors of a dtype.
+// Writable reports whether a program can contain tensors of the dtype.
 func Writable(d dtypes.DType) bool { return elements[d] != "" }
 
-// elements are MLIR's names of dtypes.
+// elements maps dtypes to their names in MLIR.
 var elements = map[dtypes.DType]string{
 	dtypes.Bool: "i1", dtypes.Int2: "i2", dtypes.Int4: "i4", dtypes.Int8: "i8", dtypes.Int16: "i16", dtypes.Int32: "i32", dtypes.Int64: "i64",
 	dtypes.Uint2: "ui2", dtypes.Uint4: "ui4", dtypes.Uint8: "ui8", dtypes.Uint16: "ui16", dtypes.Uint32: "ui32", dtypes.Uint64: "ui64",

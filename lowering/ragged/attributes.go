@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// ints are the numbers of an attribute, nil without it. It panics with an [*Error] if they are not
-// known: an op that is not understood is refused, and not rewritten by half.
+// ints returns the integers of an attribute, or nil if there is no such attribute. It panics with
+// an [*Error] if the attribute has another type, so that an op is never rewritten partially.
 func ints(s *ir.Statement, key string) []int {
 	switch v := s.Attribute(key).(type) {
 	case nil:
@@ -23,7 +23,7 @@ func ints(s *ir.Statement, key string) []int {
 	panic(unknown(s, key))
 }
 
-// field are the numbers of one field of a structured attribute.
+// field returns the integers of one field of a structured attribute.
 func field(s *ir.Statement, key, name string) []int {
 	if v, ok := s.Attribute(key).(ir.Fields); ok {
 		return v.Dims(name)
@@ -36,7 +36,7 @@ func unknown(s *ir.Statement, key string) *Error {
 		Hint: "mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
 }
 
-// written is an attribute as it is written, "" without it.
+// written returns the text of an attribute, or "" if there is no such attribute.
 func written(s *ir.Statement, key string) string {
 	if a := s.Attribute(key); a != nil {
 		return string(a.Append(nil))

@@ -6,9 +6,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// The ops here combine elements. The padding of their operands becomes what changes nothing.
+// The ops in this file combine elements. The padding of their operands is replaced by the neutral
+// element.
 
-// reduce masks with the value that it starts from, which by StableHLO's rules changes nothing.
+// reduce masks its operands with its initial value, which StableHLO requires to be a neutral
+// element.
 func (r *rewriter) reduce(s, copied *ir.Statement) {
 	over := ints(s, "dimensions")
 	n := len(s.Operands) / 2
@@ -19,7 +21,7 @@ func (r *rewriter) reduce(s, copied *ir.Statement) {
 	r.sameAttributes(s)
 }
 
-// dot masks both sides of a contraction: a number times NaN is NaN.
+// dot masks both operands of a contraction, because 0 times NaN is NaN.
 func (r *rewriter) dot(s, copied *ir.Statement) {
 	for i, side := range []string{"lhs", "rhs"} {
 		dims := r.dims[s.Operands[i]]
@@ -29,8 +31,8 @@ func (r *rewriter) dot(s, copied *ir.Statement) {
 	r.sameAttributes(s)
 }
 
-// convolution contracts the input's features with the kernel's, in gradients the batch. Windows
-// over padded dimensions are refused.
+// convolution masks the contracted dimensions: the input's features and the kernel's input
+// features, and in gradients the batch. It rejects windows over padded dimensions.
 func (r *rewriter) convolution(s, copied *ir.Statement) {
 	axes, ok := s.Attribute("dimension_numbers").(ir.Layout)
 	if !ok {
@@ -57,8 +59,8 @@ func (r *rewriter) convolution(s, copied *ir.Statement) {
 	r.sameAttributes(s)
 }
 
-// reduceWindow masks what windows reach over, and needs an output for each input there: as many
-// elements before and after as the window is long.
+// reduceWindow masks the inputs of windows. It requires one output per input in a padded dimension:
+// stride 1, and window size - 1 elements of padding.
 func (r *rewriter) reduceWindow(s, copied *ir.Statement) {
 	if len(s.Operands) != 2 {
 		r.refuse(s, 0, -1, "reduce_window", "it has several operands", "")
@@ -88,7 +90,7 @@ func (r *rewriter) reduceWindow(s, copied *ir.Statement) {
 	copied.Operands[0] = r.masked(copied.Operands[0], dims, over, func() *ir.Value { return copied.Operands[1] })
 }
 
-// at is a number of a list that may be left out, which is 1 then.
+// at returns list[i], or 1 if the list is absent.
 func at(list []int, i int) int {
 	if i < len(list) {
 		return list[i]
@@ -106,8 +108,8 @@ func (r *rewriter) selectAndScatter(s *ir.Statement) {
 	r.sameAttributes(s)
 }
 
-// gather reads rows by positions. Those in the padding are held back to the last real row, as
-// positions behind the end are.
+// gather reads rows at positions. Positions in the padding are clamped to the last real row, like
+// positions past the end.
 func (r *rewriter) gather(s, copied *ir.Statement) {
 	const key = "dimension_numbers"
 	operand, positions := s.Operands[0], s.Operands[1]
@@ -117,10 +119,10 @@ func (r *rewriter) gather(s, copied *ir.Statement) {
 	if vector < len(at) && at[vector].Padded() {
 		r.refuse(s, 1, vector, "gather", "how many coordinates a position has changes with the padded size", "")
 	}
-	var limited []int // coordinates along padded dimensions
+	var limited []int // indices of coordinates of padded dimensions
 	for _, d := range padded(dims) {
 		if sizes[d] == operand.Type.Dims[d] && r.varies(s, "slice_sizes") {
-			continue // whole: it starts at 0
+			continue // all of the dimension: the start is 0
 		}
 		i := slices.Index(indexed, d)
 		if i < 0 || sizes[d] != 1 {
@@ -138,7 +140,7 @@ func (r *rewriter) gather(s, copied *ir.Statement) {
 	}
 }
 
-// clamped keeps positions below the real sizes of the dimensions that they are in.
+// clamped limits positions to the real sizes of their dimensions.
 func (r *rewriter) clamped(positions *ir.Value, dims []Dim, indexed, limited []int, vector int) *ir.Value {
 	shape, dtype := positions.Type.Dims, positions.Type.DType
 	for _, i := range limited {
@@ -155,8 +157,8 @@ func (r *rewriter) clamped(positions *ir.Value, dims []Dim, indexed, limited []i
 	return positions
 }
 
-// scatter leaves out the updates of padding: their positions are outside, which StableHLO skips,
-// and their values nothing.
+// scatter skips the updates in the padding: their positions are moved outside, which StableHLO
+// skips, and their values are replaced by the neutral element.
 func (r *rewriter) scatter(s, copied *ir.Statement) {
 	const key = "scatter_dimension_numbers"
 	if len(s.Operands) != 3 {
@@ -165,7 +167,7 @@ func (r *rewriter) scatter(s, copied *ir.Statement) {
 	operand, positions, updates := s.Operands[0], s.Operands[1], s.Operands[2]
 	window, inserted := field(s, key, "update_window_dims"), field(s, key, "inserted_window_dims")
 	vector := field(s, key, "index_vector_dim")[0]
-	// Windows must have all of a padded dimension, on both sides.
+	// Windows must cover a padded dimension completely, in the operand and in the updates.
 	next := 0
 	for d, dim := range r.dims[operand] {
 		if slices.Contains(inserted, d) {
@@ -203,7 +205,7 @@ func (r *rewriter) scatter(s, copied *ir.Statement) {
 // sums reports whether a function of two elements adds them.
 func sums(f *ir.Region) bool { return len(f.Body) == 2 && f.Body[0].Op == "stablehlo.add" }
 
-// setFlag sets an attribute that promises something of the positions to false.
+// setFlag sets an attribute that guarantees a property of the positions to false.
 func (r *rewriter) setFlag(s *ir.Statement, key string) { s.Replace(key, ir.Flag(false)) }
 
 func (r *rewriter) varies(s *ir.Statement, key string) bool {

@@ -9,21 +9,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Variant is the program of a step that was traced for one choice of its padded sizes.
+// Variant is the program of a step, traced for one choice of its padded sizes.
 type Variant struct {
 	Program *lowering.Program
 	// Sizes are the sizes of the padded dimensions.
 	Sizes []int
-	// Marker says what the marks of the program do. It may be nil for a program without marks.
+	// Marker describes the marks of the program. It may be nil for a program without marks.
 	Marker Marker
 }
 
-// Marker says what the mark of a statement does: "" if the result is the operand, laid out
-// otherwise, or the name of an operation that a padded value cannot go through.
+// Marker returns the effect of a mark on a padded value: "" if the result contains the operand's
+// elements in another layout, or the name of an operation that does not support padding.
 type Marker func(mark any) (op string)
 
-// Plan says what in the program of a step depends on the padded sizes. [Plan.Apply] rewrites the
-// program by it.
+// Plan describes how the program of a step depends on the padded sizes. [Plan.Apply] rewrites the
+// program with the real sizes.
 type Plan struct {
 	program *lowering.Program
 	sizes   [][]int // of each program
@@ -31,14 +31,15 @@ type Plan struct {
 
 	dims      map[*ir.Value][]Dim // of the values
 	shapes    map[*ir.Value]shapes
-	constants map[*ir.Statement][]*function // of the operands, nil for what depends on no size
+	constants map[*ir.Statement][]*function // by operand; nil if it depends on no size
 	varying   map[*ir.Statement][]string    // attributes that differ
-	used      map[*ir.Statement]bool        // what a result is made of
+	used      map[*ir.Statement]bool        // statements that a result depends on
 }
 
-// Compare finds what in the program of base depends on the padded sizes. Each of the others is the
-// same step for another value of one of the sizes; there are two for each size. The programs must
-// be the same but for dimensions and constants. Otherwise the error is an [*Error].
+// Compare finds the dependencies of the program of base on the padded sizes. Each of the others is
+// the same step traced with another value of one size. For each size there must be two such
+// variants. The programs may differ only in dimensions and constants. Otherwise Compare returns an
+// [*Error].
 func Compare(base Variant, others []Variant) (*Plan, error) {
 	c := &comparer{plan: &Plan{
 		program: base.Program, marker: base.Marker, dims: map[*ir.Value][]Dim{}, shapes: map[*ir.Value]shapes{},
@@ -79,17 +80,17 @@ func otherStep(what string) *Error {
 		Hint: "do the same for all sizes, or mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
 }
 
-// comparer walks programs side by side, from their results to their parameters: equal steps
-// need not write their ops in the same order. The first program is the plan's.
+// comparer walks all programs in parallel, from their results to their parameters, because equal
+// steps may have their statements in different orders. The first program belongs to the plan.
 type comparer struct {
 	plan  *Plan
-	names []map[*ir.Value]*ir.Value // the first program's values for the others'
+	names []map[*ir.Value]*ir.Value // maps values of the first program to values of the others
 	made  []map[*ir.Value]*ir.Statement
 
 	markers []Marker
 }
 
-// functions walks the same function of all programs.
+// functions compares the same function of all programs.
 func (c *comparer) functions(fs []*ir.Function) error {
 	blocks := make([]*ir.Region, len(fs))
 	for k, f := range fs {
@@ -101,7 +102,7 @@ func (c *comparer) functions(fs []*ir.Function) error {
 	return c.blocks(blocks)
 }
 
-// blocks walks the same block of all programs.
+// blocks compares the same block of all programs.
 func (c *comparer) blocks(rs []*ir.Region) error {
 	arguments := make([][]*ir.Value, len(rs))
 	results := make([]*ir.Statement, len(rs))
@@ -123,7 +124,7 @@ func (c *comparer) blocks(rs []*ir.Region) error {
 	return c.statements(results)
 }
 
-// statements compares one statement of each program, and what its operands are made by.
+// statements compares one statement of each program and the statements that define its operands.
 func (c *comparer) statements(row []*ir.Statement) error {
 	s := row[0]
 	c.plan.used[s] = true
@@ -164,7 +165,8 @@ func (c *comparer) statements(row []*ir.Statement) error {
 	return c.values(s, outputs)
 }
 
-// values makes the values known that a statement, or nil for a function, gives.
+// values records the corresponding results of a statement, or the parameters of a function if s is
+// nil.
 func (c *comparer) values(s *ir.Statement, all [][]*ir.Value) error {
 	for i, v := range all[0] {
 		var sh shapes
@@ -189,8 +191,8 @@ func (c *comparer) values(s *ir.Statement, all [][]*ir.Value) error {
 	return nil
 }
 
-// operand compares operand i of the statements. Constants are compared where they are used:
-// GoMLX has one node for equal ones, so that their number varies.
+// operand compares operand i of the statements. Constants are compared at their uses: GoMLX shares
+// a node for equal constants, so the number of constants differs between programs.
 func (c *comparer) operand(row []*ir.Statement, i int) error {
 	made := make([]*ir.Statement, len(row))
 	constants, known := 0, false
@@ -273,7 +275,7 @@ func (c *comparer) constant(s *ir.Statement, operand int, constants []*ir.Statem
 	case !leading(padded(dims), base.Type.Dims):
 		return refuse("its elements differ, and its padded dimension is not the first")
 	}
-	// The rows that there are for each size must be the same.
+	// All programs for one size must have the same number of elements.
 	short, ok := flat(elements[0])
 	for k := 1; k < len(elements) && ok; k++ {
 		var long []float64
@@ -304,7 +306,7 @@ func (p *Plan) Results() [][]Dim {
 	return all
 }
 
-// leading reports whether the one padded dimension has only such of size 1 before it.
+// leading reports whether all dimensions before the only padded dimension have size 1.
 func leading(padded, shape []int) bool {
 	return len(padded) == 1 && !slices.ContainsFunc(shape[:padded[0]], func(n int) bool { return n != 1 })
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// function is how a constant depends on the sizes: factor times the product of sizes[i] to
-// the power powers[i], plus offset.
+// function is a constant as a function of the sizes: factor * product(sizes[i]^powers[i]) + offset.
 type function struct {
 	factor, offset float64
 	powers         []float64
@@ -38,7 +37,8 @@ func ofBits(bits uint64, dtype dtypes.DType) float64 {
 	return float64(bits)
 }
 
-// flat are a constant's elements in row-major order; false for what has no such numbers.
+// flat returns the elements of a constant in row-major order. It returns false if the elements are
+// not real numbers.
 func flat(d *ir.Dense) ([]float64, bool) {
 	size := 1
 	for _, n := range d.Type.Dims {
@@ -70,10 +70,10 @@ func flat(d *ir.Dense) ([]float64, bool) {
 	return all, len(all) == size
 }
 
-// sameNumber compares numbers, NaN being equal to itself.
+// sameNumber compares numbers. NaN equals NaN.
 func sameNumber(a, b float64) bool { return a == b || a != a && b != b }
 
-// tolerance is how far a constant may be from its function, of itself: its dtype's rounding.
+// tolerance returns the relative rounding error of a dtype.
 func tolerance(dtype dtypes.DType) float64 {
 	switch dtype {
 	case dtypes.BFloat16:
@@ -90,17 +90,17 @@ func near(a, b, tolerance float64) bool {
 	return math.Abs(a-b) <= tolerance*math.Max(math.Abs(a), math.Abs(b))
 }
 
-// powers are tried in this order.
+// powers are the exponents to try, in order.
 var powers = []float64{1, -1, 2, -2, 0.5, -0.5}
 
-// fit finds the function of the sizes that has the values. The first program's sizes are the
-// padded ones; each other differs from it in one size.
+// fit finds a function of the sizes with the given values. The sizes of the first program are the
+// padded sizes. Each other program differs from it in one size.
 func fit(values []float64, sizes [][]int, dtype dtypes.DType) (function, bool) {
 	f := function{factor: values[0], powers: make([]float64, len(sizes[0]))}
 	eps := tolerance(dtype)
 	several := 0
 	for i, padded := range sizes[0] {
-		var at, is []float64 // the sizes and values that vary
+		var at, is []float64 // the varying size and the value, for each program
 		for k := 1; k < len(values); k++ {
 			if sizes[k][i] != padded {
 				at, is = append(at, float64(sizes[k][i])), append(is, values[k])
@@ -140,7 +140,7 @@ func fit(values []float64, sizes [][]int, dtype dtypes.DType) (function, bool) {
 			return f, false
 		}
 	}
-	// Rounded constants had whole numbers, or their reciprocals, for factors.
+	// The factor of a rounded constant is an integer or the reciprocal of an integer.
 	if whole := math.Round(f.factor); whole != 0 && near(f.factor, whole, 4*eps) {
 		f.factor = whole
 	} else if whole := math.Round(1 / f.factor); whole != 0 && near(1/f.factor, whole, 4*eps) {

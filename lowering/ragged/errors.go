@@ -6,18 +6,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Error reports what in a step cannot leave padding out.
+// Error reports an operation of a step that does not support padding.
 type Error struct {
-	// Op is the operation, as StableHLO names it: "reverse". It is empty if the step as a whole
-	// is at fault.
+	// Op is the StableHLO name of the operation, such as "reverse". It is empty for an error about
+	// the whole step.
 	Op string
-	// Shape is the shape of the operation's operand, with its padded sizes, and Dim the operand's
-	// padded dimension, or -1.
+	// Shape is the padded shape of the operation's operand. Dim is the operand's padded dimension,
+	// or -1.
 	Shape []int
 	Dim   int
-	// Reason says why, and Hint what to do instead.
+	// Reason is the cause in words. Hint suggests a correction.
 	Reason, Hint string
-	// Err is the cause, if there is one.
+	// Err is the underlying error, or nil.
 	Err error
 }
 
@@ -36,8 +36,8 @@ func (e *Error) Error() string {
 	return errkind.Text(what, e.Reason, e.Err, e.Hint)
 }
 
-// Unwrap returns the cause.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Kind returns the cause's kind, or InvalidArgumentError.
+// Kind returns the kind of Err, by default InvalidArgumentError.
 func (e *Error) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.InvalidArgumentError) }

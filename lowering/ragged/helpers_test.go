@@ -12,10 +12,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 )
 
-// step makes something of a batch x of [rows, 6], whose real rows are in the parameter "sizes".
+// step computes a value from a batch x of [rows, 6]. The parameter "sizes" contains the real rows.
 type step func(x *graph.Node) *graph.Node
 
-// traced is a step's program for a number of rows.
+// traced returns a step's program for a number of rows.
 func traced(t *testing.T, rows int, f step) ragged.Variant {
 	t.Helper()
 	g := graph.NewGraph(lowering.New(lowering.Options{}), "step")
@@ -25,8 +25,8 @@ func traced(t *testing.T, rows int, f step) ragged.Variant {
 	return ragged.Variant{Program: g.Executable().(*lowering.Executable).Program(), Sizes: []int{rows}}
 }
 
-// rewritten is the program of a step for 4 rows of which sizes[0] are real, and the dimensions of its
-// result.
+// rewritten returns the program of a step for 4 rows, of which sizes[0] are real, and the
+// dimensions of its result.
 func rewritten(t *testing.T, f step) (*lowering.Program, []ragged.Dim, error) {
 	t.Helper()
 	base := traced(t, 4, f)
@@ -39,7 +39,7 @@ func rewritten(t *testing.T, f step) (*lowering.Program, []ragged.Dim, error) {
 	return base.Program, results[0], err
 }
 
-// ops counts the ops of a program by their names.
+// ops counts the ops of a program by name.
 func ops(p *lowering.Program) map[string]int {
 	count := map[string]int{}
 	for _, s := range p.Main().Body {

@@ -11,33 +11,33 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Source says where a program finds a real size: in element Index of the parameter named Parameter,
-// a vector of int32, or in Value, an int32 scalar of main. All that depends on the size of a Value is
-// made behind it.
+// Source is the location of a real size in the program: element Index of the int32 vector in the
+// parameter Parameter, or Value, an int32 scalar of the main function. Ops that depend on a Value
+// are inserted after it.
 type Source struct {
 	Parameter string
 	Index     int
 	Value     *ir.Value
 }
 
-// rewriter writes the real sizes into a program.
+// rewriter inserts the real sizes into a program.
 type rewriter struct {
 	*Plan
 	main *ir.Function
-	real []*ir.Value // the real sizes, int32 scalars of main
-	// prelude is what main computes before all else, out what the block at hand has by now, and later
-	// what main computes where the sizes late are known, for them. The ops that are made go to one of
-	// them.
+	real []*ir.Value // the real sizes, int32 scalars of the main function
+	// prelude contains the statements at the start of main. out contains the statements of the
+	// current block so far. later contains the statements of main that depend on late sizes; they
+	// are inserted where these sizes are defined. New ops are appended to one of the three lists.
 	prelude, out, later []*ir.Statement
 	to                  *[]*ir.Statement
 	late                []bool
-	inBody              bool // of a loop or a branch: main's values are at hand, but what main would not run is not made there
+	inBody              bool // in a loop or branch: main's values are visible, but ops must stay inside
 	named               map[string]*ir.Value
 }
 
-// Apply rewrites the program for real sizes. sources says where the program finds each of them.
-// Apply returns the new position of each of main's statements, and that of the end. An error leaves
-// the program as it was.
+// Apply rewrites the program for real sizes. sources contains the location of each real size. Apply
+// returns the new index of each statement of main, followed by the index of the end. If Apply
+// returns an error, the program is unchanged.
 func (p *Plan) Apply(sources []Source) (positions []int, err error) {
 	main := p.program.Main()
 	r := &rewriter{Plan: p, main: main, named: map[string]*ir.Value{}}
@@ -65,7 +65,7 @@ func (p *Plan) Apply(sources []Source) (positions []int, err error) {
 		}
 		r.real = append(r.real, r.early(false, func() *ir.Value { return r.element(main.Parameters[at].Value, source.Index) }))
 	}
-	behind, at := -1, 0 // the statement that makes known, and where it is
+	behind, at := -1, 0 // the statement that defines the late sizes, and its index
 	for i, s := range main.Body {
 		positions = append(positions, len(r.out))
 		r.statement(s)
@@ -90,7 +90,8 @@ func (p *Plan) Apply(sources []Source) (positions []int, err error) {
 	return positions, nil
 }
 
-// early adds what build makes to main's beginning, or to where the late sizes are known.
+// early adds the ops of build to the beginning of main, or, if late is true, after the definition
+// of the late sizes.
 func (r *rewriter) early(late bool, build func() *ir.Value) *ir.Value {
 	before := r.to
 	defer func() { r.to = before }()
@@ -100,7 +101,7 @@ func (r *rewriter) early(late bool, build func() *ir.Value) *ir.Value {
 	return build()
 }
 
-// statement writes a statement of the function at hand, and what it needs before.
+// statement appends a statement to the current block, after the statements that it requires.
 func (r *rewriter) statement(s *ir.Statement) {
 	if s.Op == constantOp || !r.used[s] {
 		r.out = append(r.out, s)
@@ -120,7 +121,7 @@ func (r *rewriter) statement(s *ir.Statement) {
 	r.out = append(r.out, &copied)
 }
 
-// concerns reports whether a statement has to do with padded dimensions.
+// concerns reports whether a statement has padded dimensions.
 func (r *rewriter) concerns(s *ir.Statement) bool {
 	concerned := func(v *ir.Value) bool { return len(padded(r.dims[v])) > 0 }
 	return slices.ContainsFunc(s.Operands, concerned) || slices.ContainsFunc(s.Results, concerned) ||
@@ -154,8 +155,8 @@ func (r *rewriter) bodies(s, copied *ir.Statement) {
 	}
 }
 
-// number is the value of a function of the real sizes, of a type. Numbers of one function
-// are computed once, as early as the sizes are known.
+// number returns the value of f for the real sizes as a constant of type t. Each function is
+// computed once, as early as its sizes are defined.
 func (r *rewriter) number(f *function, t ir.Type) *ir.Value {
 	key := fmt.Sprint("number ", *f, t.DType)
 	v, ok := r.named[key]
@@ -173,8 +174,7 @@ func (r *rewriter) number(f *function, t ir.Type) *ir.Value {
 	return r.spread(v, t.Dims)
 }
 
-// evaluate writes factor times the sizes' powers plus offset. What divides is multiplied
-// first: 1/(3n) is rounded once.
+// evaluate computes f. Divisors are multiplied first, so that 1/(3n) is rounded once.
 func (r *rewriter) evaluate(f *function, dtype dtypes.DType) *ir.Value {
 	in := dtypes.Float32
 	switch {
@@ -230,7 +230,7 @@ func (r *rewriter) evaluate(f *function, dtype dtypes.DType) *ir.Value {
 	return top
 }
 
-// limit is the real size of a dimension, an int32 scalar.
+// limit returns the real size of a dimension as an int32 scalar.
 func (r *rewriter) limit(d Dim) *ir.Value {
 	key := fmt.Sprint("limit ", d)
 	v, ok := r.named[key]
@@ -244,7 +244,7 @@ func (r *rewriter) limit(d Dim) *ir.Value {
 	return v
 }
 
-// inside is true for the elements of a shape that are real along the padded dimensions at.
+// inside returns a mask of the elements that are real in the padded dimensions at.
 func (r *rewriter) inside(shape []int, dims []Dim, at []int) *ir.Value {
 	var key strings.Builder
 	fmt.Fprintf(&key, "inside %v %v", shape, at)
@@ -274,7 +274,7 @@ func (r *rewriter) inside(shape []int, dims []Dim, at []int) *ir.Value {
 		}
 		return all
 	}
-	if r.inBody { // a body has its own: it may run where main's is not at hand
+	if r.inBody { // cached per block: values of another body may be undefined here
 		return build()
 	}
 	v = r.early(late, build)
@@ -282,7 +282,7 @@ func (r *rewriter) inside(shape []int, dims []Dim, at []int) *ir.Value {
 	return v
 }
 
-// masked is x with its padding along the dimensions at replaced by a scalar.
+// masked returns x with the padding in the dimensions at replaced by a scalar.
 func (r *rewriter) masked(x *ir.Value, dims []Dim, at []int, fill func() *ir.Value) *ir.Value {
 	if len(at) == 0 {
 		return x

@@ -13,7 +13,7 @@ import (
 
 func mean(x *graph.Node) *graph.Node { return graph.ReduceAllMean(x) }
 
-// A mean divides by the real rows' number: the constant becomes an expression of the size.
+// A mean divides by the number of real rows: the constant becomes an expression of the size.
 func TestAConstantBecomesAnExpressionOfTheRealSize(t *testing.T) {
 	p, _, err := rewritten(t, mean)
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestPositionsFollowTheStatements(t *testing.T) {
 	require.Len(t, positions, len(before)+1)
 	assert.Equal(t, len(after), positions[len(before)])
 	for i, s := range before {
-		// What a statement needs stands before it, from its position on.
+		// The statements that a statement requires precede it, from its old index on.
 		found := false
 		for _, now := range after[positions[i]:positions[i+1]] {
 			found = found || now.Op == s.Op

@@ -6,7 +6,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// elementwise ops, and those that move or lay out whole values, keep the invariant.
+// elementwise ops, and ops that only move elements or change the layout, preserve the invariant.
 var elementwise = map[string]bool{
 	"abs": true, "add": true, "and": true, "atan2": true, "cbrt": true, "ceil": true, "clamp": true, "compare": true,
 	"complex": true, "convert": true, "cosine": true, "count_leading_zeros": true, "divide": true, "erf": true,
@@ -17,14 +17,14 @@ var elementwise = map[string]bool{
 	"shift_right_arithmetic": true, "shift_right_logical": true, "sign": true, "sine": true, "sqrt": true, "subtract": true,
 	"tan": true, "tanh": true, "xor": true, "transpose": true, "broadcast_in_dim": true, "iota": true, "return": true,
 	"reduce_precision": true, "batch_norm_inference": true,
-	// Their bodies are walked; what they carry keeps its shape.
+	// Their bodies are rewritten separately. The carried values keep their shapes.
 	"while": true, "if": true, "case": true,
-	// Random bits are as good as any others.
+	// Any random bits are valid.
 	"rng_bit_generator": true,
 }
 
-// rule makes a statement that concerns padded dimensions keep the invariant: it changes the
-// operands of the copy that is written. s is the statement as it was compared.
+// rule makes a statement with padded dimensions preserve the invariant. It changes the operands of
+// copied, which is written. s is the original statement.
 func (r *rewriter) rule(s, copied *ir.Statement) {
 	if s.Mark != nil {
 		if op := r.marker(s.Mark); op != "" {
@@ -84,8 +84,8 @@ func (r *rewriter) rule(s, copied *ir.Statement) {
 	}
 }
 
-// refuse ends [Plan.Apply] with an error that names a statement's operand and its padded dimension; dim
-// -1 is its first.
+// refuse makes [Plan.Apply] return an error about a statement's operand and its padded dimension
+// dim. dim -1 is the first padded dimension.
 func (r *rewriter) refuse(s *ir.Statement, operand, dim int, op, reason, hint string) {
 	e := &Error{Op: op, Dim: dim, Reason: reason, Hint: hint}
 	v := s.Results[0]
@@ -99,8 +99,8 @@ func (r *rewriter) refuse(s *ir.Statement, operand, dim int, op, reason, hint st
 	panic(e)
 }
 
-// sameAttributes refuses a statement that means something else for other sizes: one that has an
-// attribute that changes with them, but for those named.
+// sameAttributes rejects a statement with attributes that depend on the sizes, except for the
+// attributes in but.
 func (r *rewriter) sameAttributes(s *ir.Statement, but ...string) {
 	for _, key := range r.varying[s] {
 		if !slices.Contains(but, key) {
@@ -109,7 +109,7 @@ func (r *rewriter) sameAttributes(s *ir.Statement, but ...string) {
 	}
 }
 
-// along refuses an op along padded dimensions of an operand, where they are in a list.
+// along rejects an op over padded dimensions of an operand that are in list.
 func (r *rewriter) along(s *ir.Statement, reason, hint string, list []int) {
 	for i, v := range s.Operands {
 		if at := among(r.dims[v], list); len(at) > 0 {
@@ -125,8 +125,8 @@ func indexes(from, to int) (all []int) {
 	return all
 }
 
-// reshape keeps the invariant where a padded dimension leads those that it is joined with or
-// cut into: the real rows then stay in front.
+// reshape preserves the invariant if a padded dimension is the leading one of the dimensions that
+// it is joined with or split into: the real rows then stay first.
 func (r *rewriter) reshape(s *ir.Statement) {
 	in, out := s.Operands[0], s.Results[0]
 	from, to := r.shapes[in], r.shapes[out]
@@ -174,8 +174,8 @@ func ones(n int) []int {
 	return all
 }
 
-// leads reports whether at most one of the dimensions from to to is padded, and none but those of
-// size 1 is before it.
+// leads reports whether at most one of dimensions from to to is padded, with only dimensions of
+// size 1 before it.
 func leads(dims []Dim, sizes []int, from, to int) bool {
 	first := true
 	for d := from; d < to; d++ {
@@ -189,7 +189,7 @@ func leads(dims []Dim, sizes []int, from, to int) bool {
 	return true
 }
 
-// slice takes all of a padded dimension, or nothing is known of what it takes.
+// slice rejects a slice that does not cover a padded dimension.
 func (r *rewriter) slice(s *ir.Statement) {
 	starts, limits, strides := ints(s, "start_indices"), ints(s, "limit_indices"), ints(s, "strides")
 	v := s.Operands[0]
@@ -214,7 +214,8 @@ func (r *rewriter) pad(s *ir.Statement) {
 	r.sameAttributes(s)
 }
 
-// wholeDims are the dimensions of a that b has whole, so that a start along them is 0.
+// wholeDims rejects a statement unless part covers each padded dimension of whole completely, so
+// that the start index there is 0.
 func (r *rewriter) wholeDims(s *ir.Statement, whole, part *ir.Value, reason, hint string) {
 	a, b := r.dims[whole], r.dims[part]
 	for d := range a {

@@ -75,7 +75,7 @@ func TestAnOpWithAnAttributeThatIsNotKnownIsRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "reduce: its attribute dimensions is none that is known")
 }
 
-// unknown is an attribute that no rule can read.
+// unknown is an attribute that no rule supports.
 type unknown struct{}
 
 func (unknown) Append(text []byte) []byte { return append(text, "unknown"...) }

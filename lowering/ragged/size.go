@@ -2,18 +2,18 @@ package ragged
 
 import "slices"
 
-// Dim says how a dimension of a value depends on a padded size: the dimension is Times the padded
-// size numbered Size. Where Times is 0 the dimension depends on no padded size.
+// Dim is the dependency of a dimension on a padded size: the dimension is Times * sizes[Size]. If
+// Times is 0, the dimension depends on no padded size.
 type Dim struct{ Size, Times int }
 
 // Padded reports whether the dimension has padding.
 func (d Dim) Padded() bool { return d.Times > 0 }
 
-// shapes are a value's dimensions in each of the programs that are compared.
+// shapes contains the dimensions of one value in each of the compared programs.
 type shapes [][]int
 
-// dims says how the dimensions depend on the sizes. sizes are those of each program. at is the
-// first dimension that is no multiple of one size, or -1.
+// dims computes the dependency of the dimensions on the sizes. sizes[k] are the sizes of program k.
+// at is the first dimension that is no multiple of one size, or -1.
 func (s shapes) dims(sizes [][]int) (dims []Dim, at int) {
 	dims = make([]Dim, len(s[0]))
 	for d, n := range s[0] {
@@ -28,7 +28,7 @@ func (s shapes) dims(sizes [][]int) (dims []Dim, at int) {
 			}
 			dims[d] = Dim{size, times}
 		}
-		// A dimension must follow its size in each of the programs.
+		// A dimension must be the same multiple of its size in each program.
 		for k := 1; k < len(s); k++ {
 			want := n
 			if dims[d].Padded() {
@@ -42,7 +42,7 @@ func (s shapes) dims(sizes [][]int) (dims []Dim, at int) {
 	return dims, -1
 }
 
-// differing is the one size in which two programs differ.
+// differing returns the index of the only size that differs between two programs.
 func differing(a, b []int) int {
 	for i := range a {
 		if a[i] != b[i] {
@@ -52,7 +52,7 @@ func differing(a, b []int) int {
 	return 0
 }
 
-// padded lists the dimensions that have padding.
+// padded returns the dimensions that have padding.
 func padded(dims []Dim) (all []int) {
 	for d, dim := range dims {
 		if dim.Padded() {
@@ -62,7 +62,7 @@ func padded(dims []Dim) (all []int) {
 	return all
 }
 
-// among lists the padded dimensions that are in a list.
+// among returns the padded dimensions that are in list.
 func among(dims []Dim, list []int) (all []int) {
 	for _, d := range padded(dims) {
 		if slices.Contains(list, d) {

@@ -14,18 +14,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// The collectives of a manual region are among the devices of a replica that differ in their
+// A collective of a manual region combines the devices of a replica that differ only in their
 // coordinates on the axes of the op. The groups of partitions for a set of axes are an attribute
-// alias, written once a module.
+// alias, which is written once per module.
 
-// amongMark asks for a collective of package region.
+// amongMark is the mark of a collective of package region.
 type amongMark struct {
 	axes []string
 	op   region.Op
 }
 
-// numberMark asks for the number of the device on axes. The computation that is manual over the
-// axes puts the number there; where the axes have one device, it is 0.
+// numberMark is the mark of the device's number on axes. The computation that is manual over the
+// axes defines the number. It is 0 if the axes have one device.
 type numberMark struct{ axes []string }
 
 func (numberMark) write(_ *writer, out, _ *ir.Value) *ir.Statement { return constant(out, ir.Whole(0)) }
@@ -57,13 +57,13 @@ func (t *Trace) collectiveMark(f *lowering.Function, x *stablehlo.Value, op regi
 	return f.Mark(x, shape, amongMark{t.divided(axes), op})
 }
 
-// devices is the number of devices on axes.
+// devices returns the number of devices on axes.
 func (t *Trace) devices(axes []string) int {
 	_, n := region.Divided(t.mesh, axes)
 	return n
 }
 
-// divided are those of the axes that have more than one device.
+// divided returns the axes that have more than one device.
 func (t *Trace) divided(axes []string) []string {
 	all, _ := region.Divided(t.mesh, axes)
 	return all
@@ -94,8 +94,8 @@ func (m amongMark) write(w *writer, out, in *ir.Value) *ir.Statement {
 		Attributes: []ir.Attribute{{Key: "channel_handle", Value: channel(w.channels)}, {Key: "source_target_pairs", Value: w.pairsOver(m.axes, sent.Pairs)}}}
 }
 
-// allToAll writes an all-to-all among groups of n devices. The op has no use_global_device_ids: with a
-// channel the groups are of partitions, and without one of replicas.
+// allToAll returns an all-to-all among groups of n devices. The op has no use_global_device_ids:
+// with a channel the groups contain partitions, and without a channel they contain replicas.
 func (w *writer) allToAll(out, in *ir.Value, groups ir.Alias, op region.AllToAll, n int) *ir.Statement {
 	s := w.collect("stablehlo.all_to_all", out, in, "", groups, ir.Attribute{Key: "split_dimension", Value: ir.Int(op.Split)},
 		ir.Attribute{Key: "concat_dimension", Value: ir.Int(op.Concat)}, ir.Attribute{Key: "split_count", Value: ir.Int(n)})
@@ -105,23 +105,24 @@ func (w *writer) allToAll(out, in *ir.Value, groups ir.Alias, op region.AllToAll
 	return s
 }
 
-// groupsOver is the alias of the groups of partitions over axes.
+// groupsOver returns the alias of the groups of partitions over axes.
 func (w *writer) groupsOver(axes []string) ir.Alias {
 	name := "groups$" + strings.Join(axes, "$")
 	w.declare(name, w.partitionsOver(axes))
 	return ir.Alias(name)
 }
 
-// partitionsOver are the groups of partitions that differ on the axes only.
+// partitionsOver returns the groups of partitions that differ only on the axes.
 func (w *writer) partitionsOver(axes []string) ir.Rows {
 	all, err := w.mesh.Groups(w.factors.Pieces(axes...)...)
 	if err != nil {
-		panic(fault("region", err.Error(), "report this as a fault of tpustrategy")) // the axes are the mesh's
+		panic(fault("region", err.Error(), "report this as a fault of tpustrategy")) // the axes belong to the mesh
 	}
 	return all
 }
 
-// pairsOver is the alias of the pairs of partitions of which the first sends to the second.
+// pairsOver returns the alias of the pairs of partitions in which the first partition sends to the
+// second.
 func (w *writer) pairsOver(axes []string, pairs [][2]int) ir.Alias {
 	var all ir.Rows
 	for _, group := range w.partitionsOver(axes) {
@@ -139,7 +140,7 @@ func (w *writer) pairsOver(axes []string, pairs [][2]int) ir.Alias {
 	return ir.Alias(name)
 }
 
-// declare gives the module an alias that it may have already.
+// declare adds an alias to the module unless the module has it already.
 func (w *writer) declare(name string, value ir.Attr) {
 	if !slices.ContainsFunc(w.aliases, func(a ir.Attribute) bool { return a.Key == name }) {
 		w.aliases = append(w.aliases, ir.Attribute{Key: name, Value: value})

@@ -8,26 +8,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// An assigned tensor is made on its device: the op that makes it, with those before it that only it
-// needs, becomes part of a region of that device, as if the step had called logical.On. The
-// annotation itself is then no op: what reads it reads the tensor. It is none either where the
-// tensor is whole on all devices already, as an argument is or what a collective returns.
+// An assigned tensor is computed on its device: the op that computes it, and the preceding ops that
+// only this op needs, become part of a region of that device, as if the step had called logical.On.
+// The annotation itself is not an op: its readers read the tensor. No region is needed for a tensor
+// that is already replicated on all devices, such as an argument or the result of a collective.
 //
-// The gradient's annotation stands at the adjoint of the tensor. There it is the ops after it that
-// belong to the device: those of the backward pass of what the forward pass has there.
+// The gradient's annotation is applied to the adjoint of the tensor. Here the subsequent ops belong
+// to the device: the backward pass of the ops that the forward pass runs there.
 
-// placement works out the devices of a step's statements.
+// placement determines the devices of a step's statements.
 type placement struct {
 	w  *writer
 	fl *flow
-	// device is where a statement runs alone, or everywhere. Those of On regions are own.
+	// device is the device that runs a statement alone, or everywhere. Statements of On regions
+	// have the value own.
 	device []int
-	// split values may have other parts on other devices.
+	// split contains values that may be sharded over devices.
 	split values
-	// readers are the statements that read a statement's results.
+	// readers are the statements that read the results of each statement.
 	readers [][]int
-	// adjoints are the adjoints assigned to a device and what is made from them there, held the
-	// values that the device makes or reads alone.
+	// adjoints maps a device to the adjoints assigned to it and the values computed from them
+	// there. held maps a device to the values that only this device computes or reads.
 	adjoints, held map[int]values
 }
 
@@ -39,18 +40,19 @@ const (
 	own        = -2
 )
 
-// layout ops move elements about. Where their operand is on all devices they cost less than sending
-// the result.
+// layout ops only move elements. If their operand is available on all devices, running them
+// everywhere costs less than sending the result.
 var layout = []string{"stablehlo.reshape", "stablehlo.transpose", "stablehlo.broadcast_in_dim", "stablehlo.slice", "stablehlo.reverse",
 	"stablehlo.convert", "stablehlo.iota", "stablehlo.constant", "stablehlo.pad", "stablehlo.concatenate"}
 
-// together lists ops that all devices of a replica run alike: random bits, whose state the step
-// keeps, and what may hold a collective.
+// together lists ops that all devices of a replica must run: random bits, whose state the step
+// stores, and ops that may contain a collective.
 var together = []string{"stablehlo.rng_bit_generator", "stablehlo.rng", "stablehlo.custom_call", "stablehlo.all_reduce",
 	"stablehlo.all_gather", "stablehlo.reduce_scatter", "stablehlo.all_to_all", "stablehlo.collective_permute",
 	"stablehlo.collective_broadcast", "stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.return", "sdy.manual_computation"}
 
-// locate finds the statements that run on one device, and what annotations are another name for.
+// locate determines the statements that run on one device, and the values that are aliases because
+// of annotations.
 func (w *writer) locate(fl *flow, step *lowering.Program, arguments []ShardedTensor) *placement {
 	p := &placement{w: w, fl: fl, device: make([]int, len(fl.statements)), split: values{},
 		readers: make([][]int, len(fl.statements)), adjoints: map[int]values{}, held: map[int]values{}}
@@ -69,7 +71,7 @@ func (w *writer) locate(fl *flow, step *lowering.Program, arguments []ShardedTen
 		p.follow(i)
 	}
 	if len(p.held) == 0 {
-		return p // nothing is assigned
+		return p // no tensor is assigned
 	}
 	for i := range fl.statements {
 		for _, v := range fl.uses[i] {
@@ -83,7 +85,8 @@ func (w *writer) locate(fl *flow, step *lowering.Program, arguments []ShardedTen
 	return p
 }
 
-// follow passes on what is known of a statement's operands, and pulls what an annotation assigns.
+// follow propagates the properties of a statement's operands to its results, and moves assigned
+// values to their device.
 func (p *placement) follow(i int) {
 	fl, s := p.fl, p.fl.statements[i]
 	split := false
@@ -102,7 +105,7 @@ func (p *placement) follow(i int) {
 		case a.annotation.Divides(p.w.trace.mesh):
 			split = true
 		case a.annotation.Kind() == logical.KindReplicate, a.annotation.Kind() == logical.KindSplit:
-			split = false // over no axis
+			split = false // split over no axis
 		}
 	}
 	for _, v := range s.Results {
@@ -110,7 +113,7 @@ func (p *placement) follow(i int) {
 	}
 }
 
-// assign notes that y, which is x, is assigned to device k.
+// assign records that y, which is an alias of x, is assigned to device k.
 func (p *placement) assign(x, y *ir.Value, k int, adjoint, split bool) {
 	if !split {
 		p.fl.alias[y] = x
@@ -126,7 +129,7 @@ func (p *placement) assign(x, y *ir.Value, k int, adjoint, split bool) {
 	}
 }
 
-// pull puts the op that makes a value on device k, and reports whether it is there.
+// pull moves the op that defines a value to device k, and reports whether the op runs there.
 func (p *placement) pull(v *ir.Value, k int) bool {
 	i, ok := p.fl.defined[v]
 	if !ok || p.device[i] != everywhere || !p.alone(i) {
@@ -162,16 +165,16 @@ func (p *placement) alone(i int) bool {
 		return false
 	}
 	if slices.ContainsFunc(s.Results, p.fl.constant) {
-		return false // written where it is read
+		return false // constants are repeated at their readers
 	}
 	if slices.ContainsFunc(p.fl.uses[i], func(v *ir.Value) bool { return p.split[v] }) {
-		return false // each device has a part of the work
+		return false // each device computes a shard
 	}
 	return p.w.runsAlone([]*ir.Statement{s}) == nil && !slices.ContainsFunc(s.Regions, func(r *ir.Region) bool { return p.w.together(r.Body) })
 }
 
-// grow adds what follows from adjoints and what only one device needs, and reports whether there
-// was any.
+// grow moves further statements to devices: statements that depend on adjoints there and statements
+// that only one device needs. It reports whether it moved any.
 func (p *placement) grow() bool {
 	grown := false
 	for i := range p.fl.statements {
@@ -203,8 +206,8 @@ func (p *placement) grow() bool {
 	return grown
 }
 
-// backward reports whether a statement makes something of the adjoints of device k and of what it
-// has.
+// backward reports whether a statement computes a value from adjoints of device k and other values
+// of the device.
 func (p *placement) backward(i, k int) bool {
 	adjoint := func(v *ir.Value) bool { return p.adjoints[k][v] }
 	return slices.ContainsFunc(p.fl.uses[i], adjoint) && !slices.ContainsFunc(p.fl.uses[i], func(v *ir.Value) bool {
@@ -212,7 +215,8 @@ func (p *placement) backward(i, k int) bool {
 	})
 }
 
-// within reports whether device k has a value or can make it of what it has, in so many ops.
+// within reports whether device k has a value or can compute it from its values with at most the
+// given number of ops.
 func (p *placement) within(v *ir.Value, k, ops int) bool {
 	if p.held[k][v] || p.fl.constant(v) {
 		return true
@@ -223,15 +227,15 @@ func (p *placement) within(v *ir.Value, k, ops int) bool {
 	})
 }
 
-// schedule adds the regions of the statements that are assigned: those of a device between two
-// crossings of its border are one.
+// schedule adds a region for each sequence of assigned statements of one device between two
+// transfers to or from the device.
 func (p *placement) schedule(regions []deviceRegion) []deviceRegion {
 	fl := p.fl
 	level := make([]int, len(fl.statements))
 	type key struct{ device, level int }
 	numbers := map[key]int{}
 	crossed := func(operand, reader int) int {
-		// From a region to anything but itself one level is crossed.
+		// A transfer from a region to any other unit adds one level.
 		switch {
 		case p.device[operand] == everywhere, p.device[operand] >= 0 && p.device[operand] == p.device[reader],
 			p.device[operand] == own && fl.regionOf[operand] == fl.regionOf[reader]:
@@ -270,8 +274,8 @@ func (p *placement) schedule(regions []deviceRegion) []deviceRegion {
 	return regions
 }
 
-// order lists the units of the step, each a region or, as ^i, statement i: operands first and
-// otherwise as they were traced.
+// order returns the units of the step: each is the index of a region or, as ^i, statement i.
+// Operands precede their readers; otherwise the order is the order of the trace.
 func (fl *flow) order(regions []deviceRegion) []int {
 	unitOf := func(i int) int {
 		if n := fl.regionOf[i]; n >= 0 {
@@ -297,7 +301,7 @@ func (fl *flow) order(regions []deviceRegion) []int {
 		}
 		return regions[unit].statements[0]
 	}
-	var ready, order []int // ready is sorted, the first statement last
+	var ready, order []int // ready is sorted in descending order
 	insert := func(unit int) {
 		at, _ := slices.BinarySearchFunc(ready, first(unit), func(u, target int) int { return target - first(u) })
 		ready = slices.Insert(ready, at, unit)

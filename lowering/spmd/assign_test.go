@@ -20,8 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// work is what an optimized program does: products on all devices, products on one
-// alone, and collectives.
+// work is the work of an optimized program: the numbers of products on all devices, of products on
+// one device, and of collectives.
 type work struct{ everywhere, alone, collectives int }
 
 func workOf(ops []hlotest.Op) (w work) {
@@ -61,19 +61,19 @@ func matrix(g *graph.Graph, name string) *graph.Node { return param(g, name, sid
 
 func devices(g *graph.Graph) int { return g.Backend().(logical.Target).LogicalDevices() }
 
-// assign is logical.Assign that also serves a replica of fewer devices.
+// assign is logical.Assign that also supports a replica with fewer devices.
 func assign(x *graph.Node, k int) *graph.Node { return logical.Assign(x, k%devices(x.Graph())) }
 
-// layer multiplies, adds and squashes: the annotation is on the last of its ops.
+// layer is a dense layer. The annotation is on its last op.
 func layer(x, w, b *graph.Node, k int) *graph.Node {
 	return assign(graph.Tanh(graph.Add(graph.MatMul(x, w), b)), k)
 }
 
-// assigned are steps with what their programs do on one replica of two devices.
+// assigned are steps with the expected work of their programs on one replica of two devices.
 var assigned = []struct {
 	name          string
 	args, results int
-	split         logical.Annotation // of the first argument
+	split         logical.Annotation // annotation of the first argument
 	step          func(g *graph.Graph) []*graph.Node
 	want          work
 	regions       int
@@ -169,8 +169,8 @@ func TestAssignedOpsRunOnTheirDeviceOfATPU(t *testing.T) {
 	}
 }
 
-// TestCollectivesAreNotAssigned adds over two replicas between two products of one
-// device, forward and, for its gradient, backward.
+// TestCollectivesAreNotAssigned runs an all-reduce over two replicas between two products on one
+// device, in the forward pass and, for its gradient, in the backward pass.
 func TestCollectivesAreNotAssigned(t *testing.T) {
 	step := func(g *graph.Graph) []*graph.Node {
 		x, w := param(g, "x", 4, 4), param(g, "w", 4, 4)

@@ -13,13 +13,14 @@ const (
 	logicalGroups = ir.Alias("logical_groups")
 )
 
-// channel is the handle of a collective.
+// channel returns the handle of a collective.
 func channel(n int) ir.Attr {
 	return ir.Raw(fmt.Sprintf("#stablehlo.channel_handle<handle = %d, type = 1>", n))
 }
 
-// borderSharding is the sharding of a function's argument or result, innerSharding that of a value
-// inside a function, and bares are those of what crosses the border of a manual computation.
+// borderSharding is the sharding of an argument or a result of a function. innerSharding is the
+// sharding of a value inside a function. bares are the shardings of the operands and results of a
+// manual computation.
 func borderSharding(s sharding.Spec) ir.Attr { return ir.Raw(s.Shardy(meshName)) }
 
 func innerSharding(s sharding.Spec) ir.Attr { return ir.Raw(s.ShardyBare(meshName)) }
@@ -32,14 +33,13 @@ func bares(list []sharding.Spec) ir.Attr {
 	return ir.Raw("[" + strings.Join(all, ", ") + "]")
 }
 
-// axes are the mesh axes over which a computation is manual.
+// axes returns the mesh axes over which a computation is manual.
 func axes(names []string) ir.Attr { return ir.Raw(sharding.ShardyAxes(names)) }
 
-// meshDeclaration is the declaration of a mesh.
 func meshDeclaration(m sharding.Mesh) ir.Attr { return ir.Raw(m.Shardy(meshName)) }
 
-// stacked is the sharding of a tensor whose leading dimension counts the logical devices. rank
-// includes that dimension.
+// stacked returns the sharding of a tensor whose leading dimension is the index of the logical
+// device. rank includes that dimension.
 func (w *writer) stacked(rank int) sharding.Spec {
 	dims := make([]sharding.Dim, rank)
 	dims[0].Axes = w.factors.Names()

@@ -19,7 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// named is a mesh of replicas and logical axes.
+// named is a mesh with a replica axis and named logical axes.
 type named struct {
 	replicas int
 	axes     []sharding.Axis
@@ -31,7 +31,7 @@ func (n named) options() spmd.Options {
 	return spmd.Options{Replicas: n.replicas, LogicalAxes: n.axes, Target: lowering.TargetCPU}
 }
 
-// over is a split by names, without those that the mesh lacks.
+// over returns a split by names, without the names that are not in the mesh.
 func (n named) over(dims ...string) logical.Annotation {
 	for i, dim := range dims {
 		var has []string
@@ -73,8 +73,8 @@ func waves(n int, phase float64) []float32 {
 	return v
 }
 
-// attend is a transformer's layer behind an embedding: its loss and gradients. Each tensor is split
-// over some of the axes.
+// attend returns an embedding followed by a transformer layer: its loss and gradients. Each tensor
+// is split over some of the axes.
 func attend(n named) func(g *graph.Graph) []*graph.Node {
 	const rows, length, width, heads, vocabulary = 2, 4, 8, 4, 16
 	return func(g *graph.Graph) []*graph.Node {
@@ -122,8 +122,8 @@ func TestSplitsByNamesKeepTheNumbers(t *testing.T) {
 	}
 }
 
-// TestRegionsOfAMeshOfNamedAxes runs regions and assigned ops beside splits over some of the axes,
-// and splits by numbers that cut the axes.
+// TestRegionsOfAMeshOfNamedAxes runs regions and assigned ops together with splits over some of the
+// axes, and with splits by numbers that split the axes.
 func TestRegionsOfAMeshOfNamedAxes(t *testing.T) {
 	step := func(n named, p int) func(g *graph.Graph) []*graph.Node {
 		return func(g *graph.Graph) []*graph.Node {

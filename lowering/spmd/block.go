@@ -8,9 +8,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// block writes the passes of a block where they stand. Its backward passes make again what they do
-// not keep, behind a barrier: a compiler would else find that the values are those of the forward
-// pass, and keep them.
+// block writes the passes of a block inline. A backward pass recomputes the values that are not
+// kept, behind an optimization barrier: without the barrier a compiler would detect that the values
+// equal the values of the forward pass, and keep those.
 func (a *outline) block(forward *part) {
 	k := newKeeper(a.f, forward, forward.Kind.(region.Block).Keep)
 	for v := range k.made {
@@ -26,7 +26,7 @@ func (a *outline) block(forward *part) {
 	a.inline(forward)
 }
 
-// inline takes the marks of a pass's border away.
+// inline removes the marks of a pass's arguments and results.
 func (a *outline) inline(p *part) {
 	all := p.statements()
 	for i, s := range all {
@@ -38,9 +38,9 @@ func (a *outline) inline(p *part) {
 	a.results(p, a.insides(p))
 }
 
-// recompute makes a backward pass have what it reads of the forward pass.
+// recompute makes the values of the forward pass available that a backward pass reads.
 func (a *outline) recompute(k *keeper, p *part) {
-	// What is made again starts from values of the forward pass, and when the adjoints are there.
+	// Recomputation starts from values of the forward pass, after the adjoints are available.
 	var from, behind []*ir.Value
 	r := &remake{keeper: k, has: map[*ir.Value]*ir.Value{}}
 	barred := map[*ir.Value]*ir.Value{}
@@ -57,7 +57,7 @@ func (a *outline) recompute(k *keeper, p *part) {
 		all[i] = s.Reading(r.value)
 	}
 	again, r.body = r.body, nil
-	// Values from outside of the block that only the remade statements read are barred as well.
+	// Values from outside the block that only recomputed statements read need the barrier too.
 	local := map[*ir.Value]bool{}
 	for _, v := range behind {
 		local[v] = true
@@ -81,7 +81,7 @@ func (a *outline) recompute(k *keeper, p *part) {
 			all[i] = &copied
 		}
 		rest = append(rest, &ir.Statement{Op: "stablehlo.optimization_barrier", Operands: from, Results: behind, Form: ir.Inline})
-	} else if len(from) > 0 { // nothing is made again: no barrier
+	} else if len(from) > 0 { // no recomputation: no barrier
 		for i, v := range from {
 			rest = append(rest, unchanged(behind[i], v))
 		}
@@ -94,9 +94,10 @@ func (a *outline) recompute(k *keeper, p *part) {
 	a.inline(p)
 }
 
-// branch puts a backward pass into a branch that is always taken. The CPU's compiler drops barriers
-// before it looks for values that are equal and orders the ops, and then keeps what was to be made
-// again. It does not look into a branch, and takes its condition from behind a barrier for unknown.
+// branch moves a backward pass into a conditional branch that is always taken. The CPU compiler
+// removes barriers before common subexpression elimination and scheduling, and would then keep the
+// values instead of recomputing them. It does not look into a branch, and treats a condition behind
+// a barrier as unknown.
 func (a *outline) branch(p *part, barrier int) {
 	all := p.statements()
 	bar := *all[barrier-1]
@@ -128,7 +129,7 @@ func (a *outline) branch(p *part, barrier int) {
 	a.results(p, given)
 }
 
-// barred returns a statement whose operands from outside stand behind the barrier.
+// barred returns a statement whose operands from outside pass through the barrier.
 func (a *outline) barred(s *ir.Statement, local map[*ir.Value]bool, bar func(v *ir.Value) *ir.Value) *ir.Statement {
 	copied := *s
 	copied.Operands = slices.Clone(s.Operands)

@@ -16,11 +16,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Reduction is the operation by which a collective combines the replicas' values.
+// Reduction is the operation with which a collective combines the values of the replicas.
 type Reduction = region.Reduction
 
-// The reductions: the sum, the largest and the smallest of the replicas' values, element by element,
-// and what one of the replicas has, with its bits, where the others have zeros.
+// The reductions, elementwise over the replicas: Sum, Max and Min are the sum, the largest and the
+// smallest value. Only is the bit-exact value of the one replica whose value is not zero: all other
+// replicas must pass zeros.
 const (
 	Sum  = region.Sum
 	Max  = region.Max
@@ -28,7 +29,7 @@ const (
 	Only = region.Only
 )
 
-// combines is the op of a reduction of elements of a dtype.
+// combines returns the op of a reduction for a dtype.
 func combines(r Reduction, dtype dtypes.DType) string {
 	switch {
 	case dtype == dtypes.Bool && (r == Max || r == Only):
@@ -39,10 +40,10 @@ func combines(r Reduction, dtype dtypes.DType) string {
 	return r.String()
 }
 
-// AllReduce returns the reduction of x over the replicas, the same on each. The gradient of a Sum
-// and of Only is the Sum of the replicas' gradients; the other reductions have no gradient. Each
-// call is one all-reduce of the program. Like GoMLX's graph functions it panics with its error, a
-// an error of kind InvalidArgumentError.
+// AllReduce returns the reduction of x over the replicas, which is the same on each replica. The
+// gradient of Sum and Only is the Sum of the replicas' gradients. The other reductions have no
+// gradient. Each call adds one all-reduce to the program. Like GoMLX's graph functions it panics
+// with its error, an error of kind InvalidArgumentError.
 func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 	t := traceOf("all_reduce", x)
 	return t.collective(x, reduced{reduction}, nil, func(v *graph.Node) *graph.Node {
@@ -53,8 +54,8 @@ func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 	})
 }
 
-// AllGather returns the x of all replicas one after another along axis, in the order of the
-// replicas: the dimension grows R times. A negative axis counts from the last. The gradient is
+// AllGather returns the concatenation of the x of all replicas along axis, in replica order: the
+// dimension grows by the factor R. A negative axis counts from the last. The gradient is
 // [ReduceScatter]. It panics with an error of kind InvalidArgumentError.
 func AllGather(x *graph.Node, axis int) *graph.Node {
 	t := traceOf("all_gather", x)
@@ -62,9 +63,10 @@ func AllGather(x *graph.Node, axis int) *graph.Node {
 	return t.gather(x, gathered{axis: axis})
 }
 
-// ReduceScatter sums x over the replicas and gives each replica its part of the sum along axis, in
-// the order of the replicas: the dimension shrinks R times, and R must divide it. A negative axis
-// counts from the last. The gradient is [AllGather]. It panics with an error of kind InvalidArgumentError.
+// ReduceScatter sums x over the replicas and returns to each replica its slice of the sum along
+// axis, in replica order: the dimension shrinks by the factor R, which must divide it. A negative
+// axis counts from the last. The gradient is [AllGather]. It panics with an error of kind
+// InvalidArgumentError.
 func ReduceScatter(x *graph.Node, axis int) *graph.Node {
 	t := traceOf("reduce_scatter", x)
 	axis = checkAxis("reduce_scatter", x, axis)
@@ -74,8 +76,8 @@ func ReduceScatter(x *graph.Node, axis int) *graph.Node {
 	return t.scatter(x, gathered{axis: axis})
 }
 
-// gather gathers the parts of a tensor, and scatter sums tensors in such parts: each is the gradient of
-// the other.
+// gather concatenates the shards of a tensor. scatter sums tensors and splits the sum into shards.
+// Each is the gradient of the other.
 func (t *Trace) gather(x *graph.Node, of gathered) *graph.Node {
 	return t.collective(x, of, func(dims []int) { dims[of.axis] *= t.opts.Replicas }, func(v *graph.Node) *graph.Node { return t.scatter(v, of) })
 }
@@ -85,7 +87,7 @@ func (t *Trace) scatter(x *graph.Node, to gathered) *graph.Node {
 		func(v *graph.Node) *graph.Node { return t.gather(v, to) })
 }
 
-// ReplicaIDName is the name of the step function's parameter that holds the replica's number.
+// ReplicaIDName is the name of the step function's parameter with the replica's number.
 const ReplicaIDName = "replica_id"
 
 // ReplicaID returns the number of the replica that runs the step, an int32 scalar from 0 to R-1.
@@ -118,7 +120,7 @@ func checkAxis(op string, x *graph.Node, axis int) int {
 	return (axis + rank) % max(rank, 1)
 }
 
-// collective adds a collective to the graph of x, of which resize changes the dimensions.
+// collective adds a collective with operand x. resize changes the dimensions of the result.
 func (t *Trace) collective(x *graph.Node, m mark, resize func(dims []int), gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		shape := x.Shape().Clone()
@@ -129,16 +131,16 @@ func (t *Trace) collective(x *graph.Node, m mark, resize func(dims []int), gradi
 	}, gradient)
 }
 
-// The collectives name global partition ids: one group of replicas for each
-// logical coordinate. The groups are an attribute alias, written once a module.
+// The collectives use global partition ids: one group of replicas for each logical coordinate. The
+// groups are an attribute alias, which is written once per module.
 
-// reduced asks for an all-reduce, gathered for an all-gather and scattered for a reduce-scatter.
+// reduced is the mark of an all-reduce, gathered of an all-gather and scattered of a
+// reduce-scatter.
 type (
 	reduced  struct{ by Reduction }
 	gathered struct {
 		axis int
-		// state is set where what is gathered is state in parts: it is cheaper to gather it again
-		// than to keep it.
+		// state is set for the gather of sharded state, which is cheaper to repeat than to keep.
 		state bool
 		split logical.Annotation
 	}
@@ -166,10 +168,10 @@ func (c scattered) write(w *writer, out, in *ir.Value) *ir.Statement {
 	})
 }
 
-// collective is the op that write writes, where there is something to combine. Of a tensor that is
-// split over the logical devices each of them combines its part: the op then stands in a computation
-// that is manual over them, because the partitioner has no rule for gathers and scatters, and would
-// make the tensor whole on each logical device before one.
+// collective returns the op that write creates, or a copy on a single device. If the tensor is
+// split over logical devices, each of them combines its shard: the op is then inside a computation
+// that is manual over the logical axes, because the partitioner has no rule for gathers and
+// scatters and would replicate the tensor first.
 func (w *writer) collective(out, in *ir.Value, split logical.Annotation, write func(out, in *ir.Value) *ir.Statement) *ir.Statement {
 	switch {
 	case out.Type.Empty():

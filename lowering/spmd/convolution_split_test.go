@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// TestConvolutionsOfSplitImages holds convolutions of images whose height is split, and their
-// gradients, against those of whole images.
+// TestConvolutionsOfSplitImages compares convolutions of images with a split height, and their
+// gradients, with the results for replicated images.
 func TestConvolutionsOfSplitImages(t *testing.T) {
 	const rows, n, channels = 2, 8, 4
 	type convolution struct {

@@ -8,11 +8,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// A pass through a region on one logical device that stands in another region, as in the body of a
-// loop, becomes a computation that is manual over all logical axes. Its statements are in a branch
-// that the one device takes. The others have zeros, and what leaves is sent to all, as for the
-// regions of the step itself (region.go). What its backward passes read stays where it is, in stacks
-// over the devices.
+// A region on one logical device inside another region, such as in a loop body, becomes a
+// computation that is manual over all logical axes. Its statements are in a branch that only the
+// one device takes. The other devices have zeros, and the results are sent to all devices, as for
+// the regions of the step itself (region.go). Values for its backward passes stay on the device, in
+// stacks over the devices.
 
 // hostsDevice returns an error if a region of one logical device cannot begin here.
 func (t *Trace) hostsDevice(kind region.Kind) error {
@@ -44,7 +44,7 @@ func (a *outline) device(forward *part) error {
 	}
 	for n, c := range all {
 		if n > 0 {
-			k.kept = nil // the forward pass gave it
+			k.kept = nil // the forward pass already returned them
 		}
 		if err := c.alone(forward.Kind.(region.On).Device, k.kept, stacks); err != nil {
 			return err
@@ -53,7 +53,7 @@ func (a *outline) device(forward *part) error {
 	return nil
 }
 
-// alone writes the pass as a computation of one device. kept are values that stay there.
+// alone writes the pass as a computation of one device. kept are values that stay on the device.
 func (c *computation) alone(device int, kept []*ir.Value, stacks map[*ir.Value]*ir.Value) error {
 	inside, outside, rest := c.p.arguments()
 	if err := c.a.w.runsAlone(rest); err != nil {
@@ -81,7 +81,7 @@ func (c *computation) alone(device int, kept []*ir.Value, stacks map[*ir.Value]*
 	branch := func(v *ir.Value, after func(made *ir.Value)) {
 		results, zeros, send = append(results, c.value(v)), append(zeros, c.a.f.Fresh(v.Type)), append(send, after)
 	}
-	// What escaped is given already, and leaves as the results do.
+	// Escaped values are already in c.given. They leave like results.
 	escaped := slices.Clone(c.given)
 	leave := func(v *ir.Value, at int) {
 		out := c.a.f.Fresh(v.Type)
@@ -125,7 +125,7 @@ func (c *computation) alone(device int, kept []*ir.Value, stacks map[*ir.Value]*
 	return nil
 }
 
-// sent gives the value of the device that has it to all of them.
+// sent returns to all devices the value of the device that has it.
 func (c *computation) sent(out, in *ir.Value) *ir.Statement {
 	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: amongMark{c.axes, region.AllReduce{Axes: c.axes, By: region.Only}}}
 }

@@ -254,8 +254,8 @@ func combined(values []*ir.Value, operands []equivalence) (result equivalence) {
 	return result
 }
 
-// allFinite reports whether two similar reductions test that all elements of a parameter are finite,
-// of which it is known that they are.
+// allFinite reports whether two similar reductions test whether all elements of a parameter are
+// finite, for a parameter with Finite set.
 func (p *ShardProof) allFinite(g, s *ir.Statement) bool {
 	if len(g.Regions) != 1 || len(g.Operands) != 2 || g.Regions[0].Body[0].Op != "stablehlo.and" ||
 		!p.sameRegions(g, s, map[*ir.Value]*ir.Value{}) || p.compare(g.Operands[1], s.Operands[1]).class != equal {
@@ -346,8 +346,8 @@ var (
 		"shift_right_arithmetic", "shift_right_logical", "sign", "sine", "sqrt", "subtract", "tan", "tanh", "xor")
 	// moving are the ops that copy elements and compute nothing.
 	moving = opSet("broadcast_in_dim", "reshape", "transpose")
-	// perDevice are the ops whose results may differ between devices though their operands do not, or
-	// of which the statement does not contain all that they compute.
+	// perDevice lists ops whose results may differ between devices with equal operands, and ops
+	// whose statement does not contain the complete computation.
 	perDevice = opSet("replica_id", "partition_id", "infeed", "outfeed", "recv", "send", "custom_call", "composite",
 		"collective_permute", "collective_broadcast", "all_to_all", "reduce_scatter", "func.call")
 )

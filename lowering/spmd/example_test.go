@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// A matrix product over 2 replicas of 2 logical devices, its weights split. No
-// plugin is needed to lower it.
+// Lower a matrix product with split weights for 2 replicas of 2 logical devices. This needs no
+// plugin.
 func Example() {
 	t := spmd.NewTrace(spmd.Options{Replicas: 2, LogicalDevices: 2})
 	g := graph.NewGraph(t, "step")

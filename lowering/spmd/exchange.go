@@ -110,8 +110,8 @@ func (e *exchange) send(in *ir.Value) *ir.Value {
 	case e.transfer == scatter && d == dtypes.Float64:
 		return e.sendParts(in)
 	}
-	// A sum of the bits: a sum of floats with zeros would make +0 of -0, zeros of subnormal
-	// numbers, and another NaN of a NaN.
+	// The bits are summed as integers. A float sum with zeros would change -0 to +0, subnormal
+	// numbers to zero, and the bits of a NaN.
 	return e.bitcast(e.send(e.bitcast(in, integers[d.Bits()])), d)
 }
 
@@ -140,8 +140,8 @@ func widened(d dtypes.DType) dtypes.DType {
 	return dtypes.Int8
 }
 
-// sendExtreme sends the maximum or minimum of 64-bit numbers as that of their high 32 bits, and then
-// of the low 32 bits of the devices whose high bits these are.
+// sendExtreme computes the maximum or minimum of 64-bit numbers in two steps: first of the high 32
+// bits, then of the low 32 bits on the devices that have these high bits.
 func (e *exchange) sendExtreme(in *ir.Value) *ir.Value {
 	d := in.Type.DType
 	if d == dtypes.Float64 {
@@ -180,7 +180,7 @@ func (e *exchange) signNaN(in *ir.Value) *ir.Value {
 	return e.op("stablehlo.select", in.Type.DType, e.compared("NE", in, in), e.number(in, ir.Float(nan, math.NaN())), in)
 }
 
-// sendParts sends to each device its part of the value, and adds up the received parts.
+// sendParts sends each device its slice of the value, and sums the received slices.
 func (e *exchange) sendParts(in *ir.Value) *ir.Value {
 	axis, m := 0, mark(nil)
 	switch of := e.mark.(type) {

@@ -6,17 +6,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// flow is what a step's statements define and use.
+// flow contains the definitions and uses of a step's statements.
 type flow struct {
 	statements []*ir.Statement
-	// defined is the index of the statement that defines a value; parameters are
-	// not in it.
+	// defined maps a value to the index of the statement that defines it. It does not contain
+	// parameters.
 	defined map[*ir.Value]int
-	// uses lists what each statement reads, closures included.
+	// uses lists the values that each statement reads, including closures.
 	uses [][]*ir.Value
-	// regionOf is the number of a statement's region, or -1.
+	// regionOf is the region index of a statement, or -1.
 	regionOf []int
-	// alias says of which value another is a name; uses know it, the statements do not.
+	// alias maps a value to the value that it is an alias of. uses resolves aliases; the statements
+	// do not.
 	alias map[*ir.Value]*ir.Value
 }
 
@@ -26,7 +27,8 @@ type deviceRegion struct {
 	statements []int
 }
 
-// regionsOf are the regions that the step asked for. at says where its statements are.
+// regionsOf returns the regions that the step requested. at contains the current index of each
+// original statement.
 func regionsOf(brackets []bracket, at []int) []deviceRegion {
 	regions := make([]deviceRegion, len(brackets))
 	for n, b := range brackets {
@@ -58,15 +60,15 @@ func newFlow(f *ir.Function, regions []deviceRegion) *flow {
 	return fl
 }
 
-// constant reports whether a value needs nothing to be made: it is then written
-// wherever it is read, instead of being carried across a region's border. So are
-// empty tensors, which the compiler drops on the way across.
+// constant reports whether a value is computed without operands. Such a value is repeated at each
+// reader instead of crossing a region's border. So are empty tensors, which the compiler drops at
+// the border.
 func (fl *flow) constant(v *ir.Value) bool {
 	i, ok := fl.defined[v]
 	return v.Type.Empty() || ok && len(fl.uses[i]) == 0 && len(fl.statements[i].Regions) == 0
 }
 
-// repeat returns the statements that make a constant once more.
+// repeat returns copies of the statements that compute a constant.
 func (w *writer) repeat(v *ir.Value) ([]*ir.Statement, error) {
 	if v.Type.Empty() {
 		return []*ir.Statement{empty(v)}, nil
@@ -74,17 +76,17 @@ func (w *writer) repeat(v *ir.Value) ([]*ir.Statement, error) {
 	return w.replaced(w.flow.statements[w.flow.defined[v]])
 }
 
-// border is what crosses a region's border.
+// border contains the values that cross a region's border.
 type border struct {
-	constants []*ir.Value // read from outside, written again inside
+	constants []*ir.Value // read from outside, repeated inside
 	lent      []*ir.Value // constants of the region that are read outside
 	in        []*ir.Value // operands
-	kept      []*ir.Value // operands that an earlier region of the same device kept
+	kept      []*ir.Value // operands that an earlier region of the same device left there
 	out       []*ir.Value // results, sent to all logical devices
 	keep      []*ir.Value // results that only later regions of the device read
 }
 
-// borders works out the borders of all regions.
+// borders computes the borders of all regions.
 func (fl *flow) borders(regions []deviceRegion) []border {
 	all := make([]border, len(regions))
 	add := func(list *[]*ir.Value, v *ir.Value) {

@@ -13,7 +13,7 @@ func (t *Trace) Ask(ask func(name string) error) (done func()) {
 	return func() { t.asks = t.asks[:n-1] }
 }
 
-// parameter is asked for each parameter of the step.
+// parameter calls the functions of Ask for a parameter of the step, the last one first.
 func (t *Trace) parameter(name string, _ shapes.Shape) error {
 	for _, ask := range slices.Backward(t.asks) {
 		if err := ask(name); err != nil {

@@ -12,36 +12,37 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Border says how an argument or a result of a global program lies over the mesh.
+// Border is the placement of an argument or a result of a global program on the mesh.
 type Border struct {
-	// Name stands in reports and errors.
+	// Name is used in reports and errors.
 	Name string
-	// Spec says which part of the tensor each device holds.
+	// Spec is the sharding of the tensor.
 	Spec sharding.Spec
-	// Inside, if it is given, is how the program reads an argument that lies as Spec says: an argument
-	// that is in parts over an axis which Inside lacks is gathered once, before anything reads it.
+	// Inside, if not nil, is the sharding of the argument inside the program. An argument that Spec
+	// shards over an axis that Inside does not use is gathered once, before its first use.
 	Inside *sharding.Spec
-	// Open leaves the sharding of a result to the partitioner, in the place of Spec.
+	// Open lets the partitioner choose the sharding of a result, instead of Spec.
 	Open bool
-	// Donated arguments give their memory to the result numbered Result, which must have the same
-	// shape and the same Spec.
+	// Donated arguments share their memory with the result at index Result, which must have the
+	// same shape and the same Spec.
 	Donated bool
 	Result  int
 }
 
-// Frame says over which devices a global program runs, and how what crosses its border lies there.
+// Frame contains the devices of a global program and the placement of its arguments and results.
 type Frame struct {
-	// Mesh has [ReplicaAxis] first and then the axes of Logical.
+	// Mesh has [ReplicaAxis] first, followed by the axes of Logical.
 	Mesh, Logical sharding.Mesh
-	// Arguments and Results have an entry for each of the program's, in order.
+	// Arguments and Results have one entry per argument and result of the program, in order.
 	Arguments, Results []Border
 }
 
-// Global writes a program of global tensors: shardings stand at the arguments of main, and at the
-// results that are not open, and everything else is the partitioner's. It is the frame of a graph
-// that does not know of devices; that of a step is [Trace.Module]. The program is not changed.
+// Global assembles a program of global tensors. The arguments of main, and the results that are not
+// open, have shardings; the partitioner decides everything else. Use it for a graph without
+// annotations or collectives of this package; for a step use [Trace.Module]. The program p is not
+// changed.
 //
-// A mesh of one device needs no partitioner, and the text has no mesh then.
+// A mesh with one device needs no partitioner, and the text then contains no mesh.
 func Global(p *lowering.Program, f Frame) (*Module, error) {
 	main := p.Main()
 	if len(f.Arguments) != len(main.Parameters) || len(f.Results) != len(main.Results) {
@@ -108,7 +109,7 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 	return m, nil
 }
 
-// across places what crosses the border of a global program.
+// across places the arguments or results of a global program.
 func across(f Frame, kind string, borders []Border, all []shapes.Shape) ([]ShardedTensor, error) {
 	out := make([]ShardedTensor, len(borders))
 	for i, b := range borders {
@@ -132,7 +133,7 @@ func across(f Frame, kind string, borders []Border, all []shapes.Shape) ([]Shard
 	return out, nil
 }
 
-// edge are the attributes of an argument or a result of main.
+// edge returns the attributes of an argument or a result of main.
 func edge(p ShardedTensor, open, single bool) (attributes []ir.Attribute) {
 	if !single && !open {
 		attributes = append(attributes, ir.Attribute{Key: "sdy.sharding", Value: borderSharding(p.Spec)})
@@ -143,7 +144,7 @@ func edge(p ShardedTensor, open, single bool) (attributes []ir.Attribute) {
 	return attributes
 }
 
-// checkMarks returns an error for a mark, which only [Trace.Module] replaces.
+// checkMarks returns an error for a mark, because only [Trace.Module] replaces marks.
 func checkMarks(f *ir.Function) error {
 	_, err := ir.Rewrite(f.Body, func(s *ir.Statement) ([]*ir.Statement, error) {
 		if s.Mark == nil {

@@ -7,29 +7,29 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// GoMLX forgets the gradient of the node that Node.Checkpoint is called on: a fault of how it makes
-// the checkpoint again. It then asks for the gradient of an identity op, of which it knows none.
-// The traces know those of their ops.
+// GoMLX has a bug in the recomputation of a checkpoint: it loses the gradient of the node that
+// Node.Checkpoint is called on, and requests the gradient of an identity op, which it does not
+// define. The traces know the gradients of their ops.
 //
-// It does not say either of which node it makes the gradient: that is what the other gradients are
-// wrapped for.
+// GoMLX also does not report which node's gradient it computes. The other gradient functions are
+// therefore wrapped.
 func init() {
 	if _, ok := graph.VJPRegistration[graph.NodeTypeIdentity]; !ok {
 		graph.VJPRegistration[graph.NodeTypeIdentity] = forgotten
 	}
 	for kind, gradient := range graph.VJPRegistration {
 		if kind == graph.NodeTypeIdentity {
-			continue // a trace's op, see emit
+			continue // an op of a trace, see emit
 		}
 		graph.VJPRegistration[kind] = func(node *graph.Node, adjoints []*graph.Node, shape shapes.Shape) []*graph.Node {
 			differentiate(node, true)
-			defer differentiate(node, false) // what it returns is added up next
+			defer differentiate(node, false) // ops that sum the returned gradients follow
 			return gradient(node, adjoints, shape)
 		}
 	}
 }
 
-// differentiate says that the gradient of a node is made next.
+// differentiate reports to package lowering that the gradient of a node is computed next.
 func differentiate(node *graph.Node, gomlx bool) {
 	for _, v := range graph.InternalBackendOutputs(node) {
 		lowering.Differentiate(v, gomlx)
@@ -39,7 +39,7 @@ func differentiate(node *graph.Node, gomlx bool) {
 func forgotten(node *graph.Node, adjoints []*graph.Node, _ shapes.Shape) []*graph.Node {
 	if t, ok := node.Graph().Backend().(*Trace); ok {
 		if gradient, ok := t.gradients[node]; ok {
-			if gradient == nil { // it was to stop
+			if gradient == nil { // no gradient flows
 				return []*graph.Node{nil}
 			}
 			return []*graph.Node{gradient(adjoints[0])}

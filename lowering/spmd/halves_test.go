@@ -19,11 +19,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// block is a layer of a transformer whose weights are split over two logical
-// devices, and the gradients of all its arguments: float32 weights, products of
-// dtype d, float32 normalization. What is contracted over the split dimension is
-// summed over the devices: the outputs of attention and of the second dense layer
-// forward, the gradients of their inputs backward.
+// block is a transformer layer with weights that are split over two logical devices, and the
+// gradients of all its arguments: float32 weights, products of dtype d, float32 normalization.
+// Contractions over a split dimension are summed over the devices: the outputs of attention and of
+// the second dense layer in the forward pass, and the gradients of their inputs in the backward
+// pass.
 func block(g *graph.Graph, d dtypes.DType) []*graph.Node {
 	const batch, width, heads, head, hidden = 4, 128, 4, 32, 256
 	var all []*graph.Node
@@ -80,8 +80,7 @@ func compileForTPU(t *testing.T, m *spmd.Module) *pjrt.Executable {
 	return x
 }
 
-// summed adds up the bytes that all-reduces and reduce-scatters of a program carry,
-// by dtype.
+// summed returns the bytes in the all-reduces and reduce-scatters of a program, by dtype.
 func summed(ops []hlotest.Op) map[string]int64 {
 	by := map[string]int64{}
 	for _, op := range ops {
@@ -108,8 +107,8 @@ func TestSumsOverLogicalDevicesKeepTheDTypeOfTheirResults(t *testing.T) {
 		t.Log(out)
 		return
 	}
-	// Four sums of [4 64 128]: two forward, two backward, where the adjoints of query, key and
-	// value are added before they are sent.
+	// Four sums of [4 64 128]: two in the forward pass, and two in the backward pass, where the
+	// adjoints of query, key and value are added before they are sent.
 	const elements = 4 * 4 * 64 * 128
 	for d, size := range map[dtypes.DType]int64{dtypes.Float32: 4, dtypes.BFloat16: 2, dtypes.Float16: 2} {
 		m := build(t, spmd.Options{LogicalDevices: 2, Target: lowering.TargetTPU}, blockSignature(),
@@ -118,8 +117,8 @@ func TestSumsOverLogicalDevicesKeepTheDTypeOfTheirResults(t *testing.T) {
 		assert.Equal(t, size*elements, bytes(sums), "%s: %v", d, sums)
 	}
 
-	// The channels that a convolution contracts are split forward, those that its gradients do
-	// backward.
+	// The channels that a convolution contracts are split in the forward pass, and the channels
+	// that its gradients contract in the backward pass.
 	images := logical.SplitInto(1, 1, 1, 2)
 	for name, split := range map[string][3]logical.Annotation{
 		"forward":            {images, logical.SplitInto(1, 1, 2, 1), {}},
@@ -145,8 +144,8 @@ func TestSumsOverLogicalDevicesKeepTheDTypeOfTheirResults(t *testing.T) {
 		assert.Positive(t, all[0], name)
 	}
 
-	// A product that the step asks for in float32 is summed so; its gradient, which is half
-	// precision, is not.
+	// A float32 product of the step is summed in float32. Its gradient, which has half precision,
+	// is not.
 	m := build(t, spmd.Options{LogicalDevices: 2, Target: lowering.TargetTPU}, spmd.Signature{
 		Arguments: []spmd.Tensor{{Annotation: logical.SplitInto(1, 2)}, {Annotation: logical.SplitInto(2, 1)}}, Results: make([]spmd.Tensor, 1),
 	}, func(g *graph.Graph) []*graph.Node {
@@ -166,9 +165,9 @@ func TestSumsOverLogicalDevicesKeepTheDTypeOfTheirResults(t *testing.T) {
 	assert.Equal(t, map[string]int64{"bf16": 2 * 128 * 256}, summed(hlotest.Ops(t, compileForTPU(t, m))))
 }
 
-// TestHalfPrecisionIsSummedInFloat32 compares products of half precision and their
-// gradients, split over two devices, with those of float32: each result is rounded
-// once a device and once more in the sum, however many terms it has.
+// TestHalfPrecisionIsSummedInFloat32 compares half-precision products and their gradients, split
+// over two devices, with float32 results: each result is rounded once per device and once more in
+// the sum, however many terms it has.
 func TestHalfPrecisionIsSummedInFloat32(t *testing.T) {
 	const n, terms = 8, 4096
 	x, w := make([]float32, n*terms), make([]float32, terms*n)

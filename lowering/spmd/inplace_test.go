@@ -19,8 +19,8 @@ import (
 )
 
 // TestTensorsUpdatedFromThemselves writes parts of a tensor over other parts of it, where the
-// compiler sees the tensor as the reshape of another: in place, what is read must not have been
-// written before.
+// compiler sees the tensor as a reshape of another one. An in-place update must not read
+// overwritten elements.
 func TestTensorsUpdatedFromThemselves(t *testing.T) {
 	tensors := map[string]func(x *graph.Node) *graph.Node{
 		"argument": func(x *graph.Node) *graph.Node { return x },

@@ -7,28 +7,29 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// keeper finds what a backward pass reads of its forward pass, and whether it is kept or made again.
+// keeper determines the values of a forward pass that a backward pass reads, and which of them are
+// kept and which are recomputed.
 type keeper struct {
-	f        *ir.Function // gives values names
+	f        *ir.Function // creates values
 	keep     region.Keep
 	forward  *part
-	made     map[*ir.Value]*ir.Statement // by the forward pass, arguments not included
+	made     map[*ir.Value]*ir.Statement // statements of the forward pass by result, without arguments
 	argument map[*ir.Value]int
 	outside  []*ir.Value // the arguments of the forward pass, outside
 
-	// kept are the values that the forward pass gives besides its results, of all backward passes.
+	// kept are the values that the forward pass returns for all backward passes, in addition to its
+	// results.
 	kept []*ir.Value
-	// sources are the values that depend on nothing but constants, on what is the same in all runs,
-	// and on slices.
+	// given is the dependence of each value that is known so far.
 	given map[*ir.Value]dependence
 }
 
-// dependence says what a value of a forward pass is made of.
+// dependence is the kind of inputs that a value of a forward pass depends on.
 type dependence int
 
 const (
-	fixed   dependence = iota // what is the same in each run
-	slice                     // a slice of a stack, and what is fixed
+	fixed   dependence = iota // the same in each iteration
+	slice                     // a slice of a stack, and fixed values
 	flowing                   // a state of the loop, or an argument of a block
 )
 
@@ -59,20 +60,20 @@ func newKeeper(f *ir.Function, forward *part, keep region.Keep) *keeper {
 	return k
 }
 
-// cheap lists ops that cost less to do again than their result costs to keep.
+// cheap lists ops whose recomputation costs less than keeping their result.
 var cheap = []string{"stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.convert", "stablehlo.reverse"}
 
-// products lists the ops whose results are kept as products.
+// products lists the ops of the rematerialization policies that keep products.
 var products = []string{"stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution"}
 
-// keeps reports whether a value that the forward pass makes is kept.
+// keeps reports whether a value that the forward pass computes is kept.
 func (k *keeper) keeps(v *ir.Value) bool {
 	s := k.made[v]
 	if k.given[v] == fixed {
 		return false
 	}
 	if k.given[v] == slice && gathers(s, k.made) {
-		return false // it would be kept whole on each replica
+		return false // it would be kept unsharded on each replica
 	}
 	if m, ok := s.Mark.(nameMark); ok && k.keep.Some {
 		return k.keep.Named(m.name)
@@ -91,7 +92,7 @@ func (k *keeper) keeps(v *ir.Value) bool {
 	if k.given[v] == slice {
 		return false
 	}
-	// What it is made of is kept instead, if that is not more.
+	// Its operands are kept instead, unless they are larger.
 	return slices.ContainsFunc(s.Operands, func(of *ir.Value) bool { return bytes(of.Type) > bytes(v.Type) && k.made[of] != nil })
 }
 
@@ -103,23 +104,23 @@ func bytes(t ir.Type) int {
 	return n
 }
 
-// keepIt notes that a value is kept.
+// keepIt records that a value is kept.
 func (k *keeper) keepIt(v *ir.Value) {
 	if !slices.Contains(k.kept, v) {
 		k.kept = append(k.kept, v)
 	}
 }
 
-// remake is what one backward pass does to have the values of the forward pass that it reads.
+// remake contains the recomputation of one backward pass.
 type remake struct {
 	*keeper
-	// read returns the value of a kept value or of an argument where the backward pass runs.
+	// read returns a kept value or an argument of the forward pass at the backward pass.
 	read func(v *ir.Value) *ir.Value
 	body []*ir.Statement
 	has  map[*ir.Value]*ir.Value
 }
 
-// value returns a value of the forward pass where the backward pass runs.
+// value returns a value of the forward pass at the backward pass.
 func (r *remake) value(v *ir.Value) *ir.Value {
 	if of, ok := r.has[v]; ok {
 		return of
@@ -143,7 +144,7 @@ func (r *remake) value(v *ir.Value) *ir.Value {
 	return of
 }
 
-// recompute makes the results of a statement of the forward pass once more.
+// recompute repeats a statement of the forward pass.
 func (r *remake) recompute(s *ir.Statement) {
 	copied := *s.Reading(r.value)
 	copied.Results = make([]*ir.Value, len(s.Results))
@@ -166,7 +167,7 @@ func (r *remake) recompute(s *ir.Statement) {
 	r.body = append(r.body, &copied)
 }
 
-// backward makes the backward pass read the values of the forward pass where it runs.
+// backward replaces the values of the forward pass that the backward pass reads.
 func (r *remake) backward(a *outline, p *part) {
 	var all []*ir.Statement
 	here := func(s *ir.Statement) *ir.Statement {
@@ -180,7 +181,7 @@ func (r *remake) backward(a *outline, p *part) {
 		}
 		all = append(all, s)
 	}
-	// What leaves may be a value of the forward pass itself.
+	// A result may be a value of the forward pass itself.
 	a.replace(func(s *ir.Statement) *ir.Statement {
 		if m, ok := s.Mark.(exitMark); ok && m.pass == p.Pass {
 			return here(s)

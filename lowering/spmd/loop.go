@@ -8,7 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// loop writes the passes of a loop, each as one stablehlo.while.
+// loop writes each pass of a loop as one stablehlo.while.
 func (a *outline) loop(forward *part) {
 	kind := forward.Kind.(region.Loop)
 	k := newKeeper(a.f, forward, kind.Keep)
@@ -30,7 +30,7 @@ func (a *outline) loop(forward *part) {
 	stacks := c.loop.Results[len(c.loop.Results)-len(k.kept):]
 	for n, b := range backward {
 		b.write()
-		// The stacks that it reads have their names now.
+		// The stacks of the loop have their final names now.
 		known := map[*ir.Value]*ir.Value{}
 		for i, v := range k.kept {
 			known[backward[n].stacks[v]] = stacks[i]
@@ -48,13 +48,13 @@ type cycle struct {
 
 	index                    *ir.Value
 	body                     []*ir.Statement
-	start, argument, next    []*ir.Value // what the loop carries: before, in a run, and after it
+	start, argument, next    []*ir.Value // carried values: initial, in an iteration, and updated
 	prepare                  []*ir.Statement
 	zero                     *ir.Value
 	inside, outside, results []*ir.Value
 	loop                     *ir.Statement
 
-	stacks map[*ir.Value]*ir.Value // of kept values, by a name of this pass's own
+	stacks map[*ir.Value]*ir.Value // stacks of kept values, by their names in this pass
 }
 
 func (a *outline) cycle(p *part, n int, reverse bool) *cycle {
@@ -77,7 +77,7 @@ func (a *outline) cycle(p *part, n int, reverse bool) *cycle {
 	return c
 }
 
-// slice makes out the slice of a stack of this run.
+// slice returns the statements for the slice of a stack for this iteration.
 func (c *cycle) slice(out, stack *ir.Value) {
 	sizes := append([]int{1}, stack.Type.Dims[1:]...)
 	cut := c.a.f.Fresh(stack.Type.With(sizes...))
@@ -85,12 +85,13 @@ func (c *cycle) slice(out, stack *ir.Value) {
 	c.body = append(c.body, inline("stablehlo.dynamic_slice", cut, c.starts(stack)...).With("slice_sizes", ir.Ints(sizes)), unchanged(out, cut))
 }
 
-// starts are operands of an op that has a stack and where this run's slice begins.
+// starts returns the operands of an op on a stack, followed by the start indices of this
+// iteration's slice.
 func (c *cycle) starts(operands ...*ir.Value) []*ir.Value {
 	return slices.Concat(operands, []*ir.Value{c.index}, slices.Repeat([]*ir.Value{c.zero}, operands[0].Type.Rank()-1))
 }
 
-// carry adds a state to the loop that begins as zeros, and returns its value in a run.
+// carry adds a state with zeros as its initial value, and returns its value in an iteration.
 func (c *cycle) carry(t ir.Type) *ir.Value {
 	start, argument := c.a.f.Fresh(t), c.a.f.Fresh(t)
 	c.prepare = append(c.prepare, constant(start, ir.Zero(t.DType)))
@@ -98,7 +99,7 @@ func (c *cycle) carry(t ir.Type) *ir.Value {
 	return argument
 }
 
-// stack collects the values that v has in the runs.
+// stack adds a stack with the values of v in all iterations.
 func (c *cycle) stack(v *ir.Value) {
 	all := c.carry(v.Type.Stacked(c.n))
 	row, next := c.a.f.Fresh(v.Type.Stacked(1)), c.a.f.Fresh(all.Type)
@@ -108,7 +109,7 @@ func (c *cycle) stack(v *ir.Value) {
 	c.next = append(c.next, next)
 }
 
-// recall makes a backward pass read the forward pass's values where it runs.
+// recall replaces the values of the forward pass that a backward pass reads.
 func (c *cycle) recall(k *keeper) {
 	r := &remake{keeper: k, has: map[*ir.Value]*ir.Value{}}
 	r.read = func(v *ir.Value) *ir.Value {
@@ -141,15 +142,15 @@ func (c *cycle) recall(k *keeper) {
 	r.backward(c.a, c.p)
 }
 
-// write writes the pass as a loop. What leaves has its values behind it.
+// write writes the pass as a loop. The results are defined after it.
 func (c *cycle) write() {
 	gives := c.a.insides(c.p)
 	read := c.p.read(gives)
 	kept, keptNext := c.start[1:], c.next[1:]
 	keptArguments := c.argument[1:]
 	c.start, c.next, c.argument = c.start[:1:1], c.next[:1:1], c.argument[:1:1]
-	// The state first: each result that is carried is the next run's argument, as package region has seen
-	// to.
+	// The states come first: package region ensures that each carried result is the argument of the
+	// next iteration.
 	var states []int
 	for i, crossing := range c.p.Out {
 		if _, ok := crossing.(region.Carry); ok {
@@ -172,7 +173,7 @@ func (c *cycle) write() {
 			states = states[1:]
 			next := gives[result]
 			if next == nil {
-				next = v // nothing takes it
+				next = v // unused
 			}
 			at[result] = len(c.start)
 			c.start, c.argument, c.next = append(c.start, outside), append(c.argument, v), append(c.next, next)
@@ -217,7 +218,7 @@ func (c *cycle) write() {
 	c.a.results(c.p, given)
 }
 
-// rename gives values of the written loop other names.
+// rename renames values of the loop.
 func (c *cycle) rename(known map[*ir.Value]*ir.Value) {
 	all := c.p.statements()
 	for i, s := range all {

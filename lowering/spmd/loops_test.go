@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// TestLoopsInLoops sorts, and repeats, within the body of a loop: GoMLX makes closures of the step,
-// wherever they are.
+// TestLoopsInLoops sorts and loops within the body of a loop. GoMLX creates all closures in the
+// step function.
 func TestLoopsInLoops(t *testing.T) {
 	repeat := func(x *graph.Node, times int32, do func(x *graph.Node) *graph.Node) *graph.Node {
 		counter := shapes.Make(dtypes.Int32)

@@ -11,30 +11,29 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// entry is the entry function while it is written: global tensors in and out, and
-// inside the computation that is manual over the replicas the step, once or in a
-// loop.
+// entry is the entry function under construction: global tensors as arguments and results, and,
+// inside the computation that is manual over the replicas, the step, called once or in a loop.
 type entry struct {
 	w     *writer
 	m     *Module
 	steps int
-	while bool // the first result says whether the loop goes on
+	while bool // the first result is the loop condition
 
 	main              *ir.Function
 	outer, inner      []*ir.Value // of the manual computation
 	inSpecs, outSpecs []sharding.Spec
-	ids               *ir.Value   // the replicas' ids, if the step reads its own
-	values, operands  []*ir.Value // the step's operands, as the body knows them and as its parameters
+	ids               *ir.Value   // the replica ids, if the step reads its own id
+	values, operands  []*ir.Value // the step's operands, in the body and as its parameters
 	perStep           []int       // the argument that an operand is a slice of, or -1
 	argument          []int       // the argument of an operand, or -1 for the replica id
 	stepTypes, global []ir.Type   // of the step's results, and of main's
-	returns           []*ir.Value // what the computation gives
+	returns           []*ir.Value // the results of the manual computation
 	pre, post         []*ir.Statement
 }
 
 var int32s, boolean = ir.Tensor(dtypes.Int32), ir.Tensor(dtypes.Bool)
 
-// main writes the entry function.
+// main returns the entry function.
 func (w *writer) main(m *Module, p *lowering.Program, sig Signature) *ir.Function {
 	e := &entry{w: w, m: m, steps: sig.Steps, while: sig.While, main: &ir.Function{Name: "main", Form: ir.Short}}
 	e.takeArguments(p)
@@ -54,7 +53,8 @@ func (w *writer) main(m *Module, p *lowering.Program, sig Signature) *ir.Functio
 	return f
 }
 
-// replicaIDs makes the numbers of the replicas, of which a manual computation takes its own.
+// replicaIDs returns the vector of replica numbers, of which each manual computation receives its
+// own element.
 func (e *entry) replicaIDs() []*ir.Statement {
 	if !e.w.programs {
 		return []*ir.Statement{counted(e.ids)}
@@ -63,7 +63,7 @@ func (e *entry) replicaIDs() []*ir.Statement {
 	return []*ir.Statement{short("stablehlo.replica_id", number), short("stablehlo.convert", scalar, number), unchanged(e.ids, scalar)}
 }
 
-// takeArguments works out how main's arguments become the step's operands.
+// takeArguments converts main's arguments to the step's operands.
 func (e *entry) takeArguments(p *lowering.Program) {
 	next := 0
 	for i, parameter := range e.w.own {
@@ -104,11 +104,11 @@ func (e *entry) takeArguments(p *lowering.Program) {
 	}
 }
 
-// giveResults works out how the step's results become main's.
+// giveResults converts the step's results to main's results.
 func (e *entry) giveResults(p *lowering.Program) {
 	pack, first := "stepped", 0
 	if e.steps > 0 {
-		pack, first = "loop", 1 // behind the counter
+		pack, first = "loop", 1 // index 0 is the counter
 	}
 	for i, r := range e.m.Results {
 		typ := p.Main().Results[i].Type
@@ -130,13 +130,13 @@ func (e *entry) giveResults(p *lowering.Program) {
 	}
 }
 
-// call calls the step, in its loop if there is one.
+// call returns the statements that call the step, once or in a loop.
 func (e *entry) call() []*ir.Statement {
 	if e.steps == 0 {
 		return []*ir.Statement{call("stepped", "step", e.stepTypes, e.values)}
 	}
-	// The loop carries its counter and every result: a variable's starts as its
-	// argument, any other as zeros.
+	// The loop carries its counter and every result. The initial value of a variable is its
+	// argument; other results start as zeros.
 	init, carried := make([]*ir.Value, len(e.m.Results)), make([]*ir.Value, len(e.m.Results))
 	before := make([]*ir.Value, len(e.m.Results))
 	for i, t := range e.stepTypes {
@@ -167,7 +167,7 @@ func (e *entry) call() []*ir.Statement {
 	return append(list, constant(first, ir.Whole(0)), loop)
 }
 
-// more is the loop's condition.
+// more returns the loop condition.
 func (e *entry) more(before []*ir.Value) *ir.Region {
 	count, steps, again := named("count", int32s), named("steps", int32s), named("again", ir.Tensor(dtypes.Bool))
 	body := []*ir.Statement{constant(steps, ir.Whole(e.steps)), compare("LT", again, count, steps)}
@@ -180,7 +180,7 @@ func (e *entry) more(before []*ir.Value) *ir.Region {
 		Body: append(body, give("stablehlo.return", []*ir.Value{again}))}
 }
 
-// step is the loop's body.
+// step returns the loop body.
 func (e *entry) step(carried, operands []*ir.Value) *ir.Region {
 	index, zero := named("index", int32s), named("zero", int32s)
 	body := []*ir.Statement{constant(zero, ir.Whole(0))}

@@ -10,14 +10,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// A pass through a manual region becomes a computation that is manual over the region's axes. What
-// it reads from outside, it takes as operands. What its backward passes read of it, it gives as
-// stacks over the devices, of which each device holds its own slice.
+// A pass through a manual region becomes a computation that is manual over the region's axes.
+// Values from outside are operands. Values for its backward passes are results: stacks over the
+// devices, of which each device has its own slice.
 //
-// The gradients are those of the sum of what all devices give. A result that is equal on n devices
-// counts once, so that its adjoint is divided by n on each of them; a gradient of an argument that
-// is equal on devices is summed over them. A collective's adjoint follows from this alone. Where a
-// value that is to be summed is known to be equal on the devices, it is multiplied instead.
+// The gradients are the gradients of the sum of the results of all devices. A result that is equal
+// on n devices counts once, so its adjoint is divided by n on each device. The gradient of an
+// argument that is equal on several devices is summed over them. The adjoints of collectives follow
+// from these two rules. A sum of a value that is known to be equal on the devices is written as a
+// multiplication.
 
 // manual writes the passes of a manual region.
 func (a *outline) manual(forward *part) error {
@@ -44,9 +45,9 @@ func (a *outline) manual(forward *part) error {
 	return nil
 }
 
-// computations begins the passes of a region as computations that are manual over axes, the forward
-// pass first. What the backward passes read of it is known then: the keeper has the values, and the
-// stacks are what they are outside.
+// computations creates the passes of a region as computations that are manual over axes, the
+// forward pass first. The keeper then has the values that the backward passes read, and stacks
+// contains their stacks outside.
 func (a *outline) computations(forward *part, axes []string) (k *keeper, all []*computation, stacks map[*ir.Value]*ir.Value, err error) {
 	k = newKeeper(a.f, forward, region.Keep{})
 	for v := range k.made {
@@ -62,7 +63,7 @@ func (a *outline) computations(forward *part, axes []string) (k *keeper, all []*
 	return k, slices.Insert(all, 0, first), stacks, first.escape(forward.backward)
 }
 
-// inlined writes the passes of a region in place, where there is but one device.
+// inlined writes the passes of a region inline, if there is only one device.
 func (a *outline) inlined(forward *part) {
 	for _, p := range forward.backward {
 		a.inline(p)
@@ -74,15 +75,15 @@ func (a *outline) inlined(forward *part) {
 type computation struct {
 	a       *outline
 	p       *part
-	axes    []string // those of more than one device
+	axes    []string // the axes with more than one device
 	devices int
-	open    bool // other axes of the replica stay the partitioner's
+	open    bool // the partitioner may use other axes of the replica
 
 	operands, arguments []*ir.Value // outside, and inside
 	inSpecs, outSpecs   []sharding.Spec
 	given               []*ir.Value // inside
 	types               []ir.Type   // of the results, outside
-	named               []*ir.Value // outside: values that the results are, besides those that leave
+	named               []*ir.Value // outside: values defined by the results, besides exit marks
 	before, after       []*ir.Statement
 	prepare             []*ir.Statement // outside
 	inside              map[*ir.Value]*ir.Value
@@ -95,8 +96,8 @@ func (a *outline) computation(p *part, axes []string) *computation {
 		open: len(t.divided(t.mesh.AxisNames())) > len(axes)}
 }
 
-// spec is the sharding of a tensor whose dimensions are cut over logical axes. Dimensions beyond
-// them are whole.
+// spec returns the sharding of a tensor whose dimensions are split over logical axes. Further
+// dimensions are not split.
 func (c *computation) spec(rank int, axes [][]string) sharding.Spec {
 	dims := make([]sharding.Dim, rank)
 	for i := range dims {
@@ -106,7 +107,7 @@ func (c *computation) spec(rank int, axes [][]string) sharding.Spec {
 		}
 	}
 	spec := sharding.NewSpec(dims...)
-	if c.open { // the partitioner may divide the tensor further, but not over the manual axes
+	if c.open { // the partitioner may split further, but not over the manual axes
 		used := spec.UsedAxes()
 		whole := slices.DeleteFunc(c.manualAxes(), func(name string) bool { return slices.Contains(used, name) })
 		spec = spec.WithReplicated(whole...)
@@ -125,16 +126,16 @@ func (c *computation) crossing(rank int, cross region.Crossing) sharding.Spec {
 	return c.spec(rank, names)
 }
 
-// stack is the sharding of values that are stacked over the devices.
+// stack returns the sharding of values that are stacked over the devices.
 func (c *computation) stack(rank int) sharding.Spec { return c.spec(rank, [][]string{c.axes}) }
 
-// take makes a value from outside an operand; inside it is argument.
+// take makes the value outside an operand. argument is its value inside.
 func (c *computation) take(outside, argument *ir.Value, spec sharding.Spec) {
 	c.operands, c.arguments, c.inSpecs = append(c.operands, outside), append(c.arguments, argument), append(c.inSpecs, spec)
 }
 
-// give makes a value from inside a result. outside is a value that the result is, nil for one that
-// leaves by a mark.
+// give makes v, a value inside, a result. outside is the value that the result defines, or nil for
+// a result with an exit mark.
 func (c *computation) give(v *ir.Value, spec sharding.Spec, outside *ir.Value) {
 	t := v.Type
 	if outside != nil {
@@ -143,15 +144,15 @@ func (c *computation) give(v *ir.Value, spec sharding.Spec, outside *ir.Value) {
 	c.given, c.outSpecs, c.types, c.named = append(c.given, v), append(c.outSpecs, spec), append(c.types, t), append(c.named, outside)
 }
 
-// stacked is a device's slice of the stack of a value.
+// stacked returns a device's slice of the stack of a value.
 func (c *computation) stacked(v *ir.Value) *ir.Value {
 	slot := c.a.f.Fresh(v.Type.Stacked(1))
 	c.after = append(c.after, unchanged(slot, c.value(v)))
 	return slot
 }
 
-// value returns a value from outside inside: a constant is made again, another is the same on all
-// devices.
+// value returns the value inside for a value outside: a constant is repeated, and other values are
+// operands that are equal on all devices.
 func (c *computation) value(v *ir.Value) *ir.Value {
 	if in, ok := c.inside[v]; ok {
 		return in
@@ -171,8 +172,8 @@ func (c *computation) value(v *ir.Value) *ir.Value {
 	return in
 }
 
-// recall makes a backward pass read the forward pass's values: its arguments again, and stacks of
-// what it kept.
+// recall replaces the values of the forward pass that a backward pass reads: by the arguments
+// again, and by the stacks of kept values.
 func (c *computation) recall(k *keeper, stacks map[*ir.Value]*ir.Value) {
 	r := &remake{keeper: k, has: map[*ir.Value]*ir.Value{}}
 	r.read = func(v *ir.Value) *ir.Value {
@@ -196,8 +197,8 @@ func (c *computation) recall(k *keeper, stacks map[*ir.Value]*ir.Value) {
 	r.backward(c.a, c.p)
 }
 
-// makes reports whether a value is made within a part, its arguments and what is within its
-// statements included.
+// makes reports whether a value is defined in a part, including its arguments and nested
+// statements.
 func (p *part) makes(v *ir.Value) bool {
 	if p.own == nil {
 		p.own = map[*ir.Value]bool{}
@@ -220,8 +221,8 @@ func (p *part) makes(v *ir.Value) bool {
 	return p.own[v]
 }
 
-// escape gives what is read outside of the region without leaving it, such as the state of a random
-// generator: it is the same on all devices.
+// escape makes values results that are read outside the region without an exit mark, such as the
+// state of a random generator. They are equal on all devices.
 func (c *computation) escape(backward []*part) error {
 	outside := map[*ir.Value]*ir.Value{}
 	var differs *ir.Value

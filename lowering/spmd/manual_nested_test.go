@@ -20,8 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// TestRegionsInRegions has a region over one axis in a region over another, a loop with a collective
-// and a block in a region, and all of it in a loop.
+// TestRegionsInRegions nests a region over one axis in a region over another axis, a loop with a
+// collective and a block in a region, and all of this in a loop.
 func TestRegionsInRegions(t *testing.T) {
 	within := func(axes []string, in manual.Arg, out sharding.Spec, f func(x *graph.Node) *graph.Node) *graph.Node {
 		return manual.Region(axes, []manual.Arg{in}, []sharding.Spec{out}, func(in []*graph.Node) []*graph.Node { return []*graph.Node{f(in[0])} })[0]
@@ -46,7 +46,7 @@ func TestRegionsInRegions(t *testing.T) {
 						return within([]string{"model"}, manual.In(x, nil, "model"), sharding.P(nil, "model"), func(x *graph.Node) *graph.Node {
 							mine := graph.AddScalar(graph.ConvertDType(graph.Min(manual.Index(g), graph.Const(g, int32(0))), dtypes.Float32), 1)
 							x = within([]string{"expert"}, manual.In(x, "expert"), sharding.P("expert"), func(x *graph.Node) *graph.Node {
-								sum := manual.AllReduce(graph.ReduceAllSum(graph.Square(x)), manual.Sum) // over both
+								sum := manual.AllReduce(graph.ReduceAllSum(graph.Square(x)), manual.Sum) // over both axes
 								return graph.Div(x, graph.Sqrt(graph.AddScalar(sum, 1)))
 							})
 							x = repeat(x, func(x *graph.Node) *graph.Node {
@@ -74,8 +74,9 @@ func TestRegionsInRegions(t *testing.T) {
 	}
 }
 
-// TestTensorParallelLayersSendNoMoreThanTheyHaveTo counts the collectives of two dense layers whose
-// weights are cut: one all-reduce forward, and one backward, of the gradient of what came in.
+// TestTensorParallelLayersSendNoMoreThanTheyHaveTo counts the collectives of two dense layers with
+// split weights: one all-reduce in the forward pass, and one in the backward pass for the gradient
+// of the input.
 func TestTensorParallelLayersSendNoMoreThanTheyHaveTo(t *testing.T) {
 	m := build(t, spmd.Options{LogicalAxes: []sharding.Axis{{Name: "model", Size: 4}}}, spmd.Signature{
 		Arguments: make([]spmd.Tensor, 3), Results: make([]spmd.Tensor, 4),
@@ -114,7 +115,8 @@ func TestWhatEscapesARegionIsTheSameOnAllDevices(t *testing.T) {
 	assert.ErrorContains(t, err, "differs between the devices, and is used outside; return it from the region, with a spec")
 }
 
-// TestClosuresOfARegionMayHoldCollectives has a GoMLX loop in a region: its state follows the ops.
+// TestClosuresOfARegionMayHoldCollectives runs a GoMLX loop in a region. The loop state varies like
+// the ops that compute it.
 func TestClosuresOfARegionMayHoldCollectives(t *testing.T) {
 	step := func(equal bool) func(g *graph.Graph) []*graph.Node {
 		return func(g *graph.Graph) []*graph.Node {

@@ -18,14 +18,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// collectiveCase is a function over shards of x [16, 8] and of the whole of w [8], and what it is as a
-// function over x whose shards are a leading dimension, [n, 16/n, 8].
+// collectiveCase is a function over shards of x [16, 8] and the replicated w [8], and the
+// equivalent function over x with the shards as a leading dimension, [n, 16/n, 8].
 type collectiveCase struct {
 	name  string
 	axes  []string
 	shard func(x, w *graph.Node) *graph.Node
-	whole func(x, w *graph.Node) *graph.Node // of [n, 16/n, 8], w to its rank
-	same  bool                               // the result is that of each device
+	whole func(x, w *graph.Node) *graph.Node // x is [n, 16/n, 8], w is broadcast to its rank
+	same  bool                               // the result is equal on all devices
 }
 
 func axis(dim int, at ...int) func(x *graph.Node) *graph.Node {
@@ -36,7 +36,7 @@ func collectiveCases(axes ...string) []collectiveCase {
 	act := func(x, w *graph.Node) *graph.Node {
 		return graph.Tanh(graph.Mul(x, graph.ExpandLeftToRank(w, x.Rank())))
 	}
-	swap := func(x *graph.Node, n int) *graph.Node { // [n, rows, 8] -> parts of columns to their devices
+	swap := func(x *graph.Node, n int) *graph.Node { // [n, rows, 8] -> one slice of columns per device
 		rows := x.Shape().Dimensions[1]
 		x = graph.Reshape(x, n, rows, n, 8/n)
 		return graph.Reshape(graph.TransposeAllAxes(x, 2, 0, 1, 3), n, n*rows, 8/n)
@@ -120,14 +120,14 @@ func collectiveCases(axes ...string) []collectiveCase {
 	}
 }
 
-// graded is a result with the gradients of its weighted sum by all parameters.
+// graded returns a result with the gradients of its weighted sum with respect to all parameters.
 func graded(y *graph.Node, by ...*graph.Node) []*graph.Node {
 	g := y.Graph()
 	weights := graph.Cos(graph.IotaFull(g, y.Shape()))
 	return append([]*graph.Node{y}, graph.Gradient(graph.ReduceAllSum(graph.Mul(y, weights)), by...)...)
 }
 
-// regions are all cases as regions.
+// regions returns all cases as regions.
 func regions(cases []collectiveCase) func(g *graph.Graph) []*graph.Node {
 	return func(g *graph.Graph) (all []*graph.Node) {
 		x, w := param(g, "x", 16, 8), param(g, "w", 8)
@@ -145,7 +145,7 @@ func regions(cases []collectiveCase) func(g *graph.Graph) []*graph.Node {
 	}
 }
 
-// plain are the same on one device. The results of the devices are one after another.
+// plain returns the same cases on one device. The results of the devices are concatenated.
 func plain(cases []collectiveCase, n int) func(g *graph.Graph) []*graph.Node {
 	return func(g *graph.Graph) (all []*graph.Node) {
 		x, w := param(g, "x", 16, 8), param(g, "w", 8)
@@ -161,8 +161,8 @@ func plain(cases []collectiveCase, n int) func(g *graph.Graph) []*graph.Node {
 	}
 }
 
-// TestCollectivesOfManualRegionsAndTheirGradients holds each collective and its gradients against
-// the same function of whole tensors on one device.
+// TestCollectivesOfManualRegionsAndTheirGradients compares each collective and its gradients with
+// the equivalent function of unsharded tensors on one device.
 func TestCollectivesOfManualRegionsAndTheirGradients(t *testing.T) {
 	x, w := waves(16*8, 0.3), waves(8, 1.1)
 	want := map[int][][]float32{}

@@ -26,7 +26,7 @@ func (c *computation) write() {
 		c.take(outside[i], whole, spec)
 		c.before = append(c.before, c.times("stablehlo.divide", v, whole, times)...)
 	}
-	rest, _ = ir.Rewrite(rest, c.expand) // which gives no error
+	rest, _ = ir.Rewrite(rest, c.expand) // expand returns no error here
 	c.set(rest)
 	body := make([]*ir.Statement, len(rest))
 	for i, s := range rest {
@@ -44,7 +44,7 @@ func (c *computation) write() {
 	c.place("manual_", body, at, gives)
 }
 
-// set makes statements of the pass, and its arguments values that are made within.
+// set replaces the statements of the pass, and its arguments by values defined inside.
 func (c *computation) set(rest []*ir.Statement) {
 	c.p.set(slices.Concat(c.before, rest))
 	c.p.own = nil
@@ -54,8 +54,8 @@ func (c *computation) set(rest []*ir.Statement) {
 	}
 }
 
-// place puts the computation in the place of the pass: gives are the pass's results inside, and at
-// which results of the computation they are.
+// place replaces the pass by the computation. gives are the pass's results inside, and at are their
+// indices among the computation's results.
 func (c *computation) place(name string, body []*ir.Statement, at []int, gives []*ir.Value) {
 	pack := name + c.a.f.Fresh(ir.Type{}).Name
 	run := manual(pack, c.manualAxes(), c.operands, c.inSpecs, c.types, c.outSpecs,
@@ -76,7 +76,7 @@ func (c *computation) place(name string, body []*ir.Statement, at []int, gives [
 	c.a.results(c.p, results)
 }
 
-// leaving are the values outside that a pass gives, nil for one that nothing takes.
+// leaving returns the values outside that a pass defines. An unused result is nil.
 func (a *outline) leaving(p *part) []*ir.Value {
 	all := make([]*ir.Value, len(p.Out))
 	a.walk(a.root, func(_ *part, s *ir.Statement) {
@@ -87,18 +87,18 @@ func (a *outline) leaving(p *part) []*ir.Value {
 	return all
 }
 
-// manualAxes are the axes of the mesh that the computation is manual over, in the mesh's order.
+// manualAxes returns the mesh axes over which the computation is manual, in mesh order.
 func (c *computation) manualAxes() []string {
 	return c.a.w.mesh.SortAxes(c.a.w.factors.Pieces(c.axes...))
 }
 
-// without are the axes over which a crossing does not cut a tensor.
+// without returns the axes over which a crossing does not split a tensor.
 func (c *computation) without(cross region.Crossing) []string {
 	cut := axesOf(cross)
 	return slices.DeleteFunc(slices.Clone(c.axes), func(name string) bool { return slices.Contains(cut, name) })
 }
 
-// times makes out of in and the number of devices on axes.
+// times applies op to in and the number of devices on axes.
 func (c *computation) times(op string, out, in *ir.Value, axes []string) []*ir.Statement {
 	n := c.a.w.trace.devices(axes)
 	if n == 1 {
@@ -115,7 +115,8 @@ func (c *computation) times(op string, out, in *ir.Value, axes []string) []*ir.S
 	return []*ir.Statement{constant(number, value), short(op, out, in, number)}
 }
 
-// total is what leaves of v: a gradient of what is equal on devices is summed over them.
+// total returns the result for v: the gradient of a value that is equal on devices is summed over
+// them.
 func (c *computation) total(v *ir.Value, cross region.Crossing) *ir.Value {
 	in := c.value(v)
 	axes := c.without(cross)
@@ -144,8 +145,8 @@ func (c *computation) total(v *ir.Value, cross region.Crossing) *ir.Value {
 	return in
 }
 
-// variation is the set of axes over which a value may vary: all where it is not known, as of a
-// value that was made again.
+// variation returns the axes over which a value may vary. It returns all axes for an unknown value,
+// such as a recomputed one.
 func (c *computation) variation(v *ir.Value) axisSet {
 	if set, known := c.a.vary.of[v]; known {
 		return set
@@ -153,8 +154,8 @@ func (c *computation) variation(v *ir.Value) axisSet {
 	return ^axisSet(0)
 }
 
-// expand writes out what needs more than one statement: the sum of values that are equal on the
-// devices, and the number of the device.
+// expand rewrites marks that require several statements: the sum of values that are equal on the
+// devices, and the device number.
 func (c *computation) expand(s *ir.Statement) ([]*ir.Statement, error) {
 	switch m := s.Mark.(type) {
 	case numberMark:
@@ -175,7 +176,7 @@ func (c *computation) expand(s *ir.Statement) ([]*ir.Statement, error) {
 	return []*ir.Statement{s}, nil
 }
 
-// number is the number of the device on axes: each device's own part of an iota.
+// number returns the number of the device on axes: each device's slice of an iota.
 func (c *computation) number(axes []string) *ir.Value {
 	key := strings.Join(axes, "$")
 	if c.numbers[key] == nil {

@@ -5,22 +5,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// StableHLO's builder has no Shardy ops, and some ops of ours need to know the whole step before
-// they can be written. A trace therefore adds a statement with a mark, which says what was asked
-// for, and the writer puts an op in its place, loop bodies included.
+// The StableHLO builder has no Shardy ops, and some ops of this package depend on the whole step. A
+// trace therefore adds a placeholder statement with a mark, and the writer replaces it by ops, also
+// in loop bodies.
 
-// mark is what a statement stands for.
+// mark is the meaning of a placeholder statement.
 type mark interface {
-	// write returns the op that makes out of in.
+	// write returns the op that computes out from in.
 	write(w *writer, out, in *ir.Value) *ir.Statement
 }
 
-// annotationMark asks for a tensor to live where an annotation says.
+// annotationMark is the mark of an annotation.
 type annotationMark struct {
 	annotation logical.Annotation
-	// adjoint: the tensor is an adjoint, whose readers are assigned.
+	// adjoint is set if the tensor is an adjoint, whose readers are assigned.
 	adjoint bool
-	// own: it stands in the step itself, in no closure and no function.
+	// own is set for an annotation in the step itself, outside closures and other functions.
 	own bool
 }
 
@@ -31,12 +31,12 @@ func (a annotationMark) write(w *writer, out, in *ir.Value) *ir.Statement {
 	return w.constrain(out, in, a.annotation)
 }
 
-// assigns returns the device of a tensor of the step itself that is made on one.
+// assigns returns the device of an assigned tensor of the step itself.
 func (a annotationMark) assigns() (device int, ok bool) {
 	return a.annotation.Device(), a.own && a.annotation.Kind() == logical.KindAssign
 }
 
-// replicateMark replicates a tensor if the step splits tensors in a grid.
+// replicateMark replicates a tensor if the step splits tensors over two or more logical axes.
 type replicateMark struct{}
 
 func (replicateMark) write(w *writer, out, in *ir.Value) *ir.Statement {
@@ -46,15 +46,15 @@ func (replicateMark) write(w *writer, out, in *ir.Value) *ir.Statement {
 	return w.constrain(out, in, logical.Replicated())
 }
 
-// zeros asks for zeros of the result's shape, whatever the operand.
+// zeros is the mark of zeros with the result's shape. It ignores its operand.
 type zeros struct{}
 
 func (zeros) write(_ *writer, out, _ *ir.Value) *ir.Statement {
 	return constant(out, ir.Float("0.0", 0))
 }
 
-// replaced returns statements with ops in the place of the marks that are in them, and with the
-// values that others are names of.
+// replaced returns the statements with each mark replaced by its ops and each alias by the value it
+// refers to.
 func (w *writer) replaced(all ...*ir.Statement) ([]*ir.Statement, error) {
 	return ir.Rewrite(all, func(s *ir.Statement) ([]*ir.Statement, error) {
 		if m, ok := s.Mark.(mark); ok {
@@ -71,7 +71,7 @@ func (w *writer) replaced(all ...*ir.Statement) ([]*ir.Statement, error) {
 	})
 }
 
-// canonical returns the value that another is a name of.
+// canonical returns the value that v is an alias of, or v.
 func (w *writer) canonical(v *ir.Value) *ir.Value {
 	if of, ok := w.alias[v]; ok {
 		return of

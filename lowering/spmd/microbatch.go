@@ -10,13 +10,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 )
 
-// A step that cuts its rows into microbatches pads the last ones. Each run of its loop has other
-// real rows, and its program for other sizes has microbatches of other sizes, but the arguments
-// stay as they are: a mark stands between the two.
+// A step that splits its rows into microbatches pads the last microbatches. Each iteration of its
+// loop has a different number of real rows. The program for another size has microbatches of
+// another size, but the arguments keep their sizes: a mark converts between them.
 
-// Cut returns the rows of x, its dimension 0, as a stack [n, rows/n, ...] of n microbatches. In a
-// trace that shows what depends on a size the microbatches have rows of another number, resized; 0
-// stands for rows/n. No gradient flows.
+// Cut returns x with dimension 0 split into a stack [n, rows/n, ...] of n microbatches. In a trace
+// of another size (see [Trace.LeaveOutPadding]) the microbatches have resized rows; 0 is rows/n. No
+// gradient flows through Cut.
 func Cut(x *graph.Node, n, resized int) *graph.Node {
 	dims := append([]int{n, x.Shape().Dimensions[0] / n}, x.Shape().Dimensions[1:]...)
 	if resized > 0 {
@@ -28,8 +28,8 @@ func Cut(x *graph.Node, n, resized int) *graph.Node {
 	}, nil)
 }
 
-// RealRows returns the real rows of a microbatch, an int32 scalar, and tells the trace's next
-// [Trace.LeaveOutPadding] that they are the real size without a parameter.
+// RealRows returns rows, the number of real rows of a microbatch, an int32 scalar. The next
+// [Trace.LeaveOutPadding] uses it as the real size of the source without a parameter.
 func RealRows(rows *graph.Node) *graph.Node {
 	t := traceOf("real_rows", rows)
 	return t.emit(rows, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
@@ -37,19 +37,19 @@ func RealRows(rows *graph.Node) *graph.Node {
 	}, nil)
 }
 
-// microbatches asks for the rows of the operand as a stack.
+// microbatches is the mark of the operand's rows as a stack.
 type microbatches struct{}
 
 func (microbatches) write(_ *writer, out, in *ir.Value) *ir.Statement {
 	return short("stablehlo.reshape", out, in)
 }
 
-// realRows is the operand, the real rows of a microbatch.
+// realRows is the mark of the number of real rows of a microbatch.
 type realRows struct{}
 
 func (realRows) write(_ *writer, out, in *ir.Value) *ir.Statement { return unchanged(out, in) }
 
-// located says where the step finds the real size of a microbatch.
+// located sets the value of the source without a parameter to the marked number of real rows.
 func located(program *lowering.Program, sources []ragged.Source) []ragged.Source {
 	all := make([]ragged.Source, len(sources))
 	for i, source := range sources {
@@ -57,7 +57,7 @@ func located(program *lowering.Program, sources []ragged.Source) []ragged.Source
 		if source.Parameter != "" {
 			continue
 		}
-		for _, s := range program.Main().Body { // the last trace of a loop is the one that counts
+		for _, s := range program.Main().Body { // the last trace of a loop is the valid one
 			if _, ok := s.Mark.(realRows); ok {
 				all[i].Value = s.Results[0]
 			}

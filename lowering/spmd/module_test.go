@@ -30,7 +30,7 @@ func param(g *graph.Graph, name string, dims ...int) *graph.Node {
 	return graph.Parameter(g, name, shapes.Make(dtypes.Float32, dims...))
 }
 
-// caught runs f and returns the error it panics with.
+// caught runs f and returns the error of its panic.
 func caught(f func()) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

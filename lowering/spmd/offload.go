@@ -9,25 +9,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// The memories that kept values are in.
+// The memory spaces of kept values.
 const (
 	pinnedHost   = "pinned_host"
 	deviceMemory = "device"
 )
 
-// inMemory is an op that moves a value to another memory.
+// inMemory returns an op that moves a value to another memory space.
 func inMemory(memory string, out, in *ir.Value) *ir.Statement {
 	return inline("stablehlo.custom_call", out, in).With("call_target_name", ir.String("annotate_device_placement")).
 		With("has_side_effect", ir.Flag(true)).With("mhlo.frontend_attributes", ir.Raw(`{_xla_buffer_placement = "`+memory+`"}`))
 }
 
-// hosted reports whether a kept value goes to the host's memory. Numbers stay: they are not worth a
-// transfer.
+// hosted reports whether a kept value is moved to host memory. Scalars are not worth a transfer.
 func (k *keeper) hosted(v *ir.Value) bool { return k.keep.Host && v.Type.Rank() > 0 }
 
-// canHost refuses values in the host's memory where compilers do not take them there: on the CPU,
-// whose memory it is, and outside of loops, where libtpu's compiler needs more of the device's memory
-// for it and not less.
+// canHost returns an error where compilers do not support values in host memory: on the CPU, and
+// outside loops, where libtpu's compiler uses more device memory instead of less.
 func (t *Trace) canHost(kind region.Kind) error {
 	refuse := func(reason, hint string) error {
 		return &errkind.Fault{Op: kind.String() + ":", Subject: "policy", Reason: reason, Hint: hint, Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}

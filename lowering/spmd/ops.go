@@ -8,16 +8,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// The statements that this package writes around those of a step.
+// Builders of the ops that this package adds around the statements of a step.
 
 func named(name string, t ir.Type) *ir.Value { return &ir.Value{Name: name, Type: t} }
 
-// inline is an op of one result in its general form.
+// inline returns an op with one result in the generic form.
 func inline(op string, out *ir.Value, in ...*ir.Value) *ir.Statement {
 	return &ir.Statement{Op: op, Operands: in, Results: []*ir.Value{out}, Form: ir.Inline}
 }
 
-// short is an op of one result in its short form.
+// short returns an op with one result in the custom form.
 func short(op string, out *ir.Value, in ...*ir.Value) *ir.Statement {
 	return &ir.Statement{Op: op, Operands: in, Results: []*ir.Value{out}, Form: ir.Short}
 }
@@ -26,13 +26,13 @@ func constant(out *ir.Value, number ir.Number) *ir.Statement {
 	return short("stablehlo.constant", out).With(ir.Elements, &ir.Dense{Type: out.Type, Splat: &number})
 }
 
-// empty makes a tensor without elements: collectives refuse them.
+// empty returns a tensor without elements, which collectives reject as operands.
 func empty(out *ir.Value) *ir.Statement {
 	return short("stablehlo.constant", out).With(ir.Elements, &ir.Dense{Type: out.Type})
 }
 
-// unchanged is an op that is its operand: on one device there is nothing to constrain or to
-// combine.
+// unchanged returns an op that copies its operand. It replaces constraints and collectives on a
+// single device.
 func unchanged(out, in *ir.Value) *ir.Statement { return short("stablehlo.reshape", out, in) }
 
 func compare(direction string, out, a, b *ir.Value) *ir.Statement {
@@ -45,19 +45,20 @@ func call(pack, function string, types []ir.Type, in []*ir.Value) *ir.Statement 
 		Attributes: []ir.Attribute{{Key: ir.Callee, Value: ir.Symbol(function)}}, Form: ir.Short}
 }
 
-// give ends a function or a region.
+// give returns the terminator of a function or a region.
 func give(op string, values []*ir.Value) *ir.Statement {
 	return &ir.Statement{Op: op, Operands: values, Form: ir.Short}
 }
 
-// manual is a computation that is manual over axes: body takes the parts that a device has of in.
+// manual returns a computation that is manual over axes. body receives the shards of in on a
+// device.
 func manual(pack string, over []string, in []*ir.Value, inSpecs []sharding.Spec, types []ir.Type, outSpecs []sharding.Spec, body *ir.Region) *ir.Statement {
 	return &ir.Statement{Op: "sdy.manual_computation", Operands: in, Results: ir.Pack(pack, types...), Pack: pack,
 		Attributes: []ir.Attribute{{Key: "in_shardings", Value: bares(inSpecs)}, {Key: "out_shardings", Value: bares(outSpecs)}, {Key: "manual_axes", Value: axes(over)}},
 		Regions:    []*ir.Region{body}, Form: ir.Short}
 }
 
-// constrain makes a value that is split as a says from here on.
+// constrain constrains a value to the sharding of annotation a.
 func (w *writer) constrain(out, in *ir.Value, a logical.Annotation) *ir.Statement {
 	return constrained(out, in, a.Spec(in.Type.Rank(), w.factors))
 }
@@ -75,12 +76,12 @@ func constrained(out, in *ir.Value, spec sharding.Spec) *ir.Statement {
 	return short("sdy.sharding_constraint", out, in).With(ir.Sharding, innerSharding(spec))
 }
 
-// counted is the numbers of the elements of a vector.
+// counted returns an iota, the indices of a vector.
 func counted(out *ir.Value) *ir.Statement {
 	return short("stablehlo.iota", out).With(ir.Dimension, ir.Raw("0"))
 }
 
-// combiner is how a collective combines two elements.
+// combiner returns the region with which a collective combines two elements.
 func combiner(out *ir.Value, op string) *ir.Region {
 	t := out.Type.Element()
 	lhs, rhs, both := named("lhs_"+out.Name, t), named("rhs_"+out.Name, t), named("both_"+out.Name, t)
@@ -88,8 +89,8 @@ func combiner(out *ir.Value, op string) *ir.Region {
 		Body: []*ir.Statement{short("stablehlo."+op, both, lhs, rhs), give("stablehlo.return", []*ir.Value{both})}}
 }
 
-// collect is a collective op among groups, with attributes of its own first. op is how it combines
-// two elements, "" for one that does not.
+// collect returns a collective op among groups. own are its further attributes, which come first.
+// op combines two elements; it is "" for a collective that combines none.
 func (w *writer) collect(name string, out, in *ir.Value, op string, among ir.Alias, own ...ir.Attribute) *ir.Statement {
 	w.channels++
 	s := &ir.Statement{Op: name, Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Inline,
@@ -101,13 +102,13 @@ func (w *writer) collect(name string, out, in *ir.Value, op string, among ir.Ali
 	return s
 }
 
-// send gives the value of the one device of a replica that has it to all of them: the others have
+// send sends the value of one device of a replica to all of them. The other devices must have
 // zeros.
 func (w *writer) send(out, in *ir.Value) []*ir.Statement {
 	return w.collectives(sentMark{}, out, in)
 }
 
-// sentMark asks for the all-reduce of send.
+// sentMark is the mark of the all-reduce of send.
 type sentMark struct{}
 
 func (sentMark) transfer(*writer) (transfer, bool) { return moveOne, true }
@@ -119,9 +120,9 @@ func (sentMark) write(w *writer, out, in *ir.Value) *ir.Statement {
 	return w.collect("stablehlo.all_reduce", out, in, combines(Only, in.Type.DType), logicalGroups)
 }
 
-// where0 runs statements where a number is 0, and gives zeros elsewhere. It is a stablehlo.case,
-// which the compilers keep as it is. In the place of a stablehlo.if they may put a select, for which
-// every device runs the statements, unless these are expensive to them, as a product is.
+// where0 runs statements on devices where a number is 0, and returns zeros on others. It uses
+// stablehlo.case, which compilers keep. They may replace a stablehlo.if by a select, for which
+// every device runs the statements unless they are expensive, such as a product.
 func where0(number *ir.Value, pack string, run []*ir.Statement, results, zeros []*ir.Value) *ir.Statement {
 	skip, types := &ir.Region{}, make([]ir.Type, len(zeros))
 	for i, zero := range zeros {

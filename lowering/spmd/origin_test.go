@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// line is the line that calls it.
+// line returns the line of its caller.
 func line() int {
 	_, _, n, _ := runtime.Caller(1)
 	return n
@@ -25,7 +25,7 @@ func line() int {
 
 var numbered = regexp.MustCompile(`loc\("([a-z_]+)_s([0-9]+)"\)`)
 
-// byOp are the origins of a module's statements by their ops.
+// byOp returns the origins of a module's statements by op.
 func byOp(t *testing.T, m *spmd.Module) map[string][]*ir.Origin {
 	all, found := map[string][]*ir.Origin{}, numbered.FindAllSubmatch(m.Text, -1)
 	require.Len(t, found, len(m.Origins))
@@ -94,7 +94,8 @@ func TestEachOpComesFromALine(t *testing.T) {
 	assert.Equal(t, "/layer/dense", m.Arguments[1].Origin.Layer)
 }
 
-// The text is for a compiler, for caches and for other hosts: nothing of a line is in it.
+// The text is an input of compilers and caches and the same on all hosts, so it must not contain
+// lines.
 func TestTheTextDoesNotDependOnLines(t *testing.T) {
 	sig := spmd.Signature{Arguments: []spmd.Tensor{{Name: "x"}}, Results: []spmd.Tensor{{Name: "y"}}}
 	once := build(t, spmd.Options{Origins: true}, sig, func(g *graph.Graph) []*graph.Node { return []*graph.Node{graph.Exp(param(g, "x", 4))} })

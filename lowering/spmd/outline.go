@@ -9,18 +9,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// The passes through a step's regions are traced in place, one within the other. Here they are
-// written apart, the innermost first: a forward pass and its backward passes together, since what
-// the backward passes read of the forward pass decides what it gives.
+// The passes through a step's regions are traced inline and nested. This file moves them into
+// separate functions, the innermost first. A forward pass is processed together with its backward
+// passes, because the values that the backward passes read determine the results of the forward
+// pass.
 
-// part is a list of statements in which other parts may stand: the step, or a pass.
+// part is a list of statements that may contain other parts: the step, or a pass.
 type part struct {
 	*region.Pass
 	units []unit
-	// backward are the backward passes of a forward pass, in the order of the step.
+	// backward are the backward passes of a forward pass, in step order.
 	backward []*part
 	depth    int
-	// own are the values that are made within, see makes; excluded is set while others are searched.
+	// own are the values defined inside, see makes. excluded is set while other parts are searched.
 	own      map[*ir.Value]bool
 	excluded bool
 }
@@ -31,23 +32,23 @@ type unit struct {
 	part      *part
 }
 
-// outline writes the passes of a step as functions of their own.
+// outline moves the passes of a step into separate functions.
 type outline struct {
 	w    *writer
-	f    *ir.Function // the step, a copy that may grow
+	f    *ir.Function // a copy of the step, which may grow
 	root *part
-	// groups are the forward passes in the order of the step.
+	// groups are the forward passes in step order.
 	groups []*part
-	// first are statements that are moved ahead of all others.
+	// first are statements that are moved to the start of the step.
 	first []*ir.Statement
-	// constants are the statements that need nothing to be made, by what they make, and vary says
-	// what differs between devices, where there are manual regions.
+	// constants maps a value to the statement that computes it without operands. vary contains the
+	// variation over devices, if there are manual regions.
 	constants map[*ir.Value]*ir.Statement
 	vary      *variation
 }
 
-// outline returns the step without passes, and where its statements went: position i is where
-// statement i of the step is, or what took its place.
+// outline returns the step without passes, and the new index of each statement: element i is the
+// index of statement i of the step, or of its replacement.
 func (w *writer) outline(f *ir.Function, passes []pass) (*ir.Function, []int, error) {
 	at := make([]int, len(f.Body)+1)
 	if len(passes) == 0 {
@@ -92,8 +93,8 @@ func (w *writer) outline(f *ir.Function, passes []pass) (*ir.Function, []int, er
 	return &copied, at, nil
 }
 
-// within checks that no value of a pass is read outside of it: a step can let one out past the
-// results, in a variable of Go's.
+// within checks that no value of a pass is read outside it except as a result. A step can leak a
+// value through a Go variable.
 func within(f *ir.Function) error {
 	known := map[*ir.Value]bool{}
 	for _, p := range f.Parameters {
@@ -117,7 +118,7 @@ func within(f *ir.Function) error {
 	return nil
 }
 
-// split makes the parts. begins are the positions of the root's units in the step.
+// split creates the parts. begins are the indices of the root's units in the step.
 func (a *outline) split(body []*ir.Statement, passes []pass) (begins []int) {
 	a.root = &part{}
 	open, of := []*part{a.root}, map[*region.Pass]*part{}
@@ -156,8 +157,8 @@ func (a *outline) split(body []*ir.Statement, passes []pass) (begins []int) {
 	return begins
 }
 
-// hoist moves constants of passes that are read elsewhere ahead of all: GoMLX makes a constant
-// once, in the pass that comes first to use it.
+// hoist moves constants of passes that are read elsewhere to the start. GoMLX creates a constant
+// once, in the first pass that uses it.
 func (a *outline) hoist() {
 	home := map[*ir.Value]*part{}
 	a.walk(a.root, func(in *part, s *ir.Statement) {
@@ -197,12 +198,12 @@ func (a *outline) hoist() {
 	}
 }
 
-// constantOp reports whether a statement needs nothing to be made.
+// constantOp reports whether a statement has no operands and computes a constant.
 func constantOp(s *ir.Statement) bool {
 	return len(s.Operands) == 0 && len(s.Regions) == 0 && len(s.Results) == 1 && s.Mark == nil
 }
 
-// walk calls yield for all statements of a part and of those in it, in order.
+// walk calls yield for all statements of a part and of nested parts, in order.
 func (a *outline) walk(p *part, yield func(in *part, s *ir.Statement)) {
 	for _, u := range p.units {
 		if u.part != nil {
@@ -213,7 +214,7 @@ func (a *outline) walk(p *part, yield func(in *part, s *ir.Statement)) {
 	}
 }
 
-// statements are what a unit is written as.
+// statements returns the statements of a unit.
 func (u unit) statements() []*ir.Statement {
 	if u.part != nil {
 		return u.part.statements()
@@ -228,8 +229,8 @@ func (p *part) statements() (all []*ir.Statement) {
 	return all
 }
 
-// prune drops what nothing reads of a backward pass, so that nothing is kept for it: GoMLX takes the
-// gradient of a sum of results, which is then not needed itself.
+// prune removes unused statements of a backward pass, so that no value is kept for them. GoMLX
+// takes the gradient of a sum of the results, and the sum itself is unused.
 func (a *outline) prune(p *part) {
 	live := map[*ir.Value]bool{}
 	for _, v := range a.insides(p) {
@@ -247,20 +248,20 @@ func (a *outline) prune(p *part) {
 	p.set(rest)
 }
 
-// set makes statements of a part, in the place of what it had.
+// set replaces the statements of a part.
 func (p *part) set(all []*ir.Statement) {
 	p.units = nil
 	p.add(all...)
 }
 
-// add adds statements behind those of a part.
+// add appends statements to a part.
 func (p *part) add(all ...*ir.Statement) {
 	for _, s := range all {
 		p.units = append(p.units, unit{statement: s})
 	}
 }
 
-// group writes a forward pass and its backward passes, in which no others stand any more.
+// group writes a forward pass and its backward passes, which contain no other passes any more.
 func (a *outline) group(forward *part) error {
 	forward.backward = slices.DeleteFunc(forward.backward, a.dead)
 	if a.dead(forward) {
@@ -282,7 +283,7 @@ func (a *outline) group(forward *part) error {
 	return nil
 }
 
-// dead drops a pass that gives nothing: its trace ended with a panic.
+// dead removes a pass without results, whose trace ended with a panic.
 func (a *outline) dead(p *part) bool {
 	if slices.ContainsFunc(a.insides(p), func(v *ir.Value) bool { return v != nil }) {
 		return false
@@ -291,7 +292,7 @@ func (a *outline) dead(p *part) bool {
 	return true
 }
 
-// results gives the marks of a pass's results outside their values: value index of the pass is
+// results replaces the marks of a pass's results outside: result index of the pass becomes
 // given[index].
 func (a *outline) results(p *part, given []*ir.Value) {
 	a.replace(func(s *ir.Statement) *ir.Statement {
@@ -302,7 +303,7 @@ func (a *outline) results(p *part, given []*ir.Value) {
 	})
 }
 
-// insides are the values inside that a pass gives, nil for one that nothing takes.
+// insides returns the values inside that are results of a pass. An unused result is nil.
 func (a *outline) insides(p *part) []*ir.Value {
 	all := make([]*ir.Value, len(p.Out))
 	a.walk(a.root, func(_ *part, s *ir.Statement) {
@@ -313,7 +314,7 @@ func (a *outline) insides(p *part) []*ir.Value {
 	return all
 }
 
-// replace replaces statements all over the step, but in parts that are excluded.
+// replace replaces statements in the whole step, except in excluded parts.
 func (a *outline) replace(f func(s *ir.Statement) *ir.Statement) {
 	var within func(p *part)
 	within = func(p *part) {
@@ -331,7 +332,7 @@ func (a *outline) replace(f func(s *ir.Statement) *ir.Statement) {
 	within(a.root)
 }
 
-// read are the values that a pass's statements read, and those that it gives.
+// read returns the values that a pass's statements read, and its results.
 func (p *part) read(gives []*ir.Value) map[*ir.Value]bool {
 	all := map[*ir.Value]bool{}
 	for _, v := range gives {
@@ -344,8 +345,8 @@ func (p *part) read(gives []*ir.Value) map[*ir.Value]bool {
 	return all
 }
 
-// arguments are the values inside of a pass's arguments, and the statements without their marks.
-// outside are the arguments themselves. An argument that nothing inside reads has no value.
+// arguments returns the values of a pass's arguments inside, the arguments themselves outside, and
+// the statements without the argument marks. An argument that is not read inside has a nil value.
 func (p *part) arguments() (inside, outside []*ir.Value, rest []*ir.Statement) {
 	inside, outside = make([]*ir.Value, len(p.In)), make([]*ir.Value, len(p.In))
 	for _, s := range p.statements() {

@@ -8,19 +8,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 )
 
-// Variant is a step that was traced for other sizes of its padded dimensions.
+// Variant is a step traced for other sizes of its padded dimensions.
 type Variant struct {
 	Trace *Trace
 	Graph *graph.Graph
 	Sizes []int
 }
 
-// LeaveOutPadding rewrites the step of a graph that was compiled on t so that it computes from the
-// real elements of its padded arguments alone; see package ragged. sizes are the padded sizes, and
-// sources say where the step finds the real sizes; one that
-// names no parameter is that of [RealRows]. others are the same step traced for other padded
-// sizes: two traces for each size, which differ from t in that size alone. It returns the
-// dimensions of the step's results. Its errors are [*ragged.Error].
+// LeaveOutPadding rewrites the step of a graph that was compiled on t so that padding of its
+// arguments has no effect, see package ragged. sizes are the padded sizes. sources contain the
+// location of the real size for each padded size; a source without a parameter is the value of
+// [RealRows]. others are the same step traced for other padded sizes: two traces for each size,
+// which differ from t in that size only. LeaveOutPadding returns the dimensions of the step's
+// results. Its errors are [*ragged.Error].
 func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.Source, others []Variant) ([][]ragged.Dim, error) {
 	base, err := t.traced(g, sizes)
 	if err != nil {
@@ -47,7 +47,7 @@ func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.So
 	return results, nil
 }
 
-// moved notes that statement i of the step is statement to(i) now.
+// moved records that the index of statement i of the step changed to to(i).
 func (t *Trace) moved(to func(i int) int) {
 	for i, r := range t.regions {
 		t.regions[i].begin, t.regions[i].end = to(r.begin), to(r.end)
@@ -65,7 +65,7 @@ func (t *Trace) traced(g *graph.Graph, sizes []int) (ragged.Variant, error) {
 	return ragged.Variant{Program: lowered.Program(), Sizes: sizes, Marker: padded}, nil
 }
 
-// padded says what a mark does to a padded value: see [ragged.Marker].
+// padded returns the effect of a mark on a padded value, see [ragged.Marker].
 func padded(mark any) string {
 	switch m := mark.(type) {
 	case reduced, gathered, scattered, amongMark:
@@ -78,8 +78,8 @@ func padded(mark any) string {
 	return ""
 }
 
-// cutting says what a border does that cuts a tensor into the devices' shards: the padding is then
-// the last devices'.
+// cutting describes a border that splits a tensor over devices, in which case the last devices
+// would have the padding.
 func cutting(p *region.Pass, c region.Crossing) string {
 	if _, manual := p.Kind.(region.Manual); manual && len(axesOf(c)) > 0 {
 		return "a manual region"

@@ -11,10 +11,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// A pass through a region of package region is a range of the step's statements, in place. Its
-// arguments and results are statements with marks. outline.go writes the passes apart.
+// A pass through a region of package region is a range of the step's statements. Its arguments and
+// results are statements with marks. outline.go moves the passes into separate functions.
 
-// pass is a range of the step's statements that is a pass through a region.
 type pass struct {
 	*region.Pass
 	begin, end int
@@ -29,22 +28,22 @@ func (p pass) manual() bool {
 	return false
 }
 
-// entryMark is an argument of a pass, inside: the operand is outside.
+// entryMark is the mark of an argument of a pass. The operand is the value outside.
 type entryMark struct {
 	pass  *region.Pass
 	index int
 }
 
-// exitMark is a result of a pass, outside: the operand is inside.
+// exitMark is the mark of a result of a pass. The operand is the value inside.
 type exitMark struct {
 	pass  *region.Pass
 	index int
 }
 
-// nameMark is a value that has a name for what is kept of a forward pass.
+// nameMark is the mark of a value with a name for the rematerialization policy.
 type nameMark struct{ name string }
 
-// write implements [mark]: outside of a pass that is written apart the value is the operand.
+// write implements [mark]: in a pass that is written inline the value is the operand.
 func (entryMark) write(_ *writer, out, in *ir.Value) *ir.Statement { return unchanged(out, in) }
 func (exitMark) write(_ *writer, out, in *ir.Value) *ir.Statement  { return unchanged(out, in) }
 func (nameMark) write(_ *writer, out, in *ir.Value) *ir.Statement  { return unchanged(out, in) }

@@ -24,8 +24,8 @@ const (
 	rows   = 2
 )
 
-// deep is a step over stacked layers: it returns its loss, an average of each layer, and the
-// gradients of x, the stacked weights and biases, and of a scale that all layers share.
+// deep is a step over stacked layers. It returns its loss, an average per layer, and the gradients
+// of x, of the stacked weights and biases, and of a scale that all layers share.
 func deep(layer func(in []*graph.Node) (y, average, penalty *graph.Node), over func(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) (y, averages, penalty *graph.Node)) func(g *graph.Graph) []*graph.Node {
 	return func(g *graph.Graph) []*graph.Node {
 		x := graph.Parameter(g, "x", shapes.Make(dtypes.Float32, rows, width))
@@ -38,7 +38,7 @@ func deep(layer func(in []*graph.Node) (y, average, penalty *graph.Node), over f
 	}
 }
 
-// dense is a layer: x, weights, bias and the shared scale.
+// dense is a layer with the arguments x, weights, bias and the shared scale.
 func dense(split bool) func(in []*graph.Node) (y, average, penalty *graph.Node) {
 	return func(in []*graph.Node) (y, average, penalty *graph.Node) {
 		x, w, b, s := in[0], in[1], in[2], in[3]
@@ -75,14 +75,14 @@ func looped(keep region.Keep) func(x, w, b, s *graph.Node, layer func(in []*grap
 		out := region.Trace(x.Graph().Backend().(*spmd.Trace), region.Loop{N: layers, Keep: keep},
 			[]region.Argument{{Node: x, Crossing: region.Carry{}}, {Node: w, Crossing: stack}, {Node: b, Crossing: stack}},
 			func(in []*graph.Node) []region.Result {
-				y, average, penalty := layer(append(in, s)) // a parameter that it reads besides
+				y, average, penalty := layer(append(in, s)) // a parameter that is no argument
 				return []region.Result{{Node: average, Crossing: stack}, {Node: y, Crossing: region.Carry{}}, {Node: penalty, Crossing: region.Same{}}}
 			})
 		return out[1], out[0], out[2]
 	}
 }
 
-// blocks makes each layer a block of its own.
+// blocks makes each layer a separate block.
 func blocks(keep region.Keep, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) func(in []*graph.Node) (y, average, penalty *graph.Node) {
 	return func(in []*graph.Node) (y, average, penalty *graph.Node) {
 		args := make([]region.Argument, len(in))
@@ -143,8 +143,8 @@ func TestALoopIsWhatItsUnrolledLayersAre(t *testing.T) {
 	}
 }
 
-// TestAPolicySaysWhatALoopKeeps counts the stacks that a backward pass reads: what enters a layer
-// always, the activation or the product as the policy says, and no more than the gradient needs.
+// TestAPolicySaysWhatALoopKeeps counts the stacks that a backward pass reads: the arguments of a
+// layer always, the activation or the product depending on the policy, and no other values.
 func TestAPolicySaysWhatALoopKeeps(t *testing.T) {
 	for name, stacks := range map[string]int{"everything": 3, "nothing": 1, "products": 2, "names": 2} {
 		m, _ := passed(t, 1, 1, deep(dense(false), looped(keeps[name])))

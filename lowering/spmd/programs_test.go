@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// A step without logical devices, as a program for each replica, gives the numbers that it gives as
-// one of R partitions, alone and in a loop, and leaves nothing to a partitioner.
+// A step without logical devices returns the same numbers as R replicas of one partition and as R
+// partitions, without and with a loop, and needs no partitioner.
 func TestProgramsOfReplicasGiveTheNumbersOfPartitions(t *testing.T) {
 	const steps = 3
 	step := func(g *graph.Graph) []*graph.Node {

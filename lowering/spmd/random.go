@@ -9,15 +9,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// OwnRandomNumbers gives each replica random numbers of its own. state is the parameter that holds
-// the state of a generator, the same on all replicas, and now is the value that the step leaves
-// there. What the step has done with state so far it does from here on with the replica's own state:
-// a seed that is drawn from state, with the replica's number added to the key of Philox. So a step
-// need not say before it is traced whether it draws, and nothing is added to one that does not, nor
-// to a program of one replica.
+// OwnRandomNumbers makes the random numbers of each replica different. state is the parameter with
+// the generator state, the same on all replicas. now is the value of the state at the end of the
+// step. All ops of the step so far that read state read the replica's own state instead: a seed
+// drawn from state, with the replica's number added to the key of Philox. A step therefore does not
+// have to declare that it draws random numbers. OwnRandomNumbers adds no op to a program of one
+// replica.
 //
-// OwnRandomNumbers returns what the step is to leave: state after that one draw, the same on all
-// replicas, or now where it is not made of state, as in a step that sets it anew.
+// OwnRandomNumbers returns the new state for the step to store, the same on all replicas: state
+// after one draw, or now if now does not depend on state, for example in a step that sets the
+// state.
 func OwnRandomNumbers(state, now *graph.Node) (*graph.Node, error) {
 	t := traceOf("random numbers", state)
 	if t.opts.Replicas == 1 {
@@ -46,8 +47,8 @@ func OwnRandomNumbers(state, now *graph.Node) (*graph.Node, error) {
 	return next, nil
 }
 
-// lead moves the statements from end on ahead of all others, which then read own in the place of
-// shared.
+// lead moves the statements from index end on to the start. All other statements then read own
+// instead of shared.
 func (t *Trace) lead(end int, shared, own *ir.Value) {
 	f := t.main().IR()
 	n := len(f.Body) - end

@@ -10,8 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// region writes the call of region number n into the step and its body as a
-// function of its own.
+// region replaces region n of the step by a call and moves its body into a function.
 func (w *writer) region(fl *flow, n int, r deviceRegion, b border) error {
 	statements := make([]*ir.Statement, len(r.statements))
 	for k, i := range r.statements {
@@ -22,7 +21,7 @@ func (w *writer) region(fl *flow, n int, r deviceRegion, b border) error {
 	}
 	results := append(slices.Clone(b.out), b.keep...)
 	if len(results) == 0 {
-		return nil // nothing reads it
+		return nil // no result is read
 	}
 	var in, args []*ir.Value
 	var inSpecs, outSpecs []sharding.Spec
@@ -35,7 +34,7 @@ func (w *writer) region(fl *flow, n int, r deviceRegion, b border) error {
 		in, inSpecs = append(in, v), append(inSpecs, spec)
 		args = append(args, named(fmt.Sprintf("region_%d_arg%d", n, i), local))
 	}
-	var outTypes, globalTypes []ir.Type // of the function, and of the computation
+	var outTypes, globalTypes []ir.Type // types in the function, and of the computation
 	for i, v := range results {
 		if i < len(b.out) {
 			outTypes, globalTypes = append(outTypes, v.Type), append(globalTypes, v.Type)
@@ -51,8 +50,8 @@ func (w *writer) region(fl *flow, n int, r deviceRegion, b border) error {
 		&ir.Region{Arguments: args, Body: []*ir.Statement{called, give("sdy.return", called.Results)}})
 	w.body = append(w.body, run)
 	for i, v := range results {
-		// A result is only renamed. Regions that read one that stays take the whole
-		// stack, of which each device holds its own slot.
+		// This only renames a result. Regions that read a kept value have the whole stack as an
+		// operand, of which each device has its own slot.
 		if i >= len(b.out) {
 			v = w.kept(v)
 		}
@@ -61,12 +60,12 @@ func (w *writer) region(fl *flow, n int, r deviceRegion, b border) error {
 	return w.regionFunction(function, r.device, statements, b, results, outTypes)
 }
 
-// kept is the stack of what the logical devices have of a value that stays where it is.
+// kept returns the stack over the logical devices of a value that stays on its device.
 func (w *writer) kept(v *ir.Value) *ir.Value {
 	return named("kept_"+v.Name, v.Type.Stacked(w.logicalDevices))
 }
 
-// runsAlone refuses calls of functions that the other logical devices must run too.
+// runsAlone returns an error for calls of functions that all logical devices must run.
 func (w *writer) runsAlone(statements []*ir.Statement) error {
 	for _, s := range statements {
 		if f := w.callee(s); f != nil && w.together(f.Body) {
@@ -81,7 +80,7 @@ func (w *writer) runsAlone(statements []*ir.Statement) error {
 	return nil
 }
 
-// callee is the function that a statement calls, or nil.
+// callee returns the function that a statement calls, or nil.
 func (w *writer) callee(s *ir.Statement) *ir.Function {
 	if name, ok := s.Attribute(ir.Callee).(ir.Symbol); ok {
 		return w.called[string(name)]
@@ -89,7 +88,7 @@ func (w *writer) callee(s *ir.Statement) *ir.Function {
 	return nil
 }
 
-// together reports whether there is a mark among statements, or in functions that they call.
+// together reports whether statements, or functions that they call, contain a mark.
 func (w *writer) together(statements []*ir.Statement) bool {
 	return slices.ContainsFunc(statements, func(s *ir.Statement) bool {
 		if s.Mark != nil || s.Op == "sdy.manual_computation" {
@@ -101,8 +100,8 @@ func (w *writer) together(statements []*ir.Statement) bool {
 	})
 }
 
-// regionFunction writes a region's body: its statements, run only where the
-// partition is the region's device.
+// regionFunction writes a region's function. Its statements run only on the partitions of the
+// region's device.
 func (w *writer) regionFunction(name string, device int, statements []*ir.Statement, b border, results []*ir.Value, outTypes []ir.Type) error {
 	f := &ir.Function{Name: name, Private: true, Form: ir.Short}
 	add := func(s *ir.Statement) *ir.Value {

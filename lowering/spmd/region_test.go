@@ -150,7 +150,8 @@ func TestEmptyTensorsCrossRegions(t *testing.T) {
 }
 
 func TestAResultIsSplitUnlikeTheOpThatMadeIt(t *testing.T) {
-	// Left to the border of the manual computation, this move ends the process.
+	// If the step does not constrain the result, the compiler aborts the process at the border of
+	// the manual computation.
 	rows, columns := logical.SplitInto(4, 1, 1, 1), logical.SplitInto(1, 1, 2, 2)
 	m := build(t, spmd.Options{Replicas: 2, LogicalDevices: 4, Target: lowering.TargetCPU}, spmd.Signature{
 		Arguments: []spmd.Tensor{{Annotation: columns, Donated: true, Result: 1}},

@@ -14,21 +14,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// ReplicaShard says that a tensor is cut over the replicas: each holds a part along a dimension. All
-// parts have the same size: the last ones are padded where the number of replicas does not divide
-// the dimension. The zero value says that each replica has the whole tensor.
+// ReplicaShard describes a tensor that is sharded over the replicas along one dimension. All shards
+// have the same size: the last shards are padded if the number of replicas does not divide the
+// dimension. The zero value is a tensor that each replica has in full.
 type ReplicaShard struct {
-	// Dim is the dimension that is cut, Size its size in the whole tensor, without padding.
+	// Dim is the sharded dimension. Size is its size in the unsharded tensor, without padding.
 	Dim, Size int
 }
 
-// Is reports whether the tensor is in parts.
+// Is reports whether the tensor is sharded.
 func (o ReplicaShard) Is() bool { return o.Size > 0 }
 
-// Part returns the size of dimension Dim in the part of each of so many replicas.
+// Part returns the size of dimension Dim in a shard, for the given number of replicas.
 func (o ReplicaShard) Part(replicas int) int { return (o.Size + replicas - 1) / replicas }
 
-// Parts returns the dimensions of a part of a tensor of these dimensions.
+// Parts returns the dimensions of a shard of a tensor with the given dimensions.
 func (o ReplicaShard) Parts(dims []int, replicas int) []int {
 	dims = slices.Clone(dims)
 	if o.Is() {
@@ -37,7 +37,7 @@ func (o ReplicaShard) Parts(dims []int, replicas int) []int {
 	return dims
 }
 
-// Wholes returns the dimensions of the tensor that parts of these dimensions make.
+// Wholes returns the dimensions of the unsharded tensor for shards with the given dimensions.
 func (o ReplicaShard) Wholes(dims []int) []int {
 	dims = slices.Clone(dims)
 	if o.Is() {
@@ -46,7 +46,7 @@ func (o ReplicaShard) Wholes(dims []int) []int {
 	return dims
 }
 
-// String describes the parts, such as "dimension 1 of 512 over the replicas".
+// String describes the sharding, such as "dimension 1 of 512 over the replicas".
 func (o ReplicaShard) String() string {
 	if !o.Is() {
 		return "whole on each replica"
@@ -54,30 +54,30 @@ func (o ReplicaShard) String() string {
 	return fmt.Sprintf("dimension %d of %d over the replicas", o.Dim, o.Size)
 }
 
-// Whole returns the tensor that the replicas' parts make, the same on each, by one all-gather. split
-// says how the tensor is split over the logical devices, each of which gathers its part alone. The
-// gradient is [ScatterPart]. It panics with an error of kind InvalidArgumentError.
+// Whole returns the unsharded tensor, the same on each replica, by one all-gather of the shards.
+// split is the annotation of the tensor over the logical devices, each of which gathers its own
+// shard only. The gradient is [ScatterPart]. It panics with an error of kind InvalidArgumentError.
 func Whole(part *graph.Node, o ReplicaShard, split logical.Annotation) *graph.Node {
 	t := traceOf("whole", part)
 	t.checkOver("whole", part, o, o.Part(t.opts.Replicas))
 	return cut(t.gather(part, o.gathered(split)), o)
 }
 
-// ScatterPart sums x over the replicas and returns the replica's part of the sum, by one
-// reduce-scatter. split says how x is split over the logical devices, each of which sums its part
-// alone. The gradient is [Whole]. It panics with an error of kind InvalidArgumentError.
+// ScatterPart sums x over the replicas and returns the replica's shard of the sum, by one
+// reduce-scatter. split is the annotation of x over the logical devices, each of which sums its own
+// shard only. The gradient is [Whole]. It panics with an error of kind InvalidArgumentError.
 func ScatterPart(x *graph.Node, o ReplicaShard, split logical.Annotation) *graph.Node {
 	t := traceOf("scatter_part", x)
 	t.checkOver("scatter_part", x, o, o.Size)
 	return t.scatter(padded0(x, o, t.opts.Replicas), o.gathered(split))
 }
 
-// gathered is the mark of the parts brought together.
+// gathered returns the mark of the gathered shards.
 func (o ReplicaShard) gathered(split logical.Annotation) gathered {
 	return gathered{axis: o.Dim, state: true, split: split}
 }
 
-// OwnPart returns the replica's part of x, which is the same on all replicas, without
+// OwnPart returns the replica's shard of x, which must be the same on all replicas. It needs no
 // communication. It panics with an error of kind InvalidArgumentError.
 func OwnPart(x *graph.Node, o ReplicaShard) *graph.Node {
 	t := traceOf("own_part", x)
@@ -92,9 +92,9 @@ func OwnPart(x *graph.Node, o ReplicaShard) *graph.Node {
 	return graph.DynamicSlice(x, starts, o.Parts(x.Shape().Dimensions, t.opts.Replicas))
 }
 
-// PartOf returns the replica's part of a parameter whose argument is in parts, without
-// communication; the step then has no need of the whole. A gradient ends at the part: it is that of
-// the part alone, and none of the parameter.
+// PartOf returns the replica's shard of a parameter whose argument is sharded. It needs no
+// communication, and the step does not gather the parameter for it. No gradient flows to the
+// parameter: take the gradient with respect to the shard.
 func PartOf(parameter *graph.Node, o ReplicaShard) *graph.Node {
 	t := traceOf("part_of", parameter)
 	t.checkOver("part_of", parameter, o, o.Size)
@@ -104,7 +104,7 @@ func PartOf(parameter *graph.Node, o ReplicaShard) *graph.Node {
 	return t.part(parameter, o, ownedPart{})
 }
 
-// part is a node of the shape of a part of x, at which gradients end.
+// part adds a node with the shape of a shard of x. No gradient flows through it.
 func (t *Trace) part(x *graph.Node, o ReplicaShard, m mark) *graph.Node {
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		shape := x.Shape().Clone()
@@ -113,7 +113,8 @@ func (t *Trace) part(x *graph.Node, o ReplicaShard, m mark) *graph.Node {
 	}, func(*graph.Node) *graph.Node { return nil })
 }
 
-// GradientTo returns x. Its gradient is none of x's but one of part's: what gradient makes of it.
+// GradientTo returns x. Gradients flow to part instead of x: the adjoint of part is
+// gradient(adjoint of x).
 func GradientTo(part, x *graph.Node, gradient func(adjoint *graph.Node) *graph.Node) *graph.Node {
 	t := traceOf("gradient_to", x)
 	var value *stablehlo.Value
@@ -128,22 +129,22 @@ func GradientTo(part, x *graph.Node, gradient func(adjoint *graph.Node) *graph.N
 	return y
 }
 
-// PartGradient stands for the replica's part of x where nothing but its gradient counts: it is a
-// node to take gradients of, see [GradientTo], and zeros.
+// PartGradient returns a placeholder for the replica's shard of x. Its value is zeros. It is used
+// only as a node to take gradients with respect to, see [GradientTo].
 func PartGradient(x *graph.Node, o ReplicaShard) *graph.Node {
 	t := traceOf("part_gradient", x)
 	t.checkOver("part_gradient", x, o, o.Size)
 	return t.part(x, o, zeros{})
 }
 
-// checkOver refuses a tensor that is not what o says.
+// checkOver panics if a tensor does not have the dimensions of o.
 func (t *Trace) checkOver(op string, x *graph.Node, o ReplicaShard, size int) {
 	if dims := x.Shape().Dimensions; !o.Is() || o.Dim < 0 || o.Dim >= len(dims) || dims[o.Dim] != size {
 		panic(uncollected(op, dims, fmt.Sprintf("not what %s says of %d replicas", o, t.opts.Replicas), "give the tensor that was cut, along the dimension that was"))
 	}
 }
 
-// padded0 pads a tensor with zeros so that its parts have one size.
+// padded0 pads a tensor with zeros so that all shards have the same size.
 func padded0(x *graph.Node, o ReplicaShard, replicas int) *graph.Node {
 	more := o.Part(replicas)*replicas - o.Size
 	if more == 0 {
@@ -154,7 +155,7 @@ func padded0(x *graph.Node, o ReplicaShard, replicas int) *graph.Node {
 	return graph.Pad(x, graph.Const(x.Graph(), shapes.CastAsDType(0, x.DType())), axes...)
 }
 
-// cut leaves out the padding.
+// cut removes the padding.
 func cut(x *graph.Node, o ReplicaShard) *graph.Node {
 	if x.Shape().Dimensions[o.Dim] == o.Size {
 		return x
@@ -162,7 +163,7 @@ func cut(x *graph.Node, o ReplicaShard) *graph.Node {
 	return graph.SliceAxis(x, o.Dim, graph.AxisRange(0, o.Size))
 }
 
-// ownedPart asks for the part of a parameter that the replica holds.
+// ownedPart is the mark of the replica's shard of a parameter.
 type ownedPart struct{}
 
 func (ownedPart) write(w *writer, out, in *ir.Value) *ir.Statement {
@@ -172,8 +173,8 @@ func (ownedPart) write(w *writer, out, in *ir.Value) *ir.Statement {
 	return unchanged(out, in)
 }
 
-// parameters are the step's, with the replica's parts in the place of tensors that are in parts
-// and that the step reads whole.
+// parameters returns the step's parameters, with shards instead of sharded tensors that the step
+// reads in full.
 func (w *writer) parameters(p *lowering.Program, arguments []ShardedTensor) []ir.Parameter {
 	all := slices.Clone(p.Main().Parameters)
 	w.parts = map[*ir.Value]*ir.Value{}
@@ -194,19 +195,19 @@ func (w *writer) parameters(p *lowering.Program, arguments []ShardedTensor) []ir
 	return all
 }
 
-// wholeValue is a parameter of the step that is made of the replicas' parts.
+// wholeValue is a parameter of the step that is gathered from the replicas' shards.
 type wholeValue struct {
 	value, part *ir.Value
 	over        ReplicaShard
 	split       logical.Annotation
 }
 
-// gathers are the statements that make the whole parameters that the step reads.
+// gathers returns the statements that gather the sharded parameters that the step reads in full.
 func (w *writer) gathers() (list []*ir.Statement) {
 	if len(w.wholes) == 0 {
 		return nil
 	}
-	readers := map[*ir.Value][]int{} // of the body
+	readers := map[*ir.Value][]int{} // statements of the body
 	for i, s := range w.body {
 		s.Reads(func(v *ir.Value) {
 			if list := readers[v]; len(list) == 0 || list[len(list)-1] != i {
@@ -234,9 +235,9 @@ func (w *writer) gathers() (list []*ir.Statement) {
 	return list
 }
 
-// narrowed is a parameter in the half precision that all statements which read it convert it to:
-// its parts are converted before they are gathered, which sends half the bytes. It is nil if there
-// is a statement that reads it otherwise.
+// narrowed returns a sharded parameter that is gathered in half precision, if all its readers
+// convert it to that dtype: the shards are converted before the gather, which sends half the bytes.
+// It returns nil if a statement reads the parameter in another way.
 func (w *writer) narrowed(x wholeValue, readers []int) *wholeValue {
 	half, all := dtypes.InvalidDType, true
 	var look func(s *ir.Statement)
@@ -270,15 +271,15 @@ func (w *writer) narrowed(x wholeValue, readers []int) *wholeValue {
 	return narrow
 }
 
-// sliced leaves out the padding of a value.
+// sliced removes the padding of a value.
 func sliced(out, in *ir.Value) *ir.Statement {
 	rank := in.Type.Rank()
 	return inline("stablehlo.slice", out, in).With("limit_indices", ir.Ints(out.Type.Dims)).
 		With("start_indices", ir.Ints(make([]int, rank))).With("strides", ir.Ints(slices.Repeat([]int{1}, rank)))
 }
 
-// gathers reports whether a statement brings state in parts together, or is the cut that leaves out
-// its padding.
+// gathers reports whether a statement gathers sharded state, or slices the padding off the gathered
+// tensor.
 func gathers(s *ir.Statement, made map[*ir.Value]*ir.Statement) bool {
 	if g, ok := s.Mark.(gathered); ok {
 		return g.state
@@ -290,9 +291,9 @@ func gathers(s *ir.Statement, made map[*ir.Value]*ir.Statement) bool {
 	return ok && g.state
 }
 
-// unread are the statements that bring state in parts together for nobody: an updated variable that
-// stays in parts is gathered where the step may still read it, and a stack of which layers gather
-// slices is whole in the precision of the step.
+// unread returns the statements that gather sharded state without a reader. An updated variable
+// that stays sharded is gathered where the step may still read it, and a stack from which layers
+// gather slices is gathered in the precision of the step.
 func (fl *flow) unread(parts map[*ir.Value]*ir.Value) map[int]bool {
 	var found map[int]bool
 	var readers map[*ir.Value]int

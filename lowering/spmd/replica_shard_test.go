@@ -22,8 +22,8 @@ func TestPartsHaveOneSizeAndMakeTheWhole(t *testing.T) {
 	assert.Equal(t, []int{3, 10}, spmd.ReplicaShard{}.Parts([]int{3, 10}, 4))
 }
 
-// TestAParameterInPartsIsGatheredWhereItIsRead holds the text of a step that reads the whole of one
-// argument in parts and the replica's part of another.
+// TestAParameterInPartsIsGatheredWhereItIsRead checks the text of a step that reads one sharded
+// argument in full, and the replica's shard of another.
 func TestAParameterInPartsIsGatheredWhereItIsRead(t *testing.T) {
 	o := spmd.ReplicaShard{Dim: 0, Size: 6}
 	for _, c := range []struct {
@@ -42,7 +42,7 @@ func TestAParameterInPartsIsGatheredWhereItIsRead(t *testing.T) {
 		m := build(t, c.opts, sig, func(g *graph.Graph) []*graph.Node {
 			w, v, x := param(g, "w", 6, 2), param(g, "v", 6, 2), param(g, "x", 6)
 			mine := graph.Add(spmd.PartOf(w, o), spmd.PartOf(v, o))
-			spmd.Whole(mine, o, split) // for nobody
+			spmd.Whole(mine, o, split) // not read
 			return []*graph.Node{mine, graph.Dot(x, w).Product()}
 		})
 		text := string(m.Text)

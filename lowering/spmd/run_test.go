@@ -24,8 +24,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// run compiles a module and runs it on CPU devices, with global float32 tensors as arguments and
-// results.
+// run compiles a module and runs it on CPU devices. The arguments and results are global float32
+// tensors.
 func run(t *testing.T, m *spmd.Module, args ...[]float32) [][]float32 {
 	t.Helper()
 	results, err := execute(t, m, args...)
@@ -89,7 +89,8 @@ func execute(t *testing.T, m *spmd.Module, args ...[]float32) ([][]float32, erro
 	return results, nil
 }
 
-// visit returns device d's shard of a global tensor, or writes it if it is given.
+// visit returns device d's shard of a global tensor. If shard is not nil, it writes shard into the
+// tensor instead.
 func visit(t *testing.T, m *spmd.Module, p spmd.ShardedTensor, d int, global, shard []float32) []float32 {
 	ranges, err := sharding.IndexRanges(m.Mesh, p.Spec, p.Global, d)
 	require.NoError(t, err)
@@ -248,7 +249,7 @@ func TestALoopEqualsItsSteps(t *testing.T) {
 }
 
 func TestLoopsOfTheStepMayHoldAnnotations(t *testing.T) {
-	// The mark of an annotation stands inside the loop body's closure.
+	// The mark of an annotation is inside the loop body's closure.
 	m := build(t, spmd.Options{Replicas: 1, LogicalDevices: 2}, spmd.Signature{
 		Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1),
 	}, func(g *graph.Graph) []*graph.Node {
@@ -272,8 +273,8 @@ func TestLoopsOfTheStepMayHoldAnnotations(t *testing.T) {
 	}
 }
 
-// TestUpdatesPastTheEndAreClampedInSplitTensors holds updates of split tensors against those of
-// whole ones.
+// TestUpdatesPastTheEndAreClampedInSplitTensors compares updates of split tensors with updates of
+// replicated tensors.
 func TestUpdatesPastTheEndAreClampedInSplitTensors(t *testing.T) {
 	x, update := count(8), []float32{-1, -2, -3, -4}
 	for _, p := range []int{1, 2, 4} {
@@ -300,16 +301,16 @@ func TestUpdatesPastTheEndAreClampedInSplitTensors(t *testing.T) {
 	}
 }
 
-// TestPaddingsOfSplitTensors holds paddings whose result or operand is split against those of whole
-// tensors.
+// TestPaddingsOfSplitTensors compares paddings with a split result or operand with paddings of
+// replicated tensors.
 func TestPaddingsOfSplitTensors(t *testing.T) {
 	const n, p = 4, 2
 	var pads []compute.PadAxis
 	for start := -2; start < 4; start++ {
 		for end := -2; end < 4; end++ {
 			for gap := range 3 {
-				// Even results can be split. XLA crops where the paddings take away more than there
-				// is.
+				// A result can be split if its size is divisible. XLA crops if negative paddings
+				// remove more elements than the operand has.
 				if size := n + (n-1)*gap + start + end; size > 0 && size%p == 0 {
 					pads = append(pads, compute.PadAxis{Start: start, End: end, Interior: gap})
 				}
@@ -325,7 +326,7 @@ func TestPaddingsOfSplitTensors(t *testing.T) {
 			x := param(g, "x", n)
 			var out []*graph.Node
 			for _, pad := range pads {
-				for _, v := range []float32{-1, -2} { // XLA may take one's padded parts for the other's
+				for _, v := range []float32{-1, -2} { // XLA may confuse the padded shards of the two
 					fill := graph.Const(g, v)
 					out = append(out, logical.Split(graph.Pad(x, fill, pad), logicalDevices),
 						graph.Pad(logical.Split(x, logicalDevices), fill, pad))

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// ReplicaAxis is the name of the mesh axis of the replicas, and LogicalAxis that of the logical
-// devices of a replica whose logical axes have no names.
+// ReplicaAxis is the name of the mesh axis of the replicas. LogicalAxis is the name of the only
+// mesh axis of a replica's logical devices, if the options define no logical axes.
 const (
 	ReplicaAxis = logical.ReplicaName
 	LogicalAxis = logical.AxisName
@@ -23,83 +23,82 @@ const (
 // meshName is the mesh's symbol in the text.
 const meshName = "mesh"
 
-// Tensor says how an argument or a result of the step crosses the module's border.
+// Tensor is the placement of an argument or a result of the step in the module.
 type Tensor struct {
-	// Name stands in reports and errors.
+	// Name is used in reports and errors.
 	Name string
-	// PerReplica tensors differ between replicas; others are mirrored.
+	// PerReplica tensors differ between replicas. Other tensors are mirrored.
 	PerReplica bool
-	// Over says that the tensor is in parts: each replica holds one, and the global tensor is the
-	// parts one after another along a dimension. The step's parameter is the part, or the whole
-	// tensor, which the module then gathers where the step reads it; a result is a part. A tensor
-	// is not both PerReplica and in parts.
+	// Over describes the sharding of a tensor over the replicas: each replica has one shard, and
+	// the global tensor is the concatenation of the shards along a dimension. The step's parameter
+	// is the shard, or the unsharded tensor, which the module then gathers where the step reads it.
+	// A result is a shard. PerReplica and Over exclude each other.
 	Over ReplicaShard
-	// Annotation splits the tensor over the logical devices. An assigned tensor
-	// is stored whole on each of them.
+	// Annotation splits the tensor over the logical devices. An assigned tensor is replicated on
+	// all of them.
 	Annotation logical.Annotation
-	// PerStep arguments have a value for each of the signature's steps, along a
-	// leading dimension; others are the same for all of them.
+	// PerStep arguments have one value per step of the signature, along a leading dimension. Other
+	// arguments are the same for all steps.
 	PerStep bool
-	// Donated arguments give their memory to the result numbered Result, which
-	// must have the same shape and placement.
+	// Donated arguments share their memory with the result at index Result, which must have the
+	// same shape and placement.
 	Donated bool
 	Result  int
 	// Constant is set for an argument that replaces a constant of the step.
 	Constant bool
 }
 
-// Signature describes a step function's arguments, in the order of its
-// parameters without the replica id, and its results.
+// Signature describes a step function's arguments, in the order of its parameters without the
+// replica id, and its results.
 type Signature struct {
 	Arguments, Results []Tensor
-	// Steps, if positive, makes the module run the step that many times, in a
-	// loop on the devices: donated arguments carry over from one step to the
-	// next, and the other results are those of the last. 0 is the step itself,
-	// without a loop.
+	// Steps, if positive, makes the module run the step that many times, in a loop on the devices.
+	// Donated arguments carry over from one step to the next. The other results are the results of
+	// the last step. 0 runs the step once without a loop.
 	Steps int
-	// While says that the first result, a scalar of Bool, ends the loop early: Steps is then how
-	// often the step runs at most. It runs once, and again as long as the result is true, which has
-	// to be the same on all devices.
+	// While makes the first result, a scalar of Bool, the loop condition: the loop runs once, and
+	// again as long as the result is true. Steps is then the maximum number of steps. The result
+	// must be the same on all devices.
 	While bool
 }
 
-// ShardedTensor is a Tensor with its dtype, its shapes and its sharding, from which a runtime makes
-// or reads the buffers of the devices. Shapes count elements and are row-major.
+// ShardedTensor is a Tensor with its dtype, its shapes and its sharding, from which a runtime
+// creates or reads the buffers of the devices. Shapes are row-major and count elements.
 type ShardedTensor struct {
 	Tensor
 	DType dtypes.DType
-	// Local is the shape in a replica, which of a tensor in parts is that of a part, Global the shape of the module's argument or result, and
-	// Shard the shape of the part that one device holds.
+	// Local is the shape in a replica, for a tensor with Over the shape of its shard. Global is the
+	// shape of the module's argument or result. Shard is the shape on one device.
 	Local, Global, Shard []int
-	// Spec says which part of Global each device of the mesh holds.
+	// Spec is the sharding of Global over the mesh.
 	Spec sharding.Spec
-	// Origin is the line that an argument is for; nil for a result.
+	// Origin is the line that first reads an argument. It is nil for a result.
 	Origin *ir.Origin
 }
 
 // Module is an assembled step.
 type Module struct {
 	Name string
-	// Text is StableHLO in MLIR's text form.
+	// Text is the program as StableHLO in MLIR's text form.
 	Text []byte
-	// Origins say where the statements come from that the text numbers: see [ir.Module.Text].
+	// Origins are the origins of the numbered statements of the text, see [ir.Module.Text].
 	Origins []*ir.Origin
-	// Mesh is the mesh of the specs. Its device i is partition i of the program, or replica i where
+	// Mesh is the mesh of the specs. Its device i is partition i of the program, or replica i if
 	// the program has several replicas.
 	Mesh sharding.Mesh
-	// Logical are the logical axes of a replica, as the options name them. The axes of Mesh after
-	// that of the replicas are those of Logical, or pieces of them.
+	// Logical are the logical axes of a replica with the names of the options. After the replica
+	// axis, Mesh has the axes of Logical or factors of them.
 	Logical sharding.Mesh
-	// Replicas and Partitions are the numbers of copies of the program and of parts of each, for
-	// the compiler. They are 1 and R x P, and the arguments are then global tensors with shardings
-	// for Shardy; or R and 1, and the arguments are then the tensors of one device.
+	// Replicas and Partitions are the numbers of replicas and partitions of the program for the
+	// compiler. They are 1 and R x P, and the arguments are then global tensors with Shardy
+	// shardings; or R and 1, and the arguments are then the tensors of one device.
 	Replicas, Partitions int
-	// Arguments and Results describe the buffers that each device takes and gives, in order.
+	// Arguments and Results describe the input and output buffers of each device, in order.
 	Arguments, Results []ShardedTensor
 	// Policies are the rematerialization policies of the layer loops and blocks that have a backward pass.
 	Policies []Policy
 
-	source *source // what it was assembled from; nil if that is not kept
+	source *source // inputs of the assembly; nil after Drop
 }
 
 // Policy is the rematerialization policy of a layer loop or of a block.
@@ -108,7 +107,7 @@ type Policy struct {
 	Loop bool // false for a block
 }
 
-// place works out the shapes of a tensor at the border.
+// place computes the shapes of an argument or a result.
 func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (ShardedTensor, error) {
 	if t.Over.Is() && t.Over.Dim < len(local) && local[t.Over.Dim] == t.Over.Size && kind == "argument" {
 		local = t.Over.Parts(local, w.replicas)
@@ -160,7 +159,7 @@ func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, loc
 	return p, nil
 }
 
-// divides reports whether a dimension is in parts: axes of one device split nothing.
+// divides reports whether a dimension is split. Axes with one device split nothing.
 func (w *writer) divides(d sharding.Dim) bool {
 	return slices.ContainsFunc(d.Axes, func(name string) bool {
 		n, _ := w.mesh.AxisSize(name)
@@ -168,7 +167,7 @@ func (w *writer) divides(d sharding.Dim) bool {
 	})
 }
 
-// checkWhile holds a loop's condition against the step's results.
+// checkWhile checks that the first result can be a loop condition.
 func (m *Module) checkWhile(sig Signature) error {
 	switch {
 	case !sig.While:
@@ -180,8 +179,8 @@ func (m *Module) checkWhile(sig Signature) error {
 	return nil
 }
 
-// check holds the donations of a signature against its results, and the sizes of both against what
-// memory can address.
+// check checks the donations of a signature against its results, and that all tensors are
+// addressable.
 func (m *Module) check() error {
 	for _, placed := range slices.Concat(m.Arguments, m.Results) {
 		if global := ir.Tensor(placed.DType, placed.Global...); !global.Addressable() {

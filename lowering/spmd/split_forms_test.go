@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// TestRandomProgramsOfSplitTensorsEqualThoseOfOneDevice runs random programs of windowed and whole-axis
-// operations, and their gradients, as steps.
+// TestRandomProgramsOfSplitTensorsEqualThoseOfOneDevice runs random programs of windowed operations
+// and operations over a whole axis, and their gradients, as steps.
 func TestRandomProgramsOfSplitTensorsEqualThoseOfOneDevice(t *testing.T) {
 	cases, err := splitforms.Cases(30)
 	require.NoError(t, err)

@@ -16,16 +16,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Options says for how many replicas and logical devices, and for which compiler, a step is traced.
+// Options are the numbers of replicas and logical devices of a step, and the compiler to lower it
+// for.
 type Options struct {
-	// Replicas is R, and LogicalDevices is P, the logical devices of a replica; zero means 1.
+	// Replicas is R. LogicalDevices is P, the number of logical devices per replica. Zero means 1.
 	Replicas, LogicalDevices int
-	// LogicalAxes name the axes of a replica's logical devices, the slowest first: see
-	// logical.Mesh. Their sizes multiply to LogicalDevices, which may then be zero. Without them
-	// the replica has one axis.
+	// LogicalAxes are the axes of a replica's logical devices, the slowest first, see logical.Mesh.
+	// LogicalDevices must be the product of their sizes or zero. Without LogicalAxes the replica
+	// has one axis.
 	LogicalAxes []sharding.Axis
-	// Programs lets a step without logical devices (P = 1) be a program of R replicas of one partition
-	// each, instead of R partitions: it needs no partitioner. See [Module].Replicas.
+	// Programs allows a step without logical devices (P = 1) to become a program of R replicas of
+	// one partition each, which needs no partitioner, instead of R partitions. See
+	// [Module].Replicas.
 	Programs bool
 	// Target, Precision, Random and Origins are the options of the same names of package lowering.
 	Target    lowering.Target
@@ -36,29 +38,29 @@ type Options struct {
 	// returns the name of the argument that replaces the constant. It is not called for constants in
 	// logical.On and manual regions, which stay in the text.
 	Constant func(shape shapes.Shape, elements []byte) (name string, err error)
-	// Padded says that arguments are padded and that [Trace.LeaveOutPadding] follows.
+	// Padded declares that arguments are padded and that [Trace.LeaveOutPadding] will be called.
 	Padded bool
 }
 
-// Trace is the backend of one graph: graph.NewGraph(trace, name). It writes the graph's
-// ops as statements, annotations and collectives as marks, and assembles the module when
-// the graph is compiled. It is not safe for concurrent use and serves one graph.
+// Trace is the backend of one graph: graph.NewGraph(trace, name). It lowers the graph's ops to
+// statements, adds annotations and collectives as marks, and assembles the module after the graph
+// is compiled. It is not safe for concurrent use and serves one graph.
 type Trace struct {
 	*lowering.Backend
 	opts    Options
 	mesh    sharding.Mesh // the logical axes
-	bad     error         // of the options, for Module to return
+	bad     error         // the error of the options, returned by Module
 	builder *lowering.Builder
 
 	pending     write // see emit
 	gradients   map[*graph.Node]func(v *graph.Node) *graph.Node
-	writes      map[*graph.Node]write // of the nodes of emit; nil for those that cannot be repeated
+	writes      map[*graph.Node]write // by nodes of emit; nil for nodes that cannot be repeated
 	repeats     map[*graph.Node]func(copied func(input *graph.Node) *graph.Node) *graph.Node
 	annotations []logical.Annotation
 	regions     []bracket
-	open        bool                      // the last region is
-	passes      []pass                    // through regions, in the order in which they began
-	nested      []int                     // the passes that are open, by number
+	open        bool                      // whether the last region is open
+	passes      []pass                    // passes through regions, in the order in which they began
+	nested      []int                     // the open passes, by index
 	asks        []func(name string) error // see Ask
 }
 
@@ -67,8 +69,8 @@ var (
 	_ logical.Target  = (*Trace)(nil)
 )
 
-// NewTrace returns the backend for the graph of one step. [Trace.Module] returns the error of
-// LogicalAxes that are not right.
+// NewTrace returns the backend for the graph of one step. Invalid LogicalAxes are an error of
+// [Trace.Module].
 func NewTrace(opts Options) *Trace {
 	opts.Replicas = max(opts.Replicas, 1)
 	t := &Trace{gradients: map[*graph.Node]func(v *graph.Node) *graph.Node{}, writes: map[*graph.Node]write{},
@@ -88,30 +90,30 @@ func NewTrace(opts Options) *Trace {
 	if t.bad == nil {
 		t.bad = lowered.Check()
 	}
-	if opts.LogicalDevices >= 4 { // a grid needs four
+	if opts.LogicalDevices >= 4 { // two axes need at least four devices
 		lowered.Replicate = t.replicate
 	}
 	t.Backend = lowering.New(lowered)
 	return t
 }
 
-// Scratch returns a new trace with the options of t, except that all constants stay in the text. Nothing
-// that is traced on it becomes part of t.
+// Scratch returns a new trace with the options of t, except that all constants stay in the text.
+// Ops traced on it do not become part of t.
 func (t *Trace) Scratch() *Trace {
 	opts := t.opts
 	opts.Origins, opts.Constant = false, nil
 	return NewTrace(opts)
 }
 
-// replicate replicates an operand of a gather or a scatter if the step splits tensors in a grid: for
-// a split operand, XLA's partitioner looks for groups of devices that do not exist, and aborts the
-// process.
+// replicate replicates an operand of a gather or a scatter if the step splits tensors over two or
+// more logical axes: for a split operand, XLA's partitioner looks for groups of devices that do not
+// exist, and aborts the process.
 func (t *Trace) replicate(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 	if t.InRegion() || !t.automatic() {
-		return x, nil // on one device, or a device's own
+		return x, nil // on one device, or in a manual region
 	}
 	if t.opts.Replicas == 1 && len(region.ManualAxes(t)) == 0 {
-		return x, nil // there are no other groups
+		return x, nil // no second axis
 	}
 	return f.Mark(x, x.Shape(), replicateMark{})
 }
@@ -125,13 +127,13 @@ func (t *Trace) constant(shape shapes.Shape, elements []byte) (c lowering.Consta
 	return c, err
 }
 
-// Builder starts the one computation of the trace.
+// Builder starts the only computation of the trace.
 func (t *Trace) Builder(name string) compute.Builder {
 	t.builder = t.Backend.Builder(name).(*lowering.Builder)
 	return t.builder
 }
 
-// main is the step function that is being traced.
+// main returns the step function that is being traced.
 func (t *Trace) main() *lowering.Function { return t.builder.Main().(*lowering.Function) }
 
 // LogicalDevices returns the number of logical devices of a replica, P.
@@ -140,12 +142,12 @@ func (t *Trace) LogicalDevices() int { return t.opts.LogicalDevices }
 // LogicalMesh returns the logical axes of a replica.
 func (t *Trace) LogicalMesh() sharding.Mesh { return t.mesh }
 
-// write adds the statement of an op to f and returns its result. x is the operand.
+// write adds the statement of an op with operand x to f and returns its result.
 type write func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
-// emit adds an op of this package to the graph of x. GoMLX has no op that a backend could define:
-// it is an identity op for GoMLX, which calls the backend for it at once, and write takes its
-// place. gradient makes the adjoint of x from that of the node; without one no gradient flows.
+// emit adds an op of this package to the graph of x. GoMLX has no custom ops: the op is an identity
+// op for GoMLX, which immediately calls the backend for it, and write adds the op instead. gradient
+// returns the adjoint of x for the adjoint of the node. If gradient is nil, no gradient flows.
 func (t *Trace) emit(x *graph.Node, op write, gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	t.pending = op
 	defer func() { t.pending = nil }()
@@ -191,9 +193,9 @@ func (t *Trace) identity(f *lowering.Function, x *stablehlo.Value) (*stablehlo.V
 	return op(f, x)
 }
 
-// Annotate implements [logical.Target]: it marks a constraint, whose axes are known when all splits
-// are. A tensor that is assigned in a closure or a function, or that has parts on several devices,
-// becomes whole on all of them; see [placement] for others.
+// Annotate implements [logical.Target]. It adds the mark of a constraint, whose axes are known
+// after all splits are known. A tensor that is assigned in a closure or a function, or that is
+// sharded over devices, is replicated on all of them. See [placement] for other assigned tensors.
 func (t *Trace) Annotate(x *graph.Node, a logical.Annotation, adjoint bool, gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	if err := t.annotates(a, x.Shape().Dimensions); err != nil {
 		panic(err)

@@ -6,13 +6,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// GoMLX gives the gradient of a product's second operand as the transpose of a product. On one
-// device compilers write that as the product of the same operands in the other order. A partitioner
-// comes before and puts the sum over devices between the two; the transpose then stays, and walks
-// through memory against its grain. So the product is written in the other order here.
+// GoMLX computes the gradient of a product's second operand as the transpose of a product. On one
+// device compilers rewrite this as the product of the same operands in the other order. A
+// partitioner runs earlier and inserts the sum over devices between the two; the transpose then
+// stays, with inefficient memory access. This file therefore writes the product in the other order.
 
-// turned returns a function's statements, or those of a region, with each transpose of a product that
-// nothing else reads as a product.
+// turned returns the statements of a function or a region, with each transpose of a product
+// replaced by a product if the transpose is the only reader of the product.
 func turned(body []*ir.Statement) []*ir.Statement {
 	defined, reads := map[*ir.Value]*ir.Statement{}, map[*ir.Value]int{}
 	for _, s := range body {
@@ -47,8 +47,8 @@ func turned(body []*ir.Statement) []*ir.Statement {
 	return out
 }
 
-// otherOrder is a transpose of a product as the product of its operands in the other order; nil if
-// the transpose does not change just that.
+// otherOrder returns a transpose of a product as the product of its operands in the other order. It
+// returns nil if the transpose has another effect.
 func otherOrder(dot, transpose *ir.Statement) *ir.Statement {
 	numbers, ok := dot.Attribute("dot_dimension_numbers").(ir.Fields)
 	permutation, listed := transpose.Attribute("permutation").(ir.Ints)
@@ -59,7 +59,7 @@ func otherOrder(dot, transpose *ir.Statement) *ir.Statement {
 	left := dot.Operands[0].Type.Rank() - batch - len(numbers.Dims("lhs_contracting_dimensions"))
 	for i, from := range permutation {
 		right := len(permutation) - batch - left
-		want := i // a dimension of the batch
+		want := i // a batch dimension
 		switch {
 		case i >= batch+right:
 			want = i - right
@@ -79,7 +79,7 @@ func otherOrder(dot, transpose *ir.Statement) *ir.Statement {
 	}
 	for _, a := range dot.Attributes {
 		switch a.Key {
-		case "dot_dimension_numbers", "precision_config": // package lowering writes one precision for both
+		case "dot_dimension_numbers", "precision_config": // package lowering writes one precision for both operands
 		default:
 			return nil
 		}
@@ -88,7 +88,7 @@ func otherOrder(dot, transpose *ir.Statement) *ir.Statement {
 	return &other
 }
 
-// sides are the fields of a product's numbers, by the field of the other operand.
+// sides maps each field of a product's dimension numbers to the field of the other operand.
 var sides = map[string]string{
 	"lhs_batching_dimensions": "rhs_batching_dimensions", "rhs_batching_dimensions": "lhs_batching_dimensions",
 	"lhs_contracting_dimensions": "rhs_contracting_dimensions", "rhs_contracting_dimensions": "lhs_contracting_dimensions",

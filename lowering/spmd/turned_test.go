@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// productOf is a product with a transpose of it: lhs [b, m1, m2, k], rhs [b, k, n].
+// productOf returns a product and a transpose of it: lhs [b, m1, m2, k], rhs [b, k, n].
 func productOf(permutation ...int) []*ir.Statement {
 	f32 := func(dims ...int) ir.Type { return ir.Tensor(dtypes.Float32, dims...) }
 	lhs, rhs := &ir.Value{Name: "l", Type: f32(2, 3, 4, 5)}, &ir.Value{Name: "r", Type: f32(2, 5, 6)}
@@ -31,7 +31,8 @@ func productOf(permutation ...int) []*ir.Statement {
 	}
 }
 
-// TestTurned holds the pass to the one permutation that a product in the other order is.
+// TestTurned checks that the pass rewrites only the permutation that a product in the other order
+// computes.
 func TestTurned(t *testing.T) {
 	body := productOf(0, 3, 1, 2)
 	before := *body[0]

@@ -16,12 +16,12 @@ import (
 // isTwoBit reports whether a dtype is an integer of 2 bits.
 func isTwoBit(d dtypes.DType) bool { return d == dtypes.Int2 || d == dtypes.Uint2 }
 
-// reductions lists the ops that combine elements in a region. The compilers know regions of one op
-// only, so the statement after the op wraps its results to 2 bits, and the region does not.
+// reductions lists the ops that combine elements in a region. The compilers support only regions of
+// one op, so a statement after the op wraps its results to 2 bits, instead of the region.
 var reductions = []string{"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.select_and_scatter"}
 
-// keepsRange lists the ops whose results are in the range of their operands, and those with regions
-// whose statements keep to the range.
+// keepsRange lists the ops whose results are in the range of their operands, and the ops whose
+// regions preserve the range.
 var keepsRange = []string{
 	"stablehlo.constant", "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice", "stablehlo.dynamic_slice",
 	"stablehlo.dynamic_update_slice", "stablehlo.concatenate", "stablehlo.pad", "stablehlo.reverse", "stablehlo.gather",
@@ -34,7 +34,7 @@ var keepsRange = []string{
 // widening rewrites functions so that they contain no integers of 2 bits.
 type widening struct {
 	of       map[*ir.Value]*ir.Value
-	combines bool // the statements are those of a reduction's region
+	combines bool // inside a reduction's region
 }
 
 // widenTwoBits returns the functions of a module, the entry function first, without integers of 2
@@ -102,7 +102,7 @@ func (w *widening) function(f *ir.Function, entry bool) *ir.Function {
 	return &written
 }
 
-// value returns the value in place of another one: itself, or one with elements of 8 bits.
+// value returns the replacement of a value: the value itself, or a value with elements of 8 bits.
 func (w *widening) value(v *ir.Value) *ir.Value { return w.named("", v) }
 
 // named is value with a prefix for the name of a new value.

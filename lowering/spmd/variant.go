@@ -10,32 +10,33 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Split is an annotation of a step that [Module.With] can change: of an argument, or of what a line of
-// the step annotates.
+// Split is an annotation of a step that [Module.With] can change. It belongs to an argument or to a
+// line of the step.
 type Split struct {
-	// Name is that of the argument; "" for a line.
+	// Name is the name of the argument, "" for a line.
 	Name string
-	// Origin is the line that annotates, or that reads the argument first.
+	// Origin is the line of the annotation, or the line that first reads the argument.
 	Origin *ir.Origin
 	// Dims is the shape in a replica.
 	Dims       []int
 	Annotation logical.Annotation
 }
 
-// source is what a module was assembled from.
+// source contains the inputs of the assembly of a module.
 type source struct {
 	trace   *Trace
 	program *lowering.Program
 	sig     Signature
 }
 
-// Drop lets go of the traced step, which [Module.Splits] and [Module.With] need and nothing else does.
+// Drop releases the traced step. Only [Module.Splits] and [Module.With] need it.
 func (m *Module) Drop() { m.source = nil }
 
-// Splits returns the annotations that can be changed: those of the arguments, then those of the lines,
-// once each. An argument with state of an optimizer stands for that too. It leaves out what is assigned
-// to one device, what replicas share out, constants, and annotations in manual regions. With one logical device there
-// are none. The error of a module that was not traced here, or was dropped, is of class FailedPrecondition.
+// Splits returns the annotations that can be changed: first of the arguments, then of the lines,
+// each once. The entry of a variable includes its optimizer state. Tensors assigned to one device,
+// tensors sharded over replicas, constants, and annotations in manual regions are omitted. With one
+// logical device the result is empty. After Drop, and for a module that no [Trace.Module]
+// assembled, it returns an error of class FailedPrecondition.
 func (m *Module) Splits() (all []Split, err error) {
 	if m.source == nil {
 		return nil, &errkind.Fault{Op: "module:", Subject: m.Name, Reason: "the traced step is not kept", Class: errkind.FailedPreconditionError,
@@ -65,12 +66,13 @@ func (m *Module) Splits() (all []Split, err error) {
 	return all, nil
 }
 
-// same reports whether two annotations are of one argument, or stand in one line of code.
+// same reports whether two splits are the same annotation of the same argument or line.
 func (s Split) same(o Split) bool {
 	return s.Name == o.Name && s.Annotation.Equal(o.Annotation) && (s.Name != "" || s.Origin.File == o.Origin.File && s.Origin.Line == o.Origin.Line)
 }
 
-// variableOf is the variable whose state an argument is, or else the argument's own name.
+// variableOf returns the variable whose optimizer state an argument is, or else the argument's own
+// name.
 func (m *Module) variableOf(a ShardedTensor) string {
 	of := logical.StateOf(a.Name, func(path string) bool {
 		return slices.ContainsFunc(m.Arguments, func(v ShardedTensor) bool {
@@ -83,8 +85,8 @@ func (m *Module) variableOf(a ShardedTensor) string {
 	return of
 }
 
-// annotated calls f for each annotation of a line, also in gradients, and returns the functions with what
-// it returns in their places.
+// annotated calls f for each annotation of a line, also in gradients, and returns the functions
+// with the statements that f returns.
 func (s *source) annotated(f func(s *ir.Statement, a annotationMark) *ir.Statement) []*ir.Function {
 	functions := slices.Clone(s.program.Module.Functions)
 	manual := map[*ir.Statement]bool{}
@@ -108,9 +110,9 @@ func (s *source) annotated(f func(s *ir.Statement, a annotationMark) *ir.Stateme
 	return functions
 }
 
-// With returns the module of the step with another annotation in the place of those of some splits, all
-// arguments or all lines; of a line, that of kind [logical.None] leaves it out. State of an optimizer
-// follows its variable where they are laid out alike.
+// With returns the module of the step in which the given splits, all arguments or all lines, have
+// another annotation. For a line, an annotation of kind [logical.None] removes the annotation.
+// Optimizer state follows its variable if both have the same layout.
 func (m *Module) With(splits []Split, to logical.Annotation) (*Module, error) {
 	if _, err := m.Splits(); err != nil {
 		return nil, err

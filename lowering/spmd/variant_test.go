@@ -13,8 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// pair is a step of two products whose annotations are given: of the first variable and what an
-// optimizer keeps of it, of the second, and of the line between; it is left out if it is none.
+// pair is a step of two products with the given annotations: of the first variable and its
+// optimizer state, of the second variable, and of the line between them. A line annotation of kind
+// None is omitted.
 func pair(t *testing.T, up, down, between logical.Annotation) *spmd.Module {
 	sig := spmd.Signature{
 		Arguments: []spmd.Tensor{{Name: "x", PerReplica: true}, {Name: "/up", Annotation: up, Donated: true}, {Name: "/down", Annotation: down},
@@ -29,7 +30,8 @@ func pair(t *testing.T, up, down, between logical.Annotation) *spmd.Module {
 	})
 }
 
-// A module with another annotation is that of the step as if it had been written so.
+// A module with another annotation equals the module of a step that was written with this
+// annotation.
 func TestAModuleWithAnotherAnnotation(t *testing.T) {
 	columns, rows := logical.SplitInto(1, 2), logical.SplitInto(2, 1)
 	splits := func(m *spmd.Module) []spmd.Split {

@@ -14,26 +14,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// A value that is made of values that are equal on the devices of an axis is equal on them too. What
-// follows from that is worked out here, by the ops and not by numbers: for the replicas, and inside
-// of manual regions, where each device has values of its own, for the logical axes.
+// A value that is computed from values that are equal on the devices of an axis is equal on them
+// too. This file propagates that property by op, without computing values: for the replica axis,
+// and, inside manual regions, where each device has its own values, for the logical axes.
 
-// axisSet is a set of logical axes, by their numbers in the mesh, and of the axis of the replicas.
+// axisSet is a set of logical axes, by index in the mesh, and of the replica axis.
 type axisSet uint64
 
 const replicas axisSet = 1 << 63
 
-// variation says over which axes each value of a step may vary: of has the values that the
-// statements make.
+// variation contains the axes over which each value of a step may vary. of maps the results of
+// statements.
 type variation struct {
 	t  *Trace
 	of map[*ir.Value]axisSet
 }
 
-// Varying reports for each of the nodes of a step whether it is replica-varying, given the parameters
-// that are: it may differ between replicas. The replica's number is; the results of an all-reduce and
-// of an all-gather are not. Varying goes by the ops that make a node and not by numbers, so that it
-// reports some nodes that are equal everywhere.
+// Varying reports for each of the nodes of a step whether it is replica-varying: whether it may
+// differ between replicas. parameters are the replica-varying parameters. The replica id is
+// replica-varying; the results of all-reduce and all-gather are not. Varying analyzes ops and not
+// numbers, so it also reports some nodes that are equal on all replicas.
 func Varying(nodes, parameters []*graph.Node) ([]bool, error) {
 	if len(nodes) == 0 {
 		return nil, nil
@@ -48,7 +48,7 @@ func Varying(nodes, parameters []*graph.Node) ([]bool, error) {
 	return t.varying(nodes, parameters)
 }
 
-// varying is Varying for the given parameters alone.
+// varying is Varying with only the given parameters as replica-varying inputs.
 func (t *Trace) varying(nodes, parameters []*graph.Node) ([]bool, error) {
 	x := &variation{t: t, of: map[*ir.Value]axisSet{}}
 	for _, p := range parameters {
@@ -86,7 +86,7 @@ func (t *Trace) value(node *graph.Node) (v *ir.Value, err error) {
 	return v, nil
 }
 
-// axisSet is the set of the named axes.
+// axisSet returns the set of the named axes.
 func (t *Trace) axisSet(names ...string) (set axisSet) {
 	for i, name := range t.mesh.AxisNames() {
 		if slices.Contains(names, name) {
@@ -96,7 +96,7 @@ func (t *Trace) axisSet(names ...string) (set axisSet) {
 	return set
 }
 
-// names are the axes of a set.
+// names returns the axes of a set.
 func (t *Trace) names(set axisSet) (all []string) {
 	for i, name := range t.mesh.AxisNames() {
 		if set&(1<<i) != 0 {
@@ -106,7 +106,7 @@ func (t *Trace) names(set axisSet) (all []string) {
 	return all
 }
 
-// axesOf are the names of the axes over which a crossing cuts a tensor.
+// axesOf returns the axes over which a crossing splits a tensor.
 func axesOf(c region.Crossing) (all []string) {
 	if shard, ok := c.(region.Shard); ok {
 		for _, axes := range shard.Axes {
@@ -118,26 +118,27 @@ func axesOf(c region.Crossing) (all []string) {
 	return all
 }
 
-// variation works out over which axes the values of statements vary.
+// variation computes the axes over which the values of statements vary.
 func (t *Trace) variation(body []*ir.Statement) *variation {
 	x := &variation{t: t, of: map[*ir.Value]axisSet{}}
 	x.step(body)
 	return x
 }
 
-// step works out the statements of a step, in which the passes of loops stand in place.
+// step analyzes the statements of a step, which contains the passes of loops inline.
 func (x *variation) step(body []*ir.Statement) {
 	pairs := states(body)
 	for grown := true; grown; {
 		x.statements(body)
 		grown = false
-		for _, p := range pairs { // a loop's state varies as it does after a run
+		for _, p := range pairs { // a loop's state varies like its updated state
 			grown = x.add(p[0], x.of[p[1]]) || grown
 		}
 	}
 }
 
-// states are the states of loops: what a run begins with, and what it gives to the next.
+// states returns pairs of loop states: the value at the start of an iteration and the value for the
+// next iteration.
 func states(body []*ir.Statement) (pairs [][2]*ir.Value) {
 	first := map[*region.Pass][]*ir.Value{}
 	for _, s := range body {
@@ -156,7 +157,7 @@ func states(body []*ir.Statement) (pairs [][2]*ir.Value) {
 	return pairs
 }
 
-// add makes a value vary over more axes, and reports whether it did not before.
+// add adds axes over which a value varies, and reports whether there are new ones.
 func (x *variation) add(v *ir.Value, set axisSet) bool {
 	before := x.of[v]
 	x.of[v] = before | set
@@ -206,8 +207,8 @@ func (x *variation) statements(body []*ir.Statement) {
 	}
 }
 
-// loop is a while statement: what it carries varies as it does before or after a run, and if the
-// number of runs does.
+// loop analyzes a while statement: a carried value varies like its initial and its updated value,
+// and like the number of iterations.
 func (x *variation) loop(s *ir.Statement) {
 	cond, body := s.Regions[0], s.Regions[1]
 	for grown := true; grown; {
@@ -232,7 +233,7 @@ func (x *variation) loop(s *ir.Statement) {
 
 func last(r *ir.Region) *ir.Statement { return r.Body[len(r.Body)-1] }
 
-// branches is a statement that runs one of its regions.
+// branches analyzes a statement that runs one of its regions.
 func (x *variation) branches(s *ir.Statement) {
 	for _, r := range s.Regions {
 		x.statements(r.Body)
@@ -242,9 +243,8 @@ func (x *variation) branches(s *ir.Statement) {
 	}
 }
 
-// equal returns an error if a result of a manual region may differ between devices that have to
-// agree on it: devices of an axis that the result is not cut over. What leaves a backward pass is
-// summed over these instead.
+// equal returns an error if a result of a manual region may differ between devices of an axis over
+// which the result is not split. A result of a backward pass is summed over these devices instead.
 func (t *Trace) equal(x *graph.Node, leave region.Leave) error {
 	kind, ok := leave.Pass.Kind.(region.Manual)
 	if !ok || leave.Pass.Forward != nil {

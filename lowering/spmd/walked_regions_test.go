@@ -20,8 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// rowsNetwork is a network on x [1, rows, channels] with the kernels a and b. split splits the rows over
-// the devices.
+// rowsNetwork is a network on x [1, rows, channels] with the kernels a and b. split splits the rows
+// over the devices.
 type rowsNetwork func(devices int, split func(x *graph.Node) *graph.Node, x, a, b *graph.Node) *graph.Node
 
 // rowsNetworks have a layer with a number of rows that the devices do not divide, in every kind of region.
@@ -97,7 +97,7 @@ func TestConvolutionGradientsOfSplitRowsEqualThoseOfOneDevice(t *testing.T) {
 	}
 }
 
-// TestOneByOneConvolutionsStaySplit compiles convolutions that do not walk over the rows.
+// TestOneByOneConvolutionsStaySplit compiles convolutions that do not combine rows.
 func TestOneByOneConvolutionsStaySplit(t *testing.T) {
 	const rows, channels, parts = 28, 3, 4
 	step := func(parts int) *spmd.Module {

@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// TestPoolGradientsOfSplitTensors holds gradients of pools, whose windows overlap or not, of a
-// tensor that is split along the windows against those of a whole one.
+// TestPoolGradientsOfSplitTensors compares gradients of pools, with and without overlapping
+// windows, of a tensor that is split along the windows with those of a replicated tensor.
 func TestPoolGradientsOfSplitTensors(t *testing.T) {
 	const n, channels = 8, 2
 	type pool struct{ window, stride, low, high int }

@@ -23,19 +23,19 @@ type writer struct {
 	factors                  logical.Factors
 	mesh                     sharding.Mesh
 	channels                 int
-	programs                 bool                    // R programs of one partition each
-	called                   map[string]*ir.Function // the functions that the step calls, as they were traced
+	programs                 bool                    // R replicas of one partition each
+	called                   map[string]*ir.Function // the functions that the step calls, as traced
 	flow                     *flow
-	body                     []*ir.Statement // the step's
-	functions                []*ir.Function  // besides main and the step
+	body                     []*ir.Statement // the statements of the step
+	functions                []*ir.Function  // functions besides main and the step
 	aliases                  []ir.Attribute  // the groups of the collectives of manual regions
 	alias                    map[*ir.Value]*ir.Value
-	own                      []ir.Parameter          // the step's parameters: see parameters
-	parts                    map[*ir.Value]*ir.Value // of whole parameters
+	own                      []ir.Parameter          // see parameters
+	parts                    map[*ir.Value]*ir.Value // shards of gathered parameters
 	wholes                   []wholeValue
 }
 
-// reserved reports whether a function has a name of the module's own functions.
+// reserved reports whether a function has the name of one of the module's own functions.
 func reserved(name string) bool {
 	digits, region := strings.CutPrefix(name, "region_")
 	return name == stepName || region && digits != "" && strings.Trim(digits, "0123456789") == ""
@@ -43,9 +43,9 @@ func reserved(name string) bool {
 
 const stepName = "step"
 
-// Module assembles the step of a graph that was traced on t and compiled. sig has an entry for each
-// parameter of the graph but the replica id, and for each output. A graph can be assembled more
-// than once, with other signatures too.
+// Module assembles the step of a graph that was traced on t and compiled. sig has one entry for
+// each parameter of the graph except the replica id, and for each output. A graph can be assembled
+// several times, also with other signatures.
 func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	lowered, ok := g.Executable().(*lowering.Executable)
 	if !ok || g.Backend() != t {
@@ -131,11 +131,11 @@ func (t *Trace) module(p *lowering.Program, sig Signature) (*Module, error) {
 	return m, nil
 }
 
-// single reports whether the program has but one partition, and so no mesh: the plugins run
-// Shardy's passes for more than one only.
+// single reports whether the program has only one partition, and therefore no mesh: the plugins run
+// Shardy's passes only for several partitions.
 func (w *writer) single() bool { return w.programs || w.mesh.Size() == 1 }
 
-// whole reports whether main's tensors are those of a replica already, so that nothing has to be
+// whole reports whether main's tensors are the tensors of a replica, so that no computation is
 // manual over the replicas.
 func (w *writer) whole() bool { return w.single() || w.replicas == 1 }
 
@@ -169,7 +169,7 @@ func (w *writer) borders(p *lowering.Program, sig Signature) (args, results []Sh
 	return args, results, nil
 }
 
-// function is a function that the step calls, as it is written.
+// function rewrites a function that the step calls.
 func (w *writer) function(f *ir.Function) (*ir.Function, error) {
 	written := *f
 	written.Private = true
@@ -180,7 +180,7 @@ func (w *writer) function(f *ir.Function) (*ir.Function, error) {
 	return &written, nil
 }
 
-// step is the step function.
+// step rewrites the step function.
 func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
 	traced, at, err := w.outline(p.Main(), w.trace.passes)
 	if err != nil {
@@ -193,7 +193,7 @@ func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
 	for _, r := range traced.Results {
 		f.Results = append(f.Results, ir.Result{Type: r.Type})
 	}
-	// With one logical device, its regions are the step.
+	// With one logical device, the statements of regions stay in the step.
 	var regions []deviceRegion
 	if w.logicalDevices > 1 {
 		regions = regionsOf(w.trace.regions, at)
@@ -216,7 +216,7 @@ func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
 	}
 	unread := fl.unread(w.parts)
 	for _, unit := range fl.order(regions) {
-		// Regions that trace to nothing have no statement to stand at.
+		// A region without statements has no position.
 		if unit >= 0 {
 			if err := w.region(fl, unit, regions[unit], borders[unit]); err != nil {
 				return nil, err
@@ -241,9 +241,8 @@ func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
 	return f, nil
 }
 
-// giveBack writes the step's return. A result that is split is split here: the
-// compiler ends the process when it has to move a value from one split to another
-// at the border of the manual computation.
+// giveBack writes the step's return. A split result is constrained here: the compiler aborts the
+// process when it has to reshard a value at the border of the manual computation.
 func (w *writer) giveBack(s *ir.Statement, results []ShardedTensor) {
 	all := make([]*ir.Value, len(s.Operands))
 	for i, v := range s.Operands {
@@ -257,8 +256,8 @@ func (w *writer) giveBack(s *ir.Statement, results []ShardedTensor) {
 	w.body = append(w.body, give("return", all))
 }
 
-// manual is the shape of a tensor inside the computation that is manual over the
-// replicas: the global one with the replica axis divided out.
+// manual returns the shape of a tensor inside the computation that is manual over the replicas: the
+// global shape divided by the replica axis.
 func (w *writer) manual(p ShardedTensor) []int {
 	dims := slices.Clone(p.Global)
 	if p.PerReplica {

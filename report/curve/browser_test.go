@@ -17,7 +17,7 @@ func TestPagesAreLegible(t *testing.T) {
 	browsertest.Legible(t, draws(t, append([]Plot{sample(), twoRuns()}, slices.Collect(maps.Values(odd()))...)...))
 }
 
-// A browser shows what is odd: each chart has numbers on its axes, and none is NaN.
+// Unusual plots in a browser: each chart has numbers on its axes, and none is NaN.
 func TestOddPlotsAreDrawn(t *testing.T) {
 	names := slices.Sorted(maps.Keys(odd()))
 	var plots []Plot
@@ -51,7 +51,7 @@ func TestOddPlotsAreDrawn(t *testing.T) {
 	}
 }
 
-// The lines are where their values say, and each thing that a reader can do does what it says.
+// The lines are at the positions of their values, and every control of the page works.
 func TestAReaderOfAPage(t *testing.T) {
 	var got struct {
 		Shares                           []float64
@@ -106,7 +106,7 @@ func TestAReaderOfAPage(t *testing.T) {
 		return found;`, browsertest.Windows[0])[0]
 	require.NoError(t, json.Unmarshal(view.Found, &got))
 	for i, share := range got.Shares {
-		assert.Greater(t, share, 0.8, p.Series[i].Name) // others cross it
+		assert.Greater(t, share, 0.8, p.Series[i].Name) // other lines cross it
 	}
 	var numbers []float64
 	for _, s := range p.Series {
@@ -121,7 +121,7 @@ func TestAReaderOfAPage(t *testing.T) {
 	assert.Equal(t, [2]float64{1, 300}, got.All)
 	assert.Equal(t, [2]float64{50, 60}, got.Zoomed)
 	assert.Equal(t, got.All, got.Back)
-	// Of each run a loss with its means, one that is held out, and a rate.
+	// For each run: a loss with its means, a held-out loss, and a learning rate.
 	assert.Equal(t, []bool{true, true, true, true, true, true, true, true}, got.Smooth)
 	assert.Equal(t, []bool{true, false, true, true, true, false, true, true}, got.Rough)
 	assert.Equal(t, []bool{false, false, true, true, true, false, true, true}, got.Hidden)

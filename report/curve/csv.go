@@ -13,10 +13,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ReadCSV reads the table that package fit writes of a run: a first line that names the
-// columns, and a line for each record. It returns a series for each column but step and epoch. An
-// empty cell is a value that was not measured. A last line that ends in the midst, as that of a
-// process that was killed, is left out. An error says which line and column cannot be read.
+// ReadCSV reads the table of a run in the format of package fit: a first line with the names of the
+// columns, and one line per record. It returns one series per column except step and epoch. An
+// empty cell is a value that was not measured. An incomplete last line, for example of a killed
+// process, is ignored. An error contains the line and the column that cannot be read.
 func ReadCSV(r io.Reader) ([]Series, error) {
 	wrong := func(line int, column, reason string, err error) error {
 		where := ""
@@ -83,10 +83,10 @@ func ReadCSV(r io.Reader) ([]Series, error) {
 	return out, nil
 }
 
-// Learning returns the plot of the series of one run, or of several, as they are usually looked at: the
-// named ones, or those whose names have "loss" in them if none are named. What is measured at many
-// steps is smoothed; a series named learning_rate is on the right. The error of a name that no series
-// has matches [ErrPlot].
+// Learning returns a plot of the series of one or several runs with common settings. names are the
+// series to plot; without names it plots the series with "loss" in their names. Series with many
+// steps are smoothed. A series with the name learning_rate uses the right axis. If no series has
+// one of the given names, or if there is nothing to plot, the error matches [ErrPlot].
 func Learning(title string, series []Series, names ...string) (Plot, error) {
 	p := Plot{Title: title}
 	var have []string

@@ -75,7 +75,7 @@ func TestLearningChoosesWhatIsLookedAt(t *testing.T) {
 	assert.True(t, p.Series[1].Right)
 	assert.Equal(t, "learning rate", p.Right)
 
-	// Of several runs each has its own.
+	// With several runs, each run has its own lines.
 	other := Series{Run: "other", Name: "loss", Points: points(1, 2)}
 	p, err = Learning("title", append(series, other), "loss")
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestLearningChoosesWhatIsLookedAt(t *testing.T) {
 	require.ErrorContains(t, err, "name those to draw")
 }
 
-// drawn draws series in each way, where they can be drawn.
+// drawn draws series in every mode that supports them.
 func drawn(t *testing.T, series []Series) {
 	for _, p := range []Plot{{Series: series}, {Series: series, LogY: true}, {Series: series, LogX: true, LogY: true}} {
 		p.Series = slices.Clone(p.Series)
@@ -102,8 +102,8 @@ func drawn(t *testing.T, series []Series) {
 	}
 }
 
-// FuzzReadCSV reads any text as a table, and one that has the form of a table, of numbers that are
-// made of the bytes.
+// FuzzReadCSV reads arbitrary text as a table, and a well-formed table with numbers from the fuzzed
+// bytes.
 func FuzzReadCSV(f *testing.F) {
 	f.Add("step,epoch,loss\n1,0,5.5\n2,0,\n", []byte{})
 	f.Add("\ufeffstep,\"a\nb\"\r\n1e3,NaN", []byte("0123456789abcdef"))
@@ -123,7 +123,7 @@ func FuzzReadCSV(f *testing.F) {
 				cell := ""
 				if len(numbers) >= 9 && (column > 0 || row%2 == 0) {
 					x := math.Float64frombits(binary.BigEndian.Uint64(numbers[1:]))
-					if numbers[0]%4 == 3 { // near the numbers before
+					if numbers[0]%4 == 3 { // close to the previous numbers
 						x = float64(int8(numbers[1])) * math.Pow(10, float64(int8(numbers[2])))
 					}
 					cell, numbers = strconv.FormatFloat(x, 'g', -1, 64), numbers[9:]

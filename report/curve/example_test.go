@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/curve"
 )
 
-// The table of a run as a page.
+// Show the table of a run as a page.
 func Example() {
 	table := "step,epoch,loss,held/loss\n1,0,5.5,\n2,0,4.1,4.2\n3,0,3.2,\n4,0,2.9,3.1\n"
 	series, err := curve.ReadCSV(strings.NewReader(table))
@@ -37,7 +37,7 @@ func Example() {
 	// held/loss [{2 4.2} {4 3.1}]
 }
 
-// A plot of one's own values, with an axis for each of two kinds.
+// Plot your own values with two value axes.
 func ExamplePlot() {
 	plot := curve.Plot{Title: "throughput", Y: "tokens a second", Right: "loss", Series: []curve.Series{
 		{Name: "tokens", Points: []curve.Point{{Step: 1, Value: 900}, {Step: 2, Value: 1400}, {Step: 3, Value: 1420}}},

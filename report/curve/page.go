@@ -26,11 +26,11 @@ var (
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{"short": short, "exact": exact}).Parse(pageText))
 
-// mostPoints bounds the points of a page, of all lines together: those that look alike at a few times
-// the width of a window are left out.
+// mostPoints bounds the points of all lines of a page. Points that are not distinguishable at a few
+// times the width of a window are omitted.
 const mostPoints = 32000
 
-// The page's program reads these.
+// The input of the page's program.
 type (
 	chart struct {
 		Title string `json:"-"`
@@ -39,26 +39,26 @@ type (
 		Right string `json:"right"`
 		LogX  bool   `json:"logX"`
 		LogY  bool   `json:"logY"`
-		// Smooth says that a line is smoothed.
+		// Smooth reports whether a line is smoothed.
 		Smooth bool   `json:"-"`
 		Runs   []run  `json:"-"`
 		Lines  []line `json:"lines"`
 	}
 	line struct {
-		Ink    int     `json:"ink"`  // of the page's colors
-		Dash   int     `json:"dash"` // tells the lines of a color apart
+		Ink    int     `json:"ink"`  // index of the page's colors
+		Dash   int     `json:"dash"` // distinguishes the lines of one color
 		Right  bool    `json:"right"`
 		Raw    table   `json:"raw"`
 		Smooth *table  `json:"smooth,omitempty"`
 		Lost   numbers `json:"lost"` // the steps of values that are not finite
 	}
-	// table is steps and values.
+	// table contains steps and values.
 	table [2]numbers
-	// numbers are null where they have no place.
+	// numbers are null if they cannot be drawn.
 	numbers []float64
 )
 
-// The page's tables are made of these.
+// The input of the page's tables.
 type (
 	run struct {
 		Name string
@@ -72,7 +72,8 @@ type (
 	}
 )
 
-// MarshalJSON writes values in seven digits, those of a float32, and whole numbers in all of theirs.
+// MarshalJSON writes values with seven digits, which is the precision of a float32, and integers
+// with all digits.
 func (n numbers) MarshalJSON() ([]byte, error) {
 	out := []byte{'['}
 	for i, v := range n {
@@ -93,10 +94,10 @@ func (n numbers) MarshalJSON() ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// Page returns a page that stands alone, with a chart of each plot and a table of its series: first,
-// last, lowest and highest value. It needs no network and follows the browser's theme. In a browser
-// that runs no programs it has the tables. The same plots give the same bytes. The error of a plot that
-// cannot be drawn matches [ErrPlot].
+// Page returns a self-contained page with a chart of each plot and a table of its series: the
+// first, last, lowest and highest value. The page needs no network and follows the browser's theme.
+// In a browser without scripts it shows the tables. The same plots return the same bytes. For a
+// plot that cannot be drawn, the error matches [ErrPlot].
 func Page(title string, plots ...Plot) ([]byte, error) {
 	var charts []chart
 	for _, p := range plots {
@@ -111,7 +112,7 @@ func Page(title string, plots ...Plot) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// HTML returns the plot as a page that stands alone, see [Page].
+// HTML returns the plot as a self-contained page, see [Page].
 func (p Plot) HTML() ([]byte, error) { return Page(cmp.Or(p.Title, "Learning curve"), p) }
 
 func (p Plot) chart() (chart, error) {
@@ -167,7 +168,7 @@ func tableOf(points []Point) table {
 	return t
 }
 
-// short writes a value in four digits.
+// short formats a value with four digits.
 func short(v float64) string {
 	if v == 0 {
 		return "0"
@@ -178,12 +179,11 @@ func short(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
-// exact writes a value in all its digits.
+// exact formats a value with all digits.
 func exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// Save writes the plot to a file, as a page. The file is written whole or not at all: what stood there
-// stays as it is until the new page is on the disk. The error of a full disk is a
-// ResourceExhaustedError.
+// Save writes the plot to a file as a page. The file is replaced atomically: the previous file
+// stays unchanged until the new page is on disk. A full disk is a ResourceExhaustedError.
 func (p Plot) Save(path string) error {
 	if err := CheckPath(path); err != nil {
 		return err
@@ -202,8 +202,8 @@ func (p Plot) Save(path string) error {
 	return nil
 }
 
-// CheckPath returns the error that [Plot.Save] would return for a path whose extension it does not
-// know, before there is anything to draw.
+// CheckPath returns the error that [Plot.Save] would return for a path with an unsupported
+// extension. It does not need a plot.
 func CheckPath(path string) error {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".html", ".htm":

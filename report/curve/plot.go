@@ -9,43 +9,43 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Plot is a chart of values over steps. It is plain data; the zero values of its fields are the
-// usual choices.
+// Plot is a chart of values over steps. It is plain data. The zero values of its fields are the
+// defaults.
 type Plot struct {
 	Title string
 	// X, Y and Right are the titles of the axes: below, on the left and on the right. They may be
-	// empty; X is then "step".
+	// empty. The default of X is "step".
 	X, Y, Right string
-	// LogX and LogY make the axes of steps and of the left values logarithmic when the page opens; the
-	// reader can change it. A logarithmic axis has no place for what is 0 or below.
+	// LogX and LogY make the step axis and the left value axis logarithmic when the page is opened;
+	// the reader can change it. A logarithmic axis omits values that are not positive.
 	LogX, LogY bool
 	Series     []Series
 }
 
-// Series is values over steps that belong together: one line.
+// Series is one line: values over steps.
 type Series struct {
-	// Run names the run that the values are of. The series of a run are shown and hidden together,
+	// Run is the name of the run of the values. The series of a run are shown and hidden together,
 	// and have one color if there are several runs. It may be empty.
 	Run    string
 	Name   string
-	Points []Point // in any order; those of the same step stay in theirs
-	// Smooth draws a line of means over neighbors: how much the next neighbor weighs of what the
-	// one before it weighs, from 0 to below 1, such as 0.9. It begins and ends with the first and the
-	// last value. The values themselves are drawn faintly. 0 smooths nothing.
+	Points []Point // in any order; points of the same step keep their order
+	// Smooth smooths the line by a weighted mean over neighbors. It is the ratio of the weights of
+	// consecutive neighbors, from 0 to below 1, such as 0.9. The line starts at the first value and
+	// ends at the last value. The values themselves are drawn faintly. 0 disables smoothing.
 	Smooth float64
-	// Right puts the values on an axis of their own, on the right.
+	// Right uses a separate value axis on the right.
 	Right bool
 }
 
-// Point is a value at a step. A value that is not finite has no place: the line has a gap there, and
-// a mark on the axis below shows the step.
+// Point is a value at a step. A value that is not finite is not drawn: the line has a gap, and a
+// mark on the axis shows the step.
 type Point struct {
 	Step  float64 `json:"step"`
 	Value float64 `json:"value"`
 }
 
-// Figures are the numbers of a series that its row in the page's table has. They are nil for a series
-// without a finite value.
+// Figures are the numbers of a series in the page's table. They are nil for a series without a
+// finite value.
 type Figures struct {
 	Points  int    `json:"points"`
 	First   *Point `json:"first,omitempty"`
@@ -54,14 +54,14 @@ type Figures struct {
 	Highest *Point `json:"highest,omitempty"`
 }
 
-// Values from farthest on, and steps and differences nearer to 0 than nothing, have no place: the
-// sizes of a picture have no quotients with them.
+// Values beyond farthest, and steps and differences below nothing, cannot be drawn, because their
+// quotients overflow.
 const farthest, nothing = 1e300, 1e-300
 
-// ErrPlot is matched by the error of what cannot be drawn.
+// ErrPlot matches the error of a plot that cannot be drawn.
 var ErrPlot = errkind.New(errkind.ValueError, "curve: draw")
 
-// undrawable says why a plot, or the series of it that is named, cannot be drawn.
+// undrawable returns an error for a plot, or for one series of it, that cannot be drawn.
 func undrawable(series, reason, hint string) error {
 	f := &errkind.Fault{Match: ErrPlot, Reason: reason, Hint: hint}
 	if series != "" {
@@ -73,8 +73,8 @@ func undrawable(series, reason, hint string) error {
 // hasPlace reports whether a value can be drawn.
 func hasPlace(v float64) bool { return math.Abs(v) <= farthest } // NaN is not
 
-// Figures returns the numbers that a page shows of the series: of the values as they are, not of the
-// smoothed ones.
+// Figures returns the numbers of the series for the page's table. They are computed from the
+// values, not from the smoothed line.
 func (s Series) Figures() Figures {
 	f := Figures{Points: len(s.Points)}
 	for _, p := range sorted(s.Points) {
@@ -95,14 +95,14 @@ func (s Series) Figures() Figures {
 	return f
 }
 
-// sorted returns the points in the order of their steps.
+// sorted returns the points sorted by step.
 func sorted(points []Point) []Point {
 	points = slices.Clone(points)
 	slices.SortStableFunc(points, func(a, b Point) int { return cmp.Compare(a.Step, b.Step) })
 	return points
 }
 
-// check refuses what has no place.
+// check returns an error if the plot cannot be drawn.
 func (p Plot) check() error {
 	places := 0
 	for _, s := range p.Series {
@@ -124,17 +124,18 @@ func (p Plot) check() error {
 	return nil
 }
 
-// smooth takes means over as many neighbors on one side as on the other, of which each weighs by
-// times what the one nearer weighs: the line lags behind neither way, and its ends are the values'.
+// smooth returns weighted means over the same number of neighbors on both sides. The weight of a
+// neighbor is the weight of the nearer one times by. The line therefore has no lag, and its ends
+// are the first and the last value.
 func smooth(points []Point, by float64) []Point {
 	out := slices.Clone(points)
-	var at []int // the points that have a place
+	var at []int // the points that can be drawn
 	for i, p := range points {
 		if hasPlace(p.Value) {
 			at = append(at, i)
 		}
 	}
-	const least = 1e-3 // a neighbor that weighs less counts no more
+	const least = 1e-3 // neighbors with less weight are ignored
 	for i, k := range at {
 		sum, weight, w := points[k].Value, 1.0, by
 		for d := 1; d <= min(i, len(at)-1-i) && w > least; d++ {
@@ -147,8 +148,8 @@ func smooth(points []Point, by float64) []Point {
 	return out
 }
 
-// thin leaves, of so many stretches of steps, the first, the lowest, the highest and the last point,
-// in their order, so that a line of any number of points looks as it would.
+// thin returns, for each of the given number of step intervals, the first, lowest, highest and last
+// point, in order. The line looks the same with fewer points.
 func thin(points []Point, stretches int, place func(step float64) float64) []Point {
 	if len(points) <= 4*stretches {
 		return points

@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// sample is a run of 300 steps.
+// sample returns a run of 300 steps.
 func sample() Plot {
 	r := rand.New(rand.NewPCG(1, 1))
 	loss, held, rate := Series{Name: "loss", Smooth: 0.9}, Series{Name: "held/loss"}, Series{Name: "learning_rate", Right: true}
@@ -34,7 +34,7 @@ func sample() Plot {
 	return Plot{Title: "A small GPT <& more>", Y: "loss in nats", Right: "learning rate", Series: []Series{loss, held, rate}}
 }
 
-// twoRuns is a plot of two runs.
+// twoRuns returns a plot of two runs.
 func twoRuns() Plot {
 	p := sample()
 	for i, s := range sample().Series {
@@ -57,7 +57,7 @@ func points(values ...float64) (out []Point) {
 
 var script = regexp.MustCompile(`(?s)<script type="application/json">(.*?)</script>`)
 
-// draws returns the page of plots, after it has checked that its data can be read, and that a second
+// draws returns the page of plots, after checking that its data can be parsed and that a second
 // page is the same.
 func draws(t *testing.T, plots ...Plot) []byte {
 	t.Helper()
@@ -83,7 +83,7 @@ func TestAPageStandsAlone(t *testing.T) {
 	assert.Contains(t, page, "Copyright (c)", "the license of the library is with it")
 }
 
-// odd are plots that are odd and can be drawn.
+// odd returns unusual plots that can be drawn.
 func odd() map[string]Plot {
 	nan, inf := math.NaN(), math.Inf(1)
 	const least, most = math.SmallestNonzeroFloat64, math.MaxFloat64
@@ -141,7 +141,7 @@ func TestPointsAreSorted(t *testing.T) {
 	assert.True(t, bytes.Equal(want, draws(t, p)))
 }
 
-// A million points are drawn quickly, in a small page, and the two that stand out are in it.
+// A million points are drawn quickly on a small page that contains the two peaks.
 func TestAMillionPointsKeepTheirPeaks(t *testing.T) {
 	p := Plot{Series: []Series{{Name: "a", Smooth: 0.9}}}
 	for i := range 1000000 {
@@ -163,8 +163,8 @@ func TestAMillionPointsKeepTheirPeaks(t *testing.T) {
 	assert.Contains(t, raw[1], -10.0)
 }
 
-// Smoothing keeps what is constant or straight, does not lag behind what falls, and begins and ends
-// with the values themselves.
+// Smoothing keeps constant and straight lines, does not lag behind a falling line, and keeps the
+// first and the last value.
 func TestSmoothing(t *testing.T) {
 	for _, v := range smooth(points(3, 3, 3, 3), 0.9) {
 		assert.InDelta(t, 3, v.Value, 1e-12)
@@ -184,7 +184,8 @@ func TestSmoothing(t *testing.T) {
 	assert.Equal(t, 2.839, got[3].Value)
 }
 
-// The figures are of the values, not of the smoothed ones, and the page's table has them.
+// The figures are computed from the measured values, not from the smoothed ones, and the page's
+// table contains them.
 func TestAPageHasTheFiguresOfItsSeries(t *testing.T) {
 	s := Series{Name: "a", Smooth: 0.9, Points: points(5.25, 1, 3, 2.5, math.NaN())}
 	f := s.Figures()
@@ -213,7 +214,7 @@ func TestSaveWritesPagesOnly(t *testing.T) {
 	}
 }
 
-// A page that could not be made or written leaves the earlier one whole.
+// If a page cannot be created or written, the previous page stays complete.
 func TestSaveLeavesTheEarlierPage(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "curve.html")

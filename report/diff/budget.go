@@ -11,37 +11,38 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// ErrBudget matches the errors of [ParseBudget] and [Budget.Check]: a budget that makes no sense, or
-// that a step cannot be held to.
+// ErrBudget matches the errors of [ParseBudget] and [Budget.Check]: an invalid budget, or a budget
+// that a report cannot be compared with.
 var ErrBudget = errkind.New(errkind.ValueError, "budget")
 
-// BudgetVersion is the version of a budget's JSON form.
+// BudgetVersion is the version of the JSON format of a budget.
 const BudgetVersion = 1
 
-// Budget holds the limits of a step, for each slice that it is compiled for.
+// Budget contains the limits of a step for each slice that it is compiled for.
 type Budget struct {
 	Version int `json:"version"`
-	// Slices are the limits by slice, as [SliceOf] names it.
+	// Slices are the limits by slice. The keys are names returned by [SliceOf].
 	Slices map[string]Limits `json:"slices"`
 }
 
-// Limits are those of a step on one slice. What is nil has none.
+// Limits are the limits of a step on one slice. A nil field has no limit.
 type Limits struct {
-	// MemoryBytes is what a core needs, with the code; see report.Memory.Needs.
+	// MemoryBytes is the memory that a core needs, including the code; see report.Memory.Needs.
 	MemoryBytes *int64 `json:"memory_bytes,omitempty"`
-	// PredictedSeconds is the predicted time of a step, and CompileSeconds that of the compiler.
+	// PredictedSeconds is the predicted time of a step. CompileSeconds is the compilation time.
 	PredictedSeconds *float64 `json:"predicted_seconds,omitempty"`
 	CompileSeconds   *float64 `json:"compile_seconds,omitempty"`
-	// Collectives are limits of several, together for all that a limit is about.
+	// Collectives are limits for sets of collectives. Each limit applies to the sum over its set.
 	Collectives []CollectiveLimit `json:"collectives,omitempty"`
 }
 
-// CollectiveLimit bounds the collectives of a kind over an axis, as report.Collective names them. An
-// empty kind or axis stands for all.
+// CollectiveLimit limits the collectives of a kind over an axis, with the names of
+// report.Collective. An empty kind or axis matches all.
 type CollectiveLimit struct {
 	Kind string `json:"kind,omitempty"`
 	Axis string `json:"axis,omitempty"`
-	// Count is the number that one core starts in a step; 0 forbids them. MovedBytes is what it sends.
+	// Count is the number of collectives that one core starts in a step; 0 forbids them. MovedBytes
+	// is the number of bytes that a core sends.
 	Count      *int   `json:"count,omitempty"`
 	MovedBytes *int64 `json:"moved_bytes,omitempty"`
 }
@@ -50,13 +51,14 @@ func unusable(cause error, subject, hint, format string, args ...any) error {
 	return &errkind.Fault{Match: ErrBudget, Subject: subject, Reason: fmt.Sprintf(format, args...), Err: cause, Hint: hint}
 }
 
-// What bounds the figures of a budget: a pebibyte, 100 days, and more collectives than a step has.
+// The maximum figures of a budget: a pebibyte, 100 days, and more collectives than any step has.
 const mostBytes, mostSeconds, mostCollectives = 1 << 50, 100 * 24 * 3600, 1 << 40
 
 var kinds = report.CollectiveKinds()
 
-// ParseBudget reads the JSON form of a budget. Errors match [ErrBudget]: unknown keys, keys that are
-// there twice or differ only in letter case, figures that no step has, and limits that bound nothing.
+// ParseBudget parses the JSON format of a budget. Its errors match [ErrBudget]. Errors are unknown
+// keys, duplicate keys and keys that differ only in case, figures out of range, and limits without
+// a figure.
 func ParseBudget(data []byte) (*Budget, error) {
 	const hint = "see docs/compare-steps.md for the form"
 	var b Budget
@@ -109,8 +111,9 @@ func (l Limits) check(slice string) error {
 	return nil
 }
 
-// Check returns what of the steps is over the budget, by slice. Errors match [ErrBudget]: a slice of
-// which there is no report, and a figure that a report does not have. A slice without limits is free.
+// Check returns the figures of the steps that exceed the budget, by slice. Its errors match
+// [ErrBudget]: a slice of the budget without a report, and a limit on a figure that the report does
+// not contain. A slice without limits has no budget.
 func (b *Budget) Check(steps []*report.Report) ([]Change, error) {
 	by := map[string]*report.Report{}
 	for _, r := range steps {
@@ -131,7 +134,7 @@ func (b *Budget) Check(steps []*report.Report) ([]Change, error) {
 	return over, nil
 }
 
-// over is what of a step is over the limits.
+// over returns the figures of a step that exceed the limits.
 func (l Limits) over(slice string, r *report.Report) (over []Change, err error) {
 	hold := func(what string, limit, is float64, unit string) {
 		if is > limit {
@@ -160,7 +163,7 @@ func (l Limits) over(slice string, r *report.Report) (over []Change, err error) 
 		case x.limit == nil:
 		case x.is > 0:
 			hold(x.what, *x.limit, x.is, x.unit)
-		case !r.Memory.Refused: // which is over the budget of memory, or has no other figure
+		case !r.Memory.Refused: // a rejected program exceeds the memory budget and has no other figures
 			return nil, unusable(nil, slice, "leave "+x.name+" out for it", "its report has no %s", x.what)
 		}
 	}
@@ -199,7 +202,8 @@ func number(n *int64) *float64 {
 	return &x
 }
 
-// known refuses an axis that the step's mesh does not have, over which no collective can ever be.
+// known returns an error for an axis that is not in the step's mesh, because no collective can
+// match it.
 func known(slice string, r *report.Report, axis string) error {
 	if axis == "" || axis == "slices" || axis == "unknown" || r.Mesh == "" {
 		return nil

@@ -113,7 +113,7 @@ func TestWhatCannotBeComparedIsSaid(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// Names are others' texts.
+// Names are untrusted text.
 func TestNamesAreNoMarks(t *testing.T) {
 	before, after := slice(t), slice(t)
 	before.Tensors[2].Name, after.Tensors[2].Name = "/a|b_c\x1b[2J\n# *d*<e>", "/a|b_c\x1b[2J\n# *d*<e>"

@@ -7,9 +7,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// collectives compares them by kind, axis and size of a group, and by dtype. An axis that has another
-// size is the same axis. One kind in the place of others, such as a reduce-scatter in that of an
-// all-reduce, is neither better nor worse than what its axis has, of them and of bytes.
+// collectives compares the collectives by kind, axis, group size and dtype. An axis of another size
+// is the same axis. A kind that is new or gone may replace another one, such as a reduce-scatter
+// instead of an all-reduce: its change counts as [Same] unless the count and the bytes of all
+// collectives of the axis change in the same direction.
 func (c *comparison) collectives() {
 	var by [2]map[string]report.Collective
 	var axes [2]map[string]report.Collective
@@ -65,8 +66,8 @@ func (c *comparison) collectives() {
 	}
 }
 
-// names returns what the collectives of a kind over an axis are called: with the sizes of the axis, if
-// it has one before and one after.
+// names returns a function that names the collectives of a kind over an axis, with the size of the
+// axis if it has one size before and one size after.
 func (c *comparison) names() func(kind, axis string, size int) string {
 	var sizes [2]map[string][]int
 	for side, r := range []*report.Report{c.before, c.after} {
@@ -93,7 +94,7 @@ func sum(a, b report.Collective) report.Collective {
 	return report.Collective{Axis: b.Axis, Count: a.Count + b.Count, Bytes: a.Bytes + b.Bytes, Moved: a.Moved + b.Moved}
 }
 
-// collective compares collectives: each costs a latency, and what it sends.
+// collective compares collectives: each costs a latency and the bytes it sends.
 func (c *comparison) collective(before, after report.Collective) Verdict {
 	moved := c.bytes(before.Moved, after.Moved)
 	switch {

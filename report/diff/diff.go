@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// Verdict says what a change means.
+// Verdict is the assessment of a change.
 type Verdict string
 
 // The verdicts.
@@ -20,45 +20,46 @@ const (
 	Worse  Verdict = "worse"
 )
 
-// Change is a figure in which two steps differ.
+// Change is a difference between two steps in one figure.
 type Change struct {
-	// Slice is the slice of a step that is over its budget, and empty otherwise.
+	// Slice is the slice of a step that exceeds its budget, and empty otherwise.
 	Slice string `json:"slice,omitempty"`
-	// What is the figure's name, such as "memory" or "donation", and Subject the tensor or the
-	// collective that has it, if it is of one.
+	// What is the name of the figure, such as "memory" or "donation". Subject is the tensor or the
+	// collective of the figure, if any.
 	What    string  `json:"what"`
 	Subject string  `json:"subject,omitempty"`
 	Verdict Verdict `json:"verdict"`
-	// Before and After are the figures, in bytes, seconds or operations as Unit says; it is empty for
-	// numbers of things. Of a step over its budget Before is the limit.
+	// Before and After are the figures. Unit is bytes, seconds or operations, and empty for counts.
+	// For a step that exceeds its budget, Before is the limit.
 	Before float64 `json:"before"`
 	After  float64 `json:"after"`
 	Unit   string  `json:"unit,omitempty"`
-	// Text is the change as a sentence.
+	// Text describes the change in a sentence.
 	Text string `json:"text"`
 }
 
-// Diff is what changed between two steps.
+// Diff contains the changes between two steps.
 type Diff struct {
-	// Slice is that of the second step, as [SliceOf] names it.
+	// Slice is the slice of the second step, as returned by [SliceOf].
 	Slice string `json:"slice"`
-	// Before and After name the steps with their devices.
+	// Before and After are the names of the steps with their devices.
 	Before string `json:"before"`
 	After  string `json:"after"`
-	// Changes are the figures that differ, worse ones first.
+	// Changes are the figures that differ, the worse ones first.
 	Changes []Change `json:"changes"`
-	// Notes say what could not be compared, and what else was not the same.
+	// Notes list the figures that could not be compared and further differences.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Tolerance says up to which share of the first step's figure a change is none. 0 stands for the
-// default.
+// Tolerance is the change, as a share of the first step's figure, up to which a figure counts as
+// unchanged. 0 selects the default.
 type Tolerance struct {
-	// Share is that of memory, traffic, operations and predicted times; the default is 0.01. Up to 4 KiB
-	// or 1 us are no change either way.
+	// Share applies to memory, traffic, operations and predicted times. The default is 0.01.
+	// Changes of up to 4 KiB or 1 us are always ignored.
 	Share float64
-	// Code is that of the sizes of texts and code, 0.1, and Compile that of the time to compile, 1: twice
-	// as long, and 10 s more, is worse.
+	// Code applies to the sizes of texts and code; the default is 0.1. Compile applies to the
+	// compilation time; the default is 1: an increase is worse if the time more than doubles and
+	// increases by more than 10 s.
 	Code, Compile float64
 }
 
@@ -69,15 +70,15 @@ const (
 	leastBytes  = 4 << 10
 )
 
-// comparison is a diff in the making.
+// comparison is a diff under construction.
 type comparison struct {
 	*Diff
 	before, after *report.Report
 	tolerance     Tolerance
 }
 
-// Reports compares two steps. Of a step that the compiler refused only the tensors are compared, and
-// the memory that it asks for. Errors are of kind errkind.ValueError.
+// Reports compares two steps. If the compiler rejected one of the programs, it compares only the
+// tensors and the required memory. Its errors are of kind errkind.ValueError.
 func Reports(before, after *report.Report, t Tolerance) (*Diff, error) {
 	if before == nil || after == nil {
 		return nil, &errkind.Fault{Op: "diff", Reason: "a report is nil", Hint: "give two", Class: errkind.ValueError}
@@ -109,7 +110,7 @@ func Reports(before, after *report.Report, t Tolerance) (*Diff, error) {
 	return c.Diff, nil
 }
 
-// SliceOf names the slice of a report, such as "v5e:2x4" or "cpu:8".
+// SliceOf returns the name of the slice of a report, such as "v5e:2x4" or "cpu:8".
 func SliceOf(r *report.Report) string {
 	if r.Target.Name == "cpu" {
 		return fmt.Sprintf("cpu:%d", r.Target.Devices)
@@ -121,7 +122,7 @@ func (c *comparison) note(format string, args ...any) {
 	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }
 
-// verdict compares figures of which less is better.
+// verdict compares figures for which less is better.
 func verdict(before, after, share, least float64) Verdict {
 	switch delta := after - before; {
 	case math.Abs(delta) <= max(least, share*before):
@@ -132,12 +133,12 @@ func verdict(before, after, share, least float64) Verdict {
 	return Better
 }
 
-// bytes is verdict for numbers of bytes.
+// bytes returns the verdict for sizes in bytes.
 func (c *comparison) bytes(before, after int64) Verdict {
 	return verdict(float64(before), float64(after), c.tolerance.Share, leastBytes)
 }
 
-// figure adds a figure that both steps know.
+// figure adds a figure that both steps have.
 func (c *comparison) figure(what string, before, after float64, unit string, share, least float64, more string) {
 	if before == after {
 		return
@@ -149,7 +150,7 @@ func (c *comparison) figure(what string, before, after float64, unit string, sha
 	c.Changes = append(c.Changes, Change{What: what, Verdict: verdict(before, after, share, least), Before: before, After: after, Unit: unit, Text: text})
 }
 
-// some is figure for figures that are not known where they are not above 0.
+// some adds a figure that is unknown if it is not positive.
 func (c *comparison) some(what string, before, after float64, unit string, share, least float64, more string) {
 	if before > 0 && after > 0 {
 		c.figure(what, before, after, unit, share, least, more)

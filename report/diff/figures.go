@@ -7,7 +7,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// memory compares what a core holds.
+// memory compares the memory of a core.
 func (c *comparison) memory() {
 	b, a := c.before.Memory, c.after.Memory
 	share := c.tolerance.Share
@@ -46,7 +46,6 @@ func (c *comparison) memory() {
 
 func fits(m report.Memory) bool { return !m.Refused && m.Verdict != report.TooLarge }
 
-// cost compares operations and times.
 func (c *comparison) cost() {
 	b, a, t := c.before.Cost, c.after.Cost, c.tolerance
 	c.some("operations of a core", b.FLOPs, a.FLOPs, unitFLOP, t.Share, 0, "")
@@ -67,7 +66,7 @@ func (c *comparison) cost() {
 	c.some("the step's text", float64(c.before.TextBytes), float64(c.after.TextBytes), unitBytes, t.Code, leastBytes, "")
 }
 
-// parts says which parts of a predicted time changed.
+// parts describes the parts of a predicted time that changed.
 func parts(before, after *report.Prediction) string {
 	var list []string
 	for _, x := range []struct {

@@ -27,7 +27,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// recipe is a small step: pairs of dense layers in a loop, the first of each split by columns.
+// recipe is a small step: pairs of dense layers in a loop, with the first layer of each pair split
+// by columns.
 type recipe struct {
 	replicas, logical, rounds, batch int
 	scope                            string
@@ -37,7 +38,7 @@ type recipe struct {
 
 var usual = recipe{replicas: 2, logical: 2, rounds: 8, batch: 64, scope: "layers", seed: 1}
 
-// compiled is the report of a recipe, compiled by the CPU plugin.
+// compiled returns the report of a recipe, compiled by the CPU plugin.
 func compiled(t *testing.T, r recipe) *report.Report {
 	t.Helper()
 	store := model.NewStore()
@@ -69,8 +70,8 @@ func compiled(t *testing.T, r recipe) *report.Report {
 	return one
 }
 
-// slice is what is known of a step for a slice of TPUs: the step that was compiled here, with figures
-// as such a compiler gives them.
+// slice returns the report of a step for a slice of TPUs: of the step that was compiled here, with
+// figures like those of the TPU compiler.
 func slice(t *testing.T) *report.Report {
 	t.Helper()
 	data, err := os.ReadFile("testdata/digits.json")
@@ -86,7 +87,7 @@ func slice(t *testing.T) *report.Report {
 	return r
 }
 
-// worse are the sentences of what is worse.
+// worse returns the sentences of the changes for the worse.
 func worse(t *testing.T, before, after *report.Report) string {
 	t.Helper()
 	d, err := diff.Reports(before, after, diff.Tolerance{})
@@ -100,7 +101,7 @@ func worse(t *testing.T, before, after *report.Report) string {
 	return strings.Join(all, "\n")
 }
 
-// These are compiled.
+// These steps are compiled.
 func TestRegressionsOfCompiledStepsAreFoundAndNamed(t *testing.T) {
 	before := compiled(t, usual)
 	for name, of := range map[string]struct {
@@ -125,7 +126,7 @@ func TestRegressionsOfCompiledStepsAreFoundAndNamed(t *testing.T) {
 	}
 }
 
-// These are changed as the compiler of a slice of TPUs would.
+// These reports are modified as the TPU compiler would report such steps.
 func TestRegressionsOfReportsAreFoundAndNamed(t *testing.T) {
 	for name, of := range map[string]struct {
 		change func(r *report.Report)
@@ -170,7 +171,7 @@ func TestRegressionsOfReportsAreFoundAndNamed(t *testing.T) {
 	}
 }
 
-// What a compiler finds better than before is no alarm.
+// An improvement by the compiler is no regression.
 func TestAScatterInThePlaceOfASumIsNoAlarm(t *testing.T) {
 	before, after := slice(t), slice(t)
 	after.Collectives[0].Kind = "reduce-scatter"
@@ -209,7 +210,7 @@ func TestWhatChangesNothingIsNoAlarm(t *testing.T) {
 		r.Memory.Code += rng.Int64N(1 << 16)
 		r.Memory.Temporaries += rng.Int64N(1 << 12)
 		r.Memory.Needs += rng.Int64N(1 << 12)
-		var fields map[string]any // whose order in JSON is another
+		var fields map[string]any // the field order in JSON differs
 		data, err := json.Marshal(r)
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(data, &fields))

@@ -12,7 +12,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// tensors compares the variables, arguments and results.
 func (c *comparison) tensors() {
 	pairs, gone, more := paired(c.before.Tensors, c.after.Tensors,
 		func(t report.Tensor) string { return t.Role + " " + t.Name },
@@ -53,7 +52,7 @@ func (c *comparison) ofTensor(what string, t report.Tensor, v Verdict, before, a
 		Text: fmt.Sprintf("%s %s %s%v %s", t.Role, t.Name, t.DType, t.Shape, text)})
 }
 
-// paired joins what has the same key, by the first key first, in their order.
+// paired matches elements with equal keys, by the first key first, in order.
 func paired[T any](before, after []T, keys ...func(T) string) (pairs [][2]T, gone, more []T) {
 	for _, key := range keys {
 		at := map[string][]T{}
@@ -73,7 +72,7 @@ func paired[T any](before, after []T, keys ...func(T) string) (pairs [][2]T, gon
 		gone = nil
 		for _, x := range before {
 			if left := at[key(x)]; len(left) > 0 {
-				// Those that are left are the last of their key.
+				// The remaining elements are the last ones with their key.
 				gone = append(gone, left[0])
 				at[key(x)] = left[1:]
 			}
@@ -83,8 +82,8 @@ func paired[T any](before, after []T, keys ...func(T) string) (pairs [][2]T, gon
 	return pairs, gone, more
 }
 
-// temporaries compares the largest values between the operations. Each report lists so many: one that
-// is not larger than the least of the other's may have been there, too.
+// temporaries compares the largest temporaries. Each report lists a limited number: a temporary
+// that is not larger than the smallest one of the other report may exist there too.
 func (c *comparison) temporaries() {
 	b, a := c.before.Temporaries, c.after.Temporaries
 	if len(b) == 0 || len(a) == 0 {
@@ -103,7 +102,7 @@ func (c *comparison) temporaries() {
 	for side, list := range [][]report.Temporary{b, a} {
 		for _, t := range list {
 			if t.Bytes < least {
-				continue // not to be held against the other's
+				continue // incomparable with the other list
 			}
 			shape := fmt.Sprint(t.Shape)
 			if t.Operation == "copy" {
@@ -123,8 +122,8 @@ func (c *comparison) temporaries() {
 	}
 }
 
-// widened compares the floating-point dtypes of what is otherwise the same: bytes that move from a
-// narrow one to a wide one, as where a float32 leaks into a step in bfloat16.
+// widened compares the floating-point dtypes of otherwise equal tensors: bytes that move from a
+// narrow dtype to a wide one, for example if a float32 leaks into a bfloat16 step.
 func (c *comparison) widened(subject string, before, after map[string]int64) {
 	less, more := "", ""
 	for _, d := range union(before, after) {
@@ -150,17 +149,17 @@ func (c *comparison) widened(subject string, before, after map[string]int64) {
 
 var float = regexp.MustCompile(`^b?f([0-9]{1,3})`)
 
-// width is the number of bits of a floating-point dtype, and 0 for another.
+// width returns the number of bits of a floating-point dtype, and 0 for other dtypes.
 func width(dtype string) int {
 	m := float.FindStringSubmatch(dtype)
 	if m == nil {
 		return 0
 	}
-	n, _ := strconv.Atoi(m[1]) // the expression lets few digits through only
+	n, _ := strconv.Atoi(m[1]) // the regular expression allows only few digits
 	return n
 }
 
-// union are the keys of both, in order.
+// union returns the keys of both maps in order.
 func union[V any](a, b map[string]V) []string {
 	all := maps.Clone(a)
 	if all == nil {

@@ -9,13 +9,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
-// Result is what a comparison found, slice by slice, and what is over a budget. Either may be empty.
+// Result contains the differences by slice, and the figures that exceed a budget. Either may be
+// empty.
 type Result struct {
 	Slices []*Diff  `json:"slices"`
 	Over   []Change `json:"over_budget"`
 }
 
-// Worse returns what is worse, or over the budget, in a line; it is empty if nothing is.
+// Worse summarizes the changes for the worse and the exceeded limits in one line. It is empty if
+// there are none.
 func (r *Result) Worse() string {
 	n := 0
 	for _, d := range r.Slices {
@@ -35,10 +37,10 @@ func (r *Result) Worse() string {
 	return strings.Join(text, ", ")
 }
 
-// shown bounds the changes of one verdict in texts; JSON has them all.
+// shown is the maximum number of changes per verdict in texts. The JSON format contains all.
 const shown = 20
 
-// WriteText writes the result for people. Control characters in names are shown, and not sent.
+// WriteText writes the result as text. Control characters in names are escaped.
 func (r *Result) WriteText(w io.Writer) error {
 	var b strings.Builder
 	r.write(&b, plain.Line, "%s\n", "  %-6s  %s\n", "  note    %s\n")
@@ -46,7 +48,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	return err
 }
 
-// WriteMarkdown writes the result for a pull request.
+// WriteMarkdown writes the result as Markdown for a pull request.
 func (r *Result) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	r.write(&b, markdown, "\n**%s**\n\n", "- **%s**: %s\n", "- note: %s\n")
@@ -54,12 +56,12 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 	return err
 }
 
-// markdown is a text in which nothing is a mark.
+// markdown escapes all Markdown syntax in a text.
 func markdown(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", "&lt;", "[", `\[`, "|", `\|`, "@", "&#64;", "#", `\#`).Replace(plain.Line(text))
 }
 
-// write writes titles, changes and notes, each in its form.
+// write writes titles, changes and notes with the given formats.
 func (r *Result) write(b *strings.Builder, safe func(string) string, title, change, note string) {
 	for _, d := range r.Slices {
 		heading := d.After
@@ -81,7 +83,7 @@ func (r *Result) write(b *strings.Builder, safe func(string) string, title, chan
 	}
 }
 
-// list writes what is worse and better, and says what else differs.
+// list writes the changes for the worse and the better, and lists the other differences.
 func list(b *strings.Builder, changes []Change, safe func(string) string, change, note string) {
 	of := map[Verdict]int{}
 	var same []string

@@ -1,23 +1,23 @@
-// Package events writes and reads TensorBoard's event files: what a training run measured, by step,
-// for `tensorboard --logdir` to show.
+// Package events writes and reads TensorBoard event files: the measurements of a training run by
+// step, which `tensorboard --logdir` shows.
 //
 //	w, err := events.Create("run/events", events.Options{})
 //	err = w.Write(events.Event{Step: 10, Values: []events.Value{events.Scalar("loss", 0.5)}})
 //	err = w.Close()
 //
-// An [Event] is a value: scalars, texts, histograms and hyperparameters of one step. [Event.Append] writes one as a
-// record of the file's form, and [Read] reads a file. A [Writer] keeps a file in a directory, under
-// the name that TensorBoard looks for.
+// An [Event] is a value: the scalars, texts, histograms and hyperparameters of one step.
+// [Event.Append] encodes an event as a record of a file, and [Read] reads a file. A [Writer] writes
+// one file in a directory, with a name that TensorBoard finds.
 //
-// # The form of a file
+// # File format
 //
 // A file is a sequence of TFRecord records: a length, the data, and masked CRC-32C checksums of
-// both. The data is a message tensorflow.Event. The first record names the version of the form, the
-// second says that a run starts. A scalar is a float32, as in TensorBoard's own files.
+// both. The data is a message tensorflow.Event. The first record contains the version of the format,
+// the second the start of a run. A scalar is a float32, as in TensorBoard's own files.
 //
-// # A run that is restarted
+// # Restarts
 //
-// A run that goes on from a checkpoint writes a new file into the same directory. Its second record
-// says at which step it starts ([Options].Restart): TensorBoard then drops what earlier files
-// have of that step and later ones.
+// A run that resumes from a checkpoint writes a new file into the same directory. Its second record
+// contains the step at which it resumes ([Options].Restart). TensorBoard then drops the events of
+// earlier files from this step on.
 package events

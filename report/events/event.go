@@ -11,19 +11,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// Version is the version of the form that is written, as a file's first record names it.
+// Version is the version of the written file format, as stored in a file's first record.
 const Version = "brain.Event:2"
 
-// Session says what an event tells of the run itself.
+// Session is the status of the run in an event.
 type Session int32
 
 const (
-	// NoSession is that of an event that tells nothing of the run.
+	// NoSession is the Session of an event without a status.
 	NoSession Session = iota
-	// Start is that of a run that starts again at the event's step: what earlier files have of this
-	// step and later ones does not count any more.
+	// Start is the Session of a run that restarts at the event's step. Readers discard the events
+	// of earlier files from this step on.
 	Start
-	// End is that of a run that ended.
+	// End is the Session of a run that ended.
 	End
 )
 
@@ -38,36 +38,37 @@ func (s Session) String() string {
 	return "STATUS_UNSPECIFIED"
 }
 
-// Event is what happened at a step. It has a Version, a Session or Values.
+// Event contains the data of one step. It has a Version, a Session or Values.
 type Event struct {
-	// Time is the wall time, which TensorBoard shows. It is kept to a microsecond.
+	// Time is the wall time, which TensorBoard shows. Its precision in a file is a microsecond.
 	Time time.Time
 	Step int64
-	// Version is that of the file's form, in its first event.
+	// Version is the version of the file format, in the first event of a file.
 	Version string
 	Session Session
 	Values  []Value
 }
 
-// Value is a scalar, a text, a histogram or a message for a plugin by its tag. Tags with slashes, such
-// as "held/loss", are shown in groups. [Scalar], [Text], [NewHistogram] and [Hyperparameters] make one.
+// Value is a scalar, a text, a histogram or a message for a plugin, with its tag. TensorBoard
+// groups tags by their prefix before a slash, such as "held/loss". Create values with [Scalar],
+// [Text], [NewHistogram] and [Hyperparameters].
 type Value struct {
 	Tag       string
 	Kind      Kind
 	Scalar    float32
 	Text      string
 	Histogram Histogram
-	// Plugin is the plugin of TensorBoard that the value is for, and Content its message; see
+	// Plugin is the TensorBoard plugin that the value is for. Content is the message, see
 	// [Hyperparameters].
 	Plugin  string
 	Content []byte
 }
 
-// Kind says what a value is.
+// Kind is the type of a value.
 type Kind int
 
 const (
-	// Other is the kind of a value that this package does not read, such as an image.
+	// Other is the kind of a value that this package does not parse, such as an image.
 	Other Kind = iota
 	IsScalar
 	IsText
@@ -76,10 +77,10 @@ const (
 	ForPlugin
 )
 
-// Scalar returns a number as a value. It may be a NaN or an infinity.
+// Scalar returns a scalar value. x may be NaN or infinite.
 func Scalar(tag string, x float64) Value { return Value{Tag: tag, Kind: IsScalar, Scalar: float32(x)} }
 
-// Text returns a text as a value. TensorBoard shows it as Markdown.
+// Text returns a text value. TensorBoard renders it as Markdown.
 func Text(tag, text string) Value { return Value{Tag: tag, Kind: IsText, Text: text} }
 
 // The fields of the messages, of tensorflow/core/util/event.proto and the files that it imports.
@@ -103,7 +104,7 @@ const (
 // Append appends the event to a file as one record, and returns the extended slice.
 func (e Event) Append(file []byte) []byte { return input.AppendTFRecord(file, e.encode()) }
 
-// check refuses what TensorBoard would not know.
+// check returns an error for an event that TensorBoard does not support.
 func (e Event) check() error {
 	if e.Session < NoSession || e.Session > End {
 		return &errkind.Fault{Op: "events: write", Reason: fmt.Sprintf("the session %d is unknown", int(e.Session)), Class: errkind.ValueError,
@@ -157,7 +158,7 @@ func (v Value) encode() []byte {
 	case ForPlugin:
 		plugin := appendBytes(appendText(nil, pluginName, v.Plugin), pluginContent, v.Content)
 		m = appendBytes(m, valueMetadata, appendBytes(nil, metadataPlugin, plugin))
-		m = appendBytes(m, valueTensor, appendBytes(appendInt(nil, tensorDType, dtypeFloat), tensorShape, nil)) // none
+		m = appendBytes(m, valueTensor, appendBytes(appendInt(nil, tensorDType, dtypeFloat), tensorShape, nil)) // empty
 	}
 	return m
 }

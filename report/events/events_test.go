@@ -19,7 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/events"
 )
 
-// noon is a clock that goes on by a second at each look.
+// noon returns a clock that advances by a second per call.
 func noon() func() time.Time {
 	t := time.Date(2026, 1, 2, 12, 0, 0, 250000, time.UTC)
 	return func() time.Time {
@@ -140,7 +140,7 @@ func TestPathsThatAreNoDirectories(t *testing.T) {
 	}
 }
 
-// FuzzRead reads any bytes as an event.
+// FuzzRead reads arbitrary bytes as an event.
 func FuzzRead(f *testing.F) {
 	e := events.Event{Time: time.Unix(1, 0), Step: 3, Values: []events.Value{events.Scalar("a", 1), events.Text("b", "c"), events.NewHistogram("d", []float64{1, 2})}}
 	f.Add(e.Append(nil)[12:])
@@ -157,7 +157,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestTheOfficialPackageReadsOurs needs Python with tensorboard, as make test-python has.
+// TestTheOfficialPackageReadsOurs needs Python with tensorboard, which make test-python installs.
 func TestTheOfficialPackageReadsOurs(t *testing.T) {
 	if os.Getenv("TPUSTRATEGY_PYTHON_TESTS") != "1" {
 		t.Skip("TPUSTRATEGY_PYTHON_TESTS=1 runs this test")
@@ -170,7 +170,7 @@ func TestTheOfficialPackageReadsOurs(t *testing.T) {
 			events.Scalar("loss", 1/float64(step+1)), events.Text("note", "step"), events.NewHistogram("weights", []float64{0, float64(step)})}}))
 	}
 	require.NoError(t, w.Close())
-	// The run was killed after step 6 and went on from the checkpoint of step 3.
+	// The run was killed after step 6 and resumed from the checkpoint of step 3.
 	w, err = events.Create(dir, events.Options{Now: clock, Restart: 4})
 	require.NoError(t, err)
 	for _, step := range []int64{4, 5} {
@@ -245,7 +245,7 @@ func exitText(exit *exec.ExitError) string {
 	return strings.TrimSpace(string(exit.Stderr))
 }
 
-// What TensorBoard could not tell would be written as if it were right.
+// An event that TensorBoard cannot interpret must not be written.
 func TestAnEventOfNoKindIsRefused(t *testing.T) {
 	w, err := events.Create(t.TempDir(), events.Options{})
 	require.NoError(t, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/events"
 )
 
-// What a run measured, for `tensorboard --logdir` and for a program.
+// Write the measurements of a run for `tensorboard --logdir` and read them in a program.
 func Example() {
 	dir, err := os.MkdirTemp("", "events-")
 	if err != nil {

@@ -7,18 +7,19 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Histogram says how numbers are distributed.
+// Histogram is a distribution of numbers.
 type Histogram struct {
 	Min, Max, Number, Sum, Squares float64
-	// Limits are the upper ends of the buckets, ascending, and Buckets the numbers in them.
+	// Limits are the upper bounds of the buckets, in ascending order. Buckets are the counts of
+	// numbers in the buckets.
 	Limits, Buckets []float64
 }
 
-// buckets is the number of buckets of a histogram, that of TensorBoard's own.
+// buckets is the number of buckets of a histogram, as in TensorBoard.
 const buckets = 30
 
-// NewHistogram returns the distribution of numbers as a value, in 30 buckets of equal width.
-// Numbers that are not finite are left out.
+// NewHistogram returns the distribution of numbers as a value with 30 buckets of equal width.
+// Numbers that are not finite are ignored.
 func NewHistogram(tag string, numbers []float64) Value {
 	finite := slices.DeleteFunc(slices.Clone(numbers), func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) })
 	h := Histogram{Number: float64(len(finite))}

@@ -9,10 +9,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Outcome says how a run ended.
+// Outcome is the result of a run.
 type Outcome int
 
-// The outcomes, by the numbers of TensorBoard's constants.
+// The outcomes, with the numbers of TensorBoard's constants.
 const (
 	Succeeded Outcome = 1
 	Failed    Outcome = 2
@@ -34,9 +34,9 @@ const (
 	dtypeFloat    = 1
 )
 
-// Hyperparameters returns the hyperparameters of a run as a value, for an event at the run's beginning
-// in the directory above those of its metrics: the page HPARAMS of TensorBoard compares runs by them.
-// What is a number or a truth value is written as one. Seconds are Unix time.
+// Hyperparameters returns the hyperparameters of a run as a value. Write it in an event at the
+// start of the run, in the parent directory of the run's metrics: TensorBoard's HPARAMS page uses
+// it to compare runs. Numbers and booleans are written with their types. seconds is a Unix time.
 func Hyperparameters(values map[string]string, seconds float64) Value {
 	var start []byte
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -46,12 +46,13 @@ func Hyperparameters(values map[string]string, seconds float64) Value {
 	return hparams("session_start_info", hparamsStart, appendDouble(start, startSeconds, seconds))
 }
 
-// HyperparametersEnd returns the end of the run of [Hyperparameters] as a value.
+// HyperparametersEnd returns the end of the run of [Hyperparameters] as a value. seconds is a Unix
+// time.
 func HyperparametersEnd(o Outcome, seconds float64) Value {
 	return hparams("session_end_info", hparamsEnd, appendDouble(appendInt(nil, endStatus, uint64(o)), endSeconds, seconds))
 }
 
-// hyperparameter is a google.protobuf.Value.
+// hyperparameter encodes a google.protobuf.Value.
 func hyperparameter(text string) []byte {
 	if x, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(x) && !math.IsInf(x, 0) {
 		return appendDouble(nil, protoNumber, x)
@@ -65,7 +66,7 @@ func hyperparameter(text string) []byte {
 	return appendText(nil, protoString, text)
 }
 
-// hparams is a value whose metadata hold a message for the plugin hparams.
+// hparams returns a value with a message for the hparams plugin in its metadata.
 func hparams(tag string, field protowire.Number, message []byte) Value {
 	return Value{Tag: "_hparams_/" + tag, Kind: ForPlugin, Plugin: "hparams", Content: appendBytes(nil, field, message)}
 }

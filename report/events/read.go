@@ -12,16 +12,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-// Read reads the events of a file. It verifies the checksums; the last error of a damaged file
-// matches [input.ErrCorrupt]. A file that is cut within a record, as after the loss of power, gives
-// the events before it first. Values of kinds that this package does not write have the kind
-// [Other].
+// Read reads the events of a file. It verifies the checksums. If the file is damaged or ends within
+// a record, Read yields the preceding events and then an error; the error of a damaged file matches
+// [input.ErrCorrupt]. Values of kinds that this package does not write have the kind [Other].
 func Read(ctx context.Context, path string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for record, err := range input.TFRecords([]string{path}, input.FileOptions{}).All(ctx) {
 			var e Event
 			if err == nil {
-				// A record is a scalar of text: what Flat returns is its values.
+				// A record is a text scalar, so Flat returns a slice of strings.
 				data, _ := record.Leaf().Flat().([]string)
 				if e, err = parse([]byte(strings.Join(data, ""))); err != nil {
 					err = &errkind.Fault{Op: "events: read", Subject: path, Err: err, Match: input.ErrCorrupt, Hint: "it is no event file of TensorBoard, or it is damaged"}
@@ -34,7 +33,7 @@ func Read(ctx context.Context, path string) iter.Seq2[Event, error] {
 	}
 }
 
-// parse reads the message tensorflow.Event.
+// parse parses the message tensorflow.Event.
 func parse(m []byte) (e Event, err error) {
 	var session uint64
 	err = protoint.Into{
@@ -54,7 +53,7 @@ func parse(m []byte) (e Event, err error) {
 	return e, err
 }
 
-// parseValue reads the message tensorflow.Summary.Value.
+// parseValue parses the message tensorflow.Summary.Value.
 func parseValue(m []byte) (v Value, err error) {
 	var plugin string
 	var content []byte

@@ -16,33 +16,32 @@ import (
 
 // Options configure a [Writer]. The zero value works.
 type Options struct {
-	// Now returns the wall time of events; nil is time.Now.
+	// Now returns the wall time of events. The default is time.Now.
 	Now func() time.Time
-	// Host is the name of the machine in the file's name; empty is os.Hostname.
+	// Host is the host name in the file's name. The default is os.Hostname.
 	Host string
-	// Restart says that the run was restarted, and goes on with the step Restart: what earlier
-	// files of the directory have of this step and later ones does not count any more. It is 0 for
-	// a new run.
+	// Restart is the step at which a restarted run resumes. Readers discard the events of earlier
+	// files of the directory from this step on. It is 0 for a new run.
 	Restart int64
-	// Alone refuses a directory that has event files already.
+	// Alone makes [Create] fail if the directory already contains event files.
 	Alone bool
 }
 
-// ErrTaken matches the error of a directory that has event files, where Options.Alone is set.
+// ErrTaken matches the error of [Create] for a directory with event files, if Options.Alone is set.
 var ErrTaken = errkind.New(errkind.ValueError, "events: the directory has event files of another run")
 
-// Writer writes a file of events. Each event is in the file when Write returns, as a whole or not
-// at all. One goroutine uses a Writer at a time.
+// Writer writes an event file. When Write returns without an error, the complete event is in the
+// file; after an error no part of the event is. A Writer is not safe for concurrent use.
 type Writer struct {
 	path string
 	file *files.Appender
 	now  func() time.Time
-	// kept are records that a full disk kept out of the file.
+	// kept are records that could not be written because the disk was full.
 	kept [][]byte
 }
 
-// Create makes a file of events in a directory, which it makes if it does not exist. The file sorts
-// after the files that are there, as TensorBoard reads them in the order of their names.
+// Create creates an event file in a directory, which is created if necessary. The name of the file
+// sorts after the existing files, because TensorBoard reads them in name order.
 func Create(dir string, opts Options) (*Writer, error) {
 	if err := files.Local(dir); err != nil {
 		return nil, err
@@ -73,7 +72,8 @@ func Create(dir string, opts Options) (*Writer, error) {
 	if w.file, err = files.OpenAppender(w.path, true); err != nil {
 		return nil, fail(err)
 	}
-	// TensorBoard takes the first start in a directory for that of a new run, whatever its step is.
+	// TensorBoard treats the first start in a directory as the start of a new run, whatever its
+	// step is.
 	head := Event{Time: opts.Now(), Version: Version}.Append(nil)
 	head = Event{Time: opts.Now(), Step: opts.Restart, Session: Start}.Append(head)
 	if err := w.file.Append(head); err != nil {
@@ -82,7 +82,7 @@ func Create(dir string, opts Options) (*Writer, error) {
 	return w, nil
 }
 
-// FileName returns the name of a file of events that was begun at a second of Unix time.
+// FileName returns the name of an event file that was created at the given Unix time in seconds.
 func FileName(second int64, host string, pid int) string {
 	host = strings.Map(func(r rune) rune {
 		if r == '/' || r == filepath.Separator {
@@ -95,7 +95,7 @@ func FileName(second int64, host string, pid int) string {
 
 var eventFile = regexp.MustCompile(`^events\.out\.tfevents\.(\d+)\.`)
 
-// latest returns the second in the name of the last file of events in a directory, or -1.
+// latest returns the second in the name of the last event file in a directory, or -1.
 func latest(dir string) (int64, error) {
 	entries, err := os.ReadDir(dir)
 	last := int64(-1)
@@ -112,9 +112,9 @@ func latest(dir string) (int64, error) {
 // Path returns the path of the file.
 func (w *Writer) Path() string { return w.path }
 
-// Write appends an event to the file. An event without a time gets the present time. After an
-// error, as of a full disk, the Writer keeps the event, and the next Write or Flush writes it
-// first. A session or a kind that is unknown is a ValueError, and the event is not kept.
+// Write appends an event to the file. An event without a time gets the current time. After an
+// error, such as a full disk, the Writer keeps the event, and the next Write or Flush writes it
+// first. An unknown session or kind is a ValueError, and the event is discarded.
 func (w *Writer) Write(e Event) error {
 	if err := e.check(); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (w *Writer) Write(e Event) error {
 	return w.Flush()
 }
 
-// Flush writes the events that a full disk kept out of the file.
+// Flush writes the events that previous calls could not write.
 func (w *Writer) Flush() error {
 	for len(w.kept) > 0 {
 		if err := w.file.Append(w.kept[0]); err != nil {
@@ -137,17 +137,17 @@ func (w *Writer) Flush() error {
 	return nil
 }
 
-// Kept returns the records that are not in the file, for Keep of another Writer. They stay the
-// Writer's.
+// Kept returns the records that are not in the file, for Keep of another Writer. The Writer keeps
+// them too.
 func (w *Writer) Kept() [][]byte { return w.kept }
 
-// Keep takes records that another Writer could not write, and writes them with the next event.
+// Keep adds the records of another Writer. They are written with the next event.
 func (w *Writer) Keep(records [][]byte) { w.kept = append(w.kept, records...) }
 
-// Sync brings what was written to the disk.
+// Sync flushes the written events to disk.
 func (w *Writer) Sync() error { return w.file.Sync() }
 
-// Close writes what is kept, and closes the file. A second Close does nothing.
+// Close writes the kept events and closes the file. A second Close does nothing.
 func (w *Writer) Close() error {
 	if w == nil || w.file == nil {
 		return nil

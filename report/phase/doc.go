@@ -1,3 +1,3 @@
-// Package phase says how far the making of a program is: which stage it has come to, and for which
-// devices. Whoever compiles tells it, and package fit/progress draws a line of it.
+// Package phase describes the progress of building a program: the current stage, and the target
+// devices. The code that compiles reports it, and package fit/progress shows it.
 package phase

@@ -5,28 +5,31 @@ import (
 	"strings"
 )
 
-// Operation is a single operation whose time on TPUs is published, with the flags of its recipe that
-// this compiler takes for the chip. Sources: AI-Hypercomputer/tpu-recipes, microbenchmarks/README.md,
-// ironwood/README.md, ironwood/hbm, ironwood/collectives and trillium/collectives.
+// Operation is a single operation with a published time on TPUs, with the flags of its recipe that
+// this compiler supports for the chip. Sources: AI-Hypercomputer/tpu-recipes,
+// microbenchmarks/README.md, ironwood/README.md, ironwood/hbm, ironwood/collectives and
+// trillium/collectives.
 type Operation struct {
 	// Row is the number in the project's list of published measurements.
 	Row         int
 	Name, Slice string
-	// Text is the program, as StableHLO, for so many devices of one slice, and Options are the compiler's.
+	// Text is the program as StableHLO for Devices devices of one slice. Options are the compiler
+	// options.
 	Text    string
 	Devices int
 	Options map[string]any
 	// Seconds is the published time.
 	Seconds float64
-	// Bound is how far off a prediction may be at most; Why says for a wide one where it comes from.
+	// Bound is the maximum relative error of a prediction. Why explains a large bound.
 	Bound float64
 	Why   string
-	// Fitted says that a constant of the prediction is fitted to it: its error proves nothing.
+	// Fitted is set if a constant of the prediction is fitted to this measurement, so that its
+	// error is no evidence.
 	Fitted bool
 }
 
-// bounded gives a measurement its bound. Those of microseconds are dominated by what a prediction
-// knows nothing of.
+// bounded sets the bound of a measurement. Measurements of microseconds are dominated by costs that
+// a prediction does not include.
 func bounded(m Operation) Operation {
 	switch {
 	case m.Bound > 0:
@@ -80,7 +83,7 @@ func Operations() (all []Operation) {
 	} {
 		for k, gbs := range x.gbs {
 			rows := 64 << (2 * k)
-			// The recipe counts three parts for each of a chip's two cores.
+			// The recipe counts three transfers for each of a chip's two cores.
 			bytes := float64(rows*8*128*4) * 3 * 2
 			add(Operation{Row: 36, Name: fmt.Sprintf("all-gather %d", rows*8*128), Slice: x.slice, Devices: x.devices, Text: allGather(rows, x.devices), Seconds: bytes / (gbs * 1e9), Options: gather, Fitted: true})
 		}
@@ -108,7 +111,8 @@ func copied(bytes int) string {
 	return fmt.Sprintf("module @copy { func.func @main(%%a: tensor<%[1]dxbf16>) -> tensor<%[1]dxbf16> { return %%a : tensor<%[1]dxbf16> } }", bytes/2)
 }
 
-// allGather joins the first cores, and the second cores, of each four chips.
+// allGather returns an all-gather over the first cores, and one over the second cores, of every
+// four chips.
 func allGather(rows, devices int) string {
 	var groups [][]int
 	for first := 0; first < devices; first += 8 {
@@ -133,7 +137,7 @@ func attributes(groups [][]int) string {
 		text, len(groups), len(groups[0]))
 }
 
-// everywhere runs an operation on each device, with an operand that all have.
+// everywhere returns a program that runs an operation on each device with a replicated operand.
 func everywhere(devices int, in, out, spec, operation string) string {
 	return fmt.Sprintf(`module @all attributes {mhlo.num_replicas = 1 : i32, mhlo.num_partitions = %[1]d : i32} {
   sdy.mesh @mesh = <["x"=%[1]d]>
@@ -154,7 +158,7 @@ func numbers(from, to int) (list []int) {
 	return list
 }
 
-// size is so many bytes.
+// size formats a size in bytes.
 func size(bytes int) string {
 	if bytes >= 1<<30 {
 		return fmt.Sprintf("%d GiB", bytes>>30)

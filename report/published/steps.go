@@ -1,35 +1,36 @@
 package published
 
-// Step is a published training step of a decoder: gated dense layers, head by head attention, float32
-// variables, computation in bfloat16, Adam, and layers computed again in the backward pass.
+// Step is a published training step of a decoder with gated dense layers, attention per head,
+// float32 variables, computation in bfloat16, Adam, and rematerialized layers.
 type Step struct {
 	// Row is the number in the project's list of published measurements.
 	Row  int
 	Name string
-	// Slice is the slice, and Model the size of the axis that splits layers; the replicas share the
-	// variables out.
+	// Slice is the name of the slice. Model is the size of the axis that splits layers; the
+	// variables are sharded over the replicas.
 	Slice string
 	Model int
-	// Chips are those of the slice, and Rows the rows of a batch for each.
+	// Chips is the number of chips of the slice. Rows is the number of batch rows per chip.
 	Chips, Rows, Sequence                              int
 	Layers, Width, Heads, KeyHeads, Hidden, Vocabulary int
 	// HeadSize is the number of features of a head.
 	HeadSize int
-	// Remat is what is computed again: full, or products (all but products), which recipes call minimal.
+	// Remat is the set of recomputed values: full, or products (all values except products), which
+	// the recipes call minimal.
 	Remat string
-	// TFLOPs are those of a chip in a second, in 10^12 operations, as the source counts them.
+	// TFLOPs are the published operations per second of a chip, in 10^12, by the source's count.
 	TFLOPs float64
 	Source string
-	// Lacks is what the step needs that the decoder of examples/gpt does not have, so that it cannot be
-	// expressed. Differs is what it has and the decoder does not, and what that changes.
+	// Lacks is the feature that the decoder of examples/gpt does not have, so that the step cannot
+	// be expressed. Differs describes other differences from the decoder and their effect.
 	Lacks, Differs string
 }
 
-// Seconds is the published time of a step of a decoder with so many parameters, of which the source
-// counts six operations for each token, and attention as if it were not causal.
+// Seconds returns the published time of a step of a decoder with the given number of parameters.
+// The source counts six operations per parameter and token, and attention as if it were not causal.
 func (s Step) Seconds(parameters int) float64 { return s.Asked(parameters) / (s.TFLOPs * 1e12) }
 
-// Asked is the number of operations that the source counts for a chip in a step.
+// Asked returns the number of operations of a chip in a step, by the source's count.
 func (s Step) Asked(parameters int) float64 {
 	tokens := float64(s.Rows * s.Sequence)
 	return (6*float64(parameters) + 12*float64(s.Layers*s.Heads*s.HeadSize*s.Sequence)) * tokens
@@ -42,7 +43,7 @@ const (
 	other   = "another architecture"
 )
 
-// Steps returns the published steps, those that cannot be expressed among them.
+// Steps returns the published steps, including the steps that cannot be expressed.
 func Steps() []Step {
 	all := []Step{
 		{Row: 1, Name: "16B", Slice: "v5e-256", Chips: 256, Rows: 6, Layers: 32, Width: 4096, Heads: 64, Hidden: 28672, Remat: "full", TFLOPs: 120},

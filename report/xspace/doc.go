@@ -1,12 +1,13 @@
-// Package xspace writes profiles for XProf and TensorBoard's profile page: what a host did, step by
-// step, beside what its plugin recorded on the devices.
+// Package xspace writes profiles for XProf and TensorBoard's profile page: the activities of a host
+// by step, with the recording of its plugin on the devices.
 //
 //	data, err := xspace.Profile{Begin: begin, End: end, Host: "host-0", Lines: lines, Devices: recorded}.Encode()
 //	err = os.WriteFile(filepath.Join("run/profile", xspace.Path("steps_100-110", "host-0")), data, 0o644)
 //
-// and then `xprof --logdir run/profile`, or `tensorboard --logdir run/profile` with its profile plugin.
+// Show the profile with `xprof --logdir run/profile`, or with `tensorboard --logdir run/profile` and
+// its profile plugin.
 //
 // A profile is a message tensorflow.profiler.XSpace (tsl/profiler/protobuf/xplane.proto): planes, one
-// a device and one for the host, with lines of events. Times within a file count from its begin, as
-// those tools expect; a plugin records them since 1970, and they are moved.
+// per device and one for the host, with lines of events. The tools expect times relative to the start
+// of the recording. A plugin records times since 1970, which Encode converts.
 package xspace

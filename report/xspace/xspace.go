@@ -9,36 +9,36 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Event is something that took a while.
+// Event is an activity with a duration.
 type Event struct {
 	Name  string
 	Begin time.Time
 	Took  time.Duration
-	// Step is the number of the training step that the event is, counted from 1; 0 is that of any
-	// other event.
+	// Step is the number of the training step if the event is a step, from 1, and 0 for other
+	// events.
 	Step int64
 }
 
-// Line is a row of events, such as those of one goroutine.
+// Line is a row of events, such as the events of one goroutine.
 type Line struct {
 	Name   string
 	Events []Event
 }
 
-// Profile is what was recorded on one host.
+// Profile is a recording of one host.
 type Profile struct {
-	// Begin and End are the wall time of the recording.
+	// Begin and End are the wall times of the start and the end of the recording.
 	Begin, End time.Time
 	// Host is the host's name.
 	Host string
-	// Lines are what the host did.
+	// Lines are the activities of the host.
 	Lines []Line
-	// Devices is what a plugin recorded, an encoded XSpace, or nil.
+	// Devices is the recording of a plugin, an encoded XSpace, or nil.
 	Devices []byte
 }
 
-// Path is the slash-separated path below a log directory at which the tools look for the profile of
-// a host. The profiles of all hosts of a run have the same run.
+// Path returns the slash-separated path, below a log directory, at which the tools look for the
+// profile of a host. The profiles of all hosts of a run must have the same run.
 func Path(run, host string) string {
 	return path.Join("plugins", "profile", run, host+".xplane.pb")
 }
@@ -54,7 +54,7 @@ const (
 	metadataID, metadataName                                 = 1, 2
 )
 
-// The names of statistics that the tools know.
+// The names of statistics that the tools use.
 const (
 	statStep, statRoot        = 1, 2
 	statProfiled, statStopped = 1, 2
@@ -71,7 +71,7 @@ func (p Profile) Encode() ([]byte, error) {
 	return message(b, spaceHosts, []byte(p.Host)), nil
 }
 
-// host is the plane of the host.
+// host returns the plane of the host.
 func (p Profile) host() []byte {
 	plane := message(nil, planeName, []byte("/host:CPU"))
 	kinds := map[string]uint64{}
@@ -100,7 +100,7 @@ func (p Profile) host() []byte {
 	return named(plane, planeStats, statRoot, "_r")
 }
 
-// environment is the plane that says when the recording was.
+// environment returns the plane with the time of the recording.
 func (p Profile) environment() []byte {
 	plane := message(nil, planeName, []byte("Task Environment"))
 	plane = named(plane, planeStats, statProfiled, "profile_start_time")
@@ -109,7 +109,7 @@ func (p Profile) environment() []byte {
 	return message(plane, planeOwn, number(number(nil, statKind, statStopped), statUnsigned, uint64(p.End.UnixNano())))
 }
 
-// since copies an XSpace whose lines begin at absolute times, and lets them begin at those since begin.
+// since copies an XSpace and converts the absolute start times of its lines to times since begin.
 func since(space []byte, begin uint64) ([]byte, error) {
 	return edit(space, spacePlanes, inside(planeLines, inside(lineBegin, func(value []byte) ([]byte, error) {
 		if at, n := protowire.ConsumeVarint(value); n == len(value) && at >= begin {
@@ -119,22 +119,22 @@ func since(space []byte, begin uint64) ([]byte, error) {
 	})))
 }
 
-// inside edits the message that a field's value holds.
+// inside edits the message in a field's value.
 func inside(of protowire.Number, do func(value []byte) ([]byte, error)) func(value []byte) ([]byte, error) {
 	return func(value []byte) ([]byte, error) {
 		m, n := protowire.ConsumeBytes(value)
 		if n != len(value) {
-			return value, nil // of another type
+			return value, nil // another type
 		}
 		changed, err := edit(m, of, do)
 		return protowire.AppendBytes(nil, changed), err
 	}
 }
 
-// edit copies a message, with another value for each of one field's.
+// edit copies a message with the values of one field replaced.
 func edit(m []byte, of protowire.Number, do func(value []byte) ([]byte, error)) (out []byte, err error) {
 	for len(m) > 0 {
-		if len(m) == 1 && m[0] == 0 { // libtpu ends its data with a byte that is none of the message
+		if len(m) == 1 && m[0] == 0 { // libtpu appends a byte that is not part of the message
 			break
 		}
 		field, kind, n := protowire.ConsumeTag(m)
@@ -157,7 +157,7 @@ func malformed(n, size int) error {
 	return &errkind.Fault{Op: "xspace: read what the plugin recorded", Reason: "it is no XSpace", Class: errkind.ValueError, Err: protowire.ParseError(min(n, size))}
 }
 
-// named adds an entry of a map from ids to names.
+// named adds an entry to a map from ids to names.
 func named(b []byte, field protowire.Number, id uint64, name string) []byte {
 	value := message(number(nil, metadataID, id), metadataName, []byte(name))
 	return message(b, field, message(number(nil, entryKey, id), entryValue, value))
@@ -171,5 +171,6 @@ func message(b []byte, field protowire.Number, m []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
 }
 
-// picoseconds is a duration in the unit of events; what began before the recording begins with it.
+// picoseconds converts a duration to the unit of events. An event before the recording starts at
+// its beginning.
 func picoseconds(d time.Duration) uint64 { return uint64(max(0, d)) * 1000 }

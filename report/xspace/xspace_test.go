@@ -22,7 +22,8 @@ var begin = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 func at(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
 
-// recorded is what a plugin could have: a plane with a line that begins 5 ms after begin.
+// recorded returns a recording like that of a plugin: a plane with a line that begins 5 ms after
+// begin.
 func recorded() []byte {
 	bytes := func(b []byte, field protowire.Number, m []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
@@ -34,7 +35,7 @@ func recorded() []byte {
 	line := bytes(number(bytes(nil, 2, []byte("XLA Ops")), 3, uint64(at(5).UnixNano())), 4, event)
 	plane := bytes(bytes(nil, 2, []byte("/device:TPU:0")), 3, line)
 	plane = bytes(plane, 4, bytes(number(nil, 1, 7), 2, bytes(number(nil, 1, 7), 2, []byte("fusion.1"))))
-	return append(bytes(nil, 1, plane), 0) // as libtpu ends it
+	return append(bytes(nil, 1, plane), 0) // like libtpu
 }
 
 func sample() xspace.Profile {
@@ -62,7 +63,7 @@ func FuzzWhatAPluginRecorded(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// The planes of the host come after those of the plugin, as they are.
+		// The planes of the host follow the unchanged planes of the plugin.
 		p.Devices = nil
 		host, err := p.Encode()
 		require.NoError(t, err)
@@ -70,7 +71,7 @@ func FuzzWhatAPluginRecorded(f *testing.F) {
 	})
 }
 
-// TestTheOfficialPackageShowsOurs needs Python with xprof, as make test-python has.
+// TestTheOfficialPackageShowsOurs needs Python with xprof, which make test-python installs.
 func TestTheOfficialPackageShowsOurs(t *testing.T) {
 	if os.Getenv("TPUSTRATEGY_PYTHON_TESTS") != "1" {
 		t.Skip("TPUSTRATEGY_PYTHON_TESTS=1 runs this test")
