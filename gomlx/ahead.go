@@ -29,36 +29,37 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// aheadTarget is what a backend has that compiles for devices which are not here.
+// aheadTarget is the state of a backend that compiles ahead of time.
 type aheadTarget struct {
 	target report.Target
-	line   *progress.Line // says how far it is, to Options.Notes
-	file   string         // to write the report to; empty is none
-	plan   *planning      // what to search, in the place of a compilation; nil is nothing
-	stop   sync.Once      // tells Options.Stopped
+	line   *progress.Line // reports progress to Options.Notes
+	file   string         // file for the report; empty for none
+	plan   *planning      // the plan search to run instead of a compilation; may be nil
+	stop   sync.Once      // calls Options.Stopped once
 	host   hostPrograms
 }
 
-// notHere is the error of what needs the devices.
+// notHere returns an error for an operation that needs the devices.
 func (a *aheadTarget) notHere(what string) error {
 	return &errkind.Fault{Op: "gomlx: " + what, Reason: "the backend compiles ahead of time for " + a.target.Name + ", which is not here",
 		Hint: "leave the distribution to the backend, or run on the devices", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
 }
 
-// NewAheadOfTime returns a backend that compiles for a slice which is described and need not be
-// here. It runs nothing there: the first execution of a program that takes variables and data, such
-// as a training step, is compiled for the slice, tells Options.Stopped and returns an
-// [*AheadOfTimeError] with the report, which GoMLX's loops hand on.
+// NewAheadOfTime returns a backend that compiles for a described slice, which need not exist on
+// this machine. The first execution of a program with variables and data, such as a training step,
+// compiles it for the slice, calls Options.Stopped, and returns an [*AheadOfTimeError] with the
+// report. GoMLX's training loops return this error.
 //
-// Programs before it, such as the initializers of variables and what prepares data, take no variables
-// or no data. They run when somebody reads what they give, on a CPU device of this machine, so that
-// a model may be larger than its memory as long as nobody reads the variables.
+// Programs without variables or without data, such as the initializers of variables and the
+// preparation of data, run on a CPU device of this machine. They run only when one of their results
+// is read, so a model may be larger than the memory of this machine as long as the variables are
+// not read.
 //
-// The compiler is a process of its own; see Options.Worker and Options.Compiler, which is taken if it
-// can compile for a topology. The report is written to reportFile too, if that is not empty: as a page
-// if the name ends in .html, and as JSON otherwise. A compilation that takes long says each ten
-// seconds to Options.Notes how far it is. The slice stays the caller's: finalize the
-// backend before it is closed.
+// The compiler runs in a separate process, see Options.Worker, unless Options.Compiler is a
+// [pjrt.TopologyCompiler]. If reportFile is not empty, the report is also written to this file: as
+// a page if its name ends in .html or .htm, and as JSON otherwise. Long compilations report their
+// progress to Options.Notes every ten seconds. The caller must finalize the backend before closing
+// the slice.
 func NewAheadOfTime(slice *system.Slice, reportFile string, opts Options) (*Backend, error) {
 	if err := slice.Check(); err != nil {
 		return nil, failed("NewAheadOfTime", "", err)
@@ -71,7 +72,7 @@ func NewAheadOfTime(slice *system.Slice, reportFile string, opts Options) (*Back
 	return newAhead(a, lowering.TargetTPU, slice.Topology(), opts, func(of mesh.Options) (*mesh.Machine, error) { return mesh.Describe(slice, of), nil })
 }
 
-// lineTo returns a line that says how far compilations are.
+// lineTo returns a progress line that writes to notes, which may be nil.
 func lineTo(notes io.Writer) *progress.Line {
 	if notes == nil {
 		notes = io.Discard
@@ -79,15 +80,15 @@ func lineTo(notes io.Writer) *progress.Line {
 	return progress.To(notes, progress.Options{Record: progress.RecordFile()})
 }
 
-// aheadCompiler returns what compiles for a slice; nil is this process.
+// aheadCompiler returns the compiler for a slice, or nil to compile in this process.
 func (o Options) aheadCompiler(line *progress.Line) (pjrt.Compiler, error) {
 	if _, ok := o.Compiler.(pjrt.TopologyCompiler); ok {
-		line.Process(-1) // it may be any
+		line.Process(-1) // the process is not known
 		return o.Compiler, nil
 	}
 	w, err := worker.New(worker.Options{Command: o.Worker, Started: line.Process})
 	if of := (*worker.Error)(nil); errors.As(err, &of) && of.Reason == worker.NotStarted && o.Worker == nil {
-		return nil, nil // no program to start
+		return nil, nil // there is no worker program
 	}
 	if err != nil {
 		return nil, err
@@ -95,8 +96,8 @@ func (o Options) aheadCompiler(line *progress.Line) (pjrt.Compiler, error) {
 	return w, nil
 }
 
-// newAheadOnCPU is NewAheadOfTime for the devices of a system of the CPU plugin, on which nothing is
-// run either.
+// newAheadOnCPU is NewAheadOfTime for the devices of a CPU system. It does not run the compiled
+// programs either.
 func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backend, error) {
 	topology := sys.Topology()
 	a := &aheadTarget{file: reportFile, line: lineTo(opts.Notes)}
@@ -125,7 +126,7 @@ func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backen
 	return newAhead(a, lowering.TargetCPU, topology, opts, func(of mesh.Options) (*mesh.Machine, error) { return mesh.Compiling(topology, "cpu", compile, of), nil })
 }
 
-// newAhead returns a backend without devices of its own.
+// newAhead returns a backend that compiles for the devices of topology.
 func newAhead(a *aheadTarget, target lowering.Target, topology tpu.Topology, opts Options, machine func(mesh.Options) (*mesh.Machine, error)) (*Backend, error) {
 	b := &Backend{opts: opts, ahead: a}
 	if err := b.open(context.Background(), topology, target, "ahead of time for "+a.target.String(), machine); err != nil {
@@ -137,7 +138,7 @@ func newAhead(a *aheadTarget, target lowering.Target, topology tpu.Topology, opt
 	return b, nil
 }
 
-// ahead opens what topology= names.
+// ahead opens a backend for the option topology=.
 func (c *config) ahead(ctx context.Context, opts Options) (*Backend, error) {
 	fail := func(option string, err error) error {
 		return wrong(c.text, option, "it cannot be followed", "", err)
@@ -175,7 +176,7 @@ func (c *config) ahead(ctx context.Context, opts Options) (*Backend, error) {
 	}, slice.Close)
 }
 
-// executeAhead is Execute of a backend that compiles ahead of time.
+// executeAhead implements Execute for a backend that compiles ahead of time.
 func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
 	b, p := e.backend, e.state.program
 	data, variables := false, false
@@ -212,8 +213,8 @@ func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]com
 	return out, nil
 }
 
-// report compiles the program for the devices that are not here, once, and returns the error that
-// has the report.
+// report compiles the program ahead of time, once per set of donated parameters, and returns the
+// error with the report.
 func (c *executableState) report(donated []bool) error {
 	mask, key := c.useful(donated)
 	c.mu.Lock()
@@ -297,8 +298,8 @@ func (c *executableState) compileAhead(donated []bool) error {
 	return stopped
 }
 
-// laidOut sets how the results lie that were left to the partitioner, as far as the compiled program tells
-// it. What it does not tell is shown as whole.
+// laidOut sets the layouts that the partitioner chose for the open results, as far as the compiled
+// program contains them. Other open results remain replicated in the report.
 func laidOut(m *spmd.Module, frame spmd.Frame, exe *pjrt.Executable) {
 	ops, err := outputShardings(exe, len(m.Results))
 	if err != nil {

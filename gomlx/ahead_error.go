@@ -13,24 +13,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// AheadOfTimeError reports that a backend which compiles for devices that are not here has come to the
-// first program that needs them, such as a training step. It has what the compiler says of the
-// program. It matches errors.ErrUnsupported.
+// AheadOfTimeError is the result of the first program with variables and data, such as a training
+// step, on a backend that compiles ahead of time. It contains the report of the compilation. It
+// matches errors.ErrUnsupported.
 type AheadOfTimeError struct {
-	// Program is the program's name, and Topology the slice's.
+	// Program is the name of the program, and Topology the name of the slice.
 	Program, Topology string
-	// Explanation says how the program is split. Its Report has the memory, the collectives and the
-	// cost of the compiled program; it is nil if the program was not compiled, but for one that the compiler refused as too large.
+	// Explanation describes how the program is sharded. Its Report contains the memory, the
+	// collectives and the cost of the compiled program. The Report is nil if the compilation
+	// failed, unless the compiler rejected the program because it needs too much memory.
 	Explanation *Explanation
-	// Plans is what a search for a plan found, which plan= asks for; otherwise nil.
+	// Plans is the result of the search that plan= requests, or nil.
 	Plans *plan.Result
-	// File is where the report, or the best plan, was written to; empty if to no file.
+	// File is the file with the report or the best plan, or empty if none was written.
 	File string
-	// Err says why the program was not compiled, or the report not written; nil otherwise.
+	// Err is the error of the compilation, of the search, or of writing the report; nil if there
+	// was none.
 	Err error
 }
 
-// Error returns a line that says what has stopped the program, and the report on the lines below it.
+// Error returns a line with the outcome, followed by the report.
 func (e *AheadOfTimeError) Error() string {
 	var b strings.Builder
 	if e.Plans != nil {
@@ -77,9 +79,9 @@ func (e *AheadOfTimeError) Error() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// ExitCode returns the exit code of a program that ends with the report: 0, or 4 if a device has too
-// little memory, 5 if the compiler's process has died, and 1 for other failures. The command tpustrategy
-// has the same codes.
+// ExitCode returns the exit code for a program that exits with the report: 0 for success, 4 if a
+// device has too little memory, 5 if the compiler's process died, and 1 for other failures. The
+// command tpustrategy uses the same codes.
 func (e *AheadOfTimeError) ExitCode() int {
 	var compiler *pjrt.Error
 	var gone *worker.Error
@@ -96,10 +98,9 @@ func (e *AheadOfTimeError) ExitCode() int {
 	return 0
 }
 
-// Exit ends the process with e.ExitCode, after it has written e to the standard output, or to the
-// standard error if the program could not be compiled. It is for Options.Stopped: GoMLX's programs know
-// nothing of compiling ahead of time, and would take the report for a fault, with a stack. Deferred calls
-// do not run.
+// Exit writes e to standard output, or to standard error if e.Err is not nil, and exits the process
+// with e.ExitCode. It is meant for Options.Stopped: an ordinary GoMLX program would report e as a
+// failure with a stack trace. Deferred functions do not run.
 func Exit(e *AheadOfTimeError) {
 	to := os.Stdout
 	if e.Err != nil {

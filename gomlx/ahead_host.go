@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// hostPrograms runs programs on a CPU device of this machine, which it opens when it is needed.
+// hostPrograms runs programs on a CPU device of this machine, which it opens on first use.
 type hostPrograms struct {
 	life context.Context // of the backend that compiles ahead of time
 	opts Options
@@ -30,7 +30,7 @@ func (h *hostPrograms) backend() (*Backend, error) {
 	return h.on, h.err
 }
 
-// onCPU returns a backend of one CPU device of its own.
+// onCPU returns a backend that owns one CPU device.
 func onCPU(life context.Context, opts Options) (*Backend, error) {
 	sys, err := system.Open(life, system.Options{CPUDevices: 1})
 	if err != nil {
@@ -44,7 +44,7 @@ func onCPU(life context.Context, opts Options) (*Backend, error) {
 	return b, nil
 }
 
-// Close frees the CPU device. A program that is to be run later is refused.
+// Close frees the CPU device. Programs that have not run yet then fail with ErrFinalized.
 func (h *hostPrograms) Close() error {
 	h.once.Do(func() { h.err = ErrFinalized })
 	if h.on == nil {
@@ -53,15 +53,15 @@ func (h *hostPrograms) Close() error {
 	return h.on.Close()
 }
 
-// promise gives a tensor in host memory, which must not be written. It may execute the programs first that
-// make the tensor.
+// promise returns a tensor in host memory, which must not be modified. It first executes the
+// programs that compute the tensor, if necessary.
 type promise func() ([]byte, error)
 
-// results returns the results of a program that has no data or no variables. It is executed, after the
-// programs that its inputs need, when one of its results is read.
+// results returns the results of a program without data or without variables. The program, and the
+// programs that compute its inputs, are executed when a result is read.
 func (h *hostPrograms) results(p *lowering.Program, inputs []promise) []promise {
 	run := sync.OnceValues(func() ([][]byte, error) {
-		defer func() { inputs = nil }() // which may be large
+		defer func() { inputs = nil }() // inputs may be large
 		on, err := h.backend()
 		if err != nil {
 			return nil, err
@@ -81,7 +81,7 @@ func (h *hostPrograms) results(p *lowering.Program, inputs []promise) []promise 
 	return out
 }
 
-// executeFor executes a program for another backend.
+// executeFor executes a program of another backend on host values.
 func (b *Backend) executeFor(p *lowering.Program, values []promise) ([][]byte, error) {
 	exe, err := b.compile(p)
 	if err != nil {

@@ -67,7 +67,7 @@ func TestAheadOfTimeStopsAtTheFirstStepWithTheReport(t *testing.T) {
 	assert.EqualValues(t, parameters, r.Parameters)
 }
 
-// The backend that GoMLX makes by its name ends the process.
+// The backend that GoMLX creates by its name exits the process.
 func TestAheadOfTimeEndsWithTheCodesOfTheCommand(t *testing.T) {
 	for want, e := range map[int]*gomlx.AheadOfTimeError{
 		0: {Explanation: &gomlx.Explanation{Report: &report.Report{}}},
@@ -90,8 +90,8 @@ func TestAheadOfTimeEndsWithTheCodesOfTheCommand(t *testing.T) {
 	assert.NotNil(t, told[0].Explanation.Report)
 }
 
-// A program that the compiler refuses as too large has a report, too, with what it was made with and what
-// to change.
+// A program that the compiler rejects as too large also has a report, with its options and
+// suggestions.
 func TestAheadOfTimeOfAProgramThatDoesNotFitLeavesAReport(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "step.json")
 	b, _ := fromConfig(t, "topology=cpu:8,logical=2,rules=megatron,report="+file, gomlx.Options{})
@@ -112,7 +112,7 @@ func TestAheadOfTimeOfAProgramThatDoesNotFitLeavesAReport(t *testing.T) {
 	assert.NotEmpty(t, read.Tensors)
 }
 
-// A compiler for a slice takes minutes, and says nothing.
+// A compiler for a slice takes minutes and reports no progress.
 func TestAheadOfTimeSaysHowFarItIs(t *testing.T) {
 	b, _ := fromConfig(t, "topology=cpu:8,logical=2", gomlx.Options{})
 	var said bytes.Buffer
@@ -130,7 +130,7 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// What runs before the step is on this machine, when somebody reads it.
+// Programs before the step run on this machine when their results are read.
 func TestAheadOfTimeValuesAreThoseOfThisMachine(t *testing.T) {
 	b, explained := fromConfig(t, "topology=cpu:4", gomlx.Options{})
 	sum, err := graph.CallOnce(b, func(x *graph.Node) *graph.Node { return graph.Add(x, graph.IotaFull(x.Graph(), x.Shape())) }, []float32{1, 2, 3})
@@ -182,7 +182,7 @@ func TestAheadOfTimeRefusesWhatNeedsTheDevices(t *testing.T) {
 	}
 }
 
-// libtpu compiles the step for a slice that nobody here has.
+// libtpu compiles the step for a slice that is not present.
 func TestAheadOfTimeForATPU(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return

@@ -27,29 +27,30 @@ type Backend struct {
 	*lowering.Backend
 	opts          Options
 	mesh, logical sharding.Mesh
-	// machine's Life is the context of all that the backend waits for: compute's interfaces carry none.
+	// machine's Life is the context of all operations, because the interfaces of package compute
+	// have no contexts.
 	machine *mesh.Machine
-	ahead   *aheadTarget // of a machine that is only described, otherwise nil
+	ahead   *aheadTarget // nil unless the backend compiles ahead of time
 	rules   ruleUse
-	owned   []func() error // what Close closes after its own things
+	owned   []func() error // called by Close after the backend's own resources are closed
 
-	moved atomic.Int64 // how often a value went from one layout to another
+	moved atomic.Int64 // number of times a value was resharded
 
 	gathering sync.Mutex
-	gathers   map[string]*variant // the programs that make tensors whole, by dtype, shape and layout; guarded by gathering
+	gathers   map[string]*variant // programs that gather tensors, by dtype, shape and layout; guarded by gathering
 
 	holds *resources // buffers and programs
 }
 
 var _ compute.Backend = (*Backend)(nil)
 
-// New returns a backend over all devices of sys, which stays the caller's and must stay open until
-// the backend is finalized.
+// New returns a backend over all devices of sys. The caller must finalize the backend before
+// closing sys.
 func New(sys *system.System, opts Options) (*Backend, error) {
 	return newOn(context.Background(), sys, opts)
 }
 
-// newOn is New of a backend whose life is a part of another one.
+// newOn is New with a parent context for the operations of the backend.
 func newOn(life context.Context, sys *system.System, opts Options) (*Backend, error) {
 	if sys == nil {
 		return nil, fault("New", "there is no system", "open one with system.Open, or use NewFromConfig")
@@ -69,8 +70,8 @@ func newOn(life context.Context, sys *system.System, opts Options) (*Backend, er
 	return b, nil
 }
 
-// open makes the backend's machine over the devices of a topology, and the part that writes programs, for
-// target unless Options.Target says another.
+// open creates the backend's runtime over the devices of a topology, and its lowering for
+// Options.Target, or for target if Options.Target is nil.
 func (b *Backend) open(life context.Context, topology tpu.Topology, target lowering.Target, platform string, machine func(mesh.Options) (*mesh.Machine, error)) (err error) {
 	b.holds = newResources()
 	b.opts.Name = b.opts.name()
@@ -109,7 +110,7 @@ func (b *Backend) open(life context.Context, topology tpu.Topology, target lower
 	return nil
 }
 
-// describe says what a device is.
+// describe returns a description of a device.
 func (b *Backend) describe(num compute.DeviceNum) string {
 	if b.ahead != nil {
 		return "a device of " + b.ahead.target.Name
@@ -120,7 +121,7 @@ func (b *Backend) describe(num compute.DeviceNum) string {
 	return b.machine.All[num].DebugString()
 }
 
-// meshOf is the mesh over so many devices, and its logical axes.
+// meshOf returns the mesh over the devices and the mesh of the logical axes.
 func meshOf(devices int, opts Options) (all, axes sharding.Mesh, err error) {
 	logicalDevices := opts.Logical
 	if logicalDevices == 0 && len(opts.Axes) == 0 {
@@ -139,13 +140,13 @@ func meshOf(devices int, opts Options) (all, axes sharding.Mesh, err error) {
 	return all, axes, nil
 }
 
-// Mesh returns the mesh over the devices: the replicas first, then the logical axes.
+// Mesh returns the mesh of the devices: the replica axis first, then the logical axes.
 func (b *Backend) Mesh() sharding.Mesh { return b.mesh }
 
-// System returns what the backend runs on; nil for one that compiles ahead of time.
+// System returns the system of the backend, or nil if the backend compiles ahead of time.
 func (b *Backend) System() *system.System { return b.machine.System }
 
-// has answers whether there is a device of a number.
+// has returns an error if there is no device with the number.
 func (b *Backend) has(num compute.DeviceNum) error {
 	if num < 0 || int(num) >= b.mesh.Size() {
 		return fault(fmt.Sprintf("device %d", num), fmt.Sprintf("it is not in [0, %d)", b.mesh.Size()), "name a device that the backend has")
@@ -153,7 +154,7 @@ func (b *Backend) has(num compute.DeviceNum) error {
 	return nil
 }
 
-// named answers whether programs and values can be for devices that GoMLX names.
+// named returns an error if the backend does not support devices that GoMLX names.
 func (b *Backend) named() error {
 	if b.ahead != nil {
 		return b.ahead.notHere("a program for devices that GoMLX names")
@@ -165,8 +166,8 @@ func (b *Backend) named() error {
 	return nil
 }
 
-// Close frees all buffers and executables of the backend, and makes every use of it an error; what
-// waits in one is given up with [ErrFinalized]. A second Close returns the first one's result.
+// Close frees all buffers and executables of the backend. Pending and later operations return
+// [ErrFinalized]. A second Close returns the result of the first.
 func (b *Backend) Close() error {
 	if b == nil || b.machine == nil {
 		return nil
@@ -187,19 +188,19 @@ func (b *Backend) Close() error {
 	})
 }
 
-// Finalize is Close without its error, as [compute.Backend] has it.
+// Finalize calls Close and discards its error. It implements [compute.Backend].
 func (b *Backend) Finalize() { _ = b.Close() }
 
-// Live returns how many buffers and executables of the backend hold memory, for tests and
+// Live returns the number of buffers and executables that have not been freed, for tests and
 // diagnosis.
 func (b *Backend) Live() int { return b.holds.Len() }
 
-// data is the backend's side that moves tensors.
+// data implements the data interface of the backend.
 type data struct{ *Backend }
 
-// BufferFromFlatData copies flat, a Go slice in row-major order. It is the caller's again when the
-// call returns. The tensor goes to devices when a program first takes it, as the program wants it; to
-// a single device at once.
+// BufferFromFlatData copies flat, a Go slice in row-major order, which the caller may modify after
+// the call. The tensor is transferred to the devices when it is first the input of a program. With
+// a single device, it is transferred immediately.
 func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
 	wrap := func(err error) error { return failed("transfer", fmt.Sprintf("of %s to device %d", shape, num), err) }
 	if err := d.holds.Check(); err != nil {
@@ -218,7 +219,7 @@ func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.S
 	if err != nil {
 		return nil, wrap(err)
 	}
-	if d.ahead == nil && d.mesh.Size() == 1 { // there is one layout
+	if d.ahead == nil && d.mesh.Size() == 1 { // there is only one layout
 		at, err := d.whole(shape)
 		if err != nil {
 			return nil, wrap(err)
@@ -238,7 +239,7 @@ func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.S
 	return d.newBuffer(&memory{backend: d.Backend, shape: shape.Clone(), num: num, host: bytes})
 }
 
-// HasSharedBuffers returns false: memory of devices is reached by copies only.
+// HasSharedBuffers returns false: device memory can only be accessed by copying.
 func (data) HasSharedBuffers() bool { return false }
 
 // NewSharedBuffer returns an error matching errors.ErrUnsupported.

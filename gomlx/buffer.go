@@ -16,60 +16,61 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Buffer is a tensor, whole to its user wherever its parts are: on the host until a program takes
-// it, and then on the devices as that program wants it. It holds memory until Finalize, until it is
-// donated to an execution, or until the backend's Finalize; the garbage collector frees a forgotten
-// one. It is safe for concurrent use.
+// Buffer is a global tensor. It is in host memory until it is the input of a program, and then on
+// the devices in the layout of that program. Its memory is freed by Finalize, by a donation to an
+// execution, by the backend's Finalize, or by the garbage collector. It is safe for concurrent use.
 type Buffer struct{ memory *memory }
 
 var _ compute.Buffer = (*Buffer)(nil)
 
-// memory is what a Buffer holds, the part of it that its cleanup may hold on to.
+// memory is the content of a Buffer. It is a separate object because the cleanup of the Buffer
+// refers to it.
 type memory struct {
 	backend *Backend
 	shape   shapes.Shape
 	num     compute.DeviceNum
 
 	mu         sync.Mutex
-	host       []byte       // row-major, as the plugin takes it; nil if the value is on devices only
-	placements []*placement // the layouts that it is in, the last used first
-	// later gives the value ahead of time, if it is a program's result.
+	host       []byte       // row-major, in the plugin's format; nil if the value is only on devices
+	placements []*placement // copies of the value in different layouts, most recently used first
+	// later computes the value, if it is a program's result and the backend compiles ahead of time.
 	later promise
-	gone  error // why it cannot be used
-	// users is how many executions are taking the value as it is, and owned whether one takes it for
-	// good; see claim.go.
+	gone  error // not nil if the value was freed: the error of further uses
+	// users is the number of executions that currently read the value. owned is true while an
+	// execution to which the value is donated is launched. See claim.go.
 	users int
 	owned bool
-	idle  *sync.Cond // told when users is 0; nil until somebody waits
+	idle  *sync.Cond // signaled when users becomes 0; nil until an execution waits
 }
 
-// placement is a tensor on the devices, or whole on one of them.
+// placement is a tensor on the devices in one layout. A placement on one device has only the buffer
+// of that device.
 type placement struct {
 	layout *mesh.Layout
 	mesh.Buffers
 }
 
-// has reports whether a partition has its part.
+// has reports whether the part of a partition is present.
 func (l *placement) has(partition int) bool { return l.Buffers[partition] != nil }
 
-// layouts is in how many layouts a tensor is kept at most.
+// layouts is the maximum number of layouts in which a tensor is kept.
 const layouts = 2
 
-// newBuffer takes charge of what h holds.
+// newBuffer returns a Buffer that owns h.
 func (b *Backend) newBuffer(h *memory) (*Buffer, error) {
 	if err := b.holds.Track(h); err != nil {
 		return nil, err
 	}
 	out := &Buffer{memory: h}
-	// GoMLX drops buffers without Finalize as a matter of course.
+	// GoMLX often drops buffers without calling Finalize.
 	runtime.AddCleanup(out, func(h *memory) { _ = h.backend.holds.Free(h) }, h)
 	return out, nil
 }
 
-// Close frees what is held.
+// Close frees the memory.
 func (h *memory) Close() error { return h.end(ErrFinalized) }
 
-// end frees what is held, for a reason.
+// end frees the memory. Further uses return why.
 func (h *memory) end(why error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,19 +92,21 @@ func (b *Buffer) Backend() compute.Backend { return b.memory.backend }
 // Finalize frees the buffer's memory. Finalizing twice, or a donated buffer, does nothing.
 func (b *Buffer) Finalize() error { return b.memory.backend.holds.Free(b.memory) }
 
-// Shape returns the buffer's shape, also of a freed one.
+// Shape returns the buffer's shape. It also works after the buffer was freed.
 func (b *Buffer) Shape() (shapes.Shape, error) { return b.memory.shape.Clone(), nil }
 
-// DeviceNum returns the device that the buffer was made for. Device 0 stands for all of them.
+// DeviceNum returns the device for which the buffer was created. Device 0 represents all devices.
 func (b *Buffer) DeviceNum() (compute.DeviceNum, error) { return b.memory.num, nil }
 
-// Data returns an error matching errors.ErrUnsupported: memory of devices is reached by copies only.
+// Data returns an error matching errors.ErrUnsupported: device memory can only be accessed by
+// copying.
 func (b *Buffer) Data() (any, error) {
 	return nil, &errkind.Fault{Op: "gomlx: direct access to a buffer", Hint: "use ToFlatData", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
 }
 
 // ToFlatData waits for the buffer's value and copies it into flat, a Go slice of the dtype's Go
-// type and of the shape's size. Each part is read once, wherever it is held.
+// type with the length of the shape's size. Each part is transferred once, even if several devices
+// have a copy.
 func (b *Buffer) ToFlatData(flat any) error {
 	err := b.memory.toFlat(flat)
 	runtime.KeepAlive(b)
@@ -167,7 +170,7 @@ func (h *memory) readLocked(dst []byte) error {
 	return errors.Join(h.backend.machine.Get(h.backend.machine.Life, whole.layout, whole.Buffers, from, dst), whole.Close())
 }
 
-// bytes returns the value in host memory, which must not be written.
+// bytes returns the value in host memory, which must not be modified. h.mu must be held.
 func (h *memory) bytes() ([]byte, error) {
 	if h.host != nil {
 		return h.host, nil
@@ -180,7 +183,8 @@ func (h *memory) bytes() ([]byte, error) {
 	return out, h.readLocked(out)
 }
 
-// value returns the value ahead of time, where it is nowhere but in host memory or still to come.
+// value returns the value on a backend that compiles ahead of time, where values are in host memory
+// or not computed yet.
 func (h *memory) value() (promise, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -191,7 +195,7 @@ func (h *memory) value() (promise, error) {
 	return func() ([]byte, error) { return host, nil }, h.gone
 }
 
-// layLocked brings the value into a layout, if it is not in it, and returns its parts.
+// layLocked returns the value in a layout, and reshards it if necessary.
 func (h *memory) layLocked(want *mesh.Layout) (*placement, error) {
 	for i, l := range h.placements {
 		if l.layout.Same(want) && h.backend.machine.Here(l.Buffers) {
@@ -216,12 +220,12 @@ func (h *memory) layLocked(want *mesh.Layout) (*placement, error) {
 	return l, nil
 }
 
-// keepLocked adds a layout to those of the value, and ends the one that was not used for the longest
-// time.
+// keepLocked adds a placement to the value, and frees the least recently used placement if there
+// are too many.
 func (h *memory) keepLocked(l *placement) {
 	h.placements = append([]*placement{l}, h.placements...)
 	h.host = nil
-	if h.users > 1 { // somebody else may be about to execute with what would be freed
+	if h.users > 1 { // another execution may be about to use the placement that would be freed
 		return
 	}
 	for len(h.placements) > layouts {
@@ -231,12 +235,12 @@ func (h *memory) keepLocked(l *placement) {
 	}
 }
 
-// whole is the layout of a tensor that is whole on each device.
+// whole returns the layout of a tensor that is replicated on all devices.
 func (b *Backend) whole(shape shapes.Shape) (*mesh.Layout, error) {
 	return b.layout(spmd.ShardedTensor{DType: shape.DType, Spec: sharding.Replicated(shape.Rank()), Global: shape.Dimensions})
 }
 
-// spread puts the parts of a tensor on the devices of this process.
+// spread transfers the parts of a tensor to the devices of this process.
 func (b *Backend) spread(tensor []byte, at *mesh.Layout) (*placement, error) {
 	l := &placement{layout: at, Buffers: b.machine.Buffers()}
 	if err := b.machine.Put(b.machine.Life, at, func(int) []byte { return tensor }, l.Buffers); err != nil {
@@ -245,7 +249,7 @@ func (b *Backend) spread(tensor []byte, at *mesh.Layout) (*placement, error) {
 	return l, nil
 }
 
-// onLocked returns the value whole on a device, of a layout that the value has.
+// onLocked returns a replicated placement of the value that includes the device num, or nil.
 func (h *memory) onLocked(num compute.DeviceNum, whole *mesh.Layout) *placement {
 	for _, l := range h.placements {
 		if l.has(int(num)) && l.layout.Same(whole) {
@@ -255,7 +259,7 @@ func (h *memory) onLocked(num compute.DeviceNum, whole *mesh.Layout) *placement 
 	return nil
 }
 
-// aloneLocked copies the value to one device alone.
+// aloneLocked copies the complete value to one device.
 func (h *memory) aloneLocked(num compute.DeviceNum, whole *mesh.Layout) (*placement, error) {
 	m := h.backend.machine
 	to := &placement{whole, m.Buffers()}
@@ -263,7 +267,7 @@ func (h *memory) aloneLocked(num compute.DeviceNum, whole *mesh.Layout) (*placem
 		if l := h.onLocked(compute.DeviceNum(from), whole); l != nil {
 			b, err := l.Buffers[from].CopyToDevice(h.backend.machine.Life, m.All[num])
 			if errors.Is(err, errors.ErrUnsupported) {
-				break // by way of the host
+				break // copy through the host
 			}
 			to.Buffers[num] = b
 			return to, err
@@ -277,7 +281,7 @@ func (h *memory) aloneLocked(num compute.DeviceNum, whole *mesh.Layout) (*placem
 	return to, m.PutPart(h.backend.machine.Life, whole, int(num), tensor, &scratch, to.Buffers)
 }
 
-// CopyToDevice makes a buffer of the same value for another device.
+// CopyToDevice returns a new buffer with the same value for another device.
 func (b *Buffer) CopyToDevice(num compute.DeviceNum) (compute.Buffer, error) {
 	h := b.memory
 	if err := h.backend.holds.Check(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 )
 
-// trainCached trains with a cache, and returns what the cache did.
+// trainCached trains with a cache and returns the cache's counts.
 func trainCached(t *testing.T, dir string) (losses []float64, stats cache.Stats) {
 	kept, err := cache.Open(dir, cache.Options{KeyFile: dir + ".key"})
 	require.NoError(t, err)
@@ -24,8 +24,8 @@ func trainCached(t *testing.T, dir string) (losses []float64, stats cache.Stats)
 	return losses, kept.Stats()
 }
 
-// A process that runs the same program again compiles nothing: the names that GoMLX makes anew in each
-// process are in no program.
+// A process that runs the same program again compiles nothing: names that GoMLX generates in each
+// process are not part of the programs.
 func TestASecondProcessLoadsWhatTheFirstCompiled(t *testing.T) {
 	const where = "TPUSTRATEGY_TEST_CACHE"
 	if dir := os.Getenv(where); dir != "" {

@@ -10,16 +10,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// An execution claims its inputs while it is being launched, so that other goroutines can use the
-// same buffers. One that only reads counts as a user: what it is about to launch with stays. One
-// that a buffer is donated to owns it: it waits for the users, and nobody else can use the buffer
-// from then on, because its memory is filled with a result.
+// An execution claims its inputs while it is launched, so that several goroutines can use the same
+// buffers. An execution that reads a buffer becomes one of its users, and the buffer is not freed
+// until release. An execution to which a buffer is donated owns the buffer: it waits for the users,
+// and other executions cannot use the buffer any more, because a result reuses its memory.
 //
-// An execution owns before it uses, and does not wait when what it wants to use is owned, so none
-// waits for another in a circle.
+// An execution first claims its donated inputs and then the others, and does not wait for buffers
+// that another execution owns. This avoids deadlocks.
 
-// claim takes the donated inputs and becomes a user of the others, until release. After an error nothing
-// is claimed. donate has a value for each input.
+// claim claims the donated inputs as owner and the others as user, until release. After an error
+// nothing is claimed. donate has one value per input.
 func (e *Executable) claim(inputs []compute.Buffer, donate []bool) error {
 	for _, donated := range [...]bool{true, false} {
 		for i, input := range inputs {
@@ -38,7 +38,7 @@ func (e *Executable) claim(inputs []compute.Buffer, donate []bool) error {
 	return nil
 }
 
-// release ends what claim began, of the inputs that are donated or of the others.
+// release releases the donated inputs, or the other inputs.
 func release(inputs []compute.Buffer, donate []bool, donated bool) {
 	for i, input := range inputs {
 		if donate[i] == donated {
@@ -47,7 +47,8 @@ func release(inputs []compute.Buffer, donate []bool, donated bool) {
 	}
 }
 
-// twice is the error of input i: another one is the same buffer, if the buffer is there at all.
+// twice returns the error of input i, whose claim failed with err. If another input is the same
+// buffer and donated, the error names that input.
 func twice(inputs []compute.Buffer, donate []bool, i int, err error) error {
 	h := inputs[i].(*Buffer).memory
 	h.mu.Lock()
@@ -68,13 +69,13 @@ func twice(inputs []compute.Buffer, donate []bool, i int, err error) error {
 	return err
 }
 
-// input names the input that an error is about.
+// input adds the number and the name of an input to an error.
 func (e *Executable) input(i int, err error) error {
 	p := e.state.program
 	return fmt.Errorf("input %d, parameter %q: %w", i, p.ParameterNames[i%len(p.ParameterNames)], err)
 }
 
-// usable answers why the value cannot be used, if so.
+// usable returns an error if the value was freed or is owned by an execution.
 func (h *memory) usable() error {
 	switch {
 	case h.gone != nil:
@@ -85,8 +86,8 @@ func (h *memory) usable() error {
 	return nil
 }
 
-// claim becomes a user of the value, or waits for the users and makes it that of one execution, until
-// release.
+// claim registers a user of the value or, if donated, waits for all users and becomes its owner,
+// until release.
 func (h *memory) claim(donated bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,7 +121,7 @@ func (h *memory) release(donated bool) {
 	}
 }
 
-// lay brings a value that is claimed into a layout, if it is not in it, and returns its parts.
+// lay returns a claimed value in a layout, and reshards it if necessary.
 func (h *memory) lay(want *mesh.Layout) (*placement, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,7 +131,7 @@ func (h *memory) lay(want *mesh.Layout) (*placement, error) {
 	return h.layLocked(want)
 }
 
-// on brings a value that is claimed to a device, if it is not whole there, and returns it there.
+// on returns the complete claimed value on a device, and copies it there if necessary.
 func (h *memory) on(num compute.DeviceNum) (*pjrt.Buffer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

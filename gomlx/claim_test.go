@@ -52,8 +52,8 @@ func TestConcurrentProgramsOverOneBuffer(t *testing.T) {
 	})
 }
 
-// TestADonatedBufferIsOnesOwn donates a buffer while others read it: they get its value, or the
-// error that it is donated, and never what was made of it.
+// TestADonatedBufferIsOnesOwn donates a buffer while others read it. The readers receive its value
+// or ErrDonated, never the result that reuses its memory.
 func TestADonatedBufferIsOnesOwn(t *testing.T) {
 	b := newBackend(t, grid)
 	next := compiledOf(t, b, []tensor{weights}, func(f compute.Function, v []compute.Value) []compute.Value {
@@ -106,8 +106,8 @@ func TestADonatedBufferIsOnesOwn(t *testing.T) {
 	})
 }
 
-// TestBuffersThatManyWantToTake donates two buffers in both orders from two goroutines. At most
-// one of the two executions has them; nobody waits for ever.
+// TestBuffersThatManyWantToTake donates two buffers in both orders from two goroutines. At most one
+// of the two executions succeeds, and there is no deadlock.
 func TestBuffersThatManyWantToTake(t *testing.T) {
 	b := newBackend(t, grid)
 	exe := compiledOf(t, b, []tensor{weights, {name: "/v", flat: weights.flat, dims: weights.dims}}, addSub(t))

@@ -18,8 +18,7 @@ const (
 	notFused     = "GoMLX always traces the unfused ops too, and XLA fuses those: a second, fused copy would double the program"
 )
 
-// complianceSkips lists every part of GoMLX's compliance suite that passes this backend by, with
-// the reason.
+// complianceSkips lists the skipped parts of GoMLX's compliance suite, with the reasons.
 var complianceSkips = map[string]string{
 	"BinaryOps/Add/DynamicShapesBroadcasting":     staticShapes,
 	"Exec/BufferReuse":                            noShared,

@@ -31,14 +31,14 @@ type config struct {
 	topology  string
 	report    string
 	plan      string
-	by        *plan.Plan // that plan names, to be followed
+	by        *plan.Plan // the plan to follow, read from the file plan
 	precision *lowering.Precision
 }
 
-// ErrConfig is matched by the error of a configuration string that cannot be followed.
+// ErrConfig matches errors for an invalid configuration string.
 var ErrConfig = errkind.New(errkind.Unknown, "gomlx: config")
 
-// wrong says what is wrong with a configuration string, or with the option of it that is named.
+// wrong returns an error for a configuration string, or for one of its options.
 func wrong(config, option, reason, hint string, cause error) error {
 	subject := strconv.Quote(config)
 	if option != "" {
@@ -50,11 +50,12 @@ func wrong(config, option, reason, hint string, cause error) error {
 // option is an option of a configuration string.
 type option struct {
 	name string
-	// read reads the option's value into a config. It returns what is wrong, and what is possible.
+	// read parses the option's value into a config. If the value is invalid, it returns a reason
+	// and a hint.
 	read func(c *config, value string) (reason, hint string)
 }
 
-// options are all, in the order of the documentation.
+// options lists all options, in the order of the documentation.
 var options = []option{
 	{"plugin", func(c *config, value string) (string, string) {
 		if !isKind(value) && !filepath.IsAbs(value) {
@@ -104,10 +105,10 @@ var options = []option{
 	}},
 }
 
-// isKind reports whether a plugin is named by its kind.
+// isKind reports whether plugin is the name of a kind.
 func isKind(plugin string) bool { return slices.Contains([]string{"cpu", "tpu", "cuda"}, plugin) }
 
-// given reads an option that may be any text but an empty one.
+// given parses an option whose value may be any text except an empty one.
 func given(to *string, value, otherwise string) (reason, hint string) {
 	*to = value
 	if value == "" {
@@ -116,7 +117,7 @@ func given(to *string, value, otherwise string) (reason, hint string) {
 	return "", ""
 }
 
-// maxDevices bounds the numbers that a string may ask for.
+// maxDevices is the maximum number of devices in a configuration string.
 const maxDevices = 1 << 17
 
 func count(to *int, value string) (reason, hint string) {
@@ -128,7 +129,8 @@ func count(to *int, value string) (reason, hint string) {
 	return "", ""
 }
 
-// readAxes reads axes as in "model:4+sequence:2", which needs no quotes, or "model=4,sequence=2".
+// readAxes parses axes such as "model:4+sequence:2", which needs no quotes, or
+// "model=4,sequence=2".
 func readAxes(c *config, value string) (reason, hint string) {
 	mesh, err := sharding.ParseMesh(strings.NewReplacer(":", "=", "+", ",").Replace(value))
 	switch {
@@ -146,7 +148,7 @@ func readAxes(c *config, value string) (reason, hint string) {
 	return "", ""
 }
 
-// cpuTopology is a topology of devices of the CPU plugin, as in "cpu:8".
+// cpuTopology matches a topology of CPU devices, such as "cpu:8".
 var cpuTopology = regexp.MustCompile(`^cpu:([1-9][0-9]{0,3})$`)
 
 // cpuDevices returns the number of devices of a CPU topology, or 0.
@@ -155,11 +157,11 @@ func cpuDevices(topology string) int {
 	if m == nil {
 		return 0
 	}
-	n, _ := strconv.Atoi(m[1]) // the expression lets few digits through only
+	n, _ := strconv.Atoi(m[1]) // the expression limits the number of digits
 	return n
 }
 
-// parseConfig reads a configuration string; see [NewFromConfig].
+// parseConfig parses a configuration string; see [NewFromConfig].
 func parseConfig(text string) (*config, error) {
 	c := &config{text: text}
 	fail := func(option, reason, hint string) (*config, error) {
@@ -214,7 +216,7 @@ func parseConfig(text string) (*config, error) {
 	return c, c.check()
 }
 
-// check refuses options that do not go together.
+// check returns an error for incompatible options.
 func (c *config) check() error {
 	fail := func(option, reason, hint string) error {
 		return wrong(c.text, option, reason, hint, nil)
@@ -241,8 +243,8 @@ func (c *config) check() error {
 	return nil
 }
 
-// splitItems cuts a string at the commas that are not within double quotes. It returns false if a
-// quoted value does not end.
+// splitItems splits a string at the commas that are not within double quotes. It returns false if a
+// closing quote is missing.
 func splitItems(text string) (items []string, ok bool) {
 	start, quoted := 0, false
 	for i := 0; i < len(text); i++ {

@@ -12,10 +12,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// A large constant of a graph is a parameter of its program, for the reasons that package strategy gives. An
-// Executable adds the constants to the inputs of each execution. Each device has a copy of a constant, which
-// is made once, at the first execution. A program's text does not depend on the elements of its large
-// constants; their names have a hash of the elements, which the hosts compare.
+// A large constant of a graph becomes a parameter of its program, for the reasons in package
+// strategy. An Executable adds the constants to the inputs of each execution. Each device has a
+// copy of a constant, which is transferred once, at the first execution. The text of a program does
+// not depend on the elements of its large constants. The names of constants contain a hash of the
+// elements, which the hosts compare.
 
 // constant implements [lowering.Options.Constant]. The value is a Buffer.
 func (b *Backend) constant(shape shapes.Shape, elements []byte) (c lowering.Constant, err error) {
@@ -27,11 +28,11 @@ func (b *Backend) constant(shape shapes.Shape, elements []byte) (c lowering.Cons
 	return c, err
 }
 
-// givenParameters returns the number of parameters that a caller gives: all but the constants.
+// givenParameters returns the number of parameters without the constants, which are the last ones.
 func givenParameters(p *lowering.Program) int { return len(p.ParameterNames) - len(p.Constants) }
 
-// withConstants adds the constants to the inputs of each device. It leaves inputs that have them as they
-// are.
+// withConstants adds the constants to the inputs of each device. Inputs with another number than
+// without constants are returned unchanged.
 func (e *Executable) withConstants(inputs []compute.Buffer, donate []bool) ([]compute.Buffer, []bool) {
 	p := e.state.program
 	given, devices := givenParameters(p), p.Replicas*p.Partitions
@@ -54,7 +55,7 @@ func (e *Executable) withConstants(inputs []compute.Buffer, donate []bool) ([]co
 	return all, donated
 }
 
-// constantNames returns the names of the constants of a program, which have their hashes.
+// constantNames returns the names of the constants of a program, which contain their hashes.
 func constantNames(p *lowering.Program) []string {
 	return slices.Clone(p.ParameterNames[givenParameters(p):])
 }

@@ -27,8 +27,9 @@ func tableOf(first int64) (table *tensors.Tensor, sum int64) {
 	return tensors.FromFlatDataAndDimensions(values, tableRows), sum
 }
 
-// A large constant of an unchanged GoMLX program is a parameter that the backend gives: the text is
-// small, and the results are correct, also beside donated variables that are made after the constant.
+// A large constant of an unchanged GoMLX program becomes a parameter that the backend adds. The
+// text is small and the results are correct, also with donated variables that are created after the
+// constant.
 func TestLargeConstantsAreParameters(t *testing.T) {
 	for _, mesh := range []shape{alone, {"2x1", 2, 1}, {"1x2", 1, 2}, {"2x2", 2, 2}} {
 		t.Run(mesh.name, func(t *testing.T) {

@@ -11,12 +11,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// isVariable reports whether a parameter is a variable: GoMLX gives it its path, which begins with a
-// slash.
+// isVariable reports whether a parameter is a variable. GoMLX names a variable by its path, which
+// begins with a slash.
 func isVariable(name string) bool { return strings.HasPrefix(name, "/") }
 
-// PlaceData returns the placement of a parameter that is no variable: dimension 0 over the replicas if
-// they divide it, and whole on every device otherwise.
+// PlaceData returns the placement of a parameter that is not a variable: dimension 0 is sharded
+// over the replicas if their number divides it; otherwise the parameter is replicated.
 func PlaceData(mesh sharding.Mesh, dims []int) logical.Placement {
 	p := logical.Placement{Spec: sharding.Replicated(len(dims))}
 	replicas, _ := mesh.AxisSize(logical.ReplicaName)
@@ -36,10 +36,10 @@ func PlaceData(mesh sharding.Mesh, dims []int) logical.Placement {
 	return p
 }
 
-// readAs returns how a program reads a variable that is in parts over the replicas: gathered over them,
-// as the batch is over the replicas too, and a partitioner that is left the choice gathers the much
-// larger activations. It is nil for other tensors. What an optimizer keeps of a variable is updated
-// in parts.
+// readAs returns the sharding with which a program reads a variable that is sharded over the
+// replicas: gathered over the replicas. Without it, the partitioner would gather the much larger
+// activations, because the batch is sharded over the replicas too. It returns nil for other
+// tensors, and for the optimizer's state, which is updated in sharded form.
 func readAs(name string, spec sharding.Spec) *sharding.Spec {
 	if logical.StateOf(name, nil) != "" || !isVariable(name) || !slices.Contains(spec.UsedAxes(), logical.ReplicaName) {
 		return nil
@@ -52,10 +52,10 @@ func readAs(name string, spec sharding.Spec) *sharding.Spec {
 	return &inside
 }
 
-// A dataset in memory is an argument of the program that gathers a batch from it. Split over the
-// replicas, all of it would be moved for each batch.
+// A GoMLX dataset in memory is an argument of the program that gathers a batch from it. If it were
+// sharded over the replicas, the complete dataset would be transferred for each batch.
 
-// tables says which arguments of a program are only ever read by looking up rows.
+// tables reports which arguments of a program are only used as tables of which rows are gathered.
 func tables(p *lowering.Program) []bool {
 	main := p.Main()
 	number := numbers(main)
@@ -81,7 +81,7 @@ func tables(p *lowering.Program) []bool {
 	return looked
 }
 
-// numbers are the places of a function's parameters.
+// numbers returns the index of each parameter of a function.
 func numbers(f *ir.Function) map[*ir.Value]int {
 	all := map[*ir.Value]int{}
 	for i, v := range f.Parameters {
@@ -90,7 +90,7 @@ func numbers(f *ir.Function) map[*ir.Value]int {
 	return all
 }
 
-// rowsOf reports whether a statement looks up rows of its first operand: by dimension 0.
+// rowsOf reports whether a statement gathers rows, along dimension 0, of its first operand.
 func rowsOf(s *ir.Statement) bool {
 	if s.Op != "stablehlo.gather" {
 		return false

@@ -56,7 +56,8 @@ func TestEveryDTypeTravels(t *testing.T) {
 	}
 }
 
-// TestSmallIntegersAreSignExtended checks that packed values arrive as the numbers they stand for.
+// TestSmallIntegersAreSignExtended checks that packed values are converted to the numbers that they
+// represent.
 func TestSmallIntegersAreSignExtended(t *testing.T) {
 	b := newBackend(t, alone)
 	for _, test := range []struct {

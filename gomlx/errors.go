@@ -7,20 +7,20 @@ import (
 )
 
 var (
-	// ErrFinalized is returned by every use of a backend, of a buffer or of an executable after its
+	// ErrFinalized is returned by operations on a backend, a buffer or an executable after its
 	// Finalize.
 	ErrFinalized = errkind.New(errkind.RuntimeError, "gomlx: it is finalized")
 
-	// ErrDonated is returned by every use of a buffer that was donated to an execution.
+	// ErrDonated is returned by operations on a buffer that was donated to an execution.
 	ErrDonated = errkind.New(errkind.RuntimeError, "gomlx: the buffer was donated to an execution")
 )
 
-// fault is an error about what the caller gave.
+// fault returns an InvalidArgumentError with a reason and a hint.
 func fault(op, reason, hint string) error {
 	return &errkind.Fault{Op: "gomlx: " + op, Reason: reason, Hint: hint, Class: errkind.InvalidArgumentError}
 }
 
-// failed is an error about what could not be done, for its cause.
+// failed returns the error of an operation with its cause.
 func failed(op, subject string, cause error) error {
 	return &errkind.Fault{Op: "gomlx: " + op, Subject: subject, Class: errkind.Or(cause, errkind.InvalidArgumentError), Err: cause}
 }
@@ -28,15 +28,15 @@ func failed(op, subject string, cause error) error {
 // MismatchError reports that the processes of a job differ in something that must be the same on
 // all of them: the text of a program, or the first value of a variable.
 type MismatchError struct {
-	// What names what was compared, such as `variable "/dense/weights"`, and Hint says what makes it
-	// the same.
+	// What names the compared object, such as `variable "/dense/weights"`, and Hint is a
+	// suggestion.
 	What, Hint string
-	// Differing are the processes that have something else than most, ascending; where no value has
-	// the most processes, something else than process 0.
+	// Differing contains the processes that differ from the majority, in ascending order. If there
+	// is no majority, it contains those that differ from process 0.
 	Differing []int
 }
 
-// Error says which processes differ, and what to do.
+// Error returns a message with the differing processes and the hint.
 func (e *MismatchError) Error() string {
 	return errkind.Text("gomlx: "+e.What, fmt.Sprintf("processes %v have another than the rest", e.Differing), nil, e.Hint)
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Executable is a computation that runs. A graph that GoMLX did not distribute runs on all devices,
-// as the program over the global tensors; it is compiled at its first execution, when it is known
-// which arguments are donated. Any other graph runs on the devices that GoMLX names. It is safe for
-// concurrent use.
+// Executable is an executable computation. A graph that GoMLX did not distribute runs on all
+// devices, as a program over global tensors. It is compiled at its first execution, when the
+// donated arguments are known. Any other graph runs on the devices that GoMLX names. Executable is
+// safe for concurrent use.
 type Executable struct {
 	backend *Backend
 	state   *executableState
@@ -29,18 +29,19 @@ type Executable struct {
 
 var _ compute.Executable = (*Executable)(nil)
 
-// executableState is the part of an Executable that its cleanup may hold on to.
+// executableState is the state of an Executable. It is a separate object because the cleanup of the
+// Executable refers to it.
 type executableState struct {
 	backend *Backend
 	program *lowering.Program
 	places  []logical.Placement // of the parameters
 
 	mu          sync.Mutex
-	variants    map[string]*variant // by the donated parameters that a result may take the place of, or by the devices that GoMLX names; nil once closed
-	last        *variant            // that was found, for lastDonated
+	variants    map[string]*variant // by donated parameters, or by the devices that GoMLX names; nil after Close
+	last        *variant            // the variant for lastDonated
 	lastDonated []bool
-	reported    map[string]error // as variants, of a backend that compiles ahead of time
-	// explained is set once Options.Explain has spoken of the program.
+	reported    map[string]error // like variants, if the backend compiles ahead of time
+	// explained is true after Options.Explain was called for the program.
 	explained bool
 }
 
@@ -52,7 +53,7 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 		}
 	}
 	state := &executableState{backend: b, program: p, variants: map[string]*variant{}}
-	if !state.distributed() { // or GoMLX says how everything is split
+	if !state.distributed() { // a distributed program has GoMLX's own sharding
 		if err := b.checkRules(p); err != nil {
 			return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
 		}
@@ -76,8 +77,8 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 	return exe, nil
 }
 
-// place says how the parameters of a program lie. Rules that GoMLX's own distribution does not follow are
-// no errors.
+// place returns the placements of the parameters of a program. Rule errors are ignored if
+// distributed, because GoMLX's own distribution does not use the rules.
 func (b *Backend) place(p *lowering.Program, distributed bool) (places []logical.Placement, err error) {
 	table := tables(p)
 	for i, name := range p.ParameterNames {
@@ -117,7 +118,7 @@ func (c *executableState) Close() error {
 	}
 	c.variants, c.last = nil, nil
 	for _, constant := range c.program.Constants {
-		// A program that runs on another backend keeps its constants.
+		// Constants may belong to another backend, see executeFor.
 		if buf := constant.Value.(*Buffer); buf.memory.backend == c.backend {
 			errs = append(errs, buf.Finalize())
 		}
@@ -128,7 +129,8 @@ func (c *executableState) Close() error {
 // Finalize frees the compiled programs.
 func (e *Executable) Finalize() { _ = e.backend.holds.Free(e.state) }
 
-// Inputs returns the names and shapes of the parameters, in order, without those that replace constants.
+// Inputs returns the names and shapes of the parameters, in order, without the parameters for
+// constants.
 func (e *Executable) Inputs() (names []string, inputShapes []shapes.Shape) {
 	p := e.state.program
 	given := givenParameters(p)
@@ -138,12 +140,13 @@ func (e *Executable) Inputs() (names []string, inputShapes []shapes.Shape) {
 // Outputs returns the shapes of the results, in order.
 func (e *Executable) Outputs() []shapes.Shape { return slices.Clone(e.state.program.Outputs) }
 
-// Execute runs the program and returns its results, which may still be on their way. Donated inputs
-// belong to the execution; an error in the arguments leaves them as they were.
+// Execute launches the program and returns its results, which may not be computed yet. Donated
+// inputs become invalid. If Execute returns an error for its arguments, donated inputs stay valid.
 //
-// A program that GoMLX did not distribute takes and gives global tensors, and runs on all devices
-// where defaultDevice is 0; with another defaultDevice it runs on that device alone. Of a
-// distributed program inputs and results are device by device, all parameters of a device together.
+// A program that GoMLX did not distribute accepts and returns global tensors. It runs on all
+// devices if defaultDevice is 0, and otherwise only on defaultDevice. For a distributed program,
+// inputs and results are ordered by device: all parameters of the first device, then all of the
+// second, and so on.
 func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
 	out, err := e.execute(inputs, donate, defaultDevice)
 	runtime.KeepAlive(e)
@@ -233,7 +236,7 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 		}
 		mask[i] = true
 		for row := range v.rows {
-			results[row][r] = args[row][i] // filled again
+			results[row][r] = args[row][i] // the result reuses the buffer
 		}
 	}
 	if err := b.launch(v, args, results, mask); err != nil {
@@ -249,7 +252,7 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 	for r := range out {
 		var l *placement
 		if i := v.of[r]; i >= 0 {
-			l = taken[i] // its buffers are filled again
+			l = taken[i] // the result reuses its buffers
 		} else {
 			l = &placement{layout: v.results[r], Buffers: b.machine.Column(results, v.rows, r)}
 		}
@@ -262,8 +265,8 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 	return out, nil
 }
 
-// give ends a donated tensor: its parts in a layout belong to the execution's result, if they took
-// their memory.
+// give invalidates a donated tensor. With aliased, the placement l is kept, because a result of the
+// execution reuses its memory.
 func (h *memory) give(l *placement, aliased bool) {
 	if aliased {
 		h.mu.Lock()

@@ -16,43 +16,43 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// Explanation says how a program is split over the devices, and why. It is plain data.
+// Explanation describes how a program is sharded over the devices, and why. It is plain data.
 type Explanation struct {
-	// Program is the program's name, and Mesh its devices, such as replica=4,logical=2.
+	// Program is the name of the program, and Mesh its mesh, such as replica=4,logical=2.
 	Program string
 	Mesh    string
-	// Parameters and Results are the program's, in its order.
+	// Parameters and Results are the parameters and results of the program, in order.
 	Parameters, Results []Tensor
-	// Rules are the rules that place a parameter, or were to, by their numbers.
+	// Rules contains the rules that match a parameter, by their indices.
 	Rules map[int]string
-	// Idle are the axes of several devices over which nothing is split at the program's border: the
-	// devices of such an axis do the same work.
+	// Idle are the axes of size 2 or more over which no parameter or result is sharded: the devices
+	// along such an axis do the same work.
 	Idle []string
-	// Report has the memory, the collectives and the cost of the compiled program. It is nil if the
-	// runtime gives no compiled program.
+	// Report contains the memory, the collectives and the cost of the compiled program. It is nil
+	// if the runtime does not provide them.
 	Report *report.Report
 }
 
 // Tensor is a parameter or a result of a program.
 type Tensor struct {
-	// Name is the path of a variable, or what GoMLX calls the parameter; results have the name of the
-	// variable that they update, or none.
+	// Name is the path of a variable, or GoMLX's name of the parameter. A result has the name of
+	// the variable that it updates, or none.
 	Name string
 	// Variable is true for a variable, and false for data.
 	Variable bool
 	DType    string
-	// Shape is the whole tensor's, and Shard that of the part that one device holds.
+	// Shape is the global shape, and Shard the shape of the part on one device.
 	Shape, Shard []int
-	// Spec is how the tensor is laid over the mesh, such as replica,-; see [sharding.ParseSpec].
+	// Spec is the sharding of the tensor over the mesh, such as replica,-; see package sharding.
 	Spec string
-	// Why is what the placement follows from. Whole says why dimensions that were to be split are
-	// not, and is empty if all are.
+	// Why is the reason for the placement. Whole is the reason why a dimension is not sharded
+	// although that was requested, or empty.
 	Why, Whole string
-	// Donated is true if a result takes the tensor's memory.
+	// Donated is true if a result reuses the memory of the tensor.
 	Donated bool
 }
 
-// explain returns the explanation of an assembled program. places are those of its arguments.
+// explain returns the explanation of a program. places are the placements of its arguments.
 func explain(name string, m *spmd.Module, places []logical.Placement, rules logical.Rules) *Explanation {
 	e := &Explanation{Program: name, Mesh: m.Mesh.String(), Rules: map[int]string{}}
 	for _, p := range places {
@@ -84,8 +84,7 @@ func explain(name string, m *spmd.Module, places []logical.Placement, rules logi
 	return e
 }
 
-// WriteText writes the explanation as text for people. It depends on the explanation alone and is
-// the same each time.
+// WriteText writes the explanation as readable text. The text is deterministic.
 func (e *Explanation) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "program %q on %s\n", e.Program, e.Mesh)
@@ -108,8 +107,8 @@ func (e *Explanation) WriteText(w io.Writer) error {
 	return err
 }
 
-// parametersText writes a line for each parameter. The state of an optimizer that lies as its variable
-// does is counted in the variable's line.
+// parametersText writes a line for each parameter. Optimizer state with the same sharding as its
+// variable is counted in the variable's line.
 func (e *Explanation) parametersText(b *strings.Builder) {
 	if len(e.Parameters) == 0 {
 		b.WriteString("  it takes nothing\n")
@@ -143,7 +142,7 @@ func (e *Explanation) parametersText(b *strings.Builder) {
 	_ = t.Flush() // a strings.Builder takes everything
 }
 
-// splitText says in one word how a tensor lies.
+// splitText returns the sharding of a tensor, or "whole".
 func (p Tensor) splitText() string {
 	if slices.Equal(p.Shape, p.Shard) {
 		return "whole"
@@ -151,8 +150,8 @@ func (p Tensor) splitText() string {
 	return p.Spec
 }
 
-// resultsText counts the results: those that take a parameter's place, and the others by how they
-// lie.
+// resultsText writes the number of results, how many of them reuse the memory of a parameter, and
+// the shardings of those that are not variables.
 func (e *Explanation) resultsText(b *strings.Builder) {
 	updated := 0
 	var others []string
@@ -176,7 +175,7 @@ func (e *Explanation) resultsText(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// wholeText says what was to be split and is not.
+// wholeText lists the parameters that are not sharded as requested.
 func (e *Explanation) wholeText(b *strings.Builder) {
 	var lines []string
 	for _, p := range e.Parameters {
@@ -189,7 +188,7 @@ func (e *Explanation) wholeText(b *strings.Builder) {
 	}
 }
 
-// idleText says which axes do the same work several times, and what to write.
+// idleText lists the axes whose devices do the same work, with suggestions.
 func (e *Explanation) idleText(b *strings.Builder) {
 	data, variables := false, false
 	for _, p := range e.Parameters {
@@ -209,7 +208,7 @@ func (e *Explanation) idleText(b *strings.Builder) {
 	}
 }
 
-// figuresText writes what the compiler says.
+// figuresText writes the memory and the collectives of the compiled program.
 func (e *Explanation) figuresText(b *strings.Builder) {
 	m := e.Report.Memory
 	fmt.Fprintf(b, "  memory of one device: arguments %s, results %s (of which %s in the place of arguments), temporaries %s, code %s; %s in all\n",
@@ -240,8 +239,8 @@ func reportOf(name string, m *spmd.Module, in report.Input) (*report.Report, err
 	}
 	for _, a := range m.Arguments {
 		in.Variables = append(in.Variables, isVariable(a.Name))
-		// GoMLX does not say what it trains. What an optimizer keeps state of is trained; without such
-		// state the variables of real numbers are counted that are no scalars.
+		// GoMLX does not specify which variables are trained. Count the variables with optimizer
+		// state; if there are none, count the float variables that are not scalars.
 		if isVariable(a.Name) && logical.StateOf(a.Name, nil) == "" && (state[a.Name] || len(state) == 0 && a.DType.IsFloat() && len(a.Global) > 0) {
 			in.Parameters += int64(shapes.Make(a.DType, a.Global...).Size())
 		}
@@ -252,8 +251,8 @@ func reportOf(name string, m *spmd.Module, in report.Input) (*report.Report, err
 	return report.New(in)
 }
 
-// replicaView returns tensors as a report shows them: data by what one replica has, and every split
-// in words.
+// replicaView returns tensors as a report shows them: data with the shape of one replica, and
+// shardings as annotations.
 func replicaView(all []spmd.ShardedTensor, replicas int) []spmd.ShardedTensor {
 	out := slices.Clone(all)
 	for i, p := range out {

@@ -45,8 +45,8 @@ func TestExplainSaysOnceOfEachProgramHowItIsSplit(t *testing.T) {
 		var text strings.Builder
 		for line := range strings.Lines(notes.String()) {
 			require.True(t, strings.HasPrefix(line, "tpustrategy: "), line)
-			// The names of GoMLX's metrics are made anew in each process, and their lengths with them. The
-			// figures are the compiler's.
+			// GoMLX generates the names of metrics in each process, so their lengths vary. The
+			// figures depend on the compiler.
 			if !strings.Contains(line, "_uuid_") && !figures.MatchString(line) {
 				text.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
 			}

@@ -11,11 +11,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Moved returns how often a value went from one layout to another.
+// Moved returns the number of times a value was resharded.
 func Moved(b *Backend) int64 { return b.moved.Load() }
 
-// Slowly makes each compilation ahead of time take a while, and has it tell w how far it is each
-// so often.
+// Slowly delays each compilation ahead of time, and shortens the interval of its progress reports
+// to w.
 func Slowly(b *Backend, w io.Writer, while, every time.Duration) {
 	b.ahead.line = progress.To(w, progress.Options{Every: every})
 	fast := b.machine
@@ -30,7 +30,7 @@ func Slowly(b *Backend, w io.Writer, while, every time.Duration) {
 	compilesBy(b, slow)
 }
 
-// Refuse has the compiler ahead of time answer with an error.
+// Refuse makes each compilation ahead of time fail with an error.
 func Refuse(b *Backend, answer error) {
 	compilesBy(b, func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error) { return nil, answer })
 }

@@ -10,7 +10,7 @@ import (
 	_ "github.com/tpustrategy/tpustrategy/gomlx"
 )
 
-// A program that asks GoMLX for a backend gets one over all devices.
+// A program that creates a backend with GoMLX receives one over all devices.
 func Example() {
 	b, err := compute.NewWithConfig("tpustrategy:devices=8,logical=2") // or GOMLX_BACKEND and compute.New
 	if err != nil {

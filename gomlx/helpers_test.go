@@ -31,7 +31,7 @@ var (
 	shapesOfMesh = []shape{alone, {"8x1", 8, 1}, grid, {"2x4", 2, 4}}
 )
 
-// newBackend makes a backend that ends, with all that was made of it, with the test.
+// newBackend returns a backend that is finalized at the end of the test.
 func newBackend(t testing.TB, over shape, opts ...gomlx.Options) *gomlx.Backend {
 	t.Helper()
 	o := append(opts, gomlx.Options{})[0]
@@ -157,7 +157,7 @@ func must(t testing.TB) func(compute.Value, error) compute.Value {
 	}
 }
 
-// assertFault holds an error to the shape of ours: it has a kind, and says what it must.
+// assertFault checks that an error has a kind and contains the expected text.
 func assertFault(t testing.TB, err error, says ...string) {
 	t.Helper()
 	require.Error(t, err)
@@ -168,5 +168,5 @@ func assertFault(t testing.TB, err error, says ...string) {
 	}
 }
 
-// isClosed reports whether an error is that of something that was closed meanwhile.
+// isClosed reports whether an error means that an object was closed concurrently.
 func isClosed(err error) bool { return errors.Is(err, pjrt.ErrClosed) }

@@ -81,7 +81,7 @@ func TestProgramsOfOddBorders(t *testing.T) {
 	assert.Equal(t, weights.flat, flatOf(t, out[1]))
 }
 
-// TestAnyNameIsFine gives programs and parameters names that MLIR does not take, or no one expects.
+// TestAnyNameIsFine uses names of programs and parameters that are invalid in MLIR or unusual.
 func TestAnyNameIsFine(t *testing.T) {
 	b := newBackend(t, shape{"2x2", 2, 2})
 	names := []string{"", "/", "//", "main", "1a", "a b", "/a/b", "/a_b", "日本/語", "%x", "\"", "x\ny", "a\\", "\x00", "\xff", "true", "func", "arg0",
@@ -141,8 +141,8 @@ func TestForeignNodesAreRefused(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestVariablesThatChangeTheirLayout runs programs that want one variable in different layouts, in
-// turn: it is right every time, and nothing piles up.
+// TestVariablesThatChangeTheirLayout alternates programs that need one variable in different
+// layouts. The results are correct, and memory does not grow.
 func TestVariablesThatChangeTheirLayout(t *testing.T) {
 	b := newBackend(t, grid, gomlx.Options{Rules: logical.Rules{
 		logical.Match("^/rows/", logical.Over("logical")), logical.Match("^/all/", logical.Over("replica,logical")),
@@ -180,8 +180,8 @@ func TestVariablesThatChangeTheirLayout(t *testing.T) {
 	}
 }
 
-// TestHostileRules are rules that match nothing, or too much, or contradict, or name what is not
-// there.
+// TestHostileRules tests rules that match nothing or too much, contradict each other, or name axes
+// that do not exist.
 func TestHostileRules(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	w := tensor{name: "/a/weights", flat: make([]float32, 8*6), dims: []int{8, 6}}
@@ -233,7 +233,7 @@ func TestHostileRules(t *testing.T) {
 	}
 }
 
-// TestHostileMeshes ask for what the devices cannot make.
+// TestHostileMeshes requests meshes that do not fit the devices.
 func TestHostileMeshes(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for _, opts := range []gomlx.Options{{Logical: 3}, {Logical: 16}, {Logical: -1}} {

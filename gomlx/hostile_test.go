@@ -34,8 +34,8 @@ func addSub(t testing.TB) body {
 	}
 }
 
-// TestHostileInputs gives an executable what it cannot take. Each is an error that says which input
-// is at fault, and leaves the inputs and the executable as they were.
+// TestHostileInputs passes invalid inputs to an executable. Each is an error that names the input,
+// and the inputs and the executable stay valid.
 func TestHostileInputs(t *testing.T) {
 	b := newBackend(t, grid)
 	stranger := newBackend(t, shape{"2x1", 2, 1})
@@ -145,7 +145,7 @@ func TestHostileTransfers(t *testing.T) {
 	assertFault(t, err, "BufferFromFlatData")
 }
 
-// TestTheHostsMemoryIsTheCallersAgain changes the slice after the transfer.
+// TestTheHostsMemoryIsTheCallersAgain modifies the slice after the transfer.
 func TestTheHostsMemoryIsTheCallersAgain(t *testing.T) {
 	b := newBackend(t, grid)
 	values := []float32{1, 2, 3, 4, 5, 6, 7, 8}
@@ -214,7 +214,7 @@ func TestOddTensors(t *testing.T) {
 	assert.True(t, math.IsNaN(float64(got[2].([]float32)[0])))
 }
 
-// TestUseAfterTheEnd uses all there is after the backend's Finalize.
+// TestUseAfterTheEnd uses every object after the backend's Finalize.
 func TestUseAfterTheEnd(t *testing.T) {
 	b, err := gomlx.New(plugintest.System(t, 4), gomlx.Options{Name: "mine", Logical: 2})
 	require.NoError(t, err)

@@ -14,14 +14,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Over several processes each of them runs the same GoMLX program and gives the whole of each
-// tensor; it feeds the parts of its own devices. Results are whole on each device, so that a process
-// reads them by itself, except the next values of variables, which stay as they were. A tensor of
-// which other processes hold parts is read by a program that makes it whole, which all of them
-// launch. What processes would silently differ in, a program's text and a variable's first value, is
-// compared when it is first used.
+// With several processes, each process runs the same GoMLX program and passes complete tensors, of
+// which it transfers the parts of its own devices. Results are replicated, so that each process can
+// read them, except the next values of variables, which keep their sharding. To read a tensor with
+// parts on other processes, all processes launch a program that gathers it. The text of a program
+// and the first value of a variable must be the same on all processes, so they are compared at
+// their first use.
 
-// everywhere makes a tensor whole on each device. All processes call it.
+// everywhere replicates a tensor on all devices. All processes must call it.
 func (b *Backend) everywhere(l *placement, shape shapes.Shape) (*placement, error) {
 	if l.layout.Spec == nil {
 		return nil, unknown("processes hold parts of it, and no rule says which", nil)
@@ -50,7 +50,7 @@ func (b *Backend) everywhere(l *placement, shape shapes.Shape) (*placement, erro
 	return &placement{layout: v.results[0], Buffers: b.machine.Column(results, v.rows, 0)}, nil
 }
 
-// gatherer compiles a program that makes its argument whole on each device.
+// gatherer compiles a program that replicates its argument on all devices.
 func (b *Backend) gatherer(shape shapes.Shape, from sharding.Spec) (*variant, error) {
 	builder := lowering.New(lowering.Options{Target: lowering.TargetTPU, Partitioned: true}).Builder("whole")
 	x, err := builder.Main().Parameter("x", shape, nil)
@@ -79,7 +79,7 @@ func (b *Backend) gatherer(shape shapes.Shape, from sharding.Spec) (*variant, er
 	return v, v.lay(b, spmd.Frame{Results: make([]spmd.Border, 1)})
 }
 
-// agree compares what all processes have: they must have the same. what names it in an error.
+// agree returns an error if data differs between processes. what names the data in the error.
 func (b *Backend) agree(what, hint string, data []byte) error {
 	err := b.machine.Agree(b.machine.Life, what, "", data)
 	if mismatch := (*MismatchError)(nil); errors.As(err, &mismatch) {
@@ -88,8 +88,9 @@ func (b *Backend) agree(what, hint string, data []byte) error {
 	return err
 }
 
-// agreeOn compares the values that variables get from the host with this execution: together, and
-// one by one where they differ, to name what does.
+// agreeOn compares the variables that this execution transfers from the host between processes. It
+// compares one hash of all of them first, and if that differs, each variable, to name it in the
+// error.
 func (e *Executable) agreeOn(inputs []compute.Buffer) error {
 	b, p := e.backend, e.state.program
 	if !b.machine.Several() {

@@ -25,7 +25,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// onHosts runs a program in each of several simulated processes, over a backend of its own.
+// onHosts runs a program in each of several simulated processes, with separate backends.
 func onHosts(t *testing.T, sys *system.System, processes int, opts gomlx.Options, program func(process int, b *gomlx.Backend) error) []error {
 	t.Helper()
 	cluster, err := simhost.New(sys, simhost.Options{Processes: processes, Compiler: plugintest.Programs(t)})
@@ -88,8 +88,8 @@ func learned(b *gomlx.Backend, seed int64) ([]float64, [][]float32, error) {
 	return losses, value.Value().([][]float32), nil
 }
 
-// TestHostsTrainAsOneDoes has each process give the whole batch and feed its own devices. The
-// weights that the last line reads lie on all processes.
+// TestHostsTrainAsOneDoes passes the complete batch in each process, which transfers the parts of
+// its own devices. The weights that the last line reads are sharded over all processes.
 func TestHostsTrainAsOneDoes(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for _, c := range []struct{ processes, logical int }{{2, 2}, {4, 4}} {
@@ -152,7 +152,7 @@ func TestHostsThatDifferAreNamed(t *testing.T) {
 	}
 }
 
-// TestFinalizeEndsAWait has a process wait for another one that does not come, until its backend is
+// TestFinalizeEndsAWait lets a process wait for another one that never joins, until its backend is
 // finalized.
 func TestFinalizeEndsAWait(t *testing.T) {
 	sys := plugintest.System(t, 2)

@@ -8,16 +8,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// reach bounds how many values a search for a result's parameter looks at.
+// reach is the maximum number of values that the search for one result visits.
 const reach = 4096
 
-// pair is a result with a parameter that it may take the place of.
+// pair is a result and a candidate parameter, with their distance in statements.
 type pair struct{ steps, result, parameter int }
 
-// match says for each result which of the donated parameters it is the next value of, or -1. GoMLX
-// does not say: it gives the updated variables as results of the shapes of donated parameters. An
-// update is made of the value before it, in few steps, so the nearest parameter is taken, back from
-// the result over the values that it is made of.
+// match returns for each result the index of the donated parameter of which it is the next value,
+// or -1. GoMLX does not specify this; it returns updated variables as results with the shapes of
+// donated parameters. An update is computed from the previous value in few statements, so match
+// selects the nearest parameter with the same type, searching backward from the result through its
+// operands.
 func match(p *lowering.Program, donated []bool) []int {
 	main := p.Main()
 	of := make([]int, len(main.Results))
@@ -56,7 +57,8 @@ func match(p *lowering.Program, donated []bool) []int {
 	return of
 }
 
-// nearest lists the candidates among what a value is made of, with their distances.
+// nearest returns the candidates among the direct and indirect operands of a value, with their
+// distances.
 func nearest(result int, from *ir.Value, made map[*ir.Value]*ir.Statement, is func(*ir.Value) (int, bool)) (found []pair) {
 	seen := map[*ir.Value]bool{from: true}
 	for level, steps := []*ir.Value{from}, 0; len(level) > 0 && len(seen) < reach; steps++ {
@@ -82,8 +84,8 @@ func nearest(result int, from *ir.Value, made map[*ir.Value]*ir.Statement, is fu
 	return found
 }
 
-// madeOf lists the operands of the statement that makes v: of a loop or a barrier the one in v's
-// place.
+// madeOf returns the operands of the statement s that computes v. For a loop or a barrier, it
+// returns only the operand with the index of v.
 func madeOf(s *ir.Statement, v *ir.Value) []*ir.Value {
 	switch s.Op {
 	case "stablehlo.while", "stablehlo.optimization_barrier":

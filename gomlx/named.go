@@ -9,10 +9,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 )
 
-// A program that GoMLX distributes, or runs on another default device than 0, is for devices of which
-// GoMLX gives the numbers. A value on such a device is whole there.
+// A program that GoMLX distributes, or that it runs on a default device other than 0, runs on
+// devices that GoMLX names by their numbers. Each value on such a device is unsharded.
 
-// devices returns the partitions that GoMLX names for the program, in its order.
+// devices returns the partitions that GoMLX names for the program, in GoMLX's order.
 func (c *executableState) devices(defaultDevice compute.DeviceNum) []int {
 	if !c.distributed() {
 		return []int{int(defaultDevice)}
@@ -26,7 +26,7 @@ func (c *executableState) devices(defaultDevice compute.DeviceNum) []int {
 	return all
 }
 
-// onNamed returns the program for devices that GoMLX names, compiling it on first use.
+// onNamed returns the variant for devices that GoMLX names. It compiles the variant on first use.
 func (c *executableState) onNamed(defaultDevice compute.DeviceNum) (*variant, error) {
 	b := c.backend
 	if err := b.named(); err != nil {
@@ -91,7 +91,7 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaul
 		for r, shape := range p.Outputs {
 			part := results[slices.Index(v.rows, num)][r]
 			of := shape.Clone()
-			of.Dimensions = slices.Clone(part.Dims()) // one device's part of a split result
+			of.Dimensions = slices.Clone(part.Dims()) // one device's part of a sharded result
 			whole, err := b.whole(of)
 			if err != nil {
 				return nil, err

@@ -13,30 +13,32 @@ import (
 	"golang.org/x/term"
 )
 
-// note writes a line to Options.Notes. What cannot be written is lost: it is no reason to stop.
+// note writes a line to Options.Notes and ignores write errors.
 func (b *Backend) note(text string) {
 	if b.opts.Notes != nil {
 		_, _ = io.WriteString(b.opts.Notes, text+"\n")
 	}
 }
 
-// lines writes lines that say who speaks. One call of Write writes them, so that those of several
-// goroutines do not mix. It is safe for concurrent use.
+// lines writes lines with a prefix. It passes the lines of one Write on in one Write, so that lines
+// of several goroutines do not mix. It is safe for concurrent use.
 type lines struct {
 	prefix string
 	mu     sync.Mutex
 	to     io.Writer
-	// barred says that GoMLX's progress bar may be on the same screen, and drawn that it is there by
-	// now, as a program has run. It repaints its table by going up as many lines as that has.
+	// barred is true if GoMLX's progress bar may be on the same terminal, and drawn after it may
+	// have been drawn, because a program has run. The progress bar repaints its table by moving the
+	// cursor up by the height of the table.
 	barred bool
 	drawn  atomic.Bool
 }
 
-// room is what keeps lines above the table: as many lines as the largest has, for the next to be
-// painted on.
+// room keeps lines from being overwritten by the table: as many empty lines as the largest table
+// has.
 const room = "\n\n\n\n\n\n\n\n\n\n\n\n"
 
-// barOn says whether a program has GoMLX's progress bar, and a screen that shows it and w.
+// barOn reports whether the program contains GoMLX's progress bar, and w and standard output are
+// terminals.
 func barOn(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	info, known := debug.ReadBuildInfo()
@@ -44,7 +46,7 @@ func barOn(w io.Writer) bool {
 		slices.ContainsFunc(info.Deps, func(m *debug.Module) bool { return m.Path == "github.com/schollz/progressbar/v3" })
 }
 
-// Write writes whole lines.
+// Write writes text, which must consist of complete lines.
 func (l *lines) Write(text []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// screen is what a terminal shows of what is written to it.
+// screen emulates a terminal.
 type screen struct {
 	rows []string
 	row  int
@@ -40,8 +40,8 @@ func (s *screen) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// paint does what GoMLX's progress bar does at an update with so many metrics: it goes up by the height
-// that its table had, and prints the table and the bar anew.
+// paint emulates an update of GoMLX's progress bar with a number of metrics: it moves the cursor up
+// by the height of the previous table and prints the table and the bar again.
 func (s *screen) paint(step, metrics int, first bool) {
 	fmt.Fprint(s, "\x1b[?25l")
 	if !first {

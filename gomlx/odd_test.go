@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAnyNameOfAFunctionIsFine gives computations, parameters and functions names that MLIR does not take.
+// TestAnyNameOfAFunctionIsFine uses names of computations, parameters and functions that are
+// invalid in MLIR.
 func TestAnyNameOfAFunctionIsFine(t *testing.T) {
 	b := newBackend(t, alone)
 	for _, name := range []string{"", "main", "1", "1a", "a b", "/a/b", "日本", "%x", "\"", "x\ny", "true", "func", "arg0", "e"} {

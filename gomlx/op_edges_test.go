@@ -179,7 +179,7 @@ func convert[T any](v []float32, to func(float32) T) []T {
 	return out
 }
 
-// TestComplexNumbersAreRefusedWhereTheyHaveNoMeaning asks for what ends the process in the CPU
+// TestComplexNumbersAreRefusedWhereTheyHaveNoMeaning uses complex operations that crash the CPU
 // compiler.
 func TestComplexNumbersAreRefusedWhereTheyHaveNoMeaning(t *testing.T) {
 	b := newBackend(t, alone)

@@ -10,47 +10,48 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Options configures a Backend. The zero value splits batches over all devices and keeps variables
-// whole on each.
+// Options configures a Backend. The zero value shards batches over all devices and replicates
+// variables.
 type Options struct {
 	// Name is the backend's short name; [Name] if empty.
 	Name string
 	// Logical is P, the number of logical devices of a replica; 0 is 1, or the product of Axes. The
-	// other devices make R replicas.
+	// number R of replicas is the number of devices divided by P.
 	Logical int
-	// Axes name the axes of a replica's logical devices, the slowest first; see logical.Mesh.
+	// Axes are the axes of a replica's logical devices, major to minor; see logical.Mesh.
 	Axes []sharding.Axis
-	// Rules say how variables are laid out, by their paths; see [logical.BuiltinRules] and
-	// [logical.ReadRules]. They name axes.
+	// Rules specify the sharding of variables by their paths; see [logical.BuiltinRules] and
+	// [logical.ReadRules].
 	Rules logical.Rules
-	// RulesName is the file or the set that Rules came from, for errors; it may be empty.
+	// RulesName is the file or the built-in set of Rules, for error messages; it may be empty.
 	RulesName string
-	// Target is what programs are written for. Nil takes lowering.TargetCPU where the platform is
-	// "cpu", and lowering.TargetTPU elsewhere.
+	// Target is the target of lowering. Nil selects lowering.TargetCPU if the platform is "cpu",
+	// and lowering.TargetTPU otherwise.
 	Target *lowering.Target
-	// Precision is written on every dot_general and convolution.
+	// Precision is the precision of every dot_general and convolution.
 	Precision lowering.Precision
 	// Random is the generator of random bits.
 	Random lowering.Random
-	// Compiler compiles programs in the place of the system's runtime: a cache of compiled programs
-	// (package pjrt/cache), or a process of its own (package pjrt/worker). Nil is the runtime.
+	// Compiler compiles programs instead of the system's runtime. Examples are a cache of compiled
+	// programs (package pjrt/cache) and a separate process (package pjrt/worker). Nil selects the
+	// runtime.
 	Compiler pjrt.Compiler
-	// Worker is the command of a process that compiles ahead of time, as worker.Main of package
-	// pjrt/worker returns it. Nil is `tpustrategy compile-worker` if that is on $PATH, and otherwise
-	// this process.
+	// Worker is the command of the process that compiles ahead of time, as returned by worker.Main
+	// of package pjrt/worker. Nil selects `tpustrategy compile-worker` if it is on $PATH, and
+	// otherwise this process.
 	Worker []string
-	// Explain is called once for each program, as it is compiled, with how its tensors are split and
-	// why, and what the compiled program moves and needs. Nil is nobody.
+	// Explain, if not nil, is called once for each program that is compiled, with its shardings,
+	// memory and collectives.
 	Explain func(*Explanation)
-	// Notes receives lines that are no errors and may surprise, such as that a rule reaches no variable,
-	// and with explain=1 the explanations. Nil discards them; NewFromConfig takes standard error then,
-	// and on a terminal leaves room below them for the table of GoMLX's progress bar.
+	// Notes receives warnings, such as that a rule matches no variable, and with explain=1 the
+	// explanations. Nil discards them, except that NewFromConfig uses standard error. On a
+	// terminal, NewFromConfig adds empty lines for the table of GoMLX's progress bar.
 	Notes io.Writer
-	// Stopped is called with what ends the work of a backend that compiles ahead of time, before the
-	// error is returned. Nil is nobody; [Exit], which the backend of [Name] has, ends the process.
+	// Stopped, if not nil, is called once by a backend that compiles ahead of time, before it
+	// returns the error. The backend registered as [Name] uses [Exit], which exits the process.
 	Stopped func(*AheadOfTimeError)
-	// Compiled, if it is set, is called with each program once it is compiled for the mesh. It may be
-	// called from several goroutines at once.
+	// Compiled, if not nil, is called with each program that was compiled for the mesh. Calls may
+	// be concurrent.
 	Compiled func(*CompiledProgram)
 }
 
@@ -71,15 +72,15 @@ func (o Options) replica() int {
 	return max(size, o.Logical)
 }
 
-// CompiledProgram is a program that was compiled for the mesh. What it refers to stays the
-// backend's: do not close it.
+// CompiledProgram is a program that was compiled for the mesh. The backend owns its contents: do
+// not close them.
 type CompiledProgram struct {
-	// Module is the program as it was given to the compiler, with the layouts of its arguments and
-	// of its results, also of those that the partitioner chose.
+	// Module is the program that was passed to the compiler, with the layouts of its arguments and
+	// results, including the layouts that the partitioner chose.
 	Module *spmd.Module
-	// Placements say why each argument lies as it does.
+	// Placements are the placements of the arguments, with their reasons.
 	Placements []logical.Placement
-	// Program is what the compiler made: its memory, its cost and its text. It is nil over a
-	// runtime that has none.
+	// Program is the compiled program, with its memory, cost and text. It is nil if the runtime
+	// does not provide it.
 	Program *pjrt.Executable
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// TestPCGIsGos holds the generator's bits, and the state after, against Go's own, as the
-// Go backend of GoMLX draws them.
+// TestPCGIsGos compares the generator's bits and its next state with those of Go's generator, as
+// used by GoMLX's Go backend.
 func TestPCGIsGos(t *testing.T) {
 	b := newBackend(t, alone, gomlx.Options{Random: lowering.RandomPCG})
 	for _, shape := range []shapes.Shape{
@@ -68,8 +68,8 @@ func TestPCGIsGos(t *testing.T) {
 	}
 }
 
-// TestPCGOfPartsIsCompiledForTPUs compiles a draw that is split over the cores of a TPU:
-// none of them makes more than its part.
+// TestPCGOfPartsIsCompiledForTPUs compiles a random tensor that is sharded over the cores of a TPU:
+// each core generates only its part.
 func TestPCGOfPartsIsCompiledForTPUs(t *testing.T) {
 	if !plugintest.InChild(t) {
 		plugintest.Path(t, "tpu")

@@ -16,18 +16,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// planning is what a backend has that searches how its first training step is best split.
+// planning is the state of a backend that searches for the best sharding of its first training
+// step.
 type planning struct {
 	slice   *system.Slice
-	file    string       // to write the best plan to
-	options plan.Options // Told is the backend's line
+	file    string       // file for the best plan
+	options plan.Options // Told is set before the search
 	space   plan.Space   // without slices
 	worker  []string     // the command of a process that compiles
-	folder  string       // keeps what the compiler answers; empty keeps nothing
+	folder  string       // stores compiler results; empty for none
 }
 
-// planSpace is what is searched for a program without annotations: the sizes of a replica, the rules that
-// were given or else none and megatron's, and what the replicas share out.
+// planSpace returns the search space for a program without annotations: the sizes of a replica, and
+// the given rules, or the known rules if none are given.
 func (o Options) planSpace() (s plan.Space, err error) {
 	if o.replica() > 1 {
 		s.Logical = []int{o.replica()}
@@ -43,7 +44,7 @@ func (o Options) planSpace() (s plan.Space, err error) {
 	return s, err
 }
 
-// plan searches for the best plan of a program, and writes it.
+// plan searches for the best plan of a program and writes it to a file.
 func (c *executableState) plan(donated []bool) (*plan.Result, error) {
 	p, b := c.backend.ahead.plan, c.backend
 	compiler, err := worker.New(worker.Options{Command: p.worker})
@@ -67,7 +68,7 @@ func (c *executableState) plan(donated []bool) (*plan.Result, error) {
 	return result, files.Replace(p.file, best.Plan.Write)
 }
 
-// by is the program as a plan splits it.
+// by returns the program sharded by a plan.
 func (c *executableState) by(p plan.Plan, donated []bool) (made probe.Made, err error) {
 	opts := c.backend.opts
 	opts.Logical, opts.Axes, opts.Rules, opts.RulesName, opts.Notes = 0, p.Axes, p.Rules, p.RulesName, nil
@@ -101,7 +102,7 @@ func (c *executableState) by(p plan.Plan, donated []bool) (made probe.Made, err 
 	return made, err
 }
 
-// readPlan reads the plan that plan= says to follow.
+// readPlan reads the plan file of plan=, unless topology= is set.
 func (c *config) readPlan() error {
 	if c.plan == "" || c.topology != "" {
 		return nil
@@ -114,7 +115,8 @@ func (c *config) readPlan() error {
 	return nil
 }
 
-// withPlan returns the options with what the plan says over them, for so many devices.
+// withPlan returns the options with the axes and rules of the plan, which must be for that number
+// of devices.
 func (c *config) withPlan(devices int, opts Options) (Options, error) {
 	if c.by == nil {
 		return opts, nil
@@ -126,14 +128,14 @@ func (c *config) withPlan(devices int, opts Options) (Options, error) {
 	return opts, nil
 }
 
-// planned returns what a backend that is to plan has.
+// planned returns the state of a plan search, or nil if plan= is not set.
 func (c *config) planned(slice *system.Slice, opts Options) (*planning, error) {
 	if c.plan == "" {
 		return nil, nil
 	}
 	p := &planning{slice: slice, file: c.plan, worker: opts.Worker, options: plan.Options{Within: 10 * time.Minute, Parallel: 2, Splits: true}}
 	cache, err := os.UserCacheDir()
-	if err == nil { // otherwise nothing is kept
+	if err == nil { // otherwise results are not stored
 		p.folder = probe.Folder(cache)
 	}
 	if p.space, err = opts.planSpace(); err != nil {

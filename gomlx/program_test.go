@@ -28,7 +28,8 @@ var built struct {
 	out  []byte
 }
 
-// transformer returns a program of GoMLX's own: only its environment knows of this module.
+// transformer builds an ordinary GoMLX program, which uses this module only through its
+// environment.
 func transformer(t *testing.T) string {
 	t.Helper()
 	built.Do(func() {
@@ -89,7 +90,7 @@ func TestAnUnchangedProgramTrainsAsItsEnvironmentSays(t *testing.T) {
 	assert.Contains(t, stderr, `transformer: gomlx: config "devices=4,logicl=2": option "logicl": there is none of that name; the options are plugin, devices, logical`)
 }
 
-// The compiler runs in a process of its own, which is the program again.
+// The compiler runs in a separate process of the same program.
 func TestAnUnchangedProgramStopsWithTheReport(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.html")
 	stdout, stderr, code := run(t, ":topology=cpu:8,logical=2,rules=megatron,report="+file, "-layers", "1", "-width", "16")
@@ -102,7 +103,7 @@ func TestAnUnchangedProgramStopsWithTheReport(t *testing.T) {
 	assert.Contains(t, string(page), "<html")
 }
 
-// A vocabulary of 50,000 on a slice that nobody here has.
+// A vocabulary of 50,000 on a slice that is not present.
 func TestAOTLargeUnchangedProgramIsCompiledForASlice(t *testing.T) {
 	plugintest.Large(t)
 	t.Setenv("TPUSTRATEGY_TPU_PLUGIN", plugintest.Libtpu(t))
@@ -139,7 +140,7 @@ func children(t *testing.T, pid int) (all []int) {
 	return all
 }
 
-// gone says whether a process has ended.
+// gone reports whether a process has exited.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(stat), ") Z ")

@@ -23,8 +23,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// randomOps make a value of one or two others, or nil where they do not fit. Those that sum keep
-// their values small, so that the order of sums matters little.
+// randomOps compute a value from one or two others, or return nil if these do not fit. Sums keep
+// their values small, so that the order of summation matters little.
 var randomOps = map[string]func(r *rand.Rand, x, y *graph.Node) *graph.Node{
 	"add": func(_ *rand.Rand, x, y *graph.Node) *graph.Node {
 		if !x.Shape().Equal(y.Shape()) {

@@ -22,18 +22,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Name is the name under which the package registers a backend whose Options.Stopped is [Exit]. Register
-// Options{} under it if the program is to go on after topology= with the error.
+// Name is the name under which the package registers a backend with [Exit] as Options.Stopped. To
+// handle the error of topology= in the program, call Register with this name and other Options.
 const Name = "tpustrategy"
 
-// The process that compiles ahead of time (topology=) is the program again, and ends here.
+// The process that compiles ahead of time (topology=) is this program, started again; worker.Main
+// does not return in it.
 func init() { Register(Name, Options{Worker: worker.Main(), Stopped: Exit}) }
 
-// Register offers backends to GoMLX under name, so that compute.NewWithConfig("name:config"), or
-// the GOMLX_BACKEND variable set to it, makes one with [NewFromConfig]. opts are the options of
-// what the string leaves open; their Name is name. Registering a name again replaces it.
+// Register registers backends with GoMLX under name. compute.NewWithConfig("name:config"), or the
+// same value of GOMLX_BACKEND, then calls [NewFromConfig] with opts. Options in the configuration
+// string override opts, and opts.Name is set to name. Registering a name again replaces the
+// previous registration.
 //
-// Register changes a table of package compute that has no lock: call it before backends are made.
+// Register is not safe for concurrent use with the creation of backends: it changes a table of
+// package compute without a lock.
 func Register(name string, opts Options) {
 	opts.Name = name
 	compute.Register(name, func(config string) (compute.Backend, error) {
@@ -45,12 +48,12 @@ func Register(name string, opts Options) {
 	})
 }
 
-// NewFromConfig opens devices for a backend, which closes them with itself. ctx bounds the opening.
-// Plugins are looked for where the commands do: at what the environment names and where the
-// installer puts them. Errors match [ErrConfig], with what went wrong inside, such
+// NewFromConfig opens devices and returns a backend over them, which closes the devices when it is
+// closed. Canceling ctx stops the opening. Plugins are found like by the commands: by environment
+// variables and in the installer's directory. Errors match [ErrConfig] and wrap their cause, such
 // as a [*logical.RuleError], a *pjrt.FindError or a *system.StartError.
 //
-// The config is a list of options with commas between them, each of which is set over that of opts:
+// The config is a comma-separated list of options, which override those of opts:
 //
 //	plugin=KIND        cpu, tpu, cuda, or the absolute path of a plugin. Without it the TPU of this
 //	                   machine is taken if there is one, and the CPU otherwise
@@ -62,17 +65,18 @@ func Register(name string, opts Options) {
 //	                   [logical.ParseRules]. Or built-in sets: megatron, fsdp, zero1, megatron+fsdp; see
 //	                   [logical.BuiltinRules]
 //	precision=P        of matrix products on a TPU: default, high or highest
-//	cache=DIR          keeps compiled programs in a directory; see package pjrt/cache
-//	explain=1          says of each program how it is split and why, on standard error
+//	cache=DIR          stores compiled programs in a directory; see package pjrt/cache
+//	explain=1          writes an explanation of each program to standard error
 //	topology=SLICE     compiles for a slice that is not here, such as v5e-16, v5e:4x4 or 2x v5e-256,
 //	                   or cpu:8, instead of running; see [NewAheadOfTime]
 //	report=FILE        with topology: writes the report to a file, as a page if its name ends in
 //	                   .html, and as JSON otherwise
 //	plan=FILE          with topology: searches how the first training step is best split, and writes
-//	                   that to a file; without it, splits as the file says; see package plan
+//	                   the plan to a file; without it, follows the plan in the file; see package plan
 //
-// as in "devices=8,logical=2,rules=megatron". A value with a comma stands in double quotes, in which
-// \" and \\ stand for a quote and a backslash: cache="/a,b". Colons need none.
+// An example is "devices=8,logical=2,rules=megatron". A value that contains a comma must be in
+// double quotes, within which \" is a quote and \\ a backslash: cache="/a,b". Colons need no
+// quotes.
 func NewFromConfig(ctx context.Context, config string, opts Options) (*Backend, error) {
 	c, err := parseConfig(config)
 	if err != nil {
@@ -85,7 +89,7 @@ func NewFromConfig(ctx context.Context, config string, opts Options) (*Backend, 
 	return b, err
 }
 
-// options returns the options with what the string says over them.
+// options returns opts with the options of the configuration string.
 func (c *config) options(opts Options) Options {
 	if c.logical > 0 {
 		opts.Logical = c.logical
@@ -115,7 +119,7 @@ func (c *config) options(opts Options) Options {
 	return opts
 }
 
-// open does what a string asks.
+// open opens the backend of a configuration string.
 func (c *config) open(ctx context.Context, opts Options) (*Backend, error) {
 	opts = c.options(opts)
 	fail := func(option string, err error, hint string) error {
@@ -158,8 +162,9 @@ func (c *config) open(ctx context.Context, opts Options) (*Backend, error) {
 	return c.over(n, opts, func(opts Options) (*Backend, error) { return New(sys, opts) }, sys.Close)
 }
 
-// over makes a backend over so many devices, by the plan and the rules that the string names. The backend
-// owns what was opened for it: end closes that, also after an error.
+// over opens a backend over that number of devices, with the plan and the rules of the
+// configuration string. The backend calls end when it is closed; over calls end itself after an
+// error.
 func (c *config) over(devices int, opts Options, open func(Options) (*Backend, error), end func() error) (b *Backend, err error) {
 	defer func() {
 		if err != nil {
@@ -184,7 +189,7 @@ func (c *config) over(devices int, opts Options, open func(Options) (*Backend, e
 	return b, nil
 }
 
-// withRules returns the options with the rules that the string names.
+// withRules returns the options with the rules of the configuration string.
 func (c *config) withRules(mesh sharding.Mesh, opts Options) (Options, error) {
 	if c.rules == "" {
 		return opts, nil
@@ -205,7 +210,7 @@ func (c *config) withRules(mesh sharding.Mesh, opts Options) (Options, error) {
 	return opts, nil
 }
 
-// system returns which devices to open.
+// system returns the options for the devices to open.
 func (c *config) system(opts Options) (system.Options, error) {
 	o, kind := system.Options{CPUDevices: c.devices}, c.plugin
 	switch {
@@ -230,7 +235,7 @@ func (c *config) system(opts Options) (system.Options, error) {
 	if kind == "tpu" && !system.HasTPU() {
 		return o, system.ErrNoTPU
 	}
-	// Without a home directory there is no installer's place to look in.
+	// Without a home directory, the installer's directory is not searched.
 	folder, _ := os.UserCacheDir()
 	found, err := pjrt.Find(pjrt.FindOptions{Kind: kind, Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: folder, Stat: os.Stat})
 	o.Plugin = found.Path

@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// resources are what an object has to free at its end, buffers and programs, and what its users, or
-// the garbage collector, may free before, each once. They are pointers. After its Close the other calls
-// answer with [ErrFinalized]. It is safe for concurrent use.
+// resources is the set of buffers and programs that a backend frees when it is closed. Users or the
+// garbage collector may free them earlier; each is closed once. Elements must be comparable. After
+// Close, Track and Check return [ErrFinalized]. It is safe for concurrent use.
 type resources struct {
 	mu     sync.Mutex
 	live   map[io.Closer]struct{} // nil once closed
@@ -19,7 +19,7 @@ type resources struct {
 
 func newResources() *resources { return &resources{live: map[io.Closer]struct{}{}} }
 
-// Track takes charge of r, unless the set is closed: then r is closed at once.
+// Track adds r to the set. If the set is closed, it closes r and returns an error.
 func (s *resources) Track(r io.Closer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +30,7 @@ func (s *resources) Track(r io.Closer) error {
 	return nil
 }
 
-// Free closes r, if that was not done before.
+// Free removes r from the set and closes it, if it has not been closed before.
 func (s *resources) Free(r io.Closer) error {
 	s.mu.Lock()
 	_, ok := s.live[r]
@@ -42,7 +42,7 @@ func (s *resources) Free(r io.Closer) error {
 	return r.Close()
 }
 
-// Check answers whether the set is closed.
+// Check returns ErrFinalized if the set is closed.
 func (s *resources) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,8 +59,8 @@ func (s *resources) Len() int {
 	return len(s.live)
 }
 
-// Close closes all resources and then calls end with the errors of that, in an order of their own.
-// It returns what end makes of them; so does every later Close, which does nothing else.
+// Close closes all resources and then calls end with their errors, sorted. It returns the result of
+// end. Every later Close only returns the same result.
 func (s *resources) Close(end func(errs []error) error) error {
 	s.mu.Lock()
 	live := s.live

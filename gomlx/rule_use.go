@@ -14,26 +14,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// A rule that reaches no variable is a split that the user requested and that would be dropped. GoMLX
-// compiles its programs one at a time, so the check knows only the variables of the programs so far. It
-// runs with the first program that has variables and data, such as a training step, which has the whole
-// model. A rule that reaches no variable by then is noted, because a later program may have its variable.
-// It is an error if the rule is Required, or if no rule reaches a variable at all. The rules of a built-in
-// set are all optional, because each is for the layers of some models; the set itself is not. It splits
-// matrices, so the check of a set waits for the first program with a matrix of floats among its variables.
+// A rule that matches no variable is a requested sharding that would be silently ignored. GoMLX
+// compiles its programs one at a time, so the check only knows the variables of the programs so
+// far. It runs at the first program with variables and data, such as a training step, which
+// contains the complete model. A rule that has matched no variable by then causes a warning,
+// because a later program may have its variable. It is an error if the rule is Required, or if no
+// rule matches a variable at all. The rules of a built-in set are optional, because each is for the
+// layers of some models, but at least one must match. Built-in sets shard matrices, so their check
+// waits for the first program with a float matrix among its variables.
 
-// ruleUse records which rules have reached a variable, and what was said of them. It is safe for
-// concurrent use.
+// ruleUse records which rules have matched a variable and which warnings were written. mu guards
+// all of it.
 type ruleUse struct {
 	logical.Reach
 	mu   sync.Mutex
 	told bool
-	// batch, split and unknown are set once it was noted that no data is split, that variables are not
-	// split as rules say, and that no rule is for their names.
+	// batch, split and unknown are true after the warnings that no data is sharded, that variables
+	// are not sharded as the rules specify, and that no rule matches their names.
 	batch, split, unknown bool
 }
 
-// validate refuses rules that cannot be meant on a mesh, and what else a backend cannot be made with.
+// validate returns an error for invalid options, including rules that are invalid on the mesh.
 func (o Options) validate(mesh sharding.Mesh) error {
 	if err := (lowering.Options{Precision: o.Precision, Random: o.Random}).Check(); err != nil {
 		return err
@@ -56,8 +57,8 @@ func (o Options) validate(mesh sharding.Mesh) error {
 	return err
 }
 
-// checkRules reports, of the first program that takes variables and data, the rules that have reached no
-// variable so far.
+// checkRules reports the rules that have matched no variable so far, at the first program with
+// variables and data.
 func (b *Backend) checkRules(p *lowering.Program) error {
 	rules, u := b.opts.Rules, &b.rules
 	if len(rules) == 0 {
@@ -116,9 +117,9 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 	return nil
 }
 
-// noteWhole notes, once each, that no data of a program with variables is split over the replicas, which
-// then do the same work, that variables are not split as the rules say, and which matrices stay whole
-// because no rule of a built-in set is for their names.
+// noteWhole writes these warnings, each once: that no data of a program with variables is sharded
+// over the replicas, which then do the same work; that variables are not sharded as the rules
+// specify; and which matrices are replicated because no rule of a built-in set matches their names.
 func (b *Backend) noteWhole(p *lowering.Program, places []logical.Placement) {
 	u := &b.rules
 	u.mu.Lock()
@@ -146,7 +147,7 @@ func (b *Backend) noteWhole(p *lowering.Program, places []logical.Placement) {
 	if len(unsplit) > 0 {
 		b.noteOnce(&u.split, p, "not split as the rules say: %s; change the rules, or the sizes", few(unsplit, 3))
 	}
-	// Who writes rules of their own knows which there are.
+	// Warn only for built-in sets: the author of a rule file knows its rules.
 	set := b.opts.RulesName
 	if len(unknown) > 0 && set != "" && !strings.HasSuffix(set, ".json") && slices.ContainsFunc(b.logical.Axes(), b.shares) {
 		b.noteOnce(&u.unknown, p, "whole on each device, as no rule of %s is for their names: %s; the devices of a replica do the same work with them: add rules for them by rules=FILE.json",
@@ -154,7 +155,7 @@ func (b *Backend) noteWhole(p *lowering.Program, places []logical.Placement) {
 	}
 }
 
-// noteOnce notes something of a program, unless it was said of another one.
+// noteOnce writes a warning about a program, unless it was written before.
 func (b *Backend) noteOnce(said *bool, p *lowering.Program, format string, args ...any) {
 	if !*said {
 		*said = true
@@ -162,16 +163,16 @@ func (b *Backend) noteOnce(said *bool, p *lowering.Program, format string, args 
 	}
 }
 
-// shares reports whether rules split over an axis of a replica's own devices.
+// shares reports whether rules shard over a logical axis.
 func (b *Backend) shares(axis sharding.Axis) bool {
 	return axis.Name != logical.ReplicaName && axis.Size > 1 && b.opts.Rules.Uses(axis.Name)
 }
 
-// large reports whether a variable is worth a split: a matrix of as many elements as the sets of rules
-// split from on.
+// large reports whether a variable is a matrix that is large enough for sharding by the built-in
+// sets.
 func large(s shapes.Shape) bool { return s.Rank() > 1 && s.Size() >= 1024 }
 
-// few returns some of many texts.
+// few joins at most most texts, and adds the number of those that it omits.
 func few(all []string, most int) string {
 	if n := len(all); n > most {
 		all = append(slices.Clone(all[:most]), fmt.Sprintf("and %d more", n-most))
@@ -179,8 +180,8 @@ func few(all []string, most int) string {
 	return strings.Join(all, ", ")
 }
 
-// noteIdle notes the axes of several devices that no rule uses, as far as nothing else could: every
-// device of such an axis does the same work.
+// noteIdle warns about logical axes that no rule uses: the devices along such an axis do the same
+// work.
 func (b *Backend) noteIdle() {
 	for _, axis := range b.logical.Axes() {
 		if axis.Size > 1 && !b.opts.Rules.Uses(axis.Name) {

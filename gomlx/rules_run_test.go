@@ -87,7 +87,7 @@ func TestRulesGiveTheLossesOfOneDevice(t *testing.T) {
 		config string
 		part   float64 // of the memory of one device
 		specs  map[string]string
-		// gathers says that every large variable is in parts over the replicas.
+		// gathers is true if every large variable is sharded over the replicas.
 		gathers bool
 	}{
 		{"devices=8,logical=2,rules=megatron", 1. / 2, map[string]string{
@@ -223,7 +223,7 @@ func TestMatricesThatABuiltInSetDoesNotKnowAreNamed(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(notes.String(), "is for their names"), "once")
 }
 
-// What does not divide is whole, says so, and is right.
+// A dimension that is not divisible is not sharded, is reported, and the results are correct.
 func TestWhatDoesNotDivideIsWholeAndReported(t *testing.T) {
 	want, err := trainWords(first(fromConfig(t, "devices=1", gomlx.Options{})), 15, 2)
 	require.NoError(t, err)

@@ -13,7 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// resultShardings are the layouts that a partitioner chose for results of a compiled program.
+// resultShardings returns the layouts that the partitioner chose for the results of a compiled
+// program.
 type resultShardings struct {
 	of      *pjrt.LoadedExecutable
 	results int
@@ -30,7 +31,7 @@ func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, resu
 		return nil, err
 	}
 	if slices.Equal(c.of.Outputs()[result].Dims, x.Global) {
-		return mesh.New(t, x.Global, over, x.Spec) // whole
+		return mesh.New(t, x.Global, over, x.Spec) // replicated
 	}
 	if c.ops == nil {
 		if c.ops, err = outputShardings(c.of.Executable(), c.results); err != nil {
@@ -50,26 +51,26 @@ func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, resu
 	}
 	x.Shard = l.Shard
 	if x.Spec, err = sharding.SpecOf(over, op, len(x.Global)); err != nil {
-		x.Spec = sharding.Unconstrained(len(x.Global)) // over a part of an axis
+		x.Spec = sharding.Unconstrained(len(x.Global)) // sharded over a part of an axis
 	}
 	return l, nil
 }
 
-// errLayout is matched by an error that says why the layout of a result is not known.
+// errLayout matches errors for a result whose layout is unknown.
 var errLayout = errkind.New(errkind.Unknown, "gomlx: layout of a result")
 
 func unknown(reason string, cause error) error {
 	return &errkind.Fault{Match: errLayout, Reason: reason, Err: cause, Class: errkind.Or(cause, errkind.NotImplementedError)}
 }
 
-// outputShardings reads from a compiled program how its results lie.
+// outputShardings reads the shardings of the results from a compiled program.
 func outputShardings(x *pjrt.Executable, results int) ([]sharding.OpSharding, error) {
 	p, err := x.OptimizedProgram()
 	if err != nil {
 		return nil, unknown("", err)
 	}
-	// HloModuleProtoWithConfig has the module as field 1, and HloModuleProto the sharding of its
-	// result as field 12.
+	// HloModuleProtoWithConfig contains the module in field 1, and HloModuleProto the sharding of
+	// its result in field 12.
 	code := p.Code
 	if p.Format == pjrt.FormatHLOWithConfig {
 		if code, err = message(code, 1); err != nil {
@@ -97,7 +98,7 @@ func outputShardings(x *pjrt.Executable, results int) ([]sharding.OpSharding, er
 	return all, nil
 }
 
-// message returns the last field of a number, nil if there is none.
+// message returns the content of the last field with the number, or nil if there is none.
 func message(m []byte, number int) (found []byte, err error) {
 	for f, err := range protoint.Fields(m) {
 		if err != nil {

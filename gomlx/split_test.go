@@ -82,8 +82,8 @@ func splitBatch() train.Batch {
 		Labels: []*tensors.Tensor{tensors.FromFlatDataAndDimensions(y, splitRows, 1)}}
 }
 
-// TestTheSplitIsReal holds the bytes of a device, as the compiler counts them, against those of one
-// device alone, and the collectives against the gradients.
+// TestTheSplitIsReal compares the memory of a device, as the compiler reports it, with that of a
+// single device, and the collectives with the gradients.
 func TestTheSplitIsReal(t *testing.T) {
 	for name, m := range splitModels {
 		t.Run(name, func(t *testing.T) {

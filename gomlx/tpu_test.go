@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// TestProgramsCompileForTPU compiles what is lowered with the real TPU compiler, which needs no
-// TPU: every claimed dtype, and every op that is written in a way of its own.
+// TestProgramsCompileForTPU compiles programs with the real TPU compiler, which needs no TPU: every
+// supported dtype, and every op with a special lowering.
 func TestProgramsCompileForTPU(t *testing.T) {
 	if !plugintest.InChild(t) {
 		plugintest.Path(t, "tpu")

@@ -28,8 +28,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// The tests of this file run what GoMLX's Trainer, Loop and datasets offer, on one device, on GoMLX's
-// backend in Go, and on meshes over which the rules split a layer.
+// The tests of this file use GoMLX's Trainer, Loop and datasets on one device, on GoMLX's Go
+// backend, and on meshes over which the rules shard a layer.
 
 // columns splits the features of the hidden layer.
 var columns = logical.Rules{logical.Match(`hidden/dense/(weights|biases)`, logical.Over("", "logical")), logical.Match(`hidden/dense/biases`, logical.Over("logical"))}
@@ -284,7 +284,7 @@ func numbersOf(t testing.TB) [][]float32 {
 	return x
 }
 
-// TestAPartialBatchIsReported holds that what is not split is said.
+// TestAPartialBatchIsReported checks the warning about a batch that is not sharded.
 func TestAPartialBatchIsReported(t *testing.T) {
 	var said []*gomlx.Explanation
 	b, err := gomlx.New(plugintest.System(t, 8), gomlx.Options{Compiler: plugintest.Programs(t), Explain: func(e *gomlx.Explanation) { said = append(said, e) }})

@@ -15,18 +15,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// variant is the program as it is compiled for a set of donated parameters, or for devices that GoMLX
-// names.
+// variant is a program compiled for a set of donated parameters, or for devices that GoMLX names.
 type variant struct {
-	module  *spmd.Module // of the program on all devices, as are the layouts
+	module  *spmd.Module // module and the layouts are only set for a program on all devices
 	exe     system.Executable
 	rows    []int // the partition of each row of a launch
 	args    []*mesh.Layout
 	results []*mesh.Layout
-	of      []int // the parameter whose memory a result takes, or -1
+	of      []int // index of the parameter whose memory each result reuses, or -1
 }
 
-// useful reduces donations to parameters that a result may take the place of.
+// useful reduces the donated parameters to those with the type of a result, whose memory a result
+// can reuse.
 func (c *executableState) useful(donated []bool) (mask []bool, key string) {
 	main := c.program.Main()
 	mask, text := make([]bool, len(main.Parameters)), make([]byte, len(main.Parameters))
@@ -39,14 +39,14 @@ func (c *executableState) useful(donated []bool) (mask []bool, key string) {
 	return mask, string(text)
 }
 
-// load returns a variant, compiling it on first use.
+// load returns the variant for the donated parameters. It compiles the variant on first use.
 func (c *executableState) load(donated []bool) (*variant, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.variants == nil {
 		return nil, ErrFinalized
 	}
-	if c.last != nil && slices.Equal(c.lastDonated, donated) { // as in every step of a loop
+	if c.last != nil && slices.Equal(c.lastDonated, donated) { // the common case in a training loop
 		return c.last, nil
 	}
 	mask, key := c.useful(donated)
@@ -70,7 +70,7 @@ func (c *executableState) load(donated []bool) (*variant, error) {
 	return v, err
 }
 
-// known returns the variant of a key, which is built on first use. c.mu is held.
+// known returns the variant of a key. It calls build on first use. c.mu must be held.
 func (c *executableState) known(key string, build func() (*variant, error)) (v *variant, err error) {
 	if v, ok := c.variants[key]; ok {
 		return v, nil
@@ -81,9 +81,10 @@ func (c *executableState) known(key string, build func() (*variant, error)) (v *
 	return v, err
 }
 
-// frame is the border of the program when these parameters are donated, with the parameter of each
-// result. Results that no parameter waits for are the partitioner's to lay out; over several
-// processes they are whole on each device, where each process reads them by itself.
+// frame returns the shardings of the program's arguments and results for a set of donated
+// parameters, and the parameter whose memory each result reuses. The partitioner chooses the
+// sharding of the other results; with several processes these are replicated, so that each process
+// can read them.
 func (c *executableState) frame(donated []bool) (spmd.Frame, []int) {
 	p, of := c.program, match(c.program, donated)
 	f := spmd.Frame{Mesh: c.backend.mesh, Logical: c.backend.logical}
@@ -101,8 +102,8 @@ func (c *executableState) frame(donated []bool) (spmd.Frame, []int) {
 	return f, of
 }
 
-// build compiles the program. Where the plugin does not tell how results that were left open lie, or
-// one lies as no buffer does, all are made whole on each device.
+// build compiles the program. If the layout of an open result is unknown or unsupported, it
+// compiles the program again with replicated results.
 func (c *executableState) build(donated []bool) (*variant, error) {
 	frame, of := c.frame(donated)
 	v, err := c.buildOn(frame, of)
@@ -137,8 +138,7 @@ func (c *executableState) buildOn(frame spmd.Frame, of []int) (*variant, error) 
 	return v, nil
 }
 
-// explains says how a compiled program is split, if that is asked for. It is said once of each program,
-// whatever it is compiled anew for.
+// explains calls Options.Explain, if it is set, once per program.
 func (c *executableState) explains(v *variant) error {
 	b := c.backend
 	if b.opts.Explain == nil || c.explained {
@@ -172,15 +172,15 @@ func (v *variant) load(b *Backend, name string, text []byte, opts pjrt.CompileOp
 	return nil
 }
 
-// launch runs a variant: a line of arguments and of results for each of its rows.
+// launch executes a variant. args and results have one row per device of this process.
 func (b *Backend) launch(v *variant, args, results [][]*pjrt.Buffer, donate []bool) error {
 	b.machine.Launch.Lock()
 	defer b.machine.Launch.Unlock()
 	return v.exe.Execute(b.machine.Life, args, results, pjrt.ExecuteOptions{Donate: donate})
 }
 
-// lay works out how arguments and results lie on the devices. Of a result that was left open the
-// compiled program tells it.
+// lay sets the layouts of the arguments and results. The layouts of open results are read from the
+// compiled program.
 func (v *variant) lay(b *Backend, frame spmd.Frame) error {
 	for _, x := range v.module.Arguments {
 		l, err := b.layout(x)
@@ -207,7 +207,7 @@ func (v *variant) lay(b *Backend, frame spmd.Frame) error {
 	return nil
 }
 
-// layout is the layout of what crosses a module's border.
+// layout returns the layout of an argument or result of a module.
 func (b *Backend) layout(x spmd.ShardedTensor) (*mesh.Layout, error) {
 	t, err := hostdata.Type(x.DType)
 	if err != nil {

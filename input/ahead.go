@@ -8,21 +8,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// MapFunc turns one element into another. With [MapOptions].Parallel above 1 several calls run at a
-// time. A panic of the function becomes a [*errkind.PanicError] of the element's Next.
+// MapFunc converts one element to another. With [MapOptions].Parallel above 1, several calls run
+// concurrently. If the function panics, Next returns a [*errkind.PanicError] for that element.
 type MapFunc func(ctx context.Context, e Element) (Element, error)
 
-// MapOptions describes a Map. The zero value runs one call at a time, and says nothing of the
-// results.
+// MapOptions configures [Dataset.Map]. The zero value runs one call at a time and leaves the spec
+// of the results unknown.
 type MapOptions struct {
-	Spec     Spec // of the results; zero: unknown. A result that does not fit it is an error
-	Parallel int  // calls at a time; 0 and 1 run in the caller's goroutine
+	Spec     Spec // of the results; zero: unknown. A result that does not match is an error
+	Parallel int  // number of concurrent calls; 0 and 1 run in the caller's goroutine
 }
 
-// Map applies fn to every element and keeps the elements' order, for any Parallel, as tf.data's
-// Dataset.map does. If the dataset has batches, fn must return batches too: it may change the
-// number of rows, but not remove the batch axis (use Unbatch). A restore calls fn again for
-// elements that it reads again, so fn should return the same result each time.
+// Map applies fn to every element, like tf.data's Dataset.map. The order of the elements is kept
+// for any value of Parallel. If the elements are batches, fn must return batches: fn may change the
+// number of rows, but must not remove the batch axis (use Unbatch for that). Opening the dataset at
+// a saved position may read some elements again and calls fn for each of them, so fn should be
+// deterministic.
 func (d Dataset) Map(fn MapFunc, opts MapOptions) Dataset {
 	if fn == nil {
 		return fail("map", "give one", "the function is nil")
@@ -55,7 +56,8 @@ func (d Dataset) Map(fn MapFunc, opts MapOptions) Dataset {
 	}))
 }
 
-// mapper has the positions of a parallel map, which may point a few elements back.
+// mapper implements Map without concurrency. Its State has the same form as the state of a parallel
+// map.
 type mapper struct {
 	Iterator
 	fn MapFunc
@@ -71,9 +73,9 @@ func (m *mapper) Next(ctx context.Context) (Element, error) {
 
 func (m *mapper) State() (State, error) { return stateOver("map", m.Iterator, 0) }
 
-// Prefetch keeps up to n elements ready, as tf.data's Dataset.prefetch does. A goroutine of its own
-// reads them; it starts with the first Next and ends at Close. A count of 0 reads nothing ahead.
-// The saved position counts only the elements that Next has returned; a restore reads at most 16
+// Prefetch reads up to n elements ahead in a separate goroutine, like tf.data's Dataset.prefetch.
+// The goroutine starts with the first call of Next and exits at Close. If n is 0, Prefetch returns
+// d. The saved position counts only the elements that Next has returned; a restore reads at most 16
 // elements again.
 func (d Dataset) Prefetch(n int) Dataset {
 	if n < 0 {
@@ -90,21 +92,22 @@ func (d Dataset) Prefetch(n int) Dataset {
 	}))
 }
 
-// prefetcher runs an input, and perhaps a function, in front of the consumer.
+// prefetcher reads its input ahead of the consumer and, if fn is set, applies fn to up to depth
+// elements concurrently.
 type prefetcher struct {
 	op     string
 	fn     MapFunc
 	in     Iterator
 	depth  int
 	cancel context.CancelFunc
-	ctx    context.Context // of the goroutines, ended by Close
+	ctx    context.Context // of the goroutines; canceled by Close
 
 	queue chan *pendingElement // nil before the first Next
 	all   sync.WaitGroup
-	first *pendingElement // taken from the queue, not handed out yet
+	first *pendingElement // received from the queue, not returned yet
 	end   error
 
-	mark  State // position of the input, since elements before what was handed out
+	mark  State // a position of the input, which is since elements before the next element to return
 	since int64
 }
 
@@ -112,21 +115,22 @@ type pendingElement struct {
 	done chan struct{}
 	e    Element
 	err  error
-	// mark is the input's position before this element, where one was taken.
+	// mark is the input's position before this element, or nil if it was not recorded.
 	mark *State
 }
 
-const aheadMarks = 16 // elements from one mark to the next
+const aheadMarks = 16 // number of elements between two marks
 
 func newPrefetcher(in Iterator, op string, depth int, fn MapFunc) (Iterator, error) {
 	mark, err := in.State()
 	return &prefetcher{op: op, fn: fn, in: in, depth: depth, mark: mark}, err
 }
 
-// start runs the producer. The context carries the values of the first caller, not its deadline.
+// start starts the producer. Its context has the values of the first caller's context, but not its
+// deadline.
 func (a *prefetcher) start(ctx context.Context) {
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	// The consumer waits for one result while depth more are on their way.
+	// The consumer waits for one result while the queue holds up to depth more.
 	a.queue = make(chan *pendingElement, a.depth)
 	a.all.Go(a.produce)
 }
@@ -165,8 +169,9 @@ func (a *prefetcher) produce() {
 	}
 }
 
-// read takes the next element of the input, and with mark the position before it, which may cost
-// more than the element. Nobody else would recover its panic here.
+// read reads the next element of the input. With mark, it first records the input's position, which
+// may cost more than reading the element. It recovers panics, because it runs in the producer's
+// goroutine.
 func (a *prefetcher) read(p *pendingElement, mark bool) {
 	defer errkind.Recover("input: the input of "+a.op, &p.err)
 	if mark {

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Batch stacks size consecutive elements on a new axis 0, as tf.data's Dataset.batch does. If the
-// number of elements of a pass is no multiple of size, the last batch has fewer rows; dropRemainder
-// leaves that batch out. The batch dimension of the spec is known only with dropRemainder.
+// Batch stacks size consecutive elements along a new axis 0, like tf.data's Dataset.batch. If the
+// number of elements is not a multiple of size, the last batch has fewer rows; dropRemainder omits
+// that batch. The batch dimension of the spec is known only with dropRemainder.
 //
-// Consecutive rows of one tensor in memory (from [FromSlices] or Unbatch) make a batch that is a
-// view of the tensor, at no cost, even with Shuffle, Repeat, Take, Skip, Shard, Concatenate and
-// Cache in between. Batch copies other elements once.
+// A batch of consecutive rows of one tensor in memory (from [FromSlices] or Unbatch) is a view of
+// that tensor and copies nothing. This also holds if Repeat, Take, Concatenate or another operation
+// that passes elements on unchanged is applied before Batch. All other batches are copied once.
 //
 // Before [Distribute], batch a dataset with the global batch size: the number of rows that all
 // replicas together consume in one step.
@@ -45,13 +45,13 @@ type batcher struct {
 	Iterator
 	size int
 	drop bool
-	runs []run // room for a batch, empty between calls
+	runs []run // reused buffer, empty between calls
 }
 
 func (b *batcher) Next(ctx context.Context) (Element, error) {
 	runs, have := b.runs[:0], 0
 	defer func() {
-		clear(runs) // what they refer to lives no longer than the batch
+		clear(runs) // the buffer must not keep the batch's elements alive
 		b.runs = runs
 	}()
 	for have < b.size {
@@ -76,8 +76,8 @@ func (b *batcher) Next(ctx context.Context) (Element, error) {
 
 func (b *batcher) State() (State, error) { return stateOver("batch", b.Iterator) }
 
-// Unbatch yields the rows of every batch as elements of their own, as tf.data's Dataset.unbatch
-// does: the reverse of Batch. A restore reads the current batch again.
+// Unbatch yields each row of each batch as one element, like tf.data's Dataset.unbatch. It is the
+// inverse of Batch. A restore reads the current batch again.
 func (d Dataset) Unbatch() Dataset {
 	return d.derive(func(info Info) Info {
 		rows := leadingDim(info.Spec)

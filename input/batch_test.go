@@ -49,9 +49,8 @@ func table(t testing.TB, n, base int) input.Element {
 	})
 }
 
-// TestBatchOfRowsEqualsBatchOfElements holds batches cut out of a table at once against batches
-// joined element by element: the same data, positions and ends, and the same rest after a restore
-// of either's positions.
+// TestBatchOfRowsEqualsBatchOfElements compares batches that are sliced from a table with batches
+// that are stacked from elements. Data, positions and ends are the same, also after a restore.
 func TestBatchOfRowsEqualsBatchOfElements(t *testing.T) {
 	ctx := context.Background()
 	for seed := range uint64(60) {

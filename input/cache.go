@@ -6,17 +6,17 @@ import (
 	"sync/atomic"
 )
 
-// Cache keeps all elements in memory once a pass has come to its end, as tf.data's Dataset.cache
-// does. Later passes read the kept elements and not the input. The input is always read as for the
-// first pass, so a random order before Cache is the same in all passes: shuffle after it. The kept
-// elements belong to this Dataset and to the datasets made from it, and are freed with them. A
-// restore before the cache is full reads the input from its start.
+// Cache stores all elements in memory during the first complete pass, like tf.data's Dataset.cache.
+// Later passes read the cache instead of the input. The input is always opened with epoch 0, so a
+// Shuffle before Cache has the same order in all passes; shuffle after Cache instead. The cache is
+// shared by this Dataset and the datasets derived from it, and is freed together with them. Before
+// the cache is complete, a restore reads the input from its start.
 func (d Dataset) Cache() Dataset {
 	shared := &store{}
 	return d.then(func(in Source) Source { return cacheSource{in: in, all: shared} })
 }
 
-// store holds the elements after the first complete pass; nil before.
+// store holds all elements. It is nil until the first pass is complete.
 type store = atomic.Pointer[[]item]
 
 type cacheSource struct {
@@ -42,7 +42,8 @@ func (c cacheSource) Open(ctx context.Context, _ Pass, from State) (Iterator, er
 	if err != nil {
 		return nil, err
 	}
-	// A restore in a later pass fills the cache again, with the order that it had.
+	// A restore in a later pass fills the cache again, in the same order, because the pass is
+	// always 0.
 	in, err := c.in.Open(ctx, Pass{}, State{})
 	if err != nil {
 		return nil, err
@@ -55,7 +56,8 @@ func (c cacheSource) Open(ctx context.Context, _ Pass, from State) (Iterator, er
 	return f, nil
 }
 
-// filler reads the input and keeps what it reads.
+// filler reads the input and appends each element to list. At the end of the input it stores the
+// list in the cache.
 type filler struct {
 	Iterator
 	all  *store

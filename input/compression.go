@@ -31,7 +31,7 @@ func checkCompression(name string) error {
 	return wrong("read files", `use "GZIP", "ZLIB", "NONE", or "" to detect it`, "the compression %q", name)
 }
 
-// CompressionError reports a file in a compression that cannot be read. It matches
+// CompressionError reports a file whose compression format is not supported. It matches
 // errors.ErrUnsupported.
 type CompressionError struct {
 	Path        string
@@ -48,7 +48,7 @@ func (*CompressionError) Is(target error) bool { return target == errors.ErrUnsu
 // Kind returns NotImplementedError.
 func (*CompressionError) Kind() errkind.Kind { return errkind.NotImplementedError }
 
-// otherCompressions are recognized by the first bytes of a file.
+// otherCompressions lists unsupported formats, which are recognized by the first bytes of a file.
 var otherCompressions = []struct{ name, magic string }{
 	{"Zstandard", "\x28\xb5\x2f\xfd"},
 	{"bzip2", "BZh91AY&SY"},
@@ -58,12 +58,12 @@ var otherCompressions = []struct{ name, magic string }{
 	{"ZIP", "PK\x03\x04"},
 }
 
-// magicBytes is how many bytes of a file decide about its compression.
+// magicBytes is the number of bytes of a file that detectCompression examines.
 const magicBytes = recordHead
 
 // detectCompression returns the compression of a file that begins with head. plain reports whether
-// head is the beginning of a file that is not compressed; nil is for formats in which every byte may be
-// the first.
+// head is certainly the beginning of an uncompressed file. A nil plain disables detection, for
+// formats whose files may begin with any bytes.
 func detectCompression(path string, head []byte, plain func(head []byte) bool) (string, error) {
 	if plain == nil || plain(head) {
 		return noCompression, nil
@@ -82,11 +82,11 @@ func detectCompression(path string, head []byte, plain func(head []byte) bool) (
 	return noCompression, nil
 }
 
-// isText reports that nothing can be said of head: text in UTF-8 begins with none of the detected
-// magic numbers.
+// isText always returns false, so that detectCompression compares the magic numbers. No text in
+// UTF-8 begins with one of them.
 func isText([]byte) bool { return false }
 
-// isRecordHead reports whether head is the head of a TFRecord.
+// isRecordHead reports whether head is the header of a TFRecord with a correct checksum.
 func isRecordHead(head []byte) bool {
 	return len(head) >= recordHead && maskedSum(crc32.MakeTable(crc32.Castagnoli), head[:8]) == binary.LittleEndian.Uint32(head[8:])
 }
@@ -122,8 +122,8 @@ func (d *decompressor) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// compressionFault returns an error for damaged or truncated compressed data. Errors of the file
-// itself stay as they are.
+// compressionFault converts a decoder's error for damaged or truncated data to an error that
+// matches ErrCorrupt. It returns other errors, such as read errors of the file, unchanged.
 func compressionFault(err error, compression string) error {
 	var flateError flate.CorruptInputError
 	switch {
@@ -136,7 +136,7 @@ func compressionFault(err error, compression string) error {
 	return err
 }
 
-// decompressFrom returns a reader of the decompressed bytes from offset on.
+// decompressFrom returns a reader of the decompressed bytes, beginning at offset.
 func (f *openFile) decompressFrom(offset int64) (*bufio.Reader, error) {
 	raw, err := f.raw(0)
 	if err != nil {

@@ -6,18 +6,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Context tells the function of [FromFunction] for which process it makes a dataset: TensorFlow's
-// tf.distribute.InputContext. The zero value is invalid; a single process with a single replica is
-// Context{1, 0, 1}.
+// Context identifies the input pipeline for which the function of [FromFunction] creates a dataset.
+// It is TensorFlow's tf.distribute.InputContext. The zero value is invalid; a single process with a
+// single replica has Context{1, 0, 1}.
 type Context struct {
-	NumInputPipelines int // the number of processes that read input: TensorFlow's num_input_pipelines
-	InputPipelineID   int // this process, from 0: TensorFlow's input_pipeline_id
-	NumReplicasInSync int // the number of replicas of all processes together
+	NumInputPipelines int // number of input pipelines, normally one per process: TensorFlow's num_input_pipelines
+	InputPipelineID   int // index of this pipeline, from 0: TensorFlow's input_pipeline_id
+	NumReplicasInSync int // number of replicas of all processes together
 }
 
-// PerReplicaBatchSize returns the share of one replica in a global batch, in rows: TensorFlow's
-// get_per_replica_batch_size. The error of a global batch that the replicas cannot share
-// evenly matches [ErrIndivisible].
+// PerReplicaBatchSize returns global divided by the number of replicas, in rows. It is TensorFlow's
+// get_per_replica_batch_size. If global is not divisible by the number of replicas, the error
+// matches [ErrIndivisible].
 func (c Context) PerReplicaBatchSize(global int) (int, error) {
 	if c.NumReplicasInSync < 1 || global < 0 || global%c.NumReplicasInSync != 0 {
 		return 0, indivisible(global, c.NumReplicasInSync)
@@ -25,12 +25,13 @@ func (c Context) PerReplicaBatchSize(global int) (int, error) {
 	return global / c.NumReplicasInSync, nil
 }
 
-// String prints the pipeline's number and the number of pipelines.
+// String returns the pipeline's index and the number of pipelines as text.
 func (c Context) String() string {
 	return fmt.Sprintf("Context(input pipeline id %d, total: %d)", c.InputPipelineID, c.NumInputPipelines)
 }
 
-// ErrIndivisible is matched by a global batch that the replicas cannot share evenly.
+// ErrIndivisible matches errors for a global batch size that is not divisible by the number of
+// replicas.
 var ErrIndivisible = errkind.New(errkind.ValueError, "input: the batch is not divisible")
 
 func indivisible(global, replicas int) error {
@@ -42,7 +43,8 @@ func indivisible(global, replicas int) error {
 		Match: ErrIndivisible, Hint: hint}
 }
 
-// uneven is the error of processes that do not have the same number of replicas.
+// uneven returns an error for a number of replicas that is not divisible by the number of
+// processes.
 func uneven(replicas, processes int) error {
 	return wrong("distribute", "give every process the same number of replicas", "%d replicas in sync cannot be divided by %d processes", replicas, processes)
 }

@@ -12,31 +12,32 @@ import (
 	"github.com/gomlx/compute/dtypes/float16"
 )
 
-// Column says which column of a CSV file to read, and as what.
+// Column selects a column of a CSV file and the kind of its values.
 type Column struct {
-	Name string // key in the element, and the column's title if the file has a header; unique
-	// Index is the column's number, from 0. A file with a header has the column's title instead,
-	// and Index is not used.
+	Name string // key in the element and, if the file has a header, the column's title; must be unique
+	// Index is the column's number, from 0. It is ignored if the files have a header, because the
+	// column is then found by its title.
 	Index   int
 	Kind    Kind
-	Default string // stands for an empty field; "" makes an empty field of a number an error
+	Default string // value of an empty field; with "", an empty field is an error for numbers and bools
 }
 
-// CSVOptions describes CSV files (RFC 4180, quotes included).
+// CSVOptions describes CSV files in the format of RFC 4180, including quoted fields.
 type CSVOptions struct {
 	FileOptions
 	Columns []Column // at least one
-	Header  bool     // the first record of every file holds the titles
+	Header  bool     // the first record of every file contains the column titles
 	Comma   rune     // 0: a comma
 }
 
-// byteOrderMark is what some programs begin a text in UTF-8 with.
+// byteOrderMark is the optional first character of a UTF-8 file.
 const byteOrderMark = "\ufeff"
 
-// CSV returns a dataset of the records of CSV files, as tf.data.experimental.make_csv_dataset does,
-// but not batched: dictionaries from column name to a scalar of the column's kind. CSV ignores
-// empty lines and a byte order mark. The errors of a field that is no value of its kind, of a
-// record that is longer or shorter than the first, and of a missing title match [ErrCorrupt].
+// CSV returns a dataset of the records of CSV files, like tf.data.experimental.make_csv_dataset but
+// not batched. Each element is a dictionary from column name to a scalar of the column's kind. CSV
+// skips empty lines and a byte order mark. Errors for a field that cannot be parsed as its kind,
+// for a record with another number of fields than the first, and for a missing title match
+// [ErrCorrupt].
 func CSV(paths []string, opts CSVOptions) Dataset {
 	opts.Columns = slices.Clone(opts.Columns)
 	spec := map[string]Spec{}
@@ -61,8 +62,8 @@ type csvReader struct {
 	r       *csv.Reader
 	base    int64 // offset at which r started
 	columns []Column
-	at      []int // field of each column
-	// untitled is set if r starts with a file's first record, and it is data.
+	at      []int // field index of each column
+	// untitled is true if the next record is the first of a file without a header.
 	untitled bool
 }
 
@@ -151,7 +152,7 @@ func (c *csvReader) next() (Element, error) {
 	return Dict(out), nil
 }
 
-// parseScalar reads a number, truth value or string; blanks around numbers are ignored.
+// parseScalar parses text as a value of the kind. It ignores spaces around numbers and bools.
 func parseScalar(kind Kind, text string) (Tensor, error) {
 	if kind == String {
 		return Scalar(strings.Clone(text)), nil

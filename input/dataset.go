@@ -10,18 +10,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Cardinality is the number of elements of a dataset, or [UnknownCardinality] or [Infinite], as
-// tf.data.experimental.cardinality returns it.
+// Cardinality is the number of elements of a dataset, [UnknownCardinality] or [Infinite], like the
+// result of tf.data.experimental.cardinality.
 type Cardinality int64
 
 const (
-	// UnknownCardinality is TensorFlow's UNKNOWN_CARDINALITY: only a pass over the data tells.
+	// UnknownCardinality is TensorFlow's UNKNOWN_CARDINALITY: the number of elements is not known
+	// before a pass over the data.
 	UnknownCardinality Cardinality = -2
 	// Infinite is TensorFlow's INFINITE_CARDINALITY: the dataset never ends.
 	Infinite Cardinality = -1
 )
 
-// String prints the count, "unknown" or "infinite".
+// String returns the count as text, "unknown" or "infinite".
 func (c Cardinality) String() string {
 	switch c {
 	case UnknownCardinality:
@@ -32,20 +33,20 @@ func (c Cardinality) String() string {
 	return fmt.Sprint(int64(c))
 }
 
-// Info says what is known of a dataset before it is opened.
+// Info describes a dataset before it is opened.
 type Info struct {
-	Spec        Spec        // the elements; zero if unknown
+	Spec        Spec        // of the elements; zero if unknown
 	Cardinality Cardinality // note that the zero value means empty
-	// BatchSize is the number of rows of a full batch, 0 for elements that are no batches, and
-	// Unknown for batches of a size that is not known beforehand.
+	// BatchSize is the number of rows of a full batch. It is 0 if the elements are not batches, and
+	// Unknown for batches of unknown size.
 	BatchSize int
 
-	// recut is true if an operation after Batch may have changed the batches' numbers of rows:
-	// BatchSize is then expected, and not certain enough to cut by.
+	// recut is true if an operation after Batch may have changed the number of rows of a batch.
+	// BatchSize is then an estimate, and RuleAuto does not select Sizes because of it.
 	recut bool
 }
 
-// join makes info that of elements of which some, or some parts, are next's.
+// join merges the BatchSize and recut of next into info, for a dataset that combines two inputs.
 func (info *Info) join(next Info) {
 	switch {
 	case info.BatchSize == 0 || next.BatchSize == 0:
@@ -56,31 +57,31 @@ func (info *Info) join(next Info) {
 	info.recut = info.recut || next.recut
 }
 
-// Pass tells a source which pass over the data is opened: Epoch is 0 for the first, and Repeat
-// counts it up. Sources with a random order derive the order from the epoch, so that every process
-// and every restore sees the same order.
+// Pass identifies one pass over the data. Epoch is 0 for the first pass, and Repeat increments it.
+// Sources with a random order derive the order from the epoch, so that all processes and all
+// restores use the same order.
 type Pass struct {
 	Epoch uint64
 }
 
-// Source describes where a dataset reads from. Implement it for data that this package does not
-// know. A Source must be safe for any number of goroutines.
+// Source is the origin of a dataset's elements. Implement it to read data that this package does
+// not support. A Source must be safe for concurrent use.
 type Source interface {
 	Info() Info
-	// Open starts a pass at a position: the zero State for the start, or the State of an earlier
-	// iterator.
+	// Open starts a pass at a position: the zero State for the start, or a State returned by an
+	// earlier iterator of the same source.
 	Open(ctx context.Context, pass Pass, from State) (Iterator, error)
 }
 
-// FileSharder is a Source whose files can be divided between processes: process index of num reads
-// the files whose number is index modulo num.
+// FileSharder is implemented by a Source whose files can be divided between processes. ShardFiles
+// returns a source of the files whose number is index modulo num.
 type FileSharder interface {
 	ShardFiles(num, index int) (Source, error)
 }
 
-// Iterator is one pass over a dataset. One goroutine uses it at a time.
+// Iterator is one pass over a dataset. It is not safe for concurrent use.
 type Iterator interface {
-	// Next returns the next element, or io.EOF at the end. After another error the position is
+	// Next returns the next element, or io.EOF at the end. After any other error the position is
 	// lost: close the iterator and open the dataset at the last saved State.
 	Next(ctx context.Context) (Element, error)
 	// State returns the position before the next element.
@@ -89,16 +90,17 @@ type Iterator interface {
 	Close() error
 }
 
-// Dataset is a source with the operations on it: TensorFlow's tf.data.Dataset. It is a value:
-// operations return new datasets and read nothing, and any number of goroutines may open it. An
-// operation with bad arguments returns a dataset whose [Dataset.Err] is the reason; Open and
-// [Distribute] return that error too. The zero Dataset is empty.
+// Dataset is a source together with the operations applied to it, like TensorFlow's
+// tf.data.Dataset. A Dataset is immutable and safe for concurrent use. Operations return new
+// datasets and read no data. An operation with invalid arguments returns a dataset whose
+// [Dataset.Err] is the reason; Open and [Distribute] return the same error. The zero Dataset is
+// empty.
 type Dataset struct {
 	src Source
 }
 
-// New returns a dataset of a source. A panic of the source's Open or ShardFiles, or of one of its
-// iterators, becomes a [*errkind.PanicError].
+// New returns a dataset that reads src. A panic in the source's Open or ShardFiles, or in one of
+// its iterators, is returned as a [*errkind.PanicError]. If src is nil, the dataset is empty.
 func New(src Source) Dataset {
 	if src == nil {
 		return Dataset{}
@@ -106,11 +108,11 @@ func New(src Source) Dataset {
 	return Dataset{foreign{src}}
 }
 
-// Info returns what is known of the elements.
+// Info returns the spec, cardinality and batch size, as far as they are known.
 func (d Dataset) Info() Info { return d.source().Info() }
 
-// Err returns the reason why this dataset, or a dataset that it was made from, cannot be opened. It
-// returns nil if all operations were given valid arguments.
+// Err returns the error of the first operation with invalid arguments from which this dataset was
+// derived. It returns nil if all arguments were valid.
 func (d Dataset) Err() error {
 	if b, ok := d.source().(failure); ok {
 		return b.err
@@ -130,8 +132,8 @@ func (d Dataset) Open(ctx context.Context) (Iterator, error) {
 	return d.OpenAt(ctx, Pass{}, State{})
 }
 
-// OpenAt starts a pass at a position, and yields the elements that followed it when it was saved.
-// The error of a position from another pipeline matches [ErrState].
+// OpenAt starts a pass at a saved position. The iterator returns the elements after that position.
+// If the position belongs to another pipeline, the error matches [ErrState].
 func (d Dataset) OpenAt(ctx context.Context, pass Pass, from State) (Iterator, error) {
 	it, err := d.source().Open(ctx, pass, from)
 	if err != nil {
@@ -167,13 +169,13 @@ func yieldAll[T any](ctx context.Context, next func(context.Context) (T, error),
 	}
 }
 
-// failure stands for a dataset that was described wrongly.
+// failure is the source of a dataset with invalid arguments.
 type failure struct{ err error }
 
 func (b failure) Info() Info                                          { return Info{Cardinality: UnknownCardinality} }
 func (b failure) Open(context.Context, Pass, State) (Iterator, error) { return nil, b.err }
 
-// then derives a dataset unless d is broken.
+// then derives a dataset, or returns d if d has an error.
 func (d Dataset) then(make func(in Source) Source) Dataset {
 	if d.Err() != nil {
 		return d
@@ -181,7 +183,8 @@ func (d Dataset) then(make func(in Source) Source) Dataset {
 	return Dataset{make(d.source())}
 }
 
-// guard keeps what went wrong: a pipeline that failed in the middle has no position any more.
+// guard returns the first error of Next again from all later calls, because a pipeline that failed
+// has no position any more.
 type guard struct {
 	in  Iterator
 	err error
@@ -189,7 +192,7 @@ type guard struct {
 
 var errClosed = fault(errkind.FailedPreconditionError, "next", "open the dataset again", "the iterator is closed")
 
-// noPosition is the error of State after err ended the iteration.
+// noPosition returns the error of State after Next returned err.
 func noPosition(err error) error {
 	return &errkind.Fault{Op: "input: state", Reason: "no position after an error", Err: err}
 }
@@ -199,7 +202,7 @@ func (g *guard) Next(ctx context.Context) (Element, error) {
 		return Element{}, g.err
 	}
 	if err := ctx.Err(); err != nil {
-		return Element{}, err // nothing was read, so the position stands
+		return Element{}, err // nothing was read, so the position is still valid
 	}
 	e, err := g.in.Next(ctx)
 	if err != nil && err != io.EOF {
@@ -223,7 +226,7 @@ func (g *guard) Close() error {
 	return g.in.Close()
 }
 
-// times multiplies a cardinality by a count that is negative for infinite.
+// times multiplies a cardinality by n. A negative n is infinite.
 func (c Cardinality) times(n int64) Cardinality {
 	switch {
 	case c == 0 || n == 0:
@@ -238,7 +241,6 @@ func (c Cardinality) times(n int64) Cardinality {
 	return c * Cardinality(n)
 }
 
-// plus adds two cardinalities.
 func (c Cardinality) plus(o Cardinality) Cardinality {
 	switch {
 	case c == Infinite || o == Infinite:

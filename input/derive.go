@@ -8,19 +8,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// derivation is a dataset made from one other: the description of an operation, which can be put on
-// another input when files are divided.
+// derivation is an operation on one input. Its input can be replaced, for example when files are
+// divided between processes.
 type derivation struct {
 	in       Source
 	describe func(in Info) Info
 	start    start
-	hint     bool // where the policy Hint divides
+	hint     bool // marks the place where the policy Hint divides the data
 }
 
-// start opens an operation on an input.
+// start opens the input and returns the iterator of an operation on it.
 type start func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error)
 
-// derive returns the dataset of an operation, unless d is broken.
+// derive returns the dataset of an operation on d, or d if d has an error.
 func (d Dataset) derive(describe func(in Info) Info, s start) Dataset {
 	return d.then(func(in Source) Source { return derivation{in, describe, s, false} })
 }
@@ -36,14 +36,14 @@ func (d derivation) remade(f func(Source) (Source, error), _ bool) (_ Source, er
 	return d, err
 }
 
-// composite is a source that reads others.
+// composite is a source that reads other sources.
 type composite interface {
-	// remade returns the same operation on what f makes of its inputs. same says that these have the
-	// elements that the inputs have.
+	// remade returns the same operation with each input replaced by f(input). same reports that f
+	// does not change the elements of the inputs.
 	remade(f func(Source) (Source, error), same bool) (Source, error)
 }
 
-// each returns what f makes of some sources.
+// each applies f to each source.
 func each(in []Source, f func(Source) (Source, error)) (out []Source, err error) {
 	out = make([]Source, len(in))
 	for i := range in {
@@ -54,8 +54,8 @@ func each(in []Source, f func(Source) (Source, error)) (out []Source, err error)
 	return out, nil
 }
 
-// ErrNotShardable matches the error of the policy [File] on a dataset that does not read files. Its
-// text is that of TensorFlow's NotFoundError.
+// ErrNotShardable matches the error of the policy [File] for a dataset that does not read files. It
+// has the text of TensorFlow's NotFoundError.
 var ErrNotShardable = errkind.New(errkind.NotFoundError, "input: found an unshardable source dataset")
 
 func shardFiles(src Source, num, index int) (Source, error) {
@@ -68,11 +68,12 @@ func shardFiles(src Source, num, index int) (Source, error) {
 	return nil, &errkind.Fault{Match: ErrNotShardable, Reason: fmt.Sprintf("%T does not read files", src), Hint: "use the policy Data or Off"}
 }
 
-// unchanged describes an operation that changes nothing that is known.
+// unchanged is the describe function of an operation that does not change the Info.
 func unchanged(info Info) Info { return info }
 
-// over opens an operation whose position is n counters and the input's position: make is its
-// iterator over the input's, from the counters on.
+// over returns a start function for an operation whose position consists of n counters and the
+// position of its input. make returns the operation's iterator, given the input's iterator and the
+// counters.
 func over(op string, n int, make func(ctx context.Context, in Iterator, at []int64) (Iterator, error)) start {
 	return func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
 		from, err := from.of(op, n, 1)
@@ -92,7 +93,7 @@ func over(op string, n int, make func(ctx context.Context, in Iterator, at []int
 	}
 }
 
-// flag is a counter that is 1 for true.
+// flag returns 1 for true and 0 for false, to store a bool as a counter.
 func flag(on bool) int64 {
 	if on {
 		return 1
@@ -100,7 +101,7 @@ func flag(on bool) int64 {
 	return 0
 }
 
-// stateOver puts an operation's counters on top of the input's position.
+// stateOver returns the position of an operation: its counters and the position of its input.
 func stateOver(op string, in Iterator, at ...int64) (State, error) {
 	inner, err := in.State()
 	if err != nil {
@@ -109,15 +110,16 @@ func stateOver(op string, in Iterator, at ...int64) (State, error) {
 	return State{Op: op, At: at, In: []State{inner}}, nil
 }
 
-// pieces hands out the batches of an iterator piece by piece: rows, or chunks.
+// pieces reads the batches of an iterator and counts the pieces (rows or chunks) of the current
+// batch.
 type pieces struct {
 	Iterator
-	before  State // of the iterator, before current
+	before  State // position of the iterator before current
 	current Element
-	n, next int // the pieces of current, and the first that is not handed out
+	n, next int // number of pieces of current, and the index of the next piece to return
 }
 
-// load takes the next batch, of as many pieces as count says.
+// load reads the next batch. count returns its number of pieces.
 func (p *pieces) load(ctx context.Context, count func(Element) (int, error)) (err error) {
 	if p.before, err = p.Iterator.State(); err != nil {
 		return err
@@ -134,7 +136,7 @@ func (p *pieces) load(ctx context.Context, count func(Element) (int, error)) (er
 	return nil
 }
 
-// restore goes to a piece of the batch that comes.
+// restore loads the next batch and continues at piece next. It does nothing if next is 0.
 func (p *pieces) restore(ctx context.Context, next int64, count func(Element) (int, error)) error {
 	if next == 0 {
 		return nil
@@ -148,7 +150,7 @@ func (p *pieces) restore(ctx context.Context, next int64, count func(Element) (i
 	return nil
 }
 
-// state is the position of an operation: the piece, and further counters.
+// state returns the position of an operation: the index of the next piece and further counters.
 func (p *pieces) state(op string, more ...int64) (State, error) {
 	if p.next >= p.n {
 		return stateOver(op, p.Iterator, append([]int64{0}, more...)...)

@@ -10,66 +10,69 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// Options says for which replicas input is made, and how it is divided: TensorFlow's
-// tf.distribute.InputOptions, with what its strategy and its datasets' DistributeOptions say. The
-// zero value is one replica on one process, with automatic policy and rule.
+// Options specifies the replicas for which input is prepared and how the data is divided between
+// them. It combines TensorFlow's tf.distribute.InputOptions and
+// tf.data.experimental.DistributeOptions with the number of replicas. The zero value is one replica
+// on one process with automatic policy and rule.
 type Options struct {
-	Replicas  int    // of all processes together; 0: one
+	Replicas  int    // number of replicas of all processes together; 0: one
 	Processes int    // 0: one
-	Process   int    // this process, from 0; its replicas are Process*Replicas/Processes and following
-	Policy    Policy // how processes share a dataset: TensorFlow's auto_shard_policy
+	Process   int    // index of this process, from 0; its first replica is Process*Replicas/Processes
+	Policy    Policy // how processes divide a dataset: TensorFlow's auto_shard_policy
 	Rule      Rule
-	// Epoch is the first pass that [DistributedDataset.Open] opens. Each further Open opens the
-	// next pass, in which a Shuffle has another order unless its options say otherwise. A loop that
-	// distributes the dataset anew for each pass gives another Epoch each time.
+	// Epoch is the epoch of the first pass that [DistributedDataset.Open] opens. Each further Open
+	// opens the next pass, in which a Shuffle has another order unless SameEachEpoch is set. A loop
+	// that calls Distribute for each pass must set a different Epoch each time.
 	Epoch uint64
 
-	// AnyProcess returns true if any process passes true: the processes' vote on whether there is
-	// another step. It is called once for each step, and only if processes can run out of data at
-	// different times. Every process calls it equally often, until Next returns io.EOF or another
-	// error. Nil lets every process decide alone, which is right for a single process.
+	// AnyProcess returns true on all processes if any process passes true. The processes use it to
+	// agree on whether there is another step. It is called once per step, and only if processes can
+	// run out of data at different times. All processes call it the same number of times, until
+	// Next returns io.EOF or another error. If it is nil, each process decides for itself, which is
+	// correct only for a single process.
 	AnyProcess func(ctx context.Context, mine bool) (bool, error)
 
-	// Layout says how each replica's part is to lie on its devices. This package does not look at
-	// it: whoever puts the elements on devices reads it from [DistributedDataset.Layout].
+	// Layout specifies how each replica's part is sharded over its devices. This package does not
+	// interpret it. The code that transfers elements to devices reads it from
+	// [DistributedDataset.Layout].
 	Layout any
 
-	// Logger receives a warning where the policy Auto deals the elements of a dataset that reads no
-	// files to several processes, each of which then runs the whole pipeline. Nil discards.
+	// Logger receives a warning if the policy Auto selects Data with several processes, because
+	// each process then runs the complete pipeline. If it is nil, the warning is discarded.
 	Logger *slog.Logger
 
-	// Replication chooses between one pipeline for each process and, in FromFunction only, one for
-	// each replica: TensorFlow's experimental_replication_mode.
+	// Replication selects one pipeline per process or, in FromFunction only, one per replica. It is
+	// TensorFlow's experimental_replication_mode.
 	Replication Replication
-	// ProcessPipelines refuses the replication PerReplica, as strategies do whose replicas are fed
-	// by their process.
+	// ProcessPipelines rejects the replication PerReplica. Strategies with one pipeline per process
+	// set it.
 	ProcessPipelines bool
 	// PlaceOnDevice requests pipelines that run on the device: TensorFlow's
 	// experimental_place_dataset_on_device. Setting it is always an error, because pipelines run on the
 	// host.
 	PlaceOnDevice bool
-	// KeepOnHost says that elements are not sent to the device ahead of the step: TensorFlow's
-	// experimental_prefetch_to_device, later experimental_fetch_to_device, negated. Elements are
-	// host values in this package in any case: whoever puts them on devices ahead of a step reads
-	// it from [DistributedDataset.KeepOnHost].
+	// KeepOnHost disables the transfer of elements to the device ahead of the step. It is the
+	// negation of TensorFlow's experimental_prefetch_to_device, later named
+	// experimental_fetch_to_device. This package only yields host values. The code that transfers
+	// them to devices reads KeepOnHost from [DistributedDataset.KeepOnHost].
 	KeepOnHost bool
 }
 
-// Replication says how many input pipelines there are: TensorFlow's
+// Replication selects the number of input pipelines. It is TensorFlow's
 // tf.distribute.InputReplicationMode.
 type Replication uint8
 
 const (
-	// PerWorker makes one pipeline for each process: TensorFlow's PER_WORKER.
+	// PerWorker creates one pipeline for each process: TensorFlow's PER_WORKER.
 	PerWorker Replication = iota
-	// PerReplica makes one pipeline for each replica: TensorFlow's PER_REPLICA.
+	// PerReplica creates one pipeline for each replica: TensorFlow's PER_REPLICA.
 	PerReplica
 )
 
 // String returns the constant's name.
 func (r Replication) String() string { return enum.Name(r, "PerWorker", "PerReplica") }
 
-// normalize fills in the defaults and checks what does not depend on the data.
+// normalize sets the defaults and checks the options that do not depend on the data.
 func (o Options) normalize() (Options, error) {
 	o.Replicas, o.Processes = cmp.Or(o.Replicas, 1), cmp.Or(o.Processes, 1)
 	switch {
@@ -83,47 +86,47 @@ func (o Options) normalize() (Options, error) {
 		return o, wrong("options", "use PerWorker or PerReplica", "unknown replication %v", o.Replication)
 	case o.PlaceOnDevice && o.Replication != PerReplica:
 		return o, wrong("options", "leave PlaceOnDevice out: pipelines run on the host", "PlaceOnDevice without the replication PerReplica")
-	case o.PlaceOnDevice && !o.KeepOnHost && !o.ProcessPipelines: // which refuse PerReplica whatever else is asked
+	case o.PlaceOnDevice && !o.KeepOnHost && !o.ProcessPipelines: // ProcessPipelines rejects PerReplica in any case
 		return o, wrong("options", "leave PlaceOnDevice out: pipelines run on the host", "PlaceOnDevice with the replication PerReplica and without KeepOnHost")
 	}
 	return o, nil
 }
 
-// DistributedDataset is the input of the replicas of one process: TensorFlow's
-// tf.distribute.DistributedDataset. It reads nothing before Open, and any number of goroutines may
-// open it. It counts its passes, so processes that divide one dataset must open it equally often.
+// DistributedDataset is the input of the replicas of one process, like TensorFlow's
+// tf.distribute.DistributedDataset. It reads no data before Open and is safe for concurrent use. It
+// counts its passes, so all processes must open it the same number of times.
 type DistributedDataset struct {
 	opts    Options
 	passes  atomic.Uint64
 	streams []Dataset // one, or one for each local replica
-	// pipelines makes the streams of one process of a run that divides its data in some way.
+	// pipelines creates the streams of one process of a division.
 	pipelines func(of division, process int) (streams []Dataset, dealt bool, err error)
-	dealt     bool // the stream has the parts of all replicas, which are dealt to the processes
-	local     int  // replicas of this process
+	dealt     bool // the stream contains the parts of all replicas; each process uses its own
+	local     int  // number of replicas of this process
 	spec      Spec
 	policy    Policy
 	rule      Rule
 	card      Cardinality
 	full      bool // a step needs data for all replicas
 	vote      bool // processes may run out of data at different times
-	batched   bool // the elements are known to be batches
-	whole     bool // the stream is cut from global batches
-	rows      int  // largest share of a replica, Unknown if not known
-	global    int  // rows of a global batch that is cut, below 1 if not known
+	batched   bool // true if the elements are known to be batches
+	whole     bool // true if the stream is split from global batches
+	rows      int  // largest number of rows of a replica, or Unknown
+	global    int  // rows of the global batch that is split; below 1 if not known
 }
 
-// Distribute divides a dataset of global batches over processes and replicas, as TensorFlow's
-// experimental_distribute_dataset does. All processes call it with the same dataset and the same
-// options but for Process.
+// Distribute divides a dataset of global batches over processes and replicas, like TensorFlow's
+// experimental_distribute_dataset. All processes must call it with the same dataset and the same
+// options except for Process.
 //
-// Every step gives each replica one part of a batch. With one replica the batches are passed on
-// unchanged. If the data ends within a step, the replicas without data get batches of no rows. The
-// step is left out instead if the dataset never ends or all dimensions of its spec are known (from
-// Batch with dropRemainder).
+// In every step, each replica receives one part of a batch. With one replica the batches are
+// unchanged. If the data ends within a step, the replicas without data receive batches of 0 rows.
+// If the dataset is infinite or all dimensions of its spec are known (as after Batch with
+// dropRemainder), an incomplete step is omitted instead.
 //
-// A dataset that is not batched matches [ErrNotBatched]: from Distribute or, if nothing is known of
-// the elements, from the first Next. Other errors match [ErrNotShardable], [ErrTooFewFiles] and
-// errors.ErrUnsupported.
+// If the dataset is not batched, Distribute returns an error that matches [ErrNotBatched]; if
+// nothing is known about the elements, the first Next returns that error. Other errors match
+// [ErrNotShardable], [ErrTooFewFiles] or errors.ErrUnsupported.
 func Distribute(ds Dataset, opts Options) (*DistributedDataset, error) {
 	opts, err := opts.normalize()
 	if err != nil {
@@ -155,13 +158,13 @@ func Distribute(ds Dataset, opts Options) (*DistributedDataset, error) {
 		c, err := read(of, process)
 		return []Dataset{c.stream}, c.dealt, err
 	}
-	// Chunks dealt to the processes come to the same number everywhere.
+	// With the policy Data and the rule Chunks, all processes have the same number of steps.
 	d.vote = opts.Processes > 1 && (c.policy != Data || c.rule != Chunks)
-	d.settle(c.stream.Info().Spec, ds.Info()) // the undivided dataset's, which is the same on all processes
+	d.settle(c.stream.Info().Spec, ds.Info()) // the Info of the undivided dataset is the same on all processes
 	return d, nil
 }
 
-// checkBatched refuses elements that are known to have no batch axis.
+// checkBatched returns an error if the elements are known to have no batch axis.
 func checkBatched(info Info) error {
 	paths := info.Spec.Paths()
 	for i, s := range info.Spec.Leaves() {
@@ -172,8 +175,7 @@ func checkBatched(info Info) error {
 	return nil
 }
 
-// rowsOfBatch is the number of rows of a global batch, as far as it is known, and whether it is
-// sure.
+// rowsOfBatch returns the number of rows of a global batch and whether that number is certain.
 func rowsOfBatch(info Info) (rows int, sure bool) {
 	if rows = leadingDim(info.Spec); rows >= 1 && info.BatchSize != 0 {
 		return rows, true
@@ -181,19 +183,19 @@ func rowsOfBatch(info Info) (rows int, sure bool) {
 	return info.BatchSize, !info.recut
 }
 
-// parts is a stream of the replicas' parts of batches.
+// parts is a stream of the parts of batches, one part per replica.
 type parts struct {
 	stream  Dataset
 	policy  Policy
 	rule    Rule
 	card    Cardinality
-	dealt   bool // to the processes of all replicas' parts, one after the other
-	global  int  // rows of the batches that are cut, below 1 if not known
-	batched bool // they are known to be batches
+	dealt   bool // the stream contains the parts of the replicas of all processes
+	global  int  // rows of the batches that are split; below 1 if not known
+	batched bool // true if the elements are known to be batches
 }
 
-// cut divides what one process of a division reads of a source, and makes its replicas' parts of it.
-// For one replica nothing is cut.
+// cut divides a source under a policy, for one process of a division, and splits its batches into
+// one part per replica. With one replica, batches are not split.
 func cut(src Source, policy Policy, of division, process int, rule Rule) (p parts, err error) {
 	if src, policy, err = divide(src, policy, of.processes, process); err != nil {
 		return p, err
@@ -223,7 +225,7 @@ func cut(src Source, policy Policy, of division, process int, rule Rule) (p part
 		}
 	} else {
 		if policy == Data {
-			process = 0 // all processes cut alike, then deal
+			process = 0 // all processes split in the same way, then each takes its own parts
 		}
 		if global < 1 {
 			return p, wrong("distribute", "pass batches with at least one row", "a global batch of %d rows", global)
@@ -239,7 +241,8 @@ func cut(src Source, policy Policy, of division, process int, rule Rule) (p part
 	return p, p.stream.Err()
 }
 
-// settle derives how the input ends: the dataset decides, whatever its cut parts look like.
+// settle sets full and vote, which specify how the input ends. They depend on the Info of the
+// dataset before its batches are split.
 func (d *DistributedDataset) settle(part Spec, info Info) {
 	d.spec = part
 	d.full = info.Cardinality == Infinite || staticSpec(info.Spec)
@@ -248,12 +251,12 @@ func (d *DistributedDataset) settle(part Spec, info Info) {
 	}
 }
 
-// Spec returns the description of one replica's part, which is the same for all replicas:
-// TensorFlow's DistributedDataset.element_spec. It is zero if the dataset's is.
+// Spec returns the spec of one replica's part, which is the same for all replicas. It is
+// TensorFlow's DistributedDataset.element_spec. It is zero if the spec of the dataset is unknown.
 func (d *DistributedDataset) Spec() Spec { return d.spec }
 
-// LocalReplicas returns the number of replicas of this process, each of which has an element in
-// every step.
+// LocalReplicas returns the number of replicas of this process. Every step has one element for each
+// of them.
 func (d *DistributedDataset) LocalReplicas() int { return d.local }
 
 // Layout returns [Options].Layout.
@@ -262,18 +265,18 @@ func (d *DistributedDataset) Layout() any { return d.opts.Layout }
 // KeepOnHost returns [Options].KeepOnHost.
 func (d *DistributedDataset) KeepOnHost() bool { return d.opts.KeepOnHost }
 
-// Policy returns the policy that applies: the options', or the one that Auto chose.
+// Policy returns the policy in use: the policy of the options, or the one that Auto selected.
 func (d *DistributedDataset) Policy() Policy { return d.policy }
 
-// Rule returns the rule by which batches are cut, and RuleAuto if no batch is cut.
+// Rule returns the rule by which batches are split, and RuleAuto if batches are not split.
 func (d *DistributedDataset) Rule() Rule { return d.rule }
 
-// Cardinality returns the number of steps, as far as it is known beforehand.
+// Cardinality returns the number of steps of a pass, if it is known before the data is read.
 func (d *DistributedDataset) Cardinality() Cardinality { return d.card }
 
-// MaxRows returns the largest number of rows that a replica gets in a step: ceil(G/N) for a global
-// batch of G rows and N replicas. It is the static size to pad to, and Unknown if the batch size
-// is. It does not hold after a Map that changes the number of rows.
+// MaxRows returns the largest number of rows of a replica in a step: ceil(G/N) for a global batch
+// of G rows and N replicas. It is the number of rows for [PadStep]. It returns Unknown if the batch
+// size is unknown, and is not valid after a Map that changes the number of rows.
 func (d *DistributedDataset) MaxRows() int { return d.rows }
 
 // All iterates over the steps of the next pass. It yields an error at most once, as the last pair.
@@ -289,8 +292,9 @@ func (d *DistributedDataset) All(ctx context.Context) iter.Seq2[Step, error] {
 	}
 }
 
-// Reduce calls fn for each step of the next pass, with the state that the call before returned, and
-// returns the last state. It is TensorFlow's DistributedDataset.reduce.
+// Reduce calls fn for each step of the next pass. It passes state to the first call and the result
+// of the previous call to each later call, and returns the last result. It stops at the first
+// error. It is TensorFlow's DistributedDataset.reduce.
 func Reduce[S any](ctx context.Context, d *DistributedDataset, state S, fn func(S, Step) (S, error)) (S, error) {
 	for step, err := range d.All(ctx) {
 		if err == nil {

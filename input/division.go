@@ -7,36 +7,36 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// A run divides its data by the number of its replicas and of its processes: each process has
-// pipelines of its own, whose order, shuffles and shares no other division has. So that a run can
-// go on with other numbers and yet use each example once, it keeps the division that it began its
-// pass with: the pipelines of that division are dealt to the processes that there are now, and what
-// they yield for a step is the step's, cut anew where the number of replicas differs.
+// The pipelines of a run depend on its division: the numbers of replicas and processes determine
+// their order, shuffles and shares. If a run resumes in the middle of a pass with other numbers, it
+// must still use each example once. It therefore keeps the division with which the pass began until
+// the pass ends. The current processes divide the pipelines of that division among themselves, and
+// re-split each step's parts if the number of replicas differs.
 
-// division says by how many replicas and processes a run divides its data.
+// division is the number of replicas and processes by which a run divides its data.
 type division struct{ replicas, processes int }
 
-// local is the number of replicas of a process.
+// local returns the number of replicas of each process.
 func (d division) local() int { return d.replicas / d.processes }
 
-// portion is what a process reads of a division, which may be another number's of processes and
-// replicas, and what it does with it.
+// portion specifies which pipelines of a division this process reads and which parts it uses. The
+// division may differ from the current numbers of processes and replicas.
 type portion struct {
 	of division
-	// from and to are the division's processes whose pipelines are read; all of them share one
-	// pipeline where its parts are dealt.
+	// The pipelines of the division's processes from (inclusive) to to (exclusive) are read. With
+	// dealt, there is one pipeline with the parts of all processes.
 	from, to int
 	dealt    bool
-	// first is the replica of the division whose part is the first of this process's. Where the
-	// parts are cut anew it is the first of this process's replicas among those that cut are: the
-	// replicas of what is read.
+	// first is the index of the first part that belongs to this process. If cut is 0, it counts the
+	// replicas of the division. Otherwise the parts that are read are joined and re-split into cut
+	// chunks, and first counts these chunks.
 	first, cut int
-	// whole says that every process reads all pipelines, so that none needs to ask another how they
-	// end.
+	// whole is true if every process reads all pipelines, so that the processes need no vote on the
+	// end of the data.
 	whole bool
 }
 
-// parts is the number of parts that are read for a step.
+// parts returns the number of parts that are read for each step.
 func (s portion) parts() int {
 	if s.dealt {
 		return s.of.replicas
@@ -44,13 +44,13 @@ func (s portion) parts() int {
 	return (s.to - s.from) * s.of.local()
 }
 
-// natural is the portion of a run that divides its data as this one does.
+// natural returns this process's portion of a pass with the current division.
 func (d *DistributedDataset) natural() portion {
 	p := d.opts.Process
 	return portion{of: division{d.opts.Replicas, d.opts.Processes}, from: p, to: p + 1, dealt: d.dealt, first: p * d.local}
 }
 
-// portionOf returns what this process reads of a run that began its pass with another division.
+// portionOf returns this process's portion of a pass that began with the division of.
 func (d *DistributedDataset) portionOf(of division, dealt bool) portion {
 	here := division{d.opts.Replicas, d.opts.Processes}
 	if of == here && dealt == d.dealt {
@@ -60,7 +60,7 @@ func (d *DistributedDataset) portionOf(of division, dealt bool) portion {
 	s := portion{of: of, to: of.processes, dealt: dealt, first: p * d.local, whole: true}
 	switch {
 	case of.replicas != here.replicas:
-		// Groups of processes share the pipelines out, if a group's rows fit its replicas.
+		// Groups of processes divide the pipelines, if the rows of a group match its replicas.
 		groups := gcd(of.processes, here.processes)
 		if dealt || d.whole && (d.global < 1 || d.global%of.replicas != 0) {
 			groups = 1
@@ -70,7 +70,7 @@ func (d *DistributedDataset) portionOf(of division, dealt bool) portion {
 		s.cut = here.replicas / groups
 		s.first = p*d.local - group*s.cut
 		s.whole = groups == 1
-	case !dealt: // each replica goes on with its own part
+	case !dealt: // each replica continues with its own part
 		s.from = s.first / of.local()
 		s.to = (s.first+d.local-1)/of.local() + 1
 		s.whole = here.processes == 1 || of.processes == 1
@@ -85,13 +85,14 @@ func gcd(a, b int) int {
 	return a
 }
 
-// MaxRows returns the largest number of rows that a replica gets in a step of this pass, as
-// [DistributedDataset.MaxRows] does. It differs where the pass goes on from a position of another
-// number of replicas whose parts did not make up global batches: those of [FromFunction], and
-// uneven chunks that each process cut.
+// MaxRows returns the largest number of rows of a replica in a step of this pass, or Unknown. It
+// differs from [DistributedDataset.MaxRows] only if the pass resumes from a position with another
+// number of replicas and the parts of a step do not form one global batch. That is the case with
+// [FromFunction] and with uneven chunks that each process splits separately.
 func (s *Steps) MaxRows() int { return s.most }
 
-// mostRows is MaxRows of a pass that goes on from a position, over the streams of its division.
+// mostRows returns MaxRows for a pass that resumes at p. streams are the streams of the position's
+// division.
 func (s *Steps) mostRows(p position, streams []Dataset) int {
 	rows := rowsOfPart(streams[0].Info())
 	if s.d.whole {
@@ -106,27 +107,27 @@ func (s *Steps) mostRows(p position, streams []Dataset) int {
 	return (rows*p.of.replicas + s.d.opts.Replicas - 1) / s.d.opts.Replicas
 }
 
-// dealtOp marks the position of a pipeline whose parts are dealt to all processes.
+// dealtOp is the Op of the position of a pipeline that yields the parts of all processes.
 const dealtOp = "dealt"
 
-// position is a position of [Steps], taken apart.
+// position is the decoded State of [Steps].
 type position struct {
 	index int64
 	of    division
 	pass  uint64
-	// first is the first process of the division whose pipelines are in it, and count the number
-	// of these processes.
+	// in contains the positions of the pipelines of count processes of the division, beginning with
+	// process first.
 	first, count int
 	dealt        bool
-	in           []State // of the streams, equally many for each process
+	in           []State // positions of the streams, the same number for each process
 }
 
-// each is the number of streams of a process.
+// each returns the number of streams of one process.
 func (p position) each() int { return len(p.in) / p.count }
 
-// parsePosition takes a position apart.
+// parsePosition decodes the State of [Steps]. Its errors match ErrState.
 func parsePosition(from State) (p position, err error) {
-	counters := min(max(len(from.At), 4), 6) // the pass and the count are left out where they are 0 and 1
+	counters := min(max(len(from.At), 4), 6) // pass and count are omitted if they are 0 and 1
 	if err := from.want("steps", counters, len(from.In)); err != nil {
 		return p, err
 	}
@@ -152,7 +153,7 @@ func parsePosition(from State) (p position, err error) {
 	return p, nil
 }
 
-// state puts a position together.
+// state encodes a position.
 func (p position) state() State {
 	s := State{Op: "steps", At: []int64{p.index, int64(p.of.replicas), int64(p.of.processes), int64(p.first)}, In: p.in}
 	if p.pass > 0 || p.count > 1 {
@@ -167,10 +168,10 @@ func (p position) state() State {
 	return s
 }
 
-// JoinStates makes one position of those that all processes have after the same step, in any order:
-// the position of the whole run. [DistributedDataset.OpenAt] goes on from it with any number of
-// processes and replicas. The position of a process alone is that of the whole run as it is. Its
-// errors match [ErrState]: a process is missing, or another is at another step.
+// JoinStates merges the positions of all processes after the same step into the position of the
+// whole run. The order of states does not matter. [DistributedDataset.OpenAt] resumes from the
+// result with any number of processes and replicas. A run with a single process needs no join. If a
+// process is missing or the positions are after different steps, the error matches [ErrState].
 func JoinStates(states []State) (State, error) {
 	if len(states) == 0 {
 		return State{}, nil
@@ -195,7 +196,7 @@ func JoinStates(states []State) (State, error) {
 			have[p.first+v] = true
 		}
 	}
-	if all.dealt { // each process has the position of all
+	if all.dealt { // each process has the position of the shared pipeline
 		all.first = 0
 		return all.state(), nil
 	}
@@ -207,15 +208,14 @@ func JoinStates(states []State) (State, error) {
 	return all.state(), nil
 }
 
-// SameStep reports whether two positions of [Steps] are after the same step of the same pass:
-// positions of processes of one run, or of a run that goes on with other numbers of them.
+// SameStep reports whether two positions of [Steps] are after the same step of the same pass. The
+// positions may belong to different numbers of processes and replicas.
 func SameStep(a, b State) bool {
 	p, err := parsePosition(a)
 	q, err2 := parsePosition(b)
 	return err == nil && err2 == nil && p.index == q.index && p.pass == q.pass
 }
 
-// String prints the numbers.
 func (d division) String() string {
 	return fmt.Sprintf("%d replicas on %d processes", d.replicas, d.processes)
 }

@@ -8,23 +8,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Element is what a dataset yields: a nest of host tensors. A batch is an element whose tensors
-// have the rows of the batch along axis 0.
+// Element is one item of a dataset: a nest of host tensors. A batch is an element whose tensors
+// contain the rows of the batch along axis 0.
 type Element = Nest[Tensor]
 
-// Unknown stands for a dimension, a batch size or a count that is not known before the data is
+// Unknown is the value of a dimension, a batch size or a count that is not known before the data is
 // read.
 const Unknown = -1
 
-// TensorSpec describes the tensors of a dataset before they are read, as tf.TensorSpec does. A
-// dimension of [Unknown] may differ from element to element.
+// TensorSpec is the kind and the dimensions of a tensor, like tf.TensorSpec. A dimension of
+// [Unknown] may differ between elements.
 type TensorSpec struct {
 	Kind Kind
 	Dims []int
 }
 
-// Spec describes the elements of a dataset, as tf.data's element_spec does. The zero Spec says that
-// nothing is known.
+// Spec describes the elements of a dataset, like tf.data's element_spec. With the zero Spec,
+// nothing is known about the elements.
 type Spec = Nest[TensorSpec]
 
 // Static reports whether all dimensions are known.
@@ -32,7 +32,7 @@ func (s TensorSpec) Static() bool {
 	return !slices.ContainsFunc(s.Dims, func(d int) bool { return d < 0 })
 }
 
-// String prints kind and dimensions, such as "int64[? 3]".
+// String returns the kind and the dimensions, such as "int64[? 3]".
 func (s TensorSpec) String() string {
 	dims := make([]string, len(s.Dims))
 	for i, d := range s.Dims {
@@ -44,16 +44,16 @@ func (s TensorSpec) String() string {
 	return s.Kind.String() + "[" + strings.Join(dims, " ") + "]"
 }
 
-// Equal reports whether both specs say the same.
+// Equal reports whether both specs have the same kind and dimensions.
 func (s TensorSpec) Equal(o TensorSpec) bool { return s.Kind == o.Kind && slices.Equal(s.Dims, o.Dims) }
 
-// SpecOf returns the description of one element, with all dimensions known.
+// SpecOf returns the spec of one element, with all dimensions known.
 func SpecOf(e Element) Spec {
 	spec, _ := MapNest(e, func(_ string, t Tensor) (TensorSpec, error) { return t.Spec(), nil })
 	return spec
 }
 
-// check returns an error if e is not as spec says; a zero spec accepts everything.
+// check returns an error if e does not match spec. The zero spec accepts every element.
 func check(spec Spec, e Element) error {
 	if spec.IsZero() {
 		return nil
@@ -74,7 +74,7 @@ func check(spec Spec, e Element) error {
 	return nil
 }
 
-// mapDims rewrites the dimensions of every component.
+// mapDims returns spec with f applied to the dimensions of every component.
 func mapDims(spec Spec, f func(dims []int) []int) Spec {
 	out, _ := MapNest(spec, func(_ string, s TensorSpec) (TensorSpec, error) {
 		return TensorSpec{Kind: s.Kind, Dims: f(slices.Clone(s.Dims))}, nil
@@ -82,7 +82,8 @@ func mapDims(spec Spec, f func(dims []int) []int) Spec {
 	return out
 }
 
-// merge keeps what both specs agree on; false if not even structure, kinds and ranks agree.
+// merge returns a spec that matches both a and b: dimensions that differ become Unknown. It returns
+// false if the structures, kinds or ranks differ.
 func merge(a, b Spec) (Spec, bool) {
 	if !sameStructure(a, b) {
 		return Spec{}, false
@@ -109,7 +110,7 @@ func staticSpec(spec Spec) bool {
 	return !spec.IsZero() && !slices.ContainsFunc(spec.Leaves(), func(s TensorSpec) bool { return !s.Static() })
 }
 
-// leadingDim is the known first dimension that all components share, else Unknown.
+// leadingDim returns the first dimension if it is known and equal in all components, else Unknown.
 func leadingDim(spec Spec) int {
 	out := Unknown
 	for i, s := range spec.Leaves() {
@@ -121,8 +122,7 @@ func leadingDim(spec Spec) int {
 	return out
 }
 
-// dummy is the element of no rows: axis 0 of every component is 0, unknown dimensions are 0, the
-// rest is as in spec.
+// dummy returns an element of 0 rows for a spec: axis 0 and all unknown dimensions are 0.
 func dummy(spec Spec) (Element, error) {
 	return MapNest(spec, func(_ string, s TensorSpec) (Tensor, error) {
 		dims := slices.Clone(s.Dims)
@@ -135,8 +135,8 @@ func dummy(spec Spec) (Element, error) {
 	})
 }
 
-// rowsOf is the number of rows all components share; -1 with the reason if they do not, or have
-// none.
+// rowsOf returns the number of rows of e. It returns an error if the components have different
+// numbers of rows or no batch axis.
 func rowsOf(e Element) (int, error) {
 	rows, paths := -1, e.Paths()
 	for i, t := range e.Leaves() {
@@ -154,7 +154,8 @@ func rowsOf(e Element) (int, error) {
 	return rows, nil
 }
 
-// rowRange views rows from to to-1 of every component; the range is cut to what each component has.
+// rowRange returns a view of the rows from (inclusive) to to (exclusive) of every component,
+// clamped to the component's number of rows.
 func rowRange(e Element, from, to int) (Element, error) {
 	return MapNest(e, func(path string, t Tensor) (Tensor, error) {
 		if t.Rank() == 0 {
@@ -164,7 +165,7 @@ func rowRange(e Element, from, to int) (Element, error) {
 	})
 }
 
-// joinElements stacks or concatenates the components of parts, of which there is at least one.
+// joinElements stacks or concatenates the components of parts. There must be at least one part.
 func joinElements(parts []Element, stack bool) (Element, error) {
 	first := parts[0]
 	columns := make([][]Tensor, len(first.Leaves()))
@@ -187,11 +188,12 @@ func joinElements(parts []Element, stack bool) (Element, error) {
 	return unflatten(first, joined), nil
 }
 
-// ErrNotBatched is matched by a component that has no batch axis, although its rows are to be taken or
-// shared out between replicas. No other axis is ever split in its place.
+// ErrNotBatched matches errors for a component without a batch axis in an operation on rows, such
+// as dividing a batch between replicas.
 var ErrNotBatched = errkind.New(errkind.ValueError, "input: no batch axis")
 
-// notBatched is that error of the component of a path, "" for a dataset of single tensors.
+// notBatched returns an error that matches ErrNotBatched for the component at path, which is "" if
+// the element is a single tensor.
 func notBatched(path string, spec TensorSpec) error {
 	return &errkind.Fault{Op: "input", Reason: fmt.Sprintf("component %q (%v) has no batch axis to take rows from", path, spec), Match: ErrNotBatched,
 		Hint: "make batches with Batch first, of the global batch size where replicas share them"}

@@ -137,7 +137,7 @@ func ExampleCSV() {
 	// y [3 -1]
 }
 
-// Two hosts of two replicas are interrupted after a step; one host of two replicas goes on.
+// Two hosts of two replicas are interrupted after a step; one host of two replicas resumes.
 func ExampleJoinStates() {
 	ctx := context.Background()
 	data := input.Range(12).Batch(4, true)

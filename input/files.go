@@ -12,25 +12,27 @@ import (
 	localfiles "github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// FileOptions specifies where files are stored and how they are compressed. The zero value reads files
-// of the operating system and detects gzip and zlib.
+// FileOptions specifies the file system and the compression of files. The zero value reads files of
+// the operating system and detects gzip and zlib.
 type FileOptions struct {
 	FS fs.FS // nil: paths are those of the operating system
-	// Compression is TensorFlow's compression_type: "GZIP", "ZLIB" or "NONE". With "" the first bytes of
-	// each file decide, except for [FixedRecords], whose files may begin with any bytes. Positions count
-	// decompressed bytes. A pass that begins at a position decompresses the file from its beginning.
+	// Compression is TensorFlow's compression_type: "GZIP", "ZLIB" or "NONE". With "", the
+	// compression is detected from the first bytes of each file, except that [FixedRecords] reads
+	// files as uncompressed. Positions count decompressed bytes. A restore decompresses the file
+	// from its beginning.
 	Compression string
 }
 
 // ErrCorrupt matches the errors of files whose bytes do not follow their format.
 var ErrCorrupt = errkind.New(errkind.DataLossError, "corrupt record")
 
-// inFile says in which file, and at which byte of it, a record could not be read.
+// inFile adds the file's path and the byte offset of the record to an error.
 func inFile(path string, offset int64, err error) error {
 	return &errkind.Fault{Op: fmt.Sprintf("input: file %s at byte %d", path, offset), Err: err, Class: errkind.Or(err, errkind.DataLossError)}
 }
 
-// files reads records from files, one file after the other. Its position is file, byte offset.
+// files is a source that reads the records of files, one file after the other. Its position is the
+// index of the file and a byte offset.
 type files struct {
 	paths  []string
 	opts   FileOptions
@@ -44,7 +46,7 @@ type files struct {
 type recordReader interface {
 	// next returns a record, or io.EOF at the end of the file.
 	next() (Element, error)
-	// offset is the byte position of the next record.
+	// offset returns the byte offset of the next record.
 	offset() int64
 }
 
@@ -63,8 +65,7 @@ func (s files) Info() Info {
 	return info
 }
 
-// ErrTooFewFiles is matched by the error of fewer files than processes, so that some process would
-// read none.
+// ErrTooFewFiles matches the error for a dataset with fewer files than processes.
 var ErrTooFewFiles = errkind.New(errkind.InvalidArgumentError, "input: could not apply file based sharding")
 
 func (s files) ShardFiles(num, index int) (Source, error) {
@@ -173,8 +174,7 @@ func (f *openFile) open() (err error) {
 		f.File, err = f.fsys.Open(f.path)
 		return err
 	}
-	// What cannot be read from any byte on, as a position demands, is refused: pipes, which would
-	// also wait for their other end, and devices.
+	// Open rejects pipes and devices, because a restore must be able to read from any offset.
 	file, _, err := localfiles.Open(f.path)
 	if err != nil {
 		return err
@@ -183,11 +183,11 @@ func (f *openFile) open() (err error) {
 	return nil
 }
 
-// PathError reports that a path cannot be read, because it is a URL, or because a pipe, a device or
-// a directory stands there. Set [FileOptions].FS to read files that are elsewhere.
+// PathError reports a path that cannot be read because it is a URL, a pipe, a device or a
+// directory. Set [FileOptions].FS to read from another file system.
 type PathError = localfiles.Error
 
-// size returns the length in bytes, of the compressed data if the file is compressed.
+// size returns the length of the file in bytes, before decompression.
 func (f *openFile) size() (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -196,7 +196,8 @@ func (f *openFile) size() (int64, error) {
 	return info.Size(), nil
 }
 
-// isCompressed reports whether from decompresses the file. It is known after the first call of from.
+// isCompressed reports whether the file is compressed. It is valid after the first call of from, or
+// if the compression was specified.
 func (f *openFile) isCompressed() bool {
 	return f.compression == gzipCompression || f.compression == zlibCompression
 }
@@ -204,8 +205,9 @@ func (f *openFile) isCompressed() bool {
 // fileBuffer is the size of read buffers, in bytes.
 const fileBuffer = 1 << 16
 
-// from returns a reader of the decompressed bytes from offset on, and ends the use of earlier readers.
-// Too large an offset is an error, because the position belongs to another file.
+// from returns a reader of the decompressed bytes, beginning at offset. It invalidates earlier
+// readers. An offset beyond the end of the file is an error, because the position then belongs to
+// another file.
 func (f *openFile) from(offset int64) (*bufio.Reader, error) {
 	if f.compression == "" {
 		r, err := f.raw(0)
@@ -229,7 +231,7 @@ func (f *openFile) from(offset int64) (*bufio.Reader, error) {
 	return f.raw(offset)
 }
 
-// raw returns a reader of the bytes of the file from offset on.
+// raw returns a reader of the file's bytes without decompression, beginning at offset.
 func (f *openFile) raw(offset int64) (*bufio.Reader, error) {
 	if seeker, ok := f.File.(io.Seeker); ok {
 		info, err := f.Stat()

@@ -5,17 +5,18 @@ import (
 	"io"
 )
 
-// FixedOptions describes files of binary records of one length. All sizes are in bytes.
+// FixedOptions describes files of binary records of fixed length. All sizes are in bytes.
 type FixedOptions struct {
 	FileOptions
 	RecordBytes int // at least 1
-	HeaderBytes int // not read, at the start of each file
-	FooterBytes int // not read, at the end of each file
+	HeaderBytes int // number of bytes to skip at the start of each file
+	FooterBytes int // number of bytes to skip at the end of each file
 }
 
-// FixedRecords returns a dataset of the records of binary files, as
-// tf.data.FixedLengthRecordDataset does: uint8 tensors of RecordBytes elements. If a file's
-// length without header and footer is no multiple of RecordBytes, the error matches [ErrCorrupt].
+// FixedRecords returns a dataset of the fixed-length records of binary files, like
+// tf.data.FixedLengthRecordDataset. Each element is a uint8 vector of RecordBytes values. If the
+// length of a file without header and footer is not a multiple of RecordBytes, the error matches
+// [ErrCorrupt].
 func FixedRecords(paths []string, opts FixedOptions) Dataset {
 	if opts.RecordBytes < 1 || opts.HeaderBytes < 0 || opts.FooterBytes < 0 {
 		return fail("fixed records", "give at least 1 byte for a record and 0 for the others", "records of %d bytes with a header of %d and a footer of %d", opts.RecordBytes, opts.HeaderBytes, opts.FooterBytes)
@@ -24,7 +25,7 @@ func FixedRecords(paths []string, opts FixedOptions) Dataset {
 	return fromFiles(paths, opts.FileOptions, "fixed", spec, nil, func(f *openFile, at int64) (recordReader, error) {
 		at = max(at, int64(opts.HeaderBytes))
 		if f.isCompressed() {
-			// The decompressed length is found by decompressing.
+			// The decompressed length is only known after decompressing the file.
 			r, err := f.from(0)
 			if err != nil {
 				return nil, err
@@ -43,7 +44,7 @@ func FixedRecords(paths []string, opts FixedOptions) Dataset {
 	})
 }
 
-// fixedFrom returns a reader from byte at of a file of the given size.
+// fixedFrom returns a reader that begins at byte at of a file of the given decompressed size.
 func fixedFrom(f *openFile, at, size int64, opts FixedOptions) (recordReader, error) {
 	body := size - int64(opts.HeaderBytes) - int64(opts.FooterBytes)
 	if body < 0 || body%int64(opts.RecordBytes) != 0 {

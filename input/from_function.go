@@ -4,17 +4,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// FromFunction makes input from a function that returns, for one process, a dataset of batches for
-// single replicas, as TensorFlow's distribute_datasets_from_function does. FromFunction calls fn
-// once, with this process's [Context]; each replica takes the next element in turn. With the
-// replication PerReplica it calls fn once for each replica of this process; each replica then has a
-// pipeline of its own, and the Context counts replicas as pipelines. A pass that goes on from a
-// position of other processes or replicas calls fn with their Contexts, and shares out what their
-// datasets yield: fn depends on its Context alone.
+// FromFunction returns the distributed dataset of a function that returns a dataset of replica
+// batches, like TensorFlow's distribute_datasets_from_function. It calls fn once, with this
+// process's [Context], and the process's replicas receive the elements in turn. With the
+// replication PerReplica it calls fn once for each replica of this process. Each replica then has
+// its own pipeline, and the Context counts replicas as pipelines. A pass that resumes from a
+// position with other numbers of processes or replicas calls fn with the Contexts of that position.
+// The result of fn must therefore depend on the Context only.
 //
-// Data that ends within a step is treated as in [Distribute]. The datasets of all processes need
-// the same spec, and must all be infinite or all be finite: no process asks another how its data
-// ends. A panic of fn becomes a [*errkind.PanicError].
+// If the data ends within a step, FromFunction behaves like [Distribute]. The datasets of all
+// processes must have the same spec, and must be all infinite or all finite, because a process with
+// an infinite dataset takes part in no vote on the end. If fn panics, the error is a
+// [*errkind.PanicError].
 func FromFunction(fn func(Context) (Dataset, error), opts Options) (*DistributedDataset, error) {
 	opts, err := opts.normalize()
 	if err != nil {
@@ -67,7 +68,7 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 	return d, nil
 }
 
-// fromContexts are the datasets of some contexts, which must have one spec.
+// fromContexts calls fn for each context. The datasets must have compatible specs.
 func fromContexts(fn func(Context) (Dataset, error), contexts []Context) (streams []Dataset, err error) {
 	var all Spec
 	for i, c := range contexts {
@@ -98,7 +99,8 @@ func pipeline(fn func(Context) (Dataset, error), c Context) (ds Dataset, err err
 	return fn(c)
 }
 
-// rowsOfPart is the largest number of rows of a replica's batches, as far as it is known.
+// rowsOfPart returns the largest number of rows of a replica's batches, or a value below 1 if it is
+// unknown.
 func rowsOfPart(info Info) int {
 	rows := leadingDim(info.Spec)
 	if rows < 0 && info.BatchSize > 0 {

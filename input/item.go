@@ -2,15 +2,15 @@ package input
 
 import "context"
 
-// item is an element on its way through a pipeline: one that is there, or row number row of a
-// table, which nobody has cut out yet.
+// item is an element within a pipeline: either the element e, or row number row of a table that has
+// not been sliced yet.
 type item struct {
-	of  *rows // nil for an element that is there
+	of  *rows // nil if the element is e
 	row int
 	e   Element
 }
 
-// element cuts the row out, unless the element is there already.
+// element returns the element, and slices the row if necessary.
 func (i item) element() Element {
 	if i.of == nil {
 		return i.e
@@ -18,22 +18,21 @@ func (i item) element() Element {
 	return i.of.at(i.row)
 }
 
-// run is the elements from an item on: n rows of a table that follow each other, or one element
-// that is there.
+// run is n consecutive rows of a table beginning with the item, or a single element.
 type run struct {
 	item
 	n int
 }
 
-// runner is an Iterator that tells its elements as runs. Operations that only pass elements on hand
-// runs on, so that a batch of rows can be cut out at once. Next and nextRun may be mixed: each takes
-// the next elements.
+// runner is an Iterator that can also return its elements as runs. Operations that pass elements on
+// unchanged pass on runs, so that a batch of rows can be sliced at once. Next and nextRun may be
+// called in any order: each returns the next elements.
 type runner interface {
-	// nextRun returns at least one element, and no more than most.
+	// nextRun returns between one and most elements.
 	nextRun(ctx context.Context, most int) (run, error)
 }
 
-// nextRun takes the next elements of any iterator, at least one and no more than most.
+// nextRun returns between one and most elements of any iterator.
 func nextRun(ctx context.Context, it Iterator, most int) (run, error) {
 	if lazy, ok := it.(runner); ok {
 		return lazy.nextRun(ctx, most)
@@ -42,7 +41,7 @@ func nextRun(ctx context.Context, it Iterator, most int) (run, error) {
 	return run{item{e: e}, 1}, err
 }
 
-// next is Next in terms of nextRun.
+// next implements Next with nextRun.
 func next(ctx context.Context, it runner) (Element, error) {
 	r, err := it.nextRun(ctx, 1)
 	if err != nil {
@@ -51,7 +50,7 @@ func next(ctx context.Context, it runner) (Element, error) {
 	return r.element(), nil
 }
 
-// appendRun appends to runs, or to the last of them if next goes on where that one ends.
+// appendRun appends next to runs, or extends the last run if next continues it.
 func appendRun(runs []run, next run) []run {
 	if n := len(runs); n > 0 && next.of != nil && runs[n-1].of == next.of && runs[n-1].row+runs[n-1].n == next.row {
 		runs[n-1].n += next.n
@@ -60,8 +59,9 @@ func appendRun(runs []run, next run) []run {
 	return append(runs, next)
 }
 
-// stackRuns stacks the n elements of at least one run on a new axis 0. Rows of one table that
-// follow each other are a view of it, other rows of one table are copied once.
+// stackRuns stacks the n elements of runs along a new axis 0. There must be at least one run.
+// Consecutive rows of one table become a view of the table; other rows of one table are copied
+// once.
 func stackRuns(runs []run, n int) (Element, error) {
 	first := runs[0]
 	if first.of != nil && len(runs) == 1 {

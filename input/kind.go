@@ -8,11 +8,12 @@ import (
 	"github.com/gomlx/compute/dtypes/float16"
 )
 
-// Kind is the element type of a [Tensor]. The zero value, [Invalid], is the kind of no tensor.
+// Kind is the element type of a [Tensor]. The zero value, [Invalid], is not the kind of a valid
+// tensor.
 type Kind uint8
 
-// The kinds of tensors. String tensors hold raw bytes in Go strings and live on the host only: turn
-// them into numbers with Map before a device is fed with them.
+// The kinds of tensors. String tensors contain raw bytes in Go strings. They exist only on the
+// host: convert them to numbers with Map before a transfer to a device.
 const (
 	Invalid Kind = iota
 	Bool
@@ -72,7 +73,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// Size returns the number of bytes of one value, and 0 for strings and invalid kinds.
+// Size returns the number of bytes of one value. It returns 0 for strings and invalid kinds.
 func (k Kind) Size() int {
 	if !k.Valid() {
 		return 0
@@ -80,8 +81,8 @@ func (k Kind) Size() int {
 	return kinds[k].bytes
 }
 
-// DType returns the matching dtype of GoMLX's compute module. It returns false for strings, which
-// no device holds.
+// DType returns the corresponding dtype of GoMLX's compute module. It returns false for strings and
+// invalid kinds.
 func (k Kind) DType() (dtypes.DType, bool) {
 	if !k.Valid() || k == String {
 		return dtypes.InvalidDType, false
@@ -89,8 +90,8 @@ func (k Kind) DType() (dtypes.DType, bool) {
 	return kinds[k].dtype, true
 }
 
-// KindOf returns the kind for a dtype of GoMLX's compute module. It returns false if a host tensor
-// cannot hold such values.
+// KindOf returns the kind for a dtype of GoMLX's compute module. It returns false if host tensors
+// do not support the dtype.
 func KindOf(dtype dtypes.DType) (Kind, bool) {
 	for k := Bool; k < String; k++ {
 		if kinds[k].dtype == dtype {

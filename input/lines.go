@@ -5,13 +5,12 @@ import (
 	"io"
 )
 
-// maxLine bounds the memory that one line can take.
+// maxLine is the largest length of a line, in bytes.
 const maxLine = 64 << 20
 
-// Lines returns a dataset of the lines of text files, as tf.data.TextLineDataset does: string
-// scalars without the line's end, which is a newline or a carriage return with a newline. The error
-// of a line of more than 64 MiB matches [ErrCorrupt]. The dataset reads the files one after the
-// other, in the given order.
+// Lines returns a dataset of the lines of text files, like tf.data.TextLineDataset. Each element is
+// a string scalar without the line terminator ("\n" or "\r\n"). The files are read one after the
+// other, in the given order. A line of more than 64 MiB is an error that matches [ErrCorrupt].
 func Lines(paths []string, opts FileOptions) Dataset {
 	return fromFiles(paths, opts, "lines", Leaf(TensorSpec{Kind: String}), isText, func(f *openFile, at int64) (recordReader, error) {
 		r, err := f.from(at)

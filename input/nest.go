@@ -8,12 +8,11 @@ import (
 	"strings"
 )
 
-// Nest is a tree of leaves: a leaf, an ordered tuple of nests, or a dictionary of named nests. It
-// is what tf.nest works on. Leaves are visited depth first, the members of a tuple in order and the
+// Nest is a tree: a leaf, an ordered tuple of nests, or a dictionary of named nests, like the
+// structures of tf.nest. Leaves are visited depth first, the members of a tuple in order and the
 // entries of a dictionary in the byte order of their keys.
 //
-// A Nest is immutable and safe for any number of goroutines. The zero Nest has nothing, not even a
-// leaf.
+// A Nest is immutable and safe for concurrent use. The zero Nest has no leaves.
 type Nest[T any] struct {
 	shape nestShape
 	leaf  T
@@ -30,15 +29,15 @@ const (
 	nestDict
 )
 
-// Leaf returns a nest of one leaf.
+// Leaf returns a nest that is a single leaf.
 func Leaf[T any](leaf T) Nest[T] { return Nest[T]{shape: nestLeaf, leaf: leaf} }
 
-// Tuple returns an ordered nest of the members.
+// Tuple returns a nest that is a tuple of the members.
 func Tuple[T any](members ...Nest[T]) Nest[T] {
 	return Nest[T]{shape: nestTuple, kids: slices.Clone(members)}
 }
 
-// Dict returns a nest of named entries.
+// Dict returns a nest that is a dictionary of the entries.
 func Dict[T any](entries map[string]Nest[T]) Nest[T] {
 	n := Nest[T]{shape: nestDict, keys: slices.Sorted(maps.Keys(entries))}
 	for _, k := range n.keys {
@@ -47,16 +46,16 @@ func Dict[T any](entries map[string]Nest[T]) Nest[T] {
 	return n
 }
 
-// IsZero reports whether n is the zero Nest, which has nothing in it.
+// IsZero reports whether n is the zero Nest.
 func (n Nest[T]) IsZero() bool { return n.shape == nestNothing }
 
 // IsLeaf reports whether the nest is a single leaf.
 func (n Nest[T]) IsLeaf() bool { return n.shape == nestLeaf }
 
-// Leaf returns the leaf of a nest that is a single leaf, and the zero T for any other nest.
+// Leaf returns the leaf if the nest is a single leaf, and the zero T otherwise.
 func (n Nest[T]) Leaf() T { return n.leaf }
 
-// Len returns the number of members of a tuple, or of entries of a dictionary.
+// Len returns the number of members of a tuple or entries of a dictionary, and 0 for a leaf.
 func (n Nest[T]) Len() int { return len(n.kids) }
 
 // At returns member i of a tuple, or entry i of a dictionary in the order of the keys. It returns
@@ -68,10 +67,10 @@ func (n Nest[T]) At(i int) Nest[T] {
 	return n.kids[i]
 }
 
-// Keys returns a copy of a dictionary's keys, sorted, and nil for other nests.
+// Keys returns a copy of the sorted keys of a dictionary. It returns nil for other nests.
 func (n Nest[T]) Keys() []string { return slices.Clone(n.keys) }
 
-// Get returns the entry of a dictionary with the key, and false if there is none.
+// Get returns the entry of a dictionary for key. It returns false if there is no such entry.
 func (n Nest[T]) Get(key string) (Nest[T], bool) {
 	i, ok := slices.BinarySearch(n.keys, key)
 	if !ok {
@@ -80,7 +79,7 @@ func (n Nest[T]) Get(key string) (Nest[T], bool) {
 	return n.kids[i], true
 }
 
-// Leaves returns the leaves in visiting order, as tf.nest.flatten does.
+// Leaves returns the leaves in visiting order, like tf.nest.flatten.
 func (n Nest[T]) Leaves() []T {
 	return n.appendLeaves(make([]T, 0, max(1, len(n.kids))))
 }
@@ -113,8 +112,9 @@ func (n Nest[T]) step(path string, i int) string {
 	return path + "[" + strconv.Itoa(i) + "]"
 }
 
-// MapNest applies f to every leaf in visiting order, and returns the results in the same structure,
-// as tf.nest.map_structure does. It stops at the first error.
+// MapNest calls f for every leaf in visiting order and returns a nest of the results with the same
+// structure, like tf.nest.map_structure. f receives the path of the leaf, as in [Nest.Paths].
+// MapNest stops at the first error.
 func MapNest[A, B any](n Nest[A], f func(path string, leaf A) (B, error)) (Nest[B], error) {
 	return mapNest(n, "", f)
 }
@@ -142,7 +142,7 @@ func mapNest[A, B any](n Nest[A], path string, f func(string, A) (B, error)) (Ne
 	return out, nil
 }
 
-// unflatten puts leaves, in visiting order, into the structure of n.
+// unflatten returns a nest with the structure of n and the given leaves in visiting order.
 func unflatten[A, B any](n Nest[A], leaves []B) Nest[B] {
 	next := 0
 	out, _ := MapNest(n, func(string, A) (B, error) {
@@ -165,7 +165,8 @@ func sameStructure[A, B any](a Nest[A], b Nest[B]) bool {
 	return true
 }
 
-// String prints the structure with its leaves: (a, b) for tuples and {k: a} for dictionaries.
+// String returns the structure with its leaves as text: (a, b) for tuples and {k: a} for
+// dictionaries.
 func (n Nest[T]) String() string {
 	switch n.shape {
 	case nestLeaf:

@@ -2,10 +2,10 @@ package input
 
 import "fmt"
 
-// Pad extends every component of a batch to the given number of rows with zeros (empty strings,
-// false), and returns a bool mask of dimensions [rows] that is true for the rows of the data. Pad
-// returns a batch that has that many rows already unchanged. Components with different numbers of
-// rows, and batches of more rows, are errors.
+// Pad extends every component of a batch to the given number of rows with zeros (empty strings for
+// String, false for Bool). It also returns a bool mask of dimensions [rows] that is true for the
+// original rows. If the batch already has that number of rows, it is returned unchanged. It is an
+// error if the components have different numbers of rows or more than rows rows.
 //
 // A compiled step has one shape. A short last batch therefore needs either Pad, with the mask
 // applied to the loss and the metrics, or a second compilation for its exact shape.
@@ -36,10 +36,10 @@ func Pad(e Element, rows int) (Element, Tensor, error) {
 	return out, Vector(mask...), err
 }
 
-// PadStep pads the elements of all replicas to the same number of rows, as [Pad] does, and returns
-// a mask for each replica. If rows is 0, it pads to the largest number of rows of this step on this
-// process. All processes need the same shape: where there are several, give a fixed number, such as
-// [DistributedDataset.MaxRows].
+// PadStep pads the elements of all replicas to the same number of rows with [Pad] and returns one
+// mask per replica. If rows is 0, it pads to the largest number of rows of this step on this
+// process. All processes must use the same shape: with several processes, pass a fixed number such
+// as [DistributedDataset.MaxRows].
 func PadStep(step Step, rows int) (Step, []Tensor, error) {
 	if rows == 0 {
 		for r, e := range step.Replicas {

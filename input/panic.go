@@ -6,10 +6,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// errExited is the result of a function that ended its goroutine instead of returning one.
+// errExited is the error of a function that called runtime.Goexit.
 var errExited = fault(errkind.RuntimeError, "call function", "return an error instead of calling runtime.Goexit", "a function of the dataset ended its goroutine")
 
-// foreign is a source of the user's.
+// foreign wraps a user's source and recovers its panics.
 type foreign struct{ Source }
 
 func (f foreign) Open(ctx context.Context, pass Pass, from State) (it Iterator, err error) {

@@ -14,10 +14,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// number is what an element of Range holds.
+// number returns the number in an element of Range.
 func number(e input.Element) int64 { return e.Leaf().Flat().([]int64)[0] }
 
-// moody is a source that panics where it is told to.
+// moody is a source that panics in selected methods.
 type moody struct {
 	input.Source
 	at string

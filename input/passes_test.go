@@ -31,7 +31,7 @@ func pass(t *testing.T, d *input.DistributedDataset, from input.State, most int)
 	return rows, at
 }
 
-// A second pass shuffles anew, as TensorFlow's reshuffle_each_iteration does.
+// A second pass has another order, like TensorFlow's reshuffle_each_iteration.
 func TestEachPassShufflesAnew(t *testing.T) {
 	for _, opts := range []input.Options{{}, {Replicas: 2}, {Replicas: 2, Rule: input.Sizes}} {
 		data := func(o input.ShuffleOptions) input.Dataset { return input.Range(64).Shuffle(64, o).Batch(8, true) }
@@ -48,7 +48,7 @@ func TestEachPassShufflesAnew(t *testing.T) {
 			sorted := slices.Sorted(slices.Values(rows))
 			require.Equal(t, int64(63), sorted[63])
 		}
-		// A loop that distributes anew for each pass has the same orders.
+		// A loop that calls Distribute for each pass has the same orders.
 		for epoch, want := range passes {
 			o := opts
 			o.Epoch = uint64(epoch)
@@ -66,8 +66,8 @@ func TestEachPassShufflesAnew(t *testing.T) {
 	}
 }
 
-// A position of a later pass goes on with that pass, also in another process, and the pass after it
-// is the next one.
+// A position of a later pass resumes that pass, also in another process, and the following pass is
+// the next one.
 func TestAPositionNamesItsPass(t *testing.T) {
 	open := func() *input.DistributedDataset {
 		d, err := input.Distribute(input.Range(64).Repeat(2).Shuffle(16, input.ShuffleOptions{}).Batch(8, true), input.Options{Replicas: 2})

@@ -8,22 +8,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Policy says how processes divide a dataset: TensorFlow's tf.data.experimental.AutoShardPolicy,
-// with the same numbers.
+// Policy specifies how processes divide a dataset. It is TensorFlow's
+// tf.data.experimental.AutoShardPolicy, with the same values.
 type Policy int8
 
 const (
-	// Off is TensorFlow's AutoShardPolicy.OFF: every process reads all data and cuts all of it for
-	// its replicas.
+	// Off is TensorFlow's AutoShardPolicy.OFF: every process reads all data and splits all of it
+	// between its own replicas.
 	Off Policy = -1
-	// Auto is TensorFlow's AutoShardPolicy.AUTO: File if the dataset reads files, and Data if it
-	// does not. Fewer files than processes are an error; Auto does not fall back to Data then.
+	// Auto is TensorFlow's AutoShardPolicy.AUTO: it selects File if the dataset reads files, and
+	// Data otherwise. Fewer files than processes are an error: Auto does not select Data in that
+	// case.
 	Auto Policy = 0
-	// File is TensorFlow's AutoShardPolicy.FILE: process i of H reads the files whose number is i
-	// modulo H. With one process it does nothing.
+	// File is TensorFlow's AutoShardPolicy.FILE: process i of H reads the files whose index is i
+	// modulo H. With one process it has no effect.
 	File Policy = 1
-	// Data is TensorFlow's AutoShardPolicy.DATA: every process reads all data, and keeps its own
-	// replicas' chunks.
+	// Data is TensorFlow's AutoShardPolicy.DATA: every process reads all data and uses only the
+	// parts of its own replicas.
 	Data Policy = 2
 	// Hint is TensorFlow's AutoShardPolicy.HINT: the dataset is divided at each
 	// [Dataset.ShardHint], and nowhere else.
@@ -40,7 +41,8 @@ func (p Policy) String() string {
 }
 
 // divide returns the part of a source that one process reads under a policy, and the policy that
-// applied. Under Data that part is everything: the caller deals what it cuts for the replicas.
+// Auto selected. Under Data it returns the complete source: the caller selects the parts of its
+// replicas.
 func divide(src Source, policy Policy, processes, process int) (Source, Policy, error) {
 	switch policy {
 	case Off, Data:
@@ -66,9 +68,9 @@ func divide(src Source, policy Policy, processes, process int) (Source, Policy, 
 	return nil, policy, wrong("distribute", "use Auto, Off, File, Data or Hint", "unknown auto-shard policy %v", policy)
 }
 
-// ShardHint marks where the policy [Hint] divides the dataset: Distribute puts Shard(processes,
-// process) in its place, as TensorFlow does for shard(SHARD_HINT, SHARD_HINT). Without that policy
-// the dataset cannot be opened.
+// ShardHint marks the place where the policy [Hint] divides the dataset. Distribute replaces it
+// with Shard(processes, process), like TensorFlow's shard(SHARD_HINT, SHARD_HINT). With any other
+// policy, opening the dataset is an error.
 func (d Dataset) ShardHint() Dataset {
 	return d.then(func(in Source) Source {
 		return derivation{in, unchanged, func(context.Context, Source, Pass, State) (Iterator, error) {

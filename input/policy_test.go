@@ -42,7 +42,7 @@ func TestRulesAndPoliciesThatApply(t *testing.T) {
 func TestShardHintDividesWhereItStands(t *testing.T) {
 	ds := input.Range(8).ShardHint().Cache().Concatenate(input.Range(2)).Batch(2, false)
 	got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{Policy: input.Hint, Rule: input.Chunks}, -1)
-	// Each host cuts its own batches into two chunks and takes one in each step.
+	// Each host splits its own batches into two chunks and uses one in each step.
 	assert.Equal(t, "[[[0] [1]] [[2] [3]] [[4] [5]] [[6] [7]] [[0] [0]] [[1] [1]]]", stepsOf(t, got))
 	assert.ErrorContains(t, inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 2, Replicas: 2}, input.Options{}, -1).Err, "policy Hint")
 }
@@ -55,7 +55,7 @@ func TestShardHintDividesWithinAZip(t *testing.T) {
 	assert.Equal(t, "[[[0] [1]] [[2] [3]]]", stepsOf(t, got))
 }
 
-// The page promises a warning where automatic sharding deals elements.
+// The documentation promises a warning if automatic sharding selects Data.
 func TestAutomaticShardingWarnsWhereEveryProcessReadsAll(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts  input.Options

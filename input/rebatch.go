@@ -8,33 +8,33 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// Rule says how batches are cut for the replicas. TensorFlow has the two rules too, in its
-// RebatchDataset and LegacyRebatchDataset, and chooses between them by itself.
+// Rule specifies how batches are split between replicas. TensorFlow has the same two rules in
+// RebatchDataset and LegacyRebatchDataset, and selects one of them automatically.
 type Rule uint8
 
 const (
-	// RuleAuto chooses Chunks for batches of unknown size and under the policy Data (which the
-	// policy Auto chooses for data that is not in files), and Sizes otherwise. After Map, Rebatch
-	// and RebatchSizes the size is known only if the spec tells it, as after a Map with a Spec.
+	// RuleAuto selects Chunks for batches of unknown size and under the policy Data (which the
+	// policy Auto selects for data that is not in files), and Sizes otherwise. After Map, Rebatch
+	// and RebatchSizes the size is known only if the spec contains it, as after a Map with a Spec.
 	RuleAuto Rule = iota
-	// Chunks cuts every batch of b rows into N chunks of ceil(b/N) rows; the last chunks are
-	// shorter or empty. It spreads a short last batch over the replicas.
+	// Chunks splits every batch of b rows into N chunks of ceil(b/N) rows; the last chunks may be
+	// shorter or empty. A short last batch is therefore distributed over the replicas.
 	Chunks
-	// Sizes gives every replica a fixed share of the global batch size G, floor(G/N) or ceil(G/N)
-	// rows, and cuts the stream of all rows by these shares, across the borders of the batches. A
-	// short last batch goes to the first replicas.
+	// Sizes assigns a fixed share of the global batch size G to every replica: floor(G/N) or
+	// ceil(G/N) rows. The stream of all rows is split by these shares, even across batches. The
+	// first replicas receive the rows of a short last batch.
 	Sizes
 )
 
 // String returns the constant's name.
 func (r Rule) String() string { return enum.Name(r, "RuleAuto", "Chunks", "Sizes") }
 
-// BatchSizes returns the numbers of rows into which one process cuts its stream under the rule
-// [Sizes]: one size for each replica of all processes. The sizes sum to the global batch size, and
-// the process goes through the list again and again. Each step takes as many sizes as the process
-// has replicas. Over all processes a step takes the global batch size, and no two replicas differ
-// by more than one row. Each process's list is the first process's, rotated. The sizes of a batch of 0
-// rows are 0. BatchSizes is TensorFlow's batch_sizes_for_worker.
+// BatchSizes returns the sizes, in rows, into which one process splits its stream under the rule
+// [Sizes]. It is TensorFlow's batch_sizes_for_worker. There is one size for each replica of all
+// processes, and the sizes sum to the global batch size. The process uses the list cyclically: each
+// step uses as many sizes as the process has replicas. Over all processes, a step has the global
+// batch size, and two replicas differ by at most one row. The list of a process is the list of
+// process 0, rotated.
 func BatchSizes(global, replicas, processes, process int) ([]int, error) {
 	if global < 0 || replicas < 1 || processes < 1 || process < 0 || process >= processes {
 		return nil, wrong("batch sizes", "count processes from 0, and pass at least one replica and no negative batch", "process %d of %d with %d replicas and a global batch of %d", process, processes, replicas, global)
@@ -53,7 +53,7 @@ func BatchSizes(global, replicas, processes, process int) ([]int, error) {
 	return sizes, nil
 }
 
-// recut is the spec of batches that are cut anew: rows is their number of rows for batches of some.
+// recut returns spec with the first dimension of each component replaced by rows(dimension).
 func recut(spec Spec, rows func(of int) int) Spec {
 	return mapDims(spec, func(dims []int) []int {
 		if len(dims) > 0 {
@@ -63,8 +63,8 @@ func recut(spec Spec, rows func(of int) int) Spec {
 	})
 }
 
-// Rebatch cuts each batch into n chunks as the rule [Chunks] does, each component by its own number
-// of rows. It copies no rows. A restore reads the current batch again.
+// Rebatch splits each batch into n chunks by the rule [Chunks], each component by its own number of
+// rows. It copies no rows. A restore reads the current batch again.
 func (d Dataset) Rebatch(n int) Dataset {
 	if n < 1 {
 		return fail("rebatch", "give a number from 1", "into %d chunks", n)
@@ -105,7 +105,7 @@ func (c *chunker) Next(ctx context.Context) (Element, error) {
 	return chunkOf(c.current, c.n, c.next-1)
 }
 
-// chunkOf is chunk i of n of a batch.
+// chunkOf returns chunk i of n of a batch.
 func chunkOf(e Element, n, i int) (Element, error) {
 	return MapNest(e, func(path string, t Tensor) (Tensor, error) {
 		if t.Rank() == 0 {
@@ -119,11 +119,11 @@ func chunkOf(e Element, n, i int) (Element, error) {
 
 func (c *chunker) State() (State, error) { return c.state("chunks") }
 
-// RebatchSizes cuts the stream of all rows into batches of the given sizes, and goes through the
-// list again and again, across the borders of the incoming batches. A size of 0 yields an empty
-// batch. The last batch may have fewer rows. All components of a batch need the same number of
-// rows. Rows are copied only where a batch is made of parts of two incoming ones. A restore reads
-// the current batch again. RebatchSizes is tf.data's Dataset.rebatch.
+// RebatchSizes splits the stream of all rows into batches of the given sizes, independent of the
+// sizes of the input batches, like tf.data's Dataset.rebatch. It uses the list of sizes cyclically.
+// A size of 0 yields an empty batch. The last batch may have fewer rows. All components of a batch
+// must have the same number of rows. Rows are copied only if a batch consists of rows of several
+// input batches. A restore reads the current batch again.
 func (d Dataset) RebatchSizes(sizes []int) Dataset {
 	sizes = slices.Clone(sizes)
 	total := 0
@@ -214,7 +214,8 @@ func (c *cutter) Next(ctx context.Context) (Element, error) {
 	return out, nil
 }
 
-// nothing is a batch of no rows. Where the spec does not tell its shape the next element does.
+// nothing returns a batch of 0 rows. If the spec is unknown, the shape is that of the current or
+// the next input batch.
 func (c *cutter) nothing(ctx context.Context) (Element, error) {
 	if !c.spec.IsZero() {
 		return dummy(c.spec)

@@ -5,10 +5,11 @@ import (
 	"io"
 )
 
-// Repeat runs through the dataset count times, or for ever if count is negative, as tf.data's
-// Dataset.repeat does. Each time is a [Pass] of its own, so a Shuffle before Repeat has another
-// order each time. A dataset of no elements ends at once, even if it is repeated for ever. A
-// dataset of an unknown number of elements counts as infinite if it is repeated for ever.
+// Repeat repeats the dataset count times, or infinitely if count is negative, like tf.data's
+// Dataset.repeat. Each repetition has its own [Pass], so a Shuffle before Repeat has another order
+// each time. An empty dataset ends immediately, even if it is repeated infinitely. If count is
+// negative and the cardinality of the dataset is unknown, the cardinality of the result is
+// Infinite.
 func (d Dataset) Repeat(count int) Dataset {
 	return d.derive(func(info Info) Info {
 		info.Cardinality = info.Cardinality.times(int64(count))
@@ -29,7 +30,7 @@ type repeater struct {
 	count int64
 	outer Pass
 	epoch int64
-	some  bool // the current pass has yielded something
+	some  bool // the current pass has yielded an element
 	it    Iterator
 }
 
@@ -53,7 +54,7 @@ func (r *repeater) nextRun(ctx context.Context, most int) (run, error) {
 			r.some = r.some || err == nil
 			return some, err
 		}
-		// The finished pass stays open at the last end, so that its position can be saved.
+		// The last pass stays open at its end, so that its position can be saved.
 		if !r.some || r.count >= 0 && r.epoch+1 >= r.count {
 			return run{}, io.EOF
 		}
@@ -74,7 +75,7 @@ func (r *repeater) State() (State, error) {
 
 func (r *repeater) Close() error { return r.it.Close() }
 
-// closedIterator takes the place of an iterator that could not be opened.
+// closedIterator replaces an iterator that could not be opened.
 type closedIterator struct{}
 
 func (closedIterator) Next(context.Context) (Element, error) { return Element{}, errClosed }

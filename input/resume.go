@@ -6,8 +6,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// resume takes this process's portion of a run at a position: its pipelines, and where each of them
-// goes on.
+// resume returns the pipelines that this process reads of a run at a position, and the position of
+// each pipeline. It sets s.portion and s.most.
 func (s *Steps) resume(p position) (streams []Dataset, at []State, err error) {
 	d := s.d
 	here := division{d.opts.Replicas, d.opts.Processes}
@@ -18,7 +18,7 @@ func (s *Steps) resume(p position) (streams []Dataset, at []State, err error) {
 		}
 	}
 	s.portion = d.portionOf(p.of, p.dealt)
-	from, to := s.portion.from-p.first, s.portion.to-p.first // of what the position has
+	from, to := s.portion.from-p.first, s.portion.to-p.first // index range in p.in
 	if p.dealt {
 		from, to = 0, 1
 	}
@@ -39,7 +39,7 @@ func (s *Steps) resume(p position) (streams []Dataset, at []State, err error) {
 				return nil, nil, err
 			}
 			if streams = append(streams, of...); dealt {
-				break // the one pipeline of all processes
+				break // there is one pipeline for all processes
 			}
 		}
 	}
@@ -54,9 +54,9 @@ func (s *Steps) resume(p position) (streams []Dataset, at []State, err error) {
 	return streams, at, nil
 }
 
-// modern turns a position that an earlier version of this package saved into one of now: where
-// parts are dealt to several processes, each had its own part of the stream, and the last one's
-// ends where the step ends.
+// modern converts a position saved by an earlier version of this package. With the policy Data,
+// earlier versions saved one position per process, of its own shard of the stream. The position of
+// the last process is at the end of the step, so it is the position of the shared stream.
 func (d *DistributedDataset) modern(p position) (position, error) {
 	if p.dealt || p.of.processes == 1 || d.policy != Data || !d.whole {
 		return p, nil
@@ -73,16 +73,17 @@ func (d *DistributedDataset) modern(p position) (position, error) {
 	return p, nil
 }
 
-// recut turns the position of one pipeline for all replicas, between steps, into that of as many
-// global batches cut for this number of replicas.
+// recut converts the position of a pipeline that yields the parts of all replicas to the position
+// of the same pipeline with the current number of replicas, after the same global batches. It
+// returns false if the position cannot be converted.
 func (d *DistributedDataset) recut(p position) (State, bool) {
 	if !d.whole || p.of.replicas == d.opts.Replicas || !p.dealt && p.of.processes != 1 {
 		return State{}, false
 	}
 	at := p.in[0]
-	row, ended := int64(0), int64(0) // of the batch under way, where rows are cut as a stream
+	row, ended := int64(0), int64(0) // row of the current batch, with the rule Sizes
 	switch {
-	case p.of.replicas <= 1: // nothing is cut for one replica
+	case p.of.replicas <= 1: // batches are not split for one replica
 	case at.want("chunks", 1, 1) == nil && at.At[0] == 0:
 		at = at.In[0]
 	case at.want("sizes", 3, 1) == nil && (at.At[1] == 0 || at.At[2] != 0): // after a whole step, or all of them

@@ -22,7 +22,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// voting is a vote of goroutines that each stand for a process.
+// voting implements the vote between goroutines, each of which represents a process.
 type voting struct {
 	mu            sync.Mutex
 	all           *sync.Cond
@@ -52,7 +52,8 @@ func (v *voting) any(_ context.Context, mine bool) (bool, error) {
 	return v.outcome, nil
 }
 
-// life is one life of a run: so many processes and replicas take so many steps from a position.
+// life is one part of a run: a number of processes and replicas run a number of steps from a
+// position.
 type life struct{ replicas, processes, steps int }
 
 // live runs a life. It returns the numbers of each step by replica, the joined position after the
@@ -276,7 +277,7 @@ func randomPipeline(t *testing.T, rng *rand.Rand) (name string, ds input.Dataset
 	return name, ds, n, passes
 }
 
-// randomLife is a life of up to so many processes on 8 devices.
+// randomLife returns a life with a random number of processes on 8 devices.
 func randomLife(rng *rand.Rand, most int) life {
 	l := life{replicas: 1 << rng.IntN(4), steps: rng.IntN(most)}
 	l.processes = 1 << rng.IntN(4)

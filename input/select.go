@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Take yields the first n elements, or all elements if there are fewer. It is tf.data's
-// Dataset.take, without its -1 for all elements.
+// Take yields the first n elements, or all elements if there are fewer, like tf.data's
+// Dataset.take. A negative n is an error, unlike in TensorFlow.
 func (d Dataset) Take(n int) Dataset {
 	if n < 0 {
 		return fail("take", "give a number from 0", "%d elements", n)
@@ -41,7 +41,7 @@ func (t *taker) nextRun(ctx context.Context, most int) (run, error) {
 
 func (t *taker) State() (State, error) { return stateOver("take", t.Iterator, t.done) }
 
-// Skip leaves out the first n elements of each pass, as tf.data's Dataset.skip does.
+// Skip omits the first n elements of each pass, like tf.data's Dataset.skip.
 func (d Dataset) Skip(n int) Dataset {
 	if n < 0 {
 		return fail("skip", "give a number from 0", "%d elements", n)
@@ -56,8 +56,8 @@ func (d Dataset) Skip(n int) Dataset {
 	}))
 }
 
-// Shard yields the elements whose number is index modulo num: one of num parts of the dataset.
-// Every part reads the whole input. It is tf.data's Dataset.shard.
+// Shard yields the elements whose index is index modulo num, like tf.data's Dataset.shard. Every
+// shard reads the complete input.
 func (d Dataset) Shard(num, index int) Dataset {
 	if num < 1 || index < 0 || index >= num {
 		return fail("shard", "give an index from 0 to one less than the number", "part %d of %d", index, num)
@@ -76,7 +76,7 @@ func (d Dataset) Shard(num, index int) Dataset {
 	}))
 }
 
-// picker keeps elements by their number.
+// picker yields the elements for whose index keep returns true.
 type picker struct {
 	Iterator
 	op   string
@@ -101,8 +101,9 @@ func (p *picker) nextRun(ctx context.Context, _ int) (run, error) {
 
 func (p *picker) State() (State, error) { return stateOver(p.op, p.Iterator, p.pos) }
 
-// Concatenate yields the elements of d, then the elements of each of the others in order. Its spec
-// holds what all datasets agree on. It is tf.data's Dataset.concatenate.
+// Concatenate yields the elements of d, then the elements of each of the others in order, like
+// tf.data's Dataset.concatenate. Dimensions that differ are [Unknown] in its spec; if the
+// structures, kinds or ranks differ, the spec is unknown.
 func (d Dataset) Concatenate(others ...Dataset) Dataset {
 	c := concatenation{d.source()}
 	for _, o := range append([]Dataset{d}, others...) {

@@ -7,21 +7,21 @@ import (
 	"slices"
 )
 
-// ShuffleOptions chooses the random order. The zero value has seed 0 and another order in each
-// pass.
+// ShuffleOptions configures [Dataset.Shuffle]. The zero value has seed 0 and a different order in
+// each pass.
 type ShuffleOptions struct {
 	Seed          uint64
-	SameEachEpoch bool // gives every pass, of Repeat and of a DistributedDataset, the same order
+	SameEachEpoch bool // use the same order in every pass
 }
 
-// Shuffle yields the elements in a random order, as tf.data's Dataset.shuffle does: it holds buffer
-// elements, yields one of them at random, and puts the next element in its place. If the buffer has
-// room for all elements, all orders are equally likely. The order depends on seed and pass alone,
-// so all processes agree on it.
+// Shuffle yields the elements in a random order, like tf.data's Dataset.shuffle. It keeps a buffer
+// of elements, yields a random element of the buffer, and replaces it with the next element of the
+// input. If the buffer is large enough for all elements, all orders are equally likely. The order
+// depends only on the seed and the pass, so it is the same on all processes.
 //
-// The saved position holds the numbers of the buffered elements, not the elements. A restore reads
-// the elements again, from a position at most about two buffers before the oldest. The input
-// therefore has to yield the same elements again.
+// The saved position contains the indices of the buffered elements, not the elements. A restore
+// reads the elements again, beginning at a position at or before the oldest buffered element. The
+// input must therefore yield the same elements again.
 func (d Dataset) Shuffle(buffer int, opts ShuffleOptions) Dataset {
 	if buffer < 1 {
 		return fail("shuffle", "give at least 1", "a buffer of %d elements", buffer)
@@ -53,13 +53,13 @@ type shuffler struct {
 	size   int
 	rng    uint64
 	buf    []slot
-	pulled int64 // elements taken from the input
+	pulled int64 // number of elements read from the input
 	ended  bool
-	marks  []bookmark // positions of the input; the first is not after the oldest element in buf
+	marks  []bookmark // positions of the input; the first is at or before the oldest element in buf
 }
 
-// Counters of a saved position: two halves of the generator, pulled, ended, number of the mark,
-// then the buffer.
+// shuffleFixed is the number of counters of a saved position before the buffer: the two halves of
+// the generator's state, pulled, ended, and the index of the mark.
 const shuffleFixed = 5
 
 func (s *shuffler) open(ctx context.Context, in Source, pass Pass, from State) (err error) {
@@ -101,8 +101,8 @@ func (s *shuffler) open(ctx context.Context, in Source, pass Pass, from State) (
 	return s.reread(ctx, base, want)
 }
 
-// reread fills the buffer with the wanted elements, in that order, and brings the input to where it
-// was.
+// reread reads the elements from base to s.pulled again, and fills the buffer with those whose
+// indices are in want, in that order.
 func (s *shuffler) reread(ctx context.Context, base int64, want []int64) error {
 	places := make(map[int64]int, len(want))
 	for i, ord := range want {
@@ -126,7 +126,7 @@ func (s *shuffler) reread(ctx context.Context, base int64, want []int64) error {
 	return nil
 }
 
-// pull takes one element from the input.
+// pull reads one element from the input. It records a mark once per buffer size.
 func (s *shuffler) pull(ctx context.Context) (slot, error) {
 	if s.pulled-s.marks[len(s.marks)-1].ord >= int64(s.size) {
 		state, err := s.in.State()
@@ -144,7 +144,7 @@ func (s *shuffler) pull(ctx context.Context) (slot, error) {
 	return slot{s.pulled - 1, r.item}, nil
 }
 
-// forget drops the marks that no element in the buffer needs any more.
+// forget removes the marks that no element in the buffer needs.
 func (s *shuffler) forget() {
 	oldest := s.pulled
 	for _, h := range s.buf {
@@ -191,7 +191,7 @@ func (s *shuffler) State() (State, error) {
 
 func (s *shuffler) Close() error { return s.in.Close() }
 
-// below draws a number from 0 to n-1, without bias.
+// below returns a uniformly distributed random number from 0 to n-1.
 func (s *shuffler) below(n int) int {
 	for {
 		s.rng += 0x9e3779b97f4a7c15
@@ -202,8 +202,8 @@ func (s *shuffler) below(n int) int {
 	}
 }
 
-// mix is the finalizer of the splitmix64 generator. The generator is spelled out here because saved
-// positions and other processes rely on its numbers.
+// mix is the finalizer of the splitmix64 generator. It is implemented here because its results must
+// not change: saved positions and other processes depend on them.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

@@ -10,13 +10,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// memory is a source of n elements that are found by number.
+// memory is a source of n elements that get returns by index.
 type memory struct {
 	op   string
 	n    int
 	spec Spec
 	get  func(i int) item
-	// table, if not nil, says that element i is its row i.
+	// table, if not nil, is the table whose row i is element i.
 	table *rows
 }
 
@@ -33,9 +33,8 @@ func (s memory) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
 	return &indexer{memory: s, pos: int(from.At[0])}, nil
 }
 
-// FromElements returns a dataset of the given elements. Its spec holds what all elements agree on;
-// dimensions that differ are [Unknown]. Elements of different structure, kind or rank leave the
-// whole spec unknown.
+// FromElements returns a dataset of the given elements. Dimensions that differ between elements are
+// [Unknown] in its spec. If the structures, kinds or ranks differ, the spec is unknown.
 func FromElements(list ...Element) Dataset {
 	var spec Spec
 	for i, e := range list {
@@ -53,12 +52,12 @@ func FromElements(list ...Element) Dataset {
 	return Dataset{memory{op: "elements", n: len(list), spec: spec, get: func(i int) item { return item{e: list[i]} }}}
 }
 
-// rows is a list of the rows of one element.
+// rows is a table: an element whose rows are the elements of a dataset.
 type rows struct{ of Element }
 
-// FromSlices returns a dataset of the rows of e: element i holds row i of every component, without
-// the leading axis. All components need the same number of rows. FromSlices copies no rows: the
-// tensors of e stay in use. It is tf.data's Dataset.from_tensor_slices.
+// FromSlices returns a dataset of the rows of e, like tf.data's Dataset.from_tensor_slices. Element
+// i contains row i of every component, without the leading axis. All components must have the same
+// number of rows. The elements are views of the tensors of e.
 func FromSlices(e Element) Dataset {
 	n, err := rowsOf(e)
 	if err != nil {
@@ -69,13 +68,13 @@ func FromSlices(e Element) Dataset {
 	return Dataset{memory{op: "slices", n: n, spec: spec, table: table, get: func(i int) item { return item{of: table, row: i} }}}
 }
 
-// at is row i, which must be in range.
+// at returns row i, which must be in range.
 func (s *rows) at(i int) Element {
 	e, _ := MapNest(s.of, func(_ string, t Tensor) (Tensor, error) { return t.row(i), nil })
 	return e
 }
 
-// Range returns a dataset of the int64 scalars 0 to n-1, as tf.data's Dataset.range does.
+// Range returns a dataset of the int64 scalars 0 to n-1, like tf.data's Dataset.range.
 func Range(n int) Dataset {
 	if n < 0 {
 		return fail("range", "give a number from 0", "of %d numbers", n)
@@ -83,7 +82,7 @@ func Range(n int) Dataset {
 	return Dataset{memory{op: "range", n: n, spec: Leaf(TensorSpec{Kind: Int64}), get: func(i int) item { return item{e: Leaf(Scalar(int64(i)))} }}}
 }
 
-// indexer iterates over elements in memory; its position is a number.
+// indexer iterates over elements in memory. Its position is an index.
 type indexer struct {
 	memory
 	pos int
@@ -109,13 +108,13 @@ func (it *indexer) nextRun(ctx context.Context, most int) (run, error) {
 func (it *indexer) State() (State, error) { return State{Op: it.op, At: []int64{int64(it.pos)}}, nil }
 func (it *indexer) Close() error          { return nil }
 
-// SeqOptions says what is known of the elements of [FromSeq]. The zero value says that the elements
-// are no batches and that nothing else is known of them.
+// SeqOptions describes the elements of [FromSeq]. With the zero value the elements are not batches,
+// and their spec and number are unknown.
 type SeqOptions struct {
 	Spec  Spec // zero: unknown
 	Count int  // number of elements; 0 is unknown, a negative number is infinite
-	// BatchSize is the number of rows of a full batch if the elements are batches, Unknown if they
-	// are batches of a size that is not known, and 0 if they are no batches.
+	// BatchSize is the number of rows of a full batch. It is Unknown for batches of unknown size,
+	// and 0 if the elements are not batches.
 	BatchSize int
 }
 
@@ -124,12 +123,12 @@ type seqSource struct {
 	info Info
 }
 
-// FromSeq returns a dataset of a Go iterator, as tf.data's Dataset.from_generator does for a Python
-// one. The dataset calls open once for each pass, perhaps from several goroutines at a time; each
-// call starts from the beginning. Next returns an error for an element that does not fit the spec,
-// and for the first error that the iterator yields. A restore iterates again and drops the elements
-// before its position, so the iterator must yield the same elements for the same pass. A panic of
-// open or of its iterator becomes a [*errkind.PanicError].
+// FromSeq returns a dataset of the elements of a Go iterator, like tf.data's Dataset.from_generator
+// for Python generators. The dataset calls open once per pass, possibly from several goroutines
+// concurrently. Each iterator must start from the beginning. Next returns the first error that the
+// iterator yields, and an error for an element that does not match the spec. A restore iterates
+// again and skips the elements before the position, so the iterator must yield the same elements
+// for the same pass. A panic in open or in the iterator is returned as a [*errkind.PanicError].
 func FromSeq(open func(ctx context.Context, pass Pass) iter.Seq2[Element, error], opts SeqOptions) Dataset {
 	if open == nil {
 		return fail("from seq", "give one", "the function is nil")
@@ -154,7 +153,7 @@ func (s seqSource) Open(ctx context.Context, pass Pass, from State) (Iterator, e
 	if err != nil {
 		return nil, err
 	}
-	// The iterator outlives the call that opens it, so it must not die with that call's deadline.
+	// The iterator outlives this call, so its context must not have this call's deadline.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	seq, err := s.start(inner, pass)
 	if err != nil {
@@ -163,7 +162,7 @@ func (s seqSource) Open(ctx context.Context, pass Pass, from State) (Iterator, e
 	}
 	it := &seqIterator{spec: s.info.Spec}
 	next, stop := iter.Pull2(func(yield func(Element, error) bool) {
-		defer errkind.Recover("input: the iterator of FromSeq", &it.panicked) // here, where the stack is still the iterator's
+		defer errkind.Recover("input: the iterator of FromSeq", &it.panicked) // keeps the iterator's stack
 		seq(yield)
 	})
 	it.next, it.stop = next, func() { cancel(); stop() }
@@ -214,13 +213,13 @@ func (it *seqIterator) State() (State, error) { return State{Op: "seq", At: []in
 func (it *seqIterator) Close() error {
 	before := it.panicked
 	it.stop()
-	if before == nil { // otherwise Next has said it
+	if before == nil { // otherwise Next has returned it already
 		return it.panicked
 	}
 	return nil
 }
 
-// drop reads n elements to get back to a position.
+// drop reads and discards n elements, to reach a position.
 func drop(ctx context.Context, it Iterator, n int64) error {
 	for i := int64(0); i < n; i++ {
 		if _, err := it.Next(ctx); err == io.EOF {

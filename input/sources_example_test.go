@@ -49,7 +49,7 @@ func ExampleFromElements() {
 	// Output: [1 2 3] [4]
 }
 
-// An iterator of one's own, which begins anew in each pass.
+// A user-defined iterator, which starts again in each pass.
 func ExampleFromSeq() {
 	show(input.FromSeq(func(_ context.Context, pass input.Pass) iter.Seq2[input.Element, error] {
 		return func(yield func(input.Element, error) bool) {

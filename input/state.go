@@ -6,16 +6,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// State is a position in a dataset. It is plain data and small: it never holds elements (each
-// operation says what a restore reads again). The zero State is the start. A State can be stored as
-// JSON. It fits only the dataset that it came from: the error of any other matches [ErrState].
+// State is a position in a dataset. It is small and contains no elements; each operation documents
+// which elements a restore reads again. The zero State is the start. A State can be stored as JSON.
+// It is valid only for the dataset that created it: opening another dataset with it returns an
+// error that matches [ErrState].
 type State struct {
-	Op string  `json:"op,omitempty"` // the operation that wrote it
-	At []int64 `json:"at,omitempty"` // its own counters
-	In []State `json:"in,omitempty"` // the positions of its inputs
+	Op string  `json:"op,omitempty"` // the operation that created it
+	At []int64 `json:"at,omitempty"` // the counters of the operation
+	In []State `json:"in,omitempty"` // the positions of the operation's inputs
 }
 
-// ErrState matches the error of a State that does not fit the dataset that is opened with it.
+// ErrState matches errors for a State that belongs to another dataset or is invalid.
 var ErrState = errkind.New(errkind.ValueError, "input: the saved position does not fit this dataset")
 
 // IsZero reports whether s is the start of a dataset.
@@ -24,7 +25,7 @@ func (s State) IsZero() bool { return s.Op == "" && len(s.At) == 0 && len(s.In) 
 // Marshal returns the state as JSON.
 func (s State) Marshal() ([]byte, error) { return json.Marshal(s) }
 
-// ParseState reads the JSON that Marshal wrote. Its errors match [ErrState].
+// ParseState parses JSON written by [State.Marshal]. Its errors match [ErrState].
 func ParseState(data []byte) (State, error) {
 	var s State
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -33,8 +34,8 @@ func ParseState(data []byte) (State, error) {
 	return s, nil
 }
 
-// of returns a position of op with that many counters and inputs: s if that is one, and the start for
-// the zero State.
+// of checks that s is a position of op with the given numbers of counters and inputs, and returns
+// it. For the zero State it returns the start position.
 func (s State) of(op string, at, in int) (State, error) {
 	if s.IsZero() {
 		return State{Op: op, At: make([]int64, at), In: make([]State, in)}, nil
@@ -42,8 +43,8 @@ func (s State) of(op string, at, in int) (State, error) {
 	return s, s.want(op, at, in)
 }
 
-// want checks that the state was written by op with the given number of counters, none negative,
-// and inputs.
+// want checks that s was created by op and has the given numbers of counters and inputs, and that
+// no counter is negative.
 func (s State) want(op string, at, in int) error {
 	if s.Op != op || len(s.At) != at || len(s.In) != in {
 		return misfit("it has %q with %d counters and %d inputs where %q with %d and %d is needed", s.Op, len(s.At), len(s.In), op, at, in)

@@ -11,45 +11,46 @@ import (
 )
 
 // Step is the input of one step: one element for each replica of this process, in the order of the
-// replicas' ids.
+// replica ids.
 type Step struct {
 	Index    int64 // from 0
 	Replicas []Element
-	// Real is true for the replicas that have data of the dataset. The other replicas have elements
-	// of no rows, because the data has ended. An empty share of a real batch counts as data.
+	// Real[i] is true if replica i has data of the dataset. If it is false, the data has ended and
+	// the replica's element has 0 rows. An empty share of a batch counts as data.
 	Real []bool
 }
 
-// Steps is one pass over distributed input: TensorFlow's DistributedIterator. One goroutine uses it
-// at a time.
+// Steps is one pass over a distributed dataset, like TensorFlow's DistributedIterator. It is not
+// safe for concurrent use.
 type Steps struct {
 	d       *DistributedDataset
 	portion portion
 	streams []Iterator
 	ended   []bool
-	parts   []Element // of the step under way, and whether they have data
+	parts   []Element // parts of the current step; real reports which of them have data
 	real    []bool
-	most    int     // rows of a replica, Unknown if not known
-	seen    Element // a real element, the model for stand-ins where no spec is known
+	most    int     // largest number of rows of a replica, or Unknown
+	seen    Element // the first element; its spec is used for empty elements if the dataset's spec is unknown
 	index   int64
-	pass    uint64 // of the DistributedDataset, from 0
-	err     error  // what Next returns from now on
+	pass    uint64 // number of the pass of the DistributedDataset, from 0
+	err     error  // if not nil, the result of all later calls of Next
 }
 
-// Open starts the next pass from its beginning. The first pass is that of [Options].Epoch.
+// Open starts the next pass from its beginning. The first pass has the epoch [Options].Epoch.
 func (d *DistributedDataset) Open(ctx context.Context) (*Steps, error) { return d.OpenAt(ctx, State{}) }
 
-// OpenAt starts a pass at a position saved with [Steps.State], and yields the steps that followed
-// it: each element that was not used, once.
+// OpenAt resumes a pass at a position saved with [Steps.State]. The following steps contain each
+// element that was not used before exactly once. With the zero State it starts the next pass.
 //
-// The numbers of processes and of replicas may be others than when it was saved. With several
-// processes then, give the position of all of them, which [JoinStates] makes; with the same numbers
-// the process's own does, too. The same global batches follow, and with as many replicas each has
-// the parts that it would have had. Until the pass ends the processes read the pipelines that the
-// run had: several each if there are fewer processes, and some of them the same one if there are
-// more. The next pass is divided anew.
+// The numbers of processes and replicas may differ from those of the saved run. In that case pass
+// the joined position of all processes (see [JoinStates]), if the saved run had several. With the
+// same numbers, each process may also pass its own position. The following global batches are the
+// same as without the interruption; with the same number of replicas, so are the parts of each
+// replica. Until the pass ends, the processes read the pipelines of the saved run: with fewer
+// processes, each reads several pipelines, and with more, several processes read the same pipeline.
+// The next pass uses the new numbers.
 //
-// Errors of positions that do not fit match [ErrState].
+// If the position does not fit the dataset, the error matches [ErrState].
 func (d *DistributedDataset) OpenAt(ctx context.Context, from State) (*Steps, error) {
 	s := &Steps{d: d, portion: d.natural(), most: d.rows}
 	streams, inner := d.streams, make([]State, len(d.streams))
@@ -81,7 +82,8 @@ func (d *DistributedDataset) OpenAt(ctx context.Context, from State) (*Steps, er
 	return s, nil
 }
 
-// passed counts a pass that is gone on with, so that the next one to open is another.
+// passed advances the pass counter beyond a pass that is resumed, so that the next Open starts a
+// later pass.
 func (d *DistributedDataset) passed(pass uint64) {
 	for {
 		n := d.passes.Load()
@@ -172,7 +174,7 @@ func (s *Steps) read(ctx context.Context) error {
 	return nil
 }
 
-// divide gives the replicas of this process their parts.
+// divide assigns the parts that were read to the replicas of this process.
 func (s *Steps) divide(step *Step) error {
 	first := s.portion.first
 	if s.portion.cut == 0 {
@@ -225,11 +227,12 @@ func (s *Steps) accept(e Element) error {
 	return notBatched(e.Paths()[0], leaves[0].Spec())
 }
 
-// more decides whether there is a step, on this process or with all others.
+// more reports whether there is another step. The processes vote on it if they can run out of data
+// at different times.
 func (s *Steps) more(ctx context.Context, step Step) (bool, error) {
 	real := step.Real
 	if s.portion.whole || s.portion.cut > 0 {
-		real = s.real // also of other processes' replicas
+		real = s.real // includes replicas of other processes
 	}
 	mine := slices.Contains(real, true)
 	if s.d.full {
@@ -238,7 +241,7 @@ func (s *Steps) more(ctx context.Context, step Step) (bool, error) {
 	if s.portion.whole || !s.d.vote || s.d.opts.AnyProcess == nil {
 		return mine, nil
 	}
-	// Where every replica needs data, the question is whether any process lacks it.
+	// If a step needs data for all replicas, the vote is on whether any process lacks data.
 	any, err := s.d.opts.AnyProcess(ctx, mine != s.d.full)
 	if err != nil {
 		return false, &errkind.Fault{Op: "input: vote", Subject: fmt.Sprintf("on step %d", s.index), Err: err,
@@ -247,7 +250,7 @@ func (s *Steps) more(ctx context.Context, step Step) (bool, error) {
 	return any != s.d.full, nil
 }
 
-// standIn is an element of no rows.
+// standIn returns an element of 0 rows for a replica without data.
 func (s *Steps) standIn() (Element, error) {
 	if !s.d.spec.IsZero() {
 		return dummy(s.d.spec)
@@ -259,9 +262,9 @@ func (s *Steps) standIn() (Element, error) {
 	return dummy(SpecOf(s.seen))
 }
 
-// State returns the position before the next step, as this process has it: that of the run is
-// what [JoinStates] makes of those of all processes. It fails after an error of Next other than
-// io.EOF.
+// State returns the position of this process before the next step. Use [JoinStates] to combine the
+// positions of all processes into the position of the run. State returns an error after Next has
+// returned an error other than io.EOF.
 func (s *Steps) State() (State, error) {
 	if s.err != nil && s.err != io.EOF {
 		return State{}, noPosition(s.err)

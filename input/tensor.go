@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Value lists the Go types that a [Tensor] can hold.
+// Value is the set of Go types that can be elements of a [Tensor].
 type Value interface {
 	bool | int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64 |
 		float16.Float16 | bfloat16.BFloat16 | float32 | float64 | complex64 | complex128 | string
@@ -21,15 +21,14 @@ type Value interface {
 // Tensor is an immutable dense host tensor: values of one kind in row-major order, the leftmost
 // axis outermost. Rows are the entries along axis 0, the batch axis.
 //
-// Tensors share storage (a slice of a batch is a view), so nobody may write to the values of a
-// Tensor. Any number of goroutines may use a Tensor. The zero Tensor is invalid and has kind
-// [Invalid].
+// Tensors share storage (a slice of a batch is a view), so the values of a Tensor must never be
+// modified. A Tensor is safe for concurrent use. The zero Tensor is invalid and has kind [Invalid].
 type Tensor struct {
 	dims []int
 	data storage
 }
 
-// storage is a flat slice of one Go type, seen without that type.
+// storage is a flat slice of values of one Go type, independent of the type.
 type storage interface {
 	kind() Kind
 	len() int
@@ -41,7 +40,7 @@ type storage interface {
 	bytes() []byte
 }
 
-// values is a storage by its address, so that many can be made in one allocation.
+// values implements storage with a pointer receiver, so that many can be allocated at once.
 type values[T Value] []T
 
 // stored returns the storage of flat.
@@ -53,7 +52,7 @@ func (v *values[T]) kind() Kind {
 			return Kind(k)
 		}
 	}
-	return Invalid // which no T is
+	return Invalid // unreachable: every T is in kinds
 }
 
 func (v *values[T]) len() int                  { return len(*v) }
@@ -84,9 +83,9 @@ func (v *values[T]) bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(*v))), len(*v)*int(unsafe.Sizeof((*v)[0])))
 }
 
-// NewTensor returns a tensor of the given dimensions over the values of flat, in row-major order.
-// It keeps flat: the caller must not write to it any more. Without dimensions it returns a scalar
-// of one value.
+// NewTensor returns a tensor of the given dimensions with the values of flat, in row-major order.
+// The tensor uses flat as its storage: the caller must not modify flat afterwards. Without
+// dimensions it returns a scalar.
 func NewTensor[T Value](flat []T, dims ...int) (Tensor, error) {
 	size, err := sizeOf(dims)
 	if err != nil {
@@ -98,8 +97,8 @@ func NewTensor[T Value](flat []T, dims ...int) (Tensor, error) {
 	return Tensor{dims: slices.Clone(dims), data: stored(flat)}, nil
 }
 
-// Vector returns a rank-1 tensor over flat. It keeps flat: the caller must not write to it any
-// more.
+// Vector returns a rank-1 tensor with the values of flat. The tensor uses flat as its storage: the
+// caller must not modify flat afterwards.
 func Vector[T Value](flat ...T) Tensor {
 	return Tensor{dims: []int{len(flat)}, data: stored(flat)}
 }
@@ -122,8 +121,8 @@ func Zeros(kind Kind, dims ...int) (Tensor, error) {
 	return Tensor{dims: slices.Clone(dims), data: kinds[kind].empty.zeros(size)}, nil
 }
 
-// FromBytes returns a tensor of a copy of data: raw values in the machine's byte order, as
-// [Tensor.Bytes] returns them. A bool is a byte of 0 or 1. Strings are an error.
+// FromBytes returns a tensor with a copy of data, which contains raw values in the machine's byte
+// order, in the format of [Tensor.Bytes]. A bool is a byte of 0 or 1. The kind String is an error.
 func FromBytes(kind Kind, data []byte, dims ...int) (Tensor, error) {
 	if kind == String {
 		return Tensor{}, fault(errkind.TypeError, "make tensor", "use NewTensor", "strings cannot be made from raw bytes")
@@ -165,7 +164,7 @@ func sizeOf(dims []int) (int, error) {
 	return size, nil
 }
 
-// IsZero reports whether t is the zero Tensor, which holds nothing.
+// IsZero reports whether t is the zero Tensor.
 func (t Tensor) IsZero() bool { return t.data == nil }
 
 // Kind returns the element type.
@@ -182,7 +181,7 @@ func (t Tensor) Rank() int { return len(t.dims) }
 // Dims returns a copy of the dimensions.
 func (t Tensor) Dims() []int { return slices.Clone(t.dims) }
 
-// Dim returns the size of one axis, and 0 if there is no such axis.
+// Dim returns the size of an axis, or 0 if there is no such axis.
 func (t Tensor) Dim(axis int) int {
 	if axis < 0 || axis >= len(t.dims) {
 		return 0
@@ -199,8 +198,8 @@ func (t Tensor) Len() int {
 }
 
 // Flat returns the values as a Go slice of the kind's type ([]float32 for Float32), in row-major
-// order. The slice is the tensor's storage, not a copy: do not write to it. The function [Flat]
-// returns the slice with its type.
+// order. The slice is the tensor's storage, not a copy: do not modify it. The function [Flat]
+// returns a typed slice.
 func (t Tensor) Flat() any {
 	if t.data == nil {
 		return nil
@@ -208,9 +207,9 @@ func (t Tensor) Flat() any {
 	return t.data.flat()
 }
 
-// Bytes returns the values as bytes in the machine's order, for a transfer to a device. It returns
-// nil for strings and for empty tensors. The bytes are the tensor's storage: do not write to them,
-// and keep the tensor reachable while you read them.
+// Bytes returns the values as raw bytes in the machine's byte order, for a transfer to a device. It
+// returns nil for strings and for empty tensors. The bytes are the tensor's storage: do not modify
+// them, and keep the tensor reachable while reading them.
 func (t Tensor) Bytes() []byte {
 	if t.data == nil {
 		return nil
@@ -219,7 +218,7 @@ func (t Tensor) Bytes() []byte {
 }
 
 // Flat returns the values of t as []T, in row-major order. The slice is the tensor's storage, not a
-// copy: do not write to it. A tensor of another kind is an error.
+// copy: do not modify it. If t has another kind, Flat returns a TypeError.
 func Flat[T Value](t Tensor) ([]T, error) {
 	v, ok := t.data.(*values[T])
 	if !ok {
@@ -228,7 +227,7 @@ func Flat[T Value](t Tensor) ([]T, error) {
 	return *v, nil
 }
 
-// Spec returns the description of t, with all dimensions known.
+// Spec returns the kind and the dimensions of t.
 func (t Tensor) Spec() TensorSpec { return TensorSpec{Kind: t.Kind(), Dims: t.Dims()} }
 
 // Like reports whether t and o have the same kind and dimensions.
@@ -237,7 +236,7 @@ func (t Tensor) Like(o Tensor) bool { return t.Kind() == o.Kind() && slices.Equa
 // String prints kind and dimensions, such as "float32[2 3]".
 func (t Tensor) String() string { return t.Spec().String() }
 
-// width is the number of values in one row.
+// width returns the number of values of one row.
 func (t Tensor) width() int {
 	w := 1
 	for _, d := range t.dims[1:] {
@@ -246,8 +245,7 @@ func (t Tensor) width() int {
 	return w
 }
 
-// Rows returns the rows from (inclusive) to to (exclusive) of axis 0. The result shares storage
-// with t.
+// Rows returns a view of the rows from (inclusive) to to (exclusive) of axis 0.
 func (t Tensor) Rows(from, to int) (Tensor, error) {
 	if len(t.dims) == 0 || from < 0 || to < from || to > t.dims[0] {
 		return Tensor{}, wrong("rows", "give rows within axis 0", "no rows %d to %d in a tensor of dimensions %v", from, to, t.dims)
@@ -258,14 +256,13 @@ func (t Tensor) Rows(from, to int) (Tensor, error) {
 	return Tensor{dims: dims, data: t.data.view(from*w, to*w)}, nil
 }
 
-// row returns row i without its leading axis. The index must be in range.
+// row returns a view of row i without the leading axis. The index must be in range.
 func (t Tensor) row(i int) Tensor {
 	w := t.width()
 	return Tensor{dims: t.dims[1:], data: t.data.view(i*w, (i+1)*w)}
 }
 
-// gather copies the rows of the given numbers into a tensor of their own. The numbers must be in
-// range.
+// gather returns a tensor with copies of the rows with the given indices, which must be in range.
 func (t Tensor) gather(rows []int) Tensor {
 	dims := slices.Clone(t.dims)
 	dims[0] = len(rows)
@@ -274,8 +271,7 @@ func (t Tensor) gather(rows []int) Tensor {
 
 var errScalars = wrong("join tensors", "batch the scalars first", "scalars have no rows to concatenate")
 
-// join concatenates tensors along axis 0 (stack false), or puts them side by side on a new axis 0
-// (stack true).
+// join concatenates tensors along axis 0, or with stack, stacks them along a new axis 0.
 func join(parts []Tensor, stack bool) (Tensor, error) {
 	first := parts[0]
 	if first.data == nil {

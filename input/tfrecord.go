@@ -9,24 +9,24 @@ import (
 	"unsafe"
 )
 
-// A TFRecord file is a sequence of records: the length of the data (8 bytes, little endian), the
-// masked CRC-32C of those 8 bytes (4 bytes), the data, and the masked CRC-32C of the data (4
-// bytes).
+// A TFRecord file is a sequence of records. A record consists of the length of the data (8 bytes,
+// little endian), the masked CRC-32C of these 8 bytes (4 bytes), the data, and the masked CRC-32C
+// of the data (4 bytes).
 const (
 	recordHead = 12
 	recordTail = 4
 )
 
-// again is the hint for a file that changed or broke off.
+// again is the hint for a damaged or truncated file.
 const again = "write the file again"
 
-// TFRecords returns a dataset of the records of TFRecord files, plain or compressed, as
-// tf.data.TFRecordDataset does: string scalars with the records' raw bytes. It verifies both
-// checksums of every record; the error of a mismatch matches [ErrCorrupt].
+// TFRecords returns a dataset of the records of TFRecord files, plain or compressed, like
+// tf.data.TFRecordDataset. Each element is a string scalar with the raw bytes of a record. Both
+// checksums of every record are verified; the error of a mismatch matches [ErrCorrupt].
 //
-// Short records are views of the blocks of 128 KiB that are read from the file, so that a record
-// costs no allocation. Whoever keeps a few short records of a large file for long, as a shuffle
-// does, keeps their blocks: clone the strings with Map where that is too much.
+// Short records are views of 128 KiB blocks of the file, so reading a record does not allocate
+// memory for its data. A record that is kept, for example in a shuffle buffer, keeps its block in
+// memory: clone the strings with Map if that uses too much memory.
 func TFRecords(paths []string, opts FileOptions) Dataset {
 	return fromFiles(paths, opts, "tfrecords", Leaf(TensorSpec{Kind: String}), isRecordHead, func(f *openFile, at int64) (recordReader, error) {
 		r, err := f.from(at)
@@ -45,19 +45,20 @@ func TFRecords(paths []string, opts FileOptions) Dataset {
 }
 
 const (
-	// recordBlock is what is read at once, in bytes: more than the buffer below, which is passed by.
+	// recordBlock is the read size in bytes. It is larger than the buffer of the bufio.Reader,
+	// which is therefore bypassed.
 	recordBlock = 128 << 10
-	recordSlab  = 128 // scalars made at once
+	recordSlab  = 128 // number of scalars per allocation
 )
 
 type tfrecordReader struct {
 	r       io.Reader
-	at, end int64 // of the next record, and the size of the file as it was opened if that is known
+	at, end int64 // offset of the next record, and the size of the file when it was opened, if known
 	sums    *crc32.Table
-	// ahead are the bytes from at on that are read. What is in it never changes, as the records'
-	// strings are made of it.
+	// ahead contains the bytes that were read, beginning at offset at. They are never modified,
+	// because the strings of records refer to them.
 	ahead []byte
-	// texts and scalars are the storage of the next records' tensors.
+	// texts and scalars are preallocated storage for the tensors of the next records.
 	texts   []string
 	scalars []values[string]
 	lengths lengthSums
@@ -97,15 +98,16 @@ func (t *tfrecordReader) next() (Element, error) {
 	return Leaf(t.scalar(unsafe.String(unsafe.SliceData(body), len(body)))), nil
 }
 
-// lengthSums remembers the checksums of lengths, which repeat: the sum of 8 bytes costs as much as
-// that of a short record. Element i is for lengths that are i modulo its size.
+// lengthSums caches the checksums of lengths, because lengths repeat and the checksum of 8 bytes
+// costs as much as the checksum of a short record. Entry i is for lengths that are i modulo the
+// size of the cache.
 type lengthSums [256]struct {
 	size  uint64
 	sum   uint32
 	known bool
 }
 
-// right says whether the head of a record has the checksum of its length.
+// right reports whether the header of a record contains the checksum of its length.
 func (l *lengthSums) right(sums *crc32.Table, size uint64, head []byte) bool {
 	at := &l[size%uint64(len(l))]
 	if !at.known || at.size != size {
@@ -114,15 +116,15 @@ func (l *lengthSums) right(sums *crc32.Table, size uint64, head []byte) bool {
 	return at.sum == binary.LittleEndian.Uint32(head[8:])
 }
 
-// read reads on until n bytes are ahead. At the end of the file the error is io.EOF, with the
-// number of bytes that there are.
+// read reads until ahead has n bytes. At the end of the file it returns io.EOF and the number of
+// bytes in ahead.
 func (t *tfrecordReader) read(n int64) (int64, error) {
 	for int64(len(t.ahead)) < n {
 		room := max(n, recordBlock)
 		if n > recordBlock/4 {
-			room = n + recordHead // a long record's block is its own: none of the next one is copied on
+			room = n + recordHead // a long record has its own block, so that little of the next record is copied
 		}
-		// What a wrong length says is not reserved unless the file has as much.
+		// Memory for a large length is only allocated at once if the file has that many bytes.
 		if rest := t.end - t.at; rest >= n {
 			room = min(room, rest)
 		} else {
@@ -142,16 +144,17 @@ func (t *tfrecordReader) read(n int64) (int64, error) {
 	return int64(len(t.ahead)), nil
 }
 
-// unzeroed is memory that the caller writes before anybody reads it. A strings.Builder has it
-// without the zeros that make writes first, which cost as much as a third of reading.
+// unzeroed returns n bytes of uninitialized memory, which the caller must write before reading. A
+// strings.Builder allocates without clearing, unlike make; clearing would cost a third of the time
+// of reading.
 func unzeroed(n int) []byte {
 	var b strings.Builder
 	b.Grow(max(n, 1))
-	b.WriteByte(0) // it has a first byte now, whose address leads to the rest
+	b.WriteByte(0) // StringData of an empty string is unspecified
 	return unsafe.Slice(unsafe.StringData(b.String()), b.Cap())[:n:n]
 }
 
-// scalar is a tensor of one string.
+// scalar returns a rank-0 tensor of a string.
 func (t *tfrecordReader) scalar(s string) Tensor {
 	if len(t.texts) == 0 {
 		t.texts, t.scalars = make([]string, recordSlab), make([]values[string], recordSlab)
@@ -163,8 +166,8 @@ func (t *tfrecordReader) scalar(s string) Tensor {
 	return out
 }
 
-// AppendTFRecord appends data to file as one record, as tf.io.TFRecordWriter writes it, and returns
-// the extended slice.
+// AppendTFRecord appends data to file as one record in the format of tf.io.TFRecordWriter, and
+// returns the extended slice.
 func AppendTFRecord(file, data []byte) []byte {
 	sums := crc32.MakeTable(crc32.Castagnoli)
 	at := len(file)
@@ -174,8 +177,8 @@ func AppendTFRecord(file, data []byte) []byte {
 	return binary.LittleEndian.AppendUint32(file, maskedSum(sums, data))
 }
 
-// maskedSum rotates the CRC and adds a constant, so that a checksum over data that holds checksums
-// stays useful.
+// maskedSum returns the masked CRC of data: rotated, plus a constant. TFRecord masks CRCs because
+// the CRC of data that contains CRCs is problematic.
 func maskedSum(table *crc32.Table, data []byte) uint32 {
 	crc := crc32.Checksum(data, table)
 	return (crc>>15 | crc<<17) + 0xa282ead8

@@ -5,10 +5,10 @@ import (
 	"errors"
 )
 
-// Zip yields tuples of the elements with the same number of all datasets, in their order, and ends
-// with the shortest. It is tf.data's Dataset.zip. Zip datasets before they are batched, or in batches
-// of one size. When processes divide files, each dataset's files are divided alike: file number i of
-// one has to belong to file number i of the others.
+// Zip yields tuples of the elements with the same index in all datasets and ends with the shortest
+// dataset, like tf.data's Dataset.zip. Zip datasets before batching, or with equal batch sizes. If
+// processes divide files, the files of every dataset are divided in the same way, so file i of one
+// dataset must belong to file i of the others.
 func Zip(datasets ...Dataset) Dataset {
 	if len(datasets) == 0 {
 		return fail("zip", "give at least one", "no datasets")

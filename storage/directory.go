@@ -14,10 +14,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Directory returns the store of a folder of this machine's file system, and makes the folder if it
-// is not there. Processes of several machines may share it through a network file system that has
-// links or exclusive renames. The path itself may lead through symbolic links; a link below it is no
-// object and no folder of objects.
+// Directory returns a store in a folder of the local file system. It creates the folder if it does
+// not exist. Several machines may share the folder on a network file system that supports hard
+// links or exclusive renames. The path may contain symbolic links, but symbolic links within the
+// folder are not followed.
 func Directory(path string) (Store, error) {
 	if err := local(path); err != nil {
 		return nil, err
@@ -38,23 +38,24 @@ func Directory(path string) (Store, error) {
 
 type directory struct {
 	root string
-	did  func(change, path, from string) // of tests, which keep a picture of the disk
+	did  func(change, path, from string) // for tests, which simulate the disk; may be nil
 }
 
-// changed tells of a change to the file system; from is the file's name before a rename or a link.
+// changed reports a change of the file system to did. from is the old name of a file that was
+// renamed or linked.
 func (d *directory) changed(change, path, from string) {
 	if d.did != nil {
 		d.did(change, path, from)
 	}
 }
 
-// unfinished begins the name of a file that is no object yet.
+// unfinished is the prefix of the names of temporary files.
 const unfinished = ".put-"
 
 func (d *directory) String() string { return d.root }
 func (d *directory) Close() error   { return nil }
 
-// make makes a folder and those above it that lack, and brings them to the disk.
+// make creates a folder and its missing parents, and syncs them to disk.
 func (d *directory) make(path string) error {
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -70,7 +71,7 @@ func (d *directory) make(path string) error {
 	return d.sync(above)
 }
 
-// sync brings a folder's entries to the disk.
+// sync syncs the entries of a folder to disk.
 func (d *directory) sync(path string) error {
 	f, err := os.Open(path)
 	if err == nil {
@@ -82,8 +83,8 @@ func (d *directory) sync(path string) error {
 	return err
 }
 
-// path is where an object lies. A folder on the way that is a symbolic link is an error: what lies
-// behind it is not this store's, and may be another name of what is.
+// path returns the path of an object. A symbolic link in place of a folder within the store is an
+// error, because its target may be outside of the store or an alias of another object.
 func (d *directory) path(ctx context.Context, name string) (string, error) {
 	if err := CheckName(name); err != nil {
 		return "", err
@@ -114,19 +115,19 @@ func (d *directory) Put(ctx context.Context, name string, opts PutOptions, write
 	if err != nil {
 		return err
 	}
-	if opts.IfAbsent { // it need not be written in vain
+	if opts.IfAbsent { // avoids writing the object for nothing
 		if _, err := os.Lstat(path); err == nil {
 			return Failed("put", name, d, ErrExists)
 		}
 	}
 	err = d.put(ctx, path, opts, write)
 	if err != nil && opts.Volatile && !opts.IfAbsent && ctx.Err() == nil && overwrite(path, write) == nil {
-		return nil // in the object's own blocks
+		return nil // written to the existing file
 	}
 	return Failed("put", name, d, err)
 }
 
-// overwrite writes over a file that is there.
+// overwrite replaces the content of an existing file in place.
 func overwrite(path string, write func(io.Writer) error) error {
 	f, err := files.OpenOwn(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -139,8 +140,8 @@ func overwrite(path string, write func(io.Writer) error) error {
 	return errors.Join(err, f.Close())
 }
 
-// create makes a file and its folder. Other processes remove folders that are empty, at any time
-// before the file is there.
+// create creates a file and its folder. It retries because other processes may remove the folder
+// while it is empty.
 func (d *directory) create(folder, path string, size int64) (w *writer, err error) {
 	for range maxTries {
 		if err = d.make(folder); err == nil {
@@ -153,8 +154,8 @@ func (d *directory) create(folder, path string, size int64) (w *writer, err erro
 	return w, err
 }
 
-// maxTries limits how often an operation is tried again because another process removed a folder or a
-// file meanwhile. It is far more than other processes remove.
+// maxTries limits the number of attempts of an operation that fails because another process
+// concurrently removed a folder or a file.
 const maxTries = 100
 
 func (d *directory) put(ctx context.Context, path string, opts PutOptions, write func(io.Writer) error) error {
@@ -204,15 +205,16 @@ func (d *directory) put(ctx context.Context, path string, opts PutOptions, write
 	return d.sync(folder)
 }
 
-// place gives a file a name that no file has. placed is false where its first name stays.
+// place gives a file the name path, which must not exist. placed is false if the file also keeps
+// the name temp, which the caller then removes.
 func place(temp, path string) (placed bool, err error) {
 	switch err := os.Link(temp, path); {
 	case err == nil:
-		return false, nil // the deferred removal takes the first name away
+		return false, nil // the caller's deferred function removes temp
 	case errors.Is(err, fs.ErrExist):
 		return false, ErrExists
 	}
-	// A file system without links.
+	// The file system may not support hard links.
 	switch err := renameExclusive(temp, path); {
 	case err == nil:
 		return true, nil
@@ -223,7 +225,7 @@ func place(temp, path string) (placed bool, err error) {
 	}
 }
 
-// contextWriter is a writer that ends with its context.
+// contextWriter is a writer that fails after its context is canceled.
 type contextWriter struct {
 	ctx context.Context
 	w   io.Writer
@@ -251,7 +253,7 @@ func (d *directory) Open(ctx context.Context, name string) (Object, error) {
 	return &file{f, info.Size(), name, d}, nil
 }
 
-// file is an object of a folder.
+// file is an open object of a directory.
 type file struct {
 	*os.File
 	size int64
@@ -272,8 +274,8 @@ func (f *file) ReadAt(ctx context.Context, p []byte, offset int64) error {
 	return Failed("read", f.name, f.in, err)
 }
 
-// List lists again if files went away meanwhile: a walk through changing folders can leave out
-// both an object that is removed and the object that was put in its place before.
+// List repeats the walk if files were removed during it: such a walk can miss both an object that
+// is removed and the object that was put before to replace it.
 func (d *directory) List(ctx context.Context, prefix string) (all []Info, err error) {
 	for range maxTries {
 		all = nil
@@ -299,9 +301,9 @@ func (d *directory) List(ctx context.Context, prefix string) (all []Info, err er
 	return all, Failed("list", prefix, d, err)
 }
 
-// walk visits the files and folders whose names begin with prefix, and the folder of a prefix that ends in
-// a slash. It leaves out files and folders that are removed
-// before it reads them; missed reports that there were some.
+// walk calls visit for the files and folders whose names begin with prefix, and for the folder that
+// prefix names if it ends with a slash. It omits files and folders that are removed during the
+// walk; missed reports whether there were any.
 func (d *directory) walk(ctx context.Context, prefix string, visit func(name string, e fs.DirEntry) error) (missed bool, err error) {
 	start := d.root
 	if i := strings.LastIndexByte(prefix, '/'); i > 0 {
@@ -355,14 +357,14 @@ func (d *directory) Remove(ctx context.Context, name string) error {
 		return Failed("remove", name, d, err)
 	}
 	d.changed("remove", path, "")
-	if err := d.sync(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) { // what is removed after it is not gone before it
+	if err := d.sync(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) { // others may have removed the folder
 		return Failed("remove", name, d, err)
 	}
 	d.prune(filepath.Dir(path))
 	return nil
 }
 
-// prune removes folders that have become empty: they are no objects.
+// prune removes folder and its parents as long as they are empty.
 func (d *directory) prune(folder string) {
 	for folder != d.root && strings.HasPrefix(folder, d.root) && os.Remove(folder) == nil {
 		d.changed("remove", folder, "")
@@ -370,8 +372,8 @@ func (d *directory) prune(folder string) {
 	}
 }
 
-// Sweep removes files of Puts that were killed, and empty folders. A Put that has just made such a folder
-// makes it again.
+// Sweep removes temporary files and empty folders. A concurrent Put whose new folder is removed
+// creates the folder again.
 func (d *directory) Sweep(ctx context.Context, prefix string, live func(string) bool) error {
 	var folders []string
 	_, err := d.walk(ctx, prefix, func(name string, e fs.DirEntry) error {
@@ -384,7 +386,7 @@ func (d *directory) Sweep(ctx context.Context, prefix string, live func(string) 
 		}
 		return os.Remove(filepath.Join(d.root, filepath.FromSlash(name)))
 	})
-	for _, name := range slices.Backward(folders) { // a folder comes after the folders in it
+	for _, name := range slices.Backward(folders) { // removes subfolders before their parents
 		if path := filepath.Join(d.root, filepath.FromSlash(name)); !live(name+"/") && os.Remove(path) == nil {
 			d.changed("remove", path, "")
 		}

@@ -26,8 +26,8 @@ func directory(t *testing.T) storage.Store {
 
 func TestDirectory(t *testing.T) { storagetest.Run(t, directory) }
 
-// TestALargeFileIsWrittenAsItCame writes aligned and other pieces, more and fewer than were
-// announced.
+// TestALargeFileIsWrittenAsItCame writes aligned and unaligned pieces, with more and fewer bytes
+// than specified.
 func TestALargeFileIsWrittenAsItCame(t *testing.T) {
 	ctx := context.Background()
 	s := directory(t)
@@ -102,7 +102,7 @@ func TestSweepRemovesEmptyFolders(t *testing.T) {
 	}
 }
 
-// A Put that fails removes the folders that it made.
+// A Put that fails removes the folders that it created.
 func TestAFailedPutLeavesNoFolder(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	dir := t.TempDir()
@@ -127,7 +127,7 @@ func TestPlacesThatAreNoFolders(t *testing.T) {
 	}
 }
 
-// Folders that are empty go with the last object that lay in them, also while another process puts
+// Empty folders are removed together with their last object, also while another process puts
 // objects there.
 func TestAPutOutlivesTheRemovalOfItsFolder(t *testing.T) {
 	ctx := t.Context()

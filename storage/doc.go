@@ -1,13 +1,13 @@
-// Package storage holds objects under names: in a folder of this machine, or in an object store
-// whose package the program imports. Checkpoints and the records of a run are kept so.
+// Package storage stores named objects in a local folder, or in an object store whose package the
+// program imports. It is used for checkpoints and the records of a run.
 //
 // # Objects
 //
-// A [Store] puts an object whole or not at all, also where the process is killed meanwhile. It can
-// put an object only if none of that name is there, which is how two writers agree on one. It reads
-// ranges of an object, lists names by what they begin with, and removes objects. It renames and
-// locks nothing. Names are relative paths of "/"-separated elements, such as
-// "step-0000000012/checkpoint.json"; see [CheckName].
+// A [Store] writes objects atomically: an object is stored completely or not at all, even if the
+// process is killed. It can write an object on the condition that no object of that name exists, so
+// that one of two writers wins. It reads ranges of objects, lists objects by a prefix of their
+// names, and removes objects. It has no operations to rename or lock objects. Names are relative
+// paths of "/"-separated elements, such as "step-0000000012/checkpoint.json"; see [CheckName].
 //
 //	store, err := storage.Open(ctx, "run/checkpoints") // or "gs://bucket/run", see below
 //	defer store.Close()
@@ -16,13 +16,13 @@
 //
 // # Places
 //
-// [Open] takes a folder's path or a URL. A URL's scheme belongs to a package that registered it when
-// the program imported it ([Register]), as database/sql has drivers; this package imports none.
-// Without the import, the error of Open says so.
+// [Open] accepts the path of a folder or a URL. Packages register URL schemes with [Register] when
+// they are imported, like the drivers of database/sql. This package imports none of them. If the
+// scheme is not registered, the error of Open names the package to import.
 //
 // # A folder
 //
-// [Directory] keeps each object as a file. A file is written beside its place under a name that List
-// leaves out, brought to the disk, and then linked to its name. Files of a process that was killed
-// on the way stay behind: [Sweeper] removes them.
+// [Directory] stores each object as a file. It writes a temporary file in the same folder, which
+// List omits, syncs it to disk, and then renames it or, with [PutOptions].IfAbsent, links it to its
+// name. A process that is killed while it writes leaves a temporary file, which [Sweeper] removes.
 package storage

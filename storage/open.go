@@ -19,8 +19,9 @@ var (
 	registered  = map[string]func(ctx context.Context, url string) (Store, error){}
 )
 
-// Register makes [Open] take URLs of a scheme, such as "gs". A package calls it when it is imported.
-// It panics if the scheme is none, or has an opener already.
+// Register registers a function with which [Open] opens URLs of a scheme, such as "gs". Packages
+// call it in their init function. It panics if the scheme is not a valid scheme in lower case, if
+// it is already registered, or if open is nil.
 func Register(scheme string, open func(ctx context.Context, url string) (Store, error)) {
 	registering.Lock()
 	defer registering.Unlock()
@@ -38,21 +39,22 @@ var (
 	schemeOf   = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]+)://`)
 )
 
-// Schemes returns the registered schemes, in order.
+// Schemes returns the registered schemes, sorted.
 func Schemes() []string {
 	registering.Lock()
 	defer registering.Unlock()
 	return slices.Sorted(maps.Keys(registered))
 }
 
-// IsURL reports whether a place is a URL, which [Open] needs a registered scheme for.
+// IsURL reports whether place is a URL, so that [Open] needs a registered scheme for it.
 func IsURL(place string) bool { return schemeOf.MatchString(place) }
 
-// Open opens the store at a place: a folder's path, which is made if it is not there, or a URL whose
-// scheme is registered, such as "gs://bucket/run". "file:///run" is the folder /run, unless file is
-// registered. The caller closes the store.
+// Open opens the store at place, which is the path of a folder or a URL with a registered scheme,
+// such as "gs://bucket/run". A folder that does not exist is created. "file:///run" is the folder
+// /run, unless the scheme file is registered. The caller must close the store.
 //
-// The error of a URL whose scheme is not registered is a ValueError that says what to import.
+// If the scheme of a URL is not registered, the error is a ValueError that names the package to
+// import.
 func Open(ctx context.Context, place string) (Store, error) {
 	m := schemeOf.FindStringSubmatch(place)
 	if m == nil {
@@ -88,7 +90,8 @@ func orNone(schemes []string) string {
 	return strings.Join(schemes, ", ")
 }
 
-// providers are this project's packages that register schemes. They are modules of their own.
+// providers maps schemes to the packages of this project that register them. They are in a separate
+// module.
 var providers = map[string]string{"gs": "gcs", "s3": "s3", "azblob": "azure", "mem": "mem"}
 
 func importHint(scheme string) string {
@@ -98,7 +101,7 @@ func importHint(scheme string) string {
 	return "import a package that registers it with storage.Register, or give a folder"
 }
 
-// redacted is a place without a password and without a query, which may hold a key.
+// redacted returns place without its password, query and fragment, which may contain secrets.
 func redacted(place string) string {
 	u, err := url.Parse(place)
 	if err != nil {
@@ -108,7 +111,8 @@ func redacted(place string) string {
 	return u.Redacted()
 }
 
-// local refuses what looks like a URL that lost a slash.
+// local returns an error for an empty path, or for a path that looks like a URL with a missing
+// slash.
 func local(path string) error {
 	if path == "" {
 		return &errkind.Fault{Op: "storage: open", Reason: "an empty path", Hint: "give a folder or a URL", Class: errkind.ValueError}

@@ -93,8 +93,8 @@ func (d *disk) image(t *testing.T, nowAbove, nowBelow bool) Store {
 	return s
 }
 
-// TestALossOfPowerLeavesWholeObjects cuts the power after each change to the file system. An object is
-// there whole or not at all, and once a call has returned, so is what it did.
+// TestALossOfPowerLeavesWholeObjects simulates a power loss after each change to the file system.
+// Objects are complete or absent, and the effect of a completed call is durable.
 func TestALossOfPowerLeavesWholeObjects(t *testing.T) {
 	ctx := context.Background()
 	root := t.TempDir()
@@ -145,8 +145,8 @@ func TestALossOfPowerLeavesWholeObjects(t *testing.T) {
 	require.Greater(t, points, 25)
 }
 
-// Where nothing can be put beside an object that is volatile, as on a full disk, it is written over,
-// and never through a link that stands there.
+// If a second file cannot be created, as on a full disk, a volatile object is overwritten in place,
+// but never through a symbolic link.
 func TestAVolatileObjectIsWrittenOverWhereThereIsNoRoom(t *testing.T) {
 	root := t.TempDir()
 	s := &directory{root: root}

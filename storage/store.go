@@ -12,49 +12,52 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Store holds objects under names. Its methods are safe for concurrent use. An error of a context
-// stays visible to errors.Is; other errors name the object.
+// Store stores named objects. Its methods are safe for concurrent use. Errors contain the name of
+// the object and match the error of a canceled context with errors.Is.
 type Store interface {
-	// Put writes an object, whole or not at all. It takes the place of an object of the same name,
-	// unless opts say otherwise. The object is all that write writes. A store calls write again, from
-	// the beginning, where it tries again. An error of write is returned and nothing is put.
+	// Put writes an object atomically: completely or not at all. It replaces an object of the same
+	// name unless opts.IfAbsent is set. The content of the object is the output of write. If the
+	// store retries, it calls write again, and write must produce the same content from the
+	// beginning. If write returns an error, Put returns it and stores nothing.
 	//
-	// When Put returns, the object is there for every reader and outlasts a loss of power.
+	// When Put returns without an error, the object is visible to every reader and survives a power
+	// loss, unless opts.Volatile is set.
 	Put(ctx context.Context, name string, opts PutOptions, write func(w io.Writer) error) error
-	// Open opens an object to read ranges of it. The error of one that is not there matches
+	// Open opens an object for reading. If there is no such object, the error matches
 	// [ErrNotExist].
 	Open(ctx context.Context, name string) (Object, error)
-	// List returns the objects whose names begin with prefix, ascending by name. The prefix may end
-	// within a name's element. A listing may lag behind a Put of another process.
+	// List returns the objects whose names begin with prefix, sorted by name. The prefix may end
+	// within an element of a name. A recent Put of another process may be missing from the list.
 	List(ctx context.Context, prefix string) ([]Info, error)
-	// Remove removes an object. One that is not there is no error.
+	// Remove removes an object. It is not an error if there is no such object.
 	Remove(ctx context.Context, name string) error
-	// String returns the place, a path or a URL, for messages.
+	// String returns the path or URL of the store, for messages.
 	String() string
-	// Close releases what the store holds. Its objects stay.
+	// Close releases the resources of the store. It does not remove objects.
 	Close() error
 }
 
 // Object is an open object. It is safe for concurrent use.
 type Object interface {
-	// Size is the object's length in bytes.
+	// Size returns the length of the object in bytes.
 	Size() int64
-	// ReadAt fills p with what begins at offset. The error of an object that ends before matches
-	// io.ErrUnexpectedEOF.
+	// ReadAt fills p with the bytes that begin at offset. If the object ends before p is full, the
+	// error matches io.ErrUnexpectedEOF.
 	ReadAt(ctx context.Context, p []byte, offset int64) error
 	Close() error
 }
 
-// PutOptions say how an object is put. The zero value works.
+// PutOptions configures [Store.Put]. The zero value replaces existing objects.
 type PutOptions struct {
-	// IfAbsent leaves an object of the same name as it is; the error then matches [ErrExists]. Of
-	// several writers at a time one succeeds.
+	// IfAbsent makes Put fail with an error that matches [ErrExists] if an object of the same name
+	// exists. Of several concurrent writers, exactly one succeeds.
 	IfAbsent bool
-	// Size is the object's length in bytes, if it is known, and otherwise 0. It is a hint for speed.
+	// Size is the length of the object in bytes, or 0 if it is unknown. It is a hint that can make
+	// Put faster.
 	Size int64
-	// Volatile says that the object is of no use after a loss of power, such as a sign of life: it need
-	// not be brought to the disk. Where there is no room for another one, the object of the same name
-	// is written over, and a reader may see a part of it.
+	// Volatile is for objects that are not needed after a power loss, such as heartbeats: they need
+	// not be synced to disk. If there is no disk space for a second file, the existing object is
+	// overwritten in place, and a reader may see partial content.
 	Volatile bool
 }
 
@@ -62,22 +65,25 @@ type PutOptions struct {
 type Info struct {
 	Name string
 	Size int64
-	// Modified is when the object was put, by the store's clock.
+	// Modified is the time of the Put, by the store's clock.
 	Modified time.Time
 }
 
-// Sweeper is a store in which a process that was killed can leave files and folders that are no objects.
+// Sweeper is implemented by stores in which a killed process can leave temporary files and empty
+// folders.
 type Sweeper interface {
-	// Sweep removes such leftovers whose names begin with prefix, unless live returns true: for a file
-	// whose Put is still under way, or for a folder to keep. A leftover is an unfinished file, whose name
-	// begins with the folder of its object, or an empty folder, whose name ends in a slash.
+	// Sweep removes the leftovers whose names begin with prefix, except those for which live
+	// returns true: files whose Put is still running, or folders to keep. A leftover is a temporary
+	// file, whose name begins with the folder of its object, or an empty folder, whose name ends
+	// with a slash.
 	Sweep(ctx context.Context, prefix string, live func(name string) bool) error
 }
 
 var (
-	// ErrExists matches the error of a Put of an object that was to be absent, and is there.
+	// ErrExists matches the error of a Put with IfAbsent if the object exists.
 	ErrExists = errkind.New(errkind.FailedPreconditionError, "storage: the object exists already")
-	// ErrNotExist matches the error of an object that is not there. It matches fs.ErrNotExist too.
+	// ErrNotExist matches the error for an object that does not exist. It also matches
+	// fs.ErrNotExist.
 	ErrNotExist error = notExist{}
 )
 
@@ -87,9 +93,9 @@ func (notExist) Error() string        { return "storage: no such object" }
 func (notExist) Kind() errkind.Kind   { return errkind.NotFoundError }
 func (notExist) Is(target error) bool { return target == fs.ErrNotExist }
 
-// Failed returns the error of an operation of a store on an object, for packages that implement
-// stores: "storage: op name in place: cause". A cause that matches ErrExists, ErrNotExist or a
-// context's error goes on matching it.
+// Failed returns an error of the form "storage: op name in place: cause", for packages that
+// implement stores. The error wraps the cause, so it still matches [ErrExists], [ErrNotExist] or
+// the error of a context. If cause is nil, Failed returns nil.
 func Failed(op, name string, in Store, cause error) error {
 	if cause == nil {
 		return nil
@@ -105,8 +111,10 @@ func Failed(op, name string, in Store, cause error) error {
 	return f
 }
 
-// CheckName returns an error unless name can be an object's: elements between slashes, none of them
-// empty, "." or "..", none that begins with a dot, and no backslash or control character.
+// CheckName returns a ValueError if name is not a valid object name. A name has at most 900 bytes
+// and consists of elements separated by slashes. An element is not empty, does not begin with a
+// dot, and has at most 200 bytes. Backslashes, control characters and invalid UTF-8 are not
+// allowed.
 func CheckName(name string) error {
 	wrong := func(reason string) error {
 		return &errkind.Fault{Op: "storage: name", Subject: fmt.Sprintf("%q", name), Reason: reason, Class: errkind.ValueError,
@@ -126,7 +134,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// PutBytes puts an object of the given bytes.
+// PutBytes puts an object with the content data. It sets opts.Size.
 func PutBytes(ctx context.Context, s Store, name string, data []byte, opts PutOptions) error {
 	opts.Size = int64(len(data))
 	return s.Put(ctx, name, opts, func(w io.Writer) error {
@@ -135,7 +143,7 @@ func PutBytes(ctx context.Context, s Store, name string, data []byte, opts PutOp
 	})
 }
 
-// ReaderAt returns a reader of an object that reads it as a file is read, until ctx ends.
+// ReaderAt returns an io.ReaderAt for an object. Its reads fail after ctx is canceled.
 func ReaderAt(ctx context.Context, o Object) io.ReaderAt { return readerAt{ctx, o} }
 
 type readerAt struct {
@@ -156,7 +164,7 @@ func (r readerAt) ReadAt(p []byte, at int64) (int, error) {
 	return int(n), nil
 }
 
-// ReadAll reads a whole object of at most most bytes.
+// ReadAll returns the content of an object. An object of more than most bytes is an error.
 func ReadAll(ctx context.Context, s Store, name string, most int64) (data []byte, err error) {
 	o, err := s.Open(ctx, name)
 	if err != nil {
@@ -173,8 +181,9 @@ func ReadAll(ctx context.Context, s Store, name string, most int64) (data []byte
 	return data, nil
 }
 
-// ReadOrPut reads a whole object of at most most bytes, and puts data where there is none. Of several
-// processes that do so at a time all return the bytes of one.
+// ReadOrPut returns the content of an object. If the object does not exist, it puts data and
+// returns data. If several processes call it concurrently, all of them return the data of the same
+// process. An object of more than most bytes is an error.
 func ReadOrPut(ctx context.Context, s Store, name string, data []byte, most int64) ([]byte, error) {
 	there, err := ReadAll(ctx, s, name, most)
 	if !errors.Is(err, ErrNotExist) {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Sub returns the part of a store whose names begin with prefix and a slash, under what follows. Its
-// Close does nothing. A prefix that can be no object's name is an error of every call: the store that
-// it is a part of checks whole names.
+// Sub returns a view of the objects of s whose names begin with prefix and a slash. Names in the
+// view omit this prefix. Its Close does nothing. If prefix is not a valid name, every operation
+// that checks names returns an error.
 func Sub(s Store, prefix string) Store {
 	if of, ok := s.(*sub); ok {
 		return &sub{of.Store, of.prefix + prefix + "/"}

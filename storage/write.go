@@ -8,26 +8,25 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// writer writes a new file. Where the system can write past its cache, large pieces go to the disk
-// as they come, and Sync has nothing left to wait for.
+// writer writes a new file. If the system supports direct I/O, large aligned writes bypass the page
+// cache, so that Sync has little left to write.
 type writer struct {
 	*os.File
-	// direct is the same file, written past the system's cache; nil where it cannot.
+	// direct is the same file opened for direct I/O; nil if direct I/O is not used.
 	direct *os.File
 	at     int64
 }
 
 const (
-	// block is what the place and the length of a piece in memory and in the file are multiples of,
-	// so that it can go to the disk directly.
+	// block is the alignment for direct I/O: of the address, the length and the file offset.
 	block = 4 << 10
-	// leastDirect is the least piece for which that is faster.
+	// leastDirect is the smallest write for which direct I/O is faster.
 	leastDirect = 1 << 20
-	// leastDirectFile is the least file.
+	// leastDirectFile is the smallest file for which direct I/O is used.
 	leastDirectFile = 8 << 20
 )
 
-// create makes a file that is not there yet.
+// create creates a file, which must not exist. For large files it reserves size bytes.
 func create(path string, size int64) (*writer, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -68,7 +67,7 @@ func (w *writer) Write(p []byte) (n int, err error) {
 	return len(p), nil
 }
 
-// writeDirect writes two halves at a time: a disk takes both.
+// writeDirect writes two halves in parallel, which is faster than one large write.
 func (w *writer) writeDirect(p []byte) error {
 	half := len(p) / 2 &^ (block - 1)
 	if half < leastDirect {
@@ -85,8 +84,8 @@ func (w *writer) writeDirect(p []byte) error {
 	return errors.Join(err, both.Wait())
 }
 
-// Sync brings the file to the disk. It is as long as what was written: room that was reserved for
-// more is given back.
+// Sync truncates the file to the bytes that were written, which frees reserved space, and syncs it
+// to disk.
 func (w *writer) Sync() error {
 	err := w.Truncate(w.at)
 	if err == nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve takes room on the disk for a file, so that one that is full is known before much is
+// reserve reserves disk space for a file, so that a full disk is detected before the data is
 // written.
 func reserve(f *os.File, size int64) error {
 	err := syscall.Fallocate(int(f.Fd()), 0, 0, size)
@@ -18,7 +18,7 @@ func reserve(f *os.File, size int64) error {
 	return nil // the file system cannot reserve
 }
 
-// openDirect opens a file to write past the system's cache, or returns nil.
+// openDirect opens a file for direct I/O. It returns nil if that is not supported.
 func openDirect(path string) *os.File {
 	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_DIRECT, 0)
 	if err != nil {
@@ -27,10 +27,10 @@ func openDirect(path string) *os.File {
 	return f
 }
 
-// refused reports whether the file system does not write directly after all.
+// refused reports whether err means that the file system does not support a direct write.
 func refused(err error) bool { return errors.Is(err, syscall.EINVAL) }
 
-// renameExclusive is a rename to a name that no file has.
+// renameExclusive renames a file. It fails if the new name exists.
 func renameExclusive(from, to string) error {
 	return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 }

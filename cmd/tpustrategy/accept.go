@@ -49,13 +49,13 @@ Examples:
 Ends with a verdict and a file to send back, which holds no secrets. Exit codes: 0 accepted, 6 accepted with findings, 1 failed.`
 }
 
-// acceptAnswer is what came of it.
+// acceptAnswer is the answer of the command accept.
 type acceptAnswer struct {
 	Report   *accept.Report   `json:"report"`
 	Outcomes []accept.Outcome `json:"outcomes"`
 }
 
-// check refuses a command line that cannot be meant.
+// check returns an error for an invalid command line.
 func (c *acceptCmd) check() error {
 	switch {
 	case c.CPU < 0 || c.Hosts < 1 || c.Hosts > 1 && (c.CPU == 0 || c.CPU%c.Hosts != 0):
@@ -97,7 +97,7 @@ func (c *acceptCmd) open(ctx context.Context, logger *slog.Logger) (*system.Syst
 	return system.Open(ctx, o)
 }
 
-// acceptHere is the child's side. It notes each outcome as it is known, and each second that it lives.
+// acceptHere runs in the child. It sends each outcome to the parent, and a heartbeat every second.
 func acceptHere(ctx context.Context, c *acceptCmd) (*acceptAnswer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -120,7 +120,7 @@ func acceptHere(ctx context.Context, c *acceptCmd) (*acceptAnswer, error) {
 		}
 		return &acceptAnswer{report, report.Outcomes}, nil
 	}
-	if c.Store == "" { // they are on one machine, whose disk they share
+	if c.Store == "" { // the hosts share the disk of this machine
 		var err error
 		if c.Store, err = os.MkdirTemp("", "tpustrategy-accept-"); err != nil {
 			return nil, err
@@ -155,8 +155,9 @@ func acceptHere(ctx context.Context, c *acceptCmd) (*acceptAnswer, error) {
 	return &acceptAnswer{reports[0], reports[0].Outcomes}, nil
 }
 
-// The child ends by itself once its time is over, which does not count what other programs take from it.
-// A run of acceptWhole times that time, and a child without a sign of life for acceptSilence, are ended.
+// The child exits after its time budget, which does not count time used by other programs. The
+// parent stops a run after acceptWhole times that budget, and a child without a heartbeat for
+// acceptSilence.
 const (
 	acceptWhole   = 4
 	acceptSilence = 30 * time.Second
@@ -204,10 +205,10 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return &failure{Sort: "failed", Message: string(report.Verdict), Reported: true}
 }
 
-// plainName matches what a file's name is spared.
+// plainName matches characters that are replaced in file names.
 var plainName = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
-// accept runs the parts in a child, and says what came of them also if the child dies.
+// accept runs the parts in a child process and returns the report, even if the child dies.
 func (a *app) accept(ctx context.Context, root *cli, c *acceptCmd, limit, silence time.Duration) *accept.Report {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the run did not end in %v: --budget gives it longer", limit))
 	defer cancel()
@@ -219,7 +220,7 @@ func (a *app) accept(ctx context.Context, root *cli, c *acceptCmd, limit, silenc
 			return
 		}
 		if n := len(told); n > 0 && told[n-1].Status == accept.Running {
-			told = told[:n-1] // it has ended
+			told = told[:n-1] // the part has finished
 		}
 		if told = append(told, o); !root.JSON && o.Status != accept.Running {
 			a.showOutcome(o)
@@ -231,7 +232,7 @@ func (a *app) accept(ctx context.Context, root *cli, c *acceptCmd, limit, silenc
 		report.Outcomes = answer.Accept.Outcomes
 		return report
 	}
-	// What it had done counts, and what it was at is named.
+	// Report the finished parts, and the part that was running.
 	report := &accept.Report{Version: accept.Version, Quick: c.Quick, Began: began.UTC().Truncate(time.Second), Seconds: time.Since(began).Seconds(), Outcomes: told}
 	last := accept.Outcome{Part: "start", Status: accept.Failed}
 	if n := len(told); n > 0 && told[n-1].Status == accept.Running {
@@ -255,7 +256,7 @@ func (a *app) accept(ctx context.Context, root *cli, c *acceptCmd, limit, silenc
 	return report
 }
 
-// showOutcome prints an outcome; of other hosts only what is amiss.
+// showOutcome prints an outcome. For hosts other than 0 it prints only outcomes that did not pass.
 func (a *app) showOutcome(o accept.Outcome) {
 	if o.Host == 0 || o.Status != accept.Passed {
 		fmt.Fprintf(a.stdout, "host %d  %s\n", o.Host, strings.ReplaceAll(o.Line(), "\n", "\n        "))

@@ -8,8 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// advise adds to the error and the report of an example that does not fit by how much it does not, and
-// which options to try. It names no option that is set already or that the example rejects.
+// advise adds the missing memory and the options to try to the error and the report of an example
+// that does not fit. It does not suggest options that are already set or that the example rejects.
 func (c *compileCmd) advise(o *ahead.Outcome) {
 	if o.Error == nil || o.Error.Sort != "memory" || c.Example == "" {
 		return
@@ -20,7 +20,7 @@ func (c *compileCmd) advise(o *ahead.Outcome) {
 		text = "try " + strings.Join(try[:n], ", ") + ", or " + try[n]
 	}
 	if o.Report != nil {
-		// The flags replace the suggestions for a program of one's own.
+		// The flags replace the suggestions for user programs.
 		o.Error.Message = strings.TrimSuffix(o.Error.Message, "; "+strings.Join(o.Report.Suggestions, ", or "))
 		o.Report.Suggestions = try
 		if m := o.Report.Memory; m.Needs > m.Limit && m.Limit > 0 {
@@ -75,7 +75,7 @@ func (m exampleModel) accepts(size modelSize, replicas, p int) bool {
 	return err == nil && (m.fits == nil || m.fits(size, replicas, p) == nil)
 }
 
-// options are those of an example that the report names: what was given, by the names of the flags.
+// options returns the given options of an example by the names of their flags, for the report.
 func (c *compileCmd) options() map[string]string {
 	if c.Example == "" {
 		return nil

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// plainArgs returns a command line as kong reads it, of one as people write it: help and help
-// COMMAND, -json, a number below 0 after a flag, and a sharding whose first dimension is not split,
-// as in -,a+b.
+// plainArgs converts a command line for kong. It supports help and help COMMAND, -json, a negative
+// number after a flag, and a sharding whose first dimension is not sharded, such as -,a+b.
 func plainArgs(args []string) []string {
 	if len(args) > 0 && args[0] == "help" {
 		args = append(slices.Clone(args[1:]), "--help")

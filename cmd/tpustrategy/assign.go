@@ -109,7 +109,7 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return nil
 }
 
-// unassigned is the error of an assignment that cannot be made, with the flag to change.
+// unassigned adds the flag to change to the error of an invalid assignment.
 func unassigned(err error) error {
 	var of *tpu.AssignmentError
 	if errors.As(err, &of) {
@@ -120,7 +120,7 @@ func unassigned(err error) error {
 	return refused("assign", err)
 }
 
-// onSlice is a column that only several slices have.
+// onSlice returns text for a table column that is only shown for several slices.
 func onSlice(t tpu.Topology, text string) string {
 	if t.NumSlices() == 1 {
 		return ""
@@ -128,5 +128,5 @@ func onSlice(t tpu.Topology, text string) string {
 	return text
 }
 
-// maxListed bounds the table of cores.
+// maxListed is the maximum number of cores in the table.
 const maxListed = 64

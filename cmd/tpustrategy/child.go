@@ -15,13 +15,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// Plugins are loaded in child processes only: a compiler that aborts, or is killed for its memory,
-// is then an error of this process, and libtpu, which reads its environment as it is loaded, gets
-// one of its own.
+// Plugins are loaded only in child processes. If a compiler aborts or is killed for its memory use,
+// this process reports an error. Each child can have its own environment, which libtpu reads when
+// it is loaded.
 
-// childRequest asks a child for one piece of work.
+// childRequest is a request for one task, sent to a child.
 type childRequest struct {
-	// Probe opens a plugin and says what it is.
+	// Probe opens a plugin and describes it.
 	Probe    *probeRequest    `json:"probe,omitempty"`
 	Describe *describeRequest `json:"describe,omitempty"`
 	Compile  *compileRequest  `json:"compile,omitempty"`
@@ -43,7 +43,7 @@ type childAnswer struct {
 
 // childError reports that a child process ended without an answer.
 type childError struct {
-	// Doing says what the child was to do.
+	// Doing is the task of the child.
 	Doing string
 	Err   *child.Error
 }
@@ -51,10 +51,10 @@ type childError struct {
 func (e *childError) Error() string { return e.Doing + ": " + e.Err.Error() }
 func (e *childError) Unwrap() error { return e.Err }
 
-// childEnv keeps a plugin's log to itself. What the user has set stays.
+// childEnv disables the logs of plugins. Variables that the user has set are kept.
 var childEnv = []string{"TPU_LOG_DIR=disabled", "TPU_STDERR_LOG_LEVEL=3", "TF_CPP_MIN_LOG_LEVEL=2", "TPU_MIN_LOG_LEVEL=3"}
 
-// child starts this program again to answer a request, in the environment and with the ears of a command.
+// child runs a request in a child process of this program, with the settings of command.
 func (a *app) child(ctx context.Context, doing string, request childRequest, command child.Command) (*childAnswer, error) {
 	input, err := json.Marshal(request)
 	if err != nil {
@@ -78,7 +78,7 @@ func (a *app) child(ctx context.Context, doing string, request childRequest, com
 	return &answer, nil
 }
 
-// quietly is the environment with childEnv.
+// quietly returns the environment with childEnv.
 func (a *app) quietly() []string {
 	env := a.environ[:len(a.environ):len(a.environ)]
 	for _, setting := range childEnv {
@@ -90,12 +90,12 @@ func (a *app) quietly() []string {
 	return env
 }
 
-// childNoting is child, with a function for what its work notes. A child that notes nothing for so long
-// is ended: it is stopped, or its machine is.
+// childNoting is child with a function that receives the notes of the child. A child that sends no
+// note for the duration silence is killed.
 func (a *app) childNoting(ctx context.Context, doing string, request childRequest, silence time.Duration, notice func(line []byte)) (*childAnswer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	const parts = 10 // in which the silence is counted: none passes while this process is stopped itself
+	const parts = 10 // silence is counted in parts, so that it does not advance while this process is stopped
 	var silent atomic.Int32
 	heard := func(line []byte) {
 		silent.Store(0)
@@ -118,12 +118,13 @@ func (a *app) childNoting(ctx context.Context, doing string, request childReques
 	return a.child(ctx, doing, request, child.Command{Env: a.environ, Notices: heard})
 }
 
-// workerCmd compiles for programs that use package pjrt/worker and have no worker of their own.
+// workerCmd is the compile worker for programs that use package pjrt/worker without their own
+// worker.
 type workerCmd struct{}
 
 func (workerCmd) Run() error { return worker.Serve() }
 
-// childCmd is the child's side.
+// childCmd is the hidden command of a child.
 type childCmd struct{}
 
 func (childCmd) Run(ctx context.Context, a *app) error {
@@ -148,7 +149,7 @@ func (childCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// answer does what a request asks.
+// answer executes a request.
 func (a *app) answer(ctx context.Context, r childRequest) (*childAnswer, error) {
 	switch {
 	case r.Probe != nil:

@@ -31,15 +31,15 @@ type (
 	failure    = ahead.Failure
 )
 
-// misused is the error of a command line that op cannot take: what is wrong, and what to write.
+// misused returns a usage error with a reason and a hint.
 func misused(op, hint, format string, args ...any) error {
 	return ahead.Misused(op, hint, format, args...)
 }
 
-// refused is the error of a command line that op cannot take because of err.
+// refused returns a usage error with the cause err.
 func refused(op string, err error) error { return ahead.Refused(op, err) }
 
-// failureOf sorts an error into a kind.
+// failureOf classifies an error.
 func failureOf(err error) *failure { return ahead.FailureOf(err) }
 
 // cli is the command line.
@@ -71,8 +71,7 @@ type cli struct {
 	CompileWorker workerCmd `cmd:"" hidden:"" help:"Compile one program for a parent process; see package pjrt/worker."`
 }
 
-// localPath reads a path of this machine's file system, and refuses a URL before it becomes part of
-// one.
+// localPath parses a local path. It returns an error for a URL.
 func localPath(ctx *kong.DecodeContext, target reflect.Value) error {
 	var path string
 	if err := ctx.Scan.PopValueInto("file", &path); err != nil {
@@ -84,7 +83,7 @@ func localPath(ctx *kong.DecodeContext, target reflect.Value) error {
 	if path != "" && path != "-" {
 		path = kong.ExpandPath(path)
 	}
-	if target.Kind() == reflect.Slice { // of a flag that may be given again
+	if target.Kind() == reflect.Slice { // the flag may be repeated
 		target.Set(reflect.Append(target, reflect.ValueOf(path)))
 		return nil
 	}
@@ -92,7 +91,7 @@ func localPath(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// exitStatus is how kong's own exits (for --help) reach run.
+// exitStatus carries kong's own exits (for --help) to run.
 type exitStatus int
 
 // run executes one command line and returns the exit code.
@@ -134,13 +133,13 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	case out.err != nil: // of the help
 		return a.fail(&c, incomplete(out.err))
 	case err != nil:
-		c.JSON = c.JSON || slices.Contains(args, "--json") // it may stand behind what is wrong
+		c.JSON = c.JSON || slices.Contains(args, "--json") // --json may follow the invalid argument
 		return a.fail(&c, &usageError{Err: &errkind.Fault{Op: "command line", Err: err, Hint: "see " + helpOf(err)}})
 	}
 	err = kctx.Run(&c)
 	_ = out.text.Flush() // out.err has what went wrong
 	if err != nil {
-		// Whatever was under way failed for it, in one way or another.
+		// The error is a consequence of the signal.
 		var signal *command.Signal
 		if errors.As(context.Cause(ctx), &signal) {
 			a.fail(&c, &failure{Sort: "interrupted", Message: signal.Error()})
@@ -156,7 +155,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	return 0
 }
 
-// helpOf is the help of the subcommand that could not be read.
+// helpOf returns the help command for the subcommand that could not be parsed.
 func helpOf(err error) string {
 	var parse *kong.ParseError
 	if errors.As(err, &parse) && parse.Context != nil {

@@ -26,7 +26,7 @@ type compileCmd struct {
 	Plugin             string `help:"Path of the plugin, instead of looking for it." type:"localpath"`
 }
 
-// stepOptions say which step is compiled, and how.
+// stepOptions specify the step to compile and its options.
 type stepOptions struct {
 	Example    string `help:"Compile this example model: gpt, digits, dense or placement."`
 	Preset     string `help:"Size of gpt: tiny, 125m, 1b3 or llama3-8b; tiny if it is not given."`
@@ -82,7 +82,7 @@ func (c *compileCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return nil
 }
 
-// check refuses a command line that cannot be meant.
+// check returns an error for an invalid command line.
 func (c *compileCmd) check() error {
 	switch {
 	case c.File == "" && c.Example == "":
@@ -98,7 +98,7 @@ func (c *compileCmd) check() error {
 	case c.File != "" && c.Text+c.Save != "":
 		return misused("compile", "leave them out, or give --example", "--text and --save of a StableHLO file")
 	}
-	// A compilation may take minutes: what cannot be written is said before it.
+	// Check the output files first, because a compilation may take minutes.
 	for _, out := range [][2]string{{"report", c.Report}, {"text", c.Text}, {"save", c.Save}} {
 		if err := ahead.CheckPlace(out[1]); err != nil {
 			return refused("compile: --"+out[0], err)
@@ -130,12 +130,12 @@ func (c *compileCmd) check() error {
 	return nil
 }
 
-// size is the example's.
+// size returns the size of the example.
 func (c *compileCmd) size() modelSize {
 	return modelSize{Width: c.Width, Layers: c.Layers, Batch: c.Batch, Preset: c.Preset, Remat: c.Remat}
 }
 
-// ofExamples refuses what a StableHLO file has no use for.
+// ofExamples returns an error for options that do not apply to a StableHLO file.
 func (c *compileCmd) ofExamples() error {
 	for _, one := range []struct {
 		flag  string
@@ -151,7 +151,8 @@ func (c *compileCmd) ofExamples() error {
 	return nil
 }
 
-// compile compiles for a topology in a child. A folder keeps what is compiled; without one nothing is.
+// compile compiles for a topology in a child process. Compiled programs are stored in the folder
+// keep, if it is not empty.
 func (a *app) compile(ctx context.Context, c *compileCmd, topology, keep string) (*report.Report, error) {
 	kind := ahead.PluginKind(topology)
 	found, err := a.find(kind, c.Plugin)
@@ -165,7 +166,7 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology, keep string)
 	doing := "compiling " + what + " for " + topology
 	line := progress.To(a.stderr, progress.Options{Prefix: "tpustrategy: ", Record: a.record()})
 	defer line.Close()
-	if c.File != "" { // which has no stages
+	if c.File != "" { // a StableHLO file has no tracing or lowering
 		line.Phase(phase.Phase{Name: what, Stage: phase.Compiling, Target: topology, Replicas: 1, LogicalDevices: c.Logical})
 	}
 	env := a.environ
@@ -180,7 +181,7 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology, keep string)
 	return answer.Compile, nil
 }
 
-// answers is the folder that keeps what compilers answered, by the flag for it.
+// answers returns the folder for cached compiler results, for the value of the flag.
 func (a *app) answers(keep string) string {
 	switch keep {
 	case "none":
@@ -191,7 +192,7 @@ func (a *app) answers(keep string) string {
 	return keep
 }
 
-// record is the file that remembers how long compilations took.
+// record returns the file with the durations of earlier compilations.
 func (a *app) record() string {
 	if a.cacheDir == "" {
 		return ""
@@ -199,7 +200,7 @@ func (a *app) record() string {
 	return filepath.Join(a.cacheDir, "tpustrategy", "compilations.jsonl")
 }
 
-// write writes the report files and shows the outcomes, also those whose file could not be written.
+// write writes the report files and prints the outcomes, even if a file could not be written.
 func (c *compileCmd) write(a *app, root *cli, all []ahead.Outcome) error {
 	unwritten := ahead.WriteReports(c.Report, all)
 	if err := ahead.Show(a.stdout, all, root.JSON); err != nil {

@@ -23,8 +23,8 @@ func (completionCmd) Help() string {
   tpustrategy completion fish | source`
 }
 
-// shells are what the shells read: each asks this program for the words that may come next, and
-// offers files where there are none.
+// shells contains the completion scripts. Each script calls this program for the possible words,
+// and completes files if there are none.
 var shells = map[string]string{
 	"bash": `_tpustrategy() {
   local words
@@ -53,7 +53,7 @@ func (c *completionCmd) Run(a *app, root *cli) error {
 	return err
 }
 
-// complete prints the words that may stand at the end of a command line, of which the last is begun.
+// complete prints the possible completions of the last word of a command line.
 func (a *app) complete(top *kong.Node, line []string) {
 	if len(line) == 0 {
 		line = []string{""}
@@ -73,7 +73,7 @@ func (a *app) complete(top *kong.Node, line []string) {
 			switch {
 			case before == "--"+flag.Name && !flag.IsBool():
 				a.offer(flag.EnumSlice(), begun)
-				return // what stands here is its value
+				return // the last word is the flag's value
 			case strings.HasPrefix(begun, "-"):
 				words = append(words, "--"+flag.Name)
 			}

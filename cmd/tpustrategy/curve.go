@@ -13,7 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/curve"
 )
 
-// maxTable bounds a table that is read: a million records have a hundred megabytes.
+// maxTable is the maximum size of a table in bytes. A million records have about a hundred
+// megabytes.
 const maxTable = 256 << 20
 
 type curveCmd struct {
@@ -103,14 +104,14 @@ func (c *curveCmd) Run(a *app, root *cli) error {
 	return nil
 }
 
-// readRun reads the table of a run: that of a file, or losses.csv of a folder, as package
-// fit/trainer writes it, or its only table.
+// readRun reads the table of a run: a file, the file losses.csv in a folder, as package fit/trainer
+// writes it, or the only table in a folder.
 func readRun(path string) ([]curve.Series, error) {
 	if err := files.Local(path); err != nil {
 		return nil, &usageError{Err: err}
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		tables, _ := fs.Glob(os.DirFS(path), "*.csv") // the pattern is one
+		tables, _ := fs.Glob(os.DirFS(path), "*.csv") // the pattern is valid
 		switch {
 		case slices.Contains(tables, "losses.csv"):
 			path = filepath.Join(path, "losses.csv")
@@ -131,8 +132,7 @@ func readRun(path string) ([]curve.Series, error) {
 	return series, nil
 }
 
-// runNames are the last parts of paths, or all of them where the last parts do not tell the runs
-// apart.
+// runNames returns the base names of paths, or the complete paths if the base names are not unique.
 func runNames(paths []string) (names []string) {
 	seen := map[string]bool{}
 	for _, path := range paths {

@@ -80,7 +80,7 @@ func (c *diffCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return err
 }
 
-// sides are the reports of the one or two steps.
+// sides returns the reports of the one or two steps.
 func (c *diffCmd) sides(ctx context.Context, a *app, root *cli) (sides [][]*report.Report, err error) {
 	switch {
 	case c.Markdown && root.JSON:
@@ -105,7 +105,7 @@ func (c *diffCmd) sides(ctx context.Context, a *app, root *cli) (sides [][]*repo
 	return sides, nil
 }
 
-// readReports reads a report, or the answer of compile --json for one or more slices.
+// readReports reads a report, or the output of compile --json for one or more slices.
 func readReports(file string) (all []*report.Report, err error) {
 	data, err := files.Read(file, maxReport)
 	if err != nil {
@@ -147,7 +147,7 @@ func readReports(file string) (all []*report.Report, err error) {
 	return all, nil
 }
 
-// compiled compiles the step by each plugin, slice by slice, in children.
+// compiled compiles the step with each plugin for each slice, in child processes.
 func (c *diffCmd) compiled(ctx context.Context, a *app) (sides [][]*report.Report, err error) {
 	switch {
 	case len(c.Plugin) != 2:
@@ -158,7 +158,7 @@ func (c *diffCmd) compiled(ctx context.Context, a *app) (sides [][]*report.Repor
 		return nil, misused("diff", "give --topology", "nothing to compile for")
 	}
 	var steps [2]compileCmd
-	for i, plugin := range c.Plugin { // before the first compiles for minutes
+	for i, plugin := range c.Plugin { // check all before the first compilation, which may take minutes
 		steps[i] = compileCmd{File: c.Before, Topology: c.Topology, stepOptions: c.stepOptions, Plugin: plugin}
 		if err := steps[i].check(); err != nil {
 			return nil, err
@@ -174,7 +174,7 @@ func (c *diffCmd) compiled(ctx context.Context, a *app) (sides [][]*report.Repor
 			if ctx.Err() != nil {
 				return nil, &errkind.Fault{Op: "diff", Err: context.Cause(ctx)}
 			}
-			if o := ahead.OutcomeOf(topology, r, err); o.Report != nil { // also of a step that is too large
+			if o := ahead.OutcomeOf(topology, r, err); o.Report != nil { // also for a step that is too large
 				side = append(side, o.Report)
 			} else {
 				return nil, o.Error
@@ -185,7 +185,7 @@ func (c *diffCmd) compiled(ctx context.Context, a *app) (sides [][]*report.Repor
 	return sides, nil
 }
 
-// compare compares the reports of each slice. One of each side are compared wherever they are from.
+// compare compares the reports of each slice. If each side has one report, their slices may differ.
 func (c *diffCmd) compare(before, after []*report.Report) (all []*diff.Diff, err error) {
 	var missing []error
 	of := map[string]*report.Report{}

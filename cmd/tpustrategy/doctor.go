@@ -38,7 +38,7 @@ Example:
 Ends with exit code 3 if nothing would run.`
 }
 
-// diagnosis is what doctor found.
+// diagnosis is the result of the command doctor.
 type diagnosis struct {
 	Version  string            `json:"version"`
 	Go       string            `json:"go"`
@@ -47,14 +47,14 @@ type diagnosis struct {
 	Env      map[string]string `json:"environment,omitempty"`
 	// TPUDevices are the device files of TPUs on this machine.
 	TPUDevices []string `json:"tpu_devices"`
-	// Machine is what the machine is like, and Findings what of it to fix before a job runs.
+	// Machine describes the machine, and Findings are problems to fix before a job runs.
 	Machine  hostfacts.Facts     `json:"machine"`
 	Findings []hostfacts.Finding `json:"findings,omitempty"`
-	// Slice is what the resolvers say, where there is a sign of a TPU or of a job.
+	// Slice is the result of the cluster resolvers, if there are signs of a TPU or of a job.
 	Slice   *sliceDiagnosis   `json:"slice,omitempty"`
 	Plugins []pluginDiagnosis `json:"plugins"`
 	Runs    []verdict         `json:"runs"`
-	// Actions are what to do about what is missing, the first one first.
+	// Actions are suggestions for missing parts, the most important first.
 	Actions []string `json:"actions"`
 }
 
@@ -68,12 +68,12 @@ type pluginDiagnosis struct {
 	SHA256 string `json:"sha256,omitempty"`
 	// CLibrary is the version of the C library that the library needs.
 	CLibrary string `json:"c_library,omitempty"`
-	// Damaged says that the file is the installer's, but not what it put there.
+	// Damaged is true if the file was installed by the installer but has changed.
 	Damaged bool         `json:"damaged,omitempty"`
 	Tried   []candidate  `json:"tried"`
 	Probe   *probeAnswer `json:"probe,omitempty"`
 	Error   *failure     `json:"error,omitempty"`
-	// Fix is what to do about Error, if that is known.
+	// Fix is the suggestion for Error, if there is one.
 	Fix string `json:"fix,omitempty"`
 }
 
@@ -83,14 +83,14 @@ type candidate struct {
 	Result string `json:"result"`
 }
 
-// verdict says whether a kind of work would run here.
+// verdict reports whether a kind of work can run on this machine.
 type verdict struct {
 	Work string `json:"work"`
 	Can  bool   `json:"can"`
 	Why  string `json:"why"`
 }
 
-// environmentOfInterest are the variables that change what is found.
+// environmentOfInterest lists the environment variables that affect the diagnosis.
 var environmentOfInterest = []string{
 	"TPUSTRATEGY_CPU_PLUGIN", "TPUSTRATEGY_TPU_PLUGIN", "TPUSTRATEGY_CUDA_PLUGIN", "TPU_LIBRARY_PATH",
 	"TPU_NAME", "TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES", "TPU_ACCELERATOR_TYPE", "TPU_TOPOLOGY", "TPU_PROCESS_ADDRESSES",
@@ -175,7 +175,7 @@ func tpuDevices() []string {
 	return found
 }
 
-// find looks for a plugin as the library does.
+// find searches for a plugin like the library.
 func (a *app) find(kind, path string) (pjrt.Location, error) {
 	found, err := pjrt.Find(pjrt.FindOptions{Kind: kind, Path: path, Getenv: a.getenv, GOARCH: runtime.GOARCH,
 		UserCacheDir: a.cacheDir, Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
@@ -197,7 +197,7 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 		candidates = missing.Tried
 	}
 	for _, c := range candidates {
-		if c.Source == "Path" { // there is no way to give one here
+		if c.Source == "Path" { // this command has no option for a path
 			continue
 		}
 		t := candidate{Source: c.Source, Path: c.Path, Result: "found"}
@@ -220,7 +220,7 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 		d.Error = &failure{Sort: "missing", Message: errkind.Text(found.Path, fmt.Sprintf("it is not the library of %s: its SHA-256 is %s", d.Pinned, d.SHA256), nil, "")}
 	}
 	if d.Error != nil {
-		return d // what is not trusted is not loaded
+		return d // an untrusted plugin is not loaded
 	}
 	request := probeRequest{Path: found.Path, Kind: kind, Client: kind != "tpu" || haveTPU}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -238,12 +238,12 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 	return d
 }
 
-// hash is the SHA-256 of a plugin, empty if it cannot be read, and whether it is the installer's
-// file but not what that put there.
+// hash returns the SHA-256 of a plugin, or "" if it cannot be read. damaged reports whether the
+// file was installed by the installer but has changed.
 func hash(found pjrt.Location, kind string) (sum string, damaged bool) {
 	file, _, err := files.Open(found.Path)
 	if err != nil {
-		return "", false // what is wrong is not its content
+		return "", false // the file cannot be read, but may be undamaged
 	}
 	defer file.Close()
 	hash := sha256.New()
@@ -255,7 +255,7 @@ func hash(found pjrt.Location, kind string) (sum string, damaged bool) {
 	return sum, err == nil && found.Source == "installer" && sum != pin.LibrarySHA256
 }
 
-// fixOf is what to do about a plugin that others can change.
+// fixOf returns the suggestion for a plugin that other users can modify.
 func fixOf(err error) string {
 	var wrong *pjrt.PathError
 	if !errors.As(err, &wrong) {
@@ -264,8 +264,8 @@ func fixOf(err error) string {
 	return wrong.Hint
 }
 
-// probeTimeout bounds the wait for a plugin: a TPU in use by another process can make libtpu wait
-// for ever.
+// probeTimeout is the timeout for a plugin: libtpu can wait forever if another process uses the
+// TPU.
 const probeTimeout = 2 * time.Minute
 
 func why(p pluginDiagnosis) string {

@@ -12,24 +12,24 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 )
 
-// sliceDiagnosis is what the resolvers find on this machine.
+// sliceDiagnosis is the result of the cluster resolvers on this machine.
 type sliceDiagnosis struct {
 	// Cluster is the slice that this machine belongs to, if one was found.
 	Cluster *clusterresolver.Cluster `json:"cluster,omitempty"`
-	// Looked says why each resolver before the one that matched did not.
+	// Looked contains the reason for each resolver that did not match.
 	Looked []string `json:"looked"`
-	// Error says what is wrong with what was found.
+	// Error is the error of the resolver that matched.
 	Error string `json:"error,omitempty"`
 }
 
-// resolveTimeout bounds the wait for the metadata server, which answers in milliseconds where there
-// is one.
+// resolveTimeout is the timeout for the metadata server, which normally responds within
+// milliseconds.
 const resolveTimeout = 20 * time.Second
 
-// diagnoseMachine adds what the first day on a TPU needs of the machine itself.
+// diagnoseMachine adds the facts about the machine and the problems that affect a TPU runtime.
 func (a *app) diagnoseMachine(d *diagnosis) {
 	d.Machine = hostfacts.Read("")
-	if len(d.TPUDevices) > 0 { // what it says concerns the TPU's runtime
+	if len(d.TPUDevices) > 0 { // the findings concern the TPU runtime
 		d.Findings = d.Machine.Findings()
 	}
 	for _, f := range d.Findings {
@@ -42,7 +42,7 @@ func (a *app) diagnoseMachine(d *diagnosis) {
 		}
 		needs, err := hostfacts.NeedsOf(p.Path)
 		if err != nil {
-			continue // the plugin's own diagnosis says what is wrong with it
+			continue // the plugin's own diagnosis contains the error
 		}
 		p.CLibrary = needs.CLibrary
 		if have := d.Machine.CLibrary; have != "" && hostfacts.Older(have, needs.CLibrary) {
@@ -52,7 +52,7 @@ func (a *app) diagnoseMachine(d *diagnosis) {
 	}
 }
 
-// diagnoseSlice asks the resolvers, on a machine that shows a sign of a TPU or of a job.
+// diagnoseSlice runs the cluster resolvers, if there are signs of a TPU or of a job.
 func (a *app) diagnoseSlice(ctx context.Context, d *diagnosis) {
 	told := false
 	for _, name := range []string{"TF_CONFIG", "TPU_WORKER_HOSTNAMES", "TPU_PROCESS_ADDRESSES"} {
@@ -67,7 +67,7 @@ func (a *app) diagnoseSlice(ctx context.Context, d *diagnosis) {
 	options := clusterresolver.DefaultOptions{Getenv: a.getenv}
 	if len(d.TPUDevices) > 0 {
 		options.Metadata = md
-	} else { // no machine of a cloud has to be waited for
+	} else { // do not wait for a metadata server
 		options.Getenv = func(name string) string {
 			if name == "TPU_SKIP_MDS_QUERY" {
 				return "1"

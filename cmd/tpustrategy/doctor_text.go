@@ -12,14 +12,14 @@ import (
 //go:embed doctor.txt
 var diagnosisForm string
 
-// diagnosisText is a diagnosis for people.
+// diagnosisText is the template for the text of a diagnosis.
 var diagnosisText = template.Must(template.New("doctor").Funcs(template.FuncMap{
 	"join": strings.Join, "indent": indent, "state": pluginDiagnosis.state, "place": placeOf,
 	"gib":  func(bytes int64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) },
 	"line": func(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") },
 }).Parse(diagnosisForm))
 
-// state says in words whether the plugin is there.
+// state returns a description of whether the plugin is usable.
 func (p pluginDiagnosis) state() string {
 	switch {
 	case p.Usable:
@@ -34,7 +34,7 @@ func (p pluginDiagnosis) state() string {
 	return "not found"
 }
 
-// placeOf says where in its slice this machine is.
+// placeOf returns a description of this machine's position in its slice.
 func placeOf(c *clusterresolver.Cluster) string {
 	text := fmt.Sprintf("%s of %d, from %s", c.Task, c.Spec.Len(), c.Source)
 	if c.TPU.AcceleratorType != "" {

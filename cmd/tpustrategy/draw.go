@@ -8,15 +8,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// The most that is drawn of a mesh in each direction; of more, the beginning.
+// Limits of a drawing in each direction. Only the beginning of a larger mesh is drawn.
 const (
 	maxDrawnColumns = 16
 	maxDrawnRows    = 32
 	maxDrawnPlanes  = 4
 )
 
-// drawMesh draws a mesh plane by plane: x across, y down, a chip a cell with its cores' texts. A
-// tilde at the edge says that the axis closes to a ring, a bar that another slice begins.
+// drawMesh draws a mesh plane by plane, with x to the right and y down. Each cell is a chip with
+// the texts of its cores. A tilde at the edge means that the axis is a ring, and a bar separates
+// slices.
 func drawMesh(w io.Writer, t tpu.Topology, wrap [3]bool, slices int, text func(tpu.Coordinates) string) {
 	mesh := t.MeshShape()
 	perSlice := mesh[0] / max(slices, 1)

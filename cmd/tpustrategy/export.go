@@ -34,7 +34,8 @@ type exportAnswer struct {
 	Step  int64  `json:"step"`
 	File  string `json:"file"`
 	Bytes int64  `json:"bytes"`
-	// Variables are written, LeftOut are the optimizer's and the run's own.
+	// Variables is the number of written variables, and LeftOut the number of omitted variables of
+	// the optimizer and of the run.
 	Variables int `json:"variables"`
 	LeftOut   int `json:"left_out"`
 }
@@ -84,8 +85,8 @@ func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 	return err
 }
 
-// open opens the place, or, where it has no steps, the folder of checkpoints in it that package
-// trainer makes.
+// open opens the place or, if it has no steps, the folder of checkpoints that package trainer
+// creates in it.
 func (c *exportCmd) open(ctx context.Context) (*checkpoint.Manager, []int64, error) {
 	open := func(place string) (*checkpoint.Manager, []int64, error) {
 		m, err := checkpoint.OpenManager(ctx, place, checkpoint.ManagerOptions{})
@@ -109,7 +110,7 @@ func (c *exportCmd) open(ctx context.Context) (*checkpoint.Manager, []int64, err
 	return open(inner)
 }
 
-// numbers writes the first and the last of many.
+// numbers formats steps. It shortens long lists to the first and the last steps.
 func numbers(steps []int64) string {
 	words := strings.Fields(strings.Trim(fmt.Sprint(steps), "[]"))
 	if len(words) > 12 {

@@ -18,13 +18,13 @@ var gptModel = exampleModel{
 	size: modelSize{Preset: "tiny"}, sized: true,
 	rules: func(int) logical.Rules { return decoder.Rules() },
 	loss: func(size modelSize) train.Loss {
-		c, _ := gptConfig(size) // it has been checked
+		c, _ := gptConfig(size) // the preset has been checked
 		return c.Loss
 	},
 	batch: func(size modelSize, rows int) []shapes.Shape {
 		c, _ := gptConfig(size)
 		if rows == 0 {
-			rows = c.Batch // the preset's, over all replicas
+			rows = c.Batch // the preset's batch is over all replicas
 		}
 		return []shapes.Shape{shapes.Make(dtypes.Int32, rows, c.Sequence+1)}
 	},
@@ -37,7 +37,7 @@ var gptModel = exampleModel{
 	},
 }
 
-// gptConfig is the decoder of a size.
+// gptConfig returns the decoder configuration for a size.
 func gptConfig(size modelSize) (decoder.Config, error) {
 	c, err := decoder.Preset(size.Preset)
 	if err == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// childrenTime is the processor time of the processes that this one has waited for.
+// childrenTime returns the processor time of the terminated child processes.
 func childrenTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -124,7 +124,7 @@ func TestAOTLargeGPTTinyReport(t *testing.T) {
 	}
 }
 
-// A large step, which computes its layers again.
+// A large step, which rematerializes its layers.
 func TestAOTLargeGPTLlama8BReport(t *testing.T) {
 	reportOfGPT(t, "--preset", "llama3-8b", "--topology", "v5p-512", "--batch", "512", "--remat", "full", "--shard-state", "parameters", "--precision", "bf16")
 }

@@ -35,7 +35,8 @@ func TestWhatIsNoFileIsNotReadByACommand(t *testing.T) {
 	})
 }
 
-// What others put into a record, a name of a file or the environment is shown, and not acted on.
+// Untrusted text in a record, a file name or the environment is shown with control characters
+// escaped.
 func TestEscapeCodesDoNotReachTheTerminal(t *testing.T) {
 	const evil = "x\x1b]0;owned\a\x1b[2J\u009b1m\u202e\xff\r"
 	dir := filepath.Join(t.TempDir(), evil)

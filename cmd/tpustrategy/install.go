@@ -59,7 +59,7 @@ func (c *installCmd) Run(ctx context.Context, a *app, root *cli) error {
 		var out bytes.Buffer
 		cmd := exec.CommandContext(ctx, "sh", filepath.Join(dir, "install.sh"), kind)
 		cmd.Env, cmd.Stdout, cmd.Stderr = a.environ, &out, a.stderr
-		// The script and its pip end together, and the script clears away what it has begun.
+		// Terminate the script together with pip; the script removes its partial files.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 		cmd.WaitDelay = 10 * time.Second

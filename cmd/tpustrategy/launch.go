@@ -40,7 +40,7 @@ Examples:
   tpustrategy launch "2x v6e-256" --on gke --project my-project --zone us-east5-b --part manifest --dry-run | kubectl apply -f -`
 }
 
-// multihostArguments are those of the default program.
+// multihostArguments are the arguments of the default program.
 var multihostArguments = []string{"-slice", "-v", "-logical", "1", "-wait", "10m"}
 
 // Run prints the text.
@@ -68,13 +68,13 @@ func (c *launchCmd) Run(a *app, root *cli) error {
 	}
 	out := a.stdout
 	if _, ok := a.terminal(); !ok {
-		out = a.bytes() // it is a file for bash or kubectl, each byte of it
+		out = a.bytes() // the output is a file for bash or kubectl and must not be escaped
 	}
 	_, err = fmt.Fprint(out, text)
 	return err
 }
 
-// line is the command that prints the same.
+// line returns the command line that prints the same text.
 func (c *launchCmd) line() string {
 	words := []string{"tpustrategy", "launch", c.Slice, "--on", c.On}
 	for _, option := range []struct{ name, value, usual string }{

@@ -1,5 +1,5 @@
-// Command tpustrategy looks at TPU slices, places replicas on them and compiles steps for them,
-// with or without a TPU at hand.
+// Command tpustrategy describes TPU slices, assigns replicas to cores, and compiles steps, with or
+// without a TPU. It also installs plugins, checks machines and monitors runs.
 //
 //	tpustrategy doctor
 //	tpustrategy launch v5litepod-16 --on tpu-vm --dry-run
@@ -11,10 +11,10 @@
 //	tpustrategy watch run
 //	tpustrategy accept
 //
-// Every command answers as text, or with --json as one JSON value. Exit codes: 0 done, 1 the work
-// failed, 2 wrong usage, 3 a plugin is missing or unusable, 4 the program does not fit into the
-// memory, 5 the compiler's process died, 6 accepted with findings, or worse than before or than a
-// budget, 130 interrupted, 143 terminated.
+// Every command prints text, or with --json one JSON value. Exit codes: 0 success, 1 failure, 2
+// invalid usage, 3 a plugin is missing or unusable, 4 the program does not fit into memory, 5 the
+// compiler's process died, 6 accepted with findings, or worse than before or than a budget, 130
+// interrupted, 143 terminated.
 package main
 
 import (
@@ -33,7 +33,7 @@ func mainCode() int { return command.Main(runProcess) }
 func runProcess(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		cache = "" // the installer's place is then not looked at
+		cache = "" // the installer's directory is then not searched
 	}
 	executable, err := os.Executable()
 	if err != nil {
@@ -46,7 +46,7 @@ func runProcess(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	return a.run(ctx, args)
 }
 
-// app is the process as the commands see it.
+// app is the environment of the commands: streams, environment variables and paths.
 type app struct {
 	stdout, stderr io.Writer
 	stdin          io.Reader

@@ -19,31 +19,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// modelSize is the size of an example model; 0 is the model's own default.
+// modelSize is the size of an example model; 0 selects the model's default.
 type modelSize struct {
 	Width  int `json:"width,omitempty"`
 	Layers int `json:"layers,omitempty"`
-	// Batch is the number of rows of a step, over all replicas; in an example's own size, of each.
+	// Batch is the number of rows of a step over all replicas. In the default size of an example,
+	// it is the number of rows of each replica.
 	Batch int `json:"batch,omitempty"`
-	// Preset and Remat are the size of gpt, and what of its layers is computed again.
+	// Preset and Remat are the preset and the rematerialization policy of gpt.
 	Preset string `json:"preset,omitempty"`
 	Remat  string `json:"remat,omitempty"`
-	// Tokens splits what the layers of gpt hand on by tokens.
+	// Tokens shards the activations between the layers of gpt by tokens.
 	Tokens bool `json:"tokens,omitempty"`
 }
 
-// exampleModel is a model to compile without writing one.
+// exampleModel is a predefined model to compile.
 type exampleModel struct {
 	name, about string
 	size        modelSize
-	// rules split the variables over p logical devices.
+	// rules returns the rules that shard the variables over p logical devices.
 	rules func(p int) logical.Rules
 	// loss builds a replica's loss from a batch of features and one of labels or targets.
 	loss func(size modelSize) train.Loss
-	// batch are the shapes of a batch of so many rows.
+	// batch returns the shapes of a batch with the given number of rows.
 	batch func(size modelSize, rows int) []shapes.Shape
-	// sized is set for a model whose size is a preset. fits says whether replicas of p logical
-	// devices can share such a model and its batch.
+	// sized is true for a model whose size is a preset. fits returns an error if the model and its
+	// batch cannot be divided over replicas of p logical devices.
 	sized bool
 	fits  func(size modelSize, replicas, p int) error
 }
@@ -103,7 +104,7 @@ var exampleModels = []exampleModel{
 	gptModel,
 }
 
-// widthDivides refuses layers whose width the logical devices cannot share.
+// widthDivides returns an error if the width is not divisible by the number of logical devices.
 func widthDivides(size modelSize, _, p int) error {
 	if size.Width%p != 0 {
 		return misused("--width", "give a multiple of --logical", "%d logical devices cannot share %d equally", p, size.Width)
@@ -111,8 +112,8 @@ func widthDivides(size modelSize, _, p int) error {
 	return nil
 }
 
-// splitPairs splits the first layer of each pair by columns and the second by rows, so that a pair
-// needs one sum over the logical devices.
+// splitPairs shards the first layer of each pair by columns and the second by rows, so that each
+// pair needs one all-reduce over the logical devices.
 func splitPairs(p int) logical.Rules {
 	return logical.Rules{
 		logical.Match(`/up[0-9]*/.*weights`, logical.SplitInto(1, p)),
@@ -121,8 +122,7 @@ func splitPairs(p int) logical.Rules {
 	}
 }
 
-// pairs is a stack of pairs of dense layers: up to the width, and down to the width again, or to
-// outputs in the last one.
+// pairs builds a stack of pairs of dense layers. The last layer has the given number of outputs.
 func pairs(rc *strategy.ReplicaContext, x *graph.Node, size modelSize, outputs int) *graph.Node {
 	p := rc.Strategy().NumLogicalDevices()
 	for i := range size.Layers {
@@ -137,7 +137,7 @@ func pairs(rc *strategy.ReplicaContext, x *graph.Node, size modelSize, outputs i
 	return x
 }
 
-// findModel returns the example of a name with its size filled in.
+// findModel returns the example with the given name, and its size with defaults set.
 func findModel(name string, size modelSize) (exampleModel, modelSize, error) {
 	var names []string
 	for _, m := range exampleModels {
@@ -167,7 +167,7 @@ func findModel(name string, size modelSize) (exampleModel, modelSize, error) {
 	return exampleModel{}, size, misused("compile", "there are "+strings.Join(names, ", "), "no example model %q", name)
 }
 
-// rows are those of a step of so many replicas, 0 for the preset's.
+// rows returns the number of rows of each replica, or 0 for the batch of the preset.
 func (m exampleModel) rows(size modelSize, replicas int) (int, error) {
 	rows := cmp.Or(size.Batch, m.size.Batch*replicas)
 	if rows%replicas != 0 {
@@ -176,7 +176,7 @@ func (m exampleModel) rows(size modelSize, replicas int) (int, error) {
 	return rows, nil
 }
 
-// takes refuses the options of size that the model has no use for.
+// takes returns an error for options of size that do not apply to the model.
 func (m exampleModel) takes(size modelSize) error {
 	if m.sized {
 		for flag, value := range map[string]int{"--width": size.Width, "--layers": size.Layers} {
@@ -194,7 +194,7 @@ func (m exampleModel) takes(size modelSize) error {
 	return nil
 }
 
-// trainStep is a training step of the model with Adam.
+// trainStep returns a training step of the model with Adam.
 func (m exampleModel) trainStep(strat *strategy.TPUStrategy, size modelSize, policy precision.Policy, microbatches int) (*train.Step, error) {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(42))

@@ -9,14 +9,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
-// note is what a child's work notes for the line of its parent: a line, or a stage of a compilation.
+// note is a progress message from a child to its parent: a line, or a stage of a compilation.
 type note struct {
 	Line string
 	phase.Phase
-	Failed bool // in the place of Err
+	Failed bool // replaces Err, which is not encoded
 }
 
-// send tells the parent.
+// send sends the note to the parent.
 func (n note) send() {
 	if data, err := json.Marshal(n); err == nil {
 		child.Note(data)
@@ -31,7 +31,7 @@ func notePhase(p phase.Phase) {
 	n.send()
 }
 
-// shown shows what a child notes on a line of its parent.
+// shown returns a function that shows the notes of a child on a progress line.
 func shown(line *progress.Line) func(data []byte) {
 	return func(data []byte) {
 		var n note

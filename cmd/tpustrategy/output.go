@@ -6,9 +6,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
-// output is the standard output. What a terminal would act on is shown and not sent: answers have
-// texts of others in them. It remembers that a write failed, so that no command ends well whose
-// answer did not arrive.
+// output is the standard output. It escapes control characters, because answers contain untrusted
+// text. It records write errors, so that a command whose output was not written fails.
 type output struct {
 	w    io.Writer
 	text *plain.Writer
@@ -23,7 +22,7 @@ func newOutput(w io.Writer) *output {
 
 func (o *output) Write(p []byte) (int, error) { return o.text.Write(p) }
 
-// bytesTo writes bytes to an output as they are.
+// bytesTo writes bytes to an output without escaping.
 type bytesTo struct{ *output }
 
 func (o bytesTo) Write(p []byte) (int, error) {
@@ -34,8 +33,8 @@ func (o bytesTo) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// bytes is the standard output for what is not text of an answer: a drawing, which moves the cursor,
-// or a file.
+// bytes returns the standard output without escaping, for a drawing that moves the cursor or for a
+// file.
 func (a *app) bytes() io.Writer {
 	if o, ok := a.stdout.(*output); ok {
 		return bytesTo{o}

@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// fullDisk is a standard output that takes nothing.
+// fullDisk is a standard output on which every write fails.
 type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }

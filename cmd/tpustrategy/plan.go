@@ -57,13 +57,13 @@ Examples:
 Ends with exit code 4 if no plan fits.`
 }
 
-// planRequest asks a child for a search.
+// planRequest is the request for a plan search.
 type planRequest struct {
 	Plugin, Folder string
 	Command        planCmd
 }
 
-// planAnswer is what it found.
+// planAnswer is the result of a plan search.
 type planAnswer struct {
 	*plan.Result
 	Text string `json:"text"`
@@ -91,7 +91,7 @@ func (c *planCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return ahead.WritePlan(c.Out, answer.Plan.Result, root.JSON)
 }
 
-// check refuses a command line that cannot be meant.
+// check returns an error for an invalid command line.
 func (c *planCmd) check() error {
 	for i, topology := range c.Topology {
 		c.Topology[i] = strings.TrimSpace(topology)
@@ -152,7 +152,7 @@ func (c *planCmd) states() (all []logical.StateSharding, err error) {
 	return all, nil
 }
 
-// searchPlan does a plan request.
+// searchPlan executes a plan request.
 func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error) {
 	c := &r.Command
 	m, size, err := findModel(c.Example, modelSize{Preset: c.Preset, Width: c.Width, Layers: c.Layers})
@@ -235,10 +235,10 @@ func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error)
 	return &planAnswer{result, text.String()}, err
 }
 
-// wholeBatch is how many replicas' batches of an example without a preset are a step's.
+// wholeBatch is the number of replica batches in a step, for an example without a preset.
 const wholeBatch = 16
 
-// named are rules whose splits by numbers are by the name of the one logical axis.
+// named returns rules that name the logical axis instead of numbers of parts.
 func named(rules logical.Rules) (out logical.Rules) {
 	for _, r := range rules {
 		if parts := r.Annotation.Parts(); parts != nil {
@@ -262,8 +262,8 @@ func texts(numbers []int) (all []string) {
 	return all
 }
 
-// search tells a child what to ask the compiler of a slice for, at length. keep is the folder that keeps the
-// compiler's answers, "none", or empty for that in the user's cache.
+// search runs a long request for a TPU compiler in a child process. keep is the folder for cached
+// compiler results, "none", or empty for the folder in the user's cache directory.
 func (a *app) search(ctx context.Context, doing, plugin, keep string, request func(plugin, folder string) childRequest) (*childAnswer, error) {
 	found, err := a.find("tpu", plugin)
 	if err != nil {

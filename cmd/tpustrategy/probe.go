@@ -9,38 +9,38 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// probeRequest asks what a plugin is. Client opens its devices.
+// probeRequest is the request for a description of a plugin. With Client, its devices are opened.
 type probeRequest struct {
 	Path   string `json:"path"`
 	Kind   string `json:"kind"`
 	Client bool   `json:"client"`
 }
 
-// probeAnswer is what a plugin is.
+// probeAnswer describes a plugin.
 type probeAnswer struct {
-	// Plugin is its file and the version of the API that it speaks.
+	// Plugin is the file of the plugin and its API version.
 	Plugin      string            `json:"plugin"`
 	Attributes  map[string]string `json:"attributes"`
 	Extensions  []string          `json:"extensions"`
 	Platform    string            `json:"platform,omitempty"`
 	Devices     int               `json:"devices"`
 	DeviceKinds []string          `json:"device_kinds,omitempty"`
-	// ClientError is why its devices cannot be opened.
+	// ClientError is the error of opening the devices.
 	ClientError string `json:"client_error,omitempty"`
-	// AheadOfTime says that it describes slices that are not here, such as Topology.
+	// AheadOfTime is true if the plugin can describe slices that are not present, such as Topology.
 	AheadOfTime     bool   `json:"ahead_of_time"`
 	Topology        string `json:"topology,omitempty"`
 	TopologyDevices int    `json:"topology_devices,omitempty"`
 }
 
-// probeTopology is the slice that a TPU plugin is asked to describe.
+// probeTopology is the slice with which a TPU plugin is tested.
 const probeTopology = "v5e:2x4"
 
-// probePlugin opens a plugin and asks it.
+// probePlugin opens a plugin and describes it.
 func probePlugin(ctx context.Context, r probeRequest) (*probeAnswer, error) {
 	var slice *system.Slice
 	if r.Kind == "tpu" {
-		// It comes first, as it sets what libtpu reads where there is no TPU.
+		// This is first because it sets environment variables that libtpu needs without a TPU.
 		var err error
 		if slice, err = system.Describe(ctx, probeTopology, system.DescribeOptions{Plugin: r.Path}); err != nil {
 			return nil, err

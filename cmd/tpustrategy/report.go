@@ -6,7 +6,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// maxReport bounds a report that is read: those of the largest steps have a few megabytes.
+// maxReport is the maximum size of a report in bytes. Reports of the largest steps have a few
+// megabytes.
 const maxReport = 256 << 20
 
 type reportCmd struct {

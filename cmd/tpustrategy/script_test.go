@@ -99,7 +99,7 @@ const void *GetPjrtApi(void) {
 	}
 }
 
-// cutShort installs the start of $PLUGIN in the script's cache: cutshort BYTES.
+// cutShort installs the first bytes of $PLUGIN in the script's cache: cutshort BYTES.
 func cutShort(ts *testscript.TestScript, _ bool, args []string) {
 	pin, err := pins.For("cpu", runtime.GOARCH)
 	ts.Check(err)

@@ -29,16 +29,16 @@ Examples:
   tpustrategy topology v5p-128 --json`
 }
 
-// describeRequest asks a child to describe a slice.
+// describeRequest is the request for a description of a slice.
 type describeRequest struct {
 	Plugin string `json:"plugin"`
 	Name   string `json:"name"`
 }
 
-// sliceDescription is a slice as data.
+// sliceDescription describes a slice.
 type sliceDescription struct {
 	Facts system.SliceFacts `json:"facts"`
-	// Planned says that libtpu was not asked.
+	// Planned is true if the description does not come from libtpu.
 	Planned     bool                `json:"planned,omitempty"`
 	Mesh        []int               `json:"mesh"`
 	Coordinates [][]tpu.Coordinates `json:"coordinates"`
@@ -50,7 +50,7 @@ func (d *sliceDescription) topology() (tpu.Topology, error) {
 		MeshShape: d.Mesh, DeviceCoordinates: d.Coordinates, DeviceIDs: d.IDs, Name: d.Facts.Name, Slices: d.Facts.Slices})
 }
 
-// describe does a describe request.
+// describe executes a describe request.
 func describe(ctx context.Context, r describeRequest) (*sliceDescription, error) {
 	slice, err := ahead.Describe(ctx, r.Name, r.Plugin)
 	if err != nil {
@@ -62,7 +62,7 @@ func describe(ctx context.Context, r describeRequest) (*sliceDescription, error)
 	return &sliceDescription{Facts: slice.Facts(), Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}, nil
 }
 
-// describe describes a slice, through libtpu if it is there.
+// describe describes a slice, with libtpu if it is available.
 func (a *app) describe(ctx context.Context, name, plugin string) (*sliceDescription, error) {
 	kind := ahead.PluginKind(name)
 	slices, accelerator, err := 0, tpu.Accelerator{}, system.CheckName(name)
@@ -76,7 +76,7 @@ func (a *app) describe(ctx context.Context, name, plugin string) (*sliceDescript
 	var missing *pjrt.FindError
 	switch {
 	case errors.As(err, &missing) && plugin == "" && slices == 1 && !strings.HasPrefix(missing.Tried[len(missing.Tried)-1].Source, "$"):
-		// No libtpu anywhere; one that a variable names wrongly is an error.
+		// There is no libtpu. A variable with an invalid path is an error.
 		return layOut(accelerator)
 	case err != nil:
 		return nil, err
@@ -88,7 +88,7 @@ func (a *app) describe(ctx context.Context, name, plugin string) (*sliceDescript
 	return answer.Describe, nil
 }
 
-// layOut is the slice as it is laid out by default.
+// layOut returns the description of a slice with the default layout.
 func layOut(a tpu.Accelerator) (*sliceDescription, error) {
 	t, err := a.Topology()
 	if err != nil {
@@ -153,7 +153,7 @@ func (c *topologyCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return nil
 }
 
-// rings names the axes that close.
+// rings returns the names of the axes that are rings.
 func rings(f system.SliceFacts) string {
 	var axes []string
 	for i, name := range []string{"x", "y", "z"} {

@@ -45,13 +45,13 @@ Examples:
   tpustrategy validate --json`
 }
 
-// validateRequest asks a child for rows.
+// validateRequest is the request for the predictions of rows.
 type validateRequest struct {
 	Plugin, Folder string
 	Rows           []int
 }
 
-// validated is a row and what is predicted of it.
+// validated is a row with its prediction.
 type validated struct {
 	Row       int     `json:"row"`
 	Name      string  `json:"name"`
@@ -59,25 +59,26 @@ type validated struct {
 	Published float64 `json:"published_seconds,omitempty"`
 	Predicted float64 `json:"predicted_seconds,omitempty"`
 	Step      bool    `json:"step"`
-	// Utilization is the published one, a share of the chips' peak.
+	// Utilization is the published utilization, as a share of the chips' peak.
 	Utilization float64 `json:"published_utilization,omitempty"`
-	// Apart is what is predicted of a step without a kernel for attention, as the decoder runs it.
+	// Apart is the predicted time of a step without an attention kernel, as the decoder runs it.
 	Apart float64 `json:"predicted_without_kernel_seconds,omitempty"`
-	// Bytes are what a step takes of a device by its probe, of Limit.
+	// Bytes is the memory of a device that a step needs according to its probe, and Limit the
+	// memory of a device.
 	Bytes int64 `json:"memory_bytes,omitempty"`
 	Limit int64 `json:"memory_limit,omitempty"`
-	// Lacks is why the row is not counted, and Note what is to be known of it. Fitted says that a
-	// constant of the prediction is fitted to it.
+	// Lacks is the reason why the row is not counted, and Note is a remark. Fitted is true if a
+	// constant of the prediction is fitted to the row.
 	Lacks  string `json:"lacks,omitempty"`
 	Note   string `json:"note,omitempty"`
 	Fitted bool   `json:"fitted"`
 	Error  string `json:"error,omitempty"`
 }
 
-// off is the error of the prediction, a share of what is published.
+// off returns the error of the prediction relative to the published time.
 func (v validated) off() float64 { return v.Predicted/v.Published - 1 }
 
-// counted says that the row has a prediction.
+// counted reports whether the row has a prediction.
 func (v validated) counted() bool { return v.Predicted > 0 && v.Published > 0 }
 
 // Run validates.
@@ -106,7 +107,7 @@ func (c *validateCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return writeValidated(a.stdout, answer.Validate)
 }
 
-// writeValidated writes the table, and how far off the predictions are.
+// writeValidated writes the table and the errors of the predictions.
 func writeValidated(w io.Writer, all []validated) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "row\twhat\tslice\tpublished\tpredicted\terror\tmemory\tnote")
@@ -159,7 +160,8 @@ func writeValidated(w io.Writer, all []validated) error {
 	return nil
 }
 
-// rankCorrelation is Spearman's, of the utilization of steps as it was published and as it is predicted.
+// rankCorrelation returns Spearman's rank correlation of the published and the predicted
+// utilization of steps.
 func rankCorrelation(all []validated) (rho float64, n int) {
 	rank := func(of func(validated) float64, v validated) (rank float64) {
 		for _, o := range all {
@@ -180,7 +182,7 @@ func rankCorrelation(all []validated) (rho float64, n int) {
 	return 1 - 6*squares/float64(n*(n*n-1)), n
 }
 
-// validate does a validate request.
+// validate executes a validate request.
 func validate(ctx context.Context, a *app, r validateRequest) (all []validated, err error) {
 	command := []string{a.executable, "compile-worker"}
 	compiler, err := worker.New(worker.Options{Command: command})
@@ -218,7 +220,7 @@ func validate(ctx context.Context, a *app, r validateRequest) (all []validated, 
 	return all, nil
 }
 
-// attention is what lines of the decoder call that a kernel ran where steps were measured.
+// attention is the function of the decoder whose computation was a kernel in the measured steps.
 const attention = "generate.Cache.Attend"
 
 // stepSearch is a search for how a published step is best run as the decoder expresses it, with attention
@@ -251,7 +253,7 @@ func stepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search) {
 	return c, search
 }
 
-// ofStep probes a published step with and without a kernel.
+// ofStep probes a published step with and without an attention kernel.
 func (v *validated) ofStep(ctx context.Context, s published.Step, plugin, folder string, worker []string) {
 	for _, kernel := range []bool{true, false} {
 		c, search := stepSearch(s, kernel)
@@ -275,7 +277,7 @@ func (v *validated) ofStep(ctx context.Context, s published.Step, plugin, folder
 	}
 }
 
-// predictedOperation predicts the finished program of a published operation.
+// predictedOperation predicts the time of the compiled program of a published operation.
 func predictedOperation(ctx context.Context, c *probe.Compiler, o published.Operation, plugin string) (float64, error) {
 	slice, err := ahead.Describe(ctx, o.Slice, plugin)
 	if err != nil {

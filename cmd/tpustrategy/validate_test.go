@@ -19,8 +19,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/published"
 )
 
-// MaxText's 32B and 64B on v5e-256, with all variables shared out and layers computed again. No figure of
-// the prediction is fitted to a step.
+// MaxText's 32B and 64B on v5e-256, with all variables sharded and layers rematerialized. No
+// constant of the prediction is fitted to a step.
 func TestAOTLargePublishedStepsArePredicted(t *testing.T) {
 	plugintest.Large(t)
 	executable, err := os.Executable()
@@ -41,8 +41,8 @@ func TestAOTLargePublishedStepsArePredicted(t *testing.T) {
 	}
 }
 
-// The plans that are found for the published steps, in ten minutes each, are predicted at most 1.02 times
-// the configurations that were tuned by hand.
+// The search finds in ten minutes per published step a plan whose predicted time is at most 1.02
+// times that of the configuration tuned by hand.
 func TestAOTLargePlansOfPublishedSteps(t *testing.T) {
 	plugintest.Large(t)
 	if !plugintest.TPUChild(t) {

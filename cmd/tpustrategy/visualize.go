@@ -33,14 +33,15 @@ A dimension that is not split is -, one that is split over two axes is a+b. With
 
 // visualization is the answer as JSON.
 type visualization struct {
-	// Split is in the notation of splits, or XLA's.
+	// Split is the sharding in the notation of this module or of XLA.
 	Split   string        `json:"split"`
 	Mesh    string        `json:"mesh,omitempty"`
 	Shape   []int         `json:"shape"`
 	Devices []deviceShard `json:"devices"`
 }
 
-// deviceShard is what a device holds of each dimension: the first index and that after the last.
+// deviceShard is the index range of each dimension on a device: the first index and the index after
+// the last.
 type deviceShard struct {
 	Device int      `json:"device"`
 	Slice  int      `json:"slice"`
@@ -87,7 +88,7 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 	return a.printJSON(answer)
 }
 
-// layout is a sharding over devices; that of XLA has no mesh.
+// layout is a sharding over devices. A sharding in XLA's notation has no mesh.
 type layout struct {
 	split, mesh string
 	devices     int
@@ -135,7 +136,7 @@ func (c *visualizeCmd) layout() (*layout, error) {
 		}}, nil
 }
 
-// parseSpec reads replica,-,a+b, or Shardy's text.
+// parseSpec parses a sharding such as replica,-,a+b, or in Shardy's syntax.
 func parseSpec(text string) (spec sharding.Spec, err error) {
 	if strings.Contains(text, "<@") {
 		_, spec, err = sharding.ParseShardy(text)

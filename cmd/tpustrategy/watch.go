@@ -37,7 +37,7 @@ Whether a host is alive is told by its records' changing, not by its clock. With
 one JSON value, on a line of its own.`
 }
 
-// leastInterval bounds the looks at a place that others work with.
+// leastInterval is the minimum interval, to limit the load on the place of the run.
 const leastInterval = 200 * time.Millisecond
 
 // Run watches a run.
@@ -61,7 +61,7 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 		show = func(l *watchdog.Look) error { return a.printLine(l) }
 	}
 	view, began := &watchdog.View{}, time.Now()
-	wait := 2500 * time.Millisecond // in which a host that is alive puts a record
+	wait := 2500 * time.Millisecond // in this time a live host updates its record
 	if storage.IsURL(c.Place) {
 		wait *= 2
 	}
@@ -76,7 +76,7 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 			last = l
 		case ctx.Err() != nil || last.Time.IsZero():
 			return err
-		default: // it may come back
+		default: // the error may be temporary
 			last.Remarks = append(slices.DeleteFunc(last.Remarks, func(text string) bool { return strings.HasPrefix(text, failed) }), plain.Line(failed+err.Error()))
 		}
 		if !c.Once {
@@ -95,7 +95,7 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 }
 
-// failed begins the line that says that a look at the place failed.
+// failed is the prefix of the remark after a failed look.
 const failed = "the last look failed: "
 
 func (a *app) showOnce(l *watchdog.Look, asJSON bool) error {
@@ -106,7 +106,7 @@ func (a *app) showOnce(l *watchdog.Look, asJSON bool) error {
 	return err
 }
 
-// reached refuses a URL of a store that is not in this program.
+// reached returns an error for a URL whose scheme is not registered in this program.
 func reached(op, place string) error {
 	scheme, _, _ := strings.Cut(strings.ToLower(place), "://")
 	if !storage.IsURL(place) || scheme == "file" || slices.Contains(storage.Schemes(), scheme) {
@@ -116,7 +116,8 @@ func reached(op, place string) error {
 		"this program reaches no %s://", scheme)
 }
 
-// there refuses a place that is no folder, which opening it would make, unless it is a URL.
+// there returns an error unless place is a URL or an existing folder, because opening a missing
+// folder would create it.
 func there(op, hint, place string) error {
 	if files.Local(place) != nil {
 		return reached(op, place)
@@ -131,7 +132,7 @@ func there(op, hint, place string) error {
 	return nil
 }
 
-// terminal returns the standard output if it is a terminal.
+// terminal returns the standard output and whether it is a terminal.
 func (a *app) terminal() (*os.File, bool) {
 	w := a.stdout
 	if o, ok := w.(*output); ok {
@@ -141,7 +142,7 @@ func (a *app) terminal() (*os.File, bool) {
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// draw returns what shows a look on a terminal, from its first line on.
+// draw returns a function that shows a look on a terminal, beginning at the first line.
 func draw(out io.Writer, size func() (width, height int, err error)) func(*watchdog.Look) error {
 	return func(l *watchdog.Look) error {
 		width, height, err := size()
@@ -149,11 +150,11 @@ func draw(out io.Writer, size func() (width, height int, err error)) func(*watch
 			width, height = 80, 24
 		}
 		lines := l.Text(width)
-		for i, line := range lines { // what is longer takes several lines of the terminal
+		for i, line := range lines { // longer lines use several lines of the terminal
 			height -= max(len([]rune(line))-1, 0) / width
 			lines[i] = line + "\x1b[K\n"
 		}
-		if height = max(height, 4); len(lines) >= height { // the end is what matters: who is late
+		if height = max(height, 4); len(lines) >= height { // keep the end, which names the late hosts
 			lines = append(lines[:2:2], lines[len(lines)-height+3:]...)
 		}
 		_, err = io.WriteString(out, "\x1b[H"+strings.Join(lines, "")+"\x1b[J")
@@ -161,11 +162,11 @@ func draw(out io.Writer, size func() (width, height int, err error)) func(*watch
 	}
 }
 
-// news are lines as things change, and now and then.
+// news prints a line when the state changes, and periodically.
 type news struct {
 	out  io.Writer
 	last time.Time
-	said string // what was the matter then, without its figures
+	said string // the last printed state, without numbers
 }
 
 func (n *news) show(l *watchdog.Look) error {

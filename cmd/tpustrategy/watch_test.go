@@ -116,7 +116,7 @@ func TestARunIsFollowedToItsEnd(t *testing.T) {
 	out, _ = ran(t, 0, "watch", dir, "--json")
 	assert.Equal(t, 1, strings.Count(out, "\n"), "a value is a line")
 
-	// A terminal is drawn anew, from its first line on.
+	// A terminal is redrawn, beginning at its first line.
 	board, err := watchdog.Open(t.Context(), dir)
 	require.NoError(t, err)
 	var view watchdog.View
@@ -135,7 +135,7 @@ func TestARunIsFollowedToItsEnd(t *testing.T) {
 	assert.Equal(t, 4, strings.Count(frames[2], "\x1b[K\n"))
 	assert.True(t, strings.HasSuffix(frames[2], "\x1b[J"))
 
-	// What a low one has no room for is between the title and the end.
+	// On a low terminal, lines between the title and the end are omitted.
 	drawn.Reset()
 	require.NoError(t, draw(&drawn, func() (int, int, error) { return 100, 4, nil })(&watchdog.Look{Hosts: make([]watchdog.Host, 9), Remarks: []string{"the end"}}))
 	assert.Equal(t, 3, strings.Count(drawn.String(), "\n"))

@@ -23,14 +23,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// compileRequest asks a child to compile the step of a command for one topology, by the plugin of a path.
-// Keep is a folder that keeps what is compiled; empty keeps nothing.
+// compileRequest is the request to compile the step of a command for one topology, with the plugin
+// at a path. Keep is the folder for compiled programs; empty stores none.
 type compileRequest struct {
 	Plugin, Topology, Keep string
 	Command                compileCmd
 }
 
-// compile does a compile request.
+// compile executes a compile request.
 func compile(ctx context.Context, a *app, r compileRequest) (*report.Report, error) {
 	c := &r.Command
 	if c.File != "" {
@@ -61,12 +61,12 @@ func compile(ctx context.Context, a *app, r compileRequest) (*report.Report, err
 		}
 		opts.Variables = append(opts.Variables, logical.Share("", state))
 	}
-	opts.Compiling = func(strategy.Compilation) {} // the parent's line says it
+	opts.Compiling = func(strategy.Compilation) {} // shown by the parent's progress line
 	opts.Phases = notePhase
 	keeper := &probe.Keeper{Folder: r.Keep}
 	if r.Keep != "" {
 		opts.Compiler = keeper
-	} else if c.SuggestAnnotations && ahead.PluginKind(r.Topology) == "tpu" { // which can be probed, in processes of their own
+	} else if c.SuggestAnnotations && ahead.PluginKind(r.Topology) == "tpu" { // probes run in separate processes
 		if opts.Compiler, err = worker.New(worker.Options{Command: []string{a.executable, "compile-worker"}}); err != nil {
 			return nil, err
 		}
@@ -97,28 +97,28 @@ func compile(ctx context.Context, a *app, r compileRequest) (*report.Report, err
 	if err != nil {
 		return nil, err
 	}
-	if keeper.Took > 0 { // which may be longer ago
+	if keeper.Took > 0 { // the time of the original compilation
 		rep.CompilingSeconds = keeper.Took.Seconds()
 	}
 	return rep, nil
 }
 
-// replicasOf and partitionsOf read how many devices a module is for.
+// replicasOf and partitionsOf match the numbers of replicas and partitions of a module.
 var (
 	replicasOf   = regexp.MustCompile(`mhlo\.num_replicas\s*=\s*([0-9]{1,6})`)
 	partitionsOf = regexp.MustCompile(`mhlo\.num_partitions\s*=\s*([0-9]{1,6})`)
 )
 
-// numberOf is the number that an expression finds in a text, 1 if there is none.
+// numberOf returns the number that expression matches in text, or 1 if there is no match.
 func numberOf(expression *regexp.Regexp, text []byte) int {
 	n := 1
 	if m := expression.FindSubmatch(text); m != nil {
-		n, _ = strconv.Atoi(string(m[1])) // the expression lets few digits through only
+		n, _ = strconv.Atoi(string(m[1])) // the expression limits the number of digits
 	}
 	return n
 }
 
-// maxProgram bounds a program that is read: compilers take no message of 2 GiB.
+// maxProgram is the maximum size of a program: compilers accept no message of 2 GiB.
 const maxProgram = 2<<30 - 1
 
 // compileFile compiles a StableHLO file ahead of time.
@@ -157,7 +157,7 @@ func compileFile(ctx context.Context, r compileRequest) (*report.Report, error) 
 	if err != nil {
 		f := ahead.FailureOf(&errkind.Fault{Op: "compiling", Subject: r.Command.File, Err: err})
 		if in.Refused = report.RefusalOf(err); in.Refused != nil {
-			f.Report, _ = report.New(in) // of a program that is not there it reads the text alone
+			f.Report, _ = report.New(in) // without a program it uses only the text
 		}
 		return nil, f
 	}

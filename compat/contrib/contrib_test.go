@@ -17,13 +17,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// open returns a face over so many towers of p logical devices, and its scope.
+// open returns a DistributionStrategy with the given number of towers of p logical devices, and its
+// scope.
 func open(t testing.TB, towers, p int, opts strategy.Options) (*contrib.DistributionStrategy, context.Context) {
 	t.Helper()
 	return scoped(t, strategytest.New(t, towers, p, opts))
 }
 
-// scoped returns a strategy's face, and its scope.
+// scoped returns a DistributionStrategy for a strategy, and its scope.
 func scoped(t testing.TB, s *strategy.TPUStrategy) (*contrib.DistributionStrategy, context.Context) {
 	t.Helper()
 	d := contrib.New(s)
@@ -39,7 +40,7 @@ func onMeshes(t *testing.T, run func(t *testing.T, d *contrib.DistributionStrate
 	})
 }
 
-// list copies what Unwrap gives to the host.
+// list copies the results of Unwrap to the host.
 func list(t testing.TB, d *contrib.DistributionStrategy, ctx context.Context, value any) []any {
 	t.Helper()
 	all, err := d.Unwrap(ctx, value)

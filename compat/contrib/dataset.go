@@ -11,20 +11,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
-// PerDeviceDataset deals the elements of a dataset to the towers. It is immutable and safe for
-// concurrent use.
+// PerDeviceDataset distributes the elements of a dataset to the towers. It is immutable and safe
+// for concurrent use.
 type PerDeviceDataset struct {
 	d  *DistributionStrategy
 	ds input.Dataset
 }
 
-// DistributeDataset deals the elements of the dataset that fn returns to the towers, as
-// TensorFlow's distribute_dataset does: each step gives a tower one element, whole. Batch a dataset
-// for one tower to train on it. Elements at the end that do not suffice for all towers are dropped.
+// DistributeDataset distributes the elements of the dataset that fn returns to the towers, like
+// TensorFlow's distribute_dataset. In each step a tower receives one complete element, so batch the
+// dataset with the batch size of one tower. If fewer elements than towers remain at the end, they
+// are dropped.
 //
-// An invalid dataset is an error of kind ValueError, a panic of fn a *[errkind.PanicError]. With
-// several processes the error matches errors.ErrUnsupported: use input.FromFunction and
-// feed.Iterate.
+// An invalid dataset is a ValueError, and a panic of fn a *[errkind.PanicError]. With several
+// processes the error matches errors.ErrUnsupported: use input.FromFunction and feed.Iterate.
 func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() (input.Dataset, error)) (*PerDeviceDataset, error) {
 	if err := d.requireCross(ctx, "distribute dataset"); err != nil {
 		return nil, err
@@ -60,12 +60,12 @@ func (p *PerDeviceDataset) MakeInitializableIterator() *Iterator {
 	return &Iterator{d: p.d, ds: p.ds}
 }
 
-// Iterator is a pass over a PerDeviceDataset. One goroutine uses it at a time.
+// Iterator is a pass over a PerDeviceDataset. It is not safe for concurrent use.
 type Iterator struct {
 	d       *DistributionStrategy
 	ds      input.Dataset
 	pass    input.Iterator
-	epoch   uint64 // of the pass to open
+	epoch   uint64 // epoch of the next pass to open
 	index   int64
 	expired bool
 }
@@ -87,10 +87,10 @@ func (it *Iterator) Initialize(ctx context.Context) error {
 	return nil
 }
 
-// GetNext returns an element for each tower, as TensorFlow's get_next does: a nest like the
-// dataset's with a [PerDevice] at each leaf, which the caller closes. The error is io.EOF at the
-// end, and where fewer elements than towers are left. Before Initialize the error is of kind
-// RuntimeError.
+// GetNext returns one element for each tower, like TensorFlow's get_next. The result has the
+// structure of the dataset's elements, with a [PerDevice] at each leaf, which the caller must
+// close. At the end, and if fewer elements than towers remain, the error is io.EOF. Before
+// Initialize, it is a RuntimeError.
 func (it *Iterator) GetNext(ctx context.Context) (any, error) {
 	if err := it.d.requireCross(ctx, "next"); err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (it *Iterator) GetNext(ctx context.Context) (any, error) {
 	return it.d.wrap("next", inner)
 }
 
-// Close releases the input. Initialize opens it again.
+// Close closes the current pass. Initialize starts a new one.
 func (it *Iterator) Close() error {
 	if it == nil || it.pass == nil {
 		return nil

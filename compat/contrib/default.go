@@ -11,39 +11,39 @@ import (
 
 var byDefault = &DistributionStrategy{}
 
-// Default returns TensorFlow's default DistributionStrategy, which is in effect outside every
-// scope, so that library code can ask for its tower in any case. It has one tower, whose number is
-// 0, and no devices: host values go through its calls as they are. What needs devices is an error
-// that matches [errors.ErrUnsupported] and names what to write instead.
+// Default returns TensorFlow's default DistributionStrategy, which is in effect outside of a scope,
+// so that library code always has a tower. It has one tower with the number 0 and no devices. Host
+// values pass through its calls unchanged. Operations that need devices return an error that
+// matches [errors.ErrUnsupported] and names the alternative.
 //
-//   - [TowerContextOf] gives its tower outside every scope, and MergeCall there and
-//     [DistributionStrategy.Scope] its cross-tower context. Its scope is not entered in another
-//     strategy's; another strategy's scope may be entered in its own.
-//   - CallForEachTower, MergeCall, Update and UpdateNonSlot call the function once, with their
-//     arguments as they are. A variable belongs to a strategy, and is read and written in its scope.
-//   - Reduce, BatchReduce, and Broadcast without a destination, give a [Mirrored] whose Value is the
-//     value that they were given, which stays the caller's. Fetch copies it.
-//   - Unwrap gives a list of the value, and Group has nothing to wait for.
-//   - There are no worker devices. The non-slot devices are those of the variable whose name comes
-//     first.
+//   - [TowerContextOf] returns its tower outside of a scope. MergeCall in this tower, and
+//     [DistributionStrategy.Scope], enter its cross-tower context. Its scope cannot be entered in
+//     the scope of another strategy; the reverse is allowed.
+//   - CallForEachTower, MergeCall, Update and UpdateNonSlot call the function once, with unchanged
+//     arguments. A variable belongs to a strategy, and is read and written in its scope.
+//   - Reduce, BatchReduce, and Broadcast without a destination, return a [Mirrored] whose Value is
+//     the unchanged argument, which the caller still owns. Fetch copies it.
+//   - Unwrap returns a list with the value, and Group returns without waiting.
+//   - There are no worker devices. NonSlotDevices returns the devices of the variable whose name is
+//     first in alphabetical order.
 func Default() *DistributionStrategy { return byDefault }
 
 // defaultKey is true in the default strategy's cross-tower context.
 type defaultKey struct{}
 
-// crossDefault is the default strategy's cross-tower context.
+// crossDefault returns the default strategy's cross-tower context.
 func crossDefault(ctx context.Context) context.Context {
 	return context.WithValue(ctx, defaultKey{}, true)
 }
 
-// towerOfDefault is the default strategy's tower.
+// towerOfDefault returns the default strategy's tower.
 func towerOfDefault(ctx context.Context) *TowerContext {
 	tc := &TowerContext{d: byDefault}
 	tc.ctx = context.WithValue(context.WithValue(ctx, defaultKey{}, false), towerKey{}, tc)
 	return tc
 }
 
-// updateDefault calls the function of an update once, with the arguments as they are.
+// updateDefault calls the function of an update once, with unchanged arguments.
 func updateDefault(ctx context.Context, op string, v *Variable, fn UpdateFunc, args []any) (any, error) {
 	plain, err := byDefault.unwrapAll(op, args)
 	if err != nil {
@@ -54,7 +54,7 @@ func updateDefault(ctx context.Context, op string, v *Variable, fn UpdateFunc, a
 	return errkind.Guard("contrib: the update function", func() (any, error) { return fn(u, plain...) })
 }
 
-// mirroredDefault is a value as it is.
+// mirroredDefault returns a Mirrored with the unchanged value.
 func mirroredDefault(op string, value any) (*Mirrored, error) {
 	inner, err := byDefault.unwrap(op, value)
 	if err != nil {
@@ -85,7 +85,7 @@ func fetchDefault(value any, opts FetchOptions) (*tensors.Tensor, error) {
 	return t, nil
 }
 
-// noDevices is the error of a call that needs devices.
+// noDevices returns an error for a call that needs devices.
 func noDevices(op, hint string) *errkind.Fault {
 	return &errkind.Fault{Op: "contrib: " + op, Reason: "the default strategy has no devices", Hint: hint, Err: errors.ErrUnsupported, Class: errkind.NotImplementedError}
 }

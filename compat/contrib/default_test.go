@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// meanOf is library code that knows nothing of the strategy it runs in.
+// meanOf is library code that is independent of the strategy.
 func meanOf(ctx context.Context, x any) (any, error) {
 	tc, ok := contrib.TowerContextOf(ctx)
 	if !ok {
@@ -28,7 +28,7 @@ func meanOf(ctx context.Context, x any) (any, error) {
 	}, x)
 }
 
-// The same library code runs outside every scope, on no devices, and in towers.
+// The same library code runs outside of a scope, without devices, and in towers.
 func TestOutsideEveryScopeThereIsTheDefaultTower(t *testing.T) {
 	ctx := context.Background()
 	tc, ok := contrib.TowerContextOf(ctx)
@@ -123,7 +123,7 @@ func TestTheDefaultStrategyPassesValuesAsTheyAre(t *testing.T) {
 	require.Equal(t, []any{x, "text"}, got)
 }
 
-// What needs devices is refused by a text that says what to write.
+// Operations that need devices return an error that names the alternative.
 func TestTheDefaultStrategyHasNoDevices(t *testing.T) {
 	d := contrib.Default()
 	ctx, err := d.Scope(context.Background())
@@ -195,7 +195,8 @@ func TestTheDefaultStrategyIsOutsideOfEveryScope(t *testing.T) {
 		require.ErrorIs(t, err, strategy.ErrContext, "%s of another strategy", name)
 	}
 
-	// An update has the variable and the arguments as they are. They stay their strategy's.
+	// An update receives the variable and the arguments unchanged. They still belong to their
+	// strategy.
 	x := ids(t, s, scope)
 	ran := false
 	got, err := d.Update(cross, v, func(u *contrib.UpdateContext, args ...any) (any, error) {

@@ -1,12 +1,11 @@
-// Package contrib is the DistributionStrategy of TensorFlow 1.9, tf.contrib.distribute,
-// over package strategy, which does the work: for programs that were written for
-// towers, and for those who read them.
+// Package contrib implements the DistributionStrategy of TensorFlow 1.9 (tf.contrib.distribute)
+// with package strategy. It is for porting and understanding programs that were written for towers.
 //
 // # Towers
 //
-// A tower is what is called a replica today. [DistributionStrategy.CallForEachTower]
-// runs a Go function once for each, with positional arguments; the [TowerContext]
-// that it receives has the tower's number and MergeCall, which joins the towers.
+// A tower is a replica in the terms of current TensorFlow. [DistributionStrategy.CallForEachTower]
+// runs a Go function once for each tower, with positional arguments. The function receives a
+// [TowerContext], which has the tower's number and MergeCall, which joins the towers.
 //
 //	d := contrib.New(strat)
 //	ctx, err := d.Scope(ctx)
@@ -17,41 +16,41 @@
 //
 // # What differs from package strategy
 //
-// Cross-tower methods want the context of [DistributionStrategy.Scope], or one that a merge call or
-// an update gives: outside every scope they are a [strategy.ErrContext], where package strategy
-// accepts the call.
+// Cross-tower methods require the context of [DistributionStrategy.Scope], of a merge call or of an
+// update. Outside of a scope they return an error that matches [strategy.ErrContext], unlike
+// package strategy.
 //
-// Values are maps from device to value: [PerDevice] and [Mirrored].
+// Values are maps from devices to values: [PerDevice] and [Mirrored].
 //
-// Reductions are named "sum" and "mean", want a PerDevice value and give a Mirrored
-// one. Other names, and other values, are of kind AssertionError.
+// Reductions are named "sum" and "mean". They accept a PerDevice value and return a Mirrored value.
+// Other names and other values are an AssertionError.
 //
-// A variable is mirrored, and then written in [DistributionStrategy.Update] only; or
-// it is local to the towers, see [DistributionStrategy.TowerLocalVarScope], and then
-// written in a tower's code only. All else is of kind RuntimeError. Restoring a
-// tower-local variable that is summed multiplies by 1/towers.
+// A variable is either mirrored or tower-local (see [DistributionStrategy.TowerLocalVarScope]). A
+// mirrored variable can only be written in [DistributionStrategy.Update], and a tower-local
+// variable only in a tower's code. Restoring a tower-local variable with the reduce method "sum"
+// multiplies the value by 1/towers.
 //
-// [DistributionStrategy.DistributeDataset] gives each tower an element of the dataset,
-// where package strategy cuts a batch, and drops a last incomplete set of elements.
+// [DistributionStrategy.DistributeDataset] assigns one element of the dataset to each tower and
+// drops an incomplete set of elements at the end. Package strategy splits batches instead.
 //
 // # Eager code only
 //
-// The package runs eagerly: its functions act at once, and none of them can be called in a compiled
-// step ([strategy.TPUStrategy.Function], package strategy/train), where they return an error that
-// matches [strategy.ErrContext]. In a compiled step use [strategy.ReplicaContext] and
-// [eager.MergeCall]; in a tower's code, [Arithmetic.Call] runs a compiled function.
+// The package executes eagerly. In a compiled step ([strategy.TPUStrategy.Function], package
+// strategy/train), its functions return an error that matches [strategy.ErrContext]; use
+// [strategy.ReplicaContext] and [eager.MergeCall] there. In a tower's code, [Arithmetic.Call] runs
+// a compiled function.
 //
 // # What has no meaning here
 //
-// There are no sessions to configure and no variables on hosts; such calls match
-// [errors.ErrUnsupported] and name what to do instead.
+// There are no sessions and no variables on hosts. The corresponding calls return an error that
+// matches [errors.ErrUnsupported] and names the alternative.
 //
-// The [Default] strategy, whose tower [TowerContextOf] gives outside every scope, has no devices:
-// variables, arithmetic and datasets want a strategy that was opened, of one replica if need be.
+// The [Default] strategy, whose tower [TowerContextOf] returns outside of a scope, has no devices.
+// Variables, arithmetic and datasets require a strategy with devices, which may have a single
+// replica.
 //
 // # Concurrency
 //
-// A DistributionStrategy and its variables are safe for concurrent use, an
-// [Iterator] belongs to one goroutine, and a TowerContext to the function that
-// receives it.
+// A DistributionStrategy and its variables are safe for concurrent use. An [Iterator] is not safe
+// for concurrent use, and a TowerContext is only valid in the function that receives it.
 package contrib

@@ -104,7 +104,7 @@ func TestBroadcastMirrorsOneValue(t *testing.T) {
 	}
 }
 
-// Whatever a tower's code does, the error comes back and the strategy stays usable.
+// If a tower's code fails in any way, the error is returned and the strategy remains usable.
 func TestHostileTowersLeaveTheStrategyUsable(t *testing.T) {
 	d, ctx := open(t, 2, 1, strategy.Options{})
 	v, err := d.GetVariable(ctx, "v", float32(1))
@@ -180,7 +180,7 @@ func TestHostileTowersLeaveTheStrategyUsable(t *testing.T) {
 	require.ErrorIs(t, err, strategy.ErrClosed)
 }
 
-// A dataset that fails in the middle says so, and an iterator that is initialized
+// The error of a dataset that fails in the middle is returned, and an iterator that is initialized
 // again starts over.
 func TestADatasetsErrorIsTheIterators(t *testing.T) {
 	d, ctx := open(t, 2, 1, strategy.Options{})
@@ -208,7 +208,7 @@ func TestADatasetsErrorIsTheIterators(t *testing.T) {
 	}
 }
 
-// What goes into the towers of a nest comes out of them as the same nest.
+// A nest that is passed to the towers and returned by them is unchanged.
 func TestNestsPassThroughTowersUnchanged(t *testing.T) {
 	type record struct{ A, B any }
 	d, ctx := open(t, 2, 1, strategy.Options{})

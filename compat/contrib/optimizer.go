@@ -8,21 +8,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// Gradient is the towers' gradient of a variable: a pair of TensorFlow's grads_and_vars. A nil
-// Value says that the variable has none, and stays as it is.
+// Gradient is the gradient of a variable on the towers: a pair of TensorFlow's grads_and_vars. If
+// Value is nil, the variable has no gradient and is not updated.
 type Gradient struct {
 	Value any
 	Of    *Variable
 }
 
-// DistributedApply sums gradients over the towers, in one program, and updates their variables:
-// TensorFlow's Optimizer._distributed_apply, for an optimizer that is written as the function of an
-// update. apply runs on each component of each variable, with the component of the summed gradient
-// as its argument. Then finish runs on the non-slot devices, unless it is nil, and step, unless it
-// is nil, grows by one.
+// DistributedApply sums gradients over the towers, in one program, and updates their variables. It
+// is TensorFlow's Optimizer._distributed_apply for an optimizer that is written as an UpdateFunc.
+// apply is called for each component of each variable, with the component of the summed gradient as
+// its argument. Then finish, if not nil, runs on the non-slot devices, and step, if not nil, is
+// incremented by one.
 //
-// No gradient at all is an error of kind ValueError. If one gradient cannot be summed, no variable
-// is updated; the errors of apply and finish end the call where it is.
+// If there is no gradient at all, the error is a ValueError. If a gradient cannot be summed, no
+// variable is updated. An error of apply or finish stops the call, and earlier updates remain.
 func (d *DistributionStrategy) DistributedApply(ctx context.Context, gradients []Gradient, apply, finish UpdateFunc, step *Variable) (err error) {
 	const op = "distributed apply"
 	if err := d.requireCross(ctx, op); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// reduceOp is the reduction of a method string: "sum" or "mean", in lower case.
+// reduceOp returns the reduction for a method: "sum" or "mean", in lower case.
 func reduceOp(op, method string) (strategy.ReduceOp, error) {
 	switch method {
 	case "sum":
@@ -25,15 +25,15 @@ func reduceOp(op, method string) (strategy.ReduceOp, error) {
 	return 0, fault(errkind.AssertionError, op, `use "sum" or "mean"`, "method %q", method)
 }
 
-// Reduce combines a value over the towers by "sum" or "mean", as DistributionStrategy.reduce does;
-// the result is on every tower, and the caller closes it. A destination has to be the strategy's;
-// without a destination the result is where value is.
+// Reduce reduces a value over the towers by "sum" or "mean", like DistributionStrategy.reduce. The
+// caller must close the result. A destination must belong to the strategy; without a destination
+// the result is on the devices of value.
 //
-// To one or some of the worker devices, the result is on these devices alone; to several
-// destinations it is everywhere.
+// If the destination names worker devices, the result is only on these devices; with several
+// destinations it is on all towers.
 //
-// value is a [PerDevice] or a tower-local variable, otherwise the error is of kind AssertionError;
-// with a single tower value may be a host value.
+// value must be a [PerDevice] or a tower-local variable; otherwise the error is an AssertionError.
+// With a single tower, value may also be a host value.
 func (d *DistributionStrategy) Reduce(ctx context.Context, method string, value any, to ...eager.Destination) (*Mirrored, error) {
 	results, err := d.reduceAll(ctx, "reduce", method, []ReducePair{{value, to}})
 	if err != nil {
@@ -80,7 +80,7 @@ func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method strin
 			inner[i].To = p.To[0]
 			continue
 		}
-		for _, dest := range p.To { // to several is everywhere
+		for _, dest := range p.To { // several destinations mean all towers
 			if err := d.checkDestination(ctx, dest); err != nil {
 				return nil, at(i, err)
 			}
@@ -110,14 +110,14 @@ func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method strin
 	return results, nil
 }
 
-// checkDestination refuses what is no place of the strategy.
+// checkDestination returns an error if the destination does not belong to the strategy.
 func (d *DistributionStrategy) checkDestination(ctx context.Context, to eager.Destination) error {
-	_, err := eager.Of(d.strategy).BroadcastTo(ctx, 0, to) // a number stays where it is
+	_, err := eager.Of(d.strategy).BroadcastTo(ctx, 0, to) // the broadcast of a number only checks the destination
 	return err
 }
 
-// reducible returns a value or a variable that package eager reduces; made says that it was made for
-// that, and is to be closed.
+// reducible converts value to a value or variable of package eager. made reports that it was
+// created by the conversion, and that the caller must close it.
 func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner any, made bool, err error) {
 	switch x := value.(type) {
 	case *PerDevice:
@@ -157,15 +157,15 @@ type ReducePair struct {
 	To    []eager.Destination
 }
 
-// BatchReduce reduces several values, each as Reduce does, in one program: TensorFlow's
-// batch_reduce. The results are in the order of the pairs. If one value cannot be reduced, none is,
-// and the error says which.
+// BatchReduce reduces several values like Reduce, but in one program. It is TensorFlow's
+// batch_reduce. The results are in the order of the pairs. If a value cannot be reduced, none is,
+// and the error names the value.
 func (d *DistributionStrategy) BatchReduce(ctx context.Context, method string, pairs []ReducePair) ([]*Mirrored, error) {
 	return d.reduceAll(ctx, "batch reduce", method, pairs)
 }
 
-// FetchOptions say what Fetch copies. The zero value copies the value as it is, from the first
-// tower.
+// FetchOptions configures [DistributionStrategy.Fetch]. The zero value copies the value from the
+// first tower.
 type FetchOptions struct {
 	// Device is the name of the worker device whose copy is read, or of a host, which
 	// TensorFlow's default destination "/device:CPU:0" also names. Any other name is an error of kind
@@ -176,9 +176,9 @@ type FetchOptions struct {
 	Function *strategy.Function
 }
 
-// Fetch copies a value to the host and waits for it, as DistributionStrategy.fetch does: that of a
-// [Mirrored], or of a variable, whose components are combined first if it is tower-local. Another
-// value is an error of kind AssertionError.
+// Fetch copies a value to the host and waits for it, like DistributionStrategy.fetch. value is a
+// [Mirrored] or a variable; the components of a tower-local variable are reduced first. Any other
+// value is an AssertionError.
 func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchOptions) (*tensors.Tensor, error) {
 	if err := d.requireCross(ctx, "fetch"); err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// DistributionStrategy gives a strategy the methods of TensorFlow 1.9's DistributionStrategy. It is
-// safe for concurrent use.
+// DistributionStrategy implements the methods of TensorFlow 1.9's DistributionStrategy for a
+// strategy. It is safe for concurrent use.
 type DistributionStrategy struct {
 	strategy *strategy.TPUStrategy
 
@@ -23,16 +23,17 @@ type DistributionStrategy struct {
 	names     map[string]bool
 }
 
-// New returns the DistributionStrategy of a strategy, which stays the caller's to close. Two of one
-// strategy know nothing of each other's variables.
+// New returns a DistributionStrategy for a strategy. The caller must close the strategy. Two
+// results of New for the same strategy do not share variables.
 func New(s *strategy.TPUStrategy) *DistributionStrategy {
 	return &DistributionStrategy{strategy: s, variables: map[*strategy.Variable]*Variable{}, names: map[string]bool{}}
 }
 
-// Strategy returns the strategy that does the work, nil of the [Default].
+// Strategy returns the underlying strategy, or nil for [Default].
 func (d *DistributionStrategy) Strategy() *strategy.TPUStrategy { return d.strategy }
 
-// NumTowers returns the number of towers, TensorFlow's num_towers: the replicas of the strategy.
+// NumTowers returns the number of towers, which are the replicas of the strategy. It is
+// TensorFlow's num_towers.
 func (d *DistributionStrategy) NumTowers() int {
 	if d == byDefault {
 		return 1
@@ -40,12 +41,11 @@ func (d *DistributionStrategy) NumTowers() int {
 	return d.strategy.NumReplicasInSync()
 }
 
-// IsSingleTower reports whether there is one tower, TensorFlow's is_single_tower: CallForEachTower
-// then calls its function once.
+// IsSingleTower reports whether there is exactly one tower. It is TensorFlow's is_single_tower.
 func (d *DistributionStrategy) IsSingleTower() bool { return d.NumTowers() == 1 }
 
-// WorkerDevices returns the towers' devices in the order of the towers, the first logical device of
-// each: TensorFlow's worker_devices.
+// WorkerDevices returns the first logical device of each tower, in the order of the towers. It is
+// TensorFlow's worker_devices.
 func (d *DistributionStrategy) WorkerDevices() []string {
 	if d == byDefault {
 		return nil
@@ -53,13 +53,13 @@ func (d *DistributionStrategy) WorkerDevices() []string {
 	return eager.Of(d.strategy).WorkerDevices(context.Background())
 }
 
-// ParameterDevices returns where variables live: the worker devices. It is TensorFlow's
-// parameter_devices.
+// ParameterDevices returns the devices of variables, which are the worker devices. It is
+// TensorFlow's parameter_devices.
 func (d *DistributionStrategy) ParameterDevices() []string { return d.WorkerDevices() }
 
-// WorkerDeviceIndex returns each worker device's number, TensorFlow's worker_device_index: a
-// *[PerDevice], or the int 0 if there is a single tower. Pass it to CallForEachTower, whose
-// function then receives the number of its own device.
+// WorkerDeviceIndex returns the index of each worker device as a *[PerDevice], or the int 0 if
+// there is a single tower. Pass it to CallForEachTower, so that each tower receives the index of
+// its device. It is TensorFlow's worker_device_index.
 func (d *DistributionStrategy) WorkerDeviceIndex() any {
 	if d.IsSingleTower() {
 		return 0
@@ -71,8 +71,8 @@ func (d *DistributionStrategy) WorkerDeviceIndex() any {
 	return &PerDevice{perDevice{d, strategy.NewObjects(ids...)}}
 }
 
-// NonSlotDevices returns where state that belongs to no variable lives: TensorFlow's
-// non_slot_devices. The variables matter to the [Default] alone.
+// NonSlotDevices returns the devices for state that belongs to no variable. It is TensorFlow's
+// non_slot_devices. Only the [Default] strategy uses the variables.
 func (d *DistributionStrategy) NonSlotDevices(variables ...*Variable) []string {
 	switch {
 	case d != byDefault:
@@ -83,9 +83,9 @@ func (d *DistributionStrategy) NonSlotDevices(variables ...*Variable) []string {
 	return slices.MinFunc(variables, func(a, b *Variable) int { return strings.Compare(a.Name(), b.Name()) }).Devices()
 }
 
-// Scope returns ctx in the strategy's cross-tower context, as DistributionStrategy.scope enters it;
-// the methods of this package want that context. In the scope of another strategy Scope fails with
-// [strategy.ErrOtherStrategy], in a tower's code with [strategy.ErrContext].
+// Scope returns ctx with the strategy's cross-tower context, like DistributionStrategy.scope. The
+// methods of this package require that context. In the scope of another strategy the error matches
+// [strategy.ErrOtherStrategy], and in a tower's code [strategy.ErrContext].
 func (d *DistributionStrategy) Scope(ctx context.Context) (context.Context, error) {
 	if d == byDefault {
 		if _, ok := eager.FromContext(ctx); ok {
@@ -96,7 +96,7 @@ func (d *DistributionStrategy) Scope(ctx context.Context) (context.Context, erro
 	return eager.Of(d.strategy).Scope(ctx)
 }
 
-// requireCross accepts the strategy's own cross-tower context alone.
+// requireCross returns an error unless ctx is the strategy's own cross-tower context.
 func (d *DistributionStrategy) requireCross(ctx context.Context, op string) error {
 	if err := d.requireOwn(ctx, op); err != nil {
 		return err
@@ -111,8 +111,8 @@ func (d *DistributionStrategy) requireCross(ctx context.Context, op string) erro
 	return nil
 }
 
-// untraced refuses a compiled step that is being traced: the towers' code and what belongs to it
-// act at once.
+// untraced returns an error if a compiled step is being traced, because this package executes
+// eagerly.
 func (d *DistributionStrategy) untraced(ctx context.Context, op string) error {
 	const instead = "use eager.MergeContext and eager.Extended there, or call it before or after the step"
 	if d != byDefault {
@@ -124,7 +124,7 @@ func (d *DistributionStrategy) untraced(ctx context.Context, op string) error {
 	return nil
 }
 
-// requireOwn accepts every context of the strategy.
+// requireOwn returns an error unless ctx is a context of the strategy.
 func (d *DistributionStrategy) requireOwn(ctx context.Context, op string) error {
 	if err := d.untraced(ctx, op); err != nil {
 		return err
@@ -142,8 +142,8 @@ func (d *DistributionStrategy) requireOwn(ctx context.Context, op string) error 
 
 type colocateKey struct{}
 
-// ColocateVarsWith returns a context in which new variables go where v is: TensorFlow's
-// colocate_vars_with. ctx is of the strategy's scope, cross-tower or a tower's.
+// ColocateVarsWith returns a context in which new variables are placed on the devices of v. It is
+// TensorFlow's colocate_vars_with. ctx must be in the strategy's scope, cross-tower or in a tower.
 func (d *DistributionStrategy) ColocateVarsWith(ctx context.Context, v *Variable) (context.Context, error) {
 	if err := d.requireOwn(ctx, "colocate"); err != nil {
 		return nil, err
@@ -157,9 +157,9 @@ func (d *DistributionStrategy) ColocateVarsWith(ctx context.Context, v *Variable
 	return context.WithValue(ctx, colocateKey{}, v), nil
 }
 
-// ColocateVarsWithDevices returns a context in which new variables go to devices, as
-// NonSlotDevices gives them. Variables live on the worker devices here; for the
-// host's the error matches errors.ErrUnsupported.
+// ColocateVarsWithDevices returns a context in which new variables are placed on devices, such as
+// those of NonSlotDevices. Variables can only be on the worker devices; for a host device the error
+// matches errors.ErrUnsupported.
 func (d *DistributionStrategy) ColocateVarsWithDevices(ctx context.Context, devices []string) (context.Context, error) {
 	if err := d.requireOwn(ctx, "colocate"); err != nil {
 		return nil, err
@@ -170,14 +170,14 @@ func (d *DistributionStrategy) ColocateVarsWithDevices(ctx context.Context, devi
 	return ctx, nil
 }
 
-// Configure stands for DistributionStrategy.configure. There are no sessions to configure: its
-// error matches errors.ErrUnsupported.
+// Configure corresponds to DistributionStrategy.configure. It always returns an error that matches
+// errors.ErrUnsupported, because there are no sessions.
 func (d *DistributionStrategy) Configure(any) error {
 	return fmt.Errorf("contrib: configure: there are no sessions: %w; set strategy.Options and the options of tpu/system", errors.ErrUnsupported)
 }
 
-// Group waits until every distributed value and variable of a nest is computed, as
-// DistributionStrategy.group does when it runs.
+// Group waits until all distributed values and variables of a nest are computed, like
+// DistributionStrategy.group.
 func (d *DistributionStrategy) Group(ctx context.Context, value any) error {
 	if err := d.requireCross(ctx, "group"); err != nil || d == byDefault {
 		return err
@@ -198,9 +198,10 @@ func (d *DistributionStrategy) Group(ctx context.Context, value any) error {
 	return eager.Of(d.strategy).Group(ctx, inner)
 }
 
-// Unwrap returns the list of the values that a value has for the towers, in their order, as
-// DistributionStrategy.unwrap does: [eager.Component]s of a tensor or a variable, and the
-// objects of a value that is no tensor. Anything else, nests too, comes back as a list of itself.
+// Unwrap returns the list of the values of a distributed value, in the order of the towers, like
+// DistributionStrategy.unwrap. These are the [eager.Component]s of a tensor or variable, or the
+// objects of a value that is not a tensor. For anything else, including nests, the list has value
+// as its only element.
 func (d *DistributionStrategy) Unwrap(ctx context.Context, value any) ([]any, error) {
 	if err := d.requireCross(ctx, "unwrap"); err != nil {
 		return nil, err

@@ -8,10 +8,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// Arithmetic has the operations of a tower's code and of an update: element by element, on the
-// devices. An operand is a [eager.Component], a [Variable], a number or a host tensor. A Go
-// number takes the other operand's dtype and may differ from tower to tower; a number that does not
-// fit is an error, see [eager.ReplicaContext.Add]. Each call joins the towers.
+// Arithmetic contains the element-wise operations of a tower's code and of an update, which run on
+// the devices. An operand is an [eager.Component], a [Variable], a number or a host tensor. A Go
+// number is converted to the other operand's dtype and may differ between towers. A number that the
+// dtype cannot represent is an error; see [eager.ReplicaContext.Add]. Each call joins the towers.
 type Arithmetic struct{ rc *eager.ReplicaContext }
 
 func (a Arithmetic) binary(op string, call func(rc *eager.ReplicaContext, x, y any) (any, error), x, y any) (any, error) {
@@ -21,7 +21,8 @@ func (a Arithmetic) binary(op string, call func(rc *eager.ReplicaContext, x, y a
 	return call(a.rc, operand(x), operand(y))
 }
 
-// operand is what package eager calls a variable; other operands stay as they are.
+// operand converts a Variable to the variable of package eager, and returns other operands
+// unchanged.
 func operand(x any) any {
 	if v, ok := x.(*Variable); ok && v != nil {
 		return v.inner
@@ -58,8 +59,8 @@ func (a Arithmetic) Call(f *strategy.Function, args ...any) ([]any, error) {
 	return a.rc.Call(f, operands...)
 }
 
-// TowerContext gives a tower's code its place in the strategy: TensorFlow's TowerContext. Use it
-// inside the function alone, and not inside a merge call.
+// TowerContext is the context of a tower's code, like TensorFlow's TowerContext. Use it only inside
+// the function that receives it, and not inside a merge call.
 type TowerContext struct {
 	Arithmetic
 	d   *DistributionStrategy
@@ -68,18 +69,18 @@ type TowerContext struct {
 	merging bool
 }
 
-// TowerFunc is a tower's code.
+// TowerFunc is the code of a tower.
 type TowerFunc func(tc *TowerContext, args ...any) (any, error)
 
-// MergeFunc is the code of a merge call, for all towers: ctx is of the strategy's
-// cross-tower context, args are the towers' arguments merged.
+// MergeFunc is the code of a merge call, which runs once for all towers. ctx has the strategy's
+// cross-tower context, and args are the merged arguments of the towers.
 type MergeFunc func(ctx context.Context, d *DistributionStrategy, args ...any) (any, error)
 
 type towerKey struct{}
 
-// TowerContextOf returns the tower's context that ctx belongs to, if any: TensorFlow's
-// get_tower_context. Outside every scope it is the [Default] strategy's. In cross-tower context
-// there is none, nor in a compiled step.
+// TowerContextOf returns the TowerContext of ctx. It is TensorFlow's get_tower_context. Outside of
+// a scope, it returns the tower of the [Default] strategy. In cross-tower context and in a compiled
+// step, it returns false.
 func TowerContextOf(ctx context.Context) (*TowerContext, bool) {
 	tc, ok := ctx.Value(towerKey{}).(*TowerContext)
 	if _, scoped := eager.FromContext(ctx); !scoped {
@@ -97,7 +98,7 @@ func TowerContextOf(ctx context.Context) (*TowerContext, bool) {
 	return tc, true
 }
 
-// TowerID returns the tower's number, from 0: TensorFlow's tower_id.
+// TowerID returns the number of the tower, from 0. It is TensorFlow's tower_id.
 func (tc *TowerContext) TowerID() int {
 	if tc.rc == nil {
 		return 0
@@ -111,7 +112,7 @@ func (tc *TowerContext) NumTowers() int { return tc.d.NumTowers() }
 // IsSingleTower reports whether there is one tower: TensorFlow's is_single_tower.
 func (tc *TowerContext) IsSingleTower() bool { return tc.d.IsSingleTower() }
 
-// Device returns the name of the tower's device, "" of the [Default] strategy's tower.
+// Device returns the name of the tower's device, or "" for the [Default] strategy.
 func (tc *TowerContext) Device() string {
 	if tc.rc == nil {
 		return ""
@@ -122,12 +123,12 @@ func (tc *TowerContext) Device() string {
 // DistributionStrategy returns the strategy.
 func (tc *TowerContext) DistributionStrategy() *DistributionStrategy { return tc.d }
 
-// Context returns the context of the tower's code, for variables and for scopes.
+// Context returns the context of the tower's code, for variables and scopes.
 func (tc *TowerContext) Context() context.Context { return tc.ctx }
 
-// MergeCall joins the towers and runs fn once, in cross-tower context, with the towers' arguments
-// merged: TensorFlow's merge_call. The result is unwrapped and given back to each tower. All towers
-// make the same calls, otherwise each receives [eager.ErrJoin].
+// MergeCall joins the towers and runs fn once, in cross-tower context, with the merged arguments of
+// the towers. It is TensorFlow's merge_call. Each tower receives its component of the result. All
+// towers must make the same calls; otherwise each receives an error that matches [eager.ErrJoin].
 func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 	d := tc.d
 	inner, err := d.unwrapAll("merge call", args)
@@ -158,17 +159,17 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 	}, inner...)
 }
 
-// CallForEachTower runs fn once for each tower: TensorFlow's call_for_each_tower. PerDevice and
-// Mirrored values and variables among the nests args are unwrapped, so that a tower receives its
-// own component; all else is passed whole. A tower writes a variable with the variable's methods
-// and [TowerContext.Context]. The results are merged: an object that is the same on every tower
-// stays as it is, the components of one value become that value, and all else becomes a [PerDevice].
+// CallForEachTower runs fn once for each tower. It is TensorFlow's call_for_each_tower. For
+// PerDevice and Mirrored values and variables in the nests args, a tower receives its own
+// component; other arguments are passed unchanged. A tower writes a variable with the variable's
+// methods and [TowerContext.Context]. The results are merged: an object that is the same on every
+// tower is returned unchanged, the components of one value become that value, and other results
+// become a [PerDevice].
 //
-// The towers run in turn, each until it joins the others; there is no option to run them
-// concurrently.
+// The towers do not run concurrently: each one runs until it joins the others.
 //
-// Errors are fn's own; a *[errkind.PanicError]; [eager.ErrJoin]; and a *[strategy.Error]
-// of kind AssertionError for results of different structure.
+// Errors are those of fn, a *[errkind.PanicError], [eager.ErrJoin], and a *[strategy.Error] of kind
+// AssertionError for results of different structure.
 func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFunc, args ...any) (any, error) {
 	if err := d.requireCross(ctx, "call for each tower"); err != nil {
 		return nil, err

@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// UpdateContext gives the function of an update one component of the variable, on its device. Use
-// it inside the function alone.
+// UpdateContext provides one component of the variable to the function of an update. Use it only
+// inside that function.
 type UpdateContext struct {
 	Arithmetic
 	d        *DistributionStrategy
@@ -19,23 +19,23 @@ type UpdateContext struct {
 	ctx      context.Context
 }
 
-// UpdateFunc updates one component of a variable. args are the component's part of
-// the update's arguments.
+// UpdateFunc updates one component of a variable. args are the parts of the update's arguments for
+// this component.
 type UpdateFunc func(u *UpdateContext, args ...any) (any, error)
 
 type updateKey struct{}
 
-// Context returns the context of the update: cross-tower, with the component's number.
-// Variables are read and written through it.
+// Context returns the context of the update: cross-tower, with the component's number. Use it to
+// read and write variables.
 func (u *UpdateContext) Context() context.Context { return u.ctx }
 
-// Variable returns the variable that is updated, nil for a non-slot update.
+// Variable returns the updated variable, or nil for a non-slot update.
 func (u *UpdateContext) Variable() *Variable { return u.variable }
 
 // Device returns the name of the component's device.
 func (u *UpdateContext) Device() string { return u.device }
 
-// Read returns the component as it is now.
+// Read returns the current value of the component.
 func (u *UpdateContext) Read() (any, error) {
 	if u.variable == nil {
 		return nil, u.none("read")
@@ -67,11 +67,10 @@ func (u *UpdateContext) none(op string) error {
 	return fault(errkind.ValueError, op, "use Update", "a non-slot update has no variable")
 }
 
-// Update runs fn on each component of the variable, as DistributionStrategy.update does. The
-// arguments have to be mirrored: a [PerDevice] among the nests that may differ between the towers,
-// or a tower-local variable, is an error of kind TypeError. Arguments are unwrapped, mirrored
-// variables too, so that fn receives the components that lie beside its own. The results are merged
-// as CallForEachTower merges.
+// Update runs fn for each component of the variable, like DistributionStrategy.update. The
+// arguments must be mirrored: a [PerDevice] that may differ between towers, or a tower-local
+// variable, is a TypeError. fn receives the components of the arguments on its device, also for
+// mirrored variables. The results are merged like those of CallForEachTower.
 func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn UpdateFunc, args ...any) (any, error) {
 	if err := d.requireCross(ctx, "update"); err != nil {
 		return nil, err
@@ -89,9 +88,9 @@ func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn Updat
 	})
 }
 
-// UpdateNonSlot runs fn on the devices that NonSlotDevices gives, with mirrored arguments as they
-// are: TensorFlow's update_non_slot. It runs once, on the first host, or once for each device if
-// the strategy has MirroredStrategy's semantics. fn writes no variable.
+// UpdateNonSlot runs fn on the devices of NonSlotDevices, with mirrored arguments. It is
+// TensorFlow's update_non_slot. fn runs once, on the first host, or once for each device if the
+// strategy has MirroredStrategy's semantics. fn must not write variables.
 func (d *DistributionStrategy) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any, error) {
 	const op = "update non-slot"
 	if err := d.requireCross(ctx, op); err != nil {
@@ -105,8 +104,8 @@ func (d *DistributionStrategy) UpdateNonSlot(ctx context.Context, devices []stri
 	})
 }
 
-// update gives run, a call of package eager, the function of an update of a variable or of none, and its
-// mirrored arguments.
+// update calls run, a function of package eager, with the converted function and the mirrored
+// arguments of an update. v is nil for a non-slot update.
 func (d *DistributionStrategy) update(op string, v *Variable, fn UpdateFunc, args []any, run func(fn eager.UpdateFunc, args []any) (any, error)) (any, error) {
 	inner, err := d.mirroredArguments(op, args)
 	if err != nil {
@@ -123,7 +122,7 @@ func (d *DistributionStrategy) update(op string, v *Variable, fn UpdateFunc, arg
 	return d.wrap(op, result)
 }
 
-// mirrored says whether the value is known to be the same on every tower.
+// mirrored reports whether the value is known to be the same on every tower.
 func (p *PerDevice) mirrored() bool {
 	if p == nil {
 		return false
@@ -132,7 +131,8 @@ func (p *PerDevice) mirrored() bool {
 	return ok && v.Mirrored()
 }
 
-// mirroredArguments unwraps arguments and refuses values that may differ between towers.
+// mirroredArguments unwraps arguments. It returns an error for values that may differ between
+// towers.
 func (d *DistributionStrategy) mirroredArguments(op string, args []any) ([]any, error) {
 	for i, arg := range args {
 		if _, err := mapNest(op, arg, func(x any) (any, error) {

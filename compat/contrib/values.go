@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// perDevice is what PerDevice and Mirrored have in common.
+// perDevice contains the common methods of PerDevice and Mirrored.
 type perDevice struct {
 	d *DistributionStrategy
 	// value is a strategy.Value or a *strategy.Objects.
@@ -28,7 +28,7 @@ type PerDevice struct{ perDevice }
 // devices to values. It is immutable and safe for concurrent use.
 type Mirrored struct{ perDevice }
 
-// Devices returns the map's keys, in the order of the towers.
+// Devices returns the devices of the map, in the order of the towers.
 func (p *perDevice) Devices() []string {
 	all := p.d.WorkerDevices()
 	v, ok := p.value.(strategy.Value)
@@ -44,12 +44,11 @@ func (p *perDevice) Devices() []string {
 	return held
 }
 
-// OnDevice reports whether the map has the device.
+// OnDevice reports whether the map contains the device.
 func (p *perDevice) OnDevice(device string) bool { return slices.Contains(p.Devices(), device) }
 
-// Get returns what the map has for a device: a [eager.Component], which can be
-// copied to the host, or an object that is no tensor. A device that it does not have
-// is of kind ValueError.
+// Get returns the value for a device: an [eager.Component], which can be copied to the host, or an
+// object that is not a tensor. A device that is not in the map is a ValueError.
 func (p *perDevice) Get(device string) (any, error) {
 	i := slices.Index(p.d.WorkerDevices(), device)
 	if i < 0 || !p.OnDevice(device) {
@@ -58,8 +57,8 @@ func (p *perDevice) Get(device string) (any, error) {
 	return eager.Of(p.d.strategy).SelectReplica(i, p.value)
 }
 
-// Value returns the value as package strategy has it: a *[strategy.PerReplica], a
-// *[strategy.Mirrored] or a *[strategy.Objects].
+// Value returns the value of package strategy: a *[strategy.PerReplica], a *[strategy.Mirrored] or
+// a *[strategy.Objects].
 func (p *perDevice) Value() any { return p.value }
 
 // Close releases the device memory. A second Close does nothing.
@@ -74,8 +73,8 @@ func (p *PerDevice) String() string { return fmt.Sprintf("PerDevice(%v)", p.valu
 
 func (p *Mirrored) String() string { return fmt.Sprintf("Mirrored(%v)", p.value) }
 
-// PerDevice makes a value of one host value for each tower's device. The values
-// have one dtype and one rank. Other sets of devices are of kind ValueError.
+// PerDevice returns a value with one host value for each tower's device. The values must have the
+// same dtype and rank. Any other set of devices is a ValueError.
 func (d *DistributionStrategy) PerDevice(ctx context.Context, values map[string]any) (*PerDevice, error) {
 	if err := d.requireCross(ctx, "per device"); err != nil {
 		return nil, err
@@ -103,7 +102,7 @@ func (d *DistributionStrategy) PerDevice(ctx context.Context, values map[string]
 	return nil, fault(errkind.ValueError, "per device", "make one value for each tensor", "nests as values")
 }
 
-// wrap turns package strategy's values in a nest into this package's.
+// wrap converts the values of package strategy in a nest to values of this package.
 func (d *DistributionStrategy) wrap(op string, nest any) (any, error) {
 	return mapNest(op, nest, func(x any) (any, error) {
 		switch x := x.(type) {
@@ -118,7 +117,8 @@ func (d *DistributionStrategy) wrap(op string, nest any) (any, error) {
 	})
 }
 
-// held reports whether x is a value of this package, and returns it; nil of a nil pointer.
+// held returns x as a value of this package, and reports whether it is one. The result is nil for a
+// nil pointer.
 func held(x any) (p *perDevice, ok bool) {
 	switch x := x.(type) {
 	case *PerDevice:
@@ -135,8 +135,7 @@ func held(x any) (p *perDevice, ok bool) {
 	return nil, false
 }
 
-// unwrap is the inverse of wrap, for what goes into package strategy. Variables stay: see
-// call.
+// unwrap is the inverse of wrap. It does not convert variables: see call.
 func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
 	return mapNest(op, nest, func(x any) (any, error) {
 		if v, ok := x.(*Variable); ok && v != nil && v.d != d && d != byDefault {
@@ -157,8 +156,8 @@ func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
 	})
 }
 
-// call runs the code of a tower or of an update, with the tower's components in the place of the variables
-// among the arguments, and unwraps its result.
+// call runs the code of a tower or of an update. It replaces variables in the arguments by the
+// tower's components, and unwraps the result.
 func (d *DistributionStrategy) call(op string, tower int, args []any, code func(args ...any) (any, error)) (any, error) {
 	components, err := mapAll(args, func(arg any) (any, error) {
 		return mapNest(op, arg, func(x any) (any, error) {
@@ -182,9 +181,9 @@ func (d *DistributionStrategy) unwrapAll(op string, args []any) ([]any, error) {
 	return mapAll(args, func(arg any) (any, error) { return d.unwrap(op, arg) })
 }
 
-// Broadcast copies a host value, or one tower's tensor, to all towers, as
-// DistributionStrategy.broadcast does. A destination has to be the strategy's; the value is on
-// every tower in any case.
+// Broadcast copies a host value, or one tower's tensor, to all towers, like
+// DistributionStrategy.broadcast. A destination must belong to the strategy, but the value is
+// copied to every tower in any case.
 func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...eager.Destination) (*Mirrored, error) {
 	if err := d.requireCross(ctx, "broadcast"); err != nil {
 		return nil, err
@@ -224,8 +223,8 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...e
 	return &Mirrored{perDevice{d, m}}, nil
 }
 
-// To returns where a variable or a value is, as the destination of a reduction or a broadcast.
-// [eager.ToDevices] names devices.
+// To returns the devices of a variable or a value as the destination of a reduction or a broadcast.
+// Use [eager.ToDevices] to name devices.
 func To[T *Variable | *PerDevice | *Mirrored](x T) eager.Destination {
 	if v, ok := any(x).(*Variable); ok && v != nil {
 		return eager.To(v.inner)
@@ -261,7 +260,7 @@ func mapNest(op string, x any, leaf func(any) (any, error)) (any, error) {
 	return out, err
 }
 
-// mapAll replaces arguments. Its error says which of them is wrong.
+// mapAll replaces arguments. Its error names the invalid argument.
 func mapAll(args []any, replace func(any) (any, error)) ([]any, error) {
 	out := make([]any, len(args))
 	for i, arg := range args {

@@ -12,16 +12,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// Variable has a component for each tower. The components of a mirrored variable are equal; they
-// are written in an update. The components of a tower-local variable are the towers' own; each is
-// written in its tower's code, and they are combined where the variable is read across towers,
-// fetched or saved. Its methods are safe for concurrent use.
+// Variable has one component for each tower. The components of a mirrored variable are equal and
+// are written in an update. Each component of a tower-local variable is written in its tower's
+// code; the components are reduced when the variable is read in cross-tower context, fetched or
+// saved. Variable is safe for concurrent use.
 type Variable struct {
 	d     *DistributionStrategy
 	inner *strategy.Variable
 }
 
-// variable returns the face of a variable, the same each time.
+// variable returns the Variable for a variable of package strategy, the same one each time.
 func (d *DistributionStrategy) variable(inner *strategy.Variable) *Variable {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -36,10 +36,10 @@ func (d *DistributionStrategy) variable(inner *strategy.Variable) *Variable {
 
 type localKey struct{}
 
-// TowerLocalVarScope returns a context in which GetVariable makes tower-local variables:
-// TensorFlow's tower_local_var_scope. They are not trainable, have one component for each tower,
-// and are combined by the reduce method, "sum" or "mean", where they are read across towers. ctx is
-// of the strategy's scope, cross-tower or a tower's.
+// TowerLocalVarScope returns a context in which GetVariable creates tower-local variables. It is
+// TensorFlow's tower_local_var_scope. Tower-local variables are not trainable. Their components are
+// reduced by reduceMethod, "sum" or "mean", when they are read in cross-tower context. ctx must be
+// in the strategy's scope, cross-tower or in a tower.
 func (d *DistributionStrategy) TowerLocalVarScope(ctx context.Context, reduceMethod string) (context.Context, error) {
 	if err := d.requireOwn(ctx, "tower-local scope"); err != nil {
 		return nil, err
@@ -50,12 +50,13 @@ func (d *DistributionStrategy) TowerLocalVarScope(ctx context.Context, reduceMet
 	return context.WithValue(ctx, localKey{}, reduceMethod), nil
 }
 
-// GetVariable makes a variable, mirrored or, inside TowerLocalVarScope, tower-local:
-// tf.get_variable inside the scope. All components have the same first value: initial, a host value
-// or a func() any that returns one, which is called once. In a tower's code it joins the towers,
-// which all make the variable and get the same one, with the first tower's value.
+// GetVariable creates a variable, like tf.get_variable in the scope: a tower-local variable inside
+// TowerLocalVarScope, and a mirrored variable otherwise. initial is the initial value of all
+// components: a host value, or a func() any that returns one, which is called once. In a tower's
+// code, GetVariable joins the towers, which must all create the variable. They receive the same
+// variable, with the first tower's initial value.
 //
-// A name is given once, otherwise the error is of kind ValueError.
+// A name that is already in use is a ValueError.
 func (d *DistributionStrategy) GetVariable(ctx context.Context, name string, initial any) (*Variable, error) {
 	op := fmt.Sprintf("variable %q", name)
 	if err := d.requireOwn(ctx, op); err != nil {
@@ -105,11 +106,10 @@ func (v *Variable) Shape() shapes.Shape { return v.inner.Shape() }
 // Devices returns the names of the components' devices, in the order of the towers.
 func (v *Variable) Devices() []string { return v.inner.Devices() }
 
-// TowerLocal reports whether the variable is tower-local, otherwise it is mirrored.
+// TowerLocal reports whether the variable is tower-local. Otherwise it is mirrored.
 func (v *Variable) TowerLocal() bool { return v.inner.Synchronization() == strategy.OnRead }
 
-// ReduceMethod returns "sum" or "mean" of a tower-local variable, and "" of a mirrored
-// one.
+// ReduceMethod returns "sum" or "mean" for a tower-local variable, and "" for a mirrored variable.
 func (v *Variable) ReduceMethod() string {
 	switch v.inner.Aggregation() {
 	case strategy.AggregateSum:
@@ -120,10 +120,10 @@ func (v *Variable) ReduceMethod() string {
 	return ""
 }
 
-// Trainable reports whether optimizers change the variable.
+// Trainable reports whether optimizers update the variable.
 func (v *Variable) Trainable() bool { return v.inner.Trainable() }
 
-// Variable returns the variable as package strategy has it.
+// Variable returns the underlying variable of package strategy.
 func (v *Variable) Variable() *strategy.Variable { return v.inner }
 
 func (v *Variable) String() string {
@@ -134,9 +134,9 @@ func (v *Variable) String() string {
 	return fmt.Sprintf("%s(%s, %s)", kind, v.Name(), v.Shape())
 }
 
-// Read returns the variable: in a tower's code and in an update the component, a
-// [eager.Component]; in cross-tower context a *[Mirrored], combined if the
-// variable is tower-local.
+// Read returns the value of the variable. In a tower's code and in an update, it is the component,
+// an [eager.Component]. In cross-tower context, it is a *[Mirrored], reduced if the variable is
+// tower-local.
 func (v *Variable) Read(ctx context.Context) (any, error) {
 	if err := v.d.requireOwn(ctx, "read "+v.Name()); err != nil {
 		return nil, err
@@ -151,8 +151,8 @@ func (v *Variable) Read(ctx context.Context) (any, error) {
 	return &Mirrored{perDevice{v.d, m}}, nil
 }
 
-// componentOps returns what reads and writes components: in a tower's code, and in an
-// update of a variable.
+// componentOps returns the context that reads and writes components, in a tower's code or in an
+// update.
 func (d *DistributionStrategy) componentOps(ctx context.Context) (*eager.ReplicaContext, bool) {
 	if rc, ok := eager.ReplicaContextOf(ctx); ok {
 		return rc, true
@@ -167,9 +167,9 @@ func (d *DistributionStrategy) componentOps(ctx context.Context) (*eager.Replica
 	return u.rc, true
 }
 
-// Assign writes the component and returns its new value, as TensorFlow's assign does. A mirrored
-// variable is written in an update, with equal values on all towers; a tower-local variable in a
-// tower's code. Elsewhere the error matches [strategy.ErrContext].
+// Assign writes the component and returns its new value, like TensorFlow's assign. A mirrored
+// variable can only be written in an update, with equal values on all towers, and a tower-local
+// variable only in a tower's code. Elsewhere the error matches [strategy.ErrContext].
 func (v *Variable) Assign(ctx context.Context, x any) (any, error) {
 	return v.write(ctx, "assign", (*eager.ReplicaContext).Assign, x)
 }
@@ -205,13 +205,14 @@ func (v *Variable) write(ctx context.Context, name string, write func(*eager.Rep
 	return write(rc, v.inner, operand(x))
 }
 
-// Save returns what a checkpoint holds of the variable: a mirrored one's value, a
-// tower-local one's components combined.
+// Save returns the value of the variable for a checkpoint. The components of a tower-local variable
+// are reduced.
 func (v *Variable) Save(ctx context.Context) (*tensors.Tensor, error) { return v.inner.SaveValue(ctx) }
 
-// Restore writes a checkpoint's value to all components. The value of a tower-local variable that
-// is summed is multiplied by 1/towers first, in its own dtype, so that a read gives it back up to
-// rounding; an integer cannot be multiplied by a fraction, and the error is of kind TypeError.
+// Restore writes a value from a checkpoint to all components. For a tower-local variable with the
+// reduce method "sum", the value is first multiplied by 1/towers in its own dtype, so that a read
+// returns the saved value up to rounding. For an integer variable of this kind the error is a
+// TypeError.
 func (v *Variable) Restore(ctx context.Context, saved *tensors.Tensor) error {
 	if v.ReduceMethod() != "sum" {
 		return v.inner.RestoreValue(ctx, saved)
@@ -235,7 +236,7 @@ func (v *Variable) Restore(ctx context.Context, saved *tensors.Tensor) error {
 	return err
 }
 
-// Close releases the variable's memory; its name is free again.
+// Close releases the variable's memory. Its name can be used again.
 func (v *Variable) Close() error {
 	if v == nil || v.d == nil {
 		return nil

@@ -209,7 +209,7 @@ func TestUpdateFollowsTheReducedGradient(t *testing.T) {
 		require.Equal(t, errkind.TypeError, errkind.Of(err))
 		require.ErrorContains(t, err, "reduce it first")
 		require.Equal(t, errkind.TypeError, errkind.Of(nonSlot))
-		// What the towers made of a mirrored value alike is the same on all.
+		// The result of the same computation on a mirrored value is the same on all towers.
 		same, err := d.CallForEachTower(ctx, func(tc *contrib.TowerContext, args ...any) (any, error) { return tc.Mul(args[0], 2) }, reduced)
 		require.NoError(t, err)
 		require.IsType(t, (*contrib.PerDevice)(nil), same)

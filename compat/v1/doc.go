@@ -1,13 +1,12 @@
-// Package v1 is TensorFlow's compat.v1 face of a strategy, StrategyV1 and its
-// StrategyExtendedV1, over package strategy, which does the work: for programs whose
-// loops are in the terms of tf.compat.v1.distribute.
+// Package v1 implements TensorFlow's StrategyV1 and StrategyExtendedV1 (tf.compat.v1.distribute)
+// with package strategy. It is for programs with training loops in these terms.
 //
 //	s := v1.New(strat, v1.Options{})
 //	it, err := s.MakeDatasetIterator(ctx, ds)
 //	losses, err := s.ExperimentalRun(ctx, step, it)
 //	mean, err := s.Reduce(ctx, strategy.Mean, losses)
 //
-// # What it inherits
+// # Inherited methods
 //
 // [Strategy] has all methods of [strategy.TPUStrategy], and [Extended] has those of
 // [eager.Extended], which include the methods that only the compat.v1 page documents:
@@ -16,18 +15,17 @@
 // flags of TensorFlow 1's loops: [Extended.BetweenGraph], [Extended.ShouldInit],
 // [Extended.ShouldCheckpoint] and [Extended.ShouldSaveSummary].
 //
-// # What differs
+// # Differences
 //
-// The axis of [Strategy.Reduce] may be left out, and its value is any nest. Input comes
-// from iterators that are initialized, again and again if need be: [InputIterator].
-// Functions that make input are called once for each worker; another replication mode
-// is an error of kind ValueError. [Strategy.Configure] fills in what is left of a session's
-// configuration.
+// The axis of [Strategy.Reduce] is optional, and its value may be any nest. Input is read with an
+// [InputIterator], which can be initialized repeatedly. Input functions are called once for each
+// worker; another replication mode is a ValueError. [Strategy.Configure] sets the fields of a
+// session's configuration that still have a meaning.
 //
-// TensorFlow has since deprecated everything that this package adds, and names the
-// successors, which are in package strategy.
+// TensorFlow has deprecated everything that this package adds. The successors are in package
+// strategy.
 //
 // # Concurrency
 //
-// A Strategy is safe for concurrent use, an InputIterator belongs to one goroutine.
+// A Strategy is safe for concurrent use. An InputIterator is not.
 package v1

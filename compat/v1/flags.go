@@ -1,10 +1,9 @@
 package v1
 
-// HardwareFeature describes the cores.
+// HardwareFeature returns the features of the cores.
 func (e *Extended) HardwareFeature() HardwareFeature { return HardwareFeature{} }
 
-// HardwareFeature says what the cores can do besides compute. No embedding engine
-// is driven here.
+// HardwareFeature describes features of the cores. The embedding engine is not supported.
 type HardwareFeature struct {
 	// Embedding is UNSUPPORTED, V1 or V2 in TensorFlow; empty is UNSUPPORTED.
 	Embedding string
@@ -22,6 +21,6 @@ func (e *Extended) ShouldCheckpoint() bool { return true }
 // It is true.
 func (e *Extended) ShouldSaveSummary() bool { return true }
 
-// BetweenGraph reports whether each worker builds a graph of its own: TensorFlow's
-// experimental_between_graph. It is false, because there is one program.
+// BetweenGraph reports whether each worker builds its own graph: TensorFlow's
+// experimental_between_graph. It returns false, because there is one program.
 func (e *Extended) BetweenGraph() bool { return false }

@@ -11,8 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
-// InputIterator gives input for the replicas, on the devices. One goroutine uses it at
-// a time.
+// InputIterator returns input for the replicas, on the devices. It is not safe for concurrent use.
 type InputIterator struct {
 	strategy    *strategy.TPUStrategy
 	distributed *input.DistributedDataset
@@ -21,8 +20,8 @@ type InputIterator struct {
 
 var _ eager.StepIterator = (*InputIterator)(nil)
 
-// MakeDatasetIterator divides a dataset, which is batched with the global batch size, evenly among
-// the replicas, and returns an initialized iterator over it: TensorFlow's make_dataset_iterator.
+// MakeDatasetIterator divides a dataset, which must be batched with the global batch size, between
+// the replicas, and returns an initialized iterator. It is TensorFlow's make_dataset_iterator.
 // Errors are those of [input.Distribute].
 //
 // Deprecated: use [input.Distribute] and [feed.Iterate].
@@ -30,10 +29,9 @@ func (s *Strategy) MakeDatasetIterator(ctx context.Context, ds input.Dataset) (*
 	return s.iterator(ctx, func(opts input.Options) (*input.DistributedDataset, error) { return input.Distribute(ds, opts) })
 }
 
-// MakeInputFnIterator calls fn once for this process, whose replicas each take an element of the
-// dataset that it returns, and returns an initialized iterator: TensorFlow's
-// make_input_fn_iterator. The mode has to be input.PerWorker: otherwise the error is of kind
-// ValueError.
+// MakeInputFnIterator calls fn once for this process and returns an initialized iterator. It is
+// TensorFlow's make_input_fn_iterator. In each step, each replica of the process receives one
+// element of the dataset that fn returned. A mode other than input.PerWorker is a ValueError.
 //
 // Deprecated: use [input.FromFunction] and [feed.Iterate].
 func (s *Strategy) MakeInputFnIterator(ctx context.Context, fn func(input.Context) (input.Dataset, error), mode input.Replication) (*InputIterator, error) {
@@ -47,7 +45,7 @@ func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) 
 	if err := strategy.RefuseTracing(ctx, "make an iterator", insteadOfLoading); err != nil {
 		return nil, err
 	}
-	// Scope refuses what is not cross-replica context.
+	// Scope returns an error outside of cross-replica context.
 	if _, err := eager.Of(s.TPUStrategy).Scope(ctx); err != nil {
 		return nil, err
 	}
@@ -63,7 +61,7 @@ func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) 
 	return it, it.Initialize(ctx)
 }
 
-// insteadOfLoading is what to do where a compiled step is being traced.
+// insteadOfLoading is the hint if a compiled step is being traced.
 const insteadOfLoading = "take the input before the run, and pass it as an argument"
 
 // Initialize starts from the beginning of the data.
@@ -79,9 +77,9 @@ func (it *InputIterator) Initialize(ctx context.Context) error {
 	return err
 }
 
-// GetNext returns the next element: a nest like the dataset's with a *[strategy.PerReplica] at each
-// leaf. At the end the error is io.EOF. A call inside the replicas' code is an error of kind
-// ValueError.
+// GetNext returns the next element, with the structure of the dataset's elements and a
+// *[strategy.PerReplica] at each leaf. At the end the error is io.EOF. A call in a replica's code
+// is a ValueError.
 func (it *InputIterator) GetNext(ctx context.Context) (any, error) {
 	if err := strategy.RefuseTracing(ctx, "next", insteadOfLoading); err != nil {
 		return nil, err
@@ -92,10 +90,10 @@ func (it *InputIterator) GetNext(ctx context.Context) (any, error) {
 	return it.it.Next(ctx)
 }
 
-// Next returns the next element, as GetNext does; RunStepsOnIterator calls it.
+// Next calls GetNext. It is the method that RunStepsOnIterator uses.
 func (it *InputIterator) Next(ctx context.Context) (any, error) { return it.GetNext(ctx) }
 
-// Close releases the input. Initialize opens it again.
+// Close closes the current pass. Initialize starts a new one.
 func (it *InputIterator) Close() error {
 	if it == nil || it.it == nil {
 		return nil

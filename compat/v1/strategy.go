@@ -10,21 +10,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// Options configure a Strategy. With the zero value it has no cluster.
+// Options configures a Strategy. With the zero value it has no cluster.
 type Options struct {
-	// Cluster is the addresses of each job's tasks, as a cluster resolver gives them:
-	// what UpdateConfigProto puts into a session's configuration.
+	// Cluster contains the addresses of each job's tasks, as a cluster resolver returns them.
+	// UpdateConfigProto stores them in a session's configuration.
 	Cluster map[string][]string
 }
 
-// Strategy gives a strategy the methods of tf.compat.v1.distribute.Strategy. It is safe for
-// concurrent use.
+// Strategy implements the methods of tf.compat.v1.distribute.Strategy for a strategy. It is safe
+// for concurrent use.
 type Strategy struct {
 	*strategy.TPUStrategy
 	cluster map[string][]string
 }
 
-// New returns the compat.v1 Strategy of a strategy, which stays the caller's to close.
+// New returns a compat.v1 Strategy for a strategy. The caller must close the strategy.
 func New(s *strategy.TPUStrategy, opts Options) *Strategy {
 	return &Strategy{TPUStrategy: s, cluster: cloneCluster(opts.Cluster)}
 }
@@ -75,7 +75,7 @@ func (s *Strategy) Unwrap(value any) ([]any, error) {
 	return eager.Of(s.TPUStrategy).LocalResultsOf(value)
 }
 
-// ExperimentalMakeNumpyDataset makes a dataset of host arrays, in cross-replica context:
+// ExperimentalMakeNumpyDataset returns a dataset of host arrays, in cross-replica context. It is
 // TensorFlow's experimental_make_numpy_dataset. See [eager.Extended.MakeNumpyDataset].
 //
 // Deprecated: use input.FromSlices.
@@ -83,8 +83,8 @@ func (s *Strategy) ExperimentalMakeNumpyDataset(ctx context.Context, nest any) (
 	return s.Extended().ExperimentalMakeNumpyDataset(ctx, nest)
 }
 
-// ExperimentalMakeNumpyDataset makes a dataset of host arrays, in cross-replica context:
-// TensorFlow's experimental_make_numpy_dataset, without a session to give. See
+// ExperimentalMakeNumpyDataset returns a dataset of host arrays, in cross-replica context. It is
+// TensorFlow's experimental_make_numpy_dataset without the session parameter. See
 // [eager.Extended.MakeNumpyDataset].
 //
 // Deprecated: use input.FromSlices.
@@ -95,17 +95,17 @@ func (e *Extended) ExperimentalMakeNumpyDataset(ctx context.Context, nest any) (
 	return e.MakeNumpyDataset(nest)
 }
 
-// SessionConfig holds what a strategy fills in of a session's configuration. There are no sessions
-// here: it is for programs that hand it on.
+// SessionConfig contains the fields of a session's configuration that a strategy sets. There are no
+// sessions in this module; the type is for programs that pass the configuration on.
 type SessionConfig struct {
-	// IsolateSessionState keeps one session's state from others on the same server.
+	// IsolateSessionState isolates the state of a session from other sessions on the same server.
 	IsolateSessionState bool
-	// Cluster is the addresses of each job's tasks.
+	// Cluster contains the addresses of each job's tasks.
 	Cluster map[string][]string
 }
 
-// UpdateConfigProto returns a copy of a configuration as a TPU strategy wants it, with its state
-// isolated, and with the cluster of [Options], if there is one: TensorFlow's update_config_proto.
+// UpdateConfigProto returns a copy of a configuration with isolated state and the cluster of
+// [Options], if there is one. It is TensorFlow's update_config_proto.
 func (s *Strategy) UpdateConfigProto(config SessionConfig) SessionConfig {
 	config.IsolateSessionState = true
 	config.Cluster = cloneCluster(config.Cluster)
@@ -115,9 +115,9 @@ func (s *Strategy) UpdateConfigProto(config SessionConfig) SessionConfig {
 	return config
 }
 
-// Configure updates a configuration in place, as UpdateConfigProto does: compat.v1's
-// Strategy.configure. A nil configuration is left alone. Where the process stands in its cluster
-// does not matter, since every process runs the same program.
+// Configure updates a configuration in place like UpdateConfigProto. It is compat.v1's
+// Strategy.configure. It ignores a nil configuration. The task of the process in its cluster does
+// not matter, because every process runs the same program.
 func (s *Strategy) Configure(config *SessionConfig) {
 	if config != nil {
 		*config = s.UpdateConfigProto(*config)

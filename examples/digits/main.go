@@ -1,5 +1,5 @@
-// Command digits trains a classifier of handwritten digits on a mesh of replicas and logical devices.
-// See README.md for what it prints.
+// Command digits trains a classifier of handwritten digits on a mesh of replicas and logical
+// devices. README.md shows its output.
 package main
 
 import (

@@ -21,7 +21,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 )
 
-// asCommand makes the test binary the command itself.
+// asCommand is the environment variable with which the test binary runs the command instead of the
+// tests.
 const asCommand = "DIGITS_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// outcome reads the last line of what the command said.
+// outcome parses the last line of the command's output.
 func outcome(t *testing.T, said string) (c trainer.ClassifierResult) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(said, "\n"), "\n")
@@ -94,8 +95,8 @@ func started(t *testing.T, ctx context.Context, args ...string) (cmd *exec.Cmd, 
 	}
 }
 
-// TestSIGTERMSavesAndTheRunGoesOn: a signal in the middle of a real process. It ends with the code that
-// asks for a restart, and goes on on other devices.
+// TestSIGTERMSavesAndTheRunGoesOn sends a signal to a real process. The process exits with the code
+// that requests a restart, and the run resumes on other devices.
 func TestSIGTERMSavesAndTheRunGoesOn(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	from := int64(0)
@@ -125,7 +126,8 @@ func TestSIGTERMSavesAndTheRunGoesOn(t *testing.T) {
 	assert.ErrorContains(t, run(t.Context(), args[:6], &stdout, &stderr), "add -resume to go on")
 }
 
-// TestCtrlCEndsARunWithoutAFolder with the code of a shell, as the same command begins anew.
+// TestCtrlCEndsARunWithoutAFolder expects the exit code of a shell, because the same command would
+// start from the beginning.
 func TestCtrlCEndsARunWithoutAFolder(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -19,7 +19,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 )
 
-// asCommand makes the test binary the command itself.
+// asCommand is the environment variable with which the test binary runs the command instead of the
+// tests.
 const asCommand = "GPT_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -56,7 +57,7 @@ func command(t *testing.T, out string, flags ...string) (cmd *exec.Cmd, said *bu
 	return cmd, bufio.NewScanner(pipe), stdout
 }
 
-// finished waits for a command and returns its exit code and what it said.
+// finished waits for a command and returns its exit code and its output.
 func finished(t *testing.T, cmd *exec.Cmd, said *bufio.Scanner) (int, string) {
 	t.Helper()
 	var lines []string
@@ -104,8 +105,8 @@ func data(t *testing.T) string {
 	return path
 }
 
-// TestARunThatIsKilledGoesOnToAllDigits kills one process after a checkpoint, and interrupts
-// another.
+// TestARunThatIsKilledGoesOnToAllDigits kills one process after a checkpoint and interrupts
+// another. The resumed runs have exactly the same losses.
 func TestARunThatIsKilledGoesOnToAllDigits(t *testing.T) {
 	long(t)
 	text, whole := data(t), t.TempDir()
@@ -177,7 +178,7 @@ func TestOptionsGiveTheLossesOfThePlainRun(t *testing.T) {
 	}
 }
 
-// TestCtrlCEndsEachPhase interrupts a process at several moments, from its start on.
+// TestCtrlCEndsEachPhase interrupts a process in each of its phases.
 func TestCtrlCEndsEachPhase(t *testing.T) {
 	long(t)
 	text := data(t)

@@ -1,4 +1,4 @@
-// Command gpt trains a language model on the sources of Go, and lets it write more of them.
+// Command gpt trains a language model on the sources of Go, and generates text with it.
 package main
 
 import (

@@ -85,8 +85,8 @@ func TestWhatCannotBeTrainedIsSaidFirst(t *testing.T) {
 	}
 }
 
-// TestATerminatedRunIsStartedAgain: a signal in the middle saves, with the code that asks for a
-// restart, and a run of as many steps finds nothing left to do.
+// TestATerminatedRunIsStartedAgain terminates a run. It saves and exits with the code that requests
+// a restart. A restarted run with the same number of steps has nothing left to do.
 func TestATerminatedRunIsStartedAgain(t *testing.T) {
 	plugin, out, data := plugintest.Path(t, "cpu"), t.TempDir(), texts(t)
 	line := "-plugin %s -data %s -out %s -vocab 270 -devices 2 -batch 2 -resume -replicas %d -steps %d"
@@ -107,7 +107,7 @@ func TestATerminatedRunIsStartedAgain(t *testing.T) {
 	assert.Contains(t, stdout.String(), fmt.Sprintf(`"steps":%d`, stopped.Step))
 }
 
-// writer tells of each write.
+// writer calls a function for each write.
 type writer func([]byte)
 
 func (w writer) Write(p []byte) (int, error) {

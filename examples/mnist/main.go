@@ -1,4 +1,5 @@
-// Command mnist trains a convolutional classifier of MNIST's images, or of others in its files.
+// Command mnist trains a convolutional classifier on MNIST, or on other images in the same file
+// format.
 package main
 
 import (

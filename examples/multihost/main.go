@@ -1,7 +1,7 @@
-// Command multihost trains the classifier of examples/digits on many hosts: on simulated ones, which
-// share this machine's CPU devices, as goroutines or, with -processes, as processes; or, with -slice,
-// as one of the hosts of a TPU slice. What each host does is the same in all, in runHost. See
-// docs/multihost.md.
+// Command multihost trains the classifier of examples/digits on several hosts. By default it
+// simulates the hosts as goroutines that share this machine's CPU devices; with -processes, it
+// simulates them as processes. With -slice, it runs as one of the hosts of a TPU slice. All of
+// these call runHost for each host. See docs/multihost.md.
 package main
 
 import (
@@ -23,18 +23,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// config says what to run.
+// config is the parsed command line.
 type config struct {
 	*trainer.Flags
 	data string
 	// slice runs as one host of a TPU slice instead of simulating hosts.
 	slice bool
-	// processes runs each simulated host as a process of its own: this program with args, and with
-	// environ in its environment.
+	// processes runs each simulated host as a separate process: this program with the arguments
+	// args and the environment environ.
 	processes bool
 	args      []string
 	environ   []string
-	// hosts is the number of simulated hosts, and missing one that does not start, -1 for none.
+	// hosts is the number of simulated hosts, and missing the index of a host that is not started,
+	// or -1.
 	hosts, missing int
 	verbose        bool
 	hooks          []fit.Hook
@@ -43,8 +44,8 @@ type config struct {
 
 func main() { os.Exit(trainer.Main("multihost", run)) }
 
-// run is the command, with all it touches given. The last line, also after an interrupt, is the
-// outcome as JSON.
+// run runs the command. The last line of its output is the outcome as JSON, also after an
+// interrupt.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	cfg, err := parse(args, stderr)
 	if err != nil {
@@ -88,7 +89,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	if err := cfg.Parse(args, stderr); err != nil {
 		return cfg, err
 	}
-	cfg.Resume = cfg.Out != "" // a host that is started again goes on
+	cfg.Resume = cfg.Out != "" // a restarted host resumes
 	cfg.Flags.Watch.Patience = lostAfter
 	if cfg.verbose {
 		cfg.log = slog.New(slog.NewTextHandler(stderr, nil))
@@ -113,7 +114,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	if replicas == 0 {
 		replicas = cfg.Devices / cfg.Logical
 	}
-	// Replicas take the devices in order, so that the last host is the first without.
+	// Replicas use the devices in order, so the last host is the first one without replicas.
 	if used := replicas * cfg.Logical; used <= cfg.Devices-cfg.Devices/cfg.hosts {
 		return cfg, wrong("replicas", "%d replicas of %d logical devices take %d of the %d devices, and the last of %d hosts has none of them; raise -replicas or -logical, or lower -devices",
 			replicas, cfg.Logical, used, cfg.Devices, cfg.hosts)
@@ -121,11 +122,11 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	return cfg, nil
 }
 
-// lostAfter is how long a host that is known not to go on is waited for.
+// lostAfter is the timeout for a host that makes no progress.
 const lostAfter = 30 * time.Second
 
-// runHost is what each host does: open its devices together with the others, train and test on all
-// of the slice, and shut down.
+// runHost runs one host: it opens the devices together with the other hosts, trains and tests on
+// the complete slice, and shuts down.
 func runHost(ctx context.Context, cfg config, opts system.Options) (trainer.ClassifierResult, error) {
 	c, err := perceptron.New(cfg.data, cfg.Flags)
 	if err != nil {
@@ -135,7 +136,8 @@ func runHost(ctx context.Context, cfg config, opts system.Options) (trainer.Clas
 	return cfg.Train(ctx, c)
 }
 
-// onSlice is one host of a TPU slice. The others are found by the environment and the metadata server.
+// onSlice runs one host of a TPU slice. It finds the other hosts with environment variables and the
+// metadata server.
 func onSlice(ctx context.Context, cfg config) (trainer.ClassifierResult, error) {
 	metadata := clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{Logger: cfg.log})
 	return runHost(ctx, cfg, system.Options{

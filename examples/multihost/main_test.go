@@ -23,7 +23,7 @@ import (
 
 func init() { plugintest.PlainCode() }
 
-// small is a short run on so many hosts.
+// small is a short run on the given number of hosts.
 func small(t testing.TB, hosts, logical int, more ...string) config {
 	return with(t, fmt.Sprintf("-hosts %d -logical %d -wait 1m -steps 25 -seed 3 -plugin %s %s", hosts, logical, plugintest.Path(t, "cpu"), strings.Join(more, " ")))
 }
@@ -34,7 +34,7 @@ func with(t testing.TB, args string) config {
 	return cfg
 }
 
-// eachStep is a hook that tells of each step and its loss.
+// eachStep is a hook that reports each step and its loss.
 func eachStep(tell func(step int, loss float64)) []fit.Hook {
 	return []fit.Hook{fit.Each(1, func(_ context.Context, s *fit.State) error {
 		loss, _ := s.Value(fit.Loss)
@@ -94,7 +94,7 @@ func TestAnInterruptBeforeTheDevicesAreOpenHasItsJSONToo(t *testing.T) {
 	assert.Equal(t, int64(7), result.Seed)
 }
 
-// writer tells of each write.
+// writer calls a function for each write.
 type writer func([]byte)
 
 func (w writer) Write(p []byte) (int, error) {

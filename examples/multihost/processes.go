@@ -23,11 +23,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// asProcesses runs each host as a process of its own, which is this program again. This process is
-// the machine: it has the devices, and the hosts reach them through a socket.
+// asProcesses runs each host as a separate process of this program. This process owns the devices,
+// which the hosts use through a socket.
 func asProcesses(ctx context.Context, cfg config, stdout, stderr io.Writer) (result trainer.ClassifierResult, err error) {
 	if _, err := perceptron.New(cfg.data, cfg.Flags); err != nil {
-		return result, err // each host would say the same
+		return result, err // each host would report the same error
 	}
 	base, err := system.Open(ctx, system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})
 	if err != nil {
@@ -62,10 +62,10 @@ func asProcesses(ctx context.Context, cfg config, stdout, stderr io.Writer) (res
 	return tell(cfg, outcomes, stdout)
 }
 
-// errLate matches the error of a host whose process was stopped, or hangs.
+// errLate matches the error of a host whose process is stopped or hangs.
 var errLate = errkind.New(errkind.DeadlineExceededError, "it had not ended a while after another host had, and was killed")
 
-// processError is the error of a host's process that ended with a code of its own.
+// processError is the error of a host's process, with its exit code.
 type processError struct {
 	*errkind.Fault
 	code int
@@ -73,7 +73,7 @@ type processError struct {
 
 func (e *processError) ExitCode() int { return e.code }
 
-// startHost runs a host's process to its end and returns its result.
+// startHost runs a host's process until it exits and returns its result.
 func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shared) (result trainer.ClassifierResult, err error) {
 	host.Plugin = cfg.Plugin
 	env, err := host.Environ()
@@ -88,7 +88,7 @@ func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shar
 	cmd.Env = append(os.Environ(), append(cfg.environ, env)...)
 	cmd.Cancel = func() error {
 		if context.Cause(ctx) == errLate {
-			return cmd.Process.Kill() // a process that is stopped does not hear SIGTERM
+			return cmd.Process.Kill() // a stopped process does not handle SIGTERM
 		}
 		return cmd.Process.Signal(syscall.SIGTERM)
 	}
@@ -122,8 +122,8 @@ func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shar
 	return result, nil
 }
 
-// oneProcess is a host that is a process of its own. It says its error in one line, which -processes
-// shows.
+// oneProcess runs one host in its own process. It prints its error on one line, which the parent
+// process shows.
 func oneProcess(ctx context.Context, cfg config, host prochost.Host, stderr io.Writer) (trainer.ClassifierResult, error) {
 	if cfg.Watch.Place = cfg.Out; cfg.Out == "" {
 		cfg.Watch.Place = filepath.Dir(host.Address) // which all hosts share
@@ -138,19 +138,19 @@ func oneProcess(ctx context.Context, cfg config, host prochost.Host, stderr io.W
 	return outcome, trainer.Exit(code)
 }
 
-// shared is what several hosts write to.
+// shared is a writer that several hosts share.
 type shared struct {
 	sync.Mutex
 	stdout, stderr io.Writer
 }
 
-// lines passes whole lines of a process on, if they are to be shown, all but the last one, which it
-// keeps.
+// lines collects the output of a process. It forwards complete lines, if they are to be shown,
+// except the last one, which it keeps.
 type lines struct {
 	screen *shared
 	to     io.Writer
 	show   bool
-	text   []byte // from the beginning of the last whole line
+	text   []byte // beginning with the last complete line
 }
 
 func (l *lines) Write(p []byte) (int, error) {
@@ -171,5 +171,5 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last is the last line.
+// last returns the last line.
 func (l *lines) last() string { return strings.TrimSpace(string(l.text)) }

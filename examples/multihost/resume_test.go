@@ -20,8 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// TestHostsStopTogetherAndOthersGoOn interrupts one host of a run, and goes on with other numbers of
-// hosts. The losses are those of one process that was never interrupted, up to rounding.
+// TestHostsStopTogetherAndOthersGoOn interrupts one host of a run and resumes with other numbers of
+// hosts. The losses equal those of an uninterrupted process, up to rounding.
 func TestHostsStopTogetherAndOthersGoOn(t *testing.T) {
 	want, one := alone(t, small(t, 4, 2))
 	out := filepath.Join(t.TempDir(), "run")
@@ -69,7 +69,7 @@ func TestHostsStopTogetherAndOthersGoOn(t *testing.T) {
 	}
 }
 
-// TestHostsSaveOnThemselves: by -near, each into a folder of its own.
+// TestHostsSaveOnThemselves saves local checkpoints (-near), each host in its own folder.
 func TestHostsSaveOnThemselves(t *testing.T) {
 	dir, died := t.TempDir(), errors.New("died")
 	shared := false

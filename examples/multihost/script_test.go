@@ -41,7 +41,8 @@ func TestTheFilesAreWhatLaunchPrints(t *testing.T) {
 	}
 }
 
-// The codes by which scripts start a program again are those of the packages that end it so.
+// The exit codes after which scripts restart a program equal those of the packages that exit with
+// them.
 func TestTheScriptsKnowTheExitCodes(t *testing.T) {
 	script, err := os.ReadFile("slice.sh")
 	require.NoError(t, err)
@@ -52,8 +53,8 @@ func TestTheScriptsKnowTheExitCodes(t *testing.T) {
 	assert.Contains(t, string(manifest), fmt.Sprintf("values: [%d]", interrupt.ExitCode))
 }
 
-// A program that is built on this machine starts on the oldest image, or the script says that it
-// would not: both read the C library that the program needs.
+// A program that is built on this machine starts on the oldest image, or the script reports that it
+// would not. Both check the version of the C library that the program needs.
 func TestTheProgramStartsOnTheOldestImage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")

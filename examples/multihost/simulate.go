@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// simulate runs all hosts in this process, each on its share of the CPU devices. The first one tells
-// what they do.
+// simulate runs all hosts in this process, each on its share of the CPU devices. Only the first
+// host prints its progress.
 func simulate(ctx context.Context, cfg config, stdout, stderr io.Writer) (trainer.ClassifierResult, error) {
 	outcomes, err := simulateEach(ctx, cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
 		w := stderr
@@ -37,14 +37,14 @@ func simulate(ctx context.Context, cfg config, stdout, stderr io.Writer) (traine
 	return tell(cfg, outcomes, stdout)
 }
 
-// own is the configuration of a host that shares its process with others.
+// own returns the configuration of a host that shares its process with other hosts.
 func (cfg config) own(w io.Writer) (config, error) {
 	own, err := parse(cfg.args, w)
 	own.Watch.Exit, own.Watch.Place = nil, cfg.Out
 	return own, err
 }
 
-// apart is the folder of a simulated host where one of each machine is asked for, if it is.
+// apart returns the local folder of a simulated host, or "" if folder is empty.
 func apart(folder string, host int) string {
 	if folder == "" {
 		return ""
@@ -52,7 +52,7 @@ func apart(folder string, host int) string {
 	return filepath.Join(folder, fmt.Sprint("host-", host))
 }
 
-// first is the first host that starts.
+// first returns the index of the first host that starts.
 func (cfg config) first() int {
 	if cfg.missing == 0 && cfg.hosts > 1 {
 		return 1
@@ -60,7 +60,7 @@ func (cfg config) first() int {
 	return 0
 }
 
-// tell says how each host did, and returns the outcome of the first.
+// tell reports the outcome of each host, and returns the outcome of the first.
 func tell(cfg config, outcomes []outcome, stdout io.Writer) (trainer.ClassifierResult, error) {
 	var errs []error
 	var stopped error
@@ -84,14 +84,14 @@ func tell(cfg config, outcomes []outcome, stdout io.Writer) (trainer.ClassifierR
 	return outcomes[cfg.first()].ClassifierResult, errors.Join(errs...)
 }
 
-// outcome is that of a host, or its error.
+// outcome is the result or the error of a host.
 type outcome struct {
 	trainer.ClassifierResult
 	err error
 }
 
-// simulateEach runs the program of each host at once, with the options by which it opens its
-// devices.
+// simulateEach runs the program of all hosts concurrently, with the options with which each opens
+// its devices.
 func simulateEach(ctx context.Context, cfg config, program func(host int, opts system.Options) (trainer.ClassifierResult, error)) (outcomes []outcome, err error) {
 	base, err := system.Open(ctx, system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command onebinary is a training program that carries its compiled steps inside. Where it runs it
-// needs the plugin and the C library: no compiler, no Python, no Go, and no file of its own.
+// Command onebinary is a training program with embedded compiled steps. To run, it needs only the
+// plugin and the C library: no compiler, no Python, no Go, and no other files.
 //
 //	onebinary -topology cpu:8 -save examples/onebinary/steps/cpu-8.step   # on a desk: compile
 //	go build ./examples/onebinary                                         # the steps go inside
@@ -39,18 +39,18 @@ import (
 //go:embed steps
 var steps embed.FS
 
-// started is when the process began to run Go.
+// started is the start time of the process.
 var started = time.Now()
 
 func main() { os.Exit(command.Main(run)) }
 
-// config says what to run.
+// config is the parsed command line.
 type config struct {
 	devices, steps int
 	plugin         string
 }
 
-// Result is what the program prints last, as JSON.
+// Result is the last output of the program, as JSON.
 type Result struct {
 	// Step is the embedded step that fits the devices.
 	Step    string `json:"step"`
@@ -98,7 +98,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return command.OK
 }
 
-// build is the step that is compiled ahead of time, and the shapes of its batch.
+// build returns the step to compile ahead of time, and the shapes of its batch.
 func build(s *strategy.TPUStrategy) (aot.Step, []any, error) {
 	step, err := newStep(s)
 	return step, []any{shapes.Make(dtypes.Float32, batch, features), shapes.Make(dtypes.Float32, batch, 1)}, err
@@ -142,7 +142,8 @@ func trainEmbedded(ctx context.Context, cfg config) (r Result, err error) {
 	return r, nil
 }
 
-// load puts the first step that fits on the devices. Where none does, the error says of each why.
+// load loads the first embedded step that fits the devices. If no step fits, the error contains the
+// reason for each step.
 func load(ctx context.Context, s *strategy.TPUStrategy, from embed.FS) (*train.Step, string, error) {
 	entries, err := from.ReadDir("steps")
 	if err != nil {
@@ -168,7 +169,8 @@ func load(ctx context.Context, s *strategy.TPUStrategy, from embed.FS) (*train.S
 		Hint: "compile one for it with -topology and -save into examples/onebinary/steps, and build again", Err: errors.Join(unfit...)}
 }
 
-// noCompiler is a compiler that refuses, and counts: this program compiles nothing where it runs.
+// noCompiler is a compiler that counts its calls and returns errors, because this program must not
+// compile when it runs.
 type noCompiler struct{ asked *int }
 
 // Compile returns an error.

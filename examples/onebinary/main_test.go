@@ -56,8 +56,8 @@ func starts(t *testing.T, cmd *exec.Cmd) (r Result) {
 	return r
 }
 
-// The program starts to its first step without compiling, with no variable in its environment, no
-// home, and no other program: also in a directory that has only what the image has.
+// The program runs its first step without compiling, without environment variables, without a home
+// directory and without other programs, also in a directory with only the files of the image.
 func TestItRunsFromItself(t *testing.T) {
 	plugin := plugintest.Path(t, "cpu")
 	sys := plugintest.System(t, 2)

@@ -22,7 +22,7 @@ const (
 	learningRate = 0.1
 )
 
-// options are those of the strategy, on the desk and where the step runs.
+// options returns the options of the strategy, both for compiling and for running.
 func options(logicalDevices int) strategy.Options {
 	o := strategy.Options{LogicalDevices: logicalDevices}
 	if logicalDevices > 1 {
@@ -31,19 +31,19 @@ func options(logicalDevices int) strategy.Options {
 	return o
 }
 
-// newStore is a store with first values. They are made here, in Go: a step has none in it. A program
-// that goes on with a training restores a checkpoint instead.
+// newStore returns a store with initial values, because a compiled step contains none. A program
+// that resumes a training restores a checkpoint instead.
 func newStore() *model.Store {
 	store := model.NewStore()
 	store.VariableWithValue("/hidden", waves(1, features, hidden))
 	store.VariableWithValue("/output", waves(2, hidden, 1))
-	// The optimizer's variables, which it makes for itself only where the step is traced.
+	// The optimizer creates its variables only when the step is traced, so create them here.
 	store.VariableWithValue("/"+optimizer.Scope+"/"+optimizer.ParamLearningRate, float32(learningRate)).SetTrainable(false)
 	store.VariableWithValue("/"+optimizer.GlobalStepVariableName, int64(0)).SetTrainable(false)
 	return store
 }
 
-// newStep is the training step, as it is written: only the desk calls it.
+// newStep returns the training step. It is only called to compile.
 func newStep(s *strategy.TPUStrategy) (*train.Step, error) {
 	return train.New(s, newStore(), optimizer.StochasticGradientDescent().WithLearningRate(learningRate).WithDecay(false).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
@@ -54,7 +54,7 @@ func newStep(s *strategy.TPUStrategy) (*train.Step, error) {
 		}, train.Options{})
 }
 
-// batchOf is the batch of a step.
+// batchOf returns the batch of a step.
 func batchOf(step int) (x, y *tensors.Tensor) {
 	x = waves(step+3, batch, features)
 	rows := tensors.MustCopyFlatData[float32](x)
@@ -65,7 +65,7 @@ func batchOf(step int) (x, y *tensors.Tensor) {
 	return x, tensors.FromFlatDataAndDimensions(targets, batch, 1)
 }
 
-// waves are numbers between -1/2 and 1/2 that look irregular.
+// waves returns irregular numbers between -1/2 and 1/2.
 func waves(seed int, rows, columns int) *tensors.Tensor {
 	flat := make([]float32, rows*columns)
 	for i := range flat {

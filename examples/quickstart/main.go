@@ -63,7 +63,7 @@ func main() {
 	check(err)
 }
 
-// codeOf is a shell's exit code for a process that a signal has ended.
+// codeOf returns the exit code of a shell for a process that a signal terminated.
 func codeOf(ctx context.Context) int {
 	if strings.HasPrefix(context.Cause(ctx).Error(), syscall.SIGTERM.String()) {
 		return 143

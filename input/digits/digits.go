@@ -1,5 +1,5 @@
-// Package digits carries the 1,797 handwritten digits of README.md, so that a
-// program finds them wherever it is started.
+// Package digits embeds the 1,797 handwritten digits that README.md describes, so that a program
+// can read them from any working directory.
 package digits
 
 import (
@@ -10,8 +10,8 @@ import (
 //go:embed digits.csv.gz
 var compressed string
 
-// Open returns the data, gzip compressed: a line of 65 comma-separated integers a
-// digit, 64 pixels from 0 to 16 row by row, then the class.
+// Open returns the gzip-compressed data. Each digit is one line of 65 comma-separated integers: 64
+// pixels from 0 to 16 in row-major order, then the class.
 func Open() *strings.Reader { return strings.NewReader(compressed) }
 
 // IDX is a folder with the same digits in the form of MNIST, see package input/idx: of each 50 the last

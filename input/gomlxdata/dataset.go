@@ -16,18 +16,18 @@ import (
 
 // Options describes a GoMLX dataset. The zero value describes batches of unknown size and number.
 type Options struct {
-	Spec      input.Spec // of the elements, see FromBatch; zero: unknown
-	Count     int        // batches in a pass; 0 is unknown, a negative number is infinite
-	BatchSize int        // rows of a full batch; 0 is unknown
-	// IgnoreSpec drops the Spec that GoMLX batches may carry. Without it, a batch with a Spec is an
-	// error: a Spec selects another program for the batch, and elements have no place for it.
+	Spec      input.Spec // of the elements as FromBatch returns them; zero: unknown
+	Count     int        // number of batches per pass; 0 is unknown, a negative number is infinite
+	BatchSize int        // number of rows of a full batch; 0 is unknown
+	// IgnoreSpec discards the Spec of GoMLX batches. If it is false, a batch with a Spec is an
+	// error, because an Element has no field for the Spec, which selects the program for a batch.
 	IgnoreSpec bool
 }
 
 // FromTrain returns a dataset of the batches of a GoMLX dataset, converted by [FromBatch]. Every
-// pass and every restore of a position iterates over ds anew, so ds must yield the same batches
-// each time: shuffle with input's Shuffle. FromTrain copies the tensors of each batch and then
-// frees the batch, as its owner has to.
+// pass and every restore calls ds.Iter again, so ds must yield the same batches in the same order
+// each time. Use [input.Dataset.Shuffle] to shuffle. The tensors of each batch are copied, and the
+// batch is finalized.
 func FromTrain(ds train.Dataset, opts Options) input.Dataset {
 	open := func(context.Context, input.Pass) iter.Seq2[input.Element, error] {
 		return func(yield func(input.Element, error) bool) {
@@ -48,7 +48,7 @@ func FromTrain(ds train.Dataset, opts Options) input.Dataset {
 	return input.FromSeq(open, input.SeqOptions{Spec: opts.Spec, Count: opts.Count, BatchSize: cmp.Or(opts.BatchSize, input.Unknown)})
 }
 
-// take converts a batch and frees it.
+// take converts a batch and finalizes it.
 func take(batch train.Batch, opts Options) (input.Element, error) {
 	var e input.Element
 	var err error
@@ -61,8 +61,8 @@ func take(batch train.Batch, opts Options) (input.Element, error) {
 	return e, errors.Join(err, batch.Finalize())
 }
 
-// FromBatch copies a batch to an element: a tuple of the tuple of inputs and the tuple of labels.
-// The caller still owns the batch.
+// FromBatch copies a batch to an element, which is a tuple of two tuples: the inputs and the
+// labels. The caller keeps the ownership of the batch.
 func FromBatch(batch train.Batch) (input.Element, error) {
 	inputs, err := fromTensors("input", batch.Inputs)
 	if err != nil {
@@ -87,9 +87,9 @@ func fromTensors(what string, list []*tensors.Tensor) (input.Element, error) {
 	return input.Tuple(out...), nil
 }
 
-// ToBatch copies an element to a batch, which the caller owns. The leaves of a tuple's first member
-// become the inputs and those of its second the labels, if the tuple has two members. The leaves of
-// any other element all become inputs.
+// ToBatch copies an element to a batch, which the caller owns. If the element is a tuple with two
+// members, the leaves of the first member become the inputs and the leaves of the second become the
+// labels. Otherwise all leaves become inputs.
 func ToBatch(e input.Element) (train.Batch, error) {
 	inputs, labels := e, input.Element{}
 	if !e.IsLeaf() && e.Keys() == nil && e.Len() == 2 {
@@ -118,15 +118,15 @@ func toTensors(e input.Element) ([]*tensors.Tensor, error) {
 	return out, nil
 }
 
-// ToTrain returns a GoMLX dataset of the elements of ds, converted by [ToBatch]. Each Iter is a
-// pass of its own with the next epoch, so that a Shuffle has another order each time. The iteration
-// ends at the first error. One goroutine uses the dataset at a time.
+// ToTrain returns a GoMLX dataset of the elements of ds, converted by [ToBatch]. Each call of Iter
+// starts a pass with the next epoch, so a Shuffle has another order each time. The iteration stops
+// at the first error. The dataset is not safe for concurrent use.
 func ToTrain(ctx context.Context, name string, ds input.Dataset) train.Dataset {
 	return &trainDataset{ctx: ctx, name: name, ds: ds}
 }
 
 type trainDataset struct {
-	ctx   context.Context // GoMLX's interface has no place for one
+	ctx   context.Context // GoMLX's Iter has no context parameter
 	name  string
 	ds    input.Dataset
 	epoch uint64

@@ -1,7 +1,7 @@
-// Package gomlxdata joins GoMLX's datasets and tensors to package input, in both directions.
+// Package gomlxdata converts between the datasets and tensors of GoMLX and of package input.
 //
-// [FromTrain] makes a GoMLX dataset distributable; [ToTrain] lets a GoMLX trainer read a dataset of
-// package input. [FromTensor] and [ToTensor] convert single tensors, by copying.
+// [FromTrain] converts a GoMLX dataset, so that it can be distributed. [ToTrain] converts a dataset
+// of package input for a GoMLX trainer. [FromTensor] and [ToTensor] copy single tensors.
 //
-// Package input itself stays free of GoMLX's tensors. Like them, this package needs no cgo.
+// Package input itself does not depend on GoMLX's tensors. This package needs no cgo.
 package gomlxdata

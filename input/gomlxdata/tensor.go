@@ -10,9 +10,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// FromTensor copies a GoMLX tensor to a host tensor of the same kind and dimensions. GoMLX brings a
-// tensor on a device to the host first. Dtypes that host tensors do not have, such as 4-bit
-// integers, are errors.
+// FromTensor copies a GoMLX tensor to a host tensor of the same kind and dimensions. A tensor on a
+// device is transferred to the host first. A dtype that host tensors do not support, such as a
+// 4-bit integer, is a TypeError.
 func FromTensor(t *tensors.Tensor) (input.Tensor, error) {
 	if err := t.CheckValid(); err != nil {
 		return input.Tensor{}, &errkind.Fault{Op: "gomlxdata: copy tensor", Err: err, Hint: "give a tensor that is not finalized", Class: errkind.FailedPreconditionError}
@@ -35,8 +35,8 @@ func FromTensor(t *tensors.Tensor) (input.Tensor, error) {
 	return out, err
 }
 
-// ToTensor copies a host tensor to a GoMLX tensor, which the caller owns. A tensor of strings is an
-// error.
+// ToTensor copies a host tensor to a GoMLX tensor, which the caller owns. A tensor of strings is a
+// TypeError.
 func ToTensor(t input.Tensor) (*tensors.Tensor, error) {
 	dtype, ok := t.Kind().DType()
 	if !ok {

@@ -1,9 +1,9 @@
-// Package idx reads the IDX file format, in which the MNIST images come.
+// Package idx reads the IDX file format of the MNIST data.
 //
-// A file is a magic number (two zero bytes, the element type, the number of dimensions), each
-// dimension as a big-endian uint32, then the elements, the last dimension fastest. Read takes files
-// of unsigned bytes, which is what images and labels are, plain or gzip compressed.
+// A file consists of a magic number (two zero bytes, the element type, the number of dimensions),
+// each dimension as a big-endian uint32, and the elements in row-major order. [Read] accepts files
+// of unsigned bytes, plain or compressed with gzip.
 //
-// The header of a file is not believed: memory is taken as data arrives, and a file that is shorter
-// or longer than its header says is an error.
+// The header of a file is not trusted: memory is allocated as data is read, and a file whose length
+// does not match its header is an error.
 package idx

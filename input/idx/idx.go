@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// MaxBytes is the size of the largest array that Read takes.
+// MaxBytes is the size of the largest array that Read accepts, in bytes.
 const MaxBytes = 1 << 30
 
 const (
@@ -24,22 +24,22 @@ const (
 
 // Array is the contents of a file.
 type Array struct {
-	// Dims are the sizes of the dimensions, the slowest first.
+	// Dims are the dimensions, outermost first.
 	Dims []int
-	// Data are the elements, row-major.
+	// Data are the elements in row-major order.
 	Data []byte
 }
 
-// ErrFormat is matched by an error of a file whose contents are malformed.
+// ErrFormat matches errors for files with malformed contents.
 var ErrFormat = errkind.New(errkind.DataLossError, "idx")
 
 func formatError(format string, args ...any) error {
 	return &errkind.Fault{Match: ErrFormat, Reason: fmt.Sprintf(format, args...)}
 }
 
-// ReadFile reads a file of a folder or, if there is none, the one with the ending .gz. Contents decide
-// whether a file is compressed, not its name. What is no regular file is not opened. Errors:
-// [ErrFormat], and those of the folder.
+// ReadFile reads the array in the file name, or in the file name.gz if the former does not exist.
+// Compression is detected from the contents, not from the name. A file that is not a regular file
+// is an error. The error of a malformed file matches [ErrFormat].
 func ReadFile(folder fs.FS, name string) (Array, error) {
 	info, err := fs.Stat(folder, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,8 +65,8 @@ func ReadFile(folder fs.FS, name string) (Array, error) {
 	return a, nil
 }
 
-// Read reads an array and expects r to end with it. The error of a malformed file matches
-// [ErrFormat]; other errors are those of r.
+// Read reads an array, which must extend to the end of r. The error of malformed data matches
+// [ErrFormat]; other errors are errors of r.
 func Read(r io.Reader) (Array, error) {
 	if r == nil {
 		return Array{}, &errkind.Fault{Op: "idx: read", Reason: "the reader is nil", Hint: "give an open file", Class: errkind.ValueError}
@@ -83,7 +83,7 @@ func Read(r io.Reader) (Array, error) {
 	if err != nil {
 		return Array{}, err
 	}
-	// One byte more than announced shows whether the file goes on.
+	// One more byte than specified shows whether the file is longer.
 	data, err := io.ReadAll(io.LimitReader(in, int64(size)+1))
 	if err != nil {
 		return Array{}, corrupt(err)
@@ -97,7 +97,7 @@ func Read(r io.Reader) (Array, error) {
 	return Array{Dims: dims, Data: data}, nil
 }
 
-// header reads the dimensions and the number of bytes that they announce.
+// header reads the dimensions and returns them and the number of elements.
 func header(in io.Reader) (dims []int, size int, err error) {
 	var magic [4]byte
 	if _, err := io.ReadFull(in, magic[:]); err != nil {
@@ -130,7 +130,7 @@ func header(in io.Reader) (dims []int, size int, err error) {
 	return dims, size, nil
 }
 
-// truncated turns an end of file into what it means here.
+// truncated converts an end of file within where to a format error.
 func truncated(where string, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return formatError("the file ends in its %s", where)
@@ -138,7 +138,7 @@ func truncated(where string, err error) error {
 	return corrupt(err)
 }
 
-// corrupt turns gzip's complaints into format errors and leaves those of the reader below.
+// corrupt converts gzip errors to format errors and returns other errors unchanged.
 func corrupt(err error) error {
 	var flateErr flate.CorruptInputError
 	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &flateErr) ||

@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Sets returns the sets train and t10k of the folder at dir, or, if dir is empty, of another file
-// system, such as data that a program carries. See [Pairs].
+// Sets returns the sets "train" and "t10k" in the folder at dir. If dir is empty, it reads them
+// from the file system otherwise, such as embedded data. See [Pairs].
 func Sets(dir string, otherwise fs.FS) (training, test input.Dataset, err error) {
 	if dir != "" {
 		otherwise = files.Dir(dir)
@@ -24,11 +24,10 @@ func Sets(dir string, otherwise fs.FS) (training, test input.Dataset, err error)
 	return training, test, err
 }
 
-// Pairs reads a set of labeled images, such as "train" or "t10k" of MNIST, from the files that MNIST
-// has of it in a folder: NAME-images-idx3-ubyte, of [count height width], and
-// NAME-labels-idx1-ubyte, of [count], each plain or with the ending .gz. The elements of the dataset
-// are tuples of an image, uint8 [height width], and a label, int32, in the order of the files. Errors
-// name the file.
+// Pairs reads a set of labeled images, such as "train" or "t10k" of MNIST, into memory. It reads
+// the files SET-images-idx3-ubyte, of shape [count height width], and SET-labels-idx1-ubyte, of
+// shape [count], each either plain or with the suffix .gz. Each element of the dataset is a tuple
+// of an image, uint8 [height width], and a label, a scalar int32, in the order of the files.
 func Pairs(folder fs.FS, set string) (input.Dataset, error) {
 	images, err := ReadFile(folder, set+"-images-idx3-ubyte")
 	if err != nil {

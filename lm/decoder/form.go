@@ -13,29 +13,33 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/remat"
 )
 
-// Form is how a decoder is computed, which changes its losses by rounding only, and a size that few need.
+// Form contains options of the computation of a decoder, which change its losses only by rounding,
+// and HeadSize.
 type Form struct {
-	// Keep says what of a layer the backward pass does not compute again.
+	// Keep is the rematerialization policy of a layer: it selects the values that the backward pass
+	// does not recompute.
 	Keep remat.Policy
 	// HeadSize is the number of features of a head; 0 is Width/Heads.
 	HeadSize int
-	// Flash computes attention's scores again in the backward pass whatever Keep says, as kernels do.
+	// Flash recomputes the attention scores in the backward pass, independent of Keep, like flash
+	// attention kernels.
 	Flash bool
-	// Tokens splits what layers hand on over the logical devices by its tokens, which takes less of their
-	// memory. Their number must divide Sequence.
+	// Tokens shards the activations between layers over the logical devices by tokens, which saves
+	// memory. The number of logical devices must divide Sequence.
 	Tokens bool
 }
 
 // Head returns the number of features of a head.
 func (c Config) Head() int { return cmp.Or(c.HeadSize, c.Width/c.Heads) }
 
-// with is the decoder for a past: a sampler has a token at a time.
+// with returns the configuration without Flash and Tokens if past is not nil, because generation
+// processes one token at a time.
 func (c Config) with(past *generate.Cache) Config {
 	c.Flash, c.Tokens = c.Flash && past == nil, c.Tokens && past == nil
 	return c
 }
 
-// attention is that of the past, [rows, tokens, heads, size], whole heads on each logical device.
+// attention returns the result of attention, [rows, tokens, heads, size], sharded by heads.
 func (c Config) attention(past *generate.Cache, q, k, v *graph.Node) *graph.Node {
 	if !c.Flash {
 		return c.inside(past.Attend(q, k, v))
@@ -45,7 +49,7 @@ func (c Config) attention(past *generate.Cache, q, k, v *graph.Node) *graph.Node
 	})[0])
 }
 
-// handed is what layers hand on, [rows, tokens, Width], as it lies over the logical devices.
+// handed annotates the activations between layers, [rows, tokens, Width], with their sharding.
 func (c Config) handed(x *graph.Node) *graph.Node {
 	if c.Tokens {
 		return logical.SplitOver(x, "", "logical", "")
@@ -53,8 +57,9 @@ func (c Config) handed(x *graph.Node) *graph.Node {
 	return logical.Replicate(x)
 }
 
-// back is the last product of a layer, of x that lies over the logical devices by its features, dimension
-// 2. GoMLX's dense layer makes one dimension of rows and tokens, which keeps all tokens on each of them.
+// back is the last product of a layer. x is sharded over the logical devices by features, dimension
+// 2. With Tokens it uses Einsum, because GoMLX's dense layer merges rows and tokens into one
+// dimension, which prevents sharding by tokens.
 func (c Config) back(scope *model.Scope, x *graph.Node) *graph.Node {
 	if !c.Tokens {
 		return c.handed(layers.Dense(scope, x, false, c.Width))
@@ -63,7 +68,7 @@ func (c Config) back(scope *model.Scope, x *graph.Node) *graph.Node {
 	return c.handed(graph.Einsum("btf,fw->btw", x, w.NodeValue(x.Graph())))
 }
 
-// whole is all tokens of what a layer was handed, on each logical device.
+// whole replicates the tokens of a layer's input over the logical devices.
 func (c Config) whole(x *graph.Node) *graph.Node {
 	if c.Tokens {
 		return logical.Replicate(x)
@@ -71,8 +76,8 @@ func (c Config) whole(x *graph.Node) *graph.Node {
 	return x
 }
 
-// inside is what a layer splits by heads or hidden features, dimension 2, and not by the tokens of what it
-// hands on.
+// inside annotates values within a layer, which are sharded by heads or hidden features, dimension
+// 2, and not by tokens.
 func (c Config) inside(x *graph.Node) *graph.Node {
 	if !c.Tokens {
 		return x

@@ -21,8 +21,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// Rules split the variables over the logical devices: attention by heads, the dense layers by
-// their hidden features, the embedding and the head by tokens.
+// Rules returns the rules that shard the variables over the logical devices: attention by heads,
+// the dense layers by hidden features, the embedding and the head by the vocabulary.
 func Rules() logical.Rules {
 	return logical.Rules{
 		logical.Match(`embedding/embeddings`, logical.Over("logical", "")),
@@ -32,9 +32,9 @@ func Rules() logical.Rules {
 	}
 }
 
-// Loss is a replica's loss: the mean cross-entropy, in nats, of each token of the windows in[0],
-// int32 [rows, Sequence+1], given the tokens before it. The metric "nats" has it by token, with the
-// weights in[1], [rows, Sequence], if there are any.
+// Loss returns the loss of a replica: the mean cross-entropy, in nats, of the tokens of the windows
+// in[0], int32 [rows, Sequence+1], each given the previous tokens of its window. The metric "nats"
+// has the loss of each token, weighted by in[1], [rows, Sequence], if present.
 func (c Config) Loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	n := in[0].Shape().Dim(1) - 1
 	logits := c.Logits(rc, graph.SliceAxis(in[0], 1, graph.AxisRange(0, n)), nil)
@@ -44,7 +44,8 @@ func (c Config) Loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node 
 	return graph.ReduceAllMean(losses)
 }
 
-// Logits is the model: tokens [rows, n] to float32 [rows, n, Vocabulary]. The past is nil in training.
+// Logits returns the logits, float32 [rows, n, Vocabulary], of tokens, int32 [rows, n]. past is nil
+// in training.
 func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, past *generate.Cache) *graph.Node {
 	scope := rc.Scope().WithInitializer(initializer.RandomNormalFn(rc.Scope(), 0.02))
 	c, positions := c.with(past), past.Positions(tokens)
@@ -58,8 +59,8 @@ func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, past *ge
 	return precision.Output(logical.SplitOver(logits, "", "", "logical"))
 }
 
-// attend is causal attention with rotary positions, of Heads heads of queries to KeyHeads heads of
-// keys and values. The angles are float32: bfloat16 has too few numbers for places.
+// attend is causal attention with rotary positions, with Heads heads of queries and KeyHeads heads
+// of keys and values. The angles are float32, because bfloat16 is not precise enough for positions.
 func (c Config) attend(scope *model.Scope, x, positions *graph.Node, past *generate.Cache) *graph.Node {
 	heads := func(name string, heads int) *graph.Node {
 		return logical.SplitOver(layers.Dense(scope.In("%s", name), x, false, heads, c.Head()), "", "", "logical", "")
@@ -76,14 +77,14 @@ func (c Config) attend(scope *model.Scope, x, positions *graph.Node, past *gener
 	return c.back(scope.In("out"), y)
 }
 
-// dense is the gated pair of dense layers, SwiGLU.
+// dense is a SwiGLU feed-forward layer.
 func (c Config) dense(scope *model.Scope, x *graph.Node) *graph.Node {
 	h := activation.Swish(layers.Dense(scope.In("gate"), x, false, c.Hidden))
 	h = graph.Mul(h, layers.Dense(scope.In("up"), x, false, c.Hidden))
 	return c.back(scope.In("down"), c.inside(h))
 }
 
-// norm divides by the root of the mean square, in float32.
+// norm is RMS normalization in float32.
 func (c Config) norm(scope *model.Scope, x *graph.Node) *graph.Node {
 	return c.whole(precision.Full(x, func(x *graph.Node) *graph.Node { return norm.RMSNorm(scope, x).WithEpsilon(c.Epsilon).Done() }))
 }

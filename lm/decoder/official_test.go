@@ -24,7 +24,7 @@ import (
 )
 
 // official is a tiny Llama of the official Python package, transformers, with the logits that the
-// package computes: the files that lm/pretrained/testdata/make.py made, and its test makes anew.
+// package computes. lm/pretrained/testdata/make.py generates these files.
 const official = "../pretrained/testdata/llama"
 
 // TestLogitsAreThoseOfTheOfficialPackage loads the official model's weights into this one by the

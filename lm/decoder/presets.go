@@ -1,6 +1,7 @@
-// Package decoder is the model of command gpt: a transformer in the form of Llama's, made of GoMLX's
-// layers. The layers are a loop of the program, the matrices are split over the logical devices
-// ([Rules]), and the sizes are a value ([Config]), of which [Preset] has four.
+// Package decoder is the model of command gpt: a Llama-style transformer decoder, built from GoMLX
+// layers. The layers are a loop in the program, and the matrices are sharded over the logical
+// devices ([Rules]). [Config] contains the sizes, and [Preset] returns one of four predefined
+// configurations.
 package decoder
 
 import (
@@ -13,16 +14,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Config is the size of a decoder and of its batches.
+// Config contains the sizes of a decoder and of its batches.
 type Config struct {
-	Name                 string // of the preset
+	Name                 string // name of the preset
 	Layers, Width, Heads int
-	KeyHeads             int // heads of keys and values
-	Hidden               int // features between the dense layers
+	KeyHeads             int // number of heads of keys and values
+	Hidden               int // number of hidden features of the dense layers
 	Vocabulary, Sequence int
-	Batch                int     // rows of a step, over all replicas
-	Theta, Epsilon       float64 // of the rotary positions and of the norms
-	Form                         // of the computation
+	Batch                int     // number of rows of a step, over all replicas
+	Theta, Epsilon       float64 // base of the rotary positions, epsilon of the norms
+	Form                         // options of the computation
 }
 
 var presets = []Config{
@@ -32,7 +33,8 @@ var presets = []Config{
 	{"llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192, 32, 5e5, 1e-5, Form{}},
 }
 
-// Preset returns the size of a name: tiny, 125m, 1b3 or llama3-8b.
+// Preset returns the configuration with the given name: tiny, 125m, 1b3 or llama3-8b. Any other
+// name is a ValueError.
 func Preset(name string) (Config, error) {
 	var names []string
 	for _, c := range presets {
@@ -43,7 +45,8 @@ func Preset(name string) (Config, error) {
 	return Config{}, wrong("there are "+strings.Join(names, ", "), "no preset %q", name)
 }
 
-// Check says whether replicas of logical devices can share a step of so many microbatches.
+// Check returns a ValueError if the batch is not divisible by replicas*microbatches, or if the
+// heads, the hidden features or the vocabulary are not divisible by the number of logical devices.
 func (c Config) Check(replicas, logicalDevices, microbatches int) error {
 	parts := max(replicas, 1) * max(microbatches, 1)
 	for i, n := range []int{c.Batch, c.Heads, c.KeyHeads, c.Hidden, c.Vocabulary} {
@@ -56,10 +59,11 @@ func (c Config) Check(replicas, logicalDevices, microbatches int) error {
 	return nil
 }
 
-// Windows returns the shape of a step's argument: what the model reads, and one token more.
+// Windows returns the shape of a step's argument, int32 [Batch, Sequence+1]: the input tokens and
+// one more token.
 func (c Config) Windows() shapes.Shape { return shapes.Make(dtypes.Int32, c.Batch, c.Sequence+1) }
 
-// Parameters returns the number of parameters.
+// Parameters returns the number of parameters of the model.
 func (c Config) Parameters() int {
 	layer := 2*c.Width*c.Head()*(c.Heads+c.KeyHeads) + 3*c.Width*c.Hidden + 2*c.Width
 	return c.Layers*layer + 2*c.Vocabulary*c.Width + c.Width

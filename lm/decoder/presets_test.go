@@ -14,7 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestPresetsHaveTheParametersOfTheirNames holds the sizes: that of Llama 3 8B is published.
+// TestPresetsHaveTheParametersOfTheirNames checks the numbers of parameters. The number of Llama 3
+// 8B is published.
 func TestPresetsHaveTheParametersOfTheirNames(t *testing.T) {
 	for name, want := range map[string]int{"125m": 124_275_456, "1b3": 1_345_423_360, "llama3-8b": 8_030_261_248} {
 		c, err := decoder.Preset(name)

@@ -1,12 +1,12 @@
 package text
 
-// Files write the bytes of tokens as characters that can be seen: a byte that is a visible
-// character of Latin-1 as that character, and the others as the characters from U+0100 on, in their
-// order.
+// Tokenizer files write the bytes of tokens as visible characters. A byte that is a visible
+// character of Latin-1 is written as that character. The other bytes are written as the characters
+// from U+0100, in order.
 var (
 	byteRune  [256]rune
 	runeByte  = map[rune]byte{}
-	byteOrder []byte // in the order of their characters
+	byteOrder []byte // bytes in the order of their characters
 )
 
 func init() {
@@ -27,7 +27,7 @@ func init() {
 	}
 }
 
-// shown writes bytes as visible characters.
+// shown converts bytes to visible characters.
 func shown(bytes string) string {
 	out := make([]rune, 0, len(bytes))
 	for i := range len(bytes) {
@@ -36,7 +36,7 @@ func shown(bytes string) string {
 	return string(out)
 }
 
-// unshown is the inverse of shown, and false for other characters.
+// unshown is the inverse of shown. It returns false for other characters.
 func unshown(text string) (string, bool) {
 	out := make([]byte, 0, len(text))
 	for _, r := range text {

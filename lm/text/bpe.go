@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lm/text/internal/regex"
 )
 
-// EndOfText is the separator of tokenizers that [Train] makes, as files name it.
+// EndOfText is the name of the separator of tokenizers that [Train] returns.
 const EndOfText = "<|endoftext|>"
 
 // NoToken is the id that [BPE.Append] returns for a byte that has no token. A file's vocabulary may
@@ -22,12 +22,12 @@ const NoToken int32 = -1
 // order in which joining them was learned. [Train] learns a BPE from texts, and [ReadBPE] reads one
 // from a file of Hugging Face's tokenizers.
 //
-// Any bytes can be encoded, and the same bytes come back, unless the file says otherwise: a file may
-// bring texts to Unicode's form NFC, omit bytes, or strip white space beside added tokens. Added
-// tokens, such as <|endoftext|>, are found in texts before the texts are split; see
+// Any bytes can be encoded and decoded without loss, unless the file specifies otherwise: a file
+// may normalize texts to Unicode's form NFC, omit bytes, or strip white space next to added tokens.
+// Added tokens, such as <|endoftext|>, are found in texts before the texts are split; see
 // [BPE.SpecialAsText] for texts that must not contain special tokens.
 //
-// A BPE is immutable, and any number of goroutines may use it.
+// A BPE is immutable and safe for concurrent use.
 type BPE struct {
 	text      []string         // of each token; "" for ids without a token
 	ids       map[string]int32 // of the vocabulary, by the names in files
@@ -54,7 +54,7 @@ type BPE struct {
 	encoders         *sync.Pool
 }
 
-// merge joins two tokens that stand next to each other.
+// merge joins two adjacent tokens.
 type merge struct{ left, right, joined int32 }
 
 // Vocabulary returns the number of tokens.
@@ -85,9 +85,9 @@ func (b *BPE) AppendText(text []byte, ids []int32) ([]byte, error) {
 }
 
 // SpecialAsText returns a tokenizer that encodes the names of special tokens in texts as ordinary
-// text, as the official package does with encode_special_tokens=True. Use it for texts whose authors
-// must not be able to write special tokens, such as documents or the prompts of strangers. Added
-// tokens that are not special are still found.
+// text, as the official package does with encode_special_tokens=True. Use it for untrusted texts
+// that must not contain special tokens, such as documents or user prompts. Added tokens that are
+// not special are still found.
 func (b *BPE) SpecialAsText() *BPE {
 	out := *b
 	out.specialAsText = true
@@ -95,10 +95,10 @@ func (b *BPE) SpecialAsText() *BPE {
 	return &out
 }
 
-// Append appends the tokens of text: of Go sources, 50 to 60 MB/s on one core, and 12 to 15 MB/s
-// where words are [Lines]. Files whose pre-tokenizer is none of [Words] are slower. Append keeps the
-// tokens of words that it has met, in 1.3 MiB for each goroutine that encodes at the same time.
-// Bytes that have no token become [NoToken].
+// Append appends the tokens of text. It encodes 50 to 60 MB/s of Go sources on one core, and 12 to
+// 15 MB/s with [Lines]. Files with a pre-tokenizer that is not one of [Words] are slower. Append
+// caches the tokens of words in 1.3 MiB per concurrent goroutine. Bytes that have no token become
+// [NoToken].
 func (b *BPE) Append(ids []int32, text []byte) []int32 {
 	e := b.encoders.Get().(*encoder)
 	defer b.encoders.Put(e)
@@ -168,10 +168,10 @@ type shortWord struct {
 	ids       [5]int32
 }
 
-// knownBits is the logarithm of the number of words that are kept, which is that of a few files.
+// knownBits is the binary logarithm of the number of cached words.
 const knownBits = 15
 
-// encoder joins the bytes of words. One goroutine uses it at a time.
+// encoder encodes words. It is not safe for concurrent use.
 type encoder struct {
 	b     *BPE
 	known []shortWord
@@ -228,11 +228,11 @@ func load(word []byte) (low, high uint64) {
 	return low, high
 }
 
-// short is the number of bytes up to which a word is searched for the next join from its beginning.
+// short is the maximum length in bytes of words for which join is used; longer words use joinLong.
 const short = 64
 
-// join appends the tokens of a word: of all neighbors that can be joined, those whose join was
-// learned first are joined, the leftmost of them first.
+// join appends the tokens of a word. It repeatedly joins the adjacent tokens whose merge was
+// learned first, the leftmost first.
 func (e *encoder) join(ids []int32, word []byte) []int32 {
 	if id, ok := e.b.wholeWords[string(word)]; ok {
 		return append(ids, id)
@@ -274,18 +274,18 @@ func (e *encoder) join(ids []int32, word []byte) []int32 {
 	}
 }
 
-// link is a token of a long word, with its neighbors.
+// link is a token of a long word, in a doubly linked list.
 type link struct {
 	id         int32
 	prev, next int32
 }
 
-// place is where two tokens can be joined: the number of the merge, and of the left one's link.
+// place is a possible join: the number of the merge and the index of the left link.
 type place uint64
 
 func (p place) before(o place) bool { return p < o }
 
-// joinLong is join for long words, in time n log n: a word may be a whole file.
+// joinLong is join for long words, in time O(n log n): a word may be an entire file.
 func (e *encoder) joinLong(tokens []int32) []int32 {
 	links := e.links[:0]
 	e.queue = e.queue[:0]
@@ -329,7 +329,7 @@ func (e *encoder) joinLong(tokens []int32) []int32 {
 	return out
 }
 
-// pairTable finds the number of a merge by its two tokens.
+// pairTable maps pairs of tokens to the numbers of their merges.
 type pairTable struct {
 	keys  []uint64 // one more than the pair, so that 0 is empty
 	ranks []int32

@@ -37,7 +37,7 @@ func TestTrainByHand(t *testing.T) {
 	for _, m := range b.merges {
 		got = append(got, b.text[m.left]+"|"+b.text[m.right])
 	}
-	// h+e and t+h are there three times, and h comes before t. Then t+he three times, " "+the twice.
+	// h+e and t+h occur three times, and h is before t. Then t+he three times, " "+the twice.
 	assert.Equal(t, []string{"h|e", "t|he", " |the", " the|n"}, got)
 	assert.Equal(t, 261, b.Vocabulary())
 	assert.Zero(t, b.Separator())
@@ -52,7 +52,7 @@ func TestTrainByHand(t *testing.T) {
 	assert.Equal(t, []string{"the", " then", " the", " ", "t", "h", "i", "n", "g"}, words)
 }
 
-// slowTrain learns by counting all pairs anew for each merge.
+// slowTrain learns by recounting all pairs for each merge.
 func slowTrain(words map[string]int64, n int) (out []string) {
 	b := startBPE()
 	split := map[string][]int32{}
@@ -98,8 +98,7 @@ func slowTrain(words map[string]int64, n int) (out []string) {
 	return out
 }
 
-// Counts that are kept up to date give what counting anew gives, also for runs of one character,
-// whose pairs overlap.
+// Incremental counts equal recounted ones, also for runs of one character, whose pairs overlap.
 func TestTrainCountsExactly(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 60 {
@@ -151,7 +150,8 @@ func TestTrainSaysWhatIsPossible(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// The same texts give the same tokenizer, byte for byte, however Go orders its maps.
+// The same texts result in exactly the same tokenizer, independent of the iteration order of Go
+// maps.
 func TestTrainIsDeterministic(t *testing.T) {
 	var first bytes.Buffer
 	require.NoError(t, learned(t, 350).Write(&first))
@@ -199,7 +199,7 @@ func cutInto(w Words, text string) (out []string) {
 	return out
 }
 
-// slowJoin joins as the definition says: the first learned of all pairs, the leftmost first.
+// slowJoin joins by the definition: the pair that was learned first, the leftmost first.
 func slowJoin(b *BPE, word []byte) (tokens []int32) {
 	for _, c := range word {
 		tokens = append(tokens, b.bytes[c])
@@ -250,7 +250,7 @@ func TestALongWordIsEncoded(t *testing.T) {
 	}
 }
 
-// A special token in a text is found, unless the caller asks for its characters.
+// A special token in a text is found, unless the tokenizer is SpecialAsText.
 func TestSpecialTokensInTexts(t *testing.T) {
 	b := learned(t, 300)
 	ids := b.Append(nil, []byte("a<|endoftext|>b"))
@@ -264,7 +264,7 @@ func TestSpecialTokensInTexts(t *testing.T) {
 	assert.Equal(t, b.Append(nil, prose), plain.Append(nil, prose))
 }
 
-// goesBack requires that a text comes back from its tokens.
+// goesBack requires that decoding the tokens of a text returns the text.
 func goesBack(t *testing.T, b *BPE, text []byte) {
 	t.Helper()
 	ids := b.Append(nil, text)
@@ -295,7 +295,7 @@ func TestAnyBytesComeBack(t *testing.T) {
 	}
 }
 
-// A vocabulary that the text cannot give is refused without a table of its size.
+// A vocabulary that is too large for the text is an error, without allocating a table of its size.
 func TestAHugeVocabularyIsRefusedAtOnce(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -93,7 +93,7 @@ func (m *fileMerge) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// fileVocabulary is the ids by token. It is written in the order of the ids.
+// fileVocabulary maps tokens to ids. It is written in the order of the ids.
 type fileVocabulary map[string]int64
 
 func (v fileVocabulary) MarshalJSON() ([]byte, error) {
@@ -115,10 +115,10 @@ func (v fileVocabulary) MarshalJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// largestFile is how many bytes of a tokenizer file are read.
+// largestFile is the maximum size of a tokenizer file in bytes.
 const largestFile = 256 << 20
 
-// LoadBPE reads the file of a tokenizer, as [ReadBPE] does.
+// LoadBPE reads a tokenizer file like [ReadBPE].
 func LoadBPE(path, separator string) (*BPE, error) {
 	data, err := localfiles.Read(path, largestFile)
 	if err != nil {

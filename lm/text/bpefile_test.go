@@ -158,7 +158,7 @@ func TestFilesOfOthersAreRead(t *testing.T) {
 	_, err = b.AppendText(nil, []int32{320})
 	require.ErrorContains(t, err, "number 0 is 320")
 
-	// Words that are tokens are taken whole if the file says so, however they are joined.
+	// With ignore_merges, words that are tokens become these tokens, independent of the merges.
 	b, err = ReadBPE(with(t, func(f map[string]any) {
 		model := f["model"].(map[string]any)
 		model["ignore_merges"] = true
@@ -217,7 +217,7 @@ func TestSaveLeavesTheFileWhole(t *testing.T) {
 	assert.Equal(t, errkind.ResourceExhaustedError, errkind.Of(err))
 }
 
-// A file of which some bytes have changed is read or refused.
+// Reading a file with random changes never panics.
 func TestDamagedFilesAreReadOrRefused(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, learned(t, 270).Write(&out))

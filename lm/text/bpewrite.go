@@ -7,7 +7,7 @@ import (
 	localfiles "github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Save writes the tokenizer to a file, whole or not at all, in the form of [BPE.Write].
+// Save atomically writes the tokenizer to a file in the format of [BPE.Write].
 func (b *BPE) Save(path string) error {
 	if err := localfiles.Replace(path, b.Write); err != nil {
 		return within("save tokenizer", "", err)

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// StandardLibrary returns the sources of Go's standard library, without the go command's and
-// without tests: those of [GoSources] that importing programs are made of. For Go 1.26 these are 26
-// MB in 2,900 files.
+// StandardLibrary returns the subset of [GoSources] that belongs to the standard library, without
+// the go command and without tests. For Go 1.26 these are 26 MB in 2,900 files.
 func StandardLibrary(ctx context.Context) (Files, error) {
 	files, err := GoSources(ctx)
 	return files.Select(func(name string) bool {
@@ -17,36 +16,37 @@ func StandardLibrary(ctx context.Context) (Files, error) {
 	}), err
 }
 
-// Select returns the texts whose names, as [Files.Names] gives them, keep accepts.
+// Select returns the texts for whose names, as in [Files.Names], keep returns true.
 func (f Files) Select(keep func(name string) bool) Files {
 	return Files{slices.DeleteFunc(slices.Clone(f.texts), func(t one) bool { return !keep(t.name) })}
 }
 
-// Corpus is texts as a language model needs them: tokens to train on, tokens that were set apart,
-// and two figures to compare the model's with.
+// Corpus contains training tokens and held-out tokens for a language model, and two baseline
+// figures.
 type Corpus struct {
 	Words             Tokenizer
 	Training, HeldOut *Tokens
-	// Unigram and Gzip are what the functions of these names return for the held-out texts, in bits
-	// per byte.
+	// Unigram and Gzip are the results of the functions [Unigram] and [Gzip] for the held-out
+	// texts, in bits per byte.
 	Unigram, Gzip float64
 }
 
-// learnedOf is how many bytes of texts a BPE is learned from: more give hardly other tokens.
+// learnedOf is the number of bytes from which a BPE is learned. More bytes hardly change the
+// tokens.
 const learnedOf = 8 << 20
 
-// CorpusOptions say what [PrepareFiles] makes of texts. HeldOut has no default.
+// CorpusOptions configures [PrepareFiles]. HeldOut has no default.
 type CorpusOptions struct {
-	// Vocabulary is the number of tokens: 256 makes each byte a token, and more learn a BPE from the
-	// training part, or from 8 MB of it if it is larger. 0 is 256.
+	// Vocabulary is the number of tokens. With 256, each byte is a token. With more, a BPE is
+	// learned from the training part, or from 8 MiB of it if it is larger. 0 is 256.
 	Vocabulary int
-	// Words say how the BPE cuts texts.
+	// Words specifies how the BPE splits texts into words.
 	Words Words
-	// HeldOut is the share of the texts' bytes that is set apart, between 0 and 1, and Seed chooses
-	// the texts.
+	// HeldOut is the share of the bytes that is held out, between 0 and 1, and Seed is the seed of
+	// the selection.
 	HeldOut float64
 	Seed    uint64
-	// Say is called with a line of text as each part of the work begins; nil is not.
+	// Say, if not nil, is called with a line of text at the start of each stage.
 	Say func(line string)
 }
 
@@ -56,8 +56,8 @@ func (o *CorpusOptions) say(format string, args ...any) {
 	}
 }
 
-// Prepare reads the text of a file, or the sources of Go's standard library if path is empty, and
-// prepares it; see [PrepareFiles].
+// Prepare calls [PrepareFiles] with the text of a file, or with the sources of Go's standard
+// library if path is empty.
 func Prepare(ctx context.Context, path string, o CorpusOptions) (*Corpus, error) {
 	var files Files
 	var err error
@@ -73,9 +73,9 @@ func Prepare(ctx context.Context, path string, o CorpusOptions) (*Corpus, error)
 	return PrepareFiles(ctx, files, o)
 }
 
-// PrepareFiles sets a share of the texts apart, as [Files.Split] does, and returns both parts as
-// tokens. The result depends on the texts and the options alone. Errors are those of Files.Split,
-// [Train] and [Encode].
+// PrepareFiles divides the texts with [Files.Split] and returns the tokens of both parts. The
+// result depends only on the texts and the options. Errors are those of [Files.Split], [Train] and
+// [Encode].
 func PrepareFiles(ctx context.Context, files Files, o CorpusOptions) (*Corpus, error) {
 	training, heldOut, err := files.Split(o.HeldOut, o.Seed)
 	if err != nil {

@@ -36,7 +36,7 @@ func ExampleTokens_Windows() {
 	// " fox runs"
 }
 
-// Of files, some are set apart; a model is to take fewer bits for them than what knows less.
+// Some files are held out. A model should need fewer bits for them than the simple baselines.
 func Example() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
@@ -74,7 +74,7 @@ func Example() {
 	// 18 texts to train on, 2 held out: 82 bytes, 4.03 bits for each
 }
 
-// A BPE has tokens for what is common, and its words keep the space before them.
+// A BPE has tokens for common sequences, and its words include the preceding space.
 func ExampleTrainText() {
 	tok, err := text.TrainText(context.Background(), []byte("the cat and the hat and the bat"), 264, text.TrainOptions{})
 	if err != nil {

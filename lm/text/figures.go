@@ -6,11 +6,10 @@ import (
 	"math"
 )
 
-// BitsPerByte returns the bits that a model takes for each byte of the texts: nats is the sum of
-// the losses of all targets, each the negative natural logarithm of the probability that the model
-// gave the token. Where a mean is at hand, give it times [Tokens.Targets]. The separators are
-// counted in nats, since a reader must be told where a text ends, and not as bytes. Texts of no
-// bytes give NaN.
+// BitsPerByte converts the loss of a model to bits per byte of the texts. nats is the sum of the
+// losses of all targets: the negative natural logarithms of their predicted probabilities. For a
+// mean loss, pass the mean times [Tokens.Targets]. Separators count in nats, because the end of a
+// text is predicted too, but not as bytes. If the texts have no bytes, the result is NaN.
 func (t *Tokens) BitsPerByte(nats float64) float64 {
 	if t.bytes == 0 {
 		return math.NaN()
@@ -18,7 +17,7 @@ func (t *Tokens) BitsPerByte(nats float64) float64 {
 	return nats / math.Ln2 / float64(t.bytes)
 }
 
-// each calls f with each target and the token before it.
+// each calls f with each target and the preceding token.
 func (t *Tokens) each(ctx context.Context, f func(before, token int32)) error {
 	ids := make([]int32, 1<<16)
 	before := int32(-1)
@@ -36,7 +35,7 @@ func (t *Tokens) each(ctx context.Context, f func(before, token int32)) error {
 	return nil
 }
 
-// checkCounts refuses texts of two tokenizers, and texts without bytes.
+// checkCounts returns an error if the vocabularies differ or if there are no bytes.
 func checkCounts(training, heldOut *Tokens) error {
 	if training.vocabulary != heldOut.vocabulary || training.separator != heldOut.separator {
 		return wrong("count", "encode both with one tokenizer", "tokens of a vocabulary of %d, and held-out tokens of one of %d", training.vocabulary, heldOut.vocabulary)
@@ -47,8 +46,7 @@ func checkCounts(training, heldOut *Tokens) error {
 	return nil
 }
 
-// unigram counts the targets of t, each token once more than it is there, for figures of held-out
-// texts.
+// unigram returns the number of occurrences of each token in the targets of t, plus one.
 func unigram(ctx context.Context, t, heldOut *Tokens) (counts []float64, total float64, err error) {
 	if err := checkCounts(t, heldOut); err != nil {
 		return nil, 0, err
@@ -61,8 +59,8 @@ func unigram(ctx context.Context, t, heldOut *Tokens) (counts []float64, total f
 	return counts, float64(t.vocabulary + t.Targets()), err
 }
 
-// Unigram returns the bits per byte of the held-out texts for a reader who knows only how common
-// each token is in training: each token has the probability (count + 1) / (tokens + vocabulary).
+// Unigram returns the bits per byte of the held-out texts for a model that uses only the token
+// frequencies in training: each token has the probability (count + 1) / (tokens + vocabulary).
 func Unigram(ctx context.Context, training, heldOut *Tokens) (float64, error) {
 	counts, total, err := unigram(ctx, training, heldOut)
 	if err != nil {
@@ -76,19 +74,19 @@ func Unigram(ctx context.Context, training, heldOut *Tokens) (float64, error) {
 	return heldOut.BitsPerByte(nats), err
 }
 
-// bigramPrior is how many tokens of the unigram's distribution are added to what follows a token.
+// bigramPrior is the weight of the unigram distribution in the bigram counts, in tokens.
 const bigramPrior = 8
 
-// Bigram returns the bits per byte of the held-out texts for a reader who knows only which token
-// follows which how often in training. Token b has after token a the probability
-// (count(a, b) + 8 u(b)) / (count(a) + 8), where u is the probability of [Unigram].
+// Bigram returns the bits per byte of the held-out texts for a model that uses only the frequencies
+// of token pairs in training. After token a, token b has the probability (count(a, b) + 8 u(b)) /
+// (count(a) + 8), where u is the probability of [Unigram].
 func Bigram(ctx context.Context, training, heldOut *Tokens) (float64, error) {
 	counts, total, err := unigram(ctx, training, heldOut)
 	if err != nil {
 		return 0, err
 	}
 	key := func(a, b int32) uint64 { return uint64(a)<<32 | uint64(b) }
-	pairs := map[uint64]int64{} // those of the held-out texts, as often as in training
+	pairs := map[uint64]int64{} // pairs of the held-out texts, with their counts in training
 	if err := heldOut.each(ctx, func(a, b int32) { pairs[key(a, b)] = 0 }); err != nil {
 		return 0, err
 	}
@@ -118,8 +116,8 @@ func Bigram(ctx context.Context, training, heldOut *Tokens) (float64, error) {
 	return heldOut.BitsPerByte(nats), err
 }
 
-// Gzip returns the bits per byte of the texts for gzip at its best level, 9: all texts as one
-// stream, in their order. gzip sees nothing of other texts.
+// Gzip returns the bits per byte of the texts, concatenated in their order and compressed with gzip
+// at level 9.
 func Gzip(ctx context.Context, files Files) (float64, error) {
 	if files.Bytes() == 0 {
 		return 0, wrong("gzip", "list files that are not empty", "the texts have no bytes")
@@ -145,7 +143,7 @@ func Gzip(ctx context.Context, files Files) (float64, error) {
 	return 8 * float64(size) / float64(n), nil
 }
 
-// counter counts what is written.
+// counter is a writer that counts bytes.
 type counter int64
 
 func (c *counter) Write(p []byte) (int, error) {

@@ -32,7 +32,7 @@ func encoded(t *testing.T, text string) *Tokens {
 	return tokens
 }
 
-// A model that gives every byte the same chance takes 8 bits, and one more byte for the end.
+// A uniform model needs 8 bits per byte, and 8 more bits for the end of the text.
 func TestBitsPerByteOfAModelThatKnowsNothing(t *testing.T) {
 	tokens := encoded(t, "four")
 	nats := float64(tokens.Targets()) * math.Log(256)
@@ -69,7 +69,7 @@ func TestUnigramAndBigramByHand(t *testing.T) {
 	assert.InDelta(t, -(after(1, 1, a)+after(1, 2, b)+after(1, 1, end))/2, got, 1e-12)
 }
 
-// What is common costs less, and chance bytes cost 8 bits whoever counts.
+// Frequent tokens need fewer bits, and random bytes need 8 bits with every baseline.
 func TestFiguresOfTexts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	writeRandom(t, path, 1<<20)

@@ -20,24 +20,23 @@ import (
 	localfiles "github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Files is a list of texts in files: which bytes of which files, in a fixed order. It is a value
-// that holds no text. The zero Files has no texts. Any number of goroutines may use one.
+// Files is an ordered list of texts, each a range of bytes of a file. It does not contain the texts
+// themselves. The zero Files is empty. Files is immutable and safe for concurrent use.
 type Files struct {
 	texts []one
 }
 
-// one is a text: the bytes from to to-1 of a file.
+// one is a text: the bytes from (inclusive) to to (exclusive) of a file.
 type one struct {
-	name     string // below the folder that was listed, with slashes: the same on every machine
+	name     string // path relative to the listed folder, with slashes: the same on every machine
 	path     string
 	from, to int64
 }
 
-// Under returns the texts of all regular files below a folder whose last name matches pattern, as
-// path.Match does, such as "*.go". Their order is that of their paths' bytes. Folders named
-// testdata or vendor, and those whose name begins with a dot or an underscore, are left out, as the
-// go command leaves them out; so are links to other places. The error matches fs.ErrNotExist if
-// there is no such file.
+// Under returns the texts of all regular files below a folder whose base name matches pattern, in
+// the syntax of path.Match, such as "*.go". They are sorted by the bytes of their paths. Folders
+// named testdata or vendor, folders whose name begins with a dot or an underscore, and symbolic
+// links are omitted. If no file matches, the error matches fs.ErrNotExist.
 func Under(root, pattern string) (Files, error) {
 	subject := "in " + root
 	if _, err := path.Match(pattern, ""); err != nil || strings.Contains(pattern, "/") {
@@ -46,7 +45,7 @@ func Under(root, pattern string) (Files, error) {
 	if err := localfiles.Local(root); err != nil {
 		return Files{}, within("list", subject, err)
 	}
-	real, err := filepath.EvalSymlinks(root) // a root that is a link would be all that is found
+	real, err := filepath.EvalSymlinks(root) // WalkDir does not follow a root that is a link
 	if err != nil {
 		return Files{}, within("list", subject, err)
 	}
@@ -67,7 +66,7 @@ func Under(root, pattern string) (Files, error) {
 		}
 		info, err := entry.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it is gone since the folder was read
+			return nil // removed since the folder was read
 		} else if err != nil {
 			return err
 		}
@@ -89,9 +88,9 @@ func Under(root, pattern string) (Files, error) {
 	return f, nil
 }
 
-// GoSources returns the Go sources of the standard library and of the go command, which every
-// machine with Go has: the files *.go [Under] the folder src of "go env GOROOT". For Go 1.26 these
-// are 64 MB in 5,500 files.
+// GoSources returns the Go sources of the standard library and of the go command, which are part of
+// every Go installation: the files *.go [Under] the folder src of "go env GOROOT". For Go 1.26
+// these are 64 MB in 5,500 files.
 func GoSources(ctx context.Context) (Files, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	root := strings.TrimSpace(string(out))
@@ -120,7 +119,7 @@ func File(path string) (Files, error) {
 // Len returns the number of texts.
 func (f Files) Len() int { return len(f.texts) }
 
-// Bytes returns the number of bytes of all texts, as it was when the files were listed.
+// Bytes returns the number of bytes of all texts when the files were listed.
 func (f Files) Bytes() int64 {
 	n := int64(0)
 	for _, t := range f.texts {
@@ -129,7 +128,7 @@ func (f Files) Bytes() int64 {
 	return n
 }
 
-// Names returns the paths of the texts below the folder that was listed, with slashes.
+// Names returns the paths of the texts relative to the listed folder, with slashes.
 func (f Files) Names() []string {
 	names := make([]string, len(f.texts))
 	for i, t := range f.texts {
@@ -138,10 +137,11 @@ func (f Files) Names() []string {
 	return names
 }
 
-// Split sets texts apart: heldOut has at least the given share of all bytes, between 0 and 1, and
-// training has the other texts. Which texts they are depends on their names, their sizes and the
-// seed alone, and both parts keep the order of f. Of a single text, its end is set apart, from the
-// beginning of a line on. The error of texts that do not make two parts is a ValueError.
+// Split divides the texts: heldOut contains at least the given share of all bytes, between 0 and 1,
+// and training contains the other texts. The selection depends only on the names, the sizes and the
+// seed; both parts keep the order of f. A single text is divided at the beginning of a line, and
+// heldOut contains its end. If the texts cannot be divided into two parts, the error is a
+// ValueError.
 func (f Files) Split(share float64, seed uint64) (training, heldOut Files, err error) {
 	if !(share > 0 && share < 1) {
 		return Files{}, Files{}, wrong("split", "give a number between 0 and 1, such as 0.05", "a share of %g to hold out", share)
@@ -165,9 +165,9 @@ func (f Files) Split(share float64, seed uint64) (training, heldOut Files, err e
 	return training, heldOut, nil
 }
 
-// Take returns some of the texts, of at least the given number of bytes together, or all of them if
-// they are fewer. Which texts they are depends on their names, their sizes and the seed alone, and
-// they keep their order. Of a single text Take returns the beginning, up to a line's end.
+// Take returns a selection of the texts with at least the given number of bytes, or all texts if
+// they have fewer. The selection depends only on the names, the sizes and the seed, and keeps the
+// order. Of a single text, Take returns the beginning, up to the end of a line.
 func (f Files) Take(bytes int64, seed uint64) (Files, error) {
 	if bytes < 1 {
 		return Files{}, wrong("take", "give the number of bytes to take, from 1", "%d bytes", bytes)
@@ -188,8 +188,8 @@ func (f Files) Take(bytes int64, seed uint64) (Files, error) {
 	return some, nil
 }
 
-// choose picks texts in the order of the seed, at least one and at most most, until they have the
-// wanted number of bytes.
+// choose selects texts in a random order, at least one and at most most, until they have want
+// bytes.
 func (f Files) choose(want int64, seed uint64, most int) (chosen []bool) {
 	order := make([]int, len(f.texts))
 	rank := make([]uint64, len(f.texts))
@@ -211,7 +211,7 @@ func (f Files) choose(want int64, seed uint64, most int) (chosen []bool) {
 	return chosen
 }
 
-// cut divides a single text at the first beginning of a line from an offset on.
+// cut divides a single text at the first beginning of a line at or after an offset.
 func (f Files) cut(at int64) (training, heldOut Files, err error) {
 	t := f.texts[0]
 	end := t.from + at
@@ -220,7 +220,7 @@ func (f Files) cut(at int64) (training, heldOut Files, err error) {
 		return Files{}, Files{}, within("split", t.path, err)
 	}
 	defer file.Close()
-	const longest = 1 << 20 // a longer line is cut
+	const longest = 1 << 20 // longer lines are split
 	line := make([]byte, min(longest, t.to-end))
 	n, err := file.ReadAt(line, end)
 	if err != nil && err != io.EOF {
@@ -237,7 +237,7 @@ func (f Files) cut(at int64) (training, heldOut Files, err error) {
 	return Files{texts: []one{first}}, Files{texts: []one{last}}, nil
 }
 
-// piece is a part of a text. Its bytes follow the bytes of the piece before.
+// piece is a part of a text. Its bytes follow the bytes of the previous piece.
 type piece struct {
 	name string // of the text
 	at   int64  // the position in the file
@@ -245,11 +245,11 @@ type piece struct {
 	last bool   // the text ends here
 }
 
-// most is how many bytes of a text are read at once. Longer texts are cut behind a line's end.
+// most is the size of a piece in bytes. Longer texts are split after the end of a line.
 const most = 4 << 20
 
-// pieces reads the texts one after the other. It yields at least one piece of each text, and an
-// error at most once, as the last pair.
+// pieces reads the texts in order. It yields at least one piece of each text. It yields an error at
+// most once, as the last pair.
 func (f Files) pieces(ctx context.Context) iter.Seq2[piece, error] {
 	return func(yield func(piece, error) bool) {
 		var buffer []byte
@@ -298,7 +298,8 @@ func (t one) open() (*os.File, error) {
 	return file, nil
 }
 
-// changed is the error of a file that is shorter than it was, or cannot be read.
+// changed returns an error for a file that is shorter than when it was listed, or that cannot be
+// read.
 func (t one) changed(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return &errkind.Fault{Op: "text: read", Subject: t.path, Class: errkind.DataLossError, Err: io.ErrUnexpectedEOF,
@@ -307,8 +308,8 @@ func (t one) changed(err error) error {
 	return within("read", t.path, err)
 }
 
-// mix is the finalizer of the splitmix64 generator. Saved positions and other processes rely on its
-// numbers.
+// mix is the finalizer of the splitmix64 generator. Its results must not change: saved positions
+// and other processes depend on them.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

@@ -8,7 +8,7 @@ var (
 	_ ranked[heapPair] = heapPair{}
 )
 
-// heap has on top the value that is before all others.
+// heap is a binary heap. The first value in the order is on top.
 type heap[T ranked[T]] []T
 
 func (q *heap[T]) push(v T) {

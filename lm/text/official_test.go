@@ -42,7 +42,7 @@ var odd = []string{
 	"func (t *T) m() error {\n\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n}\n", "ǅ ʰ ª º ᴬ 々 〇 Ⅻ", "\u0300x \u20dd",
 }
 
-// official is what the official package makes of texts.
+// official is the result of the official package for texts.
 type official struct {
 	Merges [][2]string
 	IDs    [][]int32

@@ -6,29 +6,29 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Tokenizer turns bytes into tokens and back. Any number of goroutines may use one.
+// Tokenizer converts bytes to tokens and back. Implementations must be safe for concurrent use.
 type Tokenizer interface {
-	// Vocabulary returns the number of tokens: their ids are 0 to Vocabulary()-1.
+	// Vocabulary returns the number of tokens. Their ids are 0 to Vocabulary()-1.
 	Vocabulary() int
-	// Separator returns the token that stands before, between and after texts.
+	// Separator returns the token that is inserted before, between and after texts.
 	Separator() int32
 	// Append appends the tokens of text, which may be any bytes, and returns the extended slice. It
 	// appends no separator.
 	Append(ids []int32, text []byte) []int32
-	// AppendText appends the bytes that ids stand for: those that Append made the ids of. An id that
-	// is no token gives a ValueError.
+	// AppendText appends the bytes of the tokens ids. It is the inverse of Append. An id that is
+	// not a token is a ValueError.
 	AppendText(text []byte, ids []int32) ([]byte, error)
 }
 
-// noToken is the error of a number, at a position in what was given, that is none of so many tokens.
+// noToken returns an error for an invalid id at a position of the ids.
 func noToken(id int32, position, vocabulary int) error {
 	return &errkind.Fault{Op: "text: tokens to text", Reason: fmt.Sprintf("number %d is %d", position, id), Class: errkind.ValueError,
 		Hint: fmt.Sprintf("give tokens of this tokenizer, 0 to %d", vocabulary-1)}
 }
 
 // Bytes returns the tokenizer whose tokens are the 256 bytes: the id of a byte is its value. The
-// separator is the byte 0, which no source file has. Texts that have it are taken too, and a model
-// then cannot tell this byte from the end of a text.
+// separator is the byte 0. If a text contains this byte, a model cannot distinguish it from the end
+// of the text.
 func Bytes() Tokenizer { return byteTokens{} }
 
 type byteTokens struct{}

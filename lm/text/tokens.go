@@ -11,25 +11,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Tokens is the tokens of texts, in memory, with the tokenizer's separator before, between and
-// after the texts. It is immutable, and any number of goroutines may use it.
+// Tokens contains the tokens of texts in memory, with the tokenizer's separator before, between and
+// after the texts. It is immutable and safe for concurrent use.
 type Tokens struct {
-	width      int // bytes of a token: 1, 2 or 4
+	width      int // number of bytes per token: 1, 2 or 4
 	blocks     [][]byte
 	n          int
 	bytes      int64
-	sum        uint32 // of the blocks
+	sum        uint32 // checksum of the blocks
 	vocabulary int
 	separator  int32
 }
 
-// blockTokens is how many tokens a block has room for. Tokens in blocks are never copied as their
-// number grows.
+// blockTokens is the number of tokens per block. Blocks avoid copying the tokens when more are
+// added.
 const blockTokens = 1 << 20
 
-// Encode reads the texts of files and returns their tokens. It takes the memory of the result and
-// of a few MiB. The error of a file that cannot be read, or that is shorter than it was when it was
-// listed, names the file. The error of ctx is returned if ctx ends before the texts do.
+// Encode reads the texts of files and returns their tokens. In addition to the result it uses a few
+// MiB of memory. If a file cannot be read, or is shorter than when it was listed, the error names
+// the file. If ctx is canceled, Encode returns the error of ctx.
 func Encode(ctx context.Context, files Files, tok Tokenizer) (*Tokens, error) {
 	t, err := newTokens(tok)
 	if err != nil {
@@ -63,8 +63,7 @@ func Encode(ctx context.Context, files Files, tok Tokenizer) (*Tokens, error) {
 	return t, nil
 }
 
-// EncodeText returns the tokens of one text that is in memory, with a separator before and after
-// it.
+// EncodeText returns the tokens of one text, with a separator before and after it.
 func EncodeText(text []byte, tok Tokenizer) (*Tokens, error) {
 	t, err := newTokens(tok)
 	if err != nil {
@@ -136,18 +135,18 @@ func (t *Tokens) add(ids []int32) error {
 	return nil
 }
 
-// seal ends the adding.
+// seal completes the tokens; none can be added after it.
 func (t *Tokens) seal() {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	for _, b := range t.blocks {
 		t.sum = crc32.Update(t.sum, table, b)
 	}
 	if n := len(t.blocks); n > 0 {
-		t.blocks[n-1] = append([]byte(nil), t.blocks[n-1]...) // without the room that is left
+		t.blocks[n-1] = append([]byte(nil), t.blocks[n-1]...) // without unused capacity
 	}
 }
 
-// Len returns the number of tokens, with the separators.
+// Len returns the number of tokens, including separators.
 func (t *Tokens) Len() int { return t.n }
 
 // Bytes returns the number of bytes of the texts.
@@ -159,8 +158,8 @@ func (t *Tokens) Vocabulary() int { return t.vocabulary }
 // Targets returns the number of tokens that are predicted: all but the first.
 func (t *Tokens) Targets() int { return t.n - 1 }
 
-// Read copies the tokens from number from on into ids, and returns how many it copied: fewer than
-// there is room for at the end of the tokens.
+// Read copies tokens, beginning with index from, into ids and returns the number of copied tokens.
+// It is less than len(ids) only at the end of the tokens.
 func (t *Tokens) Read(ids []int32, from int) int {
 	if from < 0 || from >= t.n {
 		return 0

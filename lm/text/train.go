@@ -8,21 +8,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// TrainOptions says how [Train] learns. The zero value cuts words as GPT-2 does.
+// TrainOptions configures [Train]. The zero value splits words like GPT-2.
 type TrainOptions struct {
 	Words Words
 }
 
-// Train learns a byte-level BPE of exactly the given number of tokens from texts: the separator
-// [EndOfText], which is token 0, the 256 bytes, and tokens that each join two others. It joins the
-// two tokens that most often stand next to each other within words, again and again; of pairs that
-// are equally common, the one with the smaller ids. The result depends on the texts alone, and is
-// that of Hugging Face's BpeTrainer with the same settings.
+// Train learns a byte-level BPE of exactly vocabulary tokens from texts: the separator [EndOfText],
+// which is token 0, the 256 bytes, and tokens that each join two others. It repeatedly joins the
+// pair of tokens that is most often adjacent within words; of equally common pairs, the one with
+// the smaller ids. The result depends only on the texts and the options, and equals the result of
+// Hugging Face's BpeTrainer with the same settings.
 //
-// 32,000 tokens of 64 MB of Go take 2.5 seconds on one core, and nine times as much with Lines. The
-// memory grows with the number of different words. A part of the texts, by [Files.Take], serves as
-// well as all of them if there are many. The error of a vocabulary that is too small for the bytes,
-// or too large for the texts, is a ValueError that says what is possible.
+// Learning 32,000 tokens from 64 MB of Go takes 2.5 seconds on one core, and nine times as long
+// with [Lines]. The memory grows with the number of different words. For large corpora, a part of
+// the texts selected by [Files.Take] is sufficient. If vocabulary is too small for the bytes or too
+// large for the texts, the error is a ValueError with the possible range.
 func Train(ctx context.Context, files Files, vocabulary int, opts TrainOptions) (*BPE, error) {
 	words, err := newWordCounts(vocabulary, opts)
 	if err != nil {
@@ -40,7 +40,7 @@ func Train(ctx context.Context, files Files, vocabulary int, opts TrainOptions) 
 	return train(ctx, words, vocabulary)
 }
 
-// TrainText is [Train] on one text that is in memory.
+// TrainText is [Train] for one text in memory.
 func TrainText(ctx context.Context, text []byte, vocabulary int, opts TrainOptions) (*BPE, error) {
 	words, err := newWordCounts(vocabulary, opts)
 	if err != nil {
@@ -50,7 +50,7 @@ func TrainText(ctx context.Context, text []byte, vocabulary int, opts TrainOptio
 	return train(ctx, words, vocabulary)
 }
 
-// firstMerge is the number of tokens that no merge makes.
+// firstMerge is the number of tokens that are not the result of a merge.
 const firstMerge = 257
 
 // wordCounts counts the words of texts.
@@ -90,16 +90,16 @@ func (w *wordCounts) add(text []byte) {
 	}
 }
 
-// pairCount is how often two tokens stand next to each other, and in which words they were seen to.
+// pairCount is the number of times two tokens are adjacent, and the words that contain them.
 type pairCount struct {
 	count int64
-	words []int32 // in the order of their numbers, some perhaps in vain
+	words []int32 // sorted; may include words that no longer contain the pair
 }
 
-// trainer joins tokens of words.
+// trainer contains the state of Train.
 type trainer struct {
 	words [][]int32 // of each different word
-	times []int64   // how often the word is there
+	times []int64   // number of occurrences of each word
 	pairs map[uint64]*pairCount
 	heap  heap[heapPair] // the pair to join first on top
 }
@@ -159,7 +159,7 @@ func train(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, error
 	return b, b.prepare()
 }
 
-// startBPE returns a BPE with the tokens that no merge makes.
+// startBPE returns a BPE with the separator and the bytes, without merges.
 func startBPE() *BPE {
 	b := &BPE{text: []string{EndOfText}, added: []added{{content: EndOfText, special: true}}, unknown: NoToken}
 	for i, c := range byteOrder {
@@ -169,8 +169,7 @@ func startBPE() *BPE {
 	return b
 }
 
-// next returns the pair to join: the most common one. What the heap has of pairs that became rarer
-// since is put right here.
+// next returns the most common pair. It corrects outdated counts in the heap.
 func (t *trainer) next() (left, right int32, ok bool) {
 	for len(t.heap) > 0 {
 		top := t.heap.pop()
@@ -188,7 +187,7 @@ func (t *trainer) next() (left, right int32, ok bool) {
 	return 0, 0, false
 }
 
-// change counts a pair in a word.
+// change adds by occurrences of a pair in a word.
 func (t *trainer) change(left, right, word int32, by int64) {
 	key := uint64(left)<<32 | uint64(right)
 	p := t.pairs[key]
@@ -245,7 +244,7 @@ func (t *trainer) join(left, right, id int32) {
 	}
 }
 
-// heapPair is a pair in the heap, with its count when it was put there.
+// heapPair is a pair in the heap, with its count when it was pushed.
 type heapPair struct {
 	count int64
 	pair  uint64

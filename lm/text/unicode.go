@@ -23,7 +23,7 @@ var newerMarks = &unicode.RangeTable{
 	},
 }
 
-// newerPunctuation is punctuation that the official step Punctuation does not know.
+// newerPunctuation is punctuation that the official step Punctuation does not recognize.
 var newerPunctuation = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x61d, 0x61d, 1}, {0x9fd, 0x9fd, 1}, {0xa76, 0xa76, 1}, {0xc77, 0xc77, 1}, {0xc84, 0xc84, 1},

@@ -8,26 +8,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// WindowOptions chooses the order of windows. The zero value has seed 0 and another order in each
-// pass.
+// WindowOptions configures the order of windows. The zero value has seed 0 and a different random
+// order in each pass.
 type WindowOptions struct {
 	Seed    uint64
-	InOrder bool // gives every pass the order of the texts; Seed must be 0
+	InOrder bool // use the order of the texts in every pass; Seed must be 0
 }
 
 // Windows returns a dataset of windows to train on. An element is one tensor, int32[length+1]: the
 // first length tokens are what a model reads, and the last length tokens are what it predicts. Each
-// window begins with the last token of the window before, so that each token is predicted at most
-// once in a pass. The last Targets() modulo length tokens do not fill a window and are in none.
+// window begins with the last token of the previous window, so each token is predicted at most once
+// per pass. The last Targets() modulo length tokens are omitted.
 //
-// Each pass yields each window once, in a random order that depends on the seed and the pass alone.
-// All orders come from one family of permutations that takes no memory. The position is one number:
-// a dataset opened at a State goes on there at once.
+// Each pass yields each window once, in a random order that depends only on the seed and the pass.
+// The order is computed by a permutation function without memory. The position is one number, so
+// resuming at a State reads no data again.
 //
-// The windows are in the memory of every process. So input.Distribute deals the batches to the
-// processes, as it does with all data in memory, and all processes together take each window once.
+// The tokens are in the memory of every process. input.Distribute divides the batches between
+// processes, so all processes together use each window once.
 //
-// The error of tokens that do not fill one window is a ValueError.
+// If the tokens do not fill one window, the error is a ValueError.
 func (t *Tokens) Windows(length int, opts WindowOptions) (input.Dataset, error) {
 	if err := checkLength("windows", length); err != nil {
 		return input.Dataset{}, err
@@ -42,12 +42,12 @@ func (t *Tokens) Windows(length int, opts WindowOptions) (input.Dataset, error) 
 	return input.New(&windows{t: t, op: "windows", length: length, n: t.Targets() / length, opts: opts}), nil
 }
 
-// HeldOut returns a dataset of windows to measure with. An element is a tuple of two tensors: the
-// tokens int32[length+1], as in [Tokens.Windows], and the weights float32[length] of the predicted
-// tokens. The order is that of the texts. Each token but the first is predicted with weight 1 in
-// exactly one window, so that the weights' sum is [Tokens.Targets]. What is left of the last window
-// is separators of weight 0. Windows of weight 0 follow until their number divides by batch, so
-// that .Batch(batch, true) leaves none out.
+// HeldOut returns a dataset of windows for evaluation, in the order of the texts. An element is a
+// tuple of two tensors: the tokens int32[length+1], as in [Tokens.Windows], and the weights
+// float32[length] of the predicted tokens. Each token except the first is predicted with weight 1
+// in exactly one window, so the sum of the weights is [Tokens.Targets]. The last window is filled
+// with separators of weight 0. Windows of weight 0 are added until the number of windows is a
+// multiple of batch, so that .Batch(batch, true) omits none.
 func (t *Tokens) HeldOut(length, batch int) (input.Dataset, error) {
 	if err := checkLength("held-out windows", length); err != nil {
 		return input.Dataset{}, err
@@ -87,7 +87,8 @@ func (w *windows) Info() input.Info {
 	return input.Info{Spec: spec, Cardinality: input.Cardinality(w.n)}
 }
 
-// mark is what a position must agree in: texts, tokenizer and order.
+// mark returns a checksum of the texts, the tokenizer and the order, to detect positions of other
+// datasets.
 func (w *windows) mark() int64 {
 	return int64(mix(uint64(w.t.sum)<<32^uint64(uint32(w.t.n))^mix(w.opts.Seed+1)) >> 1)
 }
@@ -134,7 +135,7 @@ func (it *windowIterator) Next(ctx context.Context) (input.Element, error) {
 	return it.window(i)
 }
 
-// window cuts window i out.
+// window returns window i.
 func (w *windows) window(i int) (input.Element, error) {
 	ids := make([]int32, w.length+1)
 	got := w.t.Read(ids, i*w.length)
@@ -159,8 +160,8 @@ func (it *windowIterator) State() (input.State, error) {
 
 func (*windowIterator) Close() error { return nil }
 
-// permutation is an order of the numbers 0 to n-1: a Feistel network over the next even number of
-// bits, walked until it is below n.
+// permutation is a permutation of 0 to n-1: a Feistel network over the next even number of bits,
+// applied repeatedly until the result is below n.
 type permutation struct{ n, key uint64 }
 
 func (p permutation) at(i uint64) uint64 {

@@ -304,7 +304,7 @@ func TestALargeFileTakesItsOwnSizeInMemory(t *testing.T) {
 	assert.EqualValues(t, files.Bytes(), tokens.Bytes())
 }
 
-// wide is a tokenizer of many tokens, of which some may be wrong.
+// wide is a tokenizer with many tokens, some of which may be invalid.
 type wide struct {
 	vocabulary int
 	separator  int32

@@ -1,3 +1,3 @@
-// Package labels puts labels of a run on Go's profiles, so that `go tool pprof -tagfocus` tells the
-// time of a run's goroutines from the rest of the process.
+// Package labels adds labels to Go's profiles, so that `go tool pprof -tagfocus` can select the
+// goroutines of a run.
 package labels

@@ -9,13 +9,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit"
 )
 
-// Hook returns a hook that labels the goroutine which takes the steps, and those that it starts
-// from then on, while a run is under way: tpustrategy_process is the number of the process, and
-// keyValues are labels of the caller's, each a key and a value. At the end of the run the goroutine
-// has the labels of the run's context again.
+// Hook returns a hook that labels the goroutine that runs the steps, and the goroutines that it
+// starts during the run. The label tpustrategy_process is the number of the process, and keyValues
+// are further labels, alternating keys and values. At the end of the run, the labels of the run's
+// context are restored.
 //
-// Give it as the first hook, so that it labels what the others start. An odd number of keyValues is
-// an error of the run, before its first step.
+// Pass it as the first hook, so that it labels the goroutines that other hooks start. If the number
+// of keyValues is odd, the run fails before its first step.
 func Hook(keyValues ...string) fit.Hook {
 	var before context.Context
 	return fit.Hook{

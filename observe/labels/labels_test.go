@@ -21,7 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// profile is what the profile of all goroutines says of this one, with its labels.
+// profile returns the entry of this goroutine in the profile of all goroutines, with its labels.
 func profile(t *testing.T) string {
 	var out bytes.Buffer
 	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&out, 1))

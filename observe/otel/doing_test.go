@@ -21,8 +21,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// A run that is interrupted and resumed: its input waits, launches, saves and restores are spans of
-// their own, within the run's, and their sums are with the steps.
+// In an interrupted and resumed run, input waits, launches, saves and restores have their own spans
+// within the span of the run, and their sums are attributes of the steps.
 func TestSavesRestoresAndWaitsAreSpans(t *testing.T) {
 	dir := t.TempDir()
 	run := func(ctx context.Context, slow bool, hooks ...fit.Hook) (tracetest.SpanStubs, error) {

@@ -17,27 +17,30 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
-// scope names the spans' and metrics' library.
+// scope is the name of the instrumentation library.
 const scope = "github.com/tpustrategy/tpustrategy/observe/otel"
 
-// Options configure an Observer. The zero value takes the providers that are set for the process.
+// Options configures an Observer. The zero value uses the global providers.
 type Options struct {
-	// TracerProvider and MeterProvider make spans and metrics; nil are those of package otel.
+	// TracerProvider and MeterProvider create spans and metrics; nil selects the global providers
+	// of OpenTelemetry.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
-	// Parent has the span that programs are made under; nil is context.Background().
+	// Parent contains the parent span of the stages of programs; nil is context.Background().
 	Parent context.Context
-	// Attributes are put on all spans and metrics.
+	// Attributes are added to all spans and metrics.
 	Attributes []attribute.KeyValue
-	// Process is the number of this process for what is told before a run begins; runs know theirs.
+	// Process is the number of this process for events before a run. During a run, the number of
+	// the run is used.
 	Process int
-	// Shortest is the least time of an input wait, a launch, a wait for a result or for other
-	// processes that is a span of its own; 0 is 10 milliseconds. Saves and restores always are.
+	// Shortest is the minimum duration of an activity with its own span, such as a wait for input,
+	// a launch, or a wait for a result; 0 is 10 milliseconds. Saves and restores always have a
+	// span.
 	Shortest time.Duration
 }
 
-// Observer makes spans and metrics of the runs of a process. It is safe for concurrent use; two runs
-// at the same time need two of them.
+// Observer creates the spans and metrics of the runs of a process. It is safe for concurrent use.
+// Concurrent runs need separate Observers.
 type Observer struct {
 	opts        Options
 	tracer      trace.Tracer
@@ -52,18 +55,18 @@ type Observer struct {
 	spells spells
 }
 
-// run is a run under way.
+// run is the state of the current run.
 type run struct {
 	inside context.Context // of the run's span
 	span   trace.Span
-	steps  trace.Span // since the last record
+	steps  trace.Span // span of the steps since the last record
 	step   int64
 	rows   int64
 	at     time.Time // of the last record; zero before the first
 	attrs  metric.MeasurementOption
 }
 
-// New makes the instruments. An error is the meter's.
+// New returns an Observer. It fails if the meter cannot create the instruments.
 func New(opts Options) (*Observer, error) {
 	if opts.TracerProvider == nil {
 		opts.TracerProvider = otel.GetTracerProvider()
@@ -98,12 +101,12 @@ func New(opts Options) (*Observer, error) {
 	return o, nil
 }
 
-// attributes are those of every span and metric of a process.
+// attributes returns the attributes of all spans and metrics of a process.
 func (o *Observer) attributes(process int) []attribute.KeyValue {
 	return append([]attribute.KeyValue{attribute.Int("tpustrategy.process", process)}, o.opts.Attributes...)
 }
 
-// end ends a span, with the error of what failed.
+// end ends a span and records err if it is not nil.
 func end(span trace.Span, err error) {
 	if err != nil {
 		span.RecordError(err)
@@ -112,7 +115,7 @@ func end(span trace.Span, err error) {
 	span.End()
 }
 
-// Phase is for strategy.Options.Phases. Each stage of a program is a span.
+// Phase is a function for strategy.Options.Phases. It creates a span for each stage of a program.
 func (o *Observer) Phase(p phase.Phase) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -131,7 +134,7 @@ func (o *Observer) Phase(p phase.Phase) {
 	_, o.making[p.Name] = o.tracer.Start(o.opts.Parent, p.Stage.String(), trace.WithAttributes(attrs...))
 }
 
-// Hook returns the hook of a run. It never ends a run.
+// Hook returns the hook for fit.Run. It never stops a run.
 func (o *Observer) Hook() fit.Hook {
 	return fit.Hook{
 		Name: "opentelemetry",
@@ -177,7 +180,7 @@ func (o *Observer) Hook() fit.Hook {
 	}
 }
 
-// record ends the span of the steps since the last record, and begins the next.
+// record ends the span of the steps since the last record, and starts the next span.
 func (o *Observer) record(s *fit.State) {
 	r, now := o.run, time.Now()
 	taken := s.Step() - r.step
@@ -185,7 +188,7 @@ func (o *Observer) record(s *fit.State) {
 	o.steps.Add(r.inside, max(0, taken), r.attrs)
 	o.rows.Add(r.inside, max(0, s.Rows()-r.rows), r.attrs)
 	o.step.Record(r.inside, s.Step(), r.attrs)
-	if taken > 0 && !r.at.IsZero() { // the first record waits for the compiler
+	if taken > 0 && !r.at.IsZero() { // the time before the first record includes compilation
 		o.duration.Record(r.inside, now.Sub(r.at).Seconds()/float64(taken), r.attrs)
 	}
 	for _, m := range s.Metrics() {

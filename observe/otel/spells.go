@@ -14,22 +14,24 @@ import (
 // activities is the number of kinds of activities.
 const activities = int(watchdog.Setup) + 1
 
-// spells are what a run does now, and has done since the last record.
+// spells contains the current activity of a run, and the time of each activity since the last
+// record.
 type spells struct {
 	now  spell
 	took [activities]time.Duration
-	// before are the spells before the run began, such as a restore, which have no parent yet.
+	// before contains the activities before the run began, such as a restore, whose parent span
+	// does not exist yet.
 	before []spell
 }
 
-// spell is the time that a run spent on something.
+// spell is a period of one activity.
 type spell struct {
 	what       watchdog.Activity
 	name       string
 	begin, end time.Time
 }
 
-// first is when the run began to do anything.
+// first returns the start time of the first activity.
 func (s *spells) first() time.Time {
 	switch {
 	case len(s.before) > 0:
@@ -40,7 +42,7 @@ func (s *spells) first() time.Time {
 	return time.Now()
 }
 
-// turn ends the spell under way and begins the next.
+// turn ends the current activity and starts the next.
 func (o *Observer) turn(what watchdog.Activity, name string) {
 	now, last := time.Now(), o.spells.now
 	o.spells.now = spell{what: what, name: name, begin: now}
@@ -58,7 +60,7 @@ func (o *Observer) turn(what watchdog.Activity, name string) {
 	o.did(last)
 }
 
-// did makes spans of spells that are worth one.
+// did creates spans for saves, restores and activities that last at least Options.Shortest.
 func (o *Observer) did(all ...spell) {
 	for _, s := range all {
 		always := s.what == watchdog.Save || s.what == watchdog.Restore
@@ -74,7 +76,7 @@ func (o *Observer) did(all ...spell) {
 	}
 }
 
-// result says how a run ended: done, interrupted, stuck or failed.
+// result returns the outcome of a run: done, interrupted, stuck or failed.
 func result(err error) string {
 	var interrupted *interrupt.Error
 	var stuck *watchdog.StuckError

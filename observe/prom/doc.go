@@ -1,11 +1,11 @@
-// Package prom has a run's metrics for Prometheus.
+// Package prom provides metrics of a run for Prometheus.
 //
 //	seen, err := prom.New(prometheus.DefaultRegisterer, prom.Options{})
 //	strat, err := strategy.New(sys, strategy.Options{Phases: seen.Phase})
 //	http.Handle("/metrics", promhttp.Handler())
 //	result, err := fit.Run(ctx, step, data, opts, seen.Hook())
 //
-// The metrics are, each with the label process, the number of the process from 0:
+// All metrics have the label process, the number of the process from 0:
 //
 //	tpustrategy_step                     gauge: steps taken, also before a resume
 //	tpustrategy_steps_total              counter: steps taken by this process's run
@@ -21,5 +21,6 @@
 //	tpustrategy_making_seconds{stage}    histogram: tracing, lowering and compiling of programs
 //	tpustrategy_programs_total{result}   counter: programs that were made, "done" or "failed"
 //
-// Those of activities change as the run goes, the others at its records (fit.Options.Every).
+// The metrics of activities are updated continuously, the others at the records of a run
+// (fit.Options.Every).
 package prom

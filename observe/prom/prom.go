@@ -15,18 +15,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
-// Options configure a set of metrics. The zero value works.
+// Options configures a set of metrics. The zero value selects the defaults.
 type Options struct {
-	// Labels are put on all metrics, beside process. Use them to tell runs of one process apart.
+	// Labels are added to all metrics, in addition to process. Use them to distinguish several runs
+	// of one process.
 	Labels prometheus.Labels
-	// Process is the number of this process for what is told before a run begins; runs know theirs.
+	// Process is the number of this process for events before a run. During a run, the number of
+	// the run is used.
 	Process int
 	// Now returns the time; nil is time.Now.
 	Now func() time.Time
 }
 
-// Metrics are the metrics of the runs of a process. They are safe for concurrent use; two runs at
-// the same time need two of them, with other Labels.
+// Metrics is the set of metrics of the runs of a process. It is safe for concurrent use. Concurrent
+// runs need separate Metrics with different Labels.
 type Metrics struct {
 	opts                       Options
 	step, seconds, running     *prometheus.GaugeVec
@@ -43,13 +45,13 @@ type Metrics struct {
 	process string // of the last run, or Options.Process
 }
 
-// activity is what a run does, since when.
+// activity is the current activity of a run and its start time.
 type activity struct {
 	what watchdog.Activity
 	at   time.Time
 }
 
-// turn ends the activity under way and begins the next.
+// turn ends the current activity and starts the next.
 func (m *Metrics) turn(what watchdog.Activity, process string) {
 	now := m.opts.Now()
 	if before := m.now; !before.at.IsZero() && before.what != watchdog.Other {
@@ -59,20 +61,20 @@ func (m *Metrics) turn(what watchdog.Activity, process string) {
 	m.now = activity{what, now}
 }
 
-// stage is a stage of a program that is under way.
+// stage is the current stage of a program.
 type stage struct {
 	name string
 	at   time.Time
 }
 
-// progress is how far a run was at its last record.
+// progress is the position of a run at its last record.
 type progress struct {
 	step, rows int64
 	at         time.Time
 }
 
-// New registers the metrics. An error is the registerer's, for instance of metrics that are
-// registered already; nothing stays registered then.
+// New creates the metrics and registers them. If one of them cannot be registered, for example
+// because it is already registered, New unregisters the others and returns the error.
 func New(to prometheus.Registerer, opts Options) (*Metrics, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -113,7 +115,8 @@ func New(to prometheus.Registerer, opts Options) (*Metrics, error) {
 	return m, nil
 }
 
-// Phase is for strategy.Options.Phases. It observes how long the stages of each program take.
+// Phase is a function for strategy.Options.Phases. It observes the duration of the stages of each
+// program.
 func (m *Metrics) Phase(p phase.Phase) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,7 +136,7 @@ func (m *Metrics) Phase(p phase.Phase) {
 	m.program.WithLabelValues(result, process).Inc()
 }
 
-// Hook returns the hook of a run. It never ends a run.
+// Hook returns the hook for fit.Run. It never stops a run.
 func (m *Metrics) Hook() fit.Hook {
 	return fit.Hook{
 		Name: "prometheus",
@@ -185,7 +188,7 @@ func (m *Metrics) Hook() fit.Hook {
 	}
 }
 
-// record takes in what a run has at a record.
+// record updates the metrics at a record of a run.
 func (m *Metrics) record(s *fit.State) {
 	process, now := strconv.Itoa(s.Strategy().Process()), m.opts.Now()
 	before := m.run
@@ -193,7 +196,7 @@ func (m *Metrics) record(s *fit.State) {
 	m.step.WithLabelValues(process).Set(float64(s.Step()))
 	m.steps.WithLabelValues(process).Add(float64(max(0, s.Step()-before.step)))
 	m.rows.WithLabelValues(process).Add(float64(max(0, s.Rows()-before.rows)))
-	if taken := s.Step() - before.step; taken > 0 && !before.at.IsZero() { // the first record waits for the compiler
+	if taken := s.Step() - before.step; taken > 0 && !before.at.IsZero() { // the first record includes compilation
 		m.seconds.WithLabelValues(process).Set(now.Sub(before.at).Seconds() / float64(taken))
 	}
 	for _, metric := range s.Metrics() {

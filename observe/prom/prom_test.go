@@ -97,7 +97,7 @@ func TestMetricsThatAreThereAlreadyLeaveNothingBehind(t *testing.T) {
 	assert.NoError(t, registry.Register(step), "the metrics before the one that failed are gone")
 }
 
-// What trains must not depend on what observes.
+// The training packages must not depend on package observe.
 func TestTheCoreDependsOnNoneOfThis(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "./...")
 	list.Dir = "../.."

@@ -24,7 +24,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// A program serves /metrics while it trains, and says after an interrupt that it was interrupted.
+// A program serves /metrics while it trains. After an interrupt, the metrics report the result
+// "interrupted".
 func TestMetricsAreServedDuringTheRun(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	metrics, err := prom.New(registry, prom.Options{})

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// firstWait is the wait before the second attempt, at most; each wait is at most twice the last
-	// one, up to longestWait. The waits are drawn at random, so that hosts do not come together.
+	// firstWait is the base of the wait before the second attempt. The base doubles with each
+	// attempt, up to longestWait. Waits are random, so that hosts do not retry at the same time.
 	firstWait   = 100 * time.Millisecond
 	longestWait = 10 * time.Second
 )
 
-// again calls f until it succeeds, until its error is one that does not pass, or until
-// Options.Patience is over. Each call of f gets a context of its own that its guard ends.
+// again calls f until it succeeds, returns a permanent error, or Options.Patience is over. Each
+// call of f has its own context, which the guard cancels if a request stalls.
 func (s *Store) again(ctx context.Context, op, object string, f func(ctx context.Context, g *guard) error) error {
 	start := time.Now()
 	wait := firstWait
@@ -50,7 +50,7 @@ func (s *Store) again(ctx context.Context, op, object string, f func(ctx context
 	}
 }
 
-// ended returns the error of a context that has ended, with its cause.
+// ended returns the error of a canceled context, with its cause.
 func ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != ctx.Err() {
 		return fmt.Errorf("%w: %w", ctx.Err(), cause)
@@ -78,14 +78,15 @@ func (s *Service) hint(r Reason) string {
 	return reasons[r].hint
 }
 
-// guard ends a context in which one call takes longer than the limit.
+// guard cancels a context if one call exceeds the limit.
 type guard struct {
 	limit  time.Duration
 	cancel context.CancelCauseFunc
 }
 
-// during makes a call that moves bytes. Drivers follow pointers that an answer did not set, such as
-// the date of an object: that is the answer's fault, and no end of the program.
+// during runs a call and cancels the context if it exceeds the limit. Some drivers dereference
+// fields that a malformed response did not set, such as the date of an object. The resulting panic
+// is returned as an error that matches ErrDamaged.
 func (g *guard) during(call func() (int, error)) (n int, err error) {
 	t := time.AfterFunc(g.limit, func() { g.cancel(errStalled) })
 	defer t.Stop()
@@ -101,7 +102,7 @@ func (g *guard) during(call func() (int, error)) (n int, err error) {
 	return call()
 }
 
-// do makes a call that is one request.
+// do runs a call that returns only an error, like during.
 func (g *guard) do(call func() error) error {
 	_, err := g.during(func() (int, error) { return 0, call() })
 	return err

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheWaitsGrowAndEndWithThePatience holds the waits to what the guide says of them.
+// TestTheWaitsGrowAndEndWithThePatience compares the waits with the documented ones.
 func TestTheWaitsGrowAndEndWithThePatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Store{opts: Options{Place: "gs://bucket", Patience: DefaultPatience, Stall: DefaultStall}}
@@ -46,7 +46,7 @@ func TestTheWaitsGrowAndEndWithThePatience(t *testing.T) {
 	})
 }
 
-// TestAnAttemptInWhichNothingMovesIsGivenUp has a service that never answers.
+// TestAnAttemptInWhichNothingMovesIsGivenUp uses a service that never responds.
 func TestAnAttemptInWhichNothingMovesIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Store{opts: Options{Place: "gs://bucket", Patience: DefaultPatience, Stall: DefaultStall}}

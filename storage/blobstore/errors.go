@@ -10,33 +10,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// Reason says why a store could not do what it was asked.
+// Reason is the cause of an [Error].
 type Reason int
 
 const (
-	// Other is what the store does not know.
+	// Other is any cause that the store does not recognize.
 	Other Reason = iota
-	// Unauthenticated says that the service does not know who asks: there are no credentials, or
-	// they have expired.
+	// Unauthenticated means that the credentials are missing or invalid.
 	Unauthenticated
-	// Denied says that who asks may not do this.
+	// Denied means that the account lacks a permission.
 	Denied
-	// NoBucket says that the bucket does not exist.
+	// NoBucket means that the bucket does not exist.
 	NoBucket
-	// Missing says that the object does not exist. The error matches [storage.ErrNotExist].
+	// Missing means that the object does not exist. The error matches [storage.ErrNotExist].
 	Missing
-	// Exists says that an object of this name is there. The error matches [storage.ErrExists].
+	// Exists means that an object of this name exists already. The error matches
+	// [storage.ErrExists].
 	Exists
-	// Replaced says that the object is another one than when it was opened.
+	// Replaced means that the object was replaced after it was opened.
 	Replaced
-	// Unavailable says that the service, or the way to it, failed for as long as
-	// [Options].Patience.
+	// Unavailable means that the service or the network failed for [Options].Patience.
 	Unavailable
-	// Stalled says that nothing moved for [Options].Stall, again and again.
+	// Stalled means that all attempts made no progress for [Options].Stall.
 	Stalled
-	// Damaged says that the service has, or got, other bytes than were sent.
+	// Damaged means that data was corrupted in transfer or a response is malformed.
 	Damaged
-	// Refused says that the service cannot take the request as it is.
+	// Refused means that the service rejected the request as invalid.
 	Refused
 )
 
@@ -57,7 +56,7 @@ var reasons = [...]struct {
 	Refused:         {"the service refuses it", "", errkind.InvalidArgumentError},
 }
 
-// String returns the reason as a part of a sentence.
+// String returns a description of the reason.
 func (r Reason) String() string {
 	if r < 0 || int(r) >= len(reasons) {
 		return fmt.Sprintf("reason %d", int(r))
@@ -68,21 +67,21 @@ func (r Reason) String() string {
 // again reports whether another attempt may succeed.
 func (r Reason) again() bool { return r == Unavailable || r == Stalled || r == Damaged }
 
-// Error reports what a store could not do. It matches [storage.ErrNotExist] if there is no such
-// object, and [storage.ErrExists] if there is one where none may be. An error of the context stays
-// visible to errors.Is.
+// Error is the error of an operation of a store. It matches [storage.ErrNotExist] for the reason
+// [Missing] and [storage.ErrExists] for the reason [Exists]. It wraps the error of a canceled
+// context.
 type Error struct {
 	// Op is "open", "put", "read", "list" or "remove".
 	Op string
-	// Place is the store, as its String says it, and Object the object's name; it is empty if it was
-	// about no single object.
+	// Place is the place of the store, as returned by [Store.String]. Object is the name of the
+	// object, or empty if the operation concerns no single object.
 	Place, Object string
-	// Reason says why.
+	// Reason is the cause of the error.
 	Reason Reason
-	// Attempts says how often it was tried, and Passed for how long.
+	// Attempts is the number of attempts, and Passed the time since the first attempt began.
 	Attempts int
 	Passed   time.Duration
-	// Err is the last attempt's error, and Hint says what to do.
+	// Err is the error of the last attempt, and Hint is a suggestion for the user.
 	Err  error
 	Hint string
 }
@@ -102,8 +101,9 @@ func (e *Error) Error() string {
 	return errkind.Text(what, reason, e.Err, e.Hint)
 }
 
-// Kind returns the reason's kind, or the cause's for [Other]; UnavailableError if that is not known,
-// because it says nothing of what the service holds.
+// Kind returns the error kind of the reason. For [Other] it returns the kind of the cause, or
+// UnavailableError if that is unknown, because such an error does not show whether the object
+// exists.
 func (e *Error) Kind() errkind.Kind {
 	if e.Reason == Other {
 		return errkind.Or(e.Err, errkind.UnavailableError)
@@ -114,12 +114,12 @@ func (e *Error) Kind() errkind.Kind {
 // Unwrap returns the last attempt's error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether the target is the package storage's name for the reason.
+// Is reports whether target is the error of package storage for the reason.
 func (e *Error) Is(target error) bool {
 	return e.Reason == Missing && (target == storage.ErrNotExist || target == fs.ErrNotExist) || e.Reason == Exists && target == storage.ErrExists
 }
 
-// wrong returns the error of a value that an operation cannot take.
+// wrong returns a ValueError for an invalid argument of an operation.
 func wrong(op, hint, format string, args ...any) error {
 	return &errkind.Fault{Op: "blobstore: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// pageSize is how many objects one request lists: the most that Google Cloud Storage and S3 give.
+// pageSize is the number of objects per list request: the maximum of Google Cloud Storage and S3.
 const pageSize = 1000
 
-// List returns the objects whose names begin with prefix, ascending, with one request for each
-// thousand of them. Objects with names that no Put of a store takes are left out.
+// List returns the objects whose names begin with prefix, sorted by name. It sends one request per
+// thousand objects. Objects whose names are invalid by [storage.CheckName] are omitted.
 func (s *Store) List(ctx context.Context, prefix string) ([]storage.Info, error) {
 	var infos []storage.Info
 	for token := blob.FirstPageToken; len(token) > 0; {
@@ -42,7 +42,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]storage.Info, error)
 	return infos, nil
 }
 
-// Remove removes an object, with one request. One that is not there is no error.
+// Remove removes an object with one request. It is not an error if the object does not exist.
 func (s *Store) Remove(ctx context.Context, name string) error {
 	if err := storage.CheckName(name); err != nil {
 		return err
@@ -50,14 +50,13 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 	err := s.again(ctx, "remove", name, func(ctx context.Context, g *guard) error {
 		return g.do(func() error { return s.bucket.Delete(ctx, s.prefix+name) })
 	})
-	if e, ok := err.(*Error); ok && e.Reason == Missing { //nolint:errorlint // again returns it as it is
+	if e, ok := err.(*Error); ok && e.Reason == Missing { //nolint:errorlint // again returns an unwrapped *Error
 		return nil
 	}
 	return err
 }
 
-// Check asks the service for one object, so that a bucket that is not there, or that this process
-// may not list, is an error now and not at the first save.
+// Check lists one object, to detect a missing bucket or a missing permission before the first save.
 func (s *Store) Check(ctx context.Context) error {
 	return s.again(ctx, "open", "", s.ask)
 }
@@ -69,7 +68,7 @@ func (s *Store) ask(ctx context.Context, g *guard) error {
 	})
 }
 
-// noBucket says what NotFound means where no object was named.
+// noBucket converts a NotFound error of a request that names no object to the reason NoBucket.
 func noBucket(err error) error {
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		return known{err, NoBucket}

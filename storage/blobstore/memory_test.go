@@ -19,7 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/fakegcs"
 )
 
-// writing writes so many bytes in pieces of 4 MiB, as a save does.
+// writing writes a number of bytes in pieces of 4 MiB, like a save.
 func writing(size int64) func(io.Writer) error {
 	piece := make([]byte, 4<<20)
 	return func(w io.Writer) error {

@@ -14,13 +14,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// headBytes is how much of an object the request that opens it brings: most manifests whole, and of
-// a tensor file what says where its tensors are.
+// headBytes is the number of bytes that Open reads. It covers most manifests completely, and the
+// header of a tensor file.
 const headBytes = 64 << 10
 
-// Open opens an object with one request, which also reads its first 64 KiB; where that is all of it
-// and the service gives its checksum, Open compares that. The error of an object that is not there
-// matches [storage.ErrNotExist].
+// Open opens an object with one request, which also reads its first 64 KiB. If that is the complete
+// object and the service sends its checksum, Open compares the checksum. If the object does not
+// exist, the error matches [storage.ErrNotExist].
 func (s *Store) Open(ctx context.Context, name string) (storage.Object, error) {
 	if err := storage.CheckName(name); err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (s *Store) Open(ctx context.Context, name string) (storage.Object, error) {
 	err := s.again(ctx, "open", name, func(ctx context.Context, g *guard) error {
 		r, err := o.reader(ctx, g, 0, headBytes)
 		if err != nil && s.opts.Service.status(err) == http.StatusRequestedRangeNotSatisfiable {
-			return o.empty(ctx, g) // which has no range
+			return o.empty(ctx, g) // an empty object has no range
 		}
 		if err != nil {
 			return err
@@ -53,13 +53,13 @@ func (s *Store) Open(ctx context.Context, name string) (storage.Object, error) {
 	return o, nil
 }
 
-// object is an open object: its name, and what it was when it was opened.
+// object is an open object, with its size, modification time and checksum when it was opened.
 type object struct {
 	store    *Store
 	name     string
 	size     int64
 	modified time.Time
-	sum      uint32 // of the whole object, if the service says it
+	sum      uint32 // of the complete object, if the service sends it
 	summed   bool
 	head     []byte
 }
@@ -68,7 +68,7 @@ func (o *object) Size() int64 { return o.size }
 
 func (o *object) Close() error { return nil }
 
-// empty opens an object without bytes.
+// empty opens an object of 0 bytes.
 func (o *object) empty(ctx context.Context, g *guard) error {
 	return g.do(func() error {
 		attrs, err := o.store.bucket.Attributes(ctx, o.store.prefix+o.name)
@@ -91,9 +91,9 @@ func (o *object) reader(ctx context.Context, g *guard, offset, length int64) (r 
 	return r, err
 }
 
-// ReadAt fills p with what begins at offset, with one request, or with none if it lies in the first
-// 64 KiB. An attempt goes on where the last one ended. An object that was replaced since it was
-// opened is an error with the reason [Replaced].
+// ReadAt fills p with the bytes that begin at offset. It sends one request, or none if the range is
+// within the first 64 KiB. A retry resumes where the previous attempt stopped. If the object was
+// replaced after it was opened, the error has the reason [Replaced].
 func (o *object) ReadAt(ctx context.Context, p []byte, offset int64) error {
 	s := o.store
 	switch {
@@ -132,7 +132,7 @@ func fill(g *guard, r io.Reader, p []byte) (n int, err error) {
 		n += got
 		if err != nil && n < len(p) {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = errCut // and not io.ErrUnexpectedEOF, which is an object's end
+				err = errCut // not io.ErrUnexpectedEOF, which means the end of the object
 			}
 			return n, err
 		}

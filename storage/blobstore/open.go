@@ -7,9 +7,10 @@ import (
 	"gocloud.dev/blob"
 )
 
-// OpenURL opens the store at a URL by the driver that a program imports of gocloud.dev/blob for the
-// scheme, and asks the bucket for one object. hint says what to do where the driver refuses; it may
-// be empty. The caller closes the store.
+// OpenURL opens the store at a URL with the driver of gocloud.dev/blob for scheme, which the
+// program must import. It lists one object to check that the bucket is accessible. hint is the
+// suggestion if the driver cannot open the bucket; it may be empty. The caller must close the
+// store.
 func OpenURL(ctx context.Context, scheme, url string, service Service, hint string) (*Store, error) {
 	p, err := ParsePlace(url)
 	if err != nil {

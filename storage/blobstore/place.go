@@ -10,18 +10,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// Place is a URL of a store, taken apart: "gs://bucket/run?patience=5m".
+// Place is the parsed URL of a store, such as "gs://bucket/run?patience=5m".
 type Place struct {
 	// Scheme, Bucket and Prefix are "gs", "bucket" and "run"; the prefix may be empty.
 	Scheme, Bucket, Prefix string
-	// Query holds the parameters that are not a store's own.
+	// Query contains the parameters other than patience, stall and chunk.
 	Query url.Values
-	// Options holds the place's name and prefix, and what the URL says of the options: the
-	// parameters patience and stall, which are durations, and chunk, a number of bytes.
+	// Options contains the place, the prefix, and the values of the parameters patience and stall
+	// (durations) and chunk (a number of bytes).
 	Options Options
 }
 
-// ParsePlace takes a URL apart. The bucket must not be empty.
+// ParsePlace parses the URL of a store. The bucket must not be empty.
 func ParsePlace(text string) (Place, error) {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -15,32 +15,33 @@ import (
 )
 
 const (
-	// wholeBytes is up to which size an object is collected in memory and sent in one request, with
-	// its checksum, and never asked for again.
+	// wholeBytes is the maximum size of an object that is buffered and sent in one request with its
+	// checksum. Retries reuse the buffer and do not call write again.
 	wholeBytes = 1 << 20
-	// mark is the entry of an object's metadata that says which Put wrote it.
+	// mark is the metadata key that identifies the Put that wrote an object.
 	mark = "tpustrategy-put"
-	// concurrency is how many chunks of an object a service that takes parts gets at a time.
+	// concurrency is the number of chunks that are uploaded concurrently, on services that support
+	// it.
 	concurrency = 2
 )
 
-// ErrDamaged is the cause of an error for the reason [Damaged]: bytes changed on their way, or an
-// answer is none that the service gives.
+// ErrDamaged is the cause of an error with the reason [Damaged]: data was corrupted, or a response
+// is malformed.
 var ErrDamaged = errkind.New(errkind.DataLossError, "damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Put writes an object, whole or not at all. An object of up to 1 MiB is collected in memory and
-// sent in one request; a larger one is uploaded chunk by chunk, and holds Options.ChunkBytes in
-// memory, on services that take parts in any order (S3, Azure) up to three times that.
+// Put writes an object atomically. An object of up to 1 MiB is buffered and sent in one request. A
+// larger object is uploaded in chunks, with Options.ChunkBytes of memory, and up to three times
+// that on S3 and Azure, which receive chunks concurrently.
 //
-// After an error that may pass, Put tries again for Options.Patience; it then calls write again,
-// unless the client could repeat a chunk. The service's checksum is compared where it gives one.
-// With IfAbsent a Put that succeeded although its answer was lost is recognized by a random mark in
-// the object's metadata: it succeeds.
+// After a temporary error, Put retries for Options.Patience. For an object of more than 1 MiB, a
+// retry calls write again. The service's checksum is compared if it sends one. With IfAbsent, a
+// random mark in the object's metadata identifies the writer, so Put also succeeds if the response
+// of a successful attempt was lost.
 //
-// After an error nobody sees a part of the object. Where the last answer was lost the whole object
-// may be there nevertheless.
+// After an error no partial object is visible. If the response of the last attempt was lost, the
+// complete object may exist.
 func (s *Store) Put(ctx context.Context, name string, opts storage.PutOptions, write func(w io.Writer) error) error {
 	if err := storage.CheckName(name); err != nil {
 		return err
@@ -49,22 +50,22 @@ func (s *Store) Put(ctx context.Context, name string, opts storage.PutOptions, w
 	return s.again(ctx, "put", name, c.attempt)
 }
 
-// content is what Put writes to an object, in however many attempts.
+// content is the content of an object during the attempts of a Put.
 type content struct {
 	store  *Store
 	key    string
 	absent bool
 	write  func(io.Writer) error
 	id     string
-	whole  []byte // what write wrote, if it is small
-	known  bool   // whole is all of it
+	whole  []byte // the output of write, if it is small
+	known  bool   // whole is the complete content
 }
 
 func (c *content) attempt(ctx context.Context, g *guard) error {
 	u := &upload{content: c, ctx: ctx, g: g}
 	err := u.run()
 	if gcerrors.Code(err) == gcerrors.NotFound {
-		// Either the bucket is not there, or the service has forgotten the upload of a large object.
+		// Either the bucket does not exist, or the upload of a large object has expired.
 		if there := c.store.ask(ctx, g); c.known || there != nil {
 			return known{err, NoBucket}
 		}
@@ -91,12 +92,12 @@ func (c *content) attempt(ctx context.Context, g *guard) error {
 	return nil
 }
 
-// upload is one attempt to send an object. It is the writer that the content is written to.
+// upload is one attempt to send an object. It is the writer that is passed to write.
 type upload struct {
 	content *content
 	ctx     context.Context
 	g       *guard
-	begun   []byte // what is not sent yet, while that may be all
+	begun   []byte // buffered content, as long as it may be the complete object
 	w       *blob.Writer
 	stored  func() (Receipt, bool)
 	size    int64
@@ -133,7 +134,7 @@ func (u *upload) run() error {
 	return u.compare()
 }
 
-// abort ends the upload, so that there is no object, and returns the error.
+// abort cancels the upload, so that no object is created, and returns err.
 func (u *upload) abort(err error) error {
 	if u.w != nil {
 		u.g.cancel(err)
@@ -142,7 +143,7 @@ func (u *upload) abort(err error) error {
 	return err
 }
 
-// Write collects the content, or sends it.
+// Write buffers the content up to wholeBytes, and then sends it.
 func (u *upload) Write(p []byte) (int, error) {
 	if u.err != nil {
 		return 0, u.err
@@ -178,7 +179,7 @@ func (u *upload) send(p []byte) {
 	_, u.err = u.g.during(func() (int, error) { return u.w.Write(p) })
 }
 
-// open begins the request, or the first of several.
+// open starts the upload.
 func (u *upload) open(whole bool) {
 	s := u.content.store
 	opts := &blob.WriterOptions{
@@ -197,8 +198,8 @@ func (u *upload) open(whole bool) {
 	})
 }
 
-// compare looks whether the service has what was sent. What it has otherwise is removed: it is of
-// this attempt, and the next one writes it anew.
+// compare checks that the service stored the bytes that were sent. If not, it removes the object,
+// and the next attempt writes it again.
 func (u *upload) compare() error {
 	if u.stored == nil {
 		return nil

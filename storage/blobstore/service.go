@@ -17,37 +17,35 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// Service is what a store must know of a service beyond what gocloud.dev says of all of them. Every
-// function may be nil. The packages below this one fill it in; a program that opens its own bucket
-// may leave it out.
+// Service contains functions for features of a service that gocloud.dev does not expose. Every
+// function may be nil. The packages gcs, s3 and azure provide them.
 type Service struct {
 	// Status returns the HTTP status in an error of the service, or 0.
 	Status func(err error) int
-	// Hint says what to do for a reason; an empty text stands for the general advice.
+	// Hint returns a suggestion for a reason; "" selects the general suggestion.
 	Hint func(r Reason) string
-	// Upload is called before an object is uploaded, with what a driver gives to
-	// blob.WriterOptions.BeforeWrite. After the upload the store calls stored, if that is not nil.
+	// Upload is called before an object is uploaded, with the as function of
+	// blob.WriterOptions.BeforeWrite. If stored is not nil, the store calls it after the upload.
 	Upload func(as func(any) bool, u Upload) (stored func() (Receipt, bool), err error)
-	// Sum returns the CRC-32C of the whole object that an answer to a read is of, with what a driver
-	// gives to blob.Reader.As; false if the service does not say it.
+	// Sum returns the CRC-32C of the complete object from a read response, given blob.Reader.As. It
+	// returns false if the service does not send the CRC-32C.
 	Sum func(as func(any) bool) (crc32c uint32, ok bool)
-	// List is called before each request for a listing, with what a driver gives to
-	// blob.ListOptions.BeforeList.
+	// List is called before each list request, with the as function of blob.ListOptions.BeforeList.
 	List func(as func(any) bool) error
 }
 
-// Upload describes an upload that is about to begin.
+// Upload describes an upload before it starts.
 type Upload struct {
-	// Whole says that the object is sent in one request, and CRC32C is then the checksum of its
-	// bytes, which the service is to compare.
+	// Whole is true if the object is sent in one request. CRC32C is then the checksum of its bytes,
+	// for the service to verify.
 	Whole  bool
 	CRC32C uint32
-	// Retry is how long the client may try to send one chunk.
+	// Retry is the time for which the client may retry one chunk.
 	Retry time.Duration
 }
 
-// Receipt is what a service says that it has stored: the object's key in the bucket, its length in
-// bytes and its checksum.
+// Receipt describes the stored object as the service reports it: its key in the bucket, its length
+// in bytes and its checksum.
 type Receipt struct {
 	Key    string
 	Size   int64
@@ -61,7 +59,7 @@ func (s *Service) status(err error) int {
 	return s.Status(err)
 }
 
-// sum returns the checksum of the object that r reads, as the service says it.
+// sum returns the checksum that the service sent for the object that r reads.
 func (s *Service) sum(r *blob.Reader) (crc32c uint32, ok bool) {
 	if s.Sum == nil {
 		return 0, false
@@ -69,7 +67,7 @@ func (s *Service) sum(r *blob.Reader) (crc32c uint32, ok bool) {
 	return s.Sum(r.As)
 }
 
-// known is an error whose reason the store knows by itself.
+// known is an error with a known reason.
 type known struct {
 	error
 	reason Reason
@@ -78,27 +76,27 @@ type known struct {
 func (e known) Unwrap() error { return e.error }
 
 var (
-	// errStalled is the cause of a context that a [guard] ended.
+	// errStalled is the cause of a context that a guard canceled.
 	errStalled error = known{errors.New("no byte was moved for too long"), Stalled}
-	// errReplaced is of an object that is another one than was opened.
+	// errReplaced reports that an object was replaced after it was opened.
 	errReplaced error = known{errors.New("its size, time or checksum is another"), Replaced}
-	// errCut is of an answer that ended before its end.
+	// errCut reports a truncated response.
 	errCut error = known{errors.New("the answer ended early"), Unavailable}
-	// errGone is of a name that was taken when it was written and free when it was looked at, and of
-	// an upload that the service does not know any more.
+	// errGone reports an object that existed at the Put and not at the following check, or an
+	// upload that has expired.
 	errGone error = known{errors.New("it went meanwhile"), Unavailable}
-	// errExists is of an object that another Put wrote.
+	// errExists reports an object that another Put wrote.
 	errExists error = known{errors.New("another writer put it"), Exists}
 )
 
-// reasonOf says why an attempt failed. In case of doubt it is not tried again.
+// reasonOf classifies the error of an attempt. Unknown errors are not retried.
 func (s *Service) reasonOf(err error) Reason {
 	k, sure := errors.AsType[known](err)
 	if sure && k.reason != NoBucket {
 		return k.reason
 	}
 	status := s.status(err)
-	_, cut := errors.AsType[*json.SyntaxError](err) // an answer
+	_, cut := errors.AsType[*json.SyntaxError](err) // malformed JSON in a response
 	switch {
 	case errors.Is(err, ErrDamaged), cut:
 		return Damaged
@@ -113,7 +111,7 @@ func (s *Service) reasonOf(err error) Reason {
 		return Damaged
 	}
 	switch gcerrors.Code(err) {
-	case gcerrors.NotFound: // which a service may also say where it denies
+	case gcerrors.NotFound: // some services also return NotFound for a missing permission
 		if sure {
 			return NoBucket
 		}
@@ -136,10 +134,10 @@ func (s *Service) reasonOf(err error) Reason {
 	return Other
 }
 
-// isNetwork reports whether an error is of a connection, and not of what the service answered.
+// isNetwork reports whether err is an error of the connection and not of the service.
 func isNetwork(err error) bool {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
-		return false // a wrong name does not come right
+		return false // an unknown host name is permanent
 	}
 	_, network := errors.AsType[net.Error](err)
 	_, address := errors.AsType[*url.Error](err)
@@ -148,13 +146,13 @@ func isNetwork(err error) bool {
 		contains(err, "http2: ", "server closed idle connection", "connection reset")
 }
 
-// isCredentials reports whether there was nobody to ask as. The libraries have no type for it.
+// isCredentials reports whether credentials are missing or expired. The libraries have no error
+// type for it.
 func isCredentials(err error) bool {
 	return contains(err, "could not find default credentials", "failed to refresh cached credentials", "invalid_grant", "no credential", "DefaultAzureCredential")
 }
 
-// aboutChecksum reports whether a service refused bytes that do not have the checksum sent with
-// them.
+// aboutChecksum reports whether the service rejected data because its checksum does not match.
 func aboutChecksum(err error) bool {
 	return contains(err, "crc32c", "CRC32C", "BadDigest", "ChecksumMismatch", "Md5Mismatch", "Crc64Mismatch", "MD5")
 }

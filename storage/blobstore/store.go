@@ -10,30 +10,31 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// Options configures a store. The zero value works.
+// Options configures a store. The zero value selects the defaults.
 type Options struct {
-	// Place is how the store calls itself in errors, such as "gs://bucket/run". The zero value is
-	// "bucket" with the prefix.
+	// Place is the name of the store in errors, such as "gs://bucket/run". The default is "bucket/"
+	// with the prefix.
 	Place string
-	// Prefix is put before the name of each object, with a slash between them.
+	// Prefix is prepended to the name of each object, with a slash in between.
 	Prefix string
-	// ChunkBytes is how much of an object one request uploads, and what an upload holds in memory.
-	// The zero value is 16 MiB. Google Cloud Storage rounds it up to a multiple of 256 KiB; S3 takes
-	// no less than 5 MiB.
+	// ChunkBytes is the size of the chunks of a large upload, which are buffered in memory. The
+	// default is 16 MiB. Google Cloud Storage rounds it up to a multiple of 256 KiB; S3 requires at
+	// least 5 MiB.
 	ChunkBytes int
-	// Patience is how long an operation is tried again after an error that may pass. The zero value
-	// is 2 minutes.
+	// Patience is the time for which an operation is retried after temporary errors. The default is
+	// 2 minutes.
 	Patience time.Duration
-	// Stall is how long a request, or the next bytes of one, may take before the attempt is given up
-	// and tried again. A chunk has to be uploaded within it. The zero value is 1 minute.
+	// Stall is the timeout of a single read, write or request without a body, after which the
+	// attempt is canceled and retried. The upload of one chunk must not exceed it. The default is 1
+	// minute.
 	Stall time.Duration
-	// KeepOpen leaves the bucket open when the store is closed: somebody else closes it.
+	// KeepOpen leaves the bucket open when the store is closed.
 	KeepOpen bool
-	// Service is what is special to the service.
+	// Service contains functions for features of the service.
 	Service Service
 }
 
-// The values of options that are zero.
+// Defaults of [Options].
 const (
 	DefaultChunkBytes = 16 << 20
 	DefaultPatience   = 2 * time.Minute
@@ -43,16 +44,15 @@ const (
 // Store is a [storage.Store] over a bucket. It is safe for concurrent use.
 type Store struct {
 	bucket *blob.Bucket
-	opts   Options // with the usual values for those that are zero
-	prefix string  // empty, or with a slash at its end
+	opts   Options // with defaults set
+	prefix string  // empty, or ends with a slash
 	also   []func() error
 }
 
 var _ storage.Store = (*Store)(nil)
 
-// New returns a store over a bucket. It makes no request. The store owns the bucket, unless
-// Options.KeepOpen says otherwise: its Close closes it, and then calls the functions of also, which
-// may close a client.
+// New returns a store over a bucket. It sends no request. The store's Close closes the bucket,
+// unless Options.KeepOpen is set, and then calls the functions in also, which may close a client.
 func New(bucket *blob.Bucket, opts Options, also ...func() error) (*Store, error) {
 	if bucket == nil {
 		return nil, wrong("new", "open one by a driver of gocloud.dev/blob", "the bucket is nil")
@@ -75,7 +75,7 @@ func New(bucket *blob.Bucket, opts Options, also ...func() error) (*Store, error
 // String returns the place.
 func (s *Store) String() string { return s.opts.Place }
 
-// Close closes the bucket. Operations that are under way may fail.
+// Close closes the bucket, unless Options.KeepOpen is set. Running operations may fail.
 func (s *Store) Close() error {
 	var err error
 	if !s.opts.KeepOpen {

@@ -1,19 +1,21 @@
-// Package peers keeps objects on the hosts of a job themselves: in memory or on a local disk, which
-// takes a small part of the time that a bucket takes. Each object lies on the host that put it and on
-// its neighbor, so that the loss of one host loses none.
+// Package peers stores objects on the hosts of a job, in memory or on a local disk, which is much
+// faster than a bucket. Each object is stored on the host that put it and on the next host, so the
+// loss of one host loses no objects.
 //
 //	local, err := storage.Directory("/dev/shm/run") // or a folder on a local disk
 //	store, err := peers.Open(ctx, local, peers.Options{Process: strat.Process(), Gather: strat.GatherBytes})
 //	defer store.Close()
 //
-// All processes call Open together. Each serves its objects to the others over HTTP, at a port that
-// the system chooses and to those who know the job's secret; the addresses and the secret go by
-// Gather. What is put by one process is there for all: a listing is of all hosts, and an object that
-// is not here is read from where it is.
+// All processes must call [Open] together. Each process serves its objects to the others over HTTP,
+// on a port that the system chooses. Requests must contain the job's secret. The processes exchange
+// the addresses and the secret with [Options].Gather. Objects are visible to all processes: List
+// lists the objects of all hosts, and an object that is not on this host is read from another host.
 //
-// A store lives as long as its processes. When a job starts again, the objects that the surviving
-// hosts' folders hold are there again, those of a lost host on its neighbor. Every host must answer:
-// an operation on a store with a host that is gone fails within [Options].Patience, and names it.
+// After a job restarts, the objects in the folders of the surviving hosts are available again,
+// including the copies of a lost host's objects on the next host. Put and Remove need all hosts: if
+// a host is unreachable, the operation fails within [Options].Patience and the error names the
+// host.
 //
-// Objects outlast what the folder outlasts: a process, not a reboot, where it lies in memory.
+// The objects are as durable as the folder: objects in memory survive the process, but not a
+// reboot.
 package peers

@@ -18,8 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// serve answers for a store: GET of a range of an object at /o/NAME, HEAD, PUT, with If-None-Match for
-// one that is to be absent, DELETE, and a listing at /l?prefix=PREFIX.
+// serve returns a handler that serves a store. /o/NAME supports GET with ranges, HEAD, PUT (with
+// If-None-Match: * for IfAbsent) and DELETE. GET /l?prefix=PREFIX returns a listing.
 func serve(local storage.Store) http.Handler {
 	mux := http.NewServeMux()
 	fail := func(w http.ResponseWriter, err error) {
@@ -39,7 +39,7 @@ func serve(local storage.Store) http.Handler {
 			return
 		}
 		defer o.Close()
-		// Ranges, lengths and HEAD are the server's.
+		// ServeContent handles ranges, lengths and HEAD.
 		http.ServeContent(w, r, "", time.Time{}, io.NewSectionReader(storage.ReaderAt(r.Context(), o), 0, o.Size()))
 	})
 	mux.HandleFunc("PUT /o/{name...}", func(w http.ResponseWriter, r *http.Request) {
@@ -63,12 +63,12 @@ func serve(local storage.Store) http.Handler {
 			fail(w, err)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(all) // the client notices
+		_ = json.NewEncoder(w).Encode(all) // the client detects a truncated listing
 	})
 	return mux
 }
 
-// guard lets those in who know the secret.
+// guard rejects requests without the secret.
 func guard(secret string, h http.Handler) http.Handler {
 	want := []byte("Bearer " + secret)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +80,7 @@ func guard(secret string, h http.Handler) http.Handler {
 	})
 }
 
-// path is where an object is.
+// path returns the URL path of an object.
 func path(name string) string { return (&url.URL{Path: "/o/" + name}).EscapedPath() }
 
 // peer is another process's part of the store.
@@ -91,7 +91,8 @@ type peer struct {
 	client  *http.Client
 }
 
-// newPeer returns the part of a process. Its addresses are tried in turn.
+// newPeer returns a client for the objects of a process. It tries the addresses of the host in
+// turn.
 func newPeer(h host, process int, secret string, patience time.Duration) peer {
 	dialer := &net.Dialer{Timeout: patience}
 	t := &http.Transport{ResponseHeaderTimeout: patience, IdleConnTimeout: patience, DisableCompression: true, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -99,7 +100,7 @@ func newPeer(h host, process int, secret string, patience time.Duration) peer {
 		defer cancel()
 		var errs []error
 		for i, address := range h.Addresses {
-			// Each address has its part of the time that is left.
+			// Divide the remaining time between the remaining addresses.
 			part := *dialer
 			if by, ok := ctx.Deadline(); ok {
 				part.Timeout = time.Until(by) / time.Duration(len(h.Addresses)-i)
@@ -115,7 +116,7 @@ func newPeer(h host, process int, secret string, patience time.Duration) peer {
 	return peer{process: process, name: h.Name, secret: secret, client: &http.Client{Transport: t}}
 }
 
-// do makes a request and returns the answer if it is good.
+// do sends a request and returns the response. It converts error statuses to errors.
 func (p *peer) do(ctx context.Context, method, target string, body io.Reader, header ...string) (*http.Response, error) {
 	fail := func(err error) (*http.Response, error) {
 		return nil, &errkind.Fault{Op: fmt.Sprintf("process %d on %s", p.process, p.name), Err: err, Class: errkind.Or(err, errkind.UnavailableError)}
@@ -163,7 +164,7 @@ func (p *peer) Put(ctx context.Context, name string, opts storage.PutOptions, wr
 	a, err := p.do(ctx, http.MethodPut, path(name), body, header...)
 	_ = body.CloseWithError(errAnswered)
 	if failed := <-wrote; failed != nil && !errors.Is(failed, errAnswered) && !errors.Is(failed, io.ErrClosedPipe) {
-		err = failed // of write itself
+		err = failed // the error of write
 	}
 	if a != nil {
 		err = errors.Join(err, a.Body.Close())
@@ -171,7 +172,7 @@ func (p *peer) Put(ctx context.Context, name string, opts storage.PutOptions, wr
 	return err
 }
 
-// errAnswered ends the writer of an object that was refused.
+// errAnswered stops the writer of an object after the server has responded.
 var errAnswered = errors.New("answered already")
 
 func (p *peer) Open(ctx context.Context, name string) (storage.Object, error) {

@@ -21,28 +21,30 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// Options configure a store.
+// Options configures a store.
 type Options struct {
-	// Process is the number of this process.
+	// Process is the index of this process.
 	Process int
-	// Gather returns the bytes of all processes, in their order, to all of them: the method
-	// GatherBytes of a strategy.
+	// Gather returns the bytes of all processes, in the order of their indices, on every process.
+	// The method GatherBytes of a strategy implements it.
 	Gather func(ctx context.Context, name string, mine []byte) ([][]byte, error)
-	// Patience is how long another host may take to answer, not counting the bytes that it sends; 0 is
-	// 30 seconds.
+	// Patience is the timeout for the response headers of another host. It does not limit the
+	// transfer of the body. 0 is 30 seconds.
 	Patience time.Duration
-	// Logger receives a warning for each part that cannot be listed; nil discards the warnings.
+	// Logger receives a warning if the objects of a host cannot be listed; nil discards the
+	// warnings.
 	Logger *slog.Logger
 }
 
-// host is what a process tells the others.
+// host describes a process to the other processes.
 type host struct {
 	Name      string
 	Addresses []string // of interfaces, with ports
 	Secret    string
 }
 
-// part is what one process has of the objects: a store without what a peer does not need.
+// part contains the objects of one process. It is the subset of the methods of a store that peers
+// support.
 type part interface {
 	Put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error
 	Open(ctx context.Context, name string) (storage.Object, error)
@@ -50,7 +52,7 @@ type part interface {
 	Remove(ctx context.Context, name string) error
 }
 
-// store is the objects of all processes.
+// store contains the objects of all processes.
 type store struct {
 	local  storage.Store
 	server *http.Server
@@ -60,8 +62,9 @@ type store struct {
 	log    *slog.Logger
 }
 
-// Open opens the store whose local part is a store of this host, which stays the caller's. All
-// processes call it. With one process there is no neighbor, and the store is the local one.
+// Open opens the store of all processes. local stores the objects of this host, and the caller must
+// close it after the returned store. All processes must call Open together. With a single process
+// there are no copies on another host.
 func Open(ctx context.Context, local storage.Store, o Options) (storage.Store, error) {
 	fail := func(err error) (storage.Store, error) {
 		return nil, &errkind.Fault{Op: "peers: open", Subject: local.String(), Err: err, Class: errkind.Or(err, errkind.UnavailableError)}
@@ -87,7 +90,7 @@ func Open(ctx context.Context, local storage.Store, o Options) (storage.Store, e
 	return s, nil
 }
 
-// meet tells all processes where this one listens, and returns what all of them tell.
+// meet exchanges names, addresses and secrets with all processes.
 func meet(ctx context.Context, at net.Addr, o Options) ([]host, error) {
 	me := host{Secret: rand.Text()}
 	me.Name, _ = os.Hostname()
@@ -112,8 +115,8 @@ func meet(ctx context.Context, at net.Addr, o Options) ([]host, error) {
 	return hosts, nil
 }
 
-// addresses are those at which other hosts may reach a port of this one, those of the machine itself
-// last.
+// addresses returns the addresses at which other processes may reach a port of this host, loopback
+// addresses last.
 func addresses(at net.Addr) (all []string, err error) {
 	_, port, err := net.SplitHostPort(at.String())
 	if err != nil {
@@ -139,7 +142,7 @@ func addresses(at net.Addr) (all []string, err error) {
 
 func (s *store) String() string { return s.local.String() }
 
-// on is the part of a process.
+// on returns the part of a process.
 func (s *store) on(process int) part {
 	if process == s.mine {
 		return s.local
@@ -147,7 +150,7 @@ func (s *store) on(process int) part {
 	return &s.peers[process]
 }
 
-// each does something on all processes but some, at once.
+// each calls do concurrently for the parts of all processes except those in but.
 func (s *store) each(but []int, do func(part) error) error {
 	errs := make([]error, len(s.peers))
 	var all sync.WaitGroup
@@ -160,8 +163,8 @@ func (s *store) each(but []int, do func(part) error) error {
 	return errors.Join(errs...)
 }
 
-// Put puts an object here and on the next process. What others have of that name goes. Of an object
-// that is to be absent the first process decides, and has it.
+// Put stores an object on this process and the next one, and removes objects of that name from all
+// other processes. With IfAbsent, process 0 decides, and the object is stored on processes 0 and 1.
 func (s *store) Put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error {
 	if err := storage.CheckName(name); err != nil {
 		return err
@@ -189,8 +192,8 @@ func (s *store) Put(ctx context.Context, name string, opts storage.PutOptions, w
 	return storage.Failed("put", name, s, err)
 }
 
-// Open opens the copy of the object on this host, or else the copy of the first process that has one
-// which can be read; the next process is first.
+// Open opens the copy of the object on this host. If there is none, it opens the first copy that
+// can be opened on the other processes, beginning with the next one.
 func (s *store) Open(ctx context.Context, name string) (storage.Object, error) {
 	if err := storage.CheckName(name); err != nil {
 		return nil, err
@@ -214,9 +217,8 @@ func (s *store) Open(ctx context.Context, name string) (storage.Object, error) {
 	return nil, storage.Failed("open", name, s, storage.ErrNotExist)
 }
 
-// List lists the objects of all processes. A part that cannot be listed counts as lost, like the part
-// of a host that was replaced: the copies on the next host replace it. List fails if no part can be
-// listed.
+// List lists the objects of all processes. If the objects of a process cannot be listed, List logs
+// a warning and relies on the copies on the next process. It fails if no process can be listed.
 func (s *store) List(ctx context.Context, prefix string) (all []storage.Info, err error) {
 	var mu sync.Mutex
 	listed := 0
@@ -236,7 +238,7 @@ func (s *store) List(ctx context.Context, prefix string) (all []storage.Info, er
 	if err != nil {
 		s.log.Warn("peers: a host's part cannot be listed, and counts as lost", "store", s.String(), "error", err)
 	}
-	// Of the copies of an object the newest stands for it.
+	// The newest copy of an object is listed.
 	slices.SortFunc(all, func(a, b storage.Info) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), b.Modified.Compare(a.Modified))
 	})
@@ -250,7 +252,7 @@ func (s *store) Remove(ctx context.Context, name string) error {
 	return storage.Failed("remove", name, s, s.each(nil, func(p part) error { return p.Remove(ctx, name) }))
 }
 
-// Sweep sweeps this host's part.
+// Sweep sweeps the objects of this host only.
 func (s *store) Sweep(ctx context.Context, prefix string, live func(name string) bool) error {
 	if sweeper, ok := s.local.(storage.Sweeper); ok {
 		return sweeper.Sweep(ctx, prefix, live)
@@ -258,7 +260,7 @@ func (s *store) Sweep(ctx context.Context, prefix string, live func(name string)
 	return nil
 }
 
-// Close ends the service; other hosts cannot reach this one's objects any more.
+// Close stops the server: other hosts cannot read the objects of this host any more.
 func (s *store) Close() error {
 	err := s.server.Close()
 	<-s.ended

@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage/storagetest"
 )
 
-// job opens the stores of processes whose parts lie in folders.
+// job opens the stores of processes whose objects are in folders.
 func job(t *testing.T, dirs []string) []storage.Store {
 	t.Helper()
 	all, stores := make([][]byte, len(dirs)), make([]storage.Store, len(dirs))
@@ -118,7 +118,7 @@ func TestAHostThatIsGoneIsNamed(t *testing.T) {
 	assert.Empty(t, all, "nothing is put by halves")
 }
 
-// TestAPartThatCannotBeReadCountsAsLost: the copies on the next host stand for it.
+// TestAPartThatCannotBeReadCountsAsLost checks that the copies on the next host are used.
 func TestAPartThatCannotBeReadCountsAsLost(t *testing.T) {
 	ctx, dirs := t.Context(), folders(t, 3)
 	stores := job(t, dirs)

@@ -1,5 +1,4 @@
-// Package storagetest is the contract of a storage.Store as a test, for the packages that implement
-// one.
+// Package storagetest tests the contract of storage.Store, for packages that implement it.
 //
 //	func TestStore(t *testing.T) {
 //		storagetest.Run(t, func(t *testing.T) storage.Store { return openEmpty(t) })

@@ -17,8 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// Run tests that a store keeps the contract of [storage.Store]. open returns an empty store, a new
-// one for each call.
+// Run tests that a store follows the contract of [storage.Store]. Each call of open must return a
+// new, empty store.
 func Run(t *testing.T, open func(t *testing.T) storage.Store) {
 	ctx := context.Background()
 	put := func(t *testing.T, s storage.Store, name, text string) {

@@ -1,5 +1,5 @@
-// Package perceptron is the classifier of examples/digits, which examples/multihost trains on several
-// hosts: one hidden layer, whose features are split over the logical devices of a replica.
+// Package perceptron is the classifier of examples/digits and examples/multihost. It has one hidden
+// layer, whose features are sharded over the logical devices of a replica.
 package perceptron
 
 import (
@@ -18,9 +18,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// New returns the classifier of the images in a folder of MNIST's files, or, if it is empty, of the
-// 1,797 digits of 8x8 pixels that the module carries. The backward pass keeps of the hidden layer what
-// f.Keep says when the step is traced.
+// New returns the classifier for the MNIST files in a folder. If folder is empty, it uses the 1,797
+// embedded digits of 8x8 pixels. The rematerialization policy of the hidden layer is f.Keep when
+// the step is traced.
 func New(folder string, f *trainer.Flags) (trainer.Classifier, error) {
 	training, test, err := idx.Sets(folder, digits.IDX)
 	return trainer.Classifier{
@@ -29,8 +29,8 @@ func New(folder string, f *trainer.Flags) (trainer.Classifier, error) {
 	}, err
 }
 
-// rules split the columns of the hidden layer's weights, its biases, and the rows of the output
-// layer's weights that meet them. Adam's moments go with their variables.
+// rules shard the columns of the hidden layer's weights, its biases, and the rows of the output
+// layer's weights. Adam's moments are sharded like their variables.
 var rules = logical.Rules{
 	logical.Match(`/hidden/.*weights`, logical.Over("", logical.AxisName)),
 	logical.Match(`/hidden/.*biases`, logical.Over(logical.AxisName)),
@@ -40,12 +40,13 @@ var rules = logical.Rules{
 // logits returns the scores of the 10 classes of images of any size.
 func logits(rc *strategy.ReplicaContext, images *graph.Node, keep remat.Policy) *graph.Node {
 	x := graph.DivScalar(graph.ConvertDType(images, dtypes.Float32), 255)
-	// The images are bytes, which no policy casts: their floats are in the dtype of the computation.
+	// Precision policies do not convert integer inputs, so convert the images to the dtype of the
+	// computation here.
 	x = precision.Compute(graph.Reshape(x, x.Shape().Dimensions[0], -1))
 	h := remat.Block(keep, x, func(x *graph.Node) *graph.Node {
 		h := layers.Dense(rc.Scope("hidden"), x, true, 256)
 		return activation.Relu(logical.Split(h, 1, rc.Strategy().NumLogicalDevices()))
 	})
-	// Each logical device multiplies its features; the sum over them is whole on each.
+	// Each logical device multiplies its features; the sum over the logical devices is replicated.
 	return logical.Replicate(layers.Dense(rc.Scope("output"), h, true, 10))
 }

@@ -1,5 +1,5 @@
-// Command transformer is a program of GoMLX's own: it trains a small language model of package
-// zoo/transformer on one batch, in train.Loop. All that it has of this module is the import that
+// Command transformer is an ordinary GoMLX program: it trains a small language model of package
+// zoo/transformer on one batch, with train.Loop. It uses only the import of this module that
 // registers the backend.
 package main
 

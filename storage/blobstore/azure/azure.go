@@ -15,7 +15,8 @@ func init() { storage.Register("azblob", open) }
 
 func open(ctx context.Context, url string) (storage.Store, error) { return Open(ctx, url) }
 
-// Open opens the store at a URL, and asks the container for one object. The caller closes the store.
+// Open opens the store at a URL. It lists one object to check that the container is accessible. The
+// caller must close the store.
 func Open(ctx context.Context, url string) (*blobstore.Store, error) {
 	return blobstore.OpenURL(ctx, "azblob", url, blobstore.Service{Status: status, Hint: hint},
 		"set AZURE_STORAGE_ACCOUNT, and AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN where the machine has no identity")

@@ -44,7 +44,8 @@ func TestWhatTheServiceAnswersHasAReason(t *testing.T) {
 	}
 }
 
-// TestAListingThatIsNoneIsAnError: neither a panic of the driver nor an empty folder.
+// TestAListingThatIsNoneIsAnError checks that a malformed listing is an error, and neither a panic
+// of the driver nor an empty result.
 func TestAListingThatIsNoneIsAnError(t *testing.T) {
 	const head, tail = `<?xml version="1.0" encoding="utf-8"?><EnumerationResults ContainerName="container"><Blobs>`, `</Blobs><NextMarker/></EnumerationResults>`
 	body := head + tail

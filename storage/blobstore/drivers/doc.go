@@ -1,13 +1,13 @@
-// Package drivers builds commands and examples of the core module with object stores inside. The
-// core imports no object store, so that its dependencies stay few; a program of one's own has one
-// line for it:
+// Package drivers contains build overlays that add object stores to the commands and examples of
+// the core module. The core module imports no object store, to limit its dependencies. Your own
+// program needs only one import:
 //
 //	import _ "github.com/tpustrategy/tpustrategy/storage/blobstore/gcs"
 //
-// To a command of this repository Go's -overlay adds that line, and nothing is changed on the disk:
+// For a command of this repository, Go's -overlay flag adds the import without changing files:
 //
 //	cd storage/blobstore
 //	go build -overlay drivers/gs.json -o ../../gpt github.com/tpustrategy/tpustrategy/examples/gpt
 //
-// The file gs.json names the commands, and where it is run: in storage/blobstore.
+// The paths in gs.json are relative to storage/blobstore, so run the command there.
 package drivers

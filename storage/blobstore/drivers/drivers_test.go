@@ -14,8 +14,8 @@ import (
 
 const core = "github.com/tpustrategy/tpustrategy"
 
-// TestEachCommandTakesObjectStores holds gs.json to the commands that there are, and asks Go what
-// they consist of with it and without it.
+// TestEachCommandTakesObjectStores compares gs.json with the existing commands, and lists their
+// dependencies with and without the overlay.
 func TestEachCommandTakesObjectStores(t *testing.T) {
 	data, err := os.ReadFile("gs.json")
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func TestEachCommandTakesObjectStores(t *testing.T) {
 	}
 }
 
-// TestTheCoreHasNoObjectStores is what the overlay is for.
+// TestTheCoreHasNoObjectStores checks that the core module depends on no object store.
 func TestTheCoreHasNoObjectStores(t *testing.T) {
 	for _, p := range consists(t, "../../..", "./...") {
 		for _, heavy := range []string{"gocloud.dev/", "cloud.google.com/go/storage", "github.com/aws/", "github.com/Azure/", "google.golang.org/grpc"} {
@@ -47,7 +47,7 @@ func TestTheCoreHasNoObjectStores(t *testing.T) {
 	}
 }
 
-// consists lists what packages consist of, asked in a folder.
+// consists lists the dependencies of packages, in a folder.
 func consists(t *testing.T, folder, pattern string, flags ...string) []string {
 	t.Helper()
 	cmd := exec.Command("go", append(append([]string{"list", "-deps"}, flags...), pattern)...)

@@ -22,13 +22,13 @@ func init() { storage.Register("gs", open) }
 
 func open(ctx context.Context, url string) (storage.Store, error) { return Open(ctx, url) }
 
-// Open opens the store at a URL such as "gs://bucket/run", and asks the bucket for one object, so
-// that missing credentials, a missing bucket and a missing permission are errors here. The caller
-// closes the store.
+// Open opens the store at a URL such as "gs://bucket/run". It lists one object, so that missing
+// credentials, a missing bucket or a missing permission are reported immediately. The caller must
+// close the store.
 //
-// The client finds its credentials as all of Google's clients do, and goes to STORAGE_EMULATOR_HOST
-// if that is set. The parameters of the URL are those of [blobstore.ParsePlace] and "anonymous=true",
-// for public buckets.
+// The client uses Application Default Credentials, and connects to STORAGE_EMULATOR_HOST if it is
+// set. The parameters of the URL are those of [blobstore.ParsePlace] and "anonymous=true" for
+// public buckets.
 func Open(ctx context.Context, url string, opts ...option.ClientOption) (*blobstore.Store, error) {
 	p, err := blobstore.ParsePlace(url)
 	if err != nil {
@@ -47,7 +47,7 @@ func Open(ctx context.Context, url string, opts ...option.ClientOption) (*blobst
 	for key := range p.Query {
 		return nil, wrong("leave it out: there are anonymous, chunk, patience and stall", "parameter %s of %s", key, p.Options.Place)
 	}
-	// The client keeps the context for its credentials.
+	// The client uses the context later to refresh its credentials.
 	client, err := gcloud.NewClient(context.WithoutCancel(ctx), opts...)
 	if err != nil {
 		return nil, &blobstore.Error{Op: "open", Place: p.Options.Place, Reason: blobstore.Unauthenticated, Err: err, Hint: hint(p.Bucket)(blobstore.Unauthenticated)}
@@ -62,9 +62,9 @@ func Open(ctx context.Context, url string, opts ...option.ClientOption) (*blobst
 	return s, nil
 }
 
-// New returns a store in a bucket of a client, which may use gRPC. It makes no request. It fills in
-// the Service of the options. Closing the store calls the functions of also; it does not close the
-// client. New sets the client's retries: the store is what tries again.
+// New returns a store in a bucket of a client, which may use gRPC. It sends no request. It sets
+// opts.Service, and disables the client's retries because the store retries. Closing the store
+// calls the functions in also, and does not close the client.
 func New(client *gcloud.Client, bucket string, opts blobstore.Options, also ...func() error) (*blobstore.Store, error) {
 	if client == nil {
 		return nil, wrong("use storage.NewClient of cloud.google.com/go/storage, or Open", "the client is nil")
@@ -96,8 +96,8 @@ func status(err error) int {
 	return 0
 }
 
-// upload gives a small object's checksum along, and lets the client repeat the chunks of a large
-// one, so that one lost chunk is not the whole upload.
+// upload sends the checksum of a small object with it, and enables the client's retries for the
+// chunks of a large object.
 func upload(as func(any) bool, u blobstore.Upload) (func() (blobstore.Receipt, bool), error) {
 	var handle **gcloud.ObjectHandle
 	if !u.Whole && as(&handle) {
@@ -120,7 +120,7 @@ func upload(as func(any) bool, u blobstore.Upload) (func() (blobstore.Receipt, b
 	}, nil
 }
 
-// sum returns the checksum that the service sends with each answer, also of a range.
+// sum returns the checksum of the complete object, which the service sends with each response.
 func sum(as func(any) bool) (uint32, bool) {
 	var r *gcloud.Reader
 	if !as(&r) || r.Attrs.Decompressed {
@@ -129,7 +129,7 @@ func sum(as func(any) bool) (uint32, bool) {
 	return r.Attrs.CRC32C, r.Attrs.CRC32C != 0
 }
 
-// hint says what to do in a bucket.
+// hint returns suggestions for errors of a bucket.
 func hint(bucket string) func(blobstore.Reason) string {
 	return func(r blobstore.Reason) string {
 		switch r {

@@ -1,6 +1,6 @@
-// Package mem makes storage.Open take URLs such as "mem://name/run": buckets in the memory of this
-// process, for tests and examples. All stores of one name are of one bucket, which lasts as long as
-// the process.
+// Package mem registers URLs such as "mem://name/run" with storage.Open: buckets in the memory of
+// this process, for tests and examples. All stores with the same bucket name share one bucket,
+// which exists until the process exits.
 //
 //	import _ "github.com/tpustrategy/tpustrategy/storage/blobstore/mem"
 package mem

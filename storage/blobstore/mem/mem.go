@@ -21,7 +21,7 @@ var (
 	buckets = map[string]*blob.Bucket{}
 )
 
-// Open opens the store at a URL. Closing the store leaves the bucket as it is.
+// Open opens the store at a URL. Closing the store does not remove the bucket.
 func Open(_ context.Context, url string) (*blobstore.Store, error) {
 	p, err := blobstore.ParsePlace(url)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage/blobstore"
 )
 
-// list has the client check each answer to a listing before it reads it: the client takes an answer
-// that is no listing for an empty one, and the driver needs the dates.
+// list adds a check of each list response to the client. Without it, the client parses a malformed
+// response as an empty listing, and the driver dereferences missing dates.
 func list(as func(any) bool) error {
 	var options *[]func(*s3.Options)
 	if !as(&options) {
@@ -31,8 +31,8 @@ func list(as func(any) bool) error {
 	return nil
 }
 
-// maxListing bounds a listing in bytes: a thousand keys of 1,024 bytes that are all escaped take
-// half of it.
+// maxListing is the maximum size of a list response in bytes, about twice the size of a thousand
+// keys of 1,024 escaped bytes.
 const maxListing = 16 << 20
 
 func checkAnswer(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (out middleware.DeserializeOutput, md middleware.Metadata, err error) {
@@ -42,7 +42,7 @@ func checkAnswer(ctx context.Context, in middleware.DeserializeInput, next middl
 		return out, md, err
 	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxListing+1))
-	_ = answer.Body.Close() // it has been read
+	_ = answer.Body.Close() // the body has been read
 	answer.Body = io.NopCloser(bytes.NewReader(body))
 	if err == nil {
 		err = checkListing(body)
@@ -50,7 +50,8 @@ func checkAnswer(ctx context.Context, in middleware.DeserializeInput, next middl
 	return out, md, err
 }
 
-// checkListing refuses what is not a whole listing. Its errors match [blobstore.ErrDamaged].
+// checkListing returns an error that matches [blobstore.ErrDamaged] if body is not a complete
+// listing.
 func checkListing(body []byte) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: the answer to a listing: %s", blobstore.ErrDamaged, fmt.Sprintf(format, args...))

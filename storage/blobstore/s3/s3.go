@@ -15,12 +15,14 @@ func init() { storage.Register("s3", open) }
 
 func open(ctx context.Context, url string) (storage.Store, error) { return Open(ctx, url) }
 
-// Open opens the store at a URL, and asks the bucket for one object. The caller closes the store.
+// Open opens the store at a URL. It lists one object to check that the bucket is accessible. The
+// caller must close the store.
 func Open(ctx context.Context, url string) (*blobstore.Store, error) {
 	return blobstore.OpenURL(ctx, "s3", url, blobstore.Service{Status: status, Hint: hint, List: list}, "")
 }
 
-// status returns the code of an answer. Two writers at the same moment are a conflict that passes.
+// status returns the HTTP status of an error. A conflict of concurrent writers is temporary, so it
+// is converted to 503.
 func status(err error) int {
 	var answer interface{ HTTPStatusCode() int }
 	if !errors.As(err, &answer) {

@@ -52,7 +52,8 @@ func TestWhatTheServiceAnswersHasAReason(t *testing.T) {
 	require.ErrorContains(t, err, "unheard")
 }
 
-// TestAListingThatIsNoneIsAnError: neither a panic of the driver nor an empty folder.
+// TestAListingThatIsNoneIsAnError checks that a malformed listing is an error, and neither a panic
+// of the driver nor an empty result.
 func TestAListingThatIsNoneIsAnError(t *testing.T) {
 	const head, tail = `<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">`, `</ListBucketResult>`
 	const whole = `<Contents><Key>run/a</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified><Size>7</Size></Contents>`

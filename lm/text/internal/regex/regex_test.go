@@ -21,7 +21,7 @@ func find(t *testing.T, expression, text string) string {
 	return text[:from] + "[" + text[from:to] + "]" + text[to:]
 }
 
-// What the standard library cannot express, in Ruby's meaning.
+// Expressions that the standard library does not support, with Ruby's semantics.
 func TestConstructs(t *testing.T) {
 	for _, c := range [][3]string{
 		{`\s+(?!\S)|\s+`, "   x", "[  ] x"}, {`\s+(?!\S)|\s+`, " x", "[ ]x"}, {`\s+(?!\S)|\s+`, "  ", "[  ]"},

@@ -1,5 +1,5 @@
-// Package fakegcs starts, for tests, a server that speaks Google Cloud Storage's protocol, with a
-// proxy before it that injects faults. The server keeps objects in memory.
+// Package fakegcs starts a fake Google Cloud Storage server for tests, behind a proxy that injects
+// faults. The server stores objects in memory.
 //
 //	s := fakegcs.Start(t, "bucket")
 //	store := s.Open(t, "gs://bucket/run", blobstore.Options{})
@@ -60,12 +60,12 @@ func open(t testing.TB, p *faultproxy.Proxy, bucket string, opts blobstore.Optio
 	return store
 }
 
-// clientOptions are those with which Google's client comes to a server.
+// clientOptions returns the options with which Google's client connects to the server at url.
 func clientOptions(url string) []option.ClientOption {
 	return []option.ClientOption{option.WithEndpoint(url + "/storage/v1/"), option.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}})}
 }
 
-// Object returns what the server holds, without the proxy, and whether it is there.
+// Object returns the content of an object on the server, without the proxy, and whether it exists.
 func (s *Server) Object(bucket, name string) ([]byte, bool) {
 	o, err := s.server.GetObject(bucket, name)
 	return o.Content, err == nil
@@ -91,11 +91,11 @@ func (s *Server) Second(t testing.TB, bucket string, opts blobstore.Options) (*f
 	proxy, err := faultproxy.Start(s.server.URL())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, proxy.Close()) })
-	// The server takes the short form of reads at the first proxy's address only.
+	// The server accepts the XML form of reads only at the address of the first proxy.
 	return proxy, open(t, proxy, bucket, opts, gcloud.WithJSONReads())
 }
 
-// Put puts an object into the server, without the proxy, as another writer does.
+// Put writes an object to the server without the proxy, like another writer.
 func (s *Server) Put(bucket, name string, content []byte) {
 	s.server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: bucket, Name: name}, Content: content})
 }

@@ -19,12 +19,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Sink is a server that takes uploads in chunks, sums them up and keeps none, and that answers reads
-// of ranges of an endless object of zeros. It is as fast as HTTP is, which the other server is not.
+// Sink is a fast server for benchmarks. It accepts chunked uploads, computes their checksums and
+// discards the data. Reads return ranges of an object of ZeroBytes zeros.
 type Sink struct {
 	server *httptest.Server
 	mu     sync.Mutex
-	sums   map[string]*sum // of uploads that are under way, by name
+	sums   map[string]*sum // running uploads by name
 }
 
 type sum struct {
@@ -32,7 +32,7 @@ type sum struct {
 	crc   uint32
 }
 
-// ZeroBytes is the size of the object that reads get.
+// ZeroBytes is the size of the object that reads return.
 const ZeroBytes = 1 << 40
 
 // StartSink starts a sink, and stops it when the test ends.
@@ -43,7 +43,7 @@ func StartSink(t testing.TB) *Sink {
 	return s
 }
 
-// Client is Google's client for the sink.
+// Client returns Google's client for the sink.
 func (s *Sink) Client(t testing.TB) *gcloud.Client {
 	client, err := gcloud.NewClient(context.Background(), clientOptions(s.server.URL)...)
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func (s *Sink) Client(t testing.TB) *gcloud.Client {
 	return client
 }
 
-// ServeHTTP takes a part of an upload, or answers a read.
+// ServeHTTP handles a chunk of an upload or a read.
 func (s *Sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		zeros(w, r)

@@ -1,9 +1,9 @@
-// Package faultproxy stands between an HTTP client and a server, and does to requests what networks
-// and overloaded services do to them: it refuses them, cuts them, delays them, loses their answers,
-// sends them twice, changes their bytes, and answers from an older state.
+// Package faultproxy is a proxy between an HTTP client and a server that injects faults of networks
+// and overloaded services. It can reject, truncate, delay, duplicate or corrupt requests and
+// responses, drop responses, and return stale responses.
 //
-// A test starts a [Proxy] in front of the server, gives the client the proxy's address, and says by
-// a [Chooser] what happens to which request:
+// A test starts a [Proxy] in front of the server, passes the proxy's address to the client, and
+// selects a fault for each request with a [Chooser]:
 //
 //	proxy, err := faultproxy.Start(server.URL())
 //	proxy.Choose(func(r *http.Request, n int) faultproxy.Fault {
@@ -13,6 +13,6 @@
 //		return faultproxy.None
 //	})
 //
-// [Random] chooses from a list with a seed, so that a run can be repeated. The proxy counts what it
-// forwarded and what it did, and is safe for concurrent use.
+// [Random] selects faults at random with a seed, so that a run can be repeated. The proxy counts
+// requests and faults, and is safe for concurrent use.
 package faultproxy

@@ -8,42 +8,42 @@ import (
 	"sync"
 )
 
-// Fault is what happens to one request.
+// Fault is a fault that the proxy injects into one request.
 type Fault int
 
 const (
-	// None forwards the request and its answer as they are.
+	// None forwards the request and its response unchanged.
 	None Fault = iota
-	// Unavailable answers 503 and forwards nothing.
+	// Unavailable returns 503 without forwarding the request.
 	Unavailable
-	// TooMany answers 429 and forwards nothing.
+	// TooMany returns 429 without forwarding the request.
 	TooMany
-	// Unauthorized answers 401, and Forbidden 403, and both forward nothing.
+	// Unauthorized returns 401 and Forbidden returns 403, without forwarding the request.
 	Unauthorized
 	Forbidden
 	// CutRequest reads a part of the request, forwards nothing and resets the connection.
 	CutRequest
-	// LoseAnswer forwards the request, waits for the answer, and resets the connection instead of
-	// giving it.
+	// LoseAnswer forwards the request, waits for the response, and resets the connection without
+	// sending it.
 	LoseAnswer
-	// CutAnswer gives the answer's head and half of its body, and resets the connection.
+	// CutAnswer sends the response's header and half of its body, and resets the connection.
 	CutAnswer
-	// ShortAnswer gives half of the answer's body as if that were all of it.
+	// ShortAnswer sends half of the response's body as if it were complete.
 	ShortAnswer
-	// Stall gives the answer's head and half of its body, and then nothing until the client goes;
-	// nothing at all of an answer without a body.
+	// Stall sends the response's header and half of its body, and then nothing until the client
+	// disconnects. If the response has no body, it sends nothing.
 	Stall
-	// Slow gives the answer's body in small pieces with pauses.
+	// Slow sends the response's body in small pieces with pauses.
 	Slow
-	// FlipRequest changes one byte in the last half of the request's body, FlipAnswer one of the
-	// answer's.
+	// FlipRequest changes one byte in the second half of the request's body, and FlipAnswer of the
+	// response's body.
 	FlipRequest
 	FlipAnswer
-	// Twice forwards the request twice and gives the second answer.
+	// Twice forwards the request twice and sends the second response.
 	Twice
-	// Stale answers a GET with what the same GET got the time before; the first is not changed.
+	// Stale returns the previous response of the same GET. The first GET is forwarded normally.
 	Stale
-	// Rival calls the proxy's rival before the request is forwarded.
+	// Rival calls the function set with OnRival before the request is forwarded.
 	Rival
 )
 
@@ -56,15 +56,15 @@ func (f Fault) String() string {
 	return cmp.Or(names[f], fmt.Sprintf("fault %d", int(f)))
 }
 
-// statuses are the codes that the proxy answers by itself.
+// statuses are the statuses of faults without forwarding.
 var statuses = map[Fault]int{Unavailable: http.StatusServiceUnavailable, TooMany: http.StatusTooManyRequests,
 	Unauthorized: http.StatusUnauthorized, Forbidden: http.StatusForbidden}
 
-// Chooser says what happens to a request; n counts the requests from 1. Calls come one at a time.
+// Chooser selects the fault of a request; n counts the requests from 1. Calls are not concurrent.
 type Chooser func(r *http.Request, n int) Fault
 
-// Random returns a chooser that takes one of the faults for a part of all requests, between 0 and 1.
-// The same seed gives the same choices for the same order of requests.
+// Random returns a chooser that selects one of the faults for a fraction part (0 to 1) of all
+// requests. The same seed produces the same choices for the same order of requests.
 func Random(seed uint64, part float64, faults ...Fault) Chooser {
 	var mu sync.Mutex
 	r := rand.New(rand.NewPCG(seed, 17))

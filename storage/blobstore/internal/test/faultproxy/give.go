@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// pause is the wait between two pieces of a slow answer, of which there are pieces.
+// pause is the wait between two pieces of a slow response, and pieces is the number of pieces.
 const (
 	pause  = 20 * time.Millisecond
 	pieces = 8
 )
 
-// give writes an answer to the client, as the fault has it.
+// give sends a response to the client, with the fault.
 func give(w http.ResponseWriter, r *http.Request, a *answer, f Fault) {
 	if f == LoseAnswer {
 		reset(w)
@@ -68,7 +68,7 @@ func give(w http.ResponseWriter, r *http.Request, a *answer, f Fault) {
 	}
 }
 
-// reset ends the connection of a request at once, so that the client sees "connection reset".
+// reset resets the connection of a request, so that the client receives "connection reset".
 func reset(w http.ResponseWriter) {
 	c := http.NewResponseController(w)
 	conn, _, err := c.Hijack()

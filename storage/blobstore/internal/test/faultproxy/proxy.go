@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Proxy is a server that forwards requests to another one. Close it.
+// Proxy is an HTTP server that forwards requests to another server. The caller must close it.
 type Proxy struct {
 	target   *url.URL
 	listener net.Listener
@@ -26,7 +26,7 @@ type Proxy struct {
 	requests int
 	done     map[Fault]int
 	methods  map[string]int
-	last     map[string]*answer // of each GET without a body of media
+	last     map[string]*answer // last response of each GET with a small body
 }
 
 type answer struct {
@@ -35,8 +35,8 @@ type answer struct {
 	body   []byte
 }
 
-// Listen opens the proxy's address, and serves from there once [Proxy.Forward] was called: a server
-// may have to know the address that its clients use.
+// Listen opens a port for a proxy, which serves requests after [Proxy.Forward] is called. It allows
+// the server to know the proxy's address before it starts.
 func Listen() (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -60,24 +60,24 @@ func Start(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Forward starts to serve, in front of the server at a URL. It is called once.
+// Forward starts to forward requests to the server at a URL. It must be called once.
 func (p *Proxy) Forward(target string) error {
 	u, err := url.Parse(target)
 	if err != nil {
 		return err
 	}
 	p.target = u
-	go p.server.Serve(p.listener) //nolint:errcheck // it ends with Close
+	go p.server.Serve(p.listener) //nolint:errcheck // returns after Close
 	return nil
 }
 
-// Host is the proxy's address, "127.0.0.1:port"; URL is the same with "http://".
+// Host returns the proxy's address, "127.0.0.1:port".
 func (p *Proxy) Host() string { return p.listener.Addr().String() }
 
-// URL is the proxy's address as a URL.
+// URL returns the proxy's address as a URL.
 func (p *Proxy) URL() string { return "http://" + p.Host() }
 
-// Close ends the proxy and all its connections.
+// Close stops the proxy and closes all connections.
 func (p *Proxy) Close() error {
 	err := p.server.Close()
 	p.client.CloseIdleConnections()
@@ -87,28 +87,28 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// Choose sets what happens to the requests from now on; nil forwards all. Their count starts anew.
+// Choose sets the chooser of faults and resets the count of requests; nil forwards all requests.
 func (p *Proxy) Choose(c Chooser) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.choose, p.requests = c, 0
 }
 
-// OnRival sets what [Rival] calls, without holding any lock of the proxy.
+// OnRival sets the function that [Rival] calls. It is called without holding locks of the proxy.
 func (p *Proxy) OnRival(f func(*http.Request)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rival = f
 }
 
-// Done returns how often each fault was done since the proxy started.
+// Done returns the number of times each fault was injected since the proxy started.
 func (p *Proxy) Done() map[Fault]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.done)
 }
 
-// Methods returns how many requests of each method have come since the last call.
+// Methods returns the number of requests by method since the last call of Methods.
 func (p *Proxy) Methods() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +130,7 @@ func (p *Proxy) next(r *http.Request) (Fault, func(*http.Request)) {
 	return f, p.rival
 }
 
-// ServeHTTP forwards one request, with its fault.
+// ServeHTTP handles one request, with its fault.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f, rival := p.next(r)
 	if code := statuses[f]; code != 0 {
@@ -181,7 +181,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	give(w, r, a, f)
 }
 
-// forward sends a request on and reads all of its answer.
+// forward forwards a request and reads the complete response.
 func (p *Proxy) forward(r *http.Request, body []byte) (*answer, error) {
 	out := r.Clone(r.Context())
 	out.URL.Scheme, out.URL.Host = p.target.Scheme, p.target.Host

@@ -1,5 +1,5 @@
-// Package savetest holds the tests of checkpoints in an object store: several hosts, the CPU plugin,
-// Google's client and an HTTP server, with a proxy that injects faults between them.
+// Package savetest contains tests of checkpoints in an object store, with several hosts, the CPU
+// plugin, Google's client and an HTTP server behind a proxy that injects faults.
 //
-// `make test-saves` does 200 saves under faults; the tests of the module do a sample.
+// `make test-saves` runs 200 saves with faults; the normal tests of the module run a sample.
 package savetest

@@ -154,7 +154,7 @@ func TestSavesUnderFaultsLoseNothing(t *testing.T) {
 	onlyCheckpoints(t, clean)
 }
 
-// live is one life of a run on one host: saves until one fails.
+// live runs saves on one host until one fails.
 func live(ctx context.Context, s *strategy.TPUStrategy, store storage.Store, first int64, outages []int, sky *weather, result func(int64, error)) error {
 	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, Retention: checkpoint.Retention{Last: kept}, Patience: 3 * time.Second})
 	if failed, e := s.AnyProcess(ctx, err != nil); failed || e != nil {
@@ -220,7 +220,7 @@ func holds(t *testing.T, s storage.Store, confirmed int64) {
 	}
 }
 
-// same compares what a checkpoint holds with what was saved.
+// same compares a checkpoint with the saved values.
 func same(ctx context.Context, c *checkpoint.Checkpoint) error {
 	for i, f := range forms {
 		got, err := c.Tensor(ctx, f.name)

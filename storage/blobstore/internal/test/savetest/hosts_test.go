@@ -34,7 +34,7 @@ var forms = []struct {
 	{"step", shapes.Make(dtypes.Int64), false},
 }
 
-// valueAt is what a variable holds after a step.
+// valueAt returns the value of a variable after a step.
 func valueAt(i int, step int64) *tensors.Tensor {
 	if forms[i].shape.DType == dtypes.Int64 {
 		return tensors.FromScalar(step)

@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// late is a store that says of one manifest that it could not be put, and puts it afterwards.
+// late is a store that returns an error for the Put of one manifest, and stores the manifest later.
 type late struct {
 	storage.Store
 	mu    sync.Mutex
@@ -34,8 +34,8 @@ func (l *late) Put(ctx context.Context, name string, opts storage.PutOptions, wr
 	return l.Store.Put(ctx, name, opts, write)
 }
 
-// TestAManifestThatArrivesLateHasItsParts is the case in which a service puts a manifest after the
-// save was told that it had failed.
+// TestAManifestThatArrivesLateHasItsParts tests a service that stores a manifest after it reported
+// that the Put had failed.
 func TestAManifestThatArrivesLateHasItsParts(t *testing.T) {
 	inner, err := blobstore.New(memblob.OpenBucket(nil), blobstore.Options{})
 	require.NoError(t, err)
