@@ -33,7 +33,7 @@ func groups(all []Variable) (list []group) {
 	return list
 }
 
-// neighbours returns the plans that differ from p in the sharding of one group of variables. Their
+// neighbors returns the plans that differ from p in the sharding of one group of variables. Their
 // rules name each group.
 func (p Plan) neighbours(variables []Variable) (all []Plan) {
 	list := groups(variables)

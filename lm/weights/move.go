@@ -207,7 +207,7 @@ func (b *block) move(result []byte) error {
 	return nil
 }
 
-// neighbours returns the number of rows from r on that can be transposed together, because they are
+// neighbors returns the number of rows from r on that can be transposed together, because they are
 // contiguous in the result; 1 if there are too few.
 func (b *block) neighbours(r int) int {
 	n := 1
