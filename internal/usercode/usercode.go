@@ -15,7 +15,7 @@ var libraries = []string{"runtime.", "reflect.", "slices.", "maps.", "iter.", "s
 	"github.com/gomlx/", ours}
 
 // programs are prefixes of packages of this module that are considered as user code.
-var programs = []string{ours + "examples/", ours + "cmd/", ours + "internal/test/"}
+var programs = []string{ours + "examples/", ours + "cmd/", ours + "internal/test/", ours + "lm/decoder."}
 
 // Library reports whether a frame belongs to a library. Tests are user code.
 func Library(f runtime.Frame) bool {

@@ -107,7 +107,7 @@ func TestAMachineOutlivesItsPeers(t *testing.T) {
 		"join twice":                {ready, whole(`{"ID":4,"Op":"join"}`), "has joined"},
 		"bytecode":                  {joined, whole(`{"ID":3,"Op":"compile","Program":{`+options+`}}`, 'M', 'L', 0xef, 'R', 1, 2, 3), "Program.Trusted"},
 		"an option of no type":      {joined, whole(`{"ID":3,"Op":"compile","Program":{"Overrides":[{"Name":"x","Type":"rune"}]}}`), "rune"},
-		"a device that is not here": {joined, whole(`{"ID":3,"Op":"compile","Program":{"DeviceAssignment":[[-7]]}}`, code...), "none of its devices"},
+		"a device that is not here": {joined, whole(`{"ID":3,"Op":"compile","Program":{"DeviceAssignment":[[-7]]}}`, code...), "but none of"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := enter(t, m)

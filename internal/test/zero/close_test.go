@@ -83,7 +83,7 @@ var closers = map[string]any{
 	"fit/watchdog.Watchdog":          new(watchdog.Watchdog),
 	"tpu/system.Slice":               new(system.Slice),
 	"tpu/system.System":              new(system.System),
-	"weights.File":                   new(weights.File),
+	"lm/weights.File":                new(weights.File),
 }
 
 // Zero values and nil pointers can be closed: a deferred Close behind a failed constructor is no panic.
