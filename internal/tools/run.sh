@@ -14,9 +14,17 @@ internal/pins/install.sh cpu >/dev/null &
 plugin=$!
 trap 'kill "$plugin" 2>/dev/null || true' EXIT
 total=$(${GO:-go} list -deps "$package" | wc -l)
-# go build -v prints one line for each package that it compiles.
-${GO:-go} build -v -o "$program" "$package" 2>&1 | awk -v total="$total" '
-  /^[[:alnum:]_.\/-]+$/ { if (++built % 20 == 0) print "  compiled " built " packages, of at most " total; fflush(); next }
-  { print; fflush() }' >&2
+# go build -v prints one line for each package that it compiles. GCFLAGS are flags of the compiler.
+${GO:-go} build -v -ldflags=-w ${GCFLAGS:+"-gcflags=$GCFLAGS"} -o "$program" "$package" 2>&1 | {
+  built=0
+  while IFS= read -r line; do
+    if [[ $line =~ ^[[:alnum:]_./-]+$ ]]; then
+      built=$((built + 1))
+      [ $((built % 20)) -ne 0 ] || echo "  compiled $built packages, of at most $total"
+    else
+      echo "$line"
+    fi
+  done
+} >&2
 wait "$plugin"
 TF_CPP_MIN_LOG_LEVEL=2 exec "$program" "$@"
