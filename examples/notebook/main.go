@@ -15,14 +15,14 @@ import (
 	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/layers/activation"
 
+	"github.com/tpustrategy/tpustrategy/fit/trainer"
+	"github.com/tpustrategy/tpustrategy/input/digits"
 	"github.com/tpustrategy/tpustrategy/input/idx"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/precision"
-	"github.com/tpustrategy/tpustrategy/remat"
+	"github.com/tpustrategy/tpustrategy/lowering/precision"
+	"github.com/tpustrategy/tpustrategy/lowering/remat"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/trainer"
-	"github.com/tpustrategy/tpustrategy/testdata/digits"
 )
 
 func logits(rc *strategy.ReplicaContext, images *graph.Node, keep remat.Policy) *graph.Node {
