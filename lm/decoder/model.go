@@ -44,8 +44,7 @@ func (c Config) Loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node 
 	return graph.ReduceAllMean(losses)
 }
 
-// Logits returns the logits, float32 [rows, n, Vocabulary], of tokens, int32 [rows, n]. past is nil
-// in training.
+// Logits returns float32 [rows, n, Vocabulary] for tokens, int32 [rows, n]. past is nil in training.
 func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, past *generate.Cache) *graph.Node {
 	scope := rc.Scope().WithInitializer(initializer.RandomNormalFn(rc.Scope(), 0.02))
 	c, positions := c.with(past), past.Positions(tokens)

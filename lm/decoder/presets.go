@@ -1,7 +1,6 @@
-// Package decoder is the model of command gpt: a Llama-style transformer decoder, built from GoMLX
-// layers. The layers are a loop in the program, and the matrices are sharded over the logical
-// devices ([Rules]). [Config] contains the sizes, and [Preset] returns one of four predefined
-// configurations.
+// Package decoder is a Llama-style transformer decoder of GoMLX layers, the model of command gpt.
+// [Config] contains the sizes, and [Preset] returns a predefined configuration. The layers are a
+// loop in the program, and the matrices are sharded over the logical devices ([Rules]).
 package decoder
 
 import (
@@ -33,8 +32,7 @@ var presets = []Config{
 	{"llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192, 32, 5e5, 1e-5, Form{}},
 }
 
-// Preset returns the configuration with the given name: tiny, 125m, 1b3 or llama3-8b. Any other
-// name is a ValueError.
+// Preset returns the configuration tiny, 125m, 1b3 or llama3-8b. Another name is a ValueError.
 func Preset(name string) (Config, error) {
 	var names []string
 	for _, c := range presets {
@@ -45,8 +43,7 @@ func Preset(name string) (Config, error) {
 	return Config{}, wrong("there are "+strings.Join(names, ", "), "no preset %q", name)
 }
 
-// Check returns a ValueError if the batch is not divisible by replicas*microbatches, or if the
-// heads, the hidden features or the vocabulary are not divisible by the number of logical devices.
+// Check returns a ValueError for a size that the replicas or the logical devices do not divide.
 func (c Config) Check(replicas, logicalDevices, microbatches int) error {
 	parts := max(replicas, 1) * max(microbatches, 1)
 	for i, n := range []int{c.Batch, c.Heads, c.KeyHeads, c.Hidden, c.Vocabulary} {
@@ -59,8 +56,7 @@ func (c Config) Check(replicas, logicalDevices, microbatches int) error {
 	return nil
 }
 
-// Windows returns the shape of a step's argument, int32 [Batch, Sequence+1]: the input tokens and
-// one more token.
+// Windows returns the shape of a step's argument: int32 [Batch, Sequence+1].
 func (c Config) Windows() shapes.Shape { return shapes.Make(dtypes.Int32, c.Batch, c.Sequence+1) }
 
 // Parameters returns the number of parameters of the model.
