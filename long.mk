@@ -76,6 +76,10 @@ test-gomlx: plugin ## run GoMLX's tests on its backends and on this module's; wr
 test-gomlx-examples: plugin ## run GoMLX's examples on one device and on eight; write docs/gomlx-examples.md (15 minutes)
 	cd internal/test/gomlxexamples && $(REQUIRE) TPUSTRATEGY_GOMLX_EXAMPLES=$(CURDIR)/docs/gomlx-examples.md $(ONCE) -timeout 90m -v .
 
+.PHONY: test-tokenizers
+test-tokenizers: ## compare token ids of 10,000 lines with the official Python package (2 minutes)
+	PYTHONPATH=$$(internal/tools/python.sh) TPUSTRATEGY_PYTHON_TESTS=1 TPUSTRATEGY_ALL_LINES=1 $(ONCE) -run TestOfficialFamilies ./lm/text
+
 .PHONY: test-newcomer test-upstream-patches
 test-newcomer: ## follow the README in a fresh clone without Go's build cache, and time each step (15 minutes)
 	internal/test/newcomer/run.sh
