@@ -98,7 +98,7 @@ func (t DType) needsMinor() int {
 	return 0
 }
 
-// dtypeOfXLA returns the type with a number of XLA's PrimitiveType, or Invalid.
+// dtypeOfXLA returns the DType for the number n of XLA's PrimitiveType, or Invalid.
 func dtypeOfXLA(n uint64) DType {
 	for t, d := range dtypes {
 		if t != int(Invalid) && uint64(d.xla) == n {

@@ -107,7 +107,8 @@ func (w *work) same(check string, got *tensors.Tensor, want any) error {
 	})
 }
 
-// counted is a tensor of int32 with the numbers of its elements, and counted32 of float32.
+// counted returns an int32 tensor whose elements are their row-major indices modulo 61. counted32
+// returns the same values as float32.
 func counted(dims ...int) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(count[int32](dims...), dims...)
 }

@@ -54,7 +54,7 @@ func counts(u usage, passed time.Duration) time.Duration {
 	return time.Duration(min(share, 1) * float64(passed))
 }
 
-// processors reads the usage of this process's threads; zero where the system does not tell.
+// processors returns the processor use of the threads of this process, or zero if /proc is missing.
 func processors() (all usage) {
 	paths, _ := filepath.Glob("/proc/self/task/*/schedstat")
 	for _, path := range paths {

@@ -25,8 +25,8 @@ type grouping struct {
 	groups [][]int
 }
 
-// groupings are those of all devices, and, where there are logical devices, of the devices of a
-// replica, of equal devices of all replicas, and of devices far from each other.
+// groupings returns the groups of devices for the collectives: all n devices and, if n is even and at
+// least 4, two groups of every second device, pairs of adjacent devices, and pairs of distant devices.
 func groupings(n int) []grouping {
 	all := []grouping{{"all devices", [][]int{sequence(n)}}}
 	if n%2 != 0 || n < 4 {

@@ -28,8 +28,8 @@ type Operation struct {
 	Fitted bool
 }
 
-// bounded sets the bound of a measurement. Measurements of microseconds are dominated by costs that
-// a prediction does not include.
+// bounded returns m with the largest accepted relative error of a prediction. Measurements of a few
+// microseconds are dominated by the launch, which a prediction does not include.
 func bounded(m Operation) Operation {
 	switch {
 	case m.Bound > 0:

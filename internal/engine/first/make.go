@@ -101,8 +101,8 @@ func Make(ctx context.Context, o Options, missing []*model.Variable) (Figures, e
 	})
 }
 
-// Repeat makes a value that other devices made before. Where the initializer is none for devices it
-// returns ErrNotForDevices.
+// Repeat computes an initial value on the devices of placed, as Make computed it on other devices. It
+// returns ErrNotForDevices if the initializer cannot run on devices.
 func Repeat(ctx context.Context, o Options, placed Variable, of *Value) (Figures, error) {
 	return o.run(ctx, func(m *maker) error {
 		start := time.Now()
@@ -195,8 +195,8 @@ func (m *maker) make(ctx context.Context, v *model.Variable) error {
 	return v.SetValue(newValue(m.Store, initial.Of(v), v.Shape(), state))
 }
 
-// state is where the store's random numbers stand: on all processes where they stand on the first
-// one.
+// state returns the state of the store's random number generator on the first process, on all
+// processes.
 func (m *maker) state(ctx context.Context) (*tensors.Tensor, error) {
 	v := m.Store.GetVariable(StatePath)
 	if v == nil || !v.HasValue() {

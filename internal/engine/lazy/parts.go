@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Parts is a tensor that lies nowhere as a whole, such as one of a file: its parts are read where
-// they are needed. It is a [mesh.Source] of a known shape, and may have what that may have.
+// Parts is a tensor that is read in parts when they are needed, such as a tensor in a file. It is a
+// [mesh.Source] with a known shape.
 type Parts interface {
 	// Shape returns the dtype and the dimensions of the whole tensor.
 	Shape() shapes.Shape

@@ -100,8 +100,8 @@ type Guard struct {
 // Counter is the path of the variable in which a step of this name counts for its guard.
 func Counter(step string) string { return model.JoinPath("/non_finite", step) }
 
-// ProxyPath is the path of the variable of its store that a training step has in the place of one of
-// the strategy of this name, if no other has it.
+// ProxyPath returns the path of the store variable that represents the strategy variable with the
+// given name in a training step.
 func ProxyPath(name string) string { return "/distributed/" + strings.Trim(name, "/") }
 
 // Target describes the slice and the devices that a step is compiled for.
