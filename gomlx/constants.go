@@ -2,7 +2,6 @@ package gomlx
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 
@@ -20,10 +19,8 @@ import (
 
 // constant implements [lowering.Options.Constant]. The value is a Buffer.
 func (b *Backend) constant(shape shapes.Shape, elements []byte) (c lowering.Constant, err error) {
-	hash := sha256.New()
-	fmt.Fprintln(hash, shape)
-	hash.Write(elements)
-	c.Name = fmt.Sprintf("constant_%x", hash.Sum(nil)[:16])
+	hash := lowering.HashConstant(shape, elements)
+	c.Name = fmt.Sprintf("constant_%x", hash[:16])
 	c.Value, err = b.newBuffer(&memory{backend: b, shape: shape.Clone(), host: bytes.Clone(elements)})
 	return c, err
 }

@@ -2,6 +2,7 @@ package lowering
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"reflect"
 	"slices"
@@ -20,6 +21,15 @@ type Constant struct {
 	Name string
 	// Value is the value that [Options.Constant] returned for the first constant with this name.
 	Value any
+}
+
+// HashConstant returns a hash of the shape and the elements of a constant.
+func HashConstant(shape shapes.Shape, elements []byte) (sum [sha256.Size]byte) {
+	hash := sha256.New()
+	fmt.Fprintln(hash, shape)
+	hash.Write(elements)
+	hash.Sum(sum[:0])
+	return sum
 }
 
 // largeElements returns the shape of a large constant and its elements as bytes in row-major order.

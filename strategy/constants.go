@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
+	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
 // A large constant in a program makes the program's text as large as the tensor, and XLA evaluates the
@@ -47,10 +48,7 @@ type hostConstant struct {
 
 // hold returns the constant of a shape with these elements, which it copies. The caller releases it.
 func (all *sharedConstants) hold(s *TPUStrategy, shape shapes.Shape, elements []byte) (*sharedConstant, error) {
-	hash := sha256.New()
-	fmt.Fprintln(hash, shape)
-	hash.Write(elements)
-	key := constantKey(hash.Sum(nil))
+	key := constantKey(lowering.HashConstant(shape, elements))
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	c := all.all[key]
