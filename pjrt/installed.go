@@ -34,7 +34,7 @@ func checkInstalled(path string) error {
 	if isRecorded(path, pin, info) {
 		return nil
 	}
-	found, err := fileSHA256(path)
+	found, err := files.SHA256(path)
 	if err != nil {
 		return pluginError(path, PluginMissing, "", err)
 	}

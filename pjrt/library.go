@@ -1,9 +1,7 @@
 package pjrt
 
 import (
-	"crypto/sha256"
 	"debug/elf"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -73,7 +71,7 @@ func Inspect(path string, opts ...OpenOptions) (string, error) {
 	if o.SHA256 == "" {
 		return real, nil
 	}
-	found, err := fileSHA256(real)
+	found, err := files.SHA256(real)
 	if err != nil {
 		return "", pluginError(real, PluginMissing, "", err)
 	}
@@ -81,20 +79,6 @@ func Inspect(path string, opts ...OpenOptions) (string, error) {
 		return "", pluginError(real, PluginChanged, fmt.Sprintf("its SHA-256 is %s, not %s", found, o.SHA256), nil)
 	}
 	return real, nil
-}
-
-// fileSHA256 returns the SHA-256 of a file in hexadecimal digits.
-func fileSHA256(path string) (string, error) {
-	f, _, err := files.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	hash := sha256.New()
-	if _, err := io.Copy(hash, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
 // checkLibrary checks a file before the dynamic loader opens it. The loader executes constructors

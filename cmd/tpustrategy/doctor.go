@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -30,7 +27,7 @@ type doctorCmd struct{}
 func (doctorCmd) Help() string {
 	return `Looks for each plugin where the library looks, opens it in a process of its own, and says what would run.
 Reads the machine too: huge pages, free memory, C library; and, on a machine with a TPU, its metadata and variables.
-Each thing that is wrong comes with the command that fixes it.
+Each problem is printed with the command that fixes it.
 
 Example:
   tpustrategy doctor
@@ -241,16 +238,10 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 // hash returns the SHA-256 of a plugin, or "" if it cannot be read. damaged reports whether the
 // file was installed by the installer but has changed.
 func hash(found pjrt.Location, kind string) (sum string, damaged bool) {
-	file, _, err := files.Open(found.Path)
+	sum, err := files.SHA256(found.Path)
 	if err != nil {
 		return "", false // the file cannot be read, but may be undamaged
 	}
-	defer file.Close()
-	hash := sha256.New()
-	if _, err = io.Copy(hash, file); err != nil {
-		return "", false
-	}
-	sum = hex.EncodeToString(hash.Sum(nil))
 	pin, err := pins.For(kind, runtime.GOARCH)
 	return sum, err == nil && found.Source == "installer" && sum != pin.LibrarySHA256
 }

@@ -2,6 +2,8 @@ package files
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -170,4 +172,18 @@ func All(r io.Reader, limit int64) ([]byte, error) {
 // TooLong returns the error for a file of more than limit bytes.
 func TooLong(path string, limit int64) error {
 	return &Error{Path: path, Reason: TooLarge, Found: fmt.Sprintf("the limit is %d bytes", limit)}
+}
+
+// SHA256 returns the SHA-256 of a regular file in hexadecimal digits.
+func SHA256(path string) (string, error) {
+	f, _, err := Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
 }
