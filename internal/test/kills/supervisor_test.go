@@ -230,12 +230,12 @@ func (l *life) String() string {
 	return b.String()
 }
 
-// inOurs leaves out of a log the goroutines that wait in no code of what is tested.
+// inOurs returns a log without the goroutines outside of packages strategy and fit.
 func inOurs(log string) string {
 	blocks := strings.Split(log, "\n\n")
 	ours := blocks[:0]
 	for _, b := range blocks {
-		if !strings.HasPrefix(b, "goroutine ") || strings.Contains(b, "tpustrategy/strategy/") {
+		if !strings.HasPrefix(b, "goroutine ") || strings.Contains(b, "tpustrategy/strategy/") || strings.Contains(b, "tpustrategy/fit") {
 			ours = append(ours, b)
 		}
 	}
