@@ -41,8 +41,7 @@ func TestTheFilesAreWhatLaunchPrints(t *testing.T) {
 	}
 }
 
-// The exit codes after which scripts restart a program equal those of the packages that exit with
-// them.
+// The scripts restart a program after the exit codes that the packages define.
 func TestTheScriptsKnowTheExitCodes(t *testing.T) {
 	script, err := os.ReadFile("slice.sh")
 	require.NoError(t, err)

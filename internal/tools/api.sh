@@ -8,7 +8,8 @@ cd "$(dirname "$0")/../.."
 tool=${TOOL:?the command that runs tools} old=$(mktemp -d)
 trap 'git worktree remove --force "$old/tree" 2>/dev/null || true; rm -rf "$old"' EXIT
 git worktree add --quiet --detach "$old/tree" "$1"
-(cd "$old/tree" && $tool apidiff -m -w "$old/api" github.com/tpustrategy/tpustrategy 2>&1 | { grep -v "^Ignoring internal package" || true; })
-changes=$($tool apidiff -m "$old/api" github.com/tpustrategy/tpustrategy 2>&1 | { grep -v "^Ignoring internal package" || true; })
+apidiff() { $tool apidiff -m "$@" github.com/tpustrategy/tpustrategy 2>&1 | { grep -v "^Ignoring internal package" || true; }; }
+(cd "$old/tree" && apidiff -w "$old/api")
+changes=$(apidiff "$old/api")
 echo "${changes:-no change of the exported API since $1}"
 [ -z "$(git tag --list 'v*')" ] || ! grep -q '^Incompatible changes' <<<"$changes"

@@ -1,9 +1,8 @@
-// Package assign has the three ways to write a variable.
 package assign
 
 import "github.com/gomlx/gomlx/core/graph"
 
-// Op is a way to write: its name in errors and programs, and the new value it makes.
+// Op is a way to write: its name in errors and programs, and the function that computes the new value.
 type Op struct {
 	Name  string
 	Apply func(old, x *graph.Node) *graph.Node

@@ -6,7 +6,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// What to write instead of a call that acts at once, where a step is traced.
+// Hints of errors for calls that run eagerly and are not allowed while a step is traced.
 const (
 	InsteadOfReading  = "return it from the step, and read it after the run"
 	InsteadOfGiving   = "pass it to the step as an argument, or make a constant of it with graph.Const"
@@ -19,29 +19,28 @@ const (
 	InsteadOfWrapping = "the values of a merge call are wrapped already: return them"
 )
 
-// NoAggregation returns the error of a replica's write that nothing combines.
+// NoAggregation returns an error for writes by replicas to a mirrored variable without aggregation.
 func NoAggregation(op string) *errkind.Fault {
 	return New(errkind.ValueError, op, "set VariableOptions.Aggregation, or LocalWrites for components that may differ",
 		"a replica writes a mirrored variable that aggregates nothing")
 }
 
-// NotDistributed returns the error of a sum of what is one value for all replicas.
+// NotDistributed returns an error for the sum of a value that is not distributed.
 func NotDistributed(op string) *errkind.Fault {
 	return New(errkind.ValueError, op, "give each replica its own value, or use MEAN", "SUM of one value that is not distributed: how often it counts is not known")
 }
 
-// Unequal returns the error of a write that would make the components of a mirrored variable
-// different.
+// Unequal returns an error for a write of different values to the components of a mirrored variable.
 func Unequal(op string) *errkind.Fault {
 	return New(errkind.ValueError, op, "write one value, or create the variable with LocalWrites", "different values for the components of a mirrored variable")
 }
 
-// UnknownReduction returns the error of a reduction that is none of the constants.
+// UnknownReduction returns an error for an undefined reduction.
 func UnknownReduction(op string, reduction fmt.Stringer) *errkind.Fault {
 	return New(errkind.AssertionError, op, "use Sum or Mean", "unknown reduction %s", reduction)
 }
 
-// Traced calls a function that builds graph, which panics with its error, and returns that error.
+// Traced calls a function that builds graph nodes. It returns the panic of the function as an error.
 func Traced[T any](f func() T) (result T, err error) {
 	defer func() {
 		if p := recover(); p != nil {

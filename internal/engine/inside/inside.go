@@ -1,12 +1,3 @@
-// Package inside is the door between package strategy and its neighbors in this module. A
-// neighbor declares in an interface what it needs of a strategy, a replica's context, a function
-// or a compiled step beside their contract; [Of] gives it that. So package strategy exports nothing
-// of it.
-//
-// A neighbor checks its interfaces when it is loaded, so that a method that is missing is found by
-// every test:
-//
-//	var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
 package inside
 
 import (
@@ -14,14 +5,15 @@ import (
 	"reflect"
 )
 
-// face returns the inner face of a thing of package strategy, or nil for any other.
+// face returns the internal methods of a value of package strategy, or nil for another value.
 var face func(x any) any
 
-// Serve sets what gives inner faces. Package strategy calls it when it is loaded.
+// Serve sets the function that returns the internal methods of a value. Package strategy calls it when
+// it is initialized.
 func Serve(f func(x any) any) { face = f }
 
-// Of returns x as a T. It panics if x has no inner face, or if that lacks a method of T. It
-// allocates nothing.
+// Of returns the internal methods of x as a T. It panics if x does not have a method of T. It does not
+// allocate.
 func Of[T any](x any) T {
 	inner := face(x)
 	of, ok := inner.(T)

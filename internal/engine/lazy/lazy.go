@@ -1,5 +1,3 @@
-// Package lazy makes GoMLX tensors whose elements are computed or read when somebody asks for them: the
-// first value of a variable that devices made, a tensor of a file.
 package lazy
 
 import (
@@ -13,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// buffer stands in a tensor for what has the elements. It is immutable.
+// buffer is the immutable buffer of a tensor whose elements are read from another value.
 type buffer struct {
 	backend *lowering.Backend
 	shape   shapes.Shape
@@ -23,8 +21,8 @@ type buffer struct {
 
 var _ compute.Buffer = (*buffer)(nil)
 
-// Tensor returns a tensor that stands for of. read fills a Go slice with all of its elements; it is
-// called for each read, and safe for concurrent use.
+// Tensor returns a tensor that represents the value of. read fills a Go slice with all elements. It is
+// called for each read of the tensor and must be safe for concurrent use.
 func Tensor(shape shapes.Shape, of any, read func(flat any) error) *tensors.Tensor {
 	b := &buffer{backend: lowering.New(lowering.Options{Name: "lazy"}), shape: shape, of: of, read: read}
 	t, err := tensors.FromBuffer(b)
@@ -34,7 +32,7 @@ func Tensor(shape shapes.Shape, of any, read func(flat any) error) *tensors.Tens
 	return t
 }
 
-// Of returns what a tensor of [Tensor] stands for, and nil for another.
+// Of returns the value that a tensor from [Tensor] represents, or nil for another tensor.
 func Of(t *tensors.Tensor) any {
 	if !t.IsOnAnyDevice() {
 		return nil

@@ -16,15 +16,15 @@ import (
 type Parts interface {
 	// Shape returns the dtype and the dimensions of the whole tensor.
 	Shape() shapes.Shape
-	// ReadPart fills into with the elements from start on, size of them in each dimension,
-	// row-major. start and size are not to be changed.
-	ReadPart(ctx context.Context, start, size []int, into []byte) error
+	// ReadPart fills dst with the elements of the box that begins at start and has the given size in
+	// each dimension, in row-major order. It must not change start and size.
+	ReadPart(ctx context.Context, start, size []int, dst []byte) error
 }
 
-// Whole returns a tensor for a store's variable whose elements are read when they are needed. A
-// strategy reads the parts that its devices hold. Who reads the tensor itself, such as a checkpoint
-// of a store, reads all of it to the host's memory, for as long as that takes: GoMLX's tensors know
-// no context. What p reads from has to stay open until then.
+// Whole returns a tensor for a variable of a store whose elements are read from p when they are needed.
+// A strategy reads the parts of its own devices. A direct read of the tensor, such as by a checkpoint of
+// a store, copies all elements to the host's memory and cannot be canceled, because GoMLX's tensors have
+// no context. The source of p must stay open until then.
 func Whole(p Parts) *tensors.Tensor {
 	shape := p.Shape()
 	return Tensor(shape, p, func(flat any) error {
@@ -40,7 +40,7 @@ func Whole(p Parts) *tensors.Tensor {
 	})
 }
 
-// PartsOf returns the parts of a tensor of [Whole], or nil.
+// PartsOf returns the Parts of a tensor from [Whole], or nil for another tensor.
 func PartsOf(t *tensors.Tensor) Parts {
 	p, _ := Of(t).(Parts)
 	return p

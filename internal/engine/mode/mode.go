@@ -1,5 +1,3 @@
-// Package mode says whose code a context belongs to. TensorFlow keeps a stack of modes for each
-// thread; Go has no such stack, so that a context.Context carries the mode.
 package mode
 
 import "context"
@@ -32,32 +30,32 @@ func With(ctx context.Context, m Mode) context.Context { return context.WithValu
 
 type traceKey struct{}
 
-// Trace returns what ctx says of the step that is traced: the step's *strategy.ReplicaContext, the
-// code of a merge call of package eager, or nil outside of a trace.
+// Trace returns the *strategy.ReplicaContext of the step that is traced, the code of a merge call of
+// package eager, or nil outside of a trace.
 func Trace(ctx context.Context) any { return ctx.Value(traceKey{}) }
 
-// WithTrace returns a context of the step that is traced.
+// WithTrace returns a context with the value that [Trace] returns.
 func WithTrace(ctx context.Context, of any) context.Context {
 	return context.WithValue(ctx, traceKey{}, of)
 }
 
-// Place is where new variables go.
+// Place determines on which devices new variables are created.
 type Place struct {
-	// LogicalDevice is the logical device of each replica. Beside is the *strategy.Variable whose
-	// place they take, if there is one.
+	// LogicalDevice is the logical device of each replica. Beside is the *strategy.Variable on whose
+	// devices they are created, or nil.
 	LogicalDevice int
 	Beside        any
 }
 
 type placeKey struct{}
 
-// PlaceOf returns the place that ctx names, or logical device 0.
+// PlaceOf returns the place in ctx, or logical device 0.
 func PlaceOf(ctx context.Context) Place {
 	p, _ := ctx.Value(placeKey{}).(Place)
 	return p
 }
 
-// WithPlace returns a context that names the place.
+// WithPlace returns a context with the place p.
 func WithPlace(ctx context.Context, p Place) context.Context {
 	return context.WithValue(ctx, placeKey{}, p)
 }

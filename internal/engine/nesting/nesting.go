@@ -1,4 +1,3 @@
-// Package nesting walks the nests that replicas take and give; its errors are the strategy's.
 package nesting
 
 import (
@@ -15,8 +14,8 @@ func Is(t reflect.Type) bool { return nest.Is(t) }
 // Same reports whether two leaves are one object.
 func Same(a, b any) bool { return nest.Same(a, b) }
 
-// Zip walks nests of one structure together and puts what leaf returns for each place into a nest
-// of that structure.
+// Zip calls leaf with the leaves at each path of nests that have the same structure. It returns a nest of
+// this structure with the results.
 func Zip(op string, nests []any, leaf func(path string, leaves []any) (any, error)) (any, error) {
 	out, err := nest.Zip("", nests, leaf)
 	return out, Fault(op, err)
@@ -27,7 +26,7 @@ func Map(op string, x any, leaf func(path string, x any) (any, error)) (any, err
 	return MapAt(op, "", x, leaf)
 }
 
-// MapAt is [Map] for a nest that errors call by a name.
+// MapAt is like [Map]. Errors contain the name of the nest.
 func MapAt(op, name string, x any, leaf func(path string, x any) (any, error)) (any, error) {
 	out, err := nest.Map(name, x, leaf)
 	return out, Fault(op, err)
@@ -38,7 +37,8 @@ var kinds = map[nest.Mistake]errkind.Kind{
 	nest.Key: errkind.ValueError, nest.Member: errkind.TypeError,
 }
 
-// Fault returns the strategy's error of an operation on a nest. Other errors stay as they are.
+// Fault converts the error of an operation on a nest to an error of package strategy. It returns other
+// errors unchanged.
 func Fault(op string, err error) error {
 	if wrong, ok := err.(*nest.Error); ok {
 		return fault.New(kinds[wrong.Mistake], op, wrong.Hint, "%s", wrong.Reason)

@@ -1,9 +1,3 @@
-// Package number gives Go numbers the dtype of what they meet.
-//
-// A Go number beside a tensor, or written to a scalar variable, takes its dtype, as Python's
-// numbers do in TensorFlow. What would lose something is an error: a float beside integers, a
-// number out of range, an integer that a float dtype does not have. A float beside floats is
-// rounded, as a constant in a program is.
 package number
 
 import (

@@ -1,9 +1,3 @@
-// Package rows builds the graph of scatters, which combine rows of a tensor with updates, and of the
-// padding of rows.
-//
-// In a scatter x has shape [n, ...], indices are integers of shape [k] and updates have shape
-// [k, ...] with the other dimensions of x. An index that names no row is ignored. Add, Sub, Min and
-// Max have gradients.
 package rows
 
 import (
@@ -17,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 )
 
-// Check refuses indices and updates that do not fit a tensor.
+// Check returns an error if the shapes of indices and updates do not fit a tensor.
 func Check(op string, x, indices, updates shapes.Shape) error {
 	if indices.Rank() != 1 || !indices.DType.IsInt() {
 		return fault.New(errkind.ValueError, op, "give a vector of row numbers", "indices of shape %s", indices)
@@ -55,7 +49,7 @@ func negative(x *graph.Node) *graph.Node {
 	return graph.Neg(x)
 }
 
-// empty reports whether no row is named, or there is nothing in it.
+// empty reports whether there are no updates or the tensor has no elements.
 func empty(x, updates *graph.Node) bool { return x.Shape().Size() == 0 || updates.Shape().Size() == 0 }
 
 func atOnce(scatter func(x, at, updates *graph.Node, sorted, unique bool) *graph.Node) Scatter {
@@ -68,8 +62,8 @@ func atOnce(scatter func(x, at, updates *graph.Node, sorted, unique bool) *graph
 	}
 }
 
-// numbers makes -1 of the indices that name none of n rows. They are compared before they are
-// converted, so that none wraps to a row.
+// numbers returns the indices with -1 for those outside of the n rows. It compares before it converts
+// the dtype, so an index cannot wrap around to a row.
 func numbers(indices *graph.Node, n int) *graph.Node {
 	dtype := dtypes.Int32
 	if n > math.MaxInt32 {
@@ -81,7 +75,7 @@ func numbers(indices *graph.Node, n int) *graph.Node {
 	return graph.ConvertDType(graph.Where(named, wide, graph.AddScalar(zero, -1)), dtype)
 }
 
-// named makes zeros of the updates whose index is -1: they go nowhere, and their gradient is zero.
+// named returns the updates with zeros where the index is -1, so that their gradient is zero.
 func named(indices, updates *graph.Node) *graph.Node {
 	named := graph.GreaterOrEqual(indices, graph.ZerosLike(indices))
 	for named.Rank() < updates.Rank() {
@@ -91,8 +85,7 @@ func named(indices, updates *graph.Node) *graph.Node {
 	return graph.Where(named, updates, graph.ZerosLike(updates))
 }
 
-// inTurn replaces each row of x that is named by what apply makes of it and the update, one update
-// after the other.
+// inTurn returns a scatter that replaces rows of x by the result of apply, one update after the other.
 func inTurn(apply func(row, update *graph.Node) *graph.Node) Scatter {
 	return func(x, indices, updates *graph.Node) *graph.Node {
 		if empty(x, updates) {
@@ -136,8 +129,8 @@ func inTurn(apply func(row, update *graph.Node) *graph.Node) Scatter {
 	}
 }
 
-// Real returns a bool tensor of the shape of x: true for its elements that are no padding, where
-// sizes are the real sizes of its dimensions.
+// Real returns a bool tensor with the shape of x that is false for padding. sizes are the sizes of the
+// dimensions without padding.
 func Real(x, sizes *graph.Node) *graph.Node {
 	g := x.Graph()
 	var mask *graph.Node

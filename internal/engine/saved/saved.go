@@ -1,5 +1,3 @@
-// Package saved holds a compiled step that was taken apart: the values that package strategy gives
-// to package strategy/stepfile to write, and puts on the devices when they were read.
 package saved
 
 import (

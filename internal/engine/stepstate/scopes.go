@@ -20,7 +20,7 @@ func (s *State) NewScopes() (leave func()) {
 	return func() { s.Scope, s.scopes = root, scopes }
 }
 
-// MarkScopes returns a function that restores which scopes layers have used, for code that gives up the
+// MarkScopes returns a function that restores which scopes layers have used, for code that discards the
 // trace of a part of a step and traces the part again.
 func (s *State) MarkScopes() (rewind func()) {
 	if s.Scope == nil {

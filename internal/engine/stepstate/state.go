@@ -1,5 +1,3 @@
-// Package stepstate has what is kept of a step while it is traced, by the replica's context of package
-// strategy and by the packages that build steps: training, merge calls and nests.
 package stepstate
 
 import (

@@ -1,4 +1,3 @@
-// Package wire knows the plugin's types of GoMLX's dtypes.
 package wire
 
 import (

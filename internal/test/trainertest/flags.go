@@ -1,4 +1,3 @@
-// Package trainertest tests programs that train with package trainer.
 package trainertest
 
 import (

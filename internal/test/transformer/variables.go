@@ -118,8 +118,8 @@ func (v variable) make(scope *model.Scope, seed int) *model.Variable {
 	return scope.WithInitializer(v.initializer(seed, 0)).VariableWithShape(v.name, shapes.Make(dtypes.Float32, v.dims...))
 }
 
-// stack adds a variable of n layers to the store, with the first values that the layers have apart:
-// seed is that of the first, and those of two neighbors differ by step.
+// stack adds a variable of n layers to the store with the initial values of separate layers. seed is the
+// seed of the first layer, and consecutive seeds differ by step.
 func (v variable) stack(scope *model.Scope, n, seed, step int) {
 	scope.WithInitializer(v.initializer(seed, step)).VariableWithShape(v.name, shapes.Make(dtypes.Float32, append([]int{n}, v.dims...)...))
 }

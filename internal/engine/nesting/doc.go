@@ -1,0 +1,2 @@
+// Package nesting traverses nested values. It converts errors to errors of package strategy.
+package nesting

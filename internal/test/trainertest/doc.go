@@ -1,0 +1,2 @@
+// Package trainertest tests programs that train with package trainer.
+package trainertest
