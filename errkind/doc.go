@@ -1,5 +1,5 @@
 // Package errkind classifies errors by the exception that TensorFlow raises for the same mistake.
-// Every error type of this module has a method Kind, and [Of] returns the kind of a wrapped error.
+// Every error type of this module has a method Kind, and [KindOf] returns the kind of a wrapped error.
 // [Fault] is the common error type of the module, and [Text] formats its text.
 //
 // The package imports no other package of the module.

@@ -67,10 +67,10 @@ type Error interface {
 	Kind() Kind
 }
 
-// Of returns the kind of the first error in the tree of err that has one. Some errors of the
+// KindOf returns the kind of the first error in the tree of err that has one. Some errors of the
 // standard library have a kind, too: errors.ErrUnsupported, fs.ErrNotExist, fs.ErrPermission,
 // context.Canceled and context.DeadlineExceeded.
-func Of(err error) Kind {
+func KindOf(err error) Kind {
 	if k := kindOf(err); k != Unknown {
 		return k
 	}
@@ -114,7 +114,7 @@ func kindOf(err error) Kind {
 
 // Or returns the kind of err, or fallback if the kind is unknown.
 func Or(err error, fallback Kind) Kind {
-	if k := Of(err); k != Unknown {
+	if k := KindOf(err); k != Unknown {
 		return k
 	}
 	return fallback

@@ -137,7 +137,7 @@ func TestOf(t *testing.T) {
 		"cancelled":               {context.Canceled, errkind.CancelledError},
 		"a kind before a context": {fmt.Errorf("%w: %w", context.Canceled, value), errkind.ValueError},
 	} {
-		require.Equal(t, c.want, errkind.Of(c.err), name)
+		require.Equal(t, c.want, errkind.KindOf(c.err), name)
 	}
 	require.Equal(t, errkind.TypeError, errkind.Or(errors.New("x"), errkind.TypeError))
 	require.Equal(t, "ResourceExhaustedError", errkind.ResourceExhaustedError.String())

@@ -49,10 +49,10 @@ func (f *Fault) Kind() Kind {
 	if f.Class != Unknown {
 		return f.Class
 	}
-	if k := Of(f.Match); k != Unknown {
+	if k := KindOf(f.Match); k != Unknown {
 		return k
 	}
-	return Of(f.Err)
+	return KindOf(f.Err)
 }
 
 // Text returns "what: reason: cause; hint", which is the format of all errors of this module. Parts

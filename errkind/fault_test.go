@@ -22,11 +22,11 @@ func TestFaultKind(t *testing.T) {
 	f := &errkind.Fault{Op: "sharding: parse", Subject: `tensor "w"`, Reason: "no dimension", Hint: "give one",
 		Class: errkind.ValueError}
 	assert.EqualError(t, f, `sharding: parse tensor "w": no dimension; give one`)
-	assert.Equal(t, errkind.ValueError, errkind.Of(f))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(f))
 	f = &errkind.Fault{Op: "files: open", Err: fs.ErrNotExist}
 	assert.EqualError(t, f, "files: open: file does not exist")
 	assert.ErrorIs(t, f, fs.ErrNotExist)
-	assert.Equal(t, errkind.NotFoundError, errkind.Of(f))
+	assert.Equal(t, errkind.NotFoundError, errkind.KindOf(f))
 }
 
 func TestFaultMatch(t *testing.T) {
@@ -36,7 +36,7 @@ func TestFaultMatch(t *testing.T) {
 	assert.ErrorIs(t, f, state)
 	assert.ErrorIs(t, f, fs.ErrInvalid)
 	assert.NotErrorIs(t, f, fs.ErrClosed)
-	assert.Equal(t, errkind.ValueError, errkind.Of(f))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(f))
 	assert.NotErrorIs(t, &errkind.Fault{Op: "input: open"}, state)
 }
 

@@ -188,7 +188,7 @@ func (v *saver) openBest(ctx context.Context, s *State) error {
 		return err
 	}
 	last, err := v.manager.Latest(ctx)
-	if errors.Is(err, checkpoint.ErrNone) {
+	if errors.Is(err, checkpoint.ErrNotFound) {
 		return nil
 	}
 	if err == nil {

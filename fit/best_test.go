@@ -51,7 +51,7 @@ func TestEarlyStopWaitsAsLongAsItIsPatient(t *testing.T) {
 	}
 	for _, wrong := range []Hook{EarlyStop("", 1), EarlyStop(Loss, 0), EarlyStop(Loss, -1), EarlyStop(Loss, 1, BestOptions{MinDelta: -1}),
 		KeepBest(t.TempDir(), ""), KeepBest(t.TempDir(), Loss, BestOptions{MinDelta: nan})} {
-		require.Equal(t, errkind.ValueError, errkind.Of(wrong.wrong))
+		require.Equal(t, errkind.ValueError, errkind.KindOf(wrong.wrong))
 	}
 }
 
@@ -108,7 +108,7 @@ func TestEventsOfAnEvaluationHaveAFolder(t *testing.T) {
 	assert.Equal(t, []events.Value{events.Scalar(Loss, 0.75)}, held[2].Values)
 	assert.Empty(t, eventsOf(t, dir, "."), "there are no settings")
 
-	require.Equal(t, errkind.ValueError, errkind.Of(Events(dir, EventsOptions{Histograms: -1}).wrong))
+	require.Equal(t, errkind.ValueError, errkind.KindOf(Events(dir, EventsOptions{Histograms: -1}).wrong))
 	require.NoError(t, h.Load([]byte(`["AAAA"]`)), "of a run that wrote one file")
 }
 

@@ -145,10 +145,10 @@ func newFeedSource(ctx context.Context, p pass, d *input.DistributedDataset, opt
 	if len(opts) == 0 {
 		o.Partial = p.partial
 	}
-	if !o.From.IsZero() {
+	if !o.Start.IsZero() {
 		return nil, option("data", "leave it out: a run begins at the beginning, or where its checkpoint says", "a feed's option From is set")
 	}
-	o.From = p.at.Input
+	o.Start = p.at.Input
 	f, err := feed.New(ctx, p.strategy, d, o)
 	if err != nil {
 		return nil, err

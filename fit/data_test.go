@@ -83,7 +83,7 @@ func TestAFeedGoesOnWhereTheCheckpointSays(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	dir := filepath.Join(t.TempDir(), "run")
 	open := func(from input.State) *feed.Feed {
-		f, err := feed.FromDataset(ctx, s, dataset(t, 3).Repeat(-1), feed.Options{From: from})
+		f, err := feed.FromDataset(ctx, s, dataset(t, 3).Repeat(-1), feed.Options{Start: from})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, f.Close()) })
 		return f

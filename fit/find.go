@@ -172,7 +172,7 @@ func (v *saver) openIntact(ctx context.Context, r *run, at candidate) (c *checkp
 		}
 	}
 	var damage error
-	if errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, checkpoint.ErrNone) || errors.Is(err, errPoint) || at.Near && err != nil && ctx.Err() == nil {
+	if errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, checkpoint.ErrNotFound) || errors.Is(err, errPoint) || at.Near && err != nil && ctx.Err() == nil {
 		damage, err = err, nil
 	}
 	if err = r.agree(ctx, err, nil); err == nil {

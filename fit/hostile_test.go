@@ -97,7 +97,7 @@ func TestWhatCannotBeRunIsRefusedBeforeAnythingIsDone(t *testing.T) {
 		"nil feed":                 {fit.Feed(nil), fit.Options{}, nil, option, "no feed"},
 		"passes over a feed":       {fit.Feed(nil), fit.Options{Epochs: 2}, nil, option, "2 passes"},
 		"data without end":         {fit.Dataset(dataset(t, 1).Repeat(-1)), fit.Options{}, nil, option, "no end"},
-		"a position of one's own": {fit.Dataset(dataset(t, 1), feed.Options{From: input.State{Op: "x"}}), fit.Options{}, nil, option,
+		"a position of one's own": {fit.Dataset(dataset(t, 1), feed.Options{Start: input.State{Op: "x"}}), fit.Options{}, nil, option,
 			"option From"},
 		"a file for a directory": {some, fit.Options{}, []fit.Hook{fit.Checkpoint(file, 1)}, errkind.Unknown, "file"},
 		"a file for the best":    {some, fit.Options{}, []fit.Hook{fit.KeepBest(file, fit.Loss)}, errkind.Unknown, "file"},
@@ -110,9 +110,9 @@ func TestWhatCannotBeRunIsRefusedBeforeAnythingIsDone(t *testing.T) {
 			result, err := fit.Run(context.Background(), dense(s, 1), c.data, c.opts, c.hooks...)
 			require.Error(t, err)
 			assert.ErrorContains(t, err, c.text)
-			assert.NotEqual(t, errkind.Unknown, errkind.Of(err), "%v", err)
+			assert.NotEqual(t, errkind.Unknown, errkind.KindOf(err), "%v", err)
 			if c.want != errkind.Unknown {
-				assert.Equal(t, c.want, errkind.Of(err), "%v", err)
+				assert.Equal(t, c.want, errkind.KindOf(err), "%v", err)
 			}
 			assert.Zero(t, result.Taken)
 			data, err := os.ReadFile(file)
@@ -121,7 +121,7 @@ func TestWhatCannotBeRunIsRefusedBeforeAnythingIsDone(t *testing.T) {
 		})
 	}
 	_, err := fit.Run(context.Background(), nil, some, fit.Options{})
-	assert.Equal(t, option, errkind.Of(err))
+	assert.Equal(t, option, errkind.KindOf(err))
 }
 
 // TestWhatGoesWrongOnTheWay ends runs with errors. Each run has completed the earlier steps, has

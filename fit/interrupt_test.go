@@ -114,7 +114,7 @@ func TestAnInterruptInEachPhaseLosesNothing(t *testing.T) {
 			} else {
 				require.ErrorIs(t, err, context.Canceled)
 				require.ErrorIs(t, err, mine)
-				require.Equal(t, errkind.CancelledError, errkind.Of(err))
+				require.Equal(t, errkind.CancelledError, errkind.KindOf(err))
 				var interrupted *interrupt.Error
 				require.ErrorAs(t, err, &interrupted)
 				assert.Equal(t, c.taken, interrupted.Step)

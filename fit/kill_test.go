@@ -131,7 +131,7 @@ func TestKilledRunsGoOn(t *testing.T) {
 		require.Equal(t, syscall.SIGKILL, c.ProcessState.Sys().(syscall.WaitStatus).Signal(), "%s: %s", where, out.String())
 		// The table in the store has the rows of the checkpointed steps.
 		at, err := fit.Saved(t.Context(), filepath.Join(dir, "run"))
-		if errors.Is(err, checkpoint.ErrNone) {
+		if errors.Is(err, checkpoint.ErrNotFound) {
 			continue
 		}
 		require.NoError(t, err)

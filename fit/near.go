@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage/peers"
 )
 
-// Near configures local checkpoints: additional checkpoints on the hosts of the run, saved more
+// LocalCheckpoints configures local checkpoints: additional checkpoints on the hosts of the run, saved more
 // often than an object store would allow. Each host writes its shards to a local folder and to the
 // local folder of the next host, so that the loss of one host loses no data. A resumed run uses the
 // newest intact checkpoint, either a local one or one of the Checkpoint hook. The zero value saves
@@ -21,7 +21,7 @@ import (
 // Two local checkpoints are kept in addition to the one that is being saved. Together the hosts
 // store three times the state of the run, and the same amount again for the copies. A save that
 // fails is a warning, because the next save follows soon.
-type Near struct {
+type LocalCheckpoints struct {
 	// Folder is a folder of each host: on a local disk, or in memory such as /dev/shm/run. Several
 	// runs can share it, because each run uses a subfolder. The name of the subfolder is stored
 	// with the checkpoints of the Checkpoint hook.
@@ -32,7 +32,7 @@ type Near struct {
 }
 
 // check returns an error for invalid options.
-func (n Near) check(dir string) error {
+func (n LocalCheckpoints) check(dir string) error {
 	if (n.Folder == "") != (n.Every == 0) || n.Every < 0 || storage.IsURL(n.Folder) {
 		return option("hook checkpoint "+dir, "give a folder of each host, and an interval of at least 1", "option Near has the folder %q and the interval %d", n.Folder, n.Every)
 	}
@@ -43,7 +43,7 @@ func (n Near) check(dir string) error {
 const keepNear = 2
 
 // saver returns the saver of local checkpoints, or nil without a Folder.
-func (n Near) saver(of CheckpointOptions) *saver {
+func (n LocalCheckpoints) saver(of CheckpointOptions) *saver {
 	if n.Folder == "" {
 		return nil
 	}

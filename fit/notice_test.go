@@ -64,7 +64,7 @@ func TestANoticeBetweenRecordsStopsAllProcesses(t *testing.T) {
 			var stopped *interrupt.Error
 			require.ErrorAs(t, err, &stopped, "process %d", i)
 			assert.Equal(t, 75, interrupt.Code(err))
-			assert.Equal(t, errkind.CancelledError, errkind.Of(err))
+			assert.Equal(t, errkind.CancelledError, errkind.KindOf(err))
 			assert.ErrorContains(t, err, "pre-empted")
 			assert.ErrorIs(t, err, context.Canceled)
 			assert.Equal(t, got[0].Step, stopped.Step)

@@ -160,7 +160,7 @@ type Point struct {
 }
 
 // Saved returns the state of the run that saved the last checkpoint in a directory or at a URL. If
-// there is no checkpoint, the error matches checkpoint.ErrNone.
+// there is no checkpoint, the error matches checkpoint.ErrNotFound.
 func Saved(ctx context.Context, dir string) (at Point, err error) {
 	if err := strategy.RefuseTracing(ctx, "read where a run stood", fault.InsteadOfMeeting); err != nil {
 		return Point{}, err

@@ -27,7 +27,7 @@ func TestAForgedPositionIsRefused(t *testing.T) {
 		text(7, `,"position":{"pass":9223372036854775807}`), text(7, `,"position":{"taken":9223372036854775807}`)} {
 		_, err := parsePoint(wrong)
 		assert.ErrorContains(t, err, "position", wrong)
-		assert.Equal(t, errkind.DataLossError, errkind.Of(err), wrong)
+		assert.Equal(t, errkind.DataLossError, errkind.KindOf(err), wrong)
 	}
 }
 

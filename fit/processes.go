@@ -87,7 +87,7 @@ func (r *run) alike(ctx context.Context) error {
 		text += fmt.Sprintf("; %s %s", name, o.Settings[name])
 	}
 	r.does(watchdog.Exchange, "fit: the settings")
-	err := r.strategy.Agree(r.firm(ctx), "the settings of the run", text)
+	err := r.strategy.CheckSame(r.firm(ctx), "the settings of the run", text)
 	other := (*strategy.MismatchError)(nil)
 	r.agreed = err == nil || errors.As(err, &other)
 	return err

@@ -62,7 +62,7 @@ func TestAProfileHasTheStepsAskedFor(t *testing.T) {
 	seen := fit.Hook{Name: "seen", Record: func(_ context.Context, s *fit.State) error {
 		records = append(records, s.Step())
 		if s.Step() == 10 {
-			trigger.Ask(2)
+			trigger.Request(2)
 		}
 		return nil
 	}}
@@ -92,6 +92,6 @@ func TestAProfileNeverEndsARun(t *testing.T) {
 
 	for _, o := range []profile.Options{{}, {Place: dir}, {Place: dir, To: 3}, {Place: dir, From: 3, To: 2}, {Place: dir, From: -1}} {
 		_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(5)), opts, fit.Profile(o))
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), "%v: %v", o, err)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), "%v: %v", o, err)
 	}
 }

@@ -75,7 +75,7 @@ func TestARefusedResumeChangesNoFile(t *testing.T) {
 		for process, err := range c.errs {
 			assert.ErrorIs(t, err, c.want, "%s, process %d", name, process)
 			if c.want == fit.ErrResume {
-				assert.Equal(t, errkind.ValueError, errkind.Of(err), "%s, process %d", name, process)
+				assert.Equal(t, errkind.ValueError, errkind.KindOf(err), "%s, process %d", name, process)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // ends the run with a [*replay.Error] that names the devices, and no further checkpoint is saved.
 // The exit code asks the supervisor to restart from the last checkpoint. If every equals the
 // interval of the [Checkpoint] hook, the step before each save is replayed. Local checkpoints
-// ([Near]) that were saved since the last replay without a difference are removed.
+// ([LocalCheckpoints]) that were saved since the last replay without a difference are removed.
 func Replay(every Every) Hook {
 	h := Hook{Name: "replay", replay: every}
 	if every < 1 {

@@ -76,7 +76,7 @@ func TestWhatTheHostsSavedSinceACleanReplayIsRemoved(t *testing.T) {
 		losses = map[int64]float64{}
 		errs = strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 4}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
-			near := fit.Near{Folder: filepath.Join(dir, fmt.Sprint("host-", s.Process())), Every: 3}
+			near := fit.LocalCheckpoints{Folder: filepath.Join(dir, fmt.Sprint("host-", s.Process())), Every: 3}
 			var err error
 			results[s.Process()], err = fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 24, Every: 1, Resume: true}, fit.Replay(4),
 				fit.Checkpoint(filepath.Join(dir, "far"), 20, fit.CheckpointOptions{Near: near}),
@@ -112,7 +112,7 @@ func TestWhatTheHostsSavedSinceACleanReplayIsRemoved(t *testing.T) {
 // devices returns the devices of a strategy.
 type devices interface {
 	Quiet(ctx context.Context, doing string, of []*strategy.Variable, f func(at []*mesh.Layout, held []mesh.Buffers) ([]mesh.Buffers, error)) error
-	Mesh() *mesh.Machine
+	Mesh() *mesh.Runtime
 }
 
 // turnBit flips a bit of a variable on the device of a partition.

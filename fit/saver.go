@@ -34,8 +34,8 @@ type CheckpointOptions struct {
 	// Background lets the next steps begin as soon as the saved values are copied to the host's
 	// memory. Saves to a URL always run in the background.
 	Background bool
-	// Near enables local checkpoints between the checkpoints of this hook, if it has a Folder.
-	Near Near
+	// LocalCheckpoints enables local checkpoints between the checkpoints of this hook, if it has a Folder.
+	Near LocalCheckpoints
 	// Retention selects the checkpoints that are kept in addition to the Keep newest ones: each
 	// k-th step, and the best ones by a metric of the run. Its field Last must be 0.
 	Retention checkpoint.Retention
@@ -214,7 +214,7 @@ func (v *saver) write(ctx context.Context, r *run) error {
 		}
 		v.clear = false
 	}
-	if total := m.Took().Total; total > 0 {
+	if total := m.LastSaveTimes().Total; total > 0 {
 		v.total = total
 	}
 	err = m.Save(ctx, step, v.group(r), opts)
@@ -222,7 +222,7 @@ func (v *saver) write(ctx context.Context, r *run) error {
 		err = v.wait(ctx, r)
 	}
 	before, of := errors.AsType[*checkpoint.BackgroundError](err)
-	if err == nil || errors.Is(err, checkpoint.ErrKept) || of && before.Step < step {
+	if err == nil || errors.Is(err, checkpoint.ErrNotRemoved) || of && before.Step < step {
 		if v.store == nil {
 			r.saved = step // also if the save is still running
 		} else {
@@ -247,7 +247,7 @@ func (v *saver) wait(ctx context.Context, r *run) error {
 
 // failed converts errors of a save. A checkpoint that could not be removed is only a warning.
 func (v *saver) failed(r *run, err error) error {
-	if errors.Is(err, checkpoint.ErrKept) {
+	if errors.Is(err, checkpoint.ErrNotRemoved) {
 		r.log.Warn("fit: an old checkpoint stays", "error", err)
 		return nil
 	}
@@ -274,9 +274,9 @@ func (v *saver) hurry(r *run, err error) {
 		return
 	}
 	if stopped, ok := errors.AsType[*interrupt.Error](err); !ok && !r.agreed {
-		v.manager.Hurry(leaving)
+		v.manager.LimitWait(leaving)
 	} else if ok && !stopped.Notice.Deadline.IsZero() {
-		v.manager.Hurry(time.Until(stopped.Notice.Deadline))
+		v.manager.LimitWait(time.Until(stopped.Notice.Deadline))
 	}
 }
 
@@ -295,7 +295,7 @@ func (v *saver) end(r *run) error {
 		defer over()
 		go func() { // a process may be lost during the last save
 			if r.suspected(waiting) != nil {
-				m.Hurry(leaving)
+				m.LimitWait(leaving)
 			}
 		}()
 	}

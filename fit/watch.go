@@ -80,7 +80,7 @@ func (r *run) blame(err error, doing watchdog.Activity) {
 		return
 	}
 	r.does(watchdog.Exchange, "fit: who is lost")
-	limited, cancel := context.WithTimeout(context.Background(), 2*cmp.Or(r.watch.Floor, defaultFloor))
+	limited, cancel := context.WithTimeout(context.Background(), 2*cmp.Or(r.watch.MinTimeout, defaultFloor))
 	defer cancel()
 	r.lost = r.suspected(limited)
 }
@@ -132,7 +132,7 @@ func (r *run) refused(err error) bool {
 
 // unreached reports whether an error means that another process or a service does not respond.
 func unreached(err error) bool {
-	kind := errkind.Of(err)
+	kind := errkind.KindOf(err)
 	return kind == errkind.UnavailableError || kind == errkind.DeadlineExceededError
 }
 

@@ -23,7 +23,7 @@ import (
 
 // quick returns options with which a wait of a second is late.
 func quick(place string) watchdog.Options {
-	return watchdog.Options{Place: place, Floor: time.Second, Patience: 500 * time.Millisecond}
+	return watchdog.Options{Place: place, MinTimeout: time.Second, CancelDelay: 500 * time.Millisecond}
 }
 
 // blocking returns batches whose iterator waits for release at a step of one process.
@@ -109,7 +109,7 @@ func TestAWaitThatItsContextEnds(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	var stuck *watchdog.StuckError
 	o := quick("")
-	o.Floor, o.First = 100*time.Millisecond, 300*time.Millisecond
+	o.MinTimeout, o.First = 100*time.Millisecond, 300*time.Millisecond
 	_, err := fit.Run(t.Context(), dense(s, 2), fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 30, Every: 5}, fit.Watch(o),
 		fit.Each(10, func(ctx context.Context, _ *fit.State) error {
 			<-ctx.Done()
@@ -122,7 +122,7 @@ func TestAWaitThatItsContextEnds(t *testing.T) {
 
 	_, err = fit.Run(t.Context(), dense(s, 2), fit.Dataset(dataset(t, 8)), fit.Options{}, fit.Watch(o), fit.Watch(o))
 	assert.ErrorContains(t, err, "two Watch hooks")
-	o.Floor = -1
+	o.MinTimeout = -1
 	_, err = fit.Run(t.Context(), dense(s, 2), fit.Dataset(dataset(t, 8)), fit.Options{}, fit.Watch(o))
 	assert.ErrorContains(t, err, "watchdog: option Floor")
 }

@@ -69,7 +69,7 @@ func NewAheadOfTime(slice *system.Slice, reportFile string, opts Options) (*Back
 	if opts.Compiler, err = opts.aheadCompiler(a.line); err != nil {
 		return nil, failed("NewAheadOfTime", "", err)
 	}
-	return newAhead(a, lowering.TargetTPU, slice.Topology(), opts, func(of mesh.Options) (*mesh.Machine, error) { return mesh.Describe(slice, of), nil })
+	return newAhead(a, lowering.TargetTPU, slice.Topology(), opts, func(of mesh.Options) (*mesh.Runtime, error) { return mesh.Describe(slice, of), nil })
 }
 
 // lineTo returns a progress line that writes to notes, which may be nil.
@@ -123,11 +123,11 @@ func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backen
 		}
 		return record.Executable(), x.Close()
 	}
-	return newAhead(a, lowering.TargetCPU, topology, opts, func(of mesh.Options) (*mesh.Machine, error) { return mesh.Compiling(topology, "cpu", compile, of), nil })
+	return newAhead(a, lowering.TargetCPU, topology, opts, func(of mesh.Options) (*mesh.Runtime, error) { return mesh.Compiling(topology, "cpu", compile, of), nil })
 }
 
 // newAhead returns a backend that compiles for the devices of topology.
-func newAhead(a *aheadTarget, target lowering.Target, topology tpu.Topology, opts Options, machine func(mesh.Options) (*mesh.Machine, error)) (*Backend, error) {
+func newAhead(a *aheadTarget, target lowering.Target, topology tpu.Topology, opts Options, machine func(mesh.Options) (*mesh.Runtime, error)) (*Backend, error) {
 	b := &Backend{opts: opts, ahead: a}
 	if err := b.open(context.Background(), topology, target, "ahead of time for "+a.target.String(), machine); err != nil {
 		return nil, err

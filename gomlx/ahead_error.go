@@ -86,7 +86,7 @@ func (e *AheadOfTimeError) ExitCode() int {
 	var compiler *pjrt.Error
 	var gone *worker.Error
 	switch {
-	case errors.As(e.Err, &compiler) && compiler.Code == pjrt.ResourceExhausted, e.Plans != nil && errkind.Of(e.Err) == errkind.ResourceExhaustedError:
+	case errors.As(e.Err, &compiler) && compiler.Code == pjrt.ResourceExhausted, e.Plans != nil && errkind.KindOf(e.Err) == errkind.ResourceExhaustedError:
 		return 4
 	case errors.As(e.Err, &gone) && gone.Reason != worker.NotStarted:
 		return 5

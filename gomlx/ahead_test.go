@@ -36,7 +36,7 @@ func TestAheadOfTimeStopsAtTheFirstStepWithTheReport(t *testing.T) {
 	var stopped *gomlx.AheadOfTimeError
 	require.ErrorAs(t, err, &stopped)
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
-	assert.Equal(t, errkind.NotImplementedError, errkind.Of(err))
+	assert.Equal(t, errkind.NotImplementedError, errkind.KindOf(err))
 	assert.Equal(t, []string{"Trainer#1", "cpu:8", file, ""}, []string{stopped.Program, stopped.Topology, stopped.File, errText(stopped.Err)})
 	require.Len(t, *explained, 1, "what runs before the step is on no device")
 	for _, want := range []string{

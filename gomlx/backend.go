@@ -29,7 +29,7 @@ type Backend struct {
 	mesh, logical sharding.Mesh
 	// machine's Life is the context of all operations, because the interfaces of package compute
 	// have no contexts.
-	machine *mesh.Machine
+	machine *mesh.Runtime
 	ahead   *aheadTarget // nil unless the backend compiles ahead of time
 	rules   ruleUse
 	owned   []func() error // called by Close after the backend's own resources are closed
@@ -63,7 +63,7 @@ func newOn(life context.Context, sys *system.System, opts Options) (*Backend, er
 		target = lowering.TargetCPU
 	}
 	b := &Backend{opts: opts}
-	err := b.open(life, sys.Topology(), target, sys.Platform(), func(of mesh.Options) (*mesh.Machine, error) { return mesh.On(sys, of) })
+	err := b.open(life, sys.Topology(), target, sys.Platform(), func(of mesh.Options) (*mesh.Runtime, error) { return mesh.On(sys, of) })
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func newOn(life context.Context, sys *system.System, opts Options) (*Backend, er
 
 // open creates the backend's runtime over the devices of a topology, and its lowering for
 // Options.Target, or for target if Options.Target is nil.
-func (b *Backend) open(life context.Context, topology tpu.Topology, target lowering.Target, platform string, machine func(mesh.Options) (*mesh.Machine, error)) (err error) {
+func (b *Backend) open(life context.Context, topology tpu.Topology, target lowering.Target, platform string, machine func(mesh.Options) (*mesh.Runtime, error)) (err error) {
 	b.holds = newResources()
 	b.opts.Name = b.opts.name()
 	if b.opts.Target == nil {
@@ -86,7 +86,7 @@ func (b *Backend) open(life context.Context, topology tpu.Topology, target lower
 		return err
 	}
 	b.machine, err = machine(mesh.Options{
-		Speaker: "gomlx", Within: life, Groups: slices.Collect(slices.Chunk(ids, b.logical.Size())), Compiler: b.opts.Compiler, Closed: ErrFinalized,
+		ErrorPrefix: "gomlx", Within: life, Groups: slices.Collect(slices.Chunk(ids, b.logical.Size())), Compiler: b.opts.Compiler, Closed: ErrFinalized,
 		Differ: func(what string, _ []string, differing []int) error {
 			return &MismatchError{What: what, Differing: differing}
 		},

@@ -92,7 +92,7 @@ func TestConfigStringsThatCannotBeMeant(t *testing.T) {
 		require.ErrorIs(t, err, ErrConfig, text)
 		assert.Contains(t, err.Error(), want, text)
 		assert.Contains(t, err.Error(), "gomlx: config ")
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 }
 

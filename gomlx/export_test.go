@@ -38,5 +38,5 @@ func Refuse(b *Backend, answer error) {
 func compilesBy(b *Backend, compile func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error)) {
 	was := b.machine
 	groups := slices.Collect(slices.Chunk(slices.Concat(was.Topology().DeviceIDs()...), b.logical.Size()))
-	b.machine = mesh.Compiling(was.Topology(), was.Platform(), compile, mesh.Options{Speaker: "gomlx", Within: context.Background(), Groups: groups, Closed: ErrFinalized})
+	b.machine = mesh.Compiling(was.Topology(), was.Platform(), compile, mesh.Options{ErrorPrefix: "gomlx", Within: context.Background(), Groups: groups, Closed: ErrFinalized})
 }

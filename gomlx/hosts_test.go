@@ -146,7 +146,7 @@ func TestHostsThatDifferAreNamed(t *testing.T) {
 			for _, err := range onHosts(t, sys, 2, gomlx.Options{}, c.run) {
 				require.Error(t, err)
 				assert.Regexp(t, c.want, err.Error())
-				assert.NotEqual(t, errkind.Unknown, errkind.Of(err))
+				assert.NotEqual(t, errkind.Unknown, errkind.KindOf(err))
 			}
 		})
 	}

@@ -237,7 +237,7 @@ func (c *config) system(opts Options) (system.Options, error) {
 	}
 	// Without a home directory, the installer's directory is not searched.
 	folder, _ := os.UserCacheDir()
-	found, err := pjrt.Find(pjrt.FindOptions{Kind: kind, Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: folder, Stat: os.Stat})
+	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: kind, Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: folder, Stat: os.Stat})
 	o.Plugin = found.Path
 	return o, err
 }

@@ -154,7 +154,7 @@ func TestOtherCompressionsAreNamed(t *testing.T) {
 			require.ErrorAs(t, err, &typed, name)
 			assert.Equal(t, name, typed.Compression)
 			assert.ErrorIs(t, err, errors.ErrUnsupported)
-			assert.Equal(t, errkind.NotImplementedError, errkind.Of(err))
+			assert.Equal(t, errkind.NotImplementedError, errkind.KindOf(err))
 			assert.Contains(t, err.Error(), "compressed with "+name)
 		}
 	}

@@ -18,7 +18,7 @@ func ExampleOver() {
 	columns := logical.Over("", "model")
 	fmt.Println(columns, columns.PartsOn(mesh), columns.ValidateOn(mesh, "weights", []int{64, 30}))
 	// A split by number can divide axes.
-	factors, _ := logical.Cut(mesh, columns, logical.SplitInto(2, 4))
+	factors, _ := logical.Factor(mesh, columns, logical.SplitInto(2, 4))
 	fmt.Println(factors.Axes(), columns.Spec(2, factors), logical.SplitInto(2, 4).Spec(2, factors))
 	// Output:
 	// model=4,sequence=2 <nil>
@@ -111,7 +111,7 @@ func TestReplicaAxisIsValidOnlyOnMeshWithReplicas(t *testing.T) {
 	assert.Equal(t, "model,-", within.String())
 	assert.Equal(t, -1, within.ReplicaDim())
 	assert.Equal(t, "replica+model,-", a.String(), "the annotation is immutable")
-	factors, err := logical.Cut(newMesh(t, 2, "model", 2), a)
+	factors, err := logical.Factor(newMesh(t, 2, "model", 2), a)
 	require.NoError(t, err)
 	assert.Equal(t, "replica+model,-", a.Spec(2, factors).String())
 }
@@ -133,10 +133,10 @@ func TestPartsAndSpecOfNamedSplits(t *testing.T) {
 		{logical.AssignTo(3), nil, false, "-,-"},
 		{logical.Annotation{}, nil, false, "-,-"},
 	} {
-		factors, err := logical.Cut(mesh, logical.SplitInto(4, 3), c.a)
+		factors, err := logical.Factor(mesh, logical.SplitInto(4, 3), c.a)
 		require.NoError(t, err)
 		assert.Equal(t, c.parts, c.a.PartsOn(mesh), "%s", c.a)
-		assert.Equal(t, c.divides, c.a.Divides(mesh), "%s", c.a)
+		assert.Equal(t, c.divides, c.a.IsSharded(mesh), "%s", c.a)
 		assert.Equal(t, c.spec, c.a.Spec(2, factors).String(), "%s", c.a)
 	}
 }
@@ -152,19 +152,19 @@ func TestCutFactorsAxesForSplitsByNumber(t *testing.T) {
 		{[]logical.Annotation{logical.SplitInto(4, 2)}, []string{"model", "sequence.0", "sequence.1"}},
 		{[]logical.Annotation{logical.SplitInto(3), logical.SplitInto(0, 8), logical.SplitInto(-2, -4)}, []string{"model", "sequence"}},
 	} {
-		factors, err := logical.Cut(mesh, c.splits...)
+		factors, err := logical.Factor(mesh, c.splits...)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, factors.Names(), "%v", c.splits)
 		assert.Equal(t, len(c.want), factors.Divided())
 	}
-	factors, err := logical.Cut(mesh, logical.SplitInto(4, 2))
+	factors, err := logical.Factor(mesh, logical.SplitInto(4, 2))
 	require.NoError(t, err)
 	assert.Equal(t, []string{"sequence.0", "sequence.1", "replica", "model"}, factors.Pieces("sequence", "replica", "model"))
-	_, err = logical.Cut(newMesh(t, 6, "model", 2, "sequence", 3), logical.SplitInto(3, 2))
+	_, err = logical.Factor(newMesh(t, 6, "model", 2, "sequence", 3), logical.SplitInto(3, 2))
 	var bad *logical.Error
 	require.True(t, errors.As(err, &bad), "%v", err)
 	assert.ErrorContains(t, err, "the logical axes model=2,sequence=3 and the splits of the step divide the 6 logical devices into both 2 and 3 groups")
-	one, err := logical.Cut(newMesh(t, 2, "expert", 1, "model", 2), logical.SplitInto(2))
+	one, err := logical.Factor(newMesh(t, 2, "expert", 1, "model", 2), logical.SplitInto(2))
 	require.NoError(t, err)
 	assert.Equal(t, 1, one.Divided())
 	assert.Equal(t, "model", logical.SplitInto(2).Spec(1, one).String())
@@ -190,11 +190,11 @@ func TestAlike(t *testing.T) {
 		{logical.SplitInto(8, 1), logical.SplitInto(1, 8), false},
 		{logical.SplitInto(8), logical.SplitInto(8, 1), false},
 	} {
-		assert.Equal(t, c.alike, c.a.Alike(c.b, mesh), "%s and %s", c.a, c.b)
-		assert.Equal(t, c.alike, c.b.Alike(c.a, mesh), "%s and %s", c.b, c.a)
+		assert.Equal(t, c.alike, c.a.SamePlacement(c.b, mesh), "%s and %s", c.a, c.b)
+		assert.Equal(t, c.alike, c.b.SamePlacement(c.a, mesh), "%s and %s", c.b, c.a)
 	}
 	six := newMesh(t, 6)
-	assert.False(t, logical.SplitInto(2, 3).Alike(logical.SplitInto(3, 2), six))
+	assert.False(t, logical.SplitInto(2, 3).SamePlacement(logical.SplitInto(3, 2), six))
 }
 
 func TestRulesWithNamedSplits(t *testing.T) {

@@ -69,7 +69,7 @@
 //
 // Splits by number ([Split], [SplitInto]) can be combined with named axes. Their shards are in the
 // order of the device numbers, independent of the axes. If such a split divides an axis, the mesh
-// of the compiled program has more and smaller axes (see [Cut]); results do not change.
+// of the compiled program has more and smaller axes (see [Factor]); results do not change.
 //
 // An annotation of a variable can also name the axis of the replicas, [ReplicaName]. The variable
 // is then sharded over the replicas: Over("replica", "model") splits the rows of a matrix over the
@@ -79,7 +79,7 @@
 //
 // [Rules] place variables by path, in package strategy and in package gomlx. A rule sets the split
 // of matching variables over the mesh, or which training state is sharded over the replicas
-// ([Share]). Rules have a JSON form ([ParseRules]) and built-in sets ([BuiltinRules]). The
+// ([Shard]). Rules have a JSON form ([ParseRules]) and built-in sets ([BuiltinRules]). The
 // optimizer state of a variable is placed like the variable ([StateOf]).
 //
 // # Errors

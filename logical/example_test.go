@@ -25,8 +25,8 @@ func mesh() sharding.Mesh {
 }
 
 // The rule shards the optimizer state of all variables over the replicas (ZeRO-1).
-func ExampleShare() {
-	text, err := logical.Rules{logical.Share("", logical.ShardOptimizer)}.MarshalJSON()
+func ExampleShard() {
+	text, err := logical.Rules{logical.Shard("", logical.ShardOptimizer)}.MarshalJSON()
 	fmt.Println(string(text), err)
 	// Output: {"rules":[{"variable":"","state":"optimizer"}]} <nil>
 }
@@ -72,12 +72,12 @@ func ExampleStateOf() {
 }
 
 // A split into 2 x 2 shards and a split into 4 shards have two common factors of size 2.
-func ExampleCut() {
+func ExampleFactor() {
 	mesh, err := sharding.NewMesh(sharding.Axis{Name: "logical", Size: 4})
 	if err != nil {
 		panic(err)
 	}
-	factors, err := logical.Cut(mesh, logical.SplitInto(2, 2), logical.SplitInto(4, 1))
+	factors, err := logical.Factor(mesh, logical.SplitInto(2, 2), logical.SplitInto(4, 1))
 	fmt.Println(factors.Names(), err)
 	// Output: [logical.0 logical.1] <nil>
 }

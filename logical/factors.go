@@ -19,16 +19,16 @@ type Factors struct {
 	logicalNames []string // the name of each factor's logical axis
 }
 
-// Cut returns the smallest number of factors of a replica's logical axes (see [Mesh]) that can
+// Factor returns the smallest number of factors of a replica's logical axes (see [Mesh]) that can
 // express all splits of the annotations. A split over named axes does not divide an axis. A split
 // by number with parts p0, p1, ... divides the row-major list of devices at the products p0, p0*p1,
 // and so on.
 //
 // Common factors exist only if, for any two of these products and the cumulative products of the
 // axis sizes, one divides the other. Otherwise, as for splits into 3 x 2 and 2 x 3 over 6 devices,
-// Cut returns an [*Error]. Annotations that do not fit the mesh are ignored;
+// Factor returns an [*Error]. Annotations that do not fit the mesh are ignored;
 // [Annotation.ValidateOn] reports them.
-func Cut(mesh sharding.Mesh, annotations ...Annotation) (Factors, error) {
+func Factor(mesh sharding.Mesh, annotations ...Annotation) (Factors, error) {
 	devices, size := mesh.Size(), 1
 	products := []int{1}
 	for _, axis := range mesh.Axes() {
@@ -128,7 +128,7 @@ func (f Factors) Divided() int {
 
 // Spec returns the sharding of an annotated tensor of the given rank, over a mesh with the axes of
 // the factors. If the annotation is not a split, the result is replicated. The annotation must be
-// valid for the tensor, and must be one of the annotations passed to [Cut].
+// valid for the tensor, and must be one of the annotations passed to [Factor].
 func (a Annotation) Spec(rank int, f Factors) sharding.Spec {
 	if a.kind != KindSplit {
 		return sharding.Replicated(rank)

@@ -68,10 +68,10 @@ func (a Annotation) PartsOn(mesh sharding.Mesh) []int {
 	return parts
 }
 
-// Divides reports whether a device of the mesh holds less than the complete tensor. Tensors that
+// IsSharded reports whether a device of the mesh holds less than the complete tensor. Tensors that
 // are assigned or replicated, or that are split only over axes of size 1, are complete on every
 // device.
-func (a Annotation) Divides(mesh sharding.Mesh) bool {
+func (a Annotation) IsSharded(mesh sharding.Mesh) bool {
 	if a.axes == nil {
 		return slices.ContainsFunc(a.parts, func(part int) bool { return part > 1 })
 	}
@@ -81,20 +81,20 @@ func (a Annotation) Divides(mesh sharding.Mesh) bool {
 	})
 }
 
-// Alike reports whether two annotations place a tensor in the same way on the mesh, so that
+// SamePlacement reports whether two annotations place a tensor in the same way on the mesh, so that
 // converting from one to the other transfers no data. Both annotations must be valid for the
 // tensor.
-func (a Annotation) Alike(b Annotation, mesh sharding.Mesh) bool {
-	divides := a.Divides(mesh)
+func (a Annotation) SamePlacement(b Annotation, mesh sharding.Mesh) bool {
+	divides := a.IsSharded(mesh)
 	switch {
-	case divides != b.Divides(mesh):
+	case divides != b.IsSharded(mesh):
 		return false
 	case !divides, a.Equal(b):
 		return true
 	case a.Rank() != b.Rank():
 		return false
 	}
-	factors, err := Cut(mesh, a, b)
+	factors, err := Factor(mesh, a, b)
 	if err != nil {
 		return false // the annotations have no common factors
 	}

@@ -27,12 +27,12 @@ type Rule struct {
 	// already uses the axes.
 	Largest []string
 	// State selects the training state of the matching variables that is sharded over the replicas
-	// (see [Share]). It is applied in addition to the annotations of other rules.
+	// (see [Shard]). It is applied in addition to the annotations of other rules.
 	State StateSharding
-	// Smallest is the minimum number of elements of a variable for Largest and State to apply. 0
+	// MinElements is the minimum number of elements of a variable for Largest and State to apply. 0
 	// means 1024. Sharding small variables is inefficient because each sharded variable needs its
 	// own collectives.
-	Smallest int
+	MinElements int
 	// Optional allows a rule that matches no variable. Otherwise such a rule is an error, because
 	// its split would be ignored silently.
 	Optional bool
@@ -58,11 +58,11 @@ func Match(pattern string, annotation Annotation) Rule {
 	return Rule{Pattern: regexp.MustCompile(pattern), Annotation: annotation}
 }
 
-// Share returns a rule that shards training state of the matching variables over the replicas: the
+// Shard returns a rule that shards training state of the matching variables over the replicas: the
 // optimizer state, gradients or parameters, as in ZeRO. The pattern "" matches all variables.
 // Variables with fewer than 1024 elements are not sharded unless [Rule.Smallest] is set. Share
 // panics if the pattern is invalid.
-func Share(pattern string, state StateSharding) Rule {
+func Shard(pattern string, state StateSharding) Rule {
 	return Rule{Pattern: regexp.MustCompile(pattern), State: state}
 }
 
@@ -93,7 +93,7 @@ func (r Rule) matches(path string) bool {
 // Reaches reports whether the rule applies to a variable with the given path and dimensions.
 func (r Rule) Reaches(path string, dims []int) bool {
 	switch rank := r.Annotation.Rank(); {
-	case (len(r.Largest) > 0 || r.State != 0) && product(dims) < cmp.Or(r.Smallest, defaultSmallest), rank >= 0 && rank != len(dims):
+	case (len(r.Largest) > 0 || r.State != 0) && product(dims) < cmp.Or(r.MinElements, defaultSmallest), rank >= 0 && rank != len(dims):
 		return false
 	}
 	return r.matches(path)
@@ -182,9 +182,9 @@ func (rules Rules) Validate(mesh sharding.Mesh) error {
 			return fail(nil, "use two rules", "it splits a variable and shards its state")
 		case r.State != 0 && (r.State < ShardNothing || r.State > ShardParameters):
 			return fail(nil, "use ShardNothing, ShardOptimizer, ShardGradients or ShardParameters", "%s is undefined", r.State)
-		case r.Smallest < 0:
-			return fail(nil, "use 0 or more", "Smallest is %d", r.Smallest)
-		case r.Smallest > 0 && len(r.Largest) == 0 && r.State == 0:
+		case r.MinElements < 0:
+			return fail(nil, "use 0 or more", "Smallest is %d", r.MinElements)
+		case r.MinElements > 0 && len(r.Largest) == 0 && r.State == 0:
 			return fail(nil, "remove Smallest", "Smallest is used only with Largest and State")
 		case r.Optional && r.Required:
 			return fail(nil, "set only one of them", "it is optional and required")

@@ -20,7 +20,7 @@ var builtinSets = map[string]func(model string) Rules{
 }
 
 func shardAll(state StateSharding) Rule {
-	r := Share("", state)
+	r := Shard("", state)
 	r.Optional = true
 	return r
 }

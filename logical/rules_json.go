@@ -18,14 +18,14 @@ type rulesFile struct {
 
 // ruleEntry is the JSON form of a Rule. Exactly one of Split, Largest, State and Replicate is set.
 type ruleEntry struct {
-	Variable  *string `json:"variable"`
-	Split     any     `json:"split,omitempty"`
-	Largest   *string `json:"largest,omitempty"`
-	State     string  `json:"state,omitempty"`
-	Replicate bool    `json:"replicate,omitempty"`
-	Smallest  int     `json:"smallest,omitempty"`
-	Optional  bool    `json:"optional,omitempty"`
-	Required  bool    `json:"required,omitempty"`
+	Variable    *string `json:"variable"`
+	Split       any     `json:"split,omitempty"`
+	Largest     *string `json:"largest,omitempty"`
+	State       string  `json:"state,omitempty"`
+	Replicate   bool    `json:"replicate,omitempty"`
+	MinElements int     `json:"smallest,omitempty"`
+	Optional    bool    `json:"optional,omitempty"`
+	Required    bool    `json:"required,omitempty"`
 }
 
 // maxRulesFile is the maximum size of a rules file in bytes.
@@ -75,7 +75,7 @@ func ParseRules(data []byte) (Rules, error) {
 	}
 	var rules Rules
 	for i, e := range file.Rules {
-		r := Rule{Smallest: e.Smallest, Optional: e.Optional, Required: e.Required}
+		r := Rule{MinElements: e.MinElements, Optional: e.Optional, Required: e.Required}
 		if e.Variable == nil {
 			return nil, ruleError(i, nil, `set "variable" to a regular expression for paths of variables`, `"variable" is missing`)
 		}
@@ -123,7 +123,7 @@ func (rules Rules) MarshalJSON() ([]byte, error) {
 			return nil, &RuleError{Rule: i, Reason: "it has no pattern", Hint: "make it with logical.Match"}
 		}
 		pattern := r.Pattern.String()
-		e := ruleEntry{Variable: &pattern, Smallest: r.Smallest, Optional: r.Optional, Required: r.Required}
+		e := ruleEntry{Variable: &pattern, MinElements: r.MinElements, Optional: r.Optional, Required: r.Required}
 		switch {
 		case len(r.Largest) > 0:
 			names := strings.Join(r.Largest, "+")

@@ -28,7 +28,7 @@ func TestRulesPlaceVariables(t *testing.T) {
 		Match(`/norm/`, Replicated()),
 		Match(`/dense/weights$`, Over("", "logical")),
 		Match(`/table$`, Over("replica,logical", "")),
-		{Pattern: regexp.MustCompile(""), Largest: []string{"replica"}, Smallest: 64},
+		{Pattern: regexp.MustCompile(""), Largest: []string{"replica"}, MinElements: 64},
 	}
 	require.NoError(t, rules.Validate(mesh))
 	for _, c := range []struct {
@@ -74,7 +74,7 @@ func TestRequiredRuleFailsIfItCannotSplit(t *testing.T) {
 	require.ErrorAs(t, err, &ruleErr)
 	assert.EqualError(t, err, `logical: rules: rule 0 ("/w$" to -,logical): variable "/a/w" of shape [2 3]: `+
 		`dimension 1 of size 3 is not divisible by logical=2; change the rule, pad the dimension, or remove required`)
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	_, err = Rules{rule}.Place(grid(t, 4, 2), "/a/w", []int{2})
 	assert.ErrorAs(t, err, &ruleErr)
 }
@@ -88,10 +88,10 @@ func TestValidateRejectsInvalidRules(t *testing.T) {
 		`it has no pattern`:                                                                                       {Annotation: Over("logical")},
 		`it has an annotation and axes for the largest dimension`:                                                 {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Largest: []string{"replica"}},
 		`it is optional and required`:                                                                             {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Optional: true, Required: true},
-		`Smallest is -1; use 0 or more`:                                                                           {Pattern: regexp.MustCompile("w"), Largest: []string{"replica"}, Smallest: -1},
-		`Smallest is used only with Largest and State`:                                                            {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Smallest: 3},
+		`Smallest is -1; use 0 or more`:                                                                           {Pattern: regexp.MustCompile("w"), Largest: []string{"replica"}, MinElements: -1},
+		`Smallest is used only with Largest and State`:                                                            {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), MinElements: 3},
 		`it splits a variable and shards its state`:                                                               {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), State: ShardOptimizer},
-		`StateSharding(9) is undefined; use ShardNothing`:                                                         Share("w", 9),
+		`StateSharding(9) is undefined; use ShardNothing`:                                                         Shard("w", 9),
 	} {
 		err := Rules{rule}.Validate(grid(t, 4, 2))
 		var ruleErr *RuleError

@@ -55,7 +55,7 @@ func TestLargestExtendsNamedSplits(t *testing.T) {
 	rules := logical.Rules{
 		logical.Match(`norm`, logical.Replicated()),
 		logical.Match(`up/weights$`, logical.Over("", "logical")),
-		{Pattern: everything, Largest: []string{"replica"}, Smallest: 64},
+		{Pattern: everything, Largest: []string{"replica"}, MinElements: 64},
 	}
 	require.NoError(t, rules.Validate(mesh))
 	for _, c := range []struct {

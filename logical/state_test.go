@@ -39,18 +39,18 @@ func TestParseStateSharding(t *testing.T) {
 	}
 	for _, name := range []string{"", "zero3"} {
 		_, err := logical.ParseStateSharding(name)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), name)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 	}
 }
 
 // The first State rule that matches a variable by path and size applies. Rules after a matching
 // Replicated rule are ignored.
 func TestFirstMatchingStateRuleApplies(t *testing.T) {
-	small := logical.Share("", logical.ShardGradients)
-	small.Smallest = 2
+	small := logical.Shard("", logical.ShardGradients)
+	small.MinElements = 2
 	rules := logical.Rules{
-		logical.Match("/a/", logical.Over("", "logical")), logical.Share("/a/", logical.ShardNothing),
-		logical.Match("/(a|whole)/", logical.Replicated()), logical.Share("", logical.ShardParameters), small,
+		logical.Match("/a/", logical.Over("", "logical")), logical.Shard("/a/", logical.ShardNothing),
+		logical.Match("/(a|whole)/", logical.Replicated()), logical.Shard("", logical.ShardParameters), small,
 	}
 	for path, want := range map[string]struct {
 		dims  []int

@@ -236,6 +236,6 @@ func TestOptionsThatAreNoneAreRefused(t *testing.T) {
 	for _, opts := range []lowering.Options{{Target: 99}, {Target: -1}, {Precision: 99}, {Precision: -1}, {Random: 99}, {Random: -1}} {
 		_, err := lowering.New(opts).Builder("b").Compile()
 		require.ErrorContains(t, err, "is unknown", "%+v", opts)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 }

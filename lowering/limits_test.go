@@ -64,7 +64,7 @@ func TestProgramsThatEndCompilersAreRefused(t *testing.T) {
 				return
 			}
 			require.ErrorContains(t, err, c.says)
-			assert.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
+			assert.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err))
 		})
 	}
 }

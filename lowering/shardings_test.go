@@ -86,7 +86,7 @@ func TestWrongShardingsAreErrorsOfCompile(t *testing.T) {
 		}
 		_, err := sharded(t, c.meshes, c.in, []*compute.ShardingSpec{c.out, nil})
 		require.ErrorContains(t, err, c.want)
-		assert.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
+		assert.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err))
 	}
 }
 

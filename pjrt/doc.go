@@ -4,7 +4,7 @@
 //
 // # Example
 //
-// [Find] locates a plugin, and [Open] loads it. [Plugin.NewClient] opens its devices.
+// [FindPlugin] locates a plugin, and [Open] loads it. [Plugin.NewClient] opens its devices.
 // [Client.Compile] compiles StableHLO to a [LoadedExecutable]. [Client.BufferFromHost] copies
 // tensors to devices, [LoadedExecutable.Execute] runs the program, and [Buffer.ToHost] copies
 // results back. [Plugin.NewTopology] and [Topology.Compile] compile for devices that are not

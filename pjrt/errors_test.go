@@ -60,7 +60,7 @@ func TestErrorTexts(t *testing.T) {
 	var zero pjrt.Client
 	_, err = zero.Compile(background, addOne(1), pjrt.CompileOptions{})
 	assert.EqualError(t, err, "pjrt: compile: the client is a zero value: closed; create it with NewClient")
-	assert.Equal(t, errkind.RuntimeError, errkind.Of(err))
+	assert.Equal(t, errkind.RuntimeError, errkind.KindOf(err))
 }
 
 func TestCompilerErrorHasSummaryAndLog(t *testing.T) {

@@ -17,7 +17,7 @@ func open(devices int) (*pjrt.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := pjrt.Find(pjrt.FindOptions{Kind: "cpu", Getenv: os.Getenv, GOARCH: runtime.GOARCH,
+	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: "cpu", Getenv: os.Getenv, GOARCH: runtime.GOARCH,
 		UserCacheDir: cache, Stat: os.Stat})
 	if err != nil {
 		return nil, err
@@ -132,8 +132,8 @@ module {
 }
 
 // An environment variable with an invalid path is an error.
-func ExampleFind() {
-	_, err := pjrt.Find(pjrt.FindOptions{Kind: "cpu", GOARCH: "amd64", Stat: os.Stat,
+func ExampleFindPlugin() {
+	_, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: "cpu", GOARCH: "amd64", Stat: os.Stat,
 		Getenv: func(name string) string { return map[string]string{"TPUSTRATEGY_CPU_PLUGIN": "/no/such.so"}[name] }})
 	fmt.Println(errors.Is(err, fs.ErrNotExist))
 	fmt.Println(err)

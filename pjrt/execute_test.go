@@ -119,7 +119,7 @@ func TestExecuteAfterCancelAndClose(t *testing.T) {
 	require.NoError(t, b.x.Close())
 	require.NoError(t, b.x.Close())
 	require.ErrorIs(t, b.x.Execute(background, b.args, b.results, pjrt.ExecuteOptions{}), pjrt.ErrClosed)
-	_, err := b.x.Repeat(background, b.args, 1)
+	_, err := b.x.MeasureLoop(background, b.args, 1)
 	require.ErrorIs(t, err, pjrt.ErrClosed)
 }
 

@@ -84,11 +84,11 @@ var errUnset = errors.New("not set")
 // tpuPaths are the paths of libtpu in TPU VM images.
 var tpuPaths = []string{"/lib/libtpu.so", "/usr/lib/libtpu.so", "/usr/local/lib/libtpu.so"}
 
-// Find searches for a plugin library in this order: Path; $TPUSTRATEGY_CPU_PLUGIN (or
+// FindPlugin searches for a plugin library in this order: Path; $TPUSTRATEGY_CPU_PLUGIN (or
 // $TPUSTRATEGY_TPU_PLUGIN, $TPUSTRATEGY_CUDA_PLUGIN); for a TPU, $TPU_LIBRARY_PATH; the installer's
 // directory in UserCacheDir; for a TPU, /lib, /usr/lib and /usr/local/lib. If Path or a variable is
 // set but not valid, Find returns an error and does not continue. The error is a [*FindError].
-func Find(o FindOptions) (Location, error) {
+func FindPlugin(o FindOptions) (Location, error) {
 	hint, ok := map[string]string{
 		"cpu":  "run `" + installCommand("cpu") + "`, or `make plugin` in a clone",
 		"tpu":  "run `" + installCommand("tpu") + "`, or `make plugin-tpu` in a clone",

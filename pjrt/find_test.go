@@ -65,7 +65,7 @@ func TestFindSearchOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.o.Path = c.path
-			found, err := pjrt.Find(c.o)
+			found, err := pjrt.FindPlugin(c.o)
 			require.NoError(t, err)
 			assert.Equal(t, c.path0, found.Path)
 			assert.Equal(t, c.source, found.Source)
@@ -106,7 +106,7 @@ func TestFindErrors(t *testing.T) {
 			installedPath(t, "tpu")), []string{"$TPU_LIBRARY_PATH", "not a regular file"}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := pjrt.Find(c.o)
+			_, err := pjrt.FindPlugin(c.o)
 			var fe *pjrt.FindError
 			require.ErrorAs(t, err, &fe)
 			require.ErrorIs(t, err, fs.ErrNotExist)
@@ -116,12 +116,12 @@ func TestFindErrors(t *testing.T) {
 			}
 		})
 	}
-	_, err := pjrt.Find(findOptions("gpu", nil))
+	_, err := pjrt.FindPlugin(findOptions("gpu", nil))
 	require.ErrorContains(t, err, "pjrt: option ")
-	_, err = pjrt.Find(pjrt.FindOptions{Kind: "cpu"})
+	_, err = pjrt.FindPlugin(pjrt.FindOptions{Kind: "cpu"})
 	require.ErrorContains(t, err, "pjrt: option ", "no Stat")
 	bare := findOptions("cpu", nil, installedPath(t, "cpu"))
 	bare.Getenv = nil
-	_, err = pjrt.Find(bare)
+	_, err = pjrt.FindPlugin(bare)
 	require.NoError(t, err, "no Getenv is an empty environment")
 }

@@ -86,7 +86,7 @@ func TestCompileRejectsUntrustedPrograms(t *testing.T) {
 		_, err := c.Compile(background, p, spmd(2))
 		require.ErrorIs(t, err, pjrt.ErrUntrusted, name)
 		assert.ErrorContains(t, err, "pjrt/worker", name)
-		assert.Equal(t, errkind.PermissionDeniedError, errkind.Of(err), name)
+		assert.Equal(t, errkind.PermissionDeniedError, errkind.KindOf(err), name)
 		var ce *pjrt.CompileError
 		require.ErrorAs(t, err, &ce, name)
 		assert.Equal(t, "Program.Trusted", ce.Field)

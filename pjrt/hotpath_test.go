@@ -221,7 +221,7 @@ func BenchmarkFloor(b *testing.B) {
 			x, state, _ := step(b, size.devices, size.args)
 			b.ReportAllocs()
 			for n := b.N; n > 0; n -= 20 {
-				if _, err := x.Repeat(background, state, min(n, 20)); err != nil {
+				if _, err := x.MeasureLoop(background, state, min(n, 20)); err != nil {
 					b.Fatal(err)
 				}
 			}

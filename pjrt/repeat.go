@@ -14,13 +14,13 @@ import (
 // returned, and Done until all runs are complete.
 type RepeatTime struct{ Launched, Done time.Duration }
 
-// Repeat runs the program n times in a loop written in C, waits for the last run, and returns the
+// MeasureLoop runs the program n times in a loop written in C, waits for the last run, and returns the
 // duration. n must be at least 1. Each result replaces the argument with the same number. All
 // buffers of state are donated and contain the last results afterwards.
 //
-// Repeat measures the minimum cost of a step loop with this plugin, as a reference for other loops.
+// MeasureLoop measures the minimum cost of a step loop with this plugin, as a reference for other loops.
 // It cannot be interrupted; ctx is checked before it starts.
-func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int) (RepeatTime, error) {
+func (l *LoadedExecutable) MeasureLoop(ctx context.Context, state [][]*Buffer, n int) (RepeatTime, error) {
 	const op = "repeat"
 	if l.loadedHandle == nil {
 		return RepeatTime{}, zeroValueError(op, "executable", "Compile")

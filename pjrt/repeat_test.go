@@ -19,12 +19,12 @@ func TestRepeatRejectsInvalidArguments(t *testing.T) {
 		"%o = stablehlo.concatenate %x, %x, dim = 0 : (tensor<2xf32>, tensor<2xf32>) -> tensor<4xf32>\n return %o : tensor<4xf32>"), pjrt.CompileOptions{})
 	b := put(t, c, []float32{1, 2}, pjrt.F32, []int{2}, c.Devices()[0])
 	var ae *pjrt.ArgumentError
-	_, err := x.Repeat(background, [][]*pjrt.Buffer{{b}}, 3)
+	_, err := x.MeasureLoop(background, [][]*pjrt.Buffer{{b}}, 3)
 	require.ErrorAs(t, err, &ae)
-	_, err = x.Repeat(background, [][]*pjrt.Buffer{{}}, 3)
+	_, err = x.MeasureLoop(background, [][]*pjrt.Buffer{{}}, 3)
 	require.ErrorAs(t, err, &ae)
 	for _, n := range []int{0, -1, math.MinInt} {
-		_, err = x.Repeat(background, [][]*pjrt.Buffer{{b}}, n)
+		_, err = x.MeasureLoop(background, [][]*pjrt.Buffer{{b}}, n)
 		require.ErrorContains(t, err, "must be at least 1")
 	}
 	assert.Equal(t, []float32{1, 2}, get[float32](t, b, 2))

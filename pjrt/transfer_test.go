@@ -121,31 +121,31 @@ func TestTransfersRejectInvalidArguments(t *testing.T) {
 					require.ErrorIs(t, err, tc.is)
 					continue
 				}
-				require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
+				require.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err))
 			}
 			assert.Equal(t, pjrt.Closed, closed.State())
 		})
 	}
 
 	b := put(t, c, make([]float32, 4), pjrt.F32, []int{4}, d)
-	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(b.ToHost(background, make([]byte, 15))))
-	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(b.ToHost(background, make([]byte, 17))))
-	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(b.ToHost(background, nil)))
+	require.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(b.ToHost(background, make([]byte, 15))))
+	require.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(b.ToHost(background, make([]byte, 17))))
+	require.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(b.ToHost(background, nil)))
 	require.ErrorIs(t, b.ToHost(ended, make([]byte, 16)), nil, "available contents need no wait")
 	require.ErrorIs(t, c.RefillFromHost(background, b, make([]byte, 16), pjrt.F32, []int{4}, d), pjrt.ErrBusy,
 		"it is live")
 	require.Equal(t, errkind.InvalidArgumentError,
-		errkind.Of(c.RefillFromHost(background, nil, make([]byte, 16), pjrt.F32, []int{4}, d)))
+		errkind.KindOf(c.RefillFromHost(background, nil, make([]byte, 16), pjrt.F32, []int{4}, d)))
 	require.Equal(t, errkind.InvalidArgumentError,
-		errkind.Of(other.RefillFromHost(background, b, make([]byte, 16), pjrt.F32, []int{4}, d)))
+		errkind.KindOf(other.RefillFromHost(background, b, make([]byte, 16), pjrt.F32, []int{4}, d)))
 	_, err := b.CopyToDevice(background, nil)
-	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
+	require.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err))
 	_, err = b.CopyToDevice(background, other.Devices()[0])
-	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
+	require.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err))
 	_, err = b.CopyToMemory(background, nil)
-	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
+	require.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err))
 	_, err = b.CopyToMemory(background, other.Memories()[0])
-	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
+	require.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err))
 	_, err = b.CopyToDevice(ended, d)
 	require.ErrorIs(t, err, context.Canceled)
 }
@@ -213,9 +213,9 @@ func TestInPlaceBufferKeepsMemoryAfterDonation(t *testing.T) {
 
 	// After an error, the caller still owns the memory.
 	_, err = c.BufferFromHostInPlace(background, data[1:65], pjrt.U8, []int{64}, d, func() { t.Error("freed") })
-	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
+	require.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err))
 	_, err = c.BufferFromHostInPlace(background, data, pjrt.U8, []int{64}, d, func() { t.Error("freed") })
-	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
+	require.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err))
 }
 
 func TestZeroCopyUsesHostMemory(t *testing.T) {
@@ -242,7 +242,7 @@ func TestZeroCopyUsesHostMemory(t *testing.T) {
 		t.Fatal("not released")
 	}
 	_, _, err = c.BufferFromHostZeroCopy(background, data[1:65], pjrt.U8, []int{64}, d)
-	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
+	require.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err))
 	assert.Contains(t, err.Error(), "AlignedBytes")
 	empty, released, err := c.BufferFromHostZeroCopy(background, nil, pjrt.U8, []int{0}, d)
 	require.NoError(t, err)

@@ -84,7 +84,7 @@ type AnnotationOptions struct {
 	Try func(ctx context.Context, m *spmd.Module) (pjrt.Program, error)
 	// Told, if not nil, is called after each compilation with the number of annotations tried so
 	// far and the number of annotations to try.
-	Told func(tried, of int)
+	Progress func(tried, of int)
 }
 
 // SuggestAnnotations changes the annotations of the variables, arguments and values of a module one
@@ -135,8 +135,8 @@ func SuggestAnnotations(ctx context.Context, m *spmd.Module, o AnnotationOptions
 		if out.Tried++; err != nil {
 			out.Refused++
 		}
-		if o.Told != nil {
-			o.Told(out.Tried, most)
+		if o.Progress != nil {
+			o.Progress(out.Tried, most)
 		}
 	}
 	out.All = append(out.All, s.best(trials)...)
@@ -251,7 +251,7 @@ func (s *annotationSearch) trials(splits []spmd.Split, mesh sharding.Mesh) (all 
 	}
 	for _, split := range splits {
 		far := far(split, keys)
-		if split.Name != "" && !split.Annotation.Divides(mesh) {
+		if split.Name != "" && !split.Annotation.IsSharded(mesh) {
 			far += 2 * len(keys) // most replicated arguments are replicated for a good reason
 		}
 		key := fmt.Sprint(pattern(split.Name), split.Dims, split.Annotation)

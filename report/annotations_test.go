@@ -175,13 +175,13 @@ func TestSuggestionsOfASearchThatIsCanceled(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	bad := little(t, sys, "products", splits{"hidden": whole})
 	ctx, cancel := context.WithCancel(t.Context())
-	suggested, err := bad.SuggestAnnotations(ctx, report.AnnotationOptions{Told: func(tried, _ int) {
+	suggested, err := bad.SuggestAnnotations(ctx, report.AnnotationOptions{Progress: func(tried, _ int) {
 		if tried == 3 {
 			cancel()
 		}
 	}})
 	require.ErrorIs(t, err, context.Canceled)
-	assert.Equal(t, errkind.CancelledError, errkind.Of(err))
+	assert.Equal(t, errkind.CancelledError, errkind.KindOf(err))
 	require.NotNil(t, suggested)
 	assert.Equal(t, 3, suggested.Tried)
 	assert.Positive(t, suggested.Left)
@@ -198,5 +198,5 @@ func TestAStepWithoutCollectivesHasNoAnnotationSuggestions(t *testing.T) {
 	assert.Zero(t, suggested.Now.Sent)
 	step.Module.Drop()
 	_, err = step.SuggestAnnotations(t.Context(), report.AnnotationOptions{})
-	assert.Equal(t, errkind.FailedPreconditionError, errkind.Of(err))
+	assert.Equal(t, errkind.FailedPreconditionError, errkind.KindOf(err))
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Alike is a group of tensors whose names differ only in numbers, such as the layers of a stack.
-type Alike struct {
+// TensorGroup is a group of tensors whose names differ only in numbers, such as the layers of a stack.
+type TensorGroup struct {
 	// Tensor is the first tensor of the group. If there are several, its name is the pattern of
 	// their names, such as "/layers_*/up".
 	Tensor
@@ -17,18 +17,18 @@ type Alike struct {
 
 // Grouped returns the tensors in groups with equal patterns, sorted by the bytes of the group on a
 // core, the largest first.
-func (r *Report) Grouped() []Alike {
-	var each []Alike
+func (r *Report) Grouped() []TensorGroup {
+	var each []TensorGroup
 	for _, t := range r.Tensors {
-		each = append(each, Alike{t, 1})
+		each = append(each, TensorGroup{t, 1})
 	}
-	all := together(each, func(t Alike) string {
+	all := together(each, func(t TensorGroup) string {
 		return fmt.Sprint(t.Role, pattern(t.Name), t.DType, t.Shape, t.Shard, t.layout(), t.Copies, t.Donated)
-	}, func(first *Alike, next Alike) {
+	}, func(first *TensorGroup, next TensorGroup) {
 		first.Count++
 		first.Name = both(first.Name, next.Name)
 	})
-	slices.SortStableFunc(all, func(a, b Alike) int {
+	slices.SortStableFunc(all, func(a, b TensorGroup) int {
 		return cmp.Compare(product64(b.BytesPerCore, int64(b.Count)), product64(a.BytesPerCore, int64(a.Count)))
 	})
 	return all

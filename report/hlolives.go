@@ -228,9 +228,9 @@ func (l *lives) computation(id uint64, parameters map[uint64][]*buffer, results 
 		values[i.id] = own
 		switch i.opcode {
 		case "while":
-			op.Rounds = 1
+			op.Iterations = 1
 			if rounds, known := l.module.rounds(c, i); known {
-				op.Rounds = rounds
+				op.Iterations = rounds
 			}
 			for _, called := range i.called {
 				inner := l.module.computations[called]

@@ -151,7 +151,7 @@ func (m Memory) pieces() []barPiece {
 
 // shardingMap is a diagram of the shards of a tensor.
 type shardingMap struct {
-	Tensor        Alike
+	Tensor        TensorGroup
 	Width, Height int
 	Tiles         []tile
 }
@@ -177,7 +177,7 @@ const mapSide, mapLeast = 150, 48
 
 // shardingMap draws the last two dimensions. A vector is one row. For a tensor that is sharded over
 // the replicas along one of these dimensions, it draws the shards of all replicas.
-func (t Alike) shardingMap(logicalDevices int) shardingMap {
+func (t TensorGroup) shardingMap(logicalDevices int) shardingMap {
 	rank := len(t.Shape)
 	rows, columns := 1, max(t.Shape[rank-1], 1)
 	if rank > 1 {

@@ -113,10 +113,10 @@ func TestAReaderOfAPage(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, sample().WriteHTML(&b))
 	var got struct {
-		Peak, There, Back, Where  string
-		Loop, All, Half           [2]float64
-		Told, Inner, Links, Torus string
-		Rows                      []string
+		Peak, There, Back, Where      string
+		Loop, All, Half               [2]float64
+		Progress, Inner, Links, Torus string
+		Rows                          []string
 	}
 	view := browsertest.Show(t, b.Bytes(), `
 		const found = {}, $ = (s) => document.querySelector(s), rows = () => [...document.querySelectorAll("#peak tr")].map((r) => r.textContent).join(";");
@@ -155,7 +155,7 @@ func TestAReaderOfAPage(t *testing.T) {
 	assert.Contains(t, got.There, "/layer_*/weightsvariablef32[16384, 16384]1 GiB2")
 	assert.Equal(t, "What is in memory at 48 ms, update: 5 GiB", got.Where)
 	assert.InDeltaSlice(t, []float64{0, 0.05}, got.All[:], 1e-9, "the whole step")
-	assert.Equal(t, "loop, 4 rounds: 40 ms from 0, products", strings.ReplaceAll(got.Told, "0 us", "0"))
+	assert.Equal(t, "loop, 4 rounds: 40 ms from 0, products", strings.ReplaceAll(got.Progress, "0 us", "0"))
 	assert.Equal(t, "product: 7.5 ms from 0, products; up; model/net.go:41", strings.ReplaceAll(got.Inner, "0 us", "0"))
 	assert.Equal(t, "gather: 12 ms from 0, beside the core, on links; up", strings.ReplaceAll(got.Links, "0 us", "0"))
 	assert.InDeltaSlice(t, []float64{0.01, 0.02}, got.Loop[:], 1e-4)

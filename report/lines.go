@@ -74,7 +74,7 @@ func (t *lineTable) number(o *ir.Origin) int {
 func (t *lineTable) addTimes(all []Operation, rounds float64) {
 	for _, o := range all {
 		if o.Inside != nil {
-			t.addTimes(o.Inside, rounds*float64(max(o.Rounds, 1)))
+			t.addTimes(o.Inside, rounds*float64(max(o.Iterations, 1)))
 			continue
 		}
 		for _, p := range o.by.shares() {

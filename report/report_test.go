@@ -47,7 +47,7 @@ func sample() *Report {
 		Schedule: &Schedule{
 			Operations: []Operation{
 				{Number: 0, Name: "gather", Operation: "all-gather-start", Layer: "up", InUse: 4 << 30, Beside: &Transfer{On: "interconnect", Seconds: 0.012}},
-				{Number: 1, Name: "loop", Operation: "while", CoreTime: CoreTime{Products: 0.03, Memory: 0.01}, InUse: 9 << 30, Rounds: 4, Inside: []Operation{
+				{Number: 1, Name: "loop", Operation: "while", CoreTime: CoreTime{Products: 0.03, Memory: 0.01}, InUse: 9 << 30, Iterations: 4, Inside: []Operation{
 					{Number: 2, Name: "product", Operation: "fusion", Source: "/layers/up", Layer: "up", Line: 1, CoreTime: CoreTime{Products: 0.0075}, InUse: 9 << 30},
 					{Number: 3, Joined: 7, Layer: "down", Start: 0.0075, CoreTime: CoreTime{Memory: 0.0025}, InUse: 5 << 30},
 				}},

@@ -56,10 +56,10 @@ type Operation struct {
 	Beside *Transfer `json:"beside,omitempty"`
 	// InUse is the main memory in use while the operation runs. For a loop it is the maximum.
 	InUse int64 `json:"in_use_bytes"`
-	// Rounds is the number of iterations of a loop, and 0 for other operations. Inside are the
+	// Iterations is the number of iterations of a loop, and 0 for other operations. Inside are the
 	// operations of one iteration.
-	Rounds int         `json:"rounds,omitempty"`
-	Inside []Operation `json:"inside,omitempty"`
+	Iterations int         `json:"rounds,omitempty"`
+	Inside     []Operation `json:"inside,omitempty"`
 
 	by *hloInstruction // nil in a parsed report
 }
@@ -290,7 +290,7 @@ func layerTimes(all []Operation) (times []LayerTime) {
 	add = func(all []Operation, rounds float64) {
 		for _, o := range all {
 			if o.Inside != nil {
-				add(o.Inside, rounds*float64(max(o.Rounds, 1)))
+				add(o.Inside, rounds*float64(max(o.Iterations, 1)))
 				continue
 			}
 			for _, t := range o.times() {

@@ -104,7 +104,7 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 	s := scheduled(t, in(p, alias), "cpu:4", "/w").Schedule
 	assert.Equal(t, []int64{164, 196, 204, 164}, inUse(s.Operations))
 	loop := s.Operations[2]
-	assert.Equal(t, 10, loop.Rounds)
+	assert.Equal(t, 10, loop.Iterations)
 	assert.Equal(t, []int64{204, 204, 204}, inUse(loop.Inside))
 	assert.Equal(t, []int{2, 3, 4, 5, 6}, []int{loop.Number, loop.Inside[0].Number, loop.Inside[1].Number, loop.Inside[2].Number, s.Operations[3].Number})
 }
@@ -333,9 +333,9 @@ func TestTensorsThatAreAlikeAreOne(t *testing.T) {
 func TestTracesEnd(t *testing.T) {
 	deep := []Operation{{Name: "x", CoreTime: CoreTime{Products: 1}}}
 	for range 30 {
-		deep = []Operation{{Name: "loop", CoreTime: CoreTime{Products: 1}, Rounds: 1 << 30, Inside: deep}}
+		deep = []Operation{{Name: "loop", CoreTime: CoreTime{Products: 1}, Iterations: 1 << 30, Inside: deep}}
 	}
-	for _, operations := range [][]Operation{{{Rounds: 1 << 60, CoreTime: CoreTime{Products: 1}, Inside: []Operation{}}}, deep} {
+	for _, operations := range [][]Operation{{{Iterations: 1 << 60, CoreTime: CoreTime{Products: 1}, Inside: []Operation{}}}, deep} {
 		r := &Report{Predicted: &Prediction{Seconds: 1}, Schedule: &Schedule{Operations: operations}}
 		var b bytes.Buffer
 		require.NoError(t, r.WriteTrace(&b))

@@ -92,7 +92,7 @@ func (t *tracer) unfolded(all []Operation) (n int) {
 	for _, o := range all {
 		n++
 		if inside := t.unfolded(o.Inside); inside > 0 {
-			n = min(product64(inside+1, max(o.Rounds, 1))+n, maxRounds)
+			n = min(product64(inside+1, max(o.Iterations, 1))+n, maxRounds)
 		}
 	}
 	return n
@@ -115,11 +115,11 @@ func (t *tracer) all(all []Operation, from float64) {
 		if len(o.Inside) == 0 {
 			continue
 		}
-		round := o.Seconds() / float64(max(o.Rounds, 1))
-		for k := range min(max(o.Rounds, 1), t.rounds) {
+		round := o.Seconds() / float64(max(o.Iterations, 1))
+		for k := range min(max(o.Iterations, 1), t.rounds) {
 			at := start + float64(k)*round
-			if o.Rounds > 1 && round > 0 {
-				t.write(traceEvent{Name: fmt.Sprintf("round %d of %d", k+1, o.Rounds), Phase: "X", TID: traceCore, Start: 1e6 * at, Took: 1e6 * round})
+			if o.Iterations > 1 && round > 0 {
+				t.write(traceEvent{Name: fmt.Sprintf("round %d of %d", k+1, o.Iterations), Phase: "X", TID: traceCore, Start: 1e6 * at, Took: 1e6 * round})
 			}
 			t.all(o.Inside, at)
 		}
@@ -131,8 +131,8 @@ func (o Operation) label() string {
 	switch {
 	case o.Joined > 0:
 		return fmt.Sprintf("%d operations", o.Joined)
-	case o.Rounds > 0:
-		return fmt.Sprintf("%s, %d rounds", o.Name, o.Rounds)
+	case o.Iterations > 0:
+		return fmt.Sprintf("%s, %d rounds", o.Name, o.Iterations)
 	}
 	return o.Name
 }

@@ -92,7 +92,7 @@ func TestVisualizeRejectsTooManyDevices(t *testing.T) {
 		hangtest.Within(t, func() { err = sharding.VisualizeOp(io.Discard, op, []int{8}, devices, sharding.VisualizeOptions{}) })
 		var wrong errkind.Error
 		require.ErrorAs(t, err, &wrong)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		assert.ErrorContains(t, err, strconv.Itoa(devices))
 	}
 	hangtest.Within(t, func() {

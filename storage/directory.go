@@ -243,7 +243,7 @@ func (d *directory) Open(ctx context.Context, name string) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, info, err := files.OpenHere(path)
+	f, info, err := files.OpenNoFollow(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = ErrNotExist
 	}

@@ -17,7 +17,7 @@ func TestASchemeIsOpenedByWhoRegisteredIt(t *testing.T) {
 	_, err := storage.Open(ctx, "gs://user:secret@bucket/run?key=secret")
 	require.ErrorContains(t, err, "blobstore/gcs")
 	require.NotContains(t, err.Error(), "secret")
-	require.Equal(t, errkind.ValueError, errkind.Of(err))
+	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	_, err = storage.Open(ctx, "unheard://of")
 	require.ErrorContains(t, err, "storage.Register")
 

@@ -105,7 +105,7 @@ func Failed(op, name string, in Store, cause error) error {
 		subject = fmt.Sprintf("%s in %s", name, in)
 	}
 	f := &errkind.Fault{Op: "storage: " + op, Subject: subject, Err: cause}
-	if errkind.Of(cause) == errkind.Unknown {
+	if errkind.KindOf(cause) == errkind.Unknown {
 		f.Class = errkind.RuntimeError
 	}
 	return f

@@ -133,7 +133,7 @@ func (v *Variable) Devices() []string {
 
 // partitionsIn returns, for each partition of m, the partition of other on the same device. It
 // returns false if other does not have one of the devices.
-func partitionsIn(m, other *mesh.Machine) ([]int, bool) {
+func partitionsIn(m, other *mesh.Runtime) ([]int, bool) {
 	on := make(map[*pjrt.Device]int, len(other.All))
 	for e, device := range other.All {
 		on[device] = e

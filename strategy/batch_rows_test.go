@@ -105,7 +105,7 @@ func TestSplitArgumentsHaveTheSameNumberOfRows(t *testing.T) {
 			assert.ErrorContains(t, err, fmt.Sprintf(`strategy: run "split": argument %d has 8 rows but argument %d has 16; `+
 				"arguments split over replicas must have the same number of rows: pass an argument that is not a batch as a mirrored value (TPUStrategy.Mirror)",
 				first+1, first), name)
-			assert.Equal(t, errkind.ValueError, errkind.Of(err))
+			assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		}
 		assert.Zero(t, traces, "the rows are compared before the step is traced")
 

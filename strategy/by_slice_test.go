@@ -91,7 +91,7 @@ func TestReplicasDoNotMixSlices(t *testing.T) {
 	mixed, err := tpu.BuildDeviceAssignment(sys.Topology(), tpu.AssignmentOptions{ComputationShape: []int{1, 1, 1, 1}, Replicas: 8})
 	require.NoError(t, err)
 	require.True(t, mixed.MixesSlices())
-	shared := logical.Rules{logical.Share("", logical.ShardOptimizer)}
+	shared := logical.Rules{logical.Shard("", logical.ShardOptimizer)}
 	for _, o := range []strategy.Options{{}, {Variables: shared}, {Replicas: 8, LogicalDevices: 1}} {
 		strat, err := strategy.New(sys, o)
 		require.NoError(t, err)

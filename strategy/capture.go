@@ -94,9 +94,9 @@ func (rc *ReplicaContext) capturedAs(name string) *capture {
 // panics with [ErrOtherStrategy].
 func (rc *ReplicaContext) Read(v *Variable) *graph.Node { return rc.capture("Read", v).now }
 
-// ReadAcross returns the variable's cross-replica value: the components of an [OnRead] variable
+// ReadReduced returns the variable's cross-replica value: the components of an [OnRead] variable
 // combined by its aggregation, with one all-reduce, or the value of an [OnWrite] variable.
-func (rc *ReplicaContext) ReadAcross(v *Variable) *graph.Node {
+func (rc *ReplicaContext) ReadReduced(v *Variable) *graph.Node {
 	c := rc.capture("ReadAcross", v)
 	rc.inReplica("ReadAcross")
 	if v.synchronization == OnWrite || c.borrowed {

@@ -58,7 +58,7 @@ func TestBranchesOfAStepUseWhatWasThereBefore(t *testing.T) {
 				return
 			}
 			require.ErrorContains(t, err, c.want)
-			require.Equal(t, errkind.RuntimeError, errkind.Of(err))
+			require.Equal(t, errkind.RuntimeError, errkind.KindOf(err))
 		})
 	}
 }
@@ -134,6 +134,6 @@ func TestAReplicaWriteWithoutAggregationIsRefused(t *testing.T) {
 	_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		return []*graph.Node{rc.Assign(v, 3.0)}
 	}, strategy.FunctionOptions{}).Run(ctx)
-	require.Equal(t, errkind.ValueError, errkind.Of(err), "%v", err)
+	require.Equal(t, errkind.ValueError, errkind.KindOf(err), "%v", err)
 	require.ErrorContains(t, err, `"w"`)
 }

@@ -47,9 +47,9 @@ func TestAComponentIsAReferenceToOneReplicasPart(t *testing.T) {
 	}
 	for _, r := range []int{-1, 2} {
 		_, err := eager.Of(s).Component(v, r)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), "%v", err)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), "%v", err)
 		_, err = eager.Of(s).Component(x, r)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), "%v", err)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), "%v", err)
 	}
 	// A component owns nothing: its value determines whether it is open.
 	c, err := eager.Of(s).Component(x, 1)

@@ -198,10 +198,10 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 	return value, v.failed(err)
 }
 
-// LocalPart copies the buffer of one logical device of a replica to the host, without padding: the
+// LocalShard copies the buffer of one logical device of a replica to the host, without padding: the
 // shard of a variable that is split over the logical devices or sharded over the replicas,
 // otherwise the complete variable.
-func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*tensors.Tensor, error) {
+func (v *Variable) LocalShard(ctx context.Context, replica, logicalDevice int) (*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
 		return nil, err
 	}

@@ -44,12 +44,12 @@ func TestASyncOnReadVariableAsAValue(t *testing.T) {
 		for _, aggregation := range []strategy.VariableAggregation{strategy.AggregateNone, strategy.AggregateSum} {
 			v, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Aggregation: aggregation})
 			require.NoError(t, err)
-			require.Equal(t, errkind.TypeError, errkind.Of(v.Assign(ctx, value)))
+			require.Equal(t, errkind.TypeError, errkind.KindOf(v.Assign(ctx, value)))
 			_, err = eager.Of(s).Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return nil, nil }, value)
 			if aggregation == strategy.AggregateNone {
 				require.NoError(t, err)
 			} else {
-				require.Equal(t, errkind.TypeError, errkind.Of(err))
+				require.Equal(t, errkind.TypeError, errkind.KindOf(err))
 			}
 		}
 		apart, err := s.NewVariable(ctx, float32(10), strategy.VariableOptions{LocalWrites: true})
@@ -75,6 +75,6 @@ func TestCheckpointRules(t *testing.T) {
 		none, err := s.NewVariable(ctx, int64(7), strategy.VariableOptions{Synchronization: strategy.OnRead})
 		require.NoError(t, err)
 		_, err = none.SaveValue(ctx)
-		require.Equal(t, errkind.ValueError, errkind.Of(err))
+		require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	})
 }

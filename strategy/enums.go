@@ -99,7 +99,7 @@ const (
 	// is called three times for the first, and two more times for each further size that differs.
 	MaskPadding
 	// KeepPadding is for a step that masks the padding itself. The step receives the zeros, and
-	// [ReplicaContext.RealSize] returns the actual sizes. The results include the rows that the
+	// [ReplicaContext.ValidSize] returns the actual sizes. The results include the rows that the
 	// step computes from the padding.
 	KeepPadding
 )

@@ -17,7 +17,7 @@ func FuzzParseReduceOp(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		op, err := strategy.ParseReduceOp(name)
 		if err != nil {
-			require.Equal(t, errkind.ValueError, errkind.Of(err))
+			require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 			return
 		}
 		require.Equal(t, strings.ToUpper(name), op.String())

@@ -42,7 +42,7 @@ func TestResultsOfStepsThatAreTheSameCountAsMirrored(t *testing.T) {
 				rc.AllReduce(strategy.Sum, in[0]),
 				graph.Add(in[0], graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)),
 				graph.Add(in[0], rc.Read(metric)),
-				graph.Add(in[0], rc.ReadAcross(metric)),
+				graph.Add(in[0], rc.ReadReduced(metric)),
 				graph.Add(in[0], drawn),
 			}
 		}, strategy.FunctionOptions{Store: store})
@@ -68,7 +68,7 @@ func TestResultsOfStepsThatAreTheSameCountAsMirrored(t *testing.T) {
 				err := v.Assign(ctx, out[i])
 				require.Equal(t, want, err == nil, "%s: result %d: %v", name, i, err)
 				if !want {
-					require.Equal(t, errkind.TypeError, errkind.Of(err))
+					require.Equal(t, errkind.TypeError, errkind.KindOf(err))
 					continue
 				}
 				got := strategytest.Values(t, out[i], n)

@@ -96,7 +96,7 @@ func (e *TraceError) Error() string {
 func (e *TraceError) Unwrap() error { return e.Err }
 
 // Kind returns the kind of the cause.
-func (e *TraceError) Kind() errkind.Kind { return errkind.Of(e.Err) }
+func (e *TraceError) Kind() errkind.Kind { return errkind.KindOf(e.Err) }
 
 // OptionError reports an option of [New] that is wrong, and the reason.
 type OptionError struct {

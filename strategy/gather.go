@@ -21,7 +21,7 @@ import (
 //
 // Errors: [ErrContext] in replica code, which must call AllGather instead; [ErrOtherStrategy];
 // [*Error] of kind InvalidArgumentError for a scalar, an invalid axis or shapes that do not match,
-// and of kind TypeError for a *[BatchStack].
+// and of kind TypeError for a *[StackedBatches].
 func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {
 	if err := s.requireEager(ctx, "gather", "use MergeContext.Gather, ReplicaContext.AllGather, or Gather of package eager"); err != nil {
 		return nil, err

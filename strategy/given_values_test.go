@@ -189,9 +189,9 @@ func TestWhatIsTakenWhereIsTheTableOfThePage(t *testing.T) {
 		for _, p := range takenPlaces {
 			cell := "yes"
 			if err := p.give(w, w.kinds[kind]); err != nil {
-				require.NotEqual(t, errkind.Unknown, errkind.Of(err), "%s to %s: %v", kind, p.name, err)
+				require.NotEqual(t, errkind.Unknown, errkind.KindOf(err), "%s to %s: %v", kind, p.name, err)
 				require.False(t, strings.Contains(err.Error(), "panic") || errors.As(err, new(*errkind.PanicError)), "%s to %s: %v", kind, p.name, err)
-				cell = strings.TrimSuffix(errkind.Of(err).String(), "Error")
+				cell = strings.TrimSuffix(errkind.KindOf(err).String(), "Error")
 				if testing.Verbose() {
 					fmt.Printf("%s to %s: %v\n", kind, p.name, err)
 				}

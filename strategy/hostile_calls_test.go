@@ -35,7 +35,7 @@ type hostile struct {
 	ragged   *strategy.PerReplica
 	theirs   *strategy.PerReplica // of another strategy
 	closed   *strategy.PerReplica
-	steps    *strategy.BatchStack
+	steps    *strategy.StackedBatches
 }
 
 func (h *hostile) run(fn eager.ReplicaFunc, args ...any) error {
@@ -342,7 +342,7 @@ func TestHostileCallsAreTypedErrors(t *testing.T) {
 				err := c.call(h)
 				require.Error(t, err)
 				if c.kind != errkind.Unknown {
-					require.Equal(t, c.kind, errkind.Of(err), "%T: %v", err, err)
+					require.Equal(t, c.kind, errkind.KindOf(err), "%T: %v", err, err)
 				}
 				// The strategy stays usable.
 				sum, err := h.s.Reduce(ctx, strategy.Sum, h.value)

@@ -39,7 +39,7 @@ func TestAPaddingThatIsNoneIsRefused(t *testing.T) {
 	for _, padding := range []strategy.Padding{-1, strategy.KeepPadding + 1} {
 		_, err := s.Function(step, strategy.FunctionOptions{Padding: padding}).Run(t.Context(), float32(1))
 		require.ErrorContains(t, err, fmt.Sprintf("FunctionOptions.Padding is Padding(%d); use NoPadding", padding))
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 	assert.Equal(t, "NoPadding MaskPadding KeepPadding", fmt.Sprint(strategy.NoPadding, " ", strategy.MaskPadding, " ", strategy.KeepPadding))
 }

@@ -227,7 +227,7 @@ func (m innerStrategy) Room(variables []*Variable) bool {
 	return need == 0 || !known || free > need
 }
 
-func (m innerStrategy) Mesh() *mesh.Machine { return m.machine }
+func (m innerStrategy) Mesh() *mesh.Runtime { return m.machine }
 
 func (m innerStrategy) Quiet(ctx context.Context, doing string, of []*Variable, f func(at []*mesh.Layout, held []mesh.Buffers) (fresh []mesh.Buffers, err error)) error {
 	if err := m.Usable(ctx, doing); err != nil {
@@ -266,7 +266,7 @@ func (m innerStrategy) Quiet(ctx context.Context, doing string, of []*Variable, 
 func (m innerStrategy) Mirrors(v *Variable) bool { return !v.perReplica() && !v.over.Is() }
 
 // StartGather starts a [TPUStrategy.GatherBytes] without waiting for it; see
-// [mesh.Machine.StartGather].
+// [mesh.Runtime.StartGather].
 func (m innerStrategy) StartGather(ctx context.Context, name string, mine []byte) (*mesh.GatherFuture, error) {
 	if err := m.Usable(ctx, "gather "+name); err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func (m innerFunction) Lookup(path string) (*Variable, bool) {
 func (m innerFunction) ReadHere(ctx context.Context, v *Variable) (*tensors.Tensor, error) {
 	s := m.strategy
 	d := max(slices.Index(s.machine.Local, true), 0)
-	return v.LocalPart(ctx, d/s.logicalDevices, d%s.logicalDevices)
+	return v.LocalShard(ctx, d/s.logicalDevices, d%s.logicalDevices)
 }
 
 func (m innerFunction) Loaded() *saved.Step { return m.loaded }

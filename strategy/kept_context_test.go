@@ -50,13 +50,13 @@ func TestAReplicaContextEndsWithItsTrace(t *testing.T) {
 	}
 	withoutNodes := map[string]func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node{
 		"Read":       func(rc *strategy.ReplicaContext, _ *graph.Node) *graph.Node { return rc.Read(v) },
-		"ReadAcross": func(rc *strategy.ReplicaContext, _ *graph.Node) *graph.Node { return rc.ReadAcross(v) },
+		"ReadAcross": func(rc *strategy.ReplicaContext, _ *graph.Node) *graph.Node { return rc.ReadReduced(v) },
 		"Graph":      func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { rc.Graph(); return x },
 		"Scope":      func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { rc.Scope("layer"); return x },
 		"ReplicaID": func(rc *strategy.ReplicaContext, _ *graph.Node) *graph.Node {
 			return rc.ReplicaIDInSyncGroup()
 		},
-		"RealSize":     func(rc *strategy.ReplicaContext, _ *graph.Node) *graph.Node { return rc.RealSize(0, 0) },
+		"RealSize":     func(rc *strategy.ReplicaContext, _ *graph.Node) *graph.Node { return rc.ValidSize(0, 0) },
 		"RealElements": func(rc *strategy.ReplicaContext, _ *graph.Node) *graph.Node { return rc.RealElements(0) },
 	}
 	for name, call := range calls {

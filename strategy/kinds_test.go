@@ -39,6 +39,6 @@ func TestTheKindOfAnErrorIsThatOfTheFirstThatHasOne(t *testing.T) {
 		"closed":                       {fmt.Errorf("epoch 3: %w", strategy.ErrClosed), errkind.RuntimeError},
 		"an option":                    {&strategy.OptionError{Option: "Replicas"}, errkind.ValueError},
 	} {
-		assert.Equal(t, c.want, errkind.Of(c.err), name)
+		assert.Equal(t, c.want, errkind.KindOf(c.err), name)
 	}
 }

@@ -173,7 +173,7 @@ func (l *loader) storedVariable(ctx context.Context, argument int) (*Variable, e
 		return fail("give the store of the model that was compiled", "it is %s%v in the store and %s%v in the step", v.dtype, v.shape, a.DType, a.Over.Wholes(a.Local))
 	case v.over != a.Over:
 		return fail("give the rules that the step was compiled with", "it is %s here and %s in the step", v.over, a.Over)
-	case !v.annotation.Alike(a.Annotation, v.strategy.axes):
+	case !v.annotation.SamePlacement(a.Annotation, v.strategy.axes):
 		return fail("give the rules that the step was compiled with", "it is laid out as %s here and as %s in the step", v.annotation, a.Annotation)
 	}
 	return v, nil

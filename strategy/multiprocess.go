@@ -49,7 +49,7 @@ func (s *TPUStrategy) LocalDevices() []int {
 // everywhere reports whether every process can read a tensor with this layout from its own devices.
 // The result is the same on all processes.
 func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
-	if !s.machine.Several() || !perReplica && !a.Divides(s.axes) {
+	if !s.machine.Several() || !perReplica && !a.IsSharded(s.axes) {
 		return true
 	}
 	if perReplica {

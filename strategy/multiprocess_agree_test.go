@@ -88,7 +88,7 @@ func TestADifferenceBetweenProcessesIsAnErrorOnAll(t *testing.T) {
 			if odd {
 				size = "128"
 			}
-			return s.Agree(ctx, "batch size", size)
+			return s.CheckSame(ctx, "batch size", size)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestADifferenceBetweenProcessesIsAnErrorOnAll(t *testing.T) {
 				assert.Equal(t, []int{2}, mismatch.Differing)
 				assert.Contains(t, mismatch.Texts[2], c.text)
 				assert.Contains(t, err.Error(), "process 2 has "+mismatch.Texts[2])
-				assert.Equal(t, errkind.ValueError, errkind.Of(err))
+				assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 			}
 		})
 	}
@@ -128,7 +128,7 @@ func TestProcessesThatAgreeGoOn(t *testing.T) {
 		if err == nil && got.Value() != want+1 {
 			err = fmt.Errorf("%v with a large constant, want %d", got.Value(), want+1)
 		}
-		return errors.Join(err, s.Agree(ctx, "seed", "1"))
+		return errors.Join(err, s.CheckSame(ctx, "seed", "1"))
 	}))
 }
 
@@ -143,7 +143,7 @@ func TestProcessesOutOfStepAreToldSo(t *testing.T) {
 	}) {
 		require.ErrorIs(t, err, strategy.ErrOutOfStep, "process %d", i)
 		assert.ErrorContains(t, err, "process 0 is at gather losses, process 1 is at barrier end of epoch;")
-		assert.Equal(t, errkind.RuntimeError, errkind.Of(err))
+		assert.Equal(t, errkind.RuntimeError, errkind.KindOf(err))
 	}
 }
 

@@ -68,11 +68,11 @@ func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte)
 // programs, the slice hangs. The processes therefore compare fingerprints of each program before
 // they compile it.
 
-// Agree compares a text across the processes. Use it for values that depend on files, flags or the
+// CheckSame compares a text across the processes. Use it for values that depend on files, flags or the
 // environment and must be the same on all processes, such as the number of examples. It returns a
 // [*MismatchError] on every process if the text of any process differs. All processes must call it.
 // The complete text is compared; the error contains its first 300 bytes.
-func (s *TPUStrategy) Agree(ctx context.Context, what, text string) error {
+func (s *TPUStrategy) CheckSame(ctx context.Context, what, text string) error {
 	if err := RefuseTracing(ctx, "compare "+what, fault.InsteadOfMeeting); err != nil {
 		return err
 	}

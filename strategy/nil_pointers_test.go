@@ -29,7 +29,7 @@ func TestNilPointersAreErrors(t *testing.T) {
 		return []*graph.Node{graph.Add(in[0], in[0])}
 	}, strategy.FunctionOptions{})
 	nils := []any{
-		(*strategy.PerReplica)(nil), (*strategy.Mirrored)(nil), (*strategy.BatchStack)(nil), (*strategy.Variable)(nil),
+		(*strategy.PerReplica)(nil), (*strategy.Mirrored)(nil), (*strategy.StackedBatches)(nil), (*strategy.Variable)(nil),
 		eager.Component{}, (*strategy.Objects)(nil),
 	}
 	replicas := func(f func(rc *eager.ReplicaContext) error) error {

@@ -77,7 +77,7 @@ func TestNumbersFitTheVariableOrAreErrors(t *testing.T) {
 			got, read := v.Local(ctx, 1)
 			require.NoError(t, read)
 			if kind, ok := c.want.(errkind.Kind); ok {
-				assert.Equal(t, kind, errkind.Of(err), "%s: %v", name, err)
+				assert.Equal(t, kind, errkind.KindOf(err), "%s: %v", name, err)
 				assert.ErrorContains(t, err, "a "+c.dtype.String(), name)
 				assert.Equal(t, tensors.FromShape(shapes.Make(c.dtype)).Value(), got.Value(), "%s: nothing is written", name)
 				continue
@@ -111,7 +111,7 @@ func TestNumbersBesideATensorTakeItsDType(t *testing.T) {
 			name := fmt.Sprintf("%T %v beside %s, %t", c.number, c.number, c.dtype, last)
 			out, err := add(a, b)
 			if kind, ok := c.want.(errkind.Kind); ok {
-				assert.Equal(t, kind, errkind.Of(err), "%s: %v", name, err)
+				assert.Equal(t, kind, errkind.KindOf(err), "%s: %v", name, err)
 				continue
 			}
 			require.NoError(t, err, name)
@@ -145,7 +145,7 @@ func TestNumbersBesideATensorTakeItsDType(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out, err := add(c.a, c.b)
 			if kind, ok := c.want.(errkind.Kind); ok {
-				require.Equal(t, kind, errkind.Of(err), "%v", err)
+				require.Equal(t, kind, errkind.KindOf(err), "%v", err)
 				return
 			}
 			require.NoError(t, err)
@@ -169,12 +169,12 @@ func TestAFloatIsNeverCutForAnInteger(t *testing.T) {
 			"AssignSub": func(rc *eager.ReplicaContext) (any, error) { return rc.AssignSub(v, 2.5) },
 		} {
 			_, err := e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return op(rc) })
-			require.Equal(t, errkind.TypeError, errkind.Of(err), "%s: %v", name, err)
+			require.Equal(t, errkind.TypeError, errkind.KindOf(err), "%s: %v", name, err)
 			require.ErrorContains(t, err, "Int32", name)
 		}
 		_, err = e.Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(0.5) })
-		require.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
-		require.Equal(t, errkind.TypeError, errkind.Of(v.AssignAdd(ctx, 0.5)))
+		require.Equal(t, errkind.TypeError, errkind.KindOf(err), "%v", err)
+		require.Equal(t, errkind.TypeError, errkind.KindOf(v.AssignAdd(ctx, 0.5)))
 		got, err := v.Value(ctx)
 		require.NoError(t, err)
 		require.Equal(t, int32(5), got.Value())

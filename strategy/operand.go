@@ -68,7 +68,7 @@ func operandOf(x any) operand {
 	case nil:
 	case *tensors.Tensor:
 		present(x != nil, hostOperand)
-	case *Mirrored, *PerReplica, *BatchStack:
+	case *Mirrored, *PerReplica, *StackedBatches:
 		o.value = x.(Value)
 		present(!isNil(o.value), deviceOperand)
 	case *Variable:

@@ -39,7 +39,7 @@ func TestAStepReadsAnotherStrategysVariables(t *testing.T) {
 			return nil
 		}, strategy.FunctionOptions{})
 		evaluate := one.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{graph.Add(rc.Read(weights), in[0]), rc.ReadAcross(count)}
+			return []*graph.Node{graph.Add(rc.Read(weights), in[0]), rc.ReadReduced(count)}
 		}, strategy.FunctionOptions{})
 		bound, err := evaluate.Bind(ctx, []float32{10, 10, 10, 10})
 		require.NoError(t, err)

@@ -251,7 +251,7 @@ func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
 	if first < 0 {
 		return nil, nil
 	}
-	rc.state.Rows = rc.RealSize(first, 0)
+	rc.state.Rows = rc.ValidSize(first, 0)
 	rc.state.AllRows = spmd.AllReduce(rc.state.Rows, spmd.Sum)
 	return rc.state.Rows, rc.state.AllRows
 }

@@ -21,8 +21,8 @@ func TestRaggedArgumentsArePaddedOnRequest(t *testing.T) {
 	step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x := graph.AddScalar(in[0], 10) // the padding is now 10
 		sum := graph.ReduceAllSum(graph.Where(rc.RealElements(0), x, graph.ZerosLike(x)))
-		count := graph.ConvertDType(rc.RealSize(0, -1), dtypes.Float32)
-		whole := graph.ConvertDType(rc.RealSize(1, 0), dtypes.Float32)
+		count := graph.ConvertDType(rc.ValidSize(0, -1), dtypes.Float32)
+		whole := graph.ConvertDType(rc.ValidSize(1, 0), dtypes.Float32)
 		return []*graph.Node{sum, count, whole}
 	}
 	_, err = s.Function(step, strategy.FunctionOptions{}).Run(ctx, batch, []float32{7, 7})

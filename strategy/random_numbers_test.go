@@ -50,11 +50,11 @@ func drawn(t *testing.T, s *strategy.TPUStrategy, mirrored, loop bool) (all [][]
 		_, err := f.Run(ctx, arg)
 		require.NoError(t, err)
 		for r := range s.NumReplicasInSync() {
-			first, err := masks.LocalPart(ctx, r, 0)
+			first, err := masks.LocalShard(ctx, r, 0)
 			require.NoError(t, err)
 			all = append(all, first.Value().([]float32))
 			for p := range s.NumLogicalDevices() {
-				other, err := masks.LocalPart(ctx, r, p)
+				other, err := masks.LocalShard(ctx, r, p)
 				require.NoError(t, err)
 				assert.True(t, first.Equal(other), "replica %d, logical device %d", r, p)
 			}
@@ -62,11 +62,11 @@ func drawn(t *testing.T, s *strategy.TPUStrategy, mirrored, loop bool) (all [][]
 	}
 	state, ok := s.Variables(store).Lookup("/" + model.RNGStateVariableName)
 	require.True(t, ok)
-	first, err := state.LocalPart(ctx, 0, 0)
+	first, err := state.LocalShard(ctx, 0, 0)
 	require.NoError(t, err)
 	for r := range s.NumReplicasInSync() {
 		for p := range s.NumLogicalDevices() {
-			other, err := state.LocalPart(ctx, r, p)
+			other, err := state.LocalShard(ctx, r, p)
 			require.NoError(t, err)
 			assert.True(t, first.Equal(other), "replica %d, logical device %d", r, p)
 		}
@@ -227,7 +227,7 @@ func TestRandomNumbersAreWrittenByAllReplicasAlike(t *testing.T) {
 			continue
 		}
 		require.ErrorContains(t, err, "MirroredRandomNumbers")
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 }
 

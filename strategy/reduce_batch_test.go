@@ -86,7 +86,7 @@ func TestValuesAreReducedTogetherOrNotAtAll(t *testing.T) {
 		_, err := reduce(strategy.Sum, values...)
 		require.Error(t, err, text)
 		assert.ErrorContains(t, err, text)
-		assert.NotEqual(t, errkind.Unknown, errkind.Of(err))
+		assert.NotEqual(t, errkind.Unknown, errkind.KindOf(err))
 		assert.Equal(t, open, leaktest.Open()["buffer"], "%s: nothing is left", text)
 	}
 	_, err := reduce(strategy.Sum, ragged)

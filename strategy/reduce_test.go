@@ -103,7 +103,7 @@ func TestIntegersReduceExactly(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 7.0/3, x)
 	_, err = s.Reduce(ctx, strategy.Sum, v)
-	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err), "%v", err)
+	require.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err), "%v", err)
 	// Integers of few bits have a mean with a smaller dtype.
 	v, err = s.PerReplica(ctx, []any{[]uint8{255, 250}, []uint8{254}}, logical.Annotation{})
 	require.NoError(t, err)
@@ -171,7 +171,7 @@ func TestReduceNamesAxesThatTensorsDoNotHave(t *testing.T) {
 	v := scalarsOf(t, s)
 	for _, axis := range []int{0, -1, 7} {
 		_, err := s.Reduce(context.Background(), strategy.Sum, v, axis)
-		require.Equal(t, errkind.ValueError, errkind.Of(err), "%v", err)
+		require.Equal(t, errkind.ValueError, errkind.KindOf(err), "%v", err)
 		require.ErrorContains(t, err, "rank 0")
 	}
 }
@@ -206,10 +206,10 @@ func TestReplicasAverageIntegers(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []any{float32(254.5), float32(254.5)}, got)
 			_, err = mean(s, func(id int) any { return tensors.FromScalar(id > 0) })
-			require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err), "%v", err)
+			require.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err), "%v", err)
 		}
 		_, err := mean(strategytest.New(t, 2, p, strategy.Options{Semantics: strategy.TensorFlowTPU}), ints)
-		require.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
+		require.Equal(t, errkind.TypeError, errkind.KindOf(err), "%v", err)
 	}
 	got, err := mean(strategytest.New(t, 1, 1, strategy.Options{Semantics: strategy.TensorFlowMirrored}), ints)
 	require.NoError(t, err)

@@ -214,10 +214,10 @@ func (rc *ReplicaContext) takeSizes(values []Value) {
 	rc.state.Arguments = rc.state.Arguments[:n:n]
 }
 
-// RealSize returns the actual size of a dimension of an argument on the replica that runs, an int32
+// ValidSize returns the actual size of a dimension of an argument on the replica that runs, an int32
 // scalar. For a padded argument it may be less than the size of the node; see
 // [FunctionOptions.Padding].
-func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
+func (rc *ReplicaContext) ValidSize(argument, axis int) *graph.Node {
 	rc.requireTracing("RealSize")
 	x, sizes := sizesOf(rc.state, "RealSize", argument)
 	if axis < -x.Rank() || axis >= x.Rank() {

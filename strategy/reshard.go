@@ -19,7 +19,7 @@ func (v *deviceValue) laidOut(a logical.Annotation) bool {
 	if v.strategy.logicalDevices == 1 || a.Kind() == logical.None {
 		return true
 	}
-	return v.annotation.Alike(a, v.strategy.axes)
+	return v.annotation.SamePlacement(a, v.strategy.axes)
 }
 
 // as returns v if it has the layout of a, otherwise a copy with that layout, which the caller

@@ -97,7 +97,7 @@ func TestScatterRefusesAReplicasRowsThatDoNotFit(t *testing.T) {
 	_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 		return rc.Scatter(strategy.ScatterAdd, v, make([]int32, 1+rc.ReplicaIDInSyncGroup()), []float32{1})
 	})
-	require.Equal(t, errkind.ValueError, errkind.Of(err))
+	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	require.ErrorContains(t, err, "replica 1")
 	require.Equal(t, []any{[]float32{5, 5, 5}, []float32{5, 5, 5}}, strategytest.Values(t, v, 2))
 }

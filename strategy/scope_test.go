@@ -100,7 +100,7 @@ func TestASecondLayerInAScopeIsRefused(t *testing.T) {
 	} {
 		err := run(f)
 		require.Error(t, err, name)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), name)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 		assert.Contains(t, err.Error(), "scope_test.go:", name)
 		assert.Regexp(t, `scope "/(h|model)(/h)?".*in "/(model/)?h.*would share their variables.* give each layer a scope of its own.*Shared`, err.Error(), name)
 	}

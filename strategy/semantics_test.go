@@ -38,7 +38,7 @@ func TestOneMirroredReplicaReducesAndGathersToItself(t *testing.T) {
 		_, gatherErr := s.Gather(ctx, v, 3)
 		if semantics == strategy.OwnSemantics {
 			require.Equal(t, dtypes.Float64, mean.Shape().DType, "the dtype does not depend on the number of replicas")
-			require.Equal(t, errkind.InvalidArgumentError, errkind.Of(gatherErr))
+			require.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(gatherErr))
 			continue
 		}
 		require.Equal(t, dtypes.Int32, mean.Shape().DType)
@@ -56,7 +56,7 @@ func TestTPUSemanticsTakeOneValueToSum(t *testing.T) {
 		_, err := eager.Of(s).Reduce(ctx, strategy.Sum, map[string]any{"a": scalarsOf(t, s)})
 		require.Equal(t, refused, err != nil, "%s: %v", semantics, err)
 		if refused {
-			require.Equal(t, errkind.ValueError, errkind.Of(err))
+			require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		}
 	}
 }
@@ -69,7 +69,7 @@ func TestTPUSemanticsScatterAcrossReplicasWithAnyAggregation(t *testing.T) {
 		require.NoError(t, err)
 		err = x.Scatter(ctx, strategy.ScatterUpdate, []int32{1}, []float32{7})
 		if semantics != strategy.TensorFlowTPU {
-			require.Equal(t, errkind.NotImplementedError, errkind.Of(err))
+			require.Equal(t, errkind.NotImplementedError, errkind.KindOf(err))
 		} else {
 			require.NoError(t, err)
 			got, err := x.Value(ctx)
@@ -94,7 +94,7 @@ func TestTPUSemanticsMoveTheFirstReplicasValueOfAnyDType(t *testing.T) {
 		}, strategy.FunctionOptions{})
 		_, err = f.Run(ctx)
 		if refused {
-			require.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
+			require.Equal(t, errkind.TypeError, errkind.KindOf(err), "%v", err)
 			continue
 		}
 		require.NoError(t, err)

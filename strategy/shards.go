@@ -99,14 +99,14 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 	if err := a.ValidateOn(s.axes, "", shape); err != nil {
 		return nil, err
 	}
-	if !a.Divides(s.axes) {
+	if !a.IsSharded(s.axes) {
 		l := mesh.Whole(t, shape, s.logicalDevices)
 		if perReplica && len(shape) == 0 {
 			l = l.AsVector()
 		}
 		return l, nil
 	}
-	factors, err := logical.Cut(s.axes, a)
+	factors, err := logical.Factor(s.axes, a)
 	if err != nil {
 		return nil, err
 	}

@@ -14,18 +14,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-var _ Value = (*BatchStack)(nil)
+var _ Value = (*StackedBatches)(nil)
 
 // StackBatches copies a global batch for each step to the devices, and splits each batch over the
 // replicas along dimension 0. All batches must have the same shape and dtype. The stack uses the
 // device memory of all batches, in addition to the memory of the step. A [shapes.Shape] may replace
 // a batch; nothing is then copied, and the value is valid for [Function.Compiled], but cannot run.
 // The caller must close the result; a loop in progress keeps the memory until it has run.
-func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical.Annotation) (*BatchStack, error) {
+func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical.Annotation) (*StackedBatches, error) {
 	return batchShare{s, false, a}.stack(ctx, batches)
 }
 
-func (b batchShare) stack(ctx context.Context, batches []any) (*BatchStack, error) {
+func (b batchShare) stack(ctx context.Context, batches []any) (*StackedBatches, error) {
 	if err := RefuseTracing(ctx, "stack batches", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (b batchShare) stack(ctx context.Context, batches []any) (*BatchStack, erro
 			return nil, errors.Join(err, buffers.Close())
 		}
 	}
-	v := &BatchStack{deviceValue{strategy: b.TPUStrategy, dtype: first.DType, shape: dims, annotation: b.annotation,
+	v := &StackedBatches{deviceValue{strategy: b.TPUStrategy, dtype: first.DType, shape: dims, annotation: b.annotation,
 		perReplica: true, steps: len(batches), buffers: buffers, outline: len(buffers) == 0}}
 	if err := b.hold(&v.deviceValue); err != nil {
 		return nil, errors.Join(err, v.free())

@@ -49,7 +49,7 @@ type Options struct {
 	// replica has one axis, logical.AxisName.
 	LogicalAxes []sharding.Axis
 	// Variables are rules that split variables over the logical devices and that select the
-	// training state that is sharded over the replicas (logical.Share). A variable without a
+	// training state that is sharded over the replicas (logical.Shard). A variable without a
 	// matching rule is replicated on all devices, as in TensorFlow. A variable that a rule assigns
 	// to one logical device is also replicated on all of them.
 	//
@@ -105,7 +105,7 @@ type Options struct {
 // tf.distribute.Strategy for values and variables; package strategy/eager has the other methods. It
 // is safe for concurrent use.
 type TPUStrategy struct {
-	machine        *mesh.Machine
+	machine        *mesh.Runtime
 	slice          *system.Slice // the described slice of an ahead-of-time strategy, otherwise nil
 	opts           Options
 	assignment     tpu.DeviceAssignment
@@ -165,8 +165,8 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 
 // machine returns the mesh options for an assignment.
 func (o *Options) machine(of tpu.DeviceAssignment) mesh.Options {
-	return mesh.Options{Speaker: "strategy", Groups: of.DeviceIDs(), Compiler: o.Compiler, Overrides: o.CompilerOptions,
-		GoesOn: o.goesOn(), Closed: ErrClosed, OutOfStep: outOfStep,
+	return mesh.Options{ErrorPrefix: "strategy", Groups: of.DeviceIDs(), Compiler: o.Compiler, Overrides: o.CompilerOptions,
+		Progress: o.goesOn(), Closed: ErrClosed, OutOfStep: outOfStep,
 		Differ: func(what string, texts []string, differing []int) error {
 			return &MismatchError{what, texts, differing}
 		}}

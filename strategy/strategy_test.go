@@ -311,7 +311,7 @@ func TestAClosedSystemTakesNoStrategy(t *testing.T) {
 	var own *strategy.Error
 	require.ErrorAs(t, err, &own)
 	require.ErrorIs(t, err, pjrt.ErrClosed)
-	assert.Equal(t, errkind.RuntimeError, errkind.Of(err))
+	assert.Equal(t, errkind.RuntimeError, errkind.KindOf(err))
 	assert.EqualError(t, err, "strategy: new: system: the system is closed; create a new one with Open")
 }
 

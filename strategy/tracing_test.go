@@ -108,14 +108,14 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 				require.NoError(t, err, "%s %s", name, where)
 				continue
 			}
-			if name == "feed.Iterator.Next" && errkind.Of(err) == errkind.ValueError {
+			if name == "feed.Iterator.Next" && errkind.KindOf(err) == errkind.ValueError {
 				continue // TensorFlow supports next in replica code
 			}
 			var wrong *strategy.Error
 			require.ErrorIs(t, err, strategy.ErrContext, "%s %s", name, where)
 			require.ErrorAs(t, err, &wrong)
 			require.NotEmpty(t, wrong.Hint, name)
-			require.Equal(t, errkind.RuntimeError, errkind.Of(err))
+			require.Equal(t, errkind.RuntimeError, errkind.KindOf(err))
 		}
 	}
 	var kept context.Context
@@ -237,9 +237,9 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 				require.NoError(t, apart.Assign(c, args[0]))
 				require.NoError(t, metric.Assign(c, v))
 				if n > 1 {
-					require.Equal(t, errkind.TypeError, errkind.Of(v.Assign(c, args[0])), "it differs")
+					require.Equal(t, errkind.TypeError, errkind.KindOf(v.Assign(c, args[0])), "it differs")
 				}
-				require.Equal(t, errkind.ValueError, errkind.Of(v.Assign(c, []float32{1, 2})), "of another shape")
+				require.Equal(t, errkind.ValueError, errkind.KindOf(v.Assign(c, []float32{1, 2})), "of another shape")
 				require.ErrorIs(t, v.Assign(c, outside), strategy.ErrContext, "no value of the step")
 				all := strategytest.OK(eager.Of(s).Gather(c, []any{args[1], 3.0}, 0)).([]any)
 				require.Equal(t, 3.0, all[1])

@@ -209,7 +209,7 @@ func (s *TPUStrategy) uploadedTensor(ctx context.Context, tensor *tensors.Tensor
 	})
 }
 
-// putTensor copies data of one tensor to this process's devices, like [mesh.Machine.Put]. part
+// putTensor copies data of one tensor to this process's devices, like [mesh.Runtime.Put]. part
 // returns the data of replica r.
 func (s *TPUStrategy) putTensor(ctx context.Context, l *mesh.Layout, tensor *tensors.Tensor, part func(r int, data []byte) []byte, buffers mesh.Buffers) error {
 	var failed error

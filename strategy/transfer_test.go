@@ -68,6 +68,6 @@ func TestHostValuesThatDoNotFitAreErrorsOfAKind(t *testing.T) {
 		var own *strategy.Error
 		require.ErrorAs(t, c.err, &own)
 		assert.ErrorContains(t, c.err, text)
-		assert.Equal(t, c.kind, errkind.Of(c.err))
+		assert.Equal(t, c.kind, errkind.KindOf(c.err))
 	}
 }

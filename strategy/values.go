@@ -35,7 +35,7 @@ type deviceValue struct {
 	// equal is set for a per-replica value whose tensors are known to be equal, such as the result
 	// of a collective. Such a value counts as mirrored.
 	equal bool
-	steps int // number of steps of a BatchStack, otherwise 0
+	steps int // number of steps of a StackedBatches, otherwise 0
 	// ragged has the replicas' shapes if they differ. shape then has the largest size of each
 	// dimension, and the buffers are padded to it.
 	ragged [][]int
@@ -85,20 +85,20 @@ func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
 	return number.Read(t)
 }
 
-// BatchStack has a per-replica value for each of several steps, on the devices. A function that
+// StackedBatches has a per-replica value for each of several steps, on the devices. A function that
 // runs with it executes these steps in one launch, in a loop on the devices. The function's other
 // arguments are the same in all steps. Each step reads the variables that the previous step wrote.
 // The results are the results of the last step.
-type BatchStack struct{ deviceValue }
+type StackedBatches struct{ deviceValue }
 
 // Local always returns an error that matches errors.ErrUnsupported, because stacked values cannot
 // be copied back to the host.
-func (v *BatchStack) Local(context.Context, int) (*tensors.Tensor, error) {
+func (v *StackedBatches) Local(context.Context, int) (*tensors.Tensor, error) {
 	return nil, &errkind.Fault{Op: "strategy: read", Subject: v.String(), Reason: "the batches of a loop are not read back",
 		Hint: "keep the host's batches", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 }
 
-// Value is a *PerReplica, a *Mirrored or a *BatchStack: TensorFlow's
+// Value is a *PerReplica, a *Mirrored or a *StackedBatches: TensorFlow's
 // tf.distribute.DistributedValues.
 type Value interface {
 	// Shape returns the dtype and the dimensions of one replica's tensor.

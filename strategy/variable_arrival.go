@@ -206,7 +206,7 @@ func (v *Variable) take(fresh mesh.Buffers) error {
 }
 
 // fill loads the values of variables from parts, with the given number of concurrent readers; see
-// [mesh.Machine.Fill]. Either all variables are changed or none. The new values are loaded in
+// [mesh.Runtime.Fill]. Either all variables are changed or none. The new values are loaded in
 // addition to the old ones. Then check is called, if it is not nil, and without an error the new
 // values replace the old ones. A variable that received its first value in the meantime keeps that
 // value. staged is the peak host memory, in bytes.

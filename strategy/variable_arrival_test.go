@@ -56,7 +56,7 @@ func TestAVariableOfACompiledStepArrivesWhenItIsReadOrAssigned(t *testing.T) {
 			assert.Equal(t, first, value.Value())
 		},
 		"part": func(t *testing.T, _ *strategy.Variables, v *strategy.Variable) {
-			part, err := v.LocalPart(ctx, 1, 1)
+			part, err := v.LocalShard(ctx, 1, 1)
 			require.NoError(t, err)
 			assert.Equal(t, []int{v.Shape().Dimensions[0], v.Shape().Dimensions[1] / 2}, part.Shape().Dimensions)
 		},

@@ -98,13 +98,13 @@ func TestLogicalDevicesHoldTheirParts(t *testing.T) {
 	require.NoError(t, split.AssignAdd(ctx, []float32{10, 10, 10, 10}))
 	for r := range 2 {
 		for p, want := range [][]float32{{11, 12}, {13, 14}} {
-			part, err := split.LocalPart(ctx, r, p)
+			part, err := split.LocalShard(ctx, r, p)
 			require.NoError(t, err)
 			require.Equal(t, want, part.Value())
 		}
 	}
-	_, err = split.LocalPart(ctx, 0, 2)
-	require.Equal(t, errkind.ValueError, errkind.Of(err))
+	_, err = split.LocalShard(ctx, 0, 2)
+	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	on1, err := eager.Of(s).LogicalDevice(ctx, 1)
 	require.NoError(t, err)
 	v, err := s.NewVariable(on1, float32(1), strategy.VariableOptions{Name: "v"})

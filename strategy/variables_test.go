@@ -34,7 +34,7 @@ func TestAVariableDeletedFromItsStoreIsNamed(t *testing.T) {
 	store.DeleteVariable("/dense/dense/biases")
 	for _, err := range []error{s.Variables(store).Pull(ctx), s.Variables(store).Push(ctx)} {
 		require.ErrorContains(t, err, `variable "/dense/dense/biases": it is on the devices, but no longer in its store`)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 }
 

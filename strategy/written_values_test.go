@@ -76,7 +76,7 @@ func TestReplicasMayNotWriteTheirOwnToWhatAllShare(t *testing.T) {
 			_, err = f.Run(ctx, x)
 			if c.fails {
 				require.ErrorContains(t, err, `variable "/w"`)
-				assert.Equal(t, errkind.ValueError, errkind.Of(err))
+				assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 				return
 			}
 			require.NoError(t, err)

@@ -43,7 +43,7 @@ func TestPlansThatLieAreRefused(t *testing.T) {
 	} {
 		_, err := plan.Parse([]byte(text))
 		if assert.Error(t, err, name) {
-			assert.Equal(t, errkind.ValueError, errkind.Of(err), name)
+			assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 func TestAPlanIsAFile(t *testing.T) {
 	p := plan.Plan{Slice: "2x v5e:4x4", Replicas: 8, Axes: []sharding.Axis{{Name: "model", Size: 2}, {Name: "sequence", Size: 2}},
-		Rules:     logical.Rules{logical.Match(`/up/weights$`, logical.Over("", "model")), logical.Share("", logical.ShardParameters)},
+		Rules:     logical.Rules{logical.Match(`/up/weights$`, logical.Over("", "model")), logical.Shard("", logical.ShardParameters)},
 		RulesName: "own", Settings: map[string]string{"remat": "full"}}
 	data, err := json.Marshal(p)
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestFilesThatAreNoPlanAreRefused(t *testing.T) {
 		"more":  `{"version": 1, "slice": "v5e:4x4", "replicas": 1, "axes": "logical=1", "rule": []}`,
 	} {
 		_, err := plan.Parse([]byte(text))
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), "%s: %v", name, err)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), "%s: %v", name, err)
 	}
 	_, err := plan.Read(filepath.Join(t.TempDir(), "none"))
 	assert.ErrorIs(t, err, os.ErrNotExist)

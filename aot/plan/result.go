@@ -25,8 +25,8 @@ const (
 	// TooLarge means that the plan needs more memory than a device has, according to its variables
 	// and arguments, a probe's estimate, or the compiler.
 	TooLarge Verdict = "too large"
-	// TooDear means that the price is above the budget or not known.
-	TooDear Verdict = "too dear"
+	// OverBudget means that the price is above the budget or not known.
+	OverBudget Verdict = "too dear"
 	// Same means that the program equals the program of another plan, which Reason names.
 	Same Verdict = "same"
 	// Refused means that the step or the slice does not support the plan; Reason contains the
@@ -40,7 +40,7 @@ const (
 )
 
 // verdicts are all verdicts, the best first.
-var verdicts = []Verdict{Compiled, Probed, Untried, Sketched, Slower, TooLarge, TooDear, Same, Failed, Refused}
+var verdicts = []Verdict{Compiled, Probed, Untried, Sketched, Slower, TooLarge, OverBudget, Same, Failed, Refused}
 
 // Candidate is a plan and the results of the search for it.
 type Candidate struct {
@@ -50,8 +50,8 @@ type Candidate struct {
 	Sketch  Sketch  `json:"-"`
 	// Probe contains the figures of the probe, and Whole the figures of the compiled program; nil
 	// if there are none.
-	Probe *Figures `json:"probe,omitempty"`
-	Whole *Figures `json:"compiled,omitempty"`
+	Probe   *Figures `json:"probe,omitempty"`
+	Compile *Figures `json:"compiled,omitempty"`
 	// Expected is the predicted time of a step in seconds, by which plans are ranked. For a
 	// compiled plan it is the time in Whole. For a plan that was only probed it is the time in
 	// Probe, multiplied by the mean ratio of the two times over the compiled plans of the search.
@@ -111,7 +111,7 @@ const shown = 10
 var said = map[Verdict]string{
 	Compiled: "compiled whole", Probed: "probed", Untried: "not tried: the time or the number of probes was used up", Sketched: "not tried",
 	Slower:   "not probed: no faster than the best, by their arithmetic and their variables alone",
-	TooLarge: "do not fit into the memory of a device", TooDear: "over the budget, or of unknown price",
+	TooLarge: "do not fit into the memory of a device", OverBudget: "over the budget, or of unknown price",
 	Same: "not probed: the program is another plan's", Failed: "failed in the compiler", Refused: "refused by the step or the slice",
 }
 
@@ -126,7 +126,7 @@ func (r *Result) WriteText(w io.Writer) error {
 		if i == shown || c.Probe == nil || !c.runs() {
 			break
 		}
-		step, f := seconds(c.Expected), c.Whole
+		step, f := seconds(c.Expected), c.Compile
 		if f == nil {
 			step, f = "~"+step, c.Probe
 		}
@@ -142,7 +142,7 @@ func (r *Result) WriteText(w io.Writer) error {
 		if f.Bytes < 1<<30 {
 			memory = fmt.Sprintf("%.4g MiB", float64(f.Bytes)/(1<<20))
 		}
-		if c.Whole == nil {
+		if c.Compile == nil {
 			memory = "~" + memory
 		}
 		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", step, seconds(c.Probe.Seconds), rows, memory, price, c.Plan)

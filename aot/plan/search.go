@@ -86,14 +86,14 @@ type Options struct {
 	Probes int
 	// Splits also searches the shardings of groups of variables, starting from the best plan.
 	Splits bool
-	// Whole is the number of best plans that are compiled completely; 0 means three, and a negative
+	// Compile is the number of best plans that are compiled completely; 0 means three, and a negative
 	// number means none. Up to the same number of further plans are compiled while a probed plan is
 	// expected to be better than the best compiled plan.
-	Whole int
+	Compile int
 	// Parallel is the number of concurrent probes; 0 means one.
 	Parallel int
-	// Told is called with lines about the progress of the search. It may be nil.
-	Told func(line string)
+	// Progress is called with lines about the progress of the search. It may be nil.
+	Progress func(line string)
 }
 
 // maxProbed is the ratio of a probe's memory estimate to the memory of a device above which a plan
@@ -137,7 +137,7 @@ func Search(ctx context.Context, plans []Plan, step Step, o Options) (*Result, e
 	if err == nil && o.Splits {
 		err = s.splits(ctx)
 	}
-	if err == nil && o.Whole >= 0 {
+	if err == nil && o.Compile >= 0 {
 		err = s.whole(ctx)
 	}
 	if err != nil {
@@ -150,8 +150,8 @@ func Search(ctx context.Context, plans []Plan, step Step, o Options) (*Result, e
 }
 
 func (s *search) told(format string, args ...any) {
-	if s.o.Told != nil {
-		s.o.Told(fmt.Sprintf(format, args...))
+	if s.o.Progress != nil {
+		s.o.Progress(fmt.Sprintf(format, args...))
 	}
 }
 
@@ -192,7 +192,7 @@ func (s *search) sketch(ctx context.Context, plans []Plan) (next []*Candidate, e
 			next = append(next, c)
 		}
 	}
-	if refused != nil && !slices.ContainsFunc(s.all, func(c *Candidate) bool { return c.Verdict != Refused && c.Verdict != TooDear }) {
+	if refused != nil && !slices.ContainsFunc(s.all, func(c *Candidate) bool { return c.Verdict != Refused && c.Verdict != OverBudget }) {
 		return nil, refused
 	}
 	slices.SortStableFunc(next, func(a, b *Candidate) int { return s.compare(a, b, a.Sketch.Expected, b.Sketch.Expected) })
@@ -202,11 +202,11 @@ func (s *search) sketch(ctx context.Context, plans []Plan) (next []*Candidate, e
 func (s *search) tooDear(c *Candidate) bool {
 	switch {
 	case (s.o.Goal == Cheapest || s.o.Budget > 0) && !c.Priced:
-		c.Verdict, c.Reason = TooDear, "the price of its chips is not known"
+		c.Verdict, c.Reason = OverBudget, "the price of its chips is not known"
 	case s.o.Budget > 0 && c.Dollars > s.o.Budget:
-		c.Verdict, c.Reason = TooDear, Money(c.Dollars)+" an hour"
+		c.Verdict, c.Reason = OverBudget, Money(c.Dollars)+" an hour"
 	}
-	return c.Verdict == TooDear
+	return c.Verdict == OverBudget
 }
 
 // compare orders candidates by the goal, for the given step times.
@@ -238,8 +238,8 @@ func (s *search) order(a, b *Candidate) int {
 func (s *search) estimate() {
 	sum, count := 0.0, 0
 	for _, c := range s.all {
-		if c.Probe != nil && c.Whole != nil && c.Probe.Seconds > 0 && c.Whole.Seconds > 0 {
-			sum += math.Log(c.Whole.Seconds / c.Probe.Seconds)
+		if c.Probe != nil && c.Compile != nil && c.Probe.Seconds > 0 && c.Compile.Seconds > 0 {
+			sum += math.Log(c.Compile.Seconds / c.Probe.Seconds)
 			count++
 		}
 	}
@@ -247,7 +247,7 @@ func (s *search) estimate() {
 	for _, c := range s.all {
 		switch {
 		case c.Verdict == Compiled:
-			c.Expected = c.Whole.Seconds
+			c.Expected = c.Compile.Seconds
 		case c.Verdict == Probed:
 			c.Expected = scale * c.Probe.Seconds
 		}
@@ -319,7 +319,7 @@ func (s *search) probed(c *Candidate, f Figures, err error) {
 // whole compiles the best plans completely. Each compilation corrects the estimates of the plans
 // that were only probed, so the next plan is selected after each compilation.
 func (s *search) whole(ctx context.Context) error {
-	want, fit, grows := cmp.Or(s.o.Whole, 3), 0, 1.0
+	want, fit, grows := cmp.Or(s.o.Compile, 3), 0, 1.0
 	for {
 		s.estimate()
 		var next, best *Candidate
@@ -346,10 +346,10 @@ func (s *search) whole(ctx context.Context) error {
 		case err != nil:
 			next.Verdict, next.Reason = Failed, err.Error()
 		case f.Limit > 0 && f.Bytes > f.Limit:
-			next.Verdict, next.Whole = TooLarge, &f
+			next.Verdict, next.Compile = TooLarge, &f
 			grows = max(grows, float64(f.Bytes)/float64(max(next.Probe.Bytes, 1)))
 		default:
-			next.Verdict, next.Whole = Compiled, &f
+			next.Verdict, next.Compile = Compiled, &f
 			fit++
 		}
 	}

@@ -133,7 +133,7 @@ func TestTheBestPlanIsThatOfAllPlans(t *testing.T) {
 func TestAPlanThatCannotBeFasterIsNotProbed(t *testing.T) {
 	slow := plan.Plan{Slice: "v5e:1x1", Replicas: 1}
 	m := &model{}
-	r, err := plan.Search(t.Context(), append(sixteen.Plans(), slow), m, plan.Options{Whole: -1})
+	r, err := plan.Search(t.Context(), append(sixteen.Plans(), slow), m, plan.Options{Compile: -1})
 	require.NoError(t, err)
 	last := r.Candidates[len(r.Candidates)-1]
 	assert.Equal(t, plan.Slower, last.Verdict)
@@ -152,7 +152,7 @@ func TestWhatWasNotTriedIsSaid(t *testing.T) {
 		}
 		return nil
 	}}
-	r, err := plan.Search(t.Context(), append(sixteen.Plans(), sixteen.Plans()[0]), m, plan.Options{Probes: 20, Whole: 1})
+	r, err := plan.Search(t.Context(), append(sixteen.Plans(), sixteen.Plans()[0]), m, plan.Options{Probes: 20, Compile: 1})
 	require.NoError(t, err)
 	var text bytes.Buffer
 	require.NoError(t, r.WriteText(&text))
@@ -164,7 +164,7 @@ func TestWhatWasNotTriedIsSaid(t *testing.T) {
 	_, err = plan.Search(t.Context(), sixteen.Plans(), &model{fails: func(plan.Plan, string) error { return fmt.Errorf("no model") }}, plan.Options{})
 	assert.ErrorContains(t, err, "no model")
 	_, err = plan.Search(t.Context(), nil, m, plan.Options{})
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 }
 
 func TestAPlanThatDoesNotFitGivesItsPlaceToTheNext(t *testing.T) {
@@ -172,18 +172,18 @@ func TestAPlanThatDoesNotFitGivesItsPlaceToTheNext(t *testing.T) {
 	r, err := plan.Search(t.Context(), sixteen.Plans(), m, plan.Options{})
 	require.NoError(t, err)
 	c := best(t, r)
-	assert.LessOrEqual(t, c.Whole.Bytes, c.Whole.Limit)
+	assert.LessOrEqual(t, c.Compile.Bytes, c.Compile.Limit)
 	r, err = plan.Search(t.Context(), sixteen.Plans(), &model{limit: 10}, plan.Options{})
 	require.NoError(t, err)
 	_, err = r.Best()
-	assert.Equal(t, errkind.ResourceExhaustedError, errkind.Of(err))
+	assert.Equal(t, errkind.ResourceExhaustedError, errkind.KindOf(err))
 }
 
 // Probes and compiled programs have different times, so the times of probed plans are corrected
 // before they are compared with the times of compiled plans.
 func TestProbedAndCompiledPlansAreRankedOnOneScale(t *testing.T) {
 	search := func(m *model) *plan.Result {
-		r, err := plan.Search(t.Context(), sixteen.Plans(), m, plan.Options{Whole: 2})
+		r, err := plan.Search(t.Context(), sixteen.Plans(), m, plan.Options{Compile: 2})
 		require.NoError(t, err)
 		last := 0.0
 		for _, c := range r.Candidates {
@@ -193,8 +193,8 @@ func TestProbedAndCompiledPlansAreRankedOnOneScale(t *testing.T) {
 			}
 			assert.GreaterOrEqual(t, c.Expected, last, c.Plan.String())
 			last = c.Expected
-			if c.Whole != nil {
-				assert.InEpsilon(t, c.Whole.Seconds, c.Expected, 1e-12)
+			if c.Compile != nil {
+				assert.InEpsilon(t, c.Compile.Seconds, c.Expected, 1e-12)
 			}
 		}
 		return r
@@ -269,7 +269,7 @@ func TestMoneyChooses(t *testing.T) {
 	require.NoError(t, err)
 	for _, bad := range []string{"", "v5e", "v5e=-1", "v5e=x", "v99=1", "v5e=NaN"} {
 		_, err = plan.ParsePrice(bad)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), bad)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), bad)
 	}
 }
 

@@ -100,7 +100,7 @@ func (s Space) Plans() (all []Plan) {
 func sharing(rules logical.Rules, state logical.StateSharding) logical.Rules {
 	out := slices.DeleteFunc(slices.Clone(rules), func(r logical.Rule) bool { return r.State != 0 })
 	if state > logical.ShardNothing {
-		share := logical.Share("", state)
+		share := logical.Shard("", state)
 		share.Optional = true // the step may have no large variables
 		out = append(out, share)
 	}

@@ -174,7 +174,7 @@ func tpuDevices() []string {
 
 // find searches for a plugin like the library.
 func (a *app) find(kind, path string) (pjrt.Location, error) {
-	found, err := pjrt.Find(pjrt.FindOptions{Kind: kind, Path: path, Getenv: a.getenv, GOARCH: runtime.GOARCH,
+	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: kind, Path: path, Getenv: a.getenv, GOARCH: runtime.GOARCH,
 		UserCacheDir: a.cacheDir, Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
 	if missing := (*pjrt.FindError)(nil); path != "" && errors.As(err, &missing) {
 		err = &failure{Sort: "missing", Message: errkind.Text("--plugin "+path, "", missing.Tried[0].Err, "correct it, or leave it out")}

@@ -232,7 +232,7 @@ func stepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search) {
 	search := ahead.Search{
 		Topologies: []string{s.Slice},
 		Space:      plan.Space{Logical: []int{s.Model}, States: []logical.StateSharding{logical.ShardParameters}, Rules: []plan.RuleSet{{Rules: decoder.Rules()}}},
-		Options:    plan.Options{Whole: -1},
+		Options:    plan.Options{Compile: -1},
 		Build: func(strat *strategy.TPUStrategy, settings map[string]string) (ahead.Step, []any, error) {
 			c := c
 			var err error

@@ -57,7 +57,7 @@ func TestAOTLargePlansOfPublishedSteps(t *testing.T) {
 			search.Worker, search.Folder = workerCommand, os.Getenv("TPUSTRATEGY_PLANS_KEPT")
 			search.Space.Logical, search.Space.States = []int{1, 2, 4, 8, 16}, []logical.StateSharding{logical.ShardGradients, logical.ShardParameters}
 			search.Space.Settings = map[string][]string{"remat": {"full", "products"}, "accumulate": {"1", "2"}}
-			search.Options = plan.Options{Whole: -1, Within: 10 * time.Minute, Parallel: 2}
+			search.Options = plan.Options{Compile: -1, Within: 10 * time.Minute, Parallel: 2}
 			result, err := search.Run(t.Context())
 			require.NoError(t, err)
 			var byHand *plan.Candidate

@@ -59,7 +59,7 @@ func compile(ctx context.Context, a *app, r compileRequest) (*report.Report, err
 		if err != nil {
 			return nil, refused("compile", err)
 		}
-		opts.Variables = append(opts.Variables, logical.Share("", state))
+		opts.Variables = append(opts.Variables, logical.Shard("", state))
 	}
 	opts.Compiling = func(strategy.Compilation) {} // shown by the parent's progress line
 	opts.Phases = notePhase

@@ -90,7 +90,7 @@ func TestVariablesAmongArgumentsArriveAsComponents(t *testing.T) {
 			"update non-slot": func() error { return second(d.UpdateNonSlot(ctx, d.NonSlotDevices(), fn, []any{counter})) },
 		} {
 			err := call()
-			assert.Equal(t, errkind.TypeError, errkind.Of(err), "%s of a tower-local variable: %v", name, err)
+			assert.Equal(t, errkind.TypeError, errkind.KindOf(err), "%s of a tower-local variable: %v", name, err)
 		}
 		got, err := d.UpdateNonSlot(ctx, d.NonSlotDevices(), func(u *contrib.UpdateContext, args ...any) (any, error) {
 			return u.Add(args[0], 1)
@@ -205,7 +205,7 @@ func TestGradientsAreAppliedAcrossTowers(t *testing.T) {
 			"a gradient of other": {[]contrib.Gradient{pairs[0], {variables[2], variables[1]}}, errkind.AssertionError},
 		} {
 			err := d.DistributedApply(ctx, c.pairs, descend, nil, nil)
-			assert.Equal(t, c.kind, errkind.Of(err), "%s: %v", name, err)
+			assert.Equal(t, c.kind, errkind.KindOf(err), "%s: %v", name, err)
 		}
 		assert.Equal(t, []float32{10 - sum, 20 - 2*sum}, list(t, d, ctx, variables[0])[0], "none or all")
 	})

@@ -110,7 +110,7 @@ func TestTowersThatDoNotMeetFail(t *testing.T) {
 		return tc.MergeCall(func(context.Context, *contrib.DistributionStrategy, ...any) (any, error) { return nil, nil })
 	})
 	require.ErrorIs(t, err, eager.ErrJoin)
-	require.Equal(t, errkind.RuntimeError, errkind.Of(err))
+	require.Equal(t, errkind.RuntimeError, errkind.KindOf(err))
 	require.Equal(t, []any{float32(1), float32(2), float32(3)}, list(t, d, ctx, ids(t, d, ctx)), "usable afterwards")
 }
 
@@ -198,7 +198,7 @@ func TestReductionsRefuseOtherNamesAndValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := d.Reduce(ctx, c.method, c.value, c.to...)
 			require.Error(t, err)
-			require.Equal(t, c.kind, errkind.Of(err), "%v", err)
+			require.Equal(t, c.kind, errkind.KindOf(err), "%v", err)
 		})
 	}
 	_, err = d.BatchReduce(ctx, "sum", []contrib.ReducePair{{Value: x}, {Value: m}})
@@ -279,10 +279,10 @@ func TestPerDeviceIsAMapFromDevicesToValues(t *testing.T) {
 	require.True(t, p.OnDevice(devices[0]))
 	require.False(t, p.OnDevice("/device:GPU:7"))
 	_, err = p.Get("/device:GPU:7")
-	require.Equal(t, errkind.ValueError, errkind.Of(err))
+	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	for _, bad := range []map[string]any{nil, {devices[0]: 1}, {devices[0]: 1, devices[1]: 1, "x": 1}, {devices[0]: 1, devices[1]: 1, devices[2]: 1, "x": 1}} {
 		_, err = d.PerDevice(ctx, bad)
-		require.Equal(t, errkind.ValueError, errkind.Of(err))
+		require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 	names, err := d.PerDevice(ctx, map[string]any{devices[0]: "a", devices[1]: "b", devices[2]: "c"})
 	require.NoError(t, err)
@@ -318,11 +318,11 @@ func TestFetchCopiesToTheHost(t *testing.T) {
 		}
 		for _, bad := range []any{ids(t, d, ctx), float32(1), nil, "x"} {
 			_, err = d.Fetch(ctx, bad, contrib.FetchOptions{})
-			require.Equal(t, errkind.AssertionError, errkind.Of(err), "%T", bad)
+			require.Equal(t, errkind.AssertionError, errkind.KindOf(err), "%T", bad)
 		}
 		for _, device := range []string{"nonsense", "/device:TPU:99", last + "0"} {
 			_, err = d.Fetch(ctx, v, contrib.FetchOptions{Device: device})
-			require.Equal(t, errkind.ValueError, errkind.Of(err), device)
+			require.Equal(t, errkind.ValueError, errkind.KindOf(err), device)
 			require.ErrorContains(t, err, device)
 		}
 	})
@@ -357,5 +357,5 @@ func TestGroupWaitsForNests(t *testing.T) {
 	require.ErrorIs(t, d.Group(ctx, []any{x}), strategy.ErrClosed)
 	cyclic := []any{nil}
 	cyclic[0] = cyclic
-	require.Equal(t, errkind.ValueError, errkind.Of(d.Group(ctx, cyclic)))
+	require.Equal(t, errkind.ValueError, errkind.KindOf(d.Group(ctx, cyclic)))
 }

@@ -70,7 +70,7 @@ func TestDatasetsFeedTowers(t *testing.T) {
 	require.NoError(t, err)
 	it := p.MakeInitializableIterator()
 	_, err = it.GetNext(ctx)
-	require.Equal(t, errkind.RuntimeError, errkind.Of(err), "not initialized")
+	require.Equal(t, errkind.RuntimeError, errkind.KindOf(err), "not initialized")
 	require.NoError(t, it.Initialize(ctx))
 	defer it.Close()
 	_, err = it.GetNext(context.Background())
@@ -93,7 +93,7 @@ func TestWhatIsNoDatasetIsAValueError(t *testing.T) {
 		"invalid":     func() (input.Dataset, error) { return input.Range(3).Batch(-1, false), nil },
 	} {
 		_, err := d.DistributeDataset(ctx, fn)
-		require.Equal(t, errkind.ValueError, errkind.Of(err), name)
+		require.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 	}
 	_, err := d.DistributeDataset(ctx, func() (input.Dataset, error) { panic(mine) })
 	require.ErrorAs(t, err, new(*errkind.PanicError))

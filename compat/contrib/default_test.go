@@ -90,7 +90,7 @@ func TestTheDefaultStrategyPassesValuesAsTheyAre(t *testing.T) {
 		require.Same(t, x, m.Value())
 		require.Empty(t, m.Devices())
 		_, err = m.Get("device")
-		require.Equal(t, errkind.ValueError, errkind.Of(err))
+		require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		again, err := d.BatchReduce(ctx, method, []contrib.ReducePair{{Value: m}, {Value: 5}})
 		require.NoError(t, err)
 		require.Same(t, x, again[0].Value(), "a Mirrored is its value")
@@ -98,7 +98,7 @@ func TestTheDefaultStrategyPassesValuesAsTheyAre(t *testing.T) {
 		require.NoError(t, m.Close())
 	}
 	_, err = d.Reduce(ctx, "max", x)
-	require.Equal(t, errkind.AssertionError, errkind.Of(err))
+	require.Equal(t, errkind.AssertionError, errkind.KindOf(err))
 	m, err := d.Broadcast(ctx, x)
 	require.NoError(t, err)
 	host, err := d.Fetch(ctx, m, contrib.FetchOptions{})
@@ -108,7 +108,7 @@ func TestTheDefaultStrategyPassesValuesAsTheyAre(t *testing.T) {
 	host, err = d.Fetch(ctx, float32(4), contrib.FetchOptions{})
 	require.NoError(t, err)
 	require.Equal(t, float32(4), host.Value())
-	require.Equal(t, errkind.AssertionError, errkind.Of(second(d.Fetch(ctx, struct{}{}, contrib.FetchOptions{}))))
+	require.Equal(t, errkind.AssertionError, errkind.KindOf(second(d.Fetch(ctx, struct{}{}, contrib.FetchOptions{}))))
 	all, err := d.Unwrap(ctx, []any{m, 2})
 	require.NoError(t, err)
 	require.Equal(t, []any{[]any{x, 2}}, all)
@@ -116,7 +116,7 @@ func TestTheDefaultStrategyPassesValuesAsTheyAre(t *testing.T) {
 	got, err := d.UpdateNonSlot(ctx, nil, func(u *contrib.UpdateContext, args ...any) (any, error) {
 		require.Nil(t, u.Variable())
 		require.Empty(t, u.Device())
-		require.Equal(t, errkind.ValueError, errkind.Of(second(u.Assign(1))), "a non-slot update has no variable")
+		require.Equal(t, errkind.ValueError, errkind.KindOf(second(u.Assign(1))), "a non-slot update has no variable")
 		return args, nil
 	}, m, "text")
 	require.NoError(t, err)
@@ -210,7 +210,7 @@ func TestTheDefaultStrategyIsOutsideOfEveryScope(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ran)
 	require.Same(t, x, got)
-	require.Equal(t, errkind.AssertionError, errkind.Of(second(d.Update(cross, nil, nil))))
+	require.Equal(t, errkind.AssertionError, errkind.KindOf(second(d.Update(cross, nil, nil))))
 
 	// A tower of another strategy is not the default's, in eager code and in a compiled step.
 	_, err = eager.Of(s.Strategy()).CallForEachReplica(tc.Context(), func(rc *eager.ReplicaContext, _ ...any) (any, error) {

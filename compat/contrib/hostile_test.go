@@ -100,7 +100,7 @@ func TestBroadcastMirrorsOneValue(t *testing.T) {
 	} {
 		_, err := d.Broadcast(ctx, c.value, c.to...)
 		require.Error(t, err, name)
-		assert.Equal(t, c.kind, errkind.Of(err), "%s: %v", name, err)
+		assert.Equal(t, c.kind, errkind.KindOf(err), "%s: %v", name, err)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestHostileTowersLeaveTheStrategyUsable(t *testing.T) {
 		fn    contrib.TowerFunc
 		check func(t *testing.T, err error)
 	}{
-		"no function": {nil, func(t *testing.T, err error) { require.Equal(t, errkind.TypeError, errkind.Of(err)) }},
+		"no function": {nil, func(t *testing.T, err error) { require.Equal(t, errkind.TypeError, errkind.KindOf(err)) }},
 		"panics": {func(*contrib.TowerContext, ...any) (any, error) { panic(mine) }, func(t *testing.T, err error) {
 			require.ErrorAs(t, err, new(*errkind.PanicError))
 			require.ErrorIs(t, err, mine)
@@ -133,16 +133,16 @@ func TestHostileTowersLeaveTheStrategyUsable(t *testing.T) {
 			return tc.MergeCall(func(context.Context, *contrib.DistributionStrategy, ...any) (any, error) {
 				return tc.MergeCall(func(context.Context, *contrib.DistributionStrategy, ...any) (any, error) { return nil, nil })
 			})
-		}, func(t *testing.T, err error) { require.Equal(t, errkind.RuntimeError, errkind.Of(err)) }},
+		}, func(t *testing.T, err error) { require.Equal(t, errkind.RuntimeError, errkind.KindOf(err)) }},
 		"scope in a tower": {func(tc *contrib.TowerContext, _ ...any) (any, error) {
 			_, err := d.Scope(tc.Context())
 			return nil, err
 		}, func(t *testing.T, err error) { require.ErrorIs(t, err, strategy.ErrContext) }},
 		"structures differ": {func(tc *contrib.TowerContext, _ ...any) (any, error) { return make([]any, tc.TowerID()), nil },
-			func(t *testing.T, err error) { require.Equal(t, errkind.AssertionError, errkind.Of(err)) }},
+			func(t *testing.T, err error) { require.Equal(t, errkind.AssertionError, errkind.KindOf(err)) }},
 		"returns a foreign value": {func(*contrib.TowerContext, ...any) (any, error) {
 			return []any{(*contrib.PerDevice)(nil)}, nil
-		}, func(t *testing.T, err error) { require.Equal(t, errkind.TypeError, errkind.Of(err)) }},
+		}, func(t *testing.T, err error) { require.Equal(t, errkind.TypeError, errkind.KindOf(err)) }},
 		"keeps its context": {func(tc *contrib.TowerContext, _ ...any) (any, error) { kept = tc; return nil, nil },
 			func(t *testing.T, err error) { require.NoError(t, err) }},
 		"update panics": {merge(func(ctx context.Context, d *contrib.DistributionStrategy, _ ...any) (any, error) {
@@ -151,10 +151,10 @@ func TestHostileTowersLeaveTheStrategyUsable(t *testing.T) {
 		"components diverge": {merge(func(ctx context.Context, d *contrib.DistributionStrategy, _ ...any) (any, error) {
 			n := float32(0)
 			return d.Update(ctx, v, func(u *contrib.UpdateContext, _ ...any) (any, error) { n++; return u.Assign(n) })
-		}), func(t *testing.T, err error) { require.Equal(t, errkind.ValueError, errkind.Of(err)) }},
+		}), func(t *testing.T, err error) { require.Equal(t, errkind.ValueError, errkind.KindOf(err)) }},
 		"wrong shape": {merge(func(ctx context.Context, d *contrib.DistributionStrategy, _ ...any) (any, error) {
 			return d.Update(ctx, v, func(u *contrib.UpdateContext, _ ...any) (any, error) { return u.Assign([]float32{1, 2}) })
-		}), func(t *testing.T, err error) { require.Equal(t, errkind.ValueError, errkind.Of(err)) }},
+		}), func(t *testing.T, err error) { require.Equal(t, errkind.ValueError, errkind.KindOf(err)) }},
 		"a struct of values": {func(*contrib.TowerContext, ...any) (any, error) { return closed{}, nil },
 			func(t *testing.T, err error) { require.NoError(t, err, "what is no nest is an object") }},
 	} {

@@ -87,7 +87,7 @@ func TestVariablesAreWrittenWhereTheirKindAllows(t *testing.T) {
 				"local own update": inUpdate(d, ctx, sum, write(sum)),
 			} {
 				require.ErrorIs(t, err, strategy.ErrContext, "%s: %s", name, where)
-				require.Equal(t, errkind.RuntimeError, errkind.Of(err))
+				require.Equal(t, errkind.RuntimeError, errkind.KindOf(err))
 			}
 		}
 		// Each write was made twice, or once, on every component and left no trace
@@ -157,12 +157,12 @@ func TestRestoringASumMultipliesByItsShare(t *testing.T) {
 		back, err := v.Save(ctx)
 		require.NoError(t, err)
 		require.InDelta(t, c.saved, back.Value(), 1e-6)
-		require.Equal(t, errkind.ValueError, errkind.Of(v.Restore(ctx, tensors.FromValue([]float32{1}))))
+		require.Equal(t, errkind.ValueError, errkind.KindOf(v.Restore(ctx, tensors.FromValue([]float32{1}))))
 	}
 	d, ctx := open(t, 2, 1, strategy.Options{})
 	counter := local(t, d, ctx, "sum", "counter", int32(0))
 	err := counter.Restore(ctx, tensors.FromScalar(int32(7)))
-	require.Equal(t, errkind.TypeError, errkind.Of(err))
+	require.Equal(t, errkind.TypeError, errkind.KindOf(err))
 	require.ErrorContains(t, err, "RestoreValue")
 	require.Error(t, counter.Restore(ctx, nil))
 }
@@ -206,9 +206,9 @@ func TestUpdateFollowsTheReducedGradient(t *testing.T) {
 		nothing := func(u *contrib.UpdateContext, args ...any) (any, error) { return nil, nil }
 		_, err = d.Update(ctx, v, add, []any{gradients})
 		_, nonSlot := d.UpdateNonSlot(ctx, d.NonSlotDevices(), nothing, gradients)
-		require.Equal(t, errkind.TypeError, errkind.Of(err))
+		require.Equal(t, errkind.TypeError, errkind.KindOf(err))
 		require.ErrorContains(t, err, "reduce it first")
-		require.Equal(t, errkind.TypeError, errkind.Of(nonSlot))
+		require.Equal(t, errkind.TypeError, errkind.KindOf(nonSlot))
 		// The result of the same computation on a mirrored value is the same on all towers.
 		same, err := d.CallForEachTower(ctx, func(tc *contrib.TowerContext, args ...any) (any, error) { return tc.Mul(args[0], 2) }, reduced)
 		require.NoError(t, err)
@@ -216,7 +216,7 @@ func TestUpdateFollowsTheReducedGradient(t *testing.T) {
 		_, err = d.Update(ctx, v, add, []any{same})
 		require.NoError(t, err)
 		_, err = d.Update(ctx, nil, nil)
-		require.Equal(t, errkind.AssertionError, errkind.Of(err))
+		require.Equal(t, errkind.AssertionError, errkind.KindOf(err))
 	})
 }
 
@@ -229,7 +229,7 @@ func TestNonSlotUpdatesRunOnTheirDevices(t *testing.T) {
 			for _, f := range []func() (any, error){u.Read, func() (any, error) { return u.Assign(1) },
 				func() (any, error) { return u.AssignAdd(1) }, func() (any, error) { return u.AssignSub(1) }} {
 				_, err := f()
-				assert.Equal(t, errkind.ValueError, errkind.Of(err), "there is no variable")
+				assert.Equal(t, errkind.ValueError, errkind.KindOf(err), "there is no variable")
 			}
 			return args[0], nil
 		}, "state")
@@ -238,7 +238,7 @@ func TestNonSlotUpdatesRunOnTheirDevices(t *testing.T) {
 		require.Len(t, devices, runs)
 		require.Equal(t, d.NonSlotDevices(), devices)
 		_, err = d.UpdateNonSlot(ctx, nil, nil)
-		require.Equal(t, errkind.AssertionError, errkind.Of(err))
+		require.Equal(t, errkind.AssertionError, errkind.KindOf(err))
 	}
 }
 
@@ -261,15 +261,15 @@ func TestVariablesAreMadeOnceForAllTowers(t *testing.T) {
 		}
 		for _, name := range []string{"shared", ""} {
 			_, err = d.GetVariable(ctx, name, float32(0))
-			require.Equal(t, errkind.ValueError, errkind.Of(err))
+			require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		}
 		require.NoError(t, v.Close())
 		_, err = d.GetVariable(ctx, "shared", float32(0))
 		require.NoError(t, err, "a closed variable's name is free")
 		_, err = d.GetVariable(ctx, "nothing", nil)
-		require.Equal(t, errkind.TypeError, errkind.Of(err))
+		require.Equal(t, errkind.TypeError, errkind.KindOf(err))
 		_, err = d.TowerLocalVarScope(ctx, "max")
-		require.Equal(t, errkind.AssertionError, errkind.Of(err))
+		require.Equal(t, errkind.AssertionError, errkind.KindOf(err))
 		_, err = d.TowerLocalVarScope(context.Background(), "sum")
 		require.ErrorIs(t, err, strategy.ErrContext)
 		_, err = d.GetVariable(context.Background(), "nowhere", float32(0))
@@ -290,7 +290,7 @@ func TestColocatedVariablesShareDevices(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, v.Devices(), slot.Devices())
 	_, err = d.ColocateVarsWith(ctx, nil)
-	require.Equal(t, errkind.ValueError, errkind.Of(err))
+	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	_, err = d.ColocateVarsWith(context.Background(), v)
 	require.ErrorIs(t, err, strategy.ErrContext)
 

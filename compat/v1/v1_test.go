@@ -99,7 +99,7 @@ func TestInputFunctionsAreCalledOncePerWorker(t *testing.T) {
 
 	_, err = s.MakeInputFnIterator(ctx, fn, input.PerReplica)
 	require.ErrorContains(t, err, "use input.PerWorker")
-	require.Equal(t, errkind.ValueError, errkind.Of(err))
+	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	require.Len(t, contexts, 1)
 	mine := errors.New("mine")
 	_, err = s.MakeInputFnIterator(ctx, func(input.Context) (input.Dataset, error) { return input.Dataset{}, mine }, input.PerWorker)
@@ -223,5 +223,5 @@ func TestInputBelongsOutsideTheReplicas(t *testing.T) {
 		require.ErrorIs(t, err, strategy.ErrContext, name)
 	}
 	_, err = s.ExperimentalRunV2(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return it.GetNext(rc.Context()) })
-	require.Equal(t, errkind.ValueError, errkind.Of(err))
+	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 }

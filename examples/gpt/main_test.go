@@ -80,7 +80,7 @@ func TestWhatCannotBeTrainedIsSaidFirst(t *testing.T) {
 		args := append([]string{"-plugin", plugin, "-data", texts(t)}, strings.Fields(line)...)
 		err := run(context.Background(), args, &stdout, &stderr)
 		assert.ErrorContains(t, err, want, line)
-		assert.NotEqual(t, errkind.Unknown, errkind.Of(err), "%s: %v", line, err)
+		assert.NotEqual(t, errkind.Unknown, errkind.KindOf(err), "%s: %v", line, err)
 		assert.NotContains(t, stderr.String(), "step 1", line)
 	}
 }

@@ -90,7 +90,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return cfg, err
 	}
 	cfg.Resume = cfg.Out != "" // a restarted host resumes
-	cfg.Flags.Watch.Patience = lostAfter
+	cfg.Flags.Watch.CancelDelay = lostAfter
 	if cfg.verbose {
 		cfg.log = slog.New(slog.NewTextHandler(stderr, nil))
 	}

@@ -89,6 +89,6 @@ func TestAStoppedProcessIsNamedAndEnded(t *testing.T) {
 
 func TestProcessesOfASliceAreRefused(t *testing.T) {
 	err := run(t.Context(), []string{"-slice", "-processes"}, &bytes.Buffer{}, &bytes.Buffer{})
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	assert.ErrorContains(t, err, "-processes: ")
 }

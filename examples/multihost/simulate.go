@@ -70,7 +70,7 @@ func tell(cfg config, outcomes []outcome, stdout io.Writer) (trainer.ClassifierR
 		case host == cfg.missing:
 		case o.err == nil:
 			fmt.Fprintf(stdout, "Host %d: %s\n", host, o.ClassifierResult)
-		case errkind.Of(o.err) == errkind.ValueError:
+		case errkind.KindOf(o.err) == errkind.ValueError:
 			return o.ClassifierResult, o.err // every host refuses the same settings: one error is enough
 		case errors.As(o.err, &interrupted):
 			stopped = o.err // and all stop after the same step

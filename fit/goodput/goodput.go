@@ -35,9 +35,9 @@ const (
 // worked are the activities of steps.
 var worked = []string{"launch", "result", "own code"}
 
-// Then joins h and the following life. The following life starts from a checkpoint, so the steps of
+// Append joins h and the following life. The following life starts from a checkpoint, so the steps of
 // h after that checkpoint count as repeated. The time between the two lives is down.
-func (h History) Then(next History) History {
+func (h History) Append(next History) History {
 	all := History{Began: h.Began, Seen: next.Seen, Lives: h.lives() + next.lives(), From: h.From, To: next.To, Seconds: maps.Clone(next.Seconds)}
 	if all.Seconds == nil {
 		all.Seconds = map[string]float64{}

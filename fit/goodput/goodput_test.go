@@ -71,7 +71,7 @@ func TestTheSharesOfRandomHistoriesAddUp(t *testing.T) {
 			if life == 0 {
 				all = own
 			} else {
-				all = all.Then(own)
+				all = all.Append(own)
 			}
 			if own.To == steps {
 				break
@@ -96,7 +96,7 @@ func TestTheSharesOfRandomHistoriesAddUp(t *testing.T) {
 func TestClocksThatJumpLoseNothing(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	first := goodput.History{Began: at(100), Seen: at(200), To: 10, Seconds: map[string]float64{"launch": 80}}
-	all := first.Then(goodput.History{Began: at(150), Seen: at(180), From: 20, To: 30, Seconds: map[string]float64{"launch": 100, "nonsense": 1}})
+	all := first.Append(goodput.History{Began: at(150), Seen: at(180), From: 20, To: 30, Seconds: map[string]float64{"launch": 100, "nonsense": 1}})
 	got := all.Shares()
 	assert.Equal(t, 2, got.Lives)
 	assert.Equal(t, 181.0, got.Wall, "as much as is known")
@@ -109,5 +109,5 @@ func TestTheTextNamesTheLargestFirst(t *testing.T) {
 	h := goodput.History{Began: time.Unix(0, 0), Seen: time.Unix(100, 0), To: 5, Seconds: map[string]float64{"launch": 70, "save": 5, "compile": 20}}
 	assert.Equal(t, "goodput 70.0 % of 1m40s: compile 20.0 %, start 5.0 %, save 5.0 %", h.Shares().String())
 	assert.Equal(t, "goodput 58.3 % of 2m0s in 2 lives: compile 16.7 %, start 8.3 %, down 8.3 %, save 4.2 %, input 4.2 %",
-		h.Then(goodput.History{Began: time.Unix(110, 0), Seen: time.Unix(120, 0), From: 5, To: 5, Seconds: map[string]float64{"input": 5}}).Shares().String())
+		h.Append(goodput.History{Began: time.Unix(110, 0), Seen: time.Unix(120, 0), From: 5, To: 5, Seconds: map[string]float64{"input": 5}}).Shares().String())
 }

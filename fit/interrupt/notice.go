@@ -163,7 +163,7 @@ func Code(err error) int {
 	case errors.As(err, &c):
 		return c.ExitCode()
 	}
-	switch errkind.Of(err) {
+	switch errkind.KindOf(err) {
 	case errkind.UnavailableError, errkind.DeadlineExceededError:
 		return command.Unavailable
 	}

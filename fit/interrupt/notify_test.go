@@ -62,7 +62,7 @@ func TestASignalIsANotice(t *testing.T) {
 		assert.Equal(t, c.reason, n.Reason)
 		assert.Equal(t, c.signal, n.Signal)
 		assert.Equal(t, c.code, (&interrupt.Error{Unsaved: true, Notice: n}).ExitCode())
-		assert.Equal(t, errkind.CancelledError, errkind.Of(context.Cause(ctx)))
+		assert.Equal(t, errkind.CancelledError, errkind.KindOf(context.Cause(ctx)))
 		if _, known := interrupt.Left(ctx); c.deadline {
 			left(t, ctx, time.Minute)
 		} else {

@@ -27,9 +27,9 @@ type Options struct {
 // use.
 type Trigger struct{ steps atomic.Int64 }
 
-// Ask requests a recording of at least this number of steps; values below 1 mean 1. It replaces a
+// Request requests a recording of at least this number of steps; values below 1 mean 1. It replaces a
 // request whose recording has not begun.
-func (t *Trigger) Ask(steps int64) { t.steps.Store(max(1, steps)) }
+func (t *Trigger) Request(steps int64) { t.steps.Store(max(1, steps)) }
 
 // Asked returns the number of steps of the current request and clears the request. It returns 0 if
 // there is none.
@@ -57,7 +57,7 @@ func (t *Trigger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	t.Ask(steps)
+	t.Request(steps)
 	w.WriteHeader(http.StatusAccepted)
 }
 
@@ -68,7 +68,7 @@ func (t *Trigger) Notify(signals ...os.Signal) (stop func()) {
 	signal.Notify(c, signals...)
 	go func() {
 		for range c {
-			t.Ask(1)
+			t.Request(1)
 		}
 	}()
 	return func() { signal.Stop(c); close(c) } // nothing is sent after Stop

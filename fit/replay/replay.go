@@ -22,7 +22,7 @@ type machine interface {
 	// variables. Buffers that f returns replace the variables' buffers. Mesh returns the engine
 	// that owns the buffers.
 	Quiet(ctx context.Context, doing string, of []*strategy.Variable, f func(at []*mesh.Layout, held []mesh.Buffers) (fresh []mesh.Buffers, err error)) error
-	Mesh() *mesh.Machine
+	Mesh() *mesh.Runtime
 	// Mirrors reports whether all replicas must have the same value of a variable.
 	Mirrors(v *strategy.Variable) bool
 	// Names returns the names of the devices, by replica and logical device.

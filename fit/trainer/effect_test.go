@@ -90,7 +90,7 @@ func TestAFlagWithoutEffectIsAnError(t *testing.T) {
 			if c.want != "" {
 				require.Error(t, err)
 				assert.Regexp(t, c.want, err.Error())
-				assert.Equal(t, errkind.ValueError, errkind.Of(err))
+				assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 				_, err = step.Run(t.Context(), batch)
 				assert.Error(t, err, "no step is taken")
 				return

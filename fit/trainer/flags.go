@@ -60,7 +60,7 @@ type Flags struct {
 	// SaveEvery is the interval of checkpoints in steps; 0 means the program's default. Near
 	// configures local checkpoints on the hosts between these.
 	SaveEvery int64
-	Near      fit.Near
+	Near      fit.LocalCheckpoints
 
 	// System replaces Devices and Plugin if it is not nil: it specifies how the devices are opened
 	// and how the processes of a slice find each other. Wait limits the time until all hosts have
@@ -115,7 +115,7 @@ func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
 		if err != nil || n < 1 {
 			return errors.New("give a number of steps, and perhaps a folder behind a colon, such as 10 or 10:/mnt/ssd")
 		}
-		f.Near = fit.Near{Folder: cmp.Or(folder, "/dev/shm/tpustrategy"), Every: fit.Every(n)}
+		f.Near = fit.LocalCheckpoints{Folder: cmp.Or(folder, "/dev/shm/tpustrategy"), Every: fit.Every(n)}
 		return nil
 	})
 	named(to, &f.State, "shard-state", "what of the state the replicas share out: none, optimizer, gradients or parameters", logical.ParseStateSharding)

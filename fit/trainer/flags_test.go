@@ -51,7 +51,7 @@ func TestFlagsHaveTheirDefaults(t *testing.T) {
 	assert.Equal(t, []int64{100, 110}, []int64{f.Profile.From, f.Profile.To})
 	f, _, err = parsed("-near 10 -steps 7 -resume -out x")
 	require.NoError(t, err)
-	assert.Equal(t, fit.Near{Folder: "/dev/shm/tpustrategy", Every: 10}, f.Near)
+	assert.Equal(t, fit.LocalCheckpoints{Folder: "/dev/shm/tpustrategy", Every: 10}, f.Near)
 	opts := f.Fit(nil)
 	opts.Logger = nil
 	assert.Equal(t, fit.Options{Steps: 7, Resume: true}, opts)
@@ -68,7 +68,7 @@ func TestBadFlagsAreErrorsOfValue(t *testing.T) {
 	} {
 		_, _, err := parsed(line)
 		assert.ErrorContains(t, err, want, line)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), line)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), line)
 	}
 	_, said, err := parsed("-help")
 	assert.ErrorIs(t, err, flag.ErrHelp)
@@ -101,7 +101,7 @@ func TestErrorsHaveTheirExitCodes(t *testing.T) {
 		assert.Equal(t, c.said, said.String())
 	}
 	assert.EqualError(t, trainer.Exit(4), "exit code 4")
-	assert.Equal(t, errkind.RuntimeError, errkind.Of(trainer.Exit(4)))
+	assert.Equal(t, errkind.RuntimeError, errkind.KindOf(trainer.Exit(4)))
 }
 
 func TestAnOutcomeIsOneLine(t *testing.T) {

@@ -23,7 +23,7 @@ func TestAModelThatDoesNotFitIsRefused(t *testing.T) {
 		memory := func() int64 { return needs * billion }
 		assert.NoError(t, f.fits(billion, memory), line)
 		err := f.fits(billion+1, memory)
-		assert.Equal(t, errkind.ResourceExhaustedError, errkind.Of(err), line)
+		assert.Equal(t, errkind.ResourceExhaustedError, errkind.KindOf(err), line)
 		assert.ErrorContains(t, err, "-shard-state parameters", line)
 		f.Devices = 0
 		assert.NoError(t, f.fits(1000*billion, memory), "on a TPU the compiler says it")

@@ -69,7 +69,7 @@ func Code(ctx context.Context, name string, err error, w io.Writer) int {
 	}
 	fmt.Fprintf(w, "%s: %s\n", name, plain.Text(err.Error()))
 	code := interrupt.CodeContext(ctx, err)
-	if code == command.Failed && errkind.Of(err) == errkind.ValueError {
+	if code == command.Failed && errkind.KindOf(err) == errkind.ValueError {
 		fmt.Fprintf(w, "usage: %s [flags]; %s -help lists them\n", name, name)
 		return command.Usage
 	}
@@ -103,7 +103,7 @@ func (f *Flags) Store() *model.Store {
 // Strategy returns the strategy options of the flags. variables are the rules for the variables.
 func (f *Flags) Strategy(variables logical.Rules) strategy.Options {
 	if f.State != 0 {
-		variables = append(slices.Clip(variables), logical.Share("", f.State))
+		variables = append(slices.Clip(variables), logical.Shard("", f.State))
 	}
 	return f.By(strategy.Options{Replicas: f.Replicas, LogicalDevices: f.Logical, Variables: variables})
 }

@@ -43,14 +43,14 @@ func TestADeadlineIsLearned(t *testing.T) {
 		late Cause // empty if nothing is reported
 	}{
 		"the first steps have their time": {loop: func(w *Watchdog) { step(w, 20*time.Minute); step(w, time.Minute); step(w, time.Minute) }},
-		"not all of it":                   {loop: func(w *Watchdog) { step(w, 40*time.Minute) }, late: Nobody},
+		"not all of it":                   {loop: func(w *Watchdog) { step(w, 40*time.Minute) }, late: Undetermined},
 		"short steps": {loop: func(w *Watchdog) {
 			for range 100 {
 				step(w, 10*time.Millisecond)
 			}
 			step(w, 29*time.Second)
 		}},
-		"short steps, and a minute": {late: Nobody, loop: func(w *Watchdog) {
+		"short steps, and a minute": {late: Undetermined, loop: func(w *Watchdog) {
 			for range 100 {
 				step(w, 10*time.Millisecond)
 			}
@@ -106,7 +106,7 @@ func TestADeadlineIsLearned(t *testing.T) {
 			}
 			step(w, time.Second)
 		}},
-		"what was long is forgotten": {late: Nobody, loop: func(w *Watchdog) {
+		"what was long is forgotten": {late: Undetermined, loop: func(w *Watchdog) {
 			for range 5 {
 				step(w, time.Minute)
 			}
@@ -121,7 +121,7 @@ func TestADeadlineIsLearned(t *testing.T) {
 			}
 			step(w, 2*time.Minute)
 		}},
-		"beyond it, in the first step": {opts: Options{Deadline: 3 * time.Minute}, loop: func(w *Watchdog) { step(w, 4*time.Minute) }, late: Nobody},
+		"beyond it, in the first step": {opts: Options{Deadline: 3 * time.Minute}, loop: func(w *Watchdog) { step(w, 4*time.Minute) }, late: Undetermined},
 		"each hook has its own times": {loop: func(w *Watchdog) {
 			for range 50 {
 				step(w, 10*time.Millisecond)
@@ -183,7 +183,7 @@ func TestOptionsThatDoNotFitAreRefused(t *testing.T) {
 	for want, o := range map[string]Options{
 		"option Host: host 3 of 2":          {Host: 3, Hosts: 2},
 		"option Host: host 0 of -1":         {Hosts: -1},
-		"option Patience: -1ns is negative": {Patience: -1},
+		"option Patience: -1ns is negative": {CancelDelay: -1},
 		"option Board: Place is given, too": {Place: "x", Board: &Board{}},
 		"storage: ":                         {Place: "nowhere://x"},
 	} {
@@ -242,5 +242,5 @@ func TestTheProgramsOwnGoroutinesComeFirst(t *testing.T) {
 	w, err := Start(t.Context(), Options{})
 	require.NoError(t, err)
 	defer w.Close(nil)
-	assert.Contains(t, w.reportOf([]Finding{{Cause: Nobody}}).Goroutines, "watchdog.TestTheProgramsOwnGoroutinesComeFirst")
+	assert.Contains(t, w.reportOf([]Finding{{Cause: Undetermined}}).Goroutines, "watchdog.TestTheProgramsOwnGoroutinesComeFirst")
 }

@@ -12,9 +12,9 @@ import (
 func Example() {
 	ctx := context.Background()
 	w, err := watchdog.Start(ctx, watchdog.Options{
-		Name:     "w-0",
-		Floor:    50 * time.Millisecond, // the default is 5 seconds
-		Patience: 50 * time.Millisecond, // the default is a minute
+		Name:        "w-0",
+		MinTimeout:  50 * time.Millisecond, // the default is 5 seconds
+		CancelDelay: 50 * time.Millisecond, // the default is a minute
 		OnReport: func(r watchdog.Report) {
 			f := r.Findings[0]
 			fmt.Printf("host %d (%s) after step %d: %s\n", f.Host, f.Name, r.Step, f.Cause)

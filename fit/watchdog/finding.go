@@ -24,8 +24,8 @@ const (
 	InLaunch  Cause = "launch"
 	// InExchange means that the host is in another exchange than the other hosts.
 	InExchange Cause = "exchange"
-	// Nobody means that all hosts wait at the same place, so no host can be identified.
-	Nobody Cause = "nobody"
+	// Undetermined means that all hosts wait at the same place, so no host can be identified.
+	Undetermined Cause = "nobody"
 
 	// Slow means that the host makes progress, but the others wait for it most of the time. Trouble
 	// means that an operation of the host fails without ending the run. Clock means that its clock

@@ -215,7 +215,7 @@ func (j *verdict) stand() []Finding {
 	if h == nil || h.For <= h.stand || slices.ContainsFunc(j.running, func(o *Host) bool { return !o.waits() }) {
 		return nil
 	}
-	return []Finding{{Host: -1, Cause: Nobody, For: h.For, Sure: true,
+	return []Finding{{Host: -1, Cause: Undetermined, For: h.For, Sure: true,
 		Text: fmt.Sprintf("no host stands out: %d of %d give a sign of life, and wait in %s for %s, after step %d",
 			len(j.running), h.Hosts, h.doing(), seconds(h.For), h.Step)}}
 }

@@ -30,15 +30,15 @@ type Options struct {
 	// With 0 the watchdog learns the limit: four times the longest recent duration, and at least
 	// Floor.
 	Deadline time.Duration
-	// Floor is the minimum of all timeouts; 0 means 5 seconds.
-	Floor time.Duration
+	// MinTimeout is the minimum of all timeouts; 0 means 5 seconds.
+	MinTimeout time.Duration
 	// First limits a compilation and the first occurrence of an activity in this run, such as the
 	// first batch, evaluation or save; 0 means 30 minutes.
 	First time.Duration
-	// Patience is the time between the first report that the run cannot continue and its end: if
+	// CancelDelay is the time between the first report that the run cannot continue and its end: if
 	// nothing changes in that time, the context of [Watchdog.Context] is canceled. 0 means one
 	// minute.
-	Patience time.Duration
+	CancelDelay time.Duration
 	// Exit, such as os.Exit, is called with [ExitCode] if the watchdog is not closed within 10
 	// seconds after it canceled the context, or within Patience if that is shorter: the wait cannot
 	// be canceled then. With nil the watchdog never ends the process.
@@ -63,7 +63,7 @@ func (o *Options) defaults() error {
 	if o.Place != "" && o.Board != nil {
 		name, reason = "Board", "Place is given, too"
 	}
-	for of, d := range map[string]time.Duration{"Deadline": o.Deadline, "Floor": o.Floor, "First": o.First, "Patience": o.Patience} {
+	for of, d := range map[string]time.Duration{"Deadline": o.Deadline, "Floor": o.MinTimeout, "First": o.First, "Patience": o.CancelDelay} {
 		if d < 0 {
 			name, reason = of, fmt.Sprintf("%v is negative", d)
 		}
@@ -71,7 +71,7 @@ func (o *Options) defaults() error {
 	if name != "" {
 		return &errkind.Fault{Op: "watchdog: option " + name, Reason: reason, Class: errkind.ValueError, Hint: "see watchdog.Options"}
 	}
-	o.Floor, o.First, o.Patience = cmp.Or(o.Floor, 5*time.Second), cmp.Or(o.First, 30*time.Minute), cmp.Or(o.Patience, time.Minute)
+	o.MinTimeout, o.First, o.CancelDelay = cmp.Or(o.MinTimeout, 5*time.Second), cmp.Or(o.First, 30*time.Minute), cmp.Or(o.CancelDelay, time.Minute)
 	if o.Name == "" {
 		o.Name, _ = os.Hostname()
 	}
@@ -88,7 +88,7 @@ func (o *Options) defaults() error {
 
 // tick is the interval at which the watchdog checks the host.
 func (o *Options) tick() time.Duration {
-	return min(max(o.Floor/20, 20*time.Millisecond), 250*time.Millisecond)
+	return min(max(o.MinTimeout/20, 20*time.Millisecond), 250*time.Millisecond)
 }
 
 // interval is the interval of records, and the longest interval between two checks of a process

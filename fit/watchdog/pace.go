@@ -67,16 +67,16 @@ func (w *Watchdog) bound(f *frame) time.Duration {
 	case !known, f.kind.Together() && o.Hosts > 1 && w.board == nil: // the other hosts are not known
 		return o.First
 	case f.kind == Hook: // a hook may do different work at some steps
-		return max(12*o.Floor, factor*p.longest)
+		return max(12*o.MinTimeout, factor*p.longest)
 	}
-	return max(o.Floor, factor*p.longest)
+	return max(o.MinTimeout, factor*p.longest)
 }
 
 // stand returns how long all hosts may wait at the same place, derived from the timeout of the
 // activity.
 func (o *Options) stand(bound time.Duration, missing bool) time.Duration {
 	if o.Deadline == 0 && bound != o.First {
-		bound = max(6*o.Floor, bound*5/2)
+		bound = max(6*o.MinTimeout, bound*5/2)
 	}
 	if missing { // nothing is known about the missing hosts
 		return max(bound, o.First)

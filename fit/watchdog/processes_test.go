@@ -32,7 +32,7 @@ type child struct {
 	Host, Hosts int
 	Steps       int
 	Place, Meet string
-	Floor       time.Duration
+	MinTimeout  time.Duration
 	Pause       time.Duration // duration for which the host is stopped
 }
 
@@ -67,20 +67,20 @@ func TestHostProcess(t *testing.T) {
 	if i >= 0 {
 		f = faults[i]
 	}
-	o := Options{Host: c.Host, Hosts: c.Hosts, Run: "run", Name: "w", Place: c.Place, Floor: c.Floor, Patience: c.Floor, Exit: os.Exit,
+	o := Options{Host: c.Host, Hosts: c.Hosts, Run: "run", Name: "w", Place: c.Place, MinTimeout: c.MinTimeout, CancelDelay: c.MinTimeout, Exit: os.Exit,
 		OnReport: func(r Report) {
 			for _, f := range r.Findings {
 				say(said{First: &f})
 			}
 		}}
 	if f.goes {
-		o.Patience = 20 * c.Floor
+		o.CancelDelay = 20 * c.MinTimeout
 	}
 	if f.opts != nil {
 		f.opts(c.Host, &o)
 	}
 	if f.cause == InCompile || f.cause == InHook {
-		o.First = 3 * c.Floor
+		o.First = 3 * c.MinTimeout
 	}
 	w, err := Start(t.Context(), o)
 	require.NoError(t, err)
@@ -186,7 +186,7 @@ func processes(t *testing.T, name string, steps int, floor, pause time.Duration,
 		}
 		place := filepath.Join(dir, "place-"+strconv.Itoa(i))
 		require.NoError(t, os.Symlink("run", place))
-		c, err := json.Marshal(child{Fault: name, Host: i, Hosts: hosts, Steps: steps, Place: place, Meet: meet, Floor: floor, Pause: pause})
+		c, err := json.Marshal(child{Fault: name, Host: i, Hosts: hosts, Steps: steps, Place: place, Meet: meet, MinTimeout: floor, Pause: pause})
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestHostProcess$")

@@ -49,7 +49,7 @@ func (w *Watchdog) talk() {
 	}
 	for n := 0; w.open.Err() == nil; n++ {
 		r, _ := w.look()
-		waits, among := r.For > w.opts.Floor.Seconds()/2, 8
+		waits, among := r.For > w.opts.MinTimeout.Seconds()/2, 8
 		if waits {
 			among = 64
 		}
@@ -119,7 +119,7 @@ const grace = 10 * time.Second
 // watch checks the host until the watchdog is closed or the process must end.
 func (w *Watchdog) watch() (exits bool) {
 	o := &w.opts
-	view := View{given: true, MinSilence: max(o.Floor, 3*o.interval())}
+	view := View{given: true, MinSilence: max(o.MinTimeout, 3*o.interval())}
 	if view.follow(o.Run, o.Hosts); w.board == nil {
 		view.follow(o.Run, 1) // only this host is known
 	}
@@ -156,13 +156,13 @@ func (w *Watchdog) watch() (exits bool) {
 		*own = Host{Record: r, own: true, changed: own.changed, Alive: r.State != Ended}
 		missing := slices.ContainsFunc(hosts, func(h Host) bool { return h.Missing })
 		own.stand = o.stand(time.Duration(r.Bound*float64(time.Second)), missing).Seconds()
-		if lost != nil && now-lostAt >= o.Floor/2 {
+		if lost != nil && now-lostAt >= o.MinTimeout/2 {
 			own.lost = short(lost)
 		}
-		found := judge(hosts, o.Floor.Seconds())
+		found := judge(hosts, o.MinTimeout.Seconds())
 		stopping := slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return !stops(f) })
 		certain := slices.ContainsFunc(stopping, sure)
-		lasts := certain && r.For > o.Floor.Seconds()/2
+		lasts := certain && r.For > o.MinTimeout.Seconds()/2
 		w.mu.Lock()
 		w.record.Findings = found
 		if lasts {
@@ -185,11 +185,11 @@ func (w *Watchdog) watch() (exits bool) {
 			since = now
 		}
 		switch {
-		case w.Err() == nil && since > 0 && now-since >= o.Patience:
+		case w.Err() == nil && since > 0 && now-since >= o.CancelDelay:
 			over = now
 			w.cancel(w.stuckError(stopping))
 			o.Logger.Error("watchdog: the run does not go on: its context ends", "error", w.Err())
-		case over > 0 && now-over >= min(grace, o.Patience):
+		case over > 0 && now-over >= min(grace, o.CancelDelay):
 			if over = 0; o.Exit == nil {
 				o.Logger.Error("watchdog: the wait cannot be ended, and the process goes on; set watchdog.Options.Exit to os.Exit to end it")
 				continue

@@ -302,7 +302,7 @@ func (w *Watchdog) history() goodput.History {
 	if !w.resumed && h.To == 0 { // the step from which this life resumes is not known yet
 		h.From, h.To = w.past.To, w.past.To
 	}
-	return w.past.Then(h)
+	return w.past.Append(h)
 }
 
 // Context returns a context that ends with ctx, or with a [*StuckError] when the run can no longer
@@ -328,7 +328,7 @@ func (w *Watchdog) Suspected() error {
 		return err
 	}
 	w.mu.Lock()
-	found, recent := w.suspected, w.now()-w.suspectAt < 2*w.opts.Floor
+	found, recent := w.suspected, w.now()-w.suspectAt < 2*w.opts.MinTimeout
 	w.mu.Unlock()
 	if len(found) == 0 || !recent {
 		return nil

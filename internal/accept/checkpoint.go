@@ -99,7 +99,7 @@ func (w *work) goOn(ctx context.Context, opts strategy.Options, store storage.St
 	if err != nil {
 		return nil, err
 	}
-	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, TakeOver: true, Patience: w.session.opts.budget(w.part)})
+	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, TakeOver: true, PartTimeout: w.session.opts.budget(w.part)})
 	if err != nil {
 		return nil, err
 	}

@@ -106,7 +106,7 @@ func devices(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	return w.session.exchange.Agree(ctx, "the devices of the slice", string(view))
+	return w.session.exchange.CheckSame(ctx, "the devices of the slice", string(view))
 }
 
 // CheckDevices holds devices against a topology: how many, where, and of which processes. wrong is

@@ -52,7 +52,7 @@ func versions(ctx context.Context, w *work) error {
 	facts := hostfacts.Read("")
 	tell("kernel", facts.Kernel)
 	tell("C library", facts.CLibrary)
-	return w.session.exchange.Agree(ctx, "what is installed", same.String())
+	return w.session.exchange.CheckSame(ctx, "what is installed", same.String())
 }
 
 // environment says what the resolver and this host's settings are.

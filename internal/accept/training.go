@@ -77,7 +77,7 @@ func trainCases(n, slices int) (all []trainCase) {
 	}
 	add("float32", "", replicas, n/replicas, strategy.Options{})
 	if replicas > 1 && slices == 1 {
-		add("float32", " with the state in parts", replicas, n/replicas, strategy.Options{Variables: logical.Rules{logical.Share("", logical.ShardParameters)}})
+		add("float32", " with the state in parts", replicas, n/replicas, strategy.Options{Variables: logical.Rules{logical.Shard("", logical.ShardParameters)}})
 	}
 	if replicas%2 == 0 {
 		add("float32", "", replicas/2, 2*n/replicas, strategy.Options{})

@@ -136,7 +136,7 @@ func (k *keeper) CompileTopology(_ context.Context, _ *pjrt.Topology, program pj
 func WritePlan(path string, r *plan.Result, reported bool) error {
 	best, err := r.Best()
 	if err != nil {
-		return &Failure{Sort: map[bool]string{true: "memory", false: "failed"}[errkind.Of(err) == errkind.ResourceExhaustedError], Message: err.Error(), Reported: reported}
+		return &Failure{Sort: map[bool]string{true: "memory", false: "failed"}[errkind.KindOf(err) == errkind.ResourceExhaustedError], Message: err.Error(), Reported: reported}
 	}
 	if path == "" {
 		return nil

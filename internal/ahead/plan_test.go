@@ -92,7 +92,7 @@ func TestAOTLargeProbesOrderPlansAsFinishedProgramsDo(t *testing.T) {
 	plans = taken
 	result, err := Search{
 		Topologies: []string{"v5e:2x4"}, Worker: workerCommand, Folder: os.Getenv("TPUSTRATEGY_PLANS_KEPT"), Build: perceptron,
-		Options: plan.Options{Whole: len(plans), Parallel: 2},
+		Options: plan.Options{Compile: len(plans), Parallel: 2},
 	}.of(t.Context(), func(plan.Space) []plan.Plan { return plans })
 	require.NoError(t, err)
 	var text bytes.Buffer
@@ -102,9 +102,9 @@ func TestAOTLargeProbesOrderPlansAsFinishedProgramsDo(t *testing.T) {
 	for _, c := range result.Candidates {
 		if c.Verdict == plan.Compiled {
 			both = append(both, c)
-			t.Logf("%-90s probe %.3g s, whole %.3g s, memory %.3f", c.Plan, c.Probe.Seconds, c.Whole.Seconds, float64(c.Probe.Bytes)/float64(c.Whole.Bytes))
+			t.Logf("%-90s probe %.3g s, whole %.3g s, memory %.3f", c.Plan, c.Probe.Seconds, c.Compile.Seconds, float64(c.Probe.Bytes)/float64(c.Compile.Bytes))
 			// A finished program has some of its temporaries in the fast memory.
-			assert.InEpsilon(t, c.Whole.Bytes, c.Probe.Bytes, 0.8, "memory of %s", c.Plan)
+			assert.InEpsilon(t, c.Compile.Bytes, c.Probe.Bytes, 0.8, "memory of %s", c.Plan)
 		}
 	}
 	require.Greater(t, len(both), len(plans)*3/4, text.String())
@@ -123,7 +123,7 @@ func TestAOTLargeProbesOrderPlansAsFinishedProgramsDo(t *testing.T) {
 	slices.SortStableFunc(both, func(a, b *plan.Candidate) int { return cmp.Compare(a.Probe.Seconds, b.Probe.Seconds) })
 	found := math.Inf(1)
 	for _, c := range both[:3] {
-		found = min(found, c.Whole.Seconds/best.Whole.Seconds)
+		found = min(found, c.Compile.Seconds/best.Compile.Seconds)
 	}
 	fmt.Printf("%d plans probed and compiled whole: Kendall's tau %.3f; the best of all is number %d by probes, and takes 1/%.3f of the best of the first three\n",
 		len(both), tau, slices.Index(both, best)+1, found)
@@ -140,7 +140,7 @@ func TestAPanicOfTheProgramIsAnErrorOfThePlan(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return
 	}
-	search := Search{Topologies: []string{"v5e:1x1"}, Worker: workerCommand, Options: plan.Options{Whole: -1}}
+	search := Search{Topologies: []string{"v5e:1x1"}, Worker: workerCommand, Options: plan.Options{Compile: -1}}
 	search.Space.Settings = map[string][]string{"microbatches": {"1", "2"}}
 	search.Build = func(strat *strategy.TPUStrategy, settings map[string]string) (Step, []any, error) {
 		if settings["microbatches"] == "2" {
@@ -155,5 +155,5 @@ func TestAPanicOfTheProgramIsAnErrorOfThePlan(t *testing.T) {
 	search.Space.Settings["microbatches"] = []string{"2"}
 	_, err = search.Run(t.Context())
 	require.ErrorContains(t, err, "building the step for v5e:1x1: 1 x logical=1, microbatches=2: panic: no parts")
-	assert.Equal(t, errkind.InternalError, errkind.Of(err))
+	assert.Equal(t, errkind.InternalError, errkind.KindOf(err))
 }

@@ -31,5 +31,5 @@ func (e *Error) Killed() bool { return e.State == "signal: killed" }
 var ErrStart = errkind.New(errkind.UnavailableError, "starting")
 
 func startError(path string, cause error) error {
-	return &errkind.Fault{Match: ErrStart, Subject: path, Err: cause, Class: errkind.Of(cause)}
+	return &errkind.Fault{Match: ErrStart, Subject: path, Err: cause, Class: errkind.KindOf(cause)}
 }

@@ -16,12 +16,12 @@ func TestErrors(t *testing.T) {
 	killed := &Error{State: "signal: killed"}
 	assert.True(t, killed.Killed())
 	assert.ErrorContains(t, killed, "when memory runs out")
-	assert.Equal(t, errkind.InternalError, errkind.Of(killed))
+	assert.Equal(t, errkind.InternalError, errkind.KindOf(killed))
 
 	none := startError("/no/such", fs.ErrNotExist)
 	assert.EqualError(t, none, "starting /no/such: file does not exist")
 	assert.ErrorIs(t, none, fs.ErrNotExist)
 	assert.ErrorIs(t, none, ErrStart)
-	assert.Equal(t, errkind.NotFoundError, errkind.Of(none))
-	assert.Equal(t, errkind.UnavailableError, errkind.Of(startError("", nil)))
+	assert.Equal(t, errkind.NotFoundError, errkind.KindOf(none))
+	assert.Equal(t, errkind.UnavailableError, errkind.KindOf(startError("", nil)))
 }

@@ -18,8 +18,8 @@ import (
 // an [*Error] or an error of os.Open.
 func Open(path string) (*os.File, fs.FileInfo, error) { return open(path, os.O_RDONLY, 0) }
 
-// OpenHere is like [Open], but does not follow symbolic links.
-func OpenHere(path string) (*os.File, fs.FileInfo, error) {
+// OpenNoFollow is like [Open], but does not follow symbolic links.
+func OpenNoFollow(path string) (*os.File, fs.FileInfo, error) {
 	return open(path, os.O_RDONLY|noFollow, 0)
 }
 

@@ -25,13 +25,13 @@ func TestOpenRejectsSpecialFiles(t *testing.T) {
 		for _, path := range []string{pipe, dir, "/dev/zero", "/dev/null"} {
 			_, _, err := Open(path)
 			requireReason(t, err, NotRegular)
-			_, _, err = OpenHere(path)
+			_, _, err = OpenNoFollow(path)
 			requireReason(t, err, NotRegular)
 			_, err = OpenOwn(path, os.O_RDWR|os.O_CREATE, 0o600)
 			requireReason(t, err, NotRegular)
 		}
 		for _, path := range []string{link, dangling} {
-			_, _, err := OpenHere(path)
+			_, _, err := OpenNoFollow(path)
 			requireReason(t, err, Link)
 			_, err = OpenOwn(path, os.O_RDWR|os.O_CREATE, 0o600)
 			requireReason(t, err, Link)

@@ -93,7 +93,7 @@ func replaceError(path string, err error) error {
 	if errors.As(err, &cause) {
 		err = cause.Err
 	}
-	fault := &errkind.Fault{Op: "write", Subject: path, Err: err, Class: errkind.Of(err)}
+	fault := &errkind.Fault{Op: "write", Subject: path, Err: err, Class: errkind.KindOf(err)}
 	if isFull(err) {
 		fault.Class, fault.Hint = errkind.ResourceExhaustedError, "free some space; the old file is unchanged"
 	}

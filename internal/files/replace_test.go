@@ -55,7 +55,7 @@ func TestReplaceIsAtomic(t *testing.T) {
 		require.ErrorContains(t, err, "write "+path)
 		assert.NotContains(t, err.Error(), "beside")
 		if cause != mistake {
-			assert.Equal(t, errkind.ResourceExhaustedError, errkind.Of(err))
+			assert.Equal(t, errkind.ResourceExhaustedError, errkind.KindOf(err))
 		} else {
 			assert.ErrorIs(t, err, mistake)
 		}
@@ -71,7 +71,7 @@ func TestReplaceOnAFullDisk(t *testing.T) {
 	for _, n := range []int{1, 1 << 20} {
 		err := Replace("/dev/full", content(string(make([]byte, n))))
 		require.ErrorIs(t, err, syscall.ENOSPC)
-		assert.Equal(t, errkind.ResourceExhaustedError, errkind.Of(err))
+		assert.Equal(t, errkind.ResourceExhaustedError, errkind.KindOf(err))
 		require.ErrorContains(t, err, "free some space")
 	}
 }

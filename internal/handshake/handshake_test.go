@@ -62,7 +62,7 @@ func TestWrongSecretIsRejected(t *testing.T) {
 	l := listen(t, "tcp", "127.0.0.1:0", func(_ net.Addr, err error) { turned <- err })
 	err := handshake.Greet(t.Context(), dial(t, l), "other")
 	require.ErrorIs(t, err, handshake.ErrSecret)
-	assert.Equal(t, errkind.PermissionDeniedError, errkind.Of(err))
+	assert.Equal(t, errkind.PermissionDeniedError, errkind.KindOf(err))
 	require.ErrorIs(t, <-turned, handshake.ErrSecret)
 	require.ErrorIs(t, handshake.Greet(t.Context(), dial(t, l), "sesame\x00"), handshake.ErrSecret)
 	require.ErrorIs(t, <-turned, handshake.ErrSecret)
@@ -155,7 +155,7 @@ func TestListenErrors(t *testing.T) {
 	} {
 		_, err := handshake.Listen(c.network, c.address, c.secret, nil)
 		require.ErrorContains(t, err, c.want)
-		assert.NotEqual(t, errkind.Unknown, errkind.Of(err))
+		assert.NotEqual(t, errkind.Unknown, errkind.KindOf(err))
 	}
 	l := listen(t, "tcp", ":0", nil)
 	assert.True(t, l.Addr().(*net.TCPAddr).IP.IsLoopback(), "%v", l.Addr())

@@ -142,7 +142,7 @@ func FuzzTexts(f *testing.F) {
 		}
 		script, err := j.Text(launch.Script)
 		if err != nil {
-			if errkind.Of(err) != errkind.ValueError || strings.ContainsAny(err.Error(), "\n\x1b") {
+			if errkind.KindOf(err) != errkind.ValueError || strings.ContainsAny(err.Error(), "\n\x1b") {
 				t.Fatalf("%q", err)
 			}
 			return

@@ -135,7 +135,7 @@ func TestWhatCannotBeLaunchedIsSaid(t *testing.T) {
 	} {
 		_, err := with(job(t, "v5litepod-16", launch.TPUVM), change).Text(launch.Script)
 		if assert.ErrorContains(t, err, "launch: "+want) {
-			assert.Equal(t, errkind.ValueError, errkind.Of(err))
+			assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		}
 	}
 	_, err := with(job(t, "v5litepod-8", launch.GKE), func(j *launch.Job) { j.Image, j.Arguments = "i", []string{"ok", "é\xff"} }).Text(launch.Manifest)

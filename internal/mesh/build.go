@@ -54,7 +54,7 @@ type build struct {
 // error, Build returns it at once, and the compilation continues for a later call. If ctx ends,
 // Build returns an error and the compilation continues too. took is the time of the compilation
 // alone. The caller owns the program and must close it.
-func (m *Machine) Build(ctx context.Context, name string, program pjrt.Program, opts pjrt.CompileOptions, meanwhile func() error) (x system.Executable, took time.Duration, err error) {
+func (m *Runtime) Build(ctx context.Context, name string, program pjrt.Program, opts pjrt.CompileOptions, meanwhile func() error) (x system.Executable, took time.Duration, err error) {
 	defer activity.Begin(ctx, activity.Compile, name)()
 	hash := sha256.New()
 	hash.Write(program.Code)
@@ -90,7 +90,7 @@ func (m *Machine) Build(ctx context.Context, name string, program pjrt.Program, 
 }
 
 // begin returns the running compilation of the program, or starts one.
-func (m *Machine) begin(ctx context.Context, key buildKey, name string, program pjrt.Program, opts pjrt.CompileOptions) (*build, error) {
+func (m *Runtime) begin(ctx context.Context, key buildKey, name string, program pjrt.Program, opts pjrt.CompileOptions) (*build, error) {
 	m.builds.mu.Lock()
 	defer m.builds.mu.Unlock()
 	if m.builds.underWay == nil {
@@ -124,17 +124,17 @@ func (m *Machine) begin(ctx context.Context, key buildKey, name string, program 
 	return b, nil
 }
 
-// watch reports to Options.GoesOn periodically that a compilation is still running, until stop is
+// watch reports to Options.Progress periodically that a compilation is still running, until stop is
 // called.
-func (m *Machine) watch(name string, program pjrt.Program, opts pjrt.CompileOptions) (stop func()) {
-	if m.opts.GoesOn == nil {
+func (m *Runtime) watch(name string, program pjrt.Program, opts pjrt.CompileOptions) (stop func()) {
+	if m.opts.Progress == nil {
 		return func() {}
 	}
 	devices := opts.Replicas * opts.Partitions
 	c := Compilation{Name: name, TextBytes: len(program.Code), Replicas: max(devices/m.group, 1), LogicalDevices: min(devices, m.group)}
 	return patience.Watch(func(passed time.Duration) {
 		c.Passed = passed
-		m.opts.GoesOn(c)
+		m.opts.Progress(c)
 	})
 }
 
@@ -143,7 +143,7 @@ const closeGrace = time.Second
 
 // closeBuilds cancels the running compilations and rejects new ones. A compilation that does not
 // return in time is closed in the background when it returns.
-func (m *Machine) closeBuilds() (errs []error) {
+func (m *Runtime) closeBuilds() (errs []error) {
 	m.builds.mu.Lock()
 	all := m.builds.underWay
 	m.builds.underWay = nil

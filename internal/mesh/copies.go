@@ -27,7 +27,7 @@ type PartCopy struct {
 
 // CopyOut copies shards to the host, several concurrently and in any order. The caller must not
 // change the buffers until CopyOut returns.
-func (m *Machine) CopyOut(ctx context.Context, parts []PartCopy) error {
+func (m *Runtime) CopyOut(ctx context.Context, parts []PartCopy) error {
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(max(2, min(runtime.GOMAXPROCS(0), 8)))
 	for _, p := range parts {
@@ -52,7 +52,7 @@ func (m *Machine) CopyOut(ctx context.Context, parts []PartCopy) error {
 // this, the copies in progress have at most the size of the largest tensor so far, or consist of
 // one shard. A Broadcaster is not safe for concurrent use.
 type Broadcaster struct {
-	machine  *Machine
+	machine  *Runtime
 	to       func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) // the plugin's copy
 	largest  int                                                                             // bytes of the largest tensor so far
 	underWay []*pjrt.Buffer                                                                  // oldest first
@@ -60,7 +60,7 @@ type Broadcaster struct {
 }
 
 // Spread returns a new Broadcaster.
-func (m *Machine) Spread() *Broadcaster {
+func (m *Runtime) Spread() *Broadcaster {
 	return &Broadcaster{machine: m, to: func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
 		return b.CopyToDevice(ctx, d)
 	}}
@@ -117,6 +117,6 @@ func (s *Broadcaster) wait(ctx context.Context) error {
 }
 
 // Here reports whether all partitions of this process have a buffer.
-func (m *Machine) Here(all Buffers) bool {
+func (m *Runtime) Here(all Buffers) bool {
 	return !slices.ContainsFunc(m.mine, func(partition int) bool { return all[partition] == nil })
 }

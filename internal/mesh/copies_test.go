@@ -14,12 +14,12 @@ import (
 )
 
 // four returns a machine with four groups of one CPU device.
-func four(t *testing.T) *Machine {
+func four(t *testing.T) *Runtime {
 	plugintest.Path(t, "cpu")
 	sys, err := system.Open(t.Context(), system.Options{CPUDevices: 4})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, sys.Close()) })
-	d, err := On(sys, Options{Speaker: "test", Groups: [][]int{{0}, {1}, {2}, {3}}, Closed: errors.New("closed")})
+	d, err := On(sys, Options{ErrorPrefix: "test", Groups: [][]int{{0}, {1}, {2}, {3}}, Closed: errors.New("closed")})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, errors.Join(d.Close()...)) })
 	return d

@@ -16,7 +16,7 @@ type Buffers []*pjrt.Buffer
 
 // Buffers returns Buffers with a nil element for each partition, or no elements for a described
 // machine.
-func (m *Machine) Buffers() Buffers { return make(Buffers, len(m.All)) }
+func (m *Runtime) Buffers() Buffers { return make(Buffers, len(m.All)) }
 
 // Close closes the buffers.
 func (all Buffers) Close() error {
@@ -46,7 +46,7 @@ func (all Buffers) Ready(ctx context.Context) error {
 }
 
 // Rows returns the partition of each row of the arguments of a launch.
-func (m *Machine) Rows(x system.Executable) ([]int, error) {
+func (m *Runtime) Rows(x system.Executable) ([]int, error) {
 	var rows []int
 	for _, device := range x.AddressableDevices() {
 		partition := slices.Index(m.ids, device.ID())
@@ -71,7 +71,7 @@ func Table(rows, columns int) [][]*pjrt.Buffer {
 
 // Column returns a column of a launch's table as the buffers of a tensor. rows are the partitions
 // of the table's rows.
-func (m *Machine) Column(table [][]*pjrt.Buffer, rows []int, column int) Buffers {
+func (m *Runtime) Column(table [][]*pjrt.Buffer, rows []int, column int) Buffers {
 	all := m.Buffers()
 	for row, d := range rows {
 		all[d] = table[row][column]
@@ -81,7 +81,7 @@ func (m *Machine) Column(table [][]*pjrt.Buffer, rows []int, column int) Buffers
 
 // Close abandons running compilations and closes the exchanges. The caller must hold Launch.
 // Programs and buffers are closed by their owners.
-func (m *Machine) Close() []error {
+func (m *Runtime) Close() []error {
 	m.End()
 	errs := m.closeBuilds()
 	m.mu.Lock()
@@ -95,7 +95,7 @@ func (m *Machine) Close() []error {
 }
 
 // Check returns [Options].Closed after Close.
-func (m *Machine) Check() error {
+func (m *Runtime) Check() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -106,7 +106,7 @@ func (m *Machine) Check() error {
 
 // FreeBytes returns the free bytes of the device of this process with the least free memory. known
 // is false if the plugin does not report it, as the CPU plugin, whose devices use host memory.
-func (m *Machine) FreeBytes() (free int64, known bool) {
+func (m *Runtime) FreeBytes() (free int64, known bool) {
 	for _, i := range m.mine {
 		stats, err := m.All[i].MemoryStats()
 		if err != nil || stats.BytesLimit <= 0 || stats.BytesInUse < 0 {

@@ -1,9 +1,9 @@
 // Package mesh runs programs on R x P devices and places tensors on them.
 //
-// A [Layout] is a value that describes the shard of a tensor on each device. A [Machine] compiles
+// A [Layout] is a value that describes the shard of a tensor on each device. A [Runtime] compiles
 // programs ([Machine.Build]); concurrent calls with the same program share one compilation. It copies
 // shards of tensors to its devices ([Machine.Put], [Machine.Fill]) and from them ([Machine.Get],
-// [Machine.CopyOut]), orders the launches of programs ([Machine].Launch), and exchanges messages
+// [Machine.CopyOut]), orders the launches of programs ([Runtime].Launch), and exchanges messages
 // between the processes of a job ([Machine.Gather]). A machine for a slice that is not attached
 // ([Describe]) only compiles and has no shards.
 //

@@ -47,7 +47,7 @@ const MaxPending = 4*firstWords - 4 - 4
 // exchange. Otherwise all receive the error of [Options].OutOfStep. A message that is too long for
 // the first launch is sent with a second launch. All processes know the lengths and run the second
 // launch too.
-func (m *Machine) Gather(ctx context.Context, call string, mine []byte) ([][]byte, error) {
+func (m *Runtime) Gather(ctx context.Context, call string, mine []byte) ([][]byte, error) {
 	if len(call)+len(mine) > MaxMessage {
 		return nil, m.fault(errkind.ValueError, call, "keep it on the devices, or write a file", "%d bytes, where %d are the most", len(mine), MaxMessage-len(call))
 	}
@@ -69,7 +69,7 @@ func (m *Machine) Gather(ctx context.Context, call string, mine []byte) ([][]byt
 // Agree checks that all processes pass the same content. text describes the content; its first 300
 // bytes are passed to [Options].Differ, whose error every process receives if any content differs.
 // All processes must call Agree.
-func (m *Machine) Agree(ctx context.Context, what, text string, content []byte) error {
+func (m *Runtime) Agree(ctx context.Context, what, text string, content []byte) error {
 	if !m.Several() {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (m *Machine) Agree(ctx context.Context, what, text string, content []byte) 
 
 // gatherOnce gathers messages, truncated to the row size, and returns the full length of the
 // longest message.
-func (m *Machine) gatherOnce(ctx context.Context, words int, message []byte) (rows [][]byte, longest int, err error) {
+func (m *Runtime) gatherOnce(ctx context.Context, words int, message []byte) (rows [][]byte, longest int, err error) {
 	s, err := m.send(ctx, words, message)
 	if err != nil {
 		return nil, 0, err
@@ -122,7 +122,7 @@ func (m *Machine) gatherOnce(ctx context.Context, words int, message []byte) (ro
 
 // messages returns the values of the messages of all processes. It returns an error unless all
 // messages have the same call.
-func (m *Machine) messages(call string, rows [][]byte) ([][]byte, error) {
+func (m *Runtime) messages(call string, rows [][]byte) ([][]byte, error) {
 	calls, values := make([]string, len(rows)), make([][]byte, len(rows))
 	same := true
 	for i, row := range rows {
@@ -139,7 +139,7 @@ func (m *Machine) messages(call string, rows [][]byte) ([][]byte, error) {
 }
 
 // outOfStep returns the error for processes in different calls.
-func (m *Machine) outOfStep(calls []string) error {
+func (m *Runtime) outOfStep(calls []string) error {
 	if m.opts.OutOfStep != nil {
 		return m.opts.OutOfStep(calls)
 	}
@@ -166,13 +166,13 @@ func parseMessage(b []byte) (call string, value []byte, ok bool) {
 
 // flight is an exchange in progress.
 type flight struct {
-	machine   *Machine
+	machine   *Runtime
 	words     int
 	ins, outs [][]*pjrt.Buffer
 }
 
 // send launches a gather of messages, truncated to the row size.
-func (m *Machine) send(ctx context.Context, words int, message []byte) (_ *flight, err error) {
+func (m *Runtime) send(ctx context.Context, words int, message []byte) (_ *flight, err error) {
 	x, err := m.exchange(ctx, words)
 	if err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func (s *flight) receive(ctx context.Context) (rows [][]byte, longest int, err e
 	all := make([]byte, 4*words*m.NumDevices())
 	if err := s.outs[0][0].ToHost(ctx, all); err != nil {
 		if ctx.Err() != nil {
-			err = &errkind.Fault{Op: m.opts.Speaker + ": waiting for the other processes", Reason: fmt.Sprintf("not all of the %d processes came", m.Count), Err: err,
+			err = &errkind.Fault{Op: m.opts.ErrorPrefix + ": waiting for the other processes", Reason: fmt.Sprintf("not all of the %d processes came", m.Count), Err: err,
 				Hint: "see whether each of them still runs, and makes the same calls"}
 		}
 		return nil, 0, err
@@ -236,7 +236,7 @@ func (s *flight) close() error {
 }
 
 // exchange returns the program for rows of a number of words. It compiles each program once.
-func (m *Machine) exchange(ctx context.Context, words int) (*exchange, error) {
+func (m *Runtime) exchange(ctx context.Context, words int) (*exchange, error) {
 	m.exchanging.Lock()
 	defer m.exchanging.Unlock()
 	if x, err := m.known(words); x != nil || err != nil {
@@ -259,7 +259,7 @@ func (m *Machine) exchange(ctx context.Context, words int) (*exchange, error) {
 
 // known returns the compiled program for rows of a number of words, or nil. After Close it returns
 // an error.
-func (m *Machine) known(words int) (*exchange, error) {
+func (m *Runtime) known(words int) (*exchange, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {

@@ -63,7 +63,7 @@ func (r *partRead) part(data []byte, i int) []byte {
 
 // reads lists the shards of this process's devices. Several shards of one tensor with at most
 // staged bytes together may be one read.
-func (m *Machine) reads(x *Load, staged int) (all []*partRead) {
+func (m *Runtime) reads(x *Load, staged int) (all []*partRead) {
 	for _, partition := range m.mine {
 		start, size := x.Layout.At(partition)
 		i := slices.IndexFunc(all, func(r *partRead) bool { return slices.Equal(r.start, start) && slices.Equal(r.size, size) })
@@ -101,7 +101,7 @@ func (r *partRead) read(ctx context.Context, into []byte) error {
 }
 
 // put copies staged shards to their devices.
-func (m *Machine) put(ctx context.Context, r *partRead) (err error) {
+func (m *Runtime) put(ctx context.Context, r *partRead) (err error) {
 	l := r.of.Layout
 	for i, partition := range r.partitions {
 		if r.of.Into[partition], err = m.System.Runtime().BufferFromHost(ctx, r.part(r.data, i), l.Type, l.Buffer, m.All[partition]); err != nil {
@@ -123,7 +123,7 @@ const leastStaged = 1 << 20
 // Staging memory on the host is limited to a sixteenth of the bytes on the devices, but at least 1
 // MiB or one shard. peak is the maximum staging memory in use, in bytes. After an error all buffers
 // are closed.
-func (m *Machine) Fill(ctx context.Context, all []*Load, readers int) (peak int, err error) {
+func (m *Runtime) Fill(ctx context.Context, all []*Load, readers int) (peak int, err error) {
 	total := 0
 	for _, x := range all {
 		total += x.Layout.PartBytes * m.NumLocal()
@@ -190,7 +190,7 @@ func (m *Machine) Fill(ctx context.Context, all []*Load, readers int) (peak int,
 }
 
 // bring reads a shard into device memory directly, or into staging memory for a later copy.
-func (m *Machine) bring(ctx context.Context, r *partRead, pool *staging.Pool, queue chan<- *partRead) (err error) {
+func (m *Runtime) bring(ctx context.Context, r *partRead, pool *staging.Pool, queue chan<- *partRead) (err error) {
 	if rt := m.inPlace(r); rt != nil {
 		return m.place(ctx, r, rt)
 	}

@@ -24,7 +24,7 @@ type GatherFuture struct {
 // StartGather starts a [Machine.Gather] without waiting for the result. The exchange is a launch
 // like any other; its result is usually available when it is read some launches later. ctx applies
 // to the launch only. The caller must close the result.
-func (m *Machine) StartGather(ctx context.Context, call string, mine []byte) (*GatherFuture, error) {
+func (m *Runtime) StartGather(ctx context.Context, call string, mine []byte) (*GatherFuture, error) {
 	if len(call)+len(mine) > MaxPending {
 		return nil, m.fault(errkind.ValueError, call, "use GatherBytes, which waits for it", "%d bytes with its name, where %d are the most", len(call)+len(mine), MaxPending)
 	}
@@ -75,7 +75,7 @@ func (g *GatherFuture) Close() error {
 		return nil
 	}
 	of := g.sent.machine.opts
-	g.err = &errkind.Fault{Op: of.Speaker + ": " + g.call, Reason: "it was closed before it was read", Match: of.Closed, Hint: "call Wait first"}
+	g.err = &errkind.Fault{Op: of.ErrorPrefix + ": " + g.call, Reason: "it was closed before it was read", Match: of.Closed, Hint: "call Wait first"}
 	done := g.sent
 	g.sent = nil
 	return done.close()

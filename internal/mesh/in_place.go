@@ -19,7 +19,7 @@ type hostMemory interface {
 const leastInPlace = 256 << 10
 
 // hostMemory returns the runtime if its devices use host memory, and nil otherwise.
-func (m *Machine) hostMemory() hostMemory {
+func (m *Runtime) hostMemory() hostMemory {
 	rt, ok := m.System.Runtime().(hostMemory)
 	if !ok || m.platform != "cpu" {
 		return nil
@@ -29,7 +29,7 @@ func (m *Machine) hostMemory() hostMemory {
 
 // inPlace returns the runtime if the shard can be read directly into the memory of its buffer, and
 // nil if it must be copied.
-func (m *Machine) inPlace(r *partRead) hostMemory {
+func (m *Runtime) inPlace(r *partRead) hostMemory {
 	if r.cells == nil && len(r.partitions) != 1 || r.of.Layout.PartBytes*len(r.partitions) < leastInPlace {
 		return nil
 	}
@@ -37,8 +37,8 @@ func (m *Machine) inPlace(r *partRead) hostMemory {
 }
 
 // place reads shards directly into the memory of their buffers.
-func (m *Machine) place(ctx context.Context, r *partRead, rt hostMemory) error {
-	data, err := staging.Take(r.bytes())
+func (m *Runtime) place(ctx context.Context, r *partRead, rt hostMemory) error {
+	data, err := staging.Alloc(r.bytes())
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (m *Machine) place(ctx context.Context, r *partRead, rt hostMemory) error {
 	users.Store(int32(len(r.partitions)))
 	free := func() {
 		if users.Add(-1) == 0 {
-			staging.Give(data)
+			staging.Free(data)
 		}
 	}
 	for i, partition := range r.partitions {
@@ -63,7 +63,7 @@ func (m *Machine) place(ctx context.Context, r *partRead, rt hostMemory) error {
 
 // together combines shards that are the cells of a box into one read, if they can be read directly
 // into the memory of their buffers, or have at most staged bytes.
-func (m *Machine) together(x *Load, all []*partRead, staged int) []*partRead {
+func (m *Runtime) together(x *Load, all []*partRead, staged int) []*partRead {
 	l := x.Layout
 	bytes := l.PartBytes * len(all)
 	if _, ok := x.From.(cellSource); !ok || len(all) < 2 || bytes == 0 {

@@ -15,16 +15,16 @@ import (
 
 // Options configure a Machine.
 type Options struct {
-	// Speaker is the prefix of the machine's error messages: the package that the user called.
-	Speaker string
+	// ErrorPrefix is the prefix of the machine's error messages: the package that the user called.
+	ErrorPrefix string
 	// Groups are the device ids by group: the logical devices of each replica.
 	Groups [][]int
 	// Compiler, if not nil, compiles programs instead of the system's runtime.
 	Compiler pjrt.Compiler
 	// Overrides are XLA debug options for each program.
 	Overrides map[string]any
-	// GoesOn, if not nil, is called periodically during long compilations.
-	GoesOn func(Compilation)
+	// Progress, if not nil, is called periodically during long compilations.
+	Progress func(Compilation)
 	// Within is the parent of the context Machine.Life. Nil is the context of the process.
 	Within context.Context
 	// Closed is the error returned by calls after Close.
@@ -39,10 +39,10 @@ type Options struct {
 	OutOfStep func(calls []string) error
 }
 
-// Machine compiles programs for groups of devices and launches them. Partition r*P + p is device p
+// Runtime compiles programs for groups of devices and launches them. Partition r*P + p is device p
 // of group r. A described machine (see [Describe]) has no partition of this process: it only
 // compiles, and launches are errors. A Machine is safe for concurrent use.
-type Machine struct {
+type Runtime struct {
 	Processes
 	// System is the system of the devices. All are the devices by partition, including the devices
 	// of the other processes of the job. Both are nil for a described machine.
@@ -75,8 +75,8 @@ type Machine struct {
 // target compiles a program for the machine.
 type target func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (system.Executable, error)
 
-func newMachine(topology tpu.Topology, platform string, opts Options, compile target) *Machine {
-	m := &Machine{opts: opts, ids: slices.Concat(opts.Groups...), topology: topology, platform: platform, target: compile}
+func newMachine(topology tpu.Topology, platform string, opts Options, compile target) *Runtime {
+	m := &Runtime{opts: opts, ids: slices.Concat(opts.Groups...), topology: topology, platform: platform, target: compile}
 	m.group = len(m.ids) / max(len(opts.Groups), 1)
 	m.builds.underWay = map[buildKey]*build{}
 	if opts.Within == nil {
@@ -90,7 +90,7 @@ func newMachine(topology tpu.Topology, platform string, opts Options, compile ta
 // On returns the machine of a system's devices. The caller keeps ownership of the system. It
 // returns an error for a device that the system does not have, and for groups without a device of
 // this process.
-func On(sys *system.System, opts Options) (*Machine, error) {
+func On(sys *system.System, opts Options) (*Runtime, error) {
 	compile := func(ctx context.Context, program pjrt.Program, of pjrt.CompileOptions) (system.Executable, error) {
 		client := sys.Client()
 		if client == nil || opts.Compiler == nil {
@@ -123,7 +123,7 @@ func On(sys *system.System, opts Options) (*Machine, error) {
 
 // Describe returns a machine for a slice that does not have to be attached. It only compiles. The
 // caller keeps ownership of the slice.
-func Describe(slice *system.Slice, opts Options) *Machine {
+func Describe(slice *system.Slice, opts Options) *Runtime {
 	compile := slice.Compile
 	if c, ok := opts.Compiler.(pjrt.TopologyCompiler); ok {
 		compile = func(ctx context.Context, program pjrt.Program, of pjrt.CompileOptions) (*pjrt.Executable, error) {
@@ -135,7 +135,7 @@ func Describe(slice *system.Slice, opts Options) *Machine {
 
 // Compiling returns a described machine that compiles with the given function for the devices of a
 // topology and platform.
-func Compiling(topology tpu.Topology, platform string, compile func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error), opts Options) *Machine {
+func Compiling(topology tpu.Topology, platform string, compile func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error), opts Options) *Runtime {
 	return newMachine(topology, platform, opts, func(ctx context.Context, program pjrt.Program, of pjrt.CompileOptions) (system.Executable, error) {
 		x, err := compile(ctx, program, of)
 		if err != nil {
@@ -157,23 +157,23 @@ func (OfflineProgram) Execute(context.Context, [][]*pjrt.Buffer, [][]*pjrt.Buffe
 }
 
 // NumDevices returns the number of devices of all groups.
-func (m *Machine) NumDevices() int { return len(m.ids) }
+func (m *Runtime) NumDevices() int { return len(m.ids) }
 
 // GroupSize returns the number of devices of a group.
-func (m *Machine) GroupSize() int { return m.group }
+func (m *Runtime) GroupSize() int { return m.group }
 
 // Topology returns where the devices are.
-func (m *Machine) Topology() tpu.Topology { return m.topology }
+func (m *Runtime) Topology() tpu.Topology { return m.topology }
 
 // Platform returns the plugin's name of the platform: "cpu", "tpu" or "cuda".
-func (m *Machine) Platform() string { return m.platform }
+func (m *Runtime) Platform() string { return m.platform }
 
 // Options returns the options of a program on all devices. replicas is the number of replicas of
 // the program, with an equal share of the devices each; 0 means 1.
-func (m *Machine) Options(replicas int) pjrt.CompileOptions { return m.optionsFor(m.ids, replicas) }
+func (m *Runtime) Options(replicas int) pjrt.CompileOptions { return m.optionsFor(m.ids, replicas) }
 
 // OptionsOn returns the options of a program on the devices of the given partitions.
-func (m *Machine) OptionsOn(partitions []int, replicas int) pjrt.CompileOptions {
+func (m *Runtime) OptionsOn(partitions []int, replicas int) pjrt.CompileOptions {
 	on := make([]int, len(partitions))
 	for i, d := range partitions {
 		on[i] = m.ids[d]
@@ -181,7 +181,7 @@ func (m *Machine) OptionsOn(partitions []int, replicas int) pjrt.CompileOptions 
 	return m.optionsFor(on, replicas)
 }
 
-func (m *Machine) optionsFor(ids []int, replicas int) pjrt.CompileOptions {
+func (m *Runtime) optionsFor(ids []int, replicas int) pjrt.CompileOptions {
 	replicas = max(replicas, 1)
 	partitions := len(ids) / replicas
 	return pjrt.CompileOptions{
@@ -192,16 +192,16 @@ func (m *Machine) optionsFor(ids []int, replicas int) pjrt.CompileOptions {
 
 // fault returns an error of the machine. op is the failed operation, reason the cause and hint the
 // suggestion.
-func (m *Machine) fault(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
-	return &errkind.Fault{Op: m.opts.Speaker + ": " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: kind}
+func (m *Runtime) fault(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
+	return &errkind.Fault{Op: m.opts.ErrorPrefix + ": " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: kind}
 }
 
 // failed returns the error of an operation that failed with a cause.
-func (m *Machine) failed(op string, cause error) *errkind.Fault {
-	return &errkind.Fault{Op: m.opts.Speaker + ": " + op, Err: cause}
+func (m *Runtime) failed(op string, cause error) *errkind.Fault {
+	return &errkind.Fault{Op: m.opts.ErrorPrefix + ": " + op, Err: cause}
 }
 
 // device formats a partition for errors.
-func (m *Machine) device(partition int) string {
+func (m *Runtime) device(partition int) string {
 	return fmt.Sprintf("replica %d, logical device %d", partition/m.group, partition%m.group)
 }

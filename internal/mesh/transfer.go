@@ -18,7 +18,7 @@ const concurrentBytes = 4 << 20
 // into is created, and a closed buffer is filled again. Large tensors are copied to the devices
 // concurrently, on up to all CPUs. When Put returns, the tensors have been read. After an error all
 // buffers are closed.
-func (m *Machine) Put(ctx context.Context, l *Layout, tensor func(group int) []byte, into Buffers) (err error) {
+func (m *Runtime) Put(ctx context.Context, l *Layout, tensor func(group int) []byte, into Buffers) (err error) {
 	if local := m.NumLocal(); local > 1 && l.PartBytes*local >= concurrentBytes {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(runtime.GOMAXPROCS(0))
@@ -45,7 +45,7 @@ func (m *Machine) Put(ctx context.Context, l *Layout, tensor func(group int) []b
 }
 
 // PutPart copies the shard of one partition of this process from its group's tensor.
-func (m *Machine) PutPart(ctx context.Context, l *Layout, partition int, tensor []byte, scratch *[]byte, into Buffers) (err error) {
+func (m *Runtime) PutPart(ctx context.Context, l *Layout, partition int, tensor []byte, scratch *[]byte, into Buffers) (err error) {
 	if len(tensor) != l.Bytes {
 		return m.fault(errkind.ValueError, "copying to "+m.device(partition), "give a tensor of that shape", "%d bytes for %s%v, which is %d",
 			len(tensor), l.Type, l.Shape, l.Bytes)
@@ -63,7 +63,7 @@ func (m *Machine) PutPart(ctx context.Context, l *Layout, partition int, tensor 
 }
 
 // Wait waits until the given partitions have their shards of a tensor.
-func (m *Machine) Wait(ctx context.Context, partitions []int, from Buffers) error {
+func (m *Runtime) Wait(ctx context.Context, partitions []int, from Buffers) error {
 	for _, i := range partitions {
 		if err := from[i].Ready(ctx); err != nil {
 			return m.failed("reading "+m.device(i), err)
@@ -74,7 +74,7 @@ func (m *Machine) Wait(ctx context.Context, partitions []int, from Buffers) erro
 
 // Get copies a tensor to the host in row-major order, from partitions that together have all
 // shards, see [Processes.Sources]. It waits for the contents.
-func (m *Machine) Get(ctx context.Context, l *Layout, from Buffers, partitions []int, tensor []byte) error {
+func (m *Runtime) Get(ctx context.Context, l *Layout, from Buffers, partitions []int, tensor []byte) error {
 	var scratch []byte
 	for _, i := range partitions {
 		offset, one := l.Span(i)
@@ -96,7 +96,7 @@ func (m *Machine) Get(ctx context.Context, l *Layout, from Buffers, partitions [
 }
 
 // GetPart copies the shard of a partition of this process to the host, without padding.
-func (m *Machine) GetPart(ctx context.Context, l *Layout, from Buffers, partition int, box []byte) error {
+func (m *Runtime) GetPart(ctx context.Context, l *Layout, from Buffers, partition int, box []byte) error {
 	if len(box) == 0 {
 		return nil
 	}

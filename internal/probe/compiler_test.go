@@ -58,7 +58,7 @@ func TestAStepIsSketchedBeforeItIsProbed(t *testing.T) {
 	s := &Step{Compiler: &Compiler{}, Make: func(context.Context, plan.Plan) (Made, error) { panic("no model") }}
 	p := plan.Plan{Slice: "v5e:1x1", Replicas: 1, Axes: []sharding.Axis{{Name: "logical", Size: 1}}}
 	_, err := s.Probe(t.Context(), p)
-	assert.Equal(t, errkind.FailedPreconditionError, errkind.Of(err))
+	assert.Equal(t, errkind.FailedPreconditionError, errkind.KindOf(err))
 	_, err = s.Sketch(t.Context(), p)
 	assert.ErrorContains(t, err, "panic: no model")
 }

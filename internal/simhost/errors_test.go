@@ -16,12 +16,12 @@ func TestErrors(t *testing.T) {
 	assert.EqualError(t, missing, "simhost: start-up: process 1 timed out waiting for red, blue: context deadline exceeded")
 	assert.ErrorIs(t, missing, context.DeadlineExceeded)
 	assert.Equal(t, []int{0, 2}, missing.MissingProcesses())
-	assert.Equal(t, errkind.UnavailableError, errkind.Of(missing))
+	assert.Equal(t, errkind.UnavailableError, errkind.KindOf(missing))
 	lost := &simhost.LostError{Op: `launch of "step"`, Process: 2, Name: "blue", Launches: 3}
 	assert.EqualError(t, lost, `simhost: launch of "step": blue ended after 3 launches`)
 	different := &simhost.ProgramError{Launching: []simhost.Launch{
 		{Name: "red", Program: "a", Fingerprint: "1"}, {Process: 1, Name: "blue", Program: "b", Fingerprint: "2"},
 	}}
 	assert.EqualError(t, different, `simhost: the processes launch different programs: red launches "a" (1), blue launches "b" (2)`)
-	assert.Equal(t, errkind.RuntimeError, errkind.Of(different))
+	assert.Equal(t, errkind.RuntimeError, errkind.KindOf(different))
 }

@@ -2,8 +2,8 @@
 
 package staging
 
-// Take allocates n zeroed bytes. Give frees them.
+// Alloc allocates n zeroed bytes. Give frees them.
 func Take(n int) ([]byte, error) { return make([]byte, n), nil }
 
-// Give frees memory that was returned by Take.
+// Free frees memory that was returned by Take.
 func Give([]byte) {}

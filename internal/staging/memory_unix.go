@@ -8,9 +8,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Take allocates n zeroed bytes from the system, aligned to a page and independent of any pool.
-// Give frees them.
-func Take(n int) ([]byte, error) {
+// Alloc allocates n zeroed bytes from the system, aligned to a page and independent of any pool.
+// Free frees them.
+func Alloc(n int) ([]byte, error) {
 	if n == 0 {
 		return []byte{}, nil
 	}
@@ -24,8 +24,8 @@ func Take(n int) ([]byte, error) {
 	return block, nil
 }
 
-// Give frees memory that was returned by Take. The memory must not be used afterwards.
-func Give(block []byte) {
+// Free frees memory that was returned by Take. The memory must not be used afterwards.
+func Free(block []byte) {
 	if cap(block) > 0 {
 		_ = syscall.Munmap(block[:cap(block)])
 	}

@@ -55,9 +55,9 @@ func (p *Pool) take(n int) (block []byte, err error) {
 	for len(p.free) > 0 && p.size+n > p.limit {
 		b := p.free[0]
 		p.free, p.size = p.free[1:], p.size-cap(b)
-		Give(b)
+		Free(b)
 	}
-	if block, err = Take(n); err != nil {
+	if block, err = Alloc(n); err != nil {
 		return nil, err
 	}
 	p.used, p.size = p.used+cap(block), p.size+cap(block)
@@ -72,7 +72,7 @@ func (p *Pool) Put(block []byte) {
 	p.used -= cap(block)
 	if p.close || p.size > p.limit {
 		p.size -= cap(block)
-		Give(block)
+		Free(block)
 	} else {
 		p.free = append(p.free, block)
 	}
@@ -94,7 +94,7 @@ func (p *Pool) Close() {
 	p.close = true
 	for _, b := range p.free {
 		p.size -= cap(b)
-		Give(b)
+		Free(b)
 	}
 	p.free = nil
 }

@@ -48,7 +48,7 @@ func TestParametersAreThoseOfTheVariables(t *testing.T) {
 func TestSizesThatCannotBeAreErrors(t *testing.T) {
 	_, err := decoder.Preset("gpt5")
 	assert.EqualError(t, err, `gpt: no preset "gpt5"; there are tiny, 125m, 1b3, llama3-8b`)
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	for _, bad := range []struct {
 		change                   func(c *decoder.Config)
 		replicas, logical, parts int
@@ -66,6 +66,6 @@ func TestSizesThatCannotBeAreErrors(t *testing.T) {
 		bad.change(&c)
 		err := c.Check(bad.replicas, bad.logical, bad.parts)
 		assert.ErrorContains(t, err, bad.want)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 }

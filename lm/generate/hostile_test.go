@@ -53,7 +53,7 @@ func TestWhatCannotBeGeneratedIsRefused(t *testing.T) {
 	} {
 		_, err := g.Generate(t.Context(), x.prompts, x.sampling)
 		assert.ErrorContains(t, err, x.want, name)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), name)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 	}
 	assert.Zero(t, count.n.Load(), "nothing was compiled")
 	canceled, cancel := context.WithCancel(t.Context())

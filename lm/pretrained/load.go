@@ -107,7 +107,7 @@ func planOf(s *strategy.TPUStrategy, store *model.Store, tensors []weights.Tenso
 		for _, p := range keep {
 			keeps = keeps || p.MatchString(v.Path())
 		}
-		variables = append(variables, weights.Variable{Path: v.Path(), DType: shape.DType, Shape: shape.Dimensions, Keeps: keeps})
+		variables = append(variables, weights.Variable{Path: v.Path(), DType: shape.DType, Shape: shape.Dimensions, Optional: keeps})
 	}
 	po := weights.PlanOptions{}
 	if !traced {

@@ -169,7 +169,7 @@ func TestALoadThatDoesNotFitChangesNothing(t *testing.T) {
 	_, err = pretrained.Load(ctx, s, store, f, deeper.rules()[:3], pretrained.Options{})
 	require.ErrorAs(t, err, &plan, "rules that lack most")
 	_, err = pretrained.Load(ctx, s, store, f, d.rules(), pretrained.Options{Keep: []string{"("}})
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
 	_, err = pretrained.Load(cancelled, s, store, f, d.rules(), pretrained.Options{})

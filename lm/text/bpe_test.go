@@ -135,9 +135,9 @@ func TestTrainSaysWhatIsPossible(t *testing.T) {
 	for vocabulary, want := range map[int]string{0: "at least 257", -5: "at least 257", 256: "at least 257", 300: "a vocabulary of at most 25"} {
 		_, err := TrainText(t.Context(), []byte("ab"), vocabulary, TrainOptions{})
 		require.ErrorContains(t, err, want)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		_, err = Train(t.Context(), Files{}, vocabulary, TrainOptions{})
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 	_, err := TrainText(t.Context(), prose, 300, TrainOptions{Words: 9})
 	require.ErrorContains(t, err, "unknown words Words(9); use GPT2")
@@ -302,7 +302,7 @@ func TestAHugeVocabularyIsRefusedAtOnce(t *testing.T) {
 	for vocabulary, want := range map[int]string{1 << 28: "the texts give ", 1<<31 - 1: "the texts give ", 1 << 31: "2147483648", math.MaxInt: "9223372036854775807"} {
 		_, err := TrainText(t.Context(), []byte("a little text"), vocabulary, TrainOptions{})
 		assert.ErrorContains(t, err, want)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 	runtime.ReadMemStats(&after)
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))

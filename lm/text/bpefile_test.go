@@ -44,7 +44,7 @@ func TestATokenizerIsReadAsItWasWritten(t *testing.T) {
 	require.ErrorContains(t, b.Save(filepath.Join(path, "under")), "save tokenizer")
 	require.Error(t, b.Write(fullDisk{}))
 	_, err = LoadBPE(filepath.Join(t.TempDir(), "none"), "")
-	assert.Equal(t, errkind.NotFoundError, errkind.Of(err))
+	assert.Equal(t, errkind.NotFoundError, errkind.KindOf(err))
 }
 
 func TestATokenizerThatIsNoFileIsRefused(t *testing.T) {
@@ -54,7 +54,7 @@ func TestATokenizerThatIsNoFileIsRefused(t *testing.T) {
 		hangtest.Within(t, func() {
 			_, err := LoadBPE(path, "")
 			assert.ErrorContains(t, err, "it is not a regular file")
-			assert.Equal(t, errkind.ValueError, errkind.Of(err))
+			assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		})
 	}
 }
@@ -131,7 +131,7 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 		_, err := ReadBPE(with(t, change), "")
 		require.ErrorContains(t, err, want)
 		require.ErrorIs(t, err, ErrTokenizer, want)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), want)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), want)
 	}
 	for _, text := range []string{"", "{", "null", "[]", "{}", `{"model":{"vocab":7}}`, "\xff\xfe"} {
 		_, err := ReadBPE(strings.NewReader(text), "")
@@ -185,7 +185,7 @@ func TestABytesWithoutATokenIsAnError(t *testing.T) {
 	require.Error(t, err)
 	_, err = EncodeText([]byte("ab\xff"), b)
 	require.ErrorContains(t, err, "no token for the byte 0xff at position 2")
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	files, err := Under(write(t, map[string]string{"a": "good", "b": "x\n\xc0"}), "*")
 	require.NoError(t, err)
 	_, err = Encode(t.Context(), files, b)
@@ -214,7 +214,7 @@ func TestSaveLeavesTheFileWhole(t *testing.T) {
 		t.Skip("the system has no /dev/full")
 	}
 	err := learned(t, 300).Save("/dev/full")
-	assert.Equal(t, errkind.ResourceExhaustedError, errkind.Of(err))
+	assert.Equal(t, errkind.ResourceExhaustedError, errkind.KindOf(err))
 }
 
 // Reading a file with random changes never panics.

@@ -61,7 +61,7 @@ func byteLevel(usesRegex bool) *preTokenizer {
 
 // preTokenizer returns the steps in a file that split texts into w.
 func (w Words) preTokenizer() *preTokenizer {
-	if w == GPT2 || w == NoCut {
+	if w == GPT2 || w == NoSplit {
 		return byteLevel(w == GPT2)
 	}
 	no := false

@@ -40,9 +40,9 @@ func TestACorpusIsTheSameAgain(t *testing.T) {
 		assert.Less(t, a.Gzip, a.Unigram, "the text repeats itself")
 	}
 	_, err = text.PrepareFiles(t.Context(), files, text.CorpusOptions{Vocabulary: 100, HeldOut: 0.1})
-	assert.Equal(t, errkind.ValueError, errkind.Of(err), "%v", err)
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err), "%v", err)
 	_, err = text.PrepareFiles(t.Context(), files, text.CorpusOptions{HeldOut: 1})
-	assert.Equal(t, errkind.ValueError, errkind.Of(err), "%v", err)
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err), "%v", err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = text.PrepareFiles(ctx, files, text.CorpusOptions{HeldOut: 0.1})

@@ -117,10 +117,10 @@ func TestFiguresThatCannotBeAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	for name, c := range map[string][2]*Tokens{"two vocabularies": {encoded(t, "a"), other}, "no bytes": {encoded(t, "a"), encoded(t, "")}} {
 		_, err := Unigram(t.Context(), c[0], c[1])
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), name)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 		_, err = Bigram(t.Context(), c[0], c[1])
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), name)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 	}
 	_, err = Gzip(t.Context(), Files{})
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 }

@@ -79,7 +79,7 @@ func TestListingSaysWhatIsWrong(t *testing.T) {
 	} {
 		_, err := Under(c.root, c.pattern)
 		require.ErrorContains(t, err, c.text, name)
-		assert.Equal(t, c.kind, errkind.Of(err), "%s: %v", name, err)
+		assert.Equal(t, c.kind, errkind.KindOf(err), "%s: %v", name, err)
 	}
 	_, err := Under(root, "*.py")
 	require.ErrorIs(t, err, fs.ErrNotExist)
@@ -100,7 +100,7 @@ func TestGoHasItsSources(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err = GoSources(t.Context())
 	require.ErrorContains(t, err, "put the go command into PATH")
-	assert.Equal(t, errkind.NotFoundError, errkind.Of(err))
+	assert.Equal(t, errkind.NotFoundError, errkind.KindOf(err))
 }
 
 func TestSplitPutsEachTextIntoOnePart(t *testing.T) {
@@ -224,7 +224,7 @@ func TestAFileThatChangesIsAnError(t *testing.T) {
 	_, err = Encode(t.Context(), files, Bytes())
 	require.ErrorContains(t, err, "b.go: the file is shorter than when it was listed")
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	assert.Equal(t, errkind.DataLossError, errkind.Of(err))
+	assert.Equal(t, errkind.DataLossError, errkind.KindOf(err))
 
 	require.NoError(t, os.Remove(filepath.Join(root, "b.go")))
 	_, err = Encode(t.Context(), files, Bytes())

@@ -92,7 +92,7 @@ func TestOfficialTokenizers(t *testing.T) {
 			if w != GPT2 && w != Lines {
 				given, few = texts[training:], 0
 			}
-			if w == NoCut {
+			if w == NoSplit {
 				given = texts[len(texts)-300:] // whole sources as words take the official package long
 			}
 			path := filepath.Join(dir, "ours.json")

@@ -27,6 +27,6 @@ func TestEachByteIsAToken(t *testing.T) {
 	for _, id := range []int32{-1, 256} {
 		_, err := Bytes().AppendText(nil, []int32{1, 2, id})
 		assert.ErrorContains(t, err, fmt.Sprintf("number 2 is %d; give tokens of this tokenizer, 0 to 255", id))
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 }

@@ -274,7 +274,7 @@ func TestWindowsThatCannotBeAreRefused(t *testing.T) {
 	} {
 		_, err := make()
 		require.Error(t, err, name)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), name)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 	}
 	ds, err := tokens.Windows(11, WindowOptions{})
 	require.NoError(t, err)
@@ -339,7 +339,7 @@ func TestATokenizerThatIsWrongIsRefused(t *testing.T) {
 		"token": wide{3, 0, []int32{3}}, "negative": wide{3, 0, []int32{-1}}} {
 		_, err := EncodeText([]byte("x"), tok)
 		require.Error(t, err, name)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), name)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 	}
 	_, err := Encode(t.Context(), Files{}, Bytes())
 	require.ErrorContains(t, err, "there are no texts")

@@ -24,8 +24,8 @@ const (
 	// preceding newline and tabs. With 4,096 tokens learned from Go sources, a token covers 3.4
 	// bytes of these texts, compared to 2.4 with GPT2. Encoding has a quarter of the speed.
 	Lines
-	// NoCut treats each text as one word.
-	NoCut
+	// NoSplit treats each text as one word.
+	NoSplit
 )
 
 // String returns the name.
@@ -52,8 +52,8 @@ var patterns = [...]pattern{
 		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
 	Qwen2: {name: "Qwen2", next: func(text []byte, i int) int { return nextTiktoken(text, i, 1) },
 		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
-	Lines: {name: "Lines", next: nextLine, expression: `\n[^\n]*|[^\n]+`},
-	NoCut: {name: "NoCut", next: func(text []byte, _ int) int { return len(text) }},
+	Lines:   {name: "Lines", next: nextLine, expression: `\n[^\n]*|[^\n]+`},
+	NoSplit: {name: "NoCut", next: func(text []byte, _ int) int { return len(text) }},
 }
 
 // nextLine is \n[^\n]*|[^\n]+

@@ -52,7 +52,7 @@ func TestAConfigOfNoModelIsRefused(t *testing.T) {
 		_, err := read("," + entry)
 		if assert.Error(t, err, entry) {
 			assert.ErrorContains(t, err, want)
-			assert.Equal(t, errkind.ValueError, errkind.Of(err))
+			assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		}
 	}
 	for _, entry := range []string{`"rms_norm_eps":1e999`, `"rope_theta":"NaN"`} {

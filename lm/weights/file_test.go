@@ -82,7 +82,7 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 			}
 			_, err := weights.OpenFS(fsys, ".")
 			assert.ErrorContains(t, err, c.says)
-			assert.Equal(t, c.kind, errkind.Of(err))
+			assert.Equal(t, c.kind, errkind.KindOf(err))
 		})
 	}
 }
@@ -91,7 +91,7 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 func TestWhatIsNoFileIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	_, err := weights.Open(filepath.Join(dir, "absent"))
-	assert.Equal(t, errkind.NotFoundError, errkind.Of(err))
+	assert.Equal(t, errkind.NotFoundError, errkind.KindOf(err))
 	pipe := filepath.Join(dir, weights.SingleName)
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	for _, path := range []string{dir, pipe} {
@@ -122,11 +122,11 @@ func TestWhatIsNoFileIsRefused(t *testing.T) {
 		write(t, pipe, tensor{"x", safetensors.F32, counting(0, 2)})
 		require.NoError(t, os.Chmod(pipe, 0))
 		_, err = weights.Open(pipe)
-		assert.Equal(t, errkind.PermissionDeniedError, errkind.Of(err))
+		assert.Equal(t, errkind.PermissionDeniedError, errkind.KindOf(err))
 	}
 	// A file system whose files cannot be opened, even by root.
 	_, err = weights.OpenFS(denied{fstest.MapFS{weights.SingleName: {Data: file(t, tensor{"x", safetensors.F32, counting(0, 2)})}}}, ".")
-	assert.Equal(t, errkind.PermissionDeniedError, errkind.Of(err))
+	assert.Equal(t, errkind.PermissionDeniedError, errkind.KindOf(err))
 }
 
 // TestLinksAreFollowed opens a directory like Hugging Face's cache, whose files are links.
@@ -163,7 +163,7 @@ func TestAFileThatChangesIsNoticed(t *testing.T) {
 		require.NoError(t, p.Read(context.Background(), f, "/x", []int{0}, []int{1000}, into))
 		require.NoError(t, change())
 		err = p.Read(context.Background(), f, "/x", []int{0}, []int{1000}, into)
-		assert.Equal(t, errkind.DataLossError, errkind.Of(err), name)
+		assert.Equal(t, errkind.DataLossError, errkind.KindOf(err), name)
 		require.NoError(t, f.Close())
 		require.NoError(t, f.Close(), "again")
 		err = p.Read(context.Background(), f, "/x", []int{0}, []int{1000}, into)

@@ -16,8 +16,8 @@ type Variable struct {
 	DType dtypes.DType
 	// Shape are the dimensions, row-major. The first dimension of a stack is the number of layers.
 	Shape []int
-	// Keeps means that the variable may keep its value: it need not be filled by a tensor.
-	Keeps bool
+	// Optional means that the variable may keep its value: it need not be filled by a tensor.
+	Optional bool
 }
 
 // PlanOptions configure a plan.

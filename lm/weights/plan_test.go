@@ -36,7 +36,7 @@ func TestWhatDoesNotFitIsListed(t *testing.T) {
 	for _, n := range []string{"0", "1", "2", "3"} {
 		deep = append(deep, x32("l."+n+".w", 3))
 	}
-	fused := func(parts ...weights.Cut) weights.Rules {
+	fused := func(parts ...weights.Slice) weights.Rules {
 		r := weights.Rule{Tensor: "qkv"}
 		for i, name := range []string{"/q", "/k"}[:len(parts)] {
 			r.To = append(r.To, weights.Target{Variable: name, Steps: []weights.Step{{Cut: &parts[i]}}})
@@ -59,7 +59,7 @@ func TestWhatDoesNotFitIsListed(t *testing.T) {
 		"a transpose of another rank":     {[]weights.Tensor{x32("a", 6)}, []weights.Variable{v32("/a", 6)}, weights.Rules{{Tensor: "a", To: to("/a", turned...)}}, []weights.Problem{weights.Mismatch}, "a transpose of 2 dimensions, the tensor has 1, [6]"},
 		"a transpose that is no order":    {[]weights.Tensor{x32("a", 6, 2)}, []weights.Variable{v32("/a", 6, 2)}, weights.Rules{{Tensor: "a", To: to("/a", weights.Step{Transpose: []int{1, 1}})}}, []weights.Problem{weights.Mismatch}, "[1 1] is no order"},
 		"a reshape of other elements":     {[]weights.Tensor{x32("a", 6)}, []weights.Variable{v32("/a", 6)}, weights.Rules{{Tensor: "a", To: to("/a", weights.Step{Reshape: []int{4, -1}})}}, []weights.Problem{weights.Mismatch}, "6 elements do not divide by 4"},
-		"a cut beyond":                    {[]weights.Tensor{x32("a", 6)}, []weights.Variable{v32("/a", 6)}, weights.Rules{{Tensor: "a", To: to("/a", weights.Step{Cut: &weights.Cut{From: 3, To: 7}})}}, []weights.Problem{weights.Mismatch}, "3:7"},
+		"a cut beyond":                    {[]weights.Tensor{x32("a", 6)}, []weights.Variable{v32("/a", 6)}, weights.Rules{{Tensor: "a", To: to("/a", weights.Step{Cut: &weights.Slice{From: 3, To: 7}})}}, []weights.Problem{weights.Mismatch}, "3:7"},
 		"files of more layers":            {deep, []weights.Variable{v32("/l/w", 2, 3)}, stack, []weights.Problem{weights.LeftOver}, "it is a stack of 2 layers, [2 3], and the files have 4 layers; make the model with 4 layers"},
 		"files of fewer layers":           {deep, []weights.Variable{v32("/l/w", 24, 3)}, stack, []weights.Problem{weights.Missing}, "it is a stack of 24 layers, [24 3], and the files have no layer 4, 5, ..., 23"},
 		"layers apart, of more":           {deep, []weights.Variable{v32("/layer00/w", 3), v32("/layer01/w", 3), v32("/layer02/w", 3)}, apart, []weights.Problem{weights.LeftOver}, `variable "/layer03/w"`},
@@ -67,12 +67,12 @@ func TestWhatDoesNotFitIsListed(t *testing.T) {
 		"a layer twice":                   {append(deep[:4:4], x32("l.01.w", 3)), []weights.Variable{v32("/l/w", 4, 3)}, stack, []weights.Problem{weights.Twice}, "fills the same elements"},
 		"a layer of a huge number":        {[]weights.Tensor{x32("l.9223372036854775807.w", 3)}, []weights.Variable{v32("/l/w", 4, 3)}, stack, []weights.Problem{weights.Mismatch}, "is no index of a stack"},
 		"a layer of a scalar":             {deep[:1], []weights.Variable{v32("/l/w")}, stack, []weights.Problem{weights.Mismatch}, "a slice of a scalar"},
-		"two rules for a tensor":          {[]weights.Tensor{x32("a", 1)}, []weights.Variable{{Path: "/a", DType: dtypes.Float32, Shape: []int{1}, Keeps: true}}, weights.Rules{{Tensor: "a", To: to("/a")}, {Tensor: ".*", Ignore: true}}, []weights.Problem{weights.Twice}, "rules 0 (a) and 1 (.*) match it"},
+		"two rules for a tensor":          {[]weights.Tensor{x32("a", 1)}, []weights.Variable{{Path: "/a", DType: dtypes.Float32, Shape: []int{1}, Optional: true}}, weights.Rules{{Tensor: "a", To: to("/a")}, {Tensor: ".*", Ignore: true}}, []weights.Problem{weights.Twice}, "rules 0 (a) and 1 (.*) match it"},
 		"two tensors for a variable":      {[]weights.Tensor{x32("a", 1), x32("b", 1)}, []weights.Variable{v32("/a", 1)}, weights.Rules{{Tensor: "a|b", To: to("/a")}}, []weights.Problem{weights.Twice}, "fills the same elements"},
 		"a rule for nothing":              {[]weights.Tensor{x32("a", 1)}, []weights.Variable{v32("/a", 1)}, weights.Rules{{Tensor: "a", To: to("/a")}, {Tensor: "b", To: to("/a")}}, []weights.Problem{weights.Unmatched}, "rule 1 (b) matches no tensor"},
-		"a fused tensor, half used":       {[]weights.Tensor{x32("qkv", 6, 2)}, []weights.Variable{v32("/q", 3, 2)}, fused(weights.Cut{Of: 2}), []weights.Problem{weights.LeftOver}, "6 elements of [6 2] are in no cut"},
-		"a fused tensor of odd size":      {[]weights.Tensor{x32("qkv", 7, 2)}, []weights.Variable{v32("/q", 3, 2)}, fused(weights.Cut{Of: 2}), []weights.Problem{weights.Mismatch}, "dimension 0 of 7 does not divide by 2"},
-		"cuts that overlap and leave":     {[]weights.Tensor{x32("qkv", 6, 2)}, []weights.Variable{v32("/q", 3, 2), v32("/k", 3, 2)}, fused(weights.Cut{From: 0, To: 3}, weights.Cut{From: 2, To: 5}), []weights.Problem{weights.LeftOver}, "2 elements of [6 2] are in no cut"},
+		"a fused tensor, half used":       {[]weights.Tensor{x32("qkv", 6, 2)}, []weights.Variable{v32("/q", 3, 2)}, fused(weights.Slice{Of: 2}), []weights.Problem{weights.LeftOver}, "6 elements of [6 2] are in no cut"},
+		"a fused tensor of odd size":      {[]weights.Tensor{x32("qkv", 7, 2)}, []weights.Variable{v32("/q", 3, 2)}, fused(weights.Slice{Of: 2}), []weights.Problem{weights.Mismatch}, "dimension 0 of 7 does not divide by 2"},
+		"cuts that overlap and leave":     {[]weights.Tensor{x32("qkv", 6, 2)}, []weights.Variable{v32("/q", 3, 2), v32("/k", 3, 2)}, fused(weights.Slice{From: 0, To: 3}, weights.Slice{From: 2, To: 5}), []weights.Problem{weights.LeftOver}, "2 elements of [6 2] are in no cut"},
 		"integers for floats":             {[]weights.Tensor{{Name: "a", DType: "I32", Shape: []int{1}}}, []weights.Variable{v32("/a", 1)}, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.Problem{weights.NoForm}, "a tensor of I32 cannot become Float32"},
 		"packed numbers":                  {[]weights.Tensor{{Name: "a", DType: "F4", Shape: []int{2}}}, []weights.Variable{v32("/a", 2)}, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.Problem{weights.NoForm}, "have to be unpacked before"},
 		"one added to integers":           {[]weights.Tensor{{Name: "a", DType: "I32", Shape: []int{1}}}, []weights.Variable{{Path: "/a", DType: dtypes.Int32, Shape: []int{1}}}, weights.Rules{{Tensor: "a", To: []weights.Target{{Variable: "/a", Add: 1}}}}, []weights.Problem{weights.NoForm}, "1 is added to a variable of Int32"},
@@ -89,7 +89,7 @@ func TestWhatDoesNotFitIsListed(t *testing.T) {
 			}
 			assert.Equal(t, c.problems, problems, "%v", err)
 			assert.ErrorContains(t, err, c.says)
-			assert.Equal(t, errkind.ValueError, errkind.Of(err))
+			assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		})
 	}
 }
@@ -126,7 +126,7 @@ func TestFusedStackedAndSharedTensors(t *testing.T) {
 	}
 	for _, box := range [][2][]int{{{0}, {1}}, {{0, 0}, {2, 7}}, {{-1, 0}, {1, 1}}, {{0, 0}, {1, math.MaxInt}}} {
 		err := p.Read(context.Background(), f, "/gate_up", box[0], box[1], nil)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), "%v", box)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), "%v", box)
 	}
 	assert.Error(t, p.Read(context.Background(), f, "/absent", nil, nil, nil))
 }
@@ -208,6 +208,6 @@ func TestANumberThatIsTooLargeIsAnError(t *testing.T) {
 		require.NoError(t, err)
 		err = p.Read(context.Background(), f, "/x", []int{0}, []int{2}, make([]byte, 2*c.to.Size()))
 		require.ErrorContains(t, err, "too large for the dtype", c.to.String())
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 }

@@ -120,7 +120,7 @@ func TestAnyStepsAndAnyBoxGiveWhatTheyDoElementByElement(t *testing.T) {
 				}
 				d := pick(n)
 				from := pick(now.dims[d])
-				s.Cut = &weights.Cut{Dim: d, From: from, To: from + 1 + pick(now.dims[d]-from)}
+				s.Cut = &weights.Slice{Dim: d, From: from, To: from + 1 + pick(now.dims[d]-from)}
 			}
 			steps = append(steps, s)
 			now = now.stepped(s)

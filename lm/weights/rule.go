@@ -54,13 +54,13 @@ type Step struct {
 	// Transpose permutes the dimensions: dimension i of the result is dimension Transpose[i] of the
 	// tensor.
 	Transpose []int `json:"transpose,omitempty"`
-	// Cut selects a range of one dimension.
-	Cut *Cut `json:"cut,omitempty"`
+	// Slice selects a range of one dimension.
+	Cut *Slice `json:"cut,omitempty"`
 }
 
-// Cut is a range of a dimension: part Part of Of equal parts, or From (inclusive) to To (exclusive)
+// Slice is a range of a dimension: part Part of Of equal parts, or From (inclusive) to To (exclusive)
 // if Of is 0.
-type Cut struct {
+type Slice struct {
 	Dim  int `json:"dim"`
 	Part int `json:"part,omitempty"`
 	Of   int `json:"of,omitempty"`
@@ -79,7 +79,7 @@ type Part struct {
 }
 
 // bounds returns the range, from inclusive and to exclusive.
-func (c Cut) bounds(size int64) (from, to int64, err error) {
+func (c Slice) bounds(size int64) (from, to int64, err error) {
 	if c.Of != 0 {
 		switch {
 		case c.Of < 0 || c.Part < 0 || c.Part >= c.Of || c.From != 0 || c.To != 0:

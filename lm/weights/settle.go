@@ -17,7 +17,7 @@ func (m *matcher) settle(path string) {
 		m.faults = append(m.faults, f)
 	}
 	if len(found) == 0 {
-		if !v.Keeps && !m.told[path] {
+		if !v.Optional && !m.told[path] {
 			fail(nil, Missing, "add a rule for it, or let it keep its value", "%s%v, which no tensor fills", v.DType, v.Shape)
 		}
 		return

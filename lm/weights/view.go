@@ -79,7 +79,7 @@ func (v view) transpose(order []int) (view, error) {
 }
 
 // cut selects a range of a dimension.
-func (v view) cut(c Cut) (view, error) {
+func (v view) cut(c Slice) (view, error) {
 	if c.Dim < 0 || c.Dim >= len(v.dims) {
 		return v, fmt.Errorf("a cut of dimension %d, the tensor has %d, %v", c.Dim, len(v.dims), v.shape())
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 func TestAttributesAreWritten(t *testing.T) {
-	one := ir.Whole(1)
+	one := ir.Integer(1)
 	for want, a := range map[string]ir.Attr{
 		"5 : i64":                        ir.Int(5),
 		"-1 : i32":                       ir.Int32(-1),
@@ -26,7 +26,7 @@ func TestAttributesAreWritten(t *testing.T) {
 		"dense<> : tensor<0xi32>":        &ir.Dense{Type: ir.Tensor(dtypes.Int32, 0)},
 		`dense<"0xFF00"> : tensor<2xi8>`: &ir.Dense{Type: ir.Tensor(dtypes.Int8, 2), Bytes: []byte{255, 0}},
 		"dense<[[1, 2], [3, 4]]> : tensor<2x2xi32>": &ir.Dense{Type: ir.Tensor(dtypes.Int32, 2, 2),
-			List: []ir.Number{one, ir.Whole(2), ir.Whole(3), ir.Whole(4)}},
+			List: []ir.Number{one, ir.Integer(2), ir.Integer(3), ir.Integer(4)}},
 	} {
 		assert.Equal(t, want, string(a.Append(nil)))
 	}

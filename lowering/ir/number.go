@@ -6,8 +6,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 )
 
-// Whole returns an integer as a Number.
-func Whole(n int) Number {
+// Integer returns an integer as a Number.
+func Integer(n int) Number {
 	return Number{Text: strconv.Itoa(n), Value: float64(n), Known: true}
 }
 
@@ -29,5 +29,5 @@ func Zero(d dtypes.DType) Number {
 	case d.IsFloat():
 		return Float("0.0", 0)
 	}
-	return Whole(0)
+	return Integer(0)
 }

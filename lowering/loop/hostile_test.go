@@ -156,7 +156,7 @@ func TestLoopErrors(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 			var fault errkind.Error
 			require.ErrorAs(t, err, &fault)
-			assert.NotEqual(t, errkind.Unknown, errkind.Of(err))
+			assert.NotEqual(t, errkind.Unknown, errkind.KindOf(err))
 		})
 	}
 }

@@ -184,7 +184,7 @@ func TestErrorsOfOnInLayers(t *testing.T) {
 			}, loop.Options{})}
 		}, strategy.FunctionOptions{}).Run(context.Background(), []float32{1, 2})
 		require.ErrorContains(t, err, want)
-		assert.NotEqual(t, errkind.Unknown, errkind.Of(err), want)
+		assert.NotEqual(t, errkind.Unknown, errkind.KindOf(err), want)
 	}
 	for want, build := range map[string]func(x *graph.Node) *graph.Node{
 		"there is no logical device 2 in a replica of 2 devices": func(x *graph.Node) *graph.Node { return logical.On(2, x, graph.Neg) },
@@ -198,6 +198,6 @@ func TestErrorsOfOnInLayers(t *testing.T) {
 			return []*graph.Node{loop.Layers(nil, 2, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node { return build(x) }, loop.Options{})}
 		}, strategy.FunctionOptions{}).Run(context.Background(), []float32{1, 2})
 		require.ErrorContains(t, err, want)
-		assert.NotEqual(t, errkind.Unknown, errkind.Of(err), want)
+		assert.NotEqual(t, errkind.Unknown, errkind.KindOf(err), want)
 	}
 }

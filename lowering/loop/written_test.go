@@ -240,7 +240,7 @@ func TestErrorsOfWritesInLayers(t *testing.T) {
 		return x
 	})
 	require.ErrorContains(t, err, "a value of shape (Float32)[2] for a variable of shape (Float32)")
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	assert.Equal(t, float32(2), value, "the variable is what it was")
 	value, err = run(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 		rc.Assign(v, graph.ReduceAllSum(x))
@@ -263,7 +263,7 @@ func TestErrorsOfWritesInLayers(t *testing.T) {
 		return graph.While(cond, body, x)[0]
 	})
 	require.Error(t, err)
-	assert.NotEqual(t, errkind.Unknown, errkind.Of(err))
+	assert.NotEqual(t, errkind.Unknown, errkind.KindOf(err))
 }
 
 // Layers write with merge calls and scattered updates.

@@ -49,5 +49,5 @@ func TestManualRegionsOfLayersWrite(t *testing.T) {
 	assert.Equal(t, float32(2+10+30+354), sum)
 	_, err = run(func(x *graph.Node) *graph.Node { return x })
 	require.ErrorContains(t, err, "differs between the devices, and is used outside")
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 }

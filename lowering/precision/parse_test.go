@@ -20,6 +20,6 @@ func TestParsePolicy(t *testing.T) {
 		assert.Equal(t, want, got, name)
 	}
 	_, err := precision.ParsePolicy("fp8")
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	assert.EqualError(t, err, `precision: parse: no policy "fp8"; write "f32", "bf16" or "f16"`)
 }

@@ -42,7 +42,7 @@ func TestValidateRejectsInvalidPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := c.policy.Validate()
 			require.ErrorContains(t, err, c.text)
-			require.Equal(t, errkind.ValueError, errkind.Of(err))
+			require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		})
 	}
 }
@@ -70,7 +70,7 @@ func TestLossScales(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := precision.Policy{Compute: dtypes.Float16, LossScale: c.scale}.Validate()
 			require.ErrorContains(t, err, c.text)
-			require.Equal(t, errkind.ValueError, errkind.Of(err))
+			require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		})
 	}
 }

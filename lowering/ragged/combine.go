@@ -144,7 +144,7 @@ func (r *rewriter) gather(s, copied *ir.Statement) {
 func (r *rewriter) clamped(positions *ir.Value, dims []Dim, indexed, limited []int, vector int) *ir.Value {
 	shape, dtype := positions.Type.Dims, positions.Type.DType
 	for _, i := range limited {
-		last := r.binary("subtract", r.convert(r.limit(dims[indexed[i]]), dtype), r.constant(ir.Whole(1), dtype))
+		last := r.binary("subtract", r.convert(r.limit(dims[indexed[i]]), dtype), r.constant(ir.Integer(1), dtype))
 		least := r.binary("minimum", positions, r.spread(last, shape))
 		if vector == len(shape) {
 			positions = least
@@ -185,7 +185,7 @@ func (r *rewriter) scatter(s, copied *ir.Statement) {
 		r.refuse(s, 1, vector, "scatter", "how many coordinates a position has changes with the padded size", "")
 	}
 	if len(rows) > 0 {
-		copied.Operands[1] = r.masked(copied.Operands[1], at, rows, func() *ir.Value { return r.constant(ir.Whole(-1), positions.Type.DType) })
+		copied.Operands[1] = r.masked(copied.Operands[1], at, rows, func() *ir.Value { return r.constant(ir.Integer(-1), positions.Type.DType) })
 		r.setFlag(copied, "indices_are_sorted")
 		r.setFlag(copied, "unique_indices")
 		if sums(s.Regions[0]) {

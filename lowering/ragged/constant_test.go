@@ -70,7 +70,7 @@ func TestElementsOfConstants(t *testing.T) {
 		want []float64
 	}{
 		"one number": {ir.Dense{Type: ir.Tensor(dtypes.Float32, 2), Splat: &one}, []float64{1.5, 1.5}},
-		"a list":     {ir.Dense{Type: ir.Tensor(dtypes.Int32, 2), List: []ir.Number{ir.Whole(1), ir.Whole(-2)}}, []float64{1, -2}},
+		"a list":     {ir.Dense{Type: ir.Tensor(dtypes.Int32, 2), List: []ir.Number{ir.Integer(1), ir.Integer(-2)}}, []float64{1, -2}},
 		"bytes":      {ir.Dense{Type: ir.Tensor(dtypes.Float32, 2), Bytes: []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0x40}}, []float64{1, 2}},
 		"signed":     {ir.Dense{Type: ir.Tensor(dtypes.Int16, 2), Bytes: []byte{0xff, 0xff, 2, 0}}, []float64{-1, 2}},
 		"nothing":    {ir.Dense{Type: ir.Tensor(dtypes.Int16, 0)}, []float64{}},

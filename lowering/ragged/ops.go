@@ -62,7 +62,7 @@ func (r *rewriter) constant(number ir.Number, dtype dtypes.DType) *ir.Value {
 	return r.do("constant", t, nil, ir.Attribute{Key: ir.Elements, Value: &ir.Dense{Type: t, Splat: &number}})
 }
 
-func (r *rewriter) constantInt(i int) *ir.Value { return r.constant(ir.Whole(i), dtypes.Int32) }
+func (r *rewriter) constantInt(i int) *ir.Value { return r.constant(ir.Integer(i), dtypes.Int32) }
 
 func (r *rewriter) float(x float64, dtype dtypes.DType) *ir.Value {
 	text := fmt.Sprintf("%e", x)

@@ -185,7 +185,7 @@ func (r *rewriter) evaluate(f *function, dtype dtypes.DType) *ir.Value {
 	}
 	make := func(x float64) *ir.Value {
 		if in == dtypes.Int64 {
-			return r.constant(ir.Whole(int(x)), in)
+			return r.constant(ir.Integer(int(x)), in)
 		}
 		return r.float(x, in)
 	}

@@ -17,6 +17,6 @@ func TestParsePolicy(t *testing.T) {
 		assert.Equal(t, want.String(), got.String(), name)
 	}
 	_, err := remat.ParsePolicy("Full")
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	assert.EqualError(t, err, `remat: parse: no policy "Full"; write "none", "products" or "full"`)
 }

@@ -28,7 +28,9 @@ type amongMark struct {
 // axes defines the number. It is 0 if the axes have one device.
 type numberMark struct{ axes []string }
 
-func (numberMark) write(_ *writer, out, _ *ir.Value) *ir.Statement { return constant(out, ir.Whole(0)) }
+func (numberMark) write(_ *writer, out, _ *ir.Value) *ir.Statement {
+	return constant(out, ir.Integer(0))
+}
 
 // collectiveMark adds the mark of a collective of a manual region.
 func (t *Trace) collectiveMark(f *lowering.Function, x *stablehlo.Value, op region.Op) (*stablehlo.Value, error) {

@@ -59,7 +59,7 @@ func (w *writer) locate(fl *flow, step *lowering.Program, arguments []ShardedTen
 	next := 0
 	for i, v := range step.Main().Parameters {
 		if step.ParameterNames[i] != ReplicaIDName {
-			p.split[v.Value] = arguments[next].Annotation.Divides(w.trace.mesh)
+			p.split[v.Value] = arguments[next].Annotation.IsSharded(w.trace.mesh)
 			next++
 		}
 	}
@@ -102,7 +102,7 @@ func (p *placement) follow(i int) {
 		case assigned:
 			p.assign(fl.uses[i][0], s.Results[0], device, a.adjoint, split)
 			return
-		case a.annotation.Divides(p.w.trace.mesh):
+		case a.annotation.IsSharded(p.w.trace.mesh):
 			split = true
 		case a.annotation.Kind() == logical.KindReplicate, a.annotation.Kind() == logical.KindSplit:
 			split = false // split over no axis

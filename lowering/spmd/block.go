@@ -125,7 +125,7 @@ func (a *outline) branch(p *part, barrier int) {
 			given[i], made = made[0], made[1:]
 		}
 	}
-	p.set(append(slices.Clone(all[:barrier-1]), constant(always, ir.Whole(0)), &bar, branches))
+	p.set(append(slices.Clone(all[:barrier-1]), constant(always, ir.Integer(0)), &bar, branches))
 	a.results(p, given)
 }
 

@@ -178,7 +178,7 @@ func (w *writer) collective(out, in *ir.Value, split logical.Annotation, write f
 		return empty(out)
 	case w.replicas == 1:
 		return unchanged(out, in)
-	case w.single() || split.Rank() != in.Type.Rank() || !split.Divides(w.trace.mesh):
+	case w.single() || split.Rank() != in.Type.Rank() || !split.IsSharded(w.trace.mesh):
 		return write(out, in)
 	}
 	split = split.WithinReplica()

@@ -70,7 +70,7 @@ func (c *computation) alone(device int, kept []*ir.Value, stacks map[*ir.Value]*
 	}
 	assigned, from := c.a.f.Fresh(int32s), c.a.f.Fresh(int32s)
 	this := c.number(c.axes)
-	c.before = append(c.before, constant(assigned, ir.Whole(device)), short("stablehlo.subtract", from, this, assigned))
+	c.before = append(c.before, constant(assigned, ir.Integer(device)), short("stablehlo.subtract", from, this, assigned))
 	c.set(rest)
 	run := make([]*ir.Statement, len(rest))
 	for i, s := range rest {

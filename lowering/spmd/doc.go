@@ -9,7 +9,7 @@
 // replica, and the partitioner splits a replica over its logical devices. The body calls the step
 // function. With [Options].LogicalAxes the mesh has these axes instead of "logical", as in
 // ["replica"=R, "model"=2, "sequence"=2]. If splits by numbers require it, an axis is split into
-// several ("logical.0", ...); see [github.com/tpustrategy/tpustrategy/logical.Cut].
+// several ("logical.0", ...); see [github.com/tpustrategy/tpustrategy/logical.Factor].
 //
 //	t := spmd.NewTrace(spmd.Options{Replicas: 4, LogicalDevices: 2})
 //	g := graph.NewGraph(t, "step")

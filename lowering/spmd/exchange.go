@@ -122,7 +122,7 @@ func (e *exchange) sendAsBytes(in *ir.Value) *ir.Value {
 	d, wide := in.Type.DType, widened(in.Type.DType)
 	out := e.send(e.op("stablehlo.convert", wide, in))
 	if e.transfer == sum || e.transfer == scatter {
-		unused := e.number(out, ir.Whole(8-d.Bits()))
+		unused := e.number(out, ir.Integer(8-d.Bits()))
 		back := "stablehlo.shift_right_arithmetic"
 		if wide.IsUnsigned() {
 			back = "stablehlo.shift_right_logical"
@@ -151,15 +151,15 @@ func (e *exchange) sendExtreme(in *ir.Value) *ir.Value {
 	if d == dtypes.Uint64 {
 		half, shift = dtypes.Uint32, "stablehlo.shift_right_logical"
 	}
-	bits := e.number(in, ir.Whole(32))
+	bits := e.number(in, ir.Integer(32))
 	high := e.op("stablehlo.convert", half, e.op(shift, d, in, bits))
-	low := e.op("stablehlo.convert", dtypes.Uint32, e.op("stablehlo.and", d, in, e.number(in, ir.Whole(math.MaxUint32))))
+	low := e.op("stablehlo.convert", dtypes.Uint32, e.op("stablehlo.and", d, in, e.number(in, ir.Integer(math.MaxUint32))))
 	highest := e.send(high)
 	last := 0
 	if e.transfer == least {
 		last = math.MaxUint32
 	}
-	low = e.op("stablehlo.select", dtypes.Uint32, e.compared("EQ", high, highest), low, e.number(low, ir.Whole(last)))
+	low = e.op("stablehlo.select", dtypes.Uint32, e.compared("EQ", high, highest), low, e.number(low, ir.Integer(last)))
 	lowest := e.send(low)
 	return e.op("stablehlo.or", d, e.op("stablehlo.shift_left", d, e.op("stablehlo.convert", d, highest), bits), e.op("stablehlo.convert", d, lowest))
 }
@@ -167,8 +167,8 @@ func (e *exchange) sendExtreme(in *ir.Value) *ir.Value {
 // order maps the bits of floats to integers in the order of the floats. It is its own inverse.
 func (e *exchange) order(bits *ir.Value) *ir.Value {
 	d := bits.Type.DType
-	sign := e.op("stablehlo.shift_right_arithmetic", d, bits, e.number(bits, ir.Whole(63)))
-	return e.op("stablehlo.xor", d, bits, e.op("stablehlo.shift_right_logical", d, sign, e.number(bits, ir.Whole(1))))
+	sign := e.op("stablehlo.shift_right_arithmetic", d, bits, e.number(bits, ir.Integer(63)))
+	return e.op("stablehlo.xor", d, bits, e.op("stablehlo.shift_right_logical", d, sign, e.number(bits, ir.Integer(1))))
 }
 
 // signNaN sets the sign of NaNs so that a maximum or minimum returns them.

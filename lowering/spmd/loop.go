@@ -63,16 +63,16 @@ func (a *outline) cycle(p *part, n int, reverse bool) *cycle {
 	count := a.f.Fresh(int32s)
 	c.zero = a.f.Fresh(int32s)
 	c.start, c.argument = []*ir.Value{a.f.Fresh(int32s)}, []*ir.Value{count}
-	c.prepare = append(c.prepare, constant(c.start[0], ir.Whole(0)))
-	c.body = append(c.body, constant(c.zero, ir.Whole(0)))
+	c.prepare = append(c.prepare, constant(c.start[0], ir.Integer(0)))
+	c.body = append(c.body, constant(c.zero, ir.Integer(0)))
 	c.index = count
 	if reverse {
 		last := a.f.Fresh(int32s)
 		c.index = a.f.Fresh(int32s)
-		c.body = append(c.body, constant(last, ir.Whole(n-1)), short("stablehlo.subtract", c.index, last, count))
+		c.body = append(c.body, constant(last, ir.Integer(n-1)), short("stablehlo.subtract", c.index, last, count))
 	}
 	one, next := a.f.Fresh(int32s), a.f.Fresh(int32s)
-	c.body = append(c.body, constant(one, ir.Whole(1)), short("stablehlo.add", next, count, one))
+	c.body = append(c.body, constant(one, ir.Integer(1)), short("stablehlo.add", next, count, one))
 	c.next = []*ir.Value{next}
 	return c
 }
@@ -205,7 +205,7 @@ func (c *cycle) write() {
 	body := slices.Concat(c.body, rest, []*ir.Statement{give("stablehlo.return", c.next)})
 	limit, again := c.a.f.Fresh(int32s), c.a.f.Fresh(boolean)
 	more := &ir.Region{Label: "more", Arguments: before, Body: []*ir.Statement{
-		constant(limit, ir.Whole(c.n)), compare("LT", again, before[0], limit), give("stablehlo.return", []*ir.Value{again})}}
+		constant(limit, ir.Integer(c.n)), compare("LT", again, before[0], limit), give("stablehlo.return", []*ir.Value{again})}}
 	pack := c.a.f.Fresh(ir.Type{}).Name
 	c.loop = &ir.Statement{Op: "stablehlo.while", Operands: c.start, Pack: pack, Results: ir.Pack(pack, types...),
 		Regions: []*ir.Region{more, {Label: "run", Arguments: c.argument, Body: body}}, Form: ir.Inline}

@@ -164,13 +164,13 @@ func (e *entry) call() []*ir.Statement {
 	loop := &ir.Statement{Op: "stablehlo.while", Operands: slices.Concat([]*ir.Value{first}, init), Pack: "loop",
 		Results: ir.Pack("loop", slices.Concat([]ir.Type{int32s}, e.stepTypes)...),
 		Regions: []*ir.Region{e.more(before), e.step(carried, operands)}, Form: ir.Inline}
-	return append(list, constant(first, ir.Whole(0)), loop)
+	return append(list, constant(first, ir.Integer(0)), loop)
 }
 
 // more returns the loop condition.
 func (e *entry) more(before []*ir.Value) *ir.Region {
 	count, steps, again := named("count", int32s), named("steps", int32s), named("again", ir.Tensor(dtypes.Bool))
-	body := []*ir.Statement{constant(steps, ir.Whole(e.steps)), compare("LT", again, count, steps)}
+	body := []*ir.Statement{constant(steps, ir.Integer(e.steps)), compare("LT", again, count, steps)}
 	if e.while {
 		both := named("both", again.Type)
 		body = append(body, short("stablehlo.and", both, again, before[0]))
@@ -183,7 +183,7 @@ func (e *entry) more(before []*ir.Value) *ir.Region {
 // step returns the loop body.
 func (e *entry) step(carried, operands []*ir.Value) *ir.Region {
 	index, zero := named("index", int32s), named("zero", int32s)
-	body := []*ir.Statement{constant(zero, ir.Whole(0))}
+	body := []*ir.Statement{constant(zero, ir.Integer(0))}
 	for i, at := range e.perStep {
 		if at < 0 {
 			continue
@@ -198,7 +198,7 @@ func (e *entry) step(carried, operands []*ir.Value) *ir.Region {
 	}
 	one, next := named("one", int32s), named("next", int32s)
 	stepped := call("stepped", "step", e.stepTypes, operands)
-	body = append(body, stepped, constant(one, ir.Whole(1)), short("stablehlo.add", next, index, one),
+	body = append(body, stepped, constant(one, ir.Integer(1)), short("stablehlo.add", next, index, one),
 		give("stablehlo.return", slices.Concat([]*ir.Value{next}, stepped.Results)))
 	return &ir.Region{Label: "step", Arguments: slices.Concat([]*ir.Value{index}, carried), Body: body}
 }

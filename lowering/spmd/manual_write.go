@@ -105,7 +105,7 @@ func (c *computation) times(op string, out, in *ir.Value, axes []string) []*ir.S
 		return []*ir.Statement{unchanged(out, in)}
 	}
 	number := c.a.f.Fresh(in.Type)
-	value := ir.Whole(n)
+	value := ir.Integer(n)
 	switch {
 	case in.Type.DType.IsComplex():
 		value = ir.Number{Text: "(" + strconv.Itoa(n) + ".0, 0.0)"}

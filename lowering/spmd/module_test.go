@@ -88,7 +88,7 @@ func TestNodeFunctionsRefuseWhatCannotBePlaced(t *testing.T) {
 			err := caught(func() { c.step(x) })
 			require.ErrorContains(t, err, c.want)
 			var placement *logical.Error
-			assert.True(t, errors.As(err, &placement) || errkind.Of(err) == errkind.InvalidArgumentError, "%T", err)
+			assert.True(t, errors.As(err, &placement) || errkind.KindOf(err) == errkind.InvalidArgumentError, "%T", err)
 		})
 	}
 }
@@ -158,7 +158,7 @@ func TestTensorsOfLessThanAByteStayInsideAStep(t *testing.T) {
 		x := graph.Parameter(g, "x", shapes.Make(dtypes.Int8, 4))
 		require.NoError(t, g.Compile(graph.ConvertDType(x, d)))
 		_, err := tr.Module(g, spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: []spmd.Tensor{{Name: "small"}}})
-		assert.Equal(t, errkind.TypeError, errkind.Of(err))
+		assert.Equal(t, errkind.TypeError, errkind.KindOf(err))
 		assert.ErrorContains(t, err, `result "small" has dtype `+d.String())
 		assert.ErrorContains(t, err, "convert it to "+wider+" there")
 
@@ -167,7 +167,7 @@ func TestTensorsOfLessThanAByteStayInsideAStep(t *testing.T) {
 		x = graph.Parameter(g, "x", shapes.Make(d, 4))
 		require.NoError(t, g.Compile(graph.ConvertDType(x, dtypes.Int8)))
 		_, err = tr.Module(g, spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1)})
-		assert.Equal(t, errkind.TypeError, errkind.Of(err))
+		assert.Equal(t, errkind.TypeError, errkind.KindOf(err))
 		assert.ErrorContains(t, err, `argument "argument" has dtype `)
 	}
 }

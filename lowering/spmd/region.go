@@ -128,10 +128,10 @@ func (w *writer) regionFunction(name string, device int, statements []*ir.Statem
 	}
 	number := func(name string) *ir.Value { return named("region_"+name, ir.Tensor(dtypes.Uint32)) }
 	partition := add(short("stablehlo.partition_id", number("partition")))
-	devices := add(constant(number("devices"), ir.Whole(w.logicalDevices)))
+	devices := add(constant(number("devices"), ir.Integer(w.logicalDevices)))
 	this := add(short("stablehlo.remainder", number("device"), partition, devices))
 	this = add(short("stablehlo.convert", named("region_this", int32s), this))
-	assigned := add(constant(named("region_assigned", int32s), ir.Whole(device)))
+	assigned := add(constant(named("region_assigned", int32s), ir.Integer(device)))
 	from := add(short("stablehlo.subtract", named("region_from", int32s), this, assigned))
 	run, err := w.replaced(statements...)
 	if err != nil {

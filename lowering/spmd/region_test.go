@@ -105,7 +105,7 @@ func TestNilIsRefused(t *testing.T) {
 	} {
 		err := caught(call)
 		var placement *logical.Error
-		assert.True(t, errors.As(err, &placement) || errkind.Of(err) == errkind.InvalidArgumentError, "%s: %v", name, err)
+		assert.True(t, errors.As(err, &placement) || errkind.KindOf(err) == errkind.InvalidArgumentError, "%s: %v", name, err)
 	}
 }
 

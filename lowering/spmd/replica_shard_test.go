@@ -93,6 +93,6 @@ func TestPartsThatDoNotFitAreRefused(t *testing.T) {
 		"no dimension": func(x *graph.Node) { spmd.OwnPart(x, spmd.ReplicaShard{Dim: 3, Size: 4}) },
 	} {
 		g := graph.NewGraph(spmd.NewTrace(opts), "step")
-		assert.Equal(t, errkind.InvalidArgumentError, errkind.Of(caught(func() { call(param(g, "w", 4)) })), name)
+		assert.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(caught(func() { call(param(g, "w", 4)) })), name)
 	}
 }

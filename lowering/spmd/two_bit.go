@@ -167,7 +167,7 @@ func (w *widening) bounded(s, wide *ir.Statement) []*ir.Statement {
 	}
 	number := func(name string, n int) *ir.Value {
 		v := value(name)
-		list = append(list, constant(v, ir.Whole(n)))
+		list = append(list, constant(v, ir.Integer(n)))
 		return v
 	}
 	op := func(name, op string, in ...*ir.Value) *ir.Value {

@@ -77,9 +77,9 @@ func TestAModuleWithAnotherAnnotation(t *testing.T) {
 	known := split(m, "/up")
 	m.Drop()
 	_, err = m.Splits()
-	assert.Equal(t, errkind.FailedPreconditionError, errkind.Of(err))
+	assert.Equal(t, errkind.FailedPreconditionError, errkind.KindOf(err))
 	_, err = m.With(known, rows)
-	assert.Equal(t, errkind.FailedPreconditionError, errkind.Of(err))
+	assert.Equal(t, errkind.FailedPreconditionError, errkind.KindOf(err))
 	assert.Empty(t, splits(build(t, spmd.Options{Replicas: 2}, spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1)},
 		func(g *graph.Graph) []*graph.Node { return []*graph.Node{param(g, "x", 4)} })), "one logical device")
 }

@@ -63,7 +63,7 @@ func (t *Trace) module(p *lowering.Program, sig Signature) (*Module, error) {
 	for _, tensor := range slices.Concat(sig.Arguments, sig.Results) {
 		annotations = append(annotations, tensor.Annotation)
 	}
-	factors, err := logical.Cut(t.mesh, annotations...)
+	factors, err := logical.Factor(t.mesh, annotations...)
 	if err != nil {
 		return nil, err
 	}

@@ -55,5 +55,5 @@ func TestTheStepsOfARunAreLabelled(t *testing.T) {
 
 	_, err = fit.Run(t.Context(), step, batches, fit.Options{Steps: 2}, labels.Hook("run"))
 	require.ErrorContains(t, err, "a key without a value")
-	assert.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
+	assert.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err))
 }

@@ -18,7 +18,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	found, err := pjrt.Find(pjrt.FindOptions{Kind: "cpu", Getenv: os.Getenv, GOARCH: runtime.GOARCH,
+	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: "cpu", Getenv: os.Getenv, GOARCH: runtime.GOARCH,
 		UserCacheDir: userCache,
 		Stat:         func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
 	if err != nil {

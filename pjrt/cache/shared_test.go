@@ -135,9 +135,9 @@ func TestDamagedEntryInStoreIsReplaced(t *testing.T) {
 func TestSharedStoreRequiresKey(t *testing.T) {
 	b := newBucket(t, t.TempDir())
 	_, err := cache.Open(t.TempDir(), cache.Options{Store: b})
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	assert.ErrorContains(t, err, "cache.SharedKey")
 	require.NoError(t, storage.PutBytes(t.Context(), b, "compile-cache.key", []byte("short"), storage.PutOptions{}))
 	_, err = cache.SharedKey(t.Context(), b)
-	assert.Equal(t, errkind.DataLossError, errkind.Of(err))
+	assert.Equal(t, errkind.DataLossError, errkind.KindOf(err))
 }

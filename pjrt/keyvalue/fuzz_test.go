@@ -104,7 +104,7 @@ func FuzzClient(f *testing.F) {
 			switch {
 			case errors.Is(err, context.DeadlineExceeded):
 				t.Errorf("the client still waits: %v", err)
-			case err != nil && (err.Error() == "" || errkind.Of(err) == errkind.Unknown && !errors.As(err, &code)):
+			case err != nil && (err.Error() == "" || errkind.KindOf(err) == errkind.Unknown && !errors.As(err, &code)):
 				t.Errorf("an error without a kind: %v", err)
 			case len(value) > keyvalue.MaxValue || err != nil && value != nil:
 				t.Errorf("%d bytes and %v", len(value), err)

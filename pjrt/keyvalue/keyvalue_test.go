@@ -103,7 +103,7 @@ func TestWrongSecretIsRejected(t *testing.T) {
 	}
 	_, err := keyvalue.Listen("tcp", "127.0.0.1:0", &keyvalue.Memory{}, "")
 	require.ErrorContains(t, err, "the secret is empty")
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	// An address without a host accepts only local connections.
 	here, err := keyvalue.Listen("tcp", ":0", &keyvalue.Memory{}, "sesame")
 	require.NoError(t, err)

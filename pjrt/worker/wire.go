@@ -63,7 +63,7 @@ func (resp *response) setError(err error) {
 	if errors.As(err, &resp.Error) || errors.As(err, &resp.Compile) {
 		return
 	}
-	resp.Text, resp.Kind, resp.Unsupported = err.Error(), errkind.Of(err), errors.Is(err, errors.ErrUnsupported)
+	resp.Text, resp.Kind, resp.Unsupported = err.Error(), errkind.KindOf(err), errors.Is(err, errors.ErrUnsupported)
 }
 
 // err returns the error in the response.

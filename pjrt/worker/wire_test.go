@@ -31,7 +31,7 @@ func TestResponseKeepsErrors(t *testing.T) {
 
 	missing := arrived(&pjrt.PluginError{Path: "/x.so", Reason: pjrt.PluginMissing, Err: fs.ErrNotExist})
 	assert.EqualError(t, missing, "worker: compile: pjrt: plugin /x.so: missing: file does not exist")
-	assert.Equal(t, errkind.NotFoundError, errkind.Of(missing))
+	assert.Equal(t, errkind.NotFoundError, errkind.KindOf(missing))
 	unsupported := arrived(&errkind.Fault{Op: "bound", Reason: "not here", Err: errors.ErrUnsupported})
 	require.ErrorIs(t, unsupported, errors.ErrUnsupported)
 	assert.EqualError(t, unsupported, "worker: compile: bound: not here: unsupported operation")

@@ -52,7 +52,7 @@ func TestATableThatIsWrongIsRefused(t *testing.T) {
 		_, err := ReadCSV(strings.NewReader(text))
 		require.ErrorContains(t, err, "curve: read table", text)
 		assert.ErrorContains(t, err, want, text)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), text)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), text)
 	}
 	broken := errors.New("broken")
 	_, err := ReadCSV(io.MultiReader(strings.NewReader("step,loss\n1,2\n"), iotest.ErrReader(broken)))
@@ -111,7 +111,7 @@ func FuzzReadCSV(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, numbers []byte) {
 		series, err := ReadCSV(strings.NewReader(text))
 		if err != nil {
-			require.Equal(t, errkind.ValueError, errkind.Of(err))
+			require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		} else {
 			drawn(t, series)
 		}

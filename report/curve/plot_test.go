@@ -126,7 +126,7 @@ func TestWhatCannotBeDrawnIsAnError(t *testing.T) {
 		_, err := p.HTML()
 		require.ErrorIs(t, err, ErrPlot, want)
 		assert.ErrorContains(t, err, want)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 }
 
@@ -209,7 +209,7 @@ func TestSaveWritesPagesOnly(t *testing.T) {
 		assert.True(t, strings.HasPrefix(string(data), "<!DOCTYPE html>"), name)
 	}
 	for _, name := range []string{"a", "a.pdf", "a.svg", "html"} {
-		assert.Equal(t, errkind.ValueError, errkind.Of(CheckPath(name)))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(CheckPath(name)))
 		require.ErrorContains(t, sample().Save(filepath.Join(dir, name)), "ends in .html")
 	}
 }
@@ -231,7 +231,7 @@ func TestSaveLeavesTheEarlierPage(t *testing.T) {
 		full := filepath.Join(dir, "full.html")
 		require.NoError(t, os.Symlink("/dev/full", full))
 		err := sample().Save(full)
-		assert.Equal(t, errkind.ResourceExhaustedError, errkind.Of(err), "%v", err)
+		assert.Equal(t, errkind.ResourceExhaustedError, errkind.KindOf(err), "%v", err)
 		require.ErrorContains(t, err, "free some space")
 	}
 	entries, err := os.ReadDir(dir)

@@ -74,7 +74,7 @@ func TestABudgetThatMakesNoSenseIsRefused(t *testing.T) {
 	} {
 		_, err := diff.ParseBudget([]byte(text))
 		require.ErrorIs(t, err, diff.ErrBudget, text)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		assert.ErrorContains(t, err, want)
 	}
 }
@@ -107,7 +107,7 @@ func TestWhatCannotBeComparedIsSaid(t *testing.T) {
 	assert.Equal(t, []string{"compiled by libtpu 2, was cpu", "predicted time is not compared: only one of the reports has it"}, d.Notes)
 	for _, share := range []float64{-1, 1e9} {
 		_, err = diff.Reports(before, after, diff.Tolerance{Share: share})
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 	_, err = diff.Reports(nil, after, diff.Tolerance{})
 	assert.Error(t, err)

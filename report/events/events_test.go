@@ -125,7 +125,7 @@ func TestDamagedFilesGiveWhatIsWhole(t *testing.T) {
 			}
 		}
 		require.ErrorIs(t, last, input.ErrCorrupt, name)
-		require.Equal(t, errkind.DataLossError, errkind.Of(last))
+		require.Equal(t, errkind.DataLossError, errkind.KindOf(last))
 		require.GreaterOrEqual(t, n, 3, name)
 	}
 }
@@ -253,7 +253,7 @@ func TestAnEventOfNoKindIsRefused(t *testing.T) {
 	for _, e := range []events.Event{{Session: 99}, {Session: -1}, {Values: []events.Value{{Tag: "x", Kind: 99}}}, {Values: []events.Value{{Tag: "x", Kind: -1}}}} {
 		err := w.Write(e)
 		assert.ErrorContains(t, err, "unknown")
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 	assert.Empty(t, w.Kept())
 	require.NoError(t, w.Write(events.Event{Step: 1, Values: []events.Value{events.Scalar("x", 1)}}))

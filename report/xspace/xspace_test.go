@@ -50,7 +50,7 @@ func TestWhatIsNoXSpaceIsAnError(t *testing.T) {
 	for _, bad := range [][]byte{{0x0a}, {0x0a, 5, 1}, {0xff}, {0x0a, 2, 0x1a, 9}, {0x0a, 4, 0x1a, 2, 0x18, 0x80}} {
 		p.Devices = bad
 		_, err := p.Encode()
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), "%x: %v", bad, err)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), "%x: %v", bad, err)
 	}
 }
 

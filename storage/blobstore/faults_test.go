@@ -187,7 +187,7 @@ func TestWhatDoesNotPassIsNotTriedAgain(t *testing.T) {
 			assert.Equal(t, want.reason, e.Reason, name)
 			assert.Contains(t, e.Error(), want.hint, name)
 			assert.Equal(t, 1, e.Attempts, name)
-			assert.Equal(t, errkind.PermissionDeniedError, errkind.Of(e), name)
+			assert.Equal(t, errkind.PermissionDeniedError, errkind.KindOf(e), name)
 		}
 	}
 	server.Proxy.Choose(nil)
@@ -214,7 +214,7 @@ func TestAStoreGivesUpWhenItsPatienceIsOver(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	assert.Less(t, time.Since(start), 2*time.Second)
 	assert.Equal(t, blobstore.Unavailable, e.Reason)
-	assert.Equal(t, errkind.UnavailableError, errkind.Of(err))
+	assert.Equal(t, errkind.UnavailableError, errkind.KindOf(err))
 	assert.Greater(t, e.Attempts, 1)
 	assert.Contains(t, err.Error(), "503")
 	assert.NotErrorIs(t, err, storage.ErrNotExist)
@@ -257,7 +257,7 @@ func TestAContextEndsEveryWait(t *testing.T) {
 			err := call(ctx)
 			cancel()
 			assert.ErrorIs(t, err, context.DeadlineExceeded, "%s, %s", name, fault)
-			assert.Equal(t, errkind.DeadlineExceededError, errkind.Of(err), name)
+			assert.Equal(t, errkind.DeadlineExceededError, errkind.KindOf(err), name)
 			assert.Less(t, time.Since(start), 3*time.Second)
 		}
 	}

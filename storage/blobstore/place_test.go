@@ -38,7 +38,7 @@ func TestPlacesThatAreNoneAreErrors(t *testing.T) {
 	} {
 		_, err := blobstore.ParsePlace(text)
 		require.ErrorContains(t, err, want, text)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), text)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), text)
 		assert.NotContains(t, err.Error(), "secret")
 	}
 }
@@ -51,6 +51,6 @@ func TestOptionsThatAreNoneAreErrors(t *testing.T) {
 	for _, opts := range []blobstore.Options{{ChunkBytes: -1}, {Patience: -1}, {Stall: -1}, {Prefix: "/a"}} {
 		_, err := blobstore.New(bucket, opts)
 		require.Error(t, err)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 }

@@ -118,7 +118,7 @@ func unreadable(path string, err error) error {
 	if errors.As(err, new(*files.Error)) { // a link, a pipe or a device
 		return &CorruptError{File: path, Reason: "it cannot be read", Err: err}
 	}
-	switch errkind.Of(err) { // the store did not answer, so that damage is not known
+	switch errkind.KindOf(err) { // the store did not answer, so that damage is not known
 	case errkind.UnavailableError, errkind.PermissionDeniedError, errkind.FailedPreconditionError, errkind.DeadlineExceededError, errkind.CancelledError:
 		return doing("read", "", err)
 	}

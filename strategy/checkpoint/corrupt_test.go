@@ -48,7 +48,7 @@ func TestEveryFlippedByteAndEveryCutIsRefused(t *testing.T) {
 		refuse(append(append([]byte(nil), whole...), 'x'), "longer", len(whole))
 		require.NoError(t, os.Remove(path))
 		_, err = restoreOf(d, 1)
-		require.ErrorIs(t, err, map[string]error{variablesFile: ErrCorrupt, manifestFile: ErrNone}[name], "%s is missing", name)
+		require.ErrorIs(t, err, map[string]error{variablesFile: ErrCorrupt, manifestFile: ErrNotFound}[name], "%s is missing", name)
 		require.NoError(t, os.WriteFile(path, whole, 0o644))
 		_, err = restoreOf(d, 1)
 		require.NoError(t, err)
@@ -74,13 +74,13 @@ func TestADamagedTensorIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []float32{2, 2, 2}, a.Value())
 	_, err = c.Tensor(ctx, "/none")
-	require.ErrorIs(t, err, ErrNone)
+	require.ErrorIs(t, err, ErrNotFound)
 }
 
 func TestLatestIntactPassesDamageOver(t *testing.T) {
 	ctx := context.Background()
 	_, _, err := newRun(t, ManagerOptions{}).LatestIntact(ctx)
-	require.ErrorIs(t, err, ErrNone)
+	require.ErrorIs(t, err, ErrNotFound)
 	d := oldRun(t, ManagerOptions{})
 	require.NoError(t, d.Save(ctx, 3, numbers(3), SaveOptions{}))
 	require.NoError(t, os.Truncate(filepath.Join(d.Place(), stepName(3), manifestFile), 20))

@@ -13,7 +13,7 @@
 //		Strategy: strat, Retention: checkpoint.Retention{Last: 3, Each: 1000}})
 //	err = m.Save(ctx, step, checkpoint.Strategy(strat, model), checkpoint.SaveOptions{}) // on all processes
 //	...
-//	last, err := m.Latest(ctx) // matches ErrNone in an empty store
+//	last, err := m.Latest(ctx) // matches ErrNotFound in an empty store
 //	err = last.Restore(ctx, checkpoint.Strategy(strat, model), checkpoint.RestoreOptions{})
 //	err = m.Close() // waits for the running save
 //

@@ -15,9 +15,9 @@ var (
 	// ErrCorrupt matches the errors of files that are damaged, truncated or in another format. The
 	// errors are [*CorruptError]s.
 	ErrCorrupt = errkind.New(errkind.DataLossError, "checkpoint: corrupt")
-	// ErrNone matches the errors for a store without a checkpoint, and for a step or variable that
+	// ErrNotFound matches the errors for a store without a checkpoint, and for a step or variable that
 	// does not exist.
-	ErrNone = errkind.New(errkind.NotFoundError, "checkpoint: none")
+	ErrNotFound = errkind.New(errkind.NotFoundError, "checkpoint: none")
 	// ErrStep matches the error of a Save whose step is not later than all steps in the store.
 	ErrStep = errkind.New(errkind.ValueError, "checkpoint: step not after the last")
 	// ErrBusy matches the error of a save to a store to which another run saves.
@@ -151,9 +151,9 @@ func doing(op, subject string, err error) error {
 	return &errkind.Fault{Op: "checkpoint: " + op, Subject: subject, Err: err}
 }
 
-// none returns an error that matches ErrNone.
+// none returns an error that matches ErrNotFound.
 func none(hint, format string, args ...any) error {
-	return &errkind.Fault{Match: ErrNone, Reason: fmt.Sprintf(format, args...), Hint: hint}
+	return &errkind.Fault{Match: ErrNotFound, Reason: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // few returns the first names of a list as text.

@@ -69,7 +69,7 @@ func TestSavesAreListedOpenedAndTakeTurns(t *testing.T) {
 	ctx := context.Background()
 	d := newRun(t, ManagerOptions{})
 	_, err := d.Latest(ctx)
-	require.ErrorIs(t, err, ErrNone)
+	require.ErrorIs(t, err, ErrNotFound)
 	for _, step := range []int64{0, 9, 10, 12345678901} {
 		require.NoError(t, d.Save(ctx, step, numbers(float32(step%97)), SaveOptions{Metadata: map[string]string{"input": `{"op":"steps"}`}}))
 	}
@@ -85,7 +85,7 @@ func TestSavesAreListedOpenedAndTakeTurns(t *testing.T) {
 	defer nine.Close()
 	requireNumbers(t, nine, 9)
 	_, err = d.Open(ctx, 11)
-	require.ErrorIs(t, err, ErrNone)
+	require.ErrorIs(t, err, ErrNotFound)
 
 	for _, step := range []int64{0, 11, 12345678901} {
 		require.ErrorIs(t, d.Save(ctx, step, numbers(1), SaveOptions{}), ErrStep)

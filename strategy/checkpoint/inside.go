@@ -15,7 +15,7 @@ type machine interface {
 	// buffers. Buffers that f returns replace the old ones. Mesh returns the engine that copies
 	// buffers.
 	Quiet(ctx context.Context, doing string, of []*strategy.Variable, f func(at []*mesh.Layout, held []mesh.Buffers) (fresh []mesh.Buffers, err error)) error
-	Mesh() *mesh.Machine
+	Mesh() *mesh.Runtime
 	// Room reports whether the devices have memory for new values of the variables in addition to
 	// the current ones.
 	Room(variables []*strategy.Variable) bool

@@ -28,9 +28,9 @@ type ManagerOptions struct {
 	Strategy *strategy.TPUStrategy
 	// Retention selects the checkpoints to keep. The zero value keeps all.
 	Retention Retention
-	// Patience is the time that process 0 waits for the parts of the other processes after it has
+	// PartTimeout is the time that process 0 waits for the parts of the other processes after it has
 	// saved its own. The default is ten minutes.
-	Patience time.Duration
+	PartTimeout time.Duration
 	// TakeOver allows a save even if another run still saves to the store; see [OwnerError].
 	TakeOver bool
 	// Logger receives one warning for each item that remains in the store because no verified
@@ -120,10 +120,10 @@ func NewManager(ctx context.Context, store storage.Store, opts ManagerOptions) (
 	if err := opts.Retention.check(); err != nil {
 		return nil, err
 	}
-	if opts.Patience < 0 {
-		return nil, wrong("manager", "0 is ten minutes", "a patience of %v", opts.Patience)
+	if opts.PartTimeout < 0 {
+		return nil, wrong("manager", "0 is ten minutes", "a patience of %v", opts.PartTimeout)
 	}
-	opts.Patience = cmp.Or(opts.Patience, defaultPatience)
+	opts.PartTimeout = cmp.Or(opts.PartTimeout, defaultPatience)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -194,7 +194,7 @@ func (m *Manager) list(ctx context.Context) (steps []int64, partial bool, err er
 
 // Open opens the checkpoint of a step. It supports sharded checkpoints and the single-file
 // checkpoints of earlier versions of this package. Open reads the manifests and no tensors. The
-// error matches [ErrNone] if the step was not saved or was removed before it could be opened, and
+// error matches [ErrNotFound] if the step was not saved or was removed before it could be opened, and
 // [ErrCorrupt] if Open detects damage. Close the checkpoint before the store.
 func (m *Manager) Open(ctx context.Context, step int64) (*Checkpoint, error) {
 	c, err := openIn(ctx, m.store, step)
@@ -205,7 +205,7 @@ func (m *Manager) Open(ctx context.Context, step int64) (*Checkpoint, error) {
 }
 
 // openIn opens the checkpoint of a step in a store. If another process replaces or removes the
-// checkpoint meanwhile, openIn opens the new one, or returns an error that matches ErrNone.
+// checkpoint meanwhile, openIn opens the new one, or returns an error that matches ErrNotFound.
 func openIn(ctx context.Context, s storage.Store, step int64) (*Checkpoint, error) {
 	c, save, err := openOnce(ctx, s, step)
 	for range maxAttempts {
@@ -242,7 +242,7 @@ func openOnce(ctx context.Context, s storage.Store, step int64) (c *Checkpoint, 
 const maxAttempts = 100
 
 // Latest opens the checkpoint of the last step, like tf.train.latest_checkpoint. For an empty store
-// the error matches [ErrNone]. Another process may save and remove checkpoints concurrently. Latest
+// the error matches [ErrNotFound]. Another process may save and remove checkpoints concurrently. Latest
 // returns an error for a damaged checkpoint; [Manager.LatestIntact] skips it.
 func (m *Manager) Latest(ctx context.Context) (*Checkpoint, error) {
 	for range maxAttempts {
@@ -254,7 +254,7 @@ func (m *Manager) Latest(ctx context.Context) (*Checkpoint, error) {
 			break
 		}
 		c, err := m.Open(ctx, steps[len(steps)-1])
-		if !errors.Is(err, ErrNone) {
+		if !errors.Is(err, ErrNotFound) {
 			return c, err
 		}
 	}
@@ -282,7 +282,7 @@ func (m *Manager) LatestIntact(ctx context.Context) (c *Checkpoint, passed []err
 				if err == nil {
 					return c, passed, nil
 				}
-				if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNone) {
+				if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNotFound) {
 					return nil, passed, err
 				}
 				now, listErr := m.Steps(ctx)
@@ -356,7 +356,7 @@ func (m *Manager) Close() error {
 	err := m.Wait(context.Background())
 	m.stopping()
 	if m.memory != nil {
-		staging.Give(m.memory)
+		staging.Free(m.memory)
 		m.memory = nil
 	}
 	if m.opened {
@@ -373,11 +373,11 @@ func (m *Manager) Abort() {
 	}
 }
 
-// Hurry limits the time that process 0 waits for the other processes' parts to patience from now,
+// LimitWait limits the time that process 0 waits for the other processes' parts to patience from now,
 // unless [ManagerOptions.Patience] ends earlier. A run that has lost a process or must stop calls
 // it before Close. Of several calls the earliest limit applies. The limit does not apply to the
 // writes of process 0 itself.
-func (m *Manager) Hurry(patience time.Duration) {
+func (m *Manager) LimitWait(patience time.Duration) {
 	until := time.Now().Add(max(patience, 0)).UnixNano()
 	for {
 		before := m.hurry.Load()
@@ -401,8 +401,8 @@ type SaveTimes struct {
 	Blocked, Total time.Duration
 }
 
-// Took returns the durations of the last save, or zero before the first.
-func (m *Manager) Took() SaveTimes {
+// LastSaveTimes returns the durations of the last save, or zero before the first.
+func (m *Manager) LastSaveTimes() SaveTimes {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.times

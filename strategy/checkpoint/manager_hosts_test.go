@@ -159,7 +159,7 @@ func TestShardsFitAnyHostsAndMeshes(t *testing.T) {
 		read, put := make([]atomic.Int64, size.hosts), make([]atomic.Int64, size.hosts)
 		program := func(ctx context.Context, strat *strategy.TPUStrategy) error {
 			store := counting{s, &read[strat.Process()], &put[strat.Process()]}
-			m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: strat, Patience: time.Minute})
+			m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: strat, PartTimeout: time.Minute})
 			if err != nil {
 				return err
 			}
@@ -276,7 +276,7 @@ func TestAHostWithoutItsPartIsNamed(t *testing.T) {
 				if strat.Process() != 2 {
 					store = s
 				}
-				m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: strat, Patience: 150 * time.Millisecond})
+				m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: strat, PartTimeout: 150 * time.Millisecond})
 				if err != nil {
 					return err
 				}
@@ -359,7 +359,7 @@ func TestAHurryEndsTheWaitForAPart(t *testing.T) {
 				return err
 			}
 			start := time.Now()
-			m.Hurry(100 * time.Millisecond)
+			m.LimitWait(100 * time.Millisecond)
 			err = m.Close()
 			assert.Less(t, time.Since(start), 30*time.Second)
 			if strat.Process() == 0 {

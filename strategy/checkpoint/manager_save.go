@@ -27,9 +27,9 @@ type SaveOptions struct {
 	Metrics map[string]float64
 }
 
-// ErrKept matches the error of a save that saved its step but could not remove older checkpoints.
+// ErrNotRemoved matches the error of a save that saved its step but could not remove older checkpoints.
 // The next save tries to remove them again.
-var ErrKept = errkind.New(errkind.RuntimeError, "checkpoint: saved, but older ones stay")
+var ErrNotRemoved = errkind.New(errkind.RuntimeError, "checkpoint: saved, but older ones stay")
 
 // metadataStep is the key of the step in a tensor file's header.
 const metadataStep = "tpustrategy.step"
@@ -111,7 +111,7 @@ func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptio
 	go func() {
 		defer close(over)
 		err := s.run(m.lives)
-		if err == nil || errors.Is(err, ErrKept) {
+		if err == nil || errors.Is(err, ErrNotRemoved) {
 			m.tell(step)
 		}
 		m.mu.Lock()
@@ -215,7 +215,7 @@ func (s *saveJob) run(ctx context.Context) error {
 	}
 	err = m.store.Remove(ctx, voidName(s.step, s.name))
 	if err = errors.Join(err, m.tidy(ctx, s.number, m.opts.Retention, "")); err != nil {
-		return &errkind.Fault{Match: ErrKept, Err: err, Hint: "the next save tries again"}
+		return &errkind.Fault{Match: ErrNotRemoved, Err: err, Hint: "the next save tries again"}
 	}
 	return nil
 }
@@ -352,11 +352,11 @@ func (s *saveJob) collect(ctx context.Context, hosts []hostPart) error {
 		if len(missing) == 0 {
 			return nil
 		}
-		if waited := time.Since(began); waited >= m.opts.Patience || m.hurried() {
+		if waited := time.Since(began); waited >= m.opts.PartTimeout || m.hurried() {
 			return s.noPart(missing, waited, failing)
 		}
 		select {
-		case <-time.After(min(pause, max(m.opts.Patience-time.Since(began), time.Millisecond))):
+		case <-time.After(min(pause, max(m.opts.PartTimeout-time.Since(began), time.Millisecond))):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

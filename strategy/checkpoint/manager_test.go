@@ -44,7 +44,7 @@ func TestAManagerSavesInTheBackground(t *testing.T) {
 	dir := t.TempDir()
 	m := newManager(t, dir, ManagerOptions{})
 	_, err := m.Latest(ctx)
-	require.ErrorIs(t, err, ErrNone)
+	require.ErrorIs(t, err, ErrNotFound)
 	for step := int64(1); step <= 3; step++ {
 		require.NoError(t, m.Save(ctx, step, numbers(float32(step)), SaveOptions{Metadata: map[string]string{"position": "here"}, Metrics: map[string]float64{"loss": 0.5}}))
 	}

@@ -123,7 +123,7 @@ func (p *source) verify(ctx context.Context) error {
 var errNotOpened = error(&errkind.Fault{Match: ErrClosed, Reason: "the checkpoint was not opened", Hint: "use Manager.Open"})
 
 // Tensor reads one saved value and verifies its checksum, like tf.train.load_variable. The caller
-// owns the tensor. For a path that was not saved the error matches [ErrNone].
+// owns the tensor. For a path that was not saved the error matches [ErrNotFound].
 func (c *Checkpoint) Tensor(ctx context.Context, path string) (*tensors.Tensor, error) {
 	if c.objects == nil {
 		return nil, errNotOpened

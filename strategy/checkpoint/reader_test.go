@@ -112,6 +112,6 @@ func TestOpenOfARemovedStepIsNotDamage(t *testing.T) {
 		require.NoError(t, w.Save(ctx, 2, numbers(2), SaveOptions{}))
 	}
 	_, err = m.Open(ctx, 1)
-	require.ErrorIs(t, err, ErrNone)
+	require.ErrorIs(t, err, ErrNotFound)
 	require.NotErrorIs(t, err, ErrCorrupt)
 }

@@ -65,9 +65,9 @@ func newImage(p *plan, host int, metadata map[string]string, memory []byte) (*im
 	}
 	if int64(len(memory)) < total || int64(len(memory)) > total+total/16+1<<20 {
 		if memory != nil {
-			staging.Give(memory)
+			staging.Free(memory)
 		}
-		if memory, err = staging.Take(int(total)); err != nil {
+		if memory, err = staging.Alloc(int(total)); err != nil {
 			return nil, nil, doing("save", "", err)
 		}
 	}

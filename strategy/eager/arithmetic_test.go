@@ -57,7 +57,7 @@ func TestArithmeticOfAPartialBatchLeavesItsPaddingOut(t *testing.T) {
 		_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 			return rc.Mul(args[0], []float32{1})
 		}, batch)
-		assert.Equal(t, errkind.InvalidArgumentError, errkind.Of(err), "%v", err)
+		assert.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err), "%v", err)
 	})
 }
 
@@ -66,5 +66,5 @@ func TestAComponentOfNothingIsNoTensor(t *testing.T) {
 	_, err := eager.Of(s).CallForEachReplica(context.Background(), func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 		return rc.Add(eager.Component{}, 1)
 	})
-	assert.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
+	assert.Equal(t, errkind.TypeError, errkind.KindOf(err), "%v", err)
 }

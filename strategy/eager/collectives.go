@@ -110,7 +110,7 @@ func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v stra
 		}
 		return m, func() { _ = m.Close() }, nil
 	}
-	if _, steps := value.(*strategy.BatchStack); steps {
+	if _, steps := value.(*strategy.StackedBatches); steps {
 		return nil, nil, fault.New(errkind.TypeError, call, "give the result of a step", "a value of several steps")
 	}
 	return value, func() { _ = done() }, nil

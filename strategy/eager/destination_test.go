@@ -133,7 +133,7 @@ func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 		})
 	}
 	_, err = e.ReduceTo(ctx, strategy.Sum, x, eager.ToDevices("/device:TPU:99"))
-	require.Equal(t, errkind.ValueError, errkind.Of(err))
+	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	// It is an error in a step, because a step runs on all devices.
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
@@ -216,7 +216,7 @@ func TestNonSlotDevicesAreThoseThatHoldTheState(t *testing.T) {
 		for _, wrong := range [][]string{{"/device:CPU:99"}, {"anything"}, {e.NonSlotDevices()[0], "anything"}, nil} {
 			_, err := e.UpdateNonSlot(ctx, wrong, fn)
 			require.Error(t, err, "%q", wrong)
-			require.NotEqual(t, errkind.Unknown, errkind.Of(err))
+			require.NotEqual(t, errkind.Unknown, errkind.KindOf(err))
 		}
 		if semantics != strategy.TensorFlowMirrored {
 			_, err := e.UpdateNonSlot(ctx, e.WorkerDevices(ctx)[1:], fn)

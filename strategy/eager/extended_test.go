@@ -148,7 +148,7 @@ func TestReadVarInReplicaCodeOfMirroredStrategy(t *testing.T) {
 	}
 	assert.NoError(t, read(strategy.VariableOptions{}))
 	assert.ErrorIs(t, read(strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum}), strategy.ErrContext)
-	assert.Equal(t, errkind.ValueError, errkind.Of(read(strategy.VariableOptions{Synchronization: strategy.OnRead})))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(read(strategy.VariableOptions{Synchronization: strategy.OnRead})))
 }
 
 func TestBroadcastOfAComponentIsMirrored(t *testing.T) {

@@ -76,7 +76,7 @@ func TestTheHostOfANonSlotUpdateHasOneValueForAllReplicas(t *testing.T) {
 			apply := func(u *eager.UpdateContext, args ...any) (any, error) { return op.of(u, args[0]) }
 			got, err := host(apply, parts)
 			if n > 1 {
-				assert.Equal(t, errkind.ValueError, errkind.Of(err), "%s: %v, %v", name, got, err)
+				assert.Equal(t, errkind.ValueError, errkind.KindOf(err), "%s: %v, %v", name, got, err)
 				assert.ErrorContains(t, err, parts.String(), name)
 				assert.ErrorContains(t, err, "reduce it first", name)
 			} else if assert.NoError(t, err, name) {
@@ -120,7 +120,7 @@ func TestTheHostOfANonSlotUpdateWritesAllComponents(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 8/float32(n), first.Value())
 		_, err = host(func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Ops().AssignAdd(summed, float32(1)) })
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		_, err = host(func(u *eager.UpdateContext, _ ...any) (any, error) {
 			if _, err := u.Ops().AssignAdd(mirrored, []float32{1, 1}); err != nil {
 				return nil, err
@@ -137,7 +137,7 @@ func TestTheHostOfANonSlotUpdateWritesAllComponents(t *testing.T) {
 			assert.Equal(t, []float32{12, 0}, now.Value())
 		}
 		_, err = host(func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Ops().Assign(summed, parts) })
-		assert.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
+		assert.Equal(t, errkind.TypeError, errkind.KindOf(err), "%v", err)
 	})
 }
 
@@ -175,7 +175,7 @@ func TestANonSlotUpdateOfACompiledStepHasOneValueForAllReplicas(t *testing.T) {
 		variable := func(*eager.MergeValue) []any { return []any{summed} }
 		out, err := run(add, given)
 		if n > 1 {
-			assert.Equal(t, errkind.ValueError, errkind.Of(err), "%v", err)
+			assert.Equal(t, errkind.ValueError, errkind.KindOf(err), "%v", err)
 			assert.ErrorContains(t, err, "PerReplica(")
 			assert.ErrorContains(t, err, "reduce it first")
 		} else {

@@ -225,7 +225,7 @@ func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*MergeVa
 // [strategy.OnRead] variable.
 func (mc *MergeContext) Read(v *strategy.Variable) *MergeValue {
 	mc.open("Read")
-	node := mc.inReplica(func() *graph.Node { return mc.rc.ReadAcross(v) })
+	node := mc.inReplica(func() *graph.Node { return mc.rc.ReadReduced(v) })
 	if v.Strategy() == mc.rc.Strategy() && v.LocalWrites() && v.Synchronization() == strategy.OnWrite {
 		node = mc.step.First(node)
 	}

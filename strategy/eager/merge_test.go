@@ -40,7 +40,7 @@ func TestMergeCallInAStep(t *testing.T) {
 				spread := mc.Map(func(in []*graph.Node) *graph.Node { return graph.Sub(in[1], in[0]) }, all[0], all[n-1])
 				return []*eager.MergeValue{spread, args[0], mc.Read(metric)}
 			}, id)
-			return append(out, rc.ReadAcross(metric), rc.Broadcast(graph.AddScalar(id, 5)))
+			return append(out, rc.ReadReduced(metric), rc.Broadcast(graph.AddScalar(id, 5)))
 		}, strategy.FunctionOptions{})
 		out, err := f.Run(ctx)
 		require.NoError(t, err)
@@ -160,7 +160,7 @@ func TestAMergedValueThatUsesAReplicasNodeIsNotMirrored(t *testing.T) {
 				return []*eager.MergeValue{x}
 			})
 		}, strategy.FunctionOptions{}).Run(ctx)
-		assert.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
+		assert.Equal(t, errkind.TypeError, errkind.KindOf(err), "%v", err)
 
 		_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			return eager.MergeCall(rc, func(mc *eager.MergeContext, _ ...*eager.MergeValue) []*eager.MergeValue {
@@ -190,18 +190,18 @@ func TestSumsAndMeansOfWhatIsNoNumberAreRefusedInSteps(t *testing.T) {
 	_, err := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		return []*graph.Node{rc.AllReduce(strategy.Sum, graph.Const(rc.Graph(), true))}
 	}, strategy.FunctionOptions{}).Run(ctx)
-	assert.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
+	assert.Equal(t, errkind.TypeError, errkind.KindOf(err), "%v", err)
 	_, err = asOnTPU.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		return eager.MergeCall(rc, func(mc *eager.MergeContext, x ...*eager.MergeValue) []*eager.MergeValue {
 			return []*eager.MergeValue{mc.Reduce(strategy.Mean, x[0], 0)}
 		}, graph.Const(rc.Graph(), []int32{1, 4}))
 	}, strategy.FunctionOptions{}).Run(ctx)
-	assert.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
+	assert.Equal(t, errkind.TypeError, errkind.KindOf(err), "%v", err)
 	v, err := s.NewVariable(ctx, true, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
-	assert.Equal(t, errkind.TypeError, errkind.Of(v.Assign(ctx, false)))
+	assert.Equal(t, errkind.TypeError, errkind.KindOf(v.Assign(ctx, false)))
 	_, err = v.Read(ctx)
-	assert.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
+	assert.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(err))
 	// With one replica there is nothing to reduce.
 	one := strategytest.On(t, plugintest.System(t, 1), strategy.Options{Replicas: 1})
 	v, err = one.NewVariable(ctx, true, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})

@@ -170,7 +170,7 @@ func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, fail
 	}
 	if failed != nil {
 		text := failed.Error()
-		mine = state{Failed: text[:min(len(text), 2000)], Kind: int(errkind.Of(failed))}
+		mine = state{Failed: text[:min(len(text), 2000)], Kind: int(errkind.KindOf(failed))}
 	}
 	var message bytes.Buffer
 	if err := gob.NewEncoder(&message).Encode(mine); err != nil {

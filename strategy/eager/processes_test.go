@@ -340,7 +340,7 @@ func errorsOfOneProcess(ctx context.Context, s *strategy.TPUStrategy) error {
 	_, err = e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 		return make([]any, 1+rc.ReplicaIDInSyncGroup()), nil
 	})
-	if s.NumReplicasInSync() > 1 && errkind.Of(err) != errkind.AssertionError {
+	if s.NumReplicasInSync() > 1 && errkind.KindOf(err) != errkind.AssertionError {
 		return fmt.Errorf("results of different structure: %v", err)
 	}
 	sum, err := e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Sum, 1.0) })

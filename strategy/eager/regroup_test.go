@@ -84,7 +84,7 @@ func TestWhatIsTheSameOnAllReplicasCountsAsMirrored(t *testing.T) {
 			_, err = e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 				return rc.Update(mean, add, float32(rc.ReplicaIDInSyncGroup()))
 			})
-			require.Equal(t, errkind.TypeError, errkind.Of(err))
+			require.Equal(t, errkind.TypeError, errkind.KindOf(err))
 		}
 	})
 }
@@ -137,11 +137,11 @@ func TestMapsOfNestsHaveAnOrder(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	ctx := context.Background()
 	_, err := eager.Of(s).Regroup(ctx, []any{map[int]any{10: "a", 2: "b", -1: "c"}, map[int]any{2: "b"}})
-	require.Equal(t, errkind.AssertionError, errkind.Of(err))
+	require.Equal(t, errkind.AssertionError, errkind.KindOf(err))
 	require.ErrorContains(t, err, "replica 1 has keys [2], replica 0 [-1 2 10]")
 	nan := map[float64]any{math.NaN(): "a"}
 	_, err = eager.Of(s).Regroup(ctx, []any{nan, nan})
-	require.Equal(t, errkind.ValueError, errkind.Of(err))
+	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	require.ErrorContains(t, err, "has NaN as a key")
 }
 

@@ -48,7 +48,7 @@ func TestRunStepsKeepTheLastOutputs(t *testing.T) {
 			return m.SetLastStepOutput(ctx, "steps", steps+1)
 		}, it, 5, nil)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-		require.Equal(t, errkind.OutOfRangeError, errkind.Of(err))
+		require.Equal(t, errkind.OutOfRangeError, errkind.KindOf(err))
 		require.ErrorContains(t, err, "after 1 of 5 steps")
 		require.Equal(t, 1, m.LastStepOutputs()["steps"], "the steps that ran")
 		_, err = e.RunStepsOnIterator(ctx, func(context.Context, *eager.MultiStepContext, any) error { return nil }, it, 1, nil)

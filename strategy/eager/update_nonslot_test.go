@@ -172,7 +172,7 @@ func TestANonSlotUpdateNamesTheDevicesThatItRunsOn(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, results, 2)
 	_, err = e.UpdateNonSlotEach(ctx, []string{"/device:TPU:99"}, f)
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	_, err = e.UpdateNonSlotEach(ctx, append(e.NonSlotDevices(), e.NonSlotDevices()...), f)
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 }

@@ -62,7 +62,7 @@ func TestUpdateScattersTheComponentOnce(t *testing.T) {
 		require.NoError(t, err)
 		_, err = e.Update(ctx, mirrored, own)
 		if n > 1 {
-			require.Equal(t, errkind.ValueError, errkind.Of(err))
+			require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 			require.Equal(t, []float32{1, 2, 3, 4}, strategytest.Values(t, mirrored, n)[n-1])
 		}
 	})
@@ -124,7 +124,7 @@ func TestAMirroredVariablesComponentsStayEqualInAnUpdate(t *testing.T) {
 	_, err = eager.Of(s).Update(ctx, w, func(u *eager.UpdateContext, _ ...any) (any, error) {
 		return nil, w.AssignAdd(u.Context(), float32(u.ReplicaID()))
 	})
-	require.Equal(t, errkind.ValueError, errkind.Of(err))
+	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	// Components of another variable are accepted if they are equal.
 	m, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{LocalWrites: true})
 	require.NoError(t, err)
@@ -139,7 +139,7 @@ func TestAMirroredVariablesComponentsStayEqualInAnUpdate(t *testing.T) {
 		_, err = eager.Of(s).Update(ctx, m, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Assign(float32(u.ReplicaID())) })
 		require.NoError(t, err)
 		_, err = eager.Of(s).Update(ctx, w, fn)
-		require.Equal(t, errkind.ValueError, errkind.Of(err))
+		require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 	_, err = eager.Of(s).Update(ctx, w, func(u *eager.UpdateContext, _ ...any) (any, error) {
 		if u.ReplicaID() == 1 {
@@ -206,7 +206,7 @@ func TestAnUpdateOfAMirroredVariableComparesContents(t *testing.T) {
 				},
 			} {
 				err := write(fn, of)
-				require.Equal(t, errkind.ValueError, errkind.Of(err), "%s differs: %s: %v", what, name, err)
+				require.Equal(t, errkind.ValueError, errkind.KindOf(err), "%s differs: %s: %v", what, name, err)
 			}
 		}
 		// Components of a value on the devices are compared as well.

@@ -380,7 +380,7 @@ func varying(v strategy.Value) bool {
 	switch v := v.(type) {
 	case *strategy.PerReplica:
 		return !v.Mirrored()
-	case *strategy.BatchStack:
+	case *strategy.StackedBatches:
 		return true
 	}
 	return false

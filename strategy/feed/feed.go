@@ -95,7 +95,7 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 	if err != nil {
 		return nil, err
 	}
-	steps, err := d.OpenAt(ctx, opts.From)
+	steps, err := d.OpenAt(ctx, opts.Start)
 	if err != nil {
 		return nil, failed("open the input", err)
 	}

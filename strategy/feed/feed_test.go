@@ -124,9 +124,9 @@ func TestAPositionGoesOnWithTheVeryNextBatch(t *testing.T) {
 		require.NoError(t, f.Close())
 		from, err := input.ParseState(data)
 		require.NoError(t, err)
-		require.Equal(t, want[at:], append([][]any{}, labels(t, open(t, s, ds, feed.Options{From: from}), s)...), "from %d", at)
+		require.Equal(t, want[at:], append([][]any{}, labels(t, open(t, s, ds, feed.Options{Start: from}), s)...), "from %d", at)
 	}
-	_, err := feed.New(ctx, s, distribute(t, s, ds), feed.Options{From: input.State{Op: "other"}})
+	_, err := feed.New(ctx, s, distribute(t, s, ds), feed.Options{Start: input.State{Op: "other"}})
 	require.ErrorIs(t, err, input.ErrState)
 }
 

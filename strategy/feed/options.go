@@ -43,10 +43,10 @@ type Options struct {
 	// dataset does not show this, for example for files with equal numbers of records. See
 	// [ErrVote].
 	EndTogether bool
-	// From is the position at which the feed starts; zero is the beginning. It is a result of
+	// Start is the position at which the feed starts; zero is the beginning. It is a result of
 	// [Feed.State], or of input.JoinStates for the states of all processes. The number of processes
 	// and replicas may differ from those of the saved position.
-	From input.State
+	Start input.State
 }
 
 func option(name, reason, hint string) error {

@@ -26,7 +26,7 @@ func TestOptionsThatDoNotFitAreNamed(t *testing.T) {
 	} {
 		_, err := feed.New(ctx, s, d, opts)
 		require.ErrorContains(t, err, "feed: option "+option)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 	for _, depth := range []int{math.MaxInt, 1 << 40, 1<<16 + 1} {
 		_, err := feed.New(ctx, s, d, feed.Options{Depth: depth})

@@ -69,7 +69,7 @@ func FuzzRegroup(f *testing.F) {
 		y, _ := nestOf(b, 0)
 		grouped, err := eager.Of(s).Regroup(ctx, []any{x, y})
 		if err != nil {
-			require.NotEqual(t, errkind.Unknown, errkind.Of(err), "%v", err)
+			require.NotEqual(t, errkind.Unknown, errkind.KindOf(err), "%v", err)
 			return
 		}
 		for r := range 2 {
@@ -113,7 +113,7 @@ func FuzzFunction(f *testing.F) {
 		}, strategy.FunctionOptions{})
 		m, err := step.Lowered(ctx, x)
 		if err != nil {
-			require.NotEqual(t, errkind.Unknown, errkind.Of(err), "%v", err)
+			require.NotEqual(t, errkind.Unknown, errkind.KindOf(err), "%v", err)
 			return
 		}
 		require.Equal(t, given, tensors)

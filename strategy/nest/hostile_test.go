@@ -117,7 +117,7 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 				out, err := f.Run(ctx, c.args...)
 				require.Error(t, err)
 				require.Nil(t, out)
-				require.Equal(t, c.kind, errkind.Of(err), "%T: %v", err, err)
+				require.Equal(t, c.kind, errkind.KindOf(err), "%T: %v", err, err)
 				require.ErrorContains(t, err, c.says)
 				if c.is != nil {
 					require.ErrorIs(t, err, c.is)

@@ -39,7 +39,7 @@ func TestLeavesHaveAnOrder(t *testing.T) {
 	assert.Equal(t, []any{[]float64{3, 4}, []float64{3, 4}}, strategytest.Values(t, p.B.(*strategy.PerReplica), 2))
 
 	padded := nest.New(s, func(rc *strategy.ReplicaContext, args []any) any {
-		return []any{rc.RealSize(1, 0), args[1].(pair).B}
+		return []any{rc.ValidSize(1, 0), args[1].(pair).B}
 	}, strategy.FunctionOptions{Padding: strategy.MaskPadding})
 	ragged, err := s.PerReplica(ctx, []any{[]float32{1}, []float32{2, 3, 4}}, logical.Annotation{})
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestNestsAreDeep(t *testing.T) {
 	for n, taken := range map[int]bool{0: true, 50: true, 98: true, 99: true, 100: false, 200: false} {
 		out, err := f.Run(ctx, deep(n, float32(n)))
 		if !taken {
-			require.Equal(t, errkind.ValueError, errkind.Of(err))
+			require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 			require.ErrorContains(t, err, "args: the nest has more than 100 levels")
 			continue
 		}

@@ -26,7 +26,7 @@ func TestAnErrorSaysTheReasonAndWhatToDo(t *testing.T) {
 		{stepfile.Error{Reason: 99}, "stepfile: Reason(99)", errkind.ValueError},
 	} {
 		assert.Equal(t, c.want, c.err.Error())
-		assert.Equal(t, c.kind, errkind.Of(&c.err))
+		assert.Equal(t, c.kind, errkind.KindOf(&c.err))
 	}
 }
 

@@ -63,7 +63,7 @@ func LoadTrain(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store 
 	if !trains(step) {
 		return nil, &Error{Reason: NotAFile, Detail: step.Name + " is no training step", Hint: "use Load"}
 	}
-	return train.Of(f)
+	return train.StepOf(f)
 }
 
 // LoadEvaluation is like [Load], for a step of train.NewEvaluation.
@@ -131,8 +131,8 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	if state != nil {
 		inside.Of[function](f).SetMetrics(step.Metrics, state, made)
 	}
-	if trains(step) { // train.Of sets the guard for non-finite steps
-		if _, err := train.Of(f); err != nil {
+	if trains(step) { // train.StepOf sets the guard for non-finite steps
+		if _, err := train.StepOf(f); err != nil {
 			return nil, nil, err
 		}
 	}

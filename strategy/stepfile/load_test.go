@@ -215,18 +215,18 @@ func TestATrainingStepIsNoFunctionOfEachReplica(t *testing.T) {
 	x, y := strategytest.Batch(3)
 	_, err = f.Run(ctx, x, y)
 	require.ErrorContains(t, err, "load it with stepfile.LoadTrain, or Bind it")
-	step, err := train.Of(f)
+	step, err := train.StepOf(f)
 	require.NoError(t, err)
 	assert.Equal(t, want[:1], strategytest.Losses(t, step, 3, 4))
 
 	traced := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
-	_, err = train.Of(traced)
+	_, err = train.StepOf(traced)
 	require.ErrorContains(t, err, "load one with stepfile.LoadTrain")
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 }
 
 func TestOptionsAreGivenOnce(t *testing.T) {
 	_, err := stepfile.Load(t.Context(), strategytest.New(t, 1, 1), bytes.NewReader(nil), nil, stepfile.Options{}, stepfile.Options{})
 	require.EqualError(t, err, "stepfile: load: 2 options; give one")
-	require.Equal(t, errkind.ValueError, errkind.Of(err))
+	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 }

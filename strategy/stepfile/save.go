@@ -15,7 +15,7 @@ import (
 // the tensors that the step closes over, and names and descriptions of its store variables and
 // distributed variables. It does not contain values of variables, which belong to checkpoints.
 //
-// A loop of steps (see [strategy.BatchStack]) is saved with its number of steps. A step that
+// A loop of steps (see [strategy.StackedBatches]) is saved with its number of steps. A step that
 // strategy.Options.Compiler found in a cache is compiled once more, because a program from a cache
 // cannot be serialized (pjrt.ErrDeserialized). ctx limits this compilation.
 //

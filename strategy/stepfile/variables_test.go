@@ -66,7 +66,7 @@ func variableStep(v map[string]*strategy.Variable) strategy.StepFunc {
 		rc.AssignAdd(v["local"], id)
 		rc.AssignAdd(v["metric"], graph.Square(x))
 		rc.AssignAdd(v["average"], graph.ReduceAllSum(x))
-		return []*graph.Node{graph.Add(x, graph.Mul(rc.Read(v["sum"]), rc.ReadAcross(v["average"])))}
+		return []*graph.Node{graph.Add(x, graph.Mul(rc.Read(v["sum"]), rc.ReadReduced(v["average"])))}
 	}
 }
 
@@ -346,7 +346,7 @@ func TestASavedStepTakesRaggedValues(t *testing.T) {
 	ragged, err := strat.PerReplica(ctx, []any{[]float32{1, 2, 3}, []float32{4}}, logical.Annotation{})
 	require.NoError(t, err)
 	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{graph.Mul(graph.ReduceAllSum(in[0]), graph.ConvertDType(rc.RealSize(0, 0), dtypes.Float32))}
+		return []*graph.Node{graph.Mul(graph.ReduceAllSum(in[0]), graph.ConvertDType(rc.ValidSize(0, 0), dtypes.Float32))}
 	}, strategy.FunctionOptions{Padding: strategy.MaskPadding})
 	compiled, err := f.Compiled(ctx, ragged)
 	require.NoError(t, err)

@@ -130,7 +130,7 @@ func TestMicrobatchesThatCannotBeAreErrors(t *testing.T) {
 			var traced *strategy.TraceError
 			require.ErrorAs(t, err, &traced)
 			assert.ErrorContains(t, err, c.want)
-			assert.Equal(t, errkind.ValueError, errkind.Of(err))
+			assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		})
 	}
 	_, err = train.New(s, model.NewStore(), optimizer.Adam().Done(), odd(1), train.Options{Accumulate: -1})

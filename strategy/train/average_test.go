@@ -246,7 +246,7 @@ func TestAveragesThatCannotBe(t *testing.T) {
 	} {
 		_, err := train.New(s, model.NewStore(), optimizer.Adam().Done(), odd(1), o)
 		assert.ErrorContains(t, err, want)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 	store := model.NewStore()
 	plain := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), odd(1), train.Options{}))

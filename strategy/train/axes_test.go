@@ -114,7 +114,7 @@ func TestRulesShareOutVariablesAmongTheReplicas(t *testing.T) {
 				}
 				if c.replicas == 4 { // the same with two rules that are combined
 					rules[1].Annotation = strategytest.Over(mesh, "", "model")
-					rules = append(rules, logical.Rule{Pattern: rules[1].Pattern, Largest: []string{logical.ReplicaName}, Smallest: 1})
+					rules = append(rules, logical.Rule{Pattern: rules[1].Pattern, Largest: []string{logical.ReplicaName}, MinElements: 1})
 				}
 				losses, vars := run(t, opt(), strategy.Options{Replicas: c.replicas, LogicalAxes: axes, Variables: rules})
 				assert.InDeltaSlice(t, want, losses, 1e-5)

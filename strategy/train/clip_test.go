@@ -284,7 +284,7 @@ func TestClipNormsThatAreNone(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	for _, norm := range []float64{-1, math.NaN(), math.Inf(1), 1e300} {
 		_, err := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), odd(1), train.Options{ClipNorm: norm})
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		assert.ErrorContains(t, err, "Options.ClipNorm is")
 	}
 	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), odd(1), train.Options{}))

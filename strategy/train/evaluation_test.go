@@ -109,7 +109,7 @@ func TestEvaluationsThatCannotBe(t *testing.T) {
 	assert.Equal(t, []string{"loss"}, held.MetricNames())
 	_, err := held.Over(t.Context(), heldOut())
 	require.ErrorContains(t, err, "train: evaluation: no rows were evaluated")
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	_, err = held.Over(t.Context(), nil)
 	require.ErrorContains(t, err, "the iterator is nil")
 	broken := errors.New("the file ends")
@@ -134,7 +134,7 @@ func TestEvaluationsThatCannotBe(t *testing.T) {
 			err = held.Run(t.Context(), x, y)
 		}
 		require.ErrorContains(t, err, c.want, name)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 	// Every option that only applies to training is rejected by name, including future options.
 	for i, of := 0, reflect.TypeFor[train.Options](); i < of.NumField(); i++ {

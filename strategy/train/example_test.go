@@ -141,8 +141,8 @@ func ExampleNew_shardedState() {
 		log.Fatal(err)
 	}
 	defer sys.Close()
-	rule := logical.Share("", logical.ShardParameters)
-	rule.Smallest = 16 // the model is small
+	rule := logical.Shard("", logical.ShardParameters)
+	rule.MinElements = 16 // the model is small
 	strat, err := strategy.New(sys, strategy.Options{Variables: logical.Rules{rule}})
 	if err != nil {
 		log.Fatal(err)

@@ -113,6 +113,6 @@ func TestFreezingThatSaysNothing(t *testing.T) {
 			_, err = step.Run(t.Context(), sums(8)[0]...)
 		}
 		assert.ErrorContains(t, err, want)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 }

@@ -66,7 +66,7 @@ func TestStepsFromFilesKeepTheirMetrics(t *testing.T) {
 	f, err := stepfile.Load(t.Context(), there, bytes.NewReader(trained.Bytes()), kept)
 	require.NoError(t, err)
 	_, err = train.EvaluationOf(f)
-	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	empty := strategytest.On(t, sys, opts)
 	_, err = stepfile.LoadTrain(t.Context(), empty, bytes.NewReader(trained.Bytes()), strategytest.SeededStore())
 	require.Error(t, err, "the store lacks the variables")

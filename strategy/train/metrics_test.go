@@ -230,7 +230,7 @@ func TestMetricsThatCannotBe(t *testing.T) {
 			require.ErrorAs(t, err, &trace)
 			assert.ErrorContains(t, err, c.want)
 			if name != "a node of another" {
-				assert.Equal(t, errkind.ValueError, errkind.Of(err))
+				assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 			}
 		})
 	}
@@ -242,7 +242,7 @@ func TestMetricsThatCannotBe(t *testing.T) {
 	} {
 		_, err := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), classes, train.Options{Metrics: metrics, Norms: true})
 		assert.ErrorContains(t, err, want)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 	t.Run("a closed strategy", func(t *testing.T) {
 		s := strategytest.New(t, 1, 1)

@@ -153,7 +153,7 @@ func (l *microbatchLoop) split(arguments []*graph.Node) {
 	number := func(n int) *graph.Node { return constant(l.graph, dtypes.Int32, float64(n)) }
 	switch {
 	case l.padded && l.ragged >= 0:
-		l.real = l.rc.RealSize(l.ragged, 0)
+		l.real = l.rc.ValidSize(l.ragged, 0)
 		l.all = l.rc.AllReduce(strategy.Sum, l.real)
 		l.common.Rows, l.common.AllRows = l.real, l.all
 	case l.padded:

@@ -175,6 +175,6 @@ func TestAnUnknownWayWithNonFiniteStepsIsRefused(t *testing.T) {
 			return graph.ReduceAllMean(layers.Dense(rc.Scope(), in[0], true, 1))
 		}, train.Options{NonFinite: way})
 		require.ErrorContains(t, err, way.String())
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 }

@@ -274,6 +274,6 @@ func TestValidateRejectsInvalidPoliciesAreErrorsOfTheStep(t *testing.T) {
 	} {
 		_, err := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), models["mlp"], train.Options{Precision: policy})
 		require.ErrorContains(t, err, "precision: "+text)
-		require.Equal(t, errkind.ValueError, errkind.Of(err))
+		require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 }

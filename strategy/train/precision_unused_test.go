@@ -63,7 +63,7 @@ func TestAPolicyThatReachesNoOperationIsAnError(t *testing.T) {
 			require.ErrorContains(t, err, c.want, name)
 			assert.ErrorContains(t, err, "convert the input of that layer with precision.Compute", name)
 			assert.Regexp(t, `at precision_unused_test.go:(28|44);`, err.Error(), name)
-			assert.Equal(t, errkind.ValueError, errkind.Of(err), name)
+			assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 		}
 		held := strategytest.OK(train.NewEvaluation(s, model.NewStore(), c.loss, train.Options{Precision: c.policy}))
 		_, err := held.Lowered(t.Context(), c.batch)

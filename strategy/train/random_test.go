@@ -63,7 +63,7 @@ func TestDropoutMasksOfReplicas(t *testing.T) {
 				require.NoError(t, err)
 				for r := range replicas {
 					for p := range s.NumLogicalDevices() {
-						value, err := seen.LocalPart(t.Context(), r, p)
+						value, err := seen.LocalShard(t.Context(), r, p)
 						require.NoError(t, err)
 						all := strategytest.Numbers(t, value)
 						for i := range masks {

@@ -168,7 +168,7 @@ func TestSchedulesThatCannotBeFollowed(t *testing.T) {
 			var trace *strategy.TraceError
 			require.ErrorAs(t, err, &trace)
 			assert.ErrorContains(t, err, c.want)
-			assert.Equal(t, errkind.ValueError, errkind.Of(err))
+			assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		})
 	}
 	_, err := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), linear, train.Options{LearningRate: schedule.Cosine(0.1, 0, 0)})

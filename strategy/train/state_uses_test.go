@@ -282,7 +282,7 @@ func TestPartsAreReadAndWrittenAsOneVariable(t *testing.T) {
 		part := []int{1, 2}[mesh[0]%4/2]
 		assert.Equal(t, 4*3*part, v.BytesPerDevice())
 		assert.Equal(t, []float32{1, 2, 3, 4, 5, 6, 7, 8, 9}, strategytest.Flat(t, v))
-		last, err := v.LocalPart(ctx, mesh[0]-1, 0)
+		last, err := v.LocalShard(ctx, mesh[0]-1, 0)
 		require.NoError(t, err)
 		assert.Equal(t, []int{max(3-part*(mesh[0]-1), 0), 3}, last.Shape().Dimensions)
 		local, err := v.Local(ctx, 1)

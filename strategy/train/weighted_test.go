@@ -246,7 +246,7 @@ func TestWeightedLossesThatCannotBeAreErrors(t *testing.T) {
 		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), loss, train.Options{}))
 		_, err := step.Run(t.Context(), []float32{1, 2})
 		assert.ErrorContains(t, err, want)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), want)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), want)
 	}
 	_, err := train.New(s, model.NewStore(), optimizer.Adam().Done(), train.Weighted(nil), train.Options{})
 	assert.ErrorContains(t, err, "no loss function")

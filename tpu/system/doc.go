@@ -6,7 +6,7 @@
 //	defer sys.Close()
 //
 // With the zero Options, [Open] opens the TPU of a Cloud TPU VM: it searches for libtpu (see
-// [github.com/tpustrategy/tpustrategy/pjrt.Find]) and computes the topology from the coordinates of
+// [github.com/tpustrategy/tpustrategy/pjrt.FindPlugin]) and computes the topology from the coordinates of
 // the devices. With CPUDevices, it opens the XLA CPU plugin with this number of devices. CPU
 // devices have no coordinates; their topology is Options.MeshShape or a default grid.
 //

@@ -26,7 +26,7 @@ func TestParseGPUs(t *testing.T) {
 		assert.True(t, IsGPUs(name), name)
 		err := CheckName(name)
 		assert.ErrorContains(t, err, want)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), name)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 	}
 	for _, name := range []string{"v5e:4x4", "v5p-128", "2x v5e-256", "tpu7x:2x2x1", "cpu:8", "h100:", "h100:-1", "h100:2x4", ""} {
 		assert.False(t, IsGPUs(name), name)

@@ -196,7 +196,7 @@ func Find(opts Options) (pjrt.Location, error) {
 
 func findKind(kind string, opts Options) (pjrt.Location, error) {
 	cache, _ := os.UserCacheDir() // "" if there is no home directory
-	return pjrt.Find(pjrt.FindOptions{
+	return pjrt.FindPlugin(pjrt.FindOptions{
 		Kind: kind, Path: opts.Plugin, Getenv: getenvOf(opts), GOARCH: runtime.GOARCH, UserCacheDir: cache, Stat: os.Stat,
 	})
 }

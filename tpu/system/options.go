@@ -26,7 +26,7 @@ type Options struct {
 	// testing programs that use slices.
 	CPUSlices int
 	// Plugin is the path of the plugin's shared library. If empty, the plugin is searched for by
-	// [pjrt.Find], and libtpu is opened only if the host has a TPU (see [HasTPU]).
+	// [pjrt.FindPlugin], and libtpu is opened only if the host has a TPU (see [HasTPU]).
 	Plugin string
 	// PluginCheck contains the conditions under which a plugin file is trusted; see [pjrt.Inspect].
 	PluginCheck pjrt.OpenOptions
@@ -84,7 +84,7 @@ func optionError(op, reason, hint string) error {
 // DescribeOptions configures [Describe]. With the zero value, slices have the default properties of
 // Cloud TPU.
 type DescribeOptions struct {
-	// Plugin is the path of libtpu. If empty, libtpu is searched for by [pjrt.Find].
+	// Plugin is the path of libtpu. If empty, libtpu is searched for by [pjrt.FindPlugin].
 	Plugin string
 	// PluginCheck contains the conditions under which a plugin file is trusted; see [pjrt.Inspect].
 	PluginCheck pjrt.OpenOptions

@@ -93,7 +93,7 @@ func (s *System) Close() error {
 	if open := (*pjrt.OpenError)(nil); errors.As(err, &open) {
 		return &errkind.Fault{Op: "system: close", Err: err, Hint: "close the strategies of the system first"}
 	}
-	if errkind.Of(err) != errkind.FailedPreconditionError {
+	if errkind.KindOf(err) != errkind.FailedPreconditionError {
 		s.closed.Store(true)
 	}
 	return err

@@ -45,7 +45,7 @@ func (f *Figures) Add(o Figures) {
 
 // Options say where values are made, and for which variables.
 type Options struct {
-	Machine *mesh.Machine
+	Machine *mesh.Runtime
 	// Axes are the named axes of a replica's logical devices.
 	Axes      []sharding.Axis
 	Target    lowering.Target

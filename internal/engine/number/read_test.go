@@ -28,7 +28,7 @@ func TestANumberIsReadOfEveryRealDType(t *testing.T) {
 		_, err := number.Read(x)
 		var own *errkind.Fault
 		require.ErrorAs(t, err, &own, "%s", x.Shape())
-		assert.Equal(t, errkind.TypeError, errkind.Of(err))
+		assert.Equal(t, errkind.TypeError, errkind.KindOf(err))
 		assert.ErrorContains(t, err, x.DType().String()+" is no real number; read the tensor with Value")
 	}
 	gone := tensors.FromScalar(float32(3))

@@ -36,7 +36,7 @@ func (r *rig) savedModel(ctx context.Context) (*savedModel, error) {
 	all = append(all, float32s("vector", 100, width)...)
 	opts := r.parts(logical.Rules{logical.Match(`matrix`, logical.SplitInto(1, 2))})
 	if r.devices > 1 {
-		opts.Variables = append(opts.Variables, logical.Share("", logical.ShardParameters))
+		opts.Variables = append(opts.Variables, logical.Shard("", logical.ShardParameters))
 	}
 	strat, err := r.strategy(ctx, opts)
 	if err != nil {
@@ -86,7 +86,7 @@ func checkpointSave(ctx context.Context, r *rig) (row, error) {
 	result, err := repeat{turns: 7, limit: time.Minute, ops: 1}.time(func(int) (time.Duration, error) {
 		step++
 		err := m.save(ctx, step)
-		took := m.manager.Took()
+		took := m.manager.LastSaveTimes()
 		blocked = append(blocked, us(took.Blocked))
 		return took.Total, err
 	}, timed(m.write, nil))

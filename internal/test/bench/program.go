@@ -163,7 +163,7 @@ func (p program) onUpstream(r *rig) (way, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := pjrt.Find(pjrt.FindOptions{Kind: "cpu", Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: cache, Stat: os.Stat})
+	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: "cpu", Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: cache, Stat: os.Stat})
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ type failure struct {
 }
 
 // failed makes a failure of our error.
-func failed(err error) failure { return failure{kind: errkind.Of(err).String(), err: err} }
+func failed(err error) failure { return failure{kind: errkind.KindOf(err).String(), err: err} }
 
 // either is the shown value, or the failure.
 func (c *caseRun) either(x any, err error) any {

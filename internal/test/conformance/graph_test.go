@@ -100,7 +100,7 @@ func graphCase(c *caseRun, g graphGolden, w *world) {
 			require.ErrorIs(c, err, x.cause, "the user's own error comes through")
 			return
 		}
-		require.True(c, sameTraceError(g.Error.Type, errkind.Of(err).String()), "TensorFlow has a %s, ours is %s: %v", g.Error.Type, errkind.Of(err), err)
+		require.True(c, sameTraceError(g.Error.Type, errkind.KindOf(err).String()), "TensorFlow has a %s, ours is %s: %v", g.Error.Type, errkind.KindOf(err), err)
 		return
 	}
 	require.NoError(c, err)

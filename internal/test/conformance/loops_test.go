@@ -435,7 +435,7 @@ func tpuVariableCase(c *caseRun, g golden, v *env) {
 			k = -1 // there it counts from the end; here it is refused too
 		}
 		_, err := v.e.LogicalDevice(ctx, k)
-		require.Equal(c, errkind.ValueError, errkind.Of(err))
+		require.Equal(c, errkind.ValueError, errkind.KindOf(err))
 		return
 	}
 	if outputs["after_assign"] == nil {
@@ -472,7 +472,7 @@ func tpuVariableCase(c *caseRun, g golden, v *env) {
 		for r := range v.n {
 			var replica []any
 			for p := range v.p {
-				part, err := x.LocalPart(ctx, r, p)
+				part, err := x.LocalShard(ctx, r, p)
 				require.NoError(c, err)
 				replica = append(replica, c.show(part))
 			}

@@ -225,7 +225,7 @@ func nonSlotCase(c *caseRun, g golden, v *env) {
 			return v.e.UpdateNonSlot(rc.Context(), devices, give(1))
 		})
 		if _, ok := g.Outputs.(string); ok { // not run there
-			require.Equal(c, errkind.RuntimeError, errkind.Of(err))
+			require.Equal(c, errkind.RuntimeError, errkind.KindOf(err))
 			return
 		}
 		c.check(g.Outputs, failed(err))

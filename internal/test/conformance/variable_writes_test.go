@@ -192,7 +192,7 @@ func scatterCase(c *caseRun, g golden, v *env) {
 			_, err := v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 				return rc.Scatter(op, x, []int32{1}, []float32{5})
 			})
-			require.Equal(c, errkind.NotImplementedError, errkind.Of(err))
+			require.Equal(c, errkind.NotImplementedError, errkind.KindOf(err))
 			if whole {
 				c.check(g.Outputs, got[op.String()])
 			}

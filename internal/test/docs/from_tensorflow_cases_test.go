@@ -89,7 +89,7 @@ func checkpointed(ctx context.Context, strat *strategy.TPUStrategy, store *model
 	}
 
 	last, err := m.Latest(ctx)
-	if errors.Is(err, checkpoint.ErrNone) {
+	if errors.Is(err, checkpoint.ErrNotFound) {
 		return nil // a new run
 	}
 	if err != nil {

@@ -110,7 +110,7 @@ func Refused(t *testing.T, b compute.Backend) {
 			require.Error(t, err)
 			require.Regexp(t, c.want, err.Error())
 			if c.kind != 0 {
-				require.Equal(t, c.kind, errkind.Of(err))
+				require.Equal(t, c.kind, errkind.KindOf(err))
 			}
 			out, err := graph.CallOnce(b, func(x *graph.Node) *graph.Node { return graph.Neg(x) }, float32(1))
 			require.NoError(t, err)

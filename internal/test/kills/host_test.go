@@ -210,7 +210,7 @@ func runHost(ctx context.Context, h prochost.Host, j job) (err error) {
 	_, err = fit.Run(ctx, step, data, fit.Options{
 		Epochs: epochs, Every: 1, Resume: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	},
-		fit.Watch(watchdog.Options{Place: j.Directory, Floor: 2 * time.Second, Exit: os.Exit}),
+		fit.Watch(watchdog.Options{Place: j.Directory, MinTimeout: 2 * time.Second, Exit: os.Exit}),
 		fit.CSV(filepath.Join(j.Directory, "table.csv")),
 		fit.Checkpoint(place, saveEvery, options),
 		fit.Hook{Name: "tell",

@@ -20,7 +20,7 @@ import (
 // missing plugin into a failure.
 const Require = "TPUSTRATEGY_REQUIRE_PLUGIN"
 
-// Path is the plugin library of a kind, "cpu" or "tpu", found as [pjrt.Find]
+// Path is the plugin library of a kind, "cpu" or "tpu", found as [pjrt.FindPlugin]
 // does. Without one the test is skipped with the reason, or fails if the
 // environment sets TPUSTRATEGY_REQUIRE_PLUGIN=1. A plugin that is not published
 // for this kind of machine is a skip either way.
@@ -30,7 +30,7 @@ func Path(t testing.TB, kind string) string {
 	if err != nil {
 		cache = ""
 	}
-	found, err := pjrt.Find(pjrt.FindOptions{Kind: kind, Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: cache,
+	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: kind, Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: cache,
 		Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
 	if err != nil {
 		if _, unpublished := pins.For(kind, runtime.GOARCH); unpublished != nil {

@@ -81,7 +81,7 @@ const (
 
 // newWireError puts an error on its way to a host.
 func newWireError(err error) *wireError {
-	w := &wireError{Text: err.Error(), Class: errkind.Of(err)}
+	w := &wireError{Text: err.Error(), Class: errkind.KindOf(err)}
 	var (
 		m *simhost.MissingError
 		l *simhost.LostError

@@ -164,7 +164,7 @@ func TestASecretIsAskedFor(t *testing.T) {
 			h.Secret = other
 			_, err = h.Connect()(context.Background())
 			require.ErrorContains(t, err, "the secrets of the two sides differ")
-			assert.Equal(t, errkind.PermissionDeniedError, errkind.Of(err))
+			assert.Equal(t, errkind.PermissionDeniedError, errkind.KindOf(err))
 			var gone *prochost.MachineError
 			require.ErrorAs(t, err, &gone)
 		}
@@ -235,7 +235,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}{{"udp", prochost.Options{}}, {"unix", prochost.Options{Patience: -1}}, {"unix", prochost.Options{MaxBytes: -1}}, {"unix", prochost.Options{MeshShape: []int{3}}}} {
 		_, err := prochost.Listen(base, c.network, filepath.Join(t.TempDir(), "m"), c.opts)
 		require.Error(t, err)
-		assert.NotEqual(t, errkind.Unknown, errkind.Of(err))
+		assert.NotEqual(t, errkind.Unknown, errkind.KindOf(err))
 	}
 	_, err := prochost.Listen(base, "unix", filepath.Join(t.TempDir(), "none", "m"), prochost.Options{})
 	require.Error(t, err)
@@ -244,7 +244,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	require.False(t, here)
 	_, here, err = prochost.FromEnviron(func(string) string { return "{" })
 	require.True(t, here)
-	require.Equal(t, errkind.ValueError, errkind.Of(err))
+	require.Equal(t, errkind.ValueError, errkind.KindOf(err))
 }
 
 func TestAnArgumentThatIsTooLargeIsRefusedHere(t *testing.T) {
@@ -260,7 +260,7 @@ func TestAnArgumentThatIsTooLargeIsRefusedHere(t *testing.T) {
 	}
 	err := x.Execute(context.Background(), rows, results, pjrt.ExecuteOptions{})
 	require.ErrorContains(t, err, "2048 bytes, the limit is 1024")
-	assert.Equal(t, errkind.ResourceExhaustedError, errkind.Of(err))
+	assert.Equal(t, errkind.ResourceExhaustedError, errkind.KindOf(err))
 }
 
 func FuzzFrames(f *testing.F) {

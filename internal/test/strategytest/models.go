@@ -180,5 +180,5 @@ func Flat(t testing.TB, v *strategy.Variable) []float32 {
 // Share returns the rule by which the replicas share out the state of all variables of that many
 // elements and more; nothing of it for a state that is not set.
 func Share(state logical.StateSharding, smallest int) logical.Rules {
-	return logical.Rules{{Pattern: regexp.MustCompile(""), State: cmp.Or(state, logical.ShardNothing), Smallest: smallest}}
+	return logical.Rules{{Pattern: regexp.MustCompile(""), State: cmp.Or(state, logical.ShardNothing), MinElements: smallest}}
 }

@@ -134,7 +134,7 @@ func TestNilReadersAreErrors(t *testing.T) {
 		assert.NotPanics(t, func() {
 			err := read()
 			assert.ErrorContains(t, err, "nil", name)
-			assert.Equal(t, errkind.ValueError, errkind.Of(err), name)
+			assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 		}, name)
 	}
 }

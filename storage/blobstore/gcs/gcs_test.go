@@ -38,7 +38,7 @@ func TestWhatIsMissingIsSaidWhenTheStoreIsOpened(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, blobstore.NoBucket, e.Reason)
 	assert.Contains(t, err.Error(), "gcloud storage buckets create gs://other")
-	assert.Equal(t, errkind.NotFoundError, errkind.Of(err))
+	assert.Equal(t, errkind.NotFoundError, errkind.KindOf(err))
 
 	for url, want := range map[string]string{
 		"gs://bucket/run?anonymous=perhaps": "true or false",
@@ -47,7 +47,7 @@ func TestWhatIsMissingIsSaidWhenTheStoreIsOpened(t *testing.T) {
 	} {
 		_, err := storage.Open(t.Context(), url)
 		require.ErrorContains(t, err, want)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err), url)
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), url)
 	}
 	_, err = gcs.New(nil, "bucket", blobstore.Options{})
 	require.ErrorContains(t, err, "the client is nil")
@@ -60,5 +60,5 @@ func TestWithoutCredentialsItIsSaidHowToGetThem(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, blobstore.Unauthenticated, e.Reason)
 	assert.True(t, strings.Contains(err.Error(), "gcloud auth application-default login"), err.Error())
-	assert.Equal(t, errkind.PermissionDeniedError, errkind.Of(err))
+	assert.Equal(t, errkind.PermissionDeniedError, errkind.KindOf(err))
 }

@@ -112,7 +112,7 @@ func TestSchedulesThatAreNone(t *testing.T) {
 	} {
 		err := c.of.Validate()
 		require.ErrorContains(t, err, c.want)
-		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 		_ = c.of.At(3)
 	}
 	for _, step := range []any{[]int64{1}, float32(1)} {

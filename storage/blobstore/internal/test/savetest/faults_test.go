@@ -156,7 +156,7 @@ func TestSavesUnderFaultsLoseNothing(t *testing.T) {
 
 // live runs saves on one host until one fails.
 func live(ctx context.Context, s *strategy.TPUStrategy, store storage.Store, first int64, outages []int, sky *weather, result func(int64, error)) error {
-	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, Retention: checkpoint.Retention{Last: kept}, Patience: 3 * time.Second})
+	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, Retention: checkpoint.Retention{Last: kept}, PartTimeout: 3 * time.Second})
 	if failed, e := s.AnyProcess(ctx, err != nil); failed || e != nil {
 		if err == nil {
 			err = m.Close()
@@ -180,7 +180,7 @@ func live(ctx context.Context, s *strategy.TPUStrategy, store storage.Store, fir
 			err = m.Wait(ctx)
 		}
 		if s.Process() == 0 {
-			if errors.Is(err, checkpoint.ErrKept) { // it is saved
+			if errors.Is(err, checkpoint.ErrNotRemoved) { // it is saved
 				err = nil
 			}
 			result(step, err)

@@ -28,7 +28,7 @@ func TestHostsSeeEachOtherThroughABucket(t *testing.T) {
 	var mu sync.Mutex
 	named := map[int]watchdog.Finding{}
 	for i := range 3 {
-		w, err := watchdog.Start(t.Context(), watchdog.Options{Host: i, Hosts: 3, Run: "r", Name: "w", Board: watchdog.In(run), Floor: 2 * time.Second,
+		w, err := watchdog.Start(t.Context(), watchdog.Options{Host: i, Hosts: 3, Run: "r", Name: "w", Board: watchdog.In(run), MinTimeout: 2 * time.Second,
 			OnReport: func(r watchdog.Report) {
 				mu.Lock()
 				defer mu.Unlock()
