@@ -212,10 +212,10 @@ func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.S
 	if _, err := lowering.StableHLOShape(shape); err != nil {
 		return nil, wrap(err)
 	}
-	if _, err := hostdata.Type(shape.DType); err != nil {
+	if _, err := hostdata.PJRTType(shape.DType); err != nil {
 		return nil, wrap(err)
 	}
-	bytes, err := hostdata.Host(flat, shape.DType, shape.Size())
+	bytes, err := hostdata.DeviceBytes(flat, shape.DType, shape.Size())
 	if err != nil {
 		return nil, wrap(err)
 	}

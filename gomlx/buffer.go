@@ -175,7 +175,7 @@ func (h *memory) bytes() ([]byte, error) {
 	if h.host != nil {
 		return h.host, nil
 	}
-	t, err := hostdata.Type(h.shape.DType)
+	t, err := hostdata.PJRTType(h.shape.DType)
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ type executableState struct {
 // compile is lowering's Options.Compile.
 func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 	for i, s := range slices.Concat(p.Parameters, p.Outputs) {
-		if _, err := hostdata.Type(s.DType); err != nil {
+		if _, err := hostdata.PJRTType(s.DType); err != nil {
 			return nil, failed("compile", fmt.Sprintf("program %q, shape %d, %s", p.Name, i, s), err)
 		}
 	}

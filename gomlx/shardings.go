@@ -26,7 +26,7 @@ func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, resu
 	if c.of == nil {
 		return nil, unknown("the runtime gives no compiled program", nil)
 	}
-	t, err := hostdata.Type(x.DType)
+	t, err := hostdata.PJRTType(x.DType)
 	if err != nil {
 		return nil, err
 	}

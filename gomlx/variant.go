@@ -209,7 +209,7 @@ func (v *variant) lay(b *Backend, frame spmd.Frame) error {
 
 // layout returns the layout of an argument or result of a module.
 func (b *Backend) layout(x spmd.ShardedTensor) (*mesh.Layout, error) {
-	t, err := hostdata.Type(x.DType)
+	t, err := hostdata.PJRTType(x.DType)
 	if err != nil {
 		return nil, err
 	}

@@ -13,9 +13,9 @@ import (
 type MapFunc func(ctx context.Context, e Element) (Element, error)
 
 // MapOptions configures [Dataset.Map]. The zero value runs one call at a time and leaves the spec
-// of the results unknown.
+// forOp the results unknown.
 type MapOptions struct {
-	Spec     Spec // of the results; zero: unknown. A result that does not match is an error
+	Spec     Spec // forOp the results; zero: unknown. A result that does not match is an error
 	Parallel int  // number of concurrent calls; 0 and 1 run in the caller's goroutine
 }
 
@@ -26,10 +26,10 @@ type MapOptions struct {
 // deterministic.
 func (d Dataset) Map(fn MapFunc, opts MapOptions) Dataset {
 	if fn == nil {
-		return fail("map", "give one", "the function is nil")
+		return invalidDataset("map", "give one", "the function is nil")
 	}
 	if opts.Parallel < 0 {
-		return fail("map", "give a number from 0", "%d calls at a time", opts.Parallel)
+		return invalidDataset("map", "give a number from 0", "%d calls at a time", opts.Parallel)
 	}
 	call := func(ctx context.Context, e Element) (out Element, err error) {
 		defer errkind.Recover("input: the function of Map", &err)
@@ -38,32 +38,32 @@ func (d Dataset) Map(fn MapFunc, opts MapOptions) Dataset {
 	apply := func(ctx context.Context, e Element) (Element, error) {
 		out, err := call(ctx, e)
 		if err == nil {
-			err = check(opts.Spec, out)
+			err = checkSpec(opts.Spec, out)
 		}
 		if err != nil {
-			return Element{}, within("map", "", err)
+			return Element{}, wrapError("map", "", err)
 		}
 		return out, nil
 	}
 	return d.derive(func(info Info) Info {
-		info.Spec, info.recut = opts.Spec, true
+		info.Spec, info.batchSizeUncertain = opts.Spec, true
 		return info
-	}, over("map", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
-		if err := drop(ctx, in, at[0]); err != nil || opts.Parallel <= 1 {
-			return &mapper{in, apply}, err
+	}, openWithCounters("map", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
+		if err := skipElements(ctx, in, at[0]); err != nil || opts.Parallel <= 1 {
+			return &mapIterator{in, apply}, err
 		}
 		return newPrefetcher(in, "map", opts.Parallel, apply)
 	}))
 }
 
-// mapper implements Map without concurrency. Its State has the same form as the state of a parallel
+// mapIterator implements Map without concurrency. Its State has the same form as the state of a parallel
 // map.
-type mapper struct {
+type mapIterator struct {
 	Iterator
 	fn MapFunc
 }
 
-func (m *mapper) Next(ctx context.Context) (Element, error) {
+func (m *mapIterator) Next(ctx context.Context) (Element, error) {
 	e, err := m.Iterator.Next(ctx)
 	if err != nil {
 		return Element{}, err
@@ -71,7 +71,7 @@ func (m *mapper) Next(ctx context.Context) (Element, error) {
 	return m.fn(ctx, e)
 }
 
-func (m *mapper) State() (State, error) { return stateOver("map", m.Iterator, 0) }
+func (m *mapIterator) State() (State, error) { return operationState("map", m.Iterator, 0) }
 
 // Prefetch reads up to n elements ahead in a separate goroutine, like tf.data's Dataset.prefetch.
 // The goroutine starts with the first call of Next and exits at Close. If n is 0, Prefetch returns
@@ -79,68 +79,68 @@ func (m *mapper) State() (State, error) { return stateOver("map", m.Iterator, 0)
 // elements again.
 func (d Dataset) Prefetch(n int) Dataset {
 	if n < 0 {
-		return fail("prefetch", "give a number from 0", "%d elements", n)
+		return invalidDataset("prefetch", "give a number from 0", "%d elements", n)
 	}
 	if n == 0 {
 		return d
 	}
-	return d.derive(unchanged, over("prefetch", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
-		if err := drop(ctx, in, at[0]); err != nil {
+	return d.derive(sameInfo, openWithCounters("prefetch", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
+		if err := skipElements(ctx, in, at[0]); err != nil {
 			return nil, err
 		}
 		return newPrefetcher(in, "prefetch", n, nil)
 	}))
 }
 
-// prefetcher reads its input ahead of the consumer and, if fn is set, applies fn to up to depth
+// prefetchIterator reads its input ahead of the consumer and, if fn is set, applies fn to up to depth
 // elements concurrently.
-type prefetcher struct {
+type prefetchIterator struct {
 	op     string
 	fn     MapFunc
 	in     Iterator
 	depth  int
 	cancel context.CancelFunc
-	ctx    context.Context // of the goroutines; canceled by Close
+	ctx    context.Context // forOp the goroutines; canceled by Close
 
-	queue chan *pendingElement // nil before the first Next
-	all   sync.WaitGroup
-	first *pendingElement // received from the queue, not returned yet
-	end   error
+	queue   chan *pendingElement // nil before the first Next
+	workers sync.WaitGroup
+	pending *pendingElement // received from the queue, not returned yet
+	err     error
 
-	mark  State // a position of the input, which is since elements before the next element to return
-	since int64
+	savedState State // a position of the input, which is since elements before the next element to return
+	since      int64
 }
 
 type pendingElement struct {
-	done chan struct{}
-	e    Element
-	err  error
-	// mark is the input's position before this element, or nil if it was not recorded.
-	mark *State
+	done    chan struct{}
+	element Element
+	err     error
+	// savedState is the input's position before this element, or nil if it was not recorded.
+	state *State
 }
 
-const aheadMarks = 16 // number of elements between two marks
+const stateInterval = 16 // number of elements between two marks
 
 func newPrefetcher(in Iterator, op string, depth int, fn MapFunc) (Iterator, error) {
 	mark, err := in.State()
-	return &prefetcher{op: op, fn: fn, in: in, depth: depth, mark: mark}, err
+	return &prefetchIterator{op: op, fn: fn, in: in, depth: depth, savedState: mark}, err
 }
 
-// start starts the producer. Its context has the values of the first caller's context, but not its
+// openFunc starts the producer. Its context has the values of the first caller's context, but not its
 // deadline.
-func (a *prefetcher) start(ctx context.Context) {
+func (a *prefetchIterator) start(ctx context.Context) {
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	// The consumer waits for one result while the queue holds up to depth more.
 	a.queue = make(chan *pendingElement, a.depth)
-	a.all.Go(a.produce)
+	a.workers.Go(a.produce)
 }
 
-func (a *prefetcher) produce() {
+func (a *prefetchIterator) produce() {
 	defer close(a.queue)
 	slots := make(chan struct{}, a.depth)
 	for n := 0; ; n++ {
 		p := &pendingElement{done: make(chan struct{})}
-		a.read(p, n > 0 && n%aheadMarks == 0)
+		a.read(p, n > 0 && n%stateInterval == 0)
 		last := p.err != nil
 		if a.fn == nil || last {
 			close(p.done)
@@ -150,12 +150,12 @@ func (a *prefetcher) produce() {
 			case <-a.ctx.Done():
 				return
 			}
-			a.all.Go(func() {
+			a.workers.Go(func() {
 				defer func() { <-slots }()
 				defer close(p.done)
-				e := p.e
-				p.e, p.err = Element{}, errExited
-				p.e, p.err = a.fn(a.ctx, e)
+				e := p.element
+				p.element, p.err = Element{}, errExited
+				p.element, p.err = a.fn(a.ctx, e)
 			})
 		}
 		select {
@@ -169,76 +169,76 @@ func (a *prefetcher) produce() {
 	}
 }
 
-// read reads the next element of the input. With mark, it first records the input's position, which
+// readParts reads the next element of the input. With mark, it first records the input's position, which
 // may cost more than reading the element. It recovers panics, because it runs in the producer's
 // goroutine.
-func (a *prefetcher) read(p *pendingElement, mark bool) {
+func (a *prefetchIterator) read(p *pendingElement, mark bool) {
 	defer errkind.Recover("input: the input of "+a.op, &p.err)
 	if mark {
 		var state State
 		if state, p.err = a.in.State(); p.err != nil {
 			return
 		}
-		p.mark = &state
+		p.state = &state
 	}
-	p.e, p.err = a.in.Next(a.ctx)
+	p.element, p.err = a.in.Next(a.ctx)
 }
 
-func (a *prefetcher) Next(ctx context.Context) (Element, error) {
-	if a.end != nil {
-		return Element{}, a.end
+func (a *prefetchIterator) Next(ctx context.Context) (Element, error) {
+	if a.err != nil {
+		return Element{}, a.err
 	}
 	if a.queue == nil {
 		a.start(ctx)
 	}
-	if a.first == nil {
+	if a.pending == nil {
 		select {
 		case p, ok := <-a.queue:
 			if !ok {
-				if a.end = errExited; a.ctx.Err() != nil {
-					a.end = errClosed
+				if a.err = errExited; a.ctx.Err() != nil {
+					a.err = errClosed
 				}
-				return Element{}, a.end
+				return Element{}, a.err
 			}
-			a.first = p
+			a.pending = p
 		case <-ctx.Done():
 			return Element{}, ctx.Err()
 		}
 	}
 	select {
-	case <-a.first.done:
+	case <-a.pending.done:
 	case <-ctx.Done():
 		return Element{}, ctx.Err()
 	}
-	p := a.first
-	a.first = nil
+	p := a.pending
+	a.pending = nil
 	if p.err != nil {
-		a.end = p.err
+		a.err = p.err
 		return Element{}, p.err
 	}
-	if p.mark != nil {
-		a.mark, a.since = *p.mark, 0
+	if p.state != nil {
+		a.savedState, a.since = *p.state, 0
 	}
 	a.since++
-	return p.e, nil
+	return p.element, nil
 }
 
-func (a *prefetcher) State() (State, error) {
-	if a.end != nil && a.end != io.EOF {
-		return State{}, a.end
+func (a *prefetchIterator) State() (State, error) {
+	if a.err != nil && a.err != io.EOF {
+		return State{}, a.err
 	}
-	return State{Op: a.op, At: []int64{a.since}, In: []State{a.mark}}, nil
+	return State{Op: a.op, Counters: []int64{a.since}, Inputs: []State{a.savedState}}, nil
 }
 
-func (a *prefetcher) Close() error {
+func (a *prefetchIterator) Close() error {
 	if a.queue != nil {
 		a.cancel()
 		for range a.queue { // until the producer closes it
 		}
-		a.all.Wait()
+		a.workers.Wait()
 	}
-	if a.end == nil {
-		a.end = errClosed
+	if a.err == nil {
+		a.err = errClosed
 	}
 	return a.in.Close()
 }

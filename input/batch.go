@@ -18,7 +18,7 @@ import (
 // replicas together consume in one step.
 func (d Dataset) Batch(size int, dropRemainder bool) Dataset {
 	if size < 1 {
-		return fail("batch", "give at least 1", "a batch of %d rows", size)
+		return invalidDataset("batch", "give at least 1", "a batch of %d rows", size)
 	}
 	return d.derive(func(info Info) Info {
 		info.Spec = mapDims(info.Spec, func(dims []int) []int {
@@ -28,7 +28,7 @@ func (d Dataset) Batch(size int, dropRemainder bool) Dataset {
 			}
 			return append([]int{lead}, dims...)
 		})
-		info.BatchSize, info.recut = size, false
+		info.BatchSize, info.batchSizeUncertain = size, false
 		if full := info.Cardinality / Cardinality(size); info.Cardinality >= 0 {
 			if !dropRemainder && info.Cardinality%Cardinality(size) != 0 {
 				full++
@@ -36,45 +36,45 @@ func (d Dataset) Batch(size int, dropRemainder bool) Dataset {
 			info.Cardinality = full
 		}
 		return info
-	}, over("batch", 0, func(_ context.Context, in Iterator, _ []int64) (Iterator, error) {
-		return &batcher{Iterator: in, size: size, drop: dropRemainder}, nil
+	}, openWithCounters("batch", 0, func(_ context.Context, in Iterator, _ []int64) (Iterator, error) {
+		return &batchIterator{Iterator: in, size: size, drop: dropRemainder}, nil
 	}))
 }
 
-type batcher struct {
+type batchIterator struct {
 	Iterator
-	size int
-	drop bool
-	runs []run // reused buffer, empty between calls
+	size   int
+	drop   bool
+	ranges []itemRange // reused buffer, empty between calls
 }
 
-func (b *batcher) Next(ctx context.Context) (Element, error) {
-	runs, have := b.runs[:0], 0
+func (b *batchIterator) Next(ctx context.Context) (Element, error) {
+	runs, have := b.ranges[:0], 0
 	defer func() {
 		clear(runs) // the buffer must not keep the batch's elements alive
-		b.runs = runs
+		b.ranges = runs
 	}()
 	for have < b.size {
-		r, err := nextRun(ctx, b.Iterator, b.size-have)
+		r, err := nextRange(ctx, b.Iterator, b.size-have)
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
 			return Element{}, err
 		}
-		runs, have = appendRun(runs, r), have+r.n
+		runs, have = appendRange(runs, r), have+r.n
 	}
 	if have == 0 || b.drop && have < b.size {
 		return Element{}, io.EOF
 	}
-	batch, err := stackRuns(runs, have)
+	batch, err := stackRanges(runs, have)
 	if err != nil {
-		return Element{}, within("batch", "", err)
+		return Element{}, wrapError("batch", "", err)
 	}
 	return batch, nil
 }
 
-func (b *batcher) State() (State, error) { return stateOver("batch", b.Iterator) }
+func (b *batchIterator) State() (State, error) { return operationState("batch", b.Iterator) }
 
 // Unbatch yields each row of each batch as one element, like tf.data's Dataset.unbatch. It is the
 // inverse of Batch. A restore reads the current batch again.
@@ -88,37 +88,37 @@ func (d Dataset) Unbatch() Dataset {
 		info.BatchSize = 0
 		switch {
 		case rows >= 0:
-			info.Cardinality = info.Cardinality.times(int64(rows))
+			info.Cardinality = info.Cardinality.multiply(int64(rows))
 		case info.Cardinality > 0:
 			info.Cardinality = UnknownCardinality
 		}
 		return info
-	}, over("unbatch", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
-		u := &unbatcher{pieces: pieces{Iterator: in}}
-		return u, u.restore(ctx, at[0], rowsOf)
+	}, openWithCounters("unbatch", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
+		u := &unbatchIterator{pieceReader: pieceReader{Iterator: in}}
+		return u, u.restore(ctx, at[0], numRows)
 	}))
 }
 
-type unbatcher struct {
-	pieces
-	table *rows // of current
+type unbatchIterator struct {
+	pieceReader
+	table *rowTable // forOp current
 }
 
-func (u *unbatcher) Next(ctx context.Context) (Element, error) { return next(ctx, u) }
+func (u *unbatchIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, u) }
 
-func (u *unbatcher) nextRun(ctx context.Context, most int) (run, error) {
+func (u *unbatchIterator) nextRange(ctx context.Context, most int) (itemRange, error) {
 	for u.next >= u.n {
-		if err := u.load(ctx, rowsOf); err != nil {
-			return run{}, err
+		if err := u.readBatch(ctx, numRows); err != nil {
+			return itemRange{}, err
 		}
 		u.table = nil
 	}
 	if u.table == nil {
-		u.table = &rows{u.current}
+		u.table = &rowTable{u.current}
 	}
-	r := run{item{of: u.table, row: u.next}, min(most, u.n-u.next)}
+	r := itemRange{item{table: u.table, row: u.next}, min(most, u.n-u.next)}
 	u.next += r.n
 	return r, nil
 }
 
-func (u *unbatcher) State() (State, error) { return u.state("unbatch") }
+func (u *unbatchIterator) State() (State, error) { return u.state("unbatch") }

@@ -12,33 +12,33 @@ import (
 // shared by this Dataset and the datasets derived from it, and is freed together with them. Before
 // the cache is complete, a restore reads the input from its start.
 func (d Dataset) Cache() Dataset {
-	shared := &store{}
-	return d.then(func(in Source) Source { return cacheSource{in: in, all: shared} })
+	shared := &cachedItems{}
+	return d.wrap(func(in Source) Source { return cacheSource{in: in, items: shared} })
 }
 
-// store holds all elements. It is nil until the first pass is complete.
-type store = atomic.Pointer[[]item]
+// cachedItems holds all elements. It is nil until the first pass is complete.
+type cachedItems = atomic.Pointer[[]item]
 
 type cacheSource struct {
-	in  Source
-	all *store
+	in    Source
+	items *cachedItems
 }
 
 func (c cacheSource) Info() Info { return c.in.Info() }
 
-func (c cacheSource) remade(f func(Source) (Source, error), same bool) (_ Source, err error) {
+func (c cacheSource) replaceInputs(f func(Source) (Source, error), same bool) (_ Source, err error) {
 	c.in, err = f(c.in)
 	if !same {
-		c.all = &store{}
+		c.items = &cachedItems{}
 	}
 	return c, err
 }
 
 func (c cacheSource) Open(ctx context.Context, _ Pass, from State) (Iterator, error) {
-	if list := c.all.Load(); list != nil {
-		return memory{op: "cache", n: len(*list), get: func(i int) item { return (*list)[i] }}.Open(ctx, Pass{}, from)
+	if list := c.items.Load(); list != nil {
+		return memorySource{op: "cache", n: len(*list), get: func(i int) item { return (*list)[i] }}.Open(ctx, Pass{}, from)
 	}
-	from, err := from.of("cache", 1, 0)
+	from, err := from.forOp("cache", 1, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -48,35 +48,35 @@ func (c cacheSource) Open(ctx context.Context, _ Pass, from State) (Iterator, er
 	if err != nil {
 		return nil, err
 	}
-	f := &filler{Iterator: in, all: c.all}
-	if err := drop(ctx, f, from.At[0]); err != nil {
+	f := &cacheFiller{Iterator: in, items: c.items}
+	if err := skipElements(ctx, f, from.Counters[0]); err != nil {
 		f.Close()
-		return nil, within("cache", "", err)
+		return nil, wrapError("cache", "", err)
 	}
 	return f, nil
 }
 
-// filler reads the input and appends each element to list. At the end of the input it stores the
-// list in the cache.
-type filler struct {
+// cacheFiller reads the input and appends each element to list. At the end of the input it stores the
+// readParts in the cache.
+type cacheFiller struct {
 	Iterator
-	all  *store
-	list []item
+	items *cachedItems
+	read  []item
 }
 
-func (f *filler) Next(ctx context.Context) (Element, error) { return next(ctx, f) }
+func (f *cacheFiller) Next(ctx context.Context) (Element, error) { return nextElement(ctx, f) }
 
-func (f *filler) nextRun(ctx context.Context, _ int) (run, error) {
-	r, err := nextRun(ctx, f.Iterator, 1)
+func (f *cacheFiller) nextRange(ctx context.Context, _ int) (itemRange, error) {
+	r, err := nextRange(ctx, f.Iterator, 1)
 	switch err {
 	case nil:
-		f.list = append(f.list, r.item)
+		f.read = append(f.read, r.item)
 	case io.EOF:
-		f.all.CompareAndSwap(nil, &f.list)
+		f.items.CompareAndSwap(nil, &f.read)
 	}
 	return r, err
 }
 
-func (f *filler) State() (State, error) {
-	return State{Op: "cache", At: []int64{int64(len(f.list))}}, nil
+func (f *cacheFiller) State() (State, error) {
+	return State{Op: "cache", Counters: []int64{int64(len(f.read))}}, nil
 }

@@ -28,7 +28,7 @@ func checkCompression(name string) error {
 	case "", noCompression, gzipCompression, zlibCompression:
 		return nil
 	}
-	return wrong("read files", `use "GZIP", "ZLIB", "NONE", or "" to detect it`, "the compression %q", name)
+	return valueError("read files", `use "GZIP", "ZLIB", "NONE", or "" to detect it`, "the compression %q", name)
 }
 
 // CompressionError reports a file whose compression format is not supported. It matches
@@ -48,8 +48,8 @@ func (*CompressionError) Is(target error) bool { return target == errors.ErrUnsu
 // Kind returns NotImplementedError.
 func (*CompressionError) Kind() errkind.Kind { return errkind.NotImplementedError }
 
-// otherCompressions lists unsupported formats, which are recognized by the first bytes of a file.
-var otherCompressions = []struct{ name, magic string }{
+// unsupportedCompressions lists unsupported formats, which are recognized by the first bytes of a file.
+var unsupportedCompressions = []struct{ name, magic string }{
 	{"Zstandard", "\x28\xb5\x2f\xfd"},
 	{"bzip2", "BZh91AY&SY"},
 	{"xz", "\xfd7zXZ\x00"},
@@ -58,8 +58,8 @@ var otherCompressions = []struct{ name, magic string }{
 	{"ZIP", "PK\x03\x04"},
 }
 
-// magicBytes is the number of bytes of a file that detectCompression examines.
-const magicBytes = recordHead
+// detectionBytes is the number of bytes of a file that detectCompression examines.
+const detectionBytes = recordHeaderBytes
 
 // detectCompression returns the compression of a file that begins with head. plain reports whether
 // head is certainly the beginning of an uncompressed file. A nil plain disables detection, for
@@ -74,7 +74,7 @@ func detectCompression(path string, head []byte, plain func(head []byte) bool) (
 	case len(head) > 1 && head[0] == 0x78 && (head[1] == 0x01 || head[1] == 0x9c || head[1] == 0xda):
 		return zlibCompression, nil
 	}
-	for _, c := range otherCompressions {
+	for _, c := range unsupportedCompressions {
 		if bytes.HasPrefix(head, []byte(c.magic)) {
 			return "", &CompressionError{Path: path, Compression: c.name}
 		}
@@ -86,9 +86,9 @@ func detectCompression(path string, head []byte, plain func(head []byte) bool) (
 // UTF-8 begins with one of them.
 func isText([]byte) bool { return false }
 
-// isRecordHead reports whether head is the header of a TFRecord with a correct checksum.
-func isRecordHead(head []byte) bool {
-	return len(head) >= recordHead && maskedSum(crc32.MakeTable(crc32.Castagnoli), head[:8]) == binary.LittleEndian.Uint32(head[8:])
+// isRecordHeader reports whether head is the header of a TFRecord with a correct checksum.
+func isRecordHeader(head []byte) bool {
+	return len(head) >= recordHeaderBytes && maskedSum(crc32.MakeTable(crc32.Castagnoli), head[:8]) == binary.LittleEndian.Uint32(head[8:])
 }
 
 // decompress returns the decompressed bytes of r.
@@ -104,7 +104,7 @@ func decompress(r io.Reader, compression string) (io.Reader, error) {
 		return bytes.NewReader(nil), nil // an empty file has no records
 	}
 	if err != nil {
-		return nil, compressionFault(err, compression)
+		return nil, decompressionError(err, compression)
 	}
 	return &decompressor{z, compression}, nil
 }
@@ -117,28 +117,28 @@ type decompressor struct {
 func (d *decompressor) Read(p []byte) (int, error) {
 	n, err := d.r.Read(p)
 	if err != nil && err != io.EOF {
-		err = compressionFault(err, d.compression)
+		err = decompressionError(err, d.compression)
 	}
 	return n, err
 }
 
-// compressionFault converts a decoder's error for damaged or truncated data to an error that
+// decompressionError converts a decoder's error for damaged or truncated data to an error that
 // matches ErrCorrupt. It returns other errors, such as read errors of the file, unchanged.
-func compressionFault(err error, compression string) error {
+func decompressionError(err error, compression string) error {
 	var flateError flate.CorruptInputError
 	switch {
 	case err == io.EOF, err == io.ErrUnexpectedEOF:
-		return corrupt(nil, "write the file again", "the compressed data (%s) ends too early", compression)
+		return corruptError(nil, "write the file again", "the compressed data (%s) ends too early", compression)
 	case errors.As(err, &flateError), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum),
 		errors.Is(err, zlib.ErrHeader), errors.Is(err, zlib.ErrChecksum), errors.Is(err, zlib.ErrDictionary):
-		return corrupt(err, "write the file again, or correct FileOptions.Compression", "the compressed data (%s) is damaged", compression)
+		return corruptError(err, "write the file again, or correct FileOptions.Compression", "the compressed data (%s) is damaged", compression)
 	}
 	return err
 }
 
 // decompressFrom returns a reader of the decompressed bytes, beginning at offset.
-func (f *openFile) decompressFrom(offset int64) (*bufio.Reader, error) {
-	raw, err := f.raw(0)
+func (f *inputFile) decompressFrom(offset int64) (*bufio.Reader, error) {
+	raw, err := f.rawReader(0)
 	if err != nil {
 		return nil, err
 	}
@@ -146,9 +146,9 @@ func (f *openFile) decompressFrom(offset int64) (*bufio.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := bufio.NewReaderSize(z, fileBuffer)
+	r := bufio.NewReaderSize(z, readBufferBytes)
 	if _, err := io.CopyN(io.Discard, r, offset); err == io.EOF {
-		return nil, misfit("the decompressed file is shorter than %d bytes", offset)
+		return nil, stateError("the decompressed file is shorter than %d bytes", offset)
 	} else if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ type Context struct {
 // matches [ErrIndivisible].
 func (c Context) PerReplicaBatchSize(global int) (int, error) {
 	if c.NumReplicasInSync < 1 || global < 0 || global%c.NumReplicasInSync != 0 {
-		return 0, indivisible(global, c.NumReplicasInSync)
+		return 0, indivisibleError(global, c.NumReplicasInSync)
 	}
 	return global / c.NumReplicasInSync, nil
 }
@@ -34,7 +34,7 @@ func (c Context) String() string {
 // replicas.
 var ErrIndivisible = errkind.New(errkind.ValueError, "input: the batch is not divisible")
 
-func indivisible(global, replicas int) error {
+func indivisibleError(global, replicas int) error {
 	hint := ""
 	if replicas > 0 && global > 0 {
 		hint = fmt.Sprintf("the next size that is divisible is %d", (global/replicas+1)*replicas)
@@ -43,8 +43,8 @@ func indivisible(global, replicas int) error {
 		Match: ErrIndivisible, Hint: hint}
 }
 
-// uneven returns an error for a number of replicas that is not divisible by the number of
+// unevenReplicasError returns an error for a number of replicas that is not divisible by the number of
 // processes.
-func uneven(replicas, processes int) error {
-	return wrong("distribute", "give every process the same number of replicas", "%d replicas in sync cannot be divided by %d processes", replicas, processes)
+func unevenReplicasError(replicas, processes int) error {
+	return valueError("distribute", "give every process the same number of replicas", "%d replicas in sync cannot be divided by %d processes", replicas, processes)
 }

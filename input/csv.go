@@ -25,7 +25,7 @@ type Column struct {
 // CSVOptions describes CSV files in the format of RFC 4180, including quoted fields.
 type CSVOptions struct {
 	FileOptions
-	Columns []Column // at least one
+	Columns []Column // row least one
 	Header  bool     // the first record of every file contains the column titles
 	Comma   rune     // 0: a comma
 }
@@ -43,17 +43,17 @@ func CSV(paths []string, opts CSVOptions) Dataset {
 	spec := map[string]Spec{}
 	for _, c := range opts.Columns {
 		if _, twice := spec[c.Name]; twice || c.Name == "" {
-			return fail("csv", "give every column a name of its own", "column name %q is empty or there twice", c.Name)
+			return invalidDataset("csv", "give every column a name of its own", "column name %q is empty or there twice", c.Name)
 		}
 		if !c.Kind.Valid() || c.Index < 0 {
-			return fail("csv", "give a kind other than Invalid and an index from 0", "column %q has kind %v and index %d", c.Name, c.Kind, c.Index)
+			return invalidDataset("csv", "give a kind other than Invalid and an index from 0", "column %q has kind %v and index %d", c.Name, c.Kind, c.Index)
 		}
 		spec[c.Name] = Leaf(TensorSpec{Kind: c.Kind})
 	}
 	if len(spec) == 0 {
-		return fail("csv", "list those to read in CSVOptions.Columns", "no columns are chosen")
+		return invalidDataset("csv", "list those to read in CSVOptions.Columns", "no columns are chosen")
 	}
-	return fromFiles(paths, opts.FileOptions, "csv", Dict(spec), isText, func(f *openFile, at int64) (recordReader, error) {
+	return fromFiles(paths, opts.FileOptions, "csv", Dict(spec), isText, func(f *inputFile, at int64) (recordReader, error) {
 		return openCSV(f, at, opts)
 	})
 }
@@ -62,19 +62,19 @@ type csvReader struct {
 	r       *csv.Reader
 	base    int64 // offset at which r started
 	columns []Column
-	at      []int // field index of each column
-	// untitled is true if the next record is the first of a file without a header.
-	untitled bool
+	fields  []int // field index of each column
+	// mayBeHeader is true if the next record is the first of a file without a header.
+	mayBeHeader bool
 }
 
-func openCSV(f *openFile, at int64, opts CSVOptions) (recordReader, error) {
-	c := &csvReader{columns: opts.Columns, at: make([]int, len(opts.Columns))}
+func openCSV(f *inputFile, at int64, opts CSVOptions) (recordReader, error) {
+	c := &csvReader{columns: opts.Columns, fields: make([]int, len(opts.Columns))}
 	for i, col := range opts.Columns {
-		c.at[i] = col.Index
+		c.fields[i] = col.Index
 	}
 	fields := 0
 	open := func(offset int64) error {
-		r, err := f.from(offset)
+		r, err := f.reader(offset)
 		if err != nil {
 			return err
 		}
@@ -100,11 +100,11 @@ func openCSV(f *openFile, at int64, opts CSVOptions) (recordReader, error) {
 			return c, nil // an empty file has no records
 		}
 		if err != nil {
-			return nil, corrupt(err, "", "header")
+			return nil, corruptError(err, "", "header")
 		}
 		for i, col := range opts.Columns {
-			if c.at[i] = slices.Index(titles, col.Name); c.at[i] < 0 {
-				return nil, corrupt(nil, "give a Column the name of a title", "no column has the title %q, there are %q", col.Name, titles)
+			if c.fields[i] = slices.Index(titles, col.Name); c.fields[i] < 0 {
+				return nil, corruptError(nil, "give a Column the name of a title", "no column has the title %q, there are %q", col.Name, titles)
 			}
 		}
 		fields = len(titles)
@@ -112,7 +112,7 @@ func openCSV(f *openFile, at int64, opts CSVOptions) (recordReader, error) {
 			return c, nil
 		}
 	}
-	c.untitled = !opts.Header && at == 0
+	c.mayBeHeader = !opts.Header && at == 0
 	return c, open(at)
 }
 
@@ -120,7 +120,7 @@ func (c *csvReader) offset() int64 { return c.base + c.r.InputOffset() }
 
 func (c *csvReader) next() (Element, error) {
 	hint := ""
-	if c.untitled && c.r.InputOffset() == 0 {
+	if c.mayBeHeader && c.r.InputOffset() == 0 {
 		hint = "if the first record holds the titles, set CSVOptions.Header"
 	}
 	record, err := c.r.Read()
@@ -130,22 +130,22 @@ func (c *csvReader) next() (Element, error) {
 	if err != nil {
 		var parse *csv.ParseError
 		if errors.As(err, &parse) {
-			err = corrupt(err, "", "")
+			err = corruptError(err, "", "")
 		}
 		return Element{}, err
 	}
 	out := make(map[string]Element, len(c.columns))
 	for i, col := range c.columns {
-		if c.at[i] >= len(record) {
-			return Element{}, corrupt(nil, "give a Column an Index below the number of fields", "column %q is field %d, the record has %d fields", col.Name, c.at[i], len(record))
+		if c.fields[i] >= len(record) {
+			return Element{}, corruptError(nil, "give a Column an Index below the number of fields", "column %q is field %d, the record has %d fields", col.Name, c.fields[i], len(record))
 		}
-		field := record[c.at[i]]
+		field := record[c.fields[i]]
 		if field == "" {
 			field = col.Default
 		}
 		t, err := parseScalar(col.Kind, field)
 		if err != nil {
-			return Element{}, corrupt(err, hint, "column %q", col.Name)
+			return Element{}, corruptError(err, hint, "column %q", col.Name)
 		}
 		out[col.Name] = Leaf(t)
 	}

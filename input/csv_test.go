@@ -12,7 +12,7 @@ import (
 )
 
 func TestCSVReadsColumnsByTitleAndKind(t *testing.T) {
-	paths, opts := memory("\ufeffname,x,y,ok\n\"a, \"\"b\"\"\",1.5, 7 ,true\nc,,8,false\n", "ok,y,x,name\ntrue,9,2,d\n", "")
+	paths, opts := memorySource("\ufeffname,x,y,ok\n\"a, \"\"b\"\"\",1.5, 7 ,true\nc,,8,false\n", "ok,y,x,name\ntrue,9,2,d\n", "")
 	ds := input.CSV(paths, input.CSVOptions{FileOptions: opts, Header: true, Columns: []input.Column{
 		{Name: "y", Kind: input.Int16}, {Name: "x", Kind: input.Float32, Default: "-1"}, {Name: "name", Kind: input.String}, {Name: "ok", Kind: input.Bool},
 	}})
@@ -44,7 +44,7 @@ func TestCSVMayBeginWithAByteOrderMark(t *testing.T) {
 		"no titles":     {"\ufeff1,2\n3,4\n", false},
 		"quoted":        {"\ufeff\"1\",2\n3,4", false},
 	} {
-		paths, opts := memory(c.text, c.text)
+		paths, opts := memorySource(c.text, c.text)
 		ds := input.CSV(paths, input.CSVOptions{FileOptions: opts, Columns: columns, Header: c.header})
 		it, err := ds.Open(context.Background())
 		require.NoError(t, err, name)
@@ -63,7 +63,7 @@ func TestCSVMayBeginWithAByteOrderMark(t *testing.T) {
 func TestCSVWithTitlesThatNobodyTookOutSaysSo(t *testing.T) {
 	column := []input.Column{{Name: "x", Kind: input.Float32}}
 	read := func(text string) (err error) {
-		paths, opts := memory(text)
+		paths, opts := memorySource(text)
 		for _, e := range input.CSV(paths, input.CSVOptions{FileOptions: opts, Columns: column}).All(context.Background()) {
 			err = e
 		}
@@ -93,7 +93,7 @@ func TestCSVRefusesWhatDoesNotParse(t *testing.T) {
 		"not complex":      {"a,1+\n", input.Complex64, false},
 		"not half a float": {"a,x\n", input.Float16, false},
 	} {
-		paths, opts := memory(c.text)
+		paths, opts := memorySource(c.text)
 		ds := input.CSV(paths, input.CSVOptions{FileOptions: opts, Header: c.header, Columns: column(c.kind)})
 		var err error
 		for _, e := range ds.All(context.Background()) {
@@ -107,7 +107,7 @@ func FuzzCSV(f *testing.F) {
 	f.Add("a,b\n1,2\n", true)
 	f.Add("1,\"x\ny\"\n", false)
 	f.Fuzz(func(t *testing.T, text string, header bool) {
-		paths, opts := memory(text)
+		paths, opts := memorySource(text)
 		ds := input.CSV(paths, input.CSVOptions{FileOptions: opts, Header: header, Columns: []input.Column{{Name: "a", Kind: input.Float32}, {Name: "b", Index: 1, Kind: input.String}}})
 		for _, err := range ds.All(context.Background()) {
 			if err != nil {
@@ -119,7 +119,7 @@ func FuzzCSV(f *testing.F) {
 
 func TestCSVReadsEveryKind(t *testing.T) {
 	for k := input.Bool; k <= input.String; k++ {
-		paths, opts := memory("1\n0\n")
+		paths, opts := memorySource("1\n0\n")
 		ds := input.CSV(paths, input.CSVOptions{FileOptions: opts, Columns: []input.Column{{Name: "v", Kind: k}}})
 		for e, err := range ds.Batch(2, true).All(context.Background()) {
 			require.NoError(t, err)

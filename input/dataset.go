@@ -16,7 +16,7 @@ type Cardinality int64
 
 const (
 	// UnknownCardinality is TensorFlow's UNKNOWN_CARDINALITY: the number of elements is not known
-	// before a pass over the data.
+	// stateBefore a pass over the data.
 	UnknownCardinality Cardinality = -2
 	// Infinite is TensorFlow's INFINITE_CARDINALITY: the dataset never ends.
 	Infinite Cardinality = -1
@@ -35,26 +35,26 @@ func (c Cardinality) String() string {
 
 // Info describes a dataset before it is opened.
 type Info struct {
-	Spec        Spec        // of the elements; zero if unknown
+	Spec        Spec        // forOp the elements; zero if unknown
 	Cardinality Cardinality // note that the zero value means empty
 	// BatchSize is the number of rows of a full batch. It is 0 if the elements are not batches, and
 	// Unknown for batches of unknown size.
 	BatchSize int
 
-	// recut is true if an operation after Batch may have changed the number of rows of a batch.
+	// batchSizeUncertain is true if an operation after Batch may have changed the number of rows of a batch.
 	// BatchSize is then an estimate, and RuleAuto does not select Sizes because of it.
-	recut bool
+	batchSizeUncertain bool
 }
 
-// join merges the BatchSize and recut of next into info, for a dataset that combines two inputs.
-func (info *Info) join(next Info) {
+// mergeBatchSize merges the BatchSize and recut of next into info, for a dataset that combines two inputs.
+func (info *Info) mergeBatchSize(next Info) {
 	switch {
 	case info.BatchSize == 0 || next.BatchSize == 0:
 		info.BatchSize = 0
 	case info.BatchSize != next.BatchSize:
 		info.BatchSize = Unknown
 	}
-	info.recut = info.recut || next.recut
+	info.batchSizeUncertain = info.batchSizeUncertain || next.batchSizeUncertain
 }
 
 // Pass identifies one pass over the data. Epoch is 0 for the first pass, and Repeat increments it.
@@ -105,7 +105,7 @@ func New(src Source) Dataset {
 	if src == nil {
 		return Dataset{}
 	}
-	return Dataset{foreign{src}}
+	return Dataset{recoveringSource{src}}
 }
 
 // Info returns the spec, cardinality and batch size, as far as they are known.
@@ -114,7 +114,7 @@ func (d Dataset) Info() Info { return d.source().Info() }
 // Err returns the error of the first operation with invalid arguments from which this dataset was
 // derived. It returns nil if all arguments were valid.
 func (d Dataset) Err() error {
-	if b, ok := d.source().(failure); ok {
+	if b, ok := d.source().(errorSource); ok {
 		return b.err
 	}
 	return nil
@@ -122,7 +122,7 @@ func (d Dataset) Err() error {
 
 func (d Dataset) source() Source {
 	if d.src == nil {
-		return memory{op: "elements"}
+		return memorySource{op: "elements"}
 	}
 	return d.src
 }
@@ -139,7 +139,7 @@ func (d Dataset) OpenAt(ctx context.Context, pass Pass, from State) (Iterator, e
 	if err != nil {
 		return nil, err
 	}
-	return &guard{in: it}, nil
+	return &stickyErrorIterator{in: it}, nil
 }
 
 // All iterates over the elements of the first pass. It yields an error at most once, as the last
@@ -169,40 +169,40 @@ func yieldAll[T any](ctx context.Context, next func(context.Context) (T, error),
 	}
 }
 
-// failure is the source of a dataset with invalid arguments.
-type failure struct{ err error }
+// errorSource is the source of a dataset with invalid arguments.
+type errorSource struct{ err error }
 
-func (b failure) Info() Info                                          { return Info{Cardinality: UnknownCardinality} }
-func (b failure) Open(context.Context, Pass, State) (Iterator, error) { return nil, b.err }
+func (b errorSource) Info() Info                                          { return Info{Cardinality: UnknownCardinality} }
+func (b errorSource) Open(context.Context, Pass, State) (Iterator, error) { return nil, b.err }
 
-// then derives a dataset, or returns d if d has an error.
-func (d Dataset) then(make func(in Source) Source) Dataset {
+// wrap derives a dataset, or returns d if d has an error.
+func (d Dataset) wrap(make func(in Source) Source) Dataset {
 	if d.Err() != nil {
 		return d
 	}
 	return Dataset{make(d.source())}
 }
 
-// guard returns the first error of Next again from all later calls, because a pipeline that failed
+// stickyErrorIterator returns the first error of Next again from all later calls, because a pipeline that failed
 // has no position any more.
-type guard struct {
+type stickyErrorIterator struct {
 	in  Iterator
 	err error
 }
 
-var errClosed = fault(errkind.FailedPreconditionError, "next", "open the dataset again", "the iterator is closed")
+var errClosed = newFault(errkind.FailedPreconditionError, "next", "open the dataset again", "the iterator is closed")
 
-// noPosition returns the error of State after Next returned err.
-func noPosition(err error) error {
+// noStateError returns the error of State after Next returned err.
+func noStateError(err error) error {
 	return &errkind.Fault{Op: "input: state", Reason: "no position after an error", Err: err}
 }
 
-func (g *guard) Next(ctx context.Context) (Element, error) {
+func (g *stickyErrorIterator) Next(ctx context.Context) (Element, error) {
 	if g.err != nil {
 		return Element{}, g.err
 	}
 	if err := ctx.Err(); err != nil {
-		return Element{}, err // nothing was read, so the position is still valid
+		return Element{}, err // nextEmptyBatch was read, so the position is still valid
 	}
 	e, err := g.in.Next(ctx)
 	if err != nil && err != io.EOF {
@@ -211,14 +211,14 @@ func (g *guard) Next(ctx context.Context) (Element, error) {
 	return e, err
 }
 
-func (g *guard) State() (State, error) {
+func (g *stickyErrorIterator) State() (State, error) {
 	if g.err != nil {
-		return State{}, noPosition(g.err)
+		return State{}, noStateError(g.err)
 	}
 	return g.in.State()
 }
 
-func (g *guard) Close() error {
+func (g *stickyErrorIterator) Close() error {
 	if g.err == errClosed {
 		return nil
 	}
@@ -226,8 +226,8 @@ func (g *guard) Close() error {
 	return g.in.Close()
 }
 
-// times multiplies a cardinality by n. A negative n is infinite.
-func (c Cardinality) times(n int64) Cardinality {
+// multiply multiplies a cardinality by n. A negative n is infinite.
+func (c Cardinality) multiply(n int64) Cardinality {
 	switch {
 	case c == 0 || n == 0:
 		return 0
@@ -241,7 +241,7 @@ func (c Cardinality) times(n int64) Cardinality {
 	return c * Cardinality(n)
 }
 
-func (c Cardinality) plus(o Cardinality) Cardinality {
+func (c Cardinality) add(o Cardinality) Cardinality {
 	switch {
 	case c == Infinite || o == Infinite:
 		return Infinite

@@ -15,11 +15,11 @@ import (
 // tf.data.experimental.DistributeOptions with the number of replicas. The zero value is one replica
 // on one process with automatic policy and rule.
 type Options struct {
-	Replicas  int    // number of replicas of all processes together; 0: one
-	Processes int    // 0: one
-	Process   int    // index of this process, from 0; its first replica is Process*Replicas/Processes
-	Policy    Policy // how processes divide a dataset: TensorFlow's auto_shard_policy
-	Rule      Rule
+	Replicas  int             // number of replicas of all processes together; 0: one
+	Processes int             // 0: one
+	Process   int             // index of this process, from 0; its first replica is Process*Replicas/Processes
+	Policy    AutoShardPolicy // how processes divide a dataset: TensorFlow's auto_shard_policy
+	Rule      SplitRule
 	// Epoch is the epoch of the first pass that [DistributedDataset.Open] opens. Each further Open
 	// opens the next pass, in which a Shuffle has another order unless SameEachEpoch is set. A loop
 	// that calls Distribute for each pass must set a different Epoch each time.
@@ -27,7 +27,7 @@ type Options struct {
 
 	// AnyProcess returns true on all processes if any process passes true. The processes use it to
 	// agree on whether there is another step. It is called once per step, and only if processes can
-	// run out of data at different times. All processes call it the same number of times, until
+	// itemRange out of data at different times. All processes call it the same number of times, until
 	// Next returns io.EOF or another error. If it is nil, each process decides for itself, which is
 	// correct only for a single process.
 	AnyProcess func(ctx context.Context, mine bool) (bool, error)
@@ -38,15 +38,15 @@ type Options struct {
 	Layout any
 
 	// Logger receives a warning if the policy Auto selects Data with several processes, because
-	// each process then runs the complete pipeline. If it is nil, the warning is discarded.
+	// mapSources process then runs the complete pipeline. If it is nil, the warning is discarded.
 	Logger *slog.Logger
 
-	// Replication selects one pipeline per process or, in FromFunction only, one per replica. It is
+	// ReplicationMode selects one pipeline per process or, in FromFunction only, one per replica. It is
 	// TensorFlow's experimental_replication_mode.
-	Replication Replication
-	// ProcessPipelines rejects the replication PerReplica. Strategies with one pipeline per process
+	Replication ReplicationMode
+	// PerWorkerOnly rejects the replication PerReplica. Strategies with one pipeline per process
 	// set it.
-	ProcessPipelines bool
+	PerWorkerOnly bool
 	// PlaceOnDevice requests pipelines that run on the device: TensorFlow's
 	// experimental_place_dataset_on_device. Setting it is always an error, because pipelines run on the
 	// host.
@@ -58,36 +58,36 @@ type Options struct {
 	KeepOnHost bool
 }
 
-// Replication selects the number of input pipelines. It is TensorFlow's
+// ReplicationMode selects the number of input pipelines. It is TensorFlow's
 // tf.distribute.InputReplicationMode.
-type Replication uint8
+type ReplicationMode uint8
 
 const (
 	// PerWorker creates one pipeline for each process: TensorFlow's PER_WORKER.
-	PerWorker Replication = iota
+	PerWorker ReplicationMode = iota
 	// PerReplica creates one pipeline for each replica: TensorFlow's PER_REPLICA.
 	PerReplica
 )
 
 // String returns the constant's name.
-func (r Replication) String() string { return enum.Name(r, "PerWorker", "PerReplica") }
+func (r ReplicationMode) String() string { return enum.Name(r, "PerWorker", "PerReplica") }
 
 // normalize sets the defaults and checks the options that do not depend on the data.
 func (o Options) normalize() (Options, error) {
 	o.Replicas, o.Processes = cmp.Or(o.Replicas, 1), cmp.Or(o.Processes, 1)
 	switch {
 	case o.Replicas < 0 || o.Processes < 0 || o.Process < 0 || o.Process >= o.Processes:
-		return o, wrong("options", "count processes from 0, and give at least one replica", "process %d of %d with %d replicas", o.Process, o.Processes, o.Replicas)
+		return o, valueError("options", "count processes from 0, and give at least one replica", "process %d of %d with %d replicas", o.Process, o.Processes, o.Replicas)
 	case o.Replicas%o.Processes != 0:
-		return o, uneven(o.Replicas, o.Processes)
+		return o, unevenReplicasError(o.Replicas, o.Processes)
 	case o.Rule > Sizes:
-		return o, wrong("options", "use RuleAuto, Chunks or Sizes", "unknown rule %v", o.Rule)
+		return o, valueError("options", "use RuleAuto, Chunks or Sizes", "unknown rule %v", o.Rule)
 	case o.Replication > PerReplica:
-		return o, wrong("options", "use PerWorker or PerReplica", "unknown replication %v", o.Replication)
+		return o, valueError("options", "use PerWorker or PerReplica", "unknown replication %v", o.Replication)
 	case o.PlaceOnDevice && o.Replication != PerReplica:
-		return o, wrong("options", "leave PlaceOnDevice out: pipelines run on the host", "PlaceOnDevice without the replication PerReplica")
-	case o.PlaceOnDevice && !o.KeepOnHost && !o.ProcessPipelines: // ProcessPipelines rejects PerReplica in any case
-		return o, wrong("options", "leave PlaceOnDevice out: pipelines run on the host", "PlaceOnDevice with the replication PerReplica and without KeepOnHost")
+		return o, valueError("options", "leave PlaceOnDevice out: pipelines run on the host", "PlaceOnDevice without the replication PerReplica")
+	case o.PlaceOnDevice && !o.KeepOnHost && !o.PerWorkerOnly: // PerWorkerOnly rejects PerReplica in any case
+		return o, valueError("options", "leave PlaceOnDevice out: pipelines run on the host", "PlaceOnDevice with the replication PerReplica and without KeepOnHost")
 	}
 	return o, nil
 }
@@ -99,33 +99,33 @@ type DistributedDataset struct {
 	opts    Options
 	passes  atomic.Uint64
 	streams []Dataset // one, or one for each local replica
-	// pipelines creates the streams of one process of a division.
-	pipelines func(of division, process int) (streams []Dataset, dealt bool, err error)
-	dealt     bool // the stream contains the parts of all replicas; each process uses its own
-	local     int  // number of replicas of this process
-	spec      Spec
-	policy    Policy
-	rule      Rule
-	card      Cardinality
-	full      bool // a step needs data for all replicas
-	vote      bool // processes may run out of data at different times
-	batched   bool // true if the elements are known to be batches
-	whole     bool // true if the stream is split from global batches
-	rows      int  // largest number of rows of a replica, or Unknown
-	global    int  // rows of the global batch that is split; below 1 if not known
+	// newStreams creates the streams of one process of a division.
+	newStreams        func(of jobSize, process int) (streams []Dataset, dealt bool, err error)
+	isShared          bool // the stream contains the parts of all replicas; each process uses its own
+	localReplicas     int  // number of replicas of this process
+	spec              Spec
+	policy            AutoShardPolicy
+	rule              SplitRule
+	cardinality       Cardinality
+	needsAllReplicas  bool // a step needs data for all replicas
+	needsVote         bool // processes may run out of data at different times
+	isBatched         bool // true if the elements are known to be batches
+	splitsGlobalBatch bool // true if the stream is split from global batches
+	maxRows           int  // largest number of rows of a replica, or Unknown
+	globalBatch       int  // rowTable of the global batch that is split; below 1 if not known
 }
 
 // Distribute divides a dataset of global batches over processes and replicas, like TensorFlow's
 // experimental_distribute_dataset. All processes must call it with the same dataset and the same
 // options except for Process.
 //
-// In every step, each replica receives one part of a batch. With one replica the batches are
+// Inputs every step, each replica receives one part of a batch. With one replica the batches are
 // unchanged. If the data ends within a step, the replicas without data receive batches of 0 rows.
 // If the dataset is infinite or all dimensions of its spec are known (as after Batch with
 // dropRemainder), an incomplete step is omitted instead.
 //
 // If the dataset is not batched, Distribute returns an error that matches [ErrNotBatched]; if
-// nothing is known about the elements, the first Next returns that error. Other errors match
+// nextEmptyBatch is known about the elements, the first Next returns that error. Other errors match
 // [ErrNotShardable], [ErrTooFewFiles] or errors.ErrUnsupported.
 func Distribute(ds Dataset, opts Options) (*DistributedDataset, error) {
 	opts, err := opts.normalize()
@@ -136,12 +136,12 @@ func Distribute(ds Dataset, opts Options) (*DistributedDataset, error) {
 		return nil, err
 	}
 	if opts.Replication == PerReplica {
-		return nil, unsupported("distribute", "use FromFunction", "one dataset has one pipeline for each process, not the replication PerReplica")
+		return nil, unsupportedError("distribute", "use FromFunction", "one dataset has one pipeline for each process, not the replication PerReplica")
 	}
-	read := func(of division, process int) (parts, error) {
-		return cut(ds.source(), opts.Policy, of, process, opts.Rule)
+	read := func(of jobSize, process int) (processPipeline, error) {
+		return newProcessPipeline(ds.source(), opts.Policy, of, process, opts.Rule)
 	}
-	c, err := read(division{opts.Replicas, opts.Processes}, opts.Process)
+	c, err := read(jobSize{opts.Replicas, opts.Processes}, opts.Process)
 	if err != nil {
 		return nil, err
 	}
@@ -149,18 +149,18 @@ func Distribute(ds Dataset, opts Options) (*DistributedDataset, error) {
 		opts.Logger.Warn("input: the dataset reads no files that could be shared out, so every process runs the whole pipeline and takes its part of the elements; "+
 			"use the policy Off, and a dataset that each process divides by itself, to avoid the redundant work", "processes", opts.Processes, "policy", c.policy.String())
 	}
-	d := &DistributedDataset{opts: opts, local: opts.Replicas / opts.Processes, streams: []Dataset{c.stream}, dealt: c.dealt, policy: c.policy, rule: c.rule, card: c.card,
-		rows: Unknown, global: c.global, whole: true, batched: c.batched}
-	if c.global >= 1 {
-		d.rows = (c.global + opts.Replicas - 1) / opts.Replicas
+	d := &DistributedDataset{opts: opts, localReplicas: opts.Replicas / opts.Processes, streams: []Dataset{c.stream}, isShared: c.isShared, policy: c.policy, rule: c.rule, cardinality: c.cardinality,
+		maxRows: Unknown, globalBatch: c.globalBatch, splitsGlobalBatch: true, isBatched: c.isBatched}
+	if c.globalBatch >= 1 {
+		d.maxRows = (c.globalBatch + opts.Replicas - 1) / opts.Replicas
 	}
-	d.pipelines = func(of division, process int) ([]Dataset, bool, error) {
+	d.newStreams = func(of jobSize, process int) ([]Dataset, bool, error) {
 		c, err := read(of, process)
-		return []Dataset{c.stream}, c.dealt, err
+		return []Dataset{c.stream}, c.isShared, err
 	}
 	// With the policy Data and the rule Chunks, all processes have the same number of steps.
-	d.vote = opts.Processes > 1 && (c.policy != Data || c.rule != Chunks)
-	d.settle(c.stream.Info().Spec, ds.Info()) // the Info of the undivided dataset is the same on all processes
+	d.needsVote = opts.Processes > 1 && (c.policy != Data || c.rule != Chunks)
+	d.setEnding(c.stream.Info().Spec, ds.Info()) // the Info of the undivided dataset is the same on all processes
 	return d, nil
 }
 
@@ -169,40 +169,40 @@ func checkBatched(info Info) error {
 	paths := info.Spec.Paths()
 	for i, s := range info.Spec.Leaves() {
 		if len(s.Dims) == 0 || info.BatchSize == 0 && s.Dims[0] >= 0 {
-			return notBatched(paths[i], s)
+			return notBatchedError(paths[i], s)
 		}
 	}
 	return nil
 }
 
-// rowsOfBatch returns the number of rows of a global batch and whether that number is certain.
-func rowsOfBatch(info Info) (rows int, sure bool) {
+// globalBatchSize returns the number of rows of a global batch and whether that number is certain.
+func globalBatchSize(info Info) (rows int, sure bool) {
 	if rows = leadingDim(info.Spec); rows >= 1 && info.BatchSize != 0 {
 		return rows, true
 	}
-	return info.BatchSize, !info.recut
+	return info.BatchSize, !info.batchSizeUncertain
 }
 
-// parts is a stream of the parts of batches, one part per replica.
-type parts struct {
-	stream  Dataset
-	policy  Policy
-	rule    Rule
-	card    Cardinality
-	dealt   bool // the stream contains the parts of the replicas of all processes
-	global  int  // rows of the batches that are split; below 1 if not known
-	batched bool // true if the elements are known to be batches
+// processPipeline is a stream of the parts of batches, one part per replica.
+type processPipeline struct {
+	stream      Dataset
+	policy      AutoShardPolicy
+	rule        SplitRule
+	cardinality Cardinality
+	isShared    bool // the stream contains the parts of the replicas of all processes
+	globalBatch int  // rowTable of the batches that are split; below 1 if not known
+	isBatched   bool // true if the elements are known to be batches
 }
 
-// cut divides a source under a policy, for one process of a division, and splits its batches into
+// newProcessPipeline divides a source under a policy, for one process of a division, and splits its batches into
 // one part per replica. With one replica, batches are not split.
-func cut(src Source, policy Policy, of division, process int, rule Rule) (p parts, err error) {
-	if src, policy, err = divide(src, policy, of.processes, process); err != nil {
+func newProcessPipeline(src Source, policy AutoShardPolicy, of jobSize, process int, rule SplitRule) (p processPipeline, err error) {
+	if src, policy, err = shardSource(src, policy, of.processes, process); err != nil {
 		return p, err
 	}
 	info := src.Info()
-	global, sure := rowsOfBatch(info)
-	p = parts{stream: Dataset{src}, policy: policy, rule: RuleAuto, card: info.Cardinality, global: global, batched: info.BatchSize != 0}
+	global, sure := globalBatchSize(info)
+	p = processPipeline{stream: Dataset{src}, policy: policy, rule: RuleAuto, cardinality: info.Cardinality, globalBatch: global, isBatched: info.BatchSize != 0}
 	if of.replicas <= 1 {
 		return p, nil
 	}
@@ -216,38 +216,38 @@ func cut(src Source, policy Policy, of division, process int, rule Rule) (p part
 		}
 	}
 	if p.rule == Sizes && global < 1 {
-		return p, wrong("distribute", "batch the dataset with Batch, or use the rule Chunks", "the rule Sizes needs the global batch size, which is not known")
+		return p, valueError("distribute", "batch the dataset with Batch, or use the rule Chunks", "the rule Sizes needs the global batch size, which is not known")
 	}
 	if p.rule == Chunks {
 		p.stream = p.stream.Rebatch(of.replicas)
 		if policy != Data {
-			p.card = p.card.times(int64(of.processes))
+			p.cardinality = p.cardinality.multiply(int64(of.processes))
 		}
 	} else {
 		if policy == Data {
-			process = 0 // all processes split in the same way, then each takes its own parts
+			process = 0 // items processes split in the same way, then each takes its own parts
 		}
 		if global < 1 {
-			return p, wrong("distribute", "pass batches with at least one row", "a global batch of %d rows", global)
+			return p, valueError("distribute", "pass batches with at least one row", "a global batch of %d rows", global)
 		}
 		sizes, err := BatchSizes(global, of.replicas, of.processes, process)
 		if err != nil {
 			return p, err
 		}
 		p.stream = p.stream.RebatchSizes(sizes)
-		p.card = p.stream.Info().Cardinality
+		p.cardinality = p.stream.Info().Cardinality
 	}
-	p.dealt = policy == Data && of.processes > 1
+	p.isShared = policy == Data && of.processes > 1
 	return p, p.stream.Err()
 }
 
-// settle sets full and vote, which specify how the input ends. They depend on the Info of the
+// setEnding sets full and vote, which specify how the input ends. They depend on the Info of the
 // dataset before its batches are split.
-func (d *DistributedDataset) settle(part Spec, info Info) {
+func (d *DistributedDataset) setEnding(part Spec, info Info) {
 	d.spec = part
-	d.full = info.Cardinality == Infinite || staticSpec(info.Spec)
+	d.needsAllReplicas = info.Cardinality == Infinite || isStaticSpec(info.Spec)
 	if info.Cardinality == Infinite {
-		d.vote = false
+		d.needsVote = false
 	}
 }
 
@@ -256,8 +256,8 @@ func (d *DistributedDataset) settle(part Spec, info Info) {
 func (d *DistributedDataset) Spec() Spec { return d.spec }
 
 // LocalReplicas returns the number of replicas of this process. Every step has one element for each
-// of them.
-func (d *DistributedDataset) LocalReplicas() int { return d.local }
+// forOp them.
+func (d *DistributedDataset) LocalReplicas() int { return d.localReplicas }
 
 // Layout returns [Options].Layout.
 func (d *DistributedDataset) Layout() any { return d.opts.Layout }
@@ -265,19 +265,19 @@ func (d *DistributedDataset) Layout() any { return d.opts.Layout }
 // KeepOnHost returns [Options].KeepOnHost.
 func (d *DistributedDataset) KeepOnHost() bool { return d.opts.KeepOnHost }
 
-// Policy returns the policy in use: the policy of the options, or the one that Auto selected.
-func (d *DistributedDataset) Policy() Policy { return d.policy }
+// AutoShardPolicy returns the policy in use: the policy of the options, or the one that Auto selected.
+func (d *DistributedDataset) Policy() AutoShardPolicy { return d.policy }
 
-// Rule returns the rule by which batches are split, and RuleAuto if batches are not split.
-func (d *DistributedDataset) Rule() Rule { return d.rule }
+// SplitRule returns the rule by which batches are split, and RuleAuto if batches are not split.
+func (d *DistributedDataset) Rule() SplitRule { return d.rule }
 
 // Cardinality returns the number of steps of a pass, if it is known before the data is read.
-func (d *DistributedDataset) Cardinality() Cardinality { return d.card }
+func (d *DistributedDataset) Cardinality() Cardinality { return d.cardinality }
 
 // MaxRows returns the largest number of rows of a replica in a step: ceil(G/N) for a global batch
 // of G rows and N replicas. It is the number of rows for [PadStep]. It returns Unknown if the batch
 // size is unknown, and is not valid after a Map that changes the number of rows.
-func (d *DistributedDataset) MaxRows() int { return d.rows }
+func (d *DistributedDataset) MaxRows() int { return d.maxRows }
 
 // All iterates over the steps of the next pass. It yields an error at most once, as the last pair.
 func (d *DistributedDataset) All(ctx context.Context) iter.Seq2[Step, error] {
@@ -293,7 +293,7 @@ func (d *DistributedDataset) All(ctx context.Context) iter.Seq2[Step, error] {
 }
 
 // Reduce calls fn for each step of the next pass. It passes state to the first call and the result
-// of the previous call to each later call, and returns the last result. It stops at the first
+// forOp the previous call to each later call, and returns the last result. It stops at the first
 // error. It is TensorFlow's DistributedDataset.reduce.
 func Reduce[S any](ctx context.Context, d *DistributedDataset, state S, fn func(S, Step) (S, error)) (S, error) {
 	for step, err := range d.All(ctx) {

@@ -47,7 +47,7 @@ func TestUnbatchedDataIsNeverSplit(t *testing.T) {
 		}, input.MapOptions{}),
 		"mixed with batch": input.Range(8).Batch(2, true).Concatenate(input.FromElements(input.Leaf(input.Vector[int64](1, 2)))),
 	} {
-		for _, rule := range []input.Rule{input.RuleAuto, input.Chunks} {
+		for _, rule := range []input.SplitRule{input.RuleAuto, input.Chunks} {
 			got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{Rule: rule}, -1)
 			assert.ErrorIs(t, got.Err, input.ErrNotBatched, name)
 		}
@@ -91,7 +91,7 @@ func TestMappedBatchesAreCutAsTheyCome(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		ds   input.Dataset
-		rule input.Rule
+		rule input.SplitRule
 		want string
 	}{
 		"unmapped":       {files(8, false), input.Sizes, "[[[0 1] [2 3] [4 5] [6 7]] [[8 9] [] [] []]]"},
@@ -148,7 +148,7 @@ func TestAHostWithoutAShareDoesNotWaitForAVote(t *testing.T) {
 }
 
 func TestFilesOfDifferentLengthEndTogether(t *testing.T) {
-	paths, opts := memory("1\n2\n3\n4\n5\n", "6\n")
+	paths, opts := memorySource("1\n2\n3\n4\n5\n", "6\n")
 	ds := input.Lines(paths, opts).Map(inputcases.ParseNumber, input.MapOptions{Spec: input.Leaf(input.TensorSpec{Kind: input.Float32})})
 	got := inputcases.RunCluster(t, ds.Batch(4, false), inputcases.Cluster{Hosts: 2, Replicas: 4}, input.Options{}, -1)
 	assert.Equal(t, "[[[1] [2] [6] []] [[3] [4] [] []] [[5] [] [] []]]", stepsOf(t, got), "a host out of data takes part until the last is")
@@ -223,7 +223,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 	_, err = input.FromFunction(inputcases.Hundreds, input.Options{Replication: input.PerReplica, PlaceOnDevice: true, KeepOnHost: true})
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
 	// Every hint about PlaceOnDevice names the one correction that works.
-	for _, replication := range []input.Replication{input.PerWorker, input.PerReplica} {
+	for _, replication := range []input.ReplicationMode{input.PerWorker, input.PerReplica} {
 		for _, keep := range []bool{false, true} {
 			o := input.Options{Replication: replication, KeepOnHost: keep, PlaceOnDevice: true}
 			_, err := input.FromFunction(inputcases.Hundreds, o)

@@ -13,67 +13,67 @@ import (
 // the pass ends. The current processes divide the pipelines of that division among themselves, and
 // re-split each step's parts if the number of replicas differs.
 
-// division is the number of replicas and processes by which a run divides its data.
-type division struct{ replicas, processes int }
+// jobSize is the number of replicas and processes by which a run divides its data.
+type jobSize struct{ replicas, processes int }
 
-// local returns the number of replicas of each process.
-func (d division) local() int { return d.replicas / d.processes }
+// localReplicas returns the number of replicas of each process.
+func (d jobSize) localReplicas() int { return d.replicas / d.processes }
 
-// portion specifies which pipelines of a division this process reads and which parts it uses. The
-// division may differ from the current numbers of processes and replicas.
-type portion struct {
-	of division
+// readPlan specifies which pipelines of a division this process reads and which parts it uses. The
+// jobSize may differ from the current numbers of processes and replicas.
+type readPlan struct {
+	job jobSize
 	// The pipelines of the division's processes from (inclusive) to to (exclusive) are read. With
 	// dealt, there is one pipeline with the parts of all processes.
-	from, to int
-	dealt    bool
-	// first is the index of the first part that belongs to this process. If cut is 0, it counts the
+	firstProcess, endProcess int
+	isShared                 bool
+	// firstPart is the index of the first part that belongs to this process. If cut is 0, it counts the
 	// replicas of the division. Otherwise the parts that are read are joined and re-split into cut
 	// chunks, and first counts these chunks.
-	first, cut int
-	// whole is true if every process reads all pipelines, so that the processes need no vote on the
-	// end of the data.
-	whole bool
+	firstPart, numChunks int
+	// readsAll is true if every process reads all pipelines, so that the processes need no vote on the
+	// err of the data.
+	readsAll bool
 }
 
-// parts returns the number of parts that are read for each step.
-func (s portion) parts() int {
-	if s.dealt {
-		return s.of.replicas
+// processPipeline returns the number of parts that are read for each step.
+func (s readPlan) numParts() int {
+	if s.isShared {
+		return s.job.replicas
 	}
-	return (s.to - s.from) * s.of.local()
+	return (s.endProcess - s.firstProcess) * s.job.localReplicas()
 }
 
-// natural returns this process's portion of a pass with the current division.
-func (d *DistributedDataset) natural() portion {
+// defaultReadPlan returns this process's portion of a pass with the current division.
+func (d *DistributedDataset) defaultReadPlan() readPlan {
 	p := d.opts.Process
-	return portion{of: division{d.opts.Replicas, d.opts.Processes}, from: p, to: p + 1, dealt: d.dealt, first: p * d.local}
+	return readPlan{job: jobSize{d.opts.Replicas, d.opts.Processes}, firstProcess: p, endProcess: p + 1, isShared: d.isShared, firstPart: p * d.localReplicas}
 }
 
-// portionOf returns this process's portion of a pass that began with the division of.
-func (d *DistributedDataset) portionOf(of division, dealt bool) portion {
-	here := division{d.opts.Replicas, d.opts.Processes}
-	if of == here && dealt == d.dealt {
-		return d.natural()
+// readPlanFor returns this process's portion of a pass that began with the division of.
+func (d *DistributedDataset) readPlanFor(of jobSize, dealt bool) readPlan {
+	here := jobSize{d.opts.Replicas, d.opts.Processes}
+	if of == here && dealt == d.isShared {
+		return d.defaultReadPlan()
 	}
 	p := d.opts.Process
-	s := portion{of: of, to: of.processes, dealt: dealt, first: p * d.local, whole: true}
+	s := readPlan{job: of, endProcess: of.processes, isShared: dealt, firstPart: p * d.localReplicas, readsAll: true}
 	switch {
 	case of.replicas != here.replicas:
 		// Groups of processes divide the pipelines, if the rows of a group match its replicas.
 		groups := gcd(of.processes, here.processes)
-		if dealt || d.whole && (d.global < 1 || d.global%of.replicas != 0) {
+		if dealt || d.splitsGlobalBatch && (d.globalBatch < 1 || d.globalBatch%of.replicas != 0) {
 			groups = 1
 		}
 		group := p / (here.processes / groups)
-		s.from, s.to = group*of.processes/groups, (group+1)*of.processes/groups
-		s.cut = here.replicas / groups
-		s.first = p*d.local - group*s.cut
-		s.whole = groups == 1
-	case !dealt: // each replica continues with its own part
-		s.from = s.first / of.local()
-		s.to = (s.first+d.local-1)/of.local() + 1
-		s.whole = here.processes == 1 || of.processes == 1
+		s.firstProcess, s.endProcess = group*of.processes/groups, (group+1)*of.processes/groups
+		s.numChunks = here.replicas / groups
+		s.firstPart = p*d.localReplicas - group*s.numChunks
+		s.readsAll = groups == 1
+	case !dealt: // mapSources replica continues with its own part
+		s.firstProcess = s.firstPart / of.localReplicas()
+		s.endProcess = (s.firstPart+d.localReplicas-1)/of.localReplicas() + 1
+		s.readsAll = here.processes == 1 || of.processes == 1
 	}
 	return s
 }
@@ -89,87 +89,87 @@ func gcd(a, b int) int {
 // differs from [DistributedDataset.MaxRows] only if the pass resumes from a position with another
 // number of replicas and the parts of a step do not form one global batch. That is the case with
 // [FromFunction] and with uneven chunks that each process splits separately.
-func (s *Steps) MaxRows() int { return s.most }
+func (s *Steps) MaxRows() int { return s.maxRows }
 
-// mostRows returns MaxRows for a pass that resumes at p. streams are the streams of the position's
+// maxRowsAt returns MaxRows for a pass that resumes at p. streams are the streams of the position's
 // division.
-func (s *Steps) mostRows(p position, streams []Dataset) int {
-	rows := rowsOfPart(streams[0].Info())
-	if s.d.whole {
-		if p.dealt || p.of.processes == 1 || p.in[0].Op != "chunks" {
-			return s.d.rows
+func (s *Steps) maxRowsAt(p position, streams []Dataset) int {
+	rows := maxPartRows(streams[0].Info())
+	if s.dataset.splitsGlobalBatch {
+		if p.isShared || p.job.processes == 1 || p.streams[0].Op != "chunks" {
+			return s.dataset.maxRows
 		}
-		rows = (s.d.global + p.of.replicas - 1) / p.of.replicas
+		rows = (s.dataset.globalBatch + p.job.replicas - 1) / p.job.replicas
 	}
-	if s.portion.cut == 0 || rows < 1 {
-		return s.d.rows
+	if s.plan.numChunks == 0 || rows < 1 {
+		return s.dataset.maxRows
 	}
-	return (rows*p.of.replicas + s.d.opts.Replicas - 1) / s.d.opts.Replicas
+	return (rows*p.job.replicas + s.dataset.opts.Replicas - 1) / s.dataset.opts.Replicas
 }
 
-// dealtOp is the Op of the position of a pipeline that yields the parts of all processes.
-const dealtOp = "dealt"
+// sharedOp is the Op of the position of a pipeline that yields the parts of all processes.
+const sharedOp = "dealt"
 
 // position is the decoded State of [Steps].
 type position struct {
 	index int64
-	of    division
+	job   jobSize
 	pass  uint64
-	// in contains the positions of the pipelines of count processes of the division, beginning with
+	// streams contains the positions of the pipelines of count processes of the division, beginning with
 	// process first.
-	first, count int
-	dealt        bool
-	in           []State // positions of the streams, the same number for each process
+	firstProcess, numProcesses int
+	isShared                   bool
+	streams                    []State // positions of the streams, the same number for each process
 }
 
-// each returns the number of streams of one process.
-func (p position) each() int { return len(p.in) / p.count }
+// mapSources returns the number of streams of one process.
+func (p position) streamsPerProcess() int { return len(p.streams) / p.numProcesses }
 
 // parsePosition decodes the State of [Steps]. Its errors match ErrState.
 func parsePosition(from State) (p position, err error) {
-	counters := min(max(len(from.At), 4), 6) // pass and count are omitted if they are 0 and 1
-	if err := from.want("steps", counters, len(from.In)); err != nil {
+	counters := min(max(len(from.Counters), 4), 6) // pass and count are omitted if they are 0 and 1
+	if err := from.validate("steps", counters, len(from.Inputs)); err != nil {
 		return p, err
 	}
-	at := from.At
-	p = position{index: at[0], of: division{int(at[1]), int(at[2])}, first: int(at[3]), count: 1, in: from.In}
+	at := from.Counters
+	p = position{index: at[0], job: jobSize{int(at[1]), int(at[2])}, firstProcess: int(at[3]), numProcesses: 1, streams: from.Inputs}
 	if counters > 4 {
 		p.pass = uint64(at[4])
 	}
 	if counters > 5 {
-		p.count = int(at[5])
+		p.numProcesses = int(at[5])
 	}
 	const most = 1 << 24
-	if p.of.processes < 1 || p.of.replicas < p.of.processes || p.of.replicas%p.of.processes != 0 || p.of.replicas > most ||
-		p.count < 1 || p.first > p.of.processes-p.count || len(p.in) == 0 || len(p.in)%p.count != 0 {
-		return p, misfit("it is of %d processes from process %d on, of %v, and has the positions of %d pipelines", p.count, p.first, p.of, len(p.in))
+	if p.job.processes < 1 || p.job.replicas < p.job.processes || p.job.replicas%p.job.processes != 0 || p.job.replicas > most ||
+		p.numProcesses < 1 || p.firstProcess > p.job.processes-p.numProcesses || len(p.streams) == 0 || len(p.streams)%p.numProcesses != 0 {
+		return p, stateError("it is of %d processes from process %d on, of %v, and has the positions of %d pipelines", p.numProcesses, p.firstProcess, p.job, len(p.streams))
 	}
-	if p.dealt = p.in[0].Op == dealtOp; p.dealt {
-		if err := p.in[0].want(dealtOp, 0, 1); err != nil {
+	if p.isShared = p.streams[0].Op == sharedOp; p.isShared {
+		if err := p.streams[0].validate(sharedOp, 0, 1); err != nil {
 			return p, err
 		}
-		p.in = p.in[0].In
+		p.streams = p.streams[0].Inputs
 	}
 	return p, nil
 }
 
 // state encodes a position.
 func (p position) state() State {
-	s := State{Op: "steps", At: []int64{p.index, int64(p.of.replicas), int64(p.of.processes), int64(p.first)}, In: p.in}
-	if p.pass > 0 || p.count > 1 {
-		s.At = append(s.At, int64(p.pass))
+	s := State{Op: "steps", Counters: []int64{p.index, int64(p.job.replicas), int64(p.job.processes), int64(p.firstProcess)}, Inputs: p.streams}
+	if p.pass > 0 || p.numProcesses > 1 {
+		s.Counters = append(s.Counters, int64(p.pass))
 	}
-	if p.count > 1 {
-		s.At = append(s.At, int64(p.count))
+	if p.numProcesses > 1 {
+		s.Counters = append(s.Counters, int64(p.numProcesses))
 	}
-	if p.dealt {
-		s.In = []State{{Op: dealtOp, In: p.in}}
+	if p.isShared {
+		s.Inputs = []State{{Op: sharedOp, Inputs: p.streams}}
 	}
 	return s
 }
 
 // JoinStates merges the positions of all processes after the same step into the position of the
-// whole run. The order of states does not matter. [DistributedDataset.OpenAt] resumes from the
+// readsAll run. The order of states does not matter. [DistributedDataset.OpenAt] resumes from the
 // result with any number of processes and replicas. A run with a single process needs no join. If a
 // process is missing or the positions are after different steps, the error matches [ErrState].
 func JoinStates(states []State) (State, error) {
@@ -180,31 +180,31 @@ func JoinStates(states []State) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	have := make([]bool, all.of.processes)
-	in := make([]State, all.of.processes*all.each())
+	have := make([]bool, all.job.processes)
+	in := make([]State, all.job.processes*all.streamsPerProcess())
 	for _, s := range states {
 		p, err := parsePosition(s)
 		if err != nil {
 			return State{}, err
 		}
-		if p.index != all.index || p.of != all.of || p.pass != all.pass || p.dealt != all.dealt || p.each() != all.each() {
+		if p.index != all.index || p.job != all.job || p.pass != all.pass || p.isShared != all.isShared || p.streamsPerProcess() != all.streamsPerProcess() {
 			return State{}, &errkind.Fault{Match: ErrState, Reason: fmt.Sprintf("one process is after step %d of pass %d of %v, another after step %d of pass %d of %v",
-				all.index, all.pass, all.of, p.index, p.pass, p.of), Hint: "join the positions that all processes have after the same step"}
+				all.index, all.pass, all.job, p.index, p.pass, p.job), Hint: "join the positions that all processes have after the same step"}
 		}
-		copy(in[p.first*p.each():], p.in)
-		for v := range p.count {
-			have[p.first+v] = true
+		copy(in[p.firstProcess*p.streamsPerProcess():], p.streams)
+		for v := range p.numProcesses {
+			have[p.firstProcess+v] = true
 		}
 	}
-	if all.dealt { // each process has the position of the shared pipeline
-		all.first = 0
+	if all.isShared { // mapSources process has the position of the shared pipeline
+		all.firstProcess = 0
 		return all.state(), nil
 	}
 	if missing := slices.Index(have, false); missing >= 0 {
-		return State{}, &errkind.Fault{Match: ErrState, Reason: fmt.Sprintf("the position of process %d of %v is missing", missing, all.of),
+		return State{}, &errkind.Fault{Match: ErrState, Reason: fmt.Sprintf("the position of process %d of %v is missing", missing, all.job),
 			Hint: "join the positions that all processes have after the same step"}
 	}
-	all.first, all.count, all.in = 0, all.of.processes, in
+	all.firstProcess, all.numProcesses, all.streams = 0, all.job.processes, in
 	return all.state(), nil
 }
 
@@ -216,6 +216,6 @@ func SameStep(a, b State) bool {
 	return err == nil && err2 == nil && p.index == q.index && p.pass == q.pass
 }
 
-func (d division) String() string {
+func (d jobSize) String() string {
 	return fmt.Sprintf("%d replicas on %d processes", d.replicas, d.processes)
 }

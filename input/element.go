@@ -24,7 +24,7 @@ type TensorSpec struct {
 }
 
 // Spec describes the elements of a dataset, like tf.data's element_spec. With the zero Spec,
-// nothing is known about the elements.
+// nextEmptyBatch is known about the elements.
 type Spec = Nest[TensorSpec]
 
 // Static reports whether all dimensions are known.
@@ -53,13 +53,13 @@ func SpecOf(e Element) Spec {
 	return spec
 }
 
-// check returns an error if e does not match spec. The zero spec accepts every element.
-func check(spec Spec, e Element) error {
+// checkSpec returns an error if e does not match spec. The zero spec accepts every element.
+func checkSpec(spec Spec, e Element) error {
 	if spec.IsZero() {
 		return nil
 	}
 	if !sameStructure(spec, e) {
-		return wrong("check element", "give the Spec of the elements, or none", "element %v does not have the structure of the spec %v", e, spec)
+		return valueError("check element", "give the Spec of the elements, or none", "element %v does not have the structure of the spec %v", e, spec)
 	}
 	want, got, paths := spec.Leaves(), e.Leaves(), spec.Paths()
 	for i := range want {
@@ -68,7 +68,7 @@ func check(spec Spec, e Element) error {
 			ok = want[i].Dims[axis] < 0 || want[i].Dims[axis] == got[i].dims[axis]
 		}
 		if !ok {
-			return wrong("check element", "give the Spec of the elements, or none", "component %q is %v, the spec says %v", paths[i], got[i], want[i])
+			return valueError("check element", "give the Spec of the elements, or none", "component %q is %v, the spec says %v", paths[i], got[i], want[i])
 		}
 	}
 	return nil
@@ -82,9 +82,9 @@ func mapDims(spec Spec, f func(dims []int) []int) Spec {
 	return out
 }
 
-// merge returns a spec that matches both a and b: dimensions that differ become Unknown. It returns
+// mergeSpecs returns a spec that matches both a and b: dimensions that differ become Unknown. It returns
 // false if the structures, kinds or ranks differ.
-func merge(a, b Spec) (Spec, bool) {
+func mergeSpecs(a, b Spec) (Spec, bool) {
 	if !sameStructure(a, b) {
 		return Spec{}, false
 	}
@@ -105,8 +105,8 @@ func merge(a, b Spec) (Spec, bool) {
 	return unflatten(a, out), true
 }
 
-// staticSpec reports whether every dimension of every component is known.
-func staticSpec(spec Spec) bool {
+// isStaticSpec reports whether every dimension of every component is known.
+func isStaticSpec(spec Spec) bool {
 	return !spec.IsZero() && !slices.ContainsFunc(spec.Leaves(), func(s TensorSpec) bool { return !s.Static() })
 }
 
@@ -122,8 +122,8 @@ func leadingDim(spec Spec) int {
 	return out
 }
 
-// dummy returns an element of 0 rows for a spec: axis 0 and all unknown dimensions are 0.
-func dummy(spec Spec) (Element, error) {
+// emptyBatch returns an element of 0 rows for a spec: axis 0 and all unknown dimensions are 0.
+func emptyBatch(spec Spec) (Element, error) {
 	return MapNest(spec, func(_ string, s TensorSpec) (Tensor, error) {
 		dims := slices.Clone(s.Dims)
 		for i, d := range dims {
@@ -135,31 +135,31 @@ func dummy(spec Spec) (Element, error) {
 	})
 }
 
-// rowsOf returns the number of rows of e. It returns an error if the components have different
+// numRows returns the number of rows of e. It returns an error if the components have different
 // numbers of rows or no batch axis.
-func rowsOf(e Element) (int, error) {
+func numRows(e Element) (int, error) {
 	rows, paths := -1, e.Paths()
 	for i, t := range e.Leaves() {
 		if t.Rank() == 0 {
-			return -1, notBatched(paths[i], t.Spec())
+			return -1, notBatchedError(paths[i], t.Spec())
 		}
 		if rows >= 0 && t.dims[0] != rows {
-			return -1, wrong("count rows", "give all components the same batch size", "component %q has %d rows, %q has %d", paths[0], rows, paths[i], t.dims[0])
+			return -1, valueError("count rows", "give all components the same batch size", "component %q has %d rows, %q has %d", paths[0], rows, paths[i], t.dims[0])
 		}
 		rows = t.dims[0]
 	}
 	if rows < 0 {
-		return -1, wrong("count rows", "give an element with at least one tensor", "element %v has no tensors", e)
+		return -1, valueError("count rows", "give an element with at least one tensor", "element %v has no tensors", e)
 	}
 	return rows, nil
 }
 
-// rowRange returns a view of the rows from (inclusive) to to (exclusive) of every component,
+// sliceRows returns a view of the rows from (inclusive) to to (exclusive) of every component,
 // clamped to the component's number of rows.
-func rowRange(e Element, from, to int) (Element, error) {
+func sliceRows(e Element, from, to int) (Element, error) {
 	return MapNest(e, func(path string, t Tensor) (Tensor, error) {
 		if t.Rank() == 0 {
-			return Tensor{}, notBatched(path, t.Spec())
+			return Tensor{}, notBatchedError(path, t.Spec())
 		}
 		return t.Rows(min(from, t.dims[0]), min(to, t.dims[0]))
 	})
@@ -171,7 +171,7 @@ func joinElements(parts []Element, stack bool) (Element, error) {
 	columns := make([][]Tensor, len(first.Leaves()))
 	for i, e := range parts {
 		if i > 0 && !sameStructure(first, e) {
-			return Element{}, wrong("join elements", "give all elements one structure, with Map", "element %v does not have the structure of the batch's first, %v", e, first)
+			return Element{}, valueError("join elements", "give all elements one structure, with Map", "element %v does not have the structure of the batch's first, %v", e, first)
 		}
 		for c, t := range e.Leaves() {
 			columns[c] = append(columns[c], t)
@@ -179,9 +179,9 @@ func joinElements(parts []Element, stack bool) (Element, error) {
 	}
 	joined, paths := make([]Tensor, len(columns)), first.Paths()
 	for c, column := range columns {
-		t, err := join(column, stack)
+		t, err := joinTensors(column, stack)
 		if err != nil {
-			return Element{}, within("join elements", fmt.Sprintf("component %q", paths[c]), err)
+			return Element{}, wrapError("join elements", fmt.Sprintf("component %q", paths[c]), err)
 		}
 		joined[c] = t
 	}
@@ -192,9 +192,9 @@ func joinElements(parts []Element, stack bool) (Element, error) {
 // as dividing a batch between replicas.
 var ErrNotBatched = errkind.New(errkind.ValueError, "input: no batch axis")
 
-// notBatched returns an error that matches ErrNotBatched for the component at path, which is "" if
+// notBatchedError returns an error that matches ErrNotBatched for the component at path, which is "" if
 // the element is a single tensor.
-func notBatched(path string, spec TensorSpec) error {
+func notBatchedError(path string, spec TensorSpec) error {
 	return &errkind.Fault{Op: "input", Reason: fmt.Sprintf("component %q (%v) has no batch axis to take rows from", path, spec), Match: ErrNotBatched,
 		Hint: "make batches with Batch first, of the global batch size where replicas share them"}
 }

@@ -213,6 +213,6 @@ func ExampleLines() {
 		fmt.Println(line.Leaf().Flat(), err)
 	}
 	// Output:
-	// [first] <nil>
+	// [firstPart] <nil>
 	// [second] <nil>
 }

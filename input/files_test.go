@@ -18,8 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/hangtest"
 )
 
-// memory makes files named a, b, c, ... of the given contents.
-func memory(contents ...string) ([]string, input.FileOptions) {
+// memorySource makes files named a, b, c, ... of the given contents.
+func memorySource(contents ...string) ([]string, input.FileOptions) {
 	files, paths := fstest.MapFS{}, []string{}
 	for i, c := range contents {
 		path := string(rune('a' + i))
@@ -57,7 +57,7 @@ func stringsOf(t *testing.T, ds input.Dataset) ([]string, error) {
 }
 
 func TestMissingFileIsNamed(t *testing.T) {
-	_, opts := memory()
+	_, opts := memorySource()
 	_, err := stringsOf(t, input.Lines([]string{"absent"}, opts))
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 	assert.ErrorContains(t, err, "absent")
@@ -65,7 +65,7 @@ func TestMissingFileIsNamed(t *testing.T) {
 
 func TestCorruptRecordNamesFileAndOffset(t *testing.T) {
 	good := input.AppendTFRecord(nil, []byte("good"))
-	paths, opts := memory(string(good), string(good)+"rubbish")
+	paths, opts := memorySource(string(good), string(good)+"rubbish")
 	_, err := stringsOf(t, input.TFRecords(paths, opts))
 	require.ErrorIs(t, err, input.ErrCorrupt)
 	assert.ErrorContains(t, err, fmt.Sprintf("input: file b at byte %d: ", len(good)))
@@ -79,24 +79,24 @@ func TestFilesRestoreFromAnyRecord(t *testing.T) {
 	}
 	for name, make := range map[string]func(fsys func(fs.FS) fs.FS) input.Dataset{
 		"lines": func(wrap func(fs.FS) fs.FS) input.Dataset {
-			paths, opts := memory("1\n2\r\n3", "4\n\n", "", "5")
+			paths, opts := memorySource("1\n2\r\n3", "4\n\n", "", "5")
 			return input.Lines(paths, input.FileOptions{FS: wrap(opts.FS)})
 		},
 		"tfrecords": func(wrap func(fs.FS) fs.FS) input.Dataset {
-			paths, opts := memory(string(records), string(records))
+			paths, opts := memorySource(string(records), string(records))
 			return input.TFRecords(paths, input.FileOptions{FS: wrap(opts.FS)})
 		},
 		"fixed": func(wrap func(fs.FS) fs.FS) input.Dataset {
-			paths, opts := memory("h123456", "h78")
+			paths, opts := memorySource("h123456", "h78")
 			return input.FixedRecords(paths, input.FixedOptions{FileOptions: input.FileOptions{FS: wrap(opts.FS)}, RecordBytes: 2, HeaderBytes: 1})
 		},
 		"csv with header": func(wrap func(fs.FS) fs.FS) input.Dataset {
-			paths, opts := memory("a,b\n1,\"x\ny\"\n2,z\n", "b,a\nq,3\n")
+			paths, opts := memorySource("a,b\n1,\"x\ny\"\n2,z\n", "b,a\nq,3\n")
 			return input.CSV(paths, input.CSVOptions{FileOptions: input.FileOptions{FS: wrap(opts.FS)}, Header: true,
 				Columns: []input.Column{{Name: "a", Kind: input.Int8}, {Name: "b", Kind: input.String}}})
 		},
 		"csv": func(wrap func(fs.FS) fs.FS) input.Dataset {
-			paths, opts := memory("1,2\n3,4\n\n5,6", "7,8\n")
+			paths, opts := memorySource("1,2\n3,4\n\n5,6", "7,8\n")
 			return input.CSV(paths, input.CSVOptions{FileOptions: input.FileOptions{FS: wrap(opts.FS)}, Columns: []input.Column{{Name: "b", Index: 1, Kind: input.Int8}}})
 		},
 	} {
@@ -127,11 +127,11 @@ func TestFilesRestoreFromAnyRecord(t *testing.T) {
 }
 
 func TestPositionBeyondAFileIsRefused(t *testing.T) {
-	paths, opts := memory("1\n2\n")
+	paths, opts := memorySource("1\n2\n")
 	for _, wrapped := range []fs.FS{opts.FS, unseekable{opts.FS}} {
 		for _, at := range [][]int64{{0, 99}, {0, -1}, {2, 0}} {
 			ds := input.Lines(paths, input.FileOptions{FS: wrapped})
-			it, err := ds.OpenAt(context.Background(), input.Pass{}, input.State{Op: "lines", At: at})
+			it, err := ds.OpenAt(context.Background(), input.Pass{}, input.State{Op: "lines", Counters: at})
 			if err == nil {
 				_, err = it.Next(context.Background())
 			}

@@ -8,7 +8,7 @@ import (
 // FixedOptions describes files of binary records of fixed length. All sizes are in bytes.
 type FixedOptions struct {
 	FileOptions
-	RecordBytes int // at least 1
+	RecordBytes int // row least 1
 	HeaderBytes int // number of bytes to skip at the start of each file
 	FooterBytes int // number of bytes to skip at the end of each file
 }
@@ -19,14 +19,14 @@ type FixedOptions struct {
 // [ErrCorrupt].
 func FixedRecords(paths []string, opts FixedOptions) Dataset {
 	if opts.RecordBytes < 1 || opts.HeaderBytes < 0 || opts.FooterBytes < 0 {
-		return fail("fixed records", "give at least 1 byte for a record and 0 for the others", "records of %d bytes with a header of %d and a footer of %d", opts.RecordBytes, opts.HeaderBytes, opts.FooterBytes)
+		return invalidDataset("fixed records", "give at least 1 byte for a record and 0 for the others", "records of %d bytes with a header of %d and a footer of %d", opts.RecordBytes, opts.HeaderBytes, opts.FooterBytes)
 	}
 	spec := Leaf(TensorSpec{Kind: Uint8, Dims: []int{opts.RecordBytes}})
-	return fromFiles(paths, opts.FileOptions, "fixed", spec, nil, func(f *openFile, at int64) (recordReader, error) {
+	return fromFiles(paths, opts.FileOptions, "fixed", spec, nil, func(f *inputFile, at int64) (recordReader, error) {
 		at = max(at, int64(opts.HeaderBytes))
 		if f.isCompressed() {
 			// The decompressed length is only known after decompressing the file.
-			r, err := f.from(0)
+			r, err := f.reader(0)
 			if err != nil {
 				return nil, err
 			}
@@ -34,49 +34,49 @@ func FixedRecords(paths []string, opts FixedOptions) Dataset {
 			if err != nil {
 				return nil, err
 			}
-			return fixedFrom(f, at, size, opts)
+			return newFixedReader(f, at, size, opts)
 		}
 		size, err := f.size()
 		if err != nil {
 			return nil, err
 		}
-		return fixedFrom(f, at, size, opts)
+		return newFixedReader(f, at, size, opts)
 	})
 }
 
-// fixedFrom returns a reader that begins at byte at of a file of the given decompressed size.
-func fixedFrom(f *openFile, at, size int64, opts FixedOptions) (recordReader, error) {
+// newFixedReader returns a reader that begins at byte at of a file of the given decompressed size.
+func newFixedReader(f *inputFile, at, size int64, opts FixedOptions) (recordReader, error) {
 	body := size - int64(opts.HeaderBytes) - int64(opts.FooterBytes)
 	if body < 0 || body%int64(opts.RecordBytes) != 0 {
-		return nil, corrupt(nil, "give the sizes that the file was written with",
+		return nil, corruptError(nil, "give the sizes that the file was written with",
 			"a file of %d bytes does not hold a header of %d, records of %d and a footer of %d", size, opts.HeaderBytes, opts.RecordBytes, opts.FooterBytes)
 	}
-	r, err := f.from(at)
+	r, err := f.reader(at)
 	if err != nil {
 		return nil, err
 	}
-	return &fixedReader{r: r, at: at, end: int64(opts.HeaderBytes) + body, size: opts.RecordBytes}, nil
+	return &fixedReader{r: r, pos: at, end: int64(opts.HeaderBytes) + body, size: opts.RecordBytes}, nil
 }
 
 type fixedReader struct {
-	r       *bufio.Reader
-	at, end int64
-	size    int
+	r        *bufio.Reader
+	pos, end int64
+	size     int
 }
 
-func (f *fixedReader) offset() int64 { return f.at }
+func (f *fixedReader) offset() int64 { return f.pos }
 
 func (f *fixedReader) next() (Element, error) {
-	if f.at >= f.end {
+	if f.pos >= f.end {
 		return Element{}, io.EOF
 	}
-	if f.end-f.at < int64(f.size) {
-		return Element{}, misfit("byte %d is not the start of a record", f.at)
+	if f.end-f.pos < int64(f.size) {
+		return Element{}, stateError("byte %d is not the start of a record", f.pos)
 	}
 	data := make([]byte, f.size)
 	if _, err := io.ReadFull(f.r, data); err != nil {
-		return Element{}, corrupt(err, "read a file that nobody writes", "the file became shorter while it was read")
+		return Element{}, corruptError(err, "read a file that nobody writes", "the file became shorter while it was read")
 	}
-	f.at += int64(f.size)
+	f.pos += int64(f.size)
 	return Leaf(Vector(data...)), nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func TestFixedRecordsLeaveOutHeaderAndFooter(t *testing.T) {
-	paths, opts := memory("HHabcdefF", "HHF", "HHghiF")
+	paths, opts := memorySource("HHabcdefF", "HHF", "HHghiF")
 	ds := input.FixedRecords(paths, input.FixedOptions{FileOptions: opts, RecordBytes: 3, HeaderBytes: 2, FooterBytes: 1})
 	var got []string
 	for e, err := range ds.All(context.Background()) {
@@ -25,7 +25,7 @@ func TestFixedRecordsLeaveOutHeaderAndFooter(t *testing.T) {
 
 func TestFixedRecordsRefuseOddLength(t *testing.T) {
 	for _, content := range []string{"HabcdeF", "H", ""} {
-		paths, opts := memory(content)
+		paths, opts := memorySource(content)
 		ds := input.FixedRecords(paths, input.FixedOptions{FileOptions: opts, RecordBytes: 3, HeaderBytes: 1, FooterBytes: 1})
 		it, err := ds.Open(context.Background())
 		require.NoError(t, err)

@@ -22,62 +22,62 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 		return nil, err
 	}
 	if fn == nil {
-		return nil, wrong("from function", "give one", "the function is nil")
+		return nil, valueError("from function", "give one", "the function is nil")
 	}
 	if opts.PlaceOnDevice {
-		return nil, unsupported("from function", "leave PlaceOnDevice out", "pipelines run on the host")
+		return nil, unsupportedError("from function", "leave PlaceOnDevice out", "pipelines run on the host")
 	}
-	if opts.Replication == PerReplica && opts.ProcessPipelines {
-		return nil, unsupported("from function", "use the replication PerWorker", "this strategy has one pipeline for each process, not PerReplica")
+	if opts.Replication == PerReplica && opts.PerWorkerOnly {
+		return nil, unsupportedError("from function", "use the replication PerWorker", "this strategy has one pipeline for each process, not PerReplica")
 	}
-	d := &DistributedDataset{opts: opts, local: opts.Replicas / opts.Processes, policy: Off, rows: Unknown, batched: true}
-	d.pipelines = func(of division, process int) ([]Dataset, bool, error) {
+	d := &DistributedDataset{opts: opts, localReplicas: opts.Replicas / opts.Processes, policy: Off, maxRows: Unknown, isBatched: true}
+	d.newStreams = func(of jobSize, process int) ([]Dataset, bool, error) {
 		contexts := []Context{{of.processes, process, of.replicas}}
 		if opts.Replication == PerReplica {
 			contexts = nil
-			for i := range of.local() {
-				contexts = append(contexts, Context{of.replicas, process*of.local() + i, of.replicas})
+			for i := range of.localReplicas() {
+				contexts = append(contexts, Context{of.replicas, process*of.localReplicas() + i, of.replicas})
 			}
 		}
-		streams, err := fromContexts(fn, contexts)
+		streams, err := datasetsFor(fn, contexts)
 		return streams, false, err
 	}
-	if d.streams, _, err = d.pipelines(division{opts.Replicas, opts.Processes}, opts.Process); err != nil {
+	if d.streams, _, err = d.newStreams(jobSize{opts.Replicas, opts.Processes}, opts.Process); err != nil {
 		return nil, err
 	}
 	all := d.streams[0].Info()
 	for _, ds := range d.streams[1:] {
 		info := ds.Info()
-		all.Spec, _ = merge(all.Spec, info.Spec)
+		all.Spec, _ = mergeSpecs(all.Spec, info.Spec)
 		if all.Cardinality != info.Cardinality {
 			all.Cardinality = UnknownCardinality
 		}
 	}
-	d.vote = opts.Processes > 1
-	d.rows = rowsOfPart(all)
-	d.settle(all.Spec, all)
-	d.card = UnknownCardinality
+	d.needsVote = opts.Processes > 1
+	d.maxRows = maxPartRows(all)
+	d.setEnding(all.Spec, all)
+	d.cardinality = UnknownCardinality
 	if all.Cardinality == Infinite {
-		d.card = Infinite
-	} else if n := Cardinality(d.local / len(d.streams)); all.Cardinality >= 0 && opts.Processes == 1 && len(d.streams) == 1 {
-		d.card = all.Cardinality / n
-		if !d.full && all.Cardinality%n != 0 {
-			d.card++
+		d.cardinality = Infinite
+	} else if n := Cardinality(d.localReplicas / len(d.streams)); all.Cardinality >= 0 && opts.Processes == 1 && len(d.streams) == 1 {
+		d.cardinality = all.Cardinality / n
+		if !d.needsAllReplicas && all.Cardinality%n != 0 {
+			d.cardinality++
 		}
 	}
 	return d, nil
 }
 
-// fromContexts calls fn for each context. The datasets must have compatible specs.
-func fromContexts(fn func(Context) (Dataset, error), contexts []Context) (streams []Dataset, err error) {
+// datasetsFor calls fn for each context. The datasets must have compatible specs.
+func datasetsFor(fn func(Context) (Dataset, error), contexts []Context) (streams []Dataset, err error) {
 	var all Spec
 	for i, c := range contexts {
-		ds, err := pipeline(fn, c)
+		ds, err := callFunction(fn, c)
 		if err == nil {
 			err = ds.Err()
 		}
 		if err != nil {
-			return nil, within("dataset of", c.String(), err)
+			return nil, wrapError("dataset of", c.String(), err)
 		}
 		streams = append(streams, ds)
 		own := ds.Info().Spec
@@ -85,23 +85,23 @@ func fromContexts(fn func(Context) (Dataset, error), contexts []Context) (stream
 			all = own
 			continue
 		}
-		spec, ok := merge(all, own)
+		spec, ok := mergeSpecs(all, own)
 		if !ok && !all.IsZero() && !own.IsZero() {
-			return nil, wrong("from function", "give all replicas elements of the same spec", "the dataset of %v has elements %v, an earlier one %v", c, own, all)
+			return nil, valueError("from function", "give all replicas elements of the same spec", "the dataset of %v has elements %v, an earlier one %v", c, own, all)
 		}
 		all = spec
 	}
 	return streams, nil
 }
 
-func pipeline(fn func(Context) (Dataset, error), c Context) (ds Dataset, err error) {
+func callFunction(fn func(Context) (Dataset, error), c Context) (ds Dataset, err error) {
 	defer errkind.Recover("input: the function of FromFunction", &err)
 	return fn(c)
 }
 
-// rowsOfPart returns the largest number of rows of a replica's batches, or a value below 1 if it is
+// maxPartRows returns the largest number of rows of a replica's batches, or a value below 1 if it is
 // unknown.
-func rowsOfPart(info Info) int {
+func maxPartRows(info Info) int {
 	rows := leadingDim(info.Spec)
 	if rows < 0 && info.BatchSize > 0 {
 		rows = info.BatchSize

@@ -5,15 +5,15 @@ import (
 	"io"
 )
 
-// maxLine is the largest length of a line, in bytes.
-const maxLine = 64 << 20
+// maxLineBytes is the largest length of a line, in bytes.
+const maxLineBytes = 64 << 20
 
 // Lines returns a dataset of the lines of text files, like tf.data.TextLineDataset. Each element is
 // a string scalar without the line terminator ("\n" or "\r\n"). The files are read one after the
 // other, in the given order. A line of more than 64 MiB is an error that matches [ErrCorrupt].
 func Lines(paths []string, opts FileOptions) Dataset {
-	return fromFiles(paths, opts, "lines", Leaf(TensorSpec{Kind: String}), isText, func(f *openFile, at int64) (recordReader, error) {
-		r, err := f.from(at)
+	return fromFiles(paths, opts, "lines", Leaf(TensorSpec{Kind: String}), isText, func(f *inputFile, at int64) (recordReader, error) {
+		r, err := f.reader(at)
 		if err != nil {
 			return nil, err
 		}
@@ -22,11 +22,11 @@ func Lines(paths []string, opts FileOptions) Dataset {
 }
 
 type lineReader struct {
-	r  *bufio.Reader
-	at int64
+	r   *bufio.Reader
+	pos int64
 }
 
-func (l *lineReader) offset() int64 { return l.at }
+func (l *lineReader) offset() int64 { return l.pos }
 
 func (l *lineReader) next() (Element, error) {
 	var line []byte
@@ -36,8 +36,8 @@ func (l *lineReader) next() (Element, error) {
 		if err == nil {
 			break
 		}
-		if len(line) > maxLine {
-			return Element{}, corrupt(nil, "read a binary file with FixedRecords or TFRecords", "a line of more than %d bytes", maxLine)
+		if len(line) > maxLineBytes {
+			return Element{}, corruptError(nil, "read a binary file with FixedRecords or TFRecords", "a line of more than %d bytes", maxLineBytes)
 		}
 		if err == bufio.ErrBufferFull {
 			continue
@@ -47,7 +47,7 @@ func (l *lineReader) next() (Element, error) {
 		}
 		return Element{}, err
 	}
-	l.at += int64(len(line))
+	l.pos += int64(len(line))
 	if n := len(line); n > 0 && line[n-1] == '\n' {
 		line = line[:n-1]
 		if n > 1 && line[n-2] == '\r' {

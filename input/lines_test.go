@@ -11,7 +11,7 @@ import (
 )
 
 func TestLinesEndWithNewlineOrFile(t *testing.T) {
-	paths, opts := memory("one\r\ntwo\n\nfour", "", "\n", "a\rb\n")
+	paths, opts := memorySource("one\r\ntwo\n\nfour", "", "\n", "a\rb\n")
 	got, err := stringsOf(t, input.Lines(paths, opts))
 	require.NoError(t, err)
 	assert.Equal(t, []string{"one", "two", "", "four", "", "a\rb"}, got)
@@ -19,7 +19,7 @@ func TestLinesEndWithNewlineOrFile(t *testing.T) {
 
 func TestLongLineIsRead(t *testing.T) {
 	long := strings.Repeat("x", 300_000)
-	paths, opts := memory(long + "\nend\n")
+	paths, opts := memorySource(long + "\nend\n")
 	got, err := stringsOf(t, input.Lines(paths, opts))
 	require.NoError(t, err)
 	assert.Equal(t, []string{long, "end"}, got)

@@ -14,16 +14,16 @@ import (
 //
 // A Nest is immutable and safe for concurrent use. The zero Nest has no leaves.
 type Nest[T any] struct {
-	shape nestShape
-	leaf  T
-	keys  []string
-	kids  []Nest[T]
+	shape    nestShape
+	leaf     T
+	keys     []string
+	children []Nest[T]
 }
 
 type nestShape uint8
 
 const (
-	nestNothing nestShape = iota
+	nestEmpty nestShape = iota
 	nestLeaf
 	nestTuple
 	nestDict
@@ -34,20 +34,20 @@ func Leaf[T any](leaf T) Nest[T] { return Nest[T]{shape: nestLeaf, leaf: leaf} }
 
 // Tuple returns a nest that is a tuple of the members.
 func Tuple[T any](members ...Nest[T]) Nest[T] {
-	return Nest[T]{shape: nestTuple, kids: slices.Clone(members)}
+	return Nest[T]{shape: nestTuple, children: slices.Clone(members)}
 }
 
 // Dict returns a nest that is a dictionary of the entries.
 func Dict[T any](entries map[string]Nest[T]) Nest[T] {
 	n := Nest[T]{shape: nestDict, keys: slices.Sorted(maps.Keys(entries))}
 	for _, k := range n.keys {
-		n.kids = append(n.kids, entries[k])
+		n.children = append(n.children, entries[k])
 	}
 	return n
 }
 
 // IsZero reports whether n is the zero Nest.
-func (n Nest[T]) IsZero() bool { return n.shape == nestNothing }
+func (n Nest[T]) IsZero() bool { return n.shape == nestEmpty }
 
 // IsLeaf reports whether the nest is a single leaf.
 func (n Nest[T]) IsLeaf() bool { return n.shape == nestLeaf }
@@ -56,15 +56,15 @@ func (n Nest[T]) IsLeaf() bool { return n.shape == nestLeaf }
 func (n Nest[T]) Leaf() T { return n.leaf }
 
 // Len returns the number of members of a tuple or entries of a dictionary, and 0 for a leaf.
-func (n Nest[T]) Len() int { return len(n.kids) }
+func (n Nest[T]) Len() int { return len(n.children) }
 
-// At returns member i of a tuple, or entry i of a dictionary in the order of the keys. It returns
+// Counters returns member i of a tuple, or entry i of a dictionary in the order of the keys. It returns
 // the zero Nest if there is no such member.
 func (n Nest[T]) At(i int) Nest[T] {
-	if i < 0 || i >= len(n.kids) {
+	if i < 0 || i >= len(n.children) {
 		return Nest[T]{}
 	}
-	return n.kids[i]
+	return n.children[i]
 }
 
 // Keys returns a copy of the sorted keys of a dictionary. It returns nil for other nests.
@@ -76,20 +76,20 @@ func (n Nest[T]) Get(key string) (Nest[T], bool) {
 	if !ok {
 		return Nest[T]{}, false
 	}
-	return n.kids[i], true
+	return n.children[i], true
 }
 
 // Leaves returns the leaves in visiting order, like tf.nest.flatten.
 func (n Nest[T]) Leaves() []T {
-	return n.appendLeaves(make([]T, 0, max(1, len(n.kids))))
+	return n.appendLeaves(make([]T, 0, max(1, len(n.children))))
 }
 
 func (n Nest[T]) appendLeaves(out []T) []T {
 	if n.shape == nestLeaf {
 		return append(out, n.leaf)
 	}
-	for i := range n.kids {
-		out = n.kids[i].appendLeaves(out)
+	for i := range n.children {
+		out = n.children[i].appendLeaves(out)
 	}
 	return out
 }
@@ -105,7 +105,7 @@ func (n Nest[T]) Paths() []string {
 	return out
 }
 
-func (n Nest[T]) step(path string, i int) string {
+func (n Nest[T]) childPath(path string, i int) string {
 	if n.shape == nestDict {
 		return path + "." + n.keys[i]
 	}
@@ -129,15 +129,15 @@ func mapNest[A, B any](n Nest[A], path string, f func(string, A) (B, error)) (Ne
 		out.leaf = leaf
 		return out, nil
 	}
-	if len(n.kids) > 0 {
-		out.kids = make([]Nest[B], len(n.kids))
+	if len(n.children) > 0 {
+		out.children = make([]Nest[B], len(n.children))
 	}
-	for i, kid := range n.kids {
-		mapped, err := mapNest(kid, n.step(path, i), f)
+	for i, kid := range n.children {
+		mapped, err := mapNest(kid, n.childPath(path, i), f)
 		if err != nil {
 			return Nest[B]{}, err
 		}
-		out.kids[i] = mapped
+		out.children[i] = mapped
 	}
 	return out, nil
 }
@@ -154,11 +154,11 @@ func unflatten[A, B any](n Nest[A], leaves []B) Nest[B] {
 
 // sameStructure reports whether both nests have the same tuples, keys and leaves.
 func sameStructure[A, B any](a Nest[A], b Nest[B]) bool {
-	if a.shape != b.shape || len(a.kids) != len(b.kids) || !slices.Equal(a.keys, b.keys) {
+	if a.shape != b.shape || len(a.children) != len(b.children) || !slices.Equal(a.keys, b.keys) {
 		return false
 	}
-	for i := range a.kids {
-		if !sameStructure(a.kids[i], b.kids[i]) {
+	for i := range a.children {
+		if !sameStructure(a.children[i], b.children[i]) {
 			return false
 		}
 	}
@@ -172,8 +172,8 @@ func (n Nest[T]) String() string {
 	case nestLeaf:
 		return fmt.Sprint(n.leaf)
 	case nestTuple, nestDict:
-		parts := make([]string, len(n.kids))
-		for i, kid := range n.kids {
+		parts := make([]string, len(n.children))
+		for i, kid := range n.children {
 			parts[i] = kid.String()
 			if n.shape == nestDict {
 				parts[i] = n.keys[i] + ": " + parts[i]

@@ -3,19 +3,19 @@ package input
 import "fmt"
 
 // Pad extends every component of a batch to the given number of rows with zeros (empty strings for
-// String, false for Bool). It also returns a bool mask of dimensions [rows] that is true for the
+// String, false for Bool). It also returns a bool mask of dimensions [rowTable] that is true for the
 // original rows. If the batch already has that number of rows, it is returned unchanged. It is an
 // error if the components have different numbers of rows or more than rows rows.
 //
 // A compiled step has one shape. A short last batch therefore needs either Pad, with the mask
 // applied to the loss and the metrics, or a second compilation for its exact shape.
 func Pad(e Element, rows int) (Element, Tensor, error) {
-	have, err := rowsOf(e)
+	have, err := numRows(e)
 	if err != nil {
 		return Element{}, Tensor{}, err
 	}
 	if have > rows {
-		return Element{}, Tensor{}, wrong("pad", "give at least as many rows", "a batch of %d rows does not fit into %d", have, rows)
+		return Element{}, Tensor{}, valueError("pad", "give at least as many rows", "a batch of %d rows does not fit into %d", have, rows)
 	}
 	mask := make([]bool, rows)
 	for i := range have {
@@ -31,7 +31,7 @@ func Pad(e Element, rows int) (Element, Tensor, error) {
 		if err != nil {
 			return Tensor{}, err
 		}
-		return join([]Tensor{t, fill}, false)
+		return joinTensors([]Tensor{t, fill}, false)
 	})
 	return out, Vector(mask...), err
 }
@@ -43,19 +43,19 @@ func Pad(e Element, rows int) (Element, Tensor, error) {
 func PadStep(step Step, rows int) (Step, []Tensor, error) {
 	if rows == 0 {
 		for r, e := range step.Replicas {
-			n, err := rowsOf(e)
+			n, err := numRows(e)
 			if err != nil {
-				return Step{}, nil, within("pad step", fmt.Sprintf("of replica %d", r), err)
+				return Step{}, nil, wrapError("pad step", fmt.Sprintf("of replica %d", r), err)
 			}
 			rows = max(rows, n)
 		}
 	}
-	out := Step{Index: step.Index, Real: step.Real, Replicas: make([]Element, len(step.Replicas))}
+	out := Step{Index: step.Index, HasData: step.HasData, Replicas: make([]Element, len(step.Replicas))}
 	masks := make([]Tensor, len(step.Replicas))
 	for r, e := range step.Replicas {
 		var err error
 		if out.Replicas[r], masks[r], err = Pad(e, rows); err != nil {
-			return Step{}, nil, within("pad step", fmt.Sprintf("of replica %d", r), err)
+			return Step{}, nil, wrapError("pad step", fmt.Sprintf("of replica %d", r), err)
 		}
 	}
 	return out, masks, nil

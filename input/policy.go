@@ -8,31 +8,31 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Policy specifies how processes divide a dataset. It is TensorFlow's
+// AutoShardPolicy specifies how processes divide a dataset. It is TensorFlow's
 // tf.data.experimental.AutoShardPolicy, with the same values.
-type Policy int8
+type AutoShardPolicy int8
 
 const (
 	// Off is TensorFlow's AutoShardPolicy.OFF: every process reads all data and splits all of it
 	// between its own replicas.
-	Off Policy = -1
+	Off AutoShardPolicy = -1
 	// Auto is TensorFlow's AutoShardPolicy.AUTO: it selects File if the dataset reads files, and
 	// Data otherwise. Fewer files than processes are an error: Auto does not select Data in that
 	// case.
-	Auto Policy = 0
+	Auto AutoShardPolicy = 0
 	// File is TensorFlow's AutoShardPolicy.FILE: process i of H reads the files whose index is i
 	// modulo H. With one process it has no effect.
-	File Policy = 1
+	File AutoShardPolicy = 1
 	// Data is TensorFlow's AutoShardPolicy.DATA: every process reads all data and uses only the
-	// parts of its own replicas.
-	Data Policy = 2
+	// processPipeline of its own replicas.
+	Data AutoShardPolicy = 2
 	// Hint is TensorFlow's AutoShardPolicy.HINT: the dataset is divided at each
 	// [Dataset.ShardHint], and nowhere else.
-	Hint Policy = 3
+	Hint AutoShardPolicy = 3
 )
 
 // String returns the constant's name.
-func (p Policy) String() string {
+func (p AutoShardPolicy) String() string {
 	names := [...]string{"Off", "Auto", "File", "Data", "Hint"}
 	if i := int(p) + 1; i >= 0 && i < len(names) {
 		return names[i]
@@ -40,15 +40,15 @@ func (p Policy) String() string {
 	return fmt.Sprintf("Policy(%d)", int8(p))
 }
 
-// divide returns the part of a source that one process reads under a policy, and the policy that
+// shardSource returns the part of a source that one process reads under a policy, and the policy that
 // Auto selected. Under Data it returns the complete source: the caller selects the parts of its
 // replicas.
-func divide(src Source, policy Policy, processes, process int) (Source, Policy, error) {
+func shardSource(src Source, policy AutoShardPolicy, processes, process int) (Source, AutoShardPolicy, error) {
 	switch policy {
 	case Off, Data:
 		return src, policy, nil
 	case Hint:
-		part, err := placeHints(src, processes, process)
+		part, err := applyShardHints(src, processes, process)
 		return part, Hint, err
 	case File, Auto:
 		if policy == File && processes == 1 {
@@ -65,27 +65,27 @@ func divide(src Source, policy Policy, processes, process int) (Source, Policy, 
 		}
 		return part, File, err
 	}
-	return nil, policy, wrong("distribute", "use Auto, Off, File, Data or Hint", "unknown auto-shard policy %v", policy)
+	return nil, policy, valueError("distribute", "use Auto, Off, File, Data or Hint", "unknown auto-shard policy %v", policy)
 }
 
 // ShardHint marks the place where the policy [Hint] divides the dataset. Distribute replaces it
 // with Shard(processes, process), like TensorFlow's shard(SHARD_HINT, SHARD_HINT). With any other
 // policy, opening the dataset is an error.
 func (d Dataset) ShardHint() Dataset {
-	return d.then(func(in Source) Source {
-		return derivation{in, unchanged, func(context.Context, Source, Pass, State) (Iterator, error) {
-			return nil, fault(errkind.FailedPreconditionError, "shard hint", "use it, or Shard(num, index) instead", "the dataset was not given to Distribute with the policy Hint")
+	return d.wrap(func(in Source) Source {
+		return operation{in, sameInfo, func(context.Context, Source, Pass, State) (Iterator, error) {
+			return nil, newFault(errkind.FailedPreconditionError, "shard hint", "use it, or Shard(num, index) instead", "the dataset was not given to Distribute with the policy Hint")
 		}, true}
 	})
 }
 
-func placeHints(src Source, num, index int) (Source, error) {
+func applyShardHints(src Source, num, index int) (Source, error) {
 	c, ok := src.(composite)
 	if !ok {
 		return src, nil
 	}
-	src, err := c.remade(func(in Source) (Source, error) { return placeHints(in, num, index) }, num == 1)
-	if d, ok := src.(derivation); ok && d.hint {
+	src, err := c.replaceInputs(func(in Source) (Source, error) { return applyShardHints(in, num, index) }, num == 1)
+	if d, ok := src.(operation); ok && d.isShardHint {
 		return Dataset{d.in}.Shard(num, index).src, err
 	}
 	return src, err

@@ -20,7 +20,7 @@ func TestRulesAndPoliciesThatApply(t *testing.T) {
 	for name, c := range map[string]struct {
 		ds     input.Dataset
 		hosts  int
-		policy input.Policy
+		policy input.AutoShardPolicy
 		want   string
 	}{
 		"memory":          {memory, 1, input.Auto, "Data Chunks"},

@@ -44,7 +44,7 @@ func textOf(e input.Element) string {
 	return text
 }
 
-// pipelines are one of each operation and some of them put together.
+// newStreams are one of each operation and some of them put together.
 func pipelines(t *testing.T) map[string]input.Dataset {
 	double := func(_ context.Context, e input.Element) (input.Element, error) {
 		v, err := input.Flat[int64](e.Leaf())
@@ -138,8 +138,8 @@ func TestDistributedPartsTogetherAreTheWhole(t *testing.T) {
 		hosts := 1 + rng.IntN(3)
 		local := 1 + rng.IntN(3)
 		n, global := rng.IntN(40), 1+rng.IntN(12)
-		policy := []input.Policy{input.Off, input.Auto, input.Data, input.Hint}[rng.IntN(4)]
-		rule := []input.Rule{input.RuleAuto, input.Chunks, input.Sizes}[rng.IntN(3)]
+		policy := []input.AutoShardPolicy{input.Off, input.Auto, input.Data, input.Hint}[rng.IntN(4)]
+		rule := []input.SplitRule{input.RuleAuto, input.Chunks, input.Sizes}[rng.IntN(3)]
 		drop := rng.IntN(3) == 0
 		ds := input.Range(n).Batch(global, drop)
 		name := fmt.Sprintf("range(%d).batch(%d, %v), %d hosts of %d replicas, %v, %v", n, global, drop, hosts, local, policy, rule)

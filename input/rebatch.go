@@ -8,39 +8,39 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// Rule specifies how batches are split between replicas. TensorFlow has the same two rules in
+// SplitRule specifies how batches are split between replicas. TensorFlow has the same two rules in
 // RebatchDataset and LegacyRebatchDataset, and selects one of them automatically.
-type Rule uint8
+type SplitRule uint8
 
 const (
 	// RuleAuto selects Chunks for batches of unknown size and under the policy Data (which the
 	// policy Auto selects for data that is not in files), and Sizes otherwise. After Map, Rebatch
 	// and RebatchSizes the size is known only if the spec contains it, as after a Map with a Spec.
-	RuleAuto Rule = iota
+	RuleAuto SplitRule = iota
 	// Chunks splits every batch of b rows into N chunks of ceil(b/N) rows; the last chunks may be
 	// shorter or empty. A short last batch is therefore distributed over the replicas.
 	Chunks
 	// Sizes assigns a fixed share of the global batch size G to every replica: floor(G/N) or
 	// ceil(G/N) rows. The stream of all rows is split by these shares, even across batches. The
-	// first replicas receive the rows of a short last batch.
+	// firstPart replicas receive the rows of a short last batch.
 	Sizes
 )
 
 // String returns the constant's name.
-func (r Rule) String() string { return enum.Name(r, "RuleAuto", "Chunks", "Sizes") }
+func (r SplitRule) String() string { return enum.Name(r, "RuleAuto", "Chunks", "Sizes") }
 
 // BatchSizes returns the sizes, in rows, into which one process splits its stream under the rule
 // [Sizes]. It is TensorFlow's batch_sizes_for_worker. There is one size for each replica of all
 // processes, and the sizes sum to the global batch size. The process uses the list cyclically: each
-// step uses as many sizes as the process has replicas. Over all processes, a step has the global
+// childPath uses as many sizes as the process has replicas. Over all processes, a step has the global
 // batch size, and two replicas differ by at most one row. The list of a process is the list of
 // process 0, rotated.
 func BatchSizes(global, replicas, processes, process int) ([]int, error) {
 	if global < 0 || replicas < 1 || processes < 1 || process < 0 || process >= processes {
-		return nil, wrong("batch sizes", "count processes from 0, and pass at least one replica and no negative batch", "process %d of %d with %d replicas and a global batch of %d", process, processes, replicas, global)
+		return nil, valueError("batch sizes", "count processes from 0, and pass at least one replica and no negative batch", "process %d of %d with %d replicas and a global batch of %d", process, processes, replicas, global)
 	}
 	if replicas%processes != 0 {
-		return nil, uneven(replicas, processes)
+		return nil, unevenReplicasError(replicas, processes)
 	}
 	sizes := make([]int, replicas)
 	for i := range sizes {
@@ -53,8 +53,8 @@ func BatchSizes(global, replicas, processes, process int) ([]int, error) {
 	return sizes, nil
 }
 
-// recut returns spec with the first dimension of each component replaced by rows(dimension).
-func recut(spec Spec, rows func(of int) int) Spec {
+// batchSizeUncertain returns spec with the first dimension of each component replaced by rows(dimension).
+func mapLeadingDims(spec Spec, rows func(of int) int) Spec {
 	return mapDims(spec, func(dims []int) []int {
 		if len(dims) > 0 {
 			dims[0] = rows(dims[0])
@@ -67,16 +67,16 @@ func recut(spec Spec, rows func(of int) int) Spec {
 // rows. It copies no rows. A restore reads the current batch again.
 func (d Dataset) Rebatch(n int) Dataset {
 	if n < 1 {
-		return fail("rebatch", "give a number from 1", "into %d chunks", n)
+		return invalidDataset("rebatch", "give a number from 1", "into %d chunks", n)
 	}
 	return d.derive(func(info Info) Info {
-		info.Spec, info.recut = recut(info.Spec, func(of int) int {
+		info.Spec, info.batchSizeUncertain = mapLeadingDims(info.Spec, func(of int) int {
 			if of >= 0 && of%n == 0 {
 				return of / n
 			}
 			return Unknown
 		}), true
-		info.Cardinality = info.Cardinality.times(int64(n))
+		info.Cardinality = info.Cardinality.multiply(int64(n))
 		switch {
 		case info.BatchSize > 0 && info.BatchSize%n == 0:
 			info.BatchSize /= n
@@ -84,20 +84,20 @@ func (d Dataset) Rebatch(n int) Dataset {
 			info.BatchSize = Unknown
 		}
 		return info
-	}, over("chunks", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
-		c := &chunker{pieces{Iterator: in}, func(Element) (int, error) { return n, nil }}
-		return c, c.restore(ctx, at[0], c.count)
+	}, openWithCounters("chunks", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
+		c := &chunkIterator{pieceReader{Iterator: in}, func(Element) (int, error) { return n, nil }}
+		return c, c.restore(ctx, at[0], c.numChunks)
 	}))
 }
 
-type chunker struct {
-	pieces
-	count func(Element) (int, error)
+type chunkIterator struct {
+	pieceReader
+	numChunks func(Element) (int, error)
 }
 
-func (c *chunker) Next(ctx context.Context) (Element, error) {
+func (c *chunkIterator) Next(ctx context.Context) (Element, error) {
 	if c.next >= c.n {
-		if err := c.load(ctx, c.count); err != nil {
+		if err := c.readBatch(ctx, c.numChunks); err != nil {
 			return Element{}, err
 		}
 	}
@@ -109,7 +109,7 @@ func (c *chunker) Next(ctx context.Context) (Element, error) {
 func chunkOf(e Element, n, i int) (Element, error) {
 	return MapNest(e, func(path string, t Tensor) (Tensor, error) {
 		if t.Rank() == 0 {
-			return Tensor{}, notBatched(path, t.Spec())
+			return Tensor{}, notBatchedError(path, t.Spec())
 		}
 		chunk := (t.dims[0] + n - 1) / n
 		from := min(i*chunk, t.dims[0])
@@ -117,7 +117,7 @@ func chunkOf(e Element, n, i int) (Element, error) {
 	})
 }
 
-func (c *chunker) State() (State, error) { return c.state("chunks") }
+func (c *chunkIterator) State() (State, error) { return c.state("chunks") }
 
 // RebatchSizes splits the stream of all rows into batches of the given sizes, independent of the
 // sizes of the input batches, like tf.data's Dataset.rebatch. It uses the list of sizes cyclically.
@@ -129,23 +129,23 @@ func (d Dataset) RebatchSizes(sizes []int) Dataset {
 	total := 0
 	for _, s := range sizes {
 		if s < 0 {
-			return fail("rebatch", "give sizes from 0", "to sizes %v", sizes)
+			return invalidDataset("rebatch", "give sizes from 0", "to sizes %v", sizes)
 		}
 		total += s
 	}
 	if total == 0 {
-		return fail("rebatch", "give at least one size above 0", "to sizes %v", sizes)
+		return invalidDataset("rebatch", "give at least one size above 0", "to sizes %v", sizes)
 	}
 	spec := d.Info().Spec
 	return d.derive(func(info Info) Info {
 		known := slices.Min(sizes) == slices.Max(sizes)
-		info.Spec = recut(info.Spec, func(of int) int {
+		info.Spec = mapLeadingDims(info.Spec, func(of int) int {
 			if known && of >= 0 && of%sizes[0] == 0 {
 				return sizes[0]
 			}
 			return Unknown
 		})
-		info.BatchSize, info.recut = Unknown, true
+		info.BatchSize, info.batchSizeUncertain = Unknown, true
 		if known {
 			info.BatchSize = sizes[0]
 		}
@@ -153,39 +153,39 @@ func (d Dataset) RebatchSizes(sizes []int) Dataset {
 			info.Cardinality = UnknownCardinality
 		}
 		return info
-	}, over("sizes", 3, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
+	}, openWithCounters("sizes", 3, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
 		if at[1] >= int64(len(sizes)) {
-			return nil, misfit("size %d of %d", at[1], len(sizes))
+			return nil, stateError("size %d of %d", at[1], len(sizes))
 		}
-		c := &cutter{pieces: pieces{Iterator: in}, sizes: sizes, spec: spec, which: int(at[1]), ended: at[2] != 0}
-		return c, c.restore(ctx, at[0], rowsOf)
+		c := &resizeIterator{pieceReader: pieceReader{Iterator: in}, sizes: sizes, spec: spec, nextSize: int(at[1]), ended: at[2] != 0}
+		return c, c.restore(ctx, at[0], numRows)
 	}))
 }
 
-type cutter struct {
-	pieces
-	sizes []int
-	spec  Spec
-	which int // index of the next size
-	ended bool
+type resizeIterator struct {
+	pieceReader
+	sizes    []int
+	spec     Spec
+	nextSize int // index of the next size
+	ended    bool
 }
 
-func (c *cutter) Next(ctx context.Context) (Element, error) {
+func (c *resizeIterator) Next(ctx context.Context) (Element, error) {
 	if c.ended {
 		return Element{}, io.EOF
 	}
-	want := c.sizes[c.which]
+	want := c.sizes[c.nextSize]
 	if want == 0 {
-		e, err := c.nothing(ctx)
+		e, err := c.nextEmptyBatch(ctx)
 		if err == nil {
-			c.which = (c.which + 1) % len(c.sizes)
+			c.nextSize = (c.nextSize + 1) % len(c.sizes)
 		}
 		return e, err
 	}
 	var parts []Element
 	for have := 0; have < want; {
 		if c.next >= c.n {
-			err := c.load(ctx, rowsOf)
+			err := c.readBatch(ctx, numRows)
 			if err == io.EOF {
 				c.ended = true
 				break
@@ -196,7 +196,7 @@ func (c *cutter) Next(ctx context.Context) (Element, error) {
 			continue
 		}
 		to := min(c.next+want-have, c.n)
-		part, err := rowRange(c.current, c.next, to)
+		part, err := sliceRows(c.current, c.next, to)
 		if err != nil {
 			return Element{}, err
 		}
@@ -206,28 +206,28 @@ func (c *cutter) Next(ctx context.Context) (Element, error) {
 	if len(parts) == 0 {
 		return Element{}, io.EOF
 	}
-	c.which = (c.which + 1) % len(c.sizes)
+	c.nextSize = (c.nextSize + 1) % len(c.sizes)
 	out, err := joinElements(parts, false)
 	if err != nil {
-		return Element{}, within("rebatch", "", err)
+		return Element{}, wrapError("rebatch", "", err)
 	}
 	return out, nil
 }
 
-// nothing returns a batch of 0 rows. If the spec is unknown, the shape is that of the current or
+// nextEmptyBatch returns a batch of 0 rows. If the spec is unknown, the shape is that of the current or
 // the next input batch.
-func (c *cutter) nothing(ctx context.Context) (Element, error) {
+func (c *resizeIterator) nextEmptyBatch(ctx context.Context) (Element, error) {
 	if !c.spec.IsZero() {
-		return dummy(c.spec)
+		return emptyBatch(c.spec)
 	}
 	if c.current.IsZero() {
-		if err := c.load(ctx, rowsOf); err != nil {
+		if err := c.readBatch(ctx, numRows); err != nil {
 			return Element{}, err
 		}
 	}
-	return rowRange(c.current, 0, 0)
+	return sliceRows(c.current, 0, 0)
 }
 
-func (c *cutter) State() (State, error) {
-	return c.state("sizes", int64(c.which), flag(c.ended))
+func (c *resizeIterator) State() (State, error) {
+	return c.state("sizes", int64(c.nextSize), boolCounter(c.ended))
 }

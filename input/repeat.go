@@ -7,73 +7,73 @@ import (
 
 // Repeat repeats the dataset count times, or infinitely if count is negative, like tf.data's
 // Dataset.repeat. Each repetition has its own [Pass], so a Shuffle before Repeat has another order
-// each time. An empty dataset ends immediately, even if it is repeated infinitely. If count is
+// mapSources time. An empty dataset ends immediately, even if it is repeated infinitely. If count is
 // negative and the cardinality of the dataset is unknown, the cardinality of the result is
 // Infinite.
 func (d Dataset) Repeat(count int) Dataset {
 	return d.derive(func(info Info) Info {
-		info.Cardinality = info.Cardinality.times(int64(count))
+		info.Cardinality = info.Cardinality.multiply(int64(count))
 		return info
 	}, func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-		from, err := from.of("repeat", 2, 1)
+		from, err := from.forOp("repeat", 2, 1)
 		if err != nil {
 			return nil, err
 		}
-		r := &repeater{in: in, count: int64(count), outer: pass, epoch: from.At[0], some: from.At[1] != 0}
-		r.it, err = in.Open(ctx, r.pass(), from.In[0])
+		r := &repeatIterator{in: in, count: int64(count), outer: pass, epoch: from.Counters[0], yielded: from.Counters[1] != 0}
+		r.it, err = in.Open(ctx, r.pass(), from.Inputs[0])
 		return r, err
 	})
 }
 
-type repeater struct {
-	in    Source
-	count int64
-	outer Pass
-	epoch int64
-	some  bool // the current pass has yielded an element
-	it    Iterator
+type repeatIterator struct {
+	in      Source
+	count   int64
+	outer   Pass
+	epoch   int64
+	yielded bool // the current pass has yielded an element
+	it      Iterator
 }
 
-func (r *repeater) pass() Pass {
+func (r *repeatIterator) pass() Pass {
 	epoch := uint64(r.epoch)
 	if r.outer.Epoch != 0 {
-		epoch += mix(r.outer.Epoch)
+		epoch += splitMix64(r.outer.Epoch)
 	}
 	return Pass{Epoch: epoch}
 }
 
-func (r *repeater) Next(ctx context.Context) (Element, error) { return next(ctx, r) }
+func (r *repeatIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, r) }
 
-func (r *repeater) nextRun(ctx context.Context, most int) (run, error) {
+func (r *repeatIterator) nextRange(ctx context.Context, most int) (itemRange, error) {
 	if r.count >= 0 && r.epoch >= r.count {
-		return run{}, io.EOF
+		return itemRange{}, io.EOF
 	}
 	for {
-		some, err := nextRun(ctx, r.it, most)
+		some, err := nextRange(ctx, r.it, most)
 		if err != io.EOF {
-			r.some = r.some || err == nil
+			r.yielded = r.yielded || err == nil
 			return some, err
 		}
 		// The last pass stays open at its end, so that its position can be saved.
-		if !r.some || r.count >= 0 && r.epoch+1 >= r.count {
-			return run{}, io.EOF
+		if !r.yielded || r.count >= 0 && r.epoch+1 >= r.count {
+			return itemRange{}, io.EOF
 		}
 		if err := r.it.Close(); err != nil {
-			return run{}, err
+			return itemRange{}, err
 		}
-		r.epoch, r.some = r.epoch+1, false
+		r.epoch, r.yielded = r.epoch+1, false
 		if r.it, err = r.in.Open(ctx, r.pass(), State{}); err != nil {
 			r.it = closedIterator{}
-			return run{}, err
+			return itemRange{}, err
 		}
 	}
 }
 
-func (r *repeater) State() (State, error) {
-	return stateOver("repeat", r.it, r.epoch, flag(r.some))
+func (r *repeatIterator) State() (State, error) {
+	return operationState("repeat", r.it, r.epoch, boolCounter(r.yielded))
 }
 
-func (r *repeater) Close() error { return r.it.Close() }
+func (r *repeatIterator) Close() error { return r.it.Close() }
 
 // closedIterator replaces an iterator that could not be opened.
 type closedIterator struct{}

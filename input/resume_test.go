@@ -245,7 +245,7 @@ func randomSource(t *testing.T, rng *rand.Rand, n int) (name string, ds input.Da
 }
 
 // randomPipeline puts operations behind a source, and batches. Passes is how often each number is
-// in it.
+// streams it.
 func randomPipeline(t *testing.T, rng *rand.Rand) (name string, ds input.Dataset, n, passes int) {
 	t.Helper()
 	n, passes = 20+rng.IntN(150), 1
@@ -287,7 +287,7 @@ func randomLife(rng *rand.Rand, most int) life {
 
 // lives runs a dataset once without an interruption, and once in many lives. Each step of the lives
 // must have the rows that it has in the whole run, and where a life has as many replicas as the
-// whole run each replica its own.
+// readsAll run each replica its own.
 func lives(t *testing.T, rng *rand.Rand, name string, open func(input.Options) (*input.DistributedDataset, error), opts input.Options) [][][]int64 {
 	t.Helper()
 	first := randomLife(rng, 6)
@@ -348,9 +348,9 @@ func TestEveryExampleOnceOverAnyLives(t *testing.T) {
 	for seed := range uint64(rounds) {
 		rng := rand.New(rand.NewPCG(17, seed))
 		name, ds, n, passes := randomPipeline(t, rng)
-		opts := input.Options{Policy: []input.Policy{input.Auto, input.Auto, input.Data, input.Off}[rng.IntN(4)]}
+		opts := input.Options{Policy: []input.AutoShardPolicy{input.Auto, input.Auto, input.Data, input.Off}[rng.IntN(4)]}
 		if rng.IntN(3) == 0 {
-			opts.Rule = []input.Rule{input.Chunks, input.Sizes}[rng.IntN(2)]
+			opts.Rule = []input.SplitRule{input.Chunks, input.Sizes}[rng.IntN(2)]
 		}
 		name = fmt.Sprintf("seed %d: %s, %v, %v:", seed, name, opts.Policy, opts.Rule)
 		whole := lives(t, rng, name, func(o input.Options) (*input.DistributedDataset, error) { return input.Distribute(ds, o) }, opts)
@@ -375,7 +375,7 @@ func TestEveryExampleOnceOverAnyLives(t *testing.T) {
 }
 
 // TestEveryExampleOnceFromAFunction: as above, of datasets that a function makes for each process or
-// each replica.
+// mapSources replica.
 func TestEveryExampleOnceFromAFunction(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(18, seed))
@@ -441,8 +441,8 @@ func TestAPositionOfSomeProcessesIsRefused(t *testing.T) {
 		"a process is missing": {two[:1], "process 1 of 4 replicas on 2 processes is missing"},
 		"another step":         {[]input.State{two[0], states(2, 2)[1]}, "after step 2"},
 		"another division":     {[]input.State{two[0], states(4, 1)[1]}, "4 replicas on 4 processes"},
-		"no position":          {[]input.State{two[0], {Op: "range", At: []int64{3}}}, "range"},
-		"damaged":              {[]input.State{{Op: "steps", At: []int64{1, 4, 3, 0}, In: two[0].In}}, "of 4 replicas on 3 processes"},
+		"no position":          {[]input.State{two[0], {Op: "range", Counters: []int64{3}}}, "range"},
+		"damaged":              {[]input.State{{Op: "steps", Counters: []int64{1, 4, 3, 0}, Inputs: two[0].Inputs}}, "of 4 replicas on 3 processes"},
 	} {
 		_, err := input.JoinStates(c.states)
 		assert.ErrorIs(t, err, input.ErrState, name)
@@ -466,7 +466,7 @@ func TestShortBatchesWithinAPassAreUsedOnce(t *testing.T) {
 		n, batch := 20+rng.IntN(60), 4+rng.IntN(10)
 		_, ds := randomSource(t, rng, n)
 		ds = ds.Shuffle(1+rng.IntN(20), input.ShuffleOptions{Seed: seed}).Batch(batch, false).Repeat(3)
-		opts := input.Options{Policy: []input.Policy{input.Auto, input.Data}[rng.IntN(2)], Rule: []input.Rule{input.RuleAuto, input.Chunks, input.Sizes}[rng.IntN(3)]}
+		opts := input.Options{Policy: []input.AutoShardPolicy{input.Auto, input.Data}[rng.IntN(2)], Rule: []input.SplitRule{input.RuleAuto, input.Chunks, input.Sizes}[rng.IntN(3)]}
 		seen := map[int64]int{}
 		told := fmt.Sprintf("seed %d: %d numbers in batches of %d, %v, %v:", seed, n, batch, opts.Policy, opts.Rule)
 		for at, ended := (input.State{}), false; !ended; {

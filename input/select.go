@@ -9,50 +9,50 @@ import (
 // Dataset.take. A negative n is an error, unlike in TensorFlow.
 func (d Dataset) Take(n int) Dataset {
 	if n < 0 {
-		return fail("take", "give a number from 0", "%d elements", n)
+		return invalidDataset("take", "give a number from 0", "%d elements", n)
 	}
 	return d.derive(func(info Info) Info {
 		if info.Cardinality == Infinite || info.Cardinality > Cardinality(n) {
 			info.Cardinality = Cardinality(n)
 		}
 		return info
-	}, over("take", 1, func(_ context.Context, in Iterator, at []int64) (Iterator, error) {
-		return &taker{in, at[0], int64(n)}, nil
+	}, openWithCounters("take", 1, func(_ context.Context, in Iterator, at []int64) (Iterator, error) {
+		return &takeIterator{in, at[0], int64(n)}, nil
 	}))
 }
 
-type taker struct {
+type takeIterator struct {
 	Iterator
-	done, n int64
+	returned, n int64
 }
 
-func (t *taker) Next(ctx context.Context) (Element, error) { return next(ctx, t) }
+func (t *takeIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, t) }
 
-func (t *taker) nextRun(ctx context.Context, most int) (run, error) {
-	if t.done >= t.n {
-		return run{}, io.EOF
+func (t *takeIterator) nextRange(ctx context.Context, most int) (itemRange, error) {
+	if t.returned >= t.n {
+		return itemRange{}, io.EOF
 	}
-	r, err := nextRun(ctx, t.Iterator, int(min(int64(most), t.n-t.done)))
+	r, err := nextRange(ctx, t.Iterator, int(min(int64(most), t.n-t.returned)))
 	if err == nil {
-		t.done += int64(r.n)
+		t.returned += int64(r.n)
 	}
 	return r, err
 }
 
-func (t *taker) State() (State, error) { return stateOver("take", t.Iterator, t.done) }
+func (t *takeIterator) State() (State, error) { return operationState("take", t.Iterator, t.returned) }
 
 // Skip omits the first n elements of each pass, like tf.data's Dataset.skip.
 func (d Dataset) Skip(n int) Dataset {
 	if n < 0 {
-		return fail("skip", "give a number from 0", "%d elements", n)
+		return invalidDataset("skip", "give a number from 0", "%d elements", n)
 	}
 	return d.derive(func(info Info) Info {
 		if info.Cardinality >= 0 {
 			info.Cardinality = max(0, info.Cardinality-Cardinality(n))
 		}
 		return info
-	}, over("skip", 1, func(_ context.Context, in Iterator, at []int64) (Iterator, error) {
-		return &picker{Iterator: in, op: "skip", pos: at[0], keep: func(pos int64) bool { return pos >= int64(n) }}, nil
+	}, openWithCounters("skip", 1, func(_ context.Context, in Iterator, at []int64) (Iterator, error) {
+		return &filterIterator{Iterator: in, op: "skip", pos: at[0], keep: func(pos int64) bool { return pos >= int64(n) }}, nil
 	}))
 }
 
@@ -60,7 +60,7 @@ func (d Dataset) Skip(n int) Dataset {
 // shard reads the complete input.
 func (d Dataset) Shard(num, index int) Dataset {
 	if num < 1 || index < 0 || index >= num {
-		return fail("shard", "give an index from 0 to one less than the number", "part %d of %d", index, num)
+		return invalidDataset("shard", "give an index from 0 to one less than the number", "part %d of %d", index, num)
 	}
 	return d.derive(func(info Info) Info {
 		if n := Cardinality(num); info.Cardinality >= 0 {
@@ -71,26 +71,26 @@ func (d Dataset) Shard(num, index int) Dataset {
 			}
 		}
 		return info
-	}, over("shard", 1, func(_ context.Context, in Iterator, at []int64) (Iterator, error) {
-		return &picker{Iterator: in, op: "shard", pos: at[0], keep: func(pos int64) bool { return pos%int64(num) == int64(index) }}, nil
+	}, openWithCounters("shard", 1, func(_ context.Context, in Iterator, at []int64) (Iterator, error) {
+		return &filterIterator{Iterator: in, op: "shard", pos: at[0], keep: func(pos int64) bool { return pos%int64(num) == int64(index) }}, nil
 	}))
 }
 
-// picker yields the elements for whose index keep returns true.
-type picker struct {
+// filterIterator yields the elements for whose index keep returns true.
+type filterIterator struct {
 	Iterator
 	op   string
 	pos  int64
 	keep func(pos int64) bool
 }
 
-func (p *picker) Next(ctx context.Context) (Element, error) { return next(ctx, p) }
+func (p *filterIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, p) }
 
-func (p *picker) nextRun(ctx context.Context, _ int) (run, error) {
+func (p *filterIterator) nextRange(ctx context.Context, _ int) (itemRange, error) {
 	for {
-		r, err := nextRun(ctx, p.Iterator, 1)
+		r, err := nextRange(ctx, p.Iterator, 1)
 		if err != nil {
-			return run{}, err
+			return itemRange{}, err
 		}
 		p.pos++
 		if p.keep(p.pos - 1) {
@@ -99,13 +99,13 @@ func (p *picker) nextRun(ctx context.Context, _ int) (run, error) {
 	}
 }
 
-func (p *picker) State() (State, error) { return stateOver(p.op, p.Iterator, p.pos) }
+func (p *filterIterator) State() (State, error) { return operationState(p.op, p.Iterator, p.pos) }
 
 // Concatenate yields the elements of d, then the elements of each of the others in order, like
 // tf.data's Dataset.concatenate. Dimensions that differ are [Unknown] in its spec; if the
 // structures, kinds or ranks differ, the spec is unknown.
 func (d Dataset) Concatenate(others ...Dataset) Dataset {
-	c := concatenation{d.source()}
+	c := concatSource{d.source()}
 	for _, o := range append([]Dataset{d}, others...) {
 		if o.Err() != nil {
 			return o
@@ -117,66 +117,68 @@ func (d Dataset) Concatenate(others ...Dataset) Dataset {
 	return Dataset{c}
 }
 
-type concatenation []Source
+type concatSource []Source
 
-func (c concatenation) Info() Info {
+func (c concatSource) Info() Info {
 	info := c[0].Info()
 	for _, s := range c[1:] {
 		next := s.Info()
-		spec, ok := merge(info.Spec, next.Spec)
+		spec, ok := mergeSpecs(info.Spec, next.Spec)
 		if !ok {
 			spec = Spec{}
 		}
 		info.Spec = spec
-		info.Cardinality = info.Cardinality.plus(next.Cardinality)
-		info.join(next)
+		info.Cardinality = info.Cardinality.add(next.Cardinality)
+		info.mergeBatchSize(next)
 	}
 	return info
 }
 
-func (c concatenation) remade(f func(Source) (Source, error), _ bool) (Source, error) {
-	out, err := each(c, f)
-	return concatenation(out), err
+func (c concatSource) replaceInputs(f func(Source) (Source, error), _ bool) (Source, error) {
+	out, err := mapSources(c, f)
+	return concatSource(out), err
 }
 
-func (c concatenation) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
-	from, err := from.of("concatenate", 1, 1)
+func (c concatSource) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
+	from, err := from.forOp("concatenate", 1, 1)
 	if err != nil {
 		return nil, err
 	}
-	if from.At[0] >= int64(len(c)) {
-		return nil, misfit("part %d of %d", from.At[0], len(c))
+	if from.Counters[0] >= int64(len(c)) {
+		return nil, stateError("part %d of %d", from.Counters[0], len(c))
 	}
-	it := &concatenator{parts: c, pass: pass, at: int(from.At[0])}
-	it.in, err = c[it.at].Open(ctx, pass, from.In[0])
+	it := &concatIterator{parts: c, pass: pass, index: int(from.Counters[0])}
+	it.in, err = c[it.index].Open(ctx, pass, from.Inputs[0])
 	return it, err
 }
 
-type concatenator struct {
-	parts concatenation
+type concatIterator struct {
+	parts concatSource
 	pass  Pass
-	at    int
+	index int
 	in    Iterator
 }
 
-func (c *concatenator) Next(ctx context.Context) (Element, error) { return next(ctx, c) }
+func (c *concatIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, c) }
 
-func (c *concatenator) nextRun(ctx context.Context, most int) (run, error) {
+func (c *concatIterator) nextRange(ctx context.Context, most int) (itemRange, error) {
 	for {
-		r, err := nextRun(ctx, c.in, most)
-		if err != io.EOF || c.at+1 >= len(c.parts) {
+		r, err := nextRange(ctx, c.in, most)
+		if err != io.EOF || c.index+1 >= len(c.parts) {
 			return r, err
 		}
 		if err := c.in.Close(); err != nil {
-			return run{}, err
+			return itemRange{}, err
 		}
-		c.at++
-		if c.in, err = c.parts[c.at].Open(ctx, c.pass, State{}); err != nil {
+		c.index++
+		if c.in, err = c.parts[c.index].Open(ctx, c.pass, State{}); err != nil {
 			c.in = closedIterator{}
-			return run{}, err
+			return itemRange{}, err
 		}
 	}
 }
 
-func (c *concatenator) State() (State, error) { return stateOver("concatenate", c.in, int64(c.at)) }
-func (c *concatenator) Close() error          { return c.in.Close() }
+func (c *concatIterator) State() (State, error) {
+	return operationState("concatenate", c.in, int64(c.index))
+}
+func (c *concatIterator) Close() error { return c.in.Close() }

@@ -10,27 +10,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// memory is a source of n elements that get returns by index.
-type memory struct {
+// memorySource is a source of n elements that get returns by index.
+type memorySource struct {
 	op   string
 	n    int
 	spec Spec
 	get  func(i int) item
 	// table, if not nil, is the table whose row i is element i.
-	table *rows
+	table *rowTable
 }
 
-func (s memory) Info() Info { return Info{Spec: s.spec, Cardinality: Cardinality(s.n)} }
+func (s memorySource) Info() Info { return Info{Spec: s.spec, Cardinality: Cardinality(s.n)} }
 
-func (s memory) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
-	from, err := from.of(s.op, 1, 0)
+func (s memorySource) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
+	from, err := from.forOp(s.op, 1, 0)
 	if err != nil {
 		return nil, err
 	}
-	if from.At[0] > int64(s.n) {
-		return nil, misfit("element %d of %d", from.At[0], s.n)
+	if from.Counters[0] > int64(s.n) {
+		return nil, stateError("element %d of %d", from.Counters[0], s.n)
 	}
-	return &indexer{memory: s, pos: int(from.At[0])}, nil
+	return &memoryIterator{memorySource: s, pos: int(from.Counters[0])}, nil
 }
 
 // FromElements returns a dataset of the given elements. Dimensions that differ between elements are
@@ -43,61 +43,61 @@ func FromElements(list ...Element) Dataset {
 			continue
 		}
 		var ok bool
-		if spec, ok = merge(spec, SpecOf(e)); !ok {
+		if spec, ok = mergeSpecs(spec, SpecOf(e)); !ok {
 			spec = Spec{}
 			break
 		}
 	}
 	list = slices.Clone(list)
-	return Dataset{memory{op: "elements", n: len(list), spec: spec, get: func(i int) item { return item{e: list[i]} }}}
+	return Dataset{memorySource{op: "elements", n: len(list), spec: spec, get: func(i int) item { return item{elem: list[i]} }}}
 }
 
-// rows is a table: an element whose rows are the elements of a dataset.
-type rows struct{ of Element }
+// rowTable is a table: an element whose rows are the elements of a dataset.
+type rowTable struct{ element Element }
 
 // FromSlices returns a dataset of the rows of e, like tf.data's Dataset.from_tensor_slices. Element
 // i contains row i of every component, without the leading axis. All components must have the same
 // number of rows. The elements are views of the tensors of e.
 func FromSlices(e Element) Dataset {
-	n, err := rowsOf(e)
+	n, err := numRows(e)
 	if err != nil {
-		return Dataset{failure{within("from slices", "", err)}}
+		return Dataset{errorSource{wrapError("from slices", "", err)}}
 	}
-	table := &rows{e}
+	table := &rowTable{e}
 	spec := mapDims(SpecOf(e), func(dims []int) []int { return dims[1:] })
-	return Dataset{memory{op: "slices", n: n, spec: spec, table: table, get: func(i int) item { return item{of: table, row: i} }}}
+	return Dataset{memorySource{op: "slices", n: n, spec: spec, table: table, get: func(i int) item { return item{table: table, row: i} }}}
 }
 
-// at returns row i, which must be in range.
-func (s *rows) at(i int) Element {
-	e, _ := MapNest(s.of, func(_ string, t Tensor) (Tensor, error) { return t.row(i), nil })
+// row returns row i, which must be in range.
+func (s *rowTable) row(i int) Element {
+	e, _ := MapNest(s.element, func(_ string, t Tensor) (Tensor, error) { return t.row(i), nil })
 	return e
 }
 
 // Range returns a dataset of the int64 scalars 0 to n-1, like tf.data's Dataset.range.
 func Range(n int) Dataset {
 	if n < 0 {
-		return fail("range", "give a number from 0", "of %d numbers", n)
+		return invalidDataset("range", "give a number from 0", "of %d numbers", n)
 	}
-	return Dataset{memory{op: "range", n: n, spec: Leaf(TensorSpec{Kind: Int64}), get: func(i int) item { return item{e: Leaf(Scalar(int64(i)))} }}}
+	return Dataset{memorySource{op: "range", n: n, spec: Leaf(TensorSpec{Kind: Int64}), get: func(i int) item { return item{elem: Leaf(Scalar(int64(i)))} }}}
 }
 
-// indexer iterates over elements in memory. Its position is an index.
-type indexer struct {
-	memory
+// memoryIterator iterates over elements in memory. Its position is an index.
+type memoryIterator struct {
+	memorySource
 	pos int
 }
 
-func (it *indexer) Next(ctx context.Context) (Element, error) { return next(ctx, it) }
+func (it *memoryIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, it) }
 
-func (it *indexer) nextRun(ctx context.Context, most int) (run, error) {
+func (it *memoryIterator) nextRange(ctx context.Context, most int) (itemRange, error) {
 	if err := ctx.Err(); err != nil {
-		return run{}, err
+		return itemRange{}, err
 	}
 	if it.pos >= it.n {
-		return run{}, io.EOF
+		return itemRange{}, io.EOF
 	}
-	r := run{it.get(it.pos), 1}
+	r := itemRange{it.get(it.pos), 1}
 	if it.table != nil {
 		r.n = min(most, it.n-it.pos)
 	}
@@ -105,8 +105,10 @@ func (it *indexer) nextRun(ctx context.Context, most int) (run, error) {
 	return r, nil
 }
 
-func (it *indexer) State() (State, error) { return State{Op: it.op, At: []int64{int64(it.pos)}}, nil }
-func (it *indexer) Close() error          { return nil }
+func (it *memoryIterator) State() (State, error) {
+	return State{Op: it.op, Counters: []int64{int64(it.pos)}}, nil
+}
+func (it *memoryIterator) Close() error { return nil }
 
 // SeqOptions describes the elements of [FromSeq]. With the zero value the elements are not batches,
 // and their spec and number are unknown.
@@ -127,14 +129,14 @@ type seqSource struct {
 // for Python generators. The dataset calls open once per pass, possibly from several goroutines
 // concurrently. Each iterator must start from the beginning. Next returns the first error that the
 // iterator yields, and an error for an element that does not match the spec. A restore iterates
-// again and skips the elements before the position, so the iterator must yield the same elements
+// rewriteHint and skips the elements before the position, so the iterator must yield the same elements
 // for the same pass. A panic in open or in the iterator is returned as a [*errkind.PanicError].
 func FromSeq(open func(ctx context.Context, pass Pass) iter.Seq2[Element, error], opts SeqOptions) Dataset {
 	if open == nil {
-		return fail("from seq", "give one", "the function is nil")
+		return invalidDataset("from seq", "give one", "the function is nil")
 	}
 	if opts.BatchSize < Unknown {
-		return fail("from seq", "give the rows of a full batch, Unknown, or 0 for no batches", "a batch size of %d", opts.BatchSize)
+		return invalidDataset("from seq", "give the rows of a full batch, Unknown, or 0 for no batches", "a batch size of %d", opts.BatchSize)
 	}
 	info := Info{Spec: opts.Spec, Cardinality: Cardinality(opts.Count), BatchSize: opts.BatchSize}
 	switch {
@@ -149,7 +151,7 @@ func FromSeq(open func(ctx context.Context, pass Pass) iter.Seq2[Element, error]
 func (s seqSource) Info() Info { return s.info }
 
 func (s seqSource) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
-	from, err := from.of("seq", 1, 0)
+	from, err := from.forOp("seq", 1, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +168,7 @@ func (s seqSource) Open(ctx context.Context, pass Pass, from State) (Iterator, e
 		seq(yield)
 	})
 	it.next, it.stop = next, func() { cancel(); stop() }
-	if err := drop(ctx, it, from.At[0]); err != nil {
+	if err := skipElements(ctx, it, from.Counters[0]); err != nil {
 		it.Close()
 		return nil, err
 	}
@@ -199,16 +201,18 @@ func (it *seqIterator) Next(ctx context.Context) (Element, error) {
 		return Element{}, io.EOF
 	}
 	if err == nil {
-		err = check(it.spec, e)
+		err = checkSpec(it.spec, e)
 	}
 	if err != nil {
-		return Element{}, within("from seq", fmt.Sprintf("element %d", it.pos), err)
+		return Element{}, wrapError("from seq", fmt.Sprintf("element %d", it.pos), err)
 	}
 	it.pos++
 	return e, nil
 }
 
-func (it *seqIterator) State() (State, error) { return State{Op: "seq", At: []int64{it.pos}}, nil }
+func (it *seqIterator) State() (State, error) {
+	return State{Op: "seq", Counters: []int64{it.pos}}, nil
+}
 
 func (it *seqIterator) Close() error {
 	before := it.panicked
@@ -219,11 +223,11 @@ func (it *seqIterator) Close() error {
 	return nil
 }
 
-// drop reads and discards n elements, to reach a position.
-func drop(ctx context.Context, it Iterator, n int64) error {
+// skipElements reads and discards n elements, to reach a position.
+func skipElements(ctx context.Context, it Iterator, n int64) error {
 	for i := int64(0); i < n; i++ {
 		if _, err := it.Next(ctx); err == io.EOF {
-			return misfit("the data ends after %d elements, the position is %d", i, n)
+			return stateError("the data ends after %d elements, the position is %d", i, n)
 		} else if err != nil {
 			return err
 		}

@@ -7,20 +7,20 @@ import (
 )
 
 // State is a position in a dataset. It is small and contains no elements; each operation documents
-// which elements a restore reads again. The zero State is the start. A State can be stored as JSON.
+// nextSize elements a restore reads again. The zero State is the start. A State can be stored as JSON.
 // It is valid only for the dataset that created it: opening another dataset with it returns an
 // error that matches [ErrState].
 type State struct {
-	Op string  `json:"op,omitempty"` // the operation that created it
-	At []int64 `json:"at,omitempty"` // the counters of the operation
-	In []State `json:"in,omitempty"` // the positions of the operation's inputs
+	Op       string  `json:"op,omitempty"` // the operation that created it
+	Counters []int64 `json:"at,omitempty"` // the counters of the operation
+	Inputs   []State `json:"in,omitempty"` // the positions of the operation's inputs
 }
 
 // ErrState matches errors for a State that belongs to another dataset or is invalid.
 var ErrState = errkind.New(errkind.ValueError, "input: the saved position does not fit this dataset")
 
 // IsZero reports whether s is the start of a dataset.
-func (s State) IsZero() bool { return s.Op == "" && len(s.At) == 0 && len(s.In) == 0 }
+func (s State) IsZero() bool { return s.Op == "" && len(s.Counters) == 0 && len(s.Inputs) == 0 }
 
 // Marshal returns the state as JSON.
 func (s State) Marshal() ([]byte, error) { return json.Marshal(s) }
@@ -34,28 +34,28 @@ func ParseState(data []byte) (State, error) {
 	return s, nil
 }
 
-// of checks that s is a position of op with the given numbers of counters and inputs, and returns
+// forOp checks that s is a position of op with the given numbers of counters and inputs, and returns
 // it. For the zero State it returns the start position.
-func (s State) of(op string, at, in int) (State, error) {
+func (s State) forOp(op string, at, in int) (State, error) {
 	if s.IsZero() {
-		return State{Op: op, At: make([]int64, at), In: make([]State, in)}, nil
+		return State{Op: op, Counters: make([]int64, at), Inputs: make([]State, in)}, nil
 	}
-	return s, s.want(op, at, in)
+	return s, s.validate(op, at, in)
 }
 
-// want checks that s was created by op and has the given numbers of counters and inputs, and that
+// validate checks that s was created by op and has the given numbers of counters and inputs, and that
 // no counter is negative.
-func (s State) want(op string, at, in int) error {
-	if s.Op != op || len(s.At) != at || len(s.In) != in {
-		return misfit("it has %q with %d counters and %d inputs where %q with %d and %d is needed", s.Op, len(s.At), len(s.In), op, at, in)
+func (s State) validate(op string, at, in int) error {
+	if s.Op != op || len(s.Counters) != at || len(s.Inputs) != in {
+		return stateError("it has %q with %d counters and %d inputs where %q with %d and %d is needed", s.Op, len(s.Counters), len(s.Inputs), op, at, in)
 	}
-	return s.checkAt()
+	return s.checkCounters()
 }
 
-func (s State) checkAt() error {
-	for _, v := range s.At {
+func (s State) checkCounters() error {
+	for _, v := range s.Counters {
 		if v < 0 {
-			return misfit("%q has the negative counter %d", s.Op, v)
+			return stateError("%q has the negative counter %d", s.Op, v)
 		}
 	}
 	return nil

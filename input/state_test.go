@@ -41,11 +41,11 @@ func sameOps(state input.State, ds input.Dataset) bool {
 }
 
 func sameShape(a, b input.State) bool {
-	if a.Op != b.Op || len(a.In) != len(b.In) {
+	if a.Op != b.Op || len(a.Inputs) != len(b.Inputs) {
 		return false
 	}
-	for i := range a.In {
-		if !sameShape(a.In[i], b.In[i]) {
+	for i := range a.Inputs {
+		if !sameShape(a.Inputs[i], b.Inputs[i]) {
 			return false
 		}
 	}

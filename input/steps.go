@@ -17,23 +17,23 @@ type Step struct {
 	Replicas []Element
 	// Real[i] is true if replica i has data of the dataset. If it is false, the data has ended and
 	// the replica's element has 0 rows. An empty share of a batch counts as data.
-	Real []bool
+	HasData []bool
 }
 
 // Steps is one pass over a distributed dataset, like TensorFlow's DistributedIterator. It is not
 // safe for concurrent use.
 type Steps struct {
-	d       *DistributedDataset
-	portion portion
-	streams []Iterator
-	ended   []bool
-	parts   []Element // parts of the current step; real reports which of them have data
-	real    []bool
-	most    int     // largest number of rows of a replica, or Unknown
-	seen    Element // the first element; its spec is used for empty elements if the dataset's spec is unknown
-	index   int64
-	pass    uint64 // number of the pass of the DistributedDataset, from 0
-	err     error  // if not nil, the result of all later calls of Next
+	dataset      *DistributedDataset
+	plan         readPlan
+	streams      []Iterator
+	ended        []bool
+	parts        []Element // processPipeline of the current step; real reports which of them have data
+	hasData      []bool
+	maxRows      int     // largest number of rows of a replica, or Unknown
+	firstElement Element // the first element; its spec is used for empty elements if the dataset's spec is unknown
+	index        int64
+	pass         uint64 // number of the pass of the DistributedDataset, from 0
+	err          error  // if not nil, the result of all later calls of Next
 }
 
 // Open starts the next pass from its beginning. The first pass has the epoch [Options].Epoch.
@@ -52,19 +52,19 @@ func (d *DistributedDataset) Open(ctx context.Context) (*Steps, error) { return 
 //
 // If the position does not fit the dataset, the error matches [ErrState].
 func (d *DistributedDataset) OpenAt(ctx context.Context, from State) (*Steps, error) {
-	s := &Steps{d: d, portion: d.natural(), most: d.rows}
+	s := &Steps{dataset: d, plan: d.defaultReadPlan(), maxRows: d.maxRows}
 	streams, inner := d.streams, make([]State, len(d.streams))
 	if from.IsZero() {
 		s.pass = d.passes.Add(1) - 1
 	} else {
 		p, err := parsePosition(from)
 		if err == nil {
-			p, err = d.modern(p)
+			p, err = d.upgradePosition(p)
 		}
 		if err != nil {
 			return nil, err
 		}
-		d.passed(p.pass)
+		d.advancePass(p.pass)
 		s.index, s.pass = p.index, p.pass
 		if streams, inner, err = s.resume(p); err != nil {
 			return nil, err
@@ -82,9 +82,9 @@ func (d *DistributedDataset) OpenAt(ctx context.Context, from State) (*Steps, er
 	return s, nil
 }
 
-// passed advances the pass counter beyond a pass that is resumed, so that the next Open starts a
+// advancePass advances the pass counter beyond a pass that is resumed, so that the next Open starts a
 // later pass.
-func (d *DistributedDataset) passed(pass uint64) {
+func (d *DistributedDataset) advancePass(pass uint64) {
 	for {
 		n := d.passes.Load()
 		if n > pass || d.passes.CompareAndSwap(n, pass+1) {
@@ -95,12 +95,12 @@ func (d *DistributedDataset) passed(pass uint64) {
 
 // Next returns the next step, or io.EOF at the end. After io.EOF or another error, every later call
 // returns the same error. Canceling ctx in the middle of a step loses the position: open the input
-// again at the last saved position.
+// rewriteHint at the last saved position.
 func (s *Steps) Next(ctx context.Context) (Step, error) {
 	if s.err != nil {
 		return Step{}, s.err
 	}
-	step, err := s.next(ctx)
+	step, err := s.nextStep(ctx)
 	if err != nil {
 		s.err = err
 		return Step{}, err
@@ -109,49 +109,49 @@ func (s *Steps) Next(ctx context.Context) (Step, error) {
 	return step, nil
 }
 
-func (s *Steps) next(ctx context.Context) (Step, error) {
-	n := s.d.local
-	step := Step{Index: s.index, Replicas: make([]Element, n), Real: make([]bool, n)}
-	if err := s.read(ctx); err != nil {
+func (s *Steps) nextStep(ctx context.Context) (Step, error) {
+	n := s.dataset.localReplicas
+	step := Step{Index: s.index, Replicas: make([]Element, n), HasData: make([]bool, n)}
+	if err := s.readParts(ctx); err != nil {
 		return Step{}, err
 	}
-	if err := s.divide(&step); err != nil {
+	if err := s.assignParts(&step); err != nil {
 		return Step{}, err
 	}
-	more, err := s.more(ctx, step)
+	more, err := s.hasNextStep(ctx, step)
 	if err != nil {
 		return Step{}, err
 	}
 	if !more {
 		return Step{}, io.EOF
 	}
-	for r, real := range step.Real {
+	for r, real := range step.HasData {
 		if real {
 			continue
 		}
-		if step.Replicas[r], err = s.standIn(); err != nil {
+		if step.Replicas[r], err = s.emptyElement(); err != nil {
 			return Step{}, err
 		}
 	}
 	return step, nil
 }
 
-// read reads the parts of a step, in the order of their replicas.
-func (s *Steps) read(ctx context.Context) error {
-	n, local := s.portion.parts(), s.portion.of.local()
+// readParts reads the parts of a step, in the order of their replicas.
+func (s *Steps) readParts(ctx context.Context) error {
+	n, local := s.plan.numParts(), s.plan.job.localReplicas()
 	if s.parts == nil {
-		s.parts, s.real = make([]Element, n), make([]bool, n)
+		s.parts, s.hasData = make([]Element, n), make([]bool, n)
 	}
 	clear(s.parts)
-	clear(s.real)
+	clear(s.hasData)
 	each := len(s.streams)
-	if !s.portion.dealt {
-		each /= s.portion.to - s.portion.from
+	if !s.plan.isShared {
+		each /= s.plan.endProcess - s.plan.firstProcess
 	}
 	for i := range n {
 		at, which := i, 0
-		if s.portion.dealt {
-			at = i%s.portion.of.processes*local + i/s.portion.of.processes
+		if s.plan.isShared {
+			at = i%s.plan.job.processes*local + i/s.plan.job.processes
 		} else {
 			which = i/local*each + i%local%each
 		}
@@ -164,30 +164,30 @@ func (s *Steps) read(ctx context.Context) error {
 			continue
 		}
 		if err == nil {
-			err = s.accept(e)
+			err = s.checkFirst(e)
 		}
 		if err != nil {
 			return err
 		}
-		s.parts[at], s.real[at] = e, true
+		s.parts[at], s.hasData[at] = e, true
 	}
 	return nil
 }
 
-// divide assigns the parts that were read to the replicas of this process.
-func (s *Steps) divide(step *Step) error {
-	first := s.portion.first
-	if s.portion.cut == 0 {
-		if !s.portion.dealt {
-			first -= s.portion.from * s.portion.of.local()
+// shardSource assigns the parts that were read to the replicas of this process.
+func (s *Steps) assignParts(step *Step) error {
+	first := s.plan.firstPart
+	if s.plan.numChunks == 0 {
+		if !s.plan.isShared {
+			first -= s.plan.firstProcess * s.plan.job.localReplicas()
 		}
 		copy(step.Replicas, s.parts[first:])
-		copy(step.Real, s.real[first:])
+		copy(step.HasData, s.hasData[first:])
 		return nil
 	}
 	var have []Element
 	for i, e := range s.parts {
-		if s.real[i] {
+		if s.hasData[i] {
 			have = append(have, e)
 		}
 	}
@@ -198,68 +198,68 @@ func (s *Steps) divide(step *Step) error {
 	if len(have) > 1 {
 		var err error
 		if all, err = joinElements(have, false); err != nil {
-			return within("cut the batch anew", "", err)
+			return wrapError("cut the batch anew", "", err)
 		}
 	}
 	for r := range step.Replicas {
-		part, err := chunkOf(all, s.portion.cut, first+r)
+		part, err := chunkOf(all, s.plan.numChunks, first+r)
 		if err != nil {
 			return err
 		}
-		step.Replicas[r], step.Real[r] = part, true
+		step.Replicas[r], step.HasData[r] = part, true
 	}
 	return nil
 }
 
-// accept checks the first element of a dataset without a spec.
-func (s *Steps) accept(e Element) error {
-	if !s.seen.IsZero() {
+// checkFirst checks the first element of a dataset without a spec.
+func (s *Steps) checkFirst(e Element) error {
+	if !s.firstElement.IsZero() {
 		return nil
 	}
-	s.seen = e
-	if s.d.opts.Replicas == 1 || s.d.batched || !s.d.spec.IsZero() {
+	s.firstElement = e
+	if s.dataset.opts.Replicas == 1 || s.dataset.isBatched || !s.dataset.spec.IsZero() {
 		return nil
 	}
 	leaves := e.Leaves()
 	if len(leaves) == 0 {
 		return nil
 	}
-	return notBatched(e.Paths()[0], leaves[0].Spec())
+	return notBatchedError(e.Paths()[0], leaves[0].Spec())
 }
 
-// more reports whether there is another step. The processes vote on it if they can run out of data
-// at different times.
-func (s *Steps) more(ctx context.Context, step Step) (bool, error) {
-	real := step.Real
-	if s.portion.whole || s.portion.cut > 0 {
-		real = s.real // includes replicas of other processes
+// hasNextStep reports whether there is another step. The processes vote on it if they can run out of data
+// row different times.
+func (s *Steps) hasNextStep(ctx context.Context, step Step) (bool, error) {
+	real := step.HasData
+	if s.plan.readsAll || s.plan.numChunks > 0 {
+		real = s.hasData // includes replicas of other processes
 	}
 	mine := slices.Contains(real, true)
-	if s.d.full {
+	if s.dataset.needsAllReplicas {
 		mine = !slices.Contains(real, false)
 	}
-	if s.portion.whole || !s.d.vote || s.d.opts.AnyProcess == nil {
+	if s.plan.readsAll || !s.dataset.needsVote || s.dataset.opts.AnyProcess == nil {
 		return mine, nil
 	}
 	// If a step needs data for all replicas, the vote is on whether any process lacks data.
-	any, err := s.d.opts.AnyProcess(ctx, mine != s.d.full)
+	any, err := s.dataset.opts.AnyProcess(ctx, mine != s.dataset.needsAllReplicas)
 	if err != nil {
 		return false, &errkind.Fault{Op: "input: vote", Subject: fmt.Sprintf("on step %d", s.index), Err: err,
 			Hint: "see why AnyProcess failed, and open the input again at the last saved position"}
 	}
-	return any != s.d.full, nil
+	return any != s.dataset.needsAllReplicas, nil
 }
 
-// standIn returns an element of 0 rows for a replica without data.
-func (s *Steps) standIn() (Element, error) {
-	if !s.d.spec.IsZero() {
-		return dummy(s.d.spec)
+// emptyElement returns an element of 0 rows for a replica without data.
+func (s *Steps) emptyElement() (Element, error) {
+	if !s.dataset.spec.IsZero() {
+		return emptyBatch(s.dataset.spec)
 	}
-	if s.seen.IsZero() {
-		return Element{}, fault(errkind.RuntimeError, "next step", "give the dataset a spec",
+	if s.firstElement.IsZero() {
+		return Element{}, newFault(errkind.RuntimeError, "next step", "give the dataset a spec",
 			"other processes have data for this step and this one has seen none, so it cannot tell the shape of an empty batch")
 	}
-	return dummy(SpecOf(s.seen))
+	return emptyBatch(SpecOf(s.firstElement))
 }
 
 // State returns the position of this process before the next step. Use [JoinStates] to combine the
@@ -267,19 +267,19 @@ func (s *Steps) standIn() (Element, error) {
 // returned an error other than io.EOF.
 func (s *Steps) State() (State, error) {
 	if s.err != nil && s.err != io.EOF {
-		return State{}, noPosition(s.err)
+		return State{}, noStateError(s.err)
 	}
-	p := position{index: s.index, of: s.portion.of, pass: s.pass, first: s.portion.from, count: s.portion.to - s.portion.from, dealt: s.portion.dealt}
-	if p.dealt {
-		p.first, p.count = s.d.opts.Process, 1
-		p.first = min(p.first, p.of.processes-1)
+	p := position{index: s.index, job: s.plan.job, pass: s.pass, firstProcess: s.plan.firstProcess, numProcesses: s.plan.endProcess - s.plan.firstProcess, isShared: s.plan.isShared}
+	if p.isShared {
+		p.firstProcess, p.numProcesses = s.dataset.opts.Process, 1
+		p.firstProcess = min(p.firstProcess, p.job.processes-1)
 	}
 	for _, it := range s.streams {
 		inner, err := it.State()
 		if err != nil {
 			return State{}, err
 		}
-		p.in = append(p.in, inner)
+		p.streams = append(p.streams, inner)
 	}
 	return p.state(), nil
 }

@@ -34,7 +34,7 @@ func TestPartialEnd(t *testing.T) {
 	for _, want := range [][]bool{{true, true}, {true, true}, {true, false}} {
 		step, err := steps.Next(context.Background())
 		require.NoError(t, err)
-		assert.Equal(t, want, step.Real)
+		assert.Equal(t, want, step.HasData)
 	}
 	for range 3 {
 		_, err = steps.Next(context.Background())
@@ -57,7 +57,7 @@ func TestStandInsKeepKnownDimensions(t *testing.T) {
 			require.NoError(t, err)
 			last = step
 		}
-		assert.Equal(t, []bool{true, false}, last.Real)
+		assert.Equal(t, []bool{true, false}, last.HasData)
 		assert.Equal(t, "{a: float32[0 4 5], b: string[0]}", last.Replicas[1].String())
 	}
 }
@@ -114,7 +114,7 @@ func TestPositionsFitAnotherNumberOfReplicas(t *testing.T) {
 			rows, indices = append(rows, batch), append(indices, step.Index)
 		}
 	}
-	for _, rule := range []input.Rule{input.RuleAuto, input.Chunks, input.Sizes} {
+	for _, rule := range []input.SplitRule{input.RuleAuto, input.Chunks, input.Sizes} {
 		open := func(replicas int) *input.DistributedDataset {
 			d, err := input.Distribute(ds, input.Options{Replicas: replicas, Rule: rule})
 			require.NoError(t, err)
@@ -154,7 +154,7 @@ func TestStepsRestoreExactly(t *testing.T) {
 	for range 40 {
 		replicas := 1 + rng.IntN(4)
 		ds := input.Range(rng.IntN(30)).Shuffle(6, input.ShuffleOptions{Seed: rng.Uint64()}).Repeat(2).Batch(1+rng.IntN(7), rng.IntN(2) == 0)
-		opts := input.Options{Replicas: replicas, Rule: []input.Rule{input.Chunks, input.Sizes}[rng.IntN(2)]}
+		opts := input.Options{Replicas: replicas, Rule: []input.SplitRule{input.Chunks, input.Sizes}[rng.IntN(2)]}
 		d, err := input.Distribute(ds, opts)
 		require.NoError(t, err)
 		var whole []string
@@ -192,7 +192,7 @@ func TestStepsRestoreExactly(t *testing.T) {
 }
 
 func stepText(s input.Step) string {
-	text := fmt.Sprint(s.Index, s.Real)
+	text := fmt.Sprint(s.Index, s.HasData)
 	for _, e := range s.Replicas {
 		text += textOf(e)
 	}

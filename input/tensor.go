@@ -43,8 +43,8 @@ type storage interface {
 // values implements storage with a pointer receiver, so that many can be allocated at once.
 type values[T Value] []T
 
-// stored returns the storage of flat.
-func stored[T Value](flat []T) storage { return (*values[T])(&flat) }
+// newStorage returns the storage of flat.
+func newStorage[T Value](flat []T) storage { return (*values[T])(&flat) }
 
 func (v *values[T]) kind() Kind {
 	for k := range kinds {
@@ -56,8 +56,8 @@ func (v *values[T]) kind() Kind {
 }
 
 func (v *values[T]) len() int                  { return len(*v) }
-func (v *values[T]) view(from, to int) storage { return stored((*v)[from:to:to]) }
-func (v *values[T]) zeros(n int) storage       { return stored(make([]T, n)) }
+func (v *values[T]) view(from, to int) storage { return newStorage((*v)[from:to:to]) }
+func (v *values[T]) zeros(n int) storage       { return newStorage(make([]T, n)) }
 func (v *values[T]) flat() any                 { return []T(*v) }
 
 func (v *values[T]) join(parts []storage, n int) storage {
@@ -87,36 +87,36 @@ func (v *values[T]) bytes() []byte {
 // The tensor uses flat as its storage: the caller must not modify flat afterwards. Without
 // dimensions it returns a scalar.
 func NewTensor[T Value](flat []T, dims ...int) (Tensor, error) {
-	size, err := sizeOf(dims)
+	size, err := numElements(dims)
 	if err != nil {
 		return Tensor{}, err
 	}
 	if size != len(flat) {
-		return Tensor{}, wrong("make tensor", fmt.Sprintf("give %d", size), "%d values for a tensor of dimensions %v", len(flat), dims)
+		return Tensor{}, valueError("make tensor", fmt.Sprintf("give %d", size), "%d values for a tensor of dimensions %v", len(flat), dims)
 	}
-	return Tensor{dims: slices.Clone(dims), data: stored(flat)}, nil
+	return Tensor{dims: slices.Clone(dims), data: newStorage(flat)}, nil
 }
 
 // Vector returns a rank-1 tensor with the values of flat. The tensor uses flat as its storage: the
 // caller must not modify flat afterwards.
 func Vector[T Value](flat ...T) Tensor {
-	return Tensor{dims: []int{len(flat)}, data: stored(flat)}
+	return Tensor{dims: []int{len(flat)}, data: newStorage(flat)}
 }
 
 // Scalar returns a rank-0 tensor.
-func Scalar[T Value](value T) Tensor { return Tensor{data: stored([]T{value})} }
+func Scalar[T Value](value T) Tensor { return Tensor{data: newStorage([]T{value})} }
 
 // Zeros returns a tensor of zeros (empty strings for String, false for Bool).
 func Zeros(kind Kind, dims ...int) (Tensor, error) {
 	if !kind.Valid() {
-		return Tensor{}, fault(errkind.TypeError, "make tensor", "give a kind other than Invalid", "no tensor has kind %v", kind)
+		return Tensor{}, newFault(errkind.TypeError, "make tensor", "give a kind other than Invalid", "no tensor has kind %v", kind)
 	}
-	size, err := sizeOf(dims)
+	size, err := numElements(dims)
 	if err != nil {
 		return Tensor{}, err
 	}
 	if size > math.MaxInt/16 { // beyond any address space, where make would panic
-		return Tensor{}, fault(errkind.ResourceExhaustedError, "make tensor", "give smaller dimensions", "a tensor of dimensions %v does not fit into memory", dims)
+		return Tensor{}, newFault(errkind.ResourceExhaustedError, "make tensor", "give smaller dimensions", "a tensor of dimensions %v does not fit into memory", dims)
 	}
 	return Tensor{dims: slices.Clone(dims), data: kinds[kind].empty.zeros(size)}, nil
 }
@@ -125,19 +125,19 @@ func Zeros(kind Kind, dims ...int) (Tensor, error) {
 // order, in the format of [Tensor.Bytes]. A bool is a byte of 0 or 1. The kind String is an error.
 func FromBytes(kind Kind, data []byte, dims ...int) (Tensor, error) {
 	if kind == String {
-		return Tensor{}, fault(errkind.TypeError, "make tensor", "use NewTensor", "strings cannot be made from raw bytes")
+		return Tensor{}, newFault(errkind.TypeError, "make tensor", "use NewTensor", "strings cannot be made from raw bytes")
 	}
 	t, err := Zeros(kind, dims...)
 	if err != nil {
 		return Tensor{}, err
 	}
 	if len(data) != t.Len()*kind.Size() {
-		return Tensor{}, wrong("make tensor", fmt.Sprintf("give %d", t.Len()*kind.Size()), "%d bytes for %v", len(data), t)
+		return Tensor{}, valueError("make tensor", fmt.Sprintf("give %d", t.Len()*kind.Size()), "%d bytes for %v", len(data), t)
 	}
 	if kind == Bool {
 		for i, b := range data {
 			if b > 1 {
-				return Tensor{}, wrong("make tensor", "give 0 or 1", "byte %d of a bool tensor is %d", i, b)
+				return Tensor{}, valueError("make tensor", "give 0 or 1", "byte %d of a bool tensor is %d", i, b)
 			}
 		}
 	}
@@ -145,10 +145,10 @@ func FromBytes(kind Kind, data []byte, dims ...int) (Tensor, error) {
 	return t, nil
 }
 
-func sizeOf(dims []int) (int, error) {
+func numElements(dims []int) (int, error) {
 	for axis, d := range dims {
 		if d < 0 {
-			return 0, wrong("make tensor", "give dimensions from 0", "dimension %d of %v is negative", axis, dims)
+			return 0, valueError("make tensor", "give dimensions from 0", "dimension %d of %v is negative", axis, dims)
 		}
 	}
 	if slices.Contains(dims, 0) {
@@ -157,7 +157,7 @@ func sizeOf(dims []int) (int, error) {
 	size := 1
 	for _, d := range dims {
 		if size > math.MaxInt/d {
-			return 0, wrong("make tensor", "give smaller dimensions", "dimensions %v hold more values than an int counts", dims)
+			return 0, valueError("make tensor", "give smaller dimensions", "dimensions %v hold more values than an int counts", dims)
 		}
 		size *= d
 	}
@@ -222,7 +222,7 @@ func (t Tensor) Bytes() []byte {
 func Flat[T Value](t Tensor) ([]T, error) {
 	v, ok := t.data.(*values[T])
 	if !ok {
-		return nil, fault(errkind.TypeError, "flat", "ask for the type of its kind", "a %v tensor does not hold %v", t.Kind(), new(values[T]).kind())
+		return nil, newFault(errkind.TypeError, "flat", "ask for the type of its kind", "a %v tensor does not hold %v", t.Kind(), new(values[T]).kind())
 	}
 	return *v, nil
 }
@@ -236,8 +236,8 @@ func (t Tensor) Like(o Tensor) bool { return t.Kind() == o.Kind() && slices.Equa
 // String prints kind and dimensions, such as "float32[2 3]".
 func (t Tensor) String() string { return t.Spec().String() }
 
-// width returns the number of values of one row.
-func (t Tensor) width() int {
+// rowSize returns the number of values of one row.
+func (t Tensor) rowSize() int {
 	w := 1
 	for _, d := range t.dims[1:] {
 		w *= d
@@ -248,17 +248,17 @@ func (t Tensor) width() int {
 // Rows returns a view of the rows from (inclusive) to to (exclusive) of axis 0.
 func (t Tensor) Rows(from, to int) (Tensor, error) {
 	if len(t.dims) == 0 || from < 0 || to < from || to > t.dims[0] {
-		return Tensor{}, wrong("rows", "give rows within axis 0", "no rows %d to %d in a tensor of dimensions %v", from, to, t.dims)
+		return Tensor{}, valueError("rows", "give rows within axis 0", "no rows %d to %d in a tensor of dimensions %v", from, to, t.dims)
 	}
 	dims := slices.Clone(t.dims)
 	dims[0] = to - from
-	w := t.width()
+	w := t.rowSize()
 	return Tensor{dims: dims, data: t.data.view(from*w, to*w)}, nil
 }
 
 // row returns a view of row i without the leading axis. The index must be in range.
 func (t Tensor) row(i int) Tensor {
-	w := t.width()
+	w := t.rowSize()
 	return Tensor{dims: t.dims[1:], data: t.data.view(i*w, (i+1)*w)}
 }
 
@@ -266,16 +266,16 @@ func (t Tensor) row(i int) Tensor {
 func (t Tensor) gather(rows []int) Tensor {
 	dims := slices.Clone(t.dims)
 	dims[0] = len(rows)
-	return Tensor{dims: dims, data: t.data.gather(rows, t.width())}
+	return Tensor{dims: dims, data: t.data.gather(rows, t.rowSize())}
 }
 
-var errScalars = wrong("join tensors", "batch the scalars first", "scalars have no rows to concatenate")
+var errScalars = valueError("join tensors", "batch the scalars first", "scalars have no rows to concatenate")
 
-// join concatenates tensors along axis 0, or with stack, stacks them along a new axis 0.
-func join(parts []Tensor, stack bool) (Tensor, error) {
+// mergeBatchSize concatenates tensors along axis 0, or with stack, stacks them along a new axis 0.
+func joinTensors(parts []Tensor, stack bool) (Tensor, error) {
 	first := parts[0]
 	if first.data == nil {
-		return Tensor{}, wrong("join tensors", "give a value to every component", "the zero tensor has no values")
+		return Tensor{}, valueError("join tensors", "give a value to every component", "the zero tensor has no values")
 	}
 	tail, rows, size := first.dims, len(parts), 0
 	if !stack {
@@ -294,7 +294,7 @@ func join(parts []Tensor, stack bool) (Tensor, error) {
 			other, rows = p.dims[1:], rows+p.dims[0]
 		}
 		if p.Kind() != first.Kind() || !slices.Equal(other, tail) {
-			return Tensor{}, wrong("join tensors", "give the rows of a batch one kind and shape, with Map", "tensor %d is %v, the first is %v", i, p, first)
+			return Tensor{}, valueError("join tensors", "give the rows of a batch one kind and shape, with Map", "tensor %d is %v, the first is %v", i, p, first)
 		}
 		flat[i], size = p.data, size+p.data.len()
 	}

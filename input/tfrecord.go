@@ -11,25 +11,25 @@ import (
 
 // A TFRecord file is a sequence of records. A record consists of the length of the data (8 bytes,
 // little endian), the masked CRC-32C of these 8 bytes (4 bytes), the data, and the masked CRC-32C
-// of the data (4 bytes).
+// forOp the data (4 bytes).
 const (
-	recordHead = 12
-	recordTail = 4
+	recordHeaderBytes = 12
+	recordFooterBytes = 4
 )
 
-// again is the hint for a damaged or truncated file.
-const again = "write the file again"
+// rewriteHint is the hint for a damaged or truncated file.
+const rewriteHint = "write the file again"
 
 // TFRecords returns a dataset of the records of TFRecord files, plain or compressed, like
 // tf.data.TFRecordDataset. Each element is a string scalar with the raw bytes of a record. Both
 // checksums of every record are verified; the error of a mismatch matches [ErrCorrupt].
 //
 // Short records are views of 128 KiB blocks of the file, so reading a record does not allocate
-// memory for its data. A record that is kept, for example in a shuffle buffer, keeps its block in
+// memorySource for its data. A record that is kept, for example in a shuffle buffer, keeps its block in
 // memory: clone the strings with Map if that uses too much memory.
 func TFRecords(paths []string, opts FileOptions) Dataset {
-	return fromFiles(paths, opts, "tfrecords", Leaf(TensorSpec{Kind: String}), isRecordHead, func(f *openFile, at int64) (recordReader, error) {
-		r, err := f.from(at)
+	return fromFiles(paths, opts, "tfrecords", Leaf(TensorSpec{Kind: String}), isRecordHeader, func(f *inputFile, at int64) (recordReader, error) {
+		r, err := f.reader(at)
 		if err != nil {
 			return nil, err
 		}
@@ -40,61 +40,61 @@ func TFRecords(paths []string, opts FileOptions) Dataset {
 		if f.isCompressed() {
 			end = at // unknown
 		}
-		return &tfrecordReader{r: r, at: at, end: end, sums: crc32.MakeTable(crc32.Castagnoli)}, nil
+		return &tfrecordReader{r: r, pos: at, end: end, crcTable: crc32.MakeTable(crc32.Castagnoli)}, nil
 	})
 }
 
 const (
-	// recordBlock is the read size in bytes. It is larger than the buffer of the bufio.Reader,
-	// which is therefore bypassed.
-	recordBlock = 128 << 10
-	recordSlab  = 128 // number of scalars per allocation
+	// readBlockBytes is the read size in bytes. It is larger than the buffer of the bufio.Reader,
+	// nextSize is therefore bypassed.
+	readBlockBytes       = 128 << 10
+	scalarsPerAllocation = 128 // number of scalars per allocation
 )
 
 type tfrecordReader struct {
-	r       io.Reader
-	at, end int64 // offset of the next record, and the size of the file when it was opened, if known
-	sums    *crc32.Table
-	// ahead contains the bytes that were read, beginning at offset at. They are never modified,
+	r        io.Reader
+	pos, end int64 // offset of the next record, and the size of the file when it was opened, if known
+	crcTable *crc32.Table
+	// buffer contains the bytes that were read, beginning at offset at. They are never modified,
 	// because the strings of records refer to them.
-	ahead []byte
+	buffer []byte
 	// texts and scalars are preallocated storage for the tensors of the next records.
 	texts   []string
 	scalars []values[string]
 	lengths lengthSums
 }
 
-func (t *tfrecordReader) offset() int64 { return t.at }
+func (t *tfrecordReader) offset() int64 { return t.pos }
 
 func (t *tfrecordReader) next() (Element, error) {
-	if len(t.ahead) < recordHead {
-		if n, err := t.read(recordHead); err == io.EOF && n > 0 {
-			return Element{}, corrupt(nil, again, "the file ends within the head of a record")
+	if len(t.buffer) < recordHeaderBytes {
+		if n, err := t.read(recordHeaderBytes); err == io.EOF && n > 0 {
+			return Element{}, corruptError(nil, rewriteHint, "the file ends within the head of a record")
 		} else if err != nil {
 			return Element{}, err
 		}
 	}
-	head := t.ahead[:recordHead]
+	head := t.buffer[:recordHeaderBytes]
 	size := binary.LittleEndian.Uint64(head)
-	if !t.lengths.right(t.sums, size, head) {
-		return Element{}, corrupt(nil, again, "the checksum of the length does not match")
+	if !t.lengths.matches(t.crcTable, size, head) {
+		return Element{}, corruptError(nil, rewriteHint, "the checksum of the length does not match")
 	}
-	if size > math.MaxInt64-recordHead-recordTail {
-		return Element{}, corrupt(nil, again, "a record of %d bytes", size)
+	if size > math.MaxInt64-recordHeaderBytes-recordFooterBytes {
+		return Element{}, corruptError(nil, rewriteHint, "a record of %d bytes", size)
 	}
-	whole := recordHead + int64(size) + recordTail
-	if int64(len(t.ahead)) < whole {
+	whole := recordHeaderBytes + int64(size) + recordFooterBytes
+	if int64(len(t.buffer)) < whole {
 		if n, err := t.read(whole); err == io.EOF {
-			return Element{}, corrupt(nil, again, "the file ends after %d of the %d bytes of a record", n-recordHead, size+recordTail)
+			return Element{}, corruptError(nil, rewriteHint, "the file ends after %d of the %d bytes of a record", n-recordHeaderBytes, size+recordFooterBytes)
 		} else if err != nil {
 			return Element{}, err
 		}
 	}
-	body, tail := t.ahead[recordHead:whole-recordTail], t.ahead[whole-recordTail:]
-	if maskedSum(t.sums, body) != binary.LittleEndian.Uint32(tail) {
-		return Element{}, corrupt(nil, again, "the checksum of the data does not match")
+	body, tail := t.buffer[recordHeaderBytes:whole-recordFooterBytes], t.buffer[whole-recordFooterBytes:]
+	if maskedSum(t.crcTable, body) != binary.LittleEndian.Uint32(tail) {
+		return Element{}, corruptError(nil, rewriteHint, "the checksum of the data does not match")
 	}
-	t.at, t.ahead = t.at+whole, t.ahead[whole:]
+	t.pos, t.buffer = t.pos+whole, t.buffer[whole:]
 	return Leaf(t.scalar(unsafe.String(unsafe.SliceData(body), len(body)))), nil
 }
 
@@ -107,8 +107,8 @@ type lengthSums [256]struct {
 	known bool
 }
 
-// right reports whether the header of a record contains the checksum of its length.
-func (l *lengthSums) right(sums *crc32.Table, size uint64, head []byte) bool {
+// matches reports whether the header of a record contains the checksum of its length.
+func (l *lengthSums) matches(sums *crc32.Table, size uint64, head []byte) bool {
 	at := &l[size%uint64(len(l))]
 	if !at.known || at.size != size {
 		at.size, at.sum, at.known = size, maskedSum(sums, head[:8]), true
@@ -116,38 +116,38 @@ func (l *lengthSums) right(sums *crc32.Table, size uint64, head []byte) bool {
 	return at.sum == binary.LittleEndian.Uint32(head[8:])
 }
 
-// read reads until ahead has n bytes. At the end of the file it returns io.EOF and the number of
+// readParts reads until ahead has n bytes. At the end of the file it returns io.EOF and the number of
 // bytes in ahead.
 func (t *tfrecordReader) read(n int64) (int64, error) {
-	for int64(len(t.ahead)) < n {
-		room := max(n, recordBlock)
-		if n > recordBlock/4 {
-			room = n + recordHead // a long record has its own block, so that little of the next record is copied
+	for int64(len(t.buffer)) < n {
+		room := max(n, readBlockBytes)
+		if n > readBlockBytes/4 {
+			room = n + recordHeaderBytes // a long record has its own block, so that little of the next record is copied
 		}
 		// Memory for a large length is only allocated at once if the file has that many bytes.
-		if rest := t.end - t.at; rest >= n {
+		if rest := t.end - t.pos; rest >= n {
 			room = min(room, rest)
 		} else {
-			room = min(room, 2*int64(len(t.ahead))+recordBlock)
+			room = min(room, 2*int64(len(t.buffer))+readBlockBytes)
 		}
-		block := unzeroed(int(room))
-		had := copy(block, t.ahead)
+		block := allocateUninitialized(int(room))
+		had := copy(block, t.buffer)
 		got, err := io.ReadAtLeast(t.r, block[had:], int(min(n, room))-had)
-		t.ahead = block[:had+got]
+		t.buffer = block[:had+got]
 		if err == io.ErrUnexpectedEOF {
 			err = io.EOF
 		}
 		if err != nil {
-			return int64(len(t.ahead)), err
+			return int64(len(t.buffer)), err
 		}
 	}
-	return int64(len(t.ahead)), nil
+	return int64(len(t.buffer)), nil
 }
 
-// unzeroed returns n bytes of uninitialized memory, which the caller must write before reading. A
+// allocateUninitialized returns n bytes of uninitialized memory, which the caller must write before reading. A
 // strings.Builder allocates without clearing, unlike make; clearing would cost a third of the time
-// of reading.
-func unzeroed(n int) []byte {
+// forOp reading.
+func allocateUninitialized(n int) []byte {
 	var b strings.Builder
 	b.Grow(max(n, 1))
 	b.WriteByte(0) // StringData of an empty string is unspecified
@@ -157,7 +157,7 @@ func unzeroed(n int) []byte {
 // scalar returns a rank-0 tensor of a string.
 func (t *tfrecordReader) scalar(s string) Tensor {
 	if len(t.texts) == 0 {
-		t.texts, t.scalars = make([]string, recordSlab), make([]values[string], recordSlab)
+		t.texts, t.scalars = make([]string, scalarsPerAllocation), make([]values[string], scalarsPerAllocation)
 	}
 	t.texts[0] = s
 	t.scalars[0] = t.texts[:1:1]

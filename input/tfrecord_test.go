@@ -18,7 +18,7 @@ func TestTFRecordsRoundTrip(t *testing.T) {
 	for _, r := range want {
 		file = input.AppendTFRecord(file, []byte(r))
 	}
-	paths, opts := memory(string(file), "", string(input.AppendTFRecord(nil, []byte("b"))))
+	paths, opts := memorySource(string(file), "", string(input.AppendTFRecord(nil, []byte("b"))))
 	got, err := stringsOf(t, input.TFRecords(paths, opts))
 	require.NoError(t, err)
 	assert.Equal(t, append(want, "b"), got)
@@ -42,12 +42,12 @@ func TestEveryFlippedBitOfATFRecordIsFound(t *testing.T) {
 	for i := range len(file) * 8 {
 		broken := bytes.Clone(file)
 		broken[i/8] ^= 1 << (i % 8)
-		paths, opts := memory(string(broken))
+		paths, opts := memorySource(string(broken))
 		_, err := stringsOf(t, input.TFRecords(paths, opts))
 		require.ErrorIs(t, err, input.ErrCorrupt, "bit %d", i)
 	}
 	for n := 1; n < len(file); n++ {
-		paths, opts := memory(string(file[:n]))
+		paths, opts := memorySource(string(file[:n]))
 		_, err := stringsOf(t, input.TFRecords(paths, opts))
 		require.ErrorIs(t, err, input.ErrCorrupt, "cut to %d bytes", n)
 	}
@@ -58,7 +58,7 @@ func FuzzTFRecords(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(bytes.Repeat([]byte{0xff}, 40))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		paths, opts := memory(string(data))
+		paths, opts := memorySource(string(data))
 		var back []byte
 		for e, err := range input.TFRecords(paths, opts).All(context.Background()) {
 			if err != nil {

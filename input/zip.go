@@ -11,9 +11,9 @@ import (
 // dataset must belong to file i of the others.
 func Zip(datasets ...Dataset) Dataset {
 	if len(datasets) == 0 {
-		return fail("zip", "give at least one", "no datasets")
+		return invalidDataset("zip", "give at least one", "no datasets")
 	}
-	z := make(zip, len(datasets))
+	z := make(zipSource, len(datasets))
 	for i, d := range datasets {
 		if d.Err() != nil {
 			return d
@@ -23,9 +23,9 @@ func Zip(datasets ...Dataset) Dataset {
 	return Dataset{z}
 }
 
-type zip []Source
+type zipSource []Source
 
-func (z zip) Info() Info {
+func (z zipSource) Info() Info {
 	info := z[0].Info()
 	specs := make([]Spec, len(z))
 	for i, s := range z {
@@ -40,7 +40,7 @@ func (z zip) Info() Info {
 		default:
 			info.Cardinality = min(info.Cardinality, next.Cardinality)
 		}
-		info.join(next)
+		info.mergeBatchSize(next)
 	}
 	info.Spec = Tuple(specs...)
 	for _, s := range specs {
@@ -51,19 +51,19 @@ func (z zip) Info() Info {
 	return info
 }
 
-func (z zip) remade(f func(Source) (Source, error), _ bool) (Source, error) {
-	out, err := each(z, f)
-	return zip(out), err
+func (z zipSource) replaceInputs(f func(Source) (Source, error), _ bool) (Source, error) {
+	out, err := mapSources(z, f)
+	return zipSource(out), err
 }
 
-func (z zip) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
-	from, err := from.of("zip", 0, len(z))
+func (z zipSource) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
+	from, err := from.forOp("zip", 0, len(z))
 	if err != nil {
 		return nil, err
 	}
 	it := make(zipIterator, 0, len(z))
 	for i, s := range z {
-		one, err := s.Open(ctx, pass, from.In[i])
+		one, err := s.Open(ctx, pass, from.Inputs[i])
 		if err != nil {
 			return nil, errors.Join(err, it.Close())
 		}
@@ -86,10 +86,10 @@ func (z zipIterator) Next(ctx context.Context) (Element, error) {
 }
 
 func (z zipIterator) State() (State, error) {
-	s := State{Op: "zip", In: make([]State, len(z))}
+	s := State{Op: "zip", Inputs: make([]State, len(z))}
 	for i, it := range z {
 		var err error
-		if s.In[i], err = it.State(); err != nil {
+		if s.Inputs[i], err = it.State(); err != nil {
 			return State{}, err
 		}
 	}

@@ -19,78 +19,78 @@ import (
 // links or exclusive renames. The path may contain symbolic links, but symbolic links within the
 // folder are not followed.
 func Directory(path string) (Store, error) {
-	if err := local(path); err != nil {
+	if err := checkLocalPath(path); err != nil {
 		return nil, err
 	}
 	d := &directory{root: filepath.Clean(path)}
-	if err := d.make(d.root); err != nil {
-		return nil, Failed("open", "", d, err)
+	if err := d.makeFolder(d.root); err != nil {
+		return nil, WrapError("open", "", d, err)
 	}
 	info, err := os.Stat(d.root)
 	if err == nil && !info.IsDir() {
 		err = &files.Error{Path: d.root, Reason: files.NotRegular, Found: "no folder", Hint: "name a folder, or a path where nothing stands"}
 	}
 	if err != nil {
-		return nil, Failed("open", "", d, err)
+		return nil, WrapError("open", "", d, err)
 	}
 	return d, nil
 }
 
 type directory struct {
-	root string
-	did  func(change, path, from string) // for tests, which simulate the disk; may be nil
+	root     string
+	onChange func(change, path, from string) // for tests, which simulate the disk; may be nil
 }
 
-// changed reports a change of the file system to did. from is the old name of a file that was
+// notifyChange reports a change of the file system to did. from is the old name of a file that was
 // renamed or linked.
-func (d *directory) changed(change, path, from string) {
-	if d.did != nil {
-		d.did(change, path, from)
+func (d *directory) notifyChange(change, path, from string) {
+	if d.onChange != nil {
+		d.onChange(change, path, from)
 	}
 }
 
-// unfinished is the prefix of the names of temporary files.
-const unfinished = ".put-"
+// tempPrefix is the prefix of the names of temporary files.
+const tempPrefix = ".put-"
 
 func (d *directory) String() string { return d.root }
 func (d *directory) Close() error   { return nil }
 
-// make creates a folder and its missing parents, and syncs them to disk.
-func (d *directory) make(path string) error {
+// makeFolder creates a folder and its missing parents, and syncs them to disk.
+func (d *directory) makeFolder(path string) error {
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	above := filepath.Dir(path)
-	if err := d.make(above); err != nil {
+	if err := d.makeFolder(above); err != nil {
 		return err
 	}
 	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	d.changed("mkdir", path, "")
-	return d.sync(above)
+	d.notifyChange("mkdir", path, "")
+	return d.syncFolder(above)
 }
 
-// sync syncs the entries of a folder to disk.
-func (d *directory) sync(path string) error {
+// syncFolder syncs the entries of a folder to disk.
+func (d *directory) syncFolder(path string) error {
 	f, err := os.Open(path)
 	if err == nil {
 		err = errors.Join(f.Sync(), f.Close())
 	}
 	if err == nil {
-		d.changed("sync", path, "")
+		d.notifyChange("sync", path, "")
 	}
 	return err
 }
 
-// path returns the path of an object. A symbolic link in place of a folder within the store is an
+// objectPath returns the path of an object. A symbolic link in place of a folder within the store is an
 // error, because its target may be outside of the store or an alias of another object.
-func (d *directory) path(ctx context.Context, name string) (string, error) {
+func (d *directory) objectPath(ctx context.Context, name string) (string, error) {
 	if err := CheckName(name); err != nil {
 		return "", err
 	}
 	if err := ctx.Err(); err != nil {
-		return "", Failed("find", name, d, err)
+		return "", WrapError("find", name, d, err)
 	}
 	path := d.root
 	elements := strings.Split(name, "/")
@@ -104,27 +104,27 @@ func (d *directory) path(ctx context.Context, name string) (string, error) {
 			err = files.Regular(path, info)
 		}
 		if err != nil {
-			return "", Failed("find", name, d, err)
+			return "", WrapError("find", name, d, err)
 		}
 	}
 	return filepath.Join(d.root, filepath.FromSlash(name)), nil
 }
 
 func (d *directory) Put(ctx context.Context, name string, opts PutOptions, write func(io.Writer) error) error {
-	path, err := d.path(ctx, name)
+	path, err := d.objectPath(ctx, name)
 	if err != nil {
 		return err
 	}
 	if opts.IfAbsent { // avoids writing the object for nothing
 		if _, err := os.Lstat(path); err == nil {
-			return Failed("put", name, d, ErrExists)
+			return WrapError("put", name, d, ErrExists)
 		}
 	}
-	err = d.put(ctx, path, opts, write)
+	err = d.putFile(ctx, path, opts, write)
 	if err != nil && opts.Volatile && !opts.IfAbsent && ctx.Err() == nil && overwrite(path, write) == nil {
 		return nil // written to the existing file
 	}
-	return Failed("put", name, d, err)
+	return WrapError("put", name, d, err)
 }
 
 // overwrite replaces the content of an existing file in place.
@@ -140,12 +140,12 @@ func overwrite(path string, write func(io.Writer) error) error {
 	return errors.Join(err, f.Close())
 }
 
-// create creates a file and its folder. It retries because other processes may remove the folder
+// createTemp creates a file and its folder. It retries because other processes may remove the folder
 // while it is empty.
-func (d *directory) create(folder, path string, size int64) (w *writer, err error) {
-	for range maxTries {
-		if err = d.make(folder); err == nil {
-			w, err = create(path, size)
+func (d *directory) createTemp(folder, path string, size int64) (w *fileWriter, err error) {
+	for range maxAttempts {
+		if err = d.makeFolder(folder); err == nil {
+			w, err = createFile(path, size)
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
@@ -154,31 +154,31 @@ func (d *directory) create(folder, path string, size int64) (w *writer, err erro
 	return w, err
 }
 
-// maxTries limits the number of attempts of an operation that fails because another process
+// maxAttempts limits the number of attempts of an operation that fails because another process
 // concurrently removed a folder or a file.
-const maxTries = 100
+const maxAttempts = 100
 
-func (d *directory) put(ctx context.Context, path string, opts PutOptions, write func(io.Writer) error) error {
+func (d *directory) putFile(ctx context.Context, path string, opts PutOptions, write func(io.Writer) error) error {
 	folder := filepath.Dir(path)
-	temp := filepath.Join(folder, unfinished+rand.Text())
-	w, err := d.create(folder, temp, opts.Size)
+	temp := filepath.Join(folder, tempPrefix+rand.Text())
+	w, err := d.createTemp(folder, temp, opts.Size)
 	if err != nil {
-		d.prune(folder)
+		d.removeEmptyFolders(folder)
 		return err
 	}
-	d.changed("create", temp, "")
+	d.notifyChange("create", temp, "")
 	placed := false
 	defer func() {
 		if !placed {
 			_ = os.Remove(temp)
-			d.changed("remove", temp, "")
-			d.prune(folder)
+			d.notifyChange("remove", temp, "")
+			d.removeEmptyFolders(folder)
 		}
 	}()
 	err = write(&contextWriter{ctx, w})
 	if err == nil && !opts.Volatile {
 		err = w.Sync()
-		d.changed("sync file", temp, "")
+		d.notifyChange("sync file", temp, "")
 	}
 	if closed := w.Close(); err == nil {
 		err = closed
@@ -190,7 +190,7 @@ func (d *directory) put(ctx context.Context, path string, opts PutOptions, write
 		return err
 	}
 	if opts.IfAbsent {
-		placed, err = place(temp, path)
+		placed, err = moveExclusive(temp, path)
 	} else {
 		err = os.Rename(temp, path)
 		placed = err == nil
@@ -198,16 +198,16 @@ func (d *directory) put(ctx context.Context, path string, opts PutOptions, write
 	if err != nil {
 		return err
 	}
-	d.changed(map[bool]string{true: "rename", false: "link"}[placed], path, temp)
+	d.notifyChange(map[bool]string{true: "rename", false: "link"}[placed], path, temp)
 	if opts.Volatile {
 		return nil
 	}
-	return d.sync(folder)
+	return d.syncFolder(folder)
 }
 
-// place gives a file the name path, which must not exist. placed is false if the file also keeps
+// moveExclusive gives a file the name path, which must not exist. placed is false if the file also keeps
 // the name temp, which the caller then removes.
-func place(temp, path string) (placed bool, err error) {
+func moveExclusive(temp, path string) (placed bool, err error) {
 	switch err := os.Link(temp, path); {
 	case err == nil:
 		return false, nil // the caller's deferred function removes temp
@@ -239,7 +239,7 @@ func (w *contextWriter) Write(p []byte) (int, error) {
 }
 
 func (d *directory) Open(ctx context.Context, name string) (Object, error) {
-	path, err := d.path(ctx, name)
+	path, err := d.objectPath(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -248,22 +248,22 @@ func (d *directory) Open(ctx context.Context, name string) (Object, error) {
 		err = ErrNotExist
 	}
 	if err != nil {
-		return nil, Failed("open", name, d, err)
+		return nil, WrapError("open", name, d, err)
 	}
-	return &file{f, info.Size(), name, d}, nil
+	return &fileObject{f, info.Size(), name, d}, nil
 }
 
-// file is an open object of a directory.
-type file struct {
+// fileObject is an open object of a directory.
+type fileObject struct {
 	*os.File
-	size int64
-	name string
-	in   Store
+	size  int64
+	name  string
+	store Store
 }
 
-func (f *file) Size() int64 { return f.size }
+func (f *fileObject) Size() int64 { return f.size }
 
-func (f *file) ReadAt(ctx context.Context, p []byte, offset int64) error {
+func (f *fileObject) ReadAt(ctx context.Context, p []byte, offset int64) error {
 	err := ctx.Err()
 	if err == nil {
 		_, err = f.File.ReadAt(p, offset)
@@ -271,13 +271,13 @@ func (f *file) ReadAt(ctx context.Context, p []byte, offset int64) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return Failed("read", f.name, f.in, err)
+	return WrapError("read", f.name, f.store, err)
 }
 
 // List repeats the walk if files were removed during it: such a walk can miss both an object that
 // is removed and the object that was put before to replace it.
 func (d *directory) List(ctx context.Context, prefix string) (all []Info, err error) {
-	for range maxTries {
+	for range maxAttempts {
 		all = nil
 		var missed bool
 		missed, err = d.walk(ctx, prefix, func(name string, e fs.DirEntry) error {
@@ -298,7 +298,7 @@ func (d *directory) List(ctx context.Context, prefix string) (all []Info, err er
 		}
 	}
 	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
-	return all, Failed("list", prefix, d, err)
+	return all, WrapError("list", prefix, d, err)
 }
 
 // walk calls visit for the files and folders whose names begin with prefix, and for the folder that
@@ -307,7 +307,7 @@ func (d *directory) List(ctx context.Context, prefix string) (all []Info, err er
 func (d *directory) walk(ctx context.Context, prefix string, visit func(name string, e fs.DirEntry) error) (missed bool, err error) {
 	start := d.root
 	if i := strings.LastIndexByte(prefix, '/'); i > 0 {
-		if start, err = d.path(ctx, prefix[:i]); err != nil {
+		if start, err = d.objectPath(ctx, prefix[:i]); err != nil {
 			return false, err
 		}
 	}
@@ -347,27 +347,27 @@ func (d *directory) walk(ctx context.Context, prefix string, visit func(name str
 }
 
 func (d *directory) Remove(ctx context.Context, name string) error {
-	path, err := d.path(ctx, name)
+	path, err := d.objectPath(ctx, name)
 	if err != nil {
 		return err
 	}
 	if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
-		return Failed("remove", name, d, err)
+		return WrapError("remove", name, d, err)
 	}
-	d.changed("remove", path, "")
-	if err := d.sync(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) { // others may have removed the folder
-		return Failed("remove", name, d, err)
+	d.notifyChange("remove", path, "")
+	if err := d.syncFolder(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) { // others may have removed the folder
+		return WrapError("remove", name, d, err)
 	}
-	d.prune(filepath.Dir(path))
+	d.removeEmptyFolders(filepath.Dir(path))
 	return nil
 }
 
-// prune removes folder and its parents as long as they are empty.
-func (d *directory) prune(folder string) {
+// removeEmptyFolders removes folder and its parents as long as they are empty.
+func (d *directory) removeEmptyFolders(folder string) {
 	for folder != d.root && strings.HasPrefix(folder, d.root) && os.Remove(folder) == nil {
-		d.changed("remove", folder, "")
+		d.notifyChange("remove", folder, "")
 		folder = filepath.Dir(folder)
 	}
 }
@@ -381,15 +381,15 @@ func (d *directory) Sweep(ctx context.Context, prefix string, live func(string) 
 		case e.IsDir():
 			folders = append(folders, name)
 			return nil
-		case !strings.HasPrefix(e.Name(), unfinished) || live(name):
+		case !strings.HasPrefix(e.Name(), tempPrefix) || live(name):
 			return nil
 		}
 		return os.Remove(filepath.Join(d.root, filepath.FromSlash(name)))
 	})
 	for _, name := range slices.Backward(folders) { // removes subfolders before their parents
 		if path := filepath.Join(d.root, filepath.FromSlash(name)); !live(name+"/") && os.Remove(path) == nil {
-			d.changed("remove", path, "")
+			d.notifyChange("remove", path, "")
 		}
 	}
-	return Failed("sweep", prefix, d, err)
+	return WrapError("sweep", prefix, d, err)
 }

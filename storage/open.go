@@ -15,39 +15,39 @@ import (
 )
 
 var (
-	registering sync.Mutex
-	registered  = map[string]func(ctx context.Context, url string) (Store, error){}
+	registryMutex sync.Mutex
+	openers       = map[string]func(ctx context.Context, url string) (Store, error){}
 )
 
 // Register registers a function with which [Open] opens URLs of a scheme, such as "gs". Packages
 // call it in their init function. It panics if the scheme is not a valid scheme in lower case, if
 // it is already registered, or if open is nil.
 func Register(scheme string, open func(ctx context.Context, url string) (Store, error)) {
-	registering.Lock()
-	defer registering.Unlock()
-	if !schemeForm.MatchString(scheme) || open == nil {
+	registryMutex.Lock()
+	defer registryMutex.Unlock()
+	if !schemePattern.MatchString(scheme) || open == nil {
 		panic(fmt.Sprintf("storage: Register: %q is no scheme in lower case, or its opener is nil", scheme))
 	}
-	if registered[scheme] != nil {
+	if openers[scheme] != nil {
 		panic(fmt.Sprintf("storage: Register: scheme %q is registered already", scheme))
 	}
-	registered[scheme] = open
+	openers[scheme] = open
 }
 
 var (
-	schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]+$`)
-	schemeOf   = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]+)://`)
+	schemePattern = regexp.MustCompile(`^[a-z][a-z0-9+.-]+$`)
+	urlPattern    = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]+)://`)
 )
 
 // Schemes returns the registered schemes, sorted.
 func Schemes() []string {
-	registering.Lock()
-	defer registering.Unlock()
-	return slices.Sorted(maps.Keys(registered))
+	registryMutex.Lock()
+	defer registryMutex.Unlock()
+	return slices.Sorted(maps.Keys(openers))
 }
 
 // IsURL reports whether place is a URL, so that [Open] needs a registered scheme for it.
-func IsURL(place string) bool { return schemeOf.MatchString(place) }
+func IsURL(place string) bool { return urlPattern.MatchString(place) }
 
 // Open opens the store at place, which is the path of a folder or a URL with a registered scheme,
 // such as "gs://bucket/run". A folder that does not exist is created. "file:///run" is the folder
@@ -56,53 +56,53 @@ func IsURL(place string) bool { return schemeOf.MatchString(place) }
 // If the scheme of a URL is not registered, the error is a ValueError that names the package to
 // import.
 func Open(ctx context.Context, place string) (Store, error) {
-	m := schemeOf.FindStringSubmatch(place)
+	m := urlPattern.FindStringSubmatch(place)
 	if m == nil {
 		return Directory(place)
 	}
 	scheme := strings.ToLower(m[1])
-	registering.Lock()
-	open := registered[scheme]
-	registering.Unlock()
+	registryMutex.Lock()
+	open := openers[scheme]
+	registryMutex.Unlock()
 	if open == nil && scheme == "file" {
 		u, err := url.Parse(place)
 		if err != nil || u.Host != "" || u.Path == "" || u.RawQuery != "" || u.Fragment != "" {
-			return nil, &errkind.Fault{Op: "storage: open", Subject: redacted(place), Class: errkind.ValueError,
+			return nil, &errkind.Fault{Op: "storage: open", Subject: redactURL(place), Class: errkind.ValueError,
 				Reason: "a URL of a file has a path of this machine and nothing else", Hint: "give a folder, or write it as in file:///run/checkpoints"}
 		}
 		return Directory(u.Path)
 	}
 	if open == nil {
-		return nil, &errkind.Fault{Op: "storage: open", Subject: redacted(place), Class: errkind.ValueError,
-			Reason: fmt.Sprintf("no package for %s:// is in this program, which has %s", scheme, orNone(Schemes())), Hint: importHint(scheme)}
+		return nil, &errkind.Fault{Op: "storage: open", Subject: redactURL(place), Class: errkind.ValueError,
+			Reason: fmt.Sprintf("no package for %s:// is in this program, which has %s", scheme, joinSchemes(Schemes())), Hint: importHint(scheme)}
 	}
 	s, err := open(ctx, place)
 	if err != nil {
-		return nil, &errkind.Fault{Op: "storage: open", Subject: redacted(place), Err: err}
+		return nil, &errkind.Fault{Op: "storage: open", Subject: redactURL(place), Err: err}
 	}
 	return s, nil
 }
 
-func orNone(schemes []string) string {
+func joinSchemes(schemes []string) string {
 	if len(schemes) == 0 {
 		return "none for URLs"
 	}
 	return strings.Join(schemes, ", ")
 }
 
-// providers maps schemes to the packages of this project that register them. They are in a separate
+// schemePackages maps schemes to the packages of this project that register them. They are in a separate
 // module.
-var providers = map[string]string{"gs": "gcs", "s3": "s3", "azblob": "azure", "mem": "mem"}
+var schemePackages = map[string]string{"gs": "gcs", "s3": "s3", "azblob": "azure", "mem": "mem"}
 
 func importHint(scheme string) string {
-	if p := providers[scheme]; p != "" {
+	if p := schemePackages[scheme]; p != "" {
 		return fmt.Sprintf("import _ %q, or give a folder", "github.com/tpustrategy/tpustrategy/storage/blobstore/"+p)
 	}
 	return "import a package that registers it with storage.Register, or give a folder"
 }
 
-// redacted returns place without its password, query and fragment, which may contain secrets.
-func redacted(place string) string {
+// redactURL returns place without its password, query and fragment, which may contain secrets.
+func redactURL(place string) string {
 	u, err := url.Parse(place)
 	if err != nil {
 		return "a URL that cannot be parsed"
@@ -111,9 +111,9 @@ func redacted(place string) string {
 	return u.Redacted()
 }
 
-// local returns an error for an empty path, or for a path that looks like a URL with a missing
+// checkLocalPath returns an error for an empty path, or for a path that looks like a URL with a missing
 // slash.
-func local(path string) error {
+func checkLocalPath(path string) error {
 	if path == "" {
 		return &errkind.Fault{Op: "storage: open", Reason: "an empty path", Hint: "give a folder or a URL", Class: errkind.ValueError}
 	}

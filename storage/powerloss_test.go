@@ -27,7 +27,7 @@ type disk struct {
 	top  *node
 }
 
-// at returns the folder of a path, and the name in it.
+// offset returns the folder of a path, and the name in it.
 func (d *disk) at(path string) (*node, string) {
 	if path == d.root {
 		return nil, ""
@@ -111,7 +111,7 @@ func TestALossOfPowerLeavesWholeObjects(t *testing.T) {
 	points := 0
 	was := map[string]string{}
 	do := func(name, want string, call func() error) {
-		s.did = func(change, path, from string) {
+		s.onChange = func(change, path, from string) {
 			d.did(change, path, from)
 			for bits := range 4 {
 				left := d.image(t, bits&1 != 0, bits&2 != 0)
@@ -156,7 +156,7 @@ func TestAVolatileObjectIsWrittenOverWhereThereIsNoRoom(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")
 	require.NoError(t, os.WriteFile(victim, []byte("of another program"), 0o644))
 	require.NoError(t, os.Symlink(victim, filepath.Join(root, "a", "link")))
-	s.did = func(change, path, _ string) {
+	s.onChange = func(change, path, _ string) {
 		require.NotContains(t, change, "sync", "it is not brought to the disk")
 		if change == "create" {
 			require.NoError(t, os.Remove(path))

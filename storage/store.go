@@ -93,10 +93,10 @@ func (notExist) Error() string        { return "storage: no such object" }
 func (notExist) Kind() errkind.Kind   { return errkind.NotFoundError }
 func (notExist) Is(target error) bool { return target == fs.ErrNotExist }
 
-// Failed returns an error of the form "storage: op name in place: cause", for packages that
+// WrapError returns an error of the form "storage: op name in place: cause", for packages that
 // implement stores. The error wraps the cause, so it still matches [ErrExists], [ErrNotExist] or
 // the error of a context. If cause is nil, Failed returns nil.
-func Failed(op, name string, in Store, cause error) error {
+func WrapError(op, name string, in Store, cause error) error {
 	if cause == nil {
 		return nil
 	}
@@ -172,7 +172,7 @@ func ReadAll(ctx context.Context, s Store, name string, most int64) (data []byte
 	}
 	defer func() { err = errors.Join(err, o.Close()) }()
 	if o.Size() > most {
-		return nil, Failed("read", name, s, &errkind.Fault{Op: "storage: object", Reason: fmt.Sprintf("it has %d bytes, at most %d are read", o.Size(), most), Class: errkind.ValueError})
+		return nil, WrapError("read", name, s, &errkind.Fault{Op: "storage: object", Reason: fmt.Sprintf("it has %d bytes, at most %d are read", o.Size(), most), Class: errkind.ValueError})
 	}
 	data = make([]byte, o.Size())
 	if err := o.ReadAt(ctx, data, 0); err != nil {

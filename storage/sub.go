@@ -10,26 +10,26 @@ import (
 // view omit this prefix. Its Close does nothing. If prefix is not a valid name, every operation
 // that checks names returns an error.
 func Sub(s Store, prefix string) Store {
-	if of, ok := s.(*sub); ok {
-		return &sub{of.Store, of.prefix + prefix + "/"}
+	if of, ok := s.(*subStore); ok {
+		return &subStore{of.Store, of.prefix + prefix + "/"}
 	}
-	return &sub{s, prefix + "/"}
+	return &subStore{s, prefix + "/"}
 }
 
-type sub struct {
+type subStore struct {
 	Store
 	prefix string // ends in a slash
 }
 
-func (s *sub) Put(ctx context.Context, name string, opts PutOptions, write func(io.Writer) error) error {
+func (s *subStore) Put(ctx context.Context, name string, opts PutOptions, write func(io.Writer) error) error {
 	return s.Store.Put(ctx, s.prefix+name, opts, write)
 }
 
-func (s *sub) Open(ctx context.Context, name string) (Object, error) {
+func (s *subStore) Open(ctx context.Context, name string) (Object, error) {
 	return s.Store.Open(ctx, s.prefix+name)
 }
 
-func (s *sub) List(ctx context.Context, prefix string) ([]Info, error) {
+func (s *subStore) List(ctx context.Context, prefix string) ([]Info, error) {
 	all, err := s.Store.List(ctx, s.prefix+prefix)
 	for i := range all {
 		all[i].Name = strings.TrimPrefix(all[i].Name, s.prefix)
@@ -37,19 +37,19 @@ func (s *sub) List(ctx context.Context, prefix string) ([]Info, error) {
 	return all, err
 }
 
-func (s *sub) Remove(ctx context.Context, name string) error {
+func (s *subStore) Remove(ctx context.Context, name string) error {
 	return s.Store.Remove(ctx, s.prefix+name)
 }
 
-func (s *sub) Sweep(ctx context.Context, prefix string, live func(string) bool) error {
+func (s *subStore) Sweep(ctx context.Context, prefix string, live func(string) bool) error {
 	if sweeper, ok := s.Store.(Sweeper); ok {
 		return sweeper.Sweep(ctx, s.prefix+prefix, func(name string) bool { return live(strings.TrimPrefix(name, s.prefix)) })
 	}
 	return nil
 }
 
-func (s *sub) String() string {
+func (s *subStore) String() string {
 	return strings.TrimSuffix(s.Store.String(), "/") + "/" + strings.TrimSuffix(s.prefix, "/")
 }
 
-func (s *sub) Close() error { return nil }
+func (s *subStore) Close() error { return nil }

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve reserves disk space for a file, so that a full disk is detected before the data is
+// reserveSpace reserves disk space for a file, so that a full disk is detected before the data is
 // written.
-func reserve(f *os.File, size int64) error {
+func reserveSpace(f *os.File, size int64) error {
 	err := syscall.Fallocate(int(f.Fd()), 0, 0, size)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return err
@@ -27,8 +27,8 @@ func openDirect(path string) *os.File {
 	return f
 }
 
-// refused reports whether err means that the file system does not support a direct write.
-func refused(err error) bool { return errors.Is(err, syscall.EINVAL) }
+// isDirectUnsupported reports whether err means that the file system does not support a direct write.
+func isDirectUnsupported(err error) bool { return errors.Is(err, syscall.EINVAL) }
 
 // renameExclusive renames a file. It fails if the new name exists.
 func renameExclusive(from, to string) error {

@@ -70,7 +70,7 @@ func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
 // goroutine prefetches must not vote: use data that ends at the same step on every process, such as
 // one dataset that is distributed over the processes, or a repeated dataset.
 func (s *TPUStrategy) InputOptions() (input.Options, error) {
-	o := input.Options{Replicas: s.replicas, Processes: s.machine.Count, Process: s.machine.Process, ProcessPipelines: true, Logger: s.opts.Logger}
+	o := input.Options{Replicas: s.replicas, Processes: s.machine.Count, Process: s.machine.Process, PerWorkerOnly: true, Logger: s.opts.Logger}
 	if !s.machine.Several() {
 		o.Processes, o.Process = 1, 0
 		return o, nil

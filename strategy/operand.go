@@ -150,7 +150,7 @@ func (o operand) tensor() (*tensors.Tensor, error) {
 	case shapeOperand:
 		return nil, fmt.Errorf("the shape %v, which has no contents", o.x)
 	}
-	return hostdata.Tensor(o.x)
+	return hostdata.ToTensor(o.x)
 }
 
 func hostTensor(x any) (*tensors.Tensor, error) { return operandOf(x).tensor() }

@@ -33,7 +33,7 @@ var gptModel = exampleModel{
 		if err != nil {
 			return err
 		}
-		return c.Check(replicas, p, 1)
+		return c.Validate(replicas, p, 1)
 	},
 }
 
@@ -41,9 +41,9 @@ var gptModel = exampleModel{
 func gptConfig(size modelSize) (decoder.Config, error) {
 	c, err := decoder.Preset(size.Preset)
 	if err == nil {
-		c.Keep, err = remat.ParsePolicy(cmp.Or(size.Remat, "none"))
+		c.Remat, err = remat.ParsePolicy(cmp.Or(size.Remat, "none"))
 	}
-	c.Tokens = size.Tokens
+	c.ShardByTokens = size.Tokens
 	if size.Batch > 0 {
 		c.Batch = size.Batch
 	}

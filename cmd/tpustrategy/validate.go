@@ -228,7 +228,7 @@ const attention = "generate.Cache.Attend"
 // and accumulate take the place of the step's.
 func stepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search) {
 	c := decoder.Config{Layers: s.Layers, Width: s.Width, Heads: s.Heads, KeyHeads: s.KeyHeads, Hidden: s.Hidden, Vocabulary: s.Vocabulary, Sequence: s.Sequence,
-		Batch: s.Rows * s.Chips, Theta: 1e4, Epsilon: 1e-6, Form: decoder.Form{HeadSize: s.HeadSize, Flash: kernel, Tokens: s.Model > 1}}
+		Batch: s.Rows * s.Chips, RotaryBase: 1e4, Epsilon: 1e-6, ComputeOptions: decoder.ComputeOptions{HeadSize: s.HeadSize, FlashAttention: kernel, ShardByTokens: s.Model > 1}}
 	search := ahead.Search{
 		Topologies: []string{s.Slice},
 		Space:      plan.Space{Logical: []int{s.Model}, States: []logical.StateSharding{logical.ShardParameters}, Rules: []plan.RuleSet{{Rules: decoder.Rules()}}},
@@ -236,7 +236,7 @@ func stepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search) {
 		Build: func(strat *strategy.TPUStrategy, settings map[string]string) (ahead.Step, []any, error) {
 			c := c
 			var err error
-			if c.Keep, err = remat.ParsePolicy(cmp.Or(settings["remat"], s.Remat)); err != nil {
+			if c.Remat, err = remat.ParsePolicy(cmp.Or(settings["remat"], s.Remat)); err != nil {
 				return nil, nil, err
 			}
 			microbatches, err := strconv.Atoi(cmp.Or(settings["accumulate"], "1"))
@@ -244,7 +244,7 @@ func stepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search) {
 				return nil, nil, err
 			}
 			step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), c.Loss, train.Options{Precision: precision.MixedBFloat16, Accumulate: microbatches})
-			return step, []any{c.Windows()}, err
+			return step, []any{c.BatchShape()}, err
 		},
 	}
 	if kernel {

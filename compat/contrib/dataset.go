@@ -111,7 +111,7 @@ func (it *Iterator) GetNext(ctx context.Context) (any, error) {
 			return nil, err
 		}
 		step.Replicas = append(step.Replicas, e)
-		step.Real = append(step.Real, true)
+		step.HasData = append(step.HasData, true)
 	}
 	it.index++
 	inner, err := feed.Inputs(ctx, it.d.strategy, step)

@@ -34,7 +34,7 @@ func (s *Strategy) MakeDatasetIterator(ctx context.Context, ds input.Dataset) (*
 // element of the dataset that fn returned. A mode other than input.PerWorker is a ValueError.
 //
 // Deprecated: use [input.FromFunction] and [feed.Iterate].
-func (s *Strategy) MakeInputFnIterator(ctx context.Context, fn func(input.Context) (input.Dataset, error), mode input.Replication) (*InputIterator, error) {
+func (s *Strategy) MakeInputFnIterator(ctx context.Context, fn func(input.Context) (input.Dataset, error), mode input.ReplicationMode) (*InputIterator, error) {
 	if mode != input.PerWorker {
 		return nil, &errkind.Fault{Op: "v1: make input function iterator", Reason: fmt.Sprintf("input replication mode not supported: %s", mode), Hint: "use input.PerWorker", Class: errkind.ValueError}
 	}

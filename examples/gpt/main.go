@@ -41,18 +41,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	c.Batch, c.Vocabulary, c.Keep, c.Tokens = cmp.Or(f.Batch, c.Batch), cmp.Or(*vocabulary, c.Vocabulary), f.Keep, *tokens
-	if err := c.Check(f.Replicas, f.Logical, f.Accumulate); err != nil {
+	c.Batch, c.Vocabulary, c.Remat, c.ShardByTokens = cmp.Or(f.Batch, c.Batch), cmp.Or(*vocabulary, c.Vocabulary), f.Keep, *tokens
+	if err := c.Validate(f.Replicas, f.Logical, f.Accumulate); err != nil {
 		return err
 	}
 	if f.Requested() {
 		return trainer.Exit(f.Main(ctx, f.Strategy(decoder.Rules()), func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
-			c.Batch, c.Keep, c.Tokens = cmp.Or(f.Batch, c.Batch), f.Keep, *tokens // which -try may have changed
+			c.Batch, c.Remat, c.ShardByTokens = cmp.Or(f.Batch, c.Batch), f.Keep, *tokens // which -try may have changed
 			step, err := newStep(s, c, f)
-			return step, []any{c.Windows()}, err
+			return step, []any{c.BatchShape()}, err
 		}))
 	}
-	corpus, err := text.Prepare(ctx, *data, text.CorpusOptions{Vocabulary: c.Vocabulary, HeldOut: 0.02, Seed: 1, Say: f.Say})
+	corpus, err := text.LoadCorpus(ctx, *data, text.CorpusOptions{Vocabulary: c.Vocabulary, HeldOut: 0.02, Seed: 1, Progress: f.Say})
 	if err != nil {
 		return err
 	}
@@ -74,8 +74,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	samples := f.Samples(step, c.Logits, generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.Head(),
-		Vocabulary: c.Vocabulary, Length: c.Sequence, Precision: f.Precision}, corpus.Words, *prompt, fit.Every(max(f.Steps/24, 1)), stdout)
+	samples := f.Samples(step, c.Logits, generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.FeaturesPerHead(),
+		Vocabulary: c.Vocabulary, MaxLength: c.Sequence, Precision: f.Precision}, corpus.Tokenizer, *prompt, fit.Every(max(f.Steps/24, 1)), stdout)
 	result, err := fit.Run(ctx, step, fit.Dataset(windows.Repeat(-1).Batch(c.Batch, true)),
 		f.Fit(map[string]string{"preset": c.Name, "batch": fmt.Sprint(c.Batch)}), slices.Concat(held, f.Hooks(third, "loss", "held/nats"), samples)...)
 	fmt.Fprintf(stdout, "Held out: %d bytes. By the frequency of tokens alone %.3f bits per byte, by gzip -9 %.3f. Files: %s\n", corpus.HeldOut.Bytes(), corpus.Unigram, corpus.Gzip, f.Out)

@@ -31,7 +31,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := f.Parse(args, stderr); err != nil {
 		return err
 	}
-	training, test, err := idx.Sets(*data, digits.IDX)
+	training, test, err := idx.ReadTrainTest(*data, digits.IDX)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func logits(rc *strategy.ReplicaContext, images *graph.Node, keep remat.Policy) 
 func train(args ...string) string {
 	f := trainer.AddFlags(flag.NewFlagSet("notebook", flag.ContinueOnError), trainer.Defaults{Steps: 110, Devices: 8})
 	check(f.Parse(args, os.Stderr))
-	training, test, err := idx.Sets("", digits.IDX)
+	training, test, err := idx.ReadTrainTest("", digits.IDX)
 	check(err)
 	columns := logical.Match("/hidden/.*weights", logical.Over("", logical.AxisName))
 	outcome, err := f.Train(context.Background(), trainer.Classifier{

@@ -25,7 +25,7 @@ import (
 // function must report together with the losses. The hooks can be used for one run only, because
 // the end of the run closes the evaluation.
 func BitsPerByte(step *train.Step, loss train.Loss, held *text.Tokens, length, batch int, every fit.Every, opts train.Options) ([]fit.Hook, error) {
-	windows, err := held.HeldOut(length, batch)
+	windows, err := held.EvalWindows(length, batch)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ const Nats = "nats"
 // stream a continuation to w, up to o.Length tokens or the end of the text. Tokens are drawn from
 // the 50 most likely tokens at a temperature of 0.7; package generate supports other settings.
 // Without a prompt Samples returns no hooks.
-func (f *Flags) Samples(step *train.Step, m generate.Model, o generate.Options, words text.Tokenizer, prompt string, every fit.Every, w io.Writer) []fit.Hook {
+func (f *Flags) Samples(step *train.Step, m generate.ModelFunc, o generate.Options, words text.Tokenizer, prompt string, every fit.Every, w io.Writer) []fit.Hook {
 	if prompt == "" {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (f *Flags) Samples(step *train.Step, m generate.Model, o generate.Options, 
 				return nil
 			}
 			var sample bytes.Buffer
-			err := write(ctx, min(o.Length-len(tokens), 32), &sample)
+			err := write(ctx, min(o.MaxLength-len(tokens), 32), &sample)
 			if err == nil && s.First() {
 				_, err = fmt.Fprintf(f.line, "after step %d: %s", s.Step(), plain.Text(sample.String()))
 			}
@@ -97,7 +97,7 @@ func (f *Flags) Samples(step *train.Step, m generate.Model, o generate.Options, 
 				w = io.Discard
 			}
 			if err == nil {
-				err = write(ctx, o.Length-len(tokens), w)
+				err = write(ctx, o.MaxLength-len(tokens), w)
 			}
 			return errors.Join(err, g.Close())
 		},

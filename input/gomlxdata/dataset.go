@@ -34,7 +34,7 @@ func FromTrain(ds train.Dataset, opts Options) input.Dataset {
 			for batch, err := range ds.Iter() {
 				var e input.Element
 				if err == nil {
-					e, err = take(batch, opts)
+					e, err = convertBatch(batch, opts)
 				}
 				if err != nil {
 					err = &errkind.Fault{Op: "gomlxdata: dataset", Subject: ds.Name(), Err: err}
@@ -48,8 +48,8 @@ func FromTrain(ds train.Dataset, opts Options) input.Dataset {
 	return input.FromSeq(open, input.SeqOptions{Spec: opts.Spec, Count: opts.Count, BatchSize: cmp.Or(opts.BatchSize, input.Unknown)})
 }
 
-// take converts a batch and finalizes it.
-func take(batch train.Batch, opts Options) (input.Element, error) {
+// convertBatch converts a batch and finalizes it.
+func convertBatch(batch train.Batch, opts Options) (input.Element, error) {
 	var e input.Element
 	var err error
 	if batch.Spec != nil && !opts.IgnoreSpec {

@@ -75,18 +75,18 @@ func Read(r io.Reader) (Array, error) {
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unzipped, err := gzip.NewReader(in)
 		if err != nil {
-			return Array{}, corrupt(err)
+			return Array{}, gzipError(err)
 		}
 		in = bufio.NewReader(unzipped)
 	}
-	dims, size, err := header(in)
+	dims, size, err := readHeader(in)
 	if err != nil {
 		return Array{}, err
 	}
 	// One more byte than specified shows whether the file is longer.
 	data, err := io.ReadAll(io.LimitReader(in, int64(size)+1))
 	if err != nil {
-		return Array{}, corrupt(err)
+		return Array{}, gzipError(err)
 	}
 	if len(data) < size {
 		return Array{}, formatError("dimensions %v announce %d bytes, but the file ends after %d", dims, size, len(data))
@@ -97,11 +97,11 @@ func Read(r io.Reader) (Array, error) {
 	return Array{Dims: dims, Data: data}, nil
 }
 
-// header reads the dimensions and returns them and the number of elements.
-func header(in io.Reader) (dims []int, size int, err error) {
+// readHeader reads the dimensions and returns them and the number of elements.
+func readHeader(in io.Reader) (dims []int, size int, err error) {
 	var magic [4]byte
 	if _, err := io.ReadFull(in, magic[:]); err != nil {
-		return nil, 0, truncated("magic number", err)
+		return nil, 0, truncationError("magic number", err)
 	}
 	if magic[0] != 0 || magic[1] != 0 {
 		return nil, 0, formatError("magic number %#x; an IDX file begins with two zero bytes", magic)
@@ -117,7 +117,7 @@ func header(in io.Reader) (dims []int, size int, err error) {
 	for i := range rank {
 		var word [4]byte
 		if _, err := io.ReadFull(in, word[:]); err != nil {
-			return nil, 0, truncated(fmt.Sprintf("dimension %d of %d", i, rank), err)
+			return nil, 0, truncationError(fmt.Sprintf("dimension %d of %d", i, rank), err)
 		}
 		dim := binary.BigEndian.Uint32(word[:])
 		dims = append(dims, int(dim))
@@ -130,16 +130,16 @@ func header(in io.Reader) (dims []int, size int, err error) {
 	return dims, size, nil
 }
 
-// truncated converts an end of file within where to a format error.
-func truncated(where string, err error) error {
+// truncationError converts an end of file within where to a format error.
+func truncationError(where string, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return formatError("the file ends in its %s", where)
 	}
-	return corrupt(err)
+	return gzipError(err)
 }
 
-// corrupt converts gzip errors to format errors and returns other errors unchanged.
-func corrupt(err error) error {
+// gzipError converts gzip errors to format errors and returns other errors unchanged.
+func gzipError(err error) error {
 	var flateErr flate.CorruptInputError
 	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &flateErr) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

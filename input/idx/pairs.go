@@ -9,14 +9,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Sets returns the sets "train" and "t10k" in the folder at dir. If dir is empty, it reads them
-// from the file system otherwise, such as embedded data. See [Pairs].
-func Sets(dir string, otherwise fs.FS) (training, test input.Dataset, err error) {
+// ReadTrainTest returns the sets "train" and "t10k" in the folder at dir. If dir is empty, it reads them
+// from the file system otherwise, such as embedded data. See [ReadLabeledImages].
+func ReadTrainTest(dir string, otherwise fs.FS) (training, test input.Dataset, err error) {
 	if dir != "" {
 		otherwise = files.Dir(dir)
 	}
-	if training, err = Pairs(otherwise, "train"); err == nil {
-		test, err = Pairs(otherwise, "t10k")
+	if training, err = ReadLabeledImages(otherwise, "train"); err == nil {
+		test, err = ReadLabeledImages(otherwise, "t10k")
 	}
 	if err != nil && dir != "" {
 		err = &errkind.Fault{Op: "idx: folder " + dir, Err: err}
@@ -24,11 +24,11 @@ func Sets(dir string, otherwise fs.FS) (training, test input.Dataset, err error)
 	return training, test, err
 }
 
-// Pairs reads a set of labeled images, such as "train" or "t10k" of MNIST, into memory. It reads
+// ReadLabeledImages reads a set of labeled images, such as "train" or "t10k" of MNIST, into memory. It reads
 // the files SET-images-idx3-ubyte, of shape [count height width], and SET-labels-idx1-ubyte, of
 // shape [count], each either plain or with the suffix .gz. Each element of the dataset is a tuple
 // of an image, uint8 [height width], and a label, a scalar int32, in the order of the files.
-func Pairs(folder fs.FS, set string) (input.Dataset, error) {
+func ReadLabeledImages(folder fs.FS, set string) (input.Dataset, error) {
 	images, err := ReadFile(folder, set+"-images-idx3-ubyte")
 	if err != nil {
 		return input.Dataset{}, err

@@ -17,8 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/input/idx"
 )
 
-func ExamplePairs() {
-	test, err := idx.Pairs(digits.IDX, "t10k")
+func ExampleReadLabeledImages() {
+	test, err := idx.ReadLabeledImages(digits.IDX, "t10k")
 	fmt.Println(test.Info().Spec, test.Info().Cardinality, err)
 	// Output: (uint8[8 8], int32[]) 357 <nil>
 }
@@ -29,7 +29,7 @@ func TestPairsAreThoseOfTheFiles(t *testing.T) {
 		"plain": {"train-images-idx3-ubyte": {Data: images}, "train-labels-idx1-ubyte": {Data: labels}},
 		"gzip":  {"train-images-idx3-ubyte.gz": {Data: zip(images)}, "train-labels-idx1-ubyte": {Data: labels}},
 	} {
-		pairs, err := idx.Pairs(folder, "train")
+		pairs, err := idx.ReadLabeledImages(folder, "train")
 		require.NoError(t, err, name)
 		var got []int32
 		for e, err := range pairs.All(context.Background()) {
@@ -53,16 +53,16 @@ func TestWhatAreNoPairsIsAnError(t *testing.T) {
 		"no images":    {fstest.MapFS{"train-images-idx3-ubyte": {Data: file(nil, 0, 2, 2)}, "train-labels-idx1-ubyte": {Data: file(nil, 0)}}, "images of shape [0 2 2]"},
 		"cut short":    {fstest.MapFS{"train-images-idx3-ubyte": {Data: images[:10]}, "train-labels-idx1-ubyte": {Data: labels}}, "train-images-idx3-ubyte"},
 	} {
-		_, err := idx.Pairs(c.folder, "train")
+		_, err := idx.ReadLabeledImages(c.folder, "train")
 		assert.ErrorContains(t, err, c.want, name)
 	}
 	dir := t.TempDir()
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "train-images-idx3-ubyte"), 0o600))
-	_, err := idx.Pairs(os.DirFS(dir), "train")
+	_, err := idx.ReadLabeledImages(os.DirFS(dir), "train")
 	assert.ErrorContains(t, err, "it is not a regular file")
-	_, _, err = idx.Sets(filepath.Join(dir, "none"), digits.IDX)
+	_, _, err = idx.ReadTrainTest(filepath.Join(dir, "none"), digits.IDX)
 	assert.ErrorContains(t, err, filepath.Join(dir, "none"))
 	assert.ErrorIs(t, err, os.ErrNotExist)
-	_, _, err = idx.Sets("", digits.IDX)
+	_, _, err = idx.ReadTrainTest("", digits.IDX)
 	assert.NoError(t, err)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// types maps the dtypes of GoMLX to those of PJRT.
-var types = map[dtypes.DType]pjrt.DType{
+// pjrtTypes maps the dtypes of GoMLX to those of PJRT.
+var pjrtTypes = map[dtypes.DType]pjrt.DType{
 	dtypes.Bool:       pjrt.Pred,
 	dtypes.Int2:       pjrt.S2,
 	dtypes.Int4:       pjrt.S4,
@@ -33,9 +33,9 @@ var types = map[dtypes.DType]pjrt.DType{
 	dtypes.Complex128: pjrt.C128,
 }
 
-// Type returns the plugin's type for a dtype of GoMLX.
-func Type(d dtypes.DType) (pjrt.DType, error) {
-	if t, ok := types[d]; ok {
+// PJRTType returns the plugin's type for a dtype of GoMLX.
+func PJRTType(d dtypes.DType) (pjrt.DType, error) {
+	if t, ok := pjrtTypes[d]; ok {
 		return t, nil
 	}
 	return pjrt.Invalid, fmt.Errorf("dtype %s is not supported", d)
@@ -87,9 +87,9 @@ func Bytes(flat any, d dtypes.DType, elements int) ([]byte, error) {
 	return bytes, nil
 }
 
-// Host returns a flat Go slice of the given dtype in the form that the plugin expects, row-major.
+// DeviceBytes returns a flat Go slice of the given dtype in the form that the plugin expects, row-major.
 // The result shares memory with flat unless elements have less than 8 bits.
-func Host(flat any, d dtypes.DType, elements int) ([]byte, error) {
+func DeviceBytes(flat any, d dtypes.DType, elements int) ([]byte, error) {
 	bytes, err := Bytes(flat, d, elements)
 	if err != nil || !d.IsPacked() {
 		return bytes, err

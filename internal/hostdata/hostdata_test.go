@@ -7,7 +7,7 @@ import (
 )
 
 func TestPackInvertsUnpack(t *testing.T) {
-	for d := range types {
+	for d := range pjrtTypes {
 		if !d.IsPacked() {
 			continue
 		}

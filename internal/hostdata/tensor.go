@@ -10,9 +10,9 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// Tensor converts a number, or possibly nested slices of numbers, to a GoMLX tensor. It returns a
+// ToTensor converts a number, or possibly nested slices of numbers, to a GoMLX tensor. It returns a
 // tensor as it is. Other values, ragged slices and finalized tensors are errors.
-func Tensor(value any) (t *tensors.Tensor, err error) {
+func ToTensor(value any) (t *tensors.Tensor, err error) {
 	if t, ok := value.(*tensors.Tensor); ok && t != nil {
 		return t, t.CheckValid()
 	} else if ok || value == nil {
@@ -28,21 +28,21 @@ func Tensor(value any) (t *tensors.Tensor, err error) {
 		if dtype := dtypes.FromGoType(v.Type().Elem()); dtype != dtypes.InvalidDType {
 			return tensors.FromShape(shapes.Make(dtype, 0)), nil
 		}
-		if element, rank := innermost(v.Type()); rank > 1 && dtypes.FromGoType(element) != dtypes.InvalidDType {
+		if element, rank := elementType(v.Type()); rank > 1 && dtypes.FromGoType(element) != dtypes.InvalidDType {
 			return nil, fmt.Errorf("an empty %T does not define the length of its rows; "+
 				"for a tensor without rows, use tensors.FromShape with a first dimension of 0", value)
 		}
 	}
-	if t, ok := tensorOfSlices(value); ok {
+	if t, ok := tensorFromSlices(value); ok {
 		return t, nil
 	}
 	return tensors.FromAnyValue(value)
 }
 
-// tensorOfSlices copies nested slices to a tensor row by row, which is faster than GoMLX's
+// tensorFromSlices copies nested slices to a tensor row by row, which is faster than GoMLX's
 // conversion of each number by reflection. ok is false for ragged or empty slices and for types
 // that are not the Go type of a dtype.
-func tensorOfSlices(value any) (t *tensors.Tensor, ok bool) {
+func tensorFromSlices(value any) (t *tensors.Tensor, ok bool) {
 	v := reflect.ValueOf(value)
 	if !v.IsValid() || v.Kind() != reflect.Slice {
 		return nil, false
@@ -59,7 +59,7 @@ func tensorOfSlices(value any) (t *tensors.Tensor, ok bool) {
 	dtype := dtypes.FromGoType(element)
 	own := dtype != dtypes.InvalidDType && (dtype.GoType() == element || element == reflect.TypeFor[int]() &&
 		dtype == dtypes.Int64)
-	if !own || !rectangular(v, dims) {
+	if !own || !isRectangular(v, dims) {
 		return nil, false
 	}
 	t = tensors.FromShape(shapes.Make(dtype, dims...))
@@ -67,12 +67,12 @@ func tensorOfSlices(value any) (t *tensors.Tensor, ok bool) {
 	return t, err == nil
 }
 
-func rectangular(v reflect.Value, dims []int) bool {
+func isRectangular(v reflect.Value, dims []int) bool {
 	if v.Len() != dims[0] {
 		return false
 	}
 	for i := 0; len(dims) > 1 && i < dims[0]; i++ {
-		if !rectangular(v.Index(i), dims[1:]) {
+		if !isRectangular(v.Index(i), dims[1:]) {
 			return false
 		}
 	}
@@ -97,8 +97,8 @@ func copyRows(flat, v reflect.Value, rank int) reflect.Value {
 	return flat
 }
 
-// innermost returns the element type and the depth of nested slices.
-func innermost(t reflect.Type) (element reflect.Type, depth int) {
+// elementType returns the element type and the depth of nested slices.
+func elementType(t reflect.Type) (element reflect.Type, depth int) {
 	for t.Kind() == reflect.Slice {
 		t, depth = t.Elem(), depth+1
 	}

@@ -27,7 +27,7 @@ func TestTensorOfNestedSlicesMatchesGoMLX(t *testing.T) {
 		for _, value := range []any{x, x[0], x[0][0]} {
 			want, err := tensors.FromAnyValue(value)
 			require.NoError(t, err)
-			got, ok := tensorOfSlices(value)
+			got, ok := tensorFromSlices(value)
 			require.True(t, ok)
 			assert.True(t, want.Equal(got), "%v", value)
 		}
@@ -36,7 +36,7 @@ func TestTensorOfNestedSlicesMatchesGoMLX(t *testing.T) {
 		[][]int{{1, 2}, {3, 1 << 40}}} {
 		want, err := tensors.FromAnyValue(value)
 		require.NoError(t, err)
-		got, ok := tensorOfSlices(value)
+		got, ok := tensorFromSlices(value)
 		require.True(t, ok, "%T", value)
 		assert.True(t, want.Equal(got), "%v", value)
 	}
@@ -48,7 +48,7 @@ func TestTensorOfOtherSlices(t *testing.T) {
 		[][]float32{{1}, {2, 3}}, [][]float32{},
 		[]any{float32(1)}, [2]float32{1, 2},
 	} {
-		_, ok := tensorOfSlices(value)
+		_, ok := tensorFromSlices(value)
 		assert.False(t, ok, "%#v", value)
 	}
 }
@@ -57,7 +57,7 @@ func BenchmarkHostTensorOfSlices(b *testing.B) {
 	x := [][]float32{make([]float32, 250_000), make([]float32, 250_000)}
 	b.SetBytes(2 * 250_000 * 4)
 	for b.Loop() {
-		if _, err := Tensor(x); err != nil {
+		if _, err := ToTensor(x); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -37,9 +37,9 @@ const (
 	U64        DType = "U64"
 )
 
-// types has for each element type the size of an element in bits and the GoMLX dtype with the same
+// dtypeInfo has for each element type the size of an element in bits and the GoMLX dtype with the same
 // representation in memory, if there is one.
-var types = map[DType]struct {
+var dtypeInfo = map[DType]struct {
 	bits int
 	same dtypes.DType
 }{
@@ -53,15 +53,15 @@ var types = map[DType]struct {
 }
 
 // Bits returns the size of one element in bits, or 0 for an unknown type.
-func (d DType) Bits() int { return types[d].bits }
+func (d DType) Bits() int { return dtypeInfo[d].bits }
 
 // GoMLX returns the dtype with the same representation in memory, or dtypes.InvalidDType if there
 // is none.
-func (d DType) GoMLX() dtypes.DType { return types[d].same }
+func (d DType) GoMLX() dtypes.DType { return dtypeInfo[d].same }
 
-// Of is the inverse of [DType.GoMLX]. It returns "" if there is no such type.
-func Of(dtype dtypes.DType) DType {
-	for d, t := range types {
+// FromGoMLX is the inverse of [DType.GoMLX]. It returns "" if there is no such type.
+func FromGoMLX(dtype dtypes.DType) DType {
+	for d, t := range dtypeInfo {
 		if t.same == dtype && dtype != dtypes.InvalidDType {
 			return d
 		}
@@ -69,16 +69,16 @@ func Of(dtype dtypes.DType) DType {
 	return ""
 }
 
-// size returns the number of bytes of a tensor.
-func (d DType) size(shape []int) (int64, error) {
+// byteSize returns the number of bytes of a tensor.
+func (d DType) byteSize(shape []int) (int64, error) {
 	width := d.Bits()
 	if width == 0 {
-		return 0, invalid("unknown dtype %q", string(d))
+		return 0, formatError("unknown dtype %q", string(d))
 	}
 	n, empty := uint64(width), false
 	for _, dim := range shape {
 		if dim < 0 {
-			return 0, invalid("shape %v has a negative dimension", shape)
+			return 0, formatError("shape %v has a negative dimension", shape)
 		}
 		empty = empty || dim == 0
 	}
@@ -88,12 +88,12 @@ func (d DType) size(shape []int) (int64, error) {
 	for _, dim := range shape {
 		hi, lo := bits.Mul64(n, uint64(dim))
 		if hi != 0 || lo > math.MaxInt64 {
-			return 0, invalid("the size of %s of shape %v overflows int64", d, shape)
+			return 0, formatError("the size of %s of shape %v overflows int64", d, shape)
 		}
 		n = lo
 	}
 	if n%8 != 0 {
-		return 0, invalid("%s of shape %v does not fill complete bytes", d, shape)
+		return 0, formatError("%s of shape %v does not fill complete bytes", d, shape)
 	}
 	return int64(n / 8), nil
 }

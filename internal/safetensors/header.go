@@ -25,8 +25,8 @@ const (
 // ErrFormat is matched by all errors for files or tensors that violate the format.
 var ErrFormat = errkind.New(errkind.DataLossError, "safetensors: invalid")
 
-// invalid returns an error that matches ErrFormat.
-func invalid(format string, args ...any) error {
+// formatError returns an error that matches ErrFormat.
+func formatError(format string, args ...any) error {
 	return &errkind.Fault{Match: ErrFormat, Reason: fmt.Sprintf(format, args...)}
 }
 
@@ -44,7 +44,7 @@ type Spec struct {
 
 // Bytes returns the size of the tensor's data. It returns an error if the dtype is unknown, a
 // dimension is negative, or the size overflows.
-func (s Spec) Bytes() (int64, error) { return s.DType.size(s.Shape) }
+func (s Spec) Bytes() (int64, error) { return s.DType.byteSize(s.Shape) }
 
 // Info describes a tensor and its position in the data.
 type Info struct {
@@ -57,21 +57,21 @@ type Info struct {
 // order of their data.
 func parseHeader(header []byte, data int64) ([]Info, map[string]string, error) {
 	if len(header) == 0 || header[0] != '{' {
-		return nil, nil, invalid("the header does not start with {")
+		return nil, nil, formatError("the header does not start with {")
 	}
 	if !utf8.Valid(header) {
-		return nil, nil, invalid("the header is not UTF-8")
+		return nil, nil, formatError("the header is not UTF-8")
 	}
-	d := &decoder{json.NewDecoder(bytes.NewReader(header))}
+	d := &headerDecoder{json.NewDecoder(bytes.NewReader(header))}
 	d.UseNumber()
 	var tensors []Info
 	var metadata map[string]string
-	err := d.object("header", func(name string) (err error) {
+	err := d.readObject("header", func(name string) (err error) {
 		if name == metadataKey {
-			metadata, err = d.metadata()
+			metadata, err = d.readMetadata()
 			return err
 		}
-		t, err := d.tensor(name)
+		t, err := d.readTensor(name)
 		tensors = append(tensors, t)
 		return err
 	})
@@ -79,39 +79,39 @@ func parseHeader(header []byte, data int64) ([]Info, map[string]string, error) {
 		return nil, nil, err
 	}
 	if rest := bytes.Trim(header[d.InputOffset():], " \t\r\n"); len(rest) > 0 {
-		return nil, nil, invalid("there is text after the JSON object of the header")
+		return nil, nil, formatError("there is text after the JSON object of the header")
 	}
-	return tensors, metadata, checkCover(tensors, data)
+	return tensors, metadata, checkCoverage(tensors, data)
 }
 
-// checkCover sorts tensors by position and checks that they cover the data without gaps.
-func checkCover(tensors []Info, data int64) error {
+// checkCoverage sorts tensors by position and checks that they cover the data without gaps.
+func checkCoverage(tensors []Info, data int64) error {
 	slices.SortFunc(tensors, func(a, b Info) int {
 		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Name, b.Name))
 	})
 	end := int64(0)
 	for _, t := range tensors {
 		if t.Offset < end {
-			return invalid("tensor %q starts at byte %d, inside the one that ends at %d", t.Name, t.Offset, end)
+			return formatError("tensor %q starts at byte %d, inside the one that ends at %d", t.Name, t.Offset, end)
 		}
 		if t.Offset > end {
-			return invalid("bytes %d to %d before tensor %q belong to no tensor", end, t.Offset, t.Name)
+			return formatError("bytes %d to %d before tensor %q belong to no tensor", end, t.Offset, t.Name)
 		}
 		if t.Bytes > data-end {
-			return invalid("tensor %q of %d bytes at byte %d goes beyond the data of %d", t.Name, t.Bytes, end, data)
+			return formatError("tensor %q of %d bytes at byte %d goes beyond the data of %d", t.Name, t.Bytes, end, data)
 		}
 		end += t.Bytes
 	}
 	if end != data {
-		return invalid("bytes %d to %d at the end belong to no tensor", end, data)
+		return formatError("bytes %d to %d at the end belong to no tensor", end, data)
 	}
 	return nil
 }
 
-// decoder reads the header token by token, which unlike decoding to a map detects duplicate keys.
-type decoder struct{ *json.Decoder }
+// headerDecoder reads the header token by token, which unlike decoding to a map detects duplicate keys.
+type headerDecoder struct{ *json.Decoder }
 
-func (d *decoder) token() (json.Token, error) {
+func (d *headerDecoder) token() (json.Token, error) {
 	t, err := d.Token()
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -122,17 +122,17 @@ func (d *decoder) token() (json.Token, error) {
 	return t, nil
 }
 
-func (d *decoder) expect(delim json.Delim, what string) error {
+func (d *headerDecoder) expectDelim(delim json.Delim, what string) error {
 	t, err := d.token()
 	if err == nil && t != delim {
-		err = invalid("%s: found %v instead of %v", what, t, delim)
+		err = formatError("%s: found %v instead of %v", what, t, delim)
 	}
 	return err
 }
 
-// object calls field for each key. field must read the value.
-func (d *decoder) object(what string, field func(key string) error) error {
-	if err := d.expect('{', what); err != nil {
+// readObject calls field for each key. field must read the value.
+func (d *headerDecoder) readObject(what string, field func(key string) error) error {
+	if err := d.expectDelim('{', what); err != nil {
 		return err
 	}
 	seen := map[string]bool{}
@@ -143,40 +143,40 @@ func (d *decoder) object(what string, field func(key string) error) error {
 		}
 		key, ok := t.(string)
 		if !ok || seen[key] {
-			return invalid("%s: key %v is duplicate or not a string", what, t)
+			return formatError("%s: key %v is duplicate or not a string", what, t)
 		}
 		seen[key] = true
 		if err := field(key); err != nil {
 			return err
 		}
 	}
-	return d.expect('}', what)
+	return d.expectDelim('}', what)
 }
 
-func (d *decoder) text(what string) (string, error) {
+func (d *headerDecoder) readString(what string) (string, error) {
 	t, err := d.token()
 	if err != nil {
 		return "", err
 	}
 	s, ok := t.(string)
 	if !ok {
-		return "", invalid("%s is %v, not a string", what, t)
+		return "", formatError("%s is %v, not a string", what, t)
 	}
 	return s, nil
 }
 
-func (d *decoder) metadata() (map[string]string, error) {
+func (d *headerDecoder) readMetadata() (map[string]string, error) {
 	out := map[string]string{}
-	err := d.object(metadataKey, func(key string) (err error) {
-		out[key], err = d.text(metadataKey + "." + key)
+	err := d.readObject(metadataKey, func(key string) (err error) {
+		out[key], err = d.readString(metadataKey + "." + key)
 		return err
 	})
 	return out, err
 }
 
-// counts reads an array of non-negative integers.
-func (d *decoder) counts(what string) ([]int, error) {
-	if err := d.expect('[', what); err != nil {
+// readInts reads an array of non-negative integers.
+func (d *headerDecoder) readInts(what string) ([]int, error) {
+	if err := d.expectDelim('[', what); err != nil {
 		return nil, err
 	}
 	var out []int
@@ -188,31 +188,31 @@ func (d *decoder) counts(what string) ([]int, error) {
 		number, _ := t.(json.Number)
 		v, err := strconv.ParseUint(number.String(), 10, strconv.IntSize-1)
 		if err != nil {
-			return nil, invalid("%s contains %v, which is not a non-negative integer", what, t)
+			return nil, formatError("%s contains %v, which is not a non-negative integer", what, t)
 		}
 		out = append(out, int(v))
 	}
-	return out, d.expect(']', what)
+	return out, d.expectDelim(']', what)
 }
 
-func (d *decoder) tensor(name string) (Info, error) {
+func (d *headerDecoder) readTensor(name string) (Info, error) {
 	t := Info{Spec: Spec{Name: name}}
 	var offsets []int
 	fields := 0
 	what := "tensor " + strconv.Quote(name)
-	err := d.object(what, func(key string) (err error) {
+	err := d.readObject(what, func(key string) (err error) {
 		fields++
 		switch key {
 		case "dtype":
 			var s string
-			s, err = d.text(what + ": dtype")
+			s, err = d.readString(what + ": dtype")
 			t.DType = DType(s)
 		case "shape":
-			t.Shape, err = d.counts(what + ": shape")
+			t.Shape, err = d.readInts(what + ": shape")
 		case "data_offsets":
-			offsets, err = d.counts(what + ": data_offsets")
+			offsets, err = d.readInts(what + ": data_offsets")
 		default:
-			err = invalid("%s: unknown field %q", what, key)
+			err = formatError("%s: unknown field %q", what, key)
 		}
 		return err
 	})
@@ -220,31 +220,31 @@ func (d *decoder) tensor(name string) (Info, error) {
 		return Info{}, err
 	}
 	if fields != 3 || len(offsets) != 2 || offsets[1] < offsets[0] {
-		return Info{}, invalid("%s needs dtype, shape and two ascending data_offsets", what)
+		return Info{}, formatError("%s needs dtype, shape and two ascending data_offsets", what)
 	}
 	t.Offset, t.Bytes = int64(offsets[0]), int64(offsets[1]-offsets[0])
-	size, err := t.DType.size(t.Shape)
+	size, err := t.DType.byteSize(t.Shape)
 	if err != nil {
 		return Info{}, &errkind.Fault{Op: "safetensors: read", Subject: what, Err: err}
 	}
 	if size != t.Bytes {
-		return Info{}, invalid("%s is %s of shape %v with %d bytes, but its data_offsets %v contain %d", what, t.DType,
+		return Info{}, formatError("%s is %s of shape %v with %d bytes, but its data_offsets %v contain %d", what, t.DType,
 			t.Shape, size, offsets, t.Bytes)
 	}
 	return t, nil
 }
 
-// arrange returns the tensors in the order in which they are written, with their positions.
-func arrange(tensors []Spec) ([]Info, error) {
+// layoutTensors returns the tensors in the order in which they are written, with their positions.
+func layoutTensors(tensors []Spec) ([]Info, error) {
 	out := make([]Info, len(tensors))
 	seen := map[string]bool{}
 	for i, s := range tensors {
-		size, err := s.DType.size(s.Shape)
+		size, err := s.DType.byteSize(s.Shape)
 		if err != nil {
 			return nil, &errkind.Fault{Op: "safetensors: write", Subject: fmt.Sprintf("tensor %q", s.Name), Err: err}
 		}
 		if s.Name == metadataKey || seen[s.Name] || !utf8.ValidString(s.Name) {
-			return nil, invalid("tensor name %q is duplicate, reserved or not UTF-8", s.Name)
+			return nil, formatError("tensor name %q is duplicate, reserved or not UTF-8", s.Name)
 		}
 		seen[s.Name] = true
 		s.Shape = slices.Clone(s.Shape)
@@ -257,23 +257,23 @@ func arrange(tensors []Spec) ([]Info, error) {
 	for i := range out {
 		out[i].Offset = end
 		if end += out[i].Bytes; end < 0 {
-			return nil, invalid("the total size of the tensors overflows int64")
+			return nil, formatError("the total size of the tensors overflows int64")
 		}
 	}
 	return out, nil
 }
 
-// Header returns the bytes of a file before its data, and the tensors in the order in which they
+// EncodeHeader returns the bytes of a file before its data, and the tensors in the order in which they
 // are written. The data starts at a multiple of align bytes. Tensors are sorted by descending
 // element size, so that all values are aligned, and then by name.
-func Header(tensors []Spec, metadata map[string]string, align int) ([]byte, []Info, error) {
-	layout, err := arrange(tensors)
+func EncodeHeader(tensors []Spec, metadata map[string]string, align int) ([]byte, []Info, error) {
+	layout, err := layoutTensors(tensors)
 	if err != nil {
 		return nil, nil, err
 	}
 	for key, value := range metadata {
 		if !utf8.ValidString(key) || !utf8.ValidString(value) {
-			return nil, nil, invalid("metadata %q is not UTF-8", key)
+			return nil, nil, formatError("metadata %q is not UTF-8", key)
 		}
 	}
 	header := append(make([]byte, lengthBytes), '{')

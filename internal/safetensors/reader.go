@@ -19,7 +19,7 @@ type File struct {
 // New reads the header of a file of size bytes. src must stay open while tensors are read.
 func New(src io.ReaderAt, size int64) (*File, error) {
 	if size < lengthBytes {
-		return nil, invalid("a file of %d bytes is too short", size)
+		return nil, formatError("a file of %d bytes is too short", size)
 	}
 	var length [lengthBytes]byte
 	if err := readFull(src, length[:], 0); err != nil {
@@ -27,10 +27,10 @@ func New(src io.ReaderAt, size int64) (*File, error) {
 	}
 	n := binary.LittleEndian.Uint64(length[:])
 	if n > MaxHeaderBytes {
-		return nil, invalid("the header has %d bytes, but at most %d are allowed", n, MaxHeaderBytes)
+		return nil, formatError("the header has %d bytes, but at most %d are allowed", n, MaxHeaderBytes)
 	}
 	if int64(n) > size-lengthBytes {
-		return nil, invalid("a header of %d bytes in a file of %d", n, size)
+		return nil, formatError("a header of %d bytes in a file of %d", n, size)
 	}
 	header := make([]byte, n)
 	if err := readFull(src, header, lengthBytes); err != nil {
@@ -55,7 +55,7 @@ func readFull(src io.ReaderAt, p []byte, at int64) error {
 		return nil
 	}
 	if err == io.EOF {
-		return invalid("the file is truncated at byte %d", at+int64(n))
+		return formatError("the file is truncated at byte %d", at+int64(n))
 	}
 	return ioError("read", "", err)
 }
@@ -91,11 +91,11 @@ func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
 func (f *File) ReadAt(name string, p []byte, offset int64) error {
 	i, ok := f.byName[name]
 	if !ok {
-		return invalid("no tensor %q", name)
+		return formatError("no tensor %q", name)
 	}
 	t := f.tensors[i]
 	if offset < 0 || offset > t.Bytes || int64(len(p)) > t.Bytes-offset {
-		return invalid("bytes %d to %d are outside of tensor %q, which has %d bytes", offset, offset+int64(len(p)),
+		return formatError("bytes %d to %d are outside of tensor %q, which has %d bytes", offset, offset+int64(len(p)),
 			name, t.Bytes)
 	}
 	if len(p) == 0 {

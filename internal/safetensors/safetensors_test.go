@@ -113,7 +113,7 @@ func TestRoundTrip(t *testing.T) {
 			if s.DType.Bits() < 8 {
 				s.Shape = append(s.Shape, 4)
 			}
-			size, err := s.DType.size(s.Shape)
+			size, err := s.DType.byteSize(s.Shape)
 			require.NoError(t, err)
 			data[s.Name] = make([]byte, size)
 			for j := range data[s.Name] {

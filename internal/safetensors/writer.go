@@ -11,11 +11,11 @@ import (
 )
 
 // Write writes tensors and metadata. It calls data for each tensor that is not empty, in the order
-// of [Header]. data must write all bytes of the tensor to w. Errors match [ErrFormat] if a dtype, a
+// of [EncodeHeader]. data must write all bytes of the tensor to w. Errors match [ErrFormat] if a dtype, a
 // shape, a name or the size of the header is not permitted, or if data writes more or fewer bytes
 // than the tensor has.
 func Write(w io.Writer, tensors []Spec, metadata map[string]string, data func(t Info, w io.Writer) error) error {
-	header, layout, err := Header(tensors, metadata, 8)
+	header, layout, err := EncodeHeader(tensors, metadata, 8)
 	if err != nil {
 		return err
 	}
@@ -30,8 +30,8 @@ func Write(w io.Writer, tensors []Spec, metadata map[string]string, data func(t 
 		if err := data(t, s); err != nil {
 			return err
 		}
-		if s.done < t.Bytes {
-			return invalid("only %[2]d of the %[3]d bytes of tensor %[1]q were written", t.Name, s.done, t.Bytes)
+		if s.written < t.Bytes {
+			return formatError("only %[2]d of the %[3]d bytes of tensor %[1]q were written", t.Name, s.written, t.Bytes)
 		}
 	}
 	return nil
@@ -39,17 +39,17 @@ func Write(w io.Writer, tensors []Spec, metadata map[string]string, data func(t 
 
 // tensorWriter writes the bytes of one tensor and returns an error for additional bytes.
 type tensorWriter struct {
-	w      io.Writer
-	tensor Info
-	done   int64
+	w       io.Writer
+	tensor  Info
+	written int64
 }
 
 func (s *tensorWriter) Write(p []byte) (int, error) {
-	if int64(len(p)) > s.tensor.Bytes-s.done {
-		return 0, invalid("tensor %q has %d bytes, but more were written", s.tensor.Name, s.tensor.Bytes)
+	if int64(len(p)) > s.tensor.Bytes-s.written {
+		return 0, formatError("tensor %q has %d bytes, but more were written", s.tensor.Name, s.tensor.Bytes)
 	}
 	n, err := s.w.Write(p)
-	s.done += int64(n)
+	s.written += int64(n)
 	if err != nil {
 		err = ioError("write", fmt.Sprintf("tensor %q", s.tensor.Name), err)
 	}

@@ -13,73 +13,73 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/remat"
 )
 
-// Form contains options of the computation of a decoder, which change its losses only by rounding,
+// ComputeOptions contains options of the computation of a decoder, which change its losses only by rounding,
 // and HeadSize.
-type Form struct {
-	// Keep is the rematerialization policy of a layer: it selects the values that the backward pass
+type ComputeOptions struct {
+	// Remat is the rematerialization policy of a layer: it selects the values that the backward pass
 	// does not recompute.
-	Keep remat.Policy
+	Remat remat.Policy
 	// HeadSize is the number of features of a head; 0 is Width/Heads.
 	HeadSize int
-	// Flash recomputes the attention scores in the backward pass, independent of Keep, like flash
+	// FlashAttention recomputes the attention scores in the backward pass, independent of Keep, like flash
 	// attention kernels.
-	Flash bool
-	// Tokens shards the activations between layers over the logical devices by tokens, which saves
+	FlashAttention bool
+	// ShardByTokens shards the activations between layers over the logical devices by tokens, which saves
 	// memory. The number of logical devices must divide Sequence.
-	Tokens bool
+	ShardByTokens bool
 }
 
-// Head returns the number of features of a head.
-func (c Config) Head() int { return cmp.Or(c.HeadSize, c.Width/c.Heads) }
+// FeaturesPerHead returns the number of features of a head.
+func (c Config) FeaturesPerHead() int { return cmp.Or(c.HeadSize, c.Width/c.Heads) }
 
-// with returns the configuration without Flash and Tokens if past is not nil, because generation
+// forCache returns the configuration without Flash and Tokens if past is not nil, because generation
 // processes one token at a time.
-func (c Config) with(past *generate.Cache) Config {
-	c.Flash, c.Tokens = c.Flash && past == nil, c.Tokens && past == nil
+func (c Config) forCache(past *generate.Cache) Config {
+	c.FlashAttention, c.ShardByTokens = c.FlashAttention && past == nil, c.ShardByTokens && past == nil
 	return c
 }
 
 // attention returns the result of attention, [rows, tokens, heads, size], sharded by heads.
 func (c Config) attention(past *generate.Cache, q, k, v *graph.Node) *graph.Node {
-	if !c.Flash {
-		return c.inside(past.Attend(q, k, v))
+	if !c.FlashAttention {
+		return c.shardFeatures(past.Attend(q, k, v))
 	}
-	return c.inside(remat.BlockMany(remat.Nothing(), []*graph.Node{q, k, v}, func(in []*graph.Node) []*graph.Node {
+	return c.shardFeatures(remat.BlockMany(remat.Nothing(), []*graph.Node{q, k, v}, func(in []*graph.Node) []*graph.Node {
 		return []*graph.Node{past.Attend(in[0], in[1], in[2])}
 	})[0])
 }
 
-// handed annotates the activations between layers, [rows, tokens, Width], with their sharding.
-func (c Config) handed(x *graph.Node) *graph.Node {
-	if c.Tokens {
+// shardActivations annotates the activations between layers, [rows, tokens, Width], with their sharding.
+func (c Config) shardActivations(x *graph.Node) *graph.Node {
+	if c.ShardByTokens {
 		return logical.SplitOver(x, "", "logical", "")
 	}
 	return logical.Replicate(x)
 }
 
-// back is the last product of a layer. x is sharded over the logical devices by features, dimension
+// outputProjection is the last product of a layer. x is sharded over the logical devices by features, dimension
 // 2. With Tokens it uses Einsum, because GoMLX's dense layer merges rows and tokens into one
 // dimension, which prevents sharding by tokens.
-func (c Config) back(scope *model.Scope, x *graph.Node) *graph.Node {
-	if !c.Tokens {
-		return c.handed(layers.Dense(scope, x, false, c.Width))
+func (c Config) outputProjection(scope *model.Scope, x *graph.Node) *graph.Node {
+	if !c.ShardByTokens {
+		return c.shardActivations(layers.Dense(scope, x, false, c.Width))
 	}
 	w := scope.In("dense").VariableWithShape("weights", shapes.Make(x.DType(), x.Shape().Dim(-1), c.Width))
-	return c.handed(graph.Einsum("btf,fw->btw", x, w.NodeValue(x.Graph())))
+	return c.shardActivations(graph.Einsum("btf,fw->btw", x, w.NodeValue(x.Graph())))
 }
 
-// whole replicates the tokens of a layer's input over the logical devices.
-func (c Config) whole(x *graph.Node) *graph.Node {
-	if c.Tokens {
+// gatherTokens replicates the tokens of a layer's input over the logical devices.
+func (c Config) gatherTokens(x *graph.Node) *graph.Node {
+	if c.ShardByTokens {
 		return logical.Replicate(x)
 	}
 	return x
 }
 
-// inside annotates values within a layer, which are sharded by heads or hidden features, dimension
+// shardFeatures annotates values within a layer, which are sharded by heads or hidden features, dimension
 // 2, and not by tokens.
-func (c Config) inside(x *graph.Node) *graph.Node {
-	if !c.Tokens {
+func (c Config) shardFeatures(x *graph.Node) *graph.Node {
+	if !c.ShardByTokens {
 		return x
 	}
 	dims := make([]string, x.Rank())

@@ -22,7 +22,7 @@ import (
 
 // small is a decoder that compiles in a second.
 func small() decoder.Config {
-	return decoder.Config{Layers: 2, Width: 16, Heads: 8, KeyHeads: 4, Hidden: 24, Vocabulary: 40, Sequence: 8, Batch: 8, Theta: 1e4, Epsilon: 1e-6}
+	return decoder.Config{Layers: 2, Width: 16, Heads: 8, KeyHeads: 4, Hidden: 24, Vocabulary: 40, Sequence: 8, Batch: 8, RotaryBase: 1e4, Epsilon: 1e-6}
 }
 
 // losses takes five steps and returns the loss of each.
@@ -44,11 +44,11 @@ func losses(t *testing.T, c decoder.Config, opts strategy.Options, o train.Optio
 }
 
 func batch(c decoder.Config) *tensors.Tensor {
-	all := make([]int32, c.Windows().Size())
+	all := make([]int32, c.BatchShape().Size())
 	for i := range all {
 		all[i] = int32((i*i*7 + i*31) % c.Vocabulary)
 	}
-	return tensors.FromFlatDataAndDimensions(all, c.Windows().Dimensions...)
+	return tensors.FromFlatDataAndDimensions(all, c.BatchShape().Dimensions...)
 }
 
 func TestEveryMeshAndFormGivesTheLossesOfOneDevice(t *testing.T) {
@@ -82,8 +82,8 @@ func TestEveryMeshAndFormGivesTheLossesOfOneDevice(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			c := small()
-			c.Keep, c.Flash, c.Tokens = form.keep, strings.Contains(name, "kept"), strings.Contains(name, "tokens")
-			require.NoError(t, c.Check(form.replicas, form.logical, form.parts))
+			c.Remat, c.FlashAttention, c.ShardByTokens = form.keep, strings.Contains(name, "kept"), strings.Contains(name, "tokens")
+			require.NoError(t, c.Validate(form.replicas, form.logical, form.parts))
 			got := losses(t, c, strategy.Options{
 				Replicas: form.replicas, LogicalDevices: form.logical, Variables: append(decoder.Rules(), strategytest.Share(form.state, 32)...),
 			}, train.Options{Precision: form.policy, Accumulate: form.parts})
@@ -102,7 +102,7 @@ func TestTheReportCountsTheProductsOfTheModel(t *testing.T) {
 	s := strategytest.New(t, 1, 1, strategy.Options{})
 	for _, policy := range []precision.Policy{{}, precision.MixedBFloat16} {
 		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), c.Loss, train.Options{Precision: policy}))
-		r := strategytest.OK(strategytest.OK(step.Compiled(t.Context(), c.Windows())).Report())
+		r := strategytest.OK(strategytest.OK(step.Compiled(t.Context(), c.BatchShape())).Report())
 		assert.Equal(t, float64(3*2*(tokens*matrices+attention)), r.Cost.ModelFLOPs)
 	}
 }

@@ -41,7 +41,7 @@ func TestLogitsAreThoseOfTheOfficialPackage(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &want))
 	rows, places := len(want.Tokens), len(want.Tokens[0])
 	c := decoder.Config{Layers: config.Layers, Width: config.Width, Heads: config.Heads, KeyHeads: config.KeyHeads, Hidden: config.Hidden,
-		Vocabulary: config.Vocabulary, Sequence: places, Batch: rows, Theta: config.RotaryBase, Epsilon: config.Epsilon}
+		Vocabulary: config.Vocabulary, Sequence: places, Batch: rows, RotaryBase: config.RotaryBase, Epsilon: config.Epsilon}
 	require.Equal(t, c.Width/c.Heads, config.HeadSize)
 	sys := plugintest.System(t, 8)
 	for _, form := range []struct {
@@ -58,7 +58,7 @@ func TestLogitsAreThoseOfTheOfficialPackage(t *testing.T) {
 		{4, 2, logical.ShardParameters, precision.MixedBFloat16, true, 0.06},
 	} {
 		t.Run(fmt.Sprintf("%dx%d %s %v traced=%t", form.replicas, form.logical, form.state, form.policy.Compute, form.traced), func(t *testing.T) {
-			require.NoError(t, c.Check(form.replicas, form.logical, 1))
+			require.NoError(t, c.Validate(form.replicas, form.logical, 1))
 			s := strategytest.On(t, sys, strategy.Options{Replicas: form.replicas, LogicalDevices: form.logical,
 				Variables: append(decoder.Rules(), strategytest.Share(form.state, 2)...)})
 			store := model.NewStore()
@@ -68,13 +68,13 @@ func TestLogitsAreThoseOfTheOfficialPackage(t *testing.T) {
 				})
 			}, strategy.FunctionOptions{Name: "logits", Store: store, SplitBatch: true})
 			if form.traced {
-				_, err := logits.Compiled(t.Context(), shapes.Make(c.Windows().DType, rows, places))
+				_, err := logits.Compiled(t.Context(), shapes.Make(c.BatchShape().DType, rows, places))
 				require.NoError(t, err)
 			}
 			f, err := weights.Open(official)
 			require.NoError(t, err)
 			defer f.Close()
-			_, err = pretrained.Load(t.Context(), s, store, f, weights.Llama(config, weights.DenseNames()), pretrained.Options{})
+			_, err = pretrained.Load(t.Context(), s, store, f, weights.LlamaRules(config, weights.DenseNames()), pretrained.Options{})
 			require.NoError(t, err)
 			results, err := logits.Run(t.Context(), want.Tokens)
 			require.NoError(t, err)

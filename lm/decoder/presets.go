@@ -21,15 +21,15 @@ type Config struct {
 	Hidden               int // number of hidden features of the dense layers
 	Vocabulary, Sequence int
 	Batch                int     // number of rows of a step, over all replicas
-	Theta, Epsilon       float64 // base of the rotary positions, epsilon of the norms
-	Form                         // options of the computation
+	RotaryBase, Epsilon  float64 // base of the rotary positions, epsilon of the norms
+	ComputeOptions               // options of the computation
 }
 
 var presets = []Config{
-	{"tiny", 3, 128, 4, 4, 352, 2048, 128, 16, 1e4, 1e-6, Form{}},
-	{"125m", 12, 768, 12, 12, 2048, 25600, 1024, 32, 1e4, 1e-6, Form{}},
-	{"1b3", 24, 2048, 16, 16, 5504, 32000, 2048, 32, 1e4, 1e-5, Form{}},
-	{"llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192, 32, 5e5, 1e-5, Form{}},
+	{"tiny", 3, 128, 4, 4, 352, 2048, 128, 16, 1e4, 1e-6, ComputeOptions{}},
+	{"125m", 12, 768, 12, 12, 2048, 25600, 1024, 32, 1e4, 1e-6, ComputeOptions{}},
+	{"1b3", 24, 2048, 16, 16, 5504, 32000, 2048, 32, 1e4, 1e-5, ComputeOptions{}},
+	{"llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192, 32, 5e5, 1e-5, ComputeOptions{}},
 }
 
 // Preset returns the configuration tiny, 125m, 1b3 or llama3-8b. Another name is a ValueError.
@@ -40,31 +40,31 @@ func Preset(name string) (Config, error) {
 			return c, nil
 		}
 	}
-	return Config{}, wrong("there are "+strings.Join(names, ", "), "no preset %q", name)
+	return Config{}, valueError("there are "+strings.Join(names, ", "), "no preset %q", name)
 }
 
-// Check returns a ValueError for a size that the replicas or the logical devices do not divide.
-func (c Config) Check(replicas, logicalDevices, microbatches int) error {
+// Validate returns a ValueError for a size that the replicas or the logical devices do not divide.
+func (c Config) Validate(replicas, logicalDevices, microbatches int) error {
 	parts := max(replicas, 1) * max(microbatches, 1)
 	for i, n := range []int{c.Batch, c.Heads, c.KeyHeads, c.Hidden, c.Vocabulary} {
 		if n < 1 || n%parts != 0 {
 			what := []string{"rows of a batch", "heads", "heads of keys", "hidden features", "tokens of the vocabulary"}[i]
-			return wrong("take numbers that divide", "%d %s cannot be cut into %d equal parts", n, what, parts)
+			return valueError("take numbers that divide", "%d %s cannot be cut into %d equal parts", n, what, parts)
 		}
 		parts = max(logicalDevices, 1)
 	}
 	return nil
 }
 
-// Windows returns the shape of a step's argument: int32 [Batch, Sequence+1].
-func (c Config) Windows() shapes.Shape { return shapes.Make(dtypes.Int32, c.Batch, c.Sequence+1) }
+// BatchShape returns the shape of a step's argument: int32 [Batch, Sequence+1].
+func (c Config) BatchShape() shapes.Shape { return shapes.Make(dtypes.Int32, c.Batch, c.Sequence+1) }
 
 // Parameters returns the number of parameters of the model.
 func (c Config) Parameters() int {
-	layer := 2*c.Width*c.Head()*(c.Heads+c.KeyHeads) + 3*c.Width*c.Hidden + 2*c.Width
+	layer := 2*c.Width*c.FeaturesPerHead()*(c.Heads+c.KeyHeads) + 3*c.Width*c.Hidden + 2*c.Width
 	return c.Layers*layer + 2*c.Vocabulary*c.Width + c.Width
 }
 
-func wrong(hint, reason string, args ...any) error {
+func valueError(hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "gpt", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }

@@ -21,11 +21,11 @@ func TestPresetsHaveTheParametersOfTheirNames(t *testing.T) {
 		c, err := decoder.Preset(name)
 		require.NoError(t, err)
 		assert.Equal(t, want, c.Parameters(), name)
-		assert.NoError(t, c.Check(4, 4, 2), name)
+		assert.NoError(t, c.Validate(4, 4, 2), name)
 	}
 	tiny, err := decoder.Preset("tiny")
 	require.NoError(t, err)
-	assert.NoError(t, tiny.Check(4, 2, 1))
+	assert.NoError(t, tiny.Validate(4, 2, 1))
 }
 
 func TestParametersAreThoseOfTheVariables(t *testing.T) {
@@ -33,7 +33,7 @@ func TestParametersAreThoseOfTheVariables(t *testing.T) {
 		c := small()
 		c.HeadSize = size
 		store := model.NewStore()
-		_, err := strategytest.OK(train.New(strategytest.New(t, 1, 1), store, optimizer.StochasticGradientDescent().Done(), c.Loss, train.Options{})).Lowered(t.Context(), c.Windows())
+		_, err := strategytest.OK(train.New(strategytest.New(t, 1, 1), store, optimizer.StochasticGradientDescent().Done(), c.Loss, train.Options{})).Lowered(t.Context(), c.BatchShape())
 		require.NoError(t, err)
 		n := 0
 		for v := range store.IterVariables() {
@@ -64,7 +64,7 @@ func TestSizesThatCannotBeAreErrors(t *testing.T) {
 	} {
 		c := small()
 		bad.change(&c)
-		err := c.Check(bad.replicas, bad.logical, bad.parts)
+		err := c.Validate(bad.replicas, bad.logical, bad.parts)
 		assert.ErrorContains(t, err, bad.want)
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}

@@ -32,7 +32,7 @@ func compilesForASlice(t *testing.T, c transformer.Config) {
 	c.Loop = true
 	s := strategytest.Ahead(t, "v5e:4x4", c.Options(0, 4))
 	o := c.Generator()
-	o.Batch = 32
+	o.BatchSize = 32
 	g, err := generate.New(s, seeded(), c.Logits, o)
 	require.NoError(t, err)
 	defer g.Close()
@@ -40,7 +40,7 @@ func compilesForASlice(t *testing.T, c transformer.Config) {
 	require.NoError(t, err)
 	slots := c.Sequence + min(64, c.Sequence)
 	want := int64(2 * o.Layers * 8 * o.KeyHeads / 4 * slots * o.HeadSize * o.DType.Size()) // 8 rows, a quarter of the heads
-	for _, c := range []*strategy.CompiledStep{x.Prompts, x.Tokens} {
+	for _, c := range []*strategy.CompiledStep{x.Prefill, x.Decode} {
 		r, err := c.Report()
 		require.NoError(t, err)
 		cache := int64(0)

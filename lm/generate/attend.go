@@ -19,7 +19,7 @@ import (
 // it; see [Cache.Update]. Apply rotary embeddings to queries and keys before calling Attend.
 func (c *Cache) Attend(queries, keys, values *graph.Node) *graph.Node {
 	if queries.Rank() != 4 || keys.Rank() != 4 || queries.Shape().Dim(2)%keys.Shape().Dim(2) != 0 {
-		fail("attention", "give queries [rows, tokens, heads, size], with a multiple of the heads of keys",
+		panicValueError("attention", "give queries [rows, tokens, heads, size], with a multiple of the heads of keys",
 			"queries of shape %s and keys of %s", queries.Shape(), keys.Shape())
 	}
 	shape := queries.Shape().Dimensions
@@ -30,7 +30,7 @@ func (c *Cache) Attend(queries, keys, values *graph.Node) *graph.Node {
 	// Without a cache the keys keep their layout, so the compiler needs no transposed copy.
 	layout, k, v, mask := "bshk", keys, values, (*graph.Node)(nil)
 	if c == nil {
-		mask = causal(keys, values)
+		mask = causalMask(keys, values)
 	} else {
 		layout = "bhsk"
 		k, v, mask = c.Update(keys, values)
@@ -45,12 +45,12 @@ func (c *Cache) Attend(queries, keys, values *graph.Node) *graph.Node {
 // checkHeads panics with an error unless keys and values have the same shape of rank 4.
 func checkHeads(keys, values *graph.Node) {
 	if keys.Rank() != 4 || !keys.Shape().Equal(values.Shape()) {
-		fail("update of the cache", "give both as [rows, tokens, heads, size]", "keys of shape %s and values of %s", keys.Shape(), values.Shape())
+		panicValueError("update of the cache", "give both as [rows, tokens, heads, size]", "keys of shape %s and values of %s", keys.Shape(), values.Shape())
 	}
 }
 
-// causal returns the causal mask of complete sequences, [rows, n, n].
-func causal(keys, values *graph.Node) *graph.Node {
+// causalMask returns the causal mask of complete sequences, [rows, n, n].
+func causalMask(keys, values *graph.Node) *graph.Node {
 	checkHeads(keys, values)
 	g, rows, n := keys.Graph(), keys.Shape().Dim(0), keys.Shape().Dim(1)
 	places := shapes.Make(dtypes.Int32, n, n)
@@ -61,11 +61,11 @@ func causal(keys, values *graph.Node) *graph.Node {
 // Rotary applies rotary position embeddings: it rotates elements i and i + size/2 of each head by
 // the angle position / base^(2i/size). x is [rows, n, heads, size], and positions are the result of
 // [Cache.Positions]. It equals GoMLX's pos.RoPE and the embedding of Llama, but each row has its
-// own positions. base is 10000 for most models. Angles are computed in Float32, and the result has
+// checkAccess positions. base is 10000 for most models. Angles are computed in Float32, and the result has
 // the dtype of x.
 func Rotary(x, positions *graph.Node, base float64) *graph.Node {
 	if x.Rank() != 4 || positions.Rank() != 2 || x.Shape().Dim(-1)%2 != 0 || !(base > 0) {
-		fail("rotary embedding", "give heads [rows, tokens, heads, size] of an even size, places [rows, tokens] and a positive base",
+		panicValueError("rotary embedding", "give heads [rows, tokens, heads, size] of an even size, places [rows, tokens] and a positive base",
 			"x of shape %s, positions of %s, base %v", x.Shape(), positions.Shape(), base)
 	}
 	g, dims := x.Graph(), x.Shape().Dimensions

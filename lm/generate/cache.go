@@ -16,16 +16,16 @@ import (
 // Cache stores the keys and values of earlier tokens for the attention layers of a model. A model
 // receives a Cache while it generates, and nil while it is trained. Attend, Positions and Update work
 // on nil, which represents complete sequences that start at position 0. Layer, SetLayer, Slot and
-// Filled access the cache itself and panic with an error on nil. A Cache belongs to one trace of a
+// ValidSlots access the cache itself and panic with an error on nil. A Cache belongs to one trace of a
 // model.
 type Cache struct {
 	rc *strategy.ReplicaContext
-	*state
+	*deviceState
 	tokens int         // number of current tokens of each row
 	slot   *graph.Node // cache slot of the first current token, an int32 scalar
-	pad    *graph.Node // number of padding slots before a row's first token, int32 [rows]
+	pad    *graph.Node // number of padding slots before a row's first token, int32 [rowsPerReplica]
 	calls  int         // number of calls of Update and SetLayer in the trace
-	looped bool        // a call was in a loop, and represents all layers of the loop
+	inLoop bool        // a call was in a loop, and represents all layers of the loop
 }
 
 // Positions returns the position of each token in its row, an int32 tensor of the shape of tokens,
@@ -33,7 +33,7 @@ type Cache struct {
 // rotary embeddings.
 func (c *Cache) Positions(tokens *graph.Node) *graph.Node {
 	if tokens.Rank() != 2 {
-		fail("positions", "give the tokens that the model received", "tokens of shape %s, not [rows, n]", tokens.Shape())
+		panicValueError("positions", "give the tokens that the model received", "tokens of shape %s, not [rows, n]", tokens.Shape())
 	}
 	g, shape := tokens.Graph(), shapes.Make(dtypes.Int32, tokens.Shape().Dimensions...)
 	places := graph.Iota(g, shape, 1)
@@ -57,10 +57,10 @@ func (c *Cache) Update(keys, values *graph.Node) (allKeys, allValues, mask *grap
 	g, shape := keys.Graph(), keys.Shape().Dimensions
 	byHeads := func(x *graph.Node) *graph.Node { return graph.TransposeAllAxes(x, 0, 2, 1, 3) }
 	if c == nil {
-		return byHeads(keys), byHeads(values), causal(keys, values)
+		return byHeads(keys), byHeads(values), causalMask(keys, values)
 	}
 	if want := []int{c.rows, c.tokens, c.opts.KeyHeads, c.opts.HeadSize}; !slices.Equal(shape, want) {
-		fail("update of the cache", "set Options.KeyHeads and Options.HeadSize to those of the model",
+		panicValueError("update of the cache", "set Options.KeyHeads and Options.HeadSize to those of the model",
 			"keys of %v, where the cache has room for %v (rows, tokens, heads, size)", shape, want)
 	}
 	layer := c.nextLayer(g)
@@ -91,41 +91,43 @@ func (c *Cache) mask(g *graph.Graph) *graph.Node {
 func (c *Cache) nextLayer(g *graph.Graph) *graph.Node {
 	c.calls++
 	if gate, ok := g.Backend().(region.Target); ok && len(gate.Open()) > 0 {
-		c.looped = true
+		c.inLoop = true
 	}
 	layer := c.rc.Read(c.layer)
 	c.rc.Assign(c.layer, graph.AddScalar(layer, 1))
 	return layer
 }
 
-// begin initializes the cache for a pass of the model.
-func (c *Cache) begin() {
-	c.calls, c.looped = 0, false
+// startPass initializes the cache for a pass of the model.
+func (c *Cache) startPass() {
+	c.calls, c.inLoop = 0, false
 	for _, v := range []*strategy.Variable{c.keys, c.values} {
 		c.rc.Read(v)
 	}
 	c.rc.Assign(c.layer, int32(0))
 }
 
-// check panics with an error unless the model has used the cache in each layer. The running program
+// checkCalls panics with an error unless the model has used the cache in each layer. The running program
 // counts the layers of a loop.
-func (c *Cache) check() {
+func (c *Cache) checkCalls() {
 	switch {
 	case c.calls == 0:
-		fail("model", "call Cache.Attend, or Cache.Update, in each of its attention layers", "it does not use the cache")
-	case !c.looped && c.calls != c.opts.Layers:
-		panic(layersFault(c.calls, c.opts.Layers))
+		panicValueError("model", "call Cache.Attend, or Cache.Update, in each of its attention layers", "it does not use the cache")
+	case !c.inLoop && c.calls != c.opts.Layers:
+		panic(layerCountError(c.calls, c.opts.Layers))
 	}
 }
 
-func layersFault(calls, layers int) error {
-	return fault("model", "set Options.Layers to the number of attention layers", "%d layers used the cache, which has room for %d", calls, layers)
+func layerCountError(calls, layers int) error {
+	return valueError("model", "set Options.Layers to the number of attention layers", "%d layers used the cache, which has room for %d", calls, layers)
 }
 
-// fault returns an error of kind ValueError.
-func fault(subject, hint, reason string, args ...any) error {
+// valueError returns an error of kind ValueError.
+func valueError(subject, hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "generate", Subject: subject, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// fail panics with an error. The trace returns it.
-func fail(subject, hint, reason string, args ...any) { panic(fault(subject, hint, reason, args...)) }
+// panicValueError panics with an error. The trace returns it.
+func panicValueError(subject, hint, reason string, args ...any) {
+	panic(valueError(subject, hint, reason, args...))
+}

@@ -12,14 +12,14 @@ import (
 
 // Programs are the compiled programs of a generator.
 type Programs struct {
-	// Prompts reads a chunk of the prompts into the cache, and Tokens generates tokens. The
+	// Prefill reads a chunk of the prompts into the cache, and Tokens generates tokens. The
 	// arguments in their reports include the cache as "generate/keys" and "generate/values".
-	Prompts, Tokens *strategy.CompiledStep
+	Prefill, Decode *strategy.CompiledStep
 }
 
 // Compiled compiles the programs for a sampling without running them. s.MaxTokens is not required.
 // A later Generate uses the same programs. With a strategy that compiles ahead of time,
-// Options.Batch is required. Compiled creates the model's variables in the store, so that a
+// Options.BatchSize is required. Compiled creates the model's variables in the store, so that a
 // checkpoint can be restored before the first Generate.
 //
 // The errors are those of [Generator.Generate] and [*strategy.MemoryError].
@@ -27,35 +27,35 @@ func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Programs, error)
 	if err := strategy.RefuseTracing(ctx, "compiling a generator", "call it outside of the step"); err != nil {
 		return nil, err
 	}
-	if err := s.check(&g.opts); err != nil {
+	if err := s.validate(&g.opts); err != nil {
 		return nil, err
 	}
-	if g.opts.Batch == 0 && g.state == nil {
-		return nil, fault("Options.Batch", "set it, as there are no prompts to count", "it is 0")
+	if g.opts.BatchSize == 0 && g.state == nil {
+		return nil, valueError("Options.Batch", "set it, as there are no prompts to count", "it is 0")
 	}
-	leave, err := g.enter(ctx, g.opts.Batch)
+	leave, err := g.acquire(ctx, g.opts.BatchSize)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	c := &Programs{}
 	rows := g.state.rows * g.strategy.NumReplicasInSync()
-	args := []any{ // the arguments of readPrompts without the slot
-		shapes.Make(dtypes.Int32, rows, g.state.opts.PromptChunk), shapes.Make(dtypes.Int32, rows, 3), shapes.Make(dtypes.Uint32, rows, 2),
+	args := []any{ // the arguments of prefillStep without the slot
+		shapes.Make(dtypes.Int32, rows, g.state.opts.PromptTokensPerLaunch), shapes.Make(dtypes.Int32, rows, 3), shapes.Make(dtypes.Uint32, rows, 2),
 		shapes.Make(dtypes.Float32, rows, 3),
 	}
 	for _, shape := range []shapes.Shape{shapes.Make(dtypes.Bool, g.opts.Vocabulary), shapes.Make(dtypes.Int32)} {
-		v, err := inside.Of[machine](g.strategy).Outline(shape)
+		v, err := inside.Of[internalStrategy](g.strategy).Outline(shape)
 		if err != nil {
 			return nil, err
 		}
 		defer v.Close()
 		args = append(args, v)
 	}
-	if c.Prompts, err = g.prompts.Compiled(ctx, args...); err != nil {
+	if c.Prefill, err = g.prompts.Compiled(ctx, args...); err != nil {
 		return nil, err
 	}
-	if c.Tokens, err = g.decoder(s.variant()).function.Compiled(ctx); err != nil {
+	if c.Decode, err = g.decodeProgramFor(s.variant()).function.Compiled(ctx); err != nil {
 		return nil, err
 	}
 	return c, nil

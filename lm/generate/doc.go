@@ -45,7 +45,7 @@
 // # Models with their own caches
 //
 // [Cache.Layer] and [Cache.SetLayer] pass the keys and values of a layer to a model that updates
-// its cache itself, with [Cache.Slot] for the position and [Cache.Filled] for the mask. GoMLX's
+// its cache itself, with [Cache.Slot] for the position and [Cache.ValidSlots] for the mask. GoMLX's
 // transformers (ml/zoo/transformer, which implements Llama and Gemma) work in this way, also with
 // prompts of different lengths if their positions are rotary: their cache has one position for all
 // rows. Such a model writes the complete cache of a layer for each token, which [Cache.Attend] does
@@ -61,18 +61,18 @@
 //		cache.SetLayer(i, keys, values)
 //	}
 //
-// Their KVCache must have no sinks, and Options.Length + Options.PromptChunk as its maximum length.
+// Their KVCache must have no sinks, and Options.MaxLength + Options.PromptTokensPerLaunch as its maximum length.
 //
 // # Programs and memory
 //
 // A generator compiles two programs, independent of the lengths of the prompts, and one more
 // program for each additional kind of sampling: with or without random numbers, TopK and TopP. The
-// first program reads Options.PromptChunk tokens of each prompt per launch. The second generates
-// tokens in a loop on the devices, until it has generated Options.Chunk tokens of each row or all
-// rows have ended. Only the tokens of a launch are copied to the host. The cache is updated in
+// first program reads Options.PromptTokensPerLaunch tokens of each prompt per launch. The second generates
+// tokens in a loop on the devices, until it has generated Options.TokensPerLaunch tokens of each row or all
+// rowsPerReplica have ended. Only the tokens of a launch are copied to the host. The cache is updated in
 // place.
 //
-// The keys and the values of the cache each have Layers * rows * KeyHeads * (Length + PromptChunk)
+// The keys and the values of the cache each have Layers * rows * KeyHeads * (Length + PromptTokensPerLaunch)
 // * HeadSize elements of Options.DType, where rows is the number of rows of a replica. The heads
-// are sharded over the replica's logical devices if possible; see Options.Split.
+// are sharded over the replica's logical devices if possible; see Options.CacheSharding.
 package generate

@@ -54,7 +54,7 @@ func ExampleGenerator_Generate() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var tokens, next [][]int32 // rows that start with each number
+	var tokens, next [][]int32 // rowsPerReplica that start with each number
 	for i := range int32(vocabulary) {
 		tokens = append(tokens, []int32{i, (i + 1) % 8, (i + 2) % 8, (i + 3) % 8})
 		next = append(next, []int32{(i + 1) % 8, (i + 2) % 8, (i + 3) % 8, (i + 4) % 8})
@@ -65,7 +65,7 @@ func ExampleGenerator_Generate() {
 		}
 	}
 
-	g, err := generate.New(strat, store, counting, generate.Options{Layers: 1, KeyHeads: heads, HeadSize: size, Vocabulary: vocabulary, Length: 16})
+	g, err := generate.New(strat, store, counting, generate.Options{Layers: 1, KeyHeads: heads, HeadSize: size, Vocabulary: vocabulary, MaxLength: 16})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 // Output is the text generated from one prompt.
 type Output struct {
-	// Tokens are the generated tokens, without the prompt and without a token of Sampling.Stop.
+	// Decode are the generated tokens, without the prompt and without a token of Sampling.Stop.
 	Tokens []int32
 	// Stopped reports that a token of Sampling.Stop ended the output, as opposed to
 	// Sampling.MaxTokens.
@@ -39,13 +39,13 @@ type Output struct {
 // InvalidArgumentError. Other errors are [strategy.TraceError], [strategy.ErrClosed] and the errors
 // of the compiler.
 func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling) ([]Output, error) {
-	if err := inside.Of[machine](g.strategy).Usable(ctx, "generating"); err != nil {
+	if err := inside.Of[internalStrategy](g.strategy).Usable(ctx, "generating"); err != nil {
 		return nil, err
 	}
 	if err := g.opts.checkPrompts(prompts, s); err != nil {
 		return nil, err
 	}
-	leave, err := g.enter(ctx, len(prompts))
+	leave, err := g.acquire(ctx, len(prompts))
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling)
 	batch := g.state.rows * g.strategy.NumReplicasInSync()
 	for first := 0; first < len(prompts); first += batch {
 		last := min(first+batch, len(prompts))
-		r := &round{Generator: g, sampling: s, first: first, batch: batch, prompts: prompts[first:last], outputs: outputs[first:last]}
+		r := &batchGeneration{Generator: g, sampling: s, first: first, batch: batch, prompts: prompts[first:last], outputs: outputs[first:last]}
 		if err := r.run(ctx); err != nil {
 			return outputs, err
 		}
@@ -62,8 +62,8 @@ func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling)
 	return outputs, nil
 }
 
-// round generates from at most as many prompts as the cache has rows.
-type round struct {
+// batchGeneration generates from at most as many prompts as the cache has rows.
+type batchGeneration struct {
 	*Generator
 	sampling     Sampling
 	first, batch int
@@ -71,11 +71,11 @@ type round struct {
 	outputs      []Output
 }
 
-func (r *round) run(ctx context.Context) error {
-	if err := r.read(ctx); err != nil {
+func (r *batchGeneration) run(ctx context.Context) error {
+	if err := r.prefill(ctx); err != nil {
 		return err
 	}
-	bound, err := r.decoder(r.sampling.variant()).bind(ctx)
+	bound, err := r.decodeProgramFor(r.sampling.variant()).bind(ctx)
 	if err != nil {
 		return err
 	}
@@ -87,25 +87,25 @@ func (r *round) run(ctx context.Context) error {
 			return err
 		}
 		results := bound.Results()
-		made, err := r.made(ctx, results[len(results)-1])
+		made, err := r.fetchTokens(ctx, results[len(results)-1])
 		if err != nil {
 			return err
 		}
-		if going, err = r.take(made); err != nil {
+		if going, err = r.appendTokens(made); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// read writes the prompts to the cache.
-func (r *round) read(ctx context.Context) error {
+// prefill writes the prompts to the cache.
+func (r *batchGeneration) prefill(ctx context.Context) error {
 	t, s := r.state, r.sampling
 	longest := 1
 	for _, p := range r.prompts {
 		longest = max(longest, len(p)-1)
 	}
-	chunk := t.opts.PromptChunk
+	chunk := t.opts.PromptTokensPerLaunch
 	slots := (longest + chunk - 1) / chunk * chunk
 	tokens, row := make([]int32, r.batch*slots), make([]int32, 0, 3*r.batch)
 	seed, knobs := make([]uint32, 0, 2*r.batch), make([]float32, 0, 3*r.batch)
@@ -117,7 +117,7 @@ func (r *round) read(ctx context.Context) error {
 		n := len(prompt) - 1
 		copy(tokens[(i+1)*slots-n:], prompt[:n])
 		row = append(row, prompt[n], int32(slots-n), int32(left))
-		key := mixed(s.Seed + uint64(r.first+i)*0x9E3779B97F4A7C15)
+		key := splitMix64(s.Seed + uint64(r.first+i)*0x9E3779B97F4A7C15)
 		seed = append(seed, uint32(key), uint32(key>>32))
 		knobs = append(knobs, float32(s.Temperature), float32(s.TopK), float32(s.TopP))
 	}
@@ -138,7 +138,7 @@ func (r *round) read(ctx context.Context) error {
 		for i := range r.batch {
 			part = append(part, tokens[i*slots+at:i*slots+at+chunk]...)
 		}
-		if err := r.readChunk(ctx, int32(at), tensors.FromFlatDataAndDimensions(part, r.batch, chunk),
+		if err := r.prefillChunk(ctx, int32(at), tensors.FromFlatDataAndDimensions(part, r.batch, chunk),
 			tensors.FromFlatDataAndDimensions(row, r.batch, 3), tensors.FromFlatDataAndDimensions(seed, r.batch, 2),
 			tensors.FromFlatDataAndDimensions(knobs, r.batch, 3), stops); err != nil {
 			return err
@@ -147,7 +147,7 @@ func (r *round) read(ctx context.Context) error {
 	return nil
 }
 
-func (r *round) readChunk(ctx context.Context, at int32, args ...any) error {
+func (r *batchGeneration) prefillChunk(ctx context.Context, at int32, args ...any) error {
 	start, err := r.strategy.Mirror(ctx, at, logical.Annotation{})
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (r *round) readChunk(ctx context.Context, at int32, args ...any) error {
 		return err
 	}
 	defer results[0].Close()
-	if r.counted {
+	if r.layersChecked {
 		return nil
 	}
 	layers, err := results[0].Local(ctx, r.strategy.LocalReplicas()[0])
@@ -166,15 +166,15 @@ func (r *round) readChunk(ctx context.Context, at int32, args ...any) error {
 		return err
 	}
 	if n := int(tensors.ToScalar[int32](layers)); n != r.opts.Layers {
-		return layersFault(n, r.opts.Layers)
+		return layerCountError(n, r.opts.Layers)
 	}
-	r.counted = true
+	r.layersChecked = true
 	return nil
 }
 
-// made copies the tokens of a launch to the host, row by row. Each process receives the tokens of
-// all replicas.
-func (r *round) made(ctx context.Context, v strategy.Value) (all []int32, err error) {
+// generated copies the tokens of a launch to the host, row by row. Each process receives the tokens of
+// variables replicas.
+func (r *batchGeneration) fetchTokens(ctx context.Context, v strategy.Value) (all []int32, err error) {
 	if r.strategy.NumProcesses() > 1 {
 		gathered, err := r.strategy.Gather(ctx, v, 0)
 		if err != nil {
@@ -197,9 +197,9 @@ func (r *round) made(ctx context.Context, v strategy.Value) (all []int32, err er
 	return all, nil
 }
 
-// take appends the tokens of a launch to the outputs and reports whether any row continues.
-func (r *round) take(all []int32) (going bool, err error) {
-	chunk := r.state.opts.Chunk
+// appendTokens appends the tokens of a launch to the outputs and reports whether any row continues.
+func (r *batchGeneration) appendTokens(all []int32) (going bool, err error) {
+	chunk := r.state.opts.TokensPerLaunch
 	for i := range r.outputs {
 		out := &r.outputs[i]
 		had := len(out.Tokens)
@@ -209,7 +209,7 @@ func (r *round) take(all []int32) (going bool, err error) {
 			case token < 0:
 				// NaNs are in the cache, too.
 				return false, errors.Join(&errkind.Fault{Op: "generate", Subject: fmt.Sprintf("prompt %d", r.first+i), Reason: "the model's logits have no numbers (NaN)",
-					Hint: "look at the variables: a training step may have applied what is not finite", Class: errkind.InvalidArgumentError}, r.drop())
+					Hint: "look at the variables: a training step may have applied what is not finite", Class: errkind.InvalidArgumentError}, r.releaseState())
 			case slices.Contains(r.sampling.Stop, token):
 				out.Stopped = true
 			default:
@@ -226,8 +226,8 @@ func (r *round) take(all []int32) (going bool, err error) {
 	return going, nil
 }
 
-// mixed is the SplitMix64 hash function.
-func mixed(x uint64) uint64 {
+// splitMix64 is the SplitMix64 hash function.
+func splitMix64(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
 	x = (x ^ x>>27) * 0x94D049BB133111EB
 	return x ^ x>>31

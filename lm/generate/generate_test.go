@@ -27,7 +27,7 @@ const devices = 8
 // number of replicas.
 var prompts = [][]int32{{3, 1, 4, 1, 5}, {7}, {2, 7, 1, 8, 2, 8, 1, 8, 2, 8}, {1, 6}, {1, 4, 1, 4, 2, 1, 3, 5, 6}}
 
-// made is the number of tokens that the tests generate for each prompt.
+// generated is the number of tokens that the tests generate for each prompt.
 const made = 9
 
 // gpt and llama are tiny models with enough positions for the prompts.
@@ -42,13 +42,13 @@ func longer(c transformer.Config) transformer.Config {
 // small returns options with which the prompts and the generated tokens need several launches.
 func small(c transformer.Config) generate.Options {
 	o := c.Generator()
-	o.PromptChunk, o.Chunk = 4, 4
+	o.PromptTokensPerLaunch, o.TokensPerLaunch = 4, 4
 	return o
 }
 
 // whole generates without a cache: the complete sequence is evaluated for each token. It returns
 // the tokens of each prompt and the logits from which each token was selected.
-func whole(t testing.TB, s *strategy.TPUStrategy, store *model.Store, m generate.Model, prompts [][]int32) (tokens [][]int32, logits [][][]float32) {
+func whole(t testing.TB, s *strategy.TPUStrategy, store *model.Store, m generate.ModelFunc, prompts [][]int32) (tokens [][]int32, logits [][][]float32) {
 	t.Helper()
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{m(rc, in[0], nil)}
@@ -86,11 +86,11 @@ func whole(t testing.TB, s *strategy.TPUStrategy, store *model.Store, m generate
 
 // recorder is a model that stores the logits of the generated tokens by position.
 type recorder struct {
-	model generate.Model
+	model generate.ModelFunc
 	kept  *strategy.Variable // [rows, length, vocabulary] on each replica
 }
 
-func newRecorder(t *testing.T, s *strategy.TPUStrategy, m generate.Model, rows int, c transformer.Config) *recorder {
+func newRecorder(t *testing.T, s *strategy.TPUStrategy, m generate.ModelFunc, rows int, c transformer.Config) *recorder {
 	t.Helper()
 	shape := shapes.Make(dtypes.Float32, rows/s.NumReplicasInSync(), c.Sequence, c.Vocabulary)
 	kept, err := s.NewVariable(t.Context(), tensors.FromShape(shape), strategy.VariableOptions{Name: "logits", Synchronization: strategy.OnRead})

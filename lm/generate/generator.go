@@ -15,13 +15,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Model returns the logits of the token that follows each of tokens. The same function is used for
+// ModelFunc returns the logits of the token that follows each of tokens. The same function is used for
 // training and for generation. tokens are int32 [rows, n], and the logits are floats [rows, n,
 // vocabulary]. Attention layers use the cache, which is nil in training.
 //
 // n is 1 while tokens are generated. GoMLX's layers.Embedding interprets a last dimension of 1 as a
 // dimension of indices: pass graph.InsertAxes(tokens, -1) to it.
-type Model func(rc *strategy.ReplicaContext, tokens *graph.Node, cache *Cache) *graph.Node
+type ModelFunc func(rc *strategy.ReplicaContext, tokens *graph.Node, cache *Cache) *graph.Node
 
 // Options configure a generator. Layers, KeyHeads, HeadSize, Vocabulary and Length are required.
 type Options struct {
@@ -30,27 +30,27 @@ type Options struct {
 	Layers, KeyHeads, HeadSize int
 	// Vocabulary is the number of different tokens.
 	Vocabulary int
-	// Length is the maximum number of tokens of a row, including its prompt.
-	Length int
-	// Batch is the number of prompts that are processed at a time, over all replicas. It is rounded
+	// MaxLength is the maximum number of tokens of a row, including its prompt.
+	MaxLength int
+	// BatchSize is the number of prompts that are processed at a time, over all replicas. It is rounded
 	// up to a multiple of the number of replicas. More prompts are processed in several rounds. 0
 	// means the number of prompts of the first call.
-	Batch int
-	// Chunk is the maximum number of tokens that a launch generates for each row. They are copied
+	BatchSize int
+	// TokensPerLaunch is the maximum number of tokens that a launch generates for each row. They are copied
 	// to the host, and streamed, together. 0 means 32.
-	Chunk int
-	// PromptChunk is the number of tokens of each prompt that a launch reads. 0 means 64, or Length
+	TokensPerLaunch int
+	// PromptTokensPerLaunch is the number of tokens of each prompt that a launch reads. 0 means 64, or Length
 	// if that is less.
-	PromptChunk int
+	PromptTokensPerLaunch int
 	// DType is the dtype of the cache. The default is Precision.Compute, or Float32 without it.
 	DType dtypes.DType
 	// Precision specifies the dtypes of the computation, like train.Options.Precision.
 	Precision precision.Policy
-	// Split specifies the sharding of the cache over the logical devices. The cache's tensors have
+	// CacheSharding specifies the sharding of the cache over the logical devices. The cache's tensors have
 	// the shape [layers, rows, key heads, length, head size] on a replica. The zero value shards
 	// the heads if the number of logical devices divides their number, and otherwise replicates the
 	// cache.
-	Split logical.Annotation
+	CacheSharding logical.Annotation
 }
 
 // Generator generates text with a model whose variables are on the devices. It is safe for
@@ -58,67 +58,67 @@ type Options struct {
 type Generator struct {
 	strategy *strategy.TPUStrategy
 	store    *model.Store
-	model    Model
+	model    ModelFunc
 	opts     Options
 
-	turn chan struct{} // mutex with a capacity of one token
-	// turn guards the following fields. The first call initializes them.
-	state    *state
-	prompts  *strategy.Function
-	decoders map[variant]*decoder
-	counted  bool // the number of the model's layers was checked
-	closed   bool
+	lock chan struct{} // mutex with a capacity of one token
+	// lock guards the following fields. The first call initializes them.
+	state          *deviceState
+	prompts        *strategy.Function
+	decodePrograms map[samplingVariant]*decodeProgram
+	layersChecked  bool // the number of the model's layers was checked
+	closed         bool
 }
 
-// state is the state on the devices between launches. Each replica has its own rows.
-type state struct {
-	opts   Options
-	rows   int // rows of a replica
-	length int // number of slots of the cache
-	all    []*strategy.Variable
+// deviceState is the state on the devices between launches. Each replica has its own rows.
+type deviceState struct {
+	opts      Options
+	rows      int // rowsPerReplica of a replica
+	length    int // number of slots of the cache
+	variables []*strategy.Variable
 
-	keys, values *strategy.Variable // [layers, rows, key heads, length, head size]
-	layer        *strategy.Variable // scalar: number of the next layer
-	slot         *strategy.Variable // scalar: slot of the current tokens
-	made         *strategy.Variable // [rows, chunk]: tokens of the launch
-	count        *strategy.Variable // scalar: number of tokens in made
-	row          *strategy.Variable // [rows, 3]: last token, padding, and remaining number of tokens
-	seed         *strategy.Variable // [rows, 2]
-	knobs        *strategy.Variable // [rows, 3]: temperature, top k, top p
-	stop         *strategy.Variable // [vocabulary]: whether a token ends its row
+	keys, values   *strategy.Variable // [layers, rows, key heads, length, head size]
+	layer          *strategy.Variable // scalar: number of the next layer
+	slot           *strategy.Variable // scalar: slot of the current tokens
+	generated      *strategy.Variable // [rows, chunk]: tokens of the launch
+	count          *strategy.Variable // scalar: number of tokens in made
+	rowState       *strategy.Variable // [rows, 3]: last token, padding, and remaining number of tokens
+	seed           *strategy.Variable // [rows, 2]
+	samplingParams *strategy.Variable // [rows, 3]: temperature, top k, top p
+	stop           *strategy.Variable // [vocabulary]: whether a token ends its row
 }
 
 // New returns a generator for a model with the variables of store. A training step may continue to
 // change the variables: each call uses their current values. New compiles nothing.
-func New(s *strategy.TPUStrategy, store *model.Store, m Model, opts Options) (*Generator, error) {
+func New(s *strategy.TPUStrategy, store *model.Store, m ModelFunc, opts Options) (*Generator, error) {
 	switch {
 	case s == nil:
-		return nil, fault("new", "give it the strategy that has the model's variables", "there is no strategy: it is nil")
+		return nil, valueError("new", "give it the strategy that has the model's variables", "there is no strategy: it is nil")
 	case store == nil:
-		return nil, fault("new", "give it the store of the model's variables", "there is no store: it is nil")
+		return nil, valueError("new", "give it the store of the model's variables", "there is no store: it is nil")
 	case m == nil:
-		return nil, fault("new", "give it the function of the model", "there is no model: it is nil")
+		return nil, valueError("new", "give it the function of the model", "there is no model: it is nil")
 	}
-	if err := opts.fill(s); err != nil {
+	if err := opts.setDefaults(s); err != nil {
 		return nil, err
 	}
-	return &Generator{strategy: s, store: store, model: m, opts: opts, turn: make(chan struct{}, 1), decoders: map[variant]*decoder{}}, nil
+	return &Generator{strategy: s, store: store, model: m, opts: opts, lock: make(chan struct{}, 1), decodePrograms: map[samplingVariant]*decodeProgram{}}, nil
 }
 
-// enter locks the generator and initializes it in the first call. leave unlocks it.
-func (g *Generator) enter(ctx context.Context, prompts int) (leave func(), err error) {
+// acquire locks the generator and initializes it in the first call. leave unlocks it.
+func (g *Generator) acquire(ctx context.Context, prompts int) (leave func(), err error) {
 	select {
-	case g.turn <- struct{}{}:
+	case g.lock <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	leave = func() { <-g.turn }
+	leave = func() { <-g.lock }
 	if g.closed {
 		leave()
 		return nil, strategy.ErrClosed
 	}
 	if g.state == nil {
-		if err := g.begin(ctx, prompts); err != nil {
+		if err := g.initState(ctx, prompts); err != nil {
 			leave()
 			return nil, err
 		}
@@ -126,13 +126,13 @@ func (g *Generator) enter(ctx context.Context, prompts int) (leave func(), err e
 	return leave, nil
 }
 
-// begin creates the state on the devices.
-func (g *Generator) begin(ctx context.Context, prompts int) error {
+// startPass creates the state on the devices.
+func (g *Generator) initState(ctx context.Context, prompts int) error {
 	o := g.opts
-	if o.Batch == 0 {
-		o.Batch = prompts
+	if o.BatchSize == 0 {
+		o.BatchSize = prompts
 	}
-	t := &state{opts: o, rows: o.rows(g.strategy), length: o.Length + o.PromptChunk}
+	t := &deviceState{opts: o, rows: o.rowsPerReplica(g.strategy), length: o.MaxLength + o.PromptTokensPerLaunch}
 	kept := shapes.Make(o.DType, o.Layers, t.rows, o.KeyHeads, t.length, o.HeadSize)
 	i32 := func(dims ...int) shapes.Shape { return shapes.Make(dtypes.Int32, dims...) }
 	of := []struct {
@@ -142,10 +142,10 @@ func (g *Generator) begin(ctx context.Context, prompts int) error {
 	}{
 		{&t.keys, "generate/keys", kept}, {&t.values, "generate/values", kept},
 		{&t.layer, "generate/layer", i32()}, {&t.slot, "generate/slot", i32()},
-		{&t.made, "generate/made", i32(t.rows, o.Chunk)}, {&t.count, "generate/count", i32()},
-		{&t.row, "generate/row", i32(t.rows, 3)},
+		{&t.generated, "generate/made", i32(t.rows, o.TokensPerLaunch)}, {&t.count, "generate/count", i32()},
+		{&t.rowState, "generate/row", i32(t.rows, 3)},
 		{&t.seed, "generate/seed", shapes.Make(dtypes.Uint32, t.rows, 2)},
-		{&t.knobs, "generate/knobs", shapes.Make(dtypes.Float32, t.rows, 3)},
+		{&t.samplingParams, "generate/knobs", shapes.Make(dtypes.Float32, t.rows, 3)},
 		{&t.stop, "generate/stop", shapes.Make(dtypes.Bool, o.Vocabulary)},
 	}
 	var dims []shapes.Shape
@@ -153,47 +153,47 @@ func (g *Generator) begin(ctx context.Context, prompts int) error {
 	for i, x := range of {
 		dims, opts = append(dims, x.shape), append(opts, strategy.VariableOptions{Name: x.name})
 		if i < 2 {
-			opts[i].Annotation = o.Split
+			opts[i].Annotation = o.CacheSharding
 		}
 	}
 	var err error
-	if t.all, err = inside.Of[machine](g.strategy).State(ctx, dims, opts); err != nil {
+	if t.variables, err = inside.Of[internalStrategy](g.strategy).State(ctx, dims, opts); err != nil {
 		return err
 	}
 	for i, x := range of {
-		*x.v = t.all[i]
+		*x.v = t.variables[i]
 	}
 	g.state = t
-	g.prompts = g.strategy.Function(g.readPrompts, strategy.FunctionOptions{Name: "generate_prompts", Store: g.store, SplitBatch: true})
+	g.prompts = g.strategy.Function(g.prefillStep, strategy.FunctionOptions{Name: "generate_prompts", Store: g.store, SplitBatch: true})
 	return nil
 }
 
 // Close releases the generator's memory on the devices. The model's variables stay.
 func (g *Generator) Close() error {
-	if g == nil || g.turn == nil {
+	if g == nil || g.lock == nil {
 		return nil
 	}
-	g.turn <- struct{}{}
-	defer func() { <-g.turn }()
+	g.lock <- struct{}{}
+	defer func() { <-g.lock }()
 	g.closed = true
-	return g.drop()
+	return g.releaseState()
 }
 
-// drop releases the state and its programs. The next call creates them again.
-func (g *Generator) drop() error {
+// releaseState releases the state and its programs. The next call creates them again.
+func (g *Generator) releaseState() error {
 	var errs []error
-	for _, d := range g.decoders {
-		if d.bound != nil {
-			errs = append(errs, d.bound.Close())
+	for _, d := range g.decodePrograms {
+		if d.binding != nil {
+			errs = append(errs, d.binding.Close())
 		}
 		errs = append(errs, d.function.Close())
 	}
 	if g.state != nil {
 		errs = append(errs, g.prompts.Close())
-		for _, v := range g.state.all {
+		for _, v := range g.state.variables {
 			errs = append(errs, v.Close())
 		}
 	}
-	g.state, g.decoders = nil, map[variant]*decoder{}
+	g.state, g.decodePrograms = nil, map[samplingVariant]*decodeProgram{}
 	return errors.Join(errs...)
 }

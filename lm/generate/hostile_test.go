@@ -70,10 +70,10 @@ func TestWhatCannotBeGeneratedIsRefused(t *testing.T) {
 		"Options.KeyHeads":    func(o *generate.Options) { o.KeyHeads = -1 },
 		"Options.HeadSize":    func(o *generate.Options) { o.HeadSize = 0 },
 		"Options.Vocabulary":  func(o *generate.Options) { o.Vocabulary = 1 },
-		"Options.Length":      func(o *generate.Options) { o.Length = 1 },
-		"Options.Batch":       func(o *generate.Options) { o.Batch = -1 },
-		"Options.Chunk":       func(o *generate.Options) { o.Chunk = -1 },
-		"Options.PromptChunk": func(o *generate.Options) { o.PromptChunk = -1 },
+		"Options.Length":      func(o *generate.Options) { o.MaxLength = 1 },
+		"Options.Batch":       func(o *generate.Options) { o.BatchSize = -1 },
+		"Options.Chunk":       func(o *generate.Options) { o.TokensPerLaunch = -1 },
+		"Options.PromptChunk": func(o *generate.Options) { o.PromptTokensPerLaunch = -1 },
 		"Options.DType":       func(o *generate.Options) { o.DType = dtypes.Int32 },
 		"Options.Precision":   func(o *generate.Options) { o.Precision = precision.Policy{Compute: dtypes.Int8} },
 	} {
@@ -108,7 +108,7 @@ func TestModelsThatCannotGenerateAreRefused(t *testing.T) {
 		return graph.Log(graph.Sub(graph.Neg(graph.Square(x)), graph.OnesLike(c.Logits(rc, tokens, cache))))
 	}
 	for name, x := range map[string]struct {
-		model  generate.Model
+		model  generate.ModelFunc
 		change func(o *generate.Options)
 		want   string
 	}{

@@ -10,12 +10,12 @@ import (
 )
 
 var (
-	_ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
-	_ = inside.Of[repeater]((*strategy.Function)(nil))
+	_ = inside.Of[internalStrategy]((*strategy.TPUStrategy)(nil))
+	_ = inside.Of[loopFunction]((*strategy.Function)(nil))
 )
 
-// machine is the internal API of a strategy that this package uses.
-type machine interface {
+// internalStrategy is the internal API of a strategy that this package uses.
+type internalStrategy interface {
 	// Usable returns an error for a strategy that is closed or compiles ahead of time, and for
 	// calls within a step function.
 	Usable(ctx context.Context, op string) error
@@ -27,6 +27,6 @@ type machine interface {
 	Outline(shape shapes.Shape) (strategy.Value, error)
 }
 
-// repeater is a function whose launch repeats the step while its first result is true, at most the
+// loopFunction is a function whose launch repeats the step while its first result is true, at most the
 // given number of times.
-type repeater interface{ Repeat(most int) }
+type loopFunction interface{ Repeat(most int) }

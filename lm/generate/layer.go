@@ -10,10 +10,10 @@ import (
 
 // Layer returns the keys and values of a layer in the cache, [rows, key heads, length, size] each,
 // in Options.DType. Layers are counted from 0. Layer, [Cache.SetLayer], [Cache.Slot] and
-// [Cache.Filled] are for models whose attention updates the cache itself; they panic with an error
+// [Cache.ValidSlots] are for models whose attention updates the cache itself; they panic with an error
 // on a nil cache.
 func (c *Cache) Layer(layer int) (keys, values *graph.Node) {
-	c.own("Layer", layer)
+	c.checkAccess("Layer", layer)
 	of := func(v *strategy.Variable) *graph.Node {
 		return graph.Squeeze(graph.Slice(c.rc.Read(v), graph.AxisElem(layer)), 0)
 	}
@@ -23,11 +23,11 @@ func (c *Cache) Layer(layer int) (keys, values *graph.Node) {
 // SetLayer replaces the keys and values of a layer. They must have the shapes that [Cache.Layer]
 // returns. A model calls it once for each layer, instead of [Cache.Update].
 func (c *Cache) SetLayer(layer int, keys, values *graph.Node) {
-	c.own("SetLayer", layer)
+	c.checkAccess("SetLayer", layer)
 	g := keys.Graph()
 	want := shapes.Make(c.opts.DType, c.keys.Shape().Dimensions[1:]...)
 	if !keys.Shape().Equal(want) || !values.Shape().Equal(want) {
-		fail("layer of the cache", "give what Cache.Layer returned, updated", "keys of shape %s and values of %s, not %s", keys.Shape(), values.Shape(), want)
+		panicValueError("layer of the cache", "give what Cache.Layer returned, updated", "keys of shape %s and values of %s, not %s", keys.Shape(), values.Shape(), want)
 	}
 	zero := graph.Const(g, int32(0))
 	at := []*graph.Node{graph.Const(g, int32(layer)), zero, zero, zero, zero}
@@ -42,24 +42,24 @@ func (c *Cache) SetLayer(layer int, keys, values *graph.Node) {
 // Slot returns the cache slot of the first current token, an int32 scalar. It is the same for all
 // rows, because it includes the padding before a row's first token.
 func (c *Cache) Slot() *graph.Node {
-	c.own("Slot", 0)
+	c.checkAccess("Slot", 0)
 	return c.slot
 }
 
-// Filled returns false for the slots that are padding before a row's first token, and true for all
+// ValidSlots returns false for the slots that are padding before a row's first token, and true for all
 // other slots, including the slots after the current tokens: booleans [rows, length].
-func (c *Cache) Filled() *graph.Node {
-	c.own("Filled", 0)
+func (c *Cache) ValidSlots() *graph.Node {
+	c.checkAccess("Filled", 0)
 	shape := shapes.Make(dtypes.Int32, c.rows, c.length)
 	return graph.GreaterOrEqual(graph.Iota(c.slot.Graph(), shape, 1), graph.BroadcastToShape(graph.InsertAxes(c.pad, -1), shape))
 }
 
-// own panics with an error for a nil cache and for an invalid layer.
-func (c *Cache) own(method string, layer int) {
+// checkAccess panics with an error for a nil cache and for an invalid layer.
+func (c *Cache) checkAccess(method string, layer int) {
 	if c == nil {
-		fail("Cache."+method, "ask whether the cache is nil before", "there is no cache: it is nil, as in training")
+		panicValueError("Cache."+method, "ask whether the cache is nil before", "there is no cache: it is nil, as in training")
 	}
 	if layer < 0 || layer >= c.opts.Layers {
-		fail("Cache."+method, "count from 0, and set Options.Layers", "layer %d of %d", layer, c.opts.Layers)
+		panicValueError("Cache."+method, "count from 0, and set Options.Layers", "layer %d of %d", layer, c.opts.Layers)
 	}
 }

@@ -25,7 +25,7 @@ func TestMethodsOfANilCache(t *testing.T) {
 		var c *generate.Cache
 		for name, call := range map[string]func(){
 			"Attend": func() { c.Attend(x, x, x) }, "Positions": func() { c.Positions(tokens) }, "Update": func() { c.Update(x, x) },
-			"Layer": func() { c.Layer(0) }, "SetLayer": func() { c.SetLayer(0, x, x) }, "Slot": func() { c.Slot() }, "Filled": func() { c.Filled() },
+			"Layer": func() { c.Layer(0) }, "SetLayer": func() { c.SetLayer(0, x, x) }, "Slot": func() { c.Slot() }, "Filled": func() { c.ValidSlots() },
 		} {
 			_, err := errkind.Guard("method "+name, func() (any, error) { call(); return nil, nil })
 			if works[name] = err == nil; err != nil {

@@ -11,69 +11,69 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// fill sets the default values and checks the options.
-func (o *Options) fill(s *strategy.TPUStrategy) error {
+// setDefaults sets the default values and checks the options.
+func (o *Options) setDefaults(s *strategy.TPUStrategy) error {
 	for _, n := range []struct {
 		name  string
 		value int
 		least int
 	}{
-		{"Layers", o.Layers, 1}, {"KeyHeads", o.KeyHeads, 1}, {"HeadSize", o.HeadSize, 1}, {"Vocabulary", o.Vocabulary, 2}, {"Length", o.Length, 2},
-		{"Batch", o.Batch, 0}, {"Chunk", o.Chunk, 0}, {"PromptChunk", o.PromptChunk, 0},
+		{"Layers", o.Layers, 1}, {"KeyHeads", o.KeyHeads, 1}, {"HeadSize", o.HeadSize, 1}, {"Vocabulary", o.Vocabulary, 2}, {"Length", o.MaxLength, 2},
+		{"Batch", o.BatchSize, 0}, {"Chunk", o.TokensPerLaunch, 0}, {"PromptChunk", o.PromptTokensPerLaunch, 0},
 	} {
 		if n.value < n.least {
-			return fault("Options."+n.name, "set it to that of the model", "it is %d, and has to be %d at least", n.value, n.least)
+			return valueError("Options."+n.name, "set it to that of the model", "it is %d, and has to be %d at least", n.value, n.least)
 		}
 	}
 	if err := o.Precision.Validate(); err != nil {
 		return &errkind.Fault{Op: "generate", Subject: "Options.Precision", Class: errkind.ValueError, Err: err}
 	}
-	o.Chunk, o.PromptChunk = min(cmp.Or(o.Chunk, 32), o.Length), min(cmp.Or(o.PromptChunk, 64), o.Length)
+	o.TokensPerLaunch, o.PromptTokensPerLaunch = min(cmp.Or(o.TokensPerLaunch, 32), o.MaxLength), min(cmp.Or(o.PromptTokensPerLaunch, 64), o.MaxLength)
 	o.DType = cmp.Or(o.DType, o.Precision.Compute, dtypes.Float32)
 	if !o.DType.IsFloat() {
-		return fault("Options.DType", "use a float dtype", "a cache of %s", o.DType)
+		return valueError("Options.DType", "use a float dtype", "a cache of %s", o.DType)
 	}
-	if p := s.NumLogicalDevices(); o.Split.Kind() == logical.None && p > 1 && o.KeyHeads%p == 0 {
-		o.Split = logical.SplitInto(1, 1, p, 1, 1)
+	if p := s.NumLogicalDevices(); o.CacheSharding.Kind() == logical.None && p > 1 && o.KeyHeads%p == 0 {
+		o.CacheSharding = logical.SplitInto(1, 1, p, 1, 1)
 	}
-	kept := []int{o.Layers, o.rows(s), o.KeyHeads, o.Length + o.PromptChunk, o.HeadSize}
-	if parts := o.Split.PartsOn(s.LogicalMesh()); o.Batch == 0 && len(parts) > 1 {
+	kept := []int{o.Layers, o.rowsPerReplica(s), o.KeyHeads, o.MaxLength + o.PromptTokensPerLaunch, o.HeadSize}
+	if parts := o.CacheSharding.PartsOn(s.LogicalMesh()); o.BatchSize == 0 && len(parts) > 1 {
 		kept[1] = parts[1] // the number of rows is not known before the first call
 	}
-	if err := o.Split.ValidateOn(s.LogicalMesh(), "the cache", kept); err != nil {
+	if err := o.CacheSharding.ValidateOn(s.LogicalMesh(), "the cache", kept); err != nil {
 		return &errkind.Fault{Op: "generate", Subject: "Options.Split", Class: errkind.ValueError, Err: err}
 	}
 	return nil
 }
 
-// rows returns the number of rows of a replica.
-func (o *Options) rows(s *strategy.TPUStrategy) int {
+// rowsPerReplica returns the number of rows of a replica.
+func (o *Options) rowsPerReplica(s *strategy.TPUStrategy) int {
 	replicas := s.NumReplicasInSync()
-	return (o.Batch + replicas - 1) / replicas
+	return (o.BatchSize + replicas - 1) / replicas
 }
 
 // checkPrompts returns an error for invalid prompts or an invalid sampling.
 func (o *Options) checkPrompts(prompts [][]int32, s Sampling) error {
 	if len(prompts) == 0 {
-		return fault("prompts", "give one prompt at least", "there are none")
+		return valueError("prompts", "give one prompt at least", "there are none")
 	}
 	if s.MaxTokens < 1 {
-		return fault("Sampling.MaxTokens", "say how many tokens to make at most", "it is %d", s.MaxTokens)
+		return valueError("Sampling.MaxTokens", "say how many tokens to make at most", "it is %d", s.MaxTokens)
 	}
 	for i, prompt := range prompts {
 		if len(prompt) == 0 {
-			return fault("prompts", "give it one token at least, such as that of the beginning of a text", "prompt %d is empty", i)
+			return valueError("prompts", "give it one token at least, such as that of the beginning of a text", "prompt %d is empty", i)
 		}
-		if n := len(prompt); n+s.MaxTokens > o.Length {
-			return fault("prompts", "shorten it, make fewer tokens, or raise Options.Length",
-				"prompt %d has %d tokens, and %d more are to be made: the cache has room for %d", i, n, s.MaxTokens, o.Length)
+		if n := len(prompt); n+s.MaxTokens > o.MaxLength {
+			return valueError("prompts", "shorten it, make fewer tokens, or raise Options.Length",
+				"prompt %d has %d tokens, and %d more are to be made: the cache has room for %d", i, n, s.MaxTokens, o.MaxLength)
 		}
-		if at := slices.IndexFunc(prompt, o.unknown); at >= 0 {
-			return fault("prompts", "use the tokenizer that the model was trained with", "token %d of prompt %d is %d, and the vocabulary has %d",
+		if at := slices.IndexFunc(prompt, o.isUnknownToken); at >= 0 {
+			return valueError("prompts", "use the tokenizer that the model was trained with", "token %d of prompt %d is %d, and the vocabulary has %d",
 				at, i, prompt[at], o.Vocabulary)
 		}
 	}
-	return s.check(o)
+	return s.validate(o)
 }
 
-func (o *Options) unknown(token int32) bool { return token < 0 || int(token) >= o.Vocabulary }
+func (o *Options) isUnknownToken(token int32) bool { return token < 0 || int(token) >= o.Vocabulary }

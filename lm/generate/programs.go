@@ -17,23 +17,23 @@ import (
 // with the last token of the prompt. Prompts are padded at their beginning, so that all rows write to
 // the same slot of the cache.
 
-// decoder is the program that generates tokens for one variant of sampling.
-type decoder struct {
+// decodeProgramFor is the program that generates tokens for one variant of sampling.
+type decodeProgram struct {
 	function *strategy.Function
-	bound    *strategy.Binding // nil before the first launch
+	binding  *strategy.Binding // nil before the first launch
 }
 
-// readPrompts is the step function that reads a chunk of the prompts. in[0] are the tokens, int32
+// prefillStep is the step function that reads a chunk of the prompts. in[0] are the tokens, int32
 // [rows, chunk]. The other inputs are the state of the rows and the slot of the chunk's first
 // token.
-func (g *Generator) readPrompts(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+func (g *Generator) prefillStep(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 	t := g.state
 	tokens, start := in[0], in[5]
-	for i, v := range []*strategy.Variable{t.row, t.seed, t.knobs, t.stop} {
+	for i, v := range []*strategy.Variable{t.rowState, t.seed, t.samplingParams, t.stop} {
 		rc.Assign(v, in[1+i])
 	}
 	g.logits(rc, tokens, start)
-	rc.Assign(t.slot, graph.AddScalar(start, t.opts.PromptChunk))
+	rc.Assign(t.slot, graph.AddScalar(start, t.opts.PromptTokensPerLaunch))
 	rc.Assign(t.count, int32(0))
 	return []*graph.Node{rc.Read(t.layer)}
 }
@@ -41,13 +41,13 @@ func (g *Generator) readPrompts(rc *strategy.ReplicaContext, in []*graph.Node) [
 // logits runs the model on tokens whose first slot is slot.
 func (g *Generator) logits(rc *strategy.ReplicaContext, tokens, slot *graph.Node) *graph.Node {
 	t, o := g.state, g.opts
-	c := &Cache{rc: rc, state: t, tokens: tokens.Shape().Dim(1), slot: slot, pad: column(rc.Read(t.row), 1)}
+	c := &Cache{rc: rc, deviceState: t, tokens: tokens.Shape().Dim(1), slot: slot, pad: column(rc.Read(t.rowState), 1)}
 	checkStore := g.watchStore()
 	out := o.Precision.Forward(rc.Graph(), []*graph.Node{tokens}, func(in []*graph.Node) []*graph.Node {
-		c.begin()
+		c.startPass()
 		return []*graph.Node{g.model(rc, in[0], c)}
 	})[0]
-	c.check()
+	c.checkCalls()
 	checkStore()
 	want := append(append([]int{}, tokens.Shape().Dimensions...), o.Vocabulary)
 	if out == nil || !out.DType().IsFloat() || !slices.Equal(out.Shape().Dimensions, want) {
@@ -55,25 +55,25 @@ func (g *Generator) logits(rc *strategy.ReplicaContext, tokens, slot *graph.Node
 		if out != nil {
 			shape = out.Shape().String()
 		}
-		fail("model", "return the logits of all tokens that it is given", "it returns %s, not floats of %v (rows, tokens, vocabulary)", shape, want)
+		panicValueError("model", "return the logits of all tokens that it is given", "it returns %s, not floats of %v (rows, tokens, vocabulary)", shape, want)
 	}
 	return out
 }
 
-// decode returns the step function that generates one token for each row.
-func (g *Generator) decode(v variant) strategy.StepFunc {
+// newDecodeStep returns the step function that generates one token for each row.
+func (g *Generator) newDecodeStep(v samplingVariant) strategy.StepFunc {
 	return func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		t := g.state
-		row, slot, count := rc.Read(t.row), rc.Read(t.slot), rc.Read(t.count)
+		row, slot, count := rc.Read(t.rowState), rc.Read(t.slot), rc.Read(t.count)
 		token, pad, left := column(row, 0), column(row, 1), column(row, 2)
 		logits := g.logits(rc, graph.InsertAxes(token, -1), slot)
 		logits = logical.Replicate(graph.ConvertDType(graph.Squeeze(logits, 1), dtypes.Float32))
 		place := graph.Sub(graph.BroadcastToShape(slot, pad.Shape()), pad)
 		var seed, knobs *graph.Node
-		if v.drawn {
-			seed, knobs = rc.Read(t.seed), rc.Read(t.knobs)
+		if v.random {
+			seed, knobs = rc.Read(t.seed), rc.Read(t.samplingParams)
 		}
-		next := v.pick(logits, seed, knobs, place)
+		next := v.sample(logits, seed, knobs, place)
 
 		zeros, ones := graph.ZerosLike(left), graph.OnesLike(left)
 		active := graph.GreaterThan(left, zeros)
@@ -83,13 +83,13 @@ func (g *Generator) decode(v variant) strategy.StepFunc {
 		ends := graph.LogicalOr(bad, graph.Gather(rc.Read(t.stop), graph.InsertAxes(valid, -1)))
 		left = graph.Where(ends, zeros, graph.Max(graph.Sub(left, ones), zeros))
 		zero := graph.Const(rc.Graph(), int32(0))
-		made := rc.Assign(t.made, graph.DynamicUpdateSlice(rc.Read(t.made), graph.InsertAxes(next, -1), []*graph.Node{zero, count}))
-		rc.Assign(t.row, graph.Stack([]*graph.Node{valid, pad, left}, -1))
+		made := rc.Assign(t.generated, graph.DynamicUpdateSlice(rc.Read(t.generated), graph.InsertAxes(next, -1), []*graph.Node{zero, count}))
+		rc.Assign(t.rowState, graph.Stack([]*graph.Node{valid, pad, left}, -1))
 		rc.Assign(t.slot, graph.AddScalar(slot, 1))
-		if t.opts.Chunk == 1 {
+		if t.opts.TokensPerLaunch == 1 {
 			return []*graph.Node{made}
 		}
-		full := graph.Equal(graph.AddScalar(count, 1), graph.Const(rc.Graph(), int32(t.opts.Chunk)))
+		full := graph.Equal(graph.AddScalar(count, 1), graph.Const(rc.Graph(), int32(t.opts.TokensPerLaunch)))
 		rc.Assign(t.count, graph.Where(full, zero, graph.AddScalar(count, 1)))
 		// All replicas continue while one has tokens left to generate.
 		going := rc.AllReduce(strategy.Sum, graph.Where(full, zero, graph.ReduceAllSum(left)))
@@ -102,25 +102,25 @@ func column(x *graph.Node, i int) *graph.Node {
 	return graph.Squeeze(graph.Slice(x, graph.AxisRange(), graph.AxisElem(i)), 1)
 }
 
-// decoder returns the program of a variant, and creates it if necessary.
-func (g *Generator) decoder(v variant) *decoder {
-	d := g.decoders[v]
+// decodeProgramFor returns the program of a variant, and creates it if necessary.
+func (g *Generator) decodeProgramFor(v samplingVariant) *decodeProgram {
+	d := g.decodePrograms[v]
 	if d == nil {
-		d = &decoder{function: g.strategy.Function(g.decode(v), strategy.FunctionOptions{Name: "generate_tokens", Store: g.store})}
-		if chunk := g.state.opts.Chunk; chunk > 1 {
-			inside.Of[repeater](d.function).Repeat(chunk)
+		d = &decodeProgram{function: g.strategy.Function(g.newDecodeStep(v), strategy.FunctionOptions{Name: "generate_tokens", Store: g.store})}
+		if chunk := g.state.opts.TokensPerLaunch; chunk > 1 {
+			inside.Of[loopFunction](d.function).Repeat(chunk)
 		}
-		g.decoders[v] = d
+		g.decodePrograms[v] = d
 	}
 	return d
 }
 
 // bind prepares the decoder for launches.
-func (d *decoder) bind(ctx context.Context) (_ *strategy.Binding, err error) {
-	if d.bound == nil {
-		d.bound, err = d.function.Bind(ctx)
+func (d *decodeProgram) bind(ctx context.Context) (_ *strategy.Binding, err error) {
+	if d.binding == nil {
+		d.binding, err = d.function.Bind(ctx)
 	}
-	return d.bound, err
+	return d.binding, err
 }
 
 // watchStore returns a function that panics with an error if the model has since created variables
@@ -134,7 +134,7 @@ func (g *Generator) watchStore() (check func()) {
 	return func() {
 		for v := range g.store.IterVariables() {
 			if trained && !known[v.Path()] {
-				fail("model", "give the store that the model was trained with, and build the model at the same scope",
+				panicValueError("model", "give the store that the model was trained with, and build the model at the same scope",
 					"it makes the variable %q, which the store did not have beside those of another model", v.Path())
 			}
 		}

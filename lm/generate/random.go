@@ -8,7 +8,7 @@ import (
 
 // gumbel returns noise of the standard Gumbel distribution, Float32 [rows, n]. The index of the
 // largest sum of log-probability and noise is a sample of the distribution. seed is Uint32 [rows,
-// 2], place is int32 [rows]. The noise is a function of a row's seed, the position of the token and
+// 2], place is int32 [rowsPerReplica]. The noise is a function of a row's seed, the position of the token and
 // the index, so it depends on no other token and no replica.
 func gumbel(seed, place *graph.Node, n int) *graph.Node {
 	g := seed.Graph()

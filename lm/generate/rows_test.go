@@ -76,9 +76,9 @@ func TestOutputsDependOnTheirPromptAlone(t *testing.T) {
 		mesh   [2]int
 		change func(o *generate.Options)
 	}{
-		{"2x4, one token a launch", [2]int{2, 4}, func(o *generate.Options) { o.Chunk = 1 }},
-		{"8x1, whole prompts", [2]int{8, 1}, func(o *generate.Options) { o.PromptChunk, o.Chunk = 0, 0 }},
-		{"1x1, two at a time", [2]int{1, 1}, func(o *generate.Options) { o.Batch, o.Chunk = 2, 5 }},
+		{"2x4, one token a launch", [2]int{2, 4}, func(o *generate.Options) { o.TokensPerLaunch = 1 }},
+		{"8x1, whole prompts", [2]int{8, 1}, func(o *generate.Options) { o.PromptTokensPerLaunch, o.TokensPerLaunch = 0, 0 }},
+		{"1x1, two at a time", [2]int{1, 1}, func(o *generate.Options) { o.BatchSize, o.TokensPerLaunch = 2, 5 }},
 	} {
 		t.Run(other.name, func(t *testing.T) {
 			out, err := session(t, sys, other.mesh, nil, other.change).Generate(t.Context(), prompts, drawn)

@@ -12,7 +12,7 @@ import (
 // always selected.
 type Sampling struct {
 	// MaxTokens is the maximum number of generated tokens for each prompt. The prompt and these
-	// tokens must fit in Options.Length.
+	// tokens must fit in Options.MaxLength.
 	MaxTokens int
 	// Temperature divides the logits: values below 1 make likely tokens more likely. 0 selects the
 	// most likely token without random numbers.
@@ -33,47 +33,47 @@ type Sampling struct {
 	Stream func(prompt int, tokens []int32) error
 }
 
-// check returns an error for invalid values.
-func (s *Sampling) check(o *Options) error {
+// checkCalls returns an error for invalid values.
+func (s *Sampling) validate(o *Options) error {
 	switch {
 	case !(s.Temperature >= 0) || math.IsInf(s.Temperature, 0):
-		return fault("Sampling.Temperature", "use 0 for the most likely token, and more for a random one", "it is %v", s.Temperature)
+		return valueError("Sampling.Temperature", "use 0 for the most likely token, and more for a random one", "it is %v", s.Temperature)
 	case s.TopK < 0 || s.TopK > o.Vocabulary:
-		return fault("Sampling.TopK", "use 0 for all tokens", "it is %d, and the vocabulary has %d tokens", s.TopK, o.Vocabulary)
+		return valueError("Sampling.TopK", "use 0 for all tokens", "it is %d, and the vocabulary has %d tokens", s.TopK, o.Vocabulary)
 	case !(s.TopP >= 0 && s.TopP <= 1):
-		return fault("Sampling.TopP", "use a probability, or 0 for all tokens", "it is %v", s.TopP)
+		return valueError("Sampling.TopP", "use a probability, or 0 for all tokens", "it is %v", s.TopP)
 	case s.Temperature == 0 && (s.TopK > 0 || s.TopP > 0):
-		return fault("Sampling.Temperature", "set it, to 1 for the model's own probabilities", "it is 0, which takes the most likely token, and TopK or TopP is set")
+		return valueError("Sampling.Temperature", "set it, to 1 for the model's own probabilities", "it is 0, which takes the most likely token, and TopK or TopP is set")
 	}
 	for _, token := range s.Stop {
-		if o.unknown(token) {
-			return fault("Sampling.Stop", "use the model's tokens", "token %d, and the vocabulary has %d", token, o.Vocabulary)
+		if o.isUnknownToken(token) {
+			return valueError("Sampling.Stop", "use the model's tokens", "token %d, and the vocabulary has %d", token, o.Vocabulary)
 		}
 	}
 	return nil
 }
 
-// variant is the part of a Sampling that determines the compiled program.
-type variant struct{ drawn, topK, topP bool }
+// samplingVariant is the part of a Sampling that determines the compiled program.
+type samplingVariant struct{ random, topK, topP bool }
 
-func (s *Sampling) variant() variant {
-	return variant{s.Temperature > 0, s.TopK > 0, s.TopP > 0 && s.TopP < 1}
+func (s *Sampling) variant() samplingVariant {
+	return samplingVariant{s.Temperature > 0, s.TopK > 0, s.TopP > 0 && s.TopP < 1}
 }
 
-// pick selects a token for each row of logits, Float32 [rows, vocabulary]. It returns int32 [rows],
+// sample selects a token for each row of logits, Float32 [rows, vocabulary]. It returns int32 [rowsPerReplica],
 // with -1 for a row that contains a NaN. knobs are temperature, top k and top p, [rows, 3]; seed is
-// [rows, 2], and place is the position of the token, int32 [rows].
-func (v variant) pick(logits, seed, knobs, place *graph.Node) *graph.Node {
+// [rows, 2], and place is the position of the token, int32 [rowsPerReplica].
+func (v samplingVariant) sample(logits, seed, knobs, place *graph.Node) *graph.Node {
 	bad := graph.ReduceLogicalOr(graph.NotEqual(logits, logits), -1)
 	x := logits
-	if v.drawn {
+	if v.random {
 		knob := func(i int) *graph.Node { return graph.Slice(knobs, graph.AxisRange(), graph.AxisElem(i)) } // [rows, 1]
 		like := func(column *graph.Node) *graph.Node { return graph.BroadcastToDims(column, x.Shape().Dimensions...) }
 		x = graph.Div(graph.Sub(x, like(graph.ReduceAndKeep(x, graph.ReduceMax, -1))), like(knob(0)))
 		never := graph.Infinity(x.Graph(), dtypes.Float32, -1)
 		least := func(weights, sum *graph.Node) {
-			keys := ordered(x)
-			x = graph.Where(graph.GreaterOrEqual(keys, like(threshold(keys, weights, sum))), x, graph.BroadcastToDims(never, x.Shape().Dimensions...))
+			keys := orderedBits(x)
+			x = graph.Where(graph.GreaterOrEqual(keys, like(weightThreshold(keys, weights, sum))), x, graph.BroadcastToDims(never, x.Shape().Dimensions...))
 		}
 		if v.topK {
 			least(graph.OnesLike(x), knob(1))
@@ -88,8 +88,8 @@ func (v variant) pick(logits, seed, knobs, place *graph.Node) *graph.Node {
 	return graph.Where(bad, graph.BroadcastToShape(graph.Const(x.Graph(), int32(-1)), token.Shape()), token)
 }
 
-// ordered maps Float32 to Uint32 and preserves the order.
-func ordered(x *graph.Node) *graph.Node {
+// orderedBits maps Float32 to Uint32 and preserves the order.
+func orderedBits(x *graph.Node) *graph.Node {
 	g := x.Graph()
 	bits := graph.Bitcast(x, dtypes.Uint32)
 	sign := graph.BroadcastToShape(graph.Const(g, uint32(1<<31)), bits.Shape())
@@ -97,10 +97,10 @@ func ordered(x *graph.Node) *graph.Node {
 	return graph.Where(negative, graph.BitwiseNot(bits), graph.BitwiseOr(bits, sign))
 }
 
-// threshold returns for each row the largest number for which the weights of all keys that are at
+// weightThreshold returns for each row the largest number for which the weights of all keys that are at
 // least this number add up to at least sum: [rows, 1], for keys and weights [rows, n]. It
 // determines the number bit by bit, without sorting.
-func threshold(keys, weights, sum *graph.Node) *graph.Node {
+func weightThreshold(keys, weights, sum *graph.Node) *graph.Node {
 	g := keys.Graph()
 	zeros, none := graph.ZerosLike(weights), graph.Const(g, uint32(0))
 	one := graph.Const(g, uint32(1))

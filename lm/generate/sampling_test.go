@@ -84,7 +84,7 @@ func TestSamplingDrawsWithTheProbabilitiesOfTheLogits(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{c.variant().pick(in[0], in[1], in[2], in[3])}
+				return []*graph.Node{c.variant().sample(in[0], in[1], in[2], in[3])}
 			}, strategy.FunctionOptions{})
 			var rows [][]float32
 			var seeds [][]uint32

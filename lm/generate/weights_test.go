@@ -56,7 +56,7 @@ func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
 	require.NoError(t, m.Wait(t.Context()))
 	fresh, empty := strategytest.On(t, sys, c.Options(1, 2)), seeded()
 	o := small(c)
-	o.Batch = len(prompts)
+	o.BatchSize = len(prompts)
 	restored, err := generate.New(fresh, empty, c.Logits, o)
 	require.NoError(t, err)
 	defer restored.Close()
@@ -84,7 +84,7 @@ func TestGenerationWithAveragedWeights(t *testing.T) {
 		return logits
 	}
 	var all [][][]int32
-	for _, m := range []generate.Model{averaged, c.Logits} {
+	for _, m := range []generate.ModelFunc{averaged, c.Logits} {
 		g, err := generate.New(s, store, m, small(c))
 		require.NoError(t, err)
 		defer g.Close()
@@ -128,7 +128,7 @@ func TestHalfPrecisionIsThatOfWholeSequences(t *testing.T) {
 	require.NoError(t, err)
 	x, err := half.Compiled(t.Context(), generate.Sampling{})
 	require.NoError(t, err)
-	for _, a := range x.Tokens.Module.Arguments {
+	for _, a := range x.Decode.Module.Arguments {
 		if a.Name == "generate/keys" {
 			assert.Equal(t, dtypes.BFloat16, a.DType)
 		}

@@ -18,8 +18,8 @@ import (
 )
 
 // ofZoo is a transformer of GoMLX's zoo as a model of this package. slots is the length of its
-// cache: Options.Length plus Options.PromptChunk.
-func ofZoo(configure func(m *zoo.Model), slots int) generate.Model {
+// cache: Options.MaxLength plus Options.PromptTokensPerLaunch.
+func ofZoo(configure func(m *zoo.Model), slots int) generate.ModelFunc {
 	return func(rc *strategy.ReplicaContext, tokens *graph.Node, cache *generate.Cache) *graph.Node {
 		m := zoo.New(rc.Scope("model"))
 		configure(m)
@@ -34,7 +34,7 @@ func ofZoo(configure func(m *zoo.Model), slots int) generate.Model {
 		for i, scope := range m.KVCache.OrderedScopes {
 			nodes[scope+kvcache.KeySuffix], nodes[scope+kvcache.ValueSuffix] = cache.Layer(i)
 		}
-		logits, nodes := m.Forward(tokens, zoo.CallOptions{PositionIds: cache.Slot(), AttentionMask: cache.Filled(), Cache: nodes})
+		logits, nodes := m.Forward(tokens, zoo.CallOptions{PositionIds: cache.Slot(), AttentionMask: cache.ValidSlots(), Cache: nodes})
 		for i, scope := range m.KVCache.OrderedScopes {
 			keys, values := m.KVCache.Get(nodes, scope)
 			cache.SetLayer(i, keys, values)
@@ -59,8 +59,8 @@ func TestTransformersOfTheZoo(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := generate.Options{Layers: 2, KeyHeads: 2, HeadSize: 4, Vocabulary: 40, Length: 20, PromptChunk: 4, Chunk: 4}
-			m := ofZoo(configure, o.Length+o.PromptChunk)
+			o := generate.Options{Layers: 2, KeyHeads: 2, HeadSize: 4, Vocabulary: 40, MaxLength: 20, PromptTokensPerLaunch: 4, TokensPerLaunch: 4}
+			m := ofZoo(configure, o.MaxLength+o.PromptTokensPerLaunch)
 			want, _ := whole(t, strategytest.On(t, sys, strategy.Options{Replicas: 1}), seeded(), m, prompts)
 			g, err := generate.New(strategytest.On(t, sys, strategy.Options{Replicas: 2, LogicalDevices: 1}), seeded(), m, o)
 			require.NoError(t, err)

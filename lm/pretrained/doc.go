@@ -4,7 +4,7 @@
 //	files, err := weights.Open("models/llama-3-8b") // a directory with model.safetensors.index.json
 //	config, err := weights.ReadConfig("models/llama-3-8b")
 //	_, err = step.Compiled(ctx, shapes...)          // the model's variables are known now
-//	report, err := pretrained.Load(ctx, strat, store, files, weights.Llama(config, weights.Names{}), pretrained.Options{})
+//	report, err := pretrained.Load(ctx, strat, store, files, weights.LlamaRules(config, weights.VariableNames{}), pretrained.Options{})
 //
 // # Reads and host memory
 //
@@ -26,7 +26,7 @@
 //
 // The rules convert the layout of the weights. They do not change what a model computes. A Llama
 // model needs rotary positions that rotate elements i and i + size/2 of a head (or
-// weights.Names.Interleaved), with the right base and scaling, and the right epsilon of its
+// weights.VariableNames.Interleaved), with the right base and scaling, and the right epsilon of its
 // normalizations; weights.Config contains these values. A Gemma model multiplies its embeddings by
 // the square root of the width.
 package pretrained

@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// machine is the internal API of a strategy that this package uses.
-type machine interface {
+// internalStrategy is the internal API of a strategy that this package uses.
+type internalStrategy interface {
 	// Turn locks a store whose variables are loaded. done unlocks it.
 	Turn(ctx context.Context, store *model.Store) (held context.Context, done func(), err error)
 	// Fill sets the values of all variables or of none, with this number of parts at a time. The
@@ -21,19 +21,19 @@ type machine interface {
 	Fill(ctx context.Context, variables []*strategy.Variable, from []lazy.Parts, readers int, check func(ctx context.Context) error) (staged int, err error)
 }
 
-var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
+var _ = inside.Of[internalStrategy]((*strategy.TPUStrategy)(nil))
 
-// value is the new value of a variable, with its shape and dtype.
-type value struct {
+// newValue is the new value of a variable, with its shape and dtype.
+type newValue struct {
 	path  string
 	parts lazy.Parts
 }
 
-// give sets variables of the store: on the devices if a traced step uses them, and otherwise in the
+// setVariables sets variables of the store: on the devices if a traced step uses them, and otherwise in the
 // store, until the first step that uses them runs. It creates missing variables as trainable
 // variables.
-func give(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, values []value) (*Report, error) {
-	m, r := inside.Of[machine](s), &Report{}
+func setVariables(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, values []newValue) (*Report, error) {
+	m, r := inside.Of[internalStrategy](s), &Report{}
 	failed := func(err error) (*Report, error) {
 		return nil, &LoadError{Loaded: slices.Concat(r.OnDevices, r.InStore), Err: err}
 	}
@@ -60,7 +60,7 @@ func give(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, valu
 	}
 	var first, later []*strategy.Variable // without and with a value
 	var firstParts, laterParts []lazy.Parts
-	var stored []value
+	var stored []newValue
 	for _, x := range values {
 		switch v, traced := s.Variables(store).Lookup(x.path); {
 		case !traced:

@@ -19,9 +19,9 @@ import (
 // Options configure a load. With the zero value, every trainable variable of the model must be in
 // the files.
 type Options struct {
-	// Keep are regular expressions for complete paths of trainable variables that may be missing in
+	// OptionalVariables are regular expressions for complete paths of trainable variables that may be missing in
 	// the files, such as the variables of a new head. They keep their values.
-	Keep []string
+	OptionalVariables []string
 	// DType is the dtype of variables that the store does not have yet; the default is Float32.
 	DType dtypes.DType
 }
@@ -61,26 +61,26 @@ func (r *Report) String() string {
 //
 // Each process reads the ranges of the files that its devices store, each range once, and copies
 // one range to the devices while it reads the next. The host memory for the transfer is a sixteenth
-// of the bytes on the process's devices, or the largest single shard. If devices share the host's
+// variable the bytes on the process's devices, or the largest single shard. If devices share the host's
 // memory, as with the CPU plugin, shards of at least 256 kB that one device stores are read
 // directly into their final buffers. Variables without a value get their values together, or not at
 // all if there is an error. Variables with a value are replaced one after the other, and the old
-// value stays until the new value is complete. All processes must call Load, each for its own
+// newValue stays until the new value is complete. All processes must call Load, each for its own
 // devices.
 //
 // Errors are [*weights.PlanError], errors of the rules and files, [*LoadError], which lists the
 // changed variables, and [strategy.ErrContext] if Load is called while a step is traced.
 func Load(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, f *weights.File, rules weights.Rules, opts Options) (*Report, error) {
 	start, before := time.Now(), f.BytesRead()
-	plan, err := planOf(s, store, f.Tensors(), rules, opts)
+	plan, err := newPlan(s, store, f.Tensors(), rules, opts)
 	if err != nil {
 		return nil, err
 	}
-	var values []value
+	var values []newValue
 	for _, v := range plan.Variables() {
-		values = append(values, value{v.Path, &parts{plan, f, v}})
+		values = append(values, newValue{v.Path, &lazyValue{plan, f, v}})
 	}
-	r, err := give(ctx, s, store, values)
+	r, err := setVariables(ctx, s, store, values)
 	if err != nil {
 		return nil, err
 	}
@@ -88,10 +88,10 @@ func Load(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, f *w
 	return r, nil
 }
 
-// planOf matches tensors with the variables of a store.
-func planOf(s *strategy.TPUStrategy, store *model.Store, tensors []weights.Tensor, rules weights.Rules, opts Options) (*weights.Plan, error) {
+// newPlan matches tensors with the variables of a store.
+func newPlan(s *strategy.TPUStrategy, store *model.Store, tensors []weights.Tensor, rules weights.Rules, opts Options) (*weights.Plan, error) {
 	var keep []*regexp.Regexp
-	for _, text := range opts.Keep {
+	for _, text := range opts.OptionalVariables {
 		p, err := regexp.Compile(`^(?:` + text + `)$`)
 		if err != nil {
 			return nil, &errkind.Fault{Op: "pretrained: load", Subject: "option Keep", Reason: fmt.Sprintf("%q is no pattern", text), Err: err, Class: errkind.ValueError}
@@ -116,22 +116,22 @@ func planOf(s *strategy.TPUStrategy, store *model.Store, tensors []weights.Tenso
 	return weights.NewPlan(tensors, variables, rules, po)
 }
 
-// parts reads a variable's value from files.
-type parts struct {
-	plan *weights.Plan
-	file *weights.File
-	of   weights.Variable
+// lazyValue reads a variable's value from files.
+type lazyValue struct {
+	plan     *weights.Plan
+	file     *weights.File
+	variable weights.Variable
 }
 
 // Shape implements lazy.Parts.
-func (p *parts) Shape() shapes.Shape { return shapes.Make(p.of.DType, p.of.Shape...) }
+func (p *lazyValue) Shape() shapes.Shape { return shapes.Make(p.variable.DType, p.variable.Shape...) }
 
 // ReadPart implements lazy.Parts.
-func (p *parts) ReadPart(ctx context.Context, start, size []int, into []byte) error {
-	return p.plan.Read(ctx, p.file, p.of.Path, start, size, into)
+func (p *lazyValue) ReadPart(ctx context.Context, start, size []int, into []byte) error {
+	return p.plan.Read(ctx, p.file, p.variable.Path, start, size, into)
 }
 
 // ReadCells reads a box that is divided into cells; see [weights.Plan.ReadCells].
-func (p *parts) ReadCells(ctx context.Context, start, size, cells []int, into []byte) error {
-	return p.plan.ReadCells(ctx, p.file, p.of.Path, start, size, cells, into)
+func (p *lazyValue) ReadCells(ctx context.Context, start, size, cells []int, into []byte) error {
+	return p.plan.ReadCells(ctx, p.file, p.variable.Path, start, size, cells, into)
 }

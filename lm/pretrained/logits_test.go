@@ -45,7 +45,7 @@ func TestLogitsAreThoseOfTheOfficialPackage(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %dx%d %s loop=%t traced=%t %s", c.name, c.replicas, c.logicalDevices, c.state, c.loop, c.traced, c.compute), func(t *testing.T) {
 			ctx := context.Background()
 			config, want := read(t, "testdata/"+c.name)
-			d := decoder{Config: config, loop: c.loop, tied: config.Tied && c.loop, compute: c.compute}
+			d := decoder{Config: config, loop: c.loop, tied: config.TiedEmbeddings && c.loop, compute: c.compute}
 			s := strategytest.On(t, sys, d.options(c.replicas, c.logicalDevices, c.state))
 			f, err := weights.Open("testdata/" + c.name)
 			require.NoError(t, err)

@@ -35,7 +35,7 @@ type decoder struct {
 	compute dtypes.DType // dtype of products
 }
 
-func (d decoder) names() weights.Names {
+func (d decoder) names() weights.VariableNames {
 	n := weights.DenseNames()
 	if !d.loop {
 		n.Layer, n.Stacked, n.HeadDims = "/layer{1:02}", false, true
@@ -48,9 +48,9 @@ func (d decoder) names() weights.Names {
 
 func (d decoder) rules() weights.Rules {
 	if d.Type == "gemma" {
-		return weights.Gemma(d.Config, d.names())
+		return weights.GemmaRules(d.Config, d.names())
 	}
-	return weights.Llama(d.Config, d.names())
+	return weights.LlamaRules(d.Config, d.names())
 }
 
 // options returns options that shard heads, hidden widths and the vocabulary over p logical
@@ -242,6 +242,6 @@ func far(want [][][]float32, got []float64) float64 {
 // tokens returns a batch as a tensor.
 func batch(tokens [][]int32) shapes.Shape { return tensors.FromValue(tokens).Shape() }
 
-type parts struct{ weights.Variable }
+type lazyValue struct{ weights.Variable }
 
-func (p parts) shape() shapes.Shape { return shapes.Make(p.DType, p.Shape...) }
+func (p lazyValue) shape() shapes.Shape { return shapes.Make(p.DType, p.Shape...) }

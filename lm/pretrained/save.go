@@ -22,7 +22,7 @@ import (
 func Save(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, dir string, like []weights.Tensor, rules weights.Rules, opts weights.WriteOptions) error {
 	onDevices := s.Variables(store)
 	// Further variables, such as the optimizer's state, are not written.
-	plan, err := planOf(s, store, like, rules, Options{Keep: []string{".*"}})
+	plan, err := newPlan(s, store, like, rules, Options{OptionalVariables: []string{".*"}})
 	if err != nil {
 		return err
 	}
@@ -30,13 +30,13 @@ func Save(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, dir 
 	like = slices.DeleteFunc(slices.Clone(like), func(t weights.Tensor) bool { return !slices.Contains(used, t.Name) })
 	read := func(ctx context.Context, v weights.Variable) ([]byte, error) {
 		if placed, ok := onDevices.Lookup(v.Path); ok {
-			return bytesOf(placed.Value(ctx))
+			return copyBytes(placed.Value(ctx))
 		}
 		held := store.GetVariable(v.Path)
 		if held == nil || !held.HasValue() {
 			return nil, &errkind.Fault{Op: "pretrained: save", Subject: "variable " + v.Path, Reason: "it has no value yet", Hint: "run a step first", Class: errkind.FailedPreconditionError}
 		}
-		return bytesOf(held.Value())
+		return copyBytes(held.Value())
 	}
 	values := map[string][]byte{}
 	for _, v := range plan.Variables() { // all processes read together
@@ -50,8 +50,8 @@ func Save(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, dir 
 	return plan.Write(ctx, dir, like, func(_ context.Context, v weights.Variable) ([]byte, error) { return values[v.Path], nil }, opts)
 }
 
-// bytesOf returns a copy of a tensor's elements.
-func bytesOf(t *tensors.Tensor, err error) (data []byte, _ error) {
+// copyBytes returns a copy of a tensor's elements.
+func copyBytes(t *tensors.Tensor, err error) (data []byte, _ error) {
 	if err == nil {
 		err = t.ConstBytes(func(b []byte) { data = slices.Clone(b) })
 	}

@@ -39,7 +39,7 @@ func content(t testing.TB, dir string) map[string][]float64 {
 	p, err := weights.NewPlan(f.Tensors(), nil, rules, weights.PlanOptions{Create: dtypes.Float32})
 	require.NoError(t, err)
 	for _, v := range p.Variables() {
-		x := tensors.FromShape(parts{v}.shape())
+		x := tensors.FromShape(lazyValue{v}.shape())
 		require.NoError(t, x.MutableBytes(func(data []byte) {
 			require.NoError(t, p.Read(context.Background(), f, v.Path, make([]int, len(v.Shape)), v.Shape, data))
 		}))
@@ -168,7 +168,7 @@ func TestALoadThatDoesNotFitChangesNothing(t *testing.T) {
 	deeper.Layers = 2
 	_, err = pretrained.Load(ctx, s, store, f, deeper.rules()[:3], pretrained.Options{})
 	require.ErrorAs(t, err, &plan, "rules that lack most")
-	_, err = pretrained.Load(ctx, s, store, f, d.rules(), pretrained.Options{Keep: []string{"("}})
+	_, err = pretrained.Load(ctx, s, store, f, d.rules(), pretrained.Options{OptionalVariables: []string{"("}})
 	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
@@ -190,7 +190,7 @@ func TestALoadThatDoesNotFitChangesNothing(t *testing.T) {
 	_, err = pretrained.Load(ctx, s, store, f, rules, pretrained.Options{})
 	require.ErrorAs(t, err, &plan)
 	require.ErrorContains(t, err, `missing: variable "/head/dense/weights"`)
-	report, err := pretrained.Load(ctx, s, store, f, rules, pretrained.Options{Keep: []string{"/head/.*"}})
+	report, err := pretrained.Load(ctx, s, store, f, rules, pretrained.Options{OptionalVariables: []string{"/head/.*"}})
 	require.NoError(t, err)
 	assert.Len(t, report.OnDevices, 11)
 

@@ -16,8 +16,8 @@ type added struct {
 	special    bool
 }
 
-// matcher finds the longest of some contents at a position of a text.
-type matcher struct {
+// tokenTrie finds the longest of some contents at a position of a text.
+type tokenTrie struct {
 	tokens []added
 	nodes  []trieNode // the root is first
 	first  [256]bool  // the bytes that contents begin with
@@ -34,7 +34,7 @@ type trieEdge struct {
 }
 
 // add adds a token that is found by its pattern. It returns false if another token has the pattern.
-func (m *matcher) add(pattern string, token added) bool {
+func (m *tokenTrie) add(pattern string, token added) bool {
 	if len(m.nodes) == 0 {
 		m.nodes = []trieNode{{token: -1}}
 	}
@@ -57,7 +57,7 @@ func (m *matcher) add(pattern string, token added) bool {
 	return true
 }
 
-func (m *matcher) child(node int32, b byte) int32 {
+func (m *tokenTrie) child(node int32, b byte) int32 {
 	for _, e := range m.nodes[node].edges {
 		if e.b == b {
 			return e.node
@@ -66,9 +66,9 @@ func (m *matcher) child(node int32, b byte) int32 {
 	return -1
 }
 
-// next returns the leftmost and longest token in text from position from on, and its bounds. It
+// find returns the leftmost and longest token in text from position from on, and its bounds. It
 // returns nil if there is none.
-func (m *matcher) next(text []byte, from int) (t *added, start, end int) {
+func (m *tokenTrie) find(text []byte, from int) (t *added, start, end int) {
 	for start = from; start < len(text); start++ {
 		if !m.first[text[start]] {
 			continue
@@ -89,13 +89,13 @@ func (m *matcher) next(text []byte, from int) (t *added, start, end int) {
 	return nil, 0, 0
 }
 
-// split finds the tokens in text. It calls found with the id of each token, and other with the text
+// encodeText finds the tokens in text. It calls found with the id of each token, and other with the text
 // between the tokens. Like the official package, it takes spaces that are stripped out of the text
 // even where another token begins with them.
-func (m *matcher) split(text []byte, skipSpecial bool, found func(id int32), other func(text []byte)) {
+func (m *tokenTrie) split(text []byte, skipSpecial bool, found func(id int32), other func(text []byte)) {
 	done := 0
 	for at := 0; len(m.tokens) > 0; {
-		t, start, end := m.next(text, at)
+		t, start, end := m.find(text, at)
 		if t == nil {
 			break
 		}

@@ -27,8 +27,8 @@ func init() {
 	}
 }
 
-// shown converts bytes to visible characters.
-func shown(bytes string) string {
+// bytesToVisible converts bytes to visible characters.
+func bytesToVisible(bytes string) string {
 	out := make([]rune, 0, len(bytes))
 	for i := range len(bytes) {
 		out = append(out, byteRune[bytes[i]])
@@ -36,8 +36,8 @@ func shown(bytes string) string {
 	return string(out)
 }
 
-// unshown is the inverse of shown. It returns false for other characters.
-func unshown(text string) (string, bool) {
+// visibleToBytes is the inverse of shown. It returns false for other characters.
+func visibleToBytes(text string) (string, bool) {
 	out := make([]byte, 0, len(text))
 	for _, r := range text {
 		b, ok := runeByte[r]

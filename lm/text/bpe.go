@@ -17,7 +17,7 @@ const EndOfText = "<|endoftext|>"
 // [BPE.AppendText] return an error for NoToken.
 const NoToken int32 = -1
 
-// BPE is a tokenizer by byte-level byte pair encoding. It splits a text into words, as [Words]
+// BPE is a tokenizer by byte-level byte pair encoding. It splits a text into words, as [SplitPattern]
 // describes. The bytes of each word are its first tokens, and neighboring tokens are joined in the
 // order in which joining them was learned. [Train] learns a BPE from texts, and [ReadBPE] reads one
 // from a file of Hugging Face's tokenizers.
@@ -34,23 +34,23 @@ type BPE struct {
 	added     []added
 	separator int32
 	merges    []merge // in the order in which they were learned
-	words     Words
-	// steps split texts if preTokenizer, which they implement, is not that of a known Words.
-	steps         []splitter
-	preTokenizer  *preTokenizer
+	words     SplitPattern
+	// steps split texts if preTokenizerJSON, which they implement, is not that of a known Words.
+	steps         []splitStep
+	preTokenizer  *preTokenizerJSON
 	nfc           bool // brings texts to Unicode's form NFC
 	ignoreMerges  bool // words that are tokens become these tokens, however they would be joined
 	specialAsText bool
 	unknown       int32 // the token of bytes without a token, or NoToken
 	unknownName   string
-	fuseUnknown   bool // one token for neighboring bytes without a token
+	fuseUnknown   bool // textRange token for neighboring bytes without a token
 
 	// prepare derives these from the fields above.
 	bytes            [256]int32 // the token of each byte
-	missing          [256]bool  // the bytes without a token
+	lacksToken       [256]bool  // the bytes without a token
 	wholeWords       map[string]int32
 	table            pairTable
-	exact, normalize matcher // the added tokens that are found before and after normalization
+	exact, normalize tokenTrie // the added tokens that are found before and after normalization
 	encoders         *sync.Pool
 }
 
@@ -77,7 +77,7 @@ func (b *BPE) AppendText(text []byte, ids []int32) ([]byte, error) {
 	for i, id := range ids {
 		s, ok := b.Token(id)
 		if !ok {
-			return text, noToken(id, i, len(b.text))
+			return text, unknownTokenError(id, i, len(b.text))
 		}
 		text = append(text, s...)
 	}
@@ -96,21 +96,21 @@ func (b *BPE) SpecialAsText() *BPE {
 }
 
 // Append appends the tokens of text. It encodes 50 to 60 MB/s of Go sources on one core, and 12 to
-// 15 MB/s with [Lines]. Files with a pre-tokenizer that is not one of [Words] are slower. Append
+// 15 MB/s with [Lines]. Files with a pre-tokenizer that is not one of [SplitPattern] are slower. Append
 // caches the tokens of words in 1.3 MiB per concurrent goroutine. Bytes that have no token become
 // [NoToken].
 func (b *BPE) Append(ids []int32, text []byte) []int32 {
 	e := b.encoders.Get().(*encoder)
 	defer b.encoders.Put(e)
 	if len(b.added) == 0 && !b.nfc {
-		return e.split(ids, text)
+		return e.encodeText(ids, text)
 	}
 	found := func(id int32) { ids = append(ids, id) }
 	b.exact.split(text, b.specialAsText, found, func(text []byte) {
 		if b.nfc {
 			text = normalizeNFC(text)
 		}
-		b.normalize.split(text, b.specialAsText, found, func(text []byte) { ids = e.split(ids, text) })
+		b.normalize.split(text, b.specialAsText, found, func(text []byte) { ids = e.encodeText(ids, text) })
 	})
 	return ids
 }
@@ -120,16 +120,16 @@ func (b *BPE) Append(ids []int32, text []byte) []int32 {
 func (b *BPE) prepare() error {
 	b.table = newPairTable(len(b.merges))
 	for rank, m := range b.merges {
-		b.table.put(m.left, m.right, int32(rank))
+		b.table.insert(m.left, m.right, int32(rank))
 	}
 	for c := range 256 {
 		id, ok := b.ids[string(byteRune[c])]
-		if b.missing[c] = !ok; !ok {
+		if b.lacksToken[c] = !ok; !ok {
 			id = b.unknown
 		}
 		b.bytes[c] = id
 	}
-	b.exact, b.normalize = matcher{}, matcher{}
+	b.exact, b.normalize = tokenTrie{}, tokenTrie{}
 	special := map[string]bool{}
 	for _, t := range b.added {
 		m, pattern := &b.exact, t.content
@@ -139,85 +139,85 @@ func (b *BPE) prepare() error {
 			}
 		}
 		if !m.add(pattern, t) {
-			return badFile("leave one of them out", "the added token %q and another one are equal after normalization", t.content)
+			return tokenizerFileError("leave one of them out", "the added token %q and another one are equal after normalization", t.content)
 		}
 		special[t.content] = t.special
 	}
 	if b.ignoreMerges {
 		b.wholeWords = make(map[string]int32, len(b.ids))
 		for name, id := range b.ids {
-			if bytes, ok := unshown(name); ok && !(b.specialAsText && special[name]) {
+			if bytes, ok := visibleToBytes(name); ok && !(b.specialAsText && special[name]) {
 				b.wholeWords[bytes] = id
 			}
 		}
 	}
-	b.encoders = &sync.Pool{New: func() any { return &encoder{b: b, known: make([]shortWord, 1<<knownBits)} }}
+	b.encoders = &sync.Pool{New: func() any { return &encoder{b: b, cache: make([]cachedWord, 1<<cacheBits)} }}
 	return nil
 }
 
-// missingByte returns the position of the first byte of text that has no token.
-func (b *BPE) missingByte(text []byte) (at int, found bool) {
-	at = slices.IndexFunc(text, func(c byte) bool { return b.missing[c] })
+// firstMissingByte returns the position of the first byte of text that has no token.
+func (b *BPE) firstMissingByte(text []byte) (at int, found bool) {
+	at = slices.IndexFunc(text, func(c byte) bool { return b.lacksToken[c] })
 	return at, at >= 0
 }
 
-// shortWord is the tokens of a short word.
-type shortWord struct {
+// cachedWord is the tokens of a short word.
+type cachedWord struct {
 	low, high uint64 // its bytes
 	size, n   uint8  // of bytes, of tokens; size 0: none
 	ids       [5]int32
 }
 
-// knownBits is the binary logarithm of the number of cached words.
-const knownBits = 15
+// cacheBits is the binary logarithm of the number of cached words.
+const cacheBits = 15
 
 // encoder encodes words. It is not safe for concurrent use.
 type encoder struct {
 	b     *BPE
-	known []shortWord
+	cache []cachedWord
 	ranks []int32
-	queue heap[place]
-	links []link
+	queue heap[mergeCandidate]
+	links []wordToken
 	regex regex.Matcher
 }
 
-// split splits a text without added tokens into words and appends their tokens.
-func (e *encoder) split(ids []int32, text []byte) []int32 {
+// encodeText splits a text without added tokens into words and appends their tokens.
+func (e *encoder) encodeText(ids []int32, text []byte) []int32 {
 	if e.b.preTokenizer != nil {
-		splitAll(e.b.steps, &e.regex, text, false, func(word []byte) { ids = e.word(ids, word) })
+		splitAll(e.b.steps, &e.regex, text, false, func(word []byte) { ids = e.encodeWord(ids, word) })
 		return ids
 	}
 	next := patterns[e.b.words].next
 	for i := 0; i < len(text); {
 		end := next(text, i)
-		ids = e.word(ids, text[i:end])
+		ids = e.encodeWord(ids, text[i:end])
 		i = end
 	}
 	return ids
 }
 
-// word appends the tokens of a word.
-func (e *encoder) word(ids []int32, word []byte) []int32 {
+// encodeWord appends the tokens of a word.
+func (e *encoder) encodeWord(ids []int32, word []byte) []int32 {
 	if len(word) > 16 {
-		return e.join(ids, word)
+		return e.mergeWord(ids, word)
 	}
-	low, high := load(word)
+	low, high := packBytes(word)
 	h := (low*0x9e3779b97f4a7c15 ^ bits.RotateLeft64(high, 29)) * 0xbf58476d1ce4e5b9
-	k := &e.known[h>>(64-knownBits)]
+	k := &e.cache[h>>(64-cacheBits)]
 	if k.low == low && k.high == high && int(k.size) == len(word) {
 		return append(ids, k.ids[:k.n]...)
 	}
 	before := len(ids)
-	ids = e.join(ids, word)
+	ids = e.mergeWord(ids, word)
 	if n := len(ids) - before; n <= len(k.ids) {
-		*k = shortWord{low: low, high: high, size: uint8(len(word)), n: uint8(n)}
+		*k = cachedWord{low: low, high: high, size: uint8(len(word)), n: uint8(n)}
 		copy(k.ids[:], ids[before:])
 	}
 	return ids
 }
 
-// load returns the bytes of a word of at most 16, as numbers.
-func load(word []byte) (low, high uint64) {
+// packBytes returns the bytes of a word of at most 16, as numbers.
+func packBytes(word []byte) (low, high uint64) {
 	for i, c := range word {
 		if i < 8 {
 			low |= uint64(c) << (8 * i)
@@ -228,28 +228,28 @@ func load(word []byte) (low, high uint64) {
 	return low, high
 }
 
-// short is the maximum length in bytes of words for which join is used; longer words use joinLong.
-const short = 64
+// maxShortWord is the maximum length in bytes of words for which join is used; longer words use mergeLongWord.
+const maxShortWord = 64
 
-// join appends the tokens of a word. It repeatedly joins the adjacent tokens whose merge was
+// mergeWord appends the tokens of a word. It repeatedly joins the adjacent tokens whose merge was
 // learned first, the leftmost first.
-func (e *encoder) join(ids []int32, word []byte) []int32 {
+func (e *encoder) mergeWord(ids []int32, word []byte) []int32 {
 	if id, ok := e.b.wholeWords[string(word)]; ok {
 		return append(ids, id)
 	}
 	before := len(ids)
 	for i, c := range word {
-		if e.b.fuseUnknown && i > 0 && e.b.missing[c] && e.b.missing[word[i-1]] {
+		if e.b.fuseUnknown && i > 0 && e.b.lacksToken[c] && e.b.lacksToken[word[i-1]] {
 			continue
 		}
 		ids = append(ids, e.b.bytes[c])
 	}
-	if len(word) > short {
-		return append(ids[:before], e.joinLong(ids[before:])...)
+	if len(word) > maxShortWord {
+		return append(ids[:before], e.mergeLongWord(ids[before:])...)
 	}
 	tokens, ranks := ids[before:], e.ranks[:0]
 	for i := range len(tokens) - 1 {
-		ranks = append(ranks, e.b.table.get(tokens[i], tokens[i+1]))
+		ranks = append(ranks, e.b.table.lookup(tokens[i], tokens[i+1]))
 	}
 	e.ranks = ranks
 	for {
@@ -266,39 +266,39 @@ func (e *encoder) join(ids []int32, word []byte) []int32 {
 		tokens = append(tokens[:at+1], tokens[at+2:]...)
 		ranks = append(ranks[:at], ranks[at+1:]...)
 		if at > 0 {
-			ranks[at-1] = e.b.table.get(tokens[at-1], tokens[at])
+			ranks[at-1] = e.b.table.lookup(tokens[at-1], tokens[at])
 		}
 		if at < len(ranks) {
-			ranks[at] = e.b.table.get(tokens[at], tokens[at+1])
+			ranks[at] = e.b.table.lookup(tokens[at], tokens[at+1])
 		}
 	}
 }
 
-// link is a token of a long word, in a doubly linked list.
-type link struct {
+// wordToken is a token of a long word, in a doubly linked list.
+type wordToken struct {
 	id         int32
 	prev, next int32
 }
 
-// place is a possible join: the number of the merge and the index of the left link.
-type place uint64
+// mergeCandidate is a possible join: the number of the merge and the index of the left link.
+type mergeCandidate uint64
 
-func (p place) before(o place) bool { return p < o }
+func (p mergeCandidate) less(o mergeCandidate) bool { return p < o }
 
-// joinLong is join for long words, in time O(n log n): a word may be an entire file.
-func (e *encoder) joinLong(tokens []int32) []int32 {
+// mergeLongWord is join for long words, in time O(n log n): a word may be an entire file.
+func (e *encoder) mergeLongWord(tokens []int32) []int32 {
 	links := e.links[:0]
 	e.queue = e.queue[:0]
 	for i, id := range tokens {
-		links = append(links, link{id, int32(i - 1), int32(i + 1)})
+		links = append(links, wordToken{id, int32(i - 1), int32(i + 1)})
 	}
 	links[len(links)-1].next = -1
 	propose := func(i int32) {
 		if i < 0 || links[i].next < 0 {
 			return
 		}
-		if rank := e.b.table.get(links[i].id, links[links[i].next].id); rank != math.MaxInt32 {
-			e.queue.push(place(rank)<<32 | place(i))
+		if rank := e.b.table.lookup(links[i].id, links[links[i].next].id); rank != math.MaxInt32 {
+			e.queue.push(mergeCandidate(rank)<<32 | mergeCandidate(i))
 		}
 	}
 	for i := range tokens {
@@ -310,7 +310,7 @@ func (e *encoder) joinLong(tokens []int32) []int32 {
 		m := e.b.merges[top>>32]
 		l := &links[i]
 		if l.id != m.left || l.next < 0 || links[l.next].id != m.right {
-			continue // one of the two has been joined since
+			continue // textRange of the two has been joined since
 		}
 		gone := l.next
 		l.id, l.next = m.joined, links[gone].next
@@ -331,7 +331,7 @@ func (e *encoder) joinLong(tokens []int32) []int32 {
 
 // pairTable maps pairs of tokens to the numbers of their merges.
 type pairTable struct {
-	keys  []uint64 // one more than the pair, so that 0 is empty
+	keys  []uint64 // textRange more than the pair, so that 0 is empty
 	ranks []int32
 	shift int
 }
@@ -341,7 +341,7 @@ func newPairTable(n int) pairTable {
 	return pairTable{keys: make([]uint64, 1<<size), ranks: make([]int32, 1<<size), shift: 64 - size}
 }
 
-func (t *pairTable) put(left, right, rank int32) {
+func (t *pairTable) insert(left, right, rank int32) {
 	key := uint64(left)<<32 | uint64(right) + 1
 	i := key * 0x9e3779b97f4a7c15 >> t.shift
 	for t.keys[i] != 0 {
@@ -350,8 +350,8 @@ func (t *pairTable) put(left, right, rank int32) {
 	t.keys[i], t.ranks[i] = key, rank
 }
 
-// get returns the number of the merge, or the greatest number if there is none.
-func (t *pairTable) get(left, right int32) int32 {
+// lookup returns the number of the merge, or the greatest number if there is none.
+func (t *pairTable) lookup(left, right int32) int32 {
 	key := uint64(left)<<32 | uint64(right) + 1
 	for i := key * 0x9e3779b97f4a7c15 >> t.shift; t.keys[i] != 0; i = (i + 1) & uint64(len(t.keys)-1) {
 		if t.keys[i] == key {

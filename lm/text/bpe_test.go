@@ -54,7 +54,7 @@ func TestTrainByHand(t *testing.T) {
 
 // slowTrain learns by recounting all pairs for each merge.
 func slowTrain(words map[string]int64, n int) (out []string) {
-	b := startBPE()
+	b := newByteBPE()
 	split := map[string][]int32{}
 	for w := range words {
 		for _, c := range []byte(w) {
@@ -106,7 +106,7 @@ func TestTrainCountsExactly(t *testing.T) {
 		for range 20 + r.IntN(200) {
 			text = append(text, "aaab b-"[r.IntN(7)])
 		}
-		counts, err := newWordCounts(firstMerge, TrainOptions{})
+		counts, err := newWordCounts(numBaseTokens, TrainOptions{})
 		require.NoError(t, err)
 		counts.add(text)
 		words := map[string]int64{}
@@ -114,14 +114,14 @@ func TestTrainCountsExactly(t *testing.T) {
 			words[w] = counts.counts[i]
 		}
 		want := slowTrain(words, 1000)
-		most := startBPE().Vocabulary()
+		most := newByteBPE().Vocabulary()
 		for _, w := range want {
 			var a, b, id int
 			_, err := fmt.Sscanf(w, "[%d %d] %d", &a, &b, &id)
 			require.NoError(t, err)
 			most = max(most, id+1)
 		}
-		b, err := train(t.Context(), counts, most)
+		b, err := trainBPE(t.Context(), counts, most)
 		require.NoError(t, err)
 		var got []string
 		for _, m := range b.merges {
@@ -139,7 +139,7 @@ func TestTrainSaysWhatIsPossible(t *testing.T) {
 		_, err = Train(t.Context(), Files{}, vocabulary, TrainOptions{})
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
-	_, err := TrainText(t.Context(), prose, 300, TrainOptions{Words: 9})
+	_, err := TrainText(t.Context(), prose, 300, TrainOptions{Pattern: 9})
 	require.ErrorContains(t, err, "unknown words Words(9); use GPT2")
 	b, err := TrainText(t.Context(), nil, 257, TrainOptions{})
 	require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestTrainSaysWhatIsPossible(t *testing.T) {
 func TestTrainIsDeterministic(t *testing.T) {
 	var first bytes.Buffer
 	require.NoError(t, learned(t, 350).Write(&first))
-	files, err := Under(write(t, map[string]string{"a": string(prose)}), "*")
+	files, err := ListFiles(write(t, map[string]string{"a": string(prose)}), "*")
 	require.NoError(t, err)
 	for range 3 {
 		b, err := Train(t.Context(), files, 350, TrainOptions{})
@@ -175,7 +175,7 @@ func TestFewerTokensAreTheFirstOnes(t *testing.T) {
 
 // Lines are cut before their ends, and their tokens go over words.
 func TestTokensOfLines(t *testing.T) {
-	b, err := TrainText(t.Context(), prose, 360, TrainOptions{Words: Lines})
+	b, err := TrainText(t.Context(), prose, 360, TrainOptions{Pattern: Lines})
 	require.NoError(t, err)
 	for _, s := range odd {
 		goesBack(t, b, []byte(s))
@@ -190,7 +190,7 @@ func TestTokensOfLines(t *testing.T) {
 	assert.Less(t, len(b.Append(nil, prose)), len(learned(t, 360).Append(nil, prose)))
 }
 
-func cutInto(w Words, text string) (out []string) {
+func cutInto(w SplitPattern, text string) (out []string) {
 	for i := 0; i < len(text); {
 		end := patterns[w].next([]byte(text), i)
 		out = append(out, text[i:end])
@@ -228,13 +228,13 @@ func TestWordsAreJoinedInTheOrderLearned(t *testing.T) {
 	e := b.encoders.Get().(*encoder)
 	for range 3000 {
 		from := r.IntN(len(prose) - 1)
-		word := slices.Clone(prose[from:min(len(prose), from+1+r.IntN(2*short))])
+		word := slices.Clone(prose[from:min(len(prose), from+1+r.IntN(2*maxShortWord))])
 		if r.IntN(3) == 0 {
-			word = bytes.Repeat([]byte{"-ae "[r.IntN(4)]}, 1+r.IntN(2*short))
+			word = bytes.Repeat([]byte{"-ae "[r.IntN(4)]}, 1+r.IntN(2*maxShortWord))
 		}
 		want := slowJoin(b, word)
-		require.Equal(t, want, e.word(nil, word), "%q", word)
-		require.Equal(t, want, e.word([]int32{7}, word)[1:], "%q again", word)
+		require.Equal(t, want, e.encodeWord(nil, word), "%q", word)
+		require.Equal(t, want, e.encodeWord([]int32{7}, word)[1:], "%q again", word)
 	}
 }
 
@@ -313,7 +313,7 @@ func FuzzTokensOfAnyBytes(f *testing.F) {
 	var tokenizers []*BPE
 	for w := range patterns {
 		other := *b
-		other.words = Words(w)
+		other.words = SplitPattern(w)
 		tokenizers = append(tokenizers, &other)
 	}
 	for _, s := range odd {
@@ -359,10 +359,10 @@ func TestTokensOfABPE(t *testing.T) {
 	back, err := b.AppendText(nil, all(tokens))
 	require.NoError(t, err)
 	assert.Equal(t, EndOfText+string(prose)+EndOfText, string(back))
-	of, err := Unigram(t.Context(), tokens, tokens)
+	of, err := UnigramBitsPerByte(t.Context(), tokens, tokens)
 	require.NoError(t, err)
 	plain := encoded(t, string(prose))
-	ofBytes, err := Unigram(t.Context(), plain, plain)
+	ofBytes, err := UnigramBitsPerByte(t.Context(), plain, plain)
 	require.NoError(t, err)
 	assert.Less(t, of, ofBytes/2)
 }
@@ -375,7 +375,7 @@ func BenchmarkBPE(b *testing.B) {
 	tok, err := Train(b.Context(), sample, 8192, TrainOptions{})
 	require.NoError(b, err)
 	var text []byte
-	for p, err := range sample.pieces(b.Context()) {
+	for p, err := range sample.chunks(b.Context()) {
 		require.NoError(b, err)
 		text = append(text, p.data...)
 	}

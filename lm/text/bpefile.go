@@ -19,24 +19,24 @@ import (
 // ErrTokenizer matches the errors of files that are not tokenizers that [ReadBPE] supports.
 var ErrTokenizer = errkind.New(errkind.ValueError, "text: read tokenizer")
 
-func badFile(hint, format string, args ...any) error {
+func tokenizerFileError(hint, format string, args ...any) error {
 	return &errkind.Fault{Match: ErrTokenizer, Reason: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // The parts of the tokenizer.json of a byte-level BPE.
 type (
-	bpeFile struct {
-		Version       string          `json:"version"`
-		Truncation    json.RawMessage `json:"truncation"`
-		Padding       json.RawMessage `json:"padding"`
-		AddedTokens   []addedToken    `json:"added_tokens"`
-		Normalizer    json.RawMessage `json:"normalizer"`
-		PreTokenizer  *preTokenizer   `json:"pre_tokenizer"`
-		PostProcessor json.RawMessage `json:"post_processor"`
-		Decoder       json.RawMessage `json:"decoder"`
-		Model         bpeModel        `json:"model"`
+	tokenizerJSON struct {
+		Version       string            `json:"version"`
+		Truncation    json.RawMessage   `json:"truncation"`
+		Padding       json.RawMessage   `json:"padding"`
+		AddedTokens   []addedTokenJSON  `json:"added_tokens"`
+		Normalizer    json.RawMessage   `json:"normalizer"`
+		PreTokenizer  *preTokenizerJSON `json:"pre_tokenizer"`
+		PostProcessor json.RawMessage   `json:"post_processor"`
+		Decoder       json.RawMessage   `json:"decoder"`
+		Model         modelJSON         `json:"model"`
 	}
-	addedToken struct {
+	addedTokenJSON struct {
 		ID         int64  `json:"id"`
 		Content    string `json:"content"`
 		SingleWord bool   `json:"single_word"`
@@ -45,7 +45,7 @@ type (
 		Normalized bool   `json:"normalized"`
 		Special    bool   `json:"special"`
 	}
-	preTokenizer struct {
+	preTokenizerJSON struct {
 		Type           string `json:"type"`
 		AddPrefixSpace *bool  `json:"add_prefix_space,omitempty"`
 		TrimOffsets    *bool  `json:"trim_offsets,omitempty"`
@@ -53,12 +53,12 @@ type (
 		// IndividualDigits is an option of Digits.
 		IndividualDigits *bool `json:"individual_digits,omitempty"`
 		// Pattern has one entry, "Regex" or "String".
-		Pattern       map[string]string `json:"pattern,omitempty"`
-		Behavior      string            `json:"behavior,omitempty"`
-		Invert        *bool             `json:"invert,omitempty"`
-		Pretokenizers []preTokenizer    `json:"pretokenizers,omitempty"`
+		Pattern       map[string]string  `json:"pattern,omitempty"`
+		Behavior      string             `json:"behavior,omitempty"`
+		Invert        *bool              `json:"invert,omitempty"`
+		Pretokenizers []preTokenizerJSON `json:"pretokenizers,omitempty"`
 	}
-	bpeModel struct {
+	modelJSON struct {
 		Type                    string         `json:"type"`
 		Dropout                 *float64       `json:"dropout"`
 		UnkToken                *string        `json:"unk_token"`
@@ -67,15 +67,15 @@ type (
 		FuseUnk                 bool           `json:"fuse_unk"`
 		ByteFallback            bool           `json:"byte_fallback"`
 		IgnoreMerges            bool           `json:"ignore_merges"`
-		Vocab                   fileVocabulary `json:"vocab"`
-		Merges                  []fileMerge    `json:"merges"`
+		Vocab                   vocabularyJSON `json:"vocab"`
+		Merges                  []mergeJSON    `json:"merges"`
 	}
 )
 
-// fileMerge is ["a", "b"], or "a b" in older files.
-type fileMerge [2]string
+// mergeJSON is ["a", "b"], or "a b" in older files.
+type mergeJSON [2]string
 
-func (m *fileMerge) UnmarshalJSON(data []byte) error {
+func (m *mergeJSON) UnmarshalJSON(data []byte) error {
 	var pair []string
 	if bytes.HasPrefix(data, []byte(`"`)) {
 		var text string
@@ -93,10 +93,10 @@ func (m *fileMerge) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// fileVocabulary maps tokens to ids. It is written in the order of the ids.
-type fileVocabulary map[string]int64
+// vocabularyJSON maps tokens to ids. It is written in the order of the ids.
+type vocabularyJSON map[string]int64
 
-func (v fileVocabulary) MarshalJSON() ([]byte, error) {
+func (v vocabularyJSON) MarshalJSON() ([]byte, error) {
 	names := slices.SortedFunc(maps.Keys(v), func(a, b string) int { return cmp.Or(cmp.Compare(v[a], v[b]), cmp.Compare(a, b)) })
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -115,18 +115,18 @@ func (v fileVocabulary) MarshalJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// largestFile is the maximum size of a tokenizer file in bytes.
-const largestFile = 256 << 20
+// maxTokenizerBytes is the maximum size of a tokenizer file in bytes.
+const maxTokenizerBytes = 256 << 20
 
 // LoadBPE reads a tokenizer file like [ReadBPE].
 func LoadBPE(path, separator string) (*BPE, error) {
-	data, err := localfiles.Read(path, largestFile)
+	data, err := localfiles.Read(path, maxTokenizerBytes)
 	if err != nil {
-		return nil, within("read tokenizer", "", err)
+		return nil, wrapError("read tokenizer", "", err)
 	}
 	b, err := ReadBPE(bytes.NewReader(data), separator)
 	if err != nil {
-		return nil, within("load", path, err)
+		return nil, wrapError("load", path, err)
 	}
 	return b, nil
 }
@@ -149,13 +149,13 @@ func LoadBPE(path, separator string) (*BPE, error) {
 // so is a file that contradicts itself. The errors match [ErrTokenizer].
 func ReadBPE(r io.Reader, separator string) (*BPE, error) {
 	if r == nil {
-		return nil, badFile("give an open file, or use LoadBPE", "the reader is nil")
+		return nil, tokenizerFileError("give an open file, or use LoadBPE", "the reader is nil")
 	}
-	data, err := localfiles.All(r, largestFile)
+	data, err := localfiles.All(r, maxTokenizerBytes)
 	if err != nil {
 		return nil, &errkind.Fault{Match: ErrTokenizer, Err: err}
 	}
-	var f bpeFile
+	var f tokenizerJSON
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, &errkind.Fault{Match: ErrTokenizer, Err: err, Hint: "give a tokenizer.json of Hugging Face's tokenizers"}
 	}
@@ -182,19 +182,19 @@ func ReadBPE(r io.Reader, separator string) (*BPE, error) {
 }
 
 // check returns an error for options that change ids and are not supported.
-func (f *bpeFile) check() error {
+func (f *tokenizerJSON) check() error {
 	const hint = "give a file of a byte-level BPE, such as that of GPT-2, Llama 3 or Qwen 2"
 	m := f.Model
 	set := func(s *string) bool { return s != nil && *s != "" }
 	switch {
 	case len(m.Vocab) == 0:
-		return badFile(hint, "it has no vocabulary")
+		return tokenizerFileError(hint, "it has no vocabulary")
 	case m.Type != "" && m.Type != "BPE":
-		return badFile(hint, "the model is %s", m.Type)
+		return tokenizerFileError(hint, "the model is %s", m.Type)
 	case m.Dropout != nil && *m.Dropout != 0:
-		return badFile("set it to null: it is for training", "the model leaves out merges at random (dropout)")
+		return tokenizerFileError("set it to null: it is for training", "the model leaves out merges at random (dropout)")
 	case set(m.ContinuingSubwordPrefix) || set(m.EndOfWordSuffix):
-		return badFile(hint, "the model marks the parts of words")
+		return tokenizerFileError(hint, "the model marks the parts of words")
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func isNFC(raw json.RawMessage) (bool, error) {
 		return true, nil
 	}
 	if n.Type != "Sequence" {
-		return false, badFile("give a file without a normalizer, or with NFC", "it changes texts before they are split (normalizer): %.60s", raw)
+		return false, tokenizerFileError("give a file without a normalizer, or with NFC", "it changes texts before they are split (normalizer): %.60s", raw)
 	}
 	nfc := false
 	for _, step := range n.Normalizers {
@@ -229,21 +229,21 @@ func isNFC(raw json.RawMessage) (bool, error) {
 }
 
 // readPreTokenizer finds how texts are split: as one of the Words, or by steps.
-func (b *BPE) readPreTokenizer(p *preTokenizer) error {
+func (b *BPE) readPreTokenizer(p *preTokenizerJSON) error {
 	const hint = "give a file of a byte-level BPE, such as that of GPT-2, Llama 3 or Qwen 2"
 	if p == nil {
-		return badFile(hint, "it has no pre_tokenizer")
+		return tokenizerFileError(hint, "it has no pre_tokenizer")
 	}
-	steps, byteLevel, err := p.splitters()
+	steps, byteLevel, err := p.splitSteps()
 	if err != nil {
 		return err
 	}
 	if !byteLevel {
-		return badFile(hint, "its pre_tokenizer has no step ByteLevel")
+		return tokenizerFileError(hint, "its pre_tokenizer has no step ByteLevel")
 	}
 	for w := range patterns {
-		if reflect.DeepEqual(p.withDefaults(), Words(w).preTokenizer().withDefaults()) {
-			b.words = Words(w)
+		if reflect.DeepEqual(p.withDefaults(), SplitPattern(w).preTokenizer().withDefaults()) {
+			b.words = SplitPattern(w)
 			return nil
 		}
 	}
@@ -252,7 +252,7 @@ func (b *BPE) readPreTokenizer(p *preTokenizer) error {
 }
 
 // withDefaults returns the options that change words, with their defaults filled in.
-func (p *preTokenizer) withDefaults() preTokenizer {
+func (p *preTokenizerJSON) withDefaults() preTokenizerJSON {
 	out := *p
 	fill := func(b *bool, absent bool) *bool {
 		if b == nil {
@@ -276,17 +276,17 @@ func (p *preTokenizer) withDefaults() preTokenizer {
 }
 
 // readTokens reads the tokens and their ids.
-func (b *BPE) readTokens(f *bpeFile) error {
+func (b *BPE) readTokens(f *tokenizerJSON) error {
 	most := int64(16*(len(f.Model.Vocab)+len(f.AddedTokens)) + 1<<12)
 	set := func(id int64, name, text string) error {
 		if id < 0 || id >= most || id > math.MaxInt32 {
-			return badFile("number the tokens from 0 on", "the token %q has the id %d, and there are %d tokens", name, id, len(f.Model.Vocab)+len(f.AddedTokens))
+			return tokenizerFileError("number the tokens from 0 on", "the token %q has the id %d, and there are %d tokens", name, id, len(f.Model.Vocab)+len(f.AddedTokens))
 		}
 		if need := int(id) + 1 - len(b.text); need > 0 {
 			b.text = append(b.text, make([]string, need)...)
 		}
 		if b.text[id] != "" {
-			return badFile("give each token an id of its own", "the tokens %q and %q have the id %d", b.text[id], text, id)
+			return tokenizerFileError("give each token an id of its own", "the tokens %q and %q have the id %d", b.text[id], text, id)
 		}
 		b.text[id] = text
 		return nil
@@ -295,9 +295,9 @@ func (b *BPE) readTokens(f *bpeFile) error {
 	for _, name := range slices.Sorted(maps.Keys(f.Model.Vocab)) {
 		id := f.Model.Vocab[name]
 		if name == "" {
-			return badFile("give each token a name", "a token of the vocabulary has no name")
+			return tokenizerFileError("give each token a name", "a token of the vocabulary has no name")
 		}
-		text, ok := unshown(name)
+		text, ok := visibleToBytes(name)
 		if !ok {
 			text = name // no text has this token, because its characters are not those of ByteLevel
 		}
@@ -309,11 +309,11 @@ func (b *BPE) readTokens(f *bpeFile) error {
 	seen := map[string]bool{}
 	for _, t := range f.AddedTokens {
 		if seen[t.Content] || t.Content == "" {
-			return badFile("give each added token a name of its own", "the added token %q is there twice, or has no name", t.Content)
+			return tokenizerFileError("give each added token a name of its own", "the added token %q is there twice, or has no name", t.Content)
 		}
 		seen[t.Content] = true
 		if in, ok := f.Model.Vocab[t.Content]; ok && in != t.ID {
-			return badFile("give it one id", "the added token %q has the id %d, and %d in the vocabulary", t.Content, t.ID, in)
+			return tokenizerFileError("give it one id", "the added token %q has the id %d, and %d in the vocabulary", t.Content, t.ID, in)
 		} else if !ok {
 			if err := set(t.ID, t.Content, t.Content); err != nil {
 				return err
@@ -327,18 +327,18 @@ func (b *BPE) readTokens(f *bpeFile) error {
 }
 
 // readUnknown reads how the model encodes bytes that have no token.
-func (b *BPE) readUnknown(m *bpeModel) error {
+func (b *BPE) readUnknown(m *modelJSON) error {
 	b.unknown = NoToken
 	if m.UnkToken != nil && *m.UnkToken != "" {
 		id, ok := b.ids[*m.UnkToken]
 		if !ok {
-			return badFile("name a token of the vocabulary, or null", "the token for unknown characters (unk_token), %q, is no token of the vocabulary", *m.UnkToken)
+			return tokenizerFileError("name a token of the vocabulary, or null", "the token for unknown characters (unk_token), %q, is no token of the vocabulary", *m.UnkToken)
 		}
 		b.unknown, b.fuseUnknown, b.unknownName = id, m.FuseUnk, *m.UnkToken
 	}
 	for c := range 256 {
 		if _, ok := b.ids[string(byteRune[c])]; !ok && m.ByteFallback {
-			return badFile("give each of the 256 bytes a token, or set byte_fallback to false",
+			return tokenizerFileError("give each of the 256 bytes a token, or set byte_fallback to false",
 				"the byte %#02x, %q, has no token, and the model falls back to bytes of characters (byte_fallback)", c, byteRune[c])
 		}
 	}
@@ -346,7 +346,7 @@ func (b *BPE) readUnknown(m *bpeModel) error {
 }
 
 // readMerges reads the pairs of tokens that are joined.
-func (b *BPE) readMerges(f *bpeFile) error {
+func (b *BPE) readMerges(f *tokenizerJSON) error {
 	type pair struct{ left, right int32 }
 	last := make(map[pair]int, len(f.Model.Merges)) // of merges of the same tokens the last one counts
 	merges := make([]merge, len(f.Model.Merges))
@@ -355,13 +355,13 @@ func (b *BPE) readMerges(f *bpeFile) error {
 		for side, name := range m {
 			id, ok := b.ids[name]
 			if !ok {
-				return badFile("merge tokens of the vocabulary", "merge %d is of %q and %q, and %q is no token", i, m[0], m[1], name)
+				return tokenizerFileError("merge tokens of the vocabulary", "merge %d is of %q and %q, and %q is no token", i, m[0], m[1], name)
 			}
 			at[side] = id
 		}
 		joined, ok := b.ids[m[0]+m[1]]
 		if !ok {
-			return badFile("give the vocabulary what each merge makes", "merge %d makes %q of %q and %q, which is no token", i, m[0]+m[1], m[0], m[1])
+			return tokenizerFileError("give the vocabulary what each merge makes", "merge %d makes %q of %q and %q, which is no token", i, m[0]+m[1], m[0], m[1])
 		}
 		merges[i] = merge{at[0], at[1], joined}
 		last[pair{at[0], at[1]}] = i
@@ -390,7 +390,7 @@ func (b *BPE) chooseSeparator(name string) error {
 		}
 	}
 	if name != "" {
-		return badFile(fmt.Sprintf("name one of %.20q", names), "%q is no special token", name)
+		return tokenizerFileError(fmt.Sprintf("name one of %.20q", names), "%q is no special token", name)
 	}
 	candidates := separators
 	if len(names) == 1 {
@@ -401,5 +401,5 @@ func (b *BPE) chooseSeparator(name string) error {
 			return b.chooseSeparator(c)
 		}
 	}
-	return badFile("name one", "it is not clear which of the special tokens %.20q separates texts", names)
+	return tokenizerFileError("name one", "it is not clear which of the special tokens %.20q separates texts", names)
 }

@@ -34,12 +34,12 @@ func TestATokenizerIsReadAsItWasWritten(t *testing.T) {
 
 	for w := range patterns {
 		other := *b
-		other.words = Words(w)
+		other.words = SplitPattern(w)
 		var out bytes.Buffer
 		require.NoError(t, other.Write(&out))
 		again, err := ReadBPE(&out, EndOfText)
 		require.NoError(t, err)
-		assert.Equal(t, Words(w), again.words)
+		assert.Equal(t, SplitPattern(w), again.words)
 	}
 	require.ErrorContains(t, b.Save(filepath.Join(path, "under")), "save tokenizer")
 	require.Error(t, b.Write(fullDisk{}))
@@ -186,7 +186,7 @@ func TestABytesWithoutATokenIsAnError(t *testing.T) {
 	_, err = EncodeText([]byte("ab\xff"), b)
 	require.ErrorContains(t, err, "no token for the byte 0xff at position 2")
 	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
-	files, err := Under(write(t, map[string]string{"a": "good", "b": "x\n\xc0"}), "*")
+	files, err := ListFiles(write(t, map[string]string{"a": "good", "b": "x\n\xc0"}), "*")
 	require.NoError(t, err)
 	_, err = Encode(t.Context(), files, b)
 	require.ErrorContains(t, err, "b: the tokenizer's vocabulary has no token for the byte 0xc0 at position 2")

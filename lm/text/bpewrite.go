@@ -10,7 +10,7 @@ import (
 // Save atomically writes the tokenizer to a file in the format of [BPE.Write].
 func (b *BPE) Save(path string) error {
 	if err := localfiles.Replace(path, b.Write); err != nil {
-		return within("save tokenizer", "", err)
+		return wrapError("save tokenizer", "", err)
 	}
 	return nil
 }
@@ -20,7 +20,7 @@ func (b *BPE) Save(path string) error {
 // normalizer. Options of the official package that Append does not use, such as a token before each
 // text, are not written. The same tokenizer is always written as the same bytes.
 func (b *BPE) Write(w io.Writer) error {
-	f := bpeFile{Version: "1.0", Model: bpeModel{Type: "BPE", Vocab: fileVocabulary{}, Merges: make([]fileMerge, len(b.merges)),
+	f := tokenizerJSON{Version: "1.0", Model: modelJSON{Type: "BPE", Vocab: vocabularyJSON{}, Merges: make([]mergeJSON, len(b.merges)),
 		FuseUnk: b.fuseUnknown, IgnoreMerges: b.ignoreMerges}}
 	if b.unknownName != "" {
 		f.Model.UnkToken = &b.unknownName
@@ -29,7 +29,7 @@ func (b *BPE) Write(w io.Writer) error {
 		f.Normalizer = json.RawMessage(`{"type":"NFC"}`)
 	}
 	for _, t := range b.added {
-		f.AddedTokens = append(f.AddedTokens, addedToken{ID: int64(t.id), Content: t.content, SingleWord: t.singleWord, LStrip: t.lstrip,
+		f.AddedTokens = append(f.AddedTokens, addedTokenJSON{ID: int64(t.id), Content: t.content, SingleWord: t.singleWord, LStrip: t.lstrip,
 			RStrip: t.rstrip, Normalized: t.normalized, Special: t.special})
 	}
 	names := make([]string, len(b.text)) // of the vocabulary, by id
@@ -37,7 +37,7 @@ func (b *BPE) Write(w io.Writer) error {
 		f.Model.Vocab[name], names[id] = int64(id), name
 	}
 	for i, m := range b.merges {
-		f.Model.Merges[i] = fileMerge{names[m.left], names[m.right]}
+		f.Model.Merges[i] = mergeJSON{names[m.left], names[m.right]}
 	}
 	f.PreTokenizer = b.words.preTokenizer()
 	if b.preTokenizer != nil {
@@ -47,24 +47,24 @@ func (b *BPE) Write(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(f); err != nil {
-		return within("write tokenizer", "", err)
+		return wrapError("write tokenizer", "", err)
 	}
 	return nil
 }
 
 // byteLevel returns the step that writes bytes as visible characters. With usesRegex it splits texts
 // by GPT-2's pattern before.
-func byteLevel(usesRegex bool) *preTokenizer {
+func byteLevel(usesRegex bool) *preTokenizerJSON {
 	no, yes := false, true
-	return &preTokenizer{Type: "ByteLevel", AddPrefixSpace: &no, TrimOffsets: &yes, UseRegex: map[bool]*bool{false: &no, true: &yes}[usesRegex]}
+	return &preTokenizerJSON{Type: "ByteLevel", AddPrefixSpace: &no, TrimOffsets: &yes, UseRegex: map[bool]*bool{false: &no, true: &yes}[usesRegex]}
 }
 
-// preTokenizer returns the steps in a file that split texts into w.
-func (w Words) preTokenizer() *preTokenizer {
+// preTokenizerJSON returns the steps in a file that split texts into w.
+func (w SplitPattern) preTokenizer() *preTokenizerJSON {
 	if w == GPT2 || w == NoSplit {
 		return byteLevel(w == GPT2)
 	}
 	no := false
-	split := preTokenizer{Type: "Split", Behavior: "Isolated", Invert: &no, Pattern: map[string]string{"Regex": patterns[w].expression}}
-	return &preTokenizer{Type: "Sequence", Pretokenizers: []preTokenizer{split, *byteLevel(false)}}
+	split := preTokenizerJSON{Type: "Split", Behavior: "Isolated", Invert: &no, Pattern: map[string]string{"Regex": patterns[w].expression}}
+	return &preTokenizerJSON{Type: "Sequence", Pretokenizers: []preTokenizerJSON{split, *byteLevel(false)}}
 }

@@ -49,7 +49,7 @@ func Example() {
 		}
 	}
 	ctx := context.Background()
-	files, err := text.Under(dir, "*.txt")
+	files, err := text.ListFiles(dir, "*.txt")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	unigram, err := text.Unigram(ctx, known, unknown)
+	unigram, err := text.UnigramBitsPerByte(ctx, known, unknown)
 	if err != nil {
 		log.Fatal(err)
 	}

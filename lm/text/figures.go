@@ -17,13 +17,13 @@ func (t *Tokens) BitsPerByte(nats float64) float64 {
 	return nats / math.Ln2 / float64(t.bytes)
 }
 
-// each calls f with each target and the preceding token.
-func (t *Tokens) each(ctx context.Context, f func(before, token int32)) error {
+// forEachTarget calls f with each target and the preceding token.
+func (t *Tokens) forEachTarget(ctx context.Context, f func(before, token int32)) error {
 	ids := make([]int32, 1<<16)
 	before := int32(-1)
 	for from := 0; from < t.n; from += len(ids) {
 		if err := ctx.Err(); err != nil {
-			return within("count", "", err)
+			return wrapError("count", "", err)
 		}
 		for _, id := range ids[:t.Read(ids, from)] {
 			if before >= 0 {
@@ -38,16 +38,16 @@ func (t *Tokens) each(ctx context.Context, f func(before, token int32)) error {
 // checkCounts returns an error if the vocabularies differ or if there are no bytes.
 func checkCounts(training, heldOut *Tokens) error {
 	if training.vocabulary != heldOut.vocabulary || training.separator != heldOut.separator {
-		return wrong("count", "encode both with one tokenizer", "tokens of a vocabulary of %d, and held-out tokens of one of %d", training.vocabulary, heldOut.vocabulary)
+		return valueError("count", "encode both with one tokenizer", "tokens of a vocabulary of %d, and held-out tokens of one of %d", training.vocabulary, heldOut.vocabulary)
 	}
 	if heldOut.bytes == 0 {
-		return wrong("count", "hold out texts that are not empty", "the held-out texts have no bytes")
+		return valueError("count", "hold out texts that are not empty", "the held-out texts have no bytes")
 	}
 	return nil
 }
 
-// unigram returns the number of occurrences of each token in the targets of t, plus one.
-func unigram(ctx context.Context, t, heldOut *Tokens) (counts []float64, total float64, err error) {
+// countUnigrams returns the number of occurrences of each token in the targets of t, plus one.
+func countUnigrams(ctx context.Context, t, heldOut *Tokens) (counts []float64, total float64, err error) {
 	if err := checkCounts(t, heldOut); err != nil {
 		return nil, 0, err
 	}
@@ -55,14 +55,14 @@ func unigram(ctx context.Context, t, heldOut *Tokens) (counts []float64, total f
 	for i := range counts {
 		counts[i] = 1
 	}
-	err = t.each(ctx, func(_, id int32) { counts[id]++ })
+	err = t.forEachTarget(ctx, func(_, id int32) { counts[id]++ })
 	return counts, float64(t.vocabulary + t.Targets()), err
 }
 
-// Unigram returns the bits per byte of the held-out texts for a model that uses only the token
+// UnigramBitsPerByte returns the bits per byte of the held-out texts for a model that uses only the token
 // frequencies in training: each token has the probability (count + 1) / (tokens + vocabulary).
-func Unigram(ctx context.Context, training, heldOut *Tokens) (float64, error) {
-	counts, total, err := unigram(ctx, training, heldOut)
+func UnigramBitsPerByte(ctx context.Context, training, heldOut *Tokens) (float64, error) {
+	counts, total, err := countUnigrams(ctx, training, heldOut)
 	if err != nil {
 		return 0, err
 	}
@@ -70,24 +70,24 @@ func Unigram(ctx context.Context, training, heldOut *Tokens) (float64, error) {
 	for i, c := range counts {
 		counts[i] = math.Log(total / c)
 	}
-	err = heldOut.each(ctx, func(_, id int32) { nats += counts[id] })
+	err = heldOut.forEachTarget(ctx, func(_, id int32) { nats += counts[id] })
 	return heldOut.BitsPerByte(nats), err
 }
 
 // bigramPrior is the weight of the unigram distribution in the bigram counts, in tokens.
 const bigramPrior = 8
 
-// Bigram returns the bits per byte of the held-out texts for a model that uses only the frequencies
+// BigramBitsPerByte returns the bits per byte of the held-out texts for a model that uses only the frequencies
 // of token pairs in training. After token a, token b has the probability (count(a, b) + 8 u(b)) /
-// (count(a) + 8), where u is the probability of [Unigram].
-func Bigram(ctx context.Context, training, heldOut *Tokens) (float64, error) {
-	counts, total, err := unigram(ctx, training, heldOut)
+// (count(a) + 8), where u is the probability of [UnigramBitsPerByte].
+func BigramBitsPerByte(ctx context.Context, training, heldOut *Tokens) (float64, error) {
+	counts, total, err := countUnigrams(ctx, training, heldOut)
 	if err != nil {
 		return 0, err
 	}
 	key := func(a, b int32) uint64 { return uint64(a)<<32 | uint64(b) }
 	pairs := map[uint64]int64{} // pairs of the held-out texts, with their counts in training
-	if err := heldOut.each(ctx, func(a, b int32) { pairs[key(a, b)] = 0 }); err != nil {
+	if err := heldOut.forEachTarget(ctx, func(a, b int32) { pairs[key(a, b)] = 0 }); err != nil {
 		return 0, err
 	}
 	after := make([]float64, training.vocabulary)
@@ -102,11 +102,11 @@ func Bigram(ctx context.Context, training, heldOut *Tokens) (float64, error) {
 		dense = make([]int64, v*v)
 		count = func(a, b int32) { after[a]++; dense[int(a)*v+int(b)]++ }
 	}
-	if err := training.each(ctx, count); err != nil {
+	if err := training.forEachTarget(ctx, count); err != nil {
 		return 0, err
 	}
 	nats := 0.0
-	err = heldOut.each(ctx, func(a, b int32) {
+	err = heldOut.forEachTarget(ctx, func(a, b int32) {
 		n := pairs[key(a, b)]
 		if dense != nil {
 			n = dense[int(a)*training.vocabulary+int(b)]
@@ -116,37 +116,37 @@ func Bigram(ctx context.Context, training, heldOut *Tokens) (float64, error) {
 	return heldOut.BitsPerByte(nats), err
 }
 
-// Gzip returns the bits per byte of the texts, concatenated in their order and compressed with gzip
-// at level 9.
-func Gzip(ctx context.Context, files Files) (float64, error) {
+// GzipBitsPerByte returns the bits per byte of the texts, concatenated in their order and compressed with gzip
+// classAt level 9.
+func GzipBitsPerByte(ctx context.Context, files Files) (float64, error) {
 	if files.Bytes() == 0 {
-		return 0, wrong("gzip", "list files that are not empty", "the texts have no bytes")
+		return 0, valueError("gzip", "list files that are not empty", "the texts have no bytes")
 	}
-	var size counter
+	var size byteCounter
 	w, err := gzip.NewWriterLevel(&size, gzip.BestCompression)
 	if err != nil {
-		return 0, within("gzip", "", err)
+		return 0, wrapError("gzip", "", err)
 	}
 	n := int64(0)
-	for p, err := range files.pieces(ctx) {
+	for p, err := range files.chunks(ctx) {
 		if err != nil {
-			return 0, within("gzip", "", err)
+			return 0, wrapError("gzip", "", err)
 		}
 		n += int64(len(p.data))
 		if _, err := w.Write(p.data); err != nil {
-			return 0, within("gzip", "", err)
+			return 0, wrapError("gzip", "", err)
 		}
 	}
 	if err := w.Close(); err != nil {
-		return 0, within("gzip", "", err)
+		return 0, wrapError("gzip", "", err)
 	}
 	return 8 * float64(size) / float64(n), nil
 }
 
-// counter is a writer that counts bytes.
-type counter int64
+// byteCounter is a writer that counts bytes.
+type byteCounter int64
 
-func (c *counter) Write(p []byte) (int, error) {
-	*c += counter(len(p))
+func (c *byteCounter) Write(p []byte) (int, error) {
+	*c += byteCounter(len(p))
 	return len(p), nil
 }

@@ -46,13 +46,13 @@ func TestUnigramAndBigramByHand(t *testing.T) {
 	// Targets of training: a a b end; of the held-out text: a b end.
 	total := 256 + 4.0
 	a, b, end := 3/total, 2/total, 2/total
-	got, err := Unigram(t.Context(), training, heldOut)
+	got, err := UnigramBitsPerByte(t.Context(), training, heldOut)
 	require.NoError(t, err)
 	assert.InDelta(t, -(math.Log2(a)+math.Log2(b)+math.Log2(end))/2, got, 1e-12)
 
 	after := func(pair, first float64, u float64) float64 { return math.Log2((pair + 8*u) / (first + 8)) }
 	want := -(after(1, 1, a) + after(1, 2, b) + after(1, 1, end)) / 2
-	got, err = Bigram(t.Context(), training, heldOut)
+	got, err = BigramBitsPerByte(t.Context(), training, heldOut)
 	require.NoError(t, err)
 	assert.InDelta(t, want, got, 1e-12)
 
@@ -62,7 +62,7 @@ func TestUnigramAndBigramByHand(t *testing.T) {
 		require.NoError(t, err)
 		return tokens
 	}
-	got, err = Bigram(t.Context(), big(5, 5, 6), big(5, 6))
+	got, err = BigramBitsPerByte(t.Context(), big(5, 5, 6), big(5, 6))
 	require.NoError(t, err)
 	total = 1<<11 + 4
 	a, b, end = 3/total, 2/total, 2/total
@@ -73,7 +73,7 @@ func TestUnigramAndBigramByHand(t *testing.T) {
 func TestFiguresOfTexts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	writeRandom(t, path, 1<<20)
-	files, err := File(path)
+	files, err := SingleFile(path)
 	require.NoError(t, err)
 	training, heldOut, err := files.Split(0.25, 0)
 	require.NoError(t, err)
@@ -81,25 +81,25 @@ func TestFiguresOfTexts(t *testing.T) {
 	require.NoError(t, err)
 	b, err := Encode(t.Context(), heldOut, Bytes())
 	require.NoError(t, err)
-	u, err := Unigram(t.Context(), a, b)
+	u, err := UnigramBitsPerByte(t.Context(), a, b)
 	require.NoError(t, err)
 	assert.InDelta(t, 8, u, 0.01)
-	z, err := Gzip(t.Context(), heldOut)
+	z, err := GzipBitsPerByte(t.Context(), heldOut)
 	require.NoError(t, err)
 	assert.InDelta(t, 8, z, 0.01)
 
 	a, b = encoded(t, strings.Repeat("abcdefgh", 1000)), encoded(t, strings.Repeat("abcdefgh", 100))
-	u, err = Unigram(t.Context(), a, b)
+	u, err = UnigramBitsPerByte(t.Context(), a, b)
 	require.NoError(t, err)
 	assert.InDelta(t, 3, u, 0.1)
-	bi, err := Bigram(t.Context(), a, b)
+	bi, err := BigramBitsPerByte(t.Context(), a, b)
 	require.NoError(t, err)
 	assert.Less(t, bi, 0.15)
 }
 
-// Gzip is what gzip makes of all texts behind each other.
+// GzipBitsPerByte is what gzip makes of all texts behind each other.
 func TestGzipIsOneStream(t *testing.T) {
-	files, err := Under(write(t, map[string]string{"a": strings.Repeat("one ", 50), "b": strings.Repeat("one two ", 50)}), "*")
+	files, err := ListFiles(write(t, map[string]string{"a": strings.Repeat("one ", 50), "b": strings.Repeat("one two ", 50)}), "*")
 	require.NoError(t, err)
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, 9)
@@ -107,7 +107,7 @@ func TestGzipIsOneStream(t *testing.T) {
 	_, err = w.Write([]byte(strings.Join(read(t, files), "")))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
-	got, err := Gzip(t.Context(), files)
+	got, err := GzipBitsPerByte(t.Context(), files)
 	require.NoError(t, err)
 	assert.InDelta(t, 8*float64(out.Len())/600, got, 1e-12)
 }
@@ -116,11 +116,11 @@ func TestFiguresThatCannotBeAreRefused(t *testing.T) {
 	other, err := EncodeText([]byte("x"), wide{300, 0, []int32{4}})
 	require.NoError(t, err)
 	for name, c := range map[string][2]*Tokens{"two vocabularies": {encoded(t, "a"), other}, "no bytes": {encoded(t, "a"), encoded(t, "")}} {
-		_, err := Unigram(t.Context(), c[0], c[1])
+		_, err := UnigramBitsPerByte(t.Context(), c[0], c[1])
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
-		_, err = Bigram(t.Context(), c[0], c[1])
+		_, err = BigramBitsPerByte(t.Context(), c[0], c[1])
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 	}
-	_, err = Gzip(t.Context(), Files{})
+	_, err = GzipBitsPerByte(t.Context(), Files{})
 	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 }

@@ -23,31 +23,31 @@ import (
 // Files is an ordered list of texts, each a range of bytes of a file. It does not contain the texts
 // themselves. The zero Files is empty. Files is immutable and safe for concurrent use.
 type Files struct {
-	texts []one
+	texts []textRange
 }
 
-// one is a text: the bytes from (inclusive) to to (exclusive) of a file.
-type one struct {
+// textRange is a text: the bytes from (inclusive) to to (exclusive) of a file.
+type textRange struct {
 	name     string // path relative to the listed folder, with slashes: the same on every machine
 	path     string
 	from, to int64
 }
 
-// Under returns the texts of all regular files below a folder whose base name matches pattern, in
+// ListFiles returns the texts of all regular files below a folder whose base name matches pattern, in
 // the syntax of path.Match, such as "*.go". They are sorted by the bytes of their paths. Folders
 // named testdata or vendor, folders whose name begins with a dot or an underscore, and symbolic
 // links are omitted. If no file matches, the error matches fs.ErrNotExist.
-func Under(root, pattern string) (Files, error) {
+func ListFiles(root, pattern string) (Files, error) {
 	subject := "in " + root
 	if _, err := path.Match(pattern, ""); err != nil || strings.Contains(pattern, "/") {
-		return Files{}, wrong("list", `give a pattern of path.Match for the last name of a path, such as "*.go"`, "the pattern %q", pattern)
+		return Files{}, valueError("list", `give a pattern of path.Match for the last name of a path, such as "*.go"`, "the pattern %q", pattern)
 	}
 	if err := localfiles.Local(root); err != nil {
-		return Files{}, within("list", subject, err)
+		return Files{}, wrapError("list", subject, err)
 	}
 	real, err := filepath.EvalSymlinks(root) // WalkDir does not follow a root that is a link
 	if err != nil {
-		return Files{}, within("list", subject, err)
+		return Files{}, wrapError("list", subject, err)
 	}
 	var f Files
 	err = filepath.WalkDir(real, func(at string, entry fs.DirEntry, err error) error {
@@ -74,22 +74,22 @@ func Under(root, pattern string) (Files, error) {
 		if err != nil {
 			return err
 		}
-		f.texts = append(f.texts, one{name: filepath.ToSlash(below), path: at, to: info.Size()})
+		f.texts = append(f.texts, textRange{name: filepath.ToSlash(below), path: at, to: info.Size()})
 		return nil
 	})
 	if err != nil {
-		return Files{}, within("list", subject, err)
+		return Files{}, wrapError("list", subject, err)
 	}
 	if len(f.texts) == 0 {
 		return Files{}, &errkind.Fault{Op: "text: list", Subject: subject, Reason: "no file matches " + pattern, Match: fs.ErrNotExist,
 			Class: errkind.NotFoundError, Hint: "give a folder that has such files, or another pattern"}
 	}
-	slices.SortFunc(f.texts, func(a, b one) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(f.texts, func(a, b textRange) int { return cmp.Compare(a.name, b.name) })
 	return f, nil
 }
 
 // GoSources returns the Go sources of the standard library and of the go command, which are part of
-// every Go installation: the files *.go [Under] the folder src of "go env GOROOT". For Go 1.26
+// every Go installation: the files *.go [ListFiles] the folder src of "go env GOROOT". For Go 1.26
 // these are 64 MB in 5,500 files.
 func GoSources(ctx context.Context) (Files, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
@@ -104,16 +104,16 @@ func GoSources(ctx context.Context) (Files, error) {
 		return Files{}, &errkind.Fault{Op: "text: list Go's sources", Reason: "go env GOROOT failed", Err: err, Class: errkind.Or(err, errkind.NotFoundError),
 			Hint: "put the go command into PATH, or give files of your own"}
 	}
-	return Under(filepath.Join(root, "src"), "*.go")
+	return ListFiles(filepath.Join(root, "src"), "*.go")
 }
 
-// File returns the text of one file.
-func File(path string) (Files, error) {
+// SingleFile returns the text of one file.
+func SingleFile(path string) (Files, error) {
 	f, info, err := localfiles.Open(path)
 	if err != nil {
-		return Files{}, within("list", path, err)
+		return Files{}, wrapError("list", path, err)
 	}
-	return Files{texts: []one{{name: filepath.Base(path), path: path, to: info.Size()}}}, f.Close()
+	return Files{texts: []textRange{{name: filepath.Base(path), path: path, to: info.Size()}}}, f.Close()
 }
 
 // Len returns the number of texts.
@@ -144,17 +144,17 @@ func (f Files) Names() []string {
 // ValueError.
 func (f Files) Split(share float64, seed uint64) (training, heldOut Files, err error) {
 	if !(share > 0 && share < 1) {
-		return Files{}, Files{}, wrong("split", "give a number between 0 and 1, such as 0.05", "a share of %g to hold out", share)
+		return Files{}, Files{}, valueError("split", "give a number between 0 and 1, such as 0.05", "a share of %g to hold out", share)
 	}
 	total := f.Bytes()
 	want := int64(share * float64(total))
 	switch len(f.texts) {
 	case 0:
-		return Files{}, Files{}, wrong("split", "list some files", "there are no texts")
+		return Files{}, Files{}, valueError("split", "list some files", "there are no texts")
 	case 1:
-		return f.cut(total - want)
+		return f.splitAtLine(total - want)
 	}
-	held := f.choose(want, seed, len(f.texts)-1)
+	held := f.sampleTexts(want, seed, len(f.texts)-1)
 	for i, t := range f.texts {
 		if held[i] {
 			heldOut.texts = append(heldOut.texts, t)
@@ -165,22 +165,22 @@ func (f Files) Split(share float64, seed uint64) (training, heldOut Files, err e
 	return training, heldOut, nil
 }
 
-// Take returns a selection of the texts with at least the given number of bytes, or all texts if
+// Sample returns a selection of the texts with at least the given number of bytes, or all texts if
 // they have fewer. The selection depends only on the names, the sizes and the seed, and keeps the
 // order. Of a single text, Take returns the beginning, up to the end of a line.
-func (f Files) Take(bytes int64, seed uint64) (Files, error) {
+func (f Files) Sample(bytes int64, seed uint64) (Files, error) {
 	if bytes < 1 {
-		return Files{}, wrong("take", "give the number of bytes to take, from 1", "%d bytes", bytes)
+		return Files{}, valueError("take", "give the number of bytes to take, from 1", "%d bytes", bytes)
 	}
 	if bytes >= f.Bytes() {
 		return f, nil
 	}
 	if len(f.texts) == 1 {
-		some, _, err := f.cut(bytes)
+		some, _, err := f.splitAtLine(bytes)
 		return some, err
 	}
 	var some Files
-	for i, taken := range f.choose(bytes, seed, len(f.texts)) {
+	for i, taken := range f.sampleTexts(bytes, seed, len(f.texts)) {
 		if taken {
 			some.texts = append(some.texts, f.texts[i])
 		}
@@ -188,15 +188,15 @@ func (f Files) Take(bytes int64, seed uint64) (Files, error) {
 	return some, nil
 }
 
-// choose selects texts in a random order, at least one and at most most, until they have want
+// sampleTexts selects texts in a random order, at least one and at most most, until they have want
 // bytes.
-func (f Files) choose(want int64, seed uint64, most int) (chosen []bool) {
+func (f Files) sampleTexts(want int64, seed uint64, most int) (chosen []bool) {
 	order := make([]int, len(f.texts))
 	rank := make([]uint64, len(f.texts))
 	for i, t := range f.texts {
 		h := fnv.New64a()
 		h.Write([]byte(t.name))
-		order[i], rank[i] = i, mix(h.Sum64()^mix(seed))
+		order[i], rank[i] = i, splitMix64(h.Sum64()^splitMix64(seed))
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rank[a], rank[b]) })
 	chosen = make([]bool, len(f.texts))
@@ -211,47 +211,47 @@ func (f Files) choose(want int64, seed uint64, most int) (chosen []bool) {
 	return chosen
 }
 
-// cut divides a single text at the first beginning of a line at or after an offset.
-func (f Files) cut(at int64) (training, heldOut Files, err error) {
+// splitAtLine divides a single text at the first beginning of a line at or after an offset.
+func (f Files) splitAtLine(at int64) (training, heldOut Files, err error) {
 	t := f.texts[0]
 	end := t.from + at
 	file, _, err := localfiles.Open(t.path)
 	if err != nil {
-		return Files{}, Files{}, within("split", t.path, err)
+		return Files{}, Files{}, wrapError("split", t.path, err)
 	}
 	defer file.Close()
 	const longest = 1 << 20 // longer lines are split
 	line := make([]byte, min(longest, t.to-end))
 	n, err := file.ReadAt(line, end)
 	if err != nil && err != io.EOF {
-		return Files{}, Files{}, within("split", t.path, err)
+		return Files{}, Files{}, wrapError("split", t.path, err)
 	}
 	if i := bytes.IndexByte(line[:n], '\n'); i >= 0 && end+int64(i)+1 < t.to {
 		end += int64(i) + 1
 	}
 	if end <= t.from || end >= t.to {
-		return Files{}, Files{}, wrong("split", "give a longer file, or a larger share", "a text of %d bytes does not make two parts", t.to-t.from)
+		return Files{}, Files{}, valueError("split", "give a longer file, or a larger share", "a text of %d bytes does not make two parts", t.to-t.from)
 	}
 	first, last := t, t
 	first.to, last.from = end, end
-	return Files{texts: []one{first}}, Files{texts: []one{last}}, nil
+	return Files{texts: []textRange{first}}, Files{texts: []textRange{last}}, nil
 }
 
-// piece is a part of a text. Its bytes follow the bytes of the previous piece.
-type piece struct {
+// textChunk is a part of a text. Its bytes follow the bytes of the previous piece.
+type textChunk struct {
 	name string // of the text
 	at   int64  // the position in the file
 	data []byte // valid until the next piece
 	last bool   // the text ends here
 }
 
-// most is the size of a piece in bytes. Longer texts are split after the end of a line.
-const most = 4 << 20
+// maxChunkBytes is the size of a piece in bytes. Longer texts are split after the end of a line.
+const maxChunkBytes = 4 << 20
 
-// pieces reads the texts in order. It yields at least one piece of each text. It yields an error at
-// most once, as the last pair.
-func (f Files) pieces(ctx context.Context) iter.Seq2[piece, error] {
-	return func(yield func(piece, error) bool) {
+// chunks reads the texts in order. It yields at least one piece of each text. It yields an error at
+// maxChunkBytes once, as the last pair.
+func (f Files) chunks(ctx context.Context) iter.Seq2[textChunk, error] {
+	return func(yield func(textChunk, error) bool) {
 		var buffer []byte
 		for _, t := range f.texts {
 			file, err := t.open()
@@ -259,10 +259,10 @@ func (f Files) pieces(ctx context.Context) iter.Seq2[piece, error] {
 				if err = ctx.Err(); err != nil {
 					break
 				}
-				n := int(min(most, t.to-at))
+				n := int(min(maxChunkBytes, t.to-at))
 				buffer = slices.Grow(buffer[:0], n)[:n]
 				if _, err = io.ReadFull(io.NewSectionReader(file, at, int64(n)), buffer); err != nil {
-					err = t.changed(err)
+					err = t.readError(err)
 					break
 				}
 				data, last := buffer, at+int64(n) == t.to
@@ -271,7 +271,7 @@ func (f Files) pieces(ctx context.Context) iter.Seq2[piece, error] {
 				}
 				begin := at
 				at += int64(len(data))
-				if !yield(piece{t.name, begin, data, last}, nil) {
+				if !yield(textChunk{t.name, begin, data, last}, nil) {
 					file.Close()
 					return
 				}
@@ -283,14 +283,14 @@ func (f Files) pieces(ctx context.Context) iter.Seq2[piece, error] {
 				err = errors.Join(err, file.Close())
 			}
 			if err != nil {
-				yield(piece{}, err)
+				yield(textChunk{}, err)
 				return
 			}
 		}
 	}
 }
 
-func (t one) open() (*os.File, error) {
+func (t textRange) open() (*os.File, error) {
 	file, _, err := localfiles.Open(t.path)
 	if err != nil {
 		return nil, &errkind.Fault{Op: "text: read", Subject: t.path, Err: err, Hint: "list the files again if they have changed"}
@@ -298,19 +298,19 @@ func (t one) open() (*os.File, error) {
 	return file, nil
 }
 
-// changed returns an error for a file that is shorter than when it was listed, or that cannot be
+// readError returns an error for a file that is shorter than when it was listed, or that cannot be
 // read.
-func (t one) changed(err error) error {
+func (t textRange) readError(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return &errkind.Fault{Op: "text: read", Subject: t.path, Class: errkind.DataLossError, Err: io.ErrUnexpectedEOF,
 			Reason: "the file is shorter than when it was listed", Hint: "list the files again"}
 	}
-	return within("read", t.path, err)
+	return wrapError("read", t.path, err)
 }
 
-// mix is the finalizer of the splitmix64 generator. Its results must not change: saved positions
+// splitMix64 is the finalizer of the splitmix64 generator. Its results must not change: saved positions
 // and other processes depend on them.
-func mix(x uint64) uint64 {
+func splitMix64(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31

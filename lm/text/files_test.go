@@ -34,7 +34,7 @@ func write(t *testing.T, contents map[string]string) (root string) {
 func read(t *testing.T, f Files) (out []string) {
 	t.Helper()
 	var text bytes.Buffer
-	for p, err := range f.pieces(t.Context()) {
+	for p, err := range f.chunks(t.Context()) {
 		require.NoError(t, err)
 		text.Write(p.data)
 		if p.last {
@@ -49,7 +49,7 @@ func TestFilesAreListedInTheOrderOfTheirPaths(t *testing.T) {
 	root := write(t, map[string]string{"b.go": "b", "a/z.go": "az", "a.go": "a", "a/a.go": "aa", "a/b.txt": "no", "a/testdata/x.go": "no",
 		"vendor/x.go": "no", ".git/x.go": "no", "_old/x.go": "no", "empty.go": ""})
 	require.NoError(t, os.Symlink("b.go", filepath.Join(root, "link.go")))
-	files, err := Under(root, "*.go")
+	files, err := ListFiles(root, "*.go")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a.go", "a/a.go", "a/z.go", "b.go", "empty.go"}, files.Names())
 	assert.Equal(t, []string{"a", "aa", "az", "b", ""}, read(t, files))
@@ -59,7 +59,7 @@ func TestFilesAreListedInTheOrderOfTheirPaths(t *testing.T) {
 	// The folder itself may be a link, or have such a name.
 	link := filepath.Join(t.TempDir(), "testdata")
 	require.NoError(t, os.Symlink(root, link))
-	again, err := Under(link, "*.go")
+	again, err := ListFiles(link, "*.go")
 	require.NoError(t, err)
 	assert.Equal(t, files.Names(), again.Names())
 }
@@ -77,15 +77,15 @@ func TestListingSaysWhatIsWrong(t *testing.T) {
 		"no folder":     {filepath.Join(root, "none"), "*.go", errkind.NotFoundError, "none"},
 		"a URL":         {"gs://bucket/texts", "*.go", errkind.NotImplementedError, "gs://bucket/texts"},
 	} {
-		_, err := Under(c.root, c.pattern)
+		_, err := ListFiles(c.root, c.pattern)
 		require.ErrorContains(t, err, c.text, name)
 		assert.Equal(t, c.kind, errkind.KindOf(err), "%s: %v", name, err)
 	}
-	_, err := Under(root, "*.py")
+	_, err := ListFiles(root, "*.py")
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	_, err = File(root)
+	_, err = SingleFile(root)
 	require.ErrorContains(t, err, "directory")
-	_, err = File(filepath.Join(root, "none"))
+	_, err = SingleFile(filepath.Join(root, "none"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
@@ -108,7 +108,7 @@ func TestSplitPutsEachTextIntoOnePart(t *testing.T) {
 	for i := range 200 {
 		contents[fmt.Sprintf("f%03d.go", i)] = strings.Repeat("x", i)
 	}
-	files, err := Under(write(t, contents), "*.go")
+	files, err := ListFiles(write(t, contents), "*.go")
 	require.NoError(t, err)
 	var parts [][]string
 	for seed := range uint64(3) {
@@ -142,25 +142,25 @@ func TestTakeChoosesTexts(t *testing.T) {
 	for i := range 100 {
 		contents[fmt.Sprintf("f%03d.go", i)] = strings.Repeat("x", i)
 	}
-	files, err := Under(write(t, contents), "*.go")
+	files, err := ListFiles(write(t, contents), "*.go")
 	require.NoError(t, err)
-	some, err := files.Take(500, 1)
+	some, err := files.Sample(500, 1)
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, some.Bytes(), int64(500))
 	assert.Less(t, some.Bytes(), int64(600))
 	assert.True(t, slices.IsSorted(some.Names()))
-	other, err := files.Take(500, 2)
+	other, err := files.Sample(500, 2)
 	require.NoError(t, err)
 	assert.NotEqual(t, some.Names(), other.Names())
-	every, err := files.Take(1<<40, 1)
+	every, err := files.Sample(1<<40, 1)
 	require.NoError(t, err)
 	assert.Equal(t, files.Names(), every.Names())
-	_, err = files.Take(0, 1)
+	_, err = files.Sample(0, 1)
 	require.ErrorContains(t, err, "0 bytes")
 
-	one, err := File(filepath.Join(write(t, map[string]string{"x": "one\ntwo\nthree\n"}), "x"))
+	one, err := SingleFile(filepath.Join(write(t, map[string]string{"x": "one\ntwo\nthree\n"}), "x"))
 	require.NoError(t, err)
-	some, err = one.Take(5, 1)
+	some, err = one.Sample(5, 1)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"one\ntwo\n"}, read(t, some))
 }
@@ -176,14 +176,14 @@ func TestOneTextIsCutAtALine(t *testing.T) {
 		"the last line":  {"a\nbcdefghi\n", 0.5, [2]string{"a\nbcde", "fghi\n"}},
 		"only two bytes": {"ab", 0.5, [2]string{"a", "b"}},
 	} {
-		files, err := File(filepath.Join(write(t, map[string]string{"x": c.text}), "x"))
+		files, err := SingleFile(filepath.Join(write(t, map[string]string{"x": c.text}), "x"))
 		require.NoError(t, err)
 		training, heldOut, err := files.Split(c.share, 3)
 		require.NoError(t, err, name)
 		assert.Equal(t, c.want, [2]string{read(t, training)[0], read(t, heldOut)[0]}, name)
 	}
 	for _, content := range []string{"", "a"} {
-		files, err := File(filepath.Join(write(t, map[string]string{"x": content}), "x"))
+		files, err := SingleFile(filepath.Join(write(t, map[string]string{"x": content}), "x"))
 		require.NoError(t, err)
 		_, _, err = files.Split(0.5, 0)
 		require.ErrorContains(t, err, "does not make two parts")
@@ -199,13 +199,13 @@ func TestOneTextIsCutAtALine(t *testing.T) {
 // A text of many pieces is cut behind lines, and one without lines anywhere.
 func TestALongTextIsReadInPieces(t *testing.T) {
 	for _, line := range []string{"a line of the text\n", "no end "} {
-		content := strings.Repeat(line, 3*most/len(line)+5)
-		files, err := File(filepath.Join(write(t, map[string]string{"x": content}), "x"))
+		content := strings.Repeat(line, 3*maxChunkBytes/len(line)+5)
+		files, err := SingleFile(filepath.Join(write(t, map[string]string{"x": content}), "x"))
 		require.NoError(t, err)
 		n := 0
-		for p, err := range files.pieces(t.Context()) {
+		for p, err := range files.chunks(t.Context()) {
 			require.NoError(t, err)
-			assert.LessOrEqual(t, len(p.data), most)
+			assert.LessOrEqual(t, len(p.data), maxChunkBytes)
 			if line[len(line)-1] == '\n' {
 				assert.EqualValues(t, '\n', p.data[len(p.data)-1])
 			}
@@ -218,7 +218,7 @@ func TestALongTextIsReadInPieces(t *testing.T) {
 
 func TestAFileThatChangesIsAnError(t *testing.T) {
 	root := write(t, map[string]string{"a.go": "package a", "b.go": "package b"})
-	files, err := Under(root, "*.go")
+	files, err := ListFiles(root, "*.go")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(root, "b.go"), []byte("pack"), 0o644))
 	_, err = Encode(t.Context(), files, Bytes())
@@ -230,7 +230,7 @@ func TestAFileThatChangesIsAnError(t *testing.T) {
 	_, err = Encode(t.Context(), files, Bytes())
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorContains(t, err, "b.go")
-	_, err = Gzip(t.Context(), files)
+	_, err = GzipBitsPerByte(t.Context(), files)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
 	// What was added since the files were listed is not read.

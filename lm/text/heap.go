@@ -1,20 +1,20 @@
 package text
 
-// ranked values have an order.
-type ranked[T any] interface{ before(T) bool }
+// ordered values have an order.
+type ordered[T any] interface{ less(T) bool }
 
 var (
-	_ ranked[place]    = place(0)
-	_ ranked[heapPair] = heapPair{}
+	_ ordered[mergeCandidate] = mergeCandidate(0)
+	_ ordered[pairPriority]   = pairPriority{}
 )
 
 // heap is a binary heap. The first value in the order is on top.
-type heap[T ranked[T]] []T
+type heap[T ordered[T]] []T
 
 func (q *heap[T]) push(v T) {
 	h := append(*q, v)
 	i := len(h) - 1
-	for i > 0 && v.before(h[(i-1)/2]) {
+	for i > 0 && v.less(h[(i-1)/2]) {
 		h[i] = h[(i-1)/2]
 		i = (i - 1) / 2
 	}
@@ -28,10 +28,10 @@ func (q *heap[T]) pop() T {
 	h = h[:len(h)-1]
 	for i := 0; len(h) > 0; {
 		kid := 2*i + 1
-		if kid+1 < len(h) && h[kid+1].before(h[kid]) {
+		if kid+1 < len(h) && h[kid+1].less(h[kid]) {
 			kid++
 		}
-		if kid >= len(h) || !h[kid].before(v) {
+		if kid >= len(h) || !h[kid].less(v) {
 			h[i] = v
 			break
 		}

@@ -63,12 +63,12 @@ func TestOfficialTokenizers(t *testing.T) {
 	_, others, err := sources.Split(0.004, 8)
 	require.NoError(t, err)
 	for _, f := range []*Files{&sample, &others} { // the official package takes minutes for lines of many KB
-		f.texts = slices.DeleteFunc(f.texts, func(t one) bool { return t.to > 40<<10 })
+		f.texts = slices.DeleteFunc(f.texts, func(t textRange) bool { return t.to > 40<<10 })
 	}
 	dir := t.TempDir()
 	var texts []string
 	for _, f := range []Files{sample, others} {
-		for p, err := range f.pieces(t.Context()) {
+		for p, err := range f.chunks(t.Context()) {
 			require.NoError(t, err)
 			texts = append(texts, strings.ToValidUTF8(string(p.data), "\ufffd"))
 		}
@@ -84,9 +84,9 @@ func TestOfficialTokenizers(t *testing.T) {
 		texts = append(texts, s.String())
 	}
 	for i := range patterns {
-		w := Words(i)
+		w := SplitPattern(i)
 		t.Run(w.String(), func(t *testing.T) {
-			ours, err := Train(t.Context(), sample, 3000, TrainOptions{Words: w})
+			ours, err := Train(t.Context(), sample, 3000, TrainOptions{Pattern: w})
 			require.NoError(t, err)
 			given, few := texts, training
 			if w != GPT2 && w != Lines {
@@ -125,7 +125,7 @@ json.dump(out, sys.stdout)
 			if few > 0 {
 				require.Len(t, got.Merges, len(ours.merges))
 				for i, m := range ours.merges {
-					require.Equal(t, got.Merges[i], [2]string{shown(ours.text[m.left]), shown(ours.text[m.right])}, "merge %d", i)
+					require.Equal(t, got.Merges[i], [2]string{bytesToVisible(ours.text[m.left]), bytesToVisible(ours.text[m.right])}, "merge %d", i)
 				}
 			}
 			count := 0

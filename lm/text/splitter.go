@@ -8,9 +8,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lm/text/internal/regex"
 )
 
-// splitter is a step of a file's pre_tokenizer: it splits each piece of a text, or writes the bytes
+// splitStep is a step of a file's pre_tokenizer: it splits each piece of a text, or writes the bytes
 // of each piece as the characters of ByteLevel.
-type splitter struct {
+type splitStep struct {
 	expression *regex.Regexp         // or
 	isMatch    func(r rune) bool     // for single characters
 	next       func([]byte, int) int // or a pattern that matches everything
@@ -36,13 +36,13 @@ type span struct {
 }
 
 // splitAll splits piece by all steps, and calls word with the bytes of each word.
-func splitAll(steps []splitter, m *regex.Matcher, piece []byte, mapped bool, word func([]byte)) {
+func splitAll(steps []splitStep, m *regex.Matcher, piece []byte, mapped bool, word func([]byte)) {
 	if len(piece) == 0 {
 		return
 	}
 	if len(steps) == 0 {
 		if mapped {
-			piece = unmapBytes(piece)
+			piece = visibleToRawBytes(piece)
 		}
 		word(piece)
 		return
@@ -58,19 +58,19 @@ func splitAll(steps []splitter, m *regex.Matcher, piece []byte, mapped bool, wor
 		case len(steps) == 1 && !mapped:
 			word(part)
 		default:
-			splitAll(steps[1:], m, []byte(shown(string(part))), true, word)
+			splitAll(steps[1:], m, []byte(bytesToVisible(string(part))), true, word)
 		}
 	})
 }
 
-// unmapBytes converts the characters of ByteLevel back to bytes.
-func unmapBytes(text []byte) []byte {
-	out, _ := unshown(string(text))
+// visibleToRawBytes converts the characters of ByteLevel back to bytes.
+func visibleToRawBytes(text []byte) []byte {
+	out, _ := visibleToBytes(string(text))
 	return []byte(out)
 }
 
-// split calls part with the parts of a piece, which may be empty.
-func (s *splitter) split(m *regex.Matcher, piece []byte, part func([]byte)) {
+// encodeText calls part with the parts of a piece, which may be empty.
+func (s *splitStep) split(m *regex.Matcher, piece []byte, part func([]byte)) {
 	switch {
 	case s.next != nil:
 		for i := 0; i < len(piece); {
@@ -83,17 +83,17 @@ func (s *splitter) split(m *regex.Matcher, piece []byte, part func([]byte)) {
 		part(piece)
 		return
 	}
-	spans := s.spans(m, piece)
+	spans := s.findSpans(m, piece)
 	for i := range spans {
 		spans[i].match = spans[i].match != s.inverted
 	}
-	for _, p := range behave(s.behavior, spans) {
+	for _, p := range applyBehavior(s.behavior, spans) {
 		part(piece[p.from:p.to])
 	}
 }
 
-// spans returns the matches in a piece and the text between them, in order.
-func (s *splitter) spans(m *regex.Matcher, piece []byte) (spans []span) {
+// findSpans returns the matches in a piece and the text between them, in order.
+func (s *splitStep) findSpans(m *regex.Matcher, piece []byte) (spans []span) {
 	done := 0
 	match := func(from, to int) {
 		if done < from {
@@ -132,8 +132,8 @@ func (s *splitter) spans(m *regex.Matcher, piece []byte) (spans []span) {
 	return spans
 }
 
-// behave merges or removes spans as a behavior specifies.
-func behave(behavior string, spans []span) (out []span) {
+// applyBehavior merges or removes spans as a behavior specifies.
+func applyBehavior(behavior string, spans []span) (out []span) {
 	previous := false
 	switch behavior {
 	case removed:
@@ -175,19 +175,19 @@ func behave(behavior string, spans []span) (out []span) {
 	return spans
 }
 
-// splitters returns the steps of a file's pre_tokenizer, and whether one of them is a ByteLevel.
-func (p *preTokenizer) splitters() (steps []splitter, byteLevel bool, err error) {
+// splitSteps returns the steps of a file's pre_tokenizer, and whether one of them is a ByteLevel.
+func (p *preTokenizerJSON) splitSteps() (steps []splitStep, byteLevel bool, err error) {
 	is := func(b *bool, absent bool) bool {
 		if b == nil {
 			return absent
 		}
 		return *b
 	}
-	s := splitter{behavior: p.Behavior}
+	s := splitStep{behavior: p.Behavior}
 	switch p.Type {
 	case "Sequence":
 		for _, sub := range p.Pretokenizers {
-			more, has, err := sub.splitters()
+			more, has, err := sub.splitSteps()
 			if err != nil {
 				return nil, false, err
 			}
@@ -199,10 +199,10 @@ func (p *preTokenizer) splitters() (steps []splitter, byteLevel bool, err error)
 		if is(p.UseRegex, true) {
 			s.next = nextGPT2
 		}
-		return []splitter{s}, true, nil
+		return []splitStep{s}, true, nil
 	case "Split":
 		s.inverted = is(p.Invert, false)
-		if s.next = knownPattern(p.Pattern["Regex"]); s.next != nil && !s.inverted && s.behavior == isolated {
+		if s.next = nativePattern(p.Pattern["Regex"]); s.next != nil && !s.inverted && s.behavior == isolated {
 			break
 		}
 		s.next = nil
@@ -211,10 +211,10 @@ func (p *preTokenizer) splitters() (steps []splitter, byteLevel bool, err error)
 			expression, ok = regex.Quote(literal), true
 		}
 		if !ok {
-			return nil, false, badFile(preTokenizerHint, "a Split of its pre_tokenizer has no pattern")
+			return nil, false, tokenizerFileError(preTokenizerHint, "a Split of its pre_tokenizer has no pattern")
 		}
 		if s.expression, err = regex.Compile(expression); err != nil {
-			return nil, false, badFile(preTokenizerHint, "it splits texts by the pattern %q: %v", expression, err)
+			return nil, false, tokenizerFileError(preTokenizerHint, "it splits texts by the pattern %q: %v", expression, err)
 		}
 	case "Digits":
 		s.isMatch, s.behavior = unicode.IsNumber, contiguous
@@ -227,20 +227,20 @@ func (p *preTokenizer) splitters() (steps []splitter, byteLevel bool, err error)
 			s.behavior = isolated
 		}
 	default:
-		return nil, false, badFile(preTokenizerHint, "its pre_tokenizer has the step %q", p.Type)
+		return nil, false, tokenizerFileError(preTokenizerHint, "its pre_tokenizer has the step %q", p.Type)
 	}
 	switch s.behavior {
 	case removed, isolated, mergedWithPrevious, mergedWithNext, contiguous:
-		return []splitter{s}, false, nil
+		return []splitStep{s}, false, nil
 	}
-	return nil, false, badFile(preTokenizerHint, "a %s of its pre_tokenizer has the behavior %q", p.Type, s.behavior)
+	return nil, false, tokenizerFileError(preTokenizerHint, "a %s of its pre_tokenizer has the behavior %q", p.Type, s.behavior)
 }
 
 var preTokenizerHint = fmt.Sprintf("supported are Sequence, ByteLevel, Split, Digits and Punctuation, with the behaviors %s, %s, %s, %s and %s",
 	removed, isolated, contiguous, mergedWithPrevious, mergedWithNext)
 
-// knownPattern returns the function that splits texts like a well-known expression, or nil.
-func knownPattern(expression string) func([]byte, int) int {
+// nativePattern returns the function that splits texts like a well-known expression, or nil.
+func nativePattern(expression string) func([]byte, int) int {
 	for _, p := range patterns {
 		if p.expression != "" && p.expression == expression {
 			return p.next

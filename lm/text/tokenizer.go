@@ -20,8 +20,8 @@ type Tokenizer interface {
 	AppendText(text []byte, ids []int32) ([]byte, error)
 }
 
-// noToken returns an error for an invalid id at a position of the ids.
-func noToken(id int32, position, vocabulary int) error {
+// unknownTokenError returns an error for an invalid id at a position of the ids.
+func unknownTokenError(id int32, position, vocabulary int) error {
 	return &errkind.Fault{Op: "text: tokens to text", Reason: fmt.Sprintf("number %d is %d", position, id), Class: errkind.ValueError,
 		Hint: fmt.Sprintf("give tokens of this tokenizer, 0 to %d", vocabulary-1)}
 }
@@ -46,7 +46,7 @@ func (byteTokens) Append(ids []int32, text []byte) []int32 {
 func (byteTokens) AppendText(text []byte, ids []int32) ([]byte, error) {
 	for i, id := range ids {
 		if id < 0 || id > 255 {
-			return text, noToken(id, i, 256)
+			return text, unknownTokenError(id, i, 256)
 		}
 		text = append(text, byte(id))
 	}

@@ -36,20 +36,20 @@ func Encode(ctx context.Context, files Files, tok Tokenizer) (*Tokens, error) {
 		return nil, err
 	}
 	if files.Len() == 0 {
-		return nil, wrong("encode", "list some files", "there are no texts")
+		return nil, valueError("encode", "list some files", "there are no texts")
 	}
 	var ids []int32 // of a piece, behind the separator for the first
-	for p, err := range files.pieces(ctx) {
+	for p, err := range files.chunks(ctx) {
 		if err != nil {
-			return nil, within("encode", "", err)
+			return nil, wrapError("encode", "", err)
 		}
 		t.bytes += int64(len(p.data))
 		if ids == nil {
-			ids = append(make([]int32, 0, min(files.Bytes(), most)+2), t.separator)
+			ids = append(make([]int32, 0, min(files.Bytes(), maxChunkBytes)+2), t.separator)
 		}
 		ids = tok.Append(ids, p.data)
 		if slices.Contains(ids, NoToken) {
-			return nil, missingByte(tok, p.data, p.name, p.at)
+			return nil, missingByteError(tok, p.data, p.name, p.at)
 		}
 		if p.last {
 			ids = append(ids, t.separator)
@@ -59,7 +59,7 @@ func Encode(ctx context.Context, files Files, tok Tokenizer) (*Tokens, error) {
 		}
 		ids = ids[:0]
 	}
-	t.seal()
+	t.finish()
 	return t, nil
 }
 
@@ -72,22 +72,22 @@ func EncodeText(text []byte, tok Tokenizer) (*Tokens, error) {
 	t.bytes = int64(len(text))
 	ids := tok.Append([]int32{t.separator}, text)
 	if slices.Contains(ids, NoToken) {
-		return nil, missingByte(tok, text, "", 0)
+		return nil, missingByteError(tok, text, "", 0)
 	}
 	if err := t.add(append(ids, t.separator)); err != nil {
 		return nil, err
 	}
-	t.seal()
+	t.finish()
 	return t, nil
 }
 
-// missingByte returns an error for a text with a byte that has no token. text begins at byte offset of
+// firstMissingByte returns an error for a text with a byte that has no token. text begins at byte offset of
 // the file.
-func missingByte(tok Tokenizer, text []byte, name string, offset int64) error {
+func missingByteError(tok Tokenizer, text []byte, name string, offset int64) error {
 	f := &errkind.Fault{Op: "text: encode", Subject: name, Class: errkind.ValueError, Reason: "a byte has no token",
 		Hint: "give texts in UTF-8, or a tokenizer whose vocabulary has all 256 bytes"}
 	if b, ok := tok.(*BPE); ok {
-		if at, found := b.missingByte(text); found {
+		if at, found := b.firstMissingByte(text); found {
 			f.Reason = fmt.Sprintf("the tokenizer's vocabulary has no token for the byte %#02x at position %d", text[at], offset+int64(at))
 		}
 	}
@@ -96,11 +96,11 @@ func missingByte(tok Tokenizer, text []byte, name string, offset int64) error {
 
 func newTokens(tok Tokenizer) (*Tokens, error) {
 	if tok == nil {
-		return nil, wrong("encode", "give one, such as text.Bytes()", "the tokenizer is nil")
+		return nil, valueError("encode", "give one, such as text.Bytes()", "the tokenizer is nil")
 	}
 	t := &Tokens{vocabulary: tok.Vocabulary(), separator: tok.Separator(), width: 4}
 	if t.vocabulary < 1 || t.vocabulary > math.MaxInt32 || t.separator < 0 || int(t.separator) >= t.vocabulary {
-		return nil, wrong("encode", "give one whose separator is one of its tokens", "a tokenizer of %d tokens with the separator %d", t.vocabulary, t.separator)
+		return nil, valueError("encode", "give one whose separator is one of its tokens", "a tokenizer of %d tokens with the separator %d", t.vocabulary, t.separator)
 	}
 	if t.vocabulary <= 1<<16 {
 		t.width = 2
@@ -135,8 +135,8 @@ func (t *Tokens) add(ids []int32) error {
 	return nil
 }
 
-// seal completes the tokens; none can be added after it.
-func (t *Tokens) seal() {
+// finish completes the tokens; none can be added after it.
+func (t *Tokens) finish() {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	for _, b := range t.blocks {
 		t.sum = crc32.Update(t.sum, table, b)

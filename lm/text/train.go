@@ -10,7 +10,7 @@ import (
 
 // TrainOptions configures [Train]. The zero value splits words like GPT-2.
 type TrainOptions struct {
-	Words Words
+	Pattern SplitPattern
 }
 
 // Train learns a byte-level BPE of exactly vocabulary tokens from texts: the separator [EndOfText],
@@ -21,7 +21,7 @@ type TrainOptions struct {
 //
 // Learning 32,000 tokens from 64 MB of Go takes 2.5 seconds on one core, and nine times as long
 // with [Lines]. The memory grows with the number of different words. For large corpora, a part of
-// the texts selected by [Files.Take] is sufficient. If vocabulary is too small for the bytes or too
+// the texts selected by [Files.Sample] is sufficient. If vocabulary is too small for the bytes or too
 // large for the texts, the error is a ValueError with the possible range.
 func Train(ctx context.Context, files Files, vocabulary int, opts TrainOptions) (*BPE, error) {
 	words, err := newWordCounts(vocabulary, opts)
@@ -29,15 +29,15 @@ func Train(ctx context.Context, files Files, vocabulary int, opts TrainOptions) 
 		return nil, err
 	}
 	if files.Len() == 0 {
-		return nil, wrong("train", "list some files", "there are no texts")
+		return nil, valueError("train", "list some files", "there are no texts")
 	}
-	for p, err := range files.pieces(ctx) {
+	for p, err := range files.chunks(ctx) {
 		if err != nil {
-			return nil, within("train", "", err)
+			return nil, wrapError("train", "", err)
 		}
 		words.add(p.data)
 	}
-	return train(ctx, words, vocabulary)
+	return trainBPE(ctx, words, vocabulary)
 }
 
 // TrainText is [Train] for one text in memory.
@@ -47,35 +47,35 @@ func TrainText(ctx context.Context, text []byte, vocabulary int, opts TrainOptio
 		return nil, err
 	}
 	words.add(text)
-	return train(ctx, words, vocabulary)
+	return trainBPE(ctx, words, vocabulary)
 }
 
-// firstMerge is the number of tokens that are not the result of a merge.
-const firstMerge = 257
+// numBaseTokens is the number of tokens that are not the result of a merge.
+const numBaseTokens = 257
 
 // wordCounts counts the words of texts.
 type wordCounts struct {
-	cut    Words
-	index  map[string]int32
-	words  []string
-	counts []int64
+	pattern SplitPattern
+	index   map[string]int32
+	words   []string
+	counts  []int64
 }
 
 func newWordCounts(vocabulary int, opts TrainOptions) (*wordCounts, error) {
-	if vocabulary < firstMerge {
-		return nil, wrong("train", fmt.Sprintf("give at least %d: a separator and the bytes", firstMerge), "a vocabulary of %d tokens", vocabulary)
+	if vocabulary < numBaseTokens {
+		return nil, valueError("train", fmt.Sprintf("give at least %d: a separator and the bytes", numBaseTokens), "a vocabulary of %d tokens", vocabulary)
 	}
 	if vocabulary > math.MaxInt32 {
-		return nil, wrong("train", fmt.Sprintf("give at most %d: ids are int32", math.MaxInt32), "a vocabulary of %d tokens", vocabulary)
+		return nil, valueError("train", fmt.Sprintf("give at most %d: ids are int32", math.MaxInt32), "a vocabulary of %d tokens", vocabulary)
 	}
-	if int(opts.Words) >= len(patterns) {
-		return nil, wrong("train", "use GPT2, Llama3, Qwen2, Lines or NoCut", "unknown words %v", opts.Words)
+	if int(opts.Pattern) >= len(patterns) {
+		return nil, valueError("train", "use GPT2, Llama3, Qwen2, Lines or NoCut", "unknown words %v", opts.Pattern)
 	}
-	return &wordCounts{cut: opts.Words, index: map[string]int32{}}, nil
+	return &wordCounts{pattern: opts.Pattern, index: map[string]int32{}}, nil
 }
 
 func (w *wordCounts) add(text []byte) {
-	next := patterns[w.cut].next
+	next := patterns[w.pattern].next
 	for i := 0; i < len(text); {
 		end := next(text, i)
 		n, ok := w.index[string(text[i:end])]
@@ -98,16 +98,16 @@ type pairCount struct {
 
 // trainer contains the state of Train.
 type trainer struct {
-	words [][]int32 // of each different word
-	times []int64   // number of occurrences of each word
-	pairs map[uint64]*pairCount
-	heap  heap[heapPair] // the pair to join first on top
+	words  [][]int32 // of each different word
+	counts []int64   // number of occurrences of each word
+	pairs  map[uint64]*pairCount
+	heap   heap[pairPriority] // the pair to join first on top
 }
 
-func train(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, error) {
-	b := startBPE()
-	b.words = counts.cut
-	t := &trainer{times: counts.counts, pairs: map[uint64]*pairCount{}}
+func trainBPE(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, error) {
+	b := newByteBPE()
+	b.words = counts.pattern
+	t := &trainer{counts: counts.counts, pairs: map[uint64]*pairCount{}}
 	counts.index = nil // its memory is needed
 	total := 0
 	for _, w := range counts.words {
@@ -122,11 +122,11 @@ func train(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, error
 		word := flat[from:len(flat):len(flat)]
 		t.words = append(t.words, word)
 		for k := range len(word) - 1 {
-			t.change(word[k], word[k+1], int32(i), t.times[i])
+			t.adjustPair(word[k], word[k+1], int32(i), t.counts[i])
 		}
 	}
 	for key, p := range t.pairs {
-		t.heap.push(heapPair{p.count, key})
+		t.heap.push(pairPriority{p.count, key})
 	}
 	ids := map[string]int32{} // not of the vocabulary's size, which the texts may not give
 	for id, s := range b.text {
@@ -134,9 +134,9 @@ func train(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, error
 	}
 	for len(b.text) < vocabulary {
 		if err := ctx.Err(); err != nil {
-			return nil, within("train", "", err)
+			return nil, wrapError("train", "", err)
 		}
-		left, right, ok := t.next()
+		left, right, ok := t.mostCommonPair()
 		if !ok {
 			return nil, &errkind.Fault{Op: "text: train", Class: errkind.ValueError,
 				Reason: fmt.Sprintf("the texts give %d tokens, and %d are asked for", len(b.text), vocabulary),
@@ -150,17 +150,17 @@ func train(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, error
 			b.text, ids[joined] = append(b.text, joined), id
 		}
 		b.merges = append(b.merges, merge{left, right, id})
-		t.join(left, right, id)
+		t.mergePair(left, right, id)
 	}
 	b.ids = make(map[string]int32, len(b.text))
 	for id, text := range b.text {
-		b.ids[shown(text)] = int32(id)
+		b.ids[bytesToVisible(text)] = int32(id)
 	}
 	return b, b.prepare()
 }
 
-// startBPE returns a BPE with the separator and the bytes, without merges.
-func startBPE() *BPE {
+// newByteBPE returns a BPE with the separator and the bytes, without merges.
+func newByteBPE() *BPE {
 	b := &BPE{text: []string{EndOfText}, added: []added{{content: EndOfText, special: true}}, unknown: NoToken}
 	for i, c := range byteOrder {
 		b.bytes[c] = int32(i + 1)
@@ -169,8 +169,8 @@ func startBPE() *BPE {
 	return b
 }
 
-// next returns the most common pair. It corrects outdated counts in the heap.
-func (t *trainer) next() (left, right int32, ok bool) {
+// find returns the most common pair. It corrects outdated counts in the heap.
+func (t *trainer) mostCommonPair() (left, right int32, ok bool) {
 	for len(t.heap) > 0 {
 		top := t.heap.pop()
 		p := t.pairs[top.pair]
@@ -179,7 +179,7 @@ func (t *trainer) next() (left, right int32, ok bool) {
 			continue
 		}
 		if p.count != top.count {
-			t.heap.push(heapPair{p.count, top.pair})
+			t.heap.push(pairPriority{p.count, top.pair})
 			continue
 		}
 		return int32(top.pair >> 32), int32(uint32(top.pair)), true
@@ -187,8 +187,8 @@ func (t *trainer) next() (left, right int32, ok bool) {
 	return 0, 0, false
 }
 
-// change adds by occurrences of a pair in a word.
-func (t *trainer) change(left, right, word int32, by int64) {
+// adjustPair adds by occurrences of a pair in a word.
+func (t *trainer) adjustPair(left, right, word int32, by int64) {
 	key := uint64(left)<<32 | uint64(right)
 	p := t.pairs[key]
 	if p == nil {
@@ -201,20 +201,20 @@ func (t *trainer) change(left, right, word int32, by int64) {
 	}
 }
 
-// join replaces each pair of left and right by a token, in all words.
-func (t *trainer) join(left, right, id int32) {
+// mergeWord replaces each pair of left and right by a token, in all words.
+func (t *trainer) mergePair(left, right, id int32) {
 	key := uint64(left)<<32 | uint64(right)
 	in := t.pairs[key].words
 	t.pairs[key].words = nil
 	grown := map[uint64]bool{}
 	more := func(a, b, word int32, by int64) {
-		t.change(a, b, word, by)
+		t.adjustPair(a, b, word, by)
 		if by > 0 {
 			grown[uint64(a)<<32|uint64(b)] = true
 		}
 	}
 	for _, w := range in {
-		word, times := t.words[w], t.times[w]
+		word, times := t.words[w], t.counts[w]
 		to := 0
 		for i := 0; i < len(word); i++ {
 			if i+1 == len(word) || word[i] != left || word[i+1] != right {
@@ -239,17 +239,17 @@ func (t *trainer) join(left, right, id int32) {
 	delete(t.pairs, key)
 	for key := range grown {
 		if p := t.pairs[key]; p != nil && p.count > 0 {
-			t.heap.push(heapPair{p.count, key})
+			t.heap.push(pairPriority{p.count, key})
 		}
 	}
 }
 
-// heapPair is a pair in the heap, with its count when it was pushed.
-type heapPair struct {
+// pairPriority is a pair in the heap, with its count when it was pushed.
+type pairPriority struct {
 	count int64
 	pair  uint64
 }
 
-func (r heapPair) before(o heapPair) bool {
+func (r pairPriority) less(o pairPriority) bool {
 	return r.count > o.count || r.count == o.count && r.pair < o.pair
 }

@@ -33,45 +33,45 @@ func (t *Tokens) Windows(length int, opts WindowOptions) (input.Dataset, error) 
 		return input.Dataset{}, err
 	}
 	if opts.InOrder && opts.Seed != 0 {
-		return input.Dataset{}, wrong("windows", "leave one of them out", "the seed %d for windows in order", opts.Seed)
+		return input.Dataset{}, valueError("windows", "leave one of them out", "the seed %d for windows in order", opts.Seed)
 	}
 	if t.Targets() < length {
-		return input.Dataset{}, wrong("windows", "give shorter windows or longer texts",
+		return input.Dataset{}, valueError("windows", "give shorter windows or longer texts",
 			"windows of %d tokens and the token after them, of texts of %d tokens", length, t.n)
 	}
-	return input.New(&windows{t: t, op: "windows", length: length, n: t.Targets() / length, opts: opts}), nil
+	return input.New(&windowSource{t: t, op: "windows", length: length, n: t.Targets() / length, opts: opts}), nil
 }
 
-// HeldOut returns a dataset of windows for evaluation, in the order of the texts. An element is a
+// EvalWindows returns a dataset of windows for evaluation, in the order of the texts. An element is a
 // tuple of two tensors: the tokens int32[length+1], as in [Tokens.Windows], and the weights
 // float32[length] of the predicted tokens. Each token except the first is predicted with weight 1
 // in exactly one window, so the sum of the weights is [Tokens.Targets]. The last window is filled
 // with separators of weight 0. Windows of weight 0 are added until the number of windows is a
 // multiple of batch, so that .Batch(batch, true) omits none.
-func (t *Tokens) HeldOut(length, batch int) (input.Dataset, error) {
+func (t *Tokens) EvalWindows(length, batch int) (input.Dataset, error) {
 	if err := checkLength("held-out windows", length); err != nil {
 		return input.Dataset{}, err
 	}
 	if batch < 1 {
-		return input.Dataset{}, wrong("held-out windows", "give at least 1", "batches of %d windows", batch)
+		return input.Dataset{}, valueError("held-out windows", "give at least 1", "batches of %d windows", batch)
 	}
 	if batch > 1<<30 {
-		return input.Dataset{}, wrong("held-out windows", "give a batch that a step takes", "batches of %d windows", batch)
+		return input.Dataset{}, valueError("held-out windows", "give a batch that a step takes", "batches of %d windows", batch)
 	}
 	n := (t.Targets() + length - 1) / length
 	n = (n + batch - 1) / batch * batch
-	return input.New(&windows{t: t, op: "held-out windows", length: length, n: n, opts: WindowOptions{InOrder: true}, weights: true}), nil
+	return input.New(&windowSource{t: t, op: "held-out windows", length: length, n: n, opts: WindowOptions{InOrder: true}, weights: true}), nil
 }
 
 func checkLength(op string, length int) error {
 	if length < 1 || length > 1<<30 {
-		return wrong(op, "give the number of tokens that the model reads at once, from 1", "windows of %d tokens", length)
+		return valueError(op, "give the number of tokens that the model reads at once, from 1", "windows of %d tokens", length)
 	}
 	return nil
 }
 
-// windows is a source of windows.
-type windows struct {
+// windowSource is a source of windows.
+type windowSource struct {
 	t         *Tokens
 	op        string
 	length, n int
@@ -79,7 +79,7 @@ type windows struct {
 	weights   bool
 }
 
-func (w *windows) Info() input.Info {
+func (w *windowSource) Info() input.Info {
 	spec := input.Leaf(input.TensorSpec{Kind: input.Int32, Dims: []int{w.length + 1}})
 	if w.weights {
 		spec = input.Tuple(spec, input.Leaf(input.TensorSpec{Kind: input.Float32, Dims: []int{w.length}}))
@@ -87,35 +87,35 @@ func (w *windows) Info() input.Info {
 	return input.Info{Spec: spec, Cardinality: input.Cardinality(w.n)}
 }
 
-// mark returns a checksum of the texts, the tokenizer and the order, to detect positions of other
+// fingerprint returns a checksum of the texts, the tokenizer and the order, to detect positions of other
 // datasets.
-func (w *windows) mark() int64 {
-	return int64(mix(uint64(w.t.sum)<<32^uint64(uint32(w.t.n))^mix(w.opts.Seed+1)) >> 1)
+func (w *windowSource) fingerprint() int64 {
+	return int64(splitMix64(uint64(w.t.sum)<<32^uint64(uint32(w.t.n))^splitMix64(w.opts.Seed+1)) >> 1)
 }
 
-func (w *windows) Open(_ context.Context, pass input.Pass, from input.State) (input.Iterator, error) {
-	it := &windowIterator{windows: w, order: permutation{n: uint64(w.n), key: mix(w.opts.Seed) ^ mix(pass.Epoch+0x51ed270b)}}
+func (w *windowSource) Open(_ context.Context, pass input.Pass, from input.State) (input.Iterator, error) {
+	it := &windowIterator{windowSource: w, order: permutation{n: uint64(w.n), key: splitMix64(w.opts.Seed) ^ splitMix64(pass.Epoch+0x51ed270b)}}
 	if from.IsZero() {
 		return it, nil
 	}
-	if from.Op != w.op || len(from.At) != 4 || len(from.In) != 0 {
-		return nil, misfit("it is no position of %s", w.op)
+	if from.Op != w.op || len(from.Counters) != 4 || len(from.Inputs) != 0 {
+		return nil, stateError("it is no position of %s", w.op)
 	}
-	if from.At[1] != int64(w.n) || from.At[2] != int64(w.length) {
-		return nil, misfit("it is of %d windows of %d tokens, these are %d of %d", from.At[1], from.At[2], w.n, w.length)
+	if from.Counters[1] != int64(w.n) || from.Counters[2] != int64(w.length) {
+		return nil, stateError("it is of %d windows of %d tokens, these are %d of %d", from.Counters[1], from.Counters[2], w.n, w.length)
 	}
-	if from.At[3] != w.mark() {
-		return nil, misfit("it is of other texts or tokens, or of another seed")
+	if from.Counters[3] != w.fingerprint() {
+		return nil, stateError("it is of other texts or tokens, or of another seed")
 	}
-	if from.At[0] < 0 || from.At[0] > int64(w.n) {
-		return nil, misfit("window %d of %d", from.At[0], w.n)
+	if from.Counters[0] < 0 || from.Counters[0] > int64(w.n) {
+		return nil, stateError("window %d of %d", from.Counters[0], w.n)
 	}
-	it.pos = int(from.At[0])
+	it.pos = int(from.Counters[0])
 	return it, nil
 }
 
 type windowIterator struct {
-	*windows
+	*windowSource
 	order permutation
 	pos   int
 }
@@ -129,14 +129,14 @@ func (it *windowIterator) Next(ctx context.Context) (input.Element, error) {
 	}
 	i := it.pos
 	if !it.opts.InOrder {
-		i = int(it.order.at(uint64(i)))
+		i = int(it.order.apply(uint64(i)))
 	}
 	it.pos++
 	return it.window(i)
 }
 
 // window returns window i.
-func (w *windows) window(i int) (input.Element, error) {
+func (w *windowSource) window(i int) (input.Element, error) {
 	ids := make([]int32, w.length+1)
 	got := w.t.Read(ids, i*w.length)
 	for k := got; k < len(ids); k++ {
@@ -155,7 +155,7 @@ func (w *windows) window(i int) (input.Element, error) {
 }
 
 func (it *windowIterator) State() (input.State, error) {
-	return input.State{Op: it.op, At: []int64{int64(it.pos), int64(it.n), int64(it.length), it.mark()}}, nil
+	return input.State{Op: it.op, Counters: []int64{int64(it.pos), int64(it.n), int64(it.length), it.fingerprint()}}, nil
 }
 
 func (*windowIterator) Close() error { return nil }
@@ -164,7 +164,7 @@ func (*windowIterator) Close() error { return nil }
 // applied repeatedly until the result is below n.
 type permutation struct{ n, key uint64 }
 
-func (p permutation) at(i uint64) uint64 {
+func (p permutation) apply(i uint64) uint64 {
 	half := (bits.Len64(p.n-1) + 1) / 2
 	if half == 0 {
 		return i
@@ -173,7 +173,7 @@ func (p permutation) at(i uint64) uint64 {
 	for {
 		left, right := i>>half, i&mask
 		for round := range uint64(6) {
-			left, right = right, left^mix(right+p.key+round*0x9e3779b97f4a7c15)&mask
+			left, right = right, left^splitMix64(right+p.key+round*0x9e3779b97f4a7c15)&mask
 		}
 		if i = left<<half | right; i < p.n {
 			return i

@@ -31,7 +31,7 @@ func some(t *testing.T, sizes ...int) *Tokens {
 		}
 		contents[fmt.Sprintf("%03d.txt", i)] = string(text)
 	}
-	files, err := Under(write(t, contents), "*.txt")
+	files, err := ListFiles(write(t, contents), "*.txt")
 	require.NoError(t, err)
 	tokens, err := Encode(t.Context(), files, Bytes())
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func all(t *Tokens) []int32 {
 }
 
 func TestTextsStandBetweenSeparators(t *testing.T) {
-	files, err := Under(write(t, map[string]string{"a": "xy", "b": "", "c": "z\xff"}), "*")
+	files, err := ListFiles(write(t, map[string]string{"a": "xy", "b": "", "c": "z\xff"}), "*")
 	require.NoError(t, err)
 	tokens, err := Encode(t.Context(), files, Bytes())
 	require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestAPermutationHasEachNumberOnce(t *testing.T) {
 		for key := range uint64(5) {
 			seen := make([]bool, n)
 			for i := range n {
-				at := permutation{n, mix(key)}.at(i)
+				at := permutation{n, splitMix64(key)}.apply(i)
 				require.Less(t, at, n)
 				require.False(t, seen[at])
 				seen[at] = true
@@ -116,7 +116,7 @@ func TestAPermutationHasEachNumberOnce(t *testing.T) {
 	var counts [n][n]float64
 	for key := range uint64(keys) {
 		for i := range uint64(n) {
-			counts[i][permutation{n, mix(key)}.at(i)]++
+			counts[i][permutation{n, splitMix64(key)}.apply(i)]++
 		}
 	}
 	chi := 0.0
@@ -134,7 +134,7 @@ func TestHeldOutWindowsPredictEachTokenOnce(t *testing.T) {
 	stream := all(tokens)
 	for _, length := range []int{1, 2, 7, 16, 100, 104, 105, 106, 500} {
 		for _, batch := range []int{1, 4, 5} {
-			ds, err := tokens.HeldOut(length, batch)
+			ds, err := tokens.EvalWindows(length, batch)
 			require.NoError(t, err)
 			var got []int32
 			n, sum := 0, float32(0)
@@ -248,15 +248,15 @@ func TestAPositionOfOtherWindowsIsRefused(t *testing.T) {
 		"length":   func() (input.Dataset, error) { return tokens.Windows(11, WindowOptions{Seed: 1}) },
 		"seed":     func() (input.Dataset, error) { return tokens.Windows(10, WindowOptions{Seed: 2}) },
 		"texts":    func() (input.Dataset, error) { return changed.Windows(10, WindowOptions{Seed: 1}) },
-		"held out": func() (input.Dataset, error) { return tokens.HeldOut(10, 1) },
+		"held out": func() (input.Dataset, error) { return tokens.EvalWindows(10, 1) },
 	} {
 		ds, err := other()
 		require.NoError(t, err)
 		_, err = ds.OpenAt(t.Context(), input.Pass{}, state)
 		require.ErrorIs(t, err, input.ErrState, name)
 	}
-	for _, at := range [][]int64{{-1, state.At[1], 10, state.At[3]}, {31, state.At[1], 10, state.At[3]}, {0}} {
-		_, err = ds.OpenAt(t.Context(), input.Pass{}, input.State{Op: "windows", At: at})
+	for _, at := range [][]int64{{-1, state.Counters[1], 10, state.Counters[3]}, {31, state.Counters[1], 10, state.Counters[3]}, {0}} {
+		_, err = ds.OpenAt(t.Context(), input.Pass{}, input.State{Op: "windows", Counters: at})
 		require.ErrorIs(t, err, input.ErrState)
 	}
 }
@@ -267,10 +267,10 @@ func TestWindowsThatCannotBeAreRefused(t *testing.T) {
 		"longer than the text":  func() (input.Dataset, error) { return tokens.Windows(12, WindowOptions{}) },
 		"no tokens":             func() (input.Dataset, error) { return tokens.Windows(0, WindowOptions{}) },
 		"a seed and no shuffle": func() (input.Dataset, error) { return tokens.Windows(2, WindowOptions{Seed: 1, InOrder: true}) },
-		"held out, no tokens":   func() (input.Dataset, error) { return tokens.HeldOut(-1, 1) },
-		"held out, no batch":    func() (input.Dataset, error) { return tokens.HeldOut(2, 0) },
-		"held out, huge":        func() (input.Dataset, error) { return tokens.HeldOut(2, 1<<40) },
-		"too long":              func() (input.Dataset, error) { return tokens.HeldOut(1<<40, 1) },
+		"held out, no tokens":   func() (input.Dataset, error) { return tokens.EvalWindows(-1, 1) },
+		"held out, no batch":    func() (input.Dataset, error) { return tokens.EvalWindows(2, 0) },
+		"held out, huge":        func() (input.Dataset, error) { return tokens.EvalWindows(2, 1<<40) },
+		"too long":              func() (input.Dataset, error) { return tokens.EvalWindows(1<<40, 1) },
 	} {
 		_, err := make()
 		require.Error(t, err, name)
@@ -293,7 +293,7 @@ func TestALargeFileTakesItsOwnSizeInMemory(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, f.Close())
-	files, err := File(path)
+	files, err := SingleFile(path)
 	require.NoError(t, err)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -348,7 +348,7 @@ func TestATokenizerThatIsWrongIsRefused(t *testing.T) {
 func BenchmarkEncodeBytes(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "x")
 	writeRandom(b, path, 8<<20)
-	files, err := File(path)
+	files, err := SingleFile(path)
 	require.NoError(b, err)
 	b.SetBytes(files.Bytes())
 	for b.Loop() {

@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// Words specifies how a BPE splits texts into words. Tokens never extend over a word boundary.
+// SplitPattern specifies how a BPE splits texts into words. Tokens never extend over a word boundary.
 // Longer words result in fewer tokens per text, but spend more of the vocabulary on rare sequences.
-type Words uint8
+type SplitPattern uint8
 
 const (
 	// GPT2 splits between letters, digits, other characters and white space; a space belongs to the
 	// following word. It is the pattern of GPT-2 and of ByteLevel in Hugging Face's tokenizers.
-	GPT2 Words = iota
+	GPT2 SplitPattern = iota
 	// Llama3 is the pattern of Llama 3 and of GPT-4: letters may have one character before them, and
 	// numbers have at most three digits.
 	Llama3
@@ -29,24 +29,24 @@ const (
 )
 
 // String returns the name.
-func (w Words) String() string {
+func (w SplitPattern) String() string {
 	if int(w) < len(patterns) {
 		return patterns[w].name
 	}
 	return fmt.Sprintf("Words(%d)", uint8(w))
 }
 
-// pattern is a regular expression of Hugging Face's tokenizers with an implementation in Go,
+// wordPattern is a regular expression of Hugging Face's tokenizers with an implementation in Go,
 // because package regexp has no lookahead and is ten times slower.
-type pattern struct {
+type wordPattern struct {
 	name       string
 	expression string // as files have it
-	// next returns the end of the word that begins at i, which is in text.
+	// find returns the end of the word that begins at i, which is in text.
 	next func(text []byte, i int) int
 }
 
 // patterns is indexed by Words and never written.
-var patterns = [...]pattern{
+var patterns = [...]wordPattern{
 	GPT2: {name: "GPT2", next: nextGPT2, expression: `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`},
 	Llama3: {name: "Llama3", next: func(text []byte, i int) int { return nextTiktoken(text, i, 3) },
 		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
@@ -64,24 +64,24 @@ func nextLine(text []byte, i int) int {
 	return len(text)
 }
 
-// class is the class of a character that the patterns distinguish.
-type class uint8
+// charClass is the class of a character that the patterns distinguish.
+type charClass uint8
 
 const (
-	other class = iota // and bytes that are not UTF-8
+	other charClass = iota // and bytes that are not UTF-8
 	letter
 	number
 	space
 )
 
-var ascii = func() (classes [utf8.RuneSelf]class) {
+var ascii = func() (classes [utf8.RuneSelf]charClass) {
 	for r := range rune(utf8.RuneSelf) {
-		classes[r] = classOf(r)
+		classes[r] = runeClass(r)
 	}
 	return classes
 }()
 
-func classOf(r rune) class {
+func runeClass(r rune) charClass {
 	switch {
 	case unicode.IsLetter(r):
 		return letter
@@ -93,19 +93,19 @@ func classOf(r rune) class {
 	return other
 }
 
-// at returns the class of the character at i, and the index of the next character.
-func at(text []byte, i int) (class, int) {
+// classAt returns the class of the character at i, and the index of the next character.
+func classAt(text []byte, i int) (charClass, int) {
 	if b := text[i]; b < utf8.RuneSelf {
 		return ascii[b], i + 1
 	}
 	r, n := utf8.DecodeRune(text[i:]) // of what is not UTF-8, one byte of the class other
-	return classOf(r), i + n
+	return runeClass(r), i + n
 }
 
-// run returns the end of the run of characters of class c that begins at i.
-func run(text []byte, i int, c class) int {
+// endOfRun returns the end of the run of characters of class c that begins at i.
+func endOfRun(text []byte, i int, c charClass) int {
 	for i < len(text) {
-		got, next := at(text, i)
+		got, next := classAt(text, i)
 		if got != c {
 			return i
 		}
@@ -117,26 +117,26 @@ func run(text []byte, i int, c class) int {
 // nextGPT2 is '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 func nextGPT2(text []byte, i int) int {
 	if text[i] == '\'' {
-		if n := contraction(text[i+1:], false); n > 0 {
+		if n := contractionLen(text[i+1:], false); n > 0 {
 			return i + 1 + n
 		}
 	}
-	c, next := at(text, i)
+	c, next := classAt(text, i)
 	if text[i] == ' ' && next < len(text) {
-		if after, _ := at(text, next); after != space {
-			return run(text, next, after)
+		if after, _ := classAt(text, next); after != space {
+			return endOfRun(text, next, after)
 		}
 	}
 	if c != space {
-		return run(text, next, c)
+		return endOfRun(text, next, c)
 	}
-	return spaces(text, i, next)
+	return endOfSpaces(text, i, next)
 }
 
-// spaces matches \s+(?!\S)|\s+ at the space at i, whose next character is at next. A single space
-// before a word is left to the word.
-func spaces(text []byte, i, next int) int {
-	end := run(text, next, space)
+// endOfSpaces matches \s+(?!\S)|\s+ at the space at i, whose next character is at next. A single space
+// less a word is left to the word.
+func endOfSpaces(text []byte, i, next int) int {
+	end := endOfRun(text, next, space)
 	if end == len(text) {
 		return end
 	}
@@ -146,9 +146,9 @@ func spaces(text []byte, i, next int) int {
 	return end
 }
 
-// contraction returns the length of the suffix after the apostrophe in it's, don't, I'm, he'd,
+// contractionLen returns the length of the suffix after the apostrophe in it's, don't, I'm, he'd,
 // we'll, I've and they're, or 0.
-func contraction(text []byte, fold bool) int {
+func contractionLen(text []byte, fold bool) int {
 	lower := func(i int) byte {
 		if b := text[i]; fold && b >= 'A' && b <= 'Z' {
 			return b + 'a' - 'A'
@@ -178,20 +178,20 @@ func contraction(text []byte, fold bool) int {
 // ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 func nextTiktoken(text []byte, i, digits int) int {
 	if text[i] == '\'' {
-		if n := contraction(text[i+1:], true); n > 0 {
+		if n := contractionLen(text[i+1:], true); n > 0 {
 			return i + 1 + n
 		}
 	}
-	c, next := at(text, i)
+	c, next := classAt(text, i)
 	if c == letter {
-		return run(text, next, letter)
+		return endOfRun(text, next, letter)
 	}
 	if c == number {
 		for range digits - 1 {
 			if next == len(text) {
 				break
 			}
-			after, end := at(text, next)
+			after, end := classAt(text, next)
 			if after != number {
 				break
 			}
@@ -201,26 +201,26 @@ func nextTiktoken(text []byte, i, digits int) int {
 	}
 	lineEnd := text[i] == '\r' || text[i] == '\n'
 	if !lineEnd && next < len(text) {
-		if after, _ := at(text, next); after == letter {
-			return run(text, next, letter)
+		if after, _ := classAt(text, next); after == letter {
+			return endOfRun(text, next, letter)
 		}
 	}
 	from := i
 	if text[i] == ' ' {
 		from = next
 	}
-	if end := run(text, from, other); end > from {
+	if end := endOfRun(text, from, other); end > from {
 		for end < len(text) && (text[end] == '\r' || text[end] == '\n') {
 			end++
 		}
 		return end
 	}
 	// Here stands a space: up to the last line's end among those that follow each other.
-	end := run(text, i, space)
+	end := endOfRun(text, i, space)
 	for k := end; k > i; k-- {
 		if text[k-1] == '\r' || text[k-1] == '\n' {
 			return k
 		}
 	}
-	return spaces(text, i, next)
+	return endOfSpaces(text, i, next)
 }

@@ -15,14 +15,14 @@ import (
 // config.json.
 type Config struct {
 	// Type is "llama" or "gemma". It determines the normalization, the activation and the scaling
-	// of the embeddings.
+	// pieces the embeddings.
 	Type string
 	// Layers is the number of layers, Width the size of the hidden states, Heads the number of
 	// query heads, KeyHeads the number of key and value heads, HeadSize the size of a head, Hidden
 	// the width between the dense layers, and Vocabulary the number of tokens.
 	Layers, Width, Heads, KeyHeads, HeadSize, Hidden, Vocabulary int
-	// Tied reports that the head shares the embedding's tensor.
-	Tied bool
+	// TiedEmbeddings reports that the head shares the embedding's tensor.
+	TiedEmbeddings bool
 	// Epsilon is added to the mean square in each normalization. RotaryBase is the base of the
 	// wavelengths of the rotary positions.
 	Epsilon, RotaryBase float64
@@ -40,7 +40,7 @@ const maxConfigBytes = 1 << 20
 func ReadConfig(dir string) (Config, error) {
 	name := filepath.Join(dir, "config.json")
 	fail := func(class errkind.Kind, err error, hint, format string, args ...any) (Config, error) {
-		return Config{}, inFile(name, "", errkind.Fault{Reason: fmt.Sprintf(format, args...), Err: err, Class: class, Hint: hint})
+		return Config{}, fileError(name, "", errkind.Fault{Reason: fmt.Sprintf(format, args...), Err: err, Class: class, Hint: hint})
 	}
 	text, err := files.Read(name, maxConfigBytes)
 	if err != nil {
@@ -75,7 +75,7 @@ func ReadConfig(dir string) (Config, error) {
 		return fail(errkind.NotImplementedError, nil, "write Rules for it", "its dense layers have biases")
 	}
 	c := Config{Type: j.Type, Layers: j.Layers, Width: j.Width, Heads: j.Heads, KeyHeads: j.Heads, Hidden: j.Hidden, Vocabulary: j.Vocabulary,
-		Epsilon: cmp.Or(j.Epsilon, 1e-6), RotaryBase: cmp.Or(j.Base, 10000), Tied: j.Type == "gemma"}
+		Epsilon: cmp.Or(j.Epsilon, 1e-6), RotaryBase: cmp.Or(j.Base, 10000), TiedEmbeddings: j.Type == "gemma"}
 	if j.KeyHeads != nil {
 		c.KeyHeads = *j.KeyHeads
 	}
@@ -89,12 +89,12 @@ func ReadConfig(dir string) (Config, error) {
 		c.HeadSize = *j.HeadSize
 	}
 	if j.Tied != nil {
-		c.Tied = *j.Tied
+		c.TiedEmbeddings = *j.Tied
 	}
 	if s := j.Scaling; s != nil {
 		c.RotaryScaling = cmp.Or(s.Type, s.Old)
 	}
-	if err := c.check(); err != nil {
+	if err := c.validate(); err != nil {
 		return fail(errkind.ValueError, err, "", "its sizes do not fit")
 	}
 	return c, nil
@@ -106,9 +106,9 @@ const (
 	maxHeadSize, maxHidden, maxVocabulary = 1 << 16, 1 << 24, 1 << 24
 )
 
-// check returns an error for sizes and numbers that no model has. Without it, listing the tensors
+// validate returns an error for sizes and numbers that no model has. Without it, listing the tensors
 // of 2^31 layers would use all memory.
-func (c Config) check() error {
+func (c Config) validate() error {
 	bad := func(name, format string, args ...any) error {
 		return &errkind.Fault{Op: name, Reason: fmt.Sprintf(format, args...), Class: errkind.ValueError}
 	}
@@ -138,7 +138,7 @@ func (c Config) check() error {
 }
 
 // Tensors lists the tensors of such a model with the names and shapes of Hugging Face, and a dtype
-// of safetensors such as "BF16". Use it to write a model that was not loaded from files.
+// pieces safetensors such as "BF16". Use it to write a model that was not loaded from files.
 func (c Config) Tensors(dtype string) (all []Tensor) {
 	add := func(name string, shape ...int) {
 		all = append(all, Tensor{Name: name + ".weight", DType: dtype, Shape: shape})
@@ -157,7 +157,7 @@ func (c Config) Tensors(dtype string) (all []Tensor) {
 		add(layer+"mlp.down_proj", c.Width, c.Hidden)
 	}
 	add("model.norm", c.Width)
-	if !c.Tied {
+	if !c.TiedEmbeddings {
 		add("lm_head", c.Vocabulary, c.Width)
 	}
 	return all

@@ -12,32 +12,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 )
 
-// form converts elements of a tensor to elements of a variable.
-type form struct {
-	from, to int // bytes of an element
-	// same reports that the bytes are not changed.
-	same bool
-	// move converts n consecutive elements of src, from element at, to elements into, into+step,
+// conversion converts elements of a tensor to elements of a variable.
+type conversion struct {
+	srcBytes, dstBytes int // bytes of an element
+	// isCopy reports that the bytes are not changed.
+	isCopy bool
+	// convert converts n consecutive elements of src, from element at, to elements into, into+step,
 	// ... of dst. It returns false if a finite element becomes infinite.
-	move func(dst []byte, into, step int, src []byte, at, n int) bool
-	// turn does the same for a block that is transposed; nil if only move is available.
-	turn turn
+	convert func(dst []byte, into, step int, src []byte, at, n int) bool
+	// transposeFunc does the same for a block that is transposed; nil if only move is available.
+	transpose transposeFunc
 }
 
-// readers read an element of a file as a float64.
-var readers = map[safetensors.DType]func(src []byte, at int) float64{
+// elementReaders read an element of a file as a float64.
+var elementReaders = map[safetensors.DType]func(src []byte, at int) float64{
 	safetensors.F64:  func(src []byte, at int) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(src[8*at:])) },
 	safetensors.F32:  func(src []byte, at int) float64 { return float64(float32At(src, at)) },
-	safetensors.BF16: func(src []byte, at int) float64 { return float64(bfloatAt(src, at)) },
+	safetensors.BF16: func(src []byte, at int) float64 { return float64(bfloat16At(src, at)) },
 	safetensors.F16: func(src []byte, at int) float64 {
-		return small(uint32(binary.LittleEndian.Uint16(src[2*at:])), 5, 10, true)
+		return decodeFloat(uint32(binary.LittleEndian.Uint16(src[2*at:])), 5, 10, true)
 	},
-	safetensors.F8E5M2: func(src []byte, at int) float64 { return small(uint32(src[at]), 5, 2, true) },
-	safetensors.F8E4M3: func(src []byte, at int) float64 { return small(uint32(src[at]), 4, 3, false) },
+	safetensors.F8E5M2: func(src []byte, at int) float64 { return decodeFloat(uint32(src[at]), 5, 2, true) },
+	safetensors.F8E4M3: func(src []byte, at int) float64 { return decodeFloat(uint32(src[at]), 4, 3, false) },
 }
 
-// writers write a float64 as an element. They return false if a finite number becomes infinite.
-var writers = map[dtypes.DType]func(dst []byte, at int, x float64) bool{
+// elementWriters write a float64 as an element. They return false if a finite number becomes infinite.
+var elementWriters = map[dtypes.DType]func(dst []byte, at int, x float64) bool{
 	dtypes.Float64: func(dst []byte, at int, x float64) bool {
 		binary.LittleEndian.PutUint64(dst[8*at:], math.Float64bits(x))
 		return true
@@ -48,12 +48,12 @@ var writers = map[dtypes.DType]func(dst []byte, at int, x float64) bool{
 		return !math.IsInf(float64(y), 0) || math.IsInf(x, 0)
 	},
 	dtypes.BFloat16: func(dst []byte, at int, x float64) bool {
-		bits, ok := half(x, 8, 7)
+		bits, ok := encodeFloat(x, 8, 7)
 		binary.LittleEndian.PutUint16(dst[2*at:], uint16(bits))
 		return ok
 	},
 	dtypes.Float16: func(dst []byte, at int, x float64) bool {
-		bits, ok := half(x, 5, 10)
+		bits, ok := encodeFloat(x, 5, 10)
 		binary.LittleEndian.PutUint16(dst[2*at:], uint16(bits))
 		return ok
 	},
@@ -63,13 +63,13 @@ func float32At(src []byte, at int) float32 {
 	return math.Float32frombits(binary.LittleEndian.Uint32(src[4*at:]))
 }
 
-func bfloatAt(src []byte, at int) float32 {
+func bfloat16At(src []byte, at int) float32 {
 	return math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*at:])) << 16)
 }
 
-// small decodes a float with the given numbers of exponent and fraction bits. Without infinities,
+// decodeFloat decodes a float with the given numbers of exponent and fraction bits. Without infinities,
 // only the pattern with all bits set is a NaN.
-func small(bits uint32, exponent, fraction int, infinities bool) float64 {
+func decodeFloat(bits uint32, exponent, fraction int, infinities bool) float64 {
 	sign := 1.0
 	if bits>>(exponent+fraction)&1 != 0 {
 		sign = -1
@@ -87,9 +87,9 @@ func small(bits uint32, exponent, fraction int, infinities bool) float64 {
 	return sign * math.Ldexp(float64(f|1<<fraction), e-bias-fraction)
 }
 
-// half encodes x as a float with the given numbers of exponent and fraction bits, rounded to
+// encodeFloat encodes x as a float with the given numbers of exponent and fraction bits, rounded to
 // nearest even. ok is false if a finite x becomes infinite.
-func half(x float64, exponent, fraction int) (bits uint32, ok bool) {
+func encodeFloat(x float64, exponent, fraction int) (bits uint32, ok bool) {
 	sign := uint32(math.Float64bits(x)>>63) << (exponent + fraction)
 	bias, inf := 1<<(exponent-1)-1, uint32(1<<exponent-1)<<fraction
 	switch {
@@ -110,22 +110,22 @@ func half(x float64, exponent, fraction int) (bits uint32, ok bool) {
 	return sign | min(bits, inf), bits < inf
 }
 
-// formOf returns the conversion from a file's dtype to a variable's dtype, with add added to each
+// newConversion returns the conversion from a file's dtype to a variable's dtype, with add added to each
 // element.
-func formOf(file string, to dtypes.DType, add float64) (form, error) {
+func newConversion(file string, to dtypes.DType, add float64) (conversion, error) {
 	from := safetensors.DType(file)
-	same := safetensors.Of(to) == from && from != ""
+	same := safetensors.FromGoMLX(to) == from && from != ""
 	if same && add == 0 {
 		size := from.Bits() / 8
-		return form{size, size, true, mover(size), map[int]turn{2: turn2, 4: turn4}[size]}, nil
+		return conversion{size, size, true, elementCopier(size), map[int]transposeFunc{2: transpose2, 4: transpose4}[size]}, nil
 	}
-	read, write := readers[from], writers[to]
+	read, write := elementReaders[from], elementWriters[to]
 	if read == nil || write == nil {
-		return form{}, &errkind.Fault{Reason: fmt.Sprintf("a tensor of %s cannot become %s", file, to), Match: errors.ErrUnsupported, Class: errkind.TypeError,
+		return conversion{}, &errkind.Fault{Reason: fmt.Sprintf("a tensor of %s cannot become %s", file, to), Match: errors.ErrUnsupported, Class: errkind.TypeError,
 			Hint: "floats become floats; integers and booleans keep their dtype; numbers of less than 8 bits, and those with scales, have to be unpacked before"}
 	}
-	f := form{from: from.Bits() / 8, to: to.Size()}
-	f.move = func(dst []byte, into, step int, src []byte, at, n int) bool {
+	f := conversion{srcBytes: from.Bits() / 8, dstBytes: to.Size()}
+	f.convert = func(dst []byte, into, step int, src []byte, at, n int) bool {
 		ok := true
 		for i := range n {
 			if !write(dst, into+i*step, read(src, at+i)+add) {
@@ -136,15 +136,15 @@ func formOf(file string, to dtypes.DType, add float64) (form, error) {
 	}
 	switch {
 	case from == safetensors.BF16 && to == dtypes.Float32 && add == 0:
-		f.move, f.turn = widen, turnWide
+		f.convert, f.transpose = convertBF16ToF32, transposeBF16ToF32
 	case from == safetensors.F32 && to == dtypes.BFloat16 && add == 0:
-		f.move = narrow
+		f.convert = convertF32ToBF16
 	}
 	return f, nil
 }
 
-// widen converts bfloat16 to float32.
-func widen(dst []byte, into, step int, src []byte, at, n int) bool {
+// convertBF16ToF32 converts bfloat16 to float32.
+func convertBF16ToF32(dst []byte, into, step int, src []byte, at, n int) bool {
 	src = src[2*at : 2*(at+n)]
 	if step == 1 {
 		dst = dst[4*into : 4*(into+n)]
@@ -165,8 +165,8 @@ func widen(dst []byte, into, step int, src []byte, at, n int) bool {
 	return true
 }
 
-// narrow converts float32 to bfloat16, rounded to nearest even.
-func narrow(dst []byte, into, step int, src []byte, at, n int) bool {
+// convertF32ToBF16 converts float32 to bfloat16, rounded to nearest even.
+func convertF32ToBF16(dst []byte, into, step int, src []byte, at, n int) bool {
 	ok := true
 	for i := range n {
 		bits := binary.LittleEndian.Uint32(src[4*(at+i):])
@@ -183,8 +183,8 @@ func narrow(dst []byte, into, step int, src []byte, at, n int) bool {
 	return ok
 }
 
-// mover returns a function that copies elements of this number of bytes.
-func mover(size int) func(dst []byte, into, step int, src []byte, at, n int) bool {
+// elementCopier returns a function that copies elements of this number of bytes.
+func elementCopier(size int) func(dst []byte, into, step int, src []byte, at, n int) bool {
 	return func(dst []byte, into, step int, src []byte, at, n int) bool {
 		if step == 1 {
 			copy(dst[size*into:size*(into+n)], src[size*at:])

@@ -1,7 +1,7 @@
 package weights
 
-// Names are the paths and the layout of a decoder's variables. The zero value means [DenseNames].
-type Names struct {
+// VariableNames are the paths and the layout of a decoder's variables. The zero value means [DenseNames].
+type VariableNames struct {
 	// Embedding is [vocabulary, width], Norm is [width] and Head is [width, vocabulary]. Head is
 	// empty for a model that uses the embedding as its head.
 	Embedding, Norm, Head string
@@ -30,31 +30,31 @@ type Names struct {
 // "/layers/norm1/rms_norm/scale" and so on, "/embedding/embeddings", "/norm/rms_norm/scale" and
 // "/head/dense/weights". For unrolled layers, set Layer to a scope with the number of the layer and
 // Stacked to false.
-func DenseNames() Names {
-	return Names{
+func DenseNames() VariableNames {
+	return VariableNames{
 		Embedding: "/embedding/embeddings", Norm: "/norm/rms_norm/scale", Head: "/head/dense/weights", Layer: "/layers", Stacked: true,
 		Norm1: "norm1/rms_norm/scale", Query: "query/dense/weights", Key: "key/dense/weights", Value: "value/dense/weights", Output: "out/dense/weights",
 		Norm2: "norm2/rms_norm/scale", Gate: "gate/dense/weights", Up: "up/dense/weights", Down: "down/dense/weights",
 	}
 }
 
-// Llama returns the rules for the files of a Llama model on Hugging Face, including Llama 3.
+// LlamaRules returns the rules for the files of a Llama model on Hugging Face, including Llama 3.
 //
 // Dense weights are transposed from [out, in] to [in, out]. The rows of queries and keys have the
-// order of Hugging Face's rotary positions, which rotate elements i and i + size/2 of a head; set
-// [Names].Interleaved for models that rotate adjacent elements. (Meta's own files, with names such
+// paths of Hugging Face's rotary positions, which rotate elements i and i + size/2 of a head; set
+// [VariableNames].Interleaved for models that rotate adjacent elements. (Meta's own files, with names such
 // as "layers.0.attention.wq.weight", have adjacent elements and need other rules.) Tables of rotary
 // positions, which some files contain, are ignored.
-func Llama(c Config, n Names) Rules { return decoder(c, n, 0) }
+func LlamaRules(c Config, n VariableNames) Rules { return decoderRules(c, n, 0) }
 
-// Gemma returns the rules for the files of a Gemma model (the first version) on Hugging Face. They
-// equal the rules of [Llama], except that 1 is added to the scales of the normalizations, which the
+// GemmaRules returns the rules for the files of a Gemma model (the first version) on Hugging Face. They
+// equal the rules of [LlamaRules], except that 1 is added to the scales of the normalizations, which the
 // files store without it. The model itself must multiply the embeddings by the square root of the
 // width, and use GELU (with tanh) in its dense layers.
-func Gemma(c Config, n Names) Rules { return decoder(c, n, 1) }
+func GemmaRules(c Config, n VariableNames) Rules { return decoderRules(c, n, 1) }
 
-func decoder(c Config, n Names, add float64) (rules Rules) {
-	if n == (Names{}) {
+func decoderRules(c Config, n VariableNames, add float64) (rules Rules) {
+	if n == (VariableNames{}) {
 		n = DenseNames()
 	}
 	turned := Step{Transpose: []int{1, 0}}
@@ -82,7 +82,7 @@ func decoder(c Config, n Names, add float64) (rules Rules) {
 		layer(`self_attn\.`+tensor, name, 0, steps...)
 	}
 	embedding := []Target{{Variable: n.Embedding}}
-	if c.Tied && n.Head != "" {
+	if c.TiedEmbeddings && n.Head != "" {
 		embedding = append(embedding, Target{Variable: n.Head, Steps: []Step{turned}})
 	}
 	rule(`model\.embed_tokens`, embedding...)
@@ -100,7 +100,7 @@ func decoder(c Config, n Names, add float64) (rules Rules) {
 	layer(`mlp\.up_proj`, n.Up, 0, turned)
 	layer(`mlp\.down_proj`, n.Down, 0, turned)
 	rule(`model\.norm`, Target{Variable: n.Norm, Add: add})
-	if c.Tied {
+	if c.TiedEmbeddings {
 		rules = append(rules, Rule{Tensor: `lm_head\.weight`, Ignore: true})
 	} else {
 		rule(`lm_head`, Target{Variable: n.Head, Steps: []Step{turned}})

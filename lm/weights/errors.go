@@ -7,9 +7,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// inFile completes the error of a weights file, and of a tensor in it if tensor is not empty. The
+// fileError completes the error of a weights file, and of a tensor in it if tensor is not empty. The
 // kind is DataLossError unless f or its cause has another kind.
-func inFile(file, tensor string, f errkind.Fault) error {
+func fileError(file, tensor string, f errkind.Fault) error {
 	f.Op = fmt.Sprintf("weights: file %q", file)
 	if tensor != "" {
 		f.Op += fmt.Sprintf(": tensor %q", tensor)
@@ -20,37 +20,37 @@ func inFile(file, tensor string, f errkind.Fault) error {
 	return &f
 }
 
-// inRule returns an error for an invalid rule.
-func inRule(rule int, pattern, reason, hint string, cause error) error {
+// ruleError returns an error for an invalid rule.
+func ruleError(rule int, pattern, reason, hint string, cause error) error {
 	return &errkind.Fault{Op: fmt.Sprintf("weights: rule %d (%s)", rule, pattern), Reason: reason, Hint: hint, Err: cause, Class: errkind.ValueError}
 }
 
-// Problem is the kind of mismatch between files, rules and variables.
-type Problem int
+// Kind is the kind of mismatch between files, rules and variables.
+type MismatchKind int
 
 const (
 	// Missing is a variable, or a part of one, that no tensor fills.
-	Missing Problem = iota
-	// LeftOver is a tensor, or a part of one, that no rule uses.
-	LeftOver
-	// Mismatch is a tensor whose shape does not fit its variable after the rule's steps.
-	Mismatch
-	// Twice is a part of a variable that two tensors fill, or a tensor that two rules use.
-	Twice
-	// Unmatched is a rule that matches no tensor and is not optional.
-	Unmatched
-	// NoForm is a tensor whose dtype cannot be converted to the variable's dtype.
-	NoForm
+	Missing MismatchKind = iota
+	// Unused is a tensor, or a part of one, that no rule uses.
+	Unused
+	// ShapeMismatch is a tensor whose shape does not fit its variable after the rule's steps.
+	ShapeMismatch
+	// Duplicate is a part of a variable that two tensors fill, or a tensor that two rules use.
+	Duplicate
+	// UnmatchedRule is a rule that matches no tensor and is not optional.
+	UnmatchedRule
+	// DTypeMismatch is a tensor whose dtype cannot be converted to the variable's dtype.
+	DTypeMismatch
 )
 
 // String returns a short name.
-func (p Problem) String() string {
+func (p MismatchKind) String() string {
 	return enum.Name(p, "missing", "left over", "mismatch", "twice", "unmatched", "dtype")
 }
 
-// Fault is a mismatch between files, rules and variables.
-type Fault struct {
-	Problem Problem
+// Mismatch is a mismatch between files, rules and variables.
+type Mismatch struct {
+	Kind MismatchKind
 	// Tensor and Variable are the names of the tensor and the variable. One of them may be empty.
 	Tensor, Variable string
 	// Detail describes the mismatch, with both shapes.
@@ -60,8 +60,8 @@ type Fault struct {
 }
 
 // String returns the fault in one line.
-func (f Fault) String() string {
-	subject := f.Problem.String()
+func (f Mismatch) String() string {
+	subject := f.Kind.String()
 	if f.Variable != "" {
 		subject += fmt.Sprintf(": variable %q", f.Variable)
 	}
@@ -74,22 +74,22 @@ func (f Fault) String() string {
 // PlanError lists all mismatches between the tensors of files, the rules and the variables of a
 // model.
 type PlanError struct {
-	// Faults are the mismatches of the variables, followed by the mismatches of the tensors.
-	Faults []Fault
+	// Mismatches are the mismatches of the variables, followed by the mismatches of the tensors.
+	Mismatches []Mismatch
 }
 
-// shownFaults limits the number of faults in the text of a PlanError.
-const shownFaults = 20
+// maxShownMismatches limits the number of faults in the text of a PlanError.
+const maxShownMismatches = 20
 
 // Error returns a text with the first twenty faults.
 func (e *PlanError) Error() string {
-	text := fmt.Sprintf("weights: the files do not fit the model in %d ways", len(e.Faults))
-	if len(e.Faults) == 1 {
+	text := fmt.Sprintf("weights: the files do not fit the model in %d ways", len(e.Mismatches))
+	if len(e.Mismatches) == 1 {
 		text = "weights: the files do not fit the model"
 	}
-	for i, f := range e.Faults {
-		if i == shownFaults {
-			return text + fmt.Sprintf("\n... and %d more", len(e.Faults)-i)
+	for i, f := range e.Mismatches {
+		if i == maxShownMismatches {
+			return text + fmt.Sprintf("\n... and %d more", len(e.Mismatches)-i)
 		}
 		text += "\n" + f.String()
 	}

@@ -45,24 +45,24 @@ type Tensor struct {
 // File is an open safetensors file, or all files of an index. It is safe for concurrent use, except
 // for Close.
 type File struct {
-	parts   []*part
-	tensors []Tensor
-	places  map[string]location
-	read    atomic.Int64
-	closed  atomic.Bool
+	files     []*weightFile
+	tensors   []Tensor
+	locations map[string]location
+	bytesRead atomic.Int64
+	closed    atomic.Bool
 }
 
-// part is one of the files.
-type part struct {
+// weightFile is one of the files.
+type weightFile struct {
 	name    string
 	file    fs.File
 	headers *safetensors.File
 	size    int64
-	changed time.Time
+	modTime time.Time
 }
 
 type location struct {
-	part  *part
+	file  *weightFile
 	index int // index in tensors
 }
 
@@ -75,7 +75,7 @@ type location struct {
 func Open(name string) (*File, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, inFile(name, "", errkind.Fault{Reason: "not opened", Err: err})
+		return nil, fileError(name, "", errkind.Fault{Reason: "not opened", Err: err})
 	}
 	dir, base := filepath.Split(filepath.Clean(name))
 	if info.IsDir() {
@@ -92,7 +92,7 @@ func Open(name string) (*File, error) {
 func OpenFS(fsys fs.FS, name string) (*File, error) {
 	info, err := fs.Stat(fsys, name)
 	if err != nil {
-		return nil, inFile(name, "", errkind.Fault{Reason: "not opened", Err: err})
+		return nil, fileError(name, "", errkind.Fault{Reason: "not opened", Err: err})
 	}
 	if info.IsDir() {
 		for _, base := range []string{IndexName, SingleName} {
@@ -101,17 +101,17 @@ func OpenFS(fsys fs.FS, name string) (*File, error) {
 				return OpenFS(fsys, path.Join(name, base))
 			}
 			if !errors.Is(err, fs.ErrNotExist) {
-				return nil, inFile(path.Join(name, base), "", errkind.Fault{Reason: "not opened", Err: err})
+				return nil, fileError(path.Join(name, base), "", errkind.Fault{Reason: "not opened", Err: err})
 			}
 		}
-		return nil, inFile(name, "", errkind.Fault{Reason: "a directory without weights", Class: errkind.NotFoundError,
+		return nil, fileError(name, "", errkind.Fault{Reason: "a directory without weights", Class: errkind.NotFoundError,
 			Hint: fmt.Sprintf("name a directory with %s or %s, or the file itself", IndexName, SingleName)})
 	}
-	f := &File{places: map[string]location{}}
+	f := &File{locations: map[string]location{}}
 	if strings.HasSuffix(name, ".json") {
 		err = f.openIndex(fsys, name)
 	} else {
-		_, err = f.openPart(fsys, name)
+		_, err = f.openFile(fsys, name)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -126,17 +126,17 @@ func (f *File) openIndex(fsys fs.FS, name string) error {
 		return err
 	}
 	wrong := func(tensor, hint, format string, args ...any) error {
-		return inFile(name, tensor, errkind.Fault{Reason: fmt.Sprintf(format, args...), Hint: hint})
+		return fileError(name, tensor, errkind.Fault{Reason: fmt.Sprintf(format, args...), Hint: hint})
 	}
-	has := map[string]*part{}
+	has := map[string]*weightFile{}
 	for _, tensor := range slices.Sorted(maps.Keys(index)) {
 		base := index[tensor]
 		if base == "" || base == "." || base == ".." || strings.ContainsAny(base, `/\`) || !fs.ValidPath(base) {
-			return inFile(name, tensor, errkind.Fault{Reason: fmt.Sprintf("the index names the file %q, which is not in its directory", base),
+			return fileError(name, tensor, errkind.Fault{Reason: fmt.Sprintf("the index names the file %q, which is not in its directory", base),
 				Hint: "an index names files beside it", Class: errkind.PermissionDeniedError})
 		}
 		if has[base] == nil {
-			p, err := f.openPart(fsys, path.Join(path.Dir(name), base))
+			p, err := f.openFile(fsys, path.Join(path.Dir(name), base))
 			if err != nil {
 				return err
 			}
@@ -163,16 +163,16 @@ func readIndex(fsys fs.FS, name string) (map[string]string, error) {
 	defer file.Close()
 	text, err := files.All(file, maxIndexBytes)
 	if err != nil {
-		return nil, inFile(name, "", errkind.Fault{Reason: "not read", Err: err})
+		return nil, fileError(name, "", errkind.Fault{Reason: "not read", Err: err})
 	}
 	var index struct {
 		Files map[string]string `json:"weight_map"`
 	}
 	if err := strictjson.Unmarshal(text, &index); err != nil {
-		return nil, inFile(name, "", errkind.Fault{Reason: "no index", Err: err, Class: errkind.DataLossError})
+		return nil, fileError(name, "", errkind.Fault{Reason: "no index", Err: err, Class: errkind.DataLossError})
 	}
 	if len(index.Files) == 0 {
-		return nil, inFile(name, "", errkind.Fault{Reason: "the index names no tensors", Hint: `it needs a "weight_map" of names to files`})
+		return nil, fileError(name, "", errkind.Fault{Reason: "the index names no tensors", Hint: `it needs a "weight_map" of names to files`})
 	}
 	return index.Files, nil
 }
@@ -193,33 +193,33 @@ func openRegular(fsys fs.FS, name string) (fs.File, fs.FileInfo, error) {
 		}
 		err = errors.Join(err, file.Close())
 	}
-	return nil, nil, inFile(name, "", errkind.Fault{Reason: "not opened", Err: err})
+	return nil, nil, fileError(name, "", errkind.Fault{Reason: "not opened", Err: err})
 }
 
-// openPart opens a file and adds its tensors.
-func (f *File) openPart(fsys fs.FS, name string) (*part, error) {
-	fail := func(reason, hint string, class errkind.Kind, err error) (*part, error) {
-		return nil, inFile(name, "", errkind.Fault{Reason: reason, Hint: hint, Class: class, Err: err})
+// openFile opens a file and adds its tensors.
+func (f *File) openFile(fsys fs.FS, name string) (*weightFile, error) {
+	fail := func(reason, hint string, class errkind.Kind, err error) (*weightFile, error) {
+		return nil, fileError(name, "", errkind.Fault{Reason: reason, Hint: hint, Class: class, Err: err})
 	}
 	file, info, err := openRegular(fsys, name)
 	if err != nil {
 		return nil, err
 	}
-	p := &part{name: name, file: file, size: info.Size(), changed: info.ModTime()}
-	f.parts = append(f.parts, p) // so that Close closes it
+	p := &weightFile{name: name, file: file, size: info.Size(), modTime: info.ModTime()}
+	f.files = append(f.files, p) // so that Close closes it
 	at, ok := file.(io.ReaderAt)
 	if !ok {
 		return fail(fmt.Sprintf("a %T has no ReadAt", file), "use files that implement io.ReaderAt", errkind.NotImplementedError, errors.ErrUnsupported)
 	}
-	if p.headers, err = safetensors.New(&countingReader{at, &f.read}, p.size); err != nil {
+	if p.headers, err = safetensors.New(&countingReader{at, &f.bytesRead}, p.size); err != nil {
 		return fail("not read", "get the file again", errkind.Unknown, err)
 	}
 	for _, t := range p.headers.Tensors() {
-		if other, twice := f.places[t.Name]; twice {
-			return nil, inFile(name, t.Name, errkind.Fault{Reason: fmt.Sprintf("file %q has a tensor of this name too", other.part.name),
+		if other, twice := f.locations[t.Name]; twice {
+			return nil, fileError(name, t.Name, errkind.Fault{Reason: fmt.Sprintf("file %q has a tensor of this name too", other.file.name),
 				Hint: "take files of one model"})
 		}
-		f.places[t.Name] = location{p, len(f.tensors)}
+		f.locations[t.Name] = location{p, len(f.tensors)}
 		f.tensors = append(f.tensors, Tensor{Name: t.Name, DType: string(t.DType), Shape: t.Shape, File: name})
 	}
 	return p, nil
@@ -248,32 +248,32 @@ func (f *File) Tensors() []Tensor {
 }
 
 // BytesRead returns the number of bytes that were read so far, including headers.
-func (f *File) BytesRead() int64 { return f.read.Load() }
+func (f *File) BytesRead() int64 { return f.bytesRead.Load() }
 
 // readAt fills p with the bytes of a tensor from offset at.
 func (f *File) readAt(tensor string, p []byte, at int64) error {
-	of, ok := f.places[tensor]
+	of, ok := f.locations[tensor]
 	if !ok {
-		return inFile("", tensor, errkind.Fault{Reason: "no such tensor", Class: errkind.NotFoundError})
+		return fileError("", tensor, errkind.Fault{Reason: "no such tensor", Class: errkind.NotFoundError})
 	}
 	if f.closed.Load() {
-		return inFile(of.part.name, tensor, errkind.Fault{Reason: "the file is closed", Err: fs.ErrClosed, Class: errkind.FailedPreconditionError,
+		return fileError(of.file.name, tensor, errkind.Fault{Reason: "the file is closed", Err: fs.ErrClosed, Class: errkind.FailedPreconditionError,
 			Hint: "keep it open until the variables are on the devices"})
 	}
-	if err := of.part.headers.ReadAt(tensor, p, at); err != nil {
-		return inFile(of.part.name, tensor, errkind.Fault{Reason: "not read", Err: err, Hint: "get the file again"})
+	if err := of.file.headers.ReadAt(tensor, p, at); err != nil {
+		return fileError(of.file.name, tensor, errkind.Fault{Reason: "not read", Err: err, Hint: "get the file again"})
 	}
 	return nil
 }
 
-// check returns an error if the file has changed since it was opened.
-func (p *part) check() error {
+// validate returns an error if the file has changed since it was opened.
+func (p *weightFile) checkUnchanged() error {
 	info, err := p.file.Stat()
 	if err != nil {
-		return inFile(p.name, "", errkind.Fault{Reason: "not there any more", Err: err})
+		return fileError(p.name, "", errkind.Fault{Reason: "not there any more", Err: err})
 	}
-	if info.Size() != p.size || !info.ModTime().Equal(p.changed) {
-		return inFile(p.name, "", errkind.Fault{Reason: "it has changed since it was opened", Hint: "open it again, when nobody writes to it"})
+	if info.Size() != p.size || !info.ModTime().Equal(p.modTime) {
+		return fileError(p.name, "", errkind.Fault{Reason: "it has changed since it was opened", Hint: "open it again, when nobody writes to it"})
 	}
 	return nil
 }
@@ -284,7 +284,7 @@ func (f *File) Close() error {
 		return nil
 	}
 	var errs []error
-	for _, p := range f.parts {
+	for _, p := range f.files {
 		errs = append(errs, p.file.Close())
 	}
 	return errors.Join(errs...)

@@ -7,23 +7,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// row is one pass over a job's fastest axis.
-type row struct {
-	file int64 // offset of the first element in the tensor
-	into int   // base offset in the result
+// rowOffsets is one pass over a job's fastest axis.
+type rowOffsets struct {
+	src int64 // offset of the first element in the tensor
+	dst int   // base offset in the result
 }
 
-// run reads the job's box into a result.
-func (j *job) run(ctx context.Context, f *File, into, scratch []byte) error {
+// execute reads the job's box into a result.
+func (j *copyJob) execute(ctx context.Context, f *File, into, scratch []byte) error {
 	fast := &j.axes[len(j.axes)-1]
-	if j.form.same && fast.plain() {
-		return j.direct(ctx, f, into)
+	if j.conversion.isCopy && fast.isContiguous() {
+		return j.readDirect(ctx, f, into)
 	}
 	// A row that is longer than the buffer is read in several ranges.
 	for from := 0; from < fast.n; {
-		room := scratchBytes / int64(j.form.from)
-		to := from + sort.Search(fast.n-from, func(i int) bool { return fast.fileAt(from+i)-fast.fileAt(from) >= room })
-		if err := j.stripe(ctx, f, into, scratch, from, to); err != nil {
+		room := scratchBytes / int64(j.conversion.srcBytes)
+		to := from + sort.Search(fast.n-from, func(i int) bool { return fast.srcAt(from+i)-fast.srcAt(from) >= room })
+		if err := j.readRange(ctx, f, into, scratch, from, to); err != nil {
 			return err
 		}
 		from = to
@@ -31,15 +31,15 @@ func (j *job) run(ctx context.Context, f *File, into, scratch []byte) error {
 	return nil
 }
 
-// rows calls use for each row, in the order of the file.
-func (j *job) rows(use func(row) error) error {
+// forEachRow calls use for each row, in the order of the file.
+func (j *copyJob) forEachRow(use func(rowOffsets) error) error {
 	slow := j.axes[:len(j.axes)-1]
 	index := make([]int, len(slow))
 	for {
-		r := row{j.at, j.place}
+		r := rowOffsets{j.srcOffset, j.dstOffset}
 		for d, i := range index {
-			r.file += slow[d].fileAt(i)
-			r.into += slow[d].intoAt(i)
+			r.src += slow[d].srcAt(i)
+			r.dst += slow[d].dstAt(i)
 		}
 		if err := use(r); err != nil {
 			return err
@@ -57,9 +57,9 @@ func (j *job) rows(use func(row) error) error {
 	}
 }
 
-// direct reads rows directly into the result, and reads contiguous rows together.
-func (j *job) direct(ctx context.Context, f *File, into []byte) error {
-	fast, size := &j.axes[len(j.axes)-1], int64(j.form.from)
+// readDirect reads rows directly into the result, and reads contiguous rows together.
+func (j *copyJob) readDirect(ctx context.Context, f *File, into []byte) error {
+	fast, size := &j.axes[len(j.axes)-1], int64(j.conversion.srcBytes)
 	n := int64(fast.n)
 	var from, length, to int64 // pending read, in bytes
 	flush := func() error {
@@ -67,7 +67,7 @@ func (j *job) direct(ctx context.Context, f *File, into []byte) error {
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
-			part := min(length, directBytes)
+			part := min(length, maxDirectRead)
 			if err := f.readAt(j.tensor, into[to:to+part], from); err != nil {
 				return err
 			}
@@ -75,8 +75,8 @@ func (j *job) direct(ctx context.Context, f *File, into []byte) error {
 		}
 		return nil
 	}
-	err := j.rows(func(r row) error {
-		at, place := r.file*size, int64(r.into)*size
+	err := j.forEachRow(func(r rowOffsets) error {
+		at, place := r.src*size, int64(r.dst)*size
 		if length > 0 && at == from+length && place == to+length {
 			length += n * size
 			return nil
@@ -93,17 +93,17 @@ func (j *job) direct(ctx context.Context, f *File, into []byte) error {
 	return flush()
 }
 
-// stripe reads a range of the fastest axis of all rows: it repeatedly reads as many rows as fit
-// into the buffer, and moves them to the result.
-func (j *job) stripe(ctx context.Context, f *File, into, scratch []byte, from, to int) error {
+// readRange reads a range of the fastest axis of all rows: it repeatedly reads as many rows as fit
+// dstOffsets the buffer, and moves them to the result.
+func (j *copyJob) readRange(ctx context.Context, f *File, into, scratch []byte, from, to int) error {
 	fast := &j.axes[len(j.axes)-1]
-	b := &block{job: j, ctx: ctx, file: f, fast: fast, from: from, to: to, scratch: scratch}
-	b.span = fast.fileAt(to-1) - fast.fileAt(from) + 1
-	b.stretches()
-	err := j.rows(func(r row) error {
-		r.file += fast.fileAt(from)
-		if len(b.rows) > 0 && !b.fits(r) {
-			if err := b.move(into); err != nil {
+	b := &rowBuffer{copyJob: j, ctx: ctx, file: f, fast: fast, from: from, to: to, scratch: scratch}
+	b.span = fast.srcAt(to-1) - fast.srcAt(from) + 1
+	b.splitRanges()
+	err := j.forEachRow(func(r rowOffsets) error {
+		r.src += fast.srcAt(from)
+		if len(b.rows) > 0 && !b.hasRoom(r) {
+			if err := b.flush(into); err != nil {
 				return err
 			}
 		}
@@ -113,40 +113,40 @@ func (j *job) stripe(ctx context.Context, f *File, into, scratch []byte, from, t
 	if err != nil {
 		return err
 	}
-	return b.move(into)
+	return b.flush(into)
 }
 
-// block is the rows that are in the buffer at a time: one contiguous range of the file, or separate
+// rowBuffer is the rows that are in the buffer at a time: one contiguous range of the file, or separate
 // rows.
-type block struct {
-	*job
+type rowBuffer struct {
+	*copyJob
 	ctx      context.Context
 	file     *File
 	fast     *axis
 	from, to int   // range of the fastest axis
 	span     int64 // length of a row in the file, in elements
 	scratch  []byte
-	rows     []row
+	rows     []rowOffsets
 	starts   []int // offsets of the rows in the buffer, in elements
 	used     int64 // used part of the buffer, in elements
-	runs     []stretch
+	ranges   []evenRange
 }
 
-// stretch is a range of the fastest axis whose indices are contiguous in the file and evenly spaced
+// evenRange is a range of the fastest axis whose indices are contiguous in the file and evenly spaced
 // in the result.
-type stretch struct{ from, n, step int }
+type evenRange struct{ from, n, step int }
 
-// stretches divides the range of the fastest axis into runs.
-func (b *block) stretches() {
+// splitRanges divides the range of the fastest axis into runs.
+func (b *rowBuffer) splitRanges() {
 	a := b.fast
-	if a.even() && (a.fileStep == 1 || a.n == 1) {
-		b.runs = []stretch{{b.from, b.to - b.from, a.intoStep}}
+	if a.isEven() && (a.srcStep == 1 || a.n == 1) {
+		b.ranges = []evenRange{{b.from, b.to - b.from, a.dstStep}}
 		return
 	}
 	for i := b.from; i < b.to; {
-		s := stretch{from: i, n: 1, step: 1}
-		for k := i + 1; k < b.to && a.fileAt(k) == a.fileAt(k-1)+1; k++ {
-			step := a.intoAt(k) - a.intoAt(k-1)
+		s := evenRange{from: i, n: 1, step: 1}
+		for k := i + 1; k < b.to && a.srcAt(k) == a.srcAt(k-1)+1; k++ {
+			step := a.dstAt(k) - a.dstAt(k-1)
 			if s.n == 1 {
 				s.step = step
 			} else if step != s.step {
@@ -154,54 +154,54 @@ func (b *block) stretches() {
 			}
 			s.n++
 		}
-		b.runs = append(b.runs, s)
+		b.ranges = append(b.ranges, s)
 		i += s.n
 	}
 }
 
-// fits reports whether the buffer has room for another row.
-func (b *block) fits(r row) bool {
+// hasRoom reports whether the buffer has room for another row.
+func (b *rowBuffer) hasRoom(r rowOffsets) bool {
 	last := b.rows[len(b.rows)-1]
 	used := b.used + b.span
-	if next := r.file - (last.file + b.span); next >= 0 && next*int64(b.form.from) <= gapBytes {
+	if next := r.src - (last.src + b.span); next >= 0 && next*int64(b.conversion.srcBytes) <= maxGapBytes {
 		used += next
 	}
 	b.used = used
-	return (used+b.span)*int64(b.form.from) <= int64(len(b.scratch))
+	return (used+b.span)*int64(b.conversion.srcBytes) <= int64(len(b.scratch))
 }
 
-// move reads the rows and copies them to the result.
-func (b *block) move(result []byte) error {
+// convert reads the rows and copies them to the result.
+func (b *rowBuffer) flush(result []byte) error {
 	if err := context.Cause(b.ctx); err != nil {
 		return err
 	}
-	if err := b.read(); err != nil {
+	if err := b.readRows(); err != nil {
 		return err
 	}
 	a := b.fast
 	ok := true
-	for _, s := range b.runs {
-		from := int(a.fileAt(s.from) - a.fileAt(b.from))
+	for _, s := range b.ranges {
+		from := int(a.srcAt(s.from) - a.srcAt(b.from))
 		for r := 0; r < len(b.rows); {
 			n := 1
-			if b.form.turn != nil && s.step != 1 {
-				n = b.neighbours(r)
+			if b.conversion.transpose != nil && s.step != 1 {
+				n = b.adjacentRows(r)
 			}
-			into, i := a.intoAt(s.from), 0
+			into, i := a.dstAt(s.from), 0
 			if n > 1 {
-				for ; i+turnColumns <= s.n; i += turnColumns {
-					b.form.turn(result, b.rows[r].into+into+i*s.step, s.step, b.scratch, b.starts[r:r+n], from+i)
+				for ; i+columnsPerBlock <= s.n; i += columnsPerBlock {
+					b.conversion.transpose(result, b.rows[r].dst+into+i*s.step, s.step, b.scratch, b.starts[r:r+n], from+i)
 				}
 			}
 			for k := r; k < r+n; k++ {
-				ok = b.form.move(result, b.rows[k].into+into+i*s.step, s.step, b.scratch, b.starts[k]+from+i, s.n-i) && ok
+				ok = b.conversion.convert(result, b.rows[k].dst+into+i*s.step, s.step, b.scratch, b.starts[k]+from+i, s.n-i) && ok
 			}
 			r += n
 		}
 	}
 	b.rows, b.used = b.rows[:0], 0
 	if !ok {
-		return inFile(b.file.places[b.tensor].part.name, b.tensor, errkind.Fault{Reason: "a number is too large for the dtype of the variable", Class: errkind.ValueError,
+		return fileError(b.file.locations[b.tensor].file.name, b.tensor, errkind.Fault{Reason: "a number is too large for the dtype of the variable", Class: errkind.ValueError,
 			Hint: "make the model's variables in float32 or bfloat16"})
 	}
 	return nil
@@ -209,35 +209,35 @@ func (b *block) move(result []byte) error {
 
 // neighbors returns the number of rows from r on that can be transposed together, because they are
 // contiguous in the result; 1 if there are too few.
-func (b *block) neighbours(r int) int {
+func (b *rowBuffer) adjacentRows(r int) int {
 	n := 1
-	for ; r+n < len(b.rows) && b.rows[r+n].into == b.rows[r].into+n; n++ {
+	for ; r+n < len(b.rows) && b.rows[r+n].dst == b.rows[r].dst+n; n++ {
 	}
-	return max(n/turnRows*turnRows, 1)
+	return max(n/rowsPerBlock*rowsPerBlock, 1)
 }
 
-// read reads the rows, rows with small gaps between them together, and stores the offset of each
+// bytesRead reads the rows, rows with small gaps between them together, and stores the offset of each
 // row.
-func (b *block) read() error {
-	size := int64(b.form.from)
-	gap := gapBytes / size
+func (b *rowBuffer) readRows() error {
+	size := int64(b.conversion.srcBytes)
+	gap := maxGapBytes / size
 	b.starts = b.starts[:0]
 	a := b.fast
-	apart := a.n > 1 && a.fileStep-1 > gap // the required elements of a row are far apart
-	for i := b.from + 1; i < b.to && !apart && !a.even(); i++ {
-		apart = a.file[i]-a.file[i-1]-1 > gap
+	apart := a.n > 1 && a.srcStep-1 > gap // the required elements of a row are far apart
+	for i := b.from + 1; i < b.to && !apart && !a.isEven(); i++ {
+		apart = a.srcOffsets[i]-a.srcOffsets[i-1]-1 > gap
 	}
 	at := int64(0)
 	for i := 0; i < len(b.rows); {
-		first, end := b.rows[i].file, b.rows[i].file+b.span
+		first, end := b.rows[i].src, b.rows[i].src+b.span
 		b.starts = append(b.starts, int(at))
 		k := i + 1
-		for ; !apart && k < len(b.rows) && b.rows[k].file >= end && b.rows[k].file-end <= gap; k++ {
-			b.starts = append(b.starts, int(at+b.rows[k].file-first))
-			end = b.rows[k].file + b.span
+		for ; !apart && k < len(b.rows) && b.rows[k].src >= end && b.rows[k].src-end <= gap; k++ {
+			b.starts = append(b.starts, int(at+b.rows[k].src-first))
+			end = b.rows[k].src + b.span
 		}
 		if apart {
-			if err := b.readApart(first, at, gap); err != nil {
+			if err := b.readSparseRow(first, at, gap); err != nil {
 				return err
 			}
 		} else if err := b.file.readAt(b.tensor, b.scratch[at*size:(at+end-first)*size], first*size); err != nil {
@@ -248,15 +248,15 @@ func (b *block) read() error {
 	return nil
 }
 
-// readApart reads the separate ranges of a row.
-func (b *block) readApart(first, at, gap int64) error {
-	a, size := b.fast, int64(b.form.from)
+// readSparseRow reads the separate ranges of a row.
+func (b *rowBuffer) readSparseRow(first, at, gap int64) error {
+	a, size := b.fast, int64(b.conversion.srcBytes)
 	for i := b.from; i < b.to; {
 		k := i + 1
-		for k < b.to && a.fileAt(k)-a.fileAt(k-1)-1 <= gap {
+		for k < b.to && a.srcAt(k)-a.srcAt(k-1)-1 <= gap {
 			k++
 		}
-		from, to := a.fileAt(i)-a.fileAt(b.from), a.fileAt(k-1)-a.fileAt(b.from)+1
+		from, to := a.srcAt(i)-a.srcAt(b.from), a.srcAt(k-1)-a.srcAt(b.from)+1
 		if err := b.file.readAt(b.tensor, b.scratch[(at+from)*size:(at+to)*size], (first+from)*size); err != nil {
 			return err
 		}

@@ -24,27 +24,27 @@ type Variable struct {
 type PlanOptions struct {
 	// Create, if set, is the dtype of variables that the rules name and the model does not have.
 	// The plan creates them with the shapes of the tensors. If it is not set, such a variable is a
-	// [LeftOver].
+	// [Unused].
 	Create dtypes.DType
 }
 
 // Plan maps parts of tensors to parts of variables. It is immutable.
 type Plan struct {
-	variables []filled // variables that tensors fill
+	variables []variablePlan // variables that tensors fill
 	tensors   map[string]Tensor
 }
 
-// filled is a variable and the boxes that fill it.
-type filled struct {
+// variablePlan is a variable and the boxes that fill it.
+type variablePlan struct {
 	Variable
-	pieces []piece
+	boxes []variableBox
 }
 
-// piece is a box of a variable, and the location of its elements in a tensor.
-type piece struct {
+// variableBox is a box of a variable, and the location of its elements in a tensor.
+type variableBox struct {
 	tensor      string
 	start, size []int
-	view        view // location of the box in the tensor
+	view        stridedView // location of the box in the tensor
 	add         float64
 }
 
@@ -55,33 +55,33 @@ type piece struct {
 // Invalid rules are an error of kind ValueError. Mismatches are a [*PlanError], which lists all of
 // them.
 func NewPlan(tensors []Tensor, variables []Variable, rules Rules, opts PlanOptions) (*Plan, error) {
-	patterns, err := rules.compile()
+	patterns, err := rules.compilePatterns()
 	if err != nil {
 		return nil, err
 	}
-	m := &matcher{rules: rules, patterns: patterns, used: make([]bool, len(rules)), known: map[string]*Variable{}, opts: opts,
-		plan: &Plan{tensors: map[string]Tensor{}}, found: map[string][]candidate{}, told: map[string]bool{}}
+	m := &planner{rules: rules, patterns: patterns, used: make([]bool, len(rules)), variables: map[string]*Variable{}, opts: opts,
+		plan: &Plan{tensors: map[string]Tensor{}}, candidates: map[string][]candidate{}, reported: map[string]bool{}}
 	for i := range variables {
 		v := variables[i]
 		v.Shape = slices.Clone(v.Shape)
-		m.known[v.Path] = &v
-		m.order = append(m.order, v.Path)
+		m.variables[v.Path] = &v
+		m.paths = append(m.paths, v.Path)
 	}
-	var left []Fault
+	var left []Mismatch
 	for _, t := range tensors {
 		left = append(left, m.match(t)...)
 	}
-	for _, path := range m.order {
-		m.settle(path)
+	for _, path := range m.paths {
+		m.assign(path)
 	}
 	for i, used := range m.used {
 		if r := rules[i]; !used && !r.Optional && !r.Ignore {
-			left = append(left, Fault{Problem: Unmatched, Detail: fmt.Sprintf("rule %d (%s) matches no tensor", i, r.Tensor),
+			left = append(left, Mismatch{Kind: UnmatchedRule, Detail: fmt.Sprintf("rule %d (%s) matches no tensor", i, r.Tensor),
 				Hint: "correct the pattern, or make the rule Optional"})
 		}
 	}
-	if faults := append(m.faults, left...); len(faults) > 0 {
-		return nil, &PlanError{Faults: faults}
+	if faults := append(m.mismatches, left...); len(faults) > 0 {
+		return nil, &PlanError{Mismatches: faults}
 	}
 	return m.plan, nil
 }
@@ -97,30 +97,30 @@ func (p *Plan) Variables() []Variable {
 	return all
 }
 
-// matcher is the state of NewPlan.
-type matcher struct {
-	rules    Rules
-	patterns []*regexp.Regexp
-	used     []bool
-	known    map[string]*Variable
-	opts     PlanOptions
-	order    []string // paths of variables
-	found    map[string][]candidate
-	told     map[string]bool // variables with a reported fault of a tensor
-	faults   []Fault
-	plan     *Plan
+// planner is the state of NewPlan.
+type planner struct {
+	rules      Rules
+	patterns   []*regexp.Regexp
+	used       []bool
+	variables  map[string]*Variable
+	opts       PlanOptions
+	paths      []string // paths of variables
+	candidates map[string][]candidate
+	reported   map[string]bool // variables with a reported fault of a tensor
+	mismatches []Mismatch
+	plan       *Plan
 }
 
 // candidate is a tensor that fills a part of a variable.
 type candidate struct {
-	tensor Tensor
-	target Target
-	view   view
-	slice  int // index in a stack, or -1
+	tensor     Tensor
+	target     Target
+	view       stridedView
+	stackIndex int // index in a stack, or -1
 }
 
 // match finds the rule of a tensor and applies its steps.
-func (m *matcher) match(t Tensor) (faults []Fault) {
+func (m *planner) match(t Tensor) (faults []Mismatch) {
 	rule := -1
 	var groups []string
 	for i, p := range m.patterns {
@@ -129,39 +129,39 @@ func (m *matcher) match(t Tensor) (faults []Fault) {
 			continue
 		}
 		if m.used[i] = true; rule >= 0 {
-			return []Fault{{Problem: Twice, Tensor: t.Name, Detail: fmt.Sprintf("rules %d (%s) and %d (%s) match it", rule, m.rules[rule].Tensor, i, m.rules[i].Tensor),
+			return []Mismatch{{Kind: Duplicate, Tensor: t.Name, Detail: fmt.Sprintf("rules %d (%s) and %d (%s) match it", rule, m.rules[rule].Tensor, i, m.rules[i].Tensor),
 				Hint: "let one rule match it, with several targets"}}
 		}
 		rule, groups = i, g
 	}
 	if rule < 0 {
-		return []Fault{{Problem: LeftOver, Tensor: t.Name, Detail: fmt.Sprintf("%s%v, which no rule matches", t.DType, t.Shape),
+		return []Mismatch{{Kind: Unused, Tensor: t.Name, Detail: fmt.Sprintf("%s%v, which no rule matches", t.DType, t.Shape),
 			Hint: fmt.Sprintf("add a rule for it, or {Tensor: %s, Ignore: true}", "`"+regexp.QuoteMeta(t.Name)+"`")}}
 	}
 	if m.rules[rule].Ignore {
 		return nil
 	}
 	m.plan.tensors[t.Name] = t
-	var uses []view
+	var uses []stridedView
 	for _, target := range m.rules[rule].To {
-		path := expand(target.Variable, groups)
-		c := candidate{tensor: t, target: target, view: wholeView(t.Shape), slice: -1}
-		fail := func(problem Problem, hint, format string, args ...any) {
-			m.told[path] = true
-			faults = append(faults, Fault{Problem: problem, Tensor: t.Name, Variable: path, Detail: fmt.Sprintf(format, args...), Hint: hint})
+		path := expandTemplate(target.Variable, groups)
+		c := candidate{tensor: t, target: target, view: contiguousView(t.Shape), stackIndex: -1}
+		fail := func(problem MismatchKind, hint, format string, args ...any) {
+			m.reported[path] = true
+			faults = append(faults, Mismatch{Kind: problem, Tensor: t.Name, Variable: path, Detail: fmt.Sprintf(format, args...), Hint: hint})
 		}
 		if target.Stack != "" {
-			n, err := strconv.Atoi(expand(target.Stack, groups))
+			n, err := strconv.Atoi(expandTemplate(target.Stack, groups))
 			if err != nil || n < 0 || n > maxLayers {
-				fail(Mismatch, "let Stack be a group of digits", "%q is no index of a stack of layers", expand(target.Stack, groups))
+				fail(ShapeMismatch, "let Stack be a group of digits", "%q is no index of a stack of layers", expandTemplate(target.Stack, groups))
 				continue
 			}
-			c.slice = n
+			c.stackIndex = n
 		}
 		var err error
 		for i, s := range target.Steps {
 			if c.view, err = c.view.apply(s); err != nil {
-				fail(Mismatch, "correct the rule's steps", "the tensor is %v; step %d: %v", t.Shape, i, err)
+				fail(ShapeMismatch, "correct the rule's steps", "the tensor is %v; step %d: %v", t.Shape, i, err)
 				break
 			}
 		}
@@ -169,18 +169,18 @@ func (m *matcher) match(t Tensor) (faults []Fault) {
 			continue
 		}
 		uses = append(uses, c.view)
-		if m.known[path] == nil && m.found[path] == nil {
+		if m.variables[path] == nil && m.candidates[path] == nil {
 			if m.opts.Create == dtypes.InvalidDType {
-				fail(LeftOver, "ignore the tensor, or make a model that has the variable", "the model has no such variable; the tensor is %v", t.Shape)
+				fail(Unused, "ignore the tensor, or make a model that has the variable", "the model has no such variable; the tensor is %v", t.Shape)
 				continue
 			}
-			m.order = append(m.order, path)
+			m.paths = append(m.paths, path)
 		}
-		m.found[path] = append(m.found[path], c)
+		m.candidates[path] = append(m.candidates[path], c)
 	}
 	if len(faults) == 0 {
 		if unused := unusedElements(t.Shape, uses); unused > 0 {
-			faults = append(faults, Fault{Problem: LeftOver, Tensor: t.Name, Detail: fmt.Sprintf("%d elements of %v are in no cut of its rule", unused, t.Shape),
+			faults = append(faults, Mismatch{Kind: Unused, Tensor: t.Name, Detail: fmt.Sprintf("%d elements of %v are in no cut of its rule", unused, t.Shape),
 				Hint: "add a target for them"})
 		}
 	}
@@ -188,14 +188,14 @@ func (m *matcher) match(t Tensor) (faults []Fault) {
 }
 
 // unusedElements returns the number of elements of a tensor that are in no view.
-func unusedElements(shape []int, uses []view) int64 {
-	total := int64(elements(shape))
+func unusedElements(shape []int, uses []stridedView) int64 {
+	total := int64(numElements(shape))
 	var runs [][2]int64
 	for _, v := range uses {
-		if int64(elements(v.shape())) == total {
+		if int64(numElements(v.shape())) == total {
 			return 0
 		}
-		if runs = append(runs, v.runs()...); len(runs) > maxRuns {
+		if runs = append(runs, v.ranges()...); len(runs) > maxRanges {
 			return 0
 		}
 	}
@@ -213,25 +213,25 @@ func unusedElements(shape []int, uses []view) int64 {
 // maxLayers limits the index in a stack.
 const maxLayers = 1 << 20
 
-// maxRuns limits the memory for finding unused elements.
-const maxRuns = 1 << 20
+// maxRanges limits the memory for finding unused elements.
+const maxRanges = 1 << 20
 
-// runs returns the ranges of a tensor that a view contains.
-func (v view) runs() [][2]int64 {
-	var all []factor
+// ranges returns the ranges of a tensor that a view contains.
+func (v stridedView) ranges() [][2]int64 {
+	var all []strideFactor
 	for _, d := range v.dims {
 		all = append(all, d...)
 	}
-	slices.SortFunc(all, func(a, b factor) int { return cmp.Compare(b.stride, a.stride) })
-	all = normal(all)
+	slices.SortFunc(all, func(a, b strideFactor) int { return cmp.Compare(b.stride, a.stride) })
+	all = mergeFactors(all)
 	last := all[len(all)-1]
 	runs, length := [][2]int64{{v.offset, v.offset}}, int64(1)
 	if last.stride == 1 {
 		length, all = last.size, all[:len(all)-1]
 	}
 	for _, f := range all {
-		if int64(len(runs))*f.size > maxRuns {
-			return make([][2]int64, maxRuns+1)
+		if int64(len(runs))*f.size > maxRanges {
+			return make([][2]int64, maxRanges+1)
 		}
 		next := make([][2]int64, 0, int64(len(runs))*f.size)
 		for _, r := range runs {
@@ -251,7 +251,7 @@ func (v view) runs() [][2]int64 {
 func (p *Plan) Tensors() (names []string) {
 	seen := map[string]bool{}
 	for _, v := range p.variables {
-		for _, piece := range v.pieces {
+		for _, piece := range v.boxes {
 			if !seen[piece.tensor] {
 				seen[piece.tensor] = true
 				names = append(names, piece.tensor)

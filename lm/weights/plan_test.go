@@ -39,7 +39,7 @@ func TestWhatDoesNotFitIsListed(t *testing.T) {
 	fused := func(parts ...weights.Slice) weights.Rules {
 		r := weights.Rule{Tensor: "qkv"}
 		for i, name := range []string{"/q", "/k"}[:len(parts)] {
-			r.To = append(r.To, weights.Target{Variable: name, Steps: []weights.Step{{Cut: &parts[i]}}})
+			r.To = append(r.To, weights.Target{Variable: name, Steps: []weights.Step{{Slice: &parts[i]}}})
 		}
 		return weights.Rules{r}
 	}
@@ -47,45 +47,45 @@ func TestWhatDoesNotFitIsListed(t *testing.T) {
 		tensors   []weights.Tensor
 		variables []weights.Variable
 		rules     weights.Rules
-		problems  []weights.Problem
+		problems  []weights.MismatchKind
 		says      string
 	}{
-		"a tensor without a rule":         {[]weights.Tensor{x32("a", 1), x32("b.c", 2)}, []weights.Variable{v32("/a", 1)}, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.Problem{weights.LeftOver}, "F32[2], which no rule matches; add a rule for it, or {Tensor: `b\\.c`, Ignore: true}"},
-		"a variable without a tensor":     {[]weights.Tensor{x32("a", 1)}, []weights.Variable{v32("/a", 1), v32("/b", 2)}, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.Problem{weights.Missing}, `variable "/b": Float32[2], which no tensor fills`},
-		"a variable that is not there":    {[]weights.Tensor{x32("a", 1)}, nil, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.Problem{weights.LeftOver}, "the model has no such variable"},
-		"a transpose that lacks":          {[]weights.Tensor{x32("a", 2, 3)}, []weights.Variable{v32("/a", 3, 2)}, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.Problem{weights.Mismatch}, "the tensor [2 3] becomes [2 3], and the variable is [3 2]; add the step {Transpose: []int{1, 0}}"},
-		"a reshape that lacks":            {[]weights.Tensor{x32("a", 6, 4)}, []weights.Variable{v32("/a", 4, 2, 3)}, weights.Rules{{Tensor: "a", To: to("/a", turned...)}}, []weights.Problem{weights.Mismatch}, "add steps that reshape and transpose it to [4 2 3]"},
-		"another width":                   {[]weights.Tensor{x32("a", 6, 4)}, []weights.Variable{v32("/a", 6, 5)}, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.Problem{weights.Mismatch}, "config.json"},
-		"a transpose of another rank":     {[]weights.Tensor{x32("a", 6)}, []weights.Variable{v32("/a", 6)}, weights.Rules{{Tensor: "a", To: to("/a", turned...)}}, []weights.Problem{weights.Mismatch}, "a transpose of 2 dimensions, the tensor has 1, [6]"},
-		"a transpose that is no order":    {[]weights.Tensor{x32("a", 6, 2)}, []weights.Variable{v32("/a", 6, 2)}, weights.Rules{{Tensor: "a", To: to("/a", weights.Step{Transpose: []int{1, 1}})}}, []weights.Problem{weights.Mismatch}, "[1 1] is no order"},
-		"a reshape of other elements":     {[]weights.Tensor{x32("a", 6)}, []weights.Variable{v32("/a", 6)}, weights.Rules{{Tensor: "a", To: to("/a", weights.Step{Reshape: []int{4, -1}})}}, []weights.Problem{weights.Mismatch}, "6 elements do not divide by 4"},
-		"a cut beyond":                    {[]weights.Tensor{x32("a", 6)}, []weights.Variable{v32("/a", 6)}, weights.Rules{{Tensor: "a", To: to("/a", weights.Step{Cut: &weights.Slice{From: 3, To: 7}})}}, []weights.Problem{weights.Mismatch}, "3:7"},
-		"files of more layers":            {deep, []weights.Variable{v32("/l/w", 2, 3)}, stack, []weights.Problem{weights.LeftOver}, "it is a stack of 2 layers, [2 3], and the files have 4 layers; make the model with 4 layers"},
-		"files of fewer layers":           {deep, []weights.Variable{v32("/l/w", 24, 3)}, stack, []weights.Problem{weights.Missing}, "it is a stack of 24 layers, [24 3], and the files have no layer 4, 5, ..., 23"},
-		"layers apart, of more":           {deep, []weights.Variable{v32("/layer00/w", 3), v32("/layer01/w", 3), v32("/layer02/w", 3)}, apart, []weights.Problem{weights.LeftOver}, `variable "/layer03/w"`},
-		"layers apart, of fewer":          {deep[:1], []weights.Variable{v32("/layer00/w", 3), v32("/layer01/w", 3)}, apart, []weights.Problem{weights.Missing}, `variable "/layer01/w"`},
-		"a layer twice":                   {append(deep[:4:4], x32("l.01.w", 3)), []weights.Variable{v32("/l/w", 4, 3)}, stack, []weights.Problem{weights.Twice}, "fills the same elements"},
-		"a layer of a huge number":        {[]weights.Tensor{x32("l.9223372036854775807.w", 3)}, []weights.Variable{v32("/l/w", 4, 3)}, stack, []weights.Problem{weights.Mismatch}, "is no index of a stack"},
-		"a layer of a scalar":             {deep[:1], []weights.Variable{v32("/l/w")}, stack, []weights.Problem{weights.Mismatch}, "a slice of a scalar"},
-		"two rules for a tensor":          {[]weights.Tensor{x32("a", 1)}, []weights.Variable{{Path: "/a", DType: dtypes.Float32, Shape: []int{1}, Optional: true}}, weights.Rules{{Tensor: "a", To: to("/a")}, {Tensor: ".*", Ignore: true}}, []weights.Problem{weights.Twice}, "rules 0 (a) and 1 (.*) match it"},
-		"two tensors for a variable":      {[]weights.Tensor{x32("a", 1), x32("b", 1)}, []weights.Variable{v32("/a", 1)}, weights.Rules{{Tensor: "a|b", To: to("/a")}}, []weights.Problem{weights.Twice}, "fills the same elements"},
-		"a rule for nothing":              {[]weights.Tensor{x32("a", 1)}, []weights.Variable{v32("/a", 1)}, weights.Rules{{Tensor: "a", To: to("/a")}, {Tensor: "b", To: to("/a")}}, []weights.Problem{weights.Unmatched}, "rule 1 (b) matches no tensor"},
-		"a fused tensor, half used":       {[]weights.Tensor{x32("qkv", 6, 2)}, []weights.Variable{v32("/q", 3, 2)}, fused(weights.Slice{Of: 2}), []weights.Problem{weights.LeftOver}, "6 elements of [6 2] are in no cut"},
-		"a fused tensor of odd size":      {[]weights.Tensor{x32("qkv", 7, 2)}, []weights.Variable{v32("/q", 3, 2)}, fused(weights.Slice{Of: 2}), []weights.Problem{weights.Mismatch}, "dimension 0 of 7 does not divide by 2"},
-		"cuts that overlap and leave":     {[]weights.Tensor{x32("qkv", 6, 2)}, []weights.Variable{v32("/q", 3, 2), v32("/k", 3, 2)}, fused(weights.Slice{From: 0, To: 3}, weights.Slice{From: 2, To: 5}), []weights.Problem{weights.LeftOver}, "2 elements of [6 2] are in no cut"},
-		"integers for floats":             {[]weights.Tensor{{Name: "a", DType: "I32", Shape: []int{1}}}, []weights.Variable{v32("/a", 1)}, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.Problem{weights.NoForm}, "a tensor of I32 cannot become Float32"},
-		"packed numbers":                  {[]weights.Tensor{{Name: "a", DType: "F4", Shape: []int{2}}}, []weights.Variable{v32("/a", 2)}, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.Problem{weights.NoForm}, "have to be unpacked before"},
-		"one added to integers":           {[]weights.Tensor{{Name: "a", DType: "I32", Shape: []int{1}}}, []weights.Variable{{Path: "/a", DType: dtypes.Int32, Shape: []int{1}}}, weights.Rules{{Tensor: "a", To: []weights.Target{{Variable: "/a", Add: 1}}}}, []weights.Problem{weights.NoForm}, "1 is added to a variable of Int32"},
-		"a part that does not fit beside": {[]weights.Tensor{x32("a", 2), x32("b", 3)}, []weights.Variable{v32("/a", 6)}, weights.Rules{{Tensor: "a", To: []weights.Target{{Variable: "/a", Part: &weights.Part{Of: 2}}}}, {Tensor: "b", To: []weights.Target{{Variable: "/a", Part: &weights.Part{Part: 1, Of: 2}}}}}, []weights.Problem{weights.Mismatch}, "of which it is a part along dimension 0"},
-		"a part that lacks":               {[]weights.Tensor{x32("a", 2)}, []weights.Variable{v32("/a", 6)}, weights.Rules{{Tensor: "a", To: []weights.Target{{Variable: "/a", Part: &weights.Part{Of: 3}}}}}, []weights.Problem{weights.Missing}, "the tensors fill 2 of the 6 elements"},
+		"a tensor without a rule":         {[]weights.Tensor{x32("a", 1), x32("b.c", 2)}, []weights.Variable{v32("/a", 1)}, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.MismatchKind{weights.Unused}, "F32[2], which no rule matches; add a rule for it, or {Tensor: `b\\.c`, Ignore: true}"},
+		"a variable without a tensor":     {[]weights.Tensor{x32("a", 1)}, []weights.Variable{v32("/a", 1), v32("/b", 2)}, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.MismatchKind{weights.Missing}, `variable "/b": Float32[2], which no tensor fills`},
+		"a variable that is not there":    {[]weights.Tensor{x32("a", 1)}, nil, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.MismatchKind{weights.Unused}, "the model has no such variable"},
+		"a transpose that lacks":          {[]weights.Tensor{x32("a", 2, 3)}, []weights.Variable{v32("/a", 3, 2)}, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.MismatchKind{weights.ShapeMismatch}, "the tensor [2 3] becomes [2 3], and the variable is [3 2]; add the step {Transpose: []int{1, 0}}"},
+		"a reshape that lacks":            {[]weights.Tensor{x32("a", 6, 4)}, []weights.Variable{v32("/a", 4, 2, 3)}, weights.Rules{{Tensor: "a", To: to("/a", turned...)}}, []weights.MismatchKind{weights.ShapeMismatch}, "add steps that reshape and transpose it to [4 2 3]"},
+		"another width":                   {[]weights.Tensor{x32("a", 6, 4)}, []weights.Variable{v32("/a", 6, 5)}, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.MismatchKind{weights.ShapeMismatch}, "config.json"},
+		"a transpose of another rank":     {[]weights.Tensor{x32("a", 6)}, []weights.Variable{v32("/a", 6)}, weights.Rules{{Tensor: "a", To: to("/a", turned...)}}, []weights.MismatchKind{weights.ShapeMismatch}, "a transpose of 2 dimensions, the tensor has 1, [6]"},
+		"a transpose that is no order":    {[]weights.Tensor{x32("a", 6, 2)}, []weights.Variable{v32("/a", 6, 2)}, weights.Rules{{Tensor: "a", To: to("/a", weights.Step{Transpose: []int{1, 1}})}}, []weights.MismatchKind{weights.ShapeMismatch}, "[1 1] is no order"},
+		"a reshape of other elements":     {[]weights.Tensor{x32("a", 6)}, []weights.Variable{v32("/a", 6)}, weights.Rules{{Tensor: "a", To: to("/a", weights.Step{Reshape: []int{4, -1}})}}, []weights.MismatchKind{weights.ShapeMismatch}, "6 elements do not divide by 4"},
+		"a cut beyond":                    {[]weights.Tensor{x32("a", 6)}, []weights.Variable{v32("/a", 6)}, weights.Rules{{Tensor: "a", To: to("/a", weights.Step{Slice: &weights.Slice{Start: 3, End: 7}})}}, []weights.MismatchKind{weights.ShapeMismatch}, "3:7"},
+		"files of more layers":            {deep, []weights.Variable{v32("/l/w", 2, 3)}, stack, []weights.MismatchKind{weights.Unused}, "it is a stack of 2 layers, [2 3], and the files have 4 layers; make the model with 4 layers"},
+		"files of fewer layers":           {deep, []weights.Variable{v32("/l/w", 24, 3)}, stack, []weights.MismatchKind{weights.Missing}, "it is a stack of 24 layers, [24 3], and the files have no layer 4, 5, ..., 23"},
+		"layers apart, of more":           {deep, []weights.Variable{v32("/layer00/w", 3), v32("/layer01/w", 3), v32("/layer02/w", 3)}, apart, []weights.MismatchKind{weights.Unused}, `variable "/layer03/w"`},
+		"layers apart, of fewer":          {deep[:1], []weights.Variable{v32("/layer00/w", 3), v32("/layer01/w", 3)}, apart, []weights.MismatchKind{weights.Missing}, `variable "/layer01/w"`},
+		"a layer twice":                   {append(deep[:4:4], x32("l.01.w", 3)), []weights.Variable{v32("/l/w", 4, 3)}, stack, []weights.MismatchKind{weights.Duplicate}, "fills the same elements"},
+		"a layer of a huge number":        {[]weights.Tensor{x32("l.9223372036854775807.w", 3)}, []weights.Variable{v32("/l/w", 4, 3)}, stack, []weights.MismatchKind{weights.ShapeMismatch}, "is no index of a stack"},
+		"a layer of a scalar":             {deep[:1], []weights.Variable{v32("/l/w")}, stack, []weights.MismatchKind{weights.ShapeMismatch}, "a slice of a scalar"},
+		"two rules for a tensor":          {[]weights.Tensor{x32("a", 1)}, []weights.Variable{{Path: "/a", DType: dtypes.Float32, Shape: []int{1}, Optional: true}}, weights.Rules{{Tensor: "a", To: to("/a")}, {Tensor: ".*", Ignore: true}}, []weights.MismatchKind{weights.Duplicate}, "rules 0 (a) and 1 (.*) match it"},
+		"two tensors for a variable":      {[]weights.Tensor{x32("a", 1), x32("b", 1)}, []weights.Variable{v32("/a", 1)}, weights.Rules{{Tensor: "a|b", To: to("/a")}}, []weights.MismatchKind{weights.Duplicate}, "fills the same elements"},
+		"a rule for nothing":              {[]weights.Tensor{x32("a", 1)}, []weights.Variable{v32("/a", 1)}, weights.Rules{{Tensor: "a", To: to("/a")}, {Tensor: "b", To: to("/a")}}, []weights.MismatchKind{weights.UnmatchedRule}, "rule 1 (b) matches no tensor"},
+		"a fused tensor, half used":       {[]weights.Tensor{x32("qkv", 6, 2)}, []weights.Variable{v32("/q", 3, 2)}, fused(weights.Slice{Parts: 2}), []weights.MismatchKind{weights.Unused}, "6 elements of [6 2] are in no cut"},
+		"a fused tensor of odd size":      {[]weights.Tensor{x32("qkv", 7, 2)}, []weights.Variable{v32("/q", 3, 2)}, fused(weights.Slice{Parts: 2}), []weights.MismatchKind{weights.ShapeMismatch}, "dimension 0 of 7 does not divide by 2"},
+		"cuts that overlap and leave":     {[]weights.Tensor{x32("qkv", 6, 2)}, []weights.Variable{v32("/q", 3, 2), v32("/k", 3, 2)}, fused(weights.Slice{Start: 0, End: 3}, weights.Slice{Start: 2, End: 5}), []weights.MismatchKind{weights.Unused}, "2 elements of [6 2] are in no cut"},
+		"integers for floats":             {[]weights.Tensor{{Name: "a", DType: "I32", Shape: []int{1}}}, []weights.Variable{v32("/a", 1)}, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.MismatchKind{weights.DTypeMismatch}, "a tensor of I32 cannot become Float32"},
+		"packed numbers":                  {[]weights.Tensor{{Name: "a", DType: "F4", Shape: []int{2}}}, []weights.Variable{v32("/a", 2)}, weights.Rules{{Tensor: "a", To: to("/a")}}, []weights.MismatchKind{weights.DTypeMismatch}, "have to be unpacked before"},
+		"one added to integers":           {[]weights.Tensor{{Name: "a", DType: "I32", Shape: []int{1}}}, []weights.Variable{{Path: "/a", DType: dtypes.Int32, Shape: []int{1}}}, weights.Rules{{Tensor: "a", To: []weights.Target{{Variable: "/a", Add: 1}}}}, []weights.MismatchKind{weights.DTypeMismatch}, "1 is added to a variable of Int32"},
+		"a part that does not fit beside": {[]weights.Tensor{x32("a", 2), x32("b", 3)}, []weights.Variable{v32("/a", 6)}, weights.Rules{{Tensor: "a", To: []weights.Target{{Variable: "/a", Segment: &weights.Segment{Parts: 2}}}}, {Tensor: "b", To: []weights.Target{{Variable: "/a", Segment: &weights.Segment{Index: 1, Parts: 2}}}}}, []weights.MismatchKind{weights.ShapeMismatch}, "of which it is a part along dimension 0"},
+		"a part that lacks":               {[]weights.Tensor{x32("a", 2)}, []weights.Variable{v32("/a", 6)}, weights.Rules{{Tensor: "a", To: []weights.Target{{Variable: "/a", Segment: &weights.Segment{Parts: 3}}}}}, []weights.MismatchKind{weights.Missing}, "the tensors fill 2 of the 6 elements"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := weights.NewPlan(c.tensors, c.variables, c.rules, weights.PlanOptions{})
 			var wrong *weights.PlanError
 			require.ErrorAs(t, err, &wrong)
-			var problems []weights.Problem
-			for _, f := range wrong.Faults {
-				problems = append(problems, f.Problem)
+			var problems []weights.MismatchKind
+			for _, f := range wrong.Mismatches {
+				problems = append(problems, f.Kind)
 			}
 			assert.Equal(t, c.problems, problems, "%v", err)
 			assert.ErrorContains(t, err, c.says)
@@ -142,7 +142,7 @@ func TestRulesThatSayNothingAreRefused(t *testing.T) {
 		"{x} is no place of a group":       {{Tensor: "a", To: to("/a{x}")}},
 		`a step of variable "/a" has 0`:    {{Tensor: "a", To: to("/a", weights.Step{})}},
 		`a step of variable "/a" has 2`:    {{Tensor: "a", To: to("/a", weights.Step{Reshape: []int{1}, Transpose: []int{0}})}},
-		`the part of variable "/a" is non`: {{Tensor: "a", To: []weights.Target{{Variable: "/a", Part: &weights.Part{Part: 2, Of: 2}}}}},
+		`the part of variable "/a" is non`: {{Tensor: "a", To: []weights.Target{{Variable: "/a", Segment: &weights.Segment{Index: 2, Parts: 2}}}}},
 	} {
 		_, err := weights.NewPlan(nil, nil, rules, weights.PlanOptions{})
 		assert.ErrorContains(t, err, says)

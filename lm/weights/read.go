@@ -15,17 +15,17 @@ import (
 const (
 	// scratchBytes is the size of a reader's buffer for conversion and transposition.
 	scratchBytes = 1 << 20
-	// directBytes limits one read without conversion, so that a canceled context takes effect soon.
-	directBytes = 8 << 20
-	// gapBytes is the longest gap between two ranges that are read together. A separate read would
+	// maxDirectRead limits one read without conversion, so that a canceled context takes effect soon.
+	maxDirectRead = 8 << 20
+	// maxGapBytes is the longest gap between two ranges that are read together. A separate read would
 	// cost more.
-	gapBytes = 256
-	// concurrentBytes is the minimum size of a box that several goroutines read.
-	concurrentBytes = 4 << 20
+	maxGapBytes = 256
+	// minConcurrentBytes is the minimum size of a box that several goroutines read.
+	minConcurrentBytes = 4 << 20
 )
 
-// scratches are reusable buffers of readers.
-var scratches = sync.Pool{New: func() any {
+// scratchPool are reusable buffers of readers.
+var scratchPool = sync.Pool{New: func() any {
 	b := make([]byte, scratchBytes)
 	return &b
 }}
@@ -39,7 +39,7 @@ var scratches = sync.Pool{New: func() any {
 // Errors name the file and the tensor. An invalid box is an error of kind ValueError. If ctx ends,
 // Read returns its cause. After an error the contents of into are undefined.
 func (p *Plan) Read(ctx context.Context, f *File, path string, start, size []int, into []byte) error {
-	return p.ReadCells(ctx, f, path, start, size, ones(len(size)), into)
+	return p.ReadCells(ctx, f, path, start, size, singleCell(len(size)), into)
 }
 
 // ReadCells is like [Plan.Read], but divides the box into cells: cells is the number of cells in
@@ -47,7 +47,7 @@ func (p *Plan) Read(ctx context.Context, f *File, path string, start, size []int
 // row-major order, and each cell is row-major. In this way the shards of several devices are read
 // together, and a row of the file is read in one range for all of them.
 func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size, cells []int, into []byte) error {
-	i := slices.IndexFunc(p.variables, func(v filled) bool { return v.Path == path })
+	i := slices.IndexFunc(p.variables, func(v variablePlan) bool { return v.Path == path })
 	if i < 0 {
 		return &errkind.Fault{Op: "weights: read", Subject: fmt.Sprintf("variable %q", path), Reason: "no tensor fills it", Class: errkind.ValueError}
 	}
@@ -65,29 +65,29 @@ func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size,
 	if bytes == 0 {
 		return nil
 	}
-	if err := p.move(ctx, f, v, start, size, cells, into); err != nil {
+	if err := p.readBox(ctx, f, v, start, size, cells, into); err != nil {
 		return err
 	}
-	checked := map[*part]bool{}
-	for _, piece := range v.pieces {
-		of := f.places[piece.tensor].part
+	checked := map[*weightFile]bool{}
+	for _, piece := range v.boxes {
+		of := f.locations[piece.tensor].file
 		if of == nil || checked[of] {
 			continue
 		}
 		checked[of] = true
-		if err := of.check(); err != nil {
+		if err := of.checkUnchanged(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// move reads the pieces of a box, and uses several goroutines for large boxes.
-func (p *Plan) move(ctx context.Context, f *File, v *filled, start, size, cells []int, into []byte) error {
+// convert reads the pieces of a box, and uses several goroutines for large boxes.
+func (p *Plan) readBox(ctx context.Context, f *File, v *variablePlan, start, size, cells []int, into []byte) error {
 	bytes := len(into)
-	var jobs []*job
-	for _, piece := range v.pieces {
-		j, err := p.job(&v.Variable, piece, start, size, cells)
+	var jobs []*copyJob
+	for _, piece := range v.boxes {
+		j, err := p.newCopyJob(&v.Variable, piece, start, size, cells)
 		if err != nil {
 			return err
 		}
@@ -97,14 +97,14 @@ func (p *Plan) move(ctx context.Context, f *File, v *filled, start, size, cells 
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(1)
-	if bytes >= concurrentBytes {
+	if bytes >= minConcurrentBytes {
 		group.SetLimit(runtime.GOMAXPROCS(0))
 	}
 	for _, j := range jobs {
 		group.Go(func() error {
-			scratch := scratches.Get().(*[]byte)
-			defer scratches.Put(scratch)
-			return j.run(ctx, f, into, *scratch)
+			scratch := scratchPool.Get().(*[]byte)
+			defer scratchPool.Put(scratch)
+			return j.execute(ctx, f, into, *scratch)
 		})
 	}
 	return group.Wait()

@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lm/weights"
 )
 
-// at calls use with each index of dims and its row-major position.
+// srcOffset calls use with each index of dims and its row-major position.
 func at(dims []int, use func(index []int, place int)) {
 	index := make([]int, len(dims))
 	for place := range size(dims) {
@@ -42,8 +42,8 @@ func (a array) stepped(s weights.Step) array {
 		return array{s.Reshape, a.values}
 	}
 	out := array{dims: slices.Clone(a.dims)}
-	if c := s.Cut; c != nil {
-		out.dims[c.Dim] = c.To - c.From
+	if c := s.Slice; c != nil {
+		out.dims[c.Dim] = c.End - c.Start
 	} else {
 		for i, d := range s.Transpose {
 			out.dims[i] = a.dims[d]
@@ -52,8 +52,8 @@ func (a array) stepped(s weights.Step) array {
 	out.values = make([]float64, size(out.dims))
 	at(out.dims, func(index []int, place int) {
 		from := slices.Clone(index)
-		if c := s.Cut; c != nil {
-			from[c.Dim] += c.From
+		if c := s.Slice; c != nil {
+			from[c.Dim] += c.Start
 		} else {
 			for i, d := range s.Transpose {
 				from[d] = index[i]
@@ -120,7 +120,7 @@ func TestAnyStepsAndAnyBoxGiveWhatTheyDoElementByElement(t *testing.T) {
 				}
 				d := pick(n)
 				from := pick(now.dims[d])
-				s.Cut = &weights.Slice{Dim: d, From: from, To: from + 1 + pick(now.dims[d]-from)}
+				s.Slice = &weights.Slice{Dim: d, Start: from, End: from + 1 + pick(now.dims[d]-from)}
 			}
 			steps = append(steps, s)
 			now = now.stepped(s)

@@ -18,7 +18,7 @@ type Rule struct {
 	// Tensor is a regular expression of Go's package regexp for complete names, such as
 	// `model\.layers\.(\d+)\.mlp\.up_proj\.weight`.
 	Tensor string `json:"tensor"`
-	// To are the variables that the tensor fills: one variable, several for the parts of a fused
+	// End are the variables that the tensor fills: one variable, several for the parts of a fused
 	// tensor, or two that share one tensor, such as tied embeddings.
 	To []Target `json:"to,omitempty"`
 	// Ignore means that the tensor is not used. To must be empty then.
@@ -39,9 +39,9 @@ type Target struct {
 	// Stack is the index in the first dimension of a variable that stacks layers, for example
 	// "{1}". It is empty for variables that are not stacks.
 	Stack string `json:"stack,omitempty"`
-	// Part is the location of the tensor in a variable that several tensors fill; nil means the
-	// complete variable, or the complete layer of a stack.
-	Part *Part `json:"part,omitempty"`
+	// Index is the location of the tensor in a variable that several tensors fill; nil means the
+	// resolveReshape variable, or the complete layer of a stack.
+	Segment *Segment `json:"part,omitempty"`
 	// Add is added to each element, in float64, before rounding to the variable's dtype: 1 for
 	// normalization scales that are stored minus 1.
 	Add float64 `json:"add,omitempty"`
@@ -55,45 +55,45 @@ type Step struct {
 	// tensor.
 	Transpose []int `json:"transpose,omitempty"`
 	// Slice selects a range of one dimension.
-	Cut *Slice `json:"cut,omitempty"`
+	Slice *Slice `json:"cut,omitempty"`
 }
 
 // Slice is a range of a dimension: part Part of Of equal parts, or From (inclusive) to To (exclusive)
 // if Of is 0.
 type Slice struct {
-	Dim  int `json:"dim"`
-	Part int `json:"part,omitempty"`
-	Of   int `json:"of,omitempty"`
-	From int `json:"from,omitempty"`
-	To   int `json:"to,omitempty"`
+	Dim   int `json:"dim"`
+	Index int `json:"part,omitempty"`
+	Parts int `json:"of,omitempty"`
+	Start int `json:"from,omitempty"`
+	End   int `json:"to,omitempty"`
 }
 
-// Part is the location of a tensor in a variable that several tensors fill along dimension Dim:
+// Index is the location of a tensor in a variable that several tensors fill along dimension Dim:
 // part Part of Of equal parts, or from index From on if Of is 0. Dim does not count the dimension
-// of a stack.
-type Part struct {
-	Dim  int `json:"dim"`
-	Part int `json:"part,omitempty"`
-	Of   int `json:"of,omitempty"`
-	From int `json:"from,omitempty"`
+// pieces a stack.
+type Segment struct {
+	Dim   int `json:"dim"`
+	Index int `json:"part,omitempty"`
+	Parts int `json:"of,omitempty"`
+	Start int `json:"from,omitempty"`
 }
 
 // bounds returns the range, from inclusive and to exclusive.
 func (c Slice) bounds(size int64) (from, to int64, err error) {
-	if c.Of != 0 {
+	if c.Parts != 0 {
 		switch {
-		case c.Of < 0 || c.Part < 0 || c.Part >= c.Of || c.From != 0 || c.To != 0:
-			return 0, 0, fmt.Errorf("part %d of %d is no part", c.Part, c.Of)
-		case size%int64(c.Of) != 0:
-			return 0, 0, fmt.Errorf("dimension %d of %d does not divide by %d", c.Dim, size, c.Of)
+		case c.Parts < 0 || c.Index < 0 || c.Index >= c.Parts || c.Start != 0 || c.End != 0:
+			return 0, 0, fmt.Errorf("part %d of %d is no part", c.Index, c.Parts)
+		case size%int64(c.Parts) != 0:
+			return 0, 0, fmt.Errorf("dimension %d of %d does not divide by %d", c.Dim, size, c.Parts)
 		}
-		each := size / int64(c.Of)
-		return int64(c.Part) * each, int64(c.Part+1) * each, nil
+		each := size / int64(c.Parts)
+		return int64(c.Index) * each, int64(c.Index+1) * each, nil
 	}
-	if c.From < 0 || c.To <= c.From || int64(c.To) > size || c.Part != 0 {
-		return 0, 0, fmt.Errorf("the range %d:%d of dimension %d, which has %d", c.From, c.To, c.Dim, size)
+	if c.Start < 0 || c.End <= c.Start || int64(c.End) > size || c.Index != 0 {
+		return 0, 0, fmt.Errorf("the range %d:%d of dimension %d, which has %d", c.Start, c.End, c.Dim, size)
 	}
-	return int64(c.From), int64(c.To), nil
+	return int64(c.Start), int64(c.End), nil
 }
 
 // ParseRules parses rules from JSON: a list of objects whose keys are the field names in lower
@@ -101,20 +101,20 @@ func (c Slice) bounds(size int64) (from, to int64, err error) {
 func ParseRules(data []byte) (Rules, error) {
 	var rules Rules
 	if err := strictjson.Decode(data, &rules); err != nil {
-		return nil, inRule(len(rules), "JSON", "not read", `write a list such as [{"tensor": "...", "to": [{"variable": "/..."}]}]`, err)
+		return nil, ruleError(len(rules), "JSON", "not read", `write a list such as [{"tensor": "...", "to": [{"variable": "/..."}]}]`, err)
 	}
-	if _, err := rules.compile(); err != nil {
+	if _, err := rules.compilePatterns(); err != nil {
 		return nil, err
 	}
 	return rules, nil
 }
 
-// compile checks the rules and returns their patterns.
-func (r Rules) compile() ([]*regexp.Regexp, error) {
+// compilePatterns checks the rules and returns their patterns.
+func (r Rules) compilePatterns() ([]*regexp.Regexp, error) {
 	var patterns []*regexp.Regexp
 	for i, rule := range r {
 		fail := func(err error, hint, format string, args ...any) error {
-			return inRule(i, rule.Tensor, fmt.Sprintf(format, args...), hint, err)
+			return ruleError(i, rule.Tensor, fmt.Sprintf(format, args...), hint, err)
 		}
 		p, err := regexp.Compile(`^(?:` + rule.Tensor + `)$`)
 		if err != nil {
@@ -133,11 +133,11 @@ func (r Rules) compile() ([]*regexp.Regexp, error) {
 				}
 			}
 			for _, s := range t.Steps {
-				if n := count(s.Reshape != nil, s.Transpose != nil, s.Cut != nil); n != 1 {
+				if n := countTrue(s.Reshape != nil, s.Transpose != nil, s.Slice != nil); n != 1 {
 					return nil, fail(nil, "give one Reshape, Transpose or Cut", "a step of variable %q has %d changes", t.Variable, n)
 				}
 			}
-			if p := t.Part; p != nil && (p.Dim < 0 || p.Of < 0 || p.From < 0 || p.Part < 0 || p.Of > 0 && (p.Part >= p.Of || p.From != 0) || p.Of == 0 && p.Part != 0) {
+			if p := t.Segment; p != nil && (p.Dim < 0 || p.Parts < 0 || p.Start < 0 || p.Index < 0 || p.Parts > 0 && (p.Index >= p.Parts || p.Start != 0) || p.Parts == 0 && p.Index != 0) {
 				return nil, fail(nil, "give Part and Of, or From", "the part of variable %q is none", t.Variable)
 			}
 		}
@@ -146,7 +146,7 @@ func (r Rules) compile() ([]*regexp.Regexp, error) {
 	return patterns, nil
 }
 
-func count(all ...bool) (n int) {
+func countTrue(all ...bool) (n int) {
 	for _, b := range all {
 		if b {
 			n++
@@ -155,13 +155,13 @@ func count(all ...bool) (n int) {
 	return n
 }
 
-var place = regexp.MustCompile(`\{([^{}]*)\}`)
-var placed = regexp.MustCompile(`^(\d{1,3})(?::0?(\d))?$`)
+var referencePattern = regexp.MustCompile(`\{([^{}]*)\}`)
+var groupPattern = regexp.MustCompile(`^(\d{1,3})(?::0?(\d))?$`)
 
 // checkTemplate returns an error for references to groups that do not exist.
 func checkTemplate(template string, groups int) error {
-	for _, m := range place.FindAllStringSubmatch(template, -1) {
-		of := placed.FindStringSubmatch(m[1])
+	for _, m := range referencePattern.FindAllStringSubmatch(template, -1) {
+		of := groupPattern.FindStringSubmatch(m[1])
 		if of == nil {
 			return fmt.Errorf("%s is no place of a group", m[0])
 		}
@@ -172,11 +172,11 @@ func checkTemplate(template string, groups int) error {
 	return nil
 }
 
-// expand replaces the references in a template. groups is a match of the pattern: the complete
+// expandTemplate replaces the references in a template. groups is a match of the pattern: the complete
 // match, followed by the groups.
-func expand(template string, groups []string) string {
-	return place.ReplaceAllStringFunc(template, func(text string) string {
-		of := placed.FindStringSubmatch(text[1 : len(text)-1])
+func expandTemplate(template string, groups []string) string {
+	return referencePattern.ReplaceAllStringFunc(template, func(text string) string {
+		of := groupPattern.FindStringSubmatch(text[1 : len(text)-1])
 		n, _ := strconv.Atoi(of[1])
 		value := groups[n]
 		if width, _ := strconv.Atoi(of[2]); len(value) < width {

@@ -6,62 +6,62 @@ import (
 	"strings"
 )
 
-// settle assigns the tensors of a variable to boxes of it, and reports mismatches.
-func (m *matcher) settle(path string) {
-	found, v := m.found[path], m.known[path]
-	fail := func(c *candidate, problem Problem, hint, format string, args ...any) {
-		f := Fault{Problem: problem, Variable: path, Detail: fmt.Sprintf(format, args...), Hint: hint}
+// assign assigns the tensors of a variable to boxes of it, and reports mismatches.
+func (m *planner) assign(path string) {
+	found, v := m.candidates[path], m.variables[path]
+	fail := func(c *candidate, problem MismatchKind, hint, format string, args ...any) {
+		f := Mismatch{Kind: problem, Variable: path, Detail: fmt.Sprintf(format, args...), Hint: hint}
 		if c != nil {
 			f.Tensor = c.tensor.Name
 		}
-		m.faults = append(m.faults, f)
+		m.mismatches = append(m.mismatches, f)
 	}
 	if len(found) == 0 {
-		if !v.Optional && !m.told[path] {
+		if !v.Optional && !m.reported[path] {
 			fail(nil, Missing, "add a rule for it, or let it keep its value", "%s%v, which no tensor fills", v.DType, v.Shape)
 		}
 		return
 	}
 	if v == nil {
-		v = &Variable{Path: path, DType: m.opts.Create, Shape: inferred(found)}
+		v = &Variable{Path: path, DType: m.opts.Create, Shape: inferShape(found)}
 	}
-	before := len(m.faults)
-	var pieces []piece
+	before := len(m.mismatches)
+	var pieces []variableBox
 	layers := 0
 	for i := range found {
 		c := &found[i]
-		layers = max(layers, c.slice+1)
-		if c.slice >= 0 && (len(v.Shape) == 0 || c.slice >= v.Shape[0]) {
+		layers = max(layers, c.stackIndex+1)
+		if c.stackIndex >= 0 && (len(v.Shape) == 0 || c.stackIndex >= v.Shape[0]) {
 			continue // reported once, below
 		}
-		if p, ok := m.place(c, v, fail); ok {
+		if p, ok := m.placeTensor(c, v, fail); ok {
 			pieces = append(pieces, p)
 		}
 	}
 	if len(v.Shape) == 0 && layers > 0 {
-		fail(&found[0], Mismatch, "leave Stack out of the rule", "a slice of a scalar")
+		fail(&found[0], ShapeMismatch, "leave Stack out of the rule", "a slice of a scalar")
 	} else if layers > 0 && layers > v.Shape[0] {
-		fail(nil, LeftOver, fmt.Sprintf("make the model with %d layers, or ignore the files' others", layers),
+		fail(nil, Unused, fmt.Sprintf("make the model with %d layers, or ignore the files' others", layers),
 			"it is a stack of %d layers, %v, and the files have %d layers", v.Shape[0], v.Shape, layers)
 	}
-	if len(m.faults) > before {
+	if len(m.mismatches) > before {
 		return
 	}
-	m.cover(v, pieces, fail)
-	m.plan.variables = append(m.plan.variables, filled{*v, pieces})
+	m.checkCoverage(v, pieces, fail)
+	m.plan.variables = append(m.plan.variables, variablePlan{*v, pieces})
 }
 
-// inferred returns the shape of a variable that results from its tensors.
-func inferred(found []candidate) []int {
+// inferShape returns the shape of a variable that results from its tensors.
+func inferShape(found []candidate) []int {
 	first := found[0]
 	shape, layers := first.view.shape(), 0
-	if p := first.target.Part; p != nil && p.Dim < len(shape) && p.Of > 0 {
-		shape[p.Dim] *= p.Of
+	if p := first.target.Segment; p != nil && p.Dim < len(shape) && p.Parts > 0 {
+		shape[p.Dim] *= p.Parts
 	}
 	for _, c := range found {
-		layers = max(layers, c.slice+1)
-		if p := c.target.Part; p != nil && p.Of == 0 && p.Dim < len(shape) && p.Dim < len(c.view.dims) {
-			shape[p.Dim] = max(shape[p.Dim], p.From+c.view.shape()[p.Dim])
+		layers = max(layers, c.stackIndex+1)
+		if p := c.target.Segment; p != nil && p.Parts == 0 && p.Dim < len(shape) && p.Dim < len(c.view.dims) {
+			shape[p.Dim] = max(shape[p.Dim], p.Start+c.view.shape()[p.Dim])
 		}
 	}
 	if layers > 0 {
@@ -70,42 +70,42 @@ func inferred(found []candidate) []int {
 	return shape
 }
 
-// place returns the box of a variable that a tensor fills.
-func (m *matcher) place(c *candidate, v *Variable, fail func(*candidate, Problem, string, string, ...any)) (piece, bool) {
-	p := piece{tensor: c.tensor.Name, start: make([]int, len(v.Shape)), size: slices.Clone(v.Shape), view: c.view, add: c.target.Add}
+// dstOffset returns the box of a variable that a tensor fills.
+func (m *planner) placeTensor(c *candidate, v *Variable, fail func(*candidate, MismatchKind, string, string, ...any)) (variableBox, bool) {
+	p := variableBox{tensor: c.tensor.Name, start: make([]int, len(v.Shape)), size: slices.Clone(v.Shape), view: c.view, add: c.target.Add}
 	lead := 0
-	if c.slice >= 0 {
+	if c.stackIndex >= 0 {
 		lead = 1
-		p.start[0], p.size[0] = c.slice, 1
-		p.view.dims = append([][]factor{{{1, 1}}}, p.view.dims...)
+		p.start[0], p.size[0] = c.stackIndex, 1
+		p.view.dims = append([][]strideFactor{{{1, 1}}}, p.view.dims...)
 	}
 	got := c.view.shape()
-	mismatch := func() (piece, bool) {
+	mismatch := func() (variableBox, bool) {
 		want := "the variable is " + fmt.Sprint(v.Shape)
 		if lead > 0 {
 			want = fmt.Sprintf("a layer of the variable %v is %v", v.Shape, v.Shape[1:])
 		}
-		if c.target.Part != nil {
-			want += fmt.Sprintf(", of which it is a part along dimension %d", c.target.Part.Dim)
+		if c.target.Segment != nil {
+			want += fmt.Sprintf(", of which it is a part along dimension %d", c.target.Segment.Dim)
 		}
-		fail(c, Mismatch, advice(got, v.Shape[lead:]), "the tensor %v becomes %v, and %s", c.tensor.Shape, got, want)
+		fail(c, ShapeMismatch, suggestFix(got, v.Shape[lead:]), "the tensor %v becomes %v, and %s", c.tensor.Shape, got, want)
 		return p, false
 	}
 	if len(got) != len(v.Shape)-lead {
 		return mismatch()
 	}
-	if part := c.target.Part; part != nil {
+	if part := c.target.Segment; part != nil {
 		if part.Dim >= len(got) {
 			return mismatch()
 		}
 		d := lead + part.Dim
-		from, size := part.From, got[part.Dim]
-		if part.Of > 0 {
-			if v.Shape[d]%part.Of != 0 {
+		from, size := part.Start, got[part.Dim]
+		if part.Parts > 0 {
+			if v.Shape[d]%part.Parts != 0 {
 				return mismatch()
 			}
-			size = v.Shape[d] / part.Of
-			from = part.Part * size
+			size = v.Shape[d] / part.Parts
+			from = part.Index * size
 		}
 		if from+size > v.Shape[d] {
 			return mismatch()
@@ -115,19 +115,19 @@ func (m *matcher) place(c *candidate, v *Variable, fail func(*candidate, Problem
 	if !slices.Equal(got, p.size[lead:]) {
 		return mismatch()
 	}
-	if _, err := formOf(c.tensor.DType, v.DType, 0); err != nil {
-		fail(c, NoForm, "", "%v", err)
+	if _, err := newConversion(c.tensor.DType, v.DType, 0); err != nil {
+		fail(c, DTypeMismatch, "", "%v", err)
 		return p, false
 	}
 	if c.target.Add != 0 && !v.DType.IsFloat() {
-		fail(c, NoForm, "leave Add out of the rule", "%v is added to a variable of %s", c.target.Add, v.DType)
+		fail(c, DTypeMismatch, "leave Add out of the rule", "%v is added to a variable of %s", c.target.Add, v.DType)
 		return p, false
 	}
 	return p, true
 }
 
-// advice suggests a correction of a rule.
-func advice(got, want []int) string {
+// suggestFix suggests a correction of a rule.
+func suggestFix(got, want []int) string {
 	a, b := slices.Clone(got), slices.Clone(want)
 	slices.Sort(a)
 	slices.Sort(b)
@@ -136,21 +136,21 @@ func advice(got, want []int) string {
 		return "add the step {Transpose: []int{1, 0}}"
 	case slices.Equal(a, b):
 		return "add a step that transposes the dimensions"
-	case elements(got) == elements(want):
+	case numElements(got) == numElements(want):
 		return fmt.Sprintf("add steps that reshape and transpose it to %v", want)
 	}
 	return "make the model with the sizes of the files, see their config.json"
 }
 
-// cover reports elements of a variable that no tensor or more than one tensor fills.
-func (m *matcher) cover(v *Variable, pieces []piece, fail func(*candidate, Problem, string, string, ...any)) {
-	filled, all := 0, elements(v.Shape)
-	stacked := map[int][]*piece{} // pieces with one index in the first dimension, by that index
-	var rest []*piece
+// checkCoverage reports elements of a variable that no tensor or more than one tensor fills.
+func (m *planner) checkCoverage(v *Variable, pieces []variableBox, fail func(*candidate, MismatchKind, string, string, ...any)) {
+	filled, all := 0, numElements(v.Shape)
+	stacked := map[int][]*variableBox{} // boxes with one index in the first dimension, by that index
+	var rest []*variableBox
 	for i := range pieces {
 		p := &pieces[i]
-		filled += elements(p.size)
-		var others []*piece
+		filled += numElements(p.size)
+		var others []*variableBox
 		if len(p.size) > 0 && p.size[0] == 1 {
 			others = append(slices.Clone(rest), stacked[p.start[0]]...)
 			stacked[p.start[0]] = append(stacked[p.start[0]], p)
@@ -162,7 +162,7 @@ func (m *matcher) cover(v *Variable, pieces []piece, fail func(*candidate, Probl
 		}
 		for _, o := range others {
 			if overlap(p, o) {
-				fail(&candidate{tensor: m.plan.tensors[p.tensor]}, Twice, "let one tensor fill each part", "tensor %q fills the same elements", o.tensor)
+				fail(&candidate{tensor: m.plan.tensors[p.tensor]}, Duplicate, "let one tensor fill each part", "tensor %q fills the same elements", o.tensor)
 				return
 			}
 		}
@@ -180,14 +180,14 @@ func (m *matcher) cover(v *Variable, pieces []piece, fail func(*candidate, Probl
 	}
 	if lacking != nil {
 		fail(nil, Missing, fmt.Sprintf("make the model with %d layers, or give it files that have them", len(stacked)),
-			"it is a stack of %d layers, %v, and the files have no layer %s", v.Shape[0], v.Shape, joined(lacking))
+			"it is a stack of %d layers, %v, and the files have no layer %s", v.Shape[0], v.Shape, joinShortened(lacking))
 		return
 	}
 	fail(nil, Missing, "add rules for the rest", "the tensors fill %d of the %d elements of %v", filled, all, v.Shape)
 }
 
-// joined joins a list, and shortens a long list in the middle.
-func joined(all []string) string {
+// joinShortened joins a list, and shortens a long list in the middle.
+func joinShortened(all []string) string {
 	if len(all) > 4 {
 		all = []string{all[0], all[1], "...", all[len(all)-1]}
 	}
@@ -195,7 +195,7 @@ func joined(all []string) string {
 }
 
 // overlap reports whether two boxes have an element in common.
-func overlap(a, b *piece) bool {
+func overlap(a, b *variableBox) bool {
 	for d := range a.size {
 		if a.start[d]+a.size[d] <= b.start[d] || b.start[d]+b.size[d] <= a.start[d] {
 			return false

@@ -3,89 +3,89 @@ package weights
 import "encoding/binary"
 
 const (
-	// turnColumns is the number of columns that are transposed at a time, and so the number of
+	// columnsPerBlock is the number of columns that are transposed at a time, and so the number of
 	// cache lines that are written alternately.
-	turnColumns = 8
-	// turnRows divides the number of rows that are transposed at a time.
-	turnRows = 4
+	columnsPerBlock = 8
+	// rowsPerBlock divides the number of rows that are transposed at a time.
+	rowsPerBlock = 4
 )
 
-// turn transposes a block: it reads turnColumns columns of rows of src, where row r begins at
+// transposeFunc transposes a block: it reads columnsPerBlock columns of rows of src, where row r begins at
 // element starts[r], from element at of each row. It writes column i to consecutive elements of dst
-// from into+i*step on. The number of rows is a multiple of turnRows.
-type turn func(dst []byte, into, step int, src []byte, starts []int, at int)
+// srcBytes into+i*step on. The number of rows is a multiple of rowsPerBlock.
+type transposeFunc func(dst []byte, into, step int, src []byte, starts []int, at int)
 
-// turn4 transposes elements of four bytes. It reads two rows at a time, so that each store writes
+// transpose4 transposes elements of four bytes. It reads two rows at a time, so that each store writes
 // two elements.
-func turn4(dst []byte, into, step int, src []byte, starts []int, at int) {
-	l := linesOf(dst, into, step, 4, len(starts))
+func transpose4(dst []byte, into, step int, src []byte, starts []int, at int) {
+	l := newBlockColumns(dst, into, step, 4, len(starts))
 	for r := 0; r+2 <= len(starts); r += 2 {
-		a, b := src[4*(starts[r]+at):][:4*turnColumns], src[4*(starts[r+1]+at):][:4*turnColumns]
+		a, b := src[4*(starts[r]+at):][:4*columnsPerBlock], src[4*(starts[r+1]+at):][:4*columnsPerBlock]
 		x, y := binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b)
-		put(l.a, 4*r, x<<32>>32|y<<32)
-		put(l.b, 4*r, x>>32|y>>32<<32)
+		putUint64(l.a, 4*r, x<<32>>32|y<<32)
+		putUint64(l.b, 4*r, x>>32|y>>32<<32)
 		x, y = binary.LittleEndian.Uint64(a[8:]), binary.LittleEndian.Uint64(b[8:])
-		put(l.c, 4*r, x<<32>>32|y<<32)
-		put(l.d, 4*r, x>>32|y>>32<<32)
+		putUint64(l.c, 4*r, x<<32>>32|y<<32)
+		putUint64(l.d, 4*r, x>>32|y>>32<<32)
 		x, y = binary.LittleEndian.Uint64(a[16:]), binary.LittleEndian.Uint64(b[16:])
-		put(l.e, 4*r, x<<32>>32|y<<32)
-		put(l.f, 4*r, x>>32|y>>32<<32)
+		putUint64(l.e, 4*r, x<<32>>32|y<<32)
+		putUint64(l.f, 4*r, x>>32|y>>32<<32)
 		x, y = binary.LittleEndian.Uint64(a[24:]), binary.LittleEndian.Uint64(b[24:])
-		put(l.g, 4*r, x<<32>>32|y<<32)
-		put(l.h, 4*r, x>>32|y>>32<<32)
+		putUint64(l.g, 4*r, x<<32>>32|y<<32)
+		putUint64(l.h, 4*r, x>>32|y>>32<<32)
 	}
 }
 
-// turnWide transposes bfloat16 elements and converts them to float32.
-func turnWide(dst []byte, into, step int, src []byte, starts []int, at int) {
-	l := linesOf(dst, into, step, 4, len(starts))
+// transposeBF16ToF32 transposes bfloat16 elements and converts them to float32.
+func transposeBF16ToF32(dst []byte, into, step int, src []byte, starts []int, at int) {
+	l := newBlockColumns(dst, into, step, 4, len(starts))
 	for r := 0; r+2 <= len(starts); r += 2 {
-		a, b := src[2*(starts[r]+at):][:2*turnColumns], src[2*(starts[r+1]+at):][:2*turnColumns]
+		a, b := src[2*(starts[r]+at):][:2*columnsPerBlock], src[2*(starts[r+1]+at):][:2*columnsPerBlock]
 		x, y := binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b)
-		put(l.a, 4*r, x<<48>>32|y<<48)
-		put(l.b, 4*r, x>>16<<48>>32|y>>16<<48)
-		put(l.c, 4*r, x>>32<<48>>32|y>>32<<48)
-		put(l.d, 4*r, x>>48<<16|y>>48<<48)
+		putUint64(l.a, 4*r, x<<48>>32|y<<48)
+		putUint64(l.b, 4*r, x>>16<<48>>32|y>>16<<48)
+		putUint64(l.c, 4*r, x>>32<<48>>32|y>>32<<48)
+		putUint64(l.d, 4*r, x>>48<<16|y>>48<<48)
 		x, y = binary.LittleEndian.Uint64(a[8:]), binary.LittleEndian.Uint64(b[8:])
-		put(l.e, 4*r, x<<48>>32|y<<48)
-		put(l.f, 4*r, x>>16<<48>>32|y>>16<<48)
-		put(l.g, 4*r, x>>32<<48>>32|y>>32<<48)
-		put(l.h, 4*r, x>>48<<16|y>>48<<48)
+		putUint64(l.e, 4*r, x<<48>>32|y<<48)
+		putUint64(l.f, 4*r, x>>16<<48>>32|y>>16<<48)
+		putUint64(l.g, 4*r, x>>32<<48>>32|y>>32<<48)
+		putUint64(l.h, 4*r, x>>48<<16|y>>48<<48)
 	}
 }
 
-// turn2 transposes elements of two bytes, four rows at a time.
-func turn2(dst []byte, into, step int, src []byte, starts []int, at int) {
-	l := linesOf(dst, into, step, 2, len(starts))
+// transpose2 transposes elements of two bytes, four rows at a time.
+func transpose2(dst []byte, into, step int, src []byte, starts []int, at int) {
+	l := newBlockColumns(dst, into, step, 2, len(starts))
 	for r := 0; r+4 <= len(starts); r += 4 {
-		for half := 0; half < turnColumns; half += 4 {
+		for half := 0; half < columnsPerBlock; half += 4 {
 			row := func(k int) uint64 { return binary.LittleEndian.Uint64(src[2*(starts[r+k]+at+half):][:8]) }
 			const even = 0x0000ffff0000ffff // columns
 			x, y, z, w := row(0), row(1), row(2), row(3)
 			x, y = x&even|y&even<<16, x>>16&even|y&^even
 			z, w = z&even|w&even<<16, z>>16&even|w&^even
 			if half == 0 {
-				put(l.a, 2*r, x<<32>>32|z<<32)
-				put(l.b, 2*r, y<<32>>32|w<<32)
-				put(l.c, 2*r, x>>32|z>>32<<32)
-				put(l.d, 2*r, y>>32|w>>32<<32)
+				putUint64(l.a, 2*r, x<<32>>32|z<<32)
+				putUint64(l.b, 2*r, y<<32>>32|w<<32)
+				putUint64(l.c, 2*r, x>>32|z>>32<<32)
+				putUint64(l.d, 2*r, y>>32|w>>32<<32)
 			} else {
-				put(l.e, 2*r, x<<32>>32|z<<32)
-				put(l.f, 2*r, y<<32>>32|w<<32)
-				put(l.g, 2*r, x>>32|z>>32<<32)
-				put(l.h, 2*r, y>>32|w>>32<<32)
+				putUint64(l.e, 2*r, x<<32>>32|z<<32)
+				putUint64(l.f, 2*r, y<<32>>32|w<<32)
+				putUint64(l.g, 2*r, x>>32|z>>32<<32)
+				putUint64(l.h, 2*r, y>>32|w>>32<<32)
 			}
 		}
 	}
 }
 
-// lines are the ranges of the result to which the columns are written.
-type lines struct{ a, b, c, d, e, f, g, h []byte }
+// blockColumns are the ranges of the result to which the columns are written.
+type blockColumns struct{ a, b, c, d, e, f, g, h []byte }
 
-// linesOf returns turnColumns lines of n elements of this number of bytes.
-func linesOf(dst []byte, into, step, bytes, n int) lines {
+// newBlockColumns returns columnsPerBlock lines of n elements of this number of bytes.
+func newBlockColumns(dst []byte, into, step, bytes, n int) blockColumns {
 	line := func(i int) []byte { return dst[bytes*(into+i*step):][: bytes*n : bytes*n] }
-	return lines{line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)}
+	return blockColumns{line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)}
 }
 
-func put(line []byte, at int, x uint64) { binary.LittleEndian.PutUint64(line[at:at+8], x) }
+func putUint64(line []byte, at int, x uint64) { binary.LittleEndian.PutUint64(line[at:at+8], x) }

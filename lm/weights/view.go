@@ -5,38 +5,38 @@ import (
 	"slices"
 )
 
-// view describes the location of a tensor's elements in a tensor of a file: element (i, j, ...) is
-// at offset + table[0](i) + table[1](j) + ..., in elements. A dimension is a list of factors, the
+// stridedView describes the location of a tensor's elements in a tensor of a file: element (i, j, ...) is
+// srcOffset offset + table[0](i) + table[1](j) + ..., in elements. A dimension is a list of factors, the
 // slowest first, so that the results of reshapes and transposes are views, too.
-type view struct {
+type stridedView struct {
 	offset int64
-	dims   [][]factor
+	dims   [][]strideFactor
 }
 
-// factor is a part of a dimension: size indices, each stride elements from the next.
-type factor struct{ size, stride int64 }
+// strideFactor is a part of a dimension: size indices, each stride elements from the next.
+type strideFactor struct{ size, stride int64 }
 
-// wholeView returns the view of a complete tensor of a file, row-major.
-func wholeView(shape []int) view {
-	v := view{dims: make([][]factor, len(shape))}
+// contiguousView returns the view of a complete tensor of a file, row-major.
+func contiguousView(shape []int) stridedView {
+	v := stridedView{dims: make([][]strideFactor, len(shape))}
 	stride := int64(1)
 	for d := len(shape) - 1; d >= 0; d-- {
-		v.dims[d] = []factor{{int64(shape[d]), stride}}
+		v.dims[d] = []strideFactor{{int64(shape[d]), stride}}
 		stride *= int64(shape[d])
 	}
 	return v
 }
 
-func (v view) shape() []int {
+func (v stridedView) shape() []int {
 	dims := make([]int, len(v.dims))
 	for d := range v.dims {
-		dims[d] = int(sizeOf(v.dims[d]))
+		dims[d] = int(dimSize(v.dims[d]))
 	}
 	return dims
 }
 
-// elements returns the number of elements of a shape.
-func elements(size []int) int {
+// numElements returns the number of elements of a shape.
+func numElements(size []int) int {
 	n := 1
 	for _, d := range size {
 		n *= d
@@ -44,7 +44,7 @@ func elements(size []int) int {
 	return n
 }
 
-func sizeOf(dim []factor) int64 {
+func dimSize(dim []strideFactor) int64 {
 	n := int64(1)
 	for _, f := range dim {
 		n *= f.size
@@ -52,21 +52,21 @@ func sizeOf(dim []factor) int64 {
 	return n
 }
 
-func (v view) apply(s Step) (view, error) {
+func (v stridedView) apply(s Step) (stridedView, error) {
 	switch {
 	case s.Reshape != nil:
 		return v.reshape(s.Reshape)
 	case s.Transpose != nil:
 		return v.transpose(s.Transpose)
 	}
-	return v.cut(*s.Cut)
+	return v.slice(*s.Slice)
 }
 
-func (v view) transpose(order []int) (view, error) {
+func (v stridedView) transpose(order []int) (stridedView, error) {
 	if len(order) != len(v.dims) {
 		return v, fmt.Errorf("a transpose of %d dimensions, the tensor has %d, %v", len(order), len(v.dims), v.shape())
 	}
-	out := view{offset: v.offset}
+	out := stridedView{offset: v.offset}
 	seen := make([]bool, len(order))
 	for _, d := range order {
 		if d < 0 || d >= len(order) || seen[d] {
@@ -78,73 +78,73 @@ func (v view) transpose(order []int) (view, error) {
 	return out, nil
 }
 
-// cut selects a range of a dimension.
-func (v view) cut(c Slice) (view, error) {
+// stackIndex selects a range of a dimension.
+func (v stridedView) slice(c Slice) (stridedView, error) {
 	if c.Dim < 0 || c.Dim >= len(v.dims) {
 		return v, fmt.Errorf("a cut of dimension %d, the tensor has %d, %v", c.Dim, len(v.dims), v.shape())
 	}
-	size := sizeOf(v.dims[c.Dim])
+	size := dimSize(v.dims[c.Dim])
 	from, to, err := c.bounds(size)
 	if err != nil {
 		return v, err
 	}
-	out := view{v.offset, slices.Clone(v.dims)}
+	out := stridedView{v.offset, slices.Clone(v.dims)}
 	if from == 0 && to == size {
 		return out, nil
 	}
 	// The range must consist of complete indices of the slowest factor.
-	dim := normal(v.dims[c.Dim])
+	dim := mergeFactors(v.dims[c.Dim])
 	inner := size / dim[0].size
 	if from%inner != 0 || to%inner != 0 {
 		return v, fmt.Errorf("the cut %d:%d of dimension %d is not at a multiple of %d", from, to, c.Dim, inner)
 	}
 	out.offset += from / inner * dim[0].stride
-	out.dims[c.Dim] = append([]factor{{(to - from) / inner, dim[0].stride}}, dim[1:]...)
+	out.dims[c.Dim] = append([]strideFactor{{(to - from) / inner, dim[0].stride}}, dim[1:]...)
 	return out, nil
 }
 
 // reshape returns the same elements in the same order with other dimensions, of which one may be
 // -1.
-func (v view) reshape(dims []int) (view, error) {
-	sizes, err := complete(dims, int64(elements(v.shape())))
+func (v stridedView) reshape(dims []int) (stridedView, error) {
+	sizes, err := resolveReshape(dims, int64(numElements(v.shape())))
 	if err != nil {
 		return v, fmt.Errorf("%v becomes %v: %w", v.shape(), dims, err)
 	}
-	var flat []factor
+	var flat []strideFactor
 	for _, d := range v.dims {
 		flat = append(flat, d...)
 	}
-	flat = normal(flat)
-	out := view{offset: v.offset}
+	flat = mergeFactors(flat)
+	out := stridedView{offset: v.offset}
 	for i := len(sizes) - 1; i >= 0; i-- { // the fastest dimension first
-		var dim []factor
+		var dim []strideFactor
 		for need := sizes[i]; need > 1; {
 			last := flat[len(flat)-1]
 			switch {
 			case last.size <= need && need%last.size == 0:
 				dim, flat, need = append(dim, last), flat[:len(flat)-1], need/last.size
 			case last.size > need && last.size%need == 0:
-				dim = append(dim, factor{need, last.stride})
-				flat[len(flat)-1] = factor{last.size / need, last.stride * need}
+				dim = append(dim, strideFactor{need, last.stride})
+				flat[len(flat)-1] = strideFactor{last.size / need, last.stride * need}
 				need = 1
 			default:
 				return v, fmt.Errorf("%v becomes %v: dimension %d would take parts of a row", v.shape(), dims, i)
 			}
 		}
 		if sizes[i] == 0 {
-			dim = []factor{{0, 1}}
+			dim = []strideFactor{{0, 1}}
 		} else if dim == nil {
-			dim = []factor{{1, 1}}
+			dim = []strideFactor{{1, 1}}
 		}
 		slices.Reverse(dim)
-		out.dims = append(out.dims, normal(dim))
+		out.dims = append(out.dims, mergeFactors(dim))
 	}
 	slices.Reverse(out.dims)
 	return out, nil
 }
 
-// complete replaces the dimension -1 by its size.
-func complete(dims []int, total int64) ([]int64, error) {
+// resolveReshape replaces the dimension -1 by its size.
+func resolveReshape(dims []int, total int64) ([]int64, error) {
 	sizes, open, known := make([]int64, len(dims)), -1, int64(1)
 	for i, d := range dims {
 		switch {
@@ -171,20 +171,20 @@ func complete(dims []int, total int64) ([]int64, error) {
 	return sizes, nil
 }
 
-// normal merges factors that are contiguous in the file, and removes factors of size 1.
-func normal(dim []factor) (out []factor) {
+// mergeFactors merges factors that are contiguous in the file, and removes factors of size 1.
+func mergeFactors(dim []strideFactor) (out []strideFactor) {
 	for _, f := range dim {
 		if f.size == 1 {
 			continue
 		}
 		if n := len(out); n > 0 && out[n-1].stride == f.stride*f.size {
-			out[n-1] = factor{out[n-1].size * f.size, f.stride}
+			out[n-1] = strideFactor{out[n-1].size * f.size, f.stride}
 			continue
 		}
 		out = append(out, f)
 	}
 	if out == nil {
-		return []factor{{1, 1}}
+		return []strideFactor{{1, 1}}
 	}
 	return out
 }

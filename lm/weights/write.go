@@ -32,7 +32,7 @@ const defaultFileBytes = 5_000_000_000
 // so that a plan of the same tensors and rules reads the same variables again. It writes one file
 // [SingleName], or several files and, last, [IndexName]. value must return a variable's elements,
 // row-major, and is called once for each variable. The values of all variables are in memory at the
-// same time.
+// isCopy time.
 //
 // tensors are the tensors of the plan in the order in which they are written, for example
 // [File.Tensors]. A tensor that the rules ignore is an error. The constant Add of a target is
@@ -47,28 +47,28 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value fu
 	meta["format"] = cmp.Or(meta["format"], "pt")
 	for _, name := range []string{SingleName, IndexName} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return inFile(filepath.Join(dir, name), "", errkind.Fault{Reason: "it is there already", Hint: "name another directory", Class: errkind.ValueError, Err: fs.ErrExist})
+			return fileError(filepath.Join(dir, name), "", errkind.Fault{Reason: "it is there already", Hint: "name another directory", Class: errkind.ValueError, Err: fs.ErrExist})
 		}
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return inFile(dir, "", errkind.Fault{Reason: "not made", Err: err})
+		return fileError(dir, "", errkind.Fault{Reason: "not made", Err: err})
 	}
-	w := &weightWriter{plan: p, of: map[string][]placedPiece{}, values: map[string][]byte{}, value: value}
+	w := &weightWriter{plan: p, pieces: map[string][]variablePiece{}, values: map[string][]byte{}, value: value}
 	for _, v := range p.variables {
-		for _, piece := range v.pieces {
-			w.of[piece.tensor] = append(w.of[piece.tensor], placedPiece{v.Variable, piece})
+		for _, piece := range v.boxes {
+			w.pieces[piece.tensor] = append(w.pieces[piece.tensor], variablePiece{v.Variable, piece})
 		}
 	}
 	var parts [][]safetensors.Spec
 	total, used := int64(0), int64(0)
 	for _, t := range tensors {
-		if len(w.of[t.Name]) == 0 {
-			return inFile(dir, t.Name, errkind.Fault{Reason: "no variable has it", Hint: "leave it out", Class: errkind.ValueError})
+		if len(w.pieces[t.Name]) == 0 {
+			return fileError(dir, t.Name, errkind.Fault{Reason: "no variable has it", Hint: "leave it out", Class: errkind.ValueError})
 		}
 		spec := safetensors.Spec{Name: t.Name, DType: safetensors.DType(t.DType), Shape: t.Shape}
 		bytes, err := spec.Bytes()
 		if err != nil {
-			return inFile(dir, t.Name, errkind.Fault{Reason: "not written", Err: err})
+			return fileError(dir, t.Name, errkind.Fault{Reason: "not written", Err: err})
 		}
 		if len(parts) == 0 || used > 0 && used+bytes > most {
 			parts, used = append(parts, nil), 0
@@ -103,7 +103,7 @@ func writeIndex(dir string, index map[string]string, total int64) error {
 		return e.Encode(map[string]any{"metadata": map[string]any{"total_size": total}, "weight_map": index})
 	})
 	if err != nil {
-		return inFile(filepath.Join(dir, IndexName), "", errkind.Fault{Reason: "not written", Err: err})
+		return fileError(filepath.Join(dir, IndexName), "", errkind.Fault{Reason: "not written", Err: err})
 	}
 	return nil
 }
@@ -111,14 +111,14 @@ func writeIndex(dir string, index map[string]string, total int64) error {
 // weightWriter is the state of a Write.
 type weightWriter struct {
 	plan   *Plan
-	of     map[string][]placedPiece // by tensor
-	values map[string][]byte        // by variable
+	pieces map[string][]variablePiece // by tensor
+	values map[string][]byte          // by variable
 	value  func(ctx context.Context, v Variable) ([]byte, error)
 }
 
-type placedPiece struct {
+type variablePiece struct {
 	Variable
-	piece
+	variableBox
 }
 
 func (w *weightWriter) write(ctx context.Context, path string, specs []safetensors.Spec, meta map[string]string) error {
@@ -135,7 +135,7 @@ func (w *weightWriter) write(ctx context.Context, path string, specs []safetenso
 		return err
 	})
 	if err != nil {
-		return inFile(path, tensor, errkind.Fault{Reason: "not written", Err: err})
+		return fileError(path, tensor, errkind.Fault{Reason: "not written", Err: err})
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (w *weightWriter) write(ctx context.Context, path string, specs []safetenso
 // tensor assembles a tensor from the variables that contain its elements.
 func (w *weightWriter) tensor(ctx context.Context, t safetensors.Info) ([]byte, error) {
 	data := make([]byte, t.Bytes)
-	for _, of := range w.of[t.Name] {
+	for _, of := range w.pieces[t.Name] {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
@@ -152,7 +152,7 @@ func (w *weightWriter) tensor(ctx context.Context, t safetensors.Info) ([]byte, 
 			if err != nil {
 				return nil, err
 			}
-			if len(value) != int(of.DType.Size())*elements(of.Shape) {
+			if len(value) != int(of.DType.Size())*numElements(of.Shape) {
 				return nil, &errkind.Fault{Reason: fmt.Sprintf("%d bytes for variable %q of %s%v", len(value), of.Path, of.DType, of.Shape), Class: errkind.ValueError}
 			}
 			w.values[of.Path] = value
@@ -165,19 +165,19 @@ func (w *weightWriter) tensor(ctx context.Context, t safetensors.Info) ([]byte, 
 }
 
 // fill copies a piece of a variable to its tensor.
-func (w *weightWriter) fill(data []byte, t safetensors.Info, of placedPiece) error {
-	form, err := formOf(string(safetensors.Of(of.DType)), t.DType.GoMLX(), -of.add)
+func (w *weightWriter) fill(data []byte, t safetensors.Info, of variablePiece) error {
+	form, err := newConversion(string(safetensors.FromGoMLX(of.DType)), t.DType.GoMLX(), -of.add)
 	if err != nil {
 		return err
 	}
-	j, err := w.plan.job(&of.Variable, of.piece, make([]int, len(of.Shape)), of.Shape, ones(len(of.Shape)))
+	j, err := w.plan.newCopyJob(&of.Variable, of.variableBox, make([]int, len(of.Shape)), of.Shape, singleCell(len(of.Shape)))
 	if err != nil {
 		return err
 	}
 	value, fast := w.values[of.Path], &j.axes[len(j.axes)-1]
-	return j.rows(func(r row) error {
+	return j.forEachRow(func(r rowOffsets) error {
 		for i := range fast.n {
-			if !form.move(data, int(r.file+fast.fileAt(i)), 1, value, r.into+fast.intoAt(i), 1) {
+			if !form.convert(data, int(r.src+fast.srcAt(i)), 1, value, r.dst+fast.dstAt(i), 1) {
 				return &errkind.Fault{Reason: fmt.Sprintf("a number of variable %q is too large for %s", of.Path, t.DType), Class: errkind.ValueError,
 					Hint: "write the tensor as F32 or BF16"}
 			}

@@ -17,8 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
-// scope is the name of the instrumentation library.
-const scope = "github.com/tpustrategy/tpustrategy/observe/otel"
+// scopeName is the name of the instrumentation library.
+const scopeName = "github.com/tpustrategy/tpustrategy/observe/otel"
 
 // Options configures an Observer. The zero value uses the global providers.
 type Options struct {
@@ -33,10 +33,10 @@ type Options struct {
 	// Process is the number of this process for events before a run. During a run, the number of
 	// the run is used.
 	Process int
-	// Shortest is the minimum duration of an activity with its own span, such as a wait for input,
+	// MinSpanDuration is the minimum duration of an activity with its own span, such as a wait for input,
 	// a launch, or a wait for a result; 0 is 10 milliseconds. Saves and restores always have a
 	// span.
-	Shortest time.Duration
+	MinSpanDuration time.Duration
 }
 
 // Observer creates the spans and metrics of the runs of a process. It is safe for concurrent use.
@@ -47,23 +47,23 @@ type Observer struct {
 	steps, rows metric.Int64Counter
 	step        metric.Int64Gauge
 	duration    metric.Float64Histogram
-	measured    metric.Float64Gauge
+	metricValue metric.Float64Gauge
 
-	mu     sync.Mutex
-	making map[string]trace.Span // by program
-	run    *run                  // nil outside of a run
-	spells spells
+	mu         sync.Mutex
+	stageSpans map[string]trace.Span // by program
+	run        *runState             // nil outside of a run
+	activities activityLog
 }
 
-// run is the state of the current run.
-type run struct {
-	inside context.Context // of the run's span
-	span   trace.Span
-	steps  trace.Span // span of the steps since the last record
-	step   int64
-	rows   int64
-	at     time.Time // of the last record; zero before the first
-	attrs  metric.MeasurementOption
+// runState is the state of the current run.
+type runState struct {
+	ctx   context.Context // of the run's span
+	span  trace.Span
+	steps trace.Span // span of the steps since the last record
+	step  int64
+	rows  int64
+	at    time.Time // of the last record; zero before the first
+	attrs metric.MeasurementOption
 }
 
 // New returns an Observer. It fails if the meter cannot create the instruments.
@@ -74,14 +74,14 @@ func New(opts Options) (*Observer, error) {
 	if opts.MeterProvider == nil {
 		opts.MeterProvider = otel.GetMeterProvider()
 	}
-	if opts.Shortest == 0 {
-		opts.Shortest = 10 * time.Millisecond
+	if opts.MinSpanDuration == 0 {
+		opts.MinSpanDuration = 10 * time.Millisecond
 	}
 	if opts.Parent == nil {
 		opts.Parent = context.Background()
 	}
-	o := &Observer{opts: opts, tracer: opts.TracerProvider.Tracer(scope), making: map[string]trace.Span{}}
-	meter := opts.MeterProvider.Meter(scope)
+	o := &Observer{opts: opts, tracer: opts.TracerProvider.Tracer(scopeName), stageSpans: map[string]trace.Span{}}
+	meter := opts.MeterProvider.Meter(scopeName)
 	var err error
 	note := func(e error) { err = errors.Join(err, e) }
 	var e error
@@ -93,7 +93,7 @@ func New(opts Options) (*Observer, error) {
 	note(e)
 	o.duration, e = meter.Float64Histogram("tpustrategy.step.duration", metric.WithUnit("s"), metric.WithDescription("Seconds a step, the mean between two records."))
 	note(e)
-	o.measured, e = meter.Float64Gauge("tpustrategy.metric", metric.WithDescription("What was measured."))
+	o.metricValue, e = meter.Float64Gauge("tpustrategy.metric", metric.WithDescription("What was measured."))
 	note(e)
 	if err != nil {
 		return nil, err
@@ -106,8 +106,8 @@ func (o *Observer) attributes(process int) []attribute.KeyValue {
 	return append([]attribute.KeyValue{attribute.Int("tpustrategy.process", process)}, o.opts.Attributes...)
 }
 
-// end ends a span and records err if it is not nil.
-func end(span trace.Span, err error) {
+// endSpan ends a span and records err if it is not nil.
+func endSpan(span trace.Span, err error) {
 	if err != nil {
 		span.RecordError(err)
 		span.SetStatus(codes.Error, err.Error())
@@ -119,9 +119,9 @@ func end(span trace.Span, err error) {
 func (o *Observer) Phase(p phase.Phase) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if before := o.making[p.Name]; before != nil {
-		end(before, p.Err)
-		delete(o.making, p.Name)
+	if before := o.stageSpans[p.Name]; before != nil {
+		endSpan(before, p.Err)
+		delete(o.stageSpans, p.Name)
 	}
 	if p.Stage == phase.Done {
 		return
@@ -131,7 +131,7 @@ func (o *Observer) Phase(p phase.Phase) {
 	if p.TextBytes > 0 {
 		attrs = append(attrs, attribute.Int("tpustrategy.text_bytes", p.TextBytes))
 	}
-	_, o.making[p.Name] = o.tracer.Start(o.opts.Parent, p.Stage.String(), trace.WithAttributes(attrs...))
+	_, o.stageSpans[p.Name] = o.tracer.Start(o.opts.Parent, p.Stage.String(), trace.WithAttributes(attrs...))
 }
 
 // Hook returns the hook for fit.Run. It never stops a run.
@@ -141,19 +141,19 @@ func (o *Observer) Hook() fit.Hook {
 		Doing: func(what watchdog.Activity, name string) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			o.turn(what, name)
+			o.startActivity(what, name)
 		},
 		Begin: func(ctx context.Context, s *fit.State) error {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			attrs := o.attributes(s.Strategy().Process())
-			r := &run{step: s.Step(), rows: s.Rows(), attrs: metric.WithAttributeSet(attribute.NewSet(attrs...))}
-			r.inside, r.span = o.tracer.Start(ctx, "train", trace.WithTimestamp(o.spells.first()), trace.WithAttributes(append(attrs,
+			r := &runState{step: s.Step(), rows: s.Rows(), attrs: metric.WithAttributeSet(attribute.NewSet(attrs...))}
+			r.ctx, r.span = o.tracer.Start(ctx, "train", trace.WithTimestamp(o.activities.firstStart()), trace.WithAttributes(append(attrs,
 				attribute.Int64("tpustrategy.first_step", s.Step()+1), attribute.Int64("tpustrategy.resumed", s.Resumed()))...))
-			_, r.steps = o.tracer.Start(r.inside, "steps", trace.WithAttributes(attrs...))
+			_, r.steps = o.tracer.Start(r.ctx, "steps", trace.WithAttributes(attrs...))
 			o.run = r
-			o.did(o.spells.before...)
-			o.spells.before = nil
+			o.emitSpans(o.activities.beforeRun...)
+			o.activities.beforeRun = nil
 			return nil
 		},
 		Record: func(_ context.Context, s *fit.State) error {
@@ -170,11 +170,11 @@ func (o *Observer) Hook() fit.Hook {
 			if o.run == nil { // Begin of an earlier hook failed
 				return nil
 			}
-			o.turn(watchdog.Other, "")
+			o.startActivity(watchdog.Other, "")
 			o.run.steps.End()
-			o.run.span.SetAttributes(attribute.Int64("tpustrategy.last_step", s.Step()), attribute.String("tpustrategy.result", result(err)))
-			end(o.run.span, err)
-			o.run, o.spells = nil, spells{}
+			o.run.span.SetAttributes(attribute.Int64("tpustrategy.last_step", s.Step()), attribute.String("tpustrategy.result", runOutcome(err)))
+			endSpan(o.run.span, err)
+			o.run, o.activities = nil, activityLog{}
 			return nil
 		},
 	}
@@ -185,23 +185,23 @@ func (o *Observer) record(s *fit.State) {
 	r, now := o.run, time.Now()
 	taken := s.Step() - r.step
 	r.steps.SetAttributes(attribute.Int64("tpustrategy.first_step", r.step+1), attribute.Int64("tpustrategy.last_step", s.Step()))
-	o.steps.Add(r.inside, max(0, taken), r.attrs)
-	o.rows.Add(r.inside, max(0, s.Rows()-r.rows), r.attrs)
-	o.step.Record(r.inside, s.Step(), r.attrs)
+	o.steps.Add(r.ctx, max(0, taken), r.attrs)
+	o.rows.Add(r.ctx, max(0, s.Rows()-r.rows), r.attrs)
+	o.step.Record(r.ctx, s.Step(), r.attrs)
 	if taken > 0 && !r.at.IsZero() { // the time before the first record includes compilation
-		o.duration.Record(r.inside, now.Sub(r.at).Seconds()/float64(taken), r.attrs)
+		o.duration.Record(r.ctx, now.Sub(r.at).Seconds()/float64(taken), r.attrs)
 	}
 	for _, m := range s.Metrics() {
 		r.steps.SetAttributes(attribute.Float64("tpustrategy.metric."+m.Name, m.Value))
-		o.measured.Record(r.inside, m.Value, r.attrs, metric.WithAttributes(attribute.String("name", m.Name)))
+		o.metricValue.Record(r.ctx, m.Value, r.attrs, metric.WithAttributes(attribute.String("name", m.Name)))
 	}
-	for what, took := range o.spells.took {
+	for what, took := range o.activities.durations {
 		if took > 0 {
 			r.steps.SetAttributes(attribute.Float64("tpustrategy.seconds."+watchdog.Activity(what).String(), took.Seconds()))
 		}
 	}
-	o.spells.took = [activities]time.Duration{}
+	o.activities.durations = [numActivities]time.Duration{}
 	r.steps.End()
 	r.step, r.rows, r.at = s.Step(), s.Rows(), now
-	_, r.steps = o.tracer.Start(r.inside, "steps", trace.WithAttributes(o.attributes(s.Strategy().Process())...))
+	_, r.steps = o.tracer.Start(r.ctx, "steps", trace.WithAttributes(o.attributes(s.Strategy().Process())...))
 }

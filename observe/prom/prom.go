@@ -30,39 +30,39 @@ type Options struct {
 // Metrics is the set of metrics of the runs of a process. It is safe for concurrent use. Concurrent
 // runs need separate Metrics with different Labels.
 type Metrics struct {
-	opts                       Options
-	step, seconds, running     *prometheus.GaugeVec
-	measured                   *prometheus.GaugeVec
-	steps, rows, runs, program *prometheus.CounterVec
-	spent, turns               *prometheus.CounterVec
-	making                     *prometheus.HistogramVec
+	opts                           Options
+	step, stepSeconds, running     *prometheus.GaugeVec
+	metricValue                    *prometheus.GaugeVec
+	steps, rows, runs, programs    *prometheus.CounterVec
+	activitySeconds, activityCount *prometheus.CounterVec
+	stageSeconds                   *prometheus.HistogramVec
 
 	mu      sync.Mutex
-	began   map[string]stage // by program
+	stages  map[string]currentStage // by program
 	run     progress
-	inside  bool // of a run
-	now     activity
+	inRun   bool // of a run
+	current currentActivity
 	process string // of the last run, or Options.Process
 }
 
-// activity is the current activity of a run and its start time.
-type activity struct {
+// currentActivity is the current activity of a run and its start time.
+type currentActivity struct {
 	what watchdog.Activity
 	at   time.Time
 }
 
-// turn ends the current activity and starts the next.
-func (m *Metrics) turn(what watchdog.Activity, process string) {
+// startActivity ends the current activity and starts the next.
+func (m *Metrics) startActivity(what watchdog.Activity, process string) {
 	now := m.opts.Now()
-	if before := m.now; !before.at.IsZero() && before.what != watchdog.Other {
-		m.spent.WithLabelValues(before.what.String(), process).Add(max(0, now.Sub(before.at).Seconds()))
-		m.turns.WithLabelValues(before.what.String(), process).Inc()
+	if before := m.current; !before.at.IsZero() && before.what != watchdog.Other {
+		m.activitySeconds.WithLabelValues(before.what.String(), process).Add(max(0, now.Sub(before.at).Seconds()))
+		m.activityCount.WithLabelValues(before.what.String(), process).Inc()
 	}
-	m.now = activity{what, now}
+	m.current = currentActivity{what, now}
 }
 
-// stage is the current stage of a program.
-type stage struct {
+// currentStage is the current stage of a program.
+type currentStage struct {
 	name string
 	at   time.Time
 }
@@ -79,7 +79,7 @@ func New(to prometheus.Registerer, opts Options) (*Metrics, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	m := &Metrics{opts: opts, began: map[string]stage{}, process: strconv.Itoa(opts.Process)}
+	m := &Metrics{opts: opts, stages: map[string]currentStage{}, process: strconv.Itoa(opts.Process)}
 	var all []prometheus.Collector
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tpustrategy", Name: name, Help: help, ConstLabels: opts.Labels}, append(labels, "process"))
@@ -94,16 +94,16 @@ func New(to prometheus.Registerer, opts Options) (*Metrics, error) {
 	m.step = gauge("step", "Steps taken, also before a resume.")
 	m.steps = counter("steps_total", "Steps taken by the runs of this process.")
 	m.rows = counter("rows_total", "Rows of the batches, on all replicas.")
-	m.seconds = gauge("step_seconds", "Seconds a step between the last two records.")
-	m.measured = gauge("metric", "What was measured last.", "name")
+	m.stepSeconds = gauge("step_seconds", "Seconds a step between the last two records.")
+	m.metricValue = gauge("metric", "What was measured last.", "name")
 	m.running = gauge("running", "1 while a run is under way.")
 	m.runs = counter("runs_total", "Runs that ended.", "result")
-	m.spent = counter("activity_seconds_total", "Seconds that runs spent on an activity.", "activity")
-	m.turns = counter("activities_total", "Times that runs turned to an activity.", "activity")
-	m.program = counter("programs_total", "Programs that were made.", "result")
-	m.making = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tpustrategy", Name: "making_seconds", ConstLabels: opts.Labels,
+	m.activitySeconds = counter("activity_seconds_total", "Seconds that runs spent on an activity.", "activity")
+	m.activityCount = counter("activities_total", "Times that runs turned to an activity.", "activity")
+	m.programs = counter("programs_total", "Programs that were made.", "result")
+	m.stageSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tpustrategy", Name: "making_seconds", ConstLabels: opts.Labels,
 		Help: "Seconds of a stage of the making of a program.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 8)}, []string{"stage", "process"})
-	all = append(all, m.making)
+	all = append(all, m.stageSeconds)
 	for i, c := range all {
 		if err := to.Register(c); err != nil {
 			for _, before := range all[:i] {
@@ -121,19 +121,19 @@ func (m *Metrics) Phase(p phase.Phase) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	process, now := strconv.Itoa(m.opts.Process), m.opts.Now()
-	if before, ok := m.began[p.Name]; ok {
-		m.making.WithLabelValues(before.name, process).Observe(now.Sub(before.at).Seconds())
+	if before, ok := m.stages[p.Name]; ok {
+		m.stageSeconds.WithLabelValues(before.name, process).Observe(now.Sub(before.at).Seconds())
 	}
 	if p.Stage != phase.Done {
-		m.began[p.Name] = stage{p.Stage.String(), now}
+		m.stages[p.Name] = currentStage{p.Stage.String(), now}
 		return
 	}
-	delete(m.began, p.Name)
+	delete(m.stages, p.Name)
 	result := "done"
 	if p.Err != nil {
 		result = "failed"
 	}
-	m.program.WithLabelValues(result, process).Inc()
+	m.programs.WithLabelValues(result, process).Inc()
 }
 
 // Hook returns the hook for fit.Run. It never stops a run.
@@ -143,14 +143,14 @@ func (m *Metrics) Hook() fit.Hook {
 		Doing: func(what watchdog.Activity, _ string) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			m.turn(what, m.process)
+			m.startActivity(what, m.process)
 		},
 		Begin: func(_ context.Context, s *fit.State) error {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			process := strconv.Itoa(s.Strategy().Process())
 			m.process = process
-			m.run, m.inside = progress{step: s.Step(), rows: s.Rows()}, true
+			m.run, m.inRun = progress{step: s.Step(), rows: s.Rows()}, true
 			m.step.WithLabelValues(process).Set(float64(s.Step()))
 			m.running.WithLabelValues(process).Set(1)
 			return nil
@@ -164,10 +164,10 @@ func (m *Metrics) Hook() fit.Hook {
 		End: func(_ context.Context, s *fit.State, err error) error {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			if !m.inside { // Begin of an earlier hook failed
+			if !m.inRun { // Begin of an earlier hook failed
 				return nil
 			}
-			m.inside = false
+			m.inRun = false
 			process, result := strconv.Itoa(s.Strategy().Process()), "done"
 			var stuck *watchdog.StuckError
 			var interrupted *interrupt.Error
@@ -179,8 +179,8 @@ func (m *Metrics) Hook() fit.Hook {
 			case err != nil:
 				result = "failed"
 			}
-			m.turn(watchdog.Other, process)
-			m.now = activity{}
+			m.startActivity(watchdog.Other, process)
+			m.current = currentActivity{}
 			m.running.WithLabelValues(process).Set(0)
 			m.runs.WithLabelValues(result, process).Inc()
 			return nil
@@ -197,9 +197,9 @@ func (m *Metrics) record(s *fit.State) {
 	m.steps.WithLabelValues(process).Add(float64(max(0, s.Step()-before.step)))
 	m.rows.WithLabelValues(process).Add(float64(max(0, s.Rows()-before.rows)))
 	if taken := s.Step() - before.step; taken > 0 && !before.at.IsZero() { // the first record includes compilation
-		m.seconds.WithLabelValues(process).Set(now.Sub(before.at).Seconds() / float64(taken))
+		m.stepSeconds.WithLabelValues(process).Set(now.Sub(before.at).Seconds() / float64(taken))
 	}
 	for _, metric := range s.Metrics() {
-		m.measured.WithLabelValues(metric.Name, process).Set(metric.Value)
+		m.metricValue.WithLabelValues(metric.Name, process).Set(metric.Value)
 	}
 }

@@ -40,7 +40,7 @@ func Example() {
 
 // A bucket that the program opened itself becomes a store.
 func ExampleNew() {
-	store, err := blobstore.New(memblob.OpenBucket(nil), blobstore.Options{Place: "memory", Prefix: "run"})
+	store, err := blobstore.New(memblob.OpenBucket(nil), blobstore.Options{Name: "memory", Prefix: "run"})
 	if err != nil {
 		log.Fatal(err)
 	}

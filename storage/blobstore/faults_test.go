@@ -21,10 +21,10 @@ import (
 )
 
 // quick are options with which a test does not wait: five chunks for content.
-var quick = blobstore.Options{ChunkBytes: 256 << 10, Patience: 20 * time.Second, Stall: 200 * time.Millisecond}
+var quick = blobstore.Options{ChunkBytes: 256 << 10, RetryTimeout: 20 * time.Second, StallTimeout: 200 * time.Millisecond}
 
-// content is 1.2 MB of noise.
-func content() []byte {
+// putOperation is 1.2 MB of noise.
+func putOperation() []byte {
 	data := make([]byte, 1_200_000)
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range data {
@@ -57,7 +57,7 @@ func only(fault faultproxy.Fault, at int) faultproxy.Chooser {
 }
 
 func TestAPutOutlivesEachFaultAtEachRequest(t *testing.T) {
-	large := content()
+	large := putOperation()
 	for _, fault := range []faultproxy.Fault{faultproxy.Unavailable, faultproxy.TooMany, faultproxy.CutRequest, faultproxy.LoseAnswer,
 		faultproxy.CutAnswer, faultproxy.Stall, faultproxy.Slow, faultproxy.FlipRequest, faultproxy.Twice} {
 		t.Run(fault.String(), func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestAPutOutlivesEachFaultAtEachRequest(t *testing.T) {
 }
 
 func TestAReadOutlivesEachFault(t *testing.T) {
-	large := content()
+	large := putOperation()
 	for _, fault := range []faultproxy.Fault{faultproxy.Unavailable, faultproxy.TooMany, faultproxy.CutRequest, faultproxy.LoseAnswer,
 		faultproxy.CutAnswer, faultproxy.ShortAnswer, faultproxy.Stall, faultproxy.Slow, faultproxy.Twice} {
 		t.Run(fault.String(), func(t *testing.T) {
@@ -116,11 +116,11 @@ func TestAReadOutlivesEachFault(t *testing.T) {
 func TestASmallObjectThatChangesOnItsWayIsReadAgain(t *testing.T) {
 	server := fakegcs.Start(t, "bucket")
 	s := server.Open(t, "bucket", quick)
-	server.Put("bucket", "manifest", content()[:3000])
+	server.Put("bucket", "manifest", putOperation()[:3000])
 	server.Proxy.Choose(only(faultproxy.FlipAnswer, 1))
 	got, err := storage.ReadAll(t.Context(), s, "manifest", 1<<20)
 	require.NoError(t, err)
-	require.True(t, bytes.Equal(content()[:3000], got))
+	require.True(t, bytes.Equal(putOperation()[:3000], got))
 	require.Equal(t, 1, server.Proxy.Done()[faultproxy.FlipAnswer])
 }
 
@@ -131,11 +131,11 @@ func TestARivalThatWasFirstStays(t *testing.T) {
 		name := fmt.Sprint("manifest-", i)
 		server.Proxy.OnRival(func(*http.Request) { server.Put("bucket", name, []byte("the rival's")) })
 		server.Proxy.Choose(only(faultproxy.Rival, 1))
-		err := putAll(s, name, content()[:size], storage.PutOptions{IfAbsent: true})
+		err := putAll(s, name, putOperation()[:size], storage.PutOptions{IfAbsent: true})
 		require.ErrorIs(t, err, storage.ErrExists)
 		var e *blobstore.Error
 		require.ErrorAs(t, err, &e)
-		assert.Equal(t, blobstore.Exists, e.Reason)
+		assert.Equal(t, blobstore.AlreadyExists, e.Reason)
 		got, _ := server.Object("bucket", name)
 		assert.Equal(t, "the rival's", string(got))
 	}
@@ -144,7 +144,7 @@ func TestARivalThatWasFirstStays(t *testing.T) {
 func TestAnObjectThatIsReplacedWhileItIsOpenIsAnError(t *testing.T) {
 	server := fakegcs.Start(t, "bucket")
 	s := server.Open(t, "bucket", quick)
-	data := content()
+	data := putOperation()
 	server.Put("bucket", "x", data)
 	o, err := s.Open(t.Context(), "x")
 	require.NoError(t, err)
@@ -160,13 +160,13 @@ func TestAnObjectThatIsReplacedWhileItIsOpenIsAnError(t *testing.T) {
 func TestWhatDoesNotPassIsNotTriedAgain(t *testing.T) {
 	server := fakegcs.Start(t, "bucket")
 	s := server.Open(t, "bucket", quick)
-	server.Put("bucket", "there", content())
+	server.Put("bucket", "there", putOperation())
 	o, err := s.Open(t.Context(), "there")
 	require.NoError(t, err)
 	elsewhere := server.Open(t, "nobody", quick)
 	calls := map[string]func(s storage.Store) error{
 		"put":   func(s storage.Store) error { return putAll(s, "x", []byte("small"), storage.PutOptions{}) },
-		"large": func(s storage.Store) error { return putAll(s, "x", content(), storage.PutOptions{IfAbsent: true}) },
+		"large": func(s storage.Store) error { return putAll(s, "x", putOperation(), storage.PutOptions{IfAbsent: true}) },
 		"list":  func(s storage.Store) error { _, err := s.List(t.Context(), ""); return err },
 		"check": func(s storage.Store) error { return s.(*blobstore.Store).Check(t.Context()) },
 	}
@@ -175,7 +175,7 @@ func TestWhatDoesNotPassIsNotTriedAgain(t *testing.T) {
 		hint   string
 	}{
 		faultproxy.Unauthorized: {blobstore.Unauthenticated, "gcloud auth application-default login"},
-		faultproxy.Forbidden:    {blobstore.Denied, "roles/storage.objectUser"},
+		faultproxy.Forbidden:    {blobstore.PermissionDenied, "roles/storage.objectUser"},
 	} {
 		server.Proxy.Choose(func(*http.Request, int) faultproxy.Fault { return fault })
 		calls["read"] = func(storage.Store) error { return o.ReadAt(t.Context(), make([]byte, 1000), 100_000) }
@@ -197,7 +197,7 @@ func TestWhatDoesNotPassIsNotTriedAgain(t *testing.T) {
 	for name, call := range calls {
 		var e *blobstore.Error
 		require.ErrorAs(t, call(elsewhere), &e, name)
-		assert.Equal(t, blobstore.NoBucket, e.Reason, name)
+		assert.Equal(t, blobstore.BucketNotFound, e.Reason, name)
 		assert.Contains(t, e.Error(), "gcloud storage buckets create gs://nobody", name)
 	}
 }
@@ -205,7 +205,7 @@ func TestWhatDoesNotPassIsNotTriedAgain(t *testing.T) {
 func TestAStoreGivesUpWhenItsPatienceIsOver(t *testing.T) {
 	server := fakegcs.Start(t, "bucket")
 	short := quick
-	short.Patience = 400 * time.Millisecond
+	short.RetryTimeout = 400 * time.Millisecond
 	s := server.Open(t, "bucket", short)
 	server.Proxy.Choose(func(*http.Request, int) faultproxy.Fault { return faultproxy.Unavailable })
 	start := time.Now()
@@ -219,7 +219,7 @@ func TestAStoreGivesUpWhenItsPatienceIsOver(t *testing.T) {
 	assert.Contains(t, err.Error(), "503")
 	assert.NotErrorIs(t, err, storage.ErrNotExist)
 
-	server.Put("bucket", "there", content())
+	server.Put("bucket", "there", putOperation())
 	server.Proxy.Choose(nil)
 	o, err := s.Open(t.Context(), "there")
 	require.NoError(t, err)
@@ -231,7 +231,7 @@ func TestAStoreGivesUpWhenItsPatienceIsOver(t *testing.T) {
 	require.ErrorIs(t, o.ReadAt(t.Context(), make([]byte, 1), 2_000_000), io.ErrUnexpectedEOF)
 	server.Proxy.Choose(func(*http.Request, int) faultproxy.Fault { return faultproxy.Unavailable })
 	start = time.Now()
-	require.ErrorAs(t, putAll(s, "x", content(), storage.PutOptions{}), &e)
+	require.ErrorAs(t, putAll(s, "x", putOperation(), storage.PutOptions{}), &e)
 	assert.Less(t, time.Since(start), 5*time.Second, "the client gives a chunk up after half of Stall")
 	assert.Equal(t, []string{"there"}, server.Names("bucket"))
 }
@@ -268,9 +268,9 @@ func TestAnObjectUnderAnotherNameIsNotTheOneThatWasPut(t *testing.T) {
 	s := server.Open(t, "bucket", quick)
 	name := fmt.Sprintf("%0200d", 0) // the byte that changes is in it
 	server.Proxy.Choose(only(faultproxy.FlipRequest, 1))
-	require.NoError(t, putAll(s, name, content(), storage.PutOptions{}))
+	require.NoError(t, putAll(s, name, putOperation(), storage.PutOptions{}))
 	got, ok := server.Object("bucket", name)
 	require.True(t, ok)
-	require.True(t, bytes.Equal(content(), got))
+	require.True(t, bytes.Equal(putOperation(), got))
 	require.Len(t, server.Names("bucket"), 2)
 }

@@ -19,11 +19,11 @@ const pageSize = 1000
 func (s *Store) List(ctx context.Context, prefix string) ([]storage.Info, error) {
 	var infos []storage.Info
 	for token := blob.FirstPageToken; len(token) > 0; {
-		err := s.again(ctx, "list", prefix, func(ctx context.Context, g *guard) error {
+		err := s.retry(ctx, "list", prefix, func(ctx context.Context, g *stallGuard) error {
 			return g.do(func() error {
 				page, next, err := s.bucket.ListPage(ctx, token, pageSize, &blob.ListOptions{Prefix: s.prefix + prefix, BeforeList: s.opts.Service.List})
 				if err != nil {
-					return noBucket(err)
+					return bucketError(err)
 				}
 				for _, o := range page {
 					if name := strings.TrimPrefix(o.Key, s.prefix); storage.CheckName(name) == nil {
@@ -47,10 +47,10 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 	if err := storage.CheckName(name); err != nil {
 		return err
 	}
-	err := s.again(ctx, "remove", name, func(ctx context.Context, g *guard) error {
+	err := s.retry(ctx, "remove", name, func(ctx context.Context, g *stallGuard) error {
 		return g.do(func() error { return s.bucket.Delete(ctx, s.prefix+name) })
 	})
-	if e, ok := err.(*Error); ok && e.Reason == Missing { //nolint:errorlint // again returns an unwrapped *Error
+	if e, ok := err.(*Error); ok && e.Reason == NotFound { //nolint:errorlint // again returns an unwrapped *Error
 		return nil
 	}
 	return err
@@ -58,20 +58,20 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 
 // Check lists one object, to detect a missing bucket or a missing permission before the first save.
 func (s *Store) Check(ctx context.Context) error {
-	return s.again(ctx, "open", "", s.ask)
+	return s.retry(ctx, "open", "", s.probe)
 }
 
-func (s *Store) ask(ctx context.Context, g *guard) error {
+func (s *Store) probe(ctx context.Context, g *stallGuard) error {
 	return g.do(func() error {
 		_, _, err := s.bucket.ListPage(ctx, blob.FirstPageToken, 1, &blob.ListOptions{Prefix: s.prefix, BeforeList: s.opts.Service.List})
-		return noBucket(err)
+		return bucketError(err)
 	})
 }
 
-// noBucket converts a NotFound error of a request that names no object to the reason NoBucket.
-func noBucket(err error) error {
+// bucketError converts a NotFound error of a request that names no object to the reason BucketNotFound.
+func bucketError(err error) error {
 	if gcerrors.Code(err) == gcerrors.NotFound {
-		return known{err, NoBucket}
+		return reasonError{err, BucketNotFound}
 	}
 	return err
 }

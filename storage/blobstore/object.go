@@ -14,9 +14,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// headBytes is the number of bytes that Open reads. It covers most manifests completely, and the
+// openReadBytes is the number of bytes that Open reads. It covers most manifests completely, and the
 // header of a tensor file.
-const headBytes = 64 << 10
+const openReadBytes = 64 << 10
 
 // Open opens an object with one request, which also reads its first 64 KiB. If that is the complete
 // object and the service sends its checksum, Open compares the checksum. If the object does not
@@ -26,23 +26,23 @@ func (s *Store) Open(ctx context.Context, name string) (storage.Object, error) {
 		return nil, err
 	}
 	o := &object{store: s, name: name}
-	err := s.again(ctx, "open", name, func(ctx context.Context, g *guard) error {
-		r, err := o.reader(ctx, g, 0, headBytes)
+	err := s.retry(ctx, "open", name, func(ctx context.Context, g *stallGuard) error {
+		r, err := o.newReader(ctx, g, 0, openReadBytes)
 		if err != nil && s.opts.Service.status(err) == http.StatusRequestedRangeNotSatisfiable {
-			return o.empty(ctx, g) // an empty object has no range
+			return o.openEmpty(ctx, g) // an empty object has no range
 		}
 		if err != nil {
 			return err
 		}
 		defer r.Close()
 		o.size, o.modified = r.Size(), r.ModTime()
-		o.sum, o.summed = s.opts.Service.sum(r)
-		head := make([]byte, min(o.size, headBytes))
-		if _, err := fill(g, r, head); err != nil {
+		o.checksum, o.hasChecksum = s.opts.Service.checksum(r)
+		head := make([]byte, min(o.size, openReadBytes))
+		if _, err := readFull(g, r, head); err != nil {
 			return err
 		}
-		if got := crc32.Checksum(head, castagnoli); o.summed && o.size == int64(len(head)) && got != o.sum {
-			return fmt.Errorf("%w: CRC-32C %08x instead of %08x", ErrDamaged, got, o.sum)
+		if got := crc32.Checksum(head, castagnoli); o.hasChecksum && o.size == int64(len(head)) && got != o.checksum {
+			return fmt.Errorf("%w: CRC-32C %08x instead of %08x", ErrCorrupted, got, o.checksum)
 		}
 		o.head = head
 		return nil
@@ -55,21 +55,21 @@ func (s *Store) Open(ctx context.Context, name string) (storage.Object, error) {
 
 // object is an open object, with its size, modification time and checksum when it was opened.
 type object struct {
-	store    *Store
-	name     string
-	size     int64
-	modified time.Time
-	sum      uint32 // of the complete object, if the service sends it
-	summed   bool
-	head     []byte
+	store       *Store
+	name        string
+	size        int64
+	modified    time.Time
+	checksum    uint32 // of the complete object, if the service sends it
+	hasChecksum bool
+	head        []byte
 }
 
 func (o *object) Size() int64 { return o.size }
 
 func (o *object) Close() error { return nil }
 
-// empty opens an object of 0 bytes.
-func (o *object) empty(ctx context.Context, g *guard) error {
+// openEmpty opens an object of 0 bytes.
+func (o *object) openEmpty(ctx context.Context, g *stallGuard) error {
 	return g.do(func() error {
 		attrs, err := o.store.bucket.Attributes(ctx, o.store.prefix+o.name)
 		if err != nil {
@@ -83,7 +83,7 @@ func (o *object) empty(ctx context.Context, g *guard) error {
 	})
 }
 
-func (o *object) reader(ctx context.Context, g *guard, offset, length int64) (r *blob.Reader, err error) {
+func (o *object) newReader(ctx context.Context, g *stallGuard, offset, length int64) (r *blob.Reader, err error) {
 	err = g.do(func() error {
 		r, err = o.store.bucket.NewRangeReader(ctx, o.store.prefix+o.name, offset, length, nil)
 		return err
@@ -98,41 +98,41 @@ func (o *object) ReadAt(ctx context.Context, p []byte, offset int64) error {
 	s := o.store
 	switch {
 	case offset < 0:
-		return wrong("read", "count bytes from 0", "offset %d of %s", offset, o.name)
+		return valueError("read", "count bytes from 0", "offset %d of %s", offset, o.name)
 	case offset+int64(len(p)) > o.size:
-		return &Error{Op: "read", Place: s.opts.Place, Object: o.name, Reason: Refused, Err: io.ErrUnexpectedEOF, Hint: "read what lies before its end"}
+		return &Error{Op: "read", Store: s.opts.Name, Object: o.name, Reason: InvalidRequest, Err: io.ErrUnexpectedEOF, Hint: "read what lies before its end"}
 	case offset+int64(len(p)) <= int64(len(o.head)):
 		if ctx.Err() != nil {
-			return &Error{Op: "read", Place: s.opts.Place, Object: o.name, Err: ended(ctx)}
+			return &Error{Op: "read", Store: s.opts.Name, Object: o.name, Err: contextError(ctx)}
 		}
 		copy(p, o.head[offset:])
 		return nil
 	}
 	done := 0
-	return s.again(ctx, "read", o.name, func(ctx context.Context, g *guard) error {
-		r, err := o.reader(ctx, g, offset+int64(done), int64(len(p)-done))
+	return s.retry(ctx, "read", o.name, func(ctx context.Context, g *stallGuard) error {
+		r, err := o.newReader(ctx, g, offset+int64(done), int64(len(p)-done))
 		if err != nil {
 			return err
 		}
 		defer r.Close()
-		sum, summed := s.opts.Service.sum(r)
-		if r.Size() != o.size || !r.ModTime().Equal(o.modified) || summed && o.summed && sum != o.sum {
+		sum, summed := s.opts.Service.checksum(r)
+		if r.Size() != o.size || !r.ModTime().Equal(o.modified) || summed && o.hasChecksum && sum != o.checksum {
 			return errReplaced
 		}
-		n, err := fill(g, r, p[done:])
+		n, err := readFull(g, r, p[done:])
 		done += n
 		return err
 	})
 }
 
-// fill reads until p is full.
-func fill(g *guard, r io.Reader, p []byte) (n int, err error) {
+// readFull reads until p is full.
+func readFull(g *stallGuard, r io.Reader, p []byte) (n int, err error) {
 	for n < len(p) {
-		got, err := g.during(func() (int, error) { return r.Read(p[n:]) })
+		got, err := g.run(func() (int, error) { return r.Read(p[n:]) })
 		n += got
 		if err != nil && n < len(p) {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = errCut // not io.ErrUnexpectedEOF, which means the end of the object
+				err = errTruncated // not io.ErrUnexpectedEOF, which means the end of the object
 			}
 			return n, err
 		}

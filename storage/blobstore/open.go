@@ -12,14 +12,14 @@ import (
 // suggestion if the driver cannot open the bucket; it may be empty. The caller must close the
 // store.
 func OpenURL(ctx context.Context, scheme, url string, service Service, hint string) (*Store, error) {
-	p, err := ParsePlace(url)
+	p, err := ParseURL(url)
 	if err != nil {
 		return nil, err
 	}
 	p.Options.Service = service
 	b, err := blob.OpenBucket(ctx, scheme+"://"+p.Bucket+"?"+p.Query.Encode())
 	if err != nil {
-		return nil, &Error{Op: "open", Place: p.Options.Place, Reason: Refused, Err: err, Hint: hint}
+		return nil, &Error{Op: "open", Store: p.Options.Name, Reason: InvalidRequest, Err: err, Hint: hint}
 	}
 	s, err := New(b, p.Options)
 	if err != nil {

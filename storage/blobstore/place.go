@@ -10,8 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// Place is the parsed URL of a store, such as "gs://bucket/run?patience=5m".
-type Place struct {
+// Name is the parsed URL of a store, such as "gs://bucket/run?patience=5m".
+type Location struct {
 	// Scheme, Bucket and Prefix are "gs", "bucket" and "run"; the prefix may be empty.
 	Scheme, Bucket, Prefix string
 	// Query contains the parameters other than patience, stall and chunk.
@@ -21,37 +21,37 @@ type Place struct {
 	Options Options
 }
 
-// ParsePlace parses the URL of a store. The bucket must not be empty.
-func ParsePlace(text string) (Place, error) {
+// ParseURL parses the URL of a store. The bucket must not be empty.
+func ParseURL(text string) (Location, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return Place{}, wrong("open", "write it as in gs://bucket/run", "a URL that cannot be parsed")
+		return Location{}, valueError("open", "write it as in gs://bucket/run", "a URL that cannot be parsed")
 	}
-	p := Place{Scheme: strings.ToLower(u.Scheme), Bucket: u.Host, Prefix: strings.Trim(u.Path, "/"), Query: u.Query()}
+	p := Location{Scheme: strings.ToLower(u.Scheme), Bucket: u.Host, Prefix: strings.Trim(u.Path, "/"), Query: u.Query()}
 	name := fmt.Sprintf("%s://%s", p.Scheme, p.Bucket)
 	if p.Bucket == "" || u.User != nil || u.Fragment != "" {
-		return Place{}, wrong("open", "write it as in gs://bucket/run, and give credentials in the service's own way", "%s with no bucket, a user or a fragment", name)
+		return Location{}, valueError("open", "write it as in gs://bucket/run, and give credentials in the service's own way", "%s with no bucket, a user or a fragment", name)
 	}
 	if p.Prefix != "" {
 		if err := storage.CheckName(p.Prefix); err != nil {
-			return Place{}, err
+			return Location{}, err
 		}
 		name += "/" + p.Prefix
 	}
-	p.Options = Options{Place: name, Prefix: p.Prefix}
-	for key, into := range map[string]*time.Duration{"patience": &p.Options.Patience, "stall": &p.Options.Stall} {
+	p.Options = Options{Name: name, Prefix: p.Prefix}
+	for key, into := range map[string]*time.Duration{"patience": &p.Options.RetryTimeout, "stall": &p.Options.StallTimeout} {
 		if !p.Query.Has(key) {
 			continue
 		}
 		if *into, err = time.ParseDuration(p.Query.Get(key)); err != nil || *into <= 0 {
-			return Place{}, wrong("open", "write a duration such as 90s", "parameter %s=%s of %s", key, p.Query.Get(key), name)
+			return Location{}, valueError("open", "write a duration such as 90s", "parameter %s=%s of %s", key, p.Query.Get(key), name)
 		}
 		p.Query.Del(key)
 	}
 	if p.Query.Has("chunk") {
 		n, err := strconv.Atoi(p.Query.Get("chunk"))
 		if err != nil || n <= 0 {
-			return Place{}, wrong("open", "write a number of bytes such as 16777216", "parameter chunk=%s of %s", p.Query.Get("chunk"), name)
+			return Location{}, valueError("open", "write a number of bytes such as 16777216", "parameter chunk=%s of %s", p.Query.Get("chunk"), name)
 		}
 		p.Options.ChunkBytes = n
 		p.Query.Del("chunk")

@@ -13,16 +13,16 @@ import (
 )
 
 func TestAPlaceIsTakenApart(t *testing.T) {
-	p, err := blobstore.ParsePlace("GS://bucket/runs/one/?patience=5m&stall=2s&chunk=1048576&region=x")
+	p, err := blobstore.ParseURL("GS://bucket/runs/one/?patience=5m&stall=2s&chunk=1048576&region=x")
 	require.NoError(t, err)
 	assert.Equal(t, "gs", p.Scheme)
 	assert.Equal(t, "bucket", p.Bucket)
 	assert.Equal(t, "runs/one", p.Prefix)
 	assert.Equal(t, "region=x", p.Query.Encode())
-	assert.Equal(t, blobstore.Options{Place: "gs://bucket/runs/one", Prefix: "runs/one", ChunkBytes: 1 << 20, Patience: 5 * time.Minute, Stall: 2 * time.Second}, p.Options)
-	p, err = blobstore.ParsePlace("s3://bucket")
+	assert.Equal(t, blobstore.Options{Name: "gs://bucket/runs/one", Prefix: "runs/one", ChunkBytes: 1 << 20, RetryTimeout: 5 * time.Minute, StallTimeout: 2 * time.Second}, p.Options)
+	p, err = blobstore.ParseURL("s3://bucket")
 	require.NoError(t, err)
-	assert.Equal(t, blobstore.Options{Place: "s3://bucket"}, p.Options)
+	assert.Equal(t, blobstore.Options{Name: "s3://bucket"}, p.Options)
 }
 
 func TestPlacesThatAreNoneAreErrors(t *testing.T) {
@@ -36,7 +36,7 @@ func TestPlacesThatAreNoneAreErrors(t *testing.T) {
 		"gs://bucket/run?chunk=big":   "a number of bytes",
 		"gs://%zz":                    "cannot be parsed",
 	} {
-		_, err := blobstore.ParsePlace(text)
+		_, err := blobstore.ParseURL(text)
 		require.ErrorContains(t, err, want, text)
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), text)
 		assert.NotContains(t, err.Error(), "secret")
@@ -48,7 +48,7 @@ func TestOptionsThatAreNoneAreErrors(t *testing.T) {
 	require.ErrorContains(t, err, "the bucket is nil")
 	bucket := memblob.OpenBucket(nil)
 	defer bucket.Close()
-	for _, opts := range []blobstore.Options{{ChunkBytes: -1}, {Patience: -1}, {Stall: -1}, {Prefix: "/a"}} {
+	for _, opts := range []blobstore.Options{{ChunkBytes: -1}, {RetryTimeout: -1}, {StallTimeout: -1}, {Prefix: "/a"}} {
 		_, err := blobstore.New(bucket, opts)
 		require.Error(t, err)
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// wholeBytes is the maximum size of an object that is buffered and sent in one request with its
+	// maxBufferedBytes is the maximum size of an object that is buffered and sent in one request with its
 	// checksum. Retries reuse the buffer and do not call write again.
-	wholeBytes = 1 << 20
-	// mark is the metadata key that identifies the Put that wrote an object.
-	mark = "tpustrategy-put"
-	// concurrency is the number of chunks that are uploaded concurrently, on services that support
+	maxBufferedBytes = 1 << 20
+	// putIDKey is the metadata key that identifies the Put that wrote an object.
+	putIDKey = "tpustrategy-put"
+	// concurrentChunks is the number of chunks that are uploaded concurrently, on services that support
 	// it.
-	concurrency = 2
+	concurrentChunks = 2
 )
 
-// ErrDamaged is the cause of an error with the reason [Damaged]: data was corrupted, or a response
+// ErrCorrupted is the cause of an error with the reason [Corrupted]: data was corrupted, or a response
 // is malformed.
-var ErrDamaged = errkind.New(errkind.DataLossError, "damaged")
+var ErrCorrupted = errkind.New(errkind.DataLossError, "damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -35,7 +35,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // larger object is uploaded in chunks, with Options.ChunkBytes of memory, and up to three times
 // that on S3 and Azure, which receive chunks concurrently.
 //
-// After a temporary error, Put retries for Options.Patience. For an object of more than 1 MiB, a
+// After a temporary error, Put retries for Options.RetryTimeout. For an object of more than 1 MiB, a
 // retry calls write again. The service's checksum is compared if it sends one. With IfAbsent, a
 // random mark in the object's metadata identifies the writer, so Put also succeeds if the response
 // of a successful attempt was lost.
@@ -46,32 +46,32 @@ func (s *Store) Put(ctx context.Context, name string, opts storage.PutOptions, w
 	if err := storage.CheckName(name); err != nil {
 		return err
 	}
-	c := &content{store: s, key: s.prefix + name, absent: opts.IfAbsent, write: write, id: rand.Text()}
-	return s.again(ctx, "put", name, c.attempt)
+	c := &putOperation{store: s, key: s.prefix + name, ifAbsent: opts.IfAbsent, write: write, putID: rand.Text()}
+	return s.retry(ctx, "put", name, c.attempt)
 }
 
-// content is the content of an object during the attempts of a Put.
-type content struct {
-	store  *Store
-	key    string
-	absent bool
-	write  func(io.Writer) error
-	id     string
-	whole  []byte // the output of write, if it is small
-	known  bool   // whole is the complete content
+// putOperation is the content of an object during the attempts of a Put.
+type putOperation struct {
+	store      *Store
+	key        string
+	ifAbsent   bool
+	write      func(io.Writer) error
+	putID      string
+	buffer     []byte // the output of write, if it is small
+	isBuffered bool   // buffer is the complete content
 }
 
-func (c *content) attempt(ctx context.Context, g *guard) error {
-	u := &upload{content: c, ctx: ctx, g: g}
-	err := u.run()
+func (c *putOperation) attempt(ctx context.Context, g *stallGuard) error {
+	u := &uploadWriter{put: c, ctx: ctx, guard: g}
+	err := u.execute()
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		// Either the bucket does not exist, or the upload of a large object has expired.
-		if there := c.store.ask(ctx, g); c.known || there != nil {
-			return known{err, NoBucket}
+		if there := c.store.probe(ctx, g); c.isBuffered || there != nil {
+			return reasonError{err, BucketNotFound}
 		}
-		return fmt.Errorf("%w: %w", errGone, err)
+		return fmt.Errorf("%w: %w", errVanished, err)
 	}
-	if err == nil || !c.absent || gcerrors.Code(err) != gcerrors.FailedPrecondition && gcerrors.Code(err) != gcerrors.AlreadyExists {
+	if err == nil || !c.ifAbsent || gcerrors.Code(err) != gcerrors.FailedPrecondition && gcerrors.Code(err) != gcerrors.AlreadyExists {
 		return err
 	}
 	var attrs *blob.Attributes
@@ -81,88 +81,88 @@ func (c *content) attempt(ctx context.Context, g *guard) error {
 	})
 	switch {
 	case asked != nil && gcerrors.Code(asked) == gcerrors.NotFound:
-		return errGone
+		return errVanished
 	case asked != nil:
 		return asked
-	case attrs.Metadata[mark] != c.id:
+	case attrs.Metadata[putIDKey] != c.putID:
 		return errExists
-	case c.known && attrs.Size != int64(len(c.whole)):
-		return fmt.Errorf("%w: %d bytes instead of %d", ErrDamaged, attrs.Size, len(c.whole))
+	case c.isBuffered && attrs.Size != int64(len(c.buffer)):
+		return fmt.Errorf("%w: %d bytes instead of %d", ErrCorrupted, attrs.Size, len(c.buffer))
 	}
 	return nil
 }
 
-// upload is one attempt to send an object. It is the writer that is passed to write.
-type upload struct {
-	content *content
-	ctx     context.Context
-	g       *guard
-	begun   []byte // buffered content, as long as it may be the complete object
-	w       *blob.Writer
-	stored  func() (Receipt, bool)
-	size    int64
-	crc     uint32
-	err     error // of the writer
+// uploadWriter is one attempt to send an object. It is the writer that is passed to write.
+type uploadWriter struct {
+	put    *putOperation
+	ctx    context.Context
+	guard  *stallGuard
+	buffer []byte // buffered content, as long as it may be the complete object
+	blob   *blob.Writer
+	stored func() (StoredObject, bool)
+	size   int64
+	crc    uint32
+	err    error // of the writer
 }
 
-func (u *upload) run() error {
-	c := u.content
-	if !c.known {
+func (u *uploadWriter) execute() error {
+	c := u.put
+	if !c.isBuffered {
 		if err := c.write(u); u.err != nil {
 			return u.abort(u.err)
 		} else if err != nil {
-			return u.abort(known{err, Other})
+			return u.abort(reasonError{err, Unknown})
 		}
-		if u.w == nil {
-			c.whole, c.known = u.begun, true
+		if u.blob == nil {
+			c.buffer, c.isBuffered = u.buffer, true
 		}
 	}
-	if c.known {
-		u.crc, u.size = crc32.Checksum(c.whole, castagnoli), int64(len(c.whole))
-		if u.open(true); u.err == nil && len(c.whole) > 0 {
-			u.send(c.whole)
+	if c.isBuffered {
+		u.crc, u.size = crc32.Checksum(c.buffer, castagnoli), int64(len(c.buffer))
+		if u.start(true); u.err == nil && len(c.buffer) > 0 {
+			u.send(c.buffer)
 		}
 		if u.err != nil {
 			return u.abort(u.err)
 		}
 	}
-	w := u.w
-	u.w = nil
-	if err := u.g.do(w.Close); err != nil {
+	w := u.blob
+	u.blob = nil
+	if err := u.guard.do(w.Close); err != nil {
 		return err
 	}
-	return u.compare()
+	return u.verify()
 }
 
 // abort cancels the upload, so that no object is created, and returns err.
-func (u *upload) abort(err error) error {
-	if u.w != nil {
-		u.g.cancel(err)
-		_ = u.w.Close() // the error of the canceled context
+func (u *uploadWriter) abort(err error) error {
+	if u.blob != nil {
+		u.guard.cancel(err)
+		_ = u.blob.Close() // the error of the canceled context
 	}
 	return err
 }
 
-// Write buffers the content up to wholeBytes, and then sends it.
-func (u *upload) Write(p []byte) (int, error) {
+// Write buffers the content up to maxBufferedBytes, and then sends it.
+func (u *uploadWriter) Write(p []byte) (int, error) {
 	if u.err != nil {
 		return 0, u.err
 	}
-	if u.w == nil {
-		if len(u.begun)+len(p) <= wholeBytes {
-			u.begun = append(u.begun, p...)
+	if u.blob == nil {
+		if len(u.buffer)+len(p) <= maxBufferedBytes {
+			u.buffer = append(u.buffer, p...)
 			return len(p), nil
 		}
-		if u.open(false); u.err == nil && len(u.begun) > 0 {
-			u.sum(u.begun)
-			u.send(u.begun)
+		if u.start(false); u.err == nil && len(u.buffer) > 0 {
+			u.addChecksum(u.buffer)
+			u.send(u.buffer)
 		}
-		u.begun = nil
+		u.buffer = nil
 		if u.err != nil {
 			return 0, u.err
 		}
 	}
-	u.sum(p)
+	u.addChecksum(p)
 	u.send(p)
 	if u.err != nil {
 		return 0, u.err
@@ -170,49 +170,49 @@ func (u *upload) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (u *upload) sum(p []byte) {
+func (u *uploadWriter) addChecksum(p []byte) {
 	u.size += int64(len(p))
 	u.crc = crc32.Update(u.crc, castagnoli, p)
 }
 
-func (u *upload) send(p []byte) {
-	_, u.err = u.g.during(func() (int, error) { return u.w.Write(p) })
+func (u *uploadWriter) send(p []byte) {
+	_, u.err = u.guard.run(func() (int, error) { return u.blob.Write(p) })
 }
 
-// open starts the upload.
-func (u *upload) open(whole bool) {
-	s := u.content.store
+// start starts the upload.
+func (u *uploadWriter) start(whole bool) {
+	s := u.put.store
 	opts := &blob.WriterOptions{
-		BufferSize: s.opts.ChunkBytes, MaxConcurrency: concurrency, ContentType: "application/octet-stream",
-		Metadata: map[string]string{mark: u.content.id}, IfNotExist: u.content.absent,
+		BufferSize: s.opts.ChunkBytes, MaxConcurrency: concurrentChunks, ContentType: "application/octet-stream",
+		Metadata: map[string]string{putIDKey: u.put.putID}, IfNotExist: u.put.ifAbsent,
 	}
 	if s.opts.Service.Upload != nil {
 		opts.BeforeWrite = func(as func(any) bool) (err error) {
-			u.stored, err = s.opts.Service.Upload(as, Upload{Whole: whole, CRC32C: u.crc, Retry: s.opts.Stall / 2})
+			u.stored, err = s.opts.Service.Upload(as, Upload{SingleRequest: whole, CRC32C: u.crc, RetryTimeout: s.opts.StallTimeout / 2})
 			return err
 		}
 	}
-	u.err = u.g.do(func() (err error) {
-		u.w, err = s.bucket.NewWriter(u.ctx, u.content.key, opts)
+	u.err = u.guard.do(func() (err error) {
+		u.blob, err = s.bucket.NewWriter(u.ctx, u.put.key, opts)
 		return err
 	})
 }
 
-// compare checks that the service stored the bytes that were sent. If not, it removes the object,
+// verify checks that the service stored the bytes that were sent. If not, it removes the object,
 // and the next attempt writes it again.
-func (u *upload) compare() error {
+func (u *uploadWriter) verify() error {
 	if u.stored == nil {
 		return nil
 	}
 	got, ok := u.stored()
-	if !ok || got == (Receipt{u.content.key, u.size, u.crc}) {
+	if !ok || got == (StoredObject{u.put.key, u.size, u.crc}) {
 		return nil
 	}
-	if got.Key != u.content.key {
-		return fmt.Errorf("%w: the object is called %q", ErrDamaged, got.Key)
+	if got.Key != u.put.key {
+		return fmt.Errorf("%w: the object is called %q", ErrCorrupted, got.Key)
 	}
-	err := fmt.Errorf("%w: %d bytes with CRC-32C %08x instead of %d bytes with %08x", ErrDamaged, got.Size, got.CRC32C, u.size, u.crc)
-	if gone := u.g.do(func() error { return u.content.store.bucket.Delete(u.ctx, u.content.key) }); gone != nil && gcerrors.Code(gone) != gcerrors.NotFound {
+	err := fmt.Errorf("%w: %d bytes with CRC-32C %08x instead of %d bytes with %08x", ErrCorrupted, got.Size, got.CRC32C, u.size, u.crc)
+	if gone := u.guard.do(func() error { return u.put.store.bucket.Delete(u.ctx, u.put.key) }); gone != nil && gcerrors.Code(gone) != gcerrors.NotFound {
 		return fmt.Errorf("%w, and could not be removed: %v", err, gone) //nolint:errorlint // that it is damaged decides
 	}
 	return err

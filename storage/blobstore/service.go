@@ -26,27 +26,27 @@ type Service struct {
 	Hint func(r Reason) string
 	// Upload is called before an object is uploaded, with the as function of
 	// blob.WriterOptions.BeforeWrite. If stored is not nil, the store calls it after the upload.
-	Upload func(as func(any) bool, u Upload) (stored func() (Receipt, bool), err error)
-	// Sum returns the CRC-32C of the complete object from a read response, given blob.Reader.As. It
+	Upload func(as func(any) bool, u Upload) (stored func() (StoredObject, bool), err error)
+	// Checksum returns the CRC-32C of the complete object from a read response, given blob.Reader.As. It
 	// returns false if the service does not send the CRC-32C.
-	Sum func(as func(any) bool) (crc32c uint32, ok bool)
+	Checksum func(as func(any) bool) (crc32c uint32, ok bool)
 	// List is called before each list request, with the as function of blob.ListOptions.BeforeList.
 	List func(as func(any) bool) error
 }
 
 // Upload describes an upload before it starts.
 type Upload struct {
-	// Whole is true if the object is sent in one request. CRC32C is then the checksum of its bytes,
+	// SingleRequest is true if the object is sent in one request. CRC32C is then the checksum of its bytes,
 	// for the service to verify.
-	Whole  bool
-	CRC32C uint32
-	// Retry is the time for which the client may retry one chunk.
-	Retry time.Duration
+	SingleRequest bool
+	CRC32C        uint32
+	// RetryTimeout is the time for which the client may retry one chunk.
+	RetryTimeout time.Duration
 }
 
-// Receipt describes the stored object as the service reports it: its key in the bucket, its length
+// StoredObject describes the stored object as the service reports it: its key in the bucket, its length
 // in bytes and its checksum.
-type Receipt struct {
+type StoredObject struct {
 	Key    string
 	Size   int64
 	CRC32C uint32
@@ -59,83 +59,83 @@ func (s *Service) status(err error) int {
 	return s.Status(err)
 }
 
-// sum returns the checksum that the service sent for the object that r reads.
-func (s *Service) sum(r *blob.Reader) (crc32c uint32, ok bool) {
-	if s.Sum == nil {
+// checksum returns the checksum that the service sent for the object that r reads.
+func (s *Service) checksum(r *blob.Reader) (crc32c uint32, ok bool) {
+	if s.Checksum == nil {
 		return 0, false
 	}
-	return s.Sum(r.As)
+	return s.Checksum(r.As)
 }
 
-// known is an error with a known reason.
-type known struct {
+// reasonError is an error with a known reason.
+type reasonError struct {
 	error
 	reason Reason
 }
 
-func (e known) Unwrap() error { return e.error }
+func (e reasonError) Unwrap() error { return e.error }
 
 var (
 	// errStalled is the cause of a context that a guard canceled.
-	errStalled error = known{errors.New("no byte was moved for too long"), Stalled}
+	errStalled error = reasonError{errors.New("no byte was moved for too long"), Stalled}
 	// errReplaced reports that an object was replaced after it was opened.
-	errReplaced error = known{errors.New("its size, time or checksum is another"), Replaced}
-	// errCut reports a truncated response.
-	errCut error = known{errors.New("the answer ended early"), Unavailable}
-	// errGone reports an object that existed at the Put and not at the following check, or an
-	// upload that has expired.
-	errGone error = known{errors.New("it went meanwhile"), Unavailable}
+	errReplaced error = reasonError{errors.New("its size, time or checksum is another"), Replaced}
+	// errTruncated reports a truncated response.
+	errTruncated error = reasonError{errors.New("the answer ended early"), Unavailable}
+	// errVanished reports an object that existed at the Put and not at the following check, or an
+	// uploadWriter that has expired.
+	errVanished error = reasonError{errors.New("it went meanwhile"), Unavailable}
 	// errExists reports an object that another Put wrote.
-	errExists error = known{errors.New("another writer put it"), Exists}
+	errExists error = reasonError{errors.New("another writer put it"), AlreadyExists}
 )
 
-// reasonOf classifies the error of an attempt. Unknown errors are not retried.
-func (s *Service) reasonOf(err error) Reason {
-	k, sure := errors.AsType[known](err)
-	if sure && k.reason != NoBucket {
+// classify classifies the error of an attempt. Unknown errors are not retried.
+func (s *Service) classify(err error) Reason {
+	k, sure := errors.AsType[reasonError](err)
+	if sure && k.reason != BucketNotFound {
 		return k.reason
 	}
 	status := s.status(err)
 	_, cut := errors.AsType[*json.SyntaxError](err) // malformed JSON in a response
 	switch {
-	case errors.Is(err, ErrDamaged), cut:
-		return Damaged
-	case status == http.StatusUnauthorized, isCredentials(err):
+	case errors.Is(err, ErrCorrupted), cut:
+		return Corrupted
+	case status == http.StatusUnauthorized, isCredentialsError(err):
 		return Unauthenticated
 	case status == http.StatusForbidden:
-		return Denied
+		return PermissionDenied
 	case status == http.StatusRequestTimeout, status == http.StatusGone, status == http.StatusTooManyRequests,
 		status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported:
 		return Unavailable
-	case status == http.StatusBadRequest && aboutChecksum(err):
-		return Damaged
+	case status == http.StatusBadRequest && isChecksumMismatch(err):
+		return Corrupted
 	}
 	switch gcerrors.Code(err) {
 	case gcerrors.NotFound: // some services also return NotFound for a missing permission
 		if sure {
-			return NoBucket
+			return BucketNotFound
 		}
-		return Missing
+		return NotFound
 	case gcerrors.AlreadyExists, gcerrors.FailedPrecondition:
-		return Exists
+		return AlreadyExists
 	case gcerrors.PermissionDenied:
-		return Denied
+		return PermissionDenied
 	case gcerrors.Internal, gcerrors.ResourceExhausted, gcerrors.DeadlineExceeded:
 		return Unavailable
 	case gcerrors.InvalidArgument, gcerrors.Unimplemented:
-		return Refused
+		return InvalidRequest
 	}
-	if isNetwork(err) {
+	if isNetworkError(err) {
 		return Unavailable
 	}
 	if status >= 400 {
-		return Refused
+		return InvalidRequest
 	}
-	return Other
+	return Unknown
 }
 
-// isNetwork reports whether err is an error of the connection and not of the service.
-func isNetwork(err error) bool {
+// isNetworkError reports whether err is an error of the connection and not of the service.
+func isNetworkError(err error) bool {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 		return false // an unknown host name is permanent
 	}
@@ -143,21 +143,21 @@ func isNetwork(err error) bool {
 	_, address := errors.AsType[*url.Error](err)
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNREFUSED) ||
 		errors.Is(err, net.ErrClosed) || network || address && !errors.Is(err, context.Canceled) ||
-		contains(err, "http2: ", "server closed idle connection", "connection reset")
+		textContainsAny(err, "http2: ", "server closed idle connection", "connection reset")
 }
 
-// isCredentials reports whether credentials are missing or expired. The libraries have no error
+// isCredentialsError reports whether credentials are missing or expired. The libraries have no error
 // type for it.
-func isCredentials(err error) bool {
-	return contains(err, "could not find default credentials", "failed to refresh cached credentials", "invalid_grant", "no credential", "DefaultAzureCredential")
+func isCredentialsError(err error) bool {
+	return textContainsAny(err, "could not find default credentials", "failed to refresh cached credentials", "invalid_grant", "no credential", "DefaultAzureCredential")
 }
 
-// aboutChecksum reports whether the service rejected data because its checksum does not match.
-func aboutChecksum(err error) bool {
-	return contains(err, "crc32c", "CRC32C", "BadDigest", "ChecksumMismatch", "Md5Mismatch", "Crc64Mismatch", "MD5")
+// isChecksumMismatch reports whether the service rejected data because its checksum does not match.
+func isChecksumMismatch(err error) bool {
+	return textContainsAny(err, "crc32c", "CRC32C", "BadDigest", "ChecksumMismatch", "Md5Mismatch", "Crc64Mismatch", "MD5")
 }
 
-func contains(err error, parts ...string) bool {
+func textContainsAny(err error, parts ...string) bool {
 	text := err.Error()
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }

@@ -12,22 +12,22 @@ import (
 
 // Options configures a store. The zero value selects the defaults.
 type Options struct {
-	// Place is the name of the store in errors, such as "gs://bucket/run". The default is "bucket/"
+	// Name is the name of the store in errors, such as "gs://bucket/run". The default is "bucket/"
 	// with the prefix.
-	Place string
+	Name string
 	// Prefix is prepended to the name of each object, with a slash in between.
 	Prefix string
 	// ChunkBytes is the size of the chunks of a large upload, which are buffered in memory. The
 	// default is 16 MiB. Google Cloud Storage rounds it up to a multiple of 256 KiB; S3 requires at
 	// least 5 MiB.
 	ChunkBytes int
-	// Patience is the time for which an operation is retried after temporary errors. The default is
+	// RetryTimeout is the time for which an operation is retried after temporary errors. The default is
 	// 2 minutes.
-	Patience time.Duration
-	// Stall is the timeout of a single read, write or request without a body, after which the
+	RetryTimeout time.Duration
+	// StallTimeout is the timeout of a single read, write or request without a body, after which the
 	// attempt is canceled and retried. The upload of one chunk must not exceed it. The default is 1
 	// minute.
-	Stall time.Duration
+	StallTimeout time.Duration
 	// KeepOpen leaves the bucket open when the store is closed.
 	KeepOpen bool
 	// Service contains functions for features of the service.
@@ -36,17 +36,17 @@ type Options struct {
 
 // Defaults of [Options].
 const (
-	DefaultChunkBytes = 16 << 20
-	DefaultPatience   = 2 * time.Minute
-	DefaultStall      = time.Minute
+	DefaultChunkBytes   = 16 << 20
+	DefaultRetryTimeout = 2 * time.Minute
+	DefaultStallTimeout = time.Minute
 )
 
 // Store is a [storage.Store] over a bucket. It is safe for concurrent use.
 type Store struct {
-	bucket *blob.Bucket
-	opts   Options // with defaults set
-	prefix string  // empty, or ends with a slash
-	also   []func() error
+	bucket  *blob.Bucket
+	opts    Options // with defaults set
+	prefix  string  // empty, or ends with a slash
+	closers []func() error
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -55,14 +55,14 @@ var _ storage.Store = (*Store)(nil)
 // unless Options.KeepOpen is set, and then calls the functions in also, which may close a client.
 func New(bucket *blob.Bucket, opts Options, also ...func() error) (*Store, error) {
 	if bucket == nil {
-		return nil, wrong("new", "open one by a driver of gocloud.dev/blob", "the bucket is nil")
+		return nil, valueError("new", "open one by a driver of gocloud.dev/blob", "the bucket is nil")
 	}
-	if opts.ChunkBytes < 0 || opts.Patience < 0 || opts.Stall < 0 {
-		return nil, wrong("new", "0 stands for the usual value", "chunks of %d bytes, patience %s, stall %s", opts.ChunkBytes, opts.Patience, opts.Stall)
+	if opts.ChunkBytes < 0 || opts.RetryTimeout < 0 || opts.StallTimeout < 0 {
+		return nil, valueError("new", "0 stands for the usual value", "chunks of %d bytes, patience %s, stall %s", opts.ChunkBytes, opts.RetryTimeout, opts.StallTimeout)
 	}
-	opts.Place, opts.ChunkBytes = cmp.Or(opts.Place, "bucket/"+opts.Prefix), cmp.Or(opts.ChunkBytes, DefaultChunkBytes)
-	opts.Patience, opts.Stall = cmp.Or(opts.Patience, DefaultPatience), cmp.Or(opts.Stall, DefaultStall)
-	s := &Store{bucket: bucket, opts: opts, also: also}
+	opts.Name, opts.ChunkBytes = cmp.Or(opts.Name, "bucket/"+opts.Prefix), cmp.Or(opts.ChunkBytes, DefaultChunkBytes)
+	opts.RetryTimeout, opts.StallTimeout = cmp.Or(opts.RetryTimeout, DefaultRetryTimeout), cmp.Or(opts.StallTimeout, DefaultStallTimeout)
+	s := &Store{bucket: bucket, opts: opts, closers: also}
 	if opts.Prefix != "" {
 		if err := storage.CheckName(opts.Prefix); err != nil {
 			return nil, err
@@ -73,7 +73,7 @@ func New(bucket *blob.Bucket, opts Options, also ...func() error) (*Store, error
 }
 
 // String returns the place.
-func (s *Store) String() string { return s.opts.Place }
+func (s *Store) String() string { return s.opts.Name }
 
 // Close closes the bucket, unless Options.KeepOpen is set. Running operations may fail.
 func (s *Store) Close() error {
@@ -81,7 +81,7 @@ func (s *Store) Close() error {
 	if !s.opts.KeepOpen {
 		err = s.bucket.Close()
 	}
-	for _, f := range s.also {
+	for _, f := range s.closers {
 		err = errors.Join(err, f())
 	}
 	return err

@@ -18,9 +18,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// serve returns a handler that serves a store. /o/NAME supports GET with ranges, HEAD, PUT (with
+// newHandler returns a handler that serves a store. /o/NAME supports GET with ranges, HEAD, PUT (with
 // If-None-Match: * for IfAbsent) and DELETE. GET /l?prefix=PREFIX returns a listing.
-func serve(local storage.Store) http.Handler {
+func newHandler(local storage.Store) http.Handler {
 	mux := http.NewServeMux()
 	fail := func(w http.ResponseWriter, err error) {
 		code := http.StatusInternalServerError
@@ -68,8 +68,8 @@ func serve(local storage.Store) http.Handler {
 	return mux
 }
 
-// guard rejects requests without the secret.
-func guard(secret string, h http.Handler) http.Handler {
+// requireSecret rejects requests without the secret.
+func requireSecret(secret string, h http.Handler) http.Handler {
 	want := []byte("Bearer " + secret)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), want) != 1 {
@@ -80,8 +80,8 @@ func guard(secret string, h http.Handler) http.Handler {
 	})
 }
 
-// path returns the URL path of an object.
-func path(name string) string { return (&url.URL{Path: "/o/" + name}).EscapedPath() }
+// objectURLPath returns the URL path of an object.
+func objectURLPath(name string) string { return (&url.URL{Path: "/o/" + name}).EscapedPath() }
 
 // peer is another process's part of the store.
 type peer struct {
@@ -93,7 +93,7 @@ type peer struct {
 
 // newPeer returns a client for the objects of a process. It tries the addresses of the host in
 // turn.
-func newPeer(h host, process int, secret string, patience time.Duration) peer {
+func newPeer(h hostInfo, process int, secret string, patience time.Duration) peer {
 	dialer := &net.Dialer{Timeout: patience}
 	t := &http.Transport{ResponseHeaderTimeout: patience, IdleConnTimeout: patience, DisableCompression: true, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
@@ -116,8 +116,8 @@ func newPeer(h host, process int, secret string, patience time.Duration) peer {
 	return peer{process: process, name: h.Name, secret: secret, client: &http.Client{Transport: t}}
 }
 
-// do sends a request and returns the response. It converts error statuses to errors.
-func (p *peer) do(ctx context.Context, method, target string, body io.Reader, header ...string) (*http.Response, error) {
+// send sends a request and returns the response. It converts error statuses to errors.
+func (p *peer) send(ctx context.Context, method, target string, body io.Reader, header ...string) (*http.Response, error) {
 	fail := func(err error) (*http.Response, error) {
 		return nil, &errkind.Fault{Op: fmt.Sprintf("process %d on %s", p.process, p.name), Err: err, Class: errkind.Or(err, errkind.UnavailableError)}
 	}
@@ -161,9 +161,9 @@ func (p *peer) Put(ctx context.Context, name string, opts storage.PutOptions, wr
 	if opts.IfAbsent {
 		header = []string{"If-None-Match", "*"}
 	}
-	a, err := p.do(ctx, http.MethodPut, path(name), body, header...)
-	_ = body.CloseWithError(errAnswered)
-	if failed := <-wrote; failed != nil && !errors.Is(failed, errAnswered) && !errors.Is(failed, io.ErrClosedPipe) {
+	a, err := p.send(ctx, http.MethodPut, objectURLPath(name), body, header...)
+	_ = body.CloseWithError(errResponded)
+	if failed := <-wrote; failed != nil && !errors.Is(failed, errResponded) && !errors.Is(failed, io.ErrClosedPipe) {
 		err = failed // the error of write
 	}
 	if a != nil {
@@ -172,19 +172,19 @@ func (p *peer) Put(ctx context.Context, name string, opts storage.PutOptions, wr
 	return err
 }
 
-// errAnswered stops the writer of an object after the server has responded.
-var errAnswered = errors.New("answered already")
+// errResponded stops the writer of an object after the server has responded.
+var errResponded = errors.New("answered already")
 
 func (p *peer) Open(ctx context.Context, name string) (storage.Object, error) {
-	a, err := p.do(ctx, http.MethodHead, path(name), nil)
+	a, err := p.send(ctx, http.MethodHead, objectURLPath(name), nil)
 	if err != nil {
 		return nil, err
 	}
-	return &object{p, name, a.ContentLength}, a.Body.Close()
+	return &remoteObject{p, name, a.ContentLength}, a.Body.Close()
 }
 
 func (p *peer) List(ctx context.Context, prefix string) (all []storage.Info, err error) {
-	a, err := p.do(ctx, http.MethodGet, "/l?prefix="+url.QueryEscape(prefix), nil)
+	a, err := p.send(ctx, http.MethodGet, "/l?prefix="+url.QueryEscape(prefix), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (p *peer) List(ctx context.Context, prefix string) (all []storage.Info, err
 }
 
 func (p *peer) Remove(ctx context.Context, name string) error {
-	a, err := p.do(ctx, http.MethodDelete, path(name), nil)
+	a, err := p.send(ctx, http.MethodDelete, objectURLPath(name), nil)
 	if errors.Is(err, storage.ErrNotExist) {
 		return nil
 	}
@@ -202,24 +202,24 @@ func (p *peer) Remove(ctx context.Context, name string) error {
 	return err
 }
 
-// object is an object of another host.
-type object struct {
+// remoteObject is an object of another host.
+type remoteObject struct {
 	peer *peer
 	name string
 	size int64
 }
 
-func (o *object) Size() int64  { return o.size }
-func (o *object) Close() error { return nil }
+func (o *remoteObject) Size() int64  { return o.size }
+func (o *remoteObject) Close() error { return nil }
 
-func (o *object) ReadAt(ctx context.Context, p []byte, offset int64) error {
+func (o *remoteObject) ReadAt(ctx context.Context, p []byte, offset int64) error {
 	if offset < 0 || offset+int64(len(p)) > o.size {
 		return fmt.Errorf("%s on %s: %w", o.name, o.peer.name, io.ErrUnexpectedEOF)
 	}
 	if len(p) == 0 {
 		return nil
 	}
-	a, err := o.peer.do(ctx, http.MethodGet, path(o.name), nil, "Range", fmt.Sprintf("bytes=%d-%d", offset, offset+int64(len(p))-1))
+	a, err := o.peer.send(ctx, http.MethodGet, objectURLPath(o.name), nil, "Range", fmt.Sprintf("bytes=%d-%d", offset, offset+int64(len(p))-1))
 	if err != nil {
 		return err
 	}

@@ -28,38 +28,38 @@ type Options struct {
 	// Gather returns the bytes of all processes, in the order of their indices, on every process.
 	// The method GatherBytes of a strategy implements it.
 	Gather func(ctx context.Context, name string, mine []byte) ([][]byte, error)
-	// Patience is the timeout for the response headers of another host. It does not limit the
+	// Timeout is the timeout for the response headers of another host. It does not limit the
 	// transfer of the body. 0 is 30 seconds.
-	Patience time.Duration
+	Timeout time.Duration
 	// Logger receives a warning if the objects of a host cannot be listed; nil discards the
 	// warnings.
 	Logger *slog.Logger
 }
 
-// host describes a process to the other processes.
-type host struct {
+// hostInfo describes a process to the other processes.
+type hostInfo struct {
 	Name      string
 	Addresses []string // of interfaces, with ports
 	Secret    string
 }
 
-// part contains the objects of one process. It is the subset of the methods of a store that peers
+// processStore contains the objects of one process. It is the subset of the methods of a store that peers
 // support.
-type part interface {
+type processStore interface {
 	Put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error
 	Open(ctx context.Context, name string) (storage.Object, error)
 	List(ctx context.Context, prefix string) ([]storage.Info, error)
 	Remove(ctx context.Context, name string) error
 }
 
-// store contains the objects of all processes.
-type store struct {
-	local  storage.Store
-	server *http.Server
-	ended  chan struct{} // the server
-	peers  []peer        // by process; this one's has no address
-	mine   int
-	log    *slog.Logger
+// peerStore contains the objects of all processes.
+type peerStore struct {
+	local      storage.Store
+	server     *http.Server
+	serverDone chan struct{} // the server
+	peers      []peer        // by process; this one's has no address
+	process    int
+	log        *slog.Logger
 }
 
 // Open opens the store of all processes. local stores the objects of this host, and the caller must
@@ -73,29 +73,29 @@ func Open(ctx context.Context, local storage.Store, o Options) (storage.Store, e
 	if err != nil {
 		return fail(err)
 	}
-	hosts, err := meet(ctx, listener.Addr(), o)
+	hosts, err := exchangeHosts(ctx, listener.Addr(), o)
 	if err != nil {
 		return fail(errors.Join(err, listener.Close()))
 	}
-	patience := cmp.Or(o.Patience, 30*time.Second)
-	s := &store{local: local, mine: o.Process, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), ended: make(chan struct{}), peers: make([]peer, len(hosts))}
+	patience := cmp.Or(o.Timeout, 30*time.Second)
+	s := &peerStore{local: local, process: o.Process, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), serverDone: make(chan struct{}), peers: make([]peer, len(hosts))}
 	for i, h := range hosts {
 		s.peers[i] = newPeer(h, i, hosts[0].Secret, patience)
 	}
-	s.server = &http.Server{Handler: guard(hosts[0].Secret, serve(local)), ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
+	s.server = &http.Server{Handler: requireSecret(hosts[0].Secret, newHandler(local)), ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() {
-		defer close(s.ended)
+		defer close(s.serverDone)
 		_ = s.server.Serve(listener) // until Close
 	}()
 	return s, nil
 }
 
-// meet exchanges names, addresses and secrets with all processes.
-func meet(ctx context.Context, at net.Addr, o Options) ([]host, error) {
-	me := host{Secret: rand.Text()}
+// exchangeHosts exchanges names, addresses and secrets with all processes.
+func exchangeHosts(ctx context.Context, at net.Addr, o Options) ([]hostInfo, error) {
+	me := hostInfo{Secret: rand.Text()}
 	me.Name, _ = os.Hostname()
 	var err error
-	if me.Addresses, err = addresses(at); err != nil {
+	if me.Addresses, err = reachableAddresses(at); err != nil {
 		return nil, err
 	}
 	text, err := json.Marshal(me)
@@ -106,7 +106,7 @@ func meet(ctx context.Context, at net.Addr, o Options) ([]host, error) {
 	if err != nil {
 		return nil, err
 	}
-	hosts := make([]host, len(all))
+	hosts := make([]hostInfo, len(all))
 	for i, text := range all {
 		if err := json.Unmarshal(text, &hosts[i]); err != nil {
 			return nil, fmt.Errorf("process %d: %w", i, err)
@@ -115,9 +115,9 @@ func meet(ctx context.Context, at net.Addr, o Options) ([]host, error) {
 	return hosts, nil
 }
 
-// addresses returns the addresses at which other processes may reach a port of this host, loopback
-// addresses last.
-func addresses(at net.Addr) (all []string, err error) {
+// reachableAddresses returns the addresses at which other processes may reach a port of this host, loopback
+// reachableAddresses last.
+func reachableAddresses(at net.Addr) (all []string, err error) {
 	_, port, err := net.SplitHostPort(at.String())
 	if err != nil {
 		return nil, err
@@ -140,23 +140,23 @@ func addresses(at net.Addr) (all []string, err error) {
 	return append(all, loops...), nil
 }
 
-func (s *store) String() string { return s.local.String() }
+func (s *peerStore) String() string { return s.local.String() }
 
-// on returns the part of a process.
-func (s *store) on(process int) part {
-	if process == s.mine {
+// storeOf returns the part of a process.
+func (s *peerStore) storeOf(process int) processStore {
+	if process == s.process {
 		return s.local
 	}
 	return &s.peers[process]
 }
 
-// each calls do concurrently for the parts of all processes except those in but.
-func (s *store) each(but []int, do func(part) error) error {
+// forEachProcess calls do concurrently for the parts of all processes except those in but.
+func (s *peerStore) forEachProcess(but []int, do func(processStore) error) error {
 	errs := make([]error, len(s.peers))
 	var all sync.WaitGroup
 	for i := range s.peers {
 		if !slices.Contains(but, i) {
-			all.Go(func() { errs[i] = do(s.on(i)) })
+			all.Go(func() { errs[i] = do(s.storeOf(i)) })
 		}
 	}
 	all.Wait()
@@ -165,64 +165,64 @@ func (s *store) each(but []int, do func(part) error) error {
 
 // Put stores an object on this process and the next one, and removes objects of that name from all
 // other processes. With IfAbsent, process 0 decides, and the object is stored on processes 0 and 1.
-func (s *store) Put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error {
+func (s *peerStore) Put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error {
 	if err := storage.CheckName(name); err != nil {
 		return err
 	}
-	home := s.mine
+	home := s.process
 	if opts.IfAbsent {
 		home = 0
 		if o, err := s.Open(ctx, name); !errors.Is(err, storage.ErrNotExist) {
 			if err == nil {
 				err = errors.Join(storage.ErrExists, o.Close())
 			}
-			return storage.Failed("put", name, s, err)
+			return storage.WrapError("put", name, s, err)
 		}
 	}
 	copies := []int{home, (home + 1) % len(s.peers)}
-	err := s.on(home).Put(ctx, name, opts, write)
+	err := s.storeOf(home).Put(ctx, name, opts, write)
 	if err == nil && copies[1] != home {
-		if err = s.on(copies[1]).Put(ctx, name, storage.PutOptions{Size: opts.Size}, write); err != nil {
-			err = errors.Join(err, s.on(home).Remove(context.WithoutCancel(ctx), name))
+		if err = s.storeOf(copies[1]).Put(ctx, name, storage.PutOptions{Size: opts.Size}, write); err != nil {
+			err = errors.Join(err, s.storeOf(home).Remove(context.WithoutCancel(ctx), name))
 		}
 	}
 	if err == nil && !opts.IfAbsent {
-		err = s.each(copies, func(p part) error { return p.Remove(ctx, name) })
+		err = s.forEachProcess(copies, func(p processStore) error { return p.Remove(ctx, name) })
 	}
-	return storage.Failed("put", name, s, err)
+	return storage.WrapError("put", name, s, err)
 }
 
 // Open opens the copy of the object on this host. If there is none, it opens the first copy that
 // can be opened on the other processes, beginning with the next one.
-func (s *store) Open(ctx context.Context, name string) (storage.Object, error) {
+func (s *peerStore) Open(ctx context.Context, name string) (storage.Object, error) {
 	if err := storage.CheckName(name); err != nil {
 		return nil, err
 	}
 	var errs []error
 	for i := range s.peers {
-		o, err := s.on((s.mine+i)%len(s.peers)).Open(ctx, name)
+		o, err := s.storeOf((s.process+i)%len(s.peers)).Open(ctx, name)
 		if err == nil {
 			return o, nil
 		}
 		if ctx.Err() != nil {
-			return nil, storage.Failed("open", name, s, err)
+			return nil, storage.WrapError("open", name, s, err)
 		}
 		if !errors.Is(err, storage.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
 	if len(errs) > 0 {
-		return nil, storage.Failed("open", name, s, errors.Join(errs...))
+		return nil, storage.WrapError("open", name, s, errors.Join(errs...))
 	}
-	return nil, storage.Failed("open", name, s, storage.ErrNotExist)
+	return nil, storage.WrapError("open", name, s, storage.ErrNotExist)
 }
 
 // List lists the objects of all processes. If the objects of a process cannot be listed, List logs
 // a warning and relies on the copies on the next process. It fails if no process can be listed.
-func (s *store) List(ctx context.Context, prefix string) (all []storage.Info, err error) {
+func (s *peerStore) List(ctx context.Context, prefix string) (all []storage.Info, err error) {
 	var mu sync.Mutex
 	listed := 0
-	err = s.each(nil, func(p part) error {
+	err = s.forEachProcess(nil, func(p processStore) error {
 		some, err := p.List(ctx, prefix)
 		mu.Lock()
 		defer mu.Unlock()
@@ -233,7 +233,7 @@ func (s *store) List(ctx context.Context, prefix string) (all []storage.Info, er
 		return err
 	})
 	if err != nil && (listed == 0 || ctx.Err() != nil) {
-		return nil, storage.Failed("list", prefix, s, err)
+		return nil, storage.WrapError("list", prefix, s, err)
 	}
 	if err != nil {
 		s.log.Warn("peers: a host's part cannot be listed, and counts as lost", "store", s.String(), "error", err)
@@ -245,15 +245,15 @@ func (s *store) List(ctx context.Context, prefix string) (all []storage.Info, er
 	return slices.CompactFunc(all, func(a, b storage.Info) bool { return a.Name == b.Name }), nil
 }
 
-func (s *store) Remove(ctx context.Context, name string) error {
+func (s *peerStore) Remove(ctx context.Context, name string) error {
 	if err := storage.CheckName(name); err != nil {
 		return err
 	}
-	return storage.Failed("remove", name, s, s.each(nil, func(p part) error { return p.Remove(ctx, name) }))
+	return storage.WrapError("remove", name, s, s.forEachProcess(nil, func(p processStore) error { return p.Remove(ctx, name) }))
 }
 
 // Sweep sweeps the objects of this host only.
-func (s *store) Sweep(ctx context.Context, prefix string, live func(name string) bool) error {
+func (s *peerStore) Sweep(ctx context.Context, prefix string, live func(name string) bool) error {
 	if sweeper, ok := s.local.(storage.Sweeper); ok {
 		return sweeper.Sweep(ctx, prefix, live)
 	}
@@ -261,9 +261,9 @@ func (s *store) Sweep(ctx context.Context, prefix string, live func(name string)
 }
 
 // Close stops the server: other hosts cannot read the objects of this host any more.
-func (s *store) Close() error {
+func (s *peerStore) Close() error {
 	err := s.server.Close()
-	<-s.ended
+	<-s.serverDone
 	for i := range s.peers {
 		s.peers[i].client.CloseIdleConnections()
 	}

@@ -27,7 +27,7 @@ func job(t *testing.T, dirs []string) []storage.Store {
 		local, err := storage.Directory(dir)
 		require.NoError(t, err)
 		opened.Go(func() {
-			stores[i], err = peers.Open(t.Context(), local, peers.Options{Process: i, Patience: 10 * time.Second, Gather: func(_ context.Context, _ string, mine []byte) ([][]byte, error) {
+			stores[i], err = peers.Open(t.Context(), local, peers.Options{Process: i, Timeout: 10 * time.Second, Gather: func(_ context.Context, _ string, mine []byte) ([][]byte, error) {
 				all[i] = mine
 				told.Done()
 				told.Wait()

@@ -36,7 +36,7 @@ func (o *objects) Put(_ context.Context, name string, opts storage.PutOptions, w
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, there := o.all[name]; there && opts.IfAbsent {
-		return storage.Failed("put", name, o, storage.ErrExists)
+		return storage.WrapError("put", name, o, storage.ErrExists)
 	}
 	o.all[name] = data.String()
 	return nil
@@ -47,7 +47,7 @@ func (o *objects) Open(_ context.Context, name string) (storage.Object, error) {
 	defer o.mu.Unlock()
 	data, ok := o.all[name]
 	if !ok {
-		return nil, storage.Failed("open", name, o, storage.ErrNotExist)
+		return nil, storage.WrapError("open", name, o, storage.ErrNotExist)
 	}
 	return inMemory(data), nil
 }

@@ -8,7 +8,7 @@ import (
 
 // specOf returns the file's description of a variable's tensor.
 func specOf(path, name string, shape shapes.Shape) (safetensors.Spec, error) {
-	spec := safetensors.Spec{Name: name, DType: safetensors.Of(shape.DType), Shape: shape.Dimensions}
+	spec := safetensors.Spec{Name: name, DType: safetensors.FromGoMLX(shape.DType), Shape: shape.Dimensions}
 	if spec.DType == "" {
 		return spec, faultOf(path, "dtype "+shape.DType.String()+" has no form in a safetensors file", "keep it in another dtype, or leave it out", nil)
 	}

@@ -243,7 +243,7 @@ type forgetful struct{ storage.Store }
 func (f *forgetful) Put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error {
 	err := f.Store.Put(ctx, name, opts, write)
 	if err == nil && opts.IfAbsent {
-		return storage.Failed("put", name, f, storage.ErrExists)
+		return storage.WrapError("put", name, f, storage.ErrExists)
 	}
 	return err
 }

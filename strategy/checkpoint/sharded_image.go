@@ -54,7 +54,7 @@ func newImage(p *plan, host int, metadata map[string]string, memory []byte) (*im
 		byName[name] = r
 		specs = append(specs, safetensors.Spec{Name: name, DType: p.values[r.variable].DType, Shape: r.size})
 	}
-	header, layout, err := safetensors.Header(specs, metadata, alignment)
+	header, layout, err := safetensors.EncodeHeader(specs, metadata, alignment)
 	if err != nil {
 		return nil, memory, doing("lay out tensors", "", err)
 	}

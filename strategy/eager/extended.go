@@ -199,7 +199,7 @@ func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (
 		if !mirrored {
 			return value, nil
 		}
-		t, err := hostdata.Tensor(value)
+		t, err := hostdata.ToTensor(value)
 		if err != nil {
 			return nil, &strategy.Error{Op: "strategy: broadcast", Reason: "not a tensor", Err: err, Class: errkind.Or(err, errkind.ValueError)}
 		}

@@ -53,7 +53,7 @@ func (e *Extended) elementOf(nest any) (input.Element, error) {
 		leaf, err := input.NewTensor(flat, dims...)
 		return input.Leaf(leaf), err
 	}
-	t, err := hostdata.Tensor(nest)
+	t, err := hostdata.ToTensor(nest)
 	if err != nil {
 		return input.Element{}, &strategy.Error{Op: "strategy: dataset", Reason: fmt.Sprintf("a leaf of type %T", nest), Err: err, Class: errkind.TypeError}
 	}

@@ -115,7 +115,7 @@ func describe(call string, nest any) (leaves []leafInfo, err error) {
 				leaf.Kind, leaf.Name = wholeLeaf, nameOf(y)
 			}
 		default:
-			if t, err := hostdata.Tensor(x); err == nil {
+			if t, err := hostdata.ToTensor(x); err == nil {
 				leaf.Kind = tensorLeaf
 				setShape(t.Shape())
 			}

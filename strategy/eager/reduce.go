@@ -174,7 +174,7 @@ func oneValue(call string, op strategy.ReduceOp, s *strategy.TPUStrategy, x any)
 
 // isZero reports whether all elements of a host value are zero.
 func isZero(x any) bool {
-	t, err := hostdata.Tensor(x)
+	t, err := hostdata.ToTensor(x)
 	if err != nil {
 		return false
 	}

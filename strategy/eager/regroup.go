@@ -115,7 +115,7 @@ func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equa
 		case nil, string, strategy.Value, *strategy.Variable, *strategy.Objects:
 			return e.objects(leaves), nil
 		}
-		if all[r], err = hostdata.Tensor(leaves[r]); err != nil {
+		if all[r], err = hostdata.ToTensor(leaves[r]); err != nil {
 			return e.objects(leaves), nil
 		}
 		of[r] = all[r].Shape()

@@ -262,7 +262,7 @@ func (rc *ReplicaContext) hostValue(x any) (*tensors.Tensor, error) {
 	if c, ok := x.(Component); ok {
 		return c.Local(rc.ctx)
 	}
-	return hostdata.Tensor(x)
+	return hostdata.ToTensor(x)
 }
 
 func equalTensors(a, b *tensors.Tensor) bool {
@@ -356,7 +356,7 @@ func (rc *ReplicaContext) firstOf(all []any) (first any, release func(), err err
 			return all[0], release, err
 		}
 		shape = leaves[0].shape()
-		if mine, err = hostdata.Tensor(all[0]); err != nil {
+		if mine, err = hostdata.ToTensor(all[0]); err != nil {
 			return nil, nil, err
 		}
 	}

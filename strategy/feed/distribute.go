@@ -15,8 +15,8 @@ import (
 type DistributeOptions struct {
 	// Policy selects how files or elements are distributed to the processes. Rule selects how
 	// batches are split over the replicas.
-	Policy input.Policy
-	Rule   input.Rule
+	Policy input.AutoShardPolicy
+	Rule   input.SplitRule
 	// Epoch is the number of the first pass; each later pass has the next number.
 	Epoch uint64
 	// Arguments specify how a replica's part of each tensor is sharded over its logical devices, in

@@ -22,7 +22,7 @@ import (
 // embedded digits of 8x8 pixels. The rematerialization policy of the hidden layer is f.Keep when
 // the step is traced.
 func New(folder string, f *trainer.Flags) (trainer.Classifier, error) {
-	training, test, err := idx.Sets(folder, digits.IDX)
+	training, test, err := idx.ReadTrainTest(folder, digits.IDX)
 	return trainer.Classifier{
 		Logits: func(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node { return logits(rc, images, f.Keep) }, Training: training, Test: test, Batch: 64, Variables: rules,
 		Optimizer: optimizer.Adam().LearningRate(2e-3).Done(), Patience: 10,

@@ -66,14 +66,14 @@ func generateDecode(chunk int) func(ctx context.Context, r *rig) (row, error) {
 			return row{}, err
 		}
 		o := c.Generator()
-		o.Batch, o.Chunk = 8, chunk
+		o.BatchSize, o.TokensPerLaunch = 8, chunk
 		g, err := generate.New(strat, model.NewStore(), c.Logits, o)
 		if err != nil {
 			return row{}, err
 		}
 		r.later(func() { _ = g.Close() })
 		var prompts [][]int32
-		for i := range int32(o.Batch) {
+		for i := range int32(o.BatchSize) {
 			prompts = append(prompts, []int32{i, 1, 2, 3})
 		}
 		return repeat{turns: 9, limit: time.Minute, ops: made}.time(func(n int) (time.Duration, error) {

@@ -24,7 +24,7 @@ import (
 func weightsLoad(ctx context.Context, r *rig) (row, error) {
 	width := sized(768, 64) &^ 63
 	c := weights.Config{Type: "llama", Layers: 6, Width: width, Heads: width / 64, KeyHeads: width / 64, HeadSize: 64, Hidden: width * 8 / 3 &^ 63, Vocabulary: 16000}
-	rules := weights.Llama(c, weights.Names{})
+	rules := weights.LlamaRules(c, weights.VariableNames{})
 	dir, err := r.folder()
 	if err != nil {
 		return row{}, err

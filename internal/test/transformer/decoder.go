@@ -31,7 +31,7 @@ func (c Config) Loss(rc *strategy.ReplicaContext, in []*Node) *Node {
 }
 
 // Logits returns a replica's logits of the tokens that follow those of tokens, in Float32. It is a
-// generate.Model. A row has Config.Sequence tokens at most.
+// generate.ModelFunc. A row has Config.Sequence tokens at most.
 func (c Config) Logits(rc *strategy.ReplicaContext, tokens *Node, cache *generate.Cache) *Node {
 	d := decoder{Config: c.filled(), rc: rc, cache: cache}
 	if cache != nil {
@@ -69,7 +69,7 @@ func (c Config) Logits(rc *strategy.ReplicaContext, tokens *Node, cache *generat
 // Generator returns the options of a generator of the model.
 func (c Config) Generator() generate.Options {
 	c = c.filled()
-	return generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.Width / c.Heads, Vocabulary: c.Vocabulary, Length: c.Sequence, DType: c.Compute}
+	return generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.Width / c.Heads, Vocabulary: c.Vocabulary, MaxLength: c.Sequence, DType: c.Compute}
 }
 
 // crossEntropy is written without a gather, as each logical device has a part of the vocabulary.

@@ -32,9 +32,9 @@ func status(err error) int {
 
 func hint(r blobstore.Reason) string {
 	switch r {
-	case blobstore.Unauthenticated, blobstore.Denied:
+	case blobstore.Unauthenticated, blobstore.PermissionDenied:
 		return "give the identity the role Storage Blob Data Contributor on the container, or set AZURE_STORAGE_KEY"
-	case blobstore.NoBucket:
+	case blobstore.BucketNotFound:
 		return "correct AZURE_STORAGE_ACCOUNT or the container's name, or make it with `az storage container create`"
 	}
 	return ""

@@ -32,8 +32,8 @@ func TestWhatTheServiceAnswersHasAReason(t *testing.T) {
 		reason blobstore.Reason
 		hint   string
 	}{
-		"ContainerNotFound":    {404, blobstore.NoBucket, "az storage container create"},
-		"AuthorizationFailure": {403, blobstore.Denied, "Storage Blob Data Contributor"},
+		"ContainerNotFound":    {404, blobstore.BucketNotFound, "az storage container create"},
+		"AuthorizationFailure": {403, blobstore.PermissionDenied, "Storage Blob Data Contributor"},
 	} {
 		status, code = want.status, c
 		_, err := storage.Open(t.Context(), url)

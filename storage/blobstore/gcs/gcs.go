@@ -27,17 +27,17 @@ func open(ctx context.Context, url string) (storage.Store, error) { return Open(
 // close the store.
 //
 // The client uses Application Default Credentials, and connects to STORAGE_EMULATOR_HOST if it is
-// set. The parameters of the URL are those of [blobstore.ParsePlace] and "anonymous=true" for
+// set. The parameters of the URL are those of [blobstore.ParseURL] and "anonymous=true" for
 // public buckets.
 func Open(ctx context.Context, url string, opts ...option.ClientOption) (*blobstore.Store, error) {
-	p, err := blobstore.ParsePlace(url)
+	p, err := blobstore.ParseURL(url)
 	if err != nil {
 		return nil, err
 	}
 	if p.Query.Has("anonymous") {
 		anonymous, err := strconv.ParseBool(p.Query.Get("anonymous"))
 		if err != nil {
-			return nil, wrong("write true or false", "parameter anonymous=%s", p.Query.Get("anonymous"))
+			return nil, valueError("write true or false", "parameter anonymous=%s", p.Query.Get("anonymous"))
 		}
 		if anonymous {
 			opts = append(opts, option.WithoutAuthentication())
@@ -45,12 +45,12 @@ func Open(ctx context.Context, url string, opts ...option.ClientOption) (*blobst
 		p.Query.Del("anonymous")
 	}
 	for key := range p.Query {
-		return nil, wrong("leave it out: there are anonymous, chunk, patience and stall", "parameter %s of %s", key, p.Options.Place)
+		return nil, valueError("leave it out: there are anonymous, chunk, patience and stall", "parameter %s of %s", key, p.Options.Name)
 	}
 	// The client uses the context later to refresh its credentials.
 	client, err := gcloud.NewClient(context.WithoutCancel(ctx), opts...)
 	if err != nil {
-		return nil, &blobstore.Error{Op: "open", Place: p.Options.Place, Reason: blobstore.Unauthenticated, Err: err, Hint: hint(p.Bucket)(blobstore.Unauthenticated)}
+		return nil, &blobstore.Error{Op: "open", Store: p.Options.Name, Reason: blobstore.Unauthenticated, Err: err, Hint: hint(p.Bucket)(blobstore.Unauthenticated)}
 	}
 	s, err := New(client, p.Bucket, p.Options, client.Close)
 	if err != nil {
@@ -67,18 +67,18 @@ func Open(ctx context.Context, url string, opts ...option.ClientOption) (*blobst
 // calls the functions in also, and does not close the client.
 func New(client *gcloud.Client, bucket string, opts blobstore.Options, also ...func() error) (*blobstore.Store, error) {
 	if client == nil {
-		return nil, wrong("use storage.NewClient of cloud.google.com/go/storage, or Open", "the client is nil")
+		return nil, valueError("use storage.NewClient of cloud.google.com/go/storage, or Open", "the client is nil")
 	}
 	client.SetRetry(gcloud.WithPolicy(gcloud.RetryNever))
 	b, err := gcsblob.OpenBucket(context.Background(), nil, bucket, &gcsblob.Options{Client: client})
 	if err != nil {
 		return nil, &errkind.Fault{Op: "gcs: open", Subject: bucket, Err: err, Class: errkind.ValueError}
 	}
-	opts.Service = blobstore.Service{Status: status, Hint: hint(bucket), Upload: upload, Sum: sum}
-	if opts.Place == "" {
-		opts.Place = "gs://" + bucket
+	opts.Service = blobstore.Service{Status: status, Hint: hint(bucket), Upload: prepareUpload, Checksum: responseChecksum}
+	if opts.Name == "" {
+		opts.Name = "gs://" + bucket
 		if opts.Prefix != "" {
-			opts.Place += "/" + opts.Prefix
+			opts.Name += "/" + opts.Prefix
 		}
 	}
 	s, err := blobstore.New(b, opts, also...)
@@ -96,32 +96,32 @@ func status(err error) int {
 	return 0
 }
 
-// upload sends the checksum of a small object with it, and enables the client's retries for the
+// prepareUpload sends the checksum of a small object with it, and enables the client's retries for the
 // chunks of a large object.
-func upload(as func(any) bool, u blobstore.Upload) (func() (blobstore.Receipt, bool), error) {
+func prepareUpload(as func(any) bool, u blobstore.Upload) (func() (blobstore.StoredObject, bool), error) {
 	var handle **gcloud.ObjectHandle
-	if !u.Whole && as(&handle) {
+	if !u.SingleRequest && as(&handle) {
 		*handle = (*handle).Retryer(gcloud.WithPolicy(gcloud.RetryAlways), gcloud.WithBackoff(gax.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second, Multiplier: 2}))
 	}
 	var w *gcloud.Writer
 	if !as(&w) {
 		return nil, errors.New("gcs: the bucket is not of Google Cloud Storage")
 	}
-	if u.Whole {
+	if u.SingleRequest {
 		w.SendCRC32C, w.CRC32C = true, u.CRC32C
 	}
-	w.ChunkRetryDeadline = u.Retry
-	return func() (blobstore.Receipt, bool) {
+	w.ChunkRetryDeadline = u.RetryTimeout
+	return func() (blobstore.StoredObject, bool) {
 		attrs := w.Attrs()
 		if attrs == nil {
-			return blobstore.Receipt{}, false
+			return blobstore.StoredObject{}, false
 		}
-		return blobstore.Receipt{Key: attrs.Name, Size: attrs.Size, CRC32C: attrs.CRC32C}, true
+		return blobstore.StoredObject{Key: attrs.Name, Size: attrs.Size, CRC32C: attrs.CRC32C}, true
 	}, nil
 }
 
-// sum returns the checksum of the complete object, which the service sends with each response.
-func sum(as func(any) bool) (uint32, bool) {
+// responseChecksum returns the checksum of the complete object, which the service sends with each response.
+func responseChecksum(as func(any) bool) (uint32, bool) {
 	var r *gcloud.Reader
 	if !as(&r) || r.Attrs.Decompressed {
 		return 0, false
@@ -135,16 +135,16 @@ func hint(bucket string) func(blobstore.Reason) string {
 		switch r {
 		case blobstore.Unauthenticated:
 			return "on a desk run `gcloud auth application-default login`; on a TPU VM or in GKE give the machine or the pod a service account and the scope cloud-platform"
-		case blobstore.Denied:
+		case blobstore.PermissionDenied:
 			return fmt.Sprintf("`gcloud storage buckets add-iam-policy-binding gs://%s --member=serviceAccount:ACCOUNT --role=roles/storage.objectUser`, "+
 				"and on a VM the access scope cloud-platform", bucket)
-		case blobstore.NoBucket:
+		case blobstore.BucketNotFound:
 			return fmt.Sprintf("correct the name, or `gcloud storage buckets create gs://%s --location=REGION`, in the region of the slice", bucket)
 		}
 		return ""
 	}
 }
 
-func wrong(hint, format string, args ...any) error {
+func valueError(hint, format string, args ...any) error {
 	return &errkind.Fault{Op: "gcs: open", Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
 }

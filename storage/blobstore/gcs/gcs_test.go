@@ -36,7 +36,7 @@ func TestWhatIsMissingIsSaidWhenTheStoreIsOpened(t *testing.T) {
 	_, err := storage.Open(t.Context(), "gs://other/run")
 	var e *blobstore.Error
 	require.ErrorAs(t, err, &e)
-	assert.Equal(t, blobstore.NoBucket, e.Reason)
+	assert.Equal(t, blobstore.BucketNotFound, e.Reason)
 	assert.Contains(t, err.Error(), "gcloud storage buckets create gs://other")
 	assert.Equal(t, errkind.NotFoundError, errkind.KindOf(err))
 

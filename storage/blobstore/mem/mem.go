@@ -23,12 +23,12 @@ var (
 
 // Open opens the store at a URL. Closing the store does not remove the bucket.
 func Open(_ context.Context, url string) (*blobstore.Store, error) {
-	p, err := blobstore.ParsePlace(url)
+	p, err := blobstore.ParseURL(url)
 	if err != nil {
 		return nil, err
 	}
 	for key := range p.Query {
-		return nil, &errkind.Fault{Op: "mem: open", Subject: p.Options.Place, Reason: "parameter " + key, Hint: "leave it out: there are chunk, patience and stall", Class: errkind.ValueError}
+		return nil, &errkind.Fault{Op: "mem: open", Subject: p.Options.Name, Reason: "parameter " + key, Hint: "leave it out: there are chunk, patience and stall", Class: errkind.ValueError}
 	}
 	mu.Lock()
 	defer mu.Unlock()

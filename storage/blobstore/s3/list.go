@@ -16,32 +16,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage/blobstore"
 )
 
-// list adds a check of each list response to the client. Without it, the client parses a malformed
+// addListingCheck adds a check of each list response to the client. Without it, the client parses a malformed
 // response as an empty listing, and the driver dereferences missing dates.
-func list(as func(any) bool) error {
+func addListingCheck(as func(any) bool) error {
 	var options *[]func(*s3.Options)
 	if !as(&options) {
 		return fmt.Errorf("s3: the driver's listings cannot be checked")
 	}
 	*options = append(*options, func(o *s3.Options) {
 		o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
-			return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("CheckListing", checkAnswer), middleware.After)
+			return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("CheckListing", checkListResponse), middleware.After)
 		})
 	})
 	return nil
 }
 
-// maxListing is the maximum size of a list response in bytes, about twice the size of a thousand
+// maxListingBytes is the maximum size of a list response in bytes, about twice the size of a thousand
 // keys of 1,024 escaped bytes.
-const maxListing = 16 << 20
+const maxListingBytes = 16 << 20
 
-func checkAnswer(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (out middleware.DeserializeOutput, md middleware.Metadata, err error) {
+func checkListResponse(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (out middleware.DeserializeOutput, md middleware.Metadata, err error) {
 	out, md, err = next.HandleDeserialize(ctx, in)
 	answer, ok := out.RawResponse.(*smithyhttp.Response)
 	if err != nil || !ok || answer.StatusCode != http.StatusOK {
 		return out, md, err
 	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxListing+1))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxListingBytes+1))
 	_ = answer.Body.Close() // the body has been read
 	answer.Body = io.NopCloser(bytes.NewReader(body))
 	if err == nil {
@@ -50,14 +50,14 @@ func checkAnswer(ctx context.Context, in middleware.DeserializeInput, next middl
 	return out, md, err
 }
 
-// checkListing returns an error that matches [blobstore.ErrDamaged] if body is not a complete
+// checkListing returns an error that matches [blobstore.ErrCorrupted] if body is not a complete
 // listing.
 func checkListing(body []byte) error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: the answer to a listing: %s", blobstore.ErrDamaged, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%w: the answer to a listing: %s", blobstore.ErrCorrupted, fmt.Sprintf(format, args...))
 	}
-	if len(body) > maxListing {
-		return bad("over %d bytes", maxListing)
+	if len(body) > maxListingBytes {
+		return bad("over %d bytes", maxListingBytes)
 	}
 	var l struct {
 		XMLName     xml.Name `xml:"ListBucketResult"`

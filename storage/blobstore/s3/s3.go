@@ -18,7 +18,7 @@ func open(ctx context.Context, url string) (storage.Store, error) { return Open(
 // Open opens the store at a URL. It lists one object to check that the bucket is accessible. The
 // caller must close the store.
 func Open(ctx context.Context, url string) (*blobstore.Store, error) {
-	return blobstore.OpenURL(ctx, "s3", url, blobstore.Service{Status: status, Hint: hint, List: list}, "")
+	return blobstore.OpenURL(ctx, "s3", url, blobstore.Service{Status: status, Hint: hint, List: addListingCheck}, "")
 }
 
 // status returns the HTTP status of an error. A conflict of concurrent writers is temporary, so it
@@ -38,9 +38,9 @@ func hint(r blobstore.Reason) string {
 	switch r {
 	case blobstore.Unauthenticated:
 		return "set up credentials as for the aws command (`aws configure`), or give the machine a role"
-	case blobstore.Denied:
+	case blobstore.PermissionDenied:
 		return "allow s3:ListBucket on the bucket, and s3:GetObject, s3:PutObject and s3:DeleteObject on its objects"
-	case blobstore.NoBucket:
+	case blobstore.BucketNotFound:
 		return "correct the name or the region, or make the bucket with `aws s3 mb`"
 	}
 	return ""

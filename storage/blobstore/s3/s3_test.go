@@ -37,8 +37,8 @@ func TestWhatTheServiceAnswersHasAReason(t *testing.T) {
 		reason blobstore.Reason
 		hint   string
 	}{
-		"NoSuchBucket":               {404, blobstore.NoBucket, "aws s3 mb"},
-		"AccessDenied":               {403, blobstore.Denied, "s3:PutObject"},
+		"NoSuchBucket":               {404, blobstore.BucketNotFound, "aws s3 mb"},
+		"AccessDenied":               {403, blobstore.PermissionDenied, "s3:PutObject"},
 		"SlowDown":                   {503, blobstore.Unavailable, "Options.Patience"},
 		"ConditionalRequestConflict": {409, blobstore.Unavailable, ""},
 	} {
@@ -87,8 +87,8 @@ func TestAListingThatIsNoneIsAnError(t *testing.T) {
 		infos, err := s.List(t.Context(), "")
 		var e *blobstore.Error
 		if assert.ErrorAs(t, err, &e, "%s: %v", name, infos) {
-			assert.Equal(t, blobstore.Damaged, e.Reason, "%v", err)
-			assert.ErrorIs(t, err, blobstore.ErrDamaged)
+			assert.Equal(t, blobstore.Corrupted, e.Reason, "%v", err)
+			assert.ErrorIs(t, err, blobstore.ErrCorrupted)
 			assert.ErrorContains(t, err, name)
 		}
 	}

@@ -53,7 +53,7 @@ func Run(t *testing.T, raw json.RawMessage) {
 var policyText = regexp.MustCompile(`\bpolicy ([A-Z]+)\b`)
 
 // policyOf finds the policy in the inputs, or in the name where cases keep it there.
-func policyOf(t *testing.T, c recorded) input.Policy {
+func policyOf(t *testing.T, c recorded) input.AutoShardPolicy {
 	text := c.Inputs.Policy + c.Inputs.AutoShard
 	if m := policyText.FindStringSubmatch(c.Name); text == "" && m != nil {
 		text = m[1]
@@ -61,15 +61,15 @@ func policyOf(t *testing.T, c recorded) input.Policy {
 	return policyNamed(t, text)
 }
 
-func policyNamed(t *testing.T, text string) input.Policy {
-	p, ok := map[string]input.Policy{"": input.Auto, "OFF": input.Off, "AUTO": input.Auto, "FILE": input.File, "DATA": input.Data, "HINT": input.Hint}[text]
+func policyNamed(t *testing.T, text string) input.AutoShardPolicy {
+	p, ok := map[string]input.AutoShardPolicy{"": input.Auto, "OFF": input.Off, "AUTO": input.Auto, "FILE": input.File, "DATA": input.Data, "HINT": input.Hint}[text]
 	require.True(t, ok, "policy %q", text)
 	return p
 }
 
 func runGolden(t *testing.T, c recorded) {
 	in, cl := c.Inputs, clusterOf(t, c.Strategy)
-	opts := input.Options{Policy: policyOf(t, c), ProcessPipelines: strings.HasPrefix(c.Strategy, "tpu")}
+	opts := input.Options{Policy: policyOf(t, c), PerWorkerOnly: strings.HasPrefix(c.Strategy, "tpu")}
 	switch {
 	case in.NumReplicas != nil:
 		runRebatch(t, c)

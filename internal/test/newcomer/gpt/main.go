@@ -30,7 +30,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := f.Parse(args, stderr); err != nil {
 		return err
 	}
-	corpus, err := text.Prepare(ctx, "", text.CorpusOptions{HeldOut: 0.01, Say: f.Say})
+	corpus, err := text.LoadCorpus(ctx, "", text.CorpusOptions{HeldOut: 0.01, Progress: f.Say})
 	if err != nil {
 		return err
 	}
@@ -47,8 +47,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	samples := f.Samples(step, logits, generate.Options{Layers: 1, KeyHeads: heads, HeadSize: width / heads, Vocabulary: 256, Length: length},
-		corpus.Words, "func ", 20, stdout)
+	samples := f.Samples(step, logits, generate.Options{Layers: 1, KeyHeads: heads, HeadSize: width / heads, Vocabulary: 256, MaxLength: length},
+		corpus.Tokenizer, "func ", 20, stdout)
 	_, err = fit.Run(ctx, step, fit.Dataset(windows.Repeat(-1).Batch(32, true)), f.Fit(nil), append(samples, f.Hooks(20, "loss")...)...)
 	return err
 }

@@ -7,13 +7,13 @@ const maxCode = 1 << 16
 const maxNodes = 1 << 20
 
 type compiler struct {
-	code  []inst
+	code  []instruction
 	nodes int
 }
 
 var errTooLarge = syntaxError{0, "an expression whose repetitions are too large"}
 
-func (c *compiler) add(in inst) int {
+func (c *compiler) append(in instruction) int {
 	if len(c.code) == maxCode {
 		panic(errTooLarge)
 	}
@@ -27,46 +27,46 @@ func (c *compiler) emit(n *node) {
 	}
 	switch n.kind {
 	case nodeSet:
-		c.add(inst{op: opSet, set: n.set})
+		c.append(instruction{op: opSet, set: n.set})
 	case nodeSequence:
 		for _, sub := range n.subs {
 			c.emit(sub)
 		}
 	case nodeAlternation:
-		c.alternation(n.subs)
+		c.emitAlternation(n.subs)
 	case nodeRepeat:
-		c.repeat(n)
+		c.emitRepeat(n)
 	case nodeLook, nodeAtomic:
 		op := opLook
 		if n.kind == nodeAtomic {
 			op = opAtomic
 		}
-		c.nested(inst{op: op, negated: n.negated}, n.subs[0])
+		c.emitNested(instruction{op: op, negated: n.negated}, n.subs[0])
 	case nodeBehind:
-		c.add(inst{op: opBehind, set: n.set, negated: n.negated})
+		c.append(instruction{op: opBehind, set: n.set, negated: n.negated})
 	case nodeAssertion:
-		c.add(inst{op: n.op, negated: n.negated})
+		c.append(instruction{op: n.op, negated: n.negated})
 	}
 }
 
-// nested emits code that opMatch ends, behind the instruction that runs it.
-func (c *compiler) nested(in inst, body *node) {
-	at := c.add(in)
+// emitNested emits code that opMatch ends, behind the instruction that runs it.
+func (c *compiler) emitNested(in instruction, body *node) {
+	at := c.append(in)
 	c.emit(body)
-	c.add(inst{op: opMatch})
+	c.append(instruction{op: opMatch})
 	c.code[at].x, c.code[at].y = at+1, len(c.code)
 }
 
-func (c *compiler) alternation(subs []*node) {
+func (c *compiler) emitAlternation(subs []*node) {
 	var jumps []int
 	for i, sub := range subs {
 		if i == len(subs)-1 {
 			c.emit(sub)
 			break
 		}
-		split := c.add(inst{op: opSplit})
+		split := c.append(instruction{op: opSplit})
 		c.emit(sub)
-		jumps = append(jumps, c.add(inst{op: opJump}))
+		jumps = append(jumps, c.append(instruction{op: opJump}))
 		c.code[split].x, c.code[split].y = split+1, len(c.code)
 	}
 	for _, j := range jumps {
@@ -74,16 +74,16 @@ func (c *compiler) alternation(subs []*node) {
 	}
 }
 
-func (c *compiler) repeat(n *node) {
+func (c *compiler) emitRepeat(n *node) {
 	body := n.subs[0]
 	if s := singleSet(body); s != nil {
-		c.add(inst{op: opRun, set: s, min: n.min, max: n.max, mode: n.mode})
+		c.append(instruction{op: opRun, set: s, min: n.min, max: n.max, mode: n.mode})
 		return
 	}
 	if n.mode == possessive {
 		backtracking := *n
 		backtracking.mode = greedy
-		c.nested(inst{op: opAtomic}, &backtracking)
+		c.emitNested(instruction{op: opAtomic}, &backtracking)
 		return
 	}
 	for range n.min {
@@ -97,15 +97,15 @@ func (c *compiler) repeat(n *node) {
 		}
 	}
 	if n.max < 0 {
-		split := c.add(inst{op: opSplit})
+		split := c.append(instruction{op: opSplit})
 		c.emit(body)
-		c.add(inst{op: opJump, x: split})
+		c.append(instruction{op: opJump, x: split})
 		choose(split)
 		return
 	}
 	var splits []int
 	for range n.max - n.min {
-		splits = append(splits, c.add(inst{op: opSplit}))
+		splits = append(splits, c.append(instruction{op: opSplit}))
 		c.emit(body)
 	}
 	for _, split := range splits {

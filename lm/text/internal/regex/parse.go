@@ -21,13 +21,13 @@ func Compile(expression string) (re *Regexp, err error) {
 			re, err = nil, syntax
 		}
 	}()
-	n := p.alternation()
+	n := p.parseAlternation()
 	if p.pos < len(p.text) {
 		p.fail("an unmatched )")
 	}
 	c := &compiler{}
 	c.emit(n)
-	c.add(inst{op: opMatch})
+	c.append(instruction{op: opMatch})
 	return &Regexp{code: c.code}, nil
 }
 
@@ -41,7 +41,7 @@ func (e syntaxError) Error() string { return fmt.Sprintf("%s at byte %d", e.reas
 // node is a part of an expression.
 type node struct {
 	kind     nodeKind
-	set      *set
+	set      *charSet
 	subs     []*node // of a sequence and an alternation, or the one of a group or a repetition
 	min, max int
 	mode     quantifierMode
@@ -75,10 +75,10 @@ func (p *parser) fail(format string, args ...any) {
 	panic(syntaxError{p.pos, fmt.Sprintf(format, args...)})
 }
 
-func (p *parser) more() bool { return p.pos < len(p.text) }
+func (p *parser) hasMore() bool { return p.pos < len(p.text) }
 
-// skip consumes s if the rest of the expression begins with it.
-func (p *parser) skip(s string) bool {
+// accept consumes s if the rest of the expression begins with it.
+func (p *parser) accept(s string) bool {
 	if strings.HasPrefix(p.text[p.pos:], s) {
 		p.pos += len(s)
 		return true
@@ -86,8 +86,8 @@ func (p *parser) skip(s string) bool {
 	return false
 }
 
-func (p *parser) next() rune {
-	if !p.more() {
+func (p *parser) nextRune() rune {
+	if !p.hasMore() {
 		p.fail("the end of the expression")
 	}
 	r, n := utf8.DecodeRuneInString(p.text[p.pos:])
@@ -98,7 +98,7 @@ func (p *parser) next() rune {
 // maxDepth limits the nesting of groups and classes.
 const maxDepth = 200
 
-func (p *parser) alternation() *node {
+func (p *parser) parseAlternation() *node {
 	if p.depth++; p.depth > maxDepth {
 		p.fail("more than %d nested groups", maxDepth)
 	}
@@ -106,100 +106,100 @@ func (p *parser) alternation() *node {
 	defer func() { p.depth--; p.options = outer }()
 	n := &node{kind: nodeAlternation}
 	for {
-		n.subs = append(n.subs, p.sequence())
-		if !p.skip("|") {
+		n.subs = append(n.subs, p.parseSequence())
+		if !p.accept("|") {
 			return n
 		}
 	}
 }
 
-func (p *parser) sequence() *node {
+func (p *parser) parseSequence() *node {
 	n := &node{kind: nodeSequence}
-	for p.more() && p.text[p.pos] != '|' && p.text[p.pos] != ')' {
+	for p.hasMore() && p.text[p.pos] != '|' && p.text[p.pos] != ')' {
 		if p.extended {
 			if strings.IndexByte(" \t\r\n\f\v", p.text[p.pos]) >= 0 {
 				p.pos++
 				continue
 			}
 			if p.text[p.pos] == '#' {
-				for p.more() && p.next() != '\n' {
+				for p.hasMore() && p.nextRune() != '\n' {
 				}
 				continue
 			}
 		}
-		if item := p.item(); item != nil {
-			n.subs = append(n.subs, p.quantified(item))
+		if item := p.parseItem(); item != nil {
+			n.subs = append(n.subs, p.parseQuantifiers(item))
 		}
 	}
 	return n
 }
 
-// item parses one character, class, group or assertion. It returns nil for a group that only sets options.
-func (p *parser) item() *node {
+// parseItem parses one character, class, group or assertion. It returns nil for a group that only sets options.
+func (p *parser) parseItem() *node {
 	switch {
-	case p.skip("("):
-		return p.group()
-	case p.skip("["):
-		return &node{kind: nodeSet, set: p.class()}
-	case p.skip("."):
-		s := &set{negated: true}
+	case p.accept("("):
+		return p.parseGroup()
+	case p.accept("["):
+		return &node{kind: nodeSet, set: p.parseClass()}
+	case p.accept("."):
+		s := &charSet{negated: true}
 		if !p.dotAll {
 			s.ranges = []rune{'\n', '\n'}
 		}
-		return &node{kind: nodeSet, set: s.seal()}
-	case p.skip("^"):
+		return &node{kind: nodeSet, set: s.buildASCII()}
+	case p.accept("^"):
 		return &node{kind: nodeAssertion, op: opLineStart}
-	case p.skip("$"):
+	case p.accept("$"):
 		return &node{kind: nodeAssertion, op: opLineEnd}
-	case p.skip(`\A`):
+	case p.accept(`\A`):
 		return &node{kind: nodeAssertion, op: opTextStart}
-	case p.skip(`\z`):
+	case p.accept(`\z`):
 		return &node{kind: nodeAssertion, op: opTextEnd}
-	case p.skip(`\Z`):
+	case p.accept(`\Z`):
 		return &node{kind: nodeAssertion, op: opLastEnd}
-	case p.skip(`\b`):
+	case p.accept(`\b`):
 		return &node{kind: nodeAssertion, op: opBoundary}
-	case p.skip(`\B`):
+	case p.accept(`\B`):
 		return &node{kind: nodeAssertion, op: opBoundary, negated: true}
 	case strings.IndexByte("*+?", p.text[p.pos]) >= 0:
 		p.fail("a quantifier without a target")
 	}
-	s := &set{}
-	if p.skip(`\`) {
-		p.escape(s, false)
+	s := &charSet{}
+	if p.accept(`\`) {
+		p.parseEscape(s, false)
 	} else {
-		r := p.next()
+		r := p.nextRune()
 		p.addRange(s, r, r)
 	}
-	return &node{kind: nodeSet, set: s.seal()}
+	return &node{kind: nodeSet, set: s.buildASCII()}
 }
 
-func (p *parser) group() *node {
+func (p *parser) parseGroup() *node {
 	n := &node{kind: nodeSequence}
 	switch {
-	case p.skip("?:"):
-	case p.skip("?="):
+	case p.accept("?:"):
+	case p.accept("?="):
 		n.kind = nodeLook
-	case p.skip("?!"):
+	case p.accept("?!"):
 		n.kind, n.negated = nodeLook, true
-	case p.skip("?<="):
+	case p.accept("?<="):
 		n.kind = nodeBehind
-	case p.skip("?<!"):
+	case p.accept("?<!"):
 		n.kind, n.negated = nodeBehind, true
-	case p.skip("?>"):
+	case p.accept("?>"):
 		n.kind = nodeAtomic
-	case p.skip("?#"):
-		for p.next() != ')' {
+	case p.accept("?#"):
+		for p.nextRune() != ')' {
 		}
 		return nil
-	case p.skip("?<"), p.skip("?P<"):
-		for p.next() != '>' {
+	case p.accept("?<"), p.accept("?P<"):
+		for p.nextRune() != '>' {
 		}
-	case p.skip("?"):
-		return p.optionGroup()
+	case p.accept("?"):
+		return p.parseOptionGroup()
 	}
-	n.subs = []*node{p.alternation()}
-	if !p.skip(")") {
+	n.subs = []*node{p.parseAlternation()}
+	if !p.accept(")") {
 		p.fail("a group without )")
 	}
 	if n.kind == nodeBehind {
@@ -210,11 +210,11 @@ func (p *parser) group() *node {
 	return n
 }
 
-// optionGroup parses (?i:...) and (?i), whose options hold until the end of the enclosing group.
-func (p *parser) optionGroup() *node {
+// parseOptionGroup parses (?i:...) and (?i), whose options hold until the end of the enclosing group.
+func (p *parser) parseOptionGroup() *node {
 	outer, on := p.options, true
 	for {
-		switch r := p.next(); r {
+		switch r := p.nextRune(); r {
 		case '-':
 			on = false
 		case 'i':
@@ -225,13 +225,13 @@ func (p *parser) optionGroup() *node {
 			p.extended = on
 		case ')': // to the end of the enclosing group, with its other alternatives
 			inner := p.options
-			n := &node{kind: nodeSequence, subs: []*node{p.alternation()}}
+			n := &node{kind: nodeSequence, subs: []*node{p.parseAlternation()}}
 			p.options = inner
 			return n
 		case ':':
-			n := &node{kind: nodeSequence, subs: []*node{p.alternation()}}
+			n := &node{kind: nodeSequence, subs: []*node{p.parseAlternation()}}
 			p.options = outer
-			if !p.skip(")") {
+			if !p.accept(")") {
 				p.fail("a group without )")
 			}
 			return n
@@ -242,14 +242,14 @@ func (p *parser) optionGroup() *node {
 }
 
 // singleSet returns the set of a node that matches exactly one character, or nil.
-func singleSet(n *node) *set {
+func singleSet(n *node) *charSet {
 	switch {
 	case n.kind == nodeSet:
 		return n.set
 	case n.kind == nodeSequence && len(n.subs) == 1:
 		return singleSet(n.subs[0])
 	case n.kind == nodeAlternation:
-		union := &set{}
+		union := &charSet{}
 		for _, sub := range n.subs {
 			s := singleSet(sub)
 			if s == nil {
@@ -257,7 +257,7 @@ func singleSet(n *node) *set {
 			}
 			union.subsets = append(union.subsets, s)
 		}
-		return union.seal()
+		return union.buildASCII()
 	}
 	return nil
 }
@@ -265,26 +265,26 @@ func singleSet(n *node) *set {
 // maxRepeat is the largest number in braces.
 const maxRepeat = 1000
 
-// quantified parses the quantifiers behind an item.
-func (p *parser) quantified(item *node) *node {
-	for p.more() {
+// parseQuantifiers parses the quantifiers behind an item.
+func (p *parser) parseQuantifiers(item *node) *node {
+	for p.hasMore() {
 		n := &node{kind: nodeRepeat, subs: []*node{item}, max: -1}
 		braces := false
 		switch {
-		case p.skip("*"):
-		case p.skip("+"):
+		case p.accept("*"):
+		case p.accept("+"):
 			n.min = 1
-		case p.skip("?"):
+		case p.accept("?"):
 			n.max = 1
-		case p.braces(n):
+		case p.parseBraces(n):
 			braces = true
 		default:
 			return item
 		}
 		switch {
-		case p.skip("?"):
+		case p.accept("?"):
 			n.mode = lazy
-		case !braces && p.skip("+"): // behind braces, + is a quantifier of its own
+		case !braces && p.accept("+"): // behind braces, + is a quantifier of its own
 			n.mode = possessive
 		}
 		item = n
@@ -292,8 +292,8 @@ func (p *parser) quantified(item *node) *node {
 	return item
 }
 
-// braces parses {n}, {n,}, {,m} and {n,m}. Other braces are literals.
-func (p *parser) braces(n *node) bool {
+// parseBraces parses {n}, {n,}, {,m} and {n,m}. Other braces are literals.
+func (p *parser) parseBraces(n *node) bool {
 	end := strings.IndexByte(p.text[p.pos:], '}')
 	if p.text[p.pos] != '{' || end < 2 {
 		return false
@@ -324,40 +324,40 @@ func (p *parser) braces(n *node) bool {
 	return true
 }
 
-// class parses a class behind its [.
-func (p *parser) class() *set {
+// parseClass parses a class behind its [.
+func (p *parser) parseClass() *charSet {
 	if p.depth++; p.depth > maxDepth {
 		p.fail("more than %d nested classes", maxDepth)
 	}
 	defer func() { p.depth-- }()
-	s := &set{negated: p.skip("^")}
+	s := &charSet{negated: p.accept("^")}
 	for first := true; ; first = false {
 		switch {
-		case !first && p.skip("]"):
-			return s.seal()
-		case p.skip("[:"):
-			negated := p.skip("^")
+		case !first && p.accept("]"):
+			return s.buildASCII()
+		case p.accept("[:"):
+			negated := p.accept("^")
 			end := strings.Index(p.text[p.pos:], ":]")
 			if end < 0 {
 				p.fail("a class without :]")
 			}
-			p.property(s, p.text[p.pos:p.pos+end], negated)
+			p.addProperty(s, p.text[p.pos:p.pos+end], negated)
 			p.pos += end + 2
 			continue
-		case p.skip("["):
-			s.subsets = append(s.subsets, p.class())
+		case p.accept("["):
+			s.subsets = append(s.subsets, p.parseClass())
 			continue
-		case p.skip("&&"):
+		case p.accept("&&"):
 			p.fail("an intersection of classes is not supported")
 		}
-		low, single := p.member(s)
+		low, single := p.parseClassMember(s)
 		if !single {
 			continue
 		}
 		high := low
 		if rest := p.text[p.pos:]; len(rest) > 1 && rest[0] == '-' && rest[1] != ']' {
 			p.pos++
-			if high, single = p.member(nil); !single || high < low {
+			if high, single = p.parseClassMember(nil); !single || high < low {
 				p.fail("a range that does not end with a later character")
 			}
 		}
@@ -365,13 +365,13 @@ func (p *parser) class() *set {
 	}
 }
 
-// member parses a member of a class. It returns a single character, or adds a set to s.
-func (p *parser) member(s *set) (r rune, single bool) {
-	if !p.skip(`\`) {
-		return p.next(), true
+// containsUnnegated parses a member of a class. It returns a single character, or adds a set to s.
+func (p *parser) parseClassMember(s *charSet) (r rune, single bool) {
+	if !p.accept(`\`) {
+		return p.nextRune(), true
 	}
-	only := &set{}
-	p.escape(only, true)
+	only := &charSet{}
+	p.parseEscape(only, true)
 	if len(only.ranges) == 2 && only.ranges[0] == only.ranges[1] && !only.negated {
 		return only.ranges[0], true
 	}
@@ -384,7 +384,7 @@ func (p *parser) member(s *set) (r rune, single bool) {
 
 // addRange adds the characters from low to high, with those that differ only in case if the option i
 // is set.
-func (p *parser) addRange(s *set, low, high rune) {
+func (p *parser) addRange(s *charSet, low, high rune) {
 	s.ranges = append(s.ranges, low, high)
 	if !p.fold {
 		return
@@ -401,23 +401,23 @@ func (p *parser) addRange(s *set, low, high rune) {
 // shorthands maps the letter of an escape such as \d to its property. An upper-case letter is the complement.
 var shorthands = map[rune]string{'d': "digit", 'w': "word", 's': "space", 'h': "xdigit"}
 
-// escape parses the characters that follow a backslash and adds them to s, which is empty.
-func (p *parser) escape(s *set, inClass bool) {
+// parseEscape parses the characters that follow a backslash and adds them to s, which is empty.
+func (p *parser) parseEscape(s *charSet, inClass bool) {
 	var r rune
-	switch c := p.next(); c {
+	switch c := p.nextRune(); c {
 	case 'd', 'D', 'w', 'W', 's', 'S', 'h', 'H':
-		p.property(s, shorthands[unicode.ToLower(c)], unicode.IsUpper(c))
+		p.addProperty(s, shorthands[unicode.ToLower(c)], unicode.IsUpper(c))
 		return
 	case 'p', 'P':
 		end := strings.IndexByte(p.text[p.pos:], '}')
-		if !p.skip("{") || end < 0 {
+		if !p.accept("{") || end < 0 {
 			p.fail("a property without braces")
 		}
 		negated := c == 'P'
-		if p.skip("^") {
+		if p.accept("^") {
 			negated, end = !negated, end-1
 		}
-		p.property(s, p.text[p.pos:p.pos+end-1], negated)
+		p.addProperty(s, p.text[p.pos:p.pos+end-1], negated)
 		p.pos += end
 		return
 	case 'n':
@@ -435,9 +435,9 @@ func (p *parser) escape(s *set, inClass bool) {
 	case 'e':
 		r = 0x1b
 	case 'x':
-		r = p.hex(2, true)
+		r = p.parseHex(2, true)
 	case 'u':
-		r = p.hex(4, false)
+		r = p.parseHex(4, false)
 	case 'b':
 		if !inClass {
 			p.fail(`\b here is not supported`)
@@ -458,11 +458,11 @@ func (p *parser) escape(s *set, inClass bool) {
 	}
 }
 
-// hex parses a hexadecimal number of at most the given number of digits. With braces, the number may be in braces.
-func (p *parser) hex(digits int, braces bool) rune {
+// parseHex parses a hexadecimal number of at most the given number of digits. With braces, the number may be in braces.
+func (p *parser) parseHex(digits int, braces bool) rune {
 	end := p.pos
 	text := ""
-	if braces && p.skip("{") {
+	if braces && p.accept("{") {
 		if end = strings.IndexByte(p.text[p.pos:], '}'); end < 0 {
 			p.fail("a number without }")
 		}

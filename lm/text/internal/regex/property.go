@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// classes has the POSIX classes and the other names that Oniguruma defines for Unicode texts.
-var classes = map[string]*set{
+// namedClasses has the POSIX classes and the other names that Oniguruma defines for Unicode texts.
+var namedClasses = map[string]*charSet{
 	"alpha":  {tables: []*unicode.RangeTable{unicode.L, unicode.Nl, unicode.Other_Alphabetic}},
 	"digit":  {tables: []*unicode.RangeTable{unicode.Nd}},
 	"alnum":  {tables: []*unicode.RangeTable{unicode.L, unicode.Nl, unicode.Other_Alphabetic, unicode.Nd}},
@@ -25,15 +25,15 @@ var classes = map[string]*set{
 	"alphabet": {tables: []*unicode.RangeTable{unicode.L, unicode.Nl, unicode.Other_Alphabetic}},
 }
 
-var wordSet = (&set{subsets: []*set{classes["word"]}}).seal()
+var wordSet = (&charSet{subsets: []*charSet{namedClasses["word"]}}).buildASCII()
 
 // propertyKey is a property's name without case, spaces, hyphens and underscores.
 func propertyKey(name string) string {
 	return strings.ToLower(strings.NewReplacer(" ", "", "-", "", "_", "").Replace(name))
 }
 
-// tables has the categories, the scripts and the properties of Unicode by propertyKey.
-var tables = func() map[string]*unicode.RangeTable {
+// unicodeTables has the categories, the scripts and the properties of Unicode by propertyKey.
+var unicodeTables = func() map[string]*unicode.RangeTable {
 	all := map[string]*unicode.RangeTable{}
 	for _, named := range []map[string]*unicode.RangeTable{unicode.Properties, unicode.Scripts, unicode.Categories} {
 		for name, t := range named {
@@ -46,15 +46,15 @@ var tables = func() map[string]*unicode.RangeTable {
 	return all
 }()
 
-// property adds a class or a Unicode property, or its complement, to s.
-func (p *parser) property(s *set, name string, negated bool) {
+// addProperty adds a class or a Unicode property, or its complement, to s.
+func (p *parser) addProperty(s *charSet, name string, negated bool) {
 	key := propertyKey(name)
-	sub, ok := classes[key]
-	if t := tables[key]; !ok && t != nil {
-		sub, ok = &set{tables: []*unicode.RangeTable{t}}, true
+	sub, ok := namedClasses[key]
+	if t := unicodeTables[key]; !ok && t != nil {
+		sub, ok = &charSet{tables: []*unicode.RangeTable{t}}, true
 	}
 	if !ok {
 		p.fail("the property %q is not known", name)
 	}
-	s.subsets = append(s.subsets, &set{negated: negated, subsets: []*set{sub}})
+	s.subsets = append(s.subsets, &charSet{negated: negated, subsets: []*charSet{sub}})
 }

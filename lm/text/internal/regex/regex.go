@@ -16,7 +16,7 @@ import (
 // Regexp is a compiled expression. It is immutable, and any number of goroutines may use it, each
 // with its own Matcher.
 type Regexp struct {
-	code []inst
+	code []instruction
 }
 
 type opcode uint8
@@ -46,11 +46,11 @@ const (
 	possessive
 )
 
-type inst struct {
+type instruction struct {
 	op       opcode
 	mode     quantifierMode
 	negated  bool // of opLook, opBehind and opBoundary
-	set      *set
+	set      *charSet
 	min, max int // of opRun; max -1 is unlimited
 	x, y     int
 }
@@ -59,7 +59,7 @@ type inst struct {
 type Matcher struct {
 	stack []state
 	steps int
-	// seen has the states that an attempt has tried, once the attempt has run for memoAfter steps. A
+	// seen has the states that an attempt has tried, once the attempt has run for memoizeAfter steps. A
 	// state that is entered again fails again, so an attempt's time is polynomial for every expression.
 	seen map[[2]int]struct{}
 }
@@ -68,7 +68,7 @@ type Matcher struct {
 // characters.
 type state struct{ pc, pos, limit int }
 
-const memoAfter = 4096
+const memoizeAfter = 4096
 
 // Find returns the leftmost match in text from position from on, or -1, -1. Bytes that are not UTF-8
 // match as the character U+FFFD.
@@ -80,12 +80,12 @@ func (re *Regexp) Find(m *Matcher, text []byte, from int) (start, end int) {
 		if start == len(text) {
 			break
 		}
-		start += width(text, start)
+		start += runeLen(text, start)
 	}
 	return -1, -1
 }
 
-func width(text []byte, i int) int {
+func runeLen(text []byte, i int) int {
 	if text[i] < utf8.RuneSelf {
 		return 1
 	}
@@ -103,28 +103,28 @@ func (re *Regexp) match(m *Matcher, text []byte, pc, pos int) int {
 		top := &m.stack[len(m.stack)-1]
 		pc, pos = top.pc, top.pos
 		if top.limit >= 0 { // an opRun that tries another number of characters
-			pos = re.retry(m, text, top)
+			pos = re.backtrack(m, text, top)
 			pc++
 		} else {
 			m.stack = m.stack[:len(m.stack)-1]
 		}
-		if end := re.forward(m, text, pc, pos); end >= 0 {
+		if end := re.execute(m, text, pc, pos); end >= 0 {
 			return end
 		}
 	}
 	return -1
 }
 
-// retry changes the number of characters of the opRun on top of the stack, removes it if that was
+// backtrack changes the number of characters of the opRun on top of the stack, removes it if that was
 // its last choice, and returns the new position.
-func (re *Regexp) retry(m *Matcher, text []byte, top *state) int {
+func (re *Regexp) backtrack(m *Matcher, text []byte, top *state) int {
 	in := &re.code[top.pc]
 	if in.mode == lazy {
 		// limit is how many more characters may follow.
-		pos := top.pos + width(text, top.pos)
+		pos := top.pos + runeLen(text, top.pos)
 		top.limit--
 		top.pos = pos
-		if top.limit == 0 || pos == len(text) || !in.set.at(text, pos) {
+		if top.limit == 0 || pos == len(text) || !in.set.matchesAt(text, pos) {
 			m.stack = m.stack[:len(m.stack)-1]
 		}
 		return pos
@@ -138,11 +138,11 @@ func (re *Regexp) retry(m *Matcher, text []byte, top *state) int {
 	return pos
 }
 
-// forward runs the code until it matches or fails, and returns the end of the match or -1.
-func (re *Regexp) forward(m *Matcher, text []byte, pc, pos int) int {
+// execute runs the code until it matches or fails, and returns the end of the match or -1.
+func (re *Regexp) execute(m *Matcher, text []byte, pc, pos int) int {
 	for {
 		in := &re.code[pc]
-		if m.steps++; m.steps > memoAfter && in.op != opJump {
+		if m.steps++; m.steps > memoizeAfter && in.op != opJump {
 			key := [2]int{pc, pos}
 			if _, again := m.seen[key]; again {
 				return -1
@@ -157,11 +157,11 @@ func (re *Regexp) forward(m *Matcher, text []byte, pc, pos int) int {
 		case opMatch:
 			return pos
 		case opSet:
-			if ok = pos < len(text) && in.set.at(text, pos); ok {
-				pos += width(text, pos)
+			if ok = pos < len(text) && in.set.matchesAt(text, pos); ok {
+				pos += runeLen(text, pos)
 			}
 		case opRun:
-			pos, ok = re.run(m, text, pc, pos)
+			pos, ok = re.matchRun(m, text, pc, pos)
 		case opSplit:
 			m.stack = append(m.stack, state{in.y, pos, -1})
 			pc = in.x
@@ -182,7 +182,7 @@ func (re *Regexp) forward(m *Matcher, text []byte, pc, pos int) int {
 			pc = in.y
 			continue
 		case opBehind:
-			ok = (pos > 0 && in.set.before(text, pos)) != in.negated
+			ok = (pos > 0 && in.set.matchesBefore(text, pos)) != in.negated
 		case opLineStart:
 			ok = pos == 0 || text[pos-1] == '\n' && pos < len(text)
 		case opLineEnd:
@@ -194,7 +194,7 @@ func (re *Regexp) forward(m *Matcher, text []byte, pc, pos int) int {
 		case opLastEnd:
 			ok = pos == len(text) || pos == len(text)-1 && text[pos] == '\n'
 		case opBoundary:
-			before, after := pos > 0 && wordSet.before(text, pos), pos < len(text) && wordSet.at(text, pos)
+			before, after := pos > 0 && wordSet.matchesBefore(text, pos), pos < len(text) && wordSet.matchesAt(text, pos)
 			ok = (before != after) != in.negated
 		}
 		if !ok {
@@ -204,16 +204,16 @@ func (re *Regexp) forward(m *Matcher, text []byte, pc, pos int) int {
 	}
 }
 
-// run matches as many characters as the mode of an opRun wants first, and pushes the other choices.
-func (re *Regexp) run(m *Matcher, text []byte, pc, pos int) (int, bool) {
+// matchRun matches as many characters as the mode of an opRun wants first, and pushes the other choices.
+func (re *Regexp) matchRun(m *Matcher, text []byte, pc, pos int) (int, bool) {
 	in, n := &re.code[pc], 0
 	most := in.max
 	if in.mode == lazy {
 		most = in.min
 	}
 	least := pos // the position after min characters
-	for (most < 0 || n < most) && pos < len(text) && in.set.at(text, pos) {
-		pos += width(text, pos)
+	for (most < 0 || n < most) && pos < len(text) && in.set.matchesAt(text, pos) {
+		pos += runeLen(text, pos)
 		if n++; n == in.min {
 			least = pos
 		}
@@ -222,7 +222,7 @@ func (re *Regexp) run(m *Matcher, text []byte, pc, pos int) (int, bool) {
 		return pos, false
 	}
 	switch {
-	case in.mode == lazy && in.max != in.min && pos < len(text) && in.set.at(text, pos):
+	case in.mode == lazy && in.max != in.min && pos < len(text) && in.set.matchesAt(text, pos):
 		more := in.max - in.min
 		if in.max < 0 {
 			more = len(text)
@@ -234,20 +234,20 @@ func (re *Regexp) run(m *Matcher, text []byte, pc, pos int) (int, bool) {
 	return pos, true
 }
 
-// set is a set of characters.
-type set struct {
+// charSet is a set of characters.
+type charSet struct {
 	negated bool
 	ranges  []rune // pairs of the first and the last character
 	tables  []*unicode.RangeTable
-	subsets []*set
+	subsets []*charSet
 	ascii   [utf8.RuneSelf / 64]uint64 // the answers for ASCII, with negated; written by seal
 }
 
-func (s *set) has(r rune) bool {
-	return s.member(r) != s.negated
+func (s *charSet) contains(r rune) bool {
+	return s.containsUnnegated(r) != s.negated
 }
 
-func (s *set) member(r rune) bool {
+func (s *charSet) containsUnnegated(r rune) bool {
 	for i := 0; i < len(s.ranges); i += 2 {
 		if s.ranges[i] <= r && r <= s.ranges[i+1] {
 			return true
@@ -259,34 +259,34 @@ func (s *set) member(r rune) bool {
 		}
 	}
 	for _, sub := range s.subsets {
-		if sub.has(r) {
+		if sub.contains(r) {
 			return true
 		}
 	}
 	return false
 }
 
-// seal prepares the answers for ASCII and returns s.
-func (s *set) seal() *set {
+// buildASCII prepares the answers for ASCII and returns s.
+func (s *charSet) buildASCII() *charSet {
 	for r := range rune(utf8.RuneSelf) {
-		if s.has(r) {
+		if s.contains(r) {
 			s.ascii[r/64] |= 1 << (r % 64)
 		}
 	}
 	return s
 }
 
-// at reports whether the character at position i of text is in the set.
-func (s *set) at(text []byte, i int) bool {
+// matchesAt reports whether the character at position i of text is in the set.
+func (s *charSet) matchesAt(text []byte, i int) bool {
 	if b := text[i]; b < utf8.RuneSelf {
 		return s.ascii[b/64]>>(b%64)&1 != 0
 	}
 	r, _ := utf8.DecodeRune(text[i:])
-	return s.has(r)
+	return s.contains(r)
 }
 
-// before reports whether the character before position i of text is in the set.
-func (s *set) before(text []byte, i int) bool {
+// matchesBefore reports whether the character before position i of text is in the set.
+func (s *charSet) matchesBefore(text []byte, i int) bool {
 	r, _ := utf8.DecodeLastRune(text[:i])
-	return s.has(r)
+	return s.contains(r)
 }

@@ -30,7 +30,7 @@ import (
 )
 
 // impatient are options under which an outage of two seconds is one that does not pass.
-var impatient = blobstore.Options{Prefix: "run", ChunkBytes: 256 << 10, Patience: time.Second, Stall: 250 * time.Millisecond}
+var impatient = blobstore.Options{Prefix: "run", ChunkBytes: 256 << 10, RetryTimeout: time.Second, StallTimeout: 250 * time.Millisecond}
 
 const (
 	kept     = 3

@@ -94,7 +94,7 @@ func equal(ctx context.Context, g checkpoint.Group, step int64) error {
 func TestHostsSaveToCloudStorageAndOthersRestore(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	server := fakegcs.Start(t, "bucket")
-	opts := blobstore.Options{Prefix: "run", ChunkBytes: 256 << 10, Patience: 10 * time.Second}
+	opts := blobstore.Options{Prefix: "run", ChunkBytes: 256 << 10, RetryTimeout: 10 * time.Second}
 	for i, mesh := range [][2]int{{4, 1}, {2, 2}, {1, 4}} {
 		step := int64(i + 1)
 		for _, hosts := range []int{4, 2, 1} {
