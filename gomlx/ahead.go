@@ -246,7 +246,7 @@ func (c *executableState) compileAhead(donated []bool) error {
 	b, a := c.backend, c.backend.ahead
 	start := time.Now()
 	frame, _ := c.frame(donated)
-	m, err := spmd.Global(c.program, frame)
+	m, err := spmd.AssembleGlobal(c.program, frame)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func (c *executableState) compileAhead(donated []bool) error {
 	}
 	for _, argument := range m.Arguments {
 		if isVariable(argument.Name) {
-			state, _ := b.opts.Rules.State(argument.Name, argument.Global)
+			state, _ := b.opts.Rules.State(argument.Name, argument.GlobalDims)
 			in.Settings.StateSharding = max(in.Settings.StateSharding, state)
 		}
 	}
@@ -300,22 +300,22 @@ func (c *executableState) compileAhead(donated []bool) error {
 
 // laidOut sets the layouts that the partitioner chose for the open results, as far as the compiled
 // program contains them. Other open results remain replicated in the report.
-func laidOut(m *spmd.Module, frame spmd.Frame, exe *pjrt.Executable) {
+func laidOut(m *spmd.Module, frame spmd.GlobalSignature, exe *pjrt.Executable) {
 	ops, err := outputShardings(exe, len(m.Results))
 	if err != nil {
 		return
 	}
 	for i := range m.Results {
 		x := &m.Results[i]
-		if !frame.Results[i].Open {
+		if !frame.Results[i].AutoSharded {
 			continue
 		}
-		spec, err := sharding.SpecOf(m.Mesh, ops[i], len(x.Global))
+		spec, err := sharding.SpecOf(m.Mesh, ops[i], len(x.GlobalDims))
 		if err != nil {
 			continue
 		}
-		if shard, err := sharding.ShardShape(m.Mesh, spec, x.Global); err == nil {
-			x.Spec, x.Shard = spec, shard
+		if shard, err := sharding.ShardShape(m.Mesh, spec, x.GlobalDims); err == nil {
+			x.Spec, x.ShardDims = spec, shard
 		}
 	}
 }

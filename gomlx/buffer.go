@@ -237,7 +237,7 @@ func (h *memory) keepLocked(l *placement) {
 
 // whole returns the layout of a tensor that is replicated on all devices.
 func (b *Backend) whole(shape shapes.Shape) (*mesh.Layout, error) {
-	return b.layout(spmd.ShardedTensor{DType: shape.DType, Spec: sharding.Replicated(shape.Rank()), Global: shape.Dimensions})
+	return b.layout(spmd.ShardedTensor{DType: shape.DType, Spec: sharding.Replicated(shape.Rank()), GlobalDims: shape.Dimensions})
 }
 
 // spread transfers the parts of a tensor to the devices of this process.

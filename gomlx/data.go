@@ -68,7 +68,7 @@ func tables(p *lowering.Program) []bool {
 			}
 		}
 		at := 0
-		s.Reads(func(v *ir.Value) {
+		s.WalkOperands(func(v *ir.Value) {
 			if i, ok := number[v]; ok && (i != table || at > 0) {
 				read[i] = true
 			}

@@ -66,7 +66,7 @@ func explain(name string, m *spmd.Module, places []logical.Placement, rules logi
 			used[axis] = true
 		}
 		*to = append(*to, Tensor{
-			Name: p.Name, Variable: isVariable(p.Name), DType: p.DType.String(), Shape: slices.Clone(p.Global), Shard: slices.Clone(p.Shard),
+			Name: p.Name, Variable: isVariable(p.Name), DType: p.DType.String(), Shape: slices.Clone(p.GlobalDims), Shard: slices.Clone(p.ShardDims),
 			Spec: p.Spec.String(), Why: place.Why, Whole: place.Whole, Donated: p.Donated,
 		})
 	}
@@ -241,8 +241,8 @@ func reportOf(name string, m *spmd.Module, in report.Input) (*report.Report, err
 		in.Variables = append(in.Variables, isVariable(a.Name))
 		// GoMLX does not specify which variables are trained. Count the variables with optimizer
 		// state; if there are none, count the float variables that are not scalars.
-		if isVariable(a.Name) && logical.StateOf(a.Name, nil) == "" && (state[a.Name] || len(state) == 0 && a.DType.IsFloat() && len(a.Global) > 0) {
-			in.Parameters += int64(shapes.Make(a.DType, a.Global...).Size())
+		if isVariable(a.Name) && logical.StateOf(a.Name, nil) == "" && (state[a.Name] || len(state) == 0 && a.DType.IsFloat() && len(a.GlobalDims) > 0) {
+			in.Parameters += int64(shapes.Make(a.DType, a.GlobalDims...).Size())
 		}
 	}
 	shown := *m
@@ -261,8 +261,8 @@ func replicaView(all []spmd.ShardedTensor, replicas int) []spmd.ShardedTensor {
 			axes := p.Spec.Dim(dim).Axes
 			names[dim] = strings.Join(axes, "+")
 			if !isVariable(p.Name) && slices.Contains(axes, logical.ReplicaName) {
-				out[i].PerReplica, out[i].Local = true, slices.Clone(p.Local)
-				out[i].Local[dim] /= replicas
+				out[i].PerReplica, out[i].LocalDims = true, slices.Clone(p.LocalDims)
+				out[i].LocalDims[dim] /= replicas
 				names[dim] = strings.Join(slices.DeleteFunc(slices.Clone(axes), func(axis string) bool { return axis == logical.ReplicaName }), "+")
 			}
 		}

@@ -64,8 +64,8 @@ func (b *Backend) gatherer(shape shapes.Shape, from sharding.Spec) (*variant, er
 	if err != nil {
 		return nil, err
 	}
-	m, err := spmd.Global(lowered.(*lowering.Executable).Program(), spmd.Frame{Mesh: b.mesh, Logical: b.logical,
-		Arguments: []spmd.Border{{Name: "x", Spec: from}}, Results: []spmd.Border{{Name: "x", Spec: sharding.Replicated(shape.Rank())}}})
+	m, err := spmd.AssembleGlobal(lowered.(*lowering.Executable).Program(), spmd.GlobalSignature{Mesh: b.mesh, Logical: b.logical,
+		Arguments: []spmd.TensorPlacement{{Name: "x", Spec: from}}, Results: []spmd.TensorPlacement{{Name: "x", Spec: sharding.Replicated(shape.Rank())}}})
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (b *Backend) gatherer(shape shapes.Shape, from sharding.Spec) (*variant, er
 	if err := b.holds.Track(v.exe); err != nil {
 		return nil, err
 	}
-	return v, v.lay(b, spmd.Frame{Results: make([]spmd.Border, 1)})
+	return v, v.lay(b, spmd.GlobalSignature{Results: make([]spmd.TensorPlacement, 1)})
 }
 
 // agree returns an error if data differs between processes. what names the data in the error.

@@ -267,7 +267,7 @@ func operandData() (data [][]byte) {
 }
 
 // run compiles a program with a frame, runs it, and reads its results.
-func run(b *Backend, c *executableState, fr spmd.Frame, data [][]byte) (out [][]float32, err error) {
+func run(b *Backend, c *executableState, fr spmd.GlobalSignature, data [][]byte) (out [][]float32, err error) {
 	v, err := c.buildOn(fr, nil)
 	if err != nil {
 		return nil, err

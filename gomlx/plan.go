@@ -85,7 +85,7 @@ func (c *executableState) by(p plan.Plan, donated []bool) (made probe.Made, err 
 		return made, err
 	}
 	frame, _ := split.frame(donated)
-	m, err := spmd.Global(c.program, frame)
+	m, err := spmd.AssembleGlobal(c.program, frame)
 	if err != nil {
 		return made, err
 	}

@@ -30,8 +30,8 @@ func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, resu
 	if err != nil {
 		return nil, err
 	}
-	if slices.Equal(c.of.Outputs()[result].Dims, x.Global) {
-		return mesh.New(t, x.Global, over, x.Spec) // replicated
+	if slices.Equal(c.of.Outputs()[result].Dims, x.GlobalDims) {
+		return mesh.New(t, x.GlobalDims, over, x.Spec) // replicated
 	}
 	if c.ops == nil {
 		if c.ops, err = outputShardings(c.of.Executable(), c.results); err != nil {
@@ -39,8 +39,8 @@ func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, resu
 		}
 	}
 	op := c.ops[result]
-	l, err := mesh.Of(t, x.Global, over.Size(), func(device int) ([]sharding.Range, error) {
-		ranges, holds, err := op.IndexRanges(x.Global, device)
+	l, err := mesh.Of(t, x.GlobalDims, over.Size(), func(device int) ([]sharding.Range, error) {
+		ranges, holds, err := op.IndexRanges(x.GlobalDims, device)
 		if err == nil && !holds {
 			err = unknown(fmt.Sprintf("device %d holds nothing of result %d", device, result), nil)
 		}
@@ -49,9 +49,9 @@ func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, resu
 	if err != nil {
 		return nil, unknown("", err)
 	}
-	x.Shard = l.Shard
-	if x.Spec, err = sharding.SpecOf(over, op, len(x.Global)); err != nil {
-		x.Spec = sharding.Unconstrained(len(x.Global)) // sharded over a part of an axis
+	x.ShardDims = l.Shard
+	if x.Spec, err = sharding.SpecOf(over, op, len(x.GlobalDims)); err != nil {
+		x.Spec = sharding.Unconstrained(len(x.GlobalDims)) // sharded over a part of an axis
 	}
 	return l, nil
 }

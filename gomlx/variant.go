@@ -85,16 +85,16 @@ func (c *executableState) known(key string, build func() (*variant, error)) (v *
 // parameters, and the parameter whose memory each result reuses. The partitioner chooses the
 // sharding of the other results; with several processes these are replicated, so that each process
 // can read them.
-func (c *executableState) frame(donated []bool) (spmd.Frame, []int) {
+func (c *executableState) frame(donated []bool) (spmd.GlobalSignature, []int) {
 	p, of := c.program, match(c.program, donated)
-	f := spmd.Frame{Mesh: c.backend.mesh, Logical: c.backend.logical}
+	f := spmd.GlobalSignature{Mesh: c.backend.mesh, Logical: c.backend.logical}
 	for i, name := range p.ParameterNames {
-		f.Arguments = append(f.Arguments, spmd.Border{Name: name, Spec: c.places[i].Spec, Inside: readAs(name, c.places[i].Spec)})
+		f.Arguments = append(f.Arguments, spmd.TensorPlacement{Name: name, Spec: c.places[i].Spec, InnerSpec: readAs(name, c.places[i].Spec)})
 	}
 	for r, s := range p.Outputs {
-		border := spmd.Border{Spec: sharding.Replicated(s.Rank()), Open: !c.backend.machine.Several()}
+		border := spmd.TensorPlacement{Spec: sharding.Replicated(s.Rank()), AutoSharded: !c.backend.machine.Several()}
 		if i := of[r]; i >= 0 {
-			border.Name, border.Spec, border.Open = p.ParameterNames[i], c.places[i].Spec, false
+			border.Name, border.Spec, border.AutoSharded = p.ParameterNames[i], c.places[i].Spec, false
 			f.Arguments[i].Donated, f.Arguments[i].Result = true, r
 		}
 		f.Results = append(f.Results, border)
@@ -111,13 +111,13 @@ func (c *executableState) build(donated []bool) (*variant, error) {
 		return v, err
 	}
 	for i := range frame.Results {
-		frame.Results[i].Open = false
+		frame.Results[i].AutoSharded = false
 	}
 	return c.buildOn(frame, of)
 }
 
-func (c *executableState) buildOn(frame spmd.Frame, of []int) (*variant, error) {
-	m, err := spmd.Global(c.program, frame)
+func (c *executableState) buildOn(frame spmd.GlobalSignature, of []int) (*variant, error) {
+	m, err := spmd.AssembleGlobal(c.program, frame)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (b *Backend) launch(v *variant, args, results [][]*pjrt.Buffer, donate []bo
 
 // lay sets the layouts of the arguments and results. The layouts of open results are read from the
 // compiled program.
-func (v *variant) lay(b *Backend, frame spmd.Frame) error {
+func (v *variant) lay(b *Backend, frame spmd.GlobalSignature) error {
 	for _, x := range v.module.Arguments {
 		l, err := b.layout(x)
 		if err != nil {
@@ -194,7 +194,7 @@ func (v *variant) lay(b *Backend, frame spmd.Frame) error {
 		x := &v.module.Results[i]
 		var l *mesh.Layout
 		var err error
-		if frame.Results[i].Open && b.mesh.Size() > 1 {
+		if frame.Results[i].AutoSharded && b.mesh.Size() > 1 {
 			l, err = choice.layout(b.mesh, x, i)
 		} else {
 			l, err = b.layout(*x)
@@ -213,5 +213,5 @@ func (b *Backend) layout(x spmd.ShardedTensor) (*mesh.Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mesh.New(t, x.Global, b.mesh, x.Spec)
+	return mesh.New(t, x.GlobalDims, b.mesh, x.Spec)
 }

@@ -63,7 +63,7 @@ func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.N
 	if !g.IsMainFunc() {
 		fail("called inside a closure (a loop body or a branch)", "move the region out of the closure")
 	}
-	if len(target.Open()) > 0 {
+	if len(target.OpenPasses()) > 0 {
 		return traceNested(target, k, inputs, f)
 	}
 	inputs, isRecomputed := recomputed.Stop(inputs)
@@ -100,11 +100,11 @@ func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.N
 func traceNested(target region.Target, k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
 	arguments := make([]region.Argument, len(inputs))
 	for i, x := range inputs {
-		arguments[i] = region.Argument{Node: x, Crossing: region.Same{}}
+		arguments[i] = region.Argument{Node: x, Mapping: region.Identity{}}
 	}
 	return region.Trace(target, region.On{Device: k}, arguments, func(in []*graph.Node) (results []region.Result) {
 		for _, y := range f(in) {
-			results = append(results, region.Result{Node: y, Crossing: region.Same{}})
+			results = append(results, region.Result{Node: y, Mapping: region.Identity{}})
 		}
 		return results
 	})
@@ -192,9 +192,9 @@ func (r *deviceRegion) collectSources(nodes, inputs, enters, outputs []*graph.No
 // passes the gradient to its source.
 func (r *deviceRegion) exportResult(y *graph.Node) *graph.Node {
 	slot := &region.Slot{}
-	r.target.EmitBorder(y, region.Save{Slot: slot}, nil)
+	r.target.EmitOp(y, region.Save{Slot: slot}, nil)
 	if len(r.sources) == 0 || !y.DType().IsFloat() {
-		return r.target.EmitBorder(y, region.Load{Slot: slot}, nil)
+		return r.target.EmitOp(y, region.Load{Slot: slot}, nil)
 	}
 	// All sources use the same adjoint of y, so one backward region computes all gradients.
 	var adjoint *graph.Node
@@ -214,12 +214,12 @@ func (r *deviceRegion) exportResult(y *graph.Node) *graph.Node {
 	}
 	var sum *graph.Node
 	for i, source := range r.sources {
-		term := r.target.EmitBorder(source, region.Zeros{Slot: slot}, func(v *graph.Node) *graph.Node { return backward(v)[i] })
+		term := r.target.EmitOp(source, region.ZerosLike{Slot: slot}, func(v *graph.Node) *graph.Node { return backward(v)[i] })
 		if sum == nil {
 			sum = term
 		} else {
 			sum = graph.Add(sum, term)
 		}
 	}
-	return r.target.EmitBorder(sum, region.Load{Slot: slot}, func(v *graph.Node) *graph.Node { return v })
+	return r.target.EmitOp(sum, region.Load{Slot: slot}, func(v *graph.Node) *graph.Node { return v })
 }

@@ -63,7 +63,7 @@ func (a Annotation) PartsOn(mesh sharding.Mesh) []int {
 	}
 	parts := make([]int, len(a.axes))
 	for dim, names := range a.axes {
-		_, parts[dim] = region.Divided(mesh, names)
+		_, parts[dim] = region.NontrivialAxes(mesh, names)
 	}
 	return parts
 }
@@ -76,7 +76,7 @@ func (a Annotation) IsSharded(mesh sharding.Mesh) bool {
 		return slices.ContainsFunc(a.parts, func(part int) bool { return part > 1 })
 	}
 	return slices.ContainsFunc(a.axes, func(names []string) bool {
-		_, parts := region.Divided(mesh, names)
+		_, parts := region.NontrivialAxes(mesh, names)
 		return parts > 1
 	})
 }

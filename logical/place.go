@@ -54,7 +54,7 @@ func (rules Rules) Place(mesh sharding.Mesh, path string, dims []int) (Placement
 	if first >= 0 {
 		addRule(first)
 		for dim, names := range rules[first].Annotation.axes {
-			over, parts := region.Divided(mesh, names)
+			over, parts := region.NontrivialAxes(mesh, names)
 			if parts > 1 && (dims[dim]%parts != 0 || dims[dim] == 0) {
 				addMiss(&unsplit, first, fmt.Sprintf("dimension %d of size %d is not divisible by %s", dim, dims[dim], sizesText(mesh, over)))
 				continue
@@ -68,7 +68,7 @@ func (rules Rules) Place(mesh sharding.Mesh, path string, dims []int) (Placement
 			addMiss(&unsplit, i, text)
 		}
 		if dim >= 0 {
-			axes[dim], _ = region.Divided(mesh, over)
+			axes[dim], _ = region.NontrivialAxes(mesh, over)
 			addRule(i)
 		}
 	}
@@ -100,7 +100,7 @@ func (rules Rules) Place(mesh sharding.Mesh, path string, dims []int) (Placement
 // divide and that is not split yet, or the first of several such dimensions. It returns -1 if there
 // is none. In this case, reason explains why, unless the axes have one device or are already used.
 func largestDim(mesh sharding.Mesh, names []string, dims []int, split [][]string) (dim int, reason string) {
-	axes, parts := region.Divided(mesh, names)
+	axes, parts := region.NontrivialAxes(mesh, names)
 	if parts < 2 {
 		return -1, ""
 	}

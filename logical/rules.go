@@ -150,7 +150,7 @@ func (rules Rules) For(mesh sharding.Mesh, path string, dims []int) (Annotation,
 	}
 	for _, i := range largest {
 		if dim, _ := largestDim(mesh, rules[i].Largest, dims, axes); dim >= 0 {
-			axes[dim], _ = region.Divided(mesh, rules[i].Largest)
+			axes[dim], _ = region.NontrivialAxes(mesh, rules[i].Largest)
 			a = Annotation{kind: KindSplit, axes: axes}
 			if rule < 0 {
 				rule = i

@@ -82,7 +82,7 @@ func wantBool(x *stablehlo.Value) {
 }
 
 func wantRepresentable(d dtypes.DType) {
-	if !ir.Writable(d) {
+	if !ir.IsSupported(d) {
 		panic(fmt.Errorf("dtype %s has no StableHLO type here", d))
 	}
 }

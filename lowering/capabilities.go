@@ -22,7 +22,7 @@ func capabilities(target Target) compute.Capabilities {
 		// libtpu supports 2-bit integers only in tensors that fill its tiles. The CPU compiler
 		// supports them in all tensors.
 		twoBits := d == dtypes.Int2 || d == dtypes.Uint2
-		if ir.Writable(d) && (!twoBits || target == TargetCPU) {
+		if ir.IsSupported(d) && (!twoBits || target == TargetCPU) {
 			c.DTypes[d] = true
 		}
 	}

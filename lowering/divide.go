@@ -59,7 +59,7 @@ func (f *Function) folds(v *stablehlo.Value) certainty {
 		}
 		switch s.OpType.ToStableHLO() {
 		case "stablehlo.constant":
-			value, ok := s.Attributes[ir.Elements].(*ir.Dense)
+			value, ok := s.Attributes[ir.ValueKey].(*ir.Dense)
 			return certainty{nonzero: ok && withoutZero(value)}
 		case "stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose", "stablehlo.slice", "stablehlo.reverse":
 			name = s.Inputs[0].String()
@@ -78,5 +78,5 @@ func (f *Function) folds(v *stablehlo.Value) certainty {
 // constants that are stored as bytes.
 func withoutZero(d *ir.Dense) bool {
 	zero := func(n ir.Number) bool { return n.Value == 0 }
-	return d.Splat != nil && !zero(*d.Splat) || len(d.List) > 0 && !slices.ContainsFunc(d.List, zero)
+	return d.Splat != nil && !zero(*d.Splat) || len(d.Numbers) > 0 && !slices.ContainsFunc(d.Numbers, zero)
 }

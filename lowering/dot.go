@@ -17,7 +17,7 @@ import (
 // GoMLX requests float32 sums and a half-precision result for half-precision operands. This is
 // lowered to one dot with a half-precision result: compilers accumulate such a dot in float32. If
 // several devices compute parts of the sum, they exchange the parts in half precision, which is
-// half the bytes, unless [Backend.SumIn] requests a wider dtype.
+// half the bytes, unless [Backend.SetSumDTypes] requests a wider dtype.
 func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
 	rhs compute.Value, rhsContracting, rhsBatch []int, config compute.DotGeneralConfig) (compute.Value, error) {
 	return f.op("DotGeneral", with(lhs, rhs), func(in []*stablehlo.Value) *stablehlo.Value {

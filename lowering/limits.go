@@ -38,7 +38,7 @@ func (l *limits) refuse(subject, reason, hint string) {
 
 func (l *limits) value(subject string, v *ir.Value) {
 	switch {
-	case !v.Type.Addressable():
+	case !v.Type.IsAddressable():
 		l.refuse(subject, fmt.Sprintf("%s has more elements than memory can address", v.Type), "split it, or make it smaller")
 	case l.simple && v.Type.DType == dtypes.Complex128:
 		l.refuse(subject, fmt.Sprintf("%s, of complex numbers of 128 bits, would end the TPU compiler as it partitions the program", v.Type), "use Complex64")
@@ -59,7 +59,7 @@ func (l *limits) statements(list []*ir.Statement, depth int) {
 		}
 		switch s.Op {
 		case "stablehlo.constant":
-			if value, ok := s.Attribute(ir.Elements).(*ir.Dense); ok && depth+1+value.Depth() > maxNesting {
+			if value, ok := s.Attribute(ir.ValueKey).(*ir.Dense); ok && depth+1+value.Depth() > maxNesting {
 				l.refuse(s.Op, fmt.Sprintf("a constant has %d dimensions, and brackets nest %d deep", value.Depth(), maxNesting), "reshape one of fewer dimensions")
 			}
 		case "stablehlo.pad":
@@ -89,7 +89,7 @@ func ints(s *ir.Statement, key string) []int {
 
 func (l *limits) window(s *ir.Statement) {
 	var low, high, between []int
-	pairs, _ := s.Attribute("padding").(ir.Rows)
+	pairs, _ := s.Attribute("padding").(ir.IntMatrix)
 	for _, pair := range pairs {
 		low, high = append(low, pair[0]), append(high, pair[1])
 	}

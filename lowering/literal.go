@@ -30,7 +30,7 @@ func dense(fn *stablehlo.Function, value *ir.Dense, shape xshapes.Shape) (*stabl
 		return nil, err
 	}
 	value.Type = typeOf(shape)
-	fn.Statements[len(fn.Statements)-1].Attributes[ir.Elements] = value
+	fn.Statements[len(fn.Statements)-1].Attributes[ir.ValueKey] = value
 	return v, nil
 }
 
@@ -114,11 +114,11 @@ func denseOf[T any](s []T, number func(T) ir.Number) *ir.Dense {
 	for i, v := range s {
 		list[i] = number(v)
 	}
-	return &ir.Dense{List: list}
+	return &ir.Dense{Numbers: list}
 }
 
 func boolNumber(v bool) ir.Number {
-	n := ir.Number{Text: strconv.FormatBool(v), Known: true}
+	n := ir.Number{Text: strconv.FormatBool(v), HasValue: true}
 	if v {
 		n.Value = 1
 	}
@@ -126,15 +126,15 @@ func boolNumber(v bool) ir.Number {
 }
 
 func signed[T int | int8 | int16 | int32 | int64](v T) ir.Number {
-	return ir.Number{Text: strconv.FormatInt(int64(v), 10), Value: float64(v), Known: true}
+	return ir.Number{Text: strconv.FormatInt(int64(v), 10), Value: float64(v), HasValue: true}
 }
 
 func unsigned[T uint8 | uint16 | uint32 | uint64](v T) ir.Number {
-	return ir.Number{Text: strconv.FormatUint(uint64(v), 10), Value: float64(v), Known: true}
+	return ir.Number{Text: strconv.FormatUint(uint64(v), 10), Value: float64(v), HasValue: true}
 }
 
 func floatNumber(v float64, bits uint64, digits int) ir.Number {
-	return ir.Number{Text: floatText(v, bits, digits), Value: v, Known: true}
+	return ir.Number{Text: floatText(v, bits, digits), Value: v, HasValue: true}
 }
 
 func float32Number(v float32) ir.Number {

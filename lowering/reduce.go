@@ -109,7 +109,7 @@ func (f *Function) ArgMinMax(x compute.Value, axis int, outputDType dtypes.DType
 	return f.op("ArgMinMax", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		shape := in[0].Shape()
 		axis := axisOf(axis, shape.Rank())
-		if !outputDType.IsInt() || !ir.Writable(outputDType) {
+		if !outputDType.IsInt() || !ir.IsSupported(outputDType) {
 			panic(fmt.Errorf("the index dtype must be an integer, got %s", outputDType))
 		}
 		closure := f.argCombiner(shape.DType, outputDType, isMin)

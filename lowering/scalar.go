@@ -52,14 +52,14 @@ func scalarIn(d dtypes.DType, value scalarValue) (ir.Number, bool) {
 		return complexNumber(float64Number(float64(min(value, valueOne))), float64Number(0)), value <= valueOne
 	case value == valueZero || value == valueOne:
 		if d.IsFloat() {
-			return float64Number(float64(value)), ir.Writable(d)
+			return float64Number(float64(value)), ir.IsSupported(d)
 		}
-		return signed(int(value)), ir.Writable(d)
+		return signed(int(value)), ir.IsSupported(d)
 	case d.IsFloat():
 		inf, ok := infinities[d]
 		i := min(value-valueLowest, 1)
 		return floatNumber(math.Inf(2*int(i)-1), inf.bits[i], inf.digits), ok && value != valueAllOnes
-	case !ir.Writable(d):
+	case !ir.IsSupported(d):
 		return ir.Number{}, false
 	}
 	bits := d.Bits()

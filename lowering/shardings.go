@@ -241,6 +241,6 @@ func (b *Builder) constraint(out, in *ir.Value, dims []int) *ir.Statement {
 	for _, d := range dims {
 		split[d] = "{}"
 	}
-	s := &ir.Statement{Op: "sdy.sharding_constraint", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Short}
-	return s.With(ir.Sharding, ir.Raw("<@"+b.all().Name()+", ["+strings.Join(split, ", ")+"]>"))
+	s := &ir.Statement{Op: "sdy.sharding_constraint", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Custom}
+	return s.AddAttribute(ir.ShardingKey, ir.Raw("<@"+b.all().Name()+", ["+strings.Join(split, ", ")+"]>"))
 }

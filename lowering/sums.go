@@ -8,13 +8,13 @@ import (
 // sums are the dtypes in which half-precision numbers are summed.
 type sums struct{ accumulate, partial dtypes.DType }
 
-// SumIn sets the dtypes in which ops that are lowered from now on sum half-precision numbers.
+// SetSumDTypes sets the dtypes in which ops that are lowered from now on sum half-precision numbers.
 // accumulate applies to reductions, windows, running sums, scatters and batch normalizations.
 // partial applies to the parts of a dot product that are summed across devices. A dtype that is not
 // wider than the operands changes nothing. The results have the dtypes that GoMLX expects. The
-// default is the dtype of the operands. SumIn is for one graph and must not be called while another
+// default is the dtype of the operands. SetSumDTypes is for one graph and must not be called while another
 // goroutine traces.
-func (b *Backend) SumIn(accumulate, partial dtypes.DType) { b.sums = sums{accumulate, partial} }
+func (b *Backend) SetSumDTypes(accumulate, partial dtypes.DType) { b.sums = sums{accumulate, partial} }
 
 // summed calls op, which combines elements of in[0]. If kind is a sum, op runs in the accumulation
 // dtype: operands with the dtype of in[0] are converted to it, and the result is converted back.

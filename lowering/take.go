@@ -49,7 +49,7 @@ func (f *Function) IR() *ir.Function {
 	for _, v := range f.fn.Outputs[len(to.Results):] {
 		to.Results = append(to.Results, ir.Result{Type: typeOf(v.Shape()), Attributes: attributesOf(v.Attributes)})
 	}
-	to.Next = max(to.Next, f.taker.next)
+	to.NextNumber = max(to.NextNumber, f.taker.next)
 	return to
 }
 
@@ -135,7 +135,7 @@ func attributeOf(key string, value any) ir.Attr {
 	case string:
 		return ir.String(v)
 	case bool:
-		return ir.Flag(v)
+		return ir.Bool(v)
 	case int64:
 		return ir.Int(v)
 	case int32:
@@ -143,7 +143,7 @@ func attributeOf(key string, value any) ir.Attr {
 	case float32:
 		return ir.Float32(v)
 	case interface{ ToStableHLO() string }:
-		return ir.Read(v.ToStableHLO())
+		return ir.ParseAttr(v.ToStableHLO())
 	}
 	return ir.Raw(fmt.Sprintf("unknown attribute %s of type %T", key, value))
 }

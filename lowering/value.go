@@ -53,7 +53,7 @@ func StableHLOShape(s shapes.Shape) (xshapes.Shape, error) {
 			return xshapes.Shape{}, fault(fmt.Sprintf("shape %s", s), fmt.Sprintf("it has negative dimension %d on axis %d", dim, axis), "use dimensions of at least 0")
 		}
 	}
-	if !ir.Writable(s.DType) {
+	if !ir.IsSupported(s.DType) {
 		return xshapes.Shape{}, fault(fmt.Sprintf("dtype %s", s.DType), "it has no StableHLO type here", "convert to one that Capabilities lists")
 	}
 	return xshapes.Shape{DType: s.DType, Dimensions: slices.Clone(s.Dimensions)}, nil

@@ -50,7 +50,7 @@ func WalkedDims(s *ir.Statement) Walked {
 
 // positions adds the dimension with the coordinates of an operand that contains positions.
 func (w Walked) positions(s *ir.Statement, operand int, attribute string) {
-	numbers, _ := s.Attribute(attribute).(ir.Fields)
+	numbers, _ := s.Attribute(attribute).(ir.Struct)
 	dims := s.Operands[operand].Type.Dims
 	for _, axis := range numbers.Dims("index_vector_dim") {
 		if axis < len(dims) && dims[axis] > 1 {
@@ -63,7 +63,7 @@ func zeroRow(row []int) bool { return !slices.ContainsFunc(row, func(n int) bool
 
 // convolution adds the dimensions of a convolution.
 func (w Walked) convolution(s *ir.Statement) {
-	layout, ok := s.Attribute("dimension_numbers").(ir.Layout)
+	layout, ok := s.Attribute("dimension_numbers").(ir.ConvDimensionNumbers)
 	if !ok {
 		return
 	}
@@ -108,7 +108,7 @@ func convolutionWalks(s *ir.Statement, n, inputSize, kernelSize int) bool {
 		}
 		return otherwise
 	}
-	padding, _ := s.Attribute("padding").(ir.Rows)
+	padding, _ := s.Attribute("padding").(ir.IntMatrix)
 	if at("lhs_dilation", 1) != 1 || padding != nil && !zeroRow(padding[n]) {
 		return true
 	}
@@ -207,8 +207,8 @@ func rowMajor(out, in *ir.Value) *ir.Statement {
 		}
 	}
 	layouts := ir.Raw("[dense<[" + string(order) + "]> : tensor<" + strconv.Itoa(in.Type.Rank()) + "xindex>]")
-	call := ir.Statement{Op: "stablehlo.custom_call", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Inline}
-	return call.With("call_target_name", ir.String("LayoutConstraint")).With("operand_layouts", layouts).With("result_layouts", layouts)
+	call := ir.Statement{Op: "stablehlo.custom_call", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Generic}
+	return call.AddAttribute("call_target_name", ir.String("LayoutConstraint")).AddAttribute("operand_layouts", layouts).AddAttribute("result_layouts", layouts)
 }
 
 // value returns a new value with the type and the origin of like.

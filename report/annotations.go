@@ -98,11 +98,11 @@ type AnnotationOptions struct {
 // counted. If ctx ends, it returns the suggestions so far and the error of ctx. For a module whose
 // traced step was dropped, it returns an error of class FailedPrecondition.
 func SuggestAnnotations(ctx context.Context, m *spmd.Module, o AnnotationOptions) (*AnnotationSuggestions, error) {
-	splits, err := m.Splits()
+	splits, err := m.Annotations()
 	if err != nil {
 		return nil, err
 	}
-	mesh, err := (&Report{Replicas: m.Mesh.Size() / m.Logical.Size(), LogicalDevices: m.Logical.Size()}).meshOf(m)
+	mesh, err := (&Report{Replicas: m.Mesh.Size() / m.LogicalMesh.Size(), LogicalDevices: m.LogicalMesh.Size()}).meshOf(m)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func SuggestAnnotations(ctx context.Context, m *spmd.Module, o AnnotationOptions
 		return nil, err
 	}
 	out, known := &AnnotationSuggestions{Now: s.now.AnnotationFigures, All: []AnnotationSuggestion{}}, map[string]bool{string(m.Text): true}
-	trials := s.trials(splits, m.Logical)
+	trials := s.trials(splits, m.LogicalMesh)
 	most := min(cmp.Or(o.Most, 24), len(trials))
 	for k := range trials {
 		if ctx.Err() != nil || out.Tried == most {
@@ -120,7 +120,7 @@ func SuggestAnnotations(ctx context.Context, m *spmd.Module, o AnnotationOptions
 			break
 		}
 		t := &trials[k]
-		variant, err := m.With(t.splits, t.to)
+		variant, err := m.WithAnnotation(t.splits, t.to)
 		if err == nil {
 			if known[string(variant.Text)] {
 				continue // the same change in another form
@@ -157,7 +157,7 @@ type annotationSearch struct {
 // trial is an annotation to try instead of the annotation of splits, which is the same for all of
 // them.
 type trial struct {
-	splits []spmd.Split
+	splits []spmd.AnnotationSite
 	to     logical.Annotation
 	after  *annotationCost // nil if it was not compiled, or rejected
 }
@@ -239,9 +239,9 @@ func (t *annotationCost) without(o *annotationCost) (all []Line) {
 }
 
 // trials returns the annotations to try, the nearest to the largest collectives first.
-func (s *annotationSearch) trials(splits []spmd.Split, mesh sharding.Mesh) (all []trial) {
+func (s *annotationSearch) trials(splits []spmd.AnnotationSite, mesh sharding.Mesh) (all []trial) {
 	type group struct {
-		splits []spmd.Split
+		splits []spmd.AnnotationSite
 		far    int
 	}
 	var groups []group
@@ -260,7 +260,7 @@ func (s *annotationSearch) trials(splits []spmd.Split, mesh sharding.Mesh) (all 
 			continue
 		}
 		at[key] = len(groups)
-		groups = append(groups, group{[]spmd.Split{split}, far})
+		groups = append(groups, group{[]spmd.AnnotationSite{split}, far})
 	}
 	slices.SortStableFunc(groups, func(a, b group) int { return cmp.Compare(a.far, b.far) })
 	for _, g := range groups {
@@ -273,7 +273,7 @@ func (s *annotationSearch) trials(splits []spmd.Split, mesh sharding.Mesh) (all 
 
 // far returns the distance of a split from the collectives: whether it is in the layer of one, in
 // its line, in its function or elsewhere, and then by the order of the collectives.
-func far(s spmd.Split, keys []originKey) int {
+func far(s spmd.AnnotationSite, keys []originKey) int {
 	at, least := placed(s.Origin), 3*len(keys)
 	for n, key := range keys {
 		switch {
@@ -350,7 +350,7 @@ func (t *trial) suggestion() AnnotationSuggestion {
 
 // others returns the alternatives to the annotation of a split: one axis moved to another dimension
 // or removed, or, for a value, no annotation.
-func others(s spmd.Split, mesh sharding.Mesh) (all []logical.Annotation) {
+func others(s spmd.AnnotationSite, mesh sharding.Mesh) (all []logical.Annotation) {
 	add := func(a logical.Annotation) {
 		if !a.Equal(s.Annotation) && a.ValidateOn(mesh, "", s.Dims) == nil && !slices.ContainsFunc(all, a.Equal) {
 			all = append(all, a)

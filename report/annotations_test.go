@@ -196,7 +196,7 @@ func TestAStepWithoutCollectivesHasNoAnnotationSuggestions(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, &report.AnnotationSuggestions{All: []report.AnnotationSuggestion{}, Now: suggested.Now}, suggested)
 	assert.Zero(t, suggested.Now.Sent)
-	step.Module.Drop()
+	step.Module.ReleaseTrace()
 	_, err = step.SuggestAnnotations(t.Context(), report.AnnotationOptions{})
 	assert.Equal(t, errkind.FailedPreconditionError, errkind.KindOf(err))
 }

@@ -17,7 +17,7 @@ type part struct {
 
 // statement matches the number of a statement in a name. Compilers keep it at the end of the name,
 // after the numbers of enclosing calls and loops.
-var statement = regexp.MustCompile(ir.Numbered + `([0-9]{1,9})\b`)
+var statement = regexp.MustCompile(ir.NumberSeparator + `([0-9]{1,9})\b`)
 
 // originOf returns the origin of an instruction by the name that the compiler gave it, or nil if
 // the name contains no number.

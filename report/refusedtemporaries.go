@@ -49,7 +49,7 @@ func (r *Refusal) temporaries(origins []*ir.Origin) (all []Temporary) {
 
 // writtenResult matches an operation in the StableHLO of a step whose result compilers write to
 // main memory: the dimensions and the dtype of its last result, its name and the operation.
-var writtenResult = regexp.MustCompile(`tensor<((?:[0-9]{1,15}x)+)([a-z0-9]+)>\)? loc\("((dot_general|convolution|gather|scatter|concatenate|sort)[a-z_]*` + ir.Numbered + `[0-9]+)"\)`)
+var writtenResult = regexp.MustCompile(`tensor<((?:[0-9]{1,15}x)+)([a-z0-9]+)>\)? loc\("((dot_general|convolution|gather|scatter|concatenate|sort)[a-z_]*` + ir.NumberSeparator + `[0-9]+)"\)`)
 
 // writtenTemporaries returns the largest results of such operations.
 func writtenTemporaries(text []byte, origins []*ir.Origin) (all []Temporary) {

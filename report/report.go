@@ -306,22 +306,22 @@ func (r *Report) addTensors(m *spmd.Module, variables []bool) error {
 		if err != nil {
 			return ofTensor(role, p.Name, err)
 		}
-		shape := p.Over.Wholes(p.Local)
+		shape := p.ReplicaShard.UnshardedDims(p.LocalDims)
 		var cut *Cut
-		if p.Over.Is() {
-			cut = &Cut{Dim: p.Over.Dim, Replicas: r.Replicas, Part: p.Over.Part(r.Replicas)}
+		if p.ReplicaShard.IsSharded() {
+			cut = &Cut{Dim: p.ReplicaShard.Dim, Replicas: r.Replicas, Part: p.ReplicaShard.ShardSize(r.Replicas)}
 		} else if !p.PerReplica {
 			copies /= r.Replicas
 		}
 		t := Tensor{
-			Role: role, Name: p.Name, DType: p.DType.String(), Shape: nonNil(shape), Shard: nonNil(p.Shard),
+			Role: role, Name: p.Name, DType: p.DType.String(), Shape: nonNil(shape), Shard: nonNil(p.ShardDims),
 			PerReplica: p.PerReplica, Cut: cut, Annotation: p.Annotation.String(), Spec: p.Spec.String(),
-			BytesPerCore: int64(p.DType.Size()) * product(p.Shard), TotalBytes: int64(p.DType.Size()) * product(shape),
+			BytesPerCore: int64(p.DType.Size()) * product(p.ShardDims), TotalBytes: int64(p.DType.Size()) * product(shape),
 			Copies: max(copies, 1), Donated: p.Donated,
 		}
 		for device := 0; device < r.LogicalDevices && (t.Copies < r.LogicalDevices || cut != nil); device++ {
 			// The first devices of the mesh belong to replica 0.
-			ranges, err := sharding.IndexRanges(m.Mesh, p.Spec, p.Global, device)
+			ranges, err := sharding.IndexRanges(m.Mesh, p.Spec, p.GlobalDims, device)
 			if err != nil {
 				return ofTensor(role, p.Name, err)
 			}
@@ -441,8 +441,8 @@ func (r *Report) optimized(p *pjrt.Executable) (*hloModule, error) {
 // meshOf returns the mesh of the replica axis and the logical axes, with their names.
 func (r *Report) meshOf(m *spmd.Module) (sharding.Mesh, error) {
 	axes := []sharding.Axis{{Name: spmd.ReplicaAxis, Size: r.Replicas}}
-	if m != nil && m.Logical.Size() == r.LogicalDevices && m.Logical.Rank() > 0 {
-		axes = append(axes, m.Logical.Axes()...)
+	if m != nil && m.LogicalMesh.Size() == r.LogicalDevices && m.LogicalMesh.Rank() > 0 {
+		axes = append(axes, m.LogicalMesh.Axes()...)
 	} else {
 		axes = append(axes, sharding.Axis{Name: spmd.LogicalAxis, Size: r.LogicalDevices})
 	}

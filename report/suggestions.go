@@ -164,8 +164,8 @@ func (u *usage) keepLess() string {
 	most := ""
 	for _, p := range u.module.Policies {
 		switch {
-		case p.Host: // its values use no device memory
-		case !p.Some:
+		case p.OnHost: // its values use no device memory
+		case !p.Selective:
 			most = "all values"
 		case p.Products && most == "":
 			most = "the products"
@@ -184,7 +184,7 @@ func (u *usage) keepLess() string {
 
 // keepOnHost suggests host memory for the kept values of layer loops. Blocks do not support it.
 func (u *usage) keepOnHost() string {
-	onDevices := slices.ContainsFunc(u.module.Policies, func(p spmd.Policy) bool { return p.Loop && !p.Host })
+	onDevices := slices.ContainsFunc(u.module.Policies, func(p spmd.Policy) bool { return p.IsLoop && !p.OnHost })
 	if _, isTPU := newMachine(u.Target.Name); !isTPU || !onDevices {
 		return ""
 	}

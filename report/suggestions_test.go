@@ -27,8 +27,8 @@ func TestNoSuggestionNamesAnOptionThatIsSet(t *testing.T) {
 		return Tensor{Role: "argument", PerReplica: true, Shape: []int{rows, 16}, Copies: 1}
 	}
 	scores := Temporary{DType: "f32", Shape: []int{2, 4096, 4096}, Bytes: 32 * megabyte, Line: &Line{File: "me/model.go", Line: 7}}
-	all := passes.Keep{}
-	nothing := passes.Keep{Some: true}
+	all := passes.RematPolicy{}
+	nothing := passes.RematPolicy{Selective: true}
 	// step is a step of 2 replicas of 2 logical devices that uses no option, as changed.
 	type step struct {
 		report Report
@@ -92,18 +92,18 @@ func TestNoSuggestionNamesAnOptionThatIsSet(t *testing.T) {
 			{func(*step) {}, "compute layers again"},
 			{func(s *step) { s.in.Module.Origins = nil }, ""}, // no backward pass
 			{func(s *step) { s.in.Global = true }, ""},
-			{policies(spmd.Policy{Keep: all}), "keep less for the backward pass than all values"},
-			{policies(spmd.Policy{Keep: passes.Keep{Some: true, Products: true}}), "than the products"},
-			{policies(spmd.Policy{Keep: passes.Keep{Some: true, Names: []string{"scores"}}}), "than values by name"},
-			{policies(spmd.Policy{Keep: nothing}, spmd.Policy{Keep: all}), "than all values"},
-			{policies(spmd.Policy{Keep: nothing}), ""},
-			{policies(spmd.Policy{Keep: passes.Keep{Host: true}, Loop: true}), ""},
+			{policies(spmd.Policy{RematPolicy: all}), "keep less for the backward pass than all values"},
+			{policies(spmd.Policy{RematPolicy: passes.RematPolicy{Selective: true, Products: true}}), "than the products"},
+			{policies(spmd.Policy{RematPolicy: passes.RematPolicy{Selective: true, Names: []string{"scores"}}}), "than values by name"},
+			{policies(spmd.Policy{RematPolicy: nothing}, spmd.Policy{RematPolicy: all}), "than all values"},
+			{policies(spmd.Policy{RematPolicy: nothing}), ""},
+			{policies(spmd.Policy{RematPolicy: passes.RematPolicy{OnHost: true}, IsLoop: true}), ""},
 		},
 		"host memory": {
-			{policies(spmd.Policy{Keep: nothing, Loop: true}), "remat.Policy.OnHost"},
-			{policies(spmd.Policy{Keep: passes.Keep{Some: true, Host: true}, Loop: true}), ""},
-			{policies(spmd.Policy{Keep: nothing}), ""}, // blocks do not support the option
-			{func(s *step) { s.report.Target.Name = "h100:4"; s.in.Module.Policies = []spmd.Policy{{Loop: true}} }, ""},
+			{policies(spmd.Policy{RematPolicy: nothing, IsLoop: true}), "remat.Policy.OnHost"},
+			{policies(spmd.Policy{RematPolicy: passes.RematPolicy{Selective: true, OnHost: true}, IsLoop: true}), ""},
+			{policies(spmd.Policy{RematPolicy: nothing}), ""}, // blocks do not support the option
+			{func(s *step) { s.report.Target.Name = "h100:4"; s.in.Module.Policies = []spmd.Policy{{IsLoop: true}} }, ""},
 			{func(*step) {}, ""},
 		},
 		"half precision": {

@@ -112,7 +112,7 @@ func TestAOTNestsOfShapes(t *testing.T) {
 	args := pair{shapes.Make(dtypes.Float32, 8, 3), "v5e"}
 	c, err := f.Compiled(ctx, args)
 	require.NoError(t, err)
-	assert.Equal(t, []int{2, 3}, c.Module.Arguments[0].Local)
+	assert.Equal(t, []int{2, 3}, c.Module.Arguments[0].LocalDims)
 	_, err = f.Run(ctx, args)
 	require.ErrorIs(t, err, strategy.ErrAheadOfTime)
 }

@@ -255,10 +255,10 @@ func (rc *ReplicaContext) first(x *graph.Node) *graph.Node {
 func (rc *ReplicaContext) of(replica, x *graph.Node) *graph.Node {
 	here := graph.Equal(rc.ReplicaIDInSyncGroup(), replica)
 	if x.DType() == dtypes.Bool {
-		return spmd.AllReduce(graph.And(x, here), spmd.Only)
+		return spmd.AllReduce(graph.And(x, here), spmd.Broadcast)
 	}
 	zeros := graph.BroadcastToDims(constant(rc.graph, x.DType(), 0), x.Shape().Dimensions...)
-	return spmd.AllReduce(graph.Where(here, x, zeros), spmd.Only)
+	return spmd.AllReduce(graph.Where(here, x, zeros), spmd.Broadcast)
 }
 
 // inReplica panics with [ErrContext] after the trace, inside a merge call and for nodes of another
@@ -277,14 +277,14 @@ var _ region.StepVariable = (*capture)(nil)
 // Name implements region.StepVariable.
 func (c *capture) Name() string { return c.variable.path }
 
-// Parameter implements region.StepVariable.
-func (c *capture) Parameter() *graph.Node { return c.first }
+// InitialValue implements region.StepVariable.
+func (c *capture) InitialValue() *graph.Node { return c.first }
 
-// Now implements region.StepVariable.
-func (c *capture) Now() *graph.Node { return c.now }
+// Value implements region.StepVariable.
+func (c *capture) Value() *graph.Node { return c.now }
 
-// Set implements region.StepVariable.
-func (c *capture) Set(x *graph.Node) {
+// SetValue implements region.StepVariable.
+func (c *capture) SetValue(x *graph.Node) {
 	c.write(x)
 	c.changed = x != c.first
 }

@@ -53,7 +53,7 @@ func (p *program) compiled() *CompiledStep {
 		Lowering: p.lowering, Arriving: p.arriving, Compiling: p.compiling, program: p, Program: executableOf(p.executable),
 	}
 	for i, v := range p.variables {
-		c.Variables = append(c.Variables, v != nil && !p.module.Arguments[i].Constant)
+		c.Variables = append(c.Variables, v != nil && !p.module.Arguments[i].IsConstant)
 	}
 	return c
 }

@@ -161,7 +161,7 @@ func TestANestFunctionAndAFunctionAreCompiledFromShapes(t *testing.T) {
 	}, strategy.FunctionOptions{SplitBatch: true})
 	m, err := f.Lowered(ctx, shape)
 	require.NoError(t, err)
-	assert.Equal(t, []int{2, 3}, m.Arguments[0].Local)
+	assert.Equal(t, []int{2, 3}, m.Arguments[0].LocalDims)
 	_, err = f.Run(ctx, shape)
 	require.ErrorContains(t, err, "a shape, which has no contents")
 	_, err = f.Compiled(ctx, shapes.Make(dtypes.Float32, 3, 3))
@@ -185,6 +185,6 @@ func TestAModelLargerThanTheMachineIsCompiledOnAnOpenedSystem(t *testing.T) {
 	}, strategy.FunctionOptions{Store: store, SplitBatch: true})
 	compiled, err := f.Compiled(ctx, shapes.Make(dtypes.Float32, 4, 1<<18)) // a terabyte of weights
 	require.NoError(t, err)
-	assert.Equal(t, []int{1 << 18, 1 << 19}, compiled.Module.Arguments[1].Shard)
+	assert.Equal(t, []int{1 << 18, 1 << 19}, compiled.Module.Arguments[1].ShardDims)
 	assert.Empty(t, hasValues(store))
 }

@@ -115,7 +115,7 @@ func TestLargeConstantsAreArguments(t *testing.T) {
 			assert.Less(t, len(c.Module.Text), 100_000, "%s: bytes of text", name)
 			constants := 0
 			for i, a := range c.Module.Arguments {
-				if a.Constant {
+				if a.IsConstant {
 					constants++
 					assert.False(t, a.Donated, name)
 					assert.False(t, c.Variables[i], name)

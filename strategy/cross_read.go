@@ -139,7 +139,7 @@ func (v *Variable) componentValue(ctx context.Context, replica int) (*tensors.Te
 
 // combined copies the combined components to the host, in every context.
 func (v *Variable) combined(ctx context.Context) (*tensors.Tensor, error) {
-	everywhere := v.strategy.everywhere(v.perReplica() || v.over.Is(), v.annotation)
+	everywhere := v.strategy.everywhere(v.perReplica() || v.over.IsSharded(), v.annotation)
 	if v.synchronization == OnWrite && everywhere {
 		if err := v.crossUse(ctx, fmt.Sprintf("read %q", v.path)); err != nil {
 			return nil, err

@@ -263,7 +263,7 @@ func (m innerStrategy) Quiet(ctx context.Context, doing string, of []*Variable, 
 	return err
 }
 
-func (m innerStrategy) Mirrors(v *Variable) bool { return !v.perReplica() && !v.over.Is() }
+func (m innerStrategy) Mirrors(v *Variable) bool { return !v.perReplica() && !v.over.IsSharded() }
 
 // StartGather starts a [TPUStrategy.GatherBytes] without waiting for it; see
 // [mesh.Runtime.StartGather].

@@ -62,12 +62,12 @@ func (l *loader) values() (values []Value) {
 		if argument.Variable {
 			continue
 		}
-		v := &PerReplica{deviceValue{strategy: l.f.strategy, dtype: a.DType, shape: a.Local, annotation: a.Annotation, perReplica: a.PerReplica}}
+		v := &PerReplica{deviceValue{strategy: l.f.strategy, dtype: a.DType, shape: a.LocalDims, annotation: a.Annotation, perReplica: a.PerReplica}}
 		if a.PerStep {
 			v.steps = l.Steps
 		}
 		if argument.Ragged {
-			v.ragged = realSizes(a.Local, argument.Sizes)
+			v.ragged = realSizes(a.LocalDims, argument.Sizes)
 		}
 		values = append(values, v)
 	}
@@ -97,8 +97,8 @@ func (l *loader) program(ctx context.Context, distributed []*Variable) (_ *progr
 	}
 	for i, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
-		if a.Constant {
-			c, err := s.constants.hold(s, shapes.Make(a.DType, a.Local...), l.Arguments[i].Constant)
+		if a.IsConstant {
+			c, err := s.constants.hold(s, shapes.Make(a.DType, a.LocalDims...), l.Arguments[i].Constant)
 			if err != nil {
 				return nil, err
 			}
@@ -156,7 +156,7 @@ func (l *loader) storedVariable(ctx context.Context, argument int) (*Variable, e
 		if !l.Arguments[argument].Fresh {
 			return fail("load a checkpoint or build the model before", "the store has no value of it")
 		}
-		fresh, err := store.CreateVariable(a.Name, tensors.FromShape(shapes.Make(a.DType, a.Local...)))
+		fresh, err := store.CreateVariable(a.Name, tensors.FromShape(shapes.Make(a.DType, a.LocalDims...)))
 		if err != nil {
 			return nil, err
 		}
@@ -169,10 +169,10 @@ func (l *loader) storedVariable(ctx context.Context, argument int) (*Variable, e
 	switch {
 	case err != nil:
 		return nil, err
-	case v.dtype != a.DType || !slices.Equal(v.shape, a.Over.Wholes(a.Local)):
-		return fail("give the store of the model that was compiled", "it is %s%v in the store and %s%v in the step", v.dtype, v.shape, a.DType, a.Over.Wholes(a.Local))
-	case v.over != a.Over:
-		return fail("give the rules that the step was compiled with", "it is %s here and %s in the step", v.over, a.Over)
+	case v.dtype != a.DType || !slices.Equal(v.shape, a.ReplicaShard.UnshardedDims(a.LocalDims)):
+		return fail("give the store of the model that was compiled", "it is %s%v in the store and %s%v in the step", v.dtype, v.shape, a.DType, a.ReplicaShard.UnshardedDims(a.LocalDims))
+	case v.over != a.ReplicaShard:
+		return fail("give the rules that the step was compiled with", "it is %s here and %s in the step", v.over, a.ReplicaShard)
 	case !v.annotation.SamePlacement(a.Annotation, v.strategy.axes):
 		return fail("give the rules that the step was compiled with", "it is laid out as %s here and as %s in the step", v.annotation, a.Annotation)
 	}
@@ -191,12 +191,12 @@ func checkProgram(x *pjrt.LoadedExecutable, m *spmd.Module) error {
 				return err
 			}
 			// XLA's partitioner does not split results without elements.
-			dims := p.Shard
+			dims := p.ShardDims
 			if slices.Contains(dims, 0) {
-				dims = p.Global
+				dims = p.GlobalDims
 			}
-			if wire != types[i].DType || !slices.Equal(p.Shard, types[i].Dims) && !slices.Equal(dims, types[i].Dims) {
-				return fmt.Errorf("%s %d, %q, is %v%v in the file and %v%v in the program", what, i, p.Name, wire, p.Shard, types[i].DType, types[i].Dims)
+			if wire != types[i].DType || !slices.Equal(p.ShardDims, types[i].Dims) && !slices.Equal(dims, types[i].Dims) {
+				return fmt.Errorf("%s %d, %q, is %v%v in the file and %v%v in the program", what, i, p.Name, wire, p.ShardDims, types[i].DType, types[i].Dims)
 			}
 		}
 		return nil
@@ -270,8 +270,8 @@ func (l *loader) setPadding(p *program) {
 		}
 		p.padding.of = append(p.padding.of, a.Sizes)
 		for d, size := range a.Sizes {
-			if size == len(p.padding.sizes) && d < len(l.Module.Arguments[i].Local) {
-				p.padding.sizes = append(p.padding.sizes, paddedSize{argument, d, l.Module.Arguments[i].Local[d]})
+			if size == len(p.padding.sizes) && d < len(l.Module.Arguments[i].LocalDims) {
+				p.padding.sizes = append(p.padding.sizes, paddedSize{argument, d, l.Module.Arguments[i].LocalDims[d]})
 			}
 		}
 		argument++
@@ -281,7 +281,7 @@ func (l *loader) setPadding(p *program) {
 	}
 	for i, dims := range l.Cut {
 		for _, dim := range dims { // the file may be damaged
-			if len(dims) != len(l.Module.Results[i].Local) || dim.Size < 0 || dim.Size >= len(p.padding.sizes) || dim.Times < 0 {
+			if len(dims) != len(l.Module.Results[i].LocalDims) || dim.Size < 0 || dim.Size >= len(p.padding.sizes) || dim.Factor < 0 {
 				dims = []ragged.Dim{}
 			}
 		}

@@ -89,11 +89,11 @@ func memoryError(name string, m *spmd.Module, refusal *report.Refusal, err error
 	e := &MemoryError{Function: name, Used: refusal.Used, Limit: refusal.Limit, Excess: refusal.Excess, Log: refusal.Log, Err: err}
 	for _, a := range m.Arguments {
 		bytes := int64(a.DType.Size())
-		for _, d := range a.Shard {
+		for _, d := range a.ShardDims {
 			bytes *= int64(d)
 		}
 		e.Largest = append(e.Largest, TensorBytes{
-			Name: a.Name, Shape: fmt.Sprintf("%s%v", a.DType, a.Local), Annotation: annotationText(a), BytesPerDevice: bytes,
+			Name: a.Name, Shape: fmt.Sprintf("%s%v", a.DType, a.LocalDims), Annotation: annotationText(a), BytesPerDevice: bytes,
 		})
 	}
 	slices.SortStableFunc(e.Largest, func(a, b TensorBytes) int { return cmp.Compare(b.BytesPerDevice, a.BytesPerDevice) })
@@ -107,8 +107,8 @@ func annotationText(p spmd.ShardedTensor) string {
 	if text := p.Annotation.String(); text != "none" {
 		parts = append(parts, text)
 	}
-	if p.Over.Is() {
-		parts = append(parts, p.Over.String())
+	if p.ReplicaShard.IsSharded() {
+		parts = append(parts, p.ReplicaShard.String())
 	}
 	return cmp.Or(strings.Join(parts, ", "), "a whole copy")
 }

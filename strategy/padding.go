@@ -87,7 +87,7 @@ var resize = []int{2, 5}
 // turn.
 func (t *trace) leaveOutPadding(ctx context.Context) error {
 	sizes := make([]int, len(t.padding.sizes))
-	sources := make([]ragged.Source, len(sizes))
+	sources := make([]ragged.SizeSource, len(sizes))
 	ordinal := map[int]int{} // of the arguments that have sizes
 	for i, v := range t.values {
 		if v.base().ragged != nil {
@@ -97,9 +97,9 @@ func (t *trace) leaveOutPadding(ctx context.Context) error {
 	for i, size := range t.padding.sizes {
 		sizes[i] = size.length
 		if size.argument < 0 {
-			continue // see spmd.RealRows
+			continue // see spmd.MarkRealRows
 		}
-		sources[i] = ragged.Source{Parameter: argumentName(len(t.values) - len(ordinal) + ordinal[size.argument]), Index: size.dim}
+		sources[i] = ragged.SizeSource{Parameter: argumentName(len(t.values) - len(ordinal) + ordinal[size.argument]), Index: size.dim}
 	}
 	var others []spmd.Variant
 	for i := range sizes {
@@ -115,7 +115,7 @@ func (t *trace) leaveOutPadding(ctx context.Context) error {
 		}
 	}
 	var err error
-	if t.cut, err = t.module.LeaveOutPadding(t.graph, sizes, sources, others); err != nil {
+	if t.cut, err = t.module.MaskPadding(t.graph, sizes, sources, others); err != nil {
 		return t.f.traceError(err)
 	}
 	t.cut = t.cut[:t.own]
@@ -162,16 +162,16 @@ func (v *abstractValue) base() *deviceValue { return v.distributed }
 
 // cutTo sets the actual sizes of a step's result from the sizes of the arguments.
 func (p *program) cutTo(result int, v *deviceValue, values []Value) {
-	if p.cut == nil || !slices.ContainsFunc(p.cut[result], ragged.Dim.Padded) {
+	if p.cut == nil || !slices.ContainsFunc(p.cut[result], ragged.Dim.IsPadded) {
 		return
 	}
 	all := make([][]int, p.function.strategy.replicas)
 	for r := range all {
 		all[r] = slices.Clone(v.shape)
 		for d, dim := range p.cut[result] {
-			if dim.Padded() {
+			if dim.IsPadded() {
 				size := p.padding.sizes[dim.Size]
-				all[r][d] = dim.Times * values[size.argument].base().ragged[r][size.dim]
+				all[r][d] = dim.Factor * values[size.argument].base().ragged[r][size.dim]
 			}
 		}
 	}

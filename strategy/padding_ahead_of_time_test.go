@@ -27,7 +27,7 @@ func TestAOTUnevenBatchesAreCompiled(t *testing.T) {
 	x, y := strategytest.BatchShapes(30) // 8, 8, 8 and 6 rows
 	c, err := strategytest.AnnotatedStep(strat).Compiled(ctx, x, y)
 	require.NoError(t, err)
-	assert.Equal(t, []int{8, 8}, c.Module.Arguments[0].Local)
+	assert.Equal(t, []int{8, 8}, c.Module.Arguments[0].LocalDims)
 	assert.Contains(t, string(c.Module.Text), "stablehlo.select")
 	for name, batch := range map[string][]any{
 		"convolution":                    {shapes.Make(dtypes.Float32, 13, 8, 8, 3), shapes.Make(dtypes.Float32, 13, 1)},
@@ -38,6 +38,6 @@ func TestAOTUnevenBatchesAreCompiled(t *testing.T) {
 		whole := strategytest.Ahead(t, "v5e:2x4", strategy.Options{})
 		c, err := strategytest.OK(train.New(whole, model.NewStore(), optimizer.Adam().Done(), paddedModels[name].loss, train.Options{})).Compiled(ctx, batch...)
 		require.NoError(t, err, name)
-		assert.Equal(t, 2, c.Module.Arguments[0].Local[0], name)
+		assert.Equal(t, 2, c.Module.Arguments[0].LocalDims[0], name)
 	}
 }

@@ -155,5 +155,5 @@ func TestDistributedInputIsTrainedToItsEnd(t *testing.T) {
 	// The program for the last batch can be compiled in advance, from shapes.
 	c, err := step.Compiled(ctx, shapes.Make(dtypes.Float32, 3, 4), shapes.Make(dtypes.Float32, 3))
 	require.NoError(t, err)
-	assert.Equal(t, []int{2, 4}, c.Module.Arguments[0].Local)
+	assert.Equal(t, []int{2, 4}, c.Module.Arguments[0].LocalDims)
 }

@@ -87,7 +87,7 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	if to != toRun {
 		arrive = nil
 	} else {
-		m.Drop()
+		m.ReleaseTrace()
 	}
 	p.executable, p.compiling, err = s.machine.Build(ctx, f.opts.Name, pjrt.Program{Code: m.Text, Trusted: true}, s.machine.Options(m.Replicas), arrive)
 	if err != nil {
@@ -205,7 +205,7 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 // result creates the value of result j of a launch with the given arguments.
 func (p *program) result(j int, buffers mesh.Buffers, values []Value) (Value, error) {
 	r := p.module.Results[j]
-	v, err := p.function.strategy.newValue(r.PerReplica, r.DType, r.Local, r.Annotation, buffers)
+	v, err := p.function.strategy.newValue(r.PerReplica, r.DType, r.LocalDims, r.Annotation, buffers)
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func TestDistributedInputIsSplitFromTheStart(t *testing.T) {
 	f := s.Function(double, strategy.FunctionOptions{Arguments: columns})
 	m, err := f.Lowered(ctx, x)
 	require.NoError(t, err)
-	assert.Equal(t, []int{2, 2}, m.Arguments[0].Shard)
+	assert.Equal(t, []int{2, 2}, m.Arguments[0].ShardDims)
 	assert.Contains(t, string(m.Text), `tensor<4x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"replica"}, {"logical"}]>}`)
 
 	fed, err := feed.New(ctx, s, d, feed.Options{})
@@ -163,7 +163,7 @@ func TestAStepLaysItsArgumentsOut(t *testing.T) {
 	f := s.Function(double, strategy.FunctionOptions{Arguments: columns})
 	m, err := f.Lowered(ctx, same)
 	require.NoError(t, err)
-	assert.Equal(t, []int{2, 2}, m.Arguments[0].Shard)
+	assert.Equal(t, []int{2, 2}, m.Arguments[0].ShardDims)
 	stacked, err := s.StackBatches(ctx, []any{[][]float32{{1, 2}, {3, 4}}, [][]float32{{5, 6}, {7, 8}}}, logical.Annotation{})
 	require.NoError(t, err)
 	m, err = f.Lowered(ctx, stacked)
@@ -205,9 +205,9 @@ func TestATrainingStepLaysItsBatchOut(t *testing.T) {
 		c, err := step.Compiled(ctx, v)
 		require.NoError(t, err)
 		if split {
-			assert.Equal(t, []int{1, 2}, c.Module.Arguments[0].Shard)
+			assert.Equal(t, []int{1, 2}, c.Module.Arguments[0].ShardDims)
 		} else {
-			assert.Equal(t, []int{1, 4}, c.Module.Arguments[0].Shard)
+			assert.Equal(t, []int{1, 4}, c.Module.Arguments[0].ShardDims)
 		}
 	}
 	assert.InDelta(t, losses[0], losses[1], 1e-5)

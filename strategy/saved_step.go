@@ -35,7 +35,7 @@ func (m innerStep) Parts(ctx context.Context, fail saved.Fail) (*saved.Step, err
 	next := 0
 	for i, a := range c.Module.Arguments {
 		argument := saved.Argument{Variable: p.variables[i] != nil}
-		if a.Constant {
+		if a.IsConstant {
 			argument.Constant, err = p.variables[i].constantBytes(ctx)
 		} else {
 			argument.Distributed, err = p.savedVariable(i, fail)
@@ -44,7 +44,7 @@ func (m innerStep) Parts(ctx context.Context, fail saved.Fail) (*saved.Step, err
 			return nil, err
 		}
 		if a.PerStep {
-			step.Steps = a.Global[0]
+			step.Steps = a.GlobalDims[0]
 		}
 		if !argument.Variable {
 			if argument.Ragged = p.ragged[next]; argument.Ragged {

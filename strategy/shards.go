@@ -120,7 +120,7 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 // layout returns the layout of a value or of a variable.
 func (v *deviceValue) layout() (*mesh.Layout, error) {
 	l, err := v.strategy.layout(v.dtype, v.shape, v.annotation, v.perReplica)
-	if err != nil || !v.over.Is() {
+	if err != nil || !v.over.IsSharded() {
 		return l, err
 	}
 	return l.CutOver(v.over.Dim, v.strategy.replicas), nil

@@ -24,17 +24,17 @@ func (rc *ReplicaContext) slicing(v *model.Variable) (part *graph.Node, stacks [
 	vs.stacks[v.Path()] = true
 	vs.mu.Unlock()
 	parameter, over := unwritten(v, rc.graph), vs.overOf(v)
-	if parameter == nil || !over.Is() || over.Dim == 0 {
+	if parameter == nil || !over.IsSharded() || over.Dim == 0 {
 		return nil, nil, nil
 	}
 	if part = rc.state.Slices[v.Path()]; part == nil {
-		part = spmd.PartOf(parameter, over)
+		part = spmd.ParameterShard(parameter, over)
 		rc.state.Slices[v.Path()] = part
 	}
 	a, _, _ := vs.ruled(v)
 	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, a.WithinReplica().Slice()
 	return part, []*graph.Node{graph.ConvertDType(part, v.NodeValue(rc.graph).DType())}, func(slices []*graph.Node) *graph.Node {
-		return spmd.Whole(slices[0], of, split)
+		return spmd.GatherShards(slices[0], of, split)
 	}
 }
 
@@ -57,10 +57,10 @@ func (rc *ReplicaContext) partOf(v *model.Variable, whole *graph.Node, over spmd
 		return part
 	}
 	vs := rc.strategy.Variables(rc.state.Scope.Store())
-	if whole.Type() == graph.NodeTypeParameter && !vs.isProxy(v.Path()) && vs.overOf(v).Is() {
-		return spmd.PartOf(whole, over)
+	if whole.Type() == graph.NodeTypeParameter && !vs.isProxy(v.Path()) && vs.overOf(v).IsSharded() {
+		return spmd.ParameterShard(whole, over)
 	}
-	return spmd.OwnPart(whole, over)
+	return spmd.SliceShard(whole, over)
 }
 
 // stored returns the result of a step for a variable of the store: the value, or the replica's
@@ -68,14 +68,14 @@ func (rc *ReplicaContext) partOf(v *model.Variable, whole *graph.Node, over spmd
 func (rc *ReplicaContext) stored(v *model.Variable, value *graph.Node) *graph.Node {
 	over := rc.strategy.Variables(rc.state.Scope.Store()).overOf(v)
 	old := rc.graph.GetParameterByName(v.Path())
-	if !over.Is() || !value.Shape().Equal(v.Shape()) { // not sharded, or a shard already
+	if !over.IsSharded() || !value.Shape().Equal(v.Shape()) { // not sharded, or a shard already
 		return rc.kept(value, old)
 	}
 	part := rc.partOf(v, value, over)
 	if !old.Shape().Equal(v.Shape()) {
 		return rc.kept(part, old)
 	}
-	return rc.kept(part, spmd.PartOf(old, over))
+	return rc.kept(part, spmd.ParameterShard(old, over))
 }
 
 // kept returns a variable's value after the step: the new value, unless the step is skipped.
@@ -98,7 +98,7 @@ func (vs *Variables) belonging(v *model.Variable) (over spmd.ReplicaShard, split
 		path, split = like.path, like.annotation
 	} else {
 		split, _, _ = vs.ruled(v)
-		if over = vs.overOf(v); over.Is() {
+		if over = vs.overOf(v); over.IsSharded() {
 			return over, split.WithinReplica(), logical.ShardParameters
 		}
 	}

@@ -72,7 +72,7 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 	switch {
 	case !s.sharding:
 		return a, rule, over, nil
-	case source.Trainable && !byRule.Is() && !vs.isProxy(source.Path()):
+	case source.Trainable && !byRule.IsSharded() && !vs.isProxy(source.Path()):
 		return a, rule, vs.stateOver(logical.ShardParameters, source.Path(), shape, vs.isStack(source.Path()), a), nil
 	}
 	path, of := vs.stateOf(source)
@@ -85,14 +85,14 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 	if trained := vs.byPath()[path]; trained != nil {
 		_, over, _ = vs.ruled(trained)
 	}
-	if !over.Is() {
+	if !over.IsSharded() {
 		over = vs.stateOver(logical.ShardOptimizer, path, shape, vs.isStack(path), of)
 	}
-	if byRule.Is() && byRule != over {
+	if byRule.IsSharded() && byRule != over {
 		return a, rule, over, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", source.Path()), "let one rule reach both variables",
 			"rule %d cuts dimension %d over the replicas, and as state of %q it is %s", rule, byRule.Dim, path, over)
 	}
-	if over.Is() && splits(a, s.axes, over.Dim) {
+	if over.IsSharded() && splits(a, s.axes, over.Dim) {
 		return a, rule, over, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", source.Path()),
 			"give it the rule of that variable",
 			"rule %d splits dimension %d over the logical devices, which as state of %q is cut over the replicas", rule, over.Dim, path)

@@ -75,7 +75,7 @@ func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *
 	seen := &precision.TraceState{}
 	for {
 		told.begin(phase.Tracing)
-		if m, t, err = f.lowerOnce(ctx, values, seen, told); !seen.Again() {
+		if m, t, err = f.lowerOnce(ctx, values, seen, told); !seen.NeedsRetrace() {
 			return m, t, err
 		}
 		if t != nil {
@@ -170,7 +170,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	s := f.strategy
 	t := &trace{f: f, values: values, seen: seen}
 	options := spmd.Options{
-		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, Programs: true, Target: s.target, Precision: s.opts.Precision, Origins: true,
+		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, AllowReplicaProgram: true, Target: s.target, Precision: s.opts.Precision, Origins: true,
 		Padded: len(f.padding(values).sizes) > 0,
 	}
 	// Package ragged reads the constants of a padded step, and internal programs run with the
@@ -183,8 +183,8 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	seen.Attach(t.graph)
 	t.rc = &ReplicaContext{strategy: s, graph: t.graph, state: stepstate.New()}
 	t.rc.ctx = mode.WithTrace(mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1}), t.rc)
-	region.SetHeld(t.graph, t.rc.capturedVariables)
-	loop.SetScopes(t.graph, t.rc.state.MarkScopes)
+	region.SetVariables(t.graph, t.rc.capturedVariables)
+	loop.SetScopeMarker(t.graph, t.rc.state.MarkScopes)
 	if s.sharding {
 		loop.SetSlicer(t.graph, func(v *model.Variable) ([]*graph.Node, func([]*graph.Node) *graph.Node) {
 			_, stacks, layer := t.rc.slicing(v)
@@ -239,8 +239,8 @@ func (t *trace) run() error {
 		if c.changed {
 			t.written = append(t.written, c)
 			value := rc.kept(c.now, t.graph.GetParameterByName(c.name))
-			if c.variable.over.Is() {
-				value = spmd.OwnPart(value, c.variable.over)
+			if c.variable.over.IsSharded() {
+				value = spmd.SliceShard(value, c.variable.over)
 			}
 			t.outputs = append(t.outputs, value)
 		}
@@ -357,7 +357,7 @@ func (t *trace) assemble() (*spmd.Module, error) {
 func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
 	for i, c := range t.constants {
 		if name == constantName(i) {
-			return spmd.Tensor{Name: name, Constant: true}, c.Variable, nil
+			return spmd.Tensor{Name: name, IsConstant: true}, c.Variable, nil
 		}
 	}
 	if c := t.rc.capturedAs(name); c != nil {
@@ -366,7 +366,7 @@ func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
 			t.borrowed = append(t.borrowed, v)
 			return spmd.Tensor{Name: v.path}, nil, nil
 		}
-		tensor := spmd.Tensor{Name: v.path, PerReplica: v.perReplica(), Over: v.over, Annotation: v.annotation}
+		tensor := spmd.Tensor{Name: v.path, PerReplica: v.perReplica(), ReplicaShard: v.over, Annotation: v.annotation}
 		if i := slices.Index(t.written, c); i >= 0 {
 			tensor.Donated, tensor.Result = true, t.own+len(t.changed)+i
 		}
@@ -379,7 +379,7 @@ func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
 	if err != nil {
 		return spmd.Tensor{}, nil, err
 	}
-	tensor := spmd.Tensor{Name: name, Over: v.over, Annotation: v.annotation}
+	tensor := spmd.Tensor{Name: name, ReplicaShard: v.over, Annotation: v.annotation}
 	if i := slices.IndexFunc(t.changed, func(c *model.Variable) bool { return c.Path() == name }); i >= 0 {
 		tensor.Donated, tensor.Result = true, t.own+i
 	}
@@ -397,12 +397,12 @@ func (t *trace) results() (results []spmd.Tensor) {
 	}
 	for _, c := range t.changed {
 		at := slices.IndexFunc(t.variables, func(v *Variable) bool { return v != nil && v.path == c.Path() && t.rc.capturing(v) == nil })
-		results = append(results, spmd.Tensor{Name: c.Path(), Over: t.variables[at].over, Annotation: t.variables[at].annotation})
+		results = append(results, spmd.Tensor{Name: c.Path(), ReplicaShard: t.variables[at].over, Annotation: t.variables[at].annotation})
 		t.updates = append(t.updates, at)
 	}
 	for _, c := range t.written {
 		v := c.variable
-		results = append(results, spmd.Tensor{Name: v.path, PerReplica: v.perReplica(), Over: v.over, Annotation: v.annotation})
+		results = append(results, spmd.Tensor{Name: v.path, PerReplica: v.perReplica(), ReplicaShard: v.over, Annotation: v.annotation})
 		t.updates = append(t.updates, slices.Index(t.variables, v))
 	}
 	return results

@@ -42,7 +42,7 @@ func (t *trace) ownRandomNumbers() error {
 	if v == nil || !v.ChangedInGraph(t.graph) {
 		return nil
 	}
-	next, err := spmd.OwnRandomNumbers(t.graph.GetParameterByName(first.StatePath), v.NodeValue(t.graph))
+	next, err := spmd.PerReplicaRandomNumbers(t.graph.GetParameterByName(first.StatePath), v.NodeValue(t.graph))
 	if err != nil {
 		return fault.Of("random numbers", err, "")
 	}
@@ -64,7 +64,7 @@ func (rc *ReplicaContext) varying(nodes []*graph.Node, arguments bool) ([]bool, 
 			parameters = append(parameters, rc.graph.GetParameterByName(c.name))
 		}
 	}
-	varying, err := spmd.Varying(nodes, append(parameters, rc.state.PartParameters...))
+	varying, err := spmd.ReplicaVarying(nodes, append(parameters, rc.state.PartParameters...))
 	if err != nil {
 		return nil, fault.Of("comparing the replicas", err, "")
 	}

@@ -36,8 +36,8 @@ type effect struct {
 // checkEffect makes the traces of training steps of a strategy fail if -precision or -remat has no
 // effect.
 func (f *Flags) checkEffect(s *strategy.TPUStrategy) *effect {
-	keep := f.Keep.Keep()
-	e := &effect{precision: f.Precision.Filled(), remat: keep.Some || keep.Host}
+	keep := f.Keep.RegionPolicy()
+	e := &effect{precision: f.Precision.WithDefaults(), remat: keep.Selective || keep.OnHost}
 	inside.Of[innerStrategy](s).CheckTraining(e.check)
 	return e
 }

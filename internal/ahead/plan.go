@@ -102,7 +102,7 @@ func (s Search) program(ctx context.Context, p plan.Plan) (made probe.Made, err 
 	}
 	for i, a := range compiled.Module.Arguments {
 		if compiled.Variables[i] {
-			made.Variables = append(made.Variables, plan.Variable{Path: a.Name, Dims: a.Over.Wholes(a.Local)})
+			made.Variables = append(made.Variables, plan.Variable{Path: a.Name, Dims: a.ReplicaShard.UnshardedDims(a.LocalDims)})
 		}
 	}
 	for _, arg := range args {

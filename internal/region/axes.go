@@ -4,7 +4,7 @@ import "github.com/tpustrategy/tpustrategy/sharding"
 
 // ManualAxes returns the axes over which the open regions of a target are manual.
 func ManualAxes(t Target) (all []string) {
-	for _, p := range t.Open() {
+	for _, p := range t.OpenPasses() {
 		if kind, ok := p.Kind.(Manual); ok {
 			all = append(all, kind.Axes...)
 		}
@@ -12,9 +12,9 @@ func ManualAxes(t Target) (all []string) {
 	return all
 }
 
-// Divided returns the named axes that have more than one device, and the number of devices on them.
+// NontrivialAxes returns the named axes that have more than one device, and the number of devices on them.
 // Names that are not in the mesh are ignored.
-func Divided(mesh sharding.Mesh, names []string) (axes []string, devices int) {
+func NontrivialAxes(mesh sharding.Mesh, names []string) (axes []string, devices int) {
 	devices = 1
 	for _, name := range names {
 		if size, _ := mesh.AxisSize(name); size > 1 {

@@ -8,8 +8,8 @@ import "github.com/tpustrategy/tpustrategy/internal/enum"
 
 // AllReduce returns the reduction of the devices' operands, the same on each device.
 type AllReduce struct {
-	Axes []string
-	By   Reduction
+	Axes      []string
+	Reduction Reduction
 }
 
 // Reduction is the operation of [AllReduce].
@@ -21,9 +21,9 @@ const (
 	// Max and Min are the elementwise maximum and minimum.
 	Max
 	Min
-	// Only copies the value of one device to all devices, bit by bit. The other devices must have
+	// Broadcast copies the value of one device to all devices, bit by bit. The other devices must have
 	// zeros.
-	Only
+	Broadcast
 )
 
 // String returns the name of the reduction's StableHLO op, such as "add".
@@ -55,12 +55,12 @@ type Permute struct {
 	Pairs [][2]int
 }
 
-// Number ignores the operand and returns the index of the device, an int32 scalar.
-type Number struct{ Axes []string }
+// DeviceIndex ignores the operand and returns the index of the device, an int32 scalar.
+type DeviceIndex struct{ Axes []string }
 
 func (AllReduce) op()     {}
 func (AllGather) op()     {}
 func (ReduceScatter) op() {}
 func (AllToAll) op()      {}
 func (Permute) op()       {}
-func (Number) op()        {}
+func (DeviceIndex) op()   {}

@@ -16,8 +16,8 @@ func frozenOf(g *graph.Graph) func(parameter string) bool {
 	return frozen
 }
 
-// frozenParameter reports whether a parameter has no gradient.
-func frozenParameter(node *graph.Node) bool {
+// isFrozenParameter reports whether a parameter has no gradient.
+func isFrozenParameter(node *graph.Node) bool {
 	frozen := frozenOf(node.Graph())
 	return frozen != nil && frozen(node.GetParameterName())
 }

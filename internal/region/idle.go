@@ -2,15 +2,15 @@ package region
 
 import "github.com/gomlx/gomlx/core/graph"
 
-// idle finds the loop states that receive no gradient: the code outside does not read their last
+// statesWithoutGradient finds the loop states that receive no gradient: the code outside does not read their last
 // value, and no other result depends on them. An example is a sum over layers for logging. Their
 // adjoints are zero in all iterations, and the backward pass omits them. idle maps the index of
 // such a result to the argument inside.
-func (r *tracer) idle() map[int]*graph.Node {
+func (r *tracer) statesWithoutGradient() map[int]*graph.Node {
 	all := map[int]*graph.Node{}
 	for i, y := range r.results {
-		if _, ok := y.Crossing.(Carry); ok && y.Node.DType().IsFloat() && r.adjoints[i] == nil {
-			all[i] = r.enters[r.before[i]]
+		if _, ok := y.Mapping.(Carry); ok && y.Node.DType().IsFloat() && r.adjoints[i] == nil {
+			all[i] = r.innerArguments[r.carriedFrom[i]]
 		}
 	}
 	for again := len(all) > 0; again; {
@@ -18,7 +18,7 @@ func (r *tracer) idle() map[int]*graph.Node {
 		seen := map[*graph.Node]bool{}
 		for i, y := range r.results {
 			if all[i] == nil {
-				r.reach(y.Node, seen)
+				r.addDependencies(y.Node, seen)
 			}
 		}
 		for i, enter := range all {
@@ -31,13 +31,13 @@ func (r *tracer) idle() map[int]*graph.Node {
 	return all
 }
 
-// reach adds to seen the nodes that a value depends on with a gradient.
-func (r *tracer) reach(node *graph.Node, seen map[*graph.Node]bool) {
-	if seen[node] || node.StopGradient() || node.Id() < r.enters[0].Id() {
+// addDependencies adds to seen the nodes that a value depends on with a gradient.
+func (r *tracer) addDependencies(node *graph.Node, seen map[*graph.Node]bool) {
+	if seen[node] || node.StopGradient() || node.Id() < r.innerArguments[0].Id() {
 		return
 	}
 	seen[node] = true
 	for _, in := range node.Inputs() {
-		r.reach(in, seen)
+		r.addDependencies(in, seen)
 	}
 }

@@ -14,13 +14,13 @@ type Kind interface{ String() string }
 
 // Loop is a region that runs N times sequentially, such as the layers of a model.
 type Loop struct {
-	N    int
-	Keep Keep
+	N      int
+	Policy RematPolicy
 }
 
 // Block is a region whose values the backward pass recomputes, except for the values that Keep
 // keeps.
-type Block struct{ Keep Keep }
+type Block struct{ Policy RematPolicy }
 
 // Manual is a region over a device's own shards, which is manual over Axes.
 type Manual struct{ Axes []string }
@@ -40,39 +40,39 @@ func (Manual) String() string { return "manual" }
 // String returns "on".
 func (On) String() string { return "on" }
 
-// Keep is a rematerialization policy: it selects the values of a forward pass that are kept for its
-// backward pass, which recomputes the others. The zero value keeps all values that the backward
+// RematPolicy is a rematerialization policy: it selects the values of a forward pass that are kept for its
+// inBackward pass, which recomputes the others. The zero value keeps all values that the backward
 // pass reads. The arguments of a region are always kept.
-type Keep struct {
-	// Some is set if only selected values are kept: products (dot products and convolutions) if
-	// Products is set, and values that [Name] named with one of Names.
-	Some     bool
-	Products bool
-	Names    []string
-	// Host keeps values in host memory that the devices can access, instead of device memory.
-	Host bool
+type RematPolicy struct {
+	// Selective is set if only selected values are kept: products (dot products and convolutions) if
+	// Products is set, and values that [CheckpointName] named with one of Names.
+	Selective bool
+	Products  bool
+	Names     []string
+	// OnHost keeps values in host memory that the devices can access, instead of device memory.
+	OnHost bool
 }
 
-// Named reports whether the values with a name are kept.
-func (k Keep) Named(name string) bool { return slices.Contains(k.Names, name) }
+// KeepsName reports whether the values with a name are kept.
+func (k RematPolicy) KeepsName(name string) bool { return slices.Contains(k.Names, name) }
 
-// Crossing is the relation between the value inside and outside a region: [Same], [Carry], [Slice]
+// Mapping is the relation between the value inside and outside a region: [Identity], [Carry], [Slice]
 // or [Shard].
-type Crossing interface {
-	// Inside returns the shape inside the region for a shape outside. Outside is the inverse. The
+type Mapping interface {
+	// InnerShape returns the shape inside the region for a shape outside. Outside is the inverse. The
 	// error describes an invalid shape.
-	Inside(outside shapes.Shape) (shapes.Shape, error)
-	Outside(inside shapes.Shape) shapes.Shape
+	InnerShape(outside shapes.Shape) (shapes.Shape, error)
+	OuterShape(inside shapes.Shape) shapes.Shape
 }
 
-// Same is the crossing of a value that is the same inside and outside. A result of a loop with this
+// Identity is the crossing of a value that is the same inside and outside. A result of a loop with this
 // crossing is the sum over all iterations.
-type Same struct{}
+type Identity struct{}
 
 // Carry is the crossing of a loop's state, which has the same shape inside. The carried results of
 // an iteration are the carried arguments of the next iteration, in order. The results of the loop
 // are the results of the last iteration.
-type Carry struct{ Same }
+type Carry struct{ Identity }
 
 // Slice is the crossing of a stack: iteration i of a loop has slice i of dimension 0.
 type Slice struct{ N int }
@@ -82,37 +82,37 @@ type Slice struct{ N int }
 // differ only in other axes have the same shard.
 type Shard struct{ Axes [][]sharding.Axis }
 
-// Inside implements [Crossing].
-func (Same) Inside(s shapes.Shape) (shapes.Shape, error) { return s, nil }
+// InnerShape implements [Mapping].
+func (Identity) InnerShape(s shapes.Shape) (shapes.Shape, error) { return s, nil }
 
-// Outside implements [Crossing].
-func (Same) Outside(s shapes.Shape) shapes.Shape { return s }
+// OuterShape implements [Mapping].
+func (Identity) OuterShape(s shapes.Shape) shapes.Shape { return s }
 
-// Inside implements [Crossing].
-func (c Slice) Inside(s shapes.Shape) (shapes.Shape, error) {
+// InnerShape implements [Mapping].
+func (c Slice) InnerShape(s shapes.Shape) (shapes.Shape, error) {
 	if s.Rank() == 0 || s.Dimensions[0] != c.N {
 		return s, fmt.Errorf("dimension 0 of shape %v is not the number of runs, %d", s.Dimensions, c.N)
 	}
 	return shapes.Make(s.DType, s.Dimensions[1:]...), nil
 }
 
-// Outside implements [Crossing].
-func (c Slice) Outside(s shapes.Shape) shapes.Shape {
+// OuterShape implements [Mapping].
+func (c Slice) OuterShape(s shapes.Shape) shapes.Shape {
 	return shapes.Make(s.DType, append([]int{c.N}, s.Dimensions...)...)
 }
 
-// Inside implements [Crossing].
-func (c Shard) Inside(s shapes.Shape) (shapes.Shape, error) {
-	return c.sized(s, func(dim, parts int) int { return dim / parts }), nil
+// InnerShape implements [Mapping].
+func (c Shard) InnerShape(s shapes.Shape) (shapes.Shape, error) {
+	return c.mapDims(s, func(dim, parts int) int { return dim / parts }), nil
 }
 
-// Outside implements [Crossing].
-func (c Shard) Outside(s shapes.Shape) shapes.Shape {
-	return c.sized(s, func(dim, parts int) int { return dim * parts })
+// OuterShape implements [Mapping].
+func (c Shard) OuterShape(s shapes.Shape) shapes.Shape {
+	return c.mapDims(s, func(dim, parts int) int { return dim * parts })
 }
 
-// sized applies size to each dimension and the number of its shards.
-func (c Shard) sized(s shapes.Shape, size func(dim, parts int) int) shapes.Shape {
+// mapDims applies size to each dimension and the number of its shards.
+func (c Shard) mapDims(s shapes.Shape, size func(dim, parts int) int) shapes.Shape {
 	dims := slices.Clone(s.Dimensions)
 	for i, axes := range c.Axes {
 		parts := 1

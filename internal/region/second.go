@@ -22,46 +22,46 @@ type backwardPass struct {
 	// cotangents are the current adjoints of the gradients. received is set until gradients
 	// contains the gradients of the inputs for these cotangents.
 	cotangents, gradients []*graph.Node
-	received              bool
+	pending               bool
 }
 
-// differentiable returns the gradients of a backward pass, by source, as nodes that can be
+// makeDifferentiable returns the gradients of a backward pass, by source, as nodes that can be
 // differentiated.
-func (r *tracer) differentiable(all, adjoints []*graph.Node) []*graph.Node {
-	b := &backwardPass{tracer: r, adjoints: adjoints, inputs: slices.Clone(r.sources), cotangents: make([]*graph.Node, len(all))}
+func (r *tracer) makeDifferentiable(all, adjoints []*graph.Node) []*graph.Node {
+	b := &backwardPass{tracer: r, adjoints: adjoints, inputs: slices.Clone(r.outerSources), cotangents: make([]*graph.Node, len(all))}
 	for _, v := range adjoints {
 		if v != nil {
 			b.inputs = append(b.inputs, v)
 		}
 	}
-	root := r.zeroOf(b.inputs, func(i int) *graph.Node {
-		if b.received {
-			b.gradients, b.received = b.differentiate(), false
+	root := r.zeroFrom(b.inputs, func(i int) *graph.Node {
+		if b.pending {
+			b.gradients, b.pending = b.differentiate(), false
 		}
 		return b.gradients[i]
 	})
 	out := make([]*graph.Node, len(all))
 	for i, x := range all {
 		slot := &Slot{}
-		r.target.EmitBorder(x, Save{slot}, nil)
-		out[i] = r.target.EmitBorder(root, Load{slot}, func(v *graph.Node) *graph.Node {
-			b.cotangents[i], b.received = v, true
+		r.target.EmitOp(x, Save{slot}, nil)
+		out[i] = r.target.EmitOp(root, Load{slot}, func(v *graph.Node) *graph.Node {
+			b.cotangents[i], b.pending = v, true
 			return graph.ZerosLike(root)
 		})
 	}
 	return out
 }
 
-// differentiate returns the gradients of the inputs for the cotangents, and clears the cotangents.
+// traceBackward returns the gradients of the inputs for the cotangents, and clears the cotangents.
 func (b *backwardPass) differentiate() []*graph.Node {
-	if len(b.target.Open()) > 0 {
-		b.fail("", nil, "a gradient of its gradient is requested inside another region", secondHint)
+	if len(b.target.OpenPasses()) > 0 {
+		b.fail("", nil, "a gradient of its gradient is requested inside another region", secondDerivativeHint)
 	}
 	// This gradient must end at the inputs, although an input may depend on another one.
 	ending := true
 	ends := make([]*graph.Node, len(b.inputs))
 	for i, x := range b.inputs {
-		ends[i] = b.target.EmitBorder(x, Name{}, func(v *graph.Node) *graph.Node {
+		ends[i] = b.target.EmitOp(x, CheckpointName{}, func(v *graph.Node) *graph.Node {
 			if ending {
 				return nil
 			}
@@ -69,7 +69,7 @@ func (b *backwardPass) differentiate() []*graph.Node {
 		})
 	}
 	adjoints := slices.Clone(b.adjoints)
-	next := len(b.sources)
+	next := len(b.outerSources)
 	for i, v := range adjoints {
 		if v != nil {
 			adjoints[i] = ends[next]
@@ -77,7 +77,7 @@ func (b *backwardPass) differentiate() []*graph.Node {
 		}
 	}
 	var total *graph.Node
-	for i, gradient := range b.rebuild(ends[:len(b.sources)], adjoints) {
+	for i, gradient := range b.rebuild(ends[:len(b.outerSources)], adjoints) {
 		v := b.cotangents[i]
 		if v == nil {
 			continue
@@ -95,7 +95,7 @@ func (b *backwardPass) differentiate() []*graph.Node {
 	return gradients
 }
 
-const secondHint = "use remat.Block and loop.Layers for it without a region within another, or stop the gradient (graph.StopGradient)"
+const secondDerivativeHint = "use remat.Block and loop.Layers for it without a region within another, or stop the gradient (graph.StopGradient)"
 
 // rebuild builds the forward and the backward pass again with other nodes for the sources and the
 // adjoints, and returns the gradients of the sources.
@@ -107,22 +107,22 @@ func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 	}
 	// All sources are arguments here, including variables that the region reads.
 	arguments := slices.Clone(b.arguments)
-	leaves := slices.Clone(b.enters) // the nodes inside that represent the arguments
-	at := make([]int, len(sources))  // the argument of each source
-	for i, leaf := range b.leaves {
+	leaves := slices.Clone(b.innerArguments) // the nodes inside that represent the arguments
+	at := make([]int, len(sources))          // the argument of each source
+	for i, leaf := range b.innerSources {
 		at[i] = slices.Index(leaves, leaf)
 		if at[i] < 0 {
 			at[i] = len(arguments)
-			arguments, leaves = append(arguments, Argument{Crossing: Same{}}), append(leaves, leaf)
+			arguments, leaves = append(arguments, Argument{Mapping: Identity{}}), append(leaves, leaf)
 		}
 		arguments[at[i]].Node = sources[i]
 	}
 	if isLoop {
-		starts := b.starts(arguments, leaves)
+		starts := b.carriedStarts(arguments, leaves)
 		for i, a := range arguments {
-			switch a.Crossing.(type) {
+			switch a.Mapping.(type) {
 			case Carry:
-				arguments[i] = Argument{Node: graph.Reverse(starts[0], 0), Crossing: Slice{N: n}, Name: a.Name}
+				arguments[i] = Argument{Node: graph.Reverse(starts[0], 0), Mapping: Slice{N: n}, Name: a.Name}
 				starts = starts[1:]
 			case Slice:
 				arguments[i].Node = graph.Reverse(a.Node, 0)
@@ -133,22 +133,22 @@ func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 	index := map[int]int{}
 	for i, y := range b.results {
 		v, carried := adjoints[i], false
-		if _, carried = y.Crossing.(Carry); carried && v == nil && y.Node.DType().IsFloat() {
+		if _, carried = y.Mapping.(Carry); carried && v == nil && y.Node.DType().IsFloat() {
 			v = graph.Zeros(y.Node.Graph(), y.Node.Shape())
 		}
 		if v == nil {
 			continue
 		}
-		a := Argument{Node: v, Crossing: y.Crossing, Name: "adjoint of " + b.result(i)}
-		if _, sliced := y.Crossing.(Slice); sliced {
+		a := Argument{Node: v, Mapping: y.Mapping, Name: "adjoint of " + b.resultName(i)}
+		if _, sliced := y.Mapping.(Slice); sliced {
 			a.Node = graph.Reverse(v, 0)
 		}
 		index[i] = len(arguments)
 		arguments = append(arguments, a)
 	}
-	results := b.order(at)
+	results := b.sourceOrder(at)
 	all := Trace(b.target, b.pass.Kind, arguments, func(in []*graph.Node) []Result {
-		outputs := b.copyOf(leaves, in[:of])
+		outputs := b.cloneResults(leaves, in[:of])
 		var total *graph.Node
 		for i := range b.results {
 			if a, ok := index[i]; ok {
@@ -160,36 +160,36 @@ func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 				}
 			}
 		}
-		of := make([]*graph.Node, len(b.sources))
-		for i := range b.sources {
+		of := make([]*graph.Node, len(b.outerSources))
+		for i := range b.outerSources {
 			of[i] = in[at[i]]
 		}
 		gradients := graph.Gradient(total, of...)
 		list := make([]Result, len(results))
 		for i, source := range results {
-			list[i] = Result{Node: gradients[source], Crossing: b.crossings[source]}
+			list[i] = Result{Node: gradients[source], Mapping: b.sourceMappings[source]}
 		}
 		return list
 	})
-	gradients := make([]*graph.Node, len(b.sources))
+	gradients := make([]*graph.Node, len(b.outerSources))
 	for i, source := range results {
 		gradients[source] = all[i]
-		if _, sliced := b.crossings[source].(Slice); sliced {
+		if _, sliced := b.sourceMappings[source].(Slice); sliced {
 			gradients[source] = graph.Reverse(all[i], 0)
 		}
 	}
 	return gradients
 }
 
-// order returns the sources in the order of the results of the backward pass: the gradients of
+// sourceOrder returns the sources in the order of the results of the backward pass: the gradients of
 // carried sources are in the order of the carried adjoints.
-func (b *backwardPass) order(at []int) (sources []int) {
+func (b *backwardPass) sourceOrder(at []int) (sources []int) {
 	for i, y := range b.results {
-		if _, carried := y.Crossing.(Carry); carried && y.Node.DType().IsFloat() {
-			sources = append(sources, slices.Index(at, b.before[i]))
+		if _, carried := y.Mapping.(Carry); carried && y.Node.DType().IsFloat() {
+			sources = append(sources, slices.Index(at, b.carriedFrom[i]))
 		}
 	}
-	for i, c := range b.crossings {
+	for i, c := range b.sourceMappings {
 		if _, carried := c.(Carry); !carried {
 			sources = append(sources, i)
 		}
@@ -197,21 +197,21 @@ func (b *backwardPass) order(at []int) (sources []int) {
 	return sources
 }
 
-// starts runs the loop and returns, for each carried argument, the stack of the values at the start
-// of the iterations.
-func (b *backwardPass) starts(arguments []Argument, leaves []*graph.Node) []*graph.Node {
+// carriedStarts runs the loop and returns, for each carried argument, the stack of the values at the start
+// differentiating the iterations.
+func (b *backwardPass) carriedStarts(arguments []Argument, leaves []*graph.Node) []*graph.Node {
 	carried := 0
 	all := Trace(b.target, b.pass.Kind, arguments, func(in []*graph.Node) (list []Result) {
-		outputs := b.copyOf(leaves, in)
+		outputs := b.cloneResults(leaves, in)
 		for i, y := range b.results {
-			if _, ok := y.Crossing.(Carry); ok {
-				list = append(list, Result{Node: outputs[i], Crossing: y.Crossing, Name: y.Name})
+			if _, ok := y.Mapping.(Carry); ok {
+				list = append(list, Result{Node: outputs[i], Mapping: y.Mapping, Name: y.Name})
 				carried++
 			}
 		}
 		for i, a := range arguments {
-			if _, ok := a.Crossing.(Carry); ok {
-				list = append(list, Result{Node: in[i], Crossing: Slice{N: b.pass.Kind.(Loop).N}, Name: a.Name})
+			if _, ok := a.Mapping.(Carry); ok {
+				list = append(list, Result{Node: in[i], Mapping: Slice{N: b.pass.Kind.(Loop).N}, Name: a.Name})
 			}
 		}
 		return list
@@ -219,8 +219,8 @@ func (b *backwardPass) starts(arguments []Argument, leaves []*graph.Node) []*gra
 	return all[carried:]
 }
 
-// copyOf returns the region's results, recomputed with the nodes in instead of leaves.
-func (b *backwardPass) copyOf(leaves, in []*graph.Node) []*graph.Node {
+// cloneResults returns the region's results, recomputed with the nodes in instead of leaves.
+func (b *backwardPass) cloneResults(leaves, in []*graph.Node) []*graph.Node {
 	copies := map[*graph.Node]*graph.Node{}
 	for i, leaf := range leaves {
 		copies[leaf] = in[i]
@@ -229,11 +229,11 @@ func (b *backwardPass) copyOf(leaves, in []*graph.Node) []*graph.Node {
 	copied = func(node *graph.Node) *graph.Node {
 		if copies[node] == nil {
 			y, ok := node, true
-			if node.Id() >= b.enters[0].Id() && node.Type() != graph.NodeTypeParameter {
-				y, ok = b.target.Repeat(node, copied)
+			if node.Id() >= b.innerArguments[0].Id() && node.Type() != graph.NodeTypeParameter {
+				y, ok = b.target.CloneNode(node, copied)
 			}
 			if !ok {
-				b.fail("", nil, "a gradient of its gradient is requested, and it contains another region", secondHint)
+				b.fail("", nil, "a gradient of its gradient is requested, and it contains another region", secondDerivativeHint)
 			}
 			copies[node] = y
 		}

@@ -13,7 +13,7 @@ type Pass struct {
 	// Forward is the forward pass of a backward pass, and nil for a forward pass.
 	Forward *Pass
 	// In and Out are the crossings of the arguments and of the results.
-	In, Out []Crossing
+	In, Out []Mapping
 }
 
 // Target is the interface of a graph's backend that supports regions.
@@ -22,22 +22,22 @@ type Target interface {
 	// error if a region is not allowed here.
 	BeginPass(p *Pass) error
 	EndPass(p *Pass)
-	// Open returns the open passes, the outermost first.
-	Open() []*Pass
-	// EmitBorder adds an [Op] to the graph of x and returns its node. gradient returns the adjoint
-	// of x for the adjoint of the node. If gradient is nil, no gradient flows.
-	EmitBorder(x *graph.Node, op Op, gradient func(v *graph.Node) *graph.Node) *graph.Node
-	// Repeat adds the op of a node again with the inputs copied(input). It returns false for an
-	// [Op] other than [Name].
-	Repeat(node *graph.Node, copied func(input *graph.Node) *graph.Node) (*graph.Node, bool)
+	// OpenPasses returns the open passes, the outermost first.
+	OpenPasses() []*Pass
+	// EmitOp adds an [Op] to the graph of x and returns its node. gradient returns the adjoint
+	// differentiating x for the adjoint of the node. If gradient is nil, no gradient flows.
+	EmitOp(x *graph.Node, op Op, gradient func(v *graph.Node) *graph.Node) *graph.Node
+	// CloneNode adds the op of a node again with the inputs copied(input). It returns false for an
+	// [Op] other than [CheckpointName].
+	CloneNode(node *graph.Node, copied func(input *graph.Node) *graph.Node) (*graph.Node, bool)
 	// LogicalMesh returns the named axes of a replica's logical devices, see logical.Mesh.
 	LogicalMesh() sharding.Mesh
-	// Ask calls ask for each parameter that is added to the graph, until done is called. If ask
+	// InterceptParameters calls ask for each parameter that is added to the graph, until done is called. If ask
 	// returns an error, the parameter is rejected. A region whose arguments are found during the
 	// trace, such as a loop with stacked variables, rejects parameters that should be arguments,
 	// and is traced again with these arguments. Calls of Ask can be nested; the last function is
 	// called first.
-	Ask(ask func(name string) error) (done func())
+	InterceptParameters(ask func(name string) error) (done func())
 }
 
 // Op is an op at the border of a region, or a collective within a region.
@@ -65,22 +65,22 @@ type Save struct{ Slot *Slot }
 // Load ignores the operand and returns the value of a slot.
 type Load struct{ Slot *Slot }
 
-// Zeros ignores the operand and returns zeros with the shape of a slot's value.
-type Zeros struct{ Slot *Slot }
+// ZerosLike ignores the operand and returns zeros with the shape of a slot's value.
+type ZerosLike struct{ Slot *Slot }
 
-// Zero ignores the operand and returns the float32 number 0.
-type Zero struct{}
+// ScalarZero ignores the operand and returns the float32 number 0.
+type ScalarZero struct{}
 
-// Name returns the operand and gives it a name for the policy [Keep].
-type Name struct{ Name string }
+// CheckpointName returns the operand and gives it a name for the policy [RematPolicy].
+type CheckpointName struct{ Name string }
 
-func (Enter) op() {}
-func (Leave) op() {}
-func (Save) op()  {}
-func (Load) op()  {}
-func (Zeros) op() {}
-func (Zero) op()  {}
-func (Name) op()  {}
+func (Enter) op()          {}
+func (Leave) op()          {}
+func (Save) op()           {}
+func (Load) op()           {}
+func (ZerosLike) op()      {}
+func (ScalarZero) op()     {}
+func (CheckpointName) op() {}
 
 // Slot passes a value of the lowered program between two nodes that no edge of the graph connects.
 // Value belongs to the target.

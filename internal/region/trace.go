@@ -14,39 +14,39 @@ import (
 
 // Argument is an argument of a region: a node outside, and its crossing.
 type Argument struct {
-	Node     *graph.Node
-	Crossing Crossing
-	// Name is the name of the argument in errors.
+	Node    *graph.Node
+	Mapping Mapping
+	// CheckpointName is the name of the argument in errors.
 	Name string
 }
 
 // Result is a result of a region: a node inside, and its crossing.
 type Result struct {
-	Node     *graph.Node
-	Crossing Crossing
-	Name     string
+	Node    *graph.Node
+	Mapping Mapping
+	Name    string
 }
 
 // Trace traces body as a region of the given kind and returns its results outside, which have
 // gradients. The parameters of body are the arguments inside. body may also read parameters of the
-// graph, arguments of enclosing regions and results of [Leaf], which cross as [Same] and have
+// graph, arguments of enclosing regions and results of [AllowCapture], which cross as [Identity] and have
 // gradients, and values without gradients: integers, and values that depend only on constants. It
 // panics with an [*errkind.Fault].
 func Trace(target Target, kind Kind, arguments []Argument, body func(in []*graph.Node) []Result) []*graph.Node {
-	all, _ := Attempt(target, kind, arguments, func(in []*graph.Node) ([]Result, bool) { return body(in), true })
+	all, _ := TryTrace(target, kind, arguments, func(in []*graph.Node) ([]Result, bool) { return body(in), true })
 	return all
 }
 
-// Attempt is Trace with a body that can cancel the region by returning false. Attempt then discards
+// TryTrace is Trace with a body that can cancel the region by returning false. Attempt then discards
 // the region and returns false.
-func Attempt(target Target, kind Kind, arguments []Argument, body func(in []*graph.Node) ([]Result, bool)) (all []*graph.Node, ok bool) {
+func TryTrace(target Target, kind Kind, arguments []Argument, body func(in []*graph.Node) ([]Result, bool)) (all []*graph.Node, ok bool) {
 	r := &tracer{target: target, pass: &Pass{Kind: kind}, arguments: slices.Clone(arguments)}
 	if len(arguments) == 0 {
 		r.fail("", nil, "there are no arguments", "pass the nodes that the region reads")
 	}
 	for i, a := range arguments {
 		if a.Node == nil || a.Node.Graph() != arguments[0].Node.Graph() {
-			r.fail(r.argument(i), nil, "it is not a node of this graph", "pass nodes of the step")
+			r.fail(r.argumentName(i), nil, "it is not a node of this graph", "pass nodes of the step")
 		}
 	}
 	g := arguments[0].Node.Graph()
@@ -61,10 +61,10 @@ func Attempt(target Target, kind Kind, arguments []Argument, body func(in []*gra
 	}
 	first := graph.NodeId(len(g.Nodes()))
 	enters := make([]*graph.Node, len(arguments))
-	r.enters = enters
-	r.within(r.pass, func() {
+	r.innerArguments = enters
+	r.tracePass(r.pass, func() {
 		for i, a := range r.arguments {
-			enters[i] = r.enter(r.pass, i, a.Node, a.Crossing, r.argument(i))
+			enters[i] = r.enter(r.pass, i, a.Node, a.Mapping, r.argumentName(i))
 		}
 		r.results, ok = body(slices.Clone(enters))
 	})
@@ -73,14 +73,14 @@ func Attempt(target Target, kind Kind, arguments []Argument, body func(in []*gra
 	}
 	for i, y := range r.results {
 		if y.Node == nil || y.Node.Graph() != g {
-			r.fail(r.result(i), nil, "it is not a node of this graph", "return nodes made from the arguments")
+			r.fail(r.resultName(i), nil, "it is not a node of this graph", "return nodes made from the arguments")
 		}
 	}
 	if len(r.results) == 0 {
 		r.fail("", nil, "it returns nothing", "return at least one node")
 	}
-	r.collect(g.Nodes()[first:], enters)
-	all = r.leave()
+	r.collectSources(g.Nodes()[first:], enters)
+	all = r.emitResults()
 	if again {
 		for i, y := range all {
 			all[i] = y.Checkpoint()
@@ -91,30 +91,30 @@ func Attempt(target Target, kind Kind, arguments []Argument, body func(in []*gra
 
 // tracer is the state of one call of Trace.
 type tracer struct {
-	target    Target
-	pass      *Pass
-	arguments []Argument
-	enters    []*graph.Node // the arguments inside
-	results   []Result
-	before    []int // the argument whose next value a carried result is
-	// sources are the nodes outside that receive gradients. leaves are the corresponding nodes
+	target         Target
+	pass           *Pass
+	arguments      []Argument
+	innerArguments []*graph.Node // the arguments inside
+	results        []Result
+	carriedFrom    []int // the argument whose next value a carried result is
+	// outerSources are the nodes outside that receive gradients. leaves are the corresponding nodes
 	// inside. crossings are their crossings.
-	sources, leaves []*graph.Node
-	crossings       []Crossing
-	carries         map[*graph.Node]bool // see carriesGradient
+	outerSources, innerSources []*graph.Node
+	sourceMappings             []Mapping
+	gradientCache              map[*graph.Node]bool // see carriesGradient
 	// adjoints are the current adjoints of the results. arrived is set until the backward pass for
 	// these adjoints is traced, which sets gradients.
-	adjoints  []*graph.Node
-	arrived   bool
-	gradients []*graph.Node
-	// backward is set while a backward pass is traced.
-	backward bool
+	adjoints        []*graph.Node
+	adjointsPending bool
+	gradients       []*graph.Node
+	// inBackward is set while a backward pass is traced.
+	inBackward bool
 }
 
-func (r *tracer) argument(i int) string { return named("argument", i, r.arguments[i].Name) }
-func (r *tracer) result(i int) string   { return named("result", i, r.results[i].Name) }
+func (r *tracer) argumentName(i int) string { return describeValue("argument", i, r.arguments[i].Name) }
+func (r *tracer) resultName(i int) string   { return describeValue("result", i, r.results[i].Name) }
 
-func named(role string, i int, name string) string {
+func describeValue(role string, i int, name string) string {
 	if name == "" {
 		return fmt.Sprintf("%s %d", role, i)
 	}
@@ -130,9 +130,9 @@ func (r *tracer) fail(subject string, cause error, reason, hint string) {
 	panic(&errkind.Fault{Op: op, Subject: subject, Reason: reason, Hint: hint, Class: errkind.ValueError, Err: cause})
 }
 
-// within traces the ops that build adds to a pass. A panic ends the pass too, because the step may
+// tracePass traces the ops that build adds to a pass. A panic ends the pass too, because the step may
 // recover from it and continue.
-func (r *tracer) within(p *Pass, build func()) {
+func (r *tracer) tracePass(p *Pass, build func()) {
 	if err := r.target.BeginPass(p); err != nil {
 		panic(err)
 	}
@@ -142,48 +142,48 @@ func (r *tracer) within(p *Pass, build func()) {
 
 // enter returns the node inside a pass for a node outside. The gradient of a region is computed
 // from its results to these nodes and ends there. Another gradient that flows here would be lost.
-func (r *tracer) enter(p *Pass, i int, x *graph.Node, c Crossing, what string) *graph.Node {
-	shape, err := c.Inside(x.Shape())
+func (r *tracer) enter(p *Pass, i int, x *graph.Node, c Mapping, what string) *graph.Node {
+	shape, err := c.InnerShape(x.Shape())
 	if err != nil {
 		r.fail(what, err, "", "give it a shape that can be cut")
 	}
 	p.In = append(p.In, c)
-	node := r.target.EmitBorder(x, Enter{Pass: p, Index: i, Shape: shape}, func(*graph.Node) *graph.Node {
-		if !r.backward {
+	node := r.target.EmitOp(x, Enter{Pass: p, Index: i, Shape: shape}, func(*graph.Node) *graph.Node {
+		if !r.inBackward {
 			r.fail(what, nil, "a gradient arrives inside the region, past its results: a gradient of a gradient, or a node of the region that is used outside",
 				"take second derivatives of ops outside of regions, and return what is used outside")
 		}
 		return nil
 	})
-	leavesOf(x.Graph()).nodes[node] = true
+	captureStateOf(x.Graph()).allowed[node] = true
 	return node
 }
 
-// collect finds the region's sources: its arguments, and the parameters and leaves that its ops
+// collectSources finds the region's sources: its arguments, and the parameters and leaves that its ops
 // read or that it returns. Any other node from outside would lose its gradient at the region's
 // border.
-func (r *tracer) collect(nodes, enters []*graph.Node) {
+func (r *tracer) collectSources(nodes, enters []*graph.Node) {
 	frozen := frozenOf(nodes[0].Graph()) != nil
-	add := func(source, leaf *graph.Node, c Crossing) {
+	add := func(source, leaf *graph.Node, c Mapping) {
 		if _, state := c.(Carry); frozen && !state && !r.carriesGradient(source) {
 			return
 		}
-		if leaf.DType().IsFloat() && !slices.Contains(r.leaves, leaf) {
-			r.sources, r.leaves, r.crossings = append(r.sources, source), append(r.leaves, leaf), append(r.crossings, c)
+		if leaf.DType().IsFloat() && !slices.Contains(r.innerSources, leaf) {
+			r.outerSources, r.innerSources, r.sourceMappings = append(r.outerSources, source), append(r.innerSources, leaf), append(r.sourceMappings, c)
 		}
 	}
 	for i, enter := range enters {
-		add(r.arguments[i].Node, enter, r.arguments[i].Crossing)
+		add(r.arguments[i].Node, enter, r.arguments[i].Mapping)
 	}
-	first, known := nodes[0].Id(), leavesOf(nodes[0].Graph())
+	first, known := nodes[0].Id(), captureStateOf(nodes[0].Graph())
 	use := func(verb string, node *graph.Node) {
 		switch {
 		case IsVariable(node, first):
 			if node.Function() == enters[0].Function() { // parameters of closures are no variables
-				add(node, node, Same{})
+				add(node, node, Identity{})
 			}
-		case node.Id() < first && (known.nodes[node] || node.Type() == graph.NodeTypeConvertDType && known.nodes[node.Inputs()[0]]):
-			add(node, node, Same{})
+		case node.Id() < first && (known.allowed[node] || node.Type() == graph.NodeTypeConvertDType && known.allowed[node.Inputs()[0]]):
+			add(node, node, Identity{})
 		case node.Id() < first && r.carriesGradient(node):
 			r.fail("", nil, fmt.Sprintf("it %s node %q from outside", verb, node.String()), "pass it as an argument")
 		}
@@ -213,93 +213,93 @@ func IsVariable(node *graph.Node, first graph.NodeId) bool {
 // carriesGradient reports whether a node outside may pass on a gradient: whether it depends on a
 // float parameter through floats.
 func (r *tracer) carriesGradient(node *graph.Node) bool {
-	known, ok := r.carries[node]
+	known, ok := r.gradientCache[node]
 	if ok {
 		return known
 	}
-	if r.carries == nil {
-		r.carries = map[*graph.Node]bool{}
+	if r.gradientCache == nil {
+		r.gradientCache = map[*graph.Node]bool{}
 	}
 	known = !node.StopGradient() && (node.NumOutputs() > 1 || node.DType().IsFloat()) &&
-		(node.Type() == graph.NodeTypeParameter && !frozenParameter(node) || slices.ContainsFunc(node.Inputs(), r.carriesGradient))
-	r.carries[node] = known
+		(node.Type() == graph.NodeTypeParameter && !isFrozenParameter(node) || slices.ContainsFunc(node.Inputs(), r.carriesGradient))
+	r.gradientCache[node] = known
 	return known
 }
 
-// leave returns the results outside. A node of GoMLX passes gradients to one input, but the region
+// emitResults returns the results outside. A node of GoMLX passes gradients to one input, but the region
 // has several sources and several results. All results therefore depend on one number, zero, which
 // is a sum over the sources. Their adjoints are stored until the adjoint of the number is
 // requested, and each term of the sum then has the gradient of its source.
-func (r *tracer) leave() []*graph.Node {
-	r.match()
+func (r *tracer) emitResults() []*graph.Node {
+	r.checkCarries()
 	slots := make([]*Slot, len(r.results))
 	for i, y := range r.results {
-		r.pass.Out = append(r.pass.Out, y.Crossing)
+		r.pass.Out = append(r.pass.Out, y.Mapping)
 		slots[i] = &Slot{}
-		out := r.target.EmitBorder(y.Node, Leave{Pass: r.pass, Index: i, Shape: y.Crossing.Outside(y.Node.Shape())}, nil)
-		r.target.EmitBorder(out, Save{slots[i]}, nil)
+		out := r.target.EmitOp(y.Node, Leave{Pass: r.pass, Index: i, Shape: y.Mapping.OuterShape(y.Node.Shape())}, nil)
+		r.target.EmitOp(out, Save{slots[i]}, nil)
 	}
 	r.adjoints = make([]*graph.Node, len(r.results))
-	root := r.root()
+	root := r.rootNode()
 	all := make([]*graph.Node, len(r.results))
 	for i, y := range r.results {
 		var gradient func(v *graph.Node) *graph.Node
 		if y.Node.DType().IsFloat() {
 			gradient = func(v *graph.Node) *graph.Node {
-				r.adjoints[i], r.arrived = v, true
+				r.adjoints[i], r.adjointsPending = v, true
 				return graph.ZerosLike(root)
 			}
 		}
-		all[i] = r.target.EmitBorder(root, Load{slots[i]}, gradient)
+		all[i] = r.target.EmitOp(root, Load{slots[i]}, gradient)
 	}
 	return all
 }
 
-// match checks that carried results have the shapes of the carried arguments.
-func (r *tracer) match() {
-	r.before = make([]int, len(r.results))
+// checkCarries checks that carried results have the shapes of the carried arguments.
+func (r *tracer) checkCarries() {
+	r.carriedFrom = make([]int, len(r.results))
 	var states []int
 	for i, a := range r.arguments {
-		if _, ok := a.Crossing.(Carry); ok {
+		if _, ok := a.Mapping.(Carry); ok {
 			states = append(states, i)
 		}
 	}
 	for i, y := range r.results {
-		if _, ok := y.Crossing.(Carry); !ok {
+		if _, ok := y.Mapping.(Carry); !ok {
 			continue
 		}
 		if len(states) == 0 {
-			r.fail(r.result(i), nil, "it is carried, but no argument is its value before", "return one carried result for each carried argument")
+			r.fail(r.resultName(i), nil, "it is carried, but no argument is its value before", "return one carried result for each carried argument")
 		}
 		if a := r.arguments[states[0]]; !a.Node.Shape().Equal(y.Node.Shape()) {
-			r.fail(r.result(i), nil, fmt.Sprintf("it is %s, and %s came in", y.Node.Shape(), a.Node.Shape()),
+			r.fail(r.resultName(i), nil, fmt.Sprintf("it is %s, and %s came in", y.Node.Shape(), a.Node.Shape()),
 				"return the shape and the dtype that came in: a run begins with what the run before gave")
 		}
-		r.before[i], states = states[0], states[1:]
+		r.carriedFrom[i], states = states[0], states[1:]
 	}
 	if len(states) > 0 {
-		r.fail(r.argument(states[0]), nil, "it is carried, but no result is its next value", "return one carried result for each carried argument")
+		r.fail(r.argumentName(states[0]), nil, "it is carried, but no result is its next value", "return one carried result for each carried argument")
 	}
 }
 
-// root returns the number that all results depend on.
-func (r *tracer) root() *graph.Node {
-	if len(r.sources) == 0 {
+// rootNode returns the number that all results depend on.
+func (r *tracer) rootNode() *graph.Node {
+	if len(r.outerSources) == 0 {
 		return graph.Const(r.results[0].Node.Graph(), float32(0))
 	}
-	return r.zeroOf(r.sources, func(i int) *graph.Node {
-		if r.arrived { // one backward pass computes the gradients of all terms
-			r.gradients, r.arrived = r.differentiate(), false
+	return r.zeroFrom(r.outerSources, func(i int) *graph.Node {
+		if r.adjointsPending { // one backward pass computes the gradients of all terms
+			r.gradients, r.adjointsPending = r.traceBackward(), false
 		}
 		return r.gradients[i]
 	})
 }
 
-// zeroOf returns a float32 zero that depends on all inputs. gradient returns the gradient of input
+// zeroFrom returns a float32 zero that depends on all inputs. gradient returns the gradient of input
 // i.
-func (r *tracer) zeroOf(inputs []*graph.Node, gradient func(i int) *graph.Node) (sum *graph.Node) {
+func (r *tracer) zeroFrom(inputs []*graph.Node, gradient func(i int) *graph.Node) (sum *graph.Node) {
 	for i, x := range inputs {
-		term := r.target.EmitBorder(x, Zero{}, func(*graph.Node) *graph.Node { return gradient(i) })
+		term := r.target.EmitOp(x, ScalarZero{}, func(*graph.Node) *graph.Node { return gradient(i) })
 		if sum == nil {
 			sum = term
 		} else {
@@ -309,25 +309,25 @@ func (r *tracer) zeroOf(inputs []*graph.Node, gradient func(i int) *graph.Node) 
 	return sum
 }
 
-// differentiate traces a backward pass for the current adjoints, and returns the gradients of the
+// traceBackward traces a backward pass for the current adjoints, and returns the gradients of the
 // sources.
-func (r *tracer) differentiate() []*graph.Node {
+func (r *tracer) traceBackward() []*graph.Node {
 	p := &Pass{Kind: r.pass.Kind, Forward: r.pass}
-	inside := make([]*graph.Node, 0, len(r.leaves))
-	idle := r.idle()
+	inside := make([]*graph.Node, 0, len(r.innerSources))
+	idle := r.statesWithoutGradient()
 	for i, y := range r.results {
-		if _, carried := y.Crossing.(Carry); carried && y.Node.DType().IsFloat() && r.adjoints[i] == nil && idle[i] == nil {
+		if _, carried := y.Mapping.(Carry); carried && y.Node.DType().IsFloat() && r.adjoints[i] == nil && idle[i] == nil {
 			// A node with the shape outside: its zeros have the shape of the adjoint.
-			r.adjoints[i] = graph.ZerosLike(graph.Zeros(y.Node.Graph(), y.Crossing.Outside(y.Node.Shape())))
+			r.adjoints[i] = graph.ZerosLike(graph.Zeros(y.Node.Graph(), y.Mapping.OuterShape(y.Node.Shape())))
 		}
 	}
 	adjoints := slices.Clone(r.adjoints)
-	r.within(p, func() {
-		g := r.leaves[0].Graph()
-		leaves := leavesOf(g)
-		around := leaves.of
-		r.backward, leaves.of = true, r
-		defer func() { r.backward, leaves.of = false, around }()
+	r.tracePass(p, func() {
+		g := r.innerSources[0].Graph()
+		leaves := captureStateOf(g)
+		around := leaves.differentiating
+		r.inBackward, leaves.differentiating = true, r
+		defer func() { r.inBackward, leaves.differentiating = false, around }()
 		total := graph.Scalar(g, dtypes.Float32, 0)
 		next := 0
 		for i, y := range r.results {
@@ -339,30 +339,30 @@ func (r *tracer) differentiate() []*graph.Node {
 				continue
 			}
 			r.adjoints[i] = nil
-			a := r.enter(p, next, v, y.Crossing, "adjoint of "+r.result(i))
+			a := r.enter(p, next, v, y.Mapping, "adjoint of "+r.resultName(i))
 			next++
 			// The sum only defines the adjoint of each result for the gradient.
 			total = graph.Add(total, graph.ConvertDType(graph.ReduceAllSum(graph.Mul(y.Node, a)), dtypes.Float32))
 		}
-		inside = graph.Gradient(total, r.leaves...)
+		inside = graph.Gradient(total, r.innerSources...)
 	})
 	all := make([]*graph.Node, len(inside))
 	still := slices.Collect(maps.Values(idle))
 	for i, gradient := range inside {
-		if slices.Contains(still, r.leaves[i]) {
-			all[i] = graph.ZerosLike(r.sources[i])
+		if slices.Contains(still, r.innerSources[i]) {
+			all[i] = graph.ZerosLike(r.outerSources[i])
 			continue
 		}
-		p.Out = append(p.Out, r.crossings[i])
-		all[i] = r.target.EmitBorder(gradient, Leave{Pass: p, Index: len(p.Out) - 1, Shape: r.crossings[i].Outside(gradient.Shape())}, func(*graph.Node) *graph.Node {
-			r.fail("", nil, "a gradient of its gradient is requested, which a region of this kind or inside another region does not have", secondHint)
+		p.Out = append(p.Out, r.sourceMappings[i])
+		all[i] = r.target.EmitOp(gradient, Leave{Pass: p, Index: len(p.Out) - 1, Shape: r.sourceMappings[i].OuterShape(gradient.Shape())}, func(*graph.Node) *graph.Node {
+			r.fail("", nil, "a gradient of its gradient is requested, which a region of this kind or inside another region does not have", secondDerivativeHint)
 			return nil
 		})
 	}
 	switch r.pass.Kind.(type) {
 	case Loop, Block:
-		if len(r.target.Open()) == 0 {
-			return r.differentiable(all, adjoints)
+		if len(r.target.OpenPasses()) == 0 {
+			return r.makeDifferentiable(all, adjoints)
 		}
 	}
 	return all

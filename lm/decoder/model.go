@@ -85,5 +85,5 @@ func (c Config) feedForward(scope *model.Scope, x *graph.Node) *graph.Node {
 
 // rmsNorm is RMS normalization in float32.
 func (c Config) rmsNorm(scope *model.Scope, x *graph.Node) *graph.Node {
-	return c.gatherTokens(precision.Full(x, func(x *graph.Node) *graph.Node { return norm.RMSNorm(scope, x).WithEpsilon(c.Epsilon).Done() }))
+	return c.gatherTokens(precision.FullPrecision(x, func(x *graph.Node) *graph.Node { return norm.RMSNorm(scope, x).WithEpsilon(c.Epsilon).Done() }))
 }

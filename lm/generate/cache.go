@@ -90,7 +90,7 @@ func (c *Cache) mask(g *graph.Graph) *graph.Node {
 // each iteration of a loop has its own index.
 func (c *Cache) nextLayer(g *graph.Graph) *graph.Node {
 	c.calls++
-	if gate, ok := g.Backend().(region.Target); ok && len(gate.Open()) > 0 {
+	if gate, ok := g.Backend().(region.Target); ok && len(gate.OpenPasses()) > 0 {
 		c.inLoop = true
 	}
 	layer := c.rc.Read(c.layer)

@@ -41,12 +41,12 @@ func appendInts(text []byte, list []int) []byte {
 	return text
 }
 
-// Rows is a list of integer lists of the same length, such as the padding before and after each
+// IntMatrix is a list of integer lists of the same length, such as the padding before and after each
 // dimension, or the groups of partitions of a collective.
-type Rows [][]int
+type IntMatrix [][]int
 
 // Append implements [Attr].
-func (rows Rows) Append(text []byte) []byte {
+func (rows IntMatrix) Append(text []byte) []byte {
 	text = append(text, "dense<["...)
 	width := 2 // the width of paddings, for an empty list
 	for i, row := range rows {
@@ -94,11 +94,11 @@ func (x Float32) Append(text []byte) []byte {
 	return append(append(text, mantissa...), " : f32"...)
 }
 
-// Flag is true or false.
-type Flag bool
+// Bool is true or false.
+type Bool bool
 
 // Append implements [Attr].
-func (f Flag) Append(text []byte) []byte { return strconv.AppendBool(text, bool(f)) }
+func (f Bool) Append(text []byte) []byte { return strconv.AppendBool(text, bool(f)) }
 
 // String is a string.
 type String string
@@ -122,8 +122,8 @@ func (a Alias) Append(text []byte) []byte { return append(append(text, '#'), a..
 type Number struct {
 	Text  string
 	Value float64
-	// Known reports whether Value is set.
-	Known bool
+	// HasValue reports whether Value is set.
+	HasValue bool
 }
 
 // Dense is the value of a constant tensor: one number for all elements, a short list of numbers, or
@@ -132,35 +132,35 @@ type Dense struct {
 	Type Type
 	// Splat is the value of all elements, or nil if the elements are in List or Bytes.
 	Splat *Number
-	// List contains the elements in row-major order.
-	List []Number
+	// Numbers contains the elements in row-major order.
+	Numbers []Number
 	// Bytes contains the elements in row-major order, each in little-endian byte order.
 	Bytes []byte
 }
 
 // Append implements [Attr].
 func (d *Dense) Append(text []byte) []byte {
-	text = d.Elements(append(text, "dense<"...))
+	text = d.AppendElements(append(text, "dense<"...))
 	return d.Type.append(append(text, "> : "...))
 }
 
-// Elements appends the elements in MLIR syntax, without the enclosing dense< and >.
-func (d *Dense) Elements(text []byte) []byte {
+// AppendElements appends the elements in MLIR syntax, without the enclosing dense< and >.
+func (d *Dense) AppendElements(text []byte) []byte {
 	switch {
 	case d.Splat != nil:
 		return append(text, d.Splat.Text...)
 	case d.Bytes != nil:
 		return fmt.Appendf(text, `"0x%s"`, strings.ToUpper(hex.EncodeToString(d.Bytes)))
-	case len(d.List) == 0:
+	case len(d.Numbers) == 0:
 		return text
 	}
 	next := 0
-	return d.axis(text, 0, &next)
+	return d.appendAxis(text, 0, &next)
 }
 
-func (d *Dense) axis(text []byte, axis int, next *int) []byte {
+func (d *Dense) appendAxis(text []byte, axis int, next *int) []byte {
 	if axis == len(d.Type.Dims) {
-		text = append(text, d.List[*next].Text...)
+		text = append(text, d.Numbers[*next].Text...)
 		*next++
 		return text
 	}
@@ -169,14 +169,14 @@ func (d *Dense) axis(text []byte, axis int, next *int) []byte {
 		if i > 0 {
 			text = append(text, ", "...)
 		}
-		text = d.axis(text, axis+1, next)
+		text = d.appendAxis(text, axis+1, next)
 	}
 	return append(text, ']')
 }
 
 // Depth returns the nesting depth of the brackets of the elements.
 func (d *Dense) Depth() int {
-	if len(d.List) == 0 {
+	if len(d.Numbers) == 0 {
 		return 0
 	}
 	return len(d.Type.Dims)

@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	vector = ir.Tensor(dtypes.Float32, 4)
-	scalar = ir.Tensor(dtypes.Float32)
+	vector = ir.TensorType(dtypes.Float32, 4)
+	scalar = ir.TensorType(dtypes.Float32)
 )
 
 // sample returns a module with every form of statement: a loop in a function, in the forms of the
@@ -28,28 +28,28 @@ func sample() *ir.Module {
 	}}
 	step := &ir.Function{
 		Name: "step", Private: true,
-		Parameters: []ir.Parameter{{Value: x, Attributes: []ir.Attribute{{Key: "jax.buffer_donor", Value: ir.Flag(true)}}}},
+		Parameters: []ir.Parameter{{Value: x, Attributes: []ir.Attribute{{Key: "jax.buffer_donor", Value: ir.Bool(true)}}}},
 		Results:    []ir.Result{{Type: scalar}},
 		Body: []*ir.Statement{
 			{Op: "stablehlo.slice", Operands: []*ir.Value{x}, Results: []*ir.Value{y},
 				Attributes: []ir.Attribute{{Key: "limit_indices", Value: ir.Ints{4}}, {Key: "start_indices", Value: ir.Ints{0}}}},
-			{Op: "stablehlo.constant", Results: []*ir.Value{zero}, Form: ir.Short,
-				Attributes: []ir.Attribute{{Key: ir.Elements, Value: &ir.Dense{Type: scalar, Splat: &nothing}}}},
+			{Op: "stablehlo.constant", Results: []*ir.Value{zero}, Form: ir.Custom,
+				Attributes: []ir.Attribute{{Key: ir.ValueKey, Value: &ir.Dense{Type: scalar, Splat: &nothing}}}},
 			{Op: "stablehlo.reduce", Operands: []*ir.Value{y, zero}, Results: []*ir.Value{total},
 				Attributes: []ir.Attribute{{Key: "dimensions", Value: ir.Ints{0}}}, Regions: []*ir.Region{add}},
 			{Op: "stablehlo.return", Operands: []*ir.Value{total}},
 		},
 	}
-	called := &ir.Statement{Op: "func.call", Operands: []*ir.Value{x}, Results: ir.Pack("stepped", scalar), Pack: "stepped",
-		Attributes: []ir.Attribute{{Key: ir.Callee, Value: ir.Symbol("step")}}, Form: ir.Short}
-	once := &ir.Statement{Op: "stablehlo.if", Operands: []*ir.Value{{Name: "p", Type: ir.Tensor(dtypes.Bool)}}, Results: ir.Pack("out", scalar), Pack: "out",
-		Regions:    []*ir.Region{{Body: []*ir.Statement{called, {Op: "stablehlo.return", Operands: called.Results, Form: ir.Short}}}},
-		Attributes: []ir.Attribute{{Key: "groups", Value: ir.Alias("groups")}, {Key: "global"}}, Form: ir.Inline}
+	called := &ir.Statement{Op: "func.call", Operands: []*ir.Value{x}, Results: ir.NewResults("stepped", scalar), ResultName: "stepped",
+		Attributes: []ir.Attribute{{Key: ir.CalleeKey, Value: ir.Symbol("step")}}, Form: ir.Custom}
+	once := &ir.Statement{Op: "stablehlo.if", Operands: []*ir.Value{{Name: "p", Type: ir.TensorType(dtypes.Bool)}}, Results: ir.NewResults("out", scalar), ResultName: "out",
+		Regions:    []*ir.Region{{Body: []*ir.Statement{called, {Op: "stablehlo.return", Operands: called.Results, Form: ir.Custom}}}},
+		Attributes: []ir.Attribute{{Key: "groups", Value: ir.Alias("groups")}, {Key: "global"}}, Form: ir.Generic}
 	main := &ir.Function{
-		Name: "main", Form: ir.Short,
+		Name: "main", Form: ir.Custom,
 		Parameters: []ir.Parameter{{Value: x, Attributes: []ir.Attribute{{Key: "tf.aliasing_output", Value: ir.Int32(0)}}}},
 		Results:    []ir.Result{{Type: scalar}},
-		Body:       []*ir.Statement{once, {Op: "return", Operands: once.Results, Form: ir.Short}},
+		Body:       []*ir.Statement{once, {Op: "return", Operands: once.Results, Form: ir.Custom}},
 	}
 	return &ir.Module{Name: "sample", Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(1)}},
 		Aliases: []ir.Attribute{{Key: "groups", Value: ir.Raw("dense<0>")}}, Meshes: []ir.Attr{ir.Raw("sdy.mesh @mesh = <[]>")},

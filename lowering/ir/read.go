@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Layout names the axes of a convolution's operands and result, such as b, 0, f.
-type Layout [3][]string
+// ConvDimensionNumbers names the axes of a convolution's operands and result, such as b, 0, f.
+type ConvDimensionNumbers [3][]string
 
 // Append implements [Attr].
-func (l Layout) Append(text []byte) []byte {
+func (l ConvDimensionNumbers) Append(text []byte) []byte {
 	text = append(text, "#stablehlo.conv<["...)
 	text = append(text, strings.Join(l[0], ", ")...)
 	text = append(text, "]x["...)
@@ -21,53 +21,53 @@ func (l Layout) Append(text []byte) []byte {
 }
 
 // Enum is a value of an enumeration, such as #stablehlo<comparison_direction LT>.
-type Enum struct{ Name, Word string }
+type Enum struct{ Name, Value string }
 
 // Append implements [Attr].
 func (e Enum) Append(text []byte) []byte {
 	text = append(append(append(text, "#stablehlo<"...), e.Name...), ' ')
-	return append(append(text, e.Word...), '>')
+	return append(append(text, e.Value...), '>')
 }
 
-// Fields is a structured attribute. Each field is one dimension or a list of dimensions.
-type Fields struct {
-	// Name is the name with its dialect, such as stablehlo.dot.
-	Name string
-	List []Field
-	// Apart writes the closing bracket on a separate line.
-	Apart bool
+// Struct is a structured attribute. Each field is one dimension or a list of dimensions.
+type Struct struct {
+	// OpName is the name with its dialect, such as stablehlo.dot.
+	Name   string
+	Fields []Field
+	// BracketOnNewLine writes the closing bracket on a separate line.
+	BracketOnNewLine bool
 }
 
 // Field is a field of a structured attribute.
 type Field struct {
-	Name   string
-	Dims   []int
-	Single bool
+	Name     string
+	Dims     []int
+	IsScalar bool
 }
 
 // Append implements [Attr].
-func (f Fields) Append(text []byte) []byte {
+func (f Struct) Append(text []byte) []byte {
 	text = append(append(append(text, '#'), f.Name...), '<')
-	for i, field := range f.List {
+	for i, field := range f.Fields {
 		if i > 0 {
 			text = append(text, ',')
 		}
 		text = append(append(append(text, "\n  "...), field.Name...), " = "...)
-		if field.Single {
+		if field.IsScalar {
 			text = strconv.AppendInt(text, int64(field.Dims[0]), 10)
 			continue
 		}
 		text = append(appendInts(append(text, '['), field.Dims), ']')
 	}
-	if f.Apart {
+	if f.BracketOnNewLine {
 		text = append(text, '\n')
 	}
 	return append(text, '>')
 }
 
 // Dims returns the dimensions of a field, or nil if there is no such field.
-func (f Fields) Dims(name string) []int {
-	for _, field := range f.List {
+func (f Struct) Dims(name string) []int {
+	for _, field := range f.Fields {
 		if field.Name == name {
 			return field.Dims
 		}
@@ -75,22 +75,22 @@ func (f Fields) Dims(name string) []int {
 	return nil
 }
 
-// Read parses an attribute. It returns [Raw] for an attribute that has no other type in this
+// ParseAttr parses an attribute. It returns [Raw] for an attribute that has no other type in this
 // package. The StableHLO builder stores the attributes of an op as text only, so each attribute is
 // parsed once, when its statement is converted. [Attr.Append] of the result writes the same bytes
 // as text.
-func Read(text string) Attr {
+func ParseAttr(text string) Attr {
 	var a Attr
 	switch {
 	case strings.HasPrefix(text, "@"):
 		return Symbol(text[1:])
 	case strings.HasPrefix(text, "array<i64"):
-		a = Ints(integers(strings.TrimPrefix(text, "array<i64")))
+		a = Ints(parseIntegers(strings.TrimPrefix(text, "array<i64")))
 	case strings.HasPrefix(text, "dense<["):
 		elements, _, _ := strings.Cut(text, ">")
-		a = Rows(slices.Collect(slices.Chunk(integers(elements), 2)))
+		a = IntMatrix(slices.Collect(slices.Chunk(parseIntegers(elements), 2)))
 	case strings.HasPrefix(text, "#stablehlo.conv<"):
-		var l Layout
+		var l ConvDimensionNumbers
 		rest := text
 		for i := range l {
 			var axes string
@@ -103,7 +103,7 @@ func Read(text string) Attr {
 		name, word, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(text, "#stablehlo<"), ">"), " ")
 		a = Enum{name, word}
 	case strings.HasPrefix(text, "#stablehlo.") && strings.Contains(text, "\n"):
-		a = fields(text)
+		a = parseStruct(text)
 	default:
 		return Raw(text)
 	}
@@ -113,20 +113,20 @@ func Read(text string) Attr {
 	return a
 }
 
-func fields(text string) Fields {
+func parseStruct(text string) Struct {
 	lines := strings.Split(text, "\n")
-	f := Fields{Name: strings.Trim(lines[0], "#<"), Apart: lines[len(lines)-1] == ">"}
+	f := Struct{Name: strings.Trim(lines[0], "#<"), BracketOnNewLine: lines[len(lines)-1] == ">"}
 	for _, line := range lines[1:] {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), " = "); ok {
-			dims := integers(value)
-			f.List = append(f.List, Field{Name: name, Dims: dims, Single: len(dims) == 1 && !strings.HasPrefix(value, "[")})
+			dims := parseIntegers(value)
+			f.Fields = append(f.Fields, Field{Name: name, Dims: dims, IsScalar: len(dims) == 1 && !strings.HasPrefix(value, "[")})
 		}
 	}
 	return f
 }
 
-// integers returns the decimal integers in a text.
-func integers(text string) (all []int) {
+// parseIntegers returns the decimal integers in a text.
+func parseIntegers(text string) (all []int) {
 	for _, word := range strings.FieldsFunc(text, func(c rune) bool { return c != '-' && (c < '0' || c > '9') }) {
 		if n, err := strconv.Atoi(word); err == nil {
 			all = append(all, n)

@@ -16,21 +16,21 @@ func TestAttributesOfTheBuilderBecomeValues(t *testing.T) {
 		"array<i64: 1, -2>":      ir.Ints{1, -2},
 		"array<i1: false, true>": ir.Raw("array<i1: false, true>"),
 		"@callee":                ir.Symbol("callee"),
-		"dense<[[0, 1], [-2, 3]]> : tensor<2x2xi64>":      ir.Rows{{0, 1}, {-2, 3}},
-		"dense<[]> : tensor<0x2xi64>":                     ir.Rows(nil),
+		"dense<[[0, 1], [-2, 3]]> : tensor<2x2xi64>":      ir.IntMatrix{{0, 1}, {-2, 3}},
+		"dense<[]> : tensor<0x2xi64>":                     ir.IntMatrix(nil),
 		"dense<[1, 2]> : tensor<2xi64>":                   ir.Raw("dense<[1, 2]> : tensor<2xi64>"),
-		"#stablehlo.conv<[b, 0, f]x[0, i, o]->[b, 0, f]>": ir.Layout{{"b", "0", "f"}, {"0", "i", "o"}, {"b", "0", "f"}},
-		"#stablehlo<precision HIGH>":                      ir.Enum{Name: "precision", Word: "HIGH"},
-		gather: ir.Fields{Name: "stablehlo.gather", List: []ir.Field{
-			{Name: "offset_dims", Dims: []int{1, 2}}, {Name: "collapsed_slice_dims"}, {Name: "index_vector_dim", Dims: []int{1}, Single: true}}},
+		"#stablehlo.conv<[b, 0, f]x[0, i, o]->[b, 0, f]>": ir.ConvDimensionNumbers{{"b", "0", "f"}, {"0", "i", "o"}, {"b", "0", "f"}},
+		"#stablehlo<precision HIGH>":                      ir.Enum{Name: "precision", Value: "HIGH"},
+		gather: ir.Struct{Name: "stablehlo.gather", Fields: []ir.Field{
+			{Name: "offset_dims", Dims: []int{1, 2}}, {Name: "collapsed_slice_dims"}, {Name: "index_vector_dim", Dims: []int{1}, IsScalar: true}}},
 		// A text with another format than Append writes must stay Raw.
 		"array<i64:1>":                        ir.Raw("array<i64:1>"),
 		"#stablehlo.dot<\n  precise = yes\n>": ir.Raw("#stablehlo.dot<\n  precise = yes\n>"),
 	} {
-		got := ir.Read(text)
+		got := ir.ParseAttr(text)
 		assert.Equal(t, want, got, text)
 		assert.Equal(t, text, string(got.Append(nil)))
 	}
-	assert.Equal(t, []int{1, 2}, ir.Read(gather).(ir.Fields).Dims("offset_dims"))
-	assert.Nil(t, ir.Read(gather).(ir.Fields).Dims("start_index_map"))
+	assert.Equal(t, []int{1, 2}, ir.ParseAttr(gather).(ir.Struct).Dims("offset_dims"))
+	assert.Nil(t, ir.ParseAttr(gather).(ir.Struct).Dims("start_index_map"))
 }

@@ -2,64 +2,64 @@ package ir
 
 // The keys of attributes that have no name in the short form of their op.
 const (
-	// Elements is the key of the value of a stablehlo.constant.
-	Elements = "value"
-	// Dimension is the key of the dimension of a stablehlo.iota.
-	Dimension = "iota_dimension"
-	// Direction is the key of the direction of a stablehlo.compare.
-	Direction = "comparison_direction"
-	// Callee is the key of the called function of a func.call.
-	Callee = "callee"
-	// Sharding is the key of the sharding of an sdy.sharding_constraint.
-	Sharding = "sharding"
+	// AppendElements is the key of the value of a stablehlo.constant.
+	ValueKey = "value"
+	// IotaDimensionKey is the key of the dimension of a stablehlo.iota.
+	IotaDimensionKey = "iota_dimension"
+	// ComparisonDirectionKey is the key of the direction of a stablehlo.compare.
+	ComparisonDirectionKey = "comparison_direction"
+	// CalleeKey is the key of the called function of a func.call.
+	CalleeKey = "callee"
+	// ShardingKey is the key of the sharding of an sdy.sharding_constraint.
+	ShardingKey = "sharding"
 )
 
-// short writes the custom form of a statement, after its results.
-func (p *printer) short(s *Statement, indent int) {
-	p.str(s.Op)
+// writeCustomForm writes the custom form of a statement, after its results.
+func (p *printer) writeCustomForm(s *Statement, indent int) {
+	p.writeString(s.Op)
 	attribute := func(before, key string) {
-		p.str(before)
+		p.writeString(before)
 		if a := s.Attribute(key); a != nil {
-			p.b = a.Append(p.b)
+			p.text = a.Append(p.text)
 		}
 	}
 	operands := func(before, after string) {
-		p.str(before)
-		p.values(s.Operands)
-		p.str(after)
+		p.writeString(before)
+		p.writeValues(s.Operands)
+		p.writeString(after)
 	}
 	signed := true // whether to write the operand types
 	switch s.Op {
 	case "stablehlo.constant":
-		attribute(" ", Elements)
+		attribute(" ", ValueKey)
 		return
 	case "stablehlo.compare":
-		attribute(" ", Direction)
+		attribute(" ", ComparisonDirectionKey)
 		operands(", ", "")
 	case "stablehlo.reshape", "stablehlo.convert":
 		operands(" ", "")
 	case "func.call":
-		attribute(" ", Callee)
+		attribute(" ", CalleeKey)
 		operands("(", ")")
 	case "sdy.manual_computation":
 		operands("(", ")")
 		for _, a := range s.Attributes {
-			p.str(" " + a.Key + "=")
-			p.b = a.Value.Append(p.b)
+			p.writeString(" " + a.Key + "=")
+			p.text = a.Value.Append(p.text)
 		}
 		r := s.Regions[0]
-		p.str(" (")
-		list(p, r.Arguments, p.typed)
-		p.str(") {\n")
-		p.body(r.Body, indent+2)
-		p.spaces(indent)
-		p.str("}")
+		p.writeString(" (")
+		writeList(p, r.Arguments, p.writeTypedValue)
+		p.writeString(") {\n")
+		p.writeBody(r.Body, indent+2)
+		p.writeSpaces(indent)
+		p.writeString("}")
 	case "stablehlo.iota":
-		attribute(" dim = ", Dimension)
+		attribute(" dim = ", IotaDimensionKey)
 		signed = false
 	case "sdy.sharding_constraint":
 		operands(" ", "")
-		attribute(" ", Sharding)
+		attribute(" ", ShardingKey)
 		signed = false
 	default:
 		if len(s.Operands) > 0 {
@@ -67,13 +67,13 @@ func (p *printer) short(s *Statement, indent int) {
 		}
 		signed = false
 	}
-	p.str(" : ")
+	p.writeString(" : ")
 	switch {
 	case signed:
-		p.signature(s)
+		p.writeFunctionType(s)
 	case len(s.Results) > 0:
-		p.types(s.Results)
+		p.writeTypes(s.Results)
 	default:
-		p.types(s.Operands)
+		p.writeTypes(s.Operands)
 	}
 }

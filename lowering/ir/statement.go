@@ -25,13 +25,13 @@ type Attribute struct {
 type Form int
 
 const (
-	// Long is MLIR's generic form with one attribute per line, the format of the StableHLO builder.
-	Long Form = iota
-	// Inline is the generic form with the attributes on one line.
-	Inline
-	// Short is the custom form of MLIR's own printer, such as stablehlo.add %a, %b : tensor<f32>.
+	// GenericMultiline is MLIR's generic form with one attribute per line, the format of the StableHLO builder.
+	GenericMultiline Form = iota
+	// Generic is the generic form with the attributes on one line.
+	Generic
+	// Custom is the custom form of MLIR's own printer, such as stablehlo.add %a, %b : tensor<f32>.
 	// [Module.Text] supports the custom forms of the ops that packages of this module add.
-	Short
+	Custom
 )
 
 // Statement is one operation.
@@ -40,8 +40,8 @@ type Statement struct {
 	Op       string
 	Operands []*Value
 	Results  []*Value
-	// Pack is the common name of results that were created with [Pack], or "".
-	Pack string
+	// ResultName is the common name of results that were created with [ResultName], or "".
+	ResultName string
 	// Attributes are in the order of the text.
 	Attributes []Attribute
 	Regions    []*Region
@@ -70,18 +70,18 @@ func (s *Statement) Attribute(key string) Attr {
 	return nil
 }
 
-// With adds an attribute to a new statement and returns the statement.
-func (s *Statement) With(key string, value Attr) *Statement {
+// AddAttribute adds an attribute to a new statement and returns the statement.
+func (s *Statement) AddAttribute(key string, value Attr) *Statement {
 	s.Attributes = append(s.Attributes, Attribute{Key: key, Value: value})
 	return s
 }
 
-// Name returns the op without its dialect, such as add.
-func (s *Statement) Name() string { return s.Op[strings.IndexByte(s.Op, '.')+1:] }
+// OpName returns the op without its dialect, such as add.
+func (s *Statement) OpName() string { return s.Op[strings.IndexByte(s.Op, '.')+1:] }
 
-// Replace sets an existing attribute to another value. It copies the attribute list first, so other
+// ReplaceAttribute sets an existing attribute to another value. It copies the attribute list first, so other
 // statements with the same list do not change. It adds no attribute.
-func (s *Statement) Replace(key string, value Attr) {
+func (s *Statement) ReplaceAttribute(key string, value Attr) {
 	for i, a := range s.Attributes {
 		if a.Key == key {
 			s.Attributes = slices.Clone(s.Attributes)
@@ -90,8 +90,8 @@ func (s *Statement) Replace(key string, value Attr) {
 	}
 }
 
-// Pack returns the results of a statement with one name for all results: name#0, name#1 and so on.
-func Pack(name string, types ...Type) []*Value {
+// ResultName returns the results of a statement with one name for all results: name#0, name#1 and so on.
+func NewResults(name string, types ...Type) []*Value {
 	all := make([]*Value, len(types))
 	for i, t := range types {
 		all[i] = &Value{Name: name + "#" + strconv.Itoa(i), Type: t}
@@ -119,21 +119,21 @@ type Function struct {
 	Results    []Result
 	Body       []*Statement
 	Form       Form
-	// Next is the smallest number that is not the name of a value of the function, see
-	// [Function.Fresh].
-	Next int
+	// NextNumber is the smallest number that is not the name of a value of the function, see
+	// [Function.NewValue].
+	NextNumber int
 }
 
-// Fresh returns a new value whose name is an unused number.
-func (f *Function) Fresh(t Type) *Value {
-	v := &Value{Name: strconv.Itoa(f.Next), Type: t}
-	f.Next++
+// NewValue returns a new value whose name is an unused number.
+func (f *Function) NewValue(t Type) *Value {
+	v := &Value{Name: strconv.Itoa(f.NextNumber), Type: t}
+	f.NextNumber++
 	return v
 }
 
-// Like returns a new value with the type and the origin of v.
-func (f *Function) Like(v *Value) *Value {
-	like := f.Fresh(v.Type)
+// NewValueLike returns a new value with the type and the origin of v.
+func (f *Function) NewValueLike(v *Value) *Value {
+	like := f.NewValue(v.Type)
 	like.Origin = v.Origin
 	return like
 }
@@ -150,10 +150,10 @@ type Module struct {
 	Functions []*Function
 }
 
-// Reads calls yield for each operand of a statement and of the statements nested in its regions, in
+// WalkOperands calls yield for each operand of a statement and of the statements nested in its regions, in
 // order, without values that are defined in the regions. All passes use Reads to find the
 // dependencies of a statement.
-func (s *Statement) Reads(yield func(*Value)) {
+func (s *Statement) WalkOperands(yield func(*Value)) {
 	for _, v := range s.Operands {
 		yield(v)
 	}
@@ -163,7 +163,7 @@ func (s *Statement) Reads(yield func(*Value)) {
 			inside[v] = true
 		}
 		for _, inner := range r.Body {
-			inner.Reads(func(v *Value) {
+			inner.WalkOperands(func(v *Value) {
 				if !inside[v] {
 					yield(v)
 				}
@@ -175,11 +175,11 @@ func (s *Statement) Reads(yield func(*Value)) {
 	}
 }
 
-// Reading returns the statement with each operand v replaced by of(v), including operands in its
+// ReplaceOperands returns the statement with each operand v replaced by of(v), including operands in its
 // regions. It returns the statement itself if no operand changes.
-func (s *Statement) Reading(of func(v *Value) *Value) *Statement {
+func (s *Statement) ReplaceOperands(of func(v *Value) *Value) *Statement {
 	changed := false
-	s.Reads(func(v *Value) { changed = changed || of(v) != v })
+	s.WalkOperands(func(v *Value) { changed = changed || of(v) != v })
 	if !changed {
 		return s
 	}
@@ -192,7 +192,7 @@ func (s *Statement) Reading(of func(v *Value) *Value) *Statement {
 	for _, r := range s.Regions {
 		body := make([]*Statement, len(r.Body))
 		for i, inner := range r.Body {
-			body[i] = inner.Reading(of)
+			body[i] = inner.ReplaceOperands(of)
 		}
 		copied.Regions = append(copied.Regions, &Region{Label: r.Label, Arguments: r.Arguments, Body: body})
 	}
@@ -200,14 +200,14 @@ func (s *Statement) Reading(of func(v *Value) *Value) *Statement {
 }
 
 // Rewrite returns a list in which each statement is replaced by the result of f. The regions of a
-// statement are rewritten before f is called. f returns the statement itself to keep it. f must not
+// writeStatement are rewritten before f is called. f returns the statement itself to keep it. f must not
 // change statements that it did not create.
 func Rewrite(list []*Statement, f func(*Statement) ([]*Statement, error)) ([]*Statement, error) {
 	out := make([]*Statement, 0, len(list))
 	for _, s := range list {
 		if len(s.Regions) > 0 {
 			var err error
-			if s, err = s.rewritten(f); err != nil {
+			if s, err = s.rewriteRegions(f); err != nil {
 				return nil, err
 			}
 		}
@@ -226,8 +226,8 @@ func Map(list []*Statement, f func(*Statement) *Statement) []*Statement {
 	return list
 }
 
-// rewritten returns s with rewritten regions, or s itself if no region changed.
-func (s *Statement) rewritten(f func(*Statement) ([]*Statement, error)) (*Statement, error) {
+// rewriteRegions returns s with rewritten regions, or s itself if no region changed.
+func (s *Statement) rewriteRegions(f func(*Statement) ([]*Statement, error)) (*Statement, error) {
 	var regions []*Region
 	for i, r := range s.Regions {
 		body, err := Rewrite(r.Body, f)

@@ -20,13 +20,13 @@ func TestRewriteChangesNothingThatItWasGiven(t *testing.T) {
 			return []*ir.Statement{s}, nil
 		}
 		changed := *s
-		changed.Replace(ir.Callee, ir.Symbol("other"))
+		changed.ReplaceAttribute(ir.CalleeKey, ir.Symbol("other"))
 		return []*ir.Statement{&changed}, nil
 	})
 	require.NoError(t, err)
 	assert.NotSame(t, once, out[0], "its region is another")
 	assert.Same(t, m.Functions[0].Body[1], out[1], "nothing of it changed")
-	assert.Equal(t, ir.Symbol("other"), out[0].Regions[0].Body[0].Attribute(ir.Callee))
+	assert.Equal(t, ir.Symbol("other"), out[0].Regions[0].Body[0].Attribute(ir.CalleeKey))
 	after, _, err := m.Text()
 	require.NoError(t, err)
 	assert.Equal(t, string(before), string(after))
@@ -38,7 +38,7 @@ func TestRewriteChangesNothingThatItWasGiven(t *testing.T) {
 
 func TestReadsSeeIntoRegionsAndNotWhatIsDefinedThere(t *testing.T) {
 	names := func(s *ir.Statement) (all []string) {
-		s.Reads(func(v *ir.Value) { all = append(all, v.Name) })
+		s.WalkOperands(func(v *ir.Value) { all = append(all, v.Name) })
 		return all
 	}
 	m := sample()
@@ -47,8 +47,8 @@ func TestReadsSeeIntoRegionsAndNotWhatIsDefinedThere(t *testing.T) {
 }
 
 func TestFreshNamesAreNumbersBehindAllOthers(t *testing.T) {
-	f := &ir.Function{Next: 7}
-	assert.Equal(t, "7", f.Fresh(vector).Name)
-	assert.Equal(t, "8", f.Fresh(vector).Name)
-	assert.Equal(t, "add", (&ir.Statement{Op: "stablehlo.add"}).Name())
+	f := &ir.Function{NextNumber: 7}
+	assert.Equal(t, "7", f.NewValue(vector).Name)
+	assert.Equal(t, "8", f.NewValue(vector).Name)
+	assert.Equal(t, "add", (&ir.Statement{Op: "stablehlo.add"}).OpName())
 }

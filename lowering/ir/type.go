@@ -16,18 +16,18 @@ type Type struct {
 	Dims  []int
 }
 
-// Tensor returns the type of a tensor with the given dimensions.
-func Tensor(dtype dtypes.DType, dims ...int) Type { return Type{DType: dtype, Dims: dims} }
+// TensorType returns the type of a tensor with the given dimensions.
+func TensorType(dtype dtypes.DType, dims ...int) Type { return Type{DType: dtype, Dims: dims} }
 
 // Rank returns the number of dimensions.
 func (t Type) Rank() int { return len(t.Dims) }
 
-// Empty reports whether a tensor of this type has no elements.
-func (t Type) Empty() bool { return slices.Contains(t.Dims, 0) }
+// IsEmpty reports whether a tensor of this type has no elements.
+func (t Type) IsEmpty() bool { return slices.Contains(t.Dims, 0) }
 
-// Addressable reports whether a tensor of this type fits into a 64-bit address space, with elements
+// IsAddressable reports whether a tensor of this type fits into a 64-bit address space, with elements
 // of 16 bytes.
-func (t Type) Addressable() bool {
+func (t Type) IsAddressable() bool {
 	total := 1.0
 	for _, d := range t.Dims {
 		total *= float64(max(d, 1))
@@ -35,16 +35,16 @@ func (t Type) Addressable() bool {
 	return total <= math.MaxInt64/16
 }
 
-// Element returns the type of one element.
-func (t Type) Element() Type { return Type{DType: t.DType} }
+// ElementType returns the type of one element.
+func (t Type) ElementType() Type { return Type{DType: t.DType} }
 
 // Equal reports whether two types are the same.
 func (t Type) Equal(other Type) bool {
 	return t.DType == other.DType && slices.Equal(t.Dims, other.Dims)
 }
 
-// With returns the type with the given dimensions.
-func (t Type) With(dims ...int) Type { return Type{DType: t.DType, Dims: dims} }
+// AddAttribute returns the type with the given dimensions.
+func (t Type) WithDims(dims ...int) Type { return Type{DType: t.DType, Dims: dims} }
 
 // Stacked returns the type of a stack of n tensors of type t along a new leading dimension.
 func (t Type) Stacked(n int) Type {
@@ -64,17 +64,17 @@ func (t Type) append(b []byte) []byte {
 		b = strconv.AppendInt(b, int64(d), 10)
 		b = append(b, 'x')
 	}
-	if !Writable(t.DType) {
+	if !IsSupported(t.DType) {
 		return fmt.Appendf(b, "unknown<%s>>", t.DType)
 	}
-	return append(append(b, elements[t.DType]...), '>')
+	return append(append(b, dtypeNames[t.DType]...), '>')
 }
 
-// Writable reports whether a program can contain tensors of the dtype.
-func Writable(d dtypes.DType) bool { return elements[d] != "" }
+// IsSupported reports whether a program can contain tensors of the dtype.
+func IsSupported(d dtypes.DType) bool { return dtypeNames[d] != "" }
 
-// elements maps dtypes to their names in MLIR.
-var elements = map[dtypes.DType]string{
+// dtypeNames maps dtypes to their names in MLIR.
+var dtypeNames = map[dtypes.DType]string{
 	dtypes.Bool: "i1", dtypes.Int2: "i2", dtypes.Int4: "i4", dtypes.Int8: "i8", dtypes.Int16: "i16", dtypes.Int32: "i32", dtypes.Int64: "i64",
 	dtypes.Uint2: "ui2", dtypes.Uint4: "ui4", dtypes.Uint8: "ui8", dtypes.Uint16: "ui16", dtypes.Uint32: "ui32", dtypes.Uint64: "ui64",
 	dtypes.Float16: "f16", dtypes.BFloat16: "bf16", dtypes.Float32: "f32", dtypes.Float64: "f64",

@@ -17,18 +17,18 @@ func TestTypesAreWrittenAsTheBuilderWritesThem(t *testing.T) {
 		dtypes.Float16, dtypes.BFloat16, dtypes.Float32, dtypes.Float64, dtypes.Complex64, dtypes.Complex128,
 	} {
 		for _, dims := range [][]int{nil, {0}, {8, 4}} {
-			assert.Equal(t, xshapes.Make(d, dims...).ToStableHLO(), ir.Tensor(d, dims...).String())
+			assert.Equal(t, xshapes.Make(d, dims...).ToStableHLO(), ir.TensorType(d, dims...).String())
 		}
 	}
-	assert.Equal(t, "tensor<?x2xf32>", ir.Tensor(dtypes.Float32, -1, 2).String())
+	assert.Equal(t, "tensor<?x2xf32>", ir.TensorType(dtypes.Float32, -1, 2).String())
 }
 
 func TestTypesOfOthers(t *testing.T) {
-	x := ir.Tensor(dtypes.Float32, 8, 4)
-	assert.Equal(t, ir.Tensor(dtypes.Float32, 2, 8, 4), x.Stacked(2))
-	assert.Equal(t, ir.Tensor(dtypes.Float32), x.Element())
-	assert.True(t, x.Equal(x.Element().With(8, 4)))
-	assert.False(t, x.Equal(ir.Tensor(dtypes.Int32, 8, 4)))
-	assert.False(t, x.Empty())
-	assert.True(t, x.With(3, 0).Empty())
+	x := ir.TensorType(dtypes.Float32, 8, 4)
+	assert.Equal(t, ir.TensorType(dtypes.Float32, 2, 8, 4), x.Stacked(2))
+	assert.Equal(t, ir.TensorType(dtypes.Float32), x.ElementType())
+	assert.True(t, x.Equal(x.ElementType().WithDims(8, 4)))
+	assert.False(t, x.Equal(ir.TensorType(dtypes.Int32, 8, 4)))
+	assert.False(t, x.IsEmpty())
+	assert.True(t, x.WithDims(3, 0).IsEmpty())
 }

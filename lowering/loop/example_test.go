@@ -54,8 +54,8 @@ func ExampleRun() {
 	strat, done := strategytest.Example(1, 1)
 	defer done()
 	powers := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		out := loop.Run(nil, 5, loop.Arguments{Carried: []*graph.Node{graph.OnesLike(in[0])}, Same: in[:1]}, func(l *loop.Layer) loop.Results {
-			y := graph.Mul(l.Carried[0], l.Same[0])
+		out := loop.Run(nil, 5, loop.Arguments{Carried: []*graph.Node{graph.OnesLike(in[0])}, Shared: in[:1]}, func(l *loop.Layer) loop.Results {
+			y := graph.Mul(l.Carried[0], l.Shared[0])
 			number := graph.ConvertDType(l.Index, dtypes.Float32)
 			return loop.Results{Carried: []*graph.Node{y}, Stacked: []*graph.Node{y}, Summed: []*graph.Node{graph.Mul(y, number)}}
 		}, loop.Options{})

@@ -25,8 +25,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// run runs a step once over a store and returns the elements of its results.
-func run(t *testing.T, s *strategy.TPUStrategy, store *model.Store, step strategy.StepFunc, args ...any) [][]float64 {
+// layerLoop runs a step once over a store and returns the elements of its results.
+func layerLoop(t *testing.T, s *strategy.TPUStrategy, store *model.Store, step strategy.StepFunc, args ...any) [][]float64 {
 	t.Helper()
 	out, err := s.Function(step, strategy.FunctionOptions{Store: store, Training: true}).Run(context.Background(), args...)
 	require.NoError(t, err)
@@ -42,10 +42,10 @@ func TestLoopArgumentsAndResults(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x, scale, stack := in[0], in[1], in[2]
-		out := loop.Run(nil, 3, loop.Arguments{Carried: []*graph.Node{x, graph.ZerosLike(scale)}, Same: []*graph.Node{scale}, Sliced: []*graph.Node{stack}},
+		out := loop.Run(nil, 3, loop.Arguments{Carried: []*graph.Node{x, graph.ZerosLike(scale)}, Shared: []*graph.Node{scale}, Sliced: []*graph.Node{stack}},
 			func(l *loop.Layer) loop.Results {
 				number := graph.ConvertDType(l.Index, dtypes.Float32)
-				y := graph.Add(graph.Mul(l.Carried[0], l.Same[0]), l.Sliced[0])
+				y := graph.Add(graph.Mul(l.Carried[0], l.Shared[0]), l.Sliced[0])
 				return loop.Results{Carried: []*graph.Node{y, graph.Add(l.Carried[1], number)}, Stacked: []*graph.Node{number, y}, Summed: []*graph.Node{graph.ReduceAllSum(graph.Square(y))}}
 			}, loop.Options{})
 		grads := graph.Gradient(graph.Add(out.Summed[0], graph.ReduceAllSum(out.Stacked[1])), x, scale, stack)
@@ -64,7 +64,7 @@ func TestLoopArgumentsAndResults(t *testing.T) {
 		return append([]*graph.Node{y, graph.Const(rc.Graph(), float32(3)), graph.Const(rc.Graph(), []float32{0, 1, 2}), ys, sum}, grads...)
 	}
 	args := []any{[]float32{1, 2}, float32(0.5), [][]float32{{1, 2}, {3, -4}, {0.5, 6}}}
-	assert.Equal(t, run(t, s, nil, want, args...), run(t, s, nil, step, args...))
+	assert.Equal(t, layerLoop(t, s, nil, want, args...), layerLoop(t, s, nil, step, args...))
 }
 
 func TestLayersDrawDifferentRandomNumbers(t *testing.T) {
@@ -87,9 +87,9 @@ func TestLayersDrawDifferentRandomNumbers(t *testing.T) {
 		for i := range x {
 			x[i] = float32(i + 1)
 		}
-		a := run(t, s, store, step, x)
+		a := layerLoop(t, s, store, step, x)
 		assert.InDeltaSlice(t, a[1], a[2], 1e-3, name)
-		b := run(t, s, store, step, x)
+		b := layerLoop(t, s, store, step, x)
 		seen := map[string]bool{}
 		for _, masks := range [][]float64{a[0], b[0]} {
 			for i := range 4 {
@@ -128,8 +128,8 @@ func TestLayersHaveSeparateState(t *testing.T) {
 	s := strategytest.On(t, sys, strategy.Options{Replicas: 1})
 	store := strategytest.SeededStore()
 	x, y := batch(0)
-	run(t, s, store, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{loss(looped(remat.Everything()))(rc, in)}
+	layerLoop(t, s, store, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{lossSum(looped(remat.Everything()))(rc, in)}
 	}, x, y)
 	start := values(t, s, store, "/layers", "/output")
 	for _, path := range []string{"/layers/norm/batch_normalization/mean", "/layers/norm/batch_normalization/avg_weight"} {
@@ -140,12 +140,12 @@ func TestLayersHaveSeparateState(t *testing.T) {
 		return optimizer.StochasticGradientDescent().WithLearningRate(0.01).WithDecay(false).Done()
 	}
 	wanted := seeded(start, true)
-	want := fit(t, s, wanted, sgd(), loss(apart), 5)
+	want := fit(t, s, wanted, sgd(), lossSum(apart), 5)
 	final := values(t, s, wanted, "/layers")
 	for name, keep := range map[string]remat.Policy{"everything": remat.Everything(), "nothing": remat.Nothing()} {
 		t.Run(name, func(t *testing.T) {
 			store := seeded(start, false)
-			assert.InDeltaSlice(t, want, fit(t, s, store, sgd(), loss(looped(keep)), 5), 1e-4)
+			assert.InDeltaSlice(t, want, fit(t, s, store, sgd(), lossSum(looped(keep)), 5), 1e-4)
 			for path, stack := range values(t, s, store, "/layers") {
 				numbers := strategytest.Numbers(t, stack)
 				for i := range depth {
@@ -164,7 +164,7 @@ func TestNestedLoops(t *testing.T) {
 		return graph.Add(x, graph.Tanh(layers.Dense(scope.In("dense"), x, true, width)))
 	}
 	nested := func(outer, inner remat.Policy, block bool) train.Loss {
-		return loss(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		return lossSum(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			return loop.Layers(rc.Scope("layers"), 2, x, func(scope *model.Scope, x *graph.Node) *graph.Node {
 				x = layers.Dropout(scope, x, graph.Scalar(x.Graph(), dtypes.Float32, 1e-9))
 				x = loop.Layers(scope.In("inner"), 3, x, func(scope *model.Scope, x *graph.Node) *graph.Node {
@@ -182,12 +182,12 @@ func TestNestedLoops(t *testing.T) {
 	}
 	store := strategytest.SeededStore()
 	x, y := batch(0)
-	run(t, s, store, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+	layerLoop(t, s, store, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{nested(remat.Everything(), remat.Everything(), false)(rc, in)}
 	}, x, y)
 	start := values(t, s, store, "/layers", "/output")
 	require.Equal(t, []int{2, 3, width, width}, start["/layers/inner/dense/dense/weights"].Shape().Dimensions)
-	want := fit(t, s, stored(t, start, false), sgd(), loss(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+	want := fit(t, s, stored(t, start, false), sgd(), lossSum(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 		at := func(path string, index ...int) *graph.Node {
 			v := rc.Scope().Store().GetVariable(path).NodeValue(rc.Graph())
 			for _, i := range index {

@@ -179,7 +179,7 @@ func TestProgramSizeDoesNotDependOnDepth(t *testing.T) {
 	for _, mesh := range [][2]int{{1, 1}, {2, 2}} {
 		s := strategytest.New(t, mesh[0], mesh[1])
 		text := func(n int) string {
-			loss := loss(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			loss := lossSum(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 				return loop.Layers(rc.Scope("layers"), n, x, layer(mesh[1]), loop.Options{Keep: remat.Products()})
 			})
 			step := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {

@@ -13,8 +13,8 @@ import (
 
 // layer is one trace of the block.
 type layer struct {
-	*run
-	writes  *region.Writes
+	*layerLoop
+	writes  *region.WriteRecorder
 	store   *model.Store // has the layer's variables
 	outside *model.Store // the graph's store
 	// outerNodes are the nodes of the stacked variables outside of the loop, and innerNodes the
@@ -27,14 +27,14 @@ type layer struct {
 	cleanups []func() // called by restore
 	// rewindScopes marks the scopes that the trace has used as unused.
 	rewindScopes  func()
-	changed       []*stack // stacks that the layer updates
-	changedLosses []*loss  // losses to which the layer adds
-	foundWrites   bool     // found variables of the step that the block writes
+	changed       []*stack   // stacks that the layer updates
+	changedLosses []*lossSum // losses to which the layer adds
+	foundWrites   bool       // found variables of the step that the block writes
 }
 
 // newLayer returns a layer with a new store for one trace.
-func (r *run) newLayer() *layer {
-	l := &layer{run: r, writes: region.Watch(r.target, r.graph), store: model.NewStore(), outside: model.GetStore(r.graph)}
+func (r *layerLoop) newLayer() *layer {
+	l := &layer{layerLoop: r, writes: region.RecordWrites(r.target, r.graph), store: model.NewStore(), outside: model.GetStore(r.graph)}
 	for path, value := range r.scope.Store().IterParams() {
 		l.store.SetParam(path, value)
 	}
@@ -63,38 +63,38 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 		list, in = in[:n:n], in[n:]
 		return list
 	}
-	of := &Layer{Carried: take(len(l.arguments.Carried)), Same: take(len(l.arguments.Same)), Sliced: take(len(l.arguments.Sliced)), Index: take(1)[0]}
+	of := &Layer{Carried: take(len(l.arguments.Carried)), Shared: take(len(l.arguments.Shared)), Sliced: take(len(l.arguments.Sliced)), Index: take(1)[0]}
 	for _, s := range l.stacks {
 		slices := take(len(s.nodes))
 		value := slices[0]
 		if s.layer != nil {
-			value = region.Leaf(l.target, s.layer(slices))
+			value = region.AllowCapture(l.target, s.layer(slices))
 		}
 		l.innerNodes = append(l.innerNodes, value)
 		s.variable.SetNodeValue(value)
 	}
-	if l.run.random != nil {
-		l.run.random.variable.SetNodeValue(take(1)[0])
+	if l.layerLoop.random != nil {
+		l.layerLoop.random.variable.SetNodeValue(take(1)[0])
 	}
 	for _, h := range l.written {
-		l.writes.Begin(h, take(1)[0])
+		l.writes.SetStart(h, take(1)[0])
 	}
-	l.enter()
+	l.setGraphState()
 	of.Scope = l.store.Scope(l.scope.Scope()).WithInitializer(l.scope.Initializer())
-	l.opts.Keep.Check("loop:", l.graph, func() { l.results = l.block(of) })
+	l.opts.Keep.CheckNames("loop:", l.graph, func() { l.results = l.block(of) })
 	if l.abandoned || l.needsRetrace() || l.recordWrites() {
 		panic("loop: the block is traced again") // see trace
 	}
 	l.check()
-	add := func(role string, crossing region.Crossing, list ...*graph.Node) {
+	add := func(role string, crossing region.Mapping, list ...*graph.Node) {
 		for i, y := range list {
-			results = append(results, region.Result{Node: y, Crossing: crossing, Name: fmt.Sprintf("%s %d", role, i)})
+			results = append(results, region.Result{Node: y, Mapping: crossing, Name: fmt.Sprintf("%s %d", role, i)})
 		}
 	}
 	sliced := region.Slice{N: l.n}
 	add("carried", region.Carry{}, l.results.Carried...)
 	add("stacked", sliced, l.results.Stacked...)
-	add("summed", region.Same{}, l.results.Summed...)
+	add("summed", region.Identity{}, l.results.Summed...)
 	for i, s := range l.stacks {
 		if now := s.variable.NodeValue(l.graph); now != l.innerNodes[i] {
 			if !now.Shape().Equal(s.shape) {
@@ -107,11 +107,11 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 	for _, loss := range l.losses {
 		if sum := loss.layerSum(); sum != nil {
 			l.changedLosses = append(l.changedLosses, loss)
-			add(loss.name, region.Same{}, sum)
+			add(loss.name, region.Identity{}, sum)
 		}
 	}
 	for _, h := range l.written {
-		add("variable "+h.Name(), region.Carry{}, h.Now())
+		add("variable "+h.Name(), region.Carry{}, h.Value())
 	}
 	return results
 }
@@ -121,7 +121,7 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 func (l *layer) recordWrites() bool {
 	for _, h := range l.writes.Written() {
 		if !slices.Contains(l.written, h) {
-			l.run.written, l.abandoned, l.foundWrites = append(l.run.written, h), true, true
+			l.layerLoop.written, l.abandoned, l.foundWrites = append(l.layerLoop.written, h), true, true
 		}
 	}
 	return l.foundWrites
@@ -131,24 +131,24 @@ func (l *layer) recordWrites() bool {
 // the layers have their own generators.
 func (l *layer) needsRetrace() bool {
 	for v := range l.store.IterVariables() {
-		if v.Path() == rngPath && l.run.random == nil || v.Path() != rngPath && !l.hasStack(v.Path()) && v.InUseByGraph(l.graph) {
+		if v.Path() == rngPath && l.layerLoop.random == nil || v.Path() != rngPath && !l.hasStack(v.Path()) && v.InUseByGraph(l.graph) {
 			return true
 		}
 	}
 	return false
 }
 
-// enter sets the state of the graph for the trace of the layer.
-func (l *layer) enter() {
+// setGraphState sets the state of the graph for the trace of the layer.
+func (l *layer) setGraphState() {
 	model.SetStore(l.graph, l.store)
-	around := l.graph.State(runKey{})
+	around := l.graph.State(layerLoopKey{})
 	if around == nil {
-		around = (*run)(nil)
+		around = (*layerLoop)(nil)
 	}
-	l.graph.AttachState(runKey{}, l.run)
-	l.cleanups = append(l.cleanups, func() { l.graph.AttachState(runKey{}, around) })
+	l.graph.AttachState(layerLoopKey{}, l.layerLoop)
+	l.cleanups = append(l.cleanups, func() { l.graph.AttachState(layerLoopKey{}, around) })
 	l.rewindScopes = func() {}
-	if mark, ok := l.graph.State(scopesKey{}).(func() func()); ok {
+	if mark, ok := l.graph.State(scopeMarkerKey{}).(func() func()); ok {
 		l.rewindScopes = mark()
 	}
 	for _, loss := range l.losses {
@@ -170,7 +170,7 @@ func (l *layer) restore() {
 		l.state = l.graph.GetParameterByName(rngPath)
 	}
 	if l.state != nil {
-		l.run.state.SetNodeValue(l.state)
+		l.layerLoop.state.SetNodeValue(l.state)
 	}
 	for _, loss := range l.losses {
 		loss.restore()
@@ -202,18 +202,18 @@ func (l *layer) check() {
 	l.checkVariables()
 	for path, value := range graphParams(l.store, l.graph) {
 		before, had := l.params[path]
-		if had && equalParams(before, value) || l.lossAt(path) {
+		if had && equalParams(before, value) || l.isLossPath(path) {
 			continue
 		}
 		switch value.(type) {
 		case bool, string, int, int32, int64, float32, float64, nil:
 			continue
 		}
-		l.failOf(errkind.NotImplementedError, fmt.Sprintf("parameter %q of the graph", path), fmt.Sprintf("a layer set it, to a %T that belongs to the layer", value),
+		l.failWithKind(errkind.NotImplementedError, fmt.Sprintf("parameter %q of the graph", path), fmt.Sprintf("a layer set it, to a %T that belongs to the layer", value),
 			"set it outside of the loop: per-step updates and nodes inside of a loop cannot be used after it")
 	}
 }
 
-func (l *layer) lossAt(path string) bool {
-	return slices.ContainsFunc(l.losses, func(loss *loss) bool { return loss.path == path })
+func (l *layer) isLossPath(path string) bool {
+	return slices.ContainsFunc(l.losses, func(loss *lossSum) bool { return loss.path == path })
 }

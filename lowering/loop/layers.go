@@ -43,8 +43,8 @@ type Arguments struct {
 	// Carried is the state that each layer passes to the next layer. These are the inputs of the
 	// first layer.
 	Carried []*graph.Node
-	// Same are inputs that are the same for all layers, such as the output of an encoder or a mask.
-	Same []*graph.Node
+	// Shared are inputs that are the same for all layers, such as the output of an encoder or a mask.
+	Shared []*graph.Node
 	// Sliced are stacks with a leading dimension of size n. Layer i receives slice i.
 	Sliced []*graph.Node
 }
@@ -59,7 +59,7 @@ type Layer struct {
 	Index *graph.Node
 	// Carried, Same and Sliced are the arguments of the layer. Sliced arguments do not have the
 	// dimension of the layers.
-	Carried, Same, Sliced []*graph.Node
+	Carried, Shared, Sliced []*graph.Node
 }
 
 // Results are the results of a layer, and of a loop.
@@ -99,7 +99,7 @@ type Results struct {
 // n must be at most 65536. Like GoMLX's graph functions, Run panics with its errors. They are
 // [*errkind.Fault] values that contain the variable, argument or result.
 func Run(scope *model.Scope, n int, arguments Arguments, block func(layer *Layer) Results, opts Options) Results {
-	r := newRun(scope, n, arguments, block, opts)
+	r := newLayerLoop(scope, n, arguments, block, opts)
 	for {
 		if results, ok := r.tryTrace(); ok {
 			return results

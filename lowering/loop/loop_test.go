@@ -60,7 +60,7 @@ func unrolled(p int) stackOf {
 	}
 }
 
-func loss(of stackOf) train.Loss {
+func lossSum(of stackOf) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		y := layers.Dense(rc.Scope("output"), of(rc, in[0]), true, 1)
 		return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
@@ -107,7 +107,7 @@ func stored(t *testing.T, all map[string]*tensors.Tensor, apart bool) *model.Sto
 func first(t *testing.T, s *strategy.TPUStrategy) map[string]*tensors.Tensor {
 	store := strategytest.SeededStore()
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{loss(looped(1, loop.Options{}))(rc, in)}
+		return []*graph.Node{lossSum(looped(1, loop.Options{}))(rc, in)}
 	}, strategy.FunctionOptions{Name: "first", Store: store})
 	x, y := batch(0)
 	_, err := f.Run(context.Background(), x, y)
@@ -145,7 +145,7 @@ func TestLoopMatchesUnrolledLayers(t *testing.T) {
 	}
 	want := map[string][]float64{}
 	for name, opt := range optimizers {
-		want[name] = fit(t, s, stored(t, start, true), opt(), loss(unrolled(1)), 20)
+		want[name] = fit(t, s, stored(t, start, true), opt(), lossSum(unrolled(1)), 20)
 		assert.Less(t, want[name][19], want[name][0])
 	}
 	for _, c := range []struct {
@@ -155,7 +155,7 @@ func TestLoopMatchesUnrolledLayers(t *testing.T) {
 		t.Run(fmt.Sprintf("%s/%dx%d/%s", c.optimizer, c.r, c.p, c.policy), func(t *testing.T) {
 			on := strategytest.On(t, sys, strategy.Options{Replicas: c.r, LogicalDevices: c.p})
 			store := stored(t, start, false)
-			got := fit(t, on, store, optimizers[c.optimizer](), loss(looped(c.p, loop.Options{Keep: policies[c.policy]})), 20)
+			got := fit(t, on, store, optimizers[c.optimizer](), lossSum(looped(c.p, loop.Options{Keep: policies[c.policy]})), 20)
 			assert.InDeltaSlice(t, want[c.optimizer], got, 2e-4)
 			assert.Equal(t, []int{depth, width, 2 * width}, store.GetVariable("/layers/up/dense/weights").Shape().Dimensions)
 		})

@@ -6,8 +6,8 @@ import (
 	"github.com/gomlx/gomlx/ml/train"
 )
 
-// loss is a sum of losses that GoMLX stores in a graph and that layers add to.
-type loss struct {
+// lossSum is a sum of losses that GoMLX stores in a graph and that layers add to.
+type lossSum struct {
 	graph *graph.Graph
 	name  string
 	path  string
@@ -15,8 +15,8 @@ type loss struct {
 	zero  *graph.Node // initial sum inside a layer
 }
 
-func newLosses(g *graph.Graph) []*loss {
-	all := []*loss{{name: "regularization loss", path: train.TrainerRegularizationLossGraphParamKey}, {name: "main loss", path: train.TrainerMainLossGraphParamKey}}
+func newLosses(g *graph.Graph) []*lossSum {
+	all := []*lossSum{{name: "regularization loss", path: train.TrainerRegularizationLossGraphParamKey}, {name: "main loss", path: train.TrainerMainLossGraphParamKey}}
 	for _, l := range all {
 		l.graph, l.path = g, model.JoinPath(train.TrainerAbsoluteScope, l.path)
 		l.outer = l.current()
@@ -25,7 +25,7 @@ func newLosses(g *graph.Graph) []*loss {
 }
 
 // current returns the current sum, or nil.
-func (l *loss) current() *graph.Node {
+func (l *lossSum) current() *graph.Node {
 	value, _ := model.GetGraphParam(l.graph, l.path)
 	node, _ := value.(*graph.Node)
 	return node
@@ -33,7 +33,7 @@ func (l *loss) current() *graph.Node {
 
 // startLayer starts a new sum for the layer. An existing sum is replaced by zero, because it cannot
 // be removed from the graph.
-func (l *loss) startLayer() {
+func (l *lossSum) startLayer() {
 	l.zero = nil
 	if now := l.current(); now != nil {
 		l.zero = graph.ScalarZero(l.graph, now.DType())
@@ -42,7 +42,7 @@ func (l *loss) startLayer() {
 }
 
 // layerSum returns the sum of the layer, or nil if the layer added nothing.
-func (l *loss) layerSum() *graph.Node {
+func (l *lossSum) layerSum() *graph.Node {
 	if now := l.current(); now != l.zero {
 		return now
 	}
@@ -50,14 +50,14 @@ func (l *loss) layerSum() *graph.Node {
 }
 
 // restore sets the sum to its value before the loop.
-func (l *loss) restore() {
+func (l *lossSum) restore() {
 	if l.outer != nil {
 		model.SetGraphParam(l.graph, l.path, l.outer)
 	}
 }
 
 // add adds the sum over all layers.
-func (l *loss) add(sum *graph.Node) {
+func (l *lossSum) add(sum *graph.Node) {
 	if l.outer != nil {
 		sum = graph.Add(l.outer, sum)
 	}

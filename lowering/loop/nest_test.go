@@ -77,21 +77,21 @@ func TestDeeplyNestedLoops(t *testing.T) {
 	for _, loops := range []int{4, 5} {
 		store := strategytest.SeededStore()
 		x, y := batch(0)
-		run(t, one, store, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{loss(nest(loops, 1, false))(rc, in)}
+		layerLoop(t, one, store, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{lossSum(nest(loops, 1, false))(rc, in)}
 		}, x, y)
 		start := values(t, one, store, "/layers", "/output")
 		require.Len(t, start, 2*loops+2)
 		deepest := start["/layers/inner/inner/inner/dense/dense/weights"]
 		require.Equal(t, []int{2, 2, 2, 2, width, width}, deepest.Shape().Dimensions)
 		plain := stored(t, start, false)
-		want := fit(t, one, plain, sgd(), loss(unrolledNest(loops)), 2)
+		want := fit(t, one, plain, sgd(), lossSum(unrolledNest(loops)), 2)
 		ends := values(t, one, plain, "/layers", "/output")
 		for _, s := range []*strategy.TPUStrategy{one, several} {
 			r, p := s.NumReplicasInSync(), s.NumLogicalDevices()
 			t.Run(fmt.Sprintf("%dx%d, %d loops", r, p, loops), func(t *testing.T) {
 				store := stored(t, start, false)
-				assert.InDeltaSlice(t, want, fit(t, s, store, sgd(), loss(nest(loops, p, s == several)), 2), 1e-4)
+				assert.InDeltaSlice(t, want, fit(t, s, store, sgd(), lossSum(nest(loops, p, s == several)), 2), 1e-4)
 				for path, got := range values(t, s, store, "/layers", "/output") {
 					assert.InDeltaSlice(t, strategytest.Numbers(t, ends[path]), strategytest.Numbers(t, got), 1e-4, path)
 				}

@@ -54,7 +54,7 @@ func TestLoopWithOnMatchesUnrolledLayers(t *testing.T) {
 	start := first(t, one)
 	adam := func() optimizer.Interface { return optimizer.Adam().LearningRate(0.01).Done() }
 	apart := func(p int, wrap func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node) train.Loss {
-		return loss(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		return lossSum(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			for i := range depth {
 				x = wrap(x, func(x *graph.Node) *graph.Node { return onDevices(p)(rc.Scope(fmt.Sprintf("layers_%d", i)), x) })
 			}
@@ -74,7 +74,7 @@ func TestLoopWithOnMatchesUnrolledLayers(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%dx%d/%s", mesh[0], mesh[1], name), func(t *testing.T) {
-				got := fit(t, s, stored(t, start, false), adam(), loss(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+				got := fit(t, s, stored(t, start, false), adam(), lossSum(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 					return loop.Layers(rc.Scope("layers"), depth, x, onDevices(mesh[1]), loop.Options{Keep: keep})
 				}), 6)
 				assert.InDeltaSlice(t, want, got, 2e-5, "loop")
@@ -86,7 +86,7 @@ func TestLoopWithOnMatchesUnrolledLayers(t *testing.T) {
 			}), 6)
 			assert.InDeltaSlice(t, want, got, 2e-5, "blocks")
 			s = strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(logical.ShardParameters, 2)})
-			got = fit(t, s, stored(t, start, false), adam(), loss(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			got = fit(t, s, stored(t, start, false), adam(), lossSum(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 				return loop.Layers(rc.Scope("layers"), depth, x, onDevices(mesh[1]), loop.Options{Keep: remat.Nothing()})
 			}), 6)
 			assert.InDeltaSlice(t, want, got, 2e-5, "parameters in parts over the replicas")
@@ -101,8 +101,8 @@ func TestOnDrawsRandomNumbersInLayers(t *testing.T) {
 	step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x := in[0]
 		two := graph.Const(rc.Graph(), int32(2))
-		out := loop.Run(rc.Scope("layers"), 3, loop.Arguments{Carried: in[:1], Same: []*graph.Node{graph.Zeros(rc.Graph(), shapes.Make(dtypes.Int32, 0, 64))}}, func(l *loop.Layer) loop.Results {
-			all := logical.OnMany(1, []*graph.Node{l.Carried[0], l.Same[0]}, func(in []*graph.Node) []*graph.Node {
+		out := loop.Run(rc.Scope("layers"), 3, loop.Arguments{Carried: in[:1], Shared: []*graph.Node{graph.Zeros(rc.Graph(), shapes.Make(dtypes.Int32, 0, 64))}}, func(l *loop.Layer) loop.Results {
+			all := logical.OnMany(1, []*graph.Node{l.Carried[0], l.Shared[0]}, func(in []*graph.Node) []*graph.Node {
 				mask := layers.Dropout(l.Scope, graph.OnesLike(in[0]), graph.Scalar(rc.Graph(), dtypes.Float32, 0.5))
 				y := graph.Mul(in[0], graph.Add(mask, graph.ConvertDType(two, dtypes.Float32)))
 				return []*graph.Node{y, mask, graph.Neg(in[1]), in[0]}
@@ -118,7 +118,7 @@ func TestOnDrawsRandomNumbersInLayers(t *testing.T) {
 	for i := range x {
 		x[i] = float32(i + 1)
 	}
-	all := run(t, s, strategytest.SeededStore(), step, x)
+	all := layerLoop(t, s, strategytest.SeededStore(), step, x)
 	masks := map[string]bool{}
 	for i := range 3 {
 		masks[fmt.Sprint(all[0][i*64:][:64])] = true
@@ -137,7 +137,7 @@ func TestOnDrawsRandomNumbersInLayers(t *testing.T) {
 // The first and the last of 2 x 2 logical devices each compute a part of each layer.
 func TestOnWithNamedAxesInLayers(t *testing.T) {
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 1, LogicalAxes: strategytest.Axes("model", "sequence")})
-	all := run(t, s, nil, func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+	all := layerLoop(t, s, nil, func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		y := loop.Layers(nil, 3, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node {
 			for _, k := range []int{0, 3, 2} {
 				x = logical.On(k, logical.SplitOver(x, "model"), func(x *graph.Node) *graph.Node { return graph.AddScalar(graph.MulScalar(x, 2), 1) })

@@ -14,13 +14,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// run is one call of Run. GoMLX's layers create their variables in a store, and GoMLX finds the
+// layerLoop is one call of Run. GoMLX's layers create their variables in a store, and GoMLX finds the
 // graph node of a variable by its path. A loop therefore uses a store with variables that have the
 // shapes of a layer and the paths of the stacks, and sets the graph nodes of these paths to the
 // slices of the stacks. The variables are only known after the block has run. If a trace requests a
 // variable without a stack, the trace is abandoned, the stack is created, and the block is traced
 // again.
-type run struct {
+type layerLoop struct {
 	scope     *model.Scope
 	n         int
 	arguments Arguments
@@ -34,7 +34,7 @@ type run struct {
 	random *generators // nil if the block draws no random numbers
 	// state finds the node of the random state, which has the same path in every store.
 	state      *model.Variable
-	losses     []*loss
+	losses     []*lossSum
 	written    []region.StepVariable // variables of the step that the block writes
 	params     map[string]any        // parameters of the graph before the loop
 	depth      int                   // number of enclosing loops
@@ -43,23 +43,23 @@ type run struct {
 	abandoned bool
 }
 
-// maxRuns is the maximum number of layers. It limits the memory for the indices and initial values
+// maxLayers is the maximum number of layers. It limits the memory for the indices and initial values
 // of the layers.
-const maxRuns = 1 << 16
+const maxLayers = 1 << 16
 
-// runKey is the key of the graph state with the innermost enclosing loop.
-type runKey struct{}
+// layerLoopKey is the key of the graph state with the innermost enclosing loop.
+type layerLoopKey struct{}
 
-func newRun(scope *model.Scope, n int, arguments Arguments, block func(layer *Layer) Results, opts Options) *run {
-	r := &run{scope: scope, n: n, arguments: arguments, block: block, opts: opts}
+func newLayerLoop(scope *model.Scope, n int, arguments Arguments, block func(layer *Layer) Results, opts Options) *layerLoop {
+	r := &layerLoop{scope: scope, n: n, arguments: arguments, block: block, opts: opts}
 	if scope == nil {
 		r.scope, r.hasNoScope = model.NewStore().RootScope(), true
 	}
 	switch {
 	case n < 1:
 		r.fail("", fmt.Sprintf("the number of layers is %d", n), "use at least one layer")
-	case n > maxRuns:
-		r.fail("", fmt.Sprintf("the number of layers is %d", n), fmt.Sprintf("use at most %d", maxRuns))
+	case n > maxLayers:
+		r.fail("", fmt.Sprintf("the number of layers is %d", n), fmt.Sprintf("use at most %d", maxLayers))
 	case block == nil:
 		r.fail("", "the block is nil", "pass the function that builds a layer")
 	case len(arguments.Carried) == 0:
@@ -78,7 +78,7 @@ func newRun(scope *model.Scope, n int, arguments Arguments, block func(layer *La
 		r.fail("", fmt.Sprintf("a graph of backend %q has no loops over layers", r.graph.Backend().Name()), "trace the step through a strategy")
 	}
 	r.target = target
-	if around, ok := r.graph.State(runKey{}).(*run); ok && around != nil {
+	if around, ok := r.graph.State(layerLoopKey{}).(*layerLoop); ok && around != nil {
 		r.depth = around.depth + 1
 	}
 	r.state = rngVariable(model.NewStore())
@@ -91,19 +91,21 @@ func newRun(scope *model.Scope, n int, arguments Arguments, block func(layer *La
 // argumentList is a list of arguments of the same kind.
 type argumentList struct {
 	role     string
-	crossing region.Crossing
+	crossing region.Mapping
 	nodes    []*graph.Node
 }
 
-func (r *run) argumentLists() []argumentList {
-	return []argumentList{{"carried", region.Carry{}, r.arguments.Carried}, {"same", region.Same{}, r.arguments.Same},
+func (r *layerLoop) argumentLists() []argumentList {
+	return []argumentList{{"carried", region.Carry{}, r.arguments.Carried}, {"same", region.Identity{}, r.arguments.Shared},
 		{"sliced", region.Slice{N: r.n}, r.arguments.Sliced}}
 }
 
 // fail panics with a ValueError.
-func (r *run) fail(subject, reason, hint string) { r.failOf(errkind.ValueError, subject, reason, hint) }
+func (r *layerLoop) fail(subject, reason, hint string) {
+	r.failWithKind(errkind.ValueError, subject, reason, hint)
+}
 
-func (r *run) failOf(kind errkind.Kind, subject, reason, hint string) {
+func (r *layerLoop) failWithKind(kind errkind.Kind, subject, reason, hint string) {
 	op := "loop"
 	if subject != "" {
 		op = "loop:"
@@ -113,7 +115,7 @@ func (r *run) failOf(kind errkind.Kind, subject, reason, hint string) {
 
 // tryTrace traces the block. It reports false if the trace was abandoned because the block
 // requested a new variable.
-func (r *run) tryTrace() (results Results, ok bool) {
+func (r *layerLoop) tryTrace() (results Results, ok bool) {
 	layer := r.newLayer()
 	all := r.trace(layer)
 	if r.abandoned {
@@ -131,16 +133,16 @@ func (r *run) tryTrace() (results Results, ok bool) {
 		l.add(take(1)[0])
 	}
 	for _, h := range r.written {
-		h.Set(take(1)[0])
+		h.SetValue(take(1)[0])
 	}
-	layer.finish()
+	layer.createUnreadVariables()
 	r.markScopesUsed()
 	return results, true
 }
 
 // markScopesUsed marks the scopes of the stacks as used, as [model.Scope.In] does, so that GoMLX
 // rejects another layer or loop in the same scope.
-func (r *run) markScopesUsed() {
+func (r *layerLoop) markScopesUsed() {
 	seen := map[string]bool{}
 	for _, s := range r.stacks {
 		rest := strings.TrimPrefix(strings.TrimPrefix(s.path, r.scope.Scope()), model.ScopeSeparator)
@@ -153,9 +155,9 @@ func (r *run) markScopesUsed() {
 
 // trace traces the block and returns the results of the region. It sets r.abandoned if the trace is
 // abandoned.
-func (r *run) trace(l *layer) (all []*graph.Node) {
+func (r *layerLoop) trace(l *layer) (all []*graph.Node) {
 	r.abandoned = false
-	done := r.target.Ask(l.checkParameter)
+	done := r.target.InterceptParameters(l.checkParameter)
 	defer func() {
 		done()
 		l.restore()
@@ -169,22 +171,22 @@ func (r *run) trace(l *layer) (all []*graph.Node) {
 	var in []region.Argument
 	for _, list := range r.argumentLists() {
 		for i, x := range list.nodes {
-			in = append(in, region.Argument{Node: x, Crossing: list.crossing, Name: fmt.Sprintf("%s %d", list.role, i)})
+			in = append(in, region.Argument{Node: x, Mapping: list.crossing, Name: fmt.Sprintf("%s %d", list.role, i)})
 		}
 	}
-	in = append(in, region.Argument{Node: r.index, Crossing: region.Slice{N: r.n}, Name: "index"})
+	in = append(in, region.Argument{Node: r.index, Mapping: region.Slice{N: r.n}, Name: "index"})
 	for _, s := range r.stacks {
 		for _, x := range s.nodes {
-			in = append(in, region.Argument{Node: x, Crossing: region.Slice{N: r.n}, Name: "variable " + s.path})
+			in = append(in, region.Argument{Node: x, Mapping: region.Slice{N: r.n}, Name: "variable " + s.path})
 		}
 	}
 	if r.random != nil {
-		in = append(in, region.Argument{Node: r.random.states, Crossing: region.Slice{N: r.n}, Name: "random numbers"})
+		in = append(in, region.Argument{Node: r.random.states, Mapping: region.Slice{N: r.n}, Name: "random numbers"})
 	}
 	for _, h := range r.written {
-		in = append(in, region.Argument{Node: l.writes.Outside(h), Crossing: region.Carry{}, Name: "variable " + h.Name()})
+		in = append(in, region.Argument{Node: l.writes.ValueBefore(h), Mapping: region.Carry{}, Name: "variable " + h.Name()})
 	}
-	return region.Trace(r.target, region.Loop{N: r.n, Keep: r.opts.Keep.Keep()}, in, l.build)
+	return region.Trace(r.target, region.Loop{N: r.n, Policy: r.opts.Keep.RegionPolicy()}, in, l.build)
 }
 
 // graphParams returns the parameters that layers have set on the graph.

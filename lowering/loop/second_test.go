@@ -56,7 +56,7 @@ func loopedLayers(keep remat.Policy) stackOfLayers {
 }
 
 // physics returns u(x), u', u”, the loss of the equation u” + u u' = 0, and the gradients of the
-// loss with respect to the weights.
+// lossSum with respect to the weights.
 func physics(p int, of stackOfLayers) strategy.StepFunc {
 	return func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x, first, w, b, last := in[0], in[1], in[2], in[3], in[4]
@@ -88,12 +88,12 @@ func TestLoopsAndBlocksHaveSecondDerivatives(t *testing.T) {
 	plain := unrolledLayers(func(in []*graph.Node, f func(in []*graph.Node) []*graph.Node) []*graph.Node { return f(in) })
 	for _, mesh := range [][2]int{{1, 1}, {2, 4}} {
 		s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
-		want := run(t, s, nil, physics(mesh[1], plain), physicsArguments()...)
+		want := layerLoop(t, s, nil, physics(mesh[1], plain), physicsArguments()...)
 		if mesh[1] == 1 {
 			lossAt := func(delta float64) float64 {
 				in := physicsArguments()
 				in[2].(*tensors.Tensor).MustMutableFlatData(func(flat any) { flat.([]float64)[70] += delta })
-				return run(t, s, nil, physics(1, plain), in...)[3][0]
+				return layerLoop(t, s, nil, physics(1, plain), in...)[3][0]
 			}
 			require.InEpsilon(t, (lossAt(1e-5)-lossAt(-1e-5))/2e-5, want[5][70], 1e-5)
 		}
@@ -109,7 +109,7 @@ func TestLoopsAndBlocksHaveSecondDerivatives(t *testing.T) {
 		}
 		for name, of := range forms {
 			t.Run(fmt.Sprintf("%s, %dx%d", name, mesh[0], mesh[1]), func(t *testing.T) {
-				got := run(t, s, nil, physics(mesh[1], of), physicsArguments()...)
+				got := layerLoop(t, s, nil, physics(mesh[1], of), physicsArguments()...)
 				for i := range want {
 					assert.InDeltaSlice(t, want[i], got[i], 1e-10, "result %d", i)
 				}

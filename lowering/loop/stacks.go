@@ -24,7 +24,7 @@ type stack struct {
 }
 
 // addStacks creates stacks for the variables of a trace that have none.
-func (r *run) addStacks(l *layer) {
+func (r *layerLoop) addStacks(l *layer) {
 	l.checkVariables()
 	if l.foundWrites {
 		return
@@ -43,11 +43,11 @@ func (r *run) addStacks(l *layer) {
 		}
 	}
 	if !found {
-		r.failOf(errkind.InternalError, "", "a trace was abandoned without a new variable", "report this as a defect of tpustrategy")
+		r.failWithKind(errkind.InternalError, "", "a trace was abandoned without a new variable", "report this as a defect of tpustrategy")
 	}
 }
 
-func (r *run) hasStack(path string) bool {
+func (r *layerLoop) hasStack(path string) bool {
 	return slices.ContainsFunc(r.stacks, func(s *stack) bool { return s.path == path })
 }
 
@@ -66,9 +66,9 @@ func (l *layer) checkVariables() {
 	}
 }
 
-// finish creates stacks for variables that the block created without reading them, and copies the
+// createUnreadVariables creates stacks for variables that the block created without reading them, and copies the
 // parameters that the block set.
-func (l *layer) finish() {
+func (l *layer) createUnreadVariables() {
 	store := l.scope.Store()
 	for v := range l.store.IterVariables() {
 		if v.Path() == rngPath {
@@ -89,7 +89,7 @@ func (l *layer) finish() {
 }
 
 // newStack creates the stack of a layer's variable and adds it to the graph.
-func (r *run) newStack(v *model.Variable) *stack {
+func (r *layerLoop) newStack(v *model.Variable) *stack {
 	s := &stack{path: v.Path(), shape: v.Shape(), variable: r.newVariable(v)}
 	if slicing, ok := r.graph.State(slicerKey{}).(Slicer); ok && r.depth == 0 {
 		s.nodes, s.layer = slicing(s.variable)
@@ -103,7 +103,7 @@ func (r *run) newStack(v *model.Variable) *stack {
 
 // newVariable returns the stacked variable of a layer's variable, and creates it in the store if
 // necessary.
-func (r *run) newVariable(v *model.Variable) *model.Variable {
+func (r *layerLoop) newVariable(v *model.Variable) *model.Variable {
 	store, shape := r.scope.Store(), shapes.Make(v.DType(), append([]int{r.n}, v.Shape().Dimensions...)...)
 	if old := store.GetVariable(v.Path()); old != nil {
 		if !old.Shape().Equal(shape) {
@@ -120,7 +120,7 @@ func (r *run) newVariable(v *model.Variable) *model.Variable {
 
 // stackInitializer returns an initializer for a stack. It calls the layer's initializer once for
 // each layer.
-func (r *run) stackInitializer(v *model.Variable) model.VariableInitializer {
+func (r *layerLoop) stackInitializer(v *model.Variable) model.VariableInitializer {
 	n, one, of := r.n, initial.Of(v), v.Shape()
 	if v.HasValue() {
 		value, err := v.Value()
@@ -165,11 +165,11 @@ func stackInitialValues(g *graph.Graph, n int, of shapes.Shape, one model.Variab
 		}
 		return graph.Stack(all, 0)
 	}
-	out := region.Trace(target, region.Loop{N: n}, []region.Argument{{Node: before, Crossing: region.Carry{}, Name: "random numbers"}},
+	out := region.Trace(target, region.Loop{N: n}, []region.Argument{{Node: before, Mapping: region.Carry{}, Name: "random numbers"}},
 		func(in []*graph.Node) []region.Result {
 			random.SetNodeValue(in[0])
 			value := one(g, of)
-			return []region.Result{{Node: random.NodeValue(g), Crossing: region.Carry{}}, {Node: value, Crossing: region.Slice{N: n}}}
+			return []region.Result{{Node: random.NodeValue(g), Mapping: region.Carry{}}, {Node: value, Mapping: region.Slice{N: n}}}
 		})
 	random.SetNodeValue(out[0])
 	return out[1]
@@ -209,7 +209,7 @@ func rngVariable(store *model.Store) *model.Variable {
 
 // newGenerators draws the seed of the layers' generators. The generators differ in the first word,
 // the key of Philox, and therefore produce different streams.
-func (r *run) newGenerators() *generators {
+func (r *layerLoop) newGenerators() *generators {
 	v := rngVariable(r.scope.Store())
 	next, seed := graph.RNGStateSplit(v.NodeValue(r.graph))
 	v.SetNodeValue(next)
@@ -233,8 +233,10 @@ type slicerKey struct{}
 // how layers read them: in shards, or in another dtype. It applies only to the outermost loops.
 func SetSlicer(g *graph.Graph, s Slicer) { g.AttachState(slicerKey{}, s) }
 
-type scopesKey struct{}
+type scopeMarkerKey struct{}
 
-// SetScopes sets a function that loops call before each trace of their block. If a loop abandons
+// SetScopeMarker sets a function that loops call before each trace of their block. If a loop abandons
 // the trace, it calls rewind, so that the next trace can use the same scopes of the step.
-func SetScopes(g *graph.Graph, mark func() (rewind func())) { g.AttachState(scopesKey{}, mark) }
+func SetScopeMarker(g *graph.Graph, mark func() (rewind func())) {
+	g.AttachState(scopeMarkerKey{}, mark)
+}

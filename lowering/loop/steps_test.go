@@ -34,14 +34,14 @@ func normalised(rc *strategy.ReplicaContext, scope *model.Scope, x *graph.Node) 
 func TestLoopsInStepsOfAllKinds(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	ctx := context.Background()
-	apart := loss(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+	apart := lossSum(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 		for i := range depth {
 			x = normalised(rc, rc.Scope(fmt.Sprintf("layers_%d", i)), x)
 		}
 		return x
 	})
 	together := func(keep remat.Policy) train.Loss {
-		return loss(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		return lossSum(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			return loop.Layers(rc.Scope("layers"), depth, x, func(scope *model.Scope, x *graph.Node) *graph.Node {
 				return normalised(rc, scope, x)
 			}, loop.Options{Keep: keep})
@@ -50,7 +50,7 @@ func TestLoopsInStepsOfAllKinds(t *testing.T) {
 	one := strategytest.On(t, sys, strategy.Options{Replicas: 1})
 	store := strategytest.SeededStore()
 	x, y := batch(0)
-	run(t, one, store, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+	layerLoop(t, one, store, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{together(remat.Everything())(rc, in)}
 	}, x, y)
 	start := values(t, one, store, "/layers", "/output")

@@ -22,7 +22,7 @@ func TestInitialValuesMatchLayers(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	store := strategytest.SeededStore()
 	x, _ := batch(0)
-	run(t, s, store, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+	layerLoop(t, s, store, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{loop.Layers(rc.Scope("layers"), 5, in[0], func(scope *model.Scope, x *graph.Node) *graph.Node {
 			h := layers.Dense(scope.In("up").WithInitializer(initializer.GlorotUniformFn(scope)), x, true, 16)
 			h = graph.MulScalar(h, 0.5)
@@ -58,7 +58,7 @@ func TestLoopsShareVariables(t *testing.T) {
 		return graph.Tanh(layers.Dense(scope.In("dense"), x, false, width))
 	}
 	x, _ := batch(0)
-	got := run(t, s, store, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+	got := layerLoop(t, s, store, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		y := loop.Layers(rc.Scope("layers"), 2, in[0], layer, loop.Options{})
 		y = loop.Layers(rc.Scope().Shared("layers"), 2, y, layer, loop.Options{})
 		w := store.GetVariable("/layers/dense/dense/weights").NodeValue(rc.Graph())

@@ -126,7 +126,7 @@ func TestLayersWriteVariablesOfTheStrategy(t *testing.T) {
 	strategytest.OnMeshes(t, slices.Collect(maps.Keys(names)), func(t *testing.T, s *strategy.TPUStrategy) {
 		run := func(of func(v statistics, rc *strategy.ReplicaContext, x *graph.Node) *graph.Node) (all [][]float64) {
 			v := newStatistics(t, s)
-			loss := loss(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			loss := lossSum(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 				x = of(v, rc, x)
 				return graph.Mul(x, rc.Read(v.last)) // what the last layer left has a gradient too
 			})

@@ -41,7 +41,7 @@ func AllReduce(x *graph.Node, by Reduction, axes ...string) *graph.Node {
 		if by == Mean && x.DType().IsInt() {
 			c.fail(fmt.Sprintf("the mean of integers (%s) is no integer", x.DType()), "convert it to a float, or take the Sum")
 		}
-		y := c.emit(region.AllReduce{Axes: c.axes, By: region.Sum}, func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
+		y := c.emit(region.AllReduce{Axes: c.axes, Reduction: region.Sum}, func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
 		if by == Mean {
 			return graph.DivScalar(y, float64(c.devices))
 		}
@@ -54,7 +54,7 @@ func AllReduce(x *graph.Node, by Reduction, axes ...string) *graph.Node {
 		if by == Min {
 			op = region.Min
 		}
-		return c.emit(region.AllReduce{Axes: c.axes, By: op}, func(*graph.Node) *graph.Node {
+		return c.emit(region.AllReduce{Axes: c.axes, Reduction: op}, func(*graph.Node) *graph.Node {
 			c.fail("only the sum and the mean have a gradient, not "+by.String(), "stop the gradient before it with graph.StopGradient")
 			return nil
 		})
@@ -156,7 +156,7 @@ func Broadcast(x *graph.Node, device int, axes ...string) *graph.Node {
 		// The dtype of GoMLX's zeros is Uint8 for integers with less than 8 bits.
 		c.x = graph.Where(here, x, graph.ConvertDType(graph.ZerosLike(x), x.DType()))
 	}
-	return c.emit(region.AllReduce{Axes: c.axes, By: region.Only}, func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
+	return c.emit(region.AllReduce{Axes: c.axes, Reduction: region.Broadcast}, func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
 }
 
 // Index returns the index of the device on the axes as an int32 scalar: the row-major index of its
@@ -167,7 +167,7 @@ func Index(g *graph.Graph, axes ...string) *graph.Node {
 	t := requireGraphTarget(op, g)
 	axes, _ = resolveAxes(op, "", t, g, axes)
 	var inner []string
-	for _, p := range t.Open() {
+	for _, p := range t.OpenPasses() {
 		if kind, ok := p.Kind.(region.Manual); ok {
 			inner = kind.Axes
 		}
@@ -177,7 +177,7 @@ func Index(g *graph.Graph, axes ...string) *graph.Node {
 			fail(op, fmt.Sprintf("axis %q", name), fmt.Sprintf("the innermost region is manual over %s", joinNames(inner)), "take the number in the region of the axis")
 		}
 	}
-	return t.EmitBorder(graph.Const(g, int32(0)), region.Number{Axes: axes}, nil)
+	return t.EmitOp(graph.Const(g, int32(0)), region.DeviceIndex{Axes: axes}, nil)
 }
 
 // Size returns the number of devices on the axes. It can be called anywhere in a step. Without axes
@@ -189,7 +189,7 @@ func Size(g *graph.Graph, axes ...string) int {
 		return mesh.Size()
 	}
 	checkAxes(op, mesh, axes)
-	_, n := region.Divided(mesh, axes)
+	_, n := region.NontrivialAxes(mesh, axes)
 	return n
 }
 
@@ -233,7 +233,7 @@ func resolveAxes(op, subject string, t region.Target, g *graph.Graph, axes []str
 	if !f.IsMain() {
 		fail(op, subject, fmt.Sprintf("inside function %q, which may be called outside of the region", f.Name()), "call it in the function of manual.Region itself, or in a closure there")
 	}
-	_, n := region.Divided(mesh, axes)
+	_, n := region.NontrivialAxes(mesh, axes)
 	return axes, n
 }
 
@@ -259,5 +259,5 @@ func (c *collective) checkDivisible(dim int) {
 }
 
 func (c *collective) emit(op region.Op, gradient func(v *graph.Node) *graph.Node) *graph.Node {
-	return c.target.EmitBorder(c.x, op, gradient)
+	return c.target.EmitOp(c.x, op, gradient)
 }

@@ -69,7 +69,7 @@ func Region(axes []string, in []Arg, out []sharding.Spec, f func(in []*graph.Nod
 		if a.Node == nil || a.Node.Graph() != in[0].Node.Graph() {
 			fail(op, fmt.Sprintf("argument %d", i), "it is not a node of this graph", "pass nodes of the step")
 		}
-		arguments[i] = region.Argument{Node: a.Node, Crossing: newShard(mesh, axes, fmt.Sprintf("argument %d", i), a.Node, a.Spec, true)}
+		arguments[i] = region.Argument{Node: a.Node, Mapping: newShard(mesh, axes, fmt.Sprintf("argument %d", i), a.Node, a.Spec, true)}
 	}
 	return region.Trace(target, region.Manual{Axes: mesh.SortAxes(axes)}, arguments, func(in []*graph.Node) []region.Result {
 		nodes := f(in)
@@ -82,7 +82,7 @@ func Region(axes []string, in []Arg, out []sharding.Spec, f func(in []*graph.Nod
 			if y == nil {
 				fail(op, subject, "it is nil", "return nodes computed from the arguments")
 			}
-			results[i] = region.Result{Node: y, Crossing: newShard(mesh, axes, subject, y, out[i], false)}
+			results[i] = region.Result{Node: y, Mapping: newShard(mesh, axes, subject, y, out[i], false)}
 		}
 		return results
 	})

@@ -53,8 +53,8 @@ func sparse(scope *model.Scope, x *graph.Node) *graph.Node {
 	w := []*graph.Node{weights(scope, "experts_up", x, experts, width, hidden), weights(scope, "experts_down", x, experts, hidden, width)}
 	out := moe.Layer(x, weights(scope, "gate", x, width, experts), w, func(x *graph.Node, w []*graph.Node) *graph.Node {
 		return graph.Einsum("esh,ehd->esd", graph.Tanh(graph.Einsum("esd,edh->esh", x, w[0])), w[1])
-	}, moe.Options{Axis: "expert", Capacity: experts})
-	return graph.Add(x, out.Y)
+	}, moe.Options{Axis: "expert", CapacityFactor: experts})
+	return graph.Add(x, out.Output)
 }
 
 // mixed is a model with manual regions in a loop over layers, in a recomputed block, and next to

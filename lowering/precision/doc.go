@@ -39,10 +39,10 @@
 // # Computing parts of a model in float32
 //
 // The variables of a layer have the dtype of its input, so a layer with a float32 input computes in
-// float32. Use [Output] before a layer, or [Full] around it:
+// float32. Use [Output] before a layer, or [FullPrecision] around it:
 //
 //	logits := layers.Dense(scope.In("logits"), precision.Output(h), true, classes)
-//	h = precision.Full(h, func(h *graph.Node) *graph.Node {
+//	h = precision.FullPrecision(h, func(h *graph.Node) *graph.Node {
 //		return norm.BatchNorm(scope.In("norm"), h, -1).Done()
 //	})
 //

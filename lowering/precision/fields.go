@@ -17,9 +17,9 @@ import (
 // During a trace, a policy changes the dtypes of variables and the list of variables of a GoMLX store.
 // GoMLX does not export these fields.
 
-// field returns a pointer to an unexported field of a GoMLX struct. A test fails if the field does
+// unexportedField returns a pointer to an unexported field of a GoMLX struct. A test fails if the field does
 // not exist in the required version of GoMLX.
-func field[T any](of any, name string) (*T, error) {
+func unexportedField[T any](of any, name string) (*T, error) {
 	f := reflect.ValueOf(of).Elem().FieldByName(name)
 	if !f.IsValid() || f.Type() != reflect.TypeFor[T]() {
 		return nil, &errkind.Fault{Op: "precision: variables of a store", Reason: "this version of GoMLX has no field " + name,
@@ -30,7 +30,7 @@ func field[T any](of any, name string) (*T, error) {
 
 // setDType changes the dtype in a variable's shape without converting its value.
 func setDType(v *model.Variable, dtype dtypes.DType) error {
-	shape, err := field[shapes.Shape](v, "shape")
+	shape, err := unexportedField[shapes.Shape](v, "shape")
 	if err == nil {
 		shape.DType = dtype
 	}
@@ -44,11 +44,11 @@ type variableList struct {
 }
 
 func variableListOf(store *model.Store) (*variableList, error) {
-	byPath, err := field[map[string]*model.Variable](store, "variablesMap")
+	byPath, err := unexportedField[map[string]*model.Variable](store, "variablesMap")
 	if err != nil {
 		return nil, err
 	}
-	all, err := field[[]*model.Variable](store, "variables")
+	all, err := unexportedField[[]*model.Variable](store, "variables")
 	return &variableList{byPath, all}, err
 }
 

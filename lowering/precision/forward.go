@@ -10,9 +10,9 @@ import (
 
 // Target is implemented by graph backends that support the dtypes of sums.
 type Target interface {
-	// SumIn sets the dtypes in which the following ops accumulate half-precision numbers:
+	// SetSumDTypes sets the dtypes in which the following ops accumulate half-precision numbers:
 	// accumulate for reductions, and partial for partial products on several logical devices.
-	SumIn(accumulate, partial dtypes.DType)
+	SetSumDTypes(accumulate, partial dtypes.DType)
 	// Observe observes the following ops until stop is called. The result used of stop reports
 	// whether an op computes with floats of the dtype. The result other describes the first product
 	// of floats in another dtype, or else the first op in another dtype, with its source line. It
@@ -45,26 +45,26 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 	if err := p.Validate(); err != nil {
 		panic(err)
 	}
-	p = p.Filled()
+	p = p.WithDefaults()
 	t := graphStateOf(g)
 	switch {
 	case t == nil:
 		panic(invalid("Forward", "call it in a step of package strategy, or attach a precision.TraceState to the graph",
 			"the graph does not belong to a step"))
-	case t.running:
+	case t.inForward:
 		panic(invalid("Forward", "use one policy for the complete forward part", "called in the forward part of another policy"))
 	case !g.IsMainFunc():
 		panic(invalid("Forward", "call it around the loop or branch", "called inside a closure (a loop body or a branch)"))
 	}
-	t.policy, t.running = p, true
-	defer func() { t.running = false }()
+	t.policy, t.inForward = p, true
+	defer func() { t.inForward = false }()
 	target := p.setSumDTypes(g)
 	inside := make([]*graph.Node, len(in))
 	for i, x := range in {
 		inside[i] = x
-		if x != nil && isFloat(x.DType()) && x.DType() != p.Compute {
+		if x != nil && isModelFloat(x.DType()) && x.DType() != p.Compute {
 			inside[i] = graph.ConvertDType(x, p.Compute)
-			t.exact[inside[i]] = x
+			t.uncast[inside[i]] = x
 		}
 	}
 	call := t.nextPart()
@@ -102,7 +102,7 @@ func (p Policy) unusedComputeError(other string) error {
 // setSumDTypes sets the dtypes in which the backend accumulates sums.
 func (p Policy) setSumDTypes(g *graph.Graph) Target {
 	if target, ok := g.Backend().(Target); ok {
-		target.SumIn(p.Accumulate, p.Partial)
+		target.SetSumDTypes(p.Accumulate, p.Partial)
 		return target
 	}
 	panic(&errkind.Fault{Op: "precision:", Subject: "Forward", Reason: "the backend of the graph does not support the dtypes of sums",
@@ -113,19 +113,19 @@ func (p Policy) output(t *graphState, y *graph.Node) *graph.Node {
 	if y == nil {
 		return nil
 	}
-	if x := t.exact[y]; x != nil {
+	if x := t.uncast[y]; x != nil {
 		y = x
 	}
-	if isFloat(y.DType()) && y.DType() != p.Output {
+	if isModelFloat(y.DType()) && y.DType() != p.Output {
 		y = graph.ConvertDType(y, p.Output)
 	}
 	return y
 }
 
-// Of returns the policy of the forward part that is being traced, or the zero Policy outside of a
+// Current returns the policy of the forward part that is being traced, or the zero Policy outside of a
 // forward part.
-func Of(g *graph.Graph) Policy {
-	if t := graphStateOf(g); t != nil && t.running {
+func Current(g *graph.Graph) Policy {
+	if t := graphStateOf(g); t != nil && t.inForward {
 		return t.policy
 	}
 	return Policy{}
@@ -156,18 +156,18 @@ func Output(x *graph.Node) *graph.Node {
 // policy it returns x.
 func Compute(x *graph.Node) *graph.Node {
 	t := graphStateOf(x.Graph())
-	if t == nil || t.policy == (Policy{}) || !isFloat(x.DType()) || x.DType() == t.policy.Compute {
+	if t == nil || t.policy == (Policy{}) || !isModelFloat(x.DType()) || x.DType() == t.policy.Compute {
 		return x
 	}
 	return graph.ConvertDType(x, t.policy.Compute)
 }
 
-// Full runs f, one or several layers, in Parameters: f receives x in Parameters, its layers read
+// FullPrecision runs f, one or several layers, in Parameters: f receives x in Parameters, its layers read
 // their variables in Parameters, and the result is converted to the dtype of x. This makes batch
 // normalizations more accurate. Without a policy it only calls f.
-func Full(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
+func FullPrecision(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
 	t := graphStateOf(x.Graph())
-	if t == nil || t.policy == (Policy{}) || !isFloat(x.DType()) || x.DType() == t.policy.Parameters {
+	if t == nil || t.policy == (Policy{}) || !isModelFloat(x.DType()) || x.DType() == t.policy.Parameters {
 		return f(x)
 	}
 	y := f(graph.ConvertDType(x, t.policy.Parameters))
@@ -177,9 +177,9 @@ func Full(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
 	return graph.ConvertDType(y, x.DType())
 }
 
-// ToReduce converts a gradient to the policy's Reduce dtype, before it is summed over the replicas.
-func (p Policy) ToReduce(gradient *graph.Node) *graph.Node {
-	if p.Reduce == dtypes.InvalidDType || !isFloat(gradient.DType()) {
+// CastGradient converts a gradient to the policy's Reduce dtype, before it is summed over the replicas.
+func (p Policy) CastGradient(gradient *graph.Node) *graph.Node {
+	if p.Reduce == dtypes.InvalidDType || !isModelFloat(gradient.DType()) {
 		return gradient
 	}
 	return graph.ConvertDType(gradient, p.Reduce)

@@ -44,7 +44,7 @@ func trace(t *testing.T, store *model.Store, build func(g *graph.Graph, x *graph
 			out.runs++
 			var results []*graph.Node
 			out.err = caught(func() { results = build(g, x) })
-			if seen.Again() {
+			if seen.NeedsRetrace() {
 				return true
 			}
 			out.graph = g
@@ -234,7 +234,7 @@ func TestOutputReturnsOriginalArguments(t *testing.T) {
 			require.Equal(t, dtypes.Int32, in[1].DType())
 			require.Equal(t, dtypes.BFloat16, precision.Compute(graph.Const(g, float32(1))).DType())
 			require.Same(t, in[0], precision.Compute(in[0]))
-			y := precision.Full(in[0], func(x *graph.Node) *graph.Node {
+			y := precision.FullPrecision(in[0], func(x *graph.Node) *graph.Node {
 				require.Equal(t, dtypes.Float32, x.DType())
 				return graph.Tanh(x)
 			})
@@ -247,7 +247,7 @@ func TestOutputReturnsOriginalArguments(t *testing.T) {
 	same := func(x *graph.Node) *graph.Node { return x }
 	require.Same(t, x, precision.Output(x))
 	require.Same(t, x, precision.Compute(x))
-	require.Same(t, x, precision.Full(x, same))
+	require.Same(t, x, precision.FullPrecision(x, same))
 }
 
 func TestSumsAccumulateInFloat32(t *testing.T) {

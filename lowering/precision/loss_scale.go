@@ -31,9 +31,9 @@ func FixedLossScale(scale float64) LossScale { return LossScale{Initial: scale} 
 // Dynamic reports whether the scale changes during training.
 func (s LossScale) Dynamic() bool { return s.Interval > 0 }
 
-// Filled returns the loss scale with zero fields replaced by their defaults. The zero value is
+// WithDefaults returns the loss scale with zero fields replaced by their defaults. The zero value is
 // returned unchanged.
-func (s LossScale) Filled() LossScale {
+func (s LossScale) WithDefaults() LossScale {
 	if s == (LossScale{}) {
 		return s
 	}
@@ -43,7 +43,7 @@ func (s LossScale) Filled() LossScale {
 
 // Validate returns an [*errkind.Fault] of kind ValueError for the first invalid field.
 func (s LossScale) Validate() error {
-	f := s.Filled()
+	f := s.WithDefaults()
 	switch {
 	case f == (LossScale{}):
 		return nil
@@ -59,7 +59,7 @@ func (s LossScale) Validate() error {
 
 // String returns a description such as "32768, times 2 after 2000 steps" or "1024, fixed".
 func (s LossScale) String() string {
-	s = s.Filled()
+	s = s.WithDefaults()
 	switch {
 	case s == (LossScale{}):
 		return "none"

@@ -50,9 +50,9 @@ var (
 	MixedFloat16 = Policy{Parameters: dtypes.Float32, Compute: dtypes.Float16, LossScale: DynamicLossScale}
 )
 
-// Filled returns the policy with zero fields replaced by their defaults. The zero Policy is
+// WithDefaults returns the policy with zero fields replaced by their defaults. The zero Policy is
 // returned unchanged.
-func (p Policy) Filled() Policy {
+func (p Policy) WithDefaults() Policy {
 	if p == (Policy{}) {
 		return p
 	}
@@ -63,7 +63,7 @@ func (p Policy) Filled() Policy {
 		accumulate = dtypes.Float64
 	}
 	p.Accumulate, p.Partial = cmp.Or(p.Accumulate, accumulate), cmp.Or(p.Partial, p.Compute)
-	p.LossScale = p.LossScale.Filled()
+	p.LossScale = p.LossScale.WithDefaults()
 	return p
 }
 
@@ -72,7 +72,7 @@ func (p Policy) Validate() error {
 	if p == (Policy{}) {
 		return nil
 	}
-	f := p.Filled()
+	f := p.WithDefaults()
 	for _, field := range []struct {
 		name  string
 		dtype dtypes.DType
@@ -80,7 +80,7 @@ func (p Policy) Validate() error {
 		{"Parameters", f.Parameters}, {"Compute", f.Compute}, {"Output", f.Output},
 		{"Accumulate", f.Accumulate}, {"Partial", f.Partial}, {"Reduce", f.Reduce},
 	} {
-		if field.dtype != dtypes.InvalidDType && !isFloat(field.dtype) {
+		if field.dtype != dtypes.InvalidDType && !isModelFloat(field.dtype) {
 			return invalid("Policy."+field.name, "use Float32, BFloat16, Float16 or Float64",
 				"%s is not a dtype that a model can be computed in", field.dtype)
 		}
@@ -102,7 +102,7 @@ func (p Policy) String() string {
 	if p == (Policy{}) {
 		return "no policy"
 	}
-	p = p.Filled()
+	p = p.WithDefaults()
 	text := fmt.Sprintf("parameters %s, compute %s, output %s, accumulate %s, partial %s", p.Parameters, p.Compute, p.Output, p.Accumulate, p.Partial)
 	if p.Reduce != dtypes.InvalidDType {
 		text += fmt.Sprintf(", reduce %s", p.Reduce)
@@ -113,9 +113,9 @@ func (p Policy) String() string {
 	return text
 }
 
-// isFloat reports whether models can compute in d. Narrower floats have too few values, and complex
+// isModelFloat reports whether models can compute in d. Narrower floats have too few values, and complex
 // numbers are not supported.
-func isFloat(d dtypes.DType) bool {
+func isModelFloat(d dtypes.DType) bool {
 	return d == dtypes.Float64 || d == dtypes.Float32 || d == dtypes.BFloat16 || d == dtypes.Float16
 }
 

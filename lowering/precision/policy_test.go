@@ -12,12 +12,12 @@ import (
 )
 
 func TestFilledPolicies(t *testing.T) {
-	f := precision.MixedBFloat16.Filled()
+	f := precision.MixedBFloat16.WithDefaults()
 	require.Equal(t, precision.Policy{Parameters: dtypes.Float32, Compute: dtypes.BFloat16, Output: dtypes.Float32,
 		Accumulate: dtypes.Float32, Partial: dtypes.BFloat16}, f)
-	require.Equal(t, f, f.Filled())
-	require.Equal(t, precision.Policy{}, precision.Policy{}.Filled())
-	require.Equal(t, dtypes.Float64, precision.Policy{Compute: dtypes.Float64}.Filled().Accumulate)
+	require.Equal(t, f, f.WithDefaults())
+	require.Equal(t, precision.Policy{}, precision.Policy{}.WithDefaults())
+	require.Equal(t, dtypes.Float64, precision.Policy{Compute: dtypes.Float64}.WithDefaults().Accumulate)
 	require.Equal(t, "parameters Float32, compute BFloat16, output Float32, accumulate Float32, partial BFloat16", precision.MixedBFloat16.String())
 	require.Equal(t, "no policy", precision.Policy{}.String())
 	for _, p := range []precision.Policy{{}, precision.Float32, precision.MixedBFloat16, precision.MixedFloat16} {
@@ -50,7 +50,7 @@ func TestValidateRejectsInvalidPolicies(t *testing.T) {
 func TestLossScales(t *testing.T) {
 	require.NoError(t, precision.LossScale{}.Validate())
 	require.NoError(t, precision.FixedLossScale(1024).Validate())
-	require.Equal(t, precision.DynamicLossScale, precision.LossScale{Interval: 2000}.Filled())
+	require.Equal(t, precision.DynamicLossScale, precision.LossScale{Interval: 2000}.WithDefaults())
 	require.Equal(t, "32768, times 2 after 2000 steps", precision.DynamicLossScale.String())
 	require.Equal(t, "1024, fixed", precision.FixedLossScale(1024).String())
 	for name, c := range map[string]struct {

@@ -59,7 +59,7 @@ func (e *recomputer) dependsOnState(n *graph.Node) bool {
 func (e *recomputer) isRecomputable(n *graph.Node) bool {
 	known, ok := e.recomputable[n]
 	if !ok {
-		known = e.values[n] != nil || isFloat(n.DType()) && (!e.dependsOnState(n) || isElementwise(n) && !slices.ContainsFunc(n.Inputs(), func(x *graph.Node) bool { return !e.isRecomputable(x) }))
+		known = e.values[n] != nil || isModelFloat(n.DType()) && (!e.dependsOnState(n) || isElementwise(n) && !slices.ContainsFunc(n.Inputs(), func(x *graph.Node) bool { return !e.isRecomputable(x) }))
 		e.recomputable[n] = known
 	}
 	return known

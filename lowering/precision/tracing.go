@@ -13,7 +13,7 @@ import (
 
 // TraceState is the state of the forward parts of a step across its traces. The code that traces a
 // step must attach it to each graph, and must trace the step again with a new graph while
-// [TraceState.Again] returns true. Package strategy does this for all functions. The zero
+// [TraceState.NeedsRetrace] returns true. Package strategy does this for all functions. The zero
 // TraceState is ready to use. It is not safe for concurrent use.
 type TraceState struct {
 	forwardParts []*forwardPart // one for each call of Forward in a graph, in order
@@ -26,8 +26,8 @@ type forwardPart struct {
 	// variables.
 	known  bool
 	dtypes map[string]dtypes.DType
-	// lookedUp contains the variables that the part looks up before a layer requests them.
-	lookedUp map[string]bool
+	// visible contains the variables that the part looks up before a layer requests them.
+	visible map[string]bool
 }
 
 // graphState is the state of a graph.
@@ -36,16 +36,16 @@ type graphState struct {
 	calls   int // number of calls of Forward
 	// policy is the policy of the last call of Forward, and running is true during the call. exact
 	// maps cast arguments to the original arguments.
-	policy  Policy
-	running bool
-	exact   map[*graph.Node]*graph.Node
+	policy    Policy
+	inForward bool
+	uncast    map[*graph.Node]*graph.Node
 }
 
 type graphStateKey struct{}
 
 // Attach adds the state to a new graph of the step.
 func (t *TraceState) Attach(g *graph.Graph) {
-	g.AttachState(graphStateKey{}, &graphState{tracing: t, exact: map[*graph.Node]*graph.Node{}})
+	g.AttachState(graphStateKey{}, &graphState{tracing: t, uncast: map[*graph.Node]*graph.Node{}})
 }
 
 func graphStateOf(g *graph.Graph) *graphState {
@@ -56,7 +56,7 @@ func graphStateOf(g *graph.Graph) *graphState {
 // nextPart returns the forwardPart of the next call of Forward.
 func (t *graphState) nextPart() *forwardPart {
 	if t.calls == len(t.tracing.forwardParts) {
-		t.tracing.forwardParts = append(t.tracing.forwardParts, &forwardPart{lookedUp: map[string]bool{}})
+		t.tracing.forwardParts = append(t.tracing.forwardParts, &forwardPart{visible: map[string]bool{}})
 	}
 	t.calls++
 	return t.tracing.forwardParts[t.calls-1]
@@ -65,17 +65,17 @@ func (t *graphState) nextPart() *forwardPart {
 // errRetrace stops a trace that has recorded the requested dtypes.
 var errRetrace = errkind.New(errkind.InternalError, "precision: the dtypes of the variables are known; the step must be traced again")
 
-// Again reports whether the last trace only recorded the requested dtypes. In this case the step
+// NeedsRetrace reports whether the last trace only recorded the requested dtypes. In this case the step
 // must be traced again, and the result or error of the last trace is meaningless.
-func (t *TraceState) Again() bool {
+func (t *TraceState) NeedsRetrace() bool {
 	again := t.retrace
 	t.retrace = false
 	return again
 }
 
-// Mark returns a function that undoes the calls of [Policy.Forward] in the graph since Mark. It is
+// SaveCallCount returns a function that undoes the calls of [Policy.Forward] in the graph since Mark. It is
 // used by code that abandons the trace of a part of a step and traces it again.
-func Mark(g *graph.Graph) (rewind func()) {
+func SaveCallCount(g *graph.Graph) (rewind func()) {
 	t := graphStateOf(g)
 	if t == nil {
 		return func() {}

@@ -90,7 +90,7 @@ func (c *forwardPart) discoverDTypes(p Policy, g *graph.Graph, store *model.Stor
 			continue
 		}
 		kept = append(kept, v)
-		if !c.lookedUp[v.Path()] {
+		if !c.visible[v.Path()] {
 			hidden[v.Path()] = v
 		}
 	}
@@ -119,13 +119,13 @@ func (c *forwardPart) discoverDTypes(p Policy, g *graph.Graph, store *model.Stor
 	whole = true
 }
 
-// recordLookups reports whether the code lookedUp up hidden variables that no layer had created
+// recordLookups reports whether the code visible up hidden variables that no layer had created
 // before. These variables are not hidden in the next run.
 func (c *forwardPart) recordLookups(missed []string, made []*model.Variable, hidden map[string]*model.Variable) bool {
 	found := false
 	for _, path := range missed {
-		if hidden[path] != nil && !c.lookedUp[path] && !slices.ContainsFunc(made, func(v *model.Variable) bool { return v.Path() == path }) {
-			c.lookedUp[path], found = true, true
+		if hidden[path] != nil && !c.visible[path] && !slices.ContainsFunc(made, func(v *model.Variable) bool { return v.Path() == path }) {
+			c.visible[path], found = true, true
 		}
 	}
 	return found

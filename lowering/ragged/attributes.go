@@ -7,9 +7,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// ints returns the integers of an attribute, or nil if there is no such attribute. It panics with
+// attributeInts returns the integers of an attribute, or nil if there is no such attribute. It panics with
 // an [*Error] if the attribute has another type, so that an op is never rewritten partially.
-func ints(s *ir.Statement, key string) []int {
+func attributeInts(s *ir.Statement, key string) []int {
 	switch v := s.Attribute(key).(type) {
 	case nil:
 		return nil
@@ -17,27 +17,27 @@ func ints(s *ir.Statement, key string) []int {
 		return v
 	case ir.Int:
 		return []int{int(v)}
-	case ir.Rows:
+	case ir.IntMatrix:
 		return slices.Concat(v...)
 	}
-	panic(unknown(s, key))
+	panic(unknownAttributeError(s, key))
 }
 
-// field returns the integers of one field of a structured attribute.
-func field(s *ir.Statement, key, name string) []int {
-	if v, ok := s.Attribute(key).(ir.Fields); ok {
+// fieldDims returns the integers of one field of a structured attribute.
+func fieldDims(s *ir.Statement, key, name string) []int {
+	if v, ok := s.Attribute(key).(ir.Struct); ok {
 		return v.Dims(name)
 	}
-	panic(unknown(s, key))
+	panic(unknownAttributeError(s, key))
 }
 
-func unknown(s *ir.Statement, key string) *Error {
-	return &Error{Op: s.Name(), Dim: -1, Reason: fmt.Sprintf("its attribute %s is none that is known", key),
+func unknownAttributeError(s *ir.Statement, key string) *Error {
+	return &Error{Op: s.OpName(), Dim: -1, Reason: fmt.Sprintf("its attribute %s is none that is known", key),
 		Hint: "mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
 }
 
-// written returns the text of an attribute, or "" if there is no such attribute.
-func written(s *ir.Statement, key string) string {
+// attributeText returns the text of an attribute, or "" if there is no such attribute.
+func attributeText(s *ir.Statement, key string) string {
 	if a := s.Attribute(key); a != nil {
 		return string(a.Append(nil))
 	}

@@ -9,164 +9,164 @@ import (
 // The ops in this file combine elements. The padding of their operands is replaced by the neutral
 // element.
 
-// reduce masks its operands with its initial value, which StableHLO requires to be a neutral
+// rewriteReduce masks its operands with its initial value, which StableHLO requires to be a neutral
 // element.
-func (r *rewriter) reduce(s, copied *ir.Statement) {
-	over := ints(s, "dimensions")
+func (r *rewriter) rewriteReduce(s, copied *ir.Statement) {
+	over := attributeInts(s, "dimensions")
 	n := len(s.Operands) / 2
 	for i := range n {
 		dims := r.dims[s.Operands[i]]
-		copied.Operands[i] = r.masked(copied.Operands[i], dims, among(dims, over), func() *ir.Value { return copied.Operands[n+i] })
+		copied.Operands[i] = r.maskPadding(copied.Operands[i], dims, paddedDimsIn(dims, over), func() *ir.Value { return copied.Operands[n+i] })
 	}
-	r.sameAttributes(s)
+	r.rejectVaryingAttributes(s)
 }
 
-// dot masks both operands of a contraction, because 0 times NaN is NaN.
-func (r *rewriter) dot(s, copied *ir.Statement) {
+// rewriteDot masks both operands of a contraction, because 0 times NaN is NaN.
+func (r *rewriter) rewriteDot(s, copied *ir.Statement) {
 	for i, side := range []string{"lhs", "rhs"} {
 		dims := r.dims[s.Operands[i]]
-		over := field(s, "dot_dimension_numbers", side+"_contracting_dimensions")
-		copied.Operands[i] = r.masked(copied.Operands[i], dims, among(dims, over), r.zero(s.Operands[i].Type.DType))
+		over := fieldDims(s, "dot_dimension_numbers", side+"_contracting_dimensions")
+		copied.Operands[i] = r.maskPadding(copied.Operands[i], dims, paddedDimsIn(dims, over), r.zeroOf(s.Operands[i].Type.DType))
 	}
-	r.sameAttributes(s)
+	r.rejectVaryingAttributes(s)
 }
 
-// convolution masks the contracted dimensions: the input's features and the kernel's input
+// rewriteConvolution masks the contracted dimensions: the input's features and the kernel's input
 // features, and in gradients the batch. It rejects windows over padded dimensions.
-func (r *rewriter) convolution(s, copied *ir.Statement) {
-	axes, ok := s.Attribute("dimension_numbers").(ir.Layout)
+func (r *rewriter) rewriteConvolution(s, copied *ir.Statement) {
+	axes, ok := s.Attribute("dimension_numbers").(ir.ConvDimensionNumbers)
 	if !ok {
-		panic(unknown(s, "dimension_numbers"))
+		panic(unknownAttributeError(s, "dimension_numbers"))
 	}
-	batches := !slices.Equal(ints(s, "batch_group_count"), []int{1})
-	grouped := batches || !slices.Equal(ints(s, "feature_group_count"), []int{1})
+	batches := !slices.Equal(attributeInts(s, "batch_group_count"), []int{1})
+	grouped := batches || !slices.Equal(attributeInts(s, "feature_group_count"), []int{1})
 	for i, free := range []string{"b", "o"} {
 		dims := r.dims[s.Operands[i]]
 		var contracted []int
-		for _, d := range padded(dims) {
+		for _, d := range paddedDims(dims) {
 			switch axis := axes[i][d]; {
 			case axis == free && (!grouped || i == 0 && !batches):
 			case (axis == "f" || axis == "i") && !grouped:
 				contracted = append(contracted, d)
 			case axis == free || axis == "f" || axis == "i":
-				r.refuse(s, i, d, "convolution", "its groups cut the padded dimension", "use one group")
+				r.reject(s, i, d, "convolution", "its groups cut the padded dimension", "use one group")
 			default:
-				r.refuse(s, i, d, "convolution", "its windows reach over the padded dimension", "convolve over other dimensions")
+				r.reject(s, i, d, "convolution", "its windows reach over the padded dimension", "convolve over other dimensions")
 			}
 		}
-		copied.Operands[i] = r.masked(copied.Operands[i], dims, contracted, r.zero(s.Operands[i].Type.DType))
+		copied.Operands[i] = r.maskPadding(copied.Operands[i], dims, contracted, r.zeroOf(s.Operands[i].Type.DType))
 	}
-	r.sameAttributes(s)
+	r.rejectVaryingAttributes(s)
 }
 
-// reduceWindow masks the inputs of windows. It requires one output per input in a padded dimension:
+// rewriteReduceWindow masks the inputs of windows. It requires one output per input in a padded dimension:
 // stride 1, and window size - 1 elements of padding.
-func (r *rewriter) reduceWindow(s, copied *ir.Statement) {
+func (r *rewriter) rewriteReduceWindow(s, copied *ir.Statement) {
 	if len(s.Operands) != 2 {
-		r.refuse(s, 0, -1, "reduce_window", "it has several operands", "")
+		r.reject(s, 0, -1, "reduce_window", "it has several operands", "")
 	}
-	window, strides, paddings := ints(s, "window_dimensions"), ints(s, "window_strides"), ints(s, "padding")
-	base, dilations := ints(s, "base_dilations"), ints(s, "window_dilations")
+	window, strides, paddings := attributeInts(s, "window_dimensions"), attributeInts(s, "window_strides"), attributeInts(s, "padding")
+	base, dilations := attributeInts(s, "base_dilations"), attributeInts(s, "window_dilations")
 	dims := r.dims[s.Operands[0]]
 	var over []int
-	for _, d := range padded(dims) {
+	for _, d := range paddedDims(dims) {
 		size := s.Operands[0].Type.Dims[d]
 		low, high := paddings[2*d], paddings[2*d+1]
-		if at(strides, d) != 1 || at(base, d) != 1 || at(dilations, d) != 1 || low+high != window[d]-1 {
-			r.refuse(s, 0, d, "reduce_window", "its windows leave rows out", "use strides of 1 along the padded dimension")
+		if elementOrOne(strides, d) != 1 || elementOrOne(base, d) != 1 || elementOrOne(dilations, d) != 1 || low+high != window[d]-1 {
+			r.reject(s, 0, d, "reduce_window", "its windows leave rows out", "use strides of 1 along the padded dimension")
 		}
 		if window[d] == 1 {
 			continue
 		}
-		varies := len(r.varying[s]) > 0
+		varies := len(r.varyingAttributes[s]) > 0
 		if varies && (window[d] != size || low != 0 && high != 0) {
-			r.refuse(s, 0, d, "reduce_window", "its window changes with the padded size", "use a window of one size, or of all rows (graph.CumSum)")
+			r.reject(s, 0, d, "reduce_window", "its window changes with the padded size", "use a window of one size, or of all rows (graph.CumSum)")
 		}
 		over = append(over, d)
 	}
 	if len(over) == 0 {
-		r.sameAttributes(s)
+		r.rejectVaryingAttributes(s)
 	}
-	copied.Operands[0] = r.masked(copied.Operands[0], dims, over, func() *ir.Value { return copied.Operands[1] })
+	copied.Operands[0] = r.maskPadding(copied.Operands[0], dims, over, func() *ir.Value { return copied.Operands[1] })
 }
 
-// at returns list[i], or 1 if the list is absent.
-func at(list []int, i int) int {
+// elementOrOne returns list[i], or 1 if the list is absent.
+func elementOrOne(list []int, i int) int {
 	if i < len(list) {
 		return list[i]
 	}
 	return 1
 }
 
-func (r *rewriter) selectAndScatter(s *ir.Statement) {
-	window, strides, paddings := ints(s, "window_dimensions"), ints(s, "window_strides"), ints(s, "padding")
-	for _, d := range padded(r.dims[s.Operands[0]]) {
-		if at(window, d) != 1 || at(strides, d) != 1 || 2*d+1 < len(paddings) && (paddings[2*d] != 0 || paddings[2*d+1] != 0) {
-			r.refuse(s, 0, d, "select_and_scatter", "its windows reach over the padded dimension", "pool over other dimensions")
+func (r *rewriter) checkSelectAndScatter(s *ir.Statement) {
+	window, strides, paddings := attributeInts(s, "window_dimensions"), attributeInts(s, "window_strides"), attributeInts(s, "padding")
+	for _, d := range paddedDims(r.dims[s.Operands[0]]) {
+		if elementOrOne(window, d) != 1 || elementOrOne(strides, d) != 1 || 2*d+1 < len(paddings) && (paddings[2*d] != 0 || paddings[2*d+1] != 0) {
+			r.reject(s, 0, d, "select_and_scatter", "its windows reach over the padded dimension", "pool over other dimensions")
 		}
 	}
-	r.sameAttributes(s)
+	r.rejectVaryingAttributes(s)
 }
 
-// gather reads rows at positions. Positions in the padding are clamped to the last real row, like
+// rewriteGather reads rows at positions. Positions in the padding are clamped to the last real row, like
 // positions past the end.
-func (r *rewriter) gather(s, copied *ir.Statement) {
+func (r *rewriter) rewriteGather(s, copied *ir.Statement) {
 	const key = "dimension_numbers"
 	operand, positions := s.Operands[0], s.Operands[1]
 	dims, at := r.dims[operand], r.dims[positions]
-	sizes, indexed := ints(s, "slice_sizes"), field(s, key, "start_index_map")
-	vector := field(s, key, "index_vector_dim")[0]
-	if vector < len(at) && at[vector].Padded() {
-		r.refuse(s, 1, vector, "gather", "how many coordinates a position has changes with the padded size", "")
+	sizes, indexed := attributeInts(s, "slice_sizes"), fieldDims(s, key, "start_index_map")
+	vector := fieldDims(s, key, "index_vector_dim")[0]
+	if vector < len(at) && at[vector].IsPadded() {
+		r.reject(s, 1, vector, "gather", "how many coordinates a position has changes with the padded size", "")
 	}
 	var limited []int // indices of coordinates of padded dimensions
-	for _, d := range padded(dims) {
-		if sizes[d] == operand.Type.Dims[d] && r.varies(s, "slice_sizes") {
+	for _, d := range paddedDims(dims) {
+		if sizes[d] == operand.Type.Dims[d] && r.attributeVaries(s, "slice_sizes") {
 			continue // all of the dimension: the start is 0
 		}
 		i := slices.Index(indexed, d)
 		if i < 0 || sizes[d] != 1 {
-			r.refuse(s, 0, d, "gather", "it takes several rows at once", "gather them one by one")
+			r.reject(s, 0, d, "gather", "it takes several rows at once", "gather them one by one")
 		}
-		if len(padded(at)) == 0 {
-			r.refuse(s, 0, d, "gather", "a replica may not have the rows that it takes", "choose rows by their contents with graph.Where")
+		if len(paddedDims(at)) == 0 {
+			r.reject(s, 0, d, "gather", "a replica may not have the rows that it takes", "choose rows by their contents with graph.Where")
 		}
 		limited = append(limited, i)
 	}
-	r.sameAttributes(s, "slice_sizes")
+	r.rejectVaryingAttributes(s, "slice_sizes")
 	if len(limited) > 0 {
-		copied.Operands[1] = r.clamped(copied.Operands[1], dims, indexed, limited, vector)
-		r.setFlag(copied, "indices_are_sorted")
+		copied.Operands[1] = r.clampPositions(copied.Operands[1], dims, indexed, limited, vector)
+		r.clearFlag(copied, "indices_are_sorted")
 	}
 }
 
-// clamped limits positions to the real sizes of their dimensions.
-func (r *rewriter) clamped(positions *ir.Value, dims []Dim, indexed, limited []int, vector int) *ir.Value {
+// clampPositions limits positions to the real sizes of their dimensions.
+func (r *rewriter) clampPositions(positions *ir.Value, dims []Dim, indexed, limited []int, vector int) *ir.Value {
 	shape, dtype := positions.Type.Dims, positions.Type.DType
 	for _, i := range limited {
-		last := r.binary("subtract", r.convert(r.limit(dims[indexed[i]]), dtype), r.constant(ir.Integer(1), dtype))
-		least := r.binary("minimum", positions, r.spread(last, shape))
+		last := r.addBinary("subtract", r.addConvert(r.realSize(dims[indexed[i]]), dtype), r.addConstant(ir.Integer(1), dtype))
+		least := r.addBinary("minimum", positions, r.addBroadcast(last, shape))
 		if vector == len(shape) {
 			positions = least
 			continue
 		}
-		index := r.iota(vector, shape...)
-		this := r.compare("EQ", index, r.spread(r.constantInt(i), shape))
-		positions = r.choose(this, least, positions)
+		index := r.addIota(vector, shape...)
+		this := r.addCompare("EQ", index, r.addBroadcast(r.addInt(i), shape))
+		positions = r.addSelect(this, least, positions)
 	}
 	return positions
 }
 
-// scatter skips the updates in the padding: their positions are moved outside, which StableHLO
+// rewriteScatter skips the updates in the padding: their positions are moved outside, which StableHLO
 // skips, and their values are replaced by the neutral element.
-func (r *rewriter) scatter(s, copied *ir.Statement) {
+func (r *rewriter) rewriteScatter(s, copied *ir.Statement) {
 	const key = "scatter_dimension_numbers"
 	if len(s.Operands) != 3 {
-		r.refuse(s, 0, -1, "scatter", "it has several operands", "")
+		r.reject(s, 0, -1, "scatter", "it has several operands", "")
 	}
 	operand, positions, updates := s.Operands[0], s.Operands[1], s.Operands[2]
-	window, inserted := field(s, key, "update_window_dims"), field(s, key, "inserted_window_dims")
-	vector := field(s, key, "index_vector_dim")[0]
+	window, inserted := fieldDims(s, key, "update_window_dims"), fieldDims(s, key, "inserted_window_dims")
+	vector := fieldDims(s, key, "index_vector_dim")[0]
 	// Windows must cover a padded dimension completely, in the operand and in the updates.
 	next := 0
 	for d, dim := range r.dims[operand] {
@@ -175,39 +175,39 @@ func (r *rewriter) scatter(s, copied *ir.Statement) {
 		}
 		from := window[next]
 		next++
-		if other := r.dims[updates][from]; other != dim || dim.Padded() && updates.Type.Dims[from] != operand.Type.Dims[d] {
-			r.refuse(s, 0, d, "scatter", "its windows are of another size than the padded dimension", "scatter whole rows")
+		if other := r.dims[updates][from]; other != dim || dim.IsPadded() && updates.Type.Dims[from] != operand.Type.Dims[d] {
+			r.reject(s, 0, d, "scatter", "its windows are of another size than the padded dimension", "scatter whole rows")
 		}
 	}
 	at := r.dims[positions]
-	rows := padded(at)
+	rows := paddedDims(at)
 	if slices.Contains(rows, vector) {
-		r.refuse(s, 1, vector, "scatter", "how many coordinates a position has changes with the padded size", "")
+		r.reject(s, 1, vector, "scatter", "how many coordinates a position has changes with the padded size", "")
 	}
 	if len(rows) > 0 {
-		copied.Operands[1] = r.masked(copied.Operands[1], at, rows, func() *ir.Value { return r.constant(ir.Integer(-1), positions.Type.DType) })
-		r.setFlag(copied, "indices_are_sorted")
-		r.setFlag(copied, "unique_indices")
-		if sums(s.Regions[0]) {
+		copied.Operands[1] = r.maskPadding(copied.Operands[1], at, rows, func() *ir.Value { return r.addConstant(ir.Integer(-1), positions.Type.DType) })
+		r.clearFlag(copied, "indices_are_sorted")
+		r.clearFlag(copied, "unique_indices")
+		if isSum(s.Regions[0]) {
 			dims := r.dims[updates]
 			var free []int
-			for _, d := range padded(dims) {
+			for _, d := range paddedDims(dims) {
 				if !slices.Contains(window, d) {
 					free = append(free, d)
 				}
 			}
-			copied.Operands[2] = r.masked(copied.Operands[2], dims, free, r.zero(updates.Type.DType))
+			copied.Operands[2] = r.maskPadding(copied.Operands[2], dims, free, r.zeroOf(updates.Type.DType))
 		}
 	}
-	r.sameAttributes(s)
+	r.rejectVaryingAttributes(s)
 }
 
-// sums reports whether a function of two elements adds them.
-func sums(f *ir.Region) bool { return len(f.Body) == 2 && f.Body[0].Op == "stablehlo.add" }
+// isSum reports whether a function of two elements adds them.
+func isSum(f *ir.Region) bool { return len(f.Body) == 2 && f.Body[0].Op == "stablehlo.add" }
 
-// setFlag sets an attribute that guarantees a property of the positions to false.
-func (r *rewriter) setFlag(s *ir.Statement, key string) { s.Replace(key, ir.Flag(false)) }
+// clearFlag sets an attribute that guarantees a property of the positions to false.
+func (r *rewriter) clearFlag(s *ir.Statement, key string) { s.ReplaceAttribute(key, ir.Bool(false)) }
 
-func (r *rewriter) varies(s *ir.Statement, key string) bool {
-	return slices.Contains(r.varying[s], key)
+func (r *rewriter) attributeVaries(s *ir.Statement, key string) bool {
+	return slices.Contains(r.varyingAttributes[s], key)
 }

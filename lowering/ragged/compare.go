@@ -14,26 +14,26 @@ type Variant struct {
 	Program *lowering.Program
 	// Sizes are the sizes of the padded dimensions.
 	Sizes []int
-	// Marker describes the marks of the program. It may be nil for a program without marks.
-	Marker Marker
+	// MarkEffect describes the marks of the program. It may be nil for a program without marks.
+	MarkEffect MarkEffect
 }
 
-// Marker returns the effect of a mark on a padded value: "" if the result contains the operand's
+// MarkEffect returns the effect of a mark on a padded value: "" if the result contains the operand's
 // elements in another layout, or the name of an operation that does not support padding.
-type Marker func(mark any) (op string)
+type MarkEffect func(mark any) (op string)
 
 // Plan describes how the program of a step depends on the padded sizes. [Plan.Apply] rewrites the
 // program with the real sizes.
 type Plan struct {
-	program *lowering.Program
-	sizes   [][]int // of each program
-	marker  Marker
+	program    *lowering.Program
+	sizes      [][]int // of each program
+	markEffect MarkEffect
 
-	dims      map[*ir.Value][]Dim // of the values
-	shapes    map[*ir.Value]shapes
-	constants map[*ir.Statement][]*function // by operand; nil if it depends on no size
-	varying   map[*ir.Statement][]string    // attributes that differ
-	used      map[*ir.Statement]bool        // statements that a result depends on
+	dims              map[*ir.Value][]Dim // of the values
+	shapes            map[*ir.Value]variantDims
+	constants         map[*ir.Statement][]*sizeFunction // by operand; nil if it depends on no size
+	varyingAttributes map[*ir.Statement][]string        // attributes that differ
+	used              map[*ir.Statement]bool            // compareStatements that a result depends on
 }
 
 // Compare finds the dependencies of the program of base on the padded sizes. Each of the others is
@@ -42,8 +42,8 @@ type Plan struct {
 // [*Error].
 func Compare(base Variant, others []Variant) (*Plan, error) {
 	c := &comparer{plan: &Plan{
-		program: base.Program, marker: base.Marker, dims: map[*ir.Value][]Dim{}, shapes: map[*ir.Value]shapes{},
-		constants: map[*ir.Statement][]*function{}, varying: map[*ir.Statement][]string{},
+		program: base.Program, markEffect: base.MarkEffect, dims: map[*ir.Value][]Dim{}, shapes: map[*ir.Value]variantDims{},
+		constants: map[*ir.Statement][]*sizeFunction{}, varyingAttributes: map[*ir.Statement][]string{},
 		used: map[*ir.Statement]bool{},
 	}}
 	all := append([]Variant{base}, others...)
@@ -51,11 +51,11 @@ func Compare(base Variant, others []Variant) (*Plan, error) {
 	for k, t := range all {
 		mains[k] = t.Program.Main()
 		c.plan.sizes = append(c.plan.sizes, t.Sizes)
-		c.names = append(c.names, map[*ir.Value]*ir.Value{})
-		c.markers = append(c.markers, t.Marker)
-		c.made = append(c.made, map[*ir.Value]*ir.Statement{})
+		c.baseValues = append(c.baseValues, map[*ir.Value]*ir.Value{})
+		c.markEffects = append(c.markEffects, t.MarkEffect)
+		c.definitions = append(c.definitions, map[*ir.Value]*ir.Statement{})
 		if len(t.Program.Module.Functions) != len(base.Program.Module.Functions) {
-			return nil, otherStep("other functions")
+			return nil, differentStepError("other functions")
 		}
 	}
 	for i, f := range base.Program.Module.Functions[1:] {
@@ -63,19 +63,19 @@ func Compare(base Variant, others []Variant) (*Plan, error) {
 		for k, t := range all {
 			called[k] = t.Program.Module.Functions[1+i]
 		}
-		before := len(c.plan.constants) + len(c.plan.varying)
-		if err := c.functions(called); err != nil {
+		before := len(c.plan.constants) + len(c.plan.varyingAttributes)
+		if err := c.compareFunctions(called); err != nil {
 			return nil, err
 		}
-		if len(c.plan.constants)+len(c.plan.varying) > before || c.anyPadded(f) {
+		if len(c.plan.constants)+len(c.plan.varyingAttributes) > before || c.hasPadding(f) {
 			return nil, &Error{Op: "call", Dim: -1, Reason: fmt.Sprintf("function %q depends on a size that is padded", f.Name),
 				Hint: "write its ops in the step itself"}
 		}
 	}
-	return c.plan, c.functions(mains)
+	return c.plan, c.compareFunctions(mains)
 }
 
-func otherStep(what string) *Error {
+func differentStepError(what string) *Error {
 	return &Error{Dim: -1, Reason: "the step is another one for other sizes of its padded dimension: " + what,
 		Hint: "do the same for all sizes, or mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
 }
@@ -83,15 +83,15 @@ func otherStep(what string) *Error {
 // comparer walks all programs in parallel, from their results to their parameters, because equal
 // steps may have their statements in different orders. The first program belongs to the plan.
 type comparer struct {
-	plan  *Plan
-	names []map[*ir.Value]*ir.Value // maps values of the first program to values of the others
-	made  []map[*ir.Value]*ir.Statement
+	plan        *Plan
+	baseValues  []map[*ir.Value]*ir.Value // maps values of the first program to values of the others
+	definitions []map[*ir.Value]*ir.Statement
 
-	markers []Marker
+	markEffects []MarkEffect
 }
 
-// functions compares the same function of all programs.
-func (c *comparer) functions(fs []*ir.Function) error {
+// compareFunctions compares the same function of all programs.
+func (c *comparer) compareFunctions(fs []*ir.Function) error {
 	blocks := make([]*ir.Region, len(fs))
 	for k, f := range fs {
 		blocks[k] = &ir.Region{Body: f.Body}
@@ -99,56 +99,56 @@ func (c *comparer) functions(fs []*ir.Function) error {
 			blocks[k].Arguments = append(blocks[k].Arguments, p.Value)
 		}
 	}
-	return c.blocks(blocks)
+	return c.compareBlocks(blocks)
 }
 
-// blocks compares the same block of all programs.
-func (c *comparer) blocks(rs []*ir.Region) error {
+// compareBlocks compares the same block of all programs.
+func (c *comparer) compareBlocks(rs []*ir.Region) error {
 	arguments := make([][]*ir.Value, len(rs))
 	results := make([]*ir.Statement, len(rs))
 	for k, r := range rs {
 		arguments[k] = r.Arguments
 		for _, s := range r.Body {
 			for _, v := range s.Results {
-				c.made[k][v] = s
+				c.definitions[k][v] = s
 			}
 		}
 		if len(r.Body) == 0 {
-			return otherStep("a function without a return")
+			return differentStepError("a function without a return")
 		}
 		results[k] = r.Body[len(r.Body)-1]
 	}
-	if err := c.values(nil, arguments); err != nil {
+	if err := c.recordValues(nil, arguments); err != nil {
 		return err
 	}
-	return c.statements(results)
+	return c.compareStatements(results)
 }
 
-// statements compares one statement of each program and the statements that define its operands.
-func (c *comparer) statements(row []*ir.Statement) error {
+// compareStatements compares one statement of each program and the statements that define its operands.
+func (c *comparer) compareStatements(row []*ir.Statement) error {
 	s := row[0]
 	c.plan.used[s] = true
 	outputs := make([][]*ir.Value, len(row))
 	for k, other := range row {
 		outputs[k] = other.Results
-		if other.Name() != s.Name() || len(other.Operands) != len(s.Operands) || len(other.Regions) != len(s.Regions) {
-			return otherStep(fmt.Sprintf("%s becomes %s", s.Name(), other.Name()))
+		if other.OpName() != s.OpName() || len(other.Operands) != len(s.Operands) || len(other.Regions) != len(s.Regions) {
+			return differentStepError(fmt.Sprintf("%s becomes %s", s.OpName(), other.OpName()))
 		}
 	}
 	for k, other := range row {
-		if (s.Mark == nil) != (other.Mark == nil) || s.Mark != nil && c.markers[k](other.Mark) != c.markers[0](s.Mark) {
-			return otherStep("another custom call")
+		if (s.Mark == nil) != (other.Mark == nil) || s.Mark != nil && c.markEffects[k](other.Mark) != c.markEffects[0](s.Mark) {
+			return differentStepError("another custom call")
 		}
 	}
 	for i := range s.Operands {
-		if err := c.operand(row, i); err != nil {
+		if err := c.compareOperands(row, i); err != nil {
 			return err
 		}
 	}
 	for _, a := range s.Attributes {
 		for _, other := range row[1:] {
-			if written(other, a.Key) != written(s, a.Key) {
-				c.plan.varying[s] = append(c.plan.varying[s], a.Key)
+			if attributeText(other, a.Key) != attributeText(s, a.Key) {
+				c.plan.varyingAttributes[s] = append(c.plan.varyingAttributes[s], a.Key)
 				break
 			}
 		}
@@ -158,31 +158,31 @@ func (c *comparer) statements(row []*ir.Statement) error {
 		for k, other := range row {
 			bodies[k] = other.Regions[i]
 		}
-		if err := c.blocks(bodies); err != nil {
+		if err := c.compareBlocks(bodies); err != nil {
 			return err
 		}
 	}
-	return c.values(s, outputs)
+	return c.recordValues(s, outputs)
 }
 
-// values records the corresponding results of a statement, or the parameters of a function if s is
+// recordValues records the corresponding results of a statement, or the parameters of a function if s is
 // nil.
-func (c *comparer) values(s *ir.Statement, all [][]*ir.Value) error {
+func (c *comparer) recordValues(s *ir.Statement, all [][]*ir.Value) error {
 	for i, v := range all[0] {
-		var sh shapes
+		var sh variantDims
 		for k, values := range all {
 			if len(values) != len(all[0]) || values[i].Type.Rank() != v.Type.Rank() {
-				return otherStep("values of another rank")
+				return differentStepError("values of another rank")
 			}
-			c.names[k][values[i]] = v
+			c.baseValues[k][values[i]] = v
 			sh = append(sh, values[i].Type.Dims)
 		}
-		dims, at := sh.dims(c.plan.sizes)
+		dims, at := sh.sizeDependencies(c.plan.sizes)
 		if at >= 0 {
 			e := &Error{Op: "argument", Shape: sh[0], Dim: at, Reason: "its size is no multiple of one padded size",
 				Hint: "keep the padded dimension as it is"}
 			if s != nil {
-				e.Op = s.Name()
+				e.Op = s.OpName()
 			}
 			return e
 		}
@@ -191,45 +191,45 @@ func (c *comparer) values(s *ir.Statement, all [][]*ir.Value) error {
 	return nil
 }
 
-// operand compares operand i of the statements. Constants are compared at their uses: GoMLX shares
+// compareOperands compares operand i of the statements. Constants are compared at their uses: GoMLX shares
 // a node for equal constants, so the number of constants differs between programs.
-func (c *comparer) operand(row []*ir.Statement, i int) error {
+func (c *comparer) compareOperands(row []*ir.Statement, i int) error {
 	made := make([]*ir.Statement, len(row))
 	constants, known := 0, false
 	for k, s := range row {
 		name := s.Operands[i]
-		if made[k] = c.made[k][name]; made[k] != nil && made[k].Op == constantOp {
+		if made[k] = c.definitions[k][name]; made[k] != nil && made[k].Op == constantOp {
 			constants++
 		}
-		if _, ok := c.names[k][name]; ok {
+		if _, ok := c.baseValues[k][name]; ok {
 			known = true
 		}
 	}
 	switch {
 	case constants == len(row):
-		return c.constant(row[0], i, made)
+		return c.compareConstants(row[0], i, made)
 	case constants > 0:
-		return otherStep(fmt.Sprintf("%s reads a constant for some", row[0].Name()))
+		return differentStepError(fmt.Sprintf("%s reads a constant for some", row[0].OpName()))
 	case !known:
 		for _, s := range made {
 			if s == nil {
-				return otherStep(fmt.Sprintf("%s reads a value of nowhere", row[0].Name()))
+				return differentStepError(fmt.Sprintf("%s reads a value of nowhere", row[0].OpName()))
 			}
 		}
-		if err := c.statements(made); err != nil {
+		if err := c.compareStatements(made); err != nil {
 			return err
 		}
 	}
 	for k, s := range row {
-		if c.names[k][s.Operands[i]] != row[0].Operands[i] {
-			return otherStep(fmt.Sprintf("%s reads other values", row[0].Name()))
+		if c.baseValues[k][s.Operands[i]] != row[0].Operands[i] {
+			return differentStepError(fmt.Sprintf("%s reads other values", row[0].OpName()))
 		}
 	}
 	return nil
 }
 
-// constant compares a constant operand.
-func (c *comparer) constant(s *ir.Statement, operand int, constants []*ir.Statement) error {
+// compareConstants compares a constant operand.
+func (c *comparer) compareConstants(s *ir.Statement, operand int, constants []*ir.Statement) error {
 	base := constants[0].Results[0]
 	values := make([][]*ir.Value, len(constants))
 	elements, texts := make([]*ir.Dense, len(constants)), make([]string, len(constants))
@@ -237,14 +237,14 @@ func (c *comparer) constant(s *ir.Statement, operand int, constants []*ir.Statem
 	for k, constant := range constants {
 		values[k] = constant.Results
 		var ok bool
-		if elements[k], ok = constant.Attribute(ir.Elements).(*ir.Dense); !ok {
-			return unknown(constant, ir.Elements)
+		if elements[k], ok = constant.Attribute(ir.ValueKey).(*ir.Dense); !ok {
+			return unknownAttributeError(constant, ir.ValueKey)
 		}
-		texts[k] = string(elements[k].Elements(nil))
+		texts[k] = string(elements[k].AppendElements(nil))
 		same = same && texts[k] == texts[0]
-		one = one && elements[k].Splat != nil && elements[k].Splat.Known
+		one = one && elements[k].Splat != nil && elements[k].Splat.HasValue
 	}
-	if err := c.values(constants[0], values); err != nil {
+	if err := c.recordValues(constants[0], values); err != nil {
 		return err
 	}
 	dims := c.plan.dims[base]
@@ -254,34 +254,34 @@ func (c *comparer) constant(s *ir.Statement, operand int, constants []*ir.Statem
 			Hint: "compute it in the step from ReplicaContext.RealSize, or from the data"}
 	}
 	switch {
-	case same && (one || len(padded(dims)) == 0):
+	case same && (one || len(paddedDims(dims)) == 0):
 		return nil
 	case one:
 		numbers := make([]float64, len(elements))
 		for k, e := range elements {
 			numbers[k] = e.Splat.Value
 		}
-		f, ok := fit(numbers, c.plan.sizes, dtype)
+		f, ok := fitSizeFunction(numbers, c.plan.sizes, dtype)
 		if !ok {
 			return refuse(fmt.Sprintf("no function of the padded size was found for its numbers %s at sizes %v", strings.Join(texts, ", "), c.plan.sizes))
 		}
 		if c.plan.constants[s] == nil {
-			c.plan.constants[s] = make([]*function, len(s.Operands))
+			c.plan.constants[s] = make([]*sizeFunction, len(s.Operands))
 		}
 		c.plan.constants[s][operand] = &f
 		return nil
-	case len(padded(dims)) == 0:
+	case len(paddedDims(dims)) == 0:
 		return refuse("its elements change with a padded size")
-	case !leading(padded(dims), base.Type.Dims):
+	case !isLeadingDim(paddedDims(dims), base.Type.Dims):
 		return refuse("its elements differ, and its padded dimension is not the first")
 	}
 	// All programs for one size must have the same number of elements.
-	short, ok := flat(elements[0])
+	short, ok := flatElements(elements[0])
 	for k := 1; k < len(elements) && ok; k++ {
 		var long []float64
-		if long, ok = flat(elements[k]); ok {
+		if long, ok = flatElements(elements[k]); ok {
 			n := min(len(short), len(long))
-			ok = slices.EqualFunc(short[:n], long[:n], sameNumber)
+			ok = slices.EqualFunc(short[:n], long[:n], equalNumbers)
 		}
 	}
 	if !ok {
@@ -290,14 +290,14 @@ func (c *comparer) constant(s *ir.Statement, operand int, constants []*ir.Statem
 	return nil
 }
 
-func (c *comparer) anyPadded(f *ir.Function) bool {
-	is := func(v *ir.Value) bool { return len(padded(c.plan.dims[v])) > 0 }
+func (c *comparer) hasPadding(f *ir.Function) bool {
+	is := func(v *ir.Value) bool { return len(paddedDims(c.plan.dims[v])) > 0 }
 	return slices.ContainsFunc(f.Body, func(s *ir.Statement) bool { return slices.ContainsFunc(s.Results, is) }) ||
 		slices.ContainsFunc(f.Parameters, func(p ir.Parameter) bool { return is(p.Value) })
 }
 
-// Results returns the dimensions of each of the program's results.
-func (p *Plan) Results() [][]Dim {
+// ResultDims returns the dimensions of each of the program's results.
+func (p *Plan) ResultDims() [][]Dim {
 	var all [][]Dim
 	body := p.program.Main().Body
 	for _, v := range body[len(body)-1].Operands {
@@ -306,7 +306,7 @@ func (p *Plan) Results() [][]Dim {
 	return all
 }
 
-// leading reports whether all dimensions before the only padded dimension have size 1.
-func leading(padded, shape []int) bool {
+// isLeadingDim reports whether all dimensions before the only padded dimension have size 1.
+func isLeadingDim(padded, shape []int) bool {
 	return len(padded) == 1 && !slices.ContainsFunc(shape[:padded[0]], func(n int) bool { return n != 1 })
 }

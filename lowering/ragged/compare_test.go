@@ -41,7 +41,7 @@ func TestAProgramThatIsRefusedStaysAsItWas(t *testing.T) {
 	require.NoError(t, err)
 	plan, err := ragged.Compare(base, []ragged.Variant{traced(t, 8, f), traced(t, 20, f)})
 	require.NoError(t, err)
-	_, err = plan.Apply([]ragged.Source{{Parameter: "sizes"}})
+	_, err = plan.Apply([]ragged.SizeSource{{Parameter: "sizes"}})
 	require.Error(t, err)
 	after, err := base.Program.Text()
 	require.NoError(t, err)

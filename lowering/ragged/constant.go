@@ -12,15 +12,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// function is a constant as a function of the sizes: factor * product(sizes[i]^powers[i]) + offset.
-type function struct {
+// sizeFunction is a constant as a function of the sizes: factor * product(sizes[i]^powers[i]) + offset.
+type sizeFunction struct {
 	factor, offset float64
 	powers         []float64
 }
 
 const constantOp = "stablehlo.constant"
 
-func ofBits(bits uint64, dtype dtypes.DType) float64 {
+func floatFromBits(bits uint64, dtype dtypes.DType) float64 {
 	switch dtype {
 	case dtypes.Float64:
 		return math.Float64frombits(bits)
@@ -37,16 +37,16 @@ func ofBits(bits uint64, dtype dtypes.DType) float64 {
 	return float64(bits)
 }
 
-// flat returns the elements of a constant in row-major order. It returns false if the elements are
+// flatElements returns the elements of a constant in row-major order. It returns false if the elements are
 // not real numbers.
-func flat(d *ir.Dense) ([]float64, bool) {
+func flatElements(d *ir.Dense) ([]float64, bool) {
 	size := 1
 	for _, n := range d.Type.Dims {
 		size *= n
 	}
 	switch dtype := d.Type.DType; {
 	case d.Splat != nil:
-		return slices.Repeat([]float64{d.Splat.Value}, size), d.Splat.Known
+		return slices.Repeat([]float64{d.Splat.Value}, size), d.Splat.HasValue
 	case d.Bytes != nil:
 		width := dtype.Size()
 		if dtype.IsComplex() || width == 0 || len(d.Bytes) != size*width {
@@ -56,13 +56,13 @@ func flat(d *ir.Dense) ([]float64, bool) {
 		for data := d.Bytes; len(data) > 0; data = data[width:] {
 			var word [8]byte
 			copy(word[:], data[:width])
-			all = append(all, ofBits(binary.LittleEndian.Uint64(word[:]), dtype))
+			all = append(all, floatFromBits(binary.LittleEndian.Uint64(word[:]), dtype))
 		}
 		return all, true
 	}
 	all := make([]float64, 0, size)
-	for _, n := range d.List {
-		if !n.Known {
+	for _, n := range d.Numbers {
+		if !n.HasValue {
 			return nil, false
 		}
 		all = append(all, n.Value)
@@ -70,8 +70,8 @@ func flat(d *ir.Dense) ([]float64, bool) {
 	return all, len(all) == size
 }
 
-// sameNumber compares numbers. NaN equals NaN.
-func sameNumber(a, b float64) bool { return a == b || a != a && b != b }
+// equalNumbers compares numbers. NaN equals NaN.
+func equalNumbers(a, b float64) bool { return a == b || a != a && b != b }
 
 // tolerance returns the relative rounding error of a dtype.
 func tolerance(dtype dtypes.DType) float64 {
@@ -86,17 +86,17 @@ func tolerance(dtype dtypes.DType) float64 {
 	return 1. / (1 << 50)
 }
 
-func near(a, b, tolerance float64) bool {
+func approxEqual(a, b, tolerance float64) bool {
 	return math.Abs(a-b) <= tolerance*math.Max(math.Abs(a), math.Abs(b))
 }
 
-// powers are the exponents to try, in order.
-var powers = []float64{1, -1, 2, -2, 0.5, -0.5}
+// candidatePowers are the exponents to try, in order.
+var candidatePowers = []float64{1, -1, 2, -2, 0.5, -0.5}
 
-// fit finds a function of the sizes with the given values. The sizes of the first program are the
-// padded sizes. Each other program differs from it in one size.
-func fit(values []float64, sizes [][]int, dtype dtypes.DType) (function, bool) {
-	f := function{factor: values[0], powers: make([]float64, len(sizes[0]))}
+// fitSizeFunction finds a function of the sizes with the given values. The sizes of the first program are the
+// paddedDims sizes. Each other program differs from it in one size.
+func fitSizeFunction(values []float64, sizes [][]int, dtype dtypes.DType) (sizeFunction, bool) {
+	f := sizeFunction{factor: values[0], powers: make([]float64, len(sizes[0]))}
 	eps := tolerance(dtype)
 	several := 0
 	for i, padded := range sizes[0] {
@@ -108,24 +108,24 @@ func fit(values []float64, sizes [][]int, dtype dtypes.DType) (function, bool) {
 		}
 		constant := true
 		for _, v := range is {
-			constant = constant && sameNumber(v, values[0])
+			constant = constant && equalNumbers(v, values[0])
 		}
 		if constant {
 			continue
 		}
 		several++
 		found := false
-		for _, p := range powers {
+		for _, p := range candidatePowers {
 			ok := values[0] != 0
 			for k, v := range is {
-				ok = ok && near(v, values[0]*math.Pow(at[k]/float64(padded), p), eps)
+				ok = ok && approxEqual(v, values[0]*math.Pow(at[k]/float64(padded), p), eps)
 			}
 			if ok {
 				f.powers[i], f.factor, found = p, f.factor/math.Pow(float64(padded), p), true
 				break
 			}
 		}
-		for _, p := range powers[:2] {
+		for _, p := range candidatePowers[:2] {
 			if found || several > 1 || len(is) < 2 {
 				break
 			}
@@ -141,12 +141,12 @@ func fit(values []float64, sizes [][]int, dtype dtypes.DType) (function, bool) {
 		}
 	}
 	// The factor of a rounded constant is an integer or the reciprocal of an integer.
-	if whole := math.Round(f.factor); whole != 0 && near(f.factor, whole, 4*eps) {
+	if whole := math.Round(f.factor); whole != 0 && approxEqual(f.factor, whole, 4*eps) {
 		f.factor = whole
-	} else if whole := math.Round(1 / f.factor); whole != 0 && near(1/f.factor, whole, 4*eps) {
+	} else if whole := math.Round(1 / f.factor); whole != 0 && approxEqual(1/f.factor, whole, 4*eps) {
 		f.factor = 1 / whole
 	}
-	if whole := math.Round(f.offset); near(f.offset, whole, 4*eps) {
+	if whole := math.Round(f.offset); approxEqual(f.offset, whole, 4*eps) {
 		f.offset = whole
 	}
 	if dtype.IsInt() {

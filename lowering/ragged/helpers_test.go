@@ -34,8 +34,8 @@ func rewritten(t *testing.T, f step) (*lowering.Program, []ragged.Dim, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	results := plan.Results()
-	_, err = plan.Apply([]ragged.Source{{Parameter: "sizes"}})
+	results := plan.ResultDims()
+	_, err = plan.Apply([]ragged.SizeSource{{Parameter: "sizes"}})
 	return base.Program, results[0], err
 }
 
@@ -43,7 +43,7 @@ func rewritten(t *testing.T, f step) (*lowering.Program, []ragged.Dim, error) {
 func ops(p *lowering.Program) map[string]int {
 	count := map[string]int{}
 	for _, s := range p.Main().Body {
-		count[s.Name()]++
+		count[s.OpName()]++
 	}
 	return count
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Source is the location of a real size in the program: element Index of the int32 vector in the
+// SizeSource is the location of a real size in the program: element Index of the int32 vector in the
 // parameter Parameter, or Value, an int32 scalar of the main function. Ops that depend on a Value
 // are inserted after it.
-type Source struct {
+type SizeSource struct {
 	Parameter string
 	Index     int
 	Value     *ir.Value
@@ -23,25 +23,25 @@ type Source struct {
 // rewriter inserts the real sizes into a program.
 type rewriter struct {
 	*Plan
-	main *ir.Function
-	real []*ir.Value // the real sizes, int32 scalars of the main function
+	main      *ir.Function
+	realSizes []*ir.Value // the real sizes, int32 scalars of the main function
 	// prelude contains the statements at the start of main. out contains the statements of the
 	// current block so far. later contains the statements of main that depend on late sizes; they
 	// are inserted where these sizes are defined. New ops are appended to one of the three lists.
 	prelude, out, later []*ir.Statement
-	to                  *[]*ir.Statement
-	late                []bool
+	dst                 *[]*ir.Statement
+	isLate              []bool
 	inBody              bool // in a loop or branch: main's values are visible, but ops must stay inside
-	named               map[string]*ir.Value
+	cache               map[string]*ir.Value
 }
 
 // Apply rewrites the program for real sizes. sources contains the location of each real size. Apply
 // returns the new index of each statement of main, followed by the index of the end. If Apply
 // returns an error, the program is unchanged.
-func (p *Plan) Apply(sources []Source) (positions []int, err error) {
+func (p *Plan) Apply(sources []SizeSource) (positions []int, err error) {
 	main := p.program.Main()
-	r := &rewriter{Plan: p, main: main, named: map[string]*ir.Value{}}
-	r.to = &r.out
+	r := &rewriter{Plan: p, main: main, cache: map[string]*ir.Value{}}
+	r.dst = &r.out
 	defer func() {
 		if e := recover(); e != nil { // see refuse
 			positions = nil
@@ -52,23 +52,23 @@ func (p *Plan) Apply(sources []Source) (positions []int, err error) {
 			}
 		}
 	}()
-	r.late = make([]bool, len(sources))
+	r.isLate = make([]bool, len(sources))
 	var known *ir.Value
 	for i, source := range sources {
 		if source.Value != nil {
-			r.real, r.late[i], known = append(r.real, source.Value), true, source.Value
+			r.realSizes, r.isLate[i], known = append(r.realSizes, source.Value), true, source.Value
 			continue
 		}
 		at := slices.Index(p.program.ParameterNames, source.Parameter)
 		if at < 0 {
 			return nil, &Error{Dim: -1, Reason: fmt.Sprintf("the program has no parameter %q with padded size %d", source.Parameter, i), Hint: "name a parameter of the step"}
 		}
-		r.real = append(r.real, r.early(false, func() *ir.Value { return r.element(main.Parameters[at].Value, source.Index) }))
+		r.realSizes = append(r.realSizes, r.hoist(false, func() *ir.Value { return r.addElement(main.Parameters[at].Value, source.Index) }))
 	}
 	behind, at := -1, 0 // the statement that defines the late sizes, and its index
 	for i, s := range main.Body {
 		positions = append(positions, len(r.out))
-		r.statement(s)
+		r.rewriteStatement(s)
 		if known != nil && slices.Contains(s.Results, known) {
 			behind, at = i, len(r.out)
 		}
@@ -90,19 +90,19 @@ func (p *Plan) Apply(sources []Source) (positions []int, err error) {
 	return positions, nil
 }
 
-// early adds the ops of build to the beginning of main, or, if late is true, after the definition
+// hoist adds the ops of build to the beginning of main, or, if late is true, after the definition
 // of the late sizes.
-func (r *rewriter) early(late bool, build func() *ir.Value) *ir.Value {
-	before := r.to
-	defer func() { r.to = before }()
-	if r.to = &r.prelude; late {
-		r.to = &r.later
+func (r *rewriter) hoist(late bool, build func() *ir.Value) *ir.Value {
+	before := r.dst
+	defer func() { r.dst = before }()
+	if r.dst = &r.prelude; late {
+		r.dst = &r.later
 	}
 	return build()
 }
 
-// statement appends a statement to the current block, after the statements that it requires.
-func (r *rewriter) statement(s *ir.Statement) {
+// rewriteStatement appends a statement to the current block, after the statements that it requires.
+func (r *rewriter) rewriteStatement(s *ir.Statement) {
 	if s.Op == constantOp || !r.used[s] {
 		r.out = append(r.out, s)
 		return
@@ -111,32 +111,32 @@ func (r *rewriter) statement(s *ir.Statement) {
 	copied.Operands = slices.Clone(s.Operands)
 	for i, f := range r.constants[s] {
 		if f != nil {
-			copied.Operands[i] = r.number(f, s.Operands[i].Type)
+			copied.Operands[i] = r.sizeConstant(f, s.Operands[i].Type)
 		}
 	}
-	if r.concerns(s) {
-		r.rule(s, &copied)
+	if r.hasPaddedDims(s) {
+		r.applyRule(s, &copied)
 	}
-	r.bodies(s, &copied)
+	r.rewriteBodies(s, &copied)
 	r.out = append(r.out, &copied)
 }
 
-// concerns reports whether a statement has padded dimensions.
-func (r *rewriter) concerns(s *ir.Statement) bool {
-	concerned := func(v *ir.Value) bool { return len(padded(r.dims[v])) > 0 }
+// hasPaddedDims reports whether a statement has padded dimensions.
+func (r *rewriter) hasPaddedDims(s *ir.Statement) bool {
+	concerned := func(v *ir.Value) bool { return len(paddedDims(r.dims[v])) > 0 }
 	return slices.ContainsFunc(s.Operands, concerned) || slices.ContainsFunc(s.Results, concerned) ||
-		len(r.varying[s]) > 0 && s.Op != "stablehlo.custom_call"
+		len(r.varyingAttributes[s]) > 0 && s.Op != "stablehlo.custom_call"
 }
 
-// bodies rewrites the bodies of loops and branches.
-func (r *rewriter) bodies(s, copied *ir.Statement) {
+// rewriteBodies rewrites the bodies of loops and branches.
+func (r *rewriter) rewriteBodies(s, copied *ir.Statement) {
 	switch s.Op {
 	case "stablehlo.while", "stablehlo.if", "stablehlo.case":
 	default:
 		for _, f := range s.Regions {
 			for _, inner := range f.Body {
 				if r.constants[inner] != nil {
-					panic(&Error{Op: s.Name(), Dim: -1, Reason: "the function that it combines elements by has a constant that changes with a padded size",
+					panic(&Error{Op: s.OpName(), Dim: -1, Reason: "the function that it combines elements by has a constant that changes with a padded size",
 						Hint: "use the constant outside"})
 				}
 			}
@@ -148,34 +148,34 @@ func (r *rewriter) bodies(s, copied *ir.Statement) {
 		body, out := r.inBody, r.out
 		r.out, r.inBody = nil, true
 		for _, inner := range f.Body {
-			r.statement(inner)
+			r.rewriteStatement(inner)
 		}
 		copied.Regions[i] = &ir.Region{Label: f.Label, Arguments: f.Arguments, Body: r.out}
 		r.out, r.inBody = out, body
 	}
 }
 
-// number returns the value of f for the real sizes as a constant of type t. Each function is
+// sizeConstant returns the value of f for the real sizes as a constant of type t. Each function is
 // computed once, as early as its sizes are defined.
-func (r *rewriter) number(f *function, t ir.Type) *ir.Value {
+func (r *rewriter) sizeConstant(f *sizeFunction, t ir.Type) *ir.Value {
 	key := fmt.Sprint("number ", *f, t.DType)
-	v, ok := r.named[key]
+	v, ok := r.cache[key]
 	if !ok {
 		late := false
 		for i, p := range f.powers {
-			late = late || p != 0 && r.late[i]
+			late = late || p != 0 && r.isLate[i]
 		}
-		v = r.early(late, func() *ir.Value { return r.evaluate(f, t.DType) })
-		r.named[key] = v
+		v = r.hoist(late, func() *ir.Value { return r.evaluate(f, t.DType) })
+		r.cache[key] = v
 	}
 	if t.Rank() == 0 {
 		return v
 	}
-	return r.spread(v, t.Dims)
+	return r.addBroadcast(v, t.Dims)
 }
 
 // evaluate computes f. Divisors are multiplied first, so that 1/(3n) is rounded once.
-func (r *rewriter) evaluate(f *function, dtype dtypes.DType) *ir.Value {
+func (r *rewriter) evaluate(f *sizeFunction, dtype dtypes.DType) *ir.Value {
 	in := dtypes.Float32
 	switch {
 	case dtype.IsInt():
@@ -185,9 +185,9 @@ func (r *rewriter) evaluate(f *function, dtype dtypes.DType) *ir.Value {
 	}
 	make := func(x float64) *ir.Value {
 		if in == dtypes.Int64 {
-			return r.constant(ir.Integer(int(x)), in)
+			return r.addConstant(ir.Integer(int(x)), in)
 		}
-		return r.float(x, in)
+		return r.addFloat(x, in)
 	}
 	above, below := 1.0, 1.0
 	switch {
@@ -204,72 +204,72 @@ func (r *rewriter) evaluate(f *function, dtype dtypes.DType) *ir.Value {
 	}
 	for i, p := range f.powers {
 		for range int(math.Ceil(math.Abs(p))) {
-			size := r.convert(r.real[i], in)
+			size := r.addConvert(r.realSizes[i], in)
 			if p == 0.5 || p == -0.5 {
-				size = r.do("sqrt", size.Type, []*ir.Value{size})
+				size = r.addOp("sqrt", size.Type, []*ir.Value{size})
 			}
 			switch {
 			case p > 0:
-				top = r.binary("multiply", top, size)
+				top = r.addBinary("multiply", top, size)
 			case bottom == nil:
 				bottom = size
 			default:
-				bottom = r.binary("multiply", bottom, size)
+				bottom = r.addBinary("multiply", bottom, size)
 			}
 		}
 	}
 	if bottom != nil {
-		top = r.binary("divide", top, bottom)
+		top = r.addBinary("divide", top, bottom)
 	}
 	if f.offset != 0 {
-		top = r.binary("add", top, make(f.offset))
+		top = r.addBinary("add", top, make(f.offset))
 	}
 	if in != dtype {
-		top = r.convert(top, dtype)
+		top = r.addConvert(top, dtype)
 	}
 	return top
 }
 
-// limit returns the real size of a dimension as an int32 scalar.
-func (r *rewriter) limit(d Dim) *ir.Value {
+// realSize returns the real size of a dimension as an int32 scalar.
+func (r *rewriter) realSize(d Dim) *ir.Value {
 	key := fmt.Sprint("limit ", d)
-	v, ok := r.named[key]
+	v, ok := r.cache[key]
 	if !ok {
-		v = r.real[d.Size]
-		if d.Times > 1 {
-			v = r.early(r.late[d.Size], func() *ir.Value { return r.binary("multiply", v, r.constantInt(d.Times)) })
+		v = r.realSizes[d.Size]
+		if d.Factor > 1 {
+			v = r.hoist(r.isLate[d.Size], func() *ir.Value { return r.addBinary("multiply", v, r.addInt(d.Factor)) })
 		}
-		r.named[key] = v
+		r.cache[key] = v
 	}
 	return v
 }
 
-// inside returns a mask of the elements that are real in the padded dimensions at.
-func (r *rewriter) inside(shape []int, dims []Dim, at []int) *ir.Value {
+// realMask returns a mask of the elements that are real in the padded dimensions at.
+func (r *rewriter) realMask(shape []int, dims []Dim, at []int) *ir.Value {
 	var key strings.Builder
 	fmt.Fprintf(&key, "inside %v %v", shape, at)
 	for _, d := range at {
 		fmt.Fprintf(&key, " %v", dims[d])
 	}
-	v, ok := r.named[key.String()]
+	v, ok := r.cache[key.String()]
 	if ok && !r.inBody {
 		return v
 	}
 	limits, late := make([]*ir.Value, len(at)), false
 	for i, d := range at {
-		limits[i] = r.limit(dims[d])
-		late = late || r.late[dims[d].Size]
+		limits[i] = r.realSize(dims[d])
+		late = late || r.isLate[dims[d].Size]
 	}
 	build := func() *ir.Value {
 		var all *ir.Value
 		for i, d := range at {
-			index := r.iota(0, shape[d])
-			below := r.compare("LT", index, r.spread(limits[i], shape[d:d+1]))
-			below = r.spread(below, shape, d)
+			index := r.addIota(0, shape[d])
+			below := r.addCompare("LT", index, r.addBroadcast(limits[i], shape[d:d+1]))
+			below = r.addBroadcast(below, shape, d)
 			if all == nil {
 				all = below
 			} else {
-				all = r.binary("and", all, below)
+				all = r.addBinary("and", all, below)
 			}
 		}
 		return all
@@ -277,16 +277,16 @@ func (r *rewriter) inside(shape []int, dims []Dim, at []int) *ir.Value {
 	if r.inBody { // cached per block: values of another body may be undefined here
 		return build()
 	}
-	v = r.early(late, build)
-	r.named[key.String()] = v
+	v = r.hoist(late, build)
+	r.cache[key.String()] = v
 	return v
 }
 
-// masked returns x with the padding in the dimensions at replaced by a scalar.
-func (r *rewriter) masked(x *ir.Value, dims []Dim, at []int, fill func() *ir.Value) *ir.Value {
+// maskPadding returns x with the padding in the dimensions at replaced by a scalar.
+func (r *rewriter) maskPadding(x *ir.Value, dims []Dim, at []int, fill func() *ir.Value) *ir.Value {
 	if len(at) == 0 {
 		return x
 	}
-	inside := r.inside(x.Type.Dims, dims, at)
-	return r.choose(inside, x, r.spread(fill(), x.Type.Dims))
+	inside := r.realMask(x.Type.Dims, dims, at)
+	return r.addSelect(inside, x, r.addBroadcast(fill(), x.Type.Dims))
 }

@@ -18,7 +18,7 @@ func TestAConstantBecomesAnExpressionOfTheRealSize(t *testing.T) {
 	p, _, err := rewritten(t, mean)
 	require.NoError(t, err)
 	body := p.Main().Body
-	assert.Equal(t, []string{"slice", "reshape"}, []string{body[0].Name(), body[1].Name()}, "the real size comes first")
+	assert.Equal(t, []string{"slice", "reshape"}, []string{body[0].OpName(), body[1].OpName()}, "the real size comes first")
 	assert.Equal(t, "sizes", body[0].Operands[0].Name)
 	assert.Equal(t, dtypes.Int32, body[1].Results[0].Type.DType)
 	assert.Positive(t, ops(p)["select"])
@@ -42,7 +42,7 @@ func TestPositionsFollowTheStatements(t *testing.T) {
 	before := base.Program.Main().Body
 	plan, err := ragged.Compare(base, []ragged.Variant{traced(t, 8, mean), traced(t, 20, mean)})
 	require.NoError(t, err)
-	positions, err := plan.Apply([]ragged.Source{{Parameter: "sizes"}})
+	positions, err := plan.Apply([]ragged.SizeSource{{Parameter: "sizes"}})
 	require.NoError(t, err)
 	after := base.Program.Main().Body
 	require.Len(t, positions, len(before)+1)
@@ -61,6 +61,6 @@ func TestASourceThatIsNoParameterIsAnError(t *testing.T) {
 	base := traced(t, 4, mean)
 	plan, err := ragged.Compare(base, []ragged.Variant{traced(t, 8, mean), traced(t, 20, mean)})
 	require.NoError(t, err)
-	_, err = plan.Apply([]ragged.Source{{Parameter: "nowhere"}})
+	_, err = plan.Apply([]ragged.SizeSource{{Parameter: "nowhere"}})
 	assert.ErrorContains(t, err, `no parameter "nowhere"`)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	rows = ragged.Dim{Size: 0, Times: 1}
+	rows = ragged.Dim{Size: 0, Factor: 1}
 	full = ragged.Dim{}
 )
 
@@ -26,7 +26,7 @@ func TestWhatCombinesRowsGetsAMaskedOperand(t *testing.T) {
 		"a sum of columns": {func(x *graph.Node) *graph.Node { return graph.ReduceSum(x, 1) }, 0, []ragged.Dim{rows}},
 		"a sum of rows":    {func(x *graph.Node) *graph.Node { return graph.ReduceSum(x, 0) }, 1, []ragged.Dim{full}},
 		"a product":        {func(x *graph.Node) *graph.Node { return graph.Einsum("bi,bj->ij", x, x) }, 2, []ragged.Dim{full, full}},
-		"rows in a row":    {func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1) }, 0, []ragged.Dim{{Size: 0, Times: 6}}},
+		"rows in a row":    {func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1) }, 0, []ragged.Dim{{Size: 0, Factor: 6}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, dims, err := rewritten(t, c.step)
@@ -65,17 +65,17 @@ func TestAnOpWithAnAttributeThatIsNotKnownIsRefused(t *testing.T) {
 	of := func(n int) ragged.Variant {
 		made := traced(t, n, func(x *graph.Node) *graph.Node { return graph.ReduceSum(graph.ConvertDType(x, dtypes.Float64), 0) })
 		for _, s := range made.Program.Main().Body {
-			s.Replace("dimensions", unknown{})
+			s.ReplaceAttribute("dimensions", unknownAttributeError{})
 		}
 		return made
 	}
 	plan, err := ragged.Compare(of(4), []ragged.Variant{of(8), of(20)})
 	require.NoError(t, err)
-	_, err = plan.Apply([]ragged.Source{{Parameter: "sizes"}})
+	_, err = plan.Apply([]ragged.SizeSource{{Parameter: "sizes"}})
 	assert.ErrorContains(t, err, "reduce: its attribute dimensions is none that is known")
 }
 
-// unknown is an attribute that no rule supports.
-type unknown struct{}
+// unknownAttributeError is an attribute that no rule supports.
+type unknownAttributeError struct{}
 
-func (unknown) Append(text []byte) []byte { return append(text, "unknown"...) }
+func (unknownAttributeError) Append(text []byte) []byte { return append(text, "unknown"...) }

@@ -3,27 +3,27 @@ package ragged
 import "slices"
 
 // Dim is the dependency of a dimension on a padded size: the dimension is Times * sizes[Size]. If
-// Times is 0, the dimension depends on no padded size.
-type Dim struct{ Size, Times int }
+// Factor is 0, the dimension depends on no padded size.
+type Dim struct{ Size, Factor int }
 
-// Padded reports whether the dimension has padding.
-func (d Dim) Padded() bool { return d.Times > 0 }
+// IsPadded reports whether the dimension has padding.
+func (d Dim) IsPadded() bool { return d.Factor > 0 }
 
-// shapes contains the dimensions of one value in each of the compared programs.
-type shapes [][]int
+// variantDims contains the dimensions of one value in each of the compared programs.
+type variantDims [][]int
 
-// dims computes the dependency of the dimensions on the sizes. sizes[k] are the sizes of program k.
-// at is the first dimension that is no multiple of one size, or -1.
-func (s shapes) dims(sizes [][]int) (dims []Dim, at int) {
+// sizeDependencies computes the dependency of the dimensions on the sizes. sizes[k] are the sizes of program k.
+// elementOrOne is the first dimension that is no multiple of one size, or -1.
+func (s variantDims) sizeDependencies(sizes [][]int) (dims []Dim, at int) {
 	dims = make([]Dim, len(s[0]))
 	for d, n := range s[0] {
 		for k := 1; k < len(s); k++ {
 			if s[k][d] == n {
 				continue
 			}
-			size := differing(sizes[0], sizes[k])
+			size := differingIndex(sizes[0], sizes[k])
 			times := n / sizes[0][size]
-			if times*sizes[0][size] != n || times*sizes[k][size] != s[k][d] || dims[d].Padded() && dims[d] != (Dim{size, times}) {
+			if times*sizes[0][size] != n || times*sizes[k][size] != s[k][d] || dims[d].IsPadded() && dims[d] != (Dim{size, times}) {
 				return nil, d
 			}
 			dims[d] = Dim{size, times}
@@ -31,8 +31,8 @@ func (s shapes) dims(sizes [][]int) (dims []Dim, at int) {
 		// A dimension must be the same multiple of its size in each program.
 		for k := 1; k < len(s); k++ {
 			want := n
-			if dims[d].Padded() {
-				want = dims[d].Times * sizes[k][dims[d].Size]
+			if dims[d].IsPadded() {
+				want = dims[d].Factor * sizes[k][dims[d].Size]
 			}
 			if s[k][d] != want {
 				return nil, d
@@ -42,8 +42,8 @@ func (s shapes) dims(sizes [][]int) (dims []Dim, at int) {
 	return dims, -1
 }
 
-// differing returns the index of the only size that differs between two programs.
-func differing(a, b []int) int {
+// differingIndex returns the index of the only size that differs between two programs.
+func differingIndex(a, b []int) int {
 	for i := range a {
 		if a[i] != b[i] {
 			return i
@@ -52,19 +52,19 @@ func differing(a, b []int) int {
 	return 0
 }
 
-// padded returns the dimensions that have padding.
-func padded(dims []Dim) (all []int) {
+// paddedDims returns the dimensions that have padding.
+func paddedDims(dims []Dim) (all []int) {
 	for d, dim := range dims {
-		if dim.Padded() {
+		if dim.IsPadded() {
 			all = append(all, d)
 		}
 	}
 	return all
 }
 
-// among returns the padded dimensions that are in list.
-func among(dims []Dim, list []int) (all []int) {
-	for _, d := range padded(dims) {
+// paddedDimsIn returns the padded dimensions that are in list.
+func paddedDimsIn(dims []Dim, list []int) (all []int) {
+	for _, d := range paddedDims(dims) {
 		if slices.Contains(list, d) {
 			all = append(all, d)
 		}

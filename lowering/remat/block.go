@@ -37,14 +37,14 @@ func BlockMany(keep Policy, inputs []*graph.Node, f func(inputs []*graph.Node) [
 		if x == nil {
 			fail(fmt.Sprintf("argument %d is nil", i), "pass nodes of the step")
 		}
-		arguments[i] = region.Argument{Node: x, Crossing: region.Same{}}
+		arguments[i] = region.Argument{Node: x, Mapping: region.Identity{}}
 	}
 	g := inputs[0].Graph()
 	target, ok := g.Backend().(region.Target)
 	if !ok {
 		fail(fmt.Sprintf("a graph of backend %q has no regions", g.Backend().Name()), "trace the step through a strategy")
 	}
-	writes := region.Watch(target, g)
+	writes := region.RecordWrites(target, g)
 	defer func() {
 		if e := recover(); e != nil {
 			writes.Restore()
@@ -52,22 +52,22 @@ func BlockMany(keep Policy, inputs []*graph.Node, f func(inputs []*graph.Node) [
 		}
 	}()
 	n, written := 0, []region.StepVariable(nil)
-	all := region.Trace(target, region.Block{Keep: keep.keep}, arguments, func(in []*graph.Node) []region.Result {
+	all := region.Trace(target, region.Block{Policy: keep.policy}, arguments, func(in []*graph.Node) []region.Result {
 		var results []region.Result
-		keep.Check("remat:", g, func() {
+		keep.CheckNames("remat:", g, func() {
 			for _, y := range f(in) {
-				results = append(results, region.Result{Node: y, Crossing: region.Same{}})
+				results = append(results, region.Result{Node: y, Mapping: region.Identity{}})
 			}
 		})
 		n, written = len(results), writes.Written()
 		for _, h := range written {
-			results = append(results, region.Result{Node: h.Now(), Crossing: region.Same{}, Name: "variable " + h.Name()})
+			results = append(results, region.Result{Node: h.Value(), Mapping: region.Identity{}, Name: "variable " + h.Name()})
 		}
 		return results
 	})
 	writes.Restore()
 	for i, h := range written {
-		h.Set(all[n+i])
+		h.SetValue(all[n+i])
 	}
 	return all[:n:n]
 }
@@ -95,7 +95,7 @@ func Name(x *graph.Node, name string) *graph.Node {
 			seen.names[name] = true
 		}
 	}
-	return target.EmitBorder(x, region.Name{Name: name}, func(v *graph.Node) *graph.Node { return v })
+	return target.EmitOp(x, region.CheckpointName{Name: name}, func(v *graph.Node) *graph.Node { return v })
 }
 
 // nameScope contains the names of the tensors in a block. outer is the scope of the enclosing
@@ -107,20 +107,20 @@ type nameScope struct {
 
 type nameScopeKey struct{}
 
-// Check calls build, which builds a block, and panics if no tensor of the block has a name that the
+// CheckNames calls build, which builds a block, and panics if no tensor of the block has a name that the
 // policy selects. It is for packages that implement blocks. op is the start of their error
 // messages, such as "loop:".
-func (p Policy) Check(op string, g *graph.Graph, build func()) {
+func (p Policy) CheckNames(op string, g *graph.Graph, build func()) {
 	outer, _ := g.State(nameScopeKey{}).(*nameScope)
 	scope := &nameScope{names: map[string]bool{}, outer: outer}
 	g.AttachState(nameScopeKey{}, scope)
 	defer g.AttachState(nameScopeKey{}, outer)
 	before := len(g.Nodes())
 	build()
-	if (p.keep.Some || p.keep.Host) && len(g.Nodes()) > before {
+	if (p.policy.Selective || p.policy.OnHost) && len(g.Nodes()) > before {
 		g.AttachState(appliedKey{}, true)
 	}
-	for _, name := range p.keep.Names {
+	for _, name := range p.policy.Names {
 		if !scope.names[name] {
 			panic(&errkind.Fault{Op: op, Subject: "policy " + p.String(), Reason: fmt.Sprintf("no tensor of the block has the name %q", name),
 				Hint: "name a tensor with remat.Name, or remove the name from the policy", Class: errkind.NotFoundError})

@@ -9,31 +9,31 @@ import (
 
 // Policy selects the values of a forward pass that are kept for the backward pass. All other values
 // are recomputed. The zero value is [Everything]. A Policy is immutable.
-type Policy struct{ keep region.Keep }
+type Policy struct{ policy region.RematPolicy }
 
 // Everything keeps all values that the backward pass reads.
 func Everything() Policy { return Policy{} }
 
 // Nothing keeps only the inputs of the block.
-func Nothing() Policy { return Policy{region.Keep{Some: true}} }
+func Nothing() Policy { return Policy{region.RematPolicy{Selective: true}} }
 
 // Products keeps the results of dot products and convolutions.
-func Products() Policy { return Policy{region.Keep{Some: true, Products: true}} }
+func Products() Policy { return Policy{region.RematPolicy{Selective: true, Products: true}} }
 
 // Names keeps the tensors with one of the given names (see [Name]). It is an error if no tensor of
 // the block has one of these names.
 func Names(names ...string) Policy {
-	return Policy{region.Keep{Some: true, Names: slices.Clone(names)}}
+	return Policy{region.RematPolicy{Selective: true, Names: slices.Clone(names)}}
 }
 
 // And returns a policy that keeps all values that either policy keeps. The values are kept on the
 // host if one of the policies is OnHost.
 func (p Policy) And(other Policy) Policy {
-	if !p.keep.Some || !other.keep.Some {
-		return Policy{region.Keep{Host: p.keep.Host || other.keep.Host}}
+	if !p.policy.Selective || !other.policy.Selective {
+		return Policy{region.RematPolicy{OnHost: p.policy.OnHost || other.policy.OnHost}}
 	}
-	k := region.Keep{Some: true, Products: p.keep.Products || other.keep.Products, Names: slices.Clone(p.keep.Names), Host: p.keep.Host || other.keep.Host}
-	for _, name := range other.keep.Names {
+	k := region.RematPolicy{Selective: true, Products: p.policy.Products || other.policy.Products, Names: slices.Clone(p.policy.Names), OnHost: p.policy.OnHost || other.policy.OnHost}
+	for _, name := range other.policy.Names {
 		if !slices.Contains(k.Names, name) {
 			k.Names = append(k.Names, name)
 		}
@@ -47,13 +47,13 @@ func (p Policy) And(other Policy) Policy {
 // compute. Results do not change. Blocks do not support OnHost, and neither do loops on CPU
 // devices, whose memory is host memory: they fail with an error that matches errors.ErrUnsupported.
 func (p Policy) OnHost() Policy {
-	p.keep.Host = true
+	p.policy.OnHost = true
 	return p
 }
 
-// Keep returns the policy as a region.Keep, for packages that trace regions.
-func (p Policy) Keep() region.Keep {
-	k := p.keep
+// RegionPolicy returns the policy as a region.RematPolicy, for packages that trace regions.
+func (p Policy) RegionPolicy() region.RematPolicy {
+	k := p.policy
 	k.Names = slices.Clone(k.Names)
 	return k
 }
@@ -61,22 +61,22 @@ func (p Policy) Keep() region.Keep {
 // String returns the Go expression of the policy, such as Products() or Names("attention").
 func (p Policy) String() string {
 	var parts []string
-	if p.keep.Products {
+	if p.policy.Products {
 		parts = append(parts, "Products()")
 	}
-	if len(p.keep.Names) > 0 {
-		parts = append(parts, `Names("`+strings.Join(p.keep.Names, `", "`)+`")`)
+	if len(p.policy.Names) > 0 {
+		parts = append(parts, `Names("`+strings.Join(p.policy.Names, `", "`)+`")`)
 	}
 	text := "Nothing()"
 	switch {
-	case !p.keep.Some:
+	case !p.policy.Selective:
 		text = "Everything()"
 	case len(parts) == 1:
 		text = parts[0]
 	case len(parts) == 2:
 		text = parts[0] + ".And(" + parts[1] + ")"
 	}
-	if p.keep.Host {
+	if p.policy.OnHost {
 		text += ".OnHost()"
 	}
 	return text

@@ -8,16 +8,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// automatic reports whether the partitioner splits tensors here: whether a logical axis with more
+// usesPartitioner reports whether the partitioner splits tensors here: whether a logical axis with more
 // than one device exists over which no open region is manual.
-func (t *Trace) automatic() bool {
+func (t *Trace) usesPartitioner() bool {
 	manual := region.ManualAxes(t)
-	return len(manual) == 0 || slices.ContainsFunc(t.divided(t.mesh.AxisNames()), func(name string) bool { return !slices.Contains(manual, name) })
+	return len(manual) == 0 || slices.ContainsFunc(t.nontrivialAxes(t.mesh.AxisNames()), func(name string) bool { return !slices.Contains(manual, name) })
 }
 
-// annotates returns an error if an annotation is invalid here. In a manual region each device has
+// checkAnnotation returns an error if an annotation is invalid here. In a manual region each device has
 // its own tensor, which can be split over the other axes only.
-func (t *Trace) annotates(a logical.Annotation, shape []int) error {
+func (t *Trace) checkAnnotation(a logical.Annotation, shape []int) error {
 	manual := region.ManualAxes(t)
 	if len(manual) == 0 || a.Kind() == logical.None {
 		return nil

@@ -18,59 +18,59 @@ import (
 
 // placement determines the devices of a step's statements.
 type placement struct {
-	w  *writer
-	fl *flow
-	// device is the device that runs a statement alone, or everywhere. Statements of On regions
+	w    *assembler
+	flow *dataFlow
+	// writeDeviceRegion is the device that runs a statement alone, or everywhere. Statements of On regions
 	// have the value own.
 	device []int
-	// split contains values that may be sharded over devices.
-	split values
+	// annotation contains values that may be sharded over devices.
+	sharded valueSet
 	// readers are the statements that read the results of each statement.
 	readers [][]int
 	// adjoints maps a device to the adjoints assigned to it and the values computed from them
 	// there. held maps a device to the values that only this device computes or reads.
-	adjoints, held map[int]values
+	adjoints, onDevice map[int]valueSet
 }
 
-// values is a set of values.
-type values map[*ir.Value]bool
+// stepArguments is a set of values.
+type valueSet map[*ir.Value]bool
 
 const (
-	everywhere = -1
-	own        = -2
+	allDevices = -1
+	inRegion   = -2
 )
 
-// layout ops only move elements. If their operand is available on all devices, running them
-// everywhere costs less than sending the result.
-var layout = []string{"stablehlo.reshape", "stablehlo.transpose", "stablehlo.broadcast_in_dim", "stablehlo.slice", "stablehlo.reverse",
+// layoutOps ops only move elements. If their operand is available on all devices, running them
+// allDevices costs less than sending the result.
+var layoutOps = []string{"stablehlo.reshape", "stablehlo.transpose", "stablehlo.broadcast_in_dim", "stablehlo.slice", "stablehlo.reverse",
 	"stablehlo.convert", "stablehlo.iota", "stablehlo.constant", "stablehlo.pad", "stablehlo.concatenate"}
 
-// together lists ops that all devices of a replica must run: random bits, whose state the step
+// containsMark lists ops that all devices of a replica must run: random bits, whose state the step
 // stores, and ops that may contain a collective.
-var together = []string{"stablehlo.rng_bit_generator", "stablehlo.rng", "stablehlo.custom_call", "stablehlo.all_reduce",
+var allDeviceOps = []string{"stablehlo.rng_bit_generator", "stablehlo.rng", "stablehlo.custom_call", "stablehlo.all_reduce",
 	"stablehlo.all_gather", "stablehlo.reduce_scatter", "stablehlo.all_to_all", "stablehlo.collective_permute",
 	"stablehlo.collective_broadcast", "stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.return", "sdy.manual_computation"}
 
-// locate determines the statements that run on one device, and the values that are aliases because
-// of annotations.
-func (w *writer) locate(fl *flow, step *lowering.Program, arguments []ShardedTensor) *placement {
-	p := &placement{w: w, fl: fl, device: make([]int, len(fl.statements)), split: values{},
-		readers: make([][]int, len(fl.statements)), adjoints: map[int]values{}, held: map[int]values{}}
+// placeStatements determines the statements that run on one device, and the values that are aliases because
+// axes annotations.
+func (w *assembler) placeStatements(fl *dataFlow, step *lowering.Program, arguments []ShardedTensor) *placement {
+	p := &placement{w: w, flow: fl, device: make([]int, len(fl.statements)), sharded: valueSet{},
+		readers: make([][]int, len(fl.statements)), adjoints: map[int]valueSet{}, onDevice: map[int]valueSet{}}
 	next := 0
 	for i, v := range step.Main().Parameters {
 		if step.ParameterNames[i] != ReplicaIDName {
-			p.split[v.Value] = arguments[next].Annotation.IsSharded(w.trace.mesh)
+			p.sharded[v.Value] = arguments[next].Annotation.IsSharded(w.trace.mesh)
 			next++
 		}
 	}
 	for i := range fl.statements {
-		p.device[i] = everywhere
+		p.device[i] = allDevices
 		if fl.regionOf[i] >= 0 {
-			p.device[i] = own
+			p.device[i] = inRegion
 		}
-		p.follow(i)
+		p.propagate(i)
 	}
-	if len(p.held) == 0 {
+	if len(p.onDevice) == 0 {
 		return p // no tensor is assigned
 	}
 	for i := range fl.statements {
@@ -80,111 +80,111 @@ func (w *writer) locate(fl *flow, step *lowering.Program, arguments []ShardedTen
 			}
 		}
 	}
-	for p.grow() {
+	for p.extend() {
 	}
 	return p
 }
 
-// follow propagates the properties of a statement's operands to its results, and moves assigned
-// values to their device.
-func (p *placement) follow(i int) {
-	fl, s := p.fl, p.fl.statements[i]
+// propagate propagates the properties of a statement's operands to its results, and moves assigned
+// stepArguments to their device.
+func (p *placement) propagate(i int) {
+	fl, s := p.flow, p.flow.statements[i]
 	split := false
 	for k, v := range fl.uses[i] {
-		if of, ok := fl.alias[v]; ok {
+		if of, ok := fl.aliases[v]; ok {
 			fl.uses[i][k] = of
 		}
-		split = split || p.split[fl.uses[i][k]]
+		split = split || p.sharded[fl.uses[i][k]]
 	}
 	if a, ok := s.Mark.(annotationMark); ok {
-		device, assigned := a.assigns()
+		device, assigned := a.assignedDevice()
 		switch {
 		case assigned:
-			p.assign(fl.uses[i][0], s.Results[0], device, a.adjoint, split)
+			p.assignValue(fl.uses[i][0], s.Results[0], device, a.isAdjoint, split)
 			return
 		case a.annotation.IsSharded(p.w.trace.mesh):
 			split = true
 		case a.annotation.Kind() == logical.KindReplicate, a.annotation.Kind() == logical.KindSplit:
-			split = false // split over no axis
+			split = false // annotation over no axis
 		}
 	}
 	for _, v := range s.Results {
-		p.split[v] = split && v.Type.Rank() > 0
+		p.sharded[v] = split && v.Type.Rank() > 0
 	}
 }
 
-// assign records that y, which is an alias of x, is assigned to device k.
-func (p *placement) assign(x, y *ir.Value, k int, adjoint, split bool) {
+// assignValue records that y, which is an alias of x, is assigned to device k.
+func (p *placement) assignValue(x, y *ir.Value, k int, adjoint, split bool) {
 	if !split {
-		p.fl.alias[y] = x
+		p.flow.aliases[y] = x
 		y = x
 	}
-	if p.held[k] == nil {
-		p.held[k], p.adjoints[k] = values{}, values{}
+	if p.onDevice[k] == nil {
+		p.onDevice[k], p.adjoints[k] = valueSet{}, valueSet{}
 	}
 	if adjoint {
 		p.adjoints[k][y] = true
 	} else if !split {
-		p.pull(x, k)
+		p.assignProducer(x, k)
 	}
 }
 
-// pull moves the op that defines a value to device k, and reports whether the op runs there.
-func (p *placement) pull(v *ir.Value, k int) bool {
-	i, ok := p.fl.defined[v]
-	if !ok || p.device[i] != everywhere || !p.alone(i) {
+// assignProducer moves the op that defines a value to device k, and reports whether the op runs there.
+func (p *placement) assignProducer(v *ir.Value, k int) bool {
+	i, ok := p.flow.defined[v]
+	if !ok || p.device[i] != allDevices || !p.canRunOnOneDevice(i) {
 		return ok && p.device[i] == k
 	}
-	if s := p.fl.statements[i]; slices.Contains(layout, s.Op) {
+	if s := p.flow.statements[i]; slices.Contains(layoutOps, s.Op) {
 		from := false
-		for _, operand := range p.fl.uses[i] {
-			from = p.pull(operand, k) || from
+		for _, operand := range p.flow.uses[i] {
+			from = p.assignProducer(operand, k) || from
 		}
 		if !from {
 			return false
 		}
 	}
-	p.take(i, k)
+	p.assignStatement(i, k)
 	return true
 }
 
-func (p *placement) take(i, k int) {
+func (p *placement) assignStatement(i, k int) {
 	p.device[i] = k
-	for _, v := range p.fl.uses[i] {
-		p.held[k][v] = true
+	for _, v := range p.flow.uses[i] {
+		p.onDevice[k][v] = true
 	}
-	for _, v := range p.fl.statements[i].Results {
-		p.held[k][v] = true
+	for _, v := range p.flow.statements[i].Results {
+		p.onDevice[k][v] = true
 	}
 }
 
-// alone reports whether one device can run a statement without the others.
-func (p *placement) alone(i int) bool {
-	s := p.fl.statements[i]
-	if s.Mark != nil || len(s.Results) == 0 || slices.Contains(together, s.Op) {
+// emitOnDevice reports whether one device can run a statement without the others.
+func (p *placement) canRunOnOneDevice(i int) bool {
+	s := p.flow.statements[i]
+	if s.Mark != nil || len(s.Results) == 0 || slices.Contains(allDeviceOps, s.Op) {
 		return false
 	}
-	if slices.ContainsFunc(s.Results, p.fl.constant) {
+	if slices.ContainsFunc(s.Results, p.flow.isRepeatable) {
 		return false // constants are repeated at their readers
 	}
-	if slices.ContainsFunc(p.fl.uses[i], func(v *ir.Value) bool { return p.split[v] }) {
+	if slices.ContainsFunc(p.flow.uses[i], func(v *ir.Value) bool { return p.sharded[v] }) {
 		return false // each device computes a shard
 	}
-	return p.w.runsAlone([]*ir.Statement{s}) == nil && !slices.ContainsFunc(s.Regions, func(r *ir.Region) bool { return p.w.together(r.Body) })
+	return p.w.checkSingleDevice([]*ir.Statement{s}) == nil && !slices.ContainsFunc(s.Regions, func(r *ir.Region) bool { return p.w.containsMark(r.Body) })
 }
 
-// grow moves further statements to devices: statements that depend on adjoints there and statements
+// extend moves further statements to devices: statements that depend on adjoints there and statements
 // that only one device needs. It reports whether it moved any.
-func (p *placement) grow() bool {
+func (p *placement) extend() bool {
 	grown := false
-	for i := range p.fl.statements {
-		if p.device[i] != everywhere || len(p.fl.uses[i]) == 0 {
+	for i := range p.flow.statements {
+		if p.device[i] != allDevices || len(p.flow.uses[i]) == 0 {
 			continue
 		}
 		for k := range p.w.logicalDevices {
-			if p.held[k] != nil && p.backward(i, k) && p.alone(i) {
-				p.take(i, k)
-				for _, v := range p.fl.statements[i].Results {
+			if p.onDevice[k] != nil && p.isBackward(i, k) && p.canRunOnOneDevice(i) {
+				p.assignStatement(i, k)
+				for _, v := range p.flow.statements[i].Results {
 					p.adjoints[k][v] = true
 				}
 				grown = true
@@ -192,66 +192,66 @@ func (p *placement) grow() bool {
 			}
 		}
 	}
-	for i := range slices.Backward(p.fl.statements) {
-		if p.device[i] != everywhere || len(p.readers[i]) == 0 {
+	for i := range slices.Backward(p.flow.statements) {
+		if p.device[i] != allDevices || len(p.readers[i]) == 0 {
 			continue
 		}
 		k := p.device[p.readers[i][0]]
-		if k < 0 || slices.ContainsFunc(p.readers[i], func(reader int) bool { return p.device[reader] != k }) || !p.alone(i) {
+		if k < 0 || slices.ContainsFunc(p.readers[i], func(reader int) bool { return p.device[reader] != k }) || !p.canRunOnOneDevice(i) {
 			continue
 		}
-		p.take(i, k)
+		p.assignStatement(i, k)
 		grown = true
 	}
 	return grown
 }
 
-// backward reports whether a statement computes a value from adjoints of device k and other values
-// of the device.
-func (p *placement) backward(i, k int) bool {
+// rewriteBackward reports whether a statement computes a value from adjoints of device k and other values
+// axes the device.
+func (p *placement) isBackward(i, k int) bool {
 	adjoint := func(v *ir.Value) bool { return p.adjoints[k][v] }
-	return slices.ContainsFunc(p.fl.uses[i], adjoint) && !slices.ContainsFunc(p.fl.uses[i], func(v *ir.Value) bool {
-		return !adjoint(v) && !p.within(v, k, 8)
+	return slices.ContainsFunc(p.flow.uses[i], adjoint) && !slices.ContainsFunc(p.flow.uses[i], func(v *ir.Value) bool {
+		return !adjoint(v) && !p.canCompute(v, k, 8)
 	})
 }
 
-// within reports whether device k has a value or can compute it from its values with at most the
-// given number of ops.
-func (p *placement) within(v *ir.Value, k, ops int) bool {
-	if p.held[k][v] || p.fl.constant(v) {
+// canCompute reports whether device k has a value or can compute it from its values with at most the
+// returned number of ops.
+func (p *placement) canCompute(v *ir.Value, k, ops int) bool {
+	if p.onDevice[k][v] || p.flow.isRepeatable(v) {
 		return true
 	}
-	i, ok := p.fl.defined[v]
-	return ok && ops > 0 && p.device[i] == everywhere && p.alone(i) && !slices.ContainsFunc(p.fl.uses[i], func(operand *ir.Value) bool {
-		return !p.within(operand, k, ops-1)
+	i, ok := p.flow.defined[v]
+	return ok && ops > 0 && p.device[i] == allDevices && p.canRunOnOneDevice(i) && !slices.ContainsFunc(p.flow.uses[i], func(operand *ir.Value) bool {
+		return !p.canCompute(operand, k, ops-1)
 	})
 }
 
-// schedule adds a region for each sequence of assigned statements of one device between two
+// addRegions adds a region for each sequence of assigned statements of one device between two
 // transfers to or from the device.
-func (p *placement) schedule(regions []deviceRegion) []deviceRegion {
-	fl := p.fl
+func (p *placement) addRegions(regions []deviceRegion) []deviceRegion {
+	fl := p.flow
 	level := make([]int, len(fl.statements))
 	type key struct{ device, level int }
 	numbers := map[key]int{}
 	crossed := func(operand, reader int) int {
 		// A transfer from a region to any other unit adds one level.
 		switch {
-		case p.device[operand] == everywhere, p.device[operand] >= 0 && p.device[operand] == p.device[reader],
-			p.device[operand] == own && fl.regionOf[operand] == fl.regionOf[reader]:
+		case p.device[operand] == allDevices, p.device[operand] >= 0 && p.device[operand] == p.device[reader],
+			p.device[operand] == inRegion && fl.regionOf[operand] == fl.regionOf[reader]:
 			return level[operand]
 		}
 		return level[operand] + 1
 	}
 	for i := 0; i < len(fl.statements); i++ {
 		end := i + 1
-		if p.device[i] == own {
+		if p.device[i] == inRegion {
 			end = regions[fl.regionOf[i]].statements[len(regions[fl.regionOf[i]].statements)-1] + 1
 		}
 		at := 0
 		for j := i; j < end; j++ {
 			for _, v := range fl.uses[j] {
-				if from, ok := fl.defined[v]; ok && from < i && !(fl.constant(v) && (p.device[from] != everywhere || p.device[i] != everywhere)) {
+				if from, ok := fl.defined[v]; ok && from < i && !(fl.isRepeatable(v) && (p.device[from] != allDevices || p.device[i] != allDevices)) {
 					at = max(at, crossed(from, i))
 				}
 			}
@@ -274,9 +274,9 @@ func (p *placement) schedule(regions []deviceRegion) []deviceRegion {
 	return regions
 }
 
-// order returns the units of the step: each is the index of a region or, as ^i, statement i.
+// orderedBits returns the units of the step: each is the index of a region or, as ^i, statement i.
 // Operands precede their readers; otherwise the order is the order of the trace.
-func (fl *flow) order(regions []deviceRegion) []int {
+func (fl *dataFlow) order(regions []deviceRegion) []int {
 	unitOf := func(i int) int {
 		if n := fl.regionOf[i]; n >= 0 {
 			return n
@@ -288,7 +288,7 @@ func (fl *flow) order(regions []deviceRegion) []int {
 		unit := unitOf(i)
 		for _, v := range fl.uses[i] {
 			from, ok := fl.defined[v]
-			if !ok || unitOf(from) == unit || fl.constant(v) && (unit >= 0 || unitOf(from) >= 0) {
+			if !ok || unitOf(from) == unit || fl.isRepeatable(v) && (unit >= 0 || unitOf(from) >= 0) {
 				continue
 			}
 			missing[unit]++

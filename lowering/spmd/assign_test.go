@@ -55,13 +55,15 @@ func compileForCPU(t *testing.T, m *spmd.Module) *pjrt.Executable {
 	return x.Executable()
 }
 
-const side = 64
+const indexedTrace = 64
 
-func matrix(g *graph.Graph, name string) *graph.Node { return param(g, name, side, side) }
+func matrix(g *graph.Graph, name string) *graph.Node {
+	return param(g, name, indexedTrace, indexedTrace)
+}
 
 func devices(g *graph.Graph) int { return g.Backend().(logical.Target).LogicalDevices() }
 
-// assign is logical.Assign that also supports a replica with fewer devices.
+// assignValue is logical.Assign that also supports a replica with fewer devices.
 func assign(x *graph.Node, k int) *graph.Node { return logical.Assign(x, k%devices(x.Graph())) }
 
 // layer is a dense layer. The annotation is on its last op.
@@ -97,7 +99,7 @@ var assigned = []struct {
 		x, w := assign(matrix(g, "x"), 0), assign(matrix(g, "w"), 1)
 		c := assign(graph.Const(g, [][]float32{{1}}), 1)
 		turned := assign(graph.Transpose(x, 0, 1), 1)
-		return []*graph.Node{graph.MatMul(x, w), graph.Mul(turned, graph.BroadcastToDims(c, side, side)), assign(logical.Replicate(w), 0)}
+		return []*graph.Node{graph.MatMul(x, w), graph.Mul(turned, graph.BroadcastToDims(c, indexedTrace, indexedTrace)), assign(logical.Replicate(w), 0)}
 	}, work{1, 0, 0}, 0},
 	{"a product that others read too runs once", 2, 2, logical.Annotation{}, func(g *graph.Graph) []*graph.Node {
 		h := graph.MatMul(matrix(g, "x"), matrix(g, "w"))
@@ -111,7 +113,7 @@ var assigned = []struct {
 	}, work{1, 0, 1}, 0},
 	{"random bits are all devices'", 2, 1, logical.Annotation{}, func(g *graph.Graph) []*graph.Node {
 		state := graph.Const(g, []uint64{1, 2, 3})
-		_, bits := graph.RandomUniform(state, shapes.Make(dtypes.Float32, side, side))
+		_, bits := graph.RandomUniform(state, shapes.Make(dtypes.Float32, indexedTrace, indexedTrace))
 		return []*graph.Node{assign(graph.Mul(graph.MatMul(matrix(g, "x"), matrix(g, "w")), bits), 1)}
 	}, work{0, 1, 1}, 1},
 	{"beside a region", 2, 2, logical.Annotation{}, func(g *graph.Graph) []*graph.Node {
@@ -137,7 +139,7 @@ func TestAssignedOpsRunOnTheirDevice(t *testing.T) {
 				spmd.Signature{Arguments: make([]spmd.Tensor, c.args), Results: make([]spmd.Tensor, c.results)}, c.step)
 			in := make([][]float32, c.args)
 			for i := range in {
-				in[i] = make([]float32, side*side)
+				in[i] = make([]float32, indexedTrace*indexedTrace)
 				for k := range in[i] {
 					in[i][k] = float32((k*7+i)%13-6) / 64
 				}

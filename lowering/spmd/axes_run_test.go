@@ -19,20 +19,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// named is a mesh with a replica axis and named logical axes.
-type named struct {
+// outerResults is a mesh with a replica axis and named logical axes.
+type newValue struct {
 	replicas int
 	axes     []sharding.Axis
 }
 
-func (n named) String() string { return fmt.Sprint(n.replicas, n.axes) }
+func (n newValue) String() string { return fmt.Sprint(n.replicas, n.axes) }
 
-func (n named) options() spmd.Options {
+func (n newValue) options() spmd.Options {
 	return spmd.Options{Replicas: n.replicas, LogicalAxes: n.axes, Target: lowering.TargetCPU}
 }
 
-// over returns a split by names, without the names that are not in the mesh.
-func (n named) over(dims ...string) logical.Annotation {
+// replicaShard returns a split by names, without the names that are not in the mesh.
+func (n newValue) over(dims ...string) logical.Annotation {
 	for i, dim := range dims {
 		var has []string
 		for name := range strings.SplitSeq(dim, ",") {
@@ -47,14 +47,14 @@ func (n named) over(dims ...string) logical.Annotation {
 	return logical.Over(dims...)
 }
 
-func (n named) put(x *graph.Node, dims ...string) *graph.Node {
+func (n newValue) put(x *graph.Node, dims ...string) *graph.Node {
 	return logical.Apply(x, n.over(dims...))
 }
 
 var (
 	model2, sequence2, expert2 = sharding.Axis{Name: "model", Size: 2}, sharding.Axis{Name: "sequence", Size: 2}, sharding.Axis{Name: "expert", Size: 2}
 
-	namedMeshes = []named{
+	namedMeshes = []newValue{
 		{1, []sharding.Axis{model2, sequence2, expert2}},
 		{1, []sharding.Axis{model2, sequence2}},
 		{2, []sharding.Axis{model2, sequence2}},
@@ -75,7 +75,7 @@ func waves(n int, phase float64) []float32 {
 
 // attend returns an embedding followed by a transformer layer: its loss and gradients. Each tensor
 // is split over some of the axes.
-func attend(n named) func(g *graph.Graph) []*graph.Node {
+func attend(n newValue) func(g *graph.Graph) []*graph.Node {
 	const rows, length, width, heads, vocabulary = 2, 4, 8, 4, 16
 	return func(g *graph.Graph) []*graph.Node {
 		table, q, o := param(g, "table", vocabulary, width), param(g, "q", width, 3, heads, 2), param(g, "o", heads, 2, width)
@@ -94,7 +94,7 @@ func attend(n named) func(g *graph.Graph) []*graph.Node {
 	}
 }
 
-func attendSignature(n named) spmd.Signature {
+func attendSignature(n newValue) spmd.Signature {
 	arguments := []spmd.Tensor{
 		{Name: "table", Annotation: n.over("model,sequence", "")}, {Name: "q", Annotation: n.over("", "", "model", "")},
 		{Name: "o", Annotation: n.over("model", "", "sequence")}, {Name: "up", Annotation: n.over("sequence", "model")},
@@ -111,7 +111,7 @@ func attendSignature(n named) spmd.Signature {
 func TestSplitsByNamesKeepTheNumbers(t *testing.T) {
 	tokens := []float32{3, 0, 15, 7, 7, 1, 2, 14}
 	in := [][]float32{waves(16*8, 0), waves(8*24, 1), waves(64, 2), waves(128, 3), waves(128, 4), tokens}
-	var alone named
+	var alone newValue
 	want := run(t, build(t, alone.options(), attendSignature(alone), attend(alone)), in...)
 	for _, n := range namedMeshes {
 		m := build(t, n.options(), attendSignature(n), attend(n))
@@ -125,7 +125,7 @@ func TestSplitsByNamesKeepTheNumbers(t *testing.T) {
 // TestRegionsOfAMeshOfNamedAxes runs regions and assigned ops together with splits over some of the
 // axes, and with splits by numbers that split the axes.
 func TestRegionsOfAMeshOfNamedAxes(t *testing.T) {
-	step := func(n named, p int) func(g *graph.Graph) []*graph.Node {
+	step := func(n newValue, p int) func(g *graph.Graph) []*graph.Node {
 		return func(g *graph.Graph) []*graph.Node {
 			x, w := param(g, "x", 8, 8), param(g, "w", 8, 8)
 			h := n.put(graph.MatMul(x, n.put(w, "", "model")), "", "model")
@@ -140,12 +140,12 @@ func TestRegionsOfAMeshOfNamedAxes(t *testing.T) {
 		}
 	}
 	x, w := waves(64, 0), waves(64, 5)
-	signature := func(n named) spmd.Signature {
+	signature := func(n newValue) spmd.Signature {
 		return spmd.Signature{Arguments: []spmd.Tensor{{}, {Annotation: n.over("model", "")}}, Results: []spmd.Tensor{{}, {Annotation: n.over("model", "")}}}
 	}
-	var alone named
+	var alone newValue
 	want := run(t, build(t, alone.options(), signature(alone), step(alone, 1)), x, w)
-	for _, n := range append(namedMeshes, named{1, []sharding.Axis{model2, {Name: "sequence", Size: 4}}}) {
+	for _, n := range append(namedMeshes, newValue{1, []sharding.Axis{model2, {Name: "sequence", Size: 4}}}) {
 		p := 1
 		for _, axis := range n.axes {
 			p *= axis.Size
@@ -153,7 +153,7 @@ func TestRegionsOfAMeshOfNamedAxes(t *testing.T) {
 		m := build(t, n.options(), signature(n), step(n, p))
 		if n.axes[len(n.axes)-1].Size == 4 && len(n.axes) == 2 {
 			assert.Contains(t, string(m.Text), `["replica"=1, "model"=2, "sequence.0"=2, "sequence.1"=2]`)
-			assert.Equal(t, "model=2,sequence=4", m.Logical.String())
+			assert.Equal(t, "model=2,sequence=4", m.LogicalMesh.String())
 		}
 		got := run(t, m, x, w)
 		for i := range want {
@@ -177,8 +177,8 @@ func TestTheTextOfNamedAxes(t *testing.T) {
 	}
 	assert.NotContains(t, string(m.Text), "logical")
 	require.Equal(t, "replica=2,model=2,sequence=2", m.Mesh.String())
-	assert.Equal(t, []int{4, 8}, m.Arguments[0].Shard)
-	assert.Equal(t, []int{2, 2, 4}, m.Arguments[2].Shard)
+	assert.Equal(t, []int{4, 8}, m.Arguments[0].ShardDims)
+	assert.Equal(t, []int{2, 2, 4}, m.Arguments[2].ShardDims)
 }
 
 func TestOptionsAndSignaturesOfBadAxesAreRefused(t *testing.T) {

@@ -9,36 +9,36 @@ import (
 )
 
 // A region on one logical device inside another region, such as in a loop body, becomes a
-// computation that is manual over all logical axes. Its statements are in a branch that only the
+// manualComputation that is manual over all logical axes. Its statements are in a branch that only the
 // one device takes. The other devices have zeros, and the results are sent to all devices, as for
 // the regions of the step itself (region.go). Values for its backward passes stay on the device, in
 // stacks over the devices.
 
-// hostsDevice returns an error if a region of one logical device cannot begin here.
-func (t *Trace) hostsDevice(kind region.Kind) error {
+// checkDeviceRegion returns an error if a region of one logical device cannot begin here.
+func (t *Trace) checkDeviceRegion(kind region.Kind) error {
 	if _, ok := kind.(region.On); !ok {
 		return nil
 	}
 	if t.InRegion() {
-		return misplaced(t.opts.LogicalDevices, "inside another region", "close the first region before the second")
+		return regionError(t.opts.LogicalDevices, "inside another region", "close the first region before the second")
 	}
-	for _, p := range t.Open() {
+	for _, p := range t.OpenPasses() {
 		if _, manual := p.Kind.(region.Manual); manual {
-			return misplaced(t.opts.LogicalDevices, fmt.Sprintf("inside a region (%s) in which every device runs on shards of its own", p.Kind), "put it before or after that region")
+			return regionError(t.opts.LogicalDevices, fmt.Sprintf("inside a region (%s) in which every device runs on shards of its own", p.Kind), "put it before or after that region")
 		}
 	}
 	return nil
 }
 
-// device writes the passes of a region on one logical device.
-func (a *outline) device(forward *part) error {
-	t := a.w.trace
-	axes := t.divided(t.mesh.AxisNames())
-	if a.w.single() || len(axes) == 0 {
-		a.inlined(forward)
+// writeDeviceRegion writes the passes of a region on one logical device.
+func (a *outliner) writeDeviceRegion(forward *passNode) error {
+	t := a.assembler.trace
+	axes := t.nontrivialAxes(t.mesh.AxisNames())
+	if a.assembler.isSinglePartition() || len(axes) == 0 {
+		a.inlinePasses(forward)
 		return nil
 	}
-	k, all, stacks, err := a.computations(forward, axes)
+	k, all, stacks, err := a.newComputations(forward, axes)
 	if err != nil {
 		return err
 	}
@@ -46,86 +46,86 @@ func (a *outline) device(forward *part) error {
 		if n > 0 {
 			k.kept = nil // the forward pass already returned them
 		}
-		if err := c.alone(forward.Kind.(region.On).Device, k.kept, stacks); err != nil {
+		if err := c.emitOnDevice(forward.Kind.(region.On).Device, k.kept, stacks); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// alone writes the pass as a computation of one device. kept are values that stay on the device.
-func (c *computation) alone(device int, kept []*ir.Value, stacks map[*ir.Value]*ir.Value) error {
-	inside, outside, rest := c.p.arguments()
-	if err := c.a.w.runsAlone(rest); err != nil {
+// emitOnDevice writes the pass as a computation of one device. kept are values that stay on the device.
+func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks map[*ir.Value]*ir.Value) error {
+	inside, outside, rest := c.pass.arguments()
+	if err := c.a.assembler.checkSingleDevice(rest); err != nil {
 		return err
 	}
 	for i, v := range inside {
 		switch {
 		case v == nil:
-		case v.Type.Empty():
-			c.before = append(c.before, empty(v))
+		case v.Type.IsEmpty():
+			c.prologue = append(c.prologue, emptyConstantOp(v))
 		default:
-			c.take(outside[i], v, c.spec(v.Type.Rank(), nil))
+			c.addOperand(outside[i], v, c.shardingSpec(v.Type.Rank(), nil))
 		}
 	}
-	assigned, from := c.a.f.Fresh(int32s), c.a.f.Fresh(int32s)
-	this := c.number(c.axes)
-	c.before = append(c.before, constant(assigned, ir.Integer(device)), short("stablehlo.subtract", from, this, assigned))
-	c.set(rest)
+	assigned, from := c.a.function.NewValue(int32Scalar), c.a.function.NewValue(int32Scalar)
+	this := c.deviceIndex(c.axes)
+	c.prologue = append(c.prologue, constantOp(assigned, ir.Integer(device)), customOp("stablehlo.subtract", from, this, assigned))
+	c.setStatements(rest)
 	run := make([]*ir.Statement, len(rest))
 	for i, s := range rest {
-		run[i] = s.Reading(c.value)
+		run[i] = s.ReplaceOperands(c.innerValue)
 	}
 	var results, zeros []*ir.Value
 	var send []func(out *ir.Value)
 	branch := func(v *ir.Value, after func(made *ir.Value)) {
-		results, zeros, send = append(results, c.value(v)), append(zeros, c.a.f.Fresh(v.Type)), append(send, after)
+		results, zeros, send = append(results, c.innerValue(v)), append(zeros, c.a.function.NewValue(v.Type)), append(send, after)
 	}
 	// Escaped values are already in c.given. They leave like results.
-	escaped := slices.Clone(c.given)
+	escaped := slices.Clone(c.returned)
 	leave := func(v *ir.Value, at int) {
-		out := c.a.f.Fresh(v.Type)
-		c.given[at] = out
-		if v.Type.Empty() {
-			c.after = append(c.after, empty(out))
+		out := c.a.function.NewValue(v.Type)
+		c.returned[at] = out
+		if v.Type.IsEmpty() {
+			c.epilogue = append(c.epilogue, emptyConstantOp(out))
 			return
 		}
-		branch(v, func(made *ir.Value) { c.after = append(c.after, c.sent(out, made)) })
+		branch(v, func(made *ir.Value) { c.epilogue = append(c.epilogue, c.broadcastResult(out, made)) })
 	}
 	for i, v := range escaped {
 		leave(v, i)
 	}
-	gives, leaving := c.a.insides(c.p), c.a.leaving(c.p)
+	gives, leaving := c.a.innerResults(c.pass), c.a.outerResults(c.pass)
 	at := make([]int, len(gives))
 	for i, v := range gives {
 		if v != nil {
-			at[i] = len(c.given)
-			c.give(v, c.spec(v.Type.Rank(), nil), nil)
-			c.types[at[i]] = leaving[i].Type
+			at[i] = len(c.returned)
+			c.addResult(v, c.shardingSpec(v.Type.Rank(), nil), nil)
+			c.resultTypes[at[i]] = leaving[i].Type
 			leave(v, at[i])
 		}
 	}
 	for _, v := range kept {
-		if v.Type.Empty() {
+		if v.Type.IsEmpty() {
 			continue
 		}
-		slot := c.a.f.Fresh(v.Type.Stacked(1))
-		c.give(slot, c.stack(slot.Type.Rank()), stacks[v])
-		branch(v, func(made *ir.Value) { c.after = append(c.after, unchanged(slot, made)) })
+		slot := c.a.function.NewValue(v.Type.Stacked(1))
+		c.addResult(slot, c.stackSpec(slot.Type.Rank()), stacks[v])
+		branch(v, func(made *ir.Value) { c.epilogue = append(c.epilogue, copyOp(slot, made)) })
 	}
 	var body []*ir.Statement
 	if len(results) > 0 {
-		branches := where0(from, c.a.f.Fresh(ir.Type{}).Name, run, results, zeros)
+		branches := caseZeroOp(from, c.a.function.NewValue(ir.Type{}).Name, run, results, zeros)
 		for i, made := range branches.Results {
 			send[i](made)
 		}
 		body = append(body, branches)
 	}
-	c.place("on_", body, at, gives)
+	c.replacePass("on_", body, at, gives)
 	return nil
 }
 
-// sent returns to all devices the value of the device that has it.
-func (c *computation) sent(out, in *ir.Value) *ir.Statement {
-	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: amongMark{c.axes, region.AllReduce{Axes: c.axes, By: region.Only}}}
+// broadcastResult returns to all devices the value of the device that has it.
+func (c *manualComputation) broadcastResult(out, in *ir.Value) *ir.Statement {
+	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: namedAxesMark{c.axes, region.AllReduce{Axes: c.axes, Reduction: region.Broadcast}}}
 }

@@ -29,8 +29,8 @@
 //
 // A tensor with a [ReplicaShard] is sharded over the replicas: the global tensor is the
 // concatenation of the shards along a dimension, with padding at its end. The parameter of the step
-// is the shard, or the unsharded tensor, which the module then gathers. [Whole], [ScatterPart],
-// [OwnPart] and [PartOf] convert between shards and unsharded tensors. With several logical devices
+// is the shard, or the unsharded tensor, which the module then gathers. [GatherShards], [ReduceScatterShard],
+// [SliceShard] and [ParameterShard] convert between shards and unsharded tensors. With several logical devices
 // each of them processes its own shard of the split, inside a computation that is manual over the
 // logical axes too.
 //
@@ -65,7 +65,7 @@
 // and the step's function. It adds the manual computation and the loop around the call as required.
 // The step and the earlier passes do not depend on it. Another kind of entry function, such as a
 // main with sharded parameters and without a manual computation, is another such function. A new op
-// of the graph is a new mark: a type with a method that returns the statement of the op.
+// axes the graph is a new mark: a type with a method that returns the statement of the op.
 //
 // # Determinism
 //

@@ -12,45 +12,45 @@ import (
 )
 
 // ShardProof compares two traces of the same Go code: one with global tensors and one in which some
-// parameters have the shape of a replica's shard. It proves that a replica computes its shard of a
+// shardParameters have the shape of a replica's shard. It proves that a replica computes its shard of a
 // result from its shards alone. The proof covers numbers that Go code derives from a shape, because
 // they are different constants in the two traces.
 type ShardProof struct {
-	global, shard side
-	leaves        map[string]ShardLeaf
+	global, shard indexedTrace
+	parameters    map[string]ShardedParameter
 	proven        map[[2]*ir.Value]equivalence
 }
 
-// ShardLeaf describes a parameter of both traces. The zero value is a parameter that has the same
+// ShardedParameter describes a parameter of both traces. The zero value is a parameter that has the same
 // shape in both traces and the same value on all replicas.
-type ShardLeaf struct {
-	// Over describes how the parameter of the shard trace is a shard of the parameter of the global
+type ShardedParameter struct {
+	// ReplicaShard describes how the parameter of the shard trace is a shard of the parameter of the global
 	// trace.
-	Over ReplicaShard
+	ReplicaShard ReplicaShard
 	// Finite is set if all elements of the global tensor are finite.
 	Finite bool
-	// Varying is set if the value differs between replicas.
-	Varying bool
+	// ReplicaVarying is set if the value differs between replicas.
+	ReplicaVarying bool
 }
 
-// side is one of the two traces.
-type side struct {
-	trace      *Trace
-	parameters map[*ir.Value]string
-	defined    map[*ir.Value]*ir.Statement
+// indexedTrace is one of the two traces.
+type indexedTrace struct {
+	trace       *Trace
+	parameters  map[*ir.Value]string
+	definitions map[*ir.Value]*ir.Statement
 }
 
 // equivalence is the relation between a value of the global trace and a value of the shard trace.
 type equivalence struct {
-	class class
-	over  ReplicaShard // of class sharded
+	class        equivalenceClass
+	replicaShard ReplicaShard // axes class sharded
 }
 
-type class int
+type equivalenceClass int
 
 const (
-	unproven class = iota
-	// equal values are identical in both traces and on all replicas.
+	unproven equivalenceClass = iota
+	// checkReplicated values are identical in both traces and on all replicas.
 	equal
 	// splat values have equal elements, and one number in both traces. Their shapes may differ.
 	splat
@@ -60,25 +60,25 @@ const (
 
 // NewShardProof returns a proof for two graphs whose backends are traces. Parameters of the same
 // name correspond. It returns an error if a graph has another backend.
-func NewShardProof(global, shard *graph.Graph, leaves map[string]ShardLeaf) (*ShardProof, error) {
-	p := &ShardProof{leaves: leaves, proven: map[[2]*ir.Value]equivalence{}}
+func NewShardProof(global, shard *graph.Graph, leaves map[string]ShardedParameter) (*ShardProof, error) {
+	p := &ShardProof{parameters: leaves, proven: map[[2]*ir.Value]equivalence{}}
 	var err error
-	if p.global, err = newSide(global); err != nil {
+	if p.global, err = indexTrace(global); err != nil {
 		return nil, err
 	}
-	p.shard, err = newSide(shard)
+	p.shard, err = indexTrace(shard)
 	return p, err
 }
 
-func newSide(g *graph.Graph) (side, error) {
+func indexTrace(g *graph.Graph) (indexedTrace, error) {
 	t, ok := g.Backend().(*Trace)
 	if !ok {
-		return side{}, fault(fmt.Sprintf("graph %q", g.Name()), "its backend is not a trace", "make the graph with graph.NewGraph(trace, name)")
+		return indexedTrace{}, newFault(fmt.Sprintf("graph %q", g.Name()), "its backend is not a trace", "make the graph with graph.NewGraph(trace, name)")
 	}
-	s := side{trace: t, parameters: map[*ir.Value]string{}, defined: map[*ir.Value]*ir.Statement{}}
+	s := indexedTrace{trace: t, parameters: map[*ir.Value]string{}, definitions: map[*ir.Value]*ir.Statement{}}
 	for h := range g.NumParameters() {
 		node := g.GetParameterByHandle(graph.ParameterHandle(h))
-		v, err := t.value(node)
+		v, err := t.nodeValue(node)
 		if err != nil {
 			return s, err
 		}
@@ -86,42 +86,42 @@ func newSide(g *graph.Graph) (side, error) {
 	}
 	for _, statement := range t.main().IR().Body {
 		for _, v := range statement.Results {
-			s.defined[v] = statement
+			s.definitions[v] = statement
 		}
 	}
 	return s, nil
 }
 
-// Elementwise reports whether the node of the shard trace is proven to be a replica's shard of the
+// IsElementwise reports whether the node of the shard trace is proven to be a replica's shard of the
 // node of the global trace. With a zero over, it reports whether the two nodes are proven to be
 // identical on all replicas.
-func (p *ShardProof) Elementwise(global, shard *graph.Node, over ReplicaShard) (bool, error) {
-	g, err := p.global.trace.value(global)
+func (p *ShardProof) IsElementwise(global, shard *graph.Node, over ReplicaShard) (bool, error) {
+	g, err := p.global.trace.nodeValue(global)
 	if err != nil {
 		return false, err
 	}
-	s, err := p.shard.trace.value(shard)
+	s, err := p.shard.trace.nodeValue(shard)
 	if err != nil {
 		return false, err
 	}
 	e := p.compare(g, s)
 	switch {
-	case !over.Is():
+	case !over.IsSharded():
 		return e.class == equal, nil
-	case !p.corresponds(g.Type, s.Type, over):
+	case !p.isShardOf(g.Type, s.Type, over):
 		return false, nil
 	}
-	return e.class == splat || e.class == sharded && e.over == over, nil
+	return e.class == splat || e.class == sharded && e.replicaShard == over, nil
 }
 
-// Parameters returns the names of the parameters that the nodes depend on, of either trace.
-func (p *ShardProof) Parameters(nodes ...*graph.Node) (names []string, err error) {
+// ParametersOf returns the names of the parameters that the nodes depend on, of either trace.
+func (p *ShardProof) ParametersOf(nodes ...*graph.Node) (names []string, err error) {
 	for _, node := range nodes {
 		s := &p.global
 		if node.Graph().Backend() == p.shard.trace {
 			s = &p.shard
 		}
-		v, err := s.trace.value(node)
+		v, err := s.trace.nodeValue(node)
 		if err != nil {
 			return nil, err
 		}
@@ -134,8 +134,8 @@ func (p *ShardProof) Parameters(nodes ...*graph.Node) (names []string, err error
 			visited[v] = true
 			if name, ok := s.parameters[v]; ok {
 				names = append(names, name)
-			} else if statement := s.defined[v]; statement != nil {
-				statement.Reads(visit)
+			} else if statement := s.definitions[v]; statement != nil {
+				statement.WalkOperands(visit)
 			}
 		}
 		visit(v)
@@ -144,49 +144,49 @@ func (p *ShardProof) Parameters(nodes ...*graph.Node) (names []string, err error
 	return slices.Compact(names), nil
 }
 
-// corresponds reports whether a tensor of type shard is a shard of a tensor of type global.
-func (p *ShardProof) corresponds(global, shard ir.Type, over ReplicaShard) bool {
+// isShardOf reports whether a tensor of type shard is a shard of a tensor of type global.
+func (p *ShardProof) isShardOf(global, shard ir.Type, over ReplicaShard) bool {
 	if global.DType != shard.DType || over.Dim >= global.Rank() || global.Dims[over.Dim] != over.Size {
 		return false
 	}
-	return slices.Equal(over.Parts(global.Dims, p.global.trace.opts.Replicas), shard.Dims)
+	return slices.Equal(over.ShardDims(global.Dims, p.global.trace.opts.Replicas), shard.Dims)
 }
 
-// compare returns the relation between a value of the global trace and a value of the shard trace.
+// compareOp returns the relation between a value of the global trace and a value of the shard trace.
 func (p *ShardProof) compare(global, shard *ir.Value) equivalence {
 	key := [2]*ir.Value{global, shard}
 	if e, ok := p.proven[key]; ok {
 		return e
 	}
-	e := p.parameter(global, shard)
-	if g, s := p.global.defined[global], p.shard.defined[shard]; g != nil && s != nil {
+	e := p.compareParameters(global, shard)
+	if g, s := p.global.definitions[global], p.shard.definitions[shard]; g != nil && s != nil {
 		index := slices.Index(g.Results, global)
-		if index == slices.Index(s.Results, shard) && similar(g, s) {
-			e = p.statements(g, s, index)
+		if index == slices.Index(s.Results, shard) && sameOp(g, s) {
+			e = p.compareStatements(g, s, index)
 		}
 	}
 	p.proven[key] = e
 	return e
 }
 
-func (p *ShardProof) parameter(global, shard *ir.Value) equivalence {
+func (p *ShardProof) compareParameters(global, shard *ir.Value) equivalence {
 	name, ok := p.global.parameters[global]
 	if !ok || name == ReplicaIDName || p.shard.parameters[shard] != name {
 		return equivalence{}
 	}
-	switch leaf := p.leaves[name]; {
-	case leaf.Varying:
-	case leaf.Over.Is() && p.corresponds(global.Type, shard.Type, leaf.Over):
-		return equivalence{sharded, leaf.Over}
-	case !leaf.Over.Is() && global.Type.Equal(shard.Type):
+	switch leaf := p.parameters[name]; {
+	case leaf.ReplicaVarying:
+	case leaf.ReplicaShard.IsSharded() && p.isShardOf(global.Type, shard.Type, leaf.ReplicaShard):
+		return equivalence{sharded, leaf.ReplicaShard}
+	case !leaf.ReplicaShard.IsSharded() && global.Type.Equal(shard.Type):
 		return equivalence{class: equal}
 	}
 	return equivalence{}
 }
 
-// similar reports whether two statements have the same op, attributes, and numbers of operands,
-// results and regions, and results of the same dtypes.
-func similar(g, s *ir.Statement) bool {
+// sameOp reports whether two statements have the same op, attributes, and numbers of operands,
+// replaceResults and regions, and results of the same dtypes.
+func sameOp(g, s *ir.Statement) bool {
 	if g.Mark != nil || s.Mark != nil || g.Op != s.Op || len(g.Operands) != len(s.Operands) || len(g.Regions) != len(s.Regions) {
 		return false
 	}
@@ -198,17 +198,17 @@ func sameAttribute(g, s ir.Attribute) bool {
 	if g.Key != s.Key || (g.Value == nil) != (s.Value == nil) {
 		return false
 	}
-	if c, ok := g.Value.(*ir.Dense); ok && g.Key == ir.Elements {
+	if c, ok := g.Value.(*ir.Dense); ok && g.Key == ir.ValueKey {
 		d, ok := s.Value.(*ir.Dense)
-		return ok && slices.Equal(c.Elements(nil), d.Elements(nil)) // constant compares the types
+		return ok && slices.Equal(c.AppendElements(nil), d.AppendElements(nil)) // isConstant compares the types
 	}
 	return g.Value == nil || slices.Equal(g.Value.Append(nil), s.Value.Append(nil))
 }
 
-// statements returns the relation between results of two similar statements.
-func (p *ShardProof) statements(g, s *ir.Statement, index int) equivalence {
+// analyzeStatements returns the relation between results of two similar statements.
+func (p *ShardProof) compareStatements(g, s *ir.Statement, index int) equivalence {
 	operands := make([]equivalence, len(g.Operands))
-	identical := !perDevice[g.Op] && slices.EqualFunc(g.Results, s.Results, sameType)
+	identical := !deviceDependentOps[g.Op] && slices.EqualFunc(g.Results, s.Results, sameType)
 	for i := range g.Operands {
 		operands[i] = p.compare(g.Operands[i], s.Operands[i])
 		identical = identical && operands[i].class == equal
@@ -221,23 +221,23 @@ func (p *ShardProof) statements(g, s *ir.Statement, index int) equivalence {
 	case g.Op == "stablehlo.optimization_barrier":
 		return operands[index]
 	case g.Op == "stablehlo.constant":
-		if c, ok := g.Attribute(ir.Elements).(*ir.Dense); ok && c.Splat != nil {
+		if c, ok := g.Attribute(ir.ValueKey).(*ir.Dense); ok && c.Splat != nil {
 			return equivalence{class: splat}
 		}
-	case moving[g.Op] && operands[0].class == equal && elements(g.Operands[0].Type) == 1, moving[g.Op] && operands[0].class == splat:
+	case layoutOnlyOps[g.Op] && operands[0].class == equal && elementCount(g.Operands[0].Type) == 1, layoutOnlyOps[g.Op] && operands[0].class == splat:
 		return equivalence{class: splat}
-	case moving[g.Op] && g.Op != "stablehlo.transpose" && slices.Equal(g.Operands[0].Type.Dims, gOut.Dims) && slices.Equal(s.Operands[0].Type.Dims, sOut.Dims):
+	case layoutOnlyOps[g.Op] && g.Op != "stablehlo.transpose" && slices.Equal(g.Operands[0].Type.Dims, gOut.Dims) && slices.Equal(s.Operands[0].Type.Dims, sOut.Dims):
 		return operands[0]
-	case elementwise[g.Op]:
-		return combined(g.Operands, operands)
-	case g.Op == "stablehlo.reduce" && gOut.Equal(sOut) && p.allFinite(g, s):
+	case elementwiseOps[g.Op]:
+		return combineOperands(g.Operands, operands)
+	case g.Op == "stablehlo.reduce" && gOut.Equal(sOut) && p.isFiniteCheck(g, s):
 		return equivalence{class: equal}
 	}
 	return equivalence{}
 }
 
-// combined returns the relation between results of an elementwise op.
-func combined(values []*ir.Value, operands []equivalence) (result equivalence) {
+// combineOperands returns the relation between results of an elementwise op.
+func combineOperands(values []*ir.Value, operands []equivalence) (result equivalence) {
 	for i, e := range operands {
 		switch {
 		case e.class == equal && values[i].Type.Rank() == 0:
@@ -245,7 +245,7 @@ func combined(values []*ir.Value, operands []equivalence) (result equivalence) {
 			if result.class == unproven {
 				result = e
 			}
-		case e.class == sharded && (result.class != sharded || result.over == e.over):
+		case e.class == sharded && (result.class != sharded || result.replicaShard == e.replicaShard):
 			result = e
 		default:
 			return equivalence{}
@@ -254,36 +254,36 @@ func combined(values []*ir.Value, operands []equivalence) (result equivalence) {
 	return result
 }
 
-// allFinite reports whether two similar reductions test whether all elements of a parameter are
+// isFiniteCheck reports whether two similar reductions test whether all elements of a parameter are
 // finite, for a parameter with Finite set.
-func (p *ShardProof) allFinite(g, s *ir.Statement) bool {
+func (p *ShardProof) isFiniteCheck(g, s *ir.Statement) bool {
 	if len(g.Regions) != 1 || len(g.Operands) != 2 || g.Regions[0].Body[0].Op != "stablehlo.and" ||
 		!p.sameRegions(g, s, map[*ir.Value]*ir.Value{}) || p.compare(g.Operands[1], s.Operands[1]).class != equal {
 		return false
 	}
-	first := p.global.defined[g.Operands[1]]
+	first := p.global.definitions[g.Operands[1]]
 	if first == nil {
 		return false
 	}
-	if c, ok := first.Attribute(ir.Elements).(*ir.Dense); !ok || c.Splat == nil || c.Splat.Text != ir.True().Text {
+	if c, ok := first.Attribute(ir.ValueKey).(*ir.Dense); !ok || c.Splat == nil || c.Splat.Text != ir.True().Text {
 		return false
 	}
-	test := p.global.defined[g.Operands[0]]
+	test := p.global.definitions[g.Operands[0]]
 	if test == nil || test.Op != "stablehlo.is_finite" || p.compare(g.Operands[0], s.Operands[0]).class != sharded {
 		return false
 	}
 	x := test.Operands[0]
-	for from := p.global.defined[x]; from != nil && from.Op == "stablehlo.convert"; from = p.global.defined[x] {
-		if !holds(x.Type.DType, from.Operands[0].Type.DType) {
+	for from := p.global.definitions[x]; from != nil && from.Op == "stablehlo.convert"; from = p.global.definitions[x] {
+		if !isWiderFloat(x.Type.DType, from.Operands[0].Type.DType) {
 			return false
 		}
 		x = from.Operands[0]
 	}
-	return p.leaves[p.global.parameters[x]].Finite
+	return p.parameters[p.global.parameters[x]].Finite
 }
 
-// holds reports whether each finite number of dtype narrow is finite in dtype wide.
-func holds(wide, narrow dtypes.DType) bool {
+// isWiderFloat reports whether each finite number of dtype narrow is finite in dtype wide.
+func isWiderFloat(wide, narrow dtypes.DType) bool {
 	return wide == narrow || wide.IsFloat() && narrow.IsFloat() && wide.Bits() > narrow.Bits()
 }
 
@@ -291,19 +291,19 @@ func holds(wide, narrow dtypes.DType) bool {
 // only their own values and equal values. inner maps values of the regions of g to those of s.
 func (p *ShardProof) sameRegions(g, s *ir.Statement, inner map[*ir.Value]*ir.Value) bool {
 	return slices.EqualFunc(g.Regions, s.Regions, func(g, s *ir.Region) bool {
-		return p.bind(g.Arguments, s.Arguments, inner) && slices.EqualFunc(g.Body, s.Body, func(g, s *ir.Statement) bool {
-			return similar(g, s) && !perDevice[g.Op] && slices.EqualFunc(g.Operands, s.Operands, func(g, s *ir.Value) bool {
+		return p.bindValues(g.Arguments, s.Arguments, inner) && slices.EqualFunc(g.Body, s.Body, func(g, s *ir.Statement) bool {
+			return sameOp(g, s) && !deviceDependentOps[g.Op] && slices.EqualFunc(g.Operands, s.Operands, func(g, s *ir.Value) bool {
 				if of, ok := inner[g]; ok {
 					return of == s
 				}
 				return p.compare(g, s).class == equal
-			}) && p.sameRegions(g, s, inner) && p.bind(g.Results, s.Results, inner)
+			}) && p.sameRegions(g, s, inner) && p.bindValues(g.Results, s.Results, inner)
 		})
 	})
 }
 
-// bind makes values of a region of the global trace correspond to values of the shard trace.
-func (p *ShardProof) bind(g, s []*ir.Value, inner map[*ir.Value]*ir.Value) bool {
+// bindValues makes values of a region of the global trace correspond to values of the shard trace.
+func (p *ShardProof) bindValues(g, s []*ir.Value, inner map[*ir.Value]*ir.Value) bool {
 	if !slices.EqualFunc(g, s, sameType) {
 		return false
 	}
@@ -315,8 +315,8 @@ func (p *ShardProof) bind(g, s []*ir.Value, inner map[*ir.Value]*ir.Value) bool 
 
 func sameType(g, s *ir.Value) bool { return g.Type.Equal(s.Type) }
 
-// elements returns the number of elements of a tensor.
-func elements(t ir.Type) int {
+// elementCount returns the number of elements of a tensor.
+func elementCount(t ir.Type) int {
 	n := 1
 	for _, d := range t.Dims {
 		n *= d
@@ -337,17 +337,17 @@ func opSet(names ...string) map[string]bool {
 }
 
 var (
-	// elementwise lists the ops in which each element of the result depends on the same elements of the
+	// elementwiseOps lists the ops in which each element of the result depends on the same elements of the
 	// operands, and on operands that are scalars.
-	elementwise = opSet("abs", "add", "and", "atan2", "cbrt", "ceil", "chlo.erf", "clamp", "compare", "complex", "convert",
+	elementwiseOps = opSet("abs", "add", "and", "atan2", "cbrt", "ceil", "chlo.erf", "clamp", "compare", "complex", "convert",
 		"cosine", "count_leading_zeros", "divide", "exponential", "exponential_minus_one", "floor", "imag", "is_finite", "log",
 		"log_plus_one", "logistic", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "power", "real",
 		"reduce_precision", "remainder", "round_nearest_afz", "round_nearest_even", "rsqrt", "select", "shift_left",
 		"shift_right_arithmetic", "shift_right_logical", "sign", "sine", "sqrt", "subtract", "tan", "tanh", "xor")
-	// moving are the ops that copy elements and compute nothing.
-	moving = opSet("broadcast_in_dim", "reshape", "transpose")
-	// perDevice lists ops whose results may differ between devices with equal operands, and ops
+	// layoutOnlyOps are the ops that copy elements and compute nothing.
+	layoutOnlyOps = opSet("broadcast_in_dim", "reshape", "transpose")
+	// deviceDependentOps lists ops whose results may differ between devices with equal operands, and ops
 	// whose statement does not contain the complete computation.
-	perDevice = opSet("replica_id", "partition_id", "infeed", "outfeed", "recv", "send", "custom_call", "composite",
+	deviceDependentOps = opSet("replica_id", "partition_id", "infeed", "outfeed", "recv", "send", "custom_call", "composite",
 		"collective_permute", "collective_broadcast", "all_to_all", "reduce_scatter", "func.call")
 )

@@ -32,7 +32,7 @@ func Example() {
 	}
 	fmt.Println(m.Mesh)
 	for _, a := range m.Arguments {
-		fmt.Println(a.Name, "global", a.Global, a.Spec, "a device", a.Shard)
+		fmt.Println(a.Name, "global", a.GlobalDims, a.Spec, "a device", a.ShardDims)
 	}
 	for line := range strings.Lines(string(m.Text)) {
 		if strings.Contains(line, "sharding_constraint") {
@@ -42,6 +42,6 @@ func Example() {
 	// Output:
 	// replica=2,logical=2
 	// x global [8 8] replica,- a device [4 8]
-	// w global [8 16] -,logical a device [8 8]
+	// assembler global [8 16] -,logical a device [8 8]
 	// %1 = sdy.sharding_constraint %0 <@mesh, [{}, {"logical"}]> : tensor<4x16xf32>
 }

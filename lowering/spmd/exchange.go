@@ -13,235 +13,241 @@ import (
 
 // Compilers do not implement every collective for every dtype, or implement it wrongly: the CPU
 // compiler corrupts memory for integers of less than a byte, and libtpu rejects sums of Uint64 and
-// of complex numbers and the maximum of 64-bit numbers. Such elements are encoded as elements of
+// axes complex numbers and the maximum of 64-bit numbers. Such elements are encoded as elements of
 // other dtypes before the collective and decoded after it. All encodings are exact.
 
-// transfer is the kind of a collective: whether and how it combines elements.
-type transfer int
+// transferKind is the kind of a collective: whether and how it combines elements.
+type transferKind int
 
 const (
-	move     transfer = iota // no element is combined with another one
-	moveOne                  // an all-reduce to which all devices but one pass zeros: see Only
-	sum                      // an all-reduce
-	scatter                  // a reduce-scatter of a sum
-	greatest                 // an all-reduce
-	least                    // an all-reduce
+	moveElements      transferKind = iota // no element is combined with another one
+	moveFromOneDevice                     // an all-reduce to which all devices but one pass zeros: see Only
+	allReduceSum                          // an all-reduce
+	reduceScatterSum                      // a reduce-scatter of a sum
+	allReduceMax                          // an all-reduce
+	allReduceMin                          // an all-reduce
 )
 
 // transferOf returns the transfer of an all-reduce.
-func transferOf(r Reduction) transfer {
-	return map[Reduction]transfer{Sum: sum, Max: greatest, Min: least, Only: moveOne}[r]
+func transferOf(r Reduction) transferKind {
+	return map[Reduction]transferKind{Sum: allReduceSum, Max: allReduceMax, Min: allReduceMin, Broadcast: moveFromOneDevice}[r]
 }
 
-// collectiveMark is the mark of a collective.
+// emitNamedAxesOp is the mark of a collective.
 type collectiveMark interface {
 	mark
-	// transfer returns the kind of the collective. It returns false where the mark
-	// writes no collective, for example where there is only one device.
-	transfer(w *writer) (transfer, bool)
+	// transferKind returns the kind of the collective. It returns false where the mark
+	// emitters no collective, for example where there is only one device.
+	transferKind(w *assembler) (transferKind, bool)
 }
 
-func (c reduced) transfer(w *writer) (transfer, bool)   { return transferOf(c.by), w.replicas > 1 }
-func (c gathered) transfer(w *writer) (transfer, bool)  { return move, w.replicas > 1 }
-func (c scattered) transfer(w *writer) (transfer, bool) { return scatter, w.replicas > 1 }
+func (c allReduceMark) transferKind(w *assembler) (transferKind, bool) {
+	return transferOf(c.by), w.replicas > 1
+}
+func (c allGatherMark) transferKind(w *assembler) (transferKind, bool) {
+	return moveElements, w.replicas > 1
+}
+func (c reduceScatterMark) transferKind(w *assembler) (transferKind, bool) {
+	return reduceScatterSum, w.replicas > 1
+}
 
-func (m amongMark) transfer(w *writer) (transfer, bool) {
-	communicates := !w.single() && len(m.axes) > 0
+func (m namedAxesMark) transferKind(w *assembler) (transferKind, bool) {
+	communicates := !w.isSinglePartition() && len(m.axes) > 0
 	switch op := m.op.(type) {
 	case region.AllReduce:
-		return transferOf(op.By), communicates
+		return transferOf(op.Reduction), communicates
 	case region.ReduceScatter:
-		return scatter, communicates
+		return reduceScatterSum, communicates
 	}
-	return move, communicates
+	return moveElements, communicates
 }
 
-// exchange is a collective under construction.
-type exchange struct {
-	w        *writer
-	mark     mark
-	transfer transfer
-	out      *ir.Value
-	list     []*ir.Statement
+// encodedCollective is a collective under construction.
+type encodedCollective struct {
+	w          *assembler
+	mark       mark
+	kind       transferKind
+	out        *ir.Value
+	statements []*ir.Statement
 }
 
-// collectives returns the statements of a collective, with the encoding and decoding of elements
+// lowerCollective returns the statements of a collective, with the encoding and decoding of elements
 // that its dtype requires.
-func (w *writer) collectives(m collectiveMark, out, in *ir.Value) []*ir.Statement {
-	t, communicates := m.transfer(w)
-	e := &exchange{w: w, mark: m, transfer: t, out: out}
-	if !communicates || out.Type.Empty() || !e.encodes(in.Type.DType) {
-		return []*ir.Statement{m.write(w, out, in)}
+func (w *assembler) lowerCollective(m collectiveMark, out, in *ir.Value) []*ir.Statement {
+	t, communicates := m.transferKind(w)
+	e := &encodedCollective{w: w, mark: m, kind: t, out: out}
+	if !communicates || out.Type.IsEmpty() || !e.needsEncoding(in.Type.DType) {
+		return []*ir.Statement{m.lower(w, out, in)}
 	}
-	e.send(in)
-	e.list[len(e.list)-1].Results[0] = out // in place of the last value of the decoding
-	return e.list
+	e.emit(in)
+	e.statements[len(e.statements)-1].Results[0] = out // operands place of the last value of the decoding
+	return e.statements
 }
 
-// encodes reports whether elements of a dtype are encoded.
-func (e *exchange) encodes(d dtypes.DType) bool {
-	switch e.transfer {
-	case move:
+// needsEncoding reports whether elements of a dtype are encoded.
+func (e *encodedCollective) needsEncoding(d dtypes.DType) bool {
+	switch e.kind {
+	case moveElements:
 		// libtpu gathers Int4 correctly, in half the bytes of Int8.
 		return d.IsPacked() && e.w.trace.opts.Target == lowering.TargetCPU
-	case moveOne:
+	case moveFromOneDevice:
 		return d.IsPacked() || d.IsComplex() || d.IsFloat() || d == dtypes.Uint64
-	case sum:
+	case allReduceSum:
 		return d.IsPacked() || d.IsComplex() || d == dtypes.Uint64
-	case scatter:
+	case reduceScatterSum:
 		return d.IsPacked() || d.IsComplex() || d == dtypes.Uint64 || d == dtypes.Float64
 	}
 	return d.IsPacked() || d.Bits() == 64 && !d.IsComplex()
 }
 
-// send adds the collective of a value and returns its result.
-func (e *exchange) send(in *ir.Value) *ir.Value {
+// broadcastFromDevice adds the collective of a value and returns its result.
+func (e *encodedCollective) emit(in *ir.Value) *ir.Value {
 	d := in.Type.DType
 	switch {
-	case !e.encodes(d):
-		return e.collective(e.mark, in, e.out.Type.Dims)
+	case !e.needsEncoding(d):
+		return e.emitCollective(e.mark, in, e.out.Type.Dims)
 	case d.IsPacked():
-		return e.sendAsBytes(in)
+		return e.emitAsBytes(in)
 	case d.IsComplex():
-		re, im := e.op("stablehlo.real", d.RealDType(), in), e.op("stablehlo.imag", d.RealDType(), in)
-		return e.op("stablehlo.complex", d, e.send(re), e.send(im))
-	case e.transfer == greatest || e.transfer == least:
-		return e.sendExtreme(in)
-	case e.transfer == scatter && d == dtypes.Float64:
-		return e.sendParts(in)
+		re, im := e.addOp("stablehlo.real", d.RealDType(), in), e.addOp("stablehlo.imag", d.RealDType(), in)
+		return e.addOp("stablehlo.complex", d, e.emit(re), e.emit(im))
+	case e.kind == allReduceMax || e.kind == allReduceMin:
+		return e.emitInHalves(in)
+	case e.kind == reduceScatterSum && d == dtypes.Float64:
+		return e.emitAsAllToAll(in)
 	}
 	// The bits are summed as integers. A float sum with zeros would change -0 to +0, subnormal
-	// numbers to zero, and the bits of a NaN.
-	return e.bitcast(e.send(e.bitcast(in, integers[d.Bits()])), d)
+	// deviceIndices to zero, and the bits of a NaN.
+	return e.bitcast(e.emit(e.bitcast(in, intDTypes[d.Bits()])), d)
 }
 
-var integers = map[int]dtypes.DType{16: dtypes.Int16, 32: dtypes.Int32, 64: dtypes.Int64}
+var intDTypes = map[int]dtypes.DType{16: dtypes.Int16, 32: dtypes.Int32, 64: dtypes.Int64}
 
-// sendAsBytes sends integers of less than a byte as integers of a byte. A sum wraps around.
-func (e *exchange) sendAsBytes(in *ir.Value) *ir.Value {
-	d, wide := in.Type.DType, widened(in.Type.DType)
-	out := e.send(e.op("stablehlo.convert", wide, in))
-	if e.transfer == sum || e.transfer == scatter {
-		unused := e.number(out, ir.Integer(8-d.Bits()))
+// emitAsBytes sends integers of less than a byte as integers of a byte. A sum wraps around.
+func (e *encodedCollective) emitAsBytes(in *ir.Value) *ir.Value {
+	d, wide := in.Type.DType, byteDType(in.Type.DType)
+	out := e.emit(e.addOp("stablehlo.convert", wide, in))
+	if e.kind == allReduceSum || e.kind == reduceScatterSum {
+		unused := e.addConstant(out, ir.Integer(8-d.Bits()))
 		back := "stablehlo.shift_right_arithmetic"
 		if wide.IsUnsigned() {
 			back = "stablehlo.shift_right_logical"
 		}
-		out = e.op(back, wide, e.op("stablehlo.shift_left", wide, out, unused), unused)
+		out = e.addOp(back, wide, e.addOp("stablehlo.shift_left", wide, out, unused), unused)
 	}
-	return e.op("stablehlo.convert", d, out)
+	return e.addOp("stablehlo.convert", d, out)
 }
 
-// widened returns the dtype of a byte that has the values of a dtype of less than a byte.
-func widened(d dtypes.DType) dtypes.DType {
+// byteDType returns the dtype of a byte that has the values of a dtype of less than a byte.
+func byteDType(d dtypes.DType) dtypes.DType {
 	if d == dtypes.Uint4 || d == dtypes.Uint2 {
 		return dtypes.Uint8
 	}
 	return dtypes.Int8
 }
 
-// sendExtreme computes the maximum or minimum of 64-bit numbers in two steps: first of the high 32
+// emitInHalves computes the maximum or minimum of 64-bit numbers in two steps: first of the high 32
 // bits, then of the low 32 bits on the devices that have these high bits.
-func (e *exchange) sendExtreme(in *ir.Value) *ir.Value {
+func (e *encodedCollective) emitInHalves(in *ir.Value) *ir.Value {
 	d := in.Type.DType
 	if d == dtypes.Float64 {
-		return e.bitcast(e.order(e.sendExtreme(e.order(e.bitcast(e.signNaN(in), dtypes.Int64)))), d)
+		return e.bitcast(e.orderedBits(e.emitInHalves(e.orderedBits(e.bitcast(e.signNaN(in), dtypes.Int64)))), d)
 	}
 	half, shift := dtypes.Int32, "stablehlo.shift_right_arithmetic"
 	if d == dtypes.Uint64 {
 		half, shift = dtypes.Uint32, "stablehlo.shift_right_logical"
 	}
-	bits := e.number(in, ir.Integer(32))
-	high := e.op("stablehlo.convert", half, e.op(shift, d, in, bits))
-	low := e.op("stablehlo.convert", dtypes.Uint32, e.op("stablehlo.and", d, in, e.number(in, ir.Integer(math.MaxUint32))))
-	highest := e.send(high)
+	bits := e.addConstant(in, ir.Integer(32))
+	high := e.addOp("stablehlo.convert", half, e.addOp(shift, d, in, bits))
+	low := e.addOp("stablehlo.convert", dtypes.Uint32, e.addOp("stablehlo.and", d, in, e.addConstant(in, ir.Integer(math.MaxUint32))))
+	highest := e.emit(high)
 	last := 0
-	if e.transfer == least {
+	if e.kind == allReduceMin {
 		last = math.MaxUint32
 	}
-	low = e.op("stablehlo.select", dtypes.Uint32, e.compared("EQ", high, highest), low, e.number(low, ir.Integer(last)))
-	lowest := e.send(low)
-	return e.op("stablehlo.or", d, e.op("stablehlo.shift_left", d, e.op("stablehlo.convert", d, highest), bits), e.op("stablehlo.convert", d, lowest))
+	low = e.addOp("stablehlo.select", dtypes.Uint32, e.addCompare("EQ", high, highest), low, e.addConstant(low, ir.Integer(last)))
+	lowest := e.emit(low)
+	return e.addOp("stablehlo.or", d, e.addOp("stablehlo.shift_left", d, e.addOp("stablehlo.convert", d, highest), bits), e.addOp("stablehlo.convert", d, lowest))
 }
 
-// order maps the bits of floats to integers in the order of the floats. It is its own inverse.
-func (e *exchange) order(bits *ir.Value) *ir.Value {
+// orderedBits maps the bits of floats to integers in the order of the floats. It is its own inverse.
+func (e *encodedCollective) orderedBits(bits *ir.Value) *ir.Value {
 	d := bits.Type.DType
-	sign := e.op("stablehlo.shift_right_arithmetic", d, bits, e.number(bits, ir.Integer(63)))
-	return e.op("stablehlo.xor", d, bits, e.op("stablehlo.shift_right_logical", d, sign, e.number(bits, ir.Integer(1))))
+	sign := e.addOp("stablehlo.shift_right_arithmetic", d, bits, e.addConstant(bits, ir.Integer(63)))
+	return e.addOp("stablehlo.xor", d, bits, e.addOp("stablehlo.shift_right_logical", d, sign, e.addConstant(bits, ir.Integer(1))))
 }
 
 // signNaN sets the sign of NaNs so that a maximum or minimum returns them.
-func (e *exchange) signNaN(in *ir.Value) *ir.Value {
+func (e *encodedCollective) signNaN(in *ir.Value) *ir.Value {
 	nan := "0x7FF8000000000000"
-	if e.transfer == least {
+	if e.kind == allReduceMin {
 		nan = "0xFFF8000000000000"
 	}
-	return e.op("stablehlo.select", in.Type.DType, e.compared("NE", in, in), e.number(in, ir.Float(nan, math.NaN())), in)
+	return e.addOp("stablehlo.select", in.Type.DType, e.addCompare("NE", in, in), e.addConstant(in, ir.Float(nan, math.NaN())), in)
 }
 
-// sendParts sends each device its slice of the value, and sums the received slices.
-func (e *exchange) sendParts(in *ir.Value) *ir.Value {
+// emitAsAllToAll sends each device its slice of the value, and sums the received slices.
+func (e *encodedCollective) emitAsAllToAll(in *ir.Value) *ir.Value {
 	axis, m := 0, mark(nil)
 	switch of := e.mark.(type) {
-	case scattered:
-		axis, m = of.axis, dealt{of.axis}
-	case amongMark:
+	case reduceScatterMark:
+		axis, m = of.axis, allToAllMark{of.axis}
+	case namedAxesMark:
 		axis = of.op.(region.ReduceScatter).Dim
-		m = amongMark{of.axes, region.AllToAll{Axes: of.axes, Split: axis, Concat: axis}}
+		m = namedAxesMark{of.axes, region.AllToAll{Axes: of.axes, Split: axis, Concat: axis}}
 	}
 	d, part := in.Type.DType, e.out.Type.Dims
 	parts := append(append(append([]int(nil), part[:axis]...), in.Type.Dims[axis]/part[axis]), part[axis:]...)
-	cut := e.value(d, parts)
-	e.list = append(e.list, short("stablehlo.reshape", cut, in))
-	received := e.collective(m, cut, parts)
-	zero, total := named("zero_"+received.Name, ir.Tensor(d)), e.value(d, part)
-	s := inline("stablehlo.reduce", total, received, zero).With("dimensions", ir.Ints{axis})
-	s.Regions = []*ir.Region{combiner(total, "add")}
-	e.list = append(e.list, constant(zero, ir.Zero(d)), s)
+	cut := e.newValue(d, parts)
+	e.statements = append(e.statements, customOp("stablehlo.reshape", cut, in))
+	received := e.emitCollective(m, cut, parts)
+	zero, total := newValue("zero_"+received.Name, ir.TensorType(d)), e.newValue(d, part)
+	s := genericOp("stablehlo.reduce", total, received, zero).AddAttribute("dimensions", ir.Ints{axis})
+	s.Regions = []*ir.Region{combinerRegion(total, "add")}
+	e.statements = append(e.statements, constantOp(zero, ir.Zero(d)), s)
 	return total
 }
 
-// dealt is the mark of an all-to-all over the replicas in one dimension.
-type dealt struct{ axis int }
+// allToAllMark is the mark of an all-to-all over the replicas in one dimension.
+type allToAllMark struct{ axis int }
 
-func (m dealt) write(w *writer, out, in *ir.Value) *ir.Statement {
+func (m allToAllMark) lower(w *assembler, out, in *ir.Value) *ir.Statement {
 	return w.allToAll(out, in, replicaGroups, region.AllToAll{Split: m.axis, Concat: m.axis}, w.replicas)
 }
 
-func (e *exchange) value(d dtypes.DType, dims []int) *ir.Value {
-	v := named(fmt.Sprintf("x%d_%s", len(e.list), e.out.Name), ir.Tensor(d, dims...))
+func (e *encodedCollective) newValue(d dtypes.DType, dims []int) *ir.Value {
+	v := newValue(fmt.Sprintf("x%d_%s", len(e.statements), e.out.Name), ir.TensorType(d, dims...))
 	v.Origin = e.out.Origin
 	return v
 }
 
-// collective adds a collective whose result has the given dimensions.
-func (e *exchange) collective(m mark, in *ir.Value, dims []int) *ir.Value {
-	out := e.value(in.Type.DType, dims)
-	e.list = append(e.list, m.write(e.w, out, in))
+// emitCollective adds a collective whose result has the given dimensions.
+func (e *encodedCollective) emitCollective(m mark, in *ir.Value, dims []int) *ir.Value {
+	out := e.newValue(in.Type.DType, dims)
+	e.statements = append(e.statements, m.lower(e.w, out, in))
 	return out
 }
 
-// op adds an op of operands of equal dimensions.
-func (e *exchange) op(name string, d dtypes.DType, in ...*ir.Value) *ir.Value {
-	out := e.value(d, in[0].Type.Dims)
-	e.list = append(e.list, inline(name, out, in...))
+// addOp adds an op of operands of equal dimensions.
+func (e *encodedCollective) addOp(name string, d dtypes.DType, in ...*ir.Value) *ir.Value {
+	out := e.newValue(d, in[0].Type.Dims)
+	e.statements = append(e.statements, genericOp(name, out, in...))
 	return out
 }
 
-func (e *exchange) bitcast(in *ir.Value, d dtypes.DType) *ir.Value {
-	return e.op("stablehlo.bitcast_convert", d, in)
+func (e *encodedCollective) bitcast(in *ir.Value, d dtypes.DType) *ir.Value {
+	return e.addOp("stablehlo.bitcast_convert", d, in)
 }
 
-func (e *exchange) compared(direction string, a, b *ir.Value) *ir.Value {
-	out := e.value(dtypes.Bool, a.Type.Dims)
-	e.list = append(e.list, compare(direction, out, a, b))
+func (e *encodedCollective) addCompare(direction string, a, b *ir.Value) *ir.Value {
+	out := e.newValue(dtypes.Bool, a.Type.Dims)
+	e.statements = append(e.statements, compareOp(direction, out, a, b))
 	return out
 }
 
-// number adds a constant of the type of another value.
-func (e *exchange) number(like *ir.Value, n ir.Number) *ir.Value {
-	out := e.value(like.Type.DType, like.Type.Dims)
-	e.list = append(e.list, constant(out, n))
+// deviceIndex adds a constant of the type of another value.
+func (e *encodedCollective) addConstant(like *ir.Value, n ir.Number) *ir.Value {
+	out := e.newValue(like.Type.DType, like.Type.Dims)
+	e.statements = append(e.statements, constantOp(out, n))
 	return out
 }

@@ -6,19 +6,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// flow contains the definitions and uses of a step's statements.
-type flow struct {
+// dataFlow contains the definitions and uses of a step's statements.
+type dataFlow struct {
 	statements []*ir.Statement
-	// defined maps a value to the index of the statement that defines it. It does not contain
+	// definitions maps a value to the index of the statement that defines it. It does not contain
 	// parameters.
 	defined map[*ir.Value]int
 	// uses lists the values that each statement reads, including closures.
 	uses [][]*ir.Value
 	// regionOf is the region index of a statement, or -1.
 	regionOf []int
-	// alias maps a value to the value that it is an alias of. uses resolves aliases; the statements
+	// valueAliases maps a value to the value that it is an alias of. uses resolves aliases; the statements
 	// do not.
-	alias map[*ir.Value]*ir.Value
+	aliases map[*ir.Value]*ir.Value
 }
 
 // deviceRegion is a set of the step's statements that run on one logical device.
@@ -27,9 +27,9 @@ type deviceRegion struct {
 	statements []int
 }
 
-// regionsOf returns the regions that the step requested. at contains the current index of each
+// deviceRegions returns the regions that the step requested. at contains the current index of each
 // original statement.
-func regionsOf(brackets []bracket, at []int) []deviceRegion {
+func deviceRegions(brackets []regionRange, at []int) []deviceRegion {
 	regions := make([]deviceRegion, len(brackets))
 	for n, b := range brackets {
 		regions[n].device = b.device
@@ -40,16 +40,16 @@ func regionsOf(brackets []bracket, at []int) []deviceRegion {
 	return regions
 }
 
-func newFlow(f *ir.Function, regions []deviceRegion) *flow {
-	fl := &flow{
-		statements: f.Body, defined: map[*ir.Value]int{}, alias: map[*ir.Value]*ir.Value{},
+func newDataFlow(f *ir.Function, regions []deviceRegion) *dataFlow {
+	fl := &dataFlow{
+		statements: f.Body, defined: map[*ir.Value]int{}, aliases: map[*ir.Value]*ir.Value{},
 		uses: make([][]*ir.Value, len(f.Body)), regionOf: make([]int, len(f.Body)),
 	}
 	for i, s := range f.Body {
 		for _, v := range s.Results {
 			fl.defined[v] = i
 		}
-		s.Reads(func(v *ir.Value) { fl.uses[i] = append(fl.uses[i], v) })
+		s.WalkOperands(func(v *ir.Value) { fl.uses[i] = append(fl.uses[i], v) })
 		fl.regionOf[i] = -1
 	}
 	for n, r := range regions {
@@ -60,35 +60,35 @@ func newFlow(f *ir.Function, regions []deviceRegion) *flow {
 	return fl
 }
 
-// constant reports whether a value is computed without operands. Such a value is repeated at each
+// isConstant reports whether a value is computed without operands. Such a value is repeated at each
 // reader instead of crossing a region's border. So are empty tensors, which the compiler drops at
 // the border.
-func (fl *flow) constant(v *ir.Value) bool {
+func (fl *dataFlow) isRepeatable(v *ir.Value) bool {
 	i, ok := fl.defined[v]
-	return v.Type.Empty() || ok && len(fl.uses[i]) == 0 && len(fl.statements[i].Regions) == 0
+	return v.Type.IsEmpty() || ok && len(fl.uses[i]) == 0 && len(fl.statements[i].Regions) == 0
 }
 
-// repeat returns copies of the statements that compute a constant.
-func (w *writer) repeat(v *ir.Value) ([]*ir.Statement, error) {
-	if v.Type.Empty() {
-		return []*ir.Statement{empty(v)}, nil
+// repeatConstant returns copies of the statements that compute a constant.
+func (w *assembler) repeatConstant(v *ir.Value) ([]*ir.Statement, error) {
+	if v.Type.IsEmpty() {
+		return []*ir.Statement{emptyConstantOp(v)}, nil
 	}
-	return w.replaced(w.flow.statements[w.flow.defined[v]])
+	return w.resolveMarks(w.flow.statements[w.flow.defined[v]])
 }
 
-// border contains the values that cross a region's border.
-type border struct {
-	constants []*ir.Value // read from outside, repeated inside
-	lent      []*ir.Value // constants of the region that are read outside
-	in        []*ir.Value // operands
-	kept      []*ir.Value // operands that an earlier region of the same device left there
-	out       []*ir.Value // results, sent to all logical devices
-	keep      []*ir.Value // results that only later regions of the device read
+// regionBoundary contains the values that cross a region's border.
+type regionBoundary struct {
+	constants         []*ir.Value // load from outside, repeated inside
+	exportedConstants []*ir.Value // constants of the region that are read outside
+	operands          []*ir.Value // operands
+	keptOperands      []*ir.Value // stepParameters that an earlier region of the same device left there
+	results           []*ir.Value // results, sent to all logical devices
+	keptResults       []*ir.Value // replaceResults that only later regions of the device read
 }
 
-// borders computes the borders of all regions.
-func (fl *flow) borders(regions []deviceRegion) []border {
-	all := make([]border, len(regions))
+// placeTensors computes the borders of all regions.
+func (fl *dataFlow) regionBoundaries(regions []deviceRegion) []regionBoundary {
+	all := make([]regionBoundary, len(regions))
 	add := func(list *[]*ir.Value, v *ir.Value) {
 		if !slices.Contains(*list, v) {
 			*list = append(*list, v)
@@ -104,27 +104,27 @@ func (fl *flow) borders(regions []deviceRegion) []border {
 			if home == reader {
 				continue
 			}
-			if fl.constant(v) {
+			if fl.isRepeatable(v) {
 				if reader >= 0 {
 					add(&all[reader].constants, v)
 				} else {
-					add(&all[home].lent, v)
+					add(&all[home].exportedConstants, v)
 				}
 				continue
 			}
 			stays := home >= 0 && reader >= 0 && regions[home].device == regions[reader].device
 			if home >= 0 {
 				if stays {
-					add(&all[home].keep, v)
+					add(&all[home].keptResults, v)
 				} else {
-					add(&all[home].out, v)
+					add(&all[home].results, v)
 				}
 			}
 			if reader >= 0 {
 				if stays {
-					add(&all[reader].kept, v)
+					add(&all[reader].keptOperands, v)
 				} else {
-					add(&all[reader].in, v)
+					add(&all[reader].operands, v)
 				}
 			}
 		}

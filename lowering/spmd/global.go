@@ -12,52 +12,52 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Border is the placement of an argument or a result of a global program on the mesh.
-type Border struct {
+// TensorPlacement is the placement of an argument or a result of a global program on the mesh.
+type TensorPlacement struct {
 	// Name is used in reports and errors.
 	Name string
 	// Spec is the sharding of the tensor.
 	Spec sharding.Spec
 	// Inside, if not nil, is the sharding of the argument inside the program. An argument that Spec
 	// shards over an axis that Inside does not use is gathered once, before its first use.
-	Inside *sharding.Spec
-	// Open lets the partitioner choose the sharding of a result, instead of Spec.
-	Open bool
+	InnerSpec *sharding.Spec
+	// OpenPasses lets the partitioner choose the sharding of a result, instead of Spec.
+	AutoSharded bool
 	// Donated arguments share their memory with the result at index Result, which must have the
-	// same shape and the same Spec.
+	// isSame shape and the same Spec.
 	Donated bool
 	Result  int
 }
 
-// Frame contains the devices of a global program and the placement of its arguments and results.
-type Frame struct {
+// GlobalSignature contains the devices of a global program and the placement of its arguments and results.
+type GlobalSignature struct {
 	// Mesh has [ReplicaAxis] first, followed by the axes of Logical.
 	Mesh, Logical sharding.Mesh
 	// Arguments and Results have one entry per argument and result of the program, in order.
-	Arguments, Results []Border
+	Arguments, Results []TensorPlacement
 }
 
-// Global assembles a program of global tensors. The arguments of main, and the results that are not
+// AssembleGlobal assembles a program of global tensors. The arguments of main, and the results that are not
 // open, have shardings; the partitioner decides everything else. Use it for a graph without
 // annotations or collectives of this package; for a step use [Trace.Module]. The program p is not
 // changed.
 //
 // A mesh with one device needs no partitioner, and the text then contains no mesh.
-func Global(p *lowering.Program, f Frame) (*Module, error) {
+func AssembleGlobal(p *lowering.Program, f GlobalSignature) (*Module, error) {
 	main := p.Main()
 	if len(f.Arguments) != len(main.Parameters) || len(f.Results) != len(main.Results) {
-		return nil, fault(fmt.Sprintf("program %q", p.Name), fmt.Sprintf("it has %d arguments and %d results, its frame %d and %d",
+		return nil, newFault(fmt.Sprintf("program %q", p.Name), fmt.Sprintf("it has %d arguments and %d results, its frame %d and %d",
 			len(main.Parameters), len(main.Results), len(f.Arguments), len(f.Results)), "give the frame an entry for each")
 	}
-	m := &Module{Name: p.Name, Mesh: f.Mesh, Logical: f.Logical, Replicas: 1, Partitions: f.Mesh.Size()}
+	m := &Module{Name: p.Name, Mesh: f.Mesh, LogicalMesh: f.Logical, Replicas: 1, Partitions: f.Mesh.Size()}
 	var err error
-	if m.Arguments, err = across(f, "argument", f.Arguments, p.Parameters); err != nil {
+	if m.Arguments, err = placeGlobalTensors(f, "argument", f.Arguments, p.Parameters); err != nil {
 		return nil, err
 	}
 	for i, a := range main.Parameters {
 		m.Arguments[i].Origin = a.Origin
 	}
-	if m.Results, err = across(f, "result", f.Results, p.Outputs); err != nil {
+	if m.Results, err = placeGlobalTensors(f, "result", f.Results, p.Outputs); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(m.check(), p.Check(m.Partitions)); err != nil {
@@ -69,38 +69,38 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 		Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(1)}, {Key: "mhlo.num_partitions", Value: ir.Int32(m.Partitions)}},
 	}
 	if !single {
-		program.Meshes = []ir.Attr{meshDeclaration(f.Mesh)}
+		program.Meshes = []ir.Attr{meshAttr(f.Mesh)}
 	}
 	for i, function := range p.Module.Functions {
-		if err := checkMarks(function); err != nil {
+		if err := rejectMarks(function); err != nil {
 			return nil, err
 		}
 		written := *function
 		if !single {
-			written.Body = turned(written.Body)
+			written.Body = foldTransposes(written.Body)
 		}
 		written.Private = i > 0
 		if i == 0 {
 			written.Parameters, written.Results = nil, nil
 			var gathered []*ir.Statement
 			for k, a := range function.Parameters {
-				a.Attributes = edge(m.Arguments[k], false, single)
-				if inside := f.Arguments[k].Inside; inside != nil && !single {
+				a.Attributes = mainAttributes(m.Arguments[k], false, single)
+				if inside := f.Arguments[k].InnerSpec; inside != nil && !single {
 					parts := &ir.Value{Name: a.Value.Name + "_parts", Type: a.Value.Type}
-					gathered, a.Value = append(gathered, constrained(a.Value, parts, *inside)), parts
+					gathered, a.Value = append(gathered, shardingConstraintOp(a.Value, parts, *inside)), parts
 				}
 				written.Parameters = append(written.Parameters, a)
 			}
 			written.Body = append(gathered, written.Body...)
 			for k, r := range function.Results {
-				r.Attributes = edge(m.Results[k], f.Results[k].Open, single)
+				r.Attributes = mainAttributes(m.Results[k], f.Results[k].AutoSharded, single)
 				written.Results = append(written.Results, r)
 			}
 		}
 		program.Functions = append(program.Functions, &written)
 	}
 	if !single {
-		program = lowering.GatherWalkedDims(program, p.Target, keepUnsplit)
+		program = lowering.GatherWalkedDims(program, p.Target, replicateDims)
 		program.Functions = widenTwoBits(program.Functions)
 	}
 	if m.Text, m.Origins, err = program.Text(); err != nil {
@@ -109,8 +109,8 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 	return m, nil
 }
 
-// across places the arguments or results of a global program.
-func across(f Frame, kind string, borders []Border, all []shapes.Shape) ([]ShardedTensor, error) {
+// placeGlobalTensors places the arguments or results of a global program.
+func placeGlobalTensors(f GlobalSignature, kind string, borders []TensorPlacement, all []shapes.Shape) ([]ShardedTensor, error) {
 	out := make([]ShardedTensor, len(borders))
 	for i, b := range borders {
 		name := b.Name
@@ -118,25 +118,25 @@ func across(f Frame, kind string, borders []Border, all []shapes.Shape) ([]Shard
 			name = fmt.Sprintf("%s %d", kind, i)
 		}
 		dims := append([]int{}, all[i].Dimensions...)
-		if b.Open {
+		if b.AutoSharded {
 			b.Spec = sharding.Replicated(len(dims))
 		}
-		out[i] = ShardedTensor{Tensor: Tensor{Name: name, Donated: b.Donated, Result: b.Result}, DType: all[i].DType, Local: dims, Global: dims, Spec: b.Spec}
+		out[i] = ShardedTensor{Tensor: Tensor{Name: name, Donated: b.Donated, Result: b.Result}, DType: all[i].DType, LocalDims: dims, GlobalDims: dims, Spec: b.Spec}
 		if err := b.Spec.ValidateTensor(f.Mesh, name, dims); err != nil {
 			return nil, err
 		}
 		var err error
-		if out[i].Shard, err = sharding.ShardShape(f.Mesh, b.Spec, dims); err != nil {
+		if out[i].ShardDims, err = sharding.ShardShape(f.Mesh, b.Spec, dims); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// edge returns the attributes of an argument or a result of main.
-func edge(p ShardedTensor, open, single bool) (attributes []ir.Attribute) {
+// mainAttributes returns the attributes of an argument or a result of main.
+func mainAttributes(p ShardedTensor, open, single bool) (attributes []ir.Attribute) {
 	if !single && !open {
-		attributes = append(attributes, ir.Attribute{Key: "sdy.sharding", Value: borderSharding(p.Spec)})
+		attributes = append(attributes, ir.Attribute{Key: "sdy.sharding", Value: shardingAttr(p.Spec)})
 	}
 	if p.Donated {
 		attributes = append(attributes, ir.Attribute{Key: "tf.aliasing_output", Value: ir.Int32(p.Result)})
@@ -144,13 +144,13 @@ func edge(p ShardedTensor, open, single bool) (attributes []ir.Attribute) {
 	return attributes
 }
 
-// checkMarks returns an error for a mark, because only [Trace.Module] replaces marks.
-func checkMarks(f *ir.Function) error {
+// rejectMarks returns an error for a mark, because only [Trace.Module] replaces marks.
+func rejectMarks(f *ir.Function) error {
 	_, err := ir.Rewrite(f.Body, func(s *ir.Statement) ([]*ir.Statement, error) {
 		if s.Mark == nil {
 			return []*ir.Statement{s}, nil
 		}
-		return nil, fault(fmt.Sprintf("mark %T", s.Mark), "a global program cannot contain it", "trace steps with annotations by NewTrace")
+		return nil, newFault(fmt.Sprintf("mark %T", s.Mark), "a global program cannot contain it", "trace steps with annotations by NewTrace")
 	})
 	return err
 }

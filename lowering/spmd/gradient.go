@@ -15,28 +15,28 @@ import (
 // therefore wrapped.
 func init() {
 	if _, ok := graph.VJPRegistration[graph.NodeTypeIdentity]; !ok {
-		graph.VJPRegistration[graph.NodeTypeIdentity] = forgotten
+		graph.VJPRegistration[graph.NodeTypeIdentity] = identityGradient
 	}
 	for kind, gradient := range graph.VJPRegistration {
 		if kind == graph.NodeTypeIdentity {
 			continue // an op of a trace, see emit
 		}
 		graph.VJPRegistration[kind] = func(node *graph.Node, adjoints []*graph.Node, shape shapes.Shape) []*graph.Node {
-			differentiate(node, true)
-			defer differentiate(node, false) // ops that sum the returned gradients follow
+			reportGradient(node, true)
+			defer reportGradient(node, false) // ops that sum the returned gradients follow
 			return gradient(node, adjoints, shape)
 		}
 	}
 }
 
-// differentiate reports to package lowering that the gradient of a node is computed next.
-func differentiate(node *graph.Node, gomlx bool) {
+// reportGradient reports to package lowering that the gradient of a node is computed next.
+func reportGradient(node *graph.Node, gomlx bool) {
 	for _, v := range graph.InternalBackendOutputs(node) {
 		lowering.Differentiate(v, gomlx)
 	}
 }
 
-func forgotten(node *graph.Node, adjoints []*graph.Node, _ shapes.Shape) []*graph.Node {
+func identityGradient(node *graph.Node, adjoints []*graph.Node, _ shapes.Shape) []*graph.Node {
 	if t, ok := node.Graph().Backend().(*Trace); ok {
 		if gradient, ok := t.gradients[node]; ok {
 			if gradient == nil { // no gradient flows
@@ -45,6 +45,6 @@ func forgotten(node *graph.Node, adjoints []*graph.Node, _ shapes.Shape) []*grap
 			return []*graph.Node{gradient(adjoints[0])}
 		}
 	}
-	panic(fault(node.String(), "its gradient is not known: GoMLX forgets it where Checkpoint is called on an identity op with a gradient of its own, or that stops it",
+	panic(newFault(node.String(), "its gradient is not known: GoMLX forgets it where Checkpoint is called on an identity op with a gradient of its own, or that stops it",
 		"call Checkpoint on another node, or use remat.Block"))
 }

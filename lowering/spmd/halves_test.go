@@ -19,7 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// block is a transformer layer with weights that are split over two logical devices, and the
+// writeBlock is a transformer layer with weights that are split over two logical devices, and the
 // gradients of all its arguments: float32 weights, products of dtype d, float32 normalization.
 // Contractions over a split dimension are summed over the devices: the outputs of attention and of
 // the second dense layer in the forward pass, and the gradients of their inputs in the backward
@@ -92,7 +92,7 @@ func summed(ops []hlotest.Op) map[string]int64 {
 	return by
 }
 
-func bytes(sums map[string]int64) (total int64) {
+func byteSize(sums map[string]int64) (total int64) {
 	for _, n := range sums {
 		total += n
 	}
@@ -114,7 +114,7 @@ func TestSumsOverLogicalDevicesKeepTheDTypeOfTheirResults(t *testing.T) {
 		m := build(t, spmd.Options{LogicalDevices: 2, Target: lowering.TargetTPU}, blockSignature(),
 			func(g *graph.Graph) []*graph.Node { return block(g, d) })
 		sums := summed(hlotest.Ops(t, compileForTPU(t, m)))
-		assert.Equal(t, size*elements, bytes(sums), "%s: %v", d, sums)
+		assert.Equal(t, size*elements, byteSize(sums), "%s: %v", d, sums)
 	}
 
 	// The channels that a convolution contracts are split in the forward pass, and the channels
@@ -138,7 +138,7 @@ func TestSumsOverLogicalDevicesKeepTheDTypeOfTheirResults(t *testing.T) {
 			})
 			sums := summed(hlotest.Ops(t, compileForTPU(t, m)))
 			t.Log(name, d, sums)
-			all[i] = bytes(sums)
+			all[i] = byteSize(sums)
 		}
 		assert.Equal(t, all[0], 2*all[1], name)
 		assert.Positive(t, all[0], name)
@@ -166,7 +166,7 @@ func TestSumsOverLogicalDevicesKeepTheDTypeOfTheirResults(t *testing.T) {
 }
 
 // TestHalfPrecisionIsSummedInFloat32 compares half-precision products and their gradients, split
-// over two devices, with float32 results: each result is rounded once per device and once more in
+// replicaShard two devices, with float32 results: each result is rounded once per device and once more in
 // the sum, however many terms it has.
 func TestHalfPrecisionIsSummedInFloat32(t *testing.T) {
 	const n, terms = 8, 4096

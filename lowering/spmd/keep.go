@@ -7,96 +7,96 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// keeper determines the values of a forward pass that a backward pass reads, and which of them are
-// kept and which are recomputed.
-type keeper struct {
-	f        *ir.Function // creates values
-	keep     region.Keep
-	forward  *part
-	made     map[*ir.Value]*ir.Statement // statements of the forward pass by result, without arguments
-	argument map[*ir.Value]int
-	outside  []*ir.Value // the arguments of the forward pass, outside
+// rematerializer determines the values of a forward pass that a backward pass reads, and which of them are
+// keptStack and which are recomputed.
+type rematerializer struct {
+	function       *ir.Function // creates values
+	policy         region.RematPolicy
+	forward        *passNode
+	definitions    map[*ir.Value]*ir.Statement // analyzeStatements of the forward pass by result, without arguments
+	argumentIndex  map[*ir.Value]int
+	outerArguments []*ir.Value // the arguments of the forward pass, outside
 
-	// kept are the values that the forward pass returns for all backward passes, in addition to its
+	// keptStack are the values that the forward pass returns for all backward passes, in addition to its
 	// results.
 	kept []*ir.Value
-	// given is the dependence of each value that is known so far.
-	given map[*ir.Value]dependence
+	// returned is the dependence of each value that is known so far.
+	dependence map[*ir.Value]dependence
 }
 
 // dependence is the kind of inputs that a value of a forward pass depends on.
 type dependence int
 
 const (
-	fixed   dependence = iota // the same in each iteration
-	slice                     // a slice of a stack, and fixed values
-	flowing                   // a state of the loop, or an argument of a block
+	loopInvariant dependence = iota // the same in each iteration
+	stackSlice                      // a slice of a stack, and fixed values
+	carriedState                    // a state of the loop, or an argument of a block
 )
 
-func newKeeper(f *ir.Function, forward *part, keep region.Keep) *keeper {
-	k := &keeper{f: f, keep: keep, forward: forward, made: map[*ir.Value]*ir.Statement{}, argument: map[*ir.Value]int{}, given: map[*ir.Value]dependence{}}
+func newRematerializer(f *ir.Function, forward *passNode, keep region.RematPolicy) *rematerializer {
+	k := &rematerializer{function: f, policy: keep, forward: forward, definitions: map[*ir.Value]*ir.Statement{}, argumentIndex: map[*ir.Value]int{}, dependence: map[*ir.Value]dependence{}}
 	inside, outside, rest := forward.arguments()
-	k.outside = outside
+	k.outerArguments = outside
 	for i, v := range inside {
 		if v == nil {
 			continue
 		}
-		k.argument[v] = i
+		k.argumentIndex[v] = i
 		switch forward.In[i].(type) {
 		case region.Carry:
-			k.given[v] = flowing
+			k.dependence[v] = carriedState
 		case region.Slice:
-			k.given[v] = slice
+			k.dependence[v] = stackSlice
 		}
 	}
 	for _, s := range rest {
-		worst := fixed
-		s.Reads(func(v *ir.Value) { worst = max(worst, k.given[v]) })
+		worst := loopInvariant
+		s.WalkOperands(func(v *ir.Value) { worst = max(worst, k.dependence[v]) })
 		for _, v := range s.Results {
-			k.made[v] = s
-			k.given[v] = worst
+			k.definitions[v] = s
+			k.dependence[v] = worst
 		}
 	}
 	return k
 }
 
-// cheap lists ops whose recomputation costs less than keeping their result.
-var cheap = []string{"stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.convert", "stablehlo.reverse"}
+// cheapOps lists ops whose recomputation costs less than keeping their result.
+var cheapOps = []string{"stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.convert", "stablehlo.reverse"}
 
-// products lists the ops of the rematerialization policies that keep products.
-var products = []string{"stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution"}
+// productOps lists the ops of the rematerialization policies that keep products.
+var productOps = []string{"stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution"}
 
-// keeps reports whether a value that the forward pass computes is kept.
-func (k *keeper) keeps(v *ir.Value) bool {
-	s := k.made[v]
-	if k.given[v] == fixed {
+// shouldKeep reports whether a value that the forward pass computes is kept.
+func (k *rematerializer) shouldKeep(v *ir.Value) bool {
+	s := k.definitions[v]
+	if k.dependence[v] == loopInvariant {
 		return false
 	}
-	if k.given[v] == slice && gathers(s, k.made) {
+	if k.dependence[v] == stackSlice && gathersState(s, k.definitions) {
 		return false // it would be kept unsharded on each replica
 	}
-	if m, ok := s.Mark.(nameMark); ok && k.keep.Some {
-		return k.keep.Named(m.name)
+	if m, ok := s.Mark.(nameMark); ok && k.policy.Selective {
+		return k.policy.KeepsName(m.name)
 	}
-	if k.keep.Some {
-		return k.keep.Products && slices.Contains(products, s.Op)
+	if k.policy.Selective {
+		return k.policy.Products && slices.Contains(productOps, s.Op)
 	}
 	marked := false
 	switch s.Mark.(type) {
-	case annotationMark, replicateMark, nameMark, zeros:
+	case annotationMark, replicateMark, nameMark, zerosMark:
 		marked = true
 	}
-	if !marked && !slices.Contains(cheap, s.Op) {
+	if !marked && !slices.Contains(cheapOps, s.Op) {
 		return true
 	}
-	if k.given[v] == slice {
+	if k.dependence[v] == stackSlice {
 		return false
 	}
 	// Its operands are kept instead, unless they are larger.
-	return slices.ContainsFunc(s.Operands, func(of *ir.Value) bool { return bytes(of.Type) > bytes(v.Type) && k.made[of] != nil })
+	return slices.ContainsFunc(s.Operands, func(of *ir.Value) bool { return byteSize(of.Type) > byteSize(v.Type) && k.definitions[of] != nil })
 }
 
-func bytes(t ir.Type) int {
+func byteSize(t ir.Type) int {
 	n := t.DType.Size()
 	for _, d := range t.Dims {
 		n *= d
@@ -104,74 +104,74 @@ func bytes(t ir.Type) int {
 	return n
 }
 
-// keepIt records that a value is kept.
-func (k *keeper) keepIt(v *ir.Value) {
+// addKept records that a value is kept.
+func (k *rematerializer) addKept(v *ir.Value) {
 	if !slices.Contains(k.kept, v) {
 		k.kept = append(k.kept, v)
 	}
 }
 
-// remake contains the recomputation of one backward pass.
-type remake struct {
-	*keeper
-	// read returns a kept value or an argument of the forward pass at the backward pass.
-	read func(v *ir.Value) *ir.Value
-	body []*ir.Statement
-	has  map[*ir.Value]*ir.Value
+// recomputation contains the recomputation of one backward pass.
+type recomputation struct {
+	*rematerializer
+	// load returns a kept value or an argument of the forward pass at the backward pass.
+	load         func(v *ir.Value) *ir.Value
+	body         []*ir.Statement
+	replacements map[*ir.Value]*ir.Value
 }
 
-// value returns a value of the forward pass at the backward pass.
-func (r *remake) value(v *ir.Value) *ir.Value {
-	if of, ok := r.has[v]; ok {
+// innerValue returns a value of the forward pass at the backward pass.
+func (r *recomputation) value(v *ir.Value) *ir.Value {
+	if of, ok := r.replacements[v]; ok {
 		return of
 	}
 	of := v
-	if i, ok := r.argument[v]; ok {
+	if i, ok := r.argumentIndex[v]; ok {
 		if _, carried := r.forward.In[i].(region.Carry); carried {
-			r.keepIt(v)
+			r.addKept(v)
 		}
-		of = r.read(v)
-	} else if s := r.made[v]; s != nil {
-		if r.keeps(v) {
-			r.keepIt(v)
-			of = r.read(v)
+		of = r.load(v)
+	} else if s := r.definitions[v]; s != nil {
+		if r.shouldKeep(v) {
+			r.addKept(v)
+			of = r.load(v)
 		} else {
 			r.recompute(s)
-			return r.has[v]
+			return r.replacements[v]
 		}
 	}
-	r.has[v] = of
+	r.replacements[v] = of
 	return of
 }
 
-// recompute repeats a statement of the forward pass.
-func (r *remake) recompute(s *ir.Statement) {
-	copied := *s.Reading(r.value)
+// recomputeForward repeats a statement of the forward pass.
+func (r *recomputation) recompute(s *ir.Statement) {
+	copied := *s.ReplaceOperands(r.value)
 	copied.Results = make([]*ir.Value, len(s.Results))
-	if s.Pack != "" {
+	if s.ResultName != "" {
 		types := make([]ir.Type, len(s.Results))
 		for i, v := range s.Results {
 			types[i] = v.Type
 		}
-		copied.Pack = r.f.Fresh(ir.Type{}).Name
-		copied.Results = ir.Pack(copied.Pack, types...)
+		copied.ResultName = r.function.NewValue(ir.Type{}).Name
+		copied.Results = ir.NewResults(copied.ResultName, types...)
 		copied.Results[0].Origin = s.Results[0].Origin
 	} else {
 		for i, v := range s.Results {
-			copied.Results[i] = r.f.Like(v)
+			copied.Results[i] = r.function.NewValueLike(v)
 		}
 	}
 	for i, v := range s.Results {
-		r.has[v] = copied.Results[i]
+		r.replacements[v] = copied.Results[i]
 	}
 	r.body = append(r.body, &copied)
 }
 
-// backward replaces the values of the forward pass that the backward pass reads.
-func (r *remake) backward(a *outline, p *part) {
+// rewriteBackward replaces the values of the forward pass that the backward pass reads.
+func (r *recomputation) rewriteBackward(a *outliner, p *passNode) {
 	var all []*ir.Statement
 	here := func(s *ir.Statement) *ir.Statement {
-		s = s.Reading(r.value)
+		s = s.ReplaceOperands(r.value)
 		all, r.body = append(all, r.body...), nil
 		return s
 	}
@@ -182,11 +182,11 @@ func (r *remake) backward(a *outline, p *part) {
 		all = append(all, s)
 	}
 	// A result may be a value of the forward pass itself.
-	a.replace(func(s *ir.Statement) *ir.Statement {
+	a.mapStatements(func(s *ir.Statement) *ir.Statement {
 		if m, ok := s.Mark.(exitMark); ok && m.pass == p.Pass {
 			return here(s)
 		}
 		return s
 	})
-	p.set(all)
+	p.setStatements(all)
 }

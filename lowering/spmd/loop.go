@@ -8,165 +8,165 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// loop writes each pass of a loop as one stablehlo.while.
-func (a *outline) loop(forward *part) {
+// analyzeWhile writes each pass of a loop as one stablehlo.while.
+func (a *outliner) writeLoop(forward *passNode) {
 	kind := forward.Kind.(region.Loop)
-	k := newKeeper(a.f, forward, kind.Keep)
-	backward := make([]*cycle, len(forward.backward))
+	k := newRematerializer(a.function, forward, kind.Policy)
+	backward := make([]*whileLoop, len(forward.backward))
 	for n, p := range forward.backward {
-		backward[n] = a.cycle(p, kind.N, true)
-		backward[n].recall(k)
+		backward[n] = a.newWhileLoop(p, kind.N, true)
+		backward[n].replaceForwardValues(k)
 	}
-	c := a.cycle(forward, kind.N, false)
+	c := a.newWhileLoop(forward, kind.N, false)
 	for _, v := range k.kept {
-		if k.hosted(v) {
-			there := a.f.Like(v)
-			c.p.add(inMemory(pinnedHost, there, v))
+		if k.isOffloaded(v) {
+			there := a.function.NewValueLike(v)
+			c.pass.add(placeInMemory(pinnedHostSpace, there, v))
 			v = there
 		}
-		c.stack(v)
+		c.addStack(v)
 	}
-	c.write()
-	stacks := c.loop.Results[len(c.loop.Results)-len(k.kept):]
+	c.emit()
+	stacks := c.statement.Results[len(c.statement.Results)-len(k.kept):]
 	for n, b := range backward {
-		b.write()
+		b.emit()
 		// The stacks of the loop have their final names now.
 		known := map[*ir.Value]*ir.Value{}
 		for i, v := range k.kept {
 			known[backward[n].stacks[v]] = stacks[i]
 		}
-		b.rename(known)
+		b.replaceValues(known)
 	}
 }
 
-// cycle is a pass that is written as a loop.
-type cycle struct {
-	a       *outline
-	p       *part
-	n       int
-	reverse bool
+// whileLoop is a pass that is written as a loop.
+type whileLoop struct {
+	a          *outliner
+	pass       *passNode
+	iterations int
+	reverse    bool
 
-	index                    *ir.Value
-	body                     []*ir.Statement
-	start, argument, next    []*ir.Value // carried values: initial, in an iteration, and updated
-	prepare                  []*ir.Statement
-	zero                     *ir.Value
-	inside, outside, results []*ir.Value
-	loop                     *ir.Statement
+	index                                   *ir.Value
+	body                                    []*ir.Statement
+	initial, arguments, next                []*ir.Value // carried values: initial, in an iteration, and updated
+	outerStatements                         []*ir.Statement
+	zero                                    *ir.Value
+	innerArguments, outerArguments, results []*ir.Value
+	statement                               *ir.Statement
 
 	stacks map[*ir.Value]*ir.Value // stacks of kept values, by their names in this pass
 }
 
-func (a *outline) cycle(p *part, n int, reverse bool) *cycle {
-	c := &cycle{a: a, p: p, n: n, reverse: reverse, stacks: map[*ir.Value]*ir.Value{}}
-	c.inside, c.outside, _ = p.arguments()
-	count := a.f.Fresh(int32s)
-	c.zero = a.f.Fresh(int32s)
-	c.start, c.argument = []*ir.Value{a.f.Fresh(int32s)}, []*ir.Value{count}
-	c.prepare = append(c.prepare, constant(c.start[0], ir.Integer(0)))
-	c.body = append(c.body, constant(c.zero, ir.Integer(0)))
+func (a *outliner) newWhileLoop(p *passNode, n int, reverse bool) *whileLoop {
+	c := &whileLoop{a: a, pass: p, iterations: n, reverse: reverse, stacks: map[*ir.Value]*ir.Value{}}
+	c.innerArguments, c.outerArguments, _ = p.arguments()
+	count := a.function.NewValue(int32Scalar)
+	c.zero = a.function.NewValue(int32Scalar)
+	c.initial, c.arguments = []*ir.Value{a.function.NewValue(int32Scalar)}, []*ir.Value{count}
+	c.outerStatements = append(c.outerStatements, constantOp(c.initial[0], ir.Integer(0)))
+	c.body = append(c.body, constantOp(c.zero, ir.Integer(0)))
 	c.index = count
 	if reverse {
-		last := a.f.Fresh(int32s)
-		c.index = a.f.Fresh(int32s)
-		c.body = append(c.body, constant(last, ir.Integer(n-1)), short("stablehlo.subtract", c.index, last, count))
+		last := a.function.NewValue(int32Scalar)
+		c.index = a.function.NewValue(int32Scalar)
+		c.body = append(c.body, constantOp(last, ir.Integer(n-1)), customOp("stablehlo.subtract", c.index, last, count))
 	}
-	one, next := a.f.Fresh(int32s), a.f.Fresh(int32s)
-	c.body = append(c.body, constant(one, ir.Integer(1)), short("stablehlo.add", next, count, one))
+	one, next := a.function.NewValue(int32Scalar), a.function.NewValue(int32Scalar)
+	c.body = append(c.body, constantOp(one, ir.Integer(1)), customOp("stablehlo.add", next, count, one))
 	c.next = []*ir.Value{next}
 	return c
 }
 
-// slice returns the statements for the slice of a stack for this iteration.
-func (c *cycle) slice(out, stack *ir.Value) {
+// stackSlice returns the statements for the slice of a stack for this iteration.
+func (c *whileLoop) appendSlice(out, stack *ir.Value) {
 	sizes := append([]int{1}, stack.Type.Dims[1:]...)
-	cut := c.a.f.Fresh(stack.Type.With(sizes...))
+	cut := c.a.function.NewValue(stack.Type.WithDims(sizes...))
 	cut.Origin = out.Origin
-	c.body = append(c.body, inline("stablehlo.dynamic_slice", cut, c.starts(stack)...).With("slice_sizes", ir.Ints(sizes)), unchanged(out, cut))
+	c.body = append(c.body, genericOp("stablehlo.dynamic_slice", cut, c.startIndices(stack)...).AddAttribute("slice_sizes", ir.Ints(sizes)), copyOp(out, cut))
 }
 
-// starts returns the operands of an op on a stack, followed by the start indices of this
+// startIndices returns the operands of an op on a stack, followed by the start indices of this
 // iteration's slice.
-func (c *cycle) starts(operands ...*ir.Value) []*ir.Value {
+func (c *whileLoop) startIndices(operands ...*ir.Value) []*ir.Value {
 	return slices.Concat(operands, []*ir.Value{c.index}, slices.Repeat([]*ir.Value{c.zero}, operands[0].Type.Rank()-1))
 }
 
-// carry adds a state with zeros as its initial value, and returns its value in an iteration.
-func (c *cycle) carry(t ir.Type) *ir.Value {
-	start, argument := c.a.f.Fresh(t), c.a.f.Fresh(t)
-	c.prepare = append(c.prepare, constant(start, ir.Zero(t.DType)))
-	c.start, c.argument = append(c.start, start), append(c.argument, argument)
+// addZeroState adds a state with zeros as its initial value, and returns its value in an iteration.
+func (c *whileLoop) addZeroState(t ir.Type) *ir.Value {
+	start, argument := c.a.function.NewValue(t), c.a.function.NewValue(t)
+	c.outerStatements = append(c.outerStatements, constantOp(start, ir.Zero(t.DType)))
+	c.initial, c.arguments = append(c.initial, start), append(c.arguments, argument)
 	return argument
 }
 
-// stack adds a stack with the values of v in all iterations.
-func (c *cycle) stack(v *ir.Value) {
-	all := c.carry(v.Type.Stacked(c.n))
-	row, next := c.a.f.Fresh(v.Type.Stacked(1)), c.a.f.Fresh(all.Type)
+// stackSpec adds a stack with the values of v in all iterations.
+func (c *whileLoop) addStack(v *ir.Value) {
+	all := c.addZeroState(v.Type.Stacked(c.iterations))
+	row, next := c.a.function.NewValue(v.Type.Stacked(1)), c.a.function.NewValue(all.Type)
 	row.Origin, next.Origin = v.Origin, v.Origin
 	c.results = append(c.results, nil)
-	c.p.add(unchanged(row, v), inline("stablehlo.dynamic_update_slice", next, c.starts(all, row)...))
+	c.pass.add(copyOp(row, v), genericOp("stablehlo.dynamic_update_slice", next, c.startIndices(all, row)...))
 	c.next = append(c.next, next)
 }
 
-// recall replaces the values of the forward pass that a backward pass reads.
-func (c *cycle) recall(k *keeper) {
-	r := &remake{keeper: k, has: map[*ir.Value]*ir.Value{}}
-	r.read = func(v *ir.Value) *ir.Value {
-		out := c.a.f.Like(v)
+// replaceForwardValues replaces the values of the forward pass that a backward pass reads.
+func (c *whileLoop) replaceForwardValues(k *rematerializer) {
+	r := &recomputation{rematerializer: k, replacements: map[*ir.Value]*ir.Value{}}
+	r.load = func(v *ir.Value) *ir.Value {
+		out := c.a.function.NewValueLike(v)
 		stack, kept := c.stacks[v], true
-		if i, ok := k.argument[v]; ok {
+		if i, ok := k.argumentIndex[v]; ok {
 			switch k.forward.In[i].(type) {
-			case region.Same:
-				return k.outside[i]
+			case region.Identity:
+				return k.outerArguments[i]
 			case region.Slice:
-				stack, kept = k.outside[i], false
+				stack, kept = k.outerArguments[i], false
 			}
 		}
 		if stack == nil {
-			stack = c.a.f.Fresh(v.Type.Stacked(c.n))
+			stack = c.a.function.NewValue(v.Type.Stacked(c.iterations))
 			c.stacks[v] = stack
 		}
 		before := c.body
 		c.body = nil
-		c.slice(out, stack)
+		c.appendSlice(out, stack)
 		r.body = append(r.body, c.body...)
 		c.body = before
-		if kept && k.hosted(v) {
-			here := c.a.f.Like(v)
-			r.body = append(r.body, inMemory(deviceMemory, here, out))
+		if kept && k.isOffloaded(v) {
+			here := c.a.function.NewValueLike(v)
+			r.body = append(r.body, placeInMemory(deviceMemorySpace, here, out))
 			return here
 		}
 		return out
 	}
-	r.backward(c.a, c.p)
+	r.rewriteBackward(c.a, c.pass)
 }
 
-// write writes the pass as a loop. The results are defined after it.
-func (c *cycle) write() {
-	gives := c.a.insides(c.p)
-	read := c.p.read(gives)
-	kept, keptNext := c.start[1:], c.next[1:]
-	keptArguments := c.argument[1:]
-	c.start, c.next, c.argument = c.start[:1:1], c.next[:1:1], c.argument[:1:1]
+// emit writes the pass as a loop. The results are defined after it.
+func (c *whileLoop) emit() {
+	gives := c.a.innerResults(c.pass)
+	read := c.pass.readValues(gives)
+	kept, keptNext := c.initial[1:], c.next[1:]
+	keptArguments := c.arguments[1:]
+	c.initial, c.next, c.arguments = c.initial[:1:1], c.next[:1:1], c.arguments[:1:1]
 	// The states come first: package region ensures that each carried result is the argument of the
 	// next iteration.
 	var states []int
-	for i, crossing := range c.p.Out {
+	for i, crossing := range c.pass.Out {
 		if _, ok := crossing.(region.Carry); ok {
 			states = append(states, i)
 		}
 	}
-	given := make([]*ir.Value, len(c.p.Out))
-	at := make([]int, len(c.p.Out))
-	for i, crossing := range c.p.In {
-		v, outside := c.inside[i], c.outside[i]
+	given := make([]*ir.Value, len(c.pass.Out))
+	at := make([]int, len(c.pass.Out))
+	for i, crossing := range c.pass.In {
+		v, outside := c.innerArguments[i], c.outerArguments[i]
 		switch crossing.(type) {
-		case region.Same:
-			c.body = append(c.body, unchanged(v, outside))
+		case region.Identity:
+			c.body = append(c.body, copyOp(v, outside))
 		case region.Slice:
 			if read[v] {
-				c.slice(v, outside)
+				c.appendSlice(v, outside)
 			}
 		case region.Carry:
 			result := states[0]
@@ -175,54 +175,54 @@ func (c *cycle) write() {
 			if next == nil {
 				next = v // unused
 			}
-			at[result] = len(c.start)
-			c.start, c.argument, c.next = append(c.start, outside), append(c.argument, v), append(c.next, next)
+			at[result] = len(c.initial)
+			c.initial, c.arguments, c.next = append(c.initial, outside), append(c.arguments, v), append(c.next, next)
 		}
 	}
-	for i, crossing := range c.p.Out {
+	for i, crossing := range c.pass.Out {
 		v := gives[i]
 		if v == nil {
 			continue
 		}
 		switch crossing.(type) {
-		case region.Same:
-			at[i] = len(c.start)
-			sum, next := c.carry(v.Type), c.a.f.Like(v)
-			c.p.add(short("stablehlo.add", next, sum, v))
+		case region.Identity:
+			at[i] = len(c.initial)
+			sum, next := c.addZeroState(v.Type), c.a.function.NewValueLike(v)
+			c.pass.add(customOp("stablehlo.add", next, sum, v))
 			c.next = append(c.next, next)
 		case region.Slice:
-			at[i] = len(c.start)
-			c.stack(v)
+			at[i] = len(c.initial)
+			c.addStack(v)
 		}
 	}
-	c.start, c.next, c.argument = append(c.start, kept...), append(c.next, keptNext...), append(c.argument, keptArguments...)
-	types := make([]ir.Type, len(c.start))
-	before := make([]*ir.Value, len(c.start))
-	for i, v := range c.start {
-		types[i], before[i] = v.Type, c.a.f.Fresh(v.Type)
+	c.initial, c.next, c.arguments = append(c.initial, kept...), append(c.next, keptNext...), append(c.arguments, keptArguments...)
+	types := make([]ir.Type, len(c.initial))
+	before := make([]*ir.Value, len(c.initial))
+	for i, v := range c.initial {
+		types[i], before[i] = v.Type, c.a.function.NewValue(v.Type)
 	}
-	_, _, rest := c.p.arguments()
-	body := slices.Concat(c.body, rest, []*ir.Statement{give("stablehlo.return", c.next)})
-	limit, again := c.a.f.Fresh(int32s), c.a.f.Fresh(boolean)
+	_, _, rest := c.pass.arguments()
+	body := slices.Concat(c.body, rest, []*ir.Statement{returnOp("stablehlo.return", c.next)})
+	limit, again := c.a.function.NewValue(int32Scalar), c.a.function.NewValue(boolScalar)
 	more := &ir.Region{Label: "more", Arguments: before, Body: []*ir.Statement{
-		constant(limit, ir.Integer(c.n)), compare("LT", again, before[0], limit), give("stablehlo.return", []*ir.Value{again})}}
-	pack := c.a.f.Fresh(ir.Type{}).Name
-	c.loop = &ir.Statement{Op: "stablehlo.while", Operands: c.start, Pack: pack, Results: ir.Pack(pack, types...),
-		Regions: []*ir.Region{more, {Label: "run", Arguments: c.argument, Body: body}}, Form: ir.Inline}
-	c.p.set(append(slices.Clone(c.prepare), c.loop))
+		constantOp(limit, ir.Integer(c.iterations)), compareOp("LT", again, before[0], limit), returnOp("stablehlo.return", []*ir.Value{again})}}
+	pack := c.a.function.NewValue(ir.Type{}).Name
+	c.statement = &ir.Statement{Op: "stablehlo.while", Operands: c.initial, ResultName: pack, Results: ir.NewResults(pack, types...),
+		Regions: []*ir.Region{more, {Label: "run", Arguments: c.arguments, Body: body}}, Form: ir.Generic}
+	c.pass.setStatements(append(slices.Clone(c.outerStatements), c.statement))
 	for i := range given {
 		if gives[i] != nil {
-			given[i] = c.loop.Results[at[i]]
+			given[i] = c.statement.Results[at[i]]
 		}
 	}
-	c.a.results(c.p, given)
+	c.a.replaceResults(c.pass, given)
 }
 
-// rename renames values of the loop.
-func (c *cycle) rename(known map[*ir.Value]*ir.Value) {
-	all := c.p.statements()
+// replaceValues renames values of the loop.
+func (c *whileLoop) replaceValues(known map[*ir.Value]*ir.Value) {
+	all := c.pass.statements()
 	for i, s := range all {
-		all[i] = s.Reading(func(v *ir.Value) *ir.Value { return cmp.Or(known[v], v) })
+		all[i] = s.ReplaceOperands(func(v *ir.Value) *ir.Value { return cmp.Or(known[v], v) })
 	}
-	c.p.set(all)
+	c.pass.setStatements(all)
 }

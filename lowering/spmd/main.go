@@ -11,194 +11,194 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// entry is the entry function under construction: global tensors as arguments and results, and,
-// inside the computation that is manual over the replicas, the step, called once or in a loop.
-type entry struct {
-	w     *writer
-	m     *Module
-	steps int
-	while bool // the first result is the loop condition
+// mainBuilder is the entry function under construction: global tensors as arguments and results, and,
+// innerValues the computation that is manual over the replicas, the step, called once or in a loop.
+type mainBuilder struct {
+	assembler *assembler
+	module    *Module
+	steps     int
+	while     bool // the first result is the loop condition
 
-	main              *ir.Function
-	outer, inner      []*ir.Value // of the manual computation
-	inSpecs, outSpecs []sharding.Spec
-	ids               *ir.Value   // the replica ids, if the step reads its own id
-	values, operands  []*ir.Value // the step's operands, in the body and as its parameters
-	perStep           []int       // the argument that an operand is a slice of, or -1
-	argument          []int       // the argument of an operand, or -1 for the replica id
-	stepTypes, global []ir.Type   // of the step's results, and of main's
-	returns           []*ir.Value // the results of the manual computation
-	pre, post         []*ir.Statement
+	main                          *ir.Function
+	outer, inner                  []*ir.Value // axes the manual computation
+	inSpecs, outSpecs             []sharding.Spec
+	replicaIDVector               *ir.Value   // the replica ids, if the step reads its own id
+	stepArguments, stepParameters []*ir.Value // the step's operands, in the body and as its parameters
+	perStepArgument               []int       // the argument that an operand is a slice of, or -1
+	argumentIndex                 []int       // the argument of an operand, or -1 for the replica id
+	stepTypes, mainTypes          []ir.Type   // axes the step's results, and of main's
+	returns                       []*ir.Value // the results of the manual computation
+	prologue, epilogue            []*ir.Statement
 }
 
-var int32s, boolean = ir.Tensor(dtypes.Int32), ir.Tensor(dtypes.Bool)
+var int32Scalar, boolScalar = ir.TensorType(dtypes.Int32), ir.TensorType(dtypes.Bool)
 
 // main returns the entry function.
-func (w *writer) main(m *Module, p *lowering.Program, sig Signature) *ir.Function {
-	e := &entry{w: w, m: m, steps: sig.Steps, while: sig.While, main: &ir.Function{Name: "main", Form: ir.Short}}
-	e.takeArguments(p)
-	e.giveResults(p)
+func (w *assembler) main(m *Module, p *lowering.Program, sig Signature) *ir.Function {
+	e := &mainBuilder{assembler: w, module: m, steps: sig.Steps, while: sig.While, main: &ir.Function{Name: "main", Form: ir.Custom}}
+	e.addArguments(p)
+	e.addResults(p)
 	f := e.main
-	if e.ids != nil {
+	if e.replicaIDVector != nil {
 		f.Body = append(f.Body, e.replicaIDs()...)
 	}
-	body := slices.Concat(e.pre, e.call(), e.post)
-	if w.whole() {
-		f.Body = append(append(f.Body, body...), give("return", e.returns))
+	body := slices.Concat(e.prologue, e.callStep(), e.epilogue)
+	if w.mainIsReplica() {
+		f.Body = append(append(f.Body, body...), returnOp("return", e.returns))
 		return f
 	}
-	run := manual("out", []string{ReplicaAxis}, e.outer, e.inSpecs, e.global, e.outSpecs,
-		&ir.Region{Arguments: e.inner, Body: append(body, give("sdy.return", e.returns))})
-	f.Body = append(f.Body, run, give("return", run.Results))
+	run := manualComputationOp("out", []string{ReplicaAxis}, e.outer, e.inSpecs, e.mainTypes, e.outSpecs,
+		&ir.Region{Arguments: e.inner, Body: append(body, returnOp("sdy.return", e.returns))})
+	f.Body = append(f.Body, run, returnOp("return", run.Results))
 	return f
 }
 
 // replicaIDs returns the vector of replica numbers, of which each manual computation receives its
-// own element.
-func (e *entry) replicaIDs() []*ir.Statement {
-	if !e.w.programs {
-		return []*ir.Statement{counted(e.ids)}
+// definitions element.
+func (e *mainBuilder) replicaIDs() []*ir.Statement {
+	if !e.assembler.replicaProgram {
+		return []*ir.Statement{iotaOp(e.replicaIDVector)}
 	}
-	number, scalar := named("replica_number", ir.Tensor(dtypes.Uint32)), named("replica_scalar", int32s)
-	return []*ir.Statement{short("stablehlo.replica_id", number), short("stablehlo.convert", scalar, number), unchanged(e.ids, scalar)}
+	number, scalar := newValue("replica_number", ir.TensorType(dtypes.Uint32)), newValue("replica_scalar", int32Scalar)
+	return []*ir.Statement{customOp("stablehlo.replica_id", number), customOp("stablehlo.convert", scalar, number), copyOp(e.replicaIDVector, scalar)}
 }
 
-// takeArguments converts main's arguments to the step's operands.
-func (e *entry) takeArguments(p *lowering.Program) {
+// addArguments converts main's arguments to the step's operands.
+func (e *mainBuilder) addArguments(p *lowering.Program) {
 	next := 0
-	for i, parameter := range e.w.own {
+	for i, parameter := range e.assembler.parameters {
 		typ, local := parameter.Type, fmt.Sprintf("local%d", i)
-		e.operands = append(e.operands, parameter.Value)
+		e.stepParameters = append(e.stepParameters, parameter.Value)
 		if p.ParameterNames[i] == ReplicaIDName {
-			e.ids = named("replica_ids", typ.Stacked(e.w.replicas))
-			own := named(local, typ.Stacked(1))
-			e.outer, e.inner = append(e.outer, e.ids), append(e.inner, own)
+			e.replicaIDVector = newValue("replica_ids", typ.Stacked(e.assembler.replicas))
+			own := newValue(local, typ.Stacked(1))
+			e.outer, e.inner = append(e.outer, e.replicaIDVector), append(e.inner, own)
 			e.inSpecs = append(e.inSpecs, sharding.P(ReplicaAxis))
-			if e.w.whole() {
-				e.ids.Type = typ.Stacked(1)
-				own = e.ids
+			if e.assembler.mainIsReplica() {
+				e.replicaIDVector.Type = typ.Stacked(1)
+				own = e.replicaIDVector
 			}
-			id := named("replica_id", typ)
-			e.pre = append(e.pre, unchanged(id, own))
-			e.values, e.perStep, e.argument = append(e.values, id), append(e.perStep, -1), append(e.argument, -1)
+			id := newValue("replica_id", typ)
+			e.prologue = append(e.prologue, copyOp(id, own))
+			e.stepArguments, e.perStepArgument, e.argumentIndex = append(e.stepArguments, id), append(e.perStepArgument, -1), append(e.argumentIndex, -1)
 			continue
 		}
-		a := e.m.Arguments[next]
-		global, shard := named(fmt.Sprintf("arg%d", next), typ.With(a.Global...)), named(local, typ.With(e.w.manual(a)...))
-		if e.w.whole() {
+		a := e.module.Arguments[next]
+		global, shard := newValue(fmt.Sprintf("arg%d", next), typ.WithDims(a.GlobalDims...)), newValue(local, typ.WithDims(e.assembler.dimsPerReplica(a)...))
+		if e.assembler.mainIsReplica() {
 			global.Type, shard = shard.Type, global
 		}
-		e.main.Parameters = append(e.main.Parameters, ir.Parameter{Value: global, Attributes: edge(a, false, e.w.single())})
+		e.main.Parameters = append(e.main.Parameters, ir.Parameter{Value: global, Attributes: mainAttributes(a, false, e.assembler.isSinglePartition())})
 		e.outer, e.inner = append(e.outer, global), append(e.inner, shard)
 		e.inSpecs = append(e.inSpecs, a.Spec)
 		slice := -1
 		if a.PerStep {
 			slice = next
 		} else if !shard.Type.Equal(typ) {
-			scalar := named(fmt.Sprintf("scalar%d", i), typ)
-			e.pre = append(e.pre, unchanged(scalar, shard))
+			scalar := newValue(fmt.Sprintf("scalar%d", i), typ)
+			e.prologue = append(e.prologue, copyOp(scalar, shard))
 			shard = scalar
 		}
-		e.values, e.perStep, e.argument = append(e.values, shard), append(e.perStep, slice), append(e.argument, next)
+		e.stepArguments, e.perStepArgument, e.argumentIndex = append(e.stepArguments, shard), append(e.perStepArgument, slice), append(e.argumentIndex, next)
 		next++
 	}
 }
 
-// giveResults converts the step's results to main's results.
-func (e *entry) giveResults(p *lowering.Program) {
+// addResults converts the step's results to main's results.
+func (e *mainBuilder) addResults(p *lowering.Program) {
 	pack, first := "stepped", 0
 	if e.steps > 0 {
 		pack, first = "loop", 1 // index 0 is the counter
 	}
-	for i, r := range e.m.Results {
+	for i, r := range e.module.Results {
 		typ := p.Main().Results[i].Type
-		shard := typ.With(e.w.manual(r)...)
-		global := typ.With(r.Global...)
-		if e.w.whole() {
+		shard := typ.WithDims(e.assembler.dimsPerReplica(r)...)
+		global := typ.WithDims(r.GlobalDims...)
+		if e.assembler.mainIsReplica() {
 			global = shard
 		}
-		e.main.Results = append(e.main.Results, ir.Result{Type: global, Attributes: edge(r, false, e.w.single())})
-		e.global, e.outSpecs = append(e.global, global), append(e.outSpecs, r.Spec)
+		e.main.Results = append(e.main.Results, ir.Result{Type: global, Attributes: mainAttributes(r, false, e.assembler.isSinglePartition())})
+		e.mainTypes, e.outSpecs = append(e.mainTypes, global), append(e.outSpecs, r.Spec)
 		e.stepTypes = append(e.stepTypes, typ)
-		value := named(fmt.Sprintf("%s#%d", pack, first+i), typ)
+		value := newValue(fmt.Sprintf("%s#%d", pack, first+i), typ)
 		if !shard.Equal(typ) {
-			vector := named(fmt.Sprintf("vector%d", i), shard)
-			e.post = append(e.post, unchanged(vector, value))
+			vector := newValue(fmt.Sprintf("vector%d", i), shard)
+			e.epilogue = append(e.epilogue, copyOp(vector, value))
 			value = vector
 		}
 		e.returns = append(e.returns, value)
 	}
 }
 
-// call returns the statements that call the step, once or in a loop.
-func (e *entry) call() []*ir.Statement {
+// callOp returns the statements that call the step, once or in a loop.
+func (e *mainBuilder) callStep() []*ir.Statement {
 	if e.steps == 0 {
-		return []*ir.Statement{call("stepped", "step", e.stepTypes, e.values)}
+		return []*ir.Statement{callOp("stepped", "step", e.stepTypes, e.stepArguments)}
 	}
 	// The loop carries its counter and every result. The initial value of a variable is its
 	// argument; other results start as zeros.
-	init, carried := make([]*ir.Value, len(e.m.Results)), make([]*ir.Value, len(e.m.Results))
-	before := make([]*ir.Value, len(e.m.Results))
+	init, carried := make([]*ir.Value, len(e.module.Results)), make([]*ir.Value, len(e.module.Results))
+	before := make([]*ir.Value, len(e.module.Results))
 	for i, t := range e.stepTypes {
-		before[i], carried[i] = named(fmt.Sprintf("before%d", i), t), named(fmt.Sprintf("carried%d", i), t)
+		before[i], carried[i] = newValue(fmt.Sprintf("before%d", i), t), newValue(fmt.Sprintf("carried%d", i), t)
 	}
-	operands := slices.Clone(e.values)
-	for i, at := range e.argument {
-		if at >= 0 && e.m.Arguments[at].Donated {
-			result := e.m.Arguments[at].Result
-			init[result], operands[i] = e.values[i], carried[result]
+	operands := slices.Clone(e.stepArguments)
+	for i, at := range e.argumentIndex {
+		if at >= 0 && e.module.Arguments[at].Donated {
+			result := e.module.Arguments[at].Result
+			init[result], operands[i] = e.stepArguments[i], carried[result]
 		}
 	}
 	var list []*ir.Statement
 	for i, t := range e.stepTypes {
 		if init[i] == nil {
-			init[i] = named(fmt.Sprintf("start%d", i), t)
-			start := ir.Zero(e.m.Results[i].DType)
+			init[i] = newValue(fmt.Sprintf("start%d", i), t)
+			start := ir.Zero(e.module.Results[i].DType)
 			if e.while && i == 0 {
 				start = ir.True()
 			}
-			list = append(list, constant(init[i], start))
+			list = append(list, constantOp(init[i], start))
 		}
 	}
-	first := named("first", int32s)
-	loop := &ir.Statement{Op: "stablehlo.while", Operands: slices.Concat([]*ir.Value{first}, init), Pack: "loop",
-		Results: ir.Pack("loop", slices.Concat([]ir.Type{int32s}, e.stepTypes)...),
-		Regions: []*ir.Region{e.more(before), e.step(carried, operands)}, Form: ir.Inline}
-	return append(list, constant(first, ir.Integer(0)), loop)
+	first := newValue("first", int32Scalar)
+	loop := &ir.Statement{Op: "stablehlo.while", Operands: slices.Concat([]*ir.Value{first}, init), ResultName: "loop",
+		Results: ir.NewResults("loop", slices.Concat([]ir.Type{int32Scalar}, e.stepTypes)...),
+		Regions: []*ir.Region{e.loopCondition(before), e.loopBody(carried, operands)}, Form: ir.Generic}
+	return append(list, constantOp(first, ir.Integer(0)), loop)
 }
 
-// more returns the loop condition.
-func (e *entry) more(before []*ir.Value) *ir.Region {
-	count, steps, again := named("count", int32s), named("steps", int32s), named("again", ir.Tensor(dtypes.Bool))
-	body := []*ir.Statement{constant(steps, ir.Integer(e.steps)), compare("LT", again, count, steps)}
+// loopCondition returns the loop condition.
+func (e *mainBuilder) loopCondition(before []*ir.Value) *ir.Region {
+	count, steps, again := newValue("count", int32Scalar), newValue("steps", int32Scalar), newValue("again", ir.TensorType(dtypes.Bool))
+	body := []*ir.Statement{constantOp(steps, ir.Integer(e.steps)), compareOp("LT", again, count, steps)}
 	if e.while {
-		both := named("both", again.Type)
-		body = append(body, short("stablehlo.and", both, again, before[0]))
+		both := newValue("both", again.Type)
+		body = append(body, customOp("stablehlo.and", both, again, before[0]))
 		again = both
 	}
 	return &ir.Region{Label: "more", Arguments: slices.Concat([]*ir.Value{count}, before),
-		Body: append(body, give("stablehlo.return", []*ir.Value{again}))}
+		Body: append(body, returnOp("stablehlo.return", []*ir.Value{again}))}
 }
 
-// step returns the loop body.
-func (e *entry) step(carried, operands []*ir.Value) *ir.Region {
-	index, zero := named("index", int32s), named("zero", int32s)
-	body := []*ir.Statement{constant(zero, ir.Integer(0))}
-	for i, at := range e.perStep {
+// analyzeStep returns the loop body.
+func (e *mainBuilder) loopBody(carried, operands []*ir.Value) *ir.Region {
+	index, zero := newValue("index", int32Scalar), newValue("zero", int32Scalar)
+	body := []*ir.Statement{constantOp(zero, ir.Integer(0))}
+	for i, at := range e.perStepArgument {
 		if at < 0 {
 			continue
 		}
 		// The batch of this step.
-		stacked := e.values[i]
+		stacked := e.stepArguments[i]
 		sizes := append([]int{1}, stacked.Type.Dims[1:]...)
-		cut, batch := named(fmt.Sprintf("cut%d", i), stacked.Type.With(sizes...)), named(fmt.Sprintf("batch%d", i), e.operands[i].Type)
+		cut, batch := newValue(fmt.Sprintf("cut%d", i), stacked.Type.WithDims(sizes...)), newValue(fmt.Sprintf("batch%d", i), e.stepParameters[i].Type)
 		starts := append([]*ir.Value{stacked, index}, slices.Repeat([]*ir.Value{zero}, len(sizes)-1)...)
-		body = append(body, inline("stablehlo.dynamic_slice", cut, starts...).With("slice_sizes", ir.Ints(sizes)), unchanged(batch, cut))
+		body = append(body, genericOp("stablehlo.dynamic_slice", cut, starts...).AddAttribute("slice_sizes", ir.Ints(sizes)), copyOp(batch, cut))
 		operands[i] = batch
 	}
-	one, next := named("one", int32s), named("next", int32s)
-	stepped := call("stepped", "step", e.stepTypes, operands)
-	body = append(body, stepped, constant(one, ir.Integer(1)), short("stablehlo.add", next, index, one),
-		give("stablehlo.return", slices.Concat([]*ir.Value{next}, stepped.Results)))
+	one, next := newValue("one", int32Scalar), newValue("next", int32Scalar)
+	stepped := callOp("stepped", "step", e.stepTypes, operands)
+	body = append(body, stepped, constantOp(one, ir.Integer(1)), customOp("stablehlo.add", next, index, one),
+		returnOp("stablehlo.return", slices.Concat([]*ir.Value{next}, stepped.Results)))
 	return &ir.Region{Label: "step", Arguments: slices.Concat([]*ir.Value{index}, carried), Body: body}
 }

@@ -16,98 +16,98 @@ import (
 //
 // The gradients are the gradients of the sum of the results of all devices. A result that is equal
 // on n devices counts once, so its adjoint is divided by n on each device. The gradient of an
-// argument that is equal on several devices is summed over them. The adjoints of collectives follow
+// argumentIndex that is equal on several devices is summed over them. The adjoints of collectives follow
 // from these two rules. A sum of a value that is known to be equal on the devices is written as a
 // multiplication.
 
-// manual writes the passes of a manual region.
-func (a *outline) manual(forward *part) error {
-	w := a.w
-	axes := w.trace.divided(forward.Kind.(region.Manual).Axes)
-	if w.single() || len(axes) == 0 {
-		a.inlined(forward)
+// writeManual writes the passes of a manual region.
+func (a *outliner) writeManual(forward *passNode) error {
+	w := a.assembler
+	axes := w.trace.nontrivialAxes(forward.Kind.(region.Manual).Axes)
+	if w.isSinglePartition() || len(axes) == 0 {
+		a.inlinePasses(forward)
 		return nil
 	}
-	k, all, stacks, err := a.computations(forward, axes)
+	k, all, stacks, err := a.newComputations(forward, axes)
 	if err != nil {
 		return err
 	}
 	for _, v := range k.kept {
-		if v.Type.Empty() {
+		if v.Type.IsEmpty() {
 			continue
 		}
 		c := all[0]
-		c.give(c.stacked(v), c.stack(v.Type.Rank()+1), stacks[v])
+		c.addResult(c.stackValue(v), c.stackSpec(v.Type.Rank()+1), stacks[v])
 	}
 	for _, c := range all {
-		c.write()
+		c.emit()
 	}
 	return nil
 }
 
-// computations creates the passes of a region as computations that are manual over axes, the
+// newComputations creates the passes of a region as computations that are manual over axes, the
 // forward pass first. The keeper then has the values that the backward passes read, and stacks
 // contains their stacks outside.
-func (a *outline) computations(forward *part, axes []string) (k *keeper, all []*computation, stacks map[*ir.Value]*ir.Value, err error) {
-	k = newKeeper(a.f, forward, region.Keep{})
-	for v := range k.made {
-		k.given[v] = flowing
+func (a *outliner) newComputations(forward *passNode, axes []string) (k *rematerializer, all []*manualComputation, stacks map[*ir.Value]*ir.Value, err error) {
+	k = newRematerializer(a.function, forward, region.RematPolicy{})
+	for v := range k.definitions {
+		k.dependence[v] = carriedState
 	}
 	stacks = map[*ir.Value]*ir.Value{}
 	for _, p := range forward.backward {
-		c := a.computation(p, axes)
-		c.recall(k, stacks)
+		c := a.newComputation(p, axes)
+		c.replaceForwardValues(k, stacks)
 		all = append(all, c)
 	}
-	first := a.computation(forward, axes)
-	return k, slices.Insert(all, 0, first), stacks, first.escape(forward.backward)
+	first := a.newComputation(forward, axes)
+	return k, slices.Insert(all, 0, first), stacks, first.returnEscapedValues(forward.backward)
 }
 
-// inlined writes the passes of a region inline, if there is only one device.
-func (a *outline) inlined(forward *part) {
+// inlinePasses writes the passes of a region inline, if there is only one device.
+func (a *outliner) inlinePasses(forward *passNode) {
 	for _, p := range forward.backward {
-		a.inline(p)
+		a.inlinePass(p)
 	}
-	a.inline(forward)
+	a.inlinePass(forward)
 }
 
-// computation is a pass that is written as a manual computation.
-type computation struct {
-	a       *outline
-	p       *part
-	axes    []string // the axes with more than one device
-	devices int
-	open    bool // the partitioner may use other axes of the replica
+// manualComputation is a pass that is written as a manual computation.
+type manualComputation struct {
+	a        *outliner
+	pass     *passNode
+	axes     []string // the axes with more than one device
+	devices  int
+	openDims bool // the partitioner may use other axes of the replica
 
 	operands, arguments []*ir.Value // outside, and inside
 	inSpecs, outSpecs   []sharding.Spec
-	given               []*ir.Value // inside
-	types               []ir.Type   // of the results, outside
-	named               []*ir.Value // outside: values defined by the results, besides exit marks
-	before, after       []*ir.Statement
-	prepare             []*ir.Statement // outside
-	inside              map[*ir.Value]*ir.Value
-	numbers             map[string]*ir.Value
+	returned            []*ir.Value // inside
+	resultTypes         []ir.Type   // axes the results, outside
+	outerResults        []*ir.Value // outside: values defined by the results, besides exit marks
+	prologue, epilogue  []*ir.Statement
+	outerStatements     []*ir.Statement // outside
+	innerValues         map[*ir.Value]*ir.Value
+	deviceIndices       map[string]*ir.Value
 }
 
-func (a *outline) computation(p *part, axes []string) *computation {
-	t := a.w.trace
-	return &computation{a: a, p: p, axes: axes, devices: t.devices(axes), inside: map[*ir.Value]*ir.Value{}, numbers: map[string]*ir.Value{},
-		open: len(t.divided(t.mesh.AxisNames())) > len(axes)}
+func (a *outliner) newComputation(p *passNode, axes []string) *manualComputation {
+	t := a.assembler.trace
+	return &manualComputation{a: a, pass: p, axes: axes, devices: t.deviceCount(axes), innerValues: map[*ir.Value]*ir.Value{}, deviceIndices: map[string]*ir.Value{},
+		openDims: len(t.nontrivialAxes(t.mesh.AxisNames())) > len(axes)}
 }
 
-// spec returns the sharding of a tensor whose dimensions are split over logical axes. Further
+// shardingSpec returns the sharding of a tensor whose dimensions are split over logical axes. Further
 // dimensions are not split.
-func (c *computation) spec(rank int, axes [][]string) sharding.Spec {
+func (c *manualComputation) shardingSpec(rank int, axes [][]string) sharding.Spec {
 	dims := make([]sharding.Dim, rank)
 	for i := range dims {
-		dims[i].Open = c.open
+		dims[i].Open = c.openDims
 		if i < len(axes) {
-			dims[i].Axes = c.a.w.factors.Pieces(c.a.w.trace.divided(axes[i])...)
+			dims[i].Axes = c.a.assembler.factors.Pieces(c.a.assembler.trace.nontrivialAxes(axes[i])...)
 		}
 	}
 	spec := sharding.NewSpec(dims...)
-	if c.open { // the partitioner may split further, but not over the manual axes
+	if c.openDims { // the partitioner may split further, but not over the manual axes
 		used := spec.UsedAxes()
 		whole := slices.DeleteFunc(c.manualAxes(), func(name string) bool { return slices.Contains(used, name) })
 		spec = spec.WithReplicated(whole...)
@@ -115,7 +115,7 @@ func (c *computation) spec(rank int, axes [][]string) sharding.Spec {
 	return spec
 }
 
-func (c *computation) crossing(rank int, cross region.Crossing) sharding.Spec {
+func (c *manualComputation) mappingSpec(rank int, cross region.Mapping) sharding.Spec {
 	shard, _ := cross.(region.Shard)
 	names := make([][]string, len(shard.Axes))
 	for i, axes := range shard.Axes {
@@ -123,94 +123,96 @@ func (c *computation) crossing(rank int, cross region.Crossing) sharding.Spec {
 			names[i] = append(names[i], axis.Name)
 		}
 	}
-	return c.spec(rank, names)
+	return c.shardingSpec(rank, names)
 }
 
-// stack returns the sharding of values that are stacked over the devices.
-func (c *computation) stack(rank int) sharding.Spec { return c.spec(rank, [][]string{c.axes}) }
+// stackSpec returns the sharding of values that are stacked over the devices.
+func (c *manualComputation) stackSpec(rank int) sharding.Spec {
+	return c.shardingSpec(rank, [][]string{c.axes})
+}
 
-// take makes the value outside an operand. argument is its value inside.
-func (c *computation) take(outside, argument *ir.Value, spec sharding.Spec) {
+// addOperand makes the value outside an operand. argument is its value inside.
+func (c *manualComputation) addOperand(outside, argument *ir.Value, spec sharding.Spec) {
 	c.operands, c.arguments, c.inSpecs = append(c.operands, outside), append(c.arguments, argument), append(c.inSpecs, spec)
 }
 
-// give makes v, a value inside, a result. outside is the value that the result defines, or nil for
+// addResult makes v, a value inside, a result. outside is the value that the result defines, or nil for
 // a result with an exit mark.
-func (c *computation) give(v *ir.Value, spec sharding.Spec, outside *ir.Value) {
+func (c *manualComputation) addResult(v *ir.Value, spec sharding.Spec, outside *ir.Value) {
 	t := v.Type
 	if outside != nil {
 		t = outside.Type
 	}
-	c.given, c.outSpecs, c.types, c.named = append(c.given, v), append(c.outSpecs, spec), append(c.types, t), append(c.named, outside)
+	c.returned, c.outSpecs, c.resultTypes, c.outerResults = append(c.returned, v), append(c.outSpecs, spec), append(c.resultTypes, t), append(c.outerResults, outside)
 }
 
-// stacked returns a device's slice of the stack of a value.
-func (c *computation) stacked(v *ir.Value) *ir.Value {
-	slot := c.a.f.Fresh(v.Type.Stacked(1))
-	c.after = append(c.after, unchanged(slot, c.value(v)))
+// stackValue returns a device's slice of the stack of a value.
+func (c *manualComputation) stackValue(v *ir.Value) *ir.Value {
+	slot := c.a.function.NewValue(v.Type.Stacked(1))
+	c.epilogue = append(c.epilogue, copyOp(slot, c.innerValue(v)))
 	return slot
 }
 
-// value returns the value inside for a value outside: a constant is repeated, and other values are
-// operands that are equal on all devices.
-func (c *computation) value(v *ir.Value) *ir.Value {
-	if in, ok := c.inside[v]; ok {
+// innerValue returns the value inside for a value outside: a constant is repeated, and other values are
+// stepParameters that are equal on all devices.
+func (c *manualComputation) innerValue(v *ir.Value) *ir.Value {
+	if in, ok := c.innerValues[v]; ok {
 		return in
 	}
-	if c.p.makes(v) {
+	if c.pass.defines(v) {
 		return v
 	}
-	in := c.a.f.Fresh(v.Type)
+	in := c.a.function.NewValue(v.Type)
 	if s := c.a.constants[v]; s != nil {
 		copied := *s
 		copied.Results = []*ir.Value{in}
-		c.before = append(c.before, &copied)
+		c.prologue = append(c.prologue, &copied)
 	} else {
-		c.take(v, in, c.spec(v.Type.Rank(), nil))
+		c.addOperand(v, in, c.shardingSpec(v.Type.Rank(), nil))
 	}
-	c.inside[v] = in
+	c.innerValues[v] = in
 	return in
 }
 
-// recall replaces the values of the forward pass that a backward pass reads: by the arguments
+// replaceForwardValues replaces the values of the forward pass that a backward pass reads: by the arguments
 // again, and by the stacks of kept values.
-func (c *computation) recall(k *keeper, stacks map[*ir.Value]*ir.Value) {
-	r := &remake{keeper: k, has: map[*ir.Value]*ir.Value{}}
-	r.read = func(v *ir.Value) *ir.Value {
-		out := c.a.f.Fresh(v.Type)
-		if i, ok := k.argument[v]; ok {
-			c.take(k.outside[i], out, c.crossing(v.Type.Rank(), k.forward.In[i]))
+func (c *manualComputation) replaceForwardValues(k *rematerializer, stacks map[*ir.Value]*ir.Value) {
+	r := &recomputation{rematerializer: k, replacements: map[*ir.Value]*ir.Value{}}
+	r.load = func(v *ir.Value) *ir.Value {
+		out := c.a.function.NewValue(v.Type)
+		if i, ok := k.argumentIndex[v]; ok {
+			c.addOperand(k.outerArguments[i], out, c.mappingSpec(v.Type.Rank(), k.forward.In[i]))
 			return out
 		}
-		if v.Type.Empty() {
-			r.body = append(r.body, empty(out))
+		if v.Type.IsEmpty() {
+			r.body = append(r.body, emptyConstantOp(out))
 			return out
 		}
 		if stacks[v] == nil {
-			stacks[v] = c.a.f.Fresh(v.Type.Stacked(c.devices))
+			stacks[v] = c.a.function.NewValue(v.Type.Stacked(c.devices))
 		}
-		slot := c.a.f.Fresh(v.Type.Stacked(1))
-		c.take(stacks[v], slot, c.stack(slot.Type.Rank()))
-		r.body = append(r.body, unchanged(out, slot))
+		slot := c.a.function.NewValue(v.Type.Stacked(1))
+		c.addOperand(stacks[v], slot, c.stackSpec(slot.Type.Rank()))
+		r.body = append(r.body, copyOp(out, slot))
 		return out
 	}
-	r.backward(c.a, c.p)
+	r.rewriteBackward(c.a, c.pass)
 }
 
-// makes reports whether a value is defined in a part, including its arguments and nested
+// defines reports whether a value is defined in a part, including its arguments and nested
 // statements.
-func (p *part) makes(v *ir.Value) bool {
-	if p.own == nil {
-		p.own = map[*ir.Value]bool{}
+func (p *passNode) defines(v *ir.Value) bool {
+	if p.defined == nil {
+		p.defined = map[*ir.Value]bool{}
 		var own func(all []*ir.Statement)
 		own = func(all []*ir.Statement) {
 			for _, s := range all {
 				for _, v := range s.Results {
-					p.own[v] = true
+					p.defined[v] = true
 				}
 				for _, r := range s.Regions {
 					for _, v := range r.Arguments {
-						p.own[v] = true
+						p.defined[v] = true
 					}
 					own(r.Body)
 				}
@@ -218,37 +220,37 @@ func (p *part) makes(v *ir.Value) bool {
 		}
 		own(p.statements())
 	}
-	return p.own[v]
+	return p.defined[v]
 }
 
-// escape makes values results that are read outside the region without an exit mark, such as the
+// returnEscapedValues makes values results that are read outside the region without an exit mark, such as the
 // state of a random generator. They are equal on all devices.
-func (c *computation) escape(backward []*part) error {
+func (c *manualComputation) returnEscapedValues(backward []*passNode) error {
 	outside := map[*ir.Value]*ir.Value{}
 	var differs *ir.Value
 	for _, p := range backward {
 		p.excluded = true
 	}
-	c.p.excluded = true
-	c.a.replace(func(s *ir.Statement) *ir.Statement {
-		if m, ok := s.Mark.(exitMark); ok && m.pass == c.p.Pass {
+	c.pass.excluded = true
+	c.a.mapStatements(func(s *ir.Statement) *ir.Statement {
+		if m, ok := s.Mark.(exitMark); ok && m.pass == c.pass.Pass {
 			return s
 		}
-		return s.Reading(func(v *ir.Value) *ir.Value {
-			if !c.p.makes(v) {
+		return s.ReplaceOperands(func(v *ir.Value) *ir.Value {
+			if !c.pass.defines(v) {
 				return v
 			}
 			if outside[v] == nil {
-				outside[v] = c.a.f.Fresh(v.Type)
-				if c.a.vary.of[v]&c.a.w.trace.axisSet(c.axes...) != 0 {
+				outside[v] = c.a.function.NewValue(v.Type)
+				if c.a.variation.axes[v]&c.a.assembler.trace.axisSetOf(c.axes...) != 0 {
 					differs = v
 				}
-				c.give(v, c.spec(v.Type.Rank(), nil), outside[v])
+				c.addResult(v, c.shardingSpec(v.Type.Rank(), nil), outside[v])
 			}
 			return outside[v]
 		})
 	})
-	for _, p := range append(backward, c.p) {
+	for _, p := range append(backward, c.pass) {
 		p.excluded = false
 	}
 	if differs != nil {

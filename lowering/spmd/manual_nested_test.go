@@ -21,7 +21,7 @@ import (
 )
 
 // TestRegionsInRegions nests a region over one axis in a region over another axis, a loop with a
-// collective and a block in a region, and all of this in a loop.
+// emitCollective and a block in a region, and all of this in a loop.
 func TestRegionsInRegions(t *testing.T) {
 	within := func(axes []string, in manual.Arg, out sharding.Spec, f func(x *graph.Node) *graph.Node) *graph.Node {
 		return manual.Region(axes, []manual.Arg{in}, []sharding.Spec{out}, func(in []*graph.Node) []*graph.Node { return []*graph.Node{f(in[0])} })[0]
@@ -39,14 +39,14 @@ func TestRegionsInRegions(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			build := func(n named) *spmd.Module {
+			build := func(n newValue) *spmd.Module {
 				return build(t, n.options(), spmd.Signature{Arguments: make([]spmd.Tensor, 2), Results: make([]spmd.Tensor, 3)}, func(g *graph.Graph) []*graph.Node {
 					x, w := param(g, "x", 4, 8), param(g, "w", 4)
 					y := wrap(x, func(x *graph.Node) *graph.Node {
 						return within([]string{"model"}, manual.In(x, nil, "model"), sharding.P(nil, "model"), func(x *graph.Node) *graph.Node {
 							mine := graph.AddScalar(graph.ConvertDType(graph.Min(manual.Index(g), graph.Const(g, int32(0))), dtypes.Float32), 1)
 							x = within([]string{"expert"}, manual.In(x, "expert"), sharding.P("expert"), func(x *graph.Node) *graph.Node {
-								sum := manual.AllReduce(graph.ReduceAllSum(graph.Square(x)), manual.Sum) // over both axes
+								sum := manual.AllReduce(graph.ReduceAllSum(graph.Square(x)), manual.Sum) // replicaShard both axes
 								return graph.Div(x, graph.Sqrt(graph.AddScalar(sum, 1)))
 							})
 							x = repeat(x, func(x *graph.Node) *graph.Node {
@@ -62,8 +62,8 @@ func TestRegionsInRegions(t *testing.T) {
 				})
 			}
 			x, w := waves(32, 0.2), waves(4, 0.7)
-			want := run(t, build(named{1, []sharding.Axis{{Name: "model", Size: 1}, {Name: "expert", Size: 1}}}), x, w)
-			for _, n := range []named{{2, []sharding.Axis{model2, expert2}}, {1, []sharding.Axis{{Name: "expert", Size: 1}, model2}}} {
+			want := run(t, build(newValue{1, []sharding.Axis{{Name: "model", Size: 1}, {Name: "expert", Size: 1}}}), x, w)
+			for _, n := range []newValue{{2, []sharding.Axis{model2, expert2}}, {1, []sharding.Axis{{Name: "expert", Size: 1}, model2}}} {
 				m := build(n)
 				require.Equal(t, string(m.Text), string(build(n).Text), "the same in every process")
 				for i, got := range run(t, m, x, w) {
@@ -75,8 +75,8 @@ func TestRegionsInRegions(t *testing.T) {
 }
 
 // TestTensorParallelLayersSendNoMoreThanTheyHaveTo counts the collectives of two dense layers with
-// split weights: one all-reduce in the forward pass, and one in the backward pass for the gradient
-// of the input.
+// annotation weights: one all-reduce in the forward pass, and one in the backward pass for the gradient
+// axes the input.
 func TestTensorParallelLayersSendNoMoreThanTheyHaveTo(t *testing.T) {
 	m := build(t, spmd.Options{LogicalAxes: []sharding.Axis{{Name: "model", Size: 4}}}, spmd.Signature{
 		Arguments: make([]spmd.Tensor, 3), Results: make([]spmd.Tensor, 4),

@@ -167,17 +167,17 @@ func TestCollectivesOfManualRegionsAndTheirGradients(t *testing.T) {
 	x, w := waves(16*8, 0.3), waves(8, 1.1)
 	want := map[int][][]float32{}
 	for _, mesh := range []struct {
-		named
+		newValue
 		over []string
 	}{
-		{named{1, []sharding.Axis{{Name: "expert", Size: 1}}}, []string{"expert"}},
-		{named{1, []sharding.Axis{{Name: "expert", Size: 2}}}, []string{"expert"}},
-		{named{2, []sharding.Axis{{Name: "expert", Size: 4}}}, []string{"expert"}},
-		{named{2, []sharding.Axis{model2, expert2}}, []string{"expert", "model"}},
-		{named{2, []sharding.Axis{model2, expert2}}, []string{"expert"}},
-		{named{1, []sharding.Axis{model2, {Name: "one", Size: 1}, expert2}}, []string{"model", "one"}},
+		{newValue{1, []sharding.Axis{{Name: "expert", Size: 1}}}, []string{"expert"}},
+		{newValue{1, []sharding.Axis{{Name: "expert", Size: 2}}}, []string{"expert"}},
+		{newValue{2, []sharding.Axis{{Name: "expert", Size: 4}}}, []string{"expert"}},
+		{newValue{2, []sharding.Axis{model2, expert2}}, []string{"expert", "model"}},
+		{newValue{2, []sharding.Axis{model2, expert2}}, []string{"expert"}},
+		{newValue{1, []sharding.Axis{model2, {Name: "one", Size: 1}, expert2}}, []string{"model", "one"}},
 	} {
-		t.Run(fmt.Sprintf("%v over %v", mesh.named, mesh.over), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%v over %v", mesh.newValue, mesh.over), func(t *testing.T) {
 			cases := collectiveCases(mesh.over...)
 			signature := spmd.Signature{Arguments: make([]spmd.Tensor, 2), Results: make([]spmd.Tensor, 3*len(cases))}
 			n := 1

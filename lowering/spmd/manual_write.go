@@ -10,76 +10,76 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// write writes the pass as a manual computation.
-func (c *computation) write() {
-	inside, outside, rest := c.p.arguments()
+// emit writes the pass as a manual computation.
+func (c *manualComputation) emit() {
+	inside, outside, rest := c.pass.arguments()
 	for i, v := range inside {
 		if v == nil {
 			continue
 		}
-		spec, times := c.crossing(v.Type.Rank(), c.p.In[i]), c.without(c.p.In[i])
-		if c.p.Forward == nil || len(times) == 0 {
-			c.take(outside[i], v, spec)
+		spec, times := c.mappingSpec(v.Type.Rank(), c.pass.In[i]), c.unsplitAxes(c.pass.In[i])
+		if c.pass.Forward == nil || len(times) == 0 {
+			c.addOperand(outside[i], v, spec)
 			continue
 		}
-		whole := c.a.f.Fresh(v.Type)
-		c.take(outside[i], whole, spec)
-		c.before = append(c.before, c.times("stablehlo.divide", v, whole, times)...)
+		whole := c.a.function.NewValue(v.Type)
+		c.addOperand(outside[i], whole, spec)
+		c.prologue = append(c.prologue, c.applyDeviceCount("stablehlo.divide", v, whole, times)...)
 	}
-	rest, _ = ir.Rewrite(rest, c.expand) // expand returns no error here
-	c.set(rest)
+	rest, _ = ir.Rewrite(rest, c.expandMark) // expandMark returns no error here
+	c.setStatements(rest)
 	body := make([]*ir.Statement, len(rest))
 	for i, s := range rest {
-		body[i] = s.Reading(c.value)
+		body[i] = s.ReplaceOperands(c.innerValue)
 	}
-	gives, outsides := c.a.insides(c.p), c.a.leaving(c.p)
-	at := make([]int, len(c.p.Out))
+	gives, outsides := c.a.innerResults(c.pass), c.a.outerResults(c.pass)
+	at := make([]int, len(c.pass.Out))
 	for i, v := range gives {
 		if v != nil {
-			at[i] = len(c.given)
-			c.give(c.total(v, c.p.Out[i]), c.crossing(v.Type.Rank(), c.p.Out[i]), nil)
-			c.types[at[i]] = outsides[i].Type
+			at[i] = len(c.returned)
+			c.addResult(c.sumGradient(v, c.pass.Out[i]), c.mappingSpec(v.Type.Rank(), c.pass.Out[i]), nil)
+			c.resultTypes[at[i]] = outsides[i].Type
 		}
 	}
-	c.place("manual_", body, at, gives)
+	c.replacePass("manual_", body, at, gives)
 }
 
-// set replaces the statements of the pass, and its arguments by values defined inside.
-func (c *computation) set(rest []*ir.Statement) {
-	c.p.set(slices.Concat(c.before, rest))
-	c.p.own = nil
-	c.p.makes(nil)
+// setStatements replaces the statements of the pass, and its arguments by values defined inside.
+func (c *manualComputation) setStatements(rest []*ir.Statement) {
+	c.pass.setStatements(slices.Concat(c.prologue, rest))
+	c.pass.defined = nil
+	c.pass.defines(nil)
 	for _, v := range c.arguments {
-		c.p.own[v] = true
+		c.pass.defined[v] = true
 	}
 }
 
-// place replaces the pass by the computation. gives are the pass's results inside, and at are their
+// replacePass replaces the pass by the computation. gives are the pass's results inside, and at are their
 // indices among the computation's results.
-func (c *computation) place(name string, body []*ir.Statement, at []int, gives []*ir.Value) {
-	pack := name + c.a.f.Fresh(ir.Type{}).Name
-	run := manual(pack, c.manualAxes(), c.operands, c.inSpecs, c.types, c.outSpecs,
-		&ir.Region{Arguments: c.arguments, Body: slices.Concat(c.before, body, c.after, []*ir.Statement{give("sdy.return", c.given)})})
-	all := append(slices.Clone(c.prepare), run)
-	for i, v := range c.named {
+func (c *manualComputation) replacePass(name string, body []*ir.Statement, at []int, gives []*ir.Value) {
+	pack := name + c.a.function.NewValue(ir.Type{}).Name
+	run := manualComputationOp(pack, c.manualAxes(), c.operands, c.inSpecs, c.resultTypes, c.outSpecs,
+		&ir.Region{Arguments: c.arguments, Body: slices.Concat(c.prologue, body, c.epilogue, []*ir.Statement{returnOp("sdy.return", c.returned)})})
+	all := append(slices.Clone(c.outerStatements), run)
+	for i, v := range c.outerResults {
 		if v != nil {
-			all = append(all, unchanged(v, run.Results[i]))
+			all = append(all, copyOp(v, run.Results[i]))
 		}
 	}
-	c.p.set(all)
-	results := make([]*ir.Value, len(c.p.Out))
+	c.pass.setStatements(all)
+	results := make([]*ir.Value, len(c.pass.Out))
 	for i, v := range gives {
 		if v != nil {
 			results[i] = run.Results[at[i]]
 		}
 	}
-	c.a.results(c.p, results)
+	c.a.replaceResults(c.pass, results)
 }
 
-// leaving returns the values outside that a pass defines. An unused result is nil.
-func (a *outline) leaving(p *part) []*ir.Value {
+// outerResults returns the values outside that a pass defines. An unused result is nil.
+func (a *outliner) outerResults(p *passNode) []*ir.Value {
 	all := make([]*ir.Value, len(p.Out))
-	a.walk(a.root, func(_ *part, s *ir.Statement) {
+	a.walk(a.root, func(_ *passNode, s *ir.Statement) {
 		if m, ok := s.Mark.(exitMark); ok && m.pass == p.Pass {
 			all[m.index] = s.Results[0]
 		}
@@ -88,23 +88,23 @@ func (a *outline) leaving(p *part) []*ir.Value {
 }
 
 // manualAxes returns the mesh axes over which the computation is manual, in mesh order.
-func (c *computation) manualAxes() []string {
-	return c.a.w.mesh.SortAxes(c.a.w.factors.Pieces(c.axes...))
+func (c *manualComputation) manualAxes() []string {
+	return c.a.assembler.mesh.SortAxes(c.a.assembler.factors.Pieces(c.axes...))
 }
 
-// without returns the axes over which a crossing does not split a tensor.
-func (c *computation) without(cross region.Crossing) []string {
-	cut := axesOf(cross)
+// unsplitAxes returns the axes over which a crossing does not split a tensor.
+func (c *manualComputation) unsplitAxes(cross region.Mapping) []string {
+	cut := shardAxes(cross)
 	return slices.DeleteFunc(slices.Clone(c.axes), func(name string) bool { return slices.Contains(cut, name) })
 }
 
-// times applies op to in and the number of devices on axes.
-func (c *computation) times(op string, out, in *ir.Value, axes []string) []*ir.Statement {
-	n := c.a.w.trace.devices(axes)
+// applyDeviceCount applies op to in and the number of devices on axes.
+func (c *manualComputation) applyDeviceCount(op string, out, in *ir.Value, axes []string) []*ir.Statement {
+	n := c.a.assembler.trace.deviceCount(axes)
 	if n == 1 {
-		return []*ir.Statement{unchanged(out, in)}
+		return []*ir.Statement{copyOp(out, in)}
 	}
-	number := c.a.f.Fresh(in.Type)
+	number := c.a.function.NewValue(in.Type)
 	value := ir.Integer(n)
 	switch {
 	case in.Type.DType.IsComplex():
@@ -112,80 +112,80 @@ func (c *computation) times(op string, out, in *ir.Value, axes []string) []*ir.S
 	case in.Type.DType.IsFloat():
 		value = ir.Float(strconv.Itoa(n)+".0", float64(n))
 	}
-	return []*ir.Statement{constant(number, value), short(op, out, in, number)}
+	return []*ir.Statement{constantOp(number, value), customOp(op, out, in, number)}
 }
 
-// total returns the result for v: the gradient of a value that is equal on devices is summed over
+// sumGradient returns the result for v: the gradient of a value that is equal on devices is summed over
 // them.
-func (c *computation) total(v *ir.Value, cross region.Crossing) *ir.Value {
-	in := c.value(v)
-	axes := c.without(cross)
-	if c.p.Forward == nil || len(axes) == 0 || v.Type.Empty() {
+func (c *manualComputation) sumGradient(v *ir.Value, cross region.Mapping) *ir.Value {
+	in := c.innerValue(v)
+	axes := c.unsplitAxes(cross)
+	if c.pass.Forward == nil || len(axes) == 0 || v.Type.IsEmpty() {
 		return in
 	}
 	var equal, differ []string
-	set := c.variation(v)
+	set := c.varyingAxes(v)
 	for _, name := range axes {
-		if set&c.a.w.trace.axisSet(name) == 0 {
+		if set&c.a.assembler.trace.axisSetOf(name) == 0 {
 			equal = append(equal, name)
 		} else {
 			differ = append(differ, name)
 		}
 	}
 	if len(equal) > 0 {
-		out := c.a.f.Fresh(v.Type)
-		c.after = append(c.after, c.times("stablehlo.multiply", out, in, equal)...)
+		out := c.a.function.NewValue(v.Type)
+		c.epilogue = append(c.epilogue, c.applyDeviceCount("stablehlo.multiply", out, in, equal)...)
 		in = out
 	}
 	if len(differ) > 0 {
-		out := c.a.f.Fresh(v.Type)
-		c.after = append(c.after, &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: amongMark{differ, region.AllReduce{Axes: differ}}})
+		out := c.a.function.NewValue(v.Type)
+		c.epilogue = append(c.epilogue, &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: namedAxesMark{differ, region.AllReduce{Axes: differ}}})
 		in = out
 	}
 	return in
 }
 
-// variation returns the axes over which a value may vary. It returns all axes for an unknown value,
+// varyingAxes returns the axes over which a value may vary. It returns all axes for an unknown value,
 // such as a recomputed one.
-func (c *computation) variation(v *ir.Value) axisSet {
-	if set, known := c.a.vary.of[v]; known {
+func (c *manualComputation) varyingAxes(v *ir.Value) axisSet {
+	if set, known := c.a.variation.axes[v]; known {
 		return set
 	}
 	return ^axisSet(0)
 }
 
-// expand rewrites marks that require several statements: the sum of values that are equal on the
+// expandMark rewrites marks that require several statements: the sum of values that are equal on the
 // devices, and the device number.
-func (c *computation) expand(s *ir.Statement) ([]*ir.Statement, error) {
+func (c *manualComputation) expandMark(s *ir.Statement) ([]*ir.Statement, error) {
 	switch m := s.Mark.(type) {
-	case numberMark:
+	case deviceIndexMark:
 		if len(m.axes) > 0 {
-			s = unchanged(s.Results[0], c.number(m.axes))
+			s = copyOp(s.Results[0], c.deviceIndex(m.axes))
 		}
-	case amongMark:
+	case namedAxesMark:
 		reduced, ok := m.op.(region.AllReduce)
 		in := s.Operands[0]
 		switch {
-		case !ok || c.variation(in)&c.a.w.trace.axisSet(m.axes...) != 0:
-		case reduced.By == region.Sum:
-			return c.times("stablehlo.multiply", s.Results[0], in, m.axes), nil
+		case !ok || c.varyingAxes(in)&c.a.assembler.trace.axisSetOf(m.axes...) != 0:
+		case reduced.Reduction == region.Sum:
+			return c.applyDeviceCount("stablehlo.multiply", s.Results[0], in, m.axes), nil
 		default:
-			s = unchanged(s.Results[0], in)
+			s = copyOp(s.Results[0], in)
 		}
 	}
 	return []*ir.Statement{s}, nil
 }
 
-// number returns the number of the device on axes: each device's slice of an iota.
-func (c *computation) number(axes []string) *ir.Value {
+// deviceIndex returns the number of the device on axes: each device's slice of an iota.
+func (c *manualComputation) deviceIndex(axes []string) *ir.Value {
 	key := strings.Join(axes, "$")
-	if c.numbers[key] == nil {
-		n := c.a.w.trace.devices(axes)
-		all, own, number := c.a.f.Fresh(int32s.Stacked(n)), c.a.f.Fresh(int32s.Stacked(1)), c.a.f.Fresh(int32s)
-		c.prepare = append(c.prepare, counted(all))
-		c.take(all, own, sharding.NewSpec(sharding.Dim{Axes: c.a.w.factors.Pieces(axes...)}))
-		c.before = append(c.before, unchanged(number, own))
-		c.numbers[key] = number
+	if c.deviceIndices[key] == nil {
+		n := c.a.assembler.trace.deviceCount(axes)
+		all, own, number := c.a.function.NewValue(int32Scalar.Stacked(n)), c.a.function.NewValue(int32Scalar.Stacked(1)), c.a.function.NewValue(int32Scalar)
+		c.outerStatements = append(c.outerStatements, iotaOp(all))
+		c.addOperand(all, own, sharding.NewSpec(sharding.Dim{Axes: c.a.assembler.factors.Pieces(axes...)}))
+		c.prologue = append(c.prologue, copyOp(number, own))
+		c.deviceIndices[key] = number
 	}
-	return c.numbers[key]
+	return c.deviceIndices[key]
 }

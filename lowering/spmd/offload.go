@@ -11,32 +11,32 @@ import (
 
 // The memory spaces of kept values.
 const (
-	pinnedHost   = "pinned_host"
-	deviceMemory = "device"
+	pinnedHostSpace   = "pinned_host"
+	deviceMemorySpace = "device"
 )
 
-// inMemory returns an op that moves a value to another memory space.
-func inMemory(memory string, out, in *ir.Value) *ir.Statement {
-	return inline("stablehlo.custom_call", out, in).With("call_target_name", ir.String("annotate_device_placement")).
-		With("has_side_effect", ir.Flag(true)).With("mhlo.frontend_attributes", ir.Raw(`{_xla_buffer_placement = "`+memory+`"}`))
+// placeInMemory returns an op that moves a value to another memory space.
+func placeInMemory(memory string, out, in *ir.Value) *ir.Statement {
+	return genericOp("stablehlo.custom_call", out, in).AddAttribute("call_target_name", ir.String("annotate_device_placement")).
+		AddAttribute("has_side_effect", ir.Bool(true)).AddAttribute("mhlo.frontend_attributes", ir.Raw(`{_xla_buffer_placement = "`+memory+`"}`))
 }
 
-// hosted reports whether a kept value is moved to host memory. Scalars are not worth a transfer.
-func (k *keeper) hosted(v *ir.Value) bool { return k.keep.Host && v.Type.Rank() > 0 }
+// isOffloaded reports whether a kept value is moved to host memory. Scalars are not worth a transfer.
+func (k *rematerializer) isOffloaded(v *ir.Value) bool { return k.policy.OnHost && v.Type.Rank() > 0 }
 
-// canHost returns an error where compilers do not support values in host memory: on the CPU, and
-// outside loops, where libtpu's compiler uses more device memory instead of less.
-func (t *Trace) canHost(kind region.Kind) error {
+// checkOffload returns an error where compilers do not support values in host memory: on the CPU, and
+// outerArguments loops, where libtpu's compiler uses more device memory instead of less.
+func (t *Trace) checkOffload(kind region.Kind) error {
 	refuse := func(reason, hint string) error {
 		return &errkind.Fault{Op: kind.String() + ":", Subject: "policy", Reason: reason, Hint: hint, Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
 	switch kind := kind.(type) {
 	case region.Block:
-		if kind.Keep.Host {
+		if kind.Policy.OnHost {
 			return refuse("what a block keeps is not taken to the host's memory", "run the layers in a loop (package loop), whose values are, or leave remat.Policy.OnHost out")
 		}
 	case region.Loop:
-		if kind.Keep.Host && t.opts.Target == lowering.TargetCPU {
+		if kind.Policy.OnHost && t.opts.Target == lowering.TargetCPU {
 			return refuse("the memory of CPU devices is the host's, so that nothing can be kept elsewhere", "leave remat.Policy.OnHost out for CPU devices")
 		}
 	}

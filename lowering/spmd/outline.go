@@ -14,42 +14,42 @@ import (
 // passes, because the values that the backward passes read determine the results of the forward
 // pass.
 
-// part is a list of statements that may contain other parts: the step, or a pass.
-type part struct {
+// emitShard is a list of statements that may contain other parts: the step, or a pass.
+type passNode struct {
 	*region.Pass
-	units []unit
-	// backward are the backward passes of a forward pass, in step order.
-	backward []*part
+	items []passItem
+	// rewriteBackward are the backward passes of a forward pass, in step order.
+	backward []*passNode
 	depth    int
-	// own are the values defined inside, see makes. excluded is set while other parts are searched.
-	own      map[*ir.Value]bool
+	// definitions are the values defined inside, see makes. excluded is set while other parts are searched.
+	defined  map[*ir.Value]bool
 	excluded bool
 }
 
-// unit is a statement or a part.
-type unit struct {
+// passItem is a statement or a part.
+type passItem struct {
 	statement *ir.Statement
-	part      *part
+	pass      *passNode
 }
 
-// outline moves the passes of a step into separate functions.
-type outline struct {
-	w    *writer
-	f    *ir.Function // a copy of the step, which may grow
-	root *part
-	// groups are the forward passes in step order.
-	groups []*part
-	// first are statements that are moved to the start of the step.
-	first []*ir.Statement
+// outliner moves the passes of a step into separate functions.
+type outliner struct {
+	assembler *assembler
+	function  *ir.Function // a copy of the step, which may grow
+	root      *passNode
+	// forwardPasses are the forward passes in step order.
+	forwardPasses []*passNode
+	// hoisted are statements that are moved to the start of the step.
+	hoisted []*ir.Statement
 	// constants maps a value to the statement that computes it without operands. vary contains the
-	// variation over devices, if there are manual regions.
+	// varyingAxes over devices, if there are manual regions.
 	constants map[*ir.Value]*ir.Statement
-	vary      *variation
+	variation *variation
 }
 
-// outline returns the step without passes, and the new index of each statement: element i is the
+// outliner returns the step without passes, and the new index of each statement: element i is the
 // index of statement i of the step, or of its replacement.
-func (w *writer) outline(f *ir.Function, passes []pass) (*ir.Function, []int, error) {
+func (w *assembler) outlinePasses(f *ir.Function, passes []tracedPass) (*ir.Function, []int, error) {
 	at := make([]int, len(f.Body)+1)
 	if len(passes) == 0 {
 		for i := range at {
@@ -58,26 +58,26 @@ func (w *writer) outline(f *ir.Function, passes []pass) (*ir.Function, []int, er
 		return f, at, nil
 	}
 	copied := *f
-	a := &outline{w: w, f: &copied}
-	if slices.ContainsFunc(passes, pass.manual) {
-		a.vary, a.constants = w.trace.variation(f.Body), map[*ir.Value]*ir.Statement{}
+	a := &outliner{assembler: w, function: &copied}
+	if slices.ContainsFunc(passes, tracedPass.isManual) {
+		a.variation, a.constants = w.trace.analyzeVariation(f.Body), map[*ir.Value]*ir.Statement{}
 		for _, s := range f.Body {
-			if constantOp(s) {
+			if isConstant(s) {
 				a.constants[s.Results[0]] = s
 			}
 		}
 	}
-	begins := a.split(f.Body, passes)
-	a.hoist()
-	slices.SortStableFunc(a.groups, func(x, y *part) int { return y.depth - x.depth })
-	for _, forward := range a.groups {
-		if err := a.group(forward); err != nil {
+	begins := a.buildTree(f.Body, passes)
+	a.hoistConstants()
+	slices.SortStableFunc(a.forwardPasses, func(x, y *passNode) int { return y.depth - x.depth })
+	for _, forward := range a.forwardPasses {
+		if err := a.writeGroup(forward); err != nil {
 			return nil, nil, err
 		}
 	}
-	body := slices.Clone(a.first)
+	body := slices.Clone(a.hoisted)
 	next := 0
-	for n, u := range a.root.units {
+	for n, u := range a.root.items {
 		for ; next < len(at) && next <= begins[n]; next++ {
 			at[next] = len(body)
 		}
@@ -87,22 +87,22 @@ func (w *writer) outline(f *ir.Function, passes []pass) (*ir.Function, []int, er
 		at[next] = len(body)
 	}
 	copied.Body = body
-	if err := within(&copied); err != nil {
+	if err := checkEscapes(&copied); err != nil {
 		return nil, nil, err
 	}
 	return &copied, at, nil
 }
 
-// within checks that no value of a pass is read outside it except as a result. A step can leak a
-// value through a Go variable.
-func within(f *ir.Function) error {
+// canCompute checks that no value of a pass is read outside it except as a result. A step can leak a
+// innerValue through a Go variable.
+func checkEscapes(f *ir.Function) error {
 	known := map[*ir.Value]bool{}
 	for _, p := range f.Parameters {
 		known[p.Value] = true
 	}
 	for _, s := range f.Body {
 		var lost *ir.Value
-		s.Reads(func(v *ir.Value) {
+		s.WalkOperands(func(v *ir.Value) {
 			if !known[v] {
 				lost = v
 			}
@@ -118,20 +118,20 @@ func within(f *ir.Function) error {
 	return nil
 }
 
-// split creates the parts. begins are the indices of the root's units in the step.
-func (a *outline) split(body []*ir.Statement, passes []pass) (begins []int) {
-	a.root = &part{}
-	open, of := []*part{a.root}, map[*region.Pass]*part{}
+// annotation creates the parts. begins are the indices of the root's units in the step.
+func (a *outliner) buildTree(body []*ir.Statement, passes []tracedPass) (begins []int) {
+	a.root = &passNode{}
+	open, of := []*passNode{a.root}, map[*region.Pass]*passNode{}
 	ends := []int{len(body)}
 	for i := 0; i <= len(body); i++ {
 		for len(open) > 1 && ends[len(ends)-1] <= i {
 			open, ends = open[:len(open)-1], ends[:len(ends)-1]
 		}
 		for len(passes) > 0 && passes[0].begin == i {
-			p := &part{Pass: passes[0].Pass, depth: len(open)}
+			p := &passNode{Pass: passes[0].Pass, depth: len(open)}
 			of[p.Pass] = p
 			if p.Forward == nil {
-				a.groups = append(a.groups, p)
+				a.forwardPasses = append(a.forwardPasses, p)
 			} else {
 				forward := of[p.Forward]
 				forward.backward = append(forward.backward, p)
@@ -140,7 +140,7 @@ func (a *outline) split(body []*ir.Statement, passes []pass) (begins []int) {
 				begins = append(begins, i)
 			}
 			within := open[len(open)-1]
-			within.units = append(within.units, unit{part: p})
+			within.items = append(within.items, passItem{pass: p})
 			if passes[0].end > i {
 				open, ends = append(open, p), append(ends, passes[0].end)
 			}
@@ -151,24 +151,24 @@ func (a *outline) split(body []*ir.Statement, passes []pass) (begins []int) {
 				begins = append(begins, i)
 			}
 			within := open[len(open)-1]
-			within.units = append(within.units, unit{statement: body[i]})
+			within.items = append(within.items, passItem{statement: body[i]})
 		}
 	}
 	return begins
 }
 
-// hoist moves constants of passes that are read elsewhere to the start. GoMLX creates a constant
+// hoistConstants moves constants of passes that are read elsewhere to the start. GoMLX creates a constant
 // once, in the first pass that uses it.
-func (a *outline) hoist() {
-	home := map[*ir.Value]*part{}
-	a.walk(a.root, func(in *part, s *ir.Statement) {
-		if in != a.root && constantOp(s) {
+func (a *outliner) hoistConstants() {
+	home := map[*ir.Value]*passNode{}
+	a.walk(a.root, func(in *passNode, s *ir.Statement) {
+		if in != a.root && isConstant(s) {
 			home[s.Results[0]] = in
 		}
 	})
 	moved := map[*ir.Value]bool{}
-	a.walk(a.root, func(in *part, s *ir.Statement) {
-		s.Reads(func(v *ir.Value) {
+	a.walk(a.root, func(in *passNode, s *ir.Statement) {
+		s.WalkOperands(func(v *ir.Value) {
 			if at := home[v]; at != nil && at != in {
 				moved[v] = true
 			}
@@ -177,53 +177,53 @@ func (a *outline) hoist() {
 	if len(moved) == 0 {
 		return
 	}
-	var leave func(p *part)
-	leave = func(p *part) {
-		p.units = slices.DeleteFunc(p.units, func(u unit) bool {
-			if u.part != nil {
-				leave(u.part)
+	var leave func(p *passNode)
+	leave = func(p *passNode) {
+		p.items = slices.DeleteFunc(p.items, func(u passItem) bool {
+			if u.pass != nil {
+				leave(u.pass)
 				return false
 			}
-			if constantOp(u.statement) && moved[u.statement.Results[0]] {
-				a.first = append(a.first, u.statement)
+			if isConstant(u.statement) && moved[u.statement.Results[0]] {
+				a.hoisted = append(a.hoisted, u.statement)
 				return true
 			}
 			return false
 		})
 	}
-	for _, u := range a.root.units {
-		if u.part != nil {
-			leave(u.part)
+	for _, u := range a.root.items {
+		if u.pass != nil {
+			leave(u.pass)
 		}
 	}
 }
 
-// constantOp reports whether a statement has no operands and computes a constant.
-func constantOp(s *ir.Statement) bool {
+// isConstant reports whether a statement has no operands and computes a constant.
+func isConstant(s *ir.Statement) bool {
 	return len(s.Operands) == 0 && len(s.Regions) == 0 && len(s.Results) == 1 && s.Mark == nil
 }
 
 // walk calls yield for all statements of a part and of nested parts, in order.
-func (a *outline) walk(p *part, yield func(in *part, s *ir.Statement)) {
-	for _, u := range p.units {
-		if u.part != nil {
-			a.walk(u.part, yield)
+func (a *outliner) walk(p *passNode, yield func(in *passNode, s *ir.Statement)) {
+	for _, u := range p.items {
+		if u.pass != nil {
+			a.walk(u.pass, yield)
 		} else {
 			yield(p, u.statement)
 		}
 	}
 }
 
-// statements returns the statements of a unit.
-func (u unit) statements() []*ir.Statement {
-	if u.part != nil {
-		return u.part.statements()
+// analyzeStatements returns the statements of a unit.
+func (u passItem) statements() []*ir.Statement {
+	if u.pass != nil {
+		return u.pass.statements()
 	}
 	return []*ir.Statement{u.statement}
 }
 
-func (p *part) statements() (all []*ir.Statement) {
-	for _, u := range p.units {
+func (p *passNode) statements() (all []*ir.Statement) {
+	for _, u := range p.items {
 		all = append(all, u.statements()...)
 	}
 	return all
@@ -231,40 +231,40 @@ func (p *part) statements() (all []*ir.Statement) {
 
 // prune removes unused statements of a backward pass, so that no value is kept for them. GoMLX
 // takes the gradient of a sum of the results, and the sum itself is unused.
-func (a *outline) prune(p *part) {
+func (a *outliner) prune(p *passNode) {
 	live := map[*ir.Value]bool{}
-	for _, v := range a.insides(p) {
+	for _, v := range a.innerResults(p) {
 		live[v] = true
 	}
 	var rest []*ir.Statement
 	for _, s := range slices.Backward(p.statements()) {
 		m, argument := s.Mark.(entryMark)
 		if argument = argument && m.pass == p.Pass; argument || slices.ContainsFunc(s.Results, func(v *ir.Value) bool { return live[v] }) {
-			s.Reads(func(v *ir.Value) { live[v] = true })
+			s.WalkOperands(func(v *ir.Value) { live[v] = true })
 			rest = append(rest, s)
 		}
 	}
 	slices.Reverse(rest)
-	p.set(rest)
+	p.setStatements(rest)
 }
 
-// set replaces the statements of a part.
-func (p *part) set(all []*ir.Statement) {
-	p.units = nil
+// setStatements replaces the statements of a part.
+func (p *passNode) setStatements(all []*ir.Statement) {
+	p.items = nil
 	p.add(all...)
 }
 
-// add appends statements to a part.
-func (p *part) add(all ...*ir.Statement) {
+// addAxes appends statements to a part.
+func (p *passNode) add(all ...*ir.Statement) {
 	for _, s := range all {
-		p.units = append(p.units, unit{statement: s})
+		p.items = append(p.items, passItem{statement: s})
 	}
 }
 
-// group writes a forward pass and its backward passes, which contain no other passes any more.
-func (a *outline) group(forward *part) error {
-	forward.backward = slices.DeleteFunc(forward.backward, a.dead)
-	if a.dead(forward) {
+// writeGroup writes a forward pass and its backward passes, which contain no other passes any more.
+func (a *outliner) writeGroup(forward *passNode) error {
+	forward.backward = slices.DeleteFunc(forward.backward, a.removeIfUnused)
+	if a.removeIfUnused(forward) {
 		return nil
 	}
 	for _, p := range forward.backward {
@@ -272,41 +272,41 @@ func (a *outline) group(forward *part) error {
 	}
 	switch forward.Kind.(type) {
 	case region.Loop:
-		a.loop(forward)
+		a.writeLoop(forward)
 	case region.Block:
-		a.block(forward)
+		a.writeBlock(forward)
 	case region.Manual:
-		return a.manual(forward)
+		return a.writeManual(forward)
 	case region.On:
-		return a.device(forward)
+		return a.writeDeviceRegion(forward)
 	}
 	return nil
 }
 
-// dead removes a pass without results, whose trace ended with a panic.
-func (a *outline) dead(p *part) bool {
-	if slices.ContainsFunc(a.insides(p), func(v *ir.Value) bool { return v != nil }) {
+// removeIfUnused removes a pass without results, whose trace ended with a panic.
+func (a *outliner) removeIfUnused(p *passNode) bool {
+	if slices.ContainsFunc(a.innerResults(p), func(v *ir.Value) bool { return v != nil }) {
 		return false
 	}
-	p.units = nil
+	p.items = nil
 	return true
 }
 
-// results replaces the marks of a pass's results outside: result index of the pass becomes
+// replaceResults replaces the marks of a pass's results outside: result index of the pass becomes
 // given[index].
-func (a *outline) results(p *part, given []*ir.Value) {
-	a.replace(func(s *ir.Statement) *ir.Statement {
+func (a *outliner) replaceResults(p *passNode, given []*ir.Value) {
+	a.mapStatements(func(s *ir.Statement) *ir.Statement {
 		if m, ok := s.Mark.(exitMark); ok && m.pass == p.Pass {
-			return unchanged(s.Results[0], given[m.index])
+			return copyOp(s.Results[0], given[m.index])
 		}
 		return s
 	})
 }
 
-// insides returns the values inside that are results of a pass. An unused result is nil.
-func (a *outline) insides(p *part) []*ir.Value {
+// innerResults returns the values inside that are results of a pass. An unused result is nil.
+func (a *outliner) innerResults(p *passNode) []*ir.Value {
 	all := make([]*ir.Value, len(p.Out))
-	a.walk(a.root, func(_ *part, s *ir.Statement) {
+	a.walk(a.root, func(_ *passNode, s *ir.Statement) {
 		if m, ok := s.Mark.(exitMark); ok && m.pass == p.Pass {
 			all[m.index] = s.Operands[0]
 		}
@@ -314,40 +314,40 @@ func (a *outline) insides(p *part) []*ir.Value {
 	return all
 }
 
-// replace replaces statements in the whole step, except in excluded parts.
-func (a *outline) replace(f func(s *ir.Statement) *ir.Statement) {
-	var within func(p *part)
-	within = func(p *part) {
+// mapStatements replaces statements in the whole step, except in excluded parts.
+func (a *outliner) mapStatements(f func(s *ir.Statement) *ir.Statement) {
+	var within func(p *passNode)
+	within = func(p *passNode) {
 		if p.excluded {
 			return
 		}
-		for i, u := range p.units {
-			if u.part != nil {
-				within(u.part)
+		for i, u := range p.items {
+			if u.pass != nil {
+				within(u.pass)
 			} else {
-				p.units[i].statement = f(u.statement)
+				p.items[i].statement = f(u.statement)
 			}
 		}
 	}
 	within(a.root)
 }
 
-// read returns the values that a pass's statements read, and its results.
-func (p *part) read(gives []*ir.Value) map[*ir.Value]bool {
+// load returns the values that a pass's statements read, and its results.
+func (p *passNode) readValues(gives []*ir.Value) map[*ir.Value]bool {
 	all := map[*ir.Value]bool{}
 	for _, v := range gives {
 		all[v] = true
 	}
 	_, _, rest := p.arguments()
 	for _, s := range rest {
-		s.Reads(func(v *ir.Value) { all[v] = true })
+		s.WalkOperands(func(v *ir.Value) { all[v] = true })
 	}
 	return all
 }
 
 // arguments returns the values of a pass's arguments inside, the arguments themselves outside, and
 // the statements without the argument marks. An argument that is not read inside has a nil value.
-func (p *part) arguments() (inside, outside []*ir.Value, rest []*ir.Statement) {
+func (p *passNode) arguments() (inside, outside []*ir.Value, rest []*ir.Statement) {
 	inside, outside = make([]*ir.Value, len(p.In)), make([]*ir.Value, len(p.In))
 	for _, s := range p.statements() {
 		if m, ok := s.Mark.(entryMark); ok && m.pass == p.Pass {

@@ -15,20 +15,20 @@ type Variant struct {
 	Sizes []int
 }
 
-// LeaveOutPadding rewrites the step of a graph that was compiled on t so that padding of its
+// MaskPadding rewrites the step of a graph that was compiled on t so that padding of its
 // arguments has no effect, see package ragged. sizes are the padded sizes. sources contain the
 // location of the real size for each padded size; a source without a parameter is the value of
-// [RealRows]. others are the same step traced for other padded sizes: two traces for each size,
-// which differ from t in that size only. LeaveOutPadding returns the dimensions of the step's
+// [MarkRealRows]. others are the same step traced for other padded sizes: two traces for each size,
+// which differ from t in that size only. MaskPadding returns the dimensions of the step's
 // results. Its errors are [*ragged.Error].
-func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.Source, others []Variant) ([][]ragged.Dim, error) {
-	base, err := t.traced(g, sizes)
+func (t *Trace) MaskPadding(g *graph.Graph, sizes []int, sources []ragged.SizeSource, others []Variant) ([][]ragged.Dim, error) {
+	base, err := t.variantOf(g, sizes)
 	if err != nil {
 		return nil, err
 	}
 	var all []ragged.Variant
 	for _, other := range others {
-		traced, err := other.Trace.traced(other.Graph, other.Sizes)
+		traced, err := other.Trace.variantOf(other.Graph, other.Sizes)
 		if err != nil {
 			return nil, err
 		}
@@ -38,17 +38,17 @@ func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.So
 	if err != nil {
 		return nil, err
 	}
-	results := plan.Results()
-	at, err := plan.Apply(located(base.Program, sources))
+	results := plan.ResultDims()
+	at, err := plan.Apply(resolveSources(base.Program, sources))
 	if err != nil {
 		return nil, err
 	}
-	t.moved(func(i int) int { return at[i] })
+	t.updateIndices(func(i int) int { return at[i] })
 	return results, nil
 }
 
-// moved records that the index of statement i of the step changed to to(i).
-func (t *Trace) moved(to func(i int) int) {
+// updateIndices records that the index of statement i of the step changed to to(i).
+func (t *Trace) updateIndices(to func(i int) int) {
 	for i, r := range t.regions {
 		t.regions[i].begin, t.regions[i].end = to(r.begin), to(r.end)
 	}
@@ -57,31 +57,31 @@ func (t *Trace) moved(to func(i int) int) {
 	}
 }
 
-func (t *Trace) traced(g *graph.Graph, sizes []int) (ragged.Variant, error) {
+func (t *Trace) variantOf(g *graph.Graph, sizes []int) (ragged.Variant, error) {
 	lowered, ok := g.Executable().(*lowering.Executable)
 	if !ok {
-		return ragged.Variant{}, untraced(g.Name())
+		return ragged.Variant{}, untracedGraphError(g.Name())
 	}
-	return ragged.Variant{Program: lowered.Program(), Sizes: sizes, Marker: padded}, nil
+	return ragged.Variant{Program: lowered.Program(), Sizes: sizes, MarkEffect: paddingEffect}, nil
 }
 
-// padded returns the effect of a mark on a padded value, see [ragged.Marker].
-func padded(mark any) string {
+// paddingEffect returns the effect of a mark on a padded value, see [ragged.MarkEffect].
+func paddingEffect(mark any) string {
 	switch m := mark.(type) {
-	case reduced, gathered, scattered, amongMark:
+	case allReduceMark, allGatherMark, reduceScatterMark, namedAxesMark:
 		return "a collective"
 	case entryMark:
-		return cutting(m.pass, m.pass.In[m.index])
+		return splitEffect(m.pass, m.pass.In[m.index])
 	case exitMark:
-		return cutting(m.pass, m.pass.Out[m.index])
+		return splitEffect(m.pass, m.pass.Out[m.index])
 	}
 	return ""
 }
 
-// cutting describes a border that splits a tensor over devices, in which case the last devices
+// splitEffect describes a border that splits a tensor over devices, in which case the last devices
 // would have the padding.
-func cutting(p *region.Pass, c region.Crossing) string {
-	if _, manual := p.Kind.(region.Manual); manual && len(axesOf(c)) > 0 {
+func splitEffect(p *region.Pass, c region.Mapping) string {
+	if _, manual := p.Kind.(region.Manual); manual && len(shardAxes(c)) > 0 {
 		return "a manual region"
 	}
 	return ""

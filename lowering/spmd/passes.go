@@ -12,15 +12,15 @@ import (
 )
 
 // A pass through a region of package region is a range of the step's statements. Its arguments and
-// results are statements with marks. outline.go moves the passes into separate functions.
+// replaceResults are statements with marks. outline.go moves the passes into separate functions.
 
-type pass struct {
+type tracedPass struct {
 	*region.Pass
 	begin, end int
 }
 
-// manual reports whether a pass is written as a manual computation.
-func (p pass) manual() bool {
+// writeManual reports whether a pass is written as a manual computation.
+func (p tracedPass) isManual() bool {
 	switch p.Kind.(type) {
 	case region.Manual, region.On:
 		return true
@@ -43,34 +43,34 @@ type exitMark struct {
 // nameMark is the mark of a value with a name for the rematerialization policy.
 type nameMark struct{ name string }
 
-// write implements [mark]: in a pass that is written inline the value is the operand.
-func (entryMark) write(_ *writer, out, in *ir.Value) *ir.Statement { return unchanged(out, in) }
-func (exitMark) write(_ *writer, out, in *ir.Value) *ir.Statement  { return unchanged(out, in) }
-func (nameMark) write(_ *writer, out, in *ir.Value) *ir.Statement  { return unchanged(out, in) }
+// emit implements [mark]: in a pass that is written inline the value is the operand.
+func (entryMark) lower(_ *assembler, out, in *ir.Value) *ir.Statement { return copyOp(out, in) }
+func (exitMark) lower(_ *assembler, out, in *ir.Value) *ir.Statement  { return copyOp(out, in) }
+func (nameMark) lower(_ *assembler, out, in *ir.Value) *ir.Statement  { return copyOp(out, in) }
 
 var _ region.Target = (*Trace)(nil)
 
 // BeginPass implements [region.Target].
 func (t *Trace) BeginPass(p *region.Pass) error {
-	if err := t.hostsDevice(p.Kind); err != nil {
+	if err := t.checkDeviceRegion(p.Kind); err != nil {
 		return err
 	}
 	if t.InRegion() {
-		return fault(p.Kind.String(), "inside a region that runs on one logical device", "put the logical.On region elsewhere")
+		return newFault(p.Kind.String(), "inside a region that runs on one logical device", "put the logical.On region elsewhere")
 	}
-	if err := t.canHost(p.Kind); err != nil {
+	if err := t.checkOffload(p.Kind); err != nil {
 		return err
 	}
-	t.nested = append(t.nested, len(t.passes))
-	t.passes = append(t.passes, pass{Pass: p, begin: len(t.main().IR().Body), end: -1})
+	t.openPasses = append(t.openPasses, len(t.passes))
+	t.passes = append(t.passes, tracedPass{Pass: p, begin: len(t.main().IR().Body), end: -1})
 	return nil
 }
 
 // EndPass implements [region.Target].
 func (t *Trace) EndPass(*region.Pass) {
-	last := len(t.nested) - 1
-	t.passes[t.nested[last]].end = len(t.main().IR().Body)
-	t.nested = t.nested[:last]
+	last := len(t.openPasses) - 1
+	t.passes[t.openPasses[last]].end = len(t.main().IR().Body)
+	t.openPasses = t.openPasses[:last]
 }
 
 // policies returns the policy of each loop and block that has a backward pass.
@@ -83,26 +83,26 @@ func (t *Trace) policies() (all []Policy) {
 		seen[p.Forward] = true
 		switch kind := p.Forward.Kind.(type) {
 		case region.Loop:
-			all = append(all, Policy{kind.Keep, true})
+			all = append(all, Policy{kind.Policy, true})
 		case region.Block:
-			all = append(all, Policy{kind.Keep, false})
+			all = append(all, Policy{kind.Policy, false})
 		}
 	}
 	return all
 }
 
-// Open implements [region.Target].
-func (t *Trace) Open() (all []*region.Pass) {
-	for _, n := range t.nested {
+// OpenPasses implements [region.Target].
+func (t *Trace) OpenPasses() (all []*region.Pass) {
+	for _, n := range t.openPasses {
 		all = append(all, t.passes[n].Pass)
 	}
 	return all
 }
 
-// EmitBorder implements [region.Target].
-func (t *Trace) EmitBorder(x *graph.Node, op region.Op, gradient func(v *graph.Node) *graph.Node) *graph.Node {
+// EmitOp implements [region.Target].
+func (t *Trace) EmitOp(x *graph.Node, op region.Op, gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	if leave, ok := op.(region.Leave); ok {
-		if err := t.equal(x, leave); err != nil {
+		if err := t.checkReplicated(x, leave); err != nil {
 			panic(err)
 		}
 	}
@@ -117,30 +117,30 @@ func (t *Trace) EmitBorder(x *graph.Node, op region.Op, gradient func(v *graph.N
 			op.Slot.Value = x
 			return x, nil
 		case region.Load:
-			return saved(op.Slot)
-		case region.Zeros:
-			like, err := saved(op.Slot)
+			return slotValue(op.Slot)
+		case region.ZerosLike:
+			like, err := slotValue(op.Slot)
 			if err != nil {
 				return nil, err
 			}
-			return f.Mark(x, like.Shape(), zeros{})
-		case region.Zero:
-			return f.Mark(x, xshapes.Make(dtypes.Float32), zeros{})
-		case region.Name:
+			return f.Mark(x, like.Shape(), zerosMark{})
+		case region.ScalarZero:
+			return f.Mark(x, xshapes.Make(dtypes.Float32), zerosMark{})
+		case region.CheckpointName:
 			return f.Mark(x, x.Shape(), nameMark{op.Name})
 		}
-		return t.collectiveMark(f, x, op)
+		return t.emitNamedAxesOp(f, x, op)
 	}, gradient)
 	switch op.(type) {
-	case region.Enter, region.Leave, region.Save, region.Load, region.Zeros, region.Zero:
-		t.writes[y] = nil
+	case region.Enter, region.Leave, region.Save, region.Load, region.ZerosLike, region.ScalarZero:
+		t.emitters[y] = nil
 	}
 	return y
 }
 
-func saved(slot *region.Slot) (*stablehlo.Value, error) {
+func slotValue(slot *region.Slot) (*stablehlo.Value, error) {
 	if v, ok := slot.Value.(*stablehlo.Value); ok {
 		return v, nil
 	}
-	return nil, fault("region", "its result was read before it was traced", "report this as a fault of tpustrategy")
+	return nil, newFault("region", "its result was read before it was traced", "report this as a fault of tpustrategy")
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // deep is a step over stacked layers. It returns its loss, an average per layer, and the gradients
-// of x, of the stacked weights and biases, and of a scale that all layers share.
+// axes x, of the stacked weights and biases, and of a scale that all layers share.
 func deep(layer func(in []*graph.Node) (y, average, penalty *graph.Node), over func(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) (y, averages, penalty *graph.Node)) func(g *graph.Graph) []*graph.Node {
 	return func(g *graph.Graph) []*graph.Node {
 		x := graph.Parameter(g, "x", shapes.Make(dtypes.Float32, rows, width))
@@ -47,7 +47,7 @@ func dense(split bool) func(in []*graph.Node) (y, average, penalty *graph.Node) 
 			h = logical.Split(h, 1, 2)
 		}
 		h = graph.Tanh(graph.Add(h, graph.ExpandLeftToRank(b, 2)))
-		h = x.Graph().Backend().(*spmd.Trace).EmitBorder(h, region.Name{Name: "activation"}, func(v *graph.Node) *graph.Node { return v })
+		h = x.Graph().Backend().(*spmd.Trace).EmitOp(h, region.CheckpointName{Name: "activation"}, func(v *graph.Node) *graph.Node { return v })
 		y = graph.Add(x, graph.Mul(graph.Square(h), graph.ExpandLeftToRank(s, 2)))
 		return y, graph.ReduceAllMean(h), graph.ReduceAllSum(graph.Square(w))
 	}
@@ -69,29 +69,29 @@ func unrolled(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, 
 	return x, graph.Stack(all, 0), penalty
 }
 
-func looped(keep region.Keep) func(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) (y, averages, penalty *graph.Node) {
+func looped(keep region.RematPolicy) func(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) (y, averages, penalty *graph.Node) {
 	return func(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) (y, averages, penalty *graph.Node) {
 		stack := region.Slice{N: layers}
-		out := region.Trace(x.Graph().Backend().(*spmd.Trace), region.Loop{N: layers, Keep: keep},
-			[]region.Argument{{Node: x, Crossing: region.Carry{}}, {Node: w, Crossing: stack}, {Node: b, Crossing: stack}},
+		out := region.Trace(x.Graph().Backend().(*spmd.Trace), region.Loop{N: layers, Policy: keep},
+			[]region.Argument{{Node: x, Mapping: region.Carry{}}, {Node: w, Mapping: stack}, {Node: b, Mapping: stack}},
 			func(in []*graph.Node) []region.Result {
 				y, average, penalty := layer(append(in, s)) // a parameter that is no argument
-				return []region.Result{{Node: average, Crossing: stack}, {Node: y, Crossing: region.Carry{}}, {Node: penalty, Crossing: region.Same{}}}
+				return []region.Result{{Node: average, Mapping: stack}, {Node: y, Mapping: region.Carry{}}, {Node: penalty, Mapping: region.Identity{}}}
 			})
 		return out[1], out[0], out[2]
 	}
 }
 
 // blocks makes each layer a separate block.
-func blocks(keep region.Keep, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) func(in []*graph.Node) (y, average, penalty *graph.Node) {
+func blocks(keep region.RematPolicy, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) func(in []*graph.Node) (y, average, penalty *graph.Node) {
 	return func(in []*graph.Node) (y, average, penalty *graph.Node) {
 		args := make([]region.Argument, len(in))
 		for i, v := range in {
-			args[i] = region.Argument{Node: v, Crossing: region.Same{}}
+			args[i] = region.Argument{Node: v, Mapping: region.Identity{}}
 		}
-		out := region.Trace(in[0].Graph().Backend().(*spmd.Trace), region.Block{Keep: keep}, args, func(in []*graph.Node) []region.Result {
+		out := region.Trace(in[0].Graph().Backend().(*spmd.Trace), region.Block{Policy: keep}, args, func(in []*graph.Node) []region.Result {
 			y, average, penalty := layer(in)
-			return []region.Result{{Node: y, Crossing: region.Same{}}, {Node: average, Crossing: region.Same{}}, {Node: penalty, Crossing: region.Same{}}}
+			return []region.Result{{Node: y, Mapping: region.Identity{}}, {Node: average, Mapping: region.Identity{}}, {Node: penalty, Mapping: region.Identity{}}}
 		})
 		return out[0], out[1], out[2]
 	}
@@ -99,7 +99,7 @@ func blocks(keep region.Keep, layer func(in []*graph.Node) (y, average, penalty 
 
 func passed(t *testing.T, replicas, devices int, build func(g *graph.Graph) []*graph.Node) (*spmd.Module, [][]float32) {
 	t.Helper()
-	trace := spmd.NewTrace(spmd.Options{Replicas: replicas, LogicalDevices: devices, Programs: true})
+	trace := spmd.NewTrace(spmd.Options{Replicas: replicas, LogicalDevices: devices, AllowReplicaProgram: true})
 	g := graph.NewGraph(trace, "deep")
 	outputs := build(g)
 	require.NoError(t, g.Compile(outputs...))
@@ -111,7 +111,7 @@ func passed(t *testing.T, replicas, devices int, build func(g *graph.Graph) []*g
 	require.Equal(t, string(m.Text), string(again.Text))
 	args := make([][]float32, 4)
 	for i, a := range m.Arguments {
-		args[i] = make([]float32, size(a.Global))
+		args[i] = make([]float32, size(a.GlobalDims))
 		for k := range args[i] {
 			args[i][k] = float32(math.Sin(float64(k*7+i*13+1))) * 0.5
 		}
@@ -119,8 +119,8 @@ func passed(t *testing.T, replicas, devices int, build func(g *graph.Graph) []*g
 	return m, run(t, m, args...)
 }
 
-var keeps = map[string]region.Keep{
-	"everything": {}, "nothing": {Some: true}, "products": {Some: true, Products: true}, "names": {Some: true, Names: []string{"activation"}},
+var keeps = map[string]region.RematPolicy{
+	"everything": {}, "nothing": {Selective: true}, "products": {Selective: true, Products: true}, "names": {Selective: true, Names: []string{"activation"}},
 }
 
 func TestALoopIsWhatItsUnrolledLayersAre(t *testing.T) {
@@ -139,7 +139,7 @@ func TestALoopIsWhatItsUnrolledLayersAre(t *testing.T) {
 			same("loop/"+name, deep(dense(split), looped(keep)))
 			same("blocks/"+name, deep(blocks(keep, dense(split)), unrolled))
 		}
-		same("loop of blocks", deep(blocks(keeps["nothing"], dense(split)), looped(region.Keep{})))
+		same("loop of blocks", deep(blocks(keeps["nothing"], dense(split)), looped(region.RematPolicy{})))
 	}
 }
 

@@ -35,7 +35,7 @@ func TestProgramsOfReplicasGiveTheNumbersOfPartitions(t *testing.T) {
 			}
 			var want [][]float32
 			for _, programs := range []bool{false, true} {
-				m := build(t, spmd.Options{Replicas: r, Programs: programs, Target: lowering.TargetCPU}, sig, step)
+				m := build(t, spmd.Options{Replicas: r, AllowReplicaProgram: programs, Target: lowering.TargetCPU}, sig, step)
 				got := run(t, m, []float32{1, 2, 3, 4}, count(max(n, 1)*r*4), count(r))
 				if !programs {
 					require.Equal(t, []int{1, r}, []int{m.Replicas, m.Partitions})
@@ -51,9 +51,9 @@ func TestProgramsOfReplicasGiveTheNumbersOfPartitions(t *testing.T) {
 	}
 }
 
-// Logical devices need partitions.
+// LogicalMesh devices need partitions.
 func TestProgramsOfLogicalDevicesAreOneProgram(t *testing.T) {
-	m := build(t, spmd.Options{Replicas: 2, LogicalDevices: 2, Programs: true, Target: lowering.TargetCPU},
+	m := build(t, spmd.Options{Replicas: 2, LogicalDevices: 2, AllowReplicaProgram: true, Target: lowering.TargetCPU},
 		spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1)},
 		func(g *graph.Graph) []*graph.Node { return []*graph.Node{graph.AddScalar(param(g, "x", 4), 1)} })
 	assert.Equal(t, []int{1, 4}, []int{m.Replicas, m.Partitions})

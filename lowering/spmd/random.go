@@ -9,26 +9,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// OwnRandomNumbers makes the random numbers of each replica different. state is the parameter with
+// PerReplicaRandomNumbers makes the random numbers of each replica different. state is the parameter with
 // the generator state, the same on all replicas. now is the value of the state at the end of the
 // step. All ops of the step so far that read state read the replica's own state instead: a seed
 // drawn from state, with the replica's number added to the key of Philox. A step therefore does not
-// have to declare that it draws random numbers. OwnRandomNumbers adds no op to a program of one
+// have to declare that it draws random numbers. PerReplicaRandomNumbers adds no op to a program of one
 // replica.
 //
-// OwnRandomNumbers returns the new state for the step to store, the same on all replicas: state
-// after one draw, or now if now does not depend on state, for example in a step that sets the
+// PerReplicaRandomNumbers returns the new state for the step to store, the same on all replicas: state
+// epilogue one draw, or now if now does not depend on state, for example in a step that sets the
 // state.
-func OwnRandomNumbers(state, now *graph.Node) (*graph.Node, error) {
-	t := traceOf("random numbers", state)
+func PerReplicaRandomNumbers(state, now *graph.Node) (*graph.Node, error) {
+	t := requireTrace("random numbers", state)
 	if t.opts.Replicas == 1 {
 		return now, nil
 	}
-	shared, err := t.value(state)
+	shared, err := t.nodeValue(state)
 	if err != nil {
 		return nil, err
 	}
-	drawn, err := t.varying([]*graph.Node{now}, []*graph.Node{state})
+	drawn, err := t.replicaVarying([]*graph.Node{now}, []*graph.Node{state})
 	if err != nil {
 		return nil, err
 	}
@@ -36,30 +36,30 @@ func OwnRandomNumbers(state, now *graph.Node) (*graph.Node, error) {
 	id, end := ReplicaID(g), len(t.main().IR().Body)
 	next, seed := graph.RNGStateSplit(state)
 	key := graph.Const(g, []uint64{1, 0, 0}) // the first word
-	own, err := t.value(graph.Add(seed, graph.Mul(key, graph.ConvertDType(id, dtypes.Uint64))))
+	own, err := t.nodeValue(graph.Add(seed, graph.Mul(key, graph.ConvertDType(id, dtypes.Uint64))))
 	if err != nil {
 		return nil, err
 	}
-	t.lead(end, shared, own)
+	t.moveToStart(end, shared, own)
 	if !drawn[0] {
 		return now, nil
 	}
 	return next, nil
 }
 
-// lead moves the statements from index end on to the start. All other statements then read own
+// moveToStart moves the statements from index end on to the start. All other statements then read own
 // instead of shared.
-func (t *Trace) lead(end int, shared, own *ir.Value) {
+func (t *Trace) moveToStart(end int, shared, own *ir.Value) {
 	f := t.main().IR()
 	n := len(f.Body) - end
 	f.Body = slices.Concat(f.Body[end:], f.Body[:end])
 	for i, s := range f.Body[n:] {
-		f.Body[n+i] = s.Reading(func(v *ir.Value) *ir.Value {
+		f.Body[n+i] = s.ReplaceOperands(func(v *ir.Value) *ir.Value {
 			if v == shared {
 				return own
 			}
 			return v
 		})
 	}
-	t.moved(func(i int) int { return i + n })
+	t.updateIndices(func(i int) int { return i + n })
 }

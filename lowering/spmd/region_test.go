@@ -176,7 +176,7 @@ func TestCollectivesOfEmptyTensorsAreEmpty(t *testing.T) {
 		return []*graph.Node{spmd.AllReduce(x, spmd.Sum), spmd.AllGather(x, 0), spmd.AllGather(x, 1), spmd.ReduceScatter(x, 0)}
 	})
 	for i, dims := range [][]int{{2, 0}, {4, 0}, {2, 0}, {1, 0}} {
-		assert.Equal(t, dims, m.Results[i].Local)
+		assert.Equal(t, dims, m.Results[i].LocalDims)
 	}
 	assert.Equal(t, make([][]float32, 4), emptied(run(t, m, nil)))
 }

@@ -22,25 +22,25 @@ type ReplicaShard struct {
 	Dim, Size int
 }
 
-// Is reports whether the tensor is sharded.
-func (o ReplicaShard) Is() bool { return o.Size > 0 }
+// IsSharded reports whether the tensor is sharded.
+func (o ReplicaShard) IsSharded() bool { return o.Size > 0 }
 
-// Part returns the size of dimension Dim in a shard, for the given number of replicas.
-func (o ReplicaShard) Part(replicas int) int { return (o.Size + replicas - 1) / replicas }
+// ShardSize returns the size of dimension Dim in a shard, for the given number of replicas.
+func (o ReplicaShard) ShardSize(replicas int) int { return (o.Size + replicas - 1) / replicas }
 
-// Parts returns the dimensions of a shard of a tensor with the given dimensions.
-func (o ReplicaShard) Parts(dims []int, replicas int) []int {
+// ShardDims returns the dimensions of a shard of a tensor with the given dimensions.
+func (o ReplicaShard) ShardDims(dims []int, replicas int) []int {
 	dims = slices.Clone(dims)
-	if o.Is() {
-		dims[o.Dim] = o.Part(replicas)
+	if o.IsSharded() {
+		dims[o.Dim] = o.ShardSize(replicas)
 	}
 	return dims
 }
 
-// Wholes returns the dimensions of the unsharded tensor for shards with the given dimensions.
-func (o ReplicaShard) Wholes(dims []int) []int {
+// UnshardedDims returns the dimensions of the unsharded tensor for shards with the given dimensions.
+func (o ReplicaShard) UnshardedDims(dims []int) []int {
 	dims = slices.Clone(dims)
-	if o.Is() {
+	if o.IsSharded() {
 		dims[o.Dim] = o.Size
 	}
 	return dims
@@ -48,105 +48,105 @@ func (o ReplicaShard) Wholes(dims []int) []int {
 
 // String describes the sharding, such as "dimension 1 of 512 over the replicas".
 func (o ReplicaShard) String() string {
-	if !o.Is() {
+	if !o.IsSharded() {
 		return "whole on each replica"
 	}
 	return fmt.Sprintf("dimension %d of %d over the replicas", o.Dim, o.Size)
 }
 
-// Whole returns the unsharded tensor, the same on each replica, by one all-gather of the shards.
-// split is the annotation of the tensor over the logical devices, each of which gathers its own
-// shard only. The gradient is [ScatterPart]. It panics with an error of kind InvalidArgumentError.
-func Whole(part *graph.Node, o ReplicaShard, split logical.Annotation) *graph.Node {
-	t := traceOf("whole", part)
-	t.checkOver("whole", part, o, o.Part(t.opts.Replicas))
-	return cut(t.gather(part, o.gathered(split)), o)
+// GatherShards returns the unsharded tensor, the same on each replica, by one all-gather of the shards.
+// annotation is the annotation of the tensor over the logical devices, each of which gathers its own
+// shard only. The gradient is [ReduceScatterShard]. It panics with an error of kind InvalidArgumentError.
+func GatherShards(part *graph.Node, o ReplicaShard, split logical.Annotation) *graph.Node {
+	t := requireTrace("whole", part)
+	t.checkShard("whole", part, o, o.ShardSize(t.opts.Replicas))
+	return removePadding(t.emitGather(part, o.gatherMark(split)), o)
 }
 
-// ScatterPart sums x over the replicas and returns the replica's shard of the sum, by one
+// ReduceScatterShard sums x over the replicas and returns the replica's shard of the sum, by one
 // reduce-scatter. split is the annotation of x over the logical devices, each of which sums its own
-// shard only. The gradient is [Whole]. It panics with an error of kind InvalidArgumentError.
-func ScatterPart(x *graph.Node, o ReplicaShard, split logical.Annotation) *graph.Node {
-	t := traceOf("scatter_part", x)
-	t.checkOver("scatter_part", x, o, o.Size)
-	return t.scatter(padded0(x, o, t.opts.Replicas), o.gathered(split))
+// shard only. The gradient is [GatherShards]. It panics with an error of kind InvalidArgumentError.
+func ReduceScatterShard(x *graph.Node, o ReplicaShard, split logical.Annotation) *graph.Node {
+	t := requireTrace("scatter_part", x)
+	t.checkShard("scatter_part", x, o, o.Size)
+	return t.emitReduceScatter(padToShards(x, o, t.opts.Replicas), o.gatherMark(split))
 }
 
-// gathered returns the mark of the gathered shards.
-func (o ReplicaShard) gathered(split logical.Annotation) gathered {
-	return gathered{axis: o.Dim, state: true, split: split}
+// allGatherMark returns the mark of the gathered shards.
+func (o ReplicaShard) gatherMark(split logical.Annotation) allGatherMark {
+	return allGatherMark{axis: o.Dim, state: true, split: split}
 }
 
-// OwnPart returns the replica's shard of x, which must be the same on all replicas. It needs no
+// SliceShard returns the replica's shard of x, which must be the same on all replicas. It needs no
 // communication. It panics with an error of kind InvalidArgumentError.
-func OwnPart(x *graph.Node, o ReplicaShard) *graph.Node {
-	t := traceOf("own_part", x)
-	t.checkOver("own_part", x, o, o.Size)
-	x = padded0(x, o, t.opts.Replicas)
+func SliceShard(x *graph.Node, o ReplicaShard) *graph.Node {
+	t := requireTrace("own_part", x)
+	t.checkShard("own_part", x, o, o.Size)
+	x = padToShards(x, o, t.opts.Replicas)
 	if t.opts.Replicas == 1 {
 		return x
 	}
-	g, size := x.Graph(), o.Part(t.opts.Replicas)
+	g, size := x.Graph(), o.ShardSize(t.opts.Replicas)
 	starts := slices.Repeat([]*graph.Node{graph.Const(g, int32(0))}, x.Rank())
 	starts[o.Dim] = graph.Mul(ReplicaID(g), graph.Const(g, int32(size)))
-	return graph.DynamicSlice(x, starts, o.Parts(x.Shape().Dimensions, t.opts.Replicas))
+	return graph.DynamicSlice(x, starts, o.ShardDims(x.Shape().Dimensions, t.opts.Replicas))
 }
 
-// PartOf returns the replica's shard of a parameter whose argument is sharded. It needs no
+// ParameterShard returns the replica's shard of a parameter whose argument is sharded. It needs no
 // communication, and the step does not gather the parameter for it. No gradient flows to the
 // parameter: take the gradient with respect to the shard.
-func PartOf(parameter *graph.Node, o ReplicaShard) *graph.Node {
-	t := traceOf("part_of", parameter)
-	t.checkOver("part_of", parameter, o, o.Size)
+func ParameterShard(parameter *graph.Node, o ReplicaShard) *graph.Node {
+	t := requireTrace("part_of", parameter)
+	t.checkShard("part_of", parameter, o, o.Size)
 	if parameter.Type() != graph.NodeTypeParameter {
-		panic(uncollected("part_of", parameter.Shape().Dimensions, "not a parameter of the step", "use OwnPart"))
+		panic(collectiveError("part_of", parameter.Shape().Dimensions, "not a parameter of the step", "use OwnPart"))
 	}
-	return t.part(parameter, o, ownedPart{})
+	return t.emitShard(parameter, o, parameterShardMark{})
 }
 
-// part adds a node with the shape of a shard of x. No gradient flows through it.
-func (t *Trace) part(x *graph.Node, o ReplicaShard, m mark) *graph.Node {
+// emitShard adds a node with the shape of a shard of x. No gradient flows through it.
+func (t *Trace) emitShard(x *graph.Node, o ReplicaShard, m mark) *graph.Node {
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		shape := x.Shape().Clone()
-		shape.Dimensions = o.Parts(shape.Dimensions, t.opts.Replicas)
+		shape.Dimensions = o.ShardDims(shape.Dimensions, t.opts.Replicas)
 		return f.Mark(x, shape, m)
 	}, func(*graph.Node) *graph.Node { return nil })
 }
 
-// GradientTo returns x. Gradients flow to part instead of x: the adjoint of part is
+// RedirectGradient returns x. Gradients flow to part instead of x: the adjoint of part is
 // gradient(adjoint of x).
-func GradientTo(part, x *graph.Node, gradient func(adjoint *graph.Node) *graph.Node) *graph.Node {
-	t := traceOf("gradient_to", x)
+func RedirectGradient(part, x *graph.Node, gradient func(adjoint *graph.Node) *graph.Node) *graph.Node {
+	t := requireTrace("gradient_to", x)
 	var value *stablehlo.Value
 	t.emit(x, func(_ *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		value = x
 		return x, nil
 	}, nil)
 	y := t.emit(part, func(*lowering.Function, *stablehlo.Value) (*stablehlo.Value, error) { return value, nil }, gradient)
-	t.repeats[y] = func(copied func(input *graph.Node) *graph.Node) *graph.Node {
-		return GradientTo(copied(part), copied(x), gradient)
+	t.cloners[y] = func(copied func(input *graph.Node) *graph.Node) *graph.Node {
+		return RedirectGradient(copied(part), copied(x), gradient)
 	}
 	return y
 }
 
-// PartGradient returns a placeholder for the replica's shard of x. Its value is zeros. It is used
-// only as a node to take gradients with respect to, see [GradientTo].
-func PartGradient(x *graph.Node, o ReplicaShard) *graph.Node {
-	t := traceOf("part_gradient", x)
-	t.checkOver("part_gradient", x, o, o.Size)
-	return t.part(x, o, zeros{})
+// GradientPlaceholder returns a placeholder for the replica's shard of x. Its value is zeros. It is used
+// only as a node to take gradients with respect to, see [RedirectGradient].
+func GradientPlaceholder(x *graph.Node, o ReplicaShard) *graph.Node {
+	t := requireTrace("part_gradient", x)
+	t.checkShard("part_gradient", x, o, o.Size)
+	return t.emitShard(x, o, zerosMark{})
 }
 
-// checkOver panics if a tensor does not have the dimensions of o.
-func (t *Trace) checkOver(op string, x *graph.Node, o ReplicaShard, size int) {
-	if dims := x.Shape().Dimensions; !o.Is() || o.Dim < 0 || o.Dim >= len(dims) || dims[o.Dim] != size {
-		panic(uncollected(op, dims, fmt.Sprintf("not what %s says of %d replicas", o, t.opts.Replicas), "give the tensor that was cut, along the dimension that was"))
+// checkShard panics if a tensor does not have the dimensions of o.
+func (t *Trace) checkShard(op string, x *graph.Node, o ReplicaShard, size int) {
+	if dims := x.Shape().Dimensions; !o.IsSharded() || o.Dim < 0 || o.Dim >= len(dims) || dims[o.Dim] != size {
+		panic(collectiveError(op, dims, fmt.Sprintf("not what %s says of %d replicas", o, t.opts.Replicas), "give the tensor that was cut, along the dimension that was"))
 	}
 }
 
-// padded0 pads a tensor with zeros so that all shards have the same size.
-func padded0(x *graph.Node, o ReplicaShard, replicas int) *graph.Node {
-	more := o.Part(replicas)*replicas - o.Size
+// padToShards pads a tensor with zeros so that all shards have the same size.
+func padToShards(x *graph.Node, o ReplicaShard, replicas int) *graph.Node {
+	more := o.ShardSize(replicas)*replicas - o.Size
 	if more == 0 {
 		return x
 	}
@@ -155,29 +155,29 @@ func padded0(x *graph.Node, o ReplicaShard, replicas int) *graph.Node {
 	return graph.Pad(x, graph.Const(x.Graph(), shapes.CastAsDType(0, x.DType())), axes...)
 }
 
-// cut removes the padding.
-func cut(x *graph.Node, o ReplicaShard) *graph.Node {
+// removePadding removes the padding.
+func removePadding(x *graph.Node, o ReplicaShard) *graph.Node {
 	if x.Shape().Dimensions[o.Dim] == o.Size {
 		return x
 	}
 	return graph.SliceAxis(x, o.Dim, graph.AxisRange(0, o.Size))
 }
 
-// ownedPart is the mark of the replica's shard of a parameter.
-type ownedPart struct{}
+// parameterShardMark is the mark of the replica's shard of a parameter.
+type parameterShardMark struct{}
 
-func (ownedPart) write(w *writer, out, in *ir.Value) *ir.Statement {
-	if part := w.parts[in]; part != nil {
-		return unchanged(out, part)
+func (parameterShardMark) lower(w *assembler, out, in *ir.Value) *ir.Statement {
+	if part := w.parameterShards[in]; part != nil {
+		return copyOp(out, part)
 	}
-	return unchanged(out, in)
+	return copyOp(out, in)
 }
 
-// parameters returns the step's parameters, with shards instead of sharded tensors that the step
+// shardParameters returns the step's parameters, with shards instead of sharded tensors that the step
 // reads in full.
-func (w *writer) parameters(p *lowering.Program, arguments []ShardedTensor) []ir.Parameter {
+func (w *assembler) shardParameters(p *lowering.Program, arguments []ShardedTensor) []ir.Parameter {
 	all := slices.Clone(p.Main().Parameters)
-	w.parts = map[*ir.Value]*ir.Value{}
+	w.parameterShards = map[*ir.Value]*ir.Value{}
 	next := 0
 	for i := range all {
 		if p.ParameterNames[i] == ReplicaIDName {
@@ -185,60 +185,60 @@ func (w *writer) parameters(p *lowering.Program, arguments []ShardedTensor) []ir
 		}
 		a := arguments[next]
 		next++
-		if whole := all[i].Value; a.Over.Is() && whole.Type.Dims[a.Over.Dim] == a.Over.Size && w.replicas > 1 {
-			part := named(whole.Name+"_part", whole.Type.With(a.Local...))
-			part.Origin, w.parts[whole] = whole.Origin, part
-			w.wholes = append(w.wholes, wholeValue{whole, part, a.Over, a.Annotation})
+		if whole := all[i].Value; a.ReplicaShard.IsSharded() && whole.Type.Dims[a.ReplicaShard.Dim] == a.ReplicaShard.Size && w.replicas > 1 {
+			part := newValue(whole.Name+"_part", whole.Type.WithDims(a.LocalDims...))
+			part.Origin, w.parameterShards[whole] = whole.Origin, part
+			w.gatheredParameters = append(w.gatheredParameters, gatheredParameter{whole, part, a.ReplicaShard, a.Annotation})
 			all[i].Value = part
 		}
 	}
 	return all
 }
 
-// wholeValue is a parameter of the step that is gathered from the replicas' shards.
-type wholeValue struct {
-	value, part *ir.Value
-	over        ReplicaShard
-	split       logical.Annotation
+// gatheredParameter is a parameter of the step that is gathered from the replicas' shards.
+type gatheredParameter struct {
+	value, shard *ir.Value
+	replicaShard ReplicaShard
+	annotation   logical.Annotation
 }
 
-// gathers returns the statements that gather the sharded parameters that the step reads in full.
-func (w *writer) gathers() (list []*ir.Statement) {
-	if len(w.wholes) == 0 {
+// gatherParameters returns the statements that gather the sharded parameters that the step reads in full.
+func (w *assembler) gatherParameters() (list []*ir.Statement) {
+	if len(w.gatheredParameters) == 0 {
 		return nil
 	}
-	readers := map[*ir.Value][]int{} // statements of the body
+	readers := map[*ir.Value][]int{} // analyzeStatements of the body
 	for i, s := range w.body {
-		s.Reads(func(v *ir.Value) {
+		s.WalkOperands(func(v *ir.Value) {
 			if list := readers[v]; len(list) == 0 || list[len(list)-1] != i {
 				readers[v] = append(list, i)
 			}
 		})
 	}
-	for _, x := range w.wholes {
+	for _, x := range w.gatheredParameters {
 		if len(readers[x.value]) == 0 {
 			continue
 		}
-		if narrow := w.narrowed(x, readers[x.value]); narrow != nil {
-			list = append(list, short("stablehlo.convert", narrow.part, x.part))
+		if narrow := w.gatherInHalfPrecision(x, readers[x.value]); narrow != nil {
+			list = append(list, customOp("stablehlo.convert", narrow.shard, x.shard))
 			x = *narrow
 		}
-		dims := slices.Clone(x.part.Type.Dims)
-		dims[x.over.Dim] *= w.replicas
-		if dims[x.over.Dim] == x.over.Size {
-			list = append(list, w.collectives(x.over.gathered(x.split), x.value, x.part)...)
+		dims := slices.Clone(x.shard.Type.Dims)
+		dims[x.replicaShard.Dim] *= w.replicas
+		if dims[x.replicaShard.Dim] == x.replicaShard.Size {
+			list = append(list, w.lowerCollective(x.replicaShard.gatherMark(x.annotation), x.value, x.shard)...)
 			continue
 		}
-		padded := named(x.part.Name+"s", x.part.Type.With(dims...))
-		list = append(append(list, w.collectives(x.over.gathered(x.split), padded, x.part)...), sliced(x.value, padded))
+		padded := newValue(x.shard.Name+"s", x.shard.Type.WithDims(dims...))
+		list = append(append(list, w.lowerCollective(x.replicaShard.gatherMark(x.annotation), padded, x.shard)...), removePaddingOp(x.value, padded))
 	}
 	return list
 }
 
-// narrowed returns a sharded parameter that is gathered in half precision, if all its readers
+// gatherInHalfPrecision returns a sharded parameter that is gathered in half precision, if all its readers
 // convert it to that dtype: the shards are converted before the gather, which sends half the bytes.
 // It returns nil if a statement reads the parameter in another way.
-func (w *writer) narrowed(x wholeValue, readers []int) *wholeValue {
+func (w *assembler) gatherInHalfPrecision(x gatheredParameter, readers []int) *gatheredParameter {
 	half, all := dtypes.InvalidDType, true
 	var look func(s *ir.Statement)
 	look = func(s *ir.Statement) {
@@ -260,41 +260,41 @@ func (w *writer) narrowed(x wholeValue, readers []int) *wholeValue {
 	if !all || !half.IsHalfPrecision() || x.value.Type.DType.Bits() <= half.Bits() {
 		return nil
 	}
-	in := func(v *ir.Value) *ir.Value { return named(v.Name+"_half", ir.Tensor(half, v.Type.Dims...)) }
-	narrow := &wholeValue{in(x.value), in(x.part), x.over, x.split}
+	in := func(v *ir.Value) *ir.Value { return newValue(v.Name+"_half", ir.TensorType(half, v.Type.Dims...)) }
+	narrow := &gatheredParameter{in(x.value), in(x.shard), x.replicaShard, x.annotation}
 	w.body = ir.Map(w.body, func(s *ir.Statement) *ir.Statement {
 		if slices.Contains(s.Operands, x.value) {
-			return unchanged(s.Results[0], narrow.value)
+			return copyOp(s.Results[0], narrow.value)
 		}
 		return s
 	})
 	return narrow
 }
 
-// sliced removes the padding of a value.
-func sliced(out, in *ir.Value) *ir.Statement {
+// removePaddingOp removes the padding of a value.
+func removePaddingOp(out, in *ir.Value) *ir.Statement {
 	rank := in.Type.Rank()
-	return inline("stablehlo.slice", out, in).With("limit_indices", ir.Ints(out.Type.Dims)).
-		With("start_indices", ir.Ints(make([]int, rank))).With("strides", ir.Ints(slices.Repeat([]int{1}, rank)))
+	return genericOp("stablehlo.slice", out, in).AddAttribute("limit_indices", ir.Ints(out.Type.Dims)).
+		AddAttribute("start_indices", ir.Ints(make([]int, rank))).AddAttribute("strides", ir.Ints(slices.Repeat([]int{1}, rank)))
 }
 
-// gathers reports whether a statement gathers sharded state, or slices the padding off the gathered
+// gatherParameters reports whether a statement gathers sharded state, or slices the padding off the gathered
 // tensor.
-func gathers(s *ir.Statement, made map[*ir.Value]*ir.Statement) bool {
-	if g, ok := s.Mark.(gathered); ok {
+func gathersState(s *ir.Statement, made map[*ir.Value]*ir.Statement) bool {
+	if g, ok := s.Mark.(allGatherMark); ok {
 		return g.state
 	}
 	if s.Op != "stablehlo.slice" || made[s.Operands[0]] == nil {
 		return false
 	}
-	g, ok := made[s.Operands[0]].Mark.(gathered)
+	g, ok := made[s.Operands[0]].Mark.(allGatherMark)
 	return ok && g.state
 }
 
-// unread returns the statements that gather sharded state without a reader. An updated variable
+// unreadGathers returns the statements that gather sharded state without a reader. An updated variable
 // that stays sharded is gathered where the step may still read it, and a stack from which layers
-// gather slices is gathered in the precision of the step.
-func (fl *flow) unread(parts map[*ir.Value]*ir.Value) map[int]bool {
+// emitGather slices is gathered in the precision of the step.
+func (fl *dataFlow) unreadGathers(parts map[*ir.Value]*ir.Value) map[int]bool {
 	var found map[int]bool
 	var readers map[*ir.Value]int
 	made := map[*ir.Value]*ir.Statement{}
@@ -307,7 +307,7 @@ func (fl *flow) unread(parts map[*ir.Value]*ir.Value) map[int]bool {
 			made[s.Operands[0]] = fl.statements[def]
 		}
 		converts := s.Op == "stablehlo.convert" && parts[s.Operands[0]] != nil
-		if !converts && !gathers(s, made) {
+		if !converts && !gathersState(s, made) {
 			continue
 		}
 		if readers == nil {

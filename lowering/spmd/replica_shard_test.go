@@ -15,15 +15,15 @@ import (
 
 func TestPartsHaveOneSizeAndMakeTheWhole(t *testing.T) {
 	o := spmd.ReplicaShard{Dim: 1, Size: 10}
-	assert.Equal(t, []int{3, 3}, o.Parts([]int{3, 10}, 4))
-	assert.Equal(t, []int{3, 10}, o.Wholes([]int{3, 3}))
+	assert.Equal(t, []int{3, 3}, o.ShardDims([]int{3, 10}, 4))
+	assert.Equal(t, []int{3, 10}, o.UnshardedDims([]int{3, 3}))
 	assert.Equal(t, "dimension 1 of 10 over the replicas", o.String())
 	assert.Equal(t, "whole on each replica", spmd.ReplicaShard{}.String())
-	assert.Equal(t, []int{3, 10}, spmd.ReplicaShard{}.Parts([]int{3, 10}, 4))
+	assert.Equal(t, []int{3, 10}, spmd.ReplicaShard{}.ShardDims([]int{3, 10}, 4))
 }
 
 // TestAParameterInPartsIsGatheredWhereItIsRead checks the text of a step that reads one sharded
-// argument in full, and the replica's shard of another.
+// argumentIndex in full, and the replica's shard of another.
 func TestAParameterInPartsIsGatheredWhereItIsRead(t *testing.T) {
 	o := spmd.ReplicaShard{Dim: 0, Size: 6}
 	for _, c := range []struct {
@@ -31,24 +31,24 @@ func TestAParameterInPartsIsGatheredWhereItIsRead(t *testing.T) {
 		global, shard          []int
 		gathers, regions, cuts int
 	}{
-		{spmd.Options{Replicas: 4, Programs: true}, []int{8, 2}, []int{2, 2}, 1, 0, 1},
+		{spmd.Options{Replicas: 4, AllowReplicaProgram: true}, []int{8, 2}, []int{2, 2}, 1, 0, 1},
 		{spmd.Options{Replicas: 2, LogicalDevices: 2}, []int{6, 2}, []int{3, 1}, 1, 2, 0},
 	} {
 		split := logical.SplitInto(1, max(c.opts.LogicalDevices, 1))
 		sig := spmd.Signature{
-			Arguments: []spmd.Tensor{{Name: "w", Over: o, Annotation: split, Donated: true}, {Name: "v", Over: o, Annotation: split}, {Name: "x"}},
-			Results:   []spmd.Tensor{{Name: "w", Over: o, Annotation: split}, {Name: "y"}},
+			Arguments: []spmd.Tensor{{Name: "w", ReplicaShard: o, Annotation: split, Donated: true}, {Name: "v", ReplicaShard: o, Annotation: split}, {Name: "x"}},
+			Results:   []spmd.Tensor{{Name: "w", ReplicaShard: o, Annotation: split}, {Name: "y"}},
 		}
 		m := build(t, c.opts, sig, func(g *graph.Graph) []*graph.Node {
 			w, v, x := param(g, "w", 6, 2), param(g, "v", 6, 2), param(g, "x", 6)
-			mine := graph.Add(spmd.PartOf(w, o), spmd.PartOf(v, o))
-			spmd.Whole(mine, o, split) // not read
+			mine := graph.Add(spmd.ParameterShard(w, o), spmd.ParameterShard(v, o))
+			spmd.GatherShards(mine, o, split) // not read
 			return []*graph.Node{mine, graph.Dot(x, w).Product()}
 		})
 		text := string(m.Text)
-		assert.Equal(t, c.global, m.Arguments[0].Global)
-		assert.Equal(t, c.shard, m.Arguments[0].Shard)
-		assert.Equal(t, c.shard, m.Results[0].Shard)
+		assert.Equal(t, c.global, m.Arguments[0].GlobalDims)
+		assert.Equal(t, c.shard, m.Arguments[0].ShardDims)
+		assert.Equal(t, c.shard, m.Results[0].ShardDims)
 		assert.Equal(t, c.gathers, strings.Count(text, "stablehlo.all_gather"), text)
 		assert.Equal(t, c.regions, strings.Count(text, "sdy.manual_computation"), text)
 		assert.Equal(t, c.cuts, strings.Count(text, "stablehlo.slice"), text)
@@ -61,10 +61,10 @@ func TestPartsThatDoNotFitAreRefused(t *testing.T) {
 		tensor spmd.Tensor
 		dims   []int
 	}{
-		"a dimension that is split":     {spmd.Tensor{Over: spmd.ReplicaShard{Dim: 1, Size: 8}, Annotation: logical.SplitInto(1, 2)}, []int{4, 8}},
-		"a dimension that is not there": {spmd.Tensor{Over: spmd.ReplicaShard{Dim: 2, Size: 8}}, []int{4, 8}},
-		"another size":                  {spmd.Tensor{Over: spmd.ReplicaShard{Dim: 1, Size: 6}}, []int{4, 8}},
-		"of each replica":               {spmd.Tensor{Over: spmd.ReplicaShard{Dim: 1, Size: 8}, PerReplica: true}, []int{4, 8}},
+		"a dimension that is split":     {spmd.Tensor{ReplicaShard: spmd.ReplicaShard{Dim: 1, Size: 8}, Annotation: logical.SplitInto(1, 2)}, []int{4, 8}},
+		"a dimension that is not there": {spmd.Tensor{ReplicaShard: spmd.ReplicaShard{Dim: 2, Size: 8}}, []int{4, 8}},
+		"another size":                  {spmd.Tensor{ReplicaShard: spmd.ReplicaShard{Dim: 1, Size: 6}}, []int{4, 8}},
+		"of each replica":               {spmd.Tensor{ReplicaShard: spmd.ReplicaShard{Dim: 1, Size: 8}, PerReplica: true}, []int{4, 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := spmd.NewTrace(opts)
@@ -80,17 +80,17 @@ func TestPartsThatDoNotFitAreRefused(t *testing.T) {
 		tr := spmd.NewTrace(opts)
 		g := graph.NewGraph(tr, "step")
 		require.NoError(t, g.Compile(graph.Neg(param(g, "w", 4))))
-		_, err := tr.Module(g, spmd.Signature{Arguments: []spmd.Tensor{{Name: "w"}}, Results: []spmd.Tensor{{Name: "y", Over: spmd.ReplicaShard{Size: 4}}}})
+		_, err := tr.Module(g, spmd.Signature{Arguments: []spmd.Tensor{{Name: "w"}}, Results: []spmd.Tensor{{Name: "y", ReplicaShard: spmd.ReplicaShard{Size: 4}}}})
 		assert.ErrorContains(t, err, `result "y"`)
 	})
 	o := spmd.ReplicaShard{Dim: 0, Size: 5}
 	for name, call := range map[string]func(x *graph.Node){
-		"whole":        func(x *graph.Node) { spmd.Whole(x, o, logical.Annotation{}) },
-		"scatter_part": func(x *graph.Node) { spmd.ScatterPart(x, o, logical.Annotation{}) },
-		"own_part":     func(x *graph.Node) { spmd.OwnPart(x, o) },
-		"part_of":      func(x *graph.Node) { spmd.PartOf(x, o) },
-		"no parameter": func(x *graph.Node) { spmd.PartOf(graph.Neg(x), spmd.ReplicaShard{Size: 4}) },
-		"no dimension": func(x *graph.Node) { spmd.OwnPart(x, spmd.ReplicaShard{Dim: 3, Size: 4}) },
+		"whole":        func(x *graph.Node) { spmd.GatherShards(x, o, logical.Annotation{}) },
+		"scatter_part": func(x *graph.Node) { spmd.ReduceScatterShard(x, o, logical.Annotation{}) },
+		"own_part":     func(x *graph.Node) { spmd.SliceShard(x, o) },
+		"part_of":      func(x *graph.Node) { spmd.ParameterShard(x, o) },
+		"no parameter": func(x *graph.Node) { spmd.ParameterShard(graph.Neg(x), spmd.ReplicaShard{Size: 4}) },
+		"no dimension": func(x *graph.Node) { spmd.SliceShard(x, spmd.ReplicaShard{Dim: 3, Size: 4}) },
 	} {
 		g := graph.NewGraph(spmd.NewTrace(opts), "step")
 		assert.Equal(t, errkind.InvalidArgumentError, errkind.KindOf(caught(func() { call(param(g, "w", 4)) })), name)

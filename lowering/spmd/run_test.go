@@ -60,7 +60,7 @@ func execute(t *testing.T, m *spmd.Module, args ...[]float32) ([][]float32, erro
 			for k, v := range shard {
 				binary.LittleEndian.PutUint32(data[4*k:], math.Float32bits(v))
 			}
-			b, err := client.BufferFromHost(ctx, data, pjrt.F32, a.Shard, device)
+			b, err := client.BufferFromHost(ctx, data, pjrt.F32, a.ShardDims, device)
 			require.NoError(t, err)
 			defer b.Close()
 			in[d] = append(in[d], b)
@@ -71,13 +71,13 @@ func execute(t *testing.T, m *spmd.Module, args ...[]float32) ([][]float32, erro
 	}
 	var results [][]float32
 	for j, r := range m.Results {
-		global := make([]float32, size(r.Global))
+		global := make([]float32, size(r.GlobalDims))
 		for d := range out {
-			data := make([]byte, 4*size(r.Shard))
+			data := make([]byte, 4*size(r.ShardDims))
 			if err := out[d][j].ToHost(ctx, data); err != nil {
 				return nil, err
 			}
-			shard := make([]float32, size(r.Shard))
+			shard := make([]float32, size(r.ShardDims))
 			for k := range shard {
 				shard[k] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*k:]))
 			}
@@ -92,7 +92,7 @@ func execute(t *testing.T, m *spmd.Module, args ...[]float32) ([][]float32, erro
 // visit returns device d's shard of a global tensor. If shard is not nil, it writes shard into the
 // tensor instead.
 func visit(t *testing.T, m *spmd.Module, p spmd.ShardedTensor, d int, global, shard []float32) []float32 {
-	ranges, err := sharding.IndexRanges(m.Mesh, p.Spec, p.Global, d)
+	ranges, err := sharding.IndexRanges(m.Mesh, p.Spec, p.GlobalDims, d)
 	require.NoError(t, err)
 	write := shard != nil
 	n := 0
@@ -108,7 +108,7 @@ func visit(t *testing.T, m *spmd.Module, p spmd.ShardedTensor, d int, global, sh
 			return
 		}
 		for i := ranges[dim].Start; i < ranges[dim].Stop; i++ {
-			walk(dim+1, offset*p.Global[dim]+i)
+			walk(dim+1, offset*p.GlobalDims[dim]+i)
 		}
 	}
 	walk(0, 0)

@@ -29,11 +29,11 @@ type Tensor struct {
 	Name string
 	// PerReplica tensors differ between replicas. Other tensors are mirrored.
 	PerReplica bool
-	// Over describes the sharding of a tensor over the replicas: each replica has one shard, and
+	// ReplicaShard describes the sharding of a tensor over the replicas: each replica has one shard, and
 	// the global tensor is the concatenation of the shards along a dimension. The step's parameter
 	// is the shard, or the unsharded tensor, which the module then gathers where the step reads it.
 	// A result is a shard. PerReplica and Over exclude each other.
-	Over ReplicaShard
+	ReplicaShard ReplicaShard
 	// Annotation splits the tensor over the logical devices. An assigned tensor is replicated on
 	// all of them.
 	Annotation logical.Annotation
@@ -41,11 +41,11 @@ type Tensor struct {
 	// arguments are the same for all steps.
 	PerStep bool
 	// Donated arguments share their memory with the result at index Result, which must have the
-	// same shape and placement.
+	// isSame shape and placement.
 	Donated bool
 	Result  int
-	// Constant is set for an argument that replaces a constant of the step.
-	Constant bool
+	// IsConstant is set for an argument that replaces a constant of the step.
+	IsConstant bool
 }
 
 // Signature describes a step function's arguments, in the order of its parameters without the
@@ -67,9 +67,9 @@ type Signature struct {
 type ShardedTensor struct {
 	Tensor
 	DType dtypes.DType
-	// Local is the shape in a replica, for a tensor with Over the shape of its shard. Global is the
+	// LocalDims is the shape in a replica, for a tensor with Over the shape of its shard. Global is the
 	// shape of the module's argument or result. Shard is the shape on one device.
-	Local, Global, Shard []int
+	LocalDims, GlobalDims, ShardDims []int
 	// Spec is the sharding of Global over the mesh.
 	Spec sharding.Spec
 	// Origin is the line that first reads an argument. It is nil for a result.
@@ -86,9 +86,9 @@ type Module struct {
 	// Mesh is the mesh of the specs. Its device i is partition i of the program, or replica i if
 	// the program has several replicas.
 	Mesh sharding.Mesh
-	// Logical are the logical axes of a replica with the names of the options. After the replica
+	// LogicalMesh are the logical axes of a replica with the names of the options. After the replica
 	// axis, Mesh has the axes of Logical or factors of them.
-	Logical sharding.Mesh
+	LogicalMesh sharding.Mesh
 	// Replicas and Partitions are the numbers of replicas and partitions of the program for the
 	// compiler. They are 1 and R x P, and the arguments are then global tensors with Shardy
 	// shardings; or R and 1, and the arguments are then the tensors of one device.
@@ -98,69 +98,69 @@ type Module struct {
 	// Policies are the rematerialization policies of the layer loops and blocks that have a backward pass.
 	Policies []Policy
 
-	source *source // inputs of the assembly; nil after Drop
+	input *assemblyInput // inputs of the assembly; nil after Drop
 }
 
 // Policy is the rematerialization policy of a layer loop or of a block.
 type Policy struct {
-	region.Keep
-	Loop bool // false for a block
+	region.RematPolicy
+	IsLoop bool // false for a block
 }
 
-// place computes the shapes of an argument or a result.
-func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (ShardedTensor, error) {
-	if t.Over.Is() && t.Over.Dim < len(local) && local[t.Over.Dim] == t.Over.Size && kind == "argument" {
-		local = t.Over.Parts(local, w.replicas)
+// replacePass computes the shapes of an argument or a result.
+func (w *assembler) place(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (ShardedTensor, error) {
+	if t.ReplicaShard.IsSharded() && t.ReplicaShard.Dim < len(local) && local[t.ReplicaShard.Dim] == t.ReplicaShard.Size && kind == "argument" {
+		local = t.ReplicaShard.ShardDims(local, w.replicas)
 	}
-	p := ShardedTensor{Tensor: t, DType: dtype, Local: local}
+	p := ShardedTensor{Tensor: t, DType: dtype, LocalDims: local}
 	name := t.Name
 	if name == "" {
 		name = kind
 	}
 	if dtype.IsPacked() {
-		return p, packed(kind, name, dtype)
+		return p, packedDTypeError(kind, name, dtype)
 	}
 	if err := t.Annotation.ValidateOn(w.trace.mesh, name, local); err != nil {
 		return p, err
 	}
 	spec := t.Annotation.Spec(len(local), w.factors)
-	p.Global = append([]int(nil), local...)
+	p.GlobalDims = append([]int(nil), local...)
 	if t.PerReplica {
 		dims := spec.Dims()
 		if len(local) == 0 {
-			p.Global, dims = []int{1}, []sharding.Dim{{}}
+			p.GlobalDims, dims = []int{1}, []sharding.Dim{{}}
 		}
-		p.Global[0] *= w.replicas
+		p.GlobalDims[0] *= w.replicas
 		dims[0].Axes = append([]string{ReplicaAxis}, dims[0].Axes...)
 		spec = sharding.NewSpec(dims...)
 	}
-	if t.Over.Is() {
-		d, dims := t.Over.Dim, spec.Dims()
-		if t.PerReplica || t.PerStep || d >= len(local) || local[d] != t.Over.Part(w.replicas) || w.divides(dims[d]) {
-			return p, fault(fmt.Sprintf("%s %q", kind, name), fmt.Sprintf("%v, %s: it is not a part of %s over %d replicas", local, t.Annotation, t.Over, w.replicas),
+	if t.ReplicaShard.IsSharded() {
+		d, dims := t.ReplicaShard.Dim, spec.Dims()
+		if t.PerReplica || t.PerStep || d >= len(local) || local[d] != t.ReplicaShard.ShardSize(w.replicas) || w.divides(dims[d]) {
+			return p, newFault(fmt.Sprintf("%s %q", kind, name), fmt.Sprintf("%v, %s: it is not a part of %s over %d replicas", local, t.Annotation, t.ReplicaShard, w.replicas),
 				"cut a dimension that is not split over the logical devices, and give results as parts")
 		}
-		p.Global[d] *= w.replicas
+		p.GlobalDims[d] *= w.replicas
 		dims[d].Axes = []string{ReplicaAxis}
 		spec = sharding.NewSpec(dims...)
 	}
 	if t.PerStep {
 		if steps == 0 || kind == "result" || t.Donated {
-			return p, fault(fmt.Sprintf("%s %q", kind, name), "per step: only arguments of a loop that are not donated can be", "leave PerStep unset, or set Signature.Steps")
+			return p, newFault(fmt.Sprintf("%s %q", kind, name), "per step: only arguments of a loop that are not donated can be", "leave PerStep unset, or set Signature.Steps")
 		}
-		p.Global = append([]int{steps}, p.Global...)
+		p.GlobalDims = append([]int{steps}, p.GlobalDims...)
 		spec = spec.WithLeading(sharding.Dim{})
 	}
 	p.Spec = spec
 	var err error
-	if p.Shard, err = sharding.ShardShape(w.mesh, spec, p.Global); err != nil {
+	if p.ShardDims, err = sharding.ShardShape(w.mesh, spec, p.GlobalDims); err != nil {
 		return p, &errkind.Fault{Op: "module:", Subject: fmt.Sprintf("%s %q", kind, name), Class: errkind.InvalidArgumentError, Err: err}
 	}
 	return p, nil
 }
 
 // divides reports whether a dimension is split. Axes with one device split nothing.
-func (w *writer) divides(d sharding.Dim) bool {
+func (w *assembler) divides(d sharding.Dim) bool {
 	return slices.ContainsFunc(d.Axes, func(name string) bool {
 		n, _ := w.mesh.AxisSize(name)
 		return n > 1
@@ -172,9 +172,9 @@ func (m *Module) checkWhile(sig Signature) error {
 	switch {
 	case !sig.While:
 	case sig.Steps == 0:
-		return fault(fmt.Sprintf("step %q", m.Name), "a result says whether it runs again, and it is in no loop", "set Signature.Steps")
-	case len(m.Results) == 0 || m.Results[0].DType != dtypes.Bool || len(m.Results[0].Local) > 0:
-		return fault(fmt.Sprintf("step %q", m.Name), "its first result is not whether it runs again", "give a scalar of Bool first")
+		return newFault(fmt.Sprintf("step %q", m.Name), "a result says whether it runs again, and it is in no loop", "set Signature.Steps")
+	case len(m.Results) == 0 || m.Results[0].DType != dtypes.Bool || len(m.Results[0].LocalDims) > 0:
+		return newFault(fmt.Sprintf("step %q", m.Name), "its first result is not whether it runs again", "give a scalar of Bool first")
 	}
 	return nil
 }
@@ -183,8 +183,8 @@ func (m *Module) checkWhile(sig Signature) error {
 // addressable.
 func (m *Module) check() error {
 	for _, placed := range slices.Concat(m.Arguments, m.Results) {
-		if global := ir.Tensor(placed.DType, placed.Global...); !global.Addressable() {
-			return fault(fmt.Sprintf("tensor %q", placed.Name), fmt.Sprintf("%s has more elements than memory can address", global), "make it smaller")
+		if global := ir.TensorType(placed.DType, placed.GlobalDims...); !global.IsAddressable() {
+			return newFault(fmt.Sprintf("tensor %q", placed.Name), fmt.Sprintf("%s has more elements than memory can address", global), "make it smaller")
 		}
 	}
 	taken := map[int]string{}
@@ -193,16 +193,16 @@ func (m *Module) check() error {
 			continue
 		}
 		if a.Result < 0 || a.Result >= len(m.Results) {
-			return fault(fmt.Sprintf("argument %q", a.Name), fmt.Sprintf("it is donated to result %d of %d", a.Result, len(m.Results)), "name the result that takes its memory")
+			return newFault(fmt.Sprintf("argument %q", a.Name), fmt.Sprintf("it is donated to result %d of %d", a.Result, len(m.Results)), "name the result that takes its memory")
 		}
 		r := m.Results[a.Result]
 		if other, ok := taken[a.Result]; ok {
-			return fault(fmt.Sprintf("arguments %q and %q", other, a.Name), fmt.Sprintf("both are donated to the same result %q", r.Name), "donate one of them")
+			return newFault(fmt.Sprintf("arguments %q and %q", other, a.Name), fmt.Sprintf("both are donated to the same result %q", r.Name), "donate one of them")
 		}
 		taken[a.Result] = a.Name
-		if a.DType != r.DType || !slices.Equal(a.Global, r.Global) || !a.Spec.Equal(r.Spec) {
-			return fault(fmt.Sprintf("argument %q", a.Name), fmt.Sprintf("it (%s %v %s) is donated to result %q (%s %v %s)",
-				a.DType, a.Global, a.Spec, r.Name, r.DType, r.Global, r.Spec), "they must be alike, in dtype, shape and placement")
+		if a.DType != r.DType || !slices.Equal(a.GlobalDims, r.GlobalDims) || !a.Spec.Equal(r.Spec) {
+			return newFault(fmt.Sprintf("argument %q", a.Name), fmt.Sprintf("it (%s %v %s) is donated to result %q (%s %v %s)",
+				a.DType, a.GlobalDims, a.Spec, r.Name, r.DType, r.GlobalDims, r.Spec), "they must be alike, in dtype, shape and placement")
 		}
 	}
 	return nil

@@ -23,12 +23,12 @@ type Options struct {
 	Replicas, LogicalDevices int
 	// LogicalAxes are the axes of a replica's logical devices, the slowest first, see logical.Mesh.
 	// LogicalDevices must be the product of their sizes or zero. Without LogicalAxes the replica
-	// has one axis.
+	// replacements one axis.
 	LogicalAxes []sharding.Axis
-	// Programs allows a step without logical devices (P = 1) to become a program of R replicas of
+	// AllowReplicaProgram allows a step without logical devices (P = 1) to become a program of R replicas of
 	// one partition each, which needs no partitioner, instead of R partitions. See
 	// [Module].Replicas.
-	Programs bool
+	AllowReplicaProgram bool
 	// Target, Precision, Random and Origins are the options of the same names of package lowering.
 	Target    lowering.Target
 	Precision lowering.Precision
@@ -38,7 +38,7 @@ type Options struct {
 	// returns the name of the argument that replaces the constant. It is not called for constants in
 	// logical.On and manual regions, which stay in the text.
 	Constant func(shape shapes.Shape, elements []byte) (name string, err error)
-	// Padded declares that arguments are padded and that [Trace.LeaveOutPadding] will be called.
+	// Padded declares that arguments are padded and that [Trace.MaskPadding] will be called.
 	Padded bool
 }
 
@@ -47,21 +47,21 @@ type Options struct {
 // is compiled. It is not safe for concurrent use and serves one graph.
 type Trace struct {
 	*lowering.Backend
-	opts    Options
-	mesh    sharding.Mesh // the logical axes
-	bad     error         // the error of the options, returned by Module
-	builder *lowering.Builder
+	opts       Options
+	mesh       sharding.Mesh // the logical axes
+	optionsErr error         // the error of the options, returned by Module
+	builder    *lowering.Builder
 
-	pending     write // see emit
-	gradients   map[*graph.Node]func(v *graph.Node) *graph.Node
-	writes      map[*graph.Node]write // by nodes of emit; nil for nodes that cannot be repeated
-	repeats     map[*graph.Node]func(copied func(input *graph.Node) *graph.Node) *graph.Node
-	annotations []logical.Annotation
-	regions     []bracket
-	open        bool                      // whether the last region is open
-	passes      []pass                    // passes through regions, in the order in which they began
-	nested      []int                     // the open passes, by index
-	asks        []func(name string) error // see Ask
+	pending         opEmitter // see emit
+	gradients       map[*graph.Node]func(v *graph.Node) *graph.Node
+	emitters        map[*graph.Node]opEmitter // by nodes of emit; nil for nodes that cannot be repeated
+	cloners         map[*graph.Node]func(copied func(input *graph.Node) *graph.Node) *graph.Node
+	annotations     []logical.Annotation
+	regions         []regionRange
+	inRegion        bool                      // whether the last region is open
+	passes          []tracedPass              // passes through regions, in the order in which they began
+	openPasses      []int                     // the open passes, by index
+	parameterChecks []func(name string) error // see Ask
 }
 
 var (
@@ -73,22 +73,22 @@ var (
 // [Trace.Module].
 func NewTrace(opts Options) *Trace {
 	opts.Replicas = max(opts.Replicas, 1)
-	t := &Trace{gradients: map[*graph.Node]func(v *graph.Node) *graph.Node{}, writes: map[*graph.Node]write{},
-		repeats: map[*graph.Node]func(copied func(input *graph.Node) *graph.Node) *graph.Node{}}
-	if t.mesh, t.bad = logical.Mesh(max(opts.LogicalDevices, 0), opts.LogicalAxes...); t.bad != nil {
+	t := &Trace{gradients: map[*graph.Node]func(v *graph.Node) *graph.Node{}, emitters: map[*graph.Node]opEmitter{},
+		cloners: map[*graph.Node]func(copied func(input *graph.Node) *graph.Node) *graph.Node{}}
+	if t.mesh, t.optionsErr = logical.Mesh(max(opts.LogicalDevices, 0), opts.LogicalAxes...); t.optionsErr != nil {
 		t.mesh, _ = logical.Mesh(max(opts.LogicalDevices, 1))
 	}
 	opts.LogicalDevices = t.mesh.Size()
 	t.opts = opts
 	lowered := lowering.Options{
-		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.identity, Parameter: t.parameter,
+		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.emitPending, Parameter: t.checkParameter,
 		Partitioned: opts.LogicalDevices > 1, Unfused: opts.Padded, Origins: opts.Origins,
 	}
 	if opts.Constant != nil {
-		lowered.Constant = t.constant
+		lowered.Constant = t.replaceConstant
 	}
-	if t.bad == nil {
-		t.bad = lowered.Check()
+	if t.optionsErr == nil {
+		t.optionsErr = lowered.Check()
 	}
 	if opts.LogicalDevices >= 4 { // two axes need at least four devices
 		lowered.Replicate = t.replicate
@@ -97,19 +97,19 @@ func NewTrace(opts Options) *Trace {
 	return t
 }
 
-// Scratch returns a new trace with the options of t, except that all constants stay in the text.
+// NewScratch returns a new trace with the options of t, except that all constants stay in the text.
 // Ops traced on it do not become part of t.
-func (t *Trace) Scratch() *Trace {
+func (t *Trace) NewScratch() *Trace {
 	opts := t.opts
 	opts.Origins, opts.Constant = false, nil
 	return NewTrace(opts)
 }
 
 // replicate replicates an operand of a gather or a scatter if the step splits tensors over two or
-// more logical axes: for a split operand, XLA's partitioner looks for groups of devices that do not
+// loopCondition logical axes: for a split operand, XLA's partitioner looks for groups of devices that do not
 // exist, and aborts the process.
 func (t *Trace) replicate(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
-	if t.InRegion() || !t.automatic() {
+	if t.InRegion() || !t.usesPartitioner() {
 		return x, nil // on one device, or in a manual region
 	}
 	if t.opts.Replicas == 1 && len(region.ManualAxes(t)) == 0 {
@@ -118,8 +118,8 @@ func (t *Trace) replicate(f *lowering.Function, x *stablehlo.Value) (*stablehlo.
 	return f.Mark(x, x.Shape(), replicateMark{})
 }
 
-// constant implements [lowering.Options.Constant].
-func (t *Trace) constant(shape shapes.Shape, elements []byte) (c lowering.Constant, err error) {
+// isConstant implements [lowering.Options.Constant].
+func (t *Trace) replaceConstant(shape shapes.Shape, elements []byte) (c lowering.Constant, err error) {
 	if t.InRegion() || len(region.ManualAxes(t)) > 0 {
 		return c, nil
 	}
@@ -142,13 +142,13 @@ func (t *Trace) LogicalDevices() int { return t.opts.LogicalDevices }
 // LogicalMesh returns the logical axes of a replica.
 func (t *Trace) LogicalMesh() sharding.Mesh { return t.mesh }
 
-// write adds the statement of an op with operand x to f and returns its result.
-type write func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
+// emit adds the statement of an op with operand x to f and returns its result.
+type opEmitter func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
 // emit adds an op of this package to the graph of x. GoMLX has no custom ops: the op is an identity
-// op for GoMLX, which immediately calls the backend for it, and write adds the op instead. gradient
+// addOp for GoMLX, which immediately calls the backend for it, and write adds the op instead. gradient
 // returns the adjoint of x for the adjoint of the node. If gradient is nil, no gradient flows.
-func (t *Trace) emit(x *graph.Node, op write, gradient func(v *graph.Node) *graph.Node) *graph.Node {
+func (t *Trace) emit(x *graph.Node, op opEmitter, gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	t.pending = op
 	defer func() { t.pending = nil }()
 	var y *graph.Node
@@ -156,24 +156,24 @@ func (t *Trace) emit(x *graph.Node, op write, gradient func(v *graph.Node) *grap
 		y = graph.StopGradient(x)
 	} else {
 		y = graph.IdentityWithCustomGradient(x, func(y, v *graph.Node) *graph.Node {
-			differentiate(y, false)
+			reportGradient(y, false)
 			return gradient(v)
 		})
 	}
-	t.gradients[y], t.writes[y] = gradient, op
+	t.gradients[y], t.emitters[y] = gradient, op
 	return recomputed.Keep(x, y)
 }
 
-// Repeat implements [region.Target].
-func (t *Trace) Repeat(node *graph.Node, copied func(input *graph.Node) *graph.Node) (*graph.Node, bool) {
-	if again := t.repeats[node]; again != nil {
+// CloneNode implements [region.Target].
+func (t *Trace) CloneNode(node *graph.Node, copied func(input *graph.Node) *graph.Node) (*graph.Node, bool) {
+	if again := t.cloners[node]; again != nil {
 		return again(copied), true
 	}
 	inputs := make([]*graph.Node, len(node.Inputs()))
 	for i, x := range node.Inputs() {
 		inputs[i] = copied(x)
 	}
-	op, ok := t.writes[node]
+	op, ok := t.emitters[node]
 	switch {
 	case !ok:
 		return node.CloneWithInputs(inputs...), true
@@ -183,8 +183,8 @@ func (t *Trace) Repeat(node *graph.Node, copied func(input *graph.Node) *graph.N
 	return t.emit(inputs[0], op, t.gradients[node]), true
 }
 
-// identity is called for each identity op of the graph.
-func (t *Trace) identity(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+// emitPending is called for each identity op of the graph.
+func (t *Trace) emitPending(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 	op := t.pending
 	t.pending = nil
 	if op == nil {
@@ -194,41 +194,41 @@ func (t *Trace) identity(f *lowering.Function, x *stablehlo.Value) (*stablehlo.V
 }
 
 // Annotate implements [logical.Target]. It adds the mark of a constraint, whose axes are known
-// after all splits are known. A tensor that is assigned in a closure or a function, or that is
+// epilogue all splits are known. A tensor that is assigned in a closure or a function, or that is
 // sharded over devices, is replicated on all of them. See [placement] for other assigned tensors.
 func (t *Trace) Annotate(x *graph.Node, a logical.Annotation, adjoint bool, gradient func(v *graph.Node) *graph.Node) *graph.Node {
-	if err := t.annotates(a, x.Shape().Dimensions); err != nil {
+	if err := t.checkAnnotation(a, x.Shape().Dimensions); err != nil {
 		panic(err)
 	}
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		t.annotations = append(t.annotations, a)
-		return f.Mark(x, x.Shape(), annotationMark{annotation: a, adjoint: adjoint, own: f == t.main()})
+		return f.Mark(x, x.Shape(), annotationMark{annotation: a, isAdjoint: adjoint, inMain: f == t.main()})
 	}, gradient)
 }
 
-// bracket is a range of the step's statements that runs on one logical device.
-type bracket struct{ device, begin, end int }
+// regionRange is a range of the step's statements that runs on one logical device.
+type regionRange struct{ device, begin, end int }
 
 // BeginRegion implements [logical.Target].
 func (t *Trace) BeginRegion(device int) error {
-	if t.open {
-		return misplaced(t.opts.LogicalDevices, "inside another region", "close the first region before the second")
+	if t.inRegion {
+		return regionError(t.opts.LogicalDevices, "inside another region", "close the first region before the second")
 	}
-	if len(t.nested) > 0 {
-		return misplaced(t.opts.LogicalDevices, fmt.Sprintf("inside a region (%s) that is written apart", t.passes[t.nested[0]].Kind), "trace it as a pass of its own")
+	if len(t.openPasses) > 0 {
+		return regionError(t.opts.LogicalDevices, fmt.Sprintf("inside a region (%s) that is written apart", t.passes[t.openPasses[0]].Kind), "trace it as a pass of its own")
 	}
-	t.open = true
-	t.regions = append(t.regions, bracket{device: device, begin: len(t.main().IR().Body), end: -1})
+	t.inRegion = true
+	t.regions = append(t.regions, regionRange{device: device, begin: len(t.main().IR().Body), end: -1})
 	return nil
 }
 
 // EndRegion implements [logical.Target].
 func (t *Trace) EndRegion() {
-	t.open = false
+	t.inRegion = false
 	t.regions[len(t.regions)-1].end = len(t.main().IR().Body)
 }
 
 // InRegion implements [logical.Target].
 func (t *Trace) InRegion() bool {
-	return t.open || slices.ContainsFunc(t.Open(), func(p *region.Pass) bool { _, on := p.Kind.(region.On); return on })
+	return t.inRegion || slices.ContainsFunc(t.OpenPasses(), func(p *region.Pass) bool { _, on := p.Kind.(region.On); return on })
 }

@@ -7,16 +7,16 @@ import (
 )
 
 // GoMLX computes the gradient of a product's second operand as the transpose of a product. On one
-// device compilers rewrite this as the product of the same operands in the other order. A
+// writeDeviceRegion compilers rewrite this as the product of the same operands in the other order. A
 // partitioner runs earlier and inserts the sum over devices between the two; the transpose then
 // stays, with inefficient memory access. This file therefore writes the product in the other order.
 
-// turned returns the statements of a function or a region, with each transpose of a product
-// replaced by a product if the transpose is the only reader of the product.
-func turned(body []*ir.Statement) []*ir.Statement {
+// foldTransposes returns the statements of a function or a region, with each transpose of a product
+// resolveMarks by a product if the transpose is the only reader of the product.
+func foldTransposes(body []*ir.Statement) []*ir.Statement {
 	defined, reads := map[*ir.Value]*ir.Statement{}, map[*ir.Value]int{}
 	for _, s := range body {
-		s.Reads(func(v *ir.Value) { reads[v]++ })
+		s.WalkOperands(func(v *ir.Value) { reads[v]++ })
 		if s.Op == "stablehlo.dot_general" {
 			defined[s.Results[0]] = s
 		}
@@ -27,7 +27,7 @@ func turned(body []*ir.Statement) []*ir.Statement {
 			continue
 		}
 		if dot := defined[s.Operands[0]]; dot != nil {
-			if other := otherOrder(dot, s); other != nil {
+			if other := swapOperands(dot, s); other != nil {
 				instead[s], gone[dot] = other, true
 			}
 		}
@@ -47,10 +47,10 @@ func turned(body []*ir.Statement) []*ir.Statement {
 	return out
 }
 
-// otherOrder returns a transpose of a product as the product of its operands in the other order. It
+// swapOperands returns a transpose of a product as the product of its operands in the other order. It
 // returns nil if the transpose has another effect.
-func otherOrder(dot, transpose *ir.Statement) *ir.Statement {
-	numbers, ok := dot.Attribute("dot_dimension_numbers").(ir.Fields)
+func swapOperands(dot, transpose *ir.Statement) *ir.Statement {
+	numbers, ok := dot.Attribute("dot_dimension_numbers").(ir.Struct)
 	permutation, listed := transpose.Attribute("permutation").(ir.Ints)
 	if !ok || !listed {
 		return nil
@@ -73,9 +73,9 @@ func otherOrder(dot, transpose *ir.Statement) *ir.Statement {
 	other := *dot
 	other.Operands = []*ir.Value{dot.Operands[1], dot.Operands[0]}
 	other.Results = transpose.Results
-	swapped := ir.Fields{Name: numbers.Name, Apart: numbers.Apart, List: slices.Clone(numbers.List)}
-	for i, f := range swapped.List {
-		swapped.List[i].Dims = numbers.Dims(sides[f.Name])
+	swapped := ir.Struct{Name: numbers.Name, BracketOnNewLine: numbers.BracketOnNewLine, Fields: slices.Clone(numbers.Fields)}
+	for i, f := range swapped.Fields {
+		swapped.Fields[i].Dims = numbers.Dims(oppositeSide[f.Name])
 	}
 	for _, a := range dot.Attributes {
 		switch a.Key {
@@ -84,12 +84,12 @@ func otherOrder(dot, transpose *ir.Statement) *ir.Statement {
 			return nil
 		}
 	}
-	other.Replace("dot_dimension_numbers", swapped)
+	other.ReplaceAttribute("dot_dimension_numbers", swapped)
 	return &other
 }
 
-// sides maps each field of a product's dimension numbers to the field of the other operand.
-var sides = map[string]string{
+// oppositeSide maps each field of a product's dimension numbers to the field of the other operand.
+var oppositeSide = map[string]string{
 	"lhs_batching_dimensions": "rhs_batching_dimensions", "rhs_batching_dimensions": "lhs_batching_dimensions",
 	"lhs_contracting_dimensions": "rhs_contracting_dimensions", "rhs_contracting_dimensions": "lhs_contracting_dimensions",
 }

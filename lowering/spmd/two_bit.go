@@ -16,13 +16,13 @@ import (
 // isTwoBit reports whether a dtype is an integer of 2 bits.
 func isTwoBit(d dtypes.DType) bool { return d == dtypes.Int2 || d == dtypes.Uint2 }
 
-// reductions lists the ops that combine elements in a region. The compilers support only regions of
+// reductionOps lists the ops that combine elements in a region. The compilers support only regions of
 // one op, so a statement after the op wraps its results to 2 bits, instead of the region.
-var reductions = []string{"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.select_and_scatter"}
+var reductionOps = []string{"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.select_and_scatter"}
 
-// keepsRange lists the ops whose results are in the range of their operands, and the ops whose
+// rangePreservingOps lists the ops whose results are in the range of their operands, and the ops whose
 // regions preserve the range.
-var keepsRange = []string{
+var rangePreservingOps = []string{
 	"stablehlo.constant", "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice", "stablehlo.dynamic_slice",
 	"stablehlo.dynamic_update_slice", "stablehlo.concatenate", "stablehlo.pad", "stablehlo.reverse", "stablehlo.gather",
 	"stablehlo.select", "stablehlo.maximum", "stablehlo.minimum", "stablehlo.clamp", "stablehlo.sort", "stablehlo.and",
@@ -31,10 +31,10 @@ var keepsRange = []string{
 	"func.call", "sdy.manual_computation", "sdy.sharding_constraint",
 }
 
-// widening rewrites functions so that they contain no integers of 2 bits.
-type widening struct {
-	of       map[*ir.Value]*ir.Value
-	combines bool // inside a reduction's region
+// twoBitWidener rewrites functions so that they contain no integers of 2 bits.
+type twoBitWidener struct {
+	wideValues  map[*ir.Value]*ir.Value
+	inReduction bool // innerValues a reduction's region
 }
 
 // widenTwoBits returns the functions of a module, the entry function first, without integers of 2
@@ -63,12 +63,12 @@ func widenTwoBits(functions []*ir.Function) []*ir.Function {
 	}
 	all := make([]*ir.Function, len(functions))
 	for i, f := range functions {
-		all[i] = (&widening{of: map[*ir.Value]*ir.Value{}}).function(f, i == 0)
+		all[i] = (&twoBitWidener{wideValues: map[*ir.Value]*ir.Value{}}).widenFunction(f, i == 0)
 	}
 	return all
 }
 
-func (w *widening) function(f *ir.Function, entry bool) *ir.Function {
+func (w *twoBitWidener) widenFunction(f *ir.Function, entry bool) *ir.Function {
 	written := *f
 	written.Parameters, written.Results = slices.Clone(f.Parameters), slices.Clone(f.Results)
 	var before []*ir.Statement
@@ -76,15 +76,15 @@ func (w *widening) function(f *ir.Function, entry bool) *ir.Function {
 		switch {
 		case !isTwoBit(p.Type.DType):
 		case entry:
-			before = append(before, short("stablehlo.convert", w.named("wide_", p.Value), p.Value))
+			before = append(before, customOp("stablehlo.convert", w.newWideValue("wide_", p.Value), p.Value))
 		default:
-			written.Parameters[i].Value = w.value(p.Value)
+			written.Parameters[i].Value = w.widenValue(p.Value)
 		}
 	}
-	written.Body = append(before, w.statements(f.Body)...)
+	written.Body = append(before, w.widenStatements(f.Body)...)
 	for i, r := range f.Results {
 		if isTwoBit(r.Type.DType) && !entry {
-			written.Results[i].Type = ir.Tensor(widened(r.Type.DType), r.Type.Dims...)
+			written.Results[i].Type = ir.TensorType(byteDType(r.Type.DType), r.Type.Dims...)
 		}
 	}
 	if last := f.Body[len(f.Body)-1]; entry && slices.ContainsFunc(last.Operands, func(v *ir.Value) bool { return isTwoBit(v.Type.DType) }) {
@@ -92,8 +92,8 @@ func (w *widening) function(f *ir.Function, entry bool) *ir.Function {
 		written.Body = written.Body[:len(written.Body)-1]
 		for i, v := range last.Operands {
 			if isTwoBit(v.Type.DType) {
-				narrow := named(fmt.Sprintf("narrow%d_%s", i, v.Name), v.Type) // i, because one value may be two results
-				written.Body = append(written.Body, short("stablehlo.convert", narrow, returned.Operands[i]))
+				narrow := newValue(fmt.Sprintf("narrow%d_%s", i, v.Name), v.Type) // i, because one value may be two results
+				written.Body = append(written.Body, customOp("stablehlo.convert", narrow, returned.Operands[i]))
 				returned.Operands[i] = narrow
 			}
 		}
@@ -102,77 +102,77 @@ func (w *widening) function(f *ir.Function, entry bool) *ir.Function {
 	return &written
 }
 
-// value returns the replacement of a value: the value itself, or a value with elements of 8 bits.
-func (w *widening) value(v *ir.Value) *ir.Value { return w.named("", v) }
+// innerValue returns the replacement of a value: the value itself, or a value with elements of 8 bits.
+func (w *twoBitWidener) widenValue(v *ir.Value) *ir.Value { return w.newWideValue("", v) }
 
-// named is value with a prefix for the name of a new value.
-func (w *widening) named(prefix string, v *ir.Value) *ir.Value {
+// outerResults is value with a prefix for the name of a new value.
+func (w *twoBitWidener) newWideValue(prefix string, v *ir.Value) *ir.Value {
 	if !isTwoBit(v.Type.DType) {
 		return v
 	}
-	if w.of[v] == nil {
-		wide := named(prefix+v.Name, ir.Tensor(widened(v.Type.DType), v.Type.Dims...))
+	if w.wideValues[v] == nil {
+		wide := newValue(prefix+v.Name, ir.TensorType(byteDType(v.Type.DType), v.Type.Dims...))
 		wide.Origin = v.Origin
-		w.of[v] = wide
+		w.wideValues[v] = wide
 	}
-	return w.of[v]
+	return w.wideValues[v]
 }
 
-func (w *widening) values(all []*ir.Value) []*ir.Value {
+func (w *twoBitWidener) widenValues(all []*ir.Value) []*ir.Value {
 	out := make([]*ir.Value, len(all))
 	for i, v := range all {
-		out[i] = w.value(v)
+		out[i] = w.widenValue(v)
 	}
 	return out
 }
 
-func (w *widening) statements(list []*ir.Statement) (out []*ir.Statement) {
+func (w *twoBitWidener) widenStatements(list []*ir.Statement) (out []*ir.Statement) {
 	for _, s := range list {
-		out = append(out, w.statement(s)...)
+		out = append(out, w.widenStatement(s)...)
 	}
 	return out
 }
 
-func (w *widening) statement(s *ir.Statement) []*ir.Statement {
+func (w *twoBitWidener) widenStatement(s *ir.Statement) []*ir.Statement {
 	wide := *s
-	wide.Operands, wide.Results, wide.Regions = w.values(s.Operands), w.values(s.Results), nil
-	outer := w.combines
-	w.combines = slices.Contains(reductions, s.Op)
+	wide.Operands, wide.Results, wide.Regions = w.widenValues(s.Operands), w.widenValues(s.Results), nil
+	outer := w.inReduction
+	w.inReduction = slices.Contains(reductionOps, s.Op)
 	for _, r := range s.Regions {
-		wide.Regions = append(wide.Regions, &ir.Region{Label: r.Label, Arguments: w.values(r.Arguments), Body: w.statements(r.Body)})
+		wide.Regions = append(wide.Regions, &ir.Region{Label: r.Label, Arguments: w.widenValues(r.Arguments), Body: w.widenStatements(r.Body)})
 	}
-	w.combines = outer
+	w.inReduction = outer
 	if len(s.Results) != 1 || !isTwoBit(s.Results[0].Type.DType) {
 		return []*ir.Statement{&wide}
 	}
-	if dense, ok := s.Attribute(ir.Elements).(*ir.Dense); ok {
+	if dense, ok := s.Attribute(ir.ValueKey).(*ir.Dense); ok {
 		copied := *dense
 		copied.Type = wide.Results[0].Type
-		wide.Replace(ir.Elements, &copied)
+		wide.ReplaceAttribute(ir.ValueKey, &copied)
 	}
-	if w.combines || slices.Contains(keepsRange, s.Op) {
+	if w.inReduction || slices.Contains(rangePreservingOps, s.Op) {
 		return []*ir.Statement{&wide}
 	}
-	return w.bounded(s, &wide)
+	return w.wrapToTwoBits(s, &wide)
 }
 
-// bounded returns a statement followed by statements that bring its result into the range of 2 bits.
-func (w *widening) bounded(s, wide *ir.Statement) []*ir.Statement {
+// wrapToTwoBits returns a statement followed by statements that bring its result into the range of 2 bits.
+func (w *twoBitWidener) wrapToTwoBits(s, wide *ir.Statement) []*ir.Statement {
 	out, unsigned := wide.Results[0], s.Results[0].Type.DType == dtypes.Uint2
 	var list []*ir.Statement
 	value := func(name string) *ir.Value {
-		v := named(name+"_"+out.Name, out.Type)
+		v := newValue(name+"_"+out.Name, out.Type)
 		v.Origin = out.Origin
 		return v
 	}
 	number := func(name string, n int) *ir.Value {
 		v := value(name)
-		list = append(list, constant(v, ir.Integer(n)))
+		list = append(list, constantOp(v, ir.Integer(n)))
 		return v
 	}
 	op := func(name, op string, in ...*ir.Value) *ir.Value {
 		v := value(name)
-		list = append(list, inline("stablehlo."+op, v, in...))
+		list = append(list, genericOp("stablehlo."+op, v, in...))
 		return v
 	}
 	logical, arithmetic := "shift_right_logical", "shift_right_arithmetic"
@@ -184,7 +184,7 @@ func (w *widening) bounded(s, wide *ir.Statement) []*ir.Statement {
 		raw := value("raw")
 		wide.Results = []*ir.Value{raw}
 		list = append(list, wide)
-		list = append(list, inline("stablehlo.clamp", out, number("low", low), raw, number("high", high)))
+		list = append(list, genericOp("stablehlo.clamp", out, number("low", low), raw, number("high", high)))
 		return list
 	}
 	const mask, unused = 3, 6
@@ -206,5 +206,5 @@ func (w *widening) bounded(s, wide *ir.Statement) []*ir.Statement {
 		back = logical
 	}
 	places := number("places", unused)
-	return append(list, inline("stablehlo."+back, out, op("high", "shift_left", raw, places), places))
+	return append(list, genericOp("stablehlo."+back, out, op("high", "shift_left", raw, places), places))
 }

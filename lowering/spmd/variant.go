@@ -10,9 +10,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Split is an annotation of a step that [Module.With] can change. It belongs to an argument or to a
+// AnnotationSite is an annotation of a step that [Module.WithAnnotation] can change. It belongs to an argument or to a
 // line of the step.
-type Split struct {
+type AnnotationSite struct {
 	// Name is the name of the argument, "" for a line.
 	Name string
 	// Origin is the line of the annotation, or the line that first reads the argument.
@@ -22,43 +22,43 @@ type Split struct {
 	Annotation logical.Annotation
 }
 
-// source contains the inputs of the assembly of a module.
-type source struct {
+// assemblyInput contains the inputs of the assembly of a module.
+type assemblyInput struct {
 	trace   *Trace
 	program *lowering.Program
 	sig     Signature
 }
 
-// Drop releases the traced step. Only [Module.Splits] and [Module.With] need it.
-func (m *Module) Drop() { m.source = nil }
+// ReleaseTrace releases the traced step. Only [Module.Annotations] and [Module.WithAnnotation] need it.
+func (m *Module) ReleaseTrace() { m.input = nil }
 
-// Splits returns the annotations that can be changed: first of the arguments, then of the lines,
+// Annotations returns the annotations that can be changed: first of the arguments, then of the lines,
 // each once. The entry of a variable includes its optimizer state. Tensors assigned to one device,
 // tensors sharded over replicas, constants, and annotations in manual regions are omitted. With one
 // logical device the result is empty. After Drop, and for a module that no [Trace.Module]
 // assembled, it returns an error of class FailedPrecondition.
-func (m *Module) Splits() (all []Split, err error) {
-	if m.source == nil {
+func (m *Module) Annotations() (all []AnnotationSite, err error) {
+	if m.input == nil {
 		return nil, &errkind.Fault{Op: "module:", Subject: m.Name, Reason: "the traced step is not kept", Class: errkind.FailedPreconditionError,
 			Hint: "ask before the step runs, or trace it again"}
 	}
-	if m.Logical.Size() == 1 {
+	if m.LogicalMesh.Size() == 1 {
 		return nil, nil
 	}
 	shared := map[string]bool{}
 	for _, a := range m.Arguments {
-		if a.Over.Is() {
+		if a.ReplicaShard.IsSharded() {
 			shared[m.variableOf(a)] = true
 		}
 	}
 	for _, a := range m.Arguments {
-		if a.Name != "" && !a.Constant && a.Origin != nil && len(a.Local) > 0 && a.Annotation.Kind() != logical.KindAssign && m.variableOf(a) == a.Name && !shared[a.Name] {
-			all = append(all, Split{a.Name, a.Origin, a.Local, a.Annotation})
+		if a.Name != "" && !a.IsConstant && a.Origin != nil && len(a.LocalDims) > 0 && a.Annotation.Kind() != logical.KindAssign && m.variableOf(a) == a.Name && !shared[a.Name] {
+			all = append(all, AnnotationSite{a.Name, a.Origin, a.LocalDims, a.Annotation})
 		}
 	}
-	m.source.annotated(func(s *ir.Statement, a annotationMark) *ir.Statement {
-		one := Split{"", s.Results[0].Origin, s.Results[0].Type.Dims, a.annotation}
-		if !slices.ContainsFunc(all, one.same) {
+	m.input.mapAnnotations(func(s *ir.Statement, a annotationMark) *ir.Statement {
+		one := AnnotationSite{"", s.Results[0].Origin, s.Results[0].Type.Dims, a.annotation}
+		if !slices.ContainsFunc(all, one.isSame) {
 			all = append(all, one)
 		}
 		return s
@@ -66,8 +66,8 @@ func (m *Module) Splits() (all []Split, err error) {
 	return all, nil
 }
 
-// same reports whether two splits are the same annotation of the same argument or line.
-func (s Split) same(o Split) bool {
+// isSame reports whether two splits are the same annotation of the same argument or line.
+func (s AnnotationSite) isSame(o AnnotationSite) bool {
 	return s.Name == o.Name && s.Annotation.Equal(o.Annotation) && (s.Name != "" || s.Origin.File == o.Origin.File && s.Origin.Line == o.Origin.Line)
 }
 
@@ -76,7 +76,7 @@ func (s Split) same(o Split) bool {
 func (m *Module) variableOf(a ShardedTensor) string {
 	of := logical.StateOf(a.Name, func(path string) bool {
 		return slices.ContainsFunc(m.Arguments, func(v ShardedTensor) bool {
-			return v.Name == path && slices.Equal(v.Over.Wholes(v.Local), a.Over.Wholes(a.Local))
+			return v.Name == path && slices.Equal(v.ReplicaShard.UnshardedDims(v.LocalDims), a.ReplicaShard.UnshardedDims(a.LocalDims))
 		})
 	})
 	if of == "" {
@@ -85,13 +85,13 @@ func (m *Module) variableOf(a ShardedTensor) string {
 	return of
 }
 
-// annotated calls f for each annotation of a line, also in gradients, and returns the functions
+// mapAnnotations calls f for each annotation of a line, also in gradients, and returns the functions
 // with the statements that f returns.
-func (s *source) annotated(f func(s *ir.Statement, a annotationMark) *ir.Statement) []*ir.Function {
+func (s *assemblyInput) mapAnnotations(f func(s *ir.Statement, a annotationMark) *ir.Statement) []*ir.Function {
 	functions := slices.Clone(s.program.Module.Functions)
 	manual := map[*ir.Statement]bool{}
 	for _, p := range s.trace.passes {
-		if p.manual() {
+		if p.isManual() {
 			for _, inside := range functions[0].Body[p.begin:p.end] {
 				manual[inside] = true
 			}
@@ -110,18 +110,18 @@ func (s *source) annotated(f func(s *ir.Statement, a annotationMark) *ir.Stateme
 	return functions
 }
 
-// With returns the module of the step in which the given splits, all arguments or all lines, have
+// WithAnnotation returns the module of the step in which the given splits, all arguments or all lines, have
 // another annotation. For a line, an annotation of kind [logical.None] removes the annotation.
 // Optimizer state follows its variable if both have the same layout.
-func (m *Module) With(splits []Split, to logical.Annotation) (*Module, error) {
-	if _, err := m.Splits(); err != nil {
+func (m *Module) WithAnnotation(splits []AnnotationSite, to logical.Annotation) (*Module, error) {
+	if _, err := m.Annotations(); err != nil {
 		return nil, err
 	}
-	changed := func(s Split) bool { return slices.ContainsFunc(splits, s.same) }
-	sig := m.source.sig
+	changed := func(s AnnotationSite) bool { return slices.ContainsFunc(splits, s.isSame) }
+	sig := m.input.sig
 	sig.Arguments, sig.Results = slices.Clone(sig.Arguments), slices.Clone(sig.Results)
 	for i, a := range m.Arguments {
-		if a.Name == "" || !changed(Split{Name: m.variableOf(a), Annotation: a.Annotation}) {
+		if a.Name == "" || !changed(AnnotationSite{Name: m.variableOf(a), Annotation: a.Annotation}) {
 			continue
 		}
 		sig.Arguments[i].Annotation = to
@@ -130,10 +130,10 @@ func (m *Module) With(splits []Split, to logical.Annotation) (*Module, error) {
 		}
 	}
 	var unfit error
-	trace, program, module := *m.source.trace, *m.source.program, *m.source.program.Module
-	module.Functions = m.source.annotated(func(s *ir.Statement, a annotationMark) *ir.Statement {
+	trace, program, module := *m.input.trace, *m.input.program, *m.input.program.Module
+	module.Functions = m.input.mapAnnotations(func(s *ir.Statement, a annotationMark) *ir.Statement {
 		at := s.Results[0].Origin
-		if !changed(Split{Origin: at, Annotation: a.annotation}) {
+		if !changed(AnnotationSite{Origin: at, Annotation: a.annotation}) {
 			return s
 		}
 		if err := to.ValidateOn(trace.mesh, fmt.Sprintf("%s:%d", at.File, at.Line), s.Results[0].Type.Dims); err != nil {
@@ -148,5 +148,5 @@ func (m *Module) With(splits []Split, to logical.Annotation) (*Module, error) {
 		return nil, unfit
 	}
 	trace.annotations, program.Module = append(slices.Clip(trace.annotations), to), &module
-	return trace.module(&program, sig)
+	return trace.assemble(&program, sig)
 }

@@ -34,22 +34,22 @@ func pair(t *testing.T, up, down, between logical.Annotation) *spmd.Module {
 // annotation.
 func TestAModuleWithAnotherAnnotation(t *testing.T) {
 	columns, rows := logical.SplitInto(1, 2), logical.SplitInto(2, 1)
-	splits := func(m *spmd.Module) []spmd.Split {
-		all, err := m.Splits()
+	splits := func(m *spmd.Module) []spmd.AnnotationSite {
+		all, err := m.Annotations()
 		require.NoError(t, err)
 		return all
 	}
-	split := func(m *spmd.Module, name string) []spmd.Split {
+	split := func(m *spmd.Module, name string) []spmd.AnnotationSite {
 		for _, s := range splits(m) {
 			if s.Name == name {
-				return []spmd.Split{s}
+				return []spmd.AnnotationSite{s}
 			}
 		}
 		t.Fatalf("no split of %q", name)
 		return nil
 	}
-	text := func(m *spmd.Module, splits []spmd.Split, to logical.Annotation) string {
-		changed, err := m.With(splits, to)
+	text := func(m *spmd.Module, splits []spmd.AnnotationSite, to logical.Annotation) string {
+		changed, err := m.WithAnnotation(splits, to)
 		require.NoError(t, err)
 		return string(changed.Text)
 	}
@@ -65,20 +65,20 @@ func TestAModuleWithAnotherAnnotation(t *testing.T) {
 	assert.Equal(t, string(pair(t, columns, rows, rows).Text), text(m, split(m, ""), rows))
 	constraints := func(text string) int { return strings.Count(text, "sdy.sharding_constraint") }
 	assert.Equal(t, constraints(before)-1, constraints(text(m, split(m, ""), logical.Annotation{})), "left out")
-	again, err := m.With(split(m, "/up"), rows)
+	again, err := m.WithAnnotation(split(m, "/up"), rows)
 	require.NoError(t, err)
 	assert.Equal(t, before, text(again, split(again, "/up"), columns), "and back")
 	assert.Equal(t, before, string(m.Text))
 
-	_, err = m.With(split(m, "/up"), logical.SplitInto(2, 2))
+	_, err = m.WithAnnotation(split(m, "/up"), logical.SplitInto(2, 2))
 	assert.ErrorContains(t, err, `"/up"`)
-	_, err = m.With(split(m, ""), logical.SplitInto(3, 1))
+	_, err = m.WithAnnotation(split(m, ""), logical.SplitInto(3, 1))
 	assert.ErrorContains(t, err, "variant_test.go:")
 	known := split(m, "/up")
-	m.Drop()
-	_, err = m.Splits()
+	m.ReleaseTrace()
+	_, err = m.Annotations()
 	assert.Equal(t, errkind.FailedPreconditionError, errkind.KindOf(err))
-	_, err = m.With(known, rows)
+	_, err = m.WithAnnotation(known, rows)
 	assert.Equal(t, errkind.FailedPreconditionError, errkind.KindOf(err))
 	assert.Empty(t, splits(build(t, spmd.Options{Replicas: 2}, spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1)},
 		func(g *graph.Graph) []*graph.Node { return []*graph.Node{param(g, "x", 4)} })), "one logical device")

@@ -65,7 +65,7 @@ func TestWhatDiffersBetweenReplicasIsFollowed(t *testing.T) {
 		for i, c := range cases {
 			nodes[i] = c.node
 		}
-		got, err := spmd.Varying(nodes, []*graph.Node{x})
+		got, err := spmd.ReplicaVarying(nodes, []*graph.Node{x})
 		require.NoError(t, err)
 		for i, c := range cases {
 			assert.Equal(t, c.want && replicas > 1, got[i], "%s on %d replicas", c.name, replicas)

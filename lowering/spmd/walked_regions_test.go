@@ -21,7 +21,7 @@ import (
 )
 
 // rowsNetwork is a network on x [1, rows, channels] with the kernels a and b. split splits the rows
-// over the devices.
+// replicaShard the devices.
 type rowsNetwork func(devices int, split func(x *graph.Node) *graph.Node, x, a, b *graph.Node) *graph.Node
 
 // rowsNetworks have a layer with a number of rows that the devices do not divide, in every kind of region.
@@ -43,9 +43,9 @@ var rowsNetworks = map[string]rowsNetwork{
 		return remat.BlockMany(remat.Products(), []*graph.Node{split(x), a, b}, twoLayers)[0]
 	},
 	"loop": func(_ int, split func(x *graph.Node) *graph.Node, x, a, b *graph.Node) *graph.Node {
-		arguments := loop.Arguments{Carried: []*graph.Node{convolve(split(x), a, 2)}, Same: []*graph.Node{b}}
+		arguments := loop.Arguments{Carried: []*graph.Node{convolve(split(x), a, 2)}, Shared: []*graph.Node{b}}
 		return loop.Run(nil, 3, arguments, func(layer *loop.Layer) loop.Results {
-			return loop.Results{Carried: []*graph.Node{convolve(layer.Carried[0], layer.Same[0], 1)}}
+			return loop.Results{Carried: []*graph.Node{convolve(layer.Carried[0], layer.Shared[0], 1)}}
 		}, loop.Options{Keep: remat.Nothing()}).Carried[0]
 	},
 	"on one device": func(devices int, split func(x *graph.Node) *graph.Node, x, a, b *graph.Node) *graph.Node {

@@ -36,7 +36,7 @@ func TestAStepOverNamedAxesIsSavedWithTheirNames(t *testing.T) {
 	require.NoError(t, err)
 	again, err := loaded.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
-	assert.Equal(t, "model=2,sequence=2", again.Module.Logical.String())
+	assert.Equal(t, "model=2,sequence=2", again.Module.LogicalMesh.String())
 	assert.Equal(t, file, mustSave(t, again))
 	assert.Equal(t, want, strategytest.NamedLosses(t, loaded, 1, 2))
 

@@ -18,7 +18,7 @@ const maxElements = 1 << 50
 // checkShape checks that a tensor's shapes are consistent. mesh is the module's mesh, and replica
 // is the mesh of the logical axes.
 func (h header) checkShape(mesh, replica sharding.Mesh, p spmd.ShardedTensor) error {
-	for _, dims := range [][]int{p.Local, p.Global, p.Shard} {
+	for _, dims := range [][]int{p.LocalDims, p.GlobalDims, p.ShardDims} {
 		elements := 1
 		for _, d := range dims {
 			if d < 0 || d > 0 && elements > maxElements/d {
@@ -30,36 +30,36 @@ func (h header) checkShape(mesh, replica sharding.Mesh, p spmd.ShardedTensor) er
 	if p.Result < 0 {
 		return fmt.Errorf("tensor %q is for result %d", p.Name, p.Result)
 	}
-	global := slices.Clone(p.Local)
+	global := slices.Clone(p.LocalDims)
 	if p.PerReplica {
 		if len(global) == 0 {
 			global = []int{1}
 		}
 		global[0] *= len(h.IDs)
 	}
-	if d := p.Over.Dim; p.Over.Is() {
-		if global[d] != p.Over.Part(len(h.IDs)) {
-			return fmt.Errorf("tensor %q is %v in a replica, and %s over %d", p.Name, p.Local, p.Over, len(h.IDs))
+	if d := p.ReplicaShard.Dim; p.ReplicaShard.IsSharded() {
+		if global[d] != p.ReplicaShard.ShardSize(len(h.IDs)) {
+			return fmt.Errorf("tensor %q is %v in a replica, and %s over %d", p.Name, p.LocalDims, p.ReplicaShard, len(h.IDs))
 		}
 		global[d] *= len(h.IDs)
 	}
 	if p.PerStep {
 		global = append([]int{h.Steps}, global...)
 	}
-	if !slices.Equal(global, p.Global) {
-		return fmt.Errorf("tensor %q is %v in a replica and %v in all, not %v", p.Name, p.Local, p.Global, global)
+	if !slices.Equal(global, p.GlobalDims) {
+		return fmt.Errorf("tensor %q is %v in a replica and %v in all, not %v", p.Name, p.LocalDims, p.GlobalDims, global)
 	}
-	shard, err := sharding.ShardShape(mesh, p.Spec, p.Global)
+	shard, err := sharding.ShardShape(mesh, p.Spec, p.GlobalDims)
 	if err != nil {
 		return fmt.Errorf("tensor %q: %w", p.Name, err)
 	}
-	if !slices.Equal(shard, p.Shard) {
-		return fmt.Errorf("tensor %q has the part %v on a device, not %v", p.Name, p.Shard, shard)
+	if !slices.Equal(shard, p.ShardDims) {
+		return fmt.Errorf("tensor %q has the part %v on a device, not %v", p.Name, p.ShardDims, shard)
 	}
 	if len(h.IDs) == 0 {
 		return nil
 	}
-	return p.Annotation.ValidateOn(replica, p.Name, p.Local)
+	return p.Annotation.ValidateOn(replica, p.Name, p.LocalDims)
 }
 
 // checkResults checks the descriptions of the results.
@@ -93,7 +93,7 @@ func (h header) module(text []byte) (*spmd.Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &spmd.Module{Name: h.Step, Text: text, Mesh: mesh, Logical: replica, Replicas: max(h.Replicas, 1)}
+	m := &spmd.Module{Name: h.Step, Text: text, Mesh: mesh, LogicalMesh: replica, Replicas: max(h.Replicas, 1)}
 	if m.Partitions = mesh.Size() / m.Replicas; m.Replicas*m.Partitions != mesh.Size() {
 		return nil, fmt.Errorf("%d replicas on %d devices", m.Replicas, mesh.Size())
 	}
@@ -172,15 +172,15 @@ func (h header) constants(m *spmd.Module, part []byte) (code []byte, constants [
 	code = part[:len(part)-int(h.ConstantBytes)]
 	rest := part[len(code):]
 	for i, a := range m.Arguments {
-		if !a.Constant {
+		if !a.IsConstant {
 			continue
 		}
 		elements := 1
-		for _, d := range a.Local {
+		for _, d := range a.LocalDims {
 			elements *= d
 		}
 		if elements == 0 || a.DType.Size() == 0 || elements > len(rest)/a.DType.Size() {
-			return nil, nil, fmt.Errorf("tensor %q of %s%v has %d bytes in the file", a.Name, a.DType, a.Local, len(rest))
+			return nil, nil, fmt.Errorf("tensor %q of %s%v has %d bytes in the file", a.Name, a.DType, a.LocalDims, len(rest))
 		}
 		size := elements * a.DType.Size()
 		constants[i], rest = rest[:size], rest[size:]

@@ -40,7 +40,7 @@ func distributed(s *strategy.TPUStrategy, step *saved.Step, given map[string]*st
 		if d == nil {
 			continue
 		}
-		want := kind(shapes.Make(a.DType, a.Local...), strategy.VariableSynchronization(d.Synchronization), strategy.VariableAggregation(d.Aggregation), a.Annotation, d.LocalWrites)
+		want := kind(shapes.Make(a.DType, a.LocalDims...), strategy.VariableSynchronization(d.Synchronization), strategy.VariableAggregation(d.Aggregation), a.Annotation, d.LocalWrites)
 		delete(unused, a.Name)
 		v, isGiven := given[a.Name]
 		if !isGiven {

@@ -139,24 +139,24 @@ func (a annotation) in() (logical.Annotation, error) {
 
 func tensorOut(p spmd.ShardedTensor) tensor {
 	t := tensor{
-		Name: p.Name, DType: p.DType.String(), Local: p.Local, Global: p.Global, Shard: p.Shard,
+		Name: p.Name, DType: p.DType.String(), Local: p.LocalDims, Global: p.GlobalDims, Shard: p.ShardDims,
 		Spec: p.Spec.Shardy("mesh"), PerReplica: p.PerReplica, PerStep: p.PerStep, Annotation: annotationOut(p.Annotation), Donated: p.Donated, Result: p.Result,
-		Constant: p.Constant,
+		Constant: p.IsConstant,
 	}
-	if p.Over.Is() {
-		t.Over = new(replicaShard(p.Over))
+	if p.ReplicaShard.IsSharded() {
+		t.Over = new(replicaShard(p.ReplicaShard))
 	}
 	return t
 }
 
 // in converts the argument or result from its JSON form.
 func (t tensor) in() (p spmd.ShardedTensor, err error) {
-	p.Name, p.Local, p.Global, p.Shard = t.Name, t.Local, t.Global, t.Shard
-	p.PerReplica, p.PerStep, p.Donated, p.Result, p.Constant = t.PerReplica, t.PerStep, t.Donated, t.Result, t.Constant
+	p.Name, p.LocalDims, p.GlobalDims, p.ShardDims = t.Name, t.Local, t.Global, t.Shard
+	p.PerReplica, p.PerStep, p.Donated, p.Result, p.IsConstant = t.PerReplica, t.PerStep, t.Donated, t.Result, t.Constant
 	if t.Over != nil {
-		p.Over = spmd.ReplicaShard(*t.Over)
-		if p.Over.Size < 1 || p.Over.Dim < 0 || p.Over.Dim >= len(p.Local) || p.PerReplica {
-			return p, fmt.Errorf("tensor %q: %v in parts of %s", t.Name, p.Local, p.Over)
+		p.ReplicaShard = spmd.ReplicaShard(*t.Over)
+		if p.ReplicaShard.Size < 1 || p.ReplicaShard.Dim < 0 || p.ReplicaShard.Dim >= len(p.LocalDims) || p.PerReplica {
+			return p, fmt.Errorf("tensor %q: %v in parts of %s", t.Name, p.LocalDims, p.ReplicaShard)
 		}
 	}
 	if p.DType, err = dtypes.DTypeString(t.DType); err != nil {
@@ -181,7 +181,7 @@ func headerOf(s *saved.Step) header {
 	if s.Module.Partitions == 1 {
 		h.Replicas = s.Module.Replicas
 	}
-	if mesh := s.Module.Logical; mesh.Rank() > 0 && !slices.Equal(mesh.AxisNames(), []string{logical.AxisName}) {
+	if mesh := s.Module.LogicalMesh; mesh.Rank() > 0 && !slices.Equal(mesh.AxisNames(), []string{logical.AxisName}) {
 		h.LogicalAxes = mesh.Axes()
 	}
 	for i, a := range s.Module.Arguments {
@@ -268,7 +268,7 @@ func (h header) padding() strategy.Padding {
 // counts reports whether an argument is the variable with the counts of non-finite steps. A
 // checkpoint of steps that did not count has no such variable.
 func (h header) counts(a spmd.ShardedTensor) bool {
-	return h.NonFinite != 0 && a.Name == saved.Counter(h.Step) && a.DType == dtypes.Int64 && len(a.Local) == 1 && a.Local[0] <= maxCounts
+	return h.NonFinite != 0 && a.Name == saved.Counter(h.Step) && a.DType == dtypes.Int64 && len(a.LocalDims) == 1 && a.LocalDims[0] <= maxCounts
 }
 
 // maxCounts is the maximum number of elements of the variable with the counts.

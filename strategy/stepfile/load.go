@@ -109,8 +109,8 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	if err != nil {
 		return nil, nil, &Error{Reason: Damaged, Err: err}
 	}
-	if axes := s.LogicalMesh(); !axes.Equal(step.Module.Logical) && namesAxes(step) {
-		return nil, nil, &Error{Reason: Axes, Detail: fmt.Sprintf("%s, and the strategy has %s", step.Module.Logical, axes)}
+	if axes := s.LogicalMesh(); !axes.Equal(step.Module.LogicalMesh) && namesAxes(step) {
+		return nil, nil, &Error{Reason: Axes, Detail: fmt.Sprintf("%s, and the strategy has %s", step.Module.LogicalMesh, axes)}
 	}
 	variables, state, err := stateOf(s, step, o.Variables)
 	if err != nil {

@@ -49,7 +49,7 @@ func (m *metrics) in(of *spmd.Module) (s saved.Metrics, err error) {
 		s.Forms = append(s.Forms, int(form))
 	}
 	state := func(a spmd.ShardedTensor) bool {
-		return a.Name == m.State && a.DType == dtypes.Float64 && slices.Equal(a.Local, []int{len(m.Names), 2}) && a.PerReplica
+		return a.Name == m.State && a.DType == dtypes.Float64 && slices.Equal(a.LocalDims, []int{len(m.Names), 2}) && a.PerReplica
 	}
 	if !s.Is() || len(s.Forms) > len(s.Names) || !slices.ContainsFunc(of.Arguments, state) {
 		return s, fmt.Errorf("%d metrics of %d forms in %q, which does not hold them", len(s.Names), len(s.Forms), m.State)

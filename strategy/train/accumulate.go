@@ -63,7 +63,7 @@ func (p *pass) meanOf(sum *graph.Node, dtype dtypes.DType) *graph.Node {
 // summand converts half-precision x to the policy's Accumulate dtype, by default float32. It
 // returns any other x, and one that the conversion would narrow, unchanged.
 func summand(policy precision.Policy, x *graph.Node) *graph.Node {
-	in := policy.Filled().Accumulate
+	in := policy.WithDefaults().Accumulate
 	if in == dtypes.InvalidDType {
 		in = dtypes.Float32
 	}

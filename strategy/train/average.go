@@ -126,12 +126,12 @@ func Averaged(rc *strategy.ReplicaContext, step string, f func()) {
 
 // show substitutes x for the variable in the step's code until restore is called.
 func (a averagePair) show(rc *strategy.ReplicaContext, x *graph.Node) (restore func()) {
-	x = region.Leaf(rc.Graph().Backend().(region.Target), x)
+	x = region.AllowCapture(rc.Graph().Backend().(region.Target), x)
 	if a.of != nil {
 		held := innerContext(rc).Held(a.of)
-		was := held.Now()
-		held.Set(x)
-		return func() { held.Set(was) }
+		was := held.Value()
+		held.SetValue(x)
+		return func() { held.SetValue(was) }
 	}
 	was := a.variable.NodeValue(rc.Graph())
 	a.variable.SetNodeValue(x)
@@ -168,7 +168,7 @@ func swaps(s *strategy.TPUStrategy, store *model.Store, step string) func() *str
 			was := a.average.NodeValue(rc.Graph())
 			a.average.SetNodeValue(graph.Where(none, was, graph.ConvertDType(value, was.DType())))
 			if a.of != nil {
-				innerContext(rc).Held(a.of).Set(average)
+				innerContext(rc).Held(a.of).SetValue(average)
 			} else {
 				a.variable.SetNodeValue(average)
 			}

@@ -30,7 +30,7 @@ func (t *trainer) provenShards(gradients []*graph.Node, finite bool, update opti
 	varying := t.varyingVariables()
 	over = map[string]spmd.ReplicaShard{}
 	for _, v := range t.variables() {
-		if o := t.over(v); o.Is() && !varying[v.Path()] {
+		if o := t.over(v); o.IsSharded() && !varying[v.Path()] {
 			over[v.Path()] = o
 		}
 	}
@@ -61,7 +61,7 @@ func (t *trainer) traceUpdate(store *model.Store, gradients []*graph.Node, over 
 			ok = false
 		}
 	}()
-	g = graph.NewGraph(t.graph.Backend().(*spmd.Trace).Scratch(), "update")
+	g = graph.NewGraph(t.graph.Backend().(*spmd.Trace).NewScratch(), "update")
 	model.SetStore(g, store)
 	store.SetTraining(g, t.store().IsTraining(t.graph))
 	for v := range store.IterVariables() {
@@ -72,8 +72,8 @@ func (t *trainer) traceUpdate(store *model.Store, gradients []*graph.Node, over 
 	in := make([]*graph.Node, len(gradients))
 	for i, v := range t.variables() {
 		p, shape := t.place(v), gradients[i].Shape().Clone()
-		if p.over.Is() && !over[v.Path()].Is() {
-			shape.Dimensions = p.over.Wholes(shape.Dimensions)
+		if p.over.IsSharded() && !over[v.Path()].IsSharded() {
+			shape.Dimensions = p.over.UnshardedDims(shape.Dimensions)
 		}
 		in[i] = graph.Parameter(g, gradientName(i), shapes.Make(shape.DType, shape.Dimensions...))
 	}
@@ -108,21 +108,21 @@ func (t *trainer) varyingVariables() map[string]bool {
 // update of a value derived from them, is not proven to be elementwise. global and local are the
 // graphs of the update with global tensors and with the store of s.
 func (s *shadow) unproven(global, local *graph.Graph, finite bool, varying map[string]bool) map[string]bool {
-	leaves, owners := map[string]spmd.ShardLeaf{}, map[string]string{}
+	leaves, owners := map[string]spmd.ShardedParameter{}, map[string]string{}
 	for path := range varying {
-		leaves[path] = spmd.ShardLeaf{Varying: true}
+		leaves[path] = spmd.ShardedParameter{ReplicaVarying: true}
 	}
 	for path, x := range s.states(local) {
-		leaves[path], owners[path] = spmd.ShardLeaf{Over: x.over}, x.variable.Path()
+		leaves[path], owners[path] = spmd.ShardedParameter{ReplicaShard: x.over}, x.variable.Path()
 	}
 	of := map[string]spmd.ReplicaShard{}
 	for _, x := range s.shards {
 		path := x.variable.Path()
 		of[path] = x.over
-		leaves[path], owners[path] = spmd.ShardLeaf{Over: x.over}, path
+		leaves[path], owners[path] = spmd.ShardedParameter{ReplicaShard: x.over}, path
 	}
 	for i, v := range s.variables() {
-		leaves[gradientName(i)], owners[gradientName(i)] = spmd.ShardLeaf{Over: of[v.Path()], Finite: finite}, v.Path()
+		leaves[gradientName(i)], owners[gradientName(i)] = spmd.ShardedParameter{ReplicaShard: of[v.Path()], Finite: finite}, v.Path()
 	}
 	proof, err := spmd.NewShardProof(global, local, leaves)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *shadow) unproven(global, local *graph.Graph, finite bool, varying map[s
 	}
 	all := map[string]bool{}
 	for path, pair := range changed {
-		if proves(proof, pair, leaves[path].Over) {
+		if proves(proof, pair, leaves[path].ReplicaShard) {
 			continue
 		}
 		names := []string{path, logical.StateOf(path, s.isTrained)}
@@ -154,9 +154,9 @@ func (s *shadow) unproven(global, local *graph.Graph, finite bool, varying map[s
 		}
 		found := false
 		for _, name := range names {
-			if owner := owners[name]; of[owner].Is() {
+			if owner := owners[name]; of[owner].IsSharded() {
 				all[owner], found = true, true
-			} else if of[name].Is() {
+			} else if of[name].IsSharded() {
 				all[name], found = true, true
 			}
 		}
@@ -176,7 +176,7 @@ func proves(proof *spmd.ShardProof, pair [2]*graph.Node, over spmd.ReplicaShard)
 	if pair[0] == nil || pair[1] == nil {
 		return false
 	}
-	ok, err := proof.Elementwise(pair[0], pair[1], over)
+	ok, err := proof.IsElementwise(pair[0], pair[1], over)
 	if err != nil {
 		panic(err)
 	}
@@ -184,7 +184,7 @@ func proves(proof *spmd.ShardProof, pair [2]*graph.Node, over spmd.ReplicaShard)
 }
 
 func parametersOf(proof *spmd.ShardProof, node *graph.Node) []string {
-	names, err := proof.Parameters(node)
+	names, err := proof.ParametersOf(node)
 	if err != nil {
 		panic(err)
 	}

@@ -87,7 +87,7 @@ func newScaler(policy precision.Policy, name string) *scaler {
 	if policy.LossScale == (precision.LossScale{}) {
 		return nil
 	}
-	return &scaler{policy.LossScale.Filled(), name}
+	return &scaler{policy.LossScale.WithDefaults(), name}
 }
 
 // stepScaler is the state of a scaler in one trace.

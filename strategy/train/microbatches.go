@@ -163,11 +163,11 @@ func (l *microbatchLoop) split(arguments []*graph.Node) {
 	if l.padded {
 		l.first = graph.MulScalar(l.first, float64(l.size))
 	}
-	l.arguments = []region.Argument{{Node: l.first, Crossing: region.Slice{N: l.n}, Name: "first row"}}
+	l.arguments = []region.Argument{{Node: l.first, Mapping: region.Slice{N: l.n}, Name: "first row"}}
 	for i, x := range arguments {
-		a := region.Argument{Node: x, Crossing: region.Same{}, Name: fmt.Sprintf("argument %d", i)}
+		a := region.Argument{Node: x, Mapping: region.Identity{}, Name: fmt.Sprintf("argument %d", i)}
 		if innerStrategy(l.rc.Strategy()).Batched(l.values[i]) && x.Rank() > 0 {
-			a.Node, a.Crossing = l.stack(x), region.Slice{N: l.n}
+			a.Node, a.Mapping = l.stack(x), region.Slice{N: l.n}
 		}
 		l.arguments = append(l.arguments, a)
 	}
@@ -176,14 +176,14 @@ func (l *microbatchLoop) split(arguments []*graph.Node) {
 // stack returns x with its rows split into a leading axis of microbatches.
 func (l *microbatchLoop) stack(x *graph.Node) *graph.Node {
 	if !l.padded {
-		return spmd.Cut(x, l.n, 0)
+		return spmd.SplitMicrobatches(x, l.n, 0)
 	}
 	if more := l.n*l.size - l.length; more > 0 {
 		axes := make([]graph.PadAxis, x.Rank())
 		axes[0].End = more
 		x = graph.Pad(x, graph.Const(x.Graph(), shapes.CastAsDType(0, x.DType())), axes...)
 	}
-	return spmd.Cut(x, l.n, l.common.Resized)
+	return spmd.SplitMicrobatches(x, l.n, l.common.Resized)
 }
 
 // attempt traces the loop. It reports false if body wrote variables that the loop does not carry
@@ -191,7 +191,7 @@ func (l *microbatchLoop) stack(x *graph.Node) *graph.Node {
 func (l *microbatchLoop) attempt() (sums []*graph.Node, ok bool) {
 	g := l.graph
 	target := g.Backend().(region.Target)
-	writes := region.Watch(target, g)
+	writes := region.RecordWrites(target, g)
 	outside := map[*model.Variable]*graph.Node{}
 	for v := range l.store().IterVariables() {
 		if v.InUseByGraph(g) {
@@ -206,12 +206,12 @@ func (l *microbatchLoop) attempt() (sums []*graph.Node, ok bool) {
 	}
 	in := slices.Clone(l.arguments)
 	for _, v := range l.written {
-		in = append(in, region.Argument{Node: before(v), Crossing: region.Carry{}, Name: "variable " + v.Path()})
+		in = append(in, region.Argument{Node: before(v), Mapping: region.Carry{}, Name: "variable " + v.Path()})
 	}
 	for _, h := range l.held {
-		in = append(in, region.Argument{Node: writes.Outside(h), Crossing: region.Carry{}, Name: "variable " + h.Name()})
+		in = append(in, region.Argument{Node: writes.ValueBefore(h), Mapping: region.Carry{}, Name: "variable " + h.Name()})
 	}
-	rewind := precision.Mark(g)
+	rewind := precision.SaveCallCount(g)
 	number := 0
 	var all []*graph.Node
 	func() {
@@ -225,7 +225,7 @@ func (l *microbatchLoop) attempt() (sums []*graph.Node, ok bool) {
 			}
 			writes.Restore()
 		}()
-		all, ok = region.Attempt(target, region.Loop{N: l.n}, in, func(in []*graph.Node) ([]region.Result, bool) {
+		all, ok = region.TryTrace(target, region.Loop{N: l.n}, in, func(in []*graph.Node) ([]region.Result, bool) {
 			results, ok := l.trace(in, writes, before)
 			number = len(results) - len(l.written) - len(l.held)
 			return results, ok
@@ -239,7 +239,7 @@ func (l *microbatchLoop) attempt() (sums []*graph.Node, ok bool) {
 		v.SetNodeValue(all[number+i])
 	}
 	for i, h := range l.held {
-		h.Set(all[number+len(l.written)+i])
+		h.SetValue(all[number+len(l.written)+i])
 	}
 	return all[:number:number], true
 }
@@ -264,7 +264,7 @@ func (l *microbatchLoop) enter() (leave func()) {
 
 // trace traces body inside the loop. If body wrote variables that the loop does not carry, it adds
 // them for the next attempt and reports false.
-func (l *microbatchLoop) trace(in []*graph.Node, writes *region.Writes, before func(v *model.Variable) *graph.Node) (results []region.Result, ok bool) {
+func (l *microbatchLoop) trace(in []*graph.Node, writes *region.WriteRecorder, before func(v *model.Variable) *graph.Node) (results []region.Result, ok bool) {
 	take := func(n int) (list []*graph.Node) {
 		list, in = in[:n:n], in[n:]
 		return list
@@ -272,7 +272,7 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.Writes, before f
 	first := take(1)[0]
 	if l.padded {
 		zero, rows := constant(l.graph, dtypes.Int32, 0), constant(l.graph, dtypes.Int32, float64(l.size))
-		l.micro.real = spmd.RealRows(graph.Clip(graph.Sub(l.real, first), zero, rows))
+		l.micro.real = spmd.MarkRealRows(graph.Clip(graph.Sub(l.real, first), zero, rows))
 		l.common.Rows, l.common.AllRows = l.micro.real, l.all
 	}
 	arguments := l.give(take(len(l.arguments) - 1))
@@ -283,7 +283,7 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.Writes, before f
 	}
 	was := take(len(l.held))
 	for i, h := range l.held {
-		writes.Begin(h, was[i])
+		writes.SetStart(h, was[i])
 	}
 	sums := l.body(arguments)
 	ok = true
@@ -301,21 +301,21 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.Writes, before f
 		return nil, false
 	}
 	for i, x := range sums {
-		results = append(results, region.Result{Node: x, Crossing: region.Same{}, Name: fmt.Sprintf("sum %d", i)})
+		results = append(results, region.Result{Node: x, Mapping: region.Identity{}, Name: fmt.Sprintf("sum %d", i)})
 	}
 	for _, v := range l.written {
 		now := v.NodeValue(l.graph)
 		if l.padded && v.DType().IsFloat() && now != entered[v] { // padding does not change variables
 			now = ifRows(l.micro.real, now, entered[v])
 		}
-		results = append(results, region.Result{Node: now, Crossing: region.Carry{}, Name: "variable " + v.Path()})
+		results = append(results, region.Result{Node: now, Mapping: region.Carry{}, Name: "variable " + v.Path()})
 	}
 	for i, h := range l.held {
-		now := h.Now()
+		now := h.Value()
 		if apart, ok := h.(interface{ PerReplica() bool }); ok && l.padded && apart.PerReplica() {
 			now = ifRows(l.micro.real, now, was[i])
 		}
-		results = append(results, region.Result{Node: now, Crossing: region.Carry{}, Name: "variable " + h.Name()})
+		results = append(results, region.Result{Node: now, Mapping: region.Carry{}, Name: "variable " + h.Name()})
 	}
 	return results, true
 }
@@ -328,7 +328,7 @@ func (l *microbatchLoop) give(in []*graph.Node) []*graph.Node {
 		if real, ok := of[i]; ok {
 			sizes[i] = real
 		}
-		if _, sliced := l.arguments[i+1].Crossing.(region.Slice); !sliced {
+		if _, sliced := l.arguments[i+1].Mapping.(region.Slice); !sliced {
 			continue
 		}
 		if a := l.values[i].Annotation(); a.Kind() == logical.KindSplit && l.divides(a, x.Shape().Dimensions) {

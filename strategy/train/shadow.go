@@ -30,8 +30,8 @@ func (t *trainer) update(gradients []*graph.Node, finite bool, update optimizerU
 	over, global := t.provenShards(gradients, finite, update)
 	gradients = slices.Clone(gradients)
 	for i, v := range t.variables() {
-		if p := t.place(v); p.over.Is() && !over[v.Path()].Is() {
-			gradients[i] = spmd.Whole(gradients[i], p.over, p.split)
+		if p := t.place(v); p.over.IsSharded() && !over[v.Path()].IsSharded() {
+			gradients[i] = spmd.GatherShards(gradients[i], p.over, p.split)
 		}
 	}
 	if len(over) == 0 {
@@ -53,7 +53,7 @@ func (t *trainer) update(gradients []*graph.Node, finite bool, update optimizerU
 	}
 	for i, x := range s.shards {
 		if now := x.shadow.NodeValue(t.graph); now != parts[i] {
-			wholes[i] = spmd.Whole(now, x.over, t.place(x.variable).split)
+			wholes[i] = spmd.GatherShards(now, x.over, t.place(x.variable).split)
 			t.common.Parts[wholes[i]] = now
 		}
 		x.variable.SetNodeValue(wholes[i])
@@ -85,14 +85,14 @@ func (t *trainer) newShadow(over map[string]spmd.ReplicaShard, global *graph.Gra
 	}
 	for v := range t.store().IterVariables() {
 		path, shape := v.Path(), v.Shape()
-		if o := over[path]; o.Is() {
-			part := shapes.Make(shape.DType, o.Parts(shape.Dimensions, t.rc.NumReplicasInSync())...)
+		if o := over[path]; o.IsSharded() {
+			part := shapes.Make(shape.DType, o.ShardDims(shape.Dimensions, t.rc.NumReplicasInSync())...)
 			x := s.store.VariableWithShape(path, part, initializer.Zero).SetTrainable(true)
 			s.shards = append(s.shards, shard{variable: v, shadow: x, over: o})
 			continue
 		}
 		known := v.Trainable || v.InUseByGraph(t.graph) || !v.InUseByGraph(global) || shape.IsScalar()
-		if owner := logical.StateOf(path, t.isTrained); !known && (owner == "" || over[owner].Is()) {
+		if owner := logical.StateOf(path, t.isTrained); !known && (owner == "" || over[owner].IsSharded()) {
 			continue
 		}
 		x := s.store.VariableWithShape(path, shape, initial.Of(v)).SetTrainable(v.Trainable)
@@ -127,7 +127,7 @@ func (s *shadow) states(g *graph.Graph) map[string]shard {
 			})
 		}
 		i := owner(logical.StateOf(path, func(path string) bool { return owner(path) >= 0 }))
-		if i < 0 || !slices.Equal(real.Shape().Dimensions, s.shards[i].over.Wholes(x.Shape().Dimensions)) {
+		if i < 0 || !slices.Equal(real.Shape().Dimensions, s.shards[i].over.UnshardedDims(x.Shape().Dimensions)) {
 			continue
 		}
 		if over := s.shards[i].over; s.inner.Stored(real) == over {

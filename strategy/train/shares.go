@@ -42,12 +42,12 @@ func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func
 		return nil, nil
 	}
 	over := t.over(v)
-	if !over.Is() || over.Dim == 0 {
+	if !over.IsSharded() || over.Dim == 0 {
 		return nil, nil
 	}
 	part := t.slices[v.Path()]
 	if part == nil {
-		part = spmd.PartGradient(parameter, over)
+		part = spmd.GradientPlaceholder(parameter, over)
 		t.slices[v.Path()] = part
 	}
 	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, t.place(v).split.Slice()
@@ -55,7 +55,7 @@ func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func
 	whole := graph.StopGradient(v.NodeValue(t.graph))
 	t.looped[whole] = true
 	return []*graph.Node{whole, part}, func(slices []*graph.Node) *graph.Node {
-		return spmd.GradientTo(slices[1], slices[0], func(adjoint *graph.Node) *graph.Node {
+		return spmd.RedirectGradient(slices[1], slices[0], func(adjoint *graph.Node) *graph.Node {
 			if rows != nil { // a replica without rows has no gradients
 				adjoint = ifRows(rows, adjoint, graph.ZerosLike(adjoint))
 			}
@@ -63,7 +63,7 @@ func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func
 			if in == dtypes.InvalidDType {
 				in = part.DType()
 			}
-			return graph.ConvertDType(spmd.ScatterPart(graph.ConvertDType(adjoint, in), of, split), part.DType())
+			return graph.ConvertDType(spmd.ReduceScatterShard(graph.ConvertDType(adjoint, in), of, split), part.DType())
 		})
 	}
 }
@@ -75,14 +75,14 @@ func (t *trainer) meanGradients(gradients []*graph.Node) []*graph.Node {
 	for i, gradient := range gradients {
 		over := t.over(trained[i])
 		switch {
-		case !over.Is():
+		case !over.IsSharded():
 			means[i] = t.rc.AllReduce(strategy.Mean, gradient)
 		case t.slices[trained[i].Path()] != nil: // already summed over the replicas
 			means[i] = t.inner.Share(gradient)
 		case t.place(trained[i]).state == logical.ShardOptimizer:
-			means[i] = spmd.OwnPart(t.rc.AllReduce(strategy.Mean, gradient), over)
+			means[i] = spmd.SliceShard(t.rc.AllReduce(strategy.Mean, gradient), over)
 		default:
-			means[i] = spmd.ScatterPart(t.inner.Share(gradient), over, t.place(trained[i]).split)
+			means[i] = spmd.ReduceScatterShard(t.inner.Share(gradient), over, t.place(trained[i]).split)
 		}
 	}
 	return means
@@ -112,7 +112,7 @@ func (t *trainer) clipGradients(gradients []*graph.Node) []*graph.Node {
 func (t *trainer) values() (values []*graph.Node) {
 	for _, v := range t.variables() {
 		x := v.NodeValue(t.graph)
-		if over := t.over(v); over.Is() {
+		if over := t.over(v); over.IsSharded() {
 			x = t.inner.PartOf(v, x, over)
 		}
 		values = append(values, x)
@@ -140,7 +140,7 @@ func (t *trainer) globalNorms(sets ...[]*graph.Node) []*graph.Node {
 		whole[s], parts[s] = constant(t.graph, dtype, 0), constant(t.graph, dtype, 0)
 		for i, x := range set {
 			over := t.over(trained[i])
-			if !over.Is() {
+			if !over.IsSharded() {
 				whole[s] = graph.Add(whole[s], graph.ReduceAllSum(squares(x, dtype)))
 				continue
 			}
@@ -171,7 +171,7 @@ func squares(x *graph.Node, dtype dtypes.DType) *graph.Node {
 // withoutPadding replaces the padding of a replica's shard by zeros.
 func (t *trainer) withoutPadding(part *graph.Node, over spmd.ReplicaShard) *graph.Node {
 	replicas := t.rc.NumReplicasInSync()
-	size := over.Part(replicas)
+	size := over.ShardSize(replicas)
 	if size*replicas == over.Size {
 		return part
 	}

@@ -147,7 +147,7 @@ func reduce(policy precision.Policy) stage {
 	return func(p *pass) {
 		in := make([]*graph.Node, len(p.gradients))
 		for i, gradient := range p.gradients {
-			in[i] = policy.ToReduce(gradient)
+			in[i] = policy.CastGradient(gradient)
 		}
 		for i, mean := range p.meanGradients(in) {
 			p.gradients[i] = graph.ConvertDType(mean, p.gradients[i].DType())

@@ -116,7 +116,7 @@ func TestADeviceHoldsItsPartOfTheState(t *testing.T) {
 				for _, a := range lowered.Arguments {
 					if a.Name == path {
 						n := 4
-						for _, d := range a.Shard {
+						for _, d := range a.ShardDims {
 							n *= d
 						}
 						v, ok := s.Variables(store).Lookup(path)

@@ -124,7 +124,7 @@ func (t *trainer) settleProxies() {
 func (t *trainer) finish() {
 	for _, s := range t.proxies {
 		if s.model.ChangedInGraph(t.graph) {
-			t.inner.Held(s.of).Set(s.model.NodeValue(t.graph))
+			t.inner.Held(s.of).SetValue(s.model.NodeValue(t.graph))
 		}
 	}
 }
@@ -227,7 +227,7 @@ func (t *trainer) over(v *model.Variable) spmd.ReplicaShard { return t.place(v).
 
 // inParts reports whether some gradients are sharded over the replicas.
 func (t *trainer) inParts() bool {
-	return slices.ContainsFunc(t.variables(), func(v *model.Variable) bool { return t.over(v).Is() })
+	return slices.ContainsFunc(t.variables(), func(v *model.Variable) bool { return t.over(v).IsSharded() })
 }
 
 // weighted scales a mean over a replica's rows so that the mean over the replicas is the mean over
@@ -312,7 +312,7 @@ func (t *trainer) gradientsOfSlices(loss *graph.Node, trained []*model.Variable,
 		whole := gradients[i]
 		gradients[i] = all[part]
 		if reached[nodes[i]] { // it is also read outside the loop
-			gradients[i] = graph.Add(gradients[i], spmd.ScatterPart(whole, t.over(v), t.place(v).split))
+			gradients[i] = graph.Add(gradients[i], spmd.ReduceScatterShard(whole, t.over(v), t.place(v).split))
 		}
 	}
 	return gradients

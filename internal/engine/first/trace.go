@@ -38,7 +38,7 @@ func (o Options) trace(init model.VariableInitializer, v Variable) (t *initializ
 		axes = nil // there is one logical device
 	}
 	trace := spmd.NewTrace(spmd.Options{
-		Replicas: by.replicas, LogicalDevices: by.logicalDevices, LogicalAxes: axes, Programs: true, Target: o.Target, Precision: o.Precision, Random: lowering.RandomPCG,
+		Replicas: by.replicas, LogicalDevices: by.logicalDevices, LogicalAxes: axes, AllowReplicaProgram: true, Target: o.Target, Precision: o.Precision, Random: lowering.RandomPCG,
 	})
 	g, outputs, err := initializerGraph(trace, o.Store, []model.VariableInitializer{init}, []shapes.Shape{v.Shape})
 	if err != nil {
@@ -47,10 +47,10 @@ func (o Options) trace(init model.VariableInitializer, v Variable) (t *initializ
 	if g.changed && g.state == nil {
 		return nil, ErrNotForDevices
 	}
-	if v.Over.Is() {
-		outputs[0] = spmd.OwnPart(outputs[0], v.Over)
+	if v.Over.IsSharded() {
+		outputs[0] = spmd.SliceShard(outputs[0], v.Over)
 	}
-	sig := spmd.Signature{Results: []spmd.Tensor{{Name: "value", Over: v.Over, Annotation: annotation}}}
+	sig := spmd.Signature{Results: []spmd.Tensor{{Name: "value", ReplicaShard: v.Over, Annotation: annotation}}}
 	if g.state != nil {
 		sig.Results = append(sig.Results, spmd.Tensor{Name: "random_state"})
 	}

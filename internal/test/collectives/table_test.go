@@ -191,7 +191,7 @@ const inRegion = "in a manual region"
 // writable are the dtypes that a program can have.
 func writable() (all []dtypes.DType) {
 	for d := dtypes.InvalidDType + 1; d <= dtypes.Uint1; d++ {
-		if ir.Writable(d) {
+		if ir.IsSupported(d) {
 			all = append(all, d)
 		}
 	}

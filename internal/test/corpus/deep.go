@@ -80,10 +80,10 @@ func deepTranslator(c text) Program {
 			source := loop.Layers(rc.Scope("encoder"), c.layers, embedded(rc, in[0], "source", c), func(scope *model.Scope, x *Node) *Node {
 				return deepLayer(scope, x, nil, c.heads, p, false)
 			}, loop.Options{Keep: remat.Nothing()})
-			out := loop.Run(rc.Scope("decoder"), c.layers, loop.Arguments{Carried: []*Node{embedded(rc, in[1], "target", c)}, Same: []*Node{source}},
+			out := loop.Run(rc.Scope("decoder"), c.layers, loop.Arguments{Carried: []*Node{embedded(rc, in[1], "target", c)}, Shared: []*Node{source}},
 				func(l *loop.Layer) loop.Results {
 					x := deepLayer(l.Scope.In("self"), l.Carried[0], nil, c.heads, p, true)
-					return loop.Results{Carried: []*Node{deepLayer(l.Scope.In("cross"), x, l.Same[0], c.heads, p, false)}}
+					return loop.Results{Carried: []*Node{deepLayer(l.Scope.In("cross"), x, l.Shared[0], c.heads, p, false)}}
 				}, loop.Options{Keep: remat.Nothing()})
 			return tokenLoss(in[2], layers.Dense(rc.Scope("vocabulary"), out.Carried[0], false, c.vocabulary))
 		},
@@ -146,8 +146,8 @@ func deepExperts(c text) Program {
 			out := moe.Layer(tokens, gate, []*Node{weights("up", experts, c.width, 2*c.width), weights("down", experts, 2*c.width, c.width)},
 				func(x *Node, w []*Node) *Node {
 					return graph.Einsum("esh,ehd->esd", activation.Gelu(graph.Einsum("esd,edh->esh", x, w[0])), w[1])
-				}, moe.Options{Axis: logical.AxisName, Top: 2, Capacity: 2, Groups: 8})
-			return graph.Add(x, graph.Reshape(out.Y, x.Shape().Dimensions...)), out.Balance
+				}, moe.Options{Axis: logical.AxisName, TopK: 2, CapacityFactor: 2, Groups: 8})
+			return graph.Add(x, graph.Reshape(out.Output, x.Shape().Dimensions...)), out.BalanceLoss
 		})
 }
 
@@ -228,9 +228,9 @@ func recurrentLoop(c text, hidden int) Program {
 				}
 				from := []*Node{weights("input", x.Shape().Dim(-1), 4*hidden), weights("state", hidden, 4*hidden), weights("bias", 1, 4*hidden)}
 				zero := graph.Zeros(rc.Graph(), shapes.Make(c.dtype, x.Shape().Dim(1), hidden))
-				x = loop.Run(nil, c.length, loop.Arguments{Carried: []*Node{zero, zero}, Same: from, Sliced: []*Node{x}}, func(l *loop.Layer) loop.Results {
-					gates := graph.Add(graph.Einsum("bd,dh->bh", l.Sliced[0], l.Same[0]), graph.Einsum("bd,dh->bh", l.Carried[0], l.Same[1]))
-					gates = graph.Add(gates, l.Same[2])
+				x = loop.Run(nil, c.length, loop.Arguments{Carried: []*Node{zero, zero}, Shared: from, Sliced: []*Node{x}}, func(l *loop.Layer) loop.Results {
+					gates := graph.Add(graph.Einsum("bd,dh->bh", l.Sliced[0], l.Shared[0]), graph.Einsum("bd,dh->bh", l.Carried[0], l.Shared[1]))
+					gates = graph.Add(gates, l.Shared[2])
 					part := func(i int) *Node { return graph.SliceAxis(gates, 1, graph.AxisRange(i*hidden, (i+1)*hidden)) }
 					cell := graph.Add(graph.Mul(graph.Sigmoid(part(1)), l.Carried[1]), graph.Mul(graph.Sigmoid(part(0)), graph.Tanh(part(2))))
 					h := graph.Mul(graph.Sigmoid(part(3)), graph.Tanh(cell))

@@ -32,7 +32,7 @@ func (d decoder) layers(x *Node, seed int) *Node {
 		one := func(x *Node) *Node {
 			return block(d.rc.Scope(fmt.Sprintf("layer%02d", i)), x, seed+i*len(variables))
 		}
-		if d.Keep.Keep().Some {
+		if d.Keep.RegionPolicy().Selective {
 			x = remat.Block(d.Keep, x, one)
 		} else {
 			x = one(x)

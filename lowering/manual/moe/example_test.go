@@ -21,8 +21,8 @@ func ExampleLayer() {
 	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		out := moe.Layer(in[0], in[1], in[2:], func(x *graph.Node, w []*graph.Node) *graph.Node {
 			return graph.Einsum("esd,ed->esd", x, w[0])
-		}, moe.Options{Axis: "logical", Top: 1, Capacity: 2})
-		return []*graph.Node{out.Y, out.Dropped}
+		}, moe.Options{Axis: "logical", TopK: 1, CapacityFactor: 2})
+		return []*graph.Node{out.Output, out.Dropped}
 	}, strategy.FunctionOptions{})
 	tokens := [][]float32{{1, 0}, {0, 1}, {2, 0}, {3, 0}}
 	gate := [][]float32{{1000, 0}, {0, 1000}}

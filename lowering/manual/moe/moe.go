@@ -17,25 +17,25 @@ import (
 type Options struct {
 	// Axis is the logical axis that splits the experts and the tokens.
 	Axis string
-	// Top is the number of experts of a token. 0 means 2.
-	Top int
-	// Capacity is the capacity of the experts relative to an even distribution of the tokens. 0
+	// TopK is the number of experts of a token. 0 means 2.
+	TopK int
+	// CapacityFactor is the capacity of the experts relative to an even distribution of the tokens. 0
 	// means 1.25.
-	Capacity float64
+	CapacityFactor float64
 	// Groups is the number of groups of tokens. 0 means one group for each device of the axis.
 	Groups int
 }
 
 // Result contains the results of [Layer].
 type Result struct {
-	// Y is [tokens, width]: for each token, the weighted sum of the results of its experts. The
+	// Output is [tokens, width]: for each token, the weighted sum of the results of its experts. The
 	// weights are the router's probabilities. If Top is greater than 1, they are normalized to the
 	// sum 1.
-	Y *graph.Node
-	// Balance is the load-balancing loss of the Switch Transformer, a float32 scalar. It is 1 for
+	Output *graph.Node
+	// BalanceLoss is the load-balancing loss of the Switch Transformer, a float32 scalar. It is 1 for
 	// an even distribution of the tokens, and at most the number of experts. Add it to the loss
 	// with a small factor.
-	Balance *graph.Node
+	BalanceLoss *graph.Node
 	// Dropped is the fraction of dropped assignments from 0 to 1, a float32 scalar without
 	// gradient.
 	Dropped *graph.Node
@@ -53,40 +53,40 @@ type Expert func(x *graph.Node, weights []*graph.Node) *graph.Node
 //
 // Layer panics with an [*errkind.Fault].
 func Layer(x, gate *graph.Node, weights []*graph.Node, expert Expert, opts Options) Result {
-	n, experts := check(x, gate, weights, expert, &opts)
+	n, experts := validate(x, gate, weights, expert, &opts)
 	in := []manual.Arg{manual.In(x, opts.Axis), manual.In(gate)}
 	for _, w := range weights {
 		in = append(in, manual.In(w, opts.Axis))
 	}
 	out := manual.Region([]string{opts.Axis}, in, []sharding.Spec{sharding.P(opts.Axis), sharding.P(), sharding.P()},
 		func(in []*graph.Node) []*graph.Node {
-			return local(in[0], in[1], in[2:], expert, experts, opts.Groups/n, opts)
+			return computeShard(in[0], in[1], in[2:], expert, experts, opts.Groups/n, opts)
 		})
-	return Result{Y: out[0], Balance: out[1], Dropped: out[2]}
+	return Result{Output: out[0], BalanceLoss: out[1], Dropped: out[2]}
 }
 
-// local computes the layer on one device.
-func local(x, gate *graph.Node, weights []*graph.Node, expert Expert, experts, groups int, opts Options) []*graph.Node {
+// computeShard computes the layer on one device.
+func computeShard(x, gate *graph.Node, weights []*graph.Node, expert Expert, experts, groups int, opts Options) []*graph.Node {
 	tokens, width := x.Shape().Dimensions[0]/groups, x.Shape().Dimensions[1]
-	room := min(tokens, max(1, int(math.Ceil(opts.Capacity*float64(opts.Top*tokens)/float64(experts)))))
+	room := min(tokens, max(1, int(math.Ceil(opts.CapacityFactor*float64(opts.TopK*tokens)/float64(experts)))))
 	x = graph.Reshape(x, groups, tokens, width)
 	g := x.Graph()
 	logits := graph.Einsum("gtd,de->gte", graph.ConvertDType(x, dtypes.Float32), graph.ConvertDType(gate, dtypes.Float32))
 	probabilities := graph.Softmax(logits, -1)
-	_, chosen := graph.TopK(graph.StopGradient(probabilities), opts.Top, -1)
+	_, chosen := graph.TopK(graph.StopGradient(probabilities), opts.TopK, -1)
 	choices := graph.TransposeAllAxes(graph.OneHot(chosen, experts, dtypes.Float32), 0, 2, 1, 3) // [groups, top, tokens, experts]
 	weight := graph.ReduceSum(graph.Mul(choices, graph.InsertAxes(probabilities, 1)), -1)        // [groups, top, tokens]
-	if opts.Top > 1 {
+	if opts.TopK > 1 {
 		weight = graph.Div(weight, graph.ReduceAndKeep(weight, graph.ReduceSum, 1))
 	}
 	// The place of a token in an expert is the number of earlier assignments to the same expert.
-	inOrder := graph.Reshape(choices, groups, opts.Top*tokens, experts)
-	before := graph.Reshape(graph.Sub(graph.CumSum(inOrder, 1), inOrder), groups, opts.Top, tokens, experts)
+	inOrder := graph.Reshape(choices, groups, opts.TopK*tokens, experts)
+	before := graph.Reshape(graph.Sub(graph.CumSum(inOrder, 1), inOrder), groups, opts.TopK, tokens, experts)
 	place := graph.ReduceSum(graph.Mul(before, choices), -1) // [groups, top, tokens]
 	fits := graph.ConvertDType(graph.LessThan(place, graph.Const(g, float32(room))), dtypes.Float32)
 	places := graph.OneHot(graph.ConvertDType(place, dtypes.Int32), room, dtypes.Float32) // zeros for dropped assignments
 	var dispatch, combine *graph.Node                                                     // [groups, tokens, experts, room]
-	for k := range opts.Top {
+	for k := range opts.TopK {
 		of := func(x *graph.Node) *graph.Node { return graph.Squeeze(graph.SliceAxis(x, 1, graph.AxisElem(k)), 1) }
 		at := graph.Mul(graph.InsertAxes(of(choices), -1), graph.InsertAxes(of(places), 2))
 		weighed := graph.Mul(at, graph.InsertAxes(graph.InsertAxes(of(weight), -1), -1))
@@ -109,16 +109,16 @@ func local(x, gate *graph.Node, weights []*graph.Node, expert Expert, experts, g
 	y = graph.Reshape(y, groups*tokens, y.Shape().Dimensions[2])
 
 	mean := func(x *graph.Node) *graph.Node { return manual.AllReduce(x, manual.Mean, opts.Axis) }
-	share := mean(graph.MulScalar(graph.ReduceMean(graph.ReduceSum(choices, 1), 0, 1), 1/float64(opts.Top))) // [experts]
+	share := mean(graph.MulScalar(graph.ReduceMean(graph.ReduceSum(choices, 1), 0, 1), 1/float64(opts.TopK))) // [experts]
 	likely := mean(graph.ReduceMean(probabilities, 0, 1))
 	balance := graph.MulScalar(graph.ReduceAllSum(graph.Mul(share, likely)), float64(experts))
 	dropped := graph.OneMinus(mean(graph.ReduceAllMean(fits)))
 	return []*graph.Node{y, balance, graph.StopGradient(dropped)}
 }
 
-// check sets the defaults of the options and returns the number of devices of the axis and the
+// validate sets the defaults of the options and returns the number of devices of the axis and the
 // number of experts.
-func check(x, gate *graph.Node, weights []*graph.Node, expert Expert, opts *Options) (n, experts int) {
+func validate(x, gate *graph.Node, weights []*graph.Node, expert Expert, opts *Options) (n, experts int) {
 	if x == nil || gate == nil || x.Rank() != 2 || gate.Rank() != 2 || gate.Shape().Dimensions[0] != x.Shape().Dimensions[1] {
 		fail(fmt.Sprintf("tokens %v and a gate %v", x, gate), "give [tokens, width] and [width, experts]")
 	}
@@ -127,14 +127,14 @@ func check(x, gate *graph.Node, weights []*graph.Node, expert Expert, opts *Opti
 	}
 	n, experts = manual.Size(x.Graph(), opts.Axis), gate.Shape().Dimensions[1]
 	tokens := x.Shape().Dimensions[0]
-	opts.Top, opts.Capacity, opts.Groups = cmp.Or(opts.Top, 2), cmp.Or(opts.Capacity, 1.25), cmp.Or(opts.Groups, n)
+	opts.TopK, opts.CapacityFactor, opts.Groups = cmp.Or(opts.TopK, 2), cmp.Or(opts.CapacityFactor, 1.25), cmp.Or(opts.Groups, n)
 	switch {
 	case experts%n != 0:
 		fail(fmt.Sprintf("%d experts on %d devices", experts, n), "let the devices of the axis divide the experts")
-	case opts.Top < 1 || opts.Top > experts:
-		fail(fmt.Sprintf("a token is to go to %d of %d experts", opts.Top, experts), fmt.Sprintf("use a number from 1 to %d", experts))
-	case !(opts.Capacity > 0) || math.IsInf(opts.Capacity, 1):
-		fail(fmt.Sprintf("a capacity of %v", opts.Capacity), "use a number above 0, such as 1.25")
+	case opts.TopK < 1 || opts.TopK > experts:
+		fail(fmt.Sprintf("a token is to go to %d of %d experts", opts.TopK, experts), fmt.Sprintf("use a number from 1 to %d", experts))
+	case !(opts.CapacityFactor > 0) || math.IsInf(opts.CapacityFactor, 1):
+		fail(fmt.Sprintf("a capacity of %v", opts.CapacityFactor), "use a number above 0, such as 1.25")
 	case opts.Groups < 1 || opts.Groups%n != 0:
 		fail(fmt.Sprintf("%d groups on %d devices", opts.Groups, n), "let the devices of the axis divide the groups")
 	case tokens == 0 || tokens%opts.Groups != 0:

@@ -30,8 +30,8 @@ func feedForward(x *graph.Node, w []*graph.Node) *graph.Node {
 
 // loss is a scalar function of all results of a layer.
 func loss(out moe.Result) *graph.Node {
-	weights := graph.Cos(graph.IotaFull(out.Y.Graph(), out.Y.Shape()))
-	return graph.Add(graph.ReduceAllSum(graph.Mul(out.Y, weights)), out.Balance)
+	weights := graph.Cos(graph.IotaFull(out.Output.Graph(), out.Output.Shape()))
+	return graph.Add(graph.ReduceAllSum(graph.Mul(out.Output, weights)), out.BalanceLoss)
 }
 
 // run returns the result, the dropped fraction, and the gradients of tokens, gate and weights.
@@ -39,7 +39,7 @@ func run(t *testing.T, s *strategy.TPUStrategy, opts moe.Options, args []any) (a
 	t.Helper()
 	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		out := moe.Layer(in[0], in[1], in[2:], feedForward, opts)
-		return append([]*graph.Node{out.Y, out.Balance, out.Dropped}, graph.Gradient(loss(out), in...)...)
+		return append([]*graph.Node{out.Output, out.BalanceLoss, out.Dropped}, graph.Gradient(loss(out), in...)...)
 	}, strategy.FunctionOptions{})
 	out, err := f.Run(t.Context(), args...)
 	require.NoError(t, err)
@@ -57,12 +57,12 @@ func arguments(tokens, width, experts, hidden int) []any {
 
 func TestLayerOnDevicesMatchesOneDevice(t *testing.T) {
 	args := arguments(32, 4, 8, 6)
-	for _, opts := range []moe.Options{{Top: 2, Capacity: 0.75, Groups: 4}, {Top: 1, Capacity: 8, Groups: 8}} {
+	for _, opts := range []moe.Options{{TopK: 2, CapacityFactor: 0.75, Groups: 4}, {TopK: 1, CapacityFactor: 8, Groups: 8}} {
 		opts.Axis = "expert"
 		one := strategytest.On(t, plugintest.System(t, 1), strategy.Options{LogicalAxes: []sharding.Axis{{Name: "expert", Size: 1}}})
 		want := run(t, one, opts, args)
 		dropped := want[2][0]
-		assert.Equal(t, opts.Capacity < 8, dropped > 0, "dropped %v", dropped)
+		assert.Equal(t, opts.CapacityFactor < 8, dropped > 0, "dropped %v", dropped)
 		assert.Less(t, dropped, float32(0.8))
 		for _, axes := range [][]sharding.Axis{{{Name: "expert", Size: 4}}, {{Name: "model", Size: 2}, {Name: "expert", Size: 2}}} {
 			t.Run(fmt.Sprintf("%+v over %v", opts, axes), func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestLayerOnDevicesMatchesOneDevice(t *testing.T) {
 func TestLayerIsWeightedSumOfExperts(t *testing.T) {
 	args := arguments(16, 4, 4, 6)
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{LogicalAxes: strategytest.Axes("expert", "model")})
-	got := run(t, s, moe.Options{Axis: "expert", Top: 2, Capacity: 4}, args)
+	got := run(t, s, moe.Options{Axis: "expert", TopK: 2, CapacityFactor: 4}, args)
 	assert.Zero(t, got[2][0])
 	f := strategytest.New(t, 1, 1).Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x, p := in[0], graph.Softmax(graph.Dot(in[0], in[1]).Product(), -1)
@@ -101,11 +101,11 @@ func TestLayerErrors(t *testing.T) {
 			return x, graph.SliceAxis(gate, 1, graph.AxisRange(0, 6)), nil
 		},
 		"to go to 9 of 8 experts": func(x, gate, up *graph.Node, opts *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {
-			opts.Top = 9
+			opts.TopK = 9
 			return x, gate, []*graph.Node{up}
 		},
 		"a capacity of -1": func(x, gate, up *graph.Node, opts *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {
-			opts.Capacity = -1
+			opts.CapacityFactor = -1
 			return x, gate, []*graph.Node{up}
 		},
 		"6 groups on 4 devices": func(x, gate, up *graph.Node, opts *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {

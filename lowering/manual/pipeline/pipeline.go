@@ -55,12 +55,12 @@ func Run(axis string, x *graph.Node, weights []*graph.Node, stage Stage, opts Op
 		in = append(in, manual.In(w, axis))
 	}
 	return manual.Region([]string{axis}, in, []sharding.Spec{sharding.P()}, func(in []*graph.Node) []*graph.Node {
-		return []*graph.Node{rounds(axis, n, m, in[0], in[1:], stage, opts.Keep)}
+		return []*graph.Node{runRounds(axis, n, m, in[0], in[1:], stage, opts.Keep)}
 	})[0]
 }
 
-// rounds computes all rounds of one device.
-func rounds(axis string, n, m int, x *graph.Node, weights []*graph.Node, stage Stage, keep remat.Policy) *graph.Node {
+// runRounds computes all rounds of one device.
+func runRounds(axis string, n, m int, x *graph.Node, weights []*graph.Node, stage Stage, keep remat.Policy) *graph.Node {
 	dims := x.Shape().Dimensions
 	parts := graph.Reshape(x, slices.Concat([]int{m, dims[0] / m}, dims[1:])...)
 	first := graph.Squeeze(graph.SliceAxis(parts, 0, graph.AxisElem(0)), 0)
@@ -77,13 +77,13 @@ func rounds(axis string, n, m int, x *graph.Node, weights []*graph.Node, stage S
 	made := loop.Run(nil, m+n-1, loop.Arguments{
 		Carried: []*graph.Node{graph.StopGradient(first)},
 		Sliced:  []*graph.Node{graph.Concatenate(fed, 0)},
-		Same:    slices.Concat([]*graph.Node{begins}, weights),
+		Shared:  slices.Concat([]*graph.Node{begins}, weights),
 	}, func(l *loop.Layer) loop.Results {
 		came := l.Sliced[0]
 		if n > 1 {
-			came = graph.Where(l.Same[0], came, l.Carried[0])
+			came = graph.Where(l.Shared[0], came, l.Carried[0])
 		}
-		y := stage(came, slices.Clone(l.Same[1:]))
+		y := stage(came, slices.Clone(l.Shared[1:]))
 		if y == nil || !y.Shape().Equal(came.Shape()) {
 			fail(fmt.Sprintf("a stage returns %v for %s", y, came.Shape()), "return the shape and the dtype that came in")
 		}

@@ -30,16 +30,18 @@ type Options struct {
 //
 // Attention panics with an [*errkind.Fault].
 func Attention(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
-	check(q, k, v)
+	validate(q, k, v)
 	cut := []any{nil, axis}
 	return manual.Region([]string{axis}, []manual.Arg{manual.In(q, cut...), manual.In(k, cut...), manual.In(v, cut...)}, []sharding.Spec{sharding.P(cut...)},
-		func(in []*graph.Node) []*graph.Node { return []*graph.Node{Local(axis, in[0], in[1], in[2], opts)} })[0]
+		func(in []*graph.Node) []*graph.Node {
+			return []*graph.Node{LocalAttention(axis, in[0], in[1], in[2], opts)}
+		})[0]
 }
 
-// Local is [Attention] inside a region that is manual over the axis. q, k, v and the result are the
+// LocalAttention is [Attention] inside a region that is manual over the axis. q, k, v and the result are the
 // device's shards of the sequence.
-func Local(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
-	check(q, k, v)
+func LocalAttention(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
+	validate(q, k, v)
 	g := q.Graph()
 	n := manual.Size(g, axis)
 	dims := q.Shape().Dimensions
@@ -48,7 +50,7 @@ func Local(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
 		opts.Scale = 1 / math.Sqrt(float64(dims[3]))
 	}
 	scores := shapes.Make(dtypes.Float32, batch, heads, length)
-	none := graph.BroadcastToShape(graph.Const(g, float32(masked)), scores)
+	none := graph.BroadcastToShape(graph.Const(g, float32(maskedScore)), scores)
 	sum := graph.Zeros(g, shapes.Make(dtypes.Float32, batch, heads, length, v.Shape().Dimensions[3]))
 	mine := manual.Index(g, axis)
 	// After i steps, a device has the keys of the device i positions before it.
@@ -63,7 +65,7 @@ func Local(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
 				return graph.Add(graph.MulScalar(device, length), within)
 			}
 			sees := graph.GreaterOrEqual(place(mine, 0), place(theirs, 1))
-			s = graph.Where(graph.BroadcastToShape(graph.ExpandLeftToRank(sees, 4), s.Shape()), s, graph.BroadcastToShape(graph.Const(g, float32(masked)), s.Shape()))
+			s = graph.Where(graph.BroadcastToShape(graph.ExpandLeftToRank(sees, 4), s.Shape()), s, graph.BroadcastToShape(graph.Const(g, float32(maskedScore)), s.Shape()))
 		}
 		// Subtracting the largest score prevents overflow and does not change the result.
 		most = graph.StopGradient(most)
@@ -77,20 +79,20 @@ func Local(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
 	if n == 1 {
 		state = step(graph.Const(g, int32(0)), state, []*graph.Node{q, mine})
 	} else {
-		state = loop.Run(nil, n, loop.Arguments{Carried: state, Same: []*graph.Node{q, mine}}, func(l *loop.Layer) loop.Results {
-			return loop.Results{Carried: step(l.Index, l.Carried, l.Same)}
+		state = loop.Run(nil, n, loop.Arguments{Carried: state, Shared: []*graph.Node{q, mine}}, func(l *loop.Layer) loop.Results {
+			return loop.Results{Carried: step(l.Index, l.Carried, l.Shared)}
 		}, loop.Options{Keep: remat.Nothing()}).Carried
 	}
 	y := graph.Div(state[4], graph.InsertAxes(state[3], -1))
 	return graph.ConvertDType(graph.TransposeAllAxes(y, 0, 2, 1, 3), v.DType())
 }
 
-// masked is the score of a masked key. Its exponential is 0 compared with the score of any other
+// maskedScore is the score of a masked key. Its exponential is 0 compared with the score of any other
 // key. Each query has at least one other key: the key at its own position, which is processed in
 // the first step.
-const masked = -1e30
+const maskedScore = -1e30
 
-func check(q, k, v *graph.Node) {
+func validate(q, k, v *graph.Node) {
 	fail := func(reason, hint string) {
 		panic(&errkind.Fault{Op: "ring: attention", Reason: reason, Hint: hint, Class: errkind.ValueError})
 	}
