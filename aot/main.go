@@ -126,7 +126,7 @@ func (r *run) fail(stdout, stderr io.Writer, err error) int {
 	if r.flags.JSON && !f.Reported {
 		_ = ahead.WriteJSON(stdout, map[string]any{"error": f})
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", r.name, plain.Text(f.Message))
+	fmt.Fprintf(stderr, "%s: %s\n", r.name, plain.EscapeText(f.Message))
 	return f.Code()
 }
 
@@ -174,7 +174,7 @@ func (r *run) compile(ctx context.Context, topology string) (rep *report.Report,
 		opts.Compiling = func(strategy.Compilation) {}
 	}
 	if opts.Compiler == nil {
-		opts.Compiler, err = worker.New(worker.Options{Command: r.flags.worker, Started: r.line.Process})
+		opts.Compiler, err = worker.New(worker.Options{Command: r.flags.worker, OnStart: r.line.Process})
 		if err != nil {
 			return nil, err
 		}

@@ -50,11 +50,11 @@ func (b Bounds) Size() int { return b.chipCount() * max(b[3], 1) }
 // chipCount returns the product of the sizes along x, y and z.
 func (b Bounds) chipCount() int { return b[0] * b[1] * b[2] }
 
-// matches reports whether the grid has n cells, with or without its fourth size.
-func (b Bounds) matches(n int) bool { return n == b.chipCount() || n == b.Size() }
+// hasSize reports whether the grid has n cells, with or without its fourth size.
+func (b Bounds) hasSize(n int) bool { return n == b.chipCount() || n == b.Size() }
 
-// values returns the three or four specified sizes.
-func (b Bounds) values() []int {
+// sizes returns the three or four specified sizes.
+func (b Bounds) sizes() []int {
 	if b[3] == 0 {
 		return b[:3]
 	}
@@ -66,11 +66,11 @@ func (b Bounds) String() string {
 	if b == (Bounds{}) {
 		return ""
 	}
-	return joinInts(b.values())
+	return joinInts(b.sizes())
 }
 
 // MarshalJSON returns a JSON array of three or four numbers.
-func (b Bounds) MarshalJSON() ([]byte, error) { return json.Marshal(b.values()) }
+func (b Bounds) MarshalJSON() ([]byte, error) { return json.Marshal(b.sizes()) }
 
 func joinInts(list []int) string {
 	var s []byte
@@ -105,10 +105,10 @@ func parseTopology(source, text string) (chips int, err error) {
 	return chips, nil
 }
 
-// acceleratorInfo contains the properties inferred from an accelerator type. tpu.ParseAccelerator
+// sliceInfo contains the properties inferred from an accelerator type. tpu.ParseAccelerator
 // is not used because it accepts only sizes with a default shape; slices created from a topology
 // can have other sizes.
-type acceleratorInfo struct {
+type sliceInfo struct {
 	generation tpu.Generation
 	chips      int
 	// minHosts and maxHosts are the range of the number of hosts. For example, a slice of 8 v5e or
@@ -116,11 +116,11 @@ type acceleratorInfo struct {
 	minHosts, maxHosts int
 }
 
-func parseAccelerator(source, text string) (acceleratorInfo, error) {
+func parseAccelerator(source, text string) (sliceInfo, error) {
 	name, size, ok := strings.Cut(text, "-")
 	n, err := strconv.ParseUint(size, 10, 32)
 	if !ok || err != nil || n == 0 || n > maxBound {
-		return acceleratorInfo{}, parseError(source, text, "not an accelerator type",
+		return sliceInfo{}, parseError(source, text, "not an accelerator type",
 			`write generation and size, such as "v4-32" or "v5litepod-16"`)
 	}
 	g, ok := tpu.LookupGeneration(name)
@@ -129,12 +129,12 @@ func parseAccelerator(source, text string) (acceleratorInfo, error) {
 		for _, g := range tpu.Generations() {
 			known = append(known, g.TypePrefix)
 		}
-		return acceleratorInfo{}, parseError(source, text, "unknown TPU generation", "use one of "+strings.Join(known, ", "))
+		return sliceInfo{}, parseError(source, text, "unknown TPU generation", "use one of "+strings.Join(known, ", "))
 	}
-	a := acceleratorInfo{generation: g, chips: int(n)}
-	if g.CountsCores {
+	a := sliceInfo{generation: g, chips: int(n)}
+	if g.TypeCountsCores {
 		if a.chips%g.CoresPerChip != 0 {
-			return acceleratorInfo{}, parseError(source, text, "odd number of cores",
+			return sliceInfo{}, parseError(source, text, "odd number of cores",
 				"a "+name+" chip has "+strconv.Itoa(g.CoresPerChip)+" cores")
 		}
 		a.chips /= g.CoresPerChip

@@ -73,13 +73,13 @@ type Finding struct {
 	Subject string `json:"subject"`
 	Got     string `json:"got"`
 	Want    string `json:"want"`
-	// Do is the correction.
-	Do string `json:"do"`
+	// Fix is the correction.
+	Fix string `json:"do"`
 }
 
 // String returns the finding as one line of text.
 func (f Finding) String() string {
-	return fmt.Sprintf("%s: %s: %s is %s, expected %s; %s", f.Severity, f.Code, f.Subject, f.Got, f.Want, f.Do)
+	return fmt.Sprintf("%s: %s: %s is %s, expected %s; %s", f.Severity, f.Code, f.Subject, f.Got, f.Want, f.Fix)
 }
 
 // CheckError reports the findings of severity [SeverityError] that made a resolver fail.
@@ -111,7 +111,7 @@ func (e *CheckError) Has(code FindingCode) bool {
 // findings are in a fixed order. A zero Metadata means that there is no metadata server. Check does
 // not use the network.
 func Check(env Environment, md Metadata) []Finding {
-	c := checker{env: env, md: md, hasMetadata: md.isPresent()}
+	c := configChecker{env: env, md: md, hasMetadata: md.isPresent()}
 	c.checkAccelerator()
 	c.checkWorkers()
 	c.checkWorkerID()
@@ -125,18 +125,18 @@ func Check(env Environment, md Metadata) []Finding {
 	return c.findings
 }
 
-type checker struct {
+type configChecker struct {
 	env         Environment
 	md          Metadata
 	hasMetadata bool
 	findings    []Finding
 }
 
-func (c *checker) add(code FindingCode, s Severity, subject string, got, want any, do string) {
+func (c *configChecker) add(code FindingCode, s Severity, subject string, got, want any, do string) {
 	c.findings = append(c.findings, Finding{code, s, subject, truncate(fmt.Sprint(got)), truncate(fmt.Sprint(want)), do})
 }
 
-func (c *checker) checkAccelerator() {
+func (c *configChecker) checkAccelerator() {
 	env, md := c.env, c.md
 	if env.AcceleratorType != "" && md.AcceleratorType != "" && !sameType(env.AcceleratorType, md.AcceleratorType) {
 		c.add(FindingAcceleratorType, c.mismatchSeverity(), "TPU_ACCELERATOR_TYPE", env.AcceleratorType, md.AcceleratorType,
@@ -162,17 +162,17 @@ func trimUnitDimension(topology string) string {
 // mismatchSeverity returns the severity of a difference from the metadata. It is an error, unless
 // the environment selects a part of the slice by its process bounds or by the host name
 // "localhost".
-func (c *checker) mismatchSeverity() Severity {
+func (c *configChecker) mismatchSeverity() Severity {
 	hosts, all := c.env.Hostnames, len(c.md.Endpoints)
 	fewer := len(hosts) > 0 && len(hosts) < all
-	if c.env.isSingleProcess() && all > 1 || fewer && (c.env.ProcessBounds.matches(len(hosts)) || len(hosts) == 1 && hosts[0] == "localhost") {
+	if c.env.isSingleProcess() && all > 1 || fewer && (c.env.ProcessBounds.hasSize(len(hosts)) || len(hosts) == 1 && hosts[0] == "localhost") {
 		return SeverityWarning
 	}
 	return SeverityError
 }
 
 // checkShape compares the accelerator type, the topology and the number of hosts of one source.
-func (c *checker) checkShape(typeName, typ, topoName, topology, hostsName string, hosts int) {
+func (c *configChecker) checkShape(typeName, typ, topoName, topology, hostsName string, hosts int) {
 	chips := 0
 	if topology != "" {
 		n, err := parseTopology(topoName, topology)
@@ -201,7 +201,7 @@ func (c *checker) checkShape(typeName, typ, topoName, topology, hostsName string
 	}
 }
 
-func formatHostRange(a acceleratorInfo) string {
+func formatHostRange(a sliceInfo) string {
 	if a.minHosts == a.maxHosts {
 		return fmt.Sprint(a.minHosts)
 	}
@@ -216,7 +216,7 @@ func sameType(a, b string) bool {
 	return a == b || (errX == nil && errY == nil && x == y)
 }
 
-func (c *checker) checkWorkers() {
+func (c *configChecker) checkWorkers() {
 	env, md := c.env, c.md
 	if len(env.Hostnames) == 0 || len(md.Endpoints) == 0 {
 		return
@@ -240,7 +240,7 @@ func isIP(s string) bool {
 	return s != "" && (strings.Contains(s, ":") || (s[0] >= '0' && s[0] <= '9' && s[len(s)-1] >= '0' && s[len(s)-1] <= '9'))
 }
 
-func (c *checker) checkWorkerID() {
+func (c *configChecker) checkWorkerID() {
 	env, md := c.env, c.md
 	own := SeverityError
 	if env.isSingleProcess() {
@@ -267,7 +267,7 @@ func (c *checker) checkWorkerID() {
 	}
 }
 
-func (c *checker) checkProcesses() {
+func (c *configChecker) checkProcesses() {
 	env := c.env
 	processes := len(env.ProcessAddresses)
 	if processes > 0 && env.TaskID >= processes {
@@ -280,7 +280,7 @@ func (c *checker) checkProcesses() {
 			processes, subject = len(c.md.Endpoints), "worker-network-endpoints"
 		}
 	}
-	if n := env.ProcessBounds.Size(); n > 0 && processes > 0 && !env.ProcessBounds.matches(processes) {
+	if n := env.ProcessBounds.Size(); n > 0 && processes > 0 && !env.ProcessBounds.hasSize(processes) {
 		severity, do := SeverityError, "list one address per process in TPU_PROCESS_ADDRESSES and set CLOUD_TPU_TASK_ID, or unset the bounds"
 		if env.isSingleProcess() {
 			severity, do = SeverityWarning, "this is a job of one process on this host; unset the bounds for a job on all hosts"
@@ -292,12 +292,12 @@ func (c *checker) checkProcesses() {
 		c.add(FindingWorkerID, SeverityError, "CLOUD_TPU_TASK_ID", env.TaskID, "0 for TPU_PROCESS_BOUNDS="+env.ProcessBounds.String(), "set both to the same value")
 	}
 	bounds := boundsOrMetadata(Bounds{}, c.md, "TPU_PROCESS_BOUNDS", "HOST_BOUNDS")
-	if n := len(c.md.Endpoints); n > 0 && bounds != (Bounds{}) && !bounds.matches(n) {
+	if n := len(c.md.Endpoints); n > 0 && bounds != (Bounds{}) && !bounds.hasSize(n) {
 		c.add(FindingWorkerCount, SeverityError, "worker-network-endpoints", fmt.Sprintf("%d workers", n),
 			fmt.Sprintf("%d for the process bounds %s in tpu-env", bounds.Size(), bounds), "the metadata is inconsistent; wait until the node is READY")
 	}
 	chips, visible := env.ChipsPerProcess, len(env.VisibleChips)
-	if chips == (Bounds{}) || env.VisibleChips == nil || chips.matches(visible) {
+	if chips == (Bounds{}) || env.VisibleChips == nil || chips.hasSize(visible) {
 		return
 	}
 	name, severity := "TPU_CHIPS_PER_PROCESS_BOUNDS", SeverityError
@@ -312,7 +312,7 @@ func (c *checker) checkProcesses() {
 		fmt.Sprintf("%d for %s=%s", chips.chipCount(), name, chips), "set both to the same value")
 }
 
-func (c *checker) checkMegascale() {
+func (c *configChecker) checkMegascale() {
 	m := c.env.Megascale
 	if !m.IsSet() {
 		return

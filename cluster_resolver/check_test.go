@@ -80,7 +80,7 @@ func TestCheckFindsContradictions(t *testing.T) {
 			assert.Equal(t, got, Check(e, md), "findings must come in one order")
 			for _, f := range got {
 				assert.NotEmpty(t, f.Subject)
-				assert.NotEmpty(t, f.Do)
+				assert.NotEmpty(t, f.Fix)
 			}
 		})
 	}

@@ -102,7 +102,7 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	tpu, source := strings.TrimSpace(r.TPU), "TPU"
 	if tpu == "" && r.QueuedResource == "" {
 		for _, source = range []string{"KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_NAME"} {
-			if tpu = strings.TrimSpace(r.Getenv.get(source)); tpu != "" {
+			if tpu = strings.TrimSpace(r.Getenv.lookup(source)); tpu != "" {
 				break
 			}
 		}
@@ -111,31 +111,31 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 		return Cluster{}, parseError("coordinator", r.CoordinatorName+r.CoordinatorAddress,
 			"only one of name and address is set", "set both CoordinatorName and CoordinatorAddress, or neither")
 	}
-	c := Cluster{Source: cloudName, RPCLayer: r.layer(), Task: Task{r.job(), 0}}
+	c := Cluster{Source: cloudName, RPCLayer: r.rpcLayer(), Task: Task{r.jobName(), 0}}
 	var addresses []string
 	var err error
 	switch {
 	case tpu != "" && r.QueuedResource != "":
 		return Cluster{}, parseError("TPU", tpu, "TPU and QueuedResource are both set", "set only one of them")
 	case r.QueuedResource != "":
-		addresses, err = r.queuedResource(ctx, &c)
+		addresses, err = r.resolveQueuedResource(ctx, &c)
 	case tpu == "":
 		return Cluster{}, notDetected(cloudName, "no TPU is specified; set TPU, or one of the variables KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS and TPU_NAME", nil)
 	case tpu == "local":
 		return c, nil
 	case strings.HasPrefix(tpu, DefaultRPCLayer+"://"):
-		addresses, err = ParseAddresses(source, tpu, r.port())
+		addresses, err = ParseAddresses(source, tpu, r.portOrDefault())
 	case r.API == nil && r.TPU == "":
 		return Cluster{}, notDetected(cloudName, source+" names "+truncate(tpu)+", but API is nil, so it cannot be looked up", nil)
 	default:
-		addresses, err = r.node(ctx, &c, tpu)
+		addresses, err = r.resolveNode(ctx, &c, tpu)
 	}
 	if err != nil {
 		return Cluster{}, err
 	}
-	jobs := map[string][]string{r.job(): addresses}
+	jobs := map[string][]string{r.jobName(): addresses}
 	if r.CoordinatorName != "" {
-		if r.CoordinatorName == r.job() {
+		if r.CoordinatorName == r.jobName() {
 			return Cluster{}, parseError("coordinator", r.CoordinatorName, "coordinator has the name of the TPU job", "use another name")
 		}
 		jobs[r.CoordinatorName] = []string{r.CoordinatorAddress}
@@ -146,8 +146,8 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	return c, err
 }
 
-// fullName returns the full name of a resource, such as "projects/p/locations/z/kind/n" for "n".
-func (r CloudTPU) fullName(ctx context.Context, kind, name string) (string, error) {
+// resourceName returns the full name of a resource, such as "projects/p/locations/z/kind/n" for "n".
+func (r CloudTPU) resourceName(ctx context.Context, kind, name string) (string, error) {
 	if strings.Contains(name, "/") {
 		p := strings.Split(name, "/")
 		if len(p) != 6 || p[0] != "projects" || p[2] != "locations" || p[4] != kind || slices.Contains(p, "") {
@@ -182,22 +182,22 @@ func (r CloudTPU) fullName(ctx context.Context, kind, name string) (string, erro
 	return "projects/" + project + "/locations/" + zone + "/" + kind + "/" + name, nil
 }
 
-func (r CloudTPU) node(ctx context.Context, c *Cluster, name string) ([]string, error) {
-	full, err := r.fullName(ctx, "nodes", name)
+func (r CloudTPU) resolveNode(ctx context.Context, c *Cluster, name string) ([]string, error) {
+	full, err := r.resourceName(ctx, "nodes", name)
 	if err != nil {
 		return nil, err
 	}
-	n, err := r.readyNode(ctx, full)
+	n, err := r.getReadyNode(ctx, full)
 	if err != nil {
 		return nil, err
 	}
-	c.TPU = tpuOfNode(n)
+	c.TPU = newTPU(n)
 	var addresses []string
-	c.TPU.Hosts, addresses, err = r.workers(n)
+	c.TPU.Hosts, addresses, err = r.nodeAddresses(n)
 	return addresses, err
 }
 
-func tpuOfNode(n Node) TPU {
+func newTPU(n Node) TPU {
 	t := TPU{AcceleratorType: n.AcceleratorType, Topology: n.Topology, Name: n.Name}
 	if p := strings.Split(n.Name, "/"); len(p) == 6 {
 		t.Project, t.Zone, t.Name = p[1], p[3], p[5]
@@ -208,8 +208,8 @@ func tpuOfNode(n Node) TPU {
 // maxSlices is the maximum number of nodes of a queued resource.
 const maxSlices = 1 << 12
 
-// workers returns the hosts of a node, and their addresses with ports.
-func (r CloudTPU) workers(n Node) (hosts, addresses []string, err error) {
+// nodeAddresses returns the hosts of a node, and their addresses with ports.
+func (r CloudTPU) nodeAddresses(n Node) (hosts, addresses []string, err error) {
 	if len(n.Endpoints) > maxWorkers {
 		return nil, nil, parseError(n.Name, "", "node has "+strconv.Itoa(len(n.Endpoints))+" network endpoints, more than "+strconv.Itoa(maxWorkers), "")
 	}
@@ -226,7 +226,7 @@ func (r CloudTPU) workers(n Node) (hosts, addresses []string, err error) {
 				"if External is set, the node needs external addresses")
 		}
 		if port == 0 || r.Port != 0 {
-			port = r.port()
+			port = r.portOrDefault()
 		}
 		if port < 1 || port > 65535 {
 			return nil, nil, parseError(n.Name, fmt.Sprint(port), "endpoint has no valid port", "set Port")
@@ -236,13 +236,13 @@ func (r CloudTPU) workers(n Node) (hosts, addresses []string, err error) {
 	return hosts, addresses, nil
 }
 
-func (r CloudTPU) queuedResource(ctx context.Context, c *Cluster) ([]string, error) {
-	full, err := r.fullName(ctx, "queuedResources", r.QueuedResource)
+func (r CloudTPU) resolveQueuedResource(ctx context.Context, c *Cluster) ([]string, error) {
+	full, err := r.resourceName(ctx, "queuedResources", r.QueuedResource)
 	if err != nil {
 		return nil, err
 	}
 	var q QueuedResource
-	err = r.call(ctx, "queuedResources.get", func(ctx context.Context) error {
+	err = r.callWithRetry(ctx, "queuedResources.get", func(ctx context.Context) error {
 		q, err = r.API.QueuedResource(ctx, full)
 		if err == nil && q.State != "ACTIVE" {
 			final := slices.Contains([]string{"FAILED", "DELETING", "SUSPENDING", "SUSPENDED"}, q.State)
@@ -265,14 +265,14 @@ func (r CloudTPU) queuedResource(ctx context.Context, c *Cluster) ([]string, err
 	for i, name := range q.Nodes {
 		g.Go(func() error {
 			var err error
-			nodes[i], err = r.readyNode(gctx, name)
+			nodes[i], err = r.getReadyNode(gctx, name)
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	c.TPU = tpuOfNode(nodes[0])
+	c.TPU = newTPU(nodes[0])
 	if len(nodes) > 1 {
 		c.TPU.Multislice = Multislice{NumSlices: len(nodes)}
 	}
@@ -282,7 +282,7 @@ func (r CloudTPU) queuedResource(ctx context.Context, c *Cluster) ([]string, err
 			return nil, parseError(full, n.AcceleratorType, fmt.Sprintf("slice %d differs from slice 0, %q with %d workers", i,
 				nodes[0].AcceleratorType, len(nodes[0].Endpoints)), "all slices of a job must be equal")
 		}
-		hosts, addresses, err := r.workers(n)
+		hosts, addresses, err := r.nodeAddresses(n)
 		if err == nil && len(all)+len(hosts) > maxTasks {
 			err = parseError(full, "", "more than "+strconv.Itoa(maxTasks)+" workers in all slices", "")
 		}
@@ -298,9 +298,9 @@ func (r CloudTPU) queuedResource(ctx context.Context, c *Cluster) ([]string, err
 	return all, nil
 }
 
-func (r CloudTPU) readyNode(ctx context.Context, name string) (Node, error) {
+func (r CloudTPU) getReadyNode(ctx context.Context, name string) (Node, error) {
 	var n Node
-	err := r.call(ctx, "nodes.get", func(ctx context.Context) error {
+	err := r.callWithRetry(ctx, "nodes.get", func(ctx context.Context) error {
 		var err error
 		if n, err = r.API.Node(ctx, name); err != nil {
 			return err
@@ -315,9 +315,9 @@ func (r CloudTPU) readyNode(ctx context.Context, name string) (Node, error) {
 	return n, err
 }
 
-// call calls f with retries. If the resource is not ready and PollInterval is set, it repeats the
+// callWithRetry calls f with retries. If the resource is not ready and PollInterval is set, it repeats the
 // call.
-func (r CloudTPU) call(ctx context.Context, op string, f func(context.Context) error) error {
+func (r CloudTPU) callWithRetry(ctx context.Context, op string, f func(context.Context) error) error {
 	if r.API == nil {
 		return &errkind.Fault{Op: "clusterresolver: " + cloudName, Reason: "API is nil", Class: errkind.ValueError,
 			Hint: "set it to find a TPU by name, or use addresses such as grpc://host:port"}
@@ -332,7 +332,7 @@ func (r CloudTPU) call(ctx context.Context, op string, f func(context.Context) e
 	}
 	retry = retry.withDefaults()
 	for {
-		err := retry.call(ctx, op, retryable, f)
+		err := retry.do(ctx, op, retryable, f)
 		var nr *NotReadyError
 		if r.PollInterval <= 0 || !errors.As(err, &nr) || nr.Final {
 			return err

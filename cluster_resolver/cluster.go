@@ -26,8 +26,8 @@ const DefaultRPCLayer = "grpc"
 // os.Getenv. This package reads the environment only through a Getenv.
 type Getenv func(name string) string
 
-// get supports a nil Getenv, which represents an empty environment.
-func (g Getenv) get(name string) string {
+// lookup supports a nil Getenv, which represents an empty environment.
+func (g Getenv) lookup(name string) string {
 	if g == nil {
 		return ""
 	}
@@ -54,12 +54,12 @@ type Task struct {
 	ID int `json:"index"`
 }
 
-// Known reports whether the task is known.
-func (t Task) Known() bool { return t.Type != "" }
+// IsKnown reports whether the task is known.
+func (t Task) IsKnown() bool { return t.Type != "" }
 
 // String returns TensorFlow's name of the task, such as "/job:worker/task:2".
 func (t Task) String() string {
-	if !t.Known() {
+	if !t.IsKnown() {
 		return "(unknown task)"
 	}
 	return fmt.Sprintf("/job:%s/task:%d", t.Type, t.ID)
@@ -127,10 +127,10 @@ type Multislice struct {
 	SliceID   int `json:"slice_id"`
 }
 
-// Global returns the rank of a worker over all slices and the number of ranks. Each slice has
+// GlobalRank returns the rank of a worker over all slices and the number of ranks. Each slice has
 // workersPerSlice workers, and ranks are ordered by slice. For one slice and for the zero value, it
 // returns workerID and workersPerSlice.
-func (m Multislice) Global(workerID, workersPerSlice int) (rank, size int) {
+func (m Multislice) GlobalRank(workerID, workersPerSlice int) (rank, size int) {
 	n := max(m.NumSlices, 1)
 	return m.SliceID*workersPerSlice + workerID, n * workersPerSlice
 }
@@ -143,7 +143,7 @@ func (c Cluster) Master() (string, error) {
 	switch {
 	case c.SessionMaster != "":
 		return c.SessionMaster, nil
-	case c.Spec.Len() == 0 || (c.Spec.Len() == 1 && c.Source == tfConfigName) || !c.Task.Known():
+	case c.Spec.Len() == 0 || (c.Spec.Len() == 1 && c.Source == tfConfigName) || !c.Task.IsKnown():
 		return "", nil
 	}
 	return c.MasterFor(c.Task)
@@ -185,7 +185,7 @@ func (c Cluster) Leader() Task {
 			return Task{job, 0}
 		}
 	}
-	if c.Task.Known() {
+	if c.Task.IsKnown() {
 		return Task{c.Task.Type, 0}
 	}
 	return Task{JobWorker, 0}

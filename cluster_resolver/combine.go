@@ -26,7 +26,7 @@ func (r Simple) Resolve(context.Context) (Cluster, error) {
 	if c.Source == "" {
 		c.Source = r.Name()
 	}
-	if c.Task.Known() && c.Spec.Len() > 0 && c.Task.Type != JobEvaluator {
+	if c.Task.IsKnown() && c.Spec.Len() > 0 && c.Task.Type != JobEvaluator {
 		if _, err := c.Spec.Address(c.Task.Type, c.Task.ID); err != nil {
 			return Cluster{}, err
 		}
@@ -162,7 +162,7 @@ func (e *ChainError) Error() string {
 
 // Kind returns the kind of the error that stopped the chain, or RuntimeError.
 func (e *ChainError) Kind() errkind.Kind {
-	return errkind.Or(errors.Join(e.Unwrap()...), errkind.RuntimeError)
+	return errkind.KindOr(errors.Join(e.Unwrap()...), errkind.RuntimeError)
 }
 
 // Unwrap returns the error that stopped the chain, or the errors of all resolvers.
@@ -182,12 +182,12 @@ func (Chain) Name() string { return "chain" }
 
 // Resolve returns the first cluster, or a [*ChainError].
 func (r Chain) Resolve(ctx context.Context) (Cluster, error) {
-	c, _, err := r.Explain(ctx)
+	c, _, err := r.ResolveAttempts(ctx)
 	return c, err
 }
 
-// Explain is like Resolve, but also returns the results of all resolvers that were called.
-func (r Chain) Explain(ctx context.Context) (Cluster, []Attempt, error) {
+// ResolveAttempts is like Resolve, but also returns the results of all resolvers that were called.
+func (r Chain) ResolveAttempts(ctx context.Context) (Cluster, []Attempt, error) {
 	var attempts []Attempt
 	for _, resolver := range r.Resolvers {
 		if err := ctx.Err(); err != nil {

@@ -31,7 +31,7 @@ func TestChainUsesFirstApplicableResolver(t *testing.T) {
 		"a TPU elsewhere":      {[]string{"TPU_NAME", "grpc://1.1.1.1"}, offCloud(), "cloud_tpu", []string{"tf_config", "gke", "tpu_vm", "cloud_tpu"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, attempts, err := Default(DefaultOptions{Getenv: env(c.env...), Metadata: c.md}).Explain(t.Context())
+			got, attempts, err := Default(DefaultOptions{Getenv: env(c.env...), Metadata: c.md}).ResolveAttempts(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, c.source, got.Source)
 			var asked []string
@@ -53,7 +53,7 @@ func TestChainUsesFirstApplicableResolver(t *testing.T) {
 
 func TestChainStopsAtInvalidSource(t *testing.T) {
 	after := Simple{}
-	_, attempts, err := Chain{[]Resolver{TFConfig{Getenv: env("TF_CONFIG", "{")}, after}}.Explain(t.Context())
+	_, attempts, err := Chain{[]Resolver{TFConfig{Getenv: env("TF_CONFIG", "{")}, after}}.ResolveAttempts(t.Context())
 	require.ErrorContains(t, err, "a resolver matched but failed")
 	assert.Len(t, attempts, 1)
 	assert.False(t, errors.Is(err, ErrNotDetected))

@@ -83,14 +83,14 @@ func ReadEnvironment(getenv Getenv) (Environment, error) {
 		TaskID:          readVariable(&r, -1, parseIndex, "CLOUD_TPU_TASK_ID"),
 		ProcessBounds:   readVariable(&r, Bounds{}, ParseBounds, "TPU_PROCESS_BOUNDS", "TPU_HOST_BOUNDS"),
 		ChipsPerProcess: readVariable(&r, Bounds{}, ParseBounds, "TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_CHIPS_PER_HOST_BOUNDS"),
-		chipsPerHost:    r.get("TPU_CHIPS_PER_PROCESS_BOUNDS") == "",
-		VisibleChips:    readVariable(&r, nil, parseChips, "TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"),
+		chipsPerHost:    r.lookup("TPU_CHIPS_PER_PROCESS_BOUNDS") == "",
+		VisibleChips:    readVariable(&r, nil, parseVisibleChips, "TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"),
 		AcceleratorType: readVariable(&r, "", parseName, "TPU_ACCELERATOR_TYPE"),
 		Topology:        readVariable(&r, "", parseName, "TPU_TOPOLOGY"),
 		Name:            readVariable(&r, "", parseName, "TPU_NAME"),
 		SkipMetadata:    readVariable(&r, false, parseFlag, "TPU_SKIP_MDS_QUERY"),
 		Megascale:       r.readMegascale(),
-		pod:             podInfo{index: readVariable(&r, -1, parseIndex, "JOB_COMPLETION_INDEX") + 1, name: r.get("HOSTNAME")},
+		pod:             podInfo{index: readVariable(&r, -1, parseIndex, "JOB_COMPLETION_INDEX") + 1, name: r.lookup("HOSTNAME")},
 		ProcessPort:     readVariable(&r, 0, parsePort, "TPU_PROCESS_PORT"),
 		Hostnames:       readVariable(&r, nil, ParseHosts, "TPU_WORKER_HOSTNAMES"),
 	}
@@ -109,13 +109,13 @@ type envReader struct {
 	errs   []error
 }
 
-func (r *envReader) get(name string) string { return strings.TrimSpace(r.getenv.get(name)) }
+func (r *envReader) lookup(name string) string { return strings.TrimSpace(r.getenv.lookup(name)) }
 
 // readVariable parses the value of the first variable that is set. It returns unset if no variable
 // is set or the value is malformed.
 func readVariable[T any](r *envReader, unset T, parse func(source, text string) (T, error), names ...string) T {
 	for _, name := range names {
-		text := r.get(name)
+		text := r.lookup(name)
 		if text == "" {
 			continue
 		}
@@ -161,7 +161,7 @@ func parseFlag(source, text string) (bool, error) {
 	return false, parseError(source, text, "not a truth value", `write "1" or "0"`)
 }
 
-func parseChips(source, text string) (chips []int, err error) {
+func parseVisibleChips(source, text string) (chips []int, err error) {
 	err = forEachItem(source, text, strings.TrimSpace, func(item string) error {
 		n, err := parseIndex(source, item)
 		chips = append(chips, n)

@@ -42,7 +42,7 @@ func (e *ParseError) Error() string {
 	if e.Value != "" {
 		reason += fmt.Sprintf(": got %q", e.Value)
 	}
-	return errkind.Text("clusterresolver: "+e.Source, reason, e.Err, e.Hint)
+	return errkind.Format("clusterresolver: "+e.Source, reason, e.Err, e.Hint)
 }
 
 // Kind returns ValueError.
@@ -91,7 +91,7 @@ func (e *NotReadyError) Error() string {
 	if e.Final {
 		hint = "it will not become ready: delete it and create it again"
 	}
-	return errkind.Text(fmt.Sprintf("clusterresolver: %s is not ready", truncate(e.Name)), reason, nil, hint)
+	return errkind.Format(fmt.Sprintf("clusterresolver: %s is not ready", truncate(e.Name)), reason, nil, hint)
 }
 
 // Kind returns RuntimeError.
@@ -124,13 +124,13 @@ func (e *APIError) Error() string {
 	case 404:
 		hint = "check the name, zone and project"
 	}
-	return errkind.Text(subject, reason, nil, hint)
+	return errkind.Format(subject, reason, nil, hint)
 }
 
 // Kind returns the kind for the HTTP status, or UnavailableError without a response.
 func (e *APIError) Kind() errkind.Kind {
 	if e.Code == 0 || e.Code < 300 {
-		return errkind.Or(e.Err, apiKind(e.Code))
+		return errkind.KindOr(e.Err, apiKind(e.Code))
 	}
 	return apiKind(e.Code)
 }

@@ -24,7 +24,7 @@ func ExampleDefault() {
 		"TPU_WORKER_ID":        "1",
 		"TPU_ACCELERATOR_TYPE": "v5litepod-16",
 	})})
-	cluster, attempts, err := chain.Explain(context.Background())
+	cluster, attempts, err := chain.ResolveAttempts(context.Background())
 	if err != nil {
 		fmt.Println(err)
 		return

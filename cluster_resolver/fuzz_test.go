@@ -109,7 +109,7 @@ var parsers = map[string]struct {
 			e, err := ReadEnvironment(func(string) string { return text })
 			if err == nil {
 				Check(e, Metadata{})
-				_, err = SliceOptions{}.cluster("x", e, Metadata{})
+				_, err = SliceOptions{}.newCluster("x", e, Metadata{})
 			}
 			if err != nil && err.Error() == "" {
 				return "error without a text"

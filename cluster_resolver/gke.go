@@ -23,12 +23,12 @@ func (GKE) Name() string { return gkeName }
 // Resolve reads the variables. It does not block. The error joins one [*ParseError] for each
 // malformed variable, or is a [*CheckError] if variables contradict each other.
 func (r GKE) Resolve(context.Context) (Cluster, error) {
-	if r.Getenv.get("TPU_WORKER_HOSTNAMES") == "" && r.Getenv.get("TPU_PROCESS_ADDRESSES") == "" {
+	if r.Getenv.lookup("TPU_WORKER_HOSTNAMES") == "" && r.Getenv.lookup("TPU_PROCESS_ADDRESSES") == "" {
 		return Cluster{}, notDetected(gkeName, "neither TPU_WORKER_HOSTNAMES nor TPU_PROCESS_ADDRESSES is set", nil)
 	}
 	env, err := ReadEnvironment(r.Getenv)
 	if err != nil {
 		return Cluster{}, err
 	}
-	return r.cluster(gkeName, env, Metadata{})
+	return r.newCluster(gkeName, env, Metadata{})
 }

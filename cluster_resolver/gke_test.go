@@ -60,9 +60,9 @@ func TestGKEResolvesMultislice(t *testing.T) {
 	require.NoError(t, err)
 	m := got.TPU.Multislice
 	assert.Equal(t, Multislice{Coordinator: "job-slice-0-0.job", Port: 8081, NumSlices: 3, SliceID: 2}, m)
-	rank, size := m.Global(got.Task.ID, 2)
+	rank, size := m.GlobalRank(got.Task.ID, 2)
 	assert.Equal(t, []int{5, 6}, []int{rank, size})
-	rank, size = Multislice{}.Global(1, 2)
+	rank, size = Multislice{}.GlobalRank(1, 2)
 	assert.Equal(t, []int{1, 2}, []int{rank, size})
 }
 

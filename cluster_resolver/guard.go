@@ -20,9 +20,9 @@ var (
 // maxRedirects is the maximum number of redirects within a host.
 const maxRedirects = 3
 
-// SameHost is a CheckRedirect function for [http.Client]. It allows a few redirects within the same
+// CheckSameHost is a CheckRedirect function for [http.Client]. It allows a few redirects within the same
 // host and scheme. For other redirects it returns an error that matches [ErrRedirected].
-func SameHost(req *http.Request, via []*http.Request) error {
+func CheckSameHost(req *http.Request, via []*http.Request) error {
 	first := via[0].URL
 	if req.URL.Host != first.Host || req.URL.Scheme != first.Scheme {
 		return redirectError(req.URL.Host)
@@ -38,10 +38,10 @@ func redirectError(host string) error {
 	return &errkind.Fault{Match: ErrRedirected, Reason: truncate(host), Hint: "use this host directly if it is trusted"}
 }
 
-// Bounded returns a transport that limits the size of response bodies. Reading more than limit
+// LimitResponseSize returns a transport that limits the size of response bodies. Reading more than limit
 // bytes of a body returns an error that matches [ErrTooLarge]. If base is nil,
 // [http.DefaultTransport] is used.
-func Bounded(base http.RoundTripper, limit int) http.RoundTripper {
+func LimitResponseSize(base http.RoundTripper, limit int) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
 	}

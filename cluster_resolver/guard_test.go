@@ -49,7 +49,7 @@ func TestSameHostAllowsRedirectWithinHost(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	client := &http.Client{CheckRedirect: SameHost}
+	client := &http.Client{CheckRedirect: CheckSameHost}
 	res, err := client.Get(server.URL)
 	require.NoError(t, err)
 	require.NoError(t, res.Body.Close())

@@ -58,12 +58,12 @@ type MetadataOptions struct {
 type MetadataClient struct {
 	client *metadata.Client
 	retry  Retry
-	log    *slog.Logger
+	logger *slog.Logger
 }
 
 // NewMetadataClient returns a client with the given options.
 func NewMetadataClient(o MetadataOptions) *MetadataClient {
-	c := &http.Client{Transport: newMetadataTransport(o.Transport), CheckRedirect: SameHost}
+	c := &http.Client{Transport: newMetadataTransport(o.Transport), CheckRedirect: CheckSameHost}
 	log := o.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -80,11 +80,11 @@ type MetadataError struct {
 
 // Error returns a message with the key and the cause.
 func (e *MetadataError) Error() string {
-	return errkind.Text("clusterresolver: metadata "+e.Key, truncate(e.Err.Error()), nil, "")
+	return errkind.Format("clusterresolver: metadata "+e.Key, truncate(e.Err.Error()), nil, "")
 }
 
 // Kind returns the kind of the cause, or UnavailableError.
-func (e *MetadataError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.UnavailableError) }
+func (e *MetadataError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.UnavailableError) }
 
 // Unwrap returns the cause.
 func (e *MetadataError) Unwrap() error { return e.Err }
@@ -106,7 +106,7 @@ func (e *MetadataError) Is(target error) bool {
 // temporary failures. Errors are [*MetadataError] values.
 func (c *MetadataClient) Get(ctx context.Context, key string) (string, error) {
 	value := ""
-	err := c.retry.call(ctx, "get", c.retryable(key), func(ctx context.Context) error {
+	err := c.retry.do(ctx, "get", c.retryable(key), func(ctx context.Context) error {
 		var err error
 		value, err = c.client.GetWithContext(ctx, key)
 		return err
@@ -121,7 +121,7 @@ func (c *MetadataClient) retryable(key string) func(error) bool {
 	return func(err error) bool {
 		ok := isTemporary(err)
 		if ok {
-			c.log.Warn("metadata server failed; retrying", "key", key, "error", err)
+			c.logger.Warn("metadata server failed; retrying", "key", key, "error", err)
 		}
 		return ok
 	}
@@ -132,7 +132,7 @@ func isTemporary(err error) bool {
 	switch {
 	case errors.Is(err, errNoServer), errors.Is(err, errNotMetadata), errors.Is(err, ErrTooLarge), errors.Is(err, ErrRedirected):
 		return false
-	case errors.As(err, &status), errors.Is(err, errTransient), errors.Is(err, io.ErrUnexpectedEOF),
+	case errors.As(err, &status), errors.Is(err, errConnection), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, context.DeadlineExceeded):
 		return true
 	}

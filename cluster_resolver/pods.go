@@ -21,7 +21,7 @@ type podInfo struct {
 }
 
 // checkPods compares the index and name of the pod with the TPU variables.
-func (c *checker) checkPods() {
+func (c *configChecker) checkPods() {
 	env := c.env
 	hosts := env.Hostnames
 	if n := len(env.ProcessAddresses); n > 0 && n == len(hosts) {

@@ -71,12 +71,12 @@ func retryError(op string, attempts int, cause, last error) error {
 	if last != nil && last != cause {
 		reason += fmt.Sprintf(" (last failure: %v)", last)
 	}
-	return &errkind.Fault{Op: op, Reason: reason, Err: cause, Class: errkind.Or(cause, errkind.UnavailableError)}
+	return &errkind.Fault{Op: op, Reason: reason, Err: cause, Class: errkind.KindOr(cause, errkind.UnavailableError)}
 }
 
-// call calls f until it succeeds, returns an error that is not retryable, all attempts are used, or
+// callWithRetry calls f until it succeeds, returns an error that is not retryable, all attempts are used, or
 // ctx is done. If ctx is done, the error matches ctx.Err().
-func (r Retry) call(ctx context.Context, op string, retryable func(error) bool, f func(context.Context) error) error {
+func (r Retry) do(ctx context.Context, op string, retryable func(error) bool, f func(context.Context) error) error {
 	r = r.withDefaults()
 	var last error
 	for n := range r.Attempts {

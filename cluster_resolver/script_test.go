@@ -59,7 +59,7 @@ func resolveCommand(t *testing.T, closed string, ts *testscript.TestScript, neg 
 	c, err := r.Resolve(t.Context())
 	if chain, ok := r.(Chain); ok && err == nil {
 		var attempts []Attempt
-		c, attempts, err = chain.Explain(t.Context())
+		c, attempts, err = chain.ResolveAttempts(t.Context())
 		for _, a := range attempts {
 			fmt.Fprintf(ts.Stdout(), "attempt %s\n", a)
 		}

@@ -18,16 +18,16 @@ type SliceOptions struct {
 	AllowErrors bool
 }
 
-func (o SliceOptions) job() string { return cmp.Or(o.JobName, JobWorker) }
+func (o SliceOptions) jobName() string { return cmp.Or(o.JobName, JobWorker) }
 
-func (o SliceOptions) port() int { return cmp.Or(o.Port, DefaultPort) }
+func (o SliceOptions) portOrDefault() int { return cmp.Or(o.Port, DefaultPort) }
 
-func (o SliceOptions) layer() string { return cmp.Or(o.RPCLayer, DefaultRPCLayer) }
+func (o SliceOptions) rpcLayer() string { return cmp.Or(o.RPCLayer, DefaultRPCLayer) }
 
-// cluster builds the cluster of one slice from both sources. The environment takes precedence,
+// newCluster builds the cluster of one slice from both sources. The environment takes precedence,
 // because it is specific to this process.
-func (o SliceOptions) cluster(resolver string, env Environment, md Metadata) (Cluster, error) {
-	c := Cluster{Source: resolver, RPCLayer: o.layer(), Findings: Check(env, md)}
+func (o SliceOptions) newCluster(resolver string, env Environment, md Metadata) (Cluster, error) {
+	c := Cluster{Source: resolver, RPCLayer: o.rpcLayer(), Findings: Check(env, md)}
 	var fatal []Finding
 	for _, f := range c.Findings {
 		if f.Severity == SeverityError {
@@ -57,12 +57,12 @@ func (o SliceOptions) cluster(resolver string, env Environment, md Metadata) (Cl
 	c.TPU.ChipsPerProcess = boundsOrMetadata(c.TPU.ChipsPerProcess, md, "TPU_CHIPS_PER_PROCESS_BOUNDS", "CHIPS_PER_HOST_BOUNDS")
 	c.TPU.Multislice = newMultislice(env, md)
 
-	addresses, id, err := o.tasks(env, md, c.TPU.Hosts)
+	addresses, id, err := o.listTasks(env, md, c.TPU.Hosts)
 	if err != nil {
 		return Cluster{}, err
 	}
-	c.Task = Task{o.job(), id}
-	spec, err := NewClusterSpec(map[string][]string{o.job(): addresses})
+	c.Task = Task{o.jobName(), id}
+	spec, err := NewClusterSpec(map[string][]string{o.jobName(): addresses})
 	if err != nil {
 		return Cluster{}, err
 	}
@@ -76,8 +76,8 @@ func (o SliceOptions) cluster(resolver string, env Environment, md Metadata) (Cl
 	return c, nil
 }
 
-// tasks returns the addresses of the processes and the index of this process.
-func (o SliceOptions) tasks(env Environment, md Metadata, hosts []string) (addresses []string, id int, err error) {
+// listTasks returns the addresses of the processes and the index of this process.
+func (o SliceOptions) listTasks(env Environment, md Metadata, hosts []string) (addresses []string, id int, err error) {
 	worker, workerName := env.WorkerID, "TPU_WORKER_ID"
 	if worker < 0 && md.isPresent() {
 		worker, workerName = md.WorkerID, "agent-worker-number"
@@ -92,7 +92,7 @@ func (o SliceOptions) tasks(env Environment, md Metadata, hosts []string) (addre
 			hosts = []string{own}
 		}
 		for _, h := range hosts {
-			addresses = append(addresses, joinPort(h, o.port()))
+			addresses = append(addresses, joinPort(h, o.portOrDefault()))
 		}
 	}
 	n := len(addresses)

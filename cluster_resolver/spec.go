@@ -56,7 +56,7 @@ func NewSparseClusterSpec(jobs map[string]map[int]string) (ClusterSpec, error) {
 		for _, i := range slices.Sorted(maps.Keys(jobs[name])) {
 			j.tasks = append(j.tasks, TaskAddress{i, jobs[name][i]})
 		}
-		if err := j.check(); err != nil {
+		if err := j.validate(); err != nil {
 			return ClusterSpec{}, err
 		}
 		s.jobs = append(s.jobs, j)
@@ -90,7 +90,7 @@ func (s ClusterSpec) checkAddresses() error {
 	return nil
 }
 
-func (j jobSpec) check() error {
+func (j jobSpec) validate() error {
 	if strings.TrimSpace(j.name) == "" {
 		return parseError("cluster", "", "empty job name", `name it, such as "worker"`)
 	}

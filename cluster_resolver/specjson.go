@@ -44,12 +44,12 @@ func parseSpec(data []byte) (ClusterSpec, error) {
 	if len(data) > maxSpec {
 		return s, parseError("cluster", string(data[:maxQuoted+1]), "longer than "+strconv.Itoa(maxSpec>>20)+" MiB", "")
 	}
-	err := forEachMember("cluster", data, func(name string, value json.RawMessage) error {
+	err := forEachJSONField("cluster", data, func(name string, value json.RawMessage) error {
 		j := jobSpec{name: name}
 		if err := parseTasks(&j, value); err != nil {
 			return err
 		}
-		if err := j.check(); err != nil {
+		if err := j.validate(); err != nil {
 			return err
 		}
 		s.jobs = append(s.jobs, j)
@@ -87,7 +87,7 @@ func parseTasks(j *jobSpec, value json.RawMessage) error {
 		}
 		return nil
 	}
-	err := forEachMember(source, value, func(key string, v json.RawMessage) error {
+	err := forEachJSONField(source, value, func(key string, v json.RawMessage) error {
 		i, err := strconv.Atoi(key)
 		// Reject other spellings such as "01", which would be a second key for the same task.
 		if err != nil || i < 0 || strconv.Itoa(i) != key {
@@ -98,7 +98,7 @@ func parseTasks(j *jobSpec, value json.RawMessage) error {
 			return parseError(source+"["+key+"]", string(v), "address is not a string", `write "host:port"`)
 		}
 		if j.tasks = append(j.tasks, TaskAddress{i, a}); len(j.tasks) > maxWorkers {
-			return j.check()
+			return j.validate()
 		}
 		return nil
 	})
@@ -106,9 +106,9 @@ func parseTasks(j *jobSpec, value json.RawMessage) error {
 	return err
 }
 
-// forEachMember calls f for the members of a JSON object, in order, and rejects duplicate keys.
+// forEachJSONField calls f for the members of a JSON object, in order, and rejects duplicate keys.
 // encoding/json would ignore all but the last of them.
-func forEachMember(source string, data []byte, f func(name string, value json.RawMessage) error) error {
+func forEachJSONField(source string, data []byte, f func(name string, value json.RawMessage) error) error {
 	objectError := func(err error) error {
 		e := parseError(source, string(data), "not a JSON object", `write {"worker": ["host:port", ...]}`)
 		e.Err = err

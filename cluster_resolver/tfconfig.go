@@ -42,7 +42,7 @@ func (TFConfig) Name() string { return tfConfigName }
 
 // Resolve reads the variable. It does not block.
 func (r TFConfig) Resolve(context.Context) (Cluster, error) {
-	text := strings.TrimSpace(r.Getenv.get("TF_CONFIG"))
+	text := strings.TrimSpace(r.Getenv.lookup("TF_CONFIG"))
 	if text == "" {
 		return Cluster{}, notDetected(tfConfigName, "TF_CONFIG is not set", nil)
 	}
@@ -50,7 +50,7 @@ func (r TFConfig) Resolve(context.Context) (Cluster, error) {
 	if err != nil {
 		return Cluster{}, err
 	}
-	if r.Task.Known() {
+	if r.Task.IsKnown() {
 		c.Task = r.Task
 		if err := checkTask(c); err != nil {
 			return Cluster{}, err
@@ -69,7 +69,7 @@ func ParseTFConfig(text string) (Cluster, error) {
 	if len(text) > maxTFConfig {
 		return Cluster{}, parseError("TF_CONFIG", text, "longer than 1 MiB", "")
 	}
-	err := forEachMember("TF_CONFIG", []byte(text), func(name string, value json.RawMessage) error {
+	err := forEachJSONField("TF_CONFIG", []byte(text), func(name string, value json.RawMessage) error {
 		var err error
 		switch name {
 		case "cluster":
@@ -110,7 +110,7 @@ func parseString(name string, value json.RawMessage, dst *string) error {
 func parseTask(value json.RawMessage) (Task, error) {
 	var t Task
 	hasIndex := false
-	err := forEachMember("task", value, func(name string, v json.RawMessage) error {
+	err := forEachJSONField("task", value, func(name string, v json.RawMessage) error {
 		switch name {
 		case "type":
 			return parseString("task.type", v, &t.Type)
@@ -167,7 +167,7 @@ func checkTFCluster(c Cluster) error {
 var schemePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
 func checkTask(c Cluster) error {
-	if !c.Task.Known() || c.Spec.Len() == 0 || (c.Task.Type == JobEvaluator && c.Spec.NumTasks(JobEvaluator) == 0) {
+	if !c.Task.IsKnown() || c.Spec.Len() == 0 || (c.Task.Type == JobEvaluator && c.Spec.NumTasks(JobEvaluator) == 0) {
 		return nil
 	}
 	if _, err := c.Spec.Address(c.Task.Type, c.Task.ID); err != nil {

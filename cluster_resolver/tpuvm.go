@@ -56,5 +56,5 @@ func (r TPUVM) Resolve(ctx context.Context) (Cluster, error) {
 		}
 		md.Endpoints = []Endpoint{{Host: "localhost"}}
 	}
-	return r.cluster(tpuVMName, env, md)
+	return r.newCluster(tpuVMName, env, md)
 }

@@ -29,16 +29,16 @@ func (e *statusError) Error() string {
 var (
 	errNoServer    = errkind.New(errkind.NotFoundError, "no metadata server at this address")
 	errNotMetadata = errkind.New(errkind.NotFoundError, "the response has no header Metadata-Flavor: Google, so the server is not a metadata server")
-	errTransient   = errkind.New(errkind.UnavailableError, "connection failed")
+	errConnection  = errkind.New(errkind.UnavailableError, "connection failed")
 )
 
-// opaqueError is a failed connection. It matches only its kind and context errors, and cannot be
+// connectionError is a failed connection. It matches only its kind and context errors, and cannot be
 // unwrapped, because the client library retries network errors that it finds by unwrapping.
-type opaqueError struct{ kind, cause error }
+type connectionError struct{ kind, cause error }
 
-func (e *opaqueError) Error() string { return e.kind.Error() + ": " + e.cause.Error() }
+func (e *connectionError) Error() string { return e.kind.Error() + ": " + e.cause.Error() }
 
-func (e *opaqueError) Is(target error) bool {
+func (e *connectionError) Is(target error) bool {
 	return target == e.kind ||
 		((target == context.Canceled || target == context.DeadlineExceeded) && errors.Is(e.cause, target))
 }
@@ -55,9 +55,9 @@ func withETag(ctx context.Context, etag *string) context.Context {
 // which the library's Get does not return.
 type metadataTransport struct {
 	base http.RoundTripper
-	// answered is true after the first response of a metadata server. From then on, connection
+	// hasResponded is true after the first response of a metadata server. From then on, connection
 	// errors are temporary failures and do not mean that there is no metadata server.
-	answered atomic.Bool
+	hasResponded atomic.Bool
 }
 
 func newMetadataTransport(base http.RoundTripper) *metadataTransport {
@@ -78,13 +78,13 @@ func (t *metadataTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	req = req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
 	res, err := t.base.RoundTrip(req)
 	if err != nil {
-		if !connected.Load() && !t.answered.Load() {
-			return nil, &opaqueError{errNoServer, err}
+		if !connected.Load() && !t.hasResponded.Load() {
+			return nil, &connectionError{errNoServer, err}
 		}
-		return nil, &opaqueError{errTransient, err}
+		return nil, &connectionError{errConnection, err}
 	}
 	if res.Header.Get("Metadata-Flavor") == "Google" {
-		t.answered.Store(true)
+		t.hasResponded.Store(true)
 	}
 	switch {
 	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode >= 500:
@@ -95,35 +95,35 @@ func (t *metadataTransport) RoundTrip(req *http.Request) (*http.Response, error)
 		return nil, errNotMetadata
 	}
 	if to, err := res.Location(); err == nil && res.StatusCode < 400 && (to.Host != req.URL.Host || to.Scheme != req.URL.Scheme) {
-		// The client library ignores the error of SameHost and returns this response.
+		// The client library ignores the error of CheckSameHost and returns this response.
 		res.Body.Close()
 		return nil, redirectError(to.Host)
 	}
 	if etag, ok := req.Context().Value(etagKey{}).(*string); ok {
 		*etag = res.Header.Get("ETag")
 	}
-	res.Body = limitBody(opaqueBody{res.Body}, maxMetadata)
+	res.Body = limitBody(connectionErrorBody{res.Body}, maxMetadata)
 	return res, nil
 }
 
-// opaqueBody hides network errors from the client library; see opaqueError.
-type opaqueBody struct{ io.ReadCloser }
+// connectionErrorBody hides network errors from the client library; see connectionError.
+type connectionErrorBody struct{ io.ReadCloser }
 
-func (b opaqueBody) Read(p []byte) (int, error) {
+func (b connectionErrorBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
-		err = &opaqueError{errTransient, err}
+		err = &connectionError{errConnection, err}
 	}
 	return n, err
 }
 
 // truncate limits the length of external text in an error.
 func truncate(s string) string {
-	if len(s) <= maxText {
+	if len(s) <= maxQuotedText {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxText], "") + "..."
+	return strings.ToValidUTF8(s[:maxQuotedText], "") + "..."
 }
 
-// maxText is the maximum length in bytes of server messages in an error.
-const maxText = 400
+// maxQuotedText is the maximum length in bytes of server messages in an error.
+const maxQuotedText = 400

@@ -95,7 +95,7 @@ func (c *MetadataClient) watch(ctx context.Context, key string, events chan<- Ev
 			sendEvent(ctx, events, Event{Kind: EventWatchEnded, Key: key, Err: err})
 			return
 		case err != nil:
-			c.log.Warn("metadata watch failed; retrying", "key", key, "error", err)
+			c.logger.Warn("metadata watch failed; retrying", "key", key, "error", err)
 			if retry.Sleep(ctx, retry.backoff(failures)) != nil {
 				return
 			}
@@ -109,7 +109,7 @@ func (c *MetadataClient) watch(ctx context.Context, key string, events chan<- Ev
 				return
 			}
 		}
-		// Do not poll in a busy loop if the server does not support long polls.
+		// Fix not poll in a busy loop if the server does not support long polls.
 		if next == "" || (next == etag && time.Since(start) < time.Second) {
 			if retry.Sleep(ctx, retry.Max) != nil {
 				return

@@ -47,7 +47,7 @@ const (
 	InternalError
 )
 
-var names = [...]string{"unknown", "ValueError", "TypeError", "RuntimeError", "NotImplementedError", "AssertionError",
+var kindNames = [...]string{"unknown", "ValueError", "TypeError", "RuntimeError", "NotImplementedError", "AssertionError",
 	"InvalidArgumentError",
 	"OutOfRangeError", "NotFoundError", "ResourceExhaustedError", "DataLossError", "FailedPreconditionError",
 	"UnavailableError",
@@ -55,10 +55,10 @@ var names = [...]string{"unknown", "ValueError", "TypeError", "RuntimeError", "N
 
 // String returns the name of the TensorFlow exception.
 func (k Kind) String() string {
-	if k < 0 || int(k) >= len(names) {
-		return names[Unknown]
+	if k < 0 || int(k) >= len(kindNames) {
+		return kindNames[Unknown]
 	}
-	return names[k]
+	return kindNames[k]
 }
 
 // Error is an error with a kind.
@@ -71,7 +71,7 @@ type Error interface {
 // standard library have a kind, too: errors.ErrUnsupported, fs.ErrNotExist, fs.ErrPermission,
 // context.Canceled and context.DeadlineExceeded.
 func KindOf(err error) Kind {
-	if k := kindOf(err); k != Unknown {
+	if k := findKind(err); k != Unknown {
 		return k
 	}
 	switch {
@@ -90,7 +90,7 @@ func KindOf(err error) Kind {
 	return Unknown
 }
 
-func kindOf(err error) Kind {
+func findKind(err error) Kind {
 	if err == nil {
 		return Unknown
 	}
@@ -101,10 +101,10 @@ func kindOf(err error) Kind {
 	}
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
-		return kindOf(e.Unwrap())
+		return findKind(e.Unwrap())
 	case interface{ Unwrap() []error }:
 		for _, err := range e.Unwrap() {
-			if k := kindOf(err); k != Unknown {
+			if k := findKind(err); k != Unknown {
 				return k
 			}
 		}
@@ -112,8 +112,8 @@ func kindOf(err error) Kind {
 	return Unknown
 }
 
-// Or returns the kind of err, or fallback if the kind is unknown.
-func Or(err error, fallback Kind) Kind {
+// KindOr returns the kind of err, or fallback if the kind is unknown.
+func KindOr(err error, fallback Kind) Kind {
 	if k := KindOf(err); k != Unknown {
 		return k
 	}
@@ -122,13 +122,13 @@ func Or(err error, fallback Kind) Kind {
 
 // New returns an error with a kind. It is used for package-level errors that callers match with
 // errors.Is.
-func New(kind Kind, text string) error { return &sentinel{text, kind} }
+func New(kind Kind, text string) error { return &kindError{text, kind} }
 
-type sentinel struct {
+type kindError struct {
 	text string
 	kind Kind
 }
 
-func (e *sentinel) Error() string { return e.text }
+func (e *kindError) Error() string { return e.text }
 
-func (e *sentinel) Kind() Kind { return e.kind }
+func (e *kindError) Kind() Kind { return e.kind }

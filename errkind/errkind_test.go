@@ -139,7 +139,7 @@ func TestOf(t *testing.T) {
 	} {
 		require.Equal(t, c.want, errkind.KindOf(c.err), name)
 	}
-	require.Equal(t, errkind.TypeError, errkind.Or(errors.New("x"), errkind.TypeError))
+	require.Equal(t, errkind.TypeError, errkind.KindOr(errors.New("x"), errkind.TypeError))
 	require.Equal(t, "ResourceExhaustedError", errkind.ResourceExhaustedError.String())
 	require.Equal(t, "unknown", errkind.Kind(99).String())
 }

@@ -7,7 +7,7 @@ import (
 
 // Fault is the common error type of this module. It has the operation, its subject, the problem, a
 // correction, the kind and the cause. Packages with more specific errors define their own types and
-// format them with [Text].
+// format them with [Format].
 type Fault struct {
 	// Op is the package and the operation, such as "sharding: parse". If it is empty, the text
 	// starts with the text of Match.
@@ -35,7 +35,7 @@ func (f *Fault) Error() string {
 	if f.Subject != "" {
 		what += " " + f.Subject
 	}
-	return Text(what, f.Reason, f.Err, f.Hint)
+	return Format(what, f.Reason, f.Err, f.Hint)
 }
 
 // Unwrap returns the cause.
@@ -55,10 +55,10 @@ func (f *Fault) Kind() Kind {
 	return KindOf(f.Err)
 }
 
-// Text returns "what: reason: cause; hint", which is the format of all errors of this module. Parts
+// Format returns "what: reason: cause; hint", which is the format of all errors of this module. Parts
 // that are empty or nil are omitted. what starts with the name of a package; if the text of cause
 // starts with the same name, the name is omitted there.
-func Text(what, reason string, cause error, hint string) string {
+func Format(what, reason string, cause error, hint string) string {
 	text := what
 	if reason != "" {
 		text += ": " + reason

@@ -12,10 +12,10 @@ import (
 
 func TestTextOmitsEmptyParts(t *testing.T) {
 	cause := errors.New("cause")
-	assert.Equal(t, "a: b", errkind.Text("a", "b", nil, ""))
-	assert.Equal(t, "a: cause", errkind.Text("a", "", cause, ""))
-	assert.Equal(t, "a: b: cause", errkind.Text("a", "b", cause, ""))
-	assert.Equal(t, "a: b: cause; do c", errkind.Text("a", "b", cause, "do c"))
+	assert.Equal(t, "a: b", errkind.Format("a", "b", nil, ""))
+	assert.Equal(t, "a: cause", errkind.Format("a", "", cause, ""))
+	assert.Equal(t, "a: b: cause", errkind.Format("a", "b", cause, ""))
+	assert.Equal(t, "a: b: cause; do c", errkind.Format("a", "b", cause, "do c"))
 }
 
 func TestFaultKind(t *testing.T) {
@@ -42,6 +42,6 @@ func TestFaultMatch(t *testing.T) {
 
 func TestTextOmitsRepeatedPackage(t *testing.T) {
 	inner := &errkind.Fault{Op: "input: batch", Reason: "no rows"}
-	assert.Equal(t, "input: map: batch: no rows", errkind.Text("input: map", "", inner, ""))
-	assert.Equal(t, "feed: map: input: batch: no rows", errkind.Text("feed: map", "", inner, ""))
+	assert.Equal(t, "input: map: batch: no rows", errkind.Format("input: map", "", inner, ""))
+	assert.Equal(t, "feed: map: input: batch: no rows", errkind.Format("feed: map", "", inner, ""))
 }

@@ -22,8 +22,8 @@ func Recover(op string, err *error) {
 	}
 }
 
-// Guard calls f and returns a [*PanicError] if f panics.
-func Guard[T any](op string, f func() (T, error)) (result T, err error) {
+// CatchPanic calls f and returns a [*PanicError] if f panics.
+func CatchPanic[T any](op string, f func() (T, error)) (result T, err error) {
 	defer Recover(op, &err)
 	return f()
 }
@@ -31,9 +31,9 @@ func Guard[T any](op string, f func() (T, error)) (result T, err error) {
 // Error returns the function and the value of the panic.
 func (e *PanicError) Error() string {
 	if err := e.Unwrap(); err != nil {
-		return Text(e.Op+" panicked", "", err, "")
+		return Format(e.Op+" panicked", "", err, "")
 	}
-	return Text(e.Op+" panicked", fmt.Sprint(e.Value), nil, "")
+	return Format(e.Op+" panicked", fmt.Sprint(e.Value), nil, "")
 }
 
 // Unwrap returns the value of the panic if it is an error.
@@ -44,4 +44,4 @@ func (e *PanicError) Unwrap() error {
 
 // Kind returns the kind of the value of the panic if it is an error with a kind, and RuntimeError
 // otherwise.
-func (e *PanicError) Kind() Kind { return Or(e.Unwrap(), RuntimeError) }
+func (e *PanicError) Kind() Kind { return KindOr(e.Unwrap(), RuntimeError) }

@@ -171,7 +171,7 @@ func TestAFullDiskLosesNoRow(t *testing.T) {
 	require.NoError(t, f.at(1, loss(1)))
 	disk, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
-	room := c.file.(*files.Appender).Swap(small{disk})
+	room := c.file.(*files.Appender).SetFile(small{disk})
 	require.NoError(t, f.at(2, loss(2)))
 	require.NoError(t, f.at(3, loss(3)))
 	assert.Len(t, f.warnings, 1, "one warning for a disk that stays full")

@@ -52,17 +52,17 @@ func notWritten(path string, lost int, err error) error {
 		reason, it = fmt.Sprintf("the last %d bytes are not in it", lost), "them"
 	}
 	return &errkind.Fault{Match: ErrWrite, Subject: path, Reason: reason, Hint: "make room; a run that resumes from a checkpoint writes " + it, Err: err,
-		Class: errkind.Or(err, errkind.ResourceExhaustedError)}
+		Class: errkind.KindOr(err, errkind.ResourceExhaustedError)}
 }
 
 // notResumed returns an error for a run that cannot resume from the checkpoint of a step.
 func notResumed(directory string, step int64, cause error, hint, reason string, args ...any) error {
 	return &errkind.Fault{Match: ErrResume, Op: fmt.Sprintf("fit: resume from step %d in %s", step, directory), Reason: fmt.Sprintf(reason, args...),
-		Hint: hint, Err: cause, Class: errkind.Or(cause, errkind.ValueError)}
+		Hint: hint, Err: cause, Class: errkind.KindOr(cause, errkind.ValueError)}
 }
 
 // notSaved returns an error for a step's checkpoint that could not be saved.
 func notSaved(directory string, step int64, err error) error {
 	return &errkind.Fault{Match: ErrSave, Op: fmt.Sprintf("fit: save step %d in %s", step, directory), Err: err,
-		Hint: "the earlier checkpoints are as they were", Class: errkind.Or(err, errkind.RuntimeError)}
+		Hint: "the earlier checkpoints are as they were", Class: errkind.KindOr(err, errkind.RuntimeError)}
 }

@@ -38,7 +38,7 @@ func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 	life := func(to int64) (resumed int64, losses map[int64]float64) {
 		t.Helper()
 		losses = map[int64]float64{}
-		errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: hosts}, strategy.Options{Replicas: hosts, Variables: logical.Rules{logical.Shard("", logical.ShardParameters)}}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: hosts}, strategy.Options{Replicas: hosts, Variables: logical.Rules{logical.MatchState("", logical.ShardParameters)}}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
 			result, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 100, Every: 1, Resume: true, Logger: log},
 				fit.Checkpoint(filepath.Join(dir, "far"), 10, fit.CheckpointOptions{Near: fit.LocalCheckpoints{Folder: folder(s.Process()), Every: 3}}),

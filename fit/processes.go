@@ -160,7 +160,7 @@ func (r *run) errorsOfAll(ctx context.Context, name string, mine error) (errs []
 // voteOf returns a vote with the error of this process.
 func voteOf(mine error) (v vote) {
 	if mine != nil {
-		v.Failed, v.Kind, v.Refused = mine.Error(), errkind.Or(mine, errkind.RuntimeError), errors.Is(mine, ErrResume)
+		v.Failed, v.Kind, v.Refused = mine.Error(), errkind.KindOr(mine, errkind.RuntimeError), errors.Is(mine, ErrResume)
 	}
 	return v
 }

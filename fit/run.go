@@ -366,7 +366,7 @@ func (r *run) failed(doing string, step int64, err error) error {
 	if _, ok := err.(*interrupt.Error); ok {
 		return err
 	}
-	return &errkind.Fault{Op: fmt.Sprintf("fit: step %d: %s", step, doing), Err: err, Class: errkind.Or(err, errkind.RuntimeError)}
+	return &errkind.Fault{Op: fmt.Sprintf("fit: step %d: %s", step, doing), Err: err, Class: errkind.KindOr(err, errkind.RuntimeError)}
 }
 
 // orInterrupted replaces err by the interruption if the end of ctx is its cause.
@@ -393,5 +393,5 @@ func (r *run) call(h *Hook, f func() error) error {
 	case *train.NonFiniteError:
 		return err
 	}
-	return &errkind.Fault{Op: fmt.Sprintf("fit: hook %s after step %d", h.Name, r.state.step), Err: err, Class: errkind.Or(err, errkind.RuntimeError)}
+	return &errkind.Fault{Op: fmt.Sprintf("fit: hook %s after step %d", h.Name, r.state.step), Err: err, Class: errkind.KindOr(err, errkind.RuntimeError)}
 }

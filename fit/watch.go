@@ -76,7 +76,7 @@ const startTime = 30 * time.Minute
 // blame waits after a failed operation of all processes until the watchdog knows which process
 // caused the failure. The plugin's error does not name the process.
 func (r *run) blame(err error, doing watchdog.Activity) {
-	if r.dog == nil || err == nil || !r.several() || r.agreed || !doing.Together() && !unreached(err) || errors.As(err, new(*interrupt.Error)) {
+	if r.dog == nil || err == nil || !r.several() || r.agreed || !doing.WaitsForHosts() && !unreached(err) || errors.As(err, new(*interrupt.Error)) {
 		return
 	}
 	r.does(watchdog.Exchange, "fit: who is lost")

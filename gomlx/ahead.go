@@ -64,7 +64,7 @@ func NewAheadOfTime(slice *system.Slice, reportFile string, opts Options) (*Back
 	if err := slice.Check(); err != nil {
 		return nil, failed("NewAheadOfTime", "", err)
 	}
-	a := &aheadTarget{target: report.TargetOf(slice.Facts()), file: reportFile, line: lineTo(opts.Notes)}
+	a := &aheadTarget{target: report.TargetOf(slice.Info()), file: reportFile, line: lineTo(opts.Notes)}
 	var err error
 	if opts.Compiler, err = opts.aheadCompiler(a.line); err != nil {
 		return nil, failed("NewAheadOfTime", "", err)
@@ -86,7 +86,7 @@ func (o Options) aheadCompiler(line *progress.Line) (pjrt.Compiler, error) {
 		line.Process(-1) // the process is not known
 		return o.Compiler, nil
 	}
-	w, err := worker.New(worker.Options{Command: o.Worker, Started: line.Process})
+	w, err := worker.New(worker.Options{Command: o.Worker, OnStart: line.Process})
 	if of := (*worker.Error)(nil); errors.As(err, &of) && of.Reason == worker.NotStarted && o.Worker == nil {
 		return nil, nil // there is no worker program
 	}
@@ -104,7 +104,7 @@ func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backen
 	a.target = report.Target{Name: fmt.Sprintf("cpu:%d", topology.NumDevices()), Kind: "cpu", Devices: topology.NumDevices(), Platform: sys.Client().PlatformVersion()}
 	load := sys.Client().Compile
 	if opts.Worker != nil {
-		w, err := worker.New(worker.Options{Command: opts.Worker, Started: a.line.Process})
+		w, err := worker.New(worker.Options{Command: opts.Worker, OnStart: a.line.Process})
 		if err != nil {
 			return nil, failed("NewAheadOfTime", "", err)
 		}
@@ -163,7 +163,7 @@ func (c *config) ahead(ctx context.Context, opts Options) (*Backend, error) {
 	if err != nil {
 		return nil, fail("topology", err)
 	}
-	return c.over(slice.Facts().Devices, opts, func(opts Options) (*Backend, error) {
+	return c.over(slice.Info().Devices, opts, func(opts Options) (*Backend, error) {
 		planned, err := c.planned(slice, opts)
 		if err != nil {
 			return nil, err
@@ -264,7 +264,7 @@ func (c *executableState) compileAhead(donated []bool) error {
 	}
 	for _, argument := range m.Arguments {
 		if isVariable(argument.Name) {
-			state, _ := b.opts.Rules.State(argument.Name, argument.GlobalDims)
+			state, _ := b.opts.Rules.StateFor(argument.Name, argument.GlobalDims)
 			in.Settings.StateSharding = max(in.Settings.StateSharding, state)
 		}
 	}

@@ -38,7 +38,7 @@ func (e *AheadOfTimeError) Error() string {
 	if e.Plans != nil {
 		what := fmt.Sprintf("gomlx: program %q is planned for %s and not run, as plan= and topology= ask", e.Program, e.Topology)
 		if e.Err != nil {
-			what = errkind.Text(fmt.Sprintf("gomlx: planning program %q for %s", e.Program, e.Topology), "", e.Err, "")
+			what = errkind.Format(fmt.Sprintf("gomlx: planning program %q for %s", e.Program, e.Topology), "", e.Err, "")
 		}
 		b.WriteString(what + "\n\n")
 		_ = e.Plans.WriteText(&b) // a strings.Builder takes everything
@@ -51,10 +51,10 @@ func (e *AheadOfTimeError) Error() string {
 	compiled := told && !e.Explanation.Report.Memory.Refused
 	switch {
 	case !compiled:
-		b.WriteString(errkind.Text(fmt.Sprintf("gomlx: compiling program %q for %s", e.Program, e.Topology), "it cannot be compiled", e.Err,
+		b.WriteString(errkind.Format(fmt.Sprintf("gomlx: compiling program %q for %s", e.Program, e.Topology), "it cannot be compiled", e.Err,
 			"split more over more devices, or read the compiler's reason"))
 	case e.Err != nil:
-		b.WriteString(errkind.Text(fmt.Sprintf("gomlx: program %q for %s", e.Program, e.Topology), "it is compiled, and the report cannot be written", e.Err, ""))
+		b.WriteString(errkind.Format(fmt.Sprintf("gomlx: program %q for %s", e.Program, e.Topology), "it is compiled, and the report cannot be written", e.Err, ""))
 	default:
 		fmt.Fprintf(&b, "gomlx: program %q is compiled for %s and not run, as topology= asks", e.Program, e.Topology)
 		if e.File != "" {
@@ -118,7 +118,9 @@ func Exit(e *AheadOfTimeError) {
 func (e *AheadOfTimeError) Unwrap() error { return e.Err }
 
 // Kind returns the kind of the cause, and NotImplementedError for a program that was compiled.
-func (e *AheadOfTimeError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.NotImplementedError) }
+func (e *AheadOfTimeError) Kind() errkind.Kind {
+	return errkind.KindOr(e.Err, errkind.NotImplementedError)
+}
 
 // Is reports whether target is errors.ErrUnsupported.
 func (e *AheadOfTimeError) Is(target error) bool { return target == errors.ErrUnsupported }

@@ -127,7 +127,7 @@ func meshOf(devices int, opts Options) (all, axes sharding.Mesh, err error) {
 	if logicalDevices == 0 && len(opts.Axes) == 0 {
 		logicalDevices = 1
 	}
-	if axes, err = logical.Mesh(logicalDevices, opts.Axes...); err != nil {
+	if axes, err = logical.NewMesh(logicalDevices, opts.Axes...); err != nil {
 		return all, axes, failed("New", "", err)
 	}
 	if devices%axes.Size() != 0 {

@@ -14,7 +14,7 @@ import (
 
 // trainCached trains with a cache and returns the cache's counts.
 func trainCached(t *testing.T, dir string) (losses []float64, stats cache.Stats) {
-	kept, err := cache.Open(dir, cache.Options{KeyFile: dir + ".key"})
+	kept, err := cache.Open(dir, cache.Options{SigningKeyFile: dir + ".key"})
 	require.NoError(t, err)
 	b, err := gomlx.New(plugintest.System(t, 4), gomlx.Options{Logical: 2, Compiler: kept})
 	require.NoError(t, err)

@@ -44,7 +44,7 @@ func wrong(config, option, reason, hint string, cause error) error {
 	if option != "" {
 		subject += ": option " + option
 	}
-	return &errkind.Fault{Match: ErrConfig, Subject: subject, Reason: reason, Hint: hint, Err: cause, Class: errkind.Or(cause, errkind.ValueError)}
+	return &errkind.Fault{Match: ErrConfig, Subject: subject, Reason: reason, Hint: hint, Err: cause, Class: errkind.KindOr(cause, errkind.ValueError)}
 }
 
 // option is an option of a configuration string.
@@ -92,7 +92,7 @@ var options = []option{
 		if cpuDevices(c.topology) > 0 {
 			return "", ""
 		}
-		if err := system.CheckName(c.topology); err != nil {
+		if err := system.CheckSliceName(c.topology); err != nil {
 			return err.Error(), "give an accelerator type such as v5litepod-16, a shape such as v5e:4x4, several slices such as 2x v5e-256, GPUs such as h100:8, or cpu:8"
 		}
 		return "", ""
@@ -140,7 +140,7 @@ func readAxes(c *config, value string) (reason, hint string) {
 		err = fmt.Errorf("%v are more than %d devices", mesh, maxDevices)
 	case err == nil:
 		c.axes = mesh.Axes()
-		_, err = logical.Mesh(0, c.axes...)
+		_, err = logical.NewMesh(0, c.axes...)
 	}
 	if err != nil {
 		return err.Error(), "give names and sizes as axes=model:4+sequence:2, the slowest axis first"
@@ -171,7 +171,7 @@ func parseConfig(text string) (*config, error) {
 		return c, nil
 	}
 	const shown = "it has a control character, or bytes that are not UTF-8"
-	if plain.Line(text) != text {
+	if plain.EscapeLine(text) != text {
 		return fail("", shown, "remove it")
 	}
 	seen := map[string]bool{}
@@ -206,7 +206,7 @@ func parseConfig(text string) (*config, error) {
 		if err != nil {
 			return fail(name, err.Error(), `write \" and \\ within double quotes`)
 		}
-		if plain.Line(value) != value {
+		if plain.EscapeLine(value) != value {
 			return fail(name, shown, "remove it")
 		}
 		if reason, hint := options[at].read(c, value); reason != "" {
@@ -231,7 +231,7 @@ func (c *config) check() error {
 		return fail("plan", "it says how everything is split", "leave rules, logical and axes out")
 	case c.plan != "" && c.report != "":
 		return fail("plan", "a search compiles many programs, and a report is of one", "leave report out, and compile by the plan that is found")
-	case c.plan != "" && (cpuDevices(c.topology) > 0 || system.IsGPUs(c.topology)):
+	case c.plan != "" && (cpuDevices(c.topology) > 0 || system.IsGPUName(c.topology)):
 		return fail("plan", "no time is predicted for what is no TPU", "give a TPU slice such as topology=v5e:2x4")
 	case c.topology != "" && c.cache != "":
 		return fail("cache", "with topology= nothing is run, and nothing is kept", "leave one of them out")

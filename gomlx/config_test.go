@@ -127,7 +127,7 @@ func TestConfigRejectsControlCharacters(t *testing.T) {
 			text = strings.ReplaceAll(text, "%", evil)
 			_, err := parseConfig(text)
 			require.ErrorIs(t, err, ErrConfig, "%q", text)
-			assert.Equal(t, plain.Line(err.Error()), err.Error(), "%q", text)
+			assert.Equal(t, plain.EscapeLine(err.Error()), err.Error(), "%q", text)
 		}
 	}
 }

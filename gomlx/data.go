@@ -19,19 +19,19 @@ func isVariable(name string) bool { return strings.HasPrefix(name, "/") }
 // over the replicas if their number divides it; otherwise the parameter is replicated.
 func PlaceData(mesh sharding.Mesh, dims []int) logical.Placement {
 	p := logical.Placement{Spec: sharding.Replicated(len(dims))}
-	replicas, _ := mesh.AxisSize(logical.ReplicaName)
+	replicas, _ := mesh.AxisSize(logical.ReplicaAxis)
 	switch {
 	case len(dims) == 0:
-		p.Why = "a scalar"
+		p.RuleText = "a scalar"
 	case replicas < 2:
-		p.Why = "one replica"
+		p.RuleText = "one replica"
 	case dims[0]%replicas != 0 || dims[0] == 0:
-		p.Why = "data"
-		p.Whole = fmt.Sprintf("dimension 0 of size %d is not divisible by replica=%d", dims[0], replicas)
+		p.RuleText = "data"
+		p.UnsplitReason = fmt.Sprintf("dimension 0 of size %d is not divisible by replica=%d", dims[0], replicas)
 	default:
 		split := make([]sharding.Dim, len(dims))
-		split[0].Axes = []string{logical.ReplicaName}
-		p.Spec, p.Why = sharding.NewSpec(split...), "data"
+		split[0].Axes = []string{logical.ReplicaAxis}
+		p.Spec, p.RuleText = sharding.NewSpec(split...), "data"
 	}
 	return p
 }
@@ -41,12 +41,12 @@ func PlaceData(mesh sharding.Mesh, dims []int) logical.Placement {
 // activations, because the batch is sharded over the replicas too. It returns nil for other
 // tensors, and for the optimizer's state, which is updated in sharded form.
 func readAs(name string, spec sharding.Spec) *sharding.Spec {
-	if logical.StateOf(name, nil) != "" || !isVariable(name) || !slices.Contains(spec.UsedAxes(), logical.ReplicaName) {
+	if logical.OwnerOfState(name, nil) != "" || !isVariable(name) || !slices.Contains(spec.UsedAxes(), logical.ReplicaAxis) {
 		return nil
 	}
 	dims := spec.Dims()
 	for i := range dims {
-		dims[i].Axes = slices.DeleteFunc(dims[i].Axes, func(axis string) bool { return axis == logical.ReplicaName })
+		dims[i].Axes = slices.DeleteFunc(dims[i].Axes, func(axis string) bool { return axis == logical.ReplicaAxis })
 	}
 	inside := sharding.NewSpec(dims...)
 	return &inside

@@ -25,7 +25,7 @@ func TestPlaceData(t *testing.T) {
 	} {
 		p := PlaceData(mesh, c.dims)
 		assert.Equal(t, c.spec, p.Spec.String())
-		assert.Equal(t, c.whole, p.Whole)
+		assert.Equal(t, c.whole, p.UnsplitReason)
 	}
 	assert.True(t, PlaceData(one, []int{8}).Spec.IsReplicated())
 	assert.True(t, isVariable("/w") && !isVariable("arg0"))

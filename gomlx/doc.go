@@ -39,7 +39,7 @@
 //
 // [logical.Rules] specify which dimensions of which variables are sharded over which axes. They can
 // be read from JSON ([logical.ParseRules]), and there are built-in sets ([logical.BuiltinRules]).
-// The optimizer's state of a variable is sharded like the variable ([logical.StateOf]). A dimension
+// The optimizer's state of a variable is sharded like the variable ([logical.OwnerOfState]). A dimension
 // that is not divisible is not sharded, which explain=1 reports, or is an error if the rule is
 // Required. At the first program with variables and data, rules that match no variable are reported
 // on standard error. If no rule matches any variable, the program fails with a

@@ -22,7 +22,7 @@ func fault(op, reason, hint string) error {
 
 // failed returns the error of an operation with its cause.
 func failed(op, subject string, cause error) error {
-	return &errkind.Fault{Op: "gomlx: " + op, Subject: subject, Class: errkind.Or(cause, errkind.InvalidArgumentError), Err: cause}
+	return &errkind.Fault{Op: "gomlx: " + op, Subject: subject, Class: errkind.KindOr(cause, errkind.InvalidArgumentError), Err: cause}
 }
 
 // MismatchError reports that the processes of a job differ in something that must be the same on
@@ -38,7 +38,7 @@ type MismatchError struct {
 
 // Error returns a message with the differing processes and the hint.
 func (e *MismatchError) Error() string {
-	return errkind.Text("gomlx: "+e.What, fmt.Sprintf("processes %v have another than the rest", e.Differing), nil, e.Hint)
+	return errkind.Format("gomlx: "+e.What, fmt.Sprintf("processes %v have another than the rest", e.Differing), nil, e.Hint)
 }
 
 // Kind returns ValueError.

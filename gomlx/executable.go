@@ -84,15 +84,15 @@ func (b *Backend) place(p *lowering.Program, distributed bool) (places []logical
 	for i, name := range p.ParameterNames {
 		dims := p.Parameters[i].Dimensions
 		if i >= givenParameters(p) {
-			places = append(places, logical.Placement{Spec: sharding.Replicated(len(dims)), Why: "a constant"})
+			places = append(places, logical.Placement{Spec: sharding.Replicated(len(dims)), RuleText: "a constant"})
 			continue
 		}
 		place := PlaceData(b.mesh, dims)
 		if table[i] && !place.Spec.IsReplicated() {
-			place = logical.Placement{Spec: sharding.Replicated(len(dims)), Why: "a table: any of its rows may be asked for"}
+			place = logical.Placement{Spec: sharding.Replicated(len(dims)), RuleText: "a table: any of its rows may be asked for"}
 		}
 		if isVariable(name) {
-			place, err = b.opts.Rules.Place(b.mesh, name, dims)
+			place, err = b.opts.Rules.PlaceVariable(b.mesh, name, dims)
 			if of := (*logical.RuleError)(nil); errors.As(err, &of) && !distributed {
 				of.File, of.Program = b.opts.RulesName, p.Name
 				return nil, err

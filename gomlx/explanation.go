@@ -67,7 +67,7 @@ func explain(name string, m *spmd.Module, places []logical.Placement, rules logi
 		}
 		*to = append(*to, Tensor{
 			Name: p.Name, Variable: isVariable(p.Name), DType: p.DType.String(), Shape: slices.Clone(p.GlobalDims), Shard: slices.Clone(p.ShardDims),
-			Spec: p.Spec.String(), Why: place.Why, Whole: place.Whole, Donated: p.Donated,
+			Spec: p.Spec.String(), Why: place.RuleText, Whole: place.UnsplitReason, Donated: p.Donated,
 		})
 	}
 	for i, a := range m.Arguments {
@@ -119,7 +119,7 @@ func (e *Explanation) parametersText(b *strings.Builder) {
 		spec[p.Name] = p.Spec + fmt.Sprint(p.Shape)
 	}
 	follows := func(p Tensor) (string, bool) {
-		of := logical.StateOf(p.Name, nil)
+		of := logical.OwnerOfState(p.Name, nil)
 		return of, of != "" && spec[of] == p.Spec+fmt.Sprint(p.Shape)
 	}
 	for _, p := range e.Parameters {
@@ -197,9 +197,9 @@ func (e *Explanation) idleText(b *strings.Builder) {
 	for _, axis := range e.Idle {
 		text := fmt.Sprintf("the devices of axis %s do the same work: nothing is split over it", axis)
 		switch {
-		case axis != logical.ReplicaName && variables && data:
+		case axis != logical.ReplicaAxis && variables && data:
 			text += "; give rules=megatron or rules=FILE.json, which split variables over it, or leave the axis out"
-		case axis == logical.ReplicaName && data:
+		case axis == logical.ReplicaAxis && data:
 			text += "; give batches whose dimension 0 the number of replicas divides"
 		case !data:
 			text += ", as the program takes no data"
@@ -229,11 +229,11 @@ func (e *Explanation) figuresText(b *strings.Builder) {
 // reportOf returns the report of a compiled program.
 func reportOf(name string, m *spmd.Module, in report.Input) (*report.Report, error) {
 	in.Step, in.Global = name, true
-	replicas, _ := m.Mesh.AxisSize(logical.ReplicaName)
+	replicas, _ := m.Mesh.AxisSize(logical.ReplicaAxis)
 	in.Replicas, in.LogicalDevices = replicas, m.Mesh.Size()/max(replicas, 1)
 	state := map[string]bool{}
 	for _, a := range m.Arguments {
-		if of := logical.StateOf(a.Name, nil); of != "" {
+		if of := logical.OwnerOfState(a.Name, nil); of != "" {
 			state[of] = true
 		}
 	}
@@ -241,7 +241,7 @@ func reportOf(name string, m *spmd.Module, in report.Input) (*report.Report, err
 		in.Variables = append(in.Variables, isVariable(a.Name))
 		// GoMLX does not specify which variables are trained. Count the variables with optimizer
 		// state; if there are none, count the float variables that are not scalars.
-		if isVariable(a.Name) && logical.StateOf(a.Name, nil) == "" && (state[a.Name] || len(state) == 0 && a.DType.IsFloat() && len(a.GlobalDims) > 0) {
+		if isVariable(a.Name) && logical.OwnerOfState(a.Name, nil) == "" && (state[a.Name] || len(state) == 0 && a.DType.IsFloat() && len(a.GlobalDims) > 0) {
 			in.Parameters += int64(shapes.Make(a.DType, a.GlobalDims...).Size())
 		}
 	}
@@ -260,14 +260,14 @@ func replicaView(all []spmd.ShardedTensor, replicas int) []spmd.ShardedTensor {
 		for dim := range names {
 			axes := p.Spec.Dim(dim).Axes
 			names[dim] = strings.Join(axes, "+")
-			if !isVariable(p.Name) && slices.Contains(axes, logical.ReplicaName) {
+			if !isVariable(p.Name) && slices.Contains(axes, logical.ReplicaAxis) {
 				out[i].PerReplica, out[i].LocalDims = true, slices.Clone(p.LocalDims)
 				out[i].LocalDims[dim] /= replicas
-				names[dim] = strings.Join(slices.DeleteFunc(slices.Clone(axes), func(axis string) bool { return axis == logical.ReplicaName }), "+")
+				names[dim] = strings.Join(slices.DeleteFunc(slices.Clone(axes), func(axis string) bool { return axis == logical.ReplicaAxis }), "+")
 			}
 		}
 		if !p.Spec.IsReplicated() && strings.Join(names, "") != "" {
-			out[i].Annotation = logical.Over(names...)
+			out[i].Annotation = logical.SplitOverAxes(names...)
 		}
 	}
 	return out

@@ -145,7 +145,7 @@ func TestForeignNodesAreRefused(t *testing.T) {
 // layouts. The results are correct, and memory does not grow.
 func TestVariablesThatChangeTheirLayout(t *testing.T) {
 	b := newBackend(t, grid, gomlx.Options{Rules: logical.Rules{
-		logical.Match("^/rows/", logical.Over("logical")), logical.Match("^/all/", logical.Over("replica,logical")),
+		logical.Match("^/rows/", logical.SplitOverAxes("logical")), logical.Match("^/all/", logical.SplitOverAxes("replica,logical")),
 	}})
 	n := tensor{flat: make([]int32, 16), dims: []int{16}}
 	var exes []*gomlx.Executable
@@ -192,15 +192,15 @@ func TestHostileRules(t *testing.T) {
 		rules logical.Rules
 		want  string // of the error of New, or of the compilation; none if it is empty
 	}{
-		"nothing":            {rules: logical.Rules{{Pattern: logical.Match("^/z$", logical.Over("logical", "")).Pattern, Annotation: logical.Over("logical", ""), Optional: true}}},
-		"too much":           {rules: logical.Rules{logical.Match("", logical.Over("logical", "")), logical.Match("", logical.Over("", "logical"))}},
-		"what contradicts":   {rules: logical.Rules{logical.Match("/a", logical.Replicated()), logical.Match("/weights", logical.Over("logical", ""))}},
-		"another rank":       {rules: logical.Rules{logical.Match("/a", logical.Over("logical"))}, want: "splits variables of rank 1"},
-		"what cannot divide": {rules: logical.Rules{logical.Match("/a", logical.Over("", "replica"))}},
-		"every axis":         {rules: logical.Rules{logical.Match("/a", logical.Over("replica,logical", ""))}},
-		"an unknown axis":    {rules: logical.Rules{logical.Match("/a", logical.Over("modell", ""))}, want: "modell"},
-		"one axis twice":     {rules: logical.Rules{logical.Match("/a", logical.Over("logical", "logical"))}, want: "logical"},
-		"no pattern":         {rules: logical.Rules{{Annotation: logical.Over("logical", "")}}, want: "pattern"},
+		"nothing":            {rules: logical.Rules{{Pattern: logical.Match("^/z$", logical.SplitOverAxes("logical", "")).Pattern, Annotation: logical.SplitOverAxes("logical", ""), Optional: true}}},
+		"too much":           {rules: logical.Rules{logical.Match("", logical.SplitOverAxes("logical", "")), logical.Match("", logical.SplitOverAxes("", "logical"))}},
+		"what contradicts":   {rules: logical.Rules{logical.Match("/a", logical.Replicated()), logical.Match("/weights", logical.SplitOverAxes("logical", ""))}},
+		"another rank":       {rules: logical.Rules{logical.Match("/a", logical.SplitOverAxes("logical"))}, want: "splits variables of rank 1"},
+		"what cannot divide": {rules: logical.Rules{logical.Match("/a", logical.SplitOverAxes("", "replica"))}},
+		"every axis":         {rules: logical.Rules{logical.Match("/a", logical.SplitOverAxes("replica,logical", ""))}},
+		"an unknown axis":    {rules: logical.Rules{logical.Match("/a", logical.SplitOverAxes("modell", ""))}, want: "modell"},
+		"one axis twice":     {rules: logical.Rules{logical.Match("/a", logical.SplitOverAxes("logical", "logical"))}, want: "logical"},
+		"no pattern":         {rules: logical.Rules{{Annotation: logical.SplitOverAxes("logical", "")}}, want: "pattern"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := gomlx.New(sys, gomlx.Options{Logical: 2, Rules: test.rules})

@@ -18,7 +18,7 @@ type Options struct {
 	// Logical is P, the number of logical devices of a replica; 0 is 1, or the product of Axes. The
 	// number R of replicas is the number of devices divided by P.
 	Logical int
-	// Axes are the axes of a replica's logical devices, major to minor; see logical.Mesh.
+	// Axes are the axes of a replica's logical devices, major to minor; see logical.NewMesh.
 	Axes []sharding.Axis
 	// Rules specify the sharding of variables by their paths; see [logical.BuiltinRules] and
 	// [logical.ReadRules].

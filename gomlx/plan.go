@@ -53,7 +53,7 @@ func (c *executableState) plan(donated []bool) (*plan.Result, error) {
 	}
 	options := p.options
 	options.Progress = b.ahead.line.Now
-	facts := p.slice.Facts()
+	facts := p.slice.Info()
 	p.space.Slices = []plan.Slice{{Name: facts.Name, Devices: facts.Devices}}
 	result, err := plan.Search(b.machine.Life, p.space.Plans(), &probe.Step{Compiler: &probe.Compiler{Worker: compiler, Folder: p.folder}, Make: func(_ context.Context, p plan.Plan) (probe.Made, error) {
 		return c.by(p, donated)
@@ -74,7 +74,7 @@ func (c *executableState) by(p plan.Plan, donated []bool) (made probe.Made, err 
 	opts.Logical, opts.Axes, opts.Rules, opts.RulesName, opts.Notes = 0, p.Axes, p.Rules, p.RulesName, nil
 	b := &Backend{opts: opts, machine: c.backend.machine}
 	slice := c.backend.ahead.plan.slice
-	if b.mesh, b.logical, err = meshOf(slice.Facts().Devices, opts); err != nil {
+	if b.mesh, b.logical, err = meshOf(slice.Info().Devices, opts); err != nil {
 		return made, err
 	}
 	if err := opts.validate(b.mesh); err != nil {

@@ -190,7 +190,7 @@ func TestRandomPrograms(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	rules := gomlx.Options{Rules: logical.Rules{logical.Match("^/w$", logical.Over("logical", "replica")), logical.Match("^/w$", logical.Over("replica", "logical", ""))}}
+	rules := gomlx.Options{Rules: logical.Rules{logical.Match("^/w$", logical.SplitOverAxes("logical", "replica")), logical.Match("^/w$", logical.SplitOverAxes("replica", "logical", ""))}}
 	one, grids := newBackend(t, shape{"1x1", 1, 1}), []*gomlx.Backend{newBackend(t, grid, rules), newBackend(t, shape{"8x1", 8, 1}), newBackend(t, shape{"2x4", 2, 4}, rules)}
 	for seed := first; seed < first+uint64(count); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 // ruleUse records which rules have matched a variable and which warnings were written. mu guards
 // all of it.
 type ruleUse struct {
-	logical.Reach
+	logical.RuleUsage
 	mu   sync.Mutex
 	told bool
 	// batch, split and unknown are true after the warnings that no data is sharded, that variables
@@ -44,7 +44,7 @@ func (o Options) validate(mesh sharding.Mesh) error {
 		kind := r.Annotation.Kind()
 		switch {
 		case err != nil:
-		case kind == logical.None && len(r.Largest) == 0 && r.State == 0:
+		case kind == logical.KindNone && len(r.Largest) == 0 && r.State == 0:
 			err = &logical.RuleError{Rule: i, Text: r.String(), Reason: "it splits nothing", Hint: `give the axes of each dimension, as logical.Over("", "logical")`}
 		case kind == logical.KindAssign, r.Annotation.Parts() != nil:
 			err = &logical.RuleError{Rule: i, Text: r.String(), Reason: "a program over the whole batch has no logical device of its own",
@@ -82,13 +82,13 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 		model = model || shape.Rank() > 0
 		matrix = matrix || shape.Rank() > 1 && shape.DType.IsFloat()
 		known = append(known, logical.Variable{Path: name, Shape: shape})
-		u.Mark(rules, name, shape.Dimensions)
+		u.Record(rules, name, shape.Dimensions)
 	}
-	if !data || !model || set && u.None() && !matrix {
+	if !data || !model || set && u.NoneUsed() && !matrix {
 		return nil
 	}
-	missing := u.Missing(rules)
-	if u.None() && set {
+	missing := u.Unused(rules)
+	if u.NoneUsed() && set {
 		var names []string
 		for _, v := range known {
 			names = append(names, v.Path)
@@ -97,22 +97,22 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 			Reason: "no rule of the set reaches a variable; the variables are " + few(names, 6),
 			Hint:   "write rules for these names into a file, as rules=FILE.json, or leave rules out to keep whole variables on each device"}
 	}
-	if u.None() && len(missing) > 0 {
+	if u.NoneUsed() && len(missing) > 0 {
 		return &logical.RuleError{File: b.opts.RulesName, Rule: -1, Program: p.Name,
-			Reason: fmt.Sprintf("no rule reaches a variable: rule %d %s", missing[0], rules[missing[0]].Unreached(known))}
+			Reason: fmt.Sprintf("no rule reaches a variable: rule %d %s", missing[0], rules[missing[0]].ExplainUnused(known))}
 	}
 	for _, i := range missing {
 		if rules[i].Required {
 			return &logical.RuleError{File: b.opts.RulesName, Rule: i, Text: rules[i].String(), Program: p.Name,
-				Reason: "it " + rules[i].Unreached(known)}
+				Reason: "it " + rules[i].ExplainUnused(known)}
 		}
 	}
 	u.told = true
-	if u.None() {
+	if u.NoneUsed() {
 		b.note(fmt.Sprintf("no rule of %s reaches a variable of program %q: each device has all of them whole", b.rulesName(), p.Name))
 	}
 	for _, i := range missing {
-		b.note(fmt.Sprintf("rule %d of %s (%s) reaches no variable of program %q or of one before it: it %s", i, b.rulesName(), rules[i], p.Name, rules[i].Unreached(known)))
+		b.note(fmt.Sprintf("rule %d of %s (%s) reaches no variable of program %q or of one before it: it %s", i, b.rulesName(), rules[i], p.Name, rules[i].ExplainUnused(known)))
 	}
 	return nil
 }
@@ -129,14 +129,14 @@ func (b *Backend) noteWhole(p *lowering.Program, places []logical.Placement) {
 	for i, name := range p.ParameterNames[:givenParameters(p)] {
 		model = model || isVariable(name) && len(p.Parameters[i].Dimensions) > 0
 		switch {
-		case isVariable(name) && places[i].Whole != "" && len(places[i].Rules) > 0:
-			unsplit = append(unsplit, fmt.Sprintf("%s (%s)", name, places[i].Whole))
+		case isVariable(name) && places[i].UnsplitReason != "" && len(places[i].Rules) > 0:
+			unsplit = append(unsplit, fmt.Sprintf("%s (%s)", name, places[i].UnsplitReason))
 		case isVariable(name):
-			if len(places[i].Rules) == 0 && large(p.Parameters[i]) && logical.StateOf(name, nil) == "" {
+			if len(places[i].Rules) == 0 && large(p.Parameters[i]) && logical.OwnerOfState(name, nil) == "" {
 				unknown = append(unknown, name)
 			}
-		case places[i].Whole != "":
-			whole = append(whole, fmt.Sprintf("%s (%s)", name, places[i].Whole))
+		case places[i].UnsplitReason != "":
+			whole = append(whole, fmt.Sprintf("%s (%s)", name, places[i].UnsplitReason))
 		case !places[i].Spec.IsReplicated():
 			parts = append(parts, name)
 		}
@@ -165,7 +165,7 @@ func (b *Backend) noteOnce(said *bool, p *lowering.Program, format string, args 
 
 // shares reports whether rules shard over a logical axis.
 func (b *Backend) shares(axis sharding.Axis) bool {
-	return axis.Name != logical.ReplicaName && axis.Size > 1 && b.opts.Rules.Uses(axis.Name)
+	return axis.Name != logical.ReplicaAxis && axis.Size > 1 && b.opts.Rules.UsesAxis(axis.Name)
 }
 
 // large reports whether a variable is a matrix that is large enough for sharding by the built-in
@@ -184,7 +184,7 @@ func few(all []string, most int) string {
 // work.
 func (b *Backend) noteIdle() {
 	for _, axis := range b.logical.Axes() {
-		if axis.Size > 1 && !b.opts.Rules.Uses(axis.Name) {
+		if axis.Size > 1 && !b.opts.Rules.UsesAxis(axis.Name) {
 			b.note(fmt.Sprintf("no rule splits variables over the axis %s, so its %d devices do the same work: give rules=megatron or rules=FILE.json, or leave the axis out",
 				axis.Name, axis.Size))
 		}

@@ -60,7 +60,7 @@ func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, resu
 var errLayout = errkind.New(errkind.Unknown, "gomlx: layout of a result")
 
 func unknown(reason string, cause error) error {
-	return &errkind.Fault{Match: errLayout, Reason: reason, Err: cause, Class: errkind.Or(cause, errkind.NotImplementedError)}
+	return &errkind.Fault{Match: errLayout, Reason: reason, Err: cause, Class: errkind.KindOr(cause, errkind.NotImplementedError)}
 }
 
 // outputShardings reads the shardings of the results from a compiled program.

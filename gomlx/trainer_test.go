@@ -32,7 +32,7 @@ import (
 // backend, and on meshes over which the rules shard a layer.
 
 // columns splits the features of the hidden layer.
-var columns = logical.Rules{logical.Match(`hidden/dense/(weights|biases)`, logical.Over("", "logical")), logical.Match(`hidden/dense/biases`, logical.Over("logical"))}
+var columns = logical.Rules{logical.Match(`hidden/dense/(weights|biases)`, logical.SplitOverAxes("", "logical")), logical.Match(`hidden/dense/biases`, logical.SplitOverAxes("logical"))}
 
 // onMeshes runs a program on one device, in Go, and on meshes, and compares what it returns.
 func onMeshes(t *testing.T, meshes []shape, program func(t *testing.T, b compute.Backend) []float64) {

@@ -57,7 +57,7 @@ func (c *executableState) load(donated []bool) (*variant, error) {
 		}
 		if told := c.backend.opts.Compiled; told != nil {
 			of := &CompiledProgram{Module: v.module, Placements: slices.Clone(c.places)}
-			if loaded := system.Loaded(v.exe); loaded != nil {
+			if loaded := system.UnwrapExecutable(v.exe); loaded != nil {
 				of.Program = loaded.Executable()
 			}
 			told(of)
@@ -146,7 +146,7 @@ func (c *executableState) explains(v *variant) error {
 	}
 	c.explained = true
 	e := explain(c.program.Name, v.module, c.places, b.opts.Rules)
-	if loaded := system.Loaded(v.exe); loaded != nil {
+	if loaded := system.UnwrapExecutable(v.exe); loaded != nil {
 		topology := b.machine.Topology()
 		target := report.Target{Name: topology.Name(), Devices: topology.NumDevices(), Hosts: topology.NumTasks()}
 		if platform := b.machine.Platform(); target.Name == "" || platform == "cpu" {
@@ -189,7 +189,7 @@ func (v *variant) lay(b *Backend, frame spmd.GlobalSignature) error {
 		}
 		v.args = append(v.args, l)
 	}
-	choice := resultShardings{of: system.Loaded(v.exe), results: len(v.module.Results)}
+	choice := resultShardings{of: system.UnwrapExecutable(v.exe), results: len(v.module.Results)}
 	for i := range v.module.Results {
 		x := &v.module.Results[i]
 		var l *mesh.Layout

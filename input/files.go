@@ -28,7 +28,7 @@ var ErrCorrupt = errkind.New(errkind.DataLossError, "corrupt record")
 
 // fileError adds the file's path and the byte offset of the record to an error.
 func fileError(path string, offset int64, err error) error {
-	return &errkind.Fault{Op: fmt.Sprintf("input: file %s at byte %d", path, offset), Err: err, Class: errkind.Or(err, errkind.DataLossError)}
+	return &errkind.Fault{Op: fmt.Sprintf("input: file %s at byte %d", path, offset), Err: err, Class: errkind.KindOr(err, errkind.DataLossError)}
 }
 
 // fileSource is a source that reads the records of files, one file after the other. Its position is the

@@ -12,13 +12,13 @@ import (
 type Kind int
 
 const (
-	// None is the kind of the zero Annotation: the partitioner chooses the placement.
-	None Kind = iota
+	// KindNone is the kind of the zero Annotation: the partitioner chooses the placement.
+	KindNone Kind = iota
 	// KindAssign is the kind of [AssignTo]: one logical device computes the tensor.
 	KindAssign
 	// KindReplicate is the kind of [Replicated]: every logical device holds the complete tensor.
 	KindReplicate
-	// KindSplit is the kind of [SplitInto] and [Over]: every logical device holds one shard of the
+	// KindSplit is the kind of [SplitInto] and [SplitOverAxes]: every logical device holds one shard of the
 	// tensor.
 	KindSplit
 )
@@ -35,7 +35,7 @@ type Annotation struct {
 
 // AssignTo returns the annotation of [Assign], TensorFlow's experimental_assign_to_logical_device.
 // An argument or variable with this annotation is stored completely on every logical device of the
-// replica; use [SplitInto] or [Over] to save memory.
+// replica; use [SplitInto] or [SplitOverAxes] to save memory.
 func AssignTo(device int) Annotation { return Annotation{kind: KindAssign, device: device} }
 
 // Replicated returns the annotation of [Replicate], TensorFlow's
@@ -94,18 +94,18 @@ func (e *Error) Error() string {
 	if e.Shape != nil {
 		subject += fmt.Sprintf(" of shape %v", e.Shape)
 	}
-	return errkind.Text(subject, e.Reason, e.Err, e.Hint)
+	return errkind.Format(subject, e.Reason, e.Err, e.Hint)
 }
 
 // Kind returns ValueError.
 func (*Error) Kind() errkind.Kind { return errkind.ValueError }
 
 // ValidateOn returns an [*Error] if the annotation does not fit a tensor of the given shape on a
-// replica with the given logical axes (see [Mesh]). For a split it checks the rank, then each
+// replica with the given logical axes (see [NewMesh]). For a split it checks the rank, then each
 // dimension, then the product of the shards, as TensorFlow does. The name of the tensor is used in
 // the error and may be "".
 //
-// A split may name the axis [ReplicaName] if the mesh has it. The shape is then the shape of a
+// A split may name the axis [ReplicaAxis] if the mesh has it. The shape is then the shape of a
 // variable over all replicas.
 func (a Annotation) ValidateOn(mesh sharding.Mesh, tensor string, shape []int) error {
 	devices := mesh.Size()
@@ -139,7 +139,7 @@ func (a Annotation) ValidateOn(mesh sharding.Mesh, tensor string, shape []int) e
 		if shape[dim]%part != 0 {
 			axes := ""
 			if a.axes != nil {
-				axes = " (" + sizesText(mesh, a.axes[dim]) + ")"
+				axes = " (" + formatAxisSizes(mesh, a.axes[dim]) + ")"
 			}
 			padded := (shape[dim] + part - 1) / part * part
 			return fail("split", dim, fmt.Sprintf("pad the dimension to %d or split another one", padded),

@@ -12,13 +12,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-func ExampleOver() {
-	mesh, err := logical.Mesh(8, sharding.Axis{Name: "model", Size: 4}, sharding.Axis{Name: "sequence", Size: 2})
+func ExampleSplitOverAxes() {
+	mesh, err := logical.NewMesh(8, sharding.Axis{Name: "model", Size: 4}, sharding.Axis{Name: "sequence", Size: 2})
 	fmt.Println(mesh, err)
-	columns := logical.Over("", "model")
+	columns := logical.SplitOverAxes("", "model")
 	fmt.Println(columns, columns.PartsOn(mesh), columns.ValidateOn(mesh, "weights", []int{64, 30}))
 	// A split by number can divide axes.
-	factors, _ := logical.Factor(mesh, columns, logical.SplitInto(2, 4))
+	factors, _ := logical.FactorAxes(mesh, columns, logical.SplitInto(2, 4))
 	fmt.Println(factors.Axes(), columns.Spec(2, factors), logical.SplitInto(2, 4).Spec(2, factors))
 	// Output:
 	// model=4,sequence=2 <nil>
@@ -33,7 +33,7 @@ func newMesh(t *testing.T, devices int, namesAndSizes ...any) sharding.Mesh {
 	for i := 0; i < len(namesAndSizes); i += 2 {
 		list = append(list, sharding.Axis{Name: namesAndSizes[i].(string), Size: namesAndSizes[i+1].(int)})
 	}
-	mesh, err := logical.Mesh(devices, list...)
+	mesh, err := logical.NewMesh(devices, list...)
 	require.NoError(t, err)
 	return mesh
 }
@@ -54,7 +54,7 @@ func TestMeshRejectsInvalidAxes(t *testing.T) {
 		{0, []sharding.Axis{{Name: "m", Size: -2}, {Name: "n", Size: -2}}, "its size is -2"},
 		{0, []sharding.Axis{{Name: "m", Size: 1 << 20}, {Name: "n", Size: 1 << 20}}, "has more than"},
 	} {
-		_, err := logical.Mesh(c.devices, c.axes...)
+		_, err := logical.NewMesh(c.devices, c.axes...)
 		var bad *logical.Error
 		require.True(t, errors.As(err, &bad), "%v: %v", c.axes, err)
 		assert.Equal(t, "axes", bad.Op)
@@ -82,7 +82,7 @@ func TestValidateOnRejectsInvalidNamedSplits(t *testing.T) {
 		{[]string{"replica", ""}, []int{4, 4}, 0, "dimension 0 is split over the replicas; use axes of the replica (model=2,sequence=2,expert=2); only rules"},
 		{[]string{"", "sequence, expert"}, []int{4, 6}, 1, "dimension 1 of size 6 is not divisible into 4 parts (sequence=2, expert=2); pad the dimension to 8"},
 	} {
-		err := logical.Over(c.over...).ValidateOn(mesh, "w", c.shape)
+		err := logical.SplitOverAxes(c.over...).ValidateOn(mesh, "w", c.shape)
 		var bad *logical.Error
 		require.True(t, errors.As(err, &bad), "%v: %v", c.over, err)
 		assert.Equal(t, []any{"split", "w", c.dim, 8}, []any{bad.Op, bad.Tensor, bad.Dim, bad.Devices})
@@ -92,16 +92,16 @@ func TestValidateOnRejectsInvalidNamedSplits(t *testing.T) {
 		over  []string
 		shape []int
 	}{{nil, nil}, {[]string{"", ""}, []int{3, 5}}, {[]string{"model"}, []int{0}}, {[]string{" model , expert "}, []int{4}}, {[]string{"sequence,model", "expert"}, []int{4, 2}}} {
-		assert.NoError(t, logical.Over(c.over...).ValidateOn(mesh, "", c.shape), "%v", c.over)
+		assert.NoError(t, logical.SplitOverAxes(c.over...).ValidateOn(mesh, "", c.shape), "%v", c.over)
 	}
-	assert.NoError(t, logical.Over("logical").ValidateOn(newMesh(t, 3), "", []int{6}), "the default mesh has one axis")
-	assert.Error(t, logical.Over("model").ValidateOn(newMesh(t, 3), "", []int{6}))
+	assert.NoError(t, logical.SplitOverAxes("logical").ValidateOn(newMesh(t, 3), "", []int{6}), "the default mesh has one axis")
+	assert.Error(t, logical.SplitOverAxes("model").ValidateOn(newMesh(t, 3), "", []int{6}))
 }
 
 func TestReplicaAxisIsValidOnlyOnMeshWithReplicas(t *testing.T) {
 	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 4}, sharding.Axis{Name: "model", Size: 2})
 	require.NoError(t, err)
-	a := logical.Over("replica,model", "")
+	a := logical.SplitOverAxes("replica,model", "")
 	assert.NoError(t, a.ValidateOn(mesh, "", []int{16, 3}))
 	assert.Error(t, a.ValidateOn(mesh, "", []int{4, 3}))
 	assert.Error(t, a.ValidateOn(newMesh(t, 2, "model", 2), "", []int{16, 3}))
@@ -111,7 +111,7 @@ func TestReplicaAxisIsValidOnlyOnMeshWithReplicas(t *testing.T) {
 	assert.Equal(t, "model,-", within.String())
 	assert.Equal(t, -1, within.ReplicaDim())
 	assert.Equal(t, "replica+model,-", a.String(), "the annotation is immutable")
-	factors, err := logical.Factor(newMesh(t, 2, "model", 2), a)
+	factors, err := logical.FactorAxes(newMesh(t, 2, "model", 2), a)
 	require.NoError(t, err)
 	assert.Equal(t, "replica+model,-", a.Spec(2, factors).String())
 }
@@ -124,16 +124,16 @@ func TestPartsAndSpecOfNamedSplits(t *testing.T) {
 		divides bool
 		spec    string
 	}{
-		{logical.Over("model", ""), []int{2, 1}, true, "model,-"},
-		{logical.Over("", "sequence,model"), []int{1, 12}, true, "-,sequence.0+sequence.1+model"},
-		{logical.Over("one", ""), []int{1, 1}, false, "one,-"},
-		{logical.Over("", ""), []int{1, 1}, false, "-,-"},
+		{logical.SplitOverAxes("model", ""), []int{2, 1}, true, "model,-"},
+		{logical.SplitOverAxes("", "sequence,model"), []int{1, 12}, true, "-,sequence.0+sequence.1+model"},
+		{logical.SplitOverAxes("one", ""), []int{1, 1}, false, "one,-"},
+		{logical.SplitOverAxes("", ""), []int{1, 1}, false, "-,-"},
 		{logical.SplitInto(4, 3), []int{4, 3}, true, "model+sequence.0,sequence.1"},
 		{logical.Replicated(), nil, false, "-,-"},
 		{logical.AssignTo(3), nil, false, "-,-"},
 		{logical.Annotation{}, nil, false, "-,-"},
 	} {
-		factors, err := logical.Factor(mesh, logical.SplitInto(4, 3), c.a)
+		factors, err := logical.FactorAxes(mesh, logical.SplitInto(4, 3), c.a)
 		require.NoError(t, err)
 		assert.Equal(t, c.parts, c.a.PartsOn(mesh), "%s", c.a)
 		assert.Equal(t, c.divides, c.a.IsSharded(mesh), "%s", c.a)
@@ -152,21 +152,21 @@ func TestCutFactorsAxesForSplitsByNumber(t *testing.T) {
 		{[]logical.Annotation{logical.SplitInto(4, 2)}, []string{"model", "sequence.0", "sequence.1"}},
 		{[]logical.Annotation{logical.SplitInto(3), logical.SplitInto(0, 8), logical.SplitInto(-2, -4)}, []string{"model", "sequence"}},
 	} {
-		factors, err := logical.Factor(mesh, c.splits...)
+		factors, err := logical.FactorAxes(mesh, c.splits...)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, factors.Names(), "%v", c.splits)
-		assert.Equal(t, len(c.want), factors.Divided())
+		assert.Equal(t, len(c.want), factors.NumSplit())
 	}
-	factors, err := logical.Factor(mesh, logical.SplitInto(4, 2))
+	factors, err := logical.FactorAxes(mesh, logical.SplitInto(4, 2))
 	require.NoError(t, err)
-	assert.Equal(t, []string{"sequence.0", "sequence.1", "replica", "model"}, factors.Pieces("sequence", "replica", "model"))
-	_, err = logical.Factor(newMesh(t, 6, "model", 2, "sequence", 3), logical.SplitInto(3, 2))
+	assert.Equal(t, []string{"sequence.0", "sequence.1", "replica", "model"}, factors.FactorsOf("sequence", "replica", "model"))
+	_, err = logical.FactorAxes(newMesh(t, 6, "model", 2, "sequence", 3), logical.SplitInto(3, 2))
 	var bad *logical.Error
 	require.True(t, errors.As(err, &bad), "%v", err)
 	assert.ErrorContains(t, err, "the logical axes model=2,sequence=3 and the splits of the step divide the 6 logical devices into both 2 and 3 groups")
-	one, err := logical.Factor(newMesh(t, 2, "expert", 1, "model", 2), logical.SplitInto(2))
+	one, err := logical.FactorAxes(newMesh(t, 2, "expert", 1, "model", 2), logical.SplitInto(2))
 	require.NoError(t, err)
-	assert.Equal(t, 1, one.Divided())
+	assert.Equal(t, 1, one.NumSplit())
 	assert.Equal(t, "model", logical.SplitInto(2).Spec(1, one).String())
 }
 
@@ -176,17 +176,17 @@ func TestAlike(t *testing.T) {
 		a, b  logical.Annotation
 		alike bool
 	}{
-		{logical.Over("model", "sequence"), logical.SplitInto(4, 2), true},
-		{logical.Over("sequence", "model"), logical.SplitInto(2, 4), false},
-		{logical.Over("model,sequence"), logical.SplitInto(8), true},
-		{logical.Over("sequence,model"), logical.SplitInto(8), false},
-		{logical.Over("model,one", ""), logical.Over("model", "one"), true},
-		{logical.Over("model", ""), logical.Over("", "model"), false},
-		{logical.Over("one", ""), logical.Replicated(), true},
-		{logical.Over("", ""), logical.Annotation{}, true},
+		{logical.SplitOverAxes("model", "sequence"), logical.SplitInto(4, 2), true},
+		{logical.SplitOverAxes("sequence", "model"), logical.SplitInto(2, 4), false},
+		{logical.SplitOverAxes("model,sequence"), logical.SplitInto(8), true},
+		{logical.SplitOverAxes("sequence,model"), logical.SplitInto(8), false},
+		{logical.SplitOverAxes("model,one", ""), logical.SplitOverAxes("model", "one"), true},
+		{logical.SplitOverAxes("model", ""), logical.SplitOverAxes("", "model"), false},
+		{logical.SplitOverAxes("one", ""), logical.Replicated(), true},
+		{logical.SplitOverAxes("", ""), logical.Annotation{}, true},
 		{logical.AssignTo(2), logical.Replicated(), true},
-		{logical.Over("model", ""), logical.Replicated(), false},
-		{logical.Over("model", ""), logical.SplitInto(4, 2), false},
+		{logical.SplitOverAxes("model", ""), logical.Replicated(), false},
+		{logical.SplitOverAxes("model", ""), logical.SplitInto(4, 2), false},
 		{logical.SplitInto(8, 1), logical.SplitInto(1, 8), false},
 		{logical.SplitInto(8), logical.SplitInto(8, 1), false},
 	} {
@@ -198,31 +198,31 @@ func TestAlike(t *testing.T) {
 }
 
 func TestRulesWithNamedSplits(t *testing.T) {
-	rules := logical.Rules{logical.Match("w", logical.Over("", "model")), logical.Match("w", logical.Over("model"))}
-	a, rule := rules.For(sharding.Mesh{}, "/w", []int{4, 4})
+	rules := logical.Rules{logical.Match("w", logical.SplitOverAxes("", "model")), logical.Match("w", logical.SplitOverAxes("model"))}
+	a, rule := rules.AnnotationFor(sharding.Mesh{}, "/w", []int{4, 4})
 	assert.Equal(t, 0, rule)
-	assert.True(t, a.Equal(logical.Over("", " model ")))
-	_, rule = rules.For(sharding.Mesh{}, "/w", []int{4})
+	assert.True(t, a.Equal(logical.SplitOverAxes("", " model ")))
+	_, rule = rules.AnnotationFor(sharding.Mesh{}, "/w", []int{4})
 	assert.Equal(t, 1, rule)
-	_, rule = rules.For(sharding.Mesh{}, "/w", []int{4, 4, 4})
+	_, rule = rules.AnnotationFor(sharding.Mesh{}, "/w", []int{4, 4, 4})
 	assert.Equal(t, -1, rule)
-	assert.False(t, logical.Over("").Equal(logical.SplitInto(1)))
-	assert.False(t, logical.Over().Equal(logical.SplitInto()))
-	assert.Equal(t, [][]string{nil, {"model", "expert"}}, logical.Over("", "model,expert").Axes())
+	assert.False(t, logical.SplitOverAxes("").Equal(logical.SplitInto(1)))
+	assert.False(t, logical.SplitOverAxes().Equal(logical.SplitInto()))
+	assert.Equal(t, [][]string{nil, {"model", "expert"}}, logical.SplitOverAxes("", "model,expert").Axes())
 	assert.Nil(t, logical.SplitInto(2).Axes())
-	assert.Nil(t, logical.Over("model").Parts())
+	assert.Nil(t, logical.SplitOverAxes("model").Parts())
 }
 
 func TestSlice(t *testing.T) {
 	for _, c := range []struct{ of, want logical.Annotation }{
 		{logical.SplitInto(1, 1, 2), logical.SplitInto(1, 2)},
 		{logical.SplitInto(2, 1), logical.Annotation{}},
-		{logical.Over("", "model"), logical.Over("model")},
-		{logical.Over("model", ""), logical.Annotation{}},
+		{logical.SplitOverAxes("", "model"), logical.SplitOverAxes("model")},
+		{logical.SplitOverAxes("model", ""), logical.Annotation{}},
 		{logical.SplitInto(), logical.Annotation{}},
 		{logical.Replicated(), logical.Replicated()},
 		{logical.AssignTo(1), logical.AssignTo(1)},
 	} {
-		assert.True(t, c.want.Equal(c.of.Slice()), "%s: %s", c.of, c.of.Slice())
+		assert.True(t, c.want.Equal(c.of.WithoutLeadingDim()), "%s: %s", c.of, c.of.WithoutLeadingDim())
 	}
 }

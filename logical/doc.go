@@ -11,7 +11,7 @@
 //     (experimental_assign_to_logical_device).
 //
 // Two functions have no counterpart in TensorFlow. [SplitOver] splits a tensor over named axes, and
-// can leave the tensor replicated over the other axes. [On] runs a region of the step on one
+// can leave the tensor replicated over the other axes. [OnDevice] runs a region of the step on one
 // logical device while the other logical devices skip it.
 //
 // Ops without an annotation run on every logical device of the replica, either on complete tensors
@@ -22,10 +22,10 @@
 //
 // The functions above annotate a node inside a step. Each returns a node with the same value and
 // the same gradient. Arguments and variables exist before the step is traced, so they are annotated
-// with values: [SplitInto], [Over], [Replicated] and [AssignTo], or [Rules] for many variables at
+// with values: [SplitInto], [SplitOverAxes], [Replicated] and [AssignTo], or [Rules] for many variables at
 // once.
 //
-// For arguments and variables, only a split saves memory. An argument or variable that is assigned
+// AnnotationFor arguments and variables, only a split saves memory. An argument or variable that is assigned
 // or replicated is stored completely on every logical device.
 //
 // # Effect on results
@@ -36,7 +36,7 @@
 //
 // # Cost
 //
-// The ops of [Assign] and [On] are compiled into a branch that only the assigned device executes.
+// The ops of [Assign] and [OnDevice] are compiled into a branch that only the assigned device executes.
 // The result is then sent to the other devices. Placing an op on one device is therefore only
 // useful if the op takes longer than sending its result. Values that the backward pass needs from a
 // region use the same amount of memory on all devices; the other devices fill theirs with zeros.
@@ -65,13 +65,13 @@
 // dimension that is not split, the name of an axis, or several names joined by "+". In files, flags
 // and messages the entries are separated by commas, as in "-,sequence,model+expert" (see
 // [ParseAnnotation]). Each axis can be used once. The tensor is replicated over axes that are not
-// named. Without LogicalAxes a replica has the single axis [AxisName].
+// named. Without LogicalAxes a replica has the single axis [LogicalAxis].
 //
 // Splits by number ([Split], [SplitInto]) can be combined with named axes. Their shards are in the
 // order of the device numbers, independent of the axes. If such a split divides an axis, the mesh
-// of the compiled program has more and smaller axes (see [Factor]); results do not change.
+// of the compiled program has more and smaller axes (see [FactorAxes]); results do not change.
 //
-// An annotation of a variable can also name the axis of the replicas, [ReplicaName]. The variable
+// An annotation of a variable can also name the axis of the replicas, [ReplicaAxis]. The variable
 // is then sharded over the replicas: Over("replica", "model") splits the rows of a matrix over the
 // replicas, and the columns over an axis of each replica.
 //
@@ -79,8 +79,8 @@
 //
 // [Rules] place variables by path, in package strategy and in package gomlx. A rule sets the split
 // of matching variables over the mesh, or which training state is sharded over the replicas
-// ([Shard]). Rules have a JSON form ([ParseRules]) and built-in sets ([BuiltinRules]). The
-// optimizer state of a variable is placed like the variable ([StateOf]).
+// ([MatchState]). Rules have a JSON form ([ParseRules]) and built-in sets ([BuiltinRules]). The
+// optimizer state of a variable is placed like the variable ([OwnerOfState]).
 //
 // # Errors
 //

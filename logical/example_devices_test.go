@@ -35,14 +35,14 @@ func ExampleSplit() {
 
 // A split over a named axis does not depend on the number of devices.
 func ExampleSplitOver() {
-	runStep(func(x *graph.Node) *graph.Node { return logical.SplitOver(graph.Square(x), "", logical.AxisName) })
+	runStep(func(x *graph.Node) *graph.Node { return logical.SplitOver(graph.Square(x), "", logical.LogicalAxis) })
 	// Output: [[0 1 4 9] [16 25 36 49]]
 }
 
 // Device 2 runs the region and sends the result to the other devices.
-func ExampleOn() {
+func ExampleOnDevice() {
 	runStep(func(x *graph.Node) *graph.Node {
-		return logical.On(2, x, func(x *graph.Node) *graph.Node { return graph.ReduceSum(graph.Sqrt(graph.Square(x)), 1) })
+		return logical.OnDevice(2, x, func(x *graph.Node) *graph.Node { return graph.ReduceSum(graph.Sqrt(graph.Square(x)), 1) })
 	})
 	// Output: [6 22]
 }

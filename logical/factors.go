@@ -7,28 +7,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Factors are the mesh axes of a compiled step. They are the logical axes of a replica, factored so
+// AxisFactors are the mesh axes of a compiled step. They are the logical axes of a replica, factored so
 // that every split of the step uses complete axes. A logical axis that no split divides is one mesh
 // axis of the same name. A divided axis becomes the axes name.0, name.1 and so on, slowest first.
 // For example, an axis "logical" of 8 devices can be factored into "logical.0" of size 2 and
 // "logical.1" of size 4.
 //
-// Factors are an immutable value.
-type Factors struct {
+// AxisFactors are an immutable value.
+type AxisFactors struct {
 	axes         []sharding.Axis
 	logicalNames []string // the name of each factor's logical axis
 }
 
-// Factor returns the smallest number of factors of a replica's logical axes (see [Mesh]) that can
+// FactorAxes returns the smallest number of factors of a replica's logical axes (see [NewMesh]) that can
 // express all splits of the annotations. A split over named axes does not divide an axis. A split
 // by number with parts p0, p1, ... divides the row-major list of devices at the products p0, p0*p1,
 // and so on.
 //
 // Common factors exist only if, for any two of these products and the cumulative products of the
 // axis sizes, one divides the other. Otherwise, as for splits into 3 x 2 and 2 x 3 over 6 devices,
-// Factor returns an [*Error]. Annotations that do not fit the mesh are ignored;
+// FactorAxes returns an [*Error]. Annotations that do not fit the mesh are ignored;
 // [Annotation.ValidateOn] reports them.
-func Factor(mesh sharding.Mesh, annotations ...Annotation) (Factors, error) {
+func FactorAxes(mesh sharding.Mesh, annotations ...Annotation) (AxisFactors, error) {
 	devices, size := mesh.Size(), 1
 	products := []int{1}
 	for _, axis := range mesh.Axes() {
@@ -36,7 +36,7 @@ func Factor(mesh sharding.Mesh, annotations ...Annotation) (Factors, error) {
 		products = append(products, size)
 	}
 	for _, a := range annotations {
-		if a.partCount() != devices {
+		if a.numParts() != devices {
 			continue
 		}
 		product := 1
@@ -53,7 +53,7 @@ func Factor(mesh sharding.Mesh, annotations ...Annotation) (Factors, error) {
 			if mesh.Rank() > 1 {
 				subject = fmt.Sprintf("the logical axes %v and the splits of the step", mesh)
 			}
-			return Factors{}, &Error{
+			return AxisFactors{}, &Error{
 				Op: "split", Dim: -1, Devices: devices,
 				Reason: fmt.Sprintf("%s divide the %d logical devices into both %d and %d groups",
 					subject, devices, products[i-1], products[i]),
@@ -61,7 +61,7 @@ func Factor(mesh sharding.Mesh, annotations ...Annotation) (Factors, error) {
 			}
 		}
 	}
-	var factors Factors
+	var factors AxisFactors
 	size = 1
 	for _, axis := range mesh.Axes() {
 		var sizes []int
@@ -84,10 +84,10 @@ func Factor(mesh sharding.Mesh, annotations ...Annotation) (Factors, error) {
 }
 
 // Axes returns a copy of the factors as mesh axes, slowest first.
-func (f Factors) Axes() []sharding.Axis { return slices.Clone(f.axes) }
+func (f AxisFactors) Axes() []sharding.Axis { return slices.Clone(f.axes) }
 
 // Names returns the names of the factors, slowest first.
-func (f Factors) Names() []string {
+func (f AxisFactors) Names() []string {
 	var names []string
 	for _, axis := range f.axes {
 		names = append(names, axis.Name)
@@ -95,10 +95,10 @@ func (f Factors) Names() []string {
 	return names
 }
 
-// Pieces returns the factors of the named logical axes: first all factors of the first name,
+// FactorsOf returns the factors of the named logical axes: first all factors of the first name,
 // slowest first, then all factors of the next name. A name that is not a logical axis, such as
-// [ReplicaName], is returned unchanged.
-func (f Factors) Pieces(names ...string) []string {
+// [ReplicaAxis], is returned unchanged.
+func (f AxisFactors) FactorsOf(names ...string) []string {
 	var axes []string
 	for _, name := range names {
 		known := false
@@ -114,9 +114,9 @@ func (f Factors) Pieces(names ...string) []string {
 	return axes
 }
 
-// Divided returns the number of factors with more than one device. It is at least 2 if tensors are
+// NumSplit returns the number of factors with more than one device. It is at least 2 if tensors are
 // split in a grid.
-func (f Factors) Divided() int {
+func (f AxisFactors) NumSplit() int {
 	n := 0
 	for _, axis := range f.axes {
 		if axis.Size > 1 {
@@ -128,14 +128,14 @@ func (f Factors) Divided() int {
 
 // Spec returns the sharding of an annotated tensor of the given rank, over a mesh with the axes of
 // the factors. If the annotation is not a split, the result is replicated. The annotation must be
-// valid for the tensor, and must be one of the annotations passed to [Factor].
-func (a Annotation) Spec(rank int, f Factors) sharding.Spec {
+// valid for the tensor, and must be one of the annotations passed to [FactorAxes].
+func (a Annotation) Spec(rank int, f AxisFactors) sharding.Spec {
 	if a.kind != KindSplit {
 		return sharding.Replicated(rank)
 	}
 	dims := make([]sharding.Dim, rank)
 	for dim, names := range a.axes {
-		dims[dim].Axes = f.Pieces(names...)
+		dims[dim].Axes = f.FactorsOf(names...)
 	}
 	next := 0
 	for dim, part := range a.parts {

@@ -11,14 +11,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-func ExampleFactor_pieces() {
-	devices, _ := logical.Mesh(8)
-	factors, err := logical.Factor(devices, logical.SplitInto(2, 4), logical.SplitInto(1, 8))
+func ExampleFactorAxes_pieces() {
+	devices, _ := logical.NewMesh(8)
+	factors, err := logical.FactorAxes(devices, logical.SplitInto(2, 4), logical.SplitInto(1, 8))
 	mesh, _ := sharding.NewMesh(factors.Axes()...)
 	fmt.Println(mesh, factors.Names(), err)
 	fmt.Println(logical.SplitInto(1, 8).Spec(2, factors))
-	six, _ := logical.Mesh(6)
-	_, err = logical.Factor(six, logical.SplitInto(2, 3), logical.SplitInto(3, 2))
+	six, _ := logical.NewMesh(6)
+	_, err = logical.FactorAxes(six, logical.SplitInto(2, 3), logical.SplitInto(3, 2))
 	fmt.Println(err)
 	// Output:
 	// logical.0=2,logical.1=4 [logical.0 logical.1] <nil>
@@ -48,7 +48,7 @@ func TestSplitPartsAreInRowMajorOrder(t *testing.T) {
 			annotations[i] = logical.SplitInto(parts...)
 		}
 		logicalMesh := newMesh(t, devices)
-		factors, err := logical.Factor(logicalMesh, annotations...)
+		factors, err := logical.FactorAxes(logicalMesh, annotations...)
 		require.NoError(t, err)
 		mesh, err := sharding.NewMesh(factors.Axes()...)
 		require.NoError(t, err)

@@ -37,7 +37,7 @@ type Target interface {
 // constant, the result of a collective, or a reshape of one of these. An op on split tensors keeps
 // its split, and its result is then gathered on every device. Random ops and ops inside a loop body
 // or branch always run on all devices. If a tensor is assigned more than once, the first assignment
-// is used. To run several ops on one device independent of the readers of their results, use [On].
+// is used. To run several ops on one device independent of the readers of their results, use [OnDevice].
 //
 // Devices are numbered from 0. Assign panics with an [*Error] if the replica does not have device
 // k.
@@ -66,13 +66,13 @@ func Split(x *graph.Node, parts ...int) *graph.Node {
 // if an axis is unknown, SplitOver panics with an [*Error] that contains the dimension. The
 // gradient is split in the same way.
 func SplitOver(x *graph.Node, dims ...string) *graph.Node {
-	return applyAnnotation("split", x, Over(dims...))
+	return applyAnnotation("split", x, SplitOverAxes(dims...))
 }
 
 // Apply applies the annotation to x, like Assign, Replicate, Split or SplitOver. If the annotation
-// has kind [None], Apply returns x.
+// has kind [KindNone], Apply returns x.
 func Apply(x *graph.Node, a Annotation) *graph.Node {
-	if a.kind == None {
+	if a.kind == KindNone {
 		return x
 	}
 	return applyAnnotation(a.String(), x, a)

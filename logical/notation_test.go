@@ -17,9 +17,9 @@ func TestParseAnnotationIsInverseOfString(t *testing.T) {
 		"assign=3":               logical.AssignTo(3),
 		"1,2":                    logical.SplitInto(1, 2),
 		"4":                      logical.SplitInto(4),
-		"()":                     logical.Over(),
-		"-,model,expert+model":   logical.Over("-", "model", "expert+model"),
-		`"none","4","replicate"`: logical.Over("none", "4", "replicate"),
+		"()":                     logical.SplitOverAxes(),
+		"-,model,expert+model":   logical.SplitOverAxes("-", "model", "expert+model"),
+		`"none","4","replicate"`: logical.SplitOverAxes("none", "4", "replicate"),
 	} {
 		assert.Equal(t, text, a.String())
 		read, err := logical.ParseAnnotation(text)
@@ -30,7 +30,7 @@ func TestParseAnnotationIsInverseOfString(t *testing.T) {
 		_, err := logical.ParseAnnotation(text)
 		assert.ErrorIs(t, err, sharding.ErrSyntax, text)
 	}
-	assert.True(t, logical.Over("", "a,b").Equal(logical.Over(" - ", "a + b")), "entries may contain spaces and commas")
+	assert.True(t, logical.SplitOverAxes("", "a,b").Equal(logical.SplitOverAxes(" - ", "a + b")), "entries may contain spaces and commas")
 }
 
 func FuzzAnnotation(f *testing.F) {
@@ -38,7 +38,7 @@ func FuzzAnnotation(f *testing.F) {
 	f.Add("1,2", "none", -1)
 	f.Add(`"a b",assign`, "a+,b", 0)
 	f.Fuzz(func(t *testing.T, text, entry string, n int) {
-		all := []logical.Annotation{logical.Over(entry), logical.Over("", entry), logical.SplitInto(n), logical.SplitInto(1, n), logical.AssignTo(n)}
+		all := []logical.Annotation{logical.SplitOverAxes(entry), logical.SplitOverAxes("", entry), logical.SplitInto(n), logical.SplitInto(1, n), logical.AssignTo(n)}
 		if read, err := logical.ParseAnnotation(text); err == nil {
 			all = append(all, read)
 		}

@@ -10,12 +10,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// On runs f only on logical device k. The other logical devices of the replica skip the ops of f in
+// OnDevice runs f only on logical device k. The other logical devices of the replica skip the ops of f in
 // the forward and backward pass, and receive the result. f receives x and returns one node of any
 // shape.
 //
 // f may use variables and constants of the step. Pass any other outside node as an argument (see
-// [OnMany]). Regions cannot be nested, and cannot contain annotations or collectives, because the
+// [OnDeviceMany]). Regions cannot be nested, and cannot contain annotations or collectives, because the
 // other devices do not run the region. The gradient of a region cannot be differentiated again. On
 // panics with an [*Error] if one of these conditions is violated.
 //
@@ -23,23 +23,23 @@ import (
 // the backward pass it also sends the gradients of the arguments and variables. Values that the
 // backward pass needs stay on device k, but use the same amount of memory on the other devices.
 //
-// On can also be used in the body of a loop over layers (package loop) and in a block (package
+// OnDevice can also be used in the body of a loop over layers (package loop) and in a block (package
 // remat). There the policy of the loop or block decides whether the values for the backward pass
 // are kept or recomputed. A region is recomputed as a unit, because a policy cannot select values
 // inside a region. Errors in the arguments and results of such a region are an [*errkind.Fault]
 // instead of an [*Error].
-func On(k int, x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
+func OnDevice(k int, x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
 	if f == nil {
-		return OnMany(k, []*graph.Node{x}, nil)[0]
+		return OnDeviceMany(k, []*graph.Node{x}, nil)[0]
 	}
-	return OnMany(k, []*graph.Node{x}, func(in []*graph.Node) []*graph.Node {
+	return OnDeviceMany(k, []*graph.Node{x}, func(in []*graph.Node) []*graph.Node {
 		return []*graph.Node{f(in[0])}
 	})[0]
 }
 
-// OnMany is like [On], but with several arguments and results. At least one argument and one result
+// OnDeviceMany is like [OnDevice], but with several arguments and results. At least one argument and one result
 // are required.
-func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
+func OnDeviceMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
 	if len(inputs) == 0 {
 		panic(&Error{Op: "on", Dim: -1, Reason: "there are no arguments", Hint: "pass the nodes that the region reads"})
 	}
@@ -66,11 +66,11 @@ func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.N
 	if len(target.OpenPasses()) > 0 {
 		return traceNested(target, k, inputs, f)
 	}
-	inputs, isRecomputed := recomputed.Stop(inputs)
+	inputs, isRecomputed := recomputed.StopCheckpoints(inputs)
 	r := &deviceRegion{target: target, device: k}
 	first := graph.NodeId(len(g.Nodes()))
 	enters := make([]*graph.Node, len(inputs))
-	outputs := r.run(func() []*graph.Node {
+	outputs := r.trace(func() []*graph.Node {
 		for i, input := range inputs {
 			enters[i] = r.enterNode(input)
 		}
@@ -117,14 +117,14 @@ type deviceRegion struct {
 	device int
 	// sources are the nodes outside of the region that receive gradients. leaves are the
 	// corresponding nodes inside the region.
-	sources, leaves []*graph.Node
+	sources, regionLeaves []*graph.Node
 	// backward is true while the gradient of the region is traced.
 	backward bool
 }
 
-// run traces body inside the region and returns its results. It also ends the region if body
+// trace traces body inside the region and returns its results. It also ends the region if body
 // panics, because the step may recover from the panic.
-func (r *deviceRegion) run(body func() []*graph.Node) []*graph.Node {
+func (r *deviceRegion) trace(body func() []*graph.Node) []*graph.Node {
 	if err := r.target.BeginRegion(r.device); err != nil {
 		panic(err)
 	}
@@ -152,8 +152,8 @@ func (r *deviceRegion) enterNode(x *graph.Node) *graph.Node {
 // its gradient. Outside nodes without inputs, such as constants, are allowed.
 func (r *deviceRegion) collectSources(nodes, inputs, enters, outputs []*graph.Node) {
 	add := func(source, leaf *graph.Node) {
-		if leaf.DType().IsFloat() && !slices.Contains(r.leaves, leaf) {
-			r.sources, r.leaves = append(r.sources, source), append(r.leaves, leaf)
+		if leaf.DType().IsFloat() && !slices.Contains(r.regionLeaves, leaf) {
+			r.sources, r.regionLeaves = append(r.sources, source), append(r.regionLeaves, leaf)
 		}
 	}
 	for i, enter := range enters {
@@ -203,11 +203,11 @@ func (r *deviceRegion) exportResult(y *graph.Node) *graph.Node {
 		if v == adjoint {
 			return gradients
 		}
-		gradients = r.run(func() []*graph.Node {
+		gradients = r.trace(func() []*graph.Node {
 			r.backward = true
 			defer func() { r.backward = false }()
 			// enterNode stops gradients that would flow through the adjoint.
-			return graph.Gradient(graph.ReduceAllSum(graph.Mul(y, r.enterNode(v))), r.leaves...)
+			return graph.Gradient(graph.ReduceAllSum(graph.Mul(y, r.enterNode(v))), r.regionLeaves...)
 		})
 		adjoint = v
 		return gradients

@@ -9,14 +9,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Over returns the annotation of [SplitOver], the equivalent of JAX's PartitionSpec. dims has one
+// SplitOverAxes returns the annotation of [SplitOver], the equivalent of JAX's PartitionSpec. dims has one
 // entry for each dimension of the tensor: "-" or "" for a dimension that is not split, the name of
 // an axis, or several names joined by "+" or ",", slowest first. The tensor is replicated over axes
 // that are not named.
 //
-// For variables (see [Rules]), one entry can include the axis [ReplicaName]. Each replica then
+// AnnotationFor variables (see [Rules]), one entry can include the axis [ReplicaAxis]. Each replica then
 // holds one shard of the variable along this dimension.
-func Over(dims ...string) Annotation {
+func SplitOverAxes(dims ...string) Annotation {
 	axes := make([][]string, len(dims))
 	for i, dim := range dims {
 		if dim = strings.TrimSpace(dim); dim == "" || dim == "-" {
@@ -30,7 +30,7 @@ func Over(dims ...string) Annotation {
 }
 
 // Axes returns a copy of the axes that split each dimension, slowest first. It returns nil unless
-// the annotation was built by [Over] or parsed from axis names.
+// the annotation was built by [SplitOverAxes] or parsed from axis names.
 func (a Annotation) Axes() [][]string {
 	if a.axes == nil {
 		return nil
@@ -94,7 +94,7 @@ func (a Annotation) SamePlacement(b Annotation, mesh sharding.Mesh) bool {
 	case a.Rank() != b.Rank():
 		return false
 	}
-	factors, err := Factor(mesh, a, b)
+	factors, err := FactorAxes(mesh, a, b)
 	if err != nil {
 		return false // the annotations have no common factors
 	}
@@ -111,12 +111,12 @@ func (a Annotation) SamePlacement(b Annotation, mesh sharding.Mesh) bool {
 	return withoutUnitAxes(a).Equal(withoutUnitAxes(b))
 }
 
-// ReplicaDim returns the dimension that is split over [ReplicaName], or -1.
+// ReplicaDim returns the dimension that is split over [ReplicaAxis], or -1.
 func (a Annotation) ReplicaDim() int {
-	return slices.IndexFunc(a.axes, func(names []string) bool { return slices.Contains(names, ReplicaName) })
+	return slices.IndexFunc(a.axes, func(names []string) bool { return slices.Contains(names, ReplicaAxis) })
 }
 
-// WithinReplica returns the annotation without the axis [ReplicaName]: the split of the tensor
+// WithinReplica returns the annotation without the axis [ReplicaAxis]: the split of the tensor
 // within a replica if every replica holds the complete tensor.
 func (a Annotation) WithinReplica() Annotation {
 	if a.ReplicaDim() < 0 {
@@ -124,7 +124,7 @@ func (a Annotation) WithinReplica() Annotation {
 	}
 	a.axes = a.Axes()
 	for dim, names := range a.axes {
-		a.axes[dim] = slices.DeleteFunc(names, func(name string) bool { return name == ReplicaName })
+		a.axes[dim] = slices.DeleteFunc(names, func(name string) bool { return name == ReplicaAxis })
 	}
 	return a
 }
@@ -141,7 +141,7 @@ func (a Annotation) checkAxisNames(mesh sharding.Mesh) (dim int, reason, hint st
 			case name == "":
 				return dim, fmt.Sprintf("dimension %d has an empty axis name", dim),
 					"write names joined by +, or - for a dimension that is not split"
-			case !known && name == ReplicaName:
+			case !known && name == ReplicaAxis:
 				return dim, fmt.Sprintf("dimension %d is split over the replicas", dim),
 					"use axes of the replica (" + mesh.String() + "); only rules for the variables of a store name the replicas"
 			case !known:
@@ -158,8 +158,8 @@ func (a Annotation) checkAxisNames(mesh sharding.Mesh) (dim int, reason, hint st
 	return -1, "", ""
 }
 
-// sizesText returns the named axes with their sizes, such as "model=2, sequence=4".
-func sizesText(mesh sharding.Mesh, names []string) string {
+// formatAxisSizes returns the named axes with their sizes, such as "model=2, sequence=4".
+func formatAxisSizes(mesh sharding.Mesh, names []string) string {
 	texts := make([]string, len(names))
 	for i, name := range names {
 		size, _ := mesh.AxisSize(name)
@@ -168,9 +168,9 @@ func sizesText(mesh sharding.Mesh, names []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// partCount returns the total number of shards of a split by number. It returns 0 for other
+// numParts returns the total number of shards of a split by number. It returns 0 for other
 // annotations and for invalid numbers.
-func (a Annotation) partCount() int {
+func (a Annotation) numParts() int {
 	if len(a.parts) == 0 {
 		return 0
 	}
@@ -181,9 +181,9 @@ func (a Annotation) partCount() int {
 	return product
 }
 
-// Slice returns the annotation of the slices along dimension 0 of an annotated tensor, such as the
+// WithoutLeadingDim returns the annotation of the slices along dimension 0 of an annotated tensor, such as the
 // layers of a stack. It returns the zero value if dimension 0 is split.
-func (a Annotation) Slice() Annotation {
+func (a Annotation) WithoutLeadingDim() Annotation {
 	switch {
 	case a.kind != KindSplit:
 	case a.axes != nil:

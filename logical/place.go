@@ -16,18 +16,18 @@ type Placement struct {
 	// Rules are the indices of the rules that apply to the variable, including rules that could not
 	// be followed.
 	Rules []int
-	// Whole explains why dimensions that a rule splits are not split. It is empty if all rules were
+	// UnsplitReason explains why dimensions that a rule splits are not split. It is empty if all rules were
 	// followed.
-	Whole string
-	// Why describes the rules that determined the placement.
-	Why string
+	UnsplitReason string
+	// RuleText describes the rules that determined the placement.
+	RuleText string
 }
 
-// Place returns the placement of a variable with the given path and dimensions. A dimension that
+// PlaceVariable returns the placement of a variable with the given path and dimensions. A dimension that
 // its axes do not divide is not split. If the rule is Required, Place returns a [*RuleError] for
 // this dimension. The splits of the rules must be by axis names, and the rules must be valid for
 // the mesh (see [Rules.Validate]).
-func (rules Rules) Place(mesh sharding.Mesh, path string, dims []int) (Placement, error) {
+func (rules Rules) PlaceVariable(mesh sharding.Mesh, path string, dims []int) (Placement, error) {
 	p := Placement{}
 	axes := make([][]string, len(dims))
 	var applied, unsplit, skipped []string
@@ -56,7 +56,7 @@ func (rules Rules) Place(mesh sharding.Mesh, path string, dims []int) (Placement
 		for dim, names := range rules[first].Annotation.axes {
 			over, parts := region.NontrivialAxes(mesh, names)
 			if parts > 1 && (dims[dim]%parts != 0 || dims[dim] == 0) {
-				addMiss(&unsplit, first, fmt.Sprintf("dimension %d of size %d is not divisible by %s", dim, dims[dim], sizesText(mesh, over)))
+				addMiss(&unsplit, first, fmt.Sprintf("dimension %d of size %d is not divisible by %s", dim, dims[dim], formatAxisSizes(mesh, over)))
 				continue
 			}
 			axes[dim] = over
@@ -76,22 +76,22 @@ func (rules Rules) Place(mesh sharding.Mesh, path string, dims []int) (Placement
 	for _, i := range largest {
 		split(i, rules[i].Largest)
 	}
-	if state, i := rules.State(path, dims); i >= 0 && state >= level {
-		split(i, []string{ReplicaName})
+	if state, i := rules.StateFor(path, dims); i >= 0 && state >= level {
+		split(i, []string{ReplicaAxis})
 	}
 	parts := make([]sharding.Dim, len(dims))
 	for dim, over := range axes {
 		parts[dim].Axes = over
 	}
-	p.Spec, p.Why, p.Whole = sharding.NewSpec(parts...), strings.Join(applied, ", "), strings.Join(unsplit, "; ")
-	if p.Why == "" {
-		p.Why = "no rule"
+	p.Spec, p.RuleText, p.UnsplitReason = sharding.NewSpec(parts...), strings.Join(applied, ", "), strings.Join(unsplit, "; ")
+	if p.RuleText == "" {
+		p.RuleText = "no rule"
 	}
 	if first < 0 && len(skipped) > 0 {
-		p.Why += " (" + strings.Join(skipped, "; ") + ")"
+		p.RuleText += " (" + strings.Join(skipped, "; ") + ")"
 	}
 	if of != "" && len(applied) > 0 {
-		p.Why += ", as state of " + of
+		p.RuleText += ", as state of " + of
 	}
 	return p, required
 }
@@ -118,7 +118,7 @@ func largestDim(mesh sharding.Mesh, names []string, dims []int, split [][]string
 		}
 	}
 	if dim < 0 && slices.ContainsFunc(split, func(over []string) bool { return len(over) == 0 }) {
-		reason = fmt.Sprintf("no dimension of %v is divisible by %s", dims, sizesText(mesh, axes))
+		reason = fmt.Sprintf("no dimension of %v is divisible by %s", dims, formatAxisSizes(mesh, axes))
 	}
 	return dim, reason
 }

@@ -11,44 +11,44 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/similar"
 )
 
-// Reach records which rules match at least one variable. It is safe for concurrent use. The zero
+// RuleUsage records which rules match at least one variable. It is safe for concurrent use. The zero
 // value has recorded no variables.
-type Reach struct {
-	mu      sync.Mutex
-	reached []bool
+type RuleUsage struct {
+	mu   sync.Mutex
+	used []bool
 }
 
-// Mark records the rules that apply to a variable. A rule with a State is also recorded if the path
+// Record records the rules that apply to a variable. A rule with a State is also recorded if the path
 // matches but the variable has fewer than Smallest elements, because a model can consist of small
 // variables only.
-func (u *Reach) Mark(rules Rules, path string, dims []int) {
+func (u *RuleUsage) Record(rules Rules, path string, dims []int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.reached == nil {
-		u.reached = make([]bool, len(rules))
+	if u.used == nil {
+		u.used = make([]bool, len(rules))
 	}
 	for i, r := range rules {
-		u.reached[i] = u.reached[i] || r.Reaches(path, dims) || r.State != 0 && r.matches(path)
+		u.used[i] = u.used[i] || r.AppliesTo(path, dims) || r.State != 0 && r.matches(path)
 	}
 }
 
-// Missing returns the indices of the rules that match no recorded variable and are not Optional.
-func (u *Reach) Missing(rules Rules) (missing []int) {
+// Unused returns the indices of the rules that match no recorded variable and are not Optional.
+func (u *RuleUsage) Unused(rules Rules) (missing []int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for i, r := range rules {
-		if !r.Optional && (u.reached == nil || !u.reached[i]) {
+		if !r.Optional && (u.used == nil || !u.used[i]) {
 			missing = append(missing, i)
 		}
 	}
 	return missing
 }
 
-// None reports whether no rule matches a recorded variable.
-func (u *Reach) None() bool {
+// KindNone reports whether no rule matches a recorded variable.
+func (u *RuleUsage) NoneUsed() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return !slices.Contains(u.reached, true)
+	return !slices.Contains(u.used, true)
 }
 
 // Variable is the path and shape of a variable, for error messages about rules.
@@ -66,10 +66,10 @@ func (v Variable) String() string {
 	return fmt.Sprintf("%q (%s%s)", v.Path, v.Shape.DType, dimensions)
 }
 
-// Unreached explains why the rule applies to none of the known variables, and suggests a
+// ExplainUnused explains why the rule applies to none of the known variables, and suggests a
 // correction. The text continues a sentence about the rule: "matches no variable; the nearest names
 // are ...".
-func (r Rule) Unreached(known []Variable) string {
+func (r Rule) ExplainUnused(known []Variable) string {
 	const limit = 3
 	var sameName, paths, nearest []string
 	for _, v := range known {

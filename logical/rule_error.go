@@ -31,7 +31,7 @@ type RuleError struct {
 func (e *RuleError) Error() string {
 	subject := "logical: rules"
 	if e.File != "" {
-		subject += " " + plain.Line(e.File)
+		subject += " " + plain.EscapeLine(e.File)
 	}
 	if e.Rule >= 0 {
 		subject += fmt.Sprintf(": rule %d", e.Rule)
@@ -45,7 +45,7 @@ func (e *RuleError) Error() string {
 	if e.Variable != "" {
 		subject += fmt.Sprintf(": variable %q of shape %v", e.Variable, e.Shape)
 	}
-	return errkind.Text(subject, e.Reason, e.Err, e.Hint)
+	return errkind.Format(subject, e.Reason, e.Err, e.Hint)
 }
 
 // Unwrap returns the cause.

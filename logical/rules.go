@@ -16,7 +16,7 @@ import (
 type Rule struct {
 	// Pattern matches any part of the variable's path, such as "/hidden/dense/weights". It also
 	// matches the optimizer state and accumulated gradients of a variable if it matches the path of
-	// the variable (see [StateOf]).
+	// the variable (see [OwnerOfState]).
 	Pattern *regexp.Regexp
 	// Annotation is the annotation of the matching variables. A split applies only to variables of
 	// the split's rank. A [Replicated] annotation also replicates the optimizer state, and later
@@ -26,8 +26,8 @@ type Rule struct {
 	// an Annotation. This split is added to the split of a rule with named axes, unless that rule
 	// already uses the axes.
 	Largest []string
-	// State selects the training state of the matching variables that is sharded over the replicas
-	// (see [Shard]). It is applied in addition to the annotations of other rules.
+	// StateFor selects the training state of the matching variables that is sharded over the replicas
+	// (see [MatchState]). It is applied in addition to the annotations of other rules.
 	State StateSharding
 	// MinElements is the minimum number of elements of a variable for Largest and State to apply. 0
 	// means 1024. Sharding small variables is inefficient because each sharded variable needs its
@@ -49,8 +49,8 @@ type Rule struct {
 // variable without a matching rule is replicated on every device.
 type Rules []Rule
 
-// defaultSmallest is used if Rule.Smallest is 0.
-const defaultSmallest = 1024
+// defaultMinElements is used if Rule.Smallest is 0.
+const defaultMinElements = 1024
 
 // Match returns a rule that annotates the variables whose path matches the regular expression
 // pattern. Like regexp.MustCompile, it panics if the pattern is invalid.
@@ -58,11 +58,11 @@ func Match(pattern string, annotation Annotation) Rule {
 	return Rule{Pattern: regexp.MustCompile(pattern), Annotation: annotation}
 }
 
-// Shard returns a rule that shards training state of the matching variables over the replicas: the
+// MatchState returns a rule that shards training state of the matching variables over the replicas: the
 // optimizer state, gradients or parameters, as in ZeRO. The pattern "" matches all variables.
 // Variables with fewer than 1024 elements are not sharded unless [Rule.Smallest] is set. Share
 // panics if the pattern is invalid.
-func Shard(pattern string, state StateSharding) Rule {
+func MatchState(pattern string, state StateSharding) Rule {
 	return Rule{Pattern: regexp.MustCompile(pattern), State: state}
 }
 
@@ -86,25 +86,25 @@ func (r Rule) matches(path string) bool {
 	if r.Pattern.MatchString(path) {
 		return true
 	}
-	of := StateOf(path, nil)
+	of := OwnerOfState(path, nil)
 	return of != "" && r.Pattern.MatchString(of)
 }
 
-// Reaches reports whether the rule applies to a variable with the given path and dimensions.
-func (r Rule) Reaches(path string, dims []int) bool {
+// AppliesTo reports whether the rule applies to a variable with the given path and dimensions.
+func (r Rule) AppliesTo(path string, dims []int) bool {
 	switch rank := r.Annotation.Rank(); {
-	case (len(r.Largest) > 0 || r.State != 0) && product(dims) < cmp.Or(r.MinElements, defaultSmallest), rank >= 0 && rank != len(dims):
+	case (len(r.Largest) > 0 || r.State != 0) && product(dims) < cmp.Or(r.MinElements, defaultMinElements), rank >= 0 && rank != len(dims):
 		return false
 	}
 	return r.matches(path)
 }
 
-// State returns the training state of a variable that is sharded over the replicas, and the index
+// StateFor returns the training state of a variable that is sharded over the replicas, and the index
 // of the rule. Without such a rule it returns ShardNothing and -1.
-func (rules Rules) State(path string, dims []int) (StateSharding, int) {
+func (rules Rules) StateFor(path string, dims []int) (StateSharding, int) {
 	for i, r := range rules {
 		switch {
-		case !r.Reaches(path, dims):
+		case !r.AppliesTo(path, dims):
 		case r.State != 0:
 			return r.State, i
 		case r.Annotation.Kind() == KindReplicate:
@@ -120,7 +120,7 @@ func (rules Rules) matchVariable(path string, dims []int) (first int, more []int
 	first = -1
 	for i, r := range rules {
 		switch {
-		case r.State != 0, len(r.Largest) == 0 && first >= 0, !r.Reaches(path, dims):
+		case r.State != 0, len(r.Largest) == 0 && first >= 0, !r.AppliesTo(path, dims):
 		case len(r.Largest) > 0:
 			more = append(more, i)
 		default:
@@ -132,10 +132,10 @@ func (rules Rules) matchVariable(path string, dims []int) (first int, more []int
 	return first, more
 }
 
-// For returns the annotation of a variable, and the index of the rule that determined it, or -1
+// AnnotationFor returns the annotation of a variable, and the index of the rule that determined it, or -1
 // without a rule. Rules that split another number of dimensions are skipped. The mesh has the axis
 // of the replicas and the logical axes.
-func (rules Rules) For(mesh sharding.Mesh, path string, dims []int) (Annotation, int) {
+func (rules Rules) AnnotationFor(mesh sharding.Mesh, path string, dims []int) (Annotation, int) {
 	rule, largest := rules.matchVariable(path, dims)
 	var a Annotation
 	if rule >= 0 {
@@ -171,14 +171,14 @@ func (rules Rules) Validate(mesh sharding.Mesh) error {
 		usesNumbers := func(r Rule) bool { return r.Annotation.Kind() == KindAssign || r.Annotation.Parts() != nil }
 		split := r.Annotation
 		if len(r.Largest) > 0 {
-			split = Over(strings.Join(r.Largest, "+"))
+			split = SplitOverAxes(strings.Join(r.Largest, "+"))
 		}
 		switch {
 		case r.Pattern == nil:
 			return fail(nil, "create it with logical.Match", "it has no pattern")
-		case r.Annotation.Kind() != None && len(r.Largest) > 0:
+		case r.Annotation.Kind() != KindNone && len(r.Largest) > 0:
 			return fail(nil, "use two rules", "it has an annotation and axes for the largest dimension")
-		case r.State != 0 && (r.Annotation.Kind() != None || len(r.Largest) > 0):
+		case r.State != 0 && (r.Annotation.Kind() != KindNone || len(r.Largest) > 0):
 			return fail(nil, "use two rules", "it splits a variable and shards its state")
 		case r.State != 0 && (r.State < ShardNothing || r.State > ShardParameters):
 			return fail(nil, "use ShardNothing, ShardOptimizer, ShardGradients or ShardParameters", "%s is undefined", r.State)
@@ -199,10 +199,10 @@ func (rules Rules) Validate(mesh sharding.Mesh) error {
 	return nil
 }
 
-// Uses reports whether a rule splits over the named axis.
-func (rules Rules) Uses(axis string) bool {
+// UsesAxis reports whether a rule splits over the named axis.
+func (rules Rules) UsesAxis(axis string) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool {
-		return axis == ReplicaName && r.State > ShardNothing || slices.Contains(r.Largest, axis) ||
+		return axis == ReplicaAxis && r.State > ShardNothing || slices.Contains(r.Largest, axis) ||
 			slices.ContainsFunc(r.Annotation.axes, func(names []string) bool { return slices.Contains(names, axis) })
 	})
 }

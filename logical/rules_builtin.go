@@ -10,28 +10,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// builtinSets maps the name of a built-in set to a function that returns its rules. The argument is
+// builtinRuleSets maps the name of a built-in set to a function that returns its rules. The argument is
 // the axis for model parallelism.
-var builtinSets = map[string]func(model string) Rules{
-	"fsdp":     func(string) Rules { return Rules{shardAll(ShardParameters)} },
-	"zero1":    func(string) Rules { return Rules{shardAll(ShardOptimizer)} },
-	"zero2":    func(string) Rules { return Rules{shardAll(ShardGradients)} },
-	"megatron": megatron,
+var builtinRuleSets = map[string]func(model string) Rules{
+	"fsdp":     func(string) Rules { return Rules{fullStateRule(ShardParameters)} },
+	"zero1":    func(string) Rules { return Rules{fullStateRule(ShardOptimizer)} },
+	"zero2":    func(string) Rules { return Rules{fullStateRule(ShardGradients)} },
+	"megatron": megatronRules,
 }
 
-func shardAll(state StateSharding) Rule {
-	r := Shard("", state)
+func fullStateRule(state StateSharding) Rule {
+	r := MatchState("", state)
 	r.Optional = true
 	return r
 }
 
-// megatron splits the layers of GoMLX's transformers and feed-forward networks in pairs: the first
+// megatronRules splits the layers of GoMLX's transformers and feed-forward networks in pairs: the first
 // layer of a pair by its outputs and the second by its inputs, so that each pair needs only one
 // all-reduce. The patterns cover the scopes of the packages zoo/transformer, layers/attention and
 // layers/fnn, and common names of imported models.
-func megatron(model string) Rules {
+func megatronRules(model string) Rules {
 	rule := func(pattern string, dims ...string) Rule {
-		return Rule{Pattern: regexp.MustCompile(pattern), Annotation: Over(dims...), Optional: true}
+		return Rule{Pattern: regexp.MustCompile(pattern), Annotation: SplitOverAxes(dims...), Optional: true}
 	}
 	const columns = `/(query|key|value|q|k|v|q_proj|k_proj|v_proj|ff1|gate|up|gate_proj|up_proj|head|lm_head)/dense`
 	const rows = `/(MultiHeadAttention/output|attn/output|out|o_proj|ff2|down|down_proj)/dense`
@@ -66,7 +66,7 @@ func megatron(model string) Rules {
 func BuiltinRules(name string, mesh sharding.Mesh) (Rules, error) {
 	var rules Rules
 	for part := range strings.SplitSeq(name, "+") {
-		set, ok := builtinSets[part]
+		set, ok := builtinRuleSets[part]
 		if !ok {
 			return nil, &RuleError{File: name, Rule: -1, Reason: fmt.Sprintf("there is no built-in set %q", part),
 				Hint: "use one of " + strings.Join(BuiltinNames(), ", ") + ", or a file whose name ends in .json"}
@@ -79,16 +79,16 @@ func BuiltinRules(name string, mesh sharding.Mesh) (Rules, error) {
 // modelAxis returns the axis over which layers are split.
 func modelAxis(mesh sharding.Mesh) string {
 	names := mesh.AxisNames()
-	for _, name := range []string{"model", AxisName} {
+	for _, name := range []string{"model", LogicalAxis} {
 		if slices.Contains(names, name) {
 			return name
 		}
 	}
 	if len(names) == 0 {
-		return AxisName
+		return LogicalAxis
 	}
 	return names[len(names)-1]
 }
 
 // BuiltinNames returns the names of the built-in sets in alphabetical order.
-func BuiltinNames() []string { return slices.Sorted(maps.Keys(builtinSets)) }
+func BuiltinNames() []string { return slices.Sorted(maps.Keys(builtinRuleSets)) }

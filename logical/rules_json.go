@@ -34,7 +34,7 @@ const maxRulesFile = 4 << 20
 // ReadRules reads rules from a JSON file in the format of [ParseRules]. Errors are [*RuleError]
 // values with the name of the file.
 func ReadRules(path string) (Rules, error) {
-	data, err := files.Read(path, maxRulesFile)
+	data, err := files.ReadFile(path, maxRulesFile)
 	if err != nil {
 		return nil, &RuleError{File: path, Rule: -1, Reason: "the file cannot be read", Err: err,
 			Hint: "name a JSON file, or one of the built-in sets: " + strings.Join(BuiltinNames(), ", ")}
@@ -158,14 +158,14 @@ func parseSplit(value any) (Annotation, error) {
 			}
 			dims[i] = text
 		}
-		return Over(dims...), nil
+		return SplitOverAxes(dims...), nil
 	}
 	return Annotation{}, fmt.Errorf("expected axis names, not %v", value)
 }
 
 // parseAxes parses axis names joined by "+".
 func parseAxes(text string) []string {
-	axes := Over(text).Axes()
+	axes := SplitOverAxes(text).Axes()
 	if len(axes) == 0 {
 		return nil
 	}

@@ -26,8 +26,8 @@ func TestRulesPlaceVariables(t *testing.T) {
 	mesh := grid(t, 4, 2)
 	rules := Rules{
 		Match(`/norm/`, Replicated()),
-		Match(`/dense/weights$`, Over("", "logical")),
-		Match(`/table$`, Over("replica,logical", "")),
+		Match(`/dense/weights$`, SplitOverAxes("", "logical")),
+		Match(`/table$`, SplitOverAxes("replica,logical", "")),
 		{Pattern: regexp.MustCompile(""), Largest: []string{"replica"}, MinElements: 64},
 	}
 	require.NoError(t, rules.Validate(mesh))
@@ -52,46 +52,46 @@ func TestRulesPlaceVariables(t *testing.T) {
 		{"/step", nil, "()", "", "no rule"},
 		{"/empty", []int{0, 8}, "-,-", "", "no rule"},
 	} {
-		p, err := rules.Place(mesh, c.path, c.dims)
+		p, err := rules.PlaceVariable(mesh, c.path, c.dims)
 		require.NoError(t, err)
 		assert.Equal(t, c.spec, p.Spec.String(), "%s %v", c.path, c.dims)
-		assert.Equal(t, c.whole, p.Whole, "%s %v", c.path, c.dims)
-		assert.Equal(t, c.why, p.Why, "%s %v", c.path, c.dims)
+		assert.Equal(t, c.whole, p.UnsplitReason, "%s %v", c.path, c.dims)
+		assert.Equal(t, c.why, p.RuleText, "%s %v", c.path, c.dims)
 		assert.NoError(t, p.Spec.Validate(mesh, c.dims))
 	}
 	// Axes of size 1 are omitted from the spec.
-	p, err := rules.Place(grid(t, 1, 1), "/a/dense/weights", []int{8, 3})
+	p, err := rules.PlaceVariable(grid(t, 1, 1), "/a/dense/weights", []int{8, 3})
 	require.NoError(t, err)
 	assert.Equal(t, "-,-", p.Spec.String())
-	assert.Empty(t, p.Whole)
+	assert.Empty(t, p.UnsplitReason)
 }
 
 func TestRequiredRuleFailsIfItCannotSplit(t *testing.T) {
-	rule := Match(`/w$`, Over("", "logical"))
+	rule := Match(`/w$`, SplitOverAxes("", "logical"))
 	rule.Required = true
-	_, err := Rules{rule}.Place(grid(t, 4, 2), "/a/w", []int{2, 3})
+	_, err := Rules{rule}.PlaceVariable(grid(t, 4, 2), "/a/w", []int{2, 3})
 	var ruleErr *RuleError
 	require.ErrorAs(t, err, &ruleErr)
 	assert.EqualError(t, err, `logical: rules: rule 0 ("/w$" to -,logical): variable "/a/w" of shape [2 3]: `+
 		`dimension 1 of size 3 is not divisible by logical=2; change the rule, pad the dimension, or remove required`)
 	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
-	_, err = Rules{rule}.Place(grid(t, 4, 2), "/a/w", []int{2})
+	_, err = Rules{rule}.PlaceVariable(grid(t, 4, 2), "/a/w", []int{2})
 	assert.ErrorAs(t, err, &ruleErr)
 }
 
 func TestValidateRejectsInvalidRules(t *testing.T) {
 	for want, rule := range map[string]Rule{
-		`dimension 1 is split over axis "modle", which the replica does not have; use one of replica=4,logical=2`: Match("w", Over("", "modle")),
-		`axis "logical" splits dimension 0 and dimension 1; use each axis once`:                                   Match("w", Over("logical", "logical")),
-		`dimension 0 is split over axis "logical" twice; use each axis once`:                                      Match("w", Over("logical,logical", "")),
-		`dimension 0 has an empty axis name`:                                                                      Match("w", Over("logical,", "")),
-		`it has no pattern`:                                                                                       {Annotation: Over("logical")},
-		`it has an annotation and axes for the largest dimension`:                                                 {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Largest: []string{"replica"}},
-		`it is optional and required`:                                                                             {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Optional: true, Required: true},
+		`dimension 1 is split over axis "modle", which the replica does not have; use one of replica=4,logical=2`: Match("w", SplitOverAxes("", "modle")),
+		`axis "logical" splits dimension 0 and dimension 1; use each axis once`:                                   Match("w", SplitOverAxes("logical", "logical")),
+		`dimension 0 is split over axis "logical" twice; use each axis once`:                                      Match("w", SplitOverAxes("logical,logical", "")),
+		`dimension 0 has an empty axis name`:                                                                      Match("w", SplitOverAxes("logical,", "")),
+		`it has no pattern`:                                                                                       {Annotation: SplitOverAxes("logical")},
+		`it has an annotation and axes for the largest dimension`:                                                 {Pattern: regexp.MustCompile("w"), Annotation: SplitOverAxes("logical"), Largest: []string{"replica"}},
+		`it is optional and required`:                                                                             {Pattern: regexp.MustCompile("w"), Annotation: SplitOverAxes("logical"), Optional: true, Required: true},
 		`Smallest is -1; use 0 or more`:                                                                           {Pattern: regexp.MustCompile("w"), Largest: []string{"replica"}, MinElements: -1},
-		`Smallest is used only with Largest and State`:                                                            {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), MinElements: 3},
-		`it splits a variable and shards its state`:                                                               {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), State: ShardOptimizer},
-		`StateSharding(9) is undefined; use ShardNothing`:                                                         Shard("w", 9),
+		`Smallest is used only with Largest and State`:                                                            {Pattern: regexp.MustCompile("w"), Annotation: SplitOverAxes("logical"), MinElements: 3},
+		`it splits a variable and shards its state`:                                                               {Pattern: regexp.MustCompile("w"), Annotation: SplitOverAxes("logical"), State: ShardOptimizer},
+		`StateSharding(9) is undefined; use ShardNothing`:                                                         MatchState("w", 9),
 	} {
 		err := Rules{rule}.Validate(grid(t, 4, 2))
 		var ruleErr *RuleError
@@ -112,8 +112,8 @@ func TestRulesInJSON(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, rules, 4)
 		assert.True(t, rules[0].Required && rules[1].Optional)
-		assert.True(t, rules.Uses("replica") && rules.Uses("logical") && !rules.Uses("model"))
-		assert.True(t, rules[0].Annotation.Equal(Over("", "replica,logical")))
+		assert.True(t, rules.UsesAxis("replica") && rules.UsesAxis("logical") && !rules.UsesAxis("model"))
+		assert.True(t, rules[0].Annotation.Equal(SplitOverAxes("", "replica,logical")))
 		assert.Equal(t, []string{"replica", "logical"}, rules[2].Largest)
 		again, err := json.Marshal(rules)
 		require.NoError(t, err)
@@ -174,7 +174,7 @@ func FuzzParseRules(f *testing.F) {
 			return
 		}
 		for _, dims := range [][]int{nil, {8}, {8, 16}, {3, 5, 64}} {
-			p, err := rules.Place(mesh, "/AdamOptimizer/w_1st_moment", dims)
+			p, err := rules.PlaceVariable(mesh, "/AdamOptimizer/w_1st_moment", dims)
 			if err == nil {
 				require.NoError(t, p.Spec.Validate(mesh, dims))
 			}
@@ -208,7 +208,7 @@ func TestBuiltinRules(t *testing.T) {
 		{"/model/fnn_output_layer/weights", []int{64, 64}, "replica,-"},
 		{"/transformer/layer_0/norm1/layer_normalization/gain", []int{64}, "-"},
 	} {
-		p, err := both.Place(mesh, c.path, c.dims)
+		p, err := both.PlaceVariable(mesh, c.path, c.dims)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, p.Spec.String(), c.path)
 	}
@@ -223,10 +223,10 @@ func TestBuiltinRules(t *testing.T) {
 		rules, err := BuiltinRules(c.set, mesh)
 		require.NoError(t, err)
 		for i, path := range []string{"/a/weights", "/acc_grads/a/weights", "/AdamOptimizer/a/weights_1st_moment"} {
-			p, err := rules.Place(mesh, path, []int{64, 64})
+			p, err := rules.PlaceVariable(mesh, path, []int{64, 64})
 			require.NoError(t, err)
 			assert.Equal(t, c.paths[i], p.Spec.String(), "%s %s", c.set, path)
-			p, err = append(Rules{Match("/a/", Replicated())}, rules...).Place(mesh, path, []int{64, 64})
+			p, err = append(Rules{Match("/a/", Replicated())}, rules...).PlaceVariable(mesh, path, []int{64, 64})
 			require.NoError(t, err)
 			assert.Equal(t, "-,-", p.Spec.String(), "%s %s", c.set, path)
 		}
@@ -236,7 +236,7 @@ func TestBuiltinRules(t *testing.T) {
 	require.NoError(t, err)
 	rules, err := BuiltinRules("megatron", named)
 	require.NoError(t, err)
-	assert.True(t, rules.Uses("model") && !rules.Uses("sequence"))
+	assert.True(t, rules.UsesAxis("model") && !rules.UsesAxis("sequence"))
 	_, err = BuiltinRules("megatorn", mesh)
 	assert.EqualError(t, err, `logical: rules megatorn: there is no built-in set "megatorn"; use one of fsdp, megatron, zero1, zero2, or a file whose name ends in .json`)
 }
@@ -247,6 +247,6 @@ func TestStateOfRecognizesGoMLXNames(t *testing.T) {
 		"/AdamOptimizer/a/w_1st_moment": "/a/w", "/mine/w_2nd_moment": "/w", "/acc_grads/a/w": "/a/w", "/acc_grads/w": "/w",
 		"/a/w": "", "/w_1st_moment": "", "arg0": "", "/": "", "//": "", "/AdamOptimizer/_1st_moment": "", "/AdamOptimizer/step": "",
 	} {
-		assert.Equal(t, want, StateOf(path, nil), path)
+		assert.Equal(t, want, OwnerOfState(path, nil), path)
 	}
 }

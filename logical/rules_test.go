@@ -24,7 +24,7 @@ func ExampleRules() {
 		panic(err)
 	}
 	for _, path := range []string{"/hidden/dense/weights", "/AdamOptimizer/hidden/dense/weights_1st_moment", "/output/dense/biases"} {
-		annotation, _ := rules.For(mesh, path, []int{4, 4})
+		annotation, _ := rules.AnnotationFor(mesh, path, []int{4, 4})
 		fmt.Println(path, annotation)
 	}
 	// Output:
@@ -35,18 +35,18 @@ func ExampleRules() {
 
 func TestRulesSkipVariablesOfAnotherRank(t *testing.T) {
 	rules := logical.Rules{logical.Match(`hidden`, logical.SplitInto(1, 2)), logical.Match(`hidden`, logical.SplitInto(2))}
-	matrix, rule := rules.For(sharding.Mesh{}, "/hidden/weights", []int{4, 4})
+	matrix, rule := rules.AnnotationFor(sharding.Mesh{}, "/hidden/weights", []int{4, 4})
 	assert.Equal(t, 0, rule)
 	assert.True(t, matrix.Equal(logical.SplitInto(1, 2)))
-	vector, rule := rules.For(sharding.Mesh{}, "/hidden/biases", []int{4})
+	vector, rule := rules.AnnotationFor(sharding.Mesh{}, "/hidden/biases", []int{4})
 	assert.Equal(t, 1, rule)
 	assert.True(t, vector.Equal(logical.SplitInto(2)))
-	scalar, rule := rules.For(sharding.Mesh{}, "/hidden/scale", nil)
+	scalar, rule := rules.AnnotationFor(sharding.Mesh{}, "/hidden/scale", nil)
 	assert.Equal(t, -1, rule)
-	assert.Equal(t, logical.None, scalar.Kind())
+	assert.Equal(t, logical.KindNone, scalar.Kind())
 }
 
-// For returns the split of Largest in addition to a named split. Package strategy uses For and not
+// AnnotationFor returns the split of Largest in addition to a named split. Package strategy uses For and not
 // Place.
 func TestLargestExtendsNamedSplits(t *testing.T) {
 	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 4}, sharding.Axis{Name: "logical", Size: 2})
@@ -54,7 +54,7 @@ func TestLargestExtendsNamedSplits(t *testing.T) {
 	everything := regexp.MustCompile("")
 	rules := logical.Rules{
 		logical.Match(`norm`, logical.Replicated()),
-		logical.Match(`up/weights$`, logical.Over("", "logical")),
+		logical.Match(`up/weights$`, logical.SplitOverAxes("", "logical")),
 		{Pattern: everything, Largest: []string{"replica"}, MinElements: 64},
 	}
 	require.NoError(t, rules.Validate(mesh))
@@ -64,14 +64,14 @@ func TestLargestExtendsNamedSplits(t *testing.T) {
 		want logical.Annotation
 		rule int
 	}{
-		{"/up/weights", []int{16, 8}, logical.Over("replica", "logical"), 1},
-		{"/Adam/up/weights_1st_moment", []int{16, 8}, logical.Over("replica", "logical"), 1},
-		{"/up/weights", []int{2, 4}, logical.Over("", "logical"), 1},
-		{"/other", []int{8, 16}, logical.Over("", "replica"), 2},
+		{"/up/weights", []int{16, 8}, logical.SplitOverAxes("replica", "logical"), 1},
+		{"/Adam/up/weights_1st_moment", []int{16, 8}, logical.SplitOverAxes("replica", "logical"), 1},
+		{"/up/weights", []int{2, 4}, logical.SplitOverAxes("", "logical"), 1},
+		{"/other", []int{8, 16}, logical.SplitOverAxes("", "replica"), 2},
 		{"/other", []int{7, 11}, logical.Annotation{}, -1},
 		{"/norm/scale", []int{128}, logical.Replicated(), 0},
 	} {
-		a, rule := rules.For(mesh, c.path, c.dims)
+		a, rule := rules.AnnotationFor(mesh, c.path, c.dims)
 		assert.True(t, a.Equal(c.want), "%s %v: %s", c.path, c.dims, a)
 		assert.Equal(t, c.rule, rule, c.path)
 	}
@@ -82,15 +82,15 @@ func TestLargestExtendsNamedSplits(t *testing.T) {
 func TestUnreachedSuggestsSimilarNames(t *testing.T) {
 	rules := logical.Rules{logical.Match("/up/weights$", logical.SplitInto(1, 2)), logical.Match("/down/", logical.SplitInto(2)), logical.Match("/none", logical.SplitInto(2))}
 	rules[2].Optional = true
-	var reach logical.Reach
-	assert.True(t, reach.None())
-	assert.Equal(t, []int{0, 1}, reach.Missing(rules))
-	reach.Mark(rules, "/up/weights", []int{4, 4})
-	assert.False(t, reach.None())
-	assert.Equal(t, []int{1}, reach.Missing(rules))
+	var reach logical.RuleUsage
+	assert.True(t, reach.NoneUsed())
+	assert.Equal(t, []int{0, 1}, reach.Unused(rules))
+	reach.Record(rules, "/up/weights", []int{4, 4})
+	assert.False(t, reach.NoneUsed())
+	assert.Equal(t, []int{1}, reach.Unused(rules))
 	known := []logical.Variable{{Path: "/down/weights", Shape: shapes.Make(dtypes.Float32, 4, 4)}, {Path: "/ups", Shape: shapes.Make(dtypes.Float32)}}
-	assert.Equal(t, `splits variables of rank 1, but matches only variables of other ranks: "/down/weights" (Float32[4 4]); write one entry for each dimension`, rules[1].Unreached(known))
-	assert.Contains(t, rules[2].Unreached(known), `matches no variable; the nearest names are "/`)
+	assert.Equal(t, `splits variables of rank 1, but matches only variables of other ranks: "/down/weights" (Float32[4 4]); write one entry for each dimension`, rules[1].ExplainUnused(known))
+	assert.Contains(t, rules[2].ExplainUnused(known), `matches no variable; the nearest names are "/`)
 	large := logical.Rule{Pattern: regexp.MustCompile("down"), Largest: []string{"replica"}}
-	assert.Contains(t, large.Unreached(known), `matches only variables with fewer elements than Smallest: "/down/weights"`)
+	assert.Contains(t, large.ExplainUnused(known), `matches only variables with fewer elements than Smallest: "/down/weights"`)
 }

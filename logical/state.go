@@ -73,15 +73,15 @@ var momentSuffixes = []string{"_1st_moment", "_2nd_moment"}
 // gradientScope is the scope in which GoMLX's trainer accumulates gradients.
 const gradientScope = "acc_grads"
 
-// StateOf returns the path of the variable whose training state is stored at path, or "".
+// OwnerOfState returns the path of the variable whose training state is stored at path, or "".
 // Optimizers store the state of a variable below a path that contains the path of the variable,
 // such as "/AdamOptimizer/hidden/weights_1st_moment". The function variable reports whether a path
-// is a variable; StateOf returns the longest variable path that starts at a slash of path after the
+// is a variable; OwnerOfState returns the longest variable path that starts at a slash of path after the
 // first.
 //
-// If variable is nil, StateOf recognizes names that GoMLX uses: the moments of optimizers, in any
+// If variable is nil, OwnerOfState recognizes names that GoMLX uses: the moments of optimizers, in any
 // scope, and accumulated gradients such as "/acc_grads/hidden/weights".
-func StateOf(path string, variable func(path string) bool) (owner string) {
+func OwnerOfState(path string, variable func(path string) bool) (owner string) {
 	if variable == nil {
 		owner, _ = stateByName(path)
 		return owner

@@ -24,7 +24,7 @@ func TestStateOf(t *testing.T) {
 		"/global_step":                               "",
 		"":                                           "",
 	} {
-		assert.Equal(t, want, logical.StateOf(path, func(path string) bool { return variables[path] }), path)
+		assert.Equal(t, want, logical.OwnerOfState(path, func(path string) bool { return variables[path] }), path)
 	}
 }
 
@@ -46,11 +46,11 @@ func TestParseStateSharding(t *testing.T) {
 // The first State rule that matches a variable by path and size applies. Rules after a matching
 // Replicated rule are ignored.
 func TestFirstMatchingStateRuleApplies(t *testing.T) {
-	small := logical.Shard("", logical.ShardGradients)
+	small := logical.MatchState("", logical.ShardGradients)
 	small.MinElements = 2
 	rules := logical.Rules{
-		logical.Match("/a/", logical.Over("", "logical")), logical.Shard("/a/", logical.ShardNothing),
-		logical.Match("/(a|whole)/", logical.Replicated()), logical.Shard("", logical.ShardParameters), small,
+		logical.Match("/a/", logical.SplitOverAxes("", "logical")), logical.MatchState("/a/", logical.ShardNothing),
+		logical.Match("/(a|whole)/", logical.Replicated()), logical.MatchState("", logical.ShardParameters), small,
 	}
 	for path, want := range map[string]struct {
 		dims  []int
@@ -66,7 +66,7 @@ func TestFirstMatchingStateRuleApplies(t *testing.T) {
 		// The rules of a variable also apply to its state.
 		"/AdamOptimizer/whole/w_1st_moment": {[]int{64, 64}, logical.ShardNothing, 2},
 	} {
-		state, rule := rules.State(path, want.dims)
+		state, rule := rules.StateFor(path, want.dims)
 		assert.Equal(t, want.state, state, path)
 		assert.Equal(t, want.rule, rule, path)
 	}

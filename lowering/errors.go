@@ -46,11 +46,11 @@ func (e *OpError) Error() string {
 	if e.Function != "" && e.Function != compute.MainName {
 		what += fmt.Sprintf(" in function %q", e.Function)
 	}
-	return errkind.Text(what, "", e.Err, "")
+	return errkind.Format(what, "", e.Err, "")
 }
 
 // Kind returns the kind of Err, by default InvalidArgumentError.
-func (e *OpError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.InvalidArgumentError) }
+func (e *OpError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.InvalidArgumentError) }
 
 // Unwrap returns Err.
 func (e *OpError) Unwrap() error { return e.Err }

@@ -37,7 +37,7 @@ func (b *Builder) sharding(of string, shape shapes.Shape, spec *compute.Sharding
 	}
 	out, shard, err := b.divide(shape, spec)
 	if err != nil {
-		b.refuse(&errkind.Fault{Op: "lowering: sharding of", Subject: of, Class: errkind.Or(err, errkind.InvalidArgumentError), Err: err})
+		b.refuse(&errkind.Fault{Op: "lowering: sharding of", Subject: of, Class: errkind.KindOr(err, errkind.InvalidArgumentError), Err: err})
 		return nil, shape, nil
 	}
 	return out, shard, nil

@@ -9,8 +9,8 @@ import (
 // ArgumentError reports an invalid buffer, or an invalid list of buffers, that was passed to
 // Execute. Nothing was executed or donated.
 type ArgumentError struct {
-	// Result is true for a result slot, false for an argument.
-	Result bool
+	// IsResult is true for a result slot, false for an argument.
+	IsResult bool
 	// Device is the position of the device in launch order. Index is the number of the parameter or
 	// result. A field is -1 if the error concerns the whole list.
 	Device, Index int
@@ -25,7 +25,7 @@ type ArgumentError struct {
 // Error returns a text such as "pjrt: execute: argument 2 of device 1: reason: cause; hint".
 func (e *ArgumentError) Error() string {
 	what := "argument"
-	if e.Result {
+	if e.IsResult {
 		what = "result"
 	}
 	switch {
@@ -38,11 +38,13 @@ func (e *ArgumentError) Error() string {
 	default:
 		what += "s"
 	}
-	return errkind.Text("pjrt: execute: "+what, e.Reason, e.Err, e.Hint)
+	return errkind.Format("pjrt: execute: "+what, e.Reason, e.Err, e.Hint)
 }
 
 // Kind returns the kind of Err, or InvalidArgumentError if Err is nil.
-func (e *ArgumentError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.InvalidArgumentError) }
+func (e *ArgumentError) Kind() errkind.Kind {
+	return errkind.KindOr(e.Err, errkind.InvalidArgumentError)
+}
 
 // Unwrap returns Err.
 func (e *ArgumentError) Unwrap() error { return e.Err }

@@ -13,9 +13,9 @@ import (
 //
 // n is the number of acquired arguments. After an error, the caller must release the first n
 // arguments. keep and drop count the parameters that are not donated and the donated handles.
-func (l *LoadedExecutable) acquireArguments(s *launch, args, results [][]*Buffer, donate []bool) (n, keep, drop int,
+func (l *LoadedExecutable) acquireArguments(s *launchState, args, results [][]*Buffer, donate []bool) (n, keep, drop int,
 	err error) {
-	s.inPlace = 0
+	s.numInPlace = 0
 	params := s.params
 	for d, row := range args {
 		device := l.devices[d]
@@ -32,18 +32,18 @@ func (l *LoadedExecutable) acquireArguments(s *launch, args, results [][]*Buffer
 					return n, 0, 0, acquireError(args, donate, d, i, err)
 				}
 				if i < len(dst) && dst[i] == b {
-					s.inPlace++
+					s.numInPlace++
 				} else {
 					b.owner.Store(s.id) // a result of this launch may reuse the buffer
 				}
-				s.Drop[drop] = b.handle.c
+				s.Donated[drop] = b.handle.c
 				drop++
 			} else {
 				if err := b.acquire(); err != nil {
 					return n, 0, 0, acquireError(args, donate, d, i, err)
 				}
 				if d == 0 {
-					s.Keep[keep] = int64(i)
+					s.NonDonated[keep] = int64(i)
 					keep++
 				}
 			}
@@ -64,7 +64,7 @@ func foreignBufferError(b *Buffer, result bool, device, index int) error {
 	if b != nil {
 		reason = "it belongs to another client"
 	}
-	return &ArgumentError{Result: result, Device: device, Index: index, Reason: reason}
+	return &ArgumentError{IsResult: result, Device: device, Index: index, Reason: reason}
 }
 
 // mismatchError returns the error for an argument that is on the wrong device or has the wrong
@@ -125,51 +125,51 @@ func (l *LoadedExecutable) releaseArguments(args [][]*Buffer, donate []bool, n i
 
 // acquireResults acquires the result buffers that will be refilled, except for results that replace
 // the argument with the same number. It records the state of each result slot in s.
-func (l *LoadedExecutable) acquireResults(s *launch, args, results [][]*Buffer, donate []bool) error {
-	for k := range s.slots {
-		s.slots[k] = slotUnused
+func (l *LoadedExecutable) acquireResults(s *launchState, args, results [][]*Buffer, donate []bool) error {
+	for k := range s.slotStates {
+		s.slotStates[k] = slotUnused
 	}
 	for d, row := range results {
 		for j, b := range row {
 			k := d*len(row) + j
 			if b == nil {
-				s.slots[k] = slotNew
+				s.slotStates[k] = slotNew
 				continue
 			}
-			if isInPlace(args[d], donate, j, b) {
-				s.slots[k] = slotInPlace
+			if isInPlaceResult(args[d], donate, j, b) {
+				s.slotStates[k] = slotInPlace
 				continue
 			}
 			if b.core != l.core {
 				return foreignBufferError(b, true, d, j)
 			}
 			if b.owner.CompareAndSwap(s.id, s.id|1) {
-				s.slots[k] = slotAlias
+				s.slotStates[k] = slotAlias
 				continue
 			}
 			state, err := b.acquireForRefill()
 			if err != nil {
-				e := &ArgumentError{Result: true, Device: d, Index: j, Reason: "it is live", Err: err,
+				e := &ArgumentError{IsResult: true, Device: d, Index: j, Reason: "it is live", Err: err,
 					Hint: "close it, donate it in this call, or pass nil"}
-				if countBuffer(results, b) > 1 {
+				if countOccurrences(results, b) > 1 {
 					e.Reason, e.Hint = "it is passed for two results",
 						"pass a different buffer, or nil, for each result"
 				}
 				return e
 			}
 			b.owner.Store(s.id | 1)
-			s.slots[k] = state
+			s.slotStates[k] = state
 		}
 	}
 	return nil
 }
 
-// isInPlace reports whether result j, buffer b, replaces the donated argument with the same number.
-func isInPlace(args []*Buffer, donate []bool, j int, b *Buffer) bool {
+// isInPlaceResult reports whether result j, buffer b, replaces the donated argument with the same number.
+func isInPlaceResult(args []*Buffer, donate []bool, j int, b *Buffer) bool {
 	return j < len(args) && donate != nil && donate[j] && args[j] == b
 }
 
-func countBuffer(rows [][]*Buffer, b *Buffer) (n int) {
+func countOccurrences(rows [][]*Buffer, b *Buffer) (n int) {
 	for _, row := range rows {
 		for _, other := range row {
 			if other == b {
@@ -181,10 +181,10 @@ func countBuffer(rows [][]*Buffer, b *Buffer) (n int) {
 }
 
 // releaseResults undoes acquireResults, also if acquireResults stopped at an error.
-func (l *LoadedExecutable) releaseResults(s *launch, results [][]*Buffer) {
+func (l *LoadedExecutable) releaseResults(s *launchState, results [][]*Buffer) {
 	for d, row := range results {
 		for j, b := range row {
-			switch state := s.slots[d*len(row)+j]; state {
+			switch state := s.slotStates[d*len(row)+j]; state {
 			case slotNew, slotUnused, slotInPlace:
 			case slotAlias:
 				b.owner.Store(s.id)
@@ -207,7 +207,7 @@ func (l *LoadedExecutable) checkLists(args, results [][]*Buffer, o ExecuteOption
 			Reason: fmt.Sprintf("%d lists for %d devices", len(args), len(l.devices))}
 	}
 	if len(results) != len(l.devices) {
-		return &ArgumentError{Result: true, Device: -1, Index: -1,
+		return &ArgumentError{IsResult: true, Device: -1, Index: -1,
 			Reason: fmt.Sprintf("%d lists for %d devices", len(results), len(l.devices))}
 	}
 	want := len(args[0])
@@ -220,7 +220,7 @@ func (l *LoadedExecutable) checkLists(args, results [][]*Buffer, o ExecuteOption
 				Reason: fmt.Sprintf("%d buffers, but the program has %d parameters", len(args[d]), want)}
 		}
 		if len(results[d]) != len(l.outputs) {
-			return &ArgumentError{Result: true, Device: d, Index: -1,
+			return &ArgumentError{IsResult: true, Device: d, Index: -1,
 				Reason: fmt.Sprintf("%d entries, but the program has %d results", len(results[d]), len(l.outputs))}
 		}
 	}
@@ -230,15 +230,15 @@ func (l *LoadedExecutable) checkLists(args, results [][]*Buffer, o ExecuteOption
 	}
 	if int(int32(o.LaunchID)) != o.LaunchID {
 		return &ArgumentError{Device: -1, Index: -1,
-			Reason: fmt.Sprintf("LaunchID %d does not fit dst 32 bits", o.LaunchID)}
+			Reason: fmt.Sprintf("LaunchID %d does not fit into 32 bits", o.LaunchID)}
 	}
 	return nil
 }
 
 // releaseAfterFailure releases the buffers of a launch that the plugin rejected. The plugin may
 // have consumed some donated buffers nevertheless; those become donated.
-func (l *LoadedExecutable) releaseAfterFailure(s *launch, args, results [][]*Buffer, donate []bool) {
-	if s.inPlace < len(s.slots) {
+func (l *LoadedExecutable) releaseAfterFailure(s *launchState, args, results [][]*Buffer, donate []bool) {
+	if s.numInPlace < len(s.slotStates) {
 		l.releaseResults(s, results)
 	}
 	for _, row := range args {

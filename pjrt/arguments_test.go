@@ -137,7 +137,7 @@ func TestExecuteRejectsInvalidBuffers(t *testing.T) {
 			err := b.x.Execute(background, b.args, b.results, o)
 			var ae *pjrt.ArgumentError
 			require.ErrorAs(t, err, &ae)
-			assert.Equal(t, [3]any{c.device, c.index, c.result}, [3]any{ae.Device, ae.Index, ae.Result}, "%v", err)
+			assert.Equal(t, [3]any{c.device, c.index, c.result}, [3]any{ae.Device, ae.Index, ae.IsResult}, "%v", err)
 			if c.is != nil {
 				require.ErrorIs(t, err, c.is)
 			}

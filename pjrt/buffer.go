@@ -24,7 +24,7 @@ import (
 // call uses the buffer. Close does not disturb running calls: the memory is freed when the last of
 // them returns.
 type Buffer struct {
-	core   *core
+	core   *clientHandle
 	status atomic.Uint32
 	owner  atomic.Uint64 // id of the launch that uses the buffer exclusively; see arguments.go
 	shape  atomic.Pointer[shape]
@@ -36,7 +36,7 @@ type Buffer struct {
 // bufferHandle owns the C buffer of a Buffer; the cleanup of the Buffer refers to it. c is not nil
 // while the buffer is live. Only a call with exclusive use writes c.
 type bufferHandle struct {
-	core *core
+	core *clientHandle
 	c    capi.Buffer
 }
 
@@ -48,12 +48,12 @@ const (
 	bufClosing
 	bufClosed
 	bufDonated
-	bufUsers = 1<<28 - 1
+	bufUserMask = 1<<28 - 1
 )
 
 // newBuffer returns a Buffer for a live C buffer. The caller must have retained the client
-// (childBuffer); the Buffer releases it.
-func newBuffer(c *core, handle capi.Buffer, s *shape, d *Device, m *Memory) *Buffer {
+// (dependentBuffer); the Buffer releases it.
+func newBuffer(c *clientHandle, handle capi.Buffer, s *shape, d *Device, m *Memory) *Buffer {
 	b := &Buffer{core: c, handle: &bufferHandle{c, handle}}
 	b.shape.Store(s)
 	b.device.Store(d)
@@ -66,7 +66,7 @@ func newBuffer(c *core, handle capi.Buffer, s *shape, d *Device, m *Memory) *Buf
 // reclaim frees a buffer that became unreachable without Close.
 func (h *bufferHandle) reclaim() {
 	if h.c != nil {
-		live.Reclaimed(live.Buffer, unsafe.Pointer(h.c))
+		live.MarkReclaimed(live.Buffer, unsafe.Pointer(h.c))
 		_ = h.destroy()
 	}
 }
@@ -76,7 +76,7 @@ func (h *bufferHandle) destroy() error {
 	live.Remove(live.Buffer, unsafe.Pointer(h.c))
 	err := h.core.api.BufferDestroy(h.c)
 	h.c = nil
-	h.core.release(childBuffer)
+	h.core.release(dependentBuffer)
 	return err
 }
 
@@ -100,7 +100,7 @@ func (b *Buffer) acquire() error {
 	}
 	for {
 		w := b.status.Load()
-		if w&^bufUsers != 0 {
+		if w&^bufUserMask != 0 {
 			return stateError(w)
 		}
 		if b.status.CompareAndSwap(w, w+1) {
@@ -211,7 +211,7 @@ func (b *Buffer) Close() error {
 			if b.status.CompareAndSwap(0, bufExclusive|bufClosing) {
 				err := b.handle.destroy()
 				b.status.Store(bufClosed)
-				return b.core.wrap("close buffer", err)
+				return b.core.wrapError("close buffer", err)
 			}
 		default:
 			if b.status.CompareAndSwap(w, w|bufClosing) {
@@ -253,13 +253,13 @@ func (b *Buffer) DType() DType { return b.lastShape().dtype }
 
 // Dims returns the dimensions, outermost first. A donated or closed buffer returns the dimensions
 // of its last contents. The caller must not modify the slice, because buffers share it.
-func (b *Buffer) Dims() []int { return b.lastShape().view }
+func (b *Buffer) Dims() []int { return b.lastShape().intDims }
 
 // Bytes returns the size in bytes of the contents in host memory, which is the length of the
 // destination for ToHost.
-func (b *Buffer) Bytes() int { return b.lastShape().bytes }
+func (b *Buffer) Bytes() int { return b.lastShape().hostBytes }
 
-// lastShape returns the shape of the last contents. The zero Buffer has a shape without an element
+// lastHostShape returns the shape of the last contents. The zero Buffer has a shape without an element
 // type.
 func (b *Buffer) lastShape() *shape {
 	if s := b.shape.Load(); s != nil {
@@ -311,7 +311,7 @@ func (b *Buffer) withHandle(op string, f func() error) error {
 		return opError(op, b.String(), err)
 	}
 	defer b.release()
-	return b.core.wrap(op, f())
+	return b.core.wrapError(op, f())
 }
 
 // OnDeviceSize returns the size on the device in bytes, including padding.
@@ -331,7 +331,7 @@ func (b *Buffer) poll(op string) (capi.Event, error) {
 	}
 	event, err := b.core.api.BufferPoll(b.handle.c)
 	b.release()
-	return event, b.core.wrap(op, err)
+	return event, b.core.wrapError(op, err)
 }
 
 // IsReady reports whether the contents are available, without waiting. The error is the error of
@@ -350,16 +350,16 @@ func (b *Buffer) IsReady() (bool, error) {
 // donating the buffer does not end the wait. Ready allocates memory only if ctx ends the wait.
 func (b *Buffer) Ready(ctx context.Context) error {
 	// The event is valid while the client is open.
-	if err := b.core.retain(childCall); err != nil {
+	if err := b.core.acquire(dependentCall); err != nil {
 		return opError("wait", b.String(), err)
 	}
-	defer b.core.release(childCall)
+	defer b.core.release(dependentCall)
 	event, err := b.poll("wait")
 	if event == nil {
 		return err
 	}
-	if err := b.core.wait(ctx, event); err != nil {
-		return b.core.wrap("wait", err)
+	if err := b.core.awaitEvent(ctx, event); err != nil {
+		return b.core.wrapError("wait", err)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func TestCloseInAnyOrder(t *testing.T) {
 		for i, k := range order {
 			err := all[k].Close()
 			if k == 3 && i < 3 {
-				var open *pjrt.OpenError
+				var open *pjrt.InUseError
 				require.ErrorAs(t, err, &open)
 				assert.Equal(t, 3-i, open.Buffers+open.Executables+open.Topologies, "%v", err)
 				continue

@@ -14,15 +14,15 @@ import (
 // callbackServer runs Go functions for a plugin. A thread of the plugin writes the address of its
 // request to a pipe and waits for the reply.
 type callbackServer struct {
-	subject string // name of the handler in errors
-	handler func(capi.Request) ([]byte, error)
-	shared  capi.RequestPipe
-	pipe    *pipe // transfers the addresses of requests
-	running sync.WaitGroup
+	subject  string // name of the handler in errors
+	handler  func(capi.Request) ([]byte, error)
+	requests capi.RequestPipe
+	pipe     *pipe // transfers the addresses of requests
+	running  sync.WaitGroup
 }
 
 // serveCallbacks starts a server, which handles each request in a new goroutine. A panic of handler
-// is an error. The plugin receives the code of an error as returned by codeOf.
+// is an error. The plugin receives the code of an error as returned by errorCode.
 func serveCallbacks(subject string, handler func(capi.Request) ([]byte, error)) (*callbackServer, error) {
 	s := &callbackServer{subject: subject, handler: handler}
 	var err error
@@ -33,7 +33,7 @@ func serveCallbacks(subject string, handler func(capi.Request) ([]byte, error)) 
 		return nil, err
 	}
 	var ok bool
-	if s.shared, ok = capi.NewRequestPipe(s.pipe.fd); !ok {
+	if s.requests, ok = capi.NewRequestPipe(s.pipe.writeFD); !ok {
 		s.pipe.close()
 		return nil, ResourceExhausted
 	}
@@ -42,7 +42,7 @@ func serveCallbacks(subject string, handler func(capi.Request) ([]byte, error)) 
 
 // close waits for running requests. Later requests are rejected.
 func (s *callbackServer) close() {
-	s.shared.Close()
+	s.requests.Close()
 	s.pipe.close()
 	s.running.Wait()
 }
@@ -50,7 +50,7 @@ func (s *callbackServer) close() {
 func (s *callbackServer) reply(address uint64) {
 	value, err := s.callHandler(capi.ReadRequest(address))
 	if err != nil {
-		capi.Reply(address, int(codeOf(err)), []byte(err.Error()))
+		capi.Reply(address, int(errorCode(err)), []byte(err.Error()))
 		return
 	}
 	capi.Reply(address, int(OK), value)
@@ -65,8 +65,8 @@ func (s *callbackServer) callHandler(request capi.Request) (value []byte, err er
 	return s.handler(request)
 }
 
-// codeOf returns the error code that the plugin receives for an error.
-func codeOf(err error) Code {
+// errorCode returns the error code that the plugin receives for an error.
+func errorCode(err error) Code {
 	var code Code
 	switch {
 	case errors.As(err, &code) && code != OK:

@@ -30,7 +30,7 @@ type ClientOptions struct {
 // Client is a connection to the devices of one plugin. It is safe for concurrent use. The client
 // owns its devices and memories. Buffers, executables and topologies of the client keep it open.
 type Client struct {
-	*core
+	*clientHandle
 	plugin          *Plugin
 	options         ClientOptions
 	platformName    string
@@ -39,12 +39,12 @@ type Client struct {
 	devices         []*Device
 	addressable     []*Device
 	memories        []*Memory
-	byID            map[int]*Device
-	byHandle        map[capi.Device]*Device
+	devicesByID     map[int]*Device
+	devicesByHandle map[capi.Device]*Device
 
-	closing sync.Mutex
-	closed  bool
-	result  error
+	closeMu  sync.Mutex
+	closed   bool
+	closeErr error
 }
 
 // maxCPUDevices is the limit of cpu_device_count. The plugin allocates threads for each device and
@@ -70,7 +70,7 @@ func (p *Plugin) NewClient(ctx context.Context, o ClientOptions) (*Client, error
 		}
 	}
 	given := ClientOptions{Options: cloneAttributes(o.Options), KeyValues: o.KeyValues}
-	return await(ctx, "create client", func() (*Client, error) { return p.newClient(ctx, options, given) },
+	return callWithContext(ctx, "create client", func() (*Client, error) { return p.newClient(ctx, options, given) },
 		func(c *Client) { c.Close() }, nil)
 }
 
@@ -79,40 +79,40 @@ func (p *Plugin) newClient(ctx context.Context, options []capi.NamedValue, given
 	if err != nil {
 		return nil, err
 	}
-	handle, err := p.api.ClientCreate(options, values.pluginStore())
-	values.created()
+	handle, err := p.api.ClientCreate(options, values.requestPipe())
+	values.detachContext()
 	if err != nil {
 		values.close()
-		return nil, p.wrap("create client", err)
+		return nil, p.wrapError("create client", err)
 	}
-	c := &Client{core: &core{api: p.api, path: p.path, c: handle, values: values}, plugin: p, options: given}
+	c := &Client{clientHandle: &clientHandle{api: p.api, path: p.path, client: handle, keyValues: values}, plugin: p, options: given}
 	c.refs.Store(1)
 	live.Add(live.Client, unsafe.Pointer(handle))
-	if err := c.read(); err != nil {
+	if err := c.readProperties(); err != nil {
 		c.Close()
-		return nil, p.wrap("read client", err)
+		return nil, p.wrapError("read client", err)
 	}
-	runtime.AddCleanup(c, func(c *core) {
+	runtime.AddCleanup(c, func(c *clientHandle) {
 		if c.refs.Load() > 0 && !c.closing.Load() {
-			live.Reclaimed(live.Client, unsafe.Pointer(c.c))
-			c.drop()
+			live.MarkReclaimed(live.Client, unsafe.Pointer(c.client))
+			c.unref()
 		}
-	}, c.core)
+	}, c.clientHandle)
 	return c, nil
 }
 
 // readProperties reads the properties, memories and devices of the client.
-func (c *Client) read() (err error) {
-	if c.platformName, err = c.api.ClientPlatformName(c.c); err != nil {
+func (c *Client) readProperties() (err error) {
+	if c.platformName, err = c.api.ClientPlatformName(c.client); err != nil {
 		return err
 	}
-	if c.platformVersion, err = c.api.ClientPlatformVersion(c.c); err != nil {
+	if c.platformVersion, err = c.api.ClientPlatformVersion(c.client); err != nil {
 		return err
 	}
-	if c.processIndex, err = c.api.ClientProcessIndex(c.c); err != nil {
+	if c.processIndex, err = c.api.ClientProcessIndex(c.client); err != nil {
 		return err
 	}
-	handles, err := c.api.ClientDevices(c.c)
+	handles, err := c.api.ClientDevices(c.client)
 	if err != nil {
 		return err
 	}
@@ -120,28 +120,28 @@ func (c *Client) read() (err error) {
 	if err != nil {
 		return err
 	}
-	c.core.memories = memories
-	c.byID, c.byHandle = map[int]*Device{}, map[capi.Device]*Device{}
+	c.clientHandle.memories = memories
+	c.devicesByID, c.devicesByHandle = map[int]*Device{}, map[capi.Device]*Device{}
 	for _, h := range handles {
 		d, err := c.readDevice(h, memories)
 		if err != nil {
 			return err
 		}
 		c.devices = append(c.devices, d)
-		c.byID[d.ID()], c.byHandle[h] = d, d
+		c.devicesByID[d.ID()], c.devicesByHandle[h] = d, d
 	}
-	local, err := c.api.ClientAddressableDevices(c.c)
+	local, err := c.api.ClientAddressableDevices(c.client)
 	if err != nil {
 		return err
 	}
 	for _, h := range local {
-		if d := c.byHandle[h]; d != nil {
+		if d := c.devicesByHandle[h]; d != nil {
 			c.addressable = append(c.addressable, d)
 		}
 	}
 	for _, m := range c.memories {
 		for _, h := range m.handles {
-			if d := c.byHandle[h]; d != nil {
+			if d := c.devicesByHandle[h]; d != nil {
 				m.devices = append(m.devices, d)
 			}
 		}
@@ -150,7 +150,7 @@ func (c *Client) read() (err error) {
 }
 
 // Close closes the client. While buffers, executables or topologies of the client are open, or
-// calls are running, Close has no effect and returns an [*OpenError] with their numbers. Close runs
+// calls are running, Close has no effect and returns an [*InUseError] with their numbers. Close runs
 // the garbage collector if it finds open objects, so that unreachable objects do not count.
 //
 // Close waits up to one second for compilations and executions whose caller has returned because
@@ -158,27 +158,27 @@ func (c *Client) read() (err error) {
 // destroyed when the work ends. A program can thus exit during a compilation that takes minutes.
 // After success, every further Close returns the same result.
 func (c *Client) Close() error {
-	if c == nil || c.core == nil {
+	if c == nil || c.clientHandle == nil {
 		return nil
 	}
-	c.closing.Lock()
-	defer c.closing.Unlock()
+	c.closeMu.Lock()
+	defer c.closeMu.Unlock()
 	if c.closed {
-		return c.result
+		return c.closeErr
 	}
 	if !c.isIdle() {
-		return c.openError("close client")
+		return c.inUseError("close client")
 	}
 	if !c.waitForWork() {
 		c.closeWhenIdle()
 		c.closed = true
 		return nil
 	}
-	err := c.core.close()
-	if _, open := err.(*OpenError); open {
+	err := c.clientHandle.close()
+	if _, open := err.(*InUseError); open {
 		return err
 	}
-	c.closed, c.result = true, err
+	c.closed, c.closeErr = true, err
 	return err
 }
 
@@ -213,7 +213,7 @@ func (c *Client) Memories() []*Memory { return slices.Clone(c.memories) }
 
 // LookupDevice returns the device with a global id. If there is none, the error matches [NotFound].
 func (c *Client) LookupDevice(id int) (*Device, error) {
-	if d := c.byID[id]; d != nil {
+	if d := c.devicesByID[id]; d != nil {
 		return d, nil
 	}
 	return nil, &errkind.Fault{Op: "pjrt: look up device", Subject: strconv.Itoa(id), Err: NotFound,
@@ -224,9 +224,9 @@ func (c *Client) LookupDevice(id int) (*Device, error) {
 // readMemories returns the memories of the client by handle, and appends them to c.memories. It
 // returns nil if the plugin does not report memories.
 func (c *Client) readMemories() (map[capi.Memory]*Memory, error) {
-	handles, err := c.api.ClientMemories(c.c)
+	handles, err := c.api.ClientMemories(c.client)
 	if err != nil {
-		if errors.Is(c.wrap("", err), errors.ErrUnsupported) {
+		if errors.Is(c.wrapError("", err), errors.ErrUnsupported) {
 			return nil, nil
 		}
 		return nil, err
@@ -237,7 +237,7 @@ func (c *Client) readMemories() (map[capi.Memory]*Memory, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := &Memory{core: c.core, handle: h, info: info, handles: info.Devices}
+		m := &Memory{core: c.clientHandle, handle: h, info: info, handles: info.Devices}
 		c.memories, out[h] = append(c.memories, m), m
 	}
 	return out, nil
@@ -252,7 +252,7 @@ func (c *Client) readDevice(h capi.Device, memories map[capi.Memory]*Memory) (*D
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{DeviceDescription: DeviceDescription{info}, core: c.core, handle: h, localID: -1}
+	d := &Device{DeviceDescription: DeviceDescription{info}, core: c.clientHandle, handle: h, localID: -1}
 	if d.addressable, err = c.api.DeviceAddressable(h); err != nil {
 		return nil, err
 	}

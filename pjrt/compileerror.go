@@ -24,7 +24,7 @@ type CompileError struct {
 
 // Error returns "pjrt: compile: field: reason; hint".
 func (e *CompileError) Error() string {
-	return errkind.Text("pjrt: compile: "+e.Field, e.Reason, nil, e.Hint)
+	return errkind.Format("pjrt: compile: "+e.Field, e.Reason, nil, e.Hint)
 }
 
 // Is reports whether target is [ErrUntrusted] and e reports a program that is not trusted.

@@ -44,14 +44,14 @@ type CompileOptions struct {
 	Overrides map[string]any
 }
 
-const splitCount = "xla_cpu_parallel_codegen_split_count"
+const splitCountOption = "xla_cpu_parallel_codegen_split_count"
 
 // cpuDefaults are overrides that the CPU plugin needs for correct results.
 var cpuDefaults = map[string]any{"xla_cpu_enable_fast_min_max": false, "xla_cpu_use_xnnpack": false}
 
-// On returns o with the platform's default compile options filled in. platform is a name such as
+// WithPlatformDefaults returns o with the platform's default compile options filled in. platform is a name such as
 // "cpu".
-func (o CompileOptions) On(platform string) CompileOptions {
+func (o CompileOptions) WithPlatformDefaults(platform string) CompileOptions {
 	if platform != "cpu" {
 		return o
 	}
@@ -96,7 +96,7 @@ func (o CompileOptions) encode(devices int, hasDevice func(id int) bool) ([]byte
 		build = protoint.AppendInt(build, 6, 1)
 	}
 	if o.DeviceAssignment != nil {
-		build = protoint.AppendBytes(build, 9, assignmentProto(o.DeviceAssignment))
+		build = protoint.AppendBytes(build, 9, encodeAssignment(o.DeviceAssignment))
 	}
 	if o.Shardy {
 		build = protoint.AppendInt(build, 19, 1)
@@ -118,7 +118,7 @@ func (o CompileOptions) encode(devices int, hasDevice func(id int) bool) ([]byte
 		overrides["xla_dump_to"] = o.DumpDir
 	}
 	for _, name := range slices.Sorted(maps.Keys(overrides)) {
-		value, err := overrideProto(name, overrides[name])
+		value, err := encodeOverride(name, overrides[name])
 		if err != nil {
 			return nil, err
 		}
@@ -157,9 +157,9 @@ func (o CompileOptions) checkAssignment(replicas, partitions int, hasDevice func
 	return nil
 }
 
-// assignmentProto returns an encoded DeviceAssignmentProto, which lists the devices of all replicas
+// encodeAssignment returns an encoded DeviceAssignmentProto, which lists the devices of all replicas
 // for each partition.
-func assignmentProto(a [][]int) []byte {
+func encodeAssignment(a [][]int) []byte {
 	partitions := len(a[0])
 	out := protoint.AppendInt(nil, 1, int64(len(a)))
 	out = protoint.AppendInt(out, 2, int64(partitions))
@@ -173,11 +173,11 @@ func assignmentProto(a [][]int) []byte {
 	return out
 }
 
-// readAssignment decodes the result of assignmentProto.
-func readAssignment(b []byte) ([][]int, error) {
+// decodeAssignment decodes the result of encodeAssignment.
+func decodeAssignment(b []byte) ([][]int, error) {
 	var replicas, partitions uint64
 	var columns [][]int64
-	err := eachField(b, func(n protowire.Number, v uint64, m []byte) error {
+	err := forEachField(b, func(n protowire.Number, v uint64, m []byte) error {
 		switch n {
 		case 1:
 			replicas = v
@@ -185,9 +185,9 @@ func readAssignment(b []byte) ([][]int, error) {
 			partitions = v
 		case 3:
 			var column []int64
-			err := eachField(m, func(n protowire.Number, v uint64, m []byte) (err error) {
+			err := forEachField(m, func(n protowire.Number, v uint64, m []byte) (err error) {
 				if n == 1 {
-					column, err = integers(column, v, m)
+					column, err = appendIntegers(column, v, m)
 				}
 				return err
 			})
@@ -200,15 +200,15 @@ func readAssignment(b []byte) ([][]int, error) {
 		return nil, err
 	}
 	if uint64(len(columns)) != partitions {
-		return nil, fmt.Errorf("%w: a device assignment for %d partitions lists %d", errHLO, partitions, len(columns))
+		return nil, fmt.Errorf("%w: a device assignment for %d partitions lists %d", errMalformedHLO, partitions, len(columns))
 	}
 	for _, c := range columns {
 		if uint64(len(c)) != replicas {
-			return nil, fmt.Errorf("%w: a device assignment for %d replicas lists %d", errHLO, replicas, len(c))
+			return nil, fmt.Errorf("%w: a device assignment for %d replicas lists %d", errMalformedHLO, replicas, len(c))
 		}
 	}
 	if partitions == 0 {
-		return nil, fmt.Errorf("%w: an empty device assignment", errHLO)
+		return nil, fmt.Errorf("%w: an empty device assignment", errMalformedHLO)
 	}
 	out := make([][]int, replicas)
 	for r := range out {
@@ -224,22 +224,22 @@ func readAssignment(b []byte) ([][]int, error) {
 // [*CompileError] for the first invalid one. It does not check whether the plugin has the options.
 func CheckOverrides(overrides map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(overrides)) {
-		if _, err := overrideProto(name, overrides[name]); err != nil {
+		if _, err := encodeOverride(name, overrides[name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// overrideProto returns an encoded OptionOverrideProto.
-func overrideProto(name string, value any) ([]byte, error) {
+// encodeOverride returns an encoded OptionOverrideProto.
+func encodeOverride(name string, value any) ([]byte, error) {
 	if name == "" {
 		return nil, compileError("Overrides", "an option has no name")
 	}
 	if v, ok := value.(int); ok {
 		value = int64(v)
 	}
-	if name == splitCount {
+	if name == splitCountOption {
 		if err := checkSplitCount(value); err != nil {
 			return nil, err
 		}
@@ -259,9 +259,9 @@ func overrideProto(name string, value any) ([]byte, error) {
 		Hint:   "use string, bool, int, int64 or float64"}
 }
 
-// maxSplits is the limit of the number of parts into which the CPU compiler splits a program. Each
+// maxSplitCount is the limit of the number of parts into which the CPU compiler splits a program. Each
 // part is a copy of the program, so that larger numbers use too much memory.
-const maxSplits = 1024
+const maxSplitCount = 1024
 
 // checkSplitCount checks the number of parts. XLA also accepts the number as a string.
 func checkSplitCount(value any) error {
@@ -273,15 +273,15 @@ func checkSplitCount(value any) error {
 	}
 	switch {
 	case !ok:
-		return &CompileError{Field: "Overrides", Reason: fmt.Sprintf("%s: %v is not an integer", splitCount, value),
+		return &CompileError{Field: "Overrides", Reason: fmt.Sprintf("%s: %v is not an integer", splitCountOption, value),
 			Hint: "use an int"}
 	case n < 0:
-		return compileError("Overrides", "%s: %d is negative, which aborts the process", splitCount, n)
-	case n > maxSplits:
+		return compileError("Overrides", "%s: %d is negative, which aborts the process", splitCountOption, n)
+	case n > maxSplitCount:
 		return &CompileError{Field: "Overrides",
 			Reason: fmt.Sprintf("%s: %d is too large, because each part uses the memory of the whole program",
-				splitCount, n),
-			Hint: fmt.Sprintf("use at most %d", maxSplits)}
+				splitCountOption, n),
+			Hint: fmt.Sprintf("use at most %d", maxSplitCount)}
 	}
 	return nil
 }

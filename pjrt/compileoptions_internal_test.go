@@ -42,12 +42,12 @@ func FuzzCompileOptions(f *testing.F) {
 		if !bytes.Equal(b, again) {
 			t.Fatal("encoding depends on map order")
 		}
-		build, err := field(b, 3)
+		build, err := lastField(b, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := map[protowire.Number]uint64{}
-		if err := eachField(build, func(n protowire.Number, v uint64, m []byte) error {
+		if err := forEachField(build, func(n protowire.Number, v uint64, m []byte) error {
 			if m == nil {
 				got[n] = v
 			}
@@ -63,14 +63,14 @@ func FuzzCompileOptions(f *testing.F) {
 }
 
 func FuzzReadAssignment(f *testing.F) {
-	f.Add(assignmentProto([][]int{{0, 1}, {2, 3}}))
+	f.Add(encodeAssignment([][]int{{0, 1}, {2, 3}}))
 	f.Add(protoint.AppendInt(nil, 1, 1<<40))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := readAssignment(b)
+		a, err := decodeAssignment(b)
 		if err != nil || len(a) == 0 {
 			return
 		}
-		again, err := readAssignment(assignmentProto(a))
+		again, err := decodeAssignment(encodeAssignment(a))
 		if err != nil || !reflect.DeepEqual(a, again) {
 			t.Fatalf("%v became %v, %v", a, again, err)
 		}

@@ -11,51 +11,51 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// childKind is a kind of object or work that keeps a client open.
-type childKind int
+// dependentKind is a kind of object or work that keeps a client open.
+type dependentKind int
 
 const (
-	childBuffer childKind = iota
-	childExecutable
-	childTopology
-	childCall // a call of a method of the client or its objects
-	childWork // work that runs in the plugin without a caller: a compilation, or a wait for an event
-	childKinds
+	dependentBuffer dependentKind = iota
+	dependentExecutable
+	dependentTopology
+	dependentCall // a call of a method of the client or its objects
+	dependentWork // work that runs in the plugin without a caller: a compilation, or a wait for an event
+	numDependentKinds
 )
 
-// core is the part of a Client that its children refer to. It has no pointer to the Client, so that
+// clientHandle is the part of a Client that its children refer to. It has no pointer to the Client, so that
 // the garbage collector can find out that the Client is unreachable.
-type core struct {
-	api  *capi.API
-	path string
-	c    capi.Client
+type clientHandle struct {
+	api    *capi.API
+	path   string
+	client capi.Client
 
 	// refs counts the Client and its children. It is closedRefs or less once the C client is
 	// destroyed.
-	refs     atomic.Int64
-	children [childKinds]atomic.Int64
-	// closing is set if Close returned while work was still running. The C client is then destroyed
+	refs       atomic.Int64
+	dependents [numDependentKinds]atomic.Int64
+	// closeMu is set if Close returned while work was still running. The C client is then destroyed
 	// when the work ends.
 	closing atomic.Bool
 
-	// launch is locked while a program is enqueued on several devices, so that all devices receive
+	// launchMu is locked while a program is enqueued on several devices, so that all devices receive
 	// the launches of this client in the same order. Otherwise two collectives could deadlock.
-	launch sync.Mutex
+	launchMu sync.Mutex
 
-	waits eventPipe
+	events eventPipe
 
-	// values is the key-value store, or nil.
-	values *keyValues
+	// keyValueServer is the key-value store, or nil.
+	keyValues *keyValueServer
 
-	// lastShape is the shape of the last copy from the host.
-	lastShape atomic.Pointer[shape]
+	// lastHostShape is the shape of the last copy from the host.
+	lastHostShape atomic.Pointer[shape]
 
 	// memories are the client's memories by handle. They are not modified after NewClient.
 	memories map[capi.Memory]*Memory
 }
 
-// retain adds a child. It returns ErrClosed if the client is closed.
-func (c *core) retain(k childKind) error {
+// acquire adds a child. It returns ErrClosed if the client is closed.
+func (c *clientHandle) acquire(k dependentKind) error {
 	if c == nil {
 		return ErrClosed // the client is a zero value
 	}
@@ -65,28 +65,28 @@ func (c *core) retain(k childKind) error {
 			return ErrClosed
 		}
 		if c.refs.CompareAndSwap(n, n+1) {
-			c.children[k].Add(1)
+			c.dependents[k].Add(1)
 			return nil
 		}
 	}
 }
 
-// add changes the number of children by delta. The caller must have retained the client.
-func (c *core) add(k childKind, delta int) {
+// addDependents changes the number of children by delta. The caller must have retained the client.
+func (c *clientHandle) addDependents(k dependentKind, delta int) {
 	if delta != 0 {
-		c.children[k].Add(int64(delta))
+		c.dependents[k].Add(int64(delta))
 		c.refs.Add(int64(delta))
 	}
 }
 
 // release removes a child. The last release destroys a client that is unreachable, or that was
 // closed while work was running.
-func (c *core) release(k childKind) {
-	c.drop() // first, because Close expects one reference when there are no children
-	c.children[k].Add(-1)
+func (c *clientHandle) release(k dependentKind) {
+	c.unref() // first, because Close expects one reference when there are no children
+	c.dependents[k].Add(-1)
 }
 
-func (c *core) drop() {
+func (c *clientHandle) unref() {
 	if c.refs.Add(-1) == 0 && c.refs.CompareAndSwap(0, closedRefs) {
 		// destroy runs in a new goroutine because it may wait for the calling goroutine.
 		go func() { _ = c.destroy() }()
@@ -94,9 +94,9 @@ func (c *core) drop() {
 }
 
 // close destroys the client if it has no children.
-func (c *core) close() error {
+func (c *clientHandle) close() error {
 	if !c.refs.CompareAndSwap(1, closedRefs) {
-		return c.openError("close client")
+		return c.inUseError("close client")
 	}
 	return c.destroy()
 }
@@ -104,10 +104,10 @@ func (c *core) close() error {
 // isIdle reports whether no object of the client is open and no call is running. It runs the
 // garbage collector before it returns false, because unreachable objects count until their cleanup
 // has run.
-func (c *core) isIdle() bool {
+func (c *clientHandle) isIdle() bool {
 	open := func() bool {
-		for k := childBuffer; k <= childCall; k++ {
-			if c.children[k].Load() > 0 {
+		for k := dependentBuffer; k <= dependentCall; k++ {
+			if c.dependents[k].Load() > 0 {
 				return true
 			}
 		}
@@ -116,7 +116,7 @@ func (c *core) isIdle() bool {
 	if !open() {
 		return true
 	}
-	collect()
+	collectGarbage()
 	// Cleanups run concurrently: others may end after the one that collect waits for.
 	for range 20 {
 		if !open() {
@@ -127,10 +127,10 @@ func (c *core) isIdle() bool {
 	return false
 }
 
-// collect runs the garbage collector and waits, for one second at most, for a cleanup to run.
-func collect() {
+// collectGarbage runs the garbage collector and waits, for one second at most, for a cleanup to run.
+func collectGarbage() {
 	ran := make(chan struct{})
-	runtime.AddCleanup(new(*core), func(ran chan struct{}) { close(ran) }, ran)
+	runtime.AddCleanup(new(*clientHandle), func(ran chan struct{}) { close(ran) }, ran)
 	runtime.GC()
 	select {
 	case <-ran:
@@ -143,8 +143,8 @@ const closeGrace = time.Second
 
 // waitForWork waits, for closeGrace at most, until the plugin has no running work. It reports
 // whether all work has ended.
-func (c *core) waitForWork() bool {
-	for end := time.Now().Add(closeGrace); c.children[childWork].Load() > 0; time.Sleep(time.Millisecond) {
+func (c *clientHandle) waitForWork() bool {
+	for end := time.Now().Add(closeGrace); c.dependents[dependentWork].Load() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			return false
 		}
@@ -153,28 +153,28 @@ func (c *core) waitForWork() bool {
 }
 
 // closeWhenIdle closes the client as soon as its running work has ended.
-func (c *core) closeWhenIdle() {
+func (c *clientHandle) closeWhenIdle() {
 	c.closing.Store(true)
-	c.drop()
+	c.unref()
 }
 
-func (c *core) destroy() error {
-	c.waits.close()
-	live.Remove(live.Client, unsafe.Pointer(c.c))
-	err := c.api.ClientDestroy(c.c)
-	c.values.close()
-	return c.wrap("close client", err)
+func (c *clientHandle) destroy() error {
+	c.events.close()
+	live.Remove(live.Client, unsafe.Pointer(c.client))
+	err := c.api.ClientDestroy(c.client)
+	c.keyValues.close()
+	return c.wrapError("close client", err)
 }
 
-func (c *core) openError(op string) error {
-	return &OpenError{Op: op, Buffers: int(c.children[childBuffer].Load()),
-		Executables: int(c.children[childExecutable].Load()),
-		Topologies:  int(c.children[childTopology].Load()), Calls: int(c.children[childCall].Load())}
+func (c *clientHandle) inUseError(op string) error {
+	return &InUseError{Op: op, Buffers: int(c.dependents[dependentBuffer].Load()),
+		Executables: int(c.dependents[dependentExecutable].Load()),
+		Topologies:  int(c.dependents[dependentTopology].Load()), Calls: int(c.dependents[dependentCall].Load())}
 }
 
-func (c *core) wrap(op string, err error) error { // c may be nil if err is nil
+func (c *clientHandle) wrapError(op string, err error) error { // client may be nil if err is nil
 	if err == nil {
 		return nil
 	}
-	return wrap(op, c.path, err)
+	return wrapError(op, c.path, err)
 }

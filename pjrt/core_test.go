@@ -17,7 +17,7 @@ import (
 
 func TestCloseDuringWork(t *testing.T) {
 	leaktest.Check(t)
-	// On a busy machine, the wait may start after Close, or the program may end before the first
+	// WithPlatformDefaults a busy machine, the wait may start after Close, or the program may end before the first
 	// wait. The test then repeats with longer times.
 	pause, rounds := 2*time.Millisecond, int32(spinRounds)
 	for try := 0; ; try++ {
@@ -47,7 +47,7 @@ func TestCloseDuringWork(t *testing.T) {
 }
 
 func TestGarbageCollectorReleasesUnreachableObjects(t *testing.T) {
-	before := leaktest.Open()
+	before := leaktest.OpenObjects()
 	func() {
 		p := plugintest.CPU(t, 1).Plugin()
 		c, err := p.NewClient(background, pjrt.ClientOptions{Options: map[string]any{"cpu_device_count": 1}})
@@ -62,7 +62,7 @@ func TestGarbageCollectorReleasesUnreachableObjects(t *testing.T) {
 	}()
 	assert.Eventually(t, func() bool {
 		runtime.GC()
-		now := leaktest.Open()
+		now := leaktest.OpenObjects()
 		return now["buffer"] == before["buffer"] && now["executable"] == before["executable"] &&
 			now["topology"] == before["topology"] && now["client"] <= before["client"]+1
 	}, 10*time.Second, 10*time.Millisecond)
@@ -78,7 +78,7 @@ func TestUnreachableBuffersDoNotKeepClientOpen(t *testing.T) {
 		require.NoError(t, err)
 		held, err := c.BufferFromHost(background, make([]byte, 4), pjrt.F32, []int{1}, c.Devices()[0])
 		require.NoError(t, err)
-		var open *pjrt.OpenError
+		var open *pjrt.InUseError
 		require.ErrorAs(t, c.Close(), &open)
 		assert.Equal(t, 1, open.Buffers)
 		require.NoError(t, held.Close())

@@ -36,7 +36,7 @@ func (d *DeviceDescription) Attributes() map[string]any { return cloneAttributes
 // client is closed.
 type Device struct {
 	DeviceDescription
-	core          *core
+	core          *clientHandle
 	handle        capi.Device
 	addressable   bool
 	localID       int
@@ -95,13 +95,13 @@ type MemoryStats struct {
 // MemoryStats returns the statistics of the device's memory allocator. If the plugin has none, as
 // the CPU plugin, the error matches errors.ErrUnsupported.
 func (d *Device) MemoryStats() (MemoryStats, error) {
-	if err := d.core.retain(childCall); err != nil {
+	if err := d.core.acquire(dependentCall); err != nil {
 		return MemoryStats{}, opError("memory stats", "", err)
 	}
-	defer d.core.release(childCall)
+	defer d.core.release(dependentCall)
 	v, set, err := d.core.api.DeviceMemoryStats(d.handle)
 	if err != nil {
-		return MemoryStats{}, d.core.wrap("memory stats", err)
+		return MemoryStats{}, d.core.wrapError("memory stats", err)
 	}
 	for i := range v {
 		if set>>i&1 == 0 {
@@ -114,7 +114,7 @@ func (d *Device) MemoryStats() (MemoryStats, error) {
 // Memory is a memory space of a client, such as the memory of a device or pinned host memory. The
 // client owns it.
 type Memory struct {
-	core    *core
+	core    *clientHandle
 	handle  capi.Memory
 	info    capi.MemoryInfo
 	handles []capi.Device

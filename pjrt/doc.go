@@ -23,7 +23,7 @@
 // Client, LoadedExecutable, Executable, Topology and Buffer own memory of the plugin and have a
 // Close method. Devices and memories belong to their client. Close may be called at any time, from
 // any goroutine; the object is destroyed when the last running call that uses it returns. A client
-// cannot be closed while its objects are open ([OpenError]). A plugin is never unloaded. The
+// cannot be closed while its objects are open ([InUseError]). A plugin is never unloaded. The
 // garbage collector releases objects that became unreachable without Close, but programs should not
 // rely on it: package pjrt/leaktest makes tests fail for such objects.
 //

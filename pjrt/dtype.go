@@ -86,9 +86,9 @@ func (t DType) Bits() int {
 // use the low bits of one byte each.
 func (t DType) HostBytes() int { return (t.Bits() + 7) / 8 }
 
-// needsMinor returns the PJRT minor version that introduced the type. Older plugins read beyond the
+// requiredMinor returns the PJRT minor version that introduced the type. Older plugins read beyond the
 // end of a table for such a type.
-func (t DType) needsMinor() int {
+func (t DType) requiredMinor() int {
 	switch t {
 	case S1, U1:
 		return 94
@@ -98,8 +98,8 @@ func (t DType) needsMinor() int {
 	return 0
 }
 
-// dtypeOfXLA returns the DType for the number n of XLA's PrimitiveType, or Invalid.
-func dtypeOfXLA(n uint64) DType {
+// dtypeFromXLA returns the DType for the number n of XLA's PrimitiveType, or Invalid.
+func dtypeFromXLA(n uint64) DType {
 	for t, d := range dtypes {
 		if t != int(Invalid) && uint64(d.xla) == n {
 			return DType(t)

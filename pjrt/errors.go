@@ -62,7 +62,7 @@ type Error struct {
 
 // Error returns "pjrt: op: CODE: message (plugin); hint".
 func (e *Error) Error() string {
-	return errkind.Text("pjrt: "+e.Op, fmt.Sprintf("%s: %s (%s)", e.Code.Error(), e.Msg, filepath.Base(e.Plugin)), nil,
+	return errkind.Format("pjrt: "+e.Op, fmt.Sprintf("%s: %s (%s)", e.Code.Error(), e.Msg, filepath.Base(e.Plugin)), nil,
 		e.hint())
 }
 
@@ -86,8 +86,8 @@ func (e *Error) Unwrap() error { return e.Code }
 // maxSummary is the limit of the length of Error.Msg in bytes.
 const maxSummary = 500
 
-// wrap adds the operation and the plugin to an error that the C API returned.
-func wrap(op, plugin string, err error) error {
+// wrapError adds the operation and the plugin to an error that the C API returned.
+func wrapError(op, plugin string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -96,7 +96,7 @@ func wrap(op, plugin string, err error) error {
 		return opError(op, "", err)
 	}
 	text := c.Error()
-	e := &Error{Op: op, Code: Code(c.Code), Plugin: plugin, Msg: strings.TrimSpace(text), NeedsMinor: c.Minor}
+	e := &Error{Op: op, Code: Code(c.Code), Plugin: plugin, Msg: strings.TrimSpace(text), NeedsMinor: c.RequiredMinor}
 	if line, _, more := strings.Cut(e.Msg, "\n"); more || len(line) > maxSummary {
 		e.Msg, e.Log = line, text
 		if len(line) > maxSummary {
@@ -112,9 +112,9 @@ func optionError(name, hint, reason string, args ...any) error {
 		Class: errkind.ValueError}
 }
 
-// OpenError reports that an object cannot be closed because other objects are open. Close can be
+// InUseError reports that an object cannot be closed because other objects are open. Close can be
 // called again after they are closed.
-type OpenError struct {
+type InUseError struct {
 	// Op is the operation that failed.
 	Op string
 	// Buffers, Executables and Topologies are the numbers of open objects. Calls is the number of
@@ -123,7 +123,7 @@ type OpenError struct {
 }
 
 // Error returns a text such as "pjrt: close client: still open: 2 buffers, 1 calls".
-func (e *OpenError) Error() string {
+func (e *InUseError) Error() string {
 	var parts []string
 	for _, p := range []struct {
 		n    int
@@ -133,8 +133,8 @@ func (e *OpenError) Error() string {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.name))
 		}
 	}
-	return errkind.Text("pjrt: "+e.Op, "still open: "+strings.Join(parts, ", "), nil, "")
+	return errkind.Format("pjrt: "+e.Op, "still open: "+strings.Join(parts, ", "), nil, "")
 }
 
 // Kind returns FailedPreconditionError.
-func (*OpenError) Kind() errkind.Kind { return errkind.FailedPreconditionError }
+func (*InUseError) Kind() errkind.Kind { return errkind.FailedPreconditionError }

@@ -32,10 +32,10 @@ func TestWrappedErrorsMatchCodes(t *testing.T) {
 // TestErrorTexts checks that the texts contain operation, subject, reason, cause and hint, and that
 // no part is repeated.
 func TestErrorTexts(t *testing.T) {
-	url := &pjrt.PathError{Path: "gs://b/x.so", Reason: files.URL, Hint: "copy it"}
+	url := &pjrt.PathError{Path: "gs://b/x.so", Reason: files.IsURL, Hint: "copy it"}
 	for want, err := range map[string]error{
 		"pjrt: compile: UNIMPLEMENTED: no slot (x.so); install a plugin for PJRT 0.75 or newer": &pjrt.Error{Op: "compile", Code: pjrt.Unimplemented, Plugin: "/x.so", Msg: "no slot", NeedsMinor: 75},
-		"pjrt: execute: result 2 of device 1: it is live: busy; close it":                       &pjrt.ArgumentError{Result: true, Device: 1, Index: 2, Reason: "it is live", Err: errors.New("busy"), Hint: "close it"},
+		"pjrt: execute: result 2 of device 1: it is live: busy; close it":                       &pjrt.ArgumentError{IsResult: true, Device: 1, Index: 2, Reason: "it is live", Err: errors.New("busy"), Hint: "close it"},
 		"pjrt: execute: argument 2: x": &pjrt.ArgumentError{Device: -1, Index: 2,
 			Reason: "x"},
 		"pjrt: execute: arguments of device 1: x": &pjrt.ArgumentError{Device: 1, Index: -1,
@@ -43,7 +43,7 @@ func TestErrorTexts(t *testing.T) {
 		"pjrt: execute: arguments: x": &pjrt.ArgumentError{Device: -1, Index: -1,
 			Reason: "x"},
 		"pjrt: execute: argument 0 of device 0: closed": &pjrt.ArgumentError{Err: pjrt.ErrClosed},
-		"pjrt: close client: still open: 2 buffers, 1 calls": &pjrt.OpenError{Op: "close client",
+		"pjrt: close client: still open: 2 buffers, 1 calls": &pjrt.InUseError{Op: "close client",
 			Buffers: 2, Calls: 1},
 		"pjrt: compile: Replicas: -1 is too few; give one": &pjrt.CompileError{Field: "Replicas",
 			Reason: "-1 is too few", Hint: "give one"},
@@ -54,7 +54,7 @@ func TestErrorTexts(t *testing.T) {
 	} {
 		assert.EqualError(t, err, want)
 	}
-	_, err := pjrt.Inspect("gs://b/x.so")
+	_, err := pjrt.VerifyPlugin("gs://b/x.so")
 	require.Error(t, err)
 	assert.Equal(t, 1, strings.Count(err.Error(), ";"), "only the hint of the path: %v", err)
 	var zero pjrt.Client

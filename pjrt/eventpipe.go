@@ -28,15 +28,15 @@ type pendingWait struct {
 // readyChannels are channels with a buffer for one error, which waits reuse.
 var readyChannels = sync.Pool{New: func() any { return make(chan error, 1) }}
 
-// start opens the pipe if it is not open. deliver is called with the outcome of each wait.
-func (w *eventPipe) start(api *capi.API, deliver func(pendingWait, error)) (err error) {
+// open opens the pipe if it is not open. deliver is called with the outcome of each wait.
+func (w *eventPipe) open(api *capi.API, deliver func(pendingWait, error)) (err error) {
 	if w.pipe != nil {
 		return nil
 	}
 	w.pending = map[uint64]pendingWait{}
 	w.pipe, err = openPipe(16, func(message []byte) {
 		slot := binary.NativeEndian.Uint64(message[:8])
-		err := api.ErrorFrom(binary.NativeEndian.Uint64(message[8:]))
+		err := api.ReadError(binary.NativeEndian.Uint64(message[8:]))
 		w.mu.Lock()
 		wait, ok := w.pending[slot]
 		delete(w.pending, slot)

@@ -28,28 +28,28 @@ type Executable struct {
 // that the garbage collector can find out that the Executable is unreachable.
 type executableHandle struct {
 	handle
-	api *capi.API
-	x   capi.Executable
+	api        *capi.API
+	executable capi.Executable
 	// deserialized is true if the executable was loaded from serialized bytes. serialized has those
-	// bytes if LoadOptions.Keep was set.
+	// bytes if LoadOptions.KeepSerialized was set.
 	deserialized bool
 	serialized   []byte
 	// params are the shapes of the program's parameters, which Serialize writes; nil if unknown.
 	params *[]*shape
 }
 
-// call runs f while holding a use of the C executable.
-func (h *executableHandle) call(op string, f func() error) error {
+// withHandle runs f while holding a use of the C executable.
+func (h *executableHandle) withHandle(op string, f func() error) error {
 	if h == nil {
 		return zeroValueError(op, "executable", "Compile")
 	}
-	return h.handle.call(op, f)
+	return h.handle.withHandle(op, f)
 }
 
 // newExecutable returns an Executable that owns x. unload, if not nil, destroys the loaded program
 // that contains x, after x itself.
 func newExecutable(api *capi.API, path string, unload func() error, x capi.Executable) *Executable {
-	h := &executableHandle{handle: handle{kind: live.Executable, path: path}, api: api, x: x}
+	h := &executableHandle{handle: handle{kind: live.Executable, path: path}, api: api, executable: x}
 	h.free = func() error {
 		err := api.ExecutableDestroy(x)
 		if unload != nil {
@@ -78,10 +78,10 @@ func (e *Executable) Close() error {
 	return e.closeOnce("close executable")
 }
 
-// get returns a record in which only property p is valid. The record may share memory with e.
-func (e *Executable) get(p property) (r ExecutableRecord, err error) {
+// readProperty returns a record in which only property p is valid. The record may share memory with e.
+func (e *Executable) readProperty(p property) (r ExecutableRecord, err error) {
 	if e.record == nil {
-		err = e.call(p.name, func() error { return p.read(e.executableHandle, &r) })
+		err = e.withHandle(p.name, func() error { return p.read(e.executableHandle, &r) })
 		return r, err
 	}
 	if err := e.record.Missing[p.name]; err != nil {
@@ -92,48 +92,48 @@ func (e *Executable) get(p property) (r ExecutableRecord, err error) {
 
 // Name returns the name of the program's module.
 func (e *Executable) Name() (string, error) {
-	r, err := e.get(propName)
+	r, err := e.readProperty(propName)
 	return r.Name, err
 }
 
 // Fingerprint returns a binary string that differs between different compiled programs.
 func (e *Executable) Fingerprint() (string, error) {
-	r, err := e.get(propFingerprint)
+	r, err := e.readProperty(propFingerprint)
 	return r.Fingerprint, err
 }
 
 // Counts returns the number of replicas, of partitions per replica, and of results per device.
 func (e *Executable) Counts() (replicas, partitions, outputs int, err error) {
-	r, err := e.get(propCounts)
+	r, err := e.readProperty(propCounts)
 	return r.Replicas, r.Partitions, r.Outputs, err
 }
 
 // SizeOfGeneratedCode returns the size of the machine code in bytes, or -1 if it is unknown.
 func (e *Executable) SizeOfGeneratedCode() (int64, error) {
-	r, err := e.get(propCode)
+	r, err := e.readProperty(propGeneratedCode)
 	return r.GeneratedCode, err
 }
 
 // OutputDTypes returns the element types of the results.
 func (e *Executable) OutputDTypes() ([]DType, error) {
-	r, err := e.get(propTypes)
+	r, err := e.readProperty(propOutputDTypes)
 	return slices.Clone(r.OutputDTypes), err
 }
 
 // OutputDims returns the dimensions of the results on one device.
 func (e *Executable) OutputDims() ([][]int, error) {
-	r, err := e.get(propDims)
+	r, err := e.readProperty(propOutputDims)
 	return cloneDims(r.OutputDims), err
 }
 
 // outputShapes returns the shapes of the results on one device.
 func (e *Executable) outputShapes() (out []*shape, err error) {
-	err = e.call("output shapes", func() error {
-		types, err := e.api.ExecutableOutputTypes(e.x)
+	err = e.withHandle("output shapes", func() error {
+		types, err := e.api.ExecutableOutputTypes(e.executable)
 		if err != nil {
 			return err
 		}
-		dims, err := e.api.ExecutableOutputDims(e.x)
+		dims, err := e.api.ExecutableOutputDims(e.executable)
 		if err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (e *Executable) outputShapes() (out []*shape, err error) {
 			return fmt.Errorf("the plugin returned %d result types but %d result shapes", len(types), len(dims))
 		}
 		for i := range types {
-			out = append(out, shapeOf64(DType(types[i]), dims[i]))
+			out = append(out, newShapeInt64(DType(types[i]), dims[i]))
 		}
 		return nil
 	})
@@ -150,35 +150,35 @@ func (e *Executable) outputShapes() (out []*shape, err error) {
 
 // OutputMemoryKinds returns the memory kind of each result.
 func (e *Executable) OutputMemoryKinds() ([]string, error) {
-	r, err := e.get(propKinds)
+	r, err := e.readProperty(propOutputMemoryKinds)
 	return slices.Clone(r.OutputKinds), err
 }
 
 // ParameterMemoryKinds returns the memory kind that is expected for each argument. It requires PJRT
 // 0.102; otherwise the error matches errors.ErrUnsupported.
 func (e *Executable) ParameterMemoryKinds() ([]string, error) {
-	r, err := e.get(propParameterKinds)
+	r, err := e.readProperty(propParameterKinds)
 	return slices.Clone(r.ParameterKinds), err
 }
 
 // CostAnalysis returns the compiler's estimates for one run on one device, such as "flops" and
 // "bytes accessed" (float32). The caller may modify the map.
 func (e *Executable) CostAnalysis() (map[string]any, error) {
-	r, err := e.get(propCost)
+	r, err := e.readProperty(propCost)
 	return maps.Clone(r.Cost), err
 }
 
 // MemoryStats returns the compiler's estimate of the memory of the program. A run uses Arguments +
 // Outputs + Temp - Alias.
 func (e *Executable) MemoryStats() (CompiledMemoryStats, error) {
-	r, err := e.get(propMemory)
+	r, err := e.readProperty(propMemory)
 	return r.Memory, err
 }
 
 // OptimizedProgram returns the program of one device after optimization and partitioning. Its
 // format is "hlo_with_config" or "hlo".
 func (e *Executable) OptimizedProgram() (Program, error) {
-	r, err := e.get(propOptimized)
+	r, err := e.readProperty(propOptimized)
 	if e.record != nil {
 		r.Optimized.Code = bytes.Clone(r.Optimized.Code)
 	}
@@ -194,12 +194,12 @@ func (e *Executable) OptimizedProgram() (Program, error) {
 func (e *Executable) Serialize() ([]byte, error) {
 	if e.record == nil && e.executableHandle != nil && e.deserialized {
 		if e.serialized != nil {
-			return seal(e.serialized, e.params), nil
+			return encodeSerialized(e.serialized, e.params), nil
 		}
 		return nil, &errkind.Fault{Op: "pjrt: serialize", Err: ErrDeserialized,
 			Hint: "use the original bytes, or set LoadOptions.Keep when you load them"}
 	}
-	r, err := e.get(propSerialize)
+	r, err := e.readProperty(propSerialized)
 	if e.record != nil {
 		r.Serialized = bytes.Clone(r.Serialized)
 	}

@@ -32,26 +32,26 @@ func (l *LoadedExecutable) Execute(ctx context.Context, args, results [][]*Buffe
 	if l.loadedHandle == nil {
 		return zeroValueError("execute", "executable", "Compile")
 	}
-	if l.firstState.CompareAndSwap(firstIdle, firstTaken) {
-		s := l.first
+	if l.primaryState.CompareAndSwap(primaryIdle, primaryInUse) {
+		s := l.primaryLaunch
 		done, err := l.executeInPlace(s, args, results, &o)
 		l.putLaunch(s)
 		if done {
 			return err
 		}
 	}
-	return l.executeGeneral(args, results, o)
+	return l.acquireLaunchAndExecute(args, results, o)
 }
 
-// executeGeneral implements Execute for all arguments and results.
-func (l *LoadedExecutable) executeGeneral(args, results [][]*Buffer, o ExecuteOptions) error {
+// acquireLaunchAndExecute implements Execute for all arguments and results.
+func (l *LoadedExecutable) acquireLaunchAndExecute(args, results [][]*Buffer, o ExecuteOptions) error {
 	if err := l.checkLists(args, results, o); err != nil {
 		return err
 	}
 	if len(l.devices) > 1 {
 		// The lock is acquired before the launch, so that all goroutines share one launch and its limit.
-		l.core.launch.Lock()
-		defer l.core.launch.Unlock()
+		l.core.launchMu.Lock()
+		defer l.core.launchMu.Unlock()
 	}
 	s, err := l.getLaunch(len(l.devices), len(args[0]), len(l.outputs))
 	if err != nil {
@@ -62,7 +62,7 @@ func (l *LoadedExecutable) executeGeneral(args, results [][]*Buffer, o ExecuteOp
 	return err
 }
 
-func (l *LoadedExecutable) execute(s *launch, args, results [][]*Buffer, o ExecuteOptions) error {
+func (l *LoadedExecutable) execute(s *launchState, args, results [][]*Buffer, o ExecuteOptions) error {
 	if s.params == nil {
 		if p := l.params.Load(); p != nil {
 			s.params = *p
@@ -73,7 +73,7 @@ func (l *LoadedExecutable) execute(s *launch, args, results [][]*Buffer, o Execu
 		l.releaseArguments(args, o.Donate, n)
 		return err
 	}
-	if s.inPlace < len(s.slots) {
+	if s.numInPlace < len(s.slotStates) {
 		if err := l.acquireResults(s, args, results, o.Donate); err != nil {
 			l.releaseResults(s, results)
 			l.releaseArguments(args, o.Donate, n)
@@ -83,22 +83,22 @@ func (l *LoadedExecutable) execute(s *launch, args, results [][]*Buffer, o Execu
 	err = l.core.api.Execute(&s.Launch, keep, drop, o.LaunchID)
 	if err != nil {
 		l.releaseAfterFailure(s, args, results, o.Donate)
-		return l.core.wrap("execute", err)
+		return l.core.wrapError("execute", err)
 	}
-	if !s.checked {
+	if !s.resultsChecked {
 		err = l.checkResultTypes(s, args)
 	}
-	l.finishArguments(s, args, results, o.Donate)
-	if s.inPlace < len(s.slots) {
-		l.fillResults(s, results)
+	l.releaseExecutedArguments(s, args, results, o.Donate)
+	if s.numInPlace < len(s.slotStates) {
+		l.storeResults(s, results)
 	}
 	return err
 }
 
-// finishArguments releases the arguments of a successful launch. The C buffers of donated arguments
+// releaseExecutedArguments releases the arguments of a successful launch. The C buffers of donated arguments
 // no longer exist. A result that replaces the argument with the same number is stored in its
 // Buffer.
-func (l *LoadedExecutable) finishArguments(s *launch, args, results [][]*Buffer, donate []bool) {
+func (l *LoadedExecutable) releaseExecutedArguments(s *launchState, args, results [][]*Buffer, donate []bool) {
 	gone := 0
 	for d, row := range args {
 		dst := results[d]
@@ -108,7 +108,7 @@ func (l *LoadedExecutable) finishArguments(s *launch, args, results [][]*Buffer,
 				b.release()
 			case i < len(dst) && dst[i] == b:
 				live.Untrack(unsafe.Pointer(b.handle.c))
-				b.fill(s.Outs[d*s.results+i], l.outputs[i], l.devices[d], nil)
+				b.fill(s.Outs[d*s.numResults+i], l.outputs[i], l.devices[d], nil)
 			default:
 				live.Untrack(unsafe.Pointer(b.handle.c))
 				b.handle.c = nil
@@ -121,21 +121,21 @@ func (l *LoadedExecutable) finishArguments(s *launch, args, results [][]*Buffer,
 		}
 	}
 	if gone > 0 {
-		live.Count(live.Buffer, -gone)
-		l.core.add(childBuffer, -gone)
+		live.AddCount(live.Buffer, -gone)
+		l.core.addDependents(dependentBuffer, -gone)
 	}
 }
 
-// fillResults stores the results that finishArguments has not stored.
-func (l *LoadedExecutable) fillResults(s *launch, results [][]*Buffer) {
+// storeResults stores the results that releaseExecutedArguments has not stored.
+func (l *LoadedExecutable) storeResults(s *launchState, results [][]*Buffer) {
 	filled := 0
 	for d, row := range results {
 		for j, b := range row {
 			k := d*len(row) + j
-			switch s.slots[k] {
+			switch s.slotStates[k] {
 			case slotInPlace:
 			case slotNew:
-				l.core.add(childBuffer, 1)
+				l.core.addDependents(dependentBuffer, 1)
 				row[j] = newBuffer(l.core, s.Outs[k], l.outputs[j], l.devices[d], nil)
 			default:
 				b.owner.Store(0)
@@ -145,25 +145,25 @@ func (l *LoadedExecutable) fillResults(s *launch, results [][]*Buffer) {
 		}
 	}
 	if filled > 0 {
-		live.Count(live.Buffer, filled)
-		l.core.add(childBuffer, filled)
+		live.AddCount(live.Buffer, filled)
+		l.core.addDependents(dependentBuffer, filled)
 	}
 }
 
 // checkResultTypes checks, after the first run of a launch, that the results have the shapes that
 // the plugin reported, because later checks rely on these shapes. If the shapes of the parameters
 // are unknown, it takes them from the arguments.
-func (l *LoadedExecutable) checkResultTypes(s *launch, args [][]*Buffer) error {
+func (l *LoadedExecutable) checkResultTypes(s *launchState, args [][]*Buffer) error {
 	for j, want := range l.outputs {
 		dtype, err := l.core.api.BufferType(s.Outs[j])
 		if err != nil {
-			return l.core.wrap("result type", err)
+			return l.core.wrapError("result type", err)
 		}
 		dims, err := l.core.api.BufferDims(s.Outs[j])
 		if err != nil {
-			return l.core.wrap("result dimensions", err)
+			return l.core.wrapError("result dimensions", err)
 		}
-		if have := shapeOf64(DType(dtype), dims); !have.equal(want) {
+		if have := newShapeInt64(DType(dtype), dims); !have.equal(want) {
 			return &Error{Op: "execute", Code: Internal, Plugin: l.core.path,
 				Msg: fmt.Sprintf("result %d is %v, but the plugin reported %v; close the results", j, have, want)}
 		}
@@ -173,11 +173,11 @@ func (l *LoadedExecutable) checkResultTypes(s *launch, args [][]*Buffer) error {
 		for i, b := range args[0] {
 			params[i] = b.shape.Load()
 		}
-		l.params.CompareAndSwap(nil, l.share(params))
+		l.params.CompareAndSwap(nil, l.reuseOutputShapes(params))
 	}
 	s.params = *l.params.Load()
-	s.checked = true
-	// share makes equal shapes of parameters and results identical pointers.
+	s.resultsChecked = true
+	// reuseOutputShapes makes equal shapes of parameters and results identical pointers.
 	s.sameShapes = len(s.params) > 0 && slices.Equal(s.params, l.outputs)
 	return nil
 }

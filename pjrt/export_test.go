@@ -29,16 +29,16 @@ func ExtensionNames() []string { return extensionNames[:] }
 // ForgetParameters makes the parameters of x unknown, as if the plugin did not report them.
 func ForgetParameters(x *LoadedExecutable) {
 	x.params.Store(nil)
-	if x.first != nil {
-		x.first.params = nil
+	if x.primaryLaunch != nil {
+		x.primaryLaunch.params = nil
 	}
 }
 
 // Kept returns the number of launches whose donated handles are not freed yet.
-func Kept(x *LoadedExecutable) int { return x.first.Kept() }
+func Kept(x *LoadedExecutable) int { return x.primaryLaunch.NumRunning() }
 
 // WithoutParameters converts a serialized executable to the format without parameters.
 func WithoutParameters(b []byte) ([]byte, error) {
-	payload, _, err := unseal(b)
-	return seal(payload, nil), err
+	payload, _, err := decodeSerialized(b)
+	return encodeSerialized(payload, nil), err
 }

@@ -62,7 +62,7 @@ type FindError struct {
 // Error returns the kind of the plugin, the hint, and one line per candidate.
 func (e *FindError) Error() string {
 	var b strings.Builder
-	b.WriteString(errkind.Text("pjrt: find "+e.Plugin+" plugin", "none found", nil, e.Hint))
+	b.WriteString(errkind.Format("pjrt: find "+e.Plugin+" plugin", "none found", nil, e.Hint))
 	for _, c := range e.Tried {
 		fmt.Fprintf(&b, "\n\t%s: ", c.Source)
 		if c.Path != "" {
@@ -106,7 +106,7 @@ func FindPlugin(o FindOptions) (Location, error) {
 	}
 	var tried []Candidate
 	try := func(source, path string) bool {
-		info, err := fs.FileInfo(nil), files.Local(path)
+		info, err := fs.FileInfo(nil), files.CheckLocal(path)
 		if err == nil {
 			info, err = o.Stat(path)
 		}
@@ -143,7 +143,7 @@ func FindPlugin(o FindOptions) (Location, error) {
 		return Location{}, &FindError{Plugin: o.Kind, Tried: tried,
 			Hint: fmt.Sprintf("%s is %s: %v; correct or unset it", c.Source, c.Path, tried[len(tried)-1].Err)}
 	}
-	if pin, err := pins.For(o.Kind, o.GOARCH); err != nil {
+	if pin, err := pins.Find(o.Kind, o.GOARCH); err != nil {
 		tried = append(tried, Candidate{"installer", "", err})
 		hint = fmt.Sprintf("set $%s to the path of a plugin for this machine", names[0])
 	} else if o.UserCacheDir == "" {

@@ -27,7 +27,7 @@ func findOptions(kind string, env map[string]string, files ...string) pjrt.FindO
 
 func installedPath(t *testing.T, kind string) string {
 	t.Helper()
-	pin, err := pins.For(kind, "amd64")
+	pin, err := pins.Find(kind, "amd64")
 	require.NoError(t, err)
 	return pin.LibraryPath("/cache")
 }

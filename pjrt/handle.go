@@ -30,8 +30,8 @@ func (c *refCount) acquire() bool {
 	}
 }
 
-// drop removes a call. It returns true if the caller must destroy the object.
-func (c *refCount) drop() bool { return c.n.Add(-1) == closedRefs }
+// unref removes a call. It returns true if the caller must destroy the object.
+func (c *refCount) unref() bool { return c.n.Add(-1) == closedRefs }
 
 // close prevents further calls. first is true for the first close. last is true if no call is
 // running, so that the caller must destroy the object.
@@ -47,7 +47,7 @@ func (c *refCount) close() (first, last bool) {
 	}
 }
 
-// handle owns the C object of a Go object. It has no pointer to the Go object, so that the garbage
+// handleRequest owns the C object of a Go object. It has no pointer to the Go object, so that the garbage
 // collector can find out that the Go object is unreachable.
 type handle struct {
 	refCount
@@ -59,18 +59,18 @@ type handle struct {
 	closeErr error // guarded by mu
 }
 
-// call runs f while the C object cannot be freed.
-func (h *handle) call(op string, f func() error) error {
+// withHandle runs f while the C object cannot be freed.
+func (h *handle) withHandle(op string, f func() error) error {
 	if !h.acquire() {
 		return opError(op, h.kind.String(), ErrClosed)
 	}
 	defer h.release()
-	return wrap(op, h.path, f())
+	return wrapError(op, h.path, f())
 }
 
 // release removes a call, and destroys a closed object after its last call.
 func (h *handle) release() {
-	if h.drop() {
+	if h.unref() {
 		_ = h.destroy()
 	}
 }
@@ -85,7 +85,7 @@ func (h *handle) closeOnce(op string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, last := h.close(); last {
-		h.closeErr = wrap(op, h.path, h.destroy())
+		h.closeErr = wrapError(op, h.path, h.destroy())
 	}
 	return h.closeErr
 }
@@ -93,7 +93,7 @@ func (h *handle) closeOnce(op string) error {
 // reclaim closes an object that became unreachable without Close.
 func (h *handle) reclaim() {
 	if first, last := h.close(); first {
-		live.Reclaimed(h.kind, unsafe.Pointer(h))
+		live.MarkReclaimed(h.kind, unsafe.Pointer(h))
 		if last {
 			_ = h.destroy()
 		}

@@ -10,14 +10,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-var errHLO = errkind.New(errkind.InternalError, "malformed HLO proto")
+var errMalformedHLO = errkind.New(errkind.InternalError, "malformed HLO proto")
 
-// eachField calls f for each field of an encoded message. v is the value of a varint field, and b
+// forEachField calls f for each field of an encoded message. v is the value of a varint field, and b
 // of a length-delimited field. Other fields are skipped.
-func eachField(m []byte, f func(n protowire.Number, v uint64, b []byte) error) error {
+func forEachField(m []byte, f func(n protowire.Number, v uint64, b []byte) error) error {
 	for field, err := range protoint.Fields(m) {
 		if err != nil {
-			return fmt.Errorf("%w: %v", errHLO, err)
+			return fmt.Errorf("%w: %v", errMalformedHLO, err)
 		}
 		if err := f(field.Number, field.Value, field.Bytes); err != nil {
 			return err
@@ -26,9 +26,9 @@ func eachField(m []byte, f func(n protowire.Number, v uint64, b []byte) error) e
 	return nil
 }
 
-// field returns the last length-delimited field with a number, or nil if there is none.
-func field(m []byte, number protowire.Number) (found []byte, err error) {
-	err = eachField(m, func(n protowire.Number, _ uint64, b []byte) error {
+// lastField returns the last length-delimited field with a number, or nil if there is none.
+func lastField(m []byte, number protowire.Number) (found []byte, err error) {
+	err = forEachField(m, func(n protowire.Number, _ uint64, b []byte) error {
 		if n == number && b != nil {
 			found = b
 		}
@@ -37,40 +37,40 @@ func field(m []byte, number protowire.Number) (found []byte, err error) {
 	return found, err
 }
 
-// integers appends the values of a repeated integer field, packed or not, to list.
-func integers(list []int64, v uint64, b []byte) ([]int64, error) {
-	list, err := protoint.Numbers(list, protoint.Field{Value: v, Bytes: b})
+// appendIntegers appends the values of a repeated integer field, packed or not, to list.
+func appendIntegers(list []int64, v uint64, b []byte) ([]int64, error) {
+	list, err := protoint.AppendNumbers(list, protoint.Field{Value: v, Bytes: b})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %v", errHLO, err)
+		return nil, fmt.Errorf("%w: %v", errMalformedHLO, err)
 	}
 	return list, nil
 }
 
-var errDynamic = errors.New("a shape has a dynamic dimension")
+var errDynamicShape = errors.New("a shape has a dynamic dimension")
 
 // parseShape decodes a ShapeProto. Its fields are: 2 element type, 3 dimensions, 4 tuple elements,
 // 5 layout, 6 dynamic dimensions. s is nil for a tuple. rowMajor reports whether all arrays have a
-// row-major layout. The error is errDynamic if a dimension is dynamic, also in a tuple element.
+// row-major layout. The error is errDynamicShape if a dimension is dynamic, also in a tuple element.
 func parseShape(m []byte) (s *shape, rowMajor bool, err error) {
 	var dtype DType
 	var dims []int64
 	rowMajor = true
-	if err := checkStatic(m); err != nil {
+	if err := checkStaticShape(m); err != nil {
 		return nil, false, err
 	}
-	err = eachField(m, func(n protowire.Number, v uint64, b []byte) (err error) {
+	err = forEachField(m, func(n protowire.Number, v uint64, b []byte) (err error) {
 		switch n {
 		case 2:
-			dtype = dtypeOfXLA(v)
+			dtype = dtypeFromXLA(v)
 		case 3:
-			dims, err = integers(dims, v, b)
+			dims, err = appendIntegers(dims, v, b)
 		case 4:
 			// The elements of a result are arrays. Nested tuples are ignored, which limits the depth.
-			layout, err := field(b, 5)
+			layout, err := lastField(b, 5)
 			if err != nil {
 				return err
 			}
-			if err := checkStatic(b); err != nil {
+			if err := checkStaticShape(b); err != nil {
 				return err
 			}
 			major, err := isRowMajor(layout)
@@ -89,23 +89,23 @@ func parseShape(m []byte) (s *shape, rowMajor bool, err error) {
 	if dtype == Invalid {
 		return nil, rowMajor, nil
 	}
-	return shapeOf64(dtype, dims), rowMajor, nil
+	return newShapeInt64(dtype, dims), rowMajor, nil
 }
 
-// checkStatic returns errDynamic if a dimension of a ShapeProto is dynamic. Field 6 marks bounded
+// checkStaticShape returns errDynamicShape if a dimension of a ShapeProto is dynamic. Field 6 marks bounded
 // dynamic dimensions; unbounded ones have a negative size.
-func checkStatic(m []byte) error {
-	return eachField(m, func(n protowire.Number, v uint64, b []byte) error {
+func checkStaticShape(m []byte) error {
+	return forEachField(m, func(n protowire.Number, v uint64, b []byte) error {
 		if n != 3 && n != 6 {
 			return nil
 		}
-		values, err := integers(nil, v, b)
+		values, err := appendIntegers(nil, v, b)
 		if err != nil {
 			return err
 		}
 		for _, x := range values {
 			if n == 6 && x != 0 || n == 3 && x < 0 {
-				return errDynamic
+				return errDynamicShape
 			}
 		}
 		return nil
@@ -115,9 +115,9 @@ func checkStatic(m []byte) error {
 // isRowMajor decodes a LayoutProto, whose field 1 lists the dimensions from minor to major.
 func isRowMajor(layout []byte) (bool, error) {
 	var order []int64
-	err := eachField(layout, func(n protowire.Number, v uint64, b []byte) (err error) {
+	err := forEachField(layout, func(n protowire.Number, v uint64, b []byte) (err error) {
 		if n == 1 {
-			order, err = integers(order, v, b)
+			order, err = appendIntegers(order, v, b)
 		}
 		return err
 	})

@@ -56,10 +56,10 @@ func TestParameterShapes(t *testing.T) {
 		program []byte
 		want    error
 	}{
-		"a bounded parameter": {protoint.AppendBytes(nil, 1, dynamic), errDynamic},
-		"a bounded result":    {protoint.AppendBytes(nil, 2, dynamic), errDynamic},
+		"a bounded parameter": {protoint.AppendBytes(nil, 1, dynamic), errDynamicShape},
+		"a bounded result":    {protoint.AppendBytes(nil, 2, dynamic), errDynamicShape},
 		"a bounded element of the result": {protoint.AppendBytes(nil, 2,
-			protoint.AppendBytes(protoint.AppendInt(nil, 2, 13), 4, dynamic)), errDynamic},
+			protoint.AppendBytes(protoint.AppendInt(nil, 2, 13), 4, dynamic)), errDynamicShape},
 		"static shapes": {protoint.AppendBytes(protoint.AppendBytes(nil, 1, static), 2, static), nil},
 	} {
 		if _, _, err := parameterShapes(Program{Code: protoint.AppendBytes(nil, 4, s.program),
@@ -67,7 +67,7 @@ func TestParameterShapes(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, _, err = parameterShapes(Program{Code: nil, Format: FormatHLO}); !errors.Is(err, errHLO) {
+	if _, _, err = parameterShapes(Program{Code: nil, Format: FormatHLO}); !errors.Is(err, errMalformedHLO) {
 		t.Fatalf("no program shape: %v", err)
 	}
 }

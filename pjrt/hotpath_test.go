@@ -171,10 +171,10 @@ func TestStepsDoNotLeak(t *testing.T) {
 		runtime.GC()
 	}
 	run(10_000)
-	open := leaktest.Open()
+	open := leaktest.OpenObjects()
 	grown, runs := growth(t, func() { run(50_000) }) // 10^5 executions
 	assert.Less(t, grown, allowedGrowth, "KiB of growth over 10^5 executions")
-	assert.Equal(t, open, leaktest.Open())
+	assert.Equal(t, open, leaktest.OpenObjects())
 	assert.Equal(t, float32(10_000+50_000*runs), get[float32](t, state[0][0], 4)[0])
 }
 

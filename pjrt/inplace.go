@@ -12,9 +12,9 @@ import (
 //
 // The function duplicates parts of execute because the plugin evicts the caches of the CPU between
 // two launches. Short code causes fewer cache misses, which is measurable for small programs.
-func (l *LoadedExecutable) executeInPlace(s *launch, args, results [][]*Buffer, o *ExecuteOptions) (bool, error) {
+func (l *LoadedExecutable) executeInPlace(s *launchState, args, results [][]*Buffer, o *ExecuteOptions) (bool, error) {
 	width := len(o.Donate)
-	if !s.sameShapes || width != s.args || len(args) != len(l.devices) || len(results) != len(args) || o.LaunchID != 0 {
+	if !s.sameShapes || width != s.numArgs || len(args) != len(l.devices) || len(results) != len(args) || o.LaunchID != 0 {
 		return false, nil
 	}
 	n := 0
@@ -39,20 +39,20 @@ func (l *LoadedExecutable) executeInPlace(s *launch, args, results [][]*Buffer, 
 		}
 	}
 	if len(args) > 1 {
-		l.core.launch.Lock()
+		l.core.launchMu.Lock()
 	}
 	failed := s.ExecuteInPlace()
 	if len(args) > 1 {
-		l.core.launch.Unlock()
+		l.core.launchMu.Unlock()
 	}
 	if failed {
 		err := l.core.api.LaunchError(&s.Launch)
-		s.inPlace = n
+		s.numInPlace = n
 		l.releaseAfterFailure(s, args, results, o.Donate)
-		return true, l.core.wrap("execute", err)
+		return true, l.core.wrapError("execute", err)
 	}
 	n = 0
-	recording := live.Recording()
+	recording := live.IsRecording()
 	for _, row := range args {
 		for _, b := range row {
 			if recording {

@@ -23,7 +23,7 @@ func installCommand(kind string) string {
 // time of the library that it verified, in a file beside the library. checkInstalled hashes the library
 // only if the record is missing or different, and then writes a new record if it can.
 func checkInstalled(path string) error {
-	pin, ok := pinOf(path)
+	pin, ok := findPin(path)
 	if !ok {
 		return nil
 	}
@@ -31,7 +31,7 @@ func checkInstalled(path string) error {
 	if err != nil {
 		return pluginError(path, PluginMissing, "", err)
 	}
-	if isRecorded(path, pin, info) {
+	if isVerified(path, pin, info) {
 		return nil
 	}
 	found, err := files.SHA256(path)
@@ -46,16 +46,16 @@ func checkInstalled(path string) error {
 		return e
 	}
 	// A cache that cannot be written to costs the hash at each start.
-	_ = files.Replace(path+pins.RecordSuffix, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, pin.Record(info))
+	_ = files.Replace(path+pins.VerifiedSuffix, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, pin.VerifiedRecord(info))
 		return err
 	})
 	return nil
 }
 
-// pinOf returns the pin of a library in the installer's folder. The folder is named by the hash of the
+// findPin returns the pin of a library in the installer's folder. The folder is named by the hash of the
 // pin's wheel.
-func pinOf(path string) (pins.Pin, bool) {
+func findPin(path string) (pins.Pin, bool) {
 	for _, p := range pins.All() {
 		if strings.HasSuffix(path, p.LibraryPath("/")) {
 			return p, true
@@ -64,16 +64,16 @@ func pinOf(path string) (pins.Pin, bool) {
 	return pins.Pin{}, false
 }
 
-// isRecorded reports whether the installer's record has the size and the modification time of a library.
-func isRecorded(path string, pin pins.Pin, info fs.FileInfo) bool {
-	f, _, err := files.Open(path + pins.RecordSuffix)
+// isVerified reports whether the installer's record has the size and the modification time of a library.
+func isVerified(path string, pin pins.Pin, info fs.FileInfo) bool {
+	f, _, err := files.Open(path + pins.VerifiedSuffix)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
 	const most = 256
 	text, err := io.ReadAll(io.LimitReader(f, most))
-	recorded, want := strings.TrimSpace(string(text)), pin.Record(info)
+	recorded, want := strings.TrimSpace(string(text)), pin.VerifiedRecord(info)
 	if info.ModTime().Nanosecond() == 0 { // an archive, such as a container's image, may keep seconds only
 		recorded, _, _ = strings.Cut(recorded, ".")
 		want, _, _ = strings.Cut(want, ".")

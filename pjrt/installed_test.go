@@ -21,7 +21,7 @@ import (
 func installedCopy(t *testing.T) string {
 	t.Helper()
 	library := plugintest.Path(t, "cpu")
-	pin, err := pins.For("cpu", runtime.GOARCH)
+	pin, err := pins.Find("cpu", runtime.GOARCH)
 	require.NoError(t, err)
 	if !strings.HasSuffix(library, pin.LibraryPath("/")) {
 		t.Skip("the CPU plugin is not the installer's")
@@ -38,10 +38,10 @@ func installedCopy(t *testing.T) string {
 // file and the command that installs it again, and does not reach the loader.
 func TestADamagedInstalledPluginIsNotLoaded(t *testing.T) {
 	path := installedCopy(t)
-	record := path + pins.RecordSuffix
+	record := path + pins.VerifiedSuffix
 	inspect := func() (time.Duration, error) {
 		start := time.Now()
-		_, err := pjrt.Inspect(path)
+		_, err := pjrt.VerifyPlugin(path)
 		return time.Since(start), err
 	}
 	first, err := inspect()

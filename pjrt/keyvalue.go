@@ -22,9 +22,9 @@ type KeyValueStore interface {
 	Put(ctx context.Context, key string, value []byte) error
 }
 
-// keyValues handles the requests of a plugin to a KeyValueStore. All methods except handle accept a
+// keyValueServer handles the requests of a plugin to a KeyValueStore. All methods except handle accept a
 // nil receiver, which means that there is no store.
-type keyValues struct {
+type keyValueServer struct {
 	*callbackServer
 	store  KeyValueStore
 	ctx    context.Context
@@ -35,36 +35,36 @@ type keyValues struct {
 
 // serveKeyValues starts to handle requests. Until created is called, the end of ctx cancels the
 // requests.
-func serveKeyValues(ctx context.Context, store KeyValueStore) (*keyValues, error) {
+func serveKeyValues(ctx context.Context, store KeyValueStore) (*keyValueServer, error) {
 	if store == nil {
 		return nil, nil
 	}
-	k := &keyValues{store: store}
+	k := &keyValueServer{store: store}
 	k.ctx, k.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	k.detach = context.AfterFunc(ctx, func() { k.cancel(context.Cause(ctx)) })
 	var err error
-	k.callbackServer, err = serveCallbacks("key-value store", k.handle)
-	return k, wrap("create client", "key-value store", err)
+	k.callbackServer, err = serveCallbacks("key-value store", k.handleRequest)
+	return k, wrapError("create client", "key-value store", err)
 }
 
-// pluginStore returns the argument for ClientCreate.
-func (k *keyValues) pluginStore() capi.RequestPipe {
+// requestPipe returns the argument for ClientCreate.
+func (k *keyValueServer) requestPipe() capi.RequestPipe {
 	if k == nil {
 		return capi.RequestPipe{}
 	}
-	return k.shared
+	return k.requests
 }
 
-// created must be called when the client is created or has failed. Afterwards, the context of
+// detachContext must be called when the client is created or has failed. Afterwards, the context of
 // NewClient no longer cancels requests.
-func (k *keyValues) created() {
+func (k *keyValueServer) detachContext() {
 	if k != nil {
 		k.detach()
 	}
 }
 
 // close cancels running requests and rejects later ones.
-func (k *keyValues) close() {
+func (k *keyValueServer) close() {
 	if k == nil {
 		return
 	}
@@ -72,7 +72,7 @@ func (k *keyValues) close() {
 	k.callbackServer.close()
 }
 
-func (k *keyValues) handle(q capi.Request) ([]byte, error) {
+func (k *keyValueServer) handleRequest(q capi.Request) ([]byte, error) {
 	switch q.Kind {
 	case capi.Get:
 		ctx, cancel := context.WithTimeout(k.ctx, q.Timeout)

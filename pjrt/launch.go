@@ -21,17 +21,17 @@ type ExecuteOptions struct {
 	LaunchID int
 }
 
-// launch is the working memory of one Execute call. Calls reuse it.
-type launch struct {
+// launchMu is the working memory of one Execute call. Calls reuse it.
+type launchState struct {
 	capi.Launch
-	id            uint64 // even; id|1 marks a donated buffer that a result reuses
-	args, results int
-	first         bool     // this is loadedHandle.first
-	params        []*shape // shapes of the parameters; nil if unknown
-	checked       bool     // checkResultTypes has succeeded
-	sameShapes    bool     // checked, and each result has the shape of the parameter with the same number
-	inPlace       int      // number of results that replace the argument with the same number
-	slots         []uint32 // per result slot: one of the constants below, or the status of the buffer to restore
+	id                  uint64 // even; id|1 marks a donated buffer that a result reuses
+	numArgs, numResults int
+	isPrimary           bool     // this is loadedHandle.primaryLaunch
+	params              []*shape // shapes of the parameters; nil if unknown
+	resultsChecked      bool     // checkResultTypes has succeeded
+	sameShapes          bool     // checked, and each result has the shape of the parameter with the same number
+	numInPlace          int      // number of results that replace the argument with the same number
+	slotStates          []uint32 // per result slot: one of the constants below, or the status of the buffer to restore
 }
 
 // These are the states of a result slot, in addition to a status of the buffer.
@@ -42,91 +42,91 @@ const (
 	slotUnused                    // not checked yet
 )
 
-var launchIDs atomic.Uint64
+var lastLaunchID atomic.Uint64
 
-// These are the values of loadedHandle.firstState.
+// These are the values of loadedHandle.primaryState.
 const (
-	firstNone uint32 = iota // there is no first launch
-	firstIdle               // available; it counts as a call of the executable
-	firstTaken
-	firstRetired // the executable is closed
+	primaryMissing uint32 = iota // there is no first launch
+	primaryIdle                  // available; it counts as a call of the executable
+	primaryInUse
+	primaryRetired // the executable is closed
 )
 
 // loadedHandle owns the C objects of a LoadedExecutable. It has no pointer to the LoadedExecutable,
 // so that the garbage collector can find out that it is unreachable.
 type loadedHandle struct {
 	refCount
-	core *core
-	x    capi.Loaded
-	exec *executableHandle
+	core       *clientHandle
+	loaded     capi.Loaded
+	executable *executableHandle
 
-	// Calls reuse launches. A call that changes firstState from firstIdle to firstTaken uses first.
+	// Calls reuse launches. A call that changes primaryState from primaryIdle to primaryInUse uses first.
 	// The other unused launches are in free.
-	firstState atomic.Uint32
-	first      *launch
-	launches   sync.Mutex
-	free       []*launch // guarded by launches
+	primaryState  atomic.Uint32
+	primaryLaunch *launchState
+	launchesMu    sync.Mutex
+	freeLaunches  []*launchState // guarded by launches
 }
 
 // destroy frees the C objects after the last call. The loaded program is freed only when no query
 // of exec is running, because plugins read it during such queries.
 func (h *loadedHandle) destroy() error {
-	for _, l := range h.free {
+	for _, l := range h.freeLaunches {
 		h.freeLaunch(l)
 	}
-	h.free = nil
-	if _, last := h.exec.close(); last {
-		return h.exec.destroy()
+	h.freeLaunches = nil
+	if _, last := h.executable.close(); last {
+		return h.executable.destroy()
 	}
 	return nil
 }
 
 // unload frees the loaded program.
 func (h *loadedHandle) unload() error {
-	live.Remove(live.Executable, unsafe.Pointer(h.x))
-	err := h.core.api.LoadedDestroy(h.x)
-	h.core.release(childExecutable)
+	live.Remove(live.Executable, unsafe.Pointer(h.loaded))
+	err := h.core.api.LoadedDestroy(h.loaded)
+	h.core.release(dependentExecutable)
 	return err
 }
 
 // getLaunch returns an unused launch, or a new one, and registers a call of the executable. A loop
 // always gets the first launch, which needs only one atomic operation.
-func (h *loadedHandle) getLaunch(devices, args, results int) (*launch, error) {
-	if h.firstState.CompareAndSwap(firstIdle, firstTaken) {
-		if h.first.args == args {
-			return h.first, nil
+func (h *loadedHandle) getLaunch(devices, args, results int) (*launchState, error) {
+	if h.primaryState.CompareAndSwap(primaryIdle, primaryInUse) {
+		if h.primaryLaunch.numArgs == args {
+			return h.primaryLaunch, nil
 		}
-		h.removeFirst() // it was created when the number of parameters was unknown
+		h.demotePrimaryLaunch() // it was created when the number of parameters was unknown
 	}
-	return h.otherLaunch(devices, args, results)
+	return h.getSecondaryLaunch(devices, args, results)
 }
 
-// otherLaunch returns a launch from free, or a new one.
-func (h *loadedHandle) otherLaunch(devices, args, results int) (*launch, error) {
+// getSecondaryLaunch returns a launch from free, or a new one.
+func (h *loadedHandle) getSecondaryLaunch(devices, args, results int) (*launchState, error) {
 	if !h.acquire() {
 		return nil, ErrClosed
 	}
-	h.launches.Lock()
-	defer h.launches.Unlock()
-	for n := len(h.free); n > 0; n = len(h.free) {
-		l := h.free[n-1]
-		h.free = h.free[:n-1]
-		if l.args == args {
+	h.launchesMu.Lock()
+	defer h.launchesMu.Unlock()
+	for n := len(h.freeLaunches); n > 0; n = len(h.freeLaunches) {
+		l := h.freeLaunches[n-1]
+		h.freeLaunches = h.freeLaunches[:n-1]
+		if l.numArgs == args {
 			return l, nil
 		}
 		h.freeLaunch(l)
 	}
-	c, err := h.core.api.NewLaunch(h.x, devices, args, results)
+	c, err := h.core.api.NewLaunch(h.loaded, devices, args, results)
 	if err != nil {
 		h.release()
 		return nil, err
 	}
-	l := &launch{Launch: c, id: launchIDs.Add(1) << 1, args: args, results: results,
-		slots: make([]uint32, devices*results)}
+	l := &launchState{Launch: c, id: lastLaunchID.Add(1) << 1, numArgs: args, numResults: results,
+		slotStates: make([]uint32, devices*results)}
 	live.Add(live.Launch, l.Address())
-	if h.first == nil {
-		h.first, l.first = l, true
-		h.firstState.CompareAndSwap(firstNone, firstTaken)
+	if h.primaryLaunch == nil {
+		h.primaryLaunch, l.isPrimary = l, true
+		h.primaryState.CompareAndSwap(primaryMissing, primaryInUse)
 	}
 	return l, nil
 }
@@ -136,38 +136,38 @@ func (h *loadedHandle) launchError(op string, err error) error {
 	if errors.Is(err, ErrClosed) {
 		return opError(op, "executable", err)
 	}
-	return h.core.wrap(op, err)
+	return h.core.wrapError(op, err)
 }
 
 // putLaunch ends the use of a launch. The first launch continues to count as a call of the
 // executable.
-func (h *loadedHandle) putLaunch(l *launch) {
-	if !l.first || !h.firstState.CompareAndSwap(firstTaken, firstIdle) {
-		h.storeLaunch(l)
+func (h *loadedHandle) putLaunch(l *launchState) {
+	if !l.isPrimary || !h.primaryState.CompareAndSwap(primaryInUse, primaryIdle) {
+		h.putSecondaryLaunch(l)
 	}
 }
 
-// storeLaunch adds a launch to free.
-func (h *loadedHandle) storeLaunch(l *launch) {
-	h.launches.Lock()
-	h.free = append(h.free, l)
-	h.launches.Unlock()
+// putSecondaryLaunch adds a launch to free.
+func (h *loadedHandle) putSecondaryLaunch(l *launchState) {
+	h.launchesMu.Lock()
+	h.freeLaunches = append(h.freeLaunches, l)
+	h.launchesMu.Unlock()
 	h.release()
 }
 
-// removeFirst moves the first launch, which the caller uses, to free.
-func (h *loadedHandle) removeFirst() {
-	l := h.first
-	h.launches.Lock()
-	h.first, l.first = nil, false
-	h.firstState.CompareAndSwap(firstTaken, firstNone)
-	h.launches.Unlock()
-	h.storeLaunch(l)
+// demotePrimaryLaunch moves the first launch, which the caller uses, to free.
+func (h *loadedHandle) demotePrimaryLaunch() {
+	l := h.primaryLaunch
+	h.launchesMu.Lock()
+	h.primaryLaunch, l.isPrimary = nil, false
+	h.primaryState.CompareAndSwap(primaryInUse, primaryMissing)
+	h.launchesMu.Unlock()
+	h.putSecondaryLaunch(l)
 }
 
 // release removes a call, and destroys a closed executable after its last call.
 func (h *loadedHandle) release() {
-	if h.drop() {
+	if h.unref() {
 		_ = h.destroy()
 	}
 }
@@ -176,11 +176,11 @@ func (h *loadedHandle) release() {
 // call.
 func (h *loadedHandle) closeOnce() (first bool, err error) {
 	first, last := h.close()
-	if first && h.firstState.Swap(firstRetired) == firstIdle {
-		h.launches.Lock()
-		h.free = append(h.free, h.first)
-		h.launches.Unlock()
-		last = h.drop()
+	if first && h.primaryState.Swap(primaryRetired) == primaryIdle {
+		h.launchesMu.Lock()
+		h.freeLaunches = append(h.freeLaunches, h.primaryLaunch)
+		h.launchesMu.Unlock()
+		last = h.unref()
 	}
 	if last {
 		err = h.destroy()
@@ -188,7 +188,7 @@ func (h *loadedHandle) closeOnce() (first bool, err error) {
 	return first, err
 }
 
-func (h *loadedHandle) freeLaunch(l *launch) {
+func (h *loadedHandle) freeLaunch(l *launchState) {
 	live.Remove(live.Launch, l.Address())
 	h.core.api.FreeLaunch(&l.Launch)
 }

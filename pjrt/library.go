@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// machines are the ELF machines of the libraries for each GOARCH. All have 64 bits.
-var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+// elfMachines are the ELF machines of the libraries for each GOARCH. All have 64 bits.
+var elfMachines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
 // OpenOptions specify which files can be opened as plugins. The zero value trusts the files of root
 // and of the current user.
@@ -26,7 +26,7 @@ type OpenOptions struct {
 	Owners []int
 }
 
-// Inspect performs all checks of [Open] without loading the library. It returns the absolute path
+// VerifyPlugin performs all checks of [Open] without loading the library. It returns the absolute path
 // of the library without symbolic links. The error is a [*PluginError] with a correction.
 //
 // path must be a regular file. The file, each directory in its path and each link must be owned by
@@ -38,7 +38,7 @@ type OpenOptions struct {
 // A library that the install command has put into the user's cache directory must not have changed
 // since. Otherwise the reason is PluginDamaged. Inspect hashes such a library only if its size or its
 // modification time has changed.
-func Inspect(path string, opts ...OpenOptions) (string, error) {
+func VerifyPlugin(path string, opts ...OpenOptions) (string, error) {
 	if len(opts) > 1 {
 		return "", optionError("OpenOptions", "pass at most one", "there are %d", len(opts))
 	}
@@ -46,7 +46,7 @@ func Inspect(path string, opts ...OpenOptions) (string, error) {
 	if len(opts) > 0 {
 		o = opts[0]
 	}
-	real, err := files.Trust{Owners: o.Owners}.OfProcess().File(path)
+	real, err := files.Trust{Owners: o.Owners}.WithProcess().CheckFile(path)
 	if err != nil {
 		if full, err := filepath.Abs(path); err == nil {
 			path = full
@@ -56,7 +56,7 @@ func Inspect(path string, opts ...OpenOptions) (string, error) {
 			switch wrong.Reason {
 			case files.NotRegular:
 				reason = PluginNotFile
-			case files.Foreign, files.Writable:
+			case files.OtherOwner, files.OthersCanWrite:
 				reason = PluginUntrusted
 			}
 		}
@@ -104,7 +104,7 @@ func checkLibrary(path string) error {
 	if err != nil {
 		return wrong(PluginTruncated, "", err)
 	}
-	if want, ok := machines[runtime.GOARCH]; ok && (e.Machine != want || e.Class != elf.ELFCLASS64) {
+	if want, ok := elfMachines[runtime.GOARCH]; ok && (e.Machine != want || e.Class != elf.ELFCLASS64) {
 		return wrong(PluginWrongArch, fmt.Sprintf("its architecture is %v, but this process requires %v", e.Machine,
 			want), nil)
 	}

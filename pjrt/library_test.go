@@ -41,7 +41,7 @@ void *GetPjrtApi(void) { return 0; }`
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.Chown(so, 4242, 4242))
 		rejects(so, pjrt.PluginUntrusted, "owner uid 4242", "chown 0 "+so)
-		_, err := pjrt.Inspect(so, pjrt.OpenOptions{Owners: []int{4242}})
+		_, err := pjrt.VerifyPlugin(so, pjrt.OpenOptions{Owners: []int{4242}})
 		require.NoError(t, err)
 		require.NoError(t, os.Chown(so, 0, 0))
 	}
@@ -61,9 +61,9 @@ void *GetPjrtApi(void) { return 0; }`
 	}
 	link := filepath.Join(t.TempDir(), "link.so")
 	require.NoError(t, os.Symlink(so, link))
-	_, err = pjrt.Inspect(link, pjrt.OpenOptions{}, pjrt.OpenOptions{SHA256: "00"})
+	_, err = pjrt.VerifyPlugin(link, pjrt.OpenOptions{}, pjrt.OpenOptions{SHA256: "00"})
 	require.ErrorContains(t, err, "pass at most one")
-	real, err := pjrt.Inspect(link, pjrt.OpenOptions{SHA256: hex.EncodeToString(sum[:])})
+	real, err := pjrt.VerifyPlugin(link, pjrt.OpenOptions{SHA256: hex.EncodeToString(sum[:])})
 	require.NoError(t, err)
 	require.Equal(t, so, real)
 	require.NoFileExists(t, ran)

@@ -32,19 +32,19 @@ type LoadedExecutable struct {
 // whose Log has the complete message. Compilation takes from milliseconds to minutes. If ctx ends
 // first, Compile returns the cause of ctx; the compiler continues, and its result is discarded.
 func (c *Client) Compile(ctx context.Context, p Program, o CompileOptions) (*LoadedExecutable, error) {
-	if c.core == nil {
+	if c.clientHandle == nil {
 		return nil, zeroValueError("compile", "client", "NewClient")
 	}
-	p, err := p.check()
+	p, err := p.withDefaultFormat()
 	if err != nil {
 		return nil, err
 	}
-	options, err := o.On(c.platformName).encode(len(c.devices), func(id int) bool { return c.byID[id] != nil })
+	options, err := o.WithPlatformDefaults(c.platformName).encode(len(c.devices), func(id int) bool { return c.devicesByID[id] != nil })
 	if err != nil {
 		return nil, err
 	}
 	return c.load(ctx, "compile", p.Code, nil, func(code []byte) (capi.Loaded, error) {
-		return c.api.ClientCompile(c.c, code, p.Format, options)
+		return c.api.ClientCompile(c.client, code, p.Format, options)
 	})
 }
 
@@ -53,8 +53,8 @@ type LoadOptions struct {
 	// Compile, if not nil, replaces the compile options of the program, such as its device
 	// assignment. Plugins may reject this.
 	Compile *CompileOptions
-	// Keep stores the serialized bytes in memory, so that [Executable.Serialize] can return them.
-	Keep bool
+	// KeepSerialized stores the serialized bytes in memory, so that [Executable.Serialize] can return them.
+	KeepSerialized bool
 }
 
 // Load loads the result of [Executable.Serialize] onto devices of the client. The plugin build and
@@ -62,24 +62,24 @@ type LoadOptions struct {
 // contain machine code, and their checksum is not a signature: load only bytes from a trusted
 // source.
 func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*LoadedExecutable, error) {
-	payload, params, err := unseal(serialized)
+	payload, params, err := decodeSerialized(serialized)
 	if err != nil {
 		return nil, err
 	}
 	var options []byte
 	if o.Compile != nil {
-		if options, err = o.Compile.encode(len(c.devices), func(id int) bool { return c.byID[id] != nil }); err != nil {
+		if options, err = o.Compile.encode(len(c.devices), func(id int) bool { return c.devicesByID[id] != nil }); err != nil {
 			return nil, err
 		}
 	}
 	l, err := c.load(ctx, "load executable", payload, params, func(b []byte) (capi.Loaded, error) {
-		return c.api.ClientDeserialize(c.c, b, options)
+		return c.api.ClientDeserialize(c.client, b, options)
 	})
 	if err != nil {
 		return nil, err
 	}
 	l.exec.deserialized = true
-	if o.Keep {
+	if o.KeepSerialized {
 		l.exec.serialized = bytes.Clone(payload)
 	}
 	return l, nil
@@ -89,22 +89,22 @@ func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*L
 // parameters, or nil to query the plugin.
 func (c *Client) load(ctx context.Context, op string, b []byte, params []*shape,
 	f func([]byte) (capi.Loaded, error)) (*LoadedExecutable, error) {
-	if err := c.retain(childCall); err != nil {
+	if err := c.acquire(dependentCall); err != nil {
 		return nil, opError(op, "", err)
 	}
-	defer c.release(childCall)
-	c.add(childWork, 1)
+	defer c.release(dependentCall)
+	c.addDependents(dependentWork, 1)
 	if ctx.Done() != nil {
 		b = bytes.Clone(b) // f may run longer than the caller
 	}
-	return await(ctx, op, func() (*LoadedExecutable, error) {
+	return callWithContext(ctx, op, func() (*LoadedExecutable, error) {
 		x, err := f(b)
 		if err != nil {
-			return nil, c.wrap(op, err)
+			return nil, c.wrapError(op, err)
 		}
 		return c.newLoaded(x, params)
 	}, func(x *LoadedExecutable) { x.Close() }, func() {
-		c.release(childWork)
+		c.release(dependentWork)
 	})
 }
 
@@ -113,21 +113,21 @@ func (c *Client) newLoaded(x capi.Loaded, params []*shape) (*LoadedExecutable, e
 	inner, err := c.api.LoadedExecutable(x)
 	if err != nil {
 		_ = c.api.LoadedDestroy(x)
-		return nil, c.wrap("read executable", err)
+		return nil, c.wrapError("read executable", err)
 	}
-	c.add(childExecutable, 1)
+	c.addDependents(dependentExecutable, 1)
 	live.Add(live.Executable, unsafe.Pointer(x))
-	h := &loadedHandle{core: c.core, x: x}
+	h := &loadedHandle{core: c.clientHandle, loaded: x}
 	l := &LoadedExecutable{loadedHandle: h, exec: newExecutable(c.api, c.path, h.unload, inner)}
-	h.exec = l.exec.executableHandle
-	if err := l.read(c, params); err != nil {
+	h.executable = l.exec.executableHandle
+	if err := l.readProperties(c, params); err != nil {
 		l.Close()
 		return nil, err
 	}
 	runtime.AddCleanup(l, func(h *loadedHandle) {
-		x := unsafe.Pointer(h.x)
+		x := unsafe.Pointer(h.loaded)
 		if first, _ := h.closeOnce(); first {
-			live.Reclaimed(live.Executable, x)
+			live.MarkReclaimed(live.Executable, x)
 		}
 	}, l.loadedHandle)
 	return l, nil
@@ -135,13 +135,13 @@ func (c *Client) newLoaded(x capi.Loaded, params []*shape) (*LoadedExecutable, e
 
 // readProperties reads the devices and shapes of the program. params are as for load. If the plugin
 // does not report the parameters, the first call of Execute determines them.
-func (l *LoadedExecutable) read(c *Client, params []*shape) error {
-	handles, err := c.api.LoadedDevices(l.x)
+func (l *LoadedExecutable) readProperties(c *Client, params []*shape) error {
+	handles, err := c.api.LoadedDevices(l.loaded)
 	if err != nil {
-		return c.wrap("executable devices", err)
+		return c.wrapError("executable devices", err)
 	}
 	for _, h := range handles {
-		d := c.byHandle[h]
+		d := c.devicesByHandle[h]
 		if d == nil {
 			return &Error{Op: "executable devices", Code: Internal, Plugin: c.path,
 				Msg: "the plugin returned a device that the client does not have"}
@@ -172,7 +172,7 @@ func (l *LoadedExecutable) read(c *Client, params []*shape) error {
 				Hint:   "remove mhlo.layout_mode"}
 		case err == nil:
 			l.setParams(params)
-		case errors.Is(err, errDynamic):
+		case errors.Is(err, errDynamicShape):
 			// The plugin aborts the process when such a program is executed.
 			return &CompileError{Field: "Program.Code",
 				Reason: "a parameter or result of main has a dynamic shape, such as tensor<?xf32, #stablehlo.bounds<8>>",
@@ -203,12 +203,12 @@ func (l *LoadedExecutable) DeviceAssignment() ([][]int, error) {
 	if !l.acquire() {
 		return nil, opError(op, "executable", ErrClosed)
 	}
-	b, err := l.core.api.LoadedAssignment(l.x)
+	b, err := l.core.api.LoadedAssignment(l.loaded)
 	l.release()
 	if err != nil {
-		return nil, l.core.wrap(op, err)
+		return nil, l.core.wrapError(op, err)
 	}
-	assignment, err := readAssignment(b)
+	assignment, err := decodeAssignment(b)
 	if err != nil {
 		return nil, opError(op, "", err)
 	}
@@ -242,20 +242,20 @@ func (l *LoadedExecutable) Outputs() []TensorType { return tensorTypes(l.outputs
 func tensorTypes(shapes []*shape) []TensorType {
 	out := make([]TensorType, len(shapes))
 	for i, s := range shapes {
-		out[i] = TensorType{s.dtype, slices.Clone(s.view)}
+		out[i] = TensorType{s.dtype, slices.Clone(s.intDims)}
 	}
 	return out
 }
 
 // setParams sets the parameters that the plugin reported.
 func (l *LoadedExecutable) setParams(params []*shape) {
-	l.exec.params = l.share(params)
+	l.exec.params = l.reuseOutputShapes(params)
 	l.params.Store(l.exec.params)
 }
 
-// share replaces each parameter shape that equals the shape of the result with the same number by
+// reuseOutputShapes replaces each parameter shape that equals the shape of the result with the same number by
 // that shape, so that the check of a buffer that is both compares only pointers.
-func (l *LoadedExecutable) share(params []*shape) *[]*shape {
+func (l *LoadedExecutable) reuseOutputShapes(params []*shape) *[]*shape {
 	for i, p := range params {
 		if i < len(l.outputs) && p.equal(l.outputs[i]) {
 			params[i] = l.outputs[i]
@@ -273,7 +273,7 @@ func (l *LoadedExecutable) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if first, err := l.closeOnce(); first {
-		l.closeErr = l.core.wrap("close executable", err)
+		l.closeErr = l.core.wrapError("close executable", err)
 	}
 	return l.closeErr
 }

@@ -8,9 +8,9 @@ import (
 // pipe passes messages of fixed size from threads of the plugin to a goroutine. A thread may be
 // inside a call of this package, so it must do nothing except write.
 type pipe struct {
-	r, w    *os.File
-	fd      uintptr // the writing end, in blocking mode
-	stopped chan struct{}
+	readEnd, writeEnd *os.File
+	writeFD           uintptr // the writing end, in blocking mode
+	stopped           chan struct{}
 }
 
 // openPipe starts a goroutine that calls handle for each message. The goroutine reuses the slice.
@@ -19,7 +19,7 @@ func openPipe(size int, handle func(message []byte)) (*pipe, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pipe{r: r, w: w, fd: w.Fd(), stopped: make(chan struct{})}
+	p := &pipe{readEnd: r, writeEnd: w, writeFD: w.Fd(), stopped: make(chan struct{})}
 	go func() {
 		defer close(p.stopped)
 		message := make([]byte, size)
@@ -35,7 +35,7 @@ func openPipe(size int, handle func(message []byte)) (*pipe, error) {
 
 // close waits until handle has returned. No thread may write any more.
 func (p *pipe) close() {
-	_ = p.w.Close()
+	_ = p.writeEnd.Close()
 	<-p.stopped
-	_ = p.r.Close()
+	_ = p.readEnd.Close()
 }

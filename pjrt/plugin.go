@@ -26,9 +26,9 @@ type Plugin struct {
 	attributes map[string]any
 }
 
-// opened are the plugins of the process. It is a global variable because a library can be loaded
+// openPlugins are the plugins of the process. It is a global variable because a library can be loaded
 // and initialized only once per process.
-var opened struct {
+var openPlugins struct {
 	sync.Mutex
 	plugins []*Plugin
 }
@@ -41,16 +41,16 @@ var opened struct {
 // The error is a [*PluginError] if the file is missing, truncated, not a shared library, built for
 // another architecture, not a PJRT plugin, or too old. Loading a library executes code of the
 // library. Open therefore checks first that only root, the current user and [OpenOptions].Owners
-// could have written it; see [Inspect].
+// could have written it; see [VerifyPlugin].
 func Open(path string, opts ...OpenOptions) (*Plugin, error) {
-	opened.Lock()
-	defer opened.Unlock()
-	full, err := Inspect(path, opts...)
+	openPlugins.Lock()
+	defer openPlugins.Unlock()
+	full, err := VerifyPlugin(path, opts...)
 	if err != nil {
 		return nil, err
 	}
 	if info, err := os.Stat(full); err == nil {
-		for _, p := range opened.plugins {
+		for _, p := range openPlugins.plugins {
 			if other, err := os.Stat(p.path); err == nil && os.SameFile(info, other) {
 				return p, nil
 			}
@@ -74,7 +74,7 @@ func Open(path string, opts ...OpenOptions) (*Plugin, error) {
 				capi.MinMinor), nil)
 	}
 	if err := api.Initialize(); err != nil {
-		e := pluginError(full, PluginInitialize, "", wrap("initialize", full, err))
+		e := pluginError(full, PluginInitialize, "", wrapError("initialize", full, err))
 		if strings.Contains(err.Error(), "lockfile") {
 			e.Detail = "another process has libtpu loaded and may be using the TPU"
 			e.Hint = "stop that process; to compile only, set ALLOW_MULTIPLE_LIBTPU_LOAD=1 instead"
@@ -82,10 +82,10 @@ func Open(path string, opts ...OpenOptions) (*Plugin, error) {
 		return nil, e
 	}
 	p := &Plugin{api: api, path: full}
-	if p.attributes, err = api.Attributes(); err != nil && !errors.Is(wrap("", full, err), errors.ErrUnsupported) {
-		return nil, pluginError(full, PluginInitialize, "", wrap("read attributes", full, err))
+	if p.attributes, err = api.Attributes(); err != nil && !errors.Is(wrapError("", full, err), errors.ErrUnsupported) {
+		return nil, pluginError(full, PluginInitialize, "", wrapError("read attributes", full, err))
 	}
-	opened.plugins = append(opened.plugins, p)
+	openPlugins.plugins = append(openPlugins.plugins, p)
 	return p, nil
 }
 
@@ -134,12 +134,12 @@ func (p *Plugin) String() string {
 	return fmt.Sprintf("%s (PJRT %v)", filepath.Base(p.path), p.APIVersion())
 }
 
-func (p *Plugin) wrap(op string, err error) error { return wrap(op, p.path, err) }
+func (p *Plugin) wrapError(op string, err error) error { return wrapError(op, p.path, err) }
 
-// await runs a call that cannot be interrupted. If ctx ends first, await returns the error of ctx
+// callWithContext runs a call that cannot be interrupted. If ctx ends first, await returns the error of ctx
 // at once; the call continues, and its result is passed to discard. done, if not nil, is called
 // after call in every case. await starts a goroutine only if ctx can end.
-func await[T any](ctx context.Context, op string, call func() (T, error), discard func(T), done func()) (T, error) {
+func callWithContext[T any](ctx context.Context, op string, call func() (T, error), discard func(T), done func()) (T, error) {
 	var zero T
 	if done == nil {
 		done = func() {}
@@ -163,7 +163,7 @@ func await[T any](ctx context.Context, op string, call func() (T, error), discar
 		select {
 		case results <- result{v, err}:
 		case <-ctx.Done():
-			// await may have returned; it either receives the value or never will.
+			// callWithContext may have returned; it either receives the value or never will.
 			select {
 			case results <- result{v, err}:
 			default:

@@ -53,7 +53,7 @@ func (r PluginReason) String() string { return pluginReasons[r].phrase }
 // correction.
 type PathError = files.Error
 
-// PluginError reports why [Open] or [Inspect] rejected a file. It matches the errors that its cause
+// PluginError reports why [Open] or [VerifyPlugin] rejected a file. It matches the errors that its cause
 // matches, such as fs.ErrNotExist.
 type PluginError struct {
 	// Path is the file.
@@ -83,7 +83,7 @@ func (e *PluginError) Error() string {
 	if e.Detail != "" {
 		reason += ": " + e.Detail
 	}
-	return errkind.Text("pjrt: plugin "+e.Path, reason, e.Err, e.Hint)
+	return errkind.Format("pjrt: plugin "+e.Path, reason, e.Err, e.Hint)
 }
 
 // Kind returns NotFoundError for PluginMissing, PermissionDeniedError for PluginUntrusted and

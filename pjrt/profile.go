@@ -27,7 +27,7 @@ func (p *Plugin) StartProfile() (*Profile, error) {
 	}
 	handle, err := p.api.StartProfiler(profileOptions())
 	if err != nil {
-		return nil, p.wrap("start profile", err)
+		return nil, p.wrapError("start profile", err)
 	}
 	r := &Profile{plugin: p}
 	r.handle.Store(&handle)
@@ -47,9 +47,9 @@ func (r *Profile) Stop(ctx context.Context) ([]byte, error) {
 	if handle == nil {
 		return nil, opError("stop profile", r.plugin.String(), ErrClosed)
 	}
-	return await(ctx, "stop profile", func() ([]byte, error) {
+	return callWithContext(ctx, "stop profile", func() ([]byte, error) {
 		data, err := r.plugin.api.StopProfiler(*handle)
-		return data, r.plugin.wrap("stop profile", err)
+		return data, r.plugin.wrapError("stop profile", err)
 	}, func([]byte) {}, nil)
 }
 

@@ -28,9 +28,9 @@ const (
 	FormatHLOWithConfig = "hlo_with_config"
 )
 
-// check validates the program and returns it with its default format. It returns an error if this
+// withDefaultFormat validates the program and returns it with its default format. It returns an error if this
 // process must not compile the program.
-func (p Program) check() (Program, error) {
+func (p Program) withDefaultFormat() (Program, error) {
 	switch p.Format {
 	case "":
 		p.Format = FormatMLIR
@@ -59,21 +59,21 @@ func parameterShapes(p Program) (shapes []*shape, rowMajor bool, err error) {
 	switch p.Format {
 	case FormatHLO:
 	case FormatHLOWithConfig:
-		if module, err = field(p.Code, 1); err != nil {
+		if module, err = lastField(p.Code, 1); err != nil {
 			return nil, false, err
 		}
 	default:
 		return nil, false, fmt.Errorf("parameters of format %q: %w", p.Format, errors.ErrUnsupported)
 	}
-	programShape, err := field(module, 4)
+	programShape, err := lastField(module, 4)
 	if err != nil {
 		return nil, false, err
 	}
 	if programShape == nil {
-		return nil, false, fmt.Errorf("%w: no program shape", errHLO)
+		return nil, false, fmt.Errorf("%w: no program shape", errMalformedHLO)
 	}
 	shapes, rowMajor = []*shape{}, true
-	err = eachField(programShape, func(n protowire.Number, _ uint64, b []byte) error {
+	err = forEachField(programShape, func(n protowire.Number, _ uint64, b []byte) error {
 		switch {
 		case b == nil:
 		case n == 1: // a parameter

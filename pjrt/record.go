@@ -86,12 +86,12 @@ func (e *Executable) Record() (ExecutableRecord, error) {
 			r.Missing[p.name] = &Error{Op: p.name, Code: Unknown, Msg: err.Error()}
 		}
 	}
-	for _, p := range properties {
-		add(p, e.call(p.name, func() error { return p.read(e.executableHandle, &r) }))
+	for _, p := range recordProperties {
+		add(p, e.withHandle(p.name, func() error { return p.read(e.executableHandle, &r) }))
 	}
 	var err error
 	r.Serialized, err = e.Serialize()
-	add(propSerialize, err)
+	add(propSerialized, err)
 	return r, closed
 }
 

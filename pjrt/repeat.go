@@ -10,9 +10,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// RepeatTime is the duration of a [LoadedExecutable.Repeat]: Launched until the first launch has
+// LoopTime is the duration of a [LoadedExecutable.Repeat]: Launched until the first launch has
 // returned, and Done until all runs are complete.
-type RepeatTime struct{ Launched, Done time.Duration }
+type LoopTime struct{ FirstLaunch, Total time.Duration }
 
 // MeasureLoop runs the program n times in a loop written in C, waits for the last run, and returns the
 // duration. n must be at least 1. Each result replaces the argument with the same number. All
@@ -20,20 +20,20 @@ type RepeatTime struct{ Launched, Done time.Duration }
 //
 // MeasureLoop measures the minimum cost of a step loop with this plugin, as a reference for other loops.
 // It cannot be interrupted; ctx is checked before it starts.
-func (l *LoadedExecutable) MeasureLoop(ctx context.Context, state [][]*Buffer, n int) (RepeatTime, error) {
+func (l *LoadedExecutable) MeasureLoop(ctx context.Context, state [][]*Buffer, n int) (LoopTime, error) {
 	const op = "repeat"
 	if l.loadedHandle == nil {
-		return RepeatTime{}, zeroValueError(op, "executable", "Compile")
+		return LoopTime{}, zeroValueError(op, "executable", "Compile")
 	}
 	if ctx.Err() != nil {
-		return RepeatTime{}, contextError(ctx, op)
+		return LoopTime{}, contextError(ctx, op)
 	}
 	if n < 1 {
-		return RepeatTime{}, &errkind.Fault{Op: "pjrt: " + op,
+		return LoopTime{}, &errkind.Fault{Op: "pjrt: " + op,
 			Reason: fmt.Sprintf("n is %d, but must be at least 1", n), Class: errkind.ValueError}
 	}
 	if err := l.checkLists(state, state, ExecuteOptions{}); err != nil {
-		return RepeatTime{}, err
+		return LoopTime{}, err
 	}
 	width := len(l.outputs)
 	donate := make([]bool, width)
@@ -42,14 +42,14 @@ func (l *LoadedExecutable) MeasureLoop(ctx context.Context, state [][]*Buffer, n
 	}
 	s, err := l.getLaunch(len(l.devices), width, width)
 	if err != nil {
-		return RepeatTime{}, l.launchError(op, err)
+		return LoopTime{}, l.launchError(op, err)
 	}
 	defer l.putLaunch(s)
 	if p := l.params.Load(); p != nil {
 		s.params = *p
 		for i, want := range s.params {
 			if !want.equal(l.outputs[i]) {
-				return RepeatTime{}, &ArgumentError{Result: true, Device: -1, Index: -1,
+				return LoopTime{}, &ArgumentError{IsResult: true, Device: -1, Index: -1,
 					Reason: fmt.Sprintf("result %d is %v, but parameter %d, which it must replace, is %v", i,
 						l.outputs[i], i, want)}
 			}
@@ -57,13 +57,13 @@ func (l *LoadedExecutable) MeasureLoop(ctx context.Context, state [][]*Buffer, n
 	}
 	if taken, _, _, err := l.acquireArguments(s, state, nil, donate); err != nil {
 		l.releaseArguments(state, donate, taken)
-		return RepeatTime{}, err
+		return LoopTime{}, err
 	}
 	if len(l.devices) > 1 {
-		l.core.launch.Lock()
-		defer l.core.launch.Unlock()
+		l.core.launchMu.Lock()
+		defer l.core.launchMu.Unlock()
 	}
-	launched, done, err := l.core.api.Floor(&s.Launch, n)
+	launched, done, err := l.core.api.RunLoop(&s.Launch, n)
 	for d, row := range state {
 		for i, b := range row {
 			live.Remove(live.Buffer, unsafe.Pointer(b.handle.c))
@@ -79,5 +79,5 @@ func (l *LoadedExecutable) MeasureLoop(ctx context.Context, state [][]*Buffer, n
 			b.releaseExclusive(0)
 		}
 	}
-	return RepeatTime{Launched: time.Duration(launched), Done: time.Duration(done)}, l.core.wrap(op, err)
+	return LoopTime{FirstLaunch: time.Duration(launched), Total: time.Duration(done)}, l.core.wrapError(op, err)
 }

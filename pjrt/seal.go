@@ -13,10 +13,10 @@ const (
 	magicPlain      = "TPUSTRATEGY EXE1"
 )
 
-// seal prepends a magic number, a checksum and, if known, the shapes of the parameters to the bytes
+// encodeSerialized prepends a magic number, a checksum and, if known, the shapes of the parameters to the bytes
 // of a plugin. The checksum is necessary because plugins execute the bytes as machine code after
 // few checks. The shapes avoid a query for which the plugin would serialize the whole program.
-func seal(b []byte, params *[]*shape) []byte {
+func encodeSerialized(b []byte, params *[]*shape) []byte {
 	magic, types := magicPlain, []byte(nil)
 	if params != nil {
 		list := appendShapes(nil, *params)
@@ -28,8 +28,8 @@ func seal(b []byte, params *[]*shape) []byte {
 	return slices.Concat([]byte(magic), hash.Sum(nil), types, b)
 }
 
-// unseal checks the result of seal and returns its contents.
-func unseal(b []byte) (payload []byte, params []*shape, err error) {
+// decodeSerialized checks the result of seal and returns its contents.
+func decodeSerialized(b []byte) (payload []byte, params []*shape, err error) {
 	const head = len(magicWithShapes) + sha256.Size
 	fail := func(reason string) ([]byte, []*shape, error) {
 		return nil, nil, &CompileError{Field: "serialized executable", Reason: reason,
@@ -55,7 +55,7 @@ func unseal(b []byte) (payload []byte, params []*shape, err error) {
 		return fail(foreign)
 	}
 	list, payload := rest[n:n+int(size)], rest[n+int(size):]
-	params, ok := readShapes(list)
+	params, ok := decodeShapes(list)
 	if !ok || !bytes.Equal(rest[:n], binary.AppendUvarint(nil, size)) || !bytes.Equal(list, appendShapes(nil, params)) {
 		return fail(foreign)
 	}
@@ -74,8 +74,8 @@ func appendShapes(b []byte, all []*shape) []byte {
 	return b
 }
 
-// readShapes decodes the result of appendShapes. all is not nil if ok is true.
-func readShapes(b []byte) (all []*shape, ok bool) {
+// decodeShapes decodes the result of appendShapes. all is not nil if ok is true.
+func decodeShapes(b []byte) (all []*shape, ok bool) {
 	number := func() (v uint64) {
 		v, n := binary.Uvarint(b)
 		if n <= 0 {
@@ -100,7 +100,7 @@ func readShapes(b []byte) (all []*shape, ok bool) {
 		for i := range dims {
 			dims[i] = int64(number())
 		}
-		all = append(all, shapeOf64(DType(dtype), dims))
+		all = append(all, newShapeInt64(DType(dtype), dims))
 	}
 	return all, ok && len(b) == 0
 }

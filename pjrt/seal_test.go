@@ -9,12 +9,12 @@ import (
 )
 
 func someShapes() *[]*shape {
-	return &[]*shape{shapeOf64(F32, []int64{2, 300}), shapeOf64(S64, nil), shapeOf64(BF16, []int64{0})}
+	return &[]*shape{newShapeInt64(F32, []int64{2, 300}), newShapeInt64(S64, nil), newShapeInt64(BF16, []int64{0})}
 }
 
 func TestSealKeepsParameters(t *testing.T) {
 	for _, params := range []*[]*shape{nil, {}, someShapes()} {
-		payload, got, err := unseal(seal([]byte("payload"), params))
+		payload, got, err := decodeSerialized(encodeSerialized([]byte("payload"), params))
 		require.NoError(t, err)
 		assert.Equal(t, "payload", string(payload))
 		if params == nil {
@@ -30,16 +30,16 @@ func TestSealKeepsParameters(t *testing.T) {
 }
 
 func FuzzUnseal(f *testing.F) {
-	f.Add(seal([]byte("payload"), nil))
-	f.Add(seal([]byte("payload"), someShapes()))
+	f.Add(encodeSerialized([]byte("payload"), nil))
+	f.Add(encodeSerialized([]byte("payload"), someShapes()))
 	f.Add([]byte(magicWithShapes))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		payload, params, err := unseal(b)
+		payload, params, err := decodeSerialized(b)
 		want := &params
 		if params == nil {
 			want = nil
 		}
-		if err == nil && !bytes.Equal(seal(payload, want), b) {
+		if err == nil && !bytes.Equal(encodeSerialized(payload, want), b) {
 			t.Fatal("accepted what seal did not write")
 		}
 	})

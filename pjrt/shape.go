@@ -13,10 +13,10 @@ const maxRank = 64
 // shape is an immutable element type with dimensions. Callers receive view, a copy of dims, so that
 // they cannot modify dims.
 type shape struct {
-	dtype DType
-	dims  []int64
-	view  []int
-	bytes int // size in host memory
+	dtype     DType
+	dims      []int64
+	intDims   []int
+	hostBytes int // size in host memory
 }
 
 func newShape(dtype DType, dims []int) (*shape, error) {
@@ -26,7 +26,7 @@ func newShape(dtype DType, dims []int) (*shape, error) {
 	if len(dims) > maxRank {
 		return nil, fmt.Errorf("rank %d is larger than the limit of %d", len(dims), maxRank)
 	}
-	s := &shape{dtype: dtype, dims: make([]int64, len(dims)), view: slices.Clone(dims), bytes: dtype.HostBytes()}
+	s := &shape{dtype: dtype, dims: make([]int64, len(dims)), intDims: slices.Clone(dims), hostBytes: dtype.HostBytes()}
 	for i, d := range dims {
 		if d < 0 {
 			return nil, fmt.Errorf("dimension %d is negative: %d", i, d)
@@ -34,21 +34,21 @@ func newShape(dtype DType, dims []int) (*shape, error) {
 		s.dims[i] = int64(d)
 	}
 	if slices.Contains(dims, 0) {
-		s.bytes = 0
+		s.hostBytes = 0
 		return s, nil
 	}
 	for _, d := range dims {
-		if d > math.MaxInt/s.bytes {
+		if d > math.MaxInt/s.hostBytes {
 			return nil, fmt.Errorf("%v%v is larger than the address space", dtype, dims)
 		}
-		s.bytes *= d
+		s.hostBytes *= d
 	}
 	return s, nil
 }
 
-// shapeOf64 is like newShape, but accepts types that have no representation in host memory. A
+// newShapeInt64 is like newShape, but accepts types that have no representation in host memory. A
 // plugin can report such shapes; no buffer is equal to them.
-func shapeOf64(dtype DType, dims []int64) *shape {
+func newShapeInt64(dtype DType, dims []int64) *shape {
 	view := make([]int, len(dims))
 	for i, d := range dims {
 		view[i] = int(d)
@@ -56,7 +56,7 @@ func shapeOf64(dtype DType, dims []int64) *shape {
 	if s, err := newShape(dtype, view); err == nil {
 		return s
 	}
-	return &shape{dtype: dtype, dims: slices.Clone(dims), view: view}
+	return &shape{dtype: dtype, dims: slices.Clone(dims), intDims: view}
 }
 
 // accepts reports whether a parameter of shape s accepts a buffer of another shape. Shapes without

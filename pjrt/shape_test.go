@@ -14,7 +14,7 @@ func TestShapeBytes(t *testing.T) {
 	} {
 		shape, err := newShape(s.DType, s.Dims)
 		require.NoError(t, err)
-		assert.Equal(t, want, shape.bytes, "%v", shape)
+		assert.Equal(t, want, shape.hostBytes, "%v", shape)
 		assert.True(t, shape.matches(s.DType, s.Dims))
 		assert.False(t, shape.matches(s.DType, append([]int{1}, s.Dims...)))
 		assert.False(t, shape.matches(U16, s.Dims))
@@ -22,7 +22,7 @@ func TestShapeBytes(t *testing.T) {
 	shape, err := newShape(F32, []int{2, 8})
 	require.NoError(t, err)
 	assert.Equal(t, "F32[2,8]", shape.String())
-	shape.view[0] = 9 // as a caller could do
+	shape.intDims[0] = 9 // as a caller could do
 	assert.True(t, shape.matches(F32, []int{2, 8}))
 }
 
@@ -35,6 +35,6 @@ func TestInvalidShapes(t *testing.T) {
 	} {
 		_, err := newShape(s.DType, s.Dims)
 		assert.EqualError(t, err, want)
-		assert.NotNil(t, shapeOf64(s.DType, nil), "a plugin can report such a shape")
+		assert.NotNil(t, newShapeInt64(s.DType, nil), "a plugin can report such a shape")
 	}
 }

@@ -31,15 +31,15 @@ type Topology struct {
 // garbage collector can find out that the Topology is unreachable.
 type topologyHandle struct {
 	handle
-	api *capi.API
-	t   capi.Topology
+	api      *capi.API
+	topology capi.Topology
 }
 
-func (h *topologyHandle) call(op string, f func() error) error {
+func (h *topologyHandle) withHandle(op string, f func() error) error {
 	if h == nil {
 		return zeroValueError(op, "topology", "NewTopology")
 	}
-	return h.handle.call(op, f)
+	return h.handle.withHandle(op, f)
 }
 
 // NewTopology describes the slice with a name, such as "v5e:4x4" for libtpu. The plugin defines the
@@ -56,10 +56,10 @@ func (p *Plugin) NewTopology(ctx context.Context, name string, options map[strin
 	if err := checkTopologyName(name, options); err != nil {
 		return nil, err
 	}
-	return await(ctx, "create topology", func() (*Topology, error) {
+	return callWithContext(ctx, "create topology", func() (*Topology, error) {
 		t, err := p.api.TopologyCreate(name, values)
 		if err != nil {
-			return nil, p.wrap("create topology", err)
+			return nil, p.wrapError("create topology", err)
 		}
 		described, err := newTopology(p.api, p.path, nil, t, name)
 		if err == nil {
@@ -69,8 +69,8 @@ func (p *Plugin) NewTopology(ctx context.Context, name string, options map[strin
 	}, func(t *Topology) { t.Close() }, nil)
 }
 
-// layoutInName matches the number of chips along each axis in a name such as "v5e:4x4".
-var layoutInName = regexp.MustCompile(`[:=_]([0-9]+(?:x[0-9]+)*)`)
+// chipLayoutPattern matches the number of chips along each axis in a name such as "v5e:4x4".
+var chipLayoutPattern = regexp.MustCompile(`[:=_]([0-9]+(?:x[0-9]+)*)`)
 
 // checkTopologyName rejects an axis with 0 chips, by which libtpu would divide, and numbers of
 // chips for which libtpu would run out of memory.
@@ -85,7 +85,7 @@ func checkTopologyName(name string, options map[string]any) error {
 	if slices < 1 || slices > maxDevices {
 		return optionError("num_slices", "", "%d is not between 1 and %d", slices, maxDevices)
 	}
-	m := layoutInName.FindStringSubmatch(name)
+	m := chipLayoutPattern.FindStringSubmatch(name)
 	if m == nil {
 		return nil
 	}
@@ -109,10 +109,10 @@ func (p *Plugin) LoadTopology(ctx context.Context, serialized []byte) (*Topology
 	if ctx.Done() != nil {
 		serialized = bytes.Clone(serialized)
 	}
-	return await(ctx, "load topology", func() (*Topology, error) {
+	return callWithContext(ctx, "load topology", func() (*Topology, error) {
 		t, err := p.api.TopologyDeserialize(serialized)
 		if err != nil {
-			return nil, p.wrap("load topology", err)
+			return nil, p.wrapError("load topology", err)
 		}
 		return newTopology(p.api, p.path, nil, t, "")
 	}, func(t *Topology) { t.Close() }, nil)
@@ -121,49 +121,49 @@ func (p *Plugin) LoadTopology(ctx context.Context, serialized []byte) (*Topology
 // Topology returns a description of the devices of the client. The Topology keeps the client open
 // until it is closed.
 func (c *Client) Topology() (*Topology, error) {
-	if err := c.retain(childTopology); err != nil {
+	if err := c.acquire(dependentTopology); err != nil {
 		return nil, opError("client topology", "", err)
 	}
-	t, err := c.api.ClientTopology(c.c)
+	t, err := c.api.ClientTopology(c.client)
 	if err != nil {
-		c.release(childTopology)
-		return nil, c.wrap("client topology", err)
+		c.release(dependentTopology)
+		return nil, c.wrapError("client topology", err)
 	}
-	return newTopology(c.api, c.path, c.core, t, c.platformName)
+	return newTopology(c.api, c.path, c.clientHandle, t, c.platformName)
 }
 
 // newTopology returns a Topology that owns t. c is the client of t, or nil if t must be destroyed
 // separately.
-func newTopology(api *capi.API, path string, c *core, t capi.Topology, name string) (*Topology, error) {
-	h := &topologyHandle{handle: handle{kind: live.Topology, path: path}, api: api, t: t}
+func newTopology(api *capi.API, path string, c *clientHandle, t capi.Topology, name string) (*Topology, error) {
+	h := &topologyHandle{handle: handle{kind: live.Topology, path: path}, api: api, topology: t}
 	h.free = func() error {
 		if c != nil { // the client destroys t
-			c.release(childTopology)
+			c.release(dependentTopology)
 			return nil
 		}
 		return api.TopologyDestroy(t)
 	}
 	described := &Topology{topologyHandle: h, name: name}
 	live.Add(live.Topology, unsafe.Pointer(&h.handle))
-	if err := described.read(); err != nil {
+	if err := described.readProperties(); err != nil {
 		described.Close()
-		return nil, wrap("read topology", path, err)
+		return nil, wrapError("read topology", path, err)
 	}
 	runtime.AddCleanup(described, (*handle).reclaim, &h.handle)
 	return described, nil
 }
 
-func (t *Topology) read() (err error) {
-	if t.platformName, err = t.api.TopologyPlatformName(t.t); err != nil {
+func (t *Topology) readProperties() (err error) {
+	if t.platformName, err = t.api.TopologyPlatformName(t.topology); err != nil {
 		return err
 	}
-	if t.platformVersion, err = t.api.TopologyPlatformVersion(t.t); err != nil {
+	if t.platformVersion, err = t.api.TopologyPlatformVersion(t.topology); err != nil {
 		return err
 	}
-	if t.attributes, err = t.api.TopologyAttributes(t.t); err != nil {
+	if t.attributes, err = t.api.TopologyAttributes(t.topology); err != nil {
 		return err
 	}
-	handles, err := t.api.TopologyDescriptions(t.t)
+	handles, err := t.api.TopologyDescriptions(t.topology)
 	if err != nil {
 		return err
 	}
@@ -209,13 +209,13 @@ func (t *Topology) Devices() []*DeviceDescription { return slices.Clone(t.device
 
 // Serialize encodes the topology for [Plugin.LoadTopology].
 func (t *Topology) Serialize() (b []byte, err error) {
-	err = t.call("serialize topology", func() error { b, err = t.api.TopologySerialize(t.t); return err })
+	err = t.withHandle("serialize topology", func() error { b, err = t.api.TopologySerialize(t.topology); return err })
 	return b, err
 }
 
 // Fingerprint returns a number that is equal for equal topologies. It requires PJRT 0.101.
 func (t *Topology) Fingerprint() (n uint64, err error) {
-	err = t.call("topology fingerprint", func() error { n, err = t.api.TopologyFingerprint(t.t); return err })
+	err = t.withHandle("topology fingerprint", func() error { n, err = t.api.TopologyFingerprint(t.topology); return err })
 	return n, err
 }
 
@@ -235,7 +235,7 @@ func (t *Topology) Compile(ctx context.Context, program Program, o CompileOption
 	if t.topologyHandle == nil {
 		return nil, zeroValueError(op, "topology", "NewTopology")
 	}
-	program, err := program.check()
+	program, err := program.withDefaultFormat()
 	if err != nil {
 		return nil, err
 	}
@@ -254,10 +254,10 @@ func (t *Topology) Compile(ctx context.Context, program Program, o CompileOption
 	if ctx.Done() != nil {
 		code = bytes.Clone(code)
 	}
-	return await(ctx, op, func() (*Executable, error) {
-		x, err := t.api.Compile(t.t, code, program.Format, options)
+	return callWithContext(ctx, op, func() (*Executable, error) {
+		x, err := t.api.Compile(t.topology, code, program.Format, options)
 		if err != nil {
-			return nil, wrap(op, t.path, err)
+			return nil, wrapError(op, t.path, err)
 		}
 		return newExecutable(t.api, t.path, nil, x), nil
 	}, func(e *Executable) { e.Close() }, t.release)

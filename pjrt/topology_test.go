@@ -20,7 +20,7 @@ func TestClientTopologyDescribesTheSameDevices(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, topology.Devices(), 2)
 	assert.Equal(t, c.Devices()[1].Kind(), topology.Devices()[1].Kind())
-	var open *pjrt.OpenError
+	var open *pjrt.InUseError
 	require.ErrorAs(t, c.Close(), &open)
 	assert.Equal(t, 1, open.Topologies)
 	require.NoError(t, topology.Close())

@@ -22,8 +22,8 @@ func transferError(op, reason, hint string, cause error) error {
 // zeroByte is the data of empty tensors, because an empty slice may have no address.
 var zeroByte byte
 
-// hostShape checks the arguments of a transfer and returns the shape of the data.
-func (c *Client) hostShape(ctx context.Context, op string, data []byte, dtype DType, dims []int, d *Device) (*shape,
+// checkHostTransfer checks the arguments of a transfer and returns the shape of the data.
+func (c *Client) checkHostTransfer(ctx context.Context, op string, data []byte, dtype DType, dims []int, d *Device) (*shape,
 	error) {
 	wrong := func(format string, args ...any) error {
 		return transferError(op, fmt.Sprintf(format, args...), "", nil)
@@ -34,24 +34,24 @@ func (c *Client) hostShape(ctx context.Context, op string, data []byte, dtype DT
 	switch {
 	case d == nil:
 		return nil, wrong("the device is nil")
-	case d.core != c.core:
+	case d.core != c.clientHandle:
 		return nil, wrong("device %d belongs to another client", d.ID())
 	case !d.addressable:
 		return nil, wrong("device %d belongs to process %d, but this is process %d", d.ID(), d.ProcessIndex(),
 			c.processIndex)
 	}
-	s := c.lastShape.Load() // consecutive transfers often have equal shapes
+	s := c.lastHostShape.Load() // consecutive transfers often have equal shapes
 	if s == nil || !s.matches(dtype, dims) {
 		var err error
 		if s, err = newShape(dtype, dims); err != nil {
 			return nil, wrong("%v", err)
 		}
-		c.lastShape.Store(s)
+		c.lastHostShape.Store(s)
 	}
-	if len(data) != s.bytes {
-		return nil, wrong("%v has %d bytes, but data has %d", s, s.bytes, len(data))
+	if len(data) != s.hostBytes {
+		return nil, wrong("%v has %d bytes, but data has %d", s, s.hostBytes, len(data))
 	}
-	if minor := dtype.needsMinor(); c.api.Minor < minor {
+	if minor := dtype.requiredMinor(); c.api.Minor < minor {
 		return nil, &Error{Op: op, Code: Unimplemented, Plugin: c.path, NeedsMinor: minor,
 			Msg: fmt.Sprintf("element type %v requires PJRT 0.%d, but the plugin implements 0.%d", dtype, minor,
 				c.api.Minor)}
@@ -59,7 +59,7 @@ func (c *Client) hostShape(ctx context.Context, op string, data []byte, dtype DT
 	return s, nil
 }
 
-func address(data []byte) unsafe.Pointer {
+func dataPointer(data []byte) unsafe.Pointer {
 	if len(data) == 0 {
 		return unsafe.Pointer(&zeroByte)
 	}
@@ -72,7 +72,7 @@ func address(data []byte) unsafe.Pointer {
 // type, shape or device is an error of kind InvalidArgumentError.
 func (c *Client) BufferFromHost(ctx context.Context, data []byte, dtype DType, dims []int, d *Device) (*Buffer, error) {
 	const op = "buffer from host"
-	s, err := c.hostShape(ctx, op, data, dtype, dims, d)
+	s, err := c.checkHostTransfer(ctx, op, data, dtype, dims, d)
 	if err != nil {
 		return nil, err
 	}
@@ -80,18 +80,18 @@ func (c *Client) BufferFromHost(ctx context.Context, data []byte, dtype DType, d
 	if err != nil {
 		return nil, err
 	}
-	return newBuffer(c.core, h, s, d, nil), nil
+	return newBuffer(c.clientHandle, h, s, d, nil), nil
 }
 
 // copyFromHost creates a C buffer and retains the client for it.
 func (c *Client) copyFromHost(op string, data []byte, s *shape, d *Device) (capi.Buffer, error) {
-	if err := c.retain(childBuffer); err != nil {
+	if err := c.acquire(dependentBuffer); err != nil {
 		return nil, opError(op, "", err)
 	}
-	h, err := c.api.BufferFromHost(c.c, address(data), int(s.dtype), s.dims, d.handle)
+	h, err := c.api.BufferFromHost(c.client, dataPointer(data), int(s.dtype), s.dims, d.handle)
 	if err != nil {
-		c.release(childBuffer)
-		return nil, c.wrap(op, err)
+		c.release(dependentBuffer)
+		return nil, c.wrapError(op, err)
 	}
 	return h, nil
 }
@@ -102,10 +102,10 @@ func (c *Client) copyFromHost(op string, data []byte, s *shape, d *Device) (capi
 func (c *Client) RefillFromHost(ctx context.Context, dst *Buffer, data []byte, dtype DType, dims []int,
 	d *Device) error {
 	const op = "refill from host"
-	if dst == nil || dst.core != c.core {
+	if dst == nil || dst.core != c.clientHandle {
 		return transferError(op, "the buffer to refill is nil or belongs to another client", "", nil)
 	}
-	s, err := c.refillShape(ctx, op, dst, data, dtype, dims, d)
+	s, err := c.checkRefill(ctx, op, dst, data, dtype, dims, d)
 	if err != nil {
 		return err
 	}
@@ -118,20 +118,20 @@ func (c *Client) RefillFromHost(ctx context.Context, dst *Buffer, data []byte, d
 		dst.releaseExclusive(status)
 		return err
 	}
-	live.Count(live.Buffer, 1)
+	live.AddCount(live.Buffer, 1)
 	dst.fill(h, s, d, nil)
 	return nil
 }
 
-// refillShape is like hostShape, but reuses the shape of dst if it is equal.
-func (c *Client) refillShape(ctx context.Context, op string, dst *Buffer, data []byte, dtype DType, dims []int,
+// checkRefill is like checkHostTransfer, but reuses the shape of dst if it is equal.
+func (c *Client) checkRefill(ctx context.Context, op string, dst *Buffer, data []byte, dtype DType, dims []int,
 	d *Device) (*shape, error) {
 	s := dst.shape.Load()
-	if s.matches(dtype, dims) && len(data) == s.bytes && d != nil && d.core == c.core && d.addressable &&
+	if s.matches(dtype, dims) && len(data) == s.hostBytes && d != nil && d.core == c.clientHandle && d.addressable &&
 		ctx.Err() == nil {
 		return s, nil
 	}
-	return c.hostShape(ctx, op, data, dtype, dims, d)
+	return c.checkHostTransfer(ctx, op, data, dtype, dims, d)
 }
 
 // Alignment is the required alignment of data for BufferFromHostZeroCopy, in bytes.
@@ -155,7 +155,7 @@ func AlignedBytes(n int) []byte {
 func (c *Client) BufferFromHostZeroCopy(ctx context.Context, data []byte, dtype DType, dims []int,
 	d *Device) (b *Buffer, released <-chan struct{}, err error) {
 	ch := make(chan struct{})
-	b, err = c.zeroCopy(ctx, "zero-copy buffer from host", capi.ImmutableZeroCopy, data, dtype, dims, d,
+	b, err = c.bufferFromHostZeroCopy(ctx, "zero-copy buffer from host", capi.ImmutableZeroCopy, data, dtype, dims, d,
 		func() { close(ch) })
 	if err != nil {
 		return nil, nil, err
@@ -172,38 +172,38 @@ func (c *Client) BufferFromHostZeroCopy(ctx context.Context, data []byte, dtype 
 // has copied data. After an error, the caller still owns data, and free is not called.
 func (c *Client) BufferFromHostInPlace(ctx context.Context, data []byte, dtype DType, dims []int, d *Device,
 	free func()) (*Buffer, error) {
-	return c.zeroCopy(ctx, "buffer from host in place", capi.MutableZeroCopy, data, dtype, dims, d, free)
+	return c.bufferFromHostZeroCopy(ctx, "buffer from host in place", capi.MutableZeroCopy, data, dtype, dims, d, free)
 }
 
-// zeroCopy implements BufferFromHostZeroCopy and BufferFromHostInPlace.
-func (c *Client) zeroCopy(ctx context.Context, op string, semantics int, data []byte, dtype DType, dims []int,
+// bufferFromHostZeroCopy implements BufferFromHostZeroCopy and BufferFromHostInPlace.
+func (c *Client) bufferFromHostZeroCopy(ctx context.Context, op string, semantics int, data []byte, dtype DType, dims []int,
 	d *Device, released func()) (*Buffer, error) {
-	s, err := c.hostShape(ctx, op, data, dtype, dims, d)
+	s, err := c.checkHostTransfer(ctx, op, data, dtype, dims, d)
 	if err != nil {
 		return nil, err
 	}
-	p := address(data)
+	p := dataPointer(data)
 	if uintptr(p)%Alignment != 0 && len(data) > 0 {
 		return nil, transferError(op, fmt.Sprintf("the address of data is not a multiple of %d", Alignment),
 			"allocate it with AlignedBytes, or use BufferFromHost", nil)
 	}
-	if err := c.retain(childBuffer); err != nil {
+	if err := c.acquire(dependentBuffer); err != nil {
 		return nil, opError(op, "", err)
 	}
 	pin := new(runtime.Pinner)
 	pin.Pin(p)
-	h, done, err := c.api.BufferFromHostZeroCopy(c.c, p, int(dtype), s.dims, d.handle, semantics)
+	h, done, err := c.api.BufferFromHostZeroCopy(c.client, p, int(dtype), s.dims, d.handle, semantics)
 	if err != nil {
 		pin.Unpin()
-		c.release(childBuffer)
-		return nil, c.wrap(op, err)
+		c.release(dependentBuffer)
+		return nil, c.wrapError(op, err)
 	}
 	if err := c.notify(done, func(error) { pin.Unpin(); released() }); err != nil {
 		// Only an error of the pipe leads here. data stays pinned because the plugin may still read it.
-		_ = newBuffer(c.core, h, s, d, nil).Close()
-		return nil, c.wrap(op, err)
+		_ = newBuffer(c.clientHandle, h, s, d, nil).Close()
+		return nil, c.wrapError(op, err)
 	}
-	return newBuffer(c.core, h, s, d, nil), nil
+	return newBuffer(c.clientHandle, h, s, d, nil), nil
 }
 
 // ToHost copies the contents to dst in row-major order. The length of dst must be [Buffer.Bytes].
@@ -219,14 +219,14 @@ func (b *Buffer) ToHost(ctx context.Context, dst []byte) error {
 	}
 	defer b.release()
 	s := b.shape.Load()
-	if len(dst) != s.bytes {
-		return transferError(op, fmt.Sprintf("%v has %d bytes, but dst has %d", s, s.bytes, len(dst)), "", nil)
+	if len(dst) != s.hostBytes {
+		return transferError(op, fmt.Sprintf("%v has %d bytes, but dst has %d", s, s.hostBytes, len(dst)), "", nil)
 	}
 	if len(dst) == 0 {
 		return nil
 	}
-	if err := b.core.api.BufferToHost(b.handle.c, len(s.dims), address(dst), len(dst)); err != nil {
-		return b.core.wrap(op, err)
+	if err := b.core.api.BufferToHost(b.handle.c, len(s.dims), dataPointer(dst), len(dst)); err != nil {
+		return b.core.wrapError(op, err)
 	}
 	signExtend(dst, s.dtype)
 	return nil
@@ -283,13 +283,13 @@ func (b *Buffer) copyTo(ctx context.Context, op string, d *Device, m *Memory,
 		return nil, opError(op, b.String(), err)
 	}
 	defer b.release()
-	if err := b.core.retain(childBuffer); err != nil {
+	if err := b.core.acquire(dependentBuffer); err != nil {
 		return nil, opError(op, "", err)
 	}
 	h, err := f(b.handle.c)
 	if err != nil {
-		b.core.release(childBuffer)
-		return nil, b.core.wrap(op, err)
+		b.core.release(dependentBuffer)
+		return nil, b.core.wrapError(op, err)
 	}
 	return newBuffer(b.core, h, b.shape.Load(), d, m), nil
 }

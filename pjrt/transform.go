@@ -62,12 +62,12 @@ func (p *Plugin) Register(t Transform) (*Registration, error) {
 	callbacks, err := serveCallbacks("transform "+t.Name,
 		func(q capi.Request) ([]byte, error) { return t.Apply(q.Value) })
 	if err != nil {
-		return nil, wrap(op, t.Name, err)
+		return nil, wrapError(op, t.Name, err)
 	}
-	handle, err := p.api.RegisterTransform(t.Name, int(t.Stage), callbacks.shared)
+	handle, err := p.api.RegisterTransform(t.Name, int(t.Stage), callbacks.requests)
 	if err != nil {
 		callbacks.close()
-		return nil, wrap(op, t.Name, err)
+		return nil, wrapError(op, t.Name, err)
 	}
 	r := &Registration{plugin: p, callbacks: callbacks}
 	r.handle.Store(&handle)
@@ -84,7 +84,7 @@ func (r *Registration) Close() error {
 	if handle == nil {
 		return opError("close transform", r.plugin.String(), ErrClosed)
 	}
-	err := r.plugin.api.ClearTransform(*handle)
+	err := r.plugin.api.UnregisterTransform(*handle)
 	r.callbacks.close()
-	return r.plugin.wrap("close transform", err)
+	return r.plugin.wrapError("close transform", err)
 }

@@ -11,15 +11,15 @@ import (
 // notify calls done once with the outcome of the event. It destroys the event. done runs in the
 // goroutine that reads the pipe and must not block. The caller must have retained the client; the
 // wait retains it from then on.
-func (c *core) notify(event capi.Event, done func(error)) error {
-	return c.watch(pendingWait{event: event, done: done})
+func (c *clientHandle) notify(event capi.Event, done func(error)) error {
+	return c.startWait(pendingWait{event: event, done: done})
 }
 
-// watch starts a wait and destroys the event.
-func (c *core) watch(wait pendingWait) error {
-	w, event := &c.waits, wait.event
+// startWait starts a wait and destroys the event.
+func (c *clientHandle) startWait(wait pendingWait) error {
+	w, event := &c.events, wait.event
 	w.mu.Lock()
-	if err := w.start(c.api, c.deliver); err != nil {
+	if err := w.open(c.api, c.deliverResult); err != nil {
 		w.mu.Unlock()
 		c.api.EventDestroy(event)
 		return err
@@ -27,34 +27,34 @@ func (c *core) watch(wait pendingWait) error {
 	w.next++
 	slot := w.next
 	live.Add(live.Wait, unsafe.Pointer(event))
-	c.add(childWork, 1)
+	c.addDependents(dependentWork, 1)
 	w.pending[slot] = wait
 	w.mu.Unlock()
-	err := c.api.EventNotify(event, w.pipe.fd, slot)
+	err := c.api.EventNotify(event, w.pipe.writeFD, slot)
 	if err != nil {
 		w.mu.Lock()
 		delete(w.pending, slot)
 		w.mu.Unlock()
 		live.Remove(live.Wait, unsafe.Pointer(event))
-		c.release(childWork)
+		c.release(dependentWork)
 	}
 	c.api.EventDestroy(event)
 	return err
 }
 
-// deliver passes on the outcome of an event.
-func (c *core) deliver(wait pendingWait, err error) {
+// deliverResult passes on the outcome of an event.
+func (c *clientHandle) deliverResult(wait pendingWait, err error) {
 	live.Remove(live.Wait, unsafe.Pointer(wait.event))
 	if wait.done != nil {
 		wait.done(err)
 	} else {
 		wait.ready <- err
 	}
-	c.release(childWork)
+	c.release(dependentWork)
 }
 
-// wait blocks until the event is ready or ctx ends. It destroys the event.
-func (c *core) wait(ctx context.Context, event capi.Event) error {
+// awaitEvent blocks until the event is ready or ctx ends. It destroys the event.
+func (c *clientHandle) awaitEvent(ctx context.Context, event capi.Event) error {
 	if ctx.Done() == nil {
 		return c.api.EventFinish(event)
 	}
@@ -63,7 +63,7 @@ func (c *core) wait(ctx context.Context, event capi.Event) error {
 		return context.Cause(ctx)
 	}
 	ready := readyChannels.Get().(chan error)
-	if err := c.watch(pendingWait{event: event, ready: ready}); err != nil {
+	if err := c.startWait(pendingWait{event: event, ready: ready}); err != nil {
 		return err
 	}
 	select {

@@ -20,7 +20,7 @@ func TestZeroValuesDoNotPanic(t *testing.T) {
 		&pjrt.Buffer{}, &pjrt.Client{}, &pjrt.LoadedExecutable{}, &pjrt.Executable{}, &pjrt.Topology{}, &pjrt.Plugin{},
 		&pjrt.Device{},
 		&pjrt.DeviceDescription{}, &pjrt.Memory{}, &pjrt.Error{}, &pjrt.PluginError{}, &pjrt.CompileError{},
-		&pjrt.OpenError{}, &pjrt.ArgumentError{}, &pjrt.FindError{}, &pjrt.PathError{},
+		&pjrt.InUseError{}, &pjrt.ArgumentError{}, &pjrt.FindError{}, &pjrt.PathError{},
 		pjrt.Code(-1), pjrt.PluginReason(99), pjrt.State(9), pjrt.DType(999), pjrt.Version{}, pjrt.ExecutableRecord{},
 		pjrt.TensorType{},
 	} {

@@ -360,7 +360,7 @@ func others(s spmd.AnnotationSite, mesh sharding.Mesh) (all []logical.Annotation
 		add(logical.Annotation{})
 	}
 	whole := s.Annotation.Kind() != logical.KindSplit
-	if parts := s.Annotation.Parts(); parts != nil || whole && mesh.Rank() == 1 && mesh.Axes()[0].Name == logical.AxisName {
+	if parts := s.Annotation.Parts(); parts != nil || whole && mesh.Rank() == 1 && mesh.Axes()[0].Name == logical.LogicalAxis {
 		for to := range s.Dims {
 			if whole {
 				parts = slices.Repeat([]int{1}, len(s.Dims))
@@ -404,7 +404,7 @@ func moved(a logical.Annotation, rank int, axis string, to int) logical.Annotati
 	if !some {
 		return logical.Replicated()
 	}
-	return logical.Over(names...)
+	return logical.SplitOverAxes(names...)
 }
 
 // side lists the collectives that a suggestion removes (Sign is "-") or adds ("+").

@@ -32,7 +32,7 @@ import (
 type splits map[string]logical.Annotation
 
 var (
-	columns, rows, whole = logical.Over("-", "model"), logical.Over("model", "-"), logical.Replicated()
+	columns, rows, whole = logical.SplitOverAxes("-", "model"), logical.SplitOverAxes("model", "-"), logical.Replicated()
 	steps                = map[string]struct {
 		splits
 		loss  func(s splits, scope func(name ...string) *model.Scope, x *graph.Node) *graph.Node
@@ -76,7 +76,7 @@ func little(t *testing.T, sys *system.System, name string, other splits, by ...p
 	maps.Copy(s, other)
 	var rules logical.Rules
 	for _, scope := range []string{"query", "key", "value", "output", "up", "down", "head", "embedding", "scale"} {
-		if a := s[scope]; a.Kind() != logical.None {
+		if a := s[scope]; a.Kind() != logical.KindNone {
 			rules = append(rules, logical.Match("^/"+scope+"/", a))
 		}
 	}
@@ -119,7 +119,7 @@ func TestABetterSplitIsSuggested(t *testing.T) {
 		"heads whole":         {"attention", splits{"heads": whole}},
 		"up by rows":          {"products", splits{"up": rows}},
 		"down by columns":     {"products", splits{"down": columns}},
-		"a scale":             {"products", splits{"scale": logical.Over("model")}},
+		"a scale":             {"products", splits{"scale": logical.SplitOverAxes("model")}},
 		"features whole":      {"products", splits{"hidden": whole}},
 		"features by example": {"products", splits{"hidden": rows}},
 		"residual by width":   {"products", splits{"residual": columns}},

@@ -118,7 +118,7 @@ func TestALoopReportsWhatItsRoundsDo(t *testing.T) {
 			program, err := slice.Compile(t.Context(), pjrt.Program{Code: text, Trusted: true}, options)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, program.Close()) })
-			return program, report.TargetOf(slice.Facts())
+			return program, report.TargetOf(slice.Info())
 		})
 		// The compiler's own sum is negative here: -1 for the all-reduce, and one iteration of the
 		// loop.

@@ -85,7 +85,7 @@ func parseProgram(p pjrt.Program) (*hloModule, error) {
 	case pjrt.FormatHLO:
 	case pjrt.FormatHLOWithConfig:
 		module = nil
-		if err := decode(p.Code, protoint.Into{1: &module}); err != nil {
+		if err := decode(p.Code, protoint.Scanner{1: &module}); err != nil {
 			return nil, err
 		}
 	default:
@@ -93,7 +93,7 @@ func parseProgram(p pjrt.Program) (*hloModule, error) {
 	}
 	m := &hloModule{computations: map[uint64]*hloComputation{}}
 	order := map[uint64][]uint64{}
-	err := decode(module, protoint.Into{
+	err := decode(module, protoint.Scanner{
 		3: func(b []byte) error {
 			id, c, err := parseComputation(b)
 			m.computations[id] = c
@@ -115,7 +115,7 @@ func parseProgram(p pjrt.Program) (*hloModule, error) {
 
 func parseComputation(b []byte) (id uint64, c *hloComputation, err error) {
 	c = &hloComputation{byID: map[uint64]*hloInstruction{}, parameters: map[uint64]*hloInstruction{}}
-	err = decode(b, protoint.Into{2: each(&c.instructions, parseInstruction), 5: &id, 6: &c.root})
+	err = decode(b, protoint.Scanner{2: each(&c.instructions, parseInstruction), 5: &id, 6: &c.root})
 	for _, i := range c.instructions {
 		c.byID[i.id] = i
 		if i.opcode == "parameter" {
@@ -128,16 +128,16 @@ func parseComputation(b []byte) (id uint64, c *hloComputation, err error) {
 func parseInstruction(b []byte) (*hloInstruction, error) {
 	i := &hloInstruction{}
 	p := &i.product
-	err := decode(b, protoint.Into{
+	err := decode(b, protoint.Scanner{
 		1: &i.name, 2: &i.opcode, 3: one(&i.shape, func(b []byte) (hloShape, error) { return parseShape(b, 0) }),
-		7: protoint.Into{2: &i.source}, 9: &i.number, 13: &i.index, 28: &i.target, 35: &i.id, 36: &i.operands, 38: &i.called, 63: &i.direction,
+		7: protoint.Scanner{2: &i.source}, 9: &i.number, 13: &i.index, 28: &i.target, 35: &i.id, 36: &i.operands, 38: &i.called, 63: &i.direction,
 		8: func(b []byte) (err error) {
 			i.scalar, i.hasScalar, err = parseScalar(b)
 			return err
 		},
-		15: protoint.Into{1: each(&p.window, parseWindowDim)},
-		16: protoint.Into{7: &p.inputBatch, 8: &p.inputFeature, 10: &p.outputFeature, 6: &p.kernelSpatial, 11: &p.inputSpatial, 12: &p.outSpatial},
-		30: protoint.Into{1: &p.contracting}, 50: &p.featureGroups, 61: &p.batchGroups,
+		15: protoint.Scanner{1: each(&p.window, parseWindowDim)},
+		16: protoint.Scanner{7: &p.inputBatch, 8: &p.inputFeature, 10: &p.outputFeature, 6: &p.kernelSpatial, 11: &p.inputSpatial, 12: &p.outSpatial},
+		30: protoint.Scanner{1: &p.contracting}, 50: &p.featureGroups, 61: &p.batchGroups,
 		43: func(config []byte) error {
 			i.trips, i.cycles = tripCount(config), estimatedCycles(config)
 			i.oneRing = bytes.Contains(config, oneRingEmitter)
@@ -164,7 +164,7 @@ func parseInstruction(b []byte) (*hloInstruction, error) {
 
 func parsePair(b []byte) (pair [2]int, err error) {
 	var from, to uint64
-	err = decode(b, protoint.Into{1: &from, 2: &to})
+	err = decode(b, protoint.Scanner{1: &from, 2: &to})
 	if max(from, to) < maxDevices {
 		pair = [2]int{int(from), int(to)}
 	}

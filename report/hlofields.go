@@ -13,7 +13,7 @@ const maxDepth = 64
 const maxDevices = 1 << 20
 
 // decode decodes a message. Its errors match ErrProgram.
-func decode(m []byte, to protoint.Into) error {
+func decode(m []byte, to protoint.Scanner) error {
 	err := to.Read(m)
 	if err != nil && !errors.Is(err, ErrProgram) {
 		return malformed(err, "")

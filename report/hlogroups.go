@@ -19,10 +19,10 @@ type axisRef struct {
 func parseMeshGroups(b []byte) ([][]int, error) {
 	var sizes, devices []uint64
 	var refs []axisRef
-	err := decode(b, protoint.Into{
-		1: protoint.Into{
+	err := decode(b, protoint.Scanner{
+		1: protoint.Scanner{
 			1: each(&sizes, func(axis []byte) (size uint64, err error) {
-				err = decode(axis, protoint.Into{2: &size})
+				err = decode(axis, protoint.Scanner{2: &size})
 				return size, err
 			}),
 			2: &devices,
@@ -36,9 +36,9 @@ func parseMeshGroups(b []byte) ([][]int, error) {
 }
 
 func parseAxisRef(b []byte) (ref axisRef, err error) {
-	err = decode(b, protoint.Into{1: &ref.axis, 2: func(b []byte) error {
+	err = decode(b, protoint.Scanner{1: &ref.axis, 2: func(b []byte) error {
 		ref.part = true
-		return decode(b, protoint.Into{1: &ref.pre, 2: &ref.size})
+		return decode(b, protoint.Scanner{1: &ref.pre, 2: &ref.size})
 	}})
 	return ref, err
 }
@@ -100,7 +100,7 @@ func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 // parseDeviceList parses a CollectiveDeviceListProto: a list of groups, or a reshaped and
 // transposed iota.
 func parseDeviceList(b []byte) (groups [][]int, err error) {
-	err = decode(b, protoint.Into{1: each(&groups, parseGroup), 2: func(b []byte) error {
+	err = decode(b, protoint.Scanner{1: each(&groups, parseGroup), 2: func(b []byte) error {
 		iota, err := parseIota(b)
 		groups = append(groups, iota...)
 		return err
@@ -110,7 +110,7 @@ func parseDeviceList(b []byte) (groups [][]int, err error) {
 
 func parseGroup(b []byte) ([]int, error) {
 	var ids []uint64
-	if err := decode(b, protoint.Into{1: &ids}); err != nil {
+	if err := decode(b, protoint.Scanner{1: &ids}); err != nil {
 		return nil, err
 	}
 	group := make([]int, len(ids))
@@ -128,7 +128,7 @@ func parseGroup(b []byte) ([]int, error) {
 func parseIota(b []byte) ([][]int, error) {
 	var count, size uint64
 	var reshape, perm []uint64
-	err := decode(b, protoint.Into{1: &count, 2: &size, 3: &reshape, 4: &perm})
+	err := decode(b, protoint.Scanner{1: &count, 2: &size, 3: &reshape, 4: &perm})
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ type windowDim struct{ size, stride, low, dilation, base int64 }
 
 func parseWindowDim(b []byte) (windowDim, error) {
 	d := windowDim{size: 1, stride: 1, dilation: 1, base: 1}
-	err := decode(b, protoint.Into{1: &d.size, 2: &d.stride, 3: &d.low, 5: &d.dilation, 6: &d.base})
+	err := decode(b, protoint.Scanner{1: &d.size, 2: &d.stride, 3: &d.low, 5: &d.dilation, 6: &d.base})
 	return d, err
 }
 

@@ -5,10 +5,10 @@ import "github.com/tpustrategy/tpustrategy/internal/protoint"
 // parseSchedule parses a HloScheduleProto, the order in which a core runs the instructions of each
 // computation: a map in field 1 from computations to instruction sequences.
 func parseSchedule(b []byte, order map[uint64][]uint64) error {
-	return decode(b, protoint.Into{1: func(b []byte) error {
+	return decode(b, protoint.Scanner{1: func(b []byte) error {
 		var id uint64
 		var sequence []uint64
-		err := decode(b, protoint.Into{1: &id, 2: protoint.Into{1: &sequence}})
+		err := decode(b, protoint.Scanner{1: &id, 2: protoint.Scanner{1: &sequence}})
 		order[id] = sequence
 		return err
 	}})
@@ -39,7 +39,7 @@ func (c *hloComputation) schedule(sequence []uint64) {
 // 3. It returns the devices in replica order, by partition within a replica.
 func parseAssignment(b []byte) (devices []int, err error) {
 	var rows [][]int
-	err = decode(b, protoint.Into{3: each(&rows, parseGroup)})
+	err = decode(b, protoint.Scanner{3: each(&rows, parseGroup)})
 	for replica := 0; err == nil && len(rows) > 0 && replica < len(rows[0]); replica++ {
 		for _, row := range rows {
 			if replica < len(row) {
@@ -54,10 +54,10 @@ func parseAssignment(b []byte) (devices []int, err error) {
 // the result in field 1, and the index of a parameter in field 2.
 func (m *hloModule) parseDonated(b []byte) error {
 	m.donated = map[int]uint64{}
-	return decode(b, protoint.Into{1: func(b []byte) error {
+	return decode(b, protoint.Scanner{1: func(b []byte) error {
 		var place []uint64
 		var parameter uint64
-		err := decode(b, protoint.Into{1: &place, 2: &parameter})
+		err := decode(b, protoint.Scanner{1: &place, 2: &parameter})
 		if len(place) == 0 {
 			m.donated[0] = parameter
 		} else if place[0] < maxDevices {

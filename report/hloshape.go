@@ -21,13 +21,13 @@ func parseShape(b []byte, depth int) (s hloShape, err error) {
 	if depth > maxDepth {
 		return s, malformed(nil, "tuples in tuples")
 	}
-	err = decode(b, protoint.Into{
+	err = decode(b, protoint.Scanner{
 		2: &s.element, 3: &s.dims, 4: each(&s.elements, func(b []byte) (hloShape, error) { return parseShape(b, depth+1) }),
-		5: protoint.Into{1: &s.minor, 8: &s.memory, 6: func(b []byte) error {
+		5: protoint.Scanner{1: &s.minor, 8: &s.memory, 6: func(b []byte) error {
 			if s.tile != nil { // further tiles divide the first one
 				return nil
 			}
-			return decode(b, protoint.Into{1: &s.tile})
+			return decode(b, protoint.Scanner{1: &s.tile})
 		}},
 	})
 	return s, err
@@ -36,7 +36,7 @@ func parseShape(b []byte, depth int) (s hloShape, err error) {
 // parseScalar parses a LiteralProto with one integer.
 func parseScalar(b []byte) (n int64, ok bool, err error) {
 	var list []uint64
-	err = decode(b, protoint.Into{4: &list, 5: &list, 6: &list, 7: &list}) // s32s, s64s, u32s or u64s
+	err = decode(b, protoint.Scanner{4: &list, 5: &list, 6: &list, 7: &list}) // s32s, s64s, u32s or u64s
 	if ok = len(list) == 1; ok {
 		n = int64(list[0])
 	}

@@ -106,7 +106,7 @@ func newMachine(name string) (*machine, bool) {
 	if !known {
 		return nil, false
 	}
-	m := &machine{shape: a.Shape(), wrap: system.CloudWrap(a), perChip: g.DevicesPerChip, slices: joined, constants: map[string]Constant{}}
+	m := &machine{shape: a.Shape(), wrap: system.CloudWraparound(a), perChip: g.DevicesPerChip, slices: joined, constants: map[string]Constant{}}
 	set := func(name string, value float64, basis, source string) {
 		m.constants[name] = Constant{name, value, basis, source}
 	}

@@ -27,7 +27,7 @@ func compiled(t *testing.T, m published.Operation) pjrt.Program {
 	for _, task := range slice.Topology().DeviceIDs() {
 		ids = append(ids, task...)
 	}
-	ids = ids[:m.Devices*slice.Facts().Slices]
+	ids = ids[:m.Devices*slice.Info().Slices]
 	program, err := slice.Compile(t.Context(), pjrt.Program{Code: []byte(m.Text), Trusted: true},
 		pjrt.CompileOptions{Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: len(ids) > 1, Shardy: len(ids) > 1, Overrides: m.Options})
 	require.NoError(t, err, m.Name)

@@ -93,7 +93,7 @@ func newUsage(r *Report, in Input) *usage {
 		case t.Role == "argument" && t.PerReplica && len(t.Shape) > 0:
 			u.rows = append(u.rows, t.Shape[0])
 		case t.Role != "variable":
-		case t.Cut != nil && logical.StateOf(t.Name, nil) != "":
+		case t.Cut != nil && logical.OwnerOfState(t.Name, nil) != "":
 			u.StateSharding = max(u.StateSharding, logical.ShardOptimizer)
 		case t.Cut != nil:
 			u.StateSharding = logical.ShardParameters
@@ -107,7 +107,7 @@ func newUsage(r *Report, in Input) *usage {
 // canSplit reports whether a variable is large, replicated on all logical devices, and has a
 // dimension that the number of logical devices divides.
 func (u *usage) canSplit(t Tensor) bool {
-	return t.Copies == u.LogicalDevices && len(t.Shape) > 1 && logical.StateOf(t.Name, nil) == "" && 20*t.BytesPerCore > u.Memory.Arguments &&
+	return t.Copies == u.LogicalDevices && len(t.Shape) > 1 && logical.OwnerOfState(t.Name, nil) == "" && 20*t.BytesPerCore > u.Memory.Arguments &&
 		slices.ContainsFunc(t.Shape, func(d int) bool { return d%u.LogicalDevices == 0 })
 }
 

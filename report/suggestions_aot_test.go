@@ -45,7 +45,7 @@ func TestAOTSuggestionsOfARefusedStepNameNoOptionThatIsSet(t *testing.T) {
 		require.NotNil(t, refused.Report)
 		return strings.Join(refused.Report.Suggestions, "\n")
 	}
-	share, split := logical.Shard("", logical.ShardParameters), logical.Match(`weights`, logical.SplitInto(1, 1, 2))
+	share, split := logical.MatchState("", logical.ShardParameters), logical.Match(`weights`, logical.SplitInto(1, 1, 2))
 	plain := suggestions(nil, remat.Everything(), train.Options{})
 	for option, c := range map[string]struct {
 		text  string // of the suggestion

@@ -31,13 +31,13 @@ func (s OpSharding) Canonical() OpSharding {
 
 func (s OpSharding) mergeSubgroups() OpSharding {
 	data := len(s.tiles.dims) - len(s.subgroups)
-	// order lists the tile dimensions: first the tensor dimensions, then the subgroups by kind.
+	// canonicalOrder lists the tile dimensions: first the tensor dimensions, then the subgroups by kind.
 	order := make([]int, 0, len(s.tiles.dims))
 	for i := range data {
 		order = append(order, i)
 	}
-	kinds := slices.Compact(slices.SortedFunc(slices.Values(s.subgroups), func(a, b Kind) int { return a.order() - b.order() }))
-	merged := OpSharding{kind: KindTiled, tiles: tiles{dims: slices.Clone(s.tiles.dims[:data])}}
+	kinds := slices.Compact(slices.SortedFunc(slices.Values(s.subgroups), func(a, b Kind) int { return a.canonicalOrder() - b.canonicalOrder() }))
+	merged := OpSharding{kind: KindTiled, tiles: deviceTiles{dims: slices.Clone(s.tiles.dims[:data])}}
 	for _, kind := range kinds {
 		size := 1
 		for i, k := range s.subgroups {
@@ -60,22 +60,22 @@ func (s OpSharding) mergeSubgroups() OpSharding {
 			return OpManual()
 		}
 	}
-	devices := transpose(s.tiles.expand(), s.tiles.dims, order)
+	devices := transpose(s.tiles.deviceList(), s.tiles.dims, order)
 	if n := len(merged.subgroups); n > 0 && merged.subgroups[n-1] == KindReplicated {
 		for group := range slices.Chunk(devices, merged.tiles.dims[len(merged.tiles.dims)-1]) {
 			slices.Sort(group)
 		}
 	}
 	if slices.Equal(merged.tiles.dims, s.tiles.dims) && slices.Equal(merged.subgroups, s.subgroups) &&
-		slices.Equal(devices, s.tiles.expand()) {
+		slices.Equal(devices, s.tiles.deviceList()) {
 		return s // preserves the iota form
 	}
 	merged.tiles.devices = devices
 	return merged
 }
 
-// order returns the position of a subgroup of kind k in XLA's order.
-func (k Kind) order() int {
+// canonicalOrder returns the position of a subgroup of kind k in XLA's order.
+func (k Kind) canonicalOrder() int {
 	if k == KindReplicated {
 		return int(KindUnreduced) + 1
 	}

@@ -18,7 +18,7 @@ func (s Spec) OpSharding(mesh Mesh) (OpSharding, error) {
 	}
 	var order, tile []int
 	for _, dim := range s.dims {
-		tile = append(tile, shards(mesh, dim))
+		tile = append(tile, numShards(mesh, dim))
 		for _, name := range dim.Axes {
 			order = append(order, mesh.axisIndex(name))
 		}
@@ -84,7 +84,7 @@ func simplifyIota(sizes, perm []int) (reshape, order []int) {
 // axis.
 func SpecOf(mesh Mesh, op OpSharding, rank int) (Spec, error) {
 	if rank < 0 {
-		return Spec{}, invalid("spec of", "the rank must be at least 0", "rank %d is negative", rank)
+		return Spec{}, invalidError("spec of", "the rank must be at least 0", "rank %d is negative", rank)
 	}
 	op = op.Canonical()
 	unsupported := func(reason string) (Spec, error) {
@@ -102,14 +102,14 @@ func SpecOf(mesh Mesh, op OpSharding, rank int) (Spec, error) {
 	case slices.ContainsFunc(op.subgroups, func(k Kind) bool { return k != KindReplicated }):
 		return unsupported("a subgroup is not replicated")
 	case len(tile) != rank:
-		return Spec{}, invalid("spec of", "pass the rank of the tensor",
+		return Spec{}, invalidError("spec of", "pass the rank of the tensor",
 			"%v tiles %d dimensions of a tensor of rank %d", op, len(tile), rank)
 	}
 	coordinates := op.tileCoordinates(mesh.Size())
 	if coordinates == nil {
 		return unsupported("its devices differ from the devices of the mesh")
 	}
-	spec, ok := specOfTiles(mesh, tile, coordinates)
+	spec, ok := inferSpec(mesh, tile, coordinates)
 	if !ok {
 		return unsupported("its tiles do not follow the mesh axes")
 	}
@@ -119,7 +119,7 @@ func SpecOf(mesh Mesh, op OpSharding, rank int) (Spec, error) {
 // tileCoordinates returns the tile coordinates of each device, without the subgroup dimensions. It
 // returns nil if the devices are not 0 to count-1.
 func (s OpSharding) tileCoordinates(count int) [][]int {
-	devices := s.tiles.expand()
+	devices := s.tiles.deviceList()
 	if len(devices) != count {
 		return nil
 	}
@@ -138,9 +138,9 @@ func (s OpSharding) tileCoordinates(count int) [][]int {
 	return coordinates
 }
 
-// specOfTiles infers the axes of each dimension from the distance that the tile index moves in the
+// inferSpec infers the axes of each dimension from the distance that the tile index moves in the
 // first step along each axis. The axis with the largest distance is the major axis.
-func specOfTiles(mesh Mesh, tile []int, coordinates [][]int) (Spec, bool) {
+func inferSpec(mesh Mesh, tile []int, coordinates [][]int) (Spec, bool) {
 	type step struct {
 		axis string
 		size int
@@ -169,7 +169,7 @@ func specOfTiles(mesh Mesh, tile []int, coordinates [][]int) (Spec, bool) {
 		return Spec{}, false
 	}
 	for d, n := range tile {
-		if shards(mesh, spec.dims[d]) != n {
+		if numShards(mesh, spec.dims[d]) != n {
 			return Spec{}, false
 		}
 	}

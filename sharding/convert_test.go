@@ -34,7 +34,7 @@ func TestSpecAndOpShardingAreEquivalent(t *testing.T) {
 		parsed, err := sharding.ParseOpSharding(op.String())
 		require.NoError(t, err)
 		require.True(t, op.Equal(parsed))
-		wire, err := sharding.ParseOpShardingProto(op.Explicit().MarshalProto())
+		wire, err := sharding.ParseOpShardingProto(op.WithDeviceList().MarshalProto())
 		require.NoError(t, err)
 		require.True(t, op.Equal(wire))
 	}

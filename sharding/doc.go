@@ -12,7 +12,7 @@
 //	spec := sharding.P("replica", nil, "logical")
 //
 // A dimension can be split over several axes, listed with the major axis first, or left open for
-// the partitioner ([Open]). [Spec.Validate] returns all problems of a spec at once, as [*SpecError]
+// the partitioner ([OpenDim]). [Spec.Validate] returns all problems of a spec at once, as [*SpecError]
 // values that include a suggested correction. If the axes of a dimension do not divide its size,
 // validation fails; the dimension is never padded or replicated silently.
 //
@@ -21,7 +21,7 @@
 //
 // # Shardy text
 //
-// [Mesh.Shardy], [Spec.Shardy] and [Spec.ShardyBare] write MLIR text for the Shardy partitioner.
+// [Mesh.ShardyText], [Spec.ShardyText] and [Spec.ShardyTextBare] write MLIR text for the Shardy partitioner.
 // [ParseShardy] parses a spec from this text.
 //
 // # Shardings that list devices

@@ -6,8 +6,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// invalid returns a ValueError for an argument of op. The format describes the problem and hint
+// invalidError returns a ValueError for an argument of op. The format describes the problem and hint
 // describes the correction.
-func invalid(op, hint, format string, args ...any) error {
+func invalidError(op, hint, format string, args ...any) error {
 	return &errkind.Fault{Op: "sharding: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
 }

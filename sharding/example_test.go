@@ -19,8 +19,8 @@ func ExampleP() {
 	mesh := exampleMesh()
 	spec := sharding.P("replica", "logical")
 	fmt.Println(mesh, spec)
-	fmt.Println(mesh.Shardy("mesh"))
-	fmt.Println(spec.Shardy("mesh"))
+	fmt.Println(mesh.ShardyText("mesh"))
+	fmt.Println(spec.ShardyText("mesh"))
 	ranges, err := sharding.IndexRanges(mesh, spec, []int{8, 128}, 6)
 	fmt.Println("device 6 holds", ranges, err)
 	// Output:
@@ -50,7 +50,7 @@ func ExampleSpec_OpSharding() {
 		panic(err)
 	}
 	fmt.Println(op)
-	fmt.Println(op.Explicit())
+	fmt.Println(op.WithDeviceList())
 	back, err := sharding.SpecOf(mesh, op, 2)
 	fmt.Println(back, err)
 	// Output:

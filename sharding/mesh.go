@@ -36,16 +36,16 @@ func NewMesh(axes ...Axis) (Mesh, error) {
 		}
 		op := fmt.Sprintf("mesh axis %q", axis.Name)
 		if axis.Size < 1 {
-			return Mesh{}, invalid(op, "the size must be at least 1", "its size is %d", axis.Size)
+			return Mesh{}, invalidError(op, "the size must be at least 1", "its size is %d", axis.Size)
 		}
 		if axis.Size > math.MaxInt32/size {
-			return Mesh{}, invalid(op, "use smaller axes",
+			return Mesh{}, invalidError(op, "use smaller axes",
 				"with its size of %d the mesh has more than %d devices", axis.Size, math.MaxInt32)
 		}
 		size *= axis.Size
 		for _, earlier := range axes[:i] {
 			if earlier.Name == axis.Name {
-				return Mesh{}, invalid(op, "each axis needs a different name", "the name is used twice")
+				return Mesh{}, invalidError(op, "each axis needs a different name", "the name is used twice")
 			}
 		}
 	}
@@ -55,11 +55,11 @@ func NewMesh(axes ...Axis) (Mesh, error) {
 func checkAxisName(i int, name string) error {
 	op := fmt.Sprintf("mesh axis %d", i)
 	if name == "" {
-		return invalid(op, `use a name such as "data"`, "the name is empty")
+		return invalidError(op, `use a name such as "data"`, "the name is empty")
 	}
 	for _, r := range name {
 		if !isNameRune(r) {
-			return invalid(op, "use letters, digits, '_', '.' and '-'", "name %q contains %q", name, r)
+			return invalidError(op, "use letters, digits, '_', '.' and '-'", "name %q contains %q", name, r)
 		}
 	}
 	return nil
@@ -181,13 +181,13 @@ func (m Mesh) SortAxes(names []string) []string {
 // Equal reports whether both meshes have the same axes in the same order.
 func (m Mesh) Equal(other Mesh) bool { return slices.Equal(m.axes, other.axes) }
 
-// Shardy returns the mesh as a Shardy operation with the given name (without '@'):
+// ShardyText returns the mesh as a Shardy operation with the given name (without '@'):
 //
 //	sdy.mesh @mesh = <["replica"=2, "logical"=4]>
-func (m Mesh) Shardy(name string) string {
+func (m Mesh) ShardyText(name string) string {
 	parts := make([]string, len(m.axes))
 	for i, axis := range m.axes {
 		parts[i] = quote(axis.Name) + "=" + strconv.Itoa(axis.Size)
 	}
-	return "sdy.mesh @" + symbol(name) + " = <[" + strings.Join(parts, ", ") + "]>"
+	return "sdy.mesh @" + quoteSymbol(name) + " = <[" + strings.Join(parts, ", ") + "]>"
 }

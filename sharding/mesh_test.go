@@ -28,7 +28,7 @@ func TestMeshNumbersDevicesRowMajor(t *testing.T) {
 	assert.Nil(t, m.Coordinates(8))
 	assert.Nil(t, m.Coordinates(-1))
 	assert.Equal(t, "replica=2,logical=4", m.String())
-	assert.Equal(t, `sdy.mesh @mesh = <["replica"=2, "logical"=4]>`, m.Shardy("mesh"))
+	assert.Equal(t, `sdy.mesh @mesh = <["replica"=2, "logical"=4]>`, m.ShardyText("mesh"))
 	size, ok := m.AxisSize("logical")
 	assert.True(t, ok)
 	assert.Equal(t, 4, size)

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// reserved lists words with a special meaning in the text form of annotations; see
+// reservedNames lists words with a special meaning in the text form of annotations; see
 // logical.ParseAnnotation. An axis with such a name is written in quotes.
-var reserved = []string{"-", "none", "replicate"}
+var reservedNames = []string{"-", "none", "replicate"}
 
 // String returns the spec as text, for example "replica,-,a+b". This notation is also used in
 // flags, files and error messages. Each dimension has one entry: its axes joined by "+" with the
@@ -54,74 +54,74 @@ func joinAxes(axes []string) string {
 // isBareName reports whether an axis name can be written without quotes.
 func isBareName(name string) bool {
 	return name != "" && strings.IndexFunc(name, func(r rune) bool { return !isNameRune(r) }) < 0 &&
-		strings.Trim(name, "0123456789") != "" && !slices.Contains(reserved, name)
+		strings.Trim(name, "0123456789") != "" && !slices.Contains(reservedNames, name)
 }
 
 // ParseSpec parses the notation of [Spec.String]. It ignores spaces between entries and names. The
 // error for malformed text matches [ErrSyntax].
 func ParseSpec(text string) (Spec, error) {
-	s := &scanner{form: "split " + strconv.Quote(text), text: text,
+	s := &scanner{format: "split " + strconv.Quote(text), text: text,
 		hint: "write the axes of each dimension, as in replica,-,a+b"}
 	var spec Spec
-	if !s.accept("()") {
+	if !s.consume("()") {
 		for {
-			if s.accept("replicated=") {
-				spec.replicated = s.axes()
+			if s.consume("replicated=") {
+				spec.replicated = s.scanAxes()
 				break
 			}
-			spec.dims = append(spec.dims, s.dim())
-			if !s.accept(",") {
+			spec.dims = append(spec.dims, s.scanDim())
+			if !s.consume(",") {
 				break
 			}
 		}
 	}
-	s.end()
+	s.expectEnd()
 	if s.err != nil {
 		return Spec{}, s.err
 	}
 	return spec, nil
 }
 
-// dim reads the entry of one dimension.
-func (s *scanner) dim() Dim {
-	if s.accept("?") {
+// scanDim reads the entry of one dimension.
+func (s *scanner) scanDim() Dim {
+	if s.consume("?") {
 		return Dim{Open: true}
 	}
-	if s.word() == "-" {
+	if s.peekWord() == "-" {
 		s.pos++
 		return Dim{}
 	}
-	return Dim{Axes: s.axes(), Open: s.accept("?")}
+	return Dim{Axes: s.scanAxes(), Open: s.consume("?")}
 }
 
-// axes reads axis names joined by "+".
-func (s *scanner) axes() (names []string) {
+// scanAxes reads axis names joined by "+".
+func (s *scanner) scanAxes() (names []string) {
 	for {
-		names = append(names, s.axis())
-		if !s.accept("+") {
+		names = append(names, s.scanAxis())
+		if !s.consume("+") {
 			return names
 		}
 	}
 }
 
-func (s *scanner) axis() string {
-	word := s.word()
+func (s *scanner) scanAxis() string {
+	word := s.peekWord()
 	if quoted, err := strconv.QuotedPrefix(s.text[s.pos:]); err == nil && quoted[0] == '"' {
 		name, _ := strconv.Unquote(quoted) // QuotedPrefix has checked the syntax
 		s.pos += len(quoted)
 		return name
 	}
 	if !isBareName(word) {
-		s.fail("expected the name of an axis, or - for a dimension that is not split")
+		s.setError("expected the name of an axis, or - for a dimension that is not split")
 		return ""
 	}
 	s.pos += len(word)
 	return word
 }
 
-// word skips spaces and returns the longest run of name characters at the current position, without
+// peekWord skips spaces and returns the longest run of name characters at the current position, without
 // consuming it.
-func (s *scanner) word() string {
+func (s *scanner) peekWord() string {
 	s.skipSpace()
 	rest := s.text[s.pos:]
 	if end := strings.IndexFunc(rest, func(r rune) bool { return !isNameRune(r) }); end >= 0 {
@@ -146,23 +146,23 @@ func (m Mesh) String() string {
 // ParseMesh parses the notation of [Mesh.String]. It ignores spaces around names and sizes. The
 // error for malformed text matches [ErrSyntax]. ParseMesh also returns the errors of [NewMesh].
 func ParseMesh(text string) (Mesh, error) {
-	s := &scanner{form: "mesh " + strconv.Quote(text), text: text,
+	s := &scanner{format: "mesh " + strconv.Quote(text), text: text,
 		hint: "write axes with their sizes, as in replica=2,logical=4"}
 	var axes []Axis
-	if !s.accept("()") {
+	if !s.consume("()") {
 		for {
-			axis := Axis{Name: s.word()}
+			axis := Axis{Name: s.peekWord()}
 			s.pos += len(axis.Name)
 			if !s.expect("=") {
 				break
 			}
-			axis.Size = s.integer()
-			if axes = append(axes, axis); !s.accept(",") {
+			axis.Size = s.scanInt()
+			if axes = append(axes, axis); !s.consume(",") {
 				break
 			}
 		}
 	}
-	s.end()
+	s.expectEnd()
 	if s.err != nil {
 		return Mesh{}, s.err
 	}

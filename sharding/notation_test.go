@@ -14,7 +14,7 @@ func TestParseSpecIsInverseOfString(t *testing.T) {
 		"()":                 sharding.P(),
 		"-":                  sharding.P(nil),
 		"replica,-,a+b":      sharding.P("replica", nil, []string{"a", "b"}),
-		"a?,?":               sharding.P(sharding.Open("a"), sharding.Open()),
+		"a?,?":               sharding.P(sharding.OpenDim("a"), sharding.OpenDim()),
 		"-,replicated=x+y":   sharding.P(nil).WithReplicated("x", "y"),
 		"replicated=x":       sharding.P().WithReplicated("x"),
 		"-a,model.0,replica": sharding.P("-a", "model.0", "replica"),

@@ -16,12 +16,12 @@ func (s OpSharding) String() string {
 	case KindTuple:
 		return "{" + joinText(", ", s.elements) + "}"
 	case KindTiled:
-		return "{" + s.tileText() + "}"
+		return "{" + s.formatTiles() + "}"
 	}
 	return "{" + s.kind.String() + "}"
 }
 
-func (s OpSharding) tileText() string {
+func (s OpSharding) formatTiles() string {
 	text := "devices=[" + joinText(",", s.tiles.dims) + "]"
 	if s.tiles.reshape == nil {
 		text += joinText(",", s.tiles.devices)
@@ -58,57 +58,57 @@ func joinText[T any](separator string, values []T) string {
 // text matches [ErrSyntax]. The error for metadata and shard groups, which are not supported, also
 // matches [errors.ErrUnsupported].
 func ParseOpSharding(text string) (OpSharding, error) {
-	s := &scanner{form: "HLO sharding", text: text}
-	op := s.opSharding(true)
-	s.end()
+	s := &scanner{format: "HLO sharding", text: text}
+	op := s.scanOpSharding(true)
+	s.expectEnd()
 	if s.err != nil {
 		return OpSharding{}, s.err
 	}
 	return op, nil
 }
 
-func (s *scanner) opSharding(tupleAllowed bool) OpSharding {
+func (s *scanner) scanOpSharding(tupleAllowed bool) OpSharding {
 	var op OpSharding
 	var err error
 	s.expect("{")
 	start := s.pos
 	switch {
-	case s.accept("replicated"):
-	case s.accept("manual"):
+	case s.consume("replicated"):
+	case s.consume("manual"):
 		op = OpManual()
-	case s.accept("unknown"):
+	case s.consume("unknown"):
 		op = OpUnknown()
-	case s.accept("unreduced"):
+	case s.consume("unreduced"):
 		op.kind = KindUnreduced
-	case s.accept("maximal"):
+	case s.consume("maximal"):
 		s.expect("device")
 		s.expect("=")
-		op, err = OpMaximal(s.integer())
-	case s.accept("devices"):
+		op, err = OpMaximal(s.scanInt())
+	case s.consume("devices"):
 		s.expect("=")
-		op, err = s.tileSharding()
+		op, err = s.scanTiles()
 	case tupleAllowed:
-		return s.tupleSharding()
+		return s.scanTuple()
 	default:
-		s.fail("expected a sharding")
+		s.setError("expected a sharding")
 	}
 	if err != nil && s.err == nil {
 		s.pos = start
-		s.fail("%s", strings.TrimPrefix(err.Error(), "sharding: "))
+		s.setError("%s", strings.TrimPrefix(err.Error(), "sharding: "))
 	}
 	for _, word := range []string{"metadata", "shard_as", "shard_like"} {
-		if s.accept(word) {
-			s.unsupported("%s", word)
+		if s.consume(word) {
+			s.setUnsupported("%s", word)
 		}
 	}
 	s.expect("}")
 	return op
 }
 
-// tupleSharding reads the elements and the closing brace of a tuple.
-func (s *scanner) tupleSharding() OpSharding {
+// scanTuple reads the elements and the closing brace of a tuple.
+func (s *scanner) scanTuple() OpSharding {
 	op := OpSharding{kind: KindTuple}
-	if s.accept("}") {
+	if s.consume("}") {
 		return op
 	}
 	for s.err == nil {
@@ -116,13 +116,13 @@ func (s *scanner) tupleSharding() OpSharding {
 		if s.pos < len(s.text) && s.text[s.pos] == '/' { // XLA writes comments such as /*index=5*/ in long tuples
 			end := strings.Index(s.text[s.pos:], "*/")
 			if end < 0 {
-				s.fail("unclosed comment")
+				s.setError("unclosed comment")
 				break
 			}
 			s.pos += end + len("*/")
 		}
-		op.elements = append(op.elements, s.opSharding(false))
-		if s.accept("}") {
+		op.elements = append(op.elements, s.scanOpSharding(false))
+		if s.consume("}") {
 			break
 		}
 		s.expect(",")
@@ -130,27 +130,27 @@ func (s *scanner) tupleSharding() OpSharding {
 	return op
 }
 
-func (s *scanner) tileSharding() (OpSharding, error) {
+func (s *scanner) scanTiles() (OpSharding, error) {
 	var dims, devices, reshape, perm []int
-	s.list("[", "]", func() { dims = append(dims, s.integer()) })
-	if s.accept("<=") {
-		s.list("[", "]", func() { reshape = append(reshape, s.integer()) })
-		if s.accept("T") {
+	s.scanList("[", "]", func() { dims = append(dims, s.scanInt()) })
+	if s.consume("<=") {
+		s.scanList("[", "]", func() { reshape = append(reshape, s.scanInt()) })
+		if s.consume("T") {
 			perm = []int{}
-			s.list("(", ")", func() { perm = append(perm, s.integer()) })
+			s.scanList("(", ")", func() { perm = append(perm, s.scanInt()) })
 		}
 	} else {
-		devices = append([]int{}, s.integer())
-		for s.accept(",") {
-			devices = append(devices, s.integer())
+		devices = append([]int{}, s.scanInt())
+		for s.consume(",") {
+			devices = append(devices, s.scanInt())
 		}
 	}
 	var subgroups []Kind
-	if s.accept("last_tile_dim_replicate") {
+	if s.consume("last_tile_dim_replicate") {
 		subgroups = []Kind{KindReplicated}
-	} else if s.accept("last_tile_dims") {
+	} else if s.consume("last_tile_dims") {
 		s.expect("=")
-		s.list("{", "}", func() { subgroups = append(subgroups, s.subgroup()) })
+		s.scanList("{", "}", func() { subgroups = append(subgroups, s.scanSubgroup()) })
 	}
 	switch {
 	case s.err != nil:
@@ -159,17 +159,17 @@ func (s *scanner) tileSharding() (OpSharding, error) {
 		return OpIotaTile(dims, reshape, perm, subgroups...)
 	}
 	if len(dims) == 0 {
-		return OpSharding{}, invalid("tile", "list the tile dimensions in devices=[...]", "no tile dimensions")
+		return OpSharding{}, invalidError("tile", "list the tile dimensions in devices=[...]", "no tile dimensions")
 	}
 	return OpSubgroupTile(dims, devices, subgroups...)
 }
 
-func (s *scanner) subgroup() Kind {
+func (s *scanner) scanSubgroup() Kind {
 	for _, k := range []Kind{KindReplicated, KindManual, KindUnreduced} {
-		if s.accept(k.String()) {
+		if s.consume(k.String()) {
 			return k
 		}
 	}
-	s.fail("expected replicated, manual or unreduced")
+	s.setError("expected replicated, manual or unreduced")
 	return 0
 }

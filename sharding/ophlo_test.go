@@ -35,8 +35,8 @@ func TestParseOpShardingExpandsTransposedIota(t *testing.T) {
 	op, err := sharding.ParseOpSharding("{devices=[4,2]<=[2,4]T(1,0)}")
 	require.NoError(t, err)
 	assert.Equal(t, []int{0, 4, 1, 5, 2, 6, 3, 7}, op.TileDevices())
-	assert.Equal(t, "{devices=[4,2]0,4,1,5,2,6,3,7}", op.Explicit().String())
-	assert.True(t, op.Equal(op.Explicit()))
+	assert.Equal(t, "{devices=[4,2]0,4,1,5,2,6,3,7}", op.WithDeviceList().String())
+	assert.True(t, op.Equal(op.WithDeviceList()))
 }
 
 func TestParseOpShardingRejectsMalformedText(t *testing.T) {

@@ -23,7 +23,7 @@ const (
 
 // MarshalProto returns the sharding as a serialized xla.OpSharding message. A replicated sharding
 // is the empty message. Devices in the iota form are written in the iota form; call
-// [OpSharding.Explicit] first to list the devices individually.
+// [OpSharding.WithDeviceList] first to list the devices individually.
 func (s OpSharding) MarshalProto() []byte {
 	if s.kind == KindReplicated {
 		return nil
@@ -55,10 +55,10 @@ func (s OpSharding) MarshalProto() []byte {
 	return b
 }
 
-// Explicit returns the same sharding with each device listed individually, as TensorFlow writes it.
-func (s OpSharding) Explicit() OpSharding {
+// WithDeviceList returns the same sharding with each device listed individually, as TensorFlow writes it.
+func (s OpSharding) WithDeviceList() OpSharding {
 	if s.kind == KindTiled {
-		s.tiles = tiles{dims: s.tiles.dims, devices: s.tiles.expand()}
+		s.tiles = deviceTiles{dims: s.tiles.dims, devices: s.tiles.deviceList()}
 	}
 	return s
 }
@@ -69,8 +69,8 @@ func protoError(where string, err error) error {
 		Hint: "pass the bytes of a serialized xla.OpSharding", Class: errkind.ValueError}
 }
 
-// opWire holds the decoded fields of a message before validation.
-type opWire struct {
+// opShardingFields holds the decoded fields of a message before validation.
+type opShardingFields struct {
 	kind, replicateLast, shardGroup int
 	dims, devices, lastTileDims     []int
 	reshape, perm                   []int
@@ -83,7 +83,7 @@ type opWire struct {
 func ParseOpShardingProto(wire []byte) (OpSharding, error) { return parseOpSharding(wire, true) }
 
 func parseOpSharding(wire []byte, tupleAllowed bool) (OpSharding, error) {
-	var w opWire
+	var w opShardingFields
 	for f, err := range protoint.Fields(wire) {
 		if err != nil {
 			return OpSharding{}, protoError("", err)
@@ -96,10 +96,10 @@ func parseOpSharding(wire []byte, tupleAllowed bool) (OpSharding, error) {
 		return OpSharding{}, &errkind.Fault{Op: "sharding: proto", Reason: "shard groups are not supported",
 			Hint: "write the sharding of each op", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
-	return w.sharding(tupleAllowed)
+	return w.toOpSharding(tupleAllowed)
 }
 
-func (w *opWire) parseField(f protoint.Field) (err error) {
+func (w *opShardingFields) parseField(f protoint.Field) (err error) {
 	switch f.Number {
 	case opFieldType:
 		w.kind, err = f.Int()
@@ -108,15 +108,15 @@ func (w *opWire) parseField(f protoint.Field) (err error) {
 	case opFieldIsShardGroup:
 		w.shardGroup, err = f.Int()
 	case opFieldTileDims:
-		w.dims, err = f.Ints(w.dims)
+		w.dims, err = f.AppendInts(w.dims)
 	case opFieldDevices:
-		w.devices, err = f.Ints(w.devices)
+		w.devices, err = f.AppendInts(w.devices)
 	case opFieldLastTileDims:
-		w.lastTileDims, err = f.Ints(w.lastTileDims)
+		w.lastTileDims, err = f.AppendInts(w.lastTileDims)
 	case opFieldIotaReshape:
-		w.reshape, err = f.Ints(w.reshape)
+		w.reshape, err = f.AppendInts(w.reshape)
 	case opFieldIotaPerm:
-		w.perm, err = f.Ints(w.perm)
+		w.perm, err = f.AppendInts(w.perm)
 	case opFieldTuple:
 		if f.Bytes == nil {
 			return errkind.New(errkind.ValueError, "expected a message but found a varint")
@@ -126,18 +126,18 @@ func (w *opWire) parseField(f protoint.Field) (err error) {
 	return err
 }
 
-func (w *opWire) sharding(tupleAllowed bool) (OpSharding, error) {
+func (w *opShardingFields) toOpSharding(tupleAllowed bool) (OpSharding, error) {
 	switch kind := Kind(w.kind); kind {
 	case KindReplicated, KindManual, KindUnknown, KindUnreduced:
 		return OpSharding{kind: kind}, nil
 	case KindMaximal:
 		if len(w.devices) != 1 {
-			return OpSharding{}, invalid("proto", "list exactly one device", "a maximal sharding has %d devices", len(w.devices))
+			return OpSharding{}, invalidError("proto", "list exactly one device", "a maximal sharding has %d devices", len(w.devices))
 		}
 		return OpMaximal(w.devices[0])
 	case KindTuple:
 		if !tupleAllowed {
-			return OpSharding{}, invalid("proto", "flatten the tuple", "a tuple contains another tuple")
+			return OpSharding{}, invalidError("proto", "flatten the tuple", "a tuple contains another tuple")
 		}
 		op := OpSharding{kind: KindTuple}
 		for i, element := range w.elements {
@@ -149,31 +149,31 @@ func (w *opWire) sharding(tupleAllowed bool) (OpSharding, error) {
 		}
 		return op, nil
 	case KindTiled:
-		return w.tiledSharding()
+		return w.toTiled()
 	}
-	return OpSharding{}, invalid("proto", "use a type from REPLICATED (0) to UNREDUCED (6)", "unknown type %d", w.kind)
+	return OpSharding{}, invalidError("proto", "use a type from REPLICATED (0) to UNREDUCED (6)", "unknown type %d", w.kind)
 }
 
-func (w *opWire) tiledSharding() (OpSharding, error) {
+func (w *opShardingFields) toTiled() (OpSharding, error) {
 	var subgroups []Kind
 	for _, k := range w.lastTileDims {
 		subgroups = append(subgroups, Kind(k))
 	}
 	if w.replicateLast != 0 {
 		if len(subgroups) > 0 {
-			return OpSharding{}, invalid("proto", "set only one of these fields",
+			return OpSharding{}, invalidError("proto", "set only one of these fields",
 				"both replicate_on_last_tile_dim and last_tile_dims are set")
 		}
 		subgroups = []Kind{KindReplicated}
 	}
 	if len(w.reshape) > 0 {
 		if len(w.devices) > 0 {
-			return OpSharding{}, invalid("proto", "use one form", "the message has both listed devices and iota devices")
+			return OpSharding{}, invalidError("proto", "use one form", "the message has both listed devices and iota devices")
 		}
 		return OpIotaTile(w.dims, w.reshape, w.perm, subgroups...)
 	}
 	if len(w.devices) == 0 {
-		return OpSharding{}, invalid("proto", "list the devices or set the iota fields", "the tiles have no devices")
+		return OpSharding{}, invalidError("proto", "list the devices or set the iota fields", "the tiles have no devices")
 	}
 	return OpSubgroupTile(w.dims, w.devices, subgroups...)
 }

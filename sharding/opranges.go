@@ -13,7 +13,7 @@ func (s OpSharding) IndexRanges(shape []int, device int) ([]Range, bool, error) 
 	ranges := make([]Range, len(shape))
 	for i, size := range shape {
 		if size < 0 {
-			return nil, false, invalid("index ranges", "pass the static size", "dimension %d has size %d", i, size)
+			return nil, false, invalidError("index ranges", "pass the static size", "dimension %d has size %d", i, size)
 		}
 		ranges[i] = Range{0, size}
 	}
@@ -24,19 +24,19 @@ func (s OpSharding) IndexRanges(shape []int, device int) ([]Range, bool, error) 
 		return ranges, s.device == device, nil
 	case KindTiled:
 	default:
-		return nil, false, invalid("index ranges", "use a replicated, maximal or tiled sharding",
+		return nil, false, invalidError("index ranges", "use a replicated, maximal or tiled sharding",
 			"a sharding of kind %v does not determine which elements a device holds", s.kind)
 	}
 	rank := len(s.tiles.dims) - len(s.subgroups)
 	if rank != len(shape) {
-		return nil, false, invalid("index ranges", "pass a shape of the same rank",
+		return nil, false, invalidError("index ranges", "pass a shape of the same rank",
 			"%v tiles %d dimensions, but the shape %v has %d", s, rank, shape, len(shape))
 	}
 	if k := slices.IndexFunc(s.subgroups, func(k Kind) bool { return k != KindReplicated }); k >= 0 {
-		return nil, false, invalid("index ranges", "use replicated subgroups only",
+		return nil, false, invalidError("index ranges", "use replicated subgroups only",
 			"%v has a subgroup of kind %v, which does not determine which elements a device holds", s, s.subgroups[k])
 	}
-	k := slices.Index(s.tiles.expand(), device)
+	k := slices.Index(s.tiles.deviceList(), device)
 	if k < 0 {
 		return nil, false, nil
 	}

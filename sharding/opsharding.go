@@ -39,7 +39,7 @@ func (k Kind) String() string {
 type OpSharding struct {
 	kind   Kind
 	device int // maximal
-	tiles  tiles
+	tiles  deviceTiles
 	// subgroups holds the kinds of the trailing tile dimensions that split no tensor dimension.
 	subgroups []Kind
 	elements  []OpSharding // tuple
@@ -59,7 +59,7 @@ func OpUnknown() OpSharding { return OpSharding{kind: KindUnknown} }
 // TensorFlow's Sharding.assign_device.
 func OpMaximal(device int) (OpSharding, error) {
 	if device < 0 {
-		return OpSharding{}, invalid("maximal", "device numbers start at 0", "device %d is negative", device)
+		return OpSharding{}, invalidError("maximal", "device numbers start at 0", "device %d is negative", device)
 	}
 	return OpSharding{kind: KindMaximal, device: device}, nil
 }
@@ -83,7 +83,7 @@ func OpPartialTile(dims, devices []int) (OpSharding, error) {
 // its dimension hold. A subgroup is replicated, manual or unreduced. It corresponds to TensorFlow's
 // Sharding.subgroup_tile.
 func OpSubgroupTile(dims, devices []int, subgroups ...Kind) (OpSharding, error) {
-	s := OpSharding{kind: KindTiled, tiles: tiles{dims: slices.Clone(dims)}, subgroups: slices.Clone(subgroups)}
+	s := OpSharding{kind: KindTiled, tiles: deviceTiles{dims: slices.Clone(dims)}, subgroups: slices.Clone(subgroups)}
 	size, err := tileCount("tile dimensions", dims)
 	if err != nil {
 		return OpSharding{}, err
@@ -101,7 +101,7 @@ func OpSubgroupTile(dims, devices []int, subgroups ...Kind) (OpSharding, error) 
 // transpose.
 func OpIotaTile(dims, reshape, perm []int, subgroups ...Kind) (OpSharding, error) {
 	s := OpSharding{kind: KindTiled, subgroups: slices.Clone(subgroups)}
-	s.tiles = tiles{dims: slices.Clone(dims), reshape: slices.Clone(reshape), perm: slices.Clone(perm)}
+	s.tiles = deviceTiles{dims: slices.Clone(dims), reshape: slices.Clone(reshape), perm: slices.Clone(perm)}
 	if perm == nil {
 		for i := range reshape {
 			s.tiles.perm = append(s.tiles.perm, i)
@@ -115,7 +115,7 @@ func OpIotaTile(dims, reshape, perm []int, subgroups ...Kind) (OpSharding, error
 func OpTuple(elements ...OpSharding) (OpSharding, error) {
 	for i, e := range elements {
 		if e.kind == KindTuple {
-			return OpSharding{}, invalid("tuple", "flatten the tuple", "element %d is a tuple", i)
+			return OpSharding{}, invalidError("tuple", "flatten the tuple", "element %d is a tuple", i)
 		}
 	}
 	return OpSharding{kind: KindTuple, elements: slices.Clone(elements)}, nil
@@ -128,24 +128,24 @@ func (s OpSharding) checkTiles() error {
 		return err
 	}
 	if len(s.subgroups) > len(t.dims) {
-		return invalid("tile", "add one tile dimension for each subgroup",
+		return invalidError("tile", "add one tile dimension for each subgroup",
 			"tile dimensions %v are too few for %d subgroups", t.dims, len(s.subgroups))
 	}
 	for _, k := range s.subgroups {
 		if k != KindReplicated && k != KindManual && k != KindUnreduced {
-			return invalid("tile", "use replicated, manual or unreduced", "invalid subgroup kind %v", k)
+			return invalidError("tile", "use replicated, manual or unreduced", "invalid subgroup kind %v", k)
 		}
 	}
 	if t.devices == nil {
 		return t.checkIota(size)
 	}
 	if len(t.devices) != size {
-		return invalid("tile", fmt.Sprintf("list %d devices", size), "%d devices for tile dimensions %v", len(t.devices), t.dims)
+		return invalidError("tile", fmt.Sprintf("list %d devices", size), "%d devices for tile dimensions %v", len(t.devices), t.dims)
 	}
 	seen := make(map[int]bool, size)
 	for _, d := range t.devices {
 		if d < 0 || seen[d] {
-			return invalid("tile", "list a different device for each tile, numbered from 0",
+			return invalidError("tile", "list a different device for each tile, numbered from 0",
 				"device %d in a tile assignment is negative or repeated", d)
 		}
 		seen[d] = true
@@ -174,7 +174,7 @@ func (s OpSharding) TileDevices() []int {
 	if s.kind != KindTiled {
 		return nil
 	}
-	return s.tiles.expand()
+	return s.tiles.deviceList()
 }
 
 // Subgroups returns a copy of the kinds of the trailing tile dimensions that split no tensor

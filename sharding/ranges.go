@@ -26,13 +26,13 @@ func ShardShape(mesh Mesh, spec Spec, shape []int) ([]int, error) {
 	}
 	local := make([]int, len(shape))
 	for i, size := range shape {
-		local[i] = size / shards(mesh, spec.dims[i])
+		local[i] = size / numShards(mesh, spec.dims[i])
 	}
 	return local, nil
 }
 
-// shards returns the number of shards of a valid dimension.
-func shards(mesh Mesh, dim Dim) int {
+// numShards returns the number of shards of a valid dimension.
+func numShards(mesh Mesh, dim Dim) int {
 	n := 1
 	for _, name := range dim.Axes {
 		size, _ := mesh.AxisSize(name)
@@ -62,7 +62,7 @@ func IndexRanges(mesh Mesh, spec Spec, shape []int, device int) ([]Range, error)
 	}
 	coords := mesh.Coordinates(device)
 	if coords == nil {
-		return nil, invalid("index ranges", fmt.Sprintf("use a device from 0 to %d", mesh.Size()-1),
+		return nil, invalidError("index ranges", fmt.Sprintf("use a device from 0 to %d", mesh.Size()-1),
 			"no device %d in %v", device, mesh)
 	}
 	ranges := make([]Range, len(shape))
@@ -81,7 +81,7 @@ func ReplicationFactor(mesh Mesh, spec Spec) (int, error) {
 	}
 	n := mesh.Size()
 	for _, dim := range spec.dims {
-		n /= shards(mesh, dim)
+		n /= numShards(mesh, dim)
 	}
 	return n, nil
 }
@@ -94,7 +94,7 @@ func BytesPerDevice(mesh Mesh, spec Spec, shape []int, elementBytes int) (int64,
 		return 0, err
 	}
 	if elementBytes < 1 {
-		return 0, invalid("count bytes", "pass the size of the element type, at least 1", "%d bytes per element", elementBytes)
+		return 0, invalidError("count bytes", "pass the size of the element type, at least 1", "%d bytes per element", elementBytes)
 	}
 	total := int64(elementBytes)
 	for _, size := range local {
@@ -102,7 +102,7 @@ func BytesPerDevice(mesh Mesh, spec Spec, shape []int, elementBytes int) (int64,
 			return 0, nil
 		}
 		if total > math.MaxInt64/int64(size) {
-			return 0, invalid("count bytes", "use a smaller shape", "the size of a shard of shape %v overflows int64", local)
+			return 0, invalidError("count bytes", "use a smaller shape", "the size of a shard of shape %v overflows int64", local)
 		}
 		total *= int64(size)
 	}

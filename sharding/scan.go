@@ -17,26 +17,26 @@ var ErrSyntax = errkind.New(errkind.ValueError, "sharding: syntax")
 // scanner reads the text formats of this package. After the first error, all read methods fail and
 // err stays unchanged.
 type scanner struct {
-	form string
-	hint string // correction for error messages
-	text string
-	pos  int
-	err  error
+	format string
+	hint   string // correction for error messages
+	text   string
+	pos    int
+	err    error
 }
 
-func (s *scanner) fail(format string, args ...any) {
+func (s *scanner) setError(format string, args ...any) {
 	if s.err == nil {
 		const span = 24
 		at := min(max(s.pos, 0), len(s.text))
 		near := s.text[at:min(at+span, len(s.text))]
-		s.err = &errkind.Fault{Op: "sharding: " + s.form, Match: ErrSyntax, Class: errkind.ValueError, Hint: s.hint,
+		s.err = &errkind.Fault{Op: "sharding: " + s.format, Match: ErrSyntax, Class: errkind.ValueError, Hint: s.hint,
 			Reason: fmt.Sprintf("%s at offset %d, near %q", fmt.Sprintf(format, args...), s.pos, near)}
 	}
 }
 
-func (s *scanner) unsupported(format string, args ...any) {
+func (s *scanner) setUnsupported(format string, args ...any) {
 	if s.err == nil {
-		s.fail(format, args...)
+		s.setError(format, args...)
 		s.err = unsupportedError{s.err}
 	}
 }
@@ -52,8 +52,8 @@ func (s *scanner) skipSpace() {
 	}
 }
 
-// accept skips spaces and then consumes token. If the token does not follow, it reports false.
-func (s *scanner) accept(token string) bool {
+// consume skips spaces and then consumes token. If the token does not follow, it reports false.
+func (s *scanner) consume(token string) bool {
 	if s.err != nil {
 		return false
 	}
@@ -66,28 +66,28 @@ func (s *scanner) accept(token string) bool {
 }
 
 func (s *scanner) expect(token string) bool {
-	if s.accept(token) {
+	if s.consume(token) {
 		return true
 	}
-	s.fail("expected %q", token)
+	s.setError("expected %q", token)
 	return false
 }
 
-func (s *scanner) end() {
+func (s *scanner) expectEnd() {
 	s.skipSpace()
 	if s.pos < len(s.text) {
-		s.fail("unexpected text after the end")
+		s.setError("unexpected text after the end")
 	}
 }
 
-// list reads comma-separated items between open and close. The list can be empty.
-func (s *scanner) list(open, close string, item func()) {
-	if !s.expect(open) || s.accept(close) {
+// scanList reads comma-separated items between open and close. The list can be empty.
+func (s *scanner) scanList(open, close string, item func()) {
+	if !s.expect(open) || s.consume(close) {
 		return
 	}
 	for {
 		item()
-		if s.err != nil || s.accept(close) {
+		if s.err != nil || s.consume(close) {
 			return
 		}
 		if !s.expect(",") {
@@ -96,8 +96,8 @@ func (s *scanner) list(open, close string, item func()) {
 	}
 }
 
-// integer reads an unsigned decimal number of at most 18 digits.
-func (s *scanner) integer() int {
+// scanInt reads an unsigned decimal number of at most 18 digits.
+func (s *scanner) scanInt() int {
 	if s.err != nil {
 		return 0
 	}
@@ -110,13 +110,13 @@ func (s *scanner) integer() int {
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil {
 		s.pos = start
-		s.fail("expected a number")
+		s.setError("expected a number")
 	}
 	return int(n)
 }
 
-// quoted reads an MLIR string literal.
-func (s *scanner) quoted() string {
+// scanQuoted reads an MLIR string literal.
+func (s *scanner) scanQuoted() string {
 	if !s.expect(`"`) {
 		return ""
 	}
@@ -131,7 +131,7 @@ func (s *scanner) quoted() string {
 		s.pos += end
 		switch rest = rest[end:]; {
 		case rest == "" || rest[0] == '\n':
-			s.fail("missing closing quote")
+			s.setError("missing closing quote")
 			return ""
 		case rest[0] == '"':
 			s.pos++
@@ -139,7 +139,7 @@ func (s *scanner) quoted() string {
 		}
 		c, size := unescape(rest[1:])
 		if size == 0 {
-			s.fail("unknown escape in a string")
+			s.setError("unknown escape in a string")
 			return ""
 		}
 		b.WriteByte(c)
@@ -163,20 +163,20 @@ func unescape(text string) (c byte, size int) {
 	return byte(code), 2
 }
 
-// symbol reads the name of an MLIR symbol after '@'.
-func (s *scanner) symbol() string {
+// scanSymbol reads the name of an MLIR symbol after '@'.
+func (s *scanner) scanSymbol() string {
 	if !s.expect("@") {
 		return ""
 	}
 	if s.pos < len(s.text) && s.text[s.pos] == '"' {
-		return s.quoted()
+		return s.scanQuoted()
 	}
 	start := s.pos
 	for s.pos < len(s.text) && isSymbolByte(s.text[s.pos], s.pos == start) {
 		s.pos++
 	}
 	if s.pos == start {
-		s.fail("expected a name")
+		s.setError("expected a name")
 	}
 	return s.text[start:s.pos]
 }

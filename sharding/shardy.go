@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// Shardy returns the spec as a Shardy attribute on the mesh with the given name (without '@'):
+// ShardyText returns the spec as a Shardy attribute on the mesh with the given name (without '@'):
 //
 //	#sdy.sharding<@mesh, [{"replica"}, {?}], replicated={"x"}>
 //
-// Shardy requires explicitly replicated axes in mesh order; call [Spec.Canonical] first if the spec
+// ShardyText requires explicitly replicated axes in mesh order; call [Spec.Canonical] first if the spec
 // has any.
-func (s Spec) Shardy(meshName string) string {
-	return "#sdy.sharding" + s.ShardyBare(meshName)
+func (s Spec) ShardyText(meshName string) string {
+	return "#sdy.sharding" + s.ShardyTextBare(meshName)
 }
 
-// ShardyBare returns the spec in the form used inside lists of shardings such as in_shardings:
+// ShardyTextBare returns the spec in the form used inside lists of shardings such as in_shardings:
 //
 //	<@mesh, [{"replica"}, {?}]>
-func (s Spec) ShardyBare(meshName string) string {
+func (s Spec) ShardyTextBare(meshName string) string {
 	dims := make([]string, len(s.dims))
 	for i, dim := range s.dims {
 		parts := quoteAll(dim.Axes)
@@ -27,16 +27,16 @@ func (s Spec) ShardyBare(meshName string) string {
 		}
 		dims[i] = "{" + strings.Join(parts, ", ") + "}"
 	}
-	text := "<@" + symbol(meshName) + ", [" + strings.Join(dims, ", ") + "]"
+	text := "<@" + quoteSymbol(meshName) + ", [" + strings.Join(dims, ", ") + "]"
 	if len(s.replicated) > 0 {
-		text += ", replicated=" + ShardyAxes(s.replicated)
+		text += ", replicated=" + ShardyAxisSet(s.replicated)
 	}
 	return text + ">"
 }
 
-// ShardyAxes returns axes as a Shardy set, such as {"replica", "logical"}, for attributes such as
+// ShardyAxisSet returns axes as a Shardy set, such as {"replica", "logical"}, for attributes such as
 // manual_axes. The axes must be in mesh order; see [Mesh.SortAxes].
-func ShardyAxes(axes []string) string { return "{" + strings.Join(quoteAll(axes), ", ") + "}" }
+func ShardyAxisSet(axes []string) string { return "{" + strings.Join(quoteAll(axes), ", ") + "}" }
 
 func quoteAll(names []string) []string {
 	out := make([]string, len(names))
@@ -60,8 +60,8 @@ func quote(name string) string {
 	return `"` + b.String() + `"`
 }
 
-// symbol returns name as an MLIR symbol name, quoted unless it is a bare identifier.
-func symbol(name string) string {
+// scanSymbol returns name as an MLIR symbol name, quoted unless it is a bare identifier.
+func quoteSymbol(name string) string {
 	for i := range len(name) {
 		if !isSymbolByte(name[i], i == 0) {
 			return quote(name)

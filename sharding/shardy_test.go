@@ -14,7 +14,7 @@ func TestParseShardyIsInverseOfShardy(t *testing.T) {
 	for range 300 {
 		m := randomMesh(t, rng)
 		spec, _ := randomSpec(t, rng, m)
-		_, got, err := sharding.ParseShardy(spec.Shardy("m"))
+		_, got, err := sharding.ParseShardy(spec.ShardyText("m"))
 		require.NoError(t, err)
 		require.True(t, spec.Equal(got), "%v != %v", spec, got)
 	}

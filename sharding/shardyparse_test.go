@@ -47,7 +47,7 @@ func FuzzParseShardy(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if name, spec, err := sharding.ParseShardy(text); err == nil {
-			again := spec.Shardy(name)
+			again := spec.ShardyText(name)
 			name2, spec2, err := sharding.ParseShardy(again)
 			require.NoError(t, err, again)
 			require.Equal(t, name, name2)

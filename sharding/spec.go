@@ -16,9 +16,9 @@ type Dim struct {
 	Open bool
 }
 
-// Open returns a dimension that is split over axes and that the partitioner may split further. It
-// is used as an argument of [P]: P("data", sharding.Open()).
-func Open(axes ...string) Dim { return Dim{Axes: axes, Open: true} }
+// OpenDim returns a dimension that is split over axes and that the partitioner may split further. It
+// is used as an argument of [P]: P("data", sharding.OpenDim()).
+func OpenDim(axes ...string) Dim { return Dim{Axes: axes, Open: true} }
 
 // Spec describes how a tensor is split over a [Mesh]. It has a [Dim] for each tensor dimension, and
 // a list of axes over which the tensor must stay replicated. It corresponds to DTensor's
@@ -49,7 +49,7 @@ func P(entries ...any) Spec {
 			s.dims[i] = Dim{Axes: slices.Clone(entry.Axes), Open: entry.Open}
 		default:
 			if s.err == nil {
-				s.err = &SpecError{Problem: BadPart, Dim: i,
+				s.err = &SpecError{Problem: InvalidEntry, Dim: i,
 					Hint: fmt.Sprintf("an entry is nil, a string, a []string or a sharding.Dim, not %T", entry)}
 			}
 		}

@@ -19,8 +19,8 @@ func TestSpecText(t *testing.T) {
 		"whole":         {sharding.P(nil, nil), "-,-", `<@mesh, [{}, {}]>`},
 		"split":         {sharding.P("replica", nil), "replica,-", `<@mesh, [{"replica"}, {}]>`},
 		"several":       {sharding.P(nil, []string{"b", "a"}), "-,b+a", `<@mesh, [{}, {"b", "a"}]>`},
-		"open":          {sharding.P("replica", sharding.Open()), "replica,?", `<@mesh, [{"replica"}, {?}]>`},
-		"open split":    {sharding.P(sharding.Open("replica")), "replica?", `<@mesh, [{"replica", ?}]>`},
+		"open":          {sharding.P("replica", sharding.OpenDim()), "replica,?", `<@mesh, [{"replica"}, {?}]>`},
+		"open split":    {sharding.P(sharding.OpenDim("replica")), "replica?", `<@mesh, [{"replica", ?}]>`},
 		"replicated":    {sharding.P(nil).WithReplicated("x"), "-,replicated=x", `<@mesh, [{}], replicated={"x"}>`},
 		"replicated2":   {sharding.Replicated(1), "-", `<@mesh, [{}]>`},
 		"unconstrained": {sharding.Unconstrained(2), "?,?", `<@mesh, [{?}, {?}]>`},
@@ -30,8 +30,8 @@ func TestSpecText(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, test.text, test.spec.String())
-			assert.Equal(t, test.shardy, test.spec.ShardyBare("mesh"))
-			assert.Equal(t, "#sdy.sharding"+test.shardy, test.spec.Shardy("mesh"))
+			assert.Equal(t, test.shardy, test.spec.ShardyTextBare("mesh"))
+			assert.Equal(t, "#sdy.sharding"+test.shardy, test.spec.ShardyText("mesh"))
 			for _, text := range []string{test.shardy, "#sdy.sharding" + test.shardy} {
 				meshName, back, err := sharding.ParseShardy(text)
 				require.NoError(t, err)
@@ -58,11 +58,11 @@ func TestSpecIsImmutable(t *testing.T) {
 func TestSpecCanonicalSortsReplicatedAxesOnly(t *testing.T) {
 	m := mesh(t, sharding.Axis{Name: "a", Size: 2}, sharding.Axis{Name: "b", Size: 2}, sharding.Axis{Name: "c", Size: 2}, sharding.Axis{Name: "d", Size: 2})
 	s := sharding.P([]string{"d", "c"}).WithReplicated("b", "a")
-	assert.Equal(t, `<@m, [{"d", "c"}], replicated={"a", "b"}>`, s.Canonical(m).ShardyBare("m"))
+	assert.Equal(t, `<@m, [{"d", "c"}], replicated={"a", "b"}>`, s.Canonical(m).ShardyTextBare("m"))
 }
 
 func TestSpecAccessors(t *testing.T) {
-	s := sharding.P("a", nil, sharding.Open("b")).WithReplicated("c")
+	s := sharding.P("a", nil, sharding.OpenDim("b")).WithReplicated("c")
 	assert.Equal(t, sharding.Dim{Axes: []string{"b"}, Open: true}, s.Dim(2))
 	assert.Equal(t, sharding.Dim{}, s.Dim(3))
 	assert.Equal(t, []string{"a", "b"}, s.UsedAxes())
@@ -71,7 +71,7 @@ func TestSpecAccessors(t *testing.T) {
 	assert.True(t, sharding.Unconstrained(2).IsReplicated())
 	assert.Equal(t, 3, s.Rank())
 	assert.Equal(t, 2, mesh2x4(t).Rank())
-	assert.Equal(t, `{"replica", "logical"}`, sharding.ShardyAxes(mesh2x4(t).SortAxes([]string{"logical", "replica"})))
+	assert.Equal(t, `{"replica", "logical"}`, sharding.ShardyAxisSet(mesh2x4(t).SortAxes([]string{"logical", "replica"})))
 	assert.Equal(t, "Problem(0)", sharding.Problem(0).String())
 	assert.Equal(t, "indivisible", sharding.Indivisible.String())
 }

@@ -14,7 +14,7 @@ const UnknownSize = -1
 // experimental_assign_to_logical_device.
 func AssignToLogicalDevice(logical, count int) (OpSharding, error) {
 	if logical < 0 || logical >= count {
-		return OpSharding{}, invalid("assign", fmt.Sprintf("a replica has %d logical devices, numbered from 0", count),
+		return OpSharding{}, invalidError("assign", fmt.Sprintf("a replica has %d logical devices, numbered from 0", count),
 			"no logical device %d", logical)
 	}
 	return OpMaximal(logical)
@@ -34,16 +34,16 @@ func ReplicateToLogicalDevices() OpSharding { return OpReplicated() }
 // nil shape means an unknown rank and is an error; the shape of a scalar is []int{}.
 func SplitToLogicalDevices(shape, partitions []int, count int) (OpSharding, error) {
 	if shape == nil {
-		return OpSharding{}, invalid("split", "pass its shape, []int{} for a scalar", "the tensor's rank is unknown")
+		return OpSharding{}, invalidError("split", "pass its shape, []int{} for a scalar", "the tensor's rank is unknown")
 	}
 	if len(partitions) != len(shape) {
-		return OpSharding{}, invalid("split", fmt.Sprintf("pass one for each of its %d dimensions", len(shape)),
+		return OpSharding{}, invalidError("split", fmt.Sprintf("pass one for each of its %d dimensions", len(shape)),
 			"%d partitions %v for the shape %v", len(partitions), partitions, shape)
 	}
 	product := 1
 	for i, n := range partitions {
 		if n < 1 {
-			return OpSharding{}, invalid("split", "use 1 for a dimension that is not split", "dimension %d is split into %d shards", i, n)
+			return OpSharding{}, invalidError("split", "use 1 for a dimension that is not split", "dimension %d is split into %d shards", i, n)
 		}
 		if size := shape[i]; size != UnknownSize && (size < 0 || size%n != 0) {
 			return OpSharding{}, &SpecError{Problem: Indivisible, Dim: i, DimSize: size, Axis: "partitions", AxisSize: n,
@@ -54,14 +54,14 @@ func SplitToLogicalDevices(shape, partitions []int, count int) (OpSharding, erro
 		}
 	}
 	if product != count {
-		return OpSharding{}, invalid("split", "the product of the partitions must be this number",
+		return OpSharding{}, invalidError("split", "the product of the partitions must be this number",
 			"the product of the partitions %v is not the number of logical devices, %d", partitions, count)
 	}
 	if len(shape) == 0 {
 		return OpReplicated(), nil
 	}
 	op, err := OpTile(partitions, nil)
-	return op.Explicit(), err
+	return op.WithDeviceList(), err
 }
 
 // OpSplit returns the sharding that splits dimension dim of a tensor over the devices 0 to count-1.
@@ -74,14 +74,14 @@ func OpSplit(shape []int, dim, count int) (OpSharding, error) {
 		index += len(shape)
 	}
 	if index < 0 || index >= len(shape) {
-		return OpSharding{}, invalid("split", fmt.Sprintf("the dimension must be less than the rank, %d", len(shape)),
+		return OpSharding{}, invalidError("split", fmt.Sprintf("the dimension must be less than the rank, %d", len(shape)),
 			"no dimension %d in the shape %v", dim, shape)
 	}
 	if count < 1 {
-		return OpSharding{}, invalid("split", "the number of devices must be at least 1", "%d devices", count)
+		return OpSharding{}, invalidError("split", "the number of devices must be at least 1", "%d devices", count)
 	}
 	if size := shape[index]; size != UnknownSize && size < count {
-		return OpSharding{}, invalid("split", "split a larger dimension, or use fewer devices",
+		return OpSharding{}, invalidError("split", "split a larger dimension, or use fewer devices",
 			"dimension %d of the shape %v is smaller than the number of devices, %d", dim, shape, count)
 	}
 	dims := slices.Repeat([]int{1}, len(shape))
@@ -90,7 +90,7 @@ func OpSplit(shape []int, dim, count int) (OpSharding, error) {
 	if err != nil {
 		return OpSharding{}, err
 	}
-	return op.Explicit(), nil
+	return op.WithDeviceList(), nil
 }
 
 // OpMeshSplit returns the sharding that splits a tensor over an array of devices. Tensor dimension
@@ -106,7 +106,7 @@ func OpMeshSplit(dims, devices, mapping, manual []int) (OpSharding, error) {
 	var tile, order []int
 	add := func(d int) error {
 		if d >= len(dims) || d < 0 || slices.Contains(order, d) {
-			return invalid("mesh split", fmt.Sprintf("use each of 0 to %d once, and -1 for a dimension that is not split", len(dims)-1),
+			return invalidError("mesh split", fmt.Sprintf("use each of 0 to %d once, and -1 for a dimension that is not split", len(dims)-1),
 				"mesh dimension %d is not in %v, or is used twice", d, dims)
 		}
 		order = append(order, d)
@@ -141,10 +141,10 @@ func OpMeshSplit(dims, devices, mapping, manual []int) (OpSharding, error) {
 	if len(tile) == 0 {
 		return OpReplicated(), nil
 	}
-	assigned := tiles{reshape: dims, perm: order}.expand()
+	assigned := deviceTiles{reshape: dims, perm: order}.deviceList()
 	if devices != nil {
 		if len(devices) != size {
-			return OpSharding{}, invalid("mesh split", fmt.Sprintf("list %d devices", size),
+			return OpSharding{}, invalidError("mesh split", fmt.Sprintf("list %d devices", size),
 				"%d devices for mesh dimensions %v", len(devices), dims)
 		}
 		for i, k := range assigned {

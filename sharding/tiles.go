@@ -9,9 +9,9 @@ import (
 // a short text or message can allocate.
 const maxTiles = 1 << 20
 
-// tiles is an array of devices with dimensions dims. The devices are either listed or in the iota
+// deviceTiles is an array of devices with dimensions dims. The devices are either listed or in the iota
 // form: the numbers 0, 1, 2 and so on, reshaped to reshape and transposed by perm.
-type tiles struct {
+type deviceTiles struct {
 	dims          []int
 	devices       []int
 	reshape, perm []int
@@ -22,40 +22,40 @@ func tileCount(name string, dims []int) (int, error) {
 	size := 1
 	for _, n := range dims {
 		if n < 1 {
-			return 0, invalid("tile", "each entry must be at least 1", "%s %v have an entry below 1", name, dims)
+			return 0, invalidError("tile", "each entry must be at least 1", "%s %v have an entry below 1", name, dims)
 		}
 		if n > maxTiles/size {
-			return 0, invalid("tile", "use fewer tiles", "%s %v have more than %d tiles", name, dims, maxTiles)
+			return 0, invalidError("tile", "use fewer tiles", "%s %v have more than %d tiles", name, dims, maxTiles)
 		}
 		size *= n
 	}
 	return size, nil
 }
 
-func (t tiles) checkIota(size int) error {
+func (t deviceTiles) checkIota(size int) error {
 	count, err := tileCount("iota dimensions", t.reshape)
 	if err != nil {
 		return err
 	}
 	if count != size {
-		return invalid("tile", fmt.Sprintf("the product of the iota dimensions must be %d", size),
+		return invalidError("tile", fmt.Sprintf("the product of the iota dimensions must be %d", size),
 			"iota dimensions %v have %d devices for tile dimensions %v", t.reshape, count, t.dims)
 	}
 	sorted := slices.Sorted(slices.Values(t.perm))
 	for i := range sorted {
 		if sorted[i] != i {
-			return invalid("tile", "list each dimension once, from 0", "%v is not a permutation", t.perm)
+			return invalidError("tile", "list each dimension once, from 0", "%v is not a permutation", t.perm)
 		}
 	}
 	if len(t.perm) != len(t.reshape) || len(t.perm) == 0 {
-		return invalid("tile", "list one entry for each dimension",
+		return invalidError("tile", "list one entry for each dimension",
 			"the permutation %v does not fit the dimensions %v", t.perm, t.reshape)
 	}
 	return nil
 }
 
-// expand returns the device of each tile, in row-major order.
-func (t tiles) expand() []int {
+// deviceList returns the device of each tile, in row-major order.
+func (t deviceTiles) deviceList() []int {
 	if t.reshape == nil {
 		return slices.Clone(t.devices)
 	}

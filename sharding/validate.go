@@ -25,8 +25,8 @@ const (
 	Indivisible
 	// NegativeSize means that the tensor has a negative dimension.
 	NegativeSize
-	// BadPart means that an argument of [P] has an unsupported type.
-	BadPart
+	// InvalidEntry means that an argument of [P] has an unsupported type.
+	InvalidEntry
 )
 
 // String returns the problem in words, such as "unknown axis".
@@ -66,7 +66,7 @@ func (e *SpecError) Error() string {
 	case NegativeSize:
 		reason = fmt.Sprintf("size %d is negative", e.DimSize)
 	}
-	return errkind.Text(subject, reason, nil, e.Hint)
+	return errkind.Format(subject, reason, nil, e.Hint)
 }
 
 // Kind returns ValueError.
@@ -100,11 +100,11 @@ func (s Spec) Validate(mesh Mesh, shape []int) error {
 
 // ValidateTensor is like [Spec.Validate] but includes the name of the tensor in the errors.
 func (s Spec) ValidateTensor(mesh Mesh, tensor string, shape []int) error {
-	v := validation{spec: s, mesh: mesh, tensor: tensor}
-	v.checkParts()
+	v := specValidator{spec: s, mesh: mesh, tensor: tensor}
+	v.checkEntries()
 	v.checkAxes()
 	if len(shape) != len(s.dims) {
-		v.add(SpecError{Problem: RankMismatch, Dim: -1, Hint: fmt.Sprintf(
+		v.addError(SpecError{Problem: RankMismatch, Dim: -1, Hint: fmt.Sprintf(
 			"%q has rank %d, but the tensor's shape %v has rank %d; write %s",
 			s, len(s.dims), shape, len(shape), s.rankHint(len(shape)))})
 	}
@@ -123,42 +123,42 @@ func (s Spec) rankHint(rank int) string {
 
 // validateAxes checks the spec against the mesh, without a shape.
 func (s Spec) validateAxes(mesh Mesh) error {
-	v := validation{spec: s, mesh: mesh}
-	v.checkParts()
+	v := specValidator{spec: s, mesh: mesh}
+	v.checkEntries()
 	v.checkAxes()
 	return errors.Join(v.problems...)
 }
 
-type validation struct {
+type specValidator struct {
 	spec     Spec
 	mesh     Mesh
 	tensor   string
 	problems []error
 }
 
-func (v *validation) add(e SpecError) {
+func (v *specValidator) addError(e SpecError) {
 	e.Tensor = v.tensor
 	v.problems = append(v.problems, &e)
 }
 
-func (v *validation) checkParts() {
+func (v *specValidator) checkEntries() {
 	var bad *SpecError
 	if errors.As(v.spec.err, &bad) {
-		v.add(*bad)
+		v.addError(*bad)
 	}
 }
 
-func (v *validation) checkAxes() {
+func (v *specValidator) checkAxes() {
 	var seen []string
 	check := func(dim int, axes []string) {
 		for _, name := range axes {
 			size, ok := v.mesh.AxisSize(name)
 			switch {
 			case !ok:
-				v.add(SpecError{Problem: UnknownAxis, Dim: dim, Axis: name,
+				v.addError(SpecError{Problem: UnknownAxis, Dim: dim, Axis: name,
 					Hint: fmt.Sprintf("the axes are %v", v.mesh)})
 			case slices.Contains(seen, name):
-				v.add(SpecError{Problem: RepeatedAxis, Dim: dim, Axis: name, AxisSize: size,
+				v.addError(SpecError{Problem: RepeatedAxis, Dim: dim, Axis: name, AxisSize: size,
 					Hint: "use each axis only once in a spec"})
 			}
 			seen = append(seen, name)
@@ -170,9 +170,9 @@ func (v *validation) checkAxes() {
 	check(-1, v.spec.replicated)
 }
 
-func (v *validation) checkDim(i, size int) {
+func (v *specValidator) checkDim(i, size int) {
 	if size < 0 {
-		v.add(SpecError{Problem: NegativeSize, Dim: i, DimSize: size, Hint: "pass the static size"})
+		v.addError(SpecError{Problem: NegativeSize, Dim: i, DimSize: size, Hint: "pass the static size"})
 		return
 	}
 	if i >= len(v.spec.dims) {
@@ -188,7 +188,7 @@ func (v *validation) checkDim(i, size int) {
 		shards *= axisSize
 	}
 	if size%shards != 0 {
-		v.add(SpecError{Problem: Indivisible, Dim: i, DimSize: size,
+		v.addError(SpecError{Problem: Indivisible, Dim: i, DimSize: size,
 			Axis: strings.Join(axes, ", "), AxisSize: shards,
 			Hint: fmt.Sprintf("pad the dimension to %d, or do not split it (-)", roundUp(size, shards))})
 	}

@@ -14,9 +14,9 @@ type VisualizeOptions struct {
 	// Dims are the two dimensions to draw: first the vertical, then the horizontal one. If nil, the
 	// first two dimensions are drawn. The only dimension of a vector is drawn horizontally.
 	Dims []int
-	// At selects the index in each dimension that is not drawn. It has one entry for each dimension
+	// Indices selects the index in each dimension that is not drawn. It has one entry for each dimension
 	// of the tensor. If nil, all indices are 0.
-	At []int
+	Indices []int
 	// MaxTiles is the maximum number of tiles to draw in each direction. If there are more, only
 	// the first and the last tiles are drawn. 0 means 16.
 	MaxTiles int
@@ -29,15 +29,15 @@ func Visualize(w io.Writer, mesh Mesh, spec Spec, shape []int, options Visualize
 	if err := checkDeviceCount(mesh.Size()); err != nil {
 		return err
 	}
-	var shards []shard
+	var shards []deviceShard
 	for device := range mesh.Size() {
 		ranges, err := IndexRanges(mesh, spec, shape, device)
 		if err != nil {
 			return err
 		}
-		shards = append(shards, shard{device, ranges})
+		shards = append(shards, deviceShard{device, ranges})
 	}
-	return draw(w, fmt.Sprintf("%v of %v on %v", spec, shape, mesh), shape, shards, options)
+	return drawTable(w, fmt.Sprintf("%v of %v on %v", spec, shape, mesh), shape, shards, options)
 }
 
 // VisualizeOp is like [Visualize], but draws an [OpSharding] on the devices 0 to devices-1.
@@ -45,17 +45,17 @@ func VisualizeOp(w io.Writer, op OpSharding, shape []int, devices int, options V
 	if err := checkDeviceCount(devices); err != nil {
 		return err
 	}
-	var shards []shard
+	var shards []deviceShard
 	for device := range devices {
 		ranges, holds, err := op.IndexRanges(shape, device)
 		if err != nil {
 			return err
 		}
 		if holds {
-			shards = append(shards, shard{device, ranges})
+			shards = append(shards, deviceShard{device, ranges})
 		}
 	}
-	return draw(w, fmt.Sprintf("%v of %v on %d devices", op, shape, devices), shape, shards, options)
+	return drawTable(w, fmt.Sprintf("%v of %v on %d devices", op, shape, devices), shape, shards, options)
 }
 
 // maxDevices is the maximum number of devices that can be drawn.
@@ -63,22 +63,22 @@ const maxDevices = 1 << 16
 
 func checkDeviceCount(devices int) error {
 	if devices < 0 || devices > maxDevices {
-		return invalid("visualize", fmt.Sprintf("the number of devices must be from 0 to %d", maxDevices), "%d devices", devices)
+		return invalidError("visualize", fmt.Sprintf("the number of devices must be from 0 to %d", maxDevices), "%d devices", devices)
 	}
 	return nil
 }
 
-type shard struct {
+type deviceShard struct {
 	device int
 	ranges []Range
 }
 
-func draw(w io.Writer, title string, shape []int, shards []shard, options VisualizeOptions) error {
-	down, across, err := options.dims(len(shape))
+func drawTable(w io.Writer, title string, shape []int, shards []deviceShard, options VisualizeOptions) error {
+	down, across, err := options.dimsToDraw(len(shape))
 	if err != nil {
 		return err
 	}
-	at, err := options.at(shape, down, across)
+	at, err := options.indices(shape, down, across)
 	if err != nil {
 		return err
 	}
@@ -98,12 +98,12 @@ func draw(w io.Writer, title string, shape []int, shards []shard, options Visual
 		}
 	}
 	b.WriteByte('\n')
-	shards = slices.DeleteFunc(shards, func(h shard) bool { return !h.contains(at, down, across) })
-	rows, columns := drawnDim{tilesOf(shards, down), down >= 0}, drawnDim{tilesOf(shards, across), across >= 0}
+	shards = slices.DeleteFunc(shards, func(h deviceShard) bool { return !h.contains(at, down, across) })
+	rows, columns := tableAxis{distinctRanges(shards, down), down >= 0}, tableAxis{distinctRanges(shards, across), across >= 0}
 	writeGrid(&b, rows, columns, options.MaxTiles, func(row, column Range) string {
 		var devices []int
 		for _, h := range shards {
-			if h.in(down) == row && h.in(across) == column {
+			if h.rangeIn(down) == row && h.rangeIn(across) == column {
 				devices = append(devices, h.device)
 			}
 		}
@@ -113,39 +113,39 @@ func draw(w io.Writer, title string, shape []int, shards []shard, options Visual
 	return err
 }
 
-func (o VisualizeOptions) dims(rank int) (down, across int, err error) {
+func (o VisualizeOptions) dimsToDraw(rank int) (down, across int, err error) {
 	switch {
 	case o.MaxTiles < 0 || o.MaxTiles == 1:
-		return 0, 0, invalid("visualize", "MaxTiles must be at least 2, or 0 for 16", "MaxTiles is %d", o.MaxTiles)
+		return 0, 0, invalidError("visualize", "MaxTiles must be at least 2, or 0 for 16", "MaxTiles is %d", o.MaxTiles)
 	case o.Dims == nil && rank >= 2:
 		return 0, 1, nil
 	case o.Dims == nil:
 		return -1, rank - 1, nil // -1 means no dimension
 	case len(o.Dims) != 2 || o.Dims[0] == o.Dims[1] || slices.Min(o.Dims) < 0 || slices.Max(o.Dims) >= rank:
-		return 0, 0, invalid("visualize", fmt.Sprintf("use two different dimensions below the rank, %d", rank), "Dims is %v", o.Dims)
+		return 0, 0, invalidError("visualize", fmt.Sprintf("use two different dimensions below the rank, %d", rank), "Dims is %v", o.Dims)
 	}
 	return o.Dims[0], o.Dims[1], nil
 }
 
-func (o VisualizeOptions) at(shape []int, down, across int) ([]int, error) {
-	if o.At == nil {
+func (o VisualizeOptions) indices(shape []int, down, across int) ([]int, error) {
+	if o.Indices == nil {
 		return make([]int, len(shape)), nil
 	}
-	if len(o.At) != len(shape) {
-		return nil, invalid("visualize", fmt.Sprintf("At must have %d entries, one for each dimension", len(shape)), "At is %v", o.At)
+	if len(o.Indices) != len(shape) {
+		return nil, invalidError("visualize", fmt.Sprintf("At must have %d entries, one for each dimension", len(shape)), "At is %v", o.Indices)
 	}
-	for d, at := range o.At {
+	for d, at := range o.Indices {
 		if d != down && d != across && (at < 0 || at >= max(shape[d], 1)) {
-			return nil, invalid("visualize", "the index must be less than the size",
+			return nil, invalidError("visualize", "the index must be less than the size",
 				"At is %d in dimension %d of size %d", at, d, shape[d])
 		}
 	}
-	return o.At, nil
+	return o.Indices, nil
 }
 
 // contains reports whether the shard includes index at in all dimensions except down and across.
 // Empty dimensions are ignored.
-func (h shard) contains(at []int, down, across int) bool {
+func (h deviceShard) contains(at []int, down, across int) bool {
 	for d, r := range h.ranges {
 		if d != down && d != across && r.Len() > 0 && (at[d] < r.Start || at[d] >= r.Stop) {
 			return false
@@ -154,18 +154,18 @@ func (h shard) contains(at []int, down, across int) bool {
 	return true
 }
 
-// in returns the range of the shard in a dimension. Dimension -1 has the single range 0:1.
-func (h shard) in(dim int) Range {
+// rangeIn returns the range of the shard in a dimension. Dimension -1 has the single range 0:1.
+func (h deviceShard) rangeIn(dim int) Range {
 	if dim < 0 {
 		return Range{0, 1}
 	}
 	return h.ranges[dim]
 }
 
-func tilesOf(shards []shard, dim int) []Range {
+func distinctRanges(shards []deviceShard, dim int) []Range {
 	var ranges []Range
 	for _, h := range shards {
-		ranges = append(ranges, h.in(dim))
+		ranges = append(ranges, h.rangeIn(dim))
 	}
 	slices.SortFunc(ranges, func(a, b Range) int { return cmp.Or(a.Start-b.Start, a.Stop-b.Stop) })
 	return slices.Compact(ranges)
@@ -191,15 +191,15 @@ func formatDevices(devices []int) string {
 	return strings.Join(parts, ",")
 }
 
-// drawnDim is a direction of the table: the distinct ranges of its dimension. If the direction has
+// tableAxis is a direction of the table: the distinct ranges of its dimension. If the direction has
 // no dimension, hasLabels is false.
-type drawnDim struct {
+type tableAxis struct {
 	tiles     []Range
 	hasLabels bool
 }
 
 // writeGrid draws a table with the given rows and columns. cell returns the text of a cell.
-func writeGrid(b *strings.Builder, rows, columns drawnDim, limit int, cell func(row, column Range) string) {
+func writeGrid(b *strings.Builder, rows, columns tableAxis, limit int, cell func(row, column Range) string) {
 	if limit == 0 {
 		limit = 16
 	}
@@ -260,7 +260,7 @@ func elide(count, limit int) []int {
 	return shown
 }
 
-func (g drawnDim) label(i int) string {
+func (g tableAxis) label(i int) string {
 	switch {
 	case !g.hasLabels:
 		return ""

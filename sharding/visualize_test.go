@@ -45,7 +45,7 @@ func TestVisualizeMatchesGolden(t *testing.T) {
 		"matrix":      {m, sharding.P("replica", "logical"), []int{8, 128}, sharding.VisualizeOptions{}},
 		"transposed":  {m, sharding.P([]string{"logical", "replica"}, nil), []int{8, 128}, sharding.VisualizeOptions{}},
 		"replicated":  {m, sharding.P(nil, nil), []int{8, 128}, sharding.VisualizeOptions{}},
-		"rank4":       {m, sharding.P("replica", nil, nil, "logical"), []int{4, 2, 2, 8}, sharding.VisualizeOptions{Dims: []int{3, 1}, At: []int{3, 0, 1, 0}}},
+		"rank4":       {m, sharding.P("replica", nil, nil, "logical"), []int{4, 2, 2, 8}, sharding.VisualizeOptions{Dims: []int{3, 1}, Indices: []int{3, 0, 1, 0}}},
 		"elided":      {large, sharding.P("x"), []int{64}, sharding.VisualizeOptions{MaxTiles: 4}},
 		"zero":        {m, sharding.P("replica", nil), []int{0, 3}, sharding.VisualizeOptions{}},
 		"elided_down": {large, sharding.P("x", nil), []int{64, 1}, sharding.VisualizeOptions{MaxTiles: 3}},
@@ -73,12 +73,12 @@ func TestVisualizeRejectsInvalidOptions(t *testing.T) {
 		"same dim":    {Dims: []int{1, 1}},
 		"beyond rank": {Dims: []int{0, 2}},
 		"negative":    {Dims: []int{-1, 0}},
-		"at length":   {At: []int{0}},
+		"at length":   {Indices: []int{0}},
 		"max tiles":   {MaxTiles: 1},
 	} {
 		assert.ErrorContains(t, sharding.Visualize(&strings.Builder{}, m, sharding.P(nil, nil), []int{2, 2}, options), "visualize", name)
 	}
-	err := sharding.Visualize(&strings.Builder{}, m, sharding.P(nil, nil, nil), []int{2, 2, 2}, sharding.VisualizeOptions{At: []int{0, 0, 2}})
+	err := sharding.Visualize(&strings.Builder{}, m, sharding.P(nil, nil, nil), []int{2, 2, 2}, sharding.VisualizeOptions{Indices: []int{0, 0, 2}})
 	assert.ErrorContains(t, err, "At is 2 in dimension 2")
 	assert.Error(t, sharding.Visualize(&strings.Builder{}, m, sharding.P("logical"), []int{3}, sharding.VisualizeOptions{}))
 }

@@ -101,7 +101,7 @@ func (d *directory) objectPath(ctx context.Context, name string) (string, error)
 			break
 		}
 		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			err = files.Regular(path, info)
+			err = files.CheckRegular(path, info)
 		}
 		if err != nil {
 			return "", WrapError("find", name, d, err)
@@ -129,7 +129,7 @@ func (d *directory) Put(ctx context.Context, name string, opts PutOptions, write
 
 // overwrite replaces the content of an existing file in place.
 func overwrite(path string, write func(io.Writer) error) error {
-	f, err := files.OpenOwn(path, os.O_WRONLY, 0)
+	f, err := files.OpenFileNoFollow(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}

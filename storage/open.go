@@ -117,5 +117,5 @@ func checkLocalPath(path string) error {
 	if path == "" {
 		return &errkind.Fault{Op: "storage: open", Reason: "an empty path", Hint: "give a folder or a URL", Class: errkind.ValueError}
 	}
-	return files.Local(path)
+	return files.CheckLocal(path)
 }

@@ -84,7 +84,7 @@ func TestAOTLargeStepsCompileForEveryGenerationOnOneHostAndMany(t *testing.T) {
 				r, err := compiled.Report()
 				require.NoError(t, err)
 				require.Equal(t, report.Fits, r.Memory.Verdict, model)
-				require.Equal(t, strat.Slice().Facts().Devices, r.Replicas*r.LogicalDevices)
+				require.Equal(t, strat.Slice().Info().Devices, r.Replicas*r.LogicalDevices)
 				require.Positive(t, r.Memory.Aliased, "variables are updated in place")
 				replica, _ := r.CollectiveBytes("replica")
 				require.Positive(t, replica, "gradients are summed: %+v", r.Collectives)
@@ -189,7 +189,7 @@ func (m *timed) ours() time.Duration { return m.lowering + m.reporting }
 
 func (m *timed) String() string {
 	return fmt.Sprintf("%s: assign %v, trace and lower %v, report %v: ours %v; all of it %.3f times the compiler alone",
-		m.strat.Slice().Facts().Name, m.assigning, m.lowering, m.reporting, m.ours(), m.ratio)
+		m.strat.Slice().Info().Name, m.assigning, m.lowering, m.reporting, m.ours(), m.ratio)
 }
 
 // meshNumbers match the numbers in a module's text that depend on its mesh.

@@ -29,7 +29,7 @@ func TestAOTStepsAreCompiledForASliceThatIsNotThereAndCannotRun(t *testing.T) {
 	strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
 	assert.Equal(t, 4, strat.NumReplicasInSync())
 	assert.Nil(t, strat.System())
-	assert.Equal(t, "v5e:2x4", strat.Slice().Facts().Name)
+	assert.Equal(t, "v5e:2x4", strat.Slice().Info().Name)
 	step := strategytest.AnnotatedStep(strat)
 	x, y := strategytest.BatchShapes(32)
 	c, err := step.Compiled(ctx, x, y)

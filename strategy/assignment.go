@@ -15,7 +15,7 @@ import (
 // places replicas by slice if bySlice is set, or if TensorFlow's order would mix the slices.
 func assignmentOf(topology tpu.Topology, replicas, logicalDevices int, bySlice bool) (tpu.DeviceAssignment, error) {
 	assignment, err := blockwise(topology, replicas, logicalDevices, bySlice)
-	if err == nil && assignment.MixesSlices() {
+	if err == nil && assignment.HasMixedSliceOrder() {
 		if better, err := blockwise(topology, assignment.NumReplicas(), logicalDevices, true); err == nil {
 			return better, nil
 		}
@@ -46,7 +46,7 @@ func blockwise(topology tpu.Topology, replicas, logicalDevices int, bySlice bool
 	}
 	if replicas == 0 {
 		var err error
-		if replicas, err = (tpu.AssignmentOptions{ComputationShape: shape, BySlice: bySlice}).Fit(topology); err != nil {
+		if replicas, err = (tpu.AssignmentOptions{ComputationShape: shape, BySlice: bySlice}).MaxReplicas(topology); err != nil {
 			return tpu.DeviceAssignment{}, &OptionError{Option: "LogicalDevices", Reason: "does not fit", Err: err}
 		}
 	}
@@ -83,14 +83,14 @@ func gcd(a, b int) int {
 // checkSlices returns an error if the assignment does not match the slice options. It logs a
 // warning if the logical devices of a replica are on several slices.
 func checkSlices(topology tpu.Topology, assignment tpu.DeviceAssignment, opts Options) error {
-	if opts.BySlice && !assignment.BySlice() {
+	if opts.BySlice && !assignment.IsBySlice() {
 		return &OptionError{Option: "BySlice", Reason: "the Assignment does not give each slice whole replicas, slice by slice; build it with tpu.AssignmentOptions.BySlice"}
 	}
-	if opts.Variables.Uses(logical.ReplicaName) && assignment.MixesSlices() {
+	if opts.Variables.UsesAxis(logical.ReplicaAxis) && assignment.HasMixedSliceOrder() {
 		return &OptionError{Option: "Assignment", Reason: fmt.Sprintf("the %d replicas share out state over %d slices, in an order that mixes the slices: the TPU's compiler ends the process for that; "+
 			"set BySlice, with a number of replicas that the slices share equally, in place of an Assignment, or give one that is made with tpu.AssignmentOptions.BySlice", assignment.NumReplicas(), topology.NumSlices())}
 	}
-	spanning := assignment.Spanning()
+	spanning := assignment.ReplicasAcrossSlices()
 	if len(spanning) == 0 || opts.Logger == nil {
 		return nil
 	}

@@ -31,12 +31,12 @@ func TestLogicalAxesThatAreNotRightAreRefused(t *testing.T) {
 		"its size is 0":         {LogicalAxes: []sharding.Axis{{Name: "model"}}},
 		"no block of 3 devices": {LogicalAxes: []sharding.Axis{{Name: "model", Size: 3}}},
 		`rule 0 ("w" to -,modle): dimension 1 is split over axis "modle", which the replica does not have; use one of replica=2,model=2,sequence=2, or add the axis to the replica`: {
-			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("", "modle"))}},
-		`axis "model" splits dimension 0 and dimension 1`: {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("model", "model"))}},
-		"dimension 0 has an empty axis name":              {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("model,"))}},
+			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.SplitOverAxes("", "modle"))}},
+		`axis "model" splits dimension 0 and dimension 1`: {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.SplitOverAxes("model", "model"))}},
+		"dimension 0 has an empty axis name":              {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.SplitOverAxes("model,"))}},
 		`replica+model): logical: split: dimension 0 is split over the replicas and over logical axes; split another`: {
-			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("replica,model"))}},
-		`axis "replica" splits dimension 0 and dimension 1`: {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("replica", "replica"))}},
+			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.SplitOverAxes("replica,model"))}},
+		`axis "replica" splits dimension 0 and dimension 1`: {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.SplitOverAxes("replica", "replica"))}},
 	} {
 		_, err := strategy.New(sys, opts)
 		var bad *strategy.OptionError
@@ -48,7 +48,7 @@ func TestLogicalAxesThatAreNotRightAreRefused(t *testing.T) {
 	assert.Equal(t, 2, s.NumReplicasInSync())
 	assert.Equal(t, "model=2,sequence=2", s.LogicalMesh().String())
 	assert.Equal(t, "logical=2", strategytest.On(t, sys, strategy.Options{LogicalDevices: 2}).LogicalMesh().String())
-	_, err := s.Mirror(t.Context(), []float32{1, 2, 3}, logical.Over("sequence"))
+	_, err := s.Mirror(t.Context(), []float32{1, 2, 3}, logical.SplitOverAxes("sequence"))
 	var misfit *logical.Error
 	require.ErrorAs(t, err, &misfit)
 	assert.Equal(t, 0, misfit.Dim)
@@ -58,12 +58,12 @@ func TestLogicalAxesThatAreNotRightAreRefused(t *testing.T) {
 func TestTheAxisOfTheReplicasIsRefusedWhereNoVariableOfAStoreIs(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	s := strategytest.On(t, sys, strategy.Options{Replicas: 2, LogicalAxes: strategytest.Axes("model"),
-		Variables: logical.Rules{{Pattern: regexp.MustCompile("mine"), Annotation: logical.Over("replica"), Optional: true}}})
+		Variables: logical.Rules{{Pattern: regexp.MustCompile("mine"), Annotation: logical.SplitOverAxes("replica"), Optional: true}}})
 	step := func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{logical.SplitOver(in[0], "replica")}
 	}
 	same := func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }
-	over := []logical.Annotation{logical.Over("replica")}
+	over := []logical.Annotation{logical.SplitOverAxes("replica")}
 	x := []float32{1, 2}
 	for name, err := range map[string]error{
 		"a value":     strategytest.Err(s.Mirror(t.Context(), x, over[0])),
@@ -78,7 +78,7 @@ func TestTheAxisOfTheReplicasIsRefusedWhereNoVariableOfAStoreIs(t *testing.T) {
 		assert.Contains(t, misfit.Hint, "only rules for the variables of a store name the replicas", name)
 	}
 	opts := strategytest.NamedOptions(2, strategytest.Axes("model")...)
-	opts.Variables = logical.Rules{logical.Match("weights_1st_moment$", logical.Over("model", "replica")), logical.Match("^/up/.*weights", logical.Over("replica", "model"))}
+	opts.Variables = logical.Rules{logical.Match("weights_1st_moment$", logical.SplitOverAxes("model", "replica")), logical.Match("^/up/.*weights", logical.SplitOverAxes("replica", "model"))}
 	s = strategytest.On(t, sys, opts)
 	batch, target := strategytest.NamedBatch(0)
 	_, err := strategytest.NamedStep(s).Run(t.Context(), batch, target)
@@ -97,12 +97,12 @@ func TestValuesOverNamedAxes(t *testing.T) {
 		a      logical.Annotation
 		starts [][]int
 	}{
-		{logical.Over("model", ""), [][]int{{0, 0}, {0, 0}, {2, 0}, {2, 0}}},
-		{logical.Over("", "sequence"), [][]int{{0, 0}, {0, 2}, {0, 0}, {0, 2}}},
-		{logical.Over("sequence", "model"), [][]int{{0, 0}, {2, 0}, {0, 2}, {2, 2}}},
-		{logical.Over("sequence,model", ""), [][]int{{0, 0}, {2, 0}, {1, 0}, {3, 0}}},
+		{logical.SplitOverAxes("model", ""), [][]int{{0, 0}, {0, 0}, {2, 0}, {2, 0}}},
+		{logical.SplitOverAxes("", "sequence"), [][]int{{0, 0}, {0, 2}, {0, 0}, {0, 2}}},
+		{logical.SplitOverAxes("sequence", "model"), [][]int{{0, 0}, {2, 0}, {0, 2}, {2, 2}}},
+		{logical.SplitOverAxes("sequence,model", ""), [][]int{{0, 0}, {2, 0}, {1, 0}, {3, 0}}},
 		{logical.SplitInto(2, 2), [][]int{{0, 0}, {0, 2}, {2, 0}, {2, 2}}},
-		{logical.Over("", ""), [][]int{{0, 0}, {0, 0}, {0, 0}, {0, 0}}},
+		{logical.SplitOverAxes("", ""), [][]int{{0, 0}, {0, 0}, {0, 0}, {0, 0}}},
 	} {
 		m, err := s.Mirror(ctx, x, c.a)
 		require.NoError(t, err)
@@ -114,10 +114,10 @@ func TestValuesOverNamedAxes(t *testing.T) {
 		back, err := m.Value(ctx)
 		require.NoError(t, err)
 		assert.Equal(t, x, back.Value(), "%s", c.a)
-		columns := logical.Over("", "sequence,model")
+		columns := logical.SplitOverAxes("", "sequence,model")
 		f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{rc.AllReduce(strategy.Sum, logical.SplitOver(in[0], "model", ""))}
-		}, strategy.FunctionOptions{Arguments: []logical.Annotation{columns}, Results: []logical.Annotation{logical.Over("sequence", "")}})
+		}, strategy.FunctionOptions{Arguments: []logical.Annotation{columns}, Results: []logical.Annotation{logical.SplitOverAxes("sequence", "")}})
 		results, err := f.Run(ctx, m)
 		require.NoError(t, err)
 		sum, err := results[0].Local(ctx, 1)
@@ -126,7 +126,7 @@ func TestValuesOverNamedAxes(t *testing.T) {
 		require.NoError(t, m.Close())
 	}
 	// Tensors with different shapes are padded to multiples of the axes.
-	ragged, err := s.PerReplica(ctx, []any{[]float32{1, 2, 3, 4, 5}, []float32{6}}, logical.Over("sequence,model"))
+	ragged, err := s.PerReplica(ctx, []any{[]float32{1, 2, 3, 4, 5}, []float32{6}}, logical.SplitOverAxes("sequence,model"))
 	require.NoError(t, err)
 	assert.Equal(t, []int{8}, ragged.Shape().Dimensions)
 	require.NoError(t, ragged.Close())
@@ -135,10 +135,10 @@ func TestValuesOverNamedAxes(t *testing.T) {
 	require.NoError(t, err)
 	defer m.Close()
 	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
-		strategy.FunctionOptions{Arguments: []logical.Annotation{logical.Over("model", "sequence")}, Name: "same"})
+		strategy.FunctionOptions{Arguments: []logical.Annotation{logical.SplitOverAxes("model", "sequence")}, Name: "same"})
 	compiled, err := f.Compiled(ctx, m)
 	require.NoError(t, err)
-	assert.Equal(t, logical.Over("model", "sequence"), compiled.Module.Arguments[0].Annotation)
+	assert.Equal(t, logical.SplitOverAxes("model", "sequence"), compiled.Module.Arguments[0].Annotation)
 }
 
 func TestAxesOfOneDeviceSplitNothing(t *testing.T) {
@@ -147,7 +147,7 @@ func TestAxesOfOneDeviceSplitNothing(t *testing.T) {
 		s := strategytest.On(t, plugintest.System(t, replicas), strategy.Options{LogicalAxes: axes})
 		f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{rc.AllReduce(strategy.Sum, logical.SplitOver(in[0], "sequence,model"))}
-		}, strategy.FunctionOptions{Arguments: []logical.Annotation{logical.Over("model")}})
+		}, strategy.FunctionOptions{Arguments: []logical.Annotation{logical.SplitOverAxes("model")}})
 		results, err := f.Run(t.Context(), []float32{1, 2, 3})
 		require.NoError(t, err)
 		sum, err := results[0].Local(t.Context(), 0)
@@ -168,7 +168,7 @@ func TestProcessesReadPartsThatSeveralDevicesHold(t *testing.T) {
 			over string
 			here bool // every process has all shards
 		}{{"sequence", true}, {"model", false}, {"model,sequence", false}} {
-			m, err := s.Mirror(ctx, x, logical.Over(c.over))
+			m, err := s.Mirror(ctx, x, logical.SplitOverAxes(c.over))
 			if err != nil {
 				return err
 			}
@@ -180,7 +180,7 @@ func TestProcessesReadPartsThatSeveralDevicesHold(t *testing.T) {
 			} else {
 				assert.ErrorIs(t, err, strategy.ErrRemote, c.over)
 			}
-			v, err := s.NewVariable(ctx, x, strategy.VariableOptions{Name: strings.ReplaceAll(c.over, ",", "_"), Annotation: logical.Over(c.over)})
+			v, err := s.NewVariable(ctx, x, strategy.VariableOptions{Name: strings.ReplaceAll(c.over, ",", "_"), Annotation: logical.SplitOverAxes(c.over)})
 			if err != nil {
 				return err
 			}

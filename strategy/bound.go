@@ -163,7 +163,7 @@ func (b *Binding) run(ctx context.Context) error {
 // that case it leaves the results to the reader, and the next launch creates new ones.
 func (b *Binding) letGo(err error) bool {
 	var wrong *pjrt.ArgumentError
-	if b.results == nil || !errors.Is(err, pjrt.ErrBusy) || !errors.As(err, &wrong) || !wrong.Result || wrong.Index >= b.program.results {
+	if b.results == nil || !errors.Is(err, pjrt.ErrBusy) || !errors.As(err, &wrong) || !wrong.IsResult || wrong.Index >= b.program.results {
 		return false
 	}
 	for _, v := range b.results {

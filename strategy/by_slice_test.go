@@ -47,7 +47,7 @@ func TestBySliceAReplicaIsOnOneSliceAndTheNumbersAreThoseOfOneDevice(t *testing.
 		strat, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), LogicalDevices: p, BySlice: true, Variables: strategytest.AnnotatedRules(p)})
 		require.NoError(t, err)
 		assert.Equal(t, 8/p, strat.NumReplicasInSync())
-		assert.True(t, strat.DeviceAssignment().BySlice())
+		assert.True(t, strat.DeviceAssignment().IsBySlice())
 		assert.InDeltaSlice(t, want, train(strat), 1e-5, "P=%d", p)
 		require.NoError(t, strat.Close())
 	}
@@ -90,12 +90,12 @@ func TestReplicasDoNotMixSlices(t *testing.T) {
 	sys := twoSlices(t)
 	mixed, err := tpu.BuildDeviceAssignment(sys.Topology(), tpu.AssignmentOptions{ComputationShape: []int{1, 1, 1, 1}, Replicas: 8})
 	require.NoError(t, err)
-	require.True(t, mixed.MixesSlices())
-	shared := logical.Rules{logical.Shard("", logical.ShardOptimizer)}
+	require.True(t, mixed.HasMixedSliceOrder())
+	shared := logical.Rules{logical.MatchState("", logical.ShardOptimizer)}
 	for _, o := range []strategy.Options{{}, {Variables: shared}, {Replicas: 8, LogicalDevices: 1}} {
 		strat, err := strategy.New(sys, o)
 		require.NoError(t, err)
-		assert.True(t, strat.DeviceAssignment().BySlice())
+		assert.True(t, strat.DeviceAssignment().IsBySlice())
 		require.NoError(t, strat.Close())
 	}
 	strat, err := strategy.New(sys, strategy.Options{Assignment: mixed})

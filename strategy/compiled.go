@@ -49,7 +49,7 @@ type CompiledStep struct {
 func (p *program) compiled() *CompiledStep {
 	s := p.function.strategy
 	c := &CompiledStep{
-		Name: p.function.opts.Name, Module: p.module, Executable: system.Loaded(p.executable), Assignment: s.assignment,
+		Name: p.function.opts.Name, Module: p.module, Executable: system.UnwrapExecutable(p.executable), Assignment: s.assignment,
 		Lowering: p.lowering, Arriving: p.arriving, Compiling: p.compiling, program: p, Program: executableOf(p.executable),
 	}
 	for i, v := range p.variables {
@@ -85,7 +85,7 @@ func (p *program) settings() report.Settings {
 	}
 	for _, v := range p.variables {
 		if v != nil && v.trainable {
-			state, _ := p.function.strategy.opts.Variables.State(v.path, v.shape)
+			state, _ := p.function.strategy.opts.Variables.StateFor(v.path, v.shape)
 			s.StateSharding = max(s.StateSharding, state)
 		}
 	}
@@ -152,7 +152,7 @@ func executableOf(x system.Executable) *pjrt.Executable {
 	if offline, ok := x.(mesh.OfflineProgram); ok {
 		return offline.Executable
 	}
-	if loaded := system.Loaded(x); loaded != nil {
+	if loaded := system.UnwrapExecutable(x); loaded != nil {
 		return loaded.Executable()
 	}
 	return nil
@@ -189,7 +189,7 @@ func (p *program) parameters() (n int64) {
 
 func (s *TPUStrategy) reportTarget() report.Target {
 	if s.slice != nil {
-		return report.TargetOf(s.slice.Facts())
+		return report.TargetOf(s.slice.Info())
 	}
 	sys := s.machine.System
 	topology := sys.Topology()
@@ -201,7 +201,7 @@ func (s *TPUStrategy) reportTarget() report.Target {
 		t.Platform = client.PlatformVersion()
 	}
 	t.Kind = s.machine.All[0].Kind()
-	if g, ok := tpu.GenerationOfKind(t.Kind); ok {
+	if g, ok := tpu.GenerationForDeviceKind(t.Kind); ok {
 		perChip := float64(g.DevicesPerChip)
 		t.PeakFLOPS, t.HBMBandwidth = g.PeakFLOPS/perChip, g.HBMBandwidth/perChip
 	}

@@ -42,12 +42,12 @@ var bitsOf = map[dtypes.DType]any{
 func crossings(rc *strategy.ReplicaContext, p int, x *graph.Node) map[string]*graph.Node {
 	last := p - 1
 	all := map[string]*graph.Node{
-		"on":     logical.On(last, x, minus),
+		"on":     logical.OnDevice(last, x, minus),
 		"assign": logical.Assign(minus(x), last),
 		"loop": loops.Run(nil, 3, loops.Arguments{Carried: []*graph.Node{x}}, func(l *loops.Layer) loops.Results {
-			return loops.Results{Carried: []*graph.Node{logical.On(last, l.Carried[0], minus)}}
+			return loops.Results{Carried: []*graph.Node{logical.OnDevice(last, l.Carried[0], minus)}}
 		}, loops.Options{}).Carried[0],
-		"block": remat.Block(remat.Nothing(), x, func(x *graph.Node) *graph.Node { return logical.On(last, x, minus) }),
+		"block": remat.Block(remat.Nothing(), x, func(x *graph.Node) *graph.Node { return logical.OnDevice(last, x, minus) }),
 		"manual": manual.Region(nil, []manual.Arg{{Node: x, Spec: sharding.P()}}, []sharding.Spec{sharding.P()}, func(in []*graph.Node) []*graph.Node {
 			here := graph.Equal(manual.Index(x.Graph()), graph.Const(x.Graph(), int32(last)))
 			return []*graph.Node{manual.Broadcast(graph.Where(here, minus(in[0]), graph.OnesLike(in[0])), last)}

@@ -81,7 +81,7 @@
 //
 // # Sharded state
 //
-// Rules with logical.Shard in [Options].Variables shard the optimizer state, the gradients and the
+// Rules with logical.MatchState in [Options].Variables shard the optimizer state, the gradients and the
 // trained variables over the replicas. Each device then stores one shard, and steps gather the
 // shards that they read. [logical.StateSharding] documents the storage and the communication of
 // each mode. Values and checkpoints contain the unsharded variables.

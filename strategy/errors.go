@@ -59,16 +59,16 @@ func (e *ArgumentError) Error() string {
 		where = fmt.Sprintf("argument %d", e.Argument)
 	}
 	if e.rows {
-		return errkind.Text(fmt.Sprintf("strategy: run %q: %s %s", e.Function, where, e.Reason), "", nil, e.Hint)
+		return errkind.Format(fmt.Sprintf("strategy: run %q: %s %s", e.Function, where, e.Reason), "", nil, e.Hint)
 	}
-	return errkind.Text("strategy: "+e.Function+": "+where, e.Reason, e.Err, e.Hint)
+	return errkind.Format("strategy: "+e.Function+": "+where, e.Reason, e.Err, e.Hint)
 }
 
 // Unwrap returns the cause, or nil.
 func (e *ArgumentError) Unwrap() error { return e.Err }
 
 // Kind returns the kind of the cause, or ValueError without one.
-func (e *ArgumentError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.ValueError) }
+func (e *ArgumentError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.ValueError) }
 
 // TraceError reports that a step function panicked while it was traced. GoMLX's graph functions and
 // the functions of this module report errors in a step by a panic. The strategy and the function
@@ -89,7 +89,7 @@ func (e *TraceError) Error() string {
 	if where != "" {
 		where = "at " + where
 	}
-	return errkind.Text("strategy: tracing "+e.Function, where, e.Err, "")
+	return errkind.Format("strategy: tracing "+e.Function, where, e.Err, "")
 }
 
 // Unwrap returns the cause.
@@ -106,7 +106,7 @@ type OptionError struct {
 
 // Error names the option and the problem.
 func (e *OptionError) Error() string {
-	return errkind.Text("strategy: option "+e.Option, e.Reason, e.Err, "")
+	return errkind.Format("strategy: option "+e.Option, e.Reason, e.Err, "")
 }
 
 // Unwrap returns the cause, or nil.
@@ -140,7 +140,7 @@ func (e *MismatchError) Error() string {
 		fmt.Fprintf(&has, "process %d has %s; ", i, e.Texts[i])
 	}
 	fmt.Fprintf(&has, "%s has %s", many("process", same), e.Texts[same[0]])
-	return errkind.Text("strategy: the processes differ in "+e.What, has.String(), nil, "start the same program with the same options and data sizes on each")
+	return errkind.Format("strategy: the processes differ in "+e.What, has.String(), nil, "start the same program with the same options and data sizes on each")
 }
 
 // Kind returns ValueError.

@@ -123,29 +123,29 @@ var oddCases = []oddCase{
 		return []*graph.Node{x}
 	}, func(r, _ int) []any { return []any{ramp(r)} }},
 	{"a region of constants", func(rc *strategy.ReplicaContext, x, _ *graph.Node, p int) []*graph.Node {
-		return logical.OnMany(p-1, []*graph.Node{x}, func([]*graph.Node) []*graph.Node {
+		return logical.OnDeviceMany(p-1, []*graph.Node{x}, func([]*graph.Node) []*graph.Node {
 			return []*graph.Node{graph.Const(rc.Graph(), float32(2)), graph.Const(rc.Graph(), []int32{5})}
 		})
 	}, func(int, int) []any { return []any{float32(2), []int32{5}} }},
 	{"a region that returns its argument and a constant from outside", func(rc *strategy.ReplicaContext, x, n *graph.Node, p int) []*graph.Node {
 		c := graph.Const(rc.Graph(), []bool{true, false})
-		return logical.OnMany(0, []*graph.Node{x, n, x}, func(in []*graph.Node) []*graph.Node { return []*graph.Node{in[2], c, in[1], in[2]} })
+		return logical.OnDeviceMany(0, []*graph.Node{x, n, x}, func(in []*graph.Node) []*graph.Node { return []*graph.Node{in[2], c, in[1], in[2]} })
 	}, func(r, _ int) []any { return []any{ramp(r), []bool{true, false}, int32(7), ramp(r)} }},
 	{"a chain of regions that keep scalars", func(_ *strategy.ReplicaContext, _, n *graph.Node, p int) []*graph.Node {
 		for i := range 12 {
-			n = logical.On(i/3%p, n, func(n *graph.Node) *graph.Node { return graph.Add(n, n) })
+			n = logical.OnDevice(i/3%p, n, func(n *graph.Node) *graph.Node { return graph.Add(n, n) })
 		}
 		return []*graph.Node{n}
 	}, func(int, int) []any { return []any{int32(7 << 12)} }},
 	{"regions whose results nobody reads", func(_ *strategy.ReplicaContext, x, n *graph.Node, p int) []*graph.Node {
-		y := logical.On(0, x, graph.Exp)
-		logical.On(p-1, y, graph.Exp)
+		y := logical.OnDevice(0, x, graph.Exp)
+		logical.OnDevice(p-1, y, graph.Exp)
 		return []*graph.Node{n}
 	}, func(int, int) []any { return []any{int32(7)} }},
 	{"a collective between regions of one device", func(rc *strategy.ReplicaContext, x, _ *graph.Node, p int) []*graph.Node {
-		y := logical.On(p-1, x, func(x *graph.Node) *graph.Node { return graph.MulScalar(x, 2) })
+		y := logical.OnDevice(p-1, x, func(x *graph.Node) *graph.Node { return graph.MulScalar(x, 2) })
 		y = rc.AllReduce(strategy.Mean, y)
-		return []*graph.Node{logical.On(p-1, y, func(y *graph.Node) *graph.Node { return graph.AddScalar(y, 1) })}
+		return []*graph.Node{logical.OnDevice(p-1, y, func(y *graph.Node) *graph.Node { return graph.AddScalar(y, 1) })}
 	}, func(_, replicas int) []any {
 		mean := make([]float32, 4)
 		for i := range mean {
@@ -171,7 +171,7 @@ var oddCases = []oddCase{
 			y := graph.Parameter(g, "y", shapes.Make(dtypes.Float32, 4))
 			return []*graph.Node{graph.Add(y, y)}
 		})
-		return []*graph.Node{logical.On(p-1, x, func(x *graph.Node) *graph.Node { return double.Call(x)[0] })}
+		return []*graph.Node{logical.OnDevice(p-1, x, func(x *graph.Node) *graph.Node { return double.Call(x)[0] })}
 	}, func(r, _ int) []any {
 		v := ramp(r)
 		for i := range v {
@@ -180,7 +180,7 @@ var oddCases = []oddCase{
 		return []any{v}
 	}},
 	{"a sort beside a region", func(_ *strategy.ReplicaContext, x, _ *graph.Node, p int) []*graph.Node {
-		y := logical.On(p-1, x, func(x *graph.Node) *graph.Node { return graph.Sort(x, 0, false) })
+		y := logical.OnDevice(p-1, x, func(x *graph.Node) *graph.Node { return graph.Sort(x, 0, false) })
 		return []*graph.Node{y, graph.Sort(logical.Split(y, p), 0, true)}
 	}, func(r, _ int) []any {
 		v := ramp(r)
@@ -208,7 +208,7 @@ var oddCases = []oddCase{
 		return []*graph.Node{graph.ReduceAllSum(logical.Split(big, 1, p)), graph.ReduceAllSum(graph.Const(rc.Graph(), other))}
 	}, func(int, int) []any { return []any{float32(1 << 16), int32(1<<16 - 1)} }},
 	{"complex numbers in a region", func(rc *strategy.ReplicaContext, x, _ *graph.Node, p int) []*graph.Node {
-		y := logical.On(p-1, graph.Complex(x, graph.ZerosLike(x)), func(z *graph.Node) *graph.Node { return graph.Mul(z, z) })
+		y := logical.OnDevice(p-1, graph.Complex(x, graph.ZerosLike(x)), func(z *graph.Node) *graph.Node { return graph.Mul(z, z) })
 		return []*graph.Node{graph.Real(logical.Replicate(y))}
 	}, func(r, _ int) []any {
 		v := ramp(r)
@@ -267,7 +267,7 @@ func TestOddNames(t *testing.T) {
 					z := graph.Parameter(g, name, shapes.Make(dtypes.Float32, 2, 2))
 					return []*graph.Node{graph.Neg(z)}
 				})
-				return append(inner.Call(y), logical.On(1, y, graph.Neg), graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Int64))
+				return append(inner.Call(y), logical.OnDevice(1, y, graph.Neg), graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Int64))
 			}, strategy.FunctionOptions{Name: name, Store: store})
 			for i := range 2 {
 				out, err := f.Run(ctx, tensors.FromScalarAndDimensions(float32(1), 2, 2))
@@ -303,23 +303,23 @@ func TestOddStepsAreRefused(t *testing.T) {
 			return function(rc.Graph(), "main", graph.Neg).Call(x)
 		},
 		"a function named as a region": func(rc *strategy.ReplicaContext, x *graph.Node) []*graph.Node {
-			return function(rc.Graph(), "region_0", graph.Neg).Call(logical.On(0, x, graph.Neg))
+			return function(rc.Graph(), "region_0", graph.Neg).Call(logical.OnDevice(0, x, graph.Neg))
 		},
 		"a region in a function": func(rc *strategy.ReplicaContext, x *graph.Node) []*graph.Node {
-			return function(rc.Graph(), "f", func(y *graph.Node) *graph.Node { return logical.On(0, y, graph.Neg) }).Call(x)
+			return function(rc.Graph(), "f", func(y *graph.Node) *graph.Node { return logical.OnDevice(0, y, graph.Neg) }).Call(x)
 		},
 		"a region that reads a function's parameter": func(rc *strategy.ReplicaContext, x *graph.Node) []*graph.Node {
 			var inner *graph.Node
 			function(rc.Graph(), "f", func(y *graph.Node) *graph.Node { inner = y; return graph.Neg(y) })
-			return []*graph.Node{logical.On(0, x, func(x *graph.Node) *graph.Node { return graph.Add(x, inner) })}
+			return []*graph.Node{logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return graph.Add(x, inner) })}
 		},
 		"a function with an annotation that is called in a region": func(rc *strategy.ReplicaContext, x *graph.Node) []*graph.Node {
 			f := function(rc.Graph(), "f", func(y *graph.Node) *graph.Node { return logical.Split(graph.Neg(y), 2) })
-			return []*graph.Node{logical.On(0, x, func(x *graph.Node) *graph.Node { return f.Call(x)[0] })}
+			return []*graph.Node{logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return f.Call(x)[0] })}
 		},
 		"a function with a collective that is called in a region": func(rc *strategy.ReplicaContext, x *graph.Node) []*graph.Node {
 			f := function(rc.Graph(), "f", func(y *graph.Node) *graph.Node { return rc.AllReduce(strategy.Sum, y) })
-			return []*graph.Node{logical.On(0, x, func(x *graph.Node) *graph.Node { return f.Call(x)[0] })}
+			return []*graph.Node{logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return f.Call(x)[0] })}
 		},
 		"a parameter of its own": func(rc *strategy.ReplicaContext, x *graph.Node) []*graph.Node {
 			return []*graph.Node{graph.Add(x, graph.Parameter(rc.Graph(), "mine", x.Shape()))}
@@ -328,13 +328,13 @@ func TestOddStepsAreRefused(t *testing.T) {
 			return []*graph.Node{logical.Split(nil, 2), x}
 		},
 		"a region of nil": func(_ *strategy.ReplicaContext, x *graph.Node) []*graph.Node {
-			return logical.OnMany(0, []*graph.Node{nil}, func(in []*graph.Node) []*graph.Node { return in })
+			return logical.OnDeviceMany(0, []*graph.Node{nil}, func(in []*graph.Node) []*graph.Node { return in })
 		},
 		"a region without a function": func(_ *strategy.ReplicaContext, x *graph.Node) []*graph.Node {
-			return logical.OnMany(0, []*graph.Node{x}, nil)
+			return logical.OnDeviceMany(0, []*graph.Node{x}, nil)
 		},
 		"a region that panics": func(_ *strategy.ReplicaContext, x *graph.Node) []*graph.Node {
-			return []*graph.Node{logical.On(0, x, func(*graph.Node) *graph.Node { panic("no") })}
+			return []*graph.Node{logical.OnDevice(0, x, func(*graph.Node) *graph.Node { panic("no") })}
 		},
 		"splits that do not agree": func(_ *strategy.ReplicaContext, x *graph.Node) []*graph.Node {
 			return []*graph.Node{logical.Split(x, 4)}

@@ -66,13 +66,13 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 	}
 	if f, ok := initial.(func() any); ok {
 		var err error
-		if initial, err = errkind.Guard("strategy: the initial value of "+op, func() (any, error) { return f(), nil }); err != nil {
+		if initial, err = errkind.CatchPanic("strategy: the initial value of "+op, func() (any, error) { return f(), nil }); err != nil {
 			return nil, err
 		}
 	}
 	value, err := operandOf(initial).resolveHost(ctx, s, op)
 	if err != nil {
-		return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("initial value of type %T", initial), Err: err, Class: errkind.Or(err, errkind.TypeError)}
+		return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("initial value of type %T", initial), Err: err, Class: errkind.KindOr(err, errkind.TypeError)}
 	}
 	place := mode.PlaceOf(ctx)
 	v := &Variable{
@@ -92,17 +92,17 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 			return nil, fault.New(errkind.ValueError, op, "give a variable of this strategy", "colocated with variable %q of another strategy", other.path)
 		}
 		v.column = other.column
-		if v.annotation.Kind() == logical.None && slices.Equal(v.shape, other.shape) {
+		if v.annotation.Kind() == logical.KindNone && slices.Equal(v.shape, other.shape) {
 			v.annotation = other.annotation
 		}
 	}
 	if opts.Aggregation == AggregateMean && !v.dtype.IsFloat() && !v.dtype.IsComplex() {
 		return nil, fault.New(errkind.ValueError, op, "use a float dtype or another aggregation", "aggregation MEAN of dtype %s, which has no fractions", v.dtype)
 	}
-	if v.annotation.Kind() == logical.None {
-		v.annotation, _ = s.opts.Variables.For(s.axes, name, v.shape) // not sharded over the replicas
+	if v.annotation.Kind() == logical.KindNone {
+		v.annotation, _ = s.opts.Variables.AnnotationFor(s.axes, name, v.shape) // not sharded over the replicas
 	}
-	if v.annotation.Kind() == logical.None && v.column > 0 {
+	if v.annotation.Kind() == logical.KindNone && v.column > 0 {
 		v.annotation = logical.AssignTo(v.column)
 	}
 	if err := v.annotation.ValidateOn(s.axes, name, v.shape); err != nil {
@@ -114,6 +114,6 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 	if err := s.ownVariables(v); err != nil {
 		return nil, err
 	}
-	s.rules.Mark(s.opts.Variables, name, v.shape)
+	s.rules.Record(s.opts.Variables, name, v.shape)
 	return v, nil
 }

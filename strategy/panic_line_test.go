@@ -40,7 +40,7 @@ func TestTraceErrorsNameTheLine(t *testing.T) {
 			return logical.Split(in[0], 2, 2)
 		},
 		"within a region": func(in []*graph.Node) *graph.Node {
-			return logical.On(1, in[0], func(x *graph.Node) *graph.Node {
+			return logical.OnDevice(1, in[0], func(x *graph.Node) *graph.Node {
 				at = line()
 				return graph.Reshape(x, 7)
 			})

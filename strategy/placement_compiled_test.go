@@ -43,7 +43,9 @@ var placedWork = []func(x *graph.Node) *graph.Node{
 // remains a branch, forward and backward.
 func placedPrograms(t *testing.T, s *strategy.TPUStrategy) {
 	for name, place := range map[string]func(x *graph.Node, k int, f func(x *graph.Node) *graph.Node) *graph.Node{
-		"on": func(x *graph.Node, k int, f func(x *graph.Node) *graph.Node) *graph.Node { return logical.On(k, x, f) },
+		"on": func(x *graph.Node, k int, f func(x *graph.Node) *graph.Node) *graph.Node {
+			return logical.OnDevice(k, x, f)
+		},
 		"assign": func(x *graph.Node, k int, f func(x *graph.Node) *graph.Node) *graph.Node {
 			return logical.Assign(f(x), k)
 		},

@@ -76,7 +76,7 @@ func TestOnIsSkippedByTheOtherDevices(t *testing.T) {
 				return []*graph.Node{place(in[0])}
 			}, strategy.FunctionOptions{})
 		}
-		all, one := in(work), in(func(x *graph.Node) *graph.Node { return logical.On(5, x, work) })
+		all, one := in(work), in(func(x *graph.Node) *graph.Node { return logical.OnDevice(5, x, work) })
 		x, err := strat.Mirror(ctx, tensors.FromScalarAndDimensions(float32(0.01), c.rows, c.columns), logical.Annotation{})
 		require.NoError(t, err)
 		value := func(f *strategy.Function) *tensors.Tensor {

@@ -88,7 +88,7 @@ func (e *evaluation) instruction(in instruction, operands, values []lanes) []lan
 		if e.rc == nil {
 			return inner(operands)
 		}
-		return alone(logical.OnMany(in.ints[0], lane(operands, 0), func(inputs []*graph.Node) []*graph.Node {
+		return alone(logical.OnDeviceMany(in.ints[0], lane(operands, 0), func(inputs []*graph.Node) []*graph.Node {
 			return lane(inner(alone(inputs)), 0)
 		}))
 	case "mean_replicas", "sum_replicas", "gather_replicas", "reduce_scatter", "broadcast_replica", "replica_id":

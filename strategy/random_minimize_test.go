@@ -49,7 +49,7 @@ func (p *randomProgram) smaller() []*randomProgram {
 		if len(p.results) > 1 {
 			with(func(q *randomProgram) { q.results = slices.Delete(q.results, i, i+1) })
 		}
-		if p.results[i].note.Kind() != logical.None {
+		if p.results[i].note.Kind() != logical.KindNone {
 			with(func(q *randomProgram) { q.results[i].note = logical.Annotation{} })
 		}
 	}
@@ -60,12 +60,12 @@ func (p *randomProgram) smaller() []*randomProgram {
 		with(func(q *randomProgram) { q.loss = slices.Delete(q.loss, i, i+1) })
 	}
 	for i := range p.args {
-		if p.args[i].note.Kind() != logical.None {
+		if p.args[i].note.Kind() != logical.KindNone {
 			with(func(q *randomProgram) { q.args[i].note = logical.Annotation{} })
 		}
 	}
 	for i := range p.vars {
-		if p.vars[i].note.Kind() != logical.None {
+		if p.vars[i].note.Kind() != logical.KindNone {
 			with(func(q *randomProgram) { q.vars[i].note = logical.Annotation{} })
 		}
 	}

@@ -82,7 +82,7 @@ type block struct {
 func (i instruction) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%v %v", i.op, i.in, i.ints)
-	if i.note.Kind() != logical.None {
+	if i.note.Kind() != logical.KindNone {
 		fmt.Fprintf(&b, " %s", i.note)
 	}
 	fmt.Fprintf(&b, " -> %v", i.kinds)
@@ -198,7 +198,7 @@ func (g *generator) over(dims []int) logical.Annotation {
 		}
 		names[i] += axis.Name
 	}
-	return logical.Over(names...)
+	return logical.SplitOverAxes(names...)
 }
 
 func (g *generator) maybeAnnotation(dims []int, percent int) logical.Annotation {
@@ -343,7 +343,7 @@ func (g *generator) pickWhere(ok func(kind) bool) (int, bool) {
 func (g *generator) annotate() (instruction, bool) {
 	x := g.pick()
 	note := g.annotation(g.kinds[x].dims)
-	return instruction{op: "annotate", in: []int{x}, note: note, kinds: []kind{g.kinds[x]}}, note.Kind() != logical.None
+	return instruction{op: "annotate", in: []int{x}, note: note, kinds: []kind{g.kinds[x]}}, note.Kind() != logical.KindNone
 }
 
 func (g *generator) makeRegion() (instruction, bool) {

@@ -130,7 +130,7 @@ func (p *randomProgram) distributed(sys *system.System, compiler pjrt.Compiler) 
 	ctx := context.Background()
 	var rules logical.Rules
 	for i, v := range p.vars {
-		if v.note.Kind() != logical.None {
+		if v.note.Kind() != logical.KindNone {
 			rules = append(rules, logical.Match(fmt.Sprintf("^/?v%d$", i), v.note))
 		}
 	}

@@ -82,12 +82,12 @@ func TestValuesAreReducedTogetherOrNotAtAll(t *testing.T) {
 		"value 2: ": {each, rows, flags},
 		"value 0: ": {"no number", each},
 	} {
-		open := leaktest.Open()["buffer"]
+		open := leaktest.OpenObjects()["buffer"]
 		_, err := reduce(strategy.Sum, values...)
 		require.Error(t, err, text)
 		assert.ErrorContains(t, err, text)
 		assert.NotEqual(t, errkind.Unknown, errkind.KindOf(err))
-		assert.Equal(t, open, leaktest.Open()["buffer"], "%s: nothing is left", text)
+		assert.Equal(t, open, leaktest.OpenObjects()["buffer"], "%s: nothing is left", text)
 	}
 	_, err := reduce(strategy.Sum, ragged)
 	require.Error(t, err)

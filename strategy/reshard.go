@@ -16,7 +16,7 @@ import (
 // laidOut reports whether a value has the layout of a. It does if a specifies no layout, or if both
 // are replicated.
 func (v *deviceValue) laidOut(a logical.Annotation) bool {
-	if v.strategy.logicalDevices == 1 || a.Kind() == logical.None {
+	if v.strategy.logicalDevices == 1 || a.Kind() == logical.KindNone {
 		return true
 	}
 	return v.annotation.SamePlacement(a, v.strategy.axes)
@@ -49,7 +49,7 @@ func as(ctx context.Context, v Value, a logical.Annotation) (out Value, err erro
 // unusedAnnotation returns an error for an annotation without an argument.
 func (f *Function) unusedAnnotation(args int) error {
 	for i := args; i < len(f.opts.Arguments); i++ {
-		if a := f.opts.Arguments[i]; a.Kind() != logical.None {
+		if a := f.opts.Arguments[i]; a.Kind() != logical.KindNone {
 			return &ArgumentError{Function: f.opts.Name, Argument: i, Reason: fmt.Sprintf("annotated %s, but the step has %d arguments", a, args),
 				Hint: "annotate the arguments that it has, in their order"}
 		}

@@ -18,7 +18,7 @@ import (
 
 // ruleUse records the rules that have matched a variable. It is safe for concurrent use.
 type ruleUse struct {
-	logical.Reach
+	logical.RuleUsage
 	mu sync.Mutex
 	// untraced counts, by store, the functions that are not traced yet. They may create variables.
 	untraced map[*model.Store]int
@@ -85,19 +85,19 @@ func (f *Function) checkRules(variables []*Variable) error {
 	}
 	s.rules.came(f)
 	// Stores can have many variables. They are only visited if a rule is unmatched.
-	if len(s.rules.Missing(rules)) == 0 {
+	if len(s.rules.Unused(rules)) == 0 {
 		return nil
 	}
 	known := f.knownVariables()
 	for _, v := range known {
-		s.rules.Mark(rules, v.Path, v.Shape.Dimensions)
+		s.rules.Record(rules, v.Path, v.Shape.Dimensions)
 	}
 	if f.mayStillCome() {
 		return nil
 	}
 	var errs []error
-	for _, i := range s.rules.Missing(rules) {
-		errs = append(errs, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d (%s) %s", i, rules[i], rules[i].Unreached(known))})
+	for _, i := range s.rules.Unused(rules) {
+		errs = append(errs, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d (%s) %s", i, rules[i], rules[i].ExplainUnused(known))})
 	}
 	return errors.Join(errs...)
 }

@@ -110,7 +110,7 @@ func (m innerStrategy) Target(fail saved.Fail) (t saved.Target, err error) {
 	topology := s.assignment.Topology()
 	t = saved.Target{Topology: topology.Name(), Mesh: topology.MeshShape(), IDs: s.assignment.DeviceIDs(), Coordinates: s.assignment.CoreAssignment()}
 	if s.slice != nil {
-		t.Devices = s.slice.Facts().Kind
+		t.Devices = s.slice.Info().Kind
 		t.Plugin, err = cache.PluginIdentity(s.slice.Plugin(), s.slice.Description().PlatformName(), "")
 		return t, err
 	}

@@ -106,7 +106,7 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 		}
 		return l, nil
 	}
-	factors, err := logical.Factor(s.axes, a)
+	factors, err := logical.FactorAxes(s.axes, a)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func (rc *ReplicaContext) slicing(v *model.Variable) (part *graph.Node, stacks [
 		rc.state.Slices[v.Path()] = part
 	}
 	a, _, _ := vs.ruled(v)
-	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, a.WithinReplica().Slice()
+	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, a.WithinReplica().WithoutLeadingDim()
 	return part, []*graph.Node{graph.ConvertDType(part, v.NodeValue(rc.graph).DType())}, func(slices []*graph.Node) *graph.Node {
 		return spmd.GatherShards(slices[0], of, split)
 	}
@@ -102,7 +102,7 @@ func (vs *Variables) belonging(v *model.Variable) (over spmd.ReplicaShard, split
 			return over, split.WithinReplica(), logical.ShardParameters
 		}
 	}
-	state, _ = s.opts.Variables.State(path, v.Shape().Dimensions)
+	state, _ = s.opts.Variables.StateFor(path, v.Shape().Dimensions)
 	return vs.stateOver(logical.ShardOptimizer, path, v.Shape(), like == nil && vs.isStack(path), split), split.WithinReplica(), state
 }
 

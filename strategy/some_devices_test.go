@@ -57,7 +57,7 @@ func TestAValueOfSomeDevicesIsReadAndRunThereAndTakesNoMoreMemory(t *testing.T) 
 					require.NoError(t, err)
 					assert.Equal(t, rows, got.Value(), "replica %d", r)
 				}
-				open := leaktest.Open()["buffer"]
+				open := leaktest.OpenObjects()["buffer"]
 				out, err := plus.Run(ctx, m)
 				require.NoError(t, err)
 				for r := range 2 {
@@ -72,7 +72,7 @@ func TestAValueOfSomeDevicesIsReadAndRunThereAndTakesNoMoreMemory(t *testing.T) 
 				require.NoError(t, err)
 				assert.Equal(t, rows, got.Value())
 				require.NoError(t, mean.Close())
-				assert.Equal(t, open, leaktest.Open()["buffer"], "the copies for the run are closed")
+				assert.Equal(t, open, leaktest.OpenObjects()["buffer"], "the copies for the run are closed")
 			}
 			require.NoError(t, m.Close())
 			_, err = plus.Run(ctx, m)

@@ -102,7 +102,7 @@ func (b batchShare) uploadSteps(ctx context.Context, l *mesh.Layout, batches []*
 }
 
 func batchFault(step int, err error) error {
-	return &Error{Op: fmt.Sprintf("strategy: batch of step %d", step), Err: err, Class: errkind.Or(err, errkind.ValueError)}
+	return &Error{Op: fmt.Sprintf("strategy: batch of step %d", step), Err: err, Class: errkind.KindOr(err, errkind.ValueError)}
 }
 
 // stepsOf returns the number of steps of the stacked values, or 0 if no value is stacked.

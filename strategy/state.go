@@ -20,7 +20,7 @@ import (
 func checkRule(r logical.Rule) error {
 	a := r.Annotation
 	if len(r.Largest) > 0 {
-		a = logical.Over(strings.Join(r.Largest, ","))
+		a = logical.SplitOverAxes(strings.Join(r.Largest, ","))
 	}
 	if d := a.ReplicaDim(); d >= 0 && len(a.Axes()[d]) > 1 {
 		return &logical.Error{Op: "split", Dim: d, Reason: fmt.Sprintf("dimension %d is split over the replicas and over logical axes", d),
@@ -38,7 +38,7 @@ func (vs *Variables) stateOver(least logical.StateSharding, path string, shape s
 	if s.replicas == 1 || shape.Size() < 2 || !(shape.DType.IsFloat() || shape.DType.IsComplex()) {
 		return spmd.ReplicaShard{}
 	}
-	if state, _ := s.opts.Variables.State(path, shape.Dimensions); state < least {
+	if state, _ := s.opts.Variables.StateFor(path, shape.Dimensions); state < least {
 		return spmd.ReplicaShard{}
 	}
 	largest := -1
@@ -105,7 +105,7 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 // -1.
 func (vs *Variables) ruled(source *model.Variable) (a logical.Annotation, over spmd.ReplicaShard, rule int) {
 	s, dims := vs.strategy, source.Shape().Dimensions
-	a, rule = s.opts.Variables.For(s.whole, source.Path(), dims)
+	a, rule = s.opts.Variables.AnnotationFor(s.whole, source.Path(), dims)
 	if d := a.ReplicaDim(); d >= 0 && s.replicas > 1 && !vs.isProxy(source.Path()) {
 		over = spmd.ReplicaShard{Dim: d, Size: dims[d]}
 	}
@@ -130,7 +130,7 @@ func (vs *Variables) stateOf(source *model.Variable) (path string, of logical.An
 		return "", of
 	}
 	known := vs.byPath()
-	if path = logical.StateOf(source.Path(), func(path string) bool {
+	if path = logical.OwnerOfState(source.Path(), func(path string) bool {
 		v := known[path]
 		return v != nil && v.Trainable && slices.Equal(v.Shape().Dimensions, source.Shape().Dimensions) && !vs.isProxy(path)
 	}); path != "" {
@@ -147,7 +147,7 @@ func (vs *Variables) stateOf(source *model.Variable) (path string, of logical.An
 func (vs *Variables) trainedLike(source *model.Variable) *Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	return vs.trained[logical.StateOf(source.Path(), func(path string) bool {
+	return vs.trained[logical.OwnerOfState(source.Path(), func(path string) bool {
 		v := vs.trained[path]
 		return v != nil && slices.Equal(v.shape, source.Shape().Dimensions)
 	})]

@@ -40,16 +40,16 @@ type Options struct {
 	// logical devices of a replica are on one slice; see [tpu.AssignmentOptions]. An explicit
 	// Assignment must also have this property. Without BySlice the replicas are still placed by
 	// slice if they fit and TensorFlow's order would mix the slices
-	// ([tpu.DeviceAssignment.MixesSlices]).
+	// ([tpu.DeviceAssignment.HasMixedSliceOrder]).
 	BySlice bool
 	// LogicalAxes name the axes of a replica's logical devices, the slowest axis first: logical
 	// device i has the row-major coordinates of index i. The product of their sizes is the number
 	// of logical devices, and the default of LogicalDevices. Splits by name (logical.SplitOver,
-	// logical.Over) refer to these axes; splits by number remain valid. Without LogicalAxes a
-	// replica has one axis, logical.AxisName.
+	// logical.SplitOverAxes) refer to these axes; splits by number remain valid. Without LogicalAxes a
+	// replica has one axis, logical.LogicalAxis.
 	LogicalAxes []sharding.Axis
 	// Variables are rules that split variables over the logical devices and that select the
-	// training state that is sharded over the replicas (logical.Shard). A variable without a
+	// training state that is sharded over the replicas (logical.MatchState). A variable without a
 	// matching rule is replicated on all devices, as in TensorFlow. A variable that a rule assigns
 	// to one logical device is also replicated on all of them.
 	//
@@ -59,8 +59,8 @@ type Options struct {
 	// error: no rule is rejected while another function with a store is not yet traced. A training
 	// step has the complete model of its store, and only waits for functions with other stores.
 	//
-	// A rule may name axes (logical.Over). An axis that the replica does not have is an
-	// [*OptionError]. A rule with logical.ReplicaName alone in a dimension shards the variables of
+	// A rule may name axes (logical.SplitOverAxes). An axis that the replica does not have is an
+	// [*OptionError]. A rule with logical.ReplicaAxis alone in a dimension shards the variables of
 	// stores as logical.ShardParameters does, over that dimension.
 	Variables logical.Rules
 	// Semantics selects the TensorFlow strategy to imitate where TensorFlow's strategies differ.
@@ -179,7 +179,7 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 		var err error
 		of := opts.LogicalDevices
 		if of == 0 { // the product of the axes
-			mesh, err := logical.Mesh(0, opts.LogicalAxes...)
+			mesh, err := logical.NewMesh(0, opts.LogicalAxes...)
 			if err != nil {
 				return nil, badAxes(err)
 			}
@@ -202,12 +202,12 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	if err := checkSlices(topology, assignment, opts); err != nil {
 		return nil, err
 	}
-	axes, err := logical.Mesh(assignment.NumCoresPerReplica(), opts.LogicalAxes...)
+	axes, err := logical.NewMesh(assignment.NumCoresPerReplica(), opts.LogicalAxes...)
 	if err != nil {
 		return nil, badAxes(err)
 	}
 	opts.LogicalAxes = axes.Axes()
-	whole, err := sharding.NewMesh(append([]sharding.Axis{{Name: logical.ReplicaName, Size: assignment.NumReplicas()}}, axes.Axes()...)...)
+	whole, err := sharding.NewMesh(append([]sharding.Axis{{Name: logical.ReplicaAxis, Size: assignment.NumReplicas()}}, axes.Axes()...)...)
 	if err != nil {
 		return nil, badAxes(err)
 	}
@@ -232,7 +232,7 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	return &TPUStrategy{
 		opts: opts, assignment: assignment,
 		replicas: assignment.NumReplicas(), logicalDevices: assignment.NumCoresPerReplica(), axes: axes, whole: whole,
-		sharding: assignment.NumReplicas() > 1 && opts.Variables.Uses(logical.ReplicaName),
+		sharding: assignment.NumReplicas() > 1 && opts.Variables.UsesAxis(logical.ReplicaAxis),
 		values:   map[weak.Pointer[deviceValue]]mesh.Buffers{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
 	}, nil
 }
@@ -298,7 +298,7 @@ func (s *TPUStrategy) runnable(doing ...string) error {
 		return nil
 	}
 	return &Error{Match: ErrAheadOfTime, Op: "strategy: " + strings.Join(doing, " "), Hint: "open a system and use New to run",
-		Reason: fmt.Sprintf("the strategy compiles ahead of time for %s, which is not here", s.slice.Facts().Name)}
+		Reason: fmt.Sprintf("the strategy compiles ahead of time for %s, which is not here", s.slice.Info().Name)}
 }
 
 // Close releases the strategy's programs, variables and values. The system stays open. A second

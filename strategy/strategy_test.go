@@ -134,7 +134,7 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 		func(i int) error { // a new signature each time, at first
 			n := 1 + i%3
 			f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{rc.AllReduce(strategy.Sum, logical.On(1, in[0], graph.Neg))}
+				return []*graph.Node{rc.AllReduce(strategy.Sum, logical.OnDevice(1, in[0], graph.Neg))}
 			}, strategy.FunctionOptions{})
 			if i == 12 {
 				compiled.Add(1)

@@ -423,7 +423,7 @@ func (t *trace) annotated(in []*graph.Node) []*graph.Node {
 // value has that layout, otherwise the value's.
 func (t *trace) annotationOf(i int) logical.Annotation {
 	base := t.values[i].base()
-	if a := t.f.argument(i); a.Kind() != logical.None && base.laidOut(a) {
+	if a := t.f.argument(i); a.Kind() != logical.KindNone && base.laidOut(a) {
 		return a
 	}
 	return base.annotation

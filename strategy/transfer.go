@@ -46,7 +46,7 @@ func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotatio
 }
 
 func noTensor(op string, err error) error {
-	return &Error{Op: "strategy: " + op, Reason: "no tensor", Err: err, Class: errkind.Or(err, errkind.ValueError)}
+	return &Error{Op: "strategy: " + op, Reason: "no tensor", Err: err, Class: errkind.KindOr(err, errkind.ValueError)}
 }
 
 // PerReplica copies one value per replica to the devices, in replica order. With several processes,

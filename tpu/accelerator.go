@@ -37,7 +37,7 @@ func (e *AcceleratorError) Error() string {
 	if len(text) > maxQuoted {
 		text = text[:maxQuoted] + "..."
 	}
-	return errkind.Text(fmt.Sprintf("tpu: accelerator %q", text), e.Reason, nil, e.Hint)
+	return errkind.Format(fmt.Sprintf("tpu: accelerator %q", text), e.Reason, nil, e.Hint)
 }
 
 // Kind returns ValueError.
@@ -87,7 +87,7 @@ func parseTopology(text, shape string, g Generation) (Accelerator, error) {
 		return a, nil
 	}
 	e := &AcceleratorError{Text: text, Reason: reason}
-	for _, near := range g.nearest(a.Chips()) {
+	for _, near := range g.nearestSlices(a.Chips()) {
 		e.Nearest = append(e.Nearest, near.String())
 	}
 	e.Hint = nearestHint(e.Nearest)
@@ -101,7 +101,7 @@ func parseType(text, size string, g Generation) (Accelerator, error) {
 		return Accelerator{}, &AcceleratorError{Text: text, Reason: fmt.Sprintf("invalid number of cores or chips %.40q", size)}
 	}
 	chips, indivisible := count, false
-	if g.CountsCores {
+	if g.TypeCountsCores {
 		chips, indivisible = count/g.CoresPerChip, count%g.CoresPerChip != 0
 	}
 	reason := ""
@@ -120,7 +120,7 @@ func parseType(text, size string, g Generation) (Accelerator, error) {
 		chips++ // the nearest types are chips and chips+1
 	}
 	var shapes []string
-	for _, near := range g.nearest(chips) {
+	for _, near := range g.nearestSlices(chips) {
 		e.Nearest = append(e.Nearest, near.Type())
 		shapes = append(shapes, fmt.Sprintf("%s (%s)", near.Type(), near))
 	}
@@ -222,7 +222,7 @@ func (a Accelerator) PeakFLOPS() float64 { return float64(a.Chips()) * a.Generat
 func (a Accelerator) Type() string {
 	g := a.Generation()
 	count := a.Chips()
-	if g.CountsCores {
+	if g.TypeCountsCores {
 		count = a.Cores()
 	}
 	return g.TypePrefix + "-" + strconv.Itoa(count)
@@ -231,7 +231,7 @@ func (a Accelerator) Type() string {
 // String returns libtpu's topology name of the slice, such as v5e:4x4 or v5p:4x4x4.
 // [ParseAccelerator] parses this name.
 func (a Accelerator) String() string {
-	return a.generation + ":" + shapeText(a.shape, max(a.Generation().Dims, 2))
+	return a.generation + ":" + formatShape(a.shape, max(a.Generation().Dims, 2))
 }
 
 // Topology returns the topology of a complete slice, for planning without the hardware. It has one
@@ -280,8 +280,8 @@ func forEachXYZ(block [3]int, visit func([3]int)) {
 	}
 }
 
-// nearest returns the slices with the next smaller and the next larger number of chips.
-func (g Generation) nearest(chips int) []Accelerator {
+// nearestSlices returns the slices with the next smaller and the next larger number of chips.
+func (g Generation) nearestSlices(chips int) []Accelerator {
 	sizes := g.typeSizes()
 	above, _ := slices.BinarySearch(sizes, chips)
 	var out []Accelerator

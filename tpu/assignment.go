@@ -13,10 +13,10 @@ import (
 // A DeviceAssignment is an immutable value, the same in every process, and may be shared between
 // goroutines. The zero DeviceAssignment has no replicas.
 type DeviceAssignment struct {
-	topology Topology
-	replicas int
-	cores    int
-	assigned []int32 // device index in the topology, by replica and logical core
+	topology      Topology
+	replicas      int
+	cores         int
+	deviceIndices []int32 // device index in the topology, by replica and logical core
 }
 
 // NewDeviceAssignment returns the assignment of cores[r][p] to logical core p of replica r. It is
@@ -39,7 +39,7 @@ func NewDeviceAssignment(topology Topology, cores [][]Coordinates) (DeviceAssign
 				return DeviceAssignment{}, &errkind.Fault{Op: "tpu: device assignment",
 					Subject: fmt.Sprintf("of replica %d, logical core %d", r, p), Err: err}
 			}
-			a.assigned = append(a.assigned, int32(i))
+			a.deviceIndices = append(a.deviceIndices, int32(i))
 		}
 	}
 	return a, nil
@@ -47,8 +47,8 @@ func NewDeviceAssignment(topology Topology, cores [][]Coordinates) (DeviceAssign
 
 // Validate returns an error for the first core that is assigned twice.
 func (a DeviceAssignment) Validate() error {
-	seen := make(map[int32]int, len(a.assigned))
-	for k, i := range a.assigned {
+	seen := make(map[int32]int, len(a.deviceIndices))
+	for k, i := range a.deviceIndices {
 		if earlier, taken := seen[i]; taken {
 			return assignmentError("Cores", "", "the core at %v is logical core %d of replica %d and logical core %d of replica %d",
 				a.topology.coords[i], earlier%a.cores, earlier/a.cores, k%a.cores, k/a.cores)
@@ -85,7 +85,7 @@ func mapCores[T any](a DeviceAssignment, value func(int32) T) [][]T {
 	for r := range rows {
 		rows[r] = make([]T, a.cores)
 		for p := range rows[r] {
-			rows[r][p] = value(a.assigned[r*a.cores+p])
+			rows[r][p] = value(a.deviceIndices[r*a.cores+p])
 		}
 	}
 	return rows
@@ -100,7 +100,7 @@ func coreProperty[T any](a DeviceAssignment, replica, logical int, property func
 	if logical < 0 || logical >= a.cores {
 		return value, lookupError(fmt.Sprintf("no logical core %d", logical), fmt.Sprintf("replicas have %d", a.cores))
 	}
-	return property(int(a.assigned[replica*a.cores+logical])), nil
+	return property(int(a.deviceIndices[replica*a.cores+logical])), nil
 }
 
 // Coordinates returns the coordinates of a logical core (TensorFlow's
@@ -111,30 +111,30 @@ func (a DeviceAssignment) Coordinates(replica, logical int) (Coordinates, error)
 
 // DeviceID returns the runtime's device id of a logical core.
 func (a DeviceAssignment) DeviceID(replica, logical int) (int, error) {
-	return coreProperty(a, replica, logical, a.topology.id)
+	return coreProperty(a, replica, logical, a.topology.idAt)
 }
 
 // Task returns the task of a logical core's device.
 func (a DeviceAssignment) Task(replica, logical int) (int, error) {
-	return coreProperty(a, replica, logical, a.topology.task)
+	return coreProperty(a, replica, logical, a.topology.taskAt)
 }
 
 // TPUOrdinal returns the index of a logical core's device within its task (TensorFlow's
 // DeviceAssignment.tpu_ordinal).
 func (a DeviceAssignment) TPUOrdinal(replica, logical int) (int, error) {
-	return coreProperty(a, replica, logical, a.topology.ordinal)
+	return coreProperty(a, replica, logical, a.topology.ordinalAt)
 }
 
 // TPUDevice returns the name of a logical core's device, such as /job:worker/task:0/device:TPU:3.
 // If job is "", the name starts with the task (TensorFlow's DeviceAssignment.tpu_device).
 func (a DeviceAssignment) TPUDevice(replica, logical int, job string) (string, error) {
-	return coreProperty(a, replica, logical, a.topology.tpuName(job))
+	return coreProperty(a, replica, logical, a.topology.tpuNameFunc(job))
 }
 
 // HostDevice returns the name of the CPU device on the host of a logical core, such as
 // /job:worker/task:0/device:CPU:0 (TensorFlow's DeviceAssignment.host_device).
 func (a DeviceAssignment) HostDevice(replica, logical int, job string) (string, error) {
-	return coreProperty(a, replica, logical, a.topology.hostName(job))
+	return coreProperty(a, replica, logical, a.topology.hostNameFunc(job))
 }
 
 // LookupReplicas returns the replicas whose logical core with the given number is on the given
@@ -144,7 +144,7 @@ func (a DeviceAssignment) LookupReplicas(task, logical int) ([]int, error) {
 	var replicas []int
 	if logical >= 0 && logical < a.cores {
 		for r := range a.replicas {
-			if int(a.assigned[r*a.cores+logical])/a.topology.perTask == task {
+			if int(a.deviceIndices[r*a.cores+logical])/a.topology.perTask == task {
 				replicas = append(replicas, r)
 			}
 		}
@@ -155,14 +155,14 @@ func (a DeviceAssignment) LookupReplicas(task, logical int) ([]int, error) {
 	return replicas, nil
 }
 
-// Lookup returns the replica and logical core that run on a device, and whether the device is
+// LookupDevice returns the replica and logical core that run on a device, and whether the device is
 // assigned. It is the inverse of [DeviceAssignment.DeviceID].
-func (a DeviceAssignment) Lookup(deviceID int) (replica, logical int, ok bool) {
+func (a DeviceAssignment) LookupDevice(deviceID int) (replica, logical int, ok bool) {
 	i, ok := a.topology.byID[deviceID]
 	if !ok {
 		return 0, 0, false
 	}
-	k := slices.Index(a.assigned, i)
+	k := slices.Index(a.deviceIndices, i)
 	if k < 0 {
 		return 0, 0, false
 	}
@@ -172,7 +172,7 @@ func (a DeviceAssignment) Lookup(deviceID int) (replica, logical int, ok bool) {
 // Equal reports whether both assignments assign the same cores, and have equal topologies.
 func (a DeviceAssignment) Equal(other DeviceAssignment) bool {
 	return a.replicas == other.replicas && a.cores == other.cores &&
-		slices.Equal(a.assigned, other.assigned) && a.topology.Equal(other.topology)
+		slices.Equal(a.deviceIndices, other.deviceIndices) && a.topology.Equal(other.topology)
 }
 
 // String returns the size of the assignment, such as "DeviceAssignment(4 replicas of 2 cores)".
@@ -185,15 +185,15 @@ type AssignmentError struct {
 	// Option is the field of [AssignmentOptions] to change, or "Cores" for the cores passed to
 	// [NewDeviceAssignment].
 	Option string
-	// Fit is the number of replicas that fit, if Option is "Replicas".
-	Fit int
+	// MaxReplicas is the number of replicas that fit, if Option is "Replicas".
+	MaxReplicas int
 	// Reason describes the problem. Hint is the correction and may be empty.
 	Reason, Hint string
 }
 
 // Error returns "tpu: device assignment: option: reason; hint" in one line.
 func (e *AssignmentError) Error() string {
-	return errkind.Text("tpu: device assignment: "+e.Option, e.Reason, nil, e.Hint)
+	return errkind.Format("tpu: device assignment: "+e.Option, e.Reason, nil, e.Hint)
 }
 
 // Kind returns ValueError.

@@ -16,7 +16,7 @@ func TestDeviceAssignmentRejectsInvalidIndices(t *testing.T) {
 	assert.ErrorContains(t, err, "no logical core 1")
 	_, err = a.LookupReplicas(0, -1)
 	assert.Error(t, err)
-	_, _, ok := a.Lookup(99)
+	_, _, ok := a.LookupDevice(99)
 	assert.False(t, ok)
 	_, err = NewDeviceAssignment(a.Topology(), [][]Coordinates{{{}}, {}})
 	assert.ErrorContains(t, err, "same number")

@@ -34,11 +34,11 @@ type AssignmentOptions struct {
 	// ComputationStride is the distance between the cores of a replica along each axis. Cores in
 	// between belong to other replicas. If nil, it is [1, 1, 1, 1].
 	ComputationStride []int
-	// Replicas is the number of replicas. 0 means 1. [AssignmentOptions.Fit] returns the maximum.
+	// Replicas is the number of replicas. 0 means 1. [AssignmentOptions.MaxReplicas] returns the maximum.
 	Replicas int
 	// Order is the order of replicas and cores in the mesh.
 	Order DeviceOrder
-	// BySlice assigns the same number of replicas to each slice of a multislice topology: with R
+	// IsBySlice assigns the same number of replicas to each slice of a multislice topology: with R
 	// replicas and S slices, all logical cores of replica r are on slice r/(R/S), in the same order
 	// as on a single slice. Then only communication between replicas, such as the reduction of
 	// gradients, uses the data-center network. If false, TensorFlow's algorithm is applied to the
@@ -61,58 +61,58 @@ func BuildDeviceAssignment(topology Topology, options AssignmentOptions) (Device
 		return DeviceAssignment{}, err
 	}
 	a := DeviceAssignment{topology: topology, replicas: plan.replicas * plan.slices, cores: product(plan.shape)}
-	a.assigned = make([]int32, 0, a.replicas*a.cores)
+	a.deviceIndices = make([]int32, 0, a.replicas*a.cores)
 	if topology.hasMissing() {
 		for k := range a.replicas * a.cores {
-			a.assigned = append(a.assigned, int32(k))
+			a.deviceIndices = append(a.deviceIndices, int32(k))
 		}
 		return a, nil
 	}
 	for slice := range plan.slices {
 		assign := func(c Coordinates) {
 			c[0] += slice * plan.mesh[0]
-			a.assigned = append(a.assigned, topology.flat[topology.meshIndex(c)])
+			a.deviceIndices = append(a.deviceIndices, topology.deviceByPosition[topology.meshIndex(c)])
 		}
-		if plan.ring {
-			plan.walkRings(assign)
+		if plan.useRings {
+			plan.assignInRingOrder(assign)
 		} else {
-			plan.walkMesh(assign)
+			plan.assignInMeshOrder(assign)
 		}
 	}
 	return a, nil
 }
 
-// plan is a validated request.
-type plan struct {
+// assignmentPlan is a validated request.
+type assignmentPlan struct {
 	mesh, shape, stride Coordinates
 	footprint           Coordinates // extent of a block of cores including its gaps
 	capacity            Coordinates // replicas that fit along each axis
-	fit                 int
+	maxReplicas         int
 	replicas            int
-	ring                bool
+	useRings            bool
 	slices              int // number of slices; the plan is for each of them
 }
 
-func newPlan(topology Topology, options AssignmentOptions) (plan, error) {
+func newPlan(topology Topology, options AssignmentOptions) (assignmentPlan, error) {
 	slices := 1
 	if options.BySlice {
 		slices = topology.NumSlices()
 	}
-	topology, options, err := oneSlice(topology, options)
+	topology, options, err := perSliceOptions(topology, options)
 	if err != nil {
-		return plan{}, err
+		return assignmentPlan{}, err
 	}
-	p := plan{mesh: topology.mesh, replicas: options.Replicas, slices: slices}
+	p := assignmentPlan{mesh: topology.mesh, replicas: options.Replicas, slices: slices}
 	if p.replicas == 0 {
 		p.replicas = 1
 	}
 	if topology.mesh == (Coordinates{}) {
 		return p, topologyError("MeshShape", "create it with NewTopology", "the topology is empty")
 	}
-	if p.shape, err = coordinatesOption("ComputationShape", options.ComputationShape); err != nil {
+	if p.shape, err = parseCoordinates("ComputationShape", options.ComputationShape); err != nil {
 		return p, err
 	}
-	if p.stride, err = coordinatesOption("ComputationStride", options.ComputationStride); err != nil {
+	if p.stride, err = parseCoordinates("ComputationStride", options.ComputationStride); err != nil {
 		return p, err
 	}
 	if err := checkPositive("ComputationShape", p.shape); err != nil {
@@ -128,31 +128,31 @@ func newPlan(topology Topology, options AssignmentOptions) (plan, error) {
 	if topology.hasMissing() {
 		if p.stride != (Coordinates{1, 1, 1, 1}) {
 			return p, assignmentError("ComputationStride", "remove the stride", "%v on a slice with %d missing devices",
-				p.stride, len(topology.flat)-len(topology.coords))
+				p.stride, len(topology.deviceByPosition)-len(topology.coords))
 		}
-		p.fit = min(p.fit, len(topology.coords)/product(p.shape))
+		p.maxReplicas = min(p.maxReplicas, len(topology.coords)/product(p.shape))
 	}
 	if p.replicas < 0 {
 		return p, assignmentError("Replicas", "", "%d is negative", p.replicas)
 	}
-	if p.replicas > p.fit {
+	if p.replicas > p.maxReplicas {
 		perSlice := ""
 		if slices > 1 {
 			perSlice = fmt.Sprintf(", on each of %d slices", slices)
 		}
-		hint := fmt.Sprintf("at most %d replicas fit", p.fit*slices)
+		hint := fmt.Sprintf("at most %d replicas fit", p.maxReplicas*slices)
 		if meshHint != "" {
 			hint += "; " + meshHint
 		}
-		return p, &AssignmentError{Option: "Replicas", Fit: p.fit * slices, Reason: fmt.Sprintf(
+		return p, &AssignmentError{Option: "Replicas", MaxReplicas: p.maxReplicas * slices, Reason: fmt.Sprintf(
 			"%d replicas of shape %v and stride %v do not fit on a mesh of shape %v with %d devices%s",
 			p.replicas, p.shape, p.stride, p.mesh, len(topology.coords)/slices, perSlice), Hint: hint}
 	}
 	return p, p.chooseOrder(options.Order, topology.hasMissing())
 }
 
-// coordinatesOption returns the value of an option, or its default if values is nil.
-func coordinatesOption(option string, values []int) (Coordinates, error) {
+// parseCoordinates returns the value of an option, or its default if values is nil.
+func parseCoordinates(option string, values []int) (Coordinates, error) {
 	if values == nil {
 		return Coordinates{1, 1, 1, 1}, nil
 	}
@@ -171,8 +171,8 @@ func checkPositive(option string, v Coordinates) error {
 
 // suggestMesh returns a hint with a mesh shape on which the replicas fit, for devices without
 // coordinates. It returns "" for TPU devices, and if there is no such shape.
-func (p *plan) suggestMesh(topology Topology) string {
-	if topology.name != logicalName {
+func (p *assignmentPlan) suggestMesh(topology Topology) string {
+	if topology.name != logicalTopologyName {
 		return ""
 	}
 	mesh, rest := p.shape, product(p.mesh)
@@ -193,8 +193,8 @@ func (p *plan) suggestMesh(topology Topology) string {
 
 // computeCapacity computes the number of replicas that fit along each axis. The hint is used in the
 // error if no replica fits.
-func (p *plan) computeCapacity(hint string) error {
-	p.fit = 1
+func (p *assignmentPlan) computeCapacity(hint string) error {
+	p.maxReplicas = 1
 	for i := range p.mesh {
 		// The first comparison also keeps the product from overflowing.
 		if p.shape[i] > p.mesh[i]/p.stride[i] {
@@ -203,22 +203,22 @@ func (p *plan) computeCapacity(hint string) error {
 		}
 		p.footprint[i] = p.shape[i] * p.stride[i]
 		p.capacity[i] = p.mesh[i] / p.footprint[i] * p.stride[i]
-		p.fit *= p.capacity[i]
+		p.maxReplicas *= p.capacity[i]
 	}
 	return nil
 }
 
-func (p *plan) chooseOrder(order DeviceOrder, missing bool) error {
+func (p *assignmentPlan) chooseOrder(order DeviceOrder, missing bool) error {
 	possible := p.shape[3] == p.mesh[3] && p.stride == (Coordinates{1, 1, 1, 1}) && p.replicas == product(p.capacity)
 	switch order {
 	case AutoOrder:
-		p.ring = possible
+		p.useRings = possible
 	case RingOrder:
 		if !possible && !missing {
 			return assignmentError("Order", "use AUTO or MESH",
-				"RING requires exactly %d replicas, without stride and with all %d cores of each chip", p.fit, p.mesh[3])
+				"RING requires exactly %d replicas, without stride and with all %d cores of each chip", p.maxReplicas, p.mesh[3])
 		}
-		p.ring = possible
+		p.useRings = possible
 	case MeshOrder:
 	default:
 		return assignmentError("Order", "use AutoOrder, RingOrder or MeshOrder", "unknown order %v", order)
@@ -228,9 +228,9 @@ func (p *plan) chooseOrder(order DeviceOrder, missing bool) error {
 
 func product(v Coordinates) int { return v[0] * v[1] * v[2] * v[3] }
 
-// walkRings assigns replicas along a ring of blocks, and the cores of each replica along a ring of
+// assignInRingOrder assigns replicas along a ring of blocks, and the cores of each replica along a ring of
 // chips. The cores of a chip are consecutive.
-func (p *plan) walkRings(assign func(Coordinates)) {
+func (p *assignmentPlan) assignInRingOrder(assign func(Coordinates)) {
 	outer := ringOrder([3]int(p.capacity[:3]))
 	inner := ringOrder([3]int(p.shape[:3]))
 	for _, block := range outer {
@@ -247,9 +247,9 @@ func (p *plan) walkRings(assign func(Coordinates)) {
 	}
 }
 
-// walkMesh assigns replicas along a grid that is as close to a cube as possible, with the core axis
+// assignInMeshOrder assigns replicas along a grid that is as close to a cube as possible, with the core axis
 // fastest, then x, y and z. The cores of each replica are in row-major order.
-func (p *plan) walkMesh(assign func(Coordinates)) {
+func (p *assignmentPlan) assignInMeshOrder(assign func(Coordinates)) {
 	grid := p.replicaGrid()
 	for r := range p.replicas {
 		var origin Coordinates
@@ -260,7 +260,7 @@ func (p *plan) walkMesh(assign func(Coordinates)) {
 			origin[axis] = at/p.stride[axis]*p.footprint[axis] + at%p.stride[axis]
 		}
 		for k := range product(p.shape) {
-			c := rowMajor(k, p.shape)
+			c := coordinatesAt(k, p.shape)
 			for axis := range c {
 				c[axis] = origin[axis] + c[axis]*p.stride[axis]
 			}
@@ -271,7 +271,7 @@ func (p *plan) walkMesh(assign func(Coordinates)) {
 
 // replicaGrid distributes the replicas over the axes, starting with the axis of the smallest
 // capacity. Axes of equal capacity are in the order core, x, y, z.
-func (p *plan) replicaGrid() (grid Coordinates) {
+func (p *assignmentPlan) replicaGrid() (grid Coordinates) {
 	axes := []int{3, 0, 1, 2}
 	slices.SortStableFunc(axes, func(a, b int) int { return p.capacity[a] - p.capacity[b] })
 	rest := p.replicas

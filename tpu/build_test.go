@@ -64,7 +64,7 @@ func TestBuildDeviceAssignmentErrorsContainOption(t *testing.T) {
 			var bad *AssignmentError
 			require.ErrorAs(t, err, &bad)
 			assert.Equal(t, test.option, bad.Option, err)
-			assert.Equal(t, test.fit, bad.Fit)
+			assert.Equal(t, test.fit, bad.MaxReplicas)
 		})
 	}
 	_, err := BuildDeviceAssignment(Topology{}, AssignmentOptions{})
@@ -129,7 +129,7 @@ func TestRandomAssignmentsAreBijections(t *testing.T) {
 			options.ComputationShape = append(options.ComputationShape, rng.IntN(3)+1)
 			options.ComputationStride = append(options.ComputationStride, 1+rng.IntN(2)*rng.IntN(2))
 		}
-		most, err := AssignmentOptions{ComputationShape: options.ComputationShape, ComputationStride: options.ComputationStride}.Fit(topology)
+		most, err := AssignmentOptions{ComputationShape: options.ComputationShape, ComputationStride: options.ComputationStride}.MaxReplicas(topology)
 		if err != nil {
 			continue
 		}
@@ -148,7 +148,7 @@ func TestRandomAssignmentsAreBijections(t *testing.T) {
 		require.Equal(t, product(Coordinates(options.ComputationShape)), a.NumCoresPerReplica())
 		for r, row := range a.DeviceIDs() {
 			for p, id := range row {
-				gotR, gotP, ok := a.Lookup(id)
+				gotR, gotP, ok := a.LookupDevice(id)
 				require.True(t, ok)
 				require.Equal(t, [2]int{r, p}, [2]int{gotR, gotP})
 				c, err := a.Coordinates(r, p)
@@ -182,7 +182,7 @@ func randomTopology(t testing.TB, rng *rand.Rand) Topology {
 		if i%perTask == 0 {
 			coords, ids = append(coords, nil), append(ids, nil)
 		}
-		coords[i/perTask] = append(coords[i/perTask], rowMajor(k, Coordinates(shape)))
+		coords[i/perTask] = append(coords[i/perTask], coordinatesAt(k, Coordinates(shape)))
 		ids[i/perTask] = append(ids[i/perTask], 1000+k)
 	}
 	if len(coords) > 1 && rng.IntN(4) == 0 { // a host is missing

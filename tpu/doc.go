@@ -31,8 +31,8 @@
 // # Several slices
 //
 // The slices of a multislice topology are adjacent along x ([Topology.NumSlices]) and connected by
-// the data-center network. With [AssignmentOptions].BySlice, all logical cores of a replica are on
-// one slice. Otherwise replicas can span slices; [DeviceAssignment.Spanning] returns these
+// the data-center network. With [AssignmentOptions].IsBySlice, all logical cores of a replica are on
+// one slice. Otherwise replicas can span slices; [DeviceAssignment.ReplicasAcrossSlices] returns these
 // replicas.
 //
 // # Replica numbers and device ids
@@ -59,6 +59,6 @@
 //	device ids          0 1    2 3    6 7    4 5
 //
 // The device ids in replica order are therefore 0 1 2 3 6 7 4 5. [DeviceAssignment.DeviceID]
-// returns the device id of a logical core, and [DeviceAssignment.Lookup] is the inverse. With
+// returns the device id of a logical core, and [DeviceAssignment.LookupDevice] is the inverse. With
 // [MeshOrder], replicas follow the rows of the mesh.
 package tpu

@@ -68,7 +68,7 @@ func ExampleAssignmentOptions_bySlice() {
 		return
 	}
 	options := tpu.AssignmentOptions{ComputationShape: []int{2, 1, 1, 1}, BySlice: true}
-	if options.Replicas, err = options.Fit(topology); err != nil {
+	if options.Replicas, err = options.MaxReplicas(topology); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -11,9 +11,9 @@ type Generation struct {
 	Name string
 	// TypePrefix is the name in accelerator types, such as "v5litepod" in "v5litepod-16".
 	TypePrefix string
-	// CountsCores is true if the number in an accelerator type counts TensorCores, and false if it
+	// TypeCountsCores is true if the number in an accelerator type counts TensorCores, and false if it
 	// counts chips.
-	CountsCores bool
+	TypeCountsCores bool
 	// CoresPerChip is the number of TensorCores of a chip.
 	CoresPerChip int
 	// DevicesPerChip is the number of devices that the runtime creates for a chip. It is less than
@@ -73,9 +73,9 @@ func LookupGeneration(name string) (Generation, bool) {
 	return all[i], true
 }
 
-// GenerationOfKind returns the generation for a device kind reported by a plugin, such as "TPU v5
+// GenerationForDeviceKind returns the generation for a device kind reported by a plugin, such as "TPU v5
 // lite", and whether it is known.
-func GenerationOfKind(kind string) (Generation, bool) {
+func GenerationForDeviceKind(kind string) (Generation, bool) {
 	name, ok := strings.CutPrefix(strings.ToLower(kind), "tpu")
 	name = strings.TrimPrefix(name, " ")
 	switch name {

@@ -21,7 +21,7 @@ func TestGenerationsMatchPublishedTable(t *testing.T) {
 	for i, g := range tpu.Generations() {
 		assert.Equal(t, rows[i], map[string]string{
 			"generation": g.Name, "cores": strconv.Itoa(g.CoresPerChip), "devices": strconv.Itoa(g.DevicesPerChip),
-			"counts":  map[bool]string{true: "cores", false: "chips"}[g.CountsCores],
+			"counts":  map[bool]string{true: "cores", false: "chips"}[g.TypeCountsCores],
 			"hbm_gib": strconv.FormatInt(g.HBMBytes>>30, 10), "hbm_gbps": fmt.Sprint(g.HBMBandwidth / 1e9),
 			"peak_tflops": fmt.Sprint(g.PeakFLOPS / 1e12), "host_chips": strconv.Itoa(g.ChipsPerHost),
 			"max_host_chips": strconv.Itoa(g.MaxChipsPerHost), "pod_chips": strconv.Itoa(g.MaxChips),
@@ -40,14 +40,14 @@ func TestGenerationOfKind(t *testing.T) {
 		require.NoError(t, json.Unmarshal(data, &slice))
 		name := slice.Name[strings.LastIndex(slice.Name, " ")+1:]
 		name, _, _ = strings.Cut(name, ":")
-		g, ok := tpu.GenerationOfKind(slice.Kind)
+		g, ok := tpu.GenerationForDeviceKind(slice.Kind)
 		require.True(t, ok, slice.Kind)
 		assert.Equal(t, name, g.Name, "%s of %s", slice.Kind, path)
 		seen[g.Name] = true
 	}
 	assert.Len(t, seen, len(tpu.Generations()))
 	for _, kind := range []string{"cpu", "v5e", "TPU v9", ""} {
-		_, ok := tpu.GenerationOfKind(kind)
+		_, ok := tpu.GenerationForDeviceKind(kind)
 		assert.False(t, ok, kind)
 	}
 }

@@ -91,7 +91,7 @@ func TestFitMatchesNumberOfChips(t *testing.T) {
 	for _, d := range readTopologies(t) {
 		topology := d.topology(t)
 		shape := []int{1, 1, 1, topology.MeshShape()[3]}
-		replicas, err := tpu.AssignmentOptions{ComputationShape: shape}.Fit(topology)
+		replicas, err := tpu.AssignmentOptions{ComputationShape: shape}.MaxReplicas(topology)
 		require.NoError(t, err, d.Name)
 		assert.Equal(t, topology.NumDevices()/shape[3], replicas, d.Name)
 		a, err := tpu.BuildDeviceAssignment(topology, tpu.AssignmentOptions{ComputationShape: shape, Replicas: replicas})

@@ -14,8 +14,8 @@ type LogicalOptions struct {
 	Slices int
 }
 
-// logicalName is the name of topologies built by LogicalTopology.
-const logicalName = "logical"
+// logicalTopologyName is the name of topologies built by LogicalTopology.
+const logicalTopologyName = "logical"
 
 // LogicalTopology returns a topology for devices without coordinates, such as CPU devices. Device k
 // has id k and the k-th coordinates of the mesh in row-major order (core fastest, then z, y and x).
@@ -31,7 +31,7 @@ func LogicalTopology(options LogicalOptions) (Topology, error) {
 			shape = []int{devices, 1, 1, 1}
 		}
 	}
-	mesh, size, err := checkMesh(shape)
+	mesh, size, err := parseMeshShape(shape)
 	if err != nil {
 		return Topology{}, err
 	}
@@ -47,9 +47,9 @@ func LogicalTopology(options LogicalOptions) (Topology, error) {
 	perTask := size / tasks
 	coords := make([][]Coordinates, tasks)
 	for k := range size {
-		coords[k/perTask] = append(coords[k/perTask], rowMajor(k, mesh))
+		coords[k/perTask] = append(coords[k/perTask], coordinatesAt(k, mesh))
 	}
 	return NewTopology(TopologyOptions{
-		MeshShape: shape, DeviceCoordinates: coords, Name: logicalName, Slices: options.Slices,
+		MeshShape: shape, DeviceCoordinates: coords, Name: logicalTopologyName, Slices: options.Slices,
 	})
 }

@@ -47,18 +47,18 @@ func splitByTask[T any](flat []T, tasks, perTask int) [][]T {
 // slowest (TensorFlow's Topology.missing_devices).
 func (t Topology) MissingDevices() []Coordinates {
 	var missing []Coordinates
-	for place, i := range t.flat {
+	for place, i := range t.deviceByPosition {
 		if i < 0 {
-			missing = append(missing, rowMajor(place, t.mesh))
+			missing = append(missing, coordinatesAt(place, t.mesh))
 		}
 	}
 	return missing
 }
 
-func (t Topology) hasMissing() bool { return len(t.coords) < len(t.flat) }
+func (t Topology) hasMissing() bool { return len(t.coords) < len(t.deviceByPosition) }
 
-// rowMajor returns the k-th coordinates of a mesh, with the last axis fastest.
-func rowMajor(k int, mesh Coordinates) (c Coordinates) {
+// coordinatesAt returns the k-th coordinates of a mesh, with the last axis fastest.
+func coordinatesAt(k int, mesh Coordinates) (c Coordinates) {
 	for i := MeshRank - 1; i >= 0; i-- {
 		c[i] = k % mesh[i]
 		k /= mesh[i]
@@ -68,16 +68,16 @@ func rowMajor(k int, mesh Coordinates) (c Coordinates) {
 
 // The following methods return properties of the device with index i. Devices are indexed by task.
 
-func (t Topology) task(i int) int    { return i / t.perTask }
-func (t Topology) ordinal(i int) int { return i % t.perTask }
-func (t Topology) id(i int) int      { return t.ids[i] }
+func (t Topology) taskAt(i int) int    { return i / t.perTask }
+func (t Topology) ordinalAt(i int) int { return i % t.perTask }
+func (t Topology) idAt(i int) int      { return t.ids[i] }
 
-func (t Topology) tpuName(job string) func(i int) string {
-	return func(i int) string { return deviceName(job, t.task(i), "TPU", t.ordinal(i)) }
+func (t Topology) tpuNameFunc(job string) func(i int) string {
+	return func(i int) string { return deviceName(job, t.taskAt(i), "TPU", t.ordinalAt(i)) }
 }
 
-func (t Topology) hostName(job string) func(i int) string {
-	return func(i int) string { return deviceName(job, t.task(i), "CPU", 0) }
+func (t Topology) hostNameFunc(job string) func(i int) string {
+	return func(i int) string { return deviceName(job, t.taskAt(i), "CPU", 0) }
 }
 
 // deviceProperty returns a property of the device at c. The argument of property is the index of
@@ -94,18 +94,18 @@ func deviceProperty[T any](t Topology, c Coordinates, property func(i int) T) (v
 // Topology.task_ordinal_at_coordinates). It returns an error if c is outside the mesh or the device
 // is missing.
 func (t Topology) TaskOrdinalAtCoordinates(c Coordinates) (int, error) {
-	return deviceProperty(t, c, t.task)
+	return deviceProperty(t, c, t.taskAt)
 }
 
 // TPUDeviceOrdinalAtCoordinates returns the index of the device at c within its task (TensorFlow's
 // Topology.tpu_device_ordinal_at_coordinates).
 func (t Topology) TPUDeviceOrdinalAtCoordinates(c Coordinates) (int, error) {
-	return deviceProperty(t, c, t.ordinal)
+	return deviceProperty(t, c, t.ordinalAt)
 }
 
 // DeviceIDAtCoordinates returns the runtime's id of the device at c.
 func (t Topology) DeviceIDAtCoordinates(c Coordinates) (int, error) {
-	return deviceProperty(t, c, t.id)
+	return deviceProperty(t, c, t.idAt)
 }
 
 // CoordinatesOfDevice returns the coordinates of the device with the given id, and whether it
@@ -131,13 +131,13 @@ func (t Topology) TaskOfDevice(id int) (int, bool) {
 // /job:worker/task:0/device:TPU:3. If job is "", the name starts with the task (TensorFlow's
 // Topology.tpu_device_name_at_coordinates).
 func (t Topology) TPUDeviceNameAtCoordinates(c Coordinates, job string) (string, error) {
-	return deviceProperty(t, c, t.tpuName(job))
+	return deviceProperty(t, c, t.tpuNameFunc(job))
 }
 
 // CPUDeviceNameAtCoordinates returns the name of the CPU device on the host of the device at c,
 // such as /job:worker/task:0/device:CPU:0 (TensorFlow's Topology.cpu_device_name_at_coordinates).
 func (t Topology) CPUDeviceNameAtCoordinates(c Coordinates, job string) (string, error) {
-	return deviceProperty(t, c, t.hostName(job))
+	return deviceProperty(t, c, t.hostNameFunc(job))
 }
 
 func deviceName(job string, task int, kind string, ordinal int) string {

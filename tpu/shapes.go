@@ -137,12 +137,12 @@ func (g Generation) describeShapes() string {
 			names = append(names, "blocks whose sides are multiples of 4")
 			break
 		}
-		names = append(names, shapeText(g.defaultShape(chips), g.Dims))
+		names = append(names, formatShape(g.defaultShape(chips), g.Dims))
 	}
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-func shapeText(shape [3]int, dims int) string {
+func formatShape(shape [3]int, dims int) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(shape[:dims]), "[]"), " ", "x")
 }

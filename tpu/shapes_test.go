@@ -78,7 +78,7 @@ func TestInvalidSizesSuggestNearestTypes(t *testing.T) {
 	for _, generation := range []string{"v5e", "v5p", "v6e", "tpu7x"} {
 		g, _ := tpu.LookupGeneration(generation)
 		last := g.MaxChips
-		if g.CountsCores {
+		if g.TypeCountsCores {
 			last *= g.CoresPerChip
 		}
 		for n := 1; n <= last+1; n++ {

@@ -12,15 +12,15 @@ func (t Topology) SliceOf(c Coordinates) int { return c[0] / t.sliceWidth() }
 // sliceWidth returns the size of a slice along x.
 func (t Topology) sliceWidth() int { return max(t.mesh[0]/t.NumSlices(), 1) }
 
-// Spanning returns the replicas whose logical cores are on several slices, in ascending order. The
+// ReplicasAcrossSlices returns the replicas whose logical cores are on several slices, in ascending order. The
 // communication within such a replica, in every layer of a model, uses the data-center network.
-func (a DeviceAssignment) Spanning() []int {
+func (a DeviceAssignment) ReplicasAcrossSlices() []int {
 	var replicas []int
 	if a.topology.NumSlices() == 1 {
 		return nil
 	}
 	for r := range a.replicas {
-		row := a.assigned[r*a.cores : (r+1)*a.cores]
+		row := a.deviceIndices[r*a.cores : (r+1)*a.cores]
 		for _, i := range row {
 			if a.topology.SliceOf(a.topology.coords[i]) != a.topology.SliceOf(a.topology.coords[row[0]]) {
 				replicas = append(replicas, r)
@@ -31,14 +31,14 @@ func (a DeviceAssignment) Spanning() []int {
 	return replicas
 }
 
-// BySlice reports whether the replicas are assigned as with [AssignmentOptions].BySlice: each
+// IsBySlice reports whether the replicas are assigned as with [AssignmentOptions].IsBySlice: each
 // replica is on one slice, and each slice has the same number of consecutive replicas.
-func (a DeviceAssignment) BySlice() bool {
+func (a DeviceAssignment) IsBySlice() bool {
 	slices := a.topology.NumSlices()
 	if a.replicas%slices != 0 {
 		return false
 	}
-	for k, i := range a.assigned {
+	for k, i := range a.deviceIndices {
 		if a.topology.SliceOf(a.topology.coords[i]) != k/a.cores/(a.replicas/slices) {
 			return false
 		}
@@ -46,15 +46,15 @@ func (a DeviceAssignment) BySlice() bool {
 	return true
 }
 
-// MixesSlices reports whether, for some logical core, the order of the replicas' slices is neither
+// HasMixedSliceOrder reports whether, for some logical core, the order of the replicas' slices is neither
 // grouped by slice (such as 0 0 1 1) nor round-robin (such as 0 1 0 1). The TPU compiler does not
 // support reduce-scatter over replicas in other orders.
-func (a DeviceAssignment) MixesSlices() bool {
+func (a DeviceAssignment) HasMixedSliceOrder() bool {
 	for core := range a.cores {
 		replicaSlices := make([]int, a.replicas)
 		sizes := map[int]int{}
 		for r := range replicaSlices {
-			replicaSlices[r] = a.topology.SliceOf(a.topology.coords[a.assigned[r*a.cores+core]])
+			replicaSlices[r] = a.topology.SliceOf(a.topology.coords[a.deviceIndices[r*a.cores+core]])
 			sizes[replicaSlices[r]]++
 		}
 		bySlice, roundRobin := true, true
@@ -70,9 +70,9 @@ func (a DeviceAssignment) MixesSlices() bool {
 	return false
 }
 
-// Fit returns the maximum number of replicas with the options' shape and stride on the topology, in
+// MaxReplicas returns the maximum number of replicas with the options' shape and stride on the topology, in
 // total over all slices. It ignores Replicas. Errors are the errors of [BuildDeviceAssignment].
-func (o AssignmentOptions) Fit(topology Topology) (int, error) {
+func (o AssignmentOptions) MaxReplicas(topology Topology) (int, error) {
 	o.Replicas = 0
 	slices := 1
 	if o.BySlice {
@@ -83,11 +83,11 @@ func (o AssignmentOptions) Fit(topology Topology) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return plan.fit * slices, nil
+	return plan.maxReplicas * slices, nil
 }
 
-// oneSlice converts a request for all slices into a request for a single slice if BySlice is set.
-func oneSlice(topology Topology, o AssignmentOptions) (Topology, AssignmentOptions, error) {
+// perSliceOptions converts a request for all slices into a request for a single slice if IsBySlice is set.
+func perSliceOptions(topology Topology, o AssignmentOptions) (Topology, AssignmentOptions, error) {
 	slices := topology.NumSlices()
 	if !o.BySlice || slices == 1 {
 		return topology, o, nil

@@ -21,7 +21,7 @@ func TestBySliceRepeatsAssignmentOfOneSlice(t *testing.T) {
 	for _, shape := range [][]int{nil, {2, 2, 1, 1}, {4, 1, 1, 1}, {1, 4, 1, 1}, {4, 4, 1, 1}} {
 		for _, n := range []int{1, 2, 3} {
 			options := tpu.AssignmentOptions{ComputationShape: shape, BySlice: true}
-			fit, err := options.Fit(newSlices(t, n))
+			fit, err := options.MaxReplicas(newSlices(t, n))
 			require.NoError(t, err)
 			options.Replicas = fit
 			all, err := tpu.BuildDeviceAssignment(newSlices(t, n), options)
@@ -29,8 +29,8 @@ func TestBySliceRepeatsAssignmentOfOneSlice(t *testing.T) {
 			one, err := tpu.BuildDeviceAssignment(newSlices(t, 1), tpu.AssignmentOptions{ComputationShape: shape, Replicas: fit / n})
 			require.NoError(t, err)
 			require.NoError(t, all.Validate())
-			assert.True(t, all.BySlice())
-			assert.Empty(t, all.Spanning())
+			assert.True(t, all.IsBySlice())
+			assert.Empty(t, all.ReplicasAcrossSlices())
 			want := one.CoreAssignment()
 			for r, row := range all.CoreAssignment() {
 				slice := r / (fit / n)
@@ -48,18 +48,18 @@ func TestWithoutBySliceReplicasMaySpanSlices(t *testing.T) {
 	two := newSlices(t, 2)
 	wide, err := tpu.BuildDeviceAssignment(two, tpu.AssignmentOptions{ComputationShape: []int{8, 1, 1, 1}, Replicas: 4})
 	require.NoError(t, err)
-	assert.Equal(t, []int{0, 1, 2, 3}, wide.Spanning())
-	assert.False(t, wide.BySlice())
+	assert.Equal(t, []int{0, 1, 2, 3}, wide.ReplicasAcrossSlices())
+	assert.False(t, wide.IsBySlice())
 
 	// No replica spans slices, but TensorFlow's ring alternates between the slices.
 	ring, err := tpu.BuildDeviceAssignment(two, tpu.AssignmentOptions{ComputationShape: []int{2, 2, 1, 1}, Replicas: 8})
 	require.NoError(t, err)
-	assert.Empty(t, ring.Spanning())
+	assert.Empty(t, ring.ReplicasAcrossSlices())
 	order := []int{}
 	for _, row := range ring.CoreAssignment() {
 		order = append(order, two.SliceOf(row[0]))
 	}
-	assert.Equal(t, slices.IsSorted(order), ring.BySlice(), "%v", order)
+	assert.Equal(t, slices.IsSorted(order), ring.IsBySlice(), "%v", order)
 
 	for _, c := range []struct {
 		shape   []int
@@ -68,7 +68,7 @@ func TestWithoutBySliceReplicasMaySpanSlices(t *testing.T) {
 	}{{[]int{1, 1, 1, 1}, false, true}, {[]int{1, 1, 1, 1}, true, false}, {[]int{2, 2, 1, 1}, true, false}, {[]int{8, 4, 1, 1}, false, false}} {
 		a, err := tpu.BuildDeviceAssignment(two, tpu.AssignmentOptions{ComputationShape: c.shape, Replicas: 32 / (c.shape[0] * c.shape[1]), BySlice: c.bySlice})
 		require.NoError(t, err)
-		assert.Equal(t, c.mixes, a.MixesSlices(), "%v", c)
+		assert.Equal(t, c.mixes, a.HasMixedSliceOrder(), "%v", c)
 	}
 }
 

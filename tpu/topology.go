@@ -45,15 +45,15 @@ type TopologyOptions struct {
 // A Topology is an immutable value, the same in every process, and may be shared between
 // goroutines. The zero Topology has no devices.
 type Topology struct {
-	name    string
-	mesh    Coordinates
-	tasks   int
-	perTask int
-	coords  []Coordinates // by task and device
-	ids     []int         // by task and device
-	flat    []int32       // row-major mesh index to index into coords, or -1
-	byID    map[int]int32 // device id to index into coords
-	slices  int           // at least 1, except in the zero value
+	name             string
+	mesh             Coordinates
+	tasks            int
+	perTask          int
+	coords           []Coordinates // by task and device
+	ids              []int         // by task and device
+	deviceByPosition []int32       // row-major mesh index to index into coords, or -1
+	byID             map[int]int32 // device id to index into coords
+	slices           int           // at least 1, except in the zero value
 }
 
 // ErrTopology is matched by errors for invalid topologies. The message contains the field of
@@ -74,7 +74,7 @@ func lookupError(reason, hint string) error {
 // four positive sizes, all tasks must have the same number of devices, coordinates must be unique
 // and within the mesh, and ids must be unique and not negative.
 func NewTopology(options TopologyOptions) (Topology, error) {
-	mesh, size, err := checkMesh(options.MeshShape)
+	mesh, size, err := parseMeshShape(options.MeshShape)
 	if err != nil {
 		return Topology{}, err
 	}
@@ -101,7 +101,7 @@ func NewTopology(options TopologyOptions) (Topology, error) {
 	return t, nil
 }
 
-func checkMesh(shape []int) (mesh Coordinates, size int, err error) {
+func parseMeshShape(shape []int) (mesh Coordinates, size int, err error) {
 	if len(shape) != MeshRank {
 		return mesh, 0, topologyError("MeshShape", "pass x, y, z and core", "%v has %d entries", shape, len(shape))
 	}
@@ -121,13 +121,13 @@ func checkMesh(shape []int) (mesh Coordinates, size int, err error) {
 
 // indexDevices fills t.flat.
 func (t *Topology) indexDevices(size int) error {
-	t.flat = slices.Repeat([]int32{-1}, size)
+	t.deviceByPosition = slices.Repeat([]int32{-1}, size)
 	for i, c := range t.coords {
 		if !t.contains(c) {
 			return topologyError("DeviceCoordinates", "", "task %d device %d at %v is outside the mesh %v",
 				i/t.perTask, i%t.perTask, c, t.mesh)
 		}
-		slot := &t.flat[t.meshIndex(c)]
+		slot := &t.deviceByPosition[t.meshIndex(c)]
 		if *slot >= 0 {
 			return topologyError("DeviceCoordinates", "", "task %d device %d and task %d device %d are both at %v",
 				int(*slot)/t.perTask, int(*slot)%t.perTask, i/t.perTask, i%t.perTask, c)
@@ -184,7 +184,7 @@ func (t Topology) deviceIndex(c Coordinates) (int, error) {
 	if !t.contains(c) {
 		return 0, lookupError(fmt.Sprintf("coordinates %v are outside the mesh %v", c, t.mesh), "")
 	}
-	i := t.flat[t.meshIndex(c)]
+	i := t.deviceByPosition[t.meshIndex(c)]
 	if i < 0 {
 		return 0, lookupError(fmt.Sprintf("the device at coordinates %v is missing from the slice", c), "see MissingDevices")
 	}

@@ -13,7 +13,7 @@ const (
 // MarshalProto returns the topology as a serialized tensorflow.tpu.TopologyProto, like TensorFlow's
 // Topology.serialized. The message does not contain device ids, names and the number of slices.
 func (t Topology) MarshalProto() []byte {
-	if len(t.flat) == 0 {
+	if len(t.deviceByPosition) == 0 {
 		return nil
 	}
 	b := protoint.AppendInts(nil, fieldMeshShape, t.mesh[:])
@@ -43,13 +43,13 @@ func ParseTopologyProto(wire []byte) (Topology, error) {
 		}
 		switch f.Number {
 		case fieldMeshShape:
-			mesh, err = f.Ints(mesh)
+			mesh, err = f.AppendInts(mesh)
 		case fieldNumTasks:
 			tasks, err = f.Int()
 		case fieldTPUsPerTask:
 			perTask, err = f.Int()
 		case fieldCoordinates:
-			numbers, err = f.Ints(numbers)
+			numbers, err = f.AppendInts(numbers)
 		}
 		if err != nil {
 			return Topology{}, topologyError("proto", "", "field %d: %v", f.Number, err)

@@ -77,7 +77,7 @@ func axesText(axes []sharding.Axis) string {
 	for i, axis := range axes {
 		parts[i] = fmt.Sprintf("%s=%d", axis.Name, axis.Size)
 	}
-	return cmp.Or(strings.Join(parts, ","), logical.AxisName+"=1")
+	return cmp.Or(strings.Join(parts, ","), logical.LogicalAxis+"=1")
 }
 
 // version is the version of the JSON encoding. It increases when a field changes its meaning.
@@ -147,7 +147,7 @@ func Parse(data []byte) (Plan, error) {
 	case f.Replicas > math.MaxInt32/mesh.Size():
 		return wrong(nil, "give a plan for devices that there are", "%d replicas of %s", f.Replicas, f.Axes)
 	}
-	if _, err := logical.Mesh(0, mesh.Axes()...); err != nil {
+	if _, err := logical.NewMesh(0, mesh.Axes()...); err != nil {
 		return wrong(err, "", "its axes are not right")
 	}
 	p := Plan{Slice: f.Slice, Replicas: f.Replicas, Axes: mesh.Axes(), RulesName: f.RulesName, Settings: f.Settings}
@@ -171,7 +171,7 @@ const maxFile = 4 << 20
 
 // Read reads a plan from a file; see [Parse].
 func Read(path string) (Plan, error) {
-	data, err := files.Read(path, maxFile)
+	data, err := files.ReadFile(path, maxFile)
 	if err != nil {
 		return Plan{}, err
 	}

@@ -17,7 +17,7 @@ import (
 
 func TestAPlanIsAFile(t *testing.T) {
 	p := plan.Plan{Slice: "2x v5e:4x4", Replicas: 8, Axes: []sharding.Axis{{Name: "model", Size: 2}, {Name: "sequence", Size: 2}},
-		Rules:     logical.Rules{logical.Match(`/up/weights$`, logical.Over("", "model")), logical.Shard("", logical.ShardParameters)},
+		Rules:     logical.Rules{logical.Match(`/up/weights$`, logical.SplitOverAxes("", "model")), logical.MatchState("", logical.ShardParameters)},
 		RulesName: "own", Settings: map[string]string{"remat": "full"}}
 	data, err := json.Marshal(p)
 	require.NoError(t, err)

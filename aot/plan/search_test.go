@@ -45,7 +45,7 @@ func (m *model) seconds(p plan.Plan) float64 {
 		s *= 1.3
 	}
 	for _, r := range p.Rules { // each sharding of the columns of a pair helps
-		if r.Annotation.String() == "-,logical" && r.Reaches("/up_1/weights", []int{64, 64}) {
+		if r.Annotation.String() == "-,logical" && r.AppliesTo("/up_1/weights", []int{64, 64}) {
 			s *= 0.8
 		}
 	}
@@ -280,7 +280,7 @@ func TestSplitsOfGroupsAreSearched(t *testing.T) {
 	c := best(t, r)
 	assert.Equal(t, "searched", c.Plan.RulesName)
 	assert.Equal(t, logical.ShardGradients, c.Plan.State())
-	i := slices.IndexFunc(c.Plan.Rules, func(r logical.Rule) bool { return r.Reaches("/up_7/weights", []int{64, 64}) && r.State == 0 })
+	i := slices.IndexFunc(c.Plan.Rules, func(r logical.Rule) bool { return r.AppliesTo("/up_7/weights", []int{64, 64}) && r.State == 0 })
 	require.GreaterOrEqual(t, i, 0, "the layers are one group")
 	assert.Equal(t, "-,logical", c.Plan.Rules[i].Annotation.String())
 }

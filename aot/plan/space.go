@@ -16,7 +16,7 @@ type Space struct {
 	// number of devices. The replicas use all devices of the slice.
 	Logical []int
 	// Axes are the names of the axes of the logical devices over which the step or its rules shard;
-	// nil means [logical.AxisName]. With several axes, every factorization of the number of logical
+	// nil means [logical.LogicalAxis]. With several axes, every factorization of the number of logical
 	// devices is tried.
 	Axes []string
 	// Rules are sets of rules for replicas with several logical devices; empty means one set
@@ -42,10 +42,10 @@ type RuleSet struct {
 
 // KnownRules returns the rule sets that are tried for a step without rules: an empty set, and the
 // "megatron" set of logical.BuiltinRules for the layers of GoMLX over axes with these names.
-// Without names it uses [logical.AxisName].
+// Without names it uses [logical.LogicalAxis].
 func KnownRules(names []string) ([]RuleSet, error) {
 	if len(names) == 0 {
-		names = []string{logical.AxisName}
+		names = []string{logical.LogicalAxis}
 	}
 	axes := make([]sharding.Axis, len(names))
 	for i, name := range names {
@@ -64,7 +64,7 @@ func KnownRules(names []string) ([]RuleSet, error) {
 func (s Space) Plans() (all []Plan) {
 	names := s.Axes
 	if len(names) == 0 {
-		names = []string{logical.AxisName}
+		names = []string{logical.LogicalAxis}
 	}
 	sets := s.Rules
 	if len(sets) == 0 {
@@ -100,7 +100,7 @@ func (s Space) Plans() (all []Plan) {
 func sharing(rules logical.Rules, state logical.StateSharding) logical.Rules {
 	out := slices.DeleteFunc(slices.Clone(rules), func(r logical.Rule) bool { return r.State != 0 })
 	if state > logical.ShardNothing {
-		share := logical.Shard("", state)
+		share := logical.MatchState("", state)
 		share.Optional = true // the step may have no large variables
 		out = append(out, share)
 	}

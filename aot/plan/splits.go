@@ -21,7 +21,7 @@ var digits = regexp.MustCompile(`[0-9]+`)
 // groups groups the variables with at least two dimensions, without the optimizer's state.
 func groups(all []Variable) (list []group) {
 	for _, v := range all {
-		if len(v.Dims) < 2 || logical.StateOf(v.Path, nil) != "" {
+		if len(v.Dims) < 2 || logical.OwnerOfState(v.Path, nil) != "" {
 			continue
 		}
 		pattern := "^" + digits.ReplaceAllString(regexp.QuoteMeta(v.Path), "[0-9]+") + "$"
@@ -37,14 +37,14 @@ func groups(all []Variable) (list []group) {
 // rules name each group.
 func (p Plan) neighbours(variables []Variable) (all []Plan) {
 	list := groups(variables)
-	mesh, err := sharding.NewMesh(append([]sharding.Axis{{Name: logical.ReplicaName, Size: p.Replicas}}, p.Axes...)...)
+	mesh, err := sharding.NewMesh(append([]sharding.Axis{{Name: logical.ReplicaAxis, Size: p.Replicas}}, p.Axes...)...)
 	if err != nil || len(list) == 0 {
 		return nil
 	}
 	now := make([]int, len(list)) // sharded dimension of each group, or -1
 	for i, g := range list {
 		now[i] = -1
-		placed, err := p.Rules.Place(mesh, g.path, g.dims)
+		placed, err := p.Rules.PlaceVariable(mesh, g.path, g.dims)
 		if err != nil {
 			return nil
 		}
@@ -78,7 +78,7 @@ func (p Plan) with(list []group, splits []int) (rules logical.Rules) {
 		}
 		dims := make([]string, len(g.dims))
 		dims[splits[i]] = p.Axes[0].Name
-		r := logical.Match(g.pattern, logical.Over(dims...))
+		r := logical.Match(g.pattern, logical.SplitOverAxes(dims...))
 		rules = append(rules, r)
 	}
 	return sharing(rules, p.State())

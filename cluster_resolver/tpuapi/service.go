@@ -26,8 +26,8 @@ func newService(ctx context.Context, options []option.ClientOption) (*tpu.Servic
 		return nil, err
 	}
 	limited := *client
-	limited.CheckRedirect = clusterresolver.SameHost
-	limited.Transport = clusterresolver.Bounded(client.Transport, maxBody)
+	limited.CheckRedirect = clusterresolver.CheckSameHost
+	limited.Transport = clusterresolver.LimitResponseSize(client.Transport, maxBody)
 	service, err := tpu.NewService(ctx, option.WithHTTPClient(&limited))
 	if err != nil {
 		return nil, err

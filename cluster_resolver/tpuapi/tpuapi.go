@@ -30,7 +30,7 @@ func New(ctx context.Context, options ...option.ClientOption) (*Client, error) {
 	if err != nil {
 		return nil, &errkind.Fault{Op: "tpuapi: new client", Err: err,
 			Hint:  "pass credentials as an option, or set up Application Default Credentials",
-			Class: errkind.Or(err, errkind.PermissionDeniedError)}
+			Class: errkind.KindOr(err, errkind.PermissionDeniedError)}
 	}
 	return &Client{s}, nil
 }

@@ -103,12 +103,12 @@ func acceptHere(ctx context.Context, c *acceptCmd) (*acceptAnswer, error) {
 	defer cancel()
 	go func() {
 		for beat := time.NewTicker(time.Second); ctx.Err() == nil; <-beat.C {
-			child.Note([]byte("{}"))
+			child.SendNotice([]byte("{}"))
 		}
 	}()
 	tell := func(o accept.Outcome) {
 		if line, err := json.Marshal(o); err == nil {
-			child.Note(line)
+			child.SendNotice(line)
 		}
 	}
 	if c.Hosts <= 1 {
@@ -244,7 +244,7 @@ func (a *app) accept(ctx context.Context, root *cli, c *acceptCmd, limit, silenc
 	last.Failures = append(last.Failures, err.Error())
 	var died *child.Error
 	if errors.As(err, &died) {
-		for line := range strings.Lines(died.Tail) {
+		for line := range strings.Lines(died.OutputTail) {
 			last.Facts = append(last.Facts, accept.Fact{Name: "its last words", Value: strings.TrimRight(line, "\n")})
 		}
 	}

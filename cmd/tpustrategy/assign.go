@@ -55,7 +55,7 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 	case replicas < 0:
 		return misused("assign", "give a number from 1, or 0 for as many as fit", "--replicas %d", replicas)
 	case replicas == 0:
-		if replicas, err = options.Fit(t); err != nil {
+		if replicas, err = options.MaxReplicas(t); err != nil {
 			return unassigned(err)
 		}
 	}
@@ -85,7 +85,7 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 	fmt.Fprintf(a.stdout, "%s: %d replicas of %d logical devices, %d of %d devices in use\n\n",
 		d.Facts.Name, assignment.NumReplicas(), assignment.NumCoresPerReplica(), len(cores), t.NumDevices())
-	if spanning := assignment.Spanning(); len(spanning) > 0 {
+	if spanning := assignment.ReplicasAcrossSlices(); len(spanning) > 0 {
 		fmt.Fprintf(a.stdout, "%d replicas are on several slices, such as replica %d: what their logical devices say to each other crosses the data-center network; --by-slice keeps them within one\n\n",
 			len(spanning), spanning[0])
 	}

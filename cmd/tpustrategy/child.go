@@ -115,7 +115,7 @@ func (a *app) childNoting(ctx context.Context, doing string, request childReques
 			}
 		}
 	}()
-	return a.child(ctx, doing, request, child.Command{Env: a.environ, Notices: heard})
+	return a.child(ctx, doing, request, child.Command{Env: a.environ, OnNotice: heard})
 }
 
 // workerCmd is the compile worker for programs that use package pjrt/worker without their own

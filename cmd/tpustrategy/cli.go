@@ -77,7 +77,7 @@ func localPath(ctx *kong.DecodeContext, target reflect.Value) error {
 	if err := ctx.Scan.PopValueInto("file", &path); err != nil {
 		return err
 	}
-	if err := files.Local(path); err != nil {
+	if err := files.CheckLocal(path); err != nil {
 		return err
 	}
 	if path != "" && path != "-" {
@@ -176,9 +176,9 @@ func (a *app) fail(c *cli, err error) int {
 	if c.JSON && !f.Reported {
 		_ = a.printJSON(map[string]any{"error": f})
 	}
-	fmt.Fprintf(a.stderr, "tpustrategy: %s\n", plain.Text(f.Message))
+	fmt.Fprintf(a.stderr, "tpustrategy: %s\n", plain.EscapeText(f.Message))
 	if f.Log != "" && f.Sort == "died" {
-		fmt.Fprintf(a.stderr, "The end of its log:\n%s\n", plain.Text(indent(f.Log, "  ")))
+		fmt.Fprintf(a.stderr, "The end of its log:\n%s\n", plain.EscapeText(indent(f.Log, "  ")))
 	}
 	return f.Code()
 }

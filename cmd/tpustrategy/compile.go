@@ -174,7 +174,7 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology, keep string)
 		env = a.quietly()
 	}
 	answer, err := a.child(ctx, doing, childRequest{Compile: &compileRequest{found.Path, topology, keep, *c}},
-		child.Command{Env: env, Started: line.Process, Notices: shown(line)})
+		child.Command{Env: env, OnStart: line.Process, OnNotice: shown(line)})
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func (c *curveCmd) Run(a *app, root *cli) error {
 // readRun reads the table of a run: a file, the file losses.csv in a folder, as package fit/trainer
 // writes it, or the only table in a folder.
 func readRun(path string) ([]curve.Series, error) {
-	if err := files.Local(path); err != nil {
+	if err := files.CheckLocal(path); err != nil {
 		return nil, &usageError{Err: err}
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -121,7 +121,7 @@ func readRun(path string) ([]curve.Series, error) {
 			return nil, misused(path, "give the table of the run that is meant", "of the tables %q in the folder, none is losses.csv", tables)
 		}
 	}
-	data, err := files.Read(path, maxTable)
+	data, err := files.ReadFile(path, maxTable)
 	if err != nil {
 		return nil, refused("curve", err)
 	}

@@ -42,7 +42,7 @@ Ends with exit code 6 if something is worse, or over the budget.`
 func (c *diffCmd) Run(ctx context.Context, a *app, root *cli) error {
 	var budget *diff.Budget
 	if c.Budget != "" {
-		data, err := files.Read(c.Budget, 1<<20)
+		data, err := files.ReadFile(c.Budget, 1<<20)
 		if err != nil {
 			return refused("diff: --budget", err)
 		}
@@ -107,7 +107,7 @@ func (c *diffCmd) sides(ctx context.Context, a *app, root *cli) (sides [][]*repo
 
 // readReports reads a report, or the output of compile --json for one or more slices.
 func readReports(file string) (all []*report.Report, err error) {
-	data, err := files.Read(file, maxReport)
+	data, err := files.ReadFile(file, maxReport)
 	if err != nil {
 		return nil, refused("diff", err)
 	}

@@ -177,14 +177,14 @@ func (a *app) find(kind, path string) (pjrt.Location, error) {
 	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: kind, Path: path, Getenv: a.getenv, GOARCH: runtime.GOARCH,
 		UserCacheDir: a.cacheDir, Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
 	if missing := (*pjrt.FindError)(nil); path != "" && errors.As(err, &missing) {
-		err = &failure{Sort: "missing", Message: errkind.Text("--plugin "+path, "", missing.Tried[0].Err, "correct it, or leave it out")}
+		err = &failure{Sort: "missing", Message: errkind.Format("--plugin "+path, "", missing.Tried[0].Err, "correct it, or leave it out")}
 	}
 	return found, err
 }
 
 func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) pluginDiagnosis {
 	d := pluginDiagnosis{Kind: kind, Tried: []candidate{}}
-	if pin, err := pins.For(kind, runtime.GOARCH); err == nil {
+	if pin, err := pins.Find(kind, runtime.GOARCH); err == nil {
 		d.Pinned = pin.Package + " " + pin.Version
 	}
 	found, err := a.find(kind, "")
@@ -208,13 +208,13 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 		return d
 	}
 	d.Path, d.Source = found.Path, found.Source
-	if _, err := pjrt.Inspect(found.Path); err != nil {
+	if _, err := pjrt.VerifyPlugin(found.Path); err != nil {
 		d.Error = failureOf(err)
 		d.Fix = fixOf(err)
 	}
 	d.SHA256, d.Damaged = hash(found, kind)
 	if d.Damaged && d.Error == nil {
-		d.Error = &failure{Sort: "missing", Message: errkind.Text(found.Path, fmt.Sprintf("it is not the library of %s: its SHA-256 is %s", d.Pinned, d.SHA256), nil, "")}
+		d.Error = &failure{Sort: "missing", Message: errkind.Format(found.Path, fmt.Sprintf("it is not the library of %s: its SHA-256 is %s", d.Pinned, d.SHA256), nil, "")}
 	}
 	if d.Error != nil {
 		return d // an untrusted plugin is not loaded
@@ -242,7 +242,7 @@ func hash(found pjrt.Location, kind string) (sum string, damaged bool) {
 	if err != nil {
 		return "", false // the file cannot be read, but may be undamaged
 	}
-	pin, err := pins.For(kind, runtime.GOARCH)
+	pin, err := pins.Find(kind, runtime.GOARCH)
 	return sum, err == nil && found.Source == "installer" && sum != pin.LibrarySHA256
 }
 

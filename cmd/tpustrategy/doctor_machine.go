@@ -28,24 +28,24 @@ const resolveTimeout = 20 * time.Second
 
 // diagnoseMachine adds the facts about the machine and the problems that affect a TPU runtime.
 func (a *app) diagnoseMachine(d *diagnosis) {
-	d.Machine = hostfacts.Read("")
+	d.Machine = hostfacts.ReadFacts("")
 	if len(d.TPUDevices) > 0 { // the findings concern the TPU runtime
 		d.Findings = d.Machine.Findings()
 	}
 	for _, f := range d.Findings {
-		d.Actions = append(d.Actions, fmt.Sprintf("%s is %s (%s): run `%s`", f.Subject, f.Got, f.Why, f.Do))
+		d.Actions = append(d.Actions, fmt.Sprintf("%s is %s (%s): run `%s`", f.Subject, f.Value, f.Consequence, f.Fix))
 	}
 	for i := range d.Plugins {
 		p := &d.Plugins[i]
 		if p.Path == "" {
 			continue
 		}
-		needs, err := hostfacts.NeedsOf(p.Path)
+		needs, err := hostfacts.ReadRequirements(p.Path)
 		if err != nil {
 			continue // the plugin's own diagnosis contains the error
 		}
 		p.CLibrary = needs.CLibrary
-		if have := d.Machine.CLibrary; have != "" && hostfacts.Older(have, needs.CLibrary) {
+		if have := d.Machine.CLibrary; have != "" && hostfacts.IsOlderVersion(have, needs.CLibrary) {
 			d.Actions = append(d.Actions, fmt.Sprintf("the %s plugin needs C library %s and this machine has %s: take a newer image, or an older %s",
 				p.Kind, needs.CLibrary, have, filepath.Base(p.Path)))
 		}
@@ -75,7 +75,7 @@ func (a *app) diagnoseSlice(ctx context.Context, d *diagnosis) {
 			return a.getenv(name)
 		}
 	}
-	cluster, attempts, err := clusterresolver.Default(options).Explain(ctx)
+	cluster, attempts, err := clusterresolver.Default(options).ResolveAttempts(ctx)
 	s := &sliceDiagnosis{Looked: []string{}}
 	d.Slice = s
 	for _, attempt := range attempts {
@@ -86,19 +86,19 @@ func (a *app) diagnoseSlice(ctx context.Context, d *diagnosis) {
 	case err == nil:
 		s.Cluster = &cluster
 		for _, f := range cluster.Findings {
-			d.Actions = append(d.Actions, fmt.Sprintf("%s is %s, expected %s: %s", f.Subject, f.Got, f.Want, f.Do))
+			d.Actions = append(d.Actions, fmt.Sprintf("%s is %s, expected %s: %s", f.Subject, f.Got, f.Want, f.Fix))
 		}
 	case errors.As(err, &check):
 		s.Error = "variables and metadata contradict each other"
 		for _, f := range check.Findings {
-			d.Actions = append(d.Actions, fmt.Sprintf("%s is %s, expected %s: %s", f.Subject, f.Got, f.Want, f.Do))
+			d.Actions = append(d.Actions, fmt.Sprintf("%s is %s, expected %s: %s", f.Subject, f.Got, f.Want, f.Fix))
 		}
 	case errors.Is(err, clusterresolver.ErrNotDetected):
 		s.Error = "nothing here says which hosts the slice has"
 		d.Actions = append(d.Actions, "on a machine that is a slice by itself, set "+
 			`TF_CONFIG='{"cluster":{"worker":["localhost:8470"]},"task":{"type":"worker","index":0}}'`)
 	default:
-		s.Error = errkind.Text("resolvers", err.Error(), nil, "")
+		s.Error = errkind.Format("resolvers", err.Error(), nil, "")
 		d.Actions = append(d.Actions, "correct what the resolvers stumble over: "+err.Error())
 	}
 }

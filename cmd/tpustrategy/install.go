@@ -46,10 +46,10 @@ func (c *installCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 	dir, err := os.MkdirTemp("", "tpustrategy-install-")
 	if err != nil {
-		return &failure{Sort: "missing", Message: errkind.Text("install", "no place for the installer", err, "set TMPDIR to a directory that you can write to")}
+		return &failure{Sort: "missing", Message: errkind.Format("install", "no place for the installer", err, "set TMPDIR to a directory that you can write to")}
 	}
 	defer os.RemoveAll(dir)
-	for name, text := range map[string]string{"install.sh": pins.Script, "pins.tsv": pins.Table()} {
+	for name, text := range map[string]string{"install.sh": pins.InstallScript, "pins.tsv": pins.TableText()} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			return err
 		}
@@ -68,9 +68,9 @@ func (c *installCmd) Run(ctx context.Context, a *app, root *cli) error {
 				return &errkind.Fault{Op: "install", Subject: kind, Err: context.Cause(ctx)}
 			}
 			if errors.Is(err, exec.ErrNotFound) {
-				return &failure{Sort: "missing", Message: errkind.Text("install "+kind, "", err, "install sh, or set PATH so that it is found")}
+				return &failure{Sort: "missing", Message: errkind.Format("install "+kind, "", err, "install sh, or set PATH so that it is found")}
 			}
-			return &failure{Sort: "missing", Message: errkind.Text("install "+kind, "the installer failed", err, "see its messages above")}
+			return &failure{Sort: "missing", Message: errkind.Format("install "+kind, "the installer failed", err, "see its messages above")}
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		paths[kind] = lines[len(lines)-1]

@@ -89,7 +89,7 @@ var exampleModels = []exampleModel{
 			return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 				p := rc.Strategy().NumLogicalDevices()
 				h := graph.Tanh(logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, size.Width), 1, p))
-				h = logical.On(p-1, h, func(h *graph.Node) *graph.Node {
+				h = logical.OnDevice(p-1, h, func(h *graph.Node) *graph.Node {
 					return graph.Add(h, graph.Tanh(layers.Dense(rc.Scope("expert"), h, true, size.Width)))
 				})
 				h = logical.Assign(h, p/2)

@@ -19,7 +19,7 @@ type note struct {
 // send sends the note to the parent.
 func (n note) send() {
 	if data, err := json.Marshal(n); err == nil {
-		child.Note(data)
+		child.SendNotice(data)
 	}
 }
 

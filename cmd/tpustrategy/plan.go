@@ -245,10 +245,10 @@ func named(rules logical.Rules) (out logical.Rules) {
 			dims := make([]string, len(parts))
 			for i, n := range parts {
 				if n > 1 {
-					dims[i] = logical.AxisName
+					dims[i] = logical.LogicalAxis
 				}
 			}
-			r.Annotation = logical.Over(dims...)
+			r.Annotation = logical.SplitOverAxes(dims...)
 		}
 		out = append(out, r)
 	}
@@ -271,5 +271,5 @@ func (a *app) search(ctx context.Context, doing, plugin, keep string, request fu
 	}
 	line := progress.To(a.stderr, progress.Options{Prefix: "tpustrategy: "})
 	defer line.Close()
-	return a.child(ctx, doing, request(found.Path, a.answers(keep)), child.Command{Env: a.quietly(), Notices: shown(line)})
+	return a.child(ctx, doing, request(found.Path, a.answers(keep)), child.Command{Env: a.quietly(), OnNotice: shown(line)})
 }

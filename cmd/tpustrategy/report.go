@@ -28,7 +28,7 @@ Examples:
 
 // Run shows the report.
 func (c *reportCmd) Run(a *app, root *cli) error {
-	data, err := files.Read(c.File, maxReport)
+	data, err := files.ReadFile(c.File, maxReport)
 	if err != nil {
 		return refused("report", err)
 	}

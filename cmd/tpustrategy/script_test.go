@@ -101,7 +101,7 @@ const void *GetPjrtApi(void) {
 
 // cutShort installs the first bytes of $PLUGIN in the script's cache: cutshort BYTES.
 func cutShort(ts *testscript.TestScript, _ bool, args []string) {
-	pin, err := pins.For("cpu", runtime.GOARCH)
+	pin, err := pins.Find("cpu", runtime.GOARCH)
 	ts.Check(err)
 	length, err := strconv.ParseInt(args[0], 10, 64)
 	ts.Check(err)

@@ -37,7 +37,7 @@ type describeRequest struct {
 
 // sliceDescription describes a slice.
 type sliceDescription struct {
-	Facts system.SliceFacts `json:"facts"`
+	Facts system.SliceInfo `json:"facts"`
 	// Planned is true if the description does not come from libtpu.
 	Planned     bool                `json:"planned,omitempty"`
 	Mesh        []int               `json:"mesh"`
@@ -59,13 +59,13 @@ func describe(ctx context.Context, r describeRequest) (*sliceDescription, error)
 	defer slice.Close()
 	t := slice.Topology()
 	mesh := t.MeshShape()
-	return &sliceDescription{Facts: slice.Facts(), Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}, nil
+	return &sliceDescription{Facts: slice.Info(), Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}, nil
 }
 
 // describe describes a slice, with libtpu if it is available.
 func (a *app) describe(ctx context.Context, name, plugin string) (*sliceDescription, error) {
 	kind := ahead.PluginKind(name)
-	slices, accelerator, err := 0, tpu.Accelerator{}, system.CheckName(name)
+	slices, accelerator, err := 0, tpu.Accelerator{}, system.CheckSliceName(name)
 	if err == nil && kind == "tpu" {
 		slices, accelerator, err = system.ParseSlices(name)
 	}
@@ -97,10 +97,10 @@ func layOut(a tpu.Accelerator) (*sliceDescription, error) {
 	mesh := t.MeshShape()
 	g := a.Generation()
 	d := &sliceDescription{Planned: true, Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}
-	d.Facts = system.SliceFacts{
+	d.Facts = system.SliceInfo{
 		Name: a.String(), Accelerator: a.Type(), Slices: 1, Kind: "TPU " + g.Name, Chips: a.Chips(), Hosts: a.Hosts(), Devices: a.Devices(),
 		DevicesPerChip: g.DevicesPerChip, HBMBytes: g.HBMBytes / int64(g.DevicesPerChip), PeakFLOPS: g.PeakFLOPS / float64(g.DevicesPerChip),
-		HBMBandwidth: g.HBMBandwidth / float64(g.DevicesPerChip), Wrap: system.CloudWrap(a),
+		HBMBandwidth: g.HBMBandwidth / float64(g.DevicesPerChip), Wrap: system.CloudWraparound(a),
 	}
 	return d, nil
 }
@@ -154,7 +154,7 @@ func (c *topologyCmd) Run(ctx context.Context, a *app, root *cli) error {
 }
 
 // rings returns the names of the axes that are rings.
-func rings(f system.SliceFacts) string {
+func rings(f system.SliceInfo) string {
 	var axes []string
 	for i, name := range []string{"x", "y", "z"} {
 		if f.Wrap[i] {

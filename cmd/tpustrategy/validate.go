@@ -285,7 +285,7 @@ func predictedOperation(ctx context.Context, c *probe.Compiler, o published.Oper
 	}
 	defer slice.Close()
 	ids := slices.Concat(slice.Topology().DeviceIDs()...)
-	ids = ids[:o.Devices*slice.Facts().Slices]
+	ids = ids[:o.Devices*slice.Info().Slices]
 	f, err := c.Compile(ctx, probe.Program{Slice: slice, Program: pjrt.Program{Code: []byte(o.Text), Trusted: true}, Replicas: 1, Logical: len(ids),
 		Options: pjrt.CompileOptions{Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: len(ids) > 1, Shardy: len(ids) > 1, Overrides: o.Options}})
 	return f.Seconds, err

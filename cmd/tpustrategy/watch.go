@@ -77,7 +77,7 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 		case ctx.Err() != nil || last.Time.IsZero():
 			return err
 		default: // the error may be temporary
-			last.Remarks = append(slices.DeleteFunc(last.Remarks, func(text string) bool { return strings.HasPrefix(text, failed) }), plain.Line(failed+err.Error()))
+			last.Remarks = append(slices.DeleteFunc(last.Remarks, func(text string) bool { return strings.HasPrefix(text, failed) }), plain.EscapeLine(failed+err.Error()))
 		}
 		if !c.Once {
 			err = show(&last)
@@ -119,7 +119,7 @@ func reached(op, place string) error {
 // there returns an error unless place is a URL or an existing folder, because opening a missing
 // folder would create it.
 func there(op, hint, place string) error {
-	if files.Local(place) != nil {
+	if files.CheckLocal(place) != nil {
 		return reached(op, place)
 	}
 	info, err := os.Stat(place)

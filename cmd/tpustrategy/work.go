@@ -59,7 +59,7 @@ func compile(ctx context.Context, a *app, r compileRequest) (*report.Report, err
 		if err != nil {
 			return nil, refused("compile", err)
 		}
-		opts.Variables = append(opts.Variables, logical.Shard("", state))
+		opts.Variables = append(opts.Variables, logical.MatchState("", state))
 	}
 	opts.Compiling = func(strategy.Compilation) {} // shown by the parent's progress line
 	opts.Phases = notePhase
@@ -123,7 +123,7 @@ const maxProgram = 2<<30 - 1
 
 // compileFile compiles a StableHLO file ahead of time.
 func compileFile(ctx context.Context, r compileRequest) (*report.Report, error) {
-	text, err := files.Read(r.Command.File, maxProgram)
+	text, err := files.ReadFile(r.Command.File, maxProgram)
 	if err != nil {
 		return nil, refused("compile", err)
 	}
@@ -148,7 +148,7 @@ func compileFile(ctx context.Context, r compileRequest) (*report.Report, error) 
 		ids = append(ids, replica...)
 	}
 	in := report.Input{
-		Step: filepath.Base(r.Command.File), Target: report.TargetOf(slice.Facts()), Replicas: replicas * partitions / perReplica, LogicalDevices: perReplica, Text: text,
+		Step: filepath.Base(r.Command.File), Target: report.TargetOf(slice.Info()), Replicas: replicas * partitions / perReplica, LogicalDevices: perReplica, Text: text,
 	}
 	keeper := &probe.Keeper{Folder: r.Keep}
 	in.Program, err = keeper.CompileTopology(ctx, slice.Description(), pjrt.Program{Code: text, Trusted: true}, pjrt.CompileOptions{

@@ -38,7 +38,7 @@ func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() 
 	if fn == nil {
 		return nil, fault(errkind.ValueError, "distribute dataset", "give a function that returns a dataset", "no function")
 	}
-	ds, err := errkind.Guard("contrib: the function", fn)
+	ds, err := errkind.CatchPanic("contrib: the function", fn)
 	if err == nil {
 		err = ds.Err()
 	}

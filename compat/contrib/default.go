@@ -51,7 +51,7 @@ func updateDefault(ctx context.Context, op string, v *Variable, fn UpdateFunc, a
 	}
 	u := &UpdateContext{d: byDefault, variable: v}
 	u.ctx = context.WithValue(ctx, updateKey{}, u)
-	return errkind.Guard("contrib: the update function", func() (any, error) { return fn(u, plain...) })
+	return errkind.CatchPanic("contrib: the update function", func() (any, error) { return fn(u, plain...) })
 }
 
 // mirroredDefault returns a Mirrored with the unchanged value.

@@ -148,7 +148,7 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 		}
 		tc.merging = true
 		defer func() { tc.merging = false }()
-		return errkind.Guard("contrib: the merge function", func() (any, error) { return merge(crossDefault(tc.ctx), inner) })
+		return errkind.CatchPanic("contrib: the merge function", func() (any, error) { return merge(crossDefault(tc.ctx), inner) })
 	}
 	return tc.rc.MergeCall(func(ctx context.Context, merged ...any) (any, error) {
 		args, err := mapAll(merged, func(x any) (any, error) { return d.wrap("merge call", x) })
@@ -182,7 +182,7 @@ func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFun
 		return nil, err
 	}
 	if d == byDefault {
-		return errkind.Guard("contrib: the tower's code", func() (any, error) { return fn(towerOfDefault(ctx), inner...) })
+		return errkind.CatchPanic("contrib: the tower's code", func() (any, error) { return fn(towerOfDefault(ctx), inner...) })
 	}
 	merged, err := eager.Of(d.strategy).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 		tc := &TowerContext{Arithmetic: Arithmetic{rc}, d: d}

@@ -252,7 +252,7 @@ func mapNest(op string, x any, leaf func(any) (any, error)) (any, error) {
 	out, err := nest.Map("", x, func(_ string, x any) (any, error) { return leaf(x) })
 	if wrong, ok := err.(*nest.Error); ok {
 		kind := errkind.ValueError
-		if wrong.Mistake == nest.Member {
+		if wrong.ErrorKind == nest.WrongMemberType {
 			kind = errkind.TypeError
 		}
 		return nil, fault(kind, op, wrong.Hint, "%s", wrong.Reason)

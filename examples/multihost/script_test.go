@@ -61,17 +61,17 @@ func TestTheProgramStartsOnTheOldestImage(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "multihost")
 	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", program, ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	needs, err := hostfacts.NeedsOf(program)
+	needs, err := hostfacts.ReadRequirements(program)
 	require.NoError(t, err)
 	assert.NotEmpty(t, needs.CLibrary, "it is linked against a C library")
 	oldest := "2.99"
 	for _, m := range launch.AllMachines() {
-		if hostfacts.Older(m.CLibrary, oldest) {
+		if hostfacts.IsOlderVersion(m.CLibrary, oldest) {
 			oldest = m.CLibrary
 		}
 	}
 	assert.Equal(t, "2.35", oldest)
-	if hostfacts.Older(oldest, needs.CLibrary) {
+	if hostfacts.IsOlderVersion(oldest, needs.CLibrary) {
 		t.Logf("built here, the program needs C library %s and the oldest image has %s: the script refuses to rent for it", needs.CLibrary, oldest)
 	}
 	grep, err := exec.Command("bash", "-c", `grep -aoE 'GLIBC_2\.[0-9]+' "$1" | sort -Vu | tail -n 1`, "bash", program).Output()

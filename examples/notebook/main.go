@@ -40,7 +40,7 @@ func train(args ...string) string {
 	check(f.Parse(args, os.Stderr))
 	training, test, err := idx.ReadTrainTest("", digits.IDX)
 	check(err)
-	columns := logical.Match("/hidden/.*weights", logical.Over("", logical.AxisName))
+	columns := logical.Match("/hidden/.*weights", logical.SplitOverAxes("", logical.LogicalAxis))
 	outcome, err := f.Train(context.Background(), trainer.Classifier{
 		Logits:   func(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node { return logits(rc, images, f.Keep) },
 		Training: training, Test: test, Batch: 64, Variables: logical.Rules{columns},

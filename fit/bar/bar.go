@@ -113,7 +113,7 @@ func (b *display) record(s run) {
 		if b.steps > 0 {
 			of = fmt.Sprintf(" of %d", b.steps)
 		}
-		fmt.Fprintf(b.line, "step %d%s  %s\n", b.step, of, plain.Line(b.metrics(len(b.latest), true)))
+		fmt.Fprintf(b.line, "step %d%s  %s\n", b.step, of, plain.EscapeLine(b.metrics(len(b.latest), true)))
 	}
 }
 

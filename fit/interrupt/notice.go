@@ -26,7 +26,7 @@ type Notice struct {
 }
 
 // Error returns a text with the reason.
-func (n *Notice) Error() string { return errkind.Text("interrupt", n.Reason, nil, "") }
+func (n *Notice) Error() string { return errkind.Format("interrupt", n.Reason, nil, "") }
 
 // Unwrap returns the error and the cause of the context that ended, or context.Canceled for a
 // context that [Notify] ended.
@@ -121,7 +121,7 @@ func (e *Error) Error() string {
 	case e.Unsaved:
 		hint = ""
 	}
-	return errkind.Text("interrupt: stopped after step "+number(e.Step), "", e.Notice, hint)
+	return errkind.Format("interrupt: stopped after step "+number(e.Step), "", e.Notice, hint)
 }
 
 // Unwrap returns the notice.

@@ -224,7 +224,7 @@ func (l *Line) leave(text string) {
 
 // cut truncates a text to one line of the terminal.
 func (l *Line) cut(text string) string {
-	text = plain.Line(text)
+	text = plain.EscapeLine(text)
 	if l.width != nil {
 		if r, width := []rune(text), l.width()-1; len(r) > width { // the last column would wrap
 			return string(r[:width])
@@ -244,7 +244,7 @@ func (l *Line) program(now time.Time) string {
 	if m.Stage == phase.Compiling && m.known.over(passed) && passed > unguided && !m.told {
 		m.told = true
 		l.wipe()
-		fmt.Fprintln(l.w, plain.Line(l.opts.Prefix+m.advice(l.share(m, now)))) // not truncated
+		fmt.Fprintln(l.w, plain.EscapeLine(l.opts.Prefix+m.advice(l.share(m, now)))) // not truncated
 	}
 	text := l.opts.Prefix + m.text(passed, memoryOf(l.pid))
 	if others := len(l.under) - 1; others > 0 {

@@ -24,5 +24,5 @@ func memoryOf(pid int) int64 {
 // in [memoryOf].
 func processorOf(pid int) time.Duration {
 	p, _ := hostfacts.ReadProcess(cmp.Or(pid, os.Getpid()))
-	return p.Processor
+	return p.CPUTime
 }

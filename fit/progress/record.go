@@ -43,7 +43,7 @@ const (
 
 // read returns the compilations of a record, without the lines that it cannot parse.
 func read(path string) (all []compilation) {
-	data, err := files.Read(path, 2*maxRecord)
+	data, err := files.ReadFile(path, 2*maxRecord)
 	if err != nil {
 		return nil
 	}
@@ -121,7 +121,7 @@ func remember(path string, p phase.Phase, took time.Duration) {
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() > maxRecord {
 		shorten(path)
 	}
-	f, err := files.OpenOwn(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := files.OpenFileNoFollow(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return
 	}
@@ -132,7 +132,7 @@ func remember(path string, p phase.Phase, took time.Duration) {
 
 // shorten removes the older half of a record.
 func shorten(path string) {
-	data, err := files.Read(path, 64*maxRecord)
+	data, err := files.ReadFile(path, 64*maxRecord)
 	if err != nil {
 		return
 	}

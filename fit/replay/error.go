@@ -32,7 +32,7 @@ func (e *Error) Error() string {
 	if len(e.Variables) > 0 {
 		reason += ", in " + strings.Join(short(e.Variables), ", ")
 	}
-	return errkind.Text(fmt.Sprintf("replay: step %d", e.Step), reason, nil,
+	return errkind.Format(fmt.Sprintf("replay: step %d", e.Step), reason, nil,
 		"the state is not saved: start again from the last checkpoint, and without the device if it differs again")
 }
 

@@ -184,7 +184,7 @@ func TestCleanStepsGiveNoAlarm(t *testing.T) {
 		require.NoError(t, err)
 		steps = n
 	}
-	for _, o := range []strategy.Options{{Replicas: 2, LogicalDevices: 2}, {Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{logical.Shard("", logical.ShardParameters)}}} {
+	for _, o := range []strategy.Options{{Replicas: 2, LogicalDevices: 2}, {Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{logical.MatchState("", logical.ShardParameters)}}} {
 		s, err := strategy.New(plugintest.System(t, 4), o)
 		require.NoError(t, err)
 		r := newTrainer(s)

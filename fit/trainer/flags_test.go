@@ -122,7 +122,7 @@ func TestAPlanSetsTheFlags(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []int{2, 2, 2}, []int{f.Replicas, f.Logical, f.Accumulate}, "what stands behind -by counts")
 	assert.Equal(t, "Nothing()", f.Keep.String())
-	opts := f.Strategy(logical.Rules{logical.Match("/up", logical.Over("", "logical"))})
+	opts := f.Strategy(logical.Rules{logical.Match("/up", logical.SplitOverAxes("", "logical"))})
 	require.Len(t, opts.Variables, 1, "the plan has all rules")
 	assert.Equal(t, logical.ShardGradients, opts.Variables[0].State)
 	assert.Equal(t, 2, opts.LogicalAxes[0].Size)

@@ -45,7 +45,7 @@ func gigabytes(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
 // group.
 func freeMemory() int64 {
 	free := int64(math.MaxInt64)
-	if available := hostfacts.Read("").AvailableBytes; available > 0 {
+	if available := hostfacts.ReadFacts("").AvailableBytes; available > 0 {
 		free = available
 	}
 	limit, used := number("/sys/fs/cgroup/memory.max"), number("/sys/fs/cgroup/memory.current")

@@ -49,7 +49,7 @@ func (f *Flags) copyCurve(curve string) []fit.Hook {
 		if !s.First() {
 			return nil
 		}
-		data, err := files.Read(filepath.Join(f.local, curve), maxCopy)
+		data, err := files.ReadFile(filepath.Join(f.local, curve), maxCopy)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}

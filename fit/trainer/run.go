@@ -67,7 +67,7 @@ func Code(ctx context.Context, name string, err error, w io.Writer) int {
 	case errors.As(err, &exit):
 		return exit.Code
 	}
-	fmt.Fprintf(w, "%s: %s\n", name, plain.Text(err.Error()))
+	fmt.Fprintf(w, "%s: %s\n", name, plain.EscapeText(err.Error()))
 	code := interrupt.CodeContext(ctx, err)
 	if code == command.Failed && errkind.KindOf(err) == errkind.ValueError {
 		fmt.Fprintf(w, "usage: %s [flags]; %s -help lists them\n", name, name)
@@ -103,7 +103,7 @@ func (f *Flags) Store() *model.Store {
 // Strategy returns the strategy options of the flags. variables are the rules for the variables.
 func (f *Flags) Strategy(variables logical.Rules) strategy.Options {
 	if f.State != 0 {
-		variables = append(slices.Clip(variables), logical.Shard("", f.State))
+		variables = append(slices.Clip(variables), logical.MatchState("", f.State))
 	}
 	return f.By(strategy.Options{Replicas: f.Replicas, LogicalDevices: f.Logical, Variables: variables})
 }
@@ -168,7 +168,7 @@ func (f *Flags) programs(ctx context.Context) (programs *cache.Cache, closeStore
 			return nil, nil, err
 		}
 		closeStore = opts.Store.Close
-		if opts.Key, err = cache.SharedKey(ctx, opts.Store); err == nil {
+		if opts.SigningKey, err = cache.StoreSigningKey(ctx, opts.Store); err == nil {
 			dir, err = os.UserCacheDir()
 		}
 		dir = filepath.Join(dir, "tpustrategy", "programs")

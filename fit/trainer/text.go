@@ -88,7 +88,7 @@ func (f *Flags) Samples(step *train.Step, m generate.ModelFunc, o generate.Optio
 			var sample bytes.Buffer
 			err := write(ctx, min(o.MaxLength-len(tokens), 32), &sample)
 			if err == nil && s.First() {
-				_, err = fmt.Fprintf(f.line, "after step %d: %s", s.Step(), plain.Text(sample.String()))
+				_, err = fmt.Fprintf(f.line, "after step %d: %s", s.Step(), plain.EscapeText(sample.String()))
 			}
 			return err
 		},

@@ -154,7 +154,7 @@ func (j *verdict) behind(h *Host) (f Finding) {
 	late := h.Bound > 0 && h.For > h.Bound // above its own timeout
 	sure := late
 	switch k := h.kind(); {
-	case k.Together():
+	case k.WaitsForHosts():
 		sure = true
 		if len(waiting) == 0 || h.For < j.floor || k != Exchange && !late || !j.elsewhere(h) {
 			return f

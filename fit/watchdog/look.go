@@ -73,7 +73,7 @@ func (v *View) look(place string, all []Record, unreadable []error, now time.Tim
 }
 
 // line converts a text to one line, because texts of hosts may contain line breaks.
-func line(text string) string { return plain.Line(strings.Join(strings.Fields(text), " ")) }
+func line(text string) string { return plain.EscapeLine(strings.Join(strings.Fields(text), " ")) }
 
 // Title returns the run and its summary in one line.
 func (l *Look) Title() string {
@@ -194,8 +194,8 @@ func number(x float64) string { return fmt.Sprintf("%.4g", x) }
 
 // cut converts a text to one line of at most this number of columns.
 func cut(text string, most int) string {
-	if r := []rune(plain.Line(text)); len(r) > most {
+	if r := []rune(plain.EscapeLine(text)); len(r) > most {
 		return string(r[:max(most-1, 0)]) + "…"
 	}
-	return plain.Line(text)
+	return plain.EscapeLine(text)
 }

@@ -57,14 +57,14 @@ func (w *Watchdog) observe(f *frame) {
 // bound returns the timeout of an activity. The caller must hold mu.
 func (w *Watchdog) bound(f *frame) time.Duration {
 	o, p := &w.opts, w.paces[w.named(f)]
-	ofStep := f.kind == Input || f.kind.Together()
+	ofStep := f.kind == Input || f.kind.WaitsForHosts()
 	known := p.n > 2 || p.n > 0 && !ofStep // the first steps after a start or a resume are slow
 	switch {
 	case ofStep && o.Deadline > 0:
 		return o.Deadline
 	case f.kind == Other || f.kind == Compile: // the caller's code, and programs of any size
 		return o.First
-	case !known, f.kind.Together() && o.Hosts > 1 && w.board == nil: // the other hosts are not known
+	case !known, f.kind.WaitsForHosts() && o.Hosts > 1 && w.board == nil: // the other hosts are not known
 		return o.First
 	case f.kind == Hook: // a hook may do different work at some steps
 		return max(12*o.MinTimeout, factor*p.longest)

@@ -109,7 +109,7 @@ const Version = 1
 // maxHosts limits the number of hosts in a record.
 const maxHosts = 1 << 16
 
-func (r *Record) kind() Activity { return activity.Parse(r.Doing) }
+func (r *Record) kind() Activity { return activity.ParseKind(r.Doing) }
 
 // recordBlock is the size to which records are padded, so that overwriting a record requires no
 // additional disk space.
@@ -154,7 +154,7 @@ func parse(data []byte) (r Record, err error) {
 // machine identifies the machine and the PID namespace of this process. It is empty without /proc.
 func machine() string {
 	space, err := os.Readlink("/proc/self/ns/pid")
-	if boot := hostfacts.Boot(); boot != "" && err == nil {
+	if boot := hostfacts.BootID(); boot != "" && err == nil {
 		return boot + " " + space
 	}
 	return ""

@@ -38,7 +38,7 @@ func (e *StuckError) Error() string {
 	for _, f := range e.Findings {
 		all = append(all, f.String())
 	}
-	return errkind.Text("watchdog", strings.Join(all, "; "), nil,
+	return errkind.Format("watchdog", strings.Join(all, "; "), nil,
 		fmt.Sprintf("host %d waited for %s in %s after step %d: end all hosts (code %d) and start again from the last checkpoint",
 			e.Host, seconds(e.For), e.doing(), e.Step, ExitCode))
 }

@@ -32,7 +32,7 @@ type Host struct {
 func (h *Host) signs() bool { return !h.Missing && h.gone == "" && h.Silent <= h.limit }
 
 // waits reports whether the host is in an operation that requires the other hosts.
-func (h *Host) waits() bool { return !h.Missing && h.State != Ended && h.kind().Together() }
+func (h *Host) waits() bool { return !h.Missing && h.State != Ended && h.kind().WaitsForHosts() }
 
 // minSilence is the minimum of Host.limit in seconds. maxSilence limits the value that is derived
 // from the time between a host's records.

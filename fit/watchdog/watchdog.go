@@ -37,7 +37,7 @@ type frame struct {
 }
 
 // times contains the time of each kind of activity.
-type times [activity.Kinds]time.Duration
+type times [activity.NumKinds]time.Duration
 
 // sample is the progress of a host at a time.
 type sample struct {
@@ -309,7 +309,7 @@ func (w *Watchdog) history() goodput.History {
 // continue. Compilations and exchanges that use the context are reported to the watchdog. stop
 // releases the context.
 func (w *Watchdog) Context(ctx context.Context) (watched context.Context, stop func()) {
-	watched, cancel := context.WithCancelCause(activity.With(ctx, w.Begin))
+	watched, cancel := context.WithCancelCause(activity.WithObserver(ctx, w.Begin))
 	free := context.AfterFunc(w.verdict, func() { cancel(w.Err()) })
 	return watched, func() {
 		free()

@@ -184,7 +184,7 @@ func regionCall(size [2]int, axes []string, g int, what string) call {
 	replicas, devices := size[0], size[1]
 	names := axes
 	if names == nil {
-		names = []string{logical.AxisName}
+		names = []string{logical.LogicalAxis}
 		if devices == 4 {
 			names = []string{"model", "sequence"}
 		}

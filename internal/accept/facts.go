@@ -49,7 +49,7 @@ func versions(ctx context.Context, w *work) error {
 	}
 	tell("module", command.Module+" "+command.Version())
 	tell("Go", runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH)
-	facts := hostfacts.Read("")
+	facts := hostfacts.ReadFacts("")
 	tell("kernel", facts.Kernel)
 	tell("C library", facts.CLibrary)
 	return w.session.exchange.CheckSame(ctx, "what is installed", same.String())
@@ -75,13 +75,13 @@ func environment(_ context.Context, w *work) error {
 		}
 	}
 	w.fact("host", "%s, %d processors", hostName(), runtime.NumCPU())
-	facts := hostfacts.Read("")
+	facts := hostfacts.ReadFacts("")
 	w.fact("memory", "%.1f GiB, %.1f GiB of it free", float64(facts.MemoryBytes)/(1<<30), float64(facts.AvailableBytes)/(1<<30))
 	w.fact("transparent huge pages", "%s", facts.HugePages)
 	w.fact("locked memory", "%s", facts.LockedMemory)
 	if w.sys().Platform() == "tpu" {
 		for _, f := range facts.Findings() {
-			w.finding("%s", f.Text())
+			w.finding("%s", f.String())
 		}
 	}
 	return nil

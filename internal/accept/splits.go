@@ -34,9 +34,9 @@ func formsOf(devices int) []form {
 	if devices == 4 {
 		forms = append(forms,
 			form{"rows and columns split", logical.SplitInto(2, 2), [2]int{rows / 2, columns / 2}},
-			form{"one axis over rows", logical.Over("model", ""), [2]int{rows / 2, columns}},
-			form{"two axes over columns", logical.Over("", "model,sequence"), [2]int{rows, columns / 4}},
-			form{"axes crossed", logical.Over("sequence", "model"), [2]int{rows / 2, columns / 2}})
+			form{"one axis over rows", logical.SplitOverAxes("model", ""), [2]int{rows / 2, columns}},
+			form{"two axes over columns", logical.SplitOverAxes("", "model,sequence"), [2]int{rows, columns / 4}},
+			form{"axes crossed", logical.SplitOverAxes("sequence", "model"), [2]int{rows / 2, columns / 2}})
 	}
 	return forms
 }

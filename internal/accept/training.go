@@ -77,7 +77,7 @@ func trainCases(n, slices int) (all []trainCase) {
 	}
 	add("float32", "", replicas, n/replicas, strategy.Options{})
 	if replicas > 1 && slices == 1 {
-		add("float32", " with the state in parts", replicas, n/replicas, strategy.Options{Variables: logical.Rules{logical.Shard("", logical.ShardParameters)}})
+		add("float32", " with the state in parts", replicas, n/replicas, strategy.Options{Variables: logical.Rules{logical.MatchState("", logical.ShardParameters)}})
 	}
 	if replicas%2 == 0 {
 		add("float32", "", replicas/2, 2*n/replicas, strategy.Options{})
@@ -86,7 +86,7 @@ func trainCases(n, slices int) (all []trainCase) {
 		add("float32", "", replicas/8, p, strategy.Options{})
 		add("float32", " on four axes", replicas/8, p, strategy.Options{
 			LogicalAxes: []sharding.Axis{{Name: "x", Size: 2}, {Name: "y", Size: 2}, {Name: "z", Size: 2}},
-			Variables:   logical.Rules{logical.Match("hidden", logical.Over("x", "y,z")), logical.Match("output", logical.Over("y,z", ""))},
+			Variables:   logical.Rules{logical.Match("hidden", logical.SplitOverAxes("x", "y,z")), logical.Match("output", logical.SplitOverAxes("y,z", ""))},
 		})
 	}
 	add("bfloat16", "", replicas, n/replicas, strategy.Options{})

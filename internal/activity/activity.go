@@ -22,24 +22,24 @@ const (
 	// Hook runs a callback of the user, and Setup prepares a run.
 	Hook
 	Setup
-	// Kinds is the number of kinds.
-	Kinds
+	// NumKinds is the number of kinds.
+	NumKinds
 )
 
-var names = [Kinds]string{"own code", "input", "launch", "result", "exchange", "compile", "save", "restore", "hook",
+var kindNames = [NumKinds]string{"own code", "input", "launch", "result", "exchange", "compile", "save", "restore", "hook",
 	"setup"}
 
 // String returns the name of the kind, such as "input".
 func (k Kind) String() string {
-	if k >= Kinds {
+	if k >= NumKinds {
 		return "unknown"
 	}
-	return names[k]
+	return kindNames[k]
 }
 
-// Parse returns the kind with a name, or Other if there is none.
-func Parse(s string) Kind {
-	for k, name := range names {
+// ParseKind returns the kind with a name, or Other if there is none.
+func ParseKind(s string) Kind {
+	for k, name := range kindNames {
 		if name == s {
 			return Kind(k)
 		}
@@ -47,21 +47,23 @@ func Parse(s string) Kind {
 	return Other
 }
 
-// Together reports whether the activity ends only when other hosts perform it, too.
-func (k Kind) Together() bool { return k == Launch || k == Result || k == Exchange }
+// WaitsForHosts reports whether the activity ends only when other hosts perform it, too.
+func (k Kind) WaitsForHosts() bool { return k == Launch || k == Result || k == Exchange }
 
 // Observer is called at the start of an activity, which may be nested. It returns a function that
 // is called at the end. Observers must be safe for concurrent use.
 type Observer func(kind Kind, name string) (end func())
 
-type key struct{}
+type observerKey struct{}
 
-// With returns a context whose activities are reported to o.
-func With(ctx context.Context, o Observer) context.Context { return context.WithValue(ctx, key{}, o) }
+// WithObserver returns a context whose activities are reported to o.
+func WithObserver(ctx context.Context, o Observer) context.Context {
+	return context.WithValue(ctx, observerKey{}, o)
+}
 
 // Begin reports the start of an activity to the observer of the context, if there is one.
 func Begin(ctx context.Context, kind Kind, name string) (end func()) {
-	if o, ok := ctx.Value(key{}).(Observer); ok {
+	if o, ok := ctx.Value(observerKey{}).(Observer); ok {
 		return o(kind, name)
 	}
 	return func() {}

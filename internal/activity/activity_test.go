@@ -20,7 +20,7 @@ func TestBeginCallsObserver(t *testing.T) {
 	activity.Begin(t.Context(), activity.Save, "x")()
 
 	var all recorder
-	ctx := context.WithoutCancel(activity.With(t.Context(), all.Begin))
+	ctx := context.WithoutCancel(activity.WithObserver(t.Context(), all.Begin))
 	end := activity.Begin(ctx, activity.Compile, "step")
 	end()
 	assert.Equal(t, recorder{"begin compile step", "end compile"}, all)
@@ -28,10 +28,10 @@ func TestBeginCallsObserver(t *testing.T) {
 }
 
 func TestKindNames(t *testing.T) {
-	for k := range activity.Kinds {
+	for k := range activity.NumKinds {
 		assert.NotEmpty(t, k.String())
-		assert.Equal(t, k, activity.Parse(k.String()))
+		assert.Equal(t, k, activity.ParseKind(k.String()))
 	}
-	assert.Equal(t, activity.Other, activity.Parse("nonsense"))
+	assert.Equal(t, activity.Other, activity.ParseKind("nonsense"))
 	assert.Equal(t, "unknown", activity.Kind(200).String())
 }

@@ -1,7 +1,7 @@
 // Package activity reports what a goroutine waits for, such as the compiler, other hosts, or a
 // checkpoint. To receive the reports, add an [Observer] to the context of the work:
 //
-//	ctx = activity.With(ctx, observer)
+//	ctx = activity.WithObserver(ctx, observer)
 //
 // Functions that can take long report their activity:
 //

@@ -45,7 +45,7 @@ func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
 // Kind returns the kind of the error that it wraps, ValueError if that has none.
-func (e *UsageError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.ValueError) }
+func (e *UsageError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.ValueError) }
 
 // Misused returns the error of a command line that op cannot take: what is wrong, and what to
 // write.
@@ -99,9 +99,9 @@ func flagText(err error) string {
 	case !errors.As(err, &option) || flags[option.Option] == "":
 		return ""
 	case errors.As(err, &assignment):
-		return errkind.Text(flags[option.Option], assignment.Reason, nil, assignment.Hint)
+		return errkind.Format(flags[option.Option], assignment.Reason, nil, assignment.Hint)
 	}
-	return errkind.Text(flags[option.Option], option.Reason, option.Err, "")
+	return errkind.Format(flags[option.Option], option.Reason, option.Err, "")
 }
 
 // FailureOf sorts an error into a kind. An option in it is named as the flag that stands for it.
@@ -120,9 +120,9 @@ func FailureOf(err error) *Failure {
 		f.Sort, f.Log, f.Report = "memory", memory.Log, memory.Report
 		f.Memory = &MemoryFailure{memory.Used, memory.Limit, memory.Excess, memory.Largest}
 	case errors.As(err, &died):
-		f.Sort, f.Log = "died", died.Tail
+		f.Sort, f.Log = "died", died.OutputTail
 	case errors.As(err, &gone) && gone.Reason != worker.NotStarted:
-		f.Sort, f.Log = "died", gone.Tail
+		f.Sort, f.Log = "died", gone.StderrTail
 	case is[*pjrt.FindError](err), is[*pjrt.PluginError](err):
 		f.Sort = "missing"
 	case is[*UsageError](err), is[*tpu.AcceleratorError](err), is[*tpu.AssignmentError](err), is[*strategy.OptionError](err), errors.Is(err, tpu.ErrTopology), is[*logical.Error](err):

@@ -56,7 +56,7 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	}
 	var f *os.File
 	if beside != path {
-		f, err = files.CreateBeside(beside, 0o666)
+		f, err = files.CreateNoFollow(beside, 0o666)
 		if os.IsPermission(err) && info != nil {
 			beside = path // in a directory that takes no other files
 		}

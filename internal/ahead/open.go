@@ -32,7 +32,7 @@ func PluginKind(topology string) string {
 	switch {
 	case CPUDevices(topology) > 0:
 		return "cpu"
-	case system.IsGPUs(topology):
+	case system.IsGPUName(topology):
 		return "cuda"
 	}
 	return "tpu"
@@ -46,7 +46,7 @@ func CheckTopology(op, flag, name string) error {
 	if strings.HasPrefix(name, "cpu") {
 		return Misused(op, "write cpu:8, with a number of devices from 1 to 9999", "%s %q", flag, name)
 	}
-	if err := system.CheckName(name); err != nil {
+	if err := system.CheckSliceName(name); err != nil {
 		return Refused(op, err)
 	}
 	return nil

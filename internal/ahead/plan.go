@@ -59,13 +59,13 @@ func (s Search) of(ctx context.Context, plans func(plan.Space) []plan.Plan) (*pl
 			return nil, err
 		}
 		defer slice.Close()
-		facts := slice.Facts()
+		facts := slice.Info()
 		if s.slices[facts.Name] != nil {
 			continue
 		}
 		s.slices[facts.Name] = slice
 		s.Space.Slices = append(s.Space.Slices, plan.Slice{Name: facts.Name, Devices: facts.Devices})
-		if g, ok := tpu.GenerationOfKind(facts.Kind); ok {
+		if g, ok := tpu.GenerationForDeviceKind(facts.Kind); ok {
 			if dollars, _, known := s.Prices.Of(g.Name, facts.Chips); known {
 				prices[facts.Name] = dollars
 			}

@@ -56,9 +56,9 @@ func perceptron(strat *strategy.TPUStrategy, settings map[string]string) (Step, 
 // splittings are six ways to split the perceptron.
 func splittings() (sets []plan.RuleSet) {
 	over := func(name string, up, down [2]string) {
-		sets = append(sets, plan.RuleSet{Name: name, Rules: logical.Rules{logical.Match(`/up_\d/dense/weights$`, logical.Over(up[:]...)), logical.Match(`/down_\d/dense/weights$`, logical.Over(down[:]...))}})
+		sets = append(sets, plan.RuleSet{Name: name, Rules: logical.Rules{logical.Match(`/up_\d/dense/weights$`, logical.SplitOverAxes(up[:]...)), logical.Match(`/down_\d/dense/weights$`, logical.SplitOverAxes(down[:]...))}})
 	}
-	const p = logical.AxisName
+	const p = logical.LogicalAxis
 	over("pairs", [2]string{"", p}, [2]string{p, ""})
 	over("columns", [2]string{"", p}, [2]string{"", p})
 	over("rows", [2]string{p, ""}, [2]string{p, ""})

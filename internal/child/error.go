@@ -8,8 +8,8 @@ import (
 type Error struct {
 	// State is how the child exited, such as "signal: SIGABRT: abort" or "exit status 2".
 	State string
-	// Tail is the end of the child's output.
-	Tail string
+	// OutputTail is the end of the child's output.
+	OutputTail string
 }
 
 // Error returns "the process died: state".
@@ -18,7 +18,7 @@ func (e *Error) Error() string {
 	if e.Killed() {
 		reason += " (killed by another process or by the kernel, which happens when memory runs out)"
 	}
-	return errkind.Text("the process died", reason, nil, "")
+	return errkind.Format("the process died", reason, nil, "")
 }
 
 // Kind returns InternalError.

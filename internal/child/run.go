@@ -24,10 +24,10 @@ type Command struct {
 	// Env is the complete environment.
 	Env []string
 	// Started, if not nil, is called with the process id of the child.
-	Started func(pid int)
+	OnStart func(pid int)
 	// Notices, if not nil, is called with each line that the child passes to Note, before Run
 	// returns.
-	Notices func(line []byte)
+	OnNotice func(line []byte)
 }
 
 // maxResponse is the limit of the size of a response.
@@ -48,14 +48,14 @@ func Run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 		// The kernel kills the child when the thread that started it exits.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		response, err := run(ctx, c, request)
+		response, err := runProcess(ctx, c, request)
 		done <- outcome{response, err}
 	}()
 	o := <-done
 	return o.response, o.err
 }
 
-func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
+func runProcess(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	input, lifeline, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	}
 	defer responses.Close()
 	defer responseWriter.Close()
-	log := &tail{limit: 16 << 10}
+	log := &outputTail{limit: 16 << 10}
 	cmd := exec.CommandContext(ctx, c.Path)
 	cmd.Args = c.Args
 	// The Go runtime handles signals in C code. Its long report would hide the output of that code.
@@ -77,7 +77,7 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	cmd.ExtraFiles = []*os.File{responseWriter}
 	var noticing sync.WaitGroup
 	defer noticing.Wait()
-	if c.Notices != nil {
+	if c.OnNotice != nil {
 		notices, noticeWriter, err := os.Pipe()
 		if err != nil {
 			return nil, err
@@ -91,19 +91,19 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 				if err != nil {
 					return
 				}
-				c.Notices(line[:len(line)-1])
+				c.OnNotice(line[:len(line)-1])
 			}
 		})
 		// Processes that the child has started may keep the pipe open.
 		defer func() { _ = notices.SetReadDeadline(time.Now().Add(5 * cmd.WaitDelay)) }()
 	}
-	isolate(cmd)
+	killWithParent(cmd)
 	cmd.WaitDelay = time.Second // for outputs that other processes keep open
 	if err := cmd.Start(); err != nil {
 		return nil, startError(c.Path, err)
 	}
-	if c.Started != nil {
-		c.Started(cmd.Process.Pid)
+	if c.OnStart != nil {
+		c.OnStart(cmd.Process.Pid)
 	}
 	input.Close()
 	responseWriter.Close()
@@ -125,7 +125,7 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	sending.Wait()
 	switch {
 	case ctx.Err() != nil:
-		return nil, &interruption{cause: context.Cause(ctx), tail: log.String()}
+		return nil, &contextError{cause: context.Cause(ctx), tail: log.String()}
 	case waitErr == nil && readErr == nil && len(data) > 0:
 		return data, nil
 	}
@@ -139,53 +139,53 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	if signal := log.signal(); signal != "" {
 		state = "signal: " + signal
 	}
-	return nil, &Error{State: state, Tail: log.String()}
+	return nil, &Error{State: state, OutputTail: log.String()}
 }
 
-// interruption is the error for a context that ended, with the output of the child.
-type interruption struct {
+// contextError is the error for a context that ended, with the output of the child.
+type contextError struct {
 	cause error
 	tail  string
 }
 
-func (e *interruption) Error() string { return e.cause.Error() }
-func (e *interruption) Unwrap() error { return e.cause }
+func (e *contextError) Error() string { return e.cause.Error() }
+func (e *contextError) Unwrap() error { return e.cause }
 
-// Tail returns the end of the output of a child whose error is err.
-func Tail(err error) string {
+// OutputTail returns the end of the output of a child whose error is err.
+func OutputTail(err error) string {
 	if e := (*Error)(nil); errors.As(err, &e) {
-		return e.Tail
+		return e.OutputTail
 	}
-	if e := (*interruption)(nil); errors.As(err, &e) {
+	if e := (*contextError)(nil); errors.As(err, &e) {
 		return e.tail
 	}
 	return ""
 }
 
-// goSignal matches the start of the Go runtime's report of a signal in C code. The report contains
+// goSignalPattern matches the start of the Go runtime's report of a signal in C code. The report contains
 // all goroutines even with GOTRACEBACK=none, and can be longer than the limit of tail.
-var goSignal = regexp.MustCompile(`(?m)^(SIG[A-Z]+: .+)\nPC=`)
+var goSignalPattern = regexp.MustCompile(`(?m)^(SIG[A-Z]+: .+)\nPC=`)
 
-// tail stores the end of the output before a report of the Go runtime.
-type tail struct {
+// outputTail stores the end of the output before a report of the Go runtime.
+type outputTail struct {
 	mu        sync.Mutex
 	limit     int
 	data      []byte
 	truncated bool
-	caught    string // the signal in the report
+	goSignal  string // the signal in the report
 }
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *outputTail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.caught != "" {
+	if t.goSignal != "" {
 		return len(p), nil
 	}
 	// The start of the report may be split over several writes.
-	from := max(0, len(t.data)-reportStart)
+	from := max(0, len(t.data)-maxSignalLines)
 	t.data = append(t.data, p...)
-	if at := goSignal.FindSubmatchIndex(t.data[from:]); at != nil {
-		t.caught = string(t.data[from+at[2] : from+at[3]])
+	if at := goSignalPattern.FindSubmatchIndex(t.data[from:]); at != nil {
+		t.goSignal = string(t.data[from+at[2] : from+at[3]])
 		t.data = t.data[:from+at[0]]
 	}
 	if extra := len(t.data) - t.limit; extra > 0 {
@@ -194,18 +194,18 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reportStart is larger than the line with the signal and the line before it.
-const reportStart = 256
+// maxSignalLines is larger than the line with the signal and the line before it.
+const maxSignalLines = 256
 
 // signal returns the signal in a report of the Go runtime, or an empty string.
-func (t *tail) signal() string {
+func (t *outputTail) signal() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.caught
+	return t.goSignal
 }
 
 // String returns the end of the output, from the start of a line.
-func (t *tail) String() string {
+func (t *outputTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	text := string(t.data)

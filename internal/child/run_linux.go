@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// isolate protects the child from signals of the terminal, because the parent stops it, and makes
+// killWithParent protects the child from signals of the terminal, because the parent stops it, and makes
 // the kernel kill the child when the parent exits.
-func isolate(cmd *exec.Cmd) {
+func killWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestTailStartsAtLine(t *testing.T) {
-	log := &tail{limit: 16}
+	log := &outputTail{limit: 16}
 	for _, text := range []string{"one\n", "two\n", "three\n", "four\n", "five"} {
 		_, err := log.Write([]byte(text))
 		require.NoError(t, err)
@@ -23,7 +23,7 @@ func TestTailStartsAtLine(t *testing.T) {
 func TestTailEndsBeforeRuntimeReport(t *testing.T) {
 	report := "SIGABRT: abort\nPC=0x7f m=4 sigcode=1\n" + strings.Repeat("goroutine 8\n", 100)
 	for _, piece := range []int{1, 3, 7, len(report)} {
-		log := &tail{limit: 300}
+		log := &outputTail{limit: 300}
 		output := "first line\nCheck failed: this plugin aborts\n"
 		for part := range slices.Chunk([]byte(output+report), piece) {
 			_, err := log.Write(part)
@@ -32,7 +32,7 @@ func TestTailEndsBeforeRuntimeReport(t *testing.T) {
 		require.Equal(t, strings.TrimSpace(output), log.String(), piece)
 		require.Equal(t, "SIGABRT: abort", log.signal())
 	}
-	log := &tail{limit: 300}
+	log := &outputTail{limit: 300}
 	_, err := log.Write([]byte("it spoke of a SIGABRT: abort\nPC=1\nand went on\n"))
 	require.NoError(t, err)
 	require.Empty(t, log.signal())

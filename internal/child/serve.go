@@ -16,10 +16,10 @@ import (
 func Serve(command string, work func(request []byte) []byte) error {
 	responses := os.NewFile(3, "responses")
 	if responses == nil {
-		return startedByHandError(command)
+		return notStartedByRunError(command)
 	}
 	if _, err := responses.Stat(); err != nil {
-		return startedByHandError(command)
+		return notStartedByRunError(command)
 	}
 	var size [8]byte
 	if _, err := io.ReadFull(os.Stdin, size[:]); err != nil {
@@ -42,16 +42,16 @@ func Serve(command string, work func(request []byte) []byte) error {
 	return errors.Join(err, responses.Close())
 }
 
-func startedByHandError(command string) error {
+func notStartedByRunError(command string) error {
 	return &errkind.Fault{Op: command, Class: errkind.FailedPreconditionError,
 		Reason: "this command is started by other programs and cannot be run directly"}
 }
 
-// notices is the file that the parent reads if Command.Notices is set.
-var notices = sync.OnceValue(func() *os.File { return os.NewFile(4, "notices") })
+// noticePipe is the file that the parent reads if Command.OnNotice is set.
+var noticePipe = sync.OnceValue(func() *os.File { return os.NewFile(4, "notices") })
 
-// Note sends a line to the parent. It must be called only in a child whose parent has set
-// Command.Notices.
-func Note(line []byte) {
-	_, _ = notices().Write(append(line, '\n')) // if the parent has exited, this process exits, too
+// SendNotice sends a line to the parent. It must be called only in a child whose parent has set
+// Command.OnNotice.
+func SendNotice(line []byte) {
+	_, _ = noticePipe().Write(append(line, '\n')) // if the parent has exited, this process exits, too
 }

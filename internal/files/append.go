@@ -13,7 +13,7 @@ type Appender struct {
 	size int64
 }
 
-// File is the part of *os.File that an Appender uses.
+// CheckFile is the part of *os.File that an Appender uses.
 type File interface {
 	io.WriterAt
 	io.ReaderAt
@@ -29,15 +29,15 @@ func OpenAppender(path string, mustBeNew bool) (*Appender, error) {
 	if mustBeNew {
 		flag |= os.O_EXCL
 	}
-	f, info, err := open(path, flag, 0o644)
+	f, info, err := openRegular(path, flag, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	return &Appender{file: f, size: info.Size()}, nil
 }
 
-// Swap replaces the file of the Appender and returns the old one. Tests use it to simulate errors.
-func (a *Appender) Swap(file File) File {
+// SetFile replaces the file of the Appender and returns the old one. Tests use it to simulate errors.
+func (a *Appender) SetFile(file File) File {
 	old := a.file
 	a.file = file
 	return old
@@ -48,7 +48,7 @@ func (a *Appender) Size() int64 { return a.size }
 
 // Bytes returns the contents of the file, which must not exceed limit bytes.
 func (a *Appender) Bytes(limit int64) ([]byte, error) {
-	return All(io.NewSectionReader(a.file, 0, a.size), limit)
+	return ReadAll(io.NewSectionReader(a.file, 0, a.size), limit)
 }
 
 // Append appends a record. After an error, the file is unchanged, and Append can be called again.

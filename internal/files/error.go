@@ -11,22 +11,22 @@ import (
 type Reason int
 
 const (
-	// URL means that the path starts with a scheme, as in "gs://bucket". Only local paths are
+	// IsURL means that the path starts with a scheme, as in "gs://bucket". Only local paths are
 	// supported.
-	URL Reason = iota + 1
+	IsURL Reason = iota + 1
 	// NotRegular means that the path is a pipe, a device, a socket or a directory instead of a
 	// file.
 	NotRegular
 	// NotDirectory means that the path is not a directory.
 	NotDirectory
-	// Link means that the path is a symbolic link, which is not followed.
-	Link
-	// Foreign means that another user owns the file or directory and could modify it.
-	Foreign
-	// Writable means that other users can write to the file or directory.
-	Writable
-	// Readable means that other users can read the file, which contains a secret.
-	Readable
+	// IsLink means that the path is a symbolic link, which is not followed.
+	IsLink
+	// OtherOwner means that another user owns the file or directory and could modify it.
+	OtherOwner
+	// OthersCanWrite means that other users can write to the file or directory.
+	OthersCanWrite
+	// OthersCanRead means that other users can read the file, which contains a secret.
+	OthersCanRead
 	// TooLarge means that the file is larger than the limit.
 	TooLarge
 )
@@ -55,23 +55,23 @@ func (e *Error) Error() string {
 	if e.Found != "" {
 		reason += " (" + e.Found + ")"
 	}
-	return errkind.Text(e.Path, reason, nil, e.Hint)
+	return errkind.Format(e.Path, reason, nil, e.Hint)
 }
 
-// Kind returns NotImplementedError for a URL, PermissionDeniedError for files that other users can
+// DescribeType returns NotImplementedError for a URL, PermissionDeniedError for files that other users can
 // modify or read, and ValueError otherwise.
 func (e *Error) Kind() errkind.Kind { return e.Reason.kind() }
 
 // Is reports whether the path is a URL and target is errors.ErrUnsupported.
 func (e *Error) Is(target error) bool {
-	return e.Reason == URL && target == errors.ErrUnsupported
+	return e.Reason == IsURL && target == errors.ErrUnsupported
 }
 
 func (r Reason) kind() errkind.Kind {
 	switch r {
-	case URL:
+	case IsURL:
 		return errkind.NotImplementedError
-	case Link, Foreign, Writable, Readable:
+	case IsLink, OtherOwner, OthersCanWrite, OthersCanRead:
 		return errkind.PermissionDeniedError
 	}
 	return errkind.ValueError

@@ -18,11 +18,11 @@ func requireReason(t *testing.T, err error, want Reason) *Error {
 }
 
 func TestErrors(t *testing.T) {
-	url := &Error{Path: "gs://b", Reason: URL, Hint: "copy it"}
+	url := &Error{Path: "gs://b", Reason: IsURL, Hint: "copy it"}
 	require.EqualError(t, url, "gs://b: it is a URL; copy it")
 	require.ErrorIs(t, url, errors.ErrUnsupported)
 	require.Equal(t, errkind.NotImplementedError, url.Kind())
-	link := &Error{Path: "/x", Reason: Link, Found: "mode 0777"}
+	link := &Error{Path: "/x", Reason: IsLink, Found: "mode 0777"}
 	require.EqualError(t, link, "/x: it is a symbolic link (mode 0777)")
 	require.NotErrorIs(t, link, errors.ErrUnsupported)
 	require.Equal(t, errkind.PermissionDeniedError, link.Kind())

@@ -16,25 +16,25 @@ import (
 
 // Open opens a regular file for reading. It does not block on a pipe or open a device. Errors are
 // an [*Error] or an error of os.Open.
-func Open(path string) (*os.File, fs.FileInfo, error) { return open(path, os.O_RDONLY, 0) }
+func Open(path string) (*os.File, fs.FileInfo, error) { return openRegular(path, os.O_RDONLY, 0) }
 
 // OpenNoFollow is like [Open], but does not follow symbolic links.
 func OpenNoFollow(path string) (*os.File, fs.FileInfo, error) {
-	return open(path, os.O_RDONLY|noFollow, 0)
+	return openRegular(path, os.O_RDONLY|noFollow, 0)
 }
 
-// OpenOwn opens a regular file that belongs to the caller, such as a lock file. flag and mode are
+// OpenFileNoFollow opens a regular file that belongs to the caller, such as a lock file. flag and mode are
 // as for os.OpenFile. It does not follow symbolic links, because another user could have created
 // them to redirect writes.
-func OpenOwn(path string, flag int, mode fs.FileMode) (*os.File, error) {
-	f, _, err := open(path, flag|noFollow, mode)
+func OpenFileNoFollow(path string, flag int, mode fs.FileMode) (*os.File, error) {
+	f, _, err := openRegular(path, flag|noFollow, mode)
 	return f, err
 }
 
-// CreateBeside creates a new file at a path that other programs can predict, such as the path of a
+// CreateNoFollow creates a new file at a path that other programs can predict, such as the path of a
 // temporary file. It removes an existing file or link at the path and does not follow links.
-func CreateBeside(path string, mode fs.FileMode) (*os.File, error) {
-	if err := Local(path); err != nil {
+func CreateNoFollow(path string, mode fs.FileMode) (*os.File, error) {
+	if err := CheckLocal(path); err != nil {
 		return nil, err
 	}
 	if info, err := os.Lstat(path); err == nil && !info.IsDir() {
@@ -63,8 +63,8 @@ func (d Dir) Open(name string) (fs.File, error) {
 // Stat returns information on a file without opening it.
 func (d Dir) Stat(name string) (fs.FileInfo, error) { return fs.Stat(os.DirFS(string(d)), name) }
 
-func open(path string, flag int, mode fs.FileMode) (*os.File, fs.FileInfo, error) {
-	if err := Local(path); err != nil {
+func openRegular(path string, flag int, mode fs.FileMode) (*os.File, fs.FileInfo, error) {
+	if err := CheckLocal(path); err != nil {
 		return nil, nil, err
 	}
 	stat := os.Stat
@@ -73,7 +73,7 @@ func open(path string, flag int, mode fs.FileMode) (*os.File, fs.FileInfo, error
 	}
 	// The type is checked before Open, because opening a device can have an effect.
 	if info, err := stat(path); err == nil {
-		if err := Regular(path, info); err != nil {
+		if err := CheckRegular(path, info); err != nil {
 			return nil, nil, err
 		}
 	} else if flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +85,7 @@ func open(path string, flag int, mode fs.FileMode) (*os.File, fs.FileInfo, error
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = Regular(path, info)
+		err = CheckRegular(path, info)
 	}
 	if err != nil {
 		f.Close()
@@ -94,15 +94,15 @@ func open(path string, flag int, mode fs.FileMode) (*os.File, fs.FileInfo, error
 	return f, info, nil
 }
 
-// Regular returns an [*Error] unless info describes a regular file.
-func Regular(path string, info fs.FileInfo) error {
+// CheckRegular returns an [*Error] unless info describes a regular file.
+func CheckRegular(path string, info fs.FileInfo) error {
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
 		return nil
 	case mode&fs.ModeSymlink != 0:
-		return &Error{Path: path, Reason: Link, Hint: "replace the link by the file"}
+		return &Error{Path: path, Reason: IsLink, Hint: "replace the link by the file"}
 	default:
-		e := &Error{Path: path, Reason: NotRegular, Found: Kind(mode)}
+		e := &Error{Path: path, Reason: NotRegular, Found: DescribeType(mode)}
 		if mode&(fs.ModeNamedPipe|fs.ModeDevice) != 0 {
 			e.Hint = "write its contents to a file, and use the path of that file"
 		}
@@ -110,8 +110,8 @@ func Regular(path string, info fs.FileInfo) error {
 	}
 }
 
-// Kind returns the type of a file, such as "a pipe".
-func Kind(mode fs.FileMode) string {
+// DescribeType returns the type of a file, such as "a pipe".
+func DescribeType(mode fs.FileMode) string {
 	switch {
 	case mode.IsRegular():
 		return "a regular file"
@@ -129,38 +129,38 @@ func Kind(mode fs.FileMode) string {
 	return "mode " + mode.String()
 }
 
-// Read returns the contents of a regular file, which must not exceed limit bytes.
-func Read(path string, limit int64) ([]byte, error) {
-	data, _, err := read(path, os.O_RDONLY, limit)
+// ReadFile returns the contents of a regular file, which must not exceed limit bytes.
+func ReadFile(path string, limit int64) ([]byte, error) {
+	data, _, err := readFile(path, os.O_RDONLY, limit)
 	return data, err
 }
 
-// ReadHere is like [Read], but does not follow symbolic links.
-func ReadHere(path string, limit int64) ([]byte, fs.FileInfo, error) {
-	return read(path, os.O_RDONLY|noFollow, limit)
+// ReadFileNoFollow is like [ReadFile], but does not follow symbolic links.
+func ReadFileNoFollow(path string, limit int64) ([]byte, fs.FileInfo, error) {
+	return readFile(path, os.O_RDONLY|noFollow, limit)
 }
 
-func read(path string, flag int, limit int64) ([]byte, fs.FileInfo, error) {
-	f, info, err := open(path, flag, 0)
+func readFile(path string, flag int, limit int64) ([]byte, fs.FileInfo, error) {
+	f, info, err := openRegular(path, flag, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
 	if info.Size() > limit {
-		return nil, nil, TooLong(path, limit)
+		return nil, nil, TooLargeError(path, limit)
 	}
-	data, err := All(f, limit)
+	data, err := ReadAll(f, limit)
 	if errors.Is(err, ErrTooLong) {
-		err = TooLong(path, limit)
+		err = TooLargeError(path, limit)
 	}
 	return data, info, err
 }
 
-// ErrTooLong reports that a reader has more bytes than the limit of [All].
+// ErrTooLong reports that a reader has more bytes than the limit of [ReadAll].
 var ErrTooLong = errkind.New(errkind.ValueError, "more bytes than the limit")
 
-// All reads r to its end. If r has more than limit bytes, the error matches [ErrTooLong].
-func All(r io.Reader, limit int64) ([]byte, error) {
+// ReadAll reads r to its end. If r has more than limit bytes, the error matches [ErrTooLong].
+func ReadAll(r io.Reader, limit int64) ([]byte, error) {
 	var data bytes.Buffer
 	n, err := io.Copy(&data, io.LimitReader(r, limit+1))
 	if err == nil && n > limit {
@@ -169,8 +169,8 @@ func All(r io.Reader, limit int64) ([]byte, error) {
 	return data.Bytes(), err
 }
 
-// TooLong returns the error for a file of more than limit bytes.
-func TooLong(path string, limit int64) error {
+// TooLargeError returns the error for a file of more than limit bytes.
+func TooLargeError(path string, limit int64) error {
 	return &Error{Path: path, Reason: TooLarge, Found: fmt.Sprintf("the limit is %d bytes", limit)}
 }
 

@@ -27,14 +27,14 @@ func TestOpenRejectsSpecialFiles(t *testing.T) {
 			requireReason(t, err, NotRegular)
 			_, _, err = OpenNoFollow(path)
 			requireReason(t, err, NotRegular)
-			_, err = OpenOwn(path, os.O_RDWR|os.O_CREATE, 0o600)
+			_, err = OpenFileNoFollow(path, os.O_RDWR|os.O_CREATE, 0o600)
 			requireReason(t, err, NotRegular)
 		}
 		for _, path := range []string{link, dangling} {
 			_, _, err := OpenNoFollow(path)
-			requireReason(t, err, Link)
-			_, err = OpenOwn(path, os.O_RDWR|os.O_CREATE, 0o600)
-			requireReason(t, err, Link)
+			requireReason(t, err, IsLink)
+			_, err = OpenFileNoFollow(path, os.O_RDWR|os.O_CREATE, 0o600)
+			requireReason(t, err, IsLink)
 		}
 	})
 	require.NoFileExists(t, filepath.Join(dir, "elsewhere"))
@@ -44,7 +44,7 @@ func TestOpenRejectsSpecialFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 3, info.Size())
 	require.NoError(t, f.Close())
-	f, err = OpenOwn(filepath.Join(dir, "new"), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err = OpenFileNoFollow(filepath.Join(dir, "new"), os.O_RDWR|os.O_CREATE, 0o600)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 }
@@ -61,7 +61,7 @@ func TestCreateBesideReplacesFile(t *testing.T) {
 	} {
 		require.NoError(t, plant(), name)
 		hangtest.Within(t, func() {
-			f, err := CreateBeside(beside, 0o644)
+			f, err := CreateNoFollow(beside, 0o644)
 			require.NoError(t, err, name)
 			_, err = f.WriteString("new")
 			require.NoError(t, errors.Join(err, f.Close()), name)
@@ -74,10 +74,10 @@ func TestCreateBesideReplacesFile(t *testing.T) {
 		require.NoError(t, os.Remove(beside))
 	}
 	require.NoError(t, os.MkdirAll(filepath.Join(beside, "x"), 0o755))
-	_, err := CreateBeside(beside, 0o644)
+	_, err := CreateNoFollow(beside, 0o644)
 	require.Error(t, err)
-	_, err = CreateBeside("gs://bucket/x", 0o644)
-	requireReason(t, err, URL)
+	_, err = CreateNoFollow("gs://bucket/x", 0o644)
+	requireReason(t, err, IsURL)
 }
 
 func TestDirOpensOnlyRegularFiles(t *testing.T) {
@@ -97,7 +97,7 @@ func TestDirOpensOnlyRegularFiles(t *testing.T) {
 	})
 	info, err := fs.Stat(Dir(dir), "pipe")
 	require.NoError(t, err)
-	require.Equal(t, "a pipe", Kind(info.Mode()))
+	require.Equal(t, "a pipe", DescribeType(info.Mode()))
 	_, err = Dir(dir).Open("../x")
 	require.ErrorIs(t, err, fs.ErrInvalid)
 	_, err = fs.Stat(Dir(dir), "none")
@@ -106,17 +106,17 @@ func TestDirOpensOnlyRegularFiles(t *testing.T) {
 
 func TestReadLimit(t *testing.T) {
 	hangtest.Within(t, func() {
-		_, err := Read("/dev/zero", 1000)
+		_, err := ReadFile("/dev/zero", 1000)
 		e := requireReason(t, err, NotRegular)
 		require.Equal(t, "a device", e.Found)
 	})
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(path, make([]byte, 1000), 0o644))
-	data, err := Read(path, 1000)
+	data, err := ReadFile(path, 1000)
 	require.NoError(t, err)
 	require.Len(t, data, 1000)
-	_, err = Read(path, 999)
+	_, err = ReadFile(path, 999)
 	requireReason(t, err, TooLarge)
-	_, err = Read(filepath.Dir(path), 999)
+	_, err = ReadFile(filepath.Dir(path), 999)
 	requireReason(t, err, NotRegular)
 }

@@ -17,7 +17,7 @@ import (
 // The permissions of the file are kept, and symbolic links are followed. Pipes and other special
 // files are written directly. If the disk is full, the error has the kind ResourceExhaustedError.
 func Replace(path string, write func(w io.Writer) error) error {
-	if err := Local(path); err != nil {
+	if err := CheckLocal(path); err != nil {
 		return err
 	}
 	named, target := path, path
@@ -28,13 +28,13 @@ func Replace(path string, write func(w io.Writer) error) error {
 	info, err := os.Stat(target)
 	switch {
 	case err == nil && info.IsDir():
-		return Regular(named, info)
+		return CheckRegular(named, info)
 	case err == nil && !info.Mode().IsRegular():
 		f, err := os.OpenFile(target, os.O_WRONLY, 0)
 		if err != nil {
 			return replaceError(named, err)
 		}
-		err = fill(f, write)
+		err = writeBuffered(f, write)
 		return replaceError(named, errors.Join(err, f.Close()))
 	case err == nil:
 		mode = info.Mode().Perm()
@@ -44,7 +44,7 @@ func Replace(path string, write func(w io.Writer) error) error {
 		return replaceError(named, err)
 	}
 	temp := f.Name()
-	err = fill(f, write)
+	err = writeBuffered(f, write)
 	if err == nil && info != nil {
 		err = f.Chmod(mode)
 	}
@@ -76,7 +76,7 @@ func createTemp(path string, mode fs.FileMode) (*os.File, error) {
 	return nil, fs.ErrExist
 }
 
-func fill(f *os.File, write func(io.Writer) error) error {
+func writeBuffered(f *os.File, write func(io.Writer) error) error {
 	w := bufio.NewWriterSize(f, 1<<16)
 	if err := write(w); err != nil {
 		return err
@@ -94,7 +94,7 @@ func replaceError(path string, err error) error {
 		err = cause.Err
 	}
 	fault := &errkind.Fault{Op: "write", Subject: path, Err: err, Class: errkind.KindOf(err)}
-	if isFull(err) {
+	if isDiskFull(err) {
 		fault.Class, fault.Hint = errkind.ResourceExhaustedError, "free some space; the old file is unchanged"
 	}
 	return fault

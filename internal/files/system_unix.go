@@ -13,13 +13,13 @@ const (
 	nonBlock = syscall.O_NONBLOCK
 )
 
-// isFull reports whether a write failed because the disk is full or a quota is exceeded.
-func isFull(err error) bool {
+// isDiskFull reports whether a write failed because the disk is full or a quota is exceeded.
+func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// ownerOf returns the user id and the group id of a file.
-func ownerOf(info fs.FileInfo) (user, group int, ok bool) {
+// fileOwner returns the user id and the group id of a file.
+func fileOwner(info fs.FileInfo) (user, group int, ok bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return 0, 0, false

@@ -14,14 +14,14 @@ import (
 type Trust struct {
 	// Owners are additional user ids.
 	Owners []int
-	// User is the user id of the process, and Groups are its group ids. [Trust.OfProcess] sets
+	// User is the user id of the process, and Groups are its group ids. [Trust.WithProcess] sets
 	// them.
 	User   int
 	Groups []int
 }
 
-// OfProcess returns t with User and Groups of this process.
-func (t Trust) OfProcess() Trust {
+// WithProcess returns t with User and Groups of this process.
+func (t Trust) WithProcess() Trust {
 	t.User = os.Geteuid()
 	t.Groups = []int{os.Getegid()}
 	if more, err := os.Getgroups(); err == nil {
@@ -30,36 +30,36 @@ func (t Trust) OfProcess() Trust {
 	return t
 }
 
-// systemGroups is the limit of the ids of system groups, such as root and staff, whose members are
+// minUserGroupID is the limit of the ids of system groups, such as root and staff, whose members are
 // administrators.
-const systemGroups = 1000
+const minUserGroupID = 1000
 
 // maxLinks is the limit of the number of links in a path, as in the kernel.
 const maxLinks = 40
 
-// File checks that only trusted users can modify the file, the directories in its path and the
+// CheckFile checks that only trusted users can modify the file, the directories in its path and the
 // links to it. It returns the absolute path without links. Directories with the sticky bit, such as
 // /tmp, are accepted.
 //
 // Write permission of a group is accepted if the process is a member of the group or it is a system
 // group.
-func (t Trust) File(path string) (string, error) {
-	real, info, err := t.walk(path)
+func (t Trust) CheckFile(path string) (string, error) {
+	real, info, err := t.resolve(path)
 	if err != nil {
 		return "", err
 	}
-	if err := Regular(real, info); err != nil {
+	if err := CheckRegular(real, info); err != nil {
 		return "", err
 	}
 	return real, nil
 }
 
-// Directory is like File, but for a directory. A directory like /tmp is rejected, but accepted as a
+// CheckDirectory is like File, but for a directory. A directory like /tmp is rejected, but accepted as a
 // parent. If shared is true, other users may write to the directory.
-func (t Trust) Directory(path string, shared bool) (real string, err error) {
+func (t Trust) CheckDirectory(path string, shared bool) (real string, err error) {
 	var info fs.FileInfo
 	if !shared {
-		real, info, err = t.walk(path)
+		real, info, err = t.resolve(path)
 	} else if real, err = filepath.EvalSymlinks(path); err == nil {
 		info, err = os.Stat(real)
 	}
@@ -67,22 +67,22 @@ func (t Trust) Directory(path string, shared bool) (real string, err error) {
 	case err != nil:
 		return "", err
 	case !info.IsDir():
-		return "", &Error{Path: real, Reason: NotDirectory, Found: Kind(info.Mode())}
+		return "", &Error{Path: real, Reason: NotDirectory, Found: DescribeType(info.Mode())}
 	case !shared && info.Mode().Perm()&0o002 != 0:
 		return "", writableError(real, info)
 	}
 	return real, nil
 }
 
-// walk resolves a path name by name and checks each file.
-func (t Trust) walk(path string) (real string, info fs.FileInfo, err error) {
-	if err := Local(path); err != nil {
+// resolve resolves a path name by name and checks each file.
+func (t Trust) resolve(path string) (real string, info fs.FileInfo, err error) {
+	if err := CheckLocal(path); err != nil {
 		return "", nil, err
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return "", nil, err
 	}
-	names, links := split(path), 0
+	names, links := splitPath(path), 0
 	real = string(filepath.Separator)
 	if info, err = os.Lstat(real); err != nil {
 		return "", nil, err
@@ -113,7 +113,7 @@ func (t Trust) walk(path string) (real string, info fs.FileInfo, err error) {
 		if filepath.IsAbs(target) {
 			real = string(filepath.Separator)
 		}
-		names = append(split(target), names...)
+		names = append(splitPath(target), names...)
 	}
 	if info, err = os.Lstat(real); err != nil { // the last name may have been ".."
 		return "", nil, err
@@ -121,19 +121,19 @@ func (t Trust) walk(path string) (real string, info fs.FileInfo, err error) {
 	return real, info, nil
 }
 
-func split(path string) []string {
+func splitPath(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, string(filepath.Separator)),
 		func(name string) bool { return name == "" || name == "." })
 }
 
 // check checks one file or directory.
 func (t Trust) check(path string, info fs.FileInfo) error {
-	user, group, ok := ownerOf(info)
+	user, group, ok := fileOwner(info)
 	if !ok {
 		return nil // unknown on this operating system
 	}
 	if user != 0 && user != t.User && !slices.Contains(t.Owners, user) {
-		return &Error{Path: path, Reason: Foreign,
+		return &Error{Path: path, Reason: OtherOwner,
 			Found: fmt.Sprintf("owner uid %d, mode %#o; this process is uid %d", user, info.Mode().Perm(), t.User),
 			Hint:  fmt.Sprintf("run chown %d %s, or copy the file to your own directory", t.User, path)}
 	}
@@ -146,8 +146,8 @@ func (t Trust) check(path string, info fs.FileInfo) error {
 	if info.Mode().Perm()&0o002 != 0 {
 		return writableError(path, info)
 	}
-	if info.Mode().Perm()&0o020 != 0 && group >= systemGroups && !slices.Contains(t.Groups, group) && group != t.User {
-		return &Error{Path: path, Reason: Writable,
+	if info.Mode().Perm()&0o020 != 0 && group >= minUserGroupID && !slices.Contains(t.Groups, group) && group != t.User {
+		return &Error{Path: path, Reason: OthersCanWrite,
 			Found: fmt.Sprintf("mode %#o, owner uid %d, group gid %d, which this process is not in", info.Mode().Perm(),
 				user, group),
 			Hint: "run chmod g-w " + path}
@@ -158,8 +158,8 @@ func (t Trust) check(path string, info fs.FileInfo) error {
 // writableError returns the error for a file that everyone can write to.
 func writableError(path string, info fs.FileInfo) error {
 	found := fmt.Sprintf("mode %#o", info.Mode().Perm())
-	if user, _, ok := ownerOf(info); ok {
+	if user, _, ok := fileOwner(info); ok {
 		found += fmt.Sprintf(", owner uid %d", user)
 	}
-	return &Error{Path: path, Reason: Writable, Found: found, Hint: "run chmod o-w " + path}
+	return &Error{Path: path, Reason: OthersCanWrite, Found: found, Hint: "run chmod o-w " + path}
 }

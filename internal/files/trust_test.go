@@ -17,8 +17,8 @@ func TestTrustRejectsFilesThatOthersCanModify(t *testing.T) {
 	folder, file := filepath.Join(root, "folder"), filepath.Join(root, "folder", "file")
 	require.NoError(t, os.Mkdir(folder, 0o755))
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
-	me := Trust{}.OfProcess()
-	real, err := me.File(file)
+	me := Trust{}.WithProcess()
+	real, err := me.CheckFile(file)
 	require.NoError(t, err)
 	require.Equal(t, file, real)
 	for path, modes := range map[string]struct{ bad, good []fs.FileMode }{
@@ -28,38 +28,38 @@ func TestTrustRejectsFilesThatOthersCanModify(t *testing.T) {
 	} {
 		for _, mode := range modes.bad {
 			require.NoError(t, os.Chmod(path, mode))
-			_, err := me.File(file)
-			e := requireReason(t, err, Writable)
+			_, err := me.CheckFile(file)
+			e := requireReason(t, err, OthersCanWrite)
 			require.Equal(t, path, e.Path)
 			require.ErrorContains(t, err, "chmod o-w "+path)
 		}
 		for _, mode := range modes.good {
 			require.NoError(t, os.Chmod(path, mode))
-			_, err := me.File(file)
+			_, err := me.CheckFile(file)
 			require.NoError(t, err, "%s %v", path, mode)
 		}
 	}
 	require.NoError(t, os.Chmod(folder, 0o777|fs.ModeSticky))
-	_, err = me.Directory(folder, false)
-	requireReason(t, err, Writable)
-	_, err = me.Directory(folder, true)
+	_, err = me.CheckDirectory(folder, false)
+	requireReason(t, err, OthersCanWrite)
+	_, err = me.CheckDirectory(folder, true)
 	require.NoError(t, err)
-	_, err = me.Directory(file, true)
+	_, err = me.CheckDirectory(file, true)
 	requireReason(t, err, NotDirectory)
 	require.NoError(t, os.Chmod(folder, 0o755))
-	_, err = me.Directory(file, false)
+	_, err = me.CheckDirectory(file, false)
 	requireReason(t, err, NotDirectory)
-	_, err = me.File(folder)
+	_, err = me.CheckFile(folder)
 	requireReason(t, err, NotRegular)
 
 	link := filepath.Join(root, "link")
 	require.NoError(t, os.Symlink("folder/../folder", link))
-	real, err = me.File(filepath.Join(link, "file"))
+	real, err = me.CheckFile(filepath.Join(link, "file"))
 	require.NoError(t, err)
 	require.Equal(t, file, real)
 	loop := filepath.Join(root, "loop")
 	require.NoError(t, os.Symlink("loop", loop))
-	_, err = me.File(loop)
+	_, err = me.CheckFile(loop)
 	require.ErrorIs(t, err, syscall.ELOOP)
 }
 
@@ -71,31 +71,31 @@ func TestTrustRejectsFilesOfOtherUsers(t *testing.T) {
 	require.NoError(t, os.Chmod(root, 0o755))
 	file := filepath.Join(root, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
-	me := Trust{}.OfProcess()
+	me := Trust{}.WithProcess()
 	for _, path := range []string{file, root} {
 		require.NoError(t, os.Chown(path, 4242, 4242))
-		_, err := me.File(file)
-		e := requireReason(t, err, Foreign)
+		_, err := me.CheckFile(file)
+		e := requireReason(t, err, OtherOwner)
 		require.Equal(t, path, e.Path)
 		require.ErrorContains(t, err, "4242")
-		_, err = Trust{Owners: []int{4242}}.OfProcess().File(file)
+		_, err = Trust{Owners: []int{4242}}.WithProcess().CheckFile(file)
 		require.NoError(t, err)
 		require.NoError(t, os.Chown(path, 0, 0))
 	}
 	link := filepath.Join(root, "link")
 	require.NoError(t, os.Symlink("file", link))
 	require.NoError(t, os.Lchown(link, 4242, 4242))
-	_, err := me.File(link)
-	requireReason(t, err, Foreign)
+	_, err := me.CheckFile(link)
+	requireReason(t, err, OtherOwner)
 
 	// A process trusts the files of root and of its own groups.
 	user := Trust{User: 4242, Groups: []int{4242, 2000}}
-	_, err = user.File(file)
+	_, err = user.CheckFile(file)
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(file, 0o664))
 	for group, want := range map[int]bool{0: true, 50: true, 2000: true, 4242: true, 3000: false} {
 		require.NoError(t, os.Chown(file, 0, group))
-		_, err = user.File(file)
+		_, err = user.CheckFile(file)
 		assert.Equal(t, want, err == nil, "group %d: %v", group, err)
 	}
 }

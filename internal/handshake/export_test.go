@@ -1,4 +1,4 @@
 package handshake
 
 // Admit is authenticate.
-var Admit = authenticate
+var Admit = authenticatePeer

@@ -45,9 +45,9 @@ const (
 	peerSide     = "peer"
 )
 
-// authenticate performs the listener's side of a handshake. It reads at most 64 bytes.
-func authenticate(conn net.Conn, secret string) error {
-	if err := conn.SetDeadline(time.Now().Add(Patience)); err != nil {
+// authenticatePeer performs the listener's side of a handshake. It reads at most 64 bytes.
+func authenticatePeer(conn net.Conn, secret string) error {
+	if err := conn.SetDeadline(time.Now().Add(Timeout)); err != nil {
 		return err
 	}
 	var own nonce
@@ -70,14 +70,14 @@ func authenticate(conn net.Conn, secret string) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// Greet performs the client's side of a handshake. It ends with ctx or after [Patience]; the error
+// Authenticate performs the client's side of a handshake. It ends with ctx or after [Timeout]; the error
 // then matches the cause of ctx or os.ErrDeadlineExceeded. Other errors match [ErrSecret] or
 // [ErrProtocol]. The caller must close the connection, also after an error.
-func Greet(ctx context.Context, conn net.Conn, secret string) (err error) {
+func Authenticate(ctx context.Context, conn net.Conn, secret string) (err error) {
 	if secret == "" {
 		return &errkind.Fault{Match: ErrSecret, Reason: "the secret of this side is empty"}
 	}
-	if err := conn.SetDeadline(time.Now().Add(Patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(Timeout)); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })

@@ -42,7 +42,7 @@ func TestCorrectSecretIsAccepted(t *testing.T) {
 		l := listen(t, network, address, nil)
 		conn := dial(t, l)
 		go func() {
-			if assert.NoError(t, handshake.Greet(t.Context(), conn, "sesame")) {
+			if assert.NoError(t, handshake.Authenticate(t.Context(), conn, "sesame")) {
 				_, err := conn.Write([]byte("hello"))
 				assert.NoError(t, err)
 			}
@@ -60,14 +60,14 @@ func TestCorrectSecretIsAccepted(t *testing.T) {
 func TestWrongSecretIsRejected(t *testing.T) {
 	turned := make(chan error, 2)
 	l := listen(t, "tcp", "127.0.0.1:0", func(_ net.Addr, err error) { turned <- err })
-	err := handshake.Greet(t.Context(), dial(t, l), "other")
+	err := handshake.Authenticate(t.Context(), dial(t, l), "other")
 	require.ErrorIs(t, err, handshake.ErrSecret)
 	assert.Equal(t, errkind.PermissionDeniedError, errkind.KindOf(err))
 	require.ErrorIs(t, <-turned, handshake.ErrSecret)
-	require.ErrorIs(t, handshake.Greet(t.Context(), dial(t, l), "sesame\x00"), handshake.ErrSecret)
+	require.ErrorIs(t, handshake.Authenticate(t.Context(), dial(t, l), "sesame\x00"), handshake.ErrSecret)
 	require.ErrorIs(t, <-turned, handshake.ErrSecret)
 	gone := dial(t, l)
-	require.ErrorIs(t, handshake.Greet(t.Context(), gone, ""), handshake.ErrSecret)
+	require.ErrorIs(t, handshake.Authenticate(t.Context(), gone, ""), handshake.ErrSecret)
 	require.NoError(t, gone.Close())
 	err = <-turned
 	assert.True(t, errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET), "it went without an answer: %v", err)
@@ -92,7 +92,7 @@ func TestGreetDetectsWrongListener(t *testing.T) {
 			}
 			_ = there.Close()
 		}()
-		assert.ErrorIs(t, handshake.Greet(t.Context(), here, "sesame"), want, "%q", sent)
+		assert.ErrorIs(t, handshake.Authenticate(t.Context(), here, "sesame"), want, "%q", sent)
 		require.NoError(t, here.Close())
 	}
 }
@@ -104,7 +104,7 @@ func TestGreetTimesOut(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, os.ErrPermission)
 	defer cancel()
 	began := time.Now()
-	require.ErrorIs(t, handshake.Greet(ctx, here, "sesame"), os.ErrPermission)
+	require.ErrorIs(t, handshake.Authenticate(ctx, here, "sesame"), os.ErrPermission)
 	assert.Less(t, time.Since(began), 5*time.Second)
 }
 
@@ -115,7 +115,7 @@ func TestOldestPendingConnectionIsClosed(t *testing.T) {
 	dropped := 0
 	l := listen(t, "tcp", "127.0.0.1:0", func(net.Addr, error) { mu.Lock(); defer mu.Unlock(); dropped++ })
 	first := dial(t, l)
-	for range handshake.MaxStrangers + 20 {
+	for range handshake.MaxUnauthenticated + 20 {
 		dial(t, l)
 	}
 	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return dropped == 21 }, 8*time.Second,
@@ -128,14 +128,14 @@ func TestOldestPendingConnectionIsClosed(t *testing.T) {
 		assert.NoError(t, err)
 		in <- conn
 	}()
-	require.NoError(t, handshake.Greet(t.Context(), dial(t, l), "sesame"))
+	require.NoError(t, handshake.Authenticate(t.Context(), dial(t, l), "sesame"))
 	require.NoError(t, (<-in).Close())
 }
 
 func TestClose(t *testing.T) {
 	l := listen(t, "tcp", "127.0.0.1:0", nil)
 	dial(t, l) // an idle connection
-	require.NoError(t, handshake.Greet(t.Context(), dial(t, l), "sesame"), "nobody accepts it")
+	require.NoError(t, handshake.Authenticate(t.Context(), dial(t, l), "sesame"), "nobody accepts it")
 	accepted := make(chan error)
 	require.NoError(t, l.Close())
 	go func() {
@@ -170,7 +170,7 @@ func FuzzListenersAnswer(f *testing.F) {
 		var done sync.WaitGroup
 		done.Go(func() { _, _ = io.Copy(io.Discard, there) })
 		done.Go(func() { _, _ = there.Write(sent); _ = there.Close() })
-		if handshake.Greet(t.Context(), here, "sesame") == nil {
+		if handshake.Authenticate(t.Context(), here, "sesame") == nil {
 			t.Error("it is let in by one that does not know the secret")
 		}
 		_ = here.Close()

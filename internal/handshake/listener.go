@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// Patience is the timeout for a handshake on each side.
-	Patience = 10 * time.Second
-	// MaxStrangers is the limit of unauthenticated connections.
-	MaxStrangers = 256
+	// Timeout is the timeout for a handshake on each side.
+	Timeout = 10 * time.Second
+	// MaxUnauthenticated is the limit of unauthenticated connections.
+	MaxUnauthenticated = 256
 )
 
 // Listener is a [net.Listener] that accepts only authenticated connections. It is safe for
 // concurrent use.
 type Listener struct {
-	listener net.Listener
-	secret   string
-	rejected func(peer net.Addr, err error)
-	ready    chan net.Conn
-	done     chan struct{}
-	running  sync.WaitGroup
+	listener   net.Listener
+	secret     string
+	onReject   func(peer net.Addr, err error)
+	ready      chan net.Conn
+	done       chan struct{}
+	goroutines sync.WaitGroup
 
 	mu      sync.Mutex
 	pending []net.Conn // unauthenticated connections, oldest first
@@ -69,9 +69,9 @@ func Listen(network, address, secret string, rejected func(peer net.Addr, err er
 	if rejected == nil {
 		rejected = func(net.Addr, error) {}
 	}
-	l := &Listener{listener: listener, secret: secret, rejected: rejected, ready: make(chan net.Conn),
+	l := &Listener{listener: listener, secret: secret, onReject: rejected, ready: make(chan net.Conn),
 		done: make(chan struct{})}
-	l.running.Go(l.run)
+	l.goroutines.Go(l.acceptLoop)
 	return l, nil
 }
 
@@ -101,12 +101,12 @@ func (l *Listener) Close() error {
 	}
 	l.mu.Unlock()
 	err := l.listener.Close()
-	l.running.Wait()
+	l.goroutines.Wait()
 	return err
 }
 
-// run starts a handshake for each connection.
-func (l *Listener) run() {
+// acceptLoop starts a handshake for each connection.
+func (l *Listener) acceptLoop() {
 	for {
 		conn, err := l.listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -119,13 +119,13 @@ func (l *Listener) run() {
 			}
 			continue
 		}
-		l.add(conn)
-		l.running.Go(func() {
-			err := authenticate(conn, l.secret)
-			l.remove(conn)
+		l.addPending(conn)
+		l.goroutines.Go(func() {
+			err := authenticatePeer(conn, l.secret)
+			l.removePending(conn)
 			if err != nil {
 				_ = conn.Close()
-				l.rejected(conn.RemoteAddr(), err)
+				l.onReject(conn.RemoteAddr(), err)
 				return
 			}
 			select {
@@ -137,22 +137,22 @@ func (l *Listener) run() {
 	}
 }
 
-// add adds an unauthenticated connection, and closes the oldest one if there are too many.
-func (l *Listener) add(conn net.Conn) {
+// addPending adds an unauthenticated connection, and closes the oldest one if there are too many.
+func (l *Listener) addPending(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		_ = conn.Close() // authenticate fails then
+		_ = conn.Close() // authenticatePeer fails then
 	}
-	if len(l.pending) >= MaxStrangers {
+	if len(l.pending) >= MaxUnauthenticated {
 		_ = l.pending[0].Close()
 		l.pending = slices.Delete(l.pending, 0, 1)
 	}
 	l.pending = append(l.pending, conn)
 }
 
-// remove removes a connection from the unauthenticated ones.
-func (l *Listener) remove(conn net.Conn) {
+// removePending removes a connection from the unauthenticated ones.
+func (l *Listener) removePending(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if i := slices.Index(l.pending, conn); i >= 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Needs are the requirements of a program or library.
-type Needs struct {
+// Requirements are the requirements of a program or library.
+type Requirements struct {
 	// CLibrary is the oldest sufficient version of the GNU C library, such as 2.34. It is empty if
 	// the file does not use the library.
 	CLibrary string `json:"c_library,omitempty"`
@@ -24,41 +24,41 @@ type Needs struct {
 	Static bool `json:"static,omitempty"`
 }
 
-// glibc is the prefix of symbol versions of the GNU C library. It is written in two parts so that
+// glibcPrefix is the prefix of symbol versions of the GNU C library. It is written in two parts so that
 // this program does not contain the prefix itself, which would mislead searches of its bytes.
-const glibc = "GLI" + "BC_"
+const glibcPrefix = "GLI" + "BC_"
 
-// NeedsOf returns the requirements of an ELF file. For other files, the error matches [ErrNotELF].
-func NeedsOf(path string) (Needs, error) {
+// ReadRequirements returns the requirements of an ELF file. For other files, the error matches [ErrNotELF].
+func ReadRequirements(path string) (Requirements, error) {
 	file, _, err := files.Open(path)
 	if err != nil {
-		return Needs{}, err
+		return Requirements{}, err
 	}
 	defer file.Close()
 	f, err := elf.NewFile(file)
 	var format *elf.FormatError
 	if errors.As(err, &format) {
-		return Needs{}, fmt.Errorf("%s: %w", path, ErrNotELF)
+		return Requirements{}, fmt.Errorf("%s: %w", path, ErrNotELF)
 	}
 	if err != nil {
-		return Needs{}, err
+		return Requirements{}, err
 	}
-	needs := Needs{Machine: strings.ToLower(strings.TrimPrefix(f.Machine.String(), "EM_"))}
+	needs := Requirements{Machine: strings.ToLower(strings.TrimPrefix(f.Machine.String(), "EM_"))}
 	if f.Machine == elf.EM_X86_64 {
 		needs.Machine = "x86-64"
 	}
 	libraries, err := f.ImportedLibraries()
 	if err != nil {
-		return Needs{}, fmt.Errorf("%s: its libraries: %w", path, err)
+		return Requirements{}, fmt.Errorf("%s: its libraries: %w", path, err)
 	}
 	needs.Static = len(libraries) == 0
 	versions, err := f.DynamicVersionNeeds()
 	if err != nil && !needs.Static {
-		return Needs{}, fmt.Errorf("%s: the versions that it needs: %w", path, err)
+		return Requirements{}, fmt.Errorf("%s: the versions that it needs: %w", path, err)
 	}
 	for _, library := range versions {
 		for _, need := range library.Needs {
-			if v, ok := strings.CutPrefix(need.Dep, glibc); ok && Older(needs.CLibrary, v) {
+			if v, ok := strings.CutPrefix(need.Dep, glibcPrefix); ok && IsOlderVersion(needs.CLibrary, v) {
 				needs.CLibrary = v
 			}
 		}
@@ -66,14 +66,14 @@ func NeedsOf(path string) (Needs, error) {
 	return needs, nil
 }
 
-// Older reports whether version a is older than version b. The empty version is older than all
+// IsOlderVersion reports whether version a is older than version b. The empty version is older than all
 // others. A string that is not a version, such as PRIVATE, is not newer than any version.
-func Older(a, b string) bool {
-	x, y := parts(a), parts(b)
+func IsOlderVersion(a, b string) bool {
+	x, y := parseVersion(a), parseVersion(b)
 	return y != nil && slices.CompareFunc(x, y, cmp.Compare[int]) < 0
 }
 
-func parts(version string) []int {
+func parseVersion(version string) []int {
 	var list []int
 	for part := range strings.SplitSeq(version, ".") {
 		n, err := strconv.Atoi(part)
@@ -85,8 +85,8 @@ func parts(version string) []int {
 	return list
 }
 
-// cLibrary returns the newest symbol version of the machine's C library.
-func cLibrary(root string) string {
+// cLibraryVersion returns the newest symbol version of the machine's C library.
+func cLibraryVersion(root string) string {
 	for _, pattern := range []string{"/lib/*-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/usr/lib/*-linux-gnu/libc.so.6",
 		"/usr/lib64/libc.so.6", "/usr/lib/libc.so.6"} {
 		found, _ := filepath.Glob(filepath.Join(root, pattern)) // the patterns are well formed
@@ -114,7 +114,7 @@ func newestDefinedVersion(path string) (newest string) {
 		return ""
 	}
 	for _, each := range versions {
-		if v, ok := strings.CutPrefix(each.Name, glibc); ok && Older(newest, v) {
+		if v, ok := strings.CutPrefix(each.Name, glibcPrefix); ok && IsOlderVersion(newest, v) {
 			newest = v
 		}
 	}

@@ -9,8 +9,8 @@ import (
 func ExampleFacts_Findings() {
 	facts := hostfacts.Facts{HugePages: "never", AvailableBytes: 300 << 30}
 	for _, f := range facts.Findings() {
-		fmt.Println(f.Subject, "are", f.Got)
-		fmt.Println(f.Do)
+		fmt.Println(f.Subject, "are", f.Value)
+		fmt.Println(f.Fix)
 	}
 	// Output:
 	// transparent huge pages are never

@@ -24,8 +24,8 @@ type Facts struct {
 	// LockedMemory is the limit of locked memory of a process, as reported by ulimit -l: a number
 	// of bytes, or unlimited.
 	LockedMemory string `json:"locked_memory,omitempty"`
-	// LocksAny is true if the process may exceed that limit because it has CAP_IPC_LOCK.
-	LocksAny bool `json:"locks_any,omitempty"`
+	// CanExceedLockedMemory is true if the process may exceed that limit because it has CAP_IPC_LOCK.
+	CanExceedLockedMemory bool `json:"locks_any,omitempty"`
 	// Root is true if the process runs as root.
 	Root bool `json:"root,omitempty"`
 }
@@ -33,32 +33,34 @@ type Facts struct {
 // Finding is a property of the machine that makes jobs slow or fail.
 type Finding struct {
 	// Subject is the property, Got its value, and Why the consequence.
-	Subject string `json:"subject"`
-	Got     string `json:"got"`
-	Why     string `json:"why"`
-	// Do is the command that corrects the problem.
-	Do string `json:"do"`
+	Subject     string `json:"subject"`
+	Value       string `json:"got"`
+	Consequence string `json:"why"`
+	// Fix is the command that corrects the problem.
+	Fix string `json:"do"`
 }
 
-// Text returns the finding in one line.
-func (f Finding) Text() string { return f.Subject + ": " + f.Got + "; " + f.Why + ": " + f.Do }
+// ReadText returns the finding in one line.
+func (f Finding) String() string {
+	return f.Subject + ": " + f.Value + "; " + f.Consequence + ": " + f.Fix
+}
 
-const hugePages = "/sys/kernel/mm/transparent_hugepage/enabled"
+const hugePagesPath = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 // HugePagesCommand makes transparent huge pages available to all programs until the next boot.
-const HugePagesCommand = `sudo sh -c "echo always > ` + hugePages + `"`
+const HugePagesCommand = `sudo sh -c "echo always > ` + hugePagesPath + `"`
 
-// Read returns the properties of this machine. root is prepended to all paths.
-func Read(root string) Facts {
-	text := func(path string) string { return Text(filepath.Join(root, path)) }
+// ReadFacts returns the properties of this machine. root is prepended to all paths.
+func ReadFacts(root string) Facts {
+	text := func(path string) string { return ReadText(filepath.Join(root, path)) }
 	meminfo := text("/proc/meminfo")
 	f := Facts{
-		HugePages:   selected(text(hugePages)),
-		MemoryBytes: kibibytes(meminfo, "MemTotal:"), AvailableBytes: kibibytes(meminfo, "MemAvailable:"),
-		CLibrary: cLibrary(root),
-		Kernel:   text("/proc/sys/kernel/osrelease"),
-		LocksAny: hasCapability(text("/proc/self/status"), 14),
-		Root:     os.Geteuid() == 0,
+		HugePages:   bracketedWord(text(hugePagesPath)),
+		MemoryBytes: meminfoBytes(meminfo, "MemTotal:"), AvailableBytes: meminfoBytes(meminfo, "MemAvailable:"),
+		CLibrary:              cLibraryVersion(root),
+		Kernel:                text("/proc/sys/kernel/osrelease"),
+		CanExceedLockedMemory: hasCapability(text("/proc/self/status"), 14),
+		Root:                  os.Geteuid() == 0,
 	}
 	if soft := fieldsAfter(text("/proc/self/limits"), "Max locked memory"); len(soft) > 0 {
 		f.LockedMemory = soft[0]
@@ -66,9 +68,9 @@ func Read(root string) Facts {
 	return f
 }
 
-// Text returns the contents of a small file without surrounding spaces, or an empty string if it
+// ReadText returns the contents of a small file without surrounding spaces, or an empty string if it
 // cannot be read.
-func Text(path string) string {
+func ReadText(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return ""
@@ -76,8 +78,8 @@ func Text(path string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// selected returns the word in brackets of a line such as "always [madvise] never".
-func selected(line string) string {
+// bracketedWord returns the word in brackets of a line such as "always [madvise] never".
+func bracketedWord(line string) string {
 	_, rest, _ := strings.Cut(line, "[")
 	word, _, _ := strings.Cut(rest, "]")
 	return word
@@ -93,8 +95,8 @@ func fieldsAfter(text, name string) []string {
 	return nil
 }
 
-// kibibytes returns the number of bytes in a line such as "MemTotal:  263849192 kB".
-func kibibytes(meminfo, name string) int64 {
+// meminfoBytes returns the number of bytes in a line such as "MemTotal:  263849192 kB".
+func meminfoBytes(meminfo, name string) int64 {
 	words := fieldsAfter(meminfo, name)
 	if len(words) == 0 {
 		return 0
@@ -139,7 +141,7 @@ func (f Facts) Findings() []Finding {
 			strconv.FormatFloat(float64(f.AvailableBytes)/(1<<30), 'f', 1, 64) + " GiB",
 			"the plugin, a compilation and a batch may need more", "ps -eo rss,pid,args --sort=-rss | head"})
 	}
-	if limit, err := strconv.ParseInt(f.LockedMemory, 10, 64); err == nil && limit < minLockedMemory && !f.LocksAny {
+	if limit, err := strconv.ParseInt(f.LockedMemory, 10, 64); err == nil && limit < minLockedMemory && !f.CanExceedLockedMemory {
 		found = append(found, Finding{"limit of locked memory",
 			strconv.FormatFloat(float64(limit)/(1<<20), 'f', 1, 64) + " MiB",
 			"the TPU runtime locks the memory that it copies from, and in a pod may not start",

@@ -13,10 +13,10 @@ import (
 type Process struct {
 	// State is T or t for a stopped process, Z or X for one that has exited, or another letter.
 	State byte
-	// Started is the start time, which distinguishes processes with the same id.
-	Started int64
-	// Processor is the CPU time of all threads so far.
-	Processor time.Duration
+	// StartTicks is the start time, which distinguishes processes with the same id.
+	StartTicks int64
+	// CPUTime is the CPU time of all threads so far.
+	CPUTime time.Duration
 }
 
 // ReadProcess returns the properties of a process. If the process does not exist, or the system has
@@ -37,10 +37,10 @@ func ReadProcess(pid int) (p Process, err error) {
 			return p, err
 		}
 	}
-	return Process{State: fields[0][0], Started: times[2],
-		Processor: time.Duration(times[0]+times[1]) * (time.Second / 100)}, nil // the unit is always 1/100 s
+	return Process{State: fields[0][0], StartTicks: times[2],
+		CPUTime: time.Duration(times[0]+times[1]) * (time.Second / 100)}, nil // the unit is always 1/100 s
 }
 
-// Boot returns an id that differs after each boot of the machine, or an empty string if it is
+// BootID returns an id that differs after each boot of the machine, or an empty string if it is
 // unknown.
-func Boot() string { return Text("/proc/sys/kernel/random/boot_id") }
+func BootID() string { return ReadText("/proc/sys/kernel/random/boot_id") }

@@ -7,9 +7,9 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 )
 
-// Of returns the variable's initializer, or nil if it has none, or if this build of GoMLX keeps it
+// Initializer returns the variable's initializer, or nil if it has none, or if this build of GoMLX keeps it
 // elsewhere. The package's test fails then.
-func Of(v *model.Variable) model.VariableInitializer {
+func Initializer(v *model.Variable) model.VariableInitializer {
 	field := reflect.ValueOf(v).Elem().FieldByName("initializer")
 	if !field.IsValid() || field.Type() != reflect.TypeFor[model.VariableInitializer]() {
 		return nil

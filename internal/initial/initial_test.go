@@ -20,10 +20,10 @@ func TestOf(t *testing.T) {
 		called = true
 		return nil
 	})
-	f := initial.Of(v)
+	f := initial.Initializer(v)
 	require.NotNil(t, f, "GoMLX keeps the initializer of a variable elsewhere")
 	f(nil, v.Shape())
 	assert.True(t, called)
 	given := store.VariableWithValue("/given", float32(1))
-	assert.Nil(t, initial.Of(given))
+	assert.Nil(t, initial.Initializer(given))
 }

@@ -132,7 +132,7 @@ func (m *Runtime) watch(name string, program pjrt.Program, opts pjrt.CompileOpti
 	}
 	devices := opts.Replicas * opts.Partitions
 	c := Compilation{Name: name, TextBytes: len(program.Code), Replicas: max(devices/m.group, 1), LogicalDevices: min(devices, m.group)}
-	return patience.Watch(func(passed time.Duration) {
+	return patience.ReportProgress(func(passed time.Duration) {
 		c.Passed = passed
 		m.opts.Progress(c)
 	})

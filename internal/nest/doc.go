@@ -6,6 +6,6 @@
 // values are leaves; for example, a []float32 is a host tensor. Slices and fields are visited in
 // order, and maps by ascending key, so that the order of leaves is the same in all processes.
 //
-// A nest has at most [MaxDepth] levels and [MaxSize] members. An [*Error] contains the [Mistake],
+// A nest has at most [MaxDepth] levels and [MaxSize] members. An [*Error] contains the [ErrorKind],
 // for example a nest that contains itself, two nests with different structures, or a NaN as a key.
 package nest

@@ -19,25 +19,25 @@ const (
 	MaxSize = 1 << 20
 )
 
-// Mistake is the reason of an error.
-type Mistake uint8
+// ErrorKind is the reason of an error.
+type ErrorKind uint8
 
 const (
-	// Structure means that two nests have different structures.
-	Structure Mistake = iota
-	// Depth means that a nest has too many levels or contains itself.
-	Depth
-	// Size means that a nest has too many members.
-	Size
-	// Key means that a map has a NaN as a key.
-	Key
-	// Member means that the type of a member cannot hold the new leaf.
-	Member
+	// DifferentStructure means that two nests have different structures.
+	DifferentStructure ErrorKind = iota
+	// TooDeep means that a nest has too many levels or contains itself.
+	TooDeep
+	// TooLarge means that a nest has too many members.
+	TooLarge
+	// NaNKey means that a map has a NaN as a key.
+	NaNKey
+	// WrongMemberType means that the type of a member cannot hold the new leaf.
+	WrongMemberType
 )
 
 // Error describes an invalid nest and a correction.
 type Error struct {
-	Mistake      Mistake
+	ErrorKind    ErrorKind
 	Reason, Hint string
 }
 
@@ -46,21 +46,21 @@ func (e *Error) Error() string { return e.Reason + "; " + e.Hint }
 // Kind returns ValueError.
 func (*Error) Kind() errkind.Kind { return errkind.ValueError }
 
-// Is reports whether values of a type are nests.
-func Is(t reflect.Type) bool { return isNest(t, 0) }
+// IsNest reports whether values of a type are nests.
+func IsNest(t reflect.Type) bool { return isNestAt(t, 0) }
 
-func isNest(t reflect.Type, depth int) bool {
+func isNestAt(t reflect.Type, depth int) bool {
 	if depth > MaxDepth {
 		return false
 	}
 	switch t.Kind() {
 	case reflect.Slice, reflect.Map:
 		e := t.Elem()
-		return e.Kind() == reflect.Interface || isNest(e, depth+1)
+		return e.Kind() == reflect.Interface || isNestAt(e, depth+1)
 	case reflect.Struct:
 		for i := range t.NumField() {
 			f := t.Field(i)
-			if !f.IsExported() || f.Type.Kind() != reflect.Interface && !isNest(f.Type, depth+1) {
+			if !f.IsExported() || f.Type.Kind() != reflect.Interface && !isNestAt(f.Type, depth+1) {
 				return false
 			}
 		}
@@ -98,11 +98,11 @@ type zipper struct {
 
 // structureError returns the error for nests that differ at a path.
 func (z *zipper) structureError(path, format string, args ...any) (reflect.Value, error) {
-	return reflect.Value{}, &Error{Structure, cmp.Or(path, "the nest") + ": " + fmt.Sprintf(format, args...),
+	return reflect.Value{}, &Error{DifferentStructure, cmp.Or(path, "the nest") + ": " + fmt.Sprintf(format, args...),
 		"return the same structure on all replicas"}
 }
 
-func (z *zipper) limitError(m Mistake, format string, limit int) (reflect.Value, error) {
+func (z *zipper) limitError(m ErrorKind, format string, limit int) (reflect.Value, error) {
 	text := fmt.Sprintf(format, limit)
 	if z.name != "" {
 		text = z.name + ": " + text
@@ -114,14 +114,14 @@ func (z *zipper) zip(path string, values []reflect.Value, depth int) (reflect.Va
 	z.size++
 	switch {
 	case depth > MaxDepth:
-		return z.limitError(Depth, "the nest has more than %d levels or contains itself", MaxDepth)
+		return z.limitError(TooDeep, "the nest has more than %d levels or contains itself", MaxDepth)
 	case z.size > MaxSize:
-		return z.limitError(Size, "the nest has more than %d members", MaxSize)
+		return z.limitError(TooLarge, "the nest has more than %d members", MaxSize)
 	}
 	first := values[0]
-	branch := first.IsValid() && Is(first.Type())
+	branch := first.IsValid() && IsNest(first.Type())
 	for i, v := range values {
-		if (v.IsValid() && Is(v.Type())) != branch || branch && v.Type() != first.Type() {
+		if (v.IsValid() && IsNest(v.Type())) != branch || branch && v.Type() != first.Type() {
 			return z.structureError(path, "replica %d has %s, replica 0 %s", i, typeName(v), typeName(first))
 		}
 	}
@@ -177,12 +177,12 @@ func (z *zipper) maps(path string, values []reflect.Value, depth int) (reflect.V
 	first := values[0]
 	keys := sortedKeys(first)
 	if slices.ContainsFunc(keys, func(k reflect.Value) bool { return !k.Equal(k) }) {
-		return first, &Error{Key, cmp.Or(path, "the nest") + " has NaN as a key",
+		return first, &Error{NaNKey, cmp.Or(path, "the nest") + " has NaN as a key",
 			"use keys that are equal to themselves"}
 	}
 	for i, v := range values {
 		if got := sortedKeys(v); !slices.EqualFunc(keys, got, func(a, b reflect.Value) bool { return a.Equal(b) }) {
-			return z.structureError(path, "replica %d has keys %v, replica 0 %v", i, interfaces(got), interfaces(keys))
+			return z.structureError(path, "replica %d has keys %v, replica 0 %v", i, toInterfaces(got), toInterfaces(keys))
 		}
 	}
 	out := reflect.MakeMap(first.Type())
@@ -215,13 +215,13 @@ func (z *zipper) member(path string, t reflect.Type, values []reflect.Value, dep
 	case !out.IsValid():
 		return reflect.Zero(t), nil
 	case !out.Type().AssignableTo(t):
-		return out, &Error{Member, fmt.Sprintf("%s of type %s cannot hold a %s", path, t, out.Type()),
+		return out, &Error{WrongMemberType, fmt.Sprintf("%s of type %s cannot hold a %s", path, t, out.Type()),
 			"use a member of type any"}
 	}
 	return out, nil
 }
 
-func interfaces(values []reflect.Value) []any {
+func toInterfaces(values []reflect.Value) []any {
 	all := make([]any, len(values))
 	for i, v := range values {
 		all[i] = v.Interface()
@@ -256,9 +256,9 @@ func typeName(v reflect.Value) string {
 	return v.Type().String()
 }
 
-// Same reports whether two leaves are identical: the same pointer, closure or slice memory, or
+// SameStructure reports whether two leaves are identical: the same pointer, closure or slice memory, or
 // equal values of a type without identity, such as numbers.
-func Same(a, b any) bool {
+func SameStructure(a, b any) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
 	}

@@ -37,11 +37,11 @@ func TestIs(t *testing.T) {
 		second any
 	}
 	for _, x := range []any{[]any{}, map[string]any{}, map[int][]any{}, [][]any{}, pair{}, []pair{}} {
-		assert.True(t, nest.Is(reflect.TypeOf(x)), "%T", x)
+		assert.True(t, nest.IsNest(reflect.TypeOf(x)), "%T", x)
 	}
 	for _, x := range []any{1, "text", []float32{}, map[string]int{}, [2]any{}, &pair{}, struct{}{}, hidden{second: 1},
 		struct{ A int }{}} {
-		assert.False(t, nest.Is(reflect.TypeOf(x)), "%T", x)
+		assert.False(t, nest.IsNest(reflect.TypeOf(x)), "%T", x)
 	}
 }
 
@@ -105,28 +105,28 @@ func TestZipErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		nests   []any
 		leaf    func(string, []any) (any, error)
-		mistake nest.Mistake
+		mistake nest.ErrorKind
 		text    string
 	}{
-		"types": {[]any{[]any{1}, map[string]any{}}, keep, nest.Structure,
+		"types": {[]any{[]any{1}, map[string]any{}}, keep, nest.DifferentStructure,
 			"the nest: replica 1 has map[string]interface {}, replica 0 []interface {}"},
-		"lengths": {[]any{[]any{1}, []any{1, 2}}, keep, nest.Structure,
+		"lengths": {[]any{[]any{1}, []any{1, 2}}, keep, nest.DifferentStructure,
 			"the nest: replica 1 has 2 members, replica 0 1"},
 		"keys": {[]any{pair{First: map[string]any{"a": 1}}, pair{First: map[string]any{"b": 1}}}, keep,
-			nest.Structure, ".First: replica 1 has keys [b], replica 0 [a]"},
-		"a leaf": {[]any{pair{First: 1}, pair{First: []any{}}}, keep, nest.Structure,
+			nest.DifferentStructure, ".First: replica 1 has keys [b], replica 0 [a]"},
+		"a leaf": {[]any{pair{First: 1}, pair{First: []any{}}}, keep, nest.DifferentStructure,
 			".First: replica 1 has []interface {}, replica 0 int"},
-		"cycle":   {[]any{cycle}, keep, nest.Depth, "more than 100 levels"},
-		"doubled": {[]any{doubled}, keep, nest.Size, "more than 1048576 members"},
-		"NaN":     {[]any{map[float64]any{math.NaN(): 1}}, keep, nest.Key, "the nest has NaN as a key"},
+		"cycle":   {[]any{cycle}, keep, nest.TooDeep, "more than 100 levels"},
+		"doubled": {[]any{doubled}, keep, nest.TooLarge, "more than 1048576 members"},
+		"NaN":     {[]any{map[float64]any{math.NaN(): 1}}, keep, nest.NaNKey, "the nest has NaN as a key"},
 		"member": {[]any{map[string]fmt.Stringer{"a": reflect.ValueOf(1)}},
 			func(string, []any) (any, error) { return 1, nil },
-			nest.Member, "[a] of type fmt.Stringer cannot hold a int"},
+			nest.WrongMemberType, "[a] of type fmt.Stringer cannot hold a int"},
 	} {
 		out, err := nest.Zip("", c.nests, c.leaf)
 		var wrong *nest.Error
 		require.ErrorAs(t, err, &wrong, name)
-		assert.Equal(t, c.mistake, wrong.Mistake, name)
+		assert.Equal(t, c.mistake, wrong.ErrorKind, name)
 		assert.ErrorContains(t, err, c.text, name)
 		assert.Nil(t, out)
 	}
@@ -152,6 +152,6 @@ func TestSame(t *testing.T) {
 		{made[0], made[0], true}, {made[0], made[1], false}, {pair{1, 2}, pair{1, 2}, true},
 		{pair{slice, 2}, pair{slice, 2}, false},
 	} {
-		assert.Equal(t, c.same, nest.Same(c.a, c.b), "%v and %v", c.a, c.b)
+		assert.Equal(t, c.same, nest.SameStructure(c.a, c.b), "%v and %v", c.a, c.b)
 	}
 }

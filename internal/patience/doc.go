@@ -1,8 +1,8 @@
 // Package patience informs users that slow work is still running.
 //
-// [Watch] is for work without progress reports, such as a compilation in a plugin:
+// [ReportProgress] is for work without progress reports, such as a compilation in a plugin:
 //
-//	stop := patience.Watch(func(elapsed time.Duration) { logger.Info("compiling", "for", elapsed) })
+//	stop := patience.ReportProgress(func(elapsed time.Duration) { logger.Info("compiling", "for", elapsed) })
 //	defer stop()
 //
 // The first report is made after 10 seconds, and each interval is twice the previous one. Work of

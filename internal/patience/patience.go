@@ -2,18 +2,18 @@ package patience
 
 import "time"
 
-// First is the time until the first call of Watch. Each interval is twice the previous one.
-const First = 10 * time.Second
+// FirstReport is the time until the first call of Watch. Each interval is twice the previous one.
+const FirstReport = 10 * time.Second
 
-// Watch calls report with the elapsed time, first after [First] and then at growing intervals,
+// ReportProgress calls report with the elapsed time, first after [FirstReport] and then at growing intervals,
 // until stop is called. Calls are sequential and run in another goroutine. stop waits for a running
 // call.
-func Watch(report func(elapsed time.Duration)) (stop func()) {
+func ReportProgress(report func(elapsed time.Duration)) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		start := time.Now()
-		wait := First
+		wait := FirstReport
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		for {

@@ -11,7 +11,7 @@ import (
 func TestWatchReportsAtGrowingIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reports []time.Duration
-		stop := Watch(func(elapsed time.Duration) { reports = append(reports, elapsed) })
+		stop := ReportProgress(func(elapsed time.Duration) { reports = append(reports, elapsed) })
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		stop()
@@ -20,8 +20,8 @@ func TestWatchReportsAtGrowingIntervals(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Len(t, reports, 4, "calls after stop")
 
-		stop = Watch(func(time.Duration) { t.Error("a report for short work") })
-		time.Sleep(First - time.Nanosecond)
+		stop = ReportProgress(func(time.Duration) { t.Error("a report for short work") })
+		time.Sleep(FirstReport - time.Nanosecond)
 		stop()
 		time.Sleep(time.Hour)
 	})

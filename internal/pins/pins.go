@@ -30,12 +30,12 @@ type Pin struct {
 }
 
 //go:embed pins.tsv
-var table string
+var tableText string
 
 // All returns all pins in the order of the table.
 func All() []Pin {
 	var pins []Pin
-	for line := range strings.Lines(table) {
+	for line := range strings.Lines(tableText) {
 		f := strings.Split(strings.TrimSpace(line), "\t")
 		if strings.HasPrefix(line, "#") || len(f) != 10 {
 			continue
@@ -48,9 +48,9 @@ func All() []Pin {
 	return pins
 }
 
-// For returns the pin for a kind and a GOARCH. The error reports whether the kind
+// Find returns the pin for a kind and a GOARCH. The error reports whether the kind
 // or the architecture is unsupported.
-func For(kind, goarch string) (Pin, error) {
+func Find(kind, goarch string) (Pin, error) {
 	all := All()
 	i := slices.IndexFunc(all, func(p Pin) bool { return p.Kind == kind && p.GOARCH == goarch })
 	if i >= 0 {
@@ -75,20 +75,20 @@ func (p Pin) Dir(userCacheDir string) string {
 // directory.
 func (p Pin) LibraryPath(userCacheDir string) string {
 	dir := p.Dir(userCacheDir)
-	if _, err := For(p.Kind+"-tools", p.GOARCH); err == nil {
+	if _, err := Find(p.Kind+"-tools", p.GOARCH); err == nil {
 		dir = filepath.Join(dir, "plugin")
 	}
 	return filepath.Join(dir, filepath.Base(p.Library))
 }
 
-// RecordSuffix follows the name of an installed library in the name of its record, which contains the text
-// of [Pin.Record].
-const RecordSuffix = ".verified"
+// VerifiedSuffix follows the name of an installed library in the name of its record, which contains the text
+// of [Pin.VerifiedRecord].
+const VerifiedSuffix = ".verified"
 
-// Record returns the hash, the size in bytes and the modification time of an installed library whose hash
+// VerifiedRecord returns the hash, the size in bytes and the modification time of an installed library whose hash
 // was verified. While the record matches the file, the file is not hashed again. install.sh writes the
 // same text.
-func (p Pin) Record(info fs.FileInfo) string {
+func (p Pin) VerifiedRecord(info fs.FileInfo) string {
 	t := info.ModTime()
 	return fmt.Sprintf("%s %d %d.%09d", p.LibrarySHA256, info.Size(), t.Unix(), t.Nanosecond())
 }

@@ -17,16 +17,16 @@ import (
 // TestTheInstallerReplacesWhatIsNotWhole runs the installer with a small library of its own in
 // place of the pinned ones, and a Python that unpacks it.
 func TestTheInstallerReplacesWhatIsNotWhole(t *testing.T) {
-	pin, err := For("cpu", runtime.GOARCH)
+	pin, err := Find("cpu", runtime.GOARCH)
 	if err != nil {
 		t.Skip(err)
 	}
 	const library = "the library\n"
 	here, bin, cache := t.TempDir(), t.TempDir(), t.TempDir()
 	hash := sha256.Sum256([]byte(library))
-	rows := strings.ReplaceAll(table, pin.LibrarySHA256, hex.EncodeToString(hash[:]))
+	rows := strings.ReplaceAll(tableText, pin.LibrarySHA256, hex.EncodeToString(hash[:]))
 	require.NoError(t, os.WriteFile(filepath.Join(here, "pins.tsv"), []byte(rows), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(here, "install.sh"), []byte(Script), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(here, "install.sh"), []byte(InstallScript), 0o700))
 	fetched := filepath.Join(here, "fetched")
 	content := filepath.Join(here, "content")
 	python := "#!/bin/sh\ncase $1 in\n-m) echo \"$3\" >>" + fetched + " ;;\n-) cat " + content + " >\"$3/$(basename \"$4\")\" ;;\nesac\n"
@@ -72,12 +72,12 @@ func TestTheInstallerReplacesWhatIsNotWhole(t *testing.T) {
 				t.Helper()
 				info, err := os.Stat(path)
 				require.NoError(t, err)
-				text, err := os.ReadFile(path + RecordSuffix)
+				text, err := os.ReadFile(path + VerifiedSuffix)
 				require.NoError(t, err)
-				assert.Equal(t, installed.Record(info)+"\n", string(text))
+				assert.Equal(t, installed.VerifiedRecord(info)+"\n", string(text))
 			}
 			requireRecord()
-			require.NoError(t, os.Remove(path+RecordSuffix))
+			require.NoError(t, os.Remove(path+VerifiedSuffix))
 			downloads, stdout, stderr, err = install(t)
 			require.NoError(t, err, stderr)
 			requireRecord()
@@ -105,17 +105,17 @@ func TestTheInstallerReplacesWhatIsNotWhole(t *testing.T) {
 
 // The programs that a plugin calls lie where it looks for them, and are put there again if they are gone.
 func TestTheInstallerPutsToolsBesideTheirPlugin(t *testing.T) {
-	pin, err := For("cuda", runtime.GOARCH)
+	pin, err := Find("cuda", runtime.GOARCH)
 	if err != nil {
 		t.Skip(err)
 	}
-	tools, err := For("cuda-tools", runtime.GOARCH)
+	tools, err := Find("cuda-tools", runtime.GOARCH)
 	require.NoError(t, err)
 	here, bin, cache := t.TempDir(), t.TempDir(), t.TempDir()
 	hash := sha256.Sum256([]byte("a file\n"))
-	rows := strings.NewReplacer(pin.LibrarySHA256, hex.EncodeToString(hash[:]), tools.LibrarySHA256, hex.EncodeToString(hash[:])).Replace(table)
+	rows := strings.NewReplacer(pin.LibrarySHA256, hex.EncodeToString(hash[:]), tools.LibrarySHA256, hex.EncodeToString(hash[:])).Replace(tableText)
 	require.NoError(t, os.WriteFile(filepath.Join(here, "pins.tsv"), []byte(rows), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(here, "install.sh"), []byte(Script), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(here, "install.sh"), []byte(InstallScript), 0o700))
 	fetched := filepath.Join(here, "fetched")
 	python := "#!/bin/sh\ncase $1 in\n-m) echo \"$3\" >>" + fetched + " ;;\n-) shift 2; out=$1; shift; for m; do echo 'a file' >\"$out/$(basename \"$m\")\"; done ;;\nesac\n"
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "python3"), []byte(python), 0o755))

@@ -13,7 +13,7 @@ import (
 
 // TestTheInstallerSaysWhatToDo runs the installer where it cannot work.
 func TestTheInstallerSaysWhatToDo(t *testing.T) {
-	if _, err := For("cpu", runtime.GOARCH); err != nil {
+	if _, err := Find("cpu", runtime.GOARCH); err != nil {
 		t.Skip(err)
 	}
 	dir := t.TempDir()

@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns a text of any number of lines in printable form. Line ends and tabs are kept.
-func Text(s string) string {
+// EscapeText returns a text of any number of lines in printable form. Line ends and tabs are kept.
+func EscapeText(s string) string {
 	return escape(s, func(r rune) bool { return r == '\n' || r == '\t' })
 }
 
-// Line returns a text as one printable line. Line ends and tabs become spaces.
-func Line(s string) string {
+// EscapeLine returns a text as one printable line. Line ends and tabs become spaces.
+func EscapeLine(s string) string {
 	return escape(strings.NewReplacer("\r\n", " ", "\n", " ", "\t", " ").Replace(s), func(rune) bool { return false })
 }
 
@@ -51,11 +51,11 @@ func escape(s string, keep func(rune) bool) string {
 	return b.String()
 }
 
-// Writer writes text as returned by [Text]. A character may be split over several writes. A Writer
+// Writer writes text as returned by [EscapeText]. A character may be split over several writes. A Writer
 // is not safe for concurrent use.
 type Writer struct {
-	w    io.Writer
-	rest []byte // start of an incomplete character
+	w          io.Writer
+	incomplete []byte // start of an incomplete character
 }
 
 // NewWriter returns a Writer that writes to w.
@@ -63,7 +63,7 @@ func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
 // Write writes p except for an incomplete character at its end.
 func (w *Writer) Write(p []byte) (int, error) {
-	text := append(w.rest, p...)
+	text := append(w.incomplete, p...)
 	end := len(text)
 	for back := 1; back < utf8.UTFMax && back <= len(text); back++ {
 		if at := len(text) - back; utf8.RuneStart(text[at]) {
@@ -73,20 +73,20 @@ func (w *Writer) Write(p []byte) (int, error) {
 			break
 		}
 	}
-	if _, err := io.WriteString(w.w, Text(string(text[:end]))); err != nil {
+	if _, err := io.WriteString(w.w, EscapeText(string(text[:end]))); err != nil {
 		return 0, err
 	}
-	w.rest = append([]byte(nil), text[end:]...)
+	w.incomplete = append([]byte(nil), text[end:]...)
 	return len(p), nil
 }
 
 // Flush writes an incomplete character.
 func (w *Writer) Flush() error {
-	rest := w.rest
-	w.rest = nil
+	rest := w.incomplete
+	w.incomplete = nil
 	if len(rest) == 0 {
 		return nil
 	}
-	_, err := io.WriteString(w.w, Text(string(rest)))
+	_, err := io.WriteString(w.w, EscapeText(string(rest)))
 	return err
 }

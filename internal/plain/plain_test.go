@@ -22,15 +22,15 @@ func TestControlCharactersAreEscaped(t *testing.T) {
 		"bytes \xff\xc3 \x9b":                 `bytes \xff\xc3 \x9b`,
 		"line\u2028end \U000e0041 zero\u200b": `line\u2028end \udb40\udc41 zero\u200b`,
 	} {
-		assert.Equal(t, want, Text(text))
-		assert.Equal(t, want, Text(Text(text)), "once is enough")
+		assert.Equal(t, want, EscapeText(text))
+		assert.Equal(t, want, EscapeText(EscapeText(text)), "once is enough")
 	}
-	assert.Equal(t, `a b c d \u000de`, Line("a\nb\tc\r\nd \re"))
+	assert.Equal(t, `a b c d \u000de`, EscapeLine("a\nb\tc\r\nd \re"))
 	// Within JSON an escape is the character.
 	b, err := json.Marshal("\u009b \u202e \x7f \U000e0041")
 	require.NoError(t, err)
 	var back string
-	require.NoError(t, json.Unmarshal([]byte(Text(string(b))), &back))
+	require.NoError(t, json.Unmarshal([]byte(EscapeText(string(b))), &back))
 	assert.Equal(t, "\u009b \u202e \x7f \U000e0041", back)
 }
 
@@ -46,7 +46,7 @@ func TestWriterWithSplitCharacters(t *testing.T) {
 		}
 		require.NoError(t, w.Flush())
 		require.NoError(t, w.Flush())
-		require.Equal(t, Text(text), out.String(), size)
+		require.Equal(t, EscapeText(text), out.String(), size)
 	}
 	full := errors.New("full")
 	_, err := NewWriter(failing{full}).Write([]byte("x"))
@@ -60,13 +60,13 @@ func (f failing) Write([]byte) (int, error) { return 0, f.err }
 func FuzzText(f *testing.F) {
 	f.Add("a\x1b[2J\xff\u202e😀\r\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, shown := range []string{Text(text), Line(text)} {
+		for _, shown := range []string{EscapeText(text), EscapeLine(text)} {
 			if !utf8.ValidString(shown) || strings.ContainsAny(shown, "\x1b\r\b\a\x00\x7f\u009b\u202e") {
 				t.Fatalf("%q is shown as %q", text, shown)
 			}
 		}
-		if strings.ContainsAny(Line(text), "\n\t") {
-			t.Fatalf("%q has lines", Line(text))
+		if strings.ContainsAny(EscapeLine(text), "\n\t") {
+			t.Fatalf("%q has lines", EscapeLine(text))
 		}
 	})
 }

@@ -56,13 +56,13 @@ type Program struct {
 // memory.
 func (c *Compiler) Probe(ctx context.Context, p Program) (plan.Figures, error) {
 	a, err := c.answer(p, "probe", func() (answer, error) {
-		module, err := c.Worker.Probe(ctx, p.Slice.Description(), p.Program, p.Options, pjrt.AfterScheduler)
+		module, err := c.Worker.CompileUntil(ctx, p.Slice.Description(), p.Program, p.Options, pjrt.AfterScheduler)
 		return answer{Program: pjrt.Program{Code: module, Format: pjrt.FormatHLO}}, err
 	})
 	if err != nil {
 		return plan.Figures{}, err
 	}
-	facts := p.Slice.Facts()
+	facts := p.Slice.Info()
 	predicted, err := report.Predict(a.Program, facts.Name, p.Kernels...)
 	if err != nil {
 		return plan.Figures{}, err
@@ -93,7 +93,7 @@ func (c *Compiler) Compile(ctx context.Context, p Program) (plan.Figures, error)
 	if err != nil {
 		return plan.Figures{}, err
 	}
-	in := report.Input{Target: report.TargetOf(p.Slice.Facts()), Replicas: p.Replicas, LogicalDevices: p.Logical, Refused: a.Refused}
+	in := report.Input{Target: report.TargetOf(p.Slice.Info()), Replicas: p.Replicas, LogicalDevices: p.Logical, Refused: a.Refused}
 	if a.Refused == nil {
 		in.Program = pjrt.ExecutableRecord{Optimized: a.Program, Memory: a.Memory}.Executable()
 		defer in.Program.Close()
@@ -130,7 +130,7 @@ type answer struct {
 const maxAnswer = 1 << 30
 
 func (c *Compiler) answer(p Program, sort string, ask func() (answer, error)) (answer, error) {
-	facts := p.Slice.Facts()
+	facts := p.Slice.Info()
 	return kept(c.Folder, p.Program, p.Options, ask, sort, facts.Name, facts.Plugin)
 }
 
@@ -161,7 +161,7 @@ func kept(folder string, p pjrt.Program, opts pjrt.CompileOptions, ask func() (a
 }
 
 func read(path string) (a answer, err error) {
-	data, err := files.Read(path, maxAnswer)
+	data, err := files.ReadFile(path, maxAnswer)
 	if err != nil {
 		return a, err
 	}

@@ -90,7 +90,7 @@ func keyOf(p plan.Plan) (string, error) {
 
 // sketch says what shows of a program by its text alone.
 func (m Made) sketch() plan.Sketch {
-	facts := m.Slice.Facts()
+	facts := m.Slice.Info()
 	sum := sha256.Sum256(m.Code)
 	s := plan.Sketch{Program: hex.EncodeToString(sum[:]), Limit: facts.HBMBytes, Variables: m.Variables, Rows: m.Rows}
 	updated := int64(0)

@@ -2,8 +2,8 @@
 // assignments, shardings and compiled programs. Generated types are not used because another
 // package of a program may register the same messages, and a second registration panics.
 //
-// [Into] decodes a message to variables by field number. [Fields] iterates over the varint and
-// bytes fields. [Numbers] appends a repeated field of numbers, which may be packed; [Field.Int] and
-// [Field.Ints] return numbers that must fit into an int32. A malformed message is an error and
+// [Scanner] decodes a message to variables by field number. [Fields] iterates over the varint and
+// bytes fields. [AppendNumbers] appends a repeated field of numbers, which may be packed; [Field.Int] and
+// [Field.AppendInts] return numbers that must fit into an int32. A malformed message is an error and
 // never a panic. [AppendInt], [AppendBytes] and [AppendInts] encode fields.
 package protoint

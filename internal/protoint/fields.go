@@ -46,8 +46,8 @@ func Fields(m []byte) iter.Seq2[Field, error] {
 	}
 }
 
-// Numbers appends the values of a repeated field of numbers, packed or not, to list.
-func Numbers[T int64 | uint64](list []T, f Field) ([]T, error) {
+// AppendNumbers appends the values of a repeated field of numbers, packed or not, to list.
+func AppendNumbers[T int64 | uint64](list []T, f Field) ([]T, error) {
 	if f.Bytes == nil {
 		return append(list, T(f.Value)), nil
 	}

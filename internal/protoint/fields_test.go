@@ -18,7 +18,7 @@ func TestFieldsOfMalformedMessage(t *testing.T) {
 	for f, err := range Fields(m) {
 		require.NoError(t, err)
 		got = append(got, f)
-		list, err = Numbers(list, f)
+		list, err = AppendNumbers(list, f)
 		require.NoError(t, err)
 	}
 	assert.Equal(t, []Field{{Number: 1, Value: 7}, {Number: 3, Bytes: []byte{5, 6}}, {Number: 4, Bytes: []byte{}}}, got)
@@ -33,6 +33,6 @@ func TestFieldsOfMalformedMessage(t *testing.T) {
 		assert.Equal(t, len(got)+1, n)
 		assert.Error(t, last)
 	}
-	_, err := Numbers([]uint64(nil), Field{Bytes: []byte{0xff}})
+	_, err := AppendNumbers([]uint64(nil), Field{Bytes: []byte{0xff}})
 	assert.Error(t, err)
 }

@@ -7,19 +7,19 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Into defines the destinations of fields by field number:
+// Scanner defines the destinations of fields by field number:
 //
-//	err := protoint.Into{1: &name, 3: &dims, 5: protoint.Into{8: &memory}}.Read(message)
+//	err := protoint.Scanner{1: &name, 3: &dims, 5: protoint.Scanner{8: &memory}}.Read(message)
 //
 // A destination is a *string or a *[]byte, which shares memory with the message; a *uint64, *int64,
 // *bool or *float64; a *[]uint64 or *[]float64 for a repeated field, packed or not; an Into for a
 // nested message; or a function, which is func([]byte) error for bytes and func(uint64) for a
 // number or its bits. Fields without a destination or with another wire type are skipped.
-type Into []any
+type Scanner []any
 
 // Read decodes a message. It returns the error of the first function that fails, or an error for a
 // malformed message.
-func (to Into) Read(m []byte) error {
+func (to Scanner) Read(m []byte) error {
 	for len(m) > 0 {
 		n, kind, size := protowire.ConsumeTag(m)
 		if size < 0 {
@@ -30,7 +30,7 @@ func (to Into) Read(m []byte) error {
 			return fmt.Errorf("field %d: %w", n, protowire.ParseError(size))
 		}
 		if int(n) < len(to) && to[n] != nil {
-			if err := put(to[n], kind, m[:size]); err != nil {
+			if err := storeField(to[n], kind, m[:size]); err != nil {
 				return err
 			}
 		}
@@ -39,8 +39,8 @@ func (to Into) Read(m []byte) error {
 	return nil
 }
 
-// put stores a valid field in its destination.
-func put(dst any, kind protowire.Type, field []byte) error {
+// storeField stores a valid field in its destination.
+func storeField(dst any, kind protowire.Type, field []byte) error {
 	switch kind {
 	case protowire.VarintType:
 		x, _ := protowire.ConsumeVarint(field)
@@ -78,7 +78,7 @@ func put(dst any, kind protowire.Type, field []byte) error {
 		case *[]byte:
 			*dst = b
 		case *[]uint64:
-			list, err := Numbers(*dst, Field{Bytes: b})
+			list, err := AppendNumbers(*dst, Field{Bytes: b})
 			*dst = list
 			return err
 		case *[]float64:
@@ -86,7 +86,7 @@ func put(dst any, kind protowire.Type, field []byte) error {
 				bits, _ := protowire.ConsumeFixed64(b)
 				*dst = append(*dst, math.Float64frombits(bits))
 			}
-		case Into:
+		case Scanner:
 			return dst.Read(b)
 		case func([]byte) error:
 			return dst(b)

@@ -34,16 +34,16 @@ func TestInto(t *testing.T) {
 	var set bool
 	var half float64
 	var floats []float64
-	require.NoError(t, Into{1: &unsigned, 2: &name, 3: &signed, 5: &list, 6: &set, 7: &half, 8: &floats,
-		9: Into{1: &inner}, 10: func(x uint64) { bits = x }}.Read(m))
+	require.NoError(t, Scanner{1: &unsigned, 2: &name, 3: &signed, 5: &list, 6: &set, 7: &half, 8: &floats,
+		9: Scanner{1: &inner}, 10: func(x uint64) { bits = x }}.Read(m))
 	assert.Equal(t, []any{uint64(7), "name", int64(-1), []uint64{1, 2, 3}, true, 0.5, []float64{1.5, 2.5}, uint64(4),
 		uint64(9)},
 		[]any{unsigned, name, signed, list, set, half, floats, inner, bits})
 
 	failed := errors.New("failed")
-	assert.ErrorIs(t, Into{2: func([]byte) error { return failed }}.Read(m), failed)
+	assert.ErrorIs(t, Scanner{2: func([]byte) error { return failed }}.Read(m), failed)
 	for _, damaged := range [][]byte{append(m, 0xff), append(m, 1<<3|2, 100), text(nil, 4, []byte{0xff}),
 		text(nil, 5, []byte{0xff})} {
-		assert.Error(t, Into{4: Into{}, 5: &list}.Read(damaged))
+		assert.Error(t, Scanner{4: Scanner{}, 5: &list}.Read(damaged))
 	}
 }

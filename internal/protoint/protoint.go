@@ -17,9 +17,9 @@ func (f Field) Int() (int, error) {
 	return 0, fmt.Errorf("%d is out of range", int64(f.Value))
 }
 
-// Ints appends the values of a repeated field of such numbers, packed or not, to list.
-func (f Field) Ints(list []int) ([]int, error) {
-	values, err := Numbers[uint64](nil, f)
+// AppendInts appends the values of a repeated field of such numbers, packed or not, to list.
+func (f Field) AppendInts(list []int) ([]int, error) {
+	values, err := AppendNumbers[uint64](nil, f)
 	for _, v := range values {
 		n, err := Field{Value: v}.Int()
 		if err != nil {

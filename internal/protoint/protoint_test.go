@@ -8,11 +8,11 @@ import (
 )
 
 func TestIntsPackedAndUnpacked(t *testing.T) {
-	values, err := Field{Value: 7}.Ints(nil)
+	values, err := Field{Value: 7}.AppendInts(nil)
 	require.NoError(t, err)
 	for f, err := range Fields(AppendInts(nil, 1, []int{1, -2, 300})) {
 		require.NoError(t, err)
-		values, err = f.Ints(values)
+		values, err = f.AppendInts(values)
 		require.NoError(t, err)
 	}
 	assert.Equal(t, []int{7, 1, -2, 300}, values)
@@ -24,8 +24,8 @@ func TestMalformedFields(t *testing.T) {
 	assert.ErrorContains(t, err, "instead of a varint")
 	_, err = Field{Value: 1 << 40}.Int()
 	assert.ErrorContains(t, err, "out of range")
-	_, err = Field{Value: 1 << 40}.Ints(nil)
+	_, err = Field{Value: 1 << 40}.AppendInts(nil)
 	assert.ErrorContains(t, err, "out of range")
-	_, err = Field{Bytes: []byte{0x80}}.Ints(nil)
+	_, err = Field{Bytes: []byte{0x80}}.AppendInts(nil)
 	assert.Error(t, err)
 }

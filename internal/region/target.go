@@ -30,7 +30,7 @@ type Target interface {
 	// CloneNode adds the op of a node again with the inputs copied(input). It returns false for an
 	// [Op] other than [CheckpointName].
 	CloneNode(node *graph.Node, copied func(input *graph.Node) *graph.Node) (*graph.Node, bool)
-	// LogicalMesh returns the named axes of a replica's logical devices, see logical.Mesh.
+	// LogicalMesh returns the named axes of a replica's logical devices, see logical.NewMesh.
 	LogicalMesh() sharding.Mesh
 	// InterceptParameters calls ask for each parameter that is added to the graph, until done is called. If ask
 	// returns an error, the parameter is rejected. A region whose arguments are found during the

@@ -52,7 +52,7 @@ func TryTrace(target Target, kind Kind, arguments []Argument, body func(in []*gr
 	g := arguments[0].Node.Graph()
 	again := false
 	for i, a := range r.arguments {
-		if recomputed.Of(a.Node) { // GoMLX does not recompute a region
+		if recomputed.IsRecomputed(a.Node) { // GoMLX does not recompute a region
 			r.arguments[i].Node, again = a.Node.StopCheckpoint(), true
 		}
 	}

@@ -27,7 +27,7 @@ type MissingError struct {
 
 // Error returns the names of the missing processes and the cause.
 func (e *MissingError) Error() string {
-	return errkind.Text("simhost: "+e.Op, fmt.Sprintf("process %d timed out waiting for %s", e.Here,
+	return errkind.Format("simhost: "+e.Op, fmt.Sprintf("process %d timed out waiting for %s", e.Here,
 		strings.Join(e.Names, ", ")), e.Err, "")
 }
 
@@ -53,7 +53,7 @@ type LostError struct {
 
 // Error returns the name of the process and the number of its launches.
 func (e *LostError) Error() string {
-	return errkind.Text("simhost: "+e.Op, fmt.Sprintf("%s ended after %d launches", e.Name, e.Launches), nil, "")
+	return errkind.Format("simhost: "+e.Op, fmt.Sprintf("%s ended after %d launches", e.Name, e.Launches), nil, "")
 }
 
 // Kind returns UnavailableError.
@@ -87,7 +87,7 @@ func (e *ProgramError) Error() string {
 	for i, l := range e.Launching {
 		texts[i] = l.String()
 	}
-	return errkind.Text("simhost", "the processes launch different programs: "+strings.Join(texts, ", "), nil, "")
+	return errkind.Format("simhost", "the processes launch different programs: "+strings.Join(texts, ", "), nil, "")
 }
 
 // Kind returns RuntimeError.

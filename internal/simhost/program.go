@@ -54,7 +54,7 @@ func (c *Cluster) compile(ctx context.Context, p *process, code pjrt.Program, op
 		if err != nil {
 			return nil, err
 		}
-		x.loaded = system.Loaded(x.compiled)
+		x.loaded = system.UnwrapExecutable(x.compiled)
 		c.programs[key] = x
 	}
 	if !slices.Contains(x.processes, p.index) {

@@ -2,8 +2,8 @@
 
 package staging
 
-// Alloc allocates n zeroed bytes. Give frees them.
-func Take(n int) ([]byte, error) { return make([]byte, n), nil }
+// Alloc allocates n zeroed bytes.
+func Alloc(n int) ([]byte, error) { return make([]byte, n), nil }
 
-// Free frees memory that was returned by Take.
-func Give([]byte) {}
+// Free has no effect, because the garbage collector frees the memory.
+func Free([]byte) {}

@@ -10,17 +10,17 @@ import (
 type Pool struct {
 	limit int
 
-	mu    sync.Mutex
-	wait  chan struct{} // closed when a block is returned
-	used  int           // bytes in use
-	size  int           // bytes in use or free
-	peak  int           // maximum of size
-	free  [][]byte
-	close bool
+	mu       sync.Mutex
+	released chan struct{} // closed when a block is returned
+	used     int           // bytes in use
+	size     int           // bytes in use or free
+	peak     int           // maximum of size
+	free     [][]byte
+	closed   bool
 }
 
 // New returns a pool with a limit in bytes.
-func New(limit int) *Pool { return &Pool{limit: limit, wait: make(chan struct{})} }
+func New(limit int) *Pool { return &Pool{limit: limit, released: make(chan struct{})} }
 
 // Get returns a block of n bytes with undefined contents as soon as the limit permits it. The error
 // is the cause of ctx or an error of the system.
@@ -28,11 +28,11 @@ func (p *Pool) Get(ctx context.Context, n int) ([]byte, error) {
 	for {
 		p.mu.Lock()
 		if p.used == 0 || p.used+n <= p.limit {
-			block, err := p.take(n)
+			block, err := p.allocate(n)
 			p.mu.Unlock()
 			return block, err
 		}
-		wait := p.wait
+		wait := p.released
 		p.mu.Unlock()
 		select {
 		case <-wait:
@@ -42,9 +42,9 @@ func (p *Pool) Get(ctx context.Context, n int) ([]byte, error) {
 	}
 }
 
-// take returns a free block of suitable size or a new one. It frees unused blocks if the pool would
+// allocate returns a free block of suitable size or a new one. It frees unused blocks if the pool would
 // exceed its limit.
-func (p *Pool) take(n int) (block []byte, err error) {
+func (p *Pool) allocate(n int) (block []byte, err error) {
 	for i, b := range p.free {
 		if cap(b) >= n && cap(b) <= 2*n {
 			p.free = append(p.free[:i], p.free[i+1:]...)
@@ -70,14 +70,14 @@ func (p *Pool) Put(block []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.used -= cap(block)
-	if p.close || p.size > p.limit {
+	if p.closed || p.size > p.limit {
 		p.size -= cap(block)
 		Free(block)
 	} else {
 		p.free = append(p.free, block)
 	}
-	close(p.wait)
-	p.wait = make(chan struct{})
+	close(p.released)
+	p.released = make(chan struct{})
 }
 
 // Peak returns the maximum size of the pool in bytes.
@@ -91,7 +91,7 @@ func (p *Pool) Peak() int {
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.close = true
+	p.closed = true
 	for _, b := range p.free {
 		p.size -= cap(b)
 		Free(b)

@@ -54,10 +54,10 @@ func checkKeys(d *json.Decoder, t reflect.Type, foldCase bool) error {
 	if err != nil || !nested {
 		return err
 	}
-	t = structType(t)
+	t = derefStruct(t)
 	seen := map[string]string{}
 	for d.More() {
-		element := elementType(t)
+		element := containerElem(t)
 		if open == '{' {
 			token, err := d.Token()
 			if err != nil {
@@ -66,7 +66,7 @@ func checkKeys(d *json.Decoder, t reflect.Type, foldCase bool) error {
 			key, _ := token.(string)
 			same := key
 			if foldCase {
-				same = fold(key)
+				same = foldKey(key)
 			}
 			if first, ok := seen[same]; ok && first == key {
 				return fmt.Errorf("the key %q is duplicate", key)
@@ -88,8 +88,8 @@ func checkKeys(d *json.Decoder, t reflect.Type, foldCase bool) error {
 	return err
 }
 
-// structType returns the type behind pointers, or nil for a type that decodes itself.
-func structType(t reflect.Type) reflect.Type {
+// derefStruct returns the type behind pointers, or nil for a type that decodes itself.
+func derefStruct(t reflect.Type) reflect.Type {
 	for t != nil {
 		if t.Kind() != reflect.Pointer {
 			if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
@@ -102,8 +102,8 @@ func structType(t reflect.Type) reflect.Type {
 	return nil
 }
 
-// elementType returns the type of the elements of a list or a map, and nil for other types.
-func elementType(t reflect.Type) reflect.Type {
+// containerElem returns the type of the elements of a list or a map, and nil for other types.
+func containerElem(t reflect.Type) reflect.Type {
 	if t != nil && slices.Contains([]reflect.Kind{reflect.Slice, reflect.Array, reflect.Map}, t.Kind()) {
 		return t.Elem()
 	}
@@ -125,8 +125,8 @@ func fieldType(t reflect.Type, key string) (reflect.Type, error) {
 	return nil, nil
 }
 
-// fold returns the same string for all strings that differ only in letter case.
-func fold(s string) string {
+// foldKey returns the same string for all strings that differ only in letter case.
+func foldKey(s string) string {
 	return strings.Map(func(r rune) rune {
 		least := r
 		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {

@@ -25,10 +25,10 @@ import (
 // the dense layers by hidden features, the embedding and the head by the vocabulary.
 func Rules() logical.Rules {
 	return logical.Rules{
-		logical.Match(`embedding/embeddings`, logical.Over("logical", "")),
-		logical.Match(`layers/(query|key|value|gate|up)/dense/weights`, logical.Over("", "", "logical")),
-		logical.Match(`layers/(out|down)/dense/weights`, logical.Over("", "logical", "")),
-		logical.Match(`head/dense/weights`, logical.Over("", "logical")),
+		logical.Match(`embedding/embeddings`, logical.SplitOverAxes("logical", "")),
+		logical.Match(`layers/(query|key|value|gate|up)/dense/weights`, logical.SplitOverAxes("", "", "logical")),
+		logical.Match(`layers/(out|down)/dense/weights`, logical.SplitOverAxes("", "logical", "")),
+		logical.Match(`head/dense/weights`, logical.SplitOverAxes("", "logical")),
 	}
 }
 

@@ -33,7 +33,7 @@ func (o *Options) setDefaults(s *strategy.TPUStrategy) error {
 	if !o.DType.IsFloat() {
 		return valueError("Options.DType", "use a float dtype", "a cache of %s", o.DType)
 	}
-	if p := s.NumLogicalDevices(); o.CacheSharding.Kind() == logical.None && p > 1 && o.KeyHeads%p == 0 {
+	if p := s.NumLogicalDevices(); o.CacheSharding.Kind() == logical.KindNone && p > 1 && o.KeyHeads%p == 0 {
 		o.CacheSharding = logical.SplitInto(1, 1, p, 1, 1)
 	}
 	kept := []int{o.Layers, o.rowsPerReplica(s), o.KeyHeads, o.MaxLength + o.PromptTokensPerLaunch, o.HeadSize}

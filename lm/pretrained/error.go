@@ -20,11 +20,11 @@ func (e *LoadError) Error() string {
 	if len(e.Loaded) > 0 {
 		reason = fmt.Sprintf("%d variables have their new values, %q first; the others have not changed", len(e.Loaded), e.Loaded[0])
 	}
-	return errkind.Text("pretrained: load", reason, e.Err, "")
+	return errkind.Format("pretrained: load", reason, e.Err, "")
 }
 
 // Kind returns the kind of the cause.
-func (e *LoadError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.RuntimeError) }
+func (e *LoadError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.RuntimeError) }
 
 // Unwrap returns the cause.
 func (e *LoadError) Unwrap() error { return e.Err }

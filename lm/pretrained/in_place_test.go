@@ -41,7 +41,7 @@ func TestLargeWeightsAreTurnedInPlace(t *testing.T) {
 			parts := []int{1, 1}
 			parts[cut] = mesh[1]
 			s := strategytest.On(t, plugintest.System(t, 8), strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1],
-				Variables: logical.Rules{logical.Match("/x", logical.SplitInto(parts...)), logical.Shard("", logical.ShardParameters)}})
+				Variables: logical.Rules{logical.Match("/x", logical.SplitInto(parts...)), logical.MatchState("", logical.ShardParameters)}})
 			store := model.NewStore()
 			step := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 				rc.Scope().VariableWithShape("x", shapes.Make(dtypes.Float32, columns, rows)).NodeValue(rc.Graph())

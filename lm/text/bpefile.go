@@ -120,7 +120,7 @@ const maxTokenizerBytes = 256 << 20
 
 // LoadBPE reads a tokenizer file like [ReadBPE].
 func LoadBPE(path, separator string) (*BPE, error) {
-	data, err := localfiles.Read(path, maxTokenizerBytes)
+	data, err := localfiles.ReadFile(path, maxTokenizerBytes)
 	if err != nil {
 		return nil, wrapError("read tokenizer", "", err)
 	}
@@ -151,7 +151,7 @@ func ReadBPE(r io.Reader, separator string) (*BPE, error) {
 	if r == nil {
 		return nil, tokenizerFileError("give an open file, or use LoadBPE", "the reader is nil")
 	}
-	data, err := localfiles.All(r, maxTokenizerBytes)
+	data, err := localfiles.ReadAll(r, maxTokenizerBytes)
 	if err != nil {
 		return nil, &errkind.Fault{Match: ErrTokenizer, Err: err}
 	}

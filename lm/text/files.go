@@ -42,7 +42,7 @@ func ListFiles(root, pattern string) (Files, error) {
 	if _, err := path.Match(pattern, ""); err != nil || strings.Contains(pattern, "/") {
 		return Files{}, valueError("list", `give a pattern of path.Match for the last name of a path, such as "*.go"`, "the pattern %q", pattern)
 	}
-	if err := localfiles.Local(root); err != nil {
+	if err := localfiles.CheckLocal(root); err != nil {
 		return Files{}, wrapError("list", subject, err)
 	}
 	real, err := filepath.EvalSymlinks(root) // WalkDir does not follow a root that is a link
@@ -101,7 +101,7 @@ func GoSources(ctx context.Context) (Files, error) {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return Files{}, &errkind.Fault{Op: "text: list Go's sources", Reason: "go env GOROOT failed", Err: err, Class: errkind.Or(err, errkind.NotFoundError),
+		return Files{}, &errkind.Fault{Op: "text: list Go's sources", Reason: "go env GOROOT failed", Err: err, Class: errkind.KindOr(err, errkind.NotFoundError),
 			Hint: "put the go command into PATH, or give files of your own"}
 	}
 	return ListFiles(filepath.Join(root, "src"), "*.go")

@@ -42,7 +42,7 @@ func ReadConfig(dir string) (Config, error) {
 	fail := func(class errkind.Kind, err error, hint, format string, args ...any) (Config, error) {
 		return Config{}, fileError(name, "", errkind.Fault{Reason: fmt.Sprintf(format, args...), Err: err, Class: class, Hint: hint})
 	}
-	text, err := files.Read(name, maxConfigBytes)
+	text, err := files.ReadFile(name, maxConfigBytes)
 	if err != nil {
 		return fail(errkind.Unknown, err, "", "not read")
 	}

@@ -15,7 +15,7 @@ func fileError(file, tensor string, f errkind.Fault) error {
 		f.Op += fmt.Sprintf(": tensor %q", tensor)
 	}
 	if f.Class == errkind.Unknown {
-		f.Class = errkind.Or(f.Err, errkind.DataLossError)
+		f.Class = errkind.KindOr(f.Err, errkind.DataLossError)
 	}
 	return &f
 }
@@ -68,7 +68,7 @@ func (f Mismatch) String() string {
 	if f.Tensor != "" {
 		subject += fmt.Sprintf(": tensor %q", f.Tensor)
 	}
-	return errkind.Text(subject, f.Detail, nil, f.Hint)
+	return errkind.Format(subject, f.Detail, nil, f.Hint)
 }
 
 // PlanError lists all mismatches between the tensors of files, the rules and the variables of a

@@ -161,7 +161,7 @@ func readIndex(fsys fs.FS, name string) (map[string]string, error) {
 		return nil, err
 	}
 	defer file.Close()
-	text, err := files.All(file, maxIndexBytes)
+	text, err := files.ReadAll(file, maxIndexBytes)
 	if err != nil {
 		return nil, fileError(name, "", errkind.Fault{Reason: "not read", Err: err})
 	}
@@ -181,7 +181,7 @@ func readIndex(fsys fs.FS, name string) (map[string]string, error) {
 func openRegular(fsys fs.FS, name string) (fs.File, fs.FileInfo, error) {
 	info, err := fs.Stat(fsys, name)
 	if err == nil {
-		err = files.Regular(name, info)
+		err = files.CheckRegular(name, info)
 	}
 	var file fs.File
 	if err == nil {

@@ -49,7 +49,7 @@ func TestLoopOverNamedAxesMatchesOneDevice(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.replicas, c.axes), func(t *testing.T) {
 			axes := strategytest.Axes(c.axes...)
-			mesh, err := logical.Mesh(0, axes...)
+			mesh, err := logical.NewMesh(0, axes...)
 			require.NoError(t, err)
 			got, vars := losses(t, strategy.Options{Replicas: c.replicas, LogicalAxes: axes, Variables: logical.Rules{
 				logical.Match(`layers/up/.*weights`, strategytest.Over(mesh, "", "replica", "model")),

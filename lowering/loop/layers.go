@@ -93,7 +93,7 @@ type Results struct {
 //   - Variables of the strategy can be read and written. A layer reads the values written by earlier
 //     layers, and after the loop a variable has the value written by the last layer. Recomputing in
 //     the backward pass does not repeat the writes. Gradients pass through writes as outside of loops.
-//   - logical.Split, logical.On, collectives, remat.Block and other loops are supported.
+//   - logical.Split, logical.OnDevice, collectives, remat.Block and other loops are supported.
 //     train.AddPerStepUpdateGraphFn is not supported.
 //
 // n must be at most 65536. Like GoMLX's graph functions, Run panics with its errors. They are

@@ -31,7 +31,7 @@ import (
 // split over p devices. The regions read variables.
 func onDevices(p int) func(scope *model.Scope, x *graph.Node) *graph.Node {
 	return func(scope *model.Scope, x *graph.Node) *graph.Node {
-		h := logical.On(p-1, x, func(x *graph.Node) *graph.Node {
+		h := logical.OnDevice(p-1, x, func(x *graph.Node) *graph.Node {
 			h := norm.LayerNorm(scope.In("norm"), x, -1).Done()
 			return graph.Tanh(layers.Dense(scope.In("up"), h, true, 2*width))
 		})
@@ -39,7 +39,7 @@ func onDevices(p int) func(scope *model.Scope, x *graph.Node) *graph.Node {
 			h = logical.Split(h, 1, p)
 		}
 		h = remat.Name(graph.Mul(h, h), "activation")
-		out := logical.OnMany(0, []*graph.Node{x, h}, func(in []*graph.Node) []*graph.Node {
+		out := logical.OnDeviceMany(0, []*graph.Node{x, h}, func(in []*graph.Node) []*graph.Node {
 			y := layers.Dense(scope.In("down"), in[1], false, width)
 			return []*graph.Node{graph.Add(in[0], y), graph.GreaterThan(y, graph.ZerosLike(y)), graph.ConvertDType(y, dtypes.Int32)}
 		})
@@ -47,7 +47,7 @@ func onDevices(p int) func(scope *model.Scope, x *graph.Node) *graph.Node {
 	}
 }
 
-// The layers of a loop and blocks contain logical.On regions.
+// The layers of a loop and blocks contain logical.OnDevice regions.
 func TestLoopWithOnMatchesUnrolledLayers(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	one := strategytest.On(t, sys, strategy.Options{Replicas: 1})
@@ -102,13 +102,13 @@ func TestOnDrawsRandomNumbersInLayers(t *testing.T) {
 		x := in[0]
 		two := graph.Const(rc.Graph(), int32(2))
 		out := loop.Run(rc.Scope("layers"), 3, loop.Arguments{Carried: in[:1], Shared: []*graph.Node{graph.Zeros(rc.Graph(), shapes.Make(dtypes.Int32, 0, 64))}}, func(l *loop.Layer) loop.Results {
-			all := logical.OnMany(1, []*graph.Node{l.Carried[0], l.Shared[0]}, func(in []*graph.Node) []*graph.Node {
+			all := logical.OnDeviceMany(1, []*graph.Node{l.Carried[0], l.Shared[0]}, func(in []*graph.Node) []*graph.Node {
 				mask := layers.Dropout(l.Scope, graph.OnesLike(in[0]), graph.Scalar(rc.Graph(), dtypes.Float32, 0.5))
 				y := graph.Mul(in[0], graph.Add(mask, graph.ConvertDType(two, dtypes.Float32)))
 				return []*graph.Node{y, mask, graph.Neg(in[1]), in[0]}
 			})
 			y := remat.Block(remat.Nothing(), all[0], func(y *graph.Node) *graph.Node {
-				return logical.On(0, y, func(y *graph.Node) *graph.Node { return graph.Div(graph.Square(y), y) })
+				return logical.OnDevice(0, y, func(y *graph.Node) *graph.Node { return graph.Div(graph.Square(y), y) })
 			})
 			return loop.Results{Carried: []*graph.Node{y}, Stacked: []*graph.Node{all[1], all[2]}}
 		}, loop.Options{Keep: remat.Nothing()})
@@ -140,7 +140,7 @@ func TestOnWithNamedAxesInLayers(t *testing.T) {
 	all := layerLoop(t, s, nil, func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		y := loop.Layers(nil, 3, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node {
 			for _, k := range []int{0, 3, 2} {
-				x = logical.On(k, logical.SplitOver(x, "model"), func(x *graph.Node) *graph.Node { return graph.AddScalar(graph.MulScalar(x, 2), 1) })
+				x = logical.OnDevice(k, logical.SplitOver(x, "model"), func(x *graph.Node) *graph.Node { return graph.AddScalar(graph.MulScalar(x, 2), 1) })
 			}
 			return x
 		}, loop.Options{})
@@ -154,7 +154,7 @@ func TestOnInLayersIsBranch(t *testing.T) {
 	s := strategytest.New(t, 2, 2)
 	m, err := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{loop.Layers(nil, 3, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node {
-			return logical.On(1, x, graph.Tanh)
+			return logical.OnDevice(1, x, graph.Tanh)
 		}, loop.Options{})}
 	}, strategy.FunctionOptions{}).Lowered(context.Background(), shapes.Make(dtypes.Float32, 4))
 	require.NoError(t, err)
@@ -166,10 +166,10 @@ func TestOnInLayersIsBranch(t *testing.T) {
 func TestErrorsOfOnInLayers(t *testing.T) {
 	s := strategytest.New(t, 1, 2)
 	for want, region := range map[string]func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node{
-		"inside another region":                  func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return logical.On(0, x, graph.Neg) },
+		"inside another region":                  func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return logical.OnDevice(0, x, graph.Neg) },
 		"annotate before or after the On region": func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return logical.Split(x, 2) },
 		"call it before or after the On region":  func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return rc.AllReduce(strategy.Sum, x) },
-		"inside a region that runs on one logical device; put the logical.On region elsewhere": func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		"inside a region that runs on one logical device; put the logical.OnDevice region elsewhere": func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			return remat.Block(remat.Nothing(), x, graph.Neg)
 		},
 		"it returns nothing":          nil,
@@ -178,20 +178,20 @@ func TestErrorsOfOnInLayers(t *testing.T) {
 		_, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{loop.Layers(nil, 2, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node {
 				if want == "it returns nothing" {
-					return logical.OnMany(1, []*graph.Node{x}, func([]*graph.Node) []*graph.Node { return nil })[0]
+					return logical.OnDeviceMany(1, []*graph.Node{x}, func([]*graph.Node) []*graph.Node { return nil })[0]
 				}
-				return logical.On(1, x, func(x *graph.Node) *graph.Node { return region(rc, x) })
+				return logical.OnDevice(1, x, func(x *graph.Node) *graph.Node { return region(rc, x) })
 			}, loop.Options{})}
 		}, strategy.FunctionOptions{}).Run(context.Background(), []float32{1, 2})
 		require.ErrorContains(t, err, want)
 		assert.NotEqual(t, errkind.Unknown, errkind.KindOf(err), want)
 	}
 	for want, build := range map[string]func(x *graph.Node) *graph.Node{
-		"there is no logical device 2 in a replica of 2 devices": func(x *graph.Node) *graph.Node { return logical.On(2, x, graph.Neg) },
-		"the function is nil": func(x *graph.Node) *graph.Node { return logical.On(0, x, nil) },
+		"there is no logical device 2 in a replica of 2 devices": func(x *graph.Node) *graph.Node { return logical.OnDevice(2, x, graph.Neg) },
+		"the function is nil": func(x *graph.Node) *graph.Node { return logical.OnDevice(0, x, nil) },
 		"from outside; pass it as an argument": func(x *graph.Node) *graph.Node {
 			y := graph.Exp(x)
-			return logical.On(0, x, func(x *graph.Node) *graph.Node { return graph.Mul(x, y) })
+			return logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return graph.Mul(x, y) })
 		},
 	} {
 		_, err := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {

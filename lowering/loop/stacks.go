@@ -121,7 +121,7 @@ func (r *layerLoop) newVariable(v *model.Variable) *model.Variable {
 // stackInitializer returns an initializer for a stack. It calls the layer's initializer once for
 // each layer.
 func (r *layerLoop) stackInitializer(v *model.Variable) model.VariableInitializer {
-	n, one, of := r.n, initial.Of(v), v.Shape()
+	n, one, of := r.n, initial.Initializer(v), v.Shape()
 	if v.HasValue() {
 		value, err := v.Value()
 		if err == nil {

@@ -106,7 +106,7 @@ func TestOneDeviceInLoops(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []any{[]float32{1, 6561}}, strategytest.Values(t, out[0], 1))
 	out, err = run(func(x *graph.Node) *graph.Node {
-		return logical.On(1, x, func(x *graph.Node) *graph.Node { return graph.Mul(x, x) })
+		return logical.OnDevice(1, x, func(x *graph.Node) *graph.Node { return graph.Mul(x, x) })
 	})
 	require.NoError(t, err)
 	assert.Equal(t, []any{[]float32{1, 6561}}, strategytest.Values(t, out[0], 1))

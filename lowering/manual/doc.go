@@ -67,7 +67,7 @@
 // A region can be inside the body of package loop or a block of package remat, and can contain
 // them. If a region is manual only over some axes, the partitioner splits tensors over the other
 // axes, according to logical.SplitOver and logical.Replicate. Annotations of package logical are
-// errors in a region over all axes, and logical.On is an error in any region.
+// errors in a region over all axes, and logical.OnDevice is an error in any region.
 //
 // # Higher-level packages
 //

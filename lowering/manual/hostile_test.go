@@ -72,7 +72,7 @@ func TestRegionErrors(t *testing.T) {
 		"an argument's axis, unknown":   {func(x *graph.Node) { run(experts, manual.In(x, "stage"), whole, same) }, `over axis "stage", which the replica does not have`},
 		"an argument's axis twice":      {func(x *graph.Node) { run(experts, manual.In(x, "expert", "expert"), whole, same) }, `names axis "expert" twice`},
 		"an argument's part of no kind": {func(x *graph.Node) { run(experts, manual.In(x, 3), whole, same) }, "not int"},
-		"an open spec":                  {func(x *graph.Node) { run(experts, manual.In(x, sharding.Open()), whole, same) }, "dimension 0 of its spec \"?\" is open"},
+		"an open spec":                  {func(x *graph.Node) { run(experts, manual.In(x, sharding.OpenDim()), whole, same) }, "dimension 0 of its spec \"?\" is open"},
 		"a spec with replicated axes": {func(x *graph.Node) {
 			run(experts, manual.Arg{Node: x, Spec: sharding.P().WithReplicated("model")}, whole, same)
 		}, "remove them"},
@@ -134,9 +134,9 @@ func TestRegionErrors(t *testing.T) {
 		}, "manual over the axis expert; name axes of [model] only"},
 		"a split by numbers in a region": {inside(func(x *graph.Node) *graph.Node { return logical.Split(x, 1, 8) }), "use logical.SplitOver"},
 		"an assignment in a region":      {inside(func(x *graph.Node) *graph.Node { return logical.Assign(x, 0) }), "use logical.SplitOver"},
-		"On in a region":                 {inside(func(x *graph.Node) *graph.Node { return logical.On(0, x, graph.Neg) }), "inside a region (manual)"},
+		"On in a region":                 {inside(func(x *graph.Node) *graph.Node { return logical.OnDevice(0, x, graph.Neg) }), "inside a region (manual)"},
 		"a region in On": {func(x *graph.Node) {
-			logical.On(0, x, func(x *graph.Node) *graph.Node { return over(x, experts, cut, same) })
+			logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return over(x, experts, cut, same) })
 		}, "inside a region that runs on one logical device"},
 		"a collective in a function": {inside(func(x *graph.Node) *graph.Node {
 			f := graph.NewFunction(x.Graph(), "f", func(g *graph.Graph) []*graph.Node {

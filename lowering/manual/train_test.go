@@ -75,9 +75,9 @@ func mixedOptions(model, expert int) strategy.Options {
 	return strategy.Options{
 		LogicalAxes: []sharding.Axis{{Name: "model", Size: model}, {Name: "expert", Size: expert}},
 		Variables: logical.Rules{
-			logical.Match(`layers/.*experts_`, logical.Over("", "expert", "", "")),
-			logical.Match(`last/.*experts_`, logical.Over("expert", "", "")),
-			logical.Match(`block/.*up`, logical.Over("", "model")),
+			logical.Match(`layers/.*experts_`, logical.SplitOverAxes("", "expert", "", "")),
+			logical.Match(`last/.*experts_`, logical.SplitOverAxes("expert", "", "")),
+			logical.Match(`block/.*up`, logical.SplitOverAxes("", "model")),
 		},
 	}
 }

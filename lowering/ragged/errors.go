@@ -24,7 +24,7 @@ type Error struct {
 // Error returns "ragged: op of shape, whose dimension is padded: reason: cause; hint".
 func (e *Error) Error() string {
 	if e.Op == "" {
-		return errkind.Text("ragged", e.Reason, e.Err, e.Hint)
+		return errkind.Format("ragged", e.Reason, e.Err, e.Hint)
 	}
 	what := "ragged: " + e.Op
 	if e.Shape != nil {
@@ -33,11 +33,11 @@ func (e *Error) Error() string {
 	if e.Dim >= 0 {
 		what += fmt.Sprintf(", whose dimension %d is padded", e.Dim)
 	}
-	return errkind.Text(what, e.Reason, e.Err, e.Hint)
+	return errkind.Format(what, e.Reason, e.Err, e.Hint)
 }
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Kind returns the kind of Err, by default InvalidArgumentError.
-func (e *Error) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.InvalidArgumentError) }
+func (e *Error) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.InvalidArgumentError) }

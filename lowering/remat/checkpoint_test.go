@@ -37,7 +37,7 @@ func TestGoMLXCheckpointKeepsModuleOps(t *testing.T) {
 				h = layers.Dense(rc.Scope(fmt.Sprintf("layer_%d", i)), h, true, 8)
 				h = graph.Tanh(logical.Split(h, 1, p))
 				h = graph.Sub(h, rc.AllReduce(strategy.Mean, graph.ReduceAndKeep(h, graph.ReduceMean, 0)))
-				h = logical.On(p-1, graph.Mul(h, h), func(h *graph.Node) *graph.Node { return graph.Tanh(graph.Mul(h, h)) })
+				h = logical.OnDevice(p-1, graph.Mul(h, h), func(h *graph.Node) *graph.Node { return graph.Tanh(graph.Mul(h, h)) })
 				h = remat.Block(remat.Nothing(), h, func(h *graph.Node) *graph.Node { return graph.Mul(h, graph.Sigmoid(h)) })
 				x = loop.Layers(rc.Scope(fmt.Sprintf("loop_%d", i)), 2, graph.Add(x, h), func(scope *model.Scope, x *graph.Node) *graph.Node {
 					return graph.Tanh(layers.Dense(scope.In("dense"), x, true, 8))

@@ -26,7 +26,7 @@
 // A block can contain annotations and regions of package logical, collectives, variables, and other
 // blocks and loops. Writes to variables are not repeated.
 //
-// A logical.On region is kept or recomputed as a unit. [Everything] keeps the values that its
+// A logical.OnDevice region is kept or recomputed as a unit. [Everything] keeps the values that its
 // backward pass reads, on the device of the region. Other policies cannot select products and names
 // inside the region.
 //

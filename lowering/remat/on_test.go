@@ -29,9 +29,9 @@ func TestAOTLargeOnInLayers(t *testing.T) {
 	}
 	s := strategytest.Ahead(t, "v5e:4x4", strategy.Options{Replicas: 4, LogicalDevices: 4})
 	layer := func(scope *model.Scope, x *graph.Node) *graph.Node {
-		h := logical.On(1, x, func(x *graph.Node) *graph.Node { return graph.Tanh(layers.Dense(scope.In("up"), x, true, 256)) })
+		h := logical.OnDevice(1, x, func(x *graph.Node) *graph.Node { return graph.Tanh(layers.Dense(scope.In("up"), x, true, 256)) })
 		h = logical.Split(graph.Mul(h, h), 1, 4)
-		return graph.Add(x, logical.On(3, h, func(h *graph.Node) *graph.Node { return layers.Dense(scope.In("down"), h, true, 64) }))
+		return graph.Add(x, logical.OnDevice(3, h, func(h *graph.Node) *graph.Node { return layers.Dense(scope.In("down"), h, true, 64) }))
 	}
 	for _, keep := range []remat.Policy{remat.Everything(), remat.Nothing()} {
 		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {

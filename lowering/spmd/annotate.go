@@ -19,7 +19,7 @@ func (t *Trace) usesPartitioner() bool {
 // its own tensor, which can be split over the other axes only.
 func (t *Trace) checkAnnotation(a logical.Annotation, shape []int) error {
 	manual := region.ManualAxes(t)
-	if len(manual) == 0 || a.Kind() == logical.None {
+	if len(manual) == 0 || a.Kind() == logical.KindNone {
 		return nil
 	}
 	refuse := func(reason, hint string) error {

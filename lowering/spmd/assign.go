@@ -9,7 +9,7 @@ import (
 )
 
 // An assigned tensor is computed on its device: the op that computes it, and the preceding ops that
-// only this op needs, become part of a region of that device, as if the step had called logical.On.
+// only this op needs, become part of a region of that device, as if the step had called logical.OnDevice.
 // The annotation itself is not an op: its readers read the tensor. No region is needed for a tensor
 // that is already replicated on all devices, such as an argument or the result of a collective.
 //

@@ -119,7 +119,7 @@ var assigned = []struct {
 	{"beside a region", 2, 2, logical.Annotation{}, func(g *graph.Graph) []*graph.Node {
 		x, w := matrix(g, "x"), matrix(g, "w")
 		h := assign(graph.MatMul(x, w), 1)
-		y := logical.OnMany(1%devices(g), []*graph.Node{h}, func(in []*graph.Node) []*graph.Node { return []*graph.Node{graph.MatMul(in[0], w)} })[0]
+		y := logical.OnDeviceMany(1%devices(g), []*graph.Node{h}, func(in []*graph.Node) []*graph.Node { return []*graph.Node{graph.MatMul(in[0], w)} })[0]
 		z := assign(graph.MatMul(y, w), 1)
 		return []*graph.Node{z, graph.Gradient(graph.ReduceAllSum(z), w)[0]}
 	}, work{0, 8, 1}, 5},

@@ -21,22 +21,22 @@ func channelHandle(n int) ir.Attr {
 // shardingAttr is the sharding of an argument or a result of a function. bareShardingAttr is the
 // sharding of a value inside a function. bares are the shardings of the operands and results of a
 // writeManual computation.
-func shardingAttr(s sharding.Spec) ir.Attr { return ir.Raw(s.Shardy(meshName)) }
+func shardingAttr(s sharding.Spec) ir.Attr { return ir.Raw(s.ShardyText(meshName)) }
 
-func bareShardingAttr(s sharding.Spec) ir.Attr { return ir.Raw(s.ShardyBare(meshName)) }
+func bareShardingAttr(s sharding.Spec) ir.Attr { return ir.Raw(s.ShardyTextBare(meshName)) }
 
 func bareShardingsAttr(list []sharding.Spec) ir.Attr {
 	all := make([]string, len(list))
 	for i, s := range list {
-		all[i] = s.ShardyBare(meshName)
+		all[i] = s.ShardyTextBare(meshName)
 	}
 	return ir.Raw("[" + strings.Join(all, ", ") + "]")
 }
 
 // manualAxesAttr returns the mesh axes over which a computation is manual.
-func manualAxesAttr(names []string) ir.Attr { return ir.Raw(sharding.ShardyAxes(names)) }
+func manualAxesAttr(names []string) ir.Attr { return ir.Raw(sharding.ShardyAxisSet(names)) }
 
-func meshAttr(m sharding.Mesh) ir.Attr { return ir.Raw(m.Shardy(meshName)) }
+func meshAttr(m sharding.Mesh) ir.Attr { return ir.Raw(m.ShardyText(meshName)) }
 
 // stackValue returns the sharding of a tensor whose leading dimension is the index of the logical
 // device. rank includes that dimension.

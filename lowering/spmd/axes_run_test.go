@@ -44,7 +44,7 @@ func (n newValue) over(dims ...string) logical.Annotation {
 		}
 		dims[i] = strings.Join(has, ",")
 	}
-	return logical.Over(dims...)
+	return logical.SplitOverAxes(dims...)
 }
 
 func (n newValue) put(x *graph.Node, dims ...string) *graph.Node {
@@ -130,7 +130,7 @@ func TestRegionsOfAMeshOfNamedAxes(t *testing.T) {
 			x, w := param(g, "x", 8, 8), param(g, "w", 8, 8)
 			h := n.put(graph.MatMul(x, n.put(w, "", "model")), "", "model")
 			h = logical.Split(h, p, 1)
-			keep := logical.On(p-1, h, func(h *graph.Node) *graph.Node { return graph.Tanh(graph.MatMul(h, w)) })
+			keep := logical.OnDevice(p-1, h, func(h *graph.Node) *graph.Node { return graph.Tanh(graph.MatMul(h, w)) })
 			h = n.put(graph.Mul(logical.Assign(graph.Sin(keep), p/2), keep), "sequence", "")
 			if p == 8 {
 				h = logical.Split(h, 4, 2)
@@ -190,9 +190,9 @@ func TestOptionsAndSignaturesOfBadAxesAreRefused(t *testing.T) {
 		"have 4 devices, but a replica has 8":                           {spmd.Options{LogicalDevices: 8, LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.Annotation{}},
 		`axis name "replica" is reserved for the replicas`:              {spmd.Options{LogicalAxes: []sharding.Axis{{Name: "replica", Size: 2}}}, logical.Annotation{}},
 		`mesh axis "model": the name is used twice`:                     {spmd.Options{LogicalAxes: []sharding.Axis{model2, model2}}, logical.Annotation{}},
-		`split over axis "expert", which`:                               {spmd.Options{LogicalAxes: []sharding.Axis{model2}}, logical.Over("", "expert")},
-		`split over the replicas; use axes`:                             {spmd.Options{LogicalAxes: []sharding.Axis{model2}}, logical.Over("replica", "")},
-		`dimension 1 of size 6 is not divisible into 4`:                 {spmd.Options{LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.Over("", "model,sequence")},
+		`split over axis "expert", which`:                               {spmd.Options{LogicalAxes: []sharding.Axis{model2}}, logical.SplitOverAxes("", "expert")},
+		`split over the replicas; use axes`:                             {spmd.Options{LogicalAxes: []sharding.Axis{model2}}, logical.SplitOverAxes("replica", "")},
+		`dimension 1 of size 6 is not divisible into 4`:                 {spmd.Options{LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.SplitOverAxes("", "model,sequence")},
 		`split "y" of shape [4 6]: the product of the parts [2 3] is 6`: {spmd.Options{LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.SplitInto(2, 3)},
 	} {
 		tr := spmd.NewTrace(c.options)
@@ -211,6 +211,6 @@ func TestOptionsAndSignaturesOfBadAxesAreRefused(t *testing.T) {
 	}
 	require.NoError(t, caught(func() { logical.SplitOver(x, "sequence,model", "") }))
 	require.ErrorAs(t, caught(func() {
-		logical.On(0, x, func(x *graph.Node) *graph.Node { return logical.SplitOver(x, "model", "") })
+		logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return logical.SplitOver(x, "model", "") })
 	}), &bad)
 }

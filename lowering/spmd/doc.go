@@ -9,7 +9,7 @@
 // replica, and the partitioner splits a replica over its logical devices. The body calls the step
 // function. With [Options].LogicalAxes the mesh has these axes instead of "logical", as in
 // ["replica"=R, "model"=2, "sequence"=2]. If splits by numbers require it, an axis is split into
-// several ("logical.0", ...); see [github.com/tpustrategy/tpustrategy/logical.Factor].
+// several ("logical.0", ...); see [github.com/tpustrategy/tpustrategy/logical.FactorAxes].
 //
 //	t := spmd.NewTrace(spmd.Options{Replicas: 4, LogicalDevices: 2})
 //	g := graph.NewGraph(t, "step")
@@ -36,7 +36,7 @@
 //
 // # Regions
 //
-// Ops between BeginRegion and EndRegion (see [github.com/tpustrategy/tpustrategy/logical.On]) move
+// Ops between BeginRegion and EndRegion (see [github.com/tpustrategy/tpustrategy/logical.OnDevice]) move
 // into a separate function, which runs inside a nested manual computation, in a stablehlo.case on
 // partition_id. An all-reduce of bits sends the results of the region to all logical devices: the
 // other devices pass zeros (exchange.go). A value that only other regions of the same device read

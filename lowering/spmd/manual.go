@@ -103,7 +103,7 @@ func (c *manualComputation) shardingSpec(rank int, axes [][]string) sharding.Spe
 	for i := range dims {
 		dims[i].Open = c.openDims
 		if i < len(axes) {
-			dims[i].Axes = c.a.assembler.factors.Pieces(c.a.assembler.trace.nontrivialAxes(axes[i])...)
+			dims[i].Axes = c.a.assembler.factors.FactorsOf(c.a.assembler.trace.nontrivialAxes(axes[i])...)
 		}
 	}
 	spec := sharding.NewSpec(dims...)

@@ -89,7 +89,7 @@ func (a *outliner) outerResults(p *passNode) []*ir.Value {
 
 // manualAxes returns the mesh axes over which the computation is manual, in mesh order.
 func (c *manualComputation) manualAxes() []string {
-	return c.a.assembler.mesh.SortAxes(c.a.assembler.factors.Pieces(c.axes...))
+	return c.a.assembler.mesh.SortAxes(c.a.assembler.factors.FactorsOf(c.axes...))
 }
 
 // unsplitAxes returns the axes over which a crossing does not split a tensor.
@@ -183,7 +183,7 @@ func (c *manualComputation) deviceIndex(axes []string) *ir.Value {
 		n := c.a.assembler.trace.deviceCount(axes)
 		all, own, number := c.a.function.NewValue(int32Scalar.Stacked(n)), c.a.function.NewValue(int32Scalar.Stacked(1)), c.a.function.NewValue(int32Scalar)
 		c.outerStatements = append(c.outerStatements, iotaOp(all))
-		c.addOperand(all, own, sharding.NewSpec(sharding.Dim{Axes: c.a.assembler.factors.Pieces(axes...)}))
+		c.addOperand(all, own, sharding.NewSpec(sharding.Dim{Axes: c.a.assembler.factors.FactorsOf(axes...)}))
 		c.prologue = append(c.prologue, copyOp(number, own))
 		c.deviceIndices[key] = number
 	}

@@ -25,7 +25,7 @@ type annotationMark struct {
 }
 
 func (a annotationMark) lower(w *assembler, out, in *ir.Value) *ir.Statement {
-	if w.isSinglePartition() || a.annotation.Kind() == logical.None {
+	if w.isSinglePartition() || a.annotation.Kind() == logical.KindNone {
 		return copyOp(out, in)
 	}
 	return w.constrain(out, in, a.annotation)
@@ -40,7 +40,7 @@ func (a annotationMark) assignedDevice() (device int, ok bool) {
 type replicateMark struct{}
 
 func (replicateMark) lower(w *assembler, out, in *ir.Value) *ir.Statement {
-	if w.factors.Divided() < 2 {
+	if w.factors.NumSplit() < 2 {
 		return copyOp(out, in)
 	}
 	return w.constrain(out, in, logical.Replicated())

@@ -55,26 +55,26 @@ func TestNodeFunctionsRefuseWhatCannotBePlaced(t *testing.T) {
 		"split into a wrong product":           {func(x *graph.Node) { logical.Split(x, 2, 1) }, "is 2, but there are 4 logical devices"},
 		"split into zero parts":                {func(x *graph.Node) { logical.Split(x, 0, 4) }, "use 1 for a dimension that is not split"},
 		"split into negative parts":            {func(x *graph.Node) { logical.Split(x, -2, -2) }, "dimension 0 is split into -2 parts"},
-		"run on a device that is not there":    {func(x *graph.Node) { logical.On(7, x, identity) }, "use a number from 0 to 3"},
+		"run on a device that is not there":    {func(x *graph.Node) { logical.OnDevice(7, x, identity) }, "use a number from 0 to 3"},
 		"a region in a region": {func(x *graph.Node) {
-			logical.On(0, x, func(x *graph.Node) *graph.Node { return logical.On(1, x, identity) })
+			logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return logical.OnDevice(1, x, identity) })
 		}, "inside another region"},
 		"an annotation in a region": {func(x *graph.Node) {
-			logical.On(0, x, func(x *graph.Node) *graph.Node { return logical.Replicate(x) })
+			logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return logical.Replicate(x) })
 		}, "annotate before or after the On region"},
 		"a collective in a region": {func(x *graph.Node) {
-			logical.On(0, x, func(x *graph.Node) *graph.Node { return spmd.AllReduce(x, spmd.Sum) })
+			logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return spmd.AllReduce(x, spmd.Sum) })
 		}, "call it before or after the On region"},
 		"a region that reads a node from outside": {func(x *graph.Node) {
 			y := graph.Exp(x)
-			logical.On(0, x, func(x *graph.Node) *graph.Node { return graph.Add(x, y) })
+			logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return graph.Add(x, y) })
 		}, "pass it to OnMany as an argument"},
 		"a region without results": {func(x *graph.Node) {
-			logical.OnMany(0, []*graph.Node{x}, func([]*graph.Node) []*graph.Node { return nil })
+			logical.OnDeviceMany(0, []*graph.Node{x}, func([]*graph.Node) []*graph.Node { return nil })
 		}, "return at least one node"},
-		"a region without arguments": {func(x *graph.Node) { logical.OnMany(0, nil, nil) }, "pass the nodes that the region reads"},
+		"a region without arguments": {func(x *graph.Node) { logical.OnDeviceMany(0, nil, nil) }, "pass the nodes that the region reads"},
 		"a region that returns nil": {func(x *graph.Node) {
-			logical.On(0, x, func(*graph.Node) *graph.Node { return nil })
+			logical.OnDevice(0, x, func(*graph.Node) *graph.Node { return nil })
 		}, "result 0 is not a node of this graph"},
 		"scatter an indivisible dimension": {func(x *graph.Node) { spmd.ReduceScatter(graph.Slice(x, graph.AxisRange(0, 3)), 0) }, "size 3 is not divisible by 2 replicas"},
 		"gather an axis that is not there": {func(x *graph.Node) { spmd.AllGather(x, 2) }, "axis 2 of a tensor of rank 2"},
@@ -140,7 +140,7 @@ func TestTheTextIsTheSameEveryTime(t *testing.T) {
 			Arguments: make([]spmd.Tensor, 2), Results: make([]spmd.Tensor, 2),
 		}, func(g *graph.Graph) []*graph.Node {
 			x, w := param(g, "x", 8, 8), param(g, "w", 8, 8)
-			h := logical.On(2, logical.Split(graph.MatMul(x, w), 2, 2), func(h *graph.Node) *graph.Node { return graph.Tanh(graph.MatMul(h, w)) })
+			h := logical.OnDevice(2, logical.Split(graph.MatMul(x, w), 2, 2), func(h *graph.Node) *graph.Node { return graph.Tanh(graph.MatMul(h, w)) })
 			y := graph.ReduceAllSum(h)
 			return []*graph.Node{y, spmd.AllReduce(graph.Gradient(y, w)[0], spmd.Sum)}
 		})

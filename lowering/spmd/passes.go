@@ -56,7 +56,7 @@ func (t *Trace) BeginPass(p *region.Pass) error {
 		return err
 	}
 	if t.InRegion() {
-		return newFault(p.Kind.String(), "inside a region that runs on one logical device", "put the logical.On region elsewhere")
+		return newFault(p.Kind.String(), "inside a region that runs on one logical device", "put the logical.OnDevice region elsewhere")
 	}
 	if err := t.checkOffload(p.Kind); err != nil {
 		return err

@@ -30,7 +30,7 @@ func onTwo(t *testing.T, results int, step func(x, w *graph.Node) []*graph.Node)
 
 func TestARegionThatReturnsAVariableKeepsItsGradient(t *testing.T) {
 	out := onTwo(t, 3, func(x, w *graph.Node) []*graph.Node {
-		y := logical.OnMany(1, []*graph.Node{x}, func(in []*graph.Node) []*graph.Node { return []*graph.Node{w, in[0]} })
+		y := logical.OnDeviceMany(1, []*graph.Node{x}, func(in []*graph.Node) []*graph.Node { return []*graph.Node{w, in[0]} })
 		by := graph.Gradient(graph.ReduceAllSum(graph.Mul(y[0], y[1])), w, x)
 		return []*graph.Node{y[0], by[0], by[1]}
 	})
@@ -39,7 +39,7 @@ func TestARegionThatReturnsAVariableKeepsItsGradient(t *testing.T) {
 
 func TestARegionMayHoldClosures(t *testing.T) {
 	out := onTwo(t, 2, func(x, w *graph.Node) []*graph.Node {
-		y := logical.On(1, x, func(x *graph.Node) *graph.Node {
+		y := logical.OnDevice(1, x, func(x *graph.Node) *graph.Node {
 			falling := graph.Sort(graph.StopGradient(x), 0, false)
 			cond := graph.NewClosure(x.Graph(), func(g *graph.Graph) []*graph.Node {
 				count := graph.Parameter(g, "count", shapes.Make(dtypes.Int32))
@@ -66,15 +66,15 @@ func TestARegionRefusesWhatWouldLoseItsGradient(t *testing.T) {
 	}{
 		"a result that is a node from outside": {func(x *graph.Node) {
 			y := graph.Exp(x)
-			logical.On(0, x, func(*graph.Node) *graph.Node { return y })
+			logical.OnDevice(0, x, func(*graph.Node) *graph.Node { return y })
 		}, "pass it to OnMany as an argument"},
 		"a second derivative": {func(x *graph.Node) {
-			y := logical.On(0, x, func(x *graph.Node) *graph.Node { return graph.Mul(x, graph.Mul(x, x)) })
+			y := logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return graph.Mul(x, graph.Mul(x, x)) })
 			first := graph.Gradient(graph.ReduceAllSum(y), x)[0]
 			graph.Gradient(graph.ReduceAllSum(first), x)
 		}, "a second derivative"},
 		"a second derivative by what was above the region": {func(x *graph.Node) {
-			y := logical.On(0, x, func(x *graph.Node) *graph.Node { return graph.MulScalar(x, 3) })
+			y := logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return graph.MulScalar(x, 3) })
 			z := graph.Mul(y, graph.Mul(y, y))
 			first := graph.Gradient(graph.ReduceAllSum(z), x)[0]
 			graph.Gradient(graph.ReduceAllSum(first), x)
@@ -95,11 +95,13 @@ func TestNilIsRefused(t *testing.T) {
 	g := graph.NewGraph(spmd.NewTrace(spmd.Options{LogicalDevices: 2}), "step")
 	x := param(g, "x", 4)
 	for name, call := range map[string]func(){
-		"split":               func() { logical.Split(nil, 2) },
-		"replicate":           func() { logical.Replicate(nil) },
-		"on":                  func() { logical.On(0, nil, graph.Neg) },
-		"on many":             func() { logical.OnMany(0, []*graph.Node{x, nil}, func(in []*graph.Node) []*graph.Node { return in }) },
-		"on without function": func() { logical.On(0, x, nil) },
+		"split":     func() { logical.Split(nil, 2) },
+		"replicate": func() { logical.Replicate(nil) },
+		"on":        func() { logical.OnDevice(0, nil, graph.Neg) },
+		"on many": func() {
+			logical.OnDeviceMany(0, []*graph.Node{x, nil}, func(in []*graph.Node) []*graph.Node { return in })
+		},
+		"on without function": func() { logical.OnDevice(0, x, nil) },
 		"all-reduce":          func() { spmd.AllReduce(nil, spmd.Sum) },
 		"all-gather":          func() { spmd.AllGather(nil, 0) },
 	} {
@@ -121,7 +123,7 @@ func TestARegionRefusesCallsThatAllDevicesMake(t *testing.T) {
 		x := param(g, "x", 4)
 		f := graph.NewFunction(g, "region_0_f", func(g *graph.Graph) []*graph.Node { return []*graph.Node{body(param(g, "y", 4))} })
 		outer := graph.NewFunction(g, "outer", func(g *graph.Graph) []*graph.Node { return f.Call(param(g, "z", 4)) })
-		require.NoError(t, g.Compile(logical.On(1, x, func(x *graph.Node) *graph.Node { return outer.Call(x)[0] })))
+		require.NoError(t, g.Compile(logical.OnDevice(1, x, func(x *graph.Node) *graph.Node { return outer.Call(x)[0] })))
 		_, err := tr.Module(g, spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1)})
 		if name == "nothing" {
 			require.NoError(t, err)
@@ -138,10 +140,10 @@ func TestEmptyTensorsCrossRegions(t *testing.T) {
 		Arguments: make([]spmd.Tensor, 2), Results: make([]spmd.Tensor, 3),
 	}, func(g *graph.Graph) []*graph.Node {
 		x, e := param(g, "x", 4), param(g, "e", 4, 0)
-		y := logical.OnMany(1, []*graph.Node{x, e}, func(in []*graph.Node) []*graph.Node {
+		y := logical.OnDeviceMany(1, []*graph.Node{x, e}, func(in []*graph.Node) []*graph.Node {
 			return []*graph.Node{graph.Add(in[0], graph.ReduceSum(in[1], 1)), graph.Add(in[1], in[1])}
 		})
-		z := logical.OnMany(1, []*graph.Node{y[0], logical.Assign(y[1], 0)}, func(in []*graph.Node) []*graph.Node {
+		z := logical.OnDeviceMany(1, []*graph.Node{y[0], logical.Assign(y[1], 0)}, func(in []*graph.Node) []*graph.Node {
 			return []*graph.Node{graph.Neg(in[0]), in[1]}
 		})
 		return []*graph.Node{z[0], z[1], y[1]}
@@ -197,18 +199,18 @@ func TestARegionThatPanicsIsClosed(t *testing.T) {
 		x := param(g, "x", 4)
 		cause := errors.New("no second layer")
 		assert.Same(t, cause, caught(func() {
-			logical.On(1, x, func(x *graph.Node) *graph.Node {
+			logical.OnDevice(1, x, func(x *graph.Node) *graph.Node {
 				graph.Exp(x)
 				panic(cause)
 			})
 		}))
 		assert.ErrorContains(t, caught(func() {
-			logical.On(0, x, func(x *graph.Node) *graph.Node {
-				return logical.On(1, x, func(x *graph.Node) *graph.Node { return x })
+			logical.OnDevice(0, x, func(x *graph.Node) *graph.Node {
+				return logical.OnDevice(1, x, func(x *graph.Node) *graph.Node { return x })
 			})
 		}), "inside another region")
 		y := logical.Split(graph.Neg(x), 2)
-		return []*graph.Node{y, logical.On(1, y, func(y *graph.Node) *graph.Node { return graph.Add(y, y) })}
+		return []*graph.Node{y, logical.OnDevice(1, y, func(y *graph.Node) *graph.Node { return graph.Add(y, y) })}
 	})
 	assert.Equal(t, [][]float32{{-1, -2, -3, -4}, {-2, -4, -6, -8}}, run(t, m, []float32{1, 2, 3, 4}))
 }

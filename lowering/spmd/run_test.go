@@ -190,7 +190,7 @@ func TestPlacementsKeepTheNumbers(t *testing.T) {
 			}
 			tanh := func(h *graph.Node) *graph.Node { return graph.Tanh(graph.Add(h, graph.MatMul(x, w))) }
 			if p > 0 {
-				h = logical.Assign(logical.On(p-1, h, tanh), p/2)
+				h = logical.Assign(logical.OnDevice(p-1, h, tanh), p/2)
 			} else {
 				h = tanh(h)
 			}

@@ -16,8 +16,8 @@ import (
 // ReplicaAxis is the name of the mesh axis of the replicas. LogicalAxis is the name of the only
 // mesh axis of a replica's logical devices, if the options define no logical axes.
 const (
-	ReplicaAxis = logical.ReplicaName
-	LogicalAxis = logical.AxisName
+	ReplicaAxis = logical.ReplicaAxis
+	LogicalAxis = logical.LogicalAxis
 )
 
 // meshName is the mesh's symbol in the text.

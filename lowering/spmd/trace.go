@@ -21,7 +21,7 @@ import (
 type Options struct {
 	// Replicas is R. LogicalDevices is P, the number of logical devices per replica. Zero means 1.
 	Replicas, LogicalDevices int
-	// LogicalAxes are the axes of a replica's logical devices, the slowest first, see logical.Mesh.
+	// LogicalAxes are the axes of a replica's logical devices, the slowest first, see logical.NewMesh.
 	// LogicalDevices must be the product of their sizes or zero. Without LogicalAxes the replica
 	// replacements one axis.
 	LogicalAxes []sharding.Axis
@@ -36,7 +36,7 @@ type Options struct {
 	Origins   bool
 	// Constant, if it is not nil, is called for each large constant: see [lowering.Options].Constant. It
 	// returns the name of the argument that replaces the constant. It is not called for constants in
-	// logical.On and manual regions, which stay in the text.
+	// logical.OnDevice and manual regions, which stay in the text.
 	Constant func(shape shapes.Shape, elements []byte) (name string, err error)
 	// Padded declares that arguments are padded and that [Trace.MaskPadding] will be called.
 	Padded bool
@@ -75,8 +75,8 @@ func NewTrace(opts Options) *Trace {
 	opts.Replicas = max(opts.Replicas, 1)
 	t := &Trace{gradients: map[*graph.Node]func(v *graph.Node) *graph.Node{}, emitters: map[*graph.Node]opEmitter{},
 		cloners: map[*graph.Node]func(copied func(input *graph.Node) *graph.Node) *graph.Node{}}
-	if t.mesh, t.optionsErr = logical.Mesh(max(opts.LogicalDevices, 0), opts.LogicalAxes...); t.optionsErr != nil {
-		t.mesh, _ = logical.Mesh(max(opts.LogicalDevices, 1))
+	if t.mesh, t.optionsErr = logical.NewMesh(max(opts.LogicalDevices, 0), opts.LogicalAxes...); t.optionsErr != nil {
+		t.mesh, _ = logical.NewMesh(max(opts.LogicalDevices, 1))
 	}
 	opts.LogicalDevices = t.mesh.Size()
 	t.opts = opts
@@ -161,7 +161,7 @@ func (t *Trace) emit(x *graph.Node, op opEmitter, gradient func(v *graph.Node) *
 		})
 	}
 	t.gradients[y], t.emitters[y] = gradient, op
-	return recomputed.Keep(x, y)
+	return recomputed.CheckpointIf(x, y)
 }
 
 // CloneNode implements [region.Target].

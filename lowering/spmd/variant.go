@@ -74,7 +74,7 @@ func (s AnnotationSite) isSame(o AnnotationSite) bool {
 // variableOf returns the variable whose optimizer state an argument is, or else the argument's own
 // name.
 func (m *Module) variableOf(a ShardedTensor) string {
-	of := logical.StateOf(a.Name, func(path string) bool {
+	of := logical.OwnerOfState(a.Name, func(path string) bool {
 		return slices.ContainsFunc(m.Arguments, func(v ShardedTensor) bool {
 			return v.Name == path && slices.Equal(v.ReplicaShard.UnshardedDims(v.LocalDims), a.ReplicaShard.UnshardedDims(a.LocalDims))
 		})
@@ -111,7 +111,7 @@ func (s *assemblyInput) mapAnnotations(f func(s *ir.Statement, a annotationMark)
 }
 
 // WithAnnotation returns the module of the step in which the given splits, all arguments or all lines, have
-// another annotation. For a line, an annotation of kind [logical.None] removes the annotation.
+// another annotation. For a line, an annotation of kind [logical.KindNone] removes the annotation.
 // Optimizer state follows its variable if both have the same layout.
 func (m *Module) WithAnnotation(splits []AnnotationSite, to logical.Annotation) (*Module, error) {
 	if _, err := m.Annotations(); err != nil {

@@ -49,9 +49,9 @@ func TestWhatDiffersBetweenReplicasIsFollowed(t *testing.T) {
 			{"a reduce-scatter", spmd.ReduceScatter(w, 0), true},
 			{"an annotation", logical.Split(w, 2), false},
 			{"an annotation of what differs", logical.Assign(x, 1), true},
-			{"a region", logical.On(1, w, graph.Neg), false},
-			{"a region of what differs", logical.On(1, x, graph.Neg), true},
-			{"a region's result that is made of mirrored ones", logical.OnMany(1, []*graph.Node{x, w}, func(in []*graph.Node) []*graph.Node {
+			{"a region", logical.OnDevice(1, w, graph.Neg), false},
+			{"a region of what differs", logical.OnDevice(1, x, graph.Neg), true},
+			{"a region's result that is made of mirrored ones", logical.OnDeviceMany(1, []*graph.Node{x, w}, func(in []*graph.Node) []*graph.Node {
 				return []*graph.Node{graph.Neg(in[1])}
 			})[0], false},
 			{"a branch", choose(true, w, spmd.AllReduce(x, spmd.Sum)), false},

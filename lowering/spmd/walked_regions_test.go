@@ -49,7 +49,7 @@ var rowsNetworks = map[string]rowsNetwork{
 		}, loop.Options{Keep: remat.Nothing()}).Carried[0]
 	},
 	"on one device": func(devices int, split func(x *graph.Node) *graph.Node, x, a, b *graph.Node) *graph.Node {
-		return logical.OnMany(devices-1, []*graph.Node{split(x), a, b}, twoLayers)[0]
+		return logical.OnDeviceMany(devices-1, []*graph.Node{split(x), a, b}, twoLayers)[0]
 	},
 	"assigned": func(devices int, _ func(x *graph.Node) *graph.Node, x, a, b *graph.Node) *graph.Node {
 		return logical.Assign(convolve(logical.Assign(convolve(x, a, 2), devices-1), b, 2), 0)

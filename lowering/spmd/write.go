@@ -20,7 +20,7 @@ import (
 type assembler struct {
 	trace                    *Trace
 	replicas, logicalDevices int
-	factors                  logical.Factors
+	factors                  logical.AxisFactors
 	mesh                     sharding.Mesh
 	lastChannel              int
 	replicaProgram           bool                    // R replicas of one partition each
@@ -63,7 +63,7 @@ func (t *Trace) assemble(p *lowering.Program, sig Signature) (*Module, error) {
 	for _, tensor := range slices.Concat(sig.Arguments, sig.Results) {
 		annotations = append(annotations, tensor.Annotation)
 	}
-	factors, err := logical.Factor(t.mesh, annotations...)
+	factors, err := logical.FactorAxes(t.mesh, annotations...)
 	if err != nil {
 		return nil, err
 	}

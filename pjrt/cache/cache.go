@@ -25,22 +25,22 @@ type Options struct {
 	// MaxBytes is the limit of the total size of all entries. If it is exceeded, the least recently
 	// used entries are removed. 0 means 4 GiB, and a negative value means no limit.
 	MaxBytes int64
-	// Key signs the entries. It must have at least 16 random bytes. Processes with the same key
+	// SigningKey signs the entries. It must have at least 16 random bytes. Processes with the same key
 	// share their entries, also between machines; processes with other keys ignore them.
-	Key []byte
-	// KeyFile is a file with the key, which is used if Key is empty. Only its owner may have
+	SigningKey []byte
+	// SigningKeyFile is a file with the key, which is used if Key is empty. Only its owner may have
 	// access. The file is created if it does not exist. The default is
 	// tpustrategy/compile-cache.key in the user's configuration directory (os.UserConfigDir).
-	KeyFile string
+	SigningKeyFile string
 	// Store, if not nil, is shared by several hosts or runs, such as a bucket. Programs that are
 	// not in the directory are read from the store. The first process that compiles a program
-	// writes it to the store. All users of the store need the same Key or KeyFile; [SharedKey]
+	// writes it to the store. All users of the store need the same Key or SigningKeyFile; [StoreSigningKey]
 	// returns a key that is stored in the store. The cache does not remove entries from the store
 	// for space. The caller must close the store when the cache is no longer used.
 	Store storage.Store
-	// Shared permits a directory that other users own or can write to. These users can remove
+	// AllowSharedDir permits a directory that other users own or can write to. These users can remove
 	// entries, but they cannot create valid ones without the key.
-	Shared bool
+	AllowSharedDir bool
 	// Compiler compiles the programs that are not in the cache. nil means the client's compiler.
 	Compiler pjrt.Compiler
 	// Logger receives a debug message for each hit and miss, and a warning for each damaged entry
@@ -63,34 +63,34 @@ const defaultMaxBytes = 4 << 30
 // processes. It does not need to be closed.
 type Cache struct {
 	dir      string
-	max      int64
+	maxBytes int64
 	compiler pjrt.Compiler
-	// keep is true if Options.Compiler is set. Loaded programs then keep their serialized form.
-	keep   bool
-	key    []byte
-	shared storage.Store // may be nil
-	logger *slog.Logger
-	stats  struct{ hits, misses, fetched, corrupt, failed atomic.Int64 }
-	known  atomic.Pointer[clientIdentity]
+	// keepSerialized is true if Options.Compiler is set. Loaded programs then keep their serialized form.
+	keepSerialized bool
+	signingKey     []byte
+	sharedStore    storage.Store // may be nil
+	logger         *slog.Logger
+	stats          struct{ hits, misses, fetched, corrupt, failed atomic.Int64 }
+	lastIdentity   atomic.Pointer[cachedIdentity]
 }
 
-// clientIdentity is the identity of the last client. It is stored because reading it takes
+// cachedIdentity is the identity of the last client. It is stored because reading it takes
 // milliseconds, which is longer than loading a small program.
-type clientIdentity struct {
+type cachedIdentity struct {
 	client   weak.Pointer[pjrt.Client]
 	identity string
 }
 
-// identityOf returns [Identity] of a client. The result does not change if the file of the plugin
+// clientIdentity returns [Identity] of a client. The result does not change if the file of the plugin
 // changes.
-func (c *Cache) identityOf(client *pjrt.Client) (string, error) {
+func (c *Cache) clientIdentity(client *pjrt.Client) (string, error) {
 	this := weak.Make(client)
-	if known := c.known.Load(); known != nil && known.client == this {
+	if known := c.lastIdentity.Load(); known != nil && known.client == this {
 		return known.identity, nil
 	}
 	identity, err := Identity(client)
 	if err == nil {
-		c.known.Store(&clientIdentity{this, identity})
+		c.lastIdentity.Store(&cachedIdentity{this, identity})
 	}
 	return identity, err
 }
@@ -100,10 +100,10 @@ type Stats struct {
 	// Hits counts loaded programs, and Misses compiled programs. Corrupt counts the misses with an
 	// entry that was damaged or could not be loaded.
 	Hits, Misses, Corrupt int64
-	// Fetched counts the entries that were read from the Store.
-	Fetched int64
-	// Failed counts the entries that could not be written to the directory or to the Store.
-	Failed int64
+	// Downloads counts the entries that were read from the Store.
+	Downloads int64
+	// WriteErrors counts the entries that could not be written to the directory or to the Store.
+	WriteErrors int64
 }
 
 // Open opens a cache in a directory, which is created if necessary. Unless [Options].Shared is set,
@@ -115,7 +115,7 @@ func Open(dir string, o Options) (*Cache, error) {
 		return nil, &errkind.Fault{Op: "cache: open", Reason: "the directory is empty", Class: errkind.ValueError,
 			Err: fs.ErrInvalid, Hint: "pass the directory for compiled programs"}
 	}
-	if err := files.Local(dir); err != nil {
+	if err := files.CheckLocal(dir); err != nil {
 		return nil, opError("open", err)
 	}
 	path, err := filepath.Abs(dir)
@@ -125,25 +125,25 @@ func Open(dir string, o Options) (*Cache, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, opError("open", err)
 	}
-	if _, err := (files.Trust{}).OfProcess().Directory(path, o.Shared); err != nil {
+	if _, err := (files.Trust{}).WithProcess().CheckDirectory(path, o.AllowSharedDir); err != nil {
 		return nil, opError("open", err)
 	}
-	c := &Cache{dir: path, max: o.MaxBytes, logger: o.Logger}
-	if c.max == 0 {
-		c.max = defaultMaxBytes
+	c := &Cache{dir: path, maxBytes: o.MaxBytes, logger: o.Logger}
+	if c.maxBytes == 0 {
+		c.maxBytes = defaultMaxBytes
 	}
-	if c.compiler, c.keep = o.Compiler, o.Compiler != nil; !c.keep {
+	if c.compiler, c.keepSerialized = o.Compiler, o.Compiler != nil; !c.keepSerialized {
 		c.compiler = clientCompiler{}
 	}
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
 	}
-	if c.shared = o.Store; c.shared != nil && len(o.Key) == 0 && o.KeyFile == "" {
+	if c.sharedStore = o.Store; c.sharedStore != nil && len(o.SigningKey) == 0 && o.SigningKeyFile == "" {
 		return nil, &errkind.Fault{Op: "cache: open", Subject: o.Store.String(), Class: errkind.ValueError,
 			Reason: "a shared store requires a Key or KeyFile, because other hosts do not have this user's default key",
 			Hint:   "set the same Key or KeyFile on all hosts, or use cache.SharedKey"}
 	}
-	if c.key, err = signingKey(o.Key, o.KeyFile, path, c.logger); err != nil {
+	if c.signingKey, err = loadSigningKey(o.SigningKey, o.SigningKeyFile, path, c.logger); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -164,17 +164,17 @@ func (c *Cache) Stats() Stats {
 func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program,
 	opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	if c.compiler == nil {
-		return nil, errZero
+		return nil, errZeroCache
 	}
 	if opts.DumpDir != "" {
 		return c.compiler.Compile(ctx, client, program, opts)
 	}
-	identity, err := c.identityOf(client)
+	identity, err := c.clientIdentity(client)
 	if err != nil {
 		c.logger.Warn("compile cache is not used", "error", err)
 		return c.compiler.Compile(ctx, client, program, opts)
 	}
-	k := keyOf(identity, client, program, opts)
+	k := newEntryKey(identity, client, program, opts)
 	if x := c.load(ctx, client, k); x != nil {
 		return x, nil
 	}
@@ -184,8 +184,8 @@ func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.P
 	if err != nil {
 		return nil, err
 	}
-	c.logger.Debug("compile cache miss", "entry", c.path(k), "compiling", time.Since(start))
-	c.store(ctx, k, x)
+	c.logger.Debug("compile cache miss", "entry", c.entryPath(k), "compiling", time.Since(start))
+	c.storeProgram(ctx, k, x)
 	return x, nil
 }
 
@@ -194,7 +194,7 @@ func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.P
 func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program,
 	opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 	if c.compiler == nil {
-		return nil, errZero
+		return nil, errZeroCache
 	}
 	if ahead, ok := c.compiler.(pjrt.TopologyCompiler); ok {
 		return ahead.CompileTopology(ctx, topology, program, opts)
@@ -202,60 +202,62 @@ func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, pr
 	return topology.Compile(ctx, program, opts)
 }
 
-// name returns the file name of an entry. It depends on the signing key, so that entries with
+// entryName returns the file name of an entry. It depends on the signing key, so that entries with
 // another key are not reported as damaged.
-func (c *Cache) name(k key) string { return hex.EncodeToString(sign(c.key, []byte("name"), k[:])) }
+func (c *Cache) entryName(k entryKey) string {
+	return hex.EncodeToString(hmacSHA256(c.signingKey, []byte("name"), k[:]))
+}
 
-// path returns the path of an entry in the directory.
-func (c *Cache) path(k key) string { return filepath.Join(c.dir, c.name(k)) }
+// entryPath returns the path of an entry in the directory.
+func (c *Cache) entryPath(k entryKey) string { return filepath.Join(c.dir, c.entryName(k)) }
 
 // load returns the program of an entry from the directory or the store, or nil if there is no valid
 // entry.
-func (c *Cache) load(ctx context.Context, client *pjrt.Client, k key) *pjrt.LoadedExecutable {
-	path := c.path(k)
-	data, _, err := files.ReadHere(path, c.limit())
+func (c *Cache) load(ctx context.Context, client *pjrt.Client, k entryKey) *pjrt.LoadedExecutable {
+	path := c.entryPath(k)
+	data, _, err := files.ReadFileNoFollow(path, c.maxEntryBytes())
 	if !errors.Is(err, fs.ErrNotExist) {
 		// An invalid entry is removed, also if it is not a regular file.
 		if x := c.loadEntry(ctx, client, k, path, data, err, func() error { return os.Remove(path) }); x != nil {
 			now := time.Now()
-			// trim removes the entries with the oldest times. An error here is not important.
+			// evictEntries removes the entries with the oldest times. An error here is not important.
 			_ = os.Chtimes(path, now, now)
 			return x
 		}
 	}
-	if c.shared == nil {
+	if c.sharedStore == nil {
 		return nil
 	}
-	name := c.name(k)
-	data, err = storage.ReadAll(ctx, c.shared, name, c.limit())
+	name := c.entryName(k)
+	data, err = storage.ReadAll(ctx, c.sharedStore, name, c.maxEntryBytes())
 	if err != nil {
 		if !errors.Is(err, storage.ErrNotExist) && ctx.Err() == nil {
-			c.logger.Warn("compile cache cannot read its store, compiling", "store", c.shared.String(), "entry", name,
+			c.logger.Warn("compile cache cannot read its store, compiling", "store", c.sharedStore.String(), "entry", name,
 				"error", err)
 		}
 		return nil
 	}
-	x := c.loadEntry(ctx, client, k, c.shared.String()+": "+name, data, nil,
-		func() error { return c.shared.Remove(ctx, name) })
+	x := c.loadEntry(ctx, client, k, c.sharedStore.String()+": "+name, data, nil,
+		func() error { return c.sharedStore.Remove(ctx, name) })
 	if x != nil {
 		c.stats.fetched.Add(1)
-		c.write(k, data)
+		c.writeEntry(k, data)
 	}
 	return x
 }
 
 // loadEntry loads the program of an entry with these contents. If err is not nil or the entry is
 // invalid, it removes the entry and returns nil.
-func (c *Cache) loadEntry(ctx context.Context, client *pjrt.Client, k key, entry string, data []byte, err error,
+func (c *Cache) loadEntry(ctx context.Context, client *pjrt.Client, k entryKey, entry string, data []byte, err error,
 	remove func() error) *pjrt.LoadedExecutable {
 	var payload []byte
 	if err == nil {
-		payload, err = decode(c.key, k, data)
+		payload, err = decodeEntry(c.signingKey, k, data)
 	}
 	if err == nil {
 		start := time.Now()
 		var x *pjrt.LoadedExecutable
-		if x, err = client.Load(ctx, payload, pjrt.LoadOptions{Keep: c.keep}); err == nil {
+		if x, err = client.Load(ctx, payload, pjrt.LoadOptions{KeepSerialized: c.keepSerialized}); err == nil {
 			c.stats.hits.Add(1)
 			c.logger.Debug("compile cache hit", "entry", entry, "loading", time.Since(start))
 			return x
@@ -272,57 +274,57 @@ func (c *Cache) loadEntry(ctx context.Context, client *pjrt.Client, k key, entry
 	return nil
 }
 
-// maxEntry is the limit of the size of an entry. Serialized programs are protos of less than 2 GiB.
-const maxEntry = 2 << 30
+// maxSerializedBytes is the limit of the size of an entry. Serialized programs are protos of less than 2 GiB.
+const maxSerializedBytes = 2 << 30
 
-// limit returns the limit of the size of an entry of this cache.
-func (c *Cache) limit() int64 {
-	if c.max > 0 {
-		return min(maxEntry, c.max)
+// maxEntryBytes returns the limit of the size of an entry of this cache.
+func (c *Cache) maxEntryBytes() int64 {
+	if c.maxBytes > 0 {
+		return min(maxSerializedBytes, c.maxBytes)
 	}
-	return maxEntry
+	return maxSerializedBytes
 }
 
-// store adds a program to the directory and to the store.
-func (c *Cache) store(ctx context.Context, k key, x *pjrt.LoadedExecutable) {
+// storeProgram adds a program to the directory and to the store.
+func (c *Cache) storeProgram(ctx context.Context, k entryKey, x *pjrt.LoadedExecutable) {
 	payload, err := x.Executable().Serialize()
 	if errors.Is(err, errors.ErrUnsupported) {
 		c.logger.Debug("compile cache is not used: the plugin cannot serialize programs")
 		return
 	}
-	if err == nil && c.max > 0 && int64(len(payload)+headerSize) > c.max {
+	if err == nil && c.maxBytes > 0 && int64(len(payload)+headerSize) > c.maxBytes {
 		c.logger.Debug("compile cache: the program is larger than the cache", "bytes", len(payload))
 		return
 	}
 	if err != nil {
-		c.unwritten(c.path(k), err)
+		c.logWriteError(c.entryPath(k), err)
 		return
 	}
-	entry := encode(c.key, k, payload)
-	c.write(k, entry)
-	c.share(ctx, k, entry)
+	entry := encodeEntry(c.signingKey, k, payload)
+	c.writeEntry(k, entry)
+	c.uploadEntry(ctx, k, entry)
 }
 
-// write writes an entry to the directory.
-func (c *Cache) write(k key, entry []byte) {
-	path := c.path(k)
-	if err := writeFile(path, entry); err != nil {
-		c.unwritten(path, err)
+// writeEntry writes an entry to the directory.
+func (c *Cache) writeEntry(k entryKey, entry []byte) {
+	path := c.entryPath(k)
+	if err := replaceFile(path, entry); err != nil {
+		c.logWriteError(path, err)
 		return
 	}
-	c.trim(path)
+	c.evictEntries(path)
 }
 
-func (c *Cache) unwritten(entry string, err error) {
+func (c *Cache) logWriteError(entry string, err error) {
 	c.stats.failed.Add(1)
 	c.logger.Warn("compile cache entry not written", "entry", entry, "error", err)
 }
 
-// abandonedAge is the age after which a temporary file is considered abandoned by its process.
-const abandonedAge = time.Hour
+// abandonedTempAge is the age after which a temporary file is considered abandoned by its process.
+const abandonedTempAge = time.Hour
 
-// trim removes the least recently used entries, except keep, until the limit is met.
-func (c *Cache) trim(keep string) {
+// evictEntries removes the least recently used entries, except keep, until the limit is met.
+func (c *Cache) evictEntries(keep string) {
 	files, err := os.ReadDir(c.dir)
 	if err != nil {
 		c.logger.Warn("compile cache not trimmed", "error", err)
@@ -336,24 +338,24 @@ func (c *Cache) trim(keep string) {
 			continue // another process removed it
 		}
 		if strings.HasPrefix(file.Name(), ".writing-") {
-			if time.Since(info.ModTime()) > abandonedAge {
+			if time.Since(info.ModTime()) > abandonedTempAge {
 				_ = os.Remove(filepath.Join(c.dir, file.Name()))
 			}
 			continue
 		}
-		if name, err := hex.DecodeString(file.Name()); err != nil || len(name) != len(key{}) {
+		if name, err := hex.DecodeString(file.Name()); err != nil || len(name) != len(entryKey{}) {
 			continue // not an entry
 		}
 		entries = append(entries, info)
 		total += info.Size()
 	}
-	if c.max < 0 || total <= c.max {
+	if c.maxBytes < 0 || total <= c.maxBytes {
 		return
 	}
 	slices.SortFunc(entries, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
 	for _, info := range entries {
 		path := filepath.Join(c.dir, info.Name())
-		if total <= c.max || path == keep {
+		if total <= c.maxBytes || path == keep {
 			continue
 		}
 		if err := os.Remove(path); err == nil {

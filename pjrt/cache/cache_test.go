@@ -164,7 +164,7 @@ func TestCompileWithUnwritableDirectory(t *testing.T) {
 	require.NoError(t, os.RemoveAll(dir))
 	require.NoError(t, os.WriteFile(dir, nil, 0o600))
 	compileAndRun(t, c, client, 5)
-	assert.Equal(t, int64(1), c.Stats().Failed)
+	assert.Equal(t, int64(1), c.Stats().WriteErrors)
 	_, err := cache.Open(dir, cache.Options{})
 	require.Error(t, err)
 	_, err = cache.Open("", cache.Options{})
@@ -264,7 +264,7 @@ func TestConcurrentProcessesAndGoroutines(t *testing.T) {
 	stats := c.Stats()
 	assert.Equal(t, int64(16), stats.Hits+stats.Misses)
 	assert.Zero(t, stats.Corrupt)
-	assert.Zero(t, stats.Failed)
+	assert.Zero(t, stats.WriteErrors)
 	if !plugintest.InChild(t) { // all other processes have ended, so there are no temporary files
 		assert.Len(t, entries(t, dir), 5)
 	}

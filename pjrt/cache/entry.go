@@ -27,13 +27,13 @@ const headerSize = len(magic) + 2*sha256.Size + 8
 // errCorrupt is matched by the errors of damaged entries.
 var errCorrupt = errkind.New(errkind.DataLossError, "corrupt entry")
 
-// key identifies an entry.
-type key [sha256.Size]byte
+// loadSigningKey identifies an entry.
+type entryKey [sha256.Size]byte
 
-// keyOf hashes everything that a compiled program depends on. All processes of a slice have the
+// newEntryKey hashes everything that a compiled program depends on. All processes of a slice have the
 // same devices and compute the same key.
-func keyOf(identity string, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) key {
-	opts = opts.On(client.PlatformName())
+func newEntryKey(identity string, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) entryKey {
+	opts = opts.WithPlatformDefaults(client.PlatformName())
 	hash := sha256.New()
 	// The length of each part makes the encoding unique.
 	text := func(s string) {
@@ -56,11 +56,11 @@ func keyOf(identity string, client *pjrt.Client, program pjrt.Program, opts pjrt
 	}
 	text(program.Format)
 	text(string(program.Code))
-	return key(hash.Sum(nil))
+	return entryKey(hash.Sum(nil))
 }
 
-// sign returns the HMAC of the parts. All parts except the last must have fixed sizes.
-func sign(signing []byte, parts ...[]byte) []byte {
+// hmacSHA256 returns the HMAC of the parts. All parts except the last must have fixed sizes.
+func hmacSHA256(signing []byte, parts ...[]byte) []byte {
 	mac := hmac.New(sha256.New, signing)
 	for _, part := range parts {
 		mac.Write(part)
@@ -68,23 +68,23 @@ func sign(signing []byte, parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// signature returns the signature of an entry.
-func signature(signing []byte, k key, payload []byte) []byte {
-	return sign(signing, []byte(magic), k[:], binary.LittleEndian.AppendUint64(nil, uint64(len(payload))), payload)
+// signEntry returns the signature of an entry.
+func signEntry(signing []byte, k entryKey, payload []byte) []byte {
+	return hmacSHA256(signing, []byte(magic), k[:], binary.LittleEndian.AppendUint64(nil, uint64(len(payload))), payload)
 }
 
-// encode returns the contents of an entry.
-func encode(signing []byte, k key, payload []byte) []byte {
+// encodeEntry returns the contents of an entry.
+func encodeEntry(signing []byte, k entryKey, payload []byte) []byte {
 	out := make([]byte, 0, headerSize+len(payload))
 	out = append(out, magic...)
 	out = append(out, k[:]...)
-	out = append(out, signature(signing, k, payload)...)
+	out = append(out, signEntry(signing, k, payload)...)
 	out = binary.LittleEndian.AppendUint64(out, uint64(len(payload)))
 	return append(out, payload...)
 }
 
-// decode checks the contents of an entry and returns the program.
-func decode(signing []byte, k key, data []byte) ([]byte, error) {
+// decodeEntry checks the contents of an entry and returns the program.
+func decodeEntry(signing []byte, k entryKey, data []byte) ([]byte, error) {
 	if len(data) < headerSize {
 		return nil, fmt.Errorf("%w: it has only %d bytes", errCorrupt, len(data))
 	}
@@ -99,14 +99,14 @@ func decode(signing []byte, k key, data []byte) ([]byte, error) {
 	if n := binary.LittleEndian.Uint64(rest[2*sha256.Size:]); n != uint64(len(payload)) {
 		return nil, fmt.Errorf("%w: it has %d of %d bytes", errCorrupt, len(payload), n)
 	}
-	if !hmac.Equal(rest[sha256.Size:2*sha256.Size], signature(signing, k, payload)) {
+	if !hmac.Equal(rest[sha256.Size:2*sha256.Size], signEntry(signing, k, payload)) {
 		return nil, fmt.Errorf("%w: its signature is wrong, so it was modified or signed with another key", errCorrupt)
 	}
 	return payload, nil
 }
 
-// writeFile creates or replaces a file atomically.
-func writeFile(path string, data []byte) error {
+// replaceFile creates or replaces a file atomically.
+func replaceFile(path string, data []byte) error {
 	beside, err := createTemp(filepath.Dir(path), data)
 	if err != nil {
 		return err

@@ -8,6 +8,6 @@ import (
 // opError adds the operation to cause.
 func opError(op string, cause error) error { return &errkind.Fault{Op: "cache: " + op, Err: cause} }
 
-// errZero is the error of a zero Cache.
-var errZero = &errkind.Fault{Op: "cache: compile", Reason: "the cache is a zero value", Err: pjrt.ErrClosed,
+// errZeroCache is the error of a zero Cache.
+var errZeroCache = &errkind.Fault{Op: "cache: compile", Reason: "the cache is a zero value", Err: pjrt.ErrClosed,
 	Hint: "create it with Open"}

@@ -13,7 +13,7 @@ func Rewrite(c *Cache, path string, payload []byte) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, encode(c.key, key(data[len(magic):len(magic)+32]), payload), 0o600)
+	return os.WriteFile(path, encodeEntry(c.signingKey, entryKey(data[len(magic):len(magic)+32]), payload), 0o600)
 }
 
 // Float32 decodes a little-endian float32.
@@ -23,15 +23,17 @@ func Float32(b []byte) float32 {
 
 // Decode decodes an entry with any key.
 func Decode(data []byte) ([]byte, error) {
-	var k key
+	var k entryKey
 	if len(data) >= len(magic)+32 {
-		k = key(data[len(magic) : len(magic)+32])
+		k = entryKey(data[len(magic) : len(magic)+32])
 	}
-	return decode([]byte("the tests' key"), k, data)
+	return decodeEntry([]byte("the tests' key"), k, data)
 }
 
 // Encode encodes an entry with a fixed key.
-func Encode(payload []byte) []byte { return encode([]byte("the tests' key"), key{1}, payload) }
+func Encode(payload []byte) []byte {
+	return encodeEntry([]byte("the tests' key"), entryKey{1}, payload)
+}
 
-// IdentityOf returns the result of Cache.identityOf.
-func IdentityOf(c *Cache, client *pjrt.Client) (string, error) { return c.identityOf(client) }
+// IdentityOf returns the result of Cache.clientIdentity.
+func IdentityOf(c *Cache, client *pjrt.Client) (string, error) { return c.clientIdentity(client) }

@@ -58,9 +58,9 @@ func buildID(path string) (string, error) {
 	}
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%d", info.Size())
-	piece := make([]byte, pieceSize)
-	for i := range int64(pieces) {
-		n, err := file.ReadAt(piece, max(info.Size()-pieceSize, 0)*i/(pieces-1))
+	piece := make([]byte, sampleSize)
+	for i := range int64(numSamples) {
+		n, err := file.ReadAt(piece, max(info.Size()-sampleSize, 0)*i/(numSamples-1))
 		if err != nil && err != io.EOF {
 			return "", err
 		}
@@ -71,8 +71,8 @@ func buildID(path string) (string, error) {
 
 // These constants define the samples of a library without a build id.
 const (
-	pieces    = 256
-	pieceSize = 16 << 10
+	numSamples = 256
+	sampleSize = 16 << 10
 )
 
 // instructionSet returns a hash of the features of the processor, which CPU compilers depend on. It

@@ -13,39 +13,39 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// keyBytes is the size of a new key. maxKey is the limit of the size of a key file.
+// signingKeySize is the size of a new key. maxKeyFileSize is the limit of the size of a key file.
 const (
-	keyBytes = 32
-	maxKey   = 4 << 10
+	signingKeySize = 32
+	maxKeyFileSize = 4 << 10
 )
 
-// keyName is the path of the key in the user's configuration directory. localKey is its name in the
+// userKeyFile is the path of the key in the user's configuration directory. localKeyFile is its name in the
 // directory of the cache if the user has no configuration directory.
 const (
-	keyName  = "tpustrategy/compile-cache.key"
-	localKey = ".key"
+	userKeyFile  = "tpustrategy/compile-cache.key"
+	localKeyFile = ".key"
 )
 
-// signingKey returns the key for the entries in dir: given, or else the contents of file, or else
+// loadSigningKey returns the key for the entries in dir: given, or else the contents of file, or else
 // the user's default key.
-func signingKey(given []byte, file, dir string, logger *slog.Logger) ([]byte, error) {
+func loadSigningKey(given []byte, file, dir string, logger *slog.Logger) ([]byte, error) {
 	switch {
 	case len(given) > 0 && file != "":
 		return nil, &errkind.Fault{Op: "cache: open", Reason: "both Key and KeyFile are set",
 			Hint: "set only one of them", Class: errkind.ValueError}
-	case len(given) > 0 && len(given) < keyBytes/2:
+	case len(given) > 0 && len(given) < signingKeySize/2:
 		return nil, &errkind.Fault{Op: "cache: open", Reason: fmt.Sprintf("Key has %d bytes", len(given)),
-			Hint: fmt.Sprintf("use at least %d random bytes", keyBytes/2), Class: errkind.ValueError}
+			Hint: fmt.Sprintf("use at least %d random bytes", signingKeySize/2), Class: errkind.ValueError}
 	case len(given) > 0:
 		return append([]byte(nil), given...), nil
 	case file != "":
-		return keyFromFile(file)
+		return readOrCreateKey(file)
 	}
 	folder, err := os.UserConfigDir()
 	if err == nil {
-		path := filepath.Join(folder, filepath.FromSlash(keyName))
+		path := filepath.Join(folder, filepath.FromSlash(userKeyFile))
 		var k []byte
-		if k, err = keyFromFile(path); err == nil {
+		if k, err = readOrCreateKey(path); err == nil {
 			return k, nil
 		}
 		if _, there := os.Lstat(path); there == nil {
@@ -55,12 +55,12 @@ func signingKey(given []byte, file, dir string, logger *slog.Logger) ([]byte, er
 	// The user of a container may have no writable configuration directory.
 	logger.Warn("compile cache stores its key with its entries, because the user's configuration directory is not writable; "+
 		"set Options.KeyFile or Options.Key", "error", err)
-	return keyFromFile(filepath.Join(dir, localKey))
+	return readOrCreateKey(filepath.Join(dir, localKeyFile))
 }
 
-// keyFromFile returns the key in a file, which is created if it does not exist.
-func keyFromFile(path string) ([]byte, error) {
-	if err := files.Local(path); err != nil {
+// readOrCreateKey returns the key in a file, which is created if it does not exist.
+func readOrCreateKey(path string) ([]byte, error) {
+	if err := files.CheckLocal(path); err != nil {
 		return nil, opError("read the key", err)
 	}
 	k, err := readKey(path)
@@ -74,22 +74,22 @@ func keyFromFile(path string) ([]byte, error) {
 }
 
 func readKey(path string) ([]byte, error) {
-	real, err := files.Trust{}.OfProcess().File(path)
+	real, err := files.Trust{}.WithProcess().CheckFile(path)
 	if err != nil {
 		return nil, opError("read the key", err)
 	}
-	k, info, err := files.ReadHere(real, maxKey)
+	k, info, err := files.ReadFileNoFollow(real, maxKeyFileSize)
 	if err != nil {
 		return nil, opError("read the key", err)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, opError("read the key", &files.Error{Path: real, Reason: files.Readable,
+		return nil, opError("read the key", &files.Error{Path: real, Reason: files.OthersCanRead,
 			Found: fmt.Sprintf("mode %#o", mode),
 			Hint:  "run chmod 600 " + real + ", or remove the file to create a new key"})
 	}
-	if len(k) < keyBytes/2 {
+	if len(k) < signingKeySize/2 {
 		return nil, opError("read the key", &errkind.Fault{Op: real, Class: errkind.ValueError,
-			Reason: fmt.Sprintf("it has %d bytes, but at least %d are required", len(k), keyBytes/2),
+			Reason: fmt.Sprintf("it has %d bytes, but at least %d are required", len(k), signingKeySize/2),
 			Hint:   "remove the file to create a new key"})
 	}
 	return k, nil
@@ -111,7 +111,7 @@ func createKey(path string) error {
 
 // newKey returns a random key.
 func newKey() []byte {
-	k := make([]byte, keyBytes)
+	k := make([]byte, signingKeySize)
 	_, _ = rand.Read(k) // it never fails
 	return k
 }

@@ -36,7 +36,7 @@ func TestDefaultKeyIsPrivate(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, left, 1)
 	compileAndRun(t, open(t, dir, cache.Options{}), client, 1)
-	again := open(t, dir, cache.Options{KeyFile: path})
+	again := open(t, dir, cache.Options{SigningKeyFile: path})
 	compileAndRun(t, again, client, 1)
 	assert.EqualValues(t, 1, again.Stats().Hits)
 
@@ -49,9 +49,9 @@ func TestDefaultKeyIsPrivate(t *testing.T) {
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
 	openFails(t, dir, cache.Options{}, "pipe")
-	_, err = cache.Open(dir, cache.Options{Key: []byte("short")})
+	_, err = cache.Open(dir, cache.Options{SigningKey: []byte("short")})
 	require.Error(t, err)
-	_, err = cache.Open(dir, cache.Options{Key: make([]byte, 32), KeyFile: path})
+	_, err = cache.Open(dir, cache.Options{SigningKey: make([]byte, 32), SigningKeyFile: path})
 	require.Error(t, err)
 }
 

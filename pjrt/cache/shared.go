@@ -9,38 +9,38 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// SharedKey returns the key that is stored in a store. The first call creates it. Everyone who can
+// StoreSigningKey returns the key that is stored in a store. The first call creates it. Everyone who can
 // read the store can sign programs for all hosts that use this key, and everyone who can write to
 // the store can replace the key. Use it only for a store that is accessible to the accounts of the
 // job alone.
-func SharedKey(ctx context.Context, store storage.Store) ([]byte, error) {
-	k, err := storage.ReadOrPut(ctx, store, sharedName, newKey(), maxKey)
+func StoreSigningKey(ctx context.Context, store storage.Store) ([]byte, error) {
+	k, err := storage.ReadOrPut(ctx, store, storeKeyName, newKey(), maxKeyFileSize)
 	if err != nil {
 		return nil, opError("read the key of "+store.String(), err)
 	}
-	if len(k) < keyBytes/2 {
+	if len(k) < signingKeySize/2 {
 		return nil, &errkind.Fault{Op: "cache: read the key of " + store.String(), Class: errkind.DataLossError,
-			Reason: fmt.Sprintf("%s has %d bytes, but at least %d are required", sharedName, len(k), keyBytes/2),
+			Reason: fmt.Sprintf("%s has %d bytes, but at least %d are required", storeKeyName, len(k), signingKeySize/2),
 			Hint:   "remove it to create a new key"}
 	}
 	return k, nil
 }
 
-// sharedName is the name of the key in a store.
-const sharedName = "compile-cache.key"
+// storeKeyName is the name of the key in a store.
+const storeKeyName = "compile-cache.key"
 
-// share writes an entry to the store unless it exists.
-func (c *Cache) share(ctx context.Context, k key, entry []byte) {
-	if c.shared == nil {
+// uploadEntry writes an entry to the store unless it exists.
+func (c *Cache) uploadEntry(ctx context.Context, k entryKey, entry []byte) {
+	if c.sharedStore == nil {
 		return
 	}
-	name := c.name(k)
-	if there, err := c.shared.Open(ctx, name); err == nil { // avoid sending the contents
+	name := c.entryName(k)
+	if there, err := c.sharedStore.Open(ctx, name); err == nil { // avoid sending the contents
 		_ = there.Close()
 		return
 	}
-	err := storage.PutBytes(ctx, c.shared, name, entry, storage.PutOptions{IfAbsent: true})
+	err := storage.PutBytes(ctx, c.sharedStore, name, entry, storage.PutOptions{IfAbsent: true})
 	if err != nil && !errors.Is(err, storage.ErrExists) {
-		c.unwritten(c.shared.String()+": "+name, err)
+		c.logWriteError(c.sharedStore.String()+": "+name, err)
 	}
 }

@@ -62,12 +62,12 @@ func TestSharedStore(t *testing.T) {
 	client := plugintest.CPU(t, 2)
 	place := t.TempDir()
 	b := newBucket(t, place)
-	key, err := cache.SharedKey(t.Context(), b)
+	key, err := cache.StoreSigningKey(t.Context(), b)
 	require.NoError(t, err)
-	again, err := cache.SharedKey(t.Context(), b)
+	again, err := cache.StoreSigningKey(t.Context(), b)
 	require.NoError(t, err)
 	require.Equal(t, key, again)
-	host := func() *cache.Cache { return open(t, t.TempDir(), cache.Options{Store: b, Key: key}) }
+	host := func() *cache.Cache { return open(t, t.TempDir(), cache.Options{Store: b, SigningKey: key}) }
 
 	b.puts = 0
 	first := host()
@@ -75,9 +75,9 @@ func TestSharedStore(t *testing.T) {
 	assert.Equal(t, cache.Stats{Misses: 1}, first.Stats())
 	second := host()
 	compileAndRun(t, second, client, 1)
-	assert.Equal(t, cache.Stats{Hits: 1, Fetched: 1}, second.Stats())
+	assert.Equal(t, cache.Stats{Hits: 1, Downloads: 1}, second.Stats())
 	compileAndRun(t, second, client, 1)
-	assert.Equal(t, cache.Stats{Hits: 2, Fetched: 1}, second.Stats(), "loaded from the directory")
+	assert.Equal(t, cache.Stats{Hits: 2, Downloads: 1}, second.Stats(), "loaded from the directory")
 	assert.Equal(t, 1, b.puts, "written once")
 
 	// If hosts compile at the same time, one of them writes the entry, and none fails.
@@ -92,7 +92,7 @@ func TestSharedStore(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, entries, 3, "two programs and the key")
 	for _, c := range all {
-		assert.Zero(t, c.Stats().Failed)
+		assert.Zero(t, c.Stats().WriteErrors)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestDamagedEntryInStoreIsReplaced(t *testing.T) {
 	key := bytes.Repeat([]byte{7}, 32)
 	var log bytes.Buffer
 	host := func() *cache.Cache {
-		return open(t, t.TempDir(), cache.Options{Store: b, Key: key, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		return open(t, t.TempDir(), cache.Options{Store: b, SigningKey: key, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	}
 	compileAndRun(t, host(), client, 1)
 	paths, err := filepath.Glob(filepath.Join(place, "*"))
@@ -120,15 +120,15 @@ func TestDamagedEntryInStoreIsReplaced(t *testing.T) {
 	assert.Contains(t, log.String(), "not usable")
 	c = host()
 	compileAndRun(t, c, client, 1)
-	assert.Equal(t, cache.Stats{Hits: 1, Fetched: 1}, c.Stats(), "the entry was written again")
+	assert.Equal(t, cache.Stats{Hits: 1, Downloads: 1}, c.Stats(), "the entry was written again")
 
 	// An unavailable store causes a compilation and a warning.
 	b.failing(errors.New("no route"))
 	c = host()
 	compileAndRun(t, c, client, 1)
-	assert.Equal(t, cache.Stats{Misses: 1, Failed: 1}, c.Stats())
+	assert.Equal(t, cache.Stats{Misses: 1, WriteErrors: 1}, c.Stats())
 	assert.Contains(t, log.String(), "no route")
-	_, err = cache.SharedKey(t.Context(), b)
+	_, err = cache.StoreSigningKey(t.Context(), b)
 	assert.ErrorContains(t, err, "no route")
 }
 
@@ -136,8 +136,8 @@ func TestSharedStoreRequiresKey(t *testing.T) {
 	b := newBucket(t, t.TempDir())
 	_, err := cache.Open(t.TempDir(), cache.Options{Store: b})
 	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
-	assert.ErrorContains(t, err, "cache.SharedKey")
+	assert.ErrorContains(t, err, "cache.StoreSigningKey")
 	require.NoError(t, storage.PutBytes(t.Context(), b, "compile-cache.key", []byte("short"), storage.PutOptions{}))
-	_, err = cache.SharedKey(t.Context(), b)
+	_, err = cache.StoreSigningKey(t.Context(), b)
 	assert.Equal(t, errkind.DataLossError, errkind.KindOf(err))
 }

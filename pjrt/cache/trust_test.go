@@ -46,7 +46,7 @@ func TestOpenRejectsDirectoryThatOthersCanWriteTo(t *testing.T) {
 	for _, path := range []string{dir, parent} {
 		require.NoError(t, os.Chmod(path, 0o777))
 		openFails(t, dir, cache.Options{}, path, "mode 0777", "chmod o-w "+path)
-		_, err := cache.Open(dir, cache.Options{Shared: true})
+		_, err := cache.Open(dir, cache.Options{AllowSharedDir: true})
 		require.NoError(t, err)
 		require.NoError(t, os.Chmod(path, 0o755))
 	}
@@ -70,13 +70,13 @@ func TestForgedEntriesDoNotRun(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	key := bytes.Repeat([]byte("ours"), 8)
 	dir, theirs := t.TempDir(), t.TempDir()
-	mine := open(t, dir, cache.Options{Key: key})
+	mine := open(t, dir, cache.Options{SigningKey: key})
 	compileAndRun(t, mine, client, 1)
 	path := entries(t, dir)[0]
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
 
-	attacker := open(t, theirs, cache.Options{Key: bytes.Repeat([]byte("evil"), 8)})
+	attacker := open(t, theirs, cache.Options{SigningKey: bytes.Repeat([]byte("evil"), 8)})
 	compileAndRun(t, attacker, client, 666)
 	forged, err := os.ReadFile(entries(t, theirs)[0])
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestForgedEntriesDoNotRun(t *testing.T) {
 	for name, data := range copies {
 		require.NoError(t, os.WriteFile(path, data, 0o600))
 		var log bytes.Buffer
-		c := open(t, dir, cache.Options{Key: key, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		c := open(t, dir, cache.Options{SigningKey: key, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		compileAndRun(t, c, client, 1)
 		assert.Equal(t, cache.Stats{Misses: 1, Corrupt: 1}, c.Stats(), name)
 		assert.Contains(t, log.String(), "corrupt entry", name)

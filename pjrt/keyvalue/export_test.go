@@ -9,8 +9,8 @@ import (
 )
 
 // DialTimeout is Dial with another timeout.
-func DialTimeout(network, address, secret string, timeout time.Duration) *Remote {
-	return &Remote{network, address, secret, timeout}
+func DialTimeout(network, address, secret string, timeout time.Duration) *Client {
+	return &Client{network, address, secret, timeout}
 }
 
 // Serve handles the request of an authenticated connection.
@@ -18,6 +18,6 @@ func Serve(store pjrt.KeyValueStore, conn net.Conn) {
 	s := &Server{store: store}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	defer s.cancel()
-	s.serve(conn)
-	s.serving.Wait()
+	s.handleConn(conn)
+	s.goroutines.Wait()
 }

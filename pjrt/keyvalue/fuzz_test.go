@@ -24,7 +24,7 @@ type limitedStore struct {
 }
 
 func (b *limitedStore) Put(ctx context.Context, key string, value []byte) error {
-	if len(key) > keyvalue.MaxKey || len(value) > keyvalue.MaxValue {
+	if len(key) > keyvalue.MaxKeyBytes || len(value) > keyvalue.MaxValueBytes {
 		b.Errorf("a key of %d bytes and a value of %d bytes", len(key), len(value))
 	}
 	return b.Memory.Put(ctx, key, value)
@@ -106,7 +106,7 @@ func FuzzClient(f *testing.F) {
 				t.Errorf("the client still waits: %v", err)
 			case err != nil && (err.Error() == "" || errkind.KindOf(err) == errkind.Unknown && !errors.As(err, &code)):
 				t.Errorf("an error without a kind: %v", err)
-			case len(value) > keyvalue.MaxValue || err != nil && value != nil:
+			case len(value) > keyvalue.MaxValueBytes || err != nil && value != nil:
 				t.Errorf("%d bytes and %v", len(value), err)
 			}
 		}

@@ -62,8 +62,8 @@ func TestStores(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, got)
 			require.NoError(t, store.Put(ctx, "", []byte{1}))
-			require.ErrorIs(t, store.Put(ctx, strings.Repeat("k", keyvalue.MaxKey+1), nil), pjrt.InvalidArgument)
-			require.ErrorIs(t, store.Put(ctx, "k", make([]byte, keyvalue.MaxValue+1)), pjrt.InvalidArgument)
+			require.ErrorIs(t, store.Put(ctx, strings.Repeat("k", keyvalue.MaxKeyBytes+1), nil), pjrt.InvalidArgument)
+			require.ErrorIs(t, store.Put(ctx, "k", make([]byte, keyvalue.MaxValueBytes+1)), pjrt.InvalidArgument)
 		})
 	}
 }
@@ -118,7 +118,7 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 		"TPK2\x00\x00\x00\x02\x00\x00\x00\x00\x7f\xff\xff\xff"} {
 		conn, err := net.Dial("tcp", s.Addr().String())
 		require.NoError(t, err)
-		require.NoError(t, handshake.Greet(t.Context(), conn, "sesame"))
+		require.NoError(t, handshake.Authenticate(t.Context(), conn, "sesame"))
 		_, err = fmt.Fprint(conn, sent)
 		require.NoError(t, err)
 		_ = conn.(*net.TCPConn).CloseWrite() // fails if the server has already closed the connection
@@ -218,15 +218,15 @@ func silentServer(t *testing.T, secret string) string {
 func TestCallsToSilentServerTimeOut(t *testing.T) {
 	for name, secret := range map[string]string{"before the handshake": "", "after it": "sesame"} {
 		address := silentServer(t, secret)
-		value := make([]byte, keyvalue.MaxValue) // larger than the buffer of a socket
-		for op, call := range map[string]func(context.Context, *keyvalue.Remote) error{
-			"put": func(ctx context.Context, r *keyvalue.Remote) error { return r.Put(ctx, "a", value) },
-			"try to get": func(ctx context.Context, r *keyvalue.Remote) error {
+		value := make([]byte, keyvalue.MaxValueBytes) // larger than the buffer of a socket
+		for op, call := range map[string]func(context.Context, *keyvalue.Client) error{
+			"put": func(ctx context.Context, r *keyvalue.Client) error { return r.Put(ctx, "a", value) },
+			"try to get": func(ctx context.Context, r *keyvalue.Client) error {
 				_,
 					err := r.TryGet(ctx, "a")
 				return err
 			},
-			"get": func(ctx context.Context, r *keyvalue.Remote) error { _, err := r.Get(ctx, "a"); return err },
+			"get": func(ctx context.Context, r *keyvalue.Client) error { _, err := r.Get(ctx, "a"); return err },
 		} {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

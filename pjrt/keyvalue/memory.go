@@ -10,10 +10,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// MaxKey and MaxValue are the limits of the sizes of keys and values, in bytes.
+// MaxKeyBytes and MaxValueBytes are the limits of the sizes of keys and values, in bytes.
 const (
-	MaxKey   = 64 << 10
-	MaxValue = 64 << 20
+	MaxKeyBytes   = 64 << 10
+	MaxValueBytes = 64 << 20
 )
 
 // Memory is a store in the memory of this process. The zero value is an empty store. It is safe for
@@ -63,7 +63,7 @@ func (m *Memory) TryGet(_ context.Context, key string) ([]byte, error) {
 
 // Put sets the value of a key to a copy of value.
 func (m *Memory) Put(_ context.Context, key string, value []byte) error {
-	if len(key) > MaxKey || len(value) > MaxValue {
+	if len(key) > MaxKeyBytes || len(value) > MaxValueBytes {
 		return sizeError(key, value)
 	}
 	m.mu.Lock()
@@ -83,5 +83,5 @@ func (m *Memory) Put(_ context.Context, key string, value []byte) error {
 func sizeError(key string, value []byte) error {
 	return &errkind.Fault{Op: "keyvalue: put", Err: pjrt.InvalidArgument,
 		Reason: fmt.Sprintf("the key has %d bytes and the value %d, but the limits are %d and %d", len(key), len(value),
-			MaxKey, MaxValue)}
+			MaxKeyBytes, MaxValueBytes)}
 }

@@ -13,37 +13,37 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Remote is a store that a [Server] serves. It is safe for concurrent use. It has no open
+// Client is a store that a [Server] serves. It is safe for concurrent use. It has no open
 // connections between calls.
-type Remote struct {
+type Client struct {
 	network, address, secret string
 	timeout                  time.Duration
 }
 
-var _ pjrt.KeyValueStore = (*Remote)(nil)
+var _ pjrt.KeyValueStore = (*Client)(nil)
 
 // Dial returns the store at the address of a server. Each call opens a connection. Get waits for a
 // server that has not started yet until its context ends, and then waits for the key while the
 // server responds. TryGet and Put have a timeout of 30 seconds if their context has no deadline.
 // Errors match a [pjrt.Code]: Unavailable if the server does not respond, and PermissionDenied if
 // the secret is wrong.
-func Dial(network, address, secret string) *Remote {
-	return &Remote{network, address, secret, requestTimeout}
+func Dial(network, address, secret string) *Client {
+	return &Client{network, address, secret, requestTimeout}
 }
 
 // Get waits until the key has a value, and returns the value.
-func (r *Remote) Get(ctx context.Context, key string) ([]byte, error) {
+func (r *Client) Get(ctx context.Context, key string) ([]byte, error) {
 	return r.call(ctx, "get", message{code: opGet, key: key})
 }
 
 // TryGet returns the value of a key, or an error that matches [pjrt.NotFound].
-func (r *Remote) TryGet(ctx context.Context, key string) ([]byte, error) {
+func (r *Client) TryGet(ctx context.Context, key string) ([]byte, error) {
 	return r.call(ctx, "try to get", message{code: opTryGet, key: key})
 }
 
 // Put sets the value of a key.
-func (r *Remote) Put(ctx context.Context, key string, value []byte) error {
-	if len(key) > MaxKey || len(value) > MaxValue {
+func (r *Client) Put(ctx context.Context, key string, value []byte) error {
+	if len(key) > MaxKeyBytes || len(value) > MaxValueBytes {
 		return sizeError(key, value)
 	}
 	_, err := r.call(ctx, "put", message{code: opPut, key: key, value: value})
@@ -54,7 +54,7 @@ func (r *Remote) Put(ctx context.Context, key string, value []byte) error {
 var errTimeout = errkind.New(errkind.DeadlineExceededError, "keyvalue: the server did not respond in time")
 
 // call sends a request and returns the value in the response.
-func (r *Remote) call(ctx context.Context, op string, q message) ([]byte, error) {
+func (r *Client) call(ctx context.Context, op string, q message) ([]byte, error) {
 	subject := fmt.Sprintf("%q at %s", q.key, r.address)
 	caller := ctx
 	if _, ok := ctx.Deadline(); !ok && q.code != opGet {
@@ -80,7 +80,7 @@ func (r *Remote) call(ctx context.Context, op string, q message) ([]byte, error)
 }
 
 // exchange sends a request, as soon as the server is available, and waits for the response.
-func (r *Remote) exchange(ctx context.Context, q message) (a message, err error) {
+func (r *Client) exchange(ctx context.Context, q message) (a message, err error) {
 	conn, err := r.connect(ctx)
 	if err != nil {
 		return a, err
@@ -89,7 +89,7 @@ func (r *Remote) exchange(ctx context.Context, q message) (a message, err error)
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	if err := q.write(conn); err != nil || q.code != opGet {
 		if err == nil {
-			a, err = read(conn)
+			a, err = readMessage(conn)
 		}
 		return a, err
 	}
@@ -100,7 +100,7 @@ func (r *Remote) exchange(ctx context.Context, q message) (a message, err error)
 		if ctx.Err() != nil { // SetReadDeadline may have overwritten the deadline that AfterFunc set
 			return a, ctx.Err()
 		}
-		if a, err = read(conn); err != nil || a.code != stillWaiting {
+		if a, err = readMessage(conn); err != nil || a.code != codeKeepAlive {
 			return a, err
 		}
 	}
@@ -108,11 +108,11 @@ func (r *Remote) exchange(ctx context.Context, q message) (a message, err error)
 
 // connect connects to the server and authenticates. It retries if the server is not available or
 // closes the connection, but not if authentication fails or times out.
-func (r *Remote) connect(ctx context.Context) (net.Conn, error) {
+func (r *Client) connect(ctx context.Context) (net.Conn, error) {
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, r.network, r.address)
 		if err == nil {
-			if err = handshake.Greet(ctx, conn, r.secret); err == nil {
+			if err = handshake.Authenticate(ctx, conn, r.secret); err == nil {
 				return conn, nil
 			}
 			_ = conn.Close()

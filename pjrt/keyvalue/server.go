@@ -15,16 +15,16 @@ import (
 // requestTimeout is the limit of the time to receive a request and of the time to send a response.
 const requestTimeout = 30 * time.Second
 
-// keepAlive is the interval of the messages during a Get.
-const keepAlive = 5 * time.Second
+// keepAliveInterval is the interval of the messages during a Get.
+const keepAliveInterval = 5 * time.Second
 
 // Server serves a store at an address.
 type Server struct {
-	store    pjrt.KeyValueStore
-	listener *handshake.Listener
-	ctx      context.Context
-	cancel   context.CancelFunc
-	serving  sync.WaitGroup
+	store      pjrt.KeyValueStore
+	listener   *handshake.Listener
+	ctx        context.Context
+	cancel     context.CancelFunc
+	goroutines sync.WaitGroup
 }
 
 // Listen serves a store on a "tcp" or "unix" address to clients that know the secret, which must
@@ -37,13 +37,13 @@ func Listen(network, address string, store pjrt.KeyValueStore, secret string) (*
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{store: store, listener: listener, ctx: ctx, cancel: cancel}
-	s.serving.Go(func() {
+	s.goroutines.Go(func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return // the listener is closed
 			}
-			s.serving.Go(func() { s.serve(conn) })
+			s.goroutines.Go(func() { s.handleConn(conn) })
 		}
 	})
 	return s, nil
@@ -59,12 +59,12 @@ func (s *Server) Close() error {
 	}
 	err := s.listener.Close()
 	s.cancel()
-	s.serving.Wait()
+	s.goroutines.Wait()
 	return err
 }
 
-// serve handles the request of a connection.
-func (s *Server) serve(conn net.Conn) {
+// handleConn handles the request of a connection.
+func (s *Server) handleConn(conn net.Conn) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	defer conn.Close()
@@ -72,7 +72,7 @@ func (s *Server) serve(conn net.Conn) {
 	if conn.SetDeadline(time.Now().Add(requestTimeout)) != nil {
 		return
 	}
-	q, err := read(conn)
+	q, err := readMessage(conn)
 	if err != nil {
 		return // not a valid request
 	}
@@ -80,12 +80,12 @@ func (s *Server) serve(conn net.Conn) {
 	switch q.code {
 	case opGet:
 		_ = conn.SetReadDeadline(time.Time{})
-		s.serving.Go(func() { // cancels the wait when the client disconnects
+		s.goroutines.Go(func() { // cancels the wait when the client disconnects
 			var none [1]byte
 			_, _ = conn.Read(none[:])
 			cancel()
 		})
-		value, err = s.wait(ctx, conn, q.key)
+		value, err = s.awaitKey(ctx, conn, q.key)
 	case opTryGet:
 		value, err = s.store.TryGet(ctx, q.key)
 	case opPut:
@@ -95,20 +95,20 @@ func (s *Server) serve(conn net.Conn) {
 	}
 	a := message{value: value}
 	if err != nil {
-		a.code, a.value = uint32(codeOf(err)), []byte(err.Error())
+		a.code, a.value = uint32(errorCode(err)), []byte(err.Error())
 	}
 	_ = conn.SetWriteDeadline(time.Now().Add(requestTimeout))
 	_ = a.write(conn) // an error means that the client has disconnected
 }
 
-// wait waits for a key and sends keep-alive messages to the client.
-func (s *Server) wait(ctx context.Context, conn net.Conn, key string) (value []byte, err error) {
+// awaitKey waits for a key and sends keep-alive messages to the client.
+func (s *Server) awaitKey(ctx context.Context, conn net.Conn, key string) (value []byte, err error) {
 	got := make(chan struct{})
-	s.serving.Go(func() {
+	s.goroutines.Go(func() {
 		value, err = s.store.Get(ctx, key)
 		close(got)
 	})
-	every := time.NewTicker(keepAlive)
+	every := time.NewTicker(keepAliveInterval)
 	defer every.Stop()
 	for {
 		select {
@@ -116,7 +116,7 @@ func (s *Server) wait(ctx context.Context, conn net.Conn, key string) (value []b
 			return value, err
 		case <-every.C:
 			_ = conn.SetWriteDeadline(time.Now().Add(requestTimeout))
-			if (message{code: stillWaiting}).write(conn) != nil {
+			if (message{code: codeKeepAlive}).write(conn) != nil {
 				_ = conn.Close() // cancels the wait
 				<-got
 				return value, err
@@ -125,8 +125,8 @@ func (s *Server) wait(ctx context.Context, conn net.Conn, key string) (value []b
 	}
 }
 
-// codeOf returns the code for an error of a store.
-func codeOf(err error) pjrt.Code {
+// errorCode returns the code for an error of a store.
+func errorCode(err error) pjrt.Code {
 	code := pjrt.Unknown
 	if errors.Is(err, context.Canceled) {
 		code = pjrt.Cancelled

@@ -19,8 +19,8 @@ const (
 	opGet = iota
 	opTryGet
 	opPut
-	// stillWaiting is the code of a keep-alive message.
-	stillWaiting = 1 << 31
+	// codeKeepAlive is the code of a keep-alive message.
+	codeKeepAlive = 1 << 31
 )
 
 // message is a request or a response. A request has an operation, a key and a value. A response has
@@ -43,7 +43,7 @@ func (m message) write(w io.Writer) error {
 	return err
 }
 
-func read(r io.Reader) (m message, err error) {
+func readMessage(r io.Reader) (m message, err error) {
 	var head [len(wireMagic) + 4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return m, err
@@ -54,7 +54,7 @@ func read(r io.Reader) (m message, err error) {
 	}
 	m.code = binary.BigEndian.Uint32(head[4:])
 	var parts [2][]byte
-	for i, limit := range []uint32{MaxKey, MaxValue} {
+	for i, limit := range []uint32{MaxKeyBytes, MaxValueBytes} {
 		var size [4]byte
 		if _, err := io.ReadFull(r, size[:]); err != nil {
 			return m, err

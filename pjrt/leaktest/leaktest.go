@@ -22,26 +22,26 @@ type TB interface {
 func Check(t TB) {
 	t.Helper()
 	before, collected := live.Counts()
-	live.Record(true)
+	live.SetRecording(true)
 	t.Cleanup(func() {
-		defer live.Record(false)
+		defer live.SetRecording(false)
 		// The cleanups of the first cycle have run after the second.
 		runtime.GC()
 		runtime.GC()
 		time.Sleep(10 * time.Millisecond)
 		after, reclaimed := live.Counts()
 		// Work that was running during a Close may still end.
-		for end := time.Now().Add(waitLimit); isLarger(after, before) &&
+		for end := time.Now().Add(waitLimit); hasMore(after, before) &&
 			time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			after, reclaimed = live.Counts()
 		}
 		for _, kind := range slices.Sorted(maps.Keys(after)) {
 			if n := after[kind] - before[kind]; n > 0 {
-				t.Errorf("pjrt/leaktest: %d %s objects are still open\n%s", n, kind, live.Report(kind))
+				t.Errorf("pjrt/leaktest: %d %s objects are still open\n%s", n, kind, live.CreationStacks(kind))
 			}
 			if n := reclaimed[kind] - collected[kind]; n > 0 {
 				t.Errorf("pjrt/leaktest: %d %s objects were released by the garbage collector, not by Close\n%s", n,
-					kind, live.Report(kind))
+					kind, live.CreationStacks(kind))
 			}
 		}
 	})
@@ -50,7 +50,7 @@ func Check(t TB) {
 // waitLimit is the time for which Check waits for open objects.
 const waitLimit = 10 * time.Second
 
-func isLarger(after, before map[string]int) bool {
+func hasMore(after, before map[string]int) bool {
 	for kind, n := range after {
 		if n > before[kind] {
 			return true
@@ -59,8 +59,8 @@ func isLarger(after, before map[string]int) bool {
 	return false
 }
 
-// Open returns the number of open plugin objects of the process, by kind.
-func Open() map[string]int {
+// OpenObjects returns the number of open plugin objects of the process, by kind.
+func OpenObjects() map[string]int {
 	alive, _ := live.Counts()
 	return alive
 }

@@ -51,7 +51,7 @@ func TestCheckReportsCollectedObjects(t *testing.T) {
 	var r recorder
 	leaktest.Check(&r)
 	buffer(t, c)
-	for open := leaktest.Open(); leaktest.Open()["buffer"] == open["buffer"]; time.Sleep(time.Millisecond) {
+	for open := leaktest.OpenObjects(); leaktest.OpenObjects()["buffer"] == open["buffer"]; time.Sleep(time.Millisecond) {
 		runtime.GC()
 	}
 	r.cleanup()

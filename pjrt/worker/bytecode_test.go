@@ -101,7 +101,7 @@ func hloModule(opcode, target string) []byte {
 func TestMutatedBytecode(t *testing.T) {
 	whole := bytecode(t)
 	client := plugintest.CPU(t, 1)
-	c := newCompiler(t, worker.Options{Timeout: 20 * time.Second, Parallel: 2})
+	c := newCompiler(t, worker.Options{Timeout: 20 * time.Second, MaxWorkers: 2})
 	checkMutations(t, 60, func(seed uint64) (io.Closer, error) {
 		return c.Compile(context.Background(), client,
 			pjrt.Program{Code: append(bytes.Clone(whole[:8]), damage(whole[8:], seed)...)}, pjrt.CompileOptions{})

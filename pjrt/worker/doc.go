@@ -32,7 +32,7 @@
 //
 // # Probes and transforms
 //
-// [Compiler.Probe] stops a compilation after partitioning, fusion or scheduling and returns the
+// [Compiler.CompileUntil] stops a compilation after partitioning, fusion or scheduling and returns the
 // program, in a few percent of the time of a complete compilation. A [pjrt.Transform] changes the
 // program of complete compilations. The program of the worker must contain the transform:
 //

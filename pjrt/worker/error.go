@@ -40,8 +40,8 @@ type Error struct {
 	// Killed is true if another process or the kernel killed the worker, for example because memory
 	// ran out.
 	Killed bool
-	// Tail is the end of the worker's output.
-	Tail string
+	// StderrTail is the end of the worker's output.
+	StderrTail string
 	// Hint suggests a correction. It may be empty.
 	Hint string
 	// Err is the cause, or nil.
@@ -57,14 +57,14 @@ func (e *Error) Error() string {
 	if e.Killed {
 		reason += " (killed by another process or by the kernel, which happens when memory runs out)"
 	}
-	text := errkind.Text("worker", reason, e.Err, e.Hint)
-	if e.Tail != "" {
-		text += "\nend of its output:\n" + e.Tail
+	text := errkind.Format("worker", reason, e.Err, e.Hint)
+	if e.StderrTail != "" {
+		text += "\nend of its output:\n" + e.StderrTail
 	}
 	return text
 }
 
-// Kind returns UnavailableError for NotStarted, DeadlineExceededError for TimedOut,
+// ErrorKind returns UnavailableError for NotStarted, DeadlineExceededError for TimedOut,
 // ResourceExhaustedError if the worker was killed, and InternalError otherwise.
 func (e *Error) Kind() errkind.Kind {
 	switch {
@@ -88,21 +88,21 @@ func (e *Error) Is(target error) bool {
 
 var errTimeout = errors.New("the timeout has elapsed")
 
-// runError converts an error of child.Run. ctx is the context of the caller, and timeout is
+// newError converts an error of child.Run. ctx is the context of the caller, and timeout is
 // Options.Timeout.
-func runError(ctx context.Context, timeout time.Duration, err error) error {
+func newError(ctx context.Context, timeout time.Duration, err error) error {
 	var died *child.Error
 	switch {
 	case errors.Is(err, child.ErrStart):
 		return &Error{Reason: NotStarted, Err: err, Hint: "check Options.Command"}
 	case errors.As(err, &died):
-		e := &Error{Reason: Died, State: died.State, Killed: died.Killed(), Tail: died.Tail}
+		e := &Error{Reason: Died, State: died.State, Killed: died.Killed(), StderrTail: died.OutputTail}
 		if e.Killed {
 			e.Hint = "reduce Options.Parallel, or use a machine with more memory"
 		}
 		return e
 	case ctx.Err() == nil && errors.Is(err, errTimeout):
-		return &Error{Reason: TimedOut, State: fmt.Sprintf("it was stopped after %v", timeout), Tail: child.Tail(err),
+		return &Error{Reason: TimedOut, State: fmt.Sprintf("it was stopped after %v", timeout), StderrTail: child.OutputTail(err),
 			Hint: "increase Options.Timeout"}
 	}
 	return opError("compile", err)

@@ -22,8 +22,8 @@ func TestCompilerAborts(t *testing.T) {
 	require.ErrorAs(t, err, &died)
 	assert.Equal(t, worker.Died, died.Reason)
 	assert.NotEmpty(t, died.State)
-	assert.Contains(t, died.Tail, "no_such_flag", "the end of its output")
-	assert.NotContains(t, died.Tail, "goroutine")
+	assert.Contains(t, died.StderrTail, "no_such_flag", "the end of its output")
+	assert.NotContains(t, died.StderrTail, "goroutine")
 }
 
 func TestCompilerRunsOutOfMemory(t *testing.T) {

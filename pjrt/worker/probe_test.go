@@ -42,11 +42,11 @@ func TestProbe(t *testing.T) {
 	defer slice.Close()
 	c := newCompiler(t, worker.Options{})
 	for _, stage := range []pjrt.Stage{pjrt.BeforeScheduler, pjrt.AfterScheduler} {
-		module, err := c.Probe(ctx, slice.Description(), addOne, pjrt.CompileOptions{}, stage)
+		module, err := c.CompileUntil(ctx, slice.Description(), addOne, pjrt.CompileOptions{}, stage)
 		require.NoError(t, err)
 		assert.Contains(t, string(module), "fusion")
 	}
-	_, err = c.Probe(ctx, slice.Description(), module("()", "nonsense"), pjrt.CompileOptions{}, pjrt.AfterScheduler)
+	_, err = c.CompileUntil(ctx, slice.Description(), module("()", "nonsense"), pjrt.CompileOptions{}, pjrt.AfterScheduler)
 	assert.ErrorContains(t, err, "custom op 'nonsense' is unknown", "a program that fails before the stage")
 	_, err = newCompiler(t, worker.Options{Transforms: []string{"stop"}}).CompileTopology(ctx, slice.Description(),
 		addOne, pjrt.CompileOptions{})

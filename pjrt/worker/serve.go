@@ -14,15 +14,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// workerArg is the argument of a program that is started as a worker.
-const workerArg = "tpustrategy-compile-worker"
+// workerArgument is the argument of a program that is started as a worker.
+const workerArgument = "tpustrategy-compile-worker"
 
 // Main makes it possible to start the current program as a worker. It must be called at the start
 // of main. In a worker, Main compiles and exits the process. Otherwise, it returns the command for
 // [Options]. transforms are available to workers and are applied if [Options].Transforms contains
 // their names.
 func Main(transforms ...pjrt.Transform) []string {
-	if len(os.Args) == 2 && os.Args[1] == workerArg {
+	if len(os.Args) == 2 && os.Args[1] == workerArgument {
 		if err := Serve(transforms...); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -37,7 +37,7 @@ func Main(transforms ...pjrt.Transform) []string {
 		}
 		self = path
 	}
-	return []string{self, workerArg}
+	return []string{self, workerArgument}
 }
 
 // Serve is the main function of a worker: it reads the request of its parent process, writes the
@@ -45,13 +45,13 @@ func Main(transforms ...pjrt.Transform) []string {
 func Serve(transforms ...pjrt.Transform) error {
 	preferOOMKill()
 	return child.Serve("worker", func(data []byte) []byte {
-		resp := response{Protocol: protocol}
+		resp := response{Protocol: protocolVersion}
 		var req request
 		var err error
-		if err = decode(data, &req); err == nil && req.Protocol == protocol {
+		if err = decode(data, &req); err == nil && req.Protocol == protocolVersion {
 			err = limitMemory(req.MemoryBytes)
 			if err == nil {
-				err = resp.compile(context.Background(), req, transforms)
+				err = resp.handleRequest(context.Background(), req, transforms)
 			}
 		}
 		if err != nil {
@@ -59,16 +59,16 @@ func Serve(transforms ...pjrt.Transform) error {
 		}
 		out, err := encode(resp)
 		if err != nil { // an error cannot be encoded
-			out, _ = encode(response{Protocol: protocol, Text: err.Error()})
+			out, _ = encode(response{Protocol: protocolVersion, ErrorText: err.Error()})
 		}
 		return out
 	})
 }
 
-// compile handles a request. It accepts untrusted programs, because only this process can crash.
-func (resp *response) compile(ctx context.Context, req request, transforms []pjrt.Transform) error {
+// handleRequest handles a request. It accepts untrusted programs, because only this process can crash.
+func (resp *response) handleRequest(ctx context.Context, req request, transforms []pjrt.Transform) error {
 	req.Program.Trusted = true
-	plugin, err := pjrt.Open(req.Plugin, req.Check)
+	plugin, err := pjrt.Open(req.Plugin, req.OpenOptions)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (resp *response) compile(ctx context.Context, req request, transforms []pjr
 		}
 	}
 	var probed atomic.Pointer[[]byte]
-	if req.Probe {
+	if req.StopAtStage {
 		if _, err := plugin.Register(pjrt.Transform{Name: "probe", Stage: req.Stage,
 			Apply: func(module []byte) ([]byte, error) {
 				probed.CompareAndSwap(nil, &module)
@@ -94,25 +94,25 @@ func (resp *response) compile(ctx context.Context, req request, transforms []pjr
 			return err
 		}
 	}
-	x, loaded, err := compile(ctx, plugin, req)
+	x, loaded, err := compileRequest(ctx, plugin, req)
 	defer runtime.KeepAlive(loaded) // its cleanup would close x
 	if module := probed.Load(); module != nil {
 		resp.Module = *module
 		return nil
 	}
-	if err == nil && req.Probe {
+	if err == nil && req.StopAtStage {
 		err = &errkind.Fault{Op: "worker: probe", Reason: "the compiler did not call the transform of the probe",
 			Class: errkind.FailedPreconditionError}
 	}
 	if err == nil {
-		resp.Record, err = recordOf(x)
+		resp.Record, err = newRecord(x)
 	}
 	return err
 }
 
-// compile compiles the program of a request. The LoadedExecutable, if not nil, owns the Executable.
-func compile(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Executable, *pjrt.LoadedExecutable, error) {
-	if r.Client {
+// handleRequest compiles the program of a request. The LoadedExecutable, if not nil, owns the Executable.
+func compileRequest(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Executable, *pjrt.LoadedExecutable, error) {
+	if r.UseClient {
 		client, err := plugin.NewClient(ctx, pjrt.ClientOptions{Options: r.ClientOptions})
 		if err != nil {
 			return nil, nil, err
@@ -123,7 +123,7 @@ func compile(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Executa
 		}
 		return loaded.Executable(), loaded, nil
 	}
-	topology, err := describe(ctx, plugin, r)
+	topology, err := openTopology(ctx, plugin, r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -131,15 +131,15 @@ func compile(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Executa
 	return x, nil, err
 }
 
-func describe(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Topology, error) {
+func openTopology(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Topology, error) {
 	if r.Topology != nil {
 		return plugin.LoadTopology(ctx, r.Topology)
 	}
-	return plugin.NewTopology(ctx, r.Name, r.TopologyOptions)
+	return plugin.NewTopology(ctx, r.TopologyName, r.TopologyOptions)
 }
 
-// recordOf returns the record of x, or an error if it does not contain the serialized program.
-func recordOf(x *pjrt.Executable) (pjrt.ExecutableRecord, error) {
+// newRecord returns the record of x, or an error if it does not contain the serialized program.
+func newRecord(x *pjrt.Executable) (pjrt.ExecutableRecord, error) {
 	r, err := x.Record()
 	if err != nil {
 		return r, err

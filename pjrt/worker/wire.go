@@ -10,27 +10,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// protocol is the version of the messages between a program and its workers.
-const protocol = 3
+// protocolVersion is the version of the messages between a program and its workers.
+const protocolVersion = 4
 
 // request is a compilation for a worker. It is encoded with encoding/gob.
 type request struct {
-	Protocol int
-	Plugin   string
-	Check    pjrt.OpenOptions
-	// Client selects compilation with a new client, which has ClientOptions, instead of a topology.
-	Client        bool
+	Protocol    int
+	Plugin      string
+	OpenOptions pjrt.OpenOptions
+	// UseClient selects compilation with a new client, which has ClientOptions, instead of a topology.
+	UseClient     bool
 	ClientOptions map[string]any
-	// Name and TopologyOptions describe the topology. Otherwise, Topology is its serialized form.
-	Name            string
+	// TopologyName and TopologyOptions describe the topology. Otherwise, Topology is its serialized form.
+	TopologyName    string
 	TopologyOptions map[string]any
 	Topology        []byte
 	Program         pjrt.Program
 	Options         pjrt.CompileOptions
 	// Transforms are names of transforms. Probe requests only the program at Stage.
-	Transforms []string
-	Probe      bool
-	Stage      pjrt.Stage
+	Transforms  []string
+	StopAtStage bool
+	Stage       pjrt.Stage
 	// MemoryBytes is the memory limit of the worker. 0 means no limit.
 	MemoryBytes int64
 }
@@ -43,11 +43,11 @@ type response struct {
 	// One of these fields is set if the compilation failed. Text is the text of an error that is
 	// neither Error nor Compile. Kind is its kind, and Unsupported is true if it matches
 	// errors.ErrUnsupported.
-	Error       *pjrt.Error
-	Compile     *pjrt.CompileError
-	Text        string
-	Kind        errkind.Kind
-	Unsupported bool
+	Error        *pjrt.Error
+	CompileError *pjrt.CompileError
+	ErrorText    string
+	ErrorKind    errkind.Kind
+	Unsupported  bool
 }
 
 func encode(v any) ([]byte, error) {
@@ -60,29 +60,29 @@ func decode(data []byte, dst any) error { return gob.NewDecoder(bytes.NewReader(
 
 // setError stores err in the response.
 func (resp *response) setError(err error) {
-	if errors.As(err, &resp.Error) || errors.As(err, &resp.Compile) {
+	if errors.As(err, &resp.Error) || errors.As(err, &resp.CompileError) {
 		return
 	}
-	resp.Text, resp.Kind, resp.Unsupported = err.Error(), errkind.KindOf(err), errors.Is(err, errors.ErrUnsupported)
+	resp.ErrorText, resp.ErrorKind, resp.Unsupported = err.Error(), errkind.KindOf(err), errors.Is(err, errors.ErrUnsupported)
 }
 
 // err returns the error in the response.
 func (resp *response) err() error {
 	switch {
-	case resp.Protocol != protocol:
+	case resp.Protocol != protocolVersion:
 		return &errkind.Fault{Op: "worker: compile",
 			Reason: fmt.Sprintf("the worker's program uses protocol version %d, but this program uses %d",
 				resp.Protocol,
-				protocol),
+				protocolVersion),
 			Hint: "build both programs from the same version", Class: errkind.FailedPreconditionError}
 	case resp.Error != nil:
 		return resp.Error
-	case resp.Compile != nil:
-		return resp.Compile
-	case resp.Text != "" && resp.Unsupported:
-		return &errkind.Fault{Op: "worker: compile", Reason: resp.Text, Match: errors.ErrUnsupported}
-	case resp.Text != "":
-		return &errkind.Fault{Op: "worker: compile", Reason: resp.Text, Class: resp.Kind}
+	case resp.CompileError != nil:
+		return resp.CompileError
+	case resp.ErrorText != "" && resp.Unsupported:
+		return &errkind.Fault{Op: "worker: compile", Reason: resp.ErrorText, Match: errors.ErrUnsupported}
+	case resp.ErrorText != "":
+		return &errkind.Fault{Op: "worker: compile", Reason: resp.ErrorText, Class: resp.ErrorKind}
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // TestResponseKeepsErrors checks text, kind and matches of an error after encoding.
 func TestResponseKeepsErrors(t *testing.T) {
 	arrived := func(err error) error {
-		sent := response{Protocol: protocol}
+		sent := response{Protocol: protocolVersion}
 		sent.setError(err)
 		data, encoded := encode(sent)
 		require.NoError(t, encoded)
@@ -36,7 +36,7 @@ func TestResponseKeepsErrors(t *testing.T) {
 	require.ErrorIs(t, unsupported, errors.ErrUnsupported)
 	assert.EqualError(t, unsupported, "worker: compile: bound: not here: unsupported operation")
 
-	older := response{Protocol: protocol - 1}
+	older := response{Protocol: protocolVersion - 1}
 	assert.ErrorContains(t, older.err(), "build both programs from the same version")
-	assert.NoError(t, (&response{Protocol: protocol}).err())
+	assert.NoError(t, (&response{Protocol: protocolVersion}).err())
 }

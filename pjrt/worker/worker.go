@@ -27,18 +27,18 @@ type Options struct {
 	// more memory aborts its process, which is reported as an [*Error]. It is supported on Linux
 	// only.
 	MemoryBytes int64
-	// Parallel is the maximum number of workers that run at the same time. Other compilations wait.
+	// MaxWorkers is the maximum number of workers that run at the same time. Other compilations wait.
 	// 0 means the number of processors.
-	Parallel int
+	MaxWorkers int
 	// Env are additional environment variables "NAME=value" of the workers.
 	Env []string
 	// Transforms are the names of transforms that were passed to [Main] or [Serve] and that the
 	// worker applies. A cache does not include them in its keys, so it needs a separate directory.
 	Transforms []string
-	// PluginCheck specifies which plugin files the worker trusts; see [pjrt.Open].
-	PluginCheck pjrt.OpenOptions
+	// OpenOptions specifies which plugin files the worker trusts; see [pjrt.Open].
+	OpenOptions pjrt.OpenOptions
 	// Started, if not nil, is called with the process id of each new worker.
-	Started func(pid int)
+	OnStart func(pid int)
 	// Logger receives a debug message for each compilation and a warning for each worker that
 	// returned no result. nil discards them.
 	Logger *slog.Logger
@@ -68,23 +68,23 @@ func New(o Options) (*Compiler, error) {
 			Hint: "set Options.Command to a program and its arguments"}
 	}
 	o.Command, o.Env, o.Transforms = slices.Clone(o.Command), slices.Clone(o.Env), slices.Clone(o.Transforms)
-	if o.Parallel <= 0 {
-		o.Parallel = runtime.GOMAXPROCS(0)
+	if o.MaxWorkers <= 0 {
+		o.MaxWorkers = runtime.GOMAXPROCS(0)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Compiler{opts: o, slots: make(chan struct{}, o.Parallel)}, nil
+	return &Compiler{opts: o, slots: make(chan struct{}, o.MaxWorkers)}, nil
 }
 
-// Compile compiles a program for the devices of the client in a worker, and loads it in this
+// CompileError compiles a program for the devices of the client in a worker, and loads it in this
 // process. The caller must close the executable, which keeps its serialized form. If ctx ends, the
 // worker is stopped. Errors are an [*Error] or an error of [pjrt.Client.Compile].
 func (c *Compiler) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program,
 	opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	r := request{Plugin: client.Plugin().Path(), Program: program, Options: opts}
 	if client.PlatformName() == "cpu" {
-		r.Client, r.ClientOptions = true, client.Options().Options
+		r.UseClient, r.ClientOptions = true, client.Options().Options
 	} else {
 		topology, err := client.Topology()
 		if err != nil {
@@ -98,11 +98,11 @@ func (c *Compiler) Compile(ctx context.Context, client *pjrt.Client, program pjr
 			return nil, opError("describe the devices", err)
 		}
 	}
-	a, err := c.compile(ctx, client.PlatformName(), r)
+	a, err := c.runWorker(ctx, client.PlatformName(), r)
 	if err != nil {
 		return nil, err
 	}
-	return client.Load(ctx, a.Record.Serialized, pjrt.LoadOptions{Keep: true})
+	return client.Load(ctx, a.Record.Serialized, pjrt.LoadOptions{KeepSerialized: true})
 }
 
 // CompileTopology compiles a program ahead of time in a worker, with the plugin of the topology.
@@ -110,44 +110,44 @@ func (c *Compiler) Compile(ctx context.Context, client *pjrt.Client, program pjr
 // Errors are an [*Error] or an error of [pjrt.Topology.Compile].
 func (c *Compiler) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program,
 	opts pjrt.CompileOptions) (*pjrt.Executable, error) {
-	r, err := requestFor(topology, program, opts)
+	r, err := newRequest(topology, program, opts)
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.compile(ctx, topology.PlatformName(), r)
+	a, err := c.runWorker(ctx, topology.PlatformName(), r)
 	if err != nil {
 		return nil, err
 	}
 	return a.Record.Executable(), nil
 }
 
-// Probe compiles a program ahead of time up to a stage and returns the program at this stage as an
+// StopAtStage compiles a program ahead of time up to a stage and returns the program at this stage as an
 // encoded xla.HloModuleProto. The program is partitioned and fused. Probe takes a few percent of
 // the time of a complete compilation, and its result is not cached. If the plugin does not support
 // transforms, the error matches errors.ErrUnsupported. Other errors are as for CompileTopology.
-func (c *Compiler) Probe(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions,
+func (c *Compiler) CompileUntil(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions,
 	stage pjrt.Stage) ([]byte, error) {
-	r, err := requestFor(topology, program, opts)
+	r, err := newRequest(topology, program, opts)
 	if err != nil {
 		return nil, err
 	}
-	r.Probe, r.Stage = true, stage
-	a, err := c.compile(ctx, topology.PlatformName(), r)
+	r.StopAtStage, r.Stage = true, stage
+	a, err := c.runWorker(ctx, topology.PlatformName(), r)
 	return a.Module, err
 }
 
-func requestFor(topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (r request, err error) {
+func newRequest(topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (r request, err error) {
 	r = request{Plugin: topology.PluginPath(), Program: program, Options: opts}
 	if options, ok := topology.Options(); ok {
-		r.Name, r.TopologyOptions = topology.Name(), options
+		r.TopologyName, r.TopologyOptions = topology.Name(), options
 	} else if r.Topology, err = topology.Serialize(); err != nil {
 		err = opError("describe the devices", err)
 	}
 	return r, err
 }
 
-// compile sends a request to a new worker and returns the response.
-func (c *Compiler) compile(ctx context.Context, platform string, r request) (a response, err error) {
+// handleRequest sends a request to a new worker and returns the response.
+func (c *Compiler) runWorker(ctx context.Context, platform string, r request) (a response, err error) {
 	if c.slots == nil {
 		return response{}, &Error{Reason: NotStarted, State: "the compiler is a zero value", Hint: "create it with New"}
 	}
@@ -157,7 +157,7 @@ func (c *Compiler) compile(ctx context.Context, platform string, r request) (a r
 	case <-ctx.Done():
 		return response{}, opError("compile", context.Cause(ctx))
 	}
-	r.Protocol, r.Check, r.MemoryBytes, r.Transforms = protocol, c.opts.PluginCheck, c.opts.MemoryBytes,
+	r.Protocol, r.OpenOptions, r.MemoryBytes, r.Transforms = protocolVersion, c.opts.OpenOptions, c.opts.MemoryBytes,
 		c.opts.Transforms
 	data, err := encode(r)
 	if err != nil {
@@ -172,9 +172,9 @@ func (c *Compiler) compile(ctx context.Context, platform string, r request) (a r
 	}
 	start := time.Now()
 	out, err := child.Run(limited, child.Command{Path: c.opts.Command[0], Args: c.opts.Command,
-		Env: c.environ(platform), Started: c.opts.Started}, data)
+		Env: c.environ(platform), OnStart: c.opts.OnStart}, data)
 	if err != nil {
-		err = runError(ctx, c.opts.Timeout, err)
+		err = newError(ctx, c.opts.Timeout, err)
 		c.opts.Logger.Warn("compile worker returned no result", "elapsed", time.Since(start), "error", err)
 		return response{}, err
 	}
@@ -189,9 +189,9 @@ func (c *Compiler) compile(ctx context.Context, platform string, r request) (a r
 	return a, nil
 }
 
-// tpuEnv are the default variables of a worker for TPUs. They permit that the parent has also
+// tpuDefaultEnv are the default variables of a worker for TPUs. They permit that the parent has also
 // loaded libtpu, and prevent libtpu from searching for devices.
-var tpuEnv = []string{"ALLOW_MULTIPLE_LIBTPU_LOAD=1", "TPU_SKIP_MDS_QUERY=1", "TPU_ACCELERATOR_TYPE=v5litepod-8",
+var tpuDefaultEnv = []string{"ALLOW_MULTIPLE_LIBTPU_LOAD=1", "TPU_SKIP_MDS_QUERY=1", "TPU_ACCELERATOR_TYPE=v5litepod-8",
 	"TPU_WORKER_HOSTNAMES=localhost", "TPU_WORKER_ID=0"}
 
 // environ returns the environment of a worker. If a variable occurs several times, its last value
@@ -199,7 +199,7 @@ var tpuEnv = []string{"ALLOW_MULTIPLE_LIBTPU_LOAD=1", "TPU_SKIP_MDS_QUERY=1", "T
 func (c *Compiler) environ(platform string) []string {
 	env := os.Environ()
 	if platform == "tpu" {
-		for _, setting := range tpuEnv {
+		for _, setting := range tpuDefaultEnv {
 			name, _, _ := strings.Cut(setting, "=")
 			if os.Getenv(name) == "" {
 				env = append(env, setting)

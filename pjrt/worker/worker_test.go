@@ -126,7 +126,7 @@ func TestCompileAndRun(t *testing.T) {
 func TestParallelWorkers(t *testing.T) {
 	client := plugintest.CPU(t, 2)
 	for _, parallel := range []int{1, 3} {
-		c := newCompiler(t, worker.Options{Parallel: parallel})
+		c := newCompiler(t, worker.Options{MaxWorkers: parallel})
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
@@ -139,7 +139,7 @@ func TestParallelWorkers(t *testing.T) {
 		all.Wait()
 	}
 	// A waiting compilation returns when its context ends.
-	c := newCompiler(t, worker.Options{Parallel: 1})
+	c := newCompiler(t, worker.Options{MaxWorkers: 1})
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for range 2 {

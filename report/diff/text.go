@@ -43,7 +43,7 @@ const shown = 20
 // WriteText writes the result as text. Control characters in names are escaped.
 func (r *Result) WriteText(w io.Writer) error {
 	var b strings.Builder
-	r.write(&b, plain.Line, "%s\n", "  %-6s  %s\n", "  note    %s\n")
+	r.write(&b, plain.EscapeLine, "%s\n", "  %-6s  %s\n", "  note    %s\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -58,7 +58,7 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 
 // markdown escapes all Markdown syntax in a text.
 func markdown(text string) string {
-	return strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", "&lt;", "[", `\[`, "|", `\|`, "@", "&#64;", "#", `\#`).Replace(plain.Line(text))
+	return strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", "&lt;", "[", `\[`, "|", `\|`, "@", "&#64;", "#", `\#`).Replace(plain.EscapeLine(text))
 }
 
 // write writes titles, changes and notes with the given formats.

@@ -136,7 +136,7 @@ func TestPathsThatAreNoDirectories(t *testing.T) {
 	for _, dir := range []string{file, filepath.Join(file, "below"), "gs://bucket/run"} {
 		_, err := events.Create(dir, events.Options{})
 		require.Error(t, err)
-		require.NotEqual(t, errkind.Unknown, errkind.Or(err, errkind.RuntimeError))
+		require.NotEqual(t, errkind.Unknown, errkind.KindOr(err, errkind.RuntimeError))
 	}
 }
 

@@ -36,14 +36,14 @@ func Read(ctx context.Context, path string) iter.Seq2[Event, error] {
 // parse parses the message tensorflow.Event.
 func parse(m []byte) (e Event, err error) {
 	var session uint64
-	err = protoint.Into{
+	err = protoint.Scanner{
 		eventTime: func(bits uint64) {
 			if t := math.Float64frombits(bits); math.Abs(t) < 1e12 {
 				e.Time = time.UnixMicro(int64(math.Round(t * 1e6))).UTC()
 			}
 		},
-		eventStep: &e.Step, eventVersion: &e.Version, eventSession: protoint.Into{sessionStatus: &session},
-		eventSummary: protoint.Into{summaryValue: func(m []byte) error {
+		eventStep: &e.Step, eventVersion: &e.Version, eventSession: protoint.Scanner{sessionStatus: &session},
+		eventSummary: protoint.Scanner{summaryValue: func(m []byte) error {
 			v, err := parseValue(m)
 			e.Values = append(e.Values, v)
 			return err
@@ -57,18 +57,18 @@ func parse(m []byte) (e Event, err error) {
 func parseValue(m []byte) (v Value, err error) {
 	var plugin string
 	var content []byte
-	err = protoint.Into{
+	err = protoint.Scanner{
 		valueTag:    &v.Tag,
 		valueSimple: func(bits uint64) { v.Kind, v.Scalar = IsScalar, math.Float32frombits(uint32(bits)) },
-		valueTensor: protoint.Into{tensorStrings: func(text []byte) error {
+		valueTensor: protoint.Scanner{tensorStrings: func(text []byte) error {
 			v.Kind, v.Text = IsText, string(text)
 			return nil
 		}},
-		valueMetadata: protoint.Into{metadataPlugin: protoint.Into{pluginName: &plugin, pluginContent: &content}},
+		valueMetadata: protoint.Scanner{metadataPlugin: protoint.Scanner{pluginName: &plugin, pluginContent: &content}},
 		valueHistogram: func(m []byte) error {
 			v.Kind = IsHistogram
 			h := &v.Histogram
-			return protoint.Into{histogramMin: &h.Min, histogramMax: &h.Max, histogramNumber: &h.Number, histogramSum: &h.Sum, histogramSquares: &h.Squares,
+			return protoint.Scanner{histogramMin: &h.Min, histogramMax: &h.Max, histogramNumber: &h.Number, histogramSum: &h.Sum, histogramSquares: &h.Squares,
 				histogramLimits: &h.Limits, histogramBuckets: &h.Buckets}.Read(m)
 		},
 	}.Read(m)

@@ -43,7 +43,7 @@ type Writer struct {
 // Create creates an event file in a directory, which is created if necessary. The name of the file
 // sorts after the existing files, because TensorBoard reads them in name order.
 func Create(dir string, opts Options) (*Writer, error) {
-	if err := files.Local(dir); err != nil {
+	if err := files.CheckLocal(dir); err != nil {
 		return nil, err
 	}
 	if opts.Now == nil {

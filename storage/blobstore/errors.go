@@ -98,7 +98,7 @@ func (e *Error) Error() string {
 	if e.Reason == Unknown && e.Err != nil {
 		reason = ""
 	}
-	return errkind.Text(what, reason, e.Err, e.Hint)
+	return errkind.Format(what, reason, e.Err, e.Hint)
 }
 
 // Kind returns the error kind of the reason. For [Unknown] it returns the kind of the cause, or
@@ -106,7 +106,7 @@ func (e *Error) Error() string {
 // exists.
 func (e *Error) Kind() errkind.Kind {
 	if e.Reason == Unknown {
-		return errkind.Or(e.Err, errkind.UnavailableError)
+		return errkind.KindOr(e.Err, errkind.UnavailableError)
 	}
 	return reasonTable[e.Reason].kind
 }

@@ -119,7 +119,7 @@ func newPeer(h hostInfo, process int, secret string, patience time.Duration) pee
 // send sends a request and returns the response. It converts error statuses to errors.
 func (p *peer) send(ctx context.Context, method, target string, body io.Reader, header ...string) (*http.Response, error) {
 	fail := func(err error) (*http.Response, error) {
-		return nil, &errkind.Fault{Op: fmt.Sprintf("process %d on %s", p.process, p.name), Err: err, Class: errkind.Or(err, errkind.UnavailableError)}
+		return nil, &errkind.Fault{Op: fmt.Sprintf("process %d on %s", p.process, p.name), Err: err, Class: errkind.KindOr(err, errkind.UnavailableError)}
 	}
 	r, err := http.NewRequestWithContext(ctx, method, "http://peer-"+strconv.Itoa(p.process)+target, body)
 	if err != nil {

@@ -67,7 +67,7 @@ type peerStore struct {
 // there are no copies on another host.
 func Open(ctx context.Context, local storage.Store, o Options) (storage.Store, error) {
 	fail := func(err error) (storage.Store, error) {
-		return nil, &errkind.Fault{Op: "peers: open", Subject: local.String(), Err: err, Class: errkind.Or(err, errkind.UnavailableError)}
+		return nil, &errkind.Fault{Op: "peers: open", Subject: local.String(), Err: err, Class: errkind.KindOr(err, errkind.UnavailableError)}
 	}
 	listener, err := net.Listen("tcp", ":0")
 	if err != nil {

@@ -22,7 +22,7 @@ func TestCheckpointsDoNotNoticeTheAxes(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	shared := func(replicas int, names ...string) strategy.Options {
 		opts := strategytest.NamedOptions(replicas, strategytest.Axes(names...)...)
-		mesh, err := logical.Mesh(0, opts.LogicalAxes...)
+		mesh, err := logical.NewMesh(0, opts.LogicalAxes...)
 		require.NoError(t, err)
 		opts.Variables = append(logical.Rules{logical.Match(`up/.*weights`, strategytest.Over(mesh, "replica", "model"))}, opts.Variables...)
 		opts.Variables[4].Optional = true // the first is before it

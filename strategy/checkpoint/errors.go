@@ -53,7 +53,7 @@ func (e *CorruptError) Error() string {
 	if e.Variable != "" {
 		what += fmt.Sprintf(": variable %q", e.Variable)
 	}
-	return errkind.Text(what, e.Reason, e.Err, "restore an earlier checkpoint, as Manager.LatestIntact does")
+	return errkind.Format(what, e.Reason, e.Err, "restore an earlier checkpoint, as Manager.LatestIntact does")
 }
 
 // Kind returns DataLossError.
@@ -99,7 +99,7 @@ func (e *OwnerError) Error() string {
 	if !e.Since.IsZero() {
 		when = fmt.Sprintf(" at %s", e.Since.Format(time.RFC3339))
 	}
-	return errkind.Text(ErrBusy.Error(), fmt.Sprintf("%s saved step %d to %s%s", who, e.Step, e.Directory, when), nil,
+	return errkind.Format(ErrBusy.Error(), fmt.Sprintf("%s saved step %d to %s%s", who, e.Step, e.Directory, when), nil,
 		"give each run a directory of its own, or open its manager again to go on from there (ManagerOptions.TakeOver takes it from a process that runs)")
 }
 
@@ -126,7 +126,7 @@ func (e *MismatchError) Error() string {
 	if len(e.Unexpected) > 0 {
 		parts = append(parts, fmt.Sprintf("nothing takes its %s (AllowUnexpected leaves them out)", few(e.Unexpected)))
 	}
-	return errkind.Text("checkpoint: other variables", strings.Join(parts, ", "), nil, "")
+	return errkind.Format("checkpoint: other variables", strings.Join(parts, ", "), nil, "")
 }
 
 // Kind returns ValueError.
@@ -139,7 +139,7 @@ func wrong(op, hint, format string, args ...any) error {
 
 // faultOf returns an error for a variable that cannot be saved or restored.
 func faultOf(path, reason, hint string, err error) error {
-	return &errkind.Fault{Match: ErrVariable, Subject: strconv.Quote(path), Reason: reason, Hint: hint, Class: errkind.Or(err, errkind.ValueError), Err: err}
+	return &errkind.Fault{Match: ErrVariable, Subject: strconv.Quote(path), Reason: reason, Hint: hint, Class: errkind.KindOr(err, errkind.ValueError), Err: err}
 }
 
 func nilVariable(op string, i int) error {

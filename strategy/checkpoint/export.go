@@ -110,7 +110,7 @@ func (c *Checkpoint) Weights() (paths []string) {
 		run[scope] = true
 	}
 	for _, v := range c.variables {
-		if logical.StateOf(v.Path, nil) != "" { // the same scope contains the optimizer's counters
+		if logical.OwnerOfState(v.Path, nil) != "" { // the same scope contains the optimizer's counters
 			run[root(v.Path)] = true
 		}
 	}

@@ -81,14 +81,14 @@ type BackgroundError struct {
 }
 
 func (e *BackgroundError) Error() string {
-	return errkind.Text(fmt.Sprintf("checkpoint: save step %d in %s", e.Step, e.Place), "in the background", e.Err, "the earlier checkpoints are as they were")
+	return errkind.Format(fmt.Sprintf("checkpoint: save step %d in %s", e.Step, e.Place), "in the background", e.Err, "the earlier checkpoints are as they were")
 }
 
 // Unwrap returns the cause.
 func (e *BackgroundError) Unwrap() error { return e.Err }
 
 // Kind returns the cause's kind, or RuntimeError.
-func (e *BackgroundError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.RuntimeError) }
+func (e *BackgroundError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.RuntimeError) }
 
 const defaultPatience = 10 * time.Minute
 

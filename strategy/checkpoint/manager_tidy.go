@@ -291,7 +291,7 @@ func (m *Manager) leave(f *stepFolder, save string, wrong error) {
 		reason = "it stays, as no manifest tells whether it was a checkpoint"
 	}
 	err := &errkind.Fault{Op: what, Reason: reason, Err: wrong, Hint: "restore the manifest from a copy, or remove it",
-		Class: errkind.Or(wrong, errkind.DataLossError)}
+		Class: errkind.KindOr(wrong, errkind.DataLossError)}
 	if text := err.Error(); !m.said[text] {
 		m.said[text] = true
 		m.opts.Logger.Warn("checkpoint: something stays that could not be verified", "error", err)

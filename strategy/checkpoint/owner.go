@@ -33,7 +33,7 @@ func newOwner() ownerRecord {
 		host = "this machine"
 	}
 	pid := os.Getpid()
-	return ownerRecord{ID: rand.Text(), Host: host, Boot: hostfacts.Boot(), PID: pid, Started: startOfProcess(pid)}
+	return ownerRecord{ID: rand.Text(), Host: host, Boot: hostfacts.BootID(), PID: pid, Started: startOfProcess(pid)}
 }
 
 // runs reports whether the record's process is running and is not this process.
@@ -51,5 +51,5 @@ func startOfProcess(pid int) string {
 	if err != nil || p.State == 'Z' {
 		return ""
 	}
-	return strconv.FormatInt(p.Started, 10)
+	return strconv.FormatInt(p.StartTicks, 10)
 }

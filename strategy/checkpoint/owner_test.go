@@ -87,7 +87,7 @@ func TestAProcessThatRunsOwnsItsDirectory(t *testing.T) {
 
 func TestARecordThatIsNotWholeSaysNothing(t *testing.T) {
 	ctx := context.Background()
-	for _, content := range []string{"", "x", "{", `{"id":""}`, `{"id":"x","pid":-1}`, `{"id":"x","boot":"` + hostfacts.Boot() + `","pid":1,"started":"x"}`, strings.Repeat("x", 2*maxRecord)} {
+	for _, content := range []string{"", "x", "{", `{"id":""}`, `{"id":"x","pid":-1}`, `{"id":"x","boot":"` + hostfacts.BootID() + `","pid":1,"started":"x"}`, strings.Repeat("x", 2*maxRecord)} {
 		d := newRun(t, ManagerOptions{})
 		require.NoError(t, os.WriteFile(filepath.Join(d.Place(), ownerObject), []byte(content), 0o644))
 		require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}), content)

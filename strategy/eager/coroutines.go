@@ -112,7 +112,7 @@ func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *cor
 				c.running.Store(false)
 				c.yield <- out
 			}()
-			result, err := errkind.Guard(fmt.Sprintf("strategy: replica %d", r), func() (any, error) { return fn(c, r) })
+			result, err := errkind.CatchPanic(fmt.Sprintf("strategy: replica %d", r), func() (any, error) { return fn(c, r) })
 			out = outcome{result: result, err: err}
 		}()
 	}
@@ -157,7 +157,7 @@ func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *cor
 		for r := range args {
 			args[r] = passed[min(r, n-1)]
 		}
-		values, err := errkind.Guard("strategy: "+requests[0].call, func() ([]any, error) { return requests[0].run(args) })
+		values, err := errkind.CatchPanic("strategy: "+requests[0].call, func() ([]any, error) { return requests[0].run(args) })
 		if err == nil && several {
 			setOrigin(fmt.Sprintf("call %d ", inner(e.strategy).NextSequence()), values[ids[0]])
 		}

@@ -50,7 +50,7 @@ func (p place) of(dims []int, otherwise logical.Annotation) logical.Annotation {
 	if p.only != nil {
 		return logical.Annotation{} // each device has the whole tensor
 	}
-	if p.annotation.Kind() != logical.None && slices.Equal(dims, p.shape.Dimensions) {
+	if p.annotation.Kind() != logical.KindNone && slices.Equal(dims, p.shape.Dimensions) {
 		return p.annotation
 	}
 	return otherwise

@@ -201,7 +201,7 @@ func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (
 		}
 		t, err := hostdata.ToTensor(value)
 		if err != nil {
-			return nil, &strategy.Error{Op: "strategy: broadcast", Reason: "not a tensor", Err: err, Class: errkind.Or(err, errkind.ValueError)}
+			return nil, &strategy.Error{Op: "strategy: broadcast", Reason: "not a tensor", Err: err, Class: errkind.KindOr(err, errkind.ValueError)}
 		}
 		value, shape = t, t.Shape().Dimensions
 	}

@@ -295,7 +295,7 @@ func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext)
 	for i, r := range ids {
 		c := ValueContext{ReplicaIDInSyncGroup: r, NumReplicasInSync: s.NumReplicasInSync()}
 		var err error
-		if mine[i], err = errkind.Guard("strategy: the function", func() (any, error) { return fn(c) }); err != nil {
+		if mine[i], err = errkind.CatchPanic("strategy: the function", func() (any, error) { return fn(c) }); err != nil {
 			failed = fault.Of(fmt.Sprintf("values from function: replica %d", r), err, "")
 			break
 		}

@@ -121,7 +121,7 @@ func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.C
 		if err != nil {
 			return nil, err
 		}
-		if _, err := errkind.Guard("strategy: run steps", func() (any, error) { return nil, fn(cross, m, inputs) }); err != nil {
+		if _, err := errkind.CatchPanic("strategy: run steps", func() (any, error) { return nil, fn(cross, m, inputs) }); err != nil {
 			return nil, err
 		}
 	}

@@ -311,7 +311,7 @@ func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions
 		initial = nil
 		if rc.replica == 0 {
 			var err error
-			if initial, err = errkind.Guard("strategy: the initial value of variable "+opts.Name, func() (any, error) { return f(), nil }); err != nil {
+			if initial, err = errkind.CatchPanic("strategy: the initial value of variable "+opts.Name, func() (any, error) { return f(), nil }); err != nil {
 				return nil, err
 			}
 		}

@@ -114,7 +114,7 @@ func Inputs(ctx context.Context, s *strategy.TPUStrategy, step input.Step, argum
 // inputLeaf copies one component of a step to the devices.
 func inputLeaf(ctx context.Context, s *strategy.TPUStrategy, column []any, a logical.Annotation) (any, error) {
 	if _, text := column[0].(input.Tensor).Flat().([]string); text {
-		if a.Kind() != logical.None {
+		if a.Kind() != logical.KindNone {
 			return nil, fault.New(errkind.TypeError, "inputs", "leave its annotation out", "text, which stays on the host, annotated %s", a)
 		}
 		all := make([]any, len(column))

@@ -89,7 +89,7 @@ func (h header) module(text []byte) (*spmd.Module, error) {
 	if len(h.IDs) > 0 {
 		devices = len(h.IDs[0])
 	}
-	replica, err := logical.Mesh(devices, h.LogicalAxes...)
+	replica, err := logical.NewMesh(devices, h.LogicalAxes...)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (h header) check(m *spmd.Module) error {
 	}
 	loop := false
 	for i, t := range h.Arguments {
-		replicated := !t.PerReplica && !t.PerStep && t.Over == nil && m.Arguments[i].Annotation.Kind() == logical.None
+		replicated := !t.PerReplica && !t.PerStep && t.Over == nil && m.Arguments[i].Annotation.Kind() == logical.KindNone
 		if t.Constant && (!t.Variable || t.Distributed != nil || t.Donated || t.Ragged || !replicated || m.Arguments[i].DType.IsPacked()) {
 			return fmt.Errorf("tensor %q is a constant and not only that", t.Name)
 		}

@@ -79,7 +79,7 @@ func (e *Error) Error() string {
 	if e.Variable != "" {
 		what += fmt.Sprintf(": variable %q", e.Variable)
 	}
-	return errkind.Text(what, e.Detail, e.Err, cmp.Or(e.Hint, reasons[e.Reason].hint))
+	return errkind.Format(what, e.Detail, e.Err, cmp.Or(e.Hint, reasons[e.Reason].hint))
 }
 
 // Kind returns DataLossError for a damaged file, NotImplementedError for a step that cannot be

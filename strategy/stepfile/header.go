@@ -132,7 +132,7 @@ func (a annotation) in() (logical.Annotation, error) {
 		for i, names := range a.Axes {
 			dims[i] = strings.Join(names, ",")
 		}
-		return logical.Over(dims...), nil
+		return logical.SplitOverAxes(dims...), nil
 	}
 	return logical.Annotation{}, fmt.Errorf("annotation %q", a.Kind)
 }
@@ -140,7 +140,7 @@ func (a annotation) in() (logical.Annotation, error) {
 func tensorOut(p spmd.ShardedTensor) tensor {
 	t := tensor{
 		Name: p.Name, DType: p.DType.String(), Local: p.LocalDims, Global: p.GlobalDims, Shard: p.ShardDims,
-		Spec: p.Spec.Shardy("mesh"), PerReplica: p.PerReplica, PerStep: p.PerStep, Annotation: annotationOut(p.Annotation), Donated: p.Donated, Result: p.Result,
+		Spec: p.Spec.ShardyText("mesh"), PerReplica: p.PerReplica, PerStep: p.PerStep, Annotation: annotationOut(p.Annotation), Donated: p.Donated, Result: p.Result,
 		Constant: p.IsConstant,
 	}
 	if p.ReplicaShard.IsSharded() {
@@ -181,7 +181,7 @@ func headerOf(s *saved.Step) header {
 	if s.Module.Partitions == 1 {
 		h.Replicas = s.Module.Replicas
 	}
-	if mesh := s.Module.LogicalMesh; mesh.Rank() > 0 && !slices.Equal(mesh.AxisNames(), []string{logical.AxisName}) {
+	if mesh := s.Module.LogicalMesh; mesh.Rank() > 0 && !slices.Equal(mesh.AxisNames(), []string{logical.LogicalAxis}) {
 		h.LogicalAxes = mesh.Axes()
 	}
 	for i, a := range s.Module.Arguments {

@@ -28,7 +28,7 @@ func everyKind(t *testing.T) *saved.Step {
 		return s
 	}
 	perReplica, split, whole := spec(`#sdy.sharding<@mesh, [{"replica"}, {}]>`), spec(`#sdy.sharding<@mesh, [{}, {"logical"}]>`), spec(`#sdy.sharding<@mesh, [{}]>`)
-	replica, err := logical.Mesh(2)
+	replica, err := logical.NewMesh(2)
 	require.NoError(t, err)
 	return &saved.Step{
 		Name: "every_kind",
@@ -54,7 +54,7 @@ func everyKind(t *testing.T) *saved.Step {
 		},
 		Updates: []int{1},
 		Cut:     [][]ragged.Dim{{{Size: 0, Factor: 1}}},
-		Layouts: []logical.Annotation{logical.SplitInto(1, 2), logical.Over("", "logical")},
+		Layouts: []logical.Annotation{logical.SplitInto(1, 2), logical.SplitOverAxes("", "logical")},
 
 		SplitBatch: true, Padding: int(strategy.MaskPadding), Training: true, Mirrored: true,
 		Guard: saved.Guard{Mode: 1, Gradients: []string{"/w"}},

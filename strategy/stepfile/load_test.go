@@ -169,7 +169,7 @@ func TestAOTStepsAreSavedForATPUAndRefusedHere(t *testing.T) {
 
 func TestStepsAreCachedAcrossStrategies(t *testing.T) {
 	sys := plugintest.System(t, 4)
-	programs, err := cache.Open(t.TempDir(), cache.Options{Key: make([]byte, 32)})
+	programs, err := cache.Open(t.TempDir(), cache.Options{SigningKey: make([]byte, 32)})
 	require.NoError(t, err)
 	var first []float64
 	for range 2 {

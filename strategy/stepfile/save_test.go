@@ -34,7 +34,7 @@ func mustSave(t *testing.T, c *strategy.CompiledStep) []byte {
 func TestAStepFromACacheIsSavedWhole(t *testing.T) {
 	ctx := t.Context()
 	sys := plugintest.System(t, 4)
-	programs, err := cache.Open(t.TempDir(), cache.Options{Key: make([]byte, 32)})
+	programs, err := cache.Open(t.TempDir(), cache.Options{SigningKey: make([]byte, 32)})
 	require.NoError(t, err)
 	opts := strategytest.AnnotatedOptions()
 	opts.Compiler = programs

@@ -199,7 +199,7 @@ func addMetric(t *testing.T, s *strategy.TPUStrategy, name string, opts strategy
 	if opts.Aggregation == strategy.AggregateNone {
 		opts.Aggregation = strategy.AggregateSum
 	}
-	if opts.Annotation.Kind() == logical.None {
+	if opts.Annotation.Kind() == logical.KindNone {
 		opts.Annotation = logical.SplitInto(2)
 	}
 	v, err := s.NewVariable(context.Background(), []float32{0, 0, 0, 0}, opts)

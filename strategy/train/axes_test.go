@@ -104,17 +104,17 @@ func TestRulesShareOutVariablesAmongTheReplicas(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(name, c.replicas, c.axes), func(t *testing.T) {
 				axes := strategytest.Axes(c.axes...)
-				mesh, err := logical.Mesh(0, axes...)
+				mesh, err := logical.NewMesh(0, axes...)
 				require.NoError(t, err)
 				rules := logical.Rules{
 					logical.Match(`tokens/embeddings`, strategytest.Over(mesh, "model", "replica")),
 					logical.Match(`up/.*weights`, strategytest.Over(mesh, "replica", "model")),
-					logical.Match(`up/.*biases`, logical.Over("replica")),
+					logical.Match(`up/.*biases`, logical.SplitOverAxes("replica")),
 					logical.Match(`(key|out)/.*weights`, strategytest.Over(mesh, "", "replica")),
 				}
 				if c.replicas == 4 { // the same with two rules that are combined
 					rules[1].Annotation = strategytest.Over(mesh, "", "model")
-					rules = append(rules, logical.Rule{Pattern: rules[1].Pattern, Largest: []string{logical.ReplicaName}, MinElements: 1})
+					rules = append(rules, logical.Rule{Pattern: rules[1].Pattern, Largest: []string{logical.ReplicaAxis}, MinElements: 1})
 				}
 				losses, vars := run(t, opt(), strategy.Options{Replicas: c.replicas, LogicalAxes: axes, Variables: rules})
 				assert.InDeltaSlice(t, want, losses, 1e-5)

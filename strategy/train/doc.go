@@ -23,7 +23,7 @@
 //     steps.
 //   - [Step.Compiled] compiles the step without running it, also for a TPU slice that is not
 //     attached. Package strategy/stepfile saves the compiled step.
-//   - logical.Shard, a rule of strategy.Options.Variables, shards variables, gradients and
+//   - logical.MatchState, a rule of strategy.Options.Variables, shards variables, gradients and
 //     optimizer state over the replicas.
 //   - [Options].NonFinite skips steps whose loss or gradients are not finite, or stops at the
 //     first.

@@ -146,7 +146,7 @@ func (s *shadow) unproven(global, local *graph.Graph, finite bool, varying map[s
 		if proves(proof, pair, leaves[path].ReplicaShard) {
 			continue
 		}
-		names := []string{path, logical.StateOf(path, s.isTrained)}
+		names := []string{path, logical.OwnerOfState(path, s.isTrained)}
 		for _, node := range pair {
 			if node != nil {
 				names = append(names, parametersOf(proof, node)...)

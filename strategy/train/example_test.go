@@ -141,7 +141,7 @@ func ExampleNew_shardedState() {
 		log.Fatal(err)
 	}
 	defer sys.Close()
-	rule := logical.Shard("", logical.ShardParameters)
+	rule := logical.MatchState("", logical.ShardParameters)
 	rule.MinElements = 16 // the model is small
 	strat, err := strategy.New(sys, strategy.Options{Variables: logical.Rules{rule}})
 	if err != nil {

@@ -67,10 +67,10 @@ type NonFiniteError struct {
 // Error returns the step and the value that was not finite.
 func (e *NonFiniteError) Error() string {
 	if e.Applied {
-		return errkind.Text("train: "+e.Function, fmt.Sprintf("%s is not finite after step %d", e.What, e.Step), nil,
+		return errkind.Format("train: "+e.Function, fmt.Sprintf("%s is not finite after step %d", e.What, e.Step), nil,
 			"go on from an earlier checkpoint with a smaller learning rate, or set Options.NonFinite")
 	}
-	return errkind.Text("train: "+e.Function, fmt.Sprintf("step %d was not taken, as %s is not finite", e.Step, e.What), nil,
+	return errkind.Format("train: "+e.Function, fmt.Sprintf("step %d was not taken, as %s is not finite", e.Step, e.What), nil,
 		"the variables are those before it, call ResetNonFinite to go on")
 }
 

@@ -129,7 +129,7 @@ func layered(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	h = norm.BatchNorm(scope.In("batch"), h, -1).Done()
 	h = layers.Dropout(scope, graph.Tanh(h), precision.Compute(graph.Const(rc.Graph(), float32(0.1))))
 	h = precision.FullPrecision(h, func(h *graph.Node) *graph.Node { return norm.BatchNorm(scope.In("full"), h, -1).Done() })
-	h = logical.On(rc.Strategy().NumLogicalDevices()-1, h, func(h *graph.Node) *graph.Node {
+	h = logical.OnDevice(rc.Strategy().NumLogicalDevices()-1, h, func(h *graph.Node) *graph.Node {
 		return graph.Add(h, layers.Dense(scope.In("expert"), h, true, 16))
 	})
 	y := layers.Dense(scope.In("output"), h, true, 1)

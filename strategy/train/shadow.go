@@ -92,10 +92,10 @@ func (t *trainer) newShadow(over map[string]spmd.ReplicaShard, global *graph.Gra
 			continue
 		}
 		known := v.Trainable || v.InUseByGraph(t.graph) || !v.InUseByGraph(global) || shape.IsScalar()
-		if owner := logical.StateOf(path, t.isTrained); !known && (owner == "" || over[owner].IsSharded()) {
+		if owner := logical.OwnerOfState(path, t.isTrained); !known && (owner == "" || over[owner].IsSharded()) {
 			continue
 		}
-		x := s.store.VariableWithShape(path, shape, initial.Of(v)).SetTrainable(v.Trainable)
+		x := s.store.VariableWithShape(path, shape, initial.Initializer(v)).SetTrainable(v.Trainable)
 		if value, err := v.Value(); v.HasValue() && err == nil {
 			_ = x.SetValuePreservingOld(value)
 		}
@@ -126,7 +126,7 @@ func (s *shadow) states(g *graph.Graph) map[string]shard {
 				return of.variable.Path() == path && slices.Equal(x.Shape().Dimensions, of.shadow.Shape().Dimensions)
 			})
 		}
-		i := owner(logical.StateOf(path, func(path string) bool { return owner(path) >= 0 }))
+		i := owner(logical.OwnerOfState(path, func(path string) bool { return owner(path) >= 0 }))
 		if i < 0 || !slices.Equal(real.Shape().Dimensions, s.shards[i].over.UnshardedDims(x.Shape().Dimensions)) {
 			continue
 		}

@@ -50,7 +50,7 @@ func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func
 		part = spmd.GradientPlaceholder(parameter, over)
 		t.slices[v.Path()] = part
 	}
-	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, t.place(v).split.Slice()
+	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, t.place(v).split.WithoutLeadingDim()
 	rows, _ := t.inner.Rows()
 	whole := graph.StopGradient(v.NodeValue(t.graph))
 	t.looped[whole] = true

@@ -58,7 +58,7 @@ type Options struct {
 	// squares of all elements of the mean gradients of all trained variables. If the norm is
 	// greater, all gradients are multiplied by ClipNorm/norm, like tf.clip_by_global_norm. 0
 	// disables clipping. The norm is computed from unscaled gradients in at least float32, over
-	// replicated and sharded gradients (logical.Shard). It costs one all-reduce of a scalar if
+	// replicated and sharded gradients (logical.MatchState). It costs one all-reduce of a scalar if
 	// gradients are sharded over replicas, and no communication otherwise. A norm that is not
 	// finite counts as a non-finite gradient for NonFinite and for a dynamic loss scale, and the
 	// update is not applied. Without these options all gradients become NaN, as in TensorFlow.

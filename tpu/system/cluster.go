@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// resolve returns the cluster from the options.
-func (s *starter) resolve(ctx context.Context) (*clusterresolver.Cluster, error) {
+// resolveCluster returns the cluster from the options.
+func (s *starter) resolveCluster(ctx context.Context) (*clusterresolver.Cluster, error) {
 	switch {
 	case s.opts.Cluster != nil && s.opts.Resolver != nil:
 		return nil, &errkind.Fault{Op: "options", Reason: "Cluster and Resolver are both set", Hint: "set only one of them",
@@ -31,7 +31,7 @@ func (s *starter) resolve(ctx context.Context) (*clusterresolver.Cluster, error)
 // checkEnvironment compares the environment with the metadata server. A resolver does this for its
 // own sources; this check also covers clusters from other sources.
 func (s *starter) checkEnvironment(ctx context.Context) ([]clusterresolver.Finding, error) {
-	env, err := clusterresolver.ReadEnvironment(getenvOf(s.opts))
+	env, err := clusterresolver.ReadEnvironment(getenvOrDefault(s.opts))
 	if err != nil {
 		return nil, err
 	}
@@ -84,16 +84,16 @@ func (s *starter) workers() []Process {
 	return nil
 }
 
-// processCount returns the expected number of processes of all slices, or 0 if it is unknown.
-func (s *starter) processCount() int {
+// numProcesses returns the expected number of processes of all slices, or 0 if it is unknown.
+func (s *starter) numProcesses() int {
 	n := len(s.workers())
 	if n > 0 {
-		_, n = s.cluster.TPU.Multislice.Global(0, n)
+		_, n = s.cluster.TPU.Multislice.GlobalRank(0, n)
 	}
 	return n
 }
 
-func (s *starter) otherWorkers() int { return max(0, len(s.workers())-1) }
+func (s *starter) numOtherWorkers() int { return max(0, len(s.workers())-1) }
 
 // processAt returns the process with the given index.
 func (s *starter) processAt(process int) Process {
@@ -122,7 +122,7 @@ func (s *starter) checkCounts(sys *System) error {
 	if s.cluster.Source != "" {
 		source += " of " + s.cluster.Source
 	}
-	if want := s.processCount(); want > 0 && want != sys.NumProcesses() {
+	if want := s.numProcesses(); want > 0 && want != sys.NumProcesses() {
 		return countError(sys.NumProcesses(), "processes", source, want,
 			"start one process on each host, and check that all have the environment variables of the slice")
 	}
@@ -130,8 +130,8 @@ func (s *starter) checkCounts(sys *System) error {
 		return err
 	}
 	if workers := s.workers(); len(workers) > 1 {
-		process, _ := s.cluster.TPU.Multislice.Global(s.cluster.Task.ID, len(workers))
-		if process != sys.process && s.cluster.Task.Known() {
+		process, _ := s.cluster.TPU.Multislice.GlobalRank(s.cluster.Task.ID, len(workers))
+		if process != sys.process && s.cluster.Task.IsKnown() {
 			s.logger.Warn("system: the runtime's process index differs from the task index",
 				"task", s.cluster.Task.String(), "process", sys.process)
 		}

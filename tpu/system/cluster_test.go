@@ -43,7 +43,7 @@ func TestInferredNumberOfDevicesOnlyWarns(t *testing.T) {
 func TestAllowFindings(t *testing.T) {
 	var log bytes.Buffer
 	known := workerCluster(t, 0, "a:1")
-	known.Findings = []clusterresolver.Finding{{Code: "other", Do: "look at the resolver"}}
+	known.Findings = []clusterresolver.Finding{{Code: "other", Fix: "look at the resolver"}}
 	sys, err := system.Open(context.Background(), system.Options{
 		CPUDevices: 2, Plugin: plugintest.Path(t, "cpu"), Cluster: known, AllowFindings: true, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Getenv: getenvFrom(map[string]string{"TPU_HOST_BOUNDS": "1,1,4", "TPU_WORKER_HOSTNAMES": "a,b", "TPU_WORKER_ID": "0"}),

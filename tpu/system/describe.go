@@ -24,12 +24,12 @@ type Slice struct {
 	plugin   *pjrt.Plugin
 	handle   *pjrt.Topology
 	topology tpu.Topology
-	facts    SliceFacts
+	info     SliceInfo
 	closed   atomic.Bool
 }
 
-// SliceFacts contains the properties of a Slice.
-type SliceFacts struct {
+// SliceInfo contains the properties of a Slice.
+type SliceInfo struct {
 	// Name is the canonical name, such as "v5e:4x4" or "2x v5e:4x4".
 	Name string `json:"name"`
 	// Accelerator is the Cloud TPU accelerator type, such as "v5litepod-16".
@@ -81,12 +81,12 @@ func ParseSlices(name string) (slices int, a tpu.Accelerator, err error) {
 	return slices, a, err
 }
 
-// CloudWrap reports, for x, y and z, whether the interconnect of a slice on Cloud TPU is a ring. A
+// CloudWraparound reports, for x, y and z, whether the interconnect of a slice on Cloud TPU is a ring. A
 // three-dimensional slice is a torus if all its sizes are multiples of 4. For v5e and v6e, an axis
 // is a ring if it has 16 chips, the size of the pod. For v2 and v3, only a complete pod is a torus.
 // The sources are the Cloud TPU documentation ("TPU configurations") and the table of slices in
 // AI-Hypercomputer/maxtext.
-func CloudWrap(a tpu.Accelerator) (wrap [3]bool) {
+func CloudWraparound(a tpu.Accelerator) (wrap [3]bool) {
 	shape, g := a.Shape(), a.Generation()
 	switch g.Name {
 	case "":
@@ -130,7 +130,7 @@ const maxDevices = 1 << 17
 // Errors are [*tpu.AcceleratorError] for an invalid name, [*pjrt.FindError] if libtpu is not found,
 // [ErrMetadataQuery], [*pjrt.PluginError], and [*pjrt.Error] from libtpu.
 func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, error) {
-	if IsGPUs(name) {
+	if IsGPUName(name) {
 		return describeGPUs(ctx, name, opts)
 	}
 	start := time.Now()
@@ -151,18 +151,18 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 		return nil, &errkind.Fault{Op: "system: describe", Err: &tpu.AcceleratorError{Text: name, Reason: fmt.Sprintf(
 			"%d slices with %d devices exceed the limit of %d devices", slices, a.Devices(), maxDevices)}}
 	}
-	found, err := Find(Options{Plugin: opts.Plugin, Getenv: opts.Getenv})
+	found, err := FindPlugin(Options{Plugin: opts.Plugin, Getenv: opts.Getenv})
 	if err != nil {
 		return nil, fail(err)
 	}
 	if err := prepareHostWithoutTPU(localHost(), a, opts); err != nil {
 		return nil, fail(err)
 	}
-	wrap := CloudWrap(a)
+	wrap := CloudWraparound(a)
 	if opts.Wrap != nil {
 		wrap = *opts.Wrap
 	}
-	options := map[string]any{"wrap": wrapOption(wrap)}
+	options := map[string]any{"wrap": encodeWraparound(wrap)}
 	if g := a.Generation(); g.DevicesPerChip < g.CoresPerChip {
 		// The default configuration of libtpu for v4 has one device for each core.
 		options["chip_config_name"] = "megacore"
@@ -177,7 +177,7 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 	if err != nil {
 		return nil, fail(err)
 	}
-	if err := s.readFacts(slices, a); err != nil {
+	if err := s.readInfo(slices, a); err != nil {
 		return nil, errors.Join(fail(err), s.Close())
 	}
 	if opts.Logger != nil {
@@ -200,7 +200,7 @@ func (o DescribeOptions) describe(ctx context.Context, path, name string, option
 	return &Slice{plugin: plugin, handle: handle}, nil
 }
 
-func wrapOption(wrap [3]bool) []int64 {
+func encodeWraparound(wrap [3]bool) []int64 {
 	out := make([]int64, len(wrap))
 	for i, w := range wrap {
 		if w {
@@ -210,8 +210,8 @@ func wrapOption(wrap [3]bool) []int64 {
 	return out
 }
 
-// readFacts sets the topology and the facts from the plugin's description.
-func (s *Slice) readFacts(slices int, a tpu.Accelerator) error {
+// readInfo sets the topology and the facts from the plugin's description.
+func (s *Slice) readInfo(slices int, a tpu.Accelerator) error {
 	name := a.String()
 	if slices > 1 {
 		name = fmt.Sprintf("%dx %s", slices, name)
@@ -224,7 +224,7 @@ func (s *Slice) readFacts(slices int, a tpu.Accelerator) error {
 	g := a.Generation()
 	// With other options, libtpu can create another number of devices per chip than the runtime.
 	perChip := max(len(devices)/(slices*a.Chips()), 1)
-	s.facts = SliceFacts{
+	s.info = SliceInfo{
 		Name: name, Accelerator: a.Type(), Slices: slices, Kind: devices[0].Kind(),
 		Chips: slices * a.Chips(), Hosts: s.topology.NumTasks(), Devices: len(devices), DevicesPerChip: perChip,
 		PeakFLOPS:    g.PeakFLOPS / float64(perChip),
@@ -232,17 +232,17 @@ func (s *Slice) readFacts(slices int, a tpu.Accelerator) error {
 		Plugin:       s.handle.PlatformVersion(),
 	}
 	attributes := s.handle.Attributes()
-	s.facts.HBMBytes, _ = attributes["device_memory_bytes_limit"].(int64)
+	s.info.HBMBytes, _ = attributes["device_memory_bytes_limit"].(int64)
 	if wrap, ok := attributes["wrap"].([]int64); ok {
-		for i := range min(len(wrap), len(s.facts.Wrap)) {
-			s.facts.Wrap[i] = wrap[i] != 0
+		for i := range min(len(wrap), len(s.info.Wrap)) {
+			s.info.Wrap[i] = wrap[i] != 0
 		}
 	}
 	switch twist := attributes["twist"].(type) {
 	case bool:
-		s.facts.Twist = twist
+		s.info.Twist = twist
 	case int64:
-		s.facts.Twist = twist != 0
+		s.info.Twist = twist != 0
 	}
 	return nil
 }
@@ -250,8 +250,8 @@ func (s *Slice) readFacts(slices int, a tpu.Accelerator) error {
 // Topology returns the topology of the slice.
 func (s *Slice) Topology() tpu.Topology { return s.topology }
 
-// Facts returns the properties of the slice.
-func (s *Slice) Facts() SliceFacts { return s.facts }
+// Info returns the properties of the slice.
+func (s *Slice) Info() SliceInfo { return s.info }
 
 // Description returns the plugin's description, which the Slice owns.
 func (s *Slice) Description() *pjrt.Topology { return s.handle }
@@ -283,7 +283,7 @@ func (s *Slice) Check() error {
 	case s.handle == nil:
 		return errZero
 	case s.closed.Load():
-		return errClosed("slice", "Describe")
+		return closedError("slice", "Describe")
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ var goldenSlices = []string{
 
 // goldenTopology is the stored form of a topology.
 type goldenTopology struct {
-	system.SliceFacts
+	system.SliceInfo
 	Mesh []int `json:"mesh"`
 	// Tasks lists the devices of each task as id, x, y, z and core.
 	Tasks [][][5]int `json:"tasks"`
@@ -40,7 +40,7 @@ type goldenTopology struct {
 func newGoldenTopology(s *system.Slice) goldenTopology {
 	t := s.Topology()
 	mesh := t.MeshShape()
-	g := goldenTopology{SliceFacts: s.Facts(), Mesh: mesh[:]}
+	g := goldenTopology{SliceInfo: s.Info(), Mesh: mesh[:]}
 	g.Plugin = "" // the version changes with each build
 	ids := t.DeviceIDs()
 	for task, coords := range t.DeviceCoordinates() {
@@ -96,7 +96,7 @@ func TestDescribeMatchesGoldenTopologies(t *testing.T) {
 		want, err := os.ReadFile(goldenPath(name))
 		require.NoError(t, err)
 		assert.Equal(t, string(want), string(got), name)
-		again, err := system.Describe(context.Background(), s.Facts().Name, system.DescribeOptions{Plugin: plugintest.Libtpu(t)})
+		again, err := system.Describe(context.Background(), s.Info().Name, system.DescribeOptions{Plugin: plugintest.Libtpu(t)})
 		require.NoError(t, err)
 		assert.True(t, again.Topology().Equal(s.Topology()), "%s by its canonical name", name)
 		one, err := s.Description().Fingerprint()
@@ -148,7 +148,7 @@ func TestDescribeReturnsErrorsOfLibtpu(t *testing.T) {
 	}
 	s, err := system.Describe(context.Background(), "v5e:4x4", system.DescribeOptions{Plugin: plugintest.Libtpu(t), Wrap: &[3]bool{true, false, false}})
 	require.NoError(t, err)
-	assert.Equal(t, [3]bool{true, false, false}, s.Facts().Wrap)
+	assert.Equal(t, [3]bool{true, false, false}, s.Info().Wrap)
 	require.NoError(t, s.Close())
 	_, err = s.Compile(context.Background(), pjrt.Program{Code: []byte("module {}"), Trusted: true}, pjrt.CompileOptions{})
 	require.ErrorIs(t, err, pjrt.ErrClosed)
@@ -161,7 +161,7 @@ func TestCloudWrap(t *testing.T) {
 	} {
 		_, a, err := system.ParseSlices(name)
 		require.NoError(t, err)
-		assert.Equal(t, want, system.CloudWrap(a), name)
+		assert.Equal(t, want, system.CloudWraparound(a), name)
 	}
 }
 

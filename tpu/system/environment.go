@@ -12,14 +12,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// setting is an environment variable that libtpu reads when it is loaded.
-type setting struct{ name, value string }
+// envVar is an environment variable that libtpu reads when it is loaded.
+type envVar struct{ name, value string }
 
-// settingsWithoutTPU returns the variables for libtpu on a host without a TPU. Without them, libtpu
+// envWithoutTPU returns the variables for libtpu on a host without a TPU. Without them, libtpu
 // queries the cloud's metadata server for minutes, and takes a lock that prevents other processes
 // from loading it. libtpu requires the accelerator type but does not use it to describe a topology.
-func settingsWithoutTPU(a tpu.Accelerator) []setting {
-	return []setting{
+func envWithoutTPU(a tpu.Accelerator) []envVar {
+	return []envVar{
 		{skipMetadata, "1"},
 		{"TPU_ACCELERATOR_TYPE", a.Type()},
 		{"TPU_WORKER_HOSTNAMES", "localhost"},
@@ -45,12 +45,12 @@ var environmentMu sync.Mutex
 // prepareTPUHost sets the variables for libtpu on a host with a TPU before libtpu is loaded, and
 // logs unsuitable settings of the host. Only this method and prepareHostWithoutTPU write to the
 // environment; see docs/rationale.md.
-func (s *starter) prepareTPUHost(host hostFiles) error {
+func (s *starter) prepareTPUHost(host hostPaths) error {
 	if s.opts.CPUDevices > 0 || !host.hasTPU() {
 		return nil
 	}
-	for _, f := range hostfacts.Read(host.root).Findings() {
-		s.logger.Warn("system: host setting", "finding", f.Text())
+	for _, f := range hostfacts.ReadFacts(host.root).Findings() {
+		s.logger.Warn("system: host setting", "finding", f.String())
 	}
 	if s.opts.KeepEnvironment {
 		return nil
@@ -71,7 +71,7 @@ func (s *starter) prepareTPUHost(host hostFiles) error {
 
 // prepareHostWithoutTPU sets the variables for libtpu on a host without a TPU, unless they are
 // already set.
-func prepareHostWithoutTPU(host hostFiles, a tpu.Accelerator, opts DescribeOptions) error {
+func prepareHostWithoutTPU(host hostPaths, a tpu.Accelerator, opts DescribeOptions) error {
 	if host.hasTPU() {
 		return nil
 	}
@@ -84,7 +84,7 @@ func prepareHostWithoutTPU(host hostFiles, a tpu.Accelerator, opts DescribeOptio
 	environmentMu.Lock()
 	defer environmentMu.Unlock()
 	var set []any
-	for _, s := range settingsWithoutTPU(a) {
+	for _, s := range envWithoutTPU(a) {
 		if os.Getenv(s.name) != "" {
 			continue
 		}

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 			fmt.Println(err)
 			os.Exit(1)
 		}
-		fmt.Println(slice.Facts().Devices, "devices")
+		fmt.Println(slice.Info().Devices, "devices")
 		_, _ = bufio.NewReader(os.Stdin).ReadByte()
 		os.Exit(0)
 	}

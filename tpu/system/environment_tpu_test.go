@@ -13,21 +13,21 @@ import (
 
 // hostWithTPU returns a host with a TPU device file and the given setting of transparent huge
 // pages.
-func hostWithTPU(t *testing.T, hugePages string) hostFiles {
+func hostWithTPU(t *testing.T, hugePages string) hostPaths {
 	root := t.TempDir()
 	for path, text := range map[string]string{"dev/accel0": "", "sys/kernel/mm/transparent_hugepage/enabled": hugePages} {
 		path = filepath.Join(root, path)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	return hostFiles{dev: filepath.Join(root, "dev"), pci: root, root: root}
+	return hostPaths{dev: filepath.Join(root, "dev"), pci: root, root: root}
 }
 
 func TestPrepareTPUHostSetsLaunchBarrierAndWarnsOfHugePages(t *testing.T) {
 	const barrier = "--xla_tpu_use_enhanced_launch_barrier"
 	for name, c := range map[string]struct {
 		opts   Options
-		host   hostFiles
+		host   hostPaths
 		before string
 		want   string
 	}{
@@ -36,7 +36,7 @@ func TestPrepareTPUHostSetsLaunchBarrierAndWarnsOfHugePages(t *testing.T) {
 		"the user's own":      {host: hostWithTPU(t, "[always]"), before: barrier + "=false", want: barrier + "=false"},
 		"keep":                {host: hostWithTPU(t, "[never]"), opts: Options{KeepEnvironment: true}, before: "", want: ""},
 		"CPU devices":         {host: hostWithTPU(t, "[never]"), opts: Options{CPUDevices: 2}, want: ""},
-		"a machine with none": {host: hostFiles{dev: t.TempDir(), pci: t.TempDir()}, want: ""},
+		"a machine with none": {host: hostPaths{dev: t.TempDir(), pci: t.TempDir()}, want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("LIBTPU_INIT_ARGS", c.before)

@@ -19,13 +19,13 @@ import (
 // multiprocessor, shared its shared memory in bytes, and cache the size of the second-level cache
 // in bytes.
 type gpu struct {
-	name, model           string
-	capability            int
-	feature               string
-	processors, lanes     int
-	shared, perBlock      int64
-	cache, memory         int64
-	clock, rate, bfloat16 float64
+	name, model                             string
+	capability                              int
+	feature                                 string
+	multiprocessors, coresPerMultiprocessor int
+	sharedBytes, sharedBytesPerBlock        int64
+	cacheBytes, memoryBytes                 int64
+	clockGHz, bandwidth, peakFLOPS          float64
 }
 
 // gpus lists the supported GPUs. Sizes, clock rates and memory bandwidths are from openxla/xla
@@ -44,12 +44,12 @@ const gpusPerHost = 8
 // gpuPattern matches a GPU model with an optional number, such as "h100:8".
 var gpuPattern = regexp.MustCompile(`^([abhl][0-9]{2,3}[a-z]*)(?::([0-9]{1,6}))?$`)
 
-// IsGPUs reports whether a name such as "h100:8" has the form of a GPU name.
-func IsGPUs(name string) bool { return gpuPattern.MatchString(strings.TrimSpace(name)) }
+// IsGPUName reports whether a name such as "h100:8" has the form of a GPU name.
+func IsGPUName(name string) bool { return gpuPattern.MatchString(strings.TrimSpace(name)) }
 
-// CheckName returns an error if name is not a valid slice or GPU name for [Describe].
-func CheckName(name string) error {
-	if IsGPUs(name) {
+// CheckSliceName returns an error if name is not a valid slice or GPU name for [Describe].
+func CheckSliceName(name string) error {
+	if IsGPUName(name) {
 		_, _, err := parseGPUs(name)
 		return err
 	}
@@ -105,7 +105,7 @@ func (g gpu) targetConfig() string {
 platform_name: "CUDA"
 dnn_version_info { major: 9 minor: 10 }
 device_description_str: %q
-`, g.shared, g.perBlock, g.processors, g.lanes, g.clock, g.rate, g.cache, g.memory, g.capability, g.feature, g.model, g.model)
+`, g.sharedBytes, g.sharedBytesPerBlock, g.multiprocessors, g.coresPerMultiprocessor, g.clockGHz, g.bandwidth, g.cacheBytes, g.memoryBytes, g.capability, g.feature, g.model, g.model)
 }
 
 // describeGPUs is Describe for GPUs.
@@ -118,7 +118,7 @@ func describeGPUs(ctx context.Context, name string, opts DescribeOptions) (*Slic
 	if opts.Slices > 1 || opts.Wrap != nil {
 		return nil, optionError("describe", "Slices and Wrap cannot be used with GPUs", "do not set them")
 	}
-	found, err := findKind("cuda", Options{Plugin: opts.Plugin, Getenv: opts.Getenv})
+	found, err := findPluginKind("cuda", Options{Plugin: opts.Plugin, Getenv: opts.Getenv})
 	if err != nil {
 		return nil, fail(err)
 	}
@@ -141,9 +141,9 @@ func describeGPUs(ctx context.Context, name string, opts DescribeOptions) (*Slic
 	if err != nil {
 		return nil, errors.Join(fail(err), s.Close())
 	}
-	s.facts = SliceFacts{
+	s.info = SliceInfo{
 		Name: canonical, Accelerator: g.name, Slices: 1, Kind: g.model, Chips: count, Hosts: hosts, Devices: count, DevicesPerChip: 1,
-		HBMBytes: g.memory, PeakFLOPS: g.bfloat16, HBMBandwidth: g.rate, Plugin: s.handle.PlatformVersion(),
+		HBMBytes: g.memoryBytes, PeakFLOPS: g.peakFLOPS, HBMBandwidth: g.bandwidth, Plugin: s.handle.PlatformVersion(),
 	}
 	return s, nil
 }

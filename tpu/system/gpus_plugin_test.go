@@ -15,7 +15,7 @@ func TestGPUsAreDescribedWithoutHardware(t *testing.T) {
 	for name, model := range map[string]string{"a100": "NVIDIA A100-SXM4-80GB", "h100": "NVIDIA H100 80GB HBM3", "h200": "NVIDIA H200 141GB HBM3e", "b200": "NVIDIA B200"} {
 		slice, err := system.Describe(t.Context(), name+":16", system.DescribeOptions{Plugin: plugin})
 		require.NoError(t, err, name)
-		facts, topology := slice.Facts(), slice.Topology()
+		facts, topology := slice.Info(), slice.Topology()
 		assert.Equal(t, name+":16", facts.Name)
 		assert.Equal(t, []int{16, 2, 16, 1}, []int{facts.Devices, facts.Hosts, facts.Chips, facts.DevicesPerChip})
 		assert.Equal(t, model, slice.Description().Devices()[0].Kind())

@@ -14,8 +14,8 @@ import (
 
 func TestParseGPUs(t *testing.T) {
 	for name, count := range map[string]int{"h100:8": 8, " h100 ": 1, "b200:64": 64, "a100:3": 3, "h200:1": 1} {
-		assert.True(t, IsGPUs(name), name)
-		require.NoError(t, CheckName(name), name)
+		assert.True(t, IsGPUName(name), name)
+		require.NoError(t, CheckSliceName(name), name)
 		_, n, err := parseGPUs(name)
 		require.NoError(t, err)
 		assert.Equal(t, count, n, name)
@@ -23,16 +23,16 @@ func TestParseGPUs(t *testing.T) {
 	for name, want := range map[string]string{
 		"h100:0": "0 GPUs; use a number from 1", "h100:12": "12 GPUs do not fill complete hosts; use at most 8, or a multiple", "h900:8": "unknown GPU; use one of a100, h100, h200, b200", "h100:999999": "use a number from 1 to",
 	} {
-		assert.True(t, IsGPUs(name), name)
-		err := CheckName(name)
+		assert.True(t, IsGPUName(name), name)
+		err := CheckSliceName(name)
 		assert.ErrorContains(t, err, want)
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err), name)
 	}
 	for _, name := range []string{"v5e:4x4", "v5p-128", "2x v5e-256", "tpu7x:2x2x1", "cpu:8", "h100:", "h100:-1", "h100:2x4", ""} {
-		assert.False(t, IsGPUs(name), name)
+		assert.False(t, IsGPUName(name), name)
 	}
-	require.NoError(t, CheckName("v5e:4x4"))
-	assert.Error(t, CheckName("v5e:3x3"))
+	require.NoError(t, CheckSliceName("v5e:4x4"))
+	assert.Error(t, CheckSliceName("v5e:3x3"))
 }
 
 // The error contains the command that installs the plugin.

@@ -21,8 +21,8 @@ type Holder struct {
 	// Command is the command line of the process, truncated to one short line. It is "" if it
 	// cannot be read.
 	Command string
-	// Holds lists the TPU devices and lock files that the process has open.
-	Holds []string
+	// OpenFiles lists the TPU devices and lock files that the process has open.
+	OpenFiles []string
 }
 
 // String describes the process, as in `process 30 ("python3 train.py") has /dev/accel0 open`.
@@ -31,7 +31,7 @@ func (h Holder) String() string {
 	if h.Command != "" {
 		text += " (" + h.Command + ")"
 	}
-	return text + " has " + strings.Join(h.Holds, ", ") + " open"
+	return text + " has " + strings.Join(h.OpenFiles, ", ") + " open"
 }
 
 // LockedError reports that another process is using the TPU. Only one process at a time can use the
@@ -52,13 +52,13 @@ func (e *LockedError) Error() string {
 		if e.LockFile != "" {
 			hint += "; if no process uses the TPU, remove the lock file of a crashed process: sudo rm -f " + e.LockFile
 		}
-		return errkind.Text("the TPU is in use", "by a process that this user cannot see, or the lock file is stale", e.Err, hint)
+		return errkind.Format("the TPU is in use", "by a process that this user cannot see, or the lock file is stale", e.Err, hint)
 	}
 	holders, pids := make([]string, len(e.Holders)), make([]string, len(e.Holders))
 	for i, h := range e.Holders {
 		holders[i], pids[i] = h.String(), strconv.Itoa(h.PID)
 	}
-	return errkind.Text("the TPU is in use", strings.Join(holders, ", "), e.Err,
+	return errkind.Format("the TPU is in use", strings.Join(holders, ", "), e.Err,
 		"stop it with kill "+strings.Join(pids, " ")+", or wait until it exits")
 }
 
@@ -68,39 +68,39 @@ func (*LockedError) Kind() errkind.Kind { return errkind.FailedPreconditionError
 // Unwrap returns the error of libtpu.
 func (e *LockedError) Unwrap() error { return e.Err }
 
-// hostFiles are the paths of a host that are used to detect its TPU and the processes that use it.
-type hostFiles struct {
+// hostPaths are the paths of a host that are used to detect its TPU and the processes that use it.
+type hostPaths struct {
 	dev      string // device files
 	pci      string // devices of the PCI bus
 	proc     string // process file system
 	lockFile string // lock file of libtpu
-	self     int    // id of this process
+	selfPID  int    // id of this process
 	root     string // prefix for hostfacts, "" means "/"
 }
 
-func localHost() hostFiles {
-	return hostFiles{dev: "/dev", pci: "/sys/bus/pci/devices", proc: "/proc", lockFile: "/tmp/libtpu_lockfile", self: os.Getpid()}
+func localHost() hostPaths {
+	return hostPaths{dev: "/dev", pci: "/sys/bus/pci/devices", proc: "/proc", lockFile: "/tmp/libtpu_lockfile", selfPID: os.Getpid()}
 }
 
-// lockedErrorOf returns a *LockedError if err is libtpu's error for a TPU in use, and nil
+// newLockedError returns a *LockedError if err is libtpu's error for a TPU in use, and nil
 // otherwise.
-func lockedErrorOf(err error, host hostFiles) error {
+func newLockedError(err error, host hostPaths) error {
 	var locked *LockedError
 	// These texts are parts of libtpu's messages for a TPU in use.
 	patterns := []string{"lockfile", "already in use", "Device or resource busy", "already acquired"}
 	if errors.As(err, &locked) || !slices.ContainsFunc(patterns, func(w string) bool { return strings.Contains(err.Error(), w) }) {
 		return nil
 	}
-	e := &LockedError{Holders: host.holders(), Err: err}
+	e := &LockedError{Holders: host.findHolders(), Err: err}
 	if _, err := os.Stat(host.lockFile); err == nil {
 		e.LockFile = host.lockFile
 	}
 	return e
 }
 
-// retryBusy calls create, and repeats the call every second if the TPU is in use although no
+// retryWhileBusy calls create, and repeats the call every second if the TPU is in use although no
 // running process uses it. It stops after Options.BusyTimeout.
-func retryBusy[T any](ctx context.Context, s *starter, create func() (T, error)) (T, error) {
+func retryWhileBusy[T any](ctx context.Context, s *starter, create func() (T, error)) (T, error) {
 	limit := s.opts.BusyTimeout
 	if limit == 0 {
 		limit = time.Minute
@@ -109,7 +109,7 @@ func retryBusy[T any](ctx context.Context, s *starter, create func() (T, error))
 	for nextLog := time.Duration(0); ; { // nextLog is relative to start
 		value, err := create()
 		var locked *LockedError
-		if err == nil || !errors.As(lockedErrorOf(err, localHost()), &locked) || len(locked.Holders) > 0 || time.Since(start) >= limit {
+		if err == nil || !errors.As(newLockedError(err, localHost()), &locked) || len(locked.Holders) > 0 || time.Since(start) >= limit {
 			return value, err
 		}
 		if waited := time.Since(start); waited >= nextLog {
@@ -125,8 +125,8 @@ func retryBusy[T any](ctx context.Context, s *starter, create func() (T, error))
 	}
 }
 
-// holders returns the other processes that have TPU files open, in order of their ids.
-func (h hostFiles) holders() []Holder {
+// findHolders returns the other processes that have TPU files open, in order of their ids.
+func (h hostPaths) findHolders() []Holder {
 	entries, err := os.ReadDir(h.proc)
 	if err != nil {
 		return nil
@@ -134,12 +134,12 @@ func (h hostFiles) holders() []Holder {
 	var out []Holder
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || pid == h.self {
+		if err != nil || pid == h.selfPID {
 			continue
 		}
 		dir := filepath.Join(h.proc, entry.Name())
 		if holds := h.openTPUFiles(dir); len(holds) > 0 {
-			out = append(out, Holder{PID: pid, Command: commandLine(dir), Holds: holds})
+			out = append(out, Holder{PID: pid, Command: commandLine(dir), OpenFiles: holds})
 		}
 	}
 	slices.SortFunc(out, func(a, b Holder) int { return a.PID - b.PID })
@@ -148,7 +148,7 @@ func (h hostFiles) holders() []Holder {
 
 // openTPUFiles returns the TPU files that the process with the given /proc directory has open. It
 // returns none for processes of other users that this user cannot inspect.
-func (h hostFiles) openTPUFiles(dir string) []string {
+func (h hostPaths) openTPUFiles(dir string) []string {
 	fds, err := os.ReadDir(filepath.Join(dir, "fd"))
 	if err != nil {
 		return nil

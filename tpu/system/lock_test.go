@@ -37,23 +37,23 @@ func TestHoldersAreFoundByOpenFiles(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(proc, "12"), 0o755)) // an exited process, or a process of another user
 
 	var locked *LockedError
-	require.ErrorAs(t, lockedErrorOf(errLock, hostFiles{proc: proc, lockFile: lock, self: 11}), &locked)
+	require.ErrorAs(t, newLockedError(errLock, hostPaths{proc: proc, lockFile: lock, selfPID: 11}), &locked)
 	assert.Equal(t, lock, locked.LockFile)
 	require.Len(t, locked.Holders, 3)
-	assert.Equal(t, Holder{PID: 4, Command: `"vfio"`, Holds: []string{"/dev/vfio/12"}}, locked.Holders[0])
+	assert.Equal(t, Holder{PID: 4, Command: `"vfio"`, OpenFiles: []string{"/dev/vfio/12"}}, locked.Holders[0])
 	assert.Equal(t, 9, locked.Holders[1].PID)
-	assert.Equal(t, []string{lock}, locked.Holders[1].Holds)
+	assert.Equal(t, []string{lock}, locked.Holders[1].OpenFiles)
 	assert.Less(t, len(locked.Holders[1].Command), 140)
-	assert.Equal(t, Holder{PID: 30, Command: `"python3 train.py"`, Holds: []string{"/dev/accel0", "/dev/accel1"}}, locked.Holders[2])
+	assert.Equal(t, Holder{PID: 30, Command: `"python3 train.py"`, OpenFiles: []string{"/dev/accel0", "/dev/accel1"}}, locked.Holders[2])
 	assert.Contains(t, locked.Error(), `process 30 ("python3 train.py") has /dev/accel0, /dev/accel1 open`)
 	assert.Contains(t, locked.Error(), "kill 4 9 30")
 	assert.ErrorIs(t, locked, errLock)
 
-	require.ErrorAs(t, lockedErrorOf(errLock, hostFiles{proc: filepath.Join(dir, "none"), lockFile: lock}), &locked)
+	require.ErrorAs(t, newLockedError(errLock, hostPaths{proc: filepath.Join(dir, "none"), lockFile: lock}), &locked)
 	assert.Contains(t, locked.Error(), "sudo rm -f "+lock)
-	require.ErrorAs(t, lockedErrorOf(errLock, hostFiles{proc: proc, lockFile: filepath.Join(dir, "none"), self: 11}), &locked)
+	require.ErrorAs(t, newLockedError(errLock, hostPaths{proc: proc, lockFile: filepath.Join(dir, "none"), selfPID: 11}), &locked)
 	assert.Empty(t, locked.LockFile)
-	assert.NoError(t, lockedErrorOf(errors.New("out of memory"), localHost()))
+	assert.NoError(t, newLockedError(errors.New("out of memory"), localHost()))
 }
 
 func TestHolderProcessIsFound(t *testing.T) {
@@ -75,7 +75,7 @@ func TestHolderProcessIsFound(t *testing.T) {
 	host.lockFile = lock
 	start := time.Now()
 	var locked *LockedError
-	require.ErrorAs(t, lockedErrorOf(errLock, host), &locked)
+	require.ErrorAs(t, newLockedError(errLock, host), &locked)
 	assert.Less(t, time.Since(start), 10*time.Second)
 	require.Len(t, locked.Holders, 1)
 	assert.Equal(t, cmd.Process.Pid, locked.Holders[0].PID)

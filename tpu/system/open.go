@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// startResult contains the objects that were opened during the start.
-type startResult struct {
+// openedRuntime contains the objects that were opened during the start.
+type openedRuntime struct {
 	runtime  Runtime
 	client   *pjrt.Client // nil without a plugin
 	location pjrt.Location
@@ -60,7 +60,7 @@ func Open(ctx context.Context, opts Options) (*System, error) {
 			return nil, err
 		}
 	}
-	o, err := s.open(ctx)
+	o, err := s.openRuntime(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func Open(ctx context.Context, opts Options) (*System, error) {
 		return nil, errors.Join(err, o.runtime.Close())
 	}
 	topology, err := runStep(ctx, s, StepTopology, nil, func(context.Context) (tpu.Topology, []any, error) {
-		t, err := s.topology(o.runtime)
+		t, err := s.readTopology(o.runtime)
 		return t, []any{"topology", t.String()}, err
 	})
 	if err != nil {
@@ -94,7 +94,7 @@ func Open(ctx context.Context, opts Options) (*System, error) {
 // discoverCluster resolves the cluster and checks the environment.
 func (s *starter) discoverCluster(ctx context.Context) (err error) {
 	s.cluster, err = runStep(ctx, s, StepResolve, nil, func(ctx context.Context) (*clusterresolver.Cluster, []any, error) {
-		c, err := s.resolve(ctx)
+		c, err := s.resolveCluster(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -110,8 +110,8 @@ func (s *starter) discoverCluster(ctx context.Context) (err error) {
 	return err
 }
 
-// open opens the devices with the plugin or with Options.Connect.
-func (s *starter) open(ctx context.Context) (o startResult, err error) {
+// openRuntime opens the devices with the plugin or with Options.Connect.
+func (s *starter) openRuntime(ctx context.Context) (o openedRuntime, err error) {
 	if s.opts.Connect != nil {
 		o.runtime, err = runStep(ctx, s, StepClient, func(r Runtime) { _ = r.Close() }, func(ctx context.Context) (Runtime, []any, error) {
 			r, err := s.opts.Connect(ctx)
@@ -123,7 +123,7 @@ func (s *starter) open(ctx context.Context) (o startResult, err error) {
 		return o, err
 	}
 	o.location, err = runStep(ctx, s, StepFind, nil, func(context.Context) (pjrt.Location, []any, error) {
-		found, err := Find(s.opts)
+		found, err := FindPlugin(s.opts)
 		if err == nil {
 			err = s.checkTPUPresent(localHost())
 		}
@@ -136,7 +136,7 @@ func (s *starter) open(ctx context.Context) (o startResult, err error) {
 		if err := s.prepareTPUHost(localHost()); err != nil {
 			return nil, nil, err
 		}
-		plugin, err := retryBusy(ctx, s, func() (*pjrt.Plugin, error) { return pjrt.Open(o.location.Path, s.opts.PluginCheck) })
+		plugin, err := retryWhileBusy(ctx, s, func() (*pjrt.Plugin, error) { return pjrt.Open(o.location.Path, s.opts.PluginCheck) })
 		if err != nil {
 			return nil, nil, err
 		}
@@ -151,7 +151,7 @@ func (s *starter) open(ctx context.Context) (o startResult, err error) {
 		options["cpu_device_count"] = int64(s.opts.CPUDevices)
 	}
 	o.client, err = runStep(ctx, s, StepClient, func(c *pjrt.Client) { _ = c.Close() }, func(ctx context.Context) (*pjrt.Client, []any, error) {
-		client, err := retryBusy(ctx, s, func() (*pjrt.Client, error) {
+		client, err := retryWhileBusy(ctx, s, func() (*pjrt.Client, error) {
 			return plugin.NewClient(ctx, pjrt.ClientOptions{Options: options, KeyValues: s.opts.KeyValues})
 		})
 		if err != nil {
@@ -163,8 +163,8 @@ func (s *starter) open(ctx context.Context) (o startResult, err error) {
 	return o, err
 }
 
-// topology returns the topology of a runtime's devices.
-func (s *starter) topology(rt Runtime) (tpu.Topology, error) {
+// readTopology returns the topology of a runtime's devices.
+func (s *starter) readTopology(rt Runtime) (tpu.Topology, error) {
 	if source, ok := rt.(interface{ Topology() tpu.Topology }); ok {
 		return source.Topology(), nil
 	}
@@ -185,18 +185,18 @@ func (s *starter) topology(rt Runtime) (tpu.Topology, error) {
 	return topologyFromDevices("", deviceDescriptions(rt.Devices()))
 }
 
-// Find returns the plugin that Open would open.
-func Find(opts Options) (pjrt.Location, error) {
+// FindPlugin returns the plugin that Open would open.
+func FindPlugin(opts Options) (pjrt.Location, error) {
 	kind := "tpu"
 	if opts.CPUDevices > 0 {
 		kind = "cpu"
 	}
-	return findKind(kind, opts)
+	return findPluginKind(kind, opts)
 }
 
-func findKind(kind string, opts Options) (pjrt.Location, error) {
+func findPluginKind(kind string, opts Options) (pjrt.Location, error) {
 	cache, _ := os.UserCacheDir() // "" if there is no home directory
 	return pjrt.FindPlugin(pjrt.FindOptions{
-		Kind: kind, Path: opts.Plugin, Getenv: getenvOf(opts), GOARCH: runtime.GOARCH, UserCacheDir: cache, Stat: os.Stat,
+		Kind: kind, Path: opts.Plugin, Getenv: getenvOrDefault(opts), GOARCH: runtime.GOARCH, UserCacheDir: cache, Stat: os.Stat,
 	})
 }

@@ -28,7 +28,7 @@ type Options struct {
 	// Plugin is the path of the plugin's shared library. If empty, the plugin is searched for by
 	// [pjrt.FindPlugin], and libtpu is opened only if the host has a TPU (see [HasTPU]).
 	Plugin string
-	// PluginCheck contains the conditions under which a plugin file is trusted; see [pjrt.Inspect].
+	// PluginCheck contains the conditions under which a plugin file is trusted; see [pjrt.VerifyPlugin].
 	PluginCheck pjrt.OpenOptions
 	// ClientOptions are passed to the plugin unchanged.
 	ClientOptions map[string]any
@@ -86,13 +86,13 @@ func optionError(op, reason, hint string) error {
 type DescribeOptions struct {
 	// Plugin is the path of libtpu. If empty, libtpu is searched for by [pjrt.FindPlugin].
 	Plugin string
-	// PluginCheck contains the conditions under which a plugin file is trusted; see [pjrt.Inspect].
+	// PluginCheck contains the conditions under which a plugin file is trusted; see [pjrt.VerifyPlugin].
 	PluginCheck pjrt.OpenOptions
 	// Slices is the number of equal slices, connected by the data-center network. 0 means the
 	// number in the name, or 1.
 	Slices int
 	// Wrap specifies, for x, y and z, whether the interconnect is a ring. If nil, the result of
-	// [CloudWrap] is used.
+	// [CloudWraparound] is used.
 	Wrap *[3]bool
 	// Options are passed to the plugin. They override the options that Describe derives from the
 	// name and the other fields.
@@ -107,7 +107,7 @@ type DescribeOptions struct {
 	Logger *slog.Logger
 }
 
-func getenvOf(o Options) func(string) string {
+func getenvOrDefault(o Options) func(string) string {
 	if o.Getenv != nil {
 		return o.Getenv
 	}

@@ -29,7 +29,7 @@ func HasTPU() bool { return localHost().hasTPU() }
 const googlePCI = "0x1ae0"
 
 // hasTPU implements HasTPU.
-func (h hostFiles) hasTPU() bool {
+func (h hostPaths) hasTPU() bool {
 	for _, pattern := range []string{"accel*", "vfio/[^v]*"} { // excludes /dev/vfio/vfio, which belongs to the driver
 		if found, _ := filepath.Glob(filepath.Join(h.dev, pattern)); len(found) > 0 {
 			return true
@@ -37,7 +37,7 @@ func (h hostFiles) hasTPU() bool {
 	}
 	vendors, _ := filepath.Glob(filepath.Join(h.pci, "*", "vendor"))
 	for _, path := range vendors {
-		if hostfacts.Text(path) == googlePCI && !isDiskOrNetwork(hostfacts.Text(filepath.Join(filepath.Dir(path), "class"))) {
+		if hostfacts.ReadText(path) == googlePCI && !isDiskOrNetwork(hostfacts.ReadText(filepath.Join(filepath.Dir(path), "class"))) {
 			return true
 		}
 	}
@@ -51,7 +51,7 @@ func isDiskOrNetwork(class string) bool {
 }
 
 // checkTPUPresent returns ErrNoTPU if the host has no TPU, unless Options.Plugin is set.
-func (s *starter) checkTPUPresent(host hostFiles) error {
+func (s *starter) checkTPUPresent(host hostPaths) error {
 	if s.opts.CPUDevices > 0 || s.opts.Plugin != "" || host.hasTPU() {
 		return nil
 	}

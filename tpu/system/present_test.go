@@ -39,7 +39,7 @@ func TestHostFilesHasTPU(t *testing.T) {
 				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 				require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 			}
-			host := hostFiles{dev: filepath.Join(dir, "dev"), pci: filepath.Join(dir, "pci")}
+			host := hostPaths{dev: filepath.Join(dir, "dev"), pci: filepath.Join(dir, "pci")}
 			assert.Equal(t, c.want, host.hasTPU())
 			s := &starter{}
 			assert.Equal(t, !c.want, s.checkTPUPresent(host) != nil)
@@ -67,16 +67,16 @@ func (o fakeDevices) PlatformName() string { return o.platform }
 func (o fakeDevices) Devices() []*pjrt.Device { return make([]*pjrt.Device, o.count) }
 
 func TestDevicesWithoutCoordinatesFormLine(t *testing.T) {
-	topology, err := (&starter{}).topology(fakeDevices{platform: "cuda", count: 3})
+	topology, err := (&starter{}).readTopology(fakeDevices{platform: "cuda", count: 3})
 	require.NoError(t, err)
 	assert.Equal(t, 3, topology.NumDevices())
 	assert.Equal(t, [4]int{3, 1, 1, 1}, topology.MeshShape())
-	topology, err = (&starter{opts: Options{MeshShape: []int{1, 2, 2, 2}}}).topology(fakeDevices{platform: "cuda", count: 8})
+	topology, err = (&starter{opts: Options{MeshShape: []int{1, 2, 2, 2}}}).readTopology(fakeDevices{platform: "cuda", count: 8})
 	require.NoError(t, err)
 	assert.Equal(t, [4]int{1, 2, 2, 2}, topology.MeshShape())
-	_, err = (&starter{opts: Options{MeshShape: []int{1, 2, 2, 2}}}).topology(fakeDevices{platform: "cuda", count: 3})
+	_, err = (&starter{opts: Options{MeshShape: []int{1, 2, 2, 2}}}).readTopology(fakeDevices{platform: "cuda", count: 3})
 	assert.ErrorContains(t, err, "has size 8, but there are 3 devices")
-	_, err = (&starter{opts: Options{MeshShape: []int{3, 1, 1, 1}}}).topology(fakeDevices{platform: "tpu", count: 3})
+	_, err = (&starter{opts: Options{MeshShape: []int{3, 1, 1, 1}}}).readTopology(fakeDevices{platform: "tpu", count: 3})
 	assert.ErrorContains(t, err, "MeshShape is set, but the devices have coordinates")
 }
 
@@ -108,19 +108,19 @@ func testSlice(t *testing.T) tpu.Accelerator {
 // test.
 func unsetLibtpuVariables(t *testing.T) {
 	t.Helper()
-	for _, s := range settingsWithoutTPU(testSlice(t)) {
+	for _, s := range envWithoutTPU(testSlice(t)) {
 		t.Setenv(s.name, "")
 	}
 }
 
 func TestPrepareHostWithoutTPUKeepsSetVariables(t *testing.T) {
 	dir := t.TempDir()
-	nothing := hostFiles{dev: dir, pci: dir}
-	withTPU := hostFiles{dev: t.TempDir(), pci: dir}
+	nothing := hostPaths{dev: dir, pci: dir}
+	withTPU := hostPaths{dev: t.TempDir(), pci: dir}
 	require.NoError(t, os.WriteFile(filepath.Join(withTPU.dev, "accel0"), nil, 0o644))
 	environ := func() map[string]string {
 		set := map[string]string{}
-		for _, s := range settingsWithoutTPU(testSlice(t)) {
+		for _, s := range envWithoutTPU(testSlice(t)) {
 			if value := os.Getenv(s.name); value != "" {
 				set[s.name] = value
 			}

@@ -21,11 +21,11 @@ type probeResult struct {
 	// missing lists the processes whose host name is unknown, and the processes that accept no
 	// connection although others do.
 	missing []Process
-	// probed is the number of other processes. If inconclusive, none of them accepted a connection,
+	// numProbed is the number of other processes. If inconclusive, none of them accepted a connection,
 	// so a firewall may block connections; sample is one of them with its error.
-	probed       int
-	inconclusive bool
-	sample       Process
+	numProbed     int
+	inconclusive  bool
+	exampleWorker Process
 }
 
 // hint describes the result if missing is empty.
@@ -33,7 +33,7 @@ func (r probeResult) hint() string {
 	switch {
 	case r.inconclusive:
 		return fmt.Sprintf("cannot determine which hosts are missing: none of the %d other hosts accepts a connection "+
-			"at the address of its TPU runtime, such as %s", r.probed, r.sample)
+			"at the address of its TPU runtime, such as %s", r.numProbed, r.exampleWorker)
 	case len(r.missing) == 0:
 		return "all other hosts accept connections; check their logs for later errors"
 	}
@@ -63,7 +63,7 @@ func (s *starter) probeWorkers(ctx context.Context) (r probeResult) {
 		wg.Go(func() { others[i].Err = dialAny(ctx, dial, addresses[i]) })
 	}
 	wg.Wait()
-	r.probed, r.inconclusive = len(others), true
+	r.numProbed, r.inconclusive = len(others), true
 	for _, h := range others {
 		if h.Err == nil {
 			r.inconclusive = false
@@ -76,11 +76,11 @@ func (s *starter) probeWorkers(ctx context.Context) (r probeResult) {
 		case h.Err == nil:
 		case unknownHost || !r.inconclusive:
 			r.missing = append(r.missing, h)
-		case r.sample.Err == nil:
-			r.sample = h
+		case r.exampleWorker.Err == nil:
+			r.exampleWorker = h
 		}
 	}
-	r.inconclusive = r.inconclusive && r.sample.Err != nil
+	r.inconclusive = r.inconclusive && r.exampleWorker.Err != nil
 	return r
 }
 
@@ -105,7 +105,7 @@ func dialAny(ctx context.Context, dial func(ctx context.Context, network, addres
 func (s *starter) runtimeAddresses() [][]string {
 	workers := s.workers()
 	out := make([][]string, len(workers))
-	env, _ := clusterresolver.ReadEnvironment(getenvOf(s.opts)) // checkEnvironment has returned the error
+	env, _ := clusterresolver.ReadEnvironment(getenvOrDefault(s.opts)) // checkEnvironment has returned the error
 	for i, w := range workers {
 		if len(env.ProcessAddresses) == len(workers) {
 			out[i] = []string{env.ProcessAddresses[i]}

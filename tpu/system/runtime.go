@@ -28,7 +28,7 @@ type Runtime interface {
 
 // Executable is a compiled program on the devices of one process. A [pjrt.LoadedExecutable]
 // implements it. Other implementations can have a method Loaded that returns the underlying
-// LoadedExecutable; see [Loaded].
+// LoadedExecutable; see [UnwrapExecutable].
 type Executable interface {
 	// AddressableDevices returns the devices of the program that belong to this process. Element d
 	// is the device of args[d] and results[d] in Execute.
@@ -39,8 +39,8 @@ type Executable interface {
 	Close() error
 }
 
-// Loaded returns the plugin's executable of x, or nil if there is none.
-func Loaded(x Executable) *pjrt.LoadedExecutable {
+// UnwrapExecutable returns the plugin's executable of x, or nil if there is none.
+func UnwrapExecutable(x Executable) *pjrt.LoadedExecutable {
 	switch x := x.(type) {
 	case *pjrt.LoadedExecutable:
 		return x
@@ -69,8 +69,8 @@ func (c clientRuntime) Compile(ctx context.Context, program pjrt.Program, opts p
 // errZero reports the use of a zero System or Slice.
 var errZero = &errkind.Fault{Op: "system", Reason: "the object is a zero value", Err: pjrt.ErrClosed, Hint: "create it with Open or Describe"}
 
-// errClosed returns an error for a closed System or Slice. function creates a new object.
-func errClosed(object, function string) error {
+// closedError returns an error for a closed System or Slice. function creates a new object.
+func closedError(object, function string) error {
 	return &errkind.Fault{Op: "system", Reason: "the " + object + " is closed", Match: pjrt.ErrClosed, Hint: "create a new one with " + function}
 }
 

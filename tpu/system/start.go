@@ -85,7 +85,7 @@ func (e *StartError) Error() string {
 // Kind returns UnavailableError if processes are missing, unless the start was canceled. Otherwise
 // it returns the kind of the cause, or RuntimeError if the cause has no kind.
 func (e *StartError) Kind() errkind.Kind {
-	kind := errkind.Or(e.Err, errkind.RuntimeError)
+	kind := errkind.KindOr(e.Err, errkind.RuntimeError)
 	if len(e.Missing) > 0 && kind != errkind.CancelledError {
 		return errkind.UnavailableError
 	}

@@ -49,7 +49,7 @@ func runStep[T any](ctx context.Context, s *starter, name string, release func(T
 	elapsed := time.Since(start)
 	if o.err != nil {
 		s.logger.Error("system: "+name, "elapsed", elapsed, "error", o.err)
-		return o.value, s.explain(ctx, &StartError{Step: name, Elapsed: elapsed, Err: o.err})
+		return o.value, s.addFindings(ctx, &StartError{Step: name, Elapsed: elapsed, Err: o.err})
 	}
 	s.logger.Info("system: "+name, append(o.notes, "elapsed", elapsed)...)
 	return o.value, nil
@@ -58,17 +58,17 @@ func runStep[T any](ctx context.Context, s *starter, name string, release func(T
 // gracePeriod is the time that a step has to return after its context is done.
 const gracePeriod = 100 * time.Millisecond
 
-// explain adds the missing processes or the processes that use the TPU to e.
-func (s *starter) explain(ctx context.Context, e *StartError) error {
+// addFindings adds the missing processes or the processes that use the TPU to e.
+func (s *starter) addFindings(ctx context.Context, e *StartError) error {
 	var known interface{ MissingProcesses() []int }
 	switch {
 	case errors.As(e.Err, &known):
 		for _, i := range known.MissingProcesses() {
 			e.Missing = append(e.Missing, s.processAt(i))
 		}
-	case (e.Step == StepOpen || e.Step == StepClient) && lockedErrorOf(e.Err, localHost()) != nil:
-		e.Err = lockedErrorOf(e.Err, localHost())
-	case e.Step == StepClient && s.otherWorkers() > 0: // a failed worker can cause any error here
+	case (e.Step == StepOpen || e.Step == StepClient) && newLockedError(e.Err, localHost()) != nil:
+		e.Err = newLockedError(e.Err, localHost())
+	case e.Step == StepClient && s.numOtherWorkers() > 0: // a failed worker can cause any error here
 		r := s.probeWorkers(context.WithoutCancel(ctx))
 		if e.Missing = r.missing; ctx.Err() != nil || len(r.missing) > 0 {
 			e.Hint = strings.TrimPrefix(r.hint()+"; start the same program on every host of the slice at about the same time", "; ")

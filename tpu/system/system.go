@@ -90,7 +90,7 @@ func (s *System) Close() error {
 		return nil
 	}
 	err := s.Runtime().Close()
-	if open := (*pjrt.OpenError)(nil); errors.As(err, &open) {
+	if open := (*pjrt.InUseError)(nil); errors.As(err, &open) {
 		return &errkind.Fault{Op: "system: close", Err: err, Hint: "close the strategies of the system first"}
 	}
 	if errkind.KindOf(err) != errkind.FailedPreconditionError {
@@ -106,7 +106,7 @@ func (s *System) Check() error {
 	case s.runtime == nil:
 		return errZero
 	case s.closed.Load():
-		return errClosed("system", "Open")
+		return closedError("system", "Open")
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func TestCloseOfSystemInUseFails(t *testing.T) {
 	buffer, err := rt.BufferFromHost(context.Background(), make([]byte, 4), pjrt.F32, nil, rt.Devices()[0])
 	require.NoError(t, err)
 	err = sys.Close()
-	var open *pjrt.OpenError
+	var open *pjrt.InUseError
 	require.ErrorAs(t, err, &open)
 	assert.Equal(t, 1, open.Buffers)
 	assert.ErrorContains(t, err, "close the strategies of the system first")

@@ -32,9 +32,9 @@ func New(folder string, f *trainer.Flags) (trainer.Classifier, error) {
 // rules shard the columns of the hidden layer's weights, its biases, and the rows of the output
 // layer's weights. Adam's moments are sharded like their variables.
 var rules = logical.Rules{
-	logical.Match(`/hidden/.*weights`, logical.Over("", logical.AxisName)),
-	logical.Match(`/hidden/.*biases`, logical.Over(logical.AxisName)),
-	logical.Match(`/output/.*weights`, logical.Over(logical.AxisName, "")),
+	logical.Match(`/hidden/.*weights`, logical.SplitOverAxes("", logical.LogicalAxis)),
+	logical.Match(`/hidden/.*biases`, logical.SplitOverAxes(logical.LogicalAxis)),
+	logical.Match(`/output/.*weights`, logical.SplitOverAxes(logical.LogicalAxis, "")),
 }
 
 // logits returns the scores of the 10 classes of images of any size.

@@ -157,7 +157,7 @@ func (m *maker) finish(ctx context.Context) error {
 
 // make makes the value of a variable, or puts it off to be made with others.
 func (m *maker) make(ctx context.Context, v *model.Variable) error {
-	if initial.Of(v) == nil {
+	if initial.Initializer(v) == nil {
 		return fault.New(errkind.ValueError, fmt.Sprintf("variable %q", v.Path()), "give it a value or an initializer", "it has no value and no initializer")
 	}
 	if v.Shape().ByteSize() < largeVariable {
@@ -192,7 +192,7 @@ func (m *maker) make(ctx context.Context, v *model.Variable) error {
 			return err
 		}
 	}
-	return v.SetValue(newValue(m.Store, initial.Of(v), v.Shape(), state))
+	return v.SetValue(newValue(m.Store, initial.Initializer(v), v.Shape(), state))
 }
 
 // state returns the state of the store's random number generator on the first process, on all
@@ -246,7 +246,7 @@ func (m *maker) flush(ctx context.Context) error {
 	m.pending = nil
 	inits, of := make([]model.VariableInitializer, len(list)), make([]shapes.Shape, len(list))
 	for i, v := range list {
-		inits[i], of[i] = initial.Of(v), v.Shape()
+		inits[i], of[i] = initial.Initializer(v), v.Shape()
 	}
 	values, next, err := valuesOnHost(m.Store, inits, of, func() (*tensors.Tensor, error) { return m.state(ctx) })
 	if err != nil {

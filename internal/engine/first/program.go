@@ -79,7 +79,7 @@ func (m *maker) prepare(ctx context.Context, missing []*model.Variable) error {
 	start := time.Now()
 	var all []*initializer
 	for _, v := range missing {
-		init := initial.Of(v)
+		init := initial.Initializer(v)
 		if init == nil || v.Shape().ByteSize() < largeVariable {
 			continue
 		}

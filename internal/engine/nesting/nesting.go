@@ -9,10 +9,10 @@ import (
 )
 
 // Is reports whether values of a type are nests.
-func Is(t reflect.Type) bool { return nest.Is(t) }
+func Is(t reflect.Type) bool { return nest.IsNest(t) }
 
 // Same reports whether two leaves are one object.
-func Same(a, b any) bool { return nest.Same(a, b) }
+func Same(a, b any) bool { return nest.SameStructure(a, b) }
 
 // Zip calls leaf with the leaves at each path of nests that have the same structure. It returns a nest of
 // this structure with the results.
@@ -32,16 +32,16 @@ func MapAt(op, name string, x any, leaf func(path string, x any) (any, error)) (
 	return out, Fault(op, err)
 }
 
-var kinds = map[nest.Mistake]errkind.Kind{
-	nest.Structure: errkind.AssertionError, nest.Depth: errkind.ValueError, nest.Size: errkind.ValueError,
-	nest.Key: errkind.ValueError, nest.Member: errkind.TypeError,
+var kinds = map[nest.ErrorKind]errkind.Kind{
+	nest.DifferentStructure: errkind.AssertionError, nest.TooDeep: errkind.ValueError, nest.TooLarge: errkind.ValueError,
+	nest.NaNKey: errkind.ValueError, nest.WrongMemberType: errkind.TypeError,
 }
 
 // Fault converts the error of an operation on a nest to an error of package strategy. It returns other
 // errors unchanged.
 func Fault(op string, err error) error {
 	if wrong, ok := err.(*nest.Error); ok {
-		return fault.New(kinds[wrong.Mistake], op, wrong.Hint, "%s", wrong.Reason)
+		return fault.New(kinds[wrong.ErrorKind], op, wrong.Hint, "%s", wrong.Reason)
 	}
 	return err
 }

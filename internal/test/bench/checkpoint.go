@@ -36,7 +36,7 @@ func (r *rig) savedModel(ctx context.Context) (*savedModel, error) {
 	all = append(all, float32s("vector", 100, width)...)
 	opts := r.parts(logical.Rules{logical.Match(`matrix`, logical.SplitInto(1, 2))})
 	if r.devices > 1 {
-		opts.Variables = append(opts.Variables, logical.Shard("", logical.ShardParameters))
+		opts.Variables = append(opts.Variables, logical.MatchState("", logical.ShardParameters))
 	}
 	strat, err := r.strategy(ctx, opts)
 	if err != nil {

@@ -65,7 +65,7 @@ func (r *rig) launches(ctx context.Context, strat *strategy.TPUStrategy, n int, 
 	}
 	return ours, func(n int) (time.Duration, error) {
 		took, err := compiled.Executable.MeasureLoop(ctx, state, n)
-		return took.Done, err
+		return took.Total, err
 	}, nil
 }
 

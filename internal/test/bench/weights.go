@@ -53,7 +53,7 @@ func weightsLoad(ctx context.Context, r *rig) (row, error) {
 	opts := r.parts(logical.Rules{
 		logical.Match(`embedding/embeddings`, logical.SplitInto(2, 1)), logical.Match(`head/dense/weights`, logical.SplitInto(1, 2)),
 		logical.Match(`/(query|key|value|gate|up)/dense/weights`, logical.SplitInto(1, 1, 2)), logical.Match(`/(out|down)/dense/weights`, logical.SplitInto(1, 2, 1)),
-		logical.Shard("", logical.ShardParameters),
+		logical.MatchState("", logical.ShardParameters),
 	})
 	strat, err := r.strategy(ctx, opts)
 	if err != nil {

@@ -158,7 +158,7 @@ var byPartitioner = []operation{
 		return graph.Concatenate([]*graph.Node{logical.Split(x, n, 1), logical.Split(x, n, 1)}, 0)
 	}, func(_ dtypes.DType, all []array, r int) array { return concat(0, all[r], all[r]) }},
 	{"on", every, func(_ *strategy.ReplicaContext, x *graph.Node, n int) *graph.Node {
-		return logical.On(n-1, logical.Split(x, n, 1), func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1) })
+		return logical.OnDevice(n-1, logical.Split(x, n, 1), func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1) })
 	}, func(_ dtypes.DType, all []array, r int) array {
 		a := all[r]
 		a.dims = []int{a.dims[0] * a.dims[1]}

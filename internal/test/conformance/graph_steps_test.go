@@ -375,7 +375,7 @@ func (v *env) annotated(c *caseRun, g graphGolden, x *traced) {
 		annotate = func(y *graph.Node) *graph.Node {
 			for _, m := range regions {
 				k, _ := strconv.Atoi(m[1])
-				y = logical.On(k, y, func(y *graph.Node) *graph.Node { return graph.AddScalar(y, 1) })
+				y = logical.OnDevice(k, y, func(y *graph.Node) *graph.Node { return graph.AddScalar(y, 1) })
 			}
 			return y
 		}

@@ -146,7 +146,7 @@ func deepExperts(c text) Program {
 			out := moe.Layer(tokens, gate, []*Node{weights("up", experts, c.width, 2*c.width), weights("down", experts, 2*c.width, c.width)},
 				func(x *Node, w []*Node) *Node {
 					return graph.Einsum("esh,ehd->esd", activation.Gelu(graph.Einsum("esd,edh->esh", x, w[0])), w[1])
-				}, moe.Options{Axis: logical.AxisName, TopK: 2, CapacityFactor: 2, Groups: 8})
+				}, moe.Options{Axis: logical.LogicalAxis, TopK: 2, CapacityFactor: 2, Groups: 8})
 			return graph.Add(x, graph.Reshape(out.Output, x.Shape().Dimensions...)), out.BalanceLoss
 		})
 }
@@ -157,7 +157,7 @@ func deepRing(c text) Program {
 		p := rc.Strategy().NumLogicalDevices()
 		x = logical.Split(x, 1, p, 1)
 		x = selfAttention(rc, scope, x, c, func(q, k, v *Node) *Node {
-			return ring.Attention(logical.AxisName, q, k, v, ring.Options{Causal: true})
+			return ring.Attention(logical.LogicalAxis, q, k, v, ring.Options{Causal: true})
 		})
 		h := norm.LayerNorm(scope.In("norm2"), x, -1).Done()
 		h = activation.Gelu(layers.Dense(scope.In("up"), h, true, 4*c.width))
@@ -179,7 +179,7 @@ func deepPipeline(c text) Program {
 			for _, name := range names {
 				weights = append(weights, rc.Scope("stages").VariableWithShape(name, shapes.Make(c.dtype, append([]int{c.layers}, shapesOf[name]...)...)).NodeValue(rc.Graph()))
 			}
-			x := pipeline.Run(logical.AxisName, embedded(rc, in[0], "tokens", c), weights, func(x *Node, w []*Node) *Node {
+			x := pipeline.Run(logical.LogicalAxis, embedded(rc, in[0], "tokens", c), weights, func(x *Node, w []*Node) *Node {
 				for i := range w[0].Shape().Dim(0) {
 					of := map[string]*Node{}
 					for j, name := range names {

@@ -190,7 +190,7 @@ func regions(rowCount, width int) Program {
 			return layers.Dense(rc.Scope(name, "down"), x, true, width)
 		}
 		last := rc.Strategy().NumLogicalDevices() - 1
-		x = logical.On(0, x, func(x *Node) *Node { return part("first", x) })
-		return logical.On(last, x, func(x *Node) *Node { return part("second", x) })
+		x = logical.OnDevice(0, x, func(x *Node) *Node { return part("first", x) })
+		return logical.OnDevice(last, x, func(x *Node) *Node { return part("second", x) })
 	})
 }

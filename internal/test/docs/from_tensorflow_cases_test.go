@@ -140,7 +140,7 @@ func placed(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 	x = logical.Split(x, 1, rc.Strategy().NumLogicalDevices()) // the features over the logical devices
 	x = graph.Tanh(x)                                          // each device computes its part
 	x = logical.Replicate(x)                                   // whole on each again
-	return logical.On(1, x, func(x *graph.Node) *graph.Node {
+	return logical.OnDevice(1, x, func(x *graph.Node) *graph.Node {
 		return graph.Softmax(x, -1) // on logical device 1
 	})
 }

@@ -92,7 +92,7 @@ func read(t testing.TB, b []byte) (id uint64, c *computation) {
 					op.DType, op.Bytes = shape(t, f.Bytes)
 				case 38:
 					var err error
-					called, err = protoint.Numbers(called, f)
+					called, err = protoint.AppendNumbers(called, f)
 					require.NoError(t, err)
 				}
 			})
@@ -111,7 +111,7 @@ func shape(t testing.TB, b []byte) (dtype string, bytes int64) {
 		case 2:
 			dtype, size = elements[f.Value].name, size*elements[f.Value].bits
 		case 3:
-			dims, err := protoint.Numbers[int64](nil, f)
+			dims, err := protoint.AppendNumbers[int64](nil, f)
 			require.NoError(t, err)
 			for _, d := range dims {
 				size *= d

@@ -33,7 +33,7 @@ func Path(t testing.TB, kind string) string {
 	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: kind, Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: cache,
 		Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
 	if err != nil {
-		if _, unpublished := pins.For(kind, runtime.GOARCH); unpublished != nil {
+		if _, unpublished := pins.Find(kind, runtime.GOARCH); unpublished != nil {
 			t.Skipf("plugintest: %v", unpublished)
 		}
 		missing(t, err.Error())
@@ -76,7 +76,7 @@ func Header(t testing.TB) string {
 	if err != nil {
 		missing(t, err.Error())
 	}
-	pin, err := pins.For("cpu", runtime.GOARCH)
+	pin, err := pins.Find("cpu", runtime.GOARCH)
 	if err != nil {
 		missing(t, err.Error())
 	}

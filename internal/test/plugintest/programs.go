@@ -77,7 +77,7 @@ var openPrograms = sync.OnceValues(func() (*cache.Cache, error) {
 		return nil, err
 	}
 	dir = filepath.Join(dir, "tpustrategy", "test-programs")
-	o := cache.Options{MaxBytes: maxPrograms, KeyFile: filepath.Join(dir, "key"), Compiler: plainCode{}}
+	o := cache.Options{MaxBytes: maxPrograms, SigningKeyFile: filepath.Join(dir, "key"), Compiler: plainCode{}}
 	of := filepath.Join(dir, "plain")
 	if optimized() {
 		o.Compiler, of = nil, filepath.Join(dir, "optimized")

@@ -33,7 +33,7 @@ type kept struct {
 }
 
 // Loaded returns the plugin's program.
-func (k *kept) Loaded() *pjrt.LoadedExecutable { return system.Loaded(k.Executable) }
+func (k *kept) Loaded() *pjrt.LoadedExecutable { return system.UnwrapExecutable(k.Executable) }
 
 // Compile compiles what is not kept. One program is compiled at a time.
 func (r *keeping) Compile(ctx context.Context, code pjrt.Program, o pjrt.CompileOptions) (system.Executable, error) {

@@ -29,7 +29,7 @@ type MachineError struct {
 
 // Error names the machine's address.
 func (e *MachineError) Error() string {
-	return errkind.Text(fmt.Sprintf("prochost: %s: the machine at %s", e.Op, e.Address), e.Reason, e.Err, "")
+	return errkind.Format(fmt.Sprintf("prochost: %s: the machine at %s", e.Op, e.Address), e.Reason, e.Err, "")
 }
 
 // Unwrap returns the cause.
@@ -107,9 +107,9 @@ func newWireError(err error) *wireError {
 	case errors.As(err, &a):
 		reason := a.Reason
 		if a.Err != nil {
-			reason = errkind.Text(reason, "", a.Err, "")
+			reason = errkind.Format(reason, "", a.Err, "")
 		}
-		w.Argument = &argument{a.Result, a.Device, a.Index, reason, a.Hint}
+		w.Argument = &argument{a.IsResult, a.Device, a.Index, reason, a.Hint}
 	case errors.As(err, &w.Compile):
 	case errors.As(err, &w.Plugin):
 	}
@@ -142,7 +142,7 @@ func (w *wireError) err(ctx context.Context, op string) error {
 		return &simhost.ProgramError{Launching: w.Program}
 	case w.Argument != nil:
 		a := w.Argument
-		return &pjrt.ArgumentError{Result: a.Result, Device: a.Device, Index: a.Index, Reason: a.Reason, Hint: a.Hint}
+		return &pjrt.ArgumentError{IsResult: a.Result, Device: a.Device, Index: a.Index, Reason: a.Reason, Hint: a.Hint}
 	case w.Compile != nil:
 		return w.Compile
 	case w.Plugin != nil:

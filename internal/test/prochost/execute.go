@@ -38,7 +38,7 @@ func (e *executable) Execute(ctx context.Context, args, results [][]*pjrt.Buffer
 
 // wrong is the error of an argument or a result; nothing was launched.
 func wrong(result bool, device, index int, format string, args ...any) error {
-	return &pjrt.ArgumentError{Result: result, Device: device, Index: index, Reason: fmt.Sprintf(format, args...)}
+	return &pjrt.ArgumentError{IsResult: result, Device: device, Index: index, Reason: fmt.Sprintf(format, args...)}
 }
 
 // check refuses what a client would, and returns the types of the arguments of a device.
@@ -89,7 +89,7 @@ func (e *executable) check(args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOpti
 			case filled[b]:
 				return nil, wrong(true, d, j, "the buffer is that of another result too")
 			case b.State() == pjrt.Live && !used[b]:
-				return nil, &pjrt.ArgumentError{Result: true, Device: d, Index: j, Reason: fmt.Sprintf("%v is live", b), Err: pjrt.ErrBusy}
+				return nil, &pjrt.ArgumentError{IsResult: true, Device: d, Index: j, Reason: fmt.Sprintf("%v is live", b), Err: pjrt.ErrBusy}
 			}
 			filled[b] = b != nil
 		}

@@ -105,7 +105,7 @@ func (h Host) greet(ctx context.Context, conn net.Conn) (*welcome, error) {
 	failed := func(reason string, err error) error {
 		return &MachineError{Address: h.Address, Op: "open", Reason: reason, Err: err}
 	}
-	if err := handshake.Greet(ctx, conn, h.Secret); err != nil {
+	if err := handshake.Authenticate(ctx, conn, h.Secret); err != nil {
 		return nil, failed("it does not let this host in", err)
 	}
 	if err := conn.SetDeadline(deadline); err != nil {

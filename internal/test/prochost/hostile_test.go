@@ -63,7 +63,7 @@ func enter(t *testing.T, m *prochost.Machine) net.Conn {
 	t.Helper()
 	conn, err := net.Dial(m.Addr().Network(), m.Addr().String())
 	require.NoError(t, err)
-	require.NoError(t, handshake.Greet(t.Context(), conn, m.Host("", 0, 1).Secret))
+	require.NoError(t, handshake.Authenticate(t.Context(), conn, m.Host("", 0, 1).Secret))
 	return conn
 }
 

@@ -273,7 +273,7 @@ func (s *session) compile(ctx context.Context, p *programs, code []byte) (*compi
 
 // keep notes a program of the host.
 func (s *session) keep(x system.Executable) (*compiled, error) {
-	loaded := system.Loaded(x)
+	loaded := system.UnwrapExecutable(x)
 	if loaded == nil {
 		return nil, fault("compile", errkind.InternalError, "the runtime of the machine does not give the plugin's program")
 	}

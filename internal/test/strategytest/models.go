@@ -26,7 +26,7 @@ func Annotated(p int) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		h := layers.Dense(rc.Scope("hidden"), in[0], true, 16)
 		h = graph.Tanh(logical.Split(h, 1, p))
-		h = logical.On(p-1, h, func(h *graph.Node) *graph.Node {
+		h = logical.OnDevice(p-1, h, func(h *graph.Node) *graph.Node {
 			return graph.Add(h, graph.Tanh(layers.Dense(rc.Scope("expert"), h, true, 16)))
 		})
 		h = logical.Assign(h, p/2)

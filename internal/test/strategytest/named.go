@@ -32,13 +32,13 @@ func Over(mesh sharding.Mesh, dims ...string) logical.Annotation {
 	for i, dim := range dims {
 		var has []string
 		for name := range strings.SplitSeq(dim, ",") {
-			if _, ok := mesh.AxisSize(name); ok || name == logical.ReplicaName {
+			if _, ok := mesh.AxisSize(name); ok || name == logical.ReplicaAxis {
 				has = append(has, name)
 			}
 		}
 		dims[i] = strings.Join(has, ",")
 	}
-	return logical.Over(dims...)
+	return logical.SplitOverAxes(dims...)
 }
 
 // Named is the loss of a transformer's layer behind an embedding, each tensor of which is split
@@ -77,7 +77,7 @@ func NamedLayer(mesh sharding.Mesh, scope *model.Scope, x *graph.Node) *graph.No
 // NamedOptions are those of [Named] on so many replicas with the given axes: its variables are
 // split over some of them.
 func NamedOptions(replicas int, axes ...sharding.Axis) strategy.Options {
-	mesh := OK(logical.Mesh(0, axes...))
+	mesh := OK(logical.NewMesh(0, axes...))
 	rule := func(pattern string, dims ...string) logical.Rule {
 		return logical.Match(pattern, Over(mesh, dims...))
 	}

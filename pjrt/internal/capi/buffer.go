@@ -8,49 +8,49 @@ import "C"
 import "unsafe"
 
 func (a *API) BufferDestroy(b Buffer) error {
-	return a.err(C.tps_buffer_destroy(a.p, unsafe.Pointer(b)))
+	return a.goError(C.tps_buffer_destroy(a.p, unsafe.Pointer(b)))
 }
 
 func (a *API) BufferIsDeleted(b Buffer) (bool, error) {
 	var n C.int
-	err := a.err(C.tps_buffer_is_deleted(a.p, unsafe.Pointer(b), &n))
+	err := a.goError(C.tps_buffer_is_deleted(a.p, unsafe.Pointer(b), &n))
 	return n != 0, err
 }
 
 func (a *API) BufferType(b Buffer) (int, error) {
 	var n C.int
-	err := a.err(C.tps_buffer_type(a.p, unsafe.Pointer(b), &n))
+	err := a.goError(C.tps_buffer_type(a.p, unsafe.Pointer(b), &n))
 	return int(n), err
 }
 
 func (a *API) BufferDims(b Buffer) ([]int64, error) {
 	var l C.tps_list
-	err := a.err(C.tps_buffer_dims(a.p, unsafe.Pointer(b), &l))
+	err := a.goError(C.tps_buffer_dims(a.p, unsafe.Pointer(b), &l))
 	return append([]int64{}, unsafe.Slice((*int64)(l.p), l.n)...), err
 }
 
 // BufferSize returns the size on the device in bytes.
 func (a *API) BufferSize(b Buffer) (int, error) {
 	var n C.size_t
-	err := a.err(C.tps_buffer_size(a.p, unsafe.Pointer(b), &n))
+	err := a.goError(C.tps_buffer_size(a.p, unsafe.Pointer(b), &n))
 	return int(n), err
 }
 
 func (a *API) BufferMemory(b Buffer) (Memory, error) {
 	var m unsafe.Pointer
-	err := a.err(C.tps_buffer_memory(a.p, unsafe.Pointer(b), &m))
+	err := a.goError(C.tps_buffer_memory(a.p, unsafe.Pointer(b), &m))
 	return Memory(m), err
 }
 
 func (a *API) BufferToDevice(b Buffer, d Device) (Buffer, error) {
 	var out unsafe.Pointer
-	err := a.err(C.tps_buffer_to_device(a.p, unsafe.Pointer(b), unsafe.Pointer(d), &out))
+	err := a.goError(C.tps_buffer_to_device(a.p, unsafe.Pointer(b), unsafe.Pointer(d), &out))
 	return Buffer(out), err
 }
 
 func (a *API) BufferToMemory(b Buffer, m Memory) (Buffer, error) {
 	var out unsafe.Pointer
-	err := a.err(C.tps_buffer_to_memory(a.p, unsafe.Pointer(b), unsafe.Pointer(m), &out))
+	err := a.goError(C.tps_buffer_to_memory(a.p, unsafe.Pointer(b), unsafe.Pointer(m), &out))
 	return Buffer(out), err
 }
 
@@ -59,30 +59,32 @@ func (a *API) BufferToMemory(b Buffer, m Memory) (Buffer, error) {
 // destroy.
 func (a *API) BufferPoll(b Buffer) (Event, error) {
 	var e unsafe.Pointer
-	err := a.err(C.tps_buffer_poll(a.p, unsafe.Pointer(b), &e))
+	err := a.goError(C.tps_buffer_poll(a.p, unsafe.Pointer(b), &e))
 	return Event(e), err
 }
 
 // EventFinish blocks the thread until the event is ready, destroys the event and returns its error.
-func (a *API) EventFinish(e Event) error { return a.err(C.tps_event_finish(a.p, unsafe.Pointer(e))) }
+func (a *API) EventFinish(e Event) error {
+	return a.goError(C.tps_event_finish(a.p, unsafe.Pointer(e)))
+}
 
 // BufferToHost copies the contents to n bytes at dst in row-major order, and returns after the
 // copy.
 func (a *API) BufferToHost(b Buffer, rank int, dst unsafe.Pointer, n int) error {
-	return a.err(C.tps_buffer_to_host(a.p, unsafe.Pointer(b), C.size_t(rank), dst, C.size_t(n)))
+	return a.goError(C.tps_buffer_to_host(a.p, unsafe.Pointer(b), C.size_t(rank), dst, C.size_t(n)))
 }
 
 func (a *API) EventDestroy(e Event) { C.tps_event_destroy(a.p, unsafe.Pointer(e)) }
 
 // EventNotify writes a 16-byte message {slot, error} in host byte order to fd as soon as the event
 // is ready, possibly before EventNotify returns. The caller can destroy the event at once.
-// ErrorFrom decodes the error of the message.
+// ReadError decodes the error of the message.
 func (a *API) EventNotify(e Event, fd uintptr, slot uint64) error {
-	return a.err(C.tps_event_notify(a.p, unsafe.Pointer(e), C.int(fd), C.uint64_t(slot)))
+	return a.goError(C.tps_event_notify(a.p, unsafe.Pointer(e), C.int(fd), C.uint64_t(slot)))
 }
 
-// ErrorFrom returns the error at an address from a message of EventNotify, and destroys the C
+// ReadError returns the error at an address from a message of EventNotify, and destroys the C
 // error.
-func (a *API) ErrorFrom(address uint64) error {
-	return a.err(*(*unsafe.Pointer)(unsafe.Pointer(&address)))
+func (a *API) ReadError(address uint64) error {
+	return a.goError(*(*unsafe.Pointer)(unsafe.Pointer(&address)))
 }

@@ -69,18 +69,18 @@ const MinMinor = 57
 
 // Error is an error of the plugin, or reports that the plugin does not implement a function. Code
 // is a PJRT error code and Msg the plugin's message. For a missing function, Slot is its name and
-// Minor is the API minor version that introduced it.
+// RequiredMinor is the API minor version that introduced it.
 type Error struct {
-	Code  int
-	Msg   string
-	Slot  string
-	Minor int
+	Code          int
+	Msg           string
+	Function      string
+	RequiredMinor int
 }
 
 // Error returns the plugin's message or the name of the missing function.
 func (e *Error) Error() string {
-	if e.Slot != "" {
-		return fmt.Sprintf("PJRT_%s: not in this plugin, needs PJRT 0.%d", e.Slot, e.Minor)
+	if e.Function != "" {
+		return fmt.Sprintf("PJRT_%s: not in this plugin, needs PJRT 0.%d", e.Function, e.RequiredMinor)
 	}
 	return e.Msg
 }
@@ -94,19 +94,19 @@ const (
 	CodeUnimplemented     = 12
 )
 
-// err converts the result of a shim to an error and destroys the C error.
-func (a *API) err(e unsafe.Pointer) error {
+// goError converts the result of a shim to an error and destroys the C error.
+func (a *API) goError(e unsafe.Pointer) error {
 	if e == nil {
 		return nil
 	}
-	return a.slowErr(e)
+	return a.newError(e)
 }
 
-func (a *API) slowErr(e unsafe.Pointer) error {
+func (a *API) newError(e unsafe.Pointer) error {
 	if n := uintptr(e); n&1 == 1 {
 		slot := C.int(n / 2)
-		return &Error{Code: CodeUnimplemented, Slot: C.GoString(C.tps_slot_name(slot)),
-			Minor: int(C.tps_slot_minor(slot))}
+		return &Error{Code: CodeUnimplemented, Function: C.GoString(C.tps_slot_name(slot)),
+			RequiredMinor: int(C.tps_slot_minor(slot))}
 	}
 	s := C.tps_error_text(a.p, e)
 	err := &Error{Code: int(C.tps_error_code(a.p, e)), Msg: C.GoStringN(s.p, C.int(s.n))}
@@ -159,7 +159,7 @@ func Load(path string) (*API, error) {
 }
 
 // Initialize initializes the plugin. It must be called once, before all other methods.
-func (a *API) Initialize() error { return a.err(C.tps_plugin_initialize(a.p)) }
+func (a *API) Initialize() error { return a.goError(C.tps_plugin_initialize(a.p)) }
 
 // Extensions returns the type numbers of the plugin's extensions.
 func (a *API) Extensions() []int {
@@ -172,23 +172,23 @@ func (a *API) Extensions() []int {
 	return out
 }
 
-// Slot is an entry of the function table. Minor is the API minor version that introduced it. Reason
+// Function is an entry of the function table. Minor is the API minor version that introduced it. Reason
 // explains why a slot is not Bound, that is, not called by this package.
-type Slot struct {
+type Function struct {
 	Name   string
 	Minor  int
-	Bound  bool
+	Used   bool
 	Reason string
 }
 
-// Slots returns the entries of the function table in table order.
-func Slots() []Slot {
-	out := make([]Slot, C.TPS_SLOT_COUNT)
+// Functions returns the entries of the function table in table order.
+func Functions() []Function {
+	out := make([]Function, C.TPS_SLOT_COUNT)
 	for i := range out {
 		s := C.int(i)
-		out[i] = Slot{Name: C.GoString(C.tps_slot_name(s)), Minor: int(C.tps_slot_minor(s)),
-			Bound: C.tps_slot_bound(s) != 0}
-		if !out[i].Bound {
+		out[i] = Function{Name: C.GoString(C.tps_slot_name(s)), Minor: int(C.tps_slot_minor(s)),
+			Used: C.tps_slot_bound(s) != 0}
+		if !out[i].Used {
 			out[i].Reason = C.GoString(C.tps_slot_reason(s))
 		}
 	}
@@ -197,23 +197,23 @@ func Slots() []Slot {
 
 func goString(s C.tps_str) string { return C.GoStringN(s.p, C.int(s.n)) }
 
-// handles copies a list of addresses, which the plugin owns.
-func handles[T ~unsafe.Pointer](l C.tps_list) []T {
+// goHandles copies a list of addresses, which the plugin owns.
+func goHandles[T ~unsafe.Pointer](l C.tps_list) []T {
 	out := make([]T, l.n)
 	copy(out, unsafe.Slice((*T)(l.p), l.n))
 	return out
 }
 
-// blob copies the bytes of b and frees b.
-func (a *API) blob(e unsafe.Pointer, b *C.tps_blob) ([]byte, error) {
+// goBytes copies the bytes of b and frees b.
+func (a *API) takeBytes(e unsafe.Pointer, b *C.tps_blob) ([]byte, error) {
 	if e != nil {
-		return nil, a.err(e)
+		return nil, a.goError(e)
 	}
 	defer C.tps_blob_drop(b)
 	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(b.p)), b.n)...), nil
 }
 
-// chars returns the address of the bytes of s, which is valid during one C call.
-func chars(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData(s))) }
+// stringPointer returns the address of the bytes of s, which is valid during one C call.
+func stringPointer(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData(s))) }
 
-func bytesOf(b []byte) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(b))) }
+func bytesPointer(b []byte) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(b))) }

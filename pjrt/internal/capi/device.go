@@ -24,40 +24,40 @@ func (a *API) Describe(d Description) (DescriptionInfo, error) {
 		C.tps_description_kind(a.p, p, &kind), C.tps_description_debug(a.p, p, &debug),
 		C.tps_description_string(a.p, p, &str), C.tps_description_attributes(a.p, p, &attrs),
 	} {
-		if err := a.err(e); err != nil {
+		if err := a.goError(e); err != nil {
 			return DescriptionInfo{}, err
 		}
 	}
-	return DescriptionInfo{int(id), int(process), goString(kind), goString(debug), goString(str), valuesOf(attrs)}, nil
+	return DescriptionInfo{int(id), int(process), goString(kind), goString(debug), goString(str), goValues(attrs)}, nil
 }
 
 func (a *API) DeviceDescription(d Device) (Description, error) {
 	var out unsafe.Pointer
-	err := a.err(C.tps_device_description(a.p, unsafe.Pointer(d), &out))
+	err := a.goError(C.tps_device_description(a.p, unsafe.Pointer(d), &out))
 	return Description(out), err
 }
 
 func (a *API) DeviceAddressable(d Device) (bool, error) {
 	var n C.int
-	err := a.err(C.tps_device_addressable(a.p, unsafe.Pointer(d), &n))
+	err := a.goError(C.tps_device_addressable(a.p, unsafe.Pointer(d), &n))
 	return n != 0, err
 }
 
 func (a *API) DeviceLocalID(d Device) (int, error) {
 	var n C.int
-	err := a.err(C.tps_device_local_id(a.p, unsafe.Pointer(d), &n))
+	err := a.goError(C.tps_device_local_id(a.p, unsafe.Pointer(d), &n))
 	return int(n), err
 }
 
 func (a *API) DeviceMemories(d Device) ([]Memory, error) {
 	var l C.tps_list
-	err := a.err(C.tps_device_memories(a.p, unsafe.Pointer(d), &l))
-	return handles[Memory](l), err
+	err := a.goError(C.tps_device_memories(a.p, unsafe.Pointer(d), &l))
+	return goHandles[Memory](l), err
 }
 
 func (a *API) DeviceDefaultMemory(d Device) (Memory, error) {
 	var m unsafe.Pointer
-	err := a.err(C.tps_device_default_memory(a.p, unsafe.Pointer(d), &m))
+	err := a.goError(C.tps_device_default_memory(a.p, unsafe.Pointer(d), &m))
 	return Memory(m), err
 }
 
@@ -66,7 +66,7 @@ func (a *API) DeviceDefaultMemory(d Device) (Memory, error) {
 func (a *API) DeviceMemoryStats(d Device) (stats [11]int64, set uint32, err error) {
 	var out [11]C.int64_t
 	var bits C.uint32_t
-	err = a.err(C.tps_device_memory_stats(a.p, unsafe.Pointer(d), &out[0], &bits))
+	err = a.goError(C.tps_device_memory_stats(a.p, unsafe.Pointer(d), &out[0], &bits))
 	for i, v := range out {
 		stats[i] = int64(v)
 	}
@@ -89,68 +89,68 @@ func (a *API) DescribeMemory(m Memory) (MemoryInfo, error) {
 		C.tps_memory_id(a.p, p, &id), C.tps_memory_kind_id(a.p, p, &kindID), C.tps_memory_kind(a.p, p, &kind),
 		C.tps_memory_debug(a.p, p, &debug), C.tps_memory_string(a.p, p, &str), C.tps_memory_devices(a.p, p, &devices),
 	} {
-		if err := a.err(e); err != nil {
+		if err := a.goError(e); err != nil {
 			return MemoryInfo{}, err
 		}
 	}
-	return MemoryInfo{int(id), int(kindID), goString(kind), goString(debug), goString(str), handles[Device](devices)},
+	return MemoryInfo{int(id), int(kindID), goString(kind), goString(debug), goString(str), goHandles[Device](devices)},
 		nil
 }
 
 func (a *API) TopologyCreate(name string, options []NamedValue) (Topology, error) {
-	opts, free := cValues(options)
+	opts, free := newCValues(options)
 	defer free()
 	var t unsafe.Pointer
-	err := a.err(C.tps_topology_create(a.p, chars(name), C.size_t(len(name)), opts, C.size_t(len(options)), &t))
+	err := a.goError(C.tps_topology_create(a.p, stringPointer(name), C.size_t(len(name)), opts, C.size_t(len(options)), &t))
 	return Topology(t), err
 }
 
 func (a *API) TopologyDeserialize(b []byte) (Topology, error) {
 	var t unsafe.Pointer
-	err := a.err(C.tps_topology_deserialize(a.p, bytesOf(b), C.size_t(len(b)), &t))
+	err := a.goError(C.tps_topology_deserialize(a.p, bytesPointer(b), C.size_t(len(b)), &t))
 	return Topology(t), err
 }
 
 func (a *API) TopologyDestroy(t Topology) error {
-	return a.err(C.tps_topology_destroy(a.p, unsafe.Pointer(t)))
+	return a.goError(C.tps_topology_destroy(a.p, unsafe.Pointer(t)))
 }
 
 func (a *API) TopologyPlatformName(t Topology) (string, error) {
 	var s C.tps_str
-	return a.str(C.tps_topology_platform_name(a.p, unsafe.Pointer(t), &s), &s)
+	return a.takeString(C.tps_topology_platform_name(a.p, unsafe.Pointer(t), &s), &s)
 }
 
 func (a *API) TopologyPlatformVersion(t Topology) (string, error) {
 	var s C.tps_str
-	return a.str(C.tps_topology_platform_version(a.p, unsafe.Pointer(t), &s), &s)
+	return a.takeString(C.tps_topology_platform_version(a.p, unsafe.Pointer(t), &s), &s)
 }
 
 func (a *API) TopologyDescriptions(t Topology) ([]Description, error) {
 	var l C.tps_list
-	err := a.err(C.tps_topology_descriptions(a.p, unsafe.Pointer(t), &l))
-	return handles[Description](l), err
+	err := a.goError(C.tps_topology_descriptions(a.p, unsafe.Pointer(t), &l))
+	return goHandles[Description](l), err
 }
 
 func (a *API) TopologyAttributes(t Topology) (map[string]any, error) {
 	var l C.tps_list
-	return a.values(C.tps_topology_attributes(a.p, unsafe.Pointer(t), &l), &l)
+	return a.takeValues(C.tps_topology_attributes(a.p, unsafe.Pointer(t), &l), &l)
 }
 
 func (a *API) TopologySerialize(t Topology) ([]byte, error) {
 	var b C.tps_blob
-	return a.blob(C.tps_topology_serialize(a.p, unsafe.Pointer(t), &b), &b)
+	return a.takeBytes(C.tps_topology_serialize(a.p, unsafe.Pointer(t), &b), &b)
 }
 
 func (a *API) TopologyFingerprint(t Topology) (uint64, error) {
 	var n C.uint64_t
-	err := a.err(C.tps_topology_fingerprint(a.p, unsafe.Pointer(t), &n))
+	err := a.goError(C.tps_topology_fingerprint(a.p, unsafe.Pointer(t), &n))
 	return uint64(n), err
 }
 
 // Compile compiles a program for a topology without loading it.
 func (a *API) Compile(t Topology, code []byte, format string, options []byte) (Executable, error) {
 	var x unsafe.Pointer
-	err := a.err(C.tps_compile(a.p, unsafe.Pointer(t), bytesOf(code), C.size_t(len(code)), chars(format),
-		C.size_t(len(format)), bytesOf(options), C.size_t(len(options)), &x))
+	err := a.goError(C.tps_compile(a.p, unsafe.Pointer(t), bytesPointer(code), C.size_t(len(code)), stringPointer(format),
+		C.size_t(len(format)), bytesPointer(options), C.size_t(len(options)), &x))
 	return Executable(x), err
 }

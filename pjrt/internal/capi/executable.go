@@ -11,41 +11,41 @@ import (
 )
 
 func (a *API) ExecutableDestroy(x Executable) error {
-	return a.err(C.tps_executable_destroy(a.p, unsafe.Pointer(x)))
+	return a.goError(C.tps_executable_destroy(a.p, unsafe.Pointer(x)))
 }
 
 func (a *API) ExecutableName(x Executable) (string, error) {
 	var s C.tps_str
-	return a.str(C.tps_executable_name(a.p, unsafe.Pointer(x), &s), &s)
+	return a.takeString(C.tps_executable_name(a.p, unsafe.Pointer(x), &s), &s)
 }
 
 func (a *API) ExecutableFingerprint(x Executable) (string, error) {
 	var s C.tps_str
-	return a.str(C.tps_executable_fingerprint(a.p, unsafe.Pointer(x), &s), &s)
+	return a.takeString(C.tps_executable_fingerprint(a.p, unsafe.Pointer(x), &s), &s)
 }
 
 func (a *API) ExecutableCounts(x Executable) (replicas, partitions, outputs int, err error) {
 	var r, p, o C.size_t
-	err = a.err(C.tps_executable_counts(a.p, unsafe.Pointer(x), &r, &p, &o))
+	err = a.goError(C.tps_executable_counts(a.p, unsafe.Pointer(x), &r, &p, &o))
 	return int(r), int(p), int(o), err
 }
 
 func (a *API) ExecutableCodeSize(x Executable) (int64, error) {
 	var n C.int64_t
-	err := a.err(C.tps_executable_code_size(a.p, unsafe.Pointer(x), &n))
+	err := a.goError(C.tps_executable_code_size(a.p, unsafe.Pointer(x), &n))
 	return int64(n), err
 }
 
 func (a *API) ExecutableCost(x Executable) (map[string]any, error) {
 	var l C.tps_list
-	return a.values(C.tps_executable_cost(a.p, unsafe.Pointer(x), &l), &l)
+	return a.takeValues(C.tps_executable_cost(a.p, unsafe.Pointer(x), &l), &l)
 }
 
 // ExecutableMemoryStats returns 15 values in the order of the C struct. Values that the plugin does
 // not know are 0.
 func (a *API) ExecutableMemoryStats(x Executable) (stats [15]int64, err error) {
 	var out [15]C.int64_t
-	err = a.err(C.tps_executable_memory_stats(a.p, unsafe.Pointer(x), &out[0]))
+	err = a.goError(C.tps_executable_memory_stats(a.p, unsafe.Pointer(x), &out[0]))
 	for i, v := range out {
 		stats[i] = int64(v)
 	}
@@ -54,7 +54,7 @@ func (a *API) ExecutableMemoryStats(x Executable) (stats [15]int64, err error) {
 
 func (a *API) ExecutableOutputTypes(x Executable) ([]int, error) {
 	var l C.tps_list
-	if err := a.err(C.tps_executable_output_types(a.p, unsafe.Pointer(x), &l)); err != nil {
+	if err := a.goError(C.tps_executable_output_types(a.p, unsafe.Pointer(x), &l)); err != nil {
 		return nil, err
 	}
 	out := make([]int, l.n)
@@ -67,7 +67,7 @@ func (a *API) ExecutableOutputTypes(x Executable) ([]int, error) {
 func (a *API) ExecutableOutputDims(x Executable) ([][]int64, error) {
 	var dims *C.int64_t
 	var ranks C.tps_list
-	if err := a.err(C.tps_executable_output_dims(a.p, unsafe.Pointer(x), &dims, &ranks)); err != nil {
+	if err := a.goError(C.tps_executable_output_dims(a.p, unsafe.Pointer(x), &dims, &ranks)); err != nil {
 		return nil, err
 	}
 	out := make([][]int64, ranks.n)
@@ -85,22 +85,22 @@ func (a *API) ExecutableOutputDims(x Executable) ([][]int64, error) {
 func (a *API) ExecutableOutputKinds(x Executable) ([]string, error) {
 	var kinds **C.char
 	var sizes C.tps_list
-	if err := a.err(C.tps_executable_output_kinds(a.p, unsafe.Pointer(x), &kinds, &sizes)); err != nil {
+	if err := a.goError(C.tps_executable_output_kinds(a.p, unsafe.Pointer(x), &kinds, &sizes)); err != nil {
 		return nil, err
 	}
-	return strings(kinds, sizes), nil
+	return goStrings(kinds, sizes), nil
 }
 
 func (a *API) ExecutableParameterKinds(x Executable) ([]string, error) {
 	var kinds **C.char
 	var sizes C.tps_list
-	if err := a.err(C.tps_executable_parameter_kinds(a.p, unsafe.Pointer(x), &kinds, &sizes)); err != nil {
+	if err := a.goError(C.tps_executable_parameter_kinds(a.p, unsafe.Pointer(x), &kinds, &sizes)); err != nil {
 		return nil, err
 	}
-	return strings(kinds, sizes), nil
+	return goStrings(kinds, sizes), nil
 }
 
-func strings(p **C.char, sizes C.tps_list) []string {
+func goStrings(p **C.char, sizes C.tps_list) []string {
 	out := make([]string, sizes.n)
 	for i, n := range unsafe.Slice((*C.size_t)(sizes.p), sizes.n) {
 		out[i] = C.GoStringN(unsafe.Slice(p, sizes.n)[i], C.int(n))
@@ -112,14 +112,14 @@ func strings(p **C.char, sizes C.tps_list) []string {
 func (a *API) ExecutableProgram(x Executable) ([]byte, string, error) {
 	var n C.size_t
 	var format C.tps_str
-	if err := a.err(C.tps_executable_program(a.p, unsafe.Pointer(x), nil, &n, &format)); err != nil {
+	if err := a.goError(C.tps_executable_program(a.p, unsafe.Pointer(x), nil, &n, &format)); err != nil {
 		return nil, "", err
 	}
 	code := make([]byte, n)
 	if n == 0 {
 		return code, goString(format), nil
 	}
-	if err := a.err(C.tps_executable_program(a.p, unsafe.Pointer(x), bytesOf(code), &n, &format)); err != nil {
+	if err := a.goError(C.tps_executable_program(a.p, unsafe.Pointer(x), bytesPointer(code), &n, &format)); err != nil {
 		return nil, "", err
 	}
 	return code[:n], goString(format), nil
@@ -127,31 +127,31 @@ func (a *API) ExecutableProgram(x Executable) ([]byte, string, error) {
 
 func (a *API) ExecutableSerialize(x Executable) ([]byte, error) {
 	var b C.tps_blob
-	return a.blob(C.tps_executable_serialize(a.p, unsafe.Pointer(x), &b), &b)
+	return a.takeBytes(C.tps_executable_serialize(a.p, unsafe.Pointer(x), &b), &b)
 }
 
 func (a *API) LoadedDestroy(x Loaded) error {
-	return a.err(C.tps_loaded_destroy(a.p, unsafe.Pointer(x)))
+	return a.goError(C.tps_loaded_destroy(a.p, unsafe.Pointer(x)))
 }
 
 // LoadedExecutable returns a new handle, which the caller must destroy.
 func (a *API) LoadedExecutable(x Loaded) (Executable, error) {
 	var out unsafe.Pointer
-	err := a.err(C.tps_loaded_executable(a.p, unsafe.Pointer(x), &out))
+	err := a.goError(C.tps_loaded_executable(a.p, unsafe.Pointer(x), &out))
 	return Executable(out), err
 }
 
 // LoadedDevices returns the addressable devices in launch order.
 func (a *API) LoadedDevices(x Loaded) ([]Device, error) {
 	var l C.tps_list
-	err := a.err(C.tps_loaded_devices(a.p, unsafe.Pointer(x), &l))
-	return handles[Device](l), err
+	err := a.goError(C.tps_loaded_devices(a.p, unsafe.Pointer(x), &l))
+	return goHandles[Device](l), err
 }
 
 // LoadedAssignment returns a serialized DeviceAssignmentProto.
 func (a *API) LoadedAssignment(x Loaded) ([]byte, error) {
 	var b C.tps_blob
-	return a.blob(C.tps_loaded_assignment(a.p, unsafe.Pointer(x), &b), &b)
+	return a.takeBytes(C.tps_loaded_assignment(a.p, unsafe.Pointer(x), &b), &b)
 }
 
 // Launch has the arrays of one Execute call, which the plugin reads and writes. They are in C
@@ -159,18 +159,18 @@ func (a *API) LoadedAssignment(x Loaded) ([]byte, error) {
 // handles that a launch donates, and Keep the numbers of the parameters that are not donated. A
 // Launch must not be used concurrently.
 type Launch struct {
-	p    *C.tps_launch
-	Args []Buffer
-	Outs []Buffer
-	Drop []Buffer
-	Keep []int64
+	p          *C.tps_launch
+	Args       []Buffer
+	Outs       []Buffer
+	Donated    []Buffer
+	NonDonated []int64
 }
 
 // Address returns the address of the C memory, which package live uses as key.
 func (l *Launch) Address() unsafe.Pointer { return unsafe.Pointer(l.p) }
 
-// Kept returns the number of launches whose donated handles are not destroyed yet.
-func (l *Launch) Kept() int { return int(l.p.next - l.p.reaped) }
+// NumRunning returns the number of launches whose donated handles are not destroyed yet.
+func (l *Launch) NumRunning() int { return int(l.p.next - l.p.reaped) }
 
 // LaunchDepth is the limit of launches that run at the same time.
 const LaunchDepth = C.TPS_LAUNCH_DEPTH
@@ -184,11 +184,11 @@ func (a *API) NewLaunch(x Loaded, devices, args, outs int) (Launch, error) {
 				outs)}
 	}
 	return Launch{
-		p:    p,
-		Args: unsafe.Slice((*Buffer)(unsafe.Pointer(p.args)), devices*args),
-		Drop: unsafe.Slice((*Buffer)(unsafe.Pointer(p.drop)), devices*args),
-		Outs: unsafe.Slice((*Buffer)(unsafe.Pointer(p.outs)), devices*outs),
-		Keep: unsafe.Slice((*int64)(unsafe.Pointer(p.keep)), args),
+		p:          p,
+		Args:       unsafe.Slice((*Buffer)(unsafe.Pointer(p.args)), devices*args),
+		Donated:    unsafe.Slice((*Buffer)(unsafe.Pointer(p.drop)), devices*args),
+		Outs:       unsafe.Slice((*Buffer)(unsafe.Pointer(p.outs)), devices*outs),
+		NonDonated: unsafe.Slice((*int64)(unsafe.Pointer(p.keep)), args),
 	}, nil
 }
 
@@ -216,15 +216,15 @@ func (l *Launch) ExecuteInPlace() (failed bool) {
 func (a *API) LaunchError(l *Launch) error {
 	e := l.p.error
 	l.p.error = nil
-	return a.err(e)
+	return a.goError(e)
 }
 
-// Floor runs n launches in a C loop in which each result replaces the argument with the same
+// RunLoop runs n launches in a C loop in which each result replaces the argument with the same
 // number, and waits for the last one. It returns the durations of the first launch and of the loop
 // in nanoseconds. Args are the last results afterwards. The numbers of arguments and results must
 // be equal.
-func (a *API) Floor(l *Launch, n int) (launched, all int64, err error) {
+func (a *API) RunLoop(l *Launch, n int) (launched, all int64, err error) {
 	var calls, ns C.int64_t
-	err = a.err(C.tps_floor(l.p, C.size_t(n), &calls, &ns))
+	err = a.goError(C.tps_floor(l.p, C.size_t(n), &calls, &ns))
 	return int64(calls), int64(ns), err
 }

@@ -54,5 +54,5 @@ func ReadRequest(address uint64) Request {
 // Reply must be called once for each request. b is the result if code is 0, and the text of an
 // error otherwise.
 func Reply(address uint64, code int, b []byte) {
-	C.tps_request_reply(C.uint64_t(address), C.int(code), bytesOf(b), C.size_t(len(b)))
+	C.tps_request_reply(C.uint64_t(address), C.int(code), bytesPointer(b), C.size_t(len(b)))
 }

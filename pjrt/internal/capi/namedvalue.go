@@ -23,8 +23,8 @@ type NamedValue struct {
 	Value any
 }
 
-// cValues copies options to C memory. The caller must call free.
-func cValues(values []NamedValue) (p *C.tps_NamedValue, free func()) {
+// newCValues copies options to C memory. The caller must call free.
+func newCValues(values []NamedValue) (p *C.tps_NamedValue, free func()) {
 	if len(values) == 0 {
 		return nil, func() {}
 	}
@@ -72,16 +72,16 @@ func cValues(values []NamedValue) (p *C.tps_NamedValue, free func()) {
 	}
 }
 
-// values returns the attributes in l, which the plugin owns, or the error e. It skips values of
+// takeValues returns the attributes in l, which the plugin owns, or the error e. It skips values of
 // unknown kinds.
-func (a *API) values(e unsafe.Pointer, l *C.tps_list) (map[string]any, error) {
+func (a *API) takeValues(e unsafe.Pointer, l *C.tps_list) (map[string]any, error) {
 	if e != nil {
-		return nil, a.err(e)
+		return nil, a.goError(e)
 	}
-	return valuesOf(*l), nil
+	return goValues(*l), nil
 }
 
-func valuesOf(l C.tps_list) map[string]any {
+func goValues(l C.tps_list) map[string]any {
 	out := make(map[string]any, l.n)
 	// The plugin may use a newer and larger struct, so the step is its struct_size.
 	for i, p := 0, l.p; i < int(l.n); i++ {

@@ -15,7 +15,7 @@ type Profiler struct{ p unsafe.Pointer }
 // plugin has no profiler, the error is an Error with CodeUnimplemented.
 func (a *API) StartProfiler(options []byte) (Profiler, error) {
 	var p Profiler
-	f := C.tps_profiler_start(a.p, bytesOf(options), C.size_t(len(options)), &p.p)
+	f := C.tps_profiler_start(a.p, bytesPointer(options), C.size_t(len(options)), &p.p)
 	return p, profilerError(f)
 }
 

@@ -7,9 +7,9 @@ import "C"
 
 import "unsafe"
 
-// Rewrite is the kind of the request of a transform. The value of the request is a program. The
+// ApplyTransform is the kind of the request of a transform. The value of the request is a program. The
 // reply is the new program, or empty to keep the program.
-const Rewrite = int(C.TPS_TRANSFORM)
+const ApplyTransform = int(C.TPS_TRANSFORM)
 
 // Transform is a registered transform.
 type Transform struct {
@@ -31,13 +31,13 @@ func (a *API) RegisterTransform(name string, stage int, requests RequestPipe) (T
 		return Transform{}, &Error{Code: CodeResourceExhausted,
 			Msg: "64 transforms are registered, which is the limit; close one"}
 	case C.TPS_TRANSFORM_FAILED:
-		return Transform{}, a.err(e)
+		return Transform{}, a.goError(e)
 	}
 	return Transform{number, name, stage}, nil
 }
 
-// ClearTransform removes a transform. Later compilations do not use it.
-func (a *API) ClearTransform(t Transform) error {
-	return a.err(C.tps_transform_clear(a.p, (*C.char)(unsafe.Pointer(unsafe.StringData(t.name))), C.size_t(len(t.name)),
+// UnregisterTransform removes a transform. Later compilations do not use it.
+func (a *API) UnregisterTransform(t Transform) error {
+	return a.goError(C.tps_transform_clear(a.p, (*C.char)(unsafe.Pointer(unsafe.StringData(t.name))), C.size_t(len(t.name)),
 		C.int(t.stage), t.number))
 }

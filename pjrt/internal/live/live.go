@@ -24,56 +24,56 @@ const (
 	Topology
 	Launch
 	Wait
-	kinds
+	numKinds
 )
 
-var names = [kinds]string{"client", "buffer", "executable", "topology", "launch", "wait"}
+var kindNames = [numKinds]string{"client", "buffer", "executable", "topology", "launch", "wait"}
 
 // String returns the kind's name.
-func (k Kind) String() string { return names[k] }
+func (k Kind) String() string { return kindNames[k] }
 
 // The counters are global because all clients of the process share the C library.
 var (
-	counts    [kinds]atomic.Int64
-	reclaimed [kinds]atomic.Int64
-	recording atomic.Bool
-	mu        sync.Mutex
-	stacks    = map[unsafe.Pointer]record{}
-	lost      []record // objects that the garbage collector released
+	counts           [numKinds]atomic.Int64
+	reclaimed        [numKinds]atomic.Int64
+	recording        atomic.Bool
+	mu               sync.Mutex
+	stacks           = map[unsafe.Pointer]creationRecord{}
+	reclaimedRecords []creationRecord // objects that the garbage collector released
 )
 
-type record struct {
+type creationRecord struct {
 	kind  Kind
 	stack string
 }
 
 // Add counts and tracks a new object.
 func Add(k Kind, p unsafe.Pointer) {
-	Count(k, 1)
+	AddCount(k, 1)
 	Track(k, p)
 }
 
 // Remove stops counting and tracking an object.
 func Remove(k Kind, p unsafe.Pointer) {
-	Count(k, -1)
+	AddCount(k, -1)
 	Untrack(p)
 }
 
-// Count changes the number of objects by delta. Add and Remove are Count with Track or Untrack.
-func Count(k Kind, delta int) {
+// AddCount changes the number of objects by delta. Add and Remove are Count with Track or Untrack.
+func AddCount(k Kind, delta int) {
 	if delta != 0 {
 		counts[k].Add(int64(delta))
 	}
 }
 
-// Recording reports whether Track and Untrack have an effect.
-func Recording() bool { return recording.Load() }
+// IsRecording reports whether Track and Untrack have an effect.
+func IsRecording() bool { return recording.Load() }
 
 // Track stores the creation stack of an object if recording is enabled.
 func Track(k Kind, p unsafe.Pointer) {
 	if recording.Load() {
 		mu.Lock()
-		stacks[p] = record{k, string(debug.Stack())}
+		stacks[p] = creationRecord{k, string(debug.Stack())}
 		mu.Unlock()
 	}
 }
@@ -87,12 +87,12 @@ func Untrack(p unsafe.Pointer) {
 	}
 }
 
-// Reclaimed records that the garbage collector released an object that was not closed.
-func Reclaimed(k Kind, p unsafe.Pointer) {
+// MarkReclaimed records that the garbage collector released an object that was not closed.
+func MarkReclaimed(k Kind, p unsafe.Pointer) {
 	reclaimed[k].Add(1)
 	if recording.Load() {
 		mu.Lock()
-		lost = append(lost, record{k, stacks[p].stack})
+		reclaimedRecords = append(reclaimedRecords, creationRecord{k, stacks[p].stack})
 		mu.Unlock()
 	}
 }
@@ -101,31 +101,31 @@ func Reclaimed(k Kind, p unsafe.Pointer) {
 // garbage collector released.
 func Counts() (alive, collected map[string]int) {
 	alive, collected = map[string]int{}, map[string]int{}
-	for k := range kinds {
+	for k := range numKinds {
 		alive[k.String()] = int(counts[k].Load())
 		collected[k.String()] = int(reclaimed[k].Load())
 	}
 	return alive, collected
 }
 
-// Record enables or disables the recording of creation stacks. Disabling deletes all stacks.
-func Record(on bool) {
+// SetRecording enables or disables the recording of creation stacks. Disabling deletes all stacks.
+func SetRecording(on bool) {
 	recording.Store(on)
 	mu.Lock()
 	defer mu.Unlock()
 	if !on {
 		clear(stacks)
-		lost = nil
+		reclaimedRecords = nil
 	}
 }
 
-// Report returns the creation stacks of the recorded objects of a kind that are open or were
+// CreationStacks returns the creation stacks of the recorded objects of a kind that are open or were
 // released by the garbage collector.
-func Report(kind string) string {
+func CreationStacks(kind string) string {
 	mu.Lock()
 	defer mu.Unlock()
 	var all []string
-	list := func(r record, what string) {
+	list := func(r creationRecord, what string) {
 		if r.kind.String() == kind {
 			all = append(all, fmt.Sprintf("%v %s, created at:\n%s", r.kind, what, r.stack))
 		}
@@ -134,7 +134,7 @@ func Report(kind string) string {
 		list(r, "still open")
 	}
 	slices.Sort(all)
-	for _, r := range lost {
+	for _, r := range reclaimedRecords {
 		list(r, "reclaimed by the garbage collector")
 	}
 	return strings.Join(all, "\n\n")
