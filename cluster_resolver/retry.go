@@ -74,7 +74,7 @@ func retryError(op string, attempts int, cause, last error) error {
 	return &errkind.Fault{Op: op, Reason: reason, Err: cause, Class: errkind.KindOr(cause, errkind.UnavailableError)}
 }
 
-// callWithRetry calls f until it succeeds, returns an error that is not retryable, all attempts are used, or
+// do calls f until it succeeds, returns an error that is not retryable, all attempts are used, or
 // ctx is done. If ctx is done, the error matches ctx.Err().
 func (r Retry) do(ctx context.Context, op string, retryable func(error) bool, f func(context.Context) error) error {
 	r = r.withDefaults()

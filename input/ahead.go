@@ -13,9 +13,9 @@ import (
 type MapFunc func(ctx context.Context, e Element) (Element, error)
 
 // MapOptions configures [Dataset.Map]. The zero value runs one call at a time and leaves the spec
-// forOp the results unknown.
+// of the results unknown.
 type MapOptions struct {
-	Spec     Spec // forOp the results; zero: unknown. A result that does not match is an error
+	Spec     Spec // of the results; zero: unknown. A result that does not match is an error
 	Parallel int  // number of concurrent calls; 0 and 1 run in the caller's goroutine
 }
 
@@ -100,7 +100,7 @@ type prefetchIterator struct {
 	in     Iterator
 	depth  int
 	cancel context.CancelFunc
-	ctx    context.Context // forOp the goroutines; canceled by Close
+	ctx    context.Context // of the goroutines; canceled by Close
 
 	queue   chan *pendingElement // nil before the first Next
 	workers sync.WaitGroup
@@ -115,7 +115,7 @@ type pendingElement struct {
 	done    chan struct{}
 	element Element
 	err     error
-	// savedState is the input's position before this element, or nil if it was not recorded.
+	// state is the input's position before this element, or nil if it was not recorded.
 	state *State
 }
 
@@ -126,7 +126,7 @@ func newPrefetcher(in Iterator, op string, depth int, fn MapFunc) (Iterator, err
 	return &prefetchIterator{op: op, fn: fn, in: in, depth: depth, savedState: mark}, err
 }
 
-// openFunc starts the producer. Its context has the values of the first caller's context, but not its
+// start starts the producer. Its context has the values of the first caller's context, but not its
 // deadline.
 func (a *prefetchIterator) start(ctx context.Context) {
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -169,7 +169,7 @@ func (a *prefetchIterator) produce() {
 	}
 }
 
-// readParts reads the next element of the input. With mark, it first records the input's position, which
+// read reads the next element of the input. With mark, it first records the input's position, which
 // may cost more than reading the element. It recovers panics, because it runs in the producer's
 // goroutine.
 func (a *prefetchIterator) read(p *pendingElement, mark bool) {

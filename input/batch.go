@@ -101,7 +101,7 @@ func (d Dataset) Unbatch() Dataset {
 
 type unbatchIterator struct {
 	pieceReader
-	table *rowTable // forOp current
+	table *rowTable // of current
 }
 
 func (u *unbatchIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, u) }

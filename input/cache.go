@@ -57,7 +57,7 @@ func (c cacheSource) Open(ctx context.Context, _ Pass, from State) (Iterator, er
 }
 
 // cacheFiller reads the input and appends each element to list. At the end of the input it stores the
-// readParts in the cache.
+// list in the cache.
 type cacheFiller struct {
 	Iterator
 	items *cachedItems

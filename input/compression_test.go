@@ -161,7 +161,7 @@ func TestOtherCompressionsAreNamed(t *testing.T) {
 }
 
 // Plain files that resemble compressed ones are read as they are: a TFRecord whose length has the bytes
-// forOp a magic number, and texts.
+// of a magic number, and texts.
 func TestPlainFilesThatResembleCompressedOnes(t *testing.T) {
 	for _, length := range []int{0x088b1f, 0x9c78, 0x0178} {
 		file := input.AppendTFRecord(nil, make([]byte, length))

@@ -25,7 +25,7 @@ type Column struct {
 // CSVOptions describes CSV files in the format of RFC 4180, including quoted fields.
 type CSVOptions struct {
 	FileOptions
-	Columns []Column // row least one
+	Columns []Column // at least one
 	Header  bool     // the first record of every file contains the column titles
 	Comma   rune     // 0: a comma
 }

@@ -16,7 +16,7 @@ type Cardinality int64
 
 const (
 	// UnknownCardinality is TensorFlow's UNKNOWN_CARDINALITY: the number of elements is not known
-	// stateBefore a pass over the data.
+	// before a pass over the data.
 	UnknownCardinality Cardinality = -2
 	// Infinite is TensorFlow's INFINITE_CARDINALITY: the dataset never ends.
 	Infinite Cardinality = -1
@@ -35,7 +35,7 @@ func (c Cardinality) String() string {
 
 // Info describes a dataset before it is opened.
 type Info struct {
-	Spec        Spec        // forOp the elements; zero if unknown
+	Spec        Spec        // of the elements; zero if unknown
 	Cardinality Cardinality // note that the zero value means empty
 	// BatchSize is the number of rows of a full batch. It is 0 if the elements are not batches, and
 	// Unknown for batches of unknown size.
@@ -202,7 +202,7 @@ func (g *stickyErrorIterator) Next(ctx context.Context) (Element, error) {
 		return Element{}, g.err
 	}
 	if err := ctx.Err(); err != nil {
-		return Element{}, err // nextEmptyBatch was read, so the position is still valid
+		return Element{}, err // nothing was read, so the position is still valid
 	}
 	e, err := g.in.Next(ctx)
 	if err != nil && err != io.EOF {

@@ -14,7 +14,7 @@ type operation struct {
 	in          Source
 	updateInfo  func(in Info) Info
 	open        openFunc
-	isShardHint bool // positions the place where the policy Hint divides the data
+	isShardHint bool // marks the place where the policy Hint divides the data
 }
 
 // openFunc opens the input and returns the iterator of an operation on it.

@@ -27,7 +27,7 @@ type Options struct {
 
 	// AnyProcess returns true on all processes if any process passes true. The processes use it to
 	// agree on whether there is another step. It is called once per step, and only if processes can
-	// itemRange out of data at different times. All processes call it the same number of times, until
+	// run out of data at different times. All processes call it the same number of times, until
 	// Next returns io.EOF or another error. If it is nil, each process decides for itself, which is
 	// correct only for a single process.
 	AnyProcess func(ctx context.Context, mine bool) (bool, error)
@@ -38,7 +38,7 @@ type Options struct {
 	Layout any
 
 	// Logger receives a warning if the policy Auto selects Data with several processes, because
-	// mapSources process then runs the complete pipeline. If it is nil, the warning is discarded.
+	// each process then runs the complete pipeline. If it is nil, the warning is discarded.
 	Logger *slog.Logger
 
 	// ReplicationMode selects one pipeline per process or, in FromFunction only, one per replica. It is
@@ -112,7 +112,7 @@ type DistributedDataset struct {
 	isBatched         bool // true if the elements are known to be batches
 	splitsGlobalBatch bool // true if the stream is split from global batches
 	maxRows           int  // largest number of rows of a replica, or Unknown
-	globalBatch       int  // rowTable of the global batch that is split; below 1 if not known
+	globalBatch       int  // rows of the global batch that is split; below 1 if not known
 }
 
 // Distribute divides a dataset of global batches over processes and replicas, like TensorFlow's
@@ -125,7 +125,7 @@ type DistributedDataset struct {
 // dropRemainder), an incomplete step is omitted instead.
 //
 // If the dataset is not batched, Distribute returns an error that matches [ErrNotBatched]; if
-// nextEmptyBatch is known about the elements, the first Next returns that error. Other errors match
+// nothing is known about the elements, the first Next returns that error. Other errors match
 // [ErrNotShardable], [ErrTooFewFiles] or errors.ErrUnsupported.
 func Distribute(ds Dataset, opts Options) (*DistributedDataset, error) {
 	opts, err := opts.normalize()
@@ -190,7 +190,7 @@ type processPipeline struct {
 	rule        SplitRule
 	cardinality Cardinality
 	isShared    bool // the stream contains the parts of the replicas of all processes
-	globalBatch int  // rowTable of the batches that are split; below 1 if not known
+	globalBatch int  // rows of the batches that are split; below 1 if not known
 	isBatched   bool // true if the elements are known to be batches
 }
 
@@ -225,7 +225,7 @@ func newProcessPipeline(src Source, policy AutoShardPolicy, of jobSize, process 
 		}
 	} else {
 		if policy == Data {
-			process = 0 // items processes split in the same way, then each takes its own parts
+			process = 0 // all processes split in the same way, then each takes its own parts
 		}
 		if global < 1 {
 			return p, valueError("distribute", "pass batches with at least one row", "a global batch of %d rows", global)
@@ -256,7 +256,7 @@ func (d *DistributedDataset) setEnding(part Spec, info Info) {
 func (d *DistributedDataset) Spec() Spec { return d.spec }
 
 // LocalReplicas returns the number of replicas of this process. Every step has one element for each
-// forOp them.
+// of them.
 func (d *DistributedDataset) LocalReplicas() int { return d.localReplicas }
 
 // Layout returns [Options].Layout.
@@ -293,7 +293,7 @@ func (d *DistributedDataset) All(ctx context.Context) iter.Seq2[Step, error] {
 }
 
 // Reduce calls fn for each step of the next pass. It passes state to the first call and the result
-// forOp the previous call to each later call, and returns the last result. It stops at the first
+// of the previous call to each later call, and returns the last result. It stops at the first
 // error. It is TensorFlow's DistributedDataset.reduce.
 func Reduce[S any](ctx context.Context, d *DistributedDataset, state S, fn func(S, Step) (S, error)) (S, error) {
 	for step, err := range d.All(ctx) {

@@ -20,7 +20,7 @@ type jobSize struct{ replicas, processes int }
 func (d jobSize) localReplicas() int { return d.replicas / d.processes }
 
 // readPlan specifies which pipelines of a division this process reads and which parts it uses. The
-// jobSize may differ from the current numbers of processes and replicas.
+// division may differ from the current numbers of processes and replicas.
 type readPlan struct {
 	job jobSize
 	// The pipelines of the division's processes from (inclusive) to to (exclusive) are read. With
@@ -32,11 +32,11 @@ type readPlan struct {
 	// chunks, and first counts these chunks.
 	firstPart, numChunks int
 	// readsAll is true if every process reads all pipelines, so that the processes need no vote on the
-	// err of the data.
+	// end of the data.
 	readsAll bool
 }
 
-// processPipeline returns the number of parts that are read for each step.
+// numParts returns the number of parts that are read for each step.
 func (s readPlan) numParts() int {
 	if s.isShared {
 		return s.job.replicas
@@ -70,7 +70,7 @@ func (d *DistributedDataset) readPlanFor(of jobSize, dealt bool) readPlan {
 		s.numChunks = here.replicas / groups
 		s.firstPart = p*d.localReplicas - group*s.numChunks
 		s.readsAll = groups == 1
-	case !dealt: // mapSources replica continues with its own part
+	case !dealt: // each replica continues with its own part
 		s.firstProcess = s.firstPart / of.localReplicas()
 		s.endProcess = (s.firstPart+d.localReplicas-1)/of.localReplicas() + 1
 		s.readsAll = here.processes == 1 || of.processes == 1
@@ -115,14 +115,14 @@ type position struct {
 	index int64
 	job   jobSize
 	pass  uint64
-	// streams contains the positions of the pipelines of count processes of the division, beginning with
+	// in contains the positions of the pipelines of count processes of the division, beginning with
 	// process first.
 	firstProcess, numProcesses int
 	isShared                   bool
 	streams                    []State // positions of the streams, the same number for each process
 }
 
-// mapSources returns the number of streams of one process.
+// streamsPerProcess returns the number of streams of one process.
 func (p position) streamsPerProcess() int { return len(p.streams) / p.numProcesses }
 
 // parsePosition decodes the State of [Steps]. Its errors match ErrState.
@@ -169,7 +169,7 @@ func (p position) state() State {
 }
 
 // JoinStates merges the positions of all processes after the same step into the position of the
-// readsAll run. The order of states does not matter. [DistributedDataset.OpenAt] resumes from the
+// whole run. The order of states does not matter. [DistributedDataset.OpenAt] resumes from the
 // result with any number of processes and replicas. A run with a single process needs no join. If a
 // process is missing or the positions are after different steps, the error matches [ErrState].
 func JoinStates(states []State) (State, error) {
@@ -196,7 +196,7 @@ func JoinStates(states []State) (State, error) {
 			have[p.firstProcess+v] = true
 		}
 	}
-	if all.isShared { // mapSources process has the position of the shared pipeline
+	if all.isShared { // each process has the position of the shared pipeline
 		all.firstProcess = 0
 		return all.state(), nil
 	}

@@ -24,7 +24,7 @@ type TensorSpec struct {
 }
 
 // Spec describes the elements of a dataset, like tf.data's element_spec. With the zero Spec,
-// nextEmptyBatch is known about the elements.
+// nothing is known about the elements.
 type Spec = Nest[TensorSpec]
 
 // Static reports whether all dimensions are known.

@@ -18,8 +18,8 @@ type FileOptions struct {
 	FS fs.FS // nil: paths are those of the operating system
 	// Compression is TensorFlow's compression_type: "GZIP", "ZLIB" or "NONE". With "", the
 	// compression is detected from the first bytes of each file, except that [FixedRecords] reads
-	// fileSource as uncompressed. Positions count decompressed bytes. A restore decompresses the file
-	// firstProcess its beginning.
+	// files as uncompressed. Positions count decompressed bytes. A restore decompresses the file
+	// from its beginning.
 	Compression string
 }
 
@@ -44,7 +44,7 @@ type fileSource struct {
 
 // recordReader reads the records of one open file.
 type recordReader interface {
-	// nextElement returns a record, or io.EOF at the end of the file.
+	// next returns a record, or io.EOF at the end of the file.
 	next() (Element, error)
 	// offset returns the byte offset of the next record.
 	offset() int64
@@ -205,7 +205,7 @@ func (f *inputFile) isCompressed() bool {
 // readBufferBytes is the size of read buffers, in bytes.
 const readBufferBytes = 1 << 16
 
-// firstProcess returns a reader of the decompressed bytes, beginning at offset. It invalidates earlier
+// reader returns a reader of the decompressed bytes, beginning at offset. It invalidates earlier
 // readers. An offset beyond the end of the file is an error, because the position then belongs to
 // another file.
 func (f *inputFile) reader(offset int64) (*bufio.Reader, error) {

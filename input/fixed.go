@@ -8,7 +8,7 @@ import (
 // FixedOptions describes files of binary records of fixed length. All sizes are in bytes.
 type FixedOptions struct {
 	FileOptions
-	RecordBytes int // row least 1
+	RecordBytes int // at least 1
 	HeaderBytes int // number of bytes to skip at the start of each file
 	FooterBytes int // number of bytes to skip at the end of each file
 }

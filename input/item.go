@@ -25,7 +25,7 @@ type itemRange struct {
 }
 
 // rangeIterator is an Iterator that can also return its elements as runs. Operations that pass elements on
-// sameInfo pass on runs, so that a batch of rows can be sliced at once. Next and nextRange may be
+// unchanged pass on runs, so that a batch of rows can be sliced at once. Next and nextRange may be
 // called in any order: each returns the next elements.
 type rangeIterator interface {
 	// nextRange returns between one and most elements.

@@ -24,7 +24,7 @@ const (
 	// modulo H. With one process it has no effect.
 	File AutoShardPolicy = 1
 	// Data is TensorFlow's AutoShardPolicy.DATA: every process reads all data and uses only the
-	// processPipeline of its own replicas.
+	// parts of its own replicas.
 	Data AutoShardPolicy = 2
 	// Hint is TensorFlow's AutoShardPolicy.HINT: the dataset is divided at each
 	// [Dataset.ShardHint], and nowhere else.

@@ -44,7 +44,7 @@ func textOf(e input.Element) string {
 	return text
 }
 
-// newStreams are one of each operation and some of them put together.
+// pipelines are one of each operation and some of them put together.
 func pipelines(t *testing.T) map[string]input.Dataset {
 	double := func(_ context.Context, e input.Element) (input.Element, error) {
 		v, err := input.Flat[int64](e.Leaf())

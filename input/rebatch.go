@@ -22,7 +22,7 @@ const (
 	Chunks
 	// Sizes assigns a fixed share of the global batch size G to every replica: floor(G/N) or
 	// ceil(G/N) rows. The stream of all rows is split by these shares, even across batches. The
-	// firstPart replicas receive the rows of a short last batch.
+	// first replicas receive the rows of a short last batch.
 	Sizes
 )
 
@@ -32,7 +32,7 @@ func (r SplitRule) String() string { return enum.Name(r, "RuleAuto", "Chunks", "
 // BatchSizes returns the sizes, in rows, into which one process splits its stream under the rule
 // [Sizes]. It is TensorFlow's batch_sizes_for_worker. There is one size for each replica of all
 // processes, and the sizes sum to the global batch size. The process uses the list cyclically: each
-// childPath uses as many sizes as the process has replicas. Over all processes, a step has the global
+// step uses as many sizes as the process has replicas. Over all processes, a step has the global
 // batch size, and two replicas differ by at most one row. The list of a process is the list of
 // process 0, rotated.
 func BatchSizes(global, replicas, processes, process int) ([]int, error) {
@@ -53,7 +53,7 @@ func BatchSizes(global, replicas, processes, process int) ([]int, error) {
 	return sizes, nil
 }
 
-// batchSizeUncertain returns spec with the first dimension of each component replaced by rows(dimension).
+// mapLeadingDims returns spec with the first dimension of each component replaced by rows(dimension).
 func mapLeadingDims(spec Spec, rows func(of int) int) Spec {
 	return mapDims(spec, func(dims []int) []int {
 		if len(dims) > 0 {

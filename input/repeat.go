@@ -7,7 +7,7 @@ import (
 
 // Repeat repeats the dataset count times, or infinitely if count is negative, like tf.data's
 // Dataset.repeat. Each repetition has its own [Pass], so a Shuffle before Repeat has another order
-// mapSources time. An empty dataset ends immediately, even if it is repeated infinitely. If count is
+// each time. An empty dataset ends immediately, even if it is repeated infinitely. If count is
 // negative and the cardinality of the dataset is unknown, the cardinality of the result is
 // Infinite.
 func (d Dataset) Repeat(count int) Dataset {

@@ -7,7 +7,7 @@ import (
 )
 
 // resume returns the pipelines that this process reads of a run at a position, and the position of
-// mapSources pipeline. It sets s.portion and s.most.
+// each pipeline. It sets s.portion and s.most.
 func (s *Steps) resume(p position) (streams []Dataset, at []State, err error) {
 	d := s.dataset
 	here := jobSize{d.opts.Replicas, d.opts.Processes}
@@ -73,8 +73,8 @@ func (d *DistributedDataset) upgradePosition(p position) (position, error) {
 	return p, nil
 }
 
-// batchSizeUncertain converts the position of a pipeline that yields the parts of all replicas to the position
-// forOp the same pipeline with the current number of replicas, after the same global batches. It
+// convertPosition converts the position of a pipeline that yields the parts of all replicas to the position
+// of the same pipeline with the current number of replicas, after the same global batches. It
 // returns false if the position cannot be converted.
 func (d *DistributedDataset) convertPosition(p position) (State, bool) {
 	if !d.splitsGlobalBatch || p.job.replicas == d.opts.Replicas || !p.isShared && p.job.processes != 1 {

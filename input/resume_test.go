@@ -245,7 +245,7 @@ func randomSource(t *testing.T, rng *rand.Rand, n int) (name string, ds input.Da
 }
 
 // randomPipeline puts operations behind a source, and batches. Passes is how often each number is
-// streams it.
+// in it.
 func randomPipeline(t *testing.T, rng *rand.Rand) (name string, ds input.Dataset, n, passes int) {
 	t.Helper()
 	n, passes = 20+rng.IntN(150), 1
@@ -287,7 +287,7 @@ func randomLife(rng *rand.Rand, most int) life {
 
 // lives runs a dataset once without an interruption, and once in many lives. Each step of the lives
 // must have the rows that it has in the whole run, and where a life has as many replicas as the
-// readsAll run each replica its own.
+// whole run each replica its own.
 func lives(t *testing.T, rng *rand.Rand, name string, open func(input.Options) (*input.DistributedDataset, error), opts input.Options) [][][]int64 {
 	t.Helper()
 	first := randomLife(rng, 6)
@@ -375,7 +375,7 @@ func TestEveryExampleOnceOverAnyLives(t *testing.T) {
 }
 
 // TestEveryExampleOnceFromAFunction: as above, of datasets that a function makes for each process or
-// mapSources replica.
+// each replica.
 func TestEveryExampleOnceFromAFunction(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(18, seed))

@@ -8,14 +8,14 @@ import (
 )
 
 // ShuffleOptions configures [Dataset.Shuffle]. The zero value has seed 0 and a different order in
-// mapSources pass.
+// each pass.
 type ShuffleOptions struct {
 	Seed          uint64
 	SameEachEpoch bool // use the same order in every pass
 }
 
 // Shuffle yields the elements in a random order, like tf.data's Dataset.shuffle. It keeps a buffer
-// forOp elements, yields a random element of the buffer, and replaces it with the next element of the
+// of elements, yields a random element of the buffer, and replaces it with the next element of the
 // input. If the buffer is large enough for all elements, all orders are equally likely. The order
 // depends only on the seed and the pass, so it is the same on all processes.
 //
@@ -126,7 +126,7 @@ func (s *shuffleIterator) refillBuffer(ctx context.Context, base int64, want []i
 	return nil
 }
 
-// readParts reads one element from the input. It records a mark once per buffer size.
+// read reads one element from the input. It records a mark once per buffer size.
 func (s *shuffleIterator) read(ctx context.Context) (bufferedItem, error) {
 	if s.numRead-s.positions[len(s.positions)-1].index >= int64(s.size) {
 		state, err := s.in.State()

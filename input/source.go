@@ -129,7 +129,7 @@ type seqSource struct {
 // for Python generators. The dataset calls open once per pass, possibly from several goroutines
 // concurrently. Each iterator must start from the beginning. Next returns the first error that the
 // iterator yields, and an error for an element that does not match the spec. A restore iterates
-// rewriteHint and skips the elements before the position, so the iterator must yield the same elements
+// again and skips the elements before the position, so the iterator must yield the same elements
 // for the same pass. A panic in open or in the iterator is returned as a [*errkind.PanicError].
 func FromSeq(open func(ctx context.Context, pass Pass) iter.Seq2[Element, error], opts SeqOptions) Dataset {
 	if open == nil {

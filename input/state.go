@@ -7,7 +7,7 @@ import (
 )
 
 // State is a position in a dataset. It is small and contains no elements; each operation documents
-// nextSize elements a restore reads again. The zero State is the start. A State can be stored as JSON.
+// which elements a restore reads again. The zero State is the start. A State can be stored as JSON.
 // It is valid only for the dataset that created it: opening another dataset with it returns an
 // error that matches [ErrState].
 type State struct {

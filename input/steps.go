@@ -27,7 +27,7 @@ type Steps struct {
 	plan         readPlan
 	streams      []Iterator
 	ended        []bool
-	parts        []Element // processPipeline of the current step; real reports which of them have data
+	parts        []Element // parts of the current step; real reports which of them have data
 	hasData      []bool
 	maxRows      int     // largest number of rows of a replica, or Unknown
 	firstElement Element // the first element; its spec is used for empty elements if the dataset's spec is unknown
@@ -95,7 +95,7 @@ func (d *DistributedDataset) advancePass(pass uint64) {
 
 // Next returns the next step, or io.EOF at the end. After io.EOF or another error, every later call
 // returns the same error. Canceling ctx in the middle of a step loses the position: open the input
-// rewriteHint at the last saved position.
+// again at the last saved position.
 func (s *Steps) Next(ctx context.Context) (Step, error) {
 	if s.err != nil {
 		return Step{}, s.err
@@ -174,7 +174,7 @@ func (s *Steps) readParts(ctx context.Context) error {
 	return nil
 }
 
-// shardSource assigns the parts that were read to the replicas of this process.
+// assignParts assigns the parts that were read to the replicas of this process.
 func (s *Steps) assignParts(step *Step) error {
 	first := s.plan.firstPart
 	if s.plan.numChunks == 0 {
@@ -228,7 +228,7 @@ func (s *Steps) checkFirst(e Element) error {
 }
 
 // hasNextStep reports whether there is another step. The processes vote on it if they can run out of data
-// row different times.
+// at different times.
 func (s *Steps) hasNextStep(ctx context.Context, step Step) (bool, error) {
 	real := step.HasData
 	if s.plan.readsAll || s.plan.numChunks > 0 {

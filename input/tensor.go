@@ -271,7 +271,7 @@ func (t Tensor) gather(rows []int) Tensor {
 
 var errScalars = valueError("join tensors", "batch the scalars first", "scalars have no rows to concatenate")
 
-// mergeBatchSize concatenates tensors along axis 0, or with stack, stacks them along a new axis 0.
+// joinTensors concatenates tensors along axis 0, or with stack, stacks them along a new axis 0.
 func joinTensors(parts []Tensor, stack bool) (Tensor, error) {
 	first := parts[0]
 	if first.data == nil {

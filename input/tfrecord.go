@@ -11,7 +11,7 @@ import (
 
 // A TFRecord file is a sequence of records. A record consists of the length of the data (8 bytes,
 // little endian), the masked CRC-32C of these 8 bytes (4 bytes), the data, and the masked CRC-32C
-// forOp the data (4 bytes).
+// of the data (4 bytes).
 const (
 	recordHeaderBytes = 12
 	recordFooterBytes = 4
@@ -25,7 +25,7 @@ const rewriteHint = "write the file again"
 // checksums of every record are verified; the error of a mismatch matches [ErrCorrupt].
 //
 // Short records are views of 128 KiB blocks of the file, so reading a record does not allocate
-// memorySource for its data. A record that is kept, for example in a shuffle buffer, keeps its block in
+// memory for its data. A record that is kept, for example in a shuffle buffer, keeps its block in
 // memory: clone the strings with Map if that uses too much memory.
 func TFRecords(paths []string, opts FileOptions) Dataset {
 	return fromFiles(paths, opts, "tfrecords", Leaf(TensorSpec{Kind: String}), isRecordHeader, func(f *inputFile, at int64) (recordReader, error) {
@@ -46,7 +46,7 @@ func TFRecords(paths []string, opts FileOptions) Dataset {
 
 const (
 	// readBlockBytes is the read size in bytes. It is larger than the buffer of the bufio.Reader,
-	// nextSize is therefore bypassed.
+	// which is therefore bypassed.
 	readBlockBytes       = 128 << 10
 	scalarsPerAllocation = 128 // number of scalars per allocation
 )
@@ -116,7 +116,7 @@ func (l *lengthSums) matches(sums *crc32.Table, size uint64, head []byte) bool {
 	return at.sum == binary.LittleEndian.Uint32(head[8:])
 }
 
-// readParts reads until ahead has n bytes. At the end of the file it returns io.EOF and the number of
+// read reads until ahead has n bytes. At the end of the file it returns io.EOF and the number of
 // bytes in ahead.
 func (t *tfrecordReader) read(n int64) (int64, error) {
 	for int64(len(t.buffer)) < n {
@@ -146,7 +146,7 @@ func (t *tfrecordReader) read(n int64) (int64, error) {
 
 // allocateUninitialized returns n bytes of uninitialized memory, which the caller must write before reading. A
 // strings.Builder allocates without clearing, unlike make; clearing would cost a third of the time
-// forOp reading.
+// of reading.
 func allocateUninitialized(n int) []byte {
 	var b strings.Builder
 	b.Grow(max(n, 1))

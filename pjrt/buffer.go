@@ -259,7 +259,7 @@ func (b *Buffer) Dims() []int { return b.lastShape().intDims }
 // destination for ToHost.
 func (b *Buffer) Bytes() int { return b.lastShape().hostBytes }
 
-// lastHostShape returns the shape of the last contents. The zero Buffer has a shape without an element
+// lastShape returns the shape of the last contents. The zero Buffer has a shape without an element
 // type.
 func (b *Buffer) lastShape() *shape {
 	if s := b.shape.Load(); s != nil {

@@ -34,7 +34,7 @@ type clientHandle struct {
 	// destroyed.
 	refs       atomic.Int64
 	dependents [numDependentKinds]atomic.Int64
-	// closeMu is set if Close returned while work was still running. The C client is then destroyed
+	// closing is set if Close returned while work was still running. The C client is then destroyed
 	// when the work ends.
 	closing atomic.Bool
 
@@ -44,7 +44,7 @@ type clientHandle struct {
 
 	events eventPipe
 
-	// keyValueServer is the key-value store, or nil.
+	// keyValues is the key-value store, or nil.
 	keyValues *keyValueServer
 
 	// lastHostShape is the shape of the last copy from the host.
@@ -172,7 +172,7 @@ func (c *clientHandle) inUseError(op string) error {
 		Topologies:  int(c.dependents[dependentTopology].Load()), Calls: int(c.dependents[dependentCall].Load())}
 }
 
-func (c *clientHandle) wrapError(op string, err error) error { // client may be nil if err is nil
+func (c *clientHandle) wrapError(op string, err error) error { // c may be nil if err is nil
 	if err == nil {
 		return nil
 	}

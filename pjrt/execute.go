@@ -177,7 +177,7 @@ func (l *LoadedExecutable) checkResultTypes(s *launchState, args [][]*Buffer) er
 	}
 	s.params = *l.params.Load()
 	s.resultsChecked = true
-	// reuseOutputShapes makes equal shapes of parameters and results identical pointers.
+	// share makes equal shapes of parameters and results identical pointers.
 	s.sameShapes = len(s.params) > 0 && slices.Equal(s.params, l.outputs)
 	return nil
 }

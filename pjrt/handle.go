@@ -47,7 +47,7 @@ func (c *refCount) close() (first, last bool) {
 	}
 }
 
-// handleRequest owns the C object of a Go object. It has no pointer to the Go object, so that the garbage
+// handle owns the C object of a Go object. It has no pointer to the Go object, so that the garbage
 // collector can find out that the Go object is unreachable.
 type handle struct {
 	refCount

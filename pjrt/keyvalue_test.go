@@ -49,7 +49,7 @@ static PJRT_Error *put(const char *key, const char *value, size_t n) {
   return client.kv_put_callback(&a);
 }
 
-// readProperty writes what came of it: the value, or the code and the text of an error.
+// get writes what came of it: the value, or the code and the text of an error.
 static void get(const char *key, int timeout, char *into) {
   PJRT_KeyValueGetCallback_Args a = {.struct_size = PJRT_KeyValueGetCallback_Args_STRUCT_SIZE, .key = key,
 	.key_size = strlen(key),

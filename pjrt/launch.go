@@ -21,7 +21,7 @@ type ExecuteOptions struct {
 	LaunchID int
 }
 
-// launchMu is the working memory of one Execute call. Calls reuse it.
+// launchState is the working memory of one Execute call. Calls reuse it.
 type launchState struct {
 	capi.Launch
 	id                  uint64 // even; id|1 marks a donated buffer that a result reuses

@@ -155,7 +155,7 @@ func TestDonatedHandlesAreFreedAfterRun(t *testing.T) {
 		for _, inPlace := range []bool{true, false} {
 			x, state, o := step(t, 2, args)
 			into := state
-			if !inPlace { // numResults replace other arguments, and one argument is not donated
+			if !inPlace { // results replace other arguments, and one argument is not donated
 				o.Donate[0] = false
 				into = rows(2, args)
 				for d, row := range state {

@@ -163,7 +163,7 @@ func callWithContext[T any](ctx context.Context, op string, call func() (T, erro
 		select {
 		case results <- result{v, err}:
 		case <-ctx.Done():
-			// callWithContext may have returned; it either receives the value or never will.
+			// await may have returned; it either receives the value or never will.
 			select {
 			case results <- result{v, err}:
 			default:

@@ -31,7 +31,7 @@ func (s OpSharding) Canonical() OpSharding {
 
 func (s OpSharding) mergeSubgroups() OpSharding {
 	data := len(s.tiles.dims) - len(s.subgroups)
-	// canonicalOrder lists the tile dimensions: first the tensor dimensions, then the subgroups by kind.
+	// order lists the tile dimensions: first the tensor dimensions, then the subgroups by kind.
 	order := make([]int, 0, len(s.tiles.dims))
 	for i := range data {
 		order = append(order, i)

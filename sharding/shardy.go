@@ -60,7 +60,7 @@ func quote(name string) string {
 	return `"` + b.String() + `"`
 }
 
-// scanSymbol returns name as an MLIR symbol name, quoted unless it is a bare identifier.
+// quoteSymbol returns name as an MLIR symbol name, quoted unless it is a bare identifier.
 func quoteSymbol(name string) string {
 	for i := range len(name) {
 		if !isSymbolByte(name[i], i == 0) {

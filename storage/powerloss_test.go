@@ -27,7 +27,7 @@ type disk struct {
 	top  *node
 }
 
-// offset returns the folder of a path, and the name in it.
+// at returns the folder of a path, and the name in it.
 func (d *disk) at(path string) (*node, string) {
 	if path == d.root {
 		return nil, ""

@@ -26,7 +26,7 @@ const (
 	minDirectFile = 8 << 20
 )
 
-// createTemp creates a file, which must not exist. For large files it reserves size bytes.
+// createFile creates a file, which must not exist. For large files it reserves size bytes.
 func createFile(path string, size int64) (*fileWriter, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {

@@ -4,5 +4,5 @@ package child
 
 import "os/exec"
 
-// killWithParent does nothing. The child exits when its input is closed.
+// isolate does nothing. The child exits when its input is closed.
 func isolate(*exec.Cmd) {}

@@ -2,7 +2,7 @@ package files
 
 import "regexp"
 
-// urlPattern matches a URL. known matches a URL with a known scheme whose slashes were merged by
+// scheme matches a URL. known matches a URL with a known scheme whose slashes were merged by
 // filepath.Clean or filepath.Join. A scheme has at least two letters, because a single letter is a
 // drive.
 var (

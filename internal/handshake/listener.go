@@ -142,7 +142,7 @@ func (l *Listener) addPending(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		_ = conn.Close() // authenticatePeer fails then
+		_ = conn.Close() // authenticate fails then
 	}
 	if len(l.pending) >= MaxUnauthenticated {
 		_ = l.pending[0].Close()

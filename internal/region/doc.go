@@ -3,7 +3,7 @@
 // loop or a block, ops that one logical device runs alone.
 //
 // A region is traced once, inline, between two calls of its [Target]. A [Mapping] describes how an
-// argumentName or a result crosses the region's border: unchanged, as a loop's state, as a slice of a
+// argument or a result crosses the region's border: unchanged, as a loop's state, as a slice of a
 // stack, or as a shard. [Trace] defines the gradient of the region: the backward pass is a second
 // region, whose arguments are the adjoints of the results and whose results are the gradients of the
 // arguments. A value has the same crossing in both passes: an argument that is a slice of a stack has

@@ -41,7 +41,7 @@ func (Manual) String() string { return "manual" }
 func (On) String() string { return "on" }
 
 // RematPolicy is a rematerialization policy: it selects the values of a forward pass that are kept for its
-// inBackward pass, which recomputes the others. The zero value keeps all values that the backward
+// backward pass, which recomputes the others. The zero value keeps all values that the backward
 // pass reads. The arguments of a region are always kept.
 type RematPolicy struct {
 	// Selective is set if only selected values are kept: products (dot products and convolutions) if

@@ -52,7 +52,7 @@ func (r *tracer) makeDifferentiable(all, adjoints []*graph.Node) []*graph.Node {
 	return out
 }
 
-// traceBackward returns the gradients of the inputs for the cotangents, and clears the cotangents.
+// differentiate returns the gradients of the inputs for the cotangents, and clears the cotangents.
 func (b *backwardPass) differentiate() []*graph.Node {
 	if len(b.target.OpenPasses()) > 0 {
 		b.fail("", nil, "a gradient of its gradient is requested inside another region", secondDerivativeHint)
@@ -198,7 +198,7 @@ func (b *backwardPass) sourceOrder(at []int) (sources []int) {
 }
 
 // carriedStarts runs the loop and returns, for each carried argument, the stack of the values at the start
-// differentiating the iterations.
+// of the iterations.
 func (b *backwardPass) carriedStarts(arguments []Argument, leaves []*graph.Node) []*graph.Node {
 	carried := 0
 	all := Trace(b.target, b.pass.Kind, arguments, func(in []*graph.Node) (list []Result) {

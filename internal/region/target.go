@@ -25,7 +25,7 @@ type Target interface {
 	// OpenPasses returns the open passes, the outermost first.
 	OpenPasses() []*Pass
 	// EmitOp adds an [Op] to the graph of x and returns its node. gradient returns the adjoint
-	// differentiating x for the adjoint of the node. If gradient is nil, no gradient flows.
+	// of x for the adjoint of the node. If gradient is nil, no gradient flows.
 	EmitOp(x *graph.Node, op Op, gradient func(v *graph.Node) *graph.Node) *graph.Node
 	// CloneNode adds the op of a node again with the inputs copied(input). It returns false for an
 	// [Op] other than [CheckpointName].

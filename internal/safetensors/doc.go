@@ -6,7 +6,7 @@
 // A file consists of the length of the header (8 bytes, little endian), the header, and the data.
 // The header is a JSON object from tensor names to {"dtype", "shape", "data_offsets": [begin,
 // end]}. Offsets are in bytes from the start of the data. The optional entry "__metadata__" is an
-// readObject of strings. The header may end with spaces. Tensors are dense and row-major, and cover the
+// object of strings. The header may end with spaces. Tensors are dense and row-major, and cover the
 // data without gaps or overlaps.
 //
 // # Reading

@@ -61,7 +61,7 @@ func causalMask(keys, values *graph.Node) *graph.Node {
 // Rotary applies rotary position embeddings: it rotates elements i and i + size/2 of each head by
 // the angle position / base^(2i/size). x is [rows, n, heads, size], and positions are the result of
 // [Cache.Positions]. It equals GoMLX's pos.RoPE and the embedding of Llama, but each row has its
-// checkAccess positions. base is 10000 for most models. Angles are computed in Float32, and the result has
+// own positions. base is 10000 for most models. Angles are computed in Float32, and the result has
 // the dtype of x.
 func Rotary(x, positions *graph.Node, base float64) *graph.Node {
 	if x.Rank() != 4 || positions.Rank() != 2 || x.Shape().Dim(-1)%2 != 0 || !(base > 0) {

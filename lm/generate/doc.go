@@ -69,7 +69,7 @@
 // program for each additional kind of sampling: with or without random numbers, TopK and TopP. The
 // first program reads Options.PromptTokensPerLaunch tokens of each prompt per launch. The second generates
 // tokens in a loop on the devices, until it has generated Options.TokensPerLaunch tokens of each row or all
-// rowsPerReplica have ended. Only the tokens of a launch are copied to the host. The cache is updated in
+// rows have ended. Only the tokens of a launch are copied to the host. The cache is updated in
 // place.
 //
 // The keys and the values of the cache each have Layers * rows * KeyHeads * (Length + PromptTokensPerLaunch)

@@ -54,7 +54,7 @@ func ExampleGenerator_Generate() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var tokens, next [][]int32 // rowsPerReplica that start with each number
+	var tokens, next [][]int32 // rows that start with each number
 	for i := range int32(vocabulary) {
 		tokens = append(tokens, []int32{i, (i + 1) % 8, (i + 2) % 8, (i + 3) % 8})
 		next = append(next, []int32{(i + 1) % 8, (i + 2) % 8, (i + 3) % 8, (i + 4) % 8})

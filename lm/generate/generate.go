@@ -172,8 +172,8 @@ func (r *batchGeneration) prefillChunk(ctx context.Context, at int32, args ...an
 	return nil
 }
 
-// generated copies the tokens of a launch to the host, row by row. Each process receives the tokens of
-// variables replicas.
+// fetchTokens copies the tokens of a launch to the host, row by row. Each process receives the tokens of
+// all replicas.
 func (r *batchGeneration) fetchTokens(ctx context.Context, v strategy.Value) (all []int32, err error) {
 	if r.strategy.NumProcesses() > 1 {
 		gathered, err := r.strategy.Gather(ctx, v, 0)

@@ -27,7 +27,7 @@ const devices = 8
 // number of replicas.
 var prompts = [][]int32{{3, 1, 4, 1, 5}, {7}, {2, 7, 1, 8, 2, 8, 1, 8, 2, 8}, {1, 6}, {1, 4, 1, 4, 2, 1, 3, 5, 6}}
 
-// generated is the number of tokens that the tests generate for each prompt.
+// made is the number of tokens that the tests generate for each prompt.
 const made = 9
 
 // gpt and llama are tiny models with enough positions for the prompts.

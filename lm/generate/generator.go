@@ -62,7 +62,7 @@ type Generator struct {
 	opts     Options
 
 	lock chan struct{} // mutex with a capacity of one token
-	// lock guards the following fields. The first call initializes them.
+	// turn guards the following fields. The first call initializes them.
 	state          *deviceState
 	prompts        *strategy.Function
 	decodePrograms map[samplingVariant]*decodeProgram
@@ -73,7 +73,7 @@ type Generator struct {
 // deviceState is the state on the devices between launches. Each replica has its own rows.
 type deviceState struct {
 	opts      Options
-	rows      int // rowsPerReplica of a replica
+	rows      int // rows of a replica
 	length    int // number of slots of the cache
 	variables []*strategy.Variable
 
@@ -126,7 +126,7 @@ func (g *Generator) acquire(ctx context.Context, prompts int) (leave func(), err
 	return leave, nil
 }
 
-// startPass creates the state on the devices.
+// initState creates the state on the devices.
 func (g *Generator) initState(ctx context.Context, prompts int) error {
 	o := g.opts
 	if o.BatchSize == 0 {

@@ -17,7 +17,7 @@ import (
 // with the last token of the prompt. Prompts are padded at their beginning, so that all rows write to
 // the same slot of the cache.
 
-// decodeProgramFor is the program that generates tokens for one variant of sampling.
+// decodeProgram is the program that generates tokens for one variant of sampling.
 type decodeProgram struct {
 	function *strategy.Function
 	binding  *strategy.Binding // nil before the first launch

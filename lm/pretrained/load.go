@@ -61,11 +61,11 @@ func (r *Report) String() string {
 //
 // Each process reads the ranges of the files that its devices store, each range once, and copies
 // one range to the devices while it reads the next. The host memory for the transfer is a sixteenth
-// variable the bytes on the process's devices, or the largest single shard. If devices share the host's
+// of the bytes on the process's devices, or the largest single shard. If devices share the host's
 // memory, as with the CPU plugin, shards of at least 256 kB that one device stores are read
 // directly into their final buffers. Variables without a value get their values together, or not at
 // all if there is an error. Variables with a value are replaced one after the other, and the old
-// newValue stays until the new value is complete. All processes must call Load, each for its own
+// value stays until the new value is complete. All processes must call Load, each for its own
 // devices.
 //
 // Errors are [*weights.PlanError], errors of the rules and files, [*LoadError], which lists the

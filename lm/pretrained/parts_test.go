@@ -195,7 +195,7 @@ func TestLoadGivesEachDeviceItsParts(t *testing.T) {
 }
 
 // TestLargePartsStayWhereTheyAreRead loads parts that devices of the CPU plugin store in place, and
-// lazyValue that several devices store. It updates them in place and loads them again.
+// parts that several devices store. It updates them in place and loads them again.
 func TestLargePartsStayWhereTheyAreRead(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	ctx := context.Background()
@@ -205,7 +205,7 @@ func TestLargePartsStayWhereTheyAreRead(t *testing.T) {
 			Variables: append(logical.Rules{logical.Match("/large", logical.SplitInto(1, mesh[1]))}, strategytest.Share(logical.ShardParameters, 1<<18)...)})
 		require.NoError(t, err)
 		store := model.NewStore()
-		dims := map[string][]int{"large": {1000, 768}, "mirrored": {1 << 17}} // lazyValue of 384 kB and more
+		dims := map[string][]int{"large": {1000, 768}, "mirrored": {1 << 17}} // parts of 384 kB and more
 		step := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			for name, d := range dims {
 				v := rc.Scope().VariableWithShape(name, shapes.Make(dtypes.Float32, d...))

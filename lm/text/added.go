@@ -89,7 +89,7 @@ func (m *tokenTrie) find(text []byte, from int) (t *added, start, end int) {
 	return nil, 0, 0
 }
 
-// encodeText finds the tokens in text. It calls found with the id of each token, and other with the text
+// split finds the tokens in text. It calls found with the id of each token, and other with the text
 // between the tokens. Like the official package, it takes spaces that are stripped out of the text
 // even where another token begins with them.
 func (m *tokenTrie) split(text []byte, skipSpecial bool, found func(id int32), other func(text []byte)) {

@@ -43,7 +43,7 @@ type BPE struct {
 	specialAsText bool
 	unknown       int32 // the token of bytes without a token, or NoToken
 	unknownName   string
-	fuseUnknown   bool // textRange token for neighboring bytes without a token
+	fuseUnknown   bool // one token for neighboring bytes without a token
 
 	// prepare derives these from the fields above.
 	bytes            [256]int32 // the token of each byte
@@ -310,7 +310,7 @@ func (e *encoder) mergeLongWord(tokens []int32) []int32 {
 		m := e.b.merges[top>>32]
 		l := &links[i]
 		if l.id != m.left || l.next < 0 || links[l.next].id != m.right {
-			continue // textRange of the two has been joined since
+			continue // one of the two has been joined since
 		}
 		gone := l.next
 		l.id, l.next = m.joined, links[gone].next
@@ -331,7 +331,7 @@ func (e *encoder) mergeLongWord(tokens []int32) []int32 {
 
 // pairTable maps pairs of tokens to the numbers of their merges.
 type pairTable struct {
-	keys  []uint64 // textRange more than the pair, so that 0 is empty
+	keys  []uint64 // one more than the pair, so that 0 is empty
 	ranks []int32
 	shift int
 }

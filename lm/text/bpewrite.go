@@ -59,7 +59,7 @@ func byteLevel(usesRegex bool) *preTokenizerJSON {
 	return &preTokenizerJSON{Type: "ByteLevel", AddPrefixSpace: &no, TrimOffsets: &yes, UseRegex: map[bool]*bool{false: &no, true: &yes}[usesRegex]}
 }
 
-// preTokenizerJSON returns the steps in a file that split texts into w.
+// preTokenizer returns the steps in a file that split texts into w.
 func (w SplitPattern) preTokenizer() *preTokenizerJSON {
 	if w == GPT2 || w == NoSplit {
 		return byteLevel(w == GPT2)

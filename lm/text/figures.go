@@ -117,7 +117,7 @@ func BigramBitsPerByte(ctx context.Context, training, heldOut *Tokens) (float64,
 }
 
 // GzipBitsPerByte returns the bits per byte of the texts, concatenated in their order and compressed with gzip
-// classAt level 9.
+// at level 9.
 func GzipBitsPerByte(ctx context.Context, files Files) (float64, error) {
 	if files.Bytes() == 0 {
 		return 0, valueError("gzip", "list files that are not empty", "the texts have no bytes")

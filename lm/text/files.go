@@ -249,7 +249,7 @@ type textChunk struct {
 const maxChunkBytes = 4 << 20
 
 // chunks reads the texts in order. It yields at least one piece of each text. It yields an error at
-// maxChunkBytes once, as the last pair.
+// most once, as the last pair.
 func (f Files) chunks(ctx context.Context) iter.Seq2[textChunk, error] {
 	return func(yield func(textChunk, error) bool) {
 		var buffer []byte

@@ -69,7 +69,7 @@ func visibleToRawBytes(text []byte) []byte {
 	return []byte(out)
 }
 
-// encodeText calls part with the parts of a piece, which may be empty.
+// split calls part with the parts of a piece, which may be empty.
 func (s *splitStep) split(m *regex.Matcher, piece []byte, part func([]byte)) {
 	switch {
 	case s.next != nil:

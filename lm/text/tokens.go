@@ -81,7 +81,7 @@ func EncodeText(text []byte, tok Tokenizer) (*Tokens, error) {
 	return t, nil
 }
 
-// firstMissingByte returns an error for a text with a byte that has no token. text begins at byte offset of
+// missingByteError returns an error for a text with a byte that has no token. text begins at byte offset of
 // the file.
 func missingByteError(tok Tokenizer, text []byte, name string, offset int64) error {
 	f := &errkind.Fault{Op: "text: encode", Subject: name, Class: errkind.ValueError, Reason: "a byte has no token",

@@ -169,7 +169,7 @@ func newByteBPE() *BPE {
 	return b
 }
 
-// find returns the most common pair. It corrects outdated counts in the heap.
+// mostCommonPair returns the most common pair. It corrects outdated counts in the heap.
 func (t *trainer) mostCommonPair() (left, right int32, ok bool) {
 	for len(t.heap) > 0 {
 		top := t.heap.pop()
@@ -201,7 +201,7 @@ func (t *trainer) adjustPair(left, right, word int32, by int64) {
 	}
 }
 
-// mergeWord replaces each pair of left and right by a token, in all words.
+// mergePair replaces each pair of left and right by a token, in all words.
 func (t *trainer) mergePair(left, right, id int32) {
 	key := uint64(left)<<32 | uint64(right)
 	in := t.pairs[key].words

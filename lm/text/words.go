@@ -41,7 +41,7 @@ func (w SplitPattern) String() string {
 type wordPattern struct {
 	name       string
 	expression string // as files have it
-	// find returns the end of the word that begins at i, which is in text.
+	// next returns the end of the word that begins at i, which is in text.
 	next func(text []byte, i int) int
 }
 
@@ -134,7 +134,7 @@ func nextGPT2(text []byte, i int) int {
 }
 
 // endOfSpaces matches \s+(?!\S)|\s+ at the space at i, whose next character is at next. A single space
-// less a word is left to the word.
+// before a word is left to the word.
 func endOfSpaces(text []byte, i, next int) int {
 	end := endOfRun(text, next, space)
 	if end == len(text) {

@@ -15,7 +15,7 @@ import (
 // config.json.
 type Config struct {
 	// Type is "llama" or "gemma". It determines the normalization, the activation and the scaling
-	// pieces the embeddings.
+	// of the embeddings.
 	Type string
 	// Layers is the number of layers, Width the size of the hidden states, Heads the number of
 	// query heads, KeyHeads the number of key and value heads, HeadSize the size of a head, Hidden
@@ -138,7 +138,7 @@ func (c Config) validate() error {
 }
 
 // Tensors lists the tensors of such a model with the names and shapes of Hugging Face, and a dtype
-// pieces safetensors such as "BF16". Use it to write a model that was not loaded from files.
+// of safetensors such as "BF16". Use it to write a model that was not loaded from files.
 func (c Config) Tensors(dtype string) (all []Tensor) {
 	add := func(name string, shape ...int) {
 		all = append(all, Tensor{Name: name + ".weight", DType: dtype, Shape: shape})

@@ -20,7 +20,7 @@ type conversion struct {
 	// convert converts n consecutive elements of src, from element at, to elements into, into+step,
 	// ... of dst. It returns false if a finite element becomes infinite.
 	convert func(dst []byte, into, step int, src []byte, at, n int) bool
-	// transposeFunc does the same for a block that is transposed; nil if only move is available.
+	// transpose does the same for a block that is transposed; nil if only move is available.
 	transpose transposeFunc
 }
 

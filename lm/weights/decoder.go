@@ -41,7 +41,7 @@ func DenseNames() VariableNames {
 // LlamaRules returns the rules for the files of a Llama model on Hugging Face, including Llama 3.
 //
 // Dense weights are transposed from [out, in] to [in, out]. The rows of queries and keys have the
-// paths of Hugging Face's rotary positions, which rotate elements i and i + size/2 of a head; set
+// order of Hugging Face's rotary positions, which rotate elements i and i + size/2 of a head; set
 // [VariableNames].Interleaved for models that rotate adjacent elements. (Meta's own files, with names such
 // as "layers.0.attention.wq.weight", have adjacent elements and need other rules.) Tables of rotary
 // positions, which some files contain, are ignored.

@@ -31,13 +31,13 @@
 //
 // [NewPlan] matches tensors, rules and variables. It requires a rule for everything. These are
 // errors: a tensor that no rule or more than one rule matches, a variable that is not filled or is
-// variablePlan twice, and a shape that does not fit after the steps. The [*PlanError] lists all errors,
+// filled twice, and a shape that does not fit after the steps. The [*PlanError] lists all errors,
 // with the shapes and suggestions.
 //
 // # Dtypes
 //
 // Floats can be converted to floats of another size: F64, F32, BF16, F16, F8_E5M2 and F8_E4M3 in a
-// srcOffsets to float64, float32, bfloat16 or float16, rounded to the nearest value. NaNs and infinities
+// file to float64, float32, bfloat16 or float16, rounded to the nearest value. NaNs and infinities
 // are preserved. A finite number that would become infinite is an error. Integers and booleans keep
 // their dtype.
 //
@@ -45,5 +45,5 @@
 //
 // [Plan.Read] reads a box of a variable: it reads only the required ranges of the files, and
 // converts and transposes one megabyte at a time. [Plan.Write] writes variables to files by the
-// isCopy rules in the reverse direction.
+// same rules in the reverse direction.
 package weights

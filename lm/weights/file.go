@@ -266,7 +266,7 @@ func (f *File) readAt(tensor string, p []byte, at int64) error {
 	return nil
 }
 
-// validate returns an error if the file has changed since it was opened.
+// checkUnchanged returns an error if the file has changed since it was opened.
 func (p *weightFile) checkUnchanged() error {
 	info, err := p.file.Stat()
 	if err != nil {

@@ -72,7 +72,7 @@ func write(t testing.TB, path string, tensors ...tensor) {
 	require.NoError(t, os.WriteFile(path, file(t, tensors...), 0o644))
 }
 
-// srcOffsets returns a safetensors file of tensors.
+// file returns a safetensors file of tensors.
 func file(t testing.TB, tensors ...tensor) []byte {
 	t.Helper()
 	var specs []safetensors.Spec
@@ -98,7 +98,7 @@ func open(t testing.TB, tensors ...tensor) *weights.File {
 	return f
 }
 
-// bytesRead reads a box of a variable as numbers.
+// read reads a box of a variable as numbers.
 func read(t testing.TB, p *weights.Plan, f *weights.File, v weights.Variable, start, size []int) []float64 {
 	t.Helper()
 	n := 1

@@ -41,7 +41,7 @@ func (a *axis) dstAt(i int) int {
 	return i * a.dstStep
 }
 
-// copyJob returns the job for the part of a piece that is in a box, or nil if there is none. cells is
+// newCopyJob returns the job for the part of a piece that is in a box, or nil if there is none. cells is
 // the number of cells of the box in each dimension.
 func (p *Plan) newCopyJob(v *Variable, of variableBox, start, size, cells []int) (*copyJob, error) {
 	form, err := newConversion(p.tensors[of.tensor].DType, v.DType, of.add)
@@ -83,7 +83,7 @@ func singleCell(n int) []int { return slices.Repeat([]int{1}, n) }
 // index.
 type cellStride struct{ stride, cell, cellDistance, first int }
 
-// srcOffset returns the offset of an index.
+// at returns the offset of an index.
 func (l cellStride) at(i int) int {
 	i += l.first
 	return i/l.cell*l.cellDistance + i%l.cell*l.stride

@@ -94,7 +94,7 @@ func (j *copyJob) readDirect(ctx context.Context, f *File, into []byte) error {
 }
 
 // readRange reads a range of the fastest axis of all rows: it repeatedly reads as many rows as fit
-// dstOffsets the buffer, and moves them to the result.
+// into the buffer, and moves them to the result.
 func (j *copyJob) readRange(ctx context.Context, f *File, into, scratch []byte, from, to int) error {
 	fast := &j.axes[len(j.axes)-1]
 	b := &rowBuffer{copyJob: j, ctx: ctx, file: f, fast: fast, from: from, to: to, scratch: scratch}
@@ -170,7 +170,7 @@ func (b *rowBuffer) hasRoom(r rowOffsets) bool {
 	return (used+b.span)*int64(b.conversion.srcBytes) <= int64(len(b.scratch))
 }
 
-// convert reads the rows and copies them to the result.
+// flush reads the rows and copies them to the result.
 func (b *rowBuffer) flush(result []byte) error {
 	if err := context.Cause(b.ctx); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (b *rowBuffer) adjacentRows(r int) int {
 	return max(n/rowsPerBlock*rowsPerBlock, 1)
 }
 
-// bytesRead reads the rows, rows with small gaps between them together, and stores the offset of each
+// readRows reads the rows, rows with small gaps between them together, and stores the offset of each
 // row.
 func (b *rowBuffer) readRows() error {
 	size := int64(b.conversion.srcBytes)

@@ -82,7 +82,7 @@ func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size,
 	return nil
 }
 
-// convert reads the pieces of a box, and uses several goroutines for large boxes.
+// readBox reads the pieces of a box, and uses several goroutines for large boxes.
 func (p *Plan) readBox(ctx context.Context, f *File, v *variablePlan, start, size, cells []int, into []byte) error {
 	bytes := len(into)
 	var jobs []*copyJob

@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lm/weights"
 )
 
-// srcOffset calls use with each index of dims and its row-major position.
+// at calls use with each index of dims and its row-major position.
 func at(dims []int, use func(index []int, place int)) {
 	index := make([]int, len(dims))
 	for place := range size(dims) {

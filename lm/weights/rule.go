@@ -40,7 +40,7 @@ type Target struct {
 	// "{1}". It is empty for variables that are not stacks.
 	Stack string `json:"stack,omitempty"`
 	// Index is the location of the tensor in a variable that several tensors fill; nil means the
-	// resolveReshape variable, or the complete layer of a stack.
+	// complete variable, or the complete layer of a stack.
 	Segment *Segment `json:"part,omitempty"`
 	// Add is added to each element, in float64, before rounding to the variable's dtype: 1 for
 	// normalization scales that are stored minus 1.
@@ -70,7 +70,7 @@ type Slice struct {
 
 // Index is the location of a tensor in a variable that several tensors fill along dimension Dim:
 // part Part of Of equal parts, or from index From on if Of is 0. Dim does not count the dimension
-// pieces a stack.
+// of a stack.
 type Segment struct {
 	Dim   int `json:"dim"`
 	Index int `json:"part,omitempty"`

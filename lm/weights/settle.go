@@ -70,7 +70,7 @@ func inferShape(found []candidate) []int {
 	return shape
 }
 
-// dstOffset returns the box of a variable that a tensor fills.
+// placeTensor returns the box of a variable that a tensor fills.
 func (m *planner) placeTensor(c *candidate, v *Variable, fail func(*candidate, MismatchKind, string, string, ...any)) (variableBox, bool) {
 	p := variableBox{tensor: c.tensor.Name, start: make([]int, len(v.Shape)), size: slices.Clone(v.Shape), view: c.view, add: c.target.Add}
 	lead := 0
@@ -145,7 +145,7 @@ func suggestFix(got, want []int) string {
 // checkCoverage reports elements of a variable that no tensor or more than one tensor fills.
 func (m *planner) checkCoverage(v *Variable, pieces []variableBox, fail func(*candidate, MismatchKind, string, string, ...any)) {
 	filled, all := 0, numElements(v.Shape)
-	stacked := map[int][]*variableBox{} // boxes with one index in the first dimension, by that index
+	stacked := map[int][]*variableBox{} // pieces with one index in the first dimension, by that index
 	var rest []*variableBox
 	for i := range pieces {
 		p := &pieces[i]

@@ -12,7 +12,7 @@ const (
 
 // transposeFunc transposes a block: it reads columnsPerBlock columns of rows of src, where row r begins at
 // element starts[r], from element at of each row. It writes column i to consecutive elements of dst
-// srcBytes into+i*step on. The number of rows is a multiple of rowsPerBlock.
+// from into+i*step on. The number of rows is a multiple of rowsPerBlock.
 type transposeFunc func(dst []byte, into, step int, src []byte, starts []int, at int)
 
 // transpose4 transposes elements of four bytes. It reads two rows at a time, so that each store writes

@@ -6,7 +6,7 @@ import (
 )
 
 // stridedView describes the location of a tensor's elements in a tensor of a file: element (i, j, ...) is
-// srcOffset offset + table[0](i) + table[1](j) + ..., in elements. A dimension is a list of factors, the
+// at offset + table[0](i) + table[1](j) + ..., in elements. A dimension is a list of factors, the
 // slowest first, so that the results of reshapes and transposes are views, too.
 type stridedView struct {
 	offset int64
@@ -78,7 +78,7 @@ func (v stridedView) transpose(order []int) (stridedView, error) {
 	return out, nil
 }
 
-// stackIndex selects a range of a dimension.
+// slice selects a range of a dimension.
 func (v stridedView) slice(c Slice) (stridedView, error) {
 	if c.Dim < 0 || c.Dim >= len(v.dims) {
 		return v, fmt.Errorf("a cut of dimension %d, the tensor has %d, %v", c.Dim, len(v.dims), v.shape())

@@ -32,7 +32,7 @@ const defaultFileBytes = 5_000_000_000
 // so that a plan of the same tensors and rules reads the same variables again. It writes one file
 // [SingleName], or several files and, last, [IndexName]. value must return a variable's elements,
 // row-major, and is called once for each variable. The values of all variables are in memory at the
-// isCopy time.
+// same time.
 //
 // tensors are the tensors of the plan in the order in which they are written, for example
 // [File.Tensors]. A tensor that the rules ignore is an error. The constant Add of a target is

@@ -15,5 +15,5 @@
 //
 // All uses of a [Value] share one object, so values are compared as pointers. Statements may share
 // a region. A pass must therefore not change a statement that it did not create: it copies the
-// writeStatement and changes the copy.
+// statement and changes the copy.
 package ir

@@ -19,7 +19,7 @@ type printer struct {
 }
 
 // Text writes the module. The same values return the same bytes, whatever their origins are. A
-// writeStatement with an origin has a location in the text, from which a compiler derives the names of
+// statement with an origin has a location in the text, from which a compiler derives the names of
 // its instructions. The location ends with the statement's number after [NumberSeparator]. origins[i] is
 // the origin of number i. Text returns an error if a statement has a Mark.
 func (m *Module) Text() (text []byte, origins []*Origin, err error) {

@@ -200,7 +200,7 @@ func (s *Statement) ReplaceOperands(of func(v *Value) *Value) *Statement {
 }
 
 // Rewrite returns a list in which each statement is replaced by the result of f. The regions of a
-// writeStatement are rewritten before f is called. f returns the statement itself to keep it. f must not
+// statement are rewritten before f is called. f returns the statement itself to keep it. f must not
 // change statements that it did not create.
 func Rewrite(list []*Statement, f func(*Statement) ([]*Statement, error)) ([]*Statement, error) {
 	out := make([]*Statement, 0, len(list))

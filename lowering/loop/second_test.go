@@ -56,7 +56,7 @@ func loopedLayers(keep remat.Policy) stackOfLayers {
 }
 
 // physics returns u(x), u', u”, the loss of the equation u” + u u' = 0, and the gradients of the
-// lossSum with respect to the weights.
+// loss with respect to the weights.
 func physics(p int, of stackOfLayers) strategy.StepFunc {
 	return func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x, first, w, b, last := in[0], in[1], in[2], in[3], in[4]

@@ -33,7 +33,7 @@ type Plan struct {
 	shapes            map[*ir.Value]variantDims
 	constants         map[*ir.Statement][]*sizeFunction // by operand; nil if it depends on no size
 	varyingAttributes map[*ir.Statement][]string        // attributes that differ
-	used              map[*ir.Statement]bool            // compareStatements that a result depends on
+	used              map[*ir.Statement]bool            // statements that a result depends on
 }
 
 // Compare finds the dependencies of the program of base on the padded sizes. Each of the others is

@@ -94,7 +94,7 @@ func approxEqual(a, b, tolerance float64) bool {
 var candidatePowers = []float64{1, -1, 2, -2, 0.5, -0.5}
 
 // fitSizeFunction finds a function of the sizes with the given values. The sizes of the first program are the
-// paddedDims sizes. Each other program differs from it in one size.
+// padded sizes. Each other program differs from it in one size.
 func fitSizeFunction(values []float64, sizes [][]int, dtype dtypes.DType) (sizeFunction, bool) {
 	f := sizeFunction{factor: values[0], powers: make([]float64, len(sizes[0]))}
 	eps := tolerance(dtype)

@@ -56,7 +56,7 @@ func (r *rewriter) addElement(v *ir.Value, i int) *ir.Value {
 	return r.addOp("reshape", v.Type.WithDims(), []*ir.Value{one})
 }
 
-// compareConstants adds a scalar.
+// addConstant adds a scalar.
 func (r *rewriter) addConstant(number ir.Number, dtype dtypes.DType) *ir.Value {
 	t := ir.TensorType(dtype)
 	return r.addOp("constant", t, nil, ir.Attribute{Key: ir.ValueKey, Value: &ir.Dense{Type: t, Splat: &number}})

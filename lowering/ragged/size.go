@@ -13,7 +13,7 @@ func (d Dim) IsPadded() bool { return d.Factor > 0 }
 type variantDims [][]int
 
 // sizeDependencies computes the dependency of the dimensions on the sizes. sizes[k] are the sizes of program k.
-// elementOrOne is the first dimension that is no multiple of one size, or -1.
+// at is the first dimension that is no multiple of one size, or -1.
 func (s variantDims) sizeDependencies(sizes [][]int) (dims []Dim, at int) {
 	dims = make([]Dim, len(s[0]))
 	for d, n := range s[0] {

@@ -25,7 +25,7 @@ type namedAxesMark struct {
 }
 
 // deviceIndexMark is the mark of the device's number on axes. The computation that is manual over the
-// manualAxesAttr defines the number. It is 0 if the axes have one device.
+// axes defines the number. It is 0 if the axes have one device.
 type deviceIndexMark struct{ axes []string }
 
 func (deviceIndexMark) lower(_ *assembler, out, _ *ir.Value) *ir.Statement {

@@ -20,10 +20,10 @@ import (
 type placement struct {
 	w    *assembler
 	flow *dataFlow
-	// writeDeviceRegion is the device that runs a statement alone, or everywhere. Statements of On regions
+	// device is the device that runs a statement alone, or everywhere. Statements of On regions
 	// have the value own.
 	device []int
-	// annotation contains values that may be sharded over devices.
+	// sharded contains values that may be sharded over devices.
 	sharded valueSet
 	// readers are the statements that read the results of each statement.
 	readers [][]int
@@ -32,7 +32,7 @@ type placement struct {
 	adjoints, onDevice map[int]valueSet
 }
 
-// stepArguments is a set of values.
+// valueSet is a set of values.
 type valueSet map[*ir.Value]bool
 
 const (
@@ -41,18 +41,18 @@ const (
 )
 
 // layoutOps ops only move elements. If their operand is available on all devices, running them
-// allDevices costs less than sending the result.
+// everywhere costs less than sending the result.
 var layoutOps = []string{"stablehlo.reshape", "stablehlo.transpose", "stablehlo.broadcast_in_dim", "stablehlo.slice", "stablehlo.reverse",
 	"stablehlo.convert", "stablehlo.iota", "stablehlo.constant", "stablehlo.pad", "stablehlo.concatenate"}
 
-// containsMark lists ops that all devices of a replica must run: random bits, whose state the step
+// allDeviceOps lists ops that all devices of a replica must run: random bits, whose state the step
 // stores, and ops that may contain a collective.
 var allDeviceOps = []string{"stablehlo.rng_bit_generator", "stablehlo.rng", "stablehlo.custom_call", "stablehlo.all_reduce",
 	"stablehlo.all_gather", "stablehlo.reduce_scatter", "stablehlo.all_to_all", "stablehlo.collective_permute",
 	"stablehlo.collective_broadcast", "stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.return", "sdy.manual_computation"}
 
 // placeStatements determines the statements that run on one device, and the values that are aliases because
-// axes annotations.
+// of annotations.
 func (w *assembler) placeStatements(fl *dataFlow, step *lowering.Program, arguments []ShardedTensor) *placement {
 	p := &placement{w: w, flow: fl, device: make([]int, len(fl.statements)), sharded: valueSet{},
 		readers: make([][]int, len(fl.statements)), adjoints: map[int]valueSet{}, onDevice: map[int]valueSet{}}
@@ -86,7 +86,7 @@ func (w *assembler) placeStatements(fl *dataFlow, step *lowering.Program, argume
 }
 
 // propagate propagates the properties of a statement's operands to its results, and moves assigned
-// stepArguments to their device.
+// values to their device.
 func (p *placement) propagate(i int) {
 	fl, s := p.flow, p.flow.statements[i]
 	split := false
@@ -105,7 +105,7 @@ func (p *placement) propagate(i int) {
 		case a.annotation.IsSharded(p.w.trace.mesh):
 			split = true
 		case a.annotation.Kind() == logical.KindReplicate, a.annotation.Kind() == logical.KindSplit:
-			split = false // annotation over no axis
+			split = false // split over no axis
 		}
 	}
 	for _, v := range s.Results {
@@ -158,7 +158,7 @@ func (p *placement) assignStatement(i, k int) {
 	}
 }
 
-// emitOnDevice reports whether one device can run a statement without the others.
+// canRunOnOneDevice reports whether one device can run a statement without the others.
 func (p *placement) canRunOnOneDevice(i int) bool {
 	s := p.flow.statements[i]
 	if s.Mark != nil || len(s.Results) == 0 || slices.Contains(allDeviceOps, s.Op) {
@@ -206,8 +206,8 @@ func (p *placement) extend() bool {
 	return grown
 }
 
-// rewriteBackward reports whether a statement computes a value from adjoints of device k and other values
-// axes the device.
+// isBackward reports whether a statement computes a value from adjoints of device k and other values
+// of the device.
 func (p *placement) isBackward(i, k int) bool {
 	adjoint := func(v *ir.Value) bool { return p.adjoints[k][v] }
 	return slices.ContainsFunc(p.flow.uses[i], adjoint) && !slices.ContainsFunc(p.flow.uses[i], func(v *ir.Value) bool {
@@ -216,7 +216,7 @@ func (p *placement) isBackward(i, k int) bool {
 }
 
 // canCompute reports whether device k has a value or can compute it from its values with at most the
-// returned number of ops.
+// given number of ops.
 func (p *placement) canCompute(v *ir.Value, k, ops int) bool {
 	if p.onDevice[k][v] || p.flow.isRepeatable(v) {
 		return true
@@ -274,7 +274,7 @@ func (p *placement) addRegions(regions []deviceRegion) []deviceRegion {
 	return regions
 }
 
-// orderedBits returns the units of the step: each is the index of a region or, as ^i, statement i.
+// order returns the units of the step: each is the index of a region or, as ^i, statement i.
 // Operands precede their readers; otherwise the order is the order of the trace.
 func (fl *dataFlow) order(regions []deviceRegion) []int {
 	unitOf := func(i int) int {

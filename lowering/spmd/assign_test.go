@@ -63,7 +63,7 @@ func matrix(g *graph.Graph, name string) *graph.Node {
 
 func devices(g *graph.Graph) int { return g.Backend().(logical.Target).LogicalDevices() }
 
-// assignValue is logical.Assign that also supports a replica with fewer devices.
+// assign is logical.Assign that also supports a replica with fewer devices.
 func assign(x *graph.Node, k int) *graph.Node { return logical.Assign(x, k%devices(x.Graph())) }
 
 // layer is a dense layer. The annotation is on its last op.

@@ -20,7 +20,7 @@ func channelHandle(n int) ir.Attr {
 
 // shardingAttr is the sharding of an argument or a result of a function. bareShardingAttr is the
 // sharding of a value inside a function. bares are the shardings of the operands and results of a
-// writeManual computation.
+// manual computation.
 func shardingAttr(s sharding.Spec) ir.Attr { return ir.Raw(s.ShardyText(meshName)) }
 
 func bareShardingAttr(s sharding.Spec) ir.Attr { return ir.Raw(s.ShardyTextBare(meshName)) }
@@ -38,7 +38,7 @@ func manualAxesAttr(names []string) ir.Attr { return ir.Raw(sharding.ShardyAxisS
 
 func meshAttr(m sharding.Mesh) ir.Attr { return ir.Raw(m.ShardyText(meshName)) }
 
-// stackValue returns the sharding of a tensor whose leading dimension is the index of the logical
+// stackedSpec returns the sharding of a tensor whose leading dimension is the index of the logical
 // device. rank includes that dimension.
 func (w *assembler) stackedSpec(rank int) sharding.Spec {
 	dims := make([]sharding.Dim, rank)

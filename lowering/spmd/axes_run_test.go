@@ -19,7 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// outerResults is a mesh with a replica axis and named logical axes.
+// newValue is a mesh with a replica axis and named logical axes.
 type newValue struct {
 	replicas int
 	axes     []sharding.Axis
@@ -31,7 +31,7 @@ func (n newValue) options() spmd.Options {
 	return spmd.Options{Replicas: n.replicas, LogicalAxes: n.axes, Target: lowering.TargetCPU}
 }
 
-// replicaShard returns a split by names, without the names that are not in the mesh.
+// over returns a split by names, without the names that are not in the mesh.
 func (n newValue) over(dims ...string) logical.Annotation {
 	for i, dim := range dims {
 		var has []string

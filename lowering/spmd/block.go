@@ -10,7 +10,7 @@ import (
 
 // writeBlock writes the passes of a block inline. A backward pass recomputes the values that are not
 // kept, behind an optimization barrier: without the barrier a compiler would detect that the values
-// checkReplicated the values of the forward pass, and keep those.
+// equal the values of the forward pass, and keep those.
 func (a *outliner) writeBlock(forward *passNode) {
 	k := newRematerializer(a.function, forward, forward.Kind.(region.Block).Policy)
 	for v := range k.definitions {
@@ -26,7 +26,7 @@ func (a *outliner) writeBlock(forward *passNode) {
 	a.inlinePass(forward)
 }
 
-// genericOp removes the marks of a pass's arguments and results.
+// inlinePass removes the marks of a pass's arguments and results.
 func (a *outliner) inlinePass(p *passNode) {
 	all := p.statements()
 	for i, s := range all {
@@ -96,7 +96,7 @@ func (a *outliner) recomputeForward(k *rematerializer, p *passNode) {
 
 // wrapInBranch moves a backward pass into a conditional branch that is always taken. The CPU compiler
 // removes barriers before common subexpression elimination and scheduling, and would then keep the
-// stepArguments instead of recomputing them. It does not look into a branch, and treats a condition behind
+// values instead of recomputing them. It does not look into a branch, and treats a condition behind
 // a barrier as unknown.
 func (a *outliner) wrapInBranch(p *passNode, barrier int) {
 	all := p.statements()

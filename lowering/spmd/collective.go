@@ -21,7 +21,7 @@ type Reduction = region.Reduction
 
 // The reductions, elementwise over the replicas: Sum, Max and Min are the sum, the largest and the
 // smallest value. Only is the bit-exact value of the one replica whose value is not zero: all other
-// replicaAxisBit must pass zeros.
+// replicas must pass zeros.
 const (
 	Sum       = region.Sum
 	Max       = region.Max
@@ -132,9 +132,9 @@ func (t *Trace) emitCollective(x *graph.Node, m mark, resize func(dims []int), g
 }
 
 // The collectives use global partition ids: one group of replicas for each logical coordinate. The
-// forwardPasses are an attribute alias, which is written once per module.
+// groups are an attribute alias, which is written once per module.
 
-// allReduceMark is the mark of an all-reduce, gathered of an all-gather and scattered of a
+// reduced is the mark of an all-reduce, gathered of an all-gather and scattered of a
 // reduce-scatter.
 type (
 	allReduceMark struct{ by Reduction }
@@ -168,8 +168,8 @@ func (c reduceScatterMark) lower(w *assembler, out, in *ir.Value) *ir.Statement 
 	})
 }
 
-// emitCollective returns the op that write creates, or a copy on a single device. If the tensor is
-// annotation over logical devices, each of them combines its shard: the op is then inside a computation
+// collectivePerShard returns the op that write creates, or a copy on a single device. If the tensor is
+// split over logical devices, each of them combines its shard: the op is then inside a computation
 // that is manual over the logical axes, because the partitioner has no rule for gathers and
 // scatters and would replicate the tensor first.
 func (w *assembler) collectivePerShard(out, in *ir.Value, split logical.Annotation, write func(out, in *ir.Value) *ir.Statement) *ir.Statement {

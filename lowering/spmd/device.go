@@ -9,7 +9,7 @@ import (
 )
 
 // A region on one logical device inside another region, such as in a loop body, becomes a
-// manualComputation that is manual over all logical axes. Its statements are in a branch that only the
+// computation that is manual over all logical axes. Its statements are in a branch that only the
 // one device takes. The other devices have zeros, and the results are sent to all devices, as for
 // the regions of the step itself (region.go). Values for its backward passes stay on the device, in
 // stacks over the devices.

@@ -65,7 +65,7 @@
 // and the step's function. It adds the manual computation and the loop around the call as required.
 // The step and the earlier passes do not depend on it. Another kind of entry function, such as a
 // main with sharded parameters and without a manual computation, is another such function. A new op
-// axes the graph is a new mark: a type with a method that returns the statement of the op.
+// of the graph is a new mark: a type with a method that returns the statement of the op.
 //
 // # Determinism
 //

@@ -12,7 +12,7 @@ import (
 )
 
 // ShardProof compares two traces of the same Go code: one with global tensors and one in which some
-// shardParameters have the shape of a replica's shard. It proves that a replica computes its shard of a
+// parameters have the shape of a replica's shard. It proves that a replica computes its shard of a
 // result from its shards alone. The proof covers numbers that Go code derives from a shape, because
 // they are different constants in the two traces.
 type ShardProof struct {
@@ -43,14 +43,14 @@ type indexedTrace struct {
 // equivalence is the relation between a value of the global trace and a value of the shard trace.
 type equivalence struct {
 	class        equivalenceClass
-	replicaShard ReplicaShard // axes class sharded
+	replicaShard ReplicaShard // of class sharded
 }
 
 type equivalenceClass int
 
 const (
 	unproven equivalenceClass = iota
-	// checkReplicated values are identical in both traces and on all replicas.
+	// equal values are identical in both traces and on all replicas.
 	equal
 	// splat values have equal elements, and one number in both traces. Their shapes may differ.
 	splat
@@ -152,7 +152,7 @@ func (p *ShardProof) isShardOf(global, shard ir.Type, over ReplicaShard) bool {
 	return slices.Equal(over.ShardDims(global.Dims, p.global.trace.opts.Replicas), shard.Dims)
 }
 
-// compareOp returns the relation between a value of the global trace and a value of the shard trace.
+// compare returns the relation between a value of the global trace and a value of the shard trace.
 func (p *ShardProof) compare(global, shard *ir.Value) equivalence {
 	key := [2]*ir.Value{global, shard}
 	if e, ok := p.proven[key]; ok {
@@ -185,7 +185,7 @@ func (p *ShardProof) compareParameters(global, shard *ir.Value) equivalence {
 }
 
 // sameOp reports whether two statements have the same op, attributes, and numbers of operands,
-// replaceResults and regions, and results of the same dtypes.
+// results and regions, and results of the same dtypes.
 func sameOp(g, s *ir.Statement) bool {
 	if g.Mark != nil || s.Mark != nil || g.Op != s.Op || len(g.Operands) != len(s.Operands) || len(g.Regions) != len(s.Regions) {
 		return false
@@ -200,12 +200,12 @@ func sameAttribute(g, s ir.Attribute) bool {
 	}
 	if c, ok := g.Value.(*ir.Dense); ok && g.Key == ir.ValueKey {
 		d, ok := s.Value.(*ir.Dense)
-		return ok && slices.Equal(c.AppendElements(nil), d.AppendElements(nil)) // isConstant compares the types
+		return ok && slices.Equal(c.AppendElements(nil), d.AppendElements(nil)) // constant compares the types
 	}
 	return g.Value == nil || slices.Equal(g.Value.Append(nil), s.Value.Append(nil))
 }
 
-// analyzeStatements returns the relation between results of two similar statements.
+// compareStatements returns the relation between results of two similar statements.
 func (p *ShardProof) compareStatements(g, s *ir.Statement, index int) equivalence {
 	operands := make([]equivalence, len(g.Operands))
 	identical := !deviceDependentOps[g.Op] && slices.EqualFunc(g.Results, s.Results, sameType)

@@ -42,6 +42,6 @@ func Example() {
 	// Output:
 	// replica=2,logical=2
 	// x global [8 8] replica,- a device [4 8]
-	// assembler global [8 16] -,logical a device [8 8]
+	// w global [8 16] -,logical a device [8 8]
 	// %1 = sdy.sharding_constraint %0 <@mesh, [{}, {"logical"}]> : tensor<4x16xf32>
 }

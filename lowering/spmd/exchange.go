@@ -13,7 +13,7 @@ import (
 
 // Compilers do not implement every collective for every dtype, or implement it wrongly: the CPU
 // compiler corrupts memory for integers of less than a byte, and libtpu rejects sums of Uint64 and
-// axes complex numbers and the maximum of 64-bit numbers. Such elements are encoded as elements of
+// of complex numbers and the maximum of 64-bit numbers. Such elements are encoded as elements of
 // other dtypes before the collective and decoded after it. All encodings are exact.
 
 // transferKind is the kind of a collective: whether and how it combines elements.
@@ -33,11 +33,11 @@ func transferOf(r Reduction) transferKind {
 	return map[Reduction]transferKind{Sum: allReduceSum, Max: allReduceMax, Min: allReduceMin, Broadcast: moveFromOneDevice}[r]
 }
 
-// emitNamedAxesOp is the mark of a collective.
+// collectiveMark is the mark of a collective.
 type collectiveMark interface {
 	mark
 	// transferKind returns the kind of the collective. It returns false where the mark
-	// emitters no collective, for example where there is only one device.
+	// writes no collective, for example where there is only one device.
 	transferKind(w *assembler) (transferKind, bool)
 }
 
@@ -80,7 +80,7 @@ func (w *assembler) lowerCollective(m collectiveMark, out, in *ir.Value) []*ir.S
 		return []*ir.Statement{m.lower(w, out, in)}
 	}
 	e.emit(in)
-	e.statements[len(e.statements)-1].Results[0] = out // operands place of the last value of the decoding
+	e.statements[len(e.statements)-1].Results[0] = out // in place of the last value of the decoding
 	return e.statements
 }
 
@@ -100,7 +100,7 @@ func (e *encodedCollective) needsEncoding(d dtypes.DType) bool {
 	return d.IsPacked() || d.Bits() == 64 && !d.IsComplex()
 }
 
-// broadcastFromDevice adds the collective of a value and returns its result.
+// emit adds the collective of a value and returns its result.
 func (e *encodedCollective) emit(in *ir.Value) *ir.Value {
 	d := in.Type.DType
 	switch {
@@ -117,7 +117,7 @@ func (e *encodedCollective) emit(in *ir.Value) *ir.Value {
 		return e.emitAsAllToAll(in)
 	}
 	// The bits are summed as integers. A float sum with zeros would change -0 to +0, subnormal
-	// deviceIndices to zero, and the bits of a NaN.
+	// numbers to zero, and the bits of a NaN.
 	return e.bitcast(e.emit(e.bitcast(in, intDTypes[d.Bits()])), d)
 }
 
@@ -245,7 +245,7 @@ func (e *encodedCollective) addCompare(direction string, a, b *ir.Value) *ir.Val
 	return out
 }
 
-// deviceIndex adds a constant of the type of another value.
+// addConstant adds a constant of the type of another value.
 func (e *encodedCollective) addConstant(like *ir.Value, n ir.Number) *ir.Value {
 	out := e.newValue(like.Type.DType, like.Type.Dims)
 	e.statements = append(e.statements, constantOp(out, n))

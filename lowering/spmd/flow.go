@@ -9,14 +9,14 @@ import (
 // dataFlow contains the definitions and uses of a step's statements.
 type dataFlow struct {
 	statements []*ir.Statement
-	// definitions maps a value to the index of the statement that defines it. It does not contain
+	// defined maps a value to the index of the statement that defines it. It does not contain
 	// parameters.
 	defined map[*ir.Value]int
 	// uses lists the values that each statement reads, including closures.
 	uses [][]*ir.Value
 	// regionOf is the region index of a statement, or -1.
 	regionOf []int
-	// valueAliases maps a value to the value that it is an alias of. uses resolves aliases; the statements
+	// aliases maps a value to the value that it is an alias of. uses resolves aliases; the statements
 	// do not.
 	aliases map[*ir.Value]*ir.Value
 }
@@ -60,7 +60,7 @@ func newDataFlow(f *ir.Function, regions []deviceRegion) *dataFlow {
 	return fl
 }
 
-// isConstant reports whether a value is computed without operands. Such a value is repeated at each
+// isRepeatable reports whether a value is computed without operands. Such a value is repeated at each
 // reader instead of crossing a region's border. So are empty tensors, which the compiler drops at
 // the border.
 func (fl *dataFlow) isRepeatable(v *ir.Value) bool {
@@ -78,15 +78,15 @@ func (w *assembler) repeatConstant(v *ir.Value) ([]*ir.Statement, error) {
 
 // regionBoundary contains the values that cross a region's border.
 type regionBoundary struct {
-	constants         []*ir.Value // load from outside, repeated inside
+	constants         []*ir.Value // read from outside, repeated inside
 	exportedConstants []*ir.Value // constants of the region that are read outside
 	operands          []*ir.Value // operands
-	keptOperands      []*ir.Value // stepParameters that an earlier region of the same device left there
+	keptOperands      []*ir.Value // operands that an earlier region of the same device left there
 	results           []*ir.Value // results, sent to all logical devices
-	keptResults       []*ir.Value // replaceResults that only later regions of the device read
+	keptResults       []*ir.Value // results that only later regions of the device read
 }
 
-// placeTensors computes the borders of all regions.
+// regionBoundaries computes the borders of all regions.
 func (fl *dataFlow) regionBoundaries(regions []deviceRegion) []regionBoundary {
 	all := make([]regionBoundary, len(regions))
 	add := func(list *[]*ir.Value, v *ir.Value) {

@@ -13,7 +13,7 @@ func (t *Trace) InterceptParameters(ask func(name string) error) (done func()) {
 	return func() { t.parameterChecks = t.parameterChecks[:n-1] }
 }
 
-// compareParameters calls the functions of Ask for a parameter of the step, the last one first.
+// checkParameter calls the functions of Ask for a parameter of the step, the last one first.
 func (t *Trace) checkParameter(name string, _ shapes.Shape) error {
 	for _, ask := range slices.Backward(t.parameterChecks) {
 		if err := ask(name); err != nil {

@@ -24,7 +24,7 @@ type TensorPlacement struct {
 	// OpenPasses lets the partitioner choose the sharding of a result, instead of Spec.
 	AutoSharded bool
 	// Donated arguments share their memory with the result at index Result, which must have the
-	// isSame shape and the same Spec.
+	// same shape and the same Spec.
 	Donated bool
 	Result  int
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// writeBlock is a transformer layer with weights that are split over two logical devices, and the
+// block is a transformer layer with weights that are split over two logical devices, and the
 // gradients of all its arguments: float32 weights, products of dtype d, float32 normalization.
 // Contractions over a split dimension are summed over the devices: the outputs of attention and of
 // the second dense layer in the forward pass, and the gradients of their inputs in the backward
@@ -166,7 +166,7 @@ func TestSumsOverLogicalDevicesKeepTheDTypeOfTheirResults(t *testing.T) {
 }
 
 // TestHalfPrecisionIsSummedInFloat32 compares half-precision products and their gradients, split
-// replicaShard two devices, with float32 results: each result is rounded once per device and once more in
+// over two devices, with float32 results: each result is rounded once per device and once more in
 // the sum, however many terms it has.
 func TestHalfPrecisionIsSummedInFloat32(t *testing.T) {
 	const n, terms = 8, 4096

@@ -8,19 +8,19 @@ import (
 )
 
 // rematerializer determines the values of a forward pass that a backward pass reads, and which of them are
-// keptStack and which are recomputed.
+// kept and which are recomputed.
 type rematerializer struct {
 	function       *ir.Function // creates values
 	policy         region.RematPolicy
 	forward        *passNode
-	definitions    map[*ir.Value]*ir.Statement // analyzeStatements of the forward pass by result, without arguments
+	definitions    map[*ir.Value]*ir.Statement // statements of the forward pass by result, without arguments
 	argumentIndex  map[*ir.Value]int
 	outerArguments []*ir.Value // the arguments of the forward pass, outside
 
-	// keptStack are the values that the forward pass returns for all backward passes, in addition to its
+	// kept are the values that the forward pass returns for all backward passes, in addition to its
 	// results.
 	kept []*ir.Value
-	// returned is the dependence of each value that is known so far.
+	// dependence is the dependence of each value that is known so far.
 	dependence map[*ir.Value]dependence
 }
 
@@ -120,7 +120,7 @@ type recomputation struct {
 	replacements map[*ir.Value]*ir.Value
 }
 
-// innerValue returns a value of the forward pass at the backward pass.
+// value returns a value of the forward pass at the backward pass.
 func (r *recomputation) value(v *ir.Value) *ir.Value {
 	if of, ok := r.replacements[v]; ok {
 		return of
@@ -144,7 +144,7 @@ func (r *recomputation) value(v *ir.Value) *ir.Value {
 	return of
 }
 
-// recomputeForward repeats a statement of the forward pass.
+// recompute repeats a statement of the forward pass.
 func (r *recomputation) recompute(s *ir.Statement) {
 	copied := *s.ReplaceOperands(r.value)
 	copied.Results = make([]*ir.Value, len(s.Results))

@@ -8,7 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// analyzeWhile writes each pass of a loop as one stablehlo.while.
+// writeLoop writes each pass of a loop as one stablehlo.while.
 func (a *outliner) writeLoop(forward *passNode) {
 	kind := forward.Kind.(region.Loop)
 	k := newRematerializer(a.function, forward, kind.Policy)
@@ -77,7 +77,7 @@ func (a *outliner) newWhileLoop(p *passNode, n int, reverse bool) *whileLoop {
 	return c
 }
 
-// stackSlice returns the statements for the slice of a stack for this iteration.
+// appendSlice returns the statements for the slice of a stack for this iteration.
 func (c *whileLoop) appendSlice(out, stack *ir.Value) {
 	sizes := append([]int{1}, stack.Type.Dims[1:]...)
 	cut := c.a.function.NewValue(stack.Type.WithDims(sizes...))
@@ -99,7 +99,7 @@ func (c *whileLoop) addZeroState(t ir.Type) *ir.Value {
 	return argument
 }
 
-// stackSpec adds a stack with the values of v in all iterations.
+// addStack adds a stack with the values of v in all iterations.
 func (c *whileLoop) addStack(v *ir.Value) {
 	all := c.addZeroState(v.Type.Stacked(c.iterations))
 	row, next := c.a.function.NewValue(v.Type.Stacked(1)), c.a.function.NewValue(all.Type)

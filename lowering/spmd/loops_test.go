@@ -16,7 +16,7 @@ import (
 )
 
 // TestLoopsInLoops sorts and loops within the body of a loop. GoMLX creates all closures in the
-// analyzeStep function.
+// step function.
 func TestLoopsInLoops(t *testing.T) {
 	repeat := func(x *graph.Node, times int32, do func(x *graph.Node) *graph.Node) *graph.Node {
 		counter := shapes.Make(dtypes.Int32)

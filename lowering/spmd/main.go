@@ -12,7 +12,7 @@ import (
 )
 
 // mainBuilder is the entry function under construction: global tensors as arguments and results, and,
-// innerValues the computation that is manual over the replicas, the step, called once or in a loop.
+// inside the computation that is manual over the replicas, the step, called once or in a loop.
 type mainBuilder struct {
 	assembler *assembler
 	module    *Module
@@ -20,13 +20,13 @@ type mainBuilder struct {
 	while     bool // the first result is the loop condition
 
 	main                          *ir.Function
-	outer, inner                  []*ir.Value // axes the manual computation
+	outer, inner                  []*ir.Value // of the manual computation
 	inSpecs, outSpecs             []sharding.Spec
 	replicaIDVector               *ir.Value   // the replica ids, if the step reads its own id
 	stepArguments, stepParameters []*ir.Value // the step's operands, in the body and as its parameters
 	perStepArgument               []int       // the argument that an operand is a slice of, or -1
 	argumentIndex                 []int       // the argument of an operand, or -1 for the replica id
-	stepTypes, mainTypes          []ir.Type   // axes the step's results, and of main's
+	stepTypes, mainTypes          []ir.Type   // of the step's results, and of main's
 	returns                       []*ir.Value // the results of the manual computation
 	prologue, epilogue            []*ir.Statement
 }
@@ -54,7 +54,7 @@ func (w *assembler) main(m *Module, p *lowering.Program, sig Signature) *ir.Func
 }
 
 // replicaIDs returns the vector of replica numbers, of which each manual computation receives its
-// definitions element.
+// own element.
 func (e *mainBuilder) replicaIDs() []*ir.Statement {
 	if !e.assembler.replicaProgram {
 		return []*ir.Statement{iotaOp(e.replicaIDVector)}
@@ -130,7 +130,7 @@ func (e *mainBuilder) addResults(p *lowering.Program) {
 	}
 }
 
-// callOp returns the statements that call the step, once or in a loop.
+// callStep returns the statements that call the step, once or in a loop.
 func (e *mainBuilder) callStep() []*ir.Statement {
 	if e.steps == 0 {
 		return []*ir.Statement{callOp("stepped", "step", e.stepTypes, e.stepArguments)}
@@ -180,7 +180,7 @@ func (e *mainBuilder) loopCondition(before []*ir.Value) *ir.Region {
 		Body: append(body, returnOp("stablehlo.return", []*ir.Value{again}))}
 }
 
-// analyzeStep returns the loop body.
+// loopBody returns the loop body.
 func (e *mainBuilder) loopBody(carried, operands []*ir.Value) *ir.Region {
 	index, zero := newValue("index", int32Scalar), newValue("zero", int32Scalar)
 	body := []*ir.Statement{constantOp(zero, ir.Integer(0))}

@@ -16,7 +16,7 @@ import (
 //
 // The gradients are the gradients of the sum of the results of all devices. A result that is equal
 // on n devices counts once, so its adjoint is divided by n on each device. The gradient of an
-// argumentIndex that is equal on several devices is summed over them. The adjoints of collectives follow
+// argument that is equal on several devices is summed over them. The adjoints of collectives follow
 // from these two rules. A sum of a value that is known to be equal on the devices is written as a
 // multiplication.
 
@@ -82,7 +82,7 @@ type manualComputation struct {
 	operands, arguments []*ir.Value // outside, and inside
 	inSpecs, outSpecs   []sharding.Spec
 	returned            []*ir.Value // inside
-	resultTypes         []ir.Type   // axes the results, outside
+	resultTypes         []ir.Type   // of the results, outside
 	outerResults        []*ir.Value // outside: values defined by the results, besides exit marks
 	prologue, epilogue  []*ir.Statement
 	outerStatements     []*ir.Statement // outside
@@ -154,7 +154,7 @@ func (c *manualComputation) stackValue(v *ir.Value) *ir.Value {
 }
 
 // innerValue returns the value inside for a value outside: a constant is repeated, and other values are
-// stepParameters that are equal on all devices.
+// operands that are equal on all devices.
 func (c *manualComputation) innerValue(v *ir.Value) *ir.Value {
 	if in, ok := c.innerValues[v]; ok {
 		return in

@@ -21,7 +21,7 @@ import (
 )
 
 // TestRegionsInRegions nests a region over one axis in a region over another axis, a loop with a
-// emitCollective and a block in a region, and all of this in a loop.
+// collective and a block in a region, and all of this in a loop.
 func TestRegionsInRegions(t *testing.T) {
 	within := func(axes []string, in manual.Arg, out sharding.Spec, f func(x *graph.Node) *graph.Node) *graph.Node {
 		return manual.Region(axes, []manual.Arg{in}, []sharding.Spec{out}, func(in []*graph.Node) []*graph.Node { return []*graph.Node{f(in[0])} })[0]
@@ -46,7 +46,7 @@ func TestRegionsInRegions(t *testing.T) {
 						return within([]string{"model"}, manual.In(x, nil, "model"), sharding.P(nil, "model"), func(x *graph.Node) *graph.Node {
 							mine := graph.AddScalar(graph.ConvertDType(graph.Min(manual.Index(g), graph.Const(g, int32(0))), dtypes.Float32), 1)
 							x = within([]string{"expert"}, manual.In(x, "expert"), sharding.P("expert"), func(x *graph.Node) *graph.Node {
-								sum := manual.AllReduce(graph.ReduceAllSum(graph.Square(x)), manual.Sum) // replicaShard both axes
+								sum := manual.AllReduce(graph.ReduceAllSum(graph.Square(x)), manual.Sum) // over both axes
 								return graph.Div(x, graph.Sqrt(graph.AddScalar(sum, 1)))
 							})
 							x = repeat(x, func(x *graph.Node) *graph.Node {
@@ -75,8 +75,8 @@ func TestRegionsInRegions(t *testing.T) {
 }
 
 // TestTensorParallelLayersSendNoMoreThanTheyHaveTo counts the collectives of two dense layers with
-// annotation weights: one all-reduce in the forward pass, and one in the backward pass for the gradient
-// axes the input.
+// split weights: one all-reduce in the forward pass, and one in the backward pass for the gradient
+// of the input.
 func TestTensorParallelLayersSendNoMoreThanTheyHaveTo(t *testing.T) {
 	m := build(t, spmd.Options{LogicalAxes: []sharding.Axis{{Name: "model", Size: 4}}}, spmd.Signature{
 		Arguments: make([]spmd.Tensor, 3), Results: make([]spmd.Tensor, 4),

@@ -7,11 +7,11 @@ import (
 
 // The StableHLO builder has no Shardy ops, and some ops of this package depend on the whole step. A
 // trace therefore adds a placeholder statement with a mark, and the writer replaces it by ops, also
-// operands loop bodies.
+// in loop bodies.
 
 // mark is the meaning of a placeholder statement.
 type mark interface {
-	// emit returns the op that computes out from in.
+	// lower returns the op that computes out from in.
 	lower(w *assembler, out, in *ir.Value) *ir.Statement
 }
 
@@ -20,7 +20,7 @@ type annotationMark struct {
 	annotation logical.Annotation
 	// isAdjoint is set if the tensor is an adjoint, whose readers are assigned.
 	isAdjoint bool
-	// definitions is set for an annotation in the step itself, outside closures and other functions.
+	// inMain is set for an annotation in the step itself, outside closures and other functions.
 	inMain bool
 }
 

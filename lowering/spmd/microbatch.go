@@ -11,11 +11,11 @@ import (
 )
 
 // A step that splits its rows into microbatches pads the last microbatches. Each iteration of its
-// analyzeWhile has a different number of real rows. The program for another size has microbatches of
+// loop has a different number of real rows. The program for another size has microbatches of
 // another size, but the arguments keep their sizes: a mark converts between them.
 
 // SplitMicrobatches returns x with dimension 0 split into a stack [n, rows/n, ...] of n microbatches. In a trace
-// axes another size (see [Trace.MaskPadding]) the microbatches have resized rows; 0 is rows/n. No
+// of another size (see [Trace.MaskPadding]) the microbatches have resized rows; 0 is rows/n. No
 // gradient flows through Cut.
 func SplitMicrobatches(x *graph.Node, n, resized int) *graph.Node {
 	dims := append([]int{n, x.Shape().Dimensions[0] / n}, x.Shape().Dimensions[1:]...)

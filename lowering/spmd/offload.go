@@ -25,7 +25,7 @@ func placeInMemory(memory string, out, in *ir.Value) *ir.Statement {
 func (k *rematerializer) isOffloaded(v *ir.Value) bool { return k.policy.OnHost && v.Type.Rank() > 0 }
 
 // checkOffload returns an error where compilers do not support values in host memory: on the CPU, and
-// outerArguments loops, where libtpu's compiler uses more device memory instead of less.
+// outside loops, where libtpu's compiler uses more device memory instead of less.
 func (t *Trace) checkOffload(kind region.Kind) error {
 	refuse := func(reason, hint string) error {
 		return &errkind.Fault{Op: kind.String() + ":", Subject: "policy", Reason: reason, Hint: hint, Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}

@@ -32,7 +32,7 @@ func emptyConstantOp(out *ir.Value) *ir.Statement {
 }
 
 // copyOp returns an op that copies its operand. It replaces constraints and collectives on a
-// isSinglePartition device.
+// single device.
 func copyOp(out, in *ir.Value) *ir.Statement { return customOp("stablehlo.reshape", out, in) }
 
 func compareOp(direction string, out, a, b *ir.Value) *ir.Statement {
@@ -45,12 +45,12 @@ func callOp(pack, function string, types []ir.Type, in []*ir.Value) *ir.Statemen
 		Attributes: []ir.Attribute{{Key: ir.CalleeKey, Value: ir.Symbol(function)}}, Form: ir.Custom}
 }
 
-// addResult returns the terminator of a function or a region.
+// returnOp returns the terminator of a function or a region.
 func returnOp(op string, values []*ir.Value) *ir.Statement {
 	return &ir.Statement{Op: op, Operands: values, Form: ir.Custom}
 }
 
-// writeManual returns a computation that is manual over axes. body receives the shards of in on a
+// manualComputationOp returns a computation that is manual over axes. body receives the shards of in on a
 // device.
 func manualComputationOp(pack string, over []string, in []*ir.Value, inSpecs []sharding.Spec, types []ir.Type, outSpecs []sharding.Spec, body *ir.Region) *ir.Statement {
 	return &ir.Statement{Op: "sdy.manual_computation", Operands: in, Results: ir.NewResults(pack, types...), ResultName: pack,
@@ -90,7 +90,7 @@ func combinerRegion(out *ir.Value, op string) *ir.Region {
 }
 
 // collectiveOp returns a collective op among groups. own are its further attributes, which come first.
-// addOp combines two elements; it is "" for a collective that combines none.
+// op combines two elements; it is "" for a collective that combines none.
 func (w *assembler) collectiveOp(name string, out, in *ir.Value, op string, among ir.Alias, own ...ir.Attribute) *ir.Statement {
 	w.lastChannel++
 	s := &ir.Statement{Op: name, Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Generic,

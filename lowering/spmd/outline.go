@@ -14,14 +14,14 @@ import (
 // passes, because the values that the backward passes read determine the results of the forward
 // pass.
 
-// emitShard is a list of statements that may contain other parts: the step, or a pass.
+// passNode is a list of statements that may contain other parts: the step, or a pass.
 type passNode struct {
 	*region.Pass
 	items []passItem
-	// rewriteBackward are the backward passes of a forward pass, in step order.
+	// backward are the backward passes of a forward pass, in step order.
 	backward []*passNode
 	depth    int
-	// definitions are the values defined inside, see makes. excluded is set while other parts are searched.
+	// defined are the values defined inside, see makes. excluded is set while other parts are searched.
 	defined  map[*ir.Value]bool
 	excluded bool
 }
@@ -42,12 +42,12 @@ type outliner struct {
 	// hoisted are statements that are moved to the start of the step.
 	hoisted []*ir.Statement
 	// constants maps a value to the statement that computes it without operands. vary contains the
-	// varyingAxes over devices, if there are manual regions.
+	// variation over devices, if there are manual regions.
 	constants map[*ir.Value]*ir.Statement
 	variation *variation
 }
 
-// outliner returns the step without passes, and the new index of each statement: element i is the
+// outlinePasses returns the step without passes, and the new index of each statement: element i is the
 // index of statement i of the step, or of its replacement.
 func (w *assembler) outlinePasses(f *ir.Function, passes []tracedPass) (*ir.Function, []int, error) {
 	at := make([]int, len(f.Body)+1)
@@ -93,8 +93,8 @@ func (w *assembler) outlinePasses(f *ir.Function, passes []tracedPass) (*ir.Func
 	return &copied, at, nil
 }
 
-// canCompute checks that no value of a pass is read outside it except as a result. A step can leak a
-// innerValue through a Go variable.
+// checkEscapes checks that no value of a pass is read outside it except as a result. A step can leak a
+// value through a Go variable.
 func checkEscapes(f *ir.Function) error {
 	known := map[*ir.Value]bool{}
 	for _, p := range f.Parameters {
@@ -118,7 +118,7 @@ func checkEscapes(f *ir.Function) error {
 	return nil
 }
 
-// annotation creates the parts. begins are the indices of the root's units in the step.
+// buildTree creates the parts. begins are the indices of the root's units in the step.
 func (a *outliner) buildTree(body []*ir.Statement, passes []tracedPass) (begins []int) {
 	a.root = &passNode{}
 	open, of := []*passNode{a.root}, map[*region.Pass]*passNode{}
@@ -214,7 +214,7 @@ func (a *outliner) walk(p *passNode, yield func(in *passNode, s *ir.Statement)) 
 	}
 }
 
-// analyzeStatements returns the statements of a unit.
+// statements returns the statements of a unit.
 func (u passItem) statements() []*ir.Statement {
 	if u.pass != nil {
 		return u.pass.statements()
@@ -254,7 +254,7 @@ func (p *passNode) setStatements(all []*ir.Statement) {
 	p.add(all...)
 }
 
-// addAxes appends statements to a part.
+// add appends statements to a part.
 func (p *passNode) add(all ...*ir.Statement) {
 	for _, s := range all {
 		p.items = append(p.items, passItem{statement: s})
@@ -332,7 +332,7 @@ func (a *outliner) mapStatements(f func(s *ir.Statement) *ir.Statement) {
 	within(a.root)
 }
 
-// load returns the values that a pass's statements read, and its results.
+// readValues returns the values that a pass's statements read, and its results.
 func (p *passNode) readValues(gives []*ir.Value) map[*ir.Value]bool {
 	all := map[*ir.Value]bool{}
 	for _, v := range gives {

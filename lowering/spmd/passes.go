@@ -12,14 +12,14 @@ import (
 )
 
 // A pass through a region of package region is a range of the step's statements. Its arguments and
-// replaceResults are statements with marks. outline.go moves the passes into separate functions.
+// results are statements with marks. outline.go moves the passes into separate functions.
 
 type tracedPass struct {
 	*region.Pass
 	begin, end int
 }
 
-// writeManual reports whether a pass is written as a manual computation.
+// isManual reports whether a pass is written as a manual computation.
 func (p tracedPass) isManual() bool {
 	switch p.Kind.(type) {
 	case region.Manual, region.On:
@@ -43,7 +43,7 @@ type exitMark struct {
 // nameMark is the mark of a value with a name for the rematerialization policy.
 type nameMark struct{ name string }
 
-// emit implements [mark]: in a pass that is written inline the value is the operand.
+// lower implements [mark]: in a pass that is written inline the value is the operand.
 func (entryMark) lower(_ *assembler, out, in *ir.Value) *ir.Statement { return copyOp(out, in) }
 func (exitMark) lower(_ *assembler, out, in *ir.Value) *ir.Statement  { return copyOp(out, in) }
 func (nameMark) lower(_ *assembler, out, in *ir.Value) *ir.Statement  { return copyOp(out, in) }

@@ -25,7 +25,7 @@ const (
 )
 
 // deep is a step over stacked layers. It returns its loss, an average per layer, and the gradients
-// axes x, of the stacked weights and biases, and of a scale that all layers share.
+// of x, of the stacked weights and biases, and of a scale that all layers share.
 func deep(layer func(in []*graph.Node) (y, average, penalty *graph.Node), over func(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) (y, averages, penalty *graph.Node)) func(g *graph.Graph) []*graph.Node {
 	return func(g *graph.Graph) []*graph.Node {
 		x := graph.Parameter(g, "x", shapes.Make(dtypes.Float32, rows, width))

@@ -17,7 +17,7 @@ import (
 // replica.
 //
 // PerReplicaRandomNumbers returns the new state for the step to store, the same on all replicas: state
-// epilogue one draw, or now if now does not depend on state, for example in a step that sets the
+// after one draw, or now if now does not depend on state, for example in a step that sets the
 // state.
 func PerReplicaRandomNumbers(state, now *graph.Node) (*graph.Node, error) {
 	t := requireTrace("random numbers", state)

@@ -34,7 +34,7 @@ func (w *assembler) writeRegion(fl *dataFlow, n int, r deviceRegion, b regionBou
 		in, inSpecs = append(in, v), append(inSpecs, spec)
 		args = append(args, newValue(fmt.Sprintf("region_%d_arg%d", n, i), local))
 	}
-	var outTypes, globalTypes []ir.Type // resultTypes in the function, and of the computation
+	var outTypes, globalTypes []ir.Type // types in the function, and of the computation
 	for i, v := range results {
 		if i < len(b.results) {
 			outTypes, globalTypes = append(outTypes, v.Type), append(globalTypes, v.Type)

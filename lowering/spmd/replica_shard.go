@@ -55,7 +55,7 @@ func (o ReplicaShard) String() string {
 }
 
 // GatherShards returns the unsharded tensor, the same on each replica, by one all-gather of the shards.
-// annotation is the annotation of the tensor over the logical devices, each of which gathers its own
+// split is the annotation of the tensor over the logical devices, each of which gathers its own
 // shard only. The gradient is [ReduceScatterShard]. It panics with an error of kind InvalidArgumentError.
 func GatherShards(part *graph.Node, o ReplicaShard, split logical.Annotation) *graph.Node {
 	t := requireTrace("whole", part)
@@ -72,7 +72,7 @@ func ReduceScatterShard(x *graph.Node, o ReplicaShard, split logical.Annotation)
 	return t.emitReduceScatter(padToShards(x, o, t.opts.Replicas), o.gatherMark(split))
 }
 
-// allGatherMark returns the mark of the gathered shards.
+// gatherMark returns the mark of the gathered shards.
 func (o ReplicaShard) gatherMark(split logical.Annotation) allGatherMark {
 	return allGatherMark{axis: o.Dim, state: true, split: split}
 }
@@ -207,7 +207,7 @@ func (w *assembler) gatherParameters() (list []*ir.Statement) {
 	if len(w.gatheredParameters) == 0 {
 		return nil
 	}
-	readers := map[*ir.Value][]int{} // analyzeStatements of the body
+	readers := map[*ir.Value][]int{} // statements of the body
 	for i, s := range w.body {
 		s.WalkOperands(func(v *ir.Value) {
 			if list := readers[v]; len(list) == 0 || list[len(list)-1] != i {
@@ -278,7 +278,7 @@ func removePaddingOp(out, in *ir.Value) *ir.Statement {
 		AddAttribute("start_indices", ir.Ints(make([]int, rank))).AddAttribute("strides", ir.Ints(slices.Repeat([]int{1}, rank)))
 }
 
-// gatherParameters reports whether a statement gathers sharded state, or slices the padding off the gathered
+// gathersState reports whether a statement gathers sharded state, or slices the padding off the gathered
 // tensor.
 func gathersState(s *ir.Statement, made map[*ir.Value]*ir.Statement) bool {
 	if g, ok := s.Mark.(allGatherMark); ok {
@@ -293,7 +293,7 @@ func gathersState(s *ir.Statement, made map[*ir.Value]*ir.Statement) bool {
 
 // unreadGathers returns the statements that gather sharded state without a reader. An updated variable
 // that stays sharded is gathered where the step may still read it, and a stack from which layers
-// emitGather slices is gathered in the precision of the step.
+// gather slices is gathered in the precision of the step.
 func (fl *dataFlow) unreadGathers(parts map[*ir.Value]*ir.Value) map[int]bool {
 	var found map[int]bool
 	var readers map[*ir.Value]int

@@ -23,7 +23,7 @@ func TestPartsHaveOneSizeAndMakeTheWhole(t *testing.T) {
 }
 
 // TestAParameterInPartsIsGatheredWhereItIsRead checks the text of a step that reads one sharded
-// argumentIndex in full, and the replica's shard of another.
+// argument in full, and the replica's shard of another.
 func TestAParameterInPartsIsGatheredWhereItIsRead(t *testing.T) {
 	o := spmd.ReplicaShard{Dim: 0, Size: 6}
 	for _, c := range []struct {

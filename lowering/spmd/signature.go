@@ -41,7 +41,7 @@ type Tensor struct {
 	// arguments are the same for all steps.
 	PerStep bool
 	// Donated arguments share their memory with the result at index Result, which must have the
-	// isSame shape and placement.
+	// same shape and placement.
 	Donated bool
 	Result  int
 	// IsConstant is set for an argument that replaces a constant of the step.
@@ -107,7 +107,7 @@ type Policy struct {
 	IsLoop bool // false for a block
 }
 
-// replacePass computes the shapes of an argument or a result.
+// place computes the shapes of an argument or a result.
 func (w *assembler) place(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (ShardedTensor, error) {
 	if t.ReplicaShard.IsSharded() && t.ReplicaShard.Dim < len(local) && local[t.ReplicaShard.Dim] == t.ReplicaShard.Size && kind == "argument" {
 		local = t.ReplicaShard.ShardDims(local, w.replicas)

@@ -23,7 +23,7 @@ type Options struct {
 	Replicas, LogicalDevices int
 	// LogicalAxes are the axes of a replica's logical devices, the slowest first, see logical.NewMesh.
 	// LogicalDevices must be the product of their sizes or zero. Without LogicalAxes the replica
-	// replacements one axis.
+	// has one axis.
 	LogicalAxes []sharding.Axis
 	// AllowReplicaProgram allows a step without logical devices (P = 1) to become a program of R replicas of
 	// one partition each, which needs no partitioner, instead of R partitions. See
@@ -106,7 +106,7 @@ func (t *Trace) NewScratch() *Trace {
 }
 
 // replicate replicates an operand of a gather or a scatter if the step splits tensors over two or
-// loopCondition logical axes: for a split operand, XLA's partitioner looks for groups of devices that do not
+// more logical axes: for a split operand, XLA's partitioner looks for groups of devices that do not
 // exist, and aborts the process.
 func (t *Trace) replicate(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 	if t.InRegion() || !t.usesPartitioner() {
@@ -118,7 +118,7 @@ func (t *Trace) replicate(f *lowering.Function, x *stablehlo.Value) (*stablehlo.
 	return f.Mark(x, x.Shape(), replicateMark{})
 }
 
-// isConstant implements [lowering.Options.Constant].
+// replaceConstant implements [lowering.Options.Constant].
 func (t *Trace) replaceConstant(shape shapes.Shape, elements []byte) (c lowering.Constant, err error) {
 	if t.InRegion() || len(region.ManualAxes(t)) > 0 {
 		return c, nil
@@ -142,11 +142,11 @@ func (t *Trace) LogicalDevices() int { return t.opts.LogicalDevices }
 // LogicalMesh returns the logical axes of a replica.
 func (t *Trace) LogicalMesh() sharding.Mesh { return t.mesh }
 
-// emit adds the statement of an op with operand x to f and returns its result.
+// opEmitter adds the statement of an op with operand x to f and returns its result.
 type opEmitter func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
 // emit adds an op of this package to the graph of x. GoMLX has no custom ops: the op is an identity
-// addOp for GoMLX, which immediately calls the backend for it, and write adds the op instead. gradient
+// op for GoMLX, which immediately calls the backend for it, and write adds the op instead. gradient
 // returns the adjoint of x for the adjoint of the node. If gradient is nil, no gradient flows.
 func (t *Trace) emit(x *graph.Node, op opEmitter, gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	t.pending = op
@@ -194,7 +194,7 @@ func (t *Trace) emitPending(f *lowering.Function, x *stablehlo.Value) (*stablehl
 }
 
 // Annotate implements [logical.Target]. It adds the mark of a constraint, whose axes are known
-// epilogue all splits are known. A tensor that is assigned in a closure or a function, or that is
+// after all splits are known. A tensor that is assigned in a closure or a function, or that is
 // sharded over devices, is replicated on all of them. See [placement] for other assigned tensors.
 func (t *Trace) Annotate(x *graph.Node, a logical.Annotation, adjoint bool, gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	if err := t.checkAnnotation(a, x.Shape().Dimensions); err != nil {

@@ -7,12 +7,12 @@ import (
 )
 
 // GoMLX computes the gradient of a product's second operand as the transpose of a product. On one
-// writeDeviceRegion compilers rewrite this as the product of the same operands in the other order. A
+// device compilers rewrite this as the product of the same operands in the other order. A
 // partitioner runs earlier and inserts the sum over devices between the two; the transpose then
 // stays, with inefficient memory access. This file therefore writes the product in the other order.
 
 // foldTransposes returns the statements of a function or a region, with each transpose of a product
-// resolveMarks by a product if the transpose is the only reader of the product.
+// replaced by a product if the transpose is the only reader of the product.
 func foldTransposes(body []*ir.Statement) []*ir.Statement {
 	defined, reads := map[*ir.Value]*ir.Statement{}, map[*ir.Value]int{}
 	for _, s := range body {

@@ -34,7 +34,7 @@ var rangePreservingOps = []string{
 // twoBitWidener rewrites functions so that they contain no integers of 2 bits.
 type twoBitWidener struct {
 	wideValues  map[*ir.Value]*ir.Value
-	inReduction bool // innerValues a reduction's region
+	inReduction bool // inside a reduction's region
 }
 
 // widenTwoBits returns the functions of a module, the entry function first, without integers of 2
@@ -102,10 +102,10 @@ func (w *twoBitWidener) widenFunction(f *ir.Function, entry bool) *ir.Function {
 	return &written
 }
 
-// innerValue returns the replacement of a value: the value itself, or a value with elements of 8 bits.
+// widenValue returns the replacement of a value: the value itself, or a value with elements of 8 bits.
 func (w *twoBitWidener) widenValue(v *ir.Value) *ir.Value { return w.newWideValue("", v) }
 
-// outerResults is value with a prefix for the name of a new value.
+// newWideValue is value with a prefix for the name of a new value.
 func (w *twoBitWidener) newWideValue(prefix string, v *ir.Value) *ir.Value {
 	if !isTwoBit(v.Type.DType) {
 		return v

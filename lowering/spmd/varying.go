@@ -18,12 +18,12 @@ import (
 // too. This file propagates that property by op, without computing values: for the replica axis,
 // and, inside manual regions, where each device has its own values, for the logical axes.
 
-// axisSetOf is a set of logical axes, by index in the mesh, and of the replica axis.
+// axisSet is a set of logical axes, by index in the mesh, and of the replica axis.
 type axisSet uint64
 
 const replicaAxisBit axisSet = 1 << 63
 
-// varyingAxes contains the axes over which each value of a step may vary. of maps the results of
+// variation contains the axes over which each value of a step may vary. of maps the results of
 // statements.
 type variation struct {
 	trace *Trace
@@ -70,7 +70,7 @@ func (t *Trace) replicaVarying(nodes, parameters []*graph.Node) ([]bool, error) 
 	return all, nil
 }
 
-// innerValue returns a node's value in the step function.
+// nodeValue returns a node's value in the step function.
 func (t *Trace) nodeValue(node *graph.Node) (v *ir.Value, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -118,7 +118,7 @@ func shardAxes(c region.Mapping) (all []string) {
 	return all
 }
 
-// varyingAxes computes the axes over which the values of statements vary.
+// analyzeVariation computes the axes over which the values of statements vary.
 func (t *Trace) analyzeVariation(body []*ir.Statement) *variation {
 	x := &variation{trace: t, axes: map[*ir.Value]axisSet{}}
 	x.analyzeStep(body)

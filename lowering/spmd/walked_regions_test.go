@@ -21,7 +21,7 @@ import (
 )
 
 // rowsNetwork is a network on x [1, rows, channels] with the kernels a and b. split splits the rows
-// replicaShard the devices.
+// over the devices.
 type rowsNetwork func(devices int, split func(x *graph.Node) *graph.Node, x, a, b *graph.Node) *graph.Node
 
 // rowsNetworks have a layer with a number of rows that the devices do not divide, in every kind of region.

@@ -136,7 +136,7 @@ func (t *Trace) assemble(p *lowering.Program, sig Signature) (*Module, error) {
 func (w *assembler) isSinglePartition() bool { return w.replicaProgram || w.mesh.Size() == 1 }
 
 // mainIsReplica reports whether main's tensors are the tensors of a replica, so that no computation is
-// writeManual over the replicas.
+// manual over the replicas.
 func (w *assembler) mainIsReplica() bool { return w.isSinglePartition() || w.replicas == 1 }
 
 // placeTensors places the step's arguments and results.
@@ -180,7 +180,7 @@ func (w *assembler) resolveFunction(f *ir.Function) (*ir.Function, error) {
 	return &written, nil
 }
 
-// analyzeStep rewrites the step function.
+// assembleStep rewrites the step function.
 func (w *assembler) assembleStep(p *lowering.Program, m *Module) (*ir.Function, error) {
 	traced, at, err := w.outlinePasses(p.Main(), w.trace.passes)
 	if err != nil {
@@ -256,8 +256,8 @@ func (w *assembler) appendReturn(s *ir.Statement, results []ShardedTensor) {
 	w.body = append(w.body, returnOp("return", all))
 }
 
-// writeManual returns the shape of a tensor inside the computation that is manual over the replicas: the
-// mainTypes shape divided by the replica axis.
+// dimsPerReplica returns the shape of a tensor inside the computation that is manual over the replicas: the
+// global shape divided by the replica axis.
 func (w *assembler) dimsPerReplica(p ShardedTensor) []int {
 	dims := slices.Clone(p.GlobalDims)
 	if p.PerReplica {

@@ -14,7 +14,7 @@ import (
 // numActivities is the number of kinds of activities.
 const numActivities = int(watchdog.Setup) + 1
 
-// numActivities contains the current activity of a run, and the time of each activity since the last
+// activityLog contains the current activity of a run, and the time of each activity since the last
 // record.
 type activityLog struct {
 	current   activityPeriod

@@ -220,7 +220,7 @@ func (c *Cache) load(ctx context.Context, client *pjrt.Client, k entryKey) *pjrt
 		// An invalid entry is removed, also if it is not a regular file.
 		if x := c.loadEntry(ctx, client, k, path, data, err, func() error { return os.Remove(path) }); x != nil {
 			now := time.Now()
-			// evictEntries removes the entries with the oldest times. An error here is not important.
+			// trim removes the entries with the oldest times. An error here is not important.
 			_ = os.Chtimes(path, now, now)
 			return x
 		}

@@ -27,7 +27,7 @@ const headerSize = len(magic) + 2*sha256.Size + 8
 // errCorrupt is matched by the errors of damaged entries.
 var errCorrupt = errkind.New(errkind.DataLossError, "corrupt entry")
 
-// loadSigningKey identifies an entry.
+// entryKey identifies an entry.
 type entryKey [sha256.Size]byte
 
 // newEntryKey hashes everything that a compiled program depends on. All processes of a slice have the

@@ -13,13 +13,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// signingKeySize is the size of a new key. maxKeyFileSize is the limit of the size of a key file.
+// keyBytes is the size of a new key. maxKeyFileSize is the limit of the size of a key file.
 const (
 	signingKeySize = 32
 	maxKeyFileSize = 4 << 10
 )
 
-// userKeyFile is the path of the key in the user's configuration directory. localKeyFile is its name in the
+// keyName is the path of the key in the user's configuration directory. localKeyFile is its name in the
 // directory of the cache if the user has no configuration directory.
 const (
 	userKeyFile  = "tpustrategy/compile-cache.key"

@@ -110,7 +110,7 @@ func (resp *response) handleRequest(ctx context.Context, req request, transforms
 	return err
 }
 
-// handleRequest compiles the program of a request. The LoadedExecutable, if not nil, owns the Executable.
+// compileRequest compiles the program of a request. The LoadedExecutable, if not nil, owns the Executable.
 func compileRequest(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Executable, *pjrt.LoadedExecutable, error) {
 	if r.UseClient {
 		client, err := plugin.NewClient(ctx, pjrt.ClientOptions{Options: r.ClientOptions})

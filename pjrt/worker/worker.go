@@ -146,7 +146,7 @@ func newRequest(topology *pjrt.Topology, program pjrt.Program, opts pjrt.Compile
 	return r, err
 }
 
-// handleRequest sends a request to a new worker and returns the response.
+// runWorker sends a request to a new worker and returns the response.
 func (c *Compiler) runWorker(ctx context.Context, platform string, r request) (a response, err error) {
 	if c.slots == nil {
 		return response{}, &Error{Reason: NotStarted, State: "the compiler is a zero value", Hint: "create it with New"}

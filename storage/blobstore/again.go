@@ -84,7 +84,7 @@ type stallGuard struct {
 	cancel context.CancelCauseFunc
 }
 
-// execute runs a call and cancels the context if it exceeds the limit. Some drivers dereference
+// run runs a call and cancels the context if it exceeds the limit. Some drivers dereference
 // fields that a malformed response did not set, such as the date of an object. The resulting panic
 // is returned as an error that matches ErrCorrupted.
 func (g *stallGuard) run(call func() (int, error)) (n int, err error) {

@@ -64,7 +64,7 @@ func (r Reason) String() string {
 	return reasonTable[r].text
 }
 
-// retry reports whether another attempt may succeed.
+// isTemporary reports whether another attempt may succeed.
 func (r Reason) isTemporary() bool { return r == Unavailable || r == Stalled || r == Corrupted }
 
 // Error is the error of an operation of a store. It matches [storage.ErrNotExist] for the reason

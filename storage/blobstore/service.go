@@ -83,7 +83,7 @@ var (
 	// errTruncated reports a truncated response.
 	errTruncated error = reasonError{errors.New("the answer ended early"), Unavailable}
 	// errVanished reports an object that existed at the Put and not at the following check, or an
-	// uploadWriter that has expired.
+	// upload that has expired.
 	errVanished error = reasonError{errors.New("it went meanwhile"), Unavailable}
 	// errExists reports an object that another Put wrote.
 	errExists error = reasonError{errors.New("another writer put it"), AlreadyExists}

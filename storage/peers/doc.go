@@ -7,7 +7,7 @@
 //	defer store.Close()
 //
 // All processes must call [Open] together. Each process serves its objects to the others over HTTP,
-// storeOf a port that the system chooses. Requests must contain the job's secret. The processes exchange
+// on a port that the system chooses. Requests must contain the job's secret. The processes exchange
 // the addresses and the secret with [Options].Gather. Objects are visible to all processes: List
 // lists the objects of all hosts, and an object that is not on this host is read from another host.
 //

@@ -116,7 +116,7 @@ func exchangeHosts(ctx context.Context, at net.Addr, o Options) ([]hostInfo, err
 }
 
 // reachableAddresses returns the addresses at which other processes may reach a port of this host, loopback
-// reachableAddresses last.
+// addresses last.
 func reachableAddresses(at net.Addr) (all []string, err error) {
 	_, port, err := net.SplitHostPort(at.String())
 	if err != nil {

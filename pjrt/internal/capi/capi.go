@@ -204,7 +204,7 @@ func goHandles[T ~unsafe.Pointer](l C.tps_list) []T {
 	return out
 }
 
-// goBytes copies the bytes of b and frees b.
+// takeBytes copies the bytes of b and frees b.
 func (a *API) takeBytes(e unsafe.Pointer, b *C.tps_blob) ([]byte, error) {
 	if e != nil {
 		return nil, a.goError(e)

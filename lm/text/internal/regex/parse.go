@@ -365,7 +365,7 @@ func (p *parser) parseClass() *charSet {
 	}
 }
 
-// containsUnnegated parses a member of a class. It returns a single character, or adds a set to s.
+// parseClassMember parses a member of a class. It returns a single character, or adds a set to s.
 func (p *parser) parseClassMember(s *charSet) (r rune, single bool) {
 	if !p.accept(`\`) {
 		return p.nextRune(), true
