@@ -52,7 +52,7 @@ func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, std
 		return r.fail(stdout, stderr, err)
 	}
 	quiet()
-	r.line = progress.To(stderr, progress.Options{Prefix: r.name + ": ", Record: progress.RecordFile()})
+	r.line = progress.NewLine(stderr, progress.Options{Prefix: r.name + ": ", Record: progress.DefaultRecordFile()})
 	defer r.line.Close()
 	done := make(chan func() error, 1)
 	go func() { done <- r.work(ctx, stdout) }()
@@ -163,9 +163,9 @@ func (r *run) compile(ctx context.Context, topology string) (rep *report.Report,
 	}
 	opts.Phases = func(p phase.Phase) {
 		if p.Stage != phase.Compiling {
-			r.line.Process(0)
+			r.line.SetProcess(0)
 		}
-		r.line.Phase(p)
+		r.line.SetPhase(p)
 		if told != nil {
 			told(p)
 		}
@@ -174,7 +174,7 @@ func (r *run) compile(ctx context.Context, topology string) (rep *report.Report,
 		opts.Compiling = func(strategy.Compilation) {}
 	}
 	if opts.Compiler == nil {
-		opts.Compiler, err = worker.New(worker.Options{Command: r.flags.worker, OnStart: r.line.Process})
+		opts.Compiler, err = worker.New(worker.Options{Command: r.flags.worker, OnStart: r.line.SetProcess})
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +188,7 @@ func (r *run) compile(ctx context.Context, topology string) (rep *report.Report,
 	if err != nil {
 		return nil, err
 	}
-	return ahead.Compile(ctx, step, args, ahead.Files{Text: r.flags.Text, Save: r.flags.Save, SuggestAnnotations: r.flags.SuggestAnnotations, Told: r.line.Now})
+	return ahead.Compile(ctx, step, args, ahead.Files{Text: r.flags.Text, Save: r.flags.Save, SuggestAnnotations: r.flags.SuggestAnnotations, Told: r.line.Update})
 }
 
 // quiet disables the plugins' logs in this process and its children, unless the environment

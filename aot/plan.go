@@ -132,7 +132,7 @@ func (r *run) search(ctx context.Context) (*plan.Result, error) {
 		return nil, err
 	}
 	options := f.Search
-	options.Progress = r.line.Now
+	options.Progress = r.line.Update
 	options.Within, options.Parallel = cmp.Or(options.Within, 10*time.Minute), cmp.Or(options.Parallel, 2)
 	options.Splits = options.Splits || len(space.Rules) > 1
 	cache, _ := os.UserCacheDir() // without a cache directory nothing is cached

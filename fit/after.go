@@ -10,29 +10,29 @@ import (
 )
 
 // isRecord reports whether the loss is read after the current step.
-func (r *run) isRecord() bool {
+func (r *runner) isRecord() bool {
 	step := r.state.step
-	if step == 1 || r.options.Every.due(step) || step == r.state.steps || r.pending != nil {
+	if step == 1 || r.options.Every.isDue(step) || step == r.state.totalSteps || r.pendingMetrics != nil {
 		return true
 	}
-	return slices.ContainsFunc(r.hooks, func(h Hook) bool { return h.asksFor(step) })
+	return slices.ContainsFunc(r.hooks, func(h Hook) bool { return h.makesRecord(step) })
 }
 
-// upcoming returns the next step after which a hook, a record or a save is due.
-func (r *run) upcoming() int64 {
+// nextDueStep returns the next step after which a hook, a record or a save is due.
+func (r *runner) nextDueStep() int64 {
 	step := r.state.step
 	if step == 0 {
 		return 1
 	}
-	next := r.options.Every.next(step)
-	if r.state.steps > step {
-		next = min(next, r.state.steps)
+	next := r.options.Every.nextDue(step)
+	if r.state.totalSteps > step {
+		next = min(next, r.state.totalSteps)
 	}
 	for i := range r.hooks {
-		if h := &r.hooks[i]; h.asks() || h.keep != nil {
-			next = min(next, h.Every.next(step), h.also.next(step))
+		if h := &r.hooks[i]; h.addsRecords() || h.saveVariables != nil {
+			next = min(next, h.Every.nextDue(step), h.saveEvery.nextDue(step))
 		}
-		for _, asked := range r.hooks[i].steps {
+		for _, asked := range r.hooks[i].recordSteps {
 			if asked > step {
 				next = min(next, asked)
 			}
@@ -41,16 +41,16 @@ func (r *run) upcoming() int64 {
 	return next
 }
 
-// after does everything that is due after a step: it reads the loss, runs the Measure and Record
+// finishStep does everything that is due after a step: it reads the loss, runs the Measure and Record
 // functions of the hooks, and saves checkpoints.
-func (r *run) after(ctx context.Context) error {
+func (r *runner) finishStep(ctx context.Context) error {
 	var err error
 	if r.isRecord() {
-		if err = r.measure(ctx); err == nil {
-			err = r.records(ctx)
+		if err = r.measureMetrics(ctx); err == nil {
+			err = r.runRecordHooks(ctx)
 		}
 	}
-	keep := r.keepers()
+	keep := r.hooksToSave()
 	if err = r.agree(ctx, err, keep); err != nil {
 		return err
 	}
@@ -58,8 +58,8 @@ func (r *run) after(ctx context.Context) error {
 		for _, last := range []bool{false, true} { // the run's checkpoint has the state of all hooks
 			for i := range r.hooks {
 				if h := &r.hooks[i]; keep[i] && (h.saver != nil) == last {
-					r.does(watchdog.Save, h.Name)
-					err = errors.Join(err, r.call(h, func() error { return h.keep(r.firm(ctx), &r.state) }))
+					r.setActivity(watchdog.Save, h.Name)
+					err = errors.Join(err, r.callHook(h, func() error { return h.saveVariables(r.withoutInterrupt(ctx), &r.state) }))
 				}
 			}
 		}
@@ -67,93 +67,93 @@ func (r *run) after(ctx context.Context) error {
 			return err
 		}
 	}
-	r.due = r.upcoming()
+	r.nextDue = r.nextDueStep()
 	return nil
 }
 
-// keepers returns for each hook whether it saves variables after this step.
-func (r *run) keepers() []bool {
+// hooksToSave returns for each hook whether it saves variables after this step.
+func (r *runner) hooksToSave() []bool {
 	keep := make([]bool, len(r.hooks))
 	for i := range r.hooks {
-		if h := &r.hooks[i]; h.keep != nil {
-			keep[i] = h.due(&r.state)
+		if h := &r.hooks[i]; h.saveVariables != nil {
+			keep[i] = h.shouldSave(&r.state)
 		}
 	}
 	return keep
 }
 
-// measure reads the loss and calls the Measure functions.
-func (r *run) measure(ctx context.Context) error {
+// measureMetrics reads the loss and calls the Measure functions.
+func (r *runner) measureMetrics(ctx context.Context) error {
 	s := &r.state
 	s.metrics = s.metrics[:0]
-	if r.pending != nil {
-		s.metrics = append(s.metrics, r.pending...)
-	} else if err := r.read(ctx); err != nil {
-		return r.failed("reading the loss", s.step, r.orInterrupted(ctx, err))
+	if r.pendingMetrics != nil {
+		s.metrics = append(s.metrics, r.pendingMetrics...)
+	} else if err := r.readLoss(ctx); err != nil {
+		return r.stepError("reading the loss", s.step, r.convertInterrupt(ctx, err))
 	}
 	begun := slices.Clone(s.metrics)
 	for i := range r.hooks {
 		h := &r.hooks[i]
-		if h.Measure == nil || !h.at(s.step) {
+		if h.Measure == nil || !h.isDue(s.step) {
 			continue
 		}
-		r.does(watchdog.Hook, h.Name)
-		if err := r.call(h, func() error { return h.Measure(r.work(ctx), s) }); err != nil {
-			r.pending = begun
-			return r.orInterrupted(ctx, err)
+		r.setActivity(watchdog.Hook, h.Name)
+		if err := r.callHook(h, func() error { return h.Measure(r.collectiveContext(ctx), s) }); err != nil {
+			r.pendingMetrics = begun
+			return r.convertInterrupt(ctx, err)
 		}
 	}
-	r.pending = nil
-	s.latest = merge(s.latest, s.metrics)
+	r.pendingMetrics = nil
+	s.latest = mergeMetrics(s.latest, s.metrics)
 	return nil
 }
 
-// read waits for the step and reads its loss and its metrics. If the run can be resumed, an
+// readLoss waits for the step and reads its loss and its metrics. If the run can be resumed, an
 // interrupt does not end the wait, because the loss cannot be read again later.
-func (r *run) read(ctx context.Context) error {
-	if r.saver != nil || r.several() {
-		ctx = r.firm(ctx)
+func (r *runner) readLoss(ctx context.Context) error {
+	if r.saver != nil || r.isMultiProcess() {
+		ctx = r.withoutInterrupt(ctx)
 	}
-	r.does(watchdog.Result, "the loss")
+	r.setActivity(watchdog.Result, "the loss")
 	loss, err := r.loss.Float64(ctx)
 	if err != nil {
 		return err
 	}
-	if r.dog != nil {
-		r.dog.Loss(r.state.step, loss)
+	if r.watchdog != nil {
+		r.watchdog.SetLoss(r.state.step, loss)
 	}
-	r.state.Set(Loss, loss)
-	if len(r.train.MetricNames()) == 0 {
+	r.state.SetMetric(Loss, loss)
+	if len(r.trainStep.MetricNames()) == 0 {
 		return nil
 	}
-	all, err := r.train.Metrics(ctx)
+	all, err := r.trainStep.Metrics(ctx)
 	if err != nil {
 		return err
 	}
 	for _, m := range all {
 		if m.Weight != 0 {
-			r.state.Set(metricName(m.Name), m.Value)
+			r.state.SetMetric(publishedName(m.Name), m.Value)
 		}
 	}
-	return r.train.ResetMetrics(ctx)
+	return r.trainStep.ResetMetrics(ctx)
 }
 
-// metricName returns the name under which a metric of the step is published.
-func metricName(name string) string {
+// publishedName returns the name under which a metric of the step is published.
+func publishedName(name string) string {
 	if name == Loss { // Loss is the name of the last step's loss
 		return MeanLoss
 	}
 	return strings.ToValidUTF8(name, "\ufffd") // the metric files only support UTF-8
 }
 
-// records calls all Record functions that are due, also after one returned an error.
-func (r *run) records(ctx context.Context) error {
-	r.record = r.state.step
+// runRecordHooks calls all Record functions that are due, also after one returned an error.
+func (r *runner) runRecordHooks(ctx context.Context) error {
+	r.recordStep = r.state.step
 	var err error
 	for i := range r.hooks {
-		if h := &r.hooks[i]; h.Record != nil && h.at(r.state.step) {
-			r.does(watchdog.Hook, h.Name)
-			err = errors.Join(err, r.call(h, func() error { return h.Record(r.work(ctx), &r.state) }))
+		if h := &r.hooks[i]; h.Record != nil && h.isDue(r.state.step) {
+			r.setActivity(watchdog.Hook, h.Name)
+			err = errors.Join(err, r.callHook(h, func() error { return h.Record(r.collectiveContext(ctx), &r.state) }))
 		}
 	}
 	return err

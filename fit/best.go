@@ -23,45 +23,45 @@ type BestOptions struct {
 	MinDelta float64
 }
 
-// best tracks the best value of a metric. A NaN is never the best value.
-type best struct {
+// bestTracker tracks the best value of a metric. A NaN is never the best value.
+type bestTracker struct {
 	metric string
 	opts   BestOptions
-	// Value is the best value so far and Step is its step. Step is 0 if there is no value yet.
-	// Since counts the records after Step.
-	Value float64
-	Step  int64
-	Since int
+	// value is the best value so far and Step is its step. Step is 0 if there is no value yet.
+	// recordsSince counts the records after Step.
+	value        float64
+	step         int64
+	recordsSince int
 }
 
-// better adds a value and reports whether it is the best value so far.
-func (b *best) better(step int64, value float64) bool {
-	gain := b.Value - value
+// update adds a value and reports whether it is the best value so far.
+func (b *bestTracker) update(step int64, value float64) bool {
+	gain := b.value - value
 	if b.opts.Maximize {
 		gain = -gain
 	}
-	if math.IsNaN(value) || b.Step > 0 && !(gain > b.opts.MinDelta) {
-		b.Since++
+	if math.IsNaN(value) || b.step > 0 && !(gain > b.opts.MinDelta) {
+		b.recordsSince++
 		return false
 	}
-	b.Value, b.Step, b.Since = value, step, 0
+	b.value, b.step, b.recordsSince = value, step, 0
 	return true
 }
 
 // bestState is the encoding of a best in a checkpoint. The value is text because JSON has no
 // infinity.
 type bestState struct {
-	Metric string `json:"metric"`
-	Value  string `json:"value"`
-	Step   int64  `json:"step"`
-	Since  int    `json:"since"`
+	Metric       string `json:"metric"`
+	Value        string `json:"value"`
+	Step         int64  `json:"step"`
+	RecordsSince int    `json:"since"`
 }
 
-func (b *best) save() ([]byte, error) {
-	return json.Marshal(bestState{b.metric, strconv.FormatFloat(b.Value, 'g', -1, 64), b.Step, b.Since})
+func (b *bestTracker) save() ([]byte, error) {
+	return json.Marshal(bestState{b.metric, strconv.FormatFloat(b.value, 'g', -1, 64), b.step, b.recordsSince})
 }
 
-func (b *best) load(data []byte) error {
+func (b *bestTracker) load(data []byte) error {
 	var saved bestState
 	if err := json.Unmarshal(data, &saved); err != nil {
 		return err
@@ -70,19 +70,19 @@ func (b *best) load(data []byte) error {
 	if err != nil {
 		return err
 	}
-	b.Value, b.Step, b.Since = value, saved.Step, saved.Since
+	b.value, b.step, b.recordsSince = value, saved.Step, saved.RecordsSince
 	return nil
 }
 
-// newBest returns the tracker for a metric and checks its options.
-func newBest(hook, metric string, opts []BestOptions) (*best, error) {
-	o, err := only("hook "+hook, opts)
-	b := &best{metric: metric, opts: o}
+// newBestTracker returns the tracker for a metric and checks its options.
+func newBestTracker(hook, metric string, opts []BestOptions) (*bestTracker, error) {
+	o, err := singleOption("hook "+hook, opts)
+	b := &bestTracker{metric: metric, opts: o}
 	if metric == "" {
-		return b, option("hook "+hook, "give the name of a metric, such as fit.Loss", "no metric: the empty name")
+		return b, optionError("hook "+hook, "give the name of a metric, such as fit.Loss", "no metric: the empty name")
 	}
 	if b.opts.MinDelta < 0 || math.IsNaN(b.opts.MinDelta) {
-		return b, option("hook "+hook, "give 0 or more", "a MinDelta of %v", b.opts.MinDelta)
+		return b, optionError("hook "+hook, "give 0 or more", "a MinDelta of %v", b.opts.MinDelta)
 	}
 	return b, err
 }
@@ -92,48 +92,48 @@ func newBest(hook, metric string, opts []BestOptions) (*best, error) {
 // measures, such as "held/loss" of [Evaluate]. The count is saved in checkpoints: a run that
 // stopped early and resumes runs no more steps, unless patience is larger than before.
 //
-// With several processes all processes decide the same, because they compare the same numbers.
+// Include several processes all processes decide the same, because they compare the same numbers.
 func EarlyStop(metric string, patience int, opts ...BestOptions) Hook {
 	name := "early stop by " + metric
-	b, wrong := newBest(name, metric, opts)
+	b, wrong := newBestTracker(name, metric, opts)
 	if patience < 1 && wrong == nil {
-		wrong = option("hook "+name, "give at least 1", "a patience of %d records", patience)
+		wrong = optionError("hook "+name, "give at least 1", "a patience of %d records", patience)
 	}
 	stop := func(s *State) {
 		switch {
-		case b.Since < patience:
-		case b.Step == 0:
+		case b.recordsSince < patience:
+		case b.step == 0:
 			s.Stop(fmt.Sprintf("%s was never a number", metric))
 		default:
-			s.Stop(fmt.Sprintf("%s has not become better since step %d, when it was %v", metric, b.Step, b.Value))
+			s.Stop(fmt.Sprintf("%s has not become better since step %d, when it was %v", metric, b.step, b.value))
 		}
 	}
-	return Hook{Name: name, Needs: []string{metric}, wrong: wrong, Save: b.save, Load: b.load,
-		reset: func() { *b = best{metric: b.metric, opts: b.opts} },
+	return Hook{Name: name, Requires: []string{metric}, err: wrong, Save: b.save, Load: b.load,
+		reset: func() { *b = bestTracker{metric: b.metric, opts: b.opts} },
 		Begin: func(_ context.Context, s *State) error {
 			stop(s) // a run that has already stopped, unless patience is larger now
 			return nil
 		},
 		Record: func(_ context.Context, s *State) error {
-			if value, ok := s.Value(metric); ok && !b.better(s.Step(), value) {
+			if value, ok := s.Value(metric); ok && !b.update(s.Step(), value) {
 				stop(s)
 			}
 			return nil
 		}}
 }
 
-// Finite ends the run with a [*train.NonFiniteError] at the first record at which one of the
+// TerminateOnNaN ends the run with a [*train.NonFiniteError] at the first record at which one of the
 // metrics is NaN or infinite. Without arguments it checks the loss. No checkpoint of that step is
 // saved. In contrast, [train.NonFinite] checks within each step and leaves the variables of such a
 // step unchanged.
-func Finite(metrics ...string) Hook {
+func TerminateOnNaN(metrics ...string) Hook {
 	if len(metrics) == 0 {
 		metrics = []string{Loss}
 	}
-	return Hook{Name: "finite", Needs: metrics, Record: func(_ context.Context, s *State) error {
+	return Hook{Name: "finite", Requires: metrics, Record: func(_ context.Context, s *State) error {
 		for _, m := range s.Metrics() {
 			if (math.IsNaN(m.Value) || math.IsInf(m.Value, 0)) && slices.Contains(metrics, m.Name) {
-				return &train.NonFiniteError{Function: s.run.train.Name(), Step: s.Step(), What: fmt.Sprintf("%s (%v)", m.Name, m.Value), Applied: true}
+				return &train.NonFiniteError{Function: s.runner.trainStep.Name(), Step: s.Step(), What: fmt.Sprintf("%s (%v)", m.Name, m.Value), Applied: true}
 			}
 		}
 		return nil
@@ -149,30 +149,30 @@ func Finite(metrics ...string) Hook {
 // stays.
 func KeepBest(dir, metric string, opts ...BestOptions) Hook {
 	name := "keep best by " + metric
-	b, wrong := newBest(name, metric, opts)
+	b, wrong := newBestTracker(name, metric, opts)
 	v := &saver{path: dir, opts: CheckpointOptions{Keep: 1}}
-	var before best
-	return Hook{Name: name, Files: []string{dir}, Needs: []string{metric}, wrong: wrong, Save: b.save, Load: b.load,
-		reset: func() { *b = best{metric: b.metric, opts: b.opts} },
+	var before bestTracker
+	return Hook{Name: name, Files: []string{dir}, Requires: []string{metric}, err: wrong, Save: b.save, Load: b.load,
+		reset: func() { *b = bestTracker{metric: b.metric, opts: b.opts} },
 		Begin: v.openBest,
 		End: func(_ context.Context, s *State, err error) error {
-			v.hurry(s.run, err)
-			return v.end(s.run)
+			v.limitWait(s.runner, err)
+			return v.close(s.runner)
 		},
-		due: func(s *State) bool {
+		shouldSave: func(s *State) bool {
 			value, ok := s.Value(metric)
 			before = *b
-			return ok && s.atRecord() && b.better(s.Step(), value)
+			return ok && s.isRecordStep() && b.update(s.Step(), value)
 		},
-		keep: func(ctx context.Context, s *State) error {
-			v.clear = true       // replaces a checkpoint that the run saved before it was killed
-			saved := s.run.saved // belongs to the Checkpoint hook
-			err := v.save(ctx, s.run)
-			s.run.saved = saved
-			if s.run.dog != nil {
-				s.run.dog.Trouble(err)
+		saveVariables: func(ctx context.Context, s *State) error {
+			v.removeLater = true        // replaces a checkpoint that the run saved before it was killed
+			saved := s.runner.savedStep // belongs to the Checkpoint hook
+			err := v.save(ctx, s.runner)
+			s.runner.savedStep = saved
+			if s.runner.watchdog != nil {
+				s.runner.watchdog.ReportError(err)
 			}
-			if full(err) {
+			if isDiskFull(err) {
 				s.Warn("fit: the best checkpoint so far stays, as there is no room for a better one", "error", err)
 				*b = before
 				return nil
@@ -184,7 +184,7 @@ func KeepBest(dir, metric string, opts ...BestOptions) Hook {
 // openBest opens the directory of the best checkpoint. A new run refuses a directory with
 // checkpoints.
 func (v *saver) openBest(ctx context.Context, s *State) error {
-	if err := v.open(ctx, s.run); err != nil || !s.First() {
+	if err := v.open(ctx, s.runner); err != nil || !s.IsChief() {
 		return err
 	}
 	last, err := v.manager.Latest(ctx)
@@ -197,10 +197,10 @@ func (v *saver) openBest(ctx context.Context, s *State) error {
 	if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
 		return err
 	}
-	if !s.Resumes() {
-		return option("hook keep best", "give another directory, or resume the run", "%s has a checkpoint of another run", v.path)
+	if !s.ResumeEnabled() {
+		return optionError("hook keep best", "give another directory, or resume the run", "%s has a checkpoint of another run", v.path)
 	}
 	return nil
 }
 
-func (s *State) atRecord() bool { return s.run.record == s.step }
+func (s *State) isRecordStep() bool { return s.runner.recordStep == s.step }

@@ -30,7 +30,7 @@ func TestEarlyStopWaitsAsLongAsItIsPatient(t *testing.T) {
 		"infinity is improved": {BestOptions{}, []float64{math.Inf(1), 5, math.Inf(1), 4}, 0},
 	} {
 		h := EarlyStop(Loss, 2, c.opts)
-		require.NoError(t, h.wrong)
+		require.NoError(t, h.err)
 		h.Begin = func(context.Context, *State) error { return nil }
 		f, err := begin(t, h, 0, nil)
 		require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestEarlyStopWaitsAsLongAsItIsPatient(t *testing.T) {
 			f, err = begin(t, h, int64(i), saved)
 			require.NoError(t, err)
 			require.NoError(t, f.at(int64(i+1), loss(v)))
-			if f.s.stop != "" && stopped == 0 {
+			if f.s.stopReason != "" && stopped == 0 {
 				stopped = i + 1
 			}
 		}
@@ -51,7 +51,7 @@ func TestEarlyStopWaitsAsLongAsItIsPatient(t *testing.T) {
 	}
 	for _, wrong := range []Hook{EarlyStop("", 1), EarlyStop(Loss, 0), EarlyStop(Loss, -1), EarlyStop(Loss, 1, BestOptions{MinDelta: -1}),
 		KeepBest(t.TempDir(), ""), KeepBest(t.TempDir(), Loss, BestOptions{MinDelta: nan})} {
-		require.Equal(t, errkind.ValueError, errkind.KindOf(wrong.wrong))
+		require.Equal(t, errkind.ValueError, errkind.KindOf(wrong.err))
 	}
 }
 
@@ -97,7 +97,7 @@ func TestEventsOfAnEvaluationHaveAFolder(t *testing.T) {
 	h := Events(dir)
 	f, err := begin(t, h, 0, nil)
 	require.NoError(t, err)
-	f.s.run.hooks = append(f.s.run.hooks, Hook{evaluates: "held"}, Hook{evaluates: "../out"}, Hook{evaluates: "train"})
+	f.s.runner.hooks = append(f.s.runner.hooks, Hook{metricPrefix: "held"}, Hook{metricPrefix: "../out"}, Hook{metricPrefix: "train"})
 	require.NoError(t, f.at(10, loss(0.5), Metric{"held/loss", 0.75}, Metric{"../out/loss", 1}, Metric{"train/loss", 2}))
 	saved, err := h.Save()
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestEventsOfAnEvaluationHaveAFolder(t *testing.T) {
 	assert.Equal(t, []events.Value{events.Scalar(Loss, 0.75)}, held[2].Values)
 	assert.Empty(t, eventsOf(t, dir, "."), "there are no settings")
 
-	require.Equal(t, errkind.ValueError, errkind.KindOf(Events(dir, EventsOptions{Histograms: -1}).wrong))
+	require.Equal(t, errkind.ValueError, errkind.KindOf(Events(dir, EventsOptions{HistogramEvery: -1}).err))
 	require.NoError(t, h.Load([]byte(`["AAAA"]`)), "of a run that wrote one file")
 }
 
@@ -119,13 +119,13 @@ func TestARunThatStoppedEarlyStaysSoUnlessThereIsMorePatience(t *testing.T) {
 	for step, value := range []float64{1, 2, 3} {
 		require.NoError(t, f.at(int64(step+1), loss(value)))
 	}
-	require.Contains(t, f.s.stop, "since step 1")
+	require.Contains(t, f.s.stopReason, "since step 1")
 	saved, err := h.Save()
 	require.NoError(t, err)
 	again, err := begin(t, EarlyStop(Loss, 2), 3, saved)
 	require.NoError(t, err)
-	assert.Equal(t, f.s.stop, again.s.stop)
+	assert.Equal(t, f.s.stopReason, again.s.stopReason)
 	more, err := begin(t, EarlyStop(Loss, 3), 3, saved)
 	require.NoError(t, err)
-	assert.Empty(t, more.s.stop)
+	assert.Empty(t, more.s.stopReason)
 }

@@ -65,9 +65,9 @@ func TestAResumedRunWithoutStepsEvaluates(t *testing.T) {
 			took := calls
 
 			again := run(1, 2)
-			assert.Zero(t, again.Taken)
+			assert.Zero(t, again.StepsRun)
 			assert.Equal(t, first.Step, again.Step)
-			assert.Contains(t, again.Stopped, c.reason)
+			assert.Contains(t, again.StopReason, c.reason)
 			assert.Contains(t, said.String(), "no step left to take")
 			assert.Contains(t, said.String(), c.reason)
 			assert.Equal(t, took, calls, "functions of Each belong to steps")
@@ -109,7 +109,7 @@ func TestAResumedRunBetweenEvaluationsEvaluates(t *testing.T) {
 		_, evaluated := result.Value("held/loss")
 		assert.Equal(t, c.steps > 3, evaluated, "a resumed run to step %d", c.steps)
 		assert.EqualValues(t, c.calls, calls, "a run to step %d", c.steps)
-		assert.Empty(t, result.Stopped)
+		assert.Empty(t, result.StopReason)
 	}
 }
 

@@ -19,14 +19,14 @@ import (
 
 // CSV writes a row for each record to a file in the format of RFC 4180: the columns step and epoch,
 // and one column for each metric. A metric that was not measured at a record is an empty cell. The
-// file is rewritten with a new column when a metric first appears later in the run.
+// writer is rewritten with a new column when a metric first appears later in the run.
 //
 // The path is a file or the URL of an object; see package storage. A row is in the file when the
 // hook returns, so a killed process loses at most the row that it was about to write. Object stores
 // cannot append: the hook uploads the complete table at the end of the run and with each checkpoint
-// of the [Checkpoint] hook. A table above 1 MiB is uploaded with fewer checkpoints, so that the
+// remoteError the [Checkpoint] hook. A table above 1 MiB is uploaded with fewer checkpoints, so that the
 // uploads use less than a twentieth of the time. Every checkpoint contains the rows that the object
-// does not have yet.
+// onActivity not have yet.
 //
 // A resumed run appends to the table. It first removes the rows of the steps that it runs again,
 // and adds the rows of the checkpoint, so that the table has one row for each record. A new run
@@ -36,54 +36,54 @@ import (
 // rows, and writes them with the next row or checkpoint. If rows are still missing at the end, the
 // run's error matches [ErrWrite], and the checkpoint contains them.
 func CSV(path string) Hook {
-	c := &table{path: path}
-	return Hook{Name: "csv " + path, Files: []string{path}, reset: func() { *c = table{path: path} },
+	c := &csvTable{path: path}
+	return Hook{Name: "csv " + path, Files: []string{path}, reset: func() { *c = csvTable{path: path} },
 		Begin: func(ctx context.Context, s *State) error { return c.begin(ctx, s) },
 		Record: func(_ context.Context, s *State) error {
-			if s.First() {
-				c.add(s)
+			if s.IsChief() {
+				c.addRecord(s)
 			}
 			return nil
 		},
 		Save: c.save, Load: c.load,
-		End: func(_ context.Context, s *State, _ error) error { return c.end() },
+		End: func(_ context.Context, s *State, _ error) error { return c.close() },
 	}
 }
 
 // The first columns of every table.
-const columnStep, columnEpoch = "step", "epoch"
+const stepColumn, epochColumn = "step", "epoch"
 
-// maxTable limits the bytes of a table that are read when a run resumes.
-const maxTable = 1 << 30
+// maxTableBytes limits the bytes of a table that are read when a run resumes.
+const maxTableBytes = 1 << 30
 
-// table is a CSV file or object.
-type table struct {
+// csvTable is a CSV file or object.
+type csvTable struct {
 	path  string
 	state *State
-	file  sheet
+	file  tableFile
 	// object is file if the path is a URL, and nil otherwise. late are the rows that the text of
 	// object contains and the store does not have yet.
-	object *tableObject
-	late   []row
+	object   *tableObject
+	unsynced []csvRow
 	// columns are the file's metric columns, after step and epoch.
 	columns []string
-	// written is the step of the file's last row.
-	written int64
-	// rows are the rows that are not in the file yet.
-	rows []row
-	full bool // the last write failed
-	// refused reports that the last put into the store failed.
-	refused bool
+	// lastStep is the step of the file's last row.
+	lastStep int64
+	// pendingMetrics are the rows that are not in the file yet.
+	pending     []csvRow
+	writeFailed bool // the last write failed
+	// syncFailed reports that the last put into the store failed.
+	syncFailed bool
 }
 
-// row is one record of a table.
-type row struct {
+// csvRow is one record of a table.
+type csvRow struct {
 	Step, Epoch int64
 	Names       []string
 	Values      []string // text, because JSON has no NaN
 }
 
-func (c *table) open(ctx context.Context, isNew bool) (err error) {
+func (c *csvTable) open(ctx context.Context, isNew bool) (err error) {
 	if storage.IsURL(c.path) {
 		if c.object, err = openTableObject(ctx, c.path, isNew); err == nil {
 			c.file = c.object
@@ -97,36 +97,36 @@ func (c *table) open(ctx context.Context, isNew bool) (err error) {
 	return err
 }
 
-// begin opens the table and, in a resumed run, removes the rows of steps that are run again.
-func (c *table) begin(ctx context.Context, s *State) (err error) {
+// start opens the table and, in a resumed run, removes the rows of steps that are run again.
+func (c *csvTable) begin(ctx context.Context, s *State) (err error) {
 	c.state = s
-	if !s.First() {
+	if !s.IsChief() {
 		return nil
 	}
-	if err = c.open(s.run.firm(ctx), !s.Resumes()); errors.Is(err, fs.ErrExist) {
+	if err = c.open(s.runner.withoutInterrupt(ctx), !s.ResumeEnabled()); errors.Is(err, fs.ErrExist) {
 		return &errkind.Fault{Op: "fit: csv", Subject: c.path, Err: err, Class: errkind.ValueError,
 			Hint: "give a new file, or resume the run that wrote it"}
 	} else if err != nil {
 		return err
 	}
 	if c.file.Size() > 0 {
-		if err := c.resume(s.From()); err != nil {
+		if err := c.truncateFrom(s.NextRecordStep()); err != nil {
 			return err
 		}
 	}
-	c.columns = slices.Concat(c.columns, missing(c.columns, s.names()))
-	c.rows = slices.DeleteFunc(c.rows, func(r row) bool { return r.Step <= c.written })
+	c.columns = slices.Concat(c.columns, missingNames(c.columns, s.knownMetricNames()))
+	c.pending = slices.DeleteFunc(c.pending, func(r csvRow) bool { return r.Step <= c.lastStep })
 	if c.file.Size() > 0 {
 		return c.flush()
 	}
-	if err := c.rewrite(nil); err != nil || c.object == nil {
+	if err := c.addColumns(nil); err != nil || c.object == nil {
 		return err
 	}
 	return c.object.Sync() // an unwritable store is an error before the first step
 }
 
-// missing returns the names that are not in columns.
-func missing(columns, names []string) (more []string) {
+// missingNames returns the names that are not in columns.
+func missingNames(columns, names []string) (more []string) {
 	for _, name := range names {
 		if !slices.Contains(columns, name) && !slices.Contains(more, name) {
 			more = append(more, name)
@@ -135,10 +135,10 @@ func missing(columns, names []string) (more []string) {
 	return more
 }
 
-// resume reads the header and truncates the file before the first row of a step >= from, and before
+// truncateFrom reads the header and truncates the file before the first row of a step >= from, and before
 // an incomplete last row.
-func (c *table) resume(from int64) error {
-	data, err := c.file.Bytes(maxTable)
+func (c *csvTable) truncateFrom(from int64) error {
+	data, err := c.file.Bytes(maxTableBytes)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (c *table) resume(from int64) error {
 	}
 	r := csv.NewReader(bytes.NewReader(data[:whole]))
 	header, err := r.Read()
-	if err != nil || len(header) < 2 || header[0] != columnStep || header[1] != columnEpoch {
+	if err != nil || len(header) < 2 || header[0] != stepColumn || header[1] != epochColumn {
 		return wrong("its first line is not that of a run")
 	}
 	c.columns = header[2:]
@@ -166,60 +166,60 @@ func (c *table) resume(from int64) error {
 			return wrong("%v", err)
 		}
 		step, err := strconv.ParseInt(record[0], 10, 64)
-		if err != nil || step <= c.written {
-			return wrong("the row after step %d begins with %q", c.written, record[0])
+		if err != nil || step <= c.lastStep {
+			return wrong("the row after step %d begins with %q", c.lastStep, record[0])
 		}
 		if step >= from && from > 0 { // an overflowed from truncates nothing
 			return c.file.Truncate(at)
 		}
-		c.written = step
+		c.lastStep = step
 	}
 }
 
-// add appends a record and writes all rows that are not in the file. A write error is a warning.
-func (c *table) add(s *State) {
-	r := row{Step: s.Step(), Epoch: s.Epoch()}
+// addRecord appends a record and writes all rows that are not in the file. A write error is a warning.
+func (c *csvTable) addRecord(s *State) {
+	r := csvRow{Step: s.Step(), Epoch: s.Epoch()}
 	for _, m := range s.Metrics() {
 		r.Names, r.Values = append(r.Names, m.Name), append(r.Values, strconv.FormatFloat(m.Value, 'g', -1, 64))
 	}
-	c.rows = append(c.rows, r)
+	c.pending = append(c.pending, r)
 	err := c.flush()
-	if err != nil && !c.full {
+	if err != nil && !c.writeFailed {
 		s.Warn("fit: rows are kept until there is room for them", "file", c.path, "error", err)
 	}
-	c.full = err != nil
+	c.writeFailed = err != nil
 }
 
 // flush writes the rows that are not in the file, and adds columns for new metrics.
-func (c *table) flush() error {
+func (c *csvTable) flush() error {
 	var names []string
-	for _, r := range c.rows {
+	for _, r := range c.pending {
 		names = append(names, r.Names...)
 	}
-	if more := missing(c.columns, names); len(more) > 0 {
-		if err := c.rewrite(more); err != nil {
+	if more := missingNames(c.columns, names); len(more) > 0 {
+		if err := c.addColumns(more); err != nil {
 			return err
 		}
 	}
-	for len(c.rows) > 0 {
-		text, err := c.line(c.rows[0])
+	for len(c.pending) > 0 {
+		text, err := c.encodeRow(c.pending[0])
 		if err == nil {
 			err = c.file.Append(text)
 		}
 		if err != nil {
 			return err
 		}
-		c.written = c.rows[0].Step
+		c.lastStep = c.pending[0].Step
 		if c.object != nil {
-			c.late = append(c.late, c.rows[0])
+			c.unsynced = append(c.unsynced, c.pending[0])
 		}
-		c.rows = c.rows[1:]
+		c.pending = c.pending[1:]
 	}
 	return nil
 }
 
-// line encodes a row.
-func (c *table) line(r row) ([]byte, error) {
+// encodeRow encodes a row.
+func (c *csvTable) encodeRow(r csvRow) ([]byte, error) {
 	cells := make([]string, 2+len(c.columns))
 	cells[0], cells[1] = strconv.FormatInt(r.Step, 10), strconv.FormatInt(r.Epoch, 10)
 	for i, name := range r.Names {
@@ -236,12 +236,12 @@ func encodeCSV(records ...[]string) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// rewrite replaces the file by a copy with additional columns.
-func (c *table) rewrite(more []string) error {
+// addColumns replaces the file by a copy with additional columns.
+func (c *csvTable) addColumns(more []string) error {
 	columns := slices.Concat(c.columns, more)
-	records := [][]string{slices.Concat([]string{columnStep, columnEpoch}, columns)}
+	records := [][]string{slices.Concat([]string{stepColumn, epochColumn}, columns)}
 	if c.file.Size() > 0 {
-		data, err := c.file.Bytes(maxTable)
+		data, err := c.file.Bytes(maxTableBytes)
 		if err != nil {
 			return err
 		}
@@ -279,7 +279,7 @@ func (c *table) rewrite(more []string) error {
 
 // save syncs the table to the disk, or puts it into the store if that is due, and returns the rows
 // that are not stored yet.
-func (c *table) save() ([]byte, error) {
+func (c *csvTable) save() ([]byte, error) {
 	if c.file == nil {
 		return nil, nil
 	}
@@ -288,35 +288,35 @@ func (c *table) save() ([]byte, error) {
 	case err != nil:
 	case c.object == nil:
 		_ = c.file.Sync() // training continues after an error
-	case c.state.run.savesRun && c.object.due():
-		if err = c.put(); err != nil && !c.refused {
+	case c.state.runner.isMainSave && c.object.shouldSync():
+		if err = c.syncObject(); err != nil && !c.syncFailed {
 			c.state.Warn("fit: rows are kept until the store takes them", "table", c.path, "error", err)
 		}
-		c.refused = err != nil
+		c.syncFailed = err != nil
 	}
-	missing := slices.Concat(c.late, c.rows)
+	missing := slices.Concat(c.unsynced, c.pending)
 	if len(missing) == 0 {
 		return nil, nil
 	}
 	return json.Marshal(missing)
 }
 
-func (c *table) put() error {
+func (c *csvTable) syncObject() error {
 	err := c.object.Sync()
 	if err == nil {
-		c.late = nil
+		c.unsynced = nil
 	}
 	return err
 }
 
-func (c *table) load(saved []byte) error {
+func (c *csvTable) load(saved []byte) error {
 	if len(saved) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(saved, &c.rows); err != nil {
+	if err := json.Unmarshal(saved, &c.pending); err != nil {
 		return err
 	}
-	for _, r := range c.rows {
+	for _, r := range c.pending {
 		if len(r.Names) != len(r.Values) {
 			return &errkind.Fault{Op: "fit: csv", Reason: "a saved row is damaged", Class: errkind.DataLossError}
 		}
@@ -324,18 +324,18 @@ func (c *table) load(saved []byte) error {
 	return nil
 }
 
-// end writes the remaining rows and closes the file.
-func (c *table) end() error {
+// close writes the remaining rows and closes the file.
+func (c *csvTable) close() error {
 	if c.file == nil {
 		return nil
 	}
 	err := c.flush()
 	if err == nil && c.object != nil {
-		err = c.put()
+		err = c.syncObject()
 	}
 	if err != nil {
-		left, _ := json.Marshal(slices.Concat(c.late, c.rows))
-		err = notWritten(c.path, len(left), err)
+		left, _ := json.Marshal(slices.Concat(c.unsynced, c.pending))
+		err = writeError(c.path, len(left), err)
 	}
 	err = errors.Join(err, c.file.Close())
 	c.file = nil

@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// sheet is the storage of a table: a *files.Appender or a tableObject.
-type sheet interface {
+// tableFile is the storage of a table: a *files.Appender or a tableObject.
+type tableFile interface {
 	Size() int64
 	Bytes(limit int64) ([]byte, error)
 	Append(record []byte) error
@@ -24,13 +24,13 @@ type sheet interface {
 // tableObject is a table in an object store. A store has no append, so the text is kept in memory
 // and Sync puts all of it.
 type tableObject struct {
-	ctx   context.Context // the run's context without cancellation by an interrupt
-	store storage.Store
-	name  string
-	text  []byte
-	dirty bool          // the store does not have the text
-	took  time.Duration // duration of the last put
-	put   time.Time     // end of the last put
+	ctx          context.Context // the run's context without cancellation by an interrupt
+	store        storage.Store
+	name         string
+	text         []byte
+	dirty        bool          // the store does not have the text
+	syncDuration time.Duration // duration of the last put
+	syncTime     time.Time     // close of the last put
 }
 
 // openTableObject opens the table at a URL. It returns fs.ErrExist if isNew is set and the table
@@ -42,7 +42,7 @@ func openTableObject(ctx context.Context, url string, isNew bool) (*tableObject,
 		return nil, err
 	}
 	o := &tableObject{ctx: ctx, store: store, name: url[i+1:], dirty: true}
-	o.text, err = storage.ReadAll(ctx, store, o.name, maxTable)
+	o.text, err = storage.ReadAll(ctx, store, o.name, maxTableBytes)
 	switch {
 	case errors.Is(err, storage.ErrNotExist):
 		return o, nil
@@ -73,29 +73,31 @@ func (o *tableObject) Truncate(size int64) error {
 	return nil
 }
 
-// putTimeout limits the time of one put. The next step waits for the put.
-const putTimeout = time.Minute
+// syncTimeout limits the time of one put. The next step waits for the put.
+const syncTimeout = time.Minute
 
 // Sync puts the text if the store does not have it.
 func (o *tableObject) Sync() error {
 	if !o.dirty {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(o.ctx, putTimeout, &errkind.Fault{Op: "fit: csv", Subject: o.name,
-		Reason: "the store did not take the table within " + putTimeout.String(), Class: errkind.DeadlineExceededError})
+	ctx, cancel := context.WithTimeoutCause(o.ctx, syncTimeout, &errkind.Fault{Op: "fit: csv", Subject: o.name,
+		Reason: "the store did not take the table within " + syncTimeout.String(), Class: errkind.DeadlineExceededError})
 	defer cancel()
 	start := time.Now()
 	err := storage.PutBytes(ctx, o.store, o.name, o.text, storage.PutOptions{})
-	o.took, o.put, o.dirty = time.Since(start), time.Now(), err != nil
+	o.syncDuration, o.syncTime, o.dirty = time.Since(start), time.Now(), err != nil
 	return err
 }
 
-// smallTable is the size in bytes up to which a table is put with every checkpoint.
-const smallTable = 1 << 20
+// smallTableBytes is the size in bytes up to which a table is put with every checkpoint.
+const smallTableBytes = 1 << 20
 
-// due reports whether the table is put with this checkpoint: always if the table is small, and
+// shouldSave reports whether the table is put with this checkpoint: always if the table is small, and
 // otherwise only if the puts use less than a twentieth of the time.
-func (o *tableObject) due() bool { return len(o.text) <= smallTable || time.Since(o.put) >= 20*o.took }
+func (o *tableObject) shouldSync() bool {
+	return len(o.text) <= smallTableBytes || time.Since(o.syncTime) >= 20*o.syncDuration
+}
 
 // Close closes the store.
 func (o *tableObject) Close() error { return o.store.Close() }

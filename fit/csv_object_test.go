@@ -22,7 +22,7 @@ func TestATableInAStoreIsPutWithCheckpoints(t *testing.T) {
 	require.NoError(t, f.at(1, loss(1)))
 	require.NoError(t, f.at(2, loss(2), Metric{"late", 3}))
 	save := func(ofRun bool) []byte {
-		f.s.run.savesRun = ofRun
+		f.s.runner.isMainSave = ofRun
 		saved, err := f.h.Save()
 		require.NoError(t, err)
 		return saved
@@ -58,12 +58,12 @@ func TestATableInAStoreIsPutWithCheckpoints(t *testing.T) {
 
 // TestPutsOfALargeTableAreBounded checks that puts use at most a twentieth of the time.
 func TestPutsOfALargeTableAreBounded(t *testing.T) {
-	o := &tableObject{text: make([]byte, smallTable), took: time.Hour, put: time.Now()}
-	assert.True(t, o.due())
+	o := &tableObject{text: make([]byte, smallTableBytes), syncDuration: time.Hour, syncTime: time.Now()}
+	assert.True(t, o.shouldSync())
 	o.text = append(o.text, 0)
-	assert.False(t, o.due())
-	o.took = 0
-	assert.True(t, o.due())
+	assert.False(t, o.shouldSync())
+	o.syncDuration = 0
+	assert.True(t, o.shouldSync())
 }
 
 // TestAStoreThatTakesNoTableKeepsTheRows checks that the rows are kept in the checkpoints and that
@@ -74,7 +74,7 @@ func TestAStoreThatTakesNoTableKeepsTheRows(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.RemoveAll(dir))
 	require.NoError(t, os.WriteFile(dir, nil, 0o600))
-	f.s.run.savesRun = true
+	f.s.runner.isMainSave = true
 	for step := range int64(3) {
 		require.NoError(t, f.at(step+1, loss(1)))
 		saved, err := f.h.Save()

@@ -27,11 +27,11 @@ type follow struct {
 	warnings []string
 }
 
-// begin begins a hook at a step, as in a resumed run if the step is not 0.
+// start begins a hook at a step, as in a resumed run if the step is not 0.
 func begin(t *testing.T, h Hook, resumed int64, saved []byte) (*follow, error) {
 	t.Helper()
 	f := &follow{t: t, h: h}
-	f.s = &State{run: &run{hooks: []Hook{h}, options: Options{Resume: resumed > 0}}, first: true, step: resumed, resumed: resumed, passes: 1,
+	f.s = &State{runner: &runner{hooks: []Hook{h}, options: Options{Resume: resumed > 0}}, isChief: true, step: resumed, resumedFrom: resumed, epoch: 1,
 		warn: func(text string, _ ...any) { f.warnings = append(f.warnings, text) }}
 	if h.reset != nil {
 		h.reset()
@@ -42,9 +42,9 @@ func begin(t *testing.T, h Hook, resumed int64, saved []byte) (*follow, error) {
 	return f, h.Begin(context.Background(), f.s)
 }
 
-// at records metrics at a step.
+// isDue records metrics at a step.
 func (f *follow) at(step int64, metrics ...Metric) error {
-	f.s.step, f.s.metrics, f.s.run.record = step, metrics, step
+	f.s.step, f.s.metrics, f.s.runner.recordStep = step, metrics, step
 	return f.h.Record(context.Background(), f.s)
 }
 
@@ -160,12 +160,12 @@ func (s small) WriteAt(p []byte, at int64) (int, error) {
 
 func TestAFullDiskLosesNoRow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "losses.csv")
-	c := &table{path: path}
+	c := &csvTable{path: path}
 	h := CSV(path)
 	h.reset = nil
-	h.Record = func(_ context.Context, s *State) error { c.add(s); return nil }
+	h.Record = func(_ context.Context, s *State) error { c.addRecord(s); return nil }
 	h.Begin = func(_ context.Context, s *State) error { return c.begin(t.Context(), s) }
-	h.End = func(context.Context, *State, error) error { return c.end() }
+	h.End = func(context.Context, *State, error) error { return c.close() }
 	f, err := begin(t, h, 0, nil)
 	require.NoError(t, err)
 	require.NoError(t, f.at(1, loss(1)))

@@ -19,23 +19,23 @@ import (
 // The hook writes the page at the end of the run and from time to time before, and replaces an
 // existing page. `tpustrategy curve` draws several runs in one chart, from their CSV tables. The
 // points are saved in checkpoints, at most 2000 for each metric; above this limit every second
-// point is dropped.
+// savedState is dropped.
 //
 // During the run, an error of drawing or writing the page is a warning. At the end, a page that
 // cannot be written is an error that matches [ErrWrite].
 func Curve(path string, metrics ...string) Hook {
-	c := &drawing{path: path, names: metrics}
-	return Hook{Name: "curve " + path, Files: []string{path}, Needs: metrics, wrong: checkPage(path),
-		reset: func() { *c = drawing{path: path, names: metrics} },
+	c := &curvePage{path: path, names: metrics}
+	return Hook{Name: "curve " + path, Files: []string{path}, Requires: metrics, err: checkPagePath(path),
+		reset: func() { *c = curvePage{path: path, names: metrics} },
 		Begin: func(_ context.Context, s *State) error {
-			if !s.First() {
+			if !s.IsChief() {
 				return nil
 			}
-			return errors.Join(c.clear(s.From()), writable(filepath.Dir(path)))
+			return errors.Join(c.removeFrom(s.NextRecordStep()), checkWritable(filepath.Dir(path)))
 		},
 		Record: func(_ context.Context, s *State) error {
-			c.add(s)
-			if s.First() && c.due() {
+			c.addRecord(s)
+			if s.IsChief() && c.shouldDraw() {
 				if err := c.draw(); err != nil {
 					s.Warn("fit: the curve is not drawn", "file", path, "error", err)
 				}
@@ -43,7 +43,7 @@ func Curve(path string, metrics ...string) Hook {
 			return nil
 		},
 		End: func(_ context.Context, s *State, _ error) error {
-			if !s.First() || c.records == 0 {
+			if !s.IsChief() || c.records == 0 {
 				return nil
 			}
 			err := c.draw()
@@ -52,38 +52,38 @@ func Curve(path string, metrics ...string) Hook {
 				return nil
 			}
 			if err != nil {
-				return notWritten(path, 0, err)
+				return writeError(path, 0, err)
 			}
 			return nil
 		},
-		Save: func() ([]byte, error) { return json.Marshal(c.saved()) },
+		Save: func() ([]byte, error) { return json.Marshal(c.seriesStates()) },
 		Load: c.load,
 	}
 }
 
-// checkPage returns an error unless the path ends in .html.
-func checkPage(path string) error {
+// checkPagePath returns an error unless the path ends in .html.
+func checkPagePath(path string) error {
 	if err := curve.CheckPath(path); err != nil {
-		return option("hook curve "+path, "give a path that ends in .html", "it is not the name of a page")
+		return optionError("hook curve "+path, "give a path that ends in .html", "it is not the name of a page")
 	}
 	return nil
 }
 
-// mostPoints is the maximum number of points of a metric.
-const mostPoints = 2000
+// maxPoints is the maximum number of points of a metric.
+const maxPoints = 2000
 
-// drawing is the state of a Curve hook.
-type drawing struct {
-	path    string
-	names   []string
-	series  []curve.Series
-	records int64
-	drawn   time.Time
-	took    time.Duration // duration of the last drawing
+// curvePage is the state of a Curve hook.
+type curvePage struct {
+	path         string
+	names        []string
+	series       []curve.Series
+	records      int64
+	drawTime     time.Time
+	drawDuration time.Duration // duration of the last drawing
 }
 
-// add appends the metrics of a record.
-func (c *drawing) add(s *State) {
+// addRecord appends the metrics of a record.
+func (c *curvePage) addRecord(s *State) {
 	c.records++
 	for _, m := range s.Metrics() {
 		i := slices.IndexFunc(c.series, func(of curve.Series) bool { return of.Name == m.Name })
@@ -93,14 +93,14 @@ func (c *drawing) add(s *State) {
 		}
 		points := &c.series[i].Points
 		*points = append(*points, curve.Point{Step: float64(s.Step()), Value: m.Value})
-		if len(*points) > mostPoints {
-			*points = thin(*points)
+		if len(*points) > maxPoints {
+			*points = halvePoints(*points)
 		}
 	}
 }
 
-// thin removes every second point, but keeps the last one.
-func thin(points []curve.Point) []curve.Point {
+// halvePoints removes every second point, but keeps the last one.
+func halvePoints(points []curve.Point) []curve.Point {
 	kept := points[:0]
 	for i, p := range points {
 		if i%2 == 0 || i == len(points)-1 {
@@ -110,15 +110,15 @@ func thin(points []curve.Point) []curve.Point {
 	return kept
 }
 
-// due reports whether the page is drawn at this record. Drawing uses at most a fiftieth of the
+// shouldSave reports whether the page is drawn at this record. Drawing uses at most a fiftieth of the
 // time, and happens at most every 10 seconds.
-func (c *drawing) due() bool {
-	return c.drawn.IsZero() || time.Since(c.drawn) > max(10*time.Second, 50*c.took)
+func (c *curvePage) shouldDraw() bool {
+	return c.drawTime.IsZero() || time.Since(c.drawTime) > max(10*time.Second, 50*c.drawDuration)
 }
 
-func (c *drawing) draw() error {
+func (c *curvePage) draw() error {
 	start := time.Now()
-	defer func() { c.drawn, c.took = time.Now(), time.Since(start) }()
+	defer func() { c.drawTime, c.drawDuration = time.Now(), time.Since(start) }()
 	names := slices.DeleteFunc(slices.Clone(c.names), func(name string) bool {
 		return !slices.ContainsFunc(c.series, func(s curve.Series) bool { return s.Name == name }) // not measured yet
 	})
@@ -137,7 +137,7 @@ type seriesState struct {
 	Values []uint64
 }
 
-func (c *drawing) saved() (all []seriesState) {
+func (c *curvePage) seriesStates() (all []seriesState) {
 	for _, s := range c.series {
 		of := seriesState{Name: s.Name}
 		for _, p := range s.Points {
@@ -148,7 +148,7 @@ func (c *drawing) saved() (all []seriesState) {
 	return all
 }
 
-func (c *drawing) load(data []byte) error {
+func (c *curvePage) load(data []byte) error {
 	var all []seriesState
 	if err := json.Unmarshal(data, &all); err != nil {
 		return err
@@ -167,8 +167,8 @@ func (c *drawing) load(data []byte) error {
 	return nil
 }
 
-// clear removes the points of steps >= from. It returns an error if the path is a directory.
-func (c *drawing) clear(from int64) error {
+// removeFrom removes the points of steps >= from. It returns an error if the path is a directory.
+func (c *curvePage) removeFrom(from int64) error {
 	for i := range c.series {
 		c.series[i].Points = slices.DeleteFunc(c.series[i].Points, func(p curve.Point) bool { return p.Step >= float64(from) })
 	}

@@ -70,7 +70,7 @@ func TestACurveStaysSmall(t *testing.T) {
 func TestCurvesThatCannotBe(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{"curve.gif", "curve"} {
-		require.Equal(t, errkind.ValueError, errkind.KindOf(Curve(path).wrong))
+		require.Equal(t, errkind.ValueError, errkind.KindOf(Curve(path).err))
 	}
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.html"), 0o755))
 	_, err := begin(t, Curve(filepath.Join(dir, "folder.html")), 0, nil)

@@ -19,41 +19,41 @@ import (
 // [Distributed], [Feed] and [Batches] create one. Several runs can use the same Data, unless its
 // function documents otherwise.
 type Data struct {
-	open func(ctx context.Context, p pass) (source, error)
-	// once reports that the data can be read in one pass only.
-	once bool
+	open func(ctx context.Context, p openOptions) (source, error)
+	// singlePass reports that the data can be read in one pass only.
+	singlePass bool
 }
 
-// pass specifies how a pass over the data is opened.
-type pass struct {
+// openOptions specifies how a pass over the data is opened.
+type openOptions struct {
 	strategy *strategy.TPUStrategy
 	// arguments are the annotations of the step's arguments, and at is the position where the pass
 	// begins.
 	arguments []logical.Annotation
-	at        position
+	start     position
 	// partial is the treatment of a short batch if the caller gives no feed options.
 	partial feed.Partial
 }
 
 // position is the position of a run in its data.
 type position struct {
-	// Pass is the number of the pass, from 0, and Taken is the number of batches of this pass that
+	// Epoch is the number of the pass, from 0, and Taken is the number of batches of this pass that
 	// the run has used.
-	Pass  int64 `json:"pass"`
-	Taken int64 `json:"taken"`
+	Epoch   int64 `json:"pass"`
+	Batches int64 `json:"taken"`
 	// Input is the position within the pass, if the data has one.
 	Input input.State `json:"input,omitzero"`
 }
 
 // source is one pass over the data.
 type source interface {
-	// next returns the next batch as the arguments of a step, and its number of rows. The source
+	// nextDue returns the next batch as the arguments of a step, and its number of rows. The source
 	// owns args. The error is io.EOF at the end.
 	next(ctx context.Context) (args []any, rows int, err error)
 	// state returns the position after the last batch that next returned.
 	state() input.State
-	// steps returns the number of batches of a pass, if it is known.
-	steps() input.Cardinality
+	// totalSteps returns the number of batches of a pass, if it is known.
+	cardinality() input.Cardinality
 	close() error
 }
 
@@ -67,8 +67,8 @@ type source interface {
 // batch, on any number of processes and replicas: each element is used once. Until the pass ends,
 // the processes share the pipelines of the saved run; see input.DistributedDataset.OpenAt.
 func Dataset(ds input.Dataset, opts ...feed.Options) Data {
-	return Data{open: func(ctx context.Context, p pass) (source, error) {
-		d, err := feed.DistributeAhead(p.strategy, ds, feed.DistributeOptions{Epoch: uint64(p.at.Pass), Arguments: p.arguments}, len(opts) > 0 && opts[0].EndTogether)
+	return Data{open: func(ctx context.Context, p openOptions) (source, error) {
+		d, err := feed.DistributeAhead(p.strategy, ds, feed.DistributeOptions{Epoch: uint64(p.start.Epoch), Arguments: p.arguments}, len(opts) > 0 && opts[0].EndTogether)
 		if err != nil {
 			return nil, err
 		}
@@ -78,23 +78,23 @@ func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 
 // Distributed returns data that reads a dataset which the caller has distributed by its own rule,
 // policy or split ([feed.DistributeAhead]). The run feeds it like [Dataset]. Use the result for one
-// run only, because the dataset counts its passes.
+// runner only, because the dataset counts its passes.
 func Distributed(d *input.DistributedDataset, opts ...feed.Options) Data {
-	return Data{open: func(ctx context.Context, p pass) (source, error) {
+	return Data{open: func(ctx context.Context, p openOptions) (source, error) {
 		return newFeedSource(ctx, p, d, opts)
 	}}
 }
 
 // Feed returns data that reads the rest of a feed in one pass. The caller remains the owner of the
 // feed and closes it. A resumed run needs a feed that was opened at the position of the checkpoint;
-// see [Saved].
+// see [LatestSnapshot].
 func Feed(f *feed.Feed) Data {
-	return Data{once: true, open: func(_ context.Context, p pass) (source, error) {
+	return Data{singlePass: true, open: func(_ context.Context, p openOptions) (source, error) {
 		if f == nil {
-			return nil, option("data", "give the feed that feed.New returned", "no feed: a nil pointer")
+			return nil, optionError("data", "give the feed that feed.New returned", "no feed: a nil pointer")
 		}
-		if !p.at.Input.IsZero() || p.at.Taken > 0 {
-			if !input.SameStep(f.State(), p.at.Input) {
+		if !p.start.Input.IsZero() || p.start.Batches > 0 {
+			if !input.SameStep(f.State(), p.start.Input) {
 				return nil, &errkind.Fault{Op: "fit: feed", Reason: "it is at another position than the checkpoint", Match: input.ErrState,
 					Hint: "open it with feed.Options.From as Saved returns it, or give the dataset by Dataset"}
 			}
@@ -105,24 +105,24 @@ func Feed(f *feed.Feed) Data {
 
 // Batches returns data that reads an iterator. Each element is the arguments of one step: tensors
 // or Go slices of the global batch, or values of the strategy. Each pass calls batches again. A
-// resumed run reads and drops the batches that it has already used, so batches must yield the same
+// resumedFrom run reads and drops the batches that it has already used, so batches must yield the same
 // global batches each time, also if the number of processes or replicas has changed.
 func Batches(batches iter.Seq2[[]any, error]) Data {
-	return Data{open: func(ctx context.Context, from pass) (source, error) {
+	return Data{open: func(ctx context.Context, from openOptions) (source, error) {
 		if batches == nil {
-			return nil, option("data", "give a function that yields them", "no batches: a nil function")
+			return nil, optionError("data", "give a function that yields them", "no batches: a nil function")
 		}
 		p := &batchSource{replicas: from.strategy.NumReplicasInSync()}
 		p.pull, p.stop = iter.Pull2(batches)
-		for range from.at.Taken {
+		for range from.start.Batches {
 			if err := ctx.Err(); err != nil {
-				return nil, p.ended(err)
+				return nil, p.closeWith(err)
 			}
 			if _, _, err := p.next(ctx); err == io.EOF {
-				return nil, p.ended(&errkind.Fault{Op: "fit: batches", Reason: "there are fewer than the run has taken", Match: input.ErrState,
+				return nil, p.closeWith(&errkind.Fault{Op: "fit: batches", Reason: "there are fewer than the run has taken", Match: input.ErrState,
 					Hint: "give the batches that the run began with"})
 			} else if err != nil {
-				return nil, p.ended(err)
+				return nil, p.closeWith(err)
 			}
 		}
 		return p, nil
@@ -130,15 +130,15 @@ func Batches(batches iter.Seq2[[]any, error]) Data {
 }
 
 type feedSource struct {
-	feed  *feed.Feed
-	owned bool
-	card  input.Cardinality
-	args  []any
-	scale int // ratio of all replicas to this process's replicas
+	feed         *feed.Feed
+	ownsFeed     bool
+	size         input.Cardinality
+	args         []any
+	replicaRatio int // ratio of all replicas to this process's replicas
 }
 
-func newFeedSource(ctx context.Context, p pass, d *input.DistributedDataset, opts []feed.Options) (source, error) {
-	o, err := only("data", opts)
+func newFeedSource(ctx context.Context, p openOptions, d *input.DistributedDataset, opts []feed.Options) (source, error) {
+	o, err := singleOption("data", opts)
 	if err != nil {
 		return nil, err
 	}
@@ -146,18 +146,18 @@ func newFeedSource(ctx context.Context, p pass, d *input.DistributedDataset, opt
 		o.Partial = p.partial
 	}
 	if !o.Start.IsZero() {
-		return nil, option("data", "leave it out: a run begins at the beginning, or where its checkpoint says", "a feed's option From is set")
+		return nil, optionError("data", "leave it out: a run begins at the beginning, or where its checkpoint says", "a feed's option From is set")
 	}
-	o.Start = p.at.Input
+	o.Start = p.start.Input
 	f, err := feed.New(ctx, p.strategy, d, o)
 	if err != nil {
 		return nil, err
 	}
-	n := &feedSource{feed: f, owned: true, scale: 1}
+	n := &feedSource{feed: f, ownsFeed: true, replicaRatio: 1}
 	if d != nil {
-		n.card = d.Cardinality()
+		n.size = d.Cardinality()
 		if local := d.LocalReplicas(); local > 0 {
-			n.scale = p.strategy.NumReplicasInSync() / local
+			n.replicaRatio = p.strategy.NumReplicasInSync() / local
 		}
 	}
 	return n, nil
@@ -179,14 +179,14 @@ func (f *feedSource) next(ctx context.Context) ([]any, int, error) {
 	for _, n := range batch.Rows {
 		rows += n
 	}
-	return f.args, rows * max(f.scale, 1), nil
+	return f.args, rows * max(f.replicaRatio, 1), nil
 }
 
-func (f *feedSource) state() input.State       { return f.feed.State() }
-func (f *feedSource) steps() input.Cardinality { return f.card }
+func (f *feedSource) state() input.State             { return f.feed.State() }
+func (f *feedSource) cardinality() input.Cardinality { return f.size }
 
 func (f *feedSource) close() error {
-	if !f.owned {
+	if !f.ownsFeed {
 		return nil
 	}
 	return f.feed.Close()
@@ -197,7 +197,7 @@ type batchSource struct {
 	pull     func() ([]any, error, bool)
 	stop     func()
 	replicas int
-	last     any // argument that rows belongs to
+	lastArg  any // argument that rows belongs to
 	rows     int
 }
 
@@ -210,11 +210,11 @@ func (p *batchSource) next(context.Context) (args []any, rows int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	return args, p.count(args), nil
+	return args, p.countRows(args), nil
 }
 
-// count returns the number of rows of the batch's first argument.
-func (p *batchSource) count(args []any) int {
+// countRows returns the number of rows of the batch's first argument.
+func (p *batchSource) countRows(args []any) int {
 	if len(args) == 0 {
 		return 0
 	}
@@ -228,8 +228,8 @@ func (p *batchSource) count(args []any) int {
 		if x == nil {
 			return 0
 		}
-		if p.last != x {
-			p.last, p.rows = x, 0
+		if p.lastArg != x {
+			p.lastArg, p.rows = x, 0
 			if shape := x.Shape(); shape.Rank() > 0 {
 				p.rows = shape.Dimensions[0] * p.replicas
 			}
@@ -243,11 +243,11 @@ func (p *batchSource) count(args []any) int {
 	}
 }
 
-func (p *batchSource) state() input.State       { return input.State{} }
-func (p *batchSource) steps() input.Cardinality { return input.UnknownCardinality }
+func (p *batchSource) state() input.State             { return input.State{} }
+func (p *batchSource) cardinality() input.Cardinality { return input.UnknownCardinality }
 
-// ended closes the source and returns err.
-func (p *batchSource) ended(err error) error {
+// closeWith closes the source and returns err.
+func (p *batchSource) closeWith(err error) error {
 	_ = p.close()
 	return err
 }

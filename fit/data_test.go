@@ -41,7 +41,7 @@ func TestEachFormOfDataGoesOn(t *testing.T) {
 			result, err := fit.Run(ctx, dense(s, 2), c.data(t), fit.Options{Epochs: c.passes}, losses(want))
 			require.NoError(t, err)
 			assert.Equal(t, int64(6), result.Step)
-			assert.Equal(t, c.passes, result.Passes)
+			assert.Equal(t, c.passes, result.Epochs)
 			if name != "batches" {
 				assert.NotEqual(t, want[1], want[4])
 			}
@@ -69,7 +69,7 @@ func TestEachFormOfDataGoesOn(t *testing.T) {
 			result, err = fit.Run(ctx, step, c.data(t), fit.Options{Epochs: c.passes, Resume: true}, fit.Checkpoint(dir, 0))
 			require.NoError(t, err)
 			assert.Equal(t, int64(6), result.Step)
-			assert.Zero(t, result.Taken)
+			assert.Zero(t, result.StepsRun)
 			x, y := strategytest.Batch(0)
 			again, err := step.Run(ctx, x, y)
 			require.NoError(t, err)
@@ -96,13 +96,13 @@ func TestAFeedGoesOnWhereTheCheckpointSays(t *testing.T) {
 	_, err = fit.Run(ctx, dense(s, 2), fit.Feed(open(input.State{})), fit.Options{Steps: 8, Resume: true}, fit.Checkpoint(dir, 0))
 	require.ErrorIs(t, err, input.ErrState)
 	require.ErrorContains(t, err, "as Saved returns it")
-	point, err := fit.Saved(t.Context(), dir)
+	point, err := fit.LatestSnapshot(t.Context(), dir)
 	require.NoError(t, err)
 	assert.Equal(t, int64(5), point.Step)
 	_, err = fit.Run(ctx, dense(s, 2), fit.Feed(open(point.Input)), fit.Options{Steps: 8, Resume: true}, losses(got), fit.Checkpoint(dir, 0))
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
-	_, err = fit.Saved(t.Context(), t.TempDir())
+	_, err = fit.LatestSnapshot(t.Context(), t.TempDir())
 	require.Error(t, err)
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 )
 
-// Doing is called for all activities of a run in their order, including the restore before Begin.
+// OnActivity is called for all activities of a run in their order, including the restore before Begin.
 func TestAHookIsToldWhatTheRunDoes(t *testing.T) {
 	dir := t.TempDir()
 	var told []watchdog.Activity
@@ -19,7 +19,7 @@ func TestAHookIsToldWhatTheRunDoes(t *testing.T) {
 		told = nil
 		s := strategytest.New(t, 2, 1)
 		_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(int(steps))), fit.Options{Steps: steps, Every: 2, Resume: true},
-			fit.Hook{Name: "listens", Doing: func(what watchdog.Activity, _ string) { told = append(told, what) }}, fit.Checkpoint(dir, 2))
+			fit.Hook{Name: "listens", OnActivity: func(what watchdog.Activity, _ string) { told = append(told, what) }}, fit.Checkpoint(dir, 2))
 		require.NoError(t, err)
 	}
 	run(2)

@@ -90,10 +90,10 @@ func stages(t *testing.T, data func() fit.Data, steps int64, all ...stage) strin
 			if i == len(all)-1 {
 				require.NoError(t, err, "process %d of %+v", p, st)
 			} else {
-				require.Equal(t, interrupt.ExitCode, interrupt.Code(err), "process %d of %+v: %v", p, st, err)
+				require.Equal(t, interrupt.ExitCode, interrupt.ExitCodeFor(err), "process %d of %+v: %v", p, st, err)
 			}
 		}
-		point, err := fit.Saved(t.Context(), filepath.Join(dir, "run"))
+		point, err := fit.LatestSnapshot(t.Context(), filepath.Join(dir, "run"))
 		require.NoError(t, err)
 		assert.Equal(t, min(st.until, steps), point.Step)
 	}

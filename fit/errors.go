@@ -7,28 +7,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// option returns an error for an invalid option of a run or of one of its hooks.
-func option(name, hint, reason string, args ...any) error {
+// optionError returns an error for an invalid option of a run or of one of its hooks.
+func optionError(name, hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "fit: " + name, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// only returns the options of a variadic call, the zero value if there are none, or an error if
+// singleOption returns the options of a variadic call, the zero value if there are none, or an error if
 // there are several.
-func only[T any](name string, opts []T) (o T, err error) {
+func singleOption[T any](name string, opts []T) (o T, err error) {
 	if len(opts) > 1 {
-		return o, option(name, "give one", "%d options", len(opts))
+		return o, optionError(name, "give one", "%d options", len(opts))
 	}
 	return append(slices.Clone(opts), o)[0], nil
 }
 
-// noMetric returns an error for a hook that needs a metric which nothing measures.
-func noMetric(hook, metric string, known []string) error {
+// missingMetricError returns an error for a hook that needs a metric which nothing measures.
+func missingMetricError(hook, metric string, known []string) error {
 	return &errkind.Fault{Op: "fit: hook " + hook, Reason: fmt.Sprintf("nothing measures %q", metric), Hint: fmt.Sprintf("there are %q", known),
 		Class: errkind.NotFoundError}
 }
 
-// errShort matches errors of data that ended before Options.Steps.
-var errShort = errkind.New(errkind.OutOfRangeError, "fit: the data ended")
+// errDataEnded matches errors of data that ended before Options.Steps.
+var errDataEnded = errkind.New(errkind.OutOfRangeError, "fit: the data ended")
 
 var (
 	// ErrResume matches errors of a run that cannot resume from the checkpoints in a directory,
@@ -44,9 +44,9 @@ var (
 	ErrSave = errkind.New(errkind.RuntimeError, "fit: save")
 )
 
-// notWritten returns an error for a hook's file. lost is the number of missing bytes, or 0 if the
-// file is written as one unit.
-func notWritten(path string, lost int, err error) error {
+// writeError returns an error for a hook's file. lost is the number of missing bytes, or 0 if the
+// writer is written as one unit.
+func writeError(path string, lost int, err error) error {
 	reason, it := "", "it"
 	if lost > 0 {
 		reason, it = fmt.Sprintf("the last %d bytes are not in it", lost), "them"
@@ -55,14 +55,14 @@ func notWritten(path string, lost int, err error) error {
 		Class: errkind.KindOr(err, errkind.ResourceExhaustedError)}
 }
 
-// notResumed returns an error for a run that cannot resume from the checkpoint of a step.
-func notResumed(directory string, step int64, cause error, hint, reason string, args ...any) error {
+// resumeError returns an error for a run that cannot resume from the checkpoint of a step.
+func resumeError(directory string, step int64, cause error, hint, reason string, args ...any) error {
 	return &errkind.Fault{Match: ErrResume, Op: fmt.Sprintf("fit: resume from step %d in %s", step, directory), Reason: fmt.Sprintf(reason, args...),
 		Hint: hint, Err: cause, Class: errkind.KindOr(cause, errkind.ValueError)}
 }
 
-// notSaved returns an error for a step's checkpoint that could not be saved.
-func notSaved(directory string, step int64, err error) error {
+// saveError returns an error for a step's checkpoint that could not be saved.
+func saveError(directory string, step int64, err error) error {
 	return &errkind.Fault{Match: ErrSave, Op: fmt.Sprintf("fit: save step %d in %s", step, directory), Err: err,
 		Hint: "the earlier checkpoints are as they were", Class: errkind.KindOr(err, errkind.RuntimeError)}
 }

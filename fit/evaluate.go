@@ -34,20 +34,20 @@ type Evaluator interface {
 // specify padding. Data without a batch and a [Feed], which has one pass only, are errors. A
 // [Dataset] has the same order in each evaluation.
 func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
-	h := Hook{Name: "evaluate " + name, Every: every, evaluates: name}
+	h := Hook{Name: "evaluate " + name, Every: every, metricPrefix: name}
 	switch {
 	case name == "":
-		h.wrong = option("hook evaluate", `give one, such as "held"`, "no name for the metrics")
+		h.err = optionError("hook evaluate", `give one, such as "held"`, "no name for the metrics")
 	case e == nil:
-		h.wrong = option("hook "+h.Name, "make it with train.NewEvaluation", "no evaluation: a nil pointer")
+		h.err = optionError("hook "+h.Name, "make it with train.NewEvaluation", "no evaluation: a nil pointer")
 	case every < 1:
-		h.wrong = option("hook "+h.Name, "give at least 1", "an interval of %d steps", every)
+		h.err = optionError("hook "+h.Name, "give at least 1", "an interval of %d steps", every)
 	case data.open == nil:
-		h.wrong = option("hook "+h.Name, "give Dataset, Distributed or Batches", "no data: the zero Data")
-	case data.once:
-		h.wrong = option("hook "+h.Name, "give the dataset by Dataset", "a feed, which is one pass")
+		h.err = optionError("hook "+h.Name, "give Dataset, Distributed or Batches", "no data: the zero Data")
+	case data.singlePass:
+		h.err = optionError("hook "+h.Name, "give the dataset by Dataset", "a feed, which is one pass")
 	}
-	if h.wrong != nil {
+	if h.err != nil {
 		return h
 	}
 	for _, metric := range e.MetricNames() {
@@ -57,7 +57,7 @@ func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
 		if err := e.Reset(ctx); err != nil {
 			return err
 		}
-		if err := over(ctx, s, e, data); err != nil {
+		if err := runEvaluation(ctx, s, e, data); err != nil {
 			return err
 		}
 		all, err := e.Results(ctx)
@@ -66,7 +66,7 @@ func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
 		}
 		for _, r := range all {
 			if r.Weight != 0 {
-				s.Set(name+"/"+r.Name, r.Value)
+				s.SetMetric(name+"/"+r.Name, r.Value)
 			}
 		}
 		return nil
@@ -74,13 +74,13 @@ func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
 	return h
 }
 
-// over runs the evaluation on one pass over data.
-func over(ctx context.Context, s *State, e Evaluator, data Data) (err error) {
-	p := pass{strategy: s.Strategy()}
+// runEvaluation runs the evaluation on one pass over data.
+func runEvaluation(ctx context.Context, s *State, e Evaluator, data Data) (err error) {
+	p := openOptions{strategy: s.Strategy()}
 	if e, ok := e.(interface{ Arguments() []logical.Annotation }); ok {
 		p.arguments = e.Arguments()
 	}
-	if !s.run.several() { // several processes need batches of one shape
+	if !s.runner.isMultiProcess() { // isMultiProcess processes need batches of one shape
 		p.partial = feed.Uneven
 	}
 	source, err := data.open(ctx, p)
@@ -88,8 +88,8 @@ func over(ctx context.Context, s *State, e Evaluator, data Data) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, source.close()) }()
-	if source.steps() == input.Infinite {
-		return option("data", "take a part of it, with Take", "the dataset has no end")
+	if source.cardinality() == input.Infinite {
+		return optionError("data", "take a part of it, with Take", "the dataset has no end")
 	}
 	for n := 0; ; n++ {
 		if err := ctx.Err(); err != nil {

@@ -30,7 +30,7 @@ func measured(s *strategy.TPUStrategy) (*train.Step, *train.Evaluation) {
 func TestEvaluationsStopARunAndKeepTheBest(t *testing.T) {
 	ctx := context.Background()
 	whole := t.TempDir()
-	// run runs steps until the data is asked for the batch at which it interrupts the run.
+	// runner runs steps until the data is asked for the batch at which it interrupts the run.
 	run := func(dir string, interrupt int) (fit.Result, error) {
 		s := strategytest.New(t, 2, 1)
 		step, held := measured(s)
@@ -56,7 +56,7 @@ func TestEvaluationsStopARunAndKeepTheBest(t *testing.T) {
 	}
 	want, err := run(whole, -1)
 	require.NoError(t, err)
-	require.Contains(t, want.Stopped, "held/loss has not become better since step")
+	require.Contains(t, want.StopReason, "held/loss has not become better since step")
 	require.Less(t, want.Step, int64(100))
 	table, err := os.ReadFile(filepath.Join(whole, "losses.csv"))
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestEvaluationsStopARunAndKeepTheBest(t *testing.T) {
 	}
 	result, err := run(parts, -1)
 	require.NoError(t, err)
-	assert.Equal(t, want.Stopped, result.Stopped)
+	assert.Equal(t, want.StopReason, result.StopReason)
 	assert.Equal(t, want.Step, result.Step)
 	got, err := os.ReadFile(filepath.Join(parts, "losses.csv"))
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestEvaluationsThatCannotBe(t *testing.T) {
 		result, err := fit.Run(context.Background(), step, fit.Batches(batches(2)), fit.Options{}, hook)
 		require.Error(t, err, text)
 		assert.ErrorContains(t, err, text)
-		assert.LessOrEqual(t, result.Taken, int64(1))
+		assert.LessOrEqual(t, result.StepsRun, int64(1))
 	}
 }
 

@@ -19,10 +19,10 @@ import (
 
 // EventsOptions configure an [Events] hook. The zero value works.
 type EventsOptions struct {
-	// Histograms is the interval, in records, at which the distribution of each trainable variable
+	// HistogramEvery is the interval, in records, at which the distribution of each trainable variable
 	// is written, starting at the first record; 0 writes none. Each distribution copies the
 	// variable to the host.
-	Histograms int
+	HistogramEvery int
 	// Now returns the wall time of the events; nil means time.Now.
 	Now func() time.Time
 	// Host is the host name in the file names; empty means os.Hostname.
@@ -39,72 +39,72 @@ type EventsOptions struct {
 // step from which it resumed, so that TensorBoard drops the steps that are run again. A new run
 // returns an error if the directory contains event files. A full disk is handled as in [CSV].
 func Events(dir string, opts ...EventsOptions) Hook {
-	o, wrong := only("hook events "+dir, opts)
-	if wrong == nil && o.Histograms < 0 {
-		wrong = option("hook events "+dir, "give at least 1, or 0 for none", "histograms at every %d records", o.Histograms)
+	o, wrong := singleOption("hook events "+dir, opts)
+	if wrong == nil && o.HistogramEvery < 0 {
+		wrong = optionError("hook events "+dir, "give at least 1, or 0 for none", "histograms at every %d records", o.HistogramEvery)
 	}
 	l := &eventLog{dir: dir, opts: o}
-	return Hook{Name: "events " + dir, wrong: wrong, Files: []string{dir}, reset: func() { *l = eventLog{dir: l.dir, opts: l.opts} },
+	return Hook{Name: "events " + dir, err: wrong, Files: []string{dir}, reset: func() { *l = eventLog{dir: l.dir, opts: l.opts} },
 		Begin:  func(_ context.Context, s *State) error { return l.begin(s) },
-		Record: l.add,
+		Record: l.addRecord,
 		Save:   l.save, Load: func(saved []byte) error {
 			if len(saved) == 0 {
 				return nil
 			}
-			if json.Unmarshal(saved, &l.kept) == nil {
+			if json.Unmarshal(saved, &l.unwritten) == nil {
 				return nil
 			}
 			var one [][]byte // the encoding of earlier versions, which wrote one file
 			err := json.Unmarshal(saved, &one)
-			l.kept = map[string][][]byte{trainEvents: one}
+			l.unwritten = map[string][][]byte{trainFolder: one}
 			return err
 		},
-		End: func(_ context.Context, s *State, err error) error { return l.end(err) },
+		End: func(_ context.Context, s *State, err error) error { return l.close(err) },
 	}
 }
 
-// trainEvents is the folder of the step's metrics.
-const trainEvents = "train"
+// trainFolder is the folder of the step's metrics.
+const trainFolder = "train"
 
 // eventLog writes the event files of a run.
 type eventLog struct {
-	dir     string
-	opts    EventsOptions
-	writing events.Options
-	files   map[string]*events.Writer // by folder; "" has the hyperparameters
-	kept    map[string][][]byte       // unwritten events of an earlier process, by folder
-	records int
-	full    bool // the last write failed
+	dir           string
+	opts          EventsOptions
+	writerOptions events.Options
+	writers       map[string]*events.Writer // by folder; "" has the hyperparameters
+	unwritten     map[string][][]byte       // unwritten events of an earlier process, by folder
+	records       int
+	writeFailed   bool // the last write failed
 }
 
 func (l *eventLog) begin(s *State) error {
-	if !s.First() {
+	if !s.IsChief() {
 		return nil
 	}
-	l.files = map[string]*events.Writer{}
-	l.writing = events.Options{Now: l.opts.Now, Host: l.opts.Host, Alone: !s.Resumes()}
-	if s.Resumes() {
-		l.writing.Restart = s.From()
+	l.writers = map[string]*events.Writer{}
+	l.writerOptions = events.Options{Now: l.opts.Now, Host: l.opts.Host, Alone: !s.ResumeEnabled()}
+	if s.ResumeEnabled() {
+		l.writerOptions.Restart = s.NextRecordStep()
 	}
-	folders := append(slices.Collect(maps.Keys(l.kept)), trainEvents)
-	for _, h := range s.run.hooks {
-		folder, _ := folderOf(s, h.evaluates+"/")
+	folders := append(slices.Collect(maps.Keys(l.unwritten)), trainFolder)
+	for _, h := range s.runner.hooks {
+		folder, _ := folderAndTag(s, h.metricPrefix+"/")
 		folders = append(folders, folder)
 	}
 	for _, folder := range folders {
-		if _, err := l.file(folder); err != nil {
+		if _, err := l.writer(folder); err != nil {
 			return err
 		}
 	}
-	if len(s.run.options.Settings) == 0 {
+	if len(s.runner.options.Settings) == 0 {
 		return nil
 	}
-	return l.tell(events.Hyperparameters(s.run.options.Settings, l.now()))
+	return l.writeRunValue(events.Hyperparameters(s.runner.options.Settings, l.wallTime()))
 }
 
-// tell writes a value that belongs to the whole run.
-func (l *eventLog) tell(v events.Value) error {
-	w, err := l.file("")
+// writeRunValue writes a value that belongs to the whole run.
+func (l *eventLog) writeRunValue(v events.Value) error {
+	w, err := l.writer("")
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (l *eventLog) tell(v events.Value) error {
 	return nil
 }
 
-func (l *eventLog) now() float64 {
+func (l *eventLog) wallTime() float64 {
 	now := time.Now
 	if l.opts.Now != nil {
 		now = l.opts.Now
@@ -120,67 +120,67 @@ func (l *eventLog) now() float64 {
 	return float64(now().UnixMicro()) / 1e6
 }
 
-// file returns the writer of a folder, and creates it if necessary.
-func (l *eventLog) file(folder string) (*events.Writer, error) {
-	if w := l.files[folder]; w != nil {
+// writer returns the writer of a folder, and creates it if necessary.
+func (l *eventLog) writer(folder string) (*events.Writer, error) {
+	if w := l.writers[folder]; w != nil {
 		return w, nil
 	}
-	w, err := events.Create(filepath.Join(l.dir, folder), l.writing)
+	w, err := events.Create(filepath.Join(l.dir, folder), l.writerOptions)
 	if err != nil {
 		return nil, err
 	}
-	w.Keep(l.kept[folder])
-	l.files[folder] = w
+	w.Keep(l.unwritten[folder])
+	l.writers[folder] = w
 	return w, nil
 }
 
-// folderOf returns the folder of a metric, and the tag of the metric in that folder.
-func folderOf(s *State, metric string) (folder, tag string) {
-	for _, h := range s.run.hooks {
-		name := h.evaluates
-		if tag, ok := strings.CutPrefix(metric, name+"/"); ok && name != "" && name != trainEvents && name != "." && filepath.IsLocal(name) && filepath.Base(name) == name {
+// folderAndTag returns the folder of a metric, and the tag of the metric in that folder.
+func folderAndTag(s *State, metric string) (folder, tag string) {
+	for _, h := range s.runner.hooks {
+		name := h.metricPrefix
+		if tag, ok := strings.CutPrefix(metric, name+"/"); ok && name != "" && name != trainFolder && name != "." && filepath.IsLocal(name) && filepath.Base(name) == name {
 			return name, tag
 		}
 	}
-	return trainEvents, metric
+	return trainFolder, metric
 }
 
-// add writes a record. A write error is a warning.
-func (l *eventLog) add(ctx context.Context, s *State) error {
+// addRecord writes a record. A write error is a warning.
+func (l *eventLog) addRecord(ctx context.Context, s *State) error {
 	values := map[string][]events.Value{}
 	for _, m := range s.Metrics() {
-		folder, tag := folderOf(s, m.Name)
+		folder, tag := folderAndTag(s, m.Name)
 		values[folder] = append(values[folder], events.Scalar(tag, m.Value))
 	}
-	if l.opts.Histograms > 0 && l.records%l.opts.Histograms == 0 {
+	if l.opts.HistogramEvery > 0 && l.records%l.opts.HistogramEvery == 0 {
 		all, err := histograms(ctx, s)
 		if err != nil {
 			return err
 		}
-		values[trainEvents] = append(values[trainEvents], all...)
+		values[trainFolder] = append(values[trainFolder], all...)
 	}
 	l.records++
-	if !s.First() {
+	if !s.IsChief() {
 		return nil
 	}
 	var failed error
 	for folder, of := range values {
-		w, err := l.file(folder)
+		w, err := l.writer(folder)
 		if err != nil {
 			return err
 		}
 		failed = errors.Join(failed, w.Write(events.Event{Step: s.Step(), Values: of}))
 	}
-	if failed != nil && !l.full {
+	if failed != nil && !l.writeFailed {
 		s.Warn("fit: events are kept until there is room for them", "folder", l.dir, "error", failed)
 	}
-	l.full = failed != nil
+	l.writeFailed = failed != nil
 	return nil
 }
 
 // histograms returns the distributions of the trainable variables. All processes must call it.
 func histograms(ctx context.Context, s *State) (all []events.Value, err error) {
-	for _, v := range s.Strategy().Variables(s.run.train.Store()).All() {
+	for _, v := range s.Strategy().Variables(s.runner.trainStep.Store()).All() {
 		if !v.Trainable() || !v.Shape().DType.IsFloat() {
 			continue
 		}
@@ -188,7 +188,7 @@ func histograms(ctx context.Context, s *State) (all []events.Value, err error) {
 		if err != nil {
 			return nil, err
 		}
-		numbers, err := numbersOf(t)
+		numbers, err := floatValues(t)
 		if err != nil {
 			return nil, err
 		}
@@ -197,8 +197,8 @@ func histograms(ctx context.Context, s *State) (all []events.Value, err error) {
 	return all, nil
 }
 
-// numbersOf returns the floats of a tensor.
-func numbersOf(t *tensors.Tensor) (numbers []float64, err error) {
+// floatValues returns the floats of a tensor.
+func floatValues(t *tensors.Tensor) (numbers []float64, err error) {
 	err = t.ConstFlatData(func(flat any) {
 		list := reflect.ValueOf(flat)
 		for i := range list.Len() {
@@ -215,7 +215,7 @@ func numbersOf(t *tensors.Tensor) (numbers []float64, err error) {
 // save syncs the files and returns the events that are not written yet.
 func (l *eventLog) save() ([]byte, error) {
 	kept := map[string][][]byte{}
-	for folder, w := range l.files {
+	for folder, w := range l.writers {
 		if w.Flush() == nil {
 			_ = w.Sync() // training continues after an error
 		}
@@ -229,31 +229,31 @@ func (l *eventLog) save() ([]byte, error) {
 	return json.Marshal(kept)
 }
 
-func (l *eventLog) end(ended error) error {
-	if l.files[""] != nil {
+func (l *eventLog) close(ended error) error {
+	if l.writers[""] != nil {
 		switch {
 		case ended == nil:
-			_ = l.tell(events.HyperparametersEnd(events.Succeeded, l.now())) // the file exists already
+			_ = l.writeRunValue(events.HyperparametersEnd(events.Succeeded, l.wallTime())) // the file exists already
 		case !errors.As(ended, new(*interrupt.Error)):
-			_ = l.tell(events.HyperparametersEnd(events.Failed, l.now()))
+			_ = l.writeRunValue(events.HyperparametersEnd(events.Failed, l.wallTime()))
 		}
 	}
 	var all []error
-	for _, folder := range slices.Sorted(maps.Keys(l.files)) {
-		w := l.files[folder]
+	for _, folder := range slices.Sorted(maps.Keys(l.writers)) {
+		w := l.writers[folder]
 		err := w.Flush()
 		if err != nil {
 			bytes := 0
 			for _, record := range w.Kept() {
 				bytes += len(record)
 			}
-			err = notWritten(w.Path(), bytes, err)
+			err = writeError(w.Path(), bytes, err)
 		}
 		if closed := w.Close(); err == nil {
 			err = closed
 		}
 		all = append(all, err)
 	}
-	l.files = nil
+	l.writers = nil
 	return errors.Join(all...)
 }

@@ -54,7 +54,7 @@ func ExampleRun() {
 	fmt.Println(errors.Is(err, context.Canceled))
 
 	result, err := run(context.Background())
-	fmt.Println(result.Resumed, result.Step, err)
+	fmt.Println(result.ResumedFrom, result.Step, err)
 	for _, m := range result.Metrics {
 		fmt.Println(m.Name)
 	}
@@ -80,7 +80,7 @@ func ExampleEarlyStop() {
 		fit.EarlyStop("held/loss", 2),
 		fit.Checkpoint(dir, 100))
 	fmt.Println(result.Step, err)
-	at, err := fit.Saved(context.Background(), dir)
+	at, err := fit.LatestSnapshot(context.Background(), dir)
 	fmt.Println(at.Step, err)
 	// Output:
 	// 15 <nil>

@@ -11,36 +11,36 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// find returns the point to resume from, or nil for a new run. All processes return the same step.
-func (v *saver) find(ctx context.Context, r *run) (*point, error) {
-	found, near, err := v.choose(ctx, r)
+// findSnapshot returns the point to resume from, or nil for a new run. All processes return the same step.
+func (v *saver) findSnapshot(ctx context.Context, r *runner) (*savedState, error) {
+	found, near, err := v.openLatestIntact(ctx, r)
 	if found == nil || err != nil {
 		return nil, err
 	}
-	p, err := pointOf(found)
+	p, err := readSavedState(found)
 	if err != nil {
-		err = notResumed(v.path, found.Step(), err, "", "")
-	} else if name, differs := firstDifference(p.Settings, r.settings()); differs {
-		err = notResumed(v.path, found.Step(), nil, "give the settings that the run began with, or another directory", "setting %q was %s when it was saved and is %s here",
+		err = resumeError(v.path, found.Step(), err, "", "")
+	} else if name, differs := differentSetting(p.Settings, r.settings()); differs {
+		err = resumeError(v.path, found.Step(), nil, "give the settings that the run began with, or another directory", "setting %q was %s when it was saved and is %s here",
 			name, cmp.Or(p.Settings[name], "nothing"), cmp.Or(r.settings()[name], "nothing"))
 	}
 	if err != nil {
 		_ = found.Close()
 		return nil, err
 	}
-	p.checkpoint, p.near = found, near
+	p.checkpoint, p.isLocal = found, near
 	return p, nil
 }
 
-// steps lists the checkpoints on process 0. Without Options.Resume, existing checkpoints are an
+// totalSteps lists the checkpoints on process 0. Without Options.Resume, existing checkpoints are an
 // error.
-func (v *saver) steps(ctx context.Context, r *run) ([]int64, error) {
-	if !r.state.First() {
+func (v *saver) listSteps(ctx context.Context, r *runner) ([]int64, error) {
+	if !r.state.IsChief() {
 		return nil, nil
 	}
 	steps, err := v.manager.Steps(ctx)
 	if err == nil && len(steps) > 0 && !r.options.Resume {
-		err = notResumed(v.path, steps[len(steps)-1], nil, "set it to go on, or give another directory",
+		err = resumeError(v.path, steps[len(steps)-1], nil, "set it to go on, or give another directory",
 			"the directory has checkpoints of a run, and Options.Resume is not set")
 	}
 	return steps, err
@@ -48,29 +48,29 @@ func (v *saver) steps(ctx context.Context, r *run) ([]int64, error) {
 
 // candidate is a checkpoint that a run may resume from.
 type candidate struct {
-	Step int64
-	Near bool // a local checkpoint
+	Step  int64
+	Local bool // a local checkpoint
 }
 
 // openAll opens the places of the checkpoints on all processes.
-func (v *saver) openAll(ctx context.Context, r *run) error {
+func (v *saver) openAll(ctx context.Context, r *runner) error {
 	if err := r.agree(ctx, v.open(ctx, r), nil); err != nil {
 		return err
 	}
-	if v.near == nil {
+	if v.local == nil {
 		return nil
 	}
-	return v.openNear(ctx, r)
+	return v.openLocal(ctx, r)
 }
 
-// candidates lists the checkpoints at the opened places, the last step first. All processes return the
+// listCandidates lists the checkpoints at the opened places, the last step first. All processes return the
 // listing of process 0.
-func (v *saver) candidates(ctx context.Context, r *run) (all []candidate, err error) {
-	for _, of := range []*saver{v, v.near} {
+func (v *saver) listCandidates(ctx context.Context, r *runner) (all []candidate, err error) {
+	for _, of := range []*saver{v, v.local} {
 		if of == nil {
 			continue
 		}
-		steps, err := of.steps(ctx, r)
+		steps, err := of.listSteps(ctx, r)
 		if err := r.agree(ctx, err, nil); err != nil {
 			return nil, err
 		}
@@ -95,61 +95,61 @@ func (v *saver) candidates(ctx context.Context, r *run) (all []candidate, err er
 // Each new listing needs a new save of the other run.
 const maxListings = 100
 
-// choose opens the last intact checkpoint. It returns nil if there is none, and reports whether it
+// openLatestIntact opens the last intact checkpoint. It returns nil if there is none, and reports whether it
 // is a local checkpoint. Each process reads its share of a checkpoint, and all processes choose the
 // same checkpoint. A local checkpoint that one process cannot read is skipped like a damaged one,
 // because an earlier checkpoint can replace it.
 //
 // Another run may save and remove checkpoints meanwhile, for example the run that this one
 // replaces. A checkpoint that was removed is not damaged: choose lists the checkpoints again.
-func (v *saver) choose(ctx context.Context, r *run) (c *checkpoint.Checkpoint, near bool, err error) {
+func (v *saver) openLatestIntact(ctx context.Context, r *runner) (c *checkpoint.Checkpoint, near bool, err error) {
 	if err := v.openAll(ctx, r); err != nil {
 		return nil, false, err
 	}
 	damaged := map[candidate][]error{}
 	for range maxListings {
-		all, err := v.candidates(ctx, r)
+		all, err := v.listCandidates(ctx, r)
 		if err != nil {
 			return nil, false, err
 		}
-		c, near, changed, err := v.firstIntact(ctx, r, all, damaged)
+		c, near, changed, err := v.openFirstIntact(ctx, r, all, damaged)
 		if c != nil || err != nil {
 			return c, near, err
 		}
 		if changed {
 			continue
 		}
-		if len(all) == 0 || !v.clear {
+		if len(all) == 0 || !v.removeLater {
 			return nil, false, nil
 		}
 		var passed []error
 		last := int64(0)
 		for _, at := range all {
 			passed = append(passed, damaged[at]...)
-			if !at.Near {
+			if !at.Local {
 				last = max(last, at.Step)
 			}
 		}
-		return nil, false, notResumed(v.path, last, errors.Join(passed...), "remove them to begin anew", "every checkpoint is damaged")
+		return nil, false, resumeError(v.path, last, errors.Join(passed...), "remove them to begin anew", "every checkpoint is damaged")
 	}
-	return nil, false, notResumed(v.path, 0, nil, "end the other run", "another run removed each checkpoint before it was read, %d times", maxListings)
+	return nil, false, resumeError(v.path, 0, nil, "end the other run", "another run removed each checkpoint before it was read, %d times", maxListings)
 }
 
-// firstIntact opens the first intact candidate on all processes. It skips the candidates in
+// openFirstIntact opens the first intact candidate on all processes. It skips the candidates in
 // damaged, and adds the errors of further damaged candidates to it. changed reports that a
 // candidate could not be opened and that the checkpoints have changed since they were listed.
-func (v *saver) firstIntact(ctx context.Context, r *run, all []candidate, damaged map[candidate][]error) (c *checkpoint.Checkpoint, near, changed bool, err error) {
+func (v *saver) openFirstIntact(ctx context.Context, r *runner, all []candidate, damaged map[candidate][]error) (c *checkpoint.Checkpoint, near, changed bool, err error) {
 	for _, at := range all {
 		of := v
-		if at.Near {
-			of = v.near
+		if at.Local {
+			of = v.local
 		}
 		if damaged[at] == nil {
 			c, errs, err := of.openIntact(ctx, r, at)
 			if err != nil || c != nil {
-				return c, at.Near, false, err
+				return c, at.Local, false, err
 			}
-			if now, err := v.candidates(ctx, r); err != nil || !slices.Equal(now, all) {
+			if now, err := v.listCandidates(ctx, r); err != nil || !slices.Equal(now, all) {
 				return nil, false, true, err
 			}
 			for _, err := range errs {
@@ -157,26 +157,26 @@ func (v *saver) firstIntact(ctx context.Context, r *run, all []candidate, damage
 			}
 			damaged[at] = errs
 		}
-		of.clear = true
+		of.removeLater = true
 	}
 	return nil, false, false, nil
 }
 
 // openIntact opens a checkpoint on all processes. If it is damaged or was removed, c is nil and
 // damages contains the errors of the processes. err is any other error.
-func (v *saver) openIntact(ctx context.Context, r *run, at candidate) (c *checkpoint.Checkpoint, damages []error, err error) {
+func (v *saver) openIntact(ctx context.Context, r *runner, at candidate) (c *checkpoint.Checkpoint, damages []error, err error) {
 	c, err = v.manager.Open(ctx, at.Step)
 	if err == nil {
-		if _, err = pointOf(c); !errors.Is(err, errPoint) {
+		if _, err = readSavedState(c); !errors.Is(err, errSavedState) {
 			err = c.VerifyShare(ctx, r.strategy.Process(), r.strategy.NumProcesses())
 		}
 	}
 	var damage error
-	if errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, checkpoint.ErrNotFound) || errors.Is(err, errPoint) || at.Near && err != nil && ctx.Err() == nil {
+	if errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, checkpoint.ErrNotFound) || errors.Is(err, errSavedState) || at.Local && err != nil && ctx.Err() == nil {
 		damage, err = err, nil
 	}
 	if err = r.agree(ctx, err, nil); err == nil {
-		damages, err = r.errorsOfAll(ctx, fmt.Sprintf("fit: checkpoint %d", at.Step), damage)
+		damages, err = r.gatherErrors(ctx, fmt.Sprintf("fit: checkpoint %d", at.Step), damage)
 	}
 	if err == nil && len(damages) == 0 {
 		return c, nil, nil

@@ -61,7 +61,7 @@ func (watchedStore) read(moment string) {
 }
 
 // A run that resumes while the previous run still saves and removes checkpoints resumes from the
-// last checkpoint, whatever happens between its reads. No checkpoint counts as damaged.
+// lastArg checkpoint, whatever happens between its reads. No checkpoint counts as damaged.
 func TestAResumeBesideARunThatSavesFindsACheckpoint(t *testing.T) {
 	watchedReads.Do(func() {
 		storage.Register("watched", func(_ context.Context, place string) (storage.Store, error) {
@@ -78,13 +78,13 @@ func TestAResumeBesideARunThatSavesFindsACheckpoint(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "source")
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))
-	// run returns the steps from which the processes resumed.
+	// runner returns the steps from which the processes resumed.
 	run := func(processes int, steps int64, place string, opts fit.CheckpointOptions) []int64 {
 		resumed := make([]int64, processes)
 		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: processes}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{}))
 			result, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: steps, Resume: true, Logger: log}, fit.Checkpoint(place, 1, opts))
-			resumed[s.Process()] = result.Resumed
+			resumed[s.Process()] = result.ResumedFrom
 			return err
 		}))
 		return resumed

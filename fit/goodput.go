@@ -10,7 +10,7 @@ import (
 )
 
 // The metrics of a [Goodput] hook: the fraction of the wall time spent in steps that count, over
-// all lives of the run, and the model FLOPs utilization in that time. Both are from 0 to 1.
+// execute lives of the run, and the model FLOPs utilization in that time. Both are from 0 to 1.
 const (
 	goodputMetric     = "goodput"
 	utilizationMetric = "mfu"
@@ -34,18 +34,18 @@ type GoodputOptions struct {
 // observe/prom. Goodput requires a [Watch] hook, whose watchdog measures the times. With the option
 // Place of the watchdog, the times include the earlier lives of the run.
 func Goodput(opts ...GoodputOptions) Hook {
-	o, wrong := only("hook goodput", opts)
+	o, wrong := singleOption("hook goodput", opts)
 	if wrong == nil && (o.FLOPs < 0 || o.Peak < 0) {
-		wrong = option("hook goodput", "give what is above 0, or leave it out", "%g operations a step, a peak of %g", o.FLOPs, o.Peak)
+		wrong = optionError("hook goodput", "give what is above 0, or leave it out", "%g operations a step, a peak of %g", o.FLOPs, o.Peak)
 	}
-	h := Hook{Name: "goodput", Publishes: []string{goodputMetric}, wrong: wrong,
+	h := Hook{Name: "goodput", Publishes: []string{goodputMetric}, err: wrong,
 		Begin: func(_ context.Context, s *State) error {
-			if s.run.dog == nil {
-				return option("hook goodput", "give fit.Watch, too", "nothing counts the run's time")
+			if s.runner.watchdog == nil {
+				return optionError("hook goodput", "give fit.Watch, too", "nothing counts the run's time")
 			}
 			return nil
 		},
-		compiled: func(s *State, c *strategy.CompiledStep) {
+		onCompiled: func(s *State, c *strategy.CompiledStep) {
 			if o.Peak == 0 && s.Strategy().System().Platform() == "cpu" {
 				return
 			}
@@ -58,10 +58,10 @@ func Goodput(opts ...GoodputOptions) Hook {
 			o.Peak = cmp.Or(o.Peak, report.Target.PeakFLOPS*float64(report.Replicas*report.LogicalDevices))
 		},
 		Measure: func(_ context.Context, s *State) error {
-			h := s.run.dog.History()
-			s.Set(goodputMetric, h.Shares().Goodput())
+			h := s.runner.watchdog.History()
+			s.SetMetric(goodputMetric, h.Breakdown().Goodput())
 			if o.FLOPs > 0 && o.Peak > 0 {
-				s.Set(utilizationMetric, h.Utilization(o.FLOPs, o.Peak))
+				s.SetMetric(utilizationMetric, h.Utilization(o.FLOPs, o.Peak))
 			}
 			return nil
 		}}
@@ -71,32 +71,32 @@ func Goodput(opts ...GoodputOptions) Hook {
 	return h
 }
 
-// describe passes the compiled step to the hooks that need it, before the first step of a life.
-func (r *run) describe(ctx context.Context, args []any) error {
-	if !slices.ContainsFunc(r.hooks, func(h Hook) bool { return h.compiled != nil }) {
+// passCompiledStep passes the compiled step to the hooks that need it, before the first step of a life.
+func (r *runner) passCompiledStep(ctx context.Context, args []any) error {
+	if !slices.ContainsFunc(r.hooks, func(h Hook) bool { return h.onCompiled != nil }) {
 		return nil
 	}
-	c, err := r.train.Compiled(ctx, args...)
+	c, err := r.trainStep.Compiled(ctx, args...)
 	for i := range r.hooks {
-		if tell := r.hooks[i].compiled; tell != nil && err == nil {
+		if tell := r.hooks[i].onCompiled; tell != nil && err == nil {
 			tell(&r.state, c)
 		}
 	}
 	return err
 }
 
-// goodputFile is the environment variable with the path of the goodput file; see [Watch].
-const goodputFile = "TPUSTRATEGY_GOODPUT"
+// goodputFileVariable is the environment variable with the path of the goodput file; see [Watch].
+const goodputFileVariable = "TPUSTRATEGY_GOODPUT"
 
-// tellGoodput writes the shares of the run's time to the goodput file.
-func (r *run) tellGoodput() {
-	path := os.Getenv(goodputFile)
-	if path == "" || !r.state.first {
+// writeGoodputFile writes the shares of the run's time to the goodput file.
+func (r *runner) writeGoodputFile() {
+	path := os.Getenv(goodputFileVariable)
+	if path == "" || !r.state.isChief {
 		return
 	}
 	// The file is not replaced by a rename, because Kubernetes mounts the file of a container's
 	// termination message.
-	if err := os.WriteFile(path, []byte(r.dog.History().Shares().String()+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(r.watchdog.History().Breakdown().String()+"\n"), 0o644); err != nil {
 		r.log.Warn("fit: who started this program is not told where its time went", "error", err)
 	}
 }

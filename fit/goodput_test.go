@@ -27,7 +27,7 @@ func TestGoodputIsThatOfAllLives(t *testing.T) {
 		step := strategytest.OK(train.New(strategytest.New(t, 2, 1), strategytest.SeededStore(), optimizer.Adam().Done(), denseLoss(1), train.Options{}))
 		defer step.Close()
 		_, err := fit.Run(t.Context(), step, blocking(-1, nil), fit.Options{Steps: 40, Every: 5, Resume: true},
-			fit.Watch(watchdog.Options{Place: dir}), fit.Goodput(fit.GoodputOptions{Peak: 1e9}), fit.CSV(filepath.Join(dir, "run.csv")),
+			fit.Watch(watchdog.Options{Dir: dir}), fit.Goodput(fit.GoodputOptions{Peak: 1e9}), fit.CSV(filepath.Join(dir, "run.csv")),
 			fit.Checkpoint(filepath.Join(dir, "run"), 20),
 			fit.Each(5, func(_ context.Context, s *fit.State) error {
 				if s.Step() == stop {
@@ -43,20 +43,20 @@ func TestGoodputIsThatOfAllLives(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "run", "step-0000000025"))) // as if it had been killed
 	require.NoError(t, life(0))
 
-	board, err := watchdog.Open(t.Context(), dir)
+	board, err := watchdog.OpenRecordStore(t.Context(), dir)
 	require.NoError(t, err)
 	r, err := board.Get(t.Context(), 0)
 	require.NoError(t, err)
 	require.NotNil(t, r.History)
-	shares := r.History.Shares()
-	assert.Equal(t, 2, shares.Lives)
-	assert.Equal(t, int64(40), r.History.To)
+	shares := r.History.Breakdown()
+	assert.Equal(t, 2, shares.Attempts)
+	assert.Equal(t, int64(40), r.History.LastStep)
 	assert.Positive(t, shares.Steps)
-	assert.Positive(t, shares.Again, "steps 21 to 25")
+	assert.Positive(t, shares.Repeated, "steps 21 to 25")
 	assert.Positive(t, shares.Save)
 	assert.Positive(t, shares.Compile)
-	total := shares.Steps + shares.Again + shares.Start + shares.Compile + shares.Restore + shares.Save + shares.Input + shares.Peers + shares.Hooks + shares.Down
-	assert.InDelta(t, shares.Wall, total, 0.01*shares.Wall)
+	total := shares.Steps + shares.Repeated + shares.Start + shares.Compile + shares.Restore + shares.Save + shares.Input + shares.OtherHosts + shares.Hooks + shares.Down
+	assert.InDelta(t, shares.WallTime, total, 0.01*shares.WallTime)
 
 	said, err := os.ReadFile(line)
 	require.NoError(t, err)

@@ -12,10 +12,10 @@ import (
 // multiple of n. Steps are counted from 1 over the whole run, including the steps before a resume.
 type Every int64
 
-func (e Every) due(step int64) bool { return e > 0 && step%int64(e) == 0 }
+func (e Every) isDue(step int64) bool { return e > 0 && step%int64(e) == 0 }
 
-// next returns the first later step at which the interval is due, or never.
-func (e Every) next(step int64) int64 {
+// nextDue returns the first later step at which the interval is due, or never.
+func (e Every) nextDue(step int64) int64 {
 	if e <= 0 {
 		return never
 	}
@@ -38,8 +38,8 @@ type Metric struct {
 // step at which a hook with an interval is due is a record, too. Between records the loop only
 // calls Doing.
 //
-// With several processes every process must have the same hooks. A hook that writes files must do
-// so only if [State.First] returns true.
+// Include several processes every process must have the same hooks. A hook that writes files must do
+// so only if [State.IsChief] returns true.
 type Hook struct {
 	// Name identifies the hook in errors. Two hooks with Save need different names.
 	Name string
@@ -49,14 +49,14 @@ type Hook struct {
 	// path.
 	Files []string
 	// Publishes are the names of the metrics that Measure sets, if they are known before the run.
-	// Needs are the names of the metrics that Record requires. Run returns an error if nothing
+	// Requires are the names of the metrics that Record requires. Run returns an error if nothing
 	// publishes a required metric. A hook with a Measure function and no Publishes may set any
 	// metric.
-	Publishes, Needs []string
+	Publishes, Requires []string
 
 	// Begin runs before the first step. In a resumed run it runs after the variables are restored.
 	Begin func(ctx context.Context, s *State) error
-	// Measure measures metrics and publishes them with [State.Set]. It may wait and may launch
+	// Measure measures metrics and publishes them with [State.SetMetric]. It may wait and may launch
 	// functions, but must not run training steps. If Measure fails or is interrupted by the run's
 	// context, it is called again for the same step when the run resumes.
 	Measure func(ctx context.Context, s *State) error
@@ -67,61 +67,61 @@ type Hook struct {
 	// failed. err is the error that Run is about to return, or nil.
 	End func(ctx context.Context, s *State, err error) error
 
-	// Doing is called when the run starts an activity: it waits for a batch (watchdog.Input),
+	// OnActivity is called when the run starts an activity: it waits for a batch (watchdog.Input),
 	// launches a step, waits for a result or for the other processes, saves, restores, calls a
 	// hook, or opens its data. The activity lasts until the next call. Name identifies the hook or
 	// the object of the activity, and may be empty. A resumed run restores before Begin. The run's
 	// goroutine calls Doing at least twice per step, so Doing must not block. A background save is
 	// reported only while a step waits for it.
-	Doing func(what watchdog.Activity, name string)
+	OnActivity func(what watchdog.Activity, name string)
 
 	// Save returns the state of the hook for a checkpoint. Load restores it in a resumed run,
 	// before Begin. With several processes the state is the state of process 0.
 	Save func() ([]byte, error)
 	Load func(saved []byte) error
 
-	// evaluates is the prefix of the metrics of an Evaluate hook.
-	evaluates string
-	// wrong reports invalid arguments or options of the hook.
-	wrong error
+	// metricPrefix is the prefix of the metrics of an Evaluate hook.
+	metricPrefix string
+	// err reports invalid arguments or options of the hook.
+	err   error
 	reset func()
-	// compiled is called with the compiled step before the first step of a life.
-	compiled func(s *State, c *strategy.CompiledStep)
-	// steps are additional steps that become records.
-	steps []int64
-	// also is a second interval at which due is checked.
-	also Every
-	// keep saves variables, after all Record functions, if due returns true.
-	due  func(s *State) bool
-	keep func(ctx context.Context, s *State) error
-	// saver belongs to a Checkpoint hook, watch to a Watch hook, and replay to a Replay hook.
+	// onCompiled is called with the compiled step before the first step of a life.
+	onCompiled func(s *State, c *strategy.CompiledStep)
+	// totalSteps are additional steps that become records.
+	recordSteps []int64
+	// saveEvery is a second interval at which due is checked.
+	saveEvery Every
+	// saveVariables saves variables, after all Record functions, if due returns true.
+	shouldSave    func(s *State) bool
+	saveVariables func(ctx context.Context, s *State) error
+	// newSaver belongs to a Checkpoint hook, watch to a Watch hook, and replay to a Replay hook.
 	saver  *saver
 	watch  *watchdog.Options
 	replay Every
 }
 
-// measures reports whether the hook may publish metrics that are not in Publishes.
-func (h *Hook) measures() bool { return h.Measure != nil && len(h.Publishes) == 0 }
+// publishesAny reports whether the hook may publish metrics that are not in Publishes.
+func (h *Hook) publishesAny() bool { return h.Measure != nil && len(h.Publishes) == 0 }
 
-// at reports whether Measure and Record are due at a record.
-func (h *Hook) at(step int64) bool { return h.Every == 0 || h.Every.due(step) }
+// isDue reports whether Measure and Record are due at a record.
+func (h *Hook) isDue(step int64) bool { return h.Every == 0 || h.Every.isDue(step) }
 
-// asks reports whether the interval of the hook makes steps records.
-func (h *Hook) asks() bool { return h.Every > 0 && (h.Measure != nil || h.Record != nil) }
+// addsRecords reports whether the interval of the hook makes steps records.
+func (h *Hook) addsRecords() bool { return h.Every > 0 && (h.Measure != nil || h.Record != nil) }
 
-// asksFor reports whether the hook makes this step a record.
-func (h *Hook) asksFor(step int64) bool {
-	return h.asks() && h.Every.due(step) || slices.Contains(h.steps, step)
+// makesRecord reports whether the hook makes this step a record.
+func (h *Hook) makesRecord(step int64) bool {
+	return h.addsRecords() && h.Every.isDue(step) || slices.Contains(h.recordSteps, step)
 }
 
 // Each returns a hook that calls f after each step that is a multiple of every. f may read the loss
-// with [State.Value], set its own metrics with [State.Set], which other hooks record, and end the
-// run with [State.Stop]. An error of f ends the run, and a resumed run calls f again for the same
+// with [State.Value], set its own metrics with [State.SetMetric], which other hooks record, and end the
+// runner with [State.Stop]. An error of f ends the run, and a resumed run calls f again for the same
 // step.
 func Each(every Every, f func(ctx context.Context, s *State) error) Hook {
 	h := Hook{Name: "each", Every: every, Measure: f}
 	if every < 1 || f == nil {
-		h.wrong = option("hook each", "give an interval of at least 1, and a function", "an interval of %d steps, or no function", every)
+		h.err = optionError("hook each", "give an interval of at least 1, and a function", "an interval of %d steps, or no function", every)
 	}
 	return h
 }

@@ -30,7 +30,7 @@ var made = sync.OnceValues(func() (*train.Step, *train.Evaluation) {
 		strategytest.OK(train.NewEvaluation(s, store, loss, train.Options{}))
 })
 
-// files prints the names in a folder.
+// writers prints the names in a folder.
 func files(dir, pattern string) {
 	for _, path := range strategytest.OK(filepath.Glob(filepath.Join(dir, pattern))) {
 		fmt.Println(strategytest.OK(filepath.Rel(dir, path)))
@@ -44,7 +44,7 @@ func ExampleCheckpoint() {
 	step, _ := made()
 	_, err := fit.Run(ctx, step, fit.Dataset(examples()), fit.Options{Steps: 12}, fit.Checkpoint(dir, 5, fit.CheckpointOptions{Keep: 2}))
 	files(dir, "step-*")
-	at, _ := fit.Saved(ctx, dir)
+	at, _ := fit.LatestSnapshot(ctx, dir)
 	fmt.Println(at.Step, err)
 	// Output:
 	// step-0000000010
@@ -131,7 +131,7 @@ func ExampleEach() {
 	step, _ := made()
 	_, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 100},
 		fit.Each(4, func(_ context.Context, s *fit.State) error {
-			fmt.Println(s.Step(), "of", s.Steps(), "in pass", s.Epoch())
+			fmt.Println(s.Step(), "of", s.TotalSteps(), "in pass", s.Epoch())
 			if s.Step() == 8 {
 				s.Stop("it is enough")
 			}
@@ -145,9 +145,9 @@ func ExampleEach() {
 }
 
 // A run with an infinite or NaN loss ends and saves no checkpoint.
-func ExampleFinite() {
+func ExampleTerminateOnNaN() {
 	step, _ := made()
-	_, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 5}, fit.Finite())
+	_, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 5}, fit.TerminateOnNaN())
 	fmt.Println(err)
 	// Output: <nil>
 }
@@ -158,7 +158,7 @@ func ExampleWatch() {
 	dir := strategytest.OK(os.MkdirTemp("", "fit-"))
 	defer os.RemoveAll(dir)
 	step, _ := made()
-	_, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 5}, fit.Watch(watchdog.Options{Place: dir}))
+	_, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 5}, fit.Watch(watchdog.Options{Dir: dir}))
 	files(dir, "*")
 	fmt.Println(err)
 	// Output:
@@ -169,7 +169,7 @@ func ExampleWatch() {
 func ExampleDataset() {
 	step, _ := made()
 	result, err := fit.Run(context.Background(), step, fit.Dataset(examples().Take(3)), fit.Options{Epochs: 2})
-	fmt.Println(result.Step, "steps,", result.Passes, "passes,", result.Rows, "rows", err)
+	fmt.Println(result.Step, "steps,", result.Epochs, "passes,", result.Rows, "rows", err)
 	// Output: 6 steps, 2 passes, 96 rows <nil>
 }
 

@@ -114,7 +114,7 @@ func TestWhatCannotBeRunIsRefusedBeforeAnythingIsDone(t *testing.T) {
 			if c.want != errkind.Unknown {
 				assert.Equal(t, c.want, errkind.KindOf(err), "%v", err)
 			}
-			assert.Zero(t, result.Taken)
+			assert.Zero(t, result.StepsRun)
 			data, err := os.ReadFile(file)
 			require.NoError(t, err)
 			assert.Equal(t, "mine", string(data))
@@ -125,7 +125,7 @@ func TestWhatCannotBeRunIsRefusedBeforeAnythingIsDone(t *testing.T) {
 }
 
 // TestWhatGoesWrongOnTheWay ends runs with errors. Each run has completed the earlier steps, has
-// saved a checkpoint of them, and resumes from it when the cause is removed.
+// seriesStates a checkpoint of them, and resumes from it when the cause is removed.
 func TestWhatGoesWrongOnTheWay(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	mine := errors.New("mine")
@@ -183,16 +183,16 @@ func TestWhatGoesWrongOnTheWay(t *testing.T) {
 		"a batch of other number": {fit.Batches(wrongAt(5, []any{})), fit.Hook{}, 0, nil, nil, "fit: step 6: taking the step", 5},
 		"a batch of no tensors":   {fit.Batches(wrongAt(5, []any{"x", make(chan int)})), fit.Hook{}, 0, nil, &argument, "fit: step 6: taking the step", 5},
 		"a metric diverges": {good, fit.Hook{Name: "nan", Every: 1, Measure: func(_ context.Context, s *fit.State) error {
-			s.Set("held/loss", map[bool]float64{true: 1 / zero}[s.Step() == 4])
+			s.SetMetric("held/loss", map[bool]float64{true: 1 / zero}[s.Step() == 4])
 			return nil
 		}}, 0, nil, &diverged, "held/loss (+Inf) is not finite after step 4; go on", 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			table := filepath.Join(dir, "losses.csv")
-			hooks := []fit.Hook{fit.CSV(table), c.hook, fit.Finite("held/loss"), fit.Checkpoint(filepath.Join(dir, "run"), 2)}
+			hooks := []fit.Hook{fit.CSV(table), c.hook, fit.TerminateOnNaN("held/loss"), fit.Checkpoint(filepath.Join(dir, "run"), 2)}
 			if c.as != any(&diverged) {
-				hooks[2] = fit.Finite()
+				hooks[2] = fit.TerminateOnNaN()
 			}
 			result, err := fit.Run(context.Background(), dense(s, 2), c.data, fit.Options{Steps: c.steps, Every: 1}, hooks...)
 			require.Error(t, err)
@@ -203,8 +203,8 @@ func TestWhatGoesWrongOnTheWay(t *testing.T) {
 				require.ErrorAs(t, err, c.as)
 			}
 			require.ErrorContains(t, err, c.says)
-			assert.Equal(t, c.taken, result.Taken, "%v", err)
-			point, err := fit.Saved(t.Context(), filepath.Join(dir, "run"))
+			assert.Equal(t, c.taken, result.StepsRun, "%v", err)
+			point, err := fit.LatestSnapshot(t.Context(), filepath.Join(dir, "run"))
 			require.NoError(t, err)
 			if c.as == any(&diverged) {
 				assert.Less(t, point.Step, c.taken, "the state that diverged is not saved")
@@ -265,7 +265,7 @@ func TestCheckpointsOfOthersAreRefused(t *testing.T) {
 		result, err := fit.Run(ctx, step, data, o, append(hooks, fit.Checkpoint(dir, 1))...)
 		require.ErrorIs(t, err, fit.ErrResume)
 		assert.ErrorContains(t, err, "fit: resume from step 3 in "+dir+": ")
-		assert.Zero(t, result.Taken)
+		assert.Zero(t, result.StepsRun)
 		assert.Equal(t, before, names(t, dir), "nothing is lost")
 		return err
 	}
@@ -301,7 +301,7 @@ func TestCheckpointsOfOthersAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, checkpoint.ErrCorrupt)
 }
 
-// names returns the names of the checkpoints in a directory.
+// knownMetricNames returns the names of the checkpoints in a directory.
 func names(t *testing.T, dir string) (all []string) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)

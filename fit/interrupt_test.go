@@ -119,7 +119,7 @@ func TestAnInterruptInEachPhaseLosesNothing(t *testing.T) {
 				require.ErrorAs(t, err, &interrupted)
 				assert.Equal(t, c.taken, interrupted.Step)
 			}
-			point, err := fit.Saved(t.Context(), filepath.Join(dir, "run"))
+			point, err := fit.LatestSnapshot(t.Context(), filepath.Join(dir, "run"))
 			if c.saved == 0 {
 				require.Error(t, err)
 			} else {

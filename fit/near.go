@@ -14,7 +14,7 @@ import (
 
 // LocalCheckpoints configures local checkpoints: additional checkpoints on the hosts of the run, saved more
 // often than an object store would allow. Each host writes its shards to a local folder and to the
-// local folder of the next host, so that the loss of one host loses no data. A resumed run uses the
+// openLocalFolder folder of the next host, so that the loss of one host loses no data. A resumed run uses the
 // newest intact checkpoint, either a local one or one of the Checkpoint hook. The zero value saves
 // no local checkpoints.
 //
@@ -27,37 +27,37 @@ type LocalCheckpoints struct {
 	// with the checkpoints of the Checkpoint hook.
 	Folder string
 	// Every is the interval of local checkpoints. Steps that the Checkpoint hook saves have no
-	// local checkpoint.
+	// openLocalFolder checkpoint.
 	Every Every
 }
 
-// check returns an error for invalid options.
-func (n LocalCheckpoints) check(dir string) error {
+// validate returns an error for invalid options.
+func (n LocalCheckpoints) validate(dir string) error {
 	if (n.Folder == "") != (n.Every == 0) || n.Every < 0 || storage.IsURL(n.Folder) {
-		return option("hook checkpoint "+dir, "give a folder of each host, and an interval of at least 1", "option Near has the folder %q and the interval %d", n.Folder, n.Every)
+		return optionError("hook checkpoint "+dir, "give a folder of each host, and an interval of at least 1", "option Near has the folder %q and the interval %d", n.Folder, n.Every)
 	}
 	return nil
 }
 
-// keepNear is the number of local checkpoints that are kept.
-const keepNear = 2
+// keepLocal is the number of local checkpoints that are kept.
+const keepLocal = 2
 
-// saver returns the saver of local checkpoints, or nil without a Folder.
-func (n LocalCheckpoints) saver(of CheckpointOptions) *saver {
+// newSaver returns the saver of local checkpoints, or nil without a Folder.
+func (n LocalCheckpoints) newSaver(of CheckpointOptions) *saver {
 	if n.Folder == "" {
 		return nil
 	}
-	return &saver{path: n.Folder, opts: CheckpointOptions{Keep: keepNear, With: of.With, Without: of.Without, Restore: of.Restore}}
+	return &saver{path: n.Folder, opts: CheckpointOptions{Keep: keepLocal, Include: of.Include, Exclude: of.Exclude, Restore: of.Restore}}
 }
 
-// openNear opens the local checkpoints. All processes must call it.
-func (v *saver) openNear(ctx context.Context, r *run) error {
-	local, name, err := v.local(ctx, r)
+// openLocal opens the local checkpoints. All processes must call it.
+func (v *saver) openLocal(ctx context.Context, r *runner) error {
+	local, name, err := v.openLocalFolder(ctx, r)
 	if err := r.agree(ctx, err, nil); err != nil {
 		return err
 	}
-	n := v.near
-	if err := v.apart(ctx, r); err != nil {
+	n := v.local
+	if err := v.checkDistinctFolders(ctx, r); err != nil {
 		return err
 	}
 	text, err := r.strategy.BroadcastBytes(ctx, "fit: the name of the run", []byte(name)) // the name of process 0
@@ -72,39 +72,39 @@ func (v *saver) openNear(ctx context.Context, r *run) error {
 	return r.agree(ctx, err, nil)
 }
 
-// apart returns an error on all processes if two processes of one machine have the same folder,
+// checkDistinctFolders returns an error on all processes if two processes of one machine have the same folder,
 // because they would overwrite each other's files.
-func (v *saver) apart(ctx context.Context, r *run) error {
+func (v *saver) checkDistinctFolders(ctx context.Context, r *runner) error {
 	machine, _ := os.Hostname() // without a host name, the folders alone must differ
-	folder, err := filepath.Abs(v.near.path)
+	folder, err := filepath.Abs(v.local.path)
 	if err != nil {
 		return err
 	}
-	all, err := r.gather(r.firm(ctx), "fit: the hosts' folders", []byte(machine+":"+folder))
+	all, err := r.gather(r.withoutInterrupt(ctx), "fit: the hosts' folders", []byte(machine+":"+folder))
 	if err != nil {
 		return err
 	}
 	first := map[string]int{}
 	for i, at := range all {
 		if other, ok := first[string(at)]; ok {
-			return option("hook checkpoint "+v.path, "give each process a folder of its own", "processes %d and %d have the same folder Near, %s", other, i, at)
+			return optionError("hook checkpoint "+v.path, "give each process a folder of its own", "processes %d and %d have the same folder Near, %s", other, i, at)
 		}
 		first[string(at)] = i
 	}
 	return nil
 }
 
-// nameOfRun is the object, stored with the checkpoints of a run, that contains the name of the
+// runNameObject is the object, stored with the checkpoints of a run, that contains the name of the
 // run's local subfolder.
-const nameOfRun = "run.id"
+const runNameObject = "run.id"
 
-// local opens this host's folder. Process 0 also reads the name of the run, or creates it.
-func (v *saver) local(ctx context.Context, r *run) (local storage.Store, name string, err error) {
-	folder, err := filepath.Abs(v.near.path)
+// openLocalFolder opens this host's folder. Process 0 also reads the name of the run, or creates it.
+func (v *saver) openLocalFolder(ctx context.Context, r *runner) (local storage.Store, name string, err error) {
+	folder, err := filepath.Abs(v.local.path)
 	if err == nil {
 		local, err = storage.Directory(folder)
 	}
-	if err != nil || !r.state.First() {
+	if err != nil || !r.state.IsChief() {
 		return local, "", err
 	}
 	place, err := storage.Open(ctx, v.path)
@@ -112,32 +112,32 @@ func (v *saver) local(ctx context.Context, r *run) (local storage.Store, name st
 		return nil, "", err
 	}
 	defer func() { err = errors.Join(err, place.Close()) }()
-	text, err := storage.ReadOrPut(ctx, place, nameOfRun, []byte(rand.Text()), 1<<10)
+	text, err := storage.ReadOrPut(ctx, place, runNameObject, []byte(rand.Text()), 1<<10)
 	return local, string(text), err
 }
 
-// saveNear saves a local checkpoint.
-func (v *saver) saveNear(ctx context.Context, s *State) {
-	if err := v.near.save(ctx, s.run); err != nil {
+// saveLocal saves a local checkpoint.
+func (v *saver) saveLocal(ctx context.Context, s *State) {
+	if err := v.local.save(ctx, s.runner); err != nil {
 		s.Warn("fit: training goes on without this checkpoint on the hosts", "error", err)
 	}
 }
 
-// endNear finishes the local saves at the end of the run. err is the run's error.
-func (v *saver) endNear(ctx context.Context, r *run, err error) {
-	n := v.near
+// closeLocal finishes the local saves at the end of the run. err is the run's error.
+func (v *saver) closeLocal(ctx context.Context, r *runner, err error) {
+	n := v.local
 	if n == nil || n.store == nil {
 		return
 	}
 	if errors.As(err, new(*replay.Error)) && n.manager != nil {
-		if err := n.manager.RemoveAfter(r.firm(ctx), r.clean); err != nil {
-			r.log.Warn("fit: checkpoints on the hosts may have wrong bits", "after step", r.clean, "error", err)
+		if err := n.manager.RemoveAfter(r.withoutInterrupt(ctx), r.lastVerified); err != nil {
+			r.log.Warn("fit: checkpoints on the hosts may have wrong bits", "after step", r.lastVerified, "error", err)
 		}
 	}
-	if err := n.end(r); err != nil {
+	if err := n.close(r); err != nil {
 		r.log.Warn("fit: the last checkpoint on the hosts is lost", "error", err)
 	}
-	if r.agreed { // the saves of other processes may need this host
+	if r.inAgreement { // the saves of other processes may need this host
 		_ = r.agree(context.WithoutCancel(ctx), nil, nil)
 	}
 	_ = n.store.Close()

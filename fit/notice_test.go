@@ -63,17 +63,17 @@ func TestANoticeBetweenRecordsStopsAllProcesses(t *testing.T) {
 		for i, err := range errs {
 			var stopped *interrupt.Error
 			require.ErrorAs(t, err, &stopped, "process %d", i)
-			assert.Equal(t, 75, interrupt.Code(err))
+			assert.Equal(t, 75, interrupt.ExitCodeFor(err))
 			assert.Equal(t, errkind.CancelledError, errkind.KindOf(err))
 			assert.ErrorContains(t, err, "pre-empted")
 			assert.ErrorIs(t, err, context.Canceled)
 			assert.Equal(t, got[0].Step, stopped.Step)
-			assert.Equal(t, from, got[i].Resumed)
+			assert.Equal(t, from, got[i].ResumedFrom)
 		}
 		assert.Equal(t, got[0].Step, got[1].Step)
 		assert.Greater(t, got[0].Step, at-1)
 		assert.Less(t, got[0].Step, int64(steps))
-		point, err := fit.Saved(t.Context(), dir)
+		point, err := fit.LatestSnapshot(t.Context(), dir)
 		require.NoError(t, err)
 		assert.Equal(t, got[0].Step, point.Step)
 		from = point.Step
@@ -86,7 +86,7 @@ func TestANoticeBetweenRecordsStopsAllProcesses(t *testing.T) {
 }
 
 // TestANoticeDoesNotEndTheFeedOfOneProcess checks that the data continues until both processes have
-// agreed to stop.
+// inAgreement to stop.
 func TestANoticeDoesNotEndTheFeedOfOneProcess(t *testing.T) {
 	dir := t.TempDir()
 	for i, err := range strategytest.OnProcesses(t, plugintest.System(t, 2), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
@@ -125,7 +125,7 @@ func TestTheCodeOfAnInterrupt(t *testing.T) {
 			return nil
 		}))
 		_, err := fit.Run(ctx, dense(s, 1), fit.Dataset(dataset(t, 8)), fit.Options{}, hooks...)
-		assert.Equal(t, map[bool]int{false: 130, true: 75}[saves], interrupt.Code(err))
+		assert.Equal(t, map[bool]int{false: 130, true: 75}[saves], interrupt.ExitCodeFor(err))
 		assert.ErrorContains(t, err, "enough")
 	}
 }
@@ -184,7 +184,7 @@ func TestANoticeBeforeTheFirstStepLeavesNobodyWaiting(t *testing.T) {
 				var stopped *interrupt.Error
 				require.ErrorAs(t, err, &stopped, "process %d", i)
 				assert.Equal(t, taken, stopped.Step, "process %d", i)
-				assert.Equal(t, map[int64]int{0: 130, 1: 75}[taken], interrupt.Code(err), "a notice without a deadline, before there is anything to save, asks for no other start")
+				assert.Equal(t, map[int64]int{0: 130, 1: 75}[taken], interrupt.ExitCodeFor(err), "a notice without a deadline, before there is anything to save, asks for no other start")
 			}
 		})
 	}

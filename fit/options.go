@@ -10,9 +10,9 @@ import (
 
 // Options configure a run. The zero value runs one pass over the data.
 type Options struct {
-	// Steps is the number of steps of the whole run, including the steps before a resume; 0 ends
+	// TotalSteps is the number of steps of the whole run, including the steps before a resume; 0 ends
 	// the run with the data. If a resumed run has no step left, it logs a warning, reports the
-	// reason in Result.Stopped, and evaluates the model.
+	// reason in Result.StopReason, and evaluates the model.
 	Steps int64
 	// Epochs is the number of passes over the data; 0 means one. A shuffled dataset has another
 	// order in each pass. Epochs and Steps must not both be set. Data that ends before Steps is an
@@ -41,62 +41,62 @@ const defaultEvery = 10
 // Result describes a run. If Run returns an error, Result describes the part of the run before the
 // error.
 type Result struct {
-	// Step is the number of steps of the whole run, Resumed is the number of steps before this call
+	// step is the number of steps of the whole run, Resumed is the number of steps before this call
 	// of Run, and Taken is the number of steps of this call.
-	Step, Resumed, Taken int64
+	Step, ResumedFrom, StepsRun int64
 	// Rows is the number of rows of the batches of this call, over all replicas, and Passes is the
 	// number of passes over the data that the whole run has begun.
-	Rows, Passes int64
+	Rows, Epochs int64
 	// Metrics are the last values of all metrics that this call read, the loss first. If a resumed
-	// run had no step left, they are the values in the checkpoint and the values of a new
+	// runner had no step left, they are the values in the checkpoint and the values of a new
 	// evaluation.
 	Metrics []Metric
 	// Seconds is the duration of this call. TrainSeconds is the time from the launch of the first
 	// step to the end of the last step, including the time of the hooks.
 	Seconds, TrainSeconds float64
-	// Stopped is the reason that a hook passed to [State.Stop], or the reason why a resumed run had
+	// StopReason is the reason that a hook passed to [State.Stop], or the reason why a resumed run had
 	// no step left. It is empty if the run completed all steps.
-	Stopped string
+	StopReason string
 }
 
-// Value returns the last value of a metric and reports whether the metric was measured.
-func (r Result) Value(name string) (value float64, measured bool) { return find(r.Metrics, name) }
+// value returns the last value of a metric and reports whether the metric was measured.
+func (r Result) Value(name string) (value float64, measured bool) { return findMetric(r.Metrics, name) }
 
-// check returns an error for invalid options or hooks. known are the metrics of the step.
-func check(o Options, hooks []Hook, known []string) error {
+// validate returns an error for invalid options or hooks. known are the metrics of the step.
+func validateOptions(o Options, hooks []Hook, known []string) error {
 	switch {
 	case o.Steps < 0:
-		return option("option Steps", "give at least 1, or 0 for a pass over the data", "%d", o.Steps)
+		return optionError("option Steps", "give at least 1, or 0 for a pass over the data", "%d", o.Steps)
 	case o.Epochs < 0:
-		return option("option Epochs", "give at least 1, or 0 for one", "%d", o.Epochs)
+		return optionError("option Epochs", "give at least 1, or 0 for one", "%d", o.Epochs)
 	case o.Steps > 0 && o.Epochs > 0:
-		return option("option Epochs", "give one, and set the other to 0", "both %d steps and %d passes over the data are asked for", o.Steps, o.Epochs)
+		return optionError("option Epochs", "give one, and set the other to 0", "both %d steps and %d passes over the data are asked for", o.Steps, o.Epochs)
 	case o.Every < 0:
-		return option("option Every", "give at least 1, or 0 for 10", "%d", o.Every)
+		return optionError("option Every", "give at least 1, or 0 for 10", "%d", o.Every)
 	}
 	files, names := map[string]string{}, map[string]bool{}
 	savers, watches := 0, 0
 	for i := range hooks {
 		h := &hooks[i]
-		if h.wrong != nil {
-			return h.wrong
+		if h.err != nil {
+			return h.err
 		}
 		if h.Every < 0 {
-			return option("hook "+h.Name, "give at least 1", "an interval of %d steps", h.Every)
+			return optionError("hook "+h.Name, "give at least 1", "an interval of %d steps", h.Every)
 		}
 		if h.saver != nil {
 			if savers++; savers > 1 {
-				return option("hook "+h.Name, "keep one of them; it is what a run resumes from", "there are two Checkpoint hooks")
+				return optionError("hook "+h.Name, "keep one of them; it is what a run resumes from", "there are two Checkpoint hooks")
 			}
 		}
 		if h.watch != nil {
 			if watches++; watches > 1 {
-				return option("hook "+h.Name, "keep one of them", "there are two Watch hooks")
+				return optionError("hook "+h.Name, "keep one of them", "there are two Watch hooks")
 			}
 		}
 		if h.Save != nil || h.Load != nil {
 			if h.Name == "" || names[h.Name] {
-				return option("hook "+h.Name, "set its Name", "another hook that saves its state has the same name")
+				return optionError("hook "+h.Name, "set its Name", "another hook that saves its state has the same name")
 			}
 			names[h.Name] = true
 		}
@@ -106,30 +106,30 @@ func check(o Options, hooks []Hook, known []string) error {
 				return &errkind.Fault{Op: "fit: hook " + h.Name, Subject: path, Err: err}
 			}
 			if other, taken := files[full]; taken {
-				return option("hook "+h.Name, "give each a path of its own", "hook %s writes %s, too", other, path)
+				return optionError("hook "+h.Name, "give each a path of its own", "hook %s writes %s, too", other, path)
 			}
 			files[full] = h.Name
 		}
 	}
 	if o.Resume && savers == 0 {
-		return option("option Resume", "add the hook Checkpoint, with the directory of the run", "there are no checkpoints to resume from")
+		return optionError("option Resume", "add the hook Checkpoint, with the directory of the run", "there are no checkpoints to resume from")
 	}
-	return needs(hooks, known)
+	return checkRequiredMetrics(hooks, known)
 }
 
-// needs returns an error if a hook needs a metric that nothing publishes. known are the step's
+// checkRequiredMetrics returns an error if a hook needs a metric that nothing publishes. known are the step's
 // metrics.
-func needs(hooks []Hook, known []string) error {
+func checkRequiredMetrics(hooks []Hook, known []string) error {
 	for i := range hooks {
-		if hooks[i].measures() {
+		if hooks[i].publishesAny() {
 			return nil // the hook may publish any metric
 		}
 		known = append(known, hooks[i].Publishes...)
 	}
 	for i := range hooks {
-		for _, name := range hooks[i].Needs {
+		for _, name := range hooks[i].Requires {
 			if !slices.Contains(known, name) {
-				return noMetric(hooks[i].Name, name, known)
+				return missingMetricError(hooks[i].Name, name, known)
 			}
 		}
 	}

@@ -16,14 +16,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// metadataKey is the key of the point in a checkpoint's metadata.
-const metadataKey = "tpustrategy.fit"
+// snapshotKey is the key of the point in a checkpoint's metadata.
+const snapshotKey = "tpustrategy.fit"
 
-// pointVersion is the version of the encoding of a point.
-const pointVersion = 1
+// snapshotVersion is the version of the encoding of a point.
+const snapshotVersion = 1
 
-// point is the state of a run that is saved in addition to the variables.
-type point struct {
+// savedState is the state of a run that is saved in addition to the variables.
+type savedState struct {
 	Version  int      `json:"version"`
 	Step     int64    `json:"step"`
 	Position position `json:"position"`
@@ -44,20 +44,20 @@ type point struct {
 	Sums    []byte   `json:"sums,omitempty"`
 
 	checkpoint *checkpoint.Checkpoint
-	near       bool // a local checkpoint
+	isLocal    bool // a local checkpoint
 }
 
-// textOf returns metrics as a list of strings: the name and the value of each metric in turn. The
+// encodeMetrics returns metrics as a list of strings: the name and the value of each metric in turn. The
 // values are text because JSON has no NaN.
-func textOf(metrics []Metric) (text []string) {
+func encodeMetrics(metrics []Metric) (text []string) {
 	for _, m := range metrics {
 		text = append(text, m.Name, strconv.FormatFloat(m.Value, 'g', -1, 64))
 	}
 	return text
 }
 
-// metricsOf decodes the result of textOf.
-func metricsOf(text []string) (all []Metric) {
+// decodeMetrics decodes the result of encodeMetrics.
+func decodeMetrics(text []string) (all []Metric) {
 	for pair := range slices.Chunk(text, 2) {
 		value, _ := strconv.ParseFloat(pair[1], 64)
 		all = append(all, Metric{pair[0], value})
@@ -66,46 +66,46 @@ func metricsOf(text []string) (all []Metric) {
 }
 
 // encode returns the point as checkpoint metadata.
-func (p *point) encode() (map[string]string, error) {
+func (p *savedState) encode() (map[string]string, error) {
 	data, err := json.Marshal(p)
 	if err != nil {
 		return nil, &errkind.Fault{Op: "fit: save the run's position", Err: err, Class: errkind.InternalError}
 	}
-	return map[string]string{metadataKey: string(data)}, nil
+	return map[string]string{snapshotKey: string(data)}, nil
 }
 
-// errPoint matches errors of metadata that no run can have saved with its checkpoint. A resume
+// errSavedState matches errors of metadata that no run can have saved with its checkpoint. A resume
 // skips such a checkpoint.
-var errPoint = errkind.New(errkind.DataLossError, "fit: the position in the checkpoint's metadata")
+var errSavedState = errkind.New(errkind.DataLossError, "fit: the position in the checkpoint's metadata")
 
-// pointOf decodes the point of a checkpoint and checks its step.
-func pointOf(c *checkpoint.Checkpoint) (*point, error) {
-	p, err := parsePoint(c.Metadata())
+// readSavedState decodes the point of a checkpoint and checks its step.
+func readSavedState(c *checkpoint.Checkpoint) (*savedState, error) {
+	p, err := parseSavedState(c.Metadata())
 	if err == nil && p.Step != c.Step() {
-		return nil, &errkind.Fault{Match: errPoint, Reason: fmt.Sprintf("it is of step %d, and the checkpoint is of step %d", p.Step, c.Step())}
+		return nil, &errkind.Fault{Match: errSavedState, Reason: fmt.Sprintf("it is of step %d, and the checkpoint is of step %d", p.Step, c.Step())}
 	}
 	return p, err
 }
 
-// parsePoint decodes and checks the point in a checkpoint's metadata.
-func parsePoint(metadata map[string]string) (*point, error) {
-	text, ok := metadata[metadataKey]
+// parseSavedState decodes and checks the point in a checkpoint's metadata.
+func parseSavedState(metadata map[string]string) (*savedState, error) {
+	text, ok := metadata[snapshotKey]
 	if !ok {
 		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: "it is not of a run of this package", Class: errkind.ValueError,
 			Hint: "restore it with checkpoint.Restore, and give the run a directory of its own"}
 	}
-	var p point
+	var p savedState
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return nil, &errkind.Fault{Match: errPoint, Reason: "it cannot be read", Err: err}
+		return nil, &errkind.Fault{Match: errSavedState, Reason: "it cannot be read", Err: err}
 	}
-	if p.Version != pointVersion {
-		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: fmt.Sprintf("its form is version %d, this program reads %d", p.Version, pointVersion),
+	if p.Version != snapshotVersion {
+		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: fmt.Sprintf("its form is version %d, this program reads %d", p.Version, snapshotVersion),
 			Class: errkind.NotImplementedError, Hint: "use the program that wrote it"}
 	}
 	if len(p.Pending)%2 != 0 || len(p.Latest)%2 != 0 || len(p.Inputs) == 1 ||
-		!counts(p.Step) || !counts(p.Position.Pass) || !counts(p.Position.Taken) || p.Position.Pass+p.Position.Taken > p.Step {
-		return nil, &errkind.Fault{Match: errPoint,
-			Reason: fmt.Sprintf("step %d with %d batches of pass %d, where every pass has a batch, and every batch a step", p.Step, p.Position.Taken, p.Position.Pass)}
+		!isExactCount(p.Step) || !isExactCount(p.Position.Epoch) || !isExactCount(p.Position.Batches) || p.Position.Epoch+p.Position.Batches > p.Step {
+		return nil, &errkind.Fault{Match: errSavedState,
+			Reason: fmt.Sprintf("step %d with %d batches of pass %d, where every pass has a batch, and every batch a step", p.Step, p.Position.Batches, p.Position.Epoch)}
 	}
 	if len(p.Inputs) > 0 {
 		var err error
@@ -117,8 +117,8 @@ func parsePoint(metadata map[string]string) (*point, error) {
 	return &p, nil
 }
 
-// counts reports whether n is a possible count: not negative, and exact as a float64, as n+1 is.
-func counts(n int64) bool { return n >= 0 && n <= 1<<53 }
+// isExactCount reports whether n is a possible count: not negative, and exact as a float64, as n+1 is.
+func isExactCount(n int64) bool { return n >= 0 && n <= 1<<53 }
 
 // joinPositions joins the positions of all processes into the position of the run. It returns the
 // zero state if the data has no positions.
@@ -129,8 +129,8 @@ func joinPositions(all []input.State) (input.State, error) {
 	return input.JoinStates(all)
 }
 
-// firstDifference returns the first setting, in alphabetical order, whose values differ.
-func firstDifference(saved, here map[string]string) (name string, found bool) {
+// differentSetting returns the first setting, in alphabetical order, whose values differ.
+func differentSetting(saved, here map[string]string) (name string, found bool) {
 	names := slices.Sorted(maps.Keys(saved))
 	for name := range here {
 		if _, ok := saved[name]; !ok {
@@ -146,38 +146,38 @@ func firstDifference(saved, here map[string]string) (name string, found bool) {
 	return "", false
 }
 
-// Point is the state of a run when it saved a checkpoint.
-type Point struct {
-	// Step is the number of completed steps.
+// Snapshot is the state of a run when it saved a checkpoint.
+type Snapshot struct {
+	// step is the number of completed steps.
 	Step int64
-	// Pass is the number of the pass over the data, from 0. Taken is the number of batches of this
-	// pass that the run has used. Input is the position of the whole run in the pass, for
+	// Epoch is the number of the pass over the data, from 0. Taken is the number of batches of this
+	// openOptions that the run has used. Input is the position of the whole run in the pass, for
 	// feed.Options.From on any number of processes and replicas.
-	Pass, Taken int64
-	Input       input.State
+	Epoch, Batches int64
+	Input          input.State
 	// Settings are the settings of the run; see [Options].
 	Settings map[string]string
 }
 
-// Saved returns the state of the run that saved the last checkpoint in a directory or at a URL. If
+// LatestSnapshot returns the state of the run that saved the last checkpoint in a directory or at a URL. If
 // there is no checkpoint, the error matches checkpoint.ErrNotFound.
-func Saved(ctx context.Context, dir string) (at Point, err error) {
+func LatestSnapshot(ctx context.Context, dir string) (at Snapshot, err error) {
 	if err := strategy.RefuseTracing(ctx, "read where a run stood", fault.InsteadOfMeeting); err != nil {
-		return Point{}, err
+		return Snapshot{}, err
 	}
 	m, err := checkpoint.OpenManager(ctx, dir, checkpoint.ManagerOptions{})
 	if err != nil {
-		return Point{}, err
+		return Snapshot{}, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	c, err := m.Latest(ctx)
 	if err != nil {
-		return Point{}, err
+		return Snapshot{}, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	p, err := pointOf(c)
+	p, err := readSavedState(c)
 	if err != nil {
-		return Point{}, err
+		return Snapshot{}, err
 	}
-	return Point{Step: p.Step, Pass: p.Position.Pass, Taken: p.Position.Taken, Input: p.Position.Input, Settings: p.Settings}, nil
+	return Snapshot{Step: p.Step, Epoch: p.Position.Epoch, Batches: p.Position.Batches, Input: p.Position.Input, Settings: p.Settings}, nil
 }

@@ -17,15 +17,15 @@ import (
 // would overflow, and the complete table would be removed.
 func TestAForgedPositionIsRefused(t *testing.T) {
 	text := func(step int64, more string) map[string]string {
-		return map[string]string{metadataKey: fmt.Sprintf(`{"version":1,"step":%d,"position":{}%s}`, step, more)}
+		return map[string]string{snapshotKey: fmt.Sprintf(`{"version":1,"step":%d,"position":{}%s}`, step, more)}
 	}
-	_, err := parsePoint(text(7, ""))
+	_, err := parseSavedState(text(7, ""))
 	require.NoError(t, err)
-	_, err = parsePoint(text(1<<53, ""))
+	_, err = parseSavedState(text(1<<53, ""))
 	require.NoError(t, err)
 	for _, wrong := range []map[string]string{text(math.MaxInt64, ""), text(1<<53+1, ""), text(-1, ""),
 		text(7, `,"position":{"pass":9223372036854775807}`), text(7, `,"position":{"taken":9223372036854775807}`)} {
-		_, err := parsePoint(wrong)
+		_, err := parseSavedState(wrong)
 		assert.ErrorContains(t, err, "position", wrong)
 		assert.Equal(t, errkind.DataLossError, errkind.KindOf(err), wrong)
 	}

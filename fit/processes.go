@@ -17,11 +17,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// vote is the message that the processes exchange after a record.
+// checkInterrupts is the message that the processes exchange after a record.
 type vote struct {
 	Failed string `json:",omitempty"` // text of the process's error
-	// Refused reports that the error of Failed matches ErrResume.
-	Refused bool `json:",omitempty"`
+	// ResumeRefused reports that the error of Failed matches ErrResume.
+	ResumeRefused bool `json:",omitempty"`
 	// Kind is the kind of the error of Failed.
 	Kind   errkind.Kind      `json:",omitempty"`
 	Stop   string            `json:",omitempty"`
@@ -32,34 +32,34 @@ type vote struct {
 
 // agree exchanges the votes of the processes. If any process has an error, a stop or an interrupt,
 // agree returns it on all processes. It copies the save decisions of process 0 to keep.
-func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
-	if !r.several() {
+func (r *runner) agree(ctx context.Context, mine error, keep []bool) error {
+	if !r.isMultiProcess() {
 		return mine
 	}
-	own := interrupt.Of(ctx)
-	v := voteOf(mine)
-	v.Stop, v.Keep, v.Notice = r.state.stop, keep, own.Message()
+	own := interrupt.FromContext(ctx)
+	v := newVote(mine)
+	v.Stop, v.Keep, v.Notice = r.state.stopReason, keep, own.Message()
 	message, err := json.Marshal(v)
 	if err != nil {
 		return errors.Join(mine, err)
 	}
-	r.does(watchdog.Exchange, "fit: after a step")
-	all, err := r.strategy.GatherBytes(r.firm(ctx), fmt.Sprintf("fit: after step %d", r.state.step), message)
+	r.setActivity(watchdog.Exchange, "fit: after a step")
+	all, err := r.strategy.GatherBytes(r.withoutInterrupt(ctx), fmt.Sprintf("fit: after step %d", r.state.step), message)
 	// After a failed exchange the processes are at different places.
-	if r.agreed = err == nil; err != nil {
+	if r.inAgreement = err == nil; err != nil {
 		return errors.Join(mine, err)
 	}
-	if err := r.agreement.Met(r.state.step); err != nil {
+	if err := r.agreement.MarkExchanged(r.state.step); err != nil {
 		return errors.Join(mine, err)
 	}
-	votes, err := votesOf("fit: agree", all)
+	votes, err := parseVotes("fit: agree", all)
 	if err != nil {
 		return errors.Join(mine, err)
 	}
 	notice := own
 	for i, v := range votes {
 		if v.Failed != "" && mine == nil {
-			mine = v.of(i)
+			mine = v.remoteError(i)
 		}
 		if v.Stop != "" {
 			r.state.Stop(v.Stop)
@@ -70,15 +70,15 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 		}
 	}
 	if mine == nil && notice != nil {
-		return r.interrupted(ctx, notice)
+		return r.interruptError(ctx, notice)
 	}
 	return mine
 }
 
-// alike returns an error if the processes have different options. It runs before any process opens
+// checkSameOptions returns an error if the processes have different options. It runs before any process opens
 // its data or traces, so that no process waits in an exchange that the others do not reach.
-func (r *run) alike(ctx context.Context) error {
-	if !r.several() {
+func (r *runner) checkSameOptions(ctx context.Context) error {
+	if !r.isMultiProcess() {
 		return nil
 	}
 	o := r.options
@@ -86,54 +86,54 @@ func (r *run) alike(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(o.Settings)) {
 		text += fmt.Sprintf("; %s %s", name, o.Settings[name])
 	}
-	r.does(watchdog.Exchange, "fit: the settings")
-	err := r.strategy.CheckSame(r.firm(ctx), "the settings of the run", text)
+	r.setActivity(watchdog.Exchange, "fit: the settings")
+	err := r.strategy.CheckSame(r.withoutInterrupt(ctx), "the settings of the run", text)
 	other := (*strategy.MismatchError)(nil)
-	r.agreed = err == nil || errors.As(err, &other)
+	r.inAgreement = err == nil || errors.As(err, &other)
 	return err
 }
 
-// vote checks between records whether any process was interrupted, and stops all processes after
+// checkInterrupts checks between records whether any process was interrupted, and stops all processes after
 // the same step. It does not wait for the devices.
-func (r *run) vote(ctx context.Context) error {
-	if !r.several() {
+func (r *runner) checkInterrupts(ctx context.Context) error {
+	if !r.isMultiProcess() {
 		return nil // the loop checks the context
 	}
-	notice, err := r.agreement.Vote(r.firm(ctx), r.state.step, interrupt.Of(ctx), r.due)
+	notice, err := r.agreement.Vote(r.withoutInterrupt(ctx), r.state.step, interrupt.FromContext(ctx), r.nextDue)
 	if err != nil || notice == nil {
 		return err
 	}
-	r.agreed = true
-	return r.interrupted(ctx, notice)
+	r.inAgreement = true
+	return r.interruptError(ctx, notice)
 }
 
-// interrupted returns an error for a run that was interrupted by its own context or by the notice
-// of another process.
-func (r *run) interrupted(ctx context.Context, other *interrupt.Notice) error {
-	if err := r.stuck(); err != nil && ctx.Err() != nil {
+// interruptError returns an error for a run that was interrupted by its own context or by the notice
+// remoteError another process.
+func (r *runner) interruptError(ctx context.Context, other *interrupt.Notice) error {
+	if err := r.watchdogError(); err != nil && ctx.Err() != nil {
 		return err
 	}
-	return &interrupt.Error{Step: r.state.step, Notice: cmp.Or(interrupt.Of(ctx), other), Unsaved: r.saver == nil}
+	return &interrupt.Error{Step: r.state.step, Notice: cmp.Or(interrupt.FromContext(ctx), other), Unsaved: r.saver == nil}
 }
 
-// hurry logs a warning if the last save took longer than the time until the deadline of the notice.
-func (r *run) hurry(notice *interrupt.Notice) {
-	if left := time.Until(notice.Deadline); !notice.Deadline.IsZero() && left < r.saver.took {
+// warnDeadline logs a warning if the last save took longer than the time until the deadline of the notice.
+func (r *runner) warnDeadline(notice *interrupt.Notice) {
+	if left := time.Until(notice.Deadline); !notice.Deadline.IsZero() && left < r.saver.lastDuration {
 		r.log.Warn("fit: the checkpoint may not be done before the process is ended", "reason", notice.Reason,
-			"left", left.Round(time.Millisecond), "last save took", r.saver.took.Round(time.Millisecond), "last checkpoint", max(r.saved, 0))
+			"left", left.Round(time.Millisecond), "last save took", r.saver.lastDuration.Round(time.Millisecond), "last checkpoint", max(r.savedStep, 0))
 	}
 }
 
-// errorsOfAll returns the errors of all processes, or nil if no process has an error. An error of
+// gatherErrors returns the errors of all processes, or nil if no process has an error. An error of
 // another process has the text and the kind of the original error, and the number of the process.
-func (r *run) errorsOfAll(ctx context.Context, name string, mine error) (errs []error, err error) {
-	if !r.several() {
+func (r *runner) gatherErrors(ctx context.Context, name string, mine error) (errs []error, err error) {
+	if !r.isMultiProcess() {
 		if mine != nil {
 			errs = []error{mine}
 		}
 		return errs, nil
 	}
-	message, err := json.Marshal(voteOf(mine))
+	message, err := json.Marshal(newVote(mine))
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (r *run) errorsOfAll(ctx context.Context, name string, mine error) (errs []
 	if err != nil {
 		return nil, err
 	}
-	votes, err := votesOf(name, all)
+	votes, err := parseVotes(name, all)
 	if err != nil {
 		return nil, err
 	}
@@ -151,21 +151,21 @@ func (r *run) errorsOfAll(ctx context.Context, name string, mine error) (errs []
 		case i == r.strategy.Process():
 			errs = append(errs, mine)
 		default:
-			errs = append(errs, v.of(i))
+			errs = append(errs, v.remoteError(i))
 		}
 	}
 	return errs, nil
 }
 
-// voteOf returns a vote with the error of this process.
-func voteOf(mine error) (v vote) {
+// newVote returns a vote with the error of this process.
+func newVote(mine error) (v vote) {
 	if mine != nil {
-		v.Failed, v.Kind, v.Refused = mine.Error(), errkind.KindOr(mine, errkind.RuntimeError), errors.Is(mine, ErrResume)
+		v.Failed, v.Kind, v.ResumeRefused = mine.Error(), errkind.KindOr(mine, errkind.RuntimeError), errors.Is(mine, ErrResume)
 	}
 	return v
 }
 
-func votesOf(op string, messages [][]byte) ([]vote, error) {
+func parseVotes(op string, messages [][]byte) ([]vote, error) {
 	votes := make([]vote, len(messages))
 	for i, message := range messages {
 		if err := json.Unmarshal(message, &votes[i]); err != nil {
@@ -175,17 +175,17 @@ func votesOf(op string, messages [][]byte) ([]vote, error) {
 	return votes, nil
 }
 
-// of returns the error that another process reported.
-func (v vote) of(process int) error {
+// remoteError returns the error that another process reported.
+func (v vote) remoteError(process int) error {
 	failed := &errkind.Fault{Op: fmt.Sprintf("fit: process %d", process), Reason: v.Failed, Hint: "see the error of that process", Class: v.Kind}
-	if v.Refused {
+	if v.ResumeRefused {
 		failed.Match = ErrResume
 	}
 	return failed
 }
 
 // gather exchanges messages of any length between the processes. It splits them into pieces.
-func (r *run) gather(ctx context.Context, name string, mine []byte) ([][]byte, error) {
+func (r *runner) gather(ctx context.Context, name string, mine []byte) ([][]byte, error) {
 	const most = 1 << 19
 	all := make([][]byte, r.strategy.NumProcesses())
 	for more := true; more; {

@@ -26,7 +26,7 @@ func TestProcessesEndTogether(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	dir := t.TempDir()
 	var steps, resumed [2]int64
-	// run runs both processes; change changes the options of one of them.
+	// runner runs both processes; change changes the options of one of them.
 	run := func(change func(ctx context.Context, process int) (context.Context, []fit.Hook)) []error {
 		return strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 			ctx, hooks := change(ctx, s.Process())
@@ -39,7 +39,7 @@ func TestProcessesEndTogether(t *testing.T) {
 				fit.KeepBest(filepath.Join(dir, "best"), "held/loss"),
 				fit.EarlyStop("held/loss", 2, fit.BestOptions{MinDelta: 2}),
 				fit.Checkpoint(filepath.Join(dir, "run"), 3)}, hooks...)...)
-			steps[s.Process()], resumed[s.Process()] = result.Step, result.Resumed
+			steps[s.Process()], resumed[s.Process()] = result.Step, result.ResumedFrom
 			return err
 		})
 	}
@@ -55,7 +55,7 @@ func TestProcessesEndTogether(t *testing.T) {
 		t.Helper()
 		assert.Equal(t, [2]int64{to, to}, steps)
 		assert.Equal(t, [2]int64{from, from}, resumed)
-		point, err := fit.Saved(t.Context(), filepath.Join(dir, "run"))
+		point, err := fit.LatestSnapshot(t.Context(), filepath.Join(dir, "run"))
 		require.NoError(t, err)
 		assert.Equal(t, to, point.Step)
 	}

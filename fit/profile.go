@@ -18,13 +18,13 @@ import (
 // that cannot be written are warnings and do not end the run. The hook adds no cost to steps that
 // are not recorded.
 func Profile(o profile.Options) Hook {
-	p := &profileRun{options: o}
-	h := Hook{Name: "profile", reset: func() { *p = profileRun{options: o} },
-		Doing: p.does,
+	p := &profiler{options: o}
+	h := Hook{Name: "profile", reset: func() { *p = profiler{options: o} },
+		OnActivity: p.onActivity,
 		Begin: func(_ context.Context, s *State) error {
 			p.state = s
 			if s.step >= o.From-1 {
-				p.turn(s)
+				p.startIfDue(s)
 			}
 			return nil
 		},
@@ -32,7 +32,7 @@ func Profile(o profile.Options) Hook {
 			if p.recorder != nil && s.step >= p.to {
 				p.stop(ctx, s)
 			}
-			p.turn(s)
+			p.startIfDue(s)
 			return nil
 		},
 		End: func(ctx context.Context, s *State, _ error) error {
@@ -43,49 +43,49 @@ func Profile(o profile.Options) Hook {
 		},
 	}
 	switch {
-	case o.Place == "":
-		h.wrong = option("hook profile", "give a folder or a URL", "no Place")
+	case o.Dir == "":
+		h.err = optionError("hook profile", "give a folder or a URL", "no Place")
 	case o.From < 0 || o.To < o.From || o.From == 0 && o.To > 0:
-		h.wrong = option("hook profile", "count steps from 1, and let To be at least From", "the steps from %d to %d", o.From, o.To)
+		h.err = optionError("hook profile", "count steps from 1, and let To be at least From", "the steps from %d to %d", o.From, o.To)
 	case o.From > 0:
-		h.steps = []int64{o.From - 1, o.To}
+		h.recordSteps = []int64{o.From - 1, o.To}
 	case o.Trigger == nil:
-		h.wrong = option("hook profile", "give From and To, or a Trigger", "no steps to record")
+		h.err = optionError("hook profile", "give From and To, or a Trigger", "no steps to record")
 	}
 	return h
 }
 
-// profileRun is the state of a Profile hook.
-type profileRun struct {
+// profiler is the state of a Profile hook.
+type profiler struct {
 	options  profile.Options
 	state    *State
 	recorder *profile.Recorder // nil between recordings
-	from, to int64             // first and last recorded step
+	from, to int64             // isChief and last recorded step
 }
 
-// does passes an activity of the run to the recorder.
-func (p *profileRun) does(what watchdog.Activity, name string) {
+// onActivity passes an activity of the run to the recorder.
+func (p *profiler) onActivity(what watchdog.Activity, name string) {
 	if p.recorder == nil {
 		return
 	}
 	if what == watchdog.Launch {
-		p.recorder.Step(p.state.step + 1)
+		p.recorder.BeginStep(p.state.step + 1)
 	}
 	text := what.String()
 	if name != "" {
 		text += ": " + name
 	}
-	p.recorder.Do(text)
+	p.recorder.BeginActivity(text)
 }
 
-// turn starts a recording if one is due after the current step.
-func (p *profileRun) turn(s *State) {
+// startIfDue starts a recording if one is due after the current step.
+func (p *profiler) startIfDue(s *State) {
 	if p.recorder != nil {
 		return
 	}
 	if o := p.options; o.From > 0 && s.step >= o.From-1 && s.step < o.To {
 		p.to = o.To
-	} else if steps := o.Trigger.Asked(); steps > 0 {
+	} else if steps := o.Trigger.TakeRequest(); steps > 0 {
 		p.to = s.step + steps
 	} else {
 		return
@@ -95,19 +95,19 @@ func (p *profileRun) turn(s *State) {
 		s.Warn("the profile cannot be recorded", "error", err)
 		return
 	}
-	if missing := r.Devices(); missing != nil {
+	if missing := r.DeviceError(); missing != nil {
 		s.Warn("the profile has the host alone", "error", missing)
 	}
 	p.recorder, p.from = r, s.step+1
 }
 
-func (p *profileRun) stop(ctx context.Context, s *State) {
+func (p *profiler) stop(ctx context.Context, s *State) {
 	r := p.recorder
 	p.recorder = nil
-	name, err := r.Stop(ctx, p.options.Place, fmt.Sprintf("steps_%d-%d", p.from, s.step))
+	name, err := r.Stop(ctx, p.options.Dir, fmt.Sprintf("steps_%d-%d", p.from, s.step))
 	if err != nil {
 		s.Warn("the profile is lost", "error", err)
 		return
 	}
-	s.run.log.Info("a profile was recorded", "place", p.options.Place, "name", name)
+	s.runner.log.Info("a profile was recorded", "place", p.options.Dir, "name", name)
 }

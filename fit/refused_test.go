@@ -24,7 +24,7 @@ import (
 )
 
 // TestARefusedResumeChangesNoFile resumes a run of two processes in ways that are refused. All
-// files of the run are unchanged, including the records of its goodput.
+// writers of the run are unchanged, including the records of its goodput.
 func TestARefusedResumeChangesNoFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TPUSTRATEGY_GOODPUT", filepath.Join(dir, "goodput"))
@@ -33,7 +33,7 @@ func TestARefusedResumeChangesNoFile(t *testing.T) {
 		return strategytest.OnProcesses(t, systems, simhost.Options{Processes: processes}, strategy.Options{Replicas: replicas, LogicalDevices: 4 / replicas}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), denseLoss(width), train.Options{}))
 			_, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), options, append([]fit.Hook{
-				fit.Watch(watchdog.Options{Place: dir}), fit.Goodput(), fit.CSV(filepath.Join(dir, "losses.csv")),
+				fit.Watch(watchdog.Options{Dir: dir}), fit.Goodput(), fit.CSV(filepath.Join(dir, "losses.csv")),
 				fit.Curve(filepath.Join(dir, "curve.html")), fit.Events(filepath.Join(dir, "events")), fit.KeepBest(filepath.Join(dir, "best"), fit.Loss),
 				fit.Checkpoint(filepath.Join(dir, "run"), 5)}, hooks...)...)
 			return err
@@ -96,10 +96,10 @@ func TestARefusedResumeChangesNoFile(t *testing.T) {
 func TestAFirstRunThatIsRefusedLeavesItsError(t *testing.T) {
 	dir := t.TempDir()
 	wrong := errors.New("no such data")
-	_, err := fit.Run(t.Context(), dense(strategytest.New(t, 1, 1), 2), fit.Batches(batches(3)), fit.Options{}, fit.Watch(watchdog.Options{Place: dir}),
+	_, err := fit.Run(t.Context(), dense(strategytest.New(t, 1, 1), 2), fit.Batches(batches(3)), fit.Options{}, fit.Watch(watchdog.Options{Dir: dir}),
 		fit.Hook{Name: "wrong", Begin: func(context.Context, *fit.State) error { return wrong }})
 	require.ErrorIs(t, err, wrong)
-	board, err := watchdog.Open(t.Context(), dir)
+	board, err := watchdog.OpenRecordStore(t.Context(), dir)
 	require.NoError(t, err)
 	r, err := board.Get(t.Context(), 0)
 	require.NoError(t, err)

@@ -22,44 +22,44 @@ import (
 func Replay(every Every) Hook {
 	h := Hook{Name: "replay", replay: every}
 	if every < 1 {
-		h.wrong = option("hook replay", "give an interval of at least 1", "an interval of %d steps", every)
+		h.err = optionError("hook replay", "give an interval of at least 1", "an interval of %d steps", every)
 	}
 	return h
 }
 
-// take runs a step on a batch, twice if a replay is due. Before the first step it passes the
-// compiled step to the hooks.
-func (r *run) take(ctx context.Context, args []any) (loss *strategy.Mirrored, err error) {
-	if r.state.began.IsZero() {
-		if err := r.describe(ctx, args); err != nil {
+// runStep runs a step on a batch, twice if a replay is due. Before the first step it passes the
+// onCompiled step to the hooks.
+func (r *runner) runStep(ctx context.Context, args []any) (loss *strategy.Mirrored, err error) {
+	if r.state.startTime.IsZero() {
+		if err := r.passCompiledStep(ctx, args); err != nil {
 			return nil, err
 		}
 	}
-	if !r.replays.due(r.state.step + 1) {
-		return r.train.Run(ctx, args...)
+	if !r.replayEvery.isDue(r.state.step + 1) {
+		return r.trainStep.Run(ctx, args...)
 	}
-	if _, err := r.train.Compiled(ctx, args...); err != nil { // creates the step's variables
+	if _, err := r.trainStep.Compiled(ctx, args...); err != nil { // creates the step's variables
 		return nil, err
 	}
-	err = replay.Step(ctx, r.strategy, r.state.step+1, r.onDevices(), func(ctx context.Context) (err error) {
-		r.does(watchdog.Launch, "replay")
-		loss, err = r.train.Run(ctx, args...)
-		r.does(watchdog.Result, "replay")
+	err = replay.Step(ctx, r.strategy, r.state.step+1, r.deviceVariables(), func(ctx context.Context) (err error) {
+		r.setActivity(watchdog.Launch, "replay")
+		loss, err = r.trainStep.Run(ctx, args...)
+		r.setActivity(watchdog.Result, "replay")
 		return err
 	})
 	if err == nil {
-		r.clean = r.state.step + 1
+		r.lastVerified = r.state.step + 1
 	} else if errors.As(err, new(*replay.Error)) {
-		r.agreed = true // replay.Step returns the error on all processes
+		r.inAgreement = true // replay.Step returns the error on all processes
 	}
 	return loss, err
 }
 
-// onDevices returns the run's variables that are stored on devices, in the same order on all
+// deviceVariables returns the run's variables that are stored on devices, in the same order on all
 // processes.
-func (r *run) onDevices() (all []*strategy.Variable) {
-	g := checkpoint.Strategy(r.strategy, r.train.Store())
-	if state := r.train.MetricState(); state != nil {
+func (r *runner) deviceVariables() (all []*strategy.Variable) {
+	g := checkpoint.Strategy(r.strategy, r.trainStep.Store())
+	if state := r.trainStep.MetricState(); state != nil {
 		g = g.With(state)
 	}
 	for _, v := range g.Variables {

@@ -24,9 +24,9 @@ import (
 )
 
 // TestAReplayEndsARunBeforeItSaves flips a bit of a variable on one device after step 12. The run
-// replays every 4th step and saves after every 10th step and at its end. The error names the
+// replayEvery every 4th step and saves after every 10th step and at its end. The error names the
 // device, and step 10 is the last saved step. Without the flipped bit the losses equal the losses
-// of a run without replays.
+// remoteError a run without replays.
 func TestAReplayEndsARunBeforeItSaves(t *testing.T) {
 	dir := t.TempDir()
 	run := func(place string, at int64, hooks ...fit.Hook) ([]float64, error) {
@@ -51,7 +51,7 @@ func TestAReplayEndsARunBeforeItSaves(t *testing.T) {
 	assert.Equal(t, int64(16), e.Step)
 	require.Len(t, e.Devices, 1)
 	assert.Contains(t, e.Devices[0], "replica 2, logical device 0")
-	assert.Equal(t, 69, interrupt.Code(err))
+	assert.Equal(t, 69, interrupt.ExitCodeFor(err))
 	saved, _ := filepath.Glob(filepath.Join(dir, "bad", "step-*"))
 	assert.Equal(t, []string{filepath.Join(dir, "bad", "step-0000000010")}, saved)
 
@@ -69,7 +69,7 @@ func TestAReplayEndsARunBeforeItSaves(t *testing.T) {
 
 // TestWhatTheHostsSavedSinceACleanReplayIsRemoved checks that the next life resumes on both hosts
 // from the last local checkpoint that a replay has confirmed, with the losses of a run without a
-// wrong bit.
+// err bit.
 func TestWhatTheHostsSavedSinceACleanReplayIsRemoved(t *testing.T) {
 	sys, dir := plugintest.System(t, 4), t.TempDir()
 	life := func(at int64) (results [2]fit.Result, losses map[int64]float64, errs []error) {
@@ -79,7 +79,7 @@ func TestWhatTheHostsSavedSinceACleanReplayIsRemoved(t *testing.T) {
 			near := fit.LocalCheckpoints{Folder: filepath.Join(dir, fmt.Sprint("host-", s.Process())), Every: 3}
 			var err error
 			results[s.Process()], err = fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 24, Every: 1, Resume: true}, fit.Replay(4),
-				fit.Checkpoint(filepath.Join(dir, "far"), 20, fit.CheckpointOptions{Near: near}),
+				fit.Checkpoint(filepath.Join(dir, "far"), 20, fit.CheckpointOptions{Local: near}),
 				fit.Each(1, func(ctx context.Context, st *fit.State) error {
 					if s.Process() == 0 {
 						losses[st.Step()], _ = st.Value(fit.Loss)
@@ -97,12 +97,12 @@ func TestWhatTheHostsSavedSinceACleanReplayIsRemoved(t *testing.T) {
 	for process, err := range errs {
 		var e *replay.Error
 		require.ErrorAs(t, err, &e, "process %d", process)
-		assert.Equal(t, 69, interrupt.Code(err))
+		assert.Equal(t, 69, interrupt.ExitCodeFor(err))
 	}
 	results, second, errs := life(0)
 	strategytest.NoErrors(t, errs)
 	for process := range results {
-		assert.EqualValues(t, 12, results[process].Resumed, "process %d: not 15", process)
+		assert.EqualValues(t, 12, results[process].ResumedFrom, "process %d: not 15", process)
 	}
 	for _, step := range []int64{13, 14} {
 		assert.Equal(t, first[step], second[step], "step %d", step)

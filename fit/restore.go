@@ -13,27 +13,27 @@ import (
 
 // restore restores the step's variables. It first traces the step with the next batch, so that the
 // checkpoint can be compared with the step's variables.
-func (r *run) restore(ctx context.Context, from *point) error {
+func (r *runner) restore(ctx context.Context, from *savedState) error {
 	wrong := func(what string, err error) error {
-		return notResumed(r.saver.path, from.Step, err, "give the model and the optimizer that the run began with, or another directory", "%s", what)
+		return resumeError(r.saver.path, from.Step, err, "give the model and the optimizer that the run began with, or another directory", "%s", what)
 	}
-	b, err := r.ahead(ctx)
+	b, err := r.prefetchBatch(ctx)
 	if err != nil {
 		return err
 	}
 	if b != nil {
 		if r.options.Steps == 0 || r.state.step < r.options.Steps {
-			_, err = r.train.Compiled(ctx, b.args...)
+			_, err = r.trainStep.Compiled(ctx, b.args...)
 		} else { // no step is left, so no program is compiled
-			_, err = r.train.Lowered(ctx, b.args...)
+			_, err = r.trainStep.Lowered(ctx, b.args...)
 		}
 		if err != nil {
-			return r.failed("compiling the step", from.Step+1, r.orInterrupted(ctx, err))
+			return r.stepError("compiling the step", from.Step+1, r.convertInterrupt(ctx, err))
 		}
 	}
-	g := r.saver.group(r)
+	g := r.saver.variables(r)
 	if b != nil && !r.saver.opts.Restore.AllowUnexpected {
-		if extra := unexpected(g, from.checkpoint); len(extra) > 0 {
+		if extra := unexpectedVariables(g, from.checkpoint); len(extra) > 0 {
 			return wrong("its variables are not the step's", &checkpoint.MismatchError{Unexpected: extra})
 		}
 	}
@@ -43,12 +43,12 @@ func (r *run) restore(ctx context.Context, from *point) error {
 		}
 		return wrong("its variables are not restored", err)
 	}
-	return r.restoreSums(ctx, from)
+	return r.restoreMetricSums(ctx, from)
 }
 
-// sums returns the accumulated sums of the step's metrics. All processes must call it.
-func (r *run) sums(ctx context.Context) ([]byte, error) {
-	state := r.train.MetricState()
+// metricSums returns the accumulated sums of the step's metrics. All processes must call it.
+func (r *runner) metricSums(ctx context.Context) ([]byte, error) {
+	state := r.trainStep.MetricState()
 	if state == nil {
 		return nil, nil
 	}
@@ -63,14 +63,14 @@ func (r *run) sums(ctx context.Context) ([]byte, error) {
 	return binary.Append(nil, binary.LittleEndian, flat)
 }
 
-// restoreSums restores the accumulated sums if the step has the same metrics as the saved step.
-func (r *run) restoreSums(ctx context.Context, from *point) error {
-	state := r.train.MetricState()
+// restoreMetricSums restores the accumulated sums if the step has the same metrics as the saved step.
+func (r *runner) restoreMetricSums(ctx context.Context, from *savedState) error {
+	state := r.trainStep.MetricState()
 	if state == nil && from.Metrics == nil {
 		return nil
 	}
-	if state == nil || !slices.Equal(from.Metrics, r.train.MetricNames()) || len(from.Sums) != 8*state.Shape().Size() {
-		r.log.Warn("fit: the sums of the metrics since the last record are not restored, as the step has other metrics", "saved", from.Metrics, "here", r.train.MetricNames())
+	if state == nil || !slices.Equal(from.Metrics, r.trainStep.MetricNames()) || len(from.Sums) != 8*state.Shape().Size() {
+		r.log.Warn("fit: the sums of the metrics since the last record are not restored, as the step has other metrics", "saved", from.Metrics, "here", r.trainStep.MetricNames())
 		return nil
 	}
 	flat := make([]float64, len(from.Sums)/8)
@@ -80,9 +80,9 @@ func (r *run) restoreSums(ctx context.Context, from *point) error {
 	return state.RestoreValue(ctx, tensors.FromFlatDataAndDimensions(flat, state.Shape().Dimensions...))
 }
 
-// unexpected returns the trainable variables of a checkpoint that the step does not have. Other
+// unexpectedVariables returns the trainable variables of a checkpoint that the step does not have. Other
 // variables, for example of an evaluation, may be created later.
-func unexpected(g checkpoint.Group, c *checkpoint.Checkpoint) (extra []string) {
+func unexpectedVariables(g checkpoint.Group, c *checkpoint.Checkpoint) (extra []string) {
 	has := map[string]bool{}
 	for _, v := range g.Variables {
 		has[v.Path()] = true

@@ -31,9 +31,9 @@ import (
 // [*interrupt.Error], which matches the context's error and contains the exit code of the process.
 // A running save is completed first.
 //
-// With several processes every process must call Run with the same options, hooks and data. After
+// Include several processes every process must call Run with the same options, hooks and data. After
 // each record the processes agree on whether to continue, so an error or a stop in one process ends
-// all of them after the same step. The agreement costs one launch at each record. If the records
+// execute of them after the same step. The agreement costs one launch at each record. If the records
 // are further apart, the processes also exchange interrupts about twice a second, without waiting
 // ([interrupt.Agreement]): an interrupt of one process ends all of them after the same step, within
 // a second or two steps.
@@ -46,7 +46,7 @@ import (
 // variables stay on the devices.
 func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...Hook) (Result, error) {
 	start := time.Now()
-	r := &run{options: o, hooks: hooks, data: data, train: step, log: o.Logger}
+	r := &runner{options: o, hooks: hooks, data: data, trainStep: step, log: o.Logger}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -55,10 +55,10 @@ func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...H
 		ctx, err = r.startWatch(ctx)
 	}
 	if err == nil {
-		err = r.all(ctx)
+		err = r.execute(ctx)
 	}
 	if r.source != nil {
-		r.does(watchdog.Setup, "closing the data")
+		r.setActivity(watchdog.Setup, "closing the data")
 		err = errors.Join(err, r.source.close())
 	}
 	if r.agreement != nil {
@@ -69,54 +69,54 @@ func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...H
 	return r.result, err
 }
 
-// run is one call of Run.
-type run struct {
-	options  Options
-	hooks    []Hook
-	data     Data
-	train    *train.Step
-	strategy *strategy.TPUStrategy
-	log      *slog.Logger
-	saver    *saver // nil without a Checkpoint hook
+// runner is one call of Run.
+type runner struct {
+	options   Options
+	hooks     []Hook
+	data      Data
+	trainStep *train.Step
+	strategy  *strategy.TPUStrategy
+	log       *slog.Logger
+	saver     *saver // nil without a Checkpoint hook
 	// agreement lets several processes agree on an interrupt between two records.
 	agreement *interrupt.Agreement
-	// watch and dog belong to a Watch hook and are nil without one. Only the watchdog ends the
+	// watchOptions and dog belong to a Watch hook and are nil without one. Only the watchdog ends the
 	// context firmly. release and unwatch release the contexts.
-	watch            *watchdog.Options
-	dog              *watchdog.Watchdog
-	firmly           context.Context
-	release, unwatch func()
-	// replays is the interval of a Replay hook. clean is the last step that was replayed without a
+	watchOptions                   *watchdog.Options
+	watchdog                       *watchdog.Watchdog
+	uninterrupted                  context.Context
+	stopUninterrupted, stopWatched func()
+	// replayEvery is the interval of a Replay hook. clean is the last step that was replayed without a
 	// difference, or the step from which this run resumed.
-	replays Every
-	clean   int64
-	// doing is the current activity of the run. lost is the watchdog's error that explains a
+	replayEvery  Every
+	lastVerified int64
+	// activity is the current activity of the run. lost is the watchdog's error that explains a
 	// failure of the run.
-	doing watchdog.Activity
-	lost  error
+	activity    watchdog.Activity
+	watchdogErr error
 
-	state  State
-	source source
-	at     position // position after the last step
-	first  *batch   // batch that was read ahead to compile the step
-	loss   *strategy.Mirrored
-	due    int64 // next step after which something is due
-	record int64 // step of the last record
-	saved  int64 // step of the last checkpoint
-	// savesRun is true while the Checkpoint hook saves to its directory, as opposed to a local
+	state      State
+	source     source
+	position   position // position after the last step
+	prefetched *batch   // batch that was read ahead to compile the step
+	loss       *strategy.Mirrored
+	nextDue    int64 // nextDue step after which something is due
+	recordStep int64 // step of the last record
+	savedStep  int64 // step of the last checkpoint
+	// isMainSave is true while the Checkpoint hook saves to its directory, as opposed to a local
 	// checkpoint or the checkpoint of another hook.
-	savesRun bool
-	// savedNear is the step of the last local checkpoint.
-	savedNear int64
-	// lastMetrics are the last values of all metrics in the checkpoint from which the run resumed.
-	lastMetrics []Metric
-	// pending are the metrics of a step whose hooks have not run. They cannot be read again.
-	pending []Metric
-	begun   int  // number of hooks whose End must run
-	agreed  bool // the processes are at the same place in the run
-	// accepted reports that begin succeeded, so that the run may execute steps.
-	accepted bool
-	result   Result
+	isMainSave bool
+	// savedLocalStep is the step of the last local checkpoint.
+	savedLocalStep int64
+	// checkpointMetrics are the last values of all metrics in the checkpoint from which the run resumed.
+	checkpointMetrics []Metric
+	// pendingMetrics are the metrics of a step whose hooks have not run. They cannot be read again.
+	pendingMetrics []Metric
+	begunHooks     int  // number of hooks whose End must run
+	inAgreement    bool // the processes are at the same place in the run
+	// started reports that begin succeeded, so that the run may execute steps.
+	started bool
+	result  Result
 }
 
 // batch is a batch of a source.
@@ -126,105 +126,105 @@ type batch struct {
 }
 
 // prepare checks the arguments of Run.
-func (r *run) prepare(ctx context.Context) error {
-	if r.train == nil {
-		return option("step", "make it with train.New", "no training step: a nil pointer")
+func (r *runner) prepare(ctx context.Context) error {
+	if r.trainStep == nil {
+		return optionError("step", "make it with train.New", "no training step: a nil pointer")
 	}
-	r.strategy = r.train.Strategy()
+	r.strategy = r.trainStep.Strategy()
 	r.agreement = interrupt.NewAgreement(r.strategy)
 	if err := strategy.RefuseTracing(ctx, "fit", fault.InsteadOfRunning); err != nil {
 		return err
 	}
 	if r.data.open == nil {
-		return option("data", "give Dataset, Distributed, Feed or Batches", "no data: the zero Data")
+		return optionError("data", "give Dataset, Distributed, Feed or Batches", "no data: the zero Data")
 	}
-	if err := check(r.options, r.hooks, r.own()); err != nil {
+	if err := validateOptions(r.options, r.hooks, r.stepMetricNames()); err != nil {
 		return err
 	}
 	r.options.Every, r.options.Epochs = cmp.Or(r.options.Every, defaultEvery), cmp.Or(r.options.Epochs, 1)
-	if r.data.once && r.options.Epochs > 1 {
-		return option("option Epochs", "give the dataset by Dataset", "%d passes over a feed, which is one", r.options.Epochs)
+	if r.data.singlePass && r.options.Epochs > 1 {
+		return optionError("option Epochs", "give the dataset by Dataset", "%d passes over a feed, which is one", r.options.Epochs)
 	}
 	for i := range r.hooks {
 		h := &r.hooks[i]
-		r.saver, r.watch, r.replays = cmp.Or(h.saver, r.saver), cmp.Or(h.watch, r.watch), cmp.Or(h.replay, r.replays)
+		r.saver, r.watchOptions, r.replayEvery = cmp.Or(h.saver, r.saver), cmp.Or(h.watch, r.watchOptions), cmp.Or(h.replay, r.replayEvery)
 		if h.reset != nil {
 			h.reset()
 		}
 	}
-	r.state = State{run: r, first: r.strategy.Process() == 0, steps: r.options.Steps, warn: r.log.Warn}
-	r.at, r.record, r.saved, r.savedNear = position{}, -1, -1, -1
+	r.state = State{runner: r, isChief: r.strategy.Process() == 0, totalSteps: r.options.Steps, warn: r.log.Warn}
+	r.position, r.recordStep, r.savedStep, r.savedLocalStep = position{}, -1, -1, -1
 	return nil
 }
 
-// all executes the run from begin to the End functions of the hooks.
-func (r *run) all(ctx context.Context) error {
-	err := r.begin(ctx)
-	if r.accepted = err == nil; r.accepted && r.dog != nil {
-		r.dog.At(r.state.step, r.state.steps)
+// execute executes the run from begin to the End functions of the hooks.
+func (r *runner) execute(ctx context.Context) error {
+	err := r.start(ctx)
+	if r.started = err == nil; r.started && r.watchdog != nil {
+		r.watchdog.SetStep(r.state.step, r.state.totalSteps)
 	}
-	if err == nil && r.pending != nil {
-		err = r.after(ctx)
+	if err == nil && r.pendingMetrics != nil {
+		err = r.finishStep(ctx)
 	}
 	if err == nil {
 		err = r.loop(ctx)
 	}
-	doing := r.doing
-	if !r.state.began.IsZero() {
-		err = errors.Join(err, r.settle(ctx, err))
+	doing := r.activity
+	if !r.state.startTime.IsZero() {
+		err = errors.Join(err, r.waitForSteps(ctx, err))
 		r.result.TrainSeconds = r.state.Elapsed().Seconds()
 	}
 	if err == nil {
-		err = r.unmeasured()
+		err = r.checkMeasured()
 	}
 	if err == nil {
-		err = r.complete(ctx)
+		err = r.evaluateResumed(ctx)
 	}
 	if r.saver != nil {
-		r.saver.hurry(r, err)
+		r.saver.limitWait(r, err)
 	}
-	r.blame(err, doing)
-	saved := r.last(ctx, err)
+	r.diagnoseFailure(err, doing)
+	saved := r.saveLast(ctx, err)
 	if r.saver != nil {
 		if err == nil && saved != nil {
-			r.agreed = false
-			r.saver.hurry(r, saved)
+			r.inAgreement = false
+			r.saver.limitWait(r, saved)
 		}
-		r.saver.endNear(ctx, r, err)
-		saved = errors.Join(saved, r.saver.end(r))
+		r.saver.closeLocal(ctx, r, err)
+		saved = errors.Join(saved, r.saver.close(r))
 	}
 	if err == nil && saved != nil { // the processes did not agree on this error
-		r.agreed = false
-		r.blame(saved, r.doing)
+		r.inAgreement = false
+		r.diagnoseFailure(saved, r.activity)
 	}
-	if stopped, ok := errors.AsType[*interrupt.Error](err); ok && r.saver != nil && saved == nil && r.saved > 0 && r.saved == r.state.step {
+	if stopped, ok := errors.AsType[*interrupt.Error](err); ok && r.saver != nil && saved == nil && r.savedStep > 0 && r.savedStep == r.state.step {
 		stopped.Directory = r.saver.path
 	}
 	err = errors.Join(err, saved)
-	for i := range r.hooks[:r.begun] {
+	for i := range r.hooks[:r.begunHooks] {
 		if end := r.hooks[i].End; end != nil {
-			err = errors.Join(err, r.call(&r.hooks[i], func() error {
-				r.does(watchdog.Hook, r.hooks[i].Name)
+			err = errors.Join(err, r.callHook(&r.hooks[i], func() error {
+				r.setActivity(watchdog.Hook, r.hooks[i].Name)
 				return end(context.WithoutCancel(ctx), &r.state, err)
 			}))
 		}
 	}
-	r.result.Step, r.result.Resumed, r.result.Taken = r.state.step, r.state.resumed, r.state.step-r.state.resumed
-	r.result.Rows, r.result.Passes = r.state.rows, r.state.passes
-	r.result.Metrics, r.result.Stopped = r.state.latest, r.state.stop
+	r.result.Step, r.result.ResumedFrom, r.result.StepsRun = r.state.step, r.state.resumedFrom, r.state.step-r.state.resumedFrom
+	r.result.Rows, r.result.Epochs = r.state.rows, r.state.epoch
+	r.result.Metrics, r.result.StopReason = r.state.latest, r.state.stopReason
 	return err
 }
 
-// unmeasured returns an error if a hook needs a metric that nothing published. It detects the cases
+// checkMeasured returns an error if a hook needs a metric that nothing published. It detects the cases
 // that check could not detect before the run.
-func (r *run) unmeasured() error {
+func (r *runner) checkMeasured() error {
 	if len(r.state.latest) == 0 {
 		return nil // there was no record
 	}
-	known := r.state.names()
+	known := r.state.knownMetricNames()
 	for i := range r.hooks {
-		for _, name := range r.hooks[i].Needs {
-			if _, measured := find(r.state.latest, name); measured || slices.Contains(known, name) {
+		for _, name := range r.hooks[i].Requires {
+			if _, measured := findMetric(r.state.latest, name); measured || slices.Contains(known, name) {
 				continue
 			}
 			for _, m := range r.state.latest {
@@ -232,153 +232,153 @@ func (r *run) unmeasured() error {
 					known = append(known, m.Name)
 				}
 			}
-			return noMetric(r.hooks[i].Name, name, known)
+			return missingMetricError(r.hooks[i].Name, name, known)
 		}
 	}
 	return nil
 }
 
-// settle waits for the launched steps, for their errors and for the correct run time.
-func (r *run) settle(ctx context.Context, failed error) error {
+// waitForSteps waits for the launched steps, for their errors and for the correct run time.
+func (r *runner) waitForSteps(ctx context.Context, failed error) error {
 	if r.loss == nil || failed != nil && r.saver == nil {
 		return nil
 	}
-	r.does(watchdog.Result, "the last step")
-	if err := r.loss.Ready(r.firm(ctx)); err != nil && failed == nil {
-		return r.failed("waiting for the last step", r.state.step, err)
+	r.setActivity(watchdog.Result, "the last step")
+	if err := r.loss.Ready(r.withoutInterrupt(ctx)); err != nil && failed == nil {
+		return r.stepError("waiting for the last step", r.state.step, err)
 	}
 	return nil
 }
 
-func (r *run) loop(ctx context.Context) error {
-	for r.state.stop == "" && (r.options.Steps == 0 || r.state.step < r.options.Steps) {
-		if ctx.Err() != nil && !r.several() {
-			return r.interrupted(ctx, nil)
+func (r *runner) loop(ctx context.Context) error {
+	for r.state.stopReason == "" && (r.options.Steps == 0 || r.state.step < r.options.Steps) {
+		if ctx.Err() != nil && !r.isMultiProcess() {
+			return r.interruptError(ctx, nil)
 		}
-		r.does(watchdog.Input, "")
-		args, rows, err := r.next(ctx)
+		r.setActivity(watchdog.Input, "")
+		args, rows, err := r.nextBatch(ctx)
 		if err == io.EOF {
-			more, err := r.pass(ctx)
+			more, err := r.nextPass(ctx)
 			if err != nil {
 				return err
 			}
 			if more {
 				continue
 			}
-			return r.ended(ctx)
+			return r.finishData(ctx)
 		}
 		if err != nil {
-			return r.failed("reading the batch", r.state.step+1, r.orInterrupted(ctx, err))
+			return r.stepError("reading the batch", r.state.step+1, r.convertInterrupt(ctx, err))
 		}
-		r.agreed = false
-		r.does(watchdog.Launch, "")
-		loss, err := r.take(r.work(ctx), args)
+		r.inAgreement = false
+		r.setActivity(watchdog.Launch, "")
+		loss, err := r.runStep(r.collectiveContext(ctx), args)
 		if err != nil {
-			return r.failed("taking the step", r.state.step+1, r.orInterrupted(ctx, err))
+			return r.stepError("taking the step", r.state.step+1, r.convertInterrupt(ctx, err))
 		}
-		if r.state.began.IsZero() {
-			r.state.began = time.Now()
+		if r.state.startTime.IsZero() {
+			r.state.startTime = time.Now()
 		}
 		r.loss = loss
 		r.state.step++
-		if r.dog != nil {
-			r.dog.Step()
+		if r.watchdog != nil {
+			r.watchdog.CompleteStep()
 		}
 		r.state.rows += int64(rows)
-		r.at.Taken++
-		r.at.Input = r.source.state()
-		if r.state.step >= r.due {
-			if err := r.after(ctx); err != nil {
+		r.position.Batches++
+		r.position.Input = r.source.state()
+		if r.state.step >= r.nextDue {
+			if err := r.finishStep(ctx); err != nil {
 				return err
 			}
-		} else if err := r.vote(ctx); err != nil {
-			return r.failed("asking the other processes", r.state.step, err)
+		} else if err := r.checkInterrupts(ctx); err != nil {
+			return r.stepError("asking the other processes", r.state.step, err)
 		}
 	}
 	return nil
 }
 
-// next returns the batch that was read ahead, or the next batch of the source.
-func (r *run) next(ctx context.Context) ([]any, int, error) {
-	if b := r.first; b != nil {
-		r.first = nil
+// nextDue returns the batch that was read ahead, or the next batch of the source.
+func (r *runner) nextBatch(ctx context.Context) ([]any, int, error) {
+	if b := r.prefetched; b != nil {
+		r.prefetched = nil
 		return b.args, b.rows, nil
 	}
-	return r.source.next(r.work(ctx))
+	return r.source.next(r.collectiveContext(ctx))
 }
 
-// work returns the context for operations in which all processes take part. With several processes
+// collectiveContext returns the context for operations in which all processes take part. With several processes
 // an interrupted process continues until all processes have agreed to stop.
-func (r *run) work(ctx context.Context) context.Context {
-	if r.several() {
-		return r.firm(ctx)
+func (r *runner) collectiveContext(ctx context.Context) context.Context {
+	if r.isMultiProcess() {
+		return r.withoutInterrupt(ctx)
 	}
 	return ctx
 }
 
-// pass begins the next pass over the data, and returns false if there is none.
-func (r *run) pass(ctx context.Context) (more bool, err error) {
-	if r.at.Taken == 0 {
+// openOptions begins the next pass over the data, and returns false if there is none.
+func (r *runner) nextPass(ctx context.Context) (more bool, err error) {
+	if r.position.Batches == 0 {
 		return false, &errkind.Fault{Op: "fit: data", Reason: "it has no batch", Class: errkind.OutOfRangeError,
 			Hint: "see whether the files or the filters of the dataset leave anything, and whether a batch is larger than the data"}
 	}
-	if r.state.passes >= r.options.Epochs {
+	if r.state.epoch >= r.options.Epochs {
 		return false, nil
 	}
 	err, r.source = r.source.close(), nil
 	if err != nil {
-		return false, r.failed("closing the data", r.state.step+1, err)
+		return false, r.stepError("closing the data", r.state.step+1, err)
 	}
-	return true, r.open(ctx, position{Pass: r.at.Pass + 1})
+	return true, r.openPass(ctx, position{Epoch: r.position.Epoch + 1})
 }
 
-// open opens a pass at a position.
-func (r *run) open(ctx context.Context, at position) (err error) {
-	r.does(watchdog.Setup, "opening the data")
-	if r.source, err = r.data.open(r.work(ctx), pass{strategy: r.strategy, arguments: r.train.Arguments(), at: at}); err != nil {
+// openPass opens a pass at a position.
+func (r *runner) openPass(ctx context.Context, at position) (err error) {
+	r.setActivity(watchdog.Setup, "opening the data")
+	if r.source, err = r.data.open(r.collectiveContext(ctx), openOptions{strategy: r.strategy, arguments: r.trainStep.Arguments(), start: at}); err != nil {
 		r.source = nil
-		return r.failed("opening the data", r.state.step+1, r.orInterrupted(ctx, err))
+		return r.stepError("opening the data", r.state.step+1, r.convertInterrupt(ctx, err))
 	}
-	r.at = at
-	r.state.passes = at.Pass + 1
+	r.position = at
+	r.state.epoch = at.Epoch + 1
 	return nil
 }
 
-// ended completes a run whose data has ended.
-func (r *run) ended(ctx context.Context) error {
+// closeWith completes a run whose data has ended.
+func (r *runner) finishData(ctx context.Context) error {
 	if r.options.Steps > 0 {
-		return &errkind.Fault{Match: errShort, Reason: fmt.Sprintf("%d of %d steps were taken", r.state.step, r.options.Steps),
+		return &errkind.Fault{Match: errDataEnded, Reason: fmt.Sprintf("%d of %d steps were taken", r.state.step, r.options.Steps),
 			Hint: "repeat the dataset (Repeat(-1) after its Shuffle), or ask for Epochs instead of Steps"}
 	}
-	if r.record == r.state.step || r.loss == nil {
+	if r.recordStep == r.state.step || r.loss == nil {
 		return nil
 	}
-	r.due = r.state.step
-	r.state.steps = r.state.step
-	return r.after(ctx)
+	r.nextDue = r.state.step
+	r.state.totalSteps = r.state.step
+	return r.finishStep(ctx)
 }
 
-// several reports whether the run has several processes.
-func (r *run) several() bool { return r.strategy.NumProcesses() > 1 }
+// isMultiProcess reports whether the run has several processes.
+func (r *runner) isMultiProcess() bool { return r.strategy.NumProcesses() > 1 }
 
-// failed adds the step and the operation to an error, and returns an interruption unchanged.
-func (r *run) failed(doing string, step int64, err error) error {
+// stepError adds the step and the operation to an error, and returns an interruption unchanged.
+func (r *runner) stepError(doing string, step int64, err error) error {
 	if _, ok := err.(*interrupt.Error); ok {
 		return err
 	}
 	return &errkind.Fault{Op: fmt.Sprintf("fit: step %d: %s", step, doing), Err: err, Class: errkind.KindOr(err, errkind.RuntimeError)}
 }
 
-// orInterrupted replaces err by the interruption if the end of ctx is its cause.
-func (r *run) orInterrupted(ctx context.Context, err error) error {
+// convertInterrupt replaces err by the interruption if the end of ctx is its cause.
+func (r *runner) convertInterrupt(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Cause(ctx))) {
-		return r.interrupted(ctx, nil)
+		return r.interruptError(ctx, nil)
 	}
 	return err
 }
 
-// call calls a function of a hook and converts a panic to an error.
-func (r *run) call(h *Hook, f func() error) error {
+// callHook calls a function of a hook and converts a panic to an error.
+func (r *runner) callHook(h *Hook, f func() error) error {
 	err := func() (err error) {
 		defer errkind.Recover("fit: it", &err)
 		return f()

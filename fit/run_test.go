@@ -87,7 +87,7 @@ func TestARunGoesOnAsIfNothingHadHappened(t *testing.T) {
 // TestAMetricThatNothingMeasuredIsAnErrorInTheEnd uses a hook that could have measured the metric.
 func TestAMetricThatNothingMeasuredIsAnErrorInTheEnd(t *testing.T) {
 	result, err := fit.Run(context.Background(), dense(strategytest.New(t, 1, 1), 2), fit.Batches(batches(3)), fit.Options{},
-		fit.Each(1, func(_ context.Context, s *fit.State) error { s.Set("mine", 1); return nil }), fit.EarlyStop("yours", 1))
+		fit.Each(1, func(_ context.Context, s *fit.State) error { s.SetMetric("mine", 1); return nil }), fit.EarlyStop("yours", 1))
 	require.EqualError(t, err, `fit: hook early stop by yours: nothing measures "yours"; there are ["loss" "mine"]`)
 	assert.Equal(t, errkind.NotFoundError, errkind.KindOf(err))
 	assert.Equal(t, int64(3), result.Step)

@@ -47,10 +47,10 @@ func TestShardsGoOnAnyHosts(t *testing.T) {
 				step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{train.MeanLoss()}}))
 				result, err := fit.Run(ctx, step, fit.Batches(batches(-1)), fit.Options{Steps: size.to, Every: 1, Resume: true},
 					losses(got[s.Process()]), fit.Checkpoint(place, 3, fit.CheckpointOptions{Keep: 1, Background: i < 3, Retention: background}))
-				assert.Equal(t, size.to-4, result.Resumed)
+				assert.Equal(t, size.to-4, result.ResumedFrom)
 				return err
 			}))
-		point, err := fit.Saved(t.Context(), place)
+		point, err := fit.LatestSnapshot(t.Context(), place)
 		require.NoError(t, err)
 		assert.Equal(t, size.to, point.Step)
 		for host := range got {
@@ -86,14 +86,14 @@ func TestADamagedShardIsPassedOver(t *testing.T) {
 	var log bytes.Buffer
 	result, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 6, Every: 1, Resume: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}, losses(got), fit.Checkpoint(dir, 2, background))
 	require.NoError(t, err)
-	assert.Equal(t, int64(4), result.Resumed)
+	assert.Equal(t, int64(4), result.ResumedFrom)
 	assert.Contains(t, log.String(), "passing over a damaged checkpoint")
 	for step, loss := range got {
 		assert.Equal(t, want[step], loss)
 	}
 	result, err = fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 8, Resume: true}, fit.Checkpoint(dir, 2))
 	require.NoError(t, err)
-	assert.Equal(t, int64(6), result.Resumed)
+	assert.Equal(t, int64(6), result.ResumedFrom)
 }
 
 // TestAnOldFolderIsResumed resumes from a folder in which an earlier version of this module saved
@@ -107,7 +107,7 @@ func TestAnOldFolderIsResumed(t *testing.T) {
 	result, err := fit.Run(t.Context(), dense(strategytest.New(t, 2, 1), 2), fit.Batches(batches(-1)), fit.Options{Steps: 8, Resume: true}, losses(got),
 		fit.Checkpoint(filepath.Join(dir, "run"), 2, fit.CheckpointOptions{Keep: 2}), fit.KeepBest(filepath.Join(dir, "best"), fit.Loss))
 	require.NoError(t, err)
-	assert.Equal(t, int64(6), result.Resumed)
+	assert.Equal(t, int64(6), result.ResumedFrom)
 	assert.Equal(t, []string{"step-0000000006", "step-0000000008"}, names(t, filepath.Join(dir, "run")))
 	assert.Len(t, names(t, filepath.Join(dir, "best")), 1)
 	for step, loss := range got {
@@ -120,7 +120,7 @@ func TestTheBestStay(t *testing.T) {
 	dir := t.TempDir()
 	value := map[int64]float64{1: 5, 2: 1, 3: 3, 4: 2, 5: 4, 6: 6}
 	_, err := fit.Run(context.Background(), dense(strategytest.New(t, 1, 1), 2), fit.Batches(batches(6)), fit.Options{Every: 1},
-		fit.Each(1, func(_ context.Context, s *fit.State) error { s.Set("mine", value[s.Step()]); return nil }),
+		fit.Each(1, func(_ context.Context, s *fit.State) error { s.SetMetric("mine", value[s.Step()]); return nil }),
 		fit.Checkpoint(dir, 1, fit.CheckpointOptions{Keep: 1, Retention: checkpoint.Retention{Best: 2, Metric: "mine"}}))
 	require.NoError(t, err)
 	assert.Equal(t, []string{"step-0000000002", "step-0000000004", "step-0000000006"}, names(t, dir))

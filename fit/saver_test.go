@@ -44,7 +44,7 @@ func TestAFullDiskDoesNotEndARun(t *testing.T) {
 	run := func(name string, full int, steps int64) (string, error) {
 		var log bytes.Buffer
 		_, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: steps, Every: 2, Resume: true, Logger: slog.New(slog.NewTextHandler(&log, nil))},
-			fit.Checkpoint(filepath.Join(dir, name), 4, fit.CheckpointOptions{With: []checkpoint.Variable{&heavy{full}}}))
+			fit.Checkpoint(filepath.Join(dir, name), 4, fit.CheckpointOptions{Include: []checkpoint.Variable{&heavy{full}}}))
 		return log.String(), err
 	}
 	log, err := run("for a while", 1, 8)
@@ -81,9 +81,9 @@ func TestAFullDiskKeepsTheBestSoFar(t *testing.T) {
 			if s.Step() == 3 {
 				disk.times = 1
 			}
-			s.Set("mine", value[s.Step()])
+			s.SetMetric("mine", value[s.Step()])
 			return nil
-		}), fit.KeepBest(filepath.Join(dir, "best"), "mine"), fit.Checkpoint(filepath.Join(dir, "run"), 0, fit.CheckpointOptions{With: []checkpoint.Variable{disk}}))
+		}), fit.KeepBest(filepath.Join(dir, "best"), "mine"), fit.Checkpoint(filepath.Join(dir, "run"), 0, fit.CheckpointOptions{Include: []checkpoint.Variable{disk}}))
 	require.NoError(t, err)
 	assert.Contains(t, log.String(), "no room for a better one")
 	assert.Equal(t, []string{"step-0000000004"}, names(t, filepath.Join(dir, "best")), "3 was not saved, and 3.5 is better than 4")
@@ -145,12 +145,12 @@ func TestADamagedCheckpointIsPassedOver(t *testing.T) {
 	var log bytes.Buffer
 	result, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 6, Resume: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}, losses(got), fit.Checkpoint(dir, 2))
 	require.NoError(t, err)
-	assert.Equal(t, int64(4), result.Resumed)
+	assert.Equal(t, int64(4), result.ResumedFrom)
 	assert.Contains(t, log.String(), "passing over a damaged checkpoint")
 	for step, loss := range got {
 		assert.Equal(t, want[step], loss)
 	}
-	point, err := fit.Saved(t.Context(), dir)
+	point, err := fit.LatestSnapshot(t.Context(), dir)
 	require.NoError(t, err)
 	assert.Equal(t, int64(6), point.Step, "in the place of the damaged one")
 }

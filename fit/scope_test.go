@@ -36,7 +36,7 @@ func TestAResumedRunHasTheCountersOfTheScope(t *testing.T) {
 			counters = append(counters, v)
 			for _, name := range without {
 				if v.Path() == name {
-					o.Without = append(o.Without, checkpoint.Variable(v))
+					o.Exclude = append(o.Exclude, checkpoint.Variable(v))
 				}
 			}
 		}

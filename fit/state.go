@@ -19,45 +19,45 @@ const MeanLoss = "mean_loss"
 // State is the state of a run that hooks can access. A hook must not use it after its function
 // returns.
 type State struct {
-	run     *run
-	first   bool
-	step    int64
-	resumed int64
-	steps   int64
-	passes  int64
-	rows    int64
-	metrics []Metric
-	latest  []Metric
-	stop    string
-	began   time.Time // launch of the first step
-	warn    func(text string, args ...any)
+	runner      *runner
+	isChief     bool
+	step        int64
+	resumedFrom int64
+	totalSteps  int64
+	epoch       int64
+	rows        int64
+	metrics     []Metric
+	latest      []Metric
+	stopReason  string
+	startTime   time.Time // launch of the first step
+	warn        func(text string, args ...any)
 }
 
-// Step returns the number of completed steps of the whole run, including the steps before a resume.
+// step returns the number of completed steps of the whole run, including the steps before a resume.
 func (s *State) Step() int64 { return s.step }
 
-// Resumes reports whether [Options].Resume is set, so that existing files of a hook belong to this
+// ResumeEnabled reports whether [Options].Resume is set, so that existing files of a hook belong to this
 // run. There may be no checkpoint if the earlier process was killed early.
-func (s *State) Resumes() bool { return s.run.options.Resume }
+func (s *State) ResumeEnabled() bool { return s.runner.options.Resume }
 
-// Resumed returns the step from which the run resumed, or 0 for a new run.
-func (s *State) Resumed() int64 { return s.resumed }
+// ResumedFrom returns the step from which the run resumed, or 0 for a new run.
+func (s *State) ResumedFrom() int64 { return s.resumedFrom }
 
-// From returns the first step whose record has not been processed yet. In a resumed run, hooks that
+// NextRecordStep returns the first step whose record has not been processed yet. In a resumed run, hooks that
 // write files must remove the data of this step and of later steps, because these are written
 // again.
-func (s *State) From() int64 {
-	if s.run.pending != nil {
+func (s *State) NextRecordStep() int64 {
+	if s.runner.pendingMetrics != nil {
 		return s.step
 	}
 	return s.step + 1 // cannot overflow: see counts
 }
 
-// Steps returns the total number of steps of the run, or 0 if it is not known.
-func (s *State) Steps() int64 { return s.steps }
+// TotalSteps returns the total number of steps of the run, or 0 if it is not known.
+func (s *State) TotalSteps() int64 { return s.totalSteps }
 
 // Epoch returns the number of the current pass over the data, from 1.
-func (s *State) Epoch() int64 { return s.passes }
+func (s *State) Epoch() int64 { return s.epoch }
 
 // Rows returns the number of rows of the batches of this call of Run, over all replicas.
 func (s *State) Rows() int64 { return s.rows }
@@ -65,10 +65,10 @@ func (s *State) Rows() int64 { return s.rows }
 // Elapsed returns the time since the first step of this call of Run was launched. It does not
 // include the compilation.
 func (s *State) Elapsed() time.Duration {
-	if s.began.IsZero() {
+	if s.startTime.IsZero() {
 		return 0
 	}
-	return time.Since(s.began)
+	return time.Since(s.startTime)
 }
 
 // Metrics returns the metrics of this step: the loss, the other metrics of the step, and the
@@ -76,17 +76,17 @@ func (s *State) Elapsed() time.Duration {
 // the hook returns.
 func (s *State) Metrics() []Metric { return s.metrics }
 
-// Value returns a metric of this step and reports whether it was measured.
+// value returns a metric of this step and reports whether it was measured.
 func (s *State) Value(name string) (value float64, measured bool) {
-	return find(s.metrics, name)
+	return findMetric(s.metrics, name)
 }
 
 // Latest returns the last value of a metric in this call of Run and reports whether there is one.
 func (s *State) Latest(name string) (value float64, measured bool) {
-	return find(s.latest, name)
+	return findMetric(s.latest, name)
 }
 
-func find(all []Metric, name string) (float64, bool) {
+func findMetric(all []Metric, name string) (float64, bool) {
 	i := slices.IndexFunc(all, func(m Metric) bool { return m.Name == name })
 	if i < 0 {
 		return 0, false
@@ -94,13 +94,13 @@ func find(all []Metric, name string) (float64, bool) {
 	return all[i].Value, true
 }
 
-// Set publishes a metric of this step, and replaces a metric of the same name. Bytes of the name
+// SetMetric publishes a metric of this step, and replaces a metric of the same name. Bytes of the name
 // that are not valid UTF-8 become U+FFFD, because the metric files only support UTF-8.
-func (s *State) Set(name string, value float64) {
-	s.metrics = set(s.metrics, strings.ToValidUTF8(name, "\ufffd"), value)
+func (s *State) SetMetric(name string, value float64) {
+	s.metrics = setMetric(s.metrics, strings.ToValidUTF8(name, "\ufffd"), value)
 }
 
-func set(all []Metric, name string, value float64) []Metric {
+func setMetric(all []Metric, name string, value float64) []Metric {
 	if i := slices.IndexFunc(all, func(m Metric) bool { return m.Name == name }); i >= 0 {
 		all[i].Value = value
 		return all
@@ -108,10 +108,10 @@ func set(all []Metric, name string, value float64) []Metric {
 	return append(all, Metric{name, value})
 }
 
-// merge sets the values of newer metrics in all.
-func merge(all, newer []Metric) []Metric {
+// mergeMetrics sets the values of newer metrics in all.
+func mergeMetrics(all, newer []Metric) []Metric {
 	for _, m := range newer {
-		all = set(all, m.Name, m.Value)
+		all = setMetric(all, m.Name, m.Value)
 	}
 	return all
 }
@@ -123,8 +123,8 @@ func (s *State) Stop(reason string) {
 	if s == nil {
 		return
 	}
-	if s.stop == "" {
-		s.stop = reason
+	if s.stopReason == "" {
+		s.stopReason = reason
 	}
 }
 
@@ -132,26 +132,26 @@ func (s *State) Stop(reason string) {
 func (s *State) Warn(text string, args ...any) { s.warn(text, args...) }
 
 // Strategy returns the strategy of the run's step.
-func (s *State) Strategy() *strategy.TPUStrategy { return s.run.strategy }
+func (s *State) Strategy() *strategy.TPUStrategy { return s.runner.strategy }
 
-// First reports whether this is process 0, which writes the files.
-func (s *State) First() bool { return s.first }
+// IsChief reports whether this is process 0, which writes the files.
+func (s *State) IsChief() bool { return s.isChief }
 
-// names returns the names of the metrics that are known before they are measured.
-func (s *State) names() []string {
-	known := s.run.own()
-	for i := range s.run.hooks {
-		known = append(known, s.run.hooks[i].Publishes...)
+// knownMetricNames returns the names of the metrics that are known before they are measured.
+func (s *State) knownMetricNames() []string {
+	known := s.runner.stepMetricNames()
+	for i := range s.runner.hooks {
+		known = append(known, s.runner.hooks[i].Publishes...)
 	}
 	return known
 }
 
-// own returns the names of the step's metrics.
-func (r *run) own() []string {
+// stepMetricNames returns the names of the step's metrics.
+func (r *runner) stepMetricNames() []string {
 	known := []string{Loss}
-	if r.train != nil {
-		for _, name := range r.train.MetricNames() {
-			known = append(known, metricName(name))
+	if r.trainStep != nil {
+		for _, name := range r.trainStep.MetricNames() {
+			known = append(known, publishedName(name))
 		}
 	}
 	return known

@@ -20,13 +20,13 @@ import (
 //	fit.Watch(watchdog.Options{Place: "run", Exit: os.Exit})
 //
 // Place is a folder that all processes share, or the URL of a store. `tpustrategy watch` shows the
-// records of the processes in it. Watch sets the options Host and Hosts from the strategy's
+// runRecordHooks of the processes in it. Watch sets the options Host and Hosts from the strategy's
 // processes, and sets Run to an ID on which the processes agree at the start. If the caller sets
 // Run, the watchdog also names a process that never reaches that agreement. The reports are logged
 // to Options.Logger unless the watchdog's options have a Logger.
 //
 // If the watchdog ends the run, the error is a [*watchdog.StuckError] and its exit code
-// (interrupt.Code) is [watchdog.ExitCode]. With several processes no checkpoint is saved then,
+// (interrupt.ExitCodeFor) is [watchdog.ExitCode]. With several processes no checkpoint is saved then,
 // because a save requires all of them. An operation that ignores its context, such as a launch on a
 // TPU, cannot be ended: if Run does not return, the watchdog's Exit ends the process. If a launch
 // or an exchange fails, for example because another process died, Run waits up to twice
@@ -41,55 +41,55 @@ import (
 func Watch(o watchdog.Options) Hook { return Hook{Name: "watch", watch: &o} }
 
 // startWatch starts the watchdog, if the run has one, and returns the context that it can end.
-func (r *run) startWatch(ctx context.Context) (context.Context, error) {
-	if r.watch == nil {
+func (r *runner) startWatch(ctx context.Context) (context.Context, error) {
+	if r.watchOptions == nil {
 		return ctx, nil
 	}
-	o := *r.watch
+	o := *r.watchOptions
 	o.Host, o.Hosts = r.strategy.Process(), r.strategy.NumProcesses()
 	if o.Logger == nil {
 		o.Logger = r.log
 	}
 	if o.Run == "" {
-		starting, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.First, startTime), &errkind.Fault{Op: "fit: the run's name",
+		starting, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.FirstTimeout, startTimeout), &errkind.Fault{Op: "fit: the run's name",
 			Reason: fmt.Sprintf("not all %d processes came to it", o.Hosts), Hint: "see which of them has ended, or is still at what it does before fit.Run", Class: errkind.DeadlineExceededError})
 		defer cancel()
 		id, err := r.strategy.BroadcastBytes(starting, "fit: the run's name", []byte(rand.Text()))
 		if err != nil {
-			return ctx, r.orInterrupted(ctx, err)
+			return ctx, r.convertInterrupt(ctx, err)
 		}
 		o.Run = string(id)
 	}
 	dog, err := watchdog.Start(ctx, o)
 	if err == nil {
-		r.dog = dog
-		r.firmly, r.release = dog.Context(context.WithoutCancel(ctx))
-		ctx, r.unwatch = dog.Context(ctx)
+		r.watchdog = dog
+		r.uninterrupted, r.stopUninterrupted = dog.Context(context.WithoutCancel(ctx))
+		ctx, r.stopWatched = dog.Context(ctx)
 	}
 	return ctx, r.agree(ctx, err, nil)
 }
 
-// startTime is the default of watchdog.Options.First: the maximum delay between the starts of the
+// startTimeout is the default of watchdog.Options.FirstTimeout: the maximum delay between the starts of the
 // processes.
-const startTime = 30 * time.Minute
+const startTimeout = 30 * time.Minute
 
-// blame waits after a failed operation of all processes until the watchdog knows which process
+// diagnoseFailure waits after a failed operation of all processes until the watchdog knows which process
 // caused the failure. The plugin's error does not name the process.
-func (r *run) blame(err error, doing watchdog.Activity) {
-	if r.dog == nil || err == nil || !r.several() || r.agreed || !doing.WaitsForHosts() && !unreached(err) || errors.As(err, new(*interrupt.Error)) {
+func (r *runner) diagnoseFailure(err error, doing watchdog.Activity) {
+	if r.watchdog == nil || err == nil || !r.isMultiProcess() || r.inAgreement || !doing.WaitsForHosts() && !isUnreachable(err) || errors.As(err, new(*interrupt.Error)) {
 		return
 	}
-	r.does(watchdog.Exchange, "fit: who is lost")
-	limited, cancel := context.WithTimeout(context.Background(), 2*cmp.Or(r.watch.MinTimeout, defaultFloor))
+	r.setActivity(watchdog.Exchange, "fit: who is lost")
+	limited, cancel := context.WithTimeout(context.Background(), 2*cmp.Or(r.watchOptions.MinTimeout, defaultMinTimeout))
 	defer cancel()
-	r.lost = r.suspected(limited)
+	r.watchdogErr = r.waitForSuspect(limited)
 }
 
-// suspected waits until the watchdog suspects a host, and returns its error. It returns nil when
+// waitForSuspect waits until the watchdog suspects a host, and returns its error. It returns nil when
 // ctx ends.
-func (r *run) suspected(ctx context.Context) error {
+func (r *runner) waitForSuspect(ctx context.Context) error {
 	for {
-		if err := r.dog.Suspected(); err != nil {
+		if err := r.watchdog.SuspectedError(); err != nil {
 			return err
 		}
 		select {
@@ -100,79 +100,79 @@ func (r *run) suspected(ctx context.Context) error {
 	}
 }
 
-// defaultFloor is the default of watchdog.Options.Floor.
-const defaultFloor = 5 * time.Second
+// defaultMinTimeout is the default of watchdog.Options.Floor.
+const defaultMinTimeout = 5 * time.Second
 
 // endWatch closes the watchdog with the run's error, and joins the watchdog's error to it.
-func (r *run) endWatch(err error) error {
-	if r.dog == nil {
+func (r *runner) endWatch(err error) error {
+	if r.watchdog == nil {
 		return err
 	}
 	if err != nil {
-		if stuck := cmp.Or(r.lost, r.dog.Suspected()); stuck != nil && !errors.Is(err, stuck) {
+		if stuck := cmp.Or(r.watchdogErr, r.watchdog.SuspectedError()); stuck != nil && !errors.Is(err, stuck) {
 			err = errors.Join(stuck, err)
 		}
 	}
-	if r.refused(err) {
-		_ = r.dog.Withdraw(err)
+	if r.isRefused(err) {
+		_ = r.watchdog.Withdraw(err)
 	} else {
-		_ = r.dog.Close(err)
-		r.tellGoodput()
+		_ = r.watchdog.Close(err)
+		r.writeGoodputFile()
 	}
-	r.unwatch()
-	r.release()
+	r.stopWatched()
+	r.stopUninterrupted()
 	return err
 }
 
-// refused reports whether all processes have refused to begin the run, for example a resume with
+// syncFailed reports whether all processes have refused to begin the run, for example a resume with
 // other settings. The records of earlier lives must stay unchanged then.
-func (r *run) refused(err error) bool {
-	return err != nil && !r.accepted && (r.agreed || !r.several()) && !errors.As(err, new(*interrupt.Error)) && r.stuck() == nil
+func (r *runner) isRefused(err error) bool {
+	return err != nil && !r.started && (r.inAgreement || !r.isMultiProcess()) && !errors.As(err, new(*interrupt.Error)) && r.watchdogError() == nil
 }
 
-// unreached reports whether an error means that another process or a service does not respond.
-func unreached(err error) bool {
+// isUnreachable reports whether an error means that another process or a service does not respond.
+func isUnreachable(err error) bool {
 	kind := errkind.KindOf(err)
 	return kind == errkind.UnavailableError || kind == errkind.DeadlineExceededError
 }
 
-// stuck returns the error with which the watchdog ended the run, or nil.
-func (r *run) stuck() error {
-	if r.dog == nil {
+// watchdogError returns the error with which the watchdog ended the run, or nil.
+func (r *runner) watchdogError() error {
+	if r.watchdog == nil {
 		return nil
 	}
-	return r.dog.Err()
+	return r.watchdog.Err()
 }
 
-// firm returns a context that an interrupt does not end. The watchdog can end it.
-func (r *run) firm(ctx context.Context) context.Context {
-	if r.dog != nil {
-		return r.firmly
+// withoutInterrupt returns a context that an interrupt does not end. The watchdog can end it.
+func (r *runner) withoutInterrupt(ctx context.Context) context.Context {
+	if r.watchdog != nil {
+		return r.uninterrupted
 	}
 	return context.WithoutCancel(ctx)
 }
 
-// does reports the current activity to the watchdog and to the hooks.
-func (r *run) does(what watchdog.Activity, name string) {
-	r.doing = what
-	if r.dog != nil {
-		r.dog.Do(what, name)
+// onActivity reports the current activity to the watchdog and to the hooks.
+func (r *runner) setActivity(what watchdog.Activity, name string) {
+	r.activity = what
+	if r.watchdog != nil {
+		r.watchdog.SetActivity(what, name)
 	}
 	for i := range r.hooks {
-		if doing := r.hooks[i].Doing; doing != nil {
+		if doing := r.hooks[i].OnActivity; doing != nil {
 			doing(what, name)
 		}
 	}
 }
 
-// saving reports the result of a save to the watchdog.
-func (r *run) saving(err error) {
-	if r.dog == nil {
+// reportSave reports the result of a save to the watchdog.
+func (r *runner) reportSave(err error) {
+	if r.watchdog == nil {
 		return
 	}
-	r.dog.Trouble(err)
-	if r.saved > 0 {
-		r.dog.Saved(r.saved)
+	r.watchdog.ReportError(err)
+	if r.savedStep > 0 {
+		r.watchdog.SetCheckpoint(r.savedStep)
 	}
-	r.tellGoodput()
+	r.writeGoodputFile()
 }

@@ -52,7 +52,7 @@ func TestWatchedHost(t *testing.T) {
 		return nil
 	}))
 	fmt.Fprintln(os.Stderr, err)
-	os.Exit(interrupt.Code(err))
+	os.Exit(interrupt.ExitCodeFor(err))
 }
 
 // TestAStoppedProcessEndsTheOthers stops one of four processes with SIGSTOP. They access their

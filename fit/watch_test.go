@@ -23,7 +23,7 @@ import (
 
 // quick returns options with which a wait of a second is late.
 func quick(place string) watchdog.Options {
-	return watchdog.Options{Place: place, MinTimeout: time.Second, CancelDelay: 500 * time.Millisecond}
+	return watchdog.Options{Dir: place, MinTimeout: time.Second, CancelDelay: 500 * time.Millisecond}
 }
 
 // blocking returns batches whose iterator waits for release at a step of one process.
@@ -79,20 +79,20 @@ func TestARunThatDoesNotGoOnEndsOnAllProcesses(t *testing.T) {
 		if assert.ErrorAs(t, err, &stuck, "process %d", i) {
 			assert.Equal(t, 2, stuck.Findings[0].Host, "process %d: %v", i, err)
 			assert.Equal(t, watchdog.InInput, stuck.Findings[0].Cause)
-			assert.Equal(t, watchdog.ExitCode, interrupt.Code(err))
+			assert.Equal(t, watchdog.ExitCode, interrupt.ExitCodeFor(err))
 			assert.Contains(t, stuck.Goroutines, "fit.Run")
 		}
 		if assert.NotEmpty(t, reports[i], "process %d", i) {
 			assert.Equal(t, 2, reports[i][0].Findings[0].Host)
-			t.Log(reports[i][0].Findings[0], "here", reports[i][0].Doing)
+			t.Log(reports[i][0].Findings[0], "here", reports[i][0].Activity)
 		}
 	}
-	point, err := fit.Saved(t.Context(), filepath.Join(dir, "checkpoints"))
+	point, err := fit.LatestSnapshot(t.Context(), filepath.Join(dir, "checkpoints"))
 	require.NoError(t, err)
 	assert.Equal(t, int64(30), point.Step, "nobody saved alone")
-	board, err := watchdog.Open(t.Context(), filepath.Join(dir, "run"))
+	board, err := watchdog.OpenRecordStore(t.Context(), filepath.Join(dir, "run"))
 	require.NoError(t, err)
-	all, unreadable, err := board.Read(t.Context(), 0)
+	all, unreadable, err := board.ReadAll(t.Context(), 0)
 	require.NoError(t, err)
 	assert.Empty(t, unreadable)
 	require.Len(t, all, 4)
@@ -109,7 +109,7 @@ func TestAWaitThatItsContextEnds(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	var stuck *watchdog.StuckError
 	o := quick("")
-	o.MinTimeout, o.First = 100*time.Millisecond, 300*time.Millisecond
+	o.MinTimeout, o.FirstTimeout = 100*time.Millisecond, 300*time.Millisecond
 	_, err := fit.Run(t.Context(), dense(s, 2), fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 30, Every: 5}, fit.Watch(o),
 		fit.Each(10, func(ctx context.Context, _ *fit.State) error {
 			<-ctx.Done()
@@ -131,15 +131,15 @@ func TestAWaitThatItsContextEnds(t *testing.T) {
 func TestARunThatGoesOnIsLeftAlone(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	dir := t.TempDir()
-	o := watchdog.Options{Place: dir, OnReport: func(r watchdog.Report) { t.Errorf("%v", r.Findings) }}
+	o := watchdog.Options{Dir: dir, OnReport: func(r watchdog.Report) { t.Errorf("%v", r.Findings) }}
 	store := strategytest.SeededStore()
 	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{}))
 	_, err := fit.Run(t.Context(), step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 40, Every: 5}, fit.Watch(o),
 		fit.Evaluate("held", strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.Options{})), fit.Dataset(dataset(t, 2)), 10), fit.Checkpoint(filepath.Join(dir, "checkpoints"), 10))
 	require.NoError(t, err)
-	board, err := watchdog.Open(t.Context(), dir)
+	board, err := watchdog.OpenRecordStore(t.Context(), dir)
 	require.NoError(t, err)
-	all, _, err := board.Read(t.Context(), 0)
+	all, _, err := board.ReadAll(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	r := all[0]

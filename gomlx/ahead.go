@@ -77,16 +77,16 @@ func lineTo(notes io.Writer) *progress.Line {
 	if notes == nil {
 		notes = io.Discard
 	}
-	return progress.To(notes, progress.Options{Record: progress.RecordFile()})
+	return progress.NewLine(notes, progress.Options{Record: progress.DefaultRecordFile()})
 }
 
 // aheadCompiler returns the compiler for a slice, or nil to compile in this process.
 func (o Options) aheadCompiler(line *progress.Line) (pjrt.Compiler, error) {
 	if _, ok := o.Compiler.(pjrt.TopologyCompiler); ok {
-		line.Process(-1) // the process is not known
+		line.SetProcess(-1) // the process is not known
 		return o.Compiler, nil
 	}
-	w, err := worker.New(worker.Options{Command: o.Worker, OnStart: line.Process})
+	w, err := worker.New(worker.Options{Command: o.Worker, OnStart: line.SetProcess})
 	if of := (*worker.Error)(nil); errors.As(err, &of) && of.Reason == worker.NotStarted && o.Worker == nil {
 		return nil, nil // there is no worker program
 	}
@@ -104,7 +104,7 @@ func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backen
 	a.target = report.Target{Name: fmt.Sprintf("cpu:%d", topology.NumDevices()), Kind: "cpu", Devices: topology.NumDevices(), Platform: sys.Client().PlatformVersion()}
 	load := sys.Client().Compile
 	if opts.Worker != nil {
-		w, err := worker.New(worker.Options{Command: opts.Worker, OnStart: a.line.Process})
+		w, err := worker.New(worker.Options{Command: opts.Worker, OnStart: a.line.SetProcess})
 		if err != nil {
 			return nil, failed("NewAheadOfTime", "", err)
 		}
@@ -254,10 +254,10 @@ func (c *executableState) compileAhead(donated []bool) error {
 	stopped := &AheadOfTimeError{Program: c.program.Name, Topology: a.target.Name, Explanation: explain(c.program.Name, m, c.places, b.opts.Rules)}
 	start = time.Now()
 	now := phase.Phase{Name: c.program.Name, Stage: phase.Compiling, Target: a.target.Name, Replicas: b.mesh.Size() / b.logical.Size(), LogicalDevices: b.logical.Size(), TextBytes: len(m.Text)}
-	a.line.Phase(now)
+	a.line.SetPhase(now)
 	x, _, err := b.machine.Build(b.machine.Life, c.program.Name, pjrt.Program{Code: m.Text, Trusted: true}, b.machine.Options(1), nil)
 	now.Stage, now.Err = phase.Done, err
-	a.line.Phase(now)
+	a.line.SetPhase(now)
 	in := report.Input{Target: a.target, Refused: report.RefusalOf(err), LoweringSeconds: lowered.Seconds(), CompilingSeconds: time.Since(start).Seconds()}
 	if b.opts.RulesName != "" {
 		in.Options = map[string]string{"rules": b.opts.RulesName}

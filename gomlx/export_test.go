@@ -17,7 +17,7 @@ func Moved(b *Backend) int64 { return b.moved.Load() }
 // Slowly delays each compilation ahead of time, and shortens the interval of its progress reports
 // to w.
 func Slowly(b *Backend, w io.Writer, while, every time.Duration) {
-	b.ahead.line = progress.To(w, progress.Options{Every: every})
+	b.ahead.line = progress.NewLine(w, progress.Options{Every: every})
 	fast := b.machine
 	slow := func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 		time.Sleep(while)

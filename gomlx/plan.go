@@ -52,7 +52,7 @@ func (c *executableState) plan(donated []bool) (*plan.Result, error) {
 		return nil, err
 	}
 	options := p.options
-	options.Progress = b.ahead.line.Now
+	options.Progress = b.ahead.line.Update
 	facts := p.slice.Info()
 	p.space.Slices = []plan.Slice{{Name: facts.Name, Devices: facts.Devices}}
 	result, err := plan.Search(b.machine.Life, p.space.Plans(), &probe.Step{Compiler: &probe.Compiler{Worker: compiler, Folder: p.folder}, Make: func(_ context.Context, p plan.Plan) (probe.Made, error) {

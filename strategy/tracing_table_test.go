@@ -343,7 +343,9 @@ var tracingCalls = map[string]struct {
 	"fit.Run": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(fit.Run(ctx, w.train, fit.Data{}, fit.Options{}))
 	}},
-	"fit.Saved": {call: func(ctx context.Context, _ *tracingWorld) error { return strategytest.Err(fit.Saved(ctx, "a run")) }},
+	"fit.LatestSnapshot": {call: func(ctx context.Context, _ *tracingWorld) error {
+		return strategytest.Err(fit.LatestSnapshot(ctx, "a run"))
+	}},
 	"feed.FromTrain": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(feed.FromTrain(ctx, w.s, nil, gomlxdata.Options{}, feed.Options{}))
 	}},

@@ -164,17 +164,17 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology, keep string)
 		what = filepath.Base(c.File)
 	}
 	doing := "compiling " + what + " for " + topology
-	line := progress.To(a.stderr, progress.Options{Prefix: "tpustrategy: ", Record: a.record()})
+	line := progress.NewLine(a.stderr, progress.Options{Prefix: "tpustrategy: ", Record: a.record()})
 	defer line.Close()
 	if c.File != "" { // a StableHLO file has no tracing or lowering
-		line.Phase(phase.Phase{Name: what, Stage: phase.Compiling, Target: topology, Replicas: 1, LogicalDevices: c.Logical})
+		line.SetPhase(phase.Phase{Name: what, Stage: phase.Compiling, Target: topology, Replicas: 1, LogicalDevices: c.Logical})
 	}
 	env := a.environ
 	if kind != "cpu" {
 		env = a.quietly()
 	}
 	answer, err := a.child(ctx, doing, childRequest{Compile: &compileRequest{found.Path, topology, keep, *c}},
-		child.Command{Env: env, OnStart: line.Process, OnNotice: shown(line)})
+		child.Command{Env: env, OnStart: line.SetProcess, OnNotice: shown(line)})
 	if err != nil {
 		return nil, err
 	}

@@ -41,10 +41,10 @@ func TestEscapeCodesDoNotReachTheTerminal(t *testing.T) {
 	const evil = "x\x1b]0;owned\a\x1b[2J\u009b1m\u202e\xff\r"
 	dir := filepath.Join(t.TempDir(), evil)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "status"), 0o755))
-	board, err := watchdog.Open(t.Context(), dir)
+	board, err := watchdog.OpenRecordStore(t.Context(), dir)
 	require.NoError(t, err)
-	r := watchdog.Record{Version: watchdog.Version, Run: evil, Hosts: 2, Name: evil, Sequence: 1, Time: time.Now(), State: watchdog.Stuck, Doing: evil, Detail: evil,
-		Trouble: evil, Findings: []watchdog.Finding{{Cause: evil, Text: evil, Name: evil}}}
+	r := watchdog.Record{Version: watchdog.Version, Run: evil, Hosts: 2, Name: evil, Sequence: 1, Time: time.Now(), State: watchdog.Stuck, Activity: evil, ActivityName: evil,
+		NonFatalError: evil, Findings: []watchdog.Finding{{Cause: evil, Text: evil, Name: evil}}}
 	require.NoError(t, board.Put(t.Context(), &r))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "status", "host-0001.json"), []byte(`{"version":1,"state":"`+evil+`","hosts":2,"host":1}`+"\n"), 0o644))
 	table := filepath.Join(dir, "t.csv")

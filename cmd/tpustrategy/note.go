@@ -38,12 +38,12 @@ func shown(line *progress.Line) func(data []byte) {
 		switch err := json.Unmarshal(data, &n); {
 		case err != nil:
 		case n.Line != "":
-			line.Now(n.Line)
+			line.Update(n.Line)
 		case n.Name != "":
 			if n.Failed {
 				n.Err = errors.New("the child says why")
 			}
-			line.Phase(n.Phase)
+			line.SetPhase(n.Phase)
 		}
 	}
 }

@@ -269,7 +269,7 @@ func (a *app) search(ctx context.Context, doing, plugin, keep string, request fu
 	if err != nil {
 		return nil, err
 	}
-	line := progress.To(a.stderr, progress.Options{Prefix: "tpustrategy: "})
+	line := progress.NewLine(a.stderr, progress.Options{Prefix: "tpustrategy: "})
 	defer line.Close()
 	return a.child(ctx, doing, request(found.Path, a.answers(keep)), child.Command{Env: a.quietly(), OnNotice: shown(line)})
 }

@@ -48,7 +48,7 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err := there("watch", "give the run's folder", c.Place); err != nil {
 		return err
 	}
-	board, err := watchdog.Open(ctx, c.Place)
+	board, err := watchdog.OpenRecordStore(ctx, c.Place)
 	if err != nil {
 		return refused("watch", err)
 	}
@@ -58,9 +58,9 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 		show = draw(a.bytes(), func() (int, int, error) { return term.GetSize(int(f.Fd())) })
 	}
 	if root.JSON {
-		show = func(l *watchdog.Look) error { return a.printLine(l) }
+		show = func(l *watchdog.RunStatus) error { return a.printLine(l) }
 	}
-	view, began := &watchdog.View{}, time.Now()
+	view, began := &watchdog.Monitor{}, time.Now()
 	wait := 2500 * time.Millisecond // in this time a live host updates its record
 	if storage.IsURL(c.Place) {
 		wait *= 2
@@ -68,9 +68,9 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if c.Once {
 		view.MinSilence, c.Interval = wait/2, min(c.Interval, wait/4)
 	}
-	var last watchdog.Look
+	var last watchdog.RunStatus
 	for {
-		l, err := view.Look(ctx, board)
+		l, err := view.Status(ctx, board)
 		switch {
 		case err == nil:
 			last = l
@@ -81,10 +81,10 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 		}
 		if !c.Once {
 			err = show(&last)
-		} else if last.Known || time.Since(began) >= wait {
+		} else if last.Settled || time.Since(began) >= wait {
 			return a.showOnce(&last, root.JSON)
 		}
-		if err != nil || last.Over {
+		if err != nil || last.Ended {
 			return err
 		}
 		select {
@@ -98,11 +98,11 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 // failed is the prefix of the remark after a failed look.
 const failed = "the last look failed: "
 
-func (a *app) showOnce(l *watchdog.Look, asJSON bool) error {
+func (a *app) showOnce(l *watchdog.RunStatus, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(l)
 	}
-	_, err := fmt.Fprintln(a.stdout, strings.Join(l.Text(0), "\n"))
+	_, err := fmt.Fprintln(a.stdout, strings.Join(l.Lines(0), "\n"))
 	return err
 }
 
@@ -143,13 +143,13 @@ func (a *app) terminal() (*os.File, bool) {
 }
 
 // draw returns a function that shows a look on a terminal, beginning at the first line.
-func draw(out io.Writer, size func() (width, height int, err error)) func(*watchdog.Look) error {
-	return func(l *watchdog.Look) error {
+func draw(out io.Writer, size func() (width, height int, err error)) func(*watchdog.RunStatus) error {
+	return func(l *watchdog.RunStatus) error {
 		width, height, err := size()
 		if err != nil || width < 20 || height < 4 {
 			width, height = 80, 24
 		}
-		lines := l.Text(width)
+		lines := l.Lines(width)
 		for i, line := range lines { // longer lines use several lines of the terminal
 			height -= max(len([]rune(line))-1, 0) / width
 			lines[i] = line + "\x1b[K\n"
@@ -169,12 +169,12 @@ type news struct {
 	said string // the last printed state, without numbers
 }
 
-func (n *news) show(l *watchdog.Look) error {
+func (n *news) show(l *watchdog.RunStatus) error {
 	said := fmt.Sprint(len(l.Remarks))
 	for _, f := range l.Findings {
 		said += fmt.Sprint(" ", f.Host, f.Cause)
 	}
-	if said == n.said && l.Time.Sub(n.last) < 10*time.Second && !l.Over {
+	if said == n.said && l.Time.Sub(n.last) < 10*time.Second && !l.Ended {
 		return nil
 	}
 	n.said, n.last = said, l.Time

@@ -28,7 +28,7 @@ func ran(t *testing.T, code int, args ...string) (stdout, stderr string) {
 
 // hosts put records into a run's folder: alive are the numbers of those that go on doing so.
 func hosts(t *testing.T, dir string, all []watchdog.Record, alive ...int) {
-	board, err := watchdog.Open(t.Context(), dir)
+	board, err := watchdog.OpenRecordStore(t.Context(), dir)
 	require.NoError(t, err)
 	put := func(i int, sequence int64) {
 		r := all[i]
@@ -60,9 +60,9 @@ func hosts(t *testing.T, dir string, all []watchdog.Record, alive ...int) {
 
 func TestTheHostsOfARunAreShown(t *testing.T) {
 	dir := t.TempDir()
-	loss := watchdog.Number(0.25)
-	late := watchdog.Record{Step: 398, Doing: "input", For: 7, Bound: 5, Turn: 1, Rate: 3}
-	waits := watchdog.Record{Step: 398, Steps: 1000, Doing: "launch", For: 6.9, Bound: 30, Turn: 2, Loss: &loss, LossStep: 390, Checkpoint: 300, Rate: 3}
+	loss := watchdog.JSONFloat(0.25)
+	late := watchdog.Record{Step: 398, Activity: "input", Duration: 7, Timeout: 5, ActivityIndex: 1, Rate: 3}
+	waits := watchdog.Record{Step: 398, Steps: 1000, Activity: "launch", Duration: 6.9, Timeout: 30, ActivityIndex: 2, Loss: &loss, LossStep: 390, Checkpoint: 300, Rate: 3}
 	hosts(t, dir, []watchdog.Record{waits, late, waits}, 0, 1, 2)
 	out, _ := ran(t, 0, "watch", dir, "--once")
 	assert.Contains(t, out, "run r: step 398 of 1000, 3 steps/s, loss 0.25 after step 390, checkpoint 300, 3 of 3 hosts\n")
@@ -70,13 +70,13 @@ func TestTheHostsOfARunAreShown(t *testing.T) {
 	assert.Contains(t, out, "1     398   running  input   7.0 s  3        -     -      w\n")
 	assert.Contains(t, out, "host 1 (w): in the wait for its input for 7.0 s, after step 398; 2 hosts wait, in the launch after step 398\n")
 
-	var answer watchdog.Look
+	var answer watchdog.RunStatus
 	out, _ = ran(t, 0, "watch", dir, "--once", "--json")
 	require.NoError(t, json.Unmarshal([]byte(out), &answer))
 	require.Len(t, answer.Findings, 1)
 	assert.Equal(t, watchdog.InInput, answer.Findings[0].Cause)
 	assert.True(t, answer.Hosts[2].Alive)
-	assert.False(t, answer.Over)
+	assert.False(t, answer.Ended)
 }
 
 func TestAPlaceWithoutAliveHostsIsSaidToBeSo(t *testing.T) {
@@ -84,7 +84,7 @@ func TestAPlaceWithoutAliveHostsIsSaidToBeSo(t *testing.T) {
 	out, _ := ran(t, 0, "watch", dir, "--once")
 	assert.Contains(t, out, "no host has a record in "+dir+" yet")
 
-	hosts(t, dir, []watchdog.Record{{Step: 5, Doing: "launch"}, {Step: 5, Doing: "launch"}})
+	hosts(t, dir, []watchdog.Record{{Step: 5, Activity: "launch"}, {Step: 5, Activity: "launch"}})
 	folder := filepath.Join(dir, "status")
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644))
@@ -108,7 +108,7 @@ func TestAPlaceWithoutAliveHostsIsSaidToBeSo(t *testing.T) {
 
 func TestARunIsFollowedToItsEnd(t *testing.T) {
 	dir := t.TempDir()
-	hosts(t, dir, []watchdog.Record{{Step: 5, Doing: "launch", State: watchdog.Ended}, {Step: 4, Doing: "launch", State: watchdog.Ended, Error: "no more\nmilk"}})
+	hosts(t, dir, []watchdog.Record{{Step: 5, Activity: "launch", State: watchdog.Ended}, {Step: 4, Activity: "launch", State: watchdog.Ended, Error: "no more\nmilk"}})
 	out, _ := ran(t, 0, "watch", dir)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 1)
@@ -117,12 +117,12 @@ func TestARunIsFollowedToItsEnd(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(out, "\n"), "a value is a line")
 
 	// A terminal is redrawn, beginning at its first line.
-	board, err := watchdog.Open(t.Context(), dir)
+	board, err := watchdog.OpenRecordStore(t.Context(), dir)
 	require.NoError(t, err)
-	var view watchdog.View
-	look, err := view.Look(t.Context(), board)
+	var view watchdog.Monitor
+	look, err := view.Status(t.Context(), board)
 	require.NoError(t, err)
-	assert.True(t, look.Over)
+	assert.True(t, look.Ended)
 	var drawn bytes.Buffer
 	show := draw(&drawn, func() (int, int, error) { return 40, 24, nil })
 	for range 2 {
@@ -137,7 +137,7 @@ func TestARunIsFollowedToItsEnd(t *testing.T) {
 
 	// On a low terminal, lines between the title and the end are omitted.
 	drawn.Reset()
-	require.NoError(t, draw(&drawn, func() (int, int, error) { return 100, 4, nil })(&watchdog.Look{Hosts: make([]watchdog.Host, 9), Remarks: []string{"the end"}}))
+	require.NoError(t, draw(&drawn, func() (int, int, error) { return 100, 4, nil })(&watchdog.RunStatus{Hosts: make([]watchdog.Host, 9), Remarks: []string{"the end"}}))
 	assert.Equal(t, 3, strings.Count(drawn.String(), "\n"))
 	assert.Contains(t, drawn.String(), "host  step")
 	assert.Contains(t, drawn.String(), "the end")

@@ -99,7 +99,7 @@ func TestATerminatedRunIsStartedAgain(t *testing.T) {
 	}))
 	var stopped *interrupt.Error
 	require.ErrorAs(t, err, &stopped)
-	require.Equal(t, 75, trainer.Code(ctx, "gpt", err, &said))
+	require.Equal(t, 75, trainer.ExitCode(ctx, "gpt", err, &said))
 	assert.Contains(t, said.String(), "gpt: interrupt: stopped after step ")
 	assert.Contains(t, said.String(), "resume to go on")
 	stdout.Reset()

@@ -36,7 +36,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	columns := logical.Match("/hidden/.*weights", logical.SplitOverAxes("", logical.LogicalAxis)) // over the logical devices
-	logits := func(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node { return logits(rc, images, f.Keep) }
+	logits := func(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node { return logits(rc, images, f.Remat) }
 	return f.Classify(ctx, trainer.Classifier{Logits: logits, Training: training, Test: test, Batch: 64, Variables: logical.Rules{columns}}, stdout)
 }
 

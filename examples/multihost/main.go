@@ -83,14 +83,14 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.IntVar(&cfg.hosts, "hosts", 4, "number of simulated hosts, which share the CPU devices")
 	flags.BoolVar(&cfg.processes, "processes", false, "run each simulated host as a process of its own")
 	flags.IntVar(&cfg.missing, "missing", -1, "number of a simulated host that does not start; -1 starts all")
-	flags.DurationVar(&cfg.Wait, "wait", 5*time.Minute, "longest time for the start-up, and for a simulated host to wait for another")
+	flags.DurationVar(&cfg.StartTimeout, "wait", 5*time.Minute, "longest time for the start-up, and for a simulated host to wait for another")
 	flags.BoolVar(&cfg.verbose, "v", false, "log the steps of the start-up")
 	flags.StringVar(&cfg.data, "data", "", "folder of MNIST's files; empty takes 1,797 digits of 8x8 pixels")
 	if err := cfg.Parse(args, stderr); err != nil {
 		return cfg, err
 	}
 	cfg.Resume = cfg.Out != "" // a restarted host resumes
-	cfg.Flags.Watch.CancelDelay = lostAfter
+	cfg.Flags.Watchdog.CancelDelay = lostAfter
 	if cfg.verbose {
 		cfg.log = slog.New(slog.NewTextHandler(stderr, nil))
 	}
@@ -100,8 +100,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	switch {
 	case cfg.slice && cfg.processes:
 		return cfg, wrong("processes", "the hosts of a slice are no simulated ones; leave it out, or -slice")
-	case cfg.Wait <= 0:
-		return cfg, wrong("wait", "%v; give a time above 0", cfg.Wait)
+	case cfg.StartTimeout <= 0:
+		return cfg, wrong("wait", "%v; give a time above 0", cfg.StartTimeout)
 	case cfg.slice:
 		cfg.Devices = 0
 		return cfg, nil

@@ -65,7 +65,7 @@ func TestAnInterruptIsOneLine(t *testing.T) {
 			cancel()
 		}
 	}))
-	require.Equal(t, 130, trainer.Code(ctx, "multihost", err, &said))
+	require.Equal(t, 130, trainer.ExitCode(ctx, "multihost", err, &said))
 	assert.Equal(t, 1, strings.Count(said.String(), "\n"), "%s", &said)
 	result := last(t, stdout.String())
 	assert.True(t, result.Interrupted)
@@ -86,7 +86,7 @@ func TestAnInterruptBeforeTheDevicesAreOpenHasItsJSONToo(t *testing.T) {
 	cancel(&command.Signal{Signal: syscall.SIGTERM})
 	var stdout, stderr bytes.Buffer
 	err := run(ctx, []string{"-plugin", plugintest.Path(t, "cpu"), "-seed", "7"}, &stdout, &stderr)
-	require.Equal(t, 75, trainer.Code(ctx, "multihost", err, &stderr))
+	require.Equal(t, 75, trainer.ExitCode(ctx, "multihost", err, &stderr))
 	assert.Regexp(t, "^multihost: .*terminated\n$", stderr.String())
 	result := last(t, stdout.String())
 	assert.True(t, result.Interrupted)
@@ -141,7 +141,7 @@ func TestTheCommand(t *testing.T) {
 				defer mu.Unlock()
 				stderr.Write(p)
 			}))
-			require.Equal(t, c.code, trainer.Code(t.Context(), "multihost", err, &stderr), "%s%s", &stdout, &stderr)
+			require.Equal(t, c.code, trainer.ExitCode(t.Context(), "multihost", err, &stderr), "%s%s", &stdout, &stderr)
 			for _, want := range c.stdout {
 				assert.Contains(t, stdout.String(), want)
 			}

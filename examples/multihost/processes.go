@@ -39,7 +39,7 @@ func asProcesses(ctx context.Context, cfg config, stdout, stderr io.Writer) (res
 		return result, err
 	}
 	defer os.RemoveAll(dir)
-	machine, err := prochost.Listen(base, "unix", filepath.Join(dir, "machine"), prochost.Options{Patience: cfg.Wait, Logger: cfg.log})
+	machine, err := prochost.Listen(base, "unix", filepath.Join(dir, "machine"), prochost.Options{Patience: cfg.StartTimeout, Logger: cfg.log})
 	if err != nil {
 		return result, err
 	}
@@ -54,7 +54,7 @@ func asProcesses(ctx context.Context, cfg config, stdout, stderr io.Writer) (res
 		if i != cfg.missing {
 			wg.Go(func() {
 				outcomes[i].ClassifierResult, outcomes[i].err = startHost(ctx, cfg, machine.Host("", i, cfg.hosts), screen)
-				first.Do(func() { time.AfterFunc(min(cfg.Wait, lostAfter), func() { cancel(errLate) }) })
+				first.Do(func() { time.AfterFunc(min(cfg.StartTimeout, lostAfter), func() { cancel(errLate) }) })
 			})
 		}
 	}
@@ -125,17 +125,17 @@ func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shar
 // oneProcess runs one host in its own process. It prints its error on one line, which the parent
 // process shows.
 func oneProcess(ctx context.Context, cfg config, host prochost.Host, stderr io.Writer) (trainer.ClassifierResult, error) {
-	if cfg.Watch.Place = cfg.Out; cfg.Out == "" {
-		cfg.Watch.Place = filepath.Dir(host.Address) // which all hosts share
+	if cfg.Watchdog.Dir = cfg.Out; cfg.Out == "" {
+		cfg.Watchdog.Dir = filepath.Dir(host.Address) // which all hosts share
 	}
-	cfg.Near.Folder = apart(cfg.Near.Folder, host.Process)
+	cfg.Local.Folder = apart(cfg.Local.Folder, host.Process)
 	outcome, err := runHost(ctx, cfg, system.Options{Connect: host.Connect(), Logger: cfg.log.With("host", host.Process)})
 	var said bytes.Buffer
-	code := trainer.Code(ctx, "multihost", err, &said)
+	code := trainer.ExitCode(ctx, "multihost", err, &said)
 	if code != 0 {
 		fmt.Fprintln(stderr, strings.ReplaceAll(strings.TrimSpace(said.String()), "\n", "; "))
 	}
-	return outcome, trainer.Exit(code)
+	return outcome, trainer.NewExitError(code)
 }
 
 // shared is a writer that several hosts share.

@@ -66,12 +66,12 @@ func TestAMissingProcessIsNamed(t *testing.T) {
 func TestAStoppedProcessIsNamedAndEnded(t *testing.T) {
 	cfg := small(t, 4, 2, "-steps 1000000 -wait 4s -out", filepath.Join(t.TempDir(), "run"))
 	go func() {
-		board, err := watchdog.Open(t.Context(), cfg.Out)
+		board, err := watchdog.OpenRecordStore(t.Context(), cfg.Out)
 		if err != nil {
 			return // the test's wait fails
 		}
 		for ; t.Context().Err() == nil; time.Sleep(50 * time.Millisecond) {
-			all, _, _ := board.Read(t.Context(), 0)
+			all, _, _ := board.ReadAll(t.Context(), 0)
 			if len(all) == cfg.hosts && all[2].Checkpoint > 0 {
 				_ = syscall.Kill(all[2].PID, syscall.SIGSTOP)
 				return
@@ -84,7 +84,7 @@ func TestAStoppedProcessIsNamedAndEnded(t *testing.T) {
 	require.ErrorContains(t, err, "host 0: ")
 	require.ErrorContains(t, err, "is stopped")
 	require.ErrorIs(t, err, errLate)
-	assert.Equal(t, watchdog.ExitCode, interrupt.Code(err), "which asks for a restart: %v", err)
+	assert.Equal(t, watchdog.ExitCode, interrupt.ExitCodeFor(err), "which asks for a restart: %v", err)
 }
 
 func TestProcessesOfASliceAreRefused(t *testing.T) {

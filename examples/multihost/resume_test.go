@@ -58,7 +58,7 @@ func TestHostsStopTogetherAndOthersGoOn(t *testing.T) {
 				continue
 			}
 			require.ErrorIs(t, o.err, context.Canceled)
-			assert.Equal(t, 75, interrupt.Code(o.err))
+			assert.Equal(t, 75, interrupt.ExitCodeFor(o.err))
 			assert.True(t, o.Interrupted)
 		}
 		from = done
@@ -79,7 +79,7 @@ func TestHostsSaveOnThemselves(t *testing.T) {
 			own, err := cfg.own(io.Discard)
 			require.NoError(t, err)
 			if !shared {
-				own.Near.Folder = apart(own.Near.Folder, host)
+				own.Local.Folder = apart(own.Local.Folder, host)
 			}
 			own.hooks = []fit.Hook{fit.Each(1, func(_ context.Context, s *fit.State) error {
 				if s.Step() == int64(at) {

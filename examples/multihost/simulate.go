@@ -28,7 +28,7 @@ func simulate(ctx context.Context, cfg config, stdout, stderr io.Writer) (traine
 		if err != nil {
 			return trainer.ClassifierResult{}, err
 		}
-		own.Near.Folder = apart(own.Near.Folder, host)
+		own.Local.Folder = apart(own.Local.Folder, host)
 		return runHost(ctx, own, opts)
 	})
 	if err != nil {
@@ -40,7 +40,7 @@ func simulate(ctx context.Context, cfg config, stdout, stderr io.Writer) (traine
 // own returns the configuration of a host that shares its process with other hosts.
 func (cfg config) own(w io.Writer) (config, error) {
 	own, err := parse(cfg.args, w)
-	own.Watch.Exit, own.Watch.Place = nil, cfg.Out
+	own.Watchdog.Exit, own.Watchdog.Dir = nil, cfg.Out
 	return own, err
 }
 
@@ -103,7 +103,7 @@ func simulateEach(ctx context.Context, cfg config, program func(host int, opts s
 		names = append(names, fmt.Sprintf("host %d", i))
 		addresses = append(addresses, fmt.Sprintf("host-%d:8476", i))
 	}
-	cluster, err := simhost.New(base, simhost.Options{Processes: cfg.hosts, Names: names, Patience: cfg.Wait})
+	cluster, err := simhost.New(base, simhost.Options{Processes: cfg.hosts, Names: names, Patience: cfg.StartTimeout})
 	if err != nil {
 		return nil, err
 	}

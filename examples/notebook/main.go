@@ -42,7 +42,7 @@ func train(args ...string) string {
 	check(err)
 	columns := logical.Match("/hidden/.*weights", logical.SplitOverAxes("", logical.LogicalAxis))
 	outcome, err := f.Train(context.Background(), trainer.Classifier{
-		Logits:   func(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node { return logits(rc, images, f.Keep) },
+		Logits:   func(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node { return logits(rc, images, f.Remat) },
 		Training: training, Test: test, Batch: 64, Variables: logical.Rules{columns},
 	})
 	check(err)

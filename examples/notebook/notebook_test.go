@@ -126,7 +126,7 @@ func TestTheNotebookRuns(t *testing.T) {
 
 func TestTheFlagsOfTheComputationTakeEffect(t *testing.T) {
 	trainertest.CheckFlags(t, func(f *trainer.Flags, rc *strategy.ReplicaContext, images *graph.Node) *graph.Node {
-		return logits(rc, images, f.Keep)
+		return logits(rc, images, f.Remat)
 	})
 }
 

@@ -21,18 +21,18 @@ import (
 // must create one and call it after the same steps. It is not safe for concurrent use.
 type Agreement struct {
 	strategy *strategy.TPUStrategy
-	// every is the number of steps between two exchanges, the same on all processes. due is the
+	// interval is the number of steps between two exchanges, the same on all processes. due is the
 	// step after which the next exchange begins, and read is the step after which the current
 	// exchange is read.
-	every, due, read int64
-	under            *mesh.GatherFuture
-	// sent is the step of the current exchange. back is the time when the previous exchange was
+	interval, nextSend, readStep int64
+	pending                      *mesh.GatherFuture
+	// sentStep is the step of the current exchange. back is the time when the previous exchange was
 	// read, and from is the step of that exchange. The step time is measured between them.
-	sent, from int64
-	back       time.Time
-	seconds    float64 // measured time of a step
-	agreed     *Notice
-	now        func() time.Time
+	sentStep, lastStep int64
+	lastRead           time.Time
+	stepSeconds        float64 // measured time of a step
+	notice             *Notice
+	now                func() time.Time
 }
 
 // gatherer is the internal API of a strategy that this package uses.
@@ -45,22 +45,22 @@ type gatherer interface {
 
 var _ = inside.Of[gatherer]((*strategy.TPUStrategy)(nil))
 
-// pace is the intended time between two exchanges. most limits the number of steps between them.
+// exchangeInterval is the intended time between two exchanges. most limits the number of steps between them.
 const (
-	pace = 500 * time.Millisecond
-	most = 1 << 12
+	exchangeInterval = 500 * time.Millisecond
+	maxSteps         = 1 << 12
 )
 
 // NewAgreement returns the agreement of the processes of a strategy.
 func NewAgreement(s *strategy.TPUStrategy) *Agreement {
-	return &Agreement{strategy: s, every: 1, now: time.Now}
+	return &Agreement{strategy: s, interval: 1, now: time.Now}
 }
 
 // Message is the form in which a process sends its notice to the other processes. The zero value
 // means no notice.
 type Message struct {
-	Reason string `json:"r,omitempty"`
-	Left   int64  `json:"l,omitempty"` // milliseconds until the deadline, 0 if it is not known
+	Reason   string `json:"r,omitempty"`
+	TimeLeft int64  `json:"l,omitempty"` // milliseconds until the deadline, 0 if it is not known
 }
 
 // Message returns the message for a notice, which may be nil.
@@ -70,7 +70,7 @@ func (n *Notice) Message() (m Message) {
 	}
 	m.Reason = cmp.Or(strings.ToValidUTF8(n.Reason, ""), "a notice")
 	if !n.Deadline.IsZero() {
-		m.Left = cmp.Or(time.Until(n.Deadline).Milliseconds(), -1)
+		m.TimeLeft = cmp.Or(time.Until(n.Deadline).Milliseconds(), -1)
 	}
 	return m
 }
@@ -81,8 +81,8 @@ func (m Message) Notice(process int) *Notice {
 		return nil
 	}
 	n := &Notice{Reason: fmt.Sprintf("process %d: %s", process, m.Reason)}
-	if m.Left != 0 {
-		n.Deadline = time.Now().Add(time.Duration(m.Left) * time.Millisecond)
+	if m.TimeLeft != 0 {
+		n.Deadline = time.Now().Add(time.Duration(m.TimeLeft) * time.Millisecond)
 	}
 	return n
 }
@@ -93,72 +93,72 @@ type ballot struct {
 	Message
 }
 
-// mostBytes limits the size of an encoded ballot.
-const mostBytes = 400
+// maxBallotBytes limits the size of an encoded ballot.
+const maxBallotBytes = 400
 
-// After must be called after each step with the number of the step. It reports whether all
+// AfterStep must be called after each step with the number of the step. It reports whether all
 // processes stop here, because a notice has ended the context of one of them. A single process
 // stops immediately.
 //
 // The end of ctx does not end the wait for the other processes. An error means that the processes
 // cannot be reached or are in another operation.
-func (a *Agreement) After(ctx context.Context, step int64) (stop bool, err error) {
+func (a *Agreement) AfterStep(ctx context.Context, step int64) (stop bool, err error) {
 	if a.strategy.NumProcesses() <= 1 && ctx.Err() == nil {
-		return a.agreed != nil, nil
+		return a.notice != nil, nil
 	}
-	n, err := a.Vote(context.WithoutCancel(ctx), step, Of(ctx), math.MaxInt64)
+	n, err := a.Vote(context.WithoutCancel(ctx), step, FromContext(ctx), math.MaxInt64)
 	return n != nil, err
 }
 
-// Vote is [Agreement.After] with explicit inputs. mine is this process's notice, or nil. ctx limits
+// Vote is [Agreement.AfterStep] with explicit inputs. mine is this process's notice, or nil. ctx limits
 // the waits. before is a step, the same on all processes, after which the processes meet anyway and
 // call Met: Vote starts no exchange that would be read later than that step. Vote returns the
 // notice that stopped the processes: this process's own, or one whose reason names the process.
 func (a *Agreement) Vote(ctx context.Context, step int64, mine *Notice, before int64) (*Notice, error) {
-	if a.agreed != nil {
-		return a.agreed, nil
+	if a.notice != nil {
+		return a.notice, nil
 	}
 	if a.strategy.NumProcesses() <= 1 {
-		a.agreed = mine
+		a.notice = mine
 		return mine, nil
 	}
-	if a.under != nil && step >= a.read {
-		if err := a.collect(ctx, mine); err != nil || a.agreed != nil {
-			return a.agreed, err
+	if a.pending != nil && step >= a.readStep {
+		if err := a.readExchange(ctx, mine); err != nil || a.notice != nil {
+			return a.notice, err
 		}
 	}
-	if a.under != nil || step < a.due || step > before-a.every {
+	if a.pending != nil || step < a.nextSend || step > before-a.interval {
 		return nil, nil
 	}
-	b := ballot{a.seconds, mine.Message()}
+	b := ballot{a.stepSeconds, mine.Message()}
 	message, err := json.Marshal(b)
-	for len(message) > mostBytes {
+	for len(message) > maxBallotBytes {
 		b.Reason = strings.ToValidUTF8(b.Reason[:len(b.Reason)/2], "")
 		message, err = json.Marshal(b)
 	}
 	if err != nil {
 		return nil, &errkind.Fault{Op: "interrupt: vote", Err: err, Class: errkind.InternalError}
 	}
-	a.under, err = inside.Of[gatherer](a.strategy).StartGather(ctx, "notices", message)
+	a.pending, err = inside.Of[gatherer](a.strategy).StartGather(ctx, "notices", message)
 	if err != nil {
-		return nil, &errkind.Fault{Op: "interrupt: vote", Subject: "after step " + number(step), Err: err}
+		return nil, &errkind.Fault{Op: "interrupt: vote", Subject: "after step " + formatStep(step), Err: err}
 	}
-	a.sent, a.read = step, step+a.every
+	a.sentStep, a.readStep = step, step+a.interval
 	return nil, nil
 }
 
-// collect reads the current exchange and computes the number of steps until the next one.
-func (a *Agreement) collect(ctx context.Context, mine *Notice) error {
-	all, err := a.under.Wait(ctx)
-	if err = errors.Join(err, a.under.Close()); err != nil {
-		return &errkind.Fault{Op: "interrupt: vote", Subject: "after step " + number(a.sent), Err: err}
+// readExchange reads the current exchange and computes the number of steps until the next one.
+func (a *Agreement) readExchange(ctx context.Context, mine *Notice) error {
+	all, err := a.pending.Wait(ctx)
+	if err = errors.Join(err, a.pending.Close()); err != nil {
+		return &errkind.Fault{Op: "interrupt: vote", Subject: "after step " + formatStep(a.sentStep), Err: err}
 	}
-	a.under = nil
+	a.pending = nil
 	now := a.now()
-	if !a.back.IsZero() && a.sent > a.from {
-		a.seconds = now.Sub(a.back).Seconds() / float64(a.sent-a.from)
+	if !a.lastRead.IsZero() && a.sentStep > a.lastStep {
+		a.stepSeconds = now.Sub(a.lastRead).Seconds() / float64(a.sentStep-a.lastStep)
 	}
-	a.back, a.from = now, a.sent
+	a.lastRead, a.lastStep = now, a.sentStep
 	slowest := 0.0
 	for i, text := range all {
 		var b ballot
@@ -167,42 +167,42 @@ func (a *Agreement) collect(ctx context.Context, mine *Notice) error {
 				Hint: "start the same program on each process"}
 		}
 		slowest = max(slowest, b.Seconds)
-		if a.agreed == nil && i == a.strategy.Process() && b.Reason != "" && mine != nil {
-			a.agreed = mine
+		if a.notice == nil && i == a.strategy.Process() && b.Reason != "" && mine != nil {
+			a.notice = mine
 		}
-		a.agreed = cmp.Or(a.agreed, b.Notice(i))
+		a.notice = cmp.Or(a.notice, b.Notice(i))
 	}
 	if slowest > 0 {
-		a.every = min(max(1, int64(min(pace.Seconds()/slowest, most))), 2*a.every)
+		a.interval = min(max(1, int64(min(exchangeInterval.Seconds()/slowest, maxSteps))), 2*a.interval)
 	}
-	a.due = a.read
+	a.nextSend = a.readStep
 	return nil
 }
 
-// Met records that the processes have exchanged their notices in another way after a step. It drops
+// MarkExchanged records that the processes have exchanged their notices in another way after a step. It drops
 // the current exchange, and schedules the next one as after a regular exchange.
-func (a *Agreement) Met(step int64) error {
-	a.due, a.back = step+a.every, time.Time{}
+func (a *Agreement) MarkExchanged(step int64) error {
+	a.nextSend, a.lastRead = step+a.interval, time.Time{}
 	return a.Close()
 }
 
 // Close releases the current exchange. The agreement can be used again.
 func (a *Agreement) Close() error {
-	if a == nil || a.under == nil {
+	if a == nil || a.pending == nil {
 		return nil
 	}
-	under := a.under
-	a.under = nil
+	under := a.pending
+	a.pending = nil
 	return under.Close()
 }
 
-// Stopped returns an error for a loop that stopped after a step and has saved a checkpoint.
-func (a *Agreement) Stopped(step int64) error {
-	n := a.agreed
+// StopError returns an error for a loop that stopped after a step and has saved a checkpoint.
+func (a *Agreement) StopError(step int64) error {
+	n := a.notice
 	if n == nil {
 		n = &Notice{Reason: "no process has a notice"}
 	}
 	return &Error{Step: step, Notice: n}
 }
 
-func number(step int64) string { return strconv.FormatInt(step, 10) }
+func formatStep(step int64) string { return strconv.FormatInt(step, 10) }

@@ -54,18 +54,18 @@ func TestAllProcessesStopAfterTheSameStep(t *testing.T) {
 						own <- interrupt.Notice{Reason: "quota <&> " + strings.Repeat("\x01<", 300)}
 						<-ctx.Done()
 					}
-					stop, err := agreement.After(ctx, n)
+					stop, err := agreement.AfterStep(ctx, n)
 					if err != nil {
 						return err
 					}
 					if stop {
 						stopped[s.Process()] = n
-						again, err := agreement.After(ctx, n+1)
+						again, err := agreement.AfterStep(ctx, n+1)
 						assert.True(t, again)
 						if err == nil {
 							err = agreement.Close()
 						}
-						assert.ErrorContains(t, agreement.Stopped(n), "quota", "the reason of process %d reaches process %d", c.processes-1, s.Process())
+						assert.ErrorContains(t, agreement.StopError(n), "quota", "the reason of process %d reaches process %d", c.processes-1, s.Process())
 						return err
 					}
 				}
@@ -95,7 +95,7 @@ func TestTheIntervalFollowsTheTimeOfAStep(t *testing.T) {
 				if s.Process() == 1 {
 					time.Sleep(c.pause)
 				}
-				if stop, err := agreement.After(ctx, n); err != nil || stop {
+				if stop, err := agreement.AfterStep(ctx, n); err != nil || stop {
 					return fmt.Errorf("stopped %v: %w", stop, err)
 				}
 				asked[s.Process()].Store(interrupt.Every(agreement))
@@ -115,17 +115,17 @@ func TestAProcessAloneStopsAtOnce(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	agreement := interrupt.NewAgreement(s)
-	stop, err := agreement.After(ctx, 1)
+	stop, err := agreement.AfterStep(ctx, 1)
 	require.NoError(t, err)
 	require.False(t, stop)
 	cancel()
-	stop, err = agreement.After(ctx, 2)
+	stop, err = agreement.AfterStep(ctx, 2)
 	require.NoError(t, err)
 	require.True(t, stop)
-	assert.Equal(t, 75, interrupt.Code(agreement.Stopped(2)))
+	assert.Equal(t, 75, interrupt.ExitCodeFor(agreement.StopError(2)))
 	require.NoError(t, agreement.Close())
 	running := interrupt.NewAgreement(s)
-	assert.Zero(t, testing.AllocsPerRun(100, func() { _, _ = running.After(context.Background(), 3) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { _, _ = running.AfterStep(context.Background(), 3) }))
 }
 
 // BenchmarkAgreement compares a loop with an agreement and a loop without one.
@@ -150,7 +150,7 @@ func BenchmarkAgreement(b *testing.B) {
 						return err
 					}
 					if agrees {
-						if _, err := agreement.After(ctx, n+1); err != nil {
+						if _, err := agreement.AfterStep(ctx, n+1); err != nil {
 							return err
 						}
 					}

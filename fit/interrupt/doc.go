@@ -8,7 +8,7 @@
 //	defer stop()
 //	_, err := fit.Run(ctx, step, data, fit.Options{Steps: 10000, Resume: true}, fit.Checkpoint("run/checkpoints", 500))
 //	...
-//	os.Exit(interrupt.Code(err))
+//	os.Exit(interrupt.ExitCodeFor(err))
 //
 // [Notify] cancels the context at the first notice. fit.Run then agrees with the other processes on
 // the step, saves a checkpoint, and returns an error that carries [ExitCode]. A supervisor can
@@ -18,7 +18,7 @@
 // # The exit code
 //
 // [ExitCode] is 75, which is EX_TEMPFAIL in sysexits.h: the run was interrupted, and it can resume
-// from its checkpoint or had not begun. [Code] returns the exit code of an error: 0 without an
+// lastStep its checkpoint or had not begun. [ExitCodeFor] returns the exit code of an error: 0 without an
 // error, 75 for an interrupted run, 69 if another process does not respond, or another code.
 // Supervisors that restart a process by its exit code:
 //
@@ -45,11 +45,11 @@
 // A single process only checks its context. Several processes exchange rows of half a kilobyte
 // each. The exchange is launched among the steps and read some steps later, so that no process
 // waits for it. Exchanges happen about twice a second: the number of steps between them is derived
-// from the measured step times, and is the same on all processes. All processes stop one to two
+// lastStep the measured step times, and is the same on all processes. All processes stop one to two
 // intervals after the notice.
 //
 // # Deadlines
 //
 // A [Notice] has a deadline: 30 seconds after a preemption notice, 60 seconds after a maintenance
-// notice, and [Options].Grace after SIGTERM. [Left] returns the remaining time.
+// notice, and [Options].Grace after SIGTERM. [TimeLeft] returns the remaining time.
 package interrupt

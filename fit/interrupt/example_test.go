@@ -17,16 +17,16 @@ func ExampleNotify() {
 	notices <- interrupt.Notice{Reason: "the quota of the day is used up"}
 
 	<-ctx.Done() // fit.Run waits in the same way
-	_, known := interrupt.Left(ctx)
-	fmt.Println(interrupt.Of(ctx), known)
+	_, known := interrupt.TimeLeft(ctx)
+	fmt.Println(interrupt.FromContext(ctx), known)
 	// Output: interrupt: the quota of the day is used up true
 }
 
 // The exit code of a program is the exit code of its error.
-func ExampleCode() {
+func ExampleExitCodeFor() {
 	saved := &interrupt.Error{Step: 1200, Notice: &interrupt.Notice{Reason: "SIGTERM"}}
 	fmt.Println(saved)
-	fmt.Println(interrupt.Code(nil), interrupt.Code(saved), interrupt.Code(errors.New("the loss is NaN")))
+	fmt.Println(interrupt.ExitCodeFor(nil), interrupt.ExitCodeFor(saved), interrupt.ExitCodeFor(errors.New("the loss is NaN")))
 	// Output:
 	// interrupt: stopped after step 1200: SIGTERM; start the process again to go on
 	// 0 75 1

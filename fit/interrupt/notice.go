@@ -48,9 +48,9 @@ type signalCause interface {
 	Received() (os.Signal, time.Time)
 }
 
-// Of returns the notice that ended a context, or nil if the context has not ended. For a context
+// FromContext returns the notice that ended a context, or nil if the context has not ended. For a context
 // that did not end by [Notify] it returns a notice with the context's cause.
-func Of(ctx context.Context) *Notice {
+func FromContext(ctx context.Context) *Notice {
 	if ctx.Err() == nil {
 		return nil
 	}
@@ -62,7 +62,7 @@ func Of(ctx context.Context) *Notice {
 		return n
 	case errors.As(cause, &r):
 		s, at := r.Received()
-		n = signalled(s, at, Grace(ctx))
+		n = signalNotice(s, at, GracePeriod(ctx))
 	default:
 		n = &Notice{Reason: cause.Error()}
 	}
@@ -70,10 +70,10 @@ func Of(ctx context.Context) *Notice {
 	return n
 }
 
-// Left returns the time until the deadline of the notice that ended a context. It is negative after
+// TimeLeft returns the time until the deadline of the notice that ended a context. It is negative after
 // the deadline. known is false if the context has not ended or the notice has no deadline.
-func Left(ctx context.Context) (left time.Duration, known bool) {
-	n := Of(ctx)
+func TimeLeft(ctx context.Context) (left time.Duration, known bool) {
+	n := FromContext(ctx)
 	if n == nil || n.Deadline.IsZero() {
 		return 0, false
 	}
@@ -84,9 +84,9 @@ func Left(ctx context.Context) (left time.Duration, known bool) {
 // Google Cloud preempts a machine.
 const defaultGrace = 30 * time.Second
 
-// Grace returns [Options].Grace of the [Notify] from which a context was derived, or 30 seconds. A
+// GracePeriod returns [Options].Grace of the [Notify] from which a context was derived, or 30 seconds. A
 // save should not take longer.
-func Grace(ctx context.Context) time.Duration {
+func GracePeriod(ctx context.Context) time.Duration {
 	if grace, ok := ctx.Value(graceKey{}).(time.Duration); ok {
 		return grace
 	}
@@ -121,7 +121,7 @@ func (e *Error) Error() string {
 	case e.Unsaved:
 		hint = ""
 	}
-	return errkind.Format("interrupt: stopped after step "+number(e.Step), "", e.Notice, hint)
+	return errkind.Format("interrupt: stopped after step "+formatStep(e.Step), "", e.Notice, hint)
 }
 
 // Unwrap returns the notice.
@@ -143,20 +143,20 @@ func (e *Error) ExitCode() int {
 	return ExitCode
 }
 
-// coder is an error of this module with an exit code.
-type coder interface {
+// exitCoder is an error of this module with an exit code.
+type exitCoder interface {
 	error
 	ExitCode() int
 	Kind() errkind.Kind
 }
 
-// Code returns the exit code of a program's error: 0 for nil; the code of the first error in the
+// ExitCodeFor returns the exit code of a program's error: 0 for nil; the code of the first error in the
 // chain that has one, such as [ExitCode] of an interrupted run or [Notice.ExitCode] of an
 // interrupted start; 69 for an error of kind UnavailableError or DeadlineExceededError, which means
 // that another process or a service does not respond and all processes must be restarted; and 1 for
 // any other error.
-func Code(err error) int {
-	var c coder
+func ExitCodeFor(err error) int {
+	var c exitCoder
 	switch {
 	case err == nil:
 		return 0
@@ -170,15 +170,15 @@ func Code(err error) int {
 	return 1
 }
 
-// CodeContext returns the exit code of a program's error like [Code]. If the program's context has
+// ExitCodeForContext returns the exit code of a program's error like [ExitCodeFor]. If the program's context has
 // ended and the error has no exit code of its own, it returns [Notice.ExitCode], because the end of
 // the context may be the hidden cause of the error.
-func CodeContext(ctx context.Context, err error) int {
-	var c coder
-	if n := Of(ctx); err != nil && n != nil && !errors.As(err, &c) {
+func ExitCodeForContext(ctx context.Context, err error) int {
+	var c exitCoder
+	if n := FromContext(ctx); err != nil && n != nil && !errors.As(err, &c) {
 		return n.ExitCode()
 	}
-	return Code(err)
+	return ExitCodeFor(err)
 }
 
 // ExitCode returns the exit code of a process that the notice ended before there was anything to

@@ -29,7 +29,7 @@ type Options struct {
 	File string
 	// Notices is a channel of custom notices. The caller remains its owner.
 	Notices <-chan Notice
-	// Grace is the time from SIGTERM until the process is killed; 0 means 30 seconds. It is also
+	// GracePeriod is the time from SIGTERM until the process is killed; 0 means 30 seconds. It is also
 	// the time until the deadline of a notice from File, and of a notice from Notices without a
 	// deadline.
 	Grace time.Duration
@@ -40,12 +40,12 @@ type Options struct {
 // The times between the notices of Google Cloud and the end of the machine: "Preemptible VM
 // instances" and "Monitor and plan for a host maintenance event", cloud.google.com/compute/docs.
 const (
-	untilPreempted  = 30 * time.Second
-	untilTerminated = 60 * time.Second
+	preemptionDelay  = 30 * time.Second
+	maintenanceDelay = 60 * time.Second
 )
 
-// filePause is the interval at which Options.File is checked.
-const filePause = 500 * time.Millisecond
+// fileCheckInterval is the interval at which Options.File is checked.
+const fileCheckInterval = 500 * time.Millisecond
 
 // Notify returns a context that ends with the first notice; its cause is a [*Notice]. The next
 // signal can belong to the same notice if the notice was not a signal. Any further signal has its
@@ -63,7 +63,7 @@ func Notify(parent context.Context, o Options) (ctx context.Context, stop func()
 	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(parent, graceKey{}, o.Grace))
 	over, end := context.WithCancel(context.Background())
-	w := &watch{Options: o, cancel: cancel, over: over.Done(), done: make(chan struct{})}
+	w := &watcher{Options: o, cancel: cancel, stopped: over.Done(), done: make(chan struct{})}
 	if len(o.Signals) > 0 {
 		w.signals = make(chan os.Signal, 2)
 		signal.Notify(w.signals, o.Signals...)
@@ -72,7 +72,7 @@ func Notify(parent context.Context, o Options) (ctx context.Context, stop func()
 		w.events = o.Metadata.Watch(ctx)
 	}
 	if o.File != "" {
-		w.seen = look(o.File)
+		w.lastState = readFileState(o.File)
 	}
 	go w.run(ctx)
 	return ctx, func() {
@@ -82,18 +82,18 @@ func Notify(parent context.Context, o Options) (ctx context.Context, stop func()
 	}
 }
 
-// watch collects the notices of one Notify.
-type watch struct {
+// watcher collects the notices of one Notify.
+type watcher struct {
 	Options
-	cancel  context.CancelCauseFunc
-	signals chan os.Signal
-	events  <-chan clusterresolver.Event
-	seen    mark
-	over    <-chan struct{} // closed by stop
-	done    chan struct{}   // closed when the goroutine has ended
+	cancel    context.CancelCauseFunc
+	signals   chan os.Signal
+	events    <-chan clusterresolver.Event
+	lastState fileState
+	stopped   <-chan struct{} // closed by stop
+	done      chan struct{}   // closed when the goroutine has ended
 }
 
-func (w *watch) run(ctx context.Context) {
+func (w *watcher) run(ctx context.Context) {
 	defer close(w.done)
 	defer func() {
 		if w.signals != nil {
@@ -107,36 +107,36 @@ func (w *watch) run(ctx context.Context) {
 	}()
 	var tick <-chan time.Time
 	if w.File != "" {
-		t := time.NewTicker(filePause)
+		t := time.NewTicker(fileCheckInterval)
 		defer t.Stop()
 		tick = t.C
 	}
 	var noticed *Notice
 	for noticed == nil {
 		select {
-		case <-w.over:
+		case <-w.stopped:
 			return
 		case <-ctx.Done():
 			return
 		case s := <-w.signals:
-			noticed = signalled(s, time.Now(), w.Grace)
+			noticed = signalNotice(s, time.Now(), w.Grace)
 		case e, open := <-w.events:
 			if !open {
 				w.events = nil
 				continue
 			}
-			noticed = w.event(e)
+			noticed = w.eventNotice(e)
 		case n, open := <-w.Notices:
 			if !open {
 				w.Notices = nil
 				continue
 			}
-			noticed = w.own(n)
+			noticed = w.withDefaults(n)
 		case <-tick:
-			if now := look(w.File); now != w.seen {
-				w.seen = now
+			if now := readFileState(w.File); now != w.lastState {
+				w.lastState = now
 				if now.exists {
-					noticed = w.own(Notice{Reason: fileReason(w.File)})
+					noticed = w.withDefaults(Notice{Reason: fileReason(w.File)})
 				}
 			}
 		}
@@ -146,18 +146,18 @@ func (w *watch) run(ctx context.Context) {
 	if noticed.Signal == nil && w.signals != nil { // the signal that may accompany the notice
 		select {
 		case <-w.signals:
-		case <-w.over:
+		case <-w.stopped:
 		}
 	}
 }
 
-// event converts an event of the metadata server to a notice, or nil.
-func (w *watch) event(e clusterresolver.Event) *Notice {
+// eventNotice converts an event of the metadata server to a notice, or nil.
+func (w *watcher) eventNotice(e clusterresolver.Event) *Notice {
 	switch e.Kind {
 	case clusterresolver.EventPreempted:
-		return &Notice{Reason: "the machine is being pre-empted", Deadline: time.Now().Add(untilPreempted)}
+		return &Notice{Reason: "the machine is being pre-empted", Deadline: time.Now().Add(preemptionDelay)}
 	case clusterresolver.EventMaintenanceTerminate:
-		return &Notice{Reason: "host maintenance will stop the machine", Deadline: time.Now().Add(untilTerminated)}
+		return &Notice{Reason: "host maintenance will stop the machine", Deadline: time.Now().Add(maintenanceDelay)}
 	case clusterresolver.EventWatchEnded:
 		w.Logger.Info("interrupt: no notices from the metadata server", "key", e.Key, "error", e.Err)
 	default:
@@ -166,8 +166,8 @@ func (w *watch) event(e clusterresolver.Event) *Notice {
 	return nil
 }
 
-// own completes a custom notice with a reason and a deadline.
-func (w *watch) own(n Notice) *Notice {
+// withDefaults completes a custom notice with a reason and a deadline.
+func (w *watcher) withDefaults(n Notice) *Notice {
 	if n.Reason == "" {
 		n.Reason = "a notice without a reason"
 	}
@@ -177,19 +177,19 @@ func (w *watch) own(n Notice) *Notice {
 	return &n
 }
 
-// mark identifies a state of a file.
-type mark struct {
+// fileState identifies a state of a file.
+type fileState struct {
 	exists bool
 	size   int64
 	time   time.Time
 }
 
-func look(path string) mark {
+func readFileState(path string) fileState {
 	info, err := os.Stat(path)
 	if err != nil {
-		return mark{}
+		return fileState{}
 	}
-	return mark{true, info.Size(), info.ModTime()}
+	return fileState{true, info.Size(), info.ModTime()}
 }
 
 // fileReason returns a reason with the first line of a notice file, truncated to 200 bytes.
@@ -210,7 +210,7 @@ func fileReason(path string) string {
 }
 
 // signaled returns the notice of a signal. SIGINT has no deadline, because a person sends it.
-func signalled(s os.Signal, at time.Time, grace time.Duration) *Notice {
+func signalNotice(s os.Signal, at time.Time, grace time.Duration) *Notice {
 	n := &Notice{Reason: signalName(s), Signal: s}
 	if s != os.Interrupt {
 		n.Deadline = at.Add(grace)

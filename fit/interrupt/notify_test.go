@@ -33,7 +33,7 @@ func ended(t *testing.T, ctx context.Context) *interrupt.Notice {
 	case <-time.After(20 * time.Second):
 		t.Fatal("no notice")
 	}
-	n := interrupt.Of(ctx)
+	n := interrupt.FromContext(ctx)
 	require.NotNil(t, n)
 	return n
 }
@@ -41,7 +41,7 @@ func ended(t *testing.T, ctx context.Context) *interrupt.Notice {
 // left checks the time until a deadline.
 func left(t *testing.T, ctx context.Context, want time.Duration) {
 	t.Helper()
-	got, known := interrupt.Left(ctx)
+	got, known := interrupt.TimeLeft(ctx)
 	require.True(t, known)
 	assert.LessOrEqual(t, got, want)
 	assert.Greater(t, got, want-10*time.Second)
@@ -55,15 +55,15 @@ func TestASignalIsANotice(t *testing.T) {
 		deadline bool
 	}{{syscall.SIGTERM, "SIGTERM", 143, true}, {syscall.SIGINT, "SIGINT", 130, false}, {syscall.SIGUSR1, `signal "user defined signal 1"`, 138, true}} {
 		ctx, stop := interrupt.Notify(t.Context(), interrupt.Options{Signals: []os.Signal{c.signal}, Grace: time.Minute})
-		assert.Nil(t, interrupt.Of(ctx))
-		assert.Equal(t, time.Minute, interrupt.Grace(ctx))
+		assert.Nil(t, interrupt.FromContext(ctx))
+		assert.Equal(t, time.Minute, interrupt.GracePeriod(ctx))
 		require.NoError(t, syscall.Kill(os.Getpid(), c.signal))
 		n := ended(t, ctx)
 		assert.Equal(t, c.reason, n.Reason)
 		assert.Equal(t, c.signal, n.Signal)
 		assert.Equal(t, c.code, (&interrupt.Error{Unsaved: true, Notice: n}).ExitCode())
 		assert.Equal(t, errkind.CancelledError, errkind.KindOf(context.Cause(ctx)))
-		if _, known := interrupt.Left(ctx); c.deadline {
+		if _, known := interrupt.TimeLeft(ctx); c.deadline {
 			left(t, ctx, time.Minute)
 		} else {
 			assert.False(t, known, "a person waits")
@@ -71,14 +71,14 @@ func TestASignalIsANotice(t *testing.T) {
 		stop()
 		stop()
 	}
-	assert.Equal(t, 30*time.Second, interrupt.Grace(t.Context()))
+	assert.Equal(t, 30*time.Second, interrupt.GracePeriod(t.Context()))
 }
 
 func TestStoppingIsNoNotice(t *testing.T) {
 	ctx, stop := interrupt.Notify(t.Context(), interrupt.Options{File: filepath.Join(t.TempDir(), "stop")})
 	stop()
 	require.Error(t, ctx.Err())
-	assert.Equal(t, "context canceled", interrupt.Of(ctx).Reason)
+	assert.Equal(t, "context canceled", interrupt.FromContext(ctx).Reason)
 	parent, cancel := context.WithCancelCause(t.Context())
 	ctx, stop = interrupt.Notify(parent, interrupt.Options{})
 	defer stop()
@@ -184,7 +184,7 @@ func TestCodes(t *testing.T) {
 		{&interrupt.Error{Notice: &interrupt.Notice{Reason: "SIGINT", Signal: os.Interrupt}}, 130},
 		{&interrupt.Error{Notice: &interrupt.Notice{Reason: "SIGTERM", Signal: syscall.SIGTERM, Deadline: time.Now()}}, 75},
 	} {
-		assert.Equal(t, c.code, interrupt.Code(c.err), "%v", c.err)
+		assert.Equal(t, c.code, interrupt.ExitCodeFor(c.err), "%v", c.err)
 	}
 	assert.EqualError(t, again, "interrupt: stopped after step 12: SIGTERM; start the process again to go on")
 	assert.Equal(t, 75, interrupt.ExitCode)
@@ -208,7 +208,7 @@ func TestSecondSignalChild(t *testing.T) {
 	time.Sleep(time.Minute) // a slow save
 }
 
-// After a signal the next signal ends the process. After another notice the first signal belongs to
+// AfterStep a signal the next signal ends the process. After another notice the first signal belongs to
 // the notice, and the next signal ends the process.
 func TestTheSecondSignalEndsTheProcess(t *testing.T) {
 	for _, kind := range []string{"signals", "noticed"} {

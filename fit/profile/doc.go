@@ -14,5 +14,5 @@
 //	fit.Profile(profile.Options{Place: "run/profile", Trigger: trigger})
 //
 // A custom loop uses a [Recorder], as the hook does. The CPU plugin has no profiler: the profile
-// then only contains the host, and [Recorder.Devices] returns the reason.
+// then only contains the host, and [Recorder.DeviceError] returns the reason.
 package profile

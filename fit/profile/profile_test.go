@@ -35,26 +35,26 @@ func TestATriggerIsAskedOverHTTPAndBySignals(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, answer.Body.Close())
 		assert.Equal(t, c.status, answer.StatusCode, "%v", c)
-		assert.Equal(t, c.asked, trigger.Asked(), "%v", c)
-		assert.Zero(t, trigger.Asked(), "once")
+		assert.Equal(t, c.asked, trigger.TakeRequest(), "%v", c)
+		assert.Zero(t, trigger.TakeRequest(), "once")
 	}
 
 	stop := trigger.Notify(syscall.SIGUSR2)
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR2))
-	assert.Eventually(t, func() bool { return trigger.Asked() == 1 }, 10*time.Second, time.Millisecond)
+	assert.Eventually(t, func() bool { return trigger.TakeRequest() == 1 }, 10*time.Second, time.Millisecond)
 	stop()
-	assert.Zero(t, (*profile.Trigger)(nil).Asked())
+	assert.Zero(t, (*profile.Trigger)(nil).TakeRequest())
 }
 
 func TestWithoutAProfilerTheHostIsRecorded(t *testing.T) {
 	dir := t.TempDir()
 	r, err := profile.Start(strategytest.New(t, 2, 1))
 	require.NoError(t, err)
-	assert.ErrorIs(t, r.Devices(), errors.ErrUnsupported)
+	assert.ErrorIs(t, r.DeviceError(), errors.ErrUnsupported)
 	for step := range int64(2) {
-		r.Do("input")
-		r.Step(step + 1)
-		r.Do("launch")
+		r.BeginActivity("input")
+		r.BeginStep(step + 1)
+		r.BeginActivity("launch")
 	}
 	name, err := r.Stop(t.Context(), dir, "steps_1-2")
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestWithoutAProfilerTheHostIsRecorded(t *testing.T) {
 	for _, word := range []string{"/host:CPU", "train", "input", "launch", "step_num"} {
 		assert.Contains(t, string(data), word)
 	}
-	r.Do("late")
+	r.BeginActivity("late")
 	_, err = r.Stop(t.Context(), filepath.Join(dir, name, "below a file"), "x")
 	assert.Error(t, err)
 }

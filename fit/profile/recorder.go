@@ -19,15 +19,15 @@ const maxEvents = 1 << 20
 
 // Recorder is a running recording of one process. It is safe for concurrent use.
 type Recorder struct {
-	devices *pjrt.Profile
-	missing error
+	devices   *pjrt.Profile
+	deviceErr error
 
-	mu            sync.Mutex
-	host          string
-	begin         time.Time
-	steps, doings []xspace.Event
-	step, doing   xspace.Event // current events, if they have a name
-	stopped       bool
+	mu                sync.Mutex
+	host              string
+	startTime         time.Time
+	steps, activities []xspace.Event
+	step, activity    xspace.Event // current events, if they have a name
+	stopped           bool
 }
 
 // Start starts a recording of this process and its devices. If the plugin of the devices has no
@@ -37,30 +37,32 @@ func Start(s *strategy.TPUStrategy) (*Recorder, error) {
 	if err != nil {
 		name = "host"
 	}
-	r := &Recorder{begin: time.Now(), host: fmt.Sprintf("%s-%04d", name, s.Process()), missing: errors.ErrUnsupported}
+	r := &Recorder{startTime: time.Now(), host: fmt.Sprintf("%s-%04d", name, s.Process()), deviceErr: errors.ErrUnsupported}
 	if client := s.System().Client(); client != nil { // devices of tests have no client
-		if r.devices, r.missing = client.Plugin().StartProfile(); r.missing != nil && !errors.Is(r.missing, errors.ErrUnsupported) {
-			return nil, r.missing
+		if r.devices, r.deviceErr = client.Plugin().StartProfile(); r.deviceErr != nil && !errors.Is(r.deviceErr, errors.ErrUnsupported) {
+			return nil, r.deviceErr
 		}
 	}
 	return r, nil
 }
 
-// Devices returns nil if the devices are recorded. Otherwise it returns the plugin's error, which
+// DeviceError returns nil if the devices are recorded. Otherwise it returns the plugin's error, which
 // matches errors.ErrUnsupported.
-func (r *Recorder) Devices() error { return r.missing }
+func (r *Recorder) DeviceError() error { return r.deviceErr }
 
-// Step records that a step begins and that the previous step has ended. Steps are counted from 1.
-func (r *Recorder) Step(number int64) {
-	r.turn(&r.steps, &r.step, xspace.Event{Name: "train", Step: number})
+// BeginStep records that a step begins and that the previous step has ended. Steps are counted from 1.
+func (r *Recorder) BeginStep(number int64) {
+	r.nextEvent(&r.steps, &r.step, xspace.Event{Name: "train", Step: number})
 }
 
-// Do records that the host begins an activity, such as "input" or "launch", which lasts until the
+// BeginActivity records that the host begins an activity, such as "input" or "launch", which lasts until the
 // next call. With an empty name nothing is recorded.
-func (r *Recorder) Do(name string) { r.turn(&r.doings, &r.doing, xspace.Event{Name: name}) }
+func (r *Recorder) BeginActivity(name string) {
+	r.nextEvent(&r.activities, &r.activity, xspace.Event{Name: name})
+}
 
-// turn ends the current event and begins the next one.
-func (r *Recorder) turn(all *[]xspace.Event, under *xspace.Event, next xspace.Event) {
+// nextEvent ends the current event and begins the next one.
+func (r *Recorder) nextEvent(all *[]xspace.Event, under *xspace.Event, next xspace.Event) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,11 +84,11 @@ func (r *Recorder) Stop(ctx context.Context, place, run string) (name string, er
 	if r == nil {
 		return "", nil
 	}
-	r.Step(0)
-	r.Do("")
+	r.BeginStep(0)
+	r.BeginActivity("")
 	r.mu.Lock()
 	r.stopped = true
-	p := xspace.Profile{Begin: r.begin, End: time.Now(), Host: r.host, Lines: []xspace.Line{{Name: "steps", Events: r.steps}, {Name: "run", Events: r.doings}}}
+	p := xspace.Profile{Begin: r.startTime, End: time.Now(), Host: r.host, Lines: []xspace.Line{{Name: "steps", Events: r.steps}, {Name: "run", Events: r.activities}}}
 	r.mu.Unlock()
 	if r.devices != nil {
 		if p.Devices, err = r.devices.Stop(ctx); err != nil {

@@ -10,9 +10,9 @@ import (
 
 // Options select the steps that a run records. The zero value records nothing.
 type Options struct {
-	// Place is the folder, or the URL of a store, for the profiles. Each process writes its own
+	// Dir is the folder, or the URL of a store, for the profiles. Each process writes its own
 	// file.
-	Place string
+	Dir string
 	// From and To are the first and the last recorded step, counted from 1 over the whole run. The
 	// run waits for the step before From and for step To, as at a record. If both are 0, only the
 	// Trigger starts recordings.
@@ -31,9 +31,9 @@ type Trigger struct{ steps atomic.Int64 }
 // request whose recording has not begun.
 func (t *Trigger) Request(steps int64) { t.steps.Store(max(1, steps)) }
 
-// Asked returns the number of steps of the current request and clears the request. It returns 0 if
+// TakeRequest returns the number of steps of the current request and clears the request. It returns 0 if
 // there is none.
-func (t *Trigger) Asked() int64 {
+func (t *Trigger) TakeRequest() int64 {
 	if t == nil {
 		return 0
 	}

@@ -20,9 +20,9 @@ func Example() {
 		return
 	}
 	defer sys.Close()
-	line := progress.To(os.Stderr, progress.Options{Record: progress.RecordFile()})
+	line := progress.NewLine(os.Stderr, progress.Options{Record: progress.DefaultRecordFile()})
 	defer line.Close()
-	strat, err := strategy.New(sys, strategy.Options{Phases: line.Phase})
+	strat, err := strategy.New(sys, strategy.Options{Phases: line.SetPhase})
 	if err != nil {
 		fmt.Println(err)
 		return

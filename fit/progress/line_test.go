@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
-// at returns the phase of a step at a stage.
+// cpuStart returns the phase of a step at a stage.
 func at(stage phase.Stage, name string, text int) phase.Phase {
 	return phase.Phase{Name: name, Stage: stage, Target: "v5e:4x4", Replicas: 4, LogicalDevices: 4, TextBytes: text}
 }
@@ -38,16 +38,16 @@ func noMemory(text string) string {
 func TestALineComesEachTenSecondsWhereThereIsNoTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w bytes.Buffer
-		l := To(&w, Options{Prefix: "p: "})
-		l.Phase(at(phase.Tracing, "step", 0))
+		l := NewLine(&w, Options{Prefix: "p: "})
+		l.SetPhase(at(phase.Tracing, "step", 0))
 		time.Sleep(11 * time.Second)
-		l.Phase(at(phase.Lowering, "step", 0))
-		l.Phase(at(phase.Compiling, "step", 1234567))
+		l.SetPhase(at(phase.Lowering, "step", 0))
+		l.SetPhase(at(phase.Compiling, "step", 1234567))
 		time.Sleep(20 * time.Second)
-		l.Phase(at(phase.Tracing, "other", 0))
+		l.SetPhase(at(phase.Tracing, "other", 0))
 		time.Sleep(10 * time.Second)
-		l.Phase(at(phase.Done, "step", 1234567))
-		l.Phase(at(phase.Done, "other", 0))
+		l.SetPhase(at(phase.Done, "step", 1234567))
+		l.SetPhase(at(phase.Done, "other", 0))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, `p: tracing step for v5e:4x4 (4 x 4 devices): 10s
@@ -57,11 +57,11 @@ p: tracing other for v5e:4x4 (4 x 4 devices): 9s, and 1 more
 `, noMemory(w.String()))
 
 		w.Reset()
-		l.Phase(at(phase.Tracing, "quick", 0))
+		l.SetPhase(at(phase.Tracing, "quick", 0))
 		time.Sleep(9 * time.Second)
 		l.Close()
 		l.Close()
-		l.Phase(at(phase.Done, "quick", 0))
+		l.SetPhase(at(phase.Done, "quick", 0))
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.String())
 	})
@@ -70,20 +70,20 @@ p: tracing other for v5e:4x4 (4 x 4 devices): 9s, and 1 more
 func TestATerminalsLineIsWrittenOverAndWiped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w bytes.Buffer
-		l := To(&w, Options{})
+		l := NewLine(&w, Options{})
 		l.width = func() int { return 40 }
-		l.Process(1 << 30) // a process that does not exist has no memory to show
-		l.Phase(at(phase.Compiling, "a", 500))
+		l.SetProcess(1 << 30) // a process that does not exist has no memory to show
+		l.SetPhase(at(phase.Compiling, "a", 500))
 		time.Sleep(550 * time.Millisecond)
 		synctest.Wait()
 		line := "\r\x1b[Kcompiling a for v5e:4x4 (4 x 4 devices)"
 		assert.Equal(t, strings.Repeat(line, 2), strings.ReplaceAll(w.String(), "1s", "0s"), "the rest is cut off")
-		l.Phase(phase.Phase{Name: "a", Stage: phase.Done, Target: "v5e:4x4", Err: errors.New("no")})
+		l.SetPhase(phase.Phase{Name: "a", Stage: phase.Done, Target: "v5e:4x4", Err: errors.New("no")})
 		assert.True(t, strings.HasSuffix(w.String(), "\r\x1b[K"))
 		size := w.Len()
-		l.Phase(at(phase.Tracing, "short", 0))
-		time.Sleep(patience - time.Millisecond)
-		l.Phase(at(phase.Done, "short", 0))
+		l.SetPhase(at(phase.Tracing, "short", 0))
+		time.Sleep(drawDelay - time.Millisecond)
+		l.SetPhase(at(phase.Done, "short", 0))
 		time.Sleep(time.Minute)
 		assert.Equal(t, size, w.Len(), "what is quick shows nothing")
 	})
@@ -93,15 +93,15 @@ func TestTheMemoryIsTheCompilersProcesss(t *testing.T) {
 	if _, err := os.Stat("/proc/self/statm"); err != nil {
 		t.Skip(err)
 	}
-	assert.Greater(t, memoryOf(0), int64(1<<20))
-	assert.Equal(t, memoryOf(os.Getpid())>>24, memoryOf(0)>>24)
-	assert.Zero(t, memoryOf(1<<30))
-	assert.Zero(t, processorOf(1<<30))
-	assert.Zero(t, processorOf(-1))
-	for begin := processorOf(0); processorOf(0) < begin+20*time.Millisecond; {
-		memoryOf(0)
+	assert.Greater(t, processMemory(0), int64(1<<20))
+	assert.Equal(t, processMemory(os.Getpid())>>24, processMemory(0)>>24)
+	assert.Zero(t, processMemory(1<<30))
+	assert.Zero(t, processCPUTime(1<<30))
+	assert.Zero(t, processCPUTime(-1))
+	for begin := processCPUTime(0); processCPUTime(0) < begin+20*time.Millisecond; {
+		processMemory(0)
 	}
-	m := program{Phase: at(phase.Compiling, "s", 900), known: estimate{like: 40 * time.Second, longest: time.Minute}}
+	m := compileJob{Phase: at(phase.Compiling, "s", 900), estimate: estimate{expected: 40 * time.Second, longest: time.Minute}}
 	assert.Equal(t, "compiling s for v5e:4x4 (4 x 4 devices): 23s of about 40s, 0.9 kB of program, 2.00 GiB of memory", m.text(23*time.Second, 2<<30))
 }
 
@@ -109,19 +109,19 @@ func TestTheMemoryIsTheCompilersProcesss(t *testing.T) {
 // and a compilation without similar ones.
 func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
 	path := t.TempDir() + "/record.jsonl"
-	remember(path, at(phase.Compiling, "other", 700000), 300*time.Second)
-	remember(path, at(phase.Compiling, "elm", 708000), 200*time.Second)
+	appendRecord(path, at(phase.Compiling, "other", 700000), 300*time.Second)
+	appendRecord(path, at(phase.Compiling, "elm", 708000), 200*time.Second)
 	const advice = " Ctrl-C is safe: it loses this compilation, and of a run what is not saved yet. " +
 		"Layers of one shape in a loop (loop.Layers) make a program, and its compilation, much shorter.\n"
 	lines := func(record string, text int, d time.Duration, width int) string {
 		var w bytes.Buffer
 		synctest.Test(t, func(t *testing.T) {
-			l := To(&w, Options{Record: record, Every: 100 * time.Second, Prefix: "p: "})
+			l := NewLine(&w, Options{Record: record, Every: 100 * time.Second, Prefix: "p: "})
 			if width > 0 {
 				l.width = func() int { return width }
 			}
-			l.Process(-1)
-			l.Phase(at(phase.Compiling, "elm", text))
+			l.SetProcess(-1)
+			l.SetPhase(at(phase.Compiling, "elm", text))
 			time.Sleep(d)
 			synctest.Wait()
 			l.Close()
@@ -144,13 +144,13 @@ func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
 		var w bytes.Buffer
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			l := To(&w, Options{})
-			l.processor = func(pid int) time.Duration {
+			l := NewLine(&w, Options{})
+			l.cpuTime = func(pid int) time.Duration {
 				assert.Equal(t, 7, pid)
 				return time.Hour + time.Duration(share*float64(time.Since(start)))
 			}
-			l.Process(7)
-			l.Phase(at(phase.Compiling, "elm", 70000))
+			l.SetProcess(7)
+			l.SetPhase(at(phase.Compiling, "elm", 70000))
 			time.Sleep(71 * time.Second)
 			synctest.Wait()
 			l.Close()
@@ -170,7 +170,7 @@ func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
 func TestAnEstimateThatIsPassedIsNotShown(t *testing.T) {
 	of := regexp.MustCompile(`of (?:about|up to) (\S+?),`)
 	for _, k := range []estimate{{}, {30 * time.Second, 30 * time.Second}, {30 * time.Second, 50 * time.Second}, {70 * time.Second, 90 * time.Second}} {
-		m := program{Phase: at(phase.Compiling, "s", 900), known: k}
+		m := compileJob{Phase: at(phase.Compiling, "s", 900), estimate: k}
 		for passed := time.Duration(0); passed < 3*time.Minute; passed += time.Second {
 			text := m.text(passed, 0)
 			if estimate := of.FindStringSubmatch(text); estimate != nil {
@@ -187,14 +187,14 @@ func TestAnEstimateThatIsPassedIsNotShown(t *testing.T) {
 func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
 	path := t.TempDir() + "/new/record.jsonl"
 	synctest.Test(t, func(t *testing.T) {
-		l := To(&bytes.Buffer{}, Options{Record: path})
+		l := NewLine(&bytes.Buffer{}, Options{Record: path})
 		took := func(name, target string, text int, d time.Duration) {
 			p := at(phase.Compiling, name, text)
 			p.Target = target
-			l.Phase(p)
+			l.SetPhase(p)
 			time.Sleep(d)
 			p.Stage = phase.Done
-			l.Phase(p)
+			l.SetPhase(p)
 		}
 		took("gpt", "v5e:4x4", 1000, 40*time.Second)
 		took("gpt", "v5p:2x2x2", 1000, 7*time.Second)
@@ -205,7 +205,7 @@ func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
 		t.Helper()
 		p := at(phase.Compiling, name, text)
 		p.Target = target
-		assert.Equal(t, want, knownOf(path, p).like)
+		assert.Equal(t, want, estimateDuration(path, p).expected)
 	}
 	expect(40*time.Second, "gpt", "v5e:4x4", 1010)
 	expect(50*time.Second, "gpt", "v5e:2x4", 1300)
@@ -227,26 +227,26 @@ func TestCompilationsOfLikeSizeAreExpectedToTakeAsLong(t *testing.T) {
 		fmt.Fprintf(&b, `{"name":"n","target":"v6e:1","text_bytes":%d,"seconds":1}`+"\n", i+1)
 	}
 	require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o600))
-	remember(path, at(phase.Compiling, "gpt", 1000), 3*time.Second)
+	appendRecord(path, at(phase.Compiling, "gpt", 1000), 3*time.Second)
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Less(t, info.Size(), int64(maxRecord))
-	assert.Len(t, read(path)[0].Name, 1)
+	assert.Len(t, readRecord(path)[0].Name, 1)
 	expect(3*time.Second, "gpt", "v5e:4x4", 1000)
 
 	// Without a place for the record nothing is recorded, and nothing fails.
-	remember("/dev/null/x", at(phase.Compiling, "gpt", 1000), 3*time.Second)
-	remember("/dev/full", at(phase.Compiling, "gpt", 1000), 3*time.Second)
-	assert.Zero(t, knownOf("/dev/zero", at(phase.Compiling, "gpt", 1000)))
-	assert.Zero(t, knownOf("", at(phase.Compiling, "gpt", 1000)))
-	assert.True(t, strings.HasSuffix(RecordFile(), "compilations.jsonl") || RecordFile() == "")
+	appendRecord("/dev/null/x", at(phase.Compiling, "gpt", 1000), 3*time.Second)
+	appendRecord("/dev/full", at(phase.Compiling, "gpt", 1000), 3*time.Second)
+	assert.Zero(t, estimateDuration("/dev/zero", at(phase.Compiling, "gpt", 1000)))
+	assert.Zero(t, estimateDuration("", at(phase.Compiling, "gpt", 1000)))
+	assert.True(t, strings.HasSuffix(DefaultRecordFile(), "compilations.jsonl") || DefaultRecordFile() == "")
 }
 
 func TestANameDoesNotMoveTheCursor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w bytes.Buffer
-		l := To(&w, Options{Prefix: "p: "})
-		l.Phase(at(phase.Tracing, "a\x1b[2J\nb\xff", 0))
+		l := NewLine(&w, Options{Prefix: "p: "})
+		l.SetPhase(at(phase.Tracing, "a\x1b[2J\nb\xff", 0))
 		time.Sleep(11 * time.Second)
 		l.Close()
 		synctest.Wait()
@@ -260,9 +260,9 @@ func TestANameDoesNotMoveTheCursor(t *testing.T) {
 func TestATerminalsLineHasOneOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w bytes.Buffer
-		l := To(&w, Options{Prefix: "p: "})
+		l := NewLine(&w, Options{Prefix: "p: "})
 		l.width = func() int { return 50 }
-		l.Process(-1)
+		l.SetProcess(-1)
 		written := func() string {
 			l.mu.Lock() // prevents further drawing
 			defer l.mu.Unlock()
@@ -276,13 +276,13 @@ func TestATerminalsLineHasOneOwner(t *testing.T) {
 			}
 			return strings.Join(lines, "|")
 		}
-		l.Say("reading")
+		l.StartTask("reading")
 		assert.Equal(t, "p: reading", written()[len("\r\x1b[K"):])
 		time.Sleep(3100 * time.Millisecond)
 		assert.Equal(t, "p: reading: 3s", shown())
-		l.Say("writing")
+		l.StartTask("writing")
 		begun := time.Now()
-		l.Status(func(width int) string {
+		l.SetStatus(func(width int) string {
 			return fmt.Sprintf("%d columns, %s", width, time.Since(begun).Round(time.Second))
 		})
 		time.Sleep(2100 * time.Millisecond)
@@ -290,38 +290,38 @@ func TestATerminalsLineHasOneOwner(t *testing.T) {
 		fmt.Fprintln(l, "a warning")
 		time.Sleep(time.Second)
 		assert.Equal(t, "p: reading: 3s|p: writing|a warning|49 columns, 3s", shown())
-		l.Phase(at(phase.Compiling, "s", 900))
+		l.SetPhase(at(phase.Compiling, "s", 900))
 		time.Sleep(time.Second)
 		assert.Equal(t, "p: reading: 3s|p: writing|a warning|p: compiling s for v5e:4x4 (4 x 4 devices): 1s, 0", shown(), "cut off")
-		l.Phase(at(phase.Done, "s", 900))
+		l.SetPhase(at(phase.Done, "s", 900))
 		time.Sleep(time.Second)
 		assert.Equal(t, "p: reading: 3s|p: writing|a warning|49 columns, 5s", shown())
-		l.Status(nil)
+		l.SetStatus(nil)
 		size := len(written())
 		time.Sleep(time.Minute)
 		assert.Equal(t, "p: reading: 3s|p: writing|a warning|49 columns, 5s|", shown())
 		assert.Equal(t, size, len(written()), "nothing draws on")
-		l.Say("on")
+		l.StartTask("on")
 		l.Close()
 		assert.True(t, strings.HasSuffix(shown(), "|p: on|"))
 		synctest.Wait()
 	})
 	var w bytes.Buffer
-	l := To(&w, Options{Prefix: "p: "})
-	l.Say("reading\x1b[2J")
-	l.Status(func(int) string { panic("no terminal") })
+	l := NewLine(&w, Options{Prefix: "p: "})
+	l.StartTask("reading\x1b[2J")
+	l.SetStatus(func(int) string { panic("no terminal") })
 	fmt.Fprintln(l, "step 1")
-	l.Status(nil)
+	l.SetStatus(nil)
 	l.Close()
 	assert.Equal(t, "p: reading\\u001b[2J\nstep 1\n", w.String())
-	assert.False(t, l.Terminal())
+	assert.False(t, l.IsTerminal())
 }
 
 func TestWhatChangesOftenIsSaidNowAndThen(t *testing.T) {
 	var log strings.Builder
-	line := To(&log, Options{Prefix: "p: ", Every: time.Hour})
+	line := NewLine(&log, Options{Prefix: "p: ", Every: time.Hour})
 	for _, text := range []string{"probing 1 of 9", "probing 2 of 9", "compiling 1 of 3", "compiling 2 of 3", "probing 3 of 9"} {
-		line.Now(text)
+		line.Update(text)
 	}
 	line.Close()
 	assert.Equal(t, "p: probing 1 of 9\np: compiling 1 of 3\np: probing 3 of 9\n", log.String())

@@ -9,9 +9,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 )
 
-// memoryOf returns the resident memory of a process in bytes. 0 means this process. The result is 0
+// processMemory returns the resident memory of a process in bytes. 0 means this process. The result is 0
 // if it is not known, for example without /proc or for a negative number.
-func memoryOf(pid int) int64 {
+func processMemory(pid int) int64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", cmp.Or(pid, os.Getpid())))
 	var size, resident int64
 	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
@@ -20,9 +20,9 @@ func memoryOf(pid int) int64 {
 	return resident * int64(os.Getpagesize())
 }
 
-// processorOf returns the processor time of all threads of a process, or 0 if it is not known, as
-// in [memoryOf].
-func processorOf(pid int) time.Duration {
+// processCPUTime returns the processor time of all threads of a process, or 0 if it is not known, as
+// in [processMemory].
+func processCPUTime(pid int) time.Duration {
 	p, _ := hostfacts.ReadProcess(cmp.Or(pid, os.Getpid()))
 	return p.CPUTime
 }

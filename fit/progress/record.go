@@ -13,9 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
-// RecordFile returns the path of the record that programs share: compilations.jsonl in the folder
+// DefaultRecordFile returns the path of the record that programs share: compilations.jsonl in the folder
 // tpustrategy of the user's cache directory. It is empty if there is no cache directory.
-func RecordFile() string {
+func DefaultRecordFile() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
 		return ""
@@ -23,8 +23,8 @@ func RecordFile() string {
 	return filepath.Join(dir, "tpustrategy", "compilations.jsonl")
 }
 
-// compilation is one line of a record.
-type compilation struct {
+// recordEntry is one line of a record.
+type recordEntry struct {
 	Name      string  `json:"name"`
 	Target    string  `json:"target"`
 	Devices   int     `json:"devices"`
@@ -33,22 +33,22 @@ type compilation struct {
 }
 
 const (
-	// worthNoting is the minimum duration of a compilation that is recorded.
-	worthNoting = time.Second
-	// alike is the maximum ratio of the text lengths of similar compilations.
-	alike = 1.5
+	// minRecorded is the minimum duration of a compilation that is recorded.
+	minRecorded = time.Second
+	// maxLengthRatio is the maximum ratio of the text lengths of similar compilations.
+	maxLengthRatio = 1.5
 	// maxRecord is the size in bytes above which the older half of a record is removed.
 	maxRecord = 128 << 10
 )
 
-// read returns the compilations of a record, without the lines that it cannot parse.
-func read(path string) (all []compilation) {
+// readRecord returns the compilations of a record, without the lines that it cannot parse.
+func readRecord(path string) (all []recordEntry) {
 	data, err := files.ReadFile(path, 2*maxRecord)
 	if err != nil {
 		return nil
 	}
 	for line := range bytes.Lines(data) {
-		var c compilation
+		var c recordEntry
 		if json.Unmarshal(line, &c) == nil && c.Seconds > 0 && c.Seconds < 1e6 && c.TextBytes > 0 {
 			all = append(all, c)
 		}
@@ -58,31 +58,31 @@ func read(path string) (all []compilation) {
 
 // estimate is the expected duration of a compilation; zero if it is not known.
 type estimate struct {
-	like    time.Duration // duration of the most similar compilation
-	longest time.Duration // longest duration of the similar compilations
+	expected time.Duration // duration of the most similar compilation
+	longest  time.Duration // longest duration of the similar compilations
 }
 
-// unguided is the time after which a compilation without an estimate counts as having an unknown
+// defaultLimit is the time after which a compilation without an estimate counts as having an unknown
 // end.
-const unguided = time.Minute
+const defaultLimit = time.Minute
 
-// over reports whether a stage has taken longer than the estimate.
-func (k estimate) over(passed time.Duration) bool {
+// isExceeded reports whether a stage has taken longer than the estimate.
+func (k estimate) isExceeded(passed time.Duration) bool {
 	if k.longest > 0 {
 		return passed > k.longest
 	}
-	return passed > unguided
+	return passed > defaultLimit
 }
 
-// knownOf returns the estimate of a compilation from a record.
-func knownOf(path string, p phase.Phase) (k estimate) {
+// estimateDuration returns the estimate of a compilation from a record.
+func estimateDuration(path string, p phase.Phase) (k estimate) {
 	if path == "" || p.TextBytes == 0 {
 		return k
 	}
 	best := math.Inf(1)
-	for _, c := range read(path) {
+	for _, c := range readRecord(path) {
 		apart := math.Abs(math.Log(float64(c.TextBytes) / float64(p.TextBytes)))
-		if apart > math.Log(alike) || kind(c.Target) != kind(p.Target) {
+		if apart > math.Log(maxLengthRatio) || deviceKind(c.Target) != deviceKind(p.Target) {
 			continue
 		}
 		if c.Target != p.Target || c.Devices != p.Replicas*p.LogicalDevices {
@@ -94,14 +94,14 @@ func knownOf(path string, p phase.Phase) (k estimate) {
 		took := time.Duration(c.Seconds * float64(time.Second))
 		k.longest = max(k.longest, took)
 		if apart <= best { // of equally similar compilations, the newer one
-			best, k.like = apart, took
+			best, k.expected = apart, took
 		}
 	}
 	return k
 }
 
-// kind returns the kind of devices of a target: "v5e" for "2x v5e:4x4".
-func kind(target string) string {
+// deviceKind returns the kind of devices of a target: "v5e" for "2x v5e:4x4".
+func deviceKind(target string) string {
 	if i := strings.LastIndexByte(target, ' '); i >= 0 {
 		target = target[i+1:]
 	}
@@ -109,17 +109,17 @@ func kind(target string) string {
 	return target
 }
 
-// remember adds a compilation to a record. Errors are ignored.
-func remember(path string, p phase.Phase, took time.Duration) {
-	if path == "" || took < worthNoting {
+// appendRecord adds a compilation to a record. Errors are ignored.
+func appendRecord(path string, p phase.Phase, took time.Duration) {
+	if path == "" || took < minRecorded {
 		return
 	}
-	line, err := json.Marshal(compilation{p.Name, p.Target, p.Replicas * p.LogicalDevices, p.TextBytes, math.Round(took.Seconds()*100) / 100})
+	line, err := json.Marshal(recordEntry{p.Name, p.Target, p.Replicas * p.LogicalDevices, p.TextBytes, math.Round(took.Seconds()*100) / 100})
 	if err != nil || os.MkdirAll(filepath.Dir(path), 0o700) != nil {
 		return
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() > maxRecord {
-		shorten(path)
+		trimRecord(path)
 	}
 	f, err := files.OpenFileNoFollow(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -130,8 +130,8 @@ func remember(path string, p phase.Phase, took time.Duration) {
 	_ = f.Close()
 }
 
-// shorten removes the older half of a record.
-func shorten(path string) {
+// trimRecord removes the older half of a record.
+func trimRecord(path string) {
 	data, err := files.ReadFile(path, 64*maxRecord)
 	if err != nil {
 		return

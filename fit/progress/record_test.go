@@ -23,14 +23,14 @@ func TestARecordIsNeitherReadFromAPipeNorWrittenThroughALink(t *testing.T) {
 	require.NoError(t, os.Symlink(victim, link))
 	hangtest.Within(t, func() {
 		for _, path := range []string{pipe, link, "/dev/zero"} {
-			remember(path, p, 5*time.Second)
-			assert.Zero(t, knownOf(path, p), path)
+			appendRecord(path, p, 5*time.Second)
+			assert.Zero(t, estimateDuration(path, p), path)
 		}
 	})
 	text, err := os.ReadFile(victim)
 	require.NoError(t, err)
 	assert.Equal(t, "of another program", string(text))
 	whole := filepath.Join(dir, "record")
-	remember(whole, p, 5*time.Second)
-	assert.Equal(t, 5*time.Second, knownOf(whole, p).like)
+	appendRecord(whole, p, 5*time.Second)
+	assert.Equal(t, 5*time.Second, estimateDuration(whole, p).expected)
 }

@@ -14,8 +14,8 @@ type Error struct {
 	Step int64
 	// Devices are the names of the differing devices. All reports that all devices differ, because
 	// the wrong value was summed over the replicas.
-	Devices []string
-	All     bool
+	Devices    []string
+	AllDevices bool
 	// Variables are the differing variables, as far as this process knows them.
 	Variables []string
 	// Reason describes the comparison that failed.
@@ -24,20 +24,20 @@ type Error struct {
 
 // Error returns a text with the devices and the variables.
 func (e *Error) Error() string {
-	who := strings.Join(short(e.Devices), ", ")
-	if e.All {
+	who := strings.Join(truncateList(e.Devices), ", ")
+	if e.AllDevices {
 		who = fmt.Sprintf("all %d devices", len(e.Devices))
 	}
 	reason := who + ": " + e.Reason
 	if len(e.Variables) > 0 {
-		reason += ", in " + strings.Join(short(e.Variables), ", ")
+		reason += ", in " + strings.Join(truncateList(e.Variables), ", ")
 	}
 	return errkind.Format(fmt.Sprintf("replay: step %d", e.Step), reason, nil,
 		"the state is not saved: start again from the last checkpoint, and without the device if it differs again")
 }
 
-// short truncates a list for a text.
-func short(all []string) []string {
+// truncateList truncates a list for a text.
+func truncateList(all []string) []string {
 	const most = 6
 	if len(all) <= most {
 		return all

@@ -15,10 +15,10 @@ func On(s *strategy.TPUStrategy) Devices { return Devices{inside.Of[machine](s)}
 
 // Images copies the variables from this process's devices to the host.
 func (d Devices) Images(ctx context.Context, of []*strategy.Variable) ([][][]byte, error) {
-	return (&replay{machine: d.machine, variables: of}).images(ctx)
+	return (&replayer{machine: d.machine, variables: of}).copyToHost(ctx)
 }
 
 // Reinstate copies the result of Images back to the devices.
 func (d Devices) Reinstate(ctx context.Context, of []*strategy.Variable, images [][][]byte) error {
-	return (&replay{machine: d.machine, variables: of}).reinstate(ctx, images)
+	return (&replayer{machine: d.machine, variables: of}).restoreVariables(ctx, images)
 }

@@ -39,49 +39,49 @@ var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
 // If devices differ, Step returns an [*Error] on all processes. Other errors are errors of take and
 // of the copies.
 func Step(ctx context.Context, s *strategy.TPUStrategy, number int64, variables []*strategy.Variable, take func(ctx context.Context) error) error {
-	r := &replay{machine: inside.Of[machine](s), strategy: s, number: number, variables: variables}
-	before, err := r.images(ctx)
+	r := &replayer{machine: inside.Of[machine](s), strategy: s, stepNumber: number, variables: variables}
+	before, err := r.copyToHost(ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.mirrored(ctx, "the replicas differ before it", before); err != nil {
+	if err := r.compareReplicas(ctx, "the replicas differ before it", before); err != nil {
 		return err
 	}
 	if err := take(ctx); err != nil {
 		return err
 	}
-	first, err := r.images(ctx)
+	first, err := r.copyToHost(ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.reinstate(ctx, before); err != nil {
+	if err := r.restoreVariables(ctx, before); err != nil {
 		return err
 	}
 	if err := take(ctx); err != nil {
 		return err
 	}
-	second, err := r.images(ctx)
+	second, err := r.copyToHost(ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.same(ctx, first, second); err != nil {
+	if err := r.compareRuns(ctx, first, second); err != nil {
 		return err
 	}
-	return r.mirrored(ctx, "the replicas differ after it", second)
+	return r.compareReplicas(ctx, "the replicas differ after it", second)
 }
 
-// replay is the state of one call of Step.
-type replay struct {
-	machine   machine
-	strategy  *strategy.TPUStrategy
-	number    int64
-	variables []*strategy.Variable
+// replayer is the state of one call of Step.
+type replayer struct {
+	machine    machine
+	strategy   *strategy.TPUStrategy
+	stepNumber int64
+	variables  []*strategy.Variable
 }
 
-// images copies the bytes of the variables, including padding, from this process's devices to the
+// copyToHost copies the bytes of the variables, including padding, from this process's devices to the
 // host. The result is indexed by variable and partition, and is nil for the partitions of other
 // processes.
-func (r *replay) images(ctx context.Context) ([][][]byte, error) {
+func (r *replayer) copyToHost(ctx context.Context) ([][][]byte, error) {
 	images := make([][][]byte, len(r.variables))
 	return images, r.machine.Quiet(ctx, "copying variables", r.variables, func(at []*mesh.Layout, held []mesh.Buffers) ([]mesh.Buffers, error) {
 		for i, buffers := range held {
@@ -100,9 +100,9 @@ func (r *replay) images(ctx context.Context) ([][][]byte, error) {
 	})
 }
 
-// reinstate copies images back to the devices, one variable at a time. Both copies of that variable
+// restoreVariables copies images back to the devices, one variable at a time. Both copies of that variable
 // are on the devices meanwhile.
-func (r *replay) reinstate(ctx context.Context, images [][][]byte) error {
+func (r *replayer) restoreVariables(ctx context.Context, images [][][]byte) error {
 	on := r.machine.Mesh()
 	for i := range images {
 		if err := r.machine.Quiet(ctx, "copying variables", r.variables[i:i+1], func(at []*mesh.Layout, _ []mesh.Buffers) ([]mesh.Buffers, error) {
@@ -124,8 +124,8 @@ func (r *replay) reinstate(ctx context.Context, images [][][]byte) error {
 	return nil
 }
 
-// same compares the bytes on each device after the two runs of the step.
-func (r *replay) same(ctx context.Context, first, second [][][]byte) error {
+// compareRuns compares the bytes on each device after the two runs of the step.
+func (r *replayer) compareRuns(ctx context.Context, first, second [][][]byte) error {
 	var differ []int
 	var names []string
 	for i, v := range r.variables {
@@ -159,11 +159,11 @@ func (r *replay) same(ctx context.Context, first, second [][][]byte) error {
 			differ, text = append(differ, int(p)), text[n:]
 		}
 	}
-	return r.failed("it left other bits the second time", differ, names)
+	return r.differenceError("it left other bits the second time", differ, names)
 }
 
-// mirrored compares the replicas' copies of mirrored variables.
-func (r *replay) mirrored(ctx context.Context, reason string, images [][][]byte) error {
+// compareReplicas compares the replicas' copies of mirrored variables.
+func (r *replayer) compareReplicas(ctx context.Context, reason string, images [][][]byte) error {
 	devices, _, _ := r.machine.Names()
 	logical := len(devices[0])
 	var mine []byte
@@ -209,15 +209,15 @@ func (r *replay) mirrored(ctx context.Context, reason string, images [][][]byte)
 	}
 	var names []string
 	for i, v := range r.variables {
-		if r.machine.Mirrors(v) && unlike(images[i], logical) {
+		if r.machine.Mirrors(v) && replicasDiffer(images[i], logical) {
 			names = append(names, v.Path())
 		}
 	}
-	return r.failed(reason, differ, names)
+	return r.differenceError(reason, differ, names)
 }
 
-// unlike reports whether the replicas of this process have different bytes.
-func unlike(images [][]byte, logical int) bool {
+// replicasDiffer reports whether the replicas of this process have different bytes.
+func replicasDiffer(images [][]byte, logical int) bool {
 	for l := range logical {
 		var one []byte
 		for p := l; p < len(images); p += logical {
@@ -232,15 +232,15 @@ func unlike(images [][]byte, logical int) bool {
 	return false
 }
 
-// failed returns an error for differing devices, or nil if there are none.
-func (r *replay) failed(reason string, differ []int, names []string) error {
+// differenceError returns an error for differing devices, or nil if there are none.
+func (r *replayer) differenceError(reason string, differ []int, names []string) error {
 	if len(differ) == 0 {
 		return nil
 	}
 	devices, _, _ := r.machine.Names()
 	logical := len(devices[0])
 	slices.Sort(differ)
-	e := &Error{Step: r.number, Reason: reason, Variables: names, All: len(differ) == len(devices)*logical && len(differ) > 1}
+	e := &Error{Step: r.stepNumber, Reason: reason, Variables: names, AllDevices: len(differ) == len(devices)*logical && len(differ) > 1}
 	for _, p := range differ {
 		e.Devices = append(e.Devices, fmt.Sprintf("replica %d, logical device %d (%s)", p/logical, p%logical, devices[p/logical][p%logical]))
 	}

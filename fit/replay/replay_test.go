@@ -79,7 +79,7 @@ func (r *trainer) variables() []*strategy.Variable {
 	return r.s.Variables(r.step.Store()).All()
 }
 
-// replay replays the next step. It calls harm before and after the first run of the step.
+// replayer replays the next step. It calls harm before and after the first run of the step.
 func (r *trainer) replay(ctx context.Context, batch func(b *[3][]float32), after func() error) error {
 	r.n++
 	times := 0
@@ -160,7 +160,7 @@ func TestFlippedBitsAreFound(t *testing.T) {
 		if assert.Equal(t, differs, errors.As(err, &e), "flip %d, %s, bit %d: %v", i, kind, bit, err) && differs {
 			found[kind]++
 			assert.Equal(t, n+1, e.Step)
-			assert.Equal(t, 69, interrupt.Code(err))
+			assert.Equal(t, 69, interrupt.ExitCodeFor(err))
 			assert.NotEmpty(t, e.Variables)
 			if kind == "variable before" || kind == "variable after" {
 				require.Len(t, e.Devices, 1, "%v", err)

@@ -89,12 +89,12 @@ type ClassifierResult struct {
 // [Flags.Train].
 func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) error {
 	if f.Requested() {
-		example, err := c.example(f.batch(c))
+		example, err := c.example(f.batchSize(c))
 		if err != nil {
 			return err
 		}
-		return Exit(f.Main(ctx, f.Strategy(c.Variables), func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
-			step, err := f.step(s, &c)
+		return NewExitError(f.Main(ctx, f.StrategyOptions(c.Variables), func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
+			step, err := f.newStep(s, &c)
 			return step, example, err
 		}))
 	}
@@ -132,10 +132,10 @@ func (o ClassifierResult) String() string {
 // order in each pass. After each pass the classifier is tested on all examples of Test. The run
 // stops early if the test loss stops falling, and saves the best variables in the folder best of
 // Out. [Flags.Hooks] documents the other files in Out. All batches of the training are full; a
-// batch may span two passes. After an interrupt the outcome contains the values so far, and the
+// batchSize may span two passes. After an interrupt the outcome contains the values so far, and the
 // error has exit code 75 if Out was given.
 func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResult, err error) {
-	batch := f.batch(c)
+	batch := f.batchSize(c)
 	outcome = ClassifierResult{Replicas: f.Replicas, Logical: f.Logical, Devices: f.Devices, Batch: batch, Seed: f.Seed}
 	defer func() {
 		var stopped *interrupt.Error
@@ -144,13 +144,13 @@ func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResu
 	if _, err := c.example(batch); err != nil {
 		return outcome, err
 	}
-	strat, done, err := f.Open(ctx, f.Strategy(c.Variables), 0)
+	strat, done, err := f.Open(ctx, f.StrategyOptions(c.Variables), 0)
 	if err != nil {
 		return outcome, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	outcome.Replicas, outcome.Devices, outcome.Out = strat.NumReplicasInSync(), strat.System().Topology().NumDevices(), f.Out
-	step, err := f.step(strat, &c)
+	step, err := f.newStep(strat, &c)
 	if err != nil {
 		return outcome, err
 	}
@@ -164,16 +164,16 @@ func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResu
 		pass = fit.Every(max(f.Steps/10, 1))
 	}
 	batches := c.Training.Shuffle(int(min(max(rows, 10000), 100000)), input.ShuffleOptions{Seed: uint64(f.Seed)}).Repeat(-1).Batch(batch, true)
-	hooks := append(f.Hooks(pass, "loss", "accuracy", "test/loss", "test/accuracy"), f.shows(step.Store(), c, batch), fit.Finite(),
+	hooks := append(f.Hooks(pass, "loss", "accuracy", "test/loss", "test/accuracy"), f.summaryHook(step.Store(), c, batch), fit.TerminateOnNaN(),
 		fit.Evaluate("test", held, fit.Dataset(c.Test.Batch(batch, false), feed.Options{Partial: feed.Pad}), pass),
 		fit.EarlyStop("test/loss", cmp.Or(c.Patience, 5)))
-	if f.saves {
-		hooks = append(hooks, fit.KeepBest(below(f.Out, "best"), "test/loss"))
+	if f.savesCheckpoints {
+		hooks = append(hooks, fit.KeepBest(joinPath(f.Out, "best"), "test/loss"))
 	}
 	settings := map[string]string{"batch": fmt.Sprint(batch), "seed": fmt.Sprint(f.Seed), "data": fmt.Sprintf("%s of %s", c.Training.Info().Cardinality, c.Training.Info().Spec)}
-	result, err := fit.Run(ctx, step, fit.Dataset(batches), f.Fit(settings), append(hooks, c.Hooks...)...)
-	outcome.Steps, outcome.Resumed, outcome.Seconds, outcome.TrainSeconds = result.Step, result.Resumed, result.Seconds, result.TrainSeconds
-	outcome.Stopped = result.Stopped
+	result, err := fit.Run(ctx, step, fit.Dataset(batches), f.FitOptions(settings), append(hooks, c.Hooks...)...)
+	outcome.Steps, outcome.Resumed, outcome.Seconds, outcome.TrainSeconds = result.Step, result.ResumedFrom, result.Seconds, result.TrainSeconds
+	outcome.Stopped = result.StopReason
 	if result.TrainSeconds > 0 {
 		outcome.ExamplesPerSecond = float64(result.Rows) / result.TrainSeconds
 	}
@@ -185,14 +185,14 @@ func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResu
 	return outcome, err
 }
 
-func (f *Flags) batch(c Classifier) int { return cmp.Or(f.Batch, c.Batch, 128) }
+func (f *Flags) batchSize(c Classifier) int { return cmp.Or(f.Batch, c.Batch, 128) }
 
-func (f *Flags) step(s *strategy.TPUStrategy, c *Classifier) (*train.Step, error) {
+func (f *Flags) newStep(s *strategy.TPUStrategy, c *Classifier) (*train.Step, error) {
 	o := train.Options{Precision: f.Precision, Accumulate: f.Accumulate, LearningRate: c.LearningRate, Metrics: []train.Metric{accuracy}}
 	if c.Optimizer == nil {
 		c.Optimizer = optimizer.Adam().LearningRate(1e-3).Done()
 	}
-	return train.New(s, f.Store(), c.Optimizer, c.loss, o)
+	return train.New(s, f.NewStore(), c.Optimizer, c.loss, o)
 }
 
 var accuracy = train.Reported("accuracy")
@@ -239,12 +239,12 @@ func (c *Classifier) example(rows int) ([]any, error) {
 	return example, nil
 }
 
-// shows returns a hook that prints, after the first record, the data, the mesh and a table of the
+// summaryHook returns a hook that prints, after the first record, the data, the mesh and a table of the
 // trainable variables. Process 0 prints it.
-func (f *Flags) shows(store *model.Store, c Classifier, batch int) fit.Hook {
+func (f *Flags) summaryHook(store *model.Store, c Classifier, batch int) fit.Hook {
 	shown := false
 	return fit.Hook{Name: "what runs where", Record: func(_ context.Context, s *fit.State) error {
-		if shown || !s.First() {
+		if shown || !s.IsChief() {
 			return nil
 		}
 		shown = true
@@ -254,7 +254,7 @@ func (f *Flags) shows(store *model.Store, c Classifier, batch int) fit.Hook {
 		row := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 		row("data\t%s of %s to train on, %s to test with", c.Training.Info().Cardinality, c.Training.Info().Spec, c.Test.Info().Cardinality)
 		row("mesh\treplica=%d,logical=%d of %d %s devices", replicas, strat.NumLogicalDevices(), strat.System().Topology().NumDevices(), strat.System().Platform())
-		row("batch\t%d, %d a replica; up to %d steps", batch, batch/replicas, s.Steps())
+		row("batch\t%d, %d a replica; up to %d steps", batch, batch/replicas, s.TotalSteps())
 		row("\nvariable\tshape\tover a replica's devices\tbytes\tbytes/device")
 		bytes, each := 0, 0
 		for _, v := range strat.Variables(store).All() {

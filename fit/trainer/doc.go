@@ -10,7 +10,7 @@
 //			return err
 //		}
 //		if f.Requested() { // -topology: compile for a slice, do not run
-//			return trainer.Exit(f.Main(ctx, f.Strategy(rules), build))
+//			return trainer.NewExitError(f.Main(ctx, f.Strategy(rules), build))
 //		}
 //		strat, done, err := f.Open(ctx, f.Strategy(rules), parameters)
 //		if err != nil {

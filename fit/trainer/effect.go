@@ -24,60 +24,60 @@ type innerStrategy interface {
 
 var _ = inside.Of[innerStrategy]((*strategy.TPUStrategy)(nil))
 
-// effect checks that -precision and -remat have an effect. A flag must have an effect on the first
+// effects checks that -precision and -remat have an effect. A flag must have an effect on the first
 // training step that is traced; a later step may compute in another way.
-type effect struct {
+type effectChecker struct {
 	precision precision.Policy
 	remat     bool
 	// precisionApplied and rematApplied are set once a training step uses the flag.
 	precisionApplied, rematApplied atomic.Bool
 }
 
-// checkEffect makes the traces of training steps of a strategy fail if -precision or -remat has no
+// newEffectChecker makes the traces of training steps of a strategy fail if -precision or -remat has no
 // effect.
-func (f *Flags) checkEffect(s *strategy.TPUStrategy) *effect {
-	keep := f.Keep.RegionPolicy()
-	e := &effect{precision: f.Precision.WithDefaults(), remat: keep.Selective || keep.OnHost}
+func (f *Flags) newEffectChecker(s *strategy.TPUStrategy) *effectChecker {
+	keep := f.Remat.RegionPolicy()
+	e := &effectChecker{precision: f.Precision.WithDefaults(), remat: keep.Selective || keep.OnHost}
 	inside.Of[innerStrategy](s).CheckTraining(e.check)
 	return e
 }
 
 // check returns an error for a flag that has no effect on a training step.
-func (e *effect) check(g *graph.Graph) error {
+func (e *effectChecker) check(g *graph.Graph) error {
 	if precision.Applied(g) == e.precision {
 		e.precisionApplied.Store(true)
 	}
 	if remat.Applied(g) {
 		e.rematApplied.Store(true)
 	}
-	return e.missing()
+	return e.checkApplied()
 }
 
-// missing returns an error for a flag that no training step has used.
-func (e *effect) missing() error {
+// checkApplied returns an error for a flag that no training step has used.
+func (e *effectChecker) checkApplied() error {
 	if e.precision != (precision.Policy{}) && !e.precisionApplied.Load() {
-		return noEffect("-precision", "the training step does not compute in its policy",
+		return noEffectError("-precision", "the training step does not compute in its policy",
 			"pass Flags.Precision to train.New as Options.Precision, or run the model of another step in Flags.Precision.Forward")
 	}
 	if e.remat && !e.rematApplied.Load() {
-		return noEffect("-remat", "no operation of the model is in a block or a layer loop that computes values again",
+		return noEffectError("-remat", "no operation of the model is in a block or a layer loop that computes values again",
 			"build the layers in remat.Block(Flags.Keep, ...), or in a loop with loop.Options{Keep: Flags.Keep}")
 	}
 	return nil
 }
 
 // hook returns a hook that checks steps that are not traced, such as a step from a file.
-func (e *effect) hook() fit.Hook {
+func (e *effectChecker) hook() fit.Hook {
 	return fit.Hook{Name: "flags take effect", Record: func(_ context.Context, s *fit.State) error {
-		if s.Step() == s.Resumed() { // no step of this run was traced
+		if s.Step() == s.ResumedFrom() { // no step of this run was traced
 			return nil
 		}
-		return e.missing()
+		return e.checkApplied()
 	}}
 }
 
-// noEffect returns an error for a flag that changes nothing.
-func noEffect(flag, reason, hint string) error {
+// noEffectError returns an error for a flag that changes nothing.
+func noEffectError(flag, reason, hint string) error {
 	return &errkind.Fault{Op: "trainer:", Subject: "flag " + flag, Reason: "it has no effect: " + reason, Hint: hint, Class: errkind.ValueError}
 }
 
@@ -85,7 +85,7 @@ func noEffect(flag, reason, hint string) error {
 // -precision or -remat has no effect on it.
 func (f *Flags) Main(ctx context.Context, opts strategy.Options, build aot.Build) int {
 	return f.Flags.Main(ctx, opts, func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
-		f.checkEffect(s)
+		f.newEffectChecker(s)
 		return build(s)
 	})
 }

@@ -35,10 +35,10 @@ func parse(t *testing.T, args ...string) *trainer.Flags {
 	return f
 }
 
-// open opens the devices of the flags.
+// openSystem opens the devices of the flags.
 func open(t *testing.T, f *trainer.Flags) *strategy.TPUStrategy {
 	t.Setenv("TMPDIR", t.TempDir())
-	s, done, err := f.Open(t.Context(), f.Strategy(nil), 0)
+	s, done, err := f.Open(t.Context(), f.StrategyOptions(nil), 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, done()) })
 	return s
@@ -83,9 +83,9 @@ func TestAFlagWithoutEffectIsAnError(t *testing.T) {
 			var o train.Options
 			keep := remat.Everything()
 			if c.pass {
-				o.Precision, keep = f.Precision, f.Keep
+				o.Precision, keep = f.Precision, f.Remat
 			}
-			step := strategytest.OK(train.New(s, f.Store(), optimizer.Adam().Done(), tokens(c.compute, keep), o))
+			step := strategytest.OK(train.New(s, f.NewStore(), optimizer.Adam().Done(), tokens(c.compute, keep), o))
 			m, err := step.Lowered(t.Context(), batch)
 			if c.want != "" {
 				require.Error(t, err)
@@ -111,16 +111,16 @@ func TestAFunctionThatTrainsUsesTheFlags(t *testing.T) {
 		v.SetNodeValue(graph.Sub(v.NodeValue(rc.Graph()), rc.AllReduce(strategy.Mean, graph.Gradient(l, v.NodeValue(rc.Graph()))[0])))
 		return []*graph.Node{l}
 	}
-	_, err := s.Function(ignores, strategy.FunctionOptions{Store: f.Store(), SplitBatch: true}).Run(t.Context(), batch)
+	_, err := s.Function(ignores, strategy.FunctionOptions{Store: f.NewStore(), SplitBatch: true}).Run(t.Context(), batch)
 	assert.ErrorContains(t, err, "flag -remat: it has no effect")
 	_, err = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{tokens(false, remat.Everything())(rc, in)}
-	}, strategy.FunctionOptions{Store: f.Store(), SplitBatch: true}).Run(t.Context(), batch)
+	}, strategy.FunctionOptions{Store: f.NewStore(), SplitBatch: true}).Run(t.Context(), batch)
 	assert.NoError(t, err, "a function that only evaluates has no backward pass")
-	uses := strategytest.OK(train.New(s, f.Store(), optimizer.Adam().Done(), tokens(false, f.Keep), train.Options{}))
+	uses := strategytest.OK(train.New(s, f.NewStore(), optimizer.Adam().Done(), tokens(false, f.Remat), train.Options{}))
 	_, err = uses.Run(t.Context(), batch)
 	require.NoError(t, err)
-	_, err = s.Function(ignores, strategy.FunctionOptions{Store: f.Store(), SplitBatch: true}).Run(t.Context(), batch)
+	_, err = s.Function(ignores, strategy.FunctionOptions{Store: f.NewStore(), SplitBatch: true}).Run(t.Context(), batch)
 	assert.NoError(t, err, "the flag has an effect on another step")
 }
 
@@ -135,12 +135,12 @@ func TestACompilationForASliceChecksTheFlags(t *testing.T) {
 		os.Stderr, os.Stdout = stderr, stderr
 		defer func() { os.Stderr, os.Stdout = was, wasOut }()
 		f := parse(t, "-topology", "cpu:2", "-remat", "full", "-text", filepath.Join(dir, "text"))
-		code := f.Main(t.Context(), f.Strategy(nil), func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
+		code := f.Main(t.Context(), f.StrategyOptions(nil), func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
 			keep := remat.Everything()
 			if pass {
-				keep = f.Keep
+				keep = f.Remat
 			}
-			step, err := train.New(s, f.Store(), optimizer.Adam().Done(), tokens(false, keep), train.Options{})
+			step, err := train.New(s, f.NewStore(), optimizer.Adam().Done(), tokens(false, keep), train.Options{})
 			return step, []any{batch}, err
 		})
 		said, err := os.ReadFile(stderr.Name())

@@ -33,11 +33,11 @@ type Flags struct {
 	Batch int
 	// Accumulate is the number of microbatches of a step, for train.Options.
 	Accumulate int
-	// State selects the training state that is sharded over the replicas, Keep the activations of a
+	// StateSharding selects the training state that is sharded over the replicas, Keep the activations of a
 	// layer that are kept for the backward pass, and Precision the dtypes of the computation.
-	State     logical.StateSharding
-	Keep      remat.Policy
-	Precision precision.Policy
+	StateSharding logical.StateSharding
+	Remat         remat.Policy
+	Precision     precision.Policy
 	// Resume resumes from the last checkpoint in Out.
 	Resume bool
 	Seed   int64
@@ -60,26 +60,26 @@ type Flags struct {
 	// SaveEvery is the interval of checkpoints in steps; 0 means the program's default. Near
 	// configures local checkpoints on the hosts between these.
 	SaveEvery int64
-	Near      fit.LocalCheckpoints
+	Local     fit.LocalCheckpoints
 
 	// System replaces Devices and Plugin if it is not nil: it specifies how the devices are opened
 	// and how the processes of a slice find each other. Wait limits the time until all hosts have
 	// started; 0 means ten minutes.
-	System *system.Options
-	Wait   time.Duration
-	// Watch are the options of the run's watchdog. By default its Exit is os.Exit and its Place is
+	System       *system.Options
+	StartTimeout time.Duration
+	// Watchdog are the options of the run's watchdog. By default its Exit is os.Exit and its Place is
 	// Out.
-	Watch watchdog.Options
+	Watchdog watchdog.Options
 
-	set *flag.FlagSet
-	// effect checks that -precision and -remat have an effect; it is set by Open.
-	effect *effect
-	// given reports that Out was set by the caller, and saves that the run saves checkpoints.
-	given, saves bool
-	// local is the local folder for files that are not written to a store; see [Flags.here].
-	local string
-	log   *slog.Logger
-	line  *progress.Line
+	flagSet *flag.FlagSet
+	// effects checks that -precision and -remat have an effect; it is set by Open.
+	effects *effectChecker
+	// outGiven reports that Out was set by the caller, and saves that the run saves checkpoints.
+	outGiven, savesCheckpoints bool
+	// localFolder is the local folder for files that are not written to a store; see [Flags.createLocalFolder].
+	localFolder string
+	log         *slog.Logger
+	line        *progress.Line
 }
 
 // Defaults are the default values of flags.
@@ -91,7 +91,7 @@ type Defaults struct {
 // AddFlags adds the flags to a flag set. Call it first in main: it calls aot.AddFlags, which does
 // not return in a process that was started as a compiler.
 func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
-	f := &Flags{Flags: aot.AddFlags(to), set: to, Watch: watchdog.Options{Exit: os.Exit}}
+	f := &Flags{Flags: aot.AddFlags(to), flagSet: to, Watchdog: watchdog.Options{Exit: os.Exit}}
 	to.Int64Var(&f.Steps, "steps", d.Steps, "number of training steps, those before a resume included")
 	to.IntVar(&f.Batch, "batch", 0, "rows of a step, over all replicas; 0 takes the program's own number")
 	to.IntVar(&f.Accumulate, "accumulate", 1, "number of microbatches of a step, taken one after another")
@@ -115,17 +115,17 @@ func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
 		if err != nil || n < 1 {
 			return errors.New("give a number of steps, and perhaps a folder behind a colon, such as 10 or 10:/mnt/ssd")
 		}
-		f.Near = fit.LocalCheckpoints{Folder: cmp.Or(folder, "/dev/shm/tpustrategy"), Every: fit.Every(n)}
+		f.Local = fit.LocalCheckpoints{Folder: cmp.Or(folder, "/dev/shm/tpustrategy"), Every: fit.Every(n)}
 		return nil
 	})
-	named(to, &f.State, "shard-state", "what of the state the replicas share out: none, optimizer, gradients or parameters", logical.ParseStateSharding)
-	named(to, &f.Keep, "remat", "what of a layer is computed again: none, products or full", remat.ParsePolicy)
-	named(to, &f.Precision, "precision", "dtype of the computation: f32, bf16 or f16", precision.ParsePolicy)
+	addParsedFlag(to, &f.StateSharding, "shard-state", "what of the state the replicas share out: none, optimizer, gradients or parameters", logical.ParseStateSharding)
+	addParsedFlag(to, &f.Remat, "remat", "what of a layer is computed again: none, products or full", remat.ParsePolicy)
+	addParsedFlag(to, &f.Precision, "precision", "dtype of the computation: f32, bf16 or f16", precision.ParsePolicy)
 	return f
 }
 
-// named adds a flag with named values.
-func named[T any](to *flag.FlagSet, value *T, name, use string, parse func(string) (T, error)) {
+// addParsedFlag adds a flag with named values.
+func addParsedFlag[T any](to *flag.FlagSet, value *T, name, use string, parse func(string) (T, error)) {
 	to.Func(name, use, func(text string) (err error) {
 		*value, err = parse(text)
 		return err
@@ -137,8 +137,8 @@ func named[T any](to *flag.FlagSet, value *T, name, use string, parse func(strin
 // kind ValueError: an unknown flag, an invalid value, an argument that is not a flag, or a number
 // outside the range of its flag.
 func (f *Flags) Parse(args []string, w io.Writer) error {
-	to := f.set
-	f.line = progress.To(w, progress.Options{Prefix: to.Name() + ": ", Record: progress.RecordFile()})
+	to := f.flagSet
+	f.line = progress.NewLine(w, progress.Options{Prefix: to.Name() + ": ", Record: progress.DefaultRecordFile()})
 	f.log = slog.New(slog.NewTextHandler(f.line, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	to.SetOutput(io.Discard)
 	err := to.Parse(args)
@@ -151,11 +151,11 @@ func (f *Flags) Parse(args []string, w io.Writer) error {
 	case err != nil:
 		return &errkind.Fault{Op: "command line", Err: err, Class: errkind.ValueError}
 	case to.NArg() > 0:
-		return bad("leave it out", "%q is no flag", to.Arg(0))
+		return usageError("leave it out", "%q is no flag", to.Arg(0))
 	case f.Resume && f.Out == "":
-		return bad("give the folder by -out", "-resume does not say from where")
-	case f.Near.Every > 0 && f.Out == "":
-		return bad("give it by -out", "-near saves between the checkpoints of a folder or URL, and there is none")
+		return usageError("give the folder by -out", "-resume does not say from where")
+	case f.Local.Every > 0 && f.Out == "":
+		return usageError("give it by -out", "-near saves between the checkpoints of a folder or URL, and there is none")
 	}
 	for _, v := range []struct {
 		flag     string
@@ -166,21 +166,21 @@ func (f *Flags) Parse(args []string, w io.Writer) error {
 		{"replay", f.Replay, 0, 1 << 40}, {"save-every", f.SaveEvery, 0, 1 << 40}, {"devices", int64(f.Devices), 0, 256}, {"replicas", int64(f.Replicas), 0, 1 << 20}, {"logical", int64(f.Logical), 1, 1 << 20},
 	} {
 		if v.value < v.from || v.value > v.to {
-			return bad(fmt.Sprintf("give a number from %d to %d", v.from, v.to), "-%s %d", v.flag, v.value)
+			return usageError(fmt.Sprintf("give a number from %d to %d", v.from, v.to), "-%s %d", v.flag, v.value)
 		}
 	}
 	if f.Devices > 0 && !f.Requested() && max(f.Replicas, 1)*f.Logical > f.Devices {
-		return bad("lower -replicas or -logical, or raise -devices", "%d replicas of %d logical devices do not fit on %d devices",
+		return usageError("lower -replicas or -logical, or raise -devices", "%d replicas of %d logical devices do not fit on %d devices",
 			max(f.Replicas, 1), f.Logical, f.Devices)
 	}
 	return nil
 }
 
-// Say writes a line about an operation that begins to the writer of [Flags.Parse]. On a terminal
+// StartTask writes a line about an operation that begins to the writer of [Flags.Parse]. On a terminal
 // the line counts the seconds until the next one.
-func (f *Flags) Say(line string) { f.line.Say(line) }
+func (f *Flags) StartTask(line string) { f.line.StartTask(line) }
 
-// bad returns an error for an invalid command line.
-func bad(hint, reason string, args ...any) error {
+// usageError returns an error for an invalid command line.
+func usageError(hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "command line", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }

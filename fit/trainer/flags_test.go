@@ -40,19 +40,19 @@ func TestFlagsHaveTheirDefaults(t *testing.T) {
 	assert.Equal(t, 8, f.Devices)
 	assert.Equal(t, 1, f.Accumulate)
 	assert.Equal(t, int64(1), f.Seed)
-	assert.Equal(t, strategy.Options{LogicalDevices: 1}, f.Strategy(nil))
+	assert.Equal(t, strategy.Options{LogicalDevices: 1}, f.StrategyOptions(nil))
 	f, _, err = parsed("-shard-state parameters -precision bf16 -remat full -replicas 4 -logical 2 -accumulate 3 -steps 7 -resume -out x")
 	require.NoError(t, err)
-	assert.Equal(t, strategy.Options{Replicas: 4, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardParameters, 0)}, f.Strategy(nil))
+	assert.Equal(t, strategy.Options{Replicas: 4, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardParameters, 0)}, f.StrategyOptions(nil))
 	assert.Equal(t, precision.MixedBFloat16, f.Precision)
-	assert.Equal(t, "Nothing()", f.Keep.String())
+	assert.Equal(t, "Nothing()", f.Remat.String())
 	f, _, err = parsed("-profile 100-110 -steps 7 -resume -out x")
 	require.NoError(t, err)
 	assert.Equal(t, []int64{100, 110}, []int64{f.Profile.From, f.Profile.To})
 	f, _, err = parsed("-near 10 -steps 7 -resume -out x")
 	require.NoError(t, err)
-	assert.Equal(t, fit.LocalCheckpoints{Folder: "/dev/shm/tpustrategy", Every: 10}, f.Near)
-	opts := f.Fit(nil)
+	assert.Equal(t, fit.LocalCheckpoints{Folder: "/dev/shm/tpustrategy", Every: 10}, f.Local)
+	opts := f.FitOptions(nil)
 	opts.Logger = nil
 	assert.Equal(t, fit.Options{Steps: 7, Resume: true}, opts)
 }
@@ -82,14 +82,14 @@ func TestErrorsHaveTheirExitCodes(t *testing.T) {
 	cancel()
 	terminated, end := context.WithCancelCause(t.Context())
 	end(&command.Signal{Signal: syscall.SIGTERM, At: time.Now()})
-	stuck := &watchdog.StuckError{Report: watchdog.Report{Record: watchdog.Record{Findings: []watchdog.Finding{{Host: 3, Cause: watchdog.Left, Text: "it left"}}}}}
+	stuck := &watchdog.StuckError{Report: watchdog.Report{Record: watchdog.Record{Findings: []watchdog.Finding{{Host: 3, Cause: watchdog.Exited, Text: "it left"}}}}}
 	for _, c := range []struct {
 		ctx  context.Context
 		err  error
 		code int
 		said string
 	}{
-		{t.Context(), nil, 0, ""}, {t.Context(), flag.ErrHelp, 0, ""}, {t.Context(), trainer.Exit(0), 0, ""}, {t.Context(), trainer.Exit(4), 4, ""},
+		{t.Context(), nil, 0, ""}, {t.Context(), flag.ErrHelp, 0, ""}, {t.Context(), trainer.NewExitError(0), 0, ""}, {t.Context(), trainer.NewExitError(4), 4, ""},
 		{t.Context(), errors.New("broken"), 1, "program: broken\n"},
 		{t.Context(), errkind.New(errkind.ValueError, "bad"), 2, "program: bad\nusage: program [flags]; program -help lists them\n"},
 		{ended, errors.New("stopped"), 130, "program: stopped\n"}, {terminated, errors.New("stopped"), 75, "program: stopped\n"},
@@ -97,20 +97,20 @@ func TestErrorsHaveTheirExitCodes(t *testing.T) {
 		{ended, stuck, watchdog.ExitCode, "program: " + stuck.Error() + "\n"},
 	} {
 		var said bytes.Buffer
-		assert.Equal(t, c.code, trainer.Code(c.ctx, "program", c.err, &said))
+		assert.Equal(t, c.code, trainer.ExitCode(c.ctx, "program", c.err, &said))
 		assert.Equal(t, c.said, said.String())
 	}
-	assert.EqualError(t, trainer.Exit(4), "exit code 4")
-	assert.Equal(t, errkind.RuntimeError, errkind.KindOf(trainer.Exit(4)))
+	assert.EqualError(t, trainer.NewExitError(4), "exit code 4")
+	assert.Equal(t, errkind.RuntimeError, errkind.KindOf(trainer.NewExitError(4)))
 }
 
 func TestAnOutcomeIsOneLine(t *testing.T) {
 	var said bytes.Buffer
-	require.NoError(t, trainer.WriteOutcome(&said, fit.Result{}, 128, 10))
+	require.NoError(t, trainer.WriteTextResult(&said, fit.Result{}, 128, 10))
 	assert.Equal(t, `{"bits_per_byte":null,"loss":null,"tokens_per_second":0,"parameters":10,"steps":0,"seconds":0}`+"\n", said.String())
 	said.Reset()
 	result := fit.Result{Step: 9, Rows: 4, TrainSeconds: 2, Seconds: 3, Metrics: []fit.Metric{{Name: "loss", Value: 1.5}, {Name: "held/bits_per_byte", Value: 2.25}}}
-	require.NoError(t, trainer.WriteOutcome(&said, result, 128, 10))
+	require.NoError(t, trainer.WriteTextResult(&said, result, 128, 10))
 	assert.Equal(t, `{"bits_per_byte":2.25,"loss":1.5,"tokens_per_second":256,"parameters":10,"steps":9,"seconds":3}`+"\n", said.String())
 }
 
@@ -121,8 +121,8 @@ func TestAPlanSetsTheFlags(t *testing.T) {
 	f, _, err := parsed("-by " + file + " -accumulate 2")
 	require.NoError(t, err)
 	assert.Equal(t, []int{2, 2, 2}, []int{f.Replicas, f.Logical, f.Accumulate}, "what stands behind -by counts")
-	assert.Equal(t, "Nothing()", f.Keep.String())
-	opts := f.Strategy(logical.Rules{logical.Match("/up", logical.SplitOverAxes("", "logical"))})
+	assert.Equal(t, "Nothing()", f.Remat.String())
+	opts := f.StrategyOptions(logical.Rules{logical.Match("/up", logical.SplitOverAxes("", "logical"))})
 	require.Len(t, opts.Variables, 1, "the plan has all rules")
 	assert.Equal(t, logical.ShardGradients, opts.Variables[0].State)
 	assert.Equal(t, 2, opts.LogicalAxes[0].Size)

@@ -12,11 +12,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// fits returns an error if the CPU devices of the flags do not have the memory for a model with
+// checkMemory returns an error if the CPU devices of the flags do not have the memory for a model with
 // this number of parameters: float32 variables and the two moments of Adam. A step also needs
 // memory for gradients and activations, so a model that passes the check may still not fit. For
 // TPUs the compiler reports this error.
-func (f *Flags) fits(parameters int, memory func() int64) error {
+func (f *Flags) checkMemory(parameters int, memory func() int64) error {
 	if f.Devices == 0 {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (f *Flags) fits(parameters int, memory func() int64) error {
 		replicas = f.Devices / f.Logical
 	}
 	copies := func(from logical.StateSharding) int64 {
-		if f.State >= from {
+		if f.StateSharding >= from {
 			return 1
 		}
 		return int64(replicas)
@@ -48,15 +48,15 @@ func freeMemory() int64 {
 	if available := hostfacts.ReadFacts("").AvailableBytes; available > 0 {
 		free = available
 	}
-	limit, used := number("/sys/fs/cgroup/memory.max"), number("/sys/fs/cgroup/memory.current")
+	limit, used := readNumber("/sys/fs/cgroup/memory.max"), readNumber("/sys/fs/cgroup/memory.current")
 	if limit > 0 && used > 0 {
 		free = min(free, max(limit-used, 0))
 	}
 	return free
 }
 
-// number reads a number from a file, or returns 0.
-func number(path string) int64 {
+// readNumber reads a number from a file, or returns 0.
+func readNumber(path string) int64 {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0

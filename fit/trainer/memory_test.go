@@ -21,12 +21,12 @@ func TestAModelThatDoesNotFitIsRefused(t *testing.T) {
 		f := AddFlags(flag.NewFlagSet("program", flag.ContinueOnError), Defaults{Steps: 1, Devices: 8})
 		require.NoError(t, f.Parse(strings.Fields(line), &strings.Builder{}))
 		memory := func() int64 { return needs * billion }
-		assert.NoError(t, f.fits(billion, memory), line)
-		err := f.fits(billion+1, memory)
+		assert.NoError(t, f.checkMemory(billion, memory), line)
+		err := f.checkMemory(billion+1, memory)
 		assert.Equal(t, errkind.ResourceExhaustedError, errkind.KindOf(err), line)
 		assert.ErrorContains(t, err, "-shard-state parameters", line)
 		f.Devices = 0
-		assert.NoError(t, f.fits(1000*billion, memory), "on a TPU the compiler says it")
+		assert.NoError(t, f.checkMemory(1000*billion, memory), "on a TPU the compiler says it")
 	}
 }
 

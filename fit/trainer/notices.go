@@ -12,15 +12,15 @@ import (
 // noticesKey is the context key of the channel that ends the context of [Main].
 type noticesKey struct{}
 
-// notified returns a context that ends with a notice on the channel of noticesKey.
-func notified(ctx context.Context) (context.Context, func()) {
+// withNotices returns a context that ends with a notice on the channel of noticesKey.
+func withNotices(ctx context.Context) (context.Context, func()) {
 	notices := make(chan interrupt.Notice)
 	return interrupt.Notify(context.WithValue(ctx, noticesKey{}, notices), interrupt.Options{Signals: []os.Signal{}, Notices: notices})
 }
 
-// watch makes Main wait for the current work until release is called. On a machine with a TPU it
+// forwardNotices makes Main wait for the current work until release is called. On a machine with a TPU it
 // also forwards maintenance and preemption notices.
-func (f *Flags) watch(ctx context.Context) (release func()) {
+func (f *Flags) forwardNotices(ctx context.Context) (release func()) {
 	held := command.Hold(ctx)
 	notices, ok := ctx.Value(noticesKey{}).(chan interrupt.Notice)
 	if !ok || f.Devices != 0 {

@@ -10,8 +10,8 @@ import (
 // no CPU devices. An earlier version called its release function recursively without end.
 func TestAProgramOnATPUEnds(t *testing.T) {
 	for _, devices := range []int{0, 8} {
-		ctx, stop := notified(t.Context())
-		release := (&Flags{Devices: devices}).watch(ctx)
+		ctx, stop := withNotices(t.Context())
+		release := (&Flags{Devices: devices}).forwardNotices(ctx)
 		release()
 		assert.NoError(t, ctx.Err(), "%d devices", devices)
 		stop()

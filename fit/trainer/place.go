@@ -13,24 +13,24 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// below returns the path of name in a folder, or its URL below a URL.
-func below(place, name string) string {
+// joinPath returns the path of name in a folder, or its URL below a URL.
+func joinPath(place, name string) string {
 	if storage.IsURL(place) {
 		return strings.TrimRight(place, "/") + "/" + name
 	}
 	return filepath.Join(place, name)
 }
 
-// here creates the folder of the event files and the curve: Out itself, or, if Out is a URL, a new
+// createLocalFolder creates the folder of the event files and the curve: Out itself, or, if Out is a URL, a new
 // folder on this machine.
-func (f *Flags) here() (err error) {
-	f.local = f.Out
+func (f *Flags) createLocalFolder() (err error) {
+	f.localFolder = f.Out
 	if f.Out == "" || storage.IsURL(f.Out) {
-		if f.local, err = os.MkdirTemp("", f.set.Name()+"-"); err != nil {
+		if f.localFolder, err = os.MkdirTemp("", f.flagSet.Name()+"-"); err != nil {
 			return &errkind.Fault{Op: "folder of the run", Err: err, Hint: "give one by -out, or set TMPDIR"}
 		}
 		if f.Out == "" {
-			f.Out = f.local
+			f.Out = f.localFolder
 		}
 	}
 	return nil
@@ -39,17 +39,17 @@ func (f *Flags) here() (err error) {
 // maxCopy limits the size of a curve in bytes.
 const maxCopy = 1 << 30
 
-// copyCurve returns the hook that copies the curve to Out at the end of the run, if Out is a URL.
+// copyCurveHooks returns the hook that copies the curve to Out at the end of the run, if Out is a URL.
 // It must follow the hook that draws the curve.
-func (f *Flags) copyCurve(curve string) []fit.Hook {
-	if f.local == f.Out {
+func (f *Flags) copyCurveHooks(curve string) []fit.Hook {
+	if f.localFolder == f.Out {
 		return nil
 	}
 	return []fit.Hook{{Name: "copy of the curve", End: func(ctx context.Context, s *fit.State, _ error) error {
-		if !s.First() {
+		if !s.IsChief() {
 			return nil
 		}
-		data, err := files.ReadFile(filepath.Join(f.local, curve), maxCopy)
+		data, err := files.ReadFile(filepath.Join(f.localFolder, curve), maxCopy)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}

@@ -31,22 +31,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Run is the main function of a program, with its arguments and streams as parameters.
-type Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+// Program is the main function of a program, with its arguments and streams as parameters.
+type Program func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
 // Main runs a program until it returns, or until SIGINT or SIGTERM ends its context, and returns
-// the exit code of [Code]. It prints an error as one line on standard error. If the program does
+// the exit code of [ExitCode]. It prints an error as one line on standard error. If the program does
 // not return within two seconds after the signal, Main returns without it. While devices are open
 // by [Flags.Open], Main waits, so that a run can save. A second signal ends the process. On a
 // machine with a TPU, maintenance and preemption notices of the metadata server end the context,
 // too, as soon as [Flags.Open] is called.
-func Main(name string, run Run) int {
+func Main(name string, run Program) int {
 	var ended atomic.Bool
 	code := command.Main(func(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		defer ended.Store(true)
-		ctx, stop := notified(ctx)
+		ctx, stop := withNotices(ctx)
 		defer stop()
-		return Code(ctx, name, run(ctx, args, stdout, stderr), stderr)
+		return ExitCode(ctx, name, run(ctx, args, stdout, stderr), stderr)
 	})
 	if !ended.Load() && code == 128+int(syscall.SIGTERM) { // the program did not return after a signal at its start
 		return interrupt.ExitCode
@@ -54,12 +54,12 @@ func Main(name string, run Run) int {
 	return code
 }
 
-// Code prints a program's error to w and returns the exit code: 0 without an error and after -help;
+// ExitCode prints a program's error to w and returns the exit code: 0 without an error and after -help;
 // the code of an [ExitError]; 2 for an error of kind ValueError, which means invalid flags or data;
-// and otherwise the code of interrupt.CodeContext: 75 for a run that was interrupted, also at its
+// and otherwise the code of interrupt.ExitCodeForContext: 75 for a run that was interrupted, also at its
 // start; 130 for Ctrl-C at the start; 69 if another host or a service does not respond; and 1 for
 // other errors.
-func Code(ctx context.Context, name string, err error, w io.Writer) int {
+func ExitCode(ctx context.Context, name string, err error, w io.Writer) int {
 	var exit *ExitError
 	switch {
 	case err == nil || errors.Is(err, flag.ErrHelp):
@@ -68,7 +68,7 @@ func Code(ctx context.Context, name string, err error, w io.Writer) int {
 		return exit.Code
 	}
 	fmt.Fprintf(w, "%s: %s\n", name, plain.EscapeText(err.Error()))
-	code := interrupt.CodeContext(ctx, err)
+	code := interrupt.ExitCodeForContext(ctx, err)
 	if code == command.Failed && errkind.KindOf(err) == errkind.ValueError {
 		fmt.Fprintf(w, "usage: %s [flags]; %s -help lists them\n", name, name)
 		return command.Usage
@@ -85,25 +85,25 @@ func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) 
 // Kind returns RuntimeError.
 func (*ExitError) Kind() errkind.Kind { return errkind.RuntimeError }
 
-// Exit converts an exit code, such as the result of aot.Flags.Main, to an error: nil for 0.
-func Exit(code int) error {
+// NewExitError converts an exit code, such as the result of aot.Flags.Main, to an error: nil for 0.
+func NewExitError(code int) error {
 	if code == 0 {
 		return nil
 	}
 	return &ExitError{code}
 }
 
-// Store returns a new store of variables. The flag -seed determines their initial values.
-func (f *Flags) Store() *model.Store {
+// NewStore returns a new store of variables. The flag -seed determines their initial values.
+func (f *Flags) NewStore() *model.Store {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, f.Seed)
 	return store
 }
 
-// Strategy returns the strategy options of the flags. variables are the rules for the variables.
-func (f *Flags) Strategy(variables logical.Rules) strategy.Options {
-	if f.State != 0 {
-		variables = append(slices.Clip(variables), logical.MatchState("", f.State))
+// StrategyOptions returns the strategy options of the flags. variables are the rules for the variables.
+func (f *Flags) StrategyOptions(variables logical.Rules) strategy.Options {
+	if f.StateSharding != 0 {
+		variables = append(slices.Clip(variables), logical.MatchState("", f.StateSharding))
 	}
 	return f.By(strategy.Options{Replicas: f.Replicas, LogicalDevices: f.Logical, Variables: variables})
 }
@@ -113,30 +113,30 @@ func (f *Flags) Strategy(variables logical.Rules) strategy.Options {
 // it becomes a new temporary folder. With CPU devices, a model whose variables and Adam state are
 // larger than the free memory of the machine is an error of kind ResourceExhaustedError.
 func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int) (strat *strategy.TPUStrategy, done func() error, err error) {
-	if err := f.fits(parameters, freeMemory); err != nil {
+	if err := f.checkMemory(parameters, freeMemory); err != nil {
 		return nil, nil, err
 	}
-	if f.given = f.Out != ""; f.given && !f.Resume {
-		if at, err := fit.Saved(ctx, below(f.Out, "checkpoints")); err == nil {
-			return nil, nil, bad("add -resume to go on, or give another folder", "-out %s has a run, which stands at step %d", f.Out, at.Step)
+	if f.outGiven = f.Out != ""; f.outGiven && !f.Resume {
+		if at, err := fit.LatestSnapshot(ctx, joinPath(f.Out, "checkpoints")); err == nil {
+			return nil, nil, usageError("add -resume to go on, or give another folder", "-out %s has a run, which stands at step %d", f.Out, at.Step)
 		}
 	}
-	if err := f.here(); err != nil {
+	if err := f.createLocalFolder(); err != nil {
 		return nil, nil, err
 	}
-	programs, closeStore, err := f.programs(ctx)
+	programs, closeStore, err := f.openCache(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	release := f.watch(ctx)
-	f.Say("opening the devices")
-	sys, err := f.open(ctx)
+	release := f.forwardNotices(ctx)
+	f.StartTask("opening the devices")
+	sys, err := f.openSystem(ctx)
 	if err != nil {
 		release()
 		return nil, nil, errors.Join(err, closeStore())
 	}
 	if opts.Phases == nil {
-		opts.Phases = f.line.Phase
+		opts.Phases = f.line.SetPhase
 	}
 	if opts.Compiler == nil && programs != nil {
 		opts.Compiler = programs
@@ -145,20 +145,20 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 		release()
 		return nil, nil, errors.Join(err, sys.Close(), closeStore())
 	}
-	f.saves = f.given || strat.NumProcesses() == 1
-	f.effect = f.checkEffect(strat)
+	f.savesCheckpoints = f.outGiven || strat.NumProcesses() == 1
+	f.effects = f.newEffectChecker(strat)
 	return strat, func() error {
 		defer release()
 		defer f.line.Close()
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		return errors.Join(strat.Close(), sys.Shutdown(closing), closeStore())
 	}, nil
 }
 
-// programs opens the cache of compiled programs, or returns nil without one. If the cache is a URL,
+// openCache opens the cache of compiled programs, or returns nil without one. If the cache is a URL,
 // the programs are also stored in a local folder.
-func (f *Flags) programs(ctx context.Context) (programs *cache.Cache, closeStore func() error, err error) {
+func (f *Flags) openCache(ctx context.Context) (programs *cache.Cache, closeStore func() error, err error) {
 	dir, opts, closeStore := f.Cache, cache.Options{Logger: f.log}, func() error { return nil }
 	if dir == "" {
 		return nil, closeStore, nil
@@ -182,18 +182,18 @@ func (f *Flags) programs(ctx context.Context) (programs *cache.Cache, closeStore
 	return programs, closeStore, nil
 }
 
-// startTime limits how long the hosts of a slice wait for each other at the start, and closeTime
+// startTimeout limits how long the hosts of a slice wait for each other at the start, and closeTimeout
 // limits how long a host waits for its plugin at the end.
-const startTime, closeTime = 10 * time.Minute, 30 * time.Second
+const startTimeout, closeTimeout = 10 * time.Minute, 30 * time.Second
 
-// open opens the devices. For a slice of several hosts it finds the other hosts through System or
+// openSystem opens the devices. For a slice of several hosts it finds the other hosts through System or
 // the resolvers.
-func (f *Flags) open(ctx context.Context) (*system.System, error) {
+func (f *Flags) openSystem(ctx context.Context) (*system.System, error) {
 	opts := system.Options{CPUDevices: f.Devices, Plugin: f.Plugin, Logger: f.log}
 	if f.System == nil && (f.Devices > 0 || !system.HasTPU()) {
 		return system.Open(ctx, opts)
 	}
-	wait := cmp.Or(f.Wait, startTime)
+	wait := cmp.Or(f.StartTimeout, startTimeout)
 	starting, cancel := context.WithTimeoutCause(ctx, wait, &errkind.Fault{Op: "start", Reason: "not all hosts were there after " + wait.String(), Err: context.DeadlineExceeded})
 	defer cancel()
 	if f.System != nil {
@@ -209,9 +209,9 @@ func (f *Flags) open(ctx context.Context) (*system.System, error) {
 	return sys, err
 }
 
-// Fit returns the options of the run. settings are the settings that a resume must not change.
+// FitOptions returns the options of the run. settings are the settings that a resume must not change.
 // Warnings are logged to the writer of [Flags.Parse].
-func (f *Flags) Fit(settings map[string]string) fit.Options {
+func (f *Flags) FitOptions(settings map[string]string) fit.Options {
 	return fit.Options{Steps: f.Steps, Resume: f.Resume, Settings: settings, Logger: f.log}
 }
 
@@ -229,23 +229,23 @@ func (f *Flags) Fit(settings map[string]string) fit.Options {
 // are stored below it. The curve is copied to it at the end of the run, and the event files stay in
 // a local folder.
 func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
-	in := func(name string) string { return filepath.Join(f.local, name) }
-	watch := f.Watch
-	if watch.Place == "" && f.saves {
-		watch.Place = f.Out
+	in := func(name string) string { return filepath.Join(f.localFolder, name) }
+	watch := f.Watchdog
+	if watch.Dir == "" && f.savesCheckpoints {
+		watch.Dir = f.Out
 	}
-	hooks := []fit.Hook{fit.Watch(watch), fit.Goodput(), bar.On(f.line), fit.CSV(below(f.Out, "losses.csv")),
+	hooks := []fit.Hook{fit.Watch(watch), fit.Goodput(), bar.NewOnLine(f.line), fit.CSV(joinPath(f.Out, "losses.csv")),
 		fit.Curve(in("curve.html"), metrics...), fit.Events(in("events"))}
-	if f.saves {
-		hooks = append(hooks, fit.Checkpoint(below(f.Out, "checkpoints"), cmp.Or(fit.Every(f.SaveEvery), every), fit.CheckpointOptions{Near: f.Near}))
+	if f.savesCheckpoints {
+		hooks = append(hooks, fit.Checkpoint(joinPath(f.Out, "checkpoints"), cmp.Or(fit.Every(f.SaveEvery), every), fit.CheckpointOptions{Local: f.Local}))
 	}
 	if f.Replay > 0 {
 		hooks = append(hooks, fit.Replay(fit.Every(f.Replay)))
 	}
 	if f.Profile.From > 0 {
-		hooks = append(hooks, fit.Profile(profile.Options{Place: below(f.Out, "profile"), From: f.Profile.From, To: f.Profile.To}))
+		hooks = append(hooks, fit.Profile(profile.Options{Dir: joinPath(f.Out, "profile"), From: f.Profile.From, To: f.Profile.To}))
 	}
-	if !f.given { // the same command starts from the beginning
+	if !f.outGiven { // the same command starts from the beginning
 		hooks = append(hooks, fit.Hook{Name: "a folder of its own", End: func(_ context.Context, _ *fit.State, err error) error {
 			if stopped := (*interrupt.Error)(nil); errors.As(err, &stopped) {
 				stopped.Unsaved = true
@@ -253,8 +253,8 @@ func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
 			return nil
 		}})
 	}
-	if f.effect != nil {
-		hooks = append(hooks, f.effect.hook())
+	if f.effects != nil {
+		hooks = append(hooks, f.effects.hook())
 	}
-	return append(hooks, f.copyCurve("curve.html")...)
+	return append(hooks, f.copyCurveHooks("curve.html")...)
 }

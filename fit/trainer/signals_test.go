@@ -57,7 +57,7 @@ func program(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 			time.Sleep(*after)
 		}
 	}
-	options := f.Strategy(nil)
+	options := f.StrategyOptions(nil)
 	options.Phases = func(p phase.Phase) {
 		if p.Stage == phase.Compiling && p.Name == "train_step" {
 			in("compile")
@@ -71,7 +71,7 @@ func program(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("a"), graph.Tanh(layers.Dense(rc.Scope("b"), in[0], true, 8)), true, 1)))
 	}
-	store := f.Store()
+	store := f.NewStore()
 	step, err := train.New(s, store, optimizer.Adam().Done(), loss, train.Options{})
 	if err != nil {
 		return err
@@ -89,10 +89,10 @@ func program(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 		in("evaluate")
 		yield([]any{[][]float32{{1}, {2}}}, nil)
 	})
-	result, err := fit.Run(ctx, step, fit.Dataset(data.Repeat(-1).Batch(2, true)), f.Fit(nil), append(f.Hooks(4),
+	result, err := fit.Run(ctx, step, fit.Dataset(data.Repeat(-1).Batch(2, true)), f.FitOptions(nil), append(f.Hooks(4),
 		fit.Evaluate("test", held, test, 5),
 		fit.Each(1, func(_ context.Context, s *fit.State) error {
-			if s.Step() == s.Resumed()+2 {
+			if s.Step() == s.ResumedFrom()+2 {
 				in("train")
 			}
 			return nil
@@ -101,7 +101,7 @@ func program(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 			in("save")
 			return []byte("saved"), nil
 		}})...)
-	fmt.Fprintf(stdout, "steps %d to %d\n", result.Resumed, result.Step)
+	fmt.Fprintf(stdout, "steps %d to %d\n", result.ResumedFrom, result.Step)
 	return err
 }
 
@@ -183,7 +183,7 @@ func TestASignalInEachPhaseHasItsExitCode(t *testing.T) {
 		wait   string
 		signal syscall.Signal
 		code   int
-		least  int64 // number of steps of this life
+		least  int64 // readNumber of steps of this life
 	}{
 		{"compile", syscall.SIGINT, 130, 0},
 		{"compile", syscall.SIGTERM, interrupt.ExitCode, 0},

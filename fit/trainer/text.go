@@ -15,21 +15,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// BitsPerByte returns the hooks that evaluate a language model on held-out texts after each step
+// BitsPerByteHooks returns the hooks that evaluate a language model on held-out texts after each step
 // that is a multiple of every. They publish "held/nats", the mean over the predicted tokens of the
-// metric that the loss function reports as [Nats], and "held/bits_per_byte", which is comparable
+// metric that the loss function reports as [NatsMetric], and "held/bits_per_byte", which is comparable
 // between tokenizers.
 //
 // The model reads windows of length tokens. A batch of the evaluation contains batch windows, int32
 // [rows, length+1], and the weights of the predicted tokens, float32 [rows, length], which the loss
 // function must report together with the losses. The hooks can be used for one run only, because
 // the end of the run closes the evaluation.
-func BitsPerByte(step *train.Step, loss train.Loss, held *text.Tokens, length, batch int, every fit.Every, opts train.Options) ([]fit.Hook, error) {
+func BitsPerByteHooks(step *train.Step, loss train.Loss, held *text.Tokens, length, batch int, every fit.Every, opts train.Options) ([]fit.Hook, error) {
 	windows, err := held.EvalWindows(length, batch)
 	if err != nil {
 		return nil, err
 	}
-	opts.Metrics = append(opts.Metrics[:len(opts.Metrics):len(opts.Metrics)], train.Reported(Nats))
+	opts.Metrics = append(opts.Metrics[:len(opts.Metrics):len(opts.Metrics)], train.Reported(NatsMetric))
 	evaluation, err := train.NewEvaluation(step.Strategy(), step.Store(), loss, opts)
 	if err != nil {
 		return nil, err
@@ -37,8 +37,8 @@ func BitsPerByte(step *train.Step, loss train.Loss, held *text.Tokens, length, b
 	return []fit.Hook{fit.Evaluate("held", evaluation, fit.Dataset(windows.Batch(batch, true)), every), {
 		Name: "bits per byte", Every: every, Publishes: []string{"held/bits_per_byte"},
 		Measure: func(_ context.Context, s *fit.State) error {
-			if nats, ok := s.Value("held/" + Nats); ok {
-				s.Set("held/bits_per_byte", held.BitsPerByte(nats*float64(held.Targets())))
+			if nats, ok := s.Value("held/" + NatsMetric); ok {
+				s.SetMetric("held/bits_per_byte", held.BitsPerByte(nats*float64(held.Targets())))
 			}
 			return nil
 		},
@@ -46,16 +46,16 @@ func BitsPerByte(step *train.Step, loss train.Loss, held *text.Tokens, length, b
 	}}, nil
 }
 
-// Nats is the name under which the loss function of [BitsPerByte] must report the losses of its
+// NatsMetric is the name under which the loss function of [BitsPerByteHooks] must report the losses of its
 // tokens.
-const Nats = "nats"
+const NatsMetric = "nats"
 
-// Samples returns the hooks that let a language model continue a prompt. After each step that is a
+// SampleHooks returns the hooks that let a language model continue a prompt. After each step that is a
 // multiple of every, they print a short sample above the progress bar. At the end of the run they
 // stream a continuation to w, up to o.Length tokens or the end of the text. Tokens are drawn from
 // the 50 most likely tokens at a temperature of 0.7; package generate supports other settings.
 // Without a prompt Samples returns no hooks.
-func (f *Flags) Samples(step *train.Step, m generate.ModelFunc, o generate.Options, words text.Tokenizer, prompt string, every fit.Every, w io.Writer) []fit.Hook {
+func (f *Flags) SampleHooks(step *train.Step, m generate.ModelFunc, o generate.Options, words text.Tokenizer, prompt string, every fit.Every, w io.Writer) []fit.Hook {
 	if prompt == "" {
 		return nil
 	}
@@ -82,18 +82,18 @@ func (f *Flags) Samples(step *train.Step, m generate.ModelFunc, o generate.Optio
 			return err
 		},
 		Measure: func(ctx context.Context, s *fit.State) error {
-			if s.Step() == s.Steps() { // End writes a longer sample
+			if s.Step() == s.TotalSteps() { // End writes a longer sample
 				return nil
 			}
 			var sample bytes.Buffer
 			err := write(ctx, min(o.MaxLength-len(tokens), 32), &sample)
-			if err == nil && s.First() {
+			if err == nil && s.IsChief() {
 				_, err = fmt.Fprintf(f.line, "after step %d: %s", s.Step(), plain.EscapeText(sample.String()))
 			}
 			return err
 		},
 		End: func(ctx context.Context, s *fit.State, err error) error {
-			if !s.First() {
+			if !s.IsChief() {
 				w = io.Discard
 			}
 			if err == nil {
@@ -104,10 +104,10 @@ func (f *Flags) Samples(step *train.Step, m generate.ModelFunc, o generate.Optio
 	}}
 }
 
-// Outcome is the result of the training of a language model, as a program prints it in its last
+// TextResult is the result of the training of a language model, as a program prints it in its last
 // line.
-type Outcome struct {
-	// BitsPerByte is the last held-out value, and Loss is the last loss that was read. Each is nil
+type TextResult struct {
+	// BitsPerByteHooks is the last held-out value, and Loss is the last loss that was read. Each is nil
 	// if there is no value, for example after an early interrupt.
 	BitsPerByte     *float64 `json:"bits_per_byte"`
 	Loss            *float64 `json:"loss"`
@@ -123,10 +123,10 @@ type Outcome struct {
 	Stopped string `json:"stopped,omitempty"`
 }
 
-// WriteOutcome writes the [Outcome] of a run as one line of JSON. tokens is the number of tokens of
+// WriteTextResult writes the [TextResult] of a run as one line of JSON. tokens is the number of tokens of
 // a row, and parameters is the number of parameters of the model.
-func WriteOutcome(w io.Writer, r fit.Result, tokens, parameters int) error {
-	o := Outcome{Parameters: parameters, Steps: r.Step, Resumed: r.Resumed, Seconds: r.Seconds, Stopped: r.Stopped}
+func WriteTextResult(w io.Writer, r fit.Result, tokens, parameters int) error {
+	o := TextResult{Parameters: parameters, Steps: r.Step, Resumed: r.ResumedFrom, Seconds: r.Seconds, Stopped: r.StopReason}
 	for i, m := range r.Metrics {
 		switch m.Name {
 		case fit.Loss:

@@ -13,32 +13,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// Board stores the records of the hosts of a run. It is safe for concurrent use.
-type Board struct {
-	store storage.Store // of the run
-	owned bool          // the board closes the store
+// RecordStore stores the records of the hosts of a run. It is safe for concurrent use.
+type RecordStore struct {
+	store     storage.Store // of the run
+	ownsStore bool          // the board closes the store
 }
 
-// Open opens the board of a run. run is a folder, which is created if necessary, or the URL of a
+// OpenRecordStore opens the board of a run. run is a folder, which is created if necessary, or the URL of a
 // store that package storage supports, such as gs://bucket/run if the program imports the package
 // for its scheme.
-func Open(ctx context.Context, run string) (*Board, error) {
+func OpenRecordStore(ctx context.Context, run string) (*RecordStore, error) {
 	s, err := storage.Open(ctx, run)
 	if err != nil {
 		return nil, err
 	}
-	return &Board{s, true}, nil
+	return &RecordStore{s, true}, nil
 }
 
-// In returns a board in an open store. The caller remains the owner of the store.
-func In(s storage.Store) *Board { return &Board{s, false} }
+// NewRecordStore returns a board in an open store. The caller remains the owner of the store.
+func NewRecordStore(s storage.Store) *RecordStore { return &RecordStore{s, false} }
 
 // Close releases the resources of the board. The records stay.
-func (b *Board) Close() error {
+func (b *RecordStore) Close() error {
 	if b == nil {
 		return nil
 	}
-	if b.owned {
+	if b.ownsStore {
 		return b.store.Close()
 	}
 	return nil
@@ -52,27 +52,27 @@ const (
 )
 
 // Put writes a record and replaces the previous record of the host.
-func (b *Board) Put(ctx context.Context, r *Record) error {
+func (b *RecordStore) Put(ctx context.Context, r *Record) error {
 	data, err := r.encode()
 	if err != nil {
 		return err
 	}
-	return b.put(ctx, fmt.Sprintf(recordFile, r.Host), data)
+	return b.writeObject(ctx, fmt.Sprintf(recordFile, r.Host), data)
 }
 
-func (b *Board) put(ctx context.Context, name string, data []byte) error {
+func (b *RecordStore) writeObject(ctx context.Context, name string, data []byte) error {
 	return storage.PutBytes(ctx, b.store, name, data, storage.PutOptions{Volatile: true})
 }
 
 // Get returns the last record of a host, of any run. If there is none, the error matches
 // fs.ErrNotExist.
-func (b *Board) Get(ctx context.Context, host int) (r Record, err error) {
+func (b *RecordStore) Get(ctx context.Context, host int) (r Record, err error) {
 	name := fmt.Sprintf(recordFile, host)
-	data, err := b.read(ctx, host)
+	data, err := b.readEncoded(ctx, host)
 	if err != nil {
 		return r, err
 	}
-	if r, err = parse(data); err == nil && r.Host != host {
+	if r, err = parseRecord(data); err == nil && r.Host != host {
 		err = &errkind.Fault{Match: errRecord, Reason: fmt.Sprintf("it is of host %d", r.Host)}
 	}
 	if err != nil {
@@ -81,31 +81,31 @@ func (b *Board) Get(ctx context.Context, host int) (r Record, err error) {
 	return r, err
 }
 
-// read returns the encoded record of a host.
-func (b *Board) read(ctx context.Context, host int) ([]byte, error) {
+// readEncoded returns the encoded record of a host.
+func (b *RecordStore) readEncoded(ctx context.Context, host int) ([]byte, error) {
 	return storage.ReadAll(ctx, b.store, fmt.Sprintf(recordFile, host), 1<<20)
 }
 
-// putBack replaces a host's record by an earlier encoded record, or removes it if record is nil.
-func (b *Board) putBack(ctx context.Context, host int, record []byte) error {
+// restore replaces a host's record by an earlier encoded record, or removes it if record is nil.
+func (b *RecordStore) restore(ctx context.Context, host int, record []byte) error {
 	name := fmt.Sprintf(recordFile, host)
 	if record == nil {
 		return b.store.Remove(ctx, name)
 	}
-	return b.put(ctx, name, record)
+	return b.writeObject(ctx, name, record)
 }
 
-// Read returns the records of the hosts 0 to hosts-1, of any run, in the order of the hosts. If
+// ReadAll returns the records of the hosts 0 to hosts-1, of any run, in the order of the hosts. If
 // hosts is 0, it lists the records and returns all of them. Records that cannot be read are left
 // out; unreadable contains an error for each, which names the file. err is the error of the
 // listing.
-func (b *Board) Read(ctx context.Context, hosts int) (all []Record, unreadable []error, err error) {
+func (b *RecordStore) ReadAll(ctx context.Context, hosts int) (all []Record, unreadable []error, err error) {
 	numbers := make([]int, hosts)
 	for host := range numbers {
 		numbers[host] = host
 	}
 	if hosts == 0 {
-		if numbers, err = b.list(ctx); err != nil {
+		if numbers, err = b.listHosts(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -129,8 +129,8 @@ func (b *Board) Read(ctx context.Context, hosts int) (all []Record, unreadable [
 	return all, unreadable, nil
 }
 
-// list returns the numbers of the hosts that have a record, in ascending order.
-func (b *Board) list(ctx context.Context) (hosts []int, err error) {
+// listHosts returns the numbers of the hosts that have a record, in ascending order.
+func (b *RecordStore) listHosts(ctx context.Context) (hosts []int, err error) {
 	infos, err := b.store.List(ctx, hostFiles)
 	for _, info := range infos {
 		var host int
@@ -142,9 +142,9 @@ func (b *Board) list(ctx context.Context) (hosts []int, err error) {
 	return hosts, err
 }
 
-// clear removes the records of hosts >= hosts, and temporary files of processes that were killed.
-func (b *Board) clear(ctx context.Context, hosts int) error {
-	all, err := b.list(ctx)
+// removeStale removes the records of hosts >= hosts, and temporary files of processes that were killed.
+func (b *RecordStore) removeStale(ctx context.Context, hosts int) error {
+	all, err := b.listHosts(ctx)
 	for _, host := range all {
 		if host >= hosts {
 			err = errors.Join(err, b.store.Remove(ctx, fmt.Sprintf(recordFile, host)))

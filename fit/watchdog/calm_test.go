@@ -41,7 +41,7 @@ func calm(t *testing.T, steps int) {
 		for i := range s.hosts {
 			assert.NoError(t, errs[i])
 			for _, r := range s.reports[i] {
-				t.Errorf("host %d: %v, in %s after step %d", i, r.Findings, r.Doing, r.Step)
+				t.Errorf("host %d: %v, in %s after step %d", i, r.Findings, r.Activity, r.Step)
 			}
 		}
 		t.Logf("%d steps on 8 hosts in %v of their time", steps, time.Since(began).Round(time.Second))
@@ -58,7 +58,7 @@ func TestAPlaceThatIsNotSharedEndsNothing(t *testing.T) {
 		errs := make([]error, s.hosts)
 		var wg sync.WaitGroup
 		for i := range s.hosts {
-			h, end, err := s.open(i, Options{Board: In(view{newMemory(), i})}, func(h *host, place string, step int) error {
+			h, end, err := s.open(i, Options{RecordStore: NewRecordStore(view{newMemory(), i})}, func(h *host, place string, step int) error {
 				if place == "save" && h.i == 0 {
 					time.Sleep(5 * time.Minute)
 				}
@@ -76,7 +76,7 @@ func TestAPlaceThatIsNotSharedEndsNothing(t *testing.T) {
 			require.Len(t, s.reports[i], 1)
 			f := s.reports[i][0].Findings
 			require.Len(t, f, 1)
-			assert.Equal(t, []any{i, Store}, []any{f[0].Host, f[0].Cause})
+			assert.Equal(t, []any{i, StoreUnreachable}, []any{f[0].Host, f[0].Cause})
 		}
 	})
 }
@@ -121,7 +121,7 @@ func TestManyStepsGiveNoAlarm(t *testing.T) {
 		wg.Wait()
 		for i := range s.hosts {
 			for _, r := range s.reports[i] {
-				t.Errorf("host %d: %v, in %s after step %d", i, r.Findings, r.Doing, r.Step)
+				t.Errorf("host %d: %v, in %s after step %d", i, r.Findings, r.Activity, r.Step)
 			}
 		}
 		t.Logf("100 000 steps on 8 hosts in %v", time.Since(began).Round(time.Second))
@@ -131,19 +131,19 @@ func TestManyStepsGiveNoAlarm(t *testing.T) {
 // hurry runs steps that need no time except for the work of the other hosts, with occasional saves.
 func (h *host) hurry(steps int) error {
 	for step := 1; step <= steps; step++ {
-		h.Do(Input, "")
+		h.SetActivity(Input, "")
 		if h.dice.IntN(20_000) == 0 {
 			time.Sleep(2 * time.Second)
 		}
-		h.Do(Launch, "")
+		h.SetActivity(Launch, "")
 		if err := h.meet(h.ctx, "launch"+time.Duration(step).String()); err != nil {
 			return err
 		}
-		h.Step()
+		h.CompleteStep()
 		if step%10_000 == 0 && h.i == 0 {
-			h.Do(Save, "checkpoint")
+			h.SetActivity(Save, "checkpoint")
 			time.Sleep(time.Duration(1+h.dice.IntN(4)) * time.Second)
-			h.Saved(int64(step))
+			h.SetCheckpoint(int64(step))
 		}
 	}
 	return nil
@@ -154,23 +154,23 @@ func (h *host) hurry(steps int) error {
 func TestATimeInWhichTheProcessWasStoppedDoesNotCount(t *testing.T) {
 	var ahead atomic.Int64
 	began := time.Now()
-	w, err := Start(t.Context(), Options{OnReport: func(r Report) { t.Errorf("%v", r.Findings) }, since: func() time.Duration {
+	w, err := Start(t.Context(), Options{OnReport: func(r Report) { t.Errorf("%v", r.Findings) }, sinceStart: func() time.Duration {
 		return time.Since(began) + time.Duration(ahead.Load())
 	}})
 	require.NoError(t, err)
 	defer w.Close(nil)
 	for range 10 {
-		w.Do(Launch, "")
-		w.Step()
+		w.SetActivity(Launch, "")
+		w.CompleteStep()
 	}
-	w.Do(Launch, "")
+	w.SetActivity(Launch, "")
 	time.Sleep(600 * time.Millisecond) // the watchdog has checked the host
 	ahead.Store(int64(time.Hour))      // the watchdog's clock
 	time.Sleep(time.Second)
-	r, _ := w.look()
-	assert.Less(t, r.For, 10.)
-	w.Step()
-	assert.Less(t, w.paces[activityName{kind: Launch}].longest, 10*time.Second)
+	r, _ := w.currentRecord()
+	assert.Less(t, r.Duration, 10.)
+	w.CompleteStep()
+	assert.Less(t, w.stats[activityKey{kind: Launch}].longest, 10*time.Second)
 }
 
 func TestAStepCostsLessThanAMicrosecondAndNoAllocation(t *testing.T) {
@@ -178,9 +178,9 @@ func TestAStepCostsLessThanAMicrosecondAndNoAllocation(t *testing.T) {
 	require.NoError(t, err)
 	defer w.Close(nil)
 	step := func() {
-		w.Do(Input, "")
-		w.Do(Launch, "")
-		w.Step()
+		w.SetActivity(Input, "")
+		w.SetActivity(Launch, "")
+		w.CompleteStep()
 	}
 	assert.Zero(t, testing.AllocsPerRun(1000, step))
 	best := time.Hour

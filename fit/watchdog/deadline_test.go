@@ -31,9 +31,9 @@ func alone(t *testing.T, o Options, loop func(w *Watchdog)) (reports []Report) {
 
 // step runs a step whose launch lasts for a duration.
 func step(w *Watchdog, d time.Duration) {
-	w.Do(Launch, "")
+	w.SetActivity(Launch, "")
 	time.Sleep(d)
-	w.Step()
+	w.CompleteStep()
 }
 
 func TestADeadlineIsLearned(t *testing.T) {
@@ -58,17 +58,17 @@ func TestADeadlineIsLearned(t *testing.T) {
 		}},
 		"an input is late on its own": {late: InInput, loop: func(w *Watchdog) {
 			for range 10 {
-				w.Do(Input, "")
+				w.SetActivity(Input, "")
 				time.Sleep(time.Millisecond)
 				step(w, 10*time.Millisecond)
 			}
-			w.Do(Input, "")
+			w.SetActivity(Input, "")
 			time.Sleep(6 * time.Second)
 		}},
 		"the first input of a pass": {loop: func(w *Watchdog) {
 			for range 10 {
-				w.Do(Setup, "")
-				w.Do(Input, "")
+				w.SetActivity(Setup, "")
+				w.SetActivity(Input, "")
 				time.Sleep(10 * time.Second)
 				step(w, 10*time.Millisecond)
 			}
@@ -90,17 +90,17 @@ func TestADeadlineIsLearned(t *testing.T) {
 			for range 100 {
 				step(w, 10*time.Millisecond)
 			}
-			w.Do(Launch, "")
-			end := w.Begin(Compile, "for another batch size")
+			w.SetActivity(Launch, "")
+			end := w.BeginNested(Compile, "for another batch size")
 			time.Sleep(25 * time.Minute)
 			end()
 			time.Sleep(time.Minute)
-			w.Step()
+			w.CompleteStep()
 			step(w, time.Minute)
 		}},
 		"programs of other sizes": {loop: func(w *Watchdog) {
 			for _, d := range []time.Duration{10 * time.Millisecond, 7 * time.Second, time.Minute, 20 * time.Minute} {
-				end := w.Begin(Compile, "")
+				end := w.BeginNested(Compile, "")
 				time.Sleep(d)
 				end()
 			}
@@ -115,30 +115,30 @@ func TestADeadlineIsLearned(t *testing.T) {
 			}
 			step(w, 2*time.Minute)
 		}},
-		"a bound of one's own": {opts: Options{Deadline: 3 * time.Minute}, loop: func(w *Watchdog) {
+		"a bound of one's own": {opts: Options{StepTimeout: 3 * time.Minute}, loop: func(w *Watchdog) {
 			for range 10 {
 				step(w, time.Millisecond)
 			}
 			step(w, 2*time.Minute)
 		}},
-		"beyond it, in the first step": {opts: Options{Deadline: 3 * time.Minute}, loop: func(w *Watchdog) { step(w, 4*time.Minute) }, late: Undetermined},
+		"beyond it, in the first step": {opts: Options{StepTimeout: 3 * time.Minute}, loop: func(w *Watchdog) { step(w, 4*time.Minute) }, late: Undetermined},
 		"each hook has its own times": {loop: func(w *Watchdog) {
 			for range 50 {
 				step(w, 10*time.Millisecond)
-				w.Do(Hook, "csv")
+				w.SetActivity(Hook, "csv")
 			}
-			w.Do(Hook, "evaluate")
+			w.SetActivity(Hook, "evaluate")
 			time.Sleep(20 * time.Minute)
 			step(w, time.Millisecond)
 		}},
 		"a save that hangs": {late: InSave, loop: func(w *Watchdog) {
 			for range 3 {
 				step(w, time.Millisecond)
-				w.Do(Save, "")
+				w.SetActivity(Save, "")
 				time.Sleep(time.Second)
 			}
 			step(w, time.Millisecond)
-			w.Do(Save, "")
+			w.SetActivity(Save, "")
 			time.Sleep(7 * time.Second)
 		}},
 		"code of one's own": {loop: func(w *Watchdog) {
@@ -184,8 +184,8 @@ func TestOptionsThatDoNotFitAreRefused(t *testing.T) {
 		"option Host: host 3 of 2":          {Host: 3, Hosts: 2},
 		"option Host: host 0 of -1":         {Hosts: -1},
 		"option Patience: -1ns is negative": {CancelDelay: -1},
-		"option Board: Place is given, too": {Place: "x", Board: &Board{}},
-		"storage: ":                         {Place: "nowhere://x"},
+		"option Board: Place is given, too": {Dir: "x", RecordStore: &RecordStore{}},
+		"storage: ":                         {Dir: "nowhere://x"},
 	} {
 		_, err := Start(t.Context(), o)
 		assert.ErrorContains(t, err, want)
@@ -198,27 +198,27 @@ func TestActivitiesWithinEachOther(t *testing.T) {
 	require.NoError(t, err)
 	defer w.Close(nil)
 	doing := func() string {
-		r, _ := w.look()
-		return r.Doing
+		r, _ := w.currentRecord()
+		return r.Activity
 	}
-	w.Do(Launch, "")
-	compile := w.Begin(Compile, "step")
-	exchange := w.Begin(Exchange, "fingerprints")
+	w.SetActivity(Launch, "")
+	compile := w.BeginNested(Compile, "step")
+	exchange := w.BeginNested(Exchange, "fingerprints")
 	assert.Equal(t, "exchange", doing())
 	compile() // ends the nested activities, too
 	assert.Equal(t, "launch", doing())
 	exchange()
 	assert.Equal(t, "launch", doing())
-	end := w.Begin(Save, "in the background")
-	w.Step()
+	end := w.BeginNested(Save, "in the background")
+	w.CompleteStep()
 	assert.Equal(t, "own code", doing())
 	end()
 	ctx, stop := w.Context(t.Context())
 	defer stop()
 	activity.Begin(ctx, activity.Exchange, "barrier")()
-	assert.Equal(t, int64(2), w.paces[activityName{kind: Exchange}].n)
+	assert.Equal(t, int64(2), w.stats[activityKey{kind: Exchange}].count)
 	for range 2 * maxNested {
-		defer w.Begin(Compile, "")()
+		defer w.BeginNested(Compile, "")()
 	}
 	assert.Equal(t, "compile", doing())
 }
@@ -228,19 +228,19 @@ func TestTheProgramsOwnGoroutinesComeFirst(t *testing.T) {
 		"1 @ 0x1\n#\t0x1\truntime.goexit+0x1\t/x.go:1",
 		"2 @ 0x2\n#\t0x1\tnet/http.(*Server).Serve+0x1\t/x.go:1",
 		"1 @ 0x4\n#\t0x1\tmain.load+0x1\t/main.go:7\n#\t0x1\tmain.main+0x1\t/main.go:3",
-		"1 @ 0x5\n#\t0x1\t" + module + "fit/watchdog.(*Watchdog).watch+0x1\t/x.go:1",
-		"1 @ 0x6\n#\t0x1\t" + module + "strategy/feed.(*Feed).fill+0x1\t/x.go:1",
+		"1 @ 0x5\n#\t0x1\t" + modulePath + "fit/watchdog.(*Watchdog).watch+0x1\t/x.go:1",
+		"1 @ 0x6\n#\t0x1\t" + modulePath + "strategy/feed.(*Feed).fill+0x1\t/x.go:1",
 	}, "\n\n") + "\n\n"
-	text := arrange(dump)
+	text := sortStacks(dump)
 	var order []string
 	for block := range strings.SplitSeq(text, "\n\n") {
 		_, after, _ := strings.Cut(block, "@ 0x")
 		order = append(order, after[:1])
 	}
 	assert.Equal(t, []string{"4", "6", "1", "2", "5"}, order)
-	assert.Less(t, len(arrange(dump+strings.Repeat("1 @ 0x9\n#\t"+strings.Repeat("x", 9000)+"\n\n", 30))), maxGoroutines+200)
+	assert.Less(t, len(sortStacks(dump+strings.Repeat("1 @ 0x9\n#\t"+strings.Repeat("x", 9000)+"\n\n", 30))), maxGoroutines+200)
 	w, err := Start(t.Context(), Options{})
 	require.NoError(t, err)
 	defer w.Close(nil)
-	assert.Contains(t, w.reportOf([]Finding{{Cause: Undetermined}}).Goroutines, "watchdog.TestTheProgramsOwnGoroutinesComeFirst")
+	assert.Contains(t, w.newReport([]Finding{{Cause: Undetermined}}).Goroutines, "watchdog.TestTheProgramsOwnGoroutinesComeFirst")
 }

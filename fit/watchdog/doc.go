@@ -47,7 +47,7 @@
 // unwritable records are reported, too, but do not end the run. Without a Place a host only knows
 // itself, and its timeout for operations with other hosts is half an hour.
 //
-// In a folder, records are not synced to the disk, so that a save does not delay them, and on a
+// NewRecordStore a folder, records are not synced to the disk, so that a save does not delay them, and on a
 // full disk a record overwrites the previous one (storage.PutOptions.Volatile). A reader skips
 // records that do not parse. In an object store each write and each read is a request, so records
 // are written every two seconds. With more than 8 hosts, each host reads the records every hosts/8
@@ -65,5 +65,5 @@
 //
 // # Observation
 //
-// `tpustrategy watch` shows the records with a [View]. Any program can use a View: see its example.
+// `tpustrategy watch` shows the records with a [Monitor]. Any program can use a View: see its example.
 package watchdog

@@ -34,15 +34,15 @@ func Example() {
 		return context.Cause(ctx)
 	}
 	for step := 0; err == nil; step++ {
-		w.Do(watchdog.Input, "")
+		w.SetActivity(watchdog.Input, "")
 		if err = next(step); err != nil {
 			break
 		}
-		w.Do(watchdog.Launch, "")
-		w.Step()
+		w.SetActivity(watchdog.Launch, "")
+		w.CompleteStep()
 	}
 	stuck := err.(*watchdog.StuckError)
-	fmt.Println("exit code", stuck.ExitCode(), "in", stuck.Doing)
+	fmt.Println("exit code", stuck.ExitCode(), "in", stuck.Activity)
 	// Output:
 	// host 0 (w-0) after step 40: input
 	// exit code 69 in input

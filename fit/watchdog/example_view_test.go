@@ -11,31 +11,31 @@ import (
 
 // Three hosts have written one record each. Host 1 waits for its input, and the others wait for
 // host 1.
-func ExampleView() {
+func ExampleMonitor() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "run-")
 	if err != nil {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	board, err := watchdog.Open(ctx, dir)
+	board, err := watchdog.OpenRecordStore(ctx, dir)
 	if err != nil {
 		panic(err)
 	}
 	defer board.Close()
 	for host := range 3 {
 		r := watchdog.Record{Version: watchdog.Version, Run: "a", Host: host, Hosts: 3, State: watchdog.Running, Step: 400, Steps: 1000,
-			Doing: "launch", For: 6, Bound: 30, Turn: 2, Sequence: 1, Time: time.Now()}
+			Activity: "launch", Duration: 6, Timeout: 30, ActivityIndex: 2, Sequence: 1, Time: time.Now()}
 		if host == 1 {
-			r.Doing, r.For, r.Bound, r.Turn = "input", 6.1, 5, 1
+			r.Activity, r.Duration, r.Timeout, r.ActivityIndex = "input", 6.1, 5, 1
 		}
 		if err := board.Put(ctx, &r); err != nil {
 			panic(err)
 		}
 	}
 
-	var view watchdog.View
-	look, err := view.Look(ctx, board)
+	var view watchdog.Monitor
+	look, err := view.Status(ctx, board)
 	if err != nil {
 		panic(err)
 	}

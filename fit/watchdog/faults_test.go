@@ -22,7 +22,7 @@ type fault struct {
 	name  string
 	host  int
 	cause Cause
-	// at triggers the fault and calls once when it begins.
+	// lastEnd triggers the fault and calls once when it begins.
 	at func(h *host, place string, step int, once func())
 	// goes reports that the run continues in spite of the fault.
 	goes bool
@@ -66,10 +66,10 @@ var faults = []fault{
 			block(h)
 		}
 	}},
-	{name: "a full disk", host: 0, cause: Trouble, goes: true, at: func(h *host, place string, step int, once func()) {
+	{name: "a full disk", host: 0, cause: OperationFailed, goes: true, at: func(h *host, place string, step int, once func()) {
 		if place == "save" && step == 80 {
 			once()
-			h.Trouble(fmt.Errorf("save step 80: %w", syscall.ENOSPC))
+			h.ReportError(fmt.Errorf("save step 80: %w", syscall.ENOSPC))
 		}
 	}},
 	{name: "a launch that never returns", host: 7, cause: InLaunch, at: func(h *host, place string, step int, once func()) {
@@ -84,28 +84,28 @@ var faults = []fault{
 			block(h)
 		}
 	}},
-	{name: "a host that left the loop early", host: 1, cause: Left, err: errLeave, at: nil},
+	{name: "a host that left the loop early", host: 1, cause: Exited, err: errLeave, at: nil},
 	{name: "a deadlock in a hook", host: 3, cause: InHook, at: func(h *host, place string, step int, once func()) {
 		if place == "hook" && step == 10 {
 			once()
 			block(h)
 		}
 	}},
-	{name: "a status store that one host lost", host: 4, cause: Store, goes: true, at: func(h *host, place string, step int, once func()) {
+	{name: "a status store that one host lost", host: 4, cause: StoreUnreachable, goes: true, at: func(h *host, place string, step int, once func()) {
 		if place == "input" && step == 45 {
 			once()
 			h.lose()
 		}
 	}},
-	{name: "a clock that is an hour off", host: 2, cause: Clock, goes: true, opts: func(i int, o *Options) {
+	{name: "a clock that is an hour off", host: 2, cause: ClockSkew, goes: true, opts: func(i int, o *Options) {
 		if i == 2 {
-			o.wall = func() time.Time { return time.Now().Add(time.Hour) }
+			o.wallClock = func() time.Time { return time.Now().Add(time.Hour) }
 		}
 	}},
 	{name: "a host in another exchange", host: 5, cause: InExchange, at: func(h *host, place string, step int, once func()) {
 		if place == "exchange" && step == 50 {
 			once()
-			h.Do(Exchange, "barrier mine")
+			h.SetActivity(Exchange, "barrier mine")
 			_ = h.meet(h.ctx, "barrier mine")
 		}
 	}},
@@ -130,7 +130,7 @@ func underFault(t *testing.T, f fault) {
 		if h.i != f.host {
 			return nil
 		}
-		if f.cause == Left && place == "input" && step == 45 {
+		if f.cause == Exited && place == "input" && step == 45 {
 			began = time.Now()
 			return errLeave
 		}
@@ -154,7 +154,7 @@ func underFault(t *testing.T, f fault) {
 			f.opts(i, &o)
 		}
 		if f.cause == InCompile || f.cause == InHook {
-			o.First = 2 * time.Minute // the limit for faults that are found by comparison
+			o.FirstTimeout = 2 * time.Minute // the limit for faults that are found by comparison
 		}
 		h, end, err := s.open(i, o, at)
 		require.NoError(t, err)
@@ -167,7 +167,7 @@ func underFault(t *testing.T, f fault) {
 	named := 0
 	for i := range s.hosts {
 		all := s.reports[i]
-		dead := i == f.host && slices.Contains([]Cause{Silent, Left, Missing}, f.cause)
+		dead := i == f.host && slices.Contains([]Cause{Silent, Exited, Missing}, f.cause)
 		if dead {
 			continue
 		}
@@ -182,7 +182,7 @@ func underFault(t *testing.T, f fault) {
 			}
 			for _, r := range all {
 				for _, other := range r.Findings {
-					if other.Host != f.host && !(f.cause == Left) {
+					if other.Host != f.host && !(f.cause == Exited) {
 						t.Errorf("host %d blames another: %s", i, other)
 					}
 				}

@@ -14,7 +14,7 @@ const (
 	// writes records: it is dead, stopped, or disconnected. Left means that it has left the loop.
 	Missing Cause = "missing"
 	Silent  Cause = "silent"
-	Left    Cause = "left"
+	Exited  Cause = "left"
 	// The other hosts wait for the host, which itself is in the [Activity] with the name of the
 	// cause: it waits for its input, its save, a hook, the compiler, or a launch.
 	InInput   Cause = "input"
@@ -30,14 +30,16 @@ const (
 	// Slow means that the host makes progress, but the others wait for it most of the time. Trouble
 	// means that an operation of the host fails without ending the run. Clock means that its clock
 	// is wrong. Store means that it cannot access the place of the records.
-	Slow    Cause = "slow"
-	Trouble Cause = "trouble"
-	Clock   Cause = "clock"
-	Store   Cause = "store"
+	Slow             Cause = "slow"
+	OperationFailed  Cause = "trouble"
+	ClockSkew        Cause = "clock"
+	StoreUnreachable Cause = "store"
 )
 
-// Stops reports whether the cause prevents the run from continuing.
-func (c Cause) Stops() bool { return c != Slow && c != Trouble && c != Clock && c != Store }
+// IsFatal reports whether the cause prevents the run from continuing.
+func (c Cause) IsFatal() bool {
+	return c != Slow && c != OperationFailed && c != ClockSkew && c != StoreUnreachable
+}
 
 // Finding is a problem of a host.
 type Finding struct {
@@ -47,19 +49,19 @@ type Finding struct {
 	// Cause is the kind of problem, and Text describes it.
 	Cause Cause  `json:"cause"`
 	Text  string `json:"text"`
-	// For is the duration of the problem in seconds, if it is known.
-	For float64 `json:"for,omitempty"`
-	// Sure means that the run cannot continue: the host is gone, or its activity has exceeded its
-	// own timeout. Otherwise the activity only takes longer than on the other hosts.
-	Sure bool `json:"sure,omitempty"`
+	// Duration is the duration of the problem in seconds, if it is known.
+	Duration float64 `json:"for,omitempty"`
+	// Certain means that the run cannot continue: the host is gone, or its activity has exceeded its
+	// self timeout. Otherwise the activity only takes longer than on the other hosts.
+	Certain bool `json:"sure,omitempty"`
 }
 
-func stops(f Finding) bool { return f.Cause.Stops() }
+func isFatal(f Finding) bool { return f.Cause.IsFatal() }
 
-func sure(f Finding) bool { return f.Sure }
+func isCertain(f Finding) bool { return f.Certain }
 
-// unlike returns the findings whose host and cause do not occur in others.
-func unlike(all, others []Finding) []Finding {
+// withoutKnown returns the findings whose host and cause do not occur in others.
+func withoutKnown(all, others []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(all), func(f Finding) bool {
 		return slices.ContainsFunc(others, func(o Finding) bool { return o.Host == f.Host && o.Cause == f.Cause })
 	})
@@ -69,30 +71,30 @@ func (f Finding) String() string {
 	if f.Host < 0 {
 		return f.Text
 	}
-	return title(f.Host, f.Name) + ": " + f.Text
+	return hostTitle(f.Host, f.Name) + ": " + f.Text
 }
 
-func title(host int, name string) string {
+func hostTitle(host int, name string) string {
 	if name == "" {
 		return fmt.Sprintf("host %d", host)
 	}
 	return fmt.Sprintf("host %d (%s)", host, name)
 }
 
-// whereabouts are the texts of the activities in findings.
-var whereabouts = map[Activity]string{Other: "its own code", Input: "the wait for its input", Launch: "the launch", Result: "the wait for its result",
+// activityTexts are the texts of the activities in findings.
+var activityTexts = map[Activity]string{Other: "its own code", Input: "the wait for its input", Launch: "the launch", Result: "the wait for its result",
 	Exchange: "the exchange", Compile: "the compiler", Save: "its save", Restore: "its restore", Hook: "the hook", Setup: "its start"}
 
-// doing returns the text of the current activity, such as `the exchange "barrier x"`.
-func (r *Record) doing() string {
-	if r.Detail == "" {
-		return whereabouts[r.kind()]
+// activityText returns the text of the current activity, such as `the exchange "barrier x"`.
+func (r *Record) activityText() string {
+	if r.ActivityName == "" {
+		return activityTexts[r.activity()]
 	}
-	return fmt.Sprintf("%s %q", whereabouts[r.kind()], r.Detail)
+	return fmt.Sprintf("%s %q", activityTexts[r.activity()], r.ActivityName)
 }
 
-// seconds formats a duration in seconds: "0.3 s", "12 s", "2m5s".
-func seconds(s float64) string {
+// formatSeconds formats a duration in seconds: "0.3 s", "12 s", "2m5s".
+func formatSeconds(s float64) string {
 	switch {
 	case s < 10:
 		return fmt.Sprintf("%.1f s", s)

@@ -12,36 +12,38 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
-// Look is the state of a run at one time. It can be encoded as JSON.
-type Look struct {
-	Place string    `json:"place"`
-	Run   string    `json:"run"`
-	Time  time.Time `json:"time"`
+// RunStatus is the state of a run at one time. It can be encoded as JSON.
+type RunStatus struct {
+	Dir  string    `json:"place"`
+	Run  string    `json:"run"`
+	Time time.Time `json:"time"`
 	// Summary is one line such as "step 400 of 1000, 12.3 steps/s, loss 0.2512, checkpoint 300, 8
 	// of 8 hosts".
 	Summary string `json:"summary"`
-	// Over reports that all hosts have ended.
-	Over     bool      `json:"over"`
+	// Ended reports that all hosts have ended.
+	Ended    bool      `json:"over"`
 	Hosts    []Host    `json:"hosts"`
 	Findings []Finding `json:"findings"`
 	// Remarks are lines with the findings and other observations.
 	Remarks []string `json:"remarks,omitempty"`
 	// Unreadable is the number of records that cannot be read.
 	Unreadable int `json:"unreadable,omitempty"`
-	// Known reports that waiting would reveal nothing more: there is no record, or each host has
+	// Settled reports that waiting would reveal nothing more: there is no record, or each host has
 	// ended or was seen alive.
-	Known bool `json:"-"`
+	Settled bool `json:"-"`
 }
 
-func (v *View) look(place string, all []Record, unreadable []error, now time.Time) Look {
-	if v.began.IsZero() {
-		v.began, v.read = now, 0
+func (v *Monitor) newStatus(place string, all []Record, unreadable []error, now time.Time) RunStatus {
+	if v.startTime.IsZero() {
+		v.startTime, v.lastRead = now, 0
 	}
-	v.see(all, now.Sub(v.began), now)
-	hosts := v.now()
-	l := Look{Place: place, Run: v.run, Time: now, Summary: summary(hosts), Over: len(hosts) > 0, Hosts: append([]Host{}, hosts...),
-		Findings: append([]Finding{}, judge(hosts, minSilence)...), Unreadable: len(unreadable), Known: len(hosts) > 0 || len(unreadable) == 0}
-	say := func(format string, args ...any) { l.Remarks = append(l.Remarks, line(fmt.Sprintf(format, args...))) }
+	v.update(all, now.Sub(v.startTime), now)
+	hosts := v.currentHosts()
+	l := RunStatus{Dir: place, Run: v.run, Time: now, Summary: formatSummary(hosts), Ended: len(hosts) > 0, Hosts: append([]Host{}, hosts...),
+		Findings: append([]Finding{}, diagnose(hosts, minSilence)...), Unreadable: len(unreadable), Settled: len(hosts) > 0 || len(unreadable) == 0}
+	say := func(format string, args ...any) {
+		l.Remarks = append(l.Remarks, singleLine(fmt.Sprintf(format, args...)))
+	}
 	for _, f := range l.Findings {
 		say("%s", f)
 	}
@@ -49,18 +51,18 @@ func (v *View) look(place string, all []Record, unreadable []error, now time.Tim
 	for i := range hosts {
 		h := &hosts[i]
 		runs := h.State != Ended
-		l.Over, l.Known = l.Over && !runs, l.Known && (!runs || h.changed)
+		l.Ended, l.Settled = l.Ended && !runs, l.Settled && (!runs || h.hasChanged)
 		if runs && !h.Missing {
-			running, alive = true, alive || h.changed || h.Silent < h.limit/2
+			running, alive = true, alive || h.hasChanged || h.Silent < h.silenceLimit/2
 		}
 	}
 	if running && !alive {
 		say("no record has changed for %v; the last one was written %v ago, by its host's clock: the run is dead, stopped, or cut off",
-			(v.read - v.since).Round(100*time.Millisecond), max(now.Sub(newest(all).Time), 0).Round(time.Second))
+			(v.lastRead - v.runSeen).Round(100*time.Millisecond), max(now.Sub(newestRecord(all).Time), 0).Round(time.Second))
 	}
 	for _, r := range all {
-		if !v.follows(r) {
-			say("%s has a record of another run, %q after step %d: it is left out", title(r.Host, r.Name), r.Run, r.Step)
+		if !v.isOfRun(r) {
+			say("%s has a record of another run, %q after step %d: it is left out", hostTitle(r.Host, r.Name), r.Run, r.Step)
 		}
 	}
 	for _, err := range unreadable {
@@ -72,20 +74,20 @@ func (v *View) look(place string, all []Record, unreadable []error, now time.Tim
 	return l
 }
 
-// line converts a text to one line, because texts of hosts may contain line breaks.
-func line(text string) string { return plain.EscapeLine(strings.Join(strings.Fields(text), " ")) }
+// singleLine converts a text to one line, because texts of hosts may contain line breaks.
+func singleLine(text string) string { return plain.EscapeLine(strings.Join(strings.Fields(text), " ")) }
 
 // Title returns the run and its summary in one line.
-func (l *Look) Title() string {
+func (l *RunStatus) Title() string {
 	if l.Run == "" {
-		return line(l.Summary)
+		return singleLine(l.Summary)
 	}
-	return line("run " + l.Run + ": " + l.Summary)
+	return singleLine("run " + l.Run + ": " + l.Summary)
 }
 
-// Text returns the complete state as lines: the title, a table with one line for each host, and the
+// Lines returns the complete state as lines: the title, a table with one line for each host, and the
 // remarks. Lines of the table are truncated to width columns; 0 means no limit.
-func (l *Look) Text(width int) (lines []string) {
+func (l *RunStatus) Lines(width int) (lines []string) {
 	if len(l.Hosts) == 0 {
 		return l.Remarks
 	}
@@ -98,39 +100,39 @@ func (l *Look) Text(width int) (lines []string) {
 			fmt.Fprintf(t, "%d\t-\tmissing%s\n", i, strings.Repeat("\t-", 6))
 			continue
 		}
-		does, lasts, loss, saved := strings.TrimSpace(h.Doing+" "+h.Detail), seconds(h.For), "-", "-"
+		does, lasts, loss, saved := strings.TrimSpace(h.Activity+" "+h.ActivityName), formatSeconds(h.Duration), "-", "-"
 		if h.State == Ended {
 			does, lasts = cmp.Or(h.Error, "-"), "-"
 		}
 		if h.Loss != nil {
-			loss = number(float64(*h.Loss))
+			loss = formatNumber(float64(*h.Loss))
 		}
 		if h.Checkpoint > 0 {
 			saved = fmt.Sprint(h.Checkpoint)
 		}
-		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i, h.Step, h.word(), cut(does, 40), lasts, number(h.Rate), loss, saved, cut(h.Name, 24))
+		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i, h.Step, h.stateText(), truncateLine(does, 40), lasts, formatNumber(h.Rate), loss, saved, truncateLine(h.Name, 24))
 	}
 	_ = t.Flush()
 	lines = append(lines, l.Title())
 	for row := range strings.Lines(b.String()) {
-		lines = append(lines, cut(strings.TrimRight(row, " \n"), cmp.Or(width, math.MaxInt)))
+		lines = append(lines, truncateLine(strings.TrimRight(row, " \n"), cmp.Or(width, math.MaxInt)))
 	}
 	return append(lines, l.Remarks...)
 }
 
-// word returns the state of a host in one or two words.
-func (h *Host) word() string {
+// stateText returns the state of a host in one or two words.
+func (h *Host) stateText() string {
 	switch {
 	case h.State == Ended && h.Error != "":
 		return "failed"
 	case h.State == Ended:
 		return "ended"
-	case h.gone != "":
-		_, word, _ := strings.Cut(h.gone, " ")
+	case h.processState != "":
+		_, word, _ := strings.Cut(h.processState, " ")
 		return word
-	case !h.signs():
-		return "silent " + seconds(h.Silent)
-	case slices.ContainsFunc(h.Findings, func(f Finding) bool { return stops(f) && f.Host == h.Record.Host }):
+	case !h.isResponsive():
+		return "silent " + formatSeconds(h.Silent)
+	case slices.ContainsFunc(h.Findings, func(f Finding) bool { return isFatal(f) && f.Host == h.Record.Host }):
 		return "late"
 	case h.State == Stuck:
 		return "waits"
@@ -138,8 +140,8 @@ func (h *Host) word() string {
 	return string(h.State)
 }
 
-// summary returns the summary of a [Look].
-func summary(all []Host) string {
+// formatSummary returns the summary of a [RunStatus].
+func formatSummary(all []Host) string {
 	var rate float64
 	var loss *Record
 	var steps, saved int64
@@ -151,7 +153,7 @@ func summary(all []Host) string {
 			continue
 		case r.State == Ended:
 			ended++
-		case all[i].signs():
+		case all[i].isResponsive():
 			alive++
 			rate += r.Rate
 		}
@@ -169,10 +171,10 @@ func summary(all []Host) string {
 		text += fmt.Sprintf(" of %d", steps)
 	}
 	if alive > 0 {
-		text += ", " + number(rate/float64(alive)) + " steps/s"
+		text += ", " + formatNumber(rate/float64(alive)) + " steps/s"
 	}
 	if loss != nil {
-		text += ", loss " + number(float64(*loss.Loss))
+		text += ", loss " + formatNumber(float64(*loss.Loss))
 		if loss.LossStep != step {
 			text += fmt.Sprintf(" after step %d", loss.LossStep)
 		}
@@ -185,15 +187,15 @@ func summary(all []Host) string {
 		text += fmt.Sprintf(", %d ended", ended)
 	}
 	if h := all[0].Record.History; h != nil {
-		text += ", " + h.Shares().String()
+		text += ", " + h.Breakdown().String()
 	}
 	return text
 }
 
-func number(x float64) string { return fmt.Sprintf("%.4g", x) }
+func formatNumber(x float64) string { return fmt.Sprintf("%.4g", x) }
 
-// cut converts a text to one line of at most this number of columns.
-func cut(text string, most int) string {
+// truncateLine converts a text to one line of at most this number of columns.
+func truncateLine(text string, most int) string {
 	if r := []rune(plain.EscapeLine(text)); len(r) > most {
 		return string(r[:max(most-1, 0)]) + "…"
 	}

@@ -20,27 +20,27 @@ type Options struct {
 	// Run identifies this life of the job. It must be the same on all hosts, and different after
 	// each restart. Records of another run are ignored.
 	Run string
-	// Place is where the hosts exchange their records: a folder that all hosts share, or the URL of
-	// a store; see [Open]. If it is empty, a host only knows itself.
-	Place string
-	// Board is an open board that replaces Place. The caller remains its owner.
-	Board *Board
+	// Dir is where the hosts exchange their records: a folder that all hosts share, or the URL of
+	// a store; see [OpenRecordStore]. If it is empty, a host only knows itself.
+	Dir string
+	// RecordStore is an open board that replaces Place. The caller remains its owner.
+	RecordStore *RecordStore
 
-	// Deadline limits each wait of a step: for its input, its launch, its result and an exchange.
+	// StepTimeout limits each wait of a step: for its input, its launch, its result and an exchange.
 	// With 0 the watchdog learns the limit: four times the longest recent duration, and at least
 	// Floor.
-	Deadline time.Duration
+	StepTimeout time.Duration
 	// MinTimeout is the minimum of all timeouts; 0 means 5 seconds.
 	MinTimeout time.Duration
-	// First limits a compilation and the first occurrence of an activity in this run, such as the
+	// FirstTimeout limits a compilation and the first occurrence of an activity in this run, such as the
 	// first batch, evaluation or save; 0 means 30 minutes.
-	First time.Duration
+	FirstTimeout time.Duration
 	// CancelDelay is the time between the first report that the run cannot continue and its end: if
 	// nothing changes in that time, the context of [Watchdog.Context] is canceled. 0 means one
 	// minute.
 	CancelDelay time.Duration
 	// Exit, such as os.Exit, is called with [ExitCode] if the watchdog is not closed within 10
-	// seconds after it canceled the context, or within Patience if that is shorter: the wait cannot
+	// formatSeconds after it canceled the context, or within Patience if that is shorter: the wait cannot
 	// be canceled then. With nil the watchdog never ends the process.
 	Exit func(code int)
 
@@ -49,21 +49,21 @@ type Options struct {
 	// Logger receives the reports; nil discards them.
 	Logger *slog.Logger
 
-	wall  func() time.Time     // wall clock of the host
-	since func() time.Duration // monotonic time since the start
+	wallClock  func() time.Time     // wallClock clock of the host
+	sinceStart func() time.Duration // monotonic time since the start
 }
 
-// defaults checks the options and sets the default values.
-func (o *Options) defaults() error {
+// setDefaults checks the options and sets the default values.
+func (o *Options) setDefaults() error {
 	o.Hosts = cmp.Or(o.Hosts, 1)
 	var name, reason string
 	if o.Host < 0 || o.Host >= o.Hosts {
 		name, reason = "Host", fmt.Sprintf("host %d of %d; hosts count from 0", o.Host, o.Hosts)
 	}
-	if o.Place != "" && o.Board != nil {
+	if o.Dir != "" && o.RecordStore != nil {
 		name, reason = "Board", "Place is given, too"
 	}
-	for of, d := range map[string]time.Duration{"Deadline": o.Deadline, "Floor": o.MinTimeout, "First": o.First, "Patience": o.CancelDelay} {
+	for of, d := range map[string]time.Duration{"Deadline": o.StepTimeout, "Floor": o.MinTimeout, "First": o.FirstTimeout, "Patience": o.CancelDelay} {
 		if d < 0 {
 			name, reason = of, fmt.Sprintf("%v is negative", d)
 		}
@@ -71,26 +71,26 @@ func (o *Options) defaults() error {
 	if name != "" {
 		return &errkind.Fault{Op: "watchdog: option " + name, Reason: reason, Class: errkind.ValueError, Hint: "see watchdog.Options"}
 	}
-	o.MinTimeout, o.First, o.CancelDelay = cmp.Or(o.MinTimeout, 5*time.Second), cmp.Or(o.First, 30*time.Minute), cmp.Or(o.CancelDelay, time.Minute)
+	o.MinTimeout, o.FirstTimeout, o.CancelDelay = cmp.Or(o.MinTimeout, 5*time.Second), cmp.Or(o.FirstTimeout, 30*time.Minute), cmp.Or(o.CancelDelay, time.Minute)
 	if o.Name == "" {
 		o.Name, _ = os.Hostname()
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if o.wall == nil {
-		o.wall = time.Now
+	if o.wallClock == nil {
+		o.wallClock = time.Now
 	}
-	if o.since == nil {
+	if o.sinceStart == nil {
 		began := time.Now()
-		o.since = func() time.Duration { return time.Since(began) }
+		o.sinceStart = func() time.Duration { return time.Since(began) }
 	}
 	return nil
 }
 
-// tick is the interval at which the watchdog checks the host.
-func (o *Options) tick() time.Duration {
+// checkInterval is the interval at which the watchdog checks the host.
+func (o *Options) checkInterval() time.Duration {
 	return min(max(o.MinTimeout/20, 20*time.Millisecond), 250*time.Millisecond)
 }
 
-// interval is the interval of records, and the longest interval between two checks of a process
+// recordInterval is the interval of records, and the longest interval between two checks of a process
 // that is not stopped.
-func (o *Options) interval() time.Duration { return 4 * o.tick() }
+func (o *Options) recordInterval() time.Duration { return 4 * o.checkInterval() }

@@ -67,7 +67,7 @@ func TestHostProcess(t *testing.T) {
 	if i >= 0 {
 		f = faults[i]
 	}
-	o := Options{Host: c.Host, Hosts: c.Hosts, Run: "run", Name: "w", Place: c.Place, MinTimeout: c.MinTimeout, CancelDelay: c.MinTimeout, Exit: os.Exit,
+	o := Options{Host: c.Host, Hosts: c.Hosts, Run: "run", Name: "w", Dir: c.Place, MinTimeout: c.MinTimeout, CancelDelay: c.MinTimeout, Exit: os.Exit,
 		OnReport: func(r Report) {
 			for _, f := range r.Findings {
 				say(said{First: &f})
@@ -80,7 +80,7 @@ func TestHostProcess(t *testing.T) {
 		f.opts(c.Host, &o)
 	}
 	if f.cause == InCompile || f.cause == InHook {
-		o.First = 3 * c.MinTimeout
+		o.FirstTimeout = 3 * c.MinTimeout
 	}
 	w, err := Start(t.Context(), o)
 	require.NoError(t, err)
@@ -107,7 +107,7 @@ func TestHostProcess(t *testing.T) {
 		_ = os.WriteFile(c.Place, nil, 0o644)
 	}
 	h.at = func(h *host, place string, step int) error {
-		if f.cause == Left && c.Host == f.host && place == "input" && step == 45 {
+		if f.cause == Exited && c.Host == f.host && place == "input" && step == 45 {
 			begin()
 			return errLeave
 		}
@@ -116,7 +116,7 @@ func TestHostProcess(t *testing.T) {
 		}
 		return nil
 	}
-	if f.cause == Clock || f.cause == Missing {
+	if f.cause == ClockSkew || f.cause == Missing {
 		begin()
 	}
 	err = h.run(c.Steps)
@@ -223,7 +223,7 @@ func namedByProcesses(t *testing.T, f fault, floor time.Duration) {
 		steps = 100
 	case Slow:
 		steps = 45 + int(max(12*time.Second, 3*floor)/(300*time.Millisecond))
-	case Store, Trouble, Clock:
+	case StoreUnreachable, OperationFailed, ClockSkew:
 		steps = int(max(8*time.Second, 3*floor) / (12 * time.Millisecond))
 	}
 	without := -1
@@ -234,7 +234,7 @@ func namedByProcesses(t *testing.T, f fault, floor time.Duration) {
 	began := time.Time{}
 	for _, o := range all {
 		for _, s := range o.said {
-			if s.Begins && (began.IsZero() || f.cause == Missing || f.cause == Clock) {
+			if s.Begins && (began.IsZero() || f.cause == Missing || f.cause == ClockSkew) {
 				began = s.Time
 			}
 		}
@@ -242,7 +242,7 @@ func namedByProcesses(t *testing.T, f fault, floor time.Duration) {
 	require.False(t, began.IsZero(), "the fault did not begin")
 	var longest time.Duration
 	for i, o := range all {
-		if i == f.host && slices.Contains([]Cause{Silent, Left, Missing}, f.cause) {
+		if i == f.host && slices.Contains([]Cause{Silent, Exited, Missing}, f.cause) {
 			continue
 		}
 		var first *said

@@ -30,12 +30,12 @@ const (
 	Ended State = "ended"
 )
 
-// Number is a float64 that JSON can encode: a value that is not finite is encoded as a string, such
+// JSONFloat is a float64 that JSON can encode: a value that is not finite is encoded as a string, such
 // as "NaN".
-type Number float64
+type JSONFloat float64
 
 // MarshalJSON encodes the number.
-func (n Number) MarshalJSON() ([]byte, error) {
+func (n JSONFloat) MarshalJSON() ([]byte, error) {
 	text := strconv.FormatFloat(float64(n), 'g', -1, 64)
 	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
 		text = strconv.Quote(text)
@@ -44,9 +44,9 @@ func (n Number) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON decodes the result of MarshalJSON.
-func (n *Number) UnmarshalJSON(b []byte) error {
+func (n *JSONFloat) UnmarshalJSON(b []byte) error {
 	x, err := strconv.ParseFloat(string(bytes.Trim(b, `"`)), 64)
-	*n = Number(x)
+	*n = JSONFloat(x)
 	return err
 }
 
@@ -67,36 +67,36 @@ type Record struct {
 	Sequence int64     `json:"sequence"`
 	Time     time.Time `json:"time"`
 	State    State     `json:"state"`
-	// Step is the number of completed steps, and Steps is the total number of steps, or 0 if it is
+	// CompleteStep is the number of completed steps, and Steps is the total number of steps, or 0 if it is
 	// not known.
 	Step  int64 `json:"step"`
 	Steps int64 `json:"steps,omitempty"`
 	// Rate is the number of steps per second over the last seconds.
 	Rate float64 `json:"rate"`
-	// Loss is the last loss that was read, after step LossStep; nil before the first.
-	Loss     *Number `json:"loss,omitempty"`
-	LossStep int64   `json:"loss_step,omitempty"`
+	// SetLoss is the last loss that was read, after step LossStep; nil before the first.
+	Loss     *JSONFloat `json:"loss,omitempty"`
+	LossStep int64      `json:"loss_step,omitempty"`
 	// Checkpoint is the step of the last checkpoint, or 0.
 	Checkpoint int64 `json:"checkpoint,omitempty"`
-	// Doing is the current activity, such as "input", and Detail is its name, such as the name of
+	// Activity is the current activity, such as "input", and Detail is its name, such as the name of
 	// an exchange.
-	Doing  string `json:"doing"`
-	Detail string `json:"detail,omitempty"`
-	// For is the duration of the activity so far, and Bound is its timeout.
-	For   float64 `json:"for"`
-	Bound float64 `json:"bound,omitempty"`
-	// Turn is the number of activities in this step so far.
-	Turn int64 `json:"turn"`
-	// Took is the duration of the last activity of each kind.
-	Took map[string]float64 `json:"took,omitempty"`
-	// Shares are the fractions of the last Window seconds that each kind of activity used.
-	Shares map[string]float64 `json:"shares,omitempty"`
-	Window float64            `json:"window,omitempty"`
+	Activity     string `json:"doing"`
+	ActivityName string `json:"detail,omitempty"`
+	// Duration is the duration of the activity so far, and Bound is its timeout.
+	Duration float64 `json:"for"`
+	Timeout  float64 `json:"bound,omitempty"`
+	// ActivityIndex is the number of activities in this step so far.
+	ActivityIndex int64 `json:"turn"`
+	// LastDurations is the duration of the last activity of each kind.
+	LastDurations map[string]float64 `json:"took,omitempty"`
+	// TimeFractions are the fractions of the last Window seconds that each kind of activity used.
+	TimeFractions map[string]float64 `json:"shares,omitempty"`
+	Window        float64            `json:"window,omitempty"`
 	// History accounts for the time of the run over all of its lives; only host 0 has it.
 	History *goodput.History `json:"history,omitempty"`
-	// Trouble describes an operation that fails without ending the run, such as a save on a full
+	// OperationFailed describes an operation that fails without ending the run, such as a save on a full
 	// disk.
-	Trouble string `json:"trouble,omitempty"`
+	NonFatalError string `json:"trouble,omitempty"`
 	// Findings are the problems that this host has found.
 	Findings []Finding `json:"findings,omitempty"`
 	// Error is the error with which the run ended, or empty.
@@ -109,7 +109,7 @@ const Version = 1
 // maxHosts limits the number of hosts in a record.
 const maxHosts = 1 << 16
 
-func (r *Record) kind() Activity { return activity.ParseKind(r.Doing) }
+func (r *Record) activity() Activity { return activity.ParseKind(r.Activity) }
 
 // recordBlock is the size to which records are padded, so that overwriting a record requires no
 // additional disk space.
@@ -128,9 +128,9 @@ func (r *Record) encode() ([]byte, error) {
 // errRecord matches errors of a record that cannot be read.
 var errRecord = errkind.New(errkind.DataLossError, "watchdog: record")
 
-// parse decodes a record. Incomplete, incompatible and inconsistent records are errors that match
+// parseRecord decodes a record. Incomplete, incompatible and inconsistent records are errors that match
 // errRecord.
-func parse(data []byte) (r Record, err error) {
+func parseRecord(data []byte) (r Record, err error) {
 	reason := ""
 	// Data after the line is the rest of a longer earlier record.
 	line, _, whole := bytes.Cut(data, []byte("\n"))
@@ -151,8 +151,8 @@ func parse(data []byte) (r Record, err error) {
 	return Record{}, &errkind.Fault{Match: errRecord, Reason: reason, Err: err}
 }
 
-// machine identifies the machine and the PID namespace of this process. It is empty without /proc.
-func machine() string {
+// machineID identifies the machine and the PID namespace of this process. It is empty without /proc.
+func machineID() string {
 	space, err := os.Readlink("/proc/self/ns/pid")
 	if boot := hostfacts.BootID(); boot != "" && err == nil {
 		return boot + " " + space
@@ -160,10 +160,10 @@ func machine() string {
 	return ""
 }
 
-// process returns "is stopped" or "has ended" for a process of this machine, and an empty string if
+// checkProcess returns "is stopped" or "has ended" for a process of this machine, and an empty string if
 // the process runs or its state is not known.
-func (r *Record) process() string {
-	if r.PID == 0 || r.Machine == "" || r.Machine != machine() {
+func (r *Record) checkProcess() string {
+	if r.PID == 0 || r.Machine == "" || r.Machine != machineID() {
 		return ""
 	}
 	switch p, err := hostfacts.ReadProcess(r.PID); {

@@ -22,44 +22,44 @@ import (
 )
 
 func record(host, hosts int, step int64) Record {
-	return Record{Version: Version, Run: "r", Host: host, Hosts: hosts, Step: step, Sequence: step, State: Running, Doing: "launch", Time: time.Unix(1000+step, 0)}
+	return Record{Version: Version, Run: "r", Host: host, Hosts: hosts, Step: step, Sequence: step, State: Running, Activity: "launch", Time: time.Unix(1000+step, 0)}
 }
 
 // boards returns a board in a folder and a board in an object store.
-func boards(t *testing.T) map[string]*Board {
+func boards(t *testing.T) map[string]*RecordStore {
 	dir := t.TempDir()
-	folder, err := Open(t.Context(), dir)
+	folder, err := OpenRecordStore(t.Context(), dir)
 	require.NoError(t, err)
 	store, err := storage.Directory(filepath.Join(t.TempDir(), "store"))
 	require.NoError(t, err)
-	return map[string]*Board{"folder": folder, "store": In(store)}
+	return map[string]*RecordStore{"folder": folder, "store": NewRecordStore(store)}
 }
 
 func TestRecordsAreReadAsTheyWerePut(t *testing.T) {
 	for name, b := range boards(t) {
 		t.Run(name, func(t *testing.T) {
-			all, unreadable, err := b.Read(t.Context(), 0)
+			all, unreadable, err := b.ReadAll(t.Context(), 0)
 			require.NoError(t, err)
 			assert.Empty(t, all, "of an empty place")
 			assert.Empty(t, unreadable)
-			loss := Number(math.NaN())
+			loss := JSONFloat(math.NaN())
 			for host := range 3 {
 				r := record(host, 3, 7)
-				r.Loss, r.Trouble = &loss, strings.Repeat("long ", 2000*host)
+				r.Loss, r.NonFatalError = &loss, strings.Repeat("long ", 2000*host)
 				require.NoError(t, b.Put(t.Context(), &r))
 				r = record(host, 3, 8) // a shorter record follows
 				r.Loss = &loss
 				require.NoError(t, b.Put(t.Context(), &r))
 			}
-			require.NoError(t, b.put(t.Context(), fmt.Sprintf(goroutinesFile, 1), []byte("goroutine 1")))
-			all, unreadable, err = b.Read(t.Context(), 0)
+			require.NoError(t, b.writeObject(t.Context(), fmt.Sprintf(goroutinesFile, 1), []byte("goroutine 1")))
+			all, unreadable, err = b.ReadAll(t.Context(), 0)
 			require.NoError(t, err)
 			assert.Empty(t, unreadable)
 			require.Len(t, all, 3)
 			assert.Equal(t, int64(8), all[2].Step)
 			assert.True(t, math.IsNaN(float64(*all[2].Loss)))
-			require.NoError(t, b.clear(t.Context(), 1))
-			all, _, err = b.Read(t.Context(), 0)
+			require.NoError(t, b.removeStale(t.Context(), 1))
+			all, _, err = b.ReadAll(t.Context(), 0)
 			require.NoError(t, err)
 			assert.Len(t, all, 1)
 			require.NoError(t, b.Close())
@@ -69,7 +69,7 @@ func TestRecordsAreReadAsTheyWerePut(t *testing.T) {
 
 func TestRecordsThatCannotBeReadAreNamed(t *testing.T) {
 	dir := t.TempDir()
-	b, err := Open(t.Context(), dir)
+	b, err := OpenRecordStore(t.Context(), dir)
 	require.NoError(t, err)
 	r := record(0, 4, 7)
 	whole, err := r.encode()
@@ -85,7 +85,7 @@ func TestRecordsThatCannotBeReadAreNamed(t *testing.T) {
 	write("host-0003.json", "{}\n")
 	write("host-3.json", string(whole)) // not the name of a record
 	write("notes.txt", "x")
-	all, unreadable, err := b.Read(t.Context(), 0)
+	all, unreadable, err := b.ReadAll(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	require.Len(t, unreadable, 3)
@@ -93,9 +93,9 @@ func TestRecordsThatCannotBeReadAreNamed(t *testing.T) {
 		assert.ErrorContains(t, unreadable[i], want)
 		assert.ErrorIs(t, unreadable[i], errRecord)
 	}
-	_, err = Open(t.Context(), "")
+	_, err = OpenRecordStore(t.Context(), "")
 	assert.ErrorContains(t, err, "an empty path")
-	_, err = Open(t.Context(), "nowhere://bucket/run")
+	_, err = OpenRecordStore(t.Context(), "nowhere://bucket/run")
 	assert.Error(t, err, "a scheme that nobody registered")
 }
 
@@ -103,7 +103,7 @@ func TestRecordsThatCannotBeReadAreNamed(t *testing.T) {
 // record.
 func TestWhatIsNoRecordsFileIsNamedAndNeitherReadNorWrittenThrough(t *testing.T) {
 	dir := t.TempDir()
-	b, err := Open(t.Context(), dir)
+	b, err := OpenRecordStore(t.Context(), dir)
 	require.NoError(t, err)
 	whole := record(0, 8, 7)
 	require.NoError(t, b.Put(t.Context(), &whole))
@@ -113,7 +113,7 @@ func TestWhatIsNoRecordsFileIsNamedAndNeitherReadNorWrittenThrough(t *testing.T)
 	require.NoError(t, syscall.Mkfifo(at("host-0001.json"), 0o644))
 	require.NoError(t, os.Symlink("/dev/zero", at("host-0002.json")))
 	hangtest.Within(t, func() {
-		all, unreadable, err := b.Read(t.Context(), 8)
+		all, unreadable, err := b.ReadAll(t.Context(), 8)
 		require.NoError(t, err)
 		assert.Len(t, all, 1)
 		if assert.Len(t, unreadable, 2) {
@@ -125,18 +125,18 @@ func TestWhatIsNoRecordsFileIsNamedAndNeitherReadNorWrittenThrough(t *testing.T)
 		require.NoError(t, os.Symlink(victim, at(planted)))
 		r := record(3+i, 8, 7)
 		require.NoError(t, b.Put(t.Context(), &r))
-		require.NoError(t, b.put(t.Context(), fmt.Sprintf(goroutinesFile, 3+i), []byte("goroutine 1")))
+		require.NoError(t, b.writeObject(t.Context(), fmt.Sprintf(goroutinesFile, 3+i), []byte("goroutine 1")))
 	}
 	text, err := os.ReadFile(victim)
 	require.NoError(t, err)
 	assert.Equal(t, "of another program", string(text))
-	all, _, err := b.Read(t.Context(), 0)
+	all, _, err := b.ReadAll(t.Context(), 0)
 	require.NoError(t, err)
 	assert.Len(t, all, 3)
 }
 
 // FuzzParse checks that a record which is parsed from any bytes is consistent, can be written and
-// read again, and is diagnosed and shown without control characters. The bytes are the file itself,
+// readEncoded again, and is diagnosed and shown without control characters. The bytes are the file itself,
 // or the fields of a valid record, so that most inputs are parsed.
 func FuzzParse(f *testing.F) {
 	r := record(1, 4, 7)
@@ -151,12 +151,12 @@ func FuzzParse(f *testing.F) {
 		text = strings.ToValidUTF8(text, "\ufffd") // as JSON has it
 		now := time.Unix(2000, 0)
 		var all []Record
-		if r, err := parse(data); err == nil {
+		if r, err := parseRecord(data); err == nil {
 			all = append(all, r)
 		} else {
 			assert.ErrorIs(t, err, errRecord)
 		}
-		loss := Number(x)
+		loss := JSONFloat(x)
 		if math.IsNaN(x) || math.IsInf(x, 0) { // only Loss may be NaN or infinite
 			x = -1
 		}
@@ -165,12 +165,12 @@ func FuzzParse(f *testing.F) {
 		for host := range hosts {
 			r := Record{Version: Version, Run: text, Host: host, Hosts: hosts, Name: text, PID: int(n), Machine: text, Sequence: n, Time: now.Add(time.Duration(n)),
 				State: []State{Running, Stuck, Ended}[(int(choice)+host)%3], Step: max(n>>host, 0), Steps: n, Rate: x, Loss: &loss, LossStep: n,
-				Checkpoint: n, Doing: kinds[(int(choice)+host)%len(kinds)], Detail: text, For: x, Bound: x / 2, Turn: n, Took: map[string]float64{text: x, "input": x},
-				Shares: map[string]float64{"input": x, "launch": -x}, Window: x, Trouble: text, Error: text,
-				Findings: []Finding{{Host: int(choice) - 3, Name: text, Cause: Silent, Text: text, For: x}}}
+				Checkpoint: n, Activity: kinds[(int(choice)+host)%len(kinds)], ActivityName: text, Duration: x, Timeout: x / 2, ActivityIndex: n, LastDurations: map[string]float64{text: x, "input": x},
+				TimeFractions: map[string]float64{"input": x, "launch": -x}, Window: x, NonFatalError: text, Error: text,
+				Findings: []Finding{{Host: int(choice) - 3, Name: text, Cause: Silent, Text: text, Duration: x}}}
 			line, err := r.encode()
 			require.NoError(t, err)
-			back, err := parse(line)
+			back, err := parseRecord(line)
 			require.NoError(t, err, "%s", line)
 			again, err := back.encode()
 			require.NoError(t, err)
@@ -181,23 +181,23 @@ func FuzzParse(f *testing.F) {
 			require.True(t, r.Host >= 0 && r.Host < r.Hosts && r.Step >= 0)
 		}
 		for _, of := range [][]Record{all, all[:1]} {
-			var view View
-			var l Look
+			var view Monitor
+			var l RunStatus
 			for i := range 3 {
-				l = view.look(text, of, []error{errors.New(text)}, now.Add(time.Duration(i)*40*time.Second))
+				l = view.newStatus(text, of, []error{errors.New(text)}, now.Add(time.Duration(i)*40*time.Second))
 				for k := range of {
 					of[k].Sequence++
 				}
 			}
-			hosts := view.now()
-			hosts[min(of[0].Host, len(hosts)-1)] = Host{Record: of[0], own: true}
-			judge(hosts, 1)
+			hosts := view.currentHosts()
+			hosts[min(of[0].Host, len(hosts)-1)] = Host{Record: of[0], isSelf: true}
+			diagnose(hosts, 1)
 			if len(l.Hosts) > 64 { // the other hosts are missing
 				l.Hosts = l.Hosts[:64]
 			}
 			_, err := json.Marshal(l)
 			require.NoError(t, err)
-			for _, line := range append(l.Text(0), l.Text(40)...) {
+			for _, line := range append(l.Lines(0), l.Lines(40)...) {
 				if strings.ContainsAny(line, "\x1b\n\r\a\u009b") || !utf8.ValidString(line) {
 					t.Fatalf("%q is shown", line)
 				}
@@ -208,36 +208,36 @@ func FuzzParse(f *testing.F) {
 
 func TestNumbersThatJSONDoesNotHave(t *testing.T) {
 	for _, x := range []float64{0, -1.5, math.Inf(1), math.Inf(-1)} {
-		b, err := json.Marshal(Number(x))
+		b, err := json.Marshal(JSONFloat(x))
 		require.NoError(t, err)
-		var back Number
+		var back JSONFloat
 		require.NoError(t, json.Unmarshal(b, &back))
 		assert.Equal(t, x, float64(back))
 	}
-	var n Number
+	var n JSONFloat
 	assert.Error(t, json.Unmarshal([]byte(`"many"`), &n))
 }
 
 func TestAViewGoesByItsOwnClock(t *testing.T) {
 	start := time.Unix(5000, 0)
-	see := func(v *View, all []Record, at time.Duration) { v.see(all, at, start.Add(at)) }
-	v := View{given: true}
-	v.follow("r", 3)
+	see := func(v *Monitor, all []Record, at time.Duration) { v.update(all, at, start.Add(at)) }
+	v := Monitor{fixedRun: true}
+	v.setRun("r", 3)
 	old := record(2, 3, 99)
 	old.Run = "an earlier one"
 	see(&v, []Record{record(0, 3, 1), record(1, 3, 1), old}, 0)
 	see(&v, []Record{record(0, 3, 2), record(1, 3, 1), old}, 4*time.Second)
 	see(&v, []Record{record(0, 3, 2), record(1, 3, 1), old}, 7*time.Second)
-	all := v.now()
+	all := v.currentHosts()
 	assert.True(t, all[0].Alive)
-	assert.True(t, all[0].changed)
+	assert.True(t, all[0].hasChanged)
 	assert.Equal(t, 7.0, all[1].Silent)
 	assert.False(t, all[1].Alive)
 	assert.True(t, all[2].Missing, "a record of another run is none")
-	assert.Equal(t, -66*time.Minute-42*time.Second, all[0].skew.Round(time.Second))
+	assert.Equal(t, -66*time.Minute-42*time.Second, all[0].clockSkew.Round(time.Second))
 
 	// A view follows the newest run unless a host of the current run is alive.
-	v = View{}
+	v = Monitor{}
 	see(&v, []Record{old, record(0, 3, 1)}, 0)
 	assert.Equal(t, "an earlier one", v.run)
 	assert.Len(t, v.hosts, 3)
@@ -256,18 +256,18 @@ func TestAViewGoesByItsOwnClock(t *testing.T) {
 func TestATimeInWhichThePlaceCannotBeReadIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()
-		b := In(view{store, 0})
+		b := NewRecordStore(view{store, 0})
 		r := record(0, 1, 1)
 		require.NoError(t, b.Put(t.Context(), &r))
-		var v View
+		var v Monitor
 		for range 2 {
 			store.fail[0] = errors.New("no route to host")
 			time.Sleep(time.Minute)
-			_, err := v.Look(t.Context(), b)
+			_, err := v.Status(t.Context(), b)
 			require.ErrorContains(t, err, "no route to host")
 			delete(store.fail, 0)
 			time.Sleep(time.Second)
-			l, err := v.Look(t.Context(), b)
+			l, err := v.Status(t.Context(), b)
 			require.NoError(t, err)
 			assert.LessOrEqual(t, l.Hosts[0].Silent, 1.0)
 		}

@@ -40,7 +40,7 @@ func (e *StuckError) Error() string {
 	}
 	return errkind.Format("watchdog", strings.Join(all, "; "), nil,
 		fmt.Sprintf("host %d waited for %s in %s after step %d: end all hosts (code %d) and start again from the last checkpoint",
-			e.Host, seconds(e.For), e.doing(), e.Step, ExitCode))
+			e.Host, formatSeconds(e.Duration), e.activityText(), e.Step, ExitCode))
 }
 
 // Kind returns UnavailableError.
@@ -53,53 +53,53 @@ func (*StuckError) ExitCode() int { return ExitCode }
 func (*StuckError) Unwrap() error { return context.Canceled }
 
 func (w *Watchdog) stuckError(found []Finding) *StuckError {
-	unsure := func(f Finding) bool { return !f.Sure }
-	return &StuckError{w.reportOf(append(slices.DeleteFunc(slices.Clone(found), unsure), slices.DeleteFunc(slices.Clone(found), sure)...))}
+	unsure := func(f Finding) bool { return !f.Certain }
+	return &StuckError{w.newReport(append(slices.DeleteFunc(slices.Clone(found), unsure), slices.DeleteFunc(slices.Clone(found), isCertain)...))}
 }
 
-// reportOf returns a report of findings and the current state of the host.
-func (w *Watchdog) reportOf(found []Finding) Report {
-	here, _ := w.look()
+// newReport returns a report of findings and the current state of the host.
+func (w *Watchdog) newReport(found []Finding) Report {
+	here, _ := w.currentRecord()
 	here.Findings = found
 	r := Report{Record: here}
-	if slices.ContainsFunc(found, stops) {
+	if slices.ContainsFunc(found, isFatal) {
 		var b strings.Builder
 		_ = pprof.Lookup("goroutine").WriteTo(&b, 1)
-		r.Goroutines = arrange(b.String())
+		r.Goroutines = sortStacks(b.String())
 	}
 	return r
 }
 
-// report logs new findings, one line for each.
-func (w *Watchdog) report(found []Finding) {
+// logFindings logs new findings, one line for each.
+func (w *Watchdog) logFindings(found []Finding) {
 	if len(found) == 0 {
 		return
 	}
-	r := w.reportOf(found)
-	dump := w.dump(r)
+	r := w.newReport(found)
+	dump := w.writeGoroutines(r)
 	for _, f := range found {
-		w.opts.Logger.Warn("watchdog: "+f.String(), "cause", string(f.Cause), "here", r.Host, "here_doing", r.doing(),
-			"here_for", seconds(r.For), "here_step", r.Step, "goroutines", dump)
+		w.opts.Logger.Warn("watchdog: "+f.String(), "cause", string(f.Cause), "here", r.Host, "here_doing", r.activityText(),
+			"here_for", formatSeconds(r.Duration), "here_step", r.Step, "goroutines", dump)
 	}
 	if w.opts.OnReport != nil {
 		w.opts.OnReport(r)
 	}
 }
 
-// dump writes the stacks of the goroutines to a file next to the host's record, or to a temporary
+// writeGoroutines writes the stacks of the goroutines to a file next to the host's record, or to a temporary
 // file without a board, and returns the name of the file.
-func (w *Watchdog) dump(r Report) string {
+func (w *Watchdog) writeGoroutines(r Report) string {
 	switch {
 	case r.Goroutines == "":
 		return ""
-	case w.board != nil:
+	case w.records != nil:
 		name := fmt.Sprintf(goroutinesFile, r.Host)
 		go func() { // the store may be slow
-			ctx, cancel := context.WithTimeout(context.Background(), storeWait)
+			ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 			defer cancel()
-			_ = w.board.put(ctx, name, []byte(r.Goroutines))
+			_ = w.records.writeObject(ctx, name, []byte(r.Goroutines))
 		}()
-		return w.board.store.String() + "/" + name
+		return w.records.store.String() + "/" + name
 	case !w.opts.Logger.Enabled(context.Background(), slog.LevelWarn):
 		return "" // the file name would not be logged
 	}
@@ -117,15 +117,15 @@ func (w *Watchdog) dump(r Report) string {
 // maxGoroutines limits the text of the goroutines in bytes.
 const maxGoroutines = 64 << 10
 
-// module is the prefix of the module's package paths.
-const module = "github.com/tpustrategy/tpustrategy/"
+// modulePath is the prefix of the module's package paths.
+const modulePath = "github.com/tpustrategy/tpustrategy/"
 
-// arrange sorts and truncates the stacks of a goroutine profile: first the goroutine of fit.Run,
+// sortStacks sorts and truncates the stacks of a goroutine profile: first the goroutine of fit.Run,
 // then the program's own, the module's, other goroutines, and finally the watchdog's.
-func arrange(profile string) string {
-	parts := []string{module + "fit.Run+", "\tmain.main+", "\tmain.", module, ""}
+func sortStacks(profile string) string {
+	parts := []string{modulePath + "fit.Run+", "\tmain.main+", "\tmain.", modulePath, ""}
 	rank := func(stack string) int {
-		if strings.Contains(stack, module+"fit/watchdog.(*Watchdog).") {
+		if strings.Contains(stack, modulePath+"fit/watchdog.(*Watchdog).") {
 			return len(parts)
 		}
 		return slices.IndexFunc(parts, func(part string) bool { return strings.Contains(stack, part) })

@@ -146,15 +146,15 @@ type host struct {
 	// records inaccessible for the host.
 	hush func(d time.Duration)
 	lose func()
-	// at is called at each place of the loop, such as "input", before the activity of that place.
+	// lastEnd is called at each place of the loop, such as "input", before the activity of that place.
 	at func(h *host, place string, step int) error
 }
 
-// open starts a host's watchdog.
+// openContext starts a host's watchdog.
 func (s *slice) open(i int, o Options, at func(h *host, place string, step int) error) (*host, func(error), error) {
 	o.Host, o.Hosts, o.Run, o.Name = i, s.hosts, "run", "w"
-	if o.Board == nil {
-		o.Board = In(view{s.store, i})
+	if o.RecordStore == nil {
+		o.RecordStore = NewRecordStore(view{s.store, i})
 	}
 	o.OnReport = func(r Report) {
 		s.mu.Lock()
@@ -207,7 +207,7 @@ func (h *host) sleep(d time.Duration) {
 // in the activities that require all of them.
 func (h *host) run(steps int) error {
 	do := func(kind Activity, name string, place string, step int, took time.Duration, call string) error {
-		h.Do(kind, name)
+		h.SetActivity(kind, name)
 		if h.at != nil {
 			if err := h.at(h, place, step); err != nil {
 				return err
@@ -231,9 +231,9 @@ func (h *host) run(steps int) error {
 		if err := do(Input, "", "input", step, 2*time.Millisecond, ""); err != nil {
 			return err
 		}
-		h.Do(Launch, "")
+		h.SetActivity(Launch, "")
 		if step == 1 {
-			end := h.Begin(Compile, "train_step")
+			end := h.BeginNested(Compile, "train_step")
 			if err := h.at(h, "compile", step); err != nil {
 				return err
 			}
@@ -246,14 +246,14 @@ func (h *host) run(steps int) error {
 		if err := h.at(h, "launched", step); err != nil {
 			return err
 		}
-		h.Step()
+		h.CompleteStep()
 		if step%10 != 0 {
 			continue
 		}
 		if err := do(Result, "", "result", step, time.Millisecond, name("result", step)); err != nil {
 			return err
 		}
-		h.Loss(int64(step), 1/float64(step))
+		h.SetLoss(int64(step), 1/float64(step))
 		hook := time.Millisecond
 		if step%1000 == 0 {
 			hook = 20 * time.Second // an evaluation
@@ -276,7 +276,7 @@ func (h *host) run(steps int) error {
 		if err := do(Save, "checkpoint", "save", step, save, ""); err != nil {
 			return err
 		}
-		h.Saved(int64(step))
+		h.SetCheckpoint(int64(step))
 		if err := do(Exchange, "fit: after step", "saved", step, 0, name("saved", step)); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 // Activity is a kind of activity of a host, or a kind of wait.
 type Activity = activity.Kind
 
-// The activities, for [Watchdog.Do] and [Watchdog.Begin].
+// The activities, for [Watchdog.SetActivity] and [Watchdog.BeginNested].
 const (
 	Other    = activity.Other
 	Input    = activity.Input
@@ -29,52 +29,52 @@ const (
 	Setup    = activity.Setup
 )
 
-// frame is a current activity.
-type frame struct {
-	kind Activity
-	name string
-	own  time.Duration // duration up to the last mark, without nested activities
+// activityFrame is a current activity.
+type activityFrame struct {
+	kind     Activity
+	name     string
+	duration time.Duration // duration up to the last mark, without nested activities
 }
 
-// times contains the time of each kind of activity.
-type times [activity.NumKinds]time.Duration
+// activityTimes contains the time of each kind of activity.
+type activityTimes [activity.NumKinds]time.Duration
 
 // sample is the progress of a host at a time.
 type sample struct {
-	at   time.Duration
-	step int64
-	sums times
+	time  time.Duration
+	step  int64
+	times activityTimes
 }
 
 // Watchdog watches the steps of a host. Its methods are safe for concurrent use, but only the
 // goroutine that runs the steps may call Do and Step.
 type Watchdog struct {
-	opts    Options
-	board   *Board          // or nil
-	verdict context.Context // ended by the StuckError
-	cancel  context.CancelCauseFunc
-	open    context.Context // ended by Close
-	close   context.CancelFunc
-	heard   chan heard    // results of accesses to the board
-	watched chan struct{} // closed after the last report
-	left    chan struct{} // closed after the last record is written
+	opts         Options
+	records      *RecordStore    // or nil
+	stuckContext context.Context // ended by the StuckError
+	cancel       context.CancelCauseFunc
+	openContext  context.Context // ended by Close
+	close        context.CancelFunc
+	storeResults chan storeResult // results of accesses to the board
+	monitorDone  chan struct{}    // closed after the last report
+	recordsDone  chan struct{}    // closed after the last record is written
 
-	mu           sync.Mutex // guards the following fields
-	stack        []*frame   // the first frame belongs to Do
-	looked       time.Duration
-	stopped      time.Duration // total time in which the process was stopped
-	mark         time.Duration // time up to which times are counted
-	moves        int64
-	record       Record // fields that are known between two looks
-	paces        map[activityName]pace
-	sums, took   times
-	older, newer sample    // samples for rates and shares
-	suspected    []Finding // last sure findings, found at suspectAt
-	suspectAt    time.Duration
-	past         *goodput.History // history of earlier lives, on host 0
-	life         goodput.History  // start of this life
-	resumed      bool             // life.From is known
-	withdrawn    bool             // the records of the earlier life are restored
+	mu                       sync.Mutex       // guards the following fields
+	stack                    []*activityFrame // the first frame belongs to Do
+	lastCheck                time.Duration
+	stoppedTime              time.Duration // total time in which the process was stopped
+	countedUntil             time.Duration // time up to which times are counted
+	progress                 int64
+	record                   Record // fields that are known between two looks
+	stats                    map[activityKey]durationStats
+	totalTimes, lastTimes    activityTimes
+	olderSample, newerSample sample    // samples for rates and shares
+	suspected                []Finding // last sure findings, found at suspectedAt
+	suspectedAt              time.Duration
+	pastHistory              *goodput.History // joinedHistory of earlier lives, on host 0
+	history                  goodput.History  // start of this life
+	isStepSet                bool             // life.From is known
+	isWithdrawn              bool             // the records of the earlier life are restored
 }
 
 // maxNested limits the depth of nested activities.
@@ -85,109 +85,109 @@ var processStart = time.Now()
 
 // Start starts a watchdog. The caller must call Close when the loop has ended.
 func Start(ctx context.Context, o Options) (*Watchdog, error) {
-	if err := o.defaults(); err != nil {
+	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	w := &Watchdog{opts: o, board: o.Board, stack: make([]*frame, 1, maxNested), paces: map[activityName]pace{},
-		heard: make(chan heard), watched: make(chan struct{}), left: make(chan struct{})}
-	w.stack[0] = &frame{}
-	w.record = Record{Version: Version, Run: o.Run, Host: o.Host, Hosts: o.Hosts, Name: o.Name, PID: os.Getpid(), Machine: machine(), State: Running}
-	w.life.Began = o.wall().Add(-time.Since(processStart))
-	w.verdict, w.cancel = context.WithCancelCause(context.Background())
-	w.open, w.close = context.WithCancel(context.Background())
-	if o.Place != "" {
-		board, err := Open(ctx, o.Place)
+	w := &Watchdog{opts: o, records: o.RecordStore, stack: make([]*activityFrame, 1, maxNested), stats: map[activityKey]durationStats{},
+		storeResults: make(chan storeResult), monitorDone: make(chan struct{}), recordsDone: make(chan struct{})}
+	w.stack[0] = &activityFrame{}
+	w.record = Record{Version: Version, Run: o.Run, Host: o.Host, Hosts: o.Hosts, Name: o.Name, PID: os.Getpid(), Machine: machineID(), State: Running}
+	w.history.StartTime = o.wallClock().Add(-time.Since(processStart))
+	w.stuckContext, w.cancel = context.WithCancelCause(context.Background())
+	w.openContext, w.close = context.WithCancel(context.Background())
+	if o.Dir != "" {
+		board, err := OpenRecordStore(ctx, o.Dir)
 		if err != nil {
 			return nil, err
 		}
-		w.board = board
+		w.records = board
 	}
 	go func() {
-		exits := w.watch()
-		close(w.watched)
+		exits := w.monitor()
+		close(w.monitorDone)
 		if exits {
 			_ = w.Close(w.Err())
 			w.opts.Exit(ExitCode)
 		}
 	}()
 	go func() {
-		if w.board != nil {
-			w.talk()
+		if w.records != nil {
+			w.exchangeRecords()
 		}
-		<-w.watched
-		close(w.left)
+		<-w.monitorDone
+		close(w.recordsDone)
 	}()
 	return w, nil
 }
 
-// now returns the time since the start, without times in which the process was stopped or had no
+// currentHosts returns the time since the start, without times in which the process was stopped or had no
 // processor. It does not advance if tick was not called for longer than the interval. The caller
 // must hold mu.
 func (w *Watchdog) now() time.Duration {
-	return min(w.opts.since(), w.looked+w.opts.interval()) - w.stopped
+	return min(w.opts.sinceStart(), w.lastCheck+w.opts.recordInterval()) - w.stoppedTime
 }
 
-// tick records a check of the host and returns the time.
-func (w *Watchdog) tick() time.Duration {
+// checkInterval records a check of the host and returns the time.
+func (w *Watchdog) recordCheck() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	since := w.opts.since()
-	w.stopped += max(since-w.looked-w.opts.interval(), 0)
-	w.looked = since
+	since := w.opts.sinceStart()
+	w.stoppedTime += max(since-w.lastCheck-w.opts.recordInterval(), 0)
+	w.lastCheck = since
 	return w.now()
 }
 
-// count adds the time since the last mark to the current activity. The caller must hold mu.
-func (w *Watchdog) count() (top *frame) {
+// countTime adds the time since the last mark to the current activity. The caller must hold mu.
+func (w *Watchdog) countTime() (top *activityFrame) {
 	now := w.now()
 	top = w.stack[len(w.stack)-1]
-	top.own += now - w.mark
-	w.sums[top.kind] += now - w.mark
-	w.mark = now
+	top.duration += now - w.countedUntil
+	w.totalTimes[top.kind] += now - w.countedUntil
+	w.countedUntil = now
 	return top
 }
 
-// turn starts the next activity of the goroutine that runs the steps, and discards nested
+// startActivity starts the next activity of the goroutine that runs the steps, and discards nested
 // activities. The caller must hold mu.
-func (w *Watchdog) turn(f frame) {
-	w.count()
-	w.observe(w.stack[0])
+func (w *Watchdog) startActivity(f activityFrame) {
+	w.countTime()
+	w.recordEnd(w.stack[0])
 	*w.stack[0] = f
 	w.stack = w.stack[:1]
-	w.moves++
+	w.progress++
 }
 
-// Do reports that the goroutine which runs the steps starts an activity, and that its previous
+// SetActivity reports that the goroutine which runs the steps starts an activity, and that its previous
 // activity has ended. The name, for example of a hook, may be empty. Do does not allocate.
-func (w *Watchdog) Do(kind Activity, name string) {
+func (w *Watchdog) SetActivity(kind Activity, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.turn(frame{kind: kind, name: name})
-	w.record.Turn++
+	w.startActivity(activityFrame{kind: kind, name: name})
+	w.record.ActivityIndex++
 }
 
-// Step reports that a step was completed or launched, and that the next step begins. Step does not
+// CompleteStep reports that a step was completed or launched, and that the next step begins. Step does not
 // allocate.
-func (w *Watchdog) Step() {
+func (w *Watchdog) CompleteStep() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.turn(frame{})
+	w.startActivity(activityFrame{})
 	w.record.Step++
-	w.record.Turn = 0
+	w.record.ActivityIndex = 0
 }
 
-// Begin reports that an activity begins within the current one. end reports the end of the activity
+// BeginNested reports that an activity begins within the current one. end reports the end of the activity
 // and of the activities within it. If several goroutines begin activities, the one that began last
 // counts.
-func (w *Watchdog) Begin(kind Activity, name string) (end func()) {
+func (w *Watchdog) BeginNested(kind Activity, name string) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.count()
-	w.moves++
+	w.countTime()
+	w.progress++
 	if len(w.stack) == maxNested {
 		return func() {}
 	}
-	f := &frame{kind: kind, name: name}
+	f := &activityFrame{kind: kind, name: name}
 	w.stack = append(w.stack, f)
 	return func() {
 		w.mu.Lock()
@@ -196,84 +196,84 @@ func (w *Watchdog) Begin(kind Activity, name string) (end func()) {
 		if depth < 0 {
 			return // it has already ended
 		}
-		w.count()
-		w.moves++
+		w.countTime()
+		w.progress++
 		for _, ended := range slices.Backward(w.stack[depth:]) {
-			w.observe(ended)
+			w.recordEnd(ended)
 		}
 		w.stack = w.stack[:depth]
 	}
 }
 
-// At sets the number of completed steps, for example after a resume, and the total number of steps,
+// SetStep sets the number of completed steps, for example after a resume, and the total number of steps,
 // or 0 if it is not known.
-func (w *Watchdog) At(step, steps int64) {
+func (w *Watchdog) SetStep(step, steps int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.record.Step, w.record.Steps = step, steps
-	if !w.resumed {
-		w.resumed, w.life.From = true, step
+	if !w.isStepSet {
+		w.isStepSet, w.history.FirstStep = true, step
 	}
 }
 
-// Loss reports the loss of a step.
-func (w *Watchdog) Loss(step int64, loss float64) {
-	n := Number(loss)
+// SetLoss reports the loss of a step.
+func (w *Watchdog) SetLoss(step int64, loss float64) {
+	n := JSONFloat(loss)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.record.Loss, w.record.LossStep = &n, step
 }
 
-// Saved reports that the checkpoint of a step exists.
-func (w *Watchdog) Saved(step int64) {
+// SetCheckpoint reports that the checkpoint of a step exists.
+func (w *Watchdog) SetCheckpoint(step int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.record.Checkpoint = step
 }
 
-// Trouble reports an error that does not end the run, such as a failed save on a full disk. With
+// OperationFailed reports an error that does not end the run, such as a failed save on a full disk. With
 // nil the trouble is over. The other hosts see it in the record.
-func (w *Watchdog) Trouble(err error) {
+func (w *Watchdog) ReportError(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.record.Trouble = short(err)
+	w.record.NonFatalError = errorText(err)
 }
 
 // window is the minimum time over which rates and shares are computed. The maximum is twice as
 // long.
 const window = 5 * time.Second
 
-// look returns the current record of this host, and a number that changes whenever the host makes
+// newStatus returns the current record of this host, and a number that changes whenever the host makes
 // progress.
-func (w *Watchdog) look() (r Record, moves int64) {
+func (w *Watchdog) currentRecord() (r Record, moves int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	top := w.count()
+	top := w.countTime()
 	r = w.record
-	r.Time, r.Doing, r.Detail = w.opts.wall().UTC().Round(0), top.kind.String(), bounded(top.name)
-	r.For, r.Bound, r.Took = top.own.Seconds(), w.bound(top).Seconds(), w.took.per(time.Second)
-	if r.State == Running && slices.ContainsFunc(r.Findings, stops) {
+	r.Time, r.Activity, r.ActivityName = w.opts.wallClock().UTC().Round(0), top.kind.String(), truncateText(top.name)
+	r.Duration, r.Timeout, r.LastDurations = top.duration.Seconds(), w.timeout(top).Seconds(), w.lastTimes.inUnits(time.Second)
+	if r.State == Running && slices.ContainsFunc(r.Findings, isFatal) {
 		r.State = Stuck
 	}
 	if w.opts.Host == 0 {
-		h := w.history()
+		h := w.joinedHistory()
 		r.History = &h
 	}
-	here := sample{w.mark, r.Step, w.sums}
-	if here.at-w.newer.at >= window || here.step < w.newer.step {
-		w.older, w.newer = w.newer, here
+	here := sample{w.countedUntil, r.Step, w.totalTimes}
+	if here.time-w.newerSample.time >= window || here.step < w.newerSample.step {
+		w.olderSample, w.newerSample = w.newerSample, here
 	}
-	if d := here.at - w.older.at; d > 0 && here.step >= w.older.step {
-		for k, before := range w.older.sums {
-			here.sums[k] -= before
+	if d := here.time - w.olderSample.time; d > 0 && here.step >= w.olderSample.step {
+		for k, before := range w.olderSample.times {
+			here.times[k] -= before
 		}
-		r.Rate, r.Window, r.Shares = float64(here.step-w.older.step)/d.Seconds(), d.Seconds(), here.sums.per(d)
+		r.Rate, r.Window, r.TimeFractions = float64(here.step-w.olderSample.step)/d.Seconds(), d.Seconds(), here.times.inUnits(d)
 	}
-	return r, w.moves
+	return r, w.progress
 }
 
-// per returns the times that are not zero, in units.
-func (t *times) per(unit time.Duration) map[string]float64 {
+// inUnits returns the times that are not zero, in units.
+func (t *activityTimes) inUnits(unit time.Duration) map[string]float64 {
 	all := map[string]float64{}
 	for k, d := range t {
 		if d > 0 {
@@ -284,33 +284,33 @@ func (t *times) per(unit time.Duration) map[string]float64 {
 }
 
 // History returns the use of the run's time so far. On host 0 it includes the earlier lives, as far
-// as they are known from the last record in Options.Place. On other hosts it only covers this life.
+// as they are known from the last record in Options.Dir. On other hosts it only covers this life.
 func (w *Watchdog) History() goodput.History {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.count()
-	return w.history()
+	w.countTime()
+	return w.joinedHistory()
 }
 
-// history is History without locking. The caller must hold mu.
-func (w *Watchdog) history() goodput.History {
-	h := w.life
-	h.Seen, h.To, h.Seconds = w.opts.wall().UTC().Round(0), w.record.Step, w.sums.per(time.Second)
-	if w.past == nil {
+// joinedHistory is History without locking. The caller must hold mu.
+func (w *Watchdog) joinedHistory() goodput.History {
+	h := w.history
+	h.EndTime, h.LastStep, h.Seconds = w.opts.wallClock().UTC().Round(0), w.record.Step, w.totalTimes.inUnits(time.Second)
+	if w.pastHistory == nil {
 		return h
 	}
-	if !w.resumed && h.To == 0 { // the step from which this life resumes is not known yet
-		h.From, h.To = w.past.To, w.past.To
+	if !w.isStepSet && h.LastStep == 0 { // the step from which this life resumes is not known yet
+		h.FirstStep, h.LastStep = w.pastHistory.LastStep, w.pastHistory.LastStep
 	}
-	return w.past.Append(h)
+	return w.pastHistory.Append(h)
 }
 
 // Context returns a context that ends with ctx, or with a [*StuckError] when the run can no longer
 // continue. Compilations and exchanges that use the context are reported to the watchdog. stop
 // releases the context.
 func (w *Watchdog) Context(ctx context.Context) (watched context.Context, stop func()) {
-	watched, cancel := context.WithCancelCause(activity.WithObserver(ctx, w.Begin))
-	free := context.AfterFunc(w.verdict, func() { cancel(w.Err()) })
+	watched, cancel := context.WithCancelCause(activity.WithObserver(ctx, w.BeginNested))
+	free := context.AfterFunc(w.stuckContext, func() { cancel(w.Err()) })
 	return watched, func() {
 		free()
 		cancel(nil)
@@ -318,17 +318,17 @@ func (w *Watchdog) Context(ctx context.Context) (watched context.Context, stop f
 }
 
 // Err returns the [*StuckError] with which the watchdog ended its contexts, or nil.
-func (w *Watchdog) Err() error { return context.Cause(w.verdict) }
+func (w *Watchdog) Err() error { return context.Cause(w.stuckContext) }
 
-// Suspected returns the [*StuckError] that is imminent if the watchdog is sure, or recently was
+// SuspectedError returns the [*StuckError] that is imminent if the watchdog is sure, or recently was
 // sure, that a host makes no progress; otherwise it returns nil. It explains a failed wait whose
-// own error does not name a host, for example because another host has given up first.
-func (w *Watchdog) Suspected() error {
+// self error does not name a host, for example because another host has given up first.
+func (w *Watchdog) SuspectedError() error {
 	if err := w.Err(); err != nil {
 		return err
 	}
 	w.mu.Lock()
-	found, recent := w.suspected, w.now()-w.suspectAt < 2*w.opts.MinTimeout
+	found, recent := w.suspected, w.now()-w.suspectedAt < 2*w.opts.MinTimeout
 	w.mu.Unlock()
 	if len(found) == 0 || !recent {
 		return nil
@@ -345,9 +345,9 @@ const closeWait = 2 * time.Second
 // it instead of Close.
 func (w *Watchdog) Withdraw(err error) error {
 	w.mu.Lock()
-	w.withdrawn = w.record.State != Ended
+	w.isWithdrawn = w.record.State != Ended
 	w.mu.Unlock()
-	return w.end(err)
+	return w.closeWith(err)
 }
 
 // Close ends the watchdog. The last record tells the other hosts that this host has left the loop,
@@ -356,46 +356,46 @@ func (w *Watchdog) Close(err error) error {
 	if w == nil || w.close == nil {
 		return nil
 	}
-	return w.end(err)
+	return w.closeWith(err)
 }
 
-func (w *Watchdog) end(err error) error {
+func (w *Watchdog) closeWith(err error) error {
 	w.mu.Lock()
 	if w.record.State == Ended {
 		w.mu.Unlock()
 		return nil
 	}
-	w.record.State, w.record.Error = Ended, short(err)
+	w.record.State, w.record.Error = Ended, errorText(err)
 	if stuck, ok := errors.AsType[*StuckError](err); ok {
 		w.record.Findings = stuck.Findings // the other hosts use these findings
 	}
 	w.mu.Unlock()
-	if h := w.History(); w.opts.Host == 0 && h.To > 0 && !w.isWithdrawn() {
-		w.opts.Logger.Info("watchdog: " + h.Shares().String())
+	if h := w.History(); w.opts.Host == 0 && h.LastStep > 0 && !w.hasWithdrawn() {
+		w.opts.Logger.Info("watchdog: " + h.Breakdown().String())
 	}
 	w.close()
 	select {
-	case <-w.left:
+	case <-w.recordsDone:
 	case <-time.After(closeWait):
 	}
 	return nil
 }
 
-func (w *Watchdog) isWithdrawn() bool {
+func (w *Watchdog) hasWithdrawn() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.withdrawn
+	return w.isWithdrawn
 }
 
-// short returns the text of an error, truncated for a record.
-func short(err error) string {
+// errorText returns the text of an error, truncated for a record.
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	return bounded(err.Error())
+	return truncateText(err.Error())
 }
 
-func bounded(text string) string {
+func truncateText(text string) string {
 	const most = 600
 	if len(text) > most {
 		return text[:most] + " ..."

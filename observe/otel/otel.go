@@ -138,7 +138,7 @@ func (o *Observer) Phase(p phase.Phase) {
 func (o *Observer) Hook() fit.Hook {
 	return fit.Hook{
 		Name: "opentelemetry",
-		Doing: func(what watchdog.Activity, name string) {
+		OnActivity: func(what watchdog.Activity, name string) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.startActivity(what, name)
@@ -149,7 +149,7 @@ func (o *Observer) Hook() fit.Hook {
 			attrs := o.attributes(s.Strategy().Process())
 			r := &runState{step: s.Step(), rows: s.Rows(), attrs: metric.WithAttributeSet(attribute.NewSet(attrs...))}
 			r.ctx, r.span = o.tracer.Start(ctx, "train", trace.WithTimestamp(o.activities.firstStart()), trace.WithAttributes(append(attrs,
-				attribute.Int64("tpustrategy.first_step", s.Step()+1), attribute.Int64("tpustrategy.resumed", s.Resumed()))...))
+				attribute.Int64("tpustrategy.first_step", s.Step()+1), attribute.Int64("tpustrategy.resumed", s.ResumedFrom()))...))
 			_, r.steps = o.tracer.Start(r.ctx, "steps", trace.WithAttributes(attrs...))
 			o.run = r
 			o.emitSpans(o.activities.beforeRun...)

@@ -140,7 +140,7 @@ func (m *Metrics) Phase(p phase.Phase) {
 func (m *Metrics) Hook() fit.Hook {
 	return fit.Hook{
 		Name: "prometheus",
-		Doing: func(what watchdog.Activity, _ string) {
+		OnActivity: func(what watchdog.Activity, _ string) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.startActivity(what, m.process)

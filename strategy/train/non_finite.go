@@ -51,7 +51,7 @@ type NonFiniteSteps struct {
 }
 
 // NonFiniteError reports that a non-finite value ended the training: a step stopped ([Stop]), or
-// the hook fit.Finite ended a run.
+// the hook fit.TerminateOnNaN ended a run.
 type NonFiniteError struct {
 	// Function is the step's name, and Step its number, counted from 1.
 	Function string

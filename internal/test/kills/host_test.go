@@ -170,7 +170,7 @@ func host(h prochost.Host) int {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "host %d: %v\n", h.Process, err)
 	}
-	return interrupt.CodeContext(ctx, err)
+	return interrupt.ExitCodeForContext(ctx, err)
 }
 
 func runHost(ctx context.Context, h prochost.Host, j job) (err error) {
@@ -210,11 +210,11 @@ func runHost(ctx context.Context, h prochost.Host, j job) (err error) {
 	_, err = fit.Run(ctx, step, data, fit.Options{
 		Epochs: epochs, Every: 1, Resume: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	},
-		fit.Watch(watchdog.Options{Place: j.Directory, MinTimeout: 2 * time.Second, Exit: os.Exit}),
+		fit.Watch(watchdog.Options{Dir: j.Directory, MinTimeout: 2 * time.Second, Exit: os.Exit}),
 		fit.CSV(filepath.Join(j.Directory, "table.csv")),
 		fit.Checkpoint(place, saveEvery, options),
 		fit.Hook{Name: "tell",
-			Doing: func(what watchdog.Activity, _ string) {
+			OnActivity: func(what watchdog.Activity, _ string) {
 				switch what {
 				case watchdog.Save, watchdog.Restore, watchdog.Exchange:
 					fmt.Println("doing", what)
@@ -223,7 +223,7 @@ func runHost(ctx context.Context, h prochost.Host, j job) (err error) {
 				}
 			},
 			Begin: func(_ context.Context, s *fit.State) error {
-				fmt.Println("resumed", s.Resumed())
+				fmt.Println("resumed", s.ResumedFrom())
 				return nil
 			},
 			Record: func(_ context.Context, s *fit.State) error {

@@ -29,7 +29,7 @@ func CheckFlags(t *testing.T, logits func(f *trainer.Flags, rc *strategy.Replica
 	text := func(args ...string) string {
 		f := trainer.AddFlags(flag.NewFlagSet(t.Name(), flag.ContinueOnError), trainer.Defaults{Steps: 1, Devices: 2})
 		require.NoError(t, f.Parse(args, io.Discard))
-		step := strategytest.OK(train.New(s, f.Store(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(s, f.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(precision.Output(logits(f, rc, in[0])))
 		}, train.Options{Precision: f.Precision}))
 		m, err := step.Lowered(t.Context(), shapes.Make(dtypes.Uint8, 4, 8, 8))

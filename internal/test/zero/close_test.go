@@ -79,7 +79,7 @@ var closers = map[string]any{
 	"fit/profile.Recorder":           new(profile.Recorder),
 	"strategy/train.Evaluation":      new(train.Evaluation),
 	"strategy/train.Step":            new(train.Step),
-	"fit/watchdog.Board":             new(watchdog.Board),
+	"fit/watchdog.RecordStore":       new(watchdog.RecordStore),
 	"fit/watchdog.Watchdog":          new(watchdog.Watchdog),
 	"tpu/system.Slice":               new(system.Slice),
 	"tpu/system.System":              new(system.System),

@@ -30,7 +30,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := f.Parse(args, stderr); err != nil {
 		return err
 	}
-	corpus, err := text.LoadCorpus(ctx, "", text.CorpusOptions{HeldOut: 0.01, Progress: f.Say})
+	corpus, err := text.LoadCorpus(ctx, "", text.CorpusOptions{HeldOut: 0.01, Progress: f.StartTask})
 	if err != nil {
 		return err
 	}
@@ -38,18 +38,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	strat, done, err := f.Open(ctx, f.Strategy(nil), 0)
+	strat, done, err := f.Open(ctx, f.StrategyOptions(nil), 0)
 	if err != nil {
 		return err
 	}
 	defer done()
-	step, err := train.New(strat, f.Store(), optimizer.Adam().LearningRate(3e-3).Done(), loss, train.Options{})
+	step, err := train.New(strat, f.NewStore(), optimizer.Adam().LearningRate(3e-3).Done(), loss, train.Options{})
 	if err != nil {
 		return err
 	}
-	samples := f.Samples(step, logits, generate.Options{Layers: 1, KeyHeads: heads, HeadSize: width / heads, Vocabulary: 256, MaxLength: length},
+	samples := f.SampleHooks(step, logits, generate.Options{Layers: 1, KeyHeads: heads, HeadSize: width / heads, Vocabulary: 256, MaxLength: length},
 		corpus.Tokenizer, "func ", 20, stdout)
-	_, err = fit.Run(ctx, step, fit.Dataset(windows.Repeat(-1).Batch(32, true)), f.Fit(nil), append(samples, f.Hooks(20, "loss")...)...)
+	_, err = fit.Run(ctx, step, fit.Dataset(windows.Repeat(-1).Batch(32, true)), f.FitOptions(nil), append(samples, f.Hooks(20, "loss")...)...)
 	return err
 }
 

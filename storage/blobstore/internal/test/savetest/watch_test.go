@@ -28,24 +28,24 @@ func TestHostsSeeEachOtherThroughABucket(t *testing.T) {
 	var mu sync.Mutex
 	named := map[int]watchdog.Finding{}
 	for i := range 3 {
-		w, err := watchdog.Start(t.Context(), watchdog.Options{Host: i, Hosts: 3, Run: "r", Name: "w", Board: watchdog.In(run), MinTimeout: 2 * time.Second,
+		w, err := watchdog.Start(t.Context(), watchdog.Options{Host: i, Hosts: 3, Run: "r", Name: "w", RecordStore: watchdog.NewRecordStore(run), MinTimeout: 2 * time.Second,
 			OnReport: func(r watchdog.Report) {
 				mu.Lock()
 				defer mu.Unlock()
-				if f := r.Findings[0]; f.Cause.Stops() && named[i].Text == "" {
+				if f := r.Findings[0]; f.Cause.IsFatal() && named[i].Text == "" {
 					named[i] = f
 				}
 			}})
 		require.NoError(t, err)
 		defer w.Close(nil)
 		for range 5 {
-			w.Do(watchdog.Input, "")
-			w.Do(watchdog.Launch, "")
-			w.Step()
+			w.SetActivity(watchdog.Input, "")
+			w.SetActivity(watchdog.Launch, "")
+			w.CompleteStep()
 		}
-		w.Do(watchdog.Input, "")
+		w.SetActivity(watchdog.Input, "")
 		if i != 1 {
-			w.Do(watchdog.Launch, "")
+			w.SetActivity(watchdog.Launch, "")
 		}
 	}
 	require.Eventually(t, func() bool {
