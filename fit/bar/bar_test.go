@@ -21,7 +21,7 @@ type at struct {
 }
 
 func (a at) Step() int64            { return a.step }
-func (a at) TotalSteps() int64           { return a.steps }
+func (a at) TotalSteps() int64      { return a.steps }
 func (a at) Rows() int64            { return 100 * a.step }
 func (a at) Elapsed() time.Duration { return time.Duration(a.step) * time.Second }
 func (a at) Metrics() []fit.Metric  { return a.metrics }

@@ -24,7 +24,7 @@
 //	}
 //
 // In newStep, pass the policy f.Precision to train.New, and build the layers in blocks or loops
-// with the policy f.Keep. A model whose inputs are integers must convert its first floats with
+// with the policy f.Remat. A model whose inputs are integers must convert its first floats with
 // precision.Compute. If -precision or -remat has no effect on the first step that is traced for
 // training, the trace fails with an error of kind ValueError that names the flag and the function
 // to call.

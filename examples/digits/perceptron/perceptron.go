@@ -19,7 +19,7 @@ import (
 )
 
 // New returns the classifier for the MNIST files in a folder. If folder is empty, it uses the 1,797
-// embedded digits of 8x8 pixels. The rematerialization policy of the hidden layer is f.Keep when
+// embedded digits of 8x8 pixels. The rematerialization policy of the hidden layer is f.Remat when
 // the step is traced.
 func New(folder string, f *trainer.Flags) (trainer.Classifier, error) {
 	training, test, err := idx.ReadTrainTest(folder, digits.IDX)
