@@ -34,7 +34,9 @@ func (h *Host) isResponsive() bool {
 }
 
 // isWaiting reports whether the host is in an operation that requires the other hosts.
-func (h *Host) isWaiting() bool { return !h.Missing && h.State != Ended && h.activity().WaitsForHosts() }
+func (h *Host) isWaiting() bool {
+	return !h.Missing && h.State != Ended && h.activity().WaitsForHosts()
+}
 
 // minSilence is the minimum of Host.silenceLimit in seconds. maxSilence limits the value that is derived
 // from the time between a host's records.
