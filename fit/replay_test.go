@@ -14,8 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit"
 	"github.com/tpustrategy/tpustrategy/fit/interrupt"
 	"github.com/tpustrategy/tpustrategy/fit/replay"
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
@@ -109,17 +108,11 @@ func TestWhatTheHostsSavedSinceACleanReplayIsRemoved(t *testing.T) {
 	}
 }
 
-// devices returns the devices of a strategy.
-type devices interface {
-	Quiet(ctx context.Context, doing string, of []*strategy.Variable, f func(at []*mesh.Layout, held []mesh.Buffers) ([]mesh.Buffers, error)) error
-	Mesh() *mesh.Runtime
-}
-
 // turnBit flips a bit of a variable on the device of a partition.
 func turnBit(ctx context.Context, v *strategy.Variable, partition int) error {
-	m := inside.Of[devices](v.Strategy())
-	on := m.Mesh()
-	return m.Quiet(ctx, "turning a bit", []*strategy.Variable{v}, func(at []*mesh.Layout, held []mesh.Buffers) (_ []mesh.Buffers, err error) {
+	m := engine.Internal(v.Strategy())
+	on := m.Runtime()
+	return m.WithBuffers(ctx, "turning a bit", []*strategy.Variable{v}, func(at []*engine.Layout, held []engine.Buffers) (_ []engine.Buffers, err error) {
 		fresh := on.Buffers()
 		for p, b := range held[0] {
 			if b == nil || !on.Local[p] {
@@ -136,6 +129,6 @@ func turnBit(ctx context.Context, v *strategy.Variable, partition int) error {
 				return nil, err
 			}
 		}
-		return []mesh.Buffers{fresh}, nil
+		return []engine.Buffers{fresh}, nil
 	})
 }

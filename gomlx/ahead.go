@@ -16,8 +16,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/fit/progress"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/files"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -69,7 +69,7 @@ func NewAheadOfTime(slice *system.Slice, reportFile string, opts Options) (*Back
 	if opts.Compiler, err = opts.aheadCompiler(a.line); err != nil {
 		return nil, failed("NewAheadOfTime", "", err)
 	}
-	return newAhead(a, lowering.TargetTPU, slice.Topology(), opts, func(of mesh.Options) (*mesh.Runtime, error) { return mesh.Describe(slice, of), nil })
+	return newAhead(a, lowering.TargetTPU, slice.Topology(), opts, func(of engine.Options) (*engine.Runtime, error) { return engine.Describe(slice, of), nil })
 }
 
 // lineTo returns a progress line that writes to notes, which may be nil.
@@ -123,16 +123,18 @@ func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backen
 		}
 		return record.Executable(), x.Close()
 	}
-	return newAhead(a, lowering.TargetCPU, topology, opts, func(of mesh.Options) (*mesh.Runtime, error) { return mesh.Compiling(topology, "cpu", compile, of), nil })
+	return newAhead(a, lowering.TargetCPU, topology, opts, func(of engine.Options) (*engine.Runtime, error) {
+		return engine.Compiling(topology, "cpu", compile, of), nil
+	})
 }
 
 // newAhead returns a backend that compiles for the devices of topology.
-func newAhead(a *aheadTarget, target lowering.Target, topology tpu.Topology, opts Options, machine func(mesh.Options) (*mesh.Runtime, error)) (*Backend, error) {
+func newAhead(a *aheadTarget, target lowering.Target, topology tpu.Topology, opts Options, machine func(engine.Options) (*engine.Runtime, error)) (*Backend, error) {
 	b := &Backend{opts: opts, ahead: a}
 	if err := b.open(context.Background(), topology, target, "ahead of time for "+a.target.String(), machine); err != nil {
 		return nil, err
 	}
-	a.host.life = b.machine.Life
+	a.host.life = b.runtime.Life
 	a.host.opts = Options{Name: b.opts.Name, Target: b.opts.Target, Precision: opts.Precision, Random: opts.Random}
 	b.owned = append(b.owned, a.host.Close)
 	return b, nil
@@ -255,7 +257,7 @@ func (c *executableState) compileAhead(donated []bool) error {
 	start = time.Now()
 	now := phase.Phase{Name: c.program.Name, Stage: phase.Compiling, Target: a.target.Name, Replicas: b.mesh.Size() / b.logical.Size(), LogicalDevices: b.logical.Size(), TextBytes: len(m.Text)}
 	a.line.SetPhase(now)
-	x, _, err := b.machine.Build(b.machine.Life, c.program.Name, pjrt.Program{Code: m.Text, Trusted: true}, b.machine.Options(1), nil)
+	x, _, err := b.runtime.Build(b.runtime.Life, c.program.Name, pjrt.Program{Code: m.Text, Trusted: true}, b.runtime.Options(1), nil)
 	now.Stage, now.Err = phase.Done, err
 	a.line.SetPhase(now)
 	in := report.Input{Target: a.target, Refused: report.RefusalOf(err), LoweringSeconds: lowered.Seconds(), CompilingSeconds: time.Since(start).Seconds()}
@@ -271,7 +273,7 @@ func (c *executableState) compileAhead(donated []bool) error {
 	stopped.Err = err
 	switch {
 	case err == nil:
-		in.Program = x.(mesh.OfflineProgram).Executable
+		in.Program = x.(engine.OfflineProgram).Executable
 		laidOut(m, frame, in.Program)
 		stopped.Explanation = explain(c.program.Name, m, c.places, b.opts.Rules)
 	case in.Refused == nil:

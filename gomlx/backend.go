@@ -12,8 +12,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -29,7 +29,7 @@ type Backend struct {
 	mesh, logical sharding.Mesh
 	// machine's Life is the context of all operations, because the interfaces of package compute
 	// have no contexts.
-	machine *mesh.Runtime
+	runtime *engine.Runtime
 	ahead   *aheadTarget // nil unless the backend compiles ahead of time
 	rules   ruleUse
 	owned   []func() error // called by Close after the backend's own resources are closed
@@ -63,7 +63,7 @@ func newOn(life context.Context, sys *system.System, opts Options) (*Backend, er
 		target = lowering.TargetCPU
 	}
 	b := &Backend{opts: opts}
-	err := b.open(life, sys.Topology(), target, sys.Platform(), func(of mesh.Options) (*mesh.Runtime, error) { return mesh.On(sys, of) })
+	err := b.open(life, sys.Topology(), target, sys.Platform(), func(of engine.Options) (*engine.Runtime, error) { return engine.On(sys, of) })
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func newOn(life context.Context, sys *system.System, opts Options) (*Backend, er
 
 // open creates the backend's runtime over the devices of a topology, and its lowering for
 // Options.Target, or for target if Options.Target is nil.
-func (b *Backend) open(life context.Context, topology tpu.Topology, target lowering.Target, platform string, machine func(mesh.Options) (*mesh.Runtime, error)) (err error) {
+func (b *Backend) open(life context.Context, topology tpu.Topology, target lowering.Target, platform string, machine func(engine.Options) (*engine.Runtime, error)) (err error) {
 	b.holds = newResources()
 	b.opts.Name = b.opts.name()
 	if b.opts.Target == nil {
@@ -85,7 +85,7 @@ func (b *Backend) open(life context.Context, topology tpu.Topology, target lower
 	if err := b.opts.validate(b.mesh); err != nil {
 		return err
 	}
-	b.machine, err = machine(mesh.Options{
+	b.runtime, err = machine(engine.Options{
 		ErrorPrefix: "gomlx", Within: life, Groups: slices.Collect(slices.Chunk(ids, b.logical.Size())), Compiler: b.opts.Compiler, Closed: ErrFinalized,
 		Differ: func(what string, _ []string, differing []int) error {
 			return &MismatchError{What: what, Differing: differing}
@@ -118,7 +118,7 @@ func (b *Backend) describe(num compute.DeviceNum) string {
 	if err := b.has(num); err != nil {
 		return err.Error()
 	}
-	return b.machine.All[num].DebugString()
+	return b.runtime.All[num].DebugString()
 }
 
 // meshOf returns the mesh over the devices and the mesh of the logical axes.
@@ -144,7 +144,7 @@ func meshOf(devices int, opts Options) (all, axes sharding.Mesh, err error) {
 func (b *Backend) Mesh() sharding.Mesh { return b.mesh }
 
 // System returns the system of the backend, or nil if the backend compiles ahead of time.
-func (b *Backend) System() *system.System { return b.machine.System }
+func (b *Backend) System() *system.System { return b.runtime.System }
 
 // has returns an error if there is no device with the number.
 func (b *Backend) has(num compute.DeviceNum) error {
@@ -159,7 +159,7 @@ func (b *Backend) named() error {
 	if b.ahead != nil {
 		return b.ahead.notHere("a program for devices that GoMLX names")
 	}
-	if b.machine.Several() {
+	if b.runtime.Several() {
 		return &errkind.Fault{Op: "gomlx: named devices", Reason: "the devices are those of several processes",
 			Hint: "leave the distribution to the backend: use no device number but 0", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
 	}
@@ -169,15 +169,15 @@ func (b *Backend) named() error {
 // Close frees all buffers and executables of the backend. Pending and later operations return
 // [ErrFinalized]. A second Close returns the result of the first.
 func (b *Backend) Close() error {
-	if b == nil || b.machine == nil {
+	if b == nil || b.runtime == nil {
 		return nil
 	}
-	b.machine.End()
+	b.runtime.End()
 	b.Backend.Finalize()
 	return b.holds.Close(func(errs []error) error {
-		b.machine.Launch.Lock()
-		errs = append(errs, b.machine.Close()...)
-		b.machine.Launch.Unlock()
+		b.runtime.Launch.Lock()
+		errs = append(errs, b.runtime.Close()...)
+		b.runtime.Launch.Unlock()
 		for _, end := range b.owned {
 			errs = append(errs, end())
 		}

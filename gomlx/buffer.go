@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -46,8 +46,8 @@ type memory struct {
 // placement is a tensor on the devices in one layout. A placement on one device has only the buffer
 // of that device.
 type placement struct {
-	layout *mesh.Layout
-	mesh.Buffers
+	layout *engine.Layout
+	engine.Buffers
 }
 
 // has reports whether the part of a partition is present.
@@ -158,16 +158,16 @@ func (h *memory) readLocked(dst []byte) error {
 		return err
 	}
 	for _, l := range h.placements {
-		if from, _, ok := h.backend.machine.Sources(l.layout, 0, l.has, false); ok {
-			return h.backend.machine.Get(h.backend.machine.Life, l.layout, l.Buffers, from, dst)
+		if from, _, ok := h.backend.runtime.Sources(l.layout, 0, l.has, false); ok {
+			return h.backend.runtime.Get(h.backend.runtime.Life, l.layout, l.Buffers, from, dst)
 		}
 	}
 	whole, err := h.backend.everywhere(h.placements[0], h.shape)
 	if err != nil {
 		return err
 	}
-	from, _, _ := h.backend.machine.Sources(whole.layout, 0, nil, true)
-	return errors.Join(h.backend.machine.Get(h.backend.machine.Life, whole.layout, whole.Buffers, from, dst), whole.Close())
+	from, _, _ := h.backend.runtime.Sources(whole.layout, 0, nil, true)
+	return errors.Join(h.backend.runtime.Get(h.backend.runtime.Life, whole.layout, whole.Buffers, from, dst), whole.Close())
 }
 
 // bytes returns the value in host memory, which must not be modified. h.mu must be held.
@@ -196,9 +196,9 @@ func (h *memory) value() (promise, error) {
 }
 
 // layLocked returns the value in a layout, and reshards it if necessary.
-func (h *memory) layLocked(want *mesh.Layout) (*placement, error) {
+func (h *memory) layLocked(want *engine.Layout) (*placement, error) {
 	for i, l := range h.placements {
-		if l.layout.Same(want) && h.backend.machine.Here(l.Buffers) {
+		if l.layout.Same(want) && h.backend.runtime.Here(l.Buffers) {
 			if i > 0 {
 				h.placements[0], h.placements[i] = l, h.placements[0]
 			}
@@ -236,21 +236,21 @@ func (h *memory) keepLocked(l *placement) {
 }
 
 // whole returns the layout of a tensor that is replicated on all devices.
-func (b *Backend) whole(shape shapes.Shape) (*mesh.Layout, error) {
+func (b *Backend) whole(shape shapes.Shape) (*engine.Layout, error) {
 	return b.layout(spmd.ShardedTensor{DType: shape.DType, Spec: sharding.Replicated(shape.Rank()), GlobalDims: shape.Dimensions})
 }
 
 // spread transfers the parts of a tensor to the devices of this process.
-func (b *Backend) spread(tensor []byte, at *mesh.Layout) (*placement, error) {
-	l := &placement{layout: at, Buffers: b.machine.Buffers()}
-	if err := b.machine.Put(b.machine.Life, at, func(int) []byte { return tensor }, l.Buffers); err != nil {
+func (b *Backend) spread(tensor []byte, at *engine.Layout) (*placement, error) {
+	l := &placement{layout: at, Buffers: b.runtime.Buffers()}
+	if err := b.runtime.Put(b.runtime.Life, at, func(int) []byte { return tensor }, l.Buffers); err != nil {
 		return nil, err
 	}
 	return l, nil
 }
 
 // onLocked returns a replicated placement of the value that includes the device num, or nil.
-func (h *memory) onLocked(num compute.DeviceNum, whole *mesh.Layout) *placement {
+func (h *memory) onLocked(num compute.DeviceNum, whole *engine.Layout) *placement {
 	for _, l := range h.placements {
 		if l.has(int(num)) && l.layout.Same(whole) {
 			return l
@@ -260,12 +260,12 @@ func (h *memory) onLocked(num compute.DeviceNum, whole *mesh.Layout) *placement 
 }
 
 // aloneLocked copies the complete value to one device.
-func (h *memory) aloneLocked(num compute.DeviceNum, whole *mesh.Layout) (*placement, error) {
-	m := h.backend.machine
+func (h *memory) aloneLocked(num compute.DeviceNum, whole *engine.Layout) (*placement, error) {
+	m := h.backend.runtime
 	to := &placement{whole, m.Buffers()}
 	for from := range m.All {
 		if l := h.onLocked(compute.DeviceNum(from), whole); l != nil {
-			b, err := l.Buffers[from].CopyToDevice(h.backend.machine.Life, m.All[num])
+			b, err := l.Buffers[from].CopyToDevice(h.backend.runtime.Life, m.All[num])
 			if errors.Is(err, errors.ErrUnsupported) {
 				break // copy through the host
 			}
@@ -278,7 +278,7 @@ func (h *memory) aloneLocked(num compute.DeviceNum, whole *mesh.Layout) (*placem
 		return nil, err
 	}
 	var scratch []byte
-	return to, m.PutPart(h.backend.machine.Life, whole, int(num), tensor, &scratch, to.Buffers)
+	return to, m.PutPart(h.backend.runtime.Life, whole, int(num), tensor, &scratch, to.Buffers)
 }
 
 // CopyToDevice returns a new buffer with the same value for another device.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -122,7 +122,7 @@ func (h *memory) release(donated bool) {
 }
 
 // lay returns a claimed value in a layout, and reshards it if necessary.
-func (h *memory) lay(want *mesh.Layout) (*placement, error) {
+func (h *memory) lay(want *engine.Layout) (*placement, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gone != nil {

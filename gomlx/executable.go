@@ -11,8 +11,8 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -217,7 +217,7 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 	if err := e.agreeOn(inputs); err != nil {
 		return nil, err
 	}
-	args, results := mesh.Table(len(v.rows), len(inputs)), mesh.Table(len(v.rows), len(p.Outputs))
+	args, results := engine.Table(len(v.rows), len(inputs)), engine.Table(len(v.rows), len(p.Outputs))
 	taken := make([]*placement, len(inputs))
 	for i, input := range inputs {
 		l, err := input.(*Buffer).memory.lay(v.args[i])
@@ -254,7 +254,7 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 		if i := v.of[r]; i >= 0 {
 			l = taken[i] // the result reuses its buffers
 		} else {
-			l = &placement{layout: v.results[r], Buffers: b.machine.Column(results, v.rows, r)}
+			l = &placement{layout: v.results[r], Buffers: b.runtime.Column(results, v.rows, r)}
 		}
 		buf, err := b.newBuffer(&memory{backend: b, shape: p.Outputs[r], placements: []*placement{l}})
 		out[r], errs = buf, append(errs, err)

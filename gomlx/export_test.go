@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/fit/progress"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -18,14 +18,14 @@ func Moved(b *Backend) int64 { return b.moved.Load() }
 // to w.
 func Slowly(b *Backend, w io.Writer, while, every time.Duration) {
 	b.ahead.line = progress.NewLine(w, progress.Options{Every: every})
-	fast := b.machine
+	fast := b.runtime
 	slow := func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 		time.Sleep(while)
 		x, _, err := fast.Build(ctx, "slow", program, opts, nil)
 		if err != nil {
 			return nil, err
 		}
-		return x.(mesh.OfflineProgram).Executable, nil
+		return x.(engine.OfflineProgram).Executable, nil
 	}
 	compilesBy(b, slow)
 }
@@ -36,7 +36,7 @@ func Refuse(b *Backend, answer error) {
 }
 
 func compilesBy(b *Backend, compile func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error)) {
-	was := b.machine
+	was := b.runtime
 	groups := slices.Collect(slices.Chunk(slices.Concat(was.Topology().DeviceIDs()...), b.logical.Size()))
-	b.machine = mesh.Compiling(was.Topology(), was.Platform(), compile, mesh.Options{ErrorPrefix: "gomlx", Within: context.Background(), Groups: groups, Closed: ErrFinalized})
+	b.runtime = engine.Compiling(was.Topology(), was.Platform(), compile, engine.Options{ErrorPrefix: "gomlx", Within: context.Background(), Groups: groups, Closed: ErrFinalized})
 }

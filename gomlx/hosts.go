@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -40,14 +40,14 @@ func (b *Backend) everywhere(l *placement, shape shapes.Shape) (*placement, erro
 		}
 		b.gathers[key] = v
 	}
-	args, results := mesh.Table(len(v.rows), 1), mesh.Table(len(v.rows), 1)
+	args, results := engine.Table(len(v.rows), 1), engine.Table(len(v.rows), 1)
 	for row, d := range v.rows {
 		args[row][0] = l.Buffers[d]
 	}
 	if err := b.launch(v, args, results, nil); err != nil {
 		return nil, err
 	}
-	return &placement{layout: v.results[0], Buffers: b.machine.Column(results, v.rows, 0)}, nil
+	return &placement{layout: v.results[0], Buffers: b.runtime.Column(results, v.rows, 0)}, nil
 }
 
 // gatherer compiles a program that replicates its argument on all devices.
@@ -70,7 +70,7 @@ func (b *Backend) gatherer(shape shapes.Shape, from sharding.Spec) (*variant, er
 		return nil, err
 	}
 	v := &variant{module: m}
-	if err := v.load(b, "whole", m.Text, b.machine.Options(1)); err != nil {
+	if err := v.load(b, "whole", m.Text, b.runtime.Options(1)); err != nil {
 		return nil, err
 	}
 	if err := b.holds.Track(v.exe); err != nil {
@@ -81,7 +81,7 @@ func (b *Backend) gatherer(shape shapes.Shape, from sharding.Spec) (*variant, er
 
 // agree returns an error if data differs between processes. what names the data in the error.
 func (b *Backend) agree(what, hint string, data []byte) error {
-	err := b.machine.Agree(b.machine.Life, what, "", data)
+	err := b.runtime.Agree(b.runtime.Life, what, "", data)
 	if mismatch := (*MismatchError)(nil); errors.As(err, &mismatch) {
 		mismatch.Hint = hint
 	}
@@ -93,7 +93,7 @@ func (b *Backend) agree(what, hint string, data []byte) error {
 // error.
 func (e *Executable) agreeOn(inputs []compute.Buffer) error {
 	b, p := e.backend, e.state.program
-	if !b.machine.Several() {
+	if !b.runtime.Several() {
 		return nil
 	}
 	var fresh []int

@@ -6,7 +6,7 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 )
 
 // A program that GoMLX distributes, or that it runs on a default device other than 0, runs on
@@ -51,7 +51,7 @@ func (c *executableState) onNamed(defaultDevice compute.DeviceNum) (*variant, er
 			return nil, err
 		}
 		v := &variant{}
-		if err := v.load(b, p.Name, text, b.machine.OptionsOn(devices, p.Replicas)); err != nil {
+		if err := v.load(b, p.Name, text, b.runtime.OptionsOn(devices, p.Replicas)); err != nil {
 			return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
 		}
 		return v, nil
@@ -70,7 +70,7 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaul
 	}
 	defer release(inputs, donate, true)
 	defer release(inputs, donate, false)
-	args, results := mesh.Table(len(v.rows), len(p.Parameters)), mesh.Table(len(v.rows), len(p.Outputs))
+	args, results := engine.Table(len(v.rows), len(p.Parameters)), engine.Table(len(v.rows), len(p.Outputs))
 	devices := e.state.devices(defaultDevice)
 	for i, input := range inputs {
 		num := devices[i/len(p.Parameters)]
@@ -96,7 +96,7 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaul
 			if err != nil {
 				return nil, err
 			}
-			l := &placement{whole, b.machine.Buffers()}
+			l := &placement{whole, b.runtime.Buffers()}
 			l.Buffers[num] = part
 			buf, err := b.newBuffer(&memory{backend: b, shape: of, num: compute.DeviceNum(num), placements: []*placement{l}})
 			if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -273,7 +273,7 @@ func run(b *Backend, c *executableState, fr spmd.GlobalSignature, data [][]byte)
 		return nil, err
 	}
 	defer v.exe.Close()
-	args, results := mesh.Table(len(v.rows), len(v.args)), mesh.Table(len(v.rows), len(v.results))
+	args, results := engine.Table(len(v.rows), len(v.args)), engine.Table(len(v.rows), len(v.results))
 	for i, x := range data {
 		l, err := b.spread(x, v.args[i])
 		if err != nil {
@@ -288,7 +288,7 @@ func run(b *Backend, c *executableState, fr spmd.GlobalSignature, data [][]byte)
 		return nil, err
 	}
 	for r := range v.results {
-		l := &placement{layout: v.results[r], Buffers: b.machine.Column(results, v.rows, r)}
+		l := &placement{layout: v.results[r], Buffers: b.runtime.Column(results, v.rows, r)}
 		h := &memory{backend: b, shape: c.program.Outputs[r], placements: []*placement{l}}
 		x := make([]float32, c.program.Outputs[r].Size())
 		if err := h.toFlat(x); err != nil {

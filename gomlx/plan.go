@@ -55,7 +55,7 @@ func (c *executableState) plan(donated []bool) (*plan.Result, error) {
 	options.Progress = b.ahead.line.Update
 	facts := p.slice.Info()
 	p.space.Slices = []plan.Slice{{Name: facts.Name, Devices: facts.Devices}}
-	result, err := plan.Search(b.machine.Life, p.space.Plans(), &probe.Step{Compiler: &probe.Compiler{Worker: compiler, Folder: p.folder}, Make: func(_ context.Context, p plan.Plan) (probe.Made, error) {
+	result, err := plan.Search(b.runtime.Life, p.space.Plans(), &probe.Step{Compiler: &probe.Compiler{Worker: compiler, Folder: p.folder}, Make: func(_ context.Context, p plan.Plan) (probe.Made, error) {
 		return c.by(p, donated)
 	}}, options)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *executableState) plan(donated []bool) (*plan.Result, error) {
 func (c *executableState) by(p plan.Plan, donated []bool) (made probe.Made, err error) {
 	opts := c.backend.opts
 	opts.Logical, opts.Axes, opts.Rules, opts.RulesName, opts.Notes = 0, p.Axes, p.Rules, p.RulesName, nil
-	b := &Backend{opts: opts, machine: c.backend.machine}
+	b := &Backend{opts: opts, runtime: c.backend.runtime}
 	slice := c.backend.ahead.plan.slice
 	if b.mesh, b.logical, err = meshOf(slice.Info().Devices, opts); err != nil {
 		return made, err
@@ -89,7 +89,7 @@ func (c *executableState) by(p plan.Plan, donated []bool) (made probe.Made, err 
 	if err != nil {
 		return made, err
 	}
-	made.Program = probe.Program{Slice: slice, Program: pjrt.Program{Code: m.Text, Trusted: true}, Options: b.machine.Options(1), Replicas: p.Replicas, Logical: p.Logical()}
+	made.Program = probe.Program{Slice: slice, Program: pjrt.Program{Code: m.Text, Trusted: true}, Options: b.runtime.Options(1), Replicas: p.Replicas, Logical: p.Logical()}
 	for i, name := range c.program.ParameterNames[:givenParameters(c.program)] {
 		dims := c.program.Parameters[i].Dimensions
 		if isVariable(name) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -22,7 +22,7 @@ type resultShardings struct {
 }
 
 // layout returns the layout of a result, and sets its Spec and Shard.
-func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, result int) (*mesh.Layout, error) {
+func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, result int) (*engine.Layout, error) {
 	if c.of == nil {
 		return nil, unknown("the runtime gives no compiled program", nil)
 	}
@@ -31,7 +31,7 @@ func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, resu
 		return nil, err
 	}
 	if slices.Equal(c.of.Outputs()[result].Dims, x.GlobalDims) {
-		return mesh.New(t, x.GlobalDims, over, x.Spec) // replicated
+		return engine.New(t, x.GlobalDims, over, x.Spec) // replicated
 	}
 	if c.ops == nil {
 		if c.ops, err = outputShardings(c.of.Executable(), c.results); err != nil {
@@ -39,7 +39,7 @@ func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, resu
 		}
 	}
 	op := c.ops[result]
-	l, err := mesh.Of(t, x.GlobalDims, over.Size(), func(device int) ([]sharding.Range, error) {
+	l, err := engine.Of(t, x.GlobalDims, over.Size(), func(device int) ([]sharding.Range, error) {
 		ranges, holds, err := op.IndexRanges(x.GlobalDims, device)
 		if err == nil && !holds {
 			err = unknown(fmt.Sprintf("device %d holds nothing of result %d", device, result), nil)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -20,8 +20,8 @@ type variant struct {
 	module  *spmd.Module // module and the layouts are only set for a program on all devices
 	exe     system.Executable
 	rows    []int // the partition of each row of a launch
-	args    []*mesh.Layout
-	results []*mesh.Layout
+	args    []*engine.Layout
+	results []*engine.Layout
 	of      []int // index of the parameter whose memory each result reuses, or -1
 }
 
@@ -92,7 +92,7 @@ func (c *executableState) frame(donated []bool) (spmd.GlobalSignature, []int) {
 		f.Arguments = append(f.Arguments, spmd.TensorPlacement{Name: name, Spec: c.places[i].Spec, InnerSpec: readAs(name, c.places[i].Spec)})
 	}
 	for r, s := range p.Outputs {
-		border := spmd.TensorPlacement{Spec: sharding.Replicated(s.Rank()), AutoSharded: !c.backend.machine.Several()}
+		border := spmd.TensorPlacement{Spec: sharding.Replicated(s.Rank()), AutoSharded: !c.backend.runtime.Several()}
 		if i := of[r]; i >= 0 {
 			border.Name, border.Spec, border.AutoSharded = p.ParameterNames[i], c.places[i].Spec, false
 			f.Arguments[i].Donated, f.Arguments[i].Result = true, r
@@ -126,7 +126,7 @@ func (c *executableState) buildOn(frame spmd.GlobalSignature, of []int) (*varian
 		return nil, err
 	}
 	v := &variant{module: m, of: of}
-	if err := v.load(c.backend, c.program.Name, m.Text, c.backend.machine.Options(1)); err != nil {
+	if err := v.load(c.backend, c.program.Name, m.Text, c.backend.runtime.Options(1)); err != nil {
 		return nil, err
 	}
 	if err := v.lay(c.backend, frame); err != nil {
@@ -147,9 +147,9 @@ func (c *executableState) explains(v *variant) error {
 	c.explained = true
 	e := explain(c.program.Name, v.module, c.places, b.opts.Rules)
 	if loaded := system.UnwrapExecutable(v.exe); loaded != nil {
-		topology := b.machine.Topology()
+		topology := b.runtime.Topology()
 		target := report.Target{Name: topology.Name(), Devices: topology.NumDevices(), Hosts: topology.NumTasks()}
-		if platform := b.machine.Platform(); target.Name == "" || platform == "cpu" {
+		if platform := b.runtime.Platform(); target.Name == "" || platform == "cpu" {
 			target.Name = platform
 		}
 		var err error
@@ -163,10 +163,10 @@ func (c *executableState) explains(v *variant) error {
 
 // load compiles the variant.
 func (v *variant) load(b *Backend, name string, text []byte, opts pjrt.CompileOptions) (err error) {
-	if v.exe, _, err = b.machine.Build(b.machine.Life, name, pjrt.Program{Code: text, Trusted: true}, opts, nil); err != nil {
+	if v.exe, _, err = b.runtime.Build(b.runtime.Life, name, pjrt.Program{Code: text, Trusted: true}, opts, nil); err != nil {
 		return err
 	}
-	if v.rows, err = b.machine.Rows(v.exe); err != nil {
+	if v.rows, err = b.runtime.Rows(v.exe); err != nil {
 		return errors.Join(err, v.exe.Close())
 	}
 	return nil
@@ -174,9 +174,9 @@ func (v *variant) load(b *Backend, name string, text []byte, opts pjrt.CompileOp
 
 // launch executes a variant. args and results have one row per device of this process.
 func (b *Backend) launch(v *variant, args, results [][]*pjrt.Buffer, donate []bool) error {
-	b.machine.Launch.Lock()
-	defer b.machine.Launch.Unlock()
-	return v.exe.Execute(b.machine.Life, args, results, pjrt.ExecuteOptions{Donate: donate})
+	b.runtime.Launch.Lock()
+	defer b.runtime.Launch.Unlock()
+	return v.exe.Execute(b.runtime.Life, args, results, pjrt.ExecuteOptions{Donate: donate})
 }
 
 // lay sets the layouts of the arguments and results. The layouts of open results are read from the
@@ -192,7 +192,7 @@ func (v *variant) lay(b *Backend, frame spmd.GlobalSignature) error {
 	choice := resultShardings{of: system.UnwrapExecutable(v.exe), results: len(v.module.Results)}
 	for i := range v.module.Results {
 		x := &v.module.Results[i]
-		var l *mesh.Layout
+		var l *engine.Layout
 		var err error
 		if frame.Results[i].AutoSharded && b.mesh.Size() > 1 {
 			l, err = choice.layout(b.mesh, x, i)
@@ -208,10 +208,10 @@ func (v *variant) lay(b *Backend, frame spmd.GlobalSignature) error {
 }
 
 // layout returns the layout of an argument or result of a module.
-func (b *Backend) layout(x spmd.ShardedTensor) (*mesh.Layout, error) {
+func (b *Backend) layout(x spmd.ShardedTensor) (*engine.Layout, error) {
 	t, err := hostdata.PJRTType(x.DType)
 	if err != nil {
 		return nil, err
 	}
-	return mesh.New(t, x.GlobalDims, b.mesh, x.Spec)
+	return engine.New(t, x.GlobalDims, b.mesh, x.Spec)
 }

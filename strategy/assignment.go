@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
@@ -102,14 +102,14 @@ func checkSlices(topology tpu.Topology, assignment tpu.DeviceAssignment, opts Op
 
 // names returns TensorFlow's names of the logical devices of a replica, and of its host.
 func (s *TPUStrategy) names(replica int) (devices []string, host string) {
-	job, platform := "worker", strings.ToUpper(s.machine.Platform())
+	job, platform := "worker", strings.ToUpper(s.runtime.Platform())
 	if platform == "CPU" {
 		job = "localhost"
 	}
 	name := func(task int, platform string, ordinal int) string {
 		return fmt.Sprintf("/job:%s/replica:0/task:%d/device:%s:%d", job, task, platform, ordinal)
 	}
-	topology, column := s.machine.Topology(), s.assignment.DeviceIDs()[replica]
+	topology, column := s.runtime.Topology(), s.assignment.DeviceIDs()[replica]
 	for _, id := range column {
 		task, _ := topology.TaskOfDevice(id)
 		devices = append(devices, name(task, platform, slices.Index(topology.DeviceIDs()[task], id)))
@@ -133,7 +133,7 @@ func (v *Variable) Devices() []string {
 
 // partitionsIn returns, for each partition of m, the partition of other on the same device. It
 // returns false if other does not have one of the devices.
-func partitionsIn(m, other *mesh.Runtime) ([]int, bool) {
+func partitionsIn(m, other *engine.Runtime) ([]int, bool) {
 	on := make(map[*pjrt.Device]int, len(other.All))
 	for e, device := range other.All {
 		on[device] = e

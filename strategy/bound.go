@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -92,9 +92,9 @@ func (b *Binding) Launch(ctx context.Context) error {
 		}
 	}
 	s := b.program.function.strategy
-	s.machine.Launch.Lock()
+	s.runtime.Launch.Lock()
 	err := b.run(ctx)
-	s.machine.Launch.Unlock() // not deferred: a defer costs a tenth of the overhead of a short launch
+	s.runtime.Launch.Unlock() // not deferred: a defer costs a tenth of the overhead of a short launch
 	if guard := b.program.function.guard; guard != nil && err == nil {
 		return guard.Launched(ctx, b.program.function)
 	}
@@ -197,7 +197,7 @@ func (b *Binding) resultColumns() [][]*pjrt.Buffer {
 }
 
 // setColumn replaces the buffers of an argument of the function.
-func (b *Binding) setColumn(argument int, buffers mesh.Buffers) {
+func (b *Binding) setColumn(argument int, buffers engine.Buffers) {
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()
 	b.columns[argument] = buffers
@@ -217,7 +217,7 @@ func (b *Binding) setColumn(argument int, buffers mesh.Buffers) {
 }
 
 // launchLock returns the lock that guards a Binding.
-func (b *Binding) launchLock() *sync.Mutex { return &b.program.function.strategy.machine.Launch }
+func (b *Binding) launchLock() *sync.Mutex { return &b.program.function.strategy.runtime.Launch }
 
 // Results returns the results of the latest launch, or nil before the first launch. The Binding
 // owns them: the next launch overwrites them, and Close closes them.

@@ -7,8 +7,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -36,12 +36,12 @@ func (c Compilation) String() string {
 }
 
 // goesOn returns the callback for long compilations, or nil.
-func (o *Options) goesOn() func(mesh.Compilation) {
+func (o *Options) goesOn() func(engine.Compilation) {
 	switch {
 	case o.Compiling != nil:
-		return func(c mesh.Compilation) { o.Compiling(Compilation(c)) }
+		return func(c engine.Compilation) { o.Compiling(Compilation(c)) }
 	case o.Logger != nil:
-		return func(c mesh.Compilation) {
+		return func(c engine.Compilation) {
 			o.Logger.Info("strategy: a compilation goes on", "step", c.Name, "passed", c.Passed.Round(time.Second),
 				"text_bytes", c.TextBytes, "replicas", c.Replicas, "logical_devices", c.LogicalDevices)
 		}
@@ -107,7 +107,7 @@ func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 		return nil, err
 	}
 	s.slice = slice
-	s.machine = mesh.Describe(slice, s.opts.machine(s.assignment))
+	s.runtime = engine.Describe(slice, s.opts.runtimeOptions(s.assignment))
 	return s, nil
 }
 
@@ -126,7 +126,7 @@ func (b batchShare) abstract(shape shapes.Shape, split bool) (Value, error) {
 
 // shareLayout returns the dimensions of a replica's share of a batch, or of a value that is not
 // split, and its layout.
-func (b batchShare) shareLayout(shape shapes.Shape, split bool) (dims []int, l *mesh.Layout, err error) {
+func (b batchShare) shareLayout(shape shapes.Shape, split bool) (dims []int, l *engine.Layout, err error) {
 	if !shape.Ok() {
 		return nil, nil, fault.New(errkind.ValueError, "shape of an argument", "give the shape of the whole batch, of known dimensions", "%s is no shape of a tensor", shape)
 	}

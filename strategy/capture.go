@@ -36,7 +36,7 @@ func (rc *ReplicaContext) capture(op string, v *Variable) *capture {
 	}
 	borrowed := v.strategy != rc.strategy
 	if borrowed {
-		if _, ok := partitionsIn(rc.strategy.machine, v.strategy.machine); !ok {
+		if _, ok := partitionsIn(rc.strategy.runtime, v.strategy.runtime); !ok {
 			panic(v.ownedBy(rc.strategy, op))
 		}
 	}

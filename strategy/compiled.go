@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/report"
@@ -22,6 +22,8 @@ import (
 // CompiledStep describes a compiled step. The strategy owns Program and Executable: do not close
 // them.
 type CompiledStep struct {
+	stepAccess
+
 	// Name is the name of the step function.
 	Name string
 	// Module is the step that was passed to the compiler.
@@ -52,6 +54,7 @@ func (p *program) compiled() *CompiledStep {
 		Name: p.function.opts.Name, Module: p.module, Executable: system.UnwrapExecutable(p.executable), Assignment: s.assignment,
 		Lowering: p.lowering, Arriving: p.arriving, Compiling: p.compiling, program: p, Program: executableOf(p.executable),
 	}
+	c.stepAccess = engine.NewAccess(internalStep{c})
 	for i, v := range p.variables {
 		c.Variables = append(c.Variables, v != nil && !p.module.Arguments[i].IsConstant)
 	}
@@ -121,21 +124,21 @@ func (c *CompiledStep) SuggestAnnotations(ctx context.Context, o report.Annotati
 // try compiles a variant of the step, as far as needed to find its collectives.
 func (c *CompiledStep) try(ctx context.Context, m *spmd.Module) (pjrt.Program, error) {
 	s := c.program.function.strategy
-	program, opts := pjrt.Program{Code: m.Text, Trusted: true}, s.machine.Options(m.Replicas)
+	program, opts := pjrt.Program{Code: m.Text, Trusted: true}, s.runtime.Options(m.Replicas)
 	if p, ok := s.opts.Compiler.(prober); ok && s.slice != nil {
 		module, err := p.Probe(ctx, s.slice.Description(), program, opts, pjrt.AfterScheduler)
 		if !errors.Is(err, errors.ErrUnsupported) {
 			return pjrt.Program{Code: module, Format: pjrt.FormatHLO}, err
 		}
 	}
-	if s.machine.System != nil && s.machine.System.Platform() == "cpu" { // the variant never runs
+	if s.runtime.System != nil && s.runtime.System.Platform() == "cpu" { // the variant never runs
 		overrides := map[string]any{"xla_backend_optimization_level": 0}
 		maps.Copy(overrides, opts.Overrides)
 		opts.Overrides = overrides
 	} else if m == c.Module && c.Program != nil {
 		return c.Program.OptimizedProgram()
 	}
-	x, _, err := s.machine.Build(ctx, c.Name, program, opts, nil)
+	x, _, err := s.runtime.Build(ctx, c.Name, program, opts, nil)
 	if err != nil {
 		return pjrt.Program{}, err
 	}
@@ -149,7 +152,7 @@ func (c *CompiledStep) try(ctx context.Context, m *spmd.Module) (pjrt.Program, e
 
 // executableOf returns the statistics of a compiled program, or nil if the runtime has none.
 func executableOf(x system.Executable) *pjrt.Executable {
-	if offline, ok := x.(mesh.OfflineProgram); ok {
+	if offline, ok := x.(engine.OfflineProgram); ok {
 		return offline.Executable
 	}
 	if loaded := system.UnwrapExecutable(x); loaded != nil {
@@ -191,7 +194,7 @@ func (s *TPUStrategy) reportTarget() report.Target {
 	if s.slice != nil {
 		return report.TargetOf(s.slice.Info())
 	}
-	sys := s.machine.System
+	sys := s.runtime.System
 	topology := sys.Topology()
 	t := report.Target{Name: topology.Name(), Devices: topology.NumDevices(), Hosts: topology.NumTasks()}
 	if t.Name == "" || sys.Platform() == "cpu" {
@@ -200,7 +203,7 @@ func (s *TPUStrategy) reportTarget() report.Target {
 	if client := sys.Client(); client != nil {
 		t.Platform = client.PlatformVersion()
 	}
-	t.Kind = s.machine.All[0].Kind()
+	t.Kind = s.runtime.All[0].Kind()
 	if g, ok := tpu.GenerationForDeviceKind(t.Kind); ok {
 		perChip := float64(g.DevicesPerChip)
 		t.PeakFLOPS, t.HBMBandwidth = g.PeakFLOPS/perChip, g.HBMBandwidth/perChip

@@ -100,8 +100,8 @@ func releaseConstants(s *TPUStrategy, held []*sharedConstant) {
 	if len(held) == 0 {
 		return
 	}
-	s.machine.Launch.Lock()
-	defer s.machine.Launch.Unlock()
+	s.runtime.Launch.Lock()
+	defer s.runtime.Launch.Unlock()
 	_ = s.constants.release(held)
 }
 

@@ -46,7 +46,7 @@ func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 		return nil, err
 	}
 	c := v.updater(ctx)
-	if c != nil && v.strategy.machine.Several() {
+	if c != nil && v.strategy.runtime.Several() {
 		m, err := c.Joined("read "+v.path, v, func(ctx context.Context, r int) (any, error) {
 			if !v.perReplica() {
 				return v.readAll(ctx)
@@ -106,7 +106,7 @@ func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
 		return nil, err
 	}
 	c := v.updater(ctx)
-	if c != nil && v.strategy.machine.Several() {
+	if c != nil && v.strategy.runtime.Several() {
 		t, err := c.Joined("value of "+v.path, v, func(ctx context.Context, r int) (any, error) {
 			if !v.perReplica() {
 				return v.combined(ctx)
@@ -189,8 +189,8 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 		return nil, err
 	}
 	// A step that is launched during the read would donate the buffers.
-	s.machine.Launch.Lock()
-	defer s.machine.Launch.Unlock()
+	s.runtime.Launch.Lock()
+	defer s.runtime.Launch.Unlock()
 	if err := v.live(); err != nil {
 		return nil, err
 	}
@@ -218,8 +218,8 @@ func (v *Variable) LocalShard(ctx context.Context, replica, logicalDevice int) (
 	if err := arrive(ctx, v); err != nil {
 		return nil, err
 	}
-	s.machine.Launch.Lock()
-	defer s.machine.Launch.Unlock()
+	s.runtime.Launch.Lock()
+	defer s.runtime.Launch.Unlock()
 	if err := v.live(); err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (v *Variable) LocalShard(ctx context.Context, replica, logicalDevice int) (
 	_, sizes := l.At(d)
 	part := tensors.FromShape(shapes.Make(v.dtype, sizes...))
 	var failed error
-	err = part.MutableBytes(func(data []byte) { failed = s.machine.GetPart(ctx, l, v.buffers, d, data) })
+	err = part.MutableBytes(func(data []byte) { failed = s.runtime.GetPart(ctx, l, v.buffers, d, data) })
 	if err = cmp.Or(failed, err); err != nil {
 		return nil, v.failed(err)
 	}
@@ -244,7 +244,7 @@ func (v *Variable) Ready(ctx context.Context) error {
 	if err := arrive(ctx, v); err != nil {
 		return err
 	}
-	v.strategy.machine.Launch.Lock()
-	defer v.strategy.machine.Launch.Unlock()
+	v.strategy.runtime.Launch.Lock()
+	defer v.strategy.runtime.Launch.Unlock()
 	return v.failed(ready(ctx, v.buffers))
 }

@@ -167,8 +167,8 @@ func (v *Variable) hostValue(op string, value any) (*tensors.Tensor, error) {
 // replace copies a host value to all components, in new buffers.
 func (v *Variable) replace(ctx context.Context, op string, value *tensors.Tensor) error {
 	s := v.strategy
-	s.machine.Launch.Lock()
-	defer s.machine.Launch.Unlock()
+	s.runtime.Launch.Lock()
+	defer s.runtime.Launch.Unlock()
 	if err := v.live(); err != nil {
 		return err
 	}

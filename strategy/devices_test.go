@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
@@ -32,9 +32,7 @@ func TestDevicesHaveTensorFlowsNames(t *testing.T) {
 }
 
 func hostName(s *strategy.TPUStrategy, replica int) string {
-	_, hosts, _ := inside.Of[interface {
-		Names() (devices [][]string, hosts []string, perHost int)
-	}](s).Names()
+	_, hosts, _ := engine.Internal(s).DeviceNames()
 	return hosts[replica]
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -86,6 +87,7 @@ type FunctionOptions struct {
 // compiled once for each signature, which consists of the dtypes, shapes and layouts of its
 // arguments. It is safe for concurrent use.
 type Function struct {
+	functionAccess
 	strategy *TPUStrategy
 	step     StepFunc
 	opts     FunctionOptions
@@ -134,7 +136,9 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 		opts.Name = "step"
 	}
 	s.rules.awaits(s.opts.Variables, opts.Store)
-	return &Function{strategy: s, step: step, opts: opts, compiling: semaphore.NewWeighted(1), programs: map[string]*program{}}
+	f := &Function{strategy: s, step: step, opts: opts, compiling: semaphore.NewWeighted(1), programs: map[string]*program{}}
+	f.functionAccess = engine.NewAccess(internalFunction{f})
+	return f
 }
 
 // Close frees the device memory of the function: its compiled programs, and the batch and the
@@ -142,7 +146,7 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 // [ErrClosed]. Close waits for a run in progress; launched steps continue to their end. A second
 // Close does nothing. The strategy's Close also closes its functions.
 func (f *Function) Close() error {
-	if f == nil || f.strategy == nil || f.strategy.machine == nil {
+	if f == nil || f.strategy == nil || f.strategy.runtime == nil {
 		return nil
 	}
 	s := f.strategy
@@ -164,8 +168,8 @@ func (f *Function) Close() error {
 	if f.ownsState {
 		errs = append(errs, f.metricState.Close())
 	}
-	s.machine.Launch.Lock()
-	defer s.machine.Launch.Unlock()
+	s.runtime.Launch.Lock()
+	defer s.runtime.Launch.Unlock()
 	for _, p := range programs {
 		errs = append(errs, p.close())
 	}
@@ -334,15 +338,3 @@ func at(annotations []logical.Annotation, i int) logical.Annotation {
 	}
 	return logical.Annotation{}
 }
-
-// guard decides whether the writes of a training step are kept. Package strategy/train has the only
-// implementation.
-type guard = interface {
-	// Launched is called after each launch of the function. The launch returns its error.
-	Launched(ctx context.Context, f *Function) error
-	// Saved returns the description of the guard in a saved step.
-	Saved() saved.Guard
-}
-
-// innerFunction is the internal API of a function.
-type innerFunction struct{ *Function }

@@ -202,7 +202,7 @@ func (m *Mirrored) toHost(ctx context.Context) (*tensors.Tensor, error) {
 // borrow copies an operand of another strategy to this one: a variable, a value or a component.
 func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (content, error) {
 	other := o.strategy()
-	from, ok := partitionsIn(s.machine, other.machine)
+	from, ok := partitionsIn(s.runtime, other.runtime)
 	if !ok {
 		return content{}, fault.OtherStrategy(op, o.String())
 	}
@@ -224,7 +224,7 @@ func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (content
 func (s *TPUStrategy) adopt(whole *Mirrored, from []int) (*Mirrored, error) {
 	base := whole.base()
 	theirs := base.surrender() // the other strategy no longer releases them
-	mine := s.machine.Buffers()
+	mine := s.runtime.Buffers()
 	for d, e := range from {
 		mine[d], theirs[e] = theirs[e], nil
 	}

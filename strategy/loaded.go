@@ -28,11 +28,11 @@ type loader struct {
 	fail saved.Fail
 }
 
-// Load loads a saved step onto the devices. store has its variables, with values. distributed has
+// LoadStep loads a saved step onto the devices. store has its variables, with values. distributed has
 // its variables of NewVariable by argument, nil for the other arguments. The caller has checked
 // that the step is consistent. The errors of fail report a step that does not match the strategy or
 // the program.
-func (m innerStrategy) Load(ctx context.Context, store *model.Store, step *saved.Step, distributed []*Variable, fail saved.Fail) (*Function, error) {
+func (m internalStrategy) LoadStep(ctx context.Context, store *model.Store, step *saved.Step, distributed []*Variable, fail saved.Fail) (*Function, error) {
 	s := m.TPUStrategy
 	f := s.Function(func(*ReplicaContext, []*graph.Node) []*graph.Node {
 		panic(fault.New(errkind.NotImplementedError, step.Name, "give arguments like those that it was compiled for", "the step was loaded from a file, which has nothing to trace"))
@@ -123,7 +123,7 @@ func (l *loader) program(ctx context.Context, distributed []*Variable) (_ *progr
 		return nil, err
 	}
 	start := time.Now()
-	x, err := s.machine.System.Client().Load(ctx, l.Code, pjrt.LoadOptions{})
+	x, err := s.runtime.System.Client().Load(ctx, l.Code, pjrt.LoadOptions{})
 	if err != nil {
 		return nil, fault.Of("loading "+l.Name, err, "")
 	}
@@ -131,7 +131,7 @@ func (l *loader) program(ctx context.Context, distributed []*Variable) (_ *progr
 		return nil, errors.Join(l.fail(saved.Misfit{Problem: saved.Damaged, Err: err}), x.Close())
 	}
 	p.executable, p.compiling = x, time.Since(start)
-	if p.rows, err = s.machine.Rows(p.executable); err != nil {
+	if p.rows, err = s.runtime.Rows(p.executable); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
 	return p, p.keep()

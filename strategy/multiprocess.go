@@ -11,21 +11,21 @@ import (
 )
 
 // NumProcesses returns the number of processes that run the strategy. It is 0 ahead of time.
-func (s *TPUStrategy) NumProcesses() int { return s.machine.Count }
+func (s *TPUStrategy) NumProcesses() int { return s.runtime.Count }
 
 // Process returns the number of this process, from 0.
-func (s *TPUStrategy) Process() int { return s.machine.Process }
+func (s *TPUStrategy) Process() int { return s.runtime.Process }
 
 // LocalReplicas returns the replicas that this process feeds, ascending: the replicas with a
 // logical device in this process. With one process they are all replicas. A replica whose logical
 // devices belong to several processes is fed by each of these processes.
-func (s *TPUStrategy) LocalReplicas() []int { return slices.Clone(s.machine.Groups) }
+func (s *TPUStrategy) LocalReplicas() []int { return slices.Clone(s.runtime.Groups) }
 
 // ProcessReplicas returns the replicas of each process, as [TPUStrategy.LocalReplicas] does for
 // this process: TensorFlow's host to replica map.
 func (s *TPUStrategy) ProcessReplicas() [][]int {
-	replicas := make([][]int, s.machine.Count)
-	for d, process := range s.machine.Of {
+	replicas := make([][]int, s.runtime.Count)
+	for d, process := range s.runtime.Of {
 		replicas[process] = append(replicas[process], d/s.logicalDevices)
 	}
 	for i := range replicas {
@@ -38,7 +38,7 @@ func (s *TPUStrategy) ProcessReplicas() [][]int {
 // TensorFlow's worker devices.
 func (s *TPUStrategy) LocalDevices() []int {
 	all, ids := slices.Concat(s.assignment.DeviceIDs()...), []int(nil)
-	for d, here := range s.machine.Local {
+	for d, here := range s.runtime.Local {
 		if here {
 			ids = append(ids, all[d])
 		}
@@ -49,7 +49,7 @@ func (s *TPUStrategy) LocalDevices() []int {
 // everywhere reports whether every process can read a tensor with this layout from its own devices.
 // The result is the same on all processes.
 func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
-	if !s.machine.Several() || !perReplica && !a.IsSharded(s.axes) {
+	if !s.runtime.Several() || !perReplica && !a.IsSharded(s.axes) {
 		return true
 	}
 	if perReplica {
@@ -57,7 +57,7 @@ func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
 	}
 	// The smallest tensor with this split has shards of one element.
 	l, err := s.layout(dtypes.Uint8, a.PartsOn(s.axes), a, false)
-	return err == nil && s.machine.Everywhere(l)
+	return err == nil && s.runtime.Everywhere(l)
 }
 
 // InputOptions returns options for input.Distribute that select the data of this process's
@@ -70,8 +70,8 @@ func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
 // goroutine prefetches must not vote: use data that ends at the same step on every process, such as
 // one dataset that is distributed over the processes, or a repeated dataset.
 func (s *TPUStrategy) InputOptions() (input.Options, error) {
-	o := input.Options{Replicas: s.replicas, Processes: s.machine.Count, Process: s.machine.Process, PerWorkerOnly: true, Logger: s.opts.Logger}
-	if !s.machine.Several() {
+	o := input.Options{Replicas: s.replicas, Processes: s.runtime.Count, Process: s.runtime.Process, PerWorkerOnly: true, Logger: s.opts.Logger}
+	if !s.runtime.Several() {
 		o.Processes, o.Process = 1, 0
 		return o, nil
 	}
@@ -82,10 +82,10 @@ func (s *TPUStrategy) InputOptions() (input.Options, error) {
 	}
 	next := 0
 	for i, replicas := range s.ProcessReplicas() {
-		if len(replicas) != s.replicas/s.machine.Count || replicas[0] != next {
+		if len(replicas) != s.replicas/s.runtime.Count || replicas[0] != next {
 			return o, &OptionError{Option: "Assignment", Reason: fmt.Sprintf(
 				"process %d has replicas %v of %d; input needs them in order, %d for each of %d processes",
-				i, replicas, s.replicas, s.replicas/s.machine.Count, s.machine.Count)}
+				i, replicas, s.replicas, s.replicas/s.runtime.Count, s.runtime.Count)}
 		}
 		next += len(replicas)
 	}
@@ -95,7 +95,7 @@ func (s *TPUStrategy) InputOptions() (input.Options, error) {
 // sharedReplica returns the one replica of this process, if there are more processes than replicas
 // and each replica is shared by the same number of consecutive processes.
 func (s *TPUStrategy) sharedReplica() (replica int, ok bool) {
-	count := s.machine.Count
+	count := s.runtime.Count
 	if count <= s.replicas || count%s.replicas != 0 {
 		return 0, false
 	}
@@ -104,5 +104,5 @@ func (s *TPUStrategy) sharedReplica() (replica int, ok bool) {
 			return 0, false
 		}
 	}
-	return s.machine.Process / (count / s.replicas), true
+	return s.runtime.Process / (count / s.replicas), true
 }

@@ -33,7 +33,7 @@ func (s *TPUStrategy) Barrier(ctx context.Context, name string) error {
 // BroadcastBytes returns the value that process 0 passes, on every process. The values of the other
 // processes are ignored. All processes must call it with the same name.
 func (s *TPUStrategy) BroadcastBytes(ctx context.Context, name string, value []byte) ([]byte, error) {
-	if s.machine.Process != 0 {
+	if s.runtime.Process != 0 {
 		value = nil
 	}
 	all, err := s.gatherBytes(ctx, "broadcast "+name, value)
@@ -61,7 +61,7 @@ func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte)
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	return s.machine.Gather(ctx, call, mine)
+	return s.runtime.Gather(ctx, call, mine)
 }
 
 // Every process traces, lowers and compiles its own program. If processes launch different
@@ -83,13 +83,13 @@ func (s *TPUStrategy) agree(ctx context.Context, what, text string, content []by
 	if err := s.check(); err != nil {
 		return err
 	}
-	return s.machine.Agree(ctx, what, text, content)
+	return s.runtime.Agree(ctx, what, text, content)
 }
 
 // agree compares a program across the processes before it is compiled. If this process has no
 // program because of the error failed, it informs the other processes and returns failed.
 func (f *Function) agree(ctx context.Context, values []Value, m *spmd.Module, t *trace, failed error) error {
-	if !f.strategy.machine.Several() {
+	if !f.strategy.runtime.Several() {
 		return failed
 	}
 	what := fmt.Sprintf("program %q", f.opts.Name)

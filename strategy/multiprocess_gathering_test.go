@@ -9,26 +9,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// gatherer is the part of a strategy that package fit/interrupt uses.
-type gatherer interface {
-	StartGather(ctx context.Context, name string, mine []byte) (*mesh.GatherFuture, error)
-}
-
 // TestAGatheringIsReadLater starts gathers between steps and other exchanges, and reads each of
 // them late, twice or never.
 func TestAGatheringIsReadLater(t *testing.T) {
 	strategytest.NoErrors(t, strategytest.OnProcesses(t, plugintest.System(t, 4), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		var under []*mesh.GatherFuture
+		var under []*engine.GatherFuture
 		for i := range 4 {
-			g, err := inside.Of[gatherer](s).StartGather(ctx, "late", fmt.Appendf(nil, "%d of %d", i, s.Process()))
+			g, err := engine.Internal(s).StartGather(ctx, "late", fmt.Appendf(nil, "%d of %d", i, s.Process()))
 			if err != nil {
 				return err
 			}
@@ -55,9 +49,9 @@ func TestAGatheringIsReadLater(t *testing.T) {
 		assert.NoError(t, err, "what was read stays")
 		assert.Len(t, got, 2)
 
-		_, err = inside.Of[gatherer](s).StartGather(ctx, "much", []byte(strings.Repeat("x", 500)))
+		_, err = engine.Internal(s).StartGather(ctx, "much", []byte(strings.Repeat("x", 500)))
 		assert.ErrorContains(t, err, "use GatherBytes")
-		g, err := inside.Of[gatherer](s).StartGather(ctx, "most", []byte(strings.Repeat("x", 493)))
+		g, err := engine.Internal(s).StartGather(ctx, "most", []byte(strings.Repeat("x", 493)))
 		if err != nil {
 			return err
 		}
@@ -66,7 +60,7 @@ func TestAGatheringIsReadLater(t *testing.T) {
 		}
 		return err
 	}))
-	g, err := inside.Of[gatherer](strategytest.New(t, 2, 1)).StartGather(t.Context(), "alone", []byte("me"))
+	g, err := engine.Internal(strategytest.New(t, 2, 1)).StartGather(t.Context(), "alone", []byte("me"))
 	require.NoError(t, err)
 	got, err := g.Wait(t.Context())
 	require.NoError(t, err)
@@ -80,7 +74,7 @@ func TestAGatheringThatMeetsAnotherCallSaysSo(t *testing.T) {
 		if s.Process() == 1 {
 			return s.Barrier(ctx, "end")
 		}
-		g, err := inside.Of[gatherer](s).StartGather(ctx, "vote", nil)
+		g, err := engine.Internal(s).StartGather(ctx, "vote", nil)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -59,9 +59,7 @@ func TestAnOwnProgramIsMadeOnceForEachKind(t *testing.T) {
 	// each run.
 	var inStep error
 	_, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		_, inStep = inside.Of[interface {
-			Call(context.Context, string, strategy.StepFunc, []strategy.Value, []*strategy.Variable, bool, ...logical.Annotation) ([]strategy.Value, error)
-		}](s).Call(rc.Context(), "double", nil, nil, nil, true)
+		_, inStep = engine.Internal(s).RunBuiltin(rc.Context(), "double", nil, nil, nil, true)
 		return in
 	}, strategy.FunctionOptions{}).Run(ctx, float32(1))
 	require.NoError(t, err)

@@ -227,7 +227,7 @@ func (b batchShare) abstractUneven(batch shapes.Shape) (Value, error) {
 // uneven reports whether the rows of a host batch do not divide evenly over the replicas. It is
 // false with several processes, which do not support such batches.
 func (f *Function) uneven(shape shapes.Shape) bool {
-	return !f.strategy.machine.Several() && shape.Rank() > 0 && shape.Dimensions[0]%f.strategy.replicas != 0
+	return !f.strategy.runtime.Several() && shape.Rank() > 0 && shape.Dimensions[0]%f.strategy.replicas != 0
 }
 
 // rows returns the number of actual rows on the replica, an int32 scalar, and the sum over all

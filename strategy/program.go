@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -89,11 +89,11 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	} else {
 		m.ReleaseTrace()
 	}
-	p.executable, p.compiling, err = s.machine.Build(ctx, f.opts.Name, pjrt.Program{Code: m.Text, Trusted: true}, s.machine.Options(m.Replicas), arrive)
+	p.executable, p.compiling, err = s.runtime.Build(ctx, f.opts.Name, pjrt.Program{Code: m.Text, Trusted: true}, s.runtime.Options(m.Replicas), arrive)
 	if err != nil {
 		return nil, p.refused(err)
 	}
-	if p.rows, err = s.machine.Rows(p.executable); err != nil {
+	if p.rows, err = s.runtime.Rows(p.executable); err != nil {
 		return nil, errors.Join(err, p.executable.Close())
 	}
 	return p, p.keep()
@@ -142,8 +142,8 @@ func (p *program) matrix(variables []*Variable, values, results [][]*pjrt.Buffer
 }
 
 // column returns a result's buffers by partition; buffers of other processes are nil.
-func (p *program) column(outs [][]*pjrt.Buffer, j int) mesh.Buffers {
-	return p.function.strategy.machine.Column(outs, p.rows, j)
+func (p *program) column(outs [][]*pjrt.Buffer, j int) engine.Buffers {
+	return p.function.strategy.runtime.Column(outs, p.rows, j)
 }
 
 // run launches the program on the values and returns its results. Variables, if given, replace the
@@ -176,8 +176,8 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 	if err := arrive(ctx, variables...); err != nil {
 		return nil, err
 	}
-	s.machine.Launch.Lock()
-	defer s.machine.Launch.Unlock()
+	s.runtime.Launch.Lock()
+	defer s.runtime.Launch.Unlock()
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 }
 
 // result creates the value of result j of a launch with the given arguments.
-func (p *program) result(j int, buffers mesh.Buffers, values []Value) (Value, error) {
+func (p *program) result(j int, buffers engine.Buffers, values []Value) (Value, error) {
 	r := p.module.Results[j]
 	v, err := p.function.strategy.newValue(r.PerReplica, r.DType, r.LocalDims, r.Annotation, buffers)
 	if err != nil {

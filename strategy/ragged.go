@@ -11,8 +11,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
@@ -85,13 +85,13 @@ func (b batchShare) putShapes(ctx context.Context, all []*tensors.Tensor, of []s
 		real[r] = slices.Clone(shape.Dimensions)
 	}
 	dims, ragged := b.padded(real)
-	v, err := b.uploadedBy(true, first.DType, dims, b.annotation, func(l *mesh.Layout, buffers mesh.Buffers) error {
+	v, err := b.uploadedBy(true, first.DType, dims, b.annotation, func(l *engine.Layout, buffers engine.Buffers) error {
 		return b.upload(ctx, l, buffers, func(r int, use func([]byte)) error {
 			if !ragged {
 				return all[b.part(r)].ConstBytes(use)
 			}
 			padded := make([]byte, l.Bytes)
-			err := all[r].ConstBytes(func(data []byte) { mesh.CopyBlock(first.DType.Size(), real[r], data, real[r], padded, dims) })
+			err := all[r].ConstBytes(func(data []byte) { engine.CopyBlock(first.DType.Size(), real[r], data, real[r], padded, dims) })
 			if err == nil {
 				use(padded)
 			}
@@ -110,14 +110,14 @@ func (b batchShare) putShapes(ctx context.Context, all []*tensors.Tensor, of []s
 // upload copies the replicas' tensors to this process's devices. read passes the row-major data of
 // replica r to use, which does not retain it. Replicas without a device here are not read. After an
 // error all buffers are closed.
-func (b batchShare) upload(ctx context.Context, l *mesh.Layout, buffers mesh.Buffers, read func(r int, use func(data []byte)) error) error {
+func (b batchShare) upload(ctx context.Context, l *engine.Layout, buffers engine.Buffers, read func(r int, use func(data []byte)) error) error {
 	var scratch []byte
-	for _, r := range b.machine.Groups {
+	for _, r := range b.runtime.Groups {
 		var failed error
 		err := read(r, func(data []byte) {
 			for d := r * b.logicalDevices; d < (r+1)*b.logicalDevices && failed == nil; d++ {
-				if b.machine.Local[d] {
-					failed = b.machine.PutPart(ctx, l, d, data, &scratch, buffers)
+				if b.runtime.Local[d] {
+					failed = b.runtime.PutPart(ctx, l, d, data, &scratch, buffers)
 				}
 			}
 		})
@@ -133,7 +133,7 @@ func (b batchShare) upload(ctx context.Context, l *mesh.Layout, buffers mesh.Buf
 func cut(t *tensors.Tensor, dims []int) (*tensors.Tensor, error) {
 	out := tensors.FromShape(shapes.Make(t.DType(), dims...))
 	err := t.ConstBytes(func(from []byte) {
-		_ = out.MutableBytes(func(to []byte) { mesh.CopyBlock(t.DType().Size(), dims, from, t.Shape().Dimensions, to, dims) })
+		_ = out.MutableBytes(func(to []byte) { engine.CopyBlock(t.DType().Size(), dims, from, t.Shape().Dimensions, to, dims) })
 	})
 	if err != nil {
 		return nil, fault.Of(fmt.Sprintf("cutting a tensor of shape %s", t.Shape()), err, "")

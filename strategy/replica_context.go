@@ -22,6 +22,7 @@ import (
 // graph or the variables of the step panic with [ErrContext], and so do calls with nodes of another
 // graph. The methods add nodes to the graph and, like all graph functions, panic with their error.
 type ReplicaContext struct {
+	contextAccess
 	ended    bool // set after the step is traced
 	strategy *TPUStrategy
 	ctx      context.Context

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
@@ -62,7 +62,7 @@ func (f *Function) unusedAnnotation(args int) error {
 func (v *deviceValue) keep(only []bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var given mesh.Buffers
+	var given engine.Buffers
 	for d, b := range v.buffers {
 		if !only[d] && b != nil {
 			given, v.buffers[d] = append(given, b), nil

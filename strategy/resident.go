@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -37,14 +37,14 @@ type residentSlot struct {
 	// feed is the value that host tensors are copied to, and host is their shape. feed is nil if
 	// the caller passes values.
 	feed   *deviceValue
-	layout *mesh.Layout
+	layout *engine.Layout
 	host   shapes.Shape
 	// like has the signature of the caller's values, without buffers.
 	like *deviceValue
 }
 
 // RunResident runs the function on a batch and returns its results, which the next run overwrites.
-func (m innerFunction) RunResident(ctx context.Context, batch []any) ([]Value, error) {
+func (m internalFunction) RunResident(ctx context.Context, batch []any) ([]Value, error) {
 	f := m.Function
 	if err := RefuseTracing(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (b *residentBinding) takes(batch []any, hosts []*tensors.Tensor) bool {
 func (b *residentBinding) fill(ctx context.Context, batch []any, hosts []*tensors.Tensor) error {
 	f := b.bound.program.function
 	for i, host := range hosts {
-		var buffers mesh.Buffers
+		var buffers engine.Buffers
 		var err error
 		reason := "not copied"
 		if host != nil {
@@ -203,7 +203,7 @@ func (b *residentBinding) fill(ctx context.Context, batch []any, hosts []*tensor
 }
 
 func (slot *residentSlot) fill(ctx context.Context, host *tensors.Tensor, b batchShare) ([]*pjrt.Buffer, error) {
-	return slot.feed.refill(func(buffers mesh.Buffers) error {
+	return slot.feed.refill(func(buffers engine.Buffers) error {
 		return b.putTensor(ctx, slot.layout, host, func(r int, data []byte) []byte {
 			at := b.part(r)
 			return data[at*slot.layout.Bytes : (at+1)*slot.layout.Bytes]

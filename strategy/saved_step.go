@@ -10,8 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 )
 
-// Parts returns the parts of the step, to save them.
-func (m innerStep) Parts(ctx context.Context, fail saved.Fail) (*saved.Step, error) {
+// SavedStep returns the step in the form of a step file.
+func (m internalStep) SavedStep(ctx context.Context, fail saved.Fail) (*saved.Step, error) {
 	c, p := m.CompiledStep, m.program
 	s, opts := p.function.strategy, p.function.opts
 	if c.Program == nil {
@@ -29,7 +29,7 @@ func (m innerStep) Parts(ctx context.Context, fail saved.Fail) (*saved.Step, err
 		step.Guard = g.Saved()
 	}
 	var err error
-	if step.Target, err = (innerStrategy{s}).Target(fail); err != nil {
+	if step.Target, err = (internalStrategy{s}).Target(fail); err != nil {
 		return nil, err
 	}
 	next := 0
@@ -95,7 +95,7 @@ func (p *program) serialize(ctx context.Context, c *CompiledStep) ([]byte, error
 		return code, err
 	}
 	// The program was deserialized from a cache and cannot be serialized again.
-	x, err := s.machine.System.Client().Compile(ctx, pjrt.Program{Code: p.module.Text, Trusted: true}, s.machine.Options(p.module.Replicas))
+	x, err := s.runtime.System.Client().Compile(ctx, pjrt.Program{Code: p.module.Text, Trusted: true}, s.runtime.Options(p.module.Replicas))
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (p *program) serialize(ctx context.Context, c *CompiledStep) ([]byte, error
 
 // Target returns the plugin and the devices of the strategy. It contains only facts that are known
 // with and without a client.
-func (m innerStrategy) Target(fail saved.Fail) (t saved.Target, err error) {
+func (m internalStrategy) Target(fail saved.Fail) (t saved.Target, err error) {
 	s := m.TPUStrategy
 	topology := s.assignment.Topology()
 	t = saved.Target{Topology: topology.Name(), Mesh: topology.MeshShape(), IDs: s.assignment.DeviceIDs(), Coordinates: s.assignment.CoreAssignment()}
@@ -114,11 +114,11 @@ func (m innerStrategy) Target(fail saved.Fail) (t saved.Target, err error) {
 		t.Plugin, err = cache.PluginIdentity(s.slice.Plugin(), s.slice.Description().PlatformName(), "")
 		return t, err
 	}
-	client := s.machine.System.Client()
+	client := s.runtime.System.Client()
 	if client == nil {
 		return t, fail(saved.Misfit{Problem: saved.Unsupported, Detail: "the system has no client of a plugin"})
 	}
-	t.Devices = s.machine.All[0].Kind()
+	t.Devices = s.runtime.All[0].Kind()
 	t.Plugin, err = cache.PluginIdentity(client.Plugin(), client.PlatformName(), "")
 	return t, err
 }

@@ -5,8 +5,8 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/wire"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -36,7 +36,7 @@ func (s Shard) String() string {
 
 // shards lists the shards. The sizes are queried from this process's buffers; shards of other
 // processes are assumed to have the size of the layout.
-func (v *deviceValue) shards(buffers mesh.Buffers) []Shard {
+func (v *deviceValue) shards(buffers engine.Buffers) []Shard {
 	s := v.strategy
 	l, err := v.layout()
 	if err != nil {
@@ -44,21 +44,21 @@ func (v *deviceValue) shards(buffers mesh.Buffers) []Shard {
 	}
 	var all []Shard
 	var names []string // of one replica's devices
-	for d := range s.machine.All {
+	for d := range s.runtime.All {
 		if d%s.logicalDevices == 0 {
 			names, _ = s.names(d / s.logicalDevices)
 		}
 		if !v.on(d) || len(buffers) == 0 {
 			continue
 		}
-		shard := Shard{Replica: d / s.logicalDevices, LogicalDevice: d % s.logicalDevices, Process: s.machine.Of[d], Bytes: l.PartBytes}
+		shard := Shard{Replica: d / s.logicalDevices, LogicalDevice: d % s.logicalDevices, Process: s.runtime.Of[d], Bytes: l.PartBytes}
 		shard.Device = names[shard.LogicalDevice]
 		shard.Start, shard.Size = l.At(d)
 		if b := buffers[d]; b != nil {
 			if dims := b.Dims(); len(dims) == len(shard.Size) && !l.IsCut() { // a sharded buffer may be padded
 				copy(shard.Size, dims)
 			}
-			if id := b.Device().ID(); id != s.machine.All[d].ID() { // report an unexpected device
+			if id := b.Device().ID(); id != s.runtime.All[d].ID() { // report an unexpected device
 				shard.Device = fmt.Sprintf("device %d", id)
 			}
 		}
@@ -81,8 +81,8 @@ func (v *deviceValue) Shards() []Shard {
 // by logical device. A variable that is not split, or is assigned to one logical device, has a
 // complete copy on each device. The list is empty for a closed variable, and ahead of time.
 func (v *Variable) Shards() []Shard {
-	v.strategy.machine.Launch.Lock()
-	defer v.strategy.machine.Launch.Unlock()
+	v.strategy.runtime.Launch.Lock()
+	defer v.strategy.runtime.Launch.Unlock()
 	if v.live() != nil {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (v *Variable) Shards() []Shard {
 
 // layout returns the layout of a replica's tensor on its logical devices. A per-replica scalar is a
 // vector with one element on the devices.
-func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotation, perReplica bool) (*mesh.Layout, error) {
+func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotation, perReplica bool) (*engine.Layout, error) {
 	t, err := wire.Of(dtype)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 		return nil, err
 	}
 	if !a.IsSharded(s.axes) {
-		l := mesh.Whole(t, shape, s.logicalDevices)
+		l := engine.Whole(t, shape, s.logicalDevices)
 		if perReplica && len(shape) == 0 {
 			l = l.AsVector()
 		}
@@ -114,11 +114,11 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 	if err != nil {
 		return nil, err
 	}
-	return mesh.New(t, shape, group, a.Spec(len(shape), factors))
+	return engine.New(t, shape, group, a.Spec(len(shape), factors))
 }
 
 // layout returns the layout of a value or of a variable.
-func (v *deviceValue) layout() (*mesh.Layout, error) {
+func (v *deviceValue) layout() (*engine.Layout, error) {
 	l, err := v.strategy.layout(v.dtype, v.shape, v.annotation, v.perReplica)
 	if err != nil || !v.over.IsSharded() {
 		return l, err

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
@@ -19,7 +19,7 @@ import (
 
 // keep releases a value on all but some devices.
 func keep(v *strategy.Mirrored, only []bool) error {
-	return inside.Of[interface{ Keep(only []bool) error }](v).Keep(only)
+	return engine.Internal(v).KeepOnDevices(only)
 }
 
 func TestAValueOfSomeDevicesIsReadAndRunThereAndTakesNoMoreMemory(t *testing.T) {

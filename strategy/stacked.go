@@ -9,8 +9,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
@@ -59,15 +59,16 @@ func (b batchShare) stack(ctx context.Context, batches []any) (*StackedBatches, 
 	if err != nil {
 		return nil, err
 	}
-	var buffers mesh.Buffers
+	var buffers engine.Buffers
 	if !outline {
-		buffers = b.machine.Buffers()
+		buffers = b.runtime.Buffers()
 		if err := b.uploadSteps(ctx, l, hosts, buffers); err != nil {
 			return nil, errors.Join(err, buffers.Close())
 		}
 	}
 	v := &StackedBatches{deviceValue{strategy: b.TPUStrategy, dtype: first.DType, shape: dims, annotation: b.annotation,
 		perReplica: true, steps: len(batches), buffers: buffers, outline: len(buffers) == 0}}
+	v.valueAccess = engine.NewAccess(internalValue{&v.deviceValue})
 	if err := b.hold(&v.deviceValue); err != nil {
 		return nil, errors.Join(err, v.free())
 	}
@@ -75,11 +76,11 @@ func (b batchShare) stack(ctx context.Context, batches []any) (*StackedBatches, 
 }
 
 // uploadSteps copies each device's shards of all steps.
-func (b batchShare) uploadSteps(ctx context.Context, l *mesh.Layout, batches []*tensors.Tensor, buffers mesh.Buffers) error {
+func (b batchShare) uploadSteps(ctx context.Context, l *engine.Layout, batches []*tensors.Tensor, buffers engine.Buffers) error {
 	stack := make([]byte, len(batches)*l.PartBytes)
 	var scratch []byte
-	for d, device := range b.machine.All {
-		if !b.machine.Local[d] {
+	for d, device := range b.runtime.All {
+		if !b.runtime.Local[d] {
 			continue
 		}
 		r, p := d/b.logicalDevices, d%b.logicalDevices
@@ -94,7 +95,7 @@ func (b batchShare) uploadSteps(ctx context.Context, l *mesh.Layout, batches []*
 		}
 		var err error
 		dims := append([]int{len(batches)}, l.Buffer...)
-		if buffers[d], err = b.machine.System.Runtime().BufferFromHost(ctx, stack, l.Type, dims, device); err != nil {
+		if buffers[d], err = b.runtime.System.Runtime().BufferFromHost(ctx, stack, l.Type, dims, device); err != nil {
 			return fault.Of(fmt.Sprintf("copying to replica %d, logical device %d", r, p), err, "")
 		}
 	}
@@ -119,7 +120,7 @@ func stepsOf(values []Value) (int, error) {
 }
 
 // RunSteps runs the function once for each of the batches, in order, in one launch.
-func (m innerFunction) RunSteps(ctx context.Context, batches [][]any) ([]Value, error) {
+func (m internalFunction) RunSteps(ctx context.Context, batches [][]any) ([]Value, error) {
 	f := m.Function
 	if err := RefuseTracing(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err

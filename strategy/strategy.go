@@ -16,8 +16,8 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -105,7 +105,8 @@ type Options struct {
 // tf.distribute.Strategy for values and variables; package strategy/eager has the other methods. It
 // is safe for concurrent use.
 type TPUStrategy struct {
-	machine        *mesh.Runtime
+	strategyAccess
+	runtime        *engine.Runtime
 	slice          *system.Slice // the described slice of an ahead-of-time strategy, otherwise nil
 	opts           Options
 	assignment     tpu.DeviceAssignment
@@ -131,7 +132,7 @@ type TPUStrategy struct {
 	mu       sync.Mutex
 	programs []*program
 	// values maps each open value that is not yet collected to its buffers.
-	values    map[weak.Pointer[deviceValue]]mesh.Buffers
+	values    map[weak.Pointer[deviceValue]]engine.Buffers
 	variables map[*model.Store]*Variables
 	builtins  map[string]*Function
 	own       []*Variable // variables of NewVariable
@@ -157,15 +158,15 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	if sys.Platform() == "cpu" {
 		s.target = lowering.TargetCPU
 	}
-	if s.machine, err = mesh.On(sys, s.opts.machine(s.assignment)); err != nil {
+	if s.runtime, err = engine.On(sys, s.opts.runtimeOptions(s.assignment)); err != nil {
 		return nil, &OptionError{Option: "Assignment", Reason: "does not fit the system", Err: err}
 	}
 	return s, nil
 }
 
-// machine returns the mesh options for an assignment.
-func (o *Options) machine(of tpu.DeviceAssignment) mesh.Options {
-	return mesh.Options{ErrorPrefix: "strategy", Groups: of.DeviceIDs(), Compiler: o.Compiler, Overrides: o.CompilerOptions,
+// runtime returns the mesh options for an assignment.
+func (o *Options) runtimeOptions(of tpu.DeviceAssignment) engine.Options {
+	return engine.Options{ErrorPrefix: "strategy", Groups: of.DeviceIDs(), Compiler: o.Compiler, Overrides: o.CompilerOptions,
 		Progress: o.goesOn(), Closed: ErrClosed, OutOfStep: outOfStep,
 		Differ: func(what string, texts []string, differing []int) error {
 			return &MismatchError{what, texts, differing}
@@ -229,12 +230,14 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 		return nil, &OptionError{Option: "CompilerOptions", Reason: "not right", Err: err}
 	}
 	opts.CompilerOptions = maps.Clone(opts.CompilerOptions)
-	return &TPUStrategy{
+	s := &TPUStrategy{
 		opts: opts, assignment: assignment,
 		replicas: assignment.NumReplicas(), logicalDevices: assignment.NumCoresPerReplica(), axes: axes, whole: whole,
 		sharding: assignment.NumReplicas() > 1 && opts.Variables.UsesAxis(logical.ReplicaAxis),
-		values:   map[weak.Pointer[deviceValue]]mesh.Buffers{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
-	}, nil
+		values:   map[weak.Pointer[deviceValue]]engine.Buffers{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
+	}
+	s.strategyAccess = engine.NewAccess(internalStrategy{s})
+	return s, nil
 }
 
 func badAxes(err error) error {
@@ -259,7 +262,7 @@ func (s *TPUStrategy) Semantics() Semantics { return s.opts.Semantics }
 
 // System returns the system that the strategy runs on. It is nil for an ahead-of-time strategy.
 func (s *TPUStrategy) System() *system.System {
-	return s.machine.System
+	return s.runtime.System
 }
 
 // hold registers a value for Close. It holds the value weakly and the buffers strongly; the buffers
@@ -277,7 +280,7 @@ func (s *TPUStrategy) hold(v *deviceValue) error {
 }
 
 // drop unregisters a value and returns its buffers, or nil if the value is not registered.
-func (s *TPUStrategy) drop(p weak.Pointer[deviceValue]) mesh.Buffers {
+func (s *TPUStrategy) drop(p weak.Pointer[deviceValue]) engine.Buffers {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	buffers := s.values[p]
@@ -286,7 +289,7 @@ func (s *TPUStrategy) drop(p weak.Pointer[deviceValue]) mesh.Buffers {
 }
 
 func (s *TPUStrategy) check() error {
-	if s.closed.Load() || s.machine == nil { // a zero value
+	if s == nil || s.closed.Load() || s.runtime == nil { // a zero value
 		return ErrClosed
 	}
 	return nil
@@ -294,7 +297,7 @@ func (s *TPUStrategy) check() error {
 
 // runnable returns an error if the strategy has no devices. The words name the operation.
 func (s *TPUStrategy) runnable(doing ...string) error {
-	if s.slice == nil {
+	if s == nil || s.slice == nil {
 		return nil
 	}
 	return &Error{Match: ErrAheadOfTime, Op: "strategy: " + strings.Join(doing, " "), Hint: "open a system and use New to run",
@@ -309,17 +312,17 @@ func (s *TPUStrategy) runnable(doing ...string) error {
 //
 // Close waits for calls that are launching a step; [TPUStrategy.Shutdown] bounds that wait.
 func (s *TPUStrategy) Close() error {
-	if s == nil || s.machine == nil { // a zero value
+	if s == nil || s.runtime == nil { // a zero value
 		return nil
 	}
-	s.machine.Launch.Lock()
-	defer s.machine.Launch.Unlock()
+	s.runtime.Launch.Lock()
+	defer s.runtime.Launch.Unlock()
 	s.mu.Lock()
 	values, variables, programs, own := s.values, s.variables, s.programs, s.own
 	s.closed.Store(true)
 	s.values, s.variables, s.programs, s.own = nil, nil, nil, nil
 	s.mu.Unlock()
-	errs := s.machine.Close()
+	errs := s.runtime.Close()
 	for p, buffers := range values {
 		if v := p.Value(); v != nil {
 			errs = append(errs, v.free())

@@ -16,6 +16,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 	"github.com/tpustrategy/tpustrategy/internal/engine/stepstate"
@@ -182,6 +183,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	t.graph = graph.NewGraph(t.module, f.opts.Name)
 	seen.Attach(t.graph)
 	t.rc = &ReplicaContext{strategy: s, graph: t.graph, state: stepstate.New()}
+	t.rc.contextAccess = engine.NewAccess(internalContext{t.rc})
 	t.rc.ctx = mode.WithTrace(mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1}), t.rc)
 	region.SetVariables(t.graph, t.rc.capturedVariables)
 	loop.SetScopeMarker(t.graph, t.rc.state.MarkScopes)

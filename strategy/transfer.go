@@ -11,8 +11,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
@@ -66,10 +66,10 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 	if err := RefuseTracing(ctx, op, fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
-	if len(values) != s.replicas && !(s.machine.Several() && len(values) == len(s.machine.Groups)) {
-		if s.machine.Several() {
+	if len(values) != s.replicas && !(s.runtime.Several() && len(values) == len(s.runtime.Groups)) {
+		if s.runtime.Several() {
 			return nil, fault.New(errkind.ValueError, op, "give one value for each replica, or for each of this process's", "%d values for %d replicas, of which this process has %d",
-				len(values), s.replicas, len(s.machine.Groups))
+				len(values), s.replicas, len(s.runtime.Groups))
 		}
 		return nil, fault.New(errkind.ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
 	}
@@ -83,7 +83,7 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 		if all[i], err = replicaTensor(ctx, s, op, value); err != nil {
 			return nil, noTensor(fmt.Sprintf("value of replica %d", b.replica(i)), err)
 		}
-		if s.machine.Several() && !all[i].Shape().Equal(all[0].Shape()) {
+		if s.runtime.Several() && !all[i].Shape().Equal(all[0].Shape()) {
 			return nil, fault.New(errkind.ValueError, op, "pad the values: with several processes a value has one shape on all replicas",
 				"that of replica %d has shape %s, that of replica %d %s", b.replica(i), all[i].Shape(), b.replica(0), all[0].Shape())
 		}
@@ -101,7 +101,7 @@ type batchShare struct {
 
 // count returns the number of replicas that share the batch. Ahead of time these are all replicas.
 func (b batchShare) count() int {
-	if n := len(b.machine.Groups); b.local && n > 0 {
+	if n := len(b.runtime.Groups); b.local && n > 0 {
 		return n
 	}
 	return b.replicas
@@ -112,14 +112,14 @@ func (b batchShare) replica(i int) int {
 	if !b.local {
 		return i
 	}
-	return b.machine.Groups[i]
+	return b.runtime.Groups[i]
 }
 
 func (b batchShare) part(replica int) int {
 	if !b.local {
 		return replica
 	}
-	i, _ := slices.BinarySearch(b.machine.Groups, replica)
+	i, _ := slices.BinarySearch(b.runtime.Groups, replica)
 	return i
 }
 
@@ -142,8 +142,8 @@ func (b batchShare) feed(ctx context.Context, all []input.Tensor) (*PerReplica, 
 	if !ok {
 		return nil, noDType("per-replica value", all[0])
 	}
-	v, err := b.uploadedBy(true, dtype, all[0].Dims(), b.annotation, func(l *mesh.Layout, buffers mesh.Buffers) error {
-		return b.machine.Put(ctx, l, func(r int) []byte { return all[b.part(r)].Bytes() }, buffers)
+	v, err := b.uploadedBy(true, dtype, all[0].Dims(), b.annotation, func(l *engine.Layout, buffers engine.Buffers) error {
+		return b.runtime.Put(ctx, l, func(r int) []byte { return all[b.part(r)].Bytes() }, buffers)
 	})
 	if err != nil {
 		return nil, err
@@ -204,23 +204,23 @@ func shareShape(batch []int, replicas int) ([]int, error) {
 
 // uploadedTensor creates a value from one tensor. part returns the data of replica r.
 func (s *TPUStrategy) uploadedTensor(ctx context.Context, tensor *tensors.Tensor, perReplica bool, shape []int, a logical.Annotation, part func(r int, data []byte) []byte) (Value, error) {
-	return s.uploadedBy(perReplica, tensor.DType(), shape, a, func(l *mesh.Layout, buffers mesh.Buffers) error {
+	return s.uploadedBy(perReplica, tensor.DType(), shape, a, func(l *engine.Layout, buffers engine.Buffers) error {
 		return s.putTensor(ctx, l, tensor, part, buffers)
 	})
 }
 
-// putTensor copies data of one tensor to this process's devices, like [mesh.Runtime.Put]. part
+// putTensor copies data of one tensor to this process's devices, like [engine.Runtime.Put]. part
 // returns the data of replica r.
-func (s *TPUStrategy) putTensor(ctx context.Context, l *mesh.Layout, tensor *tensors.Tensor, part func(r int, data []byte) []byte, buffers mesh.Buffers) error {
+func (s *TPUStrategy) putTensor(ctx context.Context, l *engine.Layout, tensor *tensors.Tensor, part func(r int, data []byte) []byte, buffers engine.Buffers) error {
 	var failed error
 	err := tensor.ConstBytes(func(data []byte) {
-		failed = s.machine.Put(ctx, l, func(r int) []byte { return part(r, data) }, buffers)
+		failed = s.runtime.Put(ctx, l, func(r int) []byte { return part(r, data) }, buffers)
 	})
 	return cmp.Or(failed, err)
 }
 
 // uploadedBy creates a value with buffers that upload fills.
-func (s *TPUStrategy) uploadedBy(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, upload func(*mesh.Layout, mesh.Buffers) error) (Value, error) {
+func (s *TPUStrategy) uploadedBy(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, upload func(*engine.Layout, engine.Buffers) error) (Value, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -228,7 +228,7 @@ func (s *TPUStrategy) uploadedBy(perReplica bool, dtype dtypes.DType, shape []in
 	if err != nil {
 		return nil, err
 	}
-	buffers := s.machine.Buffers()
+	buffers := s.runtime.Buffers()
 	if err := upload(l, buffers); err != nil {
 		return nil, err
 	}

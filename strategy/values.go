@@ -14,9 +14,9 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/number"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
@@ -24,6 +24,7 @@ import (
 // deviceValue is a tensor on the devices of a strategy, with one buffer for each logical device of
 // each replica.
 type deviceValue struct {
+	valueAccess
 	strategy   *TPUStrategy
 	dtype      dtypes.DType
 	shape      []int // shape of one replica's tensor
@@ -47,7 +48,7 @@ type deviceValue struct {
 	only []bool
 
 	mu      sync.Mutex // guards the fields below
-	buffers mesh.Buffers
+	buffers engine.Buffers
 	closed  bool
 	// origin identifies the value across processes: an argument or a result of an eager call. It is
 	// empty for other values.
@@ -116,6 +117,7 @@ type Value interface {
 	Close() error
 
 	base() *deviceValue
+	valueAccessible
 }
 
 var (
@@ -163,7 +165,7 @@ func (v *deviceValue) sameSignature(o *deviceValue) bool {
 }
 
 // live returns the buffers, or an error if the value is closed.
-func (v *deviceValue) live() (mesh.Buffers, error) {
+func (v *deviceValue) live() (engine.Buffers, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
@@ -180,7 +182,7 @@ func (v *deviceValue) live() (mesh.Buffers, error) {
 
 // refill releases the contents and calls fill to store new contents in the same buffers. A
 // concurrent Close waits, so that it closes the new contents, too.
-func (v *deviceValue) refill(fill func(buffers mesh.Buffers) error) (mesh.Buffers, error) {
+func (v *deviceValue) refill(fill func(buffers engine.Buffers) error) (engine.Buffers, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
@@ -208,7 +210,7 @@ func (v *deviceValue) Ready(ctx context.Context) error {
 }
 
 // ready waits for the buffers of this process.
-func ready(ctx context.Context, buffers mesh.Buffers) error {
+func ready(ctx context.Context, buffers engine.Buffers) error {
 	if err := buffers.Ready(ctx); err != nil {
 		return closedMeanwhile(fault.Of("waiting for a value", err, ""))
 	}
@@ -234,7 +236,7 @@ func (v *deviceValue) free() error {
 }
 
 // surrender closes a value and returns its buffers, which the caller then owns.
-func (v *deviceValue) surrender() mesh.Buffers {
+func (v *deviceValue) surrender() engine.Buffers {
 	v.strategy.drop(weak.Make(v))
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -268,7 +270,7 @@ func (v *deviceValue) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 
 // download copies a replica's tensor to the host. A tensor of another process is an error, unless
 // it equals the tensor of a local replica.
-func (v *deviceValue) download(ctx context.Context, buffers mesh.Buffers, replica int) (*tensors.Tensor, error) {
+func (v *deviceValue) download(ctx context.Context, buffers engine.Buffers, replica int) (*tensors.Tensor, error) {
 	s := v.strategy
 	if err := s.runnable("reading a value"); err != nil {
 		return nil, err
@@ -282,12 +284,12 @@ func (v *deviceValue) download(ctx context.Context, buffers mesh.Buffers, replic
 		return nil, err
 	}
 	// Wait for the value before allocating the host tensor, because a failed run has no value.
-	if err := s.machine.Wait(ctx, from, buffers); err != nil {
+	if err := s.runtime.Wait(ctx, from, buffers); err != nil {
 		return nil, closedMeanwhile(err)
 	}
 	tensor := tensors.FromShape(v.Shape())
 	var failed error
-	err = tensor.MutableBytes(func(data []byte) { failed = s.machine.Get(ctx, l, buffers, from, data) })
+	err = tensor.MutableBytes(func(data []byte) { failed = s.runtime.Get(ctx, l, buffers, from, data) })
 	failed = closedMeanwhile(failed)
 	if failed == nil && err != nil {
 		failed = fault.Of(fmt.Sprintf("reading replica %d", replica), err, "")
@@ -300,9 +302,9 @@ func (v *deviceValue) download(ctx context.Context, buffers mesh.Buffers, replic
 
 // sources returns the partitions of this process that have the shards of a replica's tensor. The
 // shards of a mirrored tensor can be read from any replica.
-func (v *deviceValue) sources(l *mesh.Layout, replica int) ([]int, error) {
+func (v *deviceValue) sources(l *engine.Layout, replica int) ([]int, error) {
 	s := v.strategy
-	from, missing, ok := s.machine.Sources(l, replica, v.on, !v.perReplica)
+	from, missing, ok := s.runtime.Sources(l, replica, v.on, !v.perReplica)
 	if ok {
 		return from, nil
 	}
@@ -327,7 +329,7 @@ const readThere = "read it there, or Reduce or Gather it on the devices first"
 // alternative.
 func (s *TPUStrategy) remote(partition int, hint string) error {
 	return &errkind.Fault{Op: fmt.Sprintf("strategy: reading logical device %d of replica %d", partition%s.logicalDevices, partition/s.logicalDevices),
-		Reason: fmt.Sprintf("it is in process %d, this is process %d with replicas %v", s.machine.Of[partition], s.machine.Process, s.machine.Groups),
+		Reason: fmt.Sprintf("it is in process %d, this is process %d with replicas %v", s.runtime.Of[partition], s.runtime.Process, s.runtime.Groups),
 		Hint:   hint, Match: ErrRemote}
 }
 
@@ -341,8 +343,8 @@ func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors
 	if err := ownedBy(s, value); err != nil {
 		return nil, err
 	}
-	results := make([]*tensors.Tensor, len(s.machine.Groups))
-	for i, r := range s.machine.Groups {
+	results := make([]*tensors.Tensor, len(s.runtime.Groups))
+	for i, r := range s.runtime.Groups {
 		var err error
 		if results[i], err = value.Local(ctx, r); err != nil {
 			return nil, err
@@ -367,12 +369,13 @@ func isNil(v Value) bool { return v == nil || reflect.ValueOf(v).IsNil() }
 // newValue returns a value of the strategy, which owns the buffers. The strategy references the
 // value weakly: the garbage collector releases a value that the caller dropped, and the strategy's
 // Close the others.
-func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, buffers mesh.Buffers) (Value, error) {
+func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, buffers engine.Buffers) (Value, error) {
 	var value Value = &Mirrored{}
 	if perReplica {
 		value = &PerReplica{}
 	}
 	base := value.base()
+	base.valueAccess = engine.NewAccess(internalValue{base})
 	base.strategy, base.dtype, base.shape, base.annotation = s, dtype, slices.Clone(shape), a
 	base.perReplica, base.buffers, base.outline = perReplica, buffers, len(buffers) == 0
 	if err := s.hold(base); err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
@@ -38,10 +38,10 @@ type Variable struct {
 	// are equal on all replicas.
 	localWrites bool
 	column      int
-	// unlisted marks the state of a package of this module; see [innerStrategy.State].
+	// unlisted marks the state of a package of this module; see [internalStrategy.NewZeroVariables].
 	unlisted bool
 
-	buffers mesh.Buffers // guarded by machine.Launch, as is closed
+	buffers engine.Buffers // guarded by machine.Launch, as is closed
 	closed  bool
 	// waiting is the store whose value is not yet copied to the buffers, which are then nil.
 	waiting atomic.Pointer[Variables]
@@ -109,7 +109,7 @@ func (v *Variable) value() *deviceValue {
 	return &deviceValue{strategy: v.strategy, dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica(), over: v.over}
 }
 
-func (v *Variable) layout() (*mesh.Layout, error) {
+func (v *Variable) layout() (*engine.Layout, error) {
 	l, err := v.value().layout()
 	return l, v.failed(err)
 }
@@ -136,8 +136,8 @@ func (v *Variable) live() error {
 	return nil
 }
 
-// load returns a mesh.Load that copies the parts of a value to the variable.
-func (v *Variable) load(from lazy.Parts) (*mesh.Load, error) {
+// load returns a engine.Load that copies the parts of a value to the variable.
+func (v *Variable) load(from lazy.Parts) (*engine.Load, error) {
 	if shape := from.Shape(); !shape.Equal(v.Shape()) {
 		return nil, fault.New(errkind.ValueError, v.subject(), "give parts of its shape and dtype", "parts of %s for a variable of %s", shape, v.Shape())
 	}
@@ -145,12 +145,12 @@ func (v *Variable) load(from lazy.Parts) (*mesh.Load, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mesh.Load{Name: v.subject(), Layout: l, From: from}, nil
+	return &engine.Load{Name: v.subject(), Layout: l, From: from}, nil
 }
 
 // swap replaces the buffers of an open variable, and closes the old buffers. The caller holds
 // machine.Launch.
-func (v *Variable) swap(fresh mesh.Buffers) error {
+func (v *Variable) swap(fresh engine.Buffers) error {
 	if v.buffers == nil {
 		v.buffers = fresh
 		v.waiting.Store(nil)
@@ -176,8 +176,8 @@ func (v *Variable) Close() error {
 		return nil
 	}
 	s := v.strategy
-	s.machine.Launch.Lock()
-	defer s.machine.Launch.Unlock()
+	s.runtime.Launch.Lock()
+	defer s.runtime.Launch.Unlock()
 	s.mu.Lock()
 	i := slices.Index(s.own, v)
 	if i >= 0 {

@@ -8,10 +8,10 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/first"
 	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 )
 
 // A program needs the shapes of a store's variables; a run also needs their values. A trace
@@ -104,20 +104,20 @@ func (vs *Variables) bringOne(ctx context.Context, v *Variable, value *tensors.T
 }
 
 // copied copies a value to the devices of all components, in new buffers.
-func (v *Variable) copied(ctx context.Context, value *tensors.Tensor) (mesh.Buffers, error) {
+func (v *Variable) copied(ctx context.Context, value *tensors.Tensor) (engine.Buffers, error) {
 	if p := lazy.PartsOf(value); p != nil {
 		load, err := v.load(p)
 		if err != nil {
 			return nil, err
 		}
-		_, err = v.strategy.machine.Fill(ctx, []*mesh.Load{load}, 1)
+		_, err = v.strategy.runtime.Fill(ctx, []*engine.Load{load}, 1)
 		return load.Into, err
 	}
 	l, err := v.layout()
 	if err != nil {
 		return nil, err
 	}
-	fresh := v.strategy.machine.Buffers()
+	fresh := v.strategy.runtime.Buffers()
 	err = v.strategy.putTensor(ctx, l, value, func(_ int, data []byte) []byte { return data }, fresh)
 	return fresh, v.failed(err)
 }
@@ -147,7 +147,7 @@ func (vs *Variables) initialize(ctx context.Context) error {
 // firstOptions returns the options for computing initial values of the store's variables.
 func (vs *Variables) firstOptions() first.Options {
 	s := vs.strategy
-	return first.Options{Machine: s.machine, Axes: s.opts.LogicalAxes, Target: s.target, Precision: s.opts.Precision, Store: vs.store,
+	return first.Options{Machine: s.runtime, Axes: s.opts.LogicalAxes, Target: s.target, Precision: s.opts.Precision, Store: vs.store,
 		Place: func(path string) (first.Variable, error) {
 			v, err := vs.variable(path)
 			if err != nil {
@@ -191,9 +191,9 @@ func (vs *Variables) addFirst(took first.Figures) {
 }
 
 // take sets the first buffers of a variable, and closes them if the variable already has buffers.
-func (v *Variable) take(fresh mesh.Buffers) error {
-	v.strategy.machine.Launch.Lock()
-	defer v.strategy.machine.Launch.Unlock()
+func (v *Variable) take(fresh engine.Buffers) error {
+	v.strategy.runtime.Launch.Lock()
+	defer v.strategy.runtime.Launch.Unlock()
 	if err := v.live(); err != nil {
 		return errors.Join(err, fresh.Close())
 	}
@@ -206,26 +206,26 @@ func (v *Variable) take(fresh mesh.Buffers) error {
 }
 
 // fill loads the values of variables from parts, with the given number of concurrent readers; see
-// [mesh.Runtime.Fill]. Either all variables are changed or none. The new values are loaded in
+// [engine.Runtime.Fill]. Either all variables are changed or none. The new values are loaded in
 // addition to the old ones. Then check is called, if it is not nil, and without an error the new
 // values replace the old ones. A variable that received its first value in the meantime keeps that
 // value. staged is the peak host memory, in bytes.
 func (s *TPUStrategy) fill(ctx context.Context, variables []*Variable, from []lazy.Parts, readers int, check func(context.Context) error) (staged int, err error) {
-	loads, waited := make([]*mesh.Load, len(variables)), make([]bool, len(variables))
+	loads, waited := make([]*engine.Load, len(variables)), make([]bool, len(variables))
 	for i, v := range variables {
 		if loads[i], err = v.load(from[i]); err != nil {
 			return 0, err
 		}
 		waited[i] = v.waiting.Load() != nil
 	}
-	if staged, err = s.machine.Fill(ctx, loads, readers); err != nil {
+	if staged, err = s.runtime.Fill(ctx, loads, readers); err != nil {
 		return staged, err
 	}
 	if check != nil {
 		err = check(ctx)
 	}
-	s.machine.Launch.Lock()
-	defer s.machine.Launch.Unlock()
+	s.runtime.Launch.Lock()
+	defer s.runtime.Launch.Unlock()
 	for i := 0; i < len(variables) && err == nil; i++ {
 		err = variables[i].live()
 	}

@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -25,7 +24,7 @@ type Agreement struct {
 	// step after which the next exchange begins, and read is the step after which the current
 	// exchange is read.
 	interval, nextSend, readStep int64
-	pending                      *mesh.GatherFuture
+	pending                      *engine.GatherFuture
 	// sentStep is the step of the current exchange. back is the time when the previous exchange was
 	// read, and from is the step of that exchange. The step time is measured between them.
 	sentStep, lastStep int64
@@ -34,16 +33,6 @@ type Agreement struct {
 	notice             *Notice
 	now                func() time.Time
 }
-
-// gatherer is the internal API of a strategy that this package uses.
-type gatherer interface {
-	// StartGather starts a [strategy.TPUStrategy.GatherBytes] without waiting for it: the exchange
-	// is a launch among the steps, whose result is read some steps later. The name and the bytes
-	// together must not exceed 497 bytes.
-	StartGather(ctx context.Context, name string, mine []byte) (*mesh.GatherFuture, error)
-}
-
-var _ = inside.Of[gatherer]((*strategy.TPUStrategy)(nil))
 
 // exchangeInterval is the intended time between two exchanges. most limits the number of steps between them.
 const (
@@ -139,7 +128,7 @@ func (a *Agreement) Vote(ctx context.Context, step int64, mine *Notice, before i
 	if err != nil {
 		return nil, &errkind.Fault{Op: "interrupt: vote", Err: err, Class: errkind.InternalError}
 	}
-	a.pending, err = inside.Of[gatherer](a.strategy).StartGather(ctx, "notices", message)
+	a.pending, err = engine.Internal(a.strategy).StartGather(ctx, "notices", message)
 	if err != nil {
 		return nil, &errkind.Fault{Op: "interrupt: vote", Subject: "after step " + formatStep(step), Err: err}
 	}

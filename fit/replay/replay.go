@@ -11,25 +11,9 @@ import (
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
-
-// machine is the internal API of a strategy that this package uses.
-type machine interface {
-	// Quiet waits for the launched steps and calls f with the layouts and the buffers of the
-	// variables. Buffers that f returns replace the variables' buffers. Mesh returns the engine
-	// that owns the buffers.
-	Quiet(ctx context.Context, doing string, of []*strategy.Variable, f func(at []*mesh.Layout, held []mesh.Buffers) (fresh []mesh.Buffers, err error)) error
-	Mesh() *mesh.Runtime
-	// Mirrors reports whether all replicas must have the same value of a variable.
-	Mirrors(v *strategy.Variable) bool
-	// Names returns the names of the devices, by replica and logical device.
-	Names() (devices [][]string, hosts []string, perHost int)
-}
-
-var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
 
 // Step calls take, which must run the step, restores the variables, and calls take again. The
 // results of the second call stay. number is the step's number, for errors. variables are all
@@ -39,7 +23,7 @@ var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
 // If devices differ, Step returns an [*Error] on all processes. Other errors are errors of take and
 // of the copies.
 func Step(ctx context.Context, s *strategy.TPUStrategy, number int64, variables []*strategy.Variable, take func(ctx context.Context) error) error {
-	r := &replayer{machine: inside.Of[machine](s), strategy: s, stepNumber: number, variables: variables}
+	r := &replayer{strategy: s, stepNumber: number, variables: variables}
 	before, err := r.copyToHost(ctx)
 	if err != nil {
 		return err
@@ -72,7 +56,6 @@ func Step(ctx context.Context, s *strategy.TPUStrategy, number int64, variables 
 
 // replayer is the state of one call of Step.
 type replayer struct {
-	machine    machine
 	strategy   *strategy.TPUStrategy
 	stepNumber int64
 	variables  []*strategy.Variable
@@ -83,11 +66,11 @@ type replayer struct {
 // processes.
 func (r *replayer) copyToHost(ctx context.Context) ([][][]byte, error) {
 	images := make([][][]byte, len(r.variables))
-	return images, r.machine.Quiet(ctx, "copying variables", r.variables, func(at []*mesh.Layout, held []mesh.Buffers) ([]mesh.Buffers, error) {
+	return images, engine.Internal(r.strategy).WithBuffers(ctx, "copying variables", r.variables, func(at []*engine.Layout, held []engine.Buffers) ([]engine.Buffers, error) {
 		for i, buffers := range held {
 			images[i] = make([][]byte, len(buffers))
 			for p, b := range buffers {
-				if b == nil || !r.machine.Mesh().Local[p] {
+				if b == nil || !engine.Internal(r.strategy).Runtime().Local[p] {
 					continue
 				}
 				images[i][p] = make([]byte, at[i].PartBytes)
@@ -103,9 +86,9 @@ func (r *replayer) copyToHost(ctx context.Context) ([][][]byte, error) {
 // restoreVariables copies images back to the devices, one variable at a time. Both copies of that variable
 // are on the devices meanwhile.
 func (r *replayer) restoreVariables(ctx context.Context, images [][][]byte) error {
-	on := r.machine.Mesh()
+	on := engine.Internal(r.strategy).Runtime()
 	for i := range images {
-		if err := r.machine.Quiet(ctx, "copying variables", r.variables[i:i+1], func(at []*mesh.Layout, _ []mesh.Buffers) ([]mesh.Buffers, error) {
+		if err := engine.Internal(r.strategy).WithBuffers(ctx, "copying variables", r.variables[i:i+1], func(at []*engine.Layout, _ []engine.Buffers) ([]engine.Buffers, error) {
 			fresh := on.Buffers()
 			for p, image := range images[i] {
 				if image == nil {
@@ -116,7 +99,7 @@ func (r *replayer) restoreVariables(ctx context.Context, images [][][]byte) erro
 					return nil, errors.Join(err, fresh.Close())
 				}
 			}
-			return []mesh.Buffers{fresh}, nil
+			return []engine.Buffers{fresh}, nil
 		}); err != nil {
 			return err
 		}
@@ -164,13 +147,13 @@ func (r *replayer) compareRuns(ctx context.Context, first, second [][][]byte) er
 
 // compareReplicas compares the replicas' copies of mirrored variables.
 func (r *replayer) compareReplicas(ctx context.Context, reason string, images [][][]byte) error {
-	devices, _, _ := r.machine.Names()
+	devices, _, _ := engine.Internal(r.strategy).DeviceNames()
 	logical := len(devices[0])
 	var mine []byte
 	for p := range len(devices) * logical {
 		sum, here := sha256.New(), false
 		for i, v := range r.variables {
-			if r.machine.Mirrors(v) && images[i][p] != nil {
+			if engine.Internal(r.strategy).IsMirrored(v) && images[i][p] != nil {
 				sum.Write(images[i][p])
 				here = true
 			}
@@ -209,7 +192,7 @@ func (r *replayer) compareReplicas(ctx context.Context, reason string, images []
 	}
 	var names []string
 	for i, v := range r.variables {
-		if r.machine.Mirrors(v) && replicasDiffer(images[i], logical) {
+		if engine.Internal(r.strategy).IsMirrored(v) && replicasDiffer(images[i], logical) {
 			names = append(names, v.Path())
 		}
 	}
@@ -237,7 +220,7 @@ func (r *replayer) differenceError(reason string, differ []int, names []string) 
 	if len(differ) == 0 {
 		return nil
 	}
-	devices, _, _ := r.machine.Names()
+	devices, _, _ := engine.Internal(r.strategy).DeviceNames()
 	logical := len(devices[0])
 	slices.Sort(differ)
 	e := &Error{Step: r.stepNumber, Reason: reason, Variables: names, AllDevices: len(differ) == len(devices)*logical && len(differ) > 1}

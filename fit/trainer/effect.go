@@ -9,22 +9,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/aot"
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/fit"
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/lowering/precision"
 	"github.com/tpustrategy/tpustrategy/lowering/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// innerStrategy is the internal API of a strategy that this package uses.
-type innerStrategy interface {
-	// CheckTraining sets a check of the graph of each training function. It must be called before
-	// the first trace.
-	CheckTraining(check func(g *graph.Graph) error)
-}
-
-var _ = inside.Of[innerStrategy]((*strategy.TPUStrategy)(nil))
-
-// effects checks that -precision and -remat have an effect. A flag must have an effect on the first
+// effectChecker checks that -precision and -remat have an effect. A flag must have an effect on the first
 // training step that is traced; a later step may compute in another way.
 type effectChecker struct {
 	precision precision.Policy
@@ -38,7 +29,7 @@ type effectChecker struct {
 func (f *Flags) newEffectChecker(s *strategy.TPUStrategy) *effectChecker {
 	keep := f.Remat.RegionPolicy()
 	e := &effectChecker{precision: f.Precision.WithDefaults(), remat: keep.Selective || keep.OnHost}
-	inside.Of[innerStrategy](s).CheckTraining(e.check)
+	engine.Internal(s).SetTrainingCheck(e.check)
 	return e
 }
 

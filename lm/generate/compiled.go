@@ -6,7 +6,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -45,7 +45,7 @@ func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Programs, error)
 		shapes.Make(dtypes.Float32, rows, 3),
 	}
 	for _, shape := range []shapes.Shape{shapes.Make(dtypes.Bool, g.opts.Vocabulary), shapes.Make(dtypes.Int32)} {
-		v, err := inside.Of[internalStrategy](g.strategy).Outline(shape)
+		v, err := engine.Internal(g.strategy).NewAbstractValue(shape)
 		if err != nil {
 			return nil, err
 		}

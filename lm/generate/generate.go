@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -39,7 +39,7 @@ type Output struct {
 // InvalidArgumentError. Other errors are [strategy.TraceError], [strategy.ErrClosed] and the errors
 // of the compiler.
 func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling) ([]Output, error) {
-	if err := inside.Of[internalStrategy](g.strategy).Usable(ctx, "generating"); err != nil {
+	if err := engine.Internal(g.strategy).CheckUsable(ctx, "generating"); err != nil {
 		return nil, err
 	}
 	if err := g.opts.checkPrompts(prompts, s); err != nil {

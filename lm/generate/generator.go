@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -157,7 +157,7 @@ func (g *Generator) initState(ctx context.Context, prompts int) error {
 		}
 	}
 	var err error
-	if t.variables, err = inside.Of[internalStrategy](g.strategy).State(ctx, dims, opts); err != nil {
+	if t.variables, err = engine.Internal(g.strategy).NewZeroVariables(ctx, dims, opts); err != nil {
 		return err
 	}
 	for i, x := range of {

@@ -7,7 +7,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -108,7 +108,7 @@ func (g *Generator) decodeProgramFor(v samplingVariant) *decodeProgram {
 	if d == nil {
 		d = &decodeProgram{function: g.strategy.Function(g.newDecodeStep(v), strategy.FunctionOptions{Name: "generate_tokens", Store: g.store})}
 		if chunk := g.state.opts.TokensPerLaunch; chunk > 1 {
-			inside.Of[loopFunction](d.function).Repeat(chunk)
+			engine.Internal(d.function).SetMaxIterations(chunk)
 		}
 		g.decodePrograms[v] = d
 	}

@@ -6,22 +6,10 @@ import (
 
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
-
-// internalStrategy is the internal API of a strategy that this package uses.
-type internalStrategy interface {
-	// Turn locks a store whose variables are loaded. done unlocks it.
-	Turn(ctx context.Context, store *model.Store) (held context.Context, done func(), err error)
-	// Fill sets the values of all variables or of none, with this number of parts at a time. The
-	// devices keep the old values meanwhile. staged is the maximum host memory that the transfer
-	// used.
-	Fill(ctx context.Context, variables []*strategy.Variable, from []lazy.Parts, readers int, check func(ctx context.Context) error) (staged int, err error)
-}
-
-var _ = inside.Of[internalStrategy]((*strategy.TPUStrategy)(nil))
 
 // newValue is the new value of a variable, with its shape and dtype.
 type newValue struct {
@@ -33,17 +21,17 @@ type newValue struct {
 // store, until the first step that uses them runs. It creates missing variables as trainable
 // variables.
 func setVariables(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, values []newValue) (*Report, error) {
-	m, r := inside.Of[internalStrategy](s), &Report{}
+	m, r := engine.Internal(s), &Report{}
 	failed := func(err error) (*Report, error) {
 		return nil, &LoadError{Loaded: slices.Concat(r.OnDevices, r.InStore), Err: err}
 	}
-	ctx, done, err := m.Turn(ctx, store)
+	ctx, done, err := m.LockVariables(ctx, store)
 	if err != nil {
 		return failed(err)
 	}
 	defer done()
 	fill := func(variables []*strategy.Variable, from []lazy.Parts) error {
-		staged, err := m.Fill(ctx, variables, from, 1, nil)
+		staged, err := m.LoadVariables(ctx, variables, from, 1, nil)
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -54,10 +54,12 @@ func (r *restore) plan() (err error) {
 }
 
 // room reports whether the devices have memory for the new values in addition to the old ones.
-func (r *restore) room() bool { return len(r.variables) == 0 || r.machine().Room(r.variables) }
+func (r *restore) room() bool {
+	return len(r.variables) == 0 || engine.Internal(r.strategy()).HasMemoryFor(r.variables)
+}
 
-// machine returns the internal API of the variables' strategy.
-func (r *restore) machine() machine { return inside.Of[machine](r.variables[0].Strategy()) }
+// strategy returns the strategy of the variables that are restored to devices.
+func (r *restore) strategy() *strategy.TPUStrategy { return r.variables[0].Strategy() }
 
 // together reads all values for the devices into additional device memory, verifies everything, and
 // then replaces the old values.
@@ -67,7 +69,7 @@ func (r *restore) together(ctx context.Context) error {
 		return check(ctx)
 	}
 	checked := false
-	_, err := r.machine().Fill(ctx, r.variables, r.from, readers(), func(ctx context.Context) error {
+	_, err := engine.Internal(r.strategy()).LoadVariables(ctx, r.variables, r.from, readers(), func(ctx context.Context) error {
 		checked = true
 		return check(ctx)
 	})
@@ -87,7 +89,7 @@ func (r *restore) inTurn(ctx context.Context, failed error) error {
 		return err
 	}
 	for i, v := range r.variables { // all blocks are verified
-		if _, err := r.machine().Fill(ctx, r.variables[i:i+1], r.from[i:i+1], readers(), nil); err != nil {
+		if _, err := engine.Internal(r.strategy()).LoadVariables(ctx, r.variables[i:i+1], r.from[i:i+1], readers(), nil); err != nil {
 			return faultOf(v.Path(), "not restored", "", err)
 		}
 	}

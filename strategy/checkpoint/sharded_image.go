@@ -8,8 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 	"github.com/tpustrategy/tpustrategy/internal/staging"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -113,25 +112,25 @@ func (m *image) fill(ctx context.Context, g Group, p *plan, s *strategy.TPUStrat
 		}
 		m.done(i)
 	}
-	var copies []mesh.PartCopy
+	var copies []engine.PartCopy
 	var of []*strategy.Variable
 	for i, r := range m.regions {
 		if r.placed {
 			v := g.Variables[r.variable].(*strategy.Variable)
 			s = v.Strategy()
-			copies = append(copies, mesh.PartCopy{Partition: r.replica*s.NumLogicalDevices() + r.device, Into: m.into(i), Done: func() { m.done(i) }})
+			copies = append(copies, engine.PartCopy{Partition: r.replica*s.NumLogicalDevices() + r.device, Into: m.into(i), Done: func() { m.done(i) }})
 			of = append(of, v)
 		}
 	}
 	if len(copies) == 0 {
 		return nil
 	}
-	on := inside.Of[machine](s)
-	return on.Quiet(ctx, "reading variables", of, func(at []*mesh.Layout, held []mesh.Buffers) ([]mesh.Buffers, error) {
+	on := engine.Internal(s)
+	return on.WithBuffers(ctx, "reading variables", of, func(layouts []*engine.Layout, old []engine.Buffers) ([]engine.Buffers, error) {
 		for i := range copies {
-			copies[i].Name, copies[i].Layout, copies[i].From = fmt.Sprintf("variable %q", of[i].Path()), at[i], held[i]
+			copies[i].Name, copies[i].Layout, copies[i].From = fmt.Sprintf("variable %q", of[i].Path()), layouts[i], old[i]
 		}
-		return nil, on.Mesh().CopyOut(ctx, copies)
+		return nil, on.Runtime().CopyOut(ctx, copies)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/number"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -73,13 +74,13 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 		if err != nil {
 			return nil, err
 		}
-		results, err := inner(s).Call(rc.outer(), "eager_"+name, func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		results, err := engine.Internal(s).RunBuiltin(rc.outer(), "eager_"+name, func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{apply(in[0], in[1])}
 		}, values[:], nil, mirrored)
 		if err != nil {
 			return nil, err
 		}
-		innerValue(results[0]).Mark(ragged, equal || s.NumReplicasInSync() == 1)
+		engine.Internal(results[0]).SetReplicaShapes(ragged, equal || s.NumReplicasInSync() == 1)
 		return Of(s).split(results[0])
 	})
 }
@@ -87,7 +88,7 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 // raggedOperands returns the replicas' shapes of an operation's result, or nil if they are equal.
 // The operands must have the same shape on each replica, or one must be a scalar.
 func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) ([][]int, error) {
-	ofA, ofB := innerValue(a).Ragged(), innerValue(b).Ragged()
+	ofA, ofB := engine.Internal(a).ReplicaShapes(), engine.Internal(b).ReplicaShapes()
 	switch {
 	case ofA == nil && ofB == nil:
 		return nil, nil

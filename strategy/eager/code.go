@@ -3,6 +3,7 @@ package eager
 import (
 	"context"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/assign"
 	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -13,7 +14,7 @@ import (
 // Most calls do not need a scope. Scope returns [strategy.ErrOtherStrategy] inside the scope of
 // another strategy and [strategy.ErrContext] in replica code.
 func (e *Extended) Scope(ctx context.Context) (context.Context, error) {
-	if err := inner(e.strategy).RequireCross(ctx, "scope"); err != nil {
+	if err := engine.Internal(e.strategy).CheckCrossReplica(ctx, "scope"); err != nil {
 		return nil, err
 	}
 	return mode.With(ctx, mode.Cross(e.strategy)), nil

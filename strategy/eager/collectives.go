@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/nesting"
 	"github.com/tpustrategy/tpustrategy/internal/engine/number"
@@ -33,13 +34,13 @@ func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error)
 		}
 		return []*graph.Node{c.AllReduce(op, x)}
 	}
-	m := inner(rc.strategy)
+	m := engine.Internal(rc.strategy)
 	return rc.joinLeaves("AllReduce", op, nest, func(v strategy.Value) (strategy.Value, error) {
-		results, err := m.Call(rc.outer(), "all_reduce_"+op.String(), step, []strategy.Value{v}, nil, false, v.Annotation())
+		results, err := m.RunBuiltin(rc.outer(), "all_reduce_"+op.String(), step, []strategy.Value{v}, nil, false, v.Annotation())
 		if err != nil {
 			return nil, err
 		}
-		innerValue(results[0]).Mark(nil, true)
+		engine.Internal(results[0]).SetReplicaShapes(nil, true)
 		return results[0], nil
 	})
 }
@@ -67,7 +68,7 @@ func (rc *ReplicaContext) joinLeaves(call string, subject, nest any, run func(v 
 				return nil, err
 			}
 			defer release()
-			if ragged := innerValue(v).Ragged(); ragged != nil && call != "AllGather" {
+			if ragged := engine.Internal(v).ReplicaShapes(); ragged != nil && call != "AllGather" {
 				return nil, fault.New(errkind.InvalidArgumentError, call, "give tensors of one shape", "the replicas' shapes differ: %v", ragged)
 			}
 			return run(v)
@@ -86,7 +87,7 @@ func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v stra
 	x, whole := asOne(leaves)
 	if !whole {
 		for _, x := range leaves {
-			if err := inner(s).Owns(call, x); err != nil {
+			if err := engine.Internal(s).CheckOwned(call, x); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -99,7 +100,7 @@ func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v stra
 		}
 		return nil, nil, fault.New(errkind.TypeError, call, "give a tensor", "values that are no tensors: %v", x)
 	}
-	host, value, done, err := inner(s).Resolve(ctx, call, x)
+	host, value, done, err := engine.Internal(s).Resolve(ctx, call, x)
 	switch {
 	case err != nil:
 		return nil, nil, err

@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -34,7 +35,7 @@ type Distributed interface {
 
 // Component returns the component of a value or of a variable for a replica.
 func (e *Extended) Component(of Distributed, replica int) (Component, error) {
-	if err := inner(e.strategy).Owns("component", of); err != nil {
+	if err := engine.Internal(e.strategy).CheckOwned("component", of); err != nil {
 		return Component{}, err
 	}
 	if n := e.strategy.NumReplicasInSync(); replica < 0 || replica >= n {
@@ -75,7 +76,7 @@ func (c Component) Shape() shapes.Shape {
 		return shapes.Invalid()
 	}
 	shape := c.value.Shape()
-	if ragged := innerValue(c.value).Ragged(); ragged != nil {
+	if ragged := engine.Internal(c.value).ReplicaShapes(); ragged != nil {
 		shape = shapes.Make(shape.DType, ragged[c.replica]...)
 	}
 	return shape

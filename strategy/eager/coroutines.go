@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -159,7 +160,7 @@ func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *cor
 		}
 		values, err := errkind.CatchPanic("strategy: "+requests[0].call, func() ([]any, error) { return requests[0].run(args) })
 		if err == nil && several {
-			setOrigin(fmt.Sprintf("call %d ", inner(e.strategy).NextSequence()), values[ids[0]])
+			setOrigin(fmt.Sprintf("call %d ", engine.Internal(e.strategy).NextCallNumber()), values[ids[0]])
 		}
 		for i, r := range ids {
 			answers[i] = answer{err: err}

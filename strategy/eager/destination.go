@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -61,11 +62,11 @@ func (e *Extended) destination(op string, d Destination) (place, error) {
 	s := e.strategy
 	switch x := d.of.(type) {
 	case *strategy.Variable:
-		return place{annotation: x.Annotation(), shape: x.Shape()}, inner(s).Owns(op, x)
+		return place{annotation: x.Annotation(), shape: x.Shape()}, engine.Internal(s).CheckOwned(op, x)
 	case *MergeValue:
 		return place{}, nil
 	case strategy.Value:
-		return place{annotation: x.Annotation(), shape: x.Shape()}, inner(s).Owns("value", x)
+		return place{annotation: x.Annotation(), shape: x.Shape()}, engine.Internal(s).CheckOwned("value", x)
 	default:
 		if len(d.devices) > 0 {
 			return e.devices(op, d.devices)
@@ -77,7 +78,7 @@ func (e *Extended) destination(op string, d Destination) (place, error) {
 // devices returns the place of devices by name.
 func (e *Extended) devices(op string, names []string) (p place, err error) {
 	s := e.strategy
-	deviceNames, hostNames, _ := inner(s).Names()
+	deviceNames, hostNames, _ := engine.Internal(s).DeviceNames()
 	only, hosts := make([]bool, s.NumReplicasInSync()*s.NumLogicalDevices()), 0
 	for _, name := range names {
 		known, host := false, slices.Contains(hostNames, name)
@@ -121,9 +122,9 @@ func (e *Extended) settle(ctx context.Context, m *strategy.Mirrored, p place) (a
 	switch {
 	case p.host:
 		defer m.Close()
-		return inner(s).ToHost(ctx, m)
+		return engine.Internal(s).CopyToHost(ctx, m)
 	case p.only != nil:
-		return m, innerValue(m).Keep(p.only)
+		return m, engine.Internal(m).KeepOnDevices(p.only)
 	}
 	return m, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
@@ -33,7 +34,7 @@ func (e *Extended) WorkerDevices(ctx context.Context) []string {
 	if v, ok := at.Beside.(*strategy.Variable); ok && e.VariableCreatedInScope(v) {
 		return v.Devices()
 	}
-	devices, _, _ := inner(e.strategy).Names()
+	devices, _, _ := engine.Internal(e.strategy).DeviceNames()
 	names := make([]string, len(devices))
 	for r := range names {
 		names[r] = devices[r][at.LogicalDevice]
@@ -54,7 +55,7 @@ func (e *Extended) RequireStaticShapes() bool {
 
 // NumHosts returns the number of hosts that have a replica's first device.
 func (e *Extended) NumHosts() int {
-	_, hosts, _ := inner(e.strategy).Names()
+	_, hosts, _ := engine.Internal(e.strategy).DeviceNames()
 	slices.Sort(hosts)
 	return len(slices.Compact(hosts))
 }
@@ -62,7 +63,7 @@ func (e *Extended) NumHosts() int {
 // NumReplicasPerHost returns the number of replicas that a host feeds.
 func (e *Extended) NumReplicasPerHost() int {
 	s := e.strategy
-	_, _, devices := inner(s).Names()
+	_, _, devices := engine.Internal(s).DeviceNames()
 	return min(s.NumReplicasInSync(), max(1, devices/s.NumLogicalDevices()))
 }
 
@@ -141,7 +142,7 @@ func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy
 	}
 	combines := v.Synchronization() == strategy.OnRead && (v.Aggregation() == strategy.AggregateSum || v.Aggregation() == strategy.AggregateMean)
 	if combines && e.strategy.Semantics() == strategy.TensorFlowMirrored {
-		return nil, inner(e.strategy).RequireCross(ctx, fmt.Sprintf("read %q", v.Path()))
+		return nil, engine.Internal(e.strategy).CheckCrossReplica(ctx, fmt.Sprintf("read %q", v.Path()))
 	}
 	m, err := rc.join("ReadVar "+v.Path(), v, nil, func(all []any) ([]any, error) {
 		m, err := v.Read(rc.outer())

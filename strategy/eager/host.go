@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/assign"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -20,14 +21,14 @@ func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Va
 	if !rc.host {
 		return Of(rc.strategy).merge(rc.outer(), call, leaves)
 	}
-	machine := inner(rc.strategy)
+	machine := engine.Internal(rc.strategy)
 	switch x := leaves[0].(type) {
 	case *strategy.Objects:
 		if x != nil {
 			return nil, nil, unresolved(call, i, x)
 		}
 	case *strategy.PerReplica:
-		if x != nil && machine.Owns(call, x) == nil && varying(x) && rc.NumReplicasInSync() > 1 {
+		if x != nil && machine.CheckOwned(call, x) == nil && varying(x) && rc.NumReplicasInSync() > 1 {
 			return nil, nil, unresolved(call, i, x)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/assign"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
@@ -21,7 +22,6 @@ import (
 // with [strategy.ErrContext].
 type MergeContext struct {
 	rc   *strategy.ReplicaContext
-	step step // internal API of rc
 	over bool
 }
 
@@ -62,8 +62,8 @@ func (m *MergeValue) String() string {
 // Calls in fn that combine values emit collectives. MergeCall builds graph and panics with its
 // error.
 func MergeCall(rc *strategy.ReplicaContext, fn func(mc *MergeContext, args ...*MergeValue) []*MergeValue, args ...*graph.Node) []*graph.Node {
-	mc := &MergeContext{rc: rc, step: innerStep(rc)}
-	mc.step.InReplica("MergeCall")
+	mc := &MergeContext{rc: rc}
+	engine.Internal(mc.rc).CheckReplicaCode("MergeCall")
 	if f := rc.Graph().CurrentFunc(); f != nil && !f.IsMain() { // nil before the first node
 		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: MergeCall", Reason: "called inside a loop body or a branch of the step", Hint: "call it outside"})
 	}
@@ -74,9 +74,9 @@ func MergeCall(rc *strategy.ReplicaContext, fn func(mc *MergeContext, args ...*M
 		}
 		values[i] = mc.merged(x, false)
 	}
-	mc.step.State().Merging = true
+	engine.Internal(mc.rc).State().Merging = true
 	defer func() {
-		mc.step.State().Merging = false
+		engine.Internal(mc.rc).State().Merging = false
 		mc.over = true
 	}()
 	results := fn(mc, values...)
@@ -122,7 +122,7 @@ func (mc *MergeContext) operand(op string, x any, v *strategy.Variable) (m *Merg
 	if o, ok := x.(*strategy.Objects); ok && o != nil {
 		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", x), Hint: "pass it to the step as an argument"})
 	}
-	node, host := mc.step.Node(op, v, x)
+	node, host := engine.Internal(mc.rc).ToNode(op, v, x)
 	switch x := x.(type) {
 	case *MergeValue:
 		return x, false
@@ -131,7 +131,7 @@ func (mc *MergeContext) operand(op string, x any, v *strategy.Variable) (m *Merg
 	case Component:
 		return mc.merged(node, true), host
 	}
-	return mc.merged(node, host || !mc.step.Varying(node)[0]), host
+	return mc.merged(node, host || !engine.Internal(mc.rc).IsVarying(node)[0]), host
 }
 
 // Context returns the cross-replica context of the merge call. With this context
@@ -157,7 +157,7 @@ func (mc *MergeContext) Reduce(op strategy.ReduceOp, x *MergeValue, axes ...int)
 	}
 	node := mc.given("reduce", x)
 	if op == strategy.Mean && node.DType().IsInt() && (len(axes) > 0 || !x.mirrored) {
-		return mc.merged(mc.step.MeanOfIntegers(node, axes...), true)
+		return mc.merged(engine.Internal(mc.rc).MeanOfIntegers(node, axes...), true)
 	}
 	if len(axes) > 0 {
 		if op == strategy.Mean {
@@ -175,7 +175,7 @@ func (mc *MergeContext) Reduce(op strategy.ReduceOp, x *MergeValue, axes ...int)
 // inReplica runs f while the methods of the step's context are allowed. They otherwise panic during
 // a merge call.
 func (mc *MergeContext) inReplica(f func() *graph.Node) *graph.Node {
-	state := mc.step.State()
+	state := engine.Internal(mc.rc).State()
 	state.Merging = false
 	defer func() { state.Merging = true }()
 	return f()
@@ -218,7 +218,7 @@ func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*MergeVa
 	if out == nil || out.Graph() != mc.rc.Graph() {
 		panic(fault.New(errkind.TypeError, "Map", "return a node of the step", "the function returns none"))
 	}
-	return mc.merged(out, mirrored && !mc.step.Varying(out)[0])
+	return mc.merged(out, mirrored && !engine.Internal(mc.rc).IsVarying(out)[0])
 }
 
 // Read returns a variable's value across replicas. It combines the components of a
@@ -227,7 +227,7 @@ func (mc *MergeContext) Read(v *strategy.Variable) *MergeValue {
 	mc.open("Read")
 	node := mc.inReplica(func() *graph.Node { return mc.rc.ReadReduced(v) })
 	if v.Strategy() == mc.rc.Strategy() && v.LocalWrites() && v.Synchronization() == strategy.OnWrite {
-		node = mc.step.First(node)
+		node = engine.Internal(mc.rc).FirstReplica(node)
 	}
 	return mc.merged(node, true)
 }
@@ -254,11 +254,11 @@ func (mc *MergeContext) write(w assign.Op, v *strategy.Variable, x *MergeValue) 
 	case summed && w.Name != assign.Set.Name:
 		panic(fault.New(errkind.ValueError, op, "assign a total, or write in the replicas", "a variable that is summed on read has no one component to change"))
 	case summed:
-		node = mc.step.Share(node)
+		node = engine.Internal(mc.rc).DivideByReplicas(node)
 	case !x.mirrored && !v.LocalWrites() && mc.rc.NumReplicasInSync() > 1:
 		panic(fault.New(errkind.TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value where one for all replicas is expected"))
 	}
-	mc.step.Set(op, v, node, w.Apply)
+	engine.Internal(mc.rc).WriteVariable(op, v, node, w.Apply)
 }
 
 // mergeCode lets the write methods of variables build graph in a merge call.
@@ -283,7 +283,7 @@ func (m mergeCode) ScatterRows(op strategy.ScatterOp, v *strategy.Variable, indi
 	_, err := fault.Traced(func() any {
 		name := fmt.Sprintf("%s %q", op, v.Path())
 		m.rc.Read(v)
-		if err := inner(m.Strategy()).ScatterRule(v, op, false); err != nil {
+		if err := engine.Internal(m.Strategy()).CheckScatter(v, op, false); err != nil {
 			panic(err)
 		}
 		i, _ := m.operand(name, indices, nil)
@@ -291,7 +291,7 @@ func (m mergeCode) ScatterRows(op strategy.ScatterOp, v *strategy.Variable, indi
 		if !componentsVary(v) && !(i.mirrored && u.mirrored) {
 			panic(fault.Unequal(name))
 		}
-		return m.step.ScatterRows(op, v, i.node, u.node)
+		return engine.Internal(m.rc).ScatterRows(op, v, i.node, u.node)
 	})
 	return err
 }

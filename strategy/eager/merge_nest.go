@@ -3,6 +3,7 @@ package eager
 import (
 	"context"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/assign"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/nesting"
@@ -13,10 +14,10 @@ import (
 // merging checks a cross-replica call. It returns the merge call of a compiled step that ctx
 // belongs to, or nil.
 func (e *Extended) merging(ctx context.Context, op string) (*MergeContext, error) {
-	if err := inner(e.strategy).RequireCross(ctx, op); err != nil {
+	if err := engine.Internal(e.strategy).CheckCrossReplica(ctx, op); err != nil {
 		return nil, err
 	}
-	code, err := inner(e.strategy).MergeCall(ctx, op)
+	code, err := engine.Internal(e.strategy).MergeCall(ctx, op)
 	if code == nil {
 		return nil, err
 	}
@@ -78,7 +79,7 @@ func (mc *MergeContext) broadcast(value any) (any, error) {
 		if m.mirrored {
 			return m
 		}
-		return mc.merged(mc.step.First(m.node), true)
+		return mc.merged(engine.Internal(mc.rc).FirstReplica(m.node), true)
 	})
 }
 
@@ -100,7 +101,7 @@ func (mc *MergeContext) setComponent(op string, w assign.Op, v *strategy.Variabl
 		if !m.mirrored && !componentsVary(v) {
 			panic(fault.Unequal(op))
 		}
-		return mc.step.Set(op, v, m.node, w.Apply)
+		return engine.Internal(mc.rc).WriteVariable(op, v, m.node, w.Apply)
 	})
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/nesting"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
@@ -78,7 +79,7 @@ func nameOf(x any) string {
 	case *strategy.Objects:
 		return "objects"
 	case strategy.Value:
-		return cmp.Or(innerValue(x).Origin(), x.(fmt.Stringer).String())
+		return cmp.Or(engine.Internal(x).Origin(), x.(fmt.Stringer).String())
 	}
 	return ""
 }
@@ -91,7 +92,7 @@ func setOrigin(origin string, nest any) {
 			x = c.value
 		}
 		if v, ok := x.(strategy.Value); ok && !reflect.ValueOf(v).IsNil() {
-			innerValue(v).SetOrigin(origin + path)
+			engine.Internal(v).SetOrigin(origin + path)
 		}
 		return x, nil
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/nesting"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
@@ -54,13 +55,13 @@ func (e *Extended) reducing(ctx context.Context, op strategy.ReduceOp, call stri
 
 // reduceAlong reduces a leaf along axes.
 func (e *Extended) reduceAlong(ctx context.Context, op strategy.ReduceOp, x any, axes []int) (any, error) {
-	m := inner(e.strategy)
+	m := engine.Internal(e.strategy)
 	value, plain := x.(strategy.Value)
 	release := func() error { return nil }
 	var err error
 	if v, ok := x.(*strategy.Variable); ok && e.VariableCreatedInScope(v) { // reduce its components
 		_, value, release, err = m.Resolve(ctx, "reduce", v)
-	} else if !plain || m.Indirect(x) {
+	} else if !plain || m.NeedsResolve(x) {
 		value, release, err = m.ResolveMirrored(ctx, "reduce", x)
 	}
 	if err != nil {
@@ -130,8 +131,8 @@ func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any,
 	}
 	return nesting.Map("reduce", nest, func(_ string, x any) (any, error) {
 		if _, ok := x.(Component); ok { // one value that belongs to no replica
-			if !inner(s).Indirect(x) {
-				return nil, inner(s).Owns("reduce", x)
+			if !engine.Internal(s).NeedsResolve(x) {
+				return nil, engine.Internal(s).CheckOwned("reduce", x)
 			}
 			if op == strategy.Sum && s.NumReplicasInSync() > 1 {
 				return nil, fault.NotDistributed("reduce")
@@ -142,17 +143,17 @@ func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any,
 		var err error
 		if v, ok := x.(*strategy.Variable); ok && e.VariableCreatedInScope(v) {
 			r.variable, r.annotation = v, to.of(v.Shape().Dimensions, v.Annotation())
-			r.how, err = inner(s).Reduction(op, v)
+			r.how, err = engine.Internal(s).Reduction(op, v)
 		} else {
 			var host *tensors.Tensor
-			if host, r.value, r.release, err = inner(s).Resolve(ctx, "reduce", x); err != nil {
+			if host, r.value, r.release, err = engine.Internal(s).Resolve(ctx, "reduce", x); err != nil {
 				return nil, err
 			}
 			if host != nil {
 				return x, oneValue("reduce", op, s, host)
 			}
 			r.annotation = to.of(r.value.Shape().Dimensions, r.value.Annotation())
-			if r.how, err = inner(s).Reduction(op, r.value); err != nil {
+			if r.how, err = engine.Internal(s).Reduction(op, r.value); err != nil {
 				err = errors.Join(err, r.release())
 			}
 		}
@@ -212,11 +213,11 @@ func (e *Extended) reduceAll(ctx context.Context, op strategy.ReduceOp, all []re
 			} else {
 				x, in = in[0], in[1:]
 			}
-			out = append(out, innerStep(c).Reduce(op, r.how, x))
+			out = append(out, engine.Internal(c).Reduce(op, r.how, x))
 		}
 		return out
 	}
-	return inner(e.strategy).Call(ctx, name, step, values, variables, true, layouts...)
+	return engine.Internal(e.strategy).RunBuiltin(ctx, name, step, values, variables, true, layouts...)
 }
 
 // Gather gathers every leaf of a nest, like TensorFlow's Strategy.gather. Each value is gathered as
@@ -242,10 +243,10 @@ func (e *Extended) Gather(ctx context.Context, nest any, axis int) (any, error) 
 		case strategy.Value:
 			return s.Gather(ctx, x, axis)
 		case *strategy.Variable:
-			if err := inner(s).Owns("gather", x); err != nil {
+			if err := engine.Internal(s).CheckOwned("gather", x); err != nil {
 				return nil, err
 			}
-			_, v, release, err := inner(s).Resolve(ctx, "gather", x)
+			_, v, release, err := engine.Internal(s).Resolve(ctx, "gather", x)
 			if err != nil {
 				return nil, err
 			}

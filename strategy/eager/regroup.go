@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/nesting"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
@@ -97,7 +98,7 @@ func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equa
 		var err error
 		switch x := x.(type) {
 		case Component:
-			if err := inner(s).Owns(op, x); err != nil {
+			if err := engine.Internal(s).CheckOwned(op, x); err != nil {
 				return nil, err
 			}
 			of[r] = x.Shape()
@@ -129,7 +130,7 @@ func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equa
 			return s.Mirror(ctx, first, logical.Annotation{})
 		}
 	}
-	v, err := inner(s).PerReplicaOf(ctx, all, of, logical.Annotation{})
+	v, err := engine.Internal(s).NewPerReplica(ctx, all, of, logical.Annotation{})
 	if err != nil {
 		return nil, fault.Of(fmt.Sprintf("%s%s", op, path), err, "")
 	}
@@ -141,7 +142,7 @@ func (e *Extended) objects(leaves []any) *strategy.Objects {
 	if e.strategy.NumProcesses() < 2 {
 		return strategy.NewObjects(leaves...)
 	}
-	return inner(e.strategy).ObjectsOf(leaves)
+	return engine.Internal(e.strategy).NewObjects(leaves)
 }
 
 // equalOnAll returns the tensor that all replicas have, or nil if their tensors differ. The tensors
@@ -182,7 +183,7 @@ func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 	return nesting.Map("select", nest, func(path string, x any) (any, error) {
 		switch x := x.(type) {
 		case strategy.Value:
-			if err := inner(s).Owns("select"+path, x); err != nil {
+			if err := engine.Internal(s).CheckOwned("select"+path, x); err != nil {
 				return nil, err
 			}
 			return Component{value: x, replica: replica}, nil
@@ -193,7 +194,7 @@ func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 			if x.Len() != s.NumReplicasInSync() {
 				return nil, fault.New(errkind.ValueError, "select", "give one for each replica", "%d objects for %d replicas", x.Len(), s.NumReplicasInSync())
 			}
-			return inner(s).ObjectAt(x, replica)
+			return engine.Internal(s).ObjectAt(x, replica)
 		}
 		return x, nil
 	})
@@ -241,7 +242,7 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 		}
 		results[i], err = nesting.Map("local results", selected, func(_ string, x any) (any, error) {
 			if v, ok := x.(*strategy.Variable); ok {
-				if err := inner(s).Owns("local results", v); err != nil {
+				if err := engine.Internal(s).CheckOwned("local results", v); err != nil {
 					return nil, err
 				}
 				return Component{variable: v, replica: r}, nil
@@ -286,7 +287,7 @@ func (c ValueContext) String() string {
 // panic of fn is returned as a [*errkind.PanicError].
 func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext) (any, error)) (any, error) {
 	s := e.strategy
-	if err := inner(s).RequireEager(ctx, "values from function", fault.InsteadOfGiving); err != nil {
+	if err := engine.Internal(s).CheckEager(ctx, "values from function", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	ids := e.localIDs()
@@ -317,7 +318,7 @@ func (e *Extended) Group(ctx context.Context, nest any) error {
 		return err
 	}
 	_, err := nesting.Map("group", nest, func(_ string, x any) (any, error) {
-		if err := inner(s).Owns("group", x); err != nil {
+		if err := engine.Internal(s).CheckOwned("group", x); err != nil {
 			return nil, err
 		}
 		switch x := x.(type) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 	"github.com/tpustrategy/tpustrategy/internal/engine/nesting"
@@ -54,10 +55,10 @@ type ReplicaFunc func(rc *ReplicaContext, args ...any) (any, error)
 // in replica code. The strategy remains usable after an error.
 func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args ...any) (any, error) {
 	s := e.strategy
-	if err := inner(s).RequireEager(ctx, "call for each replica", fault.InsteadOfRunning); err != nil {
+	if err := engine.Internal(s).CheckEager(ctx, "call for each replica", fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
-	if err := inner(s).Check(); err != nil {
+	if err := engine.Internal(s).CheckOpen(); err != nil {
 		return nil, err
 	}
 	nests, err := e.splitArguments(ctx, args)
@@ -79,11 +80,11 @@ func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args 
 // splitArguments returns each replica's part of the arguments. Values of other strategies are
 // copied.
 func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, error) {
-	s := inner(e.strategy)
+	s := engine.Internal(e.strategy)
 	nests := make([][]any, e.strategy.NumReplicasInSync())
 	for i, arg := range args {
 		arg, err := nesting.Map("split", arg, func(_ string, x any) (any, error) {
-			if v, ok := x.(strategy.Value); ok && s.Indirect(v) {
+			if v, ok := x.(strategy.Value); ok && s.NeedsResolve(v) {
 				_, value, _, err := s.Resolve(ctx, "split", v)
 				return value, err
 			}
@@ -94,7 +95,7 @@ func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, err
 			parts, err = e.split(arg)
 		}
 		if err == nil && e.strategy.NumProcesses() > 1 {
-			setOrigin(fmt.Sprintf("argument %d of call %d", i, s.NextSequence()), arg)
+			setOrigin(fmt.Sprintf("argument %d of call %d", i, s.NextCallNumber()), arg)
 		}
 		if err != nil {
 			return nil, fault.Of(fmt.Sprintf("argument %d", i), err, "")

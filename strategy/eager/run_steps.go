@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -97,7 +98,7 @@ func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, 
 func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.Context, m *MultiStepContext, inputs any) error,
 	it StepIterator, iterations int, initial map[string]any) (*MultiStepContext, error) {
 	s := e.strategy
-	if err := inner(s).RequireEager(ctx, "run steps", fault.InsteadOfRunning); err != nil {
+	if err := engine.Internal(s).CheckEager(ctx, "run steps", fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
 	if iterations < 0 {

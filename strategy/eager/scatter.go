@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/rows"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -20,7 +21,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 	}
 	s := rc.strategy
 	name := fmt.Sprintf("%s %q", op, v.Path())
-	if err := inner(s).ScatterRule(v, op, !rc.update); err != nil {
+	if err := engine.Internal(s).CheckScatter(v, op, !rc.update); err != nil {
 		return nil, err
 	}
 	call := op.String() + " " + v.Path()
@@ -47,8 +48,8 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 				return nil, fault.Of(fmt.Sprintf("replica %d", r), err, "")
 			}
 		}
-		if innerValue(values[0]).Ragged() != nil {
-			sizes, err := innerValue(values[0]).Sizes(rc.outer())
+		if engine.Internal(values[0]).ReplicaShapes() != nil {
+			sizes, err := engine.Internal(values[0]).ReplicaSizes(rc.outer())
 			if err != nil {
 				return nil, err
 			}
@@ -68,7 +69,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 			if aggregate {
 				return []*graph.Node{c.Scatter(op, v, indices, updates)}
 			}
-			return []*graph.Node{innerStep(c).ScatterRows(op, v, indices, updates)}
+			return []*graph.Node{engine.Internal(c).ScatterRows(op, v, indices, updates)}
 		})
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -17,10 +17,7 @@ import (
 func TestAContextSaysWhoseCodeRuns(t *testing.T) {
 	outside := context.Background()
 	s, other := strategytest.New(t, 2, 1), strategytest.New(t, 1, 1)
-	m := inside.Of[interface {
-		RequireCross(ctx context.Context, op string) error
-		RequireEager(ctx context.Context, op, instead string) error
-	}](s)
+	m := engine.Internal(s)
 	scope, err := eager.Of(s).Scope(outside)
 	require.NoError(t, err)
 	again, err := eager.Of(s).Scope(scope)
@@ -58,13 +55,13 @@ func TestAContextSaysWhoseCodeRuns(t *testing.T) {
 		assert.Equal(t, max(c.update, 0), number, name)
 		_, scoping := eager.Of(s).Scope(c.ctx)
 		assert.ErrorIs(t, scoping, c.crosses, "%s: Scope", name)
-		assert.ErrorIs(t, m.RequireCross(c.ctx, "reduce"), c.crosses, "%s: RequireCross", name)
-		assert.ErrorIs(t, m.RequireEager(c.ctx, "reduce", ""), c.crosses, "%s: RequireEager", name)
+		assert.ErrorIs(t, m.CheckCrossReplica(c.ctx, "reduce"), c.crosses, "%s: RequireCross", name)
+		assert.ErrorIs(t, m.CheckEager(c.ctx, "reduce", ""), c.crosses, "%s: RequireEager", name)
 		_, beside := eager.Of(s).ColocateVarsWith(c.ctx, v)
 		assert.ErrorIs(t, beside, c.requires, "%s: ColocateVarsWith", name)
 	}
 	_, err = eager.Of(s).ColocateVarsWith(outside, v)
 	assert.EqualError(t, err, "strategy: colocate: called outside the strategy's scope; pass the context that Scope returns, or that of replica code")
-	assert.EqualError(t, m.RequireCross(replica, "reduce"), "strategy: reduce: called in a replica's code; call it before or after, or inside MergeCall")
-	assert.EqualError(t, m.RequireCross(otherScope, "reduce"), "strategy: mixing strategies: reduce: the scope of the call belongs to another strategy; copy values through the host")
+	assert.EqualError(t, m.CheckCrossReplica(replica, "reduce"), "strategy: reduce: called in a replica's code; call it before or after, or inside MergeCall")
+	assert.EqualError(t, m.CheckCrossReplica(otherScope, "reduce"), "strategy: mixing strategies: reduce: the scope of the call belongs to another strategy; copy values through the host")
 }

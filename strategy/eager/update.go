@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 	"github.com/tpustrategy/tpustrategy/internal/engine/nesting"
@@ -77,7 +78,7 @@ func (u *UpdateContext) Scatter(op strategy.ScatterOp, indices, updates any) (an
 func (rc *ReplicaContext) part(x any) any {
 	v, ok := x.(strategy.Value)
 	_, updating := UpdateReplicaID(rc.ctx) // false in a non-slot update that runs once
-	if !ok || !updating || inner(rc.strategy).Owns("value", v) != nil {
+	if !ok || !updating || engine.Internal(rc.strategy).CheckOwned("value", v) != nil {
 		return x
 	}
 	return Component{value: v, replica: rc.replica}
@@ -123,7 +124,7 @@ func (e *Extended) updateAll(ctx context.Context, v *strategy.Variable, fn Updat
 	if in, err = e.merging(ctx, op); err != nil {
 		return nil, nil, err
 	}
-	if err := inner(e.strategy).Owns(op, v); err != nil {
+	if err := engine.Internal(e.strategy).CheckOwned(op, v); err != nil {
 		return nil, nil, err
 	}
 	if in != nil {

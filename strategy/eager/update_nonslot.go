@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 	"github.com/tpustrategy/tpustrategy/internal/engine/nesting"
@@ -19,7 +20,7 @@ func (e *Extended) NonSlotDevices() []string {
 	if s.Semantics() == strategy.TensorFlowMirrored {
 		return e.WorkerDevices(context.Background())
 	}
-	_, hosts, _ := inner(s).Names()
+	_, hosts, _ := engine.Internal(s).DeviceNames()
 	return []string{hosts[0]}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 	"github.com/tpustrategy/tpustrategy/internal/engine/nesting"
@@ -34,12 +35,12 @@ func (e *Extended) updateIn(ctx context.Context, mc *MergeContext, op string, v 
 			}
 			mine[i] = nest
 		}
-		before := mc.step.Built()
+		before := engine.Internal(mc.rc).BuildState()
 		result, err := fn(&UpdateContext{rc: rc, variable: v}, mine...)
 		if err != nil {
 			panic(err)
 		}
-		idle := v == nil && slices.Equal(before, mc.step.Built())
+		idle := v == nil && slices.Equal(before, engine.Internal(mc.rc).BuildState())
 		if result, err = nesting.Map(op, result, func(_ string, x any) (any, error) {
 			switch x := x.(type) {
 			case *graph.Node:
@@ -67,7 +68,7 @@ func (e *Extended) updateIn(ctx context.Context, mc *MergeContext, op string, v 
 func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable, x any) (any, error) {
 	switch x.(type) {
 	case *strategy.Variable:
-		if err := inner(rc.strategy).Owns(op, x); err != nil {
+		if err := engine.Internal(rc.strategy).CheckOwned(op, x); err != nil {
 			return nil, err
 		}
 		return x, mirroredArgument(op, where, v, x)

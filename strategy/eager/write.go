@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/assign"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/number"
@@ -29,8 +30,8 @@ func (rc *ReplicaContext) ReadAcross(v *strategy.Variable) (any, error) {
 }
 
 func (rc *ReplicaContext) read(op string, v *strategy.Variable, across bool) (any, error) {
-	m := inner(rc.strategy)
-	if err := m.Owns(op, v); err != nil {
+	m := engine.Internal(rc.strategy)
+	if err := m.CheckOwned(op, v); err != nil {
 		return nil, err
 	}
 	if mc := rc.tracing; mc != nil {
@@ -86,7 +87,7 @@ func (rc *ReplicaContext) writes(op string, v *strategy.Variable) error {
 		return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called in an update of some of the devices, while a write is of all components",
 			Hint: "give the update all of NonSlotDevices, or write outside"}
 	}
-	return inner(rc.strategy).Owns(op, v)
+	return engine.Internal(rc.strategy).CheckOwned(op, v)
 }
 
 func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, error) {
@@ -113,20 +114,20 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 		return rc.apply(fmt.Sprintf("replica_%s_%t", w.Name, aggregate), v, []strategy.Value{value}, func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			x := in[0]
 			if aggregate {
-				x = innerStep(c).Aggregate(op, v, x)
+				x = engine.Internal(c).AggregateWrite(op, v, x)
 			}
-			return []*graph.Node{innerStep(c).Set(op, v, x, w.Apply)}
+			return []*graph.Node{engine.Internal(c).WriteVariable(op, v, x, w.Apply)}
 		})
 	})
 }
 
 // apply runs a write and returns the variable's new value by replica.
 func (rc *ReplicaContext) apply(name string, v *strategy.Variable, values []strategy.Value, step strategy.StepFunc) ([]any, error) {
-	results, err := inner(rc.strategy).Call(rc.outer(), name, step, values, []*strategy.Variable{v}, rc.update && !componentsVary(v), v.Annotation())
+	results, err := engine.Internal(rc.strategy).RunBuiltin(rc.outer(), name, step, values, []*strategy.Variable{v}, rc.update && !componentsVary(v), v.Annotation())
 	if err != nil {
 		return nil, err
 	}
-	innerValue(results[0]).Mark(nil, !componentsVary(v))
+	engine.Internal(results[0]).SetReplicaShapes(nil, !componentsVary(v))
 	return Of(rc.strategy).split(results[0])
 }
 
@@ -144,12 +145,12 @@ func (rc *ReplicaContext) perReplica(x strategy.Value) (strategy.Value, error) {
 // copyPerReplica returns a copy of a mirrored value with a component for each replica. The copy
 // still counts as mirrored.
 func (rc *ReplicaContext) copyPerReplica(m *strategy.Mirrored) (strategy.Value, error) {
-	results, err := inner(rc.strategy).Call(rc.outer(), "per_replica", func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+	results, err := engine.Internal(rc.strategy).RunBuiltin(rc.outer(), "per_replica", func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
 		[]strategy.Value{m}, nil, false, m.Annotation())
 	if err != nil {
 		return nil, err
 	}
-	innerValue(results[0]).Mark(nil, true)
+	engine.Internal(results[0]).SetReplicaShapes(nil, true)
 	return results[0], nil
 }
 
@@ -160,7 +161,7 @@ func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (va
 	converted := make([]any, len(xs))
 	_, all := asOne(xs)
 	for r, x := range xs {
-		if err = inner(s).Owns(op, x); err != nil && !(all && inner(s).Indirect(x)) {
+		if err = engine.Internal(s).CheckOwned(op, x); err != nil && !(all && engine.Internal(s).NeedsResolve(x)) {
 			return nil, false, nil, err
 		}
 		if number.Is(x) && v.Shape().Rank() == 0 {
@@ -184,7 +185,7 @@ func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (va
 	if value, release, err = rc.merge(op, v, converted); err != nil {
 		return nil, false, nil, err
 	}
-	if ragged := innerValue(value).Ragged(); ragged != nil || !value.Shape().Equal(v.Shape()) {
+	if ragged := engine.Internal(value).ReplicaShapes(); ragged != nil || !value.Shape().Equal(v.Shape()) {
 		shape := value.Shape().String()
 		if ragged != nil {
 			shape = fmt.Sprint(ragged)
@@ -280,7 +281,7 @@ func equalTensors(a, b *tensors.Tensor) bool {
 // [Extended.Update].
 func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...any) (any, error) {
 	s := rc.strategy
-	if err := inner(s).Owns("Update", v); err != nil {
+	if err := engine.Internal(s).CheckOwned("Update", v); err != nil {
 		return nil, err
 	}
 	if rc.tracing != nil {
@@ -367,7 +368,7 @@ func (rc *ReplicaContext) firstOf(all []any) (first any, release func(), err err
 	if mine != nil {
 		values[0] = mine
 	}
-	v, err := inner(s).PerReplicaOf(rc.outer(), values, slices.Repeat([]shapes.Shape{shape}, len(all)), logical.Annotation{})
+	v, err := engine.Internal(s).NewPerReplica(rc.outer(), values, slices.Repeat([]shapes.Shape{shape}, len(all)), logical.Annotation{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
 	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -32,7 +32,7 @@ type Iterator struct {
 // within a process, Next returns an error on that process, and the other processes are not
 // notified.
 func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedDataset) (*Iterator, error) {
-	if err := inside.Of[machine](s).RequireEager(ctx, "iterate", fault.InsteadOfLoading); err != nil {
+	if err := engine.Internal(s).CheckEager(ctx, "iterate", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
 	if here := len(s.LocalReplicas()); d.LocalReplicas() != here {
@@ -123,7 +123,7 @@ func inputLeaf(ctx context.Context, s *strategy.TPUStrategy, column []any, a log
 		}
 		return strategy.NewObjects(all...), nil
 	}
-	return inside.Of[machine](s).Batch(ctx, column, a)
+	return engine.Internal(s).NewBatch(ctx, column, a)
 }
 
 // nestOf returns a nest with the structure of e and the given leaves.

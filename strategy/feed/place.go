@@ -9,7 +9,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -86,7 +86,7 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 				return b, err
 			}
 		}
-		v, err := inside.Of[machine](p.strategy).Batch(ctx, column, annotationOf(leaf, p.arguments))
+		v, err := engine.Internal(p.strategy).NewBatch(ctx, column, annotationOf(leaf, p.arguments))
 		if err != nil {
 			return b, failed(fmt.Sprintf("step %d: component %q", b.Index, b.Paths[leaf]), err)
 		}
@@ -154,7 +154,7 @@ func (p *placer) mask(ctx context.Context, b *Batch, masks []input.Tensor) (err 
 	for r, t := range masks {
 		all[r] = t
 	}
-	if b.Mask, err = inside.Of[machine](p.strategy).Batch(ctx, all, annotationOf(len(b.Paths), p.arguments)); err != nil {
+	if b.Mask, err = engine.Internal(p.strategy).NewBatch(ctx, all, annotationOf(len(b.Paths), p.arguments)); err != nil {
 		return failed(fmt.Sprintf("step %d: mask", b.Index), err)
 	}
 	if full {

@@ -10,10 +10,9 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
 	"github.com/tpustrategy/tpustrategy/internal/engine/nesting"
-	"github.com/tpustrategy/tpustrategy/internal/engine/stepstate"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -93,7 +92,7 @@ func (f *Function) Run(ctx context.Context, args ...any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	structure, results, err := inside.Of[function](run).RunStructured(ctx, values)
+	structure, results, err := engine.Internal(run).RunStructured(ctx, values)
 	if err != nil {
 		return nil, located(err, paths)
 	}
@@ -161,7 +160,7 @@ func (f *Function) function(args []any) (flat *strategy.Function, paths []string
 		step = f.flatStep(template)
 	}
 	flat = f.strategy.Function(step, f.opts)
-	inside.Of[function](flat).SetPaths(paths)
+	engine.Internal(flat).SetArgumentPaths(paths)
 	f.functions = append(f.functions, signature{template, flat})
 	return flat, paths, values, nil
 }
@@ -181,30 +180,6 @@ func (f *Function) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// The internal API of package strategy that this package uses.
-var (
-	_ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
-	_ = inside.Of[function]((*strategy.Function)(nil))
-	_ = inside.Of[replica]((*strategy.ReplicaContext)(nil))
-)
-
-type (
-	machine interface {
-		// CheckLeaf returns a reason if a value, a variable or a component is invalid.
-		CheckLeaf(x any) (reason string, err error)
-	}
-	function interface {
-		// RunStructured is Function.Run. It also returns the structure of the program that ran.
-		RunStructured(ctx context.Context, args []any) (structure any, results []*strategy.PerReplica, err error)
-		// SetPaths sets the names of the arguments in errors.
-		SetPaths(paths []string)
-	}
-	replica interface {
-		// State returns the state of the trace.
-		State() *stepstate.State
-	}
-)
 
 // equalNests reports whether nests have the same structure and equal leaves.
 func equalNests(a, b []any) bool {
@@ -272,7 +247,7 @@ func (f *Function) flatStep(template []any) strategy.StepFunc {
 		if err != nil {
 			panic(err)
 		}
-		inside.Of[replica](rc).State().Structure = structure
+		engine.Internal(rc).State().Structure = structure
 		return nodes
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/nesting"
 	"github.com/tpustrategy/tpustrategy/internal/nest"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -28,7 +28,7 @@ type part interface {
 
 // leaf classifies a leaf of the arguments. The error has no location yet.
 func leaf(s *strategy.TPUStrategy, x any) (static any, isTensor bool, wrong *strategy.ArgumentError) {
-	if reason, err := inside.Of[machine](s).CheckLeaf(x); reason != "" {
+	if reason, err := engine.Internal(s).CheckLeaf(x); reason != "" {
 		return nil, false, &strategy.ArgumentError{Reason: reason, Err: err}
 	}
 	switch x := x.(type) {

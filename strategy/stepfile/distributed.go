@@ -8,7 +8,7 @@ import (
 
 	"github.com/gomlx/compute/shapes"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -60,7 +60,7 @@ func distributed(s *strategy.TPUStrategy, step *saved.Step, given map[string]*st
 			continue
 		}
 		is := kind(v.Shape(), v.Synchronization(), v.Aggregation(), v.Annotation(), v.LocalWrites())
-		unfit := inside.Of[machine](s).Live(v)
+		unfit := engine.Internal(s).CheckVariable(v)
 		switch other, twice := names[v]; {
 		case v.Strategy() != s:
 			misfit(a.Name, unfit, "", "")

@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -86,8 +86,8 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 		return nil, nil, &errkind.Fault{Op: "stepfile: load", Reason: "the strategy or the reader is nil", Class: errkind.ValueError,
 			Hint: "give a strategy of strategy.New and the opened file"}
 	}
-	m := inside.Of[machine](s)
-	if err := m.Usable(ctx, "loading a step"); err != nil {
+	m := engine.Internal(s)
+	if err := m.CheckUsable(ctx, "loading a step"); err != nil {
 		return nil, nil, err
 	}
 	if len(opts) > 1 {
@@ -120,7 +120,7 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	var f *strategy.Function
 	found, err := distributed(s, step, variables)
 	if err == nil {
-		f, err = m.Load(ctx, store, step, found, fail)
+		f, err = m.LoadStep(ctx, store, step, found, fail)
 	}
 	if err != nil {
 		if made {
@@ -129,7 +129,7 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 		return nil, nil, err
 	}
 	if state != nil {
-		inside.Of[function](f).SetMetrics(step.Metrics, state, made)
+		engine.Internal(f).SetMetrics(step.Metrics, state, made)
 	}
 	if trains(step) { // train.StepOf sets the guard for non-finite steps
 		if _, err := train.StepOf(f); err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -73,7 +73,7 @@ func stateOf(s *strategy.TPUStrategy, step *saved.Step, given map[string]*strate
 			return given, v, nil // loading returns an error if two have the name
 		}
 	}
-	v, err := inside.Of[machine](s).Accumulator(m.State, len(m.Names))
+	v, err := engine.Internal(s).NewMetricState(m.State, len(m.Names))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -29,7 +29,7 @@ func Save(ctx context.Context, w io.Writer, compiled *strategy.CompiledStep) err
 	if compiled == nil {
 		return &Error{Reason: Unsupported, Detail: "there is no compiled step: it is nil", Hint: "give the result of Compiled"}
 	}
-	step, err := inside.Of[parts](compiled).Parts(ctx, fail)
+	step, err := engine.Internal(compiled).SavedStep(ctx, fail)
 	if err != nil {
 		return err
 	}

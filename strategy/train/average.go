@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model/initializer"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
 	"github.com/tpustrategy/tpustrategy/internal/region"
@@ -120,7 +121,7 @@ func Averaged(rc *strategy.ReplicaContext, step string, f func()) {
 		_, average := a.now(rc, count)
 		defer a.show(rc, average)()
 	}
-	defer innerContext(rc).State().NewScopes()() // f may reuse the scopes of the step's layers
+	defer engine.Internal(rc).State().NewScopes()() // f may reuse the scopes of the step's layers
 	f()
 }
 
@@ -128,7 +129,7 @@ func Averaged(rc *strategy.ReplicaContext, step string, f func()) {
 func (a averagePair) show(rc *strategy.ReplicaContext, x *graph.Node) (restore func()) {
 	x = region.AllowCapture(rc.Graph().Backend().(region.Target), x)
 	if a.of != nil {
-		held := innerContext(rc).Held(a.of)
+		held := engine.Internal(rc).StepVariable(a.of)
 		was := held.Value()
 		held.SetValue(x)
 		return func() { held.SetValue(was) }
@@ -150,7 +151,7 @@ func (t *Step) SwapAverages(ctx context.Context) error {
 	if err := strategy.RefuseTracing(ctx, "SwapAverages", fault.InsteadOfRunning); err != nil {
 		return err
 	}
-	if t.swap == nil || t.inner.Loaded() != nil && t.Store().GetVariable(averageCountPath(t.name)) == nil {
+	if t.swap == nil || engine.Internal(t.function).SavedStep() != nil && t.Store().GetVariable(averageCountPath(t.name)) == nil {
 		return &errkind.Fault{Op: "train: " + t.name, Reason: "it keeps no averages of variables", Hint: "set Options.Average, such as to 0.999",
 			Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
@@ -168,7 +169,7 @@ func swaps(s *strategy.TPUStrategy, store *model.Store, step string) func() *str
 			was := a.average.NodeValue(rc.Graph())
 			a.average.SetNodeValue(graph.Where(none, was, graph.ConvertDType(value, was.DType())))
 			if a.of != nil {
-				innerContext(rc).Held(a.of).SetValue(average)
+				engine.Internal(rc).StepVariable(a.of).SetValue(average)
 			} else {
 				a.variable.SetNodeValue(average)
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
@@ -96,7 +97,7 @@ func (t *trainer) varyingVariables() map[string]bool {
 			paths, nodes = append(paths, v.Path()), append(nodes, v.NodeValue(t.graph))
 		}
 	}
-	for i, varies := range t.inner.Varying(nodes...) {
+	for i, varies := range engine.Internal(t.rc).IsVarying(nodes...) {
 		if varies {
 			all[paths[i]] = true
 		}

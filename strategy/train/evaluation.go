@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -24,7 +25,6 @@ import (
 // within [Averaged] is evaluated with the averages of a training step.
 type Evaluation struct {
 	function *strategy.Function
-	inner    function // of function
 	name     string
 	metrics  *accumulator
 }
@@ -62,8 +62,7 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Opt
 		}
 		return nil
 	}, o.function(store))
-	e.inner = innerFunction(e.function)
-	e.inner.SetMetrics(metrics.saved(), metrics.state, true)
+	engine.Internal(e.function).SetMetrics(metrics.saved(), metrics.state, true)
 	return e, nil
 }
 
@@ -87,19 +86,18 @@ func (o *Options) trainNothing() error {
 // EvaluationOf returns the [Evaluation] of a function that was loaded from a step file. For any
 // other function it returns an error of kind ValueError. stepfile.LoadEvaluation calls it.
 func EvaluationOf(f *strategy.Function) (*Evaluation, error) {
-	inner, metrics := innerFunction(f), accumulatorOf(f)
-	from := inner.Loaded()
+	from, metrics := engine.Internal(f).SavedStep(), accumulatorOf(f)
 	if from == nil || from.Training || metrics == nil {
 		return nil, &errkind.Fault{Op: "train: of a function", Reason: "it is no evaluation of a file",
 			Hint: "make the evaluation with NewEvaluation, or load one with stepfile.LoadEvaluation", Class: errkind.ValueError}
 	}
-	return &Evaluation{function: f, inner: inner, name: from.Name, metrics: metrics}, nil
+	return &Evaluation{function: f, name: from.Name, metrics: metrics}, nil
 }
 
 // Run adds a global batch to the metrics. Batches are passed as in [Step.Run]. Padding rows of an
 // uneven batch do not count. Run returns as soon as the computation has started.
 func (e *Evaluation) Run(ctx context.Context, batch ...any) error {
-	_, err := e.inner.RunResident(ctx, batch)
+	_, err := engine.Internal(e.function).RunResident(ctx, batch)
 	return err
 }
 
@@ -164,7 +162,9 @@ func (e *Evaluation) Close() error {
 func (e *Evaluation) MetricNames() []string { return e.metrics.names() }
 
 // Arguments returns how the batch's tensors are sharded over the logical devices; see [Options].
-func (e *Evaluation) Arguments() []logical.Annotation { return e.inner.Arguments() }
+func (e *Evaluation) Arguments() []logical.Annotation {
+	return engine.Internal(e.function).ArgumentAnnotations()
+}
 
 // Compiled returns the compiled step for batches like this one; see [strategy.Function.Compiled].
 func (e *Evaluation) Compiled(ctx context.Context, batch ...any) (*strategy.CompiledStep, error) {
@@ -179,5 +179,5 @@ func (e *Evaluation) Lowered(ctx context.Context, batch ...any) (*spmd.Module, e
 // ready returns an error inside a traced step function, for a strategy without devices, and for a
 // closed evaluation.
 func (e *Evaluation) ready(ctx context.Context, call string) error {
-	return cmp.Or(innerStrategy(e.function.Strategy()).Usable(ctx, "train: "+e.name+": "+call), e.inner.Check())
+	return cmp.Or(engine.Internal(e.function.Strategy()).CheckUsable(ctx, "train: "+e.name+": "+call), engine.Internal(e.function).CheckOpen())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -136,12 +137,11 @@ func finite(x *graph.Node) *graph.Node {
 
 // read returns the counts. It waits for running steps.
 func (g *guard) read(ctx context.Context, f *strategy.Function) (NonFiniteSteps, error) {
-	m := innerFunction(f)
-	v, ok := m.Lookup(g.path)
+	v, ok := engine.Internal(f).LookupVariable(g.path)
 	if !ok {
 		return NonFiniteSteps{}, nil // no step was traced
 	}
-	counts, err := readHere[int64](ctx, m, v)
+	counts, err := readHere[int64](ctx, f, v)
 	if err != nil {
 		return NonFiniteSteps{}, err
 	}
@@ -153,8 +153,8 @@ func (g *guard) read(ctx context.Context, f *strategy.Function) (NonFiniteSteps,
 }
 
 // readHere returns the elements of a variable on one device of this process.
-func readHere[T gotype.Supported](ctx context.Context, m function, v *strategy.Variable) ([]T, error) {
-	value, err := m.ReadHere(ctx, v)
+func readHere[T gotype.Supported](ctx context.Context, f *strategy.Function, v *strategy.Variable) ([]T, error) {
+	value, err := engine.Internal(f).ReadLocalVariable(ctx, v)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/lowering/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -41,24 +42,24 @@ func (t *Step) LossScale(ctx context.Context) (LossScaling, error) {
 	if err := strategy.RefuseTracing(ctx, "LossScale", fault.InsteadOfRunning); err != nil {
 		return LossScaling{}, err
 	}
-	m := t.inner
-	if err := m.Check(); err != nil {
+	m := engine.Internal(t.function)
+	if err := m.CheckOpen(); err != nil {
 		return LossScaling{}, err
 	}
-	scale, known := m.Lookup(scalePath(t.name))
-	counts, _ := m.Lookup(scaleCountsPath(t.name))
+	scale, known := m.LookupVariable(scalePath(t.name))
+	counts, _ := m.LookupVariable(scaleCountsPath(t.name))
 	switch {
-	case t.scaler == nil && (m.Loaded() == nil || !known):
+	case t.scaler == nil && (m.SavedStep() == nil || !known):
 		return LossScaling{}, &errkind.Fault{Op: "train: " + t.name, Reason: "its loss has no dynamic scale",
 			Hint: "set Options.Precision to a policy with one, such as precision.MixedFloat16", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	case !known:
 		return LossScaling{Scale: t.scaler.Initial}, nil // no step was traced
 	}
-	s, err := readHere[float32](ctx, m, scale)
+	s, err := readHere[float32](ctx, t.function, scale)
 	if err != nil {
 		return LossScaling{}, err
 	}
-	n, err := readHere[int64](ctx, m, counts)
+	n, err := readHere[int64](ctx, t.function, counts)
 	if err != nil {
 		return LossScaling{}, err
 	}

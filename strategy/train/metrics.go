@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -35,7 +36,7 @@ func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gaug
 	for i := 2; slices.ContainsFunc(s.DistributedVariables(), used); i++ {
 		path = saved.StateName(fmt.Sprintf("%s_%d", step, i), a.holds())
 	}
-	a.state, err = innerStrategy(s).Accumulator(path, a.len())
+	a.state, err = engine.Internal(s).NewMetricState(path, a.len())
 	return a, err
 }
 
@@ -50,7 +51,7 @@ func (a *accumulator) saved() saved.Metrics {
 
 // accumulatorOf returns the accumulator of a function, or nil for a function without metrics.
 func accumulatorOf(f *strategy.Function) *accumulator {
-	m, state := innerFunction(f).Metrics()
+	m, state := engine.Internal(f).Metrics()
 	if state == nil {
 		return nil
 	}
@@ -169,5 +170,5 @@ func (t *Step) hasMetrics(ctx context.Context, call string) error {
 		return &errkind.Fault{Op: "train: " + t.name, Reason: "it has no metrics",
 			Hint: "set Options.Metrics, such as to train.MeanLoss()", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
-	return t.inner.Check()
+	return engine.Internal(t.function).CheckOpen()
 }

@@ -11,6 +11,7 @@ import (
 	gomlxtrain "github.com/gomlx/gomlx/ml/train"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -44,7 +45,6 @@ func cut(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) 
 	if c.n == 1 {
 		return c, nil
 	}
-	inner := innerStrategy(s)
 	wrong := func(hint, reason string, args ...any) (partition, error) {
 		return partition{n: 1, ragged: -1}, fault.New(errkind.ValueError, fmt.Sprintf("%d microbatches", microbatches), hint, reason, args...)
 	}
@@ -52,7 +52,7 @@ func cut(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) 
 	first, full := -1, -1               // the first split argument, and the first whose rows are all real
 	same := true
 	for i, v := range arguments {
-		if rows[i] = -1; !inner.Batched(v) || v.Shape().Rank() == 0 {
+		if rows[i] = -1; !engine.Internal(v).IsPerReplica() || v.Shape().Rank() == 0 {
 			continue
 		}
 		rows[i] = v.Shape().Dimensions[0]
@@ -61,7 +61,7 @@ func cut(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) 
 		}
 		same = same && rows[i] == c.length
 		switch {
-		case !slices.ContainsFunc(inner.Ragged(v), func(real []int) bool { return real[0] != rows[i] }):
+		case !slices.ContainsFunc(engine.Internal(v).ReplicaShapes(), func(real []int) bool { return real[0] != rows[i] }):
 			if full < 0 {
 				full = i
 			}
@@ -116,7 +116,7 @@ type microbatch struct {
 // microbatches traces body in a loop over n microbatches of the arguments, and returns the sums of
 // its results. For a single microbatch it calls body with the arguments.
 func (t *trainer) microbatches(n int, arguments []*graph.Node, body func(in []*graph.Node) []*graph.Node) []*graph.Node {
-	values := t.inner.Values()
+	values := engine.Internal(t.rc).ArgumentValues()
 	c, err := cut(t.rc.Strategy(), n, values)
 	if err != nil {
 		panic(err)
@@ -166,7 +166,7 @@ func (l *microbatchLoop) split(arguments []*graph.Node) {
 	l.arguments = []region.Argument{{Node: l.first, Mapping: region.Slice{N: l.n}, Name: "first row"}}
 	for i, x := range arguments {
 		a := region.Argument{Node: x, Mapping: region.Identity{}, Name: fmt.Sprintf("argument %d", i)}
-		if innerStrategy(l.rc.Strategy()).Batched(l.values[i]) && x.Rank() > 0 {
+		if engine.Internal(l.values[i]).IsPerReplica() && x.Rank() > 0 {
 			a.Node, a.Mapping = l.stack(x), region.Slice{N: l.n}
 		}
 		l.arguments = append(l.arguments, a)

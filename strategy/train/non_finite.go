@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -94,7 +95,7 @@ func (t *Step) ResetNonFinite(ctx context.Context) error {
 	if err := t.counts(ctx, "ResetNonFinite"); err != nil {
 		return err
 	}
-	v, ok := t.inner.Lookup(t.guard.path)
+	v, ok := engine.Internal(t.function).LookupVariable(t.guard.path)
 	if !ok {
 		return nil
 	}
@@ -111,7 +112,7 @@ func (t *Step) counts(ctx context.Context, op string) error {
 		return &errkind.Fault{Op: "train: " + t.name, Reason: "steps that are not finite are not counted",
 			Hint: "set Options.NonFinite", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
-	return t.inner.Check()
+	return engine.Internal(t.function).CheckOpen()
 }
 
 // Elements of the variable with the counts.

@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/model/initializer"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/initial"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -42,7 +43,7 @@ func (t *trainer) update(gradients []*graph.Node, finite bool, update optimizerU
 	wholes, parts := make([]*graph.Node, len(s.shards)), make([]*graph.Node, len(s.shards))
 	for i, x := range s.shards {
 		wholes[i] = x.variable.NodeValue(t.graph)
-		parts[i] = t.inner.PartOf(x.variable, wholes[i], x.over)
+		parts[i] = engine.Internal(t.rc).ReplicaShard(x.variable, wholes[i], x.over)
 		x.shadow.SetNodeValue(parts[i])
 	}
 	model.SetStore(t.graph, s.store)
@@ -130,7 +131,7 @@ func (s *shadow) states(g *graph.Graph) map[string]shard {
 		if i < 0 || !slices.Equal(real.Shape().Dimensions, s.shards[i].over.UnshardedDims(x.Shape().Dimensions)) {
 			continue
 		}
-		if over := s.shards[i].over; s.inner.Stored(real) == over {
+		if over := s.shards[i].over; engine.Internal(s.rc).StoredSharding(real) == over {
 			all[path] = shard{variable: s.shards[i].variable, shadow: x, over: over}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -17,12 +18,12 @@ import (
 // gathered by package strategy. If the stack is replicated and its state is sharded, each layer
 // scatters the gradient of its own slice.
 func (t *trainer) slicing(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
-	part, stacks, gather := t.inner.Slicing(v)
+	part, stacks, gather := engine.Internal(t.rc).LayerSlices(v)
 	if part == nil {
 		return t.scattered(v)
 	}
 	t.slices[v.Path()] = part
-	rows, _ := t.inner.Rows()
+	rows, _ := engine.Internal(t.rc).RowCounts()
 	if rows == nil {
 		return stacks, gather
 	}
@@ -37,7 +38,7 @@ func (t *trainer) slicing(v *model.Variable) (stacks []*graph.Node, layer func(s
 // scattered returns the slices of a stack that is replicated and whose gradient is sharded.
 // Gradients of microbatches are summed before they are reduced over the replicas.
 func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
-	parameter := t.inner.Unwritten(v)
+	parameter := engine.Internal(t.rc).UnwrittenParameter(v)
 	if parameter == nil || t.micro != nil || !v.Trainable || !v.InUseByGraph(t.graph) || t.freezes(v) {
 		return nil, nil
 	}
@@ -51,7 +52,7 @@ func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func
 		t.slices[v.Path()] = part
 	}
 	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, t.place(v).split.WithoutLeadingDim()
-	rows, _ := t.inner.Rows()
+	rows, _ := engine.Internal(t.rc).RowCounts()
 	whole := graph.StopGradient(v.NodeValue(t.graph))
 	t.looped[whole] = true
 	return []*graph.Node{whole, part}, func(slices []*graph.Node) *graph.Node {
@@ -78,11 +79,11 @@ func (t *trainer) meanGradients(gradients []*graph.Node) []*graph.Node {
 		case !over.IsSharded():
 			means[i] = t.rc.AllReduce(strategy.Mean, gradient)
 		case t.slices[trained[i].Path()] != nil: // already summed over the replicas
-			means[i] = t.inner.Share(gradient)
+			means[i] = engine.Internal(t.rc).DivideByReplicas(gradient)
 		case t.place(trained[i]).state == logical.ShardOptimizer:
 			means[i] = spmd.SliceShard(t.rc.AllReduce(strategy.Mean, gradient), over)
 		default:
-			means[i] = spmd.ReduceScatterShard(t.inner.Share(gradient), over, t.place(trained[i]).split)
+			means[i] = spmd.ReduceScatterShard(engine.Internal(t.rc).DivideByReplicas(gradient), over, t.place(trained[i]).split)
 		}
 	}
 	return means
@@ -113,7 +114,7 @@ func (t *trainer) values() (values []*graph.Node) {
 	for _, v := range t.variables() {
 		x := v.NodeValue(t.graph)
 		if over := t.over(v); over.IsSharded() {
-			x = t.inner.PartOf(v, x, over)
+			x = engine.Internal(t.rc).ReplicaShard(v, x, over)
 		}
 		values = append(values, x)
 	}

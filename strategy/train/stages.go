@@ -9,6 +9,7 @@ import (
 	gomlxtrain "github.com/gomlx/gomlx/ml/train"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/lowering/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -181,5 +182,5 @@ func dropsNonFinite(opt optimizer.Interface) bool {
 // without rows.
 func settle(p *pass) {
 	p.keepFrozen(func() { gomlxtrain.ExecPerStepUpdateGraphFn(p.graph) })
-	p.inner.KeepStates()
+	engine.Internal(p.rc).RestoreStatesWithoutRows()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/precision"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -118,7 +119,6 @@ func (o *Options) function(store *model.Store) strategy.FunctionOptions {
 // optimizer's update of the variables. It is safe for concurrent use.
 type Step struct {
 	function *strategy.Function
-	inner    function // of function
 	name     string
 	guard    *guard  // nil if every update is applied
 	scaler   *scaler // of a dynamic loss scale; nil without one
@@ -216,14 +216,12 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	}
 	f := o.function(store)
 	f.Training = true
-	var g launchGuard
+	t.function = engine.Internal(s).NewTrainingFunction(build(stages), f, o.Accumulate, paddedRows(s, o.Accumulate))
 	if t.guard != nil {
-		g = t.guard
+		engine.Internal(t.function).SetGuard(t.guard)
 	}
-	t.function = innerStrategy(s).TrainingFunction(build(stages), f, g, o.Accumulate, paddedRows(s, o.Accumulate))
-	t.inner = innerFunction(t.function)
 	if t.metrics != nil {
-		t.inner.SetMetrics(t.metrics.saved(), t.metrics.state, true)
+		engine.Internal(t.function).SetMetrics(t.metrics.saved(), t.metrics.state, true)
 	}
 	return t, nil
 }
@@ -295,8 +293,8 @@ func (o *Options) observe(p *pass) {
 // StepOf returns the [Step] of a function that was loaded from a step file. For any other function it
 // returns an error of kind ValueError. stepfile.LoadTrain calls it.
 func StepOf(f *strategy.Function) (*Step, error) {
-	m := innerFunction(f)
-	from := m.Loaded()
+	m := engine.Internal(f)
+	from := m.SavedStep()
 	if from == nil || !from.Trains() || !from.SplitBatch {
 		return nil, &errkind.Fault{Op: "train: of a function", Reason: "it is no training step of a file",
 			Hint: "make the step with New, or load one with stepfile.LoadTrain", Class: errkind.ValueError}
@@ -305,7 +303,7 @@ func StepOf(f *strategy.Function) (*Step, error) {
 		return nil, &errkind.Fault{Op: "train: of a function", Reason: fmt.Sprintf("its way with steps that are not finite is %s", mode),
 			Hint: "compile the step again with this version", Class: errkind.DataLossError}
 	}
-	t := &Step{function: f, inner: m, name: from.Name, metrics: accumulatorOf(f)}
+	t := &Step{function: f, name: from.Name, metrics: accumulatorOf(f)}
 	if m.Store() != nil {
 		t.swap = swaps(f.Strategy(), m.Store(), from.Name)
 	}
@@ -344,7 +342,7 @@ func StepOf(f *strategy.Function) (*Step, error) {
 // [strategy.ErrClosed], and the compiler's errors for a new signature. After an error no update was
 // applied.
 func (t *Step) Run(ctx context.Context, batch ...any) (*strategy.Mirrored, error) {
-	results, err := t.inner.RunResident(ctx, batch)
+	results, err := engine.Internal(t.function).RunResident(ctx, batch)
 	if err != nil {
 		return nil, err
 	}
@@ -355,7 +353,7 @@ func (t *Step) Run(ctx context.Context, batch ...any) (*strategy.Mirrored, error
 // batches to the devices and runs a loop there. It returns the last step's loss. The result equals
 // that of separate calls of Run. A loop is compiled for each number of steps.
 func (t *Step) RunSteps(ctx context.Context, batches ...[]any) (*strategy.Mirrored, error) {
-	results, err := t.inner.RunSteps(ctx, batches)
+	results, err := engine.Internal(t.function).RunSteps(ctx, batches)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model/initializer"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
 	"github.com/tpustrategy/tpustrategy/internal/engine/stepstate"
@@ -30,7 +31,6 @@ import (
 // optimizer's state for it stays in the store under the proxy's path.
 type trainer struct {
 	rc     *strategy.ReplicaContext
-	inner  replica
 	common *stepstate.State // shared with package strategy
 	graph  *graph.Graph
 
@@ -57,15 +57,14 @@ type proxy struct {
 }
 
 func newTrainer(rc *strategy.ReplicaContext) *trainer {
-	inner := innerContext(rc)
-	return &trainer{rc: rc, inner: inner, common: inner.State(), graph: rc.Graph(),
+	return &trainer{rc: rc, common: engine.Internal(rc).State(), graph: rc.Graph(),
 		places: map[*model.Variable]place{}, slices: map[string]*graph.Node{}, looped: map[*graph.Node]bool{}}
 }
 
 // begin prepares the trace for training, before the loss is built.
 func (t *trainer) begin() {
-	t.inner.Meet(t.meet)
-	if innerStrategy(t.rc.Strategy()).Sharding() {
+	engine.Internal(t.rc).SetVariableHook(t.meet)
+	if engine.Internal(t.rc.Strategy()).ShardsState() {
 		loop.SetSlicer(t.graph, t.slicing)
 	}
 }
@@ -124,7 +123,7 @@ func (t *trainer) settleProxies() {
 func (t *trainer) finish() {
 	for _, s := range t.proxies {
 		if s.model.ChangedInGraph(t.graph) {
-			t.inner.Held(s.of).SetValue(s.model.NodeValue(t.graph))
+			engine.Internal(t.rc).StepVariable(s.of).SetValue(s.model.NodeValue(t.graph))
 		}
 	}
 }
@@ -217,7 +216,7 @@ type place struct {
 func (t *trainer) place(v *model.Variable) place {
 	p, ok := t.places[v]
 	if !ok {
-		p.over, p.split, p.state = t.inner.Belonging(v)
+		p.over, p.split, p.state = engine.Internal(t.rc).GradientSharding(v)
 		t.places[v] = p
 	}
 	return p
@@ -234,8 +233,8 @@ func (t *trainer) inParts() bool {
 // all rows. In a microbatch it also scales so that the sum over the microbatches is the replica's
 // mean.
 func (t *trainer) weighted(mean *graph.Node) *graph.Node {
-	if rows, _ := t.inner.Rows(); rows != nil || t.micro == nil {
-		return t.inner.Weighted(mean)
+	if rows, _ := engine.Internal(t.rc).RowCounts(); rows != nil || t.micro == nil {
+		return engine.Internal(t.rc).WeightByRows(mean)
 	}
 	return times(mean, constant(t.graph, factorDType(mean.DType()), t.micro.share))
 }
@@ -243,7 +242,7 @@ func (t *trainer) weighted(mean *graph.Node) *graph.Node {
 // rows returns the number of real rows of the replica or microbatch as an int32 scalar, or nil if
 // the step's arguments have no padded rows and no microbatch is traced.
 func (t *trainer) rows() *graph.Node {
-	rows, _ := t.inner.Rows()
+	rows, _ := engine.Internal(t.rc).RowCounts()
 	if rows == nil && t.micro != nil {
 		return constant(t.graph, dtypes.Int32, float64(t.micro.rows))
 	}
@@ -257,7 +256,7 @@ func ifRows(rows, x, y *graph.Node) *graph.Node {
 
 // gradientsOf returns the gradients of the replica's loss. They are zero on a replica without rows.
 func (t *trainer) gradientsOf(loss *graph.Node) []*graph.Node {
-	rows, _ := t.inner.Rows()
+	rows, _ := engine.Internal(t.rc).RowCounts()
 	t.settleProxies()
 	trained := t.variables()
 	var nodes []*graph.Node

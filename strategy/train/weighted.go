@@ -4,6 +4,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -44,7 +45,7 @@ func Weighted(f func(rc *strategy.ReplicaContext, in []*graph.Node) (sum, weight
 		checkWeighted("sum", sum, func(dtype dtypes.DType) bool { return dtype.IsFloat() })
 		checkWeighted("weight", weight, func(dtype dtypes.DType) bool { return dtype.IsFloat() || dtype.IsInt() })
 		weight = graph.StopGradient(graph.ConvertDType(weight, sum.DType()))
-		innerContext(rc).State().Weighted = [2]*graph.Node{sum, weight}
+		engine.Internal(rc).State().Weighted = [2]*graph.Node{sum, weight}
 		return sum
 	}
 }
@@ -88,7 +89,7 @@ func weigh(p *pass) {
 		p.divisor = graph.DivScalar(p.divisor, p.micro.share)
 	}
 	p.loss = graph.Div(graph.MulScalar(p.sum, float64(p.rc.NumReplicasInSync())), p.divisor)
-	if rows, _ := p.inner.Rows(); rows != nil {
+	if rows, _ := engine.Internal(p.rc).RowCounts(); rows != nil {
 		p.loss = ifRows(rows, p.loss, graph.ZerosLike(p.loss))
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/initial"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -45,7 +45,7 @@ func (f *Figures) Add(o Figures) {
 
 // Options say where values are made, and for which variables.
 type Options struct {
-	Machine *mesh.Runtime
+	Machine *engine.Runtime
 	// Axes are the named axes of a replica's logical devices.
 	Axes      []sharding.Axis
 	Target    lowering.Target
@@ -62,9 +62,9 @@ type Variable struct {
 	Shape      shapes.Shape
 	Annotation logical.Annotation
 	Over       spmd.ReplicaShard
-	Layout     *mesh.Layout
+	Layout     *engine.Layout
 	// Take gives the variable its buffers, which it owns then.
-	Take func(mesh.Buffers) error
+	Take func(engine.Buffers) error
 }
 
 // maker makes first values.
@@ -74,7 +74,7 @@ type maker struct {
 	programs map[[sha256.Size]byte]*program
 	traced   map[*model.Variable]*initializer // of the large ones
 	agreed   bool                             // on the state of random numbers, over the processes
-	copies   *mesh.Broadcaster
+	copies   *engine.Broadcaster
 	made     []arrival
 	took     Figures
 }
@@ -82,7 +82,7 @@ type maker struct {
 // arrival is a value on its way to a variable, which has it when its buffers are ready.
 type arrival struct {
 	variable Variable
-	buffers  mesh.Buffers
+	buffers  engine.Buffers
 }
 
 // Make makes the values of some variables, in their order. Those that were made are with their

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/initial"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -43,7 +43,7 @@ type makers struct {
 
 // makersOf returns where a value is made that is whole on each device, or split. The mesh is the
 // same on all processes.
-func (o Options) makersOf(l *mesh.Layout) makers {
+func (o Options) makersOf(l *engine.Layout) makers {
 	on := o.Machine
 	if l.IsWhole() {
 		return makers{1, 1, []int{slices.Index(on.Local, true)}}
@@ -140,7 +140,7 @@ func (m *maker) compile(ctx context.Context, all []*initializer) error {
 func (m *maker) onDevices(ctx context.Context, placed Variable, traced *initializer, state *tensors.Tensor) (next *tensors.Tensor, err error) {
 	d := m.Machine
 	p := m.programs[sha256.Sum256(traced.module.Text)]
-	var in mesh.Buffers
+	var in engine.Buffers
 	if state != nil {
 		in = d.Buffers()
 		defer func() { err = errors.Join(err, in.Close()) }()
@@ -148,7 +148,7 @@ func (m *maker) onDevices(ctx context.Context, placed Variable, traced *initiali
 			return nil, err
 		}
 	}
-	args, outs := mesh.Table(len(p.rows), len(traced.module.Arguments)), mesh.Table(len(p.rows), len(traced.module.Results))
+	args, outs := engine.Table(len(p.rows), len(traced.module.Arguments)), engine.Table(len(p.rows), len(traced.module.Results))
 	for row, partition := range p.rows {
 		if in != nil {
 			args[row][0] = in[partition]
@@ -179,8 +179,8 @@ func (m *maker) onDevices(ctx context.Context, placed Variable, traced *initiali
 }
 
 // uploadState copies the state of random numbers to a program's devices.
-func (m *maker) uploadState(ctx context.Context, p *program, state *tensors.Tensor, in mesh.Buffers) error {
-	l := mesh.Whole(pjrt.U64, state.Shape().Dimensions, m.Machine.GroupSize())
+func (m *maker) uploadState(ctx context.Context, p *program, state *tensors.Tensor, in engine.Buffers) error {
+	l := engine.Whole(pjrt.U64, state.Shape().Dimensions, m.Machine.GroupSize())
 	var scratch []byte
 	var failed error
 	err := state.ConstBytes(func(data []byte) {
@@ -194,7 +194,7 @@ func (m *maker) uploadState(ctx context.Context, p *program, state *tensors.Tens
 }
 
 // stateOf reads the state of random numbers from a device.
-func stateOf(ctx context.Context, buffers mesh.Buffers) (*tensors.Tensor, error) {
+func stateOf(ctx context.Context, buffers engine.Buffers) (*tensors.Tensor, error) {
 	i := slices.IndexFunc(buffers, func(b *pjrt.Buffer) bool { return b != nil })
 	if i < 0 {
 		return nil, fault.New(errkind.InternalError, "state of random numbers", "", "no device of this process made the value")

@@ -12,7 +12,7 @@ import (
 )
 
 // Parts is a tensor that is read in parts when they are needed, such as a tensor in a file. It is a
-// [mesh.Source] with a known shape.
+// [engine.Source] with a known shape.
 type Parts interface {
 	// Shape returns the dtype and the dimensions of the whole tensor.
 	Shape() shapes.Shape

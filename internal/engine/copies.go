@@ -1,4 +1,4 @@
-package mesh
+package engine
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func (m *Runtime) CopyOut(ctx context.Context, parts []PartCopy) error {
 // this, the copies in progress have at most the size of the largest tensor so far, or consist of
 // one shard. A Broadcaster is not safe for concurrent use.
 type Broadcaster struct {
-	machine  *Runtime
+	runtime  *Runtime
 	to       func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) // the plugin's copy
 	largest  int                                                                             // bytes of the largest tensor so far
 	underWay []*pjrt.Buffer                                                                  // oldest first
@@ -61,7 +61,7 @@ type Broadcaster struct {
 
 // Spread returns a new Broadcaster.
 func (m *Runtime) Spread() *Broadcaster {
-	return &Broadcaster{machine: m, to: func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
+	return &Broadcaster{runtime: m, to: func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
 		return b.CopyToDevice(ctx, d)
 	}}
 }
@@ -70,7 +70,7 @@ func (m *Runtime) Spread() *Broadcaster {
 // from the partition that source returns. bytes is the size of the tensor. The new buffers are
 // stored in all.
 func (s *Broadcaster) Start(ctx context.Context, bytes int, all Buffers, source func(partition int) int) error {
-	m := s.machine
+	m := s.runtime
 	s.largest = max(s.largest, bytes)
 	for _, partition := range m.mine {
 		if all[partition] != nil {
@@ -103,14 +103,14 @@ func (s *Broadcaster) copy(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) 
 	if err := b.ToHost(ctx, data); err != nil {
 		return nil, err
 	}
-	return s.machine.System.Runtime().BufferFromHost(ctx, data, b.DType(), b.Dims(), d)
+	return s.runtime.System.Runtime().BufferFromHost(ctx, data, b.DType(), b.Dims(), d)
 }
 
 // wait waits for the oldest copy.
 func (s *Broadcaster) wait(ctx context.Context) error {
 	b := s.underWay[0]
 	if err := b.Ready(ctx); err != nil {
-		return s.machine.failed("waiting for a copy", err)
+		return s.runtime.failed("waiting for a copy", err)
 	}
 	s.underWay, s.bytes = s.underWay[1:], s.bytes-b.Bytes()
 	return nil

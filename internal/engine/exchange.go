@@ -1,4 +1,4 @@
-package mesh
+package engine
 
 import (
 	"context"
@@ -38,7 +38,7 @@ const firstWords = 128
 // are for small values.
 const MaxMessage = 1 << 20
 
-// MaxPending is the maximum size in bytes of the message of [Machine.StartGather] and the name of
+// MaxPending is the maximum size in bytes of the message of [Runtime.StartGather] and the name of
 // its call together.
 const MaxPending = 4*firstWords - 4 - 4
 
@@ -166,7 +166,7 @@ func parseMessage(b []byte) (call string, value []byte, ok bool) {
 
 // flight is an exchange in progress.
 type flight struct {
-	machine   *Runtime
+	runtime   *Runtime
 	words     int
 	ins, outs [][]*pjrt.Buffer
 }
@@ -180,7 +180,7 @@ func (m *Runtime) send(ctx context.Context, words int, message []byte) (_ *fligh
 	row := make([]byte, 4*words)
 	binary.LittleEndian.PutUint32(row, uint32(len(message)))
 	copy(row[4:], message)
-	s := &flight{machine: m, words: words, ins: Table(len(x.devices), 1), outs: Table(len(x.devices), 1)}
+	s := &flight{runtime: m, words: words, ins: Table(len(x.devices), 1), outs: Table(len(x.devices), 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -201,7 +201,7 @@ func (m *Runtime) send(ctx context.Context, words int, message []byte) (_ *fligh
 
 // receive waits for the rows.
 func (s *flight) receive(ctx context.Context) (rows [][]byte, longest int, err error) {
-	m, words := s.machine, s.words
+	m, words := s.runtime, s.words
 	all := make([]byte, 4*words*m.NumDevices())
 	if err := s.outs[0][0].ToHost(ctx, all); err != nil {
 		if ctx.Err() != nil {

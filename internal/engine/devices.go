@@ -1,4 +1,4 @@
-package mesh
+package engine
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 type Buffers []*pjrt.Buffer
 
 // Buffers returns Buffers with a nil element for each partition, or no elements for a described
-// machine.
+// runtime.
 func (m *Runtime) Buffers() Buffers { return make(Buffers, len(m.All)) }
 
 // Close closes the buffers.

@@ -1,9 +1,9 @@
-package mesh
+package engine
 
 import "slices"
 
 // Processes maps partitions to processes. Only processes with partitions count, and they are
-// numbered without gaps. Processes is a value. The zero value belongs to a described machine, of
+// numbered without gaps. Processes is a value. The zero value belongs to a described runtime, of
 // which no process has a partition.
 type Processes struct {
 	// Process is the index of this process. Count is the number of processes.

@@ -1,4 +1,4 @@
-package mesh
+package engine
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/activity"
 )
 
-// GatherFuture is a [Machine.Gather] in progress. Its methods may be called from any goroutine, but
+// GatherFuture is a [Runtime.Gather] in progress. Its methods may be called from any goroutine, but
 // Wait must not be called concurrently.
 type GatherFuture struct {
 	call string
@@ -21,7 +21,7 @@ type GatherFuture struct {
 	err  error
 }
 
-// StartGather starts a [Machine.Gather] without waiting for the result. The exchange is a launch
+// StartGather starts a [Runtime.Gather] without waiting for the result. The exchange is a launch
 // like any other; its result is usually available when it is read some launches later. ctx applies
 // to the launch only. The caller must close the result.
 func (m *Runtime) StartGather(ctx context.Context, call string, mine []byte) (*GatherFuture, error) {
@@ -40,9 +40,9 @@ func (m *Runtime) StartGather(ctx context.Context, call string, mine []byte) (*G
 	return g, nil
 }
 
-// Wait returns the messages of all processes, indexed by process, like [Machine.Gather]. If ctx
+// Wait returns the messages of all processes, indexed by process, like [Runtime.Gather]. If ctx
 // ends, Wait returns an error and may be called again. Later calls return the same messages. After
-// Close, Wait returns an error that matches the error of a closed machine, unless it returned the
+// Close, Wait returns an error that matches the error of a closed runtime, unless it returned the
 // messages before.
 func (g *GatherFuture) Wait(ctx context.Context) ([][]byte, error) {
 	g.mu.Lock()
@@ -51,7 +51,7 @@ func (g *GatherFuture) Wait(ctx context.Context) ([][]byte, error) {
 		return g.all, g.err
 	}
 	defer activity.Begin(ctx, activity.Exchange, g.call)()
-	m := g.sent.machine
+	m := g.sent.runtime
 	rows, _, err := g.sent.receive(ctx)
 	if err != nil && ctx.Err() != nil {
 		return nil, m.failed(g.call, err)
@@ -74,7 +74,7 @@ func (g *GatherFuture) Close() error {
 	if g.sent == nil {
 		return nil
 	}
-	of := g.sent.machine.opts
+	of := g.sent.runtime.opts
 	g.err = &errkind.Fault{Op: of.ErrorPrefix + ": " + g.call, Reason: "it was closed before it was read", Match: of.Closed, Hint: "call Wait first"}
 	done := g.sent
 	g.sent = nil

@@ -1,4 +1,4 @@
-package mesh
+package engine
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// four returns a machine with four groups of one CPU device.
+// four returns a runtime with four groups of one CPU device.
 func four(t *testing.T) *Runtime {
 	plugintest.Path(t, "cpu")
 	sys, err := system.Open(t.Context(), system.Options{CPUDevices: 4})
@@ -80,7 +80,7 @@ func TestACopyThatFails(t *testing.T) {
 }
 
 // TestPutRefusesOtherSizes passes tensors of other shapes than the layout, and uses a closed
-// machine.
+// runtime.
 func TestPutRefusesOtherSizes(t *testing.T) {
 	d, ctx := four(t), t.Context()
 	l, all := Whole(pjrt.F32, []int{2}, 1), d.Buffers()

@@ -1,4 +1,4 @@
-package mesh
+package engine
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Options configure a Machine.
+// Options configure a Runtime.
 type Options struct {
-	// ErrorPrefix is the prefix of the machine's error messages: the package that the user called.
+	// ErrorPrefix is the prefix of the runtime's error messages: the package that the user called.
 	ErrorPrefix string
 	// Groups are the device ids by group: the logical devices of each replica.
 	Groups [][]int
@@ -25,11 +25,11 @@ type Options struct {
 	Overrides map[string]any
 	// Progress, if not nil, is called periodically during long compilations.
 	Progress func(Compilation)
-	// Within is the parent of the context Machine.Life. Nil is the context of the process.
+	// Within is the parent of the context Runtime.Life. Nil is the context of the process.
 	Within context.Context
 	// Closed is the error returned by calls after Close.
 	Closed error
-	// Differ returns the error of [Machine.Agree]. what is the compared value, texts are the texts
+	// Differ returns the error of [Runtime.Agree]. what is the compared value, texts are the texts
 	// of the processes, and differing are the processes, in ascending order, whose contents are not
 	// the most frequent one. If several contents are equally frequent, the content of process 0 is
 	// the reference.
@@ -40,15 +40,15 @@ type Options struct {
 }
 
 // Runtime compiles programs for groups of devices and launches them. Partition r*P + p is device p
-// of group r. A described machine (see [Describe]) has no partition of this process: it only
-// compiles, and launches are errors. A Machine is safe for concurrent use.
+// of group r. A described runtime (see [Describe]) has no partition of this process: it only
+// compiles, and launches are errors. A Runtime is safe for concurrent use.
 type Runtime struct {
 	Processes
 	// System is the system of the devices. All are the devices by partition, including the devices
-	// of the other processes of the job. Both are nil for a described machine.
+	// of the other processes of the job. Both are nil for a described runtime.
 	System *system.System
 	All    []*pjrt.Device
-	// Life is the context of waits without another context. [Machine.End] cancels it.
+	// Life is the context of waits without another context. [Runtime.End] cancels it.
 	Life context.Context
 	// End cancels Life with [Options].Closed as its cause. Close calls End too.
 	End func()
@@ -72,10 +72,10 @@ type Runtime struct {
 	closed    bool
 }
 
-// target compiles a program for the machine.
+// target compiles a program for the runtime.
 type target func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (system.Executable, error)
 
-func newMachine(topology tpu.Topology, platform string, opts Options, compile target) *Runtime {
+func newRuntime(topology tpu.Topology, platform string, opts Options, compile target) *Runtime {
 	m := &Runtime{opts: opts, ids: slices.Concat(opts.Groups...), topology: topology, platform: platform, target: compile}
 	m.group = len(m.ids) / max(len(opts.Groups), 1)
 	m.builds.underWay = map[buildKey]*build{}
@@ -87,7 +87,7 @@ func newMachine(topology tpu.Topology, platform string, opts Options, compile ta
 	return m
 }
 
-// On returns the machine of a system's devices. The caller keeps ownership of the system. It
+// On returns the runtime of a system's devices. The caller keeps ownership of the system. It
 // returns an error for a device that the system does not have, and for groups without a device of
 // this process.
 func On(sys *system.System, opts Options) (*Runtime, error) {
@@ -102,7 +102,7 @@ func On(sys *system.System, opts Options) (*Runtime, error) {
 		}
 		return x, nil
 	}
-	m := newMachine(sys.Topology(), sys.Platform(), opts, compile)
+	m := newRuntime(sys.Topology(), sys.Platform(), opts, compile)
 	m.System = sys
 	tasks := make([]int, len(m.ids))
 	for i, id := range m.ids {
@@ -121,7 +121,7 @@ func On(sys *system.System, opts Options) (*Runtime, error) {
 	return m, nil
 }
 
-// Describe returns a machine for a slice that does not have to be attached. It only compiles. The
+// Describe returns a runtime for a slice that does not have to be attached. It only compiles. The
 // caller keeps ownership of the slice.
 func Describe(slice *system.Slice, opts Options) *Runtime {
 	compile := slice.Compile
@@ -133,10 +133,10 @@ func Describe(slice *system.Slice, opts Options) *Runtime {
 	return Compiling(slice.Topology(), slice.Description().PlatformName(), compile, opts)
 }
 
-// Compiling returns a described machine that compiles with the given function for the devices of a
+// Compiling returns a described runtime that compiles with the given function for the devices of a
 // topology and platform.
 func Compiling(topology tpu.Topology, platform string, compile func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error), opts Options) *Runtime {
-	return newMachine(topology, platform, opts, func(ctx context.Context, program pjrt.Program, of pjrt.CompileOptions) (system.Executable, error) {
+	return newRuntime(topology, platform, opts, func(ctx context.Context, program pjrt.Program, of pjrt.CompileOptions) (system.Executable, error) {
 		x, err := compile(ctx, program, of)
 		if err != nil {
 			return nil, err
@@ -153,7 +153,7 @@ func (OfflineProgram) AddressableDevices() []*pjrt.Device { return nil }
 
 // Execute returns an error that matches errors.ErrUnsupported.
 func (OfflineProgram) Execute(context.Context, [][]*pjrt.Buffer, [][]*pjrt.Buffer, pjrt.ExecuteOptions) error {
-	return &errkind.Fault{Op: "mesh: execute", Reason: "the devices are only described", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+	return &errkind.Fault{Op: "engine: execute", Reason: "the devices are only described", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 }
 
 // NumDevices returns the number of devices of all groups.
@@ -190,7 +190,7 @@ func (m *Runtime) optionsFor(ids []int, replicas int) pjrt.CompileOptions {
 	}
 }
 
-// fault returns an error of the machine. op is the failed operation, reason the cause and hint the
+// fault returns an error of the runtime. op is the failed operation, reason the cause and hint the
 // suggestion.
 func (m *Runtime) fault(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
 	return &errkind.Fault{Op: m.opts.ErrorPrefix + ": " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: kind}

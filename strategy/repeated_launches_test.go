@@ -1,7 +1,6 @@
 package strategy_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -11,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -22,14 +21,12 @@ import (
 func TestAStepSaysHowOftenItRuns(t *testing.T) {
 	repeated := func(s *strategy.TPUStrategy, step strategy.StepFunc, name string) *strategy.Function {
 		f := s.Function(step, strategy.FunctionOptions{Name: name})
-		inside.Of[interface{ Repeat(most int) }](f).Repeat(6)
+		engine.Internal(f).SetMaxIterations(6)
 		return f
 	}
 	for _, mesh := range [][2]int{{1, 1}, {2, 1}, {2, 2}} {
 		s := strategytest.New(t, mesh[0], mesh[1])
-		state, err := inside.Of[interface {
-			State(context.Context, []shapes.Shape, []strategy.VariableOptions) ([]*strategy.Variable, error)
-		}](s).State(t.Context(), []shapes.Shape{shapes.Make(dtypes.Float32, 4)}, []strategy.VariableOptions{{Name: "counted", Annotation: logical.SplitInto(mesh[1])}})
+		state, err := engine.Internal(s).NewZeroVariables(t.Context(), []shapes.Shape{shapes.Make(dtypes.Float32, 4)}, []strategy.VariableOptions{{Name: "counted", Annotation: logical.SplitInto(mesh[1])}})
 		require.NoError(t, err)
 		v := state[0]
 		f := repeated(s, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {

@@ -1,4 +1,4 @@
-package mesh
+package engine
 
 import (
 	"context"
@@ -30,7 +30,7 @@ type Load struct {
 	Name   string
 	Layout *Layout
 	From   Source
-	// Into are the buffers, which [Machine.Fill] creates.
+	// Into are the buffers, which [Runtime.Fill] creates.
 	Into Buffers
 }
 

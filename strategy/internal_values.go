@@ -1,0 +1,158 @@
+package strategy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/internal/engine"
+	"github.com/tpustrategy/tpustrategy/logical"
+)
+
+// The internal methods of a strategy for values and for the arguments of eager calls.
+
+// CheckOwned returns an error for a nil pointer and for a leaf of another strategy.
+func (m internalStrategy) CheckOwned(op string, x any) error {
+	return operandOf(x).ownedBy(m.TPUStrategy, op)
+}
+
+// CheckLeaf returns a reason if a value, a variable or a component is invalid as a leaf of a nest.
+func (m internalStrategy) CheckLeaf(x any) (reason string, err error) {
+	switch x := x.(type) {
+	case Value:
+		if isNil(x) {
+			break // the function reports it
+		}
+		if _, err := x.base().live(); errors.Is(err, ErrClosed) {
+			return "closed", err
+		}
+	case *Variable:
+		if x == nil {
+			return "no variable: a nil pointer", nil
+		}
+		if _, ok := partitionsIn(m.runtime, x.strategy.runtime); x.strategy != m.TPUStrategy && !ok {
+			return "a variable of another strategy", x.ownedBy(m.TPUStrategy, "run")
+		}
+	case part:
+		if operandOf(x).kind == noOperand {
+			return "no component: a nil pointer, or a component of nothing", nil
+		}
+	}
+	return "", nil
+}
+
+// NeedsResolve reports whether an argument must be resolved before use: it is a variable, a component
+// or another strategy's value.
+func (m internalStrategy) NeedsResolve(x any) bool { return operandOf(x).indirect(m.TPUStrategy) }
+
+// Resolve converts an argument to a tensor of this process or a value on the devices. release closes
+// new values.
+func (m internalStrategy) Resolve(ctx context.Context, op string, x any) (host *tensors.Tensor, value Value, release func() error, err error) {
+	c, err := operandOf(x).resolve(ctx, m.TPUStrategy, op)
+	return c.host, c.value, c.release, err
+}
+
+// ResolveMirrored copies an argument that is one value for all replicas to the devices. release closes
+// a new value.
+func (m internalStrategy) ResolveMirrored(ctx context.Context, op string, x any) (v *Mirrored, release func() error, err error) {
+	c, err := operandOf(x).resolveMirrored(ctx, m.TPUStrategy, op)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.value.(*Mirrored), c.release, nil
+}
+
+// NewBatch is like [TPUStrategy.PerReplica], and marks the value as a batch: a step accepts such
+// values only with the same number of rows.
+func (m internalStrategy) NewBatch(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
+	v, err := m.PerReplica(ctx, values, a)
+	if err == nil {
+		v.batch = true
+	}
+	return v, err
+}
+
+// NewPerReplica creates a value from the replicas' tensors, whose shapes may differ. The tensors of
+// replicas without a device in this process are nil.
+func (m internalStrategy) NewPerReplica(ctx context.Context, all []*tensors.Tensor, of []shapes.Shape, a logical.Annotation) (*PerReplica, error) {
+	return batchShare{TPUStrategy: m.TPUStrategy, annotation: a}.putShapes(ctx, all, of)
+}
+
+// NewAbstractValue returns a mirrored value without contents.
+func (m internalStrategy) NewAbstractValue(shape shapes.Shape) (Value, error) {
+	return batchShare{TPUStrategy: m.TPUStrategy}.abstract(shape, false)
+}
+
+// NewObjects returns an Objects with values by replica, of which only those of this process's replicas
+// are set.
+func (m internalStrategy) NewObjects(values []any) *Objects {
+	o := NewObjects(values...)
+	o.local = m.LocalReplicas()
+	return o
+}
+
+// ObjectAt returns the object of a replica of this process.
+func (m internalStrategy) ObjectAt(o *Objects, replica int) (any, error) { return o.at(replica) }
+
+// CopyToHost copies a value to the host.
+func (m internalStrategy) CopyToHost(ctx context.Context, v *Mirrored) (*tensors.Tensor, error) {
+	return v.toHost(ctx)
+}
+
+// Reduction returns how a value or a variable is reduced without axes, for [internalContext.Reduce]
+// and for the name of a program.
+func (m internalStrategy) Reduction(op ReduceOp, x any) (how byte, err error) {
+	var base *deviceValue
+	if v, ok := x.(*Variable); !ok {
+		base = x.(Value).base()
+	} else if base = v.value(); v.localWrites && op == Mean {
+		return byte(reduceFirst), nil // the value of a mirrored variable is the value of replica 0
+	}
+	of, err := base.reduction(op)
+	return byte(of), err
+}
+
+// Values embed valueAccess, so that the other packages of this module can call the methods of
+// internalValue on any [Value], with [engine.Internal].
+type (
+	valueAccess     = engine.Access[internalValue]
+	valueAccessible = engine.Accessible[internalValue]
+)
+
+// internalValue is the internal API of a value.
+type internalValue struct{ *deviceValue }
+
+// KeepOnDevices releases the value on all devices except those in only.
+func (m internalValue) KeepOnDevices(only []bool) error { return m.keep(only) }
+
+// IsPerReplica reports whether each replica has its own tensor.
+func (m internalValue) IsPerReplica() bool { return m.perReplica }
+
+// ReplicaShapes returns the shapes of the replicas' tensors if they differ, otherwise nil.
+func (m internalValue) ReplicaShapes() [][]int { return m.ragged }
+
+// ReplicaSizes returns the shapes of the replicas' tensors as a value for a program.
+func (m internalValue) ReplicaSizes(ctx context.Context) (*PerReplica, error) { return m.sizes(ctx) }
+
+// SetReplicaShapes sets, for a new value, the replicas' shapes if they differ, and whether the
+// replicas' tensors are known to be equal.
+func (m internalValue) SetReplicaShapes(shapes [][]int, equal bool) {
+	m.ragged, m.equal = shapes, equal
+}
+
+// Origin identifies the eager call and the result that created the value, equally in all processes.
+func (m internalValue) Origin() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.origin
+}
+
+// SetOrigin sets the origin of a value that has none.
+func (m internalValue) SetOrigin(origin string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.origin = cmp.Or(m.origin, origin)
+}
