@@ -14,10 +14,10 @@ func On(s *strategy.TPUStrategy) Devices { return Devices{s} }
 
 // Images copies the variables from this process's devices to the host.
 func (d Devices) Images(ctx context.Context, of []*strategy.Variable) ([][][]byte, error) {
-	return (&replayer{machine: d.runtime, variables: of}).copyToHost(ctx)
+	return (&replayer{strategy: d.strategy, variables: of}).copyToHost(ctx)
 }
 
 // Reinstate copies the result of Images back to the devices.
 func (d Devices) Reinstate(ctx context.Context, of []*strategy.Variable, images [][][]byte) error {
-	return (&replayer{machine: d.runtime, variables: of}).restoreVariables(ctx, images)
+	return (&replayer{strategy: d.strategy, variables: of}).restoreVariables(ctx, images)
 }
