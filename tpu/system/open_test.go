@@ -90,6 +90,8 @@ func TestStartErrorContainsStep(t *testing.T) {
 		"plugin fails": {opts: system.Options{Plugin: compilePlugin(t, `-DTEXT="no such device today"`)}, step: system.StepClient,
 			words: []string{"no such device today"},
 			check: func(t *testing.T, err error) { assert.ErrorIs(t, err, pjrt.Unavailable) }},
+		"CPU devices of another plugin": {opts: system.Options{CPUDevices: 2, Plugin: compilePlugin(t, `-DTEXT="Unexpected option name: cpu_device_count"`)},
+			step: system.StepClient, words: []string{"Unexpected option name", "-devices, to 0"}},
 		"TPU in use": {opts: system.Options{BusyTimeout: -1, Plugin: compilePlugin(t, `-DTEXT="The TPU is already in use by process with pid 7"`)}, step: system.StepClient,
 			words: []string{"the TPU is in use", "by a process that this user cannot see"},
 			check: func(t *testing.T, err error) {
