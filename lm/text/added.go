@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// added is an added token: Append finds its content in texts before it splits them into words.
-type added struct {
+// addedToken is an added token: Append finds its content in texts before it splits them into words.
+type addedToken struct {
 	id         int32
 	content    string
 	singleWord bool // only where neither neighbor is a word character
@@ -18,7 +18,7 @@ type added struct {
 
 // tokenTrie finds the longest of some contents at a position of a text.
 type tokenTrie struct {
-	tokens []added
+	tokens []addedToken
 	nodes  []trieNode // the root is first
 	first  [256]bool  // the bytes that contents begin with
 }
@@ -34,7 +34,7 @@ type trieEdge struct {
 }
 
 // add adds a token that is found by its pattern. It returns false if another token has the pattern.
-func (m *tokenTrie) add(pattern string, token added) bool {
+func (m *tokenTrie) add(pattern string, token addedToken) bool {
 	if len(m.nodes) == 0 {
 		m.nodes = []trieNode{{token: -1}}
 	}
@@ -68,7 +68,7 @@ func (m *tokenTrie) child(node int32, b byte) int32 {
 
 // find returns the leftmost and longest token in text from position from on, and its bounds. It
 // returns nil if there is none.
-func (m *tokenTrie) find(text []byte, from int) (t *added, start, end int) {
+func (m *tokenTrie) find(text []byte, from int) (t *addedToken, start, end int) {
 	for start = from; start < len(text); start++ {
 		if !m.first[text[start]] {
 			continue

@@ -29,12 +29,12 @@ const NoToken int32 = -1
 //
 // A BPE is immutable and safe for concurrent use.
 type BPE struct {
-	text      []string         // of each token; "" for ids without a token
-	ids       map[string]int32 // of the vocabulary, by the names in files
-	added     []added
-	separator int32
-	merges    []merge // in the order in which they were learned
-	words     SplitPattern
+	text        []string         // of each token; "" for ids without a token
+	ids         map[string]int32 // of the vocabulary, by the names in files
+	addedTokens []addedToken
+	separator   int32
+	merges      []merge // in the order in which they were learned
+	words       SplitPattern
 	// steps split texts if preTokenizerJSON, which they implement, is not that of a known Words.
 	steps         []splitStep
 	preTokenizer  *preTokenizerJSON
@@ -102,7 +102,7 @@ func (b *BPE) SpecialAsText() *BPE {
 func (b *BPE) Append(ids []int32, text []byte) []int32 {
 	e := b.encoders.Get().(*encoder)
 	defer b.encoders.Put(e)
-	if len(b.added) == 0 && !b.nfc {
+	if len(b.addedTokens) == 0 && !b.nfc {
 		return e.encodeText(ids, text)
 	}
 	found := func(id int32) { ids = append(ids, id) }
@@ -131,7 +131,7 @@ func (b *BPE) prepare() error {
 	}
 	b.exact, b.normalize = tokenTrie{}, tokenTrie{}
 	special := map[string]bool{}
-	for _, t := range b.added {
+	for _, t := range b.addedTokens {
 		m, pattern := &b.exact, t.content
 		if t.normalized {
 			if m = &b.normalize; b.nfc {
@@ -151,7 +151,7 @@ func (b *BPE) prepare() error {
 			}
 		}
 	}
-	b.encoders = &sync.Pool{New: func() any { return &encoder{b: b, cache: make([]cachedWord, 1<<cacheBits)} }}
+	b.encoders = &sync.Pool{New: func() any { return &encoder{bpe: b, cache: make([]cachedWord, 1<<cacheBits)} }}
 	return nil
 }
 
@@ -173,7 +173,7 @@ const cacheBits = 15
 
 // encoder encodes words. It is not safe for concurrent use.
 type encoder struct {
-	b     *BPE
+	bpe   *BPE
 	cache []cachedWord
 	ranks []int32
 	queue heap[mergeCandidate]
@@ -183,11 +183,11 @@ type encoder struct {
 
 // encodeText splits a text without added tokens into words and appends their tokens.
 func (e *encoder) encodeText(ids []int32, text []byte) []int32 {
-	if e.b.preTokenizer != nil {
-		splitAll(e.b.steps, &e.regex, text, false, func(word []byte) { ids = e.encodeWord(ids, word) })
+	if e.bpe.preTokenizer != nil {
+		splitAll(e.bpe.steps, &e.regex, text, false, func(word []byte) { ids = e.encodeWord(ids, word) })
 		return ids
 	}
-	next := patterns[e.b.words].next
+	next := patterns[e.bpe.words].next
 	for i := 0; i < len(text); {
 		end := next(text, i)
 		ids = e.encodeWord(ids, text[i:end])
@@ -234,22 +234,22 @@ const maxShortWord = 64
 // mergeWord appends the tokens of a word. It repeatedly joins the adjacent tokens whose merge was
 // learned first, the leftmost first.
 func (e *encoder) mergeWord(ids []int32, word []byte) []int32 {
-	if id, ok := e.b.wholeWords[string(word)]; ok {
+	if id, ok := e.bpe.wholeWords[string(word)]; ok {
 		return append(ids, id)
 	}
 	before := len(ids)
 	for i, c := range word {
-		if e.b.fuseUnknown && i > 0 && e.b.lacksToken[c] && e.b.lacksToken[word[i-1]] {
+		if e.bpe.fuseUnknown && i > 0 && e.bpe.lacksToken[c] && e.bpe.lacksToken[word[i-1]] {
 			continue
 		}
-		ids = append(ids, e.b.bytes[c])
+		ids = append(ids, e.bpe.bytes[c])
 	}
 	if len(word) > maxShortWord {
 		return append(ids[:before], e.mergeLongWord(ids[before:])...)
 	}
 	tokens, ranks := ids[before:], e.ranks[:0]
 	for i := range len(tokens) - 1 {
-		ranks = append(ranks, e.b.table.lookup(tokens[i], tokens[i+1]))
+		ranks = append(ranks, e.bpe.table.lookup(tokens[i], tokens[i+1]))
 	}
 	e.ranks = ranks
 	for {
@@ -262,14 +262,14 @@ func (e *encoder) mergeWord(ids []int32, word []byte) []int32 {
 		if best == math.MaxInt32 {
 			return ids[:before+len(tokens)]
 		}
-		tokens[at] = e.b.merges[best].joined
+		tokens[at] = e.bpe.merges[best].joined
 		tokens = append(tokens[:at+1], tokens[at+2:]...)
 		ranks = append(ranks[:at], ranks[at+1:]...)
 		if at > 0 {
-			ranks[at-1] = e.b.table.lookup(tokens[at-1], tokens[at])
+			ranks[at-1] = e.bpe.table.lookup(tokens[at-1], tokens[at])
 		}
 		if at < len(ranks) {
-			ranks[at] = e.b.table.lookup(tokens[at], tokens[at+1])
+			ranks[at] = e.bpe.table.lookup(tokens[at], tokens[at+1])
 		}
 	}
 }
@@ -297,7 +297,7 @@ func (e *encoder) mergeLongWord(tokens []int32) []int32 {
 		if i < 0 || links[i].next < 0 {
 			return
 		}
-		if rank := e.b.table.lookup(links[i].id, links[links[i].next].id); rank != math.MaxInt32 {
+		if rank := e.bpe.table.lookup(links[i].id, links[links[i].next].id); rank != math.MaxInt32 {
 			e.queue.push(mergeCandidate(rank)<<32 | mergeCandidate(i))
 		}
 	}
@@ -307,7 +307,7 @@ func (e *encoder) mergeLongWord(tokens []int32) []int32 {
 	for len(e.queue) > 0 {
 		top := e.queue.pop()
 		i := int32(uint32(top))
-		m := e.b.merges[top>>32]
+		m := e.bpe.merges[top>>32]
 		l := &links[i]
 		if l.id != m.left || l.next < 0 || links[l.next].id != m.right {
 			continue // one of the two has been joined since

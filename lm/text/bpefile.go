@@ -319,7 +319,7 @@ func (b *BPE) readTokens(f *tokenizerJSON) error {
 				return err
 			}
 		}
-		b.added = append(b.added, added{id: int32(t.ID), content: t.Content, singleWord: t.SingleWord, lstrip: t.LStrip, rstrip: t.RStrip,
+		b.addedTokens = append(b.addedTokens, addedToken{id: int32(t.ID), content: t.Content, singleWord: t.SingleWord, lstrip: t.LStrip, rstrip: t.RStrip,
 			normalized: t.Normalized, special: t.Special})
 	}
 	b.ignoreMerges = f.Model.IgnoreMerges
@@ -380,7 +380,7 @@ var separators = []string{EndOfText, "<|end_of_text|>", "<｜end▁of▁sentence
 // chooseSeparator finds the separator among the added tokens.
 func (b *BPE) chooseSeparator(name string) error {
 	var names []string // of special tokens
-	for _, t := range b.added {
+	for _, t := range b.addedTokens {
 		if t.content == name {
 			b.separator = t.id
 			return nil
@@ -397,7 +397,7 @@ func (b *BPE) chooseSeparator(name string) error {
 		candidates = names
 	}
 	for _, c := range candidates {
-		if slices.ContainsFunc(b.added, func(t added) bool { return t.content == c }) {
+		if slices.ContainsFunc(b.addedTokens, func(t addedToken) bool { return t.content == c }) {
 			return b.chooseSeparator(c)
 		}
 	}

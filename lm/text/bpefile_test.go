@@ -28,7 +28,7 @@ func TestATokenizerIsReadAsItWasWritten(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, b.text, again.text)
 	assert.Equal(t, b.merges, again.merges)
-	assert.Equal(t, b.added, again.added)
+	assert.Equal(t, b.addedTokens, again.addedTokens)
 	assert.Equal(t, b.bytes, again.bytes)
 	assert.Equal(t, b.Append(nil, prose), again.Append(nil, prose))
 

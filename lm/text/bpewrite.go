@@ -28,7 +28,7 @@ func (b *BPE) Write(w io.Writer) error {
 	if b.nfc {
 		f.Normalizer = json.RawMessage(`{"type":"NFC"}`)
 	}
-	for _, t := range b.added {
+	for _, t := range b.addedTokens {
 		f.AddedTokens = append(f.AddedTokens, addedTokenJSON{ID: int64(t.id), Content: t.content, SingleWord: t.singleWord, LStrip: t.lstrip,
 			RStrip: t.rstrip, Normalized: t.normalized, Special: t.special})
 	}

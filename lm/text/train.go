@@ -161,7 +161,7 @@ func trainBPE(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, er
 
 // newByteBPE returns a BPE with the separator and the bytes, without merges.
 func newByteBPE() *BPE {
-	b := &BPE{text: []string{EndOfText}, added: []added{{content: EndOfText, special: true}}, unknown: NoToken}
+	b := &BPE{text: []string{EndOfText}, addedTokens: []addedToken{{content: EndOfText, special: true}}, unknown: NoToken}
 	for i, c := range byteOrder {
 		b.bytes[c] = int32(i + 1)
 		b.text = append(b.text, string([]byte{c}))
