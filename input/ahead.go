@@ -48,16 +48,15 @@ func (d Dataset) Map(fn MapFunc, opts MapOptions) Dataset {
 	return d.derive(func(info Info) Info {
 		info.Spec, info.batchSizeUncertain = opts.Spec, true
 		return info
-	}, openWithCounters("map", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
-		if err := skipElements(ctx, in, at[0]); err != nil || opts.Parallel <= 1 {
-			return &mapIterator{in, apply}, err
+	}, openWithCounters("map", 1, func(ctx context.Context, src Iterator, counters []int64) (Iterator, error) {
+		if err := skipElements(ctx, src, counters[0]); err != nil || opts.Parallel <= 1 {
+			return &mapIterator{src, apply}, err
 		}
-		return newPrefetcher(in, "map", opts.Parallel, apply)
+		return newPrefetcher(src, "map", opts.Parallel, apply)
 	}))
 }
 
-// mapIterator implements Map without concurrency. Its State has the same form as the state of a parallel
-// map.
+// mapIterator implements Map without concurrency. A parallel map can resume from its State.
 type mapIterator struct {
 	Iterator
 	fn MapFunc
@@ -84,16 +83,17 @@ func (d Dataset) Prefetch(n int) Dataset {
 	if n == 0 {
 		return d
 	}
-	return d.derive(sameInfo, openWithCounters("prefetch", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
-		if err := skipElements(ctx, in, at[0]); err != nil {
+	return d.derive(sameInfo, openWithCounters("prefetch", 1, func(ctx context.Context, src Iterator,
+		counters []int64) (Iterator, error) {
+		if err := skipElements(ctx, src, counters[0]); err != nil {
 			return nil, err
 		}
-		return newPrefetcher(in, "prefetch", n, nil)
+		return newPrefetcher(src, "prefetch", n, nil)
 	}))
 }
 
-// prefetchIterator reads its input ahead of the consumer and, if fn is set, applies fn to up to depth
-// elements concurrently.
+// prefetchIterator reads its input ahead of the consumer and, if fn is set, applies fn to up to
+// depth elements concurrently.
 type prefetchIterator struct {
 	op     string
 	fn     MapFunc
@@ -107,7 +107,7 @@ type prefetchIterator struct {
 	pending *pendingElement // received from the queue, not returned yet
 	err     error
 
-	savedState State // a position of the input, which is since elements before the next element to return
+	savedState State // a position of the input, since elements before the next element to return
 	since      int64
 }
 
@@ -119,11 +119,11 @@ type pendingElement struct {
 	state *State
 }
 
-const stateInterval = 16 // number of elements between two marks
+const stateInterval = 16 // number of elements between two saved positions
 
-func newPrefetcher(in Iterator, op string, depth int, fn MapFunc) (Iterator, error) {
-	mark, err := in.State()
-	return &prefetchIterator{op: op, fn: fn, in: in, depth: depth, savedState: mark}, err
+func newPrefetcher(src Iterator, op string, depth int, fn MapFunc) (Iterator, error) {
+	mark, err := src.State()
+	return &prefetchIterator{op: op, fn: fn, in: src, depth: depth, savedState: mark}, err
 }
 
 // start starts the producer. Its context has the values of the first caller's context, but not its
@@ -169,12 +169,12 @@ func (a *prefetchIterator) produce() {
 	}
 }
 
-// read reads the next element of the input. With mark, it first records the input's position, which
-// may cost more than reading the element. It recovers panics, because it runs in the producer's
-// goroutine.
-func (a *prefetchIterator) read(p *pendingElement, mark bool) {
+// read reads the next element of the input. With saveState, it first saves the input's position,
+// which may cost more than reading the element. It recovers panics, because it runs in the
+// producer's goroutine.
+func (a *prefetchIterator) read(p *pendingElement, saveState bool) {
 	defer errkind.Recover("input: the input of "+a.op, &p.err)
-	if mark {
+	if saveState {
 		var state State
 		if state, p.err = a.in.State(); p.err != nil {
 			return

@@ -36,8 +36,8 @@ func (d Dataset) Batch(size int, dropRemainder bool) Dataset {
 			info.Cardinality = full
 		}
 		return info
-	}, openWithCounters("batch", 0, func(_ context.Context, in Iterator, _ []int64) (Iterator, error) {
-		return &batchIterator{Iterator: in, size: size, drop: dropRemainder}, nil
+	}, openWithCounters("batch", 0, func(_ context.Context, src Iterator, _ []int64) (Iterator, error) {
+		return &batchIterator{Iterator: src, size: size, drop: dropRemainder}, nil
 	}))
 }
 
@@ -49,25 +49,25 @@ type batchIterator struct {
 }
 
 func (b *batchIterator) Next(ctx context.Context) (Element, error) {
-	runs, have := b.ranges[:0], 0
+	runs, count := b.ranges[:0], 0
 	defer func() {
 		clear(runs) // the buffer must not keep the batch's elements alive
 		b.ranges = runs
 	}()
-	for have < b.size {
-		r, err := nextRange(ctx, b.Iterator, b.size-have)
+	for count < b.size {
+		r, err := nextRange(ctx, b.Iterator, b.size-count)
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
 			return Element{}, err
 		}
-		runs, have = appendRange(runs, r), have+r.n
+		runs, count = appendRange(runs, r), count+r.n
 	}
-	if have == 0 || b.drop && have < b.size {
+	if count == 0 || b.drop && count < b.size {
 		return Element{}, io.EOF
 	}
-	batch, err := stackRanges(runs, have)
+	batch, err := stackRanges(runs, count)
 	if err != nil {
 		return Element{}, wrapError("batch", "", err)
 	}
@@ -93,9 +93,9 @@ func (d Dataset) Unbatch() Dataset {
 			info.Cardinality = UnknownCardinality
 		}
 		return info
-	}, openWithCounters("unbatch", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
-		u := &unbatchIterator{pieceReader: pieceReader{Iterator: in}}
-		return u, u.restore(ctx, at[0], numRows)
+	}, openWithCounters("unbatch", 1, func(ctx context.Context, src Iterator, counters []int64) (Iterator, error) {
+		u := &unbatchIterator{pieceReader: pieceReader{Iterator: src}}
+		return u, u.restore(ctx, counters[0], numRows)
 	}))
 }
 
@@ -106,7 +106,7 @@ type unbatchIterator struct {
 
 func (u *unbatchIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, u) }
 
-func (u *unbatchIterator) nextRange(ctx context.Context, most int) (itemRange, error) {
+func (u *unbatchIterator) nextRange(ctx context.Context, limit int) (itemRange, error) {
 	for u.next >= u.n {
 		if err := u.readBatch(ctx, numRows); err != nil {
 			return itemRange{}, err
@@ -116,7 +116,7 @@ func (u *unbatchIterator) nextRange(ctx context.Context, most int) (itemRange, e
 	if u.table == nil {
 		u.table = &rowTable{u.current}
 	}
-	r := itemRange{item{table: u.table, row: u.next}, min(most, u.n-u.next)}
+	r := itemRange{item{table: u.table, row: u.next}, min(limit, u.n-u.next)}
 	u.next += r.n
 	return r, nil
 }

@@ -13,10 +13,10 @@ import (
 // the cache is complete, a restore reads the input from its start.
 func (d Dataset) Cache() Dataset {
 	shared := &cachedItems{}
-	return d.wrap(func(in Source) Source { return cacheSource{in: in, items: shared} })
+	return d.wrap(func(src Source) Source { return cacheSource{in: src, items: shared} })
 }
 
-// cachedItems holds all elements. It is nil until the first pass is complete.
+// cachedItems stores all elements. It is nil until the first pass is complete.
 type cachedItems = atomic.Pointer[[]item]
 
 type cacheSource struct {
@@ -26,38 +26,38 @@ type cacheSource struct {
 
 func (c cacheSource) Info() Info { return c.in.Info() }
 
-func (c cacheSource) replaceInputs(f func(Source) (Source, error), same bool) (_ Source, err error) {
-	c.in, err = f(c.in)
-	if !same {
+func (c cacheSource) replaceInputs(replace func(Source) (Source, error), sameElements bool) (_ Source, err error) {
+	c.in, err = replace(c.in)
+	if !sameElements {
 		c.items = &cachedItems{}
 	}
 	return c, err
 }
 
-func (c cacheSource) Open(ctx context.Context, _ Pass, from State) (Iterator, error) {
+func (c cacheSource) Open(ctx context.Context, _ Pass, start State) (Iterator, error) {
 	if list := c.items.Load(); list != nil {
-		return memorySource{op: "cache", n: len(*list), get: func(i int) item { return (*list)[i] }}.Open(ctx, Pass{}, from)
+		return memorySource{op: "cache", n: len(*list), get: func(i int) item { return (*list)[i] }}.Open(ctx, Pass{}, start)
 	}
-	from, err := from.forOp("cache", 1, 0)
+	start, err := start.forOp("cache", 1, 0)
 	if err != nil {
 		return nil, err
 	}
 	// A restore in a later pass fills the cache again, in the same order, because the pass is
 	// always 0.
-	in, err := c.in.Open(ctx, Pass{}, State{})
+	src, err := c.in.Open(ctx, Pass{}, State{})
 	if err != nil {
 		return nil, err
 	}
-	f := &cacheFiller{Iterator: in, items: c.items}
-	if err := skipElements(ctx, f, from.Counters[0]); err != nil {
+	f := &cacheFiller{Iterator: src, items: c.items}
+	if err := skipElements(ctx, f, start.Counters[0]); err != nil {
 		f.Close()
 		return nil, wrapError("cache", "", err)
 	}
 	return f, nil
 }
 
-// cacheFiller reads the input and appends each element to list. At the end of the input it stores the
-// list in the cache.
+// cacheFiller reads the input and appends each element to list. At the end of the input it stores
+// the list in the cache.
 type cacheFiller struct {
 	Iterator
 	items *cachedItems

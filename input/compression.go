@@ -39,7 +39,8 @@ type CompressionError struct {
 }
 
 func (e *CompressionError) Error() string {
-	return fmt.Sprintf("input: file %s: the file is compressed with %s; decompress it, or compress it with gzip", e.Path, e.Compression)
+	return fmt.Sprintf("input: file %s: the file is compressed with %s; decompress it, or compress it with gzip", e.Path,
+		e.Compression)
 }
 
 // Is reports whether target is errors.ErrUnsupported.
@@ -48,7 +49,8 @@ func (*CompressionError) Is(target error) bool { return target == errors.ErrUnsu
 // Kind returns NotImplementedError.
 func (*CompressionError) Kind() errkind.Kind { return errkind.NotImplementedError }
 
-// unsupportedCompressions lists unsupported formats, which are recognized by the first bytes of a file.
+// unsupportedCompressions lists unsupported formats, which are recognized by the first bytes of a
+// file.
 var unsupportedCompressions = []struct{ name, magic string }{
 	{"Zstandard", "\x28\xb5\x2f\xfd"},
 	{"bzip2", "BZh91AY&SY"},
@@ -64,8 +66,8 @@ const detectionBytes = recordHeaderBytes
 // detectCompression returns the compression of a file that begins with head. plain reports whether
 // head is certainly the beginning of an uncompressed file. A nil plain disables detection, for
 // formats whose files may begin with any bytes.
-func detectCompression(path string, head []byte, plain func(head []byte) bool) (string, error) {
-	if plain == nil || plain(head) {
+func detectCompression(path string, head []byte, isPlain func(head []byte) bool) (string, error) {
+	if isPlain == nil || isPlain(head) {
 		return noCompression, nil
 	}
 	switch {
@@ -88,7 +90,8 @@ func isText([]byte) bool { return false }
 
 // isRecordHeader reports whether head is the header of a TFRecord with a correct checksum.
 func isRecordHeader(head []byte) bool {
-	return len(head) >= recordHeaderBytes && maskedSum(crc32.MakeTable(crc32.Castagnoli), head[:8]) == binary.LittleEndian.Uint32(head[8:])
+	return len(head) >= recordHeaderBytes && maskedSum(crc32.MakeTable(crc32.Castagnoli),
+		head[:8]) == binary.LittleEndian.Uint32(head[8:])
 }
 
 // decompress returns the decompressed bytes of r.
@@ -131,7 +134,8 @@ func decompressionError(err error, compression string) error {
 		return corruptError(nil, "write the file again", "the compressed data (%s) ends too early", compression)
 	case errors.As(err, &flateError), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum),
 		errors.Is(err, zlib.ErrHeader), errors.Is(err, zlib.ErrChecksum), errors.Is(err, zlib.ErrDictionary):
-		return corruptError(err, "write the file again, or correct FileOptions.Compression", "the compressed data (%s) is damaged", compression)
+		return corruptError(err, "write the file again, or correct FileOptions.Compression",
+			"the compressed data (%s) is damaged", compression)
 	}
 	return err
 }

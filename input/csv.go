@@ -46,16 +46,18 @@ func CSV(paths []string, opts CSVOptions) Dataset {
 			return invalidDataset("csv", "give every column a name of its own", "column name %q is empty or there twice", c.Name)
 		}
 		if !c.Kind.Valid() || c.Index < 0 {
-			return invalidDataset("csv", "give a kind other than Invalid and an index from 0", "column %q has kind %v and index %d", c.Name, c.Kind, c.Index)
+			return invalidDataset("csv", "give a kind other than Invalid and an index from 0",
+				"column %q has kind %v and index %d", c.Name, c.Kind, c.Index)
 		}
 		spec[c.Name] = Leaf(TensorSpec{Kind: c.Kind})
 	}
 	if len(spec) == 0 {
 		return invalidDataset("csv", "list those to read in CSVOptions.Columns", "no columns are chosen")
 	}
-	return fromFiles(paths, opts.FileOptions, "csv", Dict(spec), isText, func(f *inputFile, at int64) (recordReader, error) {
-		return openCSV(f, at, opts)
-	})
+	return fromFiles(paths, opts.FileOptions, "csv", Dict(spec), isText,
+		func(f *inputFile, offset int64) (recordReader, error) {
+			return openCSV(f, offset, opts)
+		})
 }
 
 type csvReader struct {
@@ -63,11 +65,11 @@ type csvReader struct {
 	base    int64 // offset at which r started
 	columns []Column
 	fields  []int // field index of each column
-	// mayBeHeader is true if the next record is the first of a file without a header.
+	// mayBeHeader is true for a file that was opened at its start and has no header.
 	mayBeHeader bool
 }
 
-func openCSV(f *inputFile, at int64, opts CSVOptions) (recordReader, error) {
+func openCSV(f *inputFile, start int64, opts CSVOptions) (recordReader, error) {
 	c := &csvReader{columns: opts.Columns, fields: make([]int, len(opts.Columns))}
 	for i, col := range opts.Columns {
 		c.fields[i] = col.Index
@@ -104,16 +106,17 @@ func openCSV(f *inputFile, at int64, opts CSVOptions) (recordReader, error) {
 		}
 		for i, col := range opts.Columns {
 			if c.fields[i] = slices.Index(titles, col.Name); c.fields[i] < 0 {
-				return nil, corruptError(nil, "give a Column the name of a title", "no column has the title %q, there are %q", col.Name, titles)
+				return nil, corruptError(nil, "give a Column the name of a title", "no column has the title %q, there are %q",
+					col.Name, titles)
 			}
 		}
 		fields = len(titles)
-		if at <= c.offset() {
+		if start <= c.offset() {
 			return c, nil
 		}
 	}
-	c.mayBeHeader = !opts.Header && at == 0
-	return c, open(at)
+	c.mayBeHeader = !opts.Header && start == 0
+	return c, open(start)
 }
 
 func (c *csvReader) offset() int64 { return c.base + c.r.InputOffset() }
@@ -137,7 +140,8 @@ func (c *csvReader) next() (Element, error) {
 	out := make(map[string]Element, len(c.columns))
 	for i, col := range c.columns {
 		if c.fields[i] >= len(record) {
-			return Element{}, corruptError(nil, "give a Column an Index below the number of fields", "column %q is field %d, the record has %d fields", col.Name, c.fields[i], len(record))
+			return Element{}, corruptError(nil, "give a Column an Index below the number of fields",
+				"column %q is field %d, the record has %d fields", col.Name, c.fields[i], len(record))
 		}
 		field := record[c.fields[i]]
 		if field == "" {

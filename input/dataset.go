@@ -41,12 +41,12 @@ type Info struct {
 	// Unknown for batches of unknown size.
 	BatchSize int
 
-	// batchSizeUncertain is true if an operation after Batch may have changed the number of rows of a batch.
-	// BatchSize is then an estimate, and RuleAuto does not select Sizes because of it.
+	// batchSizeUncertain is true if an operation after Batch may have changed the number of rows of
+	// a batch. BatchSize is then an estimate, and RuleAuto does not select Sizes because of it.
 	batchSizeUncertain bool
 }
 
-// mergeBatchSize merges the BatchSize and recut of next into info, for a dataset that combines two inputs.
+// mergeBatchSize updates BatchSize for a dataset that combines the inputs info and next.
 func (info *Info) mergeBatchSize(next Info) {
 	switch {
 	case info.BatchSize == 0 || next.BatchSize == 0:
@@ -70,7 +70,7 @@ type Source interface {
 	Info() Info
 	// Open starts a pass at a position: the zero State for the start, or a State returned by an
 	// earlier iterator of the same source.
-	Open(ctx context.Context, pass Pass, from State) (Iterator, error)
+	Open(ctx context.Context, pass Pass, start State) (Iterator, error)
 }
 
 // FileSharder is implemented by a Source whose files can be divided between processes. ShardFiles
@@ -134,8 +134,8 @@ func (d Dataset) Open(ctx context.Context) (Iterator, error) {
 
 // OpenAt starts a pass at a saved position. The iterator returns the elements after that position.
 // If the position belongs to another pipeline, the error matches [ErrState].
-func (d Dataset) OpenAt(ctx context.Context, pass Pass, from State) (Iterator, error) {
-	it, err := d.source().Open(ctx, pass, from)
+func (d Dataset) OpenAt(ctx context.Context, pass Pass, start State) (Iterator, error) {
+	it, err := d.source().Open(ctx, pass, start)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (d Dataset) Pass(ctx context.Context, pass Pass) iter.Seq2[Element, error] 
 	}
 }
 
-// yieldAll yields what next returns until io.EOF, and an error as the last pair.
+// yieldAll yields the results of next until io.EOF. It yields an error as the last pair.
 func yieldAll[T any](ctx context.Context, next func(context.Context) (T, error), yield func(T, error) bool) {
 	for {
 		x, err := next(ctx)
@@ -172,19 +172,19 @@ func yieldAll[T any](ctx context.Context, next func(context.Context) (T, error),
 // errorSource is the source of a dataset with invalid arguments.
 type errorSource struct{ err error }
 
-func (b errorSource) Info() Info                                          { return Info{Cardinality: UnknownCardinality} }
-func (b errorSource) Open(context.Context, Pass, State) (Iterator, error) { return nil, b.err }
+func (s errorSource) Info() Info                                          { return Info{Cardinality: UnknownCardinality} }
+func (s errorSource) Open(context.Context, Pass, State) (Iterator, error) { return nil, s.err }
 
 // wrap derives a dataset, or returns d if d has an error.
-func (d Dataset) wrap(make func(in Source) Source) Dataset {
+func (d Dataset) wrap(newSource func(src Source) Source) Dataset {
 	if d.Err() != nil {
 		return d
 	}
-	return Dataset{make(d.source())}
+	return Dataset{newSource(d.source())}
 }
 
-// stickyErrorIterator returns the first error of Next again from all later calls, because a pipeline that failed
-// has no position any more.
+// stickyErrorIterator returns the first error of Next from all later calls, because a pipeline that
+// failed has no position any more.
 type stickyErrorIterator struct {
 	in  Iterator
 	err error

@@ -8,46 +8,44 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// operation is an operation on one input. Its input can be replaced, for example when files are
-// divided between processes.
+// operation is a source that processes the elements of one input.
 type operation struct {
 	in          Source
 	updateInfo  func(in Info) Info
 	open        openFunc
-	isShardHint bool // marks the place where the policy Hint divides the data
+	isShardHint bool // the policy Hint divides the data here
 }
 
 // openFunc opens the input and returns the iterator of an operation on it.
 type openFunc func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error)
 
 // derive returns the dataset of an operation on d, or d if d has an error.
-func (d Dataset) derive(describe func(in Info) Info, s openFunc) Dataset {
-	return d.wrap(func(in Source) Source { return operation{in, describe, s, false} })
+func (d Dataset) derive(updateInfo func(src Info) Info, open openFunc) Dataset {
+	return d.wrap(func(src Source) Source { return operation{src, updateInfo, open, false} })
 }
 
 func (d operation) Info() Info { return d.updateInfo(d.in.Info()) }
 
-func (d operation) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
-	return d.open(ctx, d.in, pass, from)
+func (d operation) Open(ctx context.Context, pass Pass, start State) (Iterator, error) {
+	return d.open(ctx, d.in, pass, start)
 }
 
-func (d operation) replaceInputs(f func(Source) (Source, error), _ bool) (_ Source, err error) {
-	d.in, err = f(d.in)
+func (d operation) replaceInputs(replace func(Source) (Source, error), _ bool) (_ Source, err error) {
+	d.in, err = replace(d.in)
 	return d, err
 }
 
 // composite is a source that reads other sources.
 type composite interface {
-	// replaceInputs returns the same operation with each input replaced by f(input). same reports that f
-	// does not change the elements of the inputs.
-	replaceInputs(f func(Source) (Source, error), same bool) (Source, error)
+	// replaceInputs returns the same operation with each input replaced by replace(input).
+	// sameElements means that replace does not change the elements of the inputs.
+	replaceInputs(replace func(Source) (Source, error), sameElements bool) (Source, error)
 }
 
-// mapSources applies f to each source.
-func mapSources(in []Source, f func(Source) (Source, error)) (out []Source, err error) {
-	out = make([]Source, len(in))
-	for i := range in {
-		if out[i], err = f(in[i]); err != nil {
+func mapSources(sources []Source, f func(Source) (Source, error)) (out []Source, err error) {
+	out = make([]Source, len(sources))
+	for i := range sources {
+		if out[i], err = f(sources[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -63,28 +61,29 @@ func shardFiles(src Source, num, index int) (Source, error) {
 	case FileSharder:
 		return s.ShardFiles(num, index)
 	case composite:
-		return s.replaceInputs(func(in Source) (Source, error) { return shardFiles(in, num, index) }, false)
+		return s.replaceInputs(func(input Source) (Source, error) { return shardFiles(input, num, index) }, false)
 	}
-	return nil, &errkind.Fault{Match: ErrNotShardable, Reason: fmt.Sprintf("%T does not read files", src), Hint: "use the policy Data or Off"}
+	return nil, &errkind.Fault{Match: ErrNotShardable, Reason: fmt.Sprintf("%T does not read files", src),
+		Hint: "use the policy Data or Off"}
 }
 
-// sameInfo is the describe function of an operation that does not change the Info.
+// sameInfo is the updateInfo function of an operation that does not change the Info.
 func sameInfo(info Info) Info { return info }
 
-// openWithCounters returns a start function for an operation whose position consists of n counters and the
-// position of its input. make returns the operation's iterator, given the input's iterator and the
-// counters.
-func openWithCounters(op string, n int, make func(ctx context.Context, in Iterator, at []int64) (Iterator, error)) openFunc {
-	return func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-		from, err := from.forOp(op, n, 1)
+// openWithCounters returns the open function of an operation whose position consists of counters
+// and the position of its input. newIterator receives the input's iterator and the counters.
+func openWithCounters(op string, numCounters int, newIterator func(ctx context.Context, src Iterator,
+	counters []int64) (Iterator, error)) openFunc {
+	return func(ctx context.Context, src Source, pass Pass, start State) (Iterator, error) {
+		start, err := start.forOp(op, numCounters, 1)
 		if err != nil {
 			return nil, err
 		}
-		it, err := in.Open(ctx, pass, from.Inputs[0])
+		it, err := src.Open(ctx, pass, start.Inputs[0])
 		if err != nil {
 			return nil, err
 		}
-		out, err := make(ctx, it, from.Counters)
+		out, err := newIterator(ctx, it, start.Counters)
 		if err != nil {
 			it.Close()
 			return nil, err
@@ -93,25 +92,23 @@ func openWithCounters(op string, n int, make func(ctx context.Context, in Iterat
 	}
 }
 
-// boolCounter returns 1 for true and 0 for false, to store a bool as a counter.
-func boolCounter(on bool) int64 {
-	if on {
+func boolCounter(value bool) int64 {
+	if value {
 		return 1
 	}
 	return 0
 }
 
 // operationState returns the position of an operation: its counters and the position of its input.
-func operationState(op string, in Iterator, at ...int64) (State, error) {
-	inner, err := in.State()
+func operationState(op string, input Iterator, counters ...int64) (State, error) {
+	inner, err := input.State()
 	if err != nil {
 		return State{}, err
 	}
-	return State{Op: op, Counters: at, Inputs: []State{inner}}, nil
+	return State{Op: op, Counters: counters, Inputs: []State{inner}}, nil
 }
 
-// pieceReader reads the batches of an iterator and counts the pieces (rows or chunks) of the current
-// batch.
+// pieceReader reads batches and counts the pieces (rows or chunks) of the current batch.
 type pieceReader struct {
 	Iterator
 	stateBefore State // position of the iterator before current
@@ -151,9 +148,9 @@ func (p *pieceReader) restore(ctx context.Context, next int64, count func(Elemen
 }
 
 // state returns the position of an operation: the index of the next piece and further counters.
-func (p *pieceReader) state(op string, more ...int64) (State, error) {
+func (p *pieceReader) state(op string, counters ...int64) (State, error) {
 	if p.next >= p.n {
-		return operationState(op, p.Iterator, append([]int64{0}, more...)...)
+		return operationState(op, p.Iterator, append([]int64{0}, counters...)...)
 	}
-	return State{Op: op, Counters: append([]int64{int64(p.next)}, more...), Inputs: []State{p.stateBefore}}, nil
+	return State{Op: op, Counters: append([]int64{int64(p.next)}, counters...), Inputs: []State{p.stateBefore}}, nil
 }

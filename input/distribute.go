@@ -41,15 +41,15 @@ type Options struct {
 	// each process then runs the complete pipeline. If it is nil, the warning is discarded.
 	Logger *slog.Logger
 
-	// ReplicationMode selects one pipeline per process or, in FromFunction only, one per replica. It is
+	// Replication selects one pipeline per process or, in FromFunction only, one per replica. It is
 	// TensorFlow's experimental_replication_mode.
 	Replication ReplicationMode
 	// PerWorkerOnly rejects the replication PerReplica. Strategies with one pipeline per process
 	// set it.
 	PerWorkerOnly bool
 	// PlaceOnDevice requests pipelines that run on the device: TensorFlow's
-	// experimental_place_dataset_on_device. Setting it is always an error, because pipelines run on the
-	// host.
+	// experimental_place_dataset_on_device. Setting it is always an error, because pipelines run on
+	// the host.
 	PlaceOnDevice bool
 	// KeepOnHost disables the transfer of elements to the device ahead of the step. It is the
 	// negation of TensorFlow's experimental_prefetch_to_device, later named
@@ -77,7 +77,8 @@ func (o Options) normalize() (Options, error) {
 	o.Replicas, o.Processes = cmp.Or(o.Replicas, 1), cmp.Or(o.Processes, 1)
 	switch {
 	case o.Replicas < 0 || o.Processes < 0 || o.Process < 0 || o.Process >= o.Processes:
-		return o, valueError("options", "count processes from 0, and give at least one replica", "process %d of %d with %d replicas", o.Process, o.Processes, o.Replicas)
+		return o, valueError("options", "count processes from 0, and give at least one replica",
+			"process %d of %d with %d replicas", o.Process, o.Processes, o.Replicas)
 	case o.Replicas%o.Processes != 0:
 		return o, unevenReplicasError(o.Replicas, o.Processes)
 	case o.Rule > Sizes:
@@ -85,9 +86,11 @@ func (o Options) normalize() (Options, error) {
 	case o.Replication > PerReplica:
 		return o, valueError("options", "use PerWorker or PerReplica", "unknown replication %v", o.Replication)
 	case o.PlaceOnDevice && o.Replication != PerReplica:
-		return o, valueError("options", "leave PlaceOnDevice out: pipelines run on the host", "PlaceOnDevice without the replication PerReplica")
+		return o, valueError("options", "leave PlaceOnDevice out: pipelines run on the host",
+			"PlaceOnDevice without the replication PerReplica")
 	case o.PlaceOnDevice && !o.KeepOnHost && !o.PerWorkerOnly: // PerWorkerOnly rejects PerReplica in any case
-		return o, valueError("options", "leave PlaceOnDevice out: pipelines run on the host", "PlaceOnDevice with the replication PerReplica and without KeepOnHost")
+		return o, valueError("options", "leave PlaceOnDevice out: pipelines run on the host",
+			"PlaceOnDevice with the replication PerReplica and without KeepOnHost")
 	}
 	return o, nil
 }
@@ -99,8 +102,8 @@ type DistributedDataset struct {
 	opts    Options
 	passes  atomic.Uint64
 	streams []Dataset // one, or one for each local replica
-	// newStreams creates the streams of one process of a division.
-	newStreams        func(of jobSize, process int) (streams []Dataset, dealt bool, err error)
+	// newStreams creates the streams of one process of a job.
+	newStreams        func(job jobSize, process int) (streams []Dataset, isShared bool, err error)
 	isShared          bool // the stream contains the parts of all replicas; each process uses its own
 	localReplicas     int  // number of replicas of this process
 	spec              Spec
@@ -119,7 +122,7 @@ type DistributedDataset struct {
 // experimental_distribute_dataset. All processes must call it with the same dataset and the same
 // options except for Process.
 //
-// Inputs every step, each replica receives one part of a batch. With one replica the batches are
+// In every step, each replica receives one part of a batch. With one replica the batches are
 // unchanged. If the data ends within a step, the replicas without data receive batches of 0 rows.
 // If the dataset is infinite or all dimensions of its spec are known (as after Batch with
 // dropRemainder), an incomplete step is omitted instead.
@@ -136,31 +139,33 @@ func Distribute(ds Dataset, opts Options) (*DistributedDataset, error) {
 		return nil, err
 	}
 	if opts.Replication == PerReplica {
-		return nil, unsupportedError("distribute", "use FromFunction", "one dataset has one pipeline for each process, not the replication PerReplica")
+		return nil, unsupportedError("distribute", "use FromFunction",
+			"one dataset has one pipeline for each process, not the replication PerReplica")
 	}
-	read := func(of jobSize, process int) (processPipeline, error) {
-		return newProcessPipeline(ds.source(), opts.Policy, of, process, opts.Rule)
+	newPipeline := func(job jobSize, process int) (processPipeline, error) {
+		return newProcessPipeline(ds.source(), opts.Policy, job, process, opts.Rule)
 	}
-	c, err := read(jobSize{opts.Replicas, opts.Processes}, opts.Process)
+	p, err := newPipeline(jobSize{opts.Replicas, opts.Processes}, opts.Process)
 	if err != nil {
 		return nil, err
 	}
-	if opts.Policy == Auto && c.policy == Data && opts.Processes > 1 && opts.Logger != nil {
+	if opts.Policy == Auto && p.policy == Data && opts.Processes > 1 && opts.Logger != nil {
 		opts.Logger.Warn("input: the dataset reads no files that could be shared out, so every process runs the whole pipeline and takes its part of the elements; "+
-			"use the policy Off, and a dataset that each process divides by itself, to avoid the redundant work", "processes", opts.Processes, "policy", c.policy.String())
+			"use the policy Off, and a dataset that each process divides by itself, to avoid the redundant work", "processes", opts.Processes, "policy", p.policy.String())
 	}
-	d := &DistributedDataset{opts: opts, localReplicas: opts.Replicas / opts.Processes, streams: []Dataset{c.stream}, isShared: c.isShared, policy: c.policy, rule: c.rule, cardinality: c.cardinality,
-		maxRows: Unknown, globalBatch: c.globalBatch, splitsGlobalBatch: true, isBatched: c.isBatched}
-	if c.globalBatch >= 1 {
-		d.maxRows = (c.globalBatch + opts.Replicas - 1) / opts.Replicas
+	d := &DistributedDataset{opts: opts, localReplicas: opts.Replicas / opts.Processes, streams: []Dataset{p.stream},
+		isShared: p.isShared, policy: p.policy, rule: p.rule, cardinality: p.cardinality,
+		maxRows: Unknown, globalBatch: p.globalBatch, splitsGlobalBatch: true, isBatched: p.isBatched}
+	if p.globalBatch >= 1 {
+		d.maxRows = (p.globalBatch + opts.Replicas - 1) / opts.Replicas
 	}
-	d.newStreams = func(of jobSize, process int) ([]Dataset, bool, error) {
-		c, err := read(of, process)
-		return []Dataset{c.stream}, c.isShared, err
+	d.newStreams = func(job jobSize, process int) ([]Dataset, bool, error) {
+		p, err := newPipeline(job, process)
+		return []Dataset{p.stream}, p.isShared, err
 	}
 	// With the policy Data and the rule Chunks, all processes have the same number of steps.
-	d.needsVote = opts.Processes > 1 && (c.policy != Data || c.rule != Chunks)
-	d.setEnding(c.stream.Info().Spec, ds.Info()) // the Info of the undivided dataset is the same on all processes
+	d.needsVote = opts.Processes > 1 && (p.policy != Data || p.rule != Chunks)
+	d.setEnding(p.stream.Info().Spec, ds.Info()) // the Info of the undivided dataset is the same on all processes
 	return d, nil
 }
 
@@ -175,8 +180,8 @@ func checkBatched(info Info) error {
 	return nil
 }
 
-// globalBatchSize returns the number of rows of a global batch and whether that number is certain.
-func globalBatchSize(info Info) (rows int, sure bool) {
+// globalBatchSize returns the number of rows of a global batch and whether that number is known.
+func globalBatchSize(info Info) (rows int, known bool) {
 	if rows = leadingDim(info.Spec); rows >= 1 && info.BatchSize != 0 {
 		return rows, true
 	}
@@ -194,16 +199,18 @@ type processPipeline struct {
 	isBatched   bool // true if the elements are known to be batches
 }
 
-// newProcessPipeline divides a source under a policy, for one process of a division, and splits its batches into
-// one part per replica. With one replica, batches are not split.
-func newProcessPipeline(src Source, policy AutoShardPolicy, of jobSize, process int, rule SplitRule) (p processPipeline, err error) {
-	if src, policy, err = shardSource(src, policy, of.processes, process); err != nil {
+// newProcessPipeline divides a source under a policy, for one process of a job, and splits its
+// batches into one part per replica. With one replica, batches are not split.
+func newProcessPipeline(src Source, policy AutoShardPolicy, job jobSize, process int,
+	rule SplitRule) (p processPipeline, err error) {
+	if src, policy, err = shardSource(src, policy, job.processes, process); err != nil {
 		return p, err
 	}
 	info := src.Info()
-	global, sure := globalBatchSize(info)
-	p = processPipeline{stream: Dataset{src}, policy: policy, rule: RuleAuto, cardinality: info.Cardinality, globalBatch: global, isBatched: info.BatchSize != 0}
-	if of.replicas <= 1 {
+	global, known := globalBatchSize(info)
+	p = processPipeline{stream: Dataset{src}, policy: policy, rule: RuleAuto, cardinality: info.Cardinality,
+		globalBatch: global, isBatched: info.BatchSize != 0}
+	if job.replicas <= 1 {
 		return p, nil
 	}
 	if err := checkBatched(info); err != nil {
@@ -211,17 +218,18 @@ func newProcessPipeline(src Source, policy AutoShardPolicy, of jobSize, process 
 	}
 	if p.rule = rule; rule == RuleAuto {
 		p.rule = Sizes
-		if policy == Data || global < 1 || !sure {
+		if policy == Data || global < 1 || !known {
 			p.rule = Chunks
 		}
 	}
 	if p.rule == Sizes && global < 1 {
-		return p, valueError("distribute", "batch the dataset with Batch, or use the rule Chunks", "the rule Sizes needs the global batch size, which is not known")
+		return p, valueError("distribute", "batch the dataset with Batch, or use the rule Chunks",
+			"the rule Sizes needs the global batch size, which is not known")
 	}
 	if p.rule == Chunks {
-		p.stream = p.stream.Rebatch(of.replicas)
+		p.stream = p.stream.Rebatch(job.replicas)
 		if policy != Data {
-			p.cardinality = p.cardinality.multiply(int64(of.processes))
+			p.cardinality = p.cardinality.multiply(int64(job.processes))
 		}
 	} else {
 		if policy == Data {
@@ -230,21 +238,21 @@ func newProcessPipeline(src Source, policy AutoShardPolicy, of jobSize, process 
 		if global < 1 {
 			return p, valueError("distribute", "pass batches with at least one row", "a global batch of %d rows", global)
 		}
-		sizes, err := BatchSizes(global, of.replicas, of.processes, process)
+		sizes, err := BatchSizes(global, job.replicas, job.processes, process)
 		if err != nil {
 			return p, err
 		}
 		p.stream = p.stream.RebatchSizes(sizes)
 		p.cardinality = p.stream.Info().Cardinality
 	}
-	p.isShared = policy == Data && of.processes > 1
+	p.isShared = policy == Data && job.processes > 1
 	return p, p.stream.Err()
 }
 
-// setEnding sets full and vote, which specify how the input ends. They depend on the Info of the
-// dataset before its batches are split.
-func (d *DistributedDataset) setEnding(part Spec, info Info) {
-	d.spec = part
+// setEnding sets needsAllReplicas and needsVote, which specify how the input ends. They depend on
+// the Info of the dataset before its batches are split.
+func (d *DistributedDataset) setEnding(replicaSpec Spec, info Info) {
+	d.spec = replicaSpec
 	d.needsAllReplicas = info.Cardinality == Infinite || isStaticSpec(info.Spec)
 	if info.Cardinality == Infinite {
 		d.needsVote = false
@@ -265,10 +273,10 @@ func (d *DistributedDataset) Layout() any { return d.opts.Layout }
 // KeepOnHost returns [Options].KeepOnHost.
 func (d *DistributedDataset) KeepOnHost() bool { return d.opts.KeepOnHost }
 
-// AutoShardPolicy returns the policy in use: the policy of the options, or the one that Auto selected.
+// Policy returns the policy in use: the policy of the options, or the one that Auto selected.
 func (d *DistributedDataset) Policy() AutoShardPolicy { return d.policy }
 
-// SplitRule returns the rule by which batches are split, and RuleAuto if batches are not split.
+// Rule returns the rule by which batches are split, and RuleAuto if batches are not split.
 func (d *DistributedDataset) Rule() SplitRule { return d.rule }
 
 // Cardinality returns the number of steps of a pass, if it is known before the data is read.

@@ -7,10 +7,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// The pipelines of a run depend on its division: the numbers of replicas and processes determine
-// their order, shuffles and shares. If a run resumes in the middle of a pass with other numbers, it
-// must still use each example once. It therefore keeps the division with which the pass began until
-// the pass ends. The current processes divide the pipelines of that division among themselves, and
+// The pipelines of a run depend on its numbers of replicas and processes, which determine their
+// order, shuffles and shares. If a run resumes in the middle of a pass with other numbers, it must
+// still use each example once. It therefore keeps the job size with which the pass began until the
+// pass ends. The current processes divide the pipelines of that job among themselves, and
 // re-split each step's parts if the number of replicas differs.
 
 // jobSize is the number of replicas and processes by which a run divides its data.
@@ -19,20 +19,20 @@ type jobSize struct{ replicas, processes int }
 // localReplicas returns the number of replicas of each process.
 func (d jobSize) localReplicas() int { return d.replicas / d.processes }
 
-// readPlan specifies which pipelines of a division this process reads and which parts it uses. The
-// division may differ from the current numbers of processes and replicas.
+// readPlan specifies which pipelines of a job this process reads and which parts it uses. The job
+// may have other numbers of processes and replicas than the current one.
 type readPlan struct {
 	job jobSize
-	// The pipelines of the division's processes from (inclusive) to to (exclusive) are read. With
-	// dealt, there is one pipeline with the parts of all processes.
+	// The pipelines of the job's processes firstProcess to endProcess-1 are read. If isShared is
+	// true, there is one pipeline with the parts of all processes.
 	firstProcess, endProcess int
 	isShared                 bool
-	// firstPart is the index of the first part that belongs to this process. If cut is 0, it counts the
-	// replicas of the division. Otherwise the parts that are read are joined and re-split into cut
-	// chunks, and first counts these chunks.
+	// firstPart is the index of the first part that belongs to this process. If numChunks is 0, it
+	// counts the replicas of the job. Otherwise the parts that are read are joined and split into
+	// numChunks chunks, and firstPart counts these chunks.
 	firstPart, numChunks int
-	// readsAll is true if every process reads all pipelines, so that the processes need no vote on the
-	// end of the data.
+	// readsAll is true if every process reads all pipelines, so that the processes need no vote on
+	// the end of the data.
 	readsAll bool
 }
 
@@ -44,36 +44,37 @@ func (s readPlan) numParts() int {
 	return (s.endProcess - s.firstProcess) * s.job.localReplicas()
 }
 
-// defaultReadPlan returns this process's portion of a pass with the current division.
+// defaultReadPlan returns this process's plan for a pass with the current job size.
 func (d *DistributedDataset) defaultReadPlan() readPlan {
 	p := d.opts.Process
-	return readPlan{job: jobSize{d.opts.Replicas, d.opts.Processes}, firstProcess: p, endProcess: p + 1, isShared: d.isShared, firstPart: p * d.localReplicas}
+	return readPlan{job: jobSize{d.opts.Replicas, d.opts.Processes}, firstProcess: p, endProcess: p + 1,
+		isShared: d.isShared, firstPart: p * d.localReplicas}
 }
 
-// readPlanFor returns this process's portion of a pass that began with the division of.
-func (d *DistributedDataset) readPlanFor(of jobSize, dealt bool) readPlan {
-	here := jobSize{d.opts.Replicas, d.opts.Processes}
-	if of == here && dealt == d.isShared {
+// readPlanFor returns this process's plan for a pass that began with another job size.
+func (d *DistributedDataset) readPlanFor(job jobSize, isShared bool) readPlan {
+	current := jobSize{d.opts.Replicas, d.opts.Processes}
+	if job == current && isShared == d.isShared {
 		return d.defaultReadPlan()
 	}
 	p := d.opts.Process
-	s := readPlan{job: of, endProcess: of.processes, isShared: dealt, firstPart: p * d.localReplicas, readsAll: true}
+	s := readPlan{job: job, endProcess: job.processes, isShared: isShared, firstPart: p * d.localReplicas, readsAll: true}
 	switch {
-	case of.replicas != here.replicas:
+	case job.replicas != current.replicas:
 		// Groups of processes divide the pipelines, if the rows of a group match its replicas.
-		groups := gcd(of.processes, here.processes)
-		if dealt || d.splitsGlobalBatch && (d.globalBatch < 1 || d.globalBatch%of.replicas != 0) {
+		groups := gcd(job.processes, current.processes)
+		if isShared || d.splitsGlobalBatch && (d.globalBatch < 1 || d.globalBatch%job.replicas != 0) {
 			groups = 1
 		}
-		group := p / (here.processes / groups)
-		s.firstProcess, s.endProcess = group*of.processes/groups, (group+1)*of.processes/groups
-		s.numChunks = here.replicas / groups
+		group := p / (current.processes / groups)
+		s.firstProcess, s.endProcess = group*job.processes/groups, (group+1)*job.processes/groups
+		s.numChunks = current.replicas / groups
 		s.firstPart = p*d.localReplicas - group*s.numChunks
 		s.readsAll = groups == 1
-	case !dealt: // each replica continues with its own part
-		s.firstProcess = s.firstPart / of.localReplicas()
-		s.endProcess = (s.firstPart+d.localReplicas-1)/of.localReplicas() + 1
-		s.readsAll = here.processes == 1 || of.processes == 1
+	case !isShared: // each replica continues with its own part
+		s.firstProcess = s.firstPart / job.localReplicas()
+		s.endProcess = (s.firstPart+d.localReplicas-1)/job.localReplicas() + 1
+		s.readsAll = current.processes == 1 || job.processes == 1
 	}
 	return s
 }
@@ -91,8 +92,7 @@ func gcd(a, b int) int {
 // [FromFunction] and with uneven chunks that each process splits separately.
 func (s *Steps) MaxRows() int { return s.maxRows }
 
-// maxRowsAt returns MaxRows for a pass that resumes at p. streams are the streams of the position's
-// division.
+// maxRowsAt returns MaxRows for a pass that resumes at p. streams are the streams of the job of p.
 func (s *Steps) maxRowsAt(p position, streams []Dataset) int {
 	rows := maxPartRows(streams[0].Info())
 	if s.dataset.splitsGlobalBatch {
@@ -115,8 +115,8 @@ type position struct {
 	index int64
 	job   jobSize
 	pass  uint64
-	// in contains the positions of the pipelines of count processes of the division, beginning with
-	// process first.
+	// streams contains the positions of the pipelines of numProcesses processes of the job,
+	// beginning with process firstProcess.
 	firstProcess, numProcesses int
 	isShared                   bool
 	streams                    []State // positions of the streams, the same number for each process
@@ -126,23 +126,27 @@ type position struct {
 func (p position) streamsPerProcess() int { return len(p.streams) / p.numProcesses }
 
 // parsePosition decodes the State of [Steps]. Its errors match ErrState.
-func parsePosition(from State) (p position, err error) {
-	counters := min(max(len(from.Counters), 4), 6) // pass and count are omitted if they are 0 and 1
-	if err := from.validate("steps", counters, len(from.Inputs)); err != nil {
+func parsePosition(state State) (p position, err error) {
+	numCounters := min(max(len(state.Counters), 4), 6) // pass and count are omitted if they are 0 and 1
+	if err := state.validate("steps", numCounters, len(state.Inputs)); err != nil {
 		return p, err
 	}
-	at := from.Counters
-	p = position{index: at[0], job: jobSize{int(at[1]), int(at[2])}, firstProcess: int(at[3]), numProcesses: 1, streams: from.Inputs}
-	if counters > 4 {
-		p.pass = uint64(at[4])
+	c := state.Counters
+	p = position{index: c[0], job: jobSize{int(c[1]), int(c[2])}, firstProcess: int(c[3]), numProcesses: 1,
+		streams: state.Inputs}
+	if numCounters > 4 {
+		p.pass = uint64(c[4])
 	}
-	if counters > 5 {
-		p.numProcesses = int(at[5])
+	if numCounters > 5 {
+		p.numProcesses = int(c[5])
 	}
 	const most = 1 << 24
-	if p.job.processes < 1 || p.job.replicas < p.job.processes || p.job.replicas%p.job.processes != 0 || p.job.replicas > most ||
-		p.numProcesses < 1 || p.firstProcess > p.job.processes-p.numProcesses || len(p.streams) == 0 || len(p.streams)%p.numProcesses != 0 {
-		return p, stateError("it is of %d processes from process %d on, of %v, and has the positions of %d pipelines", p.numProcesses, p.firstProcess, p.job, len(p.streams))
+	if p.job.processes < 1 || p.job.replicas < p.job.processes || p.job.replicas%p.job.processes != 0 ||
+		p.job.replicas > most ||
+		p.numProcesses < 1 || p.firstProcess > p.job.processes-p.numProcesses || len(p.streams) == 0 ||
+		len(p.streams)%p.numProcesses != 0 {
+		return p, stateError("it is of %d processes from process %d on, of %v, and has the positions of %d pipelines",
+			p.numProcesses, p.firstProcess, p.job, len(p.streams))
 	}
 	if p.isShared = p.streams[0].Op == sharedOp; p.isShared {
 		if err := p.streams[0].validate(sharedOp, 0, 1); err != nil {
@@ -155,7 +159,8 @@ func parsePosition(from State) (p position, err error) {
 
 // state encodes a position.
 func (p position) state() State {
-	s := State{Op: "steps", Counters: []int64{p.index, int64(p.job.replicas), int64(p.job.processes), int64(p.firstProcess)}, Inputs: p.streams}
+	s := State{Op: "steps", Counters: []int64{p.index, int64(p.job.replicas), int64(p.job.processes),
+		int64(p.firstProcess)}, Inputs: p.streams}
 	if p.pass > 0 || p.numProcesses > 1 {
 		s.Counters = append(s.Counters, int64(p.pass))
 	}
@@ -180,31 +185,33 @@ func JoinStates(states []State) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	have := make([]bool, all.job.processes)
-	in := make([]State, all.job.processes*all.streamsPerProcess())
+	found := make([]bool, all.job.processes)
+	streams := make([]State, all.job.processes*all.streamsPerProcess())
 	for _, s := range states {
 		p, err := parsePosition(s)
 		if err != nil {
 			return State{}, err
 		}
-		if p.index != all.index || p.job != all.job || p.pass != all.pass || p.isShared != all.isShared || p.streamsPerProcess() != all.streamsPerProcess() {
+		if p.index != all.index || p.job != all.job || p.pass != all.pass || p.isShared != all.isShared ||
+			p.streamsPerProcess() != all.streamsPerProcess() {
 			return State{}, &errkind.Fault{Match: ErrState, Reason: fmt.Sprintf("one process is after step %d of pass %d of %v, another after step %d of pass %d of %v",
 				all.index, all.pass, all.job, p.index, p.pass, p.job), Hint: "join the positions that all processes have after the same step"}
 		}
-		copy(in[p.firstProcess*p.streamsPerProcess():], p.streams)
+		copy(streams[p.firstProcess*p.streamsPerProcess():], p.streams)
 		for v := range p.numProcesses {
-			have[p.firstProcess+v] = true
+			found[p.firstProcess+v] = true
 		}
 	}
 	if all.isShared { // each process has the position of the shared pipeline
 		all.firstProcess = 0
 		return all.state(), nil
 	}
-	if missing := slices.Index(have, false); missing >= 0 {
-		return State{}, &errkind.Fault{Match: ErrState, Reason: fmt.Sprintf("the position of process %d of %v is missing", missing, all.job),
+	if missing := slices.Index(found, false); missing >= 0 {
+		return State{}, &errkind.Fault{Match: ErrState, Reason: fmt.Sprintf("the position of process %d of %v is missing",
+			missing, all.job),
 			Hint: "join the positions that all processes have after the same step"}
 	}
-	all.firstProcess, all.numProcesses, all.streams = 0, all.job.processes, in
+	all.firstProcess, all.numProcesses, all.streams = 0, all.job.processes, streams
 	return all.state(), nil
 }
 

@@ -59,16 +59,18 @@ func checkSpec(spec Spec, e Element) error {
 		return nil
 	}
 	if !sameStructure(spec, e) {
-		return valueError("check element", "give the Spec of the elements, or none", "element %v does not have the structure of the spec %v", e, spec)
+		return valueError("check element", "give the Spec of the elements, or none",
+			"element %v does not have the structure of the spec %v", e, spec)
 	}
-	want, got, paths := spec.Leaves(), e.Leaves(), spec.Paths()
+	want, actual, paths := spec.Leaves(), e.Leaves(), spec.Paths()
 	for i := range want {
-		ok := want[i].Kind == got[i].Kind() && len(want[i].Dims) == got[i].Rank()
+		ok := want[i].Kind == actual[i].Kind() && len(want[i].Dims) == actual[i].Rank()
 		for axis := 0; ok && axis < len(want[i].Dims); axis++ {
-			ok = want[i].Dims[axis] < 0 || want[i].Dims[axis] == got[i].dims[axis]
+			ok = want[i].Dims[axis] < 0 || want[i].Dims[axis] == actual[i].dims[axis]
 		}
 		if !ok {
-			return valueError("check element", "give the Spec of the elements, or none", "component %q is %v, the spec says %v", paths[i], got[i], want[i])
+			return valueError("check element", "give the Spec of the elements, or none", "component %q is %v, the spec says %v",
+				paths[i], actual[i], want[i])
 		}
 	}
 	return nil
@@ -82,8 +84,8 @@ func mapDims(spec Spec, f func(dims []int) []int) Spec {
 	return out
 }
 
-// mergeSpecs returns a spec that matches both a and b: dimensions that differ become Unknown. It returns
-// false if the structures, kinds or ranks differ.
+// mergeSpecs returns a spec that matches both a and b: dimensions that differ become Unknown. It
+// returns false if the structures, kinds or ranks differ.
 func mergeSpecs(a, b Spec) (Spec, bool) {
 	if !sameStructure(a, b) {
 		return Spec{}, false
@@ -144,7 +146,8 @@ func numRows(e Element) (int, error) {
 			return -1, notBatchedError(paths[i], t.Spec())
 		}
 		if rows >= 0 && t.dims[0] != rows {
-			return -1, valueError("count rows", "give all components the same batch size", "component %q has %d rows, %q has %d", paths[0], rows, paths[i], t.dims[0])
+			return -1, valueError("count rows", "give all components the same batch size",
+				"component %q has %d rows, %q has %d", paths[0], rows, paths[i], t.dims[0])
 		}
 		rows = t.dims[0]
 	}
@@ -154,24 +157,25 @@ func numRows(e Element) (int, error) {
 	return rows, nil
 }
 
-// sliceRows returns a view of the rows from (inclusive) to to (exclusive) of every component,
-// clamped to the component's number of rows.
-func sliceRows(e Element, from, to int) (Element, error) {
+// sliceRows returns a view of rows start to end-1 of every component, clamped to the component's
+// number of rows.
+func sliceRows(e Element, start, end int) (Element, error) {
 	return MapNest(e, func(path string, t Tensor) (Tensor, error) {
 		if t.Rank() == 0 {
 			return Tensor{}, notBatchedError(path, t.Spec())
 		}
-		return t.Rows(min(from, t.dims[0]), min(to, t.dims[0]))
+		return t.Rows(min(start, t.dims[0]), min(end, t.dims[0]))
 	})
 }
 
 // joinElements stacks or concatenates the components of parts. There must be at least one part.
-func joinElements(parts []Element, stack bool) (Element, error) {
-	first := parts[0]
+func joinElements(elements []Element, stack bool) (Element, error) {
+	first := elements[0]
 	columns := make([][]Tensor, len(first.Leaves()))
-	for i, e := range parts {
+	for i, e := range elements {
 		if i > 0 && !sameStructure(first, e) {
-			return Element{}, valueError("join elements", "give all elements one structure, with Map", "element %v does not have the structure of the batch's first, %v", e, first)
+			return Element{}, valueError("join elements", "give all elements one structure, with Map",
+				"element %v does not have the structure of the batch's first, %v", e, first)
 		}
 		for c, t := range e.Leaves() {
 			columns[c] = append(columns[c], t)
@@ -192,9 +196,10 @@ func joinElements(parts []Element, stack bool) (Element, error) {
 // as dividing a batch between replicas.
 var ErrNotBatched = errkind.New(errkind.ValueError, "input: no batch axis")
 
-// notBatchedError returns an error that matches ErrNotBatched for the component at path, which is "" if
-// the element is a single tensor.
+// notBatchedError returns an error that matches ErrNotBatched for the component at path, which is
+// "" if the element is a single tensor.
 func notBatchedError(path string, spec TensorSpec) error {
-	return &errkind.Fault{Op: "input", Reason: fmt.Sprintf("component %q (%v) has no batch axis to take rows from", path, spec), Match: ErrNotBatched,
+	return &errkind.Fault{Op: "input", Reason: fmt.Sprintf("component %q (%v) has no batch axis to take rows from", path,
+		spec), Match: ErrNotBatched,
 		Hint: "make batches with Batch first, of the global batch size where replicas share them"}
 }

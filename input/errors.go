@@ -28,7 +28,8 @@ func stateError(format string, args ...any) error {
 		Hint: "open the dataset that gave it, over the same data, or begin at the zero State"}
 }
 
-// corruptError returns an error for bytes that do not follow the file's format. It matches ErrCorrupt.
+// corruptError returns an error for bytes that do not follow the file's format. It matches
+// ErrCorrupt.
 func corruptError(cause error, hint, format string, args ...any) error {
 	return &errkind.Fault{Match: ErrCorrupt, Reason: fmt.Sprintf(format, args...), Err: cause, Hint: hint}
 }
@@ -38,8 +39,9 @@ func invalidDataset(op, hint, format string, args ...any) Dataset {
 	return Dataset{errorSource{valueError(op, hint, format, args...)}}
 }
 
-// unsupportedError returns an error for an option that TensorFlow supports and this package does not. It
-// matches errors.ErrUnsupported.
+// unsupportedError returns an error for an option that TensorFlow supports and this package does
+// not. It matches errors.ErrUnsupported.
 func unsupportedError(op, hint, reason string) error {
-	return &errkind.Fault{Op: "input: " + op, Reason: reason, Hint: hint, Match: errors.ErrUnsupported, Class: errkind.NotImplementedError}
+	return &errkind.Fault{Op: "input: " + op, Reason: reason, Hint: hint, Match: errors.ErrUnsupported,
+		Class: errkind.NotImplementedError}
 }

@@ -213,6 +213,6 @@ func ExampleLines() {
 		fmt.Println(line.Leaf().Flat(), err)
 	}
 	// Output:
-	// [firstPart] <nil>
+	// [first] <nil>
 	// [second] <nil>
 }

@@ -28,11 +28,12 @@ var ErrCorrupt = errkind.New(errkind.DataLossError, "corrupt record")
 
 // fileError adds the file's path and the byte offset of the record to an error.
 func fileError(path string, offset int64, err error) error {
-	return &errkind.Fault{Op: fmt.Sprintf("input: file %s at byte %d", path, offset), Err: err, Class: errkind.KindOr(err, errkind.DataLossError)}
+	return &errkind.Fault{Op: fmt.Sprintf("input: file %s at byte %d", path, offset), Err: err,
+		Class: errkind.KindOr(err, errkind.DataLossError)}
 }
 
-// fileSource is a source that reads the records of files, one file after the other. Its position is the
-// index of the file and a byte offset.
+// fileSource is a source that reads the records of files, one file after the other. Its position is
+// the index of the file and a byte offset.
 type fileSource struct {
 	paths     []string
 	opts      FileOptions
@@ -50,11 +51,12 @@ type recordReader interface {
 	offset() int64
 }
 
-func fromFiles(paths []string, opts FileOptions, op string, spec Spec, plain func(head []byte) bool, format func(*inputFile, int64) (recordReader, error)) Dataset {
+func fromFiles(paths []string, opts FileOptions, op string, spec Spec, isPlain func(head []byte) bool,
+	newReader func(*inputFile, int64) (recordReader, error)) Dataset {
 	if err := checkCompression(opts.Compression); err != nil {
 		return Dataset{errorSource{err}}
 	}
-	return Dataset{fileSource{slices.Clone(paths), opts, op, spec, format, plain}}
+	return Dataset{fileSource{slices.Clone(paths), opts, op, spec, newReader, isPlain}}
 }
 
 func (s fileSource) Info() Info {
@@ -71,25 +73,26 @@ var ErrTooFewFiles = errkind.New(errkind.InvalidArgumentError, "input: could not
 func (s fileSource) ShardFiles(num, index int) (Source, error) {
 	if len(s.paths) < num {
 		return nil, &errkind.Fault{Match: ErrTooFewFiles, Hint: "use the policy Data or Off, or more files",
-			Reason: fmt.Sprintf("the dataset only has %d file(s), which is not enough for the required %d processes", len(s.paths), num)}
+			Reason: fmt.Sprintf("the dataset only has %d file(s), which is not enough for the required %d processes",
+				len(s.paths), num)}
 	}
-	var mine []string
+	var selected []string
 	for i := index; i < len(s.paths); i += num {
-		mine = append(mine, s.paths[i])
+		selected = append(selected, s.paths[i])
 	}
-	s.paths = mine
+	s.paths = selected
 	return s, nil
 }
 
-func (s fileSource) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
-	from, err := from.forOp(s.op, 2, 0)
+func (s fileSource) Open(_ context.Context, _ Pass, start State) (Iterator, error) {
+	start, err := start.forOp(s.op, 2, 0)
 	if err != nil {
 		return nil, err
 	}
-	if from.Counters[0] > int64(len(s.paths)) {
-		return nil, stateError("file %d of %d", from.Counters[0], len(s.paths))
+	if start.Counters[0] > int64(len(s.paths)) {
+		return nil, stateError("file %d of %d", start.Counters[0], len(s.paths))
 	}
-	return &fileIterator{fileSource: s, fileIndex: int(from.Counters[0]), startOffset: from.Counters[1]}, nil
+	return &fileIterator{fileSource: s, fileIndex: int(start.Counters[0]), startOffset: start.Counters[1]}, nil
 }
 
 type fileIterator struct {

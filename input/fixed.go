@@ -19,11 +19,12 @@ type FixedOptions struct {
 // [ErrCorrupt].
 func FixedRecords(paths []string, opts FixedOptions) Dataset {
 	if opts.RecordBytes < 1 || opts.HeaderBytes < 0 || opts.FooterBytes < 0 {
-		return invalidDataset("fixed records", "give at least 1 byte for a record and 0 for the others", "records of %d bytes with a header of %d and a footer of %d", opts.RecordBytes, opts.HeaderBytes, opts.FooterBytes)
+		return invalidDataset("fixed records", "give at least 1 byte for a record and 0 for the others",
+			"records of %d bytes with a header of %d and a footer of %d", opts.RecordBytes, opts.HeaderBytes, opts.FooterBytes)
 	}
 	spec := Leaf(TensorSpec{Kind: Uint8, Dims: []int{opts.RecordBytes}})
-	return fromFiles(paths, opts.FileOptions, "fixed", spec, nil, func(f *inputFile, at int64) (recordReader, error) {
-		at = max(at, int64(opts.HeaderBytes))
+	return fromFiles(paths, opts.FileOptions, "fixed", spec, nil, func(f *inputFile, offset int64) (recordReader, error) {
+		offset = max(offset, int64(opts.HeaderBytes))
 		if f.isCompressed() {
 			// The decompressed length is only known after decompressing the file.
 			r, err := f.reader(0)
@@ -34,28 +35,28 @@ func FixedRecords(paths []string, opts FixedOptions) Dataset {
 			if err != nil {
 				return nil, err
 			}
-			return newFixedReader(f, at, size, opts)
+			return newFixedReader(f, offset, size, opts)
 		}
 		size, err := f.size()
 		if err != nil {
 			return nil, err
 		}
-		return newFixedReader(f, at, size, opts)
+		return newFixedReader(f, offset, size, opts)
 	})
 }
 
-// newFixedReader returns a reader that begins at byte at of a file of the given decompressed size.
-func newFixedReader(f *inputFile, at, size int64, opts FixedOptions) (recordReader, error) {
+// newFixedReader returns a reader that begins at an offset of a file of the given decompressed size.
+func newFixedReader(f *inputFile, offset, size int64, opts FixedOptions) (recordReader, error) {
 	body := size - int64(opts.HeaderBytes) - int64(opts.FooterBytes)
 	if body < 0 || body%int64(opts.RecordBytes) != 0 {
 		return nil, corruptError(nil, "give the sizes that the file was written with",
 			"a file of %d bytes does not hold a header of %d, records of %d and a footer of %d", size, opts.HeaderBytes, opts.RecordBytes, opts.FooterBytes)
 	}
-	r, err := f.reader(at)
+	r, err := f.reader(offset)
 	if err != nil {
 		return nil, err
 	}
-	return &fixedReader{r: r, pos: at, end: int64(opts.HeaderBytes) + body, size: opts.RecordBytes}, nil
+	return &fixedReader{r: r, pos: offset, end: int64(opts.HeaderBytes) + body, size: opts.RecordBytes}, nil
 }
 
 type fixedReader struct {

@@ -28,15 +28,17 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 		return nil, unsupportedError("from function", "leave PlaceOnDevice out", "pipelines run on the host")
 	}
 	if opts.Replication == PerReplica && opts.PerWorkerOnly {
-		return nil, unsupportedError("from function", "use the replication PerWorker", "this strategy has one pipeline for each process, not PerReplica")
+		return nil, unsupportedError("from function", "use the replication PerWorker",
+			"this strategy has one pipeline for each process, not PerReplica")
 	}
-	d := &DistributedDataset{opts: opts, localReplicas: opts.Replicas / opts.Processes, policy: Off, maxRows: Unknown, isBatched: true}
-	d.newStreams = func(of jobSize, process int) ([]Dataset, bool, error) {
-		contexts := []Context{{of.processes, process, of.replicas}}
+	d := &DistributedDataset{opts: opts, localReplicas: opts.Replicas / opts.Processes, policy: Off, maxRows: Unknown,
+		isBatched: true}
+	d.newStreams = func(job jobSize, process int) ([]Dataset, bool, error) {
+		contexts := []Context{{job.processes, process, job.replicas}}
 		if opts.Replication == PerReplica {
 			contexts = nil
-			for i := range of.localReplicas() {
-				contexts = append(contexts, Context{of.replicas, process*of.localReplicas() + i, of.replicas})
+			for i := range job.localReplicas() {
+				contexts = append(contexts, Context{job.replicas, process*job.localReplicas() + i, job.replicas})
 			}
 		}
 		streams, err := datasetsFor(fn, contexts)
@@ -45,23 +47,24 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 	if d.streams, _, err = d.newStreams(jobSize{opts.Replicas, opts.Processes}, opts.Process); err != nil {
 		return nil, err
 	}
-	all := d.streams[0].Info()
+	merged := d.streams[0].Info()
 	for _, ds := range d.streams[1:] {
-		info := ds.Info()
-		all.Spec, _ = mergeSpecs(all.Spec, info.Spec)
-		if all.Cardinality != info.Cardinality {
-			all.Cardinality = UnknownCardinality
+		own := ds.Info()
+		merged.Spec, _ = mergeSpecs(merged.Spec, own.Spec)
+		if merged.Cardinality != own.Cardinality {
+			merged.Cardinality = UnknownCardinality
 		}
 	}
 	d.needsVote = opts.Processes > 1
-	d.maxRows = maxPartRows(all)
-	d.setEnding(all.Spec, all)
+	d.maxRows = maxPartRows(merged)
+	d.setEnding(merged.Spec, merged)
 	d.cardinality = UnknownCardinality
-	if all.Cardinality == Infinite {
+	if merged.Cardinality == Infinite {
 		d.cardinality = Infinite
-	} else if n := Cardinality(d.localReplicas / len(d.streams)); all.Cardinality >= 0 && opts.Processes == 1 && len(d.streams) == 1 {
-		d.cardinality = all.Cardinality / n
-		if !d.needsAllReplicas && all.Cardinality%n != 0 {
+	} else if n := Cardinality(d.localReplicas / len(d.streams)); merged.Cardinality >= 0 && opts.Processes == 1 &&
+		len(d.streams) == 1 {
+		d.cardinality = merged.Cardinality / n
+		if !d.needsAllReplicas && merged.Cardinality%n != 0 {
 			d.cardinality++
 		}
 	}
@@ -70,7 +73,7 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 
 // datasetsFor calls fn for each context. The datasets must have compatible specs.
 func datasetsFor(fn func(Context) (Dataset, error), contexts []Context) (streams []Dataset, err error) {
-	var all Spec
+	var merged Spec
 	for i, c := range contexts {
 		ds, err := callFunction(fn, c)
 		if err == nil {
@@ -80,16 +83,17 @@ func datasetsFor(fn func(Context) (Dataset, error), contexts []Context) (streams
 			return nil, wrapError("dataset of", c.String(), err)
 		}
 		streams = append(streams, ds)
-		own := ds.Info().Spec
+		elementSpec := ds.Info().Spec
 		if i == 0 {
-			all = own
+			merged = elementSpec
 			continue
 		}
-		spec, ok := mergeSpecs(all, own)
-		if !ok && !all.IsZero() && !own.IsZero() {
-			return nil, valueError("from function", "give all replicas elements of the same spec", "the dataset of %v has elements %v, an earlier one %v", c, own, all)
+		mergedSpec, ok := mergeSpecs(merged, elementSpec)
+		if !ok && !merged.IsZero() && !elementSpec.IsZero() {
+			return nil, valueError("from function", "give all replicas elements of the same spec",
+				"the dataset of %v has elements %v, an earlier one %v", c, elementSpec, merged)
 		}
-		all = spec
+		merged = mergedSpec
 	}
 	return streams, nil
 }

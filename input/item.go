@@ -2,10 +2,10 @@ package input
 
 import "context"
 
-// item is an element within a pipeline: either the element e, or row number row of a table that has
-// not been sliced yet.
+// item is an element within a pipeline: either the element elem, or row number row of a table that
+// has not been sliced yet.
 type item struct {
-	table *rowTable // nil if the element is e
+	table *rowTable // nil if elem is the element
 	row   int
 	elem  Element
 }
@@ -18,24 +18,24 @@ func (i item) element() Element {
 	return i.table.row(i.row)
 }
 
-// itemRange is n consecutive rows of a table beginning with the item, or a single element.
+// itemRange is n consecutive rows of a table that begin with the item, or a single element.
 type itemRange struct {
 	item
 	n int
 }
 
-// rangeIterator is an Iterator that can also return its elements as runs. Operations that pass elements on
-// unchanged pass on runs, so that a batch of rows can be sliced at once. Next and nextRange may be
-// called in any order: each returns the next elements.
+// rangeIterator is an Iterator that can also return its elements as ranges. Operations that do not
+// change elements pass on ranges, so that a batch of rows can be sliced at once. Next and nextRange
+// may be called in any order: each returns the next elements.
 type rangeIterator interface {
-	// nextRange returns between one and most elements.
-	nextRange(ctx context.Context, most int) (itemRange, error)
+	// nextRange returns between one and limit elements.
+	nextRange(ctx context.Context, limit int) (itemRange, error)
 }
 
-// nextRange returns between one and most elements of any iterator.
-func nextRange(ctx context.Context, it Iterator, most int) (itemRange, error) {
+// nextRange returns between one and limit elements of any iterator.
+func nextRange(ctx context.Context, it Iterator, limit int) (itemRange, error) {
 	if lazy, ok := it.(rangeIterator); ok {
-		return lazy.nextRange(ctx, most)
+		return lazy.nextRange(ctx, limit)
 	}
 	e, err := it.Next(ctx)
 	return itemRange{item{elem: e}, 1}, err
@@ -50,16 +50,17 @@ func nextElement(ctx context.Context, it rangeIterator) (Element, error) {
 	return r.element(), nil
 }
 
-// appendRange appends next to runs, or extends the last run if next continues it.
+// appendRange appends next to ranges, or extends the last range if next continues it.
 func appendRange(runs []itemRange, next itemRange) []itemRange {
-	if n := len(runs); n > 0 && next.table != nil && runs[n-1].table == next.table && runs[n-1].row+runs[n-1].n == next.row {
+	if n := len(runs); n > 0 && next.table != nil && runs[n-1].table == next.table &&
+		runs[n-1].row+runs[n-1].n == next.row {
 		runs[n-1].n += next.n
 		return runs
 	}
 	return append(runs, next)
 }
 
-// stackRanges stacks the n elements of runs along a new axis 0. There must be at least one run.
+// stackRanges stacks the n elements of ranges along a new axis 0. There must be at least one range.
 // Consecutive rows of one table become a view of the table; other rows of one table are copied
 // once.
 func stackRanges(runs []itemRange, n int) (Element, error) {
@@ -83,9 +84,9 @@ func expandRanges(runs []itemRange, n int) []Element {
 	out := make([]Element, 0, n)
 	for _, r := range runs {
 		for i := range r.n {
-			one := r.item
-			one.row += i
-			out = append(out, one.element())
+			element := r.item
+			element.row += i
+			out = append(out, element.element())
 		}
 	}
 	return out

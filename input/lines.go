@@ -12,13 +12,14 @@ const maxLineBytes = 64 << 20
 // a string scalar without the line terminator ("\n" or "\r\n"). The files are read one after the
 // other, in the given order. A line of more than 64 MiB is an error that matches [ErrCorrupt].
 func Lines(paths []string, opts FileOptions) Dataset {
-	return fromFiles(paths, opts, "lines", Leaf(TensorSpec{Kind: String}), isText, func(f *inputFile, at int64) (recordReader, error) {
-		r, err := f.reader(at)
-		if err != nil {
-			return nil, err
-		}
-		return &lineReader{r, at}, nil
-	})
+	return fromFiles(paths, opts, "lines", Leaf(TensorSpec{Kind: String}), isText,
+		func(f *inputFile, offset int64) (recordReader, error) {
+			r, err := f.reader(offset)
+			if err != nil {
+				return nil, err
+			}
+			return &lineReader{r, offset}, nil
+		})
 }
 
 type lineReader struct {
@@ -31,13 +32,14 @@ func (l *lineReader) offset() int64 { return l.pos }
 func (l *lineReader) next() (Element, error) {
 	var line []byte
 	for {
-		part, err := l.r.ReadSlice('\n')
-		line = append(line, part...)
+		chunk, err := l.r.ReadSlice('\n')
+		line = append(line, chunk...)
 		if err == nil {
 			break
 		}
 		if len(line) > maxLineBytes {
-			return Element{}, corruptError(nil, "read a binary file with FixedRecords or TFRecords", "a line of more than %d bytes", maxLineBytes)
+			return Element{}, corruptError(nil, "read a binary file with FixedRecords or TFRecords",
+				"a line of more than %d bytes", maxLineBytes)
 		}
 		if err == bufio.ErrBufferFull {
 			continue

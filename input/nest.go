@@ -58,7 +58,7 @@ func (n Nest[T]) Leaf() T { return n.leaf }
 // Len returns the number of members of a tuple or entries of a dictionary, and 0 for a leaf.
 func (n Nest[T]) Len() int { return len(n.children) }
 
-// Counters returns member i of a tuple, or entry i of a dictionary in the order of the keys. It returns
+// At returns member i of a tuple, or entry i of a dictionary in the order of the keys. It returns
 // the zero Nest if there is no such member.
 func (n Nest[T]) At(i int) Nest[T] {
 	if i < 0 || i >= len(n.children) {
@@ -172,17 +172,17 @@ func (n Nest[T]) String() string {
 	case nestLeaf:
 		return fmt.Sprint(n.leaf)
 	case nestTuple, nestDict:
-		parts := make([]string, len(n.children))
+		texts := make([]string, len(n.children))
 		for i, kid := range n.children {
-			parts[i] = kid.String()
+			texts[i] = kid.String()
 			if n.shape == nestDict {
-				parts[i] = n.keys[i] + ": " + parts[i]
+				texts[i] = n.keys[i] + ": " + texts[i]
 			}
 		}
 		if n.shape == nestDict {
-			return "{" + strings.Join(parts, ", ") + "}"
+			return "{" + strings.Join(texts, ", ") + "}"
 		}
-		return "(" + strings.Join(parts, ", ") + ")"
+		return "(" + strings.Join(texts, ", ") + ")"
 	}
 	return "nothing"
 }

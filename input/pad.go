@@ -3,30 +3,31 @@ package input
 import "fmt"
 
 // Pad extends every component of a batch to the given number of rows with zeros (empty strings for
-// String, false for Bool). It also returns a bool mask of dimensions [rowTable] that is true for the
+// String, false for Bool). It also returns a bool mask of dimensions [rows] that is true for the
 // original rows. If the batch already has that number of rows, it is returned unchanged. It is an
 // error if the components have different numbers of rows or more than rows rows.
 //
 // A compiled step has one shape. A short last batch therefore needs either Pad, with the mask
 // applied to the loss and the metrics, or a second compilation for its exact shape.
 func Pad(e Element, rows int) (Element, Tensor, error) {
-	have, err := numRows(e)
+	count, err := numRows(e)
 	if err != nil {
 		return Element{}, Tensor{}, err
 	}
-	if have > rows {
-		return Element{}, Tensor{}, valueError("pad", "give at least as many rows", "a batch of %d rows does not fit into %d", have, rows)
+	if count > rows {
+		return Element{}, Tensor{}, valueError("pad", "give at least as many rows",
+			"a batch of %d rows does not fit into %d", count, rows)
 	}
 	mask := make([]bool, rows)
-	for i := range have {
+	for i := range count {
 		mask[i] = true
 	}
-	if have == rows {
+	if count == rows {
 		return e, Vector(mask...), nil
 	}
 	out, err := MapNest(e, func(_ string, t Tensor) (Tensor, error) {
 		dims := t.Dims()
-		dims[0] = rows - have
+		dims[0] = rows - count
 		fill, err := Zeros(t.Kind(), dims...)
 		if err != nil {
 			return Tensor{}, err

@@ -7,27 +7,28 @@ import (
 )
 
 // errExited is the error of a function that called runtime.Goexit.
-var errExited = newFault(errkind.RuntimeError, "call function", "return an error instead of calling runtime.Goexit", "a function of the dataset ended its goroutine")
+var errExited = newFault(errkind.RuntimeError, "call function", "return an error instead of calling runtime.Goexit",
+	"a function of the dataset ended its goroutine")
 
 // recoveringSource wraps a user's source and recovers its panics.
 type recoveringSource struct{ Source }
 
-func (f recoveringSource) Open(ctx context.Context, pass Pass, from State) (it Iterator, err error) {
+func (f recoveringSource) Open(ctx context.Context, pass Pass, start State) (it Iterator, err error) {
 	defer errkind.Recover("input: the source", &err)
-	in, err := f.Source.Open(ctx, pass, from)
+	iterator, err := f.Source.Open(ctx, pass, start)
 	if err != nil {
 		return nil, err
 	}
-	return recoveringIterator{in}, nil
+	return recoveringIterator{iterator}, nil
 }
 
 func (f recoveringSource) ShardFiles(num, index int) (src Source, err error) {
 	defer errkind.Recover("input: the source", &err)
-	part, err := shardFiles(f.Source, num, index)
+	shard, err := shardFiles(f.Source, num, index)
 	if err != nil {
 		return nil, err
 	}
-	return New(part).source(), nil
+	return New(shard).source(), nil
 }
 
 type recoveringIterator struct{ in Iterator }

@@ -40,21 +40,21 @@ func (p AutoShardPolicy) String() string {
 	return fmt.Sprintf("Policy(%d)", int8(p))
 }
 
-// shardSource returns the part of a source that one process reads under a policy, and the policy that
-// Auto selected. Under Data it returns the complete source: the caller selects the parts of its
-// replicas.
+// shardSource returns the part of a source that one process reads under a policy, and the policy
+// that Auto selected. Under Data it returns the complete source: the caller selects the parts of
+// its replicas.
 func shardSource(src Source, policy AutoShardPolicy, processes, process int) (Source, AutoShardPolicy, error) {
 	switch policy {
 	case Off, Data:
 		return src, policy, nil
 	case Hint:
-		part, err := applyShardHints(src, processes, process)
-		return part, Hint, err
+		shard, err := applyShardHints(src, processes, process)
+		return shard, Hint, err
 	case File, Auto:
 		if policy == File && processes == 1 {
 			return src, File, nil
 		}
-		part, err := shardFiles(src, processes, process)
+		shard, err := shardFiles(src, processes, process)
 		switch {
 		case policy == Auto && errors.Is(err, ErrNotShardable):
 			return src, Data, nil
@@ -63,18 +63,20 @@ func shardSource(src Source, policy AutoShardPolicy, processes, process int) (So
 		case processes == 1 && err == nil:
 			return src, File, nil
 		}
-		return part, File, err
+		return shard, File, err
 	}
-	return nil, policy, valueError("distribute", "use Auto, Off, File, Data or Hint", "unknown auto-shard policy %v", policy)
+	return nil, policy, valueError("distribute", "use Auto, Off, File, Data or Hint", "unknown auto-shard policy %v",
+		policy)
 }
 
 // ShardHint marks the place where the policy [Hint] divides the dataset. Distribute replaces it
 // with Shard(processes, process), like TensorFlow's shard(SHARD_HINT, SHARD_HINT). With any other
 // policy, opening the dataset is an error.
 func (d Dataset) ShardHint() Dataset {
-	return d.wrap(func(in Source) Source {
-		return operation{in, sameInfo, func(context.Context, Source, Pass, State) (Iterator, error) {
-			return nil, newFault(errkind.FailedPreconditionError, "shard hint", "use it, or Shard(num, index) instead", "the dataset was not given to Distribute with the policy Hint")
+	return d.wrap(func(src Source) Source {
+		return operation{src, sameInfo, func(context.Context, Source, Pass, State) (Iterator, error) {
+			return nil, newFault(errkind.FailedPreconditionError, "shard hint", "use it, or Shard(num, index) instead",
+				"the dataset was not given to Distribute with the policy Hint")
 		}, true}
 	})
 }
@@ -84,7 +86,7 @@ func applyShardHints(src Source, num, index int) (Source, error) {
 	if !ok {
 		return src, nil
 	}
-	src, err := c.replaceInputs(func(in Source) (Source, error) { return applyShardHints(in, num, index) }, num == 1)
+	src, err := c.replaceInputs(func(input Source) (Source, error) { return applyShardHints(input, num, index) }, num == 1)
 	if d, ok := src.(operation); ok && d.isShardHint {
 		return Dataset{d.in}.Shard(num, index).src, err
 	}

@@ -37,7 +37,8 @@ func (r SplitRule) String() string { return enum.Name(r, "RuleAuto", "Chunks", "
 // process 0, rotated.
 func BatchSizes(global, replicas, processes, process int) ([]int, error) {
 	if global < 0 || replicas < 1 || processes < 1 || process < 0 || process >= processes {
-		return nil, valueError("batch sizes", "count processes from 0, and pass at least one replica and no negative batch", "process %d of %d with %d replicas and a global batch of %d", process, processes, replicas, global)
+		return nil, valueError("batch sizes", "count processes from 0, and pass at least one replica and no negative batch",
+			"process %d of %d with %d replicas and a global batch of %d", process, processes, replicas, global)
 	}
 	if replicas%processes != 0 {
 		return nil, unevenReplicasError(replicas, processes)
@@ -53,11 +54,12 @@ func BatchSizes(global, replicas, processes, process int) ([]int, error) {
 	return sizes, nil
 }
 
-// mapLeadingDims returns spec with the first dimension of each component replaced by rows(dimension).
-func mapLeadingDims(spec Spec, rows func(of int) int) Spec {
+// mapLeadingDims returns spec with the first dimension of each component replaced by
+// rows(dimension).
+func mapLeadingDims(spec Spec, newDim func(dim int) int) Spec {
 	return mapDims(spec, func(dims []int) []int {
 		if len(dims) > 0 {
-			dims[0] = rows(dims[0])
+			dims[0] = newDim(dims[0])
 		}
 		return dims
 	})
@@ -70,9 +72,9 @@ func (d Dataset) Rebatch(n int) Dataset {
 		return invalidDataset("rebatch", "give a number from 1", "into %d chunks", n)
 	}
 	return d.derive(func(info Info) Info {
-		info.Spec, info.batchSizeUncertain = mapLeadingDims(info.Spec, func(of int) int {
-			if of >= 0 && of%n == 0 {
-				return of / n
+		info.Spec, info.batchSizeUncertain = mapLeadingDims(info.Spec, func(dim int) int {
+			if dim >= 0 && dim%n == 0 {
+				return dim / n
 			}
 			return Unknown
 		}), true
@@ -84,9 +86,9 @@ func (d Dataset) Rebatch(n int) Dataset {
 			info.BatchSize = Unknown
 		}
 		return info
-	}, openWithCounters("chunks", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
-		c := &chunkIterator{pieceReader{Iterator: in}, func(Element) (int, error) { return n, nil }}
-		return c, c.restore(ctx, at[0], c.numChunks)
+	}, openWithCounters("chunks", 1, func(ctx context.Context, src Iterator, counters []int64) (Iterator, error) {
+		c := &chunkIterator{pieceReader{Iterator: src}, func(Element) (int, error) { return n, nil }}
+		return c, c.restore(ctx, counters[0], c.numChunks)
 	}))
 }
 
@@ -112,8 +114,8 @@ func chunkOf(e Element, n, i int) (Element, error) {
 			return Tensor{}, notBatchedError(path, t.Spec())
 		}
 		chunk := (t.dims[0] + n - 1) / n
-		from := min(i*chunk, t.dims[0])
-		return t.Rows(from, min(from+chunk, t.dims[0]))
+		start := min(i*chunk, t.dims[0])
+		return t.Rows(start, min(start+chunk, t.dims[0]))
 	})
 }
 
@@ -139,8 +141,8 @@ func (d Dataset) RebatchSizes(sizes []int) Dataset {
 	spec := d.Info().Spec
 	return d.derive(func(info Info) Info {
 		known := slices.Min(sizes) == slices.Max(sizes)
-		info.Spec = mapLeadingDims(info.Spec, func(of int) int {
-			if known && of >= 0 && of%sizes[0] == 0 {
+		info.Spec = mapLeadingDims(info.Spec, func(dim int) int {
+			if known && dim >= 0 && dim%sizes[0] == 0 {
 				return sizes[0]
 			}
 			return Unknown
@@ -153,12 +155,13 @@ func (d Dataset) RebatchSizes(sizes []int) Dataset {
 			info.Cardinality = UnknownCardinality
 		}
 		return info
-	}, openWithCounters("sizes", 3, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
-		if at[1] >= int64(len(sizes)) {
-			return nil, stateError("size %d of %d", at[1], len(sizes))
+	}, openWithCounters("sizes", 3, func(ctx context.Context, src Iterator, counters []int64) (Iterator, error) {
+		if counters[1] >= int64(len(sizes)) {
+			return nil, stateError("size %d of %d", counters[1], len(sizes))
 		}
-		c := &resizeIterator{pieceReader: pieceReader{Iterator: in}, sizes: sizes, spec: spec, nextSize: int(at[1]), ended: at[2] != 0}
-		return c, c.restore(ctx, at[0], numRows)
+		c := &resizeIterator{pieceReader: pieceReader{Iterator: src}, sizes: sizes, spec: spec, nextSize: int(counters[1]),
+			ended: counters[2] != 0}
+		return c, c.restore(ctx, counters[0], numRows)
 	}))
 }
 
@@ -183,7 +186,7 @@ func (c *resizeIterator) Next(ctx context.Context) (Element, error) {
 		return e, err
 	}
 	var parts []Element
-	for have := 0; have < want; {
+	for count := 0; count < want; {
 		if c.next >= c.n {
 			err := c.readBatch(ctx, numRows)
 			if err == io.EOF {
@@ -195,12 +198,12 @@ func (c *resizeIterator) Next(ctx context.Context) (Element, error) {
 			}
 			continue
 		}
-		to := min(c.next+want-have, c.n)
-		part, err := sliceRows(c.current, c.next, to)
+		end := min(c.next+want-count, c.n)
+		part, err := sliceRows(c.current, c.next, end)
 		if err != nil {
 			return Element{}, err
 		}
-		have, c.next = have+to-c.next, to
+		count, c.next = count+end-c.next, end
 		parts = append(parts, part)
 	}
 	if len(parts) == 0 {
@@ -214,8 +217,8 @@ func (c *resizeIterator) Next(ctx context.Context) (Element, error) {
 	return out, nil
 }
 
-// nextEmptyBatch returns a batch of 0 rows. If the spec is unknown, the shape is that of the current or
-// the next input batch.
+// nextEmptyBatch returns a batch of 0 rows. If the spec is unknown, the shape is that of the
+// current or the next input batch.
 func (c *resizeIterator) nextEmptyBatch(ctx context.Context) (Element, error) {
 	if !c.spec.IsZero() {
 		return emptyBatch(c.spec)

@@ -14,13 +14,14 @@ func (d Dataset) Repeat(count int) Dataset {
 	return d.derive(func(info Info) Info {
 		info.Cardinality = info.Cardinality.multiply(int64(count))
 		return info
-	}, func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-		from, err := from.forOp("repeat", 2, 1)
+	}, func(ctx context.Context, src Source, pass Pass, start State) (Iterator, error) {
+		start, err := start.forOp("repeat", 2, 1)
 		if err != nil {
 			return nil, err
 		}
-		r := &repeatIterator{in: in, count: int64(count), outer: pass, epoch: from.Counters[0], yielded: from.Counters[1] != 0}
-		r.it, err = in.Open(ctx, r.pass(), from.Inputs[0])
+		r := &repeatIterator{in: src, count: int64(count), outer: pass, epoch: start.Counters[0],
+			yielded: start.Counters[1] != 0}
+		r.it, err = src.Open(ctx, r.pass(), start.Inputs[0])
 		return r, err
 	})
 }
@@ -44,15 +45,15 @@ func (r *repeatIterator) pass() Pass {
 
 func (r *repeatIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, r) }
 
-func (r *repeatIterator) nextRange(ctx context.Context, most int) (itemRange, error) {
+func (r *repeatIterator) nextRange(ctx context.Context, limit int) (itemRange, error) {
 	if r.count >= 0 && r.epoch >= r.count {
 		return itemRange{}, io.EOF
 	}
 	for {
-		some, err := nextRange(ctx, r.it, most)
+		got, err := nextRange(ctx, r.it, limit)
 		if err != io.EOF {
 			r.yielded = r.yielded || err == nil
-			return some, err
+			return got, err
 		}
 		// The last pass stays open at its end, so that its position can be saved.
 		if !r.yielded || r.count >= 0 && r.epoch+1 >= r.count {

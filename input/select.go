@@ -16,8 +16,8 @@ func (d Dataset) Take(n int) Dataset {
 			info.Cardinality = Cardinality(n)
 		}
 		return info
-	}, openWithCounters("take", 1, func(_ context.Context, in Iterator, at []int64) (Iterator, error) {
-		return &takeIterator{in, at[0], int64(n)}, nil
+	}, openWithCounters("take", 1, func(_ context.Context, src Iterator, counters []int64) (Iterator, error) {
+		return &takeIterator{src, counters[0], int64(n)}, nil
 	}))
 }
 
@@ -28,11 +28,11 @@ type takeIterator struct {
 
 func (t *takeIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, t) }
 
-func (t *takeIterator) nextRange(ctx context.Context, most int) (itemRange, error) {
+func (t *takeIterator) nextRange(ctx context.Context, limit int) (itemRange, error) {
 	if t.returned >= t.n {
 		return itemRange{}, io.EOF
 	}
-	r, err := nextRange(ctx, t.Iterator, int(min(int64(most), t.n-t.returned)))
+	r, err := nextRange(ctx, t.Iterator, int(min(int64(limit), t.n-t.returned)))
 	if err == nil {
 		t.returned += int64(r.n)
 	}
@@ -51,8 +51,9 @@ func (d Dataset) Skip(n int) Dataset {
 			info.Cardinality = max(0, info.Cardinality-Cardinality(n))
 		}
 		return info
-	}, openWithCounters("skip", 1, func(_ context.Context, in Iterator, at []int64) (Iterator, error) {
-		return &filterIterator{Iterator: in, op: "skip", pos: at[0], keep: func(pos int64) bool { return pos >= int64(n) }}, nil
+	}, openWithCounters("skip", 1, func(_ context.Context, src Iterator, counters []int64) (Iterator, error) {
+		return &filterIterator{Iterator: src, op: "skip", pos: counters[0],
+			keep: func(pos int64) bool { return pos >= int64(n) }}, nil
 	}))
 }
 
@@ -71,12 +72,13 @@ func (d Dataset) Shard(num, index int) Dataset {
 			}
 		}
 		return info
-	}, openWithCounters("shard", 1, func(_ context.Context, in Iterator, at []int64) (Iterator, error) {
-		return &filterIterator{Iterator: in, op: "shard", pos: at[0], keep: func(pos int64) bool { return pos%int64(num) == int64(index) }}, nil
+	}, openWithCounters("shard", 1, func(_ context.Context, src Iterator, counters []int64) (Iterator, error) {
+		return &filterIterator{Iterator: src, op: "shard", pos: counters[0],
+			keep: func(pos int64) bool { return pos%int64(num) == int64(index) }}, nil
 	}))
 }
 
-// filterIterator yields the elements for whose index keep returns true.
+// filterIterator yields the elements for whose positions keep returns true.
 type filterIterator struct {
 	Iterator
 	op   string
@@ -139,16 +141,16 @@ func (c concatSource) replaceInputs(f func(Source) (Source, error), _ bool) (Sou
 	return concatSource(out), err
 }
 
-func (c concatSource) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
-	from, err := from.forOp("concatenate", 1, 1)
+func (c concatSource) Open(ctx context.Context, pass Pass, start State) (Iterator, error) {
+	start, err := start.forOp("concatenate", 1, 1)
 	if err != nil {
 		return nil, err
 	}
-	if from.Counters[0] >= int64(len(c)) {
-		return nil, stateError("part %d of %d", from.Counters[0], len(c))
+	if start.Counters[0] >= int64(len(c)) {
+		return nil, stateError("part %d of %d", start.Counters[0], len(c))
 	}
-	it := &concatIterator{parts: c, pass: pass, index: int(from.Counters[0])}
-	it.in, err = c[it.index].Open(ctx, pass, from.Inputs[0])
+	it := &concatIterator{parts: c, pass: pass, index: int(start.Counters[0])}
+	it.in, err = c[it.index].Open(ctx, pass, start.Inputs[0])
 	return it, err
 }
 
@@ -161,9 +163,9 @@ type concatIterator struct {
 
 func (c *concatIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, c) }
 
-func (c *concatIterator) nextRange(ctx context.Context, most int) (itemRange, error) {
+func (c *concatIterator) nextRange(ctx context.Context, limit int) (itemRange, error) {
 	for {
-		r, err := nextRange(ctx, c.in, most)
+		r, err := nextRange(ctx, c.in, limit)
 		if err != io.EOF || c.index+1 >= len(c.parts) {
 			return r, err
 		}

@@ -26,12 +26,12 @@ func (d Dataset) Shuffle(buffer int, opts ShuffleOptions) Dataset {
 	if buffer < 1 {
 		return invalidDataset("shuffle", "give at least 1", "a buffer of %d elements", buffer)
 	}
-	return d.derive(sameInfo, func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
+	return d.derive(sameInfo, func(ctx context.Context, src Source, pass Pass, start State) (Iterator, error) {
 		s := &shuffleIterator{size: buffer, rng: splitMix64(opts.Seed)}
 		if !opts.SameEachEpoch {
 			s.rng ^= splitMix64(pass.Epoch + 0x51ed270b)
 		}
-		if err := s.open(ctx, in, pass, from); err != nil {
+		if err := s.open(ctx, src, pass, start); err != nil {
 			return nil, err
 		}
 		return s, nil
@@ -58,23 +58,24 @@ type shuffleIterator struct {
 	positions []savedPosition // positions of the input; the first is at or before the oldest element in buf
 }
 
-// numShuffleCounters is the number of counters of a saved position before the buffer: the two halves of
-// the generator's state, pulled, ended, and the index of the mark.
+// numShuffleCounters is the number of counters of a saved position before the buffer: the two
+// halves of the generator's state, numRead, ended, and the index of the saved position.
 const numShuffleCounters = 5
 
-func (s *shuffleIterator) open(ctx context.Context, in Source, pass Pass, from State) (err error) {
+func (s *shuffleIterator) open(ctx context.Context, src Source, pass Pass, start State) (err error) {
 	inner, base := State{}, int64(0)
 	var want []int64
-	if !from.IsZero() {
-		if from.Op != "shuffle" || len(from.Counters) < numShuffleCounters || len(from.Counters) > numShuffleCounters+s.size || len(from.Inputs) != 1 {
+	if !start.IsZero() {
+		if start.Op != "shuffle" || len(start.Counters) < numShuffleCounters ||
+			len(start.Counters) > numShuffleCounters+s.size || len(start.Inputs) != 1 {
 			return stateError("not a position of a shuffle with a buffer of %d", s.size)
 		}
-		if err := from.checkCounters(); err != nil {
+		if err := start.checkCounters(); err != nil {
 			return err
 		}
-		s.rng = uint64(from.Counters[0])<<32 | uint64(uint32(from.Counters[1]))
-		s.numRead, s.ended, base = from.Counters[2], from.Counters[3] != 0, from.Counters[4]
-		want, inner = from.Counters[numShuffleCounters:], from.Inputs[0]
+		s.rng = uint64(start.Counters[0])<<32 | uint64(uint32(start.Counters[1]))
+		s.numRead, s.ended, base = start.Counters[2], start.Counters[3] != 0, start.Counters[4]
+		want, inner = start.Counters[numShuffleCounters:], start.Inputs[0]
 		for _, ord := range want {
 			if ord < base || ord >= s.numRead {
 				return stateError("a shuffle buffer holds element %d, read were %d to %d", ord, base, s.numRead)
@@ -84,7 +85,7 @@ func (s *shuffleIterator) open(ctx context.Context, in Source, pass Pass, from S
 			return stateError("a shuffle mark at %d of %d elements", base, s.numRead)
 		}
 	}
-	if s.in, err = in.Open(ctx, pass, inner); err != nil {
+	if s.in, err = src.Open(ctx, pass, inner); err != nil {
 		return err
 	}
 	defer func() {
@@ -93,7 +94,7 @@ func (s *shuffleIterator) open(ctx context.Context, in Source, pass Pass, from S
 		}
 	}()
 	s.positions = []savedPosition{{base, inner}}
-	if from.IsZero() {
+	if start.IsZero() {
 		if s.positions[0].state, err = s.in.State(); err != nil {
 			return err
 		}
@@ -101,8 +102,8 @@ func (s *shuffleIterator) open(ctx context.Context, in Source, pass Pass, from S
 	return s.refillBuffer(ctx, base, want)
 }
 
-// refillBuffer reads the elements from base to s.pulled again, and fills the buffer with those whose
-// indices are in want, in that order.
+// refillBuffer reads the elements from base to s.numRead again, and fills the buffer with the
+// elements whose indices are in want, in the order of want.
 func (s *shuffleIterator) refillBuffer(ctx context.Context, base int64, want []int64) error {
 	places := make(map[int64]int, len(want))
 	for i, ord := range want {
@@ -126,7 +127,7 @@ func (s *shuffleIterator) refillBuffer(ctx context.Context, base int64, want []i
 	return nil
 }
 
-// read reads one element from the input. It records a mark once per buffer size.
+// read reads one element from the input. It saves a position once per buffer size.
 func (s *shuffleIterator) read(ctx context.Context) (bufferedItem, error) {
 	if s.numRead-s.positions[len(s.positions)-1].index >= int64(s.size) {
 		state, err := s.in.State()
@@ -144,7 +145,7 @@ func (s *shuffleIterator) read(ctx context.Context) (bufferedItem, error) {
 	return bufferedItem{s.numRead - 1, r.item}, nil
 }
 
-// dropOldPositions removes the marks that no element in the buffer needs.
+// dropOldPositions removes the saved positions that no element in the buffer needs.
 func (s *shuffleIterator) dropOldPositions() {
 	oldest := s.numRead
 	for _, h := range s.buf {
@@ -182,11 +183,12 @@ func (s *shuffleIterator) nextRange(ctx context.Context, _ int) (itemRange, erro
 
 func (s *shuffleIterator) State() (State, error) {
 	s.dropOldPositions()
-	at := []int64{int64(s.rng >> 32), int64(s.rng & 0xffffffff), s.numRead, boolCounter(s.ended), s.positions[0].index}
+	counters := []int64{int64(s.rng >> 32), int64(s.rng & 0xffffffff), s.numRead, boolCounter(s.ended),
+		s.positions[0].index}
 	for _, h := range s.buf {
-		at = append(at, h.index)
+		counters = append(counters, h.index)
 	}
-	return State{Op: "shuffle", Counters: at, Inputs: []State{s.positions[0].state}}, nil
+	return State{Op: "shuffle", Counters: counters, Inputs: []State{s.positions[0].state}}, nil
 }
 
 func (s *shuffleIterator) Close() error { return s.in.Close() }
@@ -202,8 +204,8 @@ func (s *shuffleIterator) randomInt(n int) int {
 	}
 }
 
-// splitMix64 is the finalizer of the splitmix64 generator. It is implemented here because its results must
-// not change: saved positions and other processes depend on them.
+// splitMix64 is the finalizer of the splitmix64 generator. It is implemented here because its
+// results must not change: saved positions and other processes depend on them.
 func splitMix64(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

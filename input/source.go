@@ -10,27 +10,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// memorySource is a source of n elements that get returns by index.
+// memorySource is a source of n elements. get returns the element with an index.
 type memorySource struct {
 	op   string
 	n    int
 	spec Spec
 	get  func(i int) item
-	// table, if not nil, is the table whose row i is element i.
+	// table, if not nil, has element i as its row i.
 	table *rowTable
 }
 
 func (s memorySource) Info() Info { return Info{Spec: s.spec, Cardinality: Cardinality(s.n)} }
 
-func (s memorySource) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
-	from, err := from.forOp(s.op, 1, 0)
+func (s memorySource) Open(_ context.Context, _ Pass, start State) (Iterator, error) {
+	start, err := start.forOp(s.op, 1, 0)
 	if err != nil {
 		return nil, err
 	}
-	if from.Counters[0] > int64(s.n) {
-		return nil, stateError("element %d of %d", from.Counters[0], s.n)
+	if start.Counters[0] > int64(s.n) {
+		return nil, stateError("element %d of %d", start.Counters[0], s.n)
 	}
-	return &memoryIterator{memorySource: s, pos: int(from.Counters[0])}, nil
+	return &memoryIterator{memorySource: s, pos: int(start.Counters[0])}, nil
 }
 
 // FromElements returns a dataset of the given elements. Dimensions that differ between elements are
@@ -49,10 +49,11 @@ func FromElements(list ...Element) Dataset {
 		}
 	}
 	list = slices.Clone(list)
-	return Dataset{memorySource{op: "elements", n: len(list), spec: spec, get: func(i int) item { return item{elem: list[i]} }}}
+	return Dataset{memorySource{op: "elements", n: len(list), spec: spec,
+		get: func(i int) item { return item{elem: list[i]} }}}
 }
 
-// rowTable is a table: an element whose rows are the elements of a dataset.
+// rowTable is an element whose rows are the elements of a dataset.
 type rowTable struct{ element Element }
 
 // FromSlices returns a dataset of the rows of e, like tf.data's Dataset.from_tensor_slices. Element
@@ -65,7 +66,8 @@ func FromSlices(e Element) Dataset {
 	}
 	table := &rowTable{e}
 	spec := mapDims(SpecOf(e), func(dims []int) []int { return dims[1:] })
-	return Dataset{memorySource{op: "slices", n: n, spec: spec, table: table, get: func(i int) item { return item{table: table, row: i} }}}
+	return Dataset{memorySource{op: "slices", n: n, spec: spec, table: table,
+		get: func(i int) item { return item{table: table, row: i} }}}
 }
 
 // row returns row i, which must be in range.
@@ -79,7 +81,8 @@ func Range(n int) Dataset {
 	if n < 0 {
 		return invalidDataset("range", "give a number from 0", "of %d numbers", n)
 	}
-	return Dataset{memorySource{op: "range", n: n, spec: Leaf(TensorSpec{Kind: Int64}), get: func(i int) item { return item{elem: Leaf(Scalar(int64(i)))} }}}
+	return Dataset{memorySource{op: "range", n: n, spec: Leaf(TensorSpec{Kind: Int64}),
+		get: func(i int) item { return item{elem: Leaf(Scalar(int64(i)))} }}}
 }
 
 // memoryIterator iterates over elements in memory. Its position is an index.
@@ -90,7 +93,7 @@ type memoryIterator struct {
 
 func (it *memoryIterator) Next(ctx context.Context) (Element, error) { return nextElement(ctx, it) }
 
-func (it *memoryIterator) nextRange(ctx context.Context, most int) (itemRange, error) {
+func (it *memoryIterator) nextRange(ctx context.Context, limit int) (itemRange, error) {
 	if err := ctx.Err(); err != nil {
 		return itemRange{}, err
 	}
@@ -99,7 +102,7 @@ func (it *memoryIterator) nextRange(ctx context.Context, most int) (itemRange, e
 	}
 	r := itemRange{it.get(it.pos), 1}
 	if it.table != nil {
-		r.n = min(most, it.n-it.pos)
+		r.n = min(limit, it.n-it.pos)
 	}
 	it.pos += r.n
 	return r, nil
@@ -136,7 +139,8 @@ func FromSeq(open func(ctx context.Context, pass Pass) iter.Seq2[Element, error]
 		return invalidDataset("from seq", "give one", "the function is nil")
 	}
 	if opts.BatchSize < Unknown {
-		return invalidDataset("from seq", "give the rows of a full batch, Unknown, or 0 for no batches", "a batch size of %d", opts.BatchSize)
+		return invalidDataset("from seq", "give the rows of a full batch, Unknown, or 0 for no batches",
+			"a batch size of %d", opts.BatchSize)
 	}
 	info := Info{Spec: opts.Spec, Cardinality: Cardinality(opts.Count), BatchSize: opts.BatchSize}
 	switch {
@@ -150,8 +154,8 @@ func FromSeq(open func(ctx context.Context, pass Pass) iter.Seq2[Element, error]
 
 func (s seqSource) Info() Info { return s.info }
 
-func (s seqSource) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
-	from, err := from.forOp("seq", 1, 0)
+func (s seqSource) Open(ctx context.Context, pass Pass, start State) (Iterator, error) {
+	start, err := start.forOp("seq", 1, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +172,7 @@ func (s seqSource) Open(ctx context.Context, pass Pass, from State) (Iterator, e
 		seq(yield)
 	})
 	it.next, it.stop = next, func() { cancel(); stop() }
-	if err := skipElements(ctx, it, from.Counters[0]); err != nil {
+	if err := skipElements(ctx, it, start.Counters[0]); err != nil {
 		it.Close()
 		return nil, err
 	}

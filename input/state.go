@@ -11,7 +11,7 @@ import (
 // It is valid only for the dataset that created it: opening another dataset with it returns an
 // error that matches [ErrState].
 type State struct {
-	Op       string  `json:"op,omitempty"` // the operation that created it
+	Op       string  `json:"op,omitempty"` // the operation that created the position
 	Counters []int64 `json:"at,omitempty"` // the counters of the operation
 	Inputs   []State `json:"in,omitempty"` // the positions of the operation's inputs
 }
@@ -35,19 +35,20 @@ func ParseState(data []byte) (State, error) {
 }
 
 // forOp checks that s is a position of op with the given numbers of counters and inputs, and returns
-// it. For the zero State it returns the start position.
-func (s State) forOp(op string, at, in int) (State, error) {
+// s. For the zero State it returns the start position of op.
+func (s State) forOp(op string, counters, inputs int) (State, error) {
 	if s.IsZero() {
-		return State{Op: op, Counters: make([]int64, at), Inputs: make([]State, in)}, nil
+		return State{Op: op, Counters: make([]int64, counters), Inputs: make([]State, inputs)}, nil
 	}
-	return s, s.validate(op, at, in)
+	return s, s.validate(op, counters, inputs)
 }
 
-// validate checks that s was created by op and has the given numbers of counters and inputs, and that
-// no counter is negative.
-func (s State) validate(op string, at, in int) error {
-	if s.Op != op || len(s.Counters) != at || len(s.Inputs) != in {
-		return stateError("it has %q with %d counters and %d inputs where %q with %d and %d is needed", s.Op, len(s.Counters), len(s.Inputs), op, at, in)
+// validate checks that s was created by op and has the given numbers of counters and inputs, and
+// that no counter is negative.
+func (s State) validate(op string, counters, inputs int) error {
+	if s.Op != op || len(s.Counters) != counters || len(s.Inputs) != inputs {
+		return stateError("it has %q with %d counters and %d inputs where %q with %d and %d is needed", s.Op,
+			len(s.Counters), len(s.Inputs), op, counters, inputs)
 	}
 	return s.checkCounters()
 }

@@ -15,8 +15,8 @@ import (
 type Step struct {
 	Index    int64 // from 0
 	Replicas []Element
-	// Real[i] is true if replica i has data of the dataset. If it is false, the data has ended and
-	// the replica's element has 0 rows. An empty share of a batch counts as data.
+	// HasData[i] is true if replica i has data of the dataset. If it is false, the data has ended
+	// and the replica's element has 0 rows. An empty share of a batch counts as data.
 	HasData []bool
 }
 
@@ -51,13 +51,13 @@ func (d *DistributedDataset) Open(ctx context.Context) (*Steps, error) { return 
 // The next pass uses the new numbers.
 //
 // If the position does not fit the dataset, the error matches [ErrState].
-func (d *DistributedDataset) OpenAt(ctx context.Context, from State) (*Steps, error) {
+func (d *DistributedDataset) OpenAt(ctx context.Context, state State) (*Steps, error) {
 	s := &Steps{dataset: d, plan: d.defaultReadPlan(), maxRows: d.maxRows}
 	streams, inner := d.streams, make([]State, len(d.streams))
-	if from.IsZero() {
+	if state.IsZero() {
 		s.pass = d.passes.Add(1) - 1
 	} else {
-		p, err := parsePosition(from)
+		p, err := parsePosition(state)
 		if err == nil {
 			p, err = d.upgradePosition(p)
 		}
@@ -82,8 +82,8 @@ func (d *DistributedDataset) OpenAt(ctx context.Context, from State) (*Steps, er
 	return s, nil
 }
 
-// advancePass advances the pass counter beyond a pass that is resumed, so that the next Open starts a
-// later pass.
+// advancePass advances the pass counter beyond a pass that is resumed, so that the next Open starts
+// a later pass.
 func (d *DistributedDataset) advancePass(pass uint64) {
 	for {
 		n := d.passes.Load()
@@ -149,18 +149,18 @@ func (s *Steps) readParts(ctx context.Context) error {
 		each /= s.plan.endProcess - s.plan.firstProcess
 	}
 	for i := range n {
-		at, which := i, 0
+		index, stream := i, 0
 		if s.plan.isShared {
-			at = i%s.plan.job.processes*local + i/s.plan.job.processes
+			index = i%s.plan.job.processes*local + i/s.plan.job.processes
 		} else {
-			which = i/local*each + i%local%each
+			stream = i/local*each + i%local%each
 		}
-		if s.ended[which] {
+		if s.ended[stream] {
 			continue
 		}
-		e, err := s.streams[which].Next(ctx)
+		e, err := s.streams[stream].Next(ctx)
 		if err == io.EOF {
-			s.ended[which] = true
+			s.ended[stream] = true
 			continue
 		}
 		if err == nil {
@@ -169,7 +169,7 @@ func (s *Steps) readParts(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.parts[at], s.hasData[at] = e, true
+		s.parts[index], s.hasData[index] = e, true
 	}
 	return nil
 }
@@ -185,24 +185,24 @@ func (s *Steps) assignParts(step *Step) error {
 		copy(step.HasData, s.hasData[first:])
 		return nil
 	}
-	var have []Element
+	var elements []Element
 	for i, e := range s.parts {
 		if s.hasData[i] {
-			have = append(have, e)
+			elements = append(elements, e)
 		}
 	}
-	if len(have) == 0 {
+	if len(elements) == 0 {
 		return nil
 	}
-	all := have[0]
-	if len(have) > 1 {
+	batch := elements[0]
+	if len(elements) > 1 {
 		var err error
-		if all, err = joinElements(have, false); err != nil {
-			return wrapError("cut the batch anew", "", err)
+		if batch, err = joinElements(elements, false); err != nil {
+			return wrapError("split the batch again", "", err)
 		}
 	}
 	for r := range step.Replicas {
-		part, err := chunkOf(all, s.plan.numChunks, first+r)
+		part, err := chunkOf(batch, s.plan.numChunks, first+r)
 		if err != nil {
 			return err
 		}
@@ -227,22 +227,22 @@ func (s *Steps) checkFirst(e Element) error {
 	return notBatchedError(e.Paths()[0], leaves[0].Spec())
 }
 
-// hasNextStep reports whether there is another step. The processes vote on it if they can run out of data
-// at different times.
+// hasNextStep reports whether there is another step. The processes vote on it if they can run out
+// of data at different times.
 func (s *Steps) hasNextStep(ctx context.Context, step Step) (bool, error) {
-	real := step.HasData
+	hasData := step.HasData
 	if s.plan.readsAll || s.plan.numChunks > 0 {
-		real = s.hasData // includes replicas of other processes
+		hasData = s.hasData // includes replicas of other processes
 	}
-	mine := slices.Contains(real, true)
+	hasNext := slices.Contains(hasData, true)
 	if s.dataset.needsAllReplicas {
-		mine = !slices.Contains(real, false)
+		hasNext = !slices.Contains(hasData, false)
 	}
 	if s.plan.readsAll || !s.dataset.needsVote || s.dataset.opts.AnyProcess == nil {
-		return mine, nil
+		return hasNext, nil
 	}
 	// If a step needs data for all replicas, the vote is on whether any process lacks data.
-	any, err := s.dataset.opts.AnyProcess(ctx, mine != s.dataset.needsAllReplicas)
+	any, err := s.dataset.opts.AnyProcess(ctx, hasNext != s.dataset.needsAllReplicas)
 	if err != nil {
 		return false, &errkind.Fault{Op: "input: vote", Subject: fmt.Sprintf("on step %d", s.index), Err: err,
 			Hint: "see why AnyProcess failed, and open the input again at the last saved position"}
@@ -269,7 +269,8 @@ func (s *Steps) State() (State, error) {
 	if s.err != nil && s.err != io.EOF {
 		return State{}, noStateError(s.err)
 	}
-	p := position{index: s.index, job: s.plan.job, pass: s.pass, firstProcess: s.plan.firstProcess, numProcesses: s.plan.endProcess - s.plan.firstProcess, isShared: s.plan.isShared}
+	p := position{index: s.index, job: s.plan.job, pass: s.pass, firstProcess: s.plan.firstProcess,
+		numProcesses: s.plan.endProcess - s.plan.firstProcess, isShared: s.plan.isShared}
 	if p.isShared {
 		p.firstProcess, p.numProcesses = s.dataset.opts.Process, 1
 		p.firstProcess = min(p.firstProcess, p.job.processes-1)

@@ -32,10 +32,10 @@ type Tensor struct {
 type storage interface {
 	kind() Kind
 	len() int
-	view(from, to int) storage
+	view(start, end int) storage
 	zeros(n int) storage
-	join(parts []storage, n int) storage
-	gather(rows []int, width int) storage
+	join(parts []storage, numValues int) storage
+	gather(rows []int, rowSize int) storage
 	flat() any
 	bytes() []byte
 }
@@ -55,10 +55,10 @@ func (v *values[T]) kind() Kind {
 	return Invalid // unreachable: every T is in kinds
 }
 
-func (v *values[T]) len() int                  { return len(*v) }
-func (v *values[T]) view(from, to int) storage { return newStorage((*v)[from:to:to]) }
-func (v *values[T]) zeros(n int) storage       { return newStorage(make([]T, n)) }
-func (v *values[T]) flat() any                 { return []T(*v) }
+func (v *values[T]) len() int                    { return len(*v) }
+func (v *values[T]) view(start, end int) storage { return newStorage((*v)[start:end:end]) }
+func (v *values[T]) zeros(n int) storage         { return newStorage(make([]T, n)) }
+func (v *values[T]) flat() any                   { return []T(*v) }
 
 func (v *values[T]) join(parts []storage, n int) storage {
 	out := make(values[T], 0, n)
@@ -92,7 +92,8 @@ func NewTensor[T Value](flat []T, dims ...int) (Tensor, error) {
 		return Tensor{}, err
 	}
 	if size != len(flat) {
-		return Tensor{}, valueError("make tensor", fmt.Sprintf("give %d", size), "%d values for a tensor of dimensions %v", len(flat), dims)
+		return Tensor{}, valueError("make tensor", fmt.Sprintf("give %d", size), "%d values for a tensor of dimensions %v",
+			len(flat), dims)
 	}
 	return Tensor{dims: slices.Clone(dims), data: newStorage(flat)}, nil
 }
@@ -109,14 +110,16 @@ func Scalar[T Value](value T) Tensor { return Tensor{data: newStorage([]T{value}
 // Zeros returns a tensor of zeros (empty strings for String, false for Bool).
 func Zeros(kind Kind, dims ...int) (Tensor, error) {
 	if !kind.Valid() {
-		return Tensor{}, newFault(errkind.TypeError, "make tensor", "give a kind other than Invalid", "no tensor has kind %v", kind)
+		return Tensor{}, newFault(errkind.TypeError, "make tensor", "give a kind other than Invalid",
+			"no tensor has kind %v", kind)
 	}
 	size, err := numElements(dims)
 	if err != nil {
 		return Tensor{}, err
 	}
 	if size > math.MaxInt/16 { // beyond any address space, where make would panic
-		return Tensor{}, newFault(errkind.ResourceExhaustedError, "make tensor", "give smaller dimensions", "a tensor of dimensions %v does not fit into memory", dims)
+		return Tensor{}, newFault(errkind.ResourceExhaustedError, "make tensor", "give smaller dimensions",
+			"a tensor of dimensions %v does not fit into memory", dims)
 	}
 	return Tensor{dims: slices.Clone(dims), data: kinds[kind].empty.zeros(size)}, nil
 }
@@ -132,7 +135,8 @@ func FromBytes(kind Kind, data []byte, dims ...int) (Tensor, error) {
 		return Tensor{}, err
 	}
 	if len(data) != t.Len()*kind.Size() {
-		return Tensor{}, valueError("make tensor", fmt.Sprintf("give %d", t.Len()*kind.Size()), "%d bytes for %v", len(data), t)
+		return Tensor{}, valueError("make tensor", fmt.Sprintf("give %d", t.Len()*kind.Size()), "%d bytes for %v", len(data),
+			t)
 	}
 	if kind == Bool {
 		for i, b := range data {
@@ -157,7 +161,8 @@ func numElements(dims []int) (int, error) {
 	size := 1
 	for _, d := range dims {
 		if size > math.MaxInt/d {
-			return 0, valueError("make tensor", "give smaller dimensions", "dimensions %v hold more values than an int counts", dims)
+			return 0, valueError("make tensor", "give smaller dimensions", "dimensions %v hold more values than an int counts",
+				dims)
 		}
 		size *= d
 	}
@@ -222,7 +227,8 @@ func (t Tensor) Bytes() []byte {
 func Flat[T Value](t Tensor) ([]T, error) {
 	v, ok := t.data.(*values[T])
 	if !ok {
-		return nil, newFault(errkind.TypeError, "flat", "ask for the type of its kind", "a %v tensor does not hold %v", t.Kind(), new(values[T]).kind())
+		return nil, newFault(errkind.TypeError, "flat", "ask for the type of its kind", "a %v tensor does not hold %v",
+			t.Kind(), new(values[T]).kind())
 	}
 	return *v, nil
 }
@@ -245,15 +251,16 @@ func (t Tensor) rowSize() int {
 	return w
 }
 
-// Rows returns a view of the rows from (inclusive) to to (exclusive) of axis 0.
-func (t Tensor) Rows(from, to int) (Tensor, error) {
-	if len(t.dims) == 0 || from < 0 || to < from || to > t.dims[0] {
-		return Tensor{}, valueError("rows", "give rows within axis 0", "no rows %d to %d in a tensor of dimensions %v", from, to, t.dims)
+// Rows returns a view of rows start to end-1 of axis 0.
+func (t Tensor) Rows(start, end int) (Tensor, error) {
+	if len(t.dims) == 0 || start < 0 || end < start || end > t.dims[0] {
+		return Tensor{}, valueError("rows", "give rows within axis 0", "no rows %d to %d in a tensor of dimensions %v",
+			start, end, t.dims)
 	}
 	dims := slices.Clone(t.dims)
-	dims[0] = to - from
+	dims[0] = end - start
 	w := t.rowSize()
-	return Tensor{dims: dims, data: t.data.view(from*w, to*w)}, nil
+	return Tensor{dims: dims, data: t.data.view(start*w, end*w)}, nil
 }
 
 // row returns a view of row i without the leading axis. The index must be in range.
@@ -272,20 +279,20 @@ func (t Tensor) gather(rows []int) Tensor {
 var errScalars = valueError("join tensors", "batch the scalars first", "scalars have no rows to concatenate")
 
 // joinTensors concatenates tensors along axis 0, or with stack, stacks them along a new axis 0.
-func joinTensors(parts []Tensor, stack bool) (Tensor, error) {
-	first := parts[0]
+func joinTensors(tensors []Tensor, stack bool) (Tensor, error) {
+	first := tensors[0]
 	if first.data == nil {
 		return Tensor{}, valueError("join tensors", "give a value to every component", "the zero tensor has no values")
 	}
-	tail, rows, size := first.dims, len(parts), 0
+	tail, rows, size := first.dims, len(tensors), 0
 	if !stack {
 		if len(first.dims) == 0 {
 			return Tensor{}, errScalars
 		}
 		tail, rows = first.dims[1:], 0
 	}
-	flat := make([]storage, len(parts))
-	for i, p := range parts {
+	flat := make([]storage, len(tensors))
+	for i, p := range tensors {
 		other := p.dims
 		if !stack {
 			if len(p.dims) == 0 {
@@ -294,11 +301,12 @@ func joinTensors(parts []Tensor, stack bool) (Tensor, error) {
 			other, rows = p.dims[1:], rows+p.dims[0]
 		}
 		if p.Kind() != first.Kind() || !slices.Equal(other, tail) {
-			return Tensor{}, valueError("join tensors", "give the rows of a batch one kind and shape, with Map", "tensor %d is %v, the first is %v", i, p, first)
+			return Tensor{}, valueError("join tensors", "give the rows of a batch one kind and shape, with Map",
+				"tensor %d is %v, the first is %v", i, p, first)
 		}
 		flat[i], size = p.data, size+p.data.len()
 	}
-	if len(parts) == 1 && !stack {
+	if len(tensors) == 1 && !stack {
 		return first, nil
 	}
 	return Tensor{dims: append([]int{rows}, tail...), data: first.data.join(flat, size)}, nil

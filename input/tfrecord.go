@@ -28,20 +28,21 @@ const rewriteHint = "write the file again"
 // memory for its data. A record that is kept, for example in a shuffle buffer, keeps its block in
 // memory: clone the strings with Map if that uses too much memory.
 func TFRecords(paths []string, opts FileOptions) Dataset {
-	return fromFiles(paths, opts, "tfrecords", Leaf(TensorSpec{Kind: String}), isRecordHeader, func(f *inputFile, at int64) (recordReader, error) {
-		r, err := f.reader(at)
-		if err != nil {
-			return nil, err
-		}
-		end, err := f.size()
-		if err != nil {
-			return nil, err
-		}
-		if f.isCompressed() {
-			end = at // unknown
-		}
-		return &tfrecordReader{r: r, pos: at, end: end, crcTable: crc32.MakeTable(crc32.Castagnoli)}, nil
-	})
+	return fromFiles(paths, opts, "tfrecords", Leaf(TensorSpec{Kind: String}), isRecordHeader,
+		func(f *inputFile, offset int64) (recordReader, error) {
+			r, err := f.reader(offset)
+			if err != nil {
+				return nil, err
+			}
+			end, err := f.size()
+			if err != nil {
+				return nil, err
+			}
+			if f.isCompressed() {
+				end = offset // unknown
+			}
+			return &tfrecordReader{r: r, pos: offset, end: end, crcTable: crc32.MakeTable(crc32.Castagnoli)}, nil
+		})
 }
 
 const (
@@ -55,7 +56,7 @@ type tfrecordReader struct {
 	r        io.Reader
 	pos, end int64 // offset of the next record, and the size of the file when it was opened, if known
 	crcTable *crc32.Table
-	// buffer contains the bytes that were read, beginning at offset at. They are never modified,
+	// buffer contains the bytes that were read, beginning at offset pos. They are never modified,
 	// because the strings of records refer to them.
 	buffer []byte
 	// texts and scalars are preallocated storage for the tensors of the next records.
@@ -82,19 +83,20 @@ func (t *tfrecordReader) next() (Element, error) {
 	if size > math.MaxInt64-recordHeaderBytes-recordFooterBytes {
 		return Element{}, corruptError(nil, rewriteHint, "a record of %d bytes", size)
 	}
-	whole := recordHeaderBytes + int64(size) + recordFooterBytes
-	if int64(len(t.buffer)) < whole {
-		if n, err := t.read(whole); err == io.EOF {
-			return Element{}, corruptError(nil, rewriteHint, "the file ends after %d of the %d bytes of a record", n-recordHeaderBytes, size+recordFooterBytes)
+	recordBytes := recordHeaderBytes + int64(size) + recordFooterBytes
+	if int64(len(t.buffer)) < recordBytes {
+		if n, err := t.read(recordBytes); err == io.EOF {
+			return Element{}, corruptError(nil, rewriteHint, "the file ends after %d of the %d bytes of a record",
+				n-recordHeaderBytes, size+recordFooterBytes)
 		} else if err != nil {
 			return Element{}, err
 		}
 	}
-	body, tail := t.buffer[recordHeaderBytes:whole-recordFooterBytes], t.buffer[whole-recordFooterBytes:]
+	body, tail := t.buffer[recordHeaderBytes:recordBytes-recordFooterBytes], t.buffer[recordBytes-recordFooterBytes:]
 	if maskedSum(t.crcTable, body) != binary.LittleEndian.Uint32(tail) {
 		return Element{}, corruptError(nil, rewriteHint, "the checksum of the data does not match")
 	}
-	t.pos, t.buffer = t.pos+whole, t.buffer[whole:]
+	t.pos, t.buffer = t.pos+recordBytes, t.buffer[recordBytes:]
 	return Leaf(t.scalar(unsafe.String(unsafe.SliceData(body), len(body)))), nil
 }
 
@@ -109,15 +111,15 @@ type lengthSums [256]struct {
 
 // matches reports whether the header of a record contains the checksum of its length.
 func (l *lengthSums) matches(sums *crc32.Table, size uint64, head []byte) bool {
-	at := &l[size%uint64(len(l))]
-	if !at.known || at.size != size {
-		at.size, at.sum, at.known = size, maskedSum(sums, head[:8]), true
+	entry := &l[size%uint64(len(l))]
+	if !entry.known || entry.size != size {
+		entry.size, entry.sum, entry.known = size, maskedSum(sums, head[:8]), true
 	}
-	return at.sum == binary.LittleEndian.Uint32(head[8:])
+	return entry.sum == binary.LittleEndian.Uint32(head[8:])
 }
 
-// read reads until ahead has n bytes. At the end of the file it returns io.EOF and the number of
-// bytes in ahead.
+// read reads until buffer has n bytes. At the end of the file it returns io.EOF and the number of
+// bytes in buffer.
 func (t *tfrecordReader) read(n int64) (int64, error) {
 	for int64(len(t.buffer)) < n {
 		room := max(n, readBlockBytes)
@@ -131,9 +133,9 @@ func (t *tfrecordReader) read(n int64) (int64, error) {
 			room = min(room, 2*int64(len(t.buffer))+readBlockBytes)
 		}
 		block := allocateUninitialized(int(room))
-		had := copy(block, t.buffer)
-		got, err := io.ReadAtLeast(t.r, block[had:], int(min(n, room))-had)
-		t.buffer = block[:had+got]
+		copied := copy(block, t.buffer)
+		count, err := io.ReadAtLeast(t.r, block[copied:], int(min(n, room))-copied)
+		t.buffer = block[:copied+count]
 		if err == io.ErrUnexpectedEOF {
 			err = io.EOF
 		}
@@ -144,9 +146,9 @@ func (t *tfrecordReader) read(n int64) (int64, error) {
 	return int64(len(t.buffer)), nil
 }
 
-// allocateUninitialized returns n bytes of uninitialized memory, which the caller must write before reading. A
-// strings.Builder allocates without clearing, unlike make; clearing would cost a third of the time
-// of reading.
+// allocateUninitialized returns n bytes of uninitialized memory, which the caller must write before
+// reading. A strings.Builder allocates without clearing, unlike make; clearing would cost a third
+// of the time of reading.
 func allocateUninitialized(n int) []byte {
 	var b strings.Builder
 	b.Grow(max(n, 1))
@@ -170,9 +172,9 @@ func (t *tfrecordReader) scalar(s string) Tensor {
 // returns the extended slice.
 func AppendTFRecord(file, data []byte) []byte {
 	sums := crc32.MakeTable(crc32.Castagnoli)
-	at := len(file)
+	start := len(file)
 	file = binary.LittleEndian.AppendUint64(file, uint64(len(data)))
-	file = binary.LittleEndian.AppendUint32(file, maskedSum(sums, file[at:]))
+	file = binary.LittleEndian.AppendUint32(file, maskedSum(sums, file[start:]))
 	file = append(file, data...)
 	return binary.LittleEndian.AppendUint32(file, maskedSum(sums, data))
 }

@@ -56,14 +56,14 @@ func (z zipSource) replaceInputs(f func(Source) (Source, error), _ bool) (Source
 	return zipSource(out), err
 }
 
-func (z zipSource) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
-	from, err := from.forOp("zip", 0, len(z))
+func (z zipSource) Open(ctx context.Context, pass Pass, start State) (Iterator, error) {
+	start, err := start.forOp("zip", 0, len(z))
 	if err != nil {
 		return nil, err
 	}
 	it := make(zipIterator, 0, len(z))
 	for i, s := range z {
-		one, err := s.Open(ctx, pass, from.Inputs[i])
+		one, err := s.Open(ctx, pass, start.Inputs[i])
 		if err != nil {
 			return nil, errors.Join(err, it.Close())
 		}

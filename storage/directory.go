@@ -28,7 +28,8 @@ func Directory(path string) (Store, error) {
 	}
 	info, err := os.Stat(d.root)
 	if err == nil && !info.IsDir() {
-		err = &files.Error{Path: d.root, Reason: files.NotRegular, Found: "no folder", Hint: "name a folder, or a path where nothing stands"}
+		err = &files.Error{Path: d.root, Reason: files.NotRegular, Found: "no folder",
+			Hint: "name a folder, or a path that does not exist"}
 	}
 	if err != nil {
 		return nil, WrapError("open", "", d, err)
@@ -38,14 +39,13 @@ func Directory(path string) (Store, error) {
 
 type directory struct {
 	root     string
-	onChange func(change, path, from string) // for tests, which simulate the disk; may be nil
+	onChange func(change, path, oldPath string) // for tests that simulate the disk; may be nil
 }
 
-// notifyChange reports a change of the file system to did. from is the old name of a file that was
-// renamed or linked.
-func (d *directory) notifyChange(change, path, from string) {
+// notifyChange calls onChange. oldPath is the old name of a file that was renamed or linked.
+func (d *directory) notifyChange(change, path, oldPath string) {
 	if d.onChange != nil {
-		d.onChange(change, path, from)
+		d.onChange(change, path, oldPath)
 	}
 }
 
@@ -60,15 +60,15 @@ func (d *directory) makeFolder(path string) error {
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	above := filepath.Dir(path)
-	if err := d.makeFolder(above); err != nil {
+	parent := filepath.Dir(path)
+	if err := d.makeFolder(parent); err != nil {
 		return err
 	}
 	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	d.notifyChange("mkdir", path, "")
-	return d.syncFolder(above)
+	return d.syncFolder(parent)
 }
 
 // syncFolder syncs the entries of a folder to disk.
@@ -83,8 +83,8 @@ func (d *directory) syncFolder(path string) error {
 	return err
 }
 
-// objectPath returns the path of an object. A symbolic link in place of a folder within the store is an
-// error, because its target may be outside of the store or an alias of another object.
+// objectPath returns the path of an object. A symbolic link in place of a folder within the store
+// is an error, because its target may be outside of the store or an alias of another object.
 func (d *directory) objectPath(ctx context.Context, name string) (string, error) {
 	if err := CheckName(name); err != nil {
 		return "", err
@@ -205,8 +205,8 @@ func (d *directory) putFile(ctx context.Context, path string, opts PutOptions, w
 	return d.syncFolder(folder)
 }
 
-// moveExclusive gives a file the name path, which must not exist. placed is false if the file also keeps
-// the name temp, which the caller then removes.
+// moveExclusive renames temp to path, which must not exist. placed is false if the file is linked at
+// both names; the caller then removes temp.
 func moveExclusive(temp, path string) (placed bool, err error) {
 	switch err := os.Link(temp, path); {
 	case err == nil:
@@ -304,7 +304,8 @@ func (d *directory) List(ctx context.Context, prefix string) (all []Info, err er
 // walk calls visit for the files and folders whose names begin with prefix, and for the folder that
 // prefix names if it ends with a slash. It omits files and folders that are removed during the
 // walk; missed reports whether there were any.
-func (d *directory) walk(ctx context.Context, prefix string, visit func(name string, e fs.DirEntry) error) (missed bool, err error) {
+func (d *directory) walk(ctx context.Context, prefix string, visit func(name string,
+	e fs.DirEntry) error) (missed bool, err error) {
 	start := d.root
 	if i := strings.LastIndexByte(prefix, '/'); i > 0 {
 		if start, err = d.objectPath(ctx, prefix[:i]); err != nil {
@@ -357,7 +358,8 @@ func (d *directory) Remove(ctx context.Context, name string) error {
 		return WrapError("remove", name, d, err)
 	}
 	d.notifyChange("remove", path, "")
-	if err := d.syncFolder(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) { // others may have removed the folder
+	if err := d.syncFolder(filepath.Dir(path)); err != nil && !errors.Is(err,
+		fs.ErrNotExist) { // others may have removed the folder
 		return WrapError("remove", name, d, err)
 	}
 	d.removeEmptyFolders(filepath.Dir(path))
@@ -374,20 +376,20 @@ func (d *directory) removeEmptyFolders(folder string) {
 
 // Sweep removes temporary files and empty folders. A concurrent Put whose new folder is removed
 // creates the folder again.
-func (d *directory) Sweep(ctx context.Context, prefix string, live func(string) bool) error {
+func (d *directory) Sweep(ctx context.Context, prefix string, isLive func(string) bool) error {
 	var folders []string
 	_, err := d.walk(ctx, prefix, func(name string, e fs.DirEntry) error {
 		switch {
 		case e.IsDir():
 			folders = append(folders, name)
 			return nil
-		case !strings.HasPrefix(e.Name(), tempPrefix) || live(name):
+		case !strings.HasPrefix(e.Name(), tempPrefix) || isLive(name):
 			return nil
 		}
 		return os.Remove(filepath.Join(d.root, filepath.FromSlash(name)))
 	})
 	for _, name := range slices.Backward(folders) { // removes subfolders before their parents
-		if path := filepath.Join(d.root, filepath.FromSlash(name)); !live(name+"/") && os.Remove(path) == nil {
+		if path := filepath.Join(d.root, filepath.FromSlash(name)); !isLive(name+"/") && os.Remove(path) == nil {
 			d.notifyChange("remove", path, "")
 		}
 	}

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -46,52 +47,46 @@ func Schemes() []string {
 	return slices.Sorted(maps.Keys(openers))
 }
 
-// IsURL reports whether place is a URL, so that [Open] needs a registered scheme for it.
-func IsURL(place string) bool { return urlPattern.MatchString(place) }
+// IsURL reports whether path is a URL, for which [Open] needs a registered scheme.
+func IsURL(path string) bool { return urlPattern.MatchString(path) }
 
-// Open opens the store at place, which is the path of a folder or a URL with a registered scheme,
+// Open opens the store at path, which is the path of a folder or a URL with a registered scheme,
 // such as "gs://bucket/run". A folder that does not exist is created. "file:///run" is the folder
 // /run, unless the scheme file is registered. The caller must close the store.
 //
 // If the scheme of a URL is not registered, the error is a ValueError that names the package to
 // import.
-func Open(ctx context.Context, place string) (Store, error) {
-	m := urlPattern.FindStringSubmatch(place)
+func Open(ctx context.Context, path string) (Store, error) {
+	m := urlPattern.FindStringSubmatch(path)
 	if m == nil {
-		return Directory(place)
+		return Directory(path)
 	}
 	scheme := strings.ToLower(m[1])
 	registryMutex.Lock()
 	open := openers[scheme]
 	registryMutex.Unlock()
 	if open == nil && scheme == "file" {
-		u, err := url.Parse(place)
+		u, err := url.Parse(path)
 		if err != nil || u.Host != "" || u.Path == "" || u.RawQuery != "" || u.Fragment != "" {
-			return nil, &errkind.Fault{Op: "storage: open", Subject: redactURL(place), Class: errkind.ValueError,
-				Reason: "a URL of a file has a path of this machine and nothing else", Hint: "give a folder, or write it as in file:///run/checkpoints"}
+			return nil, &errkind.Fault{Op: "storage: open", Subject: redactURL(path), Class: errkind.ValueError,
+				Reason: "a file URL must have an absolute path and nothing else", Hint: "use the path of a folder, or a URL such as file:///run/checkpoints"}
 		}
 		return Directory(u.Path)
 	}
 	if open == nil {
-		return nil, &errkind.Fault{Op: "storage: open", Subject: redactURL(place), Class: errkind.ValueError,
-			Reason: fmt.Sprintf("no package for %s:// is in this program, which has %s", scheme, joinSchemes(Schemes())), Hint: importHint(scheme)}
+		return nil, &errkind.Fault{Op: "storage: open", Subject: redactURL(path), Class: errkind.ValueError,
+			Reason: fmt.Sprintf("this program imports no package for %s://; its URL schemes are: %s", scheme,
+				cmp.Or(strings.Join(Schemes(), ", "), "none")), Hint: importHint(scheme)}
 	}
-	s, err := open(ctx, place)
+	s, err := open(ctx, path)
 	if err != nil {
-		return nil, &errkind.Fault{Op: "storage: open", Subject: redactURL(place), Err: err}
+		return nil, &errkind.Fault{Op: "storage: open", Subject: redactURL(path), Err: err}
 	}
 	return s, nil
 }
 
-func joinSchemes(schemes []string) string {
-	if len(schemes) == 0 {
-		return "none for URLs"
-	}
-	return strings.Join(schemes, ", ")
-}
-
-// schemePackages maps schemes to the packages of this project that register them. They are in a separate
-// module.
+// schemePackages maps schemes to the packages of this project that register them, which are in a
+// separate module.
 var schemePackages = map[string]string{"gs": "gcs", "s3": "s3", "azblob": "azure", "mem": "mem"}
 
 func importHint(scheme string) string {
@@ -101,9 +96,9 @@ func importHint(scheme string) string {
 	return "import a package that registers it with storage.Register, or give a folder"
 }
 
-// redactURL returns place without its password, query and fragment, which may contain secrets.
-func redactURL(place string) string {
-	u, err := url.Parse(place)
+// redactURL returns a URL without its password, query and fragment, which may contain secrets.
+func redactURL(text string) string {
+	u, err := url.Parse(text)
 	if err != nil {
 		return "a URL that cannot be parsed"
 	}
@@ -111,11 +106,12 @@ func redactURL(place string) string {
 	return u.Redacted()
 }
 
-// checkLocalPath returns an error for an empty path, or for a path that looks like a URL with a missing
-// slash.
+// checkLocalPath returns an error for an empty path, or for a path that looks like a URL with a
+// missing slash.
 func checkLocalPath(path string) error {
 	if path == "" {
-		return &errkind.Fault{Op: "storage: open", Reason: "an empty path", Hint: "give a folder or a URL", Class: errkind.ValueError}
+		return &errkind.Fault{Op: "storage: open", Reason: "an empty path", Hint: "give a folder or a URL",
+			Class: errkind.ValueError}
 	}
 	return files.CheckLocal(path)
 }

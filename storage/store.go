@@ -93,16 +93,16 @@ func (notExist) Error() string        { return "storage: no such object" }
 func (notExist) Kind() errkind.Kind   { return errkind.NotFoundError }
 func (notExist) Is(target error) bool { return target == fs.ErrNotExist }
 
-// WrapError returns an error of the form "storage: op name in place: cause", for packages that
-// implement stores. The error wraps the cause, so it still matches [ErrExists], [ErrNotExist] or
-// the error of a context. If cause is nil, Failed returns nil.
-func WrapError(op, name string, in Store, cause error) error {
+// WrapError adds the operation, the object's name and the store to an error, for packages that
+// implement stores: "storage: put name in store: cause". The result still matches [ErrExists],
+// [ErrNotExist] or the error of a context. If cause is nil, WrapError returns nil.
+func WrapError(op, name string, store Store, cause error) error {
 	if cause == nil {
 		return nil
 	}
-	subject := in.String()
+	subject := store.String()
 	if name != "" {
-		subject = fmt.Sprintf("%s in %s", name, in)
+		subject = fmt.Sprintf("%s in %s", name, store)
 	}
 	f := &errkind.Fault{Op: "storage: " + op, Subject: subject, Err: cause}
 	if errkind.KindOf(cause) == errkind.Unknown {
@@ -117,8 +117,9 @@ func WrapError(op, name string, in Store, cause error) error {
 // allowed.
 func CheckName(name string) error {
 	wrong := func(reason string) error {
-		return &errkind.Fault{Op: "storage: name", Subject: fmt.Sprintf("%q", name), Reason: reason, Class: errkind.ValueError,
-			Hint: `give a name such as "status/host-0003.json"`}
+		return &errkind.Fault{Op: "storage: name", Subject: fmt.Sprintf("%q", name), Reason: reason,
+			Class: errkind.ValueError,
+			Hint:  `give a name such as "status/host-0003.json"`}
 	}
 	if name == "" || len(name) > 900 {
 		return wrong("it is empty, or longer than 900 bytes")
@@ -151,10 +152,10 @@ type readerAt struct {
 	Object
 }
 
-func (r readerAt) ReadAt(p []byte, at int64) (int, error) {
-	n := max(0, min(int64(len(p)), r.Size()-at))
+func (r readerAt) ReadAt(p []byte, offset int64) (int, error) {
+	n := max(0, min(int64(len(p)), r.Size()-offset))
 	if n > 0 {
-		if err := r.Object.ReadAt(r.ctx, p[:n], at); err != nil {
+		if err := r.Object.ReadAt(r.ctx, p[:n], offset); err != nil {
 			return 0, err
 		}
 	}
@@ -164,15 +165,16 @@ func (r readerAt) ReadAt(p []byte, at int64) (int, error) {
 	return int(n), nil
 }
 
-// ReadAll returns the content of an object. An object of more than most bytes is an error.
-func ReadAll(ctx context.Context, s Store, name string, most int64) (data []byte, err error) {
+// ReadAll returns the content of an object. An object of more than maxBytes bytes is an error.
+func ReadAll(ctx context.Context, s Store, name string, maxBytes int64) (data []byte, err error) {
 	o, err := s.Open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.Close()) }()
-	if o.Size() > most {
-		return nil, WrapError("read", name, s, &errkind.Fault{Op: "storage: object", Reason: fmt.Sprintf("it has %d bytes, at most %d are read", o.Size(), most), Class: errkind.ValueError})
+	if o.Size() > maxBytes {
+		return nil, WrapError("read", name, s, &errkind.Fault{Op: "storage: object",
+			Reason: fmt.Sprintf("it has %d bytes, at most %d are read", o.Size(), maxBytes), Class: errkind.ValueError})
 	}
 	data = make([]byte, o.Size())
 	if err := o.ReadAt(ctx, data, 0); err != nil {
@@ -183,11 +185,11 @@ func ReadAll(ctx context.Context, s Store, name string, most int64) (data []byte
 
 // ReadOrPut returns the content of an object. If the object does not exist, it puts data and
 // returns data. If several processes call it concurrently, all of them return the data of the same
-// process. An object of more than most bytes is an error.
-func ReadOrPut(ctx context.Context, s Store, name string, data []byte, most int64) ([]byte, error) {
-	there, err := ReadAll(ctx, s, name, most)
+// process. An object of more than maxBytes bytes is an error.
+func ReadOrPut(ctx context.Context, s Store, name string, data []byte, maxBytes int64) ([]byte, error) {
+	existing, err := ReadAll(ctx, s, name, maxBytes)
 	if !errors.Is(err, ErrNotExist) {
-		return there, err
+		return existing, err
 	}
 	switch err := PutBytes(ctx, s, name, data, PutOptions{IfAbsent: true}); {
 	case err == nil:
@@ -195,5 +197,5 @@ func ReadOrPut(ctx context.Context, s Store, name string, data []byte, most int6
 	case !errors.Is(err, ErrExists):
 		return nil, err
 	}
-	return ReadAll(ctx, s, name, most) // another process was first
+	return ReadAll(ctx, s, name, maxBytes) // another process was first
 }

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Sub returns a view of the objects of s whose names begin with prefix and a slash. Names in the
-// view omit this prefix. Its Close does nothing. If prefix is not a valid name, every operation
-// that checks names returns an error.
+// Sub returns a store of the objects of s whose names begin with prefix and a slash, like fs.Sub.
+// Object names in the new store omit the prefix. Its Close does nothing. If prefix is not a valid
+// name, every operation that checks names returns an error.
 func Sub(s Store, prefix string) Store {
-	if of, ok := s.(*subStore); ok {
-		return &subStore{of.Store, of.prefix + prefix + "/"}
+	if outer, ok := s.(*subStore); ok {
+		return &subStore{outer.Store, outer.prefix + prefix + "/"}
 	}
 	return &subStore{s, prefix + "/"}
 }
@@ -41,9 +41,12 @@ func (s *subStore) Remove(ctx context.Context, name string) error {
 	return s.Store.Remove(ctx, s.prefix+name)
 }
 
-func (s *subStore) Sweep(ctx context.Context, prefix string, live func(string) bool) error {
+func (s *subStore) Sweep(ctx context.Context, prefix string, isLive func(string) bool) error {
 	if sweeper, ok := s.Store.(Sweeper); ok {
-		return sweeper.Sweep(ctx, s.prefix+prefix, func(name string) bool { return live(strings.TrimPrefix(name, s.prefix)) })
+		return sweeper.Sweep(ctx, s.prefix+prefix, func(name string) bool {
+			return isLive(strings.TrimPrefix(name,
+				s.prefix))
+		})
 	}
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// fileWriter writes a new file. If the system supports direct I/O, large aligned writes bypass the page
-// cache, so that Sync has little left to write.
+// fileWriter writes a new file. If the system supports direct I/O, large aligned writes bypass the
+// page cache, so that Sync has little left to write.
 type fileWriter struct {
 	*os.File
 	// direct is the same file opened for direct I/O; nil if direct I/O is not used.
@@ -18,7 +18,8 @@ type fileWriter struct {
 }
 
 const (
-	// directAlignment is the alignment for direct I/O: of the address, the length and the file offset.
+	// directAlignment is the alignment for direct I/O: of the address, the length and the file
+	// offset.
 	directAlignment = 4 << 10
 	// minDirectWrite is the smallest write for which direct I/O is faster.
 	minDirectWrite = 1 << 20
@@ -46,7 +47,8 @@ func (w *fileWriter) Write(p []byte) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if w.direct != nil && len(p) >= minDirectWrite && w.offset%directAlignment == 0 && uintptr(unsafe.Pointer(&p[0]))%directAlignment == 0 {
+	if w.direct != nil && len(p) >= minDirectWrite && w.offset%directAlignment == 0 &&
+		uintptr(unsafe.Pointer(&p[0]))%directAlignment == 0 {
 		n = len(p) &^ (directAlignment - 1)
 		if err := w.writeDirect(p[:n]); err != nil {
 			if !isDirectUnsupported(err) {
@@ -58,10 +60,10 @@ func (w *fileWriter) Write(p []byte) (n int, err error) {
 		w.offset += int64(n)
 	}
 	if rest := p[n:]; len(rest) > 0 {
-		more, err := w.WriteAt(rest, w.offset)
-		w.offset += int64(more)
+		count, err := w.WriteAt(rest, w.offset)
+		w.offset += int64(count)
 		if err != nil {
-			return n + more, err
+			return n + count, err
 		}
 	}
 	return len(p), nil
@@ -73,15 +75,15 @@ func (w *fileWriter) writeDirect(p []byte) error {
 	if half < minDirectWrite {
 		half = len(p)
 	}
-	var both errgroup.Group
+	var group errgroup.Group
 	if half < len(p) {
-		both.Go(func() error {
+		group.Go(func() error {
 			_, err := w.direct.WriteAt(p[half:], w.offset+int64(half))
 			return err
 		})
 	}
 	_, err := w.direct.WriteAt(p[:half], w.offset)
-	return errors.Join(err, both.Wait())
+	return errors.Join(err, group.Wait())
 }
 
 // Sync truncates the file to the bytes that were written, which frees reserved space, and syncs it

@@ -27,10 +27,11 @@ func openDirect(path string) *os.File {
 	return f
 }
 
-// isDirectUnsupported reports whether err means that the file system does not support a direct write.
+// isDirectUnsupported reports whether err means that the file system does not support a direct
+// write.
 func isDirectUnsupported(err error) bool { return errors.Is(err, syscall.EINVAL) }
 
 // renameExclusive renames a file. It fails if the new name exists.
-func renameExclusive(from, to string) error {
-	return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+func renameExclusive(oldPath, newPath string) error {
+	return unix.Renameat2(unix.AT_FDCWD, oldPath, unix.AT_FDCWD, newPath, unix.RENAME_NOREPLACE)
 }

@@ -12,8 +12,8 @@ var compressed string
 // pixels from 0 to 16 in row-major order, then the class.
 func Open() *strings.Reader { return strings.NewReader(compressed) }
 
-// IDX is a folder with the same digits in the form of MNIST, see package input/idx: of each 50 the last
-// ten are in the set t10k, the others in train. A pixel is from 0 to 255.
+// IDX contains the same digits in the file format of MNIST, which package input/idx reads. The last
+// ten of each 50 digits are in the set t10k, the others in the set train. Pixels are 0 to 255.
 //
 //go:embed *-ubyte.gz
 var IDX embed.FS

@@ -45,7 +45,8 @@ func FromTrain(ds train.Dataset, opts Options) input.Dataset {
 			}
 		}
 	}
-	return input.FromSeq(open, input.SeqOptions{Spec: opts.Spec, Count: opts.Count, BatchSize: cmp.Or(opts.BatchSize, input.Unknown)})
+	return input.FromSeq(open, input.SeqOptions{Spec: opts.Spec, Count: opts.Count,
+		BatchSize: cmp.Or(opts.BatchSize, input.Unknown)})
 }
 
 // convertBatch converts a batch and finalizes it.
@@ -75,12 +76,13 @@ func FromBatch(batch train.Batch) (input.Element, error) {
 	return input.Tuple(inputs, labels), nil
 }
 
-func fromTensors(what string, list []*tensors.Tensor) (input.Element, error) {
+func fromTensors(role string, list []*tensors.Tensor) (input.Element, error) {
 	out := make([]input.Element, len(list))
 	for i, t := range list {
 		x, err := FromTensor(t)
 		if err != nil {
-			return input.Element{}, &errkind.Fault{Op: "gomlxdata: convert batch", Subject: fmt.Sprintf("%s %d", what, i), Err: err}
+			return input.Element{}, &errkind.Fault{Op: "gomlxdata: convert batch", Subject: fmt.Sprintf("%s %d", role, i),
+				Err: err}
 		}
 		out[i] = input.Leaf(x)
 	}
@@ -111,7 +113,8 @@ func toTensors(e input.Element) ([]*tensors.Tensor, error) {
 	for i, leaf := range e.Leaves() {
 		t, err := ToTensor(leaf)
 		if err != nil {
-			return nil, errors.Join(&errkind.Fault{Op: "gomlxdata: convert element", Subject: fmt.Sprintf("component %q", e.Paths()[i]), Err: err}, train.Batch{Inputs: out}.Finalize())
+			return nil, errors.Join(&errkind.Fault{Op: "gomlxdata: convert element",
+				Subject: fmt.Sprintf("component %q", e.Paths()[i]), Err: err}, train.Batch{Inputs: out}.Finalize())
 		}
 		out = append(out, t)
 	}

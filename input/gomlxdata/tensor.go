@@ -15,13 +15,15 @@ import (
 // 4-bit integer, is a TypeError.
 func FromTensor(t *tensors.Tensor) (input.Tensor, error) {
 	if err := t.CheckValid(); err != nil {
-		return input.Tensor{}, &errkind.Fault{Op: "gomlxdata: copy tensor", Err: err, Hint: "give a tensor that is not finalized", Class: errkind.FailedPreconditionError}
+		return input.Tensor{}, &errkind.Fault{Op: "gomlxdata: copy tensor", Err: err,
+			Hint: "give a tensor that is not finalized", Class: errkind.FailedPreconditionError}
 	}
 	shape := t.Shape()
 	kind, ok := input.KindOf(shape.DType)
 	if !ok {
-		return input.Tensor{}, &errkind.Fault{Op: "gomlxdata: copy tensor", Reason: fmt.Sprintf("a host tensor cannot hold %s", shape),
-			Hint: "convert it to another dtype", Class: errkind.TypeError}
+		return input.Tensor{}, &errkind.Fault{Op: "gomlxdata: copy tensor",
+			Reason: fmt.Sprintf("a host tensor cannot hold %s", shape),
+			Hint:   "convert it to another dtype", Class: errkind.TypeError}
 	}
 	if shape.Size() == 0 {
 		return input.Zeros(kind, shape.Dimensions...)

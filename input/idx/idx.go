@@ -51,7 +51,8 @@ func ReadFile(folder fs.FS, name string) (Array, error) {
 	case err != nil:
 		return Array{}, &errkind.Fault{Op: "idx: open", Err: err, Hint: "the folder needs " + name + ", plain or with .gz"}
 	case !info.Mode().IsRegular():
-		return Array{}, &errkind.Fault{Op: "idx: open", Subject: name, Reason: "it is not a regular file", Class: errkind.ValueError}
+		return Array{}, &errkind.Fault{Op: "idx: open", Subject: name, Reason: "it is not a regular file",
+			Class: errkind.ValueError}
 	}
 	f, err := folder.Open(name)
 	if err != nil {
@@ -69,7 +70,8 @@ func ReadFile(folder fs.FS, name string) (Array, error) {
 // [ErrFormat]; other errors are errors of r.
 func Read(r io.Reader) (Array, error) {
 	if r == nil {
-		return Array{}, &errkind.Fault{Op: "idx: read", Reason: "the reader is nil", Hint: "give an open file", Class: errkind.ValueError}
+		return Array{}, &errkind.Fault{Op: "idx: read", Reason: "the reader is nil", Hint: "give an open file",
+			Class: errkind.ValueError}
 	}
 	in := bufio.NewReader(r)
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -92,7 +94,7 @@ func Read(r io.Reader) (Array, error) {
 		return Array{}, formatError("dimensions %v announce %d bytes, but the file ends after %d", dims, size, len(data))
 	}
 	if len(data) > size {
-		return Array{}, formatError("dimensions %v announce %d bytes, but the file goes on", dims, size)
+		return Array{}, formatError("dimensions %v announce %d bytes, but the file is longer", dims, size)
 	}
 	return Array{Dims: dims, Data: data}, nil
 }
@@ -130,10 +132,10 @@ func readHeader(in io.Reader) (dims []int, size int, err error) {
 	return dims, size, nil
 }
 
-// truncationError converts an end of file within where to a format error.
-func truncationError(where string, err error) error {
+// truncationError converts an end of file to a format error that names the truncated section.
+func truncationError(section string, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return formatError("the file ends in its %s", where)
+		return formatError("the file ends in its %s", section)
 	}
 	return gzipError(err)
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// ReadTrainTest returns the sets "train" and "t10k" in the folder at dir. If dir is empty, it reads them
-// from the file system otherwise, such as embedded data. See [ReadLabeledImages].
-func ReadTrainTest(dir string, otherwise fs.FS) (training, test input.Dataset, err error) {
+// ReadTrainTest reads the sets "train" and "t10k" of [ReadLabeledImages] from the folder dir. If
+// dir is empty, it reads them from the file system fallback, such as embedded data.
+func ReadTrainTest(dir string, fallback fs.FS) (training, test input.Dataset, err error) {
 	if dir != "" {
-		otherwise = files.Dir(dir)
+		fallback = files.Dir(dir)
 	}
-	if training, err = ReadLabeledImages(otherwise, "train"); err == nil {
-		test, err = ReadLabeledImages(otherwise, "t10k")
+	if training, err = ReadLabeledImages(fallback, "train"); err == nil {
+		test, err = ReadLabeledImages(fallback, "t10k")
 	}
 	if err != nil && dir != "" {
 		err = &errkind.Fault{Op: "idx: folder " + dir, Err: err}
@@ -24,10 +24,11 @@ func ReadTrainTest(dir string, otherwise fs.FS) (training, test input.Dataset, e
 	return training, test, err
 }
 
-// ReadLabeledImages reads a set of labeled images, such as "train" or "t10k" of MNIST, into memory. It reads
-// the files SET-images-idx3-ubyte, of shape [count height width], and SET-labels-idx1-ubyte, of
-// shape [count], each either plain or with the suffix .gz. Each element of the dataset is a tuple
-// of an image, uint8 [height width], and a label, a scalar int32, in the order of the files.
+// ReadLabeledImages reads a set of labeled images, such as "train" or "t10k" of MNIST, into memory.
+// It reads the files SET-images-idx3-ubyte, of shape [count height width], and
+// SET-labels-idx1-ubyte, of shape [count], each either plain or with the suffix .gz. Each element
+// of the dataset is a tuple of an image, uint8 [height width], and a label, a scalar int32, in the
+// order of the files.
 func ReadLabeledImages(folder fs.FS, set string) (input.Dataset, error) {
 	images, err := ReadFile(folder, set+"-images-idx3-ubyte")
 	if err != nil {
@@ -38,7 +39,8 @@ func ReadLabeledImages(folder fs.FS, set string) (input.Dataset, error) {
 		return input.Dataset{}, err
 	}
 	if len(images.Dims) != 3 || len(classes.Dims) != 1 || images.Dims[0] != classes.Dims[0] || images.Dims[0] == 0 {
-		return input.Dataset{}, &errkind.Fault{Op: "idx: " + set, Class: errkind.ValueError, Hint: "give files of shape [count height width] and [count]",
+		return input.Dataset{}, &errkind.Fault{Op: "idx: " + set, Class: errkind.ValueError,
+			Hint:   "give files of shape [count height width] and [count]",
 			Reason: fmt.Sprintf("images of shape %v with labels of shape %v", images.Dims, classes.Dims)}
 	}
 	x, err := input.NewTensor(images.Data, images.Dims...)

@@ -57,9 +57,9 @@ func tensorFromSlices(value any) (t *tensors.Tensor, ok bool) {
 		first = first.Index(0)
 	}
 	dtype := dtypes.FromGoType(element)
-	own := dtype != dtypes.InvalidDType && (dtype.GoType() == element || element == reflect.TypeFor[int]() &&
+	isDType := dtype != dtypes.InvalidDType && (dtype.GoType() == element || element == reflect.TypeFor[int]() &&
 		dtype == dtypes.Int64)
-	if !own || !isRectangular(v, dims) {
+	if !isDType || !isRectangular(v, dims) {
 		return nil, false
 	}
 	t = tensors.FromShape(shapes.Make(dtype, dims...))
@@ -83,9 +83,9 @@ func isRectangular(v reflect.Value, dims []int) bool {
 func copyRows(flat, v reflect.Value, rank int) reflect.Value {
 	if rank == 1 {
 		if row, ok := v.Interface().([]int); ok {
-			into := flat.Interface().([]int64)
+			dst := flat.Interface().([]int64)
 			for i, n := range row {
-				into[i] = int64(n)
+				dst[i] = int64(n)
 			}
 			return flat.Slice(len(row), flat.Len())
 		}

@@ -17,6 +17,6 @@
 //
 // # Writing
 //
-// [Write] writes tensors in the order of [EncodeHeader], and [WriteFile] writes a file atomically. Equal
-// tensors and metadata always result in equal files.
+// [Write] writes tensors in the order of [EncodeHeader], and [WriteFile] writes a file atomically.
+// Equal tensors and metadata always result in equal files.
 package safetensors

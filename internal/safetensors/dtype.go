@@ -37,8 +37,8 @@ const (
 	U64        DType = "U64"
 )
 
-// dtypeInfo has for each element type the size of an element in bits and the GoMLX dtype with the same
-// representation in memory, if there is one.
+// dtypeInfo has for each element type the size of an element in bits and the GoMLX dtype with the
+// same representation in memory, if there is one.
 var dtypeInfo = map[DType]struct {
 	bits int
 	same dtypes.DType

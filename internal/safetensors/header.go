@@ -108,7 +108,8 @@ func checkCoverage(tensors []Info, data int64) error {
 	return nil
 }
 
-// headerDecoder reads the header token by token, which unlike decoding to a map detects duplicate keys.
+// headerDecoder reads the header token by token, which unlike decoding to a map detects duplicate
+// keys.
 type headerDecoder struct{ *json.Decoder }
 
 func (d *headerDecoder) token() (json.Token, error) {
@@ -122,17 +123,17 @@ func (d *headerDecoder) token() (json.Token, error) {
 	return t, nil
 }
 
-func (d *headerDecoder) expectDelim(delim json.Delim, what string) error {
+func (d *headerDecoder) expectDelim(delim json.Delim, subject string) error {
 	t, err := d.token()
 	if err == nil && t != delim {
-		err = formatError("%s: found %v instead of %v", what, t, delim)
+		err = formatError("%s: found %v instead of %v", subject, t, delim)
 	}
 	return err
 }
 
 // readObject calls field for each key. field must read the value.
-func (d *headerDecoder) readObject(what string, field func(key string) error) error {
-	if err := d.expectDelim('{', what); err != nil {
+func (d *headerDecoder) readObject(subject string, field func(key string) error) error {
+	if err := d.expectDelim('{', subject); err != nil {
 		return err
 	}
 	seen := map[string]bool{}
@@ -143,24 +144,24 @@ func (d *headerDecoder) readObject(what string, field func(key string) error) er
 		}
 		key, ok := t.(string)
 		if !ok || seen[key] {
-			return formatError("%s: key %v is duplicate or not a string", what, t)
+			return formatError("%s: key %v is duplicate or not a string", subject, t)
 		}
 		seen[key] = true
 		if err := field(key); err != nil {
 			return err
 		}
 	}
-	return d.expectDelim('}', what)
+	return d.expectDelim('}', subject)
 }
 
-func (d *headerDecoder) readString(what string) (string, error) {
+func (d *headerDecoder) readString(subject string) (string, error) {
 	t, err := d.token()
 	if err != nil {
 		return "", err
 	}
 	s, ok := t.(string)
 	if !ok {
-		return "", formatError("%s is %v, not a string", what, t)
+		return "", formatError("%s is %v, not a string", subject, t)
 	}
 	return s, nil
 }
@@ -175,8 +176,8 @@ func (d *headerDecoder) readMetadata() (map[string]string, error) {
 }
 
 // readInts reads an array of non-negative integers.
-func (d *headerDecoder) readInts(what string) ([]int, error) {
-	if err := d.expectDelim('[', what); err != nil {
+func (d *headerDecoder) readInts(subject string) ([]int, error) {
+	if err := d.expectDelim('[', subject); err != nil {
 		return nil, err
 	}
 	var out []int
@@ -188,31 +189,31 @@ func (d *headerDecoder) readInts(what string) ([]int, error) {
 		number, _ := t.(json.Number)
 		v, err := strconv.ParseUint(number.String(), 10, strconv.IntSize-1)
 		if err != nil {
-			return nil, formatError("%s contains %v, which is not a non-negative integer", what, t)
+			return nil, formatError("%s contains %v, which is not a non-negative integer", subject, t)
 		}
 		out = append(out, int(v))
 	}
-	return out, d.expectDelim(']', what)
+	return out, d.expectDelim(']', subject)
 }
 
 func (d *headerDecoder) readTensor(name string) (Info, error) {
 	t := Info{Spec: Spec{Name: name}}
 	var offsets []int
 	fields := 0
-	what := "tensor " + strconv.Quote(name)
-	err := d.readObject(what, func(key string) (err error) {
+	subject := "tensor " + strconv.Quote(name)
+	err := d.readObject(subject, func(key string) (err error) {
 		fields++
 		switch key {
 		case "dtype":
 			var s string
-			s, err = d.readString(what + ": dtype")
+			s, err = d.readString(subject + ": dtype")
 			t.DType = DType(s)
 		case "shape":
-			t.Shape, err = d.readInts(what + ": shape")
+			t.Shape, err = d.readInts(subject + ": shape")
 		case "data_offsets":
-			offsets, err = d.readInts(what + ": data_offsets")
+			offsets, err = d.readInts(subject + ": data_offsets")
 		default:
-			err = formatError("%s: unknown field %q", what, key)
+			err = formatError("%s: unknown field %q", subject, key)
 		}
 		return err
 	})
@@ -220,15 +221,15 @@ func (d *headerDecoder) readTensor(name string) (Info, error) {
 		return Info{}, err
 	}
 	if fields != 3 || len(offsets) != 2 || offsets[1] < offsets[0] {
-		return Info{}, formatError("%s needs dtype, shape and two ascending data_offsets", what)
+		return Info{}, formatError("%s needs dtype, shape and two ascending data_offsets", subject)
 	}
 	t.Offset, t.Bytes = int64(offsets[0]), int64(offsets[1]-offsets[0])
 	size, err := t.DType.byteSize(t.Shape)
 	if err != nil {
-		return Info{}, &errkind.Fault{Op: "safetensors: read", Subject: what, Err: err}
+		return Info{}, &errkind.Fault{Op: "safetensors: read", Subject: subject, Err: err}
 	}
 	if size != t.Bytes {
-		return Info{}, formatError("%s is %s of shape %v with %d bytes, but its data_offsets %v contain %d", what, t.DType,
+		return Info{}, formatError("%s is %s of shape %v with %d bytes, but its data_offsets %v contain %d", subject, t.DType,
 			t.Shape, size, offsets, t.Bytes)
 	}
 	return t, nil
@@ -263,8 +264,8 @@ func layoutTensors(tensors []Spec) ([]Info, error) {
 	return out, nil
 }
 
-// EncodeHeader returns the bytes of a file before its data, and the tensors in the order in which they
-// are written. The data starts at a multiple of align bytes. Tensors are sorted by descending
+// EncodeHeader returns the bytes of a file before its data, and the tensors in the order in which
+// they are written. The data starts at a multiple of align bytes. Tensors are sorted by descending
 // element size, so that all values are aligned, and then by name.
 func EncodeHeader(tensors []Spec, metadata map[string]string, align int) ([]byte, []Info, error) {
 	layout, err := layoutTensors(tensors)

@@ -49,13 +49,13 @@ func New(src io.ReaderAt, size int64) (*File, error) {
 }
 
 // readFull reads len(p) bytes. If src is too short, the error matches ErrFormat.
-func readFull(src io.ReaderAt, p []byte, at int64) error {
-	n, err := src.ReadAt(p, at)
+func readFull(src io.ReaderAt, p []byte, offset int64) error {
+	n, err := src.ReadAt(p, offset)
 	if n == len(p) {
 		return nil
 	}
 	if err == io.EOF {
-		return formatError("the file is truncated at byte %d", at+int64(n))
+		return formatError("the file is truncated at byte %d", offset+int64(n))
 	}
 	return ioError("read", "", err)
 }

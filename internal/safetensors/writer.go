@@ -11,9 +11,9 @@ import (
 )
 
 // Write writes tensors and metadata. It calls data for each tensor that is not empty, in the order
-// of [EncodeHeader]. data must write all bytes of the tensor to w. Errors match [ErrFormat] if a dtype, a
-// shape, a name or the size of the header is not permitted, or if data writes more or fewer bytes
-// than the tensor has.
+// of [EncodeHeader]. data must write all bytes of the tensor to w. Errors match [ErrFormat] if a
+// dtype, a shape, a name or the size of the header is not permitted, or if data writes more or
+// fewer bytes than the tensor has.
 func Write(w io.Writer, tensors []Spec, metadata map[string]string, data func(t Info, w io.Writer) error) error {
 	header, layout, err := EncodeHeader(tensors, metadata, 8)
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/remat"
 )
 
-// ComputeOptions contains options of the computation of a decoder, which change its losses only by rounding,
-// and HeadSize.
+// ComputeOptions contains options of the computation of a decoder, which change its losses only by
+// rounding, and HeadSize.
 type ComputeOptions struct {
 	// Remat is the rematerialization policy of a layer: it selects the values that the backward pass
 	// does not recompute.
 	Remat remat.Policy
 	// HeadSize is the number of features of a head; 0 is Width/Heads.
 	HeadSize int
-	// FlashAttention recomputes the attention scores in the backward pass, independent of Keep, like flash
-	// attention kernels.
+	// FlashAttention recomputes the attention scores in the backward pass, independent of Keep,
+	// like flash attention kernels.
 	FlashAttention bool
-	// ShardByTokens shards the activations between layers over the logical devices by tokens, which saves
-	// memory. The number of logical devices must divide Sequence.
+	// ShardByTokens shards the activations between layers over the logical devices by tokens, which
+	// saves memory. The number of logical devices must divide Sequence.
 	ShardByTokens bool
 }
 
@@ -34,22 +34,23 @@ func (c Config) FeaturesPerHead() int { return cmp.Or(c.HeadSize, c.Width/c.Head
 
 // forCache returns the configuration without Flash and Tokens if past is not nil, because generation
 // processes one token at a time.
-func (c Config) forCache(past *generate.Cache) Config {
-	c.FlashAttention, c.ShardByTokens = c.FlashAttention && past == nil, c.ShardByTokens && past == nil
+func (c Config) forCache(cache *generate.Cache) Config {
+	c.FlashAttention, c.ShardByTokens = c.FlashAttention && cache == nil, c.ShardByTokens && cache == nil
 	return c
 }
 
 // attention returns the result of attention, [rows, tokens, heads, size], sharded by heads.
-func (c Config) attention(past *generate.Cache, q, k, v *graph.Node) *graph.Node {
+func (c Config) attention(cache *generate.Cache, q, k, v *graph.Node) *graph.Node {
 	if !c.FlashAttention {
-		return c.shardFeatures(past.Attend(q, k, v))
+		return c.shardFeatures(cache.Attend(q, k, v))
 	}
 	return c.shardFeatures(remat.BlockMany(remat.Nothing(), []*graph.Node{q, k, v}, func(in []*graph.Node) []*graph.Node {
-		return []*graph.Node{past.Attend(in[0], in[1], in[2])}
+		return []*graph.Node{cache.Attend(in[0], in[1], in[2])}
 	})[0])
 }
 
-// shardActivations annotates the activations between layers, [rows, tokens, Width], with their sharding.
+// shardActivations annotates the activations between layers, [rows, tokens, Width], with their
+// sharding.
 func (c Config) shardActivations(x *graph.Node) *graph.Node {
 	if c.ShardByTokens {
 		return logical.SplitOver(x, "", "logical", "")
@@ -57,7 +58,8 @@ func (c Config) shardActivations(x *graph.Node) *graph.Node {
 	return logical.Replicate(x)
 }
 
-// outputProjection is the last product of a layer. x is sharded over the logical devices by features, dimension
+// outputProjection is the last product of a layer. x is sharded over the logical devices by
+// features, dimension
 // 2. With Tokens it uses Einsum, because GoMLX's dense layer merges rows and tokens into one
 // dimension, which prevents sharding by tokens.
 func (c Config) outputProjection(scope *model.Scope, x *graph.Node) *graph.Node {
@@ -76,8 +78,8 @@ func (c Config) gatherTokens(x *graph.Node) *graph.Node {
 	return x
 }
 
-// shardFeatures annotates values within a layer, which are sharded by heads or hidden features, dimension
-// 2, and not by tokens.
+// shardFeatures annotates values within a layer, which are sharded by heads or hidden features,
+// dimension 2, and not by tokens.
 func (c Config) shardFeatures(x *graph.Node) *graph.Node {
 	if !c.ShardByTokens {
 		return x

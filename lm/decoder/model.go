@@ -45,33 +45,36 @@ func (c Config) Loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node 
 }
 
 // Logits returns float32 [rows, n, Vocabulary] for tokens, int32 [rows, n]. past is nil in training.
-func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, past *generate.Cache) *graph.Node {
+func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, cache *generate.Cache) *graph.Node {
 	scope := rc.Scope().WithInitializer(initializer.RandomNormalFn(rc.Scope(), 0.02))
-	c, positions := c.forCache(past), past.Positions(tokens)
+	c, positions := c.forCache(cache), cache.Positions(tokens)
 	x := layers.Embedding(scope.In("embedding"), graph.InsertAxes(tokens, -1), dtypes.Float32, c.Vocabulary, c.Width)
 	x = c.shardActivations(precision.Compute(x))
 	x = loop.Layers(scope.In("layers"), c.Layers, x, func(scope *model.Scope, x *graph.Node) *graph.Node {
-		x = graph.Add(x, c.attentionLayer(scope, c.rmsNorm(scope.In("norm1"), x), positions, past))
+		x = graph.Add(x, c.attentionLayer(scope, c.rmsNorm(scope.In("norm1"), x), positions, cache))
 		return graph.Add(x, c.feedForward(scope, c.rmsNorm(scope.In("norm2"), x)))
 	}, loop.Options{Keep: c.Remat})
 	logits := layers.Dense(scope.In("head"), c.rmsNorm(scope.In("norm"), x), false, c.Vocabulary)
 	return precision.Output(logical.SplitOver(logits, "", "", "logical"))
 }
 
-// attentionLayer is causal attention with rotary positions, with Heads heads of queries and KeyHeads heads
-// of keys and values. The angles are float32, because bfloat16 is not precise enough for positions.
-func (c Config) attentionLayer(scope *model.Scope, x, positions *graph.Node, past *generate.Cache) *graph.Node {
+// attentionLayer is causal attention with rotary positions, with Heads heads of queries and
+// KeyHeads heads of keys and values. The angles are float32, because bfloat16 is not precise enough
+// for positions.
+func (c Config) attentionLayer(scope *model.Scope, x, positions *graph.Node, cache *generate.Cache) *graph.Node {
 	heads := func(name string, heads int) *graph.Node {
-		return logical.SplitOver(layers.Dense(scope.In("%s", name), x, false, heads, c.FeaturesPerHead()), "", "", "logical", "")
+		return logical.SplitOver(layers.Dense(scope.In("%s", name), x, false, heads, c.FeaturesPerHead()), "", "", "logical",
+			"")
 	}
 	q, k, v := heads("query", c.Heads), heads("key", c.KeyHeads), heads("value", c.KeyHeads)
 	q, k = graph.ConvertDType(q, dtypes.Float32), graph.ConvertDType(k, dtypes.Float32)
 	half := c.FeaturesPerHead() / 2
-	speeds := graph.Exp(graph.MulScalar(graph.Iota(x.Graph(), shapes.Make(dtypes.Float32, 1, 1, half), 2), -math.Log(c.RotaryBase)/float64(half)))
+	speeds := graph.Exp(graph.MulScalar(graph.Iota(x.Graph(), shapes.Make(dtypes.Float32, 1, 1, half), 2),
+		-math.Log(c.RotaryBase)/float64(half)))
 	angles := graph.Mul(graph.ConvertDType(graph.InsertAxes(positions, -1), dtypes.Float32), speeds)
 	rotary := pos.NewRoPEWithCosSin(graph.Cos(angles), graph.Sin(angles))
 	q, k = graph.ConvertDType(rotary.Encode(q, 1), x.DType()), graph.ConvertDType(rotary.Encode(k, 1), x.DType())
-	y := c.attention(past, q, k, v)
+	y := c.attention(cache, q, k, v)
 	y = graph.Reshape(y, x.Shape().Dim(0), x.Shape().Dim(1), c.Heads*c.FeaturesPerHead())
 	return c.outputProjection(scope.In("out"), y)
 }
@@ -85,5 +88,8 @@ func (c Config) feedForward(scope *model.Scope, x *graph.Node) *graph.Node {
 
 // rmsNorm is RMS normalization in float32.
 func (c Config) rmsNorm(scope *model.Scope, x *graph.Node) *graph.Node {
-	return c.gatherTokens(precision.FullPrecision(x, func(x *graph.Node) *graph.Node { return norm.RMSNorm(scope, x).WithEpsilon(c.Epsilon).Done() }))
+	return c.gatherTokens(precision.FullPrecision(x, func(x *graph.Node) *graph.Node {
+		return norm.RMSNorm(scope,
+			x).WithEpsilon(c.Epsilon).Done()
+	}))
 }

@@ -1,6 +1,3 @@
-// Package decoder is a Llama-style transformer decoder of GoMLX layers, the model of command gpt.
-// [Config] contains the sizes, and [Preset] returns a predefined configuration. The layers are a
-// loop in the program, and the matrices are sharded over the logical devices ([Rules]).
 package decoder
 
 import (
@@ -45,13 +42,13 @@ func Preset(name string) (Config, error) {
 
 // Validate returns a ValueError for a size that the replicas or the logical devices do not divide.
 func (c Config) Validate(replicas, logicalDevices, microbatches int) error {
-	parts := max(replicas, 1) * max(microbatches, 1)
+	divisor := max(replicas, 1) * max(microbatches, 1)
 	for i, n := range []int{c.Batch, c.Heads, c.KeyHeads, c.Hidden, c.Vocabulary} {
-		if n < 1 || n%parts != 0 {
-			what := []string{"rows of a batch", "heads", "heads of keys", "hidden features", "tokens of the vocabulary"}[i]
-			return valueError("take numbers that divide", "%d %s cannot be cut into %d equal parts", n, what, parts)
+		if n < 1 || n%divisor != 0 {
+			name := []string{"rows of a batch", "heads", "heads of keys", "hidden features", "tokens of the vocabulary"}[i]
+			return valueError("take numbers that divide", "%d %s cannot be cut into %d equal parts", n, name, divisor)
 		}
-		parts = max(logicalDevices, 1)
+		divisor = max(logicalDevices, 1)
 	}
 	return nil
 }

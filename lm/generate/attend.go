@@ -19,7 +19,7 @@ import (
 // it; see [Cache.Update]. Apply rotary embeddings to queries and keys before calling Attend.
 func (c *Cache) Attend(queries, keys, values *graph.Node) *graph.Node {
 	if queries.Rank() != 4 || keys.Rank() != 4 || queries.Shape().Dim(2)%keys.Shape().Dim(2) != 0 {
-		panicValueError("attention", "give queries [rows, tokens, heads, size], with a multiple of the heads of keys",
+		panicValueError("attention", "pass queries [rows, tokens, heads, size] whose number of heads is a multiple of the number of key heads",
 			"queries of shape %s and keys of %s", queries.Shape(), keys.Shape())
 	}
 	shape := queries.Shape().Dimensions
@@ -45,7 +45,8 @@ func (c *Cache) Attend(queries, keys, values *graph.Node) *graph.Node {
 // checkHeads panics with an error unless keys and values have the same shape of rank 4.
 func checkHeads(keys, values *graph.Node) {
 	if keys.Rank() != 4 || !keys.Shape().Equal(values.Shape()) {
-		panicValueError("update of the cache", "give both as [rows, tokens, heads, size]", "keys of shape %s and values of %s", keys.Shape(), values.Shape())
+		panicValueError("update of the cache", "pass both as [rows, tokens, heads, size]",
+			"keys of shape %s and values of %s", keys.Shape(), values.Shape())
 	}
 }
 
@@ -65,7 +66,7 @@ func causalMask(keys, values *graph.Node) *graph.Node {
 // the dtype of x.
 func Rotary(x, positions *graph.Node, base float64) *graph.Node {
 	if x.Rank() != 4 || positions.Rank() != 2 || x.Shape().Dim(-1)%2 != 0 || !(base > 0) {
-		panicValueError("rotary embedding", "give heads [rows, tokens, heads, size] of an even size, places [rows, tokens] and a positive base",
+		panicValueError("rotary embedding", "pass heads [rows, tokens, heads, size] of an even size, positions [rows, tokens] and a positive base",
 			"x of shape %s, positions of %s, base %v", x.Shape(), positions.Shape(), base)
 	}
 	g, dims := x.Graph(), x.Shape().Dimensions
@@ -75,11 +76,11 @@ func Rotary(x, positions *graph.Node, base float64) *graph.Node {
 	places := graph.InsertAxes(graph.ConvertDType(positions, dtypes.Float32), -1, -1)
 	angle := graph.Mul(graph.BroadcastToShape(places, table), speed)
 	cos, sin := graph.Cos(angle), graph.Sin(angle)
-	part := func(from, to int) *graph.Node {
-		of := graph.Slice(x, graph.AxisRange(), graph.AxisRange(), graph.AxisRange(), graph.AxisRange(from, to))
-		return graph.ConvertDType(of, dtypes.Float32)
+	slice := func(start, end int) *graph.Node {
+		axisSlice := graph.Slice(x, graph.AxisRange(), graph.AxisRange(), graph.AxisRange(), graph.AxisRange(start, end))
+		return graph.ConvertDType(axisSlice, dtypes.Float32)
 	}
-	a, b := part(0, half), part(half, 2*half)
+	a, b := slice(0, half), slice(half, 2*half)
 	return graph.ConvertDType(graph.Concatenate([]*graph.Node{
 		graph.Sub(graph.Mul(a, cos), graph.Mul(b, sin)),
 		graph.Add(graph.Mul(b, cos), graph.Mul(a, sin)),

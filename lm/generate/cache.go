@@ -14,16 +14,16 @@ import (
 )
 
 // Cache stores the keys and values of earlier tokens for the attention layers of a model. A model
-// receives a Cache while it generates, and nil while it is trained. Attend, Positions and Update work
-// on nil, which represents complete sequences that start at position 0. Layer, SetLayer, Slot and
-// ValidSlots access the cache itself and panic with an error on nil. A Cache belongs to one trace of a
-// model.
+// receives a Cache while it generates, and nil while it is trained. Attend, Positions and Update
+// work on nil, which represents complete sequences that start at position 0. Layer, SetLayer, Slot
+// and ValidSlots access the cache itself and panic with an error on nil. A Cache belongs to one
+// trace of a model.
 type Cache struct {
 	rc *strategy.ReplicaContext
 	*deviceState
 	tokens int         // number of current tokens of each row
 	slot   *graph.Node // cache slot of the first current token, an int32 scalar
-	pad    *graph.Node // number of padding slots before a row's first token, int32 [rowsPerReplica]
+	pad    *graph.Node // number of padding slots before a row's first token, int32 [rows]
 	calls  int         // number of calls of Update and SetLayer in the trace
 	inLoop bool        // a call was in a loop, and represents all layers of the loop
 }
@@ -33,7 +33,8 @@ type Cache struct {
 // rotary embeddings.
 func (c *Cache) Positions(tokens *graph.Node) *graph.Node {
 	if tokens.Rank() != 2 {
-		panicValueError("positions", "give the tokens that the model received", "tokens of shape %s, not [rows, n]", tokens.Shape())
+		panicValueError("positions", "pass the tokens that the model received", "tokens of shape %s, not [rows, n]",
+			tokens.Shape())
 	}
 	g, shape := tokens.Graph(), shapes.Make(dtypes.Int32, tokens.Shape().Dimensions...)
 	places := graph.Iota(g, shape, 1)
@@ -65,13 +66,13 @@ func (c *Cache) Update(keys, values *graph.Node) (allKeys, allValues, mask *grap
 	}
 	layer := c.nextLayer(g)
 	zero := graph.Const(g, int32(0))
-	at := []*graph.Node{layer, zero, zero, c.slot, zero}
+	start := []*graph.Node{layer, zero, zero, c.slot, zero}
 	add := func(v *strategy.Variable, x *graph.Node) *graph.Node {
 		x = graph.InsertAxes(graph.ConvertDType(byHeads(x), c.opts.DType), 0)
-		all := c.rc.Assign(v, graph.DynamicUpdateSlice(c.rc.Read(v), x, at))
+		all := c.rc.Assign(v, graph.DynamicUpdateSlice(c.rc.Read(v), x, start))
 		sizes := append([]int{1}, v.Shape().Dimensions[1:]...)
-		one := graph.DynamicSlice(all, []*graph.Node{layer, zero, zero, zero, zero}, sizes)
-		return graph.ConvertDType(graph.Squeeze(one, 0), keys.DType())
+		layerValues := graph.DynamicSlice(all, []*graph.Node{layer, zero, zero, zero, zero}, sizes)
+		return graph.ConvertDType(graph.Squeeze(layerValues, 0), keys.DType())
 	}
 	return add(c.keys, keys), add(c.values, values), c.mask(g)
 }
@@ -107,27 +108,29 @@ func (c *Cache) startPass() {
 	c.rc.Assign(c.layer, int32(0))
 }
 
-// checkCalls panics with an error unless the model has used the cache in each layer. The running program
-// counts the layers of a loop.
+// checkCalls panics with an error unless the model has used the cache in each layer. The running
+// program counts the layers of a loop.
 func (c *Cache) checkCalls() {
 	switch {
 	case c.calls == 0:
-		panicValueError("model", "call Cache.Attend, or Cache.Update, in each of its attention layers", "it does not use the cache")
+		panicValueError("model", "call Cache.Attend, or Cache.Update, in each of its attention layers",
+			"it does not use the cache")
 	case !c.inLoop && c.calls != c.opts.Layers:
 		panic(layerCountError(c.calls, c.opts.Layers))
 	}
 }
 
 func layerCountError(calls, layers int) error {
-	return valueError("model", "set Options.Layers to the number of attention layers", "%d layers used the cache, which has room for %d", calls, layers)
+	return valueError("model", "set Options.Layers to the number of attention layers",
+		"%d layers used the cache, which has room for %d", calls, layers)
 }
 
-// valueError returns an error of kind ValueError.
 func valueError(subject, hint, reason string, args ...any) error {
-	return &errkind.Fault{Op: "generate", Subject: subject, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
+	return &errkind.Fault{Op: "generate", Subject: subject, Reason: fmt.Sprintf(reason, args...), Hint: hint,
+		Class: errkind.ValueError}
 }
 
-// panicValueError panics with an error. The trace returns it.
+// panicValueError panics with a ValueError, which the trace returns.
 func panicValueError(subject, hint, reason string, args ...any) {
 	panic(valueError(subject, hint, reason, args...))
 }

@@ -12,7 +12,7 @@ import (
 
 // Programs are the compiled programs of a generator.
 type Programs struct {
-	// Prefill reads a chunk of the prompts into the cache, and Tokens generates tokens. The
+	// Prefill reads a chunk of the prompts into the cache, and Decode generates tokens. The
 	// arguments in their reports include the cache as "generate/keys" and "generate/values".
 	Prefill, Decode *strategy.CompiledStep
 }
@@ -31,7 +31,7 @@ func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Programs, error)
 		return nil, err
 	}
 	if g.opts.BatchSize == 0 && g.state == nil {
-		return nil, valueError("Options.Batch", "set it, as there are no prompts to count", "it is 0")
+		return nil, valueError("Options.BatchSize", "set it: there are no prompts to count", "it is 0")
 	}
 	leave, err := g.acquire(ctx, g.opts.BatchSize)
 	if err != nil {
@@ -41,7 +41,8 @@ func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Programs, error)
 	c := &Programs{}
 	rows := g.state.rows * g.strategy.NumReplicasInSync()
 	args := []any{ // the arguments of prefillStep without the slot
-		shapes.Make(dtypes.Int32, rows, g.state.opts.PromptTokensPerLaunch), shapes.Make(dtypes.Int32, rows, 3), shapes.Make(dtypes.Uint32, rows, 2),
+		shapes.Make(dtypes.Int32, rows, g.state.opts.PromptTokensPerLaunch), shapes.Make(dtypes.Int32, rows,
+			3), shapes.Make(dtypes.Uint32, rows, 2),
 		shapes.Make(dtypes.Float32, rows, 3),
 	}
 	for _, shape := range []shapes.Shape{shapes.Make(dtypes.Bool, g.opts.Vocabulary), shapes.Make(dtypes.Int32)} {

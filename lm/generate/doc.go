@@ -26,7 +26,7 @@
 // # Generating
 //
 //	g, err := generate.New(strat, store, logits, generate.Options{
-//		Layers: 4, KeyHeads: 2, HeadSize: 16, Vocabulary: 256, Length: 128,
+//		Layers: 4, KeyHeads: 2, HeadSize: 16, Vocabulary: 256, MaxLength: 128,
 //	})
 //	out, err := g.Generate(ctx, [][]int32{prompt}, generate.Sampling{MaxTokens: 50, Temperature: 0.8, TopK: 40})
 //
@@ -55,24 +55,26 @@
 //	for i, scope := range m.KVCache.OrderedScopes { // after m.PopulateKVCacheConfigs
 //		nodes[scope+kvcache.KeySuffix], nodes[scope+kvcache.ValueSuffix] = cache.Layer(i)
 //	}
-//	logits, nodes := m.Forward(tokens, transformer.CallOptions{PositionIds: cache.Slot(), AttentionMask: cache.Filled(), Cache: nodes})
+//	logits, nodes := m.Forward(tokens, transformer.CallOptions{PositionIds: cache.Slot(), AttentionMask: cache.ValidSlots(), Cache: nodes})
 //	for i, scope := range m.KVCache.OrderedScopes {
 //		keys, values := m.KVCache.Get(nodes, scope)
 //		cache.SetLayer(i, keys, values)
 //	}
 //
-// Their KVCache must have no sinks, and Options.MaxLength + Options.PromptTokensPerLaunch as its maximum length.
+// Their KVCache must have no sinks, and Options.MaxLength + Options.PromptTokensPerLaunch as its
+// maximum length.
 //
 // # Programs and memory
 //
 // A generator compiles two programs, independent of the lengths of the prompts, and one more
 // program for each additional kind of sampling: with or without random numbers, TopK and TopP. The
-// first program reads Options.PromptTokensPerLaunch tokens of each prompt per launch. The second generates
-// tokens in a loop on the devices, until it has generated Options.TokensPerLaunch tokens of each row or all
-// rows have ended. Only the tokens of a launch are copied to the host. The cache is updated in
-// place.
+// first program reads Options.PromptTokensPerLaunch tokens of each prompt per launch. The second
+// generates tokens in a loop on the devices, until it has generated Options.TokensPerLaunch tokens
+// of each row or all rows have ended. Only the tokens of a launch are copied to the host. The cache
+// is updated in place.
 //
-// The keys and the values of the cache each have Layers * rows * KeyHeads * (Length + PromptTokensPerLaunch)
+// The keys and the values of the cache each have Layers * rows * KeyHeads * (MaxLength +
+// PromptTokensPerLaunch)
 // * HeadSize elements of Options.DType, where rows is the number of rows of a replica. The heads
 // are sharded over the replica's logical devices if possible; see Options.CacheSharding.
 package generate

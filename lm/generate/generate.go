@@ -16,7 +16,7 @@ import (
 
 // Output is the text generated from one prompt.
 type Output struct {
-	// Decode are the generated tokens, without the prompt and without a token of Sampling.Stop.
+	// Tokens are the generated tokens, without the prompt and without a token of Sampling.Stop.
 	Tokens []int32
 	// Stopped reports that a token of Sampling.Stop ended the output, as opposed to
 	// Sampling.MaxTokens.
@@ -54,7 +54,8 @@ func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling)
 	batch := g.state.rows * g.strategy.NumReplicasInSync()
 	for first := 0; first < len(prompts); first += batch {
 		last := min(first+batch, len(prompts))
-		r := &batchGeneration{Generator: g, sampling: s, first: first, batch: batch, prompts: prompts[first:last], outputs: outputs[first:last]}
+		r := &batchGeneration{Generator: g, sampling: s, first: first, batch: batch, prompts: prompts[first:last],
+			outputs: outputs[first:last]}
 		if err := r.run(ctx); err != nil {
 			return outputs, err
 		}
@@ -62,7 +63,7 @@ func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling)
 	return outputs, nil
 }
 
-// batchGeneration generates from at most as many prompts as the cache has rows.
+// batchGeneration generates the outputs of at most as many prompts as the cache has rows.
 type batchGeneration struct {
 	*Generator
 	sampling     Sampling
@@ -79,7 +80,7 @@ func (r *batchGeneration) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for going := true; going; {
+	for hasMore := true; hasMore; {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -87,11 +88,11 @@ func (r *batchGeneration) run(ctx context.Context) error {
 			return err
 		}
 		results := bound.Results()
-		made, err := r.fetchTokens(ctx, results[len(results)-1])
+		tokens, err := r.fetchTokens(ctx, results[len(results)-1])
 		if err != nil {
 			return err
 		}
-		if going, err = r.appendTokens(made); err != nil {
+		if hasMore, err = r.appendTokens(tokens); err != nil {
 			return err
 		}
 	}
@@ -108,18 +109,18 @@ func (r *batchGeneration) prefill(ctx context.Context) error {
 	chunk := t.opts.PromptTokensPerLaunch
 	slots := (longest + chunk - 1) / chunk * chunk
 	tokens, row := make([]int32, r.batch*slots), make([]int32, 0, 3*r.batch)
-	seed, knobs := make([]uint32, 0, 2*r.batch), make([]float32, 0, 3*r.batch)
+	seed, params := make([]uint32, 0, 2*r.batch), make([]float32, 0, 3*r.batch)
 	for i := range r.batch {
-		prompt, left := []int32{0}, 0 // a row without a prompt
+		prompt, remaining := []int32{0}, 0 // a row without a prompt
 		if i < len(r.prompts) {
-			prompt, left = r.prompts[i], s.MaxTokens
+			prompt, remaining = r.prompts[i], s.MaxTokens
 		}
 		n := len(prompt) - 1
 		copy(tokens[(i+1)*slots-n:], prompt[:n])
-		row = append(row, prompt[n], int32(slots-n), int32(left))
+		row = append(row, prompt[n], int32(slots-n), int32(remaining))
 		key := splitMix64(s.Seed + uint64(r.first+i)*0x9E3779B97F4A7C15)
 		seed = append(seed, uint32(key), uint32(key>>32))
-		knobs = append(knobs, float32(s.Temperature), float32(s.TopK), float32(s.TopP))
+		params = append(params, float32(s.Temperature), float32(s.TopK), float32(s.TopP))
 	}
 	stop := make([]bool, t.opts.Vocabulary)
 	for _, token := range s.Stop {
@@ -130,25 +131,25 @@ func (r *batchGeneration) prefill(ctx context.Context) error {
 		return err
 	}
 	defer stops.Close()
-	for at := 0; at < slots; at += chunk {
+	for slot := 0; slot < slots; slot += chunk {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		part := make([]int32, 0, r.batch*chunk)
+		chunkTokens := make([]int32, 0, r.batch*chunk)
 		for i := range r.batch {
-			part = append(part, tokens[i*slots+at:i*slots+at+chunk]...)
+			chunkTokens = append(chunkTokens, tokens[i*slots+slot:i*slots+slot+chunk]...)
 		}
-		if err := r.prefillChunk(ctx, int32(at), tensors.FromFlatDataAndDimensions(part, r.batch, chunk),
+		if err := r.prefillChunk(ctx, int32(slot), tensors.FromFlatDataAndDimensions(chunkTokens, r.batch, chunk),
 			tensors.FromFlatDataAndDimensions(row, r.batch, 3), tensors.FromFlatDataAndDimensions(seed, r.batch, 2),
-			tensors.FromFlatDataAndDimensions(knobs, r.batch, 3), stops); err != nil {
+			tensors.FromFlatDataAndDimensions(params, r.batch, 3), stops); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *batchGeneration) prefillChunk(ctx context.Context, at int32, args ...any) error {
-	start, err := r.strategy.Mirror(ctx, at, logical.Annotation{})
+func (r *batchGeneration) prefillChunk(ctx context.Context, slot int32, args ...any) error {
+	start, err := r.strategy.Mirror(ctx, slot, logical.Annotation{})
 	if err != nil {
 		return err
 	}
@@ -172,9 +173,9 @@ func (r *batchGeneration) prefillChunk(ctx context.Context, at int32, args ...an
 	return nil
 }
 
-// fetchTokens copies the tokens of a launch to the host, row by row. Each process receives the tokens of
-// all replicas.
-func (r *batchGeneration) fetchTokens(ctx context.Context, v strategy.Value) (all []int32, err error) {
+// fetchTokens copies the tokens of a launch to the host, row by row. Each process receives the
+// tokens of all replicas.
+func (r *batchGeneration) fetchTokens(ctx context.Context, v strategy.Value) (tokens []int32, err error) {
 	if r.strategy.NumProcesses() > 1 {
 		gathered, err := r.strategy.Gather(ctx, v, 0)
 		if err != nil {
@@ -192,41 +193,41 @@ func (r *batchGeneration) fetchTokens(ctx context.Context, v strategy.Value) (al
 		return nil, err
 	}
 	for _, part := range parts {
-		all = append(all, tensors.MustCopyFlatData[int32](part)...)
+		tokens = append(tokens, tensors.MustCopyFlatData[int32](part)...)
 	}
-	return all, nil
+	return tokens, nil
 }
 
 // appendTokens appends the tokens of a launch to the outputs and reports whether any row continues.
-func (r *batchGeneration) appendTokens(all []int32) (going bool, err error) {
+func (r *batchGeneration) appendTokens(tokens []int32) (hasMore bool, err error) {
 	chunk := r.state.opts.TokensPerLaunch
 	for i := range r.outputs {
 		out := &r.outputs[i]
-		had := len(out.Tokens)
-		for _, token := range all[i*chunk : (i+1)*chunk] {
+		numBefore := len(out.Tokens)
+		for _, token := range tokens[i*chunk : (i+1)*chunk] {
 			switch {
 			case out.Stopped || len(out.Tokens) == r.sampling.MaxTokens:
 			case token < 0:
 				// NaNs are in the cache, too.
-				return false, errors.Join(&errkind.Fault{Op: "generate", Subject: fmt.Sprintf("prompt %d", r.first+i), Reason: "the model's logits have no numbers (NaN)",
-					Hint: "look at the variables: a training step may have applied what is not finite", Class: errkind.InvalidArgumentError}, r.releaseState())
+				return false, errors.Join(&errkind.Fault{Op: "generate", Subject: fmt.Sprintf("prompt %d", r.first+i),
+					Reason: "the model's logits are NaN",
+					Hint:   "check the variables: a training step may have made them infinite or NaN", Class: errkind.InvalidArgumentError}, r.releaseState())
 			case slices.Contains(r.sampling.Stop, token):
 				out.Stopped = true
 			default:
 				out.Tokens = append(out.Tokens, token)
 			}
 		}
-		going = going || !out.Stopped && len(out.Tokens) < r.sampling.MaxTokens
-		if fresh := out.Tokens[had:]; len(fresh) > 0 && r.sampling.Stream != nil {
-			if err := r.sampling.Stream(r.first+i, slices.Clone(fresh)); err != nil {
+		hasMore = hasMore || !out.Stopped && len(out.Tokens) < r.sampling.MaxTokens
+		if newTokens := out.Tokens[numBefore:]; len(newTokens) > 0 && r.sampling.Stream != nil {
+			if err := r.sampling.Stream(r.first+i, slices.Clone(newTokens)); err != nil {
 				return false, err
 			}
 		}
 	}
-	return going, nil
+	return hasMore, nil
 }
 
-// splitMix64 is the SplitMix64 hash function.
 func splitMix64(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
 	x = (x ^ x>>27) * 0x94D049BB133111EB

@@ -15,15 +15,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// ModelFunc returns the logits of the token that follows each of tokens. The same function is used for
-// training and for generation. tokens are int32 [rows, n], and the logits are floats [rows, n,
+// ModelFunc returns the logits of the token that follows each of tokens. The same function is used
+// for training and for generation. tokens are int32 [rows, n], and the logits are floats [rows, n,
 // vocabulary]. Attention layers use the cache, which is nil in training.
 //
 // n is 1 while tokens are generated. GoMLX's layers.Embedding interprets a last dimension of 1 as a
 // dimension of indices: pass graph.InsertAxes(tokens, -1) to it.
 type ModelFunc func(rc *strategy.ReplicaContext, tokens *graph.Node, cache *Cache) *graph.Node
 
-// Options configure a generator. Layers, KeyHeads, HeadSize, Vocabulary and Length are required.
+// Options configure a generator. Layers, KeyHeads, HeadSize, Vocabulary and MaxLength are required.
 type Options struct {
 	// Layers is the number of attention layers, KeyHeads is the number of key and value heads of a
 	// layer, and HeadSize is the size of a head.
@@ -32,24 +32,24 @@ type Options struct {
 	Vocabulary int
 	// MaxLength is the maximum number of tokens of a row, including its prompt.
 	MaxLength int
-	// BatchSize is the number of prompts that are processed at a time, over all replicas. It is rounded
-	// up to a multiple of the number of replicas. More prompts are processed in several rounds. 0
-	// means the number of prompts of the first call.
+	// BatchSize is the number of prompts that are processed at a time, over all replicas. It is
+	// rounded up to a multiple of the number of replicas. More prompts are processed in several
+	// rounds. 0 means the number of prompts of the first call.
 	BatchSize int
-	// TokensPerLaunch is the maximum number of tokens that a launch generates for each row. They are copied
-	// to the host, and streamed, together. 0 means 32.
+	// TokensPerLaunch is the maximum number of tokens that a launch generates for each row. They
+	// are copied to the host, and streamed, together. 0 means 32.
 	TokensPerLaunch int
-	// PromptTokensPerLaunch is the number of tokens of each prompt that a launch reads. 0 means 64, or Length
-	// if that is less.
+	// PromptTokensPerLaunch is the number of tokens of each prompt that a launch reads. 0 means 64,
+	// or MaxLength if that is less.
 	PromptTokensPerLaunch int
 	// DType is the dtype of the cache. The default is Precision.Compute, or Float32 without it.
 	DType dtypes.DType
 	// Precision specifies the dtypes of the computation, like train.Options.Precision.
 	Precision precision.Policy
-	// CacheSharding specifies the sharding of the cache over the logical devices. The cache's tensors have
-	// the shape [layers, rows, key heads, length, head size] on a replica. The zero value shards
-	// the heads if the number of logical devices divides their number, and otherwise replicates the
-	// cache.
+	// CacheSharding specifies the sharding of the cache over the logical devices. The cache's
+	// tensors have the shape [layers, rows, key heads, length, head size] on a replica. The zero
+	// value shards the heads if the number of logical devices divides their number, and otherwise
+	// replicates the cache.
 	CacheSharding logical.Annotation
 }
 
@@ -61,8 +61,8 @@ type Generator struct {
 	model    ModelFunc
 	opts     Options
 
-	lock chan struct{} // mutex with a capacity of one token
-	// turn guards the following fields. The first call initializes them.
+	lock chan struct{} // a mutex: holds one token while locked
+	// lock protects the following fields. The first call initializes them.
 	state          *deviceState
 	prompts        *strategy.Function
 	decodePrograms map[samplingVariant]*decodeProgram
@@ -70,7 +70,7 @@ type Generator struct {
 	closed         bool
 }
 
-// deviceState is the state on the devices between launches. Each replica has its own rows.
+// deviceState contains the variables on the devices between launches. Each replica has its own rows.
 type deviceState struct {
 	opts      Options
 	rows      int // rows of a replica
@@ -81,7 +81,7 @@ type deviceState struct {
 	layer          *strategy.Variable // scalar: number of the next layer
 	slot           *strategy.Variable // scalar: slot of the current tokens
 	generated      *strategy.Variable // [rows, chunk]: tokens of the launch
-	count          *strategy.Variable // scalar: number of tokens in made
+	count          *strategy.Variable // scalar: number of tokens in generated
 	rowState       *strategy.Variable // [rows, 3]: last token, padding, and remaining number of tokens
 	seed           *strategy.Variable // [rows, 2]
 	samplingParams *strategy.Variable // [rows, 3]: temperature, top k, top p
@@ -93,16 +93,17 @@ type deviceState struct {
 func New(s *strategy.TPUStrategy, store *model.Store, m ModelFunc, opts Options) (*Generator, error) {
 	switch {
 	case s == nil:
-		return nil, valueError("new", "give it the strategy that has the model's variables", "there is no strategy: it is nil")
+		return nil, valueError("new", "pass the strategy of the model's variables", "the strategy is nil")
 	case store == nil:
-		return nil, valueError("new", "give it the store of the model's variables", "there is no store: it is nil")
+		return nil, valueError("new", "pass the store of the model's variables", "the store is nil")
 	case m == nil:
-		return nil, valueError("new", "give it the function of the model", "there is no model: it is nil")
+		return nil, valueError("new", "pass the function of the model", "the model is nil")
 	}
 	if err := opts.setDefaults(s); err != nil {
 		return nil, err
 	}
-	return &Generator{strategy: s, store: store, model: m, opts: opts, lock: make(chan struct{}, 1), decodePrograms: map[samplingVariant]*decodeProgram{}}, nil
+	return &Generator{strategy: s, store: store, model: m, opts: opts, lock: make(chan struct{}, 1),
+		decodePrograms: map[samplingVariant]*decodeProgram{}}, nil
 }
 
 // acquire locks the generator and initializes it in the first call. leave unlocks it.
@@ -133,14 +134,14 @@ func (g *Generator) initState(ctx context.Context, prompts int) error {
 		o.BatchSize = prompts
 	}
 	t := &deviceState{opts: o, rows: o.rowsPerReplica(g.strategy), length: o.MaxLength + o.PromptTokensPerLaunch}
-	kept := shapes.Make(o.DType, o.Layers, t.rows, o.KeyHeads, t.length, o.HeadSize)
+	cacheShape := shapes.Make(o.DType, o.Layers, t.rows, o.KeyHeads, t.length, o.HeadSize)
 	i32 := func(dims ...int) shapes.Shape { return shapes.Make(dtypes.Int32, dims...) }
-	of := []struct {
+	fields := []struct {
 		v     **strategy.Variable
 		name  string
 		shape shapes.Shape
 	}{
-		{&t.keys, "generate/keys", kept}, {&t.values, "generate/values", kept},
+		{&t.keys, "generate/keys", cacheShape}, {&t.values, "generate/values", cacheShape},
 		{&t.layer, "generate/layer", i32()}, {&t.slot, "generate/slot", i32()},
 		{&t.generated, "generate/made", i32(t.rows, o.TokensPerLaunch)}, {&t.count, "generate/count", i32()},
 		{&t.rowState, "generate/row", i32(t.rows, 3)},
@@ -150,7 +151,7 @@ func (g *Generator) initState(ctx context.Context, prompts int) error {
 	}
 	var dims []shapes.Shape
 	var opts []strategy.VariableOptions
-	for i, x := range of {
+	for i, x := range fields {
 		dims, opts = append(dims, x.shape), append(opts, strategy.VariableOptions{Name: x.name})
 		if i < 2 {
 			opts[i].Annotation = o.CacheSharding
@@ -160,11 +161,12 @@ func (g *Generator) initState(ctx context.Context, prompts int) error {
 	if t.variables, err = engine.Internal(g.strategy).NewZeroVariables(ctx, dims, opts); err != nil {
 		return err
 	}
-	for i, x := range of {
+	for i, x := range fields {
 		*x.v = t.variables[i]
 	}
 	g.state = t
-	g.prompts = g.strategy.Function(g.prefillStep, strategy.FunctionOptions{Name: "generate_prompts", Store: g.store, SplitBatch: true})
+	g.prompts = g.strategy.Function(g.prefillStep, strategy.FunctionOptions{Name: "generate_prompts", Store: g.store,
+		SplitBatch: true})
 	return nil
 }
 

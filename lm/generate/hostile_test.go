@@ -38,15 +38,15 @@ func TestWhatCannotBeGeneratedIsRefused(t *testing.T) {
 	}{
 		"no prompts":                         {nil, generate.Sampling{MaxTokens: 1}, "there are none"},
 		"an empty prompt":                    {[][]int32{{1}, {}}, generate.Sampling{MaxTokens: 1}, "prompt 1 is empty"},
-		"an unknown token":                   {[][]int32{{1}, {2, 40}}, generate.Sampling{MaxTokens: 1}, "token 1 of prompt 1 is 40, and the vocabulary has 40"},
+		"an unknown token":                   {[][]int32{{1}, {2, 40}}, generate.Sampling{MaxTokens: 1}, "token 1 of prompt 1 is 40, but the vocabulary has 40 tokens"},
 		"a negative token":                   {[][]int32{{-1}}, generate.Sampling{MaxTokens: 1}, "token 0 of prompt 0 is -1"},
-		"a prompt that is long":              {[][]int32{make([]int32, 20)}, generate.Sampling{MaxTokens: 1}, "prompt 0 has 20 tokens, and 1 more are to be made: the cache has room for 20"},
-		"more than the cache has":            {one, generate.Sampling{MaxTokens: 18}, "prompt 0 has 3 tokens, and 18 more are to be made: the cache has room for 20"},
+		"a prompt that is long":              {[][]int32{make([]int32, 20)}, generate.Sampling{MaxTokens: 1}, "prompt 0 has 20 tokens and 1 more are requested, but the cache has room for 20"},
+		"more than the cache has":            {one, generate.Sampling{MaxTokens: 18}, "prompt 0 has 3 tokens and 18 more are requested, but the cache has room for 20"},
 		"no tokens to make":                  {one, generate.Sampling{}, "say how many tokens"},
 		"a negative temperature":             {one, generate.Sampling{MaxTokens: 1, Temperature: -1}, "Sampling.Temperature"},
 		"a temperature of NaN":               {one, generate.Sampling{MaxTokens: 1, Temperature: math.NaN()}, "Sampling.Temperature"},
 		"a negative top k":                   {one, generate.Sampling{MaxTokens: 1, Temperature: 1, TopK: -1}, "Sampling.TopK"},
-		"a top k of too many":                {one, generate.Sampling{MaxTokens: 1, Temperature: 1, TopK: 41}, "it is 41, and the vocabulary has 40 tokens"},
+		"a top k of too many":                {one, generate.Sampling{MaxTokens: 1, Temperature: 1, TopK: 41}, "it is 41, but the vocabulary has 40 tokens"},
 		"a top p over 1":                     {one, generate.Sampling{MaxTokens: 1, Temperature: 1, TopP: 1.5}, "Sampling.TopP"},
 		"a top k of the likeliest":           {one, generate.Sampling{MaxTokens: 1, TopK: 5}, "set it, to 1 for the model's own probabilities"},
 		"a stop token of another vocabulary": {one, generate.Sampling{MaxTokens: 1, Stop: []int32{40}}, "Sampling.Stop"},
@@ -70,10 +70,10 @@ func TestWhatCannotBeGeneratedIsRefused(t *testing.T) {
 		"Options.KeyHeads":    func(o *generate.Options) { o.KeyHeads = -1 },
 		"Options.HeadSize":    func(o *generate.Options) { o.HeadSize = 0 },
 		"Options.Vocabulary":  func(o *generate.Options) { o.Vocabulary = 1 },
-		"Options.Length":      func(o *generate.Options) { o.MaxLength = 1 },
-		"Options.Batch":       func(o *generate.Options) { o.BatchSize = -1 },
-		"Options.Chunk":       func(o *generate.Options) { o.TokensPerLaunch = -1 },
-		"Options.PromptChunk": func(o *generate.Options) { o.PromptTokensPerLaunch = -1 },
+		"Options.MaxLength":      func(o *generate.Options) { o.MaxLength = 1 },
+		"Options.BatchSize":       func(o *generate.Options) { o.BatchSize = -1 },
+		"Options.TokensPerLaunch":       func(o *generate.Options) { o.TokensPerLaunch = -1 },
+		"Options.PromptTokensPerLaunch": func(o *generate.Options) { o.PromptTokensPerLaunch = -1 },
 		"Options.DType":       func(o *generate.Options) { o.DType = dtypes.Int32 },
 		"Options.Precision":   func(o *generate.Options) { o.Precision = precision.Policy{Compute: dtypes.Int8} },
 	} {
@@ -83,9 +83,9 @@ func TestWhatCannotBeGeneratedIsRefused(t *testing.T) {
 		assert.ErrorContains(t, err, name)
 	}
 	for want, err := range map[string]error{
-		"there is no strategy": strategytest.Err(generate.New(nil, seeded(), c.Logits, small(c))),
-		"there is no store":    strategytest.Err(generate.New(s, nil, c.Logits, small(c))),
-		"there is no model":    strategytest.Err(generate.New(s, seeded(), nil, small(c))),
+		"the strategy is nil": strategytest.Err(generate.New(nil, seeded(), c.Logits, small(c))),
+		"the store is nil":    strategytest.Err(generate.New(s, nil, c.Logits, small(c))),
+		"the model is nil":    strategytest.Err(generate.New(s, seeded(), nil, small(c))),
 	} {
 		assert.ErrorContains(t, err, want)
 	}
@@ -133,7 +133,7 @@ func TestModelsThatCannotGenerateAreRefused(t *testing.T) {
 		}, nil, "it returns nothing"},
 		"has fewer layers":           {c.Logits, func(o *generate.Options) { o.Layers = 3 }, "2 layers used the cache, which has room for 3"},
 		"has more layers, in a loop": {looped.Logits, func(o *generate.Options) { o.Layers = 1 }, "2 layers used the cache, which has room for 1"},
-		"gives no numbers":           {nans, nil, "logits have no numbers"},
+		"gives no numbers":           {nans, nil, "logits are NaN"},
 	} {
 		o := small(c)
 		if x.change != nil {

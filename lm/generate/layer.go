@@ -10,14 +10,14 @@ import (
 
 // Layer returns the keys and values of a layer in the cache, [rows, key heads, length, size] each,
 // in Options.DType. Layers are counted from 0. Layer, [Cache.SetLayer], [Cache.Slot] and
-// [Cache.ValidSlots] are for models whose attention updates the cache itself; they panic with an error
-// on a nil cache.
+// [Cache.ValidSlots] are for models whose attention updates the cache itself; they panic with an
+// error on a nil cache.
 func (c *Cache) Layer(layer int) (keys, values *graph.Node) {
 	c.checkAccess("Layer", layer)
-	of := func(v *strategy.Variable) *graph.Node {
+	read := func(v *strategy.Variable) *graph.Node {
 		return graph.Squeeze(graph.Slice(c.rc.Read(v), graph.AxisElem(layer)), 0)
 	}
-	return of(c.keys), of(c.values)
+	return read(c.keys), read(c.values)
 }
 
 // SetLayer replaces the keys and values of a layer. They must have the shapes that [Cache.Layer]
@@ -27,12 +27,13 @@ func (c *Cache) SetLayer(layer int, keys, values *graph.Node) {
 	g := keys.Graph()
 	want := shapes.Make(c.opts.DType, c.keys.Shape().Dimensions[1:]...)
 	if !keys.Shape().Equal(want) || !values.Shape().Equal(want) {
-		panicValueError("layer of the cache", "give what Cache.Layer returned, updated", "keys of shape %s and values of %s, not %s", keys.Shape(), values.Shape(), want)
+		panicValueError("layer of the cache", "pass the updated results of Cache.Layer",
+			"keys of shape %s and values of %s, not %s", keys.Shape(), values.Shape(), want)
 	}
 	zero := graph.Const(g, int32(0))
-	at := []*graph.Node{graph.Const(g, int32(layer)), zero, zero, zero, zero}
+	start := []*graph.Node{graph.Const(g, int32(layer)), zero, zero, zero, zero}
 	set := func(v *strategy.Variable, x *graph.Node) {
-		c.rc.Assign(v, graph.DynamicUpdateSlice(c.rc.Read(v), graph.InsertAxes(x, 0), at))
+		c.rc.Assign(v, graph.DynamicUpdateSlice(c.rc.Read(v), graph.InsertAxes(x, 0), start))
 	}
 	set(c.keys, keys)
 	set(c.values, values)
@@ -46,18 +47,19 @@ func (c *Cache) Slot() *graph.Node {
 	return c.slot
 }
 
-// ValidSlots returns false for the slots that are padding before a row's first token, and true for all
-// other slots, including the slots after the current tokens: booleans [rows, length].
+// ValidSlots returns false for the slots that are padding before a row's first token, and true for
+// all other slots, including the slots after the current tokens: booleans [rows, length].
 func (c *Cache) ValidSlots() *graph.Node {
-	c.checkAccess("Filled", 0)
+	c.checkAccess("ValidSlots", 0)
 	shape := shapes.Make(dtypes.Int32, c.rows, c.length)
-	return graph.GreaterOrEqual(graph.Iota(c.slot.Graph(), shape, 1), graph.BroadcastToShape(graph.InsertAxes(c.pad, -1), shape))
+	return graph.GreaterOrEqual(graph.Iota(c.slot.Graph(), shape, 1),
+		graph.BroadcastToShape(graph.InsertAxes(c.pad, -1), shape))
 }
 
-// checkAccess panics with an error for a nil cache and for an invalid layer.
+// checkAccess panics with an error if the cache is nil or the layer is invalid.
 func (c *Cache) checkAccess(method string, layer int) {
 	if c == nil {
-		panicValueError("Cache."+method, "ask whether the cache is nil before", "there is no cache: it is nil, as in training")
+		panicValueError("Cache."+method, "call it only if the cache is not nil", "the cache is nil, as in training")
 	}
 	if layer < 0 || layer >= c.opts.Layers {
 		panicValueError("Cache."+method, "count from 0, and set Options.Layers", "layer %d of %d", layer, c.opts.Layers)

@@ -14,21 +14,25 @@ import (
 // setDefaults sets the default values and checks the options.
 func (o *Options) setDefaults(s *strategy.TPUStrategy) error {
 	for _, n := range []struct {
-		name  string
-		value int
-		least int
+		name    string
+		value   int
+		minimum int
 	}{
-		{"Layers", o.Layers, 1}, {"KeyHeads", o.KeyHeads, 1}, {"HeadSize", o.HeadSize, 1}, {"Vocabulary", o.Vocabulary, 2}, {"Length", o.MaxLength, 2},
-		{"Batch", o.BatchSize, 0}, {"Chunk", o.TokensPerLaunch, 0}, {"PromptChunk", o.PromptTokensPerLaunch, 0},
+		{"Layers", o.Layers, 1}, {"KeyHeads", o.KeyHeads, 1}, {"HeadSize", o.HeadSize, 1}, {"Vocabulary", o.Vocabulary,
+			2}, {"MaxLength", o.MaxLength, 2},
+		{"BatchSize", o.BatchSize, 0}, {"TokensPerLaunch", o.TokensPerLaunch, 0}, {"PromptTokensPerLaunch",
+			o.PromptTokensPerLaunch, 0},
 	} {
-		if n.value < n.least {
-			return valueError("Options."+n.name, "set it to that of the model", "it is %d, and has to be %d at least", n.value, n.least)
+		if n.value < n.minimum {
+			return valueError("Options."+n.name, "set it to the value of the model", "it is %d, but must be at least %d",
+				n.value, n.minimum)
 		}
 	}
 	if err := o.Precision.Validate(); err != nil {
 		return &errkind.Fault{Op: "generate", Subject: "Options.Precision", Class: errkind.ValueError, Err: err}
 	}
-	o.TokensPerLaunch, o.PromptTokensPerLaunch = min(cmp.Or(o.TokensPerLaunch, 32), o.MaxLength), min(cmp.Or(o.PromptTokensPerLaunch, 64), o.MaxLength)
+	o.TokensPerLaunch, o.PromptTokensPerLaunch = min(cmp.Or(o.TokensPerLaunch, 32),
+		o.MaxLength), min(cmp.Or(o.PromptTokensPerLaunch, 64), o.MaxLength)
 	o.DType = cmp.Or(o.DType, o.Precision.Compute, dtypes.Float32)
 	if !o.DType.IsFloat() {
 		return valueError("Options.DType", "use a float dtype", "a cache of %s", o.DType)
@@ -36,12 +40,12 @@ func (o *Options) setDefaults(s *strategy.TPUStrategy) error {
 	if p := s.NumLogicalDevices(); o.CacheSharding.Kind() == logical.KindNone && p > 1 && o.KeyHeads%p == 0 {
 		o.CacheSharding = logical.SplitInto(1, 1, p, 1, 1)
 	}
-	kept := []int{o.Layers, o.rowsPerReplica(s), o.KeyHeads, o.MaxLength + o.PromptTokensPerLaunch, o.HeadSize}
+	cacheShape := []int{o.Layers, o.rowsPerReplica(s), o.KeyHeads, o.MaxLength + o.PromptTokensPerLaunch, o.HeadSize}
 	if parts := o.CacheSharding.PartsOn(s.LogicalMesh()); o.BatchSize == 0 && len(parts) > 1 {
-		kept[1] = parts[1] // the number of rows is not known before the first call
+		cacheShape[1] = parts[1] // the number of rows is not known before the first call
 	}
-	if err := o.CacheSharding.ValidateOn(s.LogicalMesh(), "the cache", kept); err != nil {
-		return &errkind.Fault{Op: "generate", Subject: "Options.Split", Class: errkind.ValueError, Err: err}
+	if err := o.CacheSharding.ValidateOn(s.LogicalMesh(), "the cache", cacheShape); err != nil {
+		return &errkind.Fault{Op: "generate", Subject: "Options.CacheSharding", Class: errkind.ValueError, Err: err}
 	}
 	return nil
 }
@@ -55,22 +59,24 @@ func (o *Options) rowsPerReplica(s *strategy.TPUStrategy) int {
 // checkPrompts returns an error for invalid prompts or an invalid sampling.
 func (o *Options) checkPrompts(prompts [][]int32, s Sampling) error {
 	if len(prompts) == 0 {
-		return valueError("prompts", "give one prompt at least", "there are none")
+		return valueError("prompts", "pass at least one prompt", "there are no prompts")
 	}
 	if s.MaxTokens < 1 {
-		return valueError("Sampling.MaxTokens", "say how many tokens to make at most", "it is %d", s.MaxTokens)
+		return valueError("Sampling.MaxTokens", "set the maximum number of tokens", "it is %d", s.MaxTokens)
 	}
 	for i, prompt := range prompts {
 		if len(prompt) == 0 {
-			return valueError("prompts", "give it one token at least, such as that of the beginning of a text", "prompt %d is empty", i)
+			return valueError("prompts", "pass at least one token, such as the token for the beginning of a text",
+				"prompt %d is empty", i)
 		}
 		if n := len(prompt); n+s.MaxTokens > o.MaxLength {
-			return valueError("prompts", "shorten it, make fewer tokens, or raise Options.Length",
-				"prompt %d has %d tokens, and %d more are to be made: the cache has room for %d", i, n, s.MaxTokens, o.MaxLength)
+			return valueError("prompts", "shorten it, generate fewer tokens, or raise Options.MaxLength",
+				"prompt %d has %d tokens and %d more are requested, but the cache has room for %d", i, n, s.MaxTokens, o.MaxLength)
 		}
-		if at := slices.IndexFunc(prompt, o.isUnknownToken); at >= 0 {
-			return valueError("prompts", "use the tokenizer that the model was trained with", "token %d of prompt %d is %d, and the vocabulary has %d",
-				at, i, prompt[at], o.Vocabulary)
+		if index := slices.IndexFunc(prompt, o.isUnknownToken); index >= 0 {
+			return valueError("prompts", "use the tokenizer that the model was trained with",
+				"token %d of prompt %d is %d, but the vocabulary has %d tokens",
+				index, i, prompt[index], o.Vocabulary)
 		}
 	}
 	return s.validate(o)

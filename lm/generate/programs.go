@@ -13,11 +13,11 @@ import (
 )
 
 // A generator has two programs. The first reads a chunk of the prompts into the cache, without the
-// last token of each prompt. The second runs in a loop on the devices and generates tokens, starting
-// with the last token of the prompt. Prompts are padded at their beginning, so that all rows write to
-// the same slot of the cache.
+// last token of each prompt. The second runs in a loop on the devices and generates tokens,
+// starting with the last token of the prompt. Prompts are padded at their beginning, so that all
+// rows write to the same slot of the cache.
 
-// decodeProgram is the program that generates tokens for one variant of sampling.
+// decodeProgram generates tokens with one variant of sampling.
 type decodeProgram struct {
 	function *strategy.Function
 	binding  *strategy.Binding // nil before the first launch
@@ -55,7 +55,8 @@ func (g *Generator) logits(rc *strategy.ReplicaContext, tokens, slot *graph.Node
 		if out != nil {
 			shape = out.Shape().String()
 		}
-		panicValueError("model", "return the logits of all tokens that it is given", "it returns %s, not floats of %v (rows, tokens, vocabulary)", shape, want)
+		panicValueError("model", "return the logits of all tokens of the argument",
+			"it returns %s, not floats of %v (rows, tokens, vocabulary)", shape, want)
 	}
 	return out
 }
@@ -65,35 +66,36 @@ func (g *Generator) newDecodeStep(v samplingVariant) strategy.StepFunc {
 	return func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		t := g.state
 		row, slot, count := rc.Read(t.rowState), rc.Read(t.slot), rc.Read(t.count)
-		token, pad, left := column(row, 0), column(row, 1), column(row, 2)
+		token, pad, remaining := column(row, 0), column(row, 1), column(row, 2)
 		logits := g.logits(rc, graph.InsertAxes(token, -1), slot)
 		logits = logical.Replicate(graph.ConvertDType(graph.Squeeze(logits, 1), dtypes.Float32))
-		place := graph.Sub(graph.BroadcastToShape(slot, pad.Shape()), pad)
-		var seed, knobs *graph.Node
+		position := graph.Sub(graph.BroadcastToShape(slot, pad.Shape()), pad)
+		var seed, params *graph.Node
 		if v.random {
-			seed, knobs = rc.Read(t.seed), rc.Read(t.samplingParams)
+			seed, params = rc.Read(t.seed), rc.Read(t.samplingParams)
 		}
-		next := v.sample(logits, seed, knobs, place)
+		next := v.sample(logits, seed, params, position)
 
-		zeros, ones := graph.ZerosLike(left), graph.OnesLike(left)
-		active := graph.GreaterThan(left, zeros)
+		zeros, ones := graph.ZerosLike(remaining), graph.OnesLike(remaining)
+		active := graph.GreaterThan(remaining, zeros)
 		next = graph.Where(active, next, zeros)
 		bad := graph.LessThan(next, zeros)
 		valid := graph.Max(next, zeros)
 		ends := graph.LogicalOr(bad, graph.Gather(rc.Read(t.stop), graph.InsertAxes(valid, -1)))
-		left = graph.Where(ends, zeros, graph.Max(graph.Sub(left, ones), zeros))
+		remaining = graph.Where(ends, zeros, graph.Max(graph.Sub(remaining, ones), zeros))
 		zero := graph.Const(rc.Graph(), int32(0))
-		made := rc.Assign(t.generated, graph.DynamicUpdateSlice(rc.Read(t.generated), graph.InsertAxes(next, -1), []*graph.Node{zero, count}))
-		rc.Assign(t.rowState, graph.Stack([]*graph.Node{valid, pad, left}, -1))
+		generated := rc.Assign(t.generated, graph.DynamicUpdateSlice(rc.Read(t.generated), graph.InsertAxes(next, -1),
+			[]*graph.Node{zero, count}))
+		rc.Assign(t.rowState, graph.Stack([]*graph.Node{valid, pad, remaining}, -1))
 		rc.Assign(t.slot, graph.AddScalar(slot, 1))
 		if t.opts.TokensPerLaunch == 1 {
-			return []*graph.Node{made}
+			return []*graph.Node{generated}
 		}
 		full := graph.Equal(graph.AddScalar(count, 1), graph.Const(rc.Graph(), int32(t.opts.TokensPerLaunch)))
 		rc.Assign(t.count, graph.Where(full, zero, graph.AddScalar(count, 1)))
 		// All replicas continue while one has tokens left to generate.
-		going := rc.AllReduce(strategy.Sum, graph.Where(full, zero, graph.ReduceAllSum(left)))
-		return []*graph.Node{graph.GreaterThan(going, zero), made}
+		remainingSum := rc.AllReduce(strategy.Sum, graph.Where(full, zero, graph.ReduceAllSum(remaining)))
+		return []*graph.Node{graph.GreaterThan(remainingSum, zero), generated}
 	}
 }
 
@@ -106,7 +108,8 @@ func column(x *graph.Node, i int) *graph.Node {
 func (g *Generator) decodeProgramFor(v samplingVariant) *decodeProgram {
 	d := g.decodePrograms[v]
 	if d == nil {
-		d = &decodeProgram{function: g.strategy.Function(g.newDecodeStep(v), strategy.FunctionOptions{Name: "generate_tokens", Store: g.store})}
+		d = &decodeProgram{function: g.strategy.Function(g.newDecodeStep(v),
+			strategy.FunctionOptions{Name: "generate_tokens", Store: g.store})}
 		if chunk := g.state.opts.TokensPerLaunch; chunk > 1 {
 			engine.Internal(d.function).SetMaxIterations(chunk)
 		}
@@ -134,8 +137,8 @@ func (g *Generator) watchStore() (check func()) {
 	return func() {
 		for v := range g.store.IterVariables() {
 			if trained && !known[v.Path()] {
-				panicValueError("model", "give the store that the model was trained with, and build the model at the same scope",
-					"it makes the variable %q, which the store did not have beside those of another model", v.Path())
+				panicValueError("model", "pass the store that the model was trained with, and build the model in the same scope",
+					"it creates the variable %q, but the store already has trained variables of another model", v.Path())
 			}
 		}
 	}

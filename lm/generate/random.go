@@ -8,13 +8,14 @@ import (
 
 // gumbel returns noise of the standard Gumbel distribution, Float32 [rows, n]. The index of the
 // largest sum of log-probability and noise is a sample of the distribution. seed is Uint32 [rows,
-// 2], place is int32 [rowsPerReplica]. The noise is a function of a row's seed, the position of the token and
-// the index, so it depends on no other token and no replica.
-func gumbel(seed, place *graph.Node, n int) *graph.Node {
+// 2], position is int32 [rows]. The noise is a function of a row's seed, the position of the token
+// and the index, so it depends on no other token and no replica.
+func gumbel(seed, position *graph.Node, n int) *graph.Node {
 	g := seed.Graph()
-	shape := shapes.Make(dtypes.Uint32, place.Shape().Dim(0), n)
-	wide := func(x *graph.Node) *graph.Node { return graph.BroadcastToShape(graph.InsertAxes(x, -1), shape) }
-	bits, _ := threefry(wide(column(seed, 0)), wide(column(seed, 1)), wide(graph.ConvertDType(place, dtypes.Uint32)), graph.Iota(g, shape, 1))
+	shape := shapes.Make(dtypes.Uint32, position.Shape().Dim(0), n)
+	broadcast := func(x *graph.Node) *graph.Node { return graph.BroadcastToShape(graph.InsertAxes(x, -1), shape) }
+	bits, _ := threefry(broadcast(column(seed, 0)), broadcast(column(seed, 1)),
+		broadcast(graph.ConvertDType(position, dtypes.Uint32)), graph.Iota(g, shape, 1))
 	// 23 random bits, at the centers of their intervals, so that u is neither 0 nor 1.
 	u := graph.ConvertDType(graph.BitwiseShiftRightLogicalScalar(bits, uint32(9)), dtypes.Float32)
 	u = graph.MulScalar(graph.AddScalar(u, 0.5), 1.0/(1<<23))

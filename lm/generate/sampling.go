@@ -26,7 +26,7 @@ type Sampling struct {
 	// Seed is the seed of the random numbers. They depend only on the seed, the index of the prompt
 	// in the call and the position of the token, so they are the same for each mesh and batch size.
 	Seed uint64
-	// Stop are the tokens that end a row. They are not part of the output.
+	// Stop contains the tokens that end an output. They are not part of the output.
 	Stop []int32
 	// Stream, if not nil, is called after each launch with the new tokens of each prompt that has
 	// some, in the order of the prompts. An error of Stream ends the call.
@@ -37,17 +37,21 @@ type Sampling struct {
 func (s *Sampling) validate(o *Options) error {
 	switch {
 	case !(s.Temperature >= 0) || math.IsInf(s.Temperature, 0):
-		return valueError("Sampling.Temperature", "use 0 for the most likely token, and more for a random one", "it is %v", s.Temperature)
+		return valueError("Sampling.Temperature", "use 0 for the most likely token, or a positive number for a random token",
+			"it is %v", s.Temperature)
 	case s.TopK < 0 || s.TopK > o.Vocabulary:
-		return valueError("Sampling.TopK", "use 0 for all tokens", "it is %d, and the vocabulary has %d tokens", s.TopK, o.Vocabulary)
+		return valueError("Sampling.TopK", "use 0 for all tokens", "it is %d, but the vocabulary has %d tokens", s.TopK,
+			o.Vocabulary)
 	case !(s.TopP >= 0 && s.TopP <= 1):
 		return valueError("Sampling.TopP", "use a probability, or 0 for all tokens", "it is %v", s.TopP)
 	case s.Temperature == 0 && (s.TopK > 0 || s.TopP > 0):
-		return valueError("Sampling.Temperature", "set it, to 1 for the model's own probabilities", "it is 0, which takes the most likely token, and TopK or TopP is set")
+		return valueError("Sampling.Temperature", "set it, to 1 for the model's own probabilities",
+			"it is 0, which selects the most likely token, but TopK or TopP is set")
 	}
 	for _, token := range s.Stop {
 		if o.isUnknownToken(token) {
-			return valueError("Sampling.Stop", "use the model's tokens", "token %d, and the vocabulary has %d", token, o.Vocabulary)
+			return valueError("Sampling.Stop", "use the model's tokens", "token %d, but the vocabulary has %d tokens", token,
+				o.Vocabulary)
 		}
 	}
 	return nil
@@ -60,29 +64,30 @@ func (s *Sampling) variant() samplingVariant {
 	return samplingVariant{s.Temperature > 0, s.TopK > 0, s.TopP > 0 && s.TopP < 1}
 }
 
-// sample selects a token for each row of logits, Float32 [rows, vocabulary]. It returns int32 [rowsPerReplica],
-// with -1 for a row that contains a NaN. knobs are temperature, top k and top p, [rows, 3]; seed is
-// [rows, 2], and place is the position of the token, int32 [rowsPerReplica].
-func (v samplingVariant) sample(logits, seed, knobs, place *graph.Node) *graph.Node {
+// sample selects a token for each row of logits, Float32 [rows, vocabulary]. It returns int32
+// [rows], with -1 for a row that contains a NaN. params are temperature, top k and top p, [rows,
+// 3]; seed is [rows, 2], and position is the position of the token, int32 [rows].
+func (v samplingVariant) sample(logits, seed, params, position *graph.Node) *graph.Node {
 	bad := graph.ReduceLogicalOr(graph.NotEqual(logits, logits), -1)
 	x := logits
 	if v.random {
-		knob := func(i int) *graph.Node { return graph.Slice(knobs, graph.AxisRange(), graph.AxisElem(i)) } // [rows, 1]
-		like := func(column *graph.Node) *graph.Node { return graph.BroadcastToDims(column, x.Shape().Dimensions...) }
-		x = graph.Div(graph.Sub(x, like(graph.ReduceAndKeep(x, graph.ReduceMax, -1))), like(knob(0)))
+		param := func(i int) *graph.Node { return graph.Slice(params, graph.AxisRange(), graph.AxisElem(i)) } // [rows, 1]
+		broadcast := func(column *graph.Node) *graph.Node { return graph.BroadcastToDims(column, x.Shape().Dimensions...) }
+		x = graph.Div(graph.Sub(x, broadcast(graph.ReduceAndKeep(x, graph.ReduceMax, -1))), broadcast(param(0)))
 		never := graph.Infinity(x.Graph(), dtypes.Float32, -1)
-		least := func(weights, sum *graph.Node) {
+		keepAbove := func(weights, sum *graph.Node) {
 			keys := orderedBits(x)
-			x = graph.Where(graph.GreaterOrEqual(keys, like(weightThreshold(keys, weights, sum))), x, graph.BroadcastToDims(never, x.Shape().Dimensions...))
+			x = graph.Where(graph.GreaterOrEqual(keys, broadcast(weightThreshold(keys, weights, sum))), x,
+				graph.BroadcastToDims(never, x.Shape().Dimensions...))
 		}
 		if v.topK {
-			least(graph.OnesLike(x), knob(1))
+			keepAbove(graph.OnesLike(x), param(1))
 		}
 		if v.topP {
 			p := graph.Exp(x)
-			least(p, graph.Mul(knob(2), graph.ReduceAndKeep(p, graph.ReduceSum, -1)))
+			keepAbove(p, graph.Mul(param(2), graph.ReduceAndKeep(p, graph.ReduceSum, -1)))
 		}
-		x = graph.Add(x, gumbel(seed, place, x.Shape().Dim(-1)))
+		x = graph.Add(x, gumbel(seed, position, x.Shape().Dim(-1)))
 	}
 	token := graph.ArgMax(x, -1, dtypes.Int32)
 	return graph.Where(bad, graph.BroadcastToShape(graph.Const(x.Graph(), int32(-1)), token.Shape()), token)
@@ -97,8 +102,8 @@ func orderedBits(x *graph.Node) *graph.Node {
 	return graph.Where(negative, graph.BitwiseNot(bits), graph.BitwiseOr(bits, sign))
 }
 
-// weightThreshold returns for each row the largest number for which the weights of all keys that are at
-// least this number add up to at least sum: [rows, 1], for keys and weights [rows, n]. It
+// weightThreshold returns for each row the largest number for which the weights of all keys that
+// are at least this number add up to at least sum: [rows, 1], for keys and weights [rows, n]. It
 // determines the number bit by bit, without sorting.
 func weightThreshold(keys, weights, sum *graph.Node) *graph.Node {
 	g := keys.Graph()
@@ -108,7 +113,7 @@ func weightThreshold(keys, weights, sum *graph.Node) *graph.Node {
 	parameters := func(g *graph.Graph) (bit, found *graph.Node) {
 		return graph.Parameter(g, "bit", one.Shape()), graph.Parameter(g, "found", start.Shape())
 	}
-	more := graph.NewClosure(g, func(g *graph.Graph) []*graph.Node {
+	hasMoreBits := graph.NewClosure(g, func(g *graph.Graph) []*graph.Node {
 		bit, _ := parameters(g)
 		return []*graph.Node{graph.NotEqual(bit, none)}
 	})
@@ -119,5 +124,5 @@ func weightThreshold(keys, weights, sum *graph.Node) *graph.Node {
 		enough := graph.GreaterOrEqual(graph.ReduceAndKeep(graph.Where(above, weights, zeros), graph.ReduceSum, -1), sum)
 		return []*graph.Node{graph.BitwiseShiftRightLogical(bit, one), graph.Where(enough, next, found)}
 	})
-	return graph.While(more, step, graph.Const(g, uint32(1<<31)), start)[1]
+	return graph.While(hasMoreBits, step, graph.Const(g, uint32(1<<31)), start)[1]
 }

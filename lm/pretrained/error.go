@@ -18,7 +18,8 @@ type LoadError struct {
 func (e *LoadError) Error() string {
 	reason := "no variable has changed"
 	if len(e.Loaded) > 0 {
-		reason = fmt.Sprintf("%d variables have their new values, %q first; the others have not changed", len(e.Loaded), e.Loaded[0])
+		reason = fmt.Sprintf("%d variables have their new values, %q first; the others have not changed", len(e.Loaded),
+			e.Loaded[0])
 	}
 	return errkind.Format("pretrained: load", reason, e.Err, "")
 }

@@ -11,16 +11,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// newValue is the new value of a variable, with its shape and dtype.
+// newValue is the new value of a variable.
 type newValue struct {
 	path  string
 	parts lazy.Parts
 }
 
-// setVariables sets variables of the store: on the devices if a traced step uses them, and otherwise in the
-// store, until the first step that uses them runs. It creates missing variables as trainable
-// variables.
-func setVariables(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, values []newValue) (*Report, error) {
+// setVariables sets variables of the store: on the devices if a traced step uses them, and
+// otherwise in the store, until the first step that uses them runs. It creates missing variables as
+// trainable variables.
+func setVariables(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, values []newValue) (*Report,
+	error) {
 	m, r := engine.Internal(s), &Report{}
 	failed := func(err error) (*Report, error) {
 		return nil, &LoadError{Loaded: slices.Concat(r.OnDevices, r.InStore), Err: err}
@@ -30,8 +31,8 @@ func setVariables(ctx context.Context, s *strategy.TPUStrategy, store *model.Sto
 		return failed(err)
 	}
 	defer done()
-	fill := func(variables []*strategy.Variable, from []lazy.Parts) error {
-		staged, err := m.LoadVariables(ctx, variables, from, 1, nil)
+	fill := func(variables []*strategy.Variable, sources []lazy.Parts) error {
+		staged, err := m.LoadVariables(ctx, variables, sources, 1, nil)
 		if err != nil {
 			return err
 		}

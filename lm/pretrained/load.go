@@ -19,8 +19,8 @@ import (
 // Options configure a load. With the zero value, every trainable variable of the model must be in
 // the files.
 type Options struct {
-	// OptionalVariables are regular expressions for complete paths of trainable variables that may be missing in
-	// the files, such as the variables of a new head. They keep their values.
+	// OptionalVariables contains regular expressions for complete paths of trainable variables that
+	// may be missing in the files, such as the variables of a new head. They keep their values.
 	OptionalVariables []string
 	// DType is the dtype of variables that the store does not have yet; the default is Float32.
 	DType dtypes.DType
@@ -45,7 +45,7 @@ type Report struct {
 // String returns the report in one line.
 func (r *Report) String() string {
 	const mb = 1e6
-	return fmt.Sprintf("%d variables on the devices (%.1f MB), %d in the store; %.1f MB read in %v; at most %.1f MB on the way",
+	return fmt.Sprintf("%d variables on the devices (%.1f MB), %d in the store; %.1f MB read in %v; at most %.1f MB staged",
 		len(r.OnDevices), float64(r.DeviceBytes)/mb, len(r.InStore), float64(r.BytesRead)/mb, r.Elapsed.Round(time.Millisecond), float64(r.StagedBytes)/mb)
 }
 
@@ -70,8 +70,9 @@ func (r *Report) String() string {
 //
 // Errors are [*weights.PlanError], errors of the rules and files, [*LoadError], which lists the
 // changed variables, and [strategy.ErrContext] if Load is called while a step is traced.
-func Load(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, f *weights.File, rules weights.Rules, opts Options) (*Report, error) {
-	start, before := time.Now(), f.BytesRead()
+func Load(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, f *weights.File, rules weights.Rules,
+	opts Options) (*Report, error) {
+	start, bytesBefore := time.Now(), f.BytesRead()
 	plan, err := newPlan(s, store, f.Tensors(), rules, opts)
 	if err != nil {
 		return nil, err
@@ -84,17 +85,19 @@ func Load(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, f *w
 	if err != nil {
 		return nil, err
 	}
-	r.BytesRead, r.Elapsed = f.BytesRead()-before, time.Since(start)
+	r.BytesRead, r.Elapsed = f.BytesRead()-bytesBefore, time.Since(start)
 	return r, nil
 }
 
-// newPlan matches tensors with the variables of a store.
-func newPlan(s *strategy.TPUStrategy, store *model.Store, tensors []weights.Tensor, rules weights.Rules, opts Options) (*weights.Plan, error) {
+// newPlan maps tensors to the variables of a store.
+func newPlan(s *strategy.TPUStrategy, store *model.Store, tensors []weights.Tensor, rules weights.Rules,
+	opts Options) (*weights.Plan, error) {
 	var keep []*regexp.Regexp
 	for _, text := range opts.OptionalVariables {
 		p, err := regexp.Compile(`^(?:` + text + `)$`)
 		if err != nil {
-			return nil, &errkind.Fault{Op: "pretrained: load", Subject: "option Keep", Reason: fmt.Sprintf("%q is no pattern", text), Err: err, Class: errkind.ValueError}
+			return nil, &errkind.Fault{Op: "pretrained: load", Subject: "option OptionalVariables",
+				Reason: fmt.Sprintf("%q is no regular expression", text), Err: err, Class: errkind.ValueError}
 		}
 		keep = append(keep, p)
 	}
@@ -107,7 +110,8 @@ func newPlan(s *strategy.TPUStrategy, store *model.Store, tensors []weights.Tens
 		for _, p := range keep {
 			keeps = keeps || p.MatchString(v.Path())
 		}
-		variables = append(variables, weights.Variable{Path: v.Path(), DType: shape.DType, Shape: shape.Dimensions, Optional: keeps})
+		variables = append(variables, weights.Variable{Path: v.Path(), DType: shape.DType, Shape: shape.Dimensions,
+			Optional: keeps})
 	}
 	po := weights.PlanOptions{}
 	if !traced {
@@ -116,22 +120,20 @@ func newPlan(s *strategy.TPUStrategy, store *model.Store, tensors []weights.Tens
 	return weights.NewPlan(tensors, variables, rules, po)
 }
 
-// lazyValue reads a variable's value from files.
+// lazyValue reads a variable's value from files. It implements lazy.Parts.
 type lazyValue struct {
 	plan     *weights.Plan
 	file     *weights.File
 	variable weights.Variable
 }
 
-// Shape implements lazy.Parts.
 func (p *lazyValue) Shape() shapes.Shape { return shapes.Make(p.variable.DType, p.variable.Shape...) }
 
-// ReadPart implements lazy.Parts.
-func (p *lazyValue) ReadPart(ctx context.Context, start, size []int, into []byte) error {
-	return p.plan.Read(ctx, p.file, p.variable.Path, start, size, into)
+func (p *lazyValue) ReadPart(ctx context.Context, start, size []int, dst []byte) error {
+	return p.plan.Read(ctx, p.file, p.variable.Path, start, size, dst)
 }
 
 // ReadCells reads a box that is divided into cells; see [weights.Plan.ReadCells].
-func (p *lazyValue) ReadCells(ctx context.Context, start, size, cells []int, into []byte) error {
-	return p.plan.ReadCells(ctx, p.file, p.variable.Path, start, size, cells, into)
+func (p *lazyValue) ReadCells(ctx context.Context, start, size, cells []int, dst []byte) error {
+	return p.plan.ReadCells(ctx, p.file, p.variable.Path, start, size, cells, dst)
 }

@@ -14,29 +14,34 @@ import (
 
 // Save writes a model to a directory in the format of Hugging Face. It applies the rules in the
 // reverse direction of [Load], to the variables' values on the devices, or in the store before the
-// first step. like are the tensors to write: [weights.File.Tensors] of the files from which the
+// first step. tensors are the tensors to write: [weights.File.Tensors] of the files from which the
 // model was loaded, or [weights.Config.Tensors]. Tensors that the rules ignore are not written.
 //
 // All values are in the host's memory at a time. With several processes all processes must call
 // Save, and process 0 writes. See [weights.Plan.Write] for the files.
-func Save(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, dir string, like []weights.Tensor, rules weights.Rules, opts weights.WriteOptions) error {
+func Save(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, dir string, tensors []weights.Tensor,
+	rules weights.Rules, opts weights.WriteOptions) error {
 	onDevices := s.Variables(store)
 	// Further variables, such as the optimizer's state, are not written.
-	plan, err := newPlan(s, store, like, rules, Options{OptionalVariables: []string{".*"}})
+	plan, err := newPlan(s, store, tensors, rules, Options{OptionalVariables: []string{".*"}})
 	if err != nil {
 		return err
 	}
 	used := plan.Tensors()
-	like = slices.DeleteFunc(slices.Clone(like), func(t weights.Tensor) bool { return !slices.Contains(used, t.Name) })
+	tensors = slices.DeleteFunc(slices.Clone(tensors), func(t weights.Tensor) bool {
+		return !slices.Contains(used,
+			t.Name)
+	})
 	read := func(ctx context.Context, v weights.Variable) ([]byte, error) {
 		if placed, ok := onDevices.Lookup(v.Path); ok {
 			return copyBytes(placed.Value(ctx))
 		}
-		held := store.GetVariable(v.Path)
-		if held == nil || !held.HasValue() {
-			return nil, &errkind.Fault{Op: "pretrained: save", Subject: "variable " + v.Path, Reason: "it has no value yet", Hint: "run a step first", Class: errkind.FailedPreconditionError}
+		stored := store.GetVariable(v.Path)
+		if stored == nil || !stored.HasValue() {
+			return nil, &errkind.Fault{Op: "pretrained: save", Subject: "variable " + v.Path, Reason: "it has no value yet",
+				Hint: "run a step first", Class: errkind.FailedPreconditionError}
 		}
-		return copyBytes(held.Value())
+		return copyBytes(stored.Value())
 	}
 	values := map[string][]byte{}
 	for _, v := range plan.Variables() { // all processes read together
@@ -47,10 +52,13 @@ func Save(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, dir 
 	if s.Process() > 0 {
 		return nil
 	}
-	return plan.Write(ctx, dir, like, func(_ context.Context, v weights.Variable) ([]byte, error) { return values[v.Path], nil }, opts)
+	return plan.Write(ctx, dir, tensors, func(_ context.Context, v weights.Variable) ([]byte,
+		error) {
+		return values[v.Path], nil
+	}, opts)
 }
 
-// copyBytes returns a copy of a tensor's elements.
+// copyBytes returns a copy of a tensor's bytes, or err if it is not nil.
 func copyBytes(t *tensors.Tensor, err error) (data []byte, _ error) {
 	if err == nil {
 		err = t.ConstBytes(func(b []byte) { data = slices.Clone(b) })

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// addedToken is an added token: Append finds its content in texts before it splits them into words.
+// addedToken is a token whose content Append finds in texts before it splits them into words.
 type addedToken struct {
 	id         int32
 	content    string
@@ -16,11 +16,11 @@ type addedToken struct {
 	special    bool
 }
 
-// tokenTrie finds the longest of some contents at a position of a text.
+// tokenTrie finds the longest added token at a position of a text.
 type tokenTrie struct {
 	tokens []addedToken
 	nodes  []trieNode // the root is first
-	first  [256]bool  // the bytes that contents begin with
+	first  [256]bool  // the first bytes of the contents
 }
 
 type trieNode struct {
@@ -38,21 +38,21 @@ func (m *tokenTrie) add(pattern string, token addedToken) bool {
 	if len(m.nodes) == 0 {
 		m.nodes = []trieNode{{token: -1}}
 	}
-	at := int32(0)
+	node := int32(0)
 	m.first[pattern[0]] = true
 	for i := range len(pattern) {
-		next := m.child(at, pattern[i])
+		next := m.child(node, pattern[i])
 		if next < 0 {
 			next = int32(len(m.nodes))
 			m.nodes = append(m.nodes, trieNode{token: -1})
-			m.nodes[at].edges = append(m.nodes[at].edges, trieEdge{pattern[i], next})
+			m.nodes[node].edges = append(m.nodes[node].edges, trieEdge{pattern[i], next})
 		}
-		at = next
+		node = next
 	}
-	if m.nodes[at].token >= 0 {
+	if m.nodes[node].token >= 0 {
 		return false
 	}
-	m.nodes[at].token = int32(len(m.tokens))
+	m.nodes[node].token = int32(len(m.tokens))
 	m.tokens = append(m.tokens, token)
 	return true
 }
@@ -66,10 +66,10 @@ func (m *tokenTrie) child(node int32, b byte) int32 {
 	return -1
 }
 
-// find returns the leftmost and longest token in text from position from on, and its bounds. It
-// returns nil if there is none.
-func (m *tokenTrie) find(text []byte, from int) (t *addedToken, start, end int) {
-	for start = from; start < len(text); start++ {
+// find returns the leftmost and longest token in text from offset on, and its bounds. It returns nil
+// if there is none.
+func (m *tokenTrie) find(text []byte, offset int) (t *addedToken, start, end int) {
+	for start = offset; start < len(text); start++ {
 		if !m.first[text[start]] {
 			continue
 		}
@@ -90,16 +90,16 @@ func (m *tokenTrie) find(text []byte, from int) (t *addedToken, start, end int) 
 }
 
 // split finds the tokens in text. It calls found with the id of each token, and other with the text
-// between the tokens. Like the official package, it takes spaces that are stripped out of the text
-// even where another token begins with them.
+// between the tokens. Like the official package, it removes the spaces that a token strips even if
+// another token begins with them.
 func (m *tokenTrie) split(text []byte, skipSpecial bool, found func(id int32), other func(text []byte)) {
 	done := 0
-	for at := 0; len(m.tokens) > 0; {
-		t, start, end := m.find(text, at)
+	for offset := 0; len(m.tokens) > 0; {
+		t, start, end := m.find(text, offset)
 		if t == nil {
 			break
 		}
-		at = end
+		offset = end
 		if t.special && skipSpecial {
 			continue
 		}
@@ -125,7 +125,8 @@ func (m *tokenTrie) split(text []byte, skipSpecial bool, found func(id int32), o
 
 // isWordRune reports whether Unicode counts r as a part of a word.
 func isWordRune(r rune) bool {
-	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
+	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic,
+		unicode.Join_Control)
 }
 
 func startsWithWord(text []byte) bool {

@@ -13,14 +13,14 @@ import (
 const EndOfText = "<|endoftext|>"
 
 // NoToken is the id that [BPE.Append] returns for a byte that has no token. A file's vocabulary may
-// omit bytes; many omit the 13 bytes that UTF-8 never uses. No byte is left out silently: [Encode] and
-// [BPE.AppendText] return an error for NoToken.
+// omit bytes; many omit the 13 bytes that UTF-8 never uses. No byte is left out silently: [Encode]
+// and [BPE.AppendText] return an error for NoToken.
 const NoToken int32 = -1
 
-// BPE is a tokenizer by byte-level byte pair encoding. It splits a text into words, as [SplitPattern]
-// describes. The bytes of each word are its first tokens, and neighboring tokens are joined in the
-// order in which joining them was learned. [Train] learns a BPE from texts, and [ReadBPE] reads one
-// from a file of Hugging Face's tokenizers.
+// BPE is a tokenizer by byte-level byte pair encoding. It splits a text into words, as
+// [SplitPattern] describes. The bytes of each word are its first tokens, and neighboring tokens are
+// joined in the order in which the merges were learned. [Train] learns a BPE from texts, and
+// [ReadBPE] reads one from a file of Hugging Face's tokenizers.
 //
 // Any bytes can be encoded and decoded without loss, unless the file specifies otherwise: a file
 // may normalize texts to Unicode's form NFC, omit bytes, or strip white space next to added tokens.
@@ -45,7 +45,7 @@ type BPE struct {
 	unknownName   string
 	fuseUnknown   bool // one token for neighboring bytes without a token
 
-	// prepare derives these from the fields above.
+	// prepare derives the following fields from the fields above.
 	bytes            [256]int32 // the token of each byte
 	lacksToken       [256]bool  // the bytes without a token
 	wholeWords       map[string]int32
@@ -63,8 +63,8 @@ func (b *BPE) Vocabulary() int { return len(b.text) }
 // Separator returns the id of the separator.
 func (b *BPE) Separator() int32 { return b.separator }
 
-// Token returns the bytes of a token as a string, and the content of an added token. It returns false
-// if there is no such token.
+// Token returns the bytes of a token as a string, and the content of an added token. It returns
+// false if there is no such token.
 func (b *BPE) Token(id int32) (string, bool) {
 	if id < 0 || int(id) >= len(b.text) || b.text[id] == "" {
 		return "", false
@@ -96,9 +96,9 @@ func (b *BPE) SpecialAsText() *BPE {
 }
 
 // Append appends the tokens of text. It encodes 50 to 60 MB/s of Go sources on one core, and 12 to
-// 15 MB/s with [Lines]. Files with a pre-tokenizer that is not one of [SplitPattern] are slower. Append
-// caches the tokens of words in 1.3 MiB per concurrent goroutine. Bytes that have no token become
-// [NoToken].
+// 15 MB/s with [Lines]. Files with a pre-tokenizer that is not one of [SplitPattern] are slower.
+// Append caches the tokens of words in 1.3 MiB per concurrent goroutine. Bytes that have no token
+// become [NoToken].
 func (b *BPE) Append(ids []int32, text []byte) []int32 {
 	e := b.encoders.Get().(*encoder)
 	defer b.encoders.Put(e)
@@ -156,12 +156,12 @@ func (b *BPE) prepare() error {
 }
 
 // firstMissingByte returns the position of the first byte of text that has no token.
-func (b *BPE) firstMissingByte(text []byte) (at int, found bool) {
-	at = slices.IndexFunc(text, func(c byte) bool { return b.lacksToken[c] })
-	return at, at >= 0
+func (b *BPE) firstMissingByte(text []byte) (index int, found bool) {
+	index = slices.IndexFunc(text, func(c byte) bool { return b.lacksToken[c] })
+	return index, index >= 0
 }
 
-// cachedWord is the tokens of a short word.
+// cachedWord contains the tokens of a short word.
 type cachedWord struct {
 	low, high uint64 // its bytes
 	size, n   uint8  // of bytes, of tokens; size 0: none
@@ -207,16 +207,16 @@ func (e *encoder) encodeWord(ids []int32, word []byte) []int32 {
 	if k.low == low && k.high == high && int(k.size) == len(word) {
 		return append(ids, k.ids[:k.n]...)
 	}
-	before := len(ids)
+	numBefore := len(ids)
 	ids = e.mergeWord(ids, word)
-	if n := len(ids) - before; n <= len(k.ids) {
+	if n := len(ids) - numBefore; n <= len(k.ids) {
 		*k = cachedWord{low: low, high: high, size: uint8(len(word)), n: uint8(n)}
-		copy(k.ids[:], ids[before:])
+		copy(k.ids[:], ids[numBefore:])
 	}
 	return ids
 }
 
-// packBytes returns the bytes of a word of at most 16, as numbers.
+// packBytes returns a word of at most 16 bytes as two numbers.
 func packBytes(word []byte) (low, high uint64) {
 	for i, c := range word {
 		if i < 8 {
@@ -228,7 +228,8 @@ func packBytes(word []byte) (low, high uint64) {
 	return low, high
 }
 
-// maxShortWord is the maximum length in bytes of words for which join is used; longer words use mergeLongWord.
+// maxShortWord is the maximum length, in bytes, of a word for which mergeWord searches all pairs.
+// Longer words use mergeLongWord.
 const maxShortWord = 64
 
 // mergeWord appends the tokens of a word. It repeatedly joins the adjacent tokens whose merge was
@@ -237,7 +238,7 @@ func (e *encoder) mergeWord(ids []int32, word []byte) []int32 {
 	if id, ok := e.bpe.wholeWords[string(word)]; ok {
 		return append(ids, id)
 	}
-	before := len(ids)
+	numBefore := len(ids)
 	for i, c := range word {
 		if e.bpe.fuseUnknown && i > 0 && e.bpe.lacksToken[c] && e.bpe.lacksToken[word[i-1]] {
 			continue
@@ -245,47 +246,47 @@ func (e *encoder) mergeWord(ids []int32, word []byte) []int32 {
 		ids = append(ids, e.bpe.bytes[c])
 	}
 	if len(word) > maxShortWord {
-		return append(ids[:before], e.mergeLongWord(ids[before:])...)
+		return append(ids[:numBefore], e.mergeLongWord(ids[numBefore:])...)
 	}
-	tokens, ranks := ids[before:], e.ranks[:0]
+	tokens, ranks := ids[numBefore:], e.ranks[:0]
 	for i := range len(tokens) - 1 {
 		ranks = append(ranks, e.bpe.table.lookup(tokens[i], tokens[i+1]))
 	}
 	e.ranks = ranks
 	for {
-		best, at := int32(math.MaxInt32), 0
+		best, index := int32(math.MaxInt32), 0
 		for i, rank := range ranks {
 			if rank < best {
-				best, at = rank, i
+				best, index = rank, i
 			}
 		}
 		if best == math.MaxInt32 {
-			return ids[:before+len(tokens)]
+			return ids[:numBefore+len(tokens)]
 		}
-		tokens[at] = e.bpe.merges[best].joined
-		tokens = append(tokens[:at+1], tokens[at+2:]...)
-		ranks = append(ranks[:at], ranks[at+1:]...)
-		if at > 0 {
-			ranks[at-1] = e.bpe.table.lookup(tokens[at-1], tokens[at])
+		tokens[index] = e.bpe.merges[best].joined
+		tokens = append(tokens[:index+1], tokens[index+2:]...)
+		ranks = append(ranks[:index], ranks[index+1:]...)
+		if index > 0 {
+			ranks[index-1] = e.bpe.table.lookup(tokens[index-1], tokens[index])
 		}
-		if at < len(ranks) {
-			ranks[at] = e.bpe.table.lookup(tokens[at], tokens[at+1])
+		if index < len(ranks) {
+			ranks[index] = e.bpe.table.lookup(tokens[index], tokens[index+1])
 		}
 	}
 }
 
-// wordToken is a token of a long word, in a doubly linked list.
+// wordToken is a token of a long word in a doubly linked list.
 type wordToken struct {
 	id         int32
 	prev, next int32
 }
 
-// mergeCandidate is a possible join: the number of the merge and the index of the left link.
+// mergeCandidate is a possible merge: its rank in the high bits, and the index of the left token.
 type mergeCandidate uint64
 
 func (p mergeCandidate) less(o mergeCandidate) bool { return p < o }
 
-// mergeLongWord is join for long words, in time O(n log n): a word may be an entire file.
+// mergeLongWord is mergeWord for long words, in time O(n log n): a word may be an entire file.
 func (e *encoder) mergeLongWord(tokens []int32) []int32 {
 	links := e.links[:0]
 	e.queue = e.queue[:0]
@@ -312,9 +313,9 @@ func (e *encoder) mergeLongWord(tokens []int32) []int32 {
 		if l.id != m.left || l.next < 0 || links[l.next].id != m.right {
 			continue // one of the two has been joined since
 		}
-		gone := l.next
-		l.id, l.next = m.joined, links[gone].next
-		links[gone].id = -1
+		right := l.next
+		l.id, l.next = m.joined, links[right].next
+		links[right].id = -1
 		if l.next >= 0 {
 			links[l.next].prev = i
 		}

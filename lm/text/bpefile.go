@@ -23,7 +23,7 @@ func tokenizerFileError(hint, format string, args ...any) error {
 	return &errkind.Fault{Match: ErrTokenizer, Reason: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// The parts of the tokenizer.json of a byte-level BPE.
+// The JSON objects in the tokenizer.json of a byte-level BPE.
 type (
 	tokenizerJSON struct {
 		Version       string            `json:"version"`
@@ -72,7 +72,7 @@ type (
 	}
 )
 
-// mergeJSON is ["a", "b"], or "a b" in older files.
+// mergeJSON is a merge: ["a", "b"], or "a b" in older files.
 type mergeJSON [2]string
 
 func (m *mergeJSON) UnmarshalJSON(data []byte) error {
@@ -97,7 +97,10 @@ func (m *mergeJSON) UnmarshalJSON(data []byte) error {
 type vocabularyJSON map[string]int64
 
 func (v vocabularyJSON) MarshalJSON() ([]byte, error) {
-	names := slices.SortedFunc(maps.Keys(v), func(a, b string) int { return cmp.Or(cmp.Compare(v[a], v[b]), cmp.Compare(a, b)) })
+	names := slices.SortedFunc(maps.Keys(v), func(a, b string) int {
+		return cmp.Or(cmp.Compare(v[a], v[b]),
+			cmp.Compare(a, b))
+	})
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
@@ -134,8 +137,8 @@ func LoadBPE(path, separator string) (*BPE, error) {
 // ReadBPE reads a tokenizer.json of Hugging Face's tokenizers that contains a byte-level BPE: the
 // files that [BPE.Write] writes, and the files of models such as GPT-2, Llama 3, Qwen 2, DeepSeek,
 // Falcon and StarCoder. The separator is the content of one of the file's added tokens, such as
-// "<|end_of_text|>". With "" it is the only special token of the file, or the first of <|endoftext|>,
-// <|end_of_text|>, <｜end▁of▁sentence｜> and </s> that the file has.
+// "<|end_of_text|>". With "" it is the only special token of the file, or the first of
+// <|endoftext|>, <|end_of_text|>, <｜end▁of▁sentence｜> and </s> that the file has.
 //
 // Append returns the ids that the official package returns without special tokens before and after
 // the text (encode with add_special_tokens=False), with truncation and padding off. Added tokens,
@@ -145,8 +148,8 @@ func LoadBPE(path, separator string) (*BPE, error) {
 // do not follow the vocabulary, and ReadBPE uses the ids of the file. Characters that newer versions
 // of Unicode add may be split or normalized differently.
 //
-// A file that requires a step that Append does not support, such as a normalizer other than NFC, is an error, and
-// so is a file that contradicts itself. The errors match [ErrTokenizer].
+// A file that requires a step that Append does not support, such as a normalizer other than NFC, is
+// an error, and so is a file that contradicts itself. The errors match [ErrTokenizer].
 func ReadBPE(r io.Reader, separator string) (*BPE, error) {
 	if r == nil {
 		return nil, tokenizerFileError("give an open file, or use LoadBPE", "the reader is nil")
@@ -215,7 +218,8 @@ func isNFC(raw json.RawMessage) (bool, error) {
 		return true, nil
 	}
 	if n.Type != "Sequence" {
-		return false, tokenizerFileError("give a file without a normalizer, or with NFC", "it changes texts before they are split (normalizer): %.60s", raw)
+		return false, tokenizerFileError("give a file without a normalizer, or with NFC",
+			"it changes texts before they are split (normalizer): %.60s", raw)
 	}
 	nfc := false
 	for _, step := range n.Normalizers {
@@ -277,16 +281,18 @@ func (p *preTokenizerJSON) withDefaults() preTokenizerJSON {
 
 // readTokens reads the tokens and their ids.
 func (b *BPE) readTokens(f *tokenizerJSON) error {
-	most := int64(16*(len(f.Model.Vocab)+len(f.AddedTokens)) + 1<<12)
+	maxIDs := int64(16*(len(f.Model.Vocab)+len(f.AddedTokens)) + 1<<12)
 	set := func(id int64, name, text string) error {
-		if id < 0 || id >= most || id > math.MaxInt32 {
-			return tokenizerFileError("number the tokens from 0 on", "the token %q has the id %d, and there are %d tokens", name, id, len(f.Model.Vocab)+len(f.AddedTokens))
+		if id < 0 || id >= maxIDs || id > math.MaxInt32 {
+			return tokenizerFileError("number the tokens from 0 on", "the token %q has the id %d, and there are %d tokens",
+				name, id, len(f.Model.Vocab)+len(f.AddedTokens))
 		}
 		if need := int(id) + 1 - len(b.text); need > 0 {
 			b.text = append(b.text, make([]string, need)...)
 		}
 		if b.text[id] != "" {
-			return tokenizerFileError("give each token an id of its own", "the tokens %q and %q have the id %d", b.text[id], text, id)
+			return tokenizerFileError("give each token an id of its own", "the tokens %q and %q have the id %d", b.text[id],
+				text, id)
 		}
 		b.text[id] = text
 		return nil
@@ -309,17 +315,20 @@ func (b *BPE) readTokens(f *tokenizerJSON) error {
 	seen := map[string]bool{}
 	for _, t := range f.AddedTokens {
 		if seen[t.Content] || t.Content == "" {
-			return tokenizerFileError("give each added token a name of its own", "the added token %q is there twice, or has no name", t.Content)
+			return tokenizerFileError("give each added token a name of its own",
+				"the added token %q is there twice, or has no name", t.Content)
 		}
 		seen[t.Content] = true
 		if in, ok := f.Model.Vocab[t.Content]; ok && in != t.ID {
-			return tokenizerFileError("give it one id", "the added token %q has the id %d, and %d in the vocabulary", t.Content, t.ID, in)
+			return tokenizerFileError("give it one id", "the added token %q has the id %d, and %d in the vocabulary", t.Content,
+				t.ID, in)
 		} else if !ok {
 			if err := set(t.ID, t.Content, t.Content); err != nil {
 				return err
 			}
 		}
-		b.addedTokens = append(b.addedTokens, addedToken{id: int32(t.ID), content: t.Content, singleWord: t.SingleWord, lstrip: t.LStrip, rstrip: t.RStrip,
+		b.addedTokens = append(b.addedTokens, addedToken{id: int32(t.ID), content: t.Content, singleWord: t.SingleWord,
+			lstrip: t.LStrip, rstrip: t.RStrip,
 			normalized: t.Normalized, special: t.Special})
 	}
 	b.ignoreMerges = f.Model.IgnoreMerges
@@ -332,7 +341,8 @@ func (b *BPE) readUnknown(m *modelJSON) error {
 	if m.UnkToken != nil && *m.UnkToken != "" {
 		id, ok := b.ids[*m.UnkToken]
 		if !ok {
-			return tokenizerFileError("name a token of the vocabulary, or null", "the token for unknown characters (unk_token), %q, is no token of the vocabulary", *m.UnkToken)
+			return tokenizerFileError("name a token of the vocabulary, or null",
+				"the token for unknown characters (unk_token), %q, is no token of the vocabulary", *m.UnkToken)
 		}
 		b.unknown, b.fuseUnknown, b.unknownName = id, m.FuseUnk, *m.UnkToken
 	}
@@ -355,13 +365,15 @@ func (b *BPE) readMerges(f *tokenizerJSON) error {
 		for side, name := range m {
 			id, ok := b.ids[name]
 			if !ok {
-				return tokenizerFileError("merge tokens of the vocabulary", "merge %d is of %q and %q, and %q is no token", i, m[0], m[1], name)
+				return tokenizerFileError("merge tokens of the vocabulary", "merge %d is of %q and %q, and %q is no token", i,
+					m[0], m[1], name)
 			}
 			at[side] = id
 		}
 		joined, ok := b.ids[m[0]+m[1]]
 		if !ok {
-			return tokenizerFileError("give the vocabulary what each merge makes", "merge %d makes %q of %q and %q, which is no token", i, m[0]+m[1], m[0], m[1])
+			return tokenizerFileError("give the vocabulary what each merge makes",
+				"merge %d makes %q of %q and %q, which is no token", i, m[0]+m[1], m[0], m[1])
 		}
 		merges[i] = merge{at[0], at[1], joined}
 		last[pair{at[0], at[1]}] = i

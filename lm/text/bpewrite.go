@@ -15,12 +15,13 @@ func (b *BPE) Save(path string) error {
 	return nil
 }
 
-// Write writes the tokenizer as a tokenizer.json of Hugging Face's tokenizers, which [ReadBPE] and the
-// official package read: the vocabulary, the added tokens, the merges, the pattern and the
+// Write writes the tokenizer as a tokenizer.json of Hugging Face's tokenizers, which [ReadBPE] and
+// the official package read: the vocabulary, the added tokens, the merges, the pattern and the
 // normalizer. Options of the official package that Append does not use, such as a token before each
 // text, are not written. The same tokenizer is always written as the same bytes.
 func (b *BPE) Write(w io.Writer) error {
-	f := tokenizerJSON{Version: "1.0", Model: modelJSON{Type: "BPE", Vocab: vocabularyJSON{}, Merges: make([]mergeJSON, len(b.merges)),
+	f := tokenizerJSON{Version: "1.0", Model: modelJSON{Type: "BPE", Vocab: vocabularyJSON{},
+		Merges:  make([]mergeJSON, len(b.merges)),
 		FuseUnk: b.fuseUnknown, IgnoreMerges: b.ignoreMerges}}
 	if b.unknownName != "" {
 		f.Model.UnkToken = &b.unknownName
@@ -29,7 +30,8 @@ func (b *BPE) Write(w io.Writer) error {
 		f.Normalizer = json.RawMessage(`{"type":"NFC"}`)
 	}
 	for _, t := range b.addedTokens {
-		f.AddedTokens = append(f.AddedTokens, addedTokenJSON{ID: int64(t.id), Content: t.content, SingleWord: t.singleWord, LStrip: t.lstrip,
+		f.AddedTokens = append(f.AddedTokens, addedTokenJSON{ID: int64(t.id), Content: t.content, SingleWord: t.singleWord,
+			LStrip: t.lstrip,
 			RStrip: t.rstrip, Normalized: t.normalized, Special: t.special})
 	}
 	names := make([]string, len(b.text)) // of the vocabulary, by id
@@ -56,7 +58,8 @@ func (b *BPE) Write(w io.Writer) error {
 // by GPT-2's pattern before.
 func byteLevel(usesRegex bool) *preTokenizerJSON {
 	no, yes := false, true
-	return &preTokenizerJSON{Type: "ByteLevel", AddPrefixSpace: &no, TrimOffsets: &yes, UseRegex: map[bool]*bool{false: &no, true: &yes}[usesRegex]}
+	return &preTokenizerJSON{Type: "ByteLevel", AddPrefixSpace: &no, TrimOffsets: &yes,
+		UseRegex: map[bool]*bool{false: &no, true: &yes}[usesRegex]}
 }
 
 // preTokenizer returns the steps in a file that split texts into w.
@@ -65,6 +68,7 @@ func (w SplitPattern) preTokenizer() *preTokenizerJSON {
 		return byteLevel(w == GPT2)
 	}
 	no := false
-	split := preTokenizerJSON{Type: "Split", Behavior: "Isolated", Invert: &no, Pattern: map[string]string{"Regex": patterns[w].expression}}
+	split := preTokenizerJSON{Type: "Split", Behavior: "Isolated", Invert: &no,
+		Pattern: map[string]string{"Regex": patterns[w].expression}}
 	return &preTokenizerJSON{Type: "Sequence", Pretokenizers: []preTokenizerJSON{split, *byteLevel(false)}}
 }

@@ -26,27 +26,27 @@ func (f Files) Filter(keep func(name string) bool) Files {
 type Corpus struct {
 	Tokenizer         Tokenizer
 	Training, HeldOut *Tokens
-	// UnigramBitsPerByte and Gzip are the results of the functions [UnigramBitsPerByte] and [GzipBitsPerByte] for the held-out
-	// texts, in bits per byte.
+	// Unigram and Gzip are the results of the functions [UnigramBitsPerByte] and [GzipBitsPerByte]
+	// for the held-out texts, in bits per byte.
 	Unigram, Gzip float64
 }
 
-// maxTrainBytes is the number of bytes from which a BPE is learned. More bytes hardly change the
-// tokens.
+// maxTrainBytes is the maximum number of bytes from which a BPE is learned. More bytes hardly change
+// the tokens.
 const maxTrainBytes = 8 << 20
 
-// CorpusOptions configures [NewCorpus]. EvalWindows has no default.
+// CorpusOptions configures [NewCorpus]. HeldOut has no default.
 type CorpusOptions struct {
 	// Vocabulary is the number of tokens. With 256, each byte is a token. With more, a BPE is
 	// learned from the training part, or from 8 MiB of it if it is larger. 0 is 256.
 	Vocabulary int
-	// SplitPattern specifies how the BPE splits texts into words.
+	// Pattern specifies how the BPE splits texts into words.
 	Pattern SplitPattern
-	// EvalWindows is the share of the bytes that is held out, between 0 and 1, and Seed is the seed of
+	// HeldOut is the share of the bytes that is held out, between 0 and 1, and Seed is the seed of
 	// the selection.
 	HeldOut float64
 	Seed    uint64
-	// Say, if not nil, is called with a line of text at the start of each stage.
+	// Progress, if not nil, is called with a line of text at the start of each stage.
 	Progress func(line string)
 }
 

@@ -5,10 +5,10 @@
 //
 // # From files to batches
 //
-// [ListFiles], [GoSources] and [SingleFile] return a list of texts, [Files]. [Files.Split] separates held-out
-// texts from training texts. A [Tokenizer] converts bytes to tokens: with [Bytes], each byte is a
-// token; a [BPE] has tokens for common byte sequences. [Encode] reads the texts and stores their
-// tokens in memory:
+// [ListFiles], [GoSources] and [SingleFile] return a list of texts, [Files]. [Files.Split]
+// separates held-out texts from training texts. A [Tokenizer] converts bytes to tokens: with
+// [Bytes], each byte is a token; a [BPE] has tokens for common byte sequences. [Encode] reads the
+// texts and stores their tokens in memory:
 //
 //	files, err := text.GoSources(ctx) // the standard library's sources, which are where Go is
 //	training, heldOut, err := files.Split(0.01, 1)
@@ -30,10 +30,10 @@
 //	err = tok.Save("tokenizer.json")
 //	tokens, err := text.Encode(ctx, training, tok)
 //
-// [SplitPattern] lists the ways in which Train can split texts into words. Any bytes, UTF-8 or not, can be
-// encoded and decoded without loss, with three exceptions that depend on the file: the files of
-// Qwen 2 and others normalize texts to Unicode's form NFC, some files omit bytes that UTF-8 never
-// uses, and some added tokens strip adjacent white space. Encode returns an error for a byte
+// [SplitPattern] lists the ways in which Train can split texts into words. Any bytes, UTF-8 or not,
+// can be encoded and decoded without loss, with three exceptions that depend on the file: the files
+// of Qwen 2 and others normalize texts to Unicode's form NFC, some files omit bytes that UTF-8
+// never uses, and some added tokens strip adjacent white space. Encode returns an error for a byte
 // without a token.
 //
 // Special tokens, such as <|endoftext|>, are found in texts, as in the official package. Use
@@ -56,6 +56,6 @@
 // Losses per token of models with different tokenizers are not comparable; losses per byte of text
 // are. [Tokens.EvalWindows] returns windows in which each token of the held-out texts is predicted
 // exactly once, and [Tokens.BitsPerByte] converts the sum of their losses to bits per byte.
-// [UnigramBitsPerByte], [BigramBitsPerByte] and [GzipBitsPerByte] compute the same figure for simple baselines: token frequencies,
-// frequencies of token pairs, and gzip.
+// [UnigramBitsPerByte], [BigramBitsPerByte] and [GzipBitsPerByte] compute the same figure for
+// simple baselines: token frequencies, frequencies of token pairs, and gzip.
 package text

@@ -17,19 +17,19 @@ func (t *Tokens) BitsPerByte(nats float64) float64 {
 	return nats / math.Ln2 / float64(t.bytes)
 }
 
-// forEachTarget calls f with each target and the preceding token.
-func (t *Tokens) forEachTarget(ctx context.Context, f func(before, token int32)) error {
+// forEachTarget calls f with each predicted token and the token before it.
+func (t *Tokens) forEachTarget(ctx context.Context, f func(previous, token int32)) error {
 	ids := make([]int32, 1<<16)
-	before := int32(-1)
+	previous := int32(-1)
 	for from := 0; from < t.n; from += len(ids) {
 		if err := ctx.Err(); err != nil {
 			return wrapError("count", "", err)
 		}
 		for _, id := range ids[:t.Read(ids, from)] {
-			if before >= 0 {
-				f(before, id)
+			if previous >= 0 {
+				f(previous, id)
 			}
-			before = id
+			previous = id
 		}
 	}
 	return nil
@@ -38,7 +38,8 @@ func (t *Tokens) forEachTarget(ctx context.Context, f func(before, token int32))
 // checkCounts returns an error if the vocabularies differ or if there are no bytes.
 func checkCounts(training, heldOut *Tokens) error {
 	if training.vocabulary != heldOut.vocabulary || training.separator != heldOut.separator {
-		return valueError("count", "encode both with one tokenizer", "tokens of a vocabulary of %d, and held-out tokens of one of %d", training.vocabulary, heldOut.vocabulary)
+		return valueError("count", "encode both with one tokenizer",
+			"tokens of a vocabulary of %d, and held-out tokens of one of %d", training.vocabulary, heldOut.vocabulary)
 	}
 	if heldOut.bytes == 0 {
 		return valueError("count", "hold out texts that are not empty", "the held-out texts have no bytes")
@@ -59,8 +60,9 @@ func countUnigrams(ctx context.Context, t, heldOut *Tokens) (counts []float64, t
 	return counts, float64(t.vocabulary + t.Targets()), err
 }
 
-// UnigramBitsPerByte returns the bits per byte of the held-out texts for a model that uses only the token
-// frequencies in training: each token has the probability (count + 1) / (tokens + vocabulary).
+// UnigramBitsPerByte returns the bits per byte of the held-out texts for a model that uses only the
+// token frequencies in training: each token has the probability (count + 1) / (tokens +
+// vocabulary).
 func UnigramBitsPerByte(ctx context.Context, training, heldOut *Tokens) (float64, error) {
 	counts, total, err := countUnigrams(ctx, training, heldOut)
 	if err != nil {
@@ -77,9 +79,9 @@ func UnigramBitsPerByte(ctx context.Context, training, heldOut *Tokens) (float64
 // bigramPrior is the weight of the unigram distribution in the bigram counts, in tokens.
 const bigramPrior = 8
 
-// BigramBitsPerByte returns the bits per byte of the held-out texts for a model that uses only the frequencies
-// of token pairs in training. After token a, token b has the probability (count(a, b) + 8 u(b)) /
-// (count(a) + 8), where u is the probability of [UnigramBitsPerByte].
+// BigramBitsPerByte returns the bits per byte of the held-out texts for a model that uses only the
+// frequencies of token pairs in training. After token a, token b has the probability (count(a, b) +
+// 8 u(b)) / (count(a) + 8), where u is the probability of [UnigramBitsPerByte].
 func BigramBitsPerByte(ctx context.Context, training, heldOut *Tokens) (float64, error) {
 	counts, total, err := countUnigrams(ctx, training, heldOut)
 	if err != nil {
@@ -116,8 +118,8 @@ func BigramBitsPerByte(ctx context.Context, training, heldOut *Tokens) (float64,
 	return heldOut.BitsPerByte(nats), err
 }
 
-// GzipBitsPerByte returns the bits per byte of the texts, concatenated in their order and compressed with gzip
-// at level 9.
+// GzipBitsPerByte returns the bits per byte of the texts, concatenated in their order and
+// compressed with gzip at level 9.
 func GzipBitsPerByte(ctx context.Context, files Files) (float64, error) {
 	if files.Bytes() == 0 {
 		return 0, valueError("gzip", "list files that are not empty", "the texts have no bytes")

@@ -97,7 +97,7 @@ func TestFiguresOfTexts(t *testing.T) {
 	assert.Less(t, bi, 0.15)
 }
 
-// GzipBitsPerByte is what gzip makes of all texts behind each other.
+// Gzip is what gzip makes of all texts behind each other.
 func TestGzipIsOneStream(t *testing.T) {
 	files, err := ListFiles(write(t, map[string]string{"a": strings.Repeat("one ", 50), "b": strings.Repeat("one two ", 50)}), "*")
 	require.NoError(t, err)

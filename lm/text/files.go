@@ -26,15 +26,15 @@ type Files struct {
 	texts []textRange
 }
 
-// textRange is a text: the bytes from (inclusive) to to (exclusive) of a file.
+// textRange is a text: the bytes of a file between two offsets.
 type textRange struct {
-	name     string // path relative to the listed folder, with slashes: the same on every machine
-	path     string
-	from, to int64
+	name       string // path relative to the listed folder, with slashes: the same on every machine
+	path       string
+	start, end int64
 }
 
-// ListFiles returns the texts of all regular files below a folder whose base name matches pattern, in
-// the syntax of path.Match, such as "*.go". They are sorted by the bytes of their paths. Folders
+// ListFiles returns the texts of all regular files below a folder whose base name matches pattern,
+// in the syntax of path.Match, such as "*.go". They are sorted by the bytes of their paths. Folders
 // named testdata or vendor, folders whose name begins with a dot or an underscore, and symbolic
 // links are omitted. If no file matches, the error matches fs.ErrNotExist.
 func ListFiles(root, pattern string) (Files, error) {
@@ -50,13 +50,14 @@ func ListFiles(root, pattern string) (Files, error) {
 		return Files{}, wrapError("list", subject, err)
 	}
 	var f Files
-	err = filepath.WalkDir(real, func(at string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(real, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		name := entry.Name()
 		if entry.IsDir() {
-			if at != real && (name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) {
+			if file != real && (name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") ||
+				strings.HasPrefix(name, "_")) {
 				return fs.SkipDir
 			}
 			return nil
@@ -70,18 +71,19 @@ func ListFiles(root, pattern string) (Files, error) {
 		} else if err != nil {
 			return err
 		}
-		below, err := filepath.Rel(real, at)
+		below, err := filepath.Rel(real, file)
 		if err != nil {
 			return err
 		}
-		f.texts = append(f.texts, textRange{name: filepath.ToSlash(below), path: at, to: info.Size()})
+		f.texts = append(f.texts, textRange{name: filepath.ToSlash(below), path: file, end: info.Size()})
 		return nil
 	})
 	if err != nil {
 		return Files{}, wrapError("list", subject, err)
 	}
 	if len(f.texts) == 0 {
-		return Files{}, &errkind.Fault{Op: "text: list", Subject: subject, Reason: "no file matches " + pattern, Match: fs.ErrNotExist,
+		return Files{}, &errkind.Fault{Op: "text: list", Subject: subject, Reason: "no file matches " + pattern,
+			Match: fs.ErrNotExist,
 			Class: errkind.NotFoundError, Hint: "give a folder that has such files, or another pattern"}
 	}
 	slices.SortFunc(f.texts, func(a, b textRange) int { return cmp.Compare(a.name, b.name) })
@@ -101,8 +103,9 @@ func GoSources(ctx context.Context) (Files, error) {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return Files{}, &errkind.Fault{Op: "text: list Go's sources", Reason: "go env GOROOT failed", Err: err, Class: errkind.KindOr(err, errkind.NotFoundError),
-			Hint: "put the go command into PATH, or give files of your own"}
+		return Files{}, &errkind.Fault{Op: "text: list Go's sources", Reason: "go env GOROOT failed", Err: err,
+			Class: errkind.KindOr(err, errkind.NotFoundError),
+			Hint:  "put the go command into PATH, or give files of your own"}
 	}
 	return ListFiles(filepath.Join(root, "src"), "*.go")
 }
@@ -113,7 +116,7 @@ func SingleFile(path string) (Files, error) {
 	if err != nil {
 		return Files{}, wrapError("list", path, err)
 	}
-	return Files{texts: []textRange{{name: filepath.Base(path), path: path, to: info.Size()}}}, f.Close()
+	return Files{texts: []textRange{{name: filepath.Base(path), path: path, end: info.Size()}}}, f.Close()
 }
 
 // Len returns the number of texts.
@@ -123,7 +126,7 @@ func (f Files) Len() int { return len(f.texts) }
 func (f Files) Bytes() int64 {
 	n := int64(0)
 	for _, t := range f.texts {
-		n += t.to - t.from
+		n += t.end - t.start
 	}
 	return n
 }
@@ -144,7 +147,8 @@ func (f Files) Names() []string {
 // ValueError.
 func (f Files) Split(share float64, seed uint64) (training, heldOut Files, err error) {
 	if !(share > 0 && share < 1) {
-		return Files{}, Files{}, valueError("split", "give a number between 0 and 1, such as 0.05", "a share of %g to hold out", share)
+		return Files{}, Files{}, valueError("split", "give a number between 0 and 1, such as 0.05",
+			"a share of %g to hold out", share)
 	}
 	total := f.Bytes()
 	want := int64(share * float64(total))
@@ -167,30 +171,30 @@ func (f Files) Split(share float64, seed uint64) (training, heldOut Files, err e
 
 // Sample returns a selection of the texts with at least the given number of bytes, or all texts if
 // they have fewer. The selection depends only on the names, the sizes and the seed, and keeps the
-// order. Of a single text, Take returns the beginning, up to the end of a line.
+// order. Of a single text, Sample returns the beginning, up to the end of a line.
 func (f Files) Sample(bytes int64, seed uint64) (Files, error) {
 	if bytes < 1 {
-		return Files{}, valueError("take", "give the number of bytes to take, from 1", "%d bytes", bytes)
+		return Files{}, valueError("sample", "give a number of bytes from 1", "%d bytes", bytes)
 	}
 	if bytes >= f.Bytes() {
 		return f, nil
 	}
 	if len(f.texts) == 1 {
-		some, _, err := f.splitAtLine(bytes)
-		return some, err
+		sample, _, err := f.splitAtLine(bytes)
+		return sample, err
 	}
-	var some Files
-	for i, taken := range f.sampleTexts(bytes, seed, len(f.texts)) {
-		if taken {
-			some.texts = append(some.texts, f.texts[i])
+	var sample Files
+	for i, selected := range f.sampleTexts(bytes, seed, len(f.texts)) {
+		if selected {
+			sample.texts = append(sample.texts, f.texts[i])
 		}
 	}
-	return some, nil
+	return sample, nil
 }
 
-// sampleTexts selects texts in a random order, at least one and at most most, until they have want
-// bytes.
-func (f Files) sampleTexts(want int64, seed uint64, most int) (chosen []bool) {
+// sampleTexts selects texts in a random order, at least one and at most maxTexts, until they have
+// minBytes bytes.
+func (f Files) sampleTexts(minBytes int64, seed uint64, maxTexts int) (chosen []bool) {
 	order := make([]int, len(f.texts))
 	rank := make([]uint64, len(f.texts))
 	for i, t := range f.texts {
@@ -202,75 +206,76 @@ func (f Files) sampleTexts(want int64, seed uint64, most int) (chosen []bool) {
 	chosen = make([]bool, len(f.texts))
 	got := int64(0)
 	for n, i := range order {
-		if n > 0 && got >= want || n == most {
+		if n > 0 && got >= minBytes || n == maxTexts {
 			break
 		}
 		chosen[i] = true
-		got += f.texts[i].to - f.texts[i].from
+		got += f.texts[i].end - f.texts[i].start
 	}
 	return chosen
 }
 
 // splitAtLine divides a single text at the first beginning of a line at or after an offset.
-func (f Files) splitAtLine(at int64) (training, heldOut Files, err error) {
+func (f Files) splitAtLine(offset int64) (training, heldOut Files, err error) {
 	t := f.texts[0]
-	end := t.from + at
+	end := t.start + offset
 	file, _, err := localfiles.Open(t.path)
 	if err != nil {
 		return Files{}, Files{}, wrapError("split", t.path, err)
 	}
 	defer file.Close()
-	const longest = 1 << 20 // longer lines are split
-	line := make([]byte, min(longest, t.to-end))
+	const maxLineBytes = 1 << 20 // longer lines are split
+	line := make([]byte, min(maxLineBytes, t.end-end))
 	n, err := file.ReadAt(line, end)
 	if err != nil && err != io.EOF {
 		return Files{}, Files{}, wrapError("split", t.path, err)
 	}
-	if i := bytes.IndexByte(line[:n], '\n'); i >= 0 && end+int64(i)+1 < t.to {
+	if i := bytes.IndexByte(line[:n], '\n'); i >= 0 && end+int64(i)+1 < t.end {
 		end += int64(i) + 1
 	}
-	if end <= t.from || end >= t.to {
-		return Files{}, Files{}, valueError("split", "give a longer file, or a larger share", "a text of %d bytes does not make two parts", t.to-t.from)
+	if end <= t.start || end >= t.end {
+		return Files{}, Files{}, valueError("split", "give a longer file, or a larger share",
+			"a text of %d bytes does not make two parts", t.end-t.start)
 	}
 	first, last := t, t
-	first.to, last.from = end, end
+	first.end, last.start = end, end
 	return Files{texts: []textRange{first}}, Files{texts: []textRange{last}}, nil
 }
 
-// textChunk is a part of a text. Its bytes follow the bytes of the previous piece.
+// textChunk is a part of a text. Its bytes follow the bytes of the previous chunk.
 type textChunk struct {
 	name string // of the text
 	at   int64  // the position in the file
-	data []byte // valid until the next piece
+	data []byte // valid until the next chunk
 	last bool   // the text ends here
 }
 
-// maxChunkBytes is the size of a piece in bytes. Longer texts are split after the end of a line.
+// maxChunkBytes is the maximum size of a chunk. Longer texts are split after the end of a line.
 const maxChunkBytes = 4 << 20
 
-// chunks reads the texts in order. It yields at least one piece of each text. It yields an error at
+// chunks reads the texts in order. It yields at least one chunk of each text. It yields an error at
 // most once, as the last pair.
 func (f Files) chunks(ctx context.Context) iter.Seq2[textChunk, error] {
 	return func(yield func(textChunk, error) bool) {
 		var buffer []byte
 		for _, t := range f.texts {
 			file, err := t.open()
-			for at := t.from; err == nil; {
+			for offset := t.start; err == nil; {
 				if err = ctx.Err(); err != nil {
 					break
 				}
-				n := int(min(maxChunkBytes, t.to-at))
+				n := int(min(maxChunkBytes, t.end-offset))
 				buffer = slices.Grow(buffer[:0], n)[:n]
-				if _, err = io.ReadFull(io.NewSectionReader(file, at, int64(n)), buffer); err != nil {
+				if _, err = io.ReadFull(io.NewSectionReader(file, offset, int64(n)), buffer); err != nil {
 					err = t.readError(err)
 					break
 				}
-				data, last := buffer, at+int64(n) == t.to
+				data, last := buffer, offset+int64(n) == t.end
 				if i := bytes.LastIndexByte(data, '\n'); !last && i >= 0 {
 					data = data[:i+1]
 				}
-				begin := at
-				at += int64(len(data))
+				begin := offset
+				offset += int64(len(data))
 				if !yield(textChunk{t.name, begin, data, last}, nil) {
 					file.Close()
 					return
@@ -293,7 +298,8 @@ func (f Files) chunks(ctx context.Context) iter.Seq2[textChunk, error] {
 func (t textRange) open() (*os.File, error) {
 	file, _, err := localfiles.Open(t.path)
 	if err != nil {
-		return nil, &errkind.Fault{Op: "text: read", Subject: t.path, Err: err, Hint: "list the files again if they have changed"}
+		return nil, &errkind.Fault{Op: "text: read", Subject: t.path, Err: err,
+			Hint: "list the files again if they have changed"}
 	}
 	return file, nil
 }
@@ -308,8 +314,8 @@ func (t textRange) readError(err error) error {
 	return wrapError("read", t.path, err)
 }
 
-// splitMix64 is the finalizer of the splitmix64 generator. Its results must not change: saved positions
-// and other processes depend on them.
+// splitMix64 is the finalizer of the splitmix64 generator. Its results must not change: saved
+// positions and other processes depend on them.
 func splitMix64(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

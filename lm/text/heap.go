@@ -1,6 +1,5 @@
 package text
 
-// ordered values have an order.
 type ordered[T any] interface{ less(T) bool }
 
 var (

@@ -54,7 +54,8 @@ func composeAll(text []byte) []byte {
 		for i < len(text) {
 			r, n = utf8.DecodeRune(text[i:])
 			properties := norm.NFD.Properties(text[i : i+n])
-			if r == utf8.RuneError && n == 1 || len(segment) > 0 && properties.BoundaryBefore() && norm.NFC.Properties(text[i:i+n]).BoundaryBefore() {
+			if r == utf8.RuneError && n == 1 || len(segment) > 0 && properties.BoundaryBefore() &&
+				norm.NFC.Properties(text[i:i+n]).BoundaryBefore() {
 				break
 			}
 			segment = append(segment, []rune(norm.NFD.String(string(r)))...)

@@ -51,14 +51,14 @@ func splitAll(steps []splitStep, m *regex.Matcher, piece []byte, mapped bool, wo
 	if s.prefix && piece[0] != ' ' {
 		piece = append([]byte{' '}, piece...)
 	}
-	s.split(m, piece, func(part []byte) {
+	s.split(m, piece, func(subpiece []byte) {
 		switch {
 		case !s.byteLevel:
-			splitAll(steps[1:], m, part, mapped, word)
+			splitAll(steps[1:], m, subpiece, mapped, word)
 		case len(steps) == 1 && !mapped:
-			word(part)
+			word(subpiece)
 		default:
-			splitAll(steps[1:], m, []byte(bytesToVisible(string(part))), true, word)
+			splitAll(steps[1:], m, []byte(bytesToVisible(string(subpiece))), true, word)
 		}
 	})
 }
@@ -112,18 +112,18 @@ func (s *splitStep) findSpans(m *regex.Matcher, piece []byte) (spans []span) {
 		}
 	} else {
 		last := -1
-		for at := 0; at <= len(piece); {
-			from, to := s.expression.Find(m, piece, at)
+		for offset := 0; offset <= len(piece); {
+			from, to := s.expression.Find(m, piece, offset)
 			if from < 0 {
 				break
 			}
 			if from == to && to == last { // an empty match behind another match
-				_, n := utf8.DecodeRune(piece[at:])
-				at += max(n, 1)
+				_, n := utf8.DecodeRune(piece[offset:])
+				offset += max(n, 1)
 				continue
 			}
 			match(from, to)
-			at, last = to, to
+			offset, last = to, to
 		}
 	}
 	if done < len(piece) {
@@ -132,7 +132,7 @@ func (s *splitStep) findSpans(m *regex.Matcher, piece []byte) (spans []span) {
 	return spans
 }
 
-// applyBehavior merges or removes spans as a behavior specifies.
+// applyBehavior merges or removes spans as the behavior specifies.
 func applyBehavior(behavior string, spans []span) (out []span) {
 	previous := false
 	switch behavior {
@@ -233,7 +233,8 @@ func (p *preTokenizerJSON) splitSteps() (steps []splitStep, byteLevel bool, err 
 	case removed, isolated, mergedWithPrevious, mergedWithNext, contiguous:
 		return []splitStep{s}, false, nil
 	}
-	return nil, false, tokenizerFileError(preTokenizerHint, "a %s of its pre_tokenizer has the behavior %q", p.Type, s.behavior)
+	return nil, false, tokenizerFileError(preTokenizerHint, "a %s of its pre_tokenizer has the behavior %q", p.Type,
+		s.behavior)
 }
 
 var preTokenizerHint = fmt.Sprintf("supported are Sequence, ByteLevel, Split, Digits and Punctuation, with the behaviors %s, %s, %s, %s and %s",

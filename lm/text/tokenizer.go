@@ -22,8 +22,9 @@ type Tokenizer interface {
 
 // unknownTokenError returns an error for an invalid id at a position of the ids.
 func unknownTokenError(id int32, position, vocabulary int) error {
-	return &errkind.Fault{Op: "text: tokens to text", Reason: fmt.Sprintf("number %d is %d", position, id), Class: errkind.ValueError,
-		Hint: fmt.Sprintf("give tokens of this tokenizer, 0 to %d", vocabulary-1)}
+	return &errkind.Fault{Op: "text: tokens to text", Reason: fmt.Sprintf("number %d is %d", position, id),
+		Class: errkind.ValueError,
+		Hint:  fmt.Sprintf("give tokens of this tokenizer, 0 to %d", vocabulary-1)}
 }
 
 // Bytes returns the tokenizer whose tokens are the 256 bytes: the id of a byte is its value. The

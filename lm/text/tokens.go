@@ -38,7 +38,7 @@ func Encode(ctx context.Context, files Files, tok Tokenizer) (*Tokens, error) {
 	if files.Len() == 0 {
 		return nil, valueError("encode", "list some files", "there are no texts")
 	}
-	var ids []int32 // of a piece, behind the separator for the first
+	var ids []int32 // of a chunk; the first chunk begins with the separator
 	for p, err := range files.chunks(ctx) {
 		if err != nil {
 			return nil, wrapError("encode", "", err)
@@ -81,14 +81,15 @@ func EncodeText(text []byte, tok Tokenizer) (*Tokens, error) {
 	return t, nil
 }
 
-// missingByteError returns an error for a text with a byte that has no token. text begins at byte offset of
-// the file.
+// missingByteError returns an error for a text with a byte that has no token. text begins at byte
+// offset of the file.
 func missingByteError(tok Tokenizer, text []byte, name string, offset int64) error {
 	f := &errkind.Fault{Op: "text: encode", Subject: name, Class: errkind.ValueError, Reason: "a byte has no token",
 		Hint: "give texts in UTF-8, or a tokenizer whose vocabulary has all 256 bytes"}
 	if b, ok := tok.(*BPE); ok {
-		if at, found := b.firstMissingByte(text); found {
-			f.Reason = fmt.Sprintf("the tokenizer's vocabulary has no token for the byte %#02x at position %d", text[at], offset+int64(at))
+		if index, found := b.firstMissingByte(text); found {
+			f.Reason = fmt.Sprintf("the tokenizer's vocabulary has no token for the byte %#02x at position %d", text[index],
+				offset+int64(index))
 		}
 	}
 	return f
@@ -100,7 +101,8 @@ func newTokens(tok Tokenizer) (*Tokens, error) {
 	}
 	t := &Tokens{vocabulary: tok.Vocabulary(), separator: tok.Separator(), width: 4}
 	if t.vocabulary < 1 || t.vocabulary > math.MaxInt32 || t.separator < 0 || int(t.separator) >= t.vocabulary {
-		return nil, valueError("encode", "give one whose separator is one of its tokens", "a tokenizer of %d tokens with the separator %d", t.vocabulary, t.separator)
+		return nil, valueError("encode", "give one whose separator is one of its tokens",
+			"a tokenizer of %d tokens with the separator %d", t.vocabulary, t.separator)
 	}
 	if t.vocabulary <= 1<<16 {
 		t.width = 2
@@ -115,7 +117,7 @@ func newTokens(tok Tokenizer) (*Tokens, error) {
 func (t *Tokens) add(ids []int32) error {
 	for _, id := range ids {
 		if id < 0 || int(id) >= t.vocabulary {
-			return &errkind.Fault{Op: "text: encode", Reason: fmt.Sprintf("the tokenizer gave the token %d of %d", id, t.vocabulary),
+			return &errkind.Fault{Op: "text: encode", Reason: fmt.Sprintf("the tokenizer returned the token %d of a vocabulary of %d", id, t.vocabulary),
 				Hint: "give a tokenizer whose tokens are 0 to Vocabulary()-1", Class: errkind.ValueError}
 		}
 		if t.n%blockTokens == 0 {
@@ -135,7 +137,7 @@ func (t *Tokens) add(ids []int32) error {
 	return nil
 }
 
-// finish completes the tokens; none can be added after it.
+// finish computes the checksum and releases unused memory. No tokens can be added after it.
 func (t *Tokens) finish() {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	for _, b := range t.blocks {
@@ -160,14 +162,14 @@ func (t *Tokens) Targets() int { return t.n - 1 }
 
 // Read copies tokens, beginning with index from, into ids and returns the number of copied tokens.
 // It is less than len(ids) only at the end of the tokens.
-func (t *Tokens) Read(ids []int32, from int) int {
-	if from < 0 || from >= t.n {
+func (t *Tokens) Read(ids []int32, start int) int {
+	if start < 0 || start >= t.n {
 		return 0
 	}
-	ids = ids[:min(len(ids), t.n-from)]
+	ids = ids[:min(len(ids), t.n-start)]
 	for done := 0; done < len(ids); {
-		at := (from + done) % blockTokens
-		block := t.blocks[(from+done)/blockTokens][at*t.width:]
+		index := (start + done) % blockTokens
+		block := t.blocks[(start+done)/blockTokens][index*t.width:]
 		out := ids[done:min(len(ids), done+len(block)/t.width)]
 		switch t.width {
 		case 1:

@@ -21,8 +21,8 @@ type TrainOptions struct {
 //
 // Learning 32,000 tokens from 64 MB of Go takes 2.5 seconds on one core, and nine times as long
 // with [Lines]. The memory grows with the number of different words. For large corpora, a part of
-// the texts selected by [Files.Sample] is sufficient. If vocabulary is too small for the bytes or too
-// large for the texts, the error is a ValueError with the possible range.
+// the texts selected by [Files.Sample] is sufficient. If vocabulary is too small for the bytes or
+// too large for the texts, the error is a ValueError with the possible range.
 func Train(ctx context.Context, files Files, vocabulary int, opts TrainOptions) (*BPE, error) {
 	words, err := newWordCounts(vocabulary, opts)
 	if err != nil {
@@ -50,7 +50,8 @@ func TrainText(ctx context.Context, text []byte, vocabulary int, opts TrainOptio
 	return trainBPE(ctx, words, vocabulary)
 }
 
-// numBaseTokens is the number of tokens that are not the result of a merge.
+// numBaseTokens is the number of tokens that are not the result of a merge: a separator and the
+// bytes.
 const numBaseTokens = 257
 
 // wordCounts counts the words of texts.
@@ -63,13 +64,15 @@ type wordCounts struct {
 
 func newWordCounts(vocabulary int, opts TrainOptions) (*wordCounts, error) {
 	if vocabulary < numBaseTokens {
-		return nil, valueError("train", fmt.Sprintf("give at least %d: a separator and the bytes", numBaseTokens), "a vocabulary of %d tokens", vocabulary)
+		return nil, valueError("train", fmt.Sprintf("give at least %d: a separator and the bytes", numBaseTokens),
+			"a vocabulary of %d tokens", vocabulary)
 	}
 	if vocabulary > math.MaxInt32 {
-		return nil, valueError("train", fmt.Sprintf("give at most %d: ids are int32", math.MaxInt32), "a vocabulary of %d tokens", vocabulary)
+		return nil, valueError("train", fmt.Sprintf("give at most %d: ids are int32", math.MaxInt32),
+			"a vocabulary of %d tokens", vocabulary)
 	}
 	if int(opts.Pattern) >= len(patterns) {
-		return nil, valueError("train", "use GPT2, Llama3, Qwen2, Lines or NoCut", "unknown words %v", opts.Pattern)
+		return nil, valueError("train", "use GPT2, Llama3, Qwen2, Lines or NoSplit", "unknown pattern %v", opts.Pattern)
 	}
 	return &wordCounts{pattern: opts.Pattern, index: map[string]int32{}}, nil
 }
@@ -115,11 +118,11 @@ func trainBPE(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, er
 	}
 	flat := make([]int32, 0, total)
 	for i, w := range counts.words {
-		from := len(flat)
+		start := len(flat)
 		for _, c := range []byte(w) {
 			flat = append(flat, b.bytes[c])
 		}
-		word := flat[from:len(flat):len(flat)]
+		word := flat[start:len(flat):len(flat)]
 		t.words = append(t.words, word)
 		for k := range len(word) - 1 {
 			t.adjustPair(word[k], word[k+1], int32(i), t.counts[i])
@@ -187,54 +190,54 @@ func (t *trainer) mostCommonPair() (left, right int32, ok bool) {
 	return 0, 0, false
 }
 
-// adjustPair adds by occurrences of a pair in a word.
-func (t *trainer) adjustPair(left, right, word int32, by int64) {
+// adjustPair adds delta to the number of occurrences of a pair, for a word that contains it.
+func (t *trainer) adjustPair(left, right, word int32, delta int64) {
 	key := uint64(left)<<32 | uint64(right)
 	p := t.pairs[key]
 	if p == nil {
 		p = &pairCount{}
 		t.pairs[key] = p
 	}
-	p.count += by
-	if by > 0 && (len(p.words) == 0 || p.words[len(p.words)-1] != word) {
+	p.count += delta
+	if delta > 0 && (len(p.words) == 0 || p.words[len(p.words)-1] != word) {
 		p.words = append(p.words, word)
 	}
 }
 
-// mergePair replaces each pair of left and right by a token, in all words.
+// mergePair replaces the pair of left and right by the token id in all words.
 func (t *trainer) mergePair(left, right, id int32) {
 	key := uint64(left)<<32 | uint64(right)
 	in := t.pairs[key].words
 	t.pairs[key].words = nil
 	grown := map[uint64]bool{}
-	more := func(a, b, word int32, by int64) {
-		t.adjustPair(a, b, word, by)
-		if by > 0 {
+	adjust := func(a, b, word int32, delta int64) {
+		t.adjustPair(a, b, word, delta)
+		if delta > 0 {
 			grown[uint64(a)<<32|uint64(b)] = true
 		}
 	}
 	for _, w := range in {
 		word, times := t.words[w], t.counts[w]
-		to := 0
+		end := 0
 		for i := 0; i < len(word); i++ {
 			if i+1 == len(word) || word[i] != left || word[i+1] != right {
-				word[to] = word[i]
-				to++
+				word[end] = word[i]
+				end++
 				continue
 			}
-			if to > 0 {
-				more(word[to-1], left, w, -times)
-				more(word[to-1], id, w, times)
+			if end > 0 {
+				adjust(word[end-1], left, w, -times)
+				adjust(word[end-1], id, w, times)
 			}
 			if i+2 < len(word) {
-				more(right, word[i+2], w, -times)
-				more(id, word[i+2], w, times)
+				adjust(right, word[i+2], w, -times)
+				adjust(id, word[i+2], w, times)
 			}
-			word[to] = id
-			to++
+			word[end] = id
+			end++
 			i++
 		}
-		t.words[w] = word[:to]
+		t.words[w] = word[:end]
 	}
 	delete(t.pairs, key)
 	for key := range grown {

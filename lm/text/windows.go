@@ -42,8 +42,8 @@ func (t *Tokens) Windows(length int, opts WindowOptions) (input.Dataset, error) 
 	return input.New(&windowSource{t: t, op: "windows", length: length, n: t.Targets() / length, opts: opts}), nil
 }
 
-// EvalWindows returns a dataset of windows for evaluation, in the order of the texts. An element is a
-// tuple of two tensors: the tokens int32[length+1], as in [Tokens.Windows], and the weights
+// EvalWindows returns a dataset of windows for evaluation, in the order of the texts. An element is
+// a tuple of two tensors: the tokens int32[length+1], as in [Tokens.Windows], and the weights
 // float32[length] of the predicted tokens. Each token except the first is predicted with weight 1
 // in exactly one window, so the sum of the weights is [Tokens.Targets]. The last window is filled
 // with separators of weight 0. Windows of weight 0 are added until the number of windows is a
@@ -56,16 +56,19 @@ func (t *Tokens) EvalWindows(length, batch int) (input.Dataset, error) {
 		return input.Dataset{}, valueError("held-out windows", "give at least 1", "batches of %d windows", batch)
 	}
 	if batch > 1<<30 {
-		return input.Dataset{}, valueError("held-out windows", "give a batch that a step takes", "batches of %d windows", batch)
+		return input.Dataset{}, valueError("held-out windows", "give a batch that a step takes", "batches of %d windows",
+			batch)
 	}
 	n := (t.Targets() + length - 1) / length
 	n = (n + batch - 1) / batch * batch
-	return input.New(&windowSource{t: t, op: "held-out windows", length: length, n: n, opts: WindowOptions{InOrder: true}, weights: true}), nil
+	return input.New(&windowSource{t: t, op: "held-out windows", length: length, n: n, opts: WindowOptions{InOrder: true},
+		weights: true}), nil
 }
 
 func checkLength(op string, length int) error {
 	if length < 1 || length > 1<<30 {
-		return valueError(op, "give the number of tokens that the model reads at once, from 1", "windows of %d tokens", length)
+		return valueError(op, "give the number of tokens that the model reads at once, from 1", "windows of %d tokens",
+			length)
 	}
 	return nil
 }
@@ -87,30 +90,32 @@ func (w *windowSource) Info() input.Info {
 	return input.Info{Spec: spec, Cardinality: input.Cardinality(w.n)}
 }
 
-// fingerprint returns a checksum of the texts, the tokenizer and the order, to detect positions of other
-// datasets.
+// fingerprint returns a checksum of the texts, the tokenizer and the order. It detects positions of
+// other datasets.
 func (w *windowSource) fingerprint() int64 {
 	return int64(splitMix64(uint64(w.t.sum)<<32^uint64(uint32(w.t.n))^splitMix64(w.opts.Seed+1)) >> 1)
 }
 
-func (w *windowSource) Open(_ context.Context, pass input.Pass, from input.State) (input.Iterator, error) {
-	it := &windowIterator{windowSource: w, order: permutation{n: uint64(w.n), key: splitMix64(w.opts.Seed) ^ splitMix64(pass.Epoch+0x51ed270b)}}
-	if from.IsZero() {
+func (w *windowSource) Open(_ context.Context, pass input.Pass, start input.State) (input.Iterator, error) {
+	it := &windowIterator{windowSource: w, order: permutation{n: uint64(w.n),
+		key: splitMix64(w.opts.Seed) ^ splitMix64(pass.Epoch+0x51ed270b)}}
+	if start.IsZero() {
 		return it, nil
 	}
-	if from.Op != w.op || len(from.Counters) != 4 || len(from.Inputs) != 0 {
+	if start.Op != w.op || len(start.Counters) != 4 || len(start.Inputs) != 0 {
 		return nil, stateError("it is no position of %s", w.op)
 	}
-	if from.Counters[1] != int64(w.n) || from.Counters[2] != int64(w.length) {
-		return nil, stateError("it is of %d windows of %d tokens, these are %d of %d", from.Counters[1], from.Counters[2], w.n, w.length)
+	if start.Counters[1] != int64(w.n) || start.Counters[2] != int64(w.length) {
+		return nil, stateError("it is of %d windows of %d tokens, these are %d of %d", start.Counters[1], start.Counters[2],
+			w.n, w.length)
 	}
-	if from.Counters[3] != w.fingerprint() {
+	if start.Counters[3] != w.fingerprint() {
 		return nil, stateError("it is of other texts or tokens, or of another seed")
 	}
-	if from.Counters[0] < 0 || from.Counters[0] > int64(w.n) {
-		return nil, stateError("window %d of %d", from.Counters[0], w.n)
+	if start.Counters[0] < 0 || start.Counters[0] > int64(w.n) {
+		return nil, stateError("window %d of %d", start.Counters[0], w.n)
 	}
-	it.pos = int(from.Counters[0])
+	it.pos = int(start.Counters[0])
 	return it, nil
 }
 

@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// SplitPattern specifies how a BPE splits texts into words. Tokens never extend over a word boundary.
-// Longer words result in fewer tokens per text, but spend more of the vocabulary on rare sequences.
+// SplitPattern specifies how a BPE splits texts into words. Tokens never extend over a word
+// boundary. Longer words result in fewer tokens per text, but spend more of the vocabulary on rare
+// sequences.
 type SplitPattern uint8
 
 const (
@@ -40,8 +41,8 @@ func (w SplitPattern) String() string {
 // because package regexp has no lookahead and is ten times slower.
 type wordPattern struct {
 	name       string
-	expression string // as files have it
-	// next returns the end of the word that begins at i, which is in text.
+	expression string // as written in files
+	// next returns the end of the word that begins at i, which is less than len(text).
 	next func(text []byte, i int) int
 }
 
@@ -56,7 +57,7 @@ var patterns = [...]wordPattern{
 	NoSplit: {name: "NoCut", next: func(text []byte, _ int) int { return len(text) }},
 }
 
-// nextLine is \n[^\n]*|[^\n]+
+// nextLine matches \n[^\n]*|[^\n]+
 func nextLine(text []byte, i int) int {
 	if n := bytes.IndexByte(text[i+1:], '\n'); n >= 0 {
 		return i + 1 + n
@@ -98,7 +99,7 @@ func classAt(text []byte, i int) (charClass, int) {
 	if b := text[i]; b < utf8.RuneSelf {
 		return ascii[b], i + 1
 	}
-	r, n := utf8.DecodeRune(text[i:]) // of what is not UTF-8, one byte of the class other
+	r, n := utf8.DecodeRune(text[i:]) // bytes that are not UTF-8 are of the class other
 	return runeClass(r), i + n
 }
 
@@ -114,7 +115,7 @@ func endOfRun(text []byte, i int, c charClass) int {
 	return i
 }
 
-// nextGPT2 is '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+// nextGPT2 matches '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 func nextGPT2(text []byte, i int) int {
 	if text[i] == '\'' {
 		if n := contractionLen(text[i+1:], false); n > 0 {
@@ -133,8 +134,8 @@ func nextGPT2(text []byte, i int) int {
 	return endOfSpaces(text, i, next)
 }
 
-// endOfSpaces matches \s+(?!\S)|\s+ at the space at i, whose next character is at next. A single space
-// before a word is left to the word.
+// endOfSpaces matches \s+(?!\S)|\s+ at the space at i, whose next character is at next. A single
+// space before a word is left to the word.
 func endOfSpaces(text []byte, i, next int) int {
 	end := endOfRun(text, next, space)
 	if end == len(text) {
@@ -163,7 +164,7 @@ func contractionLen(text []byte, fold bool) int {
 		return 1
 	}
 	if fold && len(text) > 1 && text[0] == 0xc5 && text[1] == 0xbf {
-		return 2 // the long s, which is an s where case does not count
+		return 2 // the long s, which is an s if case is ignored
 	}
 	if len(text) > 1 {
 		switch string([]byte{lower(0), lower(1)}) {
@@ -174,7 +175,7 @@ func contractionLen(text []byte, fold bool) int {
 	return 0
 }
 
-// nextTiktoken is (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}|
+// nextTiktoken matches (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}|
 // ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 func nextTiktoken(text []byte, i, digits int) int {
 	if text[i] == '\'' {
@@ -215,7 +216,7 @@ func nextTiktoken(text []byte, i, digits int) int {
 		}
 		return end
 	}
-	// Here stands a space: up to the last line's end among those that follow each other.
+	// The word is white space up to its last line terminator.
 	end := endOfRun(text, i, space)
 	for k := end; k > i; k-- {
 		if text[k-1] == '\r' || text[k-1] == '\n' {

@@ -40,7 +40,8 @@ const maxConfigBytes = 1 << 20
 func ReadConfig(dir string) (Config, error) {
 	name := filepath.Join(dir, "config.json")
 	fail := func(class errkind.Kind, err error, hint, format string, args ...any) (Config, error) {
-		return Config{}, fileError(name, "", errkind.Fault{Reason: fmt.Sprintf(format, args...), Err: err, Class: class, Hint: hint})
+		return Config{}, fileError(name, "", errkind.Fault{Reason: fmt.Sprintf(format, args...), Err: err, Class: class,
+			Hint: hint})
 	}
 	text, err := files.ReadFile(name, maxConfigBytes)
 	if err != nil {
@@ -69,13 +70,15 @@ func ReadConfig(dir string) (Config, error) {
 		return fail(errkind.DataLossError, err, "", "no JSON of a model")
 	}
 	if j.Type != "llama" && j.Type != "gemma" {
-		return fail(errkind.NotImplementedError, nil, "write Rules for it", "a model of type %q; Llama and Gemma are ready", j.Type)
+		return fail(errkind.NotImplementedError, nil, "write Rules for it", "a model of type %q; Llama and Gemma are ready",
+			j.Type)
 	}
 	if j.AttentionBias || j.DenseBias {
 		return fail(errkind.NotImplementedError, nil, "write Rules for it", "its dense layers have biases")
 	}
-	c := Config{Type: j.Type, Layers: j.Layers, Width: j.Width, Heads: j.Heads, KeyHeads: j.Heads, Hidden: j.Hidden, Vocabulary: j.Vocabulary,
-		Epsilon: cmp.Or(j.Epsilon, 1e-6), RotaryBase: cmp.Or(j.Base, 10000), TiedEmbeddings: j.Type == "gemma"}
+	c := Config{Type: j.Type, Layers: j.Layers, Width: j.Width, Heads: j.Heads, KeyHeads: j.Heads, Hidden: j.Hidden,
+		Vocabulary: j.Vocabulary,
+		Epsilon:    cmp.Or(j.Epsilon, 1e-6), RotaryBase: cmp.Or(j.Base, 10000), TiedEmbeddings: j.Type == "gemma"}
 	if j.KeyHeads != nil {
 		c.KeyHeads = *j.KeyHeads
 	}
@@ -113,15 +116,16 @@ func (c Config) validate() error {
 		return &errkind.Fault{Op: name, Reason: fmt.Sprintf(format, args...), Class: errkind.ValueError}
 	}
 	for _, n := range []struct {
-		name       string
-		size, most int
+		name        string
+		size, limit int
 	}{{"layers", c.Layers, maxDepth}, {"width", c.Width, maxWidth}, {"heads", c.Heads, maxHeads},
-		{"heads of keys", c.KeyHeads, maxHeads}, {"size of heads", c.HeadSize, maxHeadSize}, {"hidden width", c.Hidden, maxHidden}, {"vocabulary", c.Vocabulary, maxVocabulary}} {
+		{"heads of keys", c.KeyHeads, maxHeads}, {"size of heads", c.HeadSize, maxHeadSize}, {"hidden width", c.Hidden,
+			maxHidden}, {"vocabulary", c.Vocabulary, maxVocabulary}} {
 		if n.size < 1 {
 			return bad(n.name, "%d; at least 1", n.size)
 		}
-		if n.size > n.most {
-			return bad(n.name, "%d; at most %d", n.size, n.most)
+		if n.size > n.limit {
+			return bad(n.name, "%d; at most %d", n.size, n.limit)
 		}
 	}
 	// The condition is false for NaN.

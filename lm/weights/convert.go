@@ -15,16 +15,16 @@ import (
 // conversion converts elements of a tensor to elements of a variable.
 type conversion struct {
 	srcBytes, dstBytes int // bytes of an element
-	// isCopy reports that the bytes are not changed.
+	// isCopy means that the bytes are not changed.
 	isCopy bool
-	// convert converts n consecutive elements of src, from element at, to elements into, into+step,
-	// ... of dst. It returns false if a finite element becomes infinite.
-	convert func(dst []byte, into, step int, src []byte, at, n int) bool
-	// transpose does the same for a block that is transposed; nil if only move is available.
+	// convert converts n consecutive elements of src, beginning with element srcStart, to elements
+	// dstStart, dstStart+step, ... of dst. It returns false if a finite element becomes infinite.
+	convert func(dst []byte, dstStart, step int, src []byte, srcStart, n int) bool
+	// transpose converts and transposes a block; it is nil if only convert is available.
 	transpose transposeFunc
 }
 
-// elementReaders read an element of a file as a float64.
+// elementReaders contains functions that read an element of a file as a float64.
 var elementReaders = map[safetensors.DType]func(src []byte, at int) float64{
 	safetensors.F64:  func(src []byte, at int) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(src[8*at:])) },
 	safetensors.F32:  func(src []byte, at int) float64 { return float64(float32At(src, at)) },
@@ -36,7 +36,8 @@ var elementReaders = map[safetensors.DType]func(src []byte, at int) float64{
 	safetensors.F8E4M3: func(src []byte, at int) float64 { return decodeFloat(uint32(src[at]), 4, 3, false) },
 }
 
-// elementWriters write a float64 as an element. They return false if a finite number becomes infinite.
+// elementWriters contains functions that write a float64 as an element. They return false if a
+// finite number becomes infinite.
 var elementWriters = map[dtypes.DType]func(dst []byte, at int, x float64) bool{
 	dtypes.Float64: func(dst []byte, at int, x float64) bool {
 		binary.LittleEndian.PutUint64(dst[8*at:], math.Float64bits(x))
@@ -59,16 +60,16 @@ var elementWriters = map[dtypes.DType]func(dst []byte, at int, x float64) bool{
 	},
 }
 
-func float32At(src []byte, at int) float32 {
-	return math.Float32frombits(binary.LittleEndian.Uint32(src[4*at:]))
+func float32At(src []byte, index int) float32 {
+	return math.Float32frombits(binary.LittleEndian.Uint32(src[4*index:]))
 }
 
-func bfloat16At(src []byte, at int) float32 {
-	return math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*at:])) << 16)
+func bfloat16At(src []byte, index int) float32 {
+	return math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*index:])) << 16)
 }
 
-// decodeFloat decodes a float with the given numbers of exponent and fraction bits. Without infinities,
-// only the pattern with all bits set is a NaN.
+// decodeFloat decodes a float with the given numbers of exponent and fraction bits. Without
+// infinities, only the pattern with all bits set is a NaN.
 func decodeFloat(bits uint32, exponent, fraction int, infinities bool) float64 {
 	sign := 1.0
 	if bits>>(exponent+fraction)&1 != 0 {
@@ -110,44 +111,46 @@ func encodeFloat(x float64, exponent, fraction int) (bits uint32, ok bool) {
 	return sign | min(bits, inf), bits < inf
 }
 
-// newConversion returns the conversion from a file's dtype to a variable's dtype, with add added to each
-// element.
-func newConversion(file string, to dtypes.DType, add float64) (conversion, error) {
-	from := safetensors.DType(file)
-	same := safetensors.FromGoMLX(to) == from && from != ""
+// newConversion returns the conversion from a file's dtype to a variable's dtype, with add added to
+// each element.
+func newConversion(file string, target dtypes.DType, add float64) (conversion, error) {
+	source := safetensors.DType(file)
+	same := safetensors.FromGoMLX(target) == source && source != ""
 	if same && add == 0 {
-		size := from.Bits() / 8
-		return conversion{size, size, true, elementCopier(size), map[int]transposeFunc{2: transpose2, 4: transpose4}[size]}, nil
+		size := source.Bits() / 8
+		return conversion{size, size, true, elementCopier(size), map[int]transposeFunc{2: transpose2,
+			4: transpose4}[size]}, nil
 	}
-	read, write := elementReaders[from], elementWriters[to]
+	read, write := elementReaders[source], elementWriters[target]
 	if read == nil || write == nil {
-		return conversion{}, &errkind.Fault{Reason: fmt.Sprintf("a tensor of %s cannot become %s", file, to), Match: errors.ErrUnsupported, Class: errkind.TypeError,
+		return conversion{}, &errkind.Fault{Reason: fmt.Sprintf("a tensor of %s cannot become %s", file, target),
+			Match: errors.ErrUnsupported, Class: errkind.TypeError,
 			Hint: "floats become floats; integers and booleans keep their dtype; numbers of less than 8 bits, and those with scales, have to be unpacked before"}
 	}
-	f := conversion{srcBytes: from.Bits() / 8, dstBytes: to.Size()}
-	f.convert = func(dst []byte, into, step int, src []byte, at, n int) bool {
+	f := conversion{srcBytes: source.Bits() / 8, dstBytes: target.Size()}
+	f.convert = func(dst []byte, start, step int, src []byte, srcStart, n int) bool {
 		ok := true
 		for i := range n {
-			if !write(dst, into+i*step, read(src, at+i)+add) {
+			if !write(dst, start+i*step, read(src, srcStart+i)+add) {
 				ok = false
 			}
 		}
 		return ok
 	}
 	switch {
-	case from == safetensors.BF16 && to == dtypes.Float32 && add == 0:
+	case source == safetensors.BF16 && target == dtypes.Float32 && add == 0:
 		f.convert, f.transpose = convertBF16ToF32, transposeBF16ToF32
-	case from == safetensors.F32 && to == dtypes.BFloat16 && add == 0:
+	case source == safetensors.F32 && target == dtypes.BFloat16 && add == 0:
 		f.convert = convertF32ToBF16
 	}
 	return f, nil
 }
 
 // convertBF16ToF32 converts bfloat16 to float32.
-func convertBF16ToF32(dst []byte, into, step int, src []byte, at, n int) bool {
-	src = src[2*at : 2*(at+n)]
+func convertBF16ToF32(dst []byte, dstStart, step int, src []byte, srcStart, n int) bool {
+	src = src[2*srcStart : 2*(srcStart+n)]
 	if step == 1 {
-		dst = dst[4*into : 4*(into+n)]
+		dst = dst[4*dstStart : 4*(dstStart+n)]
 		for len(src) >= 8 { // four at a time
 			x := binary.LittleEndian.Uint64(src)
 			binary.LittleEndian.PutUint64(dst[8:16], x>>48<<48|x>>32<<48>>32)
@@ -160,16 +163,16 @@ func convertBF16ToF32(dst []byte, into, step int, src []byte, at, n int) bool {
 		return true
 	}
 	for i := 0; i < n; i++ {
-		binary.LittleEndian.PutUint32(dst[4*(into+i*step):], uint32(binary.LittleEndian.Uint16(src[2*i:]))<<16)
+		binary.LittleEndian.PutUint32(dst[4*(dstStart+i*step):], uint32(binary.LittleEndian.Uint16(src[2*i:]))<<16)
 	}
 	return true
 }
 
 // convertF32ToBF16 converts float32 to bfloat16, rounded to nearest even.
-func convertF32ToBF16(dst []byte, into, step int, src []byte, at, n int) bool {
+func convertF32ToBF16(dst []byte, dstStart, step int, src []byte, srcStart, n int) bool {
 	ok := true
 	for i := range n {
-		bits := binary.LittleEndian.Uint32(src[4*(at+i):])
+		bits := binary.LittleEndian.Uint32(src[4*(srcStart+i):])
 		out := (bits + 0x7fff + bits>>16&1) >> 16
 		if bits&0x7f800000 == 0x7f800000 { // infinity or NaN
 			if out = bits >> 16; bits&0x7fffff != 0 {
@@ -178,34 +181,34 @@ func convertF32ToBF16(dst []byte, into, step int, src []byte, at, n int) bool {
 		} else if out&0x7f80 == 0x7f80 {
 			ok = false
 		}
-		binary.LittleEndian.PutUint16(dst[2*(into+i*step):], uint16(out))
+		binary.LittleEndian.PutUint16(dst[2*(dstStart+i*step):], uint16(out))
 	}
 	return ok
 }
 
-// elementCopier returns a function that copies elements of this number of bytes.
-func elementCopier(size int) func(dst []byte, into, step int, src []byte, at, n int) bool {
-	return func(dst []byte, into, step int, src []byte, at, n int) bool {
+// elementCopier returns a function that copies elements of size bytes.
+func elementCopier(size int) func(dst []byte, dstStart, step int, src []byte, srcStart, n int) bool {
+	return func(dst []byte, dstStart, step int, src []byte, srcStart, n int) bool {
 		if step == 1 {
-			copy(dst[size*into:size*(into+n)], src[size*at:])
+			copy(dst[size*dstStart:size*(dstStart+n)], src[size*srcStart:])
 			return true
 		}
 		switch size { // a separate loop for each size, because these copies use most of the time
 		case 1:
 			for i := range n {
-				dst[into+i*step] = src[at+i]
+				dst[dstStart+i*step] = src[srcStart+i]
 			}
 		case 2:
 			for i := range n {
-				binary.LittleEndian.PutUint16(dst[2*(into+i*step):], binary.LittleEndian.Uint16(src[2*(at+i):]))
+				binary.LittleEndian.PutUint16(dst[2*(dstStart+i*step):], binary.LittleEndian.Uint16(src[2*(srcStart+i):]))
 			}
 		case 4:
 			for i := range n {
-				binary.LittleEndian.PutUint32(dst[4*(into+i*step):], binary.LittleEndian.Uint32(src[4*(at+i):]))
+				binary.LittleEndian.PutUint32(dst[4*(dstStart+i*step):], binary.LittleEndian.Uint32(src[4*(srcStart+i):]))
 			}
 		case 8:
 			for i := range n {
-				binary.LittleEndian.PutUint64(dst[8*(into+i*step):], binary.LittleEndian.Uint64(src[8*(at+i):]))
+				binary.LittleEndian.PutUint64(dst[8*(dstStart+i*step):], binary.LittleEndian.Uint64(src[8*(srcStart+i):]))
 			}
 		}
 		return true

@@ -1,6 +1,7 @@
 package weights
 
-// VariableNames are the paths and the layout of a decoder's variables. The zero value means [DenseNames].
+// VariableNames are the paths and the layout of a decoder's variables. The zero value means
+// [DenseNames].
 type VariableNames struct {
 	// Embedding is [vocabulary, width], Norm is [width] and Head is [width, vocabulary]. Head is
 	// empty for a model that uses the embedding as its head.
@@ -42,22 +43,22 @@ func DenseNames() VariableNames {
 //
 // Dense weights are transposed from [out, in] to [in, out]. The rows of queries and keys have the
 // order of Hugging Face's rotary positions, which rotate elements i and i + size/2 of a head; set
-// [VariableNames].Interleaved for models that rotate adjacent elements. (Meta's own files, with names such
-// as "layers.0.attention.wq.weight", have adjacent elements and need other rules.) Tables of rotary
-// positions, which some files contain, are ignored.
+// [VariableNames].Interleaved for models that rotate adjacent elements. (Meta's own files, with
+// names such as "layers.0.attention.wq.weight", have adjacent elements and need other rules.)
+// Tables of rotary positions, which some files contain, are ignored.
 func LlamaRules(c Config, n VariableNames) Rules { return decoderRules(c, n, 0) }
 
-// GemmaRules returns the rules for the files of a Gemma model (the first version) on Hugging Face. They
-// equal the rules of [LlamaRules], except that 1 is added to the scales of the normalizations, which the
-// files store without it. The model itself must multiply the embeddings by the square root of the
-// width, and use GELU (with tanh) in its dense layers.
+// GemmaRules returns the rules for the files of a Gemma model (the first version) on Hugging Face.
+// They equal the rules of [LlamaRules], except that 1 is added to the scales of the normalizations,
+// which the files store without it. The model itself must multiply the embeddings by the square
+// root of the width, and use GELU (with tanh) in its dense layers.
 func GemmaRules(c Config, n VariableNames) Rules { return decoderRules(c, n, 1) }
 
 func decoderRules(c Config, n VariableNames, add float64) (rules Rules) {
 	if n == (VariableNames{}) {
 		n = DenseNames()
 	}
-	turned := Step{Transpose: []int{1, 0}}
+	transposed := Step{Transpose: []int{1, 0}}
 	rule := func(tensor string, to ...Target) { rules = append(rules, Rule{Tensor: tensor + `\.weight`, To: to}) }
 	layer := func(tensor, name string, add float64, steps ...Step) {
 		t := Target{Variable: n.Layer + "/" + name, Steps: steps, Add: add}
@@ -75,35 +76,35 @@ func decoderRules(c Config, n VariableNames, add float64) (rules Rules) {
 		case n.HeadDims:
 			steps = append(steps, Step{Reshape: []int{heads, c.HeadSize, c.Width}}, Step{Transpose: []int{2, 0, 1}})
 		case steps != nil:
-			steps = append(steps, Step{Reshape: []int{heads * c.HeadSize, c.Width}}, turned)
+			steps = append(steps, Step{Reshape: []int{heads * c.HeadSize, c.Width}}, transposed)
 		default:
-			steps = append(steps, turned)
+			steps = append(steps, transposed)
 		}
 		layer(`self_attn\.`+tensor, name, 0, steps...)
 	}
 	embedding := []Target{{Variable: n.Embedding}}
 	if c.TiedEmbeddings && n.Head != "" {
-		embedding = append(embedding, Target{Variable: n.Head, Steps: []Step{turned}})
+		embedding = append(embedding, Target{Variable: n.Head, Steps: []Step{transposed}})
 	}
 	rule(`model\.embed_tokens`, embedding...)
 	layer(`input_layernorm`, n.Norm1, add)
 	projection(`q_proj`, n.Query, c.Heads, true)
 	projection(`k_proj`, n.Key, c.KeyHeads, true)
 	projection(`v_proj`, n.Value, c.KeyHeads, false)
-	out := []Step{turned}
+	out := []Step{transposed}
 	if n.HeadDims {
 		out = append(out, Step{Reshape: []int{c.Heads, c.HeadSize, c.Width}})
 	}
 	layer(`self_attn\.o_proj`, n.Output, 0, out...)
 	layer(`post_attention_layernorm`, n.Norm2, add)
-	layer(`mlp\.gate_proj`, n.Gate, 0, turned)
-	layer(`mlp\.up_proj`, n.Up, 0, turned)
-	layer(`mlp\.down_proj`, n.Down, 0, turned)
+	layer(`mlp\.gate_proj`, n.Gate, 0, transposed)
+	layer(`mlp\.up_proj`, n.Up, 0, transposed)
+	layer(`mlp\.down_proj`, n.Down, 0, transposed)
 	rule(`model\.norm`, Target{Variable: n.Norm, Add: add})
 	if c.TiedEmbeddings {
 		rules = append(rules, Rule{Tensor: `lm_head\.weight`, Ignore: true})
 	} else {
-		rule(`lm_head`, Target{Variable: n.Head, Steps: []Step{turned}})
+		rule(`lm_head`, Target{Variable: n.Head, Steps: []Step{transposed}})
 	}
 	return append(rules, Rule{Tensor: `model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq`, Ignore: true})
 }

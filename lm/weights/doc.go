@@ -26,8 +26,8 @@
 //
 // A target can reshape, transpose and slice a tensor (such as the queries of a fused "qkv"),
 // concatenate it with others in one variable ([Index]), store it as one layer of a stack, and add a
-// constant. [LlamaRules] and [GemmaRules] return the rules for models of these kinds, with the sizes that
-// [ReadConfig] reads.
+// constant. [LlamaRules] and [GemmaRules] return the rules for models of these kinds, with the
+// sizes that [ReadConfig] reads.
 //
 // [NewPlan] matches tensors, rules and variables. It requires a rule for everything. These are
 // errors: a tensor that no rule or more than one rule matches, a variable that is not filled or is

@@ -22,16 +22,17 @@ func fileError(file, tensor string, f errkind.Fault) error {
 
 // ruleError returns an error for an invalid rule.
 func ruleError(rule int, pattern, reason, hint string, cause error) error {
-	return &errkind.Fault{Op: fmt.Sprintf("weights: rule %d (%s)", rule, pattern), Reason: reason, Hint: hint, Err: cause, Class: errkind.ValueError}
+	return &errkind.Fault{Op: fmt.Sprintf("weights: rule %d (%s)", rule, pattern), Reason: reason, Hint: hint, Err: cause,
+		Class: errkind.ValueError}
 }
 
-// Kind is the kind of mismatch between files, rules and variables.
+// MismatchKind is the kind of mismatch between files, rules and variables.
 type MismatchKind int
 
 const (
-	// Missing is a variable, or a part of one, that no tensor fills.
+	// Missing is a variable, or a part of a variable, that no tensor fills.
 	Missing MismatchKind = iota
-	// Unused is a tensor, or a part of one, that no rule uses.
+	// Unused is a tensor, or a part of a tensor, that no rule uses.
 	Unused
 	// ShapeMismatch is a tensor whose shape does not fit its variable after the rule's steps.
 	ShapeMismatch
@@ -48,7 +49,7 @@ func (p MismatchKind) String() string {
 	return enum.Name(p, "missing", "left over", "mismatch", "twice", "unmatched", "dtype")
 }
 
-// Mismatch is a mismatch between files, rules and variables.
+// Mismatch describes a mismatch between files, rules and variables.
 type Mismatch struct {
 	Kind MismatchKind
 	// Tensor and Variable are the names of the tensor and the variable. One of them may be empty.
@@ -59,16 +60,16 @@ type Mismatch struct {
 	Hint string
 }
 
-// String returns the fault in one line.
-func (f Mismatch) String() string {
-	subject := f.Kind.String()
-	if f.Variable != "" {
-		subject += fmt.Sprintf(": variable %q", f.Variable)
+// String returns the mismatch in one line.
+func (m Mismatch) String() string {
+	subject := m.Kind.String()
+	if m.Variable != "" {
+		subject += fmt.Sprintf(": variable %q", m.Variable)
 	}
-	if f.Tensor != "" {
-		subject += fmt.Sprintf(": tensor %q", f.Tensor)
+	if m.Tensor != "" {
+		subject += fmt.Sprintf(": tensor %q", m.Tensor)
 	}
-	return errkind.Format(subject, f.Detail, nil, f.Hint)
+	return errkind.Format(subject, m.Detail, nil, m.Hint)
 }
 
 // PlanError lists all mismatches between the tensors of files, the rules and the variables of a
@@ -81,17 +82,17 @@ type PlanError struct {
 // maxShownMismatches limits the number of faults in the text of a PlanError.
 const maxShownMismatches = 20
 
-// Error returns a text with the first twenty faults.
+// Error returns a text with the first twenty mismatches.
 func (e *PlanError) Error() string {
 	text := fmt.Sprintf("weights: the files do not fit the model in %d ways", len(e.Mismatches))
 	if len(e.Mismatches) == 1 {
 		text = "weights: the files do not fit the model"
 	}
-	for i, f := range e.Mismatches {
+	for i, m := range e.Mismatches {
 		if i == maxShownMismatches {
 			return text + fmt.Sprintf("\n... and %d more", len(e.Mismatches)-i)
 		}
-		text += "\n" + f.String()
+		text += "\n" + m.String()
 	}
 	return text
 }

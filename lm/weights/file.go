@@ -133,7 +133,7 @@ func (f *File) openIndex(fsys fs.FS, name string) error {
 		base := index[tensor]
 		if base == "" || base == "." || base == ".." || strings.ContainsAny(base, `/\`) || !fs.ValidPath(base) {
 			return fileError(name, tensor, errkind.Fault{Reason: fmt.Sprintf("the index names the file %q, which is not in its directory", base),
-				Hint: "an index names files beside it", Class: errkind.PermissionDeniedError})
+				Hint: "an index may only list files in its directory", Class: errkind.PermissionDeniedError})
 		}
 		if has[base] == nil {
 			p, err := f.openFile(fsys, path.Join(path.Dir(name), base))
@@ -143,12 +143,13 @@ func (f *File) openIndex(fsys fs.FS, name string) error {
 			has[base] = p
 		}
 		if _, there := has[base].headers.Tensor(tensor); !there {
-			return wrong(tensor, "take the index of these files", "the index says that file %q has it, which has not", base)
+			return wrong(tensor, "use the index of these files", "the index lists it in file %q, which does not contain it",
+				base)
 		}
 	}
 	for _, t := range f.tensors {
 		if _, ok := index[t.Name]; !ok {
-			return wrong(t.Name, "take the index of these files", "file %q has it, and the index does not name it", t.File)
+			return wrong(t.Name, "use the index of these files", "file %q contains it, but the index does not list it", t.File)
 		}
 	}
 	return nil
@@ -207,17 +208,19 @@ func (f *File) openFile(fsys fs.FS, name string) (*weightFile, error) {
 	}
 	p := &weightFile{name: name, file: file, size: info.Size(), modTime: info.ModTime()}
 	f.files = append(f.files, p) // so that Close closes it
-	at, ok := file.(io.ReaderAt)
+	reader, ok := file.(io.ReaderAt)
 	if !ok {
-		return fail(fmt.Sprintf("a %T has no ReadAt", file), "use files that implement io.ReaderAt", errkind.NotImplementedError, errors.ErrUnsupported)
+		return fail(fmt.Sprintf("a %T has no ReadAt", file), "use files that implement io.ReaderAt",
+			errkind.NotImplementedError, errors.ErrUnsupported)
 	}
-	if p.headers, err = safetensors.New(&countingReader{at, &f.bytesRead}, p.size); err != nil {
+	if p.headers, err = safetensors.New(&countingReader{reader, &f.bytesRead}, p.size); err != nil {
 		return fail("not read", "get the file again", errkind.Unknown, err)
 	}
 	for _, t := range p.headers.Tensors() {
 		if other, twice := f.locations[t.Name]; twice {
-			return nil, fileError(name, t.Name, errkind.Fault{Reason: fmt.Sprintf("file %q has a tensor of this name too", other.file.name),
-				Hint: "take files of one model"})
+			return nil, fileError(name, t.Name, errkind.Fault{Reason: fmt.Sprintf("file %q also has a tensor of this name",
+				other.file.name),
+				Hint: "use the files of one model"})
 		}
 		f.locations[t.Name] = location{p, len(f.tensors)}
 		f.tensors = append(f.tensors, Tensor{Name: t.Name, DType: string(t.DType), Shape: t.Shape, File: name})
@@ -231,8 +234,8 @@ type countingReader struct {
 	bytes *atomic.Int64
 }
 
-func (c *countingReader) ReadAt(p []byte, at int64) (int, error) {
-	n, err := c.ReaderAt.ReadAt(p, at)
+func (c *countingReader) ReadAt(p []byte, offset int64) (int, error) {
+	n, err := c.ReaderAt.ReadAt(p, offset)
 	c.bytes.Add(int64(n))
 	return n, err
 }
@@ -250,18 +253,19 @@ func (f *File) Tensors() []Tensor {
 // BytesRead returns the number of bytes that were read so far, including headers.
 func (f *File) BytesRead() int64 { return f.bytesRead.Load() }
 
-// readAt fills p with the bytes of a tensor from offset at.
-func (f *File) readAt(tensor string, p []byte, at int64) error {
-	of, ok := f.locations[tensor]
+// readAt fills p with the bytes of a tensor that begin at offset.
+func (f *File) readAt(tensor string, p []byte, offset int64) error {
+	loc, ok := f.locations[tensor]
 	if !ok {
 		return fileError("", tensor, errkind.Fault{Reason: "no such tensor", Class: errkind.NotFoundError})
 	}
 	if f.closed.Load() {
-		return fileError(of.file.name, tensor, errkind.Fault{Reason: "the file is closed", Err: fs.ErrClosed, Class: errkind.FailedPreconditionError,
-			Hint: "keep it open until the variables are on the devices"})
+		return fileError(loc.file.name, tensor, errkind.Fault{Reason: "the file is closed", Err: fs.ErrClosed,
+			Class: errkind.FailedPreconditionError,
+			Hint:  "keep it open until the variables are on the devices"})
 	}
-	if err := of.file.headers.ReadAt(tensor, p, at); err != nil {
-		return fileError(of.file.name, tensor, errkind.Fault{Reason: "not read", Err: err, Hint: "get the file again"})
+	if err := loc.file.headers.ReadAt(tensor, p, offset); err != nil {
+		return fileError(loc.file.name, tensor, errkind.Fault{Reason: "not read", Err: err, Hint: "get the file again"})
 	}
 	return nil
 }
@@ -270,10 +274,11 @@ func (f *File) readAt(tensor string, p []byte, at int64) error {
 func (p *weightFile) checkUnchanged() error {
 	info, err := p.file.Stat()
 	if err != nil {
-		return fileError(p.name, "", errkind.Fault{Reason: "not there any more", Err: err})
+		return fileError(p.name, "", errkind.Fault{Reason: "the file does not exist any more", Err: err})
 	}
 	if info.Size() != p.size || !info.ModTime().Equal(p.modTime) {
-		return fileError(p.name, "", errkind.Fault{Reason: "it has changed since it was opened", Hint: "open it again, when nobody writes to it"})
+		return fileError(p.name, "", errkind.Fault{Reason: "the file has changed since it was opened",
+			Hint: "open it again when no program writes to it"})
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// copyJob copies a box of one tensor. Its axes are the dimensions in the order of the file, the slowest
-// first. Axes with one index are left out unless there is no other axis.
+// copyJob copies a box of one tensor. Its axes are the dimensions in the order of the file, the
+// slowest first. Axes with one index are left out unless there is no other axis.
 type copyJob struct {
 	tensor     string
 	conversion conversion
@@ -16,8 +16,8 @@ type copyJob struct {
 	axes       []axis
 }
 
-// axis is one dimension of a job: the offsets of its indices in the tensor, ascending, and in the
-// result. Both are in elements, relative to the first index.
+// axis is one dimension of a job: the offsets of its indices in the tensor (src, ascending) and in
+// the result (dst). Both are in elements, relative to the first index.
 type axis struct {
 	n       int
 	srcStep int64
@@ -41,26 +41,26 @@ func (a *axis) dstAt(i int) int {
 	return i * a.dstStep
 }
 
-// newCopyJob returns the job for the part of a piece that is in a box, or nil if there is none. cells is
-// the number of cells of the box in each dimension.
-func (p *Plan) newCopyJob(v *Variable, of variableBox, start, size, cells []int) (*copyJob, error) {
-	form, err := newConversion(p.tensors[of.tensor].DType, v.DType, of.add)
+// newCopyJob returns the job that copies the overlap of a variable's box with the box at start, or
+// nil if they do not overlap. cells is the number of cells of the latter in each dimension.
+func (p *Plan) newCopyJob(v *Variable, box variableBox, start, size, cells []int) (*copyJob, error) {
+	form, err := newConversion(p.tensors[box.tensor].DType, v.DType, box.add)
 	if err != nil {
 		return nil, err
 	}
-	j := &copyJob{tensor: of.tensor, conversion: form, srcOffset: of.view.offset}
+	j := &copyJob{tensor: box.tensor, conversion: form, srcOffset: box.view.offset}
 	stride, apart := 1, 1 // distance of neighbors in a cell, and of neighboring cells
 	for d := range size {
 		apart *= size[d] / cells[d]
 	}
 	for d := len(size) - 1; d >= 0; d-- {
-		from, to := max(start[d], of.start[d]), min(start[d]+size[d], of.start[d]+of.size[d])
-		if from >= to {
+		first, end := max(start[d], box.start[d]), min(start[d]+size[d], box.start[d]+box.size[d])
+		if first >= end {
 			return nil, nil
 		}
-		l := cellStride{stride: stride, cell: size[d] / cells[d], cellDistance: apart, first: from - start[d]}
+		l := cellStride{stride: stride, cell: size[d] / cells[d], cellDistance: apart, first: first - start[d]}
 		j.dstOffset += l.at(0)
-		a := newAxis(of.view.dims[d], from-of.start[d], to-of.start[d], l, j)
+		a := newAxis(box.view.dims[d], first-box.start[d], end-box.start[d], l, j)
 		if a.n > 1 {
 			j.axes = append(j.axes, a)
 		}
@@ -75,12 +75,12 @@ func (p *Plan) newCopyJob(v *Variable, of variableBox, start, size, cells []int)
 	return j, nil
 }
 
-// singleCell returns the cells of a box with a single cell.
+// singleCell returns the numbers of cells of a box of rank n with a single cell.
 func singleCell(n int) []int { return slices.Repeat([]int{1}, n) }
 
 // cellStride describes the offsets of a dimension's indices in the result: indices in a cell are
-// stride elements apart, and cells of cell indices are apart elements apart. first is the first
-// index.
+// stride elements apart, and the cells, of cell indices each, are cellDistance elements apart. first
+// is the first index.
 type cellStride struct{ stride, cell, cellDistance, first int }
 
 // at returns the offset of an index.
@@ -104,13 +104,13 @@ func (l cellStride) step() int {
 
 // newAxis returns the axis of a range of indices of a dimension. It moves the job's offsets to the
 // first index of the axis.
-func newAxis(dim []strideFactor, from, to int, l cellStride, j *copyJob) axis {
+func newAxis(dim []strideFactor, start, end int, l cellStride, j *copyJob) axis {
 	dim = mergeFactors(dim)
-	if len(dim) == 1 && l.isEven(to-from) {
-		j.srcOffset += int64(from) * dim[0].stride
-		return axis{n: to - from, srcStep: dim[0].stride, dstStep: l.step()}
+	if len(dim) == 1 && l.isEven(end-start) {
+		j.srcOffset += int64(start) * dim[0].stride
+		return axis{n: end - start, srcStep: dim[0].stride, dstStep: l.step()}
 	}
-	a := axis{n: to - from, srcOffsets: dimOffsets(dim, from, to), dstOffsets: make([]int, to-from)}
+	a := axis{n: end - start, srcOffsets: dimOffsets(dim, start, end), dstOffsets: make([]int, end-start)}
 	indices := make([]int, a.n)
 	for i := range indices {
 		indices[i] = i
@@ -119,13 +119,13 @@ func newAxis(dim []strideFactor, from, to int, l cellStride, j *copyJob) axis {
 		slices.SortFunc(indices, func(x, y int) int { return cmp.Compare(a.srcOffsets[x], a.srcOffsets[y]) })
 		slices.Sort(a.srcOffsets)
 	}
-	first := a.srcOffsets[0]
-	origin := l.at(indices[0])
-	j.srcOffset, j.dstOffset = j.srcOffset+first, j.dstOffset+origin-l.at(0)
+	firstOffset := a.srcOffsets[0]
+	dstOrigin := l.at(indices[0])
+	j.srcOffset, j.dstOffset = j.srcOffset+firstOffset, j.dstOffset+dstOrigin-l.at(0)
 	a.srcStep = 1 << 62 // minimum distance, computed below
 	for i := range indices {
-		a.srcOffsets[i] -= first
-		a.dstOffsets[i] = l.at(indices[i]) - origin
+		a.srcOffsets[i] -= firstOffset
+		a.dstOffsets[i] = l.at(indices[i]) - dstOrigin
 		if i > 0 {
 			a.srcStep = min(a.srcStep, a.srcOffsets[i]-a.srcOffsets[i-1])
 		}
@@ -134,10 +134,10 @@ func newAxis(dim []strideFactor, from, to int, l cellStride, j *copyJob) axis {
 }
 
 // dimOffsets returns the offsets of a range of indices of a dimension.
-func dimOffsets(dim []strideFactor, from, to int) []int64 {
-	offsets := make([]int64, to-from)
+func dimOffsets(dim []strideFactor, start, end int) []int64 {
+	offsets := make([]int64, end-start)
 	for i := range offsets {
-		rest := int64(from + i)
+		rest := int64(start + i)
 		for f := len(dim) - 1; f >= 0; f-- {
 			offsets[i] += rest % dim[f].size * dim[f].stride
 			rest /= dim[f].size
@@ -150,7 +150,8 @@ func dimOffsets(dim []strideFactor, from, to int) []int64 {
 func (j *copyJob) mergeAxes() {
 	for len(j.axes) > 1 {
 		slow, fast := &j.axes[len(j.axes)-2], j.axes[len(j.axes)-1]
-		if !fast.isEven() || !slow.isEven() || slow.srcStep != int64(fast.n)*fast.srcStep || slow.dstStep != fast.n*fast.dstStep {
+		if !fast.isEven() || !slow.isEven() || slow.srcStep != int64(fast.n)*fast.srcStep ||
+			slow.dstStep != fast.n*fast.dstStep {
 			return
 		}
 		*slow = axis{n: slow.n * fast.n, srcStep: fast.srcStep, dstStep: fast.dstStep}
@@ -175,17 +176,18 @@ func (j *copyJob) split(bytes int) []*copyJob {
 	}
 	var all []*copyJob
 	for i := range parts {
-		from, to := i*slow.n/parts, (i+1)*slow.n/parts
-		one := &copyJob{j.tensor, j.conversion, j.srcOffset + slow.srcAt(from), j.dstOffset + slow.dstAt(from), slices.Clone(j.axes)}
-		a := &one.axes[0]
-		if a.n = to - from; !a.isEven() {
-			a.srcOffsets, a.dstOffsets = slices.Clone(a.srcOffsets[from:to]), slices.Clone(a.dstOffsets[from:to])
+		start, end := i*slow.n/parts, (i+1)*slow.n/parts
+		part := &copyJob{j.tensor, j.conversion, j.srcOffset + slow.srcAt(start), j.dstOffset + slow.dstAt(start),
+			slices.Clone(j.axes)}
+		a := &part.axes[0]
+		if a.n = end - start; !a.isEven() {
+			a.srcOffsets, a.dstOffsets = slices.Clone(a.srcOffsets[start:end]), slices.Clone(a.dstOffsets[start:end])
 			for k := range a.srcOffsets {
-				a.srcOffsets[k] -= slow.srcOffsets[from]
-				a.dstOffsets[k] -= slow.dstOffsets[from]
+				a.srcOffsets[k] -= slow.srcOffsets[start]
+				a.dstOffsets[k] -= slow.dstOffsets[start]
 			}
 		}
-		all = append(all, one)
+		all = append(all, part)
 	}
 	return all
 }

@@ -7,32 +7,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// rowOffsets is one pass over a job's fastest axis.
+// rowOffsets contains the offsets of one row: a range of a job's fastest axis.
 type rowOffsets struct {
 	src int64 // offset of the first element in the tensor
 	dst int   // base offset in the result
 }
 
-// execute reads the job's box into a result.
-func (j *copyJob) execute(ctx context.Context, f *File, into, scratch []byte) error {
+// execute reads the job's box into the result.
+func (j *copyJob) execute(ctx context.Context, f *File, dst, scratch []byte) error {
 	fast := &j.axes[len(j.axes)-1]
 	if j.conversion.isCopy && fast.isContiguous() {
-		return j.readDirect(ctx, f, into)
+		return j.readDirect(ctx, f, dst)
 	}
 	// A row that is longer than the buffer is read in several ranges.
-	for from := 0; from < fast.n; {
+	for start := 0; start < fast.n; {
 		room := scratchBytes / int64(j.conversion.srcBytes)
-		to := from + sort.Search(fast.n-from, func(i int) bool { return fast.srcAt(from+i)-fast.srcAt(from) >= room })
-		if err := j.readRange(ctx, f, into, scratch, from, to); err != nil {
+		end := start + sort.Search(fast.n-start, func(i int) bool { return fast.srcAt(start+i)-fast.srcAt(start) >= room })
+		if err := j.readRange(ctx, f, dst, scratch, start, end); err != nil {
 			return err
 		}
-		from = to
+		start = end
 	}
 	return nil
 }
 
-// forEachRow calls use for each row, in the order of the file.
-func (j *copyJob) forEachRow(use func(rowOffsets) error) error {
+// forEachRow calls visit for each row, in the order of the file.
+func (j *copyJob) forEachRow(visit func(rowOffsets) error) error {
 	slow := j.axes[:len(j.axes)-1]
 	index := make([]int, len(slow))
 	for {
@@ -41,7 +41,7 @@ func (j *copyJob) forEachRow(use func(rowOffsets) error) error {
 			r.src += slow[d].srcAt(i)
 			r.dst += slow[d].dstAt(i)
 		}
-		if err := use(r); err != nil {
+		if err := visit(r); err != nil {
 			return err
 		}
 		d := len(slow) - 1
@@ -58,33 +58,33 @@ func (j *copyJob) forEachRow(use func(rowOffsets) error) error {
 }
 
 // readDirect reads rows directly into the result, and reads contiguous rows together.
-func (j *copyJob) readDirect(ctx context.Context, f *File, into []byte) error {
+func (j *copyJob) readDirect(ctx context.Context, f *File, result []byte) error {
 	fast, size := &j.axes[len(j.axes)-1], int64(j.conversion.srcBytes)
 	n := int64(fast.n)
-	var from, length, to int64 // pending read, in bytes
+	var src, length, dst int64 // pending read, in bytes
 	flush := func() error {
 		for length > 0 {
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
 			part := min(length, maxDirectRead)
-			if err := f.readAt(j.tensor, into[to:to+part], from); err != nil {
+			if err := f.readAt(j.tensor, result[dst:dst+part], src); err != nil {
 				return err
 			}
-			from, to, length = from+part, to+part, length-part
+			src, dst, length = src+part, dst+part, length-part
 		}
 		return nil
 	}
 	err := j.forEachRow(func(r rowOffsets) error {
-		at, place := r.src*size, int64(r.dst)*size
-		if length > 0 && at == from+length && place == to+length {
+		offset, dstOffset := r.src*size, int64(r.dst)*size
+		if length > 0 && offset == src+length && dstOffset == dst+length {
 			length += n * size
 			return nil
 		}
 		if err := flush(); err != nil {
 			return err
 		}
-		from, to, length = at, place, n*size
+		src, dst, length = offset, dstOffset, n*size
 		return nil
 	})
 	if err != nil {
@@ -95,15 +95,15 @@ func (j *copyJob) readDirect(ctx context.Context, f *File, into []byte) error {
 
 // readRange reads a range of the fastest axis of all rows: it repeatedly reads as many rows as fit
 // into the buffer, and moves them to the result.
-func (j *copyJob) readRange(ctx context.Context, f *File, into, scratch []byte, from, to int) error {
+func (j *copyJob) readRange(ctx context.Context, f *File, result, scratch []byte, start, end int) error {
 	fast := &j.axes[len(j.axes)-1]
-	b := &rowBuffer{copyJob: j, ctx: ctx, file: f, fast: fast, from: from, to: to, scratch: scratch}
-	b.span = fast.srcAt(to-1) - fast.srcAt(from) + 1
+	b := &rowBuffer{copyJob: j, ctx: ctx, file: f, fast: fast, from: start, to: end, scratch: scratch}
+	b.span = fast.srcAt(end-1) - fast.srcAt(start) + 1
 	b.splitRanges()
 	err := j.forEachRow(func(r rowOffsets) error {
-		r.src += fast.srcAt(from)
+		r.src += fast.srcAt(start)
 		if len(b.rows) > 0 && !b.hasRoom(r) {
-			if err := b.flush(into); err != nil {
+			if err := b.flush(result); err != nil {
 				return err
 			}
 		}
@@ -113,11 +113,10 @@ func (j *copyJob) readRange(ctx context.Context, f *File, into, scratch []byte, 
 	if err != nil {
 		return err
 	}
-	return b.flush(into)
+	return b.flush(result)
 }
 
-// rowBuffer is the rows that are in the buffer at a time: one contiguous range of the file, or separate
-// rows.
+// rowBuffer buffers rows: one contiguous range of the file, or separate rows.
 type rowBuffer struct {
 	*copyJob
 	ctx      context.Context
@@ -128,15 +127,15 @@ type rowBuffer struct {
 	scratch  []byte
 	rows     []rowOffsets
 	starts   []int // offsets of the rows in the buffer, in elements
-	used     int64 // used part of the buffer, in elements
+	used     int64 // number of elements in the buffer
 	ranges   []evenRange
 }
 
-// evenRange is a range of the fastest axis whose indices are contiguous in the file and evenly spaced
-// in the result.
+// evenRange is a range of the fastest axis whose indices are contiguous in the file and evenly
+// spaced in the result.
 type evenRange struct{ from, n, step int }
 
-// splitRanges divides the range of the fastest axis into runs.
+// splitRanges divides the range of the fastest axis into even ranges.
 func (b *rowBuffer) splitRanges() {
 	a := b.fast
 	if a.isEven() && (a.srcStep == 1 || a.n == 1) {
@@ -170,7 +169,7 @@ func (b *rowBuffer) hasRoom(r rowOffsets) bool {
 	return (used+b.span)*int64(b.conversion.srcBytes) <= int64(len(b.scratch))
 }
 
-// flush reads the rows and copies them to the result.
+// flush reads the rows and copies them to dst.
 func (b *rowBuffer) flush(result []byte) error {
 	if err := context.Cause(b.ctx); err != nil {
 		return err
@@ -181,34 +180,35 @@ func (b *rowBuffer) flush(result []byte) error {
 	a := b.fast
 	ok := true
 	for _, s := range b.ranges {
-		from := int(a.srcAt(s.from) - a.srcAt(b.from))
+		first := int(a.srcAt(s.from) - a.srcAt(b.from))
 		for r := 0; r < len(b.rows); {
 			n := 1
 			if b.conversion.transpose != nil && s.step != 1 {
 				n = b.adjacentRows(r)
 			}
-			into, i := a.dstAt(s.from), 0
+			dst, i := a.dstAt(s.from), 0
 			if n > 1 {
 				for ; i+columnsPerBlock <= s.n; i += columnsPerBlock {
-					b.conversion.transpose(result, b.rows[r].dst+into+i*s.step, s.step, b.scratch, b.starts[r:r+n], from+i)
+					b.conversion.transpose(result, b.rows[r].dst+dst+i*s.step, s.step, b.scratch, b.starts[r:r+n], first+i)
 				}
 			}
 			for k := r; k < r+n; k++ {
-				ok = b.conversion.convert(result, b.rows[k].dst+into+i*s.step, s.step, b.scratch, b.starts[k]+from+i, s.n-i) && ok
+				ok = b.conversion.convert(result, b.rows[k].dst+dst+i*s.step, s.step, b.scratch, b.starts[k]+first+i, s.n-i) && ok
 			}
 			r += n
 		}
 	}
 	b.rows, b.used = b.rows[:0], 0
 	if !ok {
-		return fileError(b.file.locations[b.tensor].file.name, b.tensor, errkind.Fault{Reason: "a number is too large for the dtype of the variable", Class: errkind.ValueError,
-			Hint: "make the model's variables in float32 or bfloat16"})
+		return fileError(b.file.locations[b.tensor].file.name, b.tensor,
+			errkind.Fault{Reason: "a number is too large for the dtype of the variable", Class: errkind.ValueError,
+				Hint: "make the model's variables in float32 or bfloat16"})
 	}
 	return nil
 }
 
-// neighbors returns the number of rows from r on that can be transposed together, because they are
-// contiguous in the result; 1 if there are too few.
+// adjacentRows returns the number of rows from r on that can be transposed together, because they
+// are adjacent in the result. It returns 1 if there are too few.
 func (b *rowBuffer) adjacentRows(r int) int {
 	n := 1
 	for ; r+n < len(b.rows) && b.rows[r+n].dst == b.rows[r].dst+n; n++ {
@@ -227,23 +227,23 @@ func (b *rowBuffer) readRows() error {
 	for i := b.from + 1; i < b.to && !apart && !a.isEven(); i++ {
 		apart = a.srcOffsets[i]-a.srcOffsets[i-1]-1 > gap
 	}
-	at := int64(0)
+	offset := int64(0)
 	for i := 0; i < len(b.rows); {
 		first, end := b.rows[i].src, b.rows[i].src+b.span
-		b.starts = append(b.starts, int(at))
+		b.starts = append(b.starts, int(offset))
 		k := i + 1
 		for ; !apart && k < len(b.rows) && b.rows[k].src >= end && b.rows[k].src-end <= gap; k++ {
-			b.starts = append(b.starts, int(at+b.rows[k].src-first))
+			b.starts = append(b.starts, int(offset+b.rows[k].src-first))
 			end = b.rows[k].src + b.span
 		}
 		if apart {
-			if err := b.readSparseRow(first, at, gap); err != nil {
+			if err := b.readSparseRow(first, offset, gap); err != nil {
 				return err
 			}
-		} else if err := b.file.readAt(b.tensor, b.scratch[at*size:(at+end-first)*size], first*size); err != nil {
+		} else if err := b.file.readAt(b.tensor, b.scratch[offset*size:(offset+end-first)*size], first*size); err != nil {
 			return err
 		}
-		at, i = at+end-first, k
+		offset, i = offset+end-first, k
 	}
 	return nil
 }
@@ -256,8 +256,8 @@ func (b *rowBuffer) readSparseRow(first, at, gap int64) error {
 		for k < b.to && a.srcAt(k)-a.srcAt(k-1)-1 <= gap {
 			k++
 		}
-		from, to := a.srcAt(i)-a.srcAt(b.from), a.srcAt(k-1)-a.srcAt(b.from)+1
-		if err := b.file.readAt(b.tensor, b.scratch[(at+from)*size:(at+to)*size], (first+from)*size); err != nil {
+		start, end := a.srcAt(i)-a.srcAt(b.from), a.srcAt(k-1)-a.srcAt(b.from)+1
+		if err := b.file.readAt(b.tensor, b.scratch[(at+start)*size:(at+end)*size], (first+start)*size); err != nil {
 			return err
 		}
 		i = k

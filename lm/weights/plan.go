@@ -34,7 +34,7 @@ type Plan struct {
 	tensors   map[string]Tensor
 }
 
-// variablePlan is a variable and the boxes that fill it.
+// variablePlan describes how tensors fill the boxes of a variable.
 type variablePlan struct {
 	Variable
 	boxes []variableBox
@@ -59,7 +59,8 @@ func NewPlan(tensors []Tensor, variables []Variable, rules Rules, opts PlanOptio
 	if err != nil {
 		return nil, err
 	}
-	m := &planner{rules: rules, patterns: patterns, used: make([]bool, len(rules)), variables: map[string]*Variable{}, opts: opts,
+	m := &planner{rules: rules, patterns: patterns, used: make([]bool, len(rules)), variables: map[string]*Variable{},
+		opts: opts,
 		plan: &Plan{tensors: map[string]Tensor{}}, candidates: map[string][]candidate{}, reported: map[string]bool{}}
 	for i := range variables {
 		v := variables[i]
@@ -67,20 +68,21 @@ func NewPlan(tensors []Tensor, variables []Variable, rules Rules, opts PlanOptio
 		m.variables[v.Path] = &v
 		m.paths = append(m.paths, v.Path)
 	}
-	var left []Mismatch
+	var mismatches []Mismatch
 	for _, t := range tensors {
-		left = append(left, m.match(t)...)
+		mismatches = append(mismatches, m.match(t)...)
 	}
 	for _, path := range m.paths {
 		m.assign(path)
 	}
 	for i, used := range m.used {
 		if r := rules[i]; !used && !r.Optional && !r.Ignore {
-			left = append(left, Mismatch{Kind: UnmatchedRule, Detail: fmt.Sprintf("rule %d (%s) matches no tensor", i, r.Tensor),
-				Hint: "correct the pattern, or make the rule Optional"})
+			mismatches = append(mismatches, Mismatch{Kind: UnmatchedRule,
+				Detail: fmt.Sprintf("rule %d (%s) matches no tensor", i, r.Tensor),
+				Hint:   "correct the pattern, or make the rule Optional"})
 		}
 	}
-	if faults := append(m.mismatches, left...); len(faults) > 0 {
+	if faults := append(m.mismatches, mismatches...); len(faults) > 0 {
 		return nil, &PlanError{Mismatches: faults}
 	}
 	return m.plan, nil
@@ -106,12 +108,12 @@ type planner struct {
 	opts       PlanOptions
 	paths      []string // paths of variables
 	candidates map[string][]candidate
-	reported   map[string]bool // variables with a reported fault of a tensor
+	reported   map[string]bool // variables of whose tensors a mismatch was reported
 	mismatches []Mismatch
 	plan       *Plan
 }
 
-// candidate is a tensor that fills a part of a variable.
+// candidate is a tensor that fills a variable or a part of it.
 type candidate struct {
 	tensor     Tensor
 	target     Target
@@ -129,7 +131,8 @@ func (m *planner) match(t Tensor) (faults []Mismatch) {
 			continue
 		}
 		if m.used[i] = true; rule >= 0 {
-			return []Mismatch{{Kind: Duplicate, Tensor: t.Name, Detail: fmt.Sprintf("rules %d (%s) and %d (%s) match it", rule, m.rules[rule].Tensor, i, m.rules[i].Tensor),
+			return []Mismatch{{Kind: Duplicate, Tensor: t.Name, Detail: fmt.Sprintf("rules %d (%s) and %d (%s) match it", rule,
+				m.rules[rule].Tensor, i, m.rules[i].Tensor),
 				Hint: "let one rule match it, with several targets"}}
 		}
 		rule, groups = i, g
@@ -148,12 +151,14 @@ func (m *planner) match(t Tensor) (faults []Mismatch) {
 		c := candidate{tensor: t, target: target, view: contiguousView(t.Shape), stackIndex: -1}
 		fail := func(problem MismatchKind, hint, format string, args ...any) {
 			m.reported[path] = true
-			faults = append(faults, Mismatch{Kind: problem, Tensor: t.Name, Variable: path, Detail: fmt.Sprintf(format, args...), Hint: hint})
+			faults = append(faults, Mismatch{Kind: problem, Tensor: t.Name, Variable: path,
+				Detail: fmt.Sprintf(format, args...), Hint: hint})
 		}
 		if target.Stack != "" {
 			n, err := strconv.Atoi(expandTemplate(target.Stack, groups))
 			if err != nil || n < 0 || n > maxLayers {
-				fail(ShapeMismatch, "let Stack be a group of digits", "%q is no index of a stack of layers", expandTemplate(target.Stack, groups))
+				fail(ShapeMismatch, "let Stack be a group of digits", "%q is no index of a stack of layers",
+					expandTemplate(target.Stack, groups))
 				continue
 			}
 			c.stackIndex = n
@@ -171,7 +176,8 @@ func (m *planner) match(t Tensor) (faults []Mismatch) {
 		uses = append(uses, c.view)
 		if m.variables[path] == nil && m.candidates[path] == nil {
 			if m.opts.Create == dtypes.InvalidDType {
-				fail(Unused, "ignore the tensor, or make a model that has the variable", "the model has no such variable; the tensor is %v", t.Shape)
+				fail(Unused, "ignore the tensor, or make a model that has the variable",
+					"the model has no such variable; the tensor is %v", t.Shape)
 				continue
 			}
 			m.paths = append(m.paths, path)
@@ -180,8 +186,9 @@ func (m *planner) match(t Tensor) (faults []Mismatch) {
 	}
 	if len(faults) == 0 {
 		if unused := unusedElements(t.Shape, uses); unused > 0 {
-			faults = append(faults, Mismatch{Kind: Unused, Tensor: t.Name, Detail: fmt.Sprintf("%d elements of %v are in no cut of its rule", unused, t.Shape),
-				Hint: "add a target for them"})
+			faults = append(faults, Mismatch{Kind: Unused, Tensor: t.Name,
+				Detail: fmt.Sprintf("%d elements of %v are in no slice of its rule", unused, t.Shape),
+				Hint:   "add a target for them"})
 		}
 	}
 	return faults

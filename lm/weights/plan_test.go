@@ -134,15 +134,15 @@ func TestFusedStackedAndSharedTensors(t *testing.T) {
 // TestRulesThatSayNothingAreRefused uses invalid rules, in Go and in JSON.
 func TestRulesThatSayNothingAreRefused(t *testing.T) {
 	for says, rules := range map[string]weights.Rules{
-		"no pattern":                       {{Tensor: "(", Ignore: true}},
-		"it says nothing, or two things":   {{Tensor: "a"}},
-		"says nothing, or two things":      {{Tensor: "a", Ignore: true, To: to("/a")}},
+		"an invalid pattern":                       {{Tensor: "(", Ignore: true}},
+		"it needs either targets or Ignore":   {{Tensor: "a"}},
+		"needs either targets or Ignore": {{Tensor: "a", Ignore: true, To: to("/a")}},
 		`the variable "a" has no path`:     {{Tensor: "a", To: to("a")}},
 		"the pattern has 0 groups":         {{Tensor: "a", To: to("/a{1}")}},
-		"{x} is no place of a group":       {{Tensor: "a", To: to("/a{x}")}},
+		"{x} is no reference to a grou":       {{Tensor: "a", To: to("/a{x}")}},
 		`a step of variable "/a" has 0`:    {{Tensor: "a", To: to("/a", weights.Step{})}},
 		`a step of variable "/a" has 2`:    {{Tensor: "a", To: to("/a", weights.Step{Reshape: []int{1}, Transpose: []int{0}})}},
-		`the part of variable "/a" is non`: {{Tensor: "a", To: []weights.Target{{Variable: "/a", Segment: &weights.Segment{Index: 2, Parts: 2}}}}},
+		`the segment of variable "/a" is `: {{Tensor: "a", To: []weights.Target{{Variable: "/a", Segment: &weights.Segment{Index: 2, Parts: 2}}}}},
 	} {
 		_, err := weights.NewPlan(nil, nil, rules, weights.PlanOptions{})
 		assert.ErrorContains(t, err, says)
@@ -151,7 +151,7 @@ func TestRulesThatSayNothingAreRefused(t *testing.T) {
 		"unknown field":           `[{"tensors": "a"}]`,
 		"text after":              `[] []`,
 		"not read":                `{`,
-		"it says nothing, or two": `[{"tensor": "a"}]`,
+		"it needs either targets": `[{"tensor": "a"}]`,
 	} {
 		_, err := weights.ParseRules([]byte(text))
 		assert.ErrorContains(t, err, says)

@@ -15,10 +15,11 @@ import (
 const (
 	// scratchBytes is the size of a reader's buffer for conversion and transposition.
 	scratchBytes = 1 << 20
-	// maxDirectRead limits one read without conversion, so that a canceled context takes effect soon.
+	// maxDirectRead limits one read without conversion, so that a canceled context takes effect
+	// soon.
 	maxDirectRead = 8 << 20
-	// maxGapBytes is the longest gap between two ranges that are read together. A separate read would
-	// cost more.
+	// maxGapBytes is the longest gap between two ranges that are read together. A separate read
+	// would cost more.
 	maxGapBytes = 256
 	// minConcurrentBytes is the minimum size of a box that several goroutines read.
 	minConcurrentBytes = 4 << 20
@@ -38,18 +39,19 @@ var scratchPool = sync.Pool{New: func() any {
 //
 // Errors name the file and the tensor. An invalid box is an error of kind ValueError. If ctx ends,
 // Read returns its cause. After an error the contents of into are undefined.
-func (p *Plan) Read(ctx context.Context, f *File, path string, start, size []int, into []byte) error {
-	return p.ReadCells(ctx, f, path, start, size, singleCell(len(size)), into)
+func (p *Plan) Read(ctx context.Context, f *File, path string, start, size []int, dst []byte) error {
+	return p.ReadCells(ctx, f, path, start, size, singleCell(len(size)), dst)
 }
 
 // ReadCells is like [Plan.Read], but divides the box into cells: cells is the number of cells in
 // each dimension, which must divide the size. The cells are stored in into one after the other, in
 // row-major order, and each cell is row-major. In this way the shards of several devices are read
 // together, and a row of the file is read in one range for all of them.
-func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size, cells []int, into []byte) error {
+func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size, cells []int, dst []byte) error {
 	i := slices.IndexFunc(p.variables, func(v variablePlan) bool { return v.Path == path })
 	if i < 0 {
-		return &errkind.Fault{Op: "weights: read", Subject: fmt.Sprintf("variable %q", path), Reason: "no tensor fills it", Class: errkind.ValueError}
+		return &errkind.Fault{Op: "weights: read", Subject: fmt.Sprintf("variable %q", path), Reason: "no tensor fills it",
+			Class: errkind.ValueError}
 	}
 	v := &p.variables[i]
 	bytes := int(v.DType.Size())
@@ -58,24 +60,24 @@ func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size,
 		ok = start[d] >= 0 && size[d] >= 0 && size[d] <= v.Shape[d]-start[d] && cells[d] > 0 && size[d]%cells[d] == 0
 		bytes *= size[d]
 	}
-	if !ok || len(into) != bytes {
+	if !ok || len(dst) != bytes {
 		return &errkind.Fault{Op: "weights: read", Subject: fmt.Sprintf("variable %q", path), Class: errkind.ValueError,
-			Reason: fmt.Sprintf("%d bytes for %v from %v of %s%v, in %v cells", len(into), size, start, v.DType, v.Shape, cells)}
+			Reason: fmt.Sprintf("%d bytes for %v from %v of %s%v, in %v cells", len(dst), size, start, v.DType, v.Shape, cells)}
 	}
 	if bytes == 0 {
 		return nil
 	}
-	if err := p.readBox(ctx, f, v, start, size, cells, into); err != nil {
+	if err := p.readBox(ctx, f, v, start, size, cells, dst); err != nil {
 		return err
 	}
 	checked := map[*weightFile]bool{}
 	for _, piece := range v.boxes {
-		of := f.locations[piece.tensor].file
-		if of == nil || checked[of] {
+		file := f.locations[piece.tensor].file
+		if file == nil || checked[file] {
 			continue
 		}
-		checked[of] = true
-		if err := of.checkUnchanged(); err != nil {
+		checked[file] = true
+		if err := file.checkUnchanged(); err != nil {
 			return err
 		}
 	}
@@ -83,8 +85,8 @@ func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size,
 }
 
 // readBox reads the pieces of a box, and uses several goroutines for large boxes.
-func (p *Plan) readBox(ctx context.Context, f *File, v *variablePlan, start, size, cells []int, into []byte) error {
-	bytes := len(into)
+func (p *Plan) readBox(ctx context.Context, f *File, v *variablePlan, start, size, cells []int, dst []byte) error {
+	bytes := len(dst)
 	var jobs []*copyJob
 	for _, piece := range v.boxes {
 		j, err := p.newCopyJob(&v.Variable, piece, start, size, cells)
@@ -104,7 +106,7 @@ func (p *Plan) readBox(ctx context.Context, f *File, v *variablePlan, start, siz
 		group.Go(func() error {
 			scratch := scratchPool.Get().(*[]byte)
 			defer scratchPool.Put(scratch)
-			return j.execute(ctx, f, into, *scratch)
+			return j.execute(ctx, f, dst, *scratch)
 		})
 	}
 	return group.Wait()

@@ -18,7 +18,7 @@ type Rule struct {
 	// Tensor is a regular expression of Go's package regexp for complete names, such as
 	// `model\.layers\.(\d+)\.mlp\.up_proj\.weight`.
 	Tensor string `json:"tensor"`
-	// End are the variables that the tensor fills: one variable, several for the parts of a fused
+	// To are the variables that the tensor fills: one variable, several for the parts of a fused
 	// tensor, or two that share one tensor, such as tied embeddings.
 	To []Target `json:"to,omitempty"`
 	// Ignore means that the tensor is not used. To must be empty then.
@@ -39,7 +39,7 @@ type Target struct {
 	// Stack is the index in the first dimension of a variable that stacks layers, for example
 	// "{1}". It is empty for variables that are not stacks.
 	Stack string `json:"stack,omitempty"`
-	// Index is the location of the tensor in a variable that several tensors fill; nil means the
+	// Segment is the location of the tensor in a variable that several tensors fill; nil means the
 	// complete variable, or the complete layer of a stack.
 	Segment *Segment `json:"part,omitempty"`
 	// Add is added to each element, in float64, before rounding to the variable's dtype: 1 for
@@ -58,8 +58,8 @@ type Step struct {
 	Slice *Slice `json:"cut,omitempty"`
 }
 
-// Slice is a range of a dimension: part Part of Of equal parts, or From (inclusive) to To (exclusive)
-// if Of is 0.
+// Slice is a range of dimension Dim: part Index of Parts equal parts, or Start (inclusive) to End
+// (exclusive) if Parts is 0.
 type Slice struct {
 	Dim   int `json:"dim"`
 	Index int `json:"part,omitempty"`
@@ -68,9 +68,9 @@ type Slice struct {
 	End   int `json:"to,omitempty"`
 }
 
-// Index is the location of a tensor in a variable that several tensors fill along dimension Dim:
-// part Part of Of equal parts, or from index From on if Of is 0. Dim does not count the dimension
-// of a stack.
+// Segment is the location of a tensor in a variable that several tensors fill along dimension Dim:
+// part Index of Parts equal parts, or the indices from Start on if Parts is 0. Dim does not count
+// the dimension of a stack.
 type Segment struct {
 	Dim   int `json:"dim"`
 	Index int `json:"part,omitempty"`
@@ -78,12 +78,12 @@ type Segment struct {
 	Start int `json:"from,omitempty"`
 }
 
-// bounds returns the range, from inclusive and to exclusive.
-func (c Slice) bounds(size int64) (from, to int64, err error) {
+// bounds returns the range, with start inclusive and end exclusive.
+func (c Slice) bounds(size int64) (start, end int64, err error) {
 	if c.Parts != 0 {
 		switch {
 		case c.Parts < 0 || c.Index < 0 || c.Index >= c.Parts || c.Start != 0 || c.End != 0:
-			return 0, 0, fmt.Errorf("part %d of %d is no part", c.Index, c.Parts)
+			return 0, 0, fmt.Errorf("there is no part %d of %d", c.Index, c.Parts)
 		case size%int64(c.Parts) != 0:
 			return 0, 0, fmt.Errorf("dimension %d of %d does not divide by %d", c.Dim, size, c.Parts)
 		}
@@ -118,10 +118,10 @@ func (r Rules) compilePatterns() ([]*regexp.Regexp, error) {
 		}
 		p, err := regexp.Compile(`^(?:` + rule.Tensor + `)$`)
 		if err != nil {
-			return nil, fail(err, "", "no pattern")
+			return nil, fail(err, "", "an invalid pattern")
 		}
 		if rule.Tensor == "" || rule.Ignore == (len(rule.To) > 0) {
-			return nil, fail(nil, "give it a pattern, and targets or Ignore", "it says nothing, or two things")
+			return nil, fail(nil, "set Tensor, and either To or Ignore", "it needs either targets or Ignore")
 		}
 		for _, t := range rule.To {
 			if t.Variable == "" || t.Variable[0] != '/' {
@@ -137,8 +137,9 @@ func (r Rules) compilePatterns() ([]*regexp.Regexp, error) {
 					return nil, fail(nil, "give one Reshape, Transpose or Cut", "a step of variable %q has %d changes", t.Variable, n)
 				}
 			}
-			if p := t.Segment; p != nil && (p.Dim < 0 || p.Parts < 0 || p.Start < 0 || p.Index < 0 || p.Parts > 0 && (p.Index >= p.Parts || p.Start != 0) || p.Parts == 0 && p.Index != 0) {
-				return nil, fail(nil, "give Part and Of, or From", "the part of variable %q is none", t.Variable)
+			if p := t.Segment; p != nil && (p.Dim < 0 || p.Parts < 0 || p.Start < 0 || p.Index < 0 ||
+				p.Parts > 0 && (p.Index >= p.Parts || p.Start != 0) || p.Parts == 0 && p.Index != 0) {
+				return nil, fail(nil, "give Part and Of, or From", "the segment of variable %q is invalid", t.Variable)
 			}
 		}
 		patterns = append(patterns, p)
@@ -161,25 +162,25 @@ var groupPattern = regexp.MustCompile(`^(\d{1,3})(?::0?(\d))?$`)
 // checkTemplate returns an error for references to groups that do not exist.
 func checkTemplate(template string, groups int) error {
 	for _, m := range referencePattern.FindAllStringSubmatch(template, -1) {
-		of := groupPattern.FindStringSubmatch(m[1])
-		if of == nil {
-			return fmt.Errorf("%s is no place of a group", m[0])
+		ref := groupPattern.FindStringSubmatch(m[1])
+		if ref == nil {
+			return fmt.Errorf("%s is no reference to a group", m[0])
 		}
-		if n, _ := strconv.Atoi(of[1]); n > groups {
+		if n, _ := strconv.Atoi(ref[1]); n > groups {
 			return fmt.Errorf("%s, and the pattern has %d groups", m[0], groups)
 		}
 	}
 	return nil
 }
 
-// expandTemplate replaces the references in a template. groups is a match of the pattern: the complete
-// match, followed by the groups.
+// expandTemplate replaces the references in a template. groups is a match of the pattern: the
+// complete match, followed by the groups.
 func expandTemplate(template string, groups []string) string {
 	return referencePattern.ReplaceAllStringFunc(template, func(text string) string {
-		of := groupPattern.FindStringSubmatch(text[1 : len(text)-1])
-		n, _ := strconv.Atoi(of[1])
+		ref := groupPattern.FindStringSubmatch(text[1 : len(text)-1])
+		n, _ := strconv.Atoi(ref[1])
 		value := groups[n]
-		if width, _ := strconv.Atoi(of[2]); len(value) < width {
+		if width, _ := strconv.Atoi(ref[2]); len(value) < width {
 			value = string(slices.Repeat([]byte{'0'}, width-len(value))) + value
 		}
 		return value

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// assign assigns the tensors of a variable to boxes of it, and reports mismatches.
+// assign assigns the tensors of a variable to its boxes, and reports mismatches.
 func (m *planner) assign(path string) {
 	found, v := m.candidates[path], m.variables[path]
 	fail := func(c *candidate, problem MismatchKind, hint, format string, args ...any) {
@@ -25,7 +25,7 @@ func (m *planner) assign(path string) {
 	if v == nil {
 		v = &Variable{Path: path, DType: m.opts.Create, Shape: inferShape(found)}
 	}
-	before := len(m.mismatches)
+	numMismatches := len(m.mismatches)
 	var pieces []variableBox
 	layers := 0
 	for i := range found {
@@ -44,7 +44,7 @@ func (m *planner) assign(path string) {
 		fail(nil, Unused, fmt.Sprintf("make the model with %d layers, or ignore the files' others", layers),
 			"it is a stack of %d layers, %v, and the files have %d layers", v.Shape[0], v.Shape, layers)
 	}
-	if len(m.mismatches) > before {
+	if len(m.mismatches) > numMismatches {
 		return
 	}
 	m.checkCoverage(v, pieces, fail)
@@ -71,15 +71,17 @@ func inferShape(found []candidate) []int {
 }
 
 // placeTensor returns the box of a variable that a tensor fills.
-func (m *planner) placeTensor(c *candidate, v *Variable, fail func(*candidate, MismatchKind, string, string, ...any)) (variableBox, bool) {
-	p := variableBox{tensor: c.tensor.Name, start: make([]int, len(v.Shape)), size: slices.Clone(v.Shape), view: c.view, add: c.target.Add}
+func (m *planner) placeTensor(c *candidate, v *Variable, fail func(*candidate, MismatchKind, string, string,
+	...any)) (variableBox, bool) {
+	p := variableBox{tensor: c.tensor.Name, start: make([]int, len(v.Shape)), size: slices.Clone(v.Shape), view: c.view,
+		add: c.target.Add}
 	lead := 0
 	if c.stackIndex >= 0 {
 		lead = 1
 		p.start[0], p.size[0] = c.stackIndex, 1
 		p.view.dims = append([][]strideFactor{{{1, 1}}}, p.view.dims...)
 	}
-	got := c.view.shape()
+	shape := c.view.shape()
 	mismatch := func() (variableBox, bool) {
 		want := "the variable is " + fmt.Sprint(v.Shape)
 		if lead > 0 {
@@ -88,31 +90,32 @@ func (m *planner) placeTensor(c *candidate, v *Variable, fail func(*candidate, M
 		if c.target.Segment != nil {
 			want += fmt.Sprintf(", of which it is a part along dimension %d", c.target.Segment.Dim)
 		}
-		fail(c, ShapeMismatch, suggestFix(got, v.Shape[lead:]), "the tensor %v becomes %v, and %s", c.tensor.Shape, got, want)
+		fail(c, ShapeMismatch, suggestFix(shape, v.Shape[lead:]), "the tensor %v becomes %v, and %s", c.tensor.Shape, shape,
+			want)
 		return p, false
 	}
-	if len(got) != len(v.Shape)-lead {
+	if len(shape) != len(v.Shape)-lead {
 		return mismatch()
 	}
 	if part := c.target.Segment; part != nil {
-		if part.Dim >= len(got) {
+		if part.Dim >= len(shape) {
 			return mismatch()
 		}
 		d := lead + part.Dim
-		from, size := part.Start, got[part.Dim]
+		start, size := part.Start, shape[part.Dim]
 		if part.Parts > 0 {
 			if v.Shape[d]%part.Parts != 0 {
 				return mismatch()
 			}
 			size = v.Shape[d] / part.Parts
-			from = part.Index * size
+			start = part.Index * size
 		}
-		if from+size > v.Shape[d] {
+		if start+size > v.Shape[d] {
 			return mismatch()
 		}
-		p.start[d], p.size[d] = from, size
+		p.start[d], p.size[d] = start, size
 	}
-	if !slices.Equal(got, p.size[lead:]) {
+	if !slices.Equal(shape, p.size[lead:]) {
 		return mismatch()
 	}
 	if _, err := newConversion(c.tensor.DType, v.DType, 0); err != nil {
@@ -127,23 +130,24 @@ func (m *planner) placeTensor(c *candidate, v *Variable, fail func(*candidate, M
 }
 
 // suggestFix suggests a correction of a rule.
-func suggestFix(got, want []int) string {
-	a, b := slices.Clone(got), slices.Clone(want)
+func suggestFix(actual, want []int) string {
+	a, b := slices.Clone(actual), slices.Clone(want)
 	slices.Sort(a)
 	slices.Sort(b)
 	switch {
-	case slices.Equal(a, b) && len(got) == 2:
+	case slices.Equal(a, b) && len(actual) == 2:
 		return "add the step {Transpose: []int{1, 0}}"
 	case slices.Equal(a, b):
 		return "add a step that transposes the dimensions"
-	case numElements(got) == numElements(want):
+	case numElements(actual) == numElements(want):
 		return fmt.Sprintf("add steps that reshape and transpose it to %v", want)
 	}
 	return "make the model with the sizes of the files, see their config.json"
 }
 
 // checkCoverage reports elements of a variable that no tensor or more than one tensor fills.
-func (m *planner) checkCoverage(v *Variable, pieces []variableBox, fail func(*candidate, MismatchKind, string, string, ...any)) {
+func (m *planner) checkCoverage(v *Variable, pieces []variableBox,
+	fail func(*candidate, MismatchKind, string, string, ...any)) {
 	filled, all := 0, numElements(v.Shape)
 	stacked := map[int][]*variableBox{} // pieces with one index in the first dimension, by that index
 	var rest []*variableBox
@@ -162,7 +166,8 @@ func (m *planner) checkCoverage(v *Variable, pieces []variableBox, fail func(*ca
 		}
 		for _, o := range others {
 			if overlap(p, o) {
-				fail(&candidate{tensor: m.plan.tensors[p.tensor]}, Duplicate, "let one tensor fill each part", "tensor %q fills the same elements", o.tensor)
+				fail(&candidate{tensor: m.plan.tensors[p.tensor]}, Duplicate, "let one tensor fill each part",
+					"tensor %q fills the same elements", o.tensor)
 				return
 			}
 		}
@@ -187,11 +192,11 @@ func (m *planner) checkCoverage(v *Variable, pieces []variableBox, fail func(*ca
 }
 
 // joinShortened joins a list, and shortens a long list in the middle.
-func joinShortened(all []string) string {
-	if len(all) > 4 {
-		all = []string{all[0], all[1], "...", all[len(all)-1]}
+func joinShortened(items []string) string {
+	if len(items) > 4 {
+		items = []string{items[0], items[1], "...", items[len(items)-1]}
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(items, ", ")
 }
 
 // overlap reports whether two boxes have an element in common.

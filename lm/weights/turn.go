@@ -10,17 +10,18 @@ const (
 	rowsPerBlock = 4
 )
 
-// transposeFunc transposes a block: it reads columnsPerBlock columns of rows of src, where row r begins at
-// element starts[r], from element at of each row. It writes column i to consecutive elements of dst
-// from into+i*step on. The number of rows is a multiple of rowsPerBlock.
-type transposeFunc func(dst []byte, into, step int, src []byte, starts []int, at int)
+// transposeFunc transposes a block: it reads columnsPerBlock columns of rows of src, where row r
+// begins at element starts[r], beginning with element srcStart of each row. It writes column i to
+// consecutive elements of dst from dstStart+i*step on. The number of rows is a multiple of
+// rowsPerBlock.
+type transposeFunc func(dst []byte, dstStart, step int, src []byte, starts []int, srcStart int)
 
-// transpose4 transposes elements of four bytes. It reads two rows at a time, so that each store writes
-// two elements.
-func transpose4(dst []byte, into, step int, src []byte, starts []int, at int) {
-	l := newBlockColumns(dst, into, step, 4, len(starts))
+// transpose4 transposes elements of four bytes. It reads two rows at a time, so that each store
+// writes two elements.
+func transpose4(dst []byte, dstStart, step int, src []byte, starts []int, srcStart int) {
+	l := newBlockColumns(dst, dstStart, step, 4, len(starts))
 	for r := 0; r+2 <= len(starts); r += 2 {
-		a, b := src[4*(starts[r]+at):][:4*columnsPerBlock], src[4*(starts[r+1]+at):][:4*columnsPerBlock]
+		a, b := src[4*(starts[r]+srcStart):][:4*columnsPerBlock], src[4*(starts[r+1]+srcStart):][:4*columnsPerBlock]
 		x, y := binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b)
 		putUint64(l.a, 4*r, x<<32>>32|y<<32)
 		putUint64(l.b, 4*r, x>>32|y>>32<<32)
@@ -37,10 +38,10 @@ func transpose4(dst []byte, into, step int, src []byte, starts []int, at int) {
 }
 
 // transposeBF16ToF32 transposes bfloat16 elements and converts them to float32.
-func transposeBF16ToF32(dst []byte, into, step int, src []byte, starts []int, at int) {
-	l := newBlockColumns(dst, into, step, 4, len(starts))
+func transposeBF16ToF32(dst []byte, dstStart, step int, src []byte, starts []int, srcStart int) {
+	l := newBlockColumns(dst, dstStart, step, 4, len(starts))
 	for r := 0; r+2 <= len(starts); r += 2 {
-		a, b := src[2*(starts[r]+at):][:2*columnsPerBlock], src[2*(starts[r+1]+at):][:2*columnsPerBlock]
+		a, b := src[2*(starts[r]+srcStart):][:2*columnsPerBlock], src[2*(starts[r+1]+srcStart):][:2*columnsPerBlock]
 		x, y := binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b)
 		putUint64(l.a, 4*r, x<<48>>32|y<<48)
 		putUint64(l.b, 4*r, x>>16<<48>>32|y>>16<<48)
@@ -55,11 +56,11 @@ func transposeBF16ToF32(dst []byte, into, step int, src []byte, starts []int, at
 }
 
 // transpose2 transposes elements of two bytes, four rows at a time.
-func transpose2(dst []byte, into, step int, src []byte, starts []int, at int) {
-	l := newBlockColumns(dst, into, step, 2, len(starts))
+func transpose2(dst []byte, dstStart, step int, src []byte, starts []int, srcStart int) {
+	l := newBlockColumns(dst, dstStart, step, 2, len(starts))
 	for r := 0; r+4 <= len(starts); r += 4 {
 		for half := 0; half < columnsPerBlock; half += 4 {
-			row := func(k int) uint64 { return binary.LittleEndian.Uint64(src[2*(starts[r+k]+at+half):][:8]) }
+			row := func(k int) uint64 { return binary.LittleEndian.Uint64(src[2*(starts[r+k]+srcStart+half):][:8]) }
 			const even = 0x0000ffff0000ffff // columns
 			x, y, z, w := row(0), row(1), row(2), row(3)
 			x, y = x&even|y&even<<16, x>>16&even|y&^even
@@ -82,10 +83,12 @@ func transpose2(dst []byte, into, step int, src []byte, starts []int, at int) {
 // blockColumns are the ranges of the result to which the columns are written.
 type blockColumns struct{ a, b, c, d, e, f, g, h []byte }
 
-// newBlockColumns returns columnsPerBlock lines of n elements of this number of bytes.
-func newBlockColumns(dst []byte, into, step, bytes, n int) blockColumns {
-	line := func(i int) []byte { return dst[bytes*(into+i*step):][: bytes*n : bytes*n] }
+// newBlockColumns returns columnsPerBlock columns of n elements of the given number of bytes.
+func newBlockColumns(dst []byte, start, step, bytes, n int) blockColumns {
+	line := func(i int) []byte { return dst[bytes*(start+i*step):][: bytes*n : bytes*n] }
 	return blockColumns{line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)}
 }
 
-func putUint64(line []byte, at int, x uint64) { binary.LittleEndian.PutUint64(line[at:at+8], x) }
+func putUint64(column []byte, offset int, x uint64) {
+	binary.LittleEndian.PutUint64(column[offset:offset+8], x)
+}

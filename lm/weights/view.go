@@ -5,15 +5,16 @@ import (
 	"slices"
 )
 
-// stridedView describes the location of a tensor's elements in a tensor of a file: element (i, j, ...) is
-// at offset + table[0](i) + table[1](j) + ..., in elements. A dimension is a list of factors, the
-// slowest first, so that the results of reshapes and transposes are views, too.
+// stridedView describes the locations of a view's elements in a tensor of a file: element (i, j,
+// ...) is at offset + dimOffsets(dims[0], i) + dimOffsets(dims[1], j) + ..., in elements. A
+// dimension is a list of factors, the slowest first, so that the results of reshapes and transposes
+// are views, too.
 type stridedView struct {
 	offset int64
 	dims   [][]strideFactor
 }
 
-// strideFactor is a part of a dimension: size indices, each stride elements from the next.
+// strideFactor describes a factor of a dimension: size indices, each stride elements from the next.
 type strideFactor struct{ size, stride int64 }
 
 // contiguousView returns the view of a complete tensor of a file, row-major.
@@ -81,25 +82,25 @@ func (v stridedView) transpose(order []int) (stridedView, error) {
 // slice selects a range of a dimension.
 func (v stridedView) slice(c Slice) (stridedView, error) {
 	if c.Dim < 0 || c.Dim >= len(v.dims) {
-		return v, fmt.Errorf("a cut of dimension %d, the tensor has %d, %v", c.Dim, len(v.dims), v.shape())
+		return v, fmt.Errorf("a slice of dimension %d; the tensor has %d dimensions, %v", c.Dim, len(v.dims), v.shape())
 	}
 	size := dimSize(v.dims[c.Dim])
-	from, to, err := c.bounds(size)
+	start, end, err := c.bounds(size)
 	if err != nil {
 		return v, err
 	}
 	out := stridedView{v.offset, slices.Clone(v.dims)}
-	if from == 0 && to == size {
+	if start == 0 && end == size {
 		return out, nil
 	}
 	// The range must consist of complete indices of the slowest factor.
 	dim := mergeFactors(v.dims[c.Dim])
 	inner := size / dim[0].size
-	if from%inner != 0 || to%inner != 0 {
-		return v, fmt.Errorf("the cut %d:%d of dimension %d is not at a multiple of %d", from, to, c.Dim, inner)
+	if start%inner != 0 || end%inner != 0 {
+		return v, fmt.Errorf("the slice %d:%d of dimension %d is not at a multiple of %d", start, end, c.Dim, inner)
 	}
-	out.offset += from / inner * dim[0].stride
-	out.dims[c.Dim] = append([]strideFactor{{(to - from) / inner, dim[0].stride}}, dim[1:]...)
+	out.offset += start / inner * dim[0].stride
+	out.dims[c.Dim] = append([]strideFactor{{(end - start) / inner, dim[0].stride}}, dim[1:]...)
 	return out, nil
 }
 
@@ -128,7 +129,7 @@ func (v stridedView) reshape(dims []int) (stridedView, error) {
 				flat[len(flat)-1] = strideFactor{last.size / need, last.stride * need}
 				need = 1
 			default:
-				return v, fmt.Errorf("%v becomes %v: dimension %d would take parts of a row", v.shape(), dims, i)
+				return v, fmt.Errorf("%v becomes %v: dimension %d would split rows that are not contiguous", v.shape(), dims, i)
 			}
 		}
 		if sizes[i] == 0 {

@@ -40,14 +40,16 @@ const defaultFileBytes = 5_000_000_000
 // infinite is an error.
 //
 // Write creates the directory and its parents. A directory that contains weights is an error.
-func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value func(ctx context.Context, v Variable) ([]byte, error), opts WriteOptions) error {
-	most := cmp.Or(opts.MaxFileBytes, defaultFileBytes)
+func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor,
+	value func(ctx context.Context, v Variable) ([]byte, error), opts WriteOptions) error {
+	maxBytes := cmp.Or(opts.MaxFileBytes, defaultFileBytes)
 	meta := map[string]string{}
 	maps.Copy(meta, opts.Metadata)
 	meta["format"] = cmp.Or(meta["format"], "pt")
 	for _, name := range []string{SingleName, IndexName} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return fileError(filepath.Join(dir, name), "", errkind.Fault{Reason: "it is there already", Hint: "name another directory", Class: errkind.ValueError, Err: fs.ErrExist})
+			return fileError(filepath.Join(dir, name), "", errkind.Fault{Reason: "it is there already",
+				Hint: "name another directory", Class: errkind.ValueError, Err: fs.ErrExist})
 		}
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -59,28 +61,29 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value fu
 			w.pieces[piece.tensor] = append(w.pieces[piece.tensor], variablePiece{v.Variable, piece})
 		}
 	}
-	var parts [][]safetensors.Spec
+	var groups [][]safetensors.Spec
 	total, used := int64(0), int64(0)
 	for _, t := range tensors {
 		if len(w.pieces[t.Name]) == 0 {
-			return fileError(dir, t.Name, errkind.Fault{Reason: "no variable has it", Hint: "leave it out", Class: errkind.ValueError})
+			return fileError(dir, t.Name, errkind.Fault{Reason: "no variable has it", Hint: "leave it out",
+				Class: errkind.ValueError})
 		}
 		spec := safetensors.Spec{Name: t.Name, DType: safetensors.DType(t.DType), Shape: t.Shape}
 		bytes, err := spec.Bytes()
 		if err != nil {
 			return fileError(dir, t.Name, errkind.Fault{Reason: "not written", Err: err})
 		}
-		if len(parts) == 0 || used > 0 && used+bytes > most {
-			parts, used = append(parts, nil), 0
+		if len(groups) == 0 || used > 0 && used+bytes > maxBytes {
+			groups, used = append(groups, nil), 0
 		}
-		parts[len(parts)-1] = append(parts[len(parts)-1], spec)
+		groups[len(groups)-1] = append(groups[len(groups)-1], spec)
 		used, total = used+bytes, total+bytes
 	}
 	index := map[string]string{}
-	for i, specs := range parts {
+	for i, specs := range groups {
 		name := SingleName
-		if len(parts) > 1 {
-			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(parts))
+		if len(groups) > 1 {
+			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(groups))
 		}
 		if err := w.write(ctx, filepath.Join(dir, name), specs, meta); err != nil {
 			return err
@@ -89,7 +92,7 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value fu
 			index[s.Name] = name
 		}
 	}
-	if len(parts) < 2 {
+	if len(groups) < 2 {
 		return nil
 	}
 	return writeIndex(dir, index, total)
@@ -123,11 +126,11 @@ type variablePiece struct {
 
 func (w *weightWriter) write(ctx context.Context, path string, specs []safetensors.Spec, meta map[string]string) error {
 	tensor := "" // the tensor that caused an error
-	err := safetensors.WriteFile(path, specs, meta, func(t safetensors.Info, to io.Writer) error {
+	err := safetensors.WriteFile(path, specs, meta, func(t safetensors.Info, dst io.Writer) error {
 		tensor = t.Name
 		data, err := w.tensor(ctx, t)
 		if err == nil {
-			_, err = to.Write(data)
+			_, err = dst.Write(data)
 		}
 		if err == nil {
 			tensor = ""
@@ -143,21 +146,22 @@ func (w *weightWriter) write(ctx context.Context, path string, specs []safetenso
 // tensor assembles a tensor from the variables that contain its elements.
 func (w *weightWriter) tensor(ctx context.Context, t safetensors.Info) ([]byte, error) {
 	data := make([]byte, t.Bytes)
-	for _, of := range w.pieces[t.Name] {
+	for _, piece := range w.pieces[t.Name] {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
-		if _, ok := w.values[of.Path]; !ok {
-			value, err := w.value(ctx, of.Variable)
+		if _, ok := w.values[piece.Path]; !ok {
+			value, err := w.value(ctx, piece.Variable)
 			if err != nil {
 				return nil, err
 			}
-			if len(value) != int(of.DType.Size())*numElements(of.Shape) {
-				return nil, &errkind.Fault{Reason: fmt.Sprintf("%d bytes for variable %q of %s%v", len(value), of.Path, of.DType, of.Shape), Class: errkind.ValueError}
+			if len(value) != int(piece.DType.Size())*numElements(piece.Shape) {
+				return nil, &errkind.Fault{Reason: fmt.Sprintf("%d bytes for variable %q of %s%v", len(value), piece.Path,
+					piece.DType, piece.Shape), Class: errkind.ValueError}
 			}
-			w.values[of.Path] = value
+			w.values[piece.Path] = value
 		}
-		if err := w.fill(data, t, of); err != nil {
+		if err := w.fill(data, t, piece); err != nil {
 			return nil, err
 		}
 	}
@@ -165,21 +169,23 @@ func (w *weightWriter) tensor(ctx context.Context, t safetensors.Info) ([]byte, 
 }
 
 // fill copies a piece of a variable to its tensor.
-func (w *weightWriter) fill(data []byte, t safetensors.Info, of variablePiece) error {
-	form, err := newConversion(string(safetensors.FromGoMLX(of.DType)), t.DType.GoMLX(), -of.add)
+func (w *weightWriter) fill(data []byte, t safetensors.Info, piece variablePiece) error {
+	form, err := newConversion(string(safetensors.FromGoMLX(piece.DType)), t.DType.GoMLX(), -piece.add)
 	if err != nil {
 		return err
 	}
-	j, err := w.plan.newCopyJob(&of.Variable, of.variableBox, make([]int, len(of.Shape)), of.Shape, singleCell(len(of.Shape)))
+	j, err := w.plan.newCopyJob(&piece.Variable, piece.variableBox, make([]int, len(piece.Shape)), piece.Shape,
+		singleCell(len(piece.Shape)))
 	if err != nil {
 		return err
 	}
-	value, fast := w.values[of.Path], &j.axes[len(j.axes)-1]
+	value, fast := w.values[piece.Path], &j.axes[len(j.axes)-1]
 	return j.forEachRow(func(r rowOffsets) error {
 		for i := range fast.n {
 			if !form.convert(data, int(r.src+fast.srcAt(i)), 1, value, r.dst+fast.dstAt(i), 1) {
-				return &errkind.Fault{Reason: fmt.Sprintf("a number of variable %q is too large for %s", of.Path, t.DType), Class: errkind.ValueError,
-					Hint: "write the tensor as F32 or BF16"}
+				return &errkind.Fault{Reason: fmt.Sprintf("a number of variable %q is too large for %s", piece.Path, t.DType),
+					Class: errkind.ValueError,
+					Hint:  "write the tensor as F32 or BF16"}
 			}
 		}
 		return nil

@@ -17,23 +17,24 @@ import (
 // Pass it as the first hook, so that it labels the goroutines that other hooks start. If the number
 // of keyValues is odd, the run fails before its first step.
 func Hook(keyValues ...string) fit.Hook {
-	var before context.Context
+	var previous context.Context
 	return fit.Hook{
 		Name: "labels",
 		Begin: func(ctx context.Context, s *fit.State) error {
 			if len(keyValues)%2 != 0 {
-				return &errkind.Fault{Op: "observe: labels", Reason: "a key without a value", Subject: strconv.Quote(keyValues[len(keyValues)-1]),
-					Hint: "give keys and values in turn", Class: errkind.InvalidArgumentError}
+				return &errkind.Fault{Op: "observe: labels", Reason: "a key without a value",
+					Subject: strconv.Quote(keyValues[len(keyValues)-1]),
+					Hint:    "give keys and values in turn", Class: errkind.InvalidArgumentError}
 			}
-			before = ctx
+			previous = ctx
 			all := append([]string{"tpustrategy_process", strconv.Itoa(s.Strategy().Process())}, keyValues...)
 			pprof.SetGoroutineLabels(pprof.WithLabels(ctx, pprof.Labels(all...)))
 			return nil
 		},
 		End: func(context.Context, *fit.State, error) error {
-			if before != nil {
-				pprof.SetGoroutineLabels(before)
-				before = nil
+			if previous != nil {
+				pprof.SetGoroutineLabels(previous)
+				previous = nil
 			}
 			return nil
 		},

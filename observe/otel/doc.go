@@ -9,10 +9,10 @@
 // failed. Each child "steps" covers the steps between two records. Its attributes are the metrics
 // of the record and the seconds of each activity of package watchdog, such as
 // tpustrategy.seconds.input. Further children are "save" and "restore", and other activities, such
-// as "input" and "launch", that last longer than Options.MinSpanDuration. The span of a background save
-// covers the time that the step waits for it. "tracing", "lowering" and "compiling" are the stages
-// of building a program; they are children of the span in Options.Parent. The span of a failed
-// operation records the error.
+// as "input" and "launch", that last longer than Options.MinSpanDuration. The span of a background
+// save covers the time that the step waits for it. "tracing", "lowering" and "compiling" are the
+// stages of building a program; they are children of the span in Options.Parent. The span of a
+// failed operation records the error.
 //
 // Metrics: tpustrategy.steps and tpustrategy.rows (counters), tpustrategy.step (gauge),
 // tpustrategy.step.duration (histogram, seconds a step, the mean between two records) and

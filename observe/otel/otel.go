@@ -33,9 +33,9 @@ type Options struct {
 	// Process is the number of this process for events before a run. During a run, the number of
 	// the run is used.
 	Process int
-	// MinSpanDuration is the minimum duration of an activity with its own span, such as a wait for input,
-	// a launch, or a wait for a result; 0 is 10 milliseconds. Saves and restores always have a
-	// span.
+	// MinSpanDuration is the minimum duration of an activity with its own span, such as a wait for
+	// input, a launch, or a wait for a result; 0 is 10 milliseconds. Saves and restores always have
+	// a span.
 	MinSpanDuration time.Duration
 }
 
@@ -83,18 +83,19 @@ func New(opts Options) (*Observer, error) {
 	o := &Observer{opts: opts, tracer: opts.TracerProvider.Tracer(scopeName), stageSpans: map[string]trace.Span{}}
 	meter := opts.MeterProvider.Meter(scopeName)
 	var err error
-	note := func(e error) { err = errors.Join(err, e) }
+	addError := func(e error) { err = errors.Join(err, e) }
 	var e error
 	o.steps, e = meter.Int64Counter("tpustrategy.steps", metric.WithDescription("Steps taken by the runs of this process."))
-	note(e)
+	addError(e)
 	o.rows, e = meter.Int64Counter("tpustrategy.rows", metric.WithDescription("Rows of the batches, on all replicas."))
-	note(e)
+	addError(e)
 	o.step, e = meter.Int64Gauge("tpustrategy.step", metric.WithDescription("Steps taken, also before a resume."))
-	note(e)
-	o.duration, e = meter.Float64Histogram("tpustrategy.step.duration", metric.WithUnit("s"), metric.WithDescription("Seconds a step, the mean between two records."))
-	note(e)
+	addError(e)
+	o.duration, e = meter.Float64Histogram("tpustrategy.step.duration", metric.WithUnit("s"),
+		metric.WithDescription("Seconds a step, the mean between two records."))
+	addError(e)
 	o.metricValue, e = meter.Float64Gauge("tpustrategy.metric", metric.WithDescription("What was measured."))
-	note(e)
+	addError(e)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +127,8 @@ func (o *Observer) Phase(p phase.Phase) {
 	if p.Stage == phase.Done {
 		return
 	}
-	attrs := append(o.attributes(o.opts.Process), attribute.String("tpustrategy.program", p.Name), attribute.String("tpustrategy.target", p.Target),
+	attrs := append(o.attributes(o.opts.Process), attribute.String("tpustrategy.program", p.Name),
+		attribute.String("tpustrategy.target", p.Target),
 		attribute.Int("tpustrategy.replicas", p.Replicas), attribute.Int("tpustrategy.logical_devices", p.LogicalDevices))
 	if p.TextBytes > 0 {
 		attrs = append(attrs, attribute.Int("tpustrategy.text_bytes", p.TextBytes))
@@ -138,18 +140,19 @@ func (o *Observer) Phase(p phase.Phase) {
 func (o *Observer) Hook() fit.Hook {
 	return fit.Hook{
 		Name: "opentelemetry",
-		OnActivity: func(what watchdog.Activity, name string) {
+		OnActivity: func(activity watchdog.Activity, name string) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			o.startActivity(what, name)
+			o.startActivity(activity, name)
 		},
 		Begin: func(ctx context.Context, s *fit.State) error {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			attrs := o.attributes(s.Strategy().Process())
 			r := &runState{step: s.Step(), rows: s.Rows(), attrs: metric.WithAttributeSet(attribute.NewSet(attrs...))}
-			r.ctx, r.span = o.tracer.Start(ctx, "train", trace.WithTimestamp(o.activities.firstStart()), trace.WithAttributes(append(attrs,
-				attribute.Int64("tpustrategy.first_step", s.Step()+1), attribute.Int64("tpustrategy.resumed", s.ResumedFrom()))...))
+			r.ctx, r.span = o.tracer.Start(ctx, "train", trace.WithTimestamp(o.activities.firstStart()),
+				trace.WithAttributes(append(attrs,
+					attribute.Int64("tpustrategy.first_step", s.Step()+1), attribute.Int64("tpustrategy.resumed", s.ResumedFrom()))...))
 			_, r.steps = o.tracer.Start(r.ctx, "steps", trace.WithAttributes(attrs...))
 			o.run = r
 			o.emitSpans(o.activities.beforeRun...)
@@ -172,7 +175,8 @@ func (o *Observer) Hook() fit.Hook {
 			}
 			o.startActivity(watchdog.Other, "")
 			o.run.steps.End()
-			o.run.span.SetAttributes(attribute.Int64("tpustrategy.last_step", s.Step()), attribute.String("tpustrategy.result", runOutcome(err)))
+			o.run.span.SetAttributes(attribute.Int64("tpustrategy.last_step", s.Step()),
+				attribute.String("tpustrategy.result", runOutcome(err)))
 			endSpan(o.run.span, err)
 			o.run, o.activities = nil, activityLog{}
 			return nil
@@ -184,7 +188,8 @@ func (o *Observer) Hook() fit.Hook {
 func (o *Observer) record(s *fit.State) {
 	r, now := o.run, time.Now()
 	taken := s.Step() - r.step
-	r.steps.SetAttributes(attribute.Int64("tpustrategy.first_step", r.step+1), attribute.Int64("tpustrategy.last_step", s.Step()))
+	r.steps.SetAttributes(attribute.Int64("tpustrategy.first_step", r.step+1),
+		attribute.Int64("tpustrategy.last_step", s.Step()))
 	o.steps.Add(r.ctx, max(0, taken), r.attrs)
 	o.rows.Add(r.ctx, max(0, s.Rows()-r.rows), r.attrs)
 	o.step.Record(r.ctx, s.Step(), r.attrs)
@@ -195,9 +200,10 @@ func (o *Observer) record(s *fit.State) {
 		r.steps.SetAttributes(attribute.Float64("tpustrategy.metric."+m.Name, m.Value))
 		o.metricValue.Record(r.ctx, m.Value, r.attrs, metric.WithAttributes(attribute.String("name", m.Name)))
 	}
-	for what, took := range o.activities.durations {
-		if took > 0 {
-			r.steps.SetAttributes(attribute.Float64("tpustrategy.seconds."+watchdog.Activity(what).String(), took.Seconds()))
+	for activity, duration := range o.activities.durations {
+		if duration > 0 {
+			r.steps.SetAttributes(attribute.Float64("tpustrategy.seconds."+watchdog.Activity(activity).String(),
+				duration.Seconds()))
 		}
 	}
 	o.activities.durations = [numActivities]time.Duration{}

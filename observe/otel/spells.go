@@ -43,26 +43,27 @@ func (s *activityLog) firstStart() time.Time {
 }
 
 // startActivity ends the current activity and starts the next.
-func (o *Observer) startActivity(what watchdog.Activity, name string) {
-	now, last := time.Now(), o.activities.current
-	o.activities.current = activityPeriod{activity: what, name: name, begin: now}
-	if last.begin.IsZero() {
+func (o *Observer) startActivity(activity watchdog.Activity, name string) {
+	now, previous := time.Now(), o.activities.current
+	o.activities.current = activityPeriod{activity: activity, name: name, begin: now}
+	if previous.begin.IsZero() {
 		return
 	}
-	last.end = now
-	if i := int(last.activity); i < numActivities {
-		o.activities.durations[i] += now.Sub(last.begin)
+	previous.end = now
+	if i := int(previous.activity); i < numActivities {
+		o.activities.durations[i] += now.Sub(previous.begin)
 	}
 	if o.run == nil {
-		o.activities.beforeRun = append(o.activities.beforeRun, last)
+		o.activities.beforeRun = append(o.activities.beforeRun, previous)
 		return
 	}
-	o.emitSpans(last)
+	o.emitSpans(previous)
 }
 
-// emitSpans creates spans for saves, restores and activities that last at least Options.MinSpanDuration.
-func (o *Observer) emitSpans(all ...activityPeriod) {
-	for _, s := range all {
+// emitSpans creates spans for saves, restores and activities that last at least
+// Options.MinSpanDuration.
+func (o *Observer) emitSpans(periods ...activityPeriod) {
+	for _, s := range periods {
 		always := s.activity == watchdog.Save || s.activity == watchdog.Restore
 		if s.activity == watchdog.Other || !always && s.end.Sub(s.begin) < o.opts.MinSpanDuration {
 			continue
@@ -71,7 +72,8 @@ func (o *Observer) emitSpans(all ...activityPeriod) {
 		if s.name != "" {
 			attrs = append(attrs, attribute.String("tpustrategy.name", s.name))
 		}
-		_, span := o.tracer.Start(o.run.ctx, s.activity.String(), trace.WithTimestamp(s.begin), trace.WithAttributes(attrs...))
+		_, span := o.tracer.Start(o.run.ctx, s.activity.String(), trace.WithTimestamp(s.begin),
+			trace.WithAttributes(attrs...))
 		span.End(trace.WithTimestamp(s.end))
 	}
 }

@@ -52,13 +52,13 @@ type currentActivity struct {
 }
 
 // startActivity ends the current activity and starts the next.
-func (m *Metrics) startActivity(what watchdog.Activity, process string) {
+func (m *Metrics) startActivity(activity watchdog.Activity, process string) {
 	now := m.opts.Now()
-	if before := m.current; !before.at.IsZero() && before.what != watchdog.Other {
-		m.activitySeconds.WithLabelValues(before.what.String(), process).Add(max(0, now.Sub(before.at).Seconds()))
-		m.activityCount.WithLabelValues(before.what.String(), process).Inc()
+	if previous := m.current; !previous.at.IsZero() && previous.what != watchdog.Other {
+		m.activitySeconds.WithLabelValues(previous.what.String(), process).Add(max(0, now.Sub(previous.at).Seconds()))
+		m.activityCount.WithLabelValues(previous.what.String(), process).Inc()
 	}
-	m.current = currentActivity{what, now}
+	m.current = currentActivity{activity, now}
 }
 
 // currentStage is the current stage of a program.
@@ -75,19 +75,21 @@ type progress struct {
 
 // New creates the metrics and registers them. If one of them cannot be registered, for example
 // because it is already registered, New unregisters the others and returns the error.
-func New(to prometheus.Registerer, opts Options) (*Metrics, error) {
+func New(registerer prometheus.Registerer, opts Options) (*Metrics, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
 	m := &Metrics{opts: opts, stages: map[string]currentStage{}, process: strconv.Itoa(opts.Process)}
 	var all []prometheus.Collector
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tpustrategy", Name: name, Help: help, ConstLabels: opts.Labels}, append(labels, "process"))
+		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tpustrategy", Name: name, Help: help,
+			ConstLabels: opts.Labels}, append(labels, "process"))
 		all = append(all, v)
 		return v
 	}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tpustrategy", Name: name, Help: help, ConstLabels: opts.Labels}, append(labels, "process"))
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tpustrategy", Name: name, Help: help,
+			ConstLabels: opts.Labels}, append(labels, "process"))
 		all = append(all, v)
 		return v
 	}
@@ -101,13 +103,15 @@ func New(to prometheus.Registerer, opts Options) (*Metrics, error) {
 	m.activitySeconds = counter("activity_seconds_total", "Seconds that runs spent on an activity.", "activity")
 	m.activityCount = counter("activities_total", "Times that runs turned to an activity.", "activity")
 	m.programs = counter("programs_total", "Programs that were made.", "result")
-	m.stageSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tpustrategy", Name: "making_seconds", ConstLabels: opts.Labels,
-		Help: "Seconds of a stage of the making of a program.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 8)}, []string{"stage", "process"})
+	m.stageSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tpustrategy", Name: "making_seconds",
+		ConstLabels: opts.Labels,
+		Help:        "Seconds of a stage of the making of a program.", Buckets: prometheus.ExponentialBuckets(0.01, 4,
+			8)}, []string{"stage", "process"})
 	all = append(all, m.stageSeconds)
 	for i, c := range all {
-		if err := to.Register(c); err != nil {
-			for _, before := range all[:i] {
-				to.Unregister(before)
+		if err := registerer.Register(c); err != nil {
+			for _, registered := range all[:i] {
+				registerer.Unregister(registered)
 			}
 			return nil, err
 		}
@@ -121,8 +125,8 @@ func (m *Metrics) Phase(p phase.Phase) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	process, now := strconv.Itoa(m.opts.Process), m.opts.Now()
-	if before, ok := m.stages[p.Name]; ok {
-		m.stageSeconds.WithLabelValues(before.name, process).Observe(now.Sub(before.at).Seconds())
+	if previous, ok := m.stages[p.Name]; ok {
+		m.stageSeconds.WithLabelValues(previous.name, process).Observe(now.Sub(previous.at).Seconds())
 	}
 	if p.Stage != phase.Done {
 		m.stages[p.Name] = currentStage{p.Stage.String(), now}
@@ -140,10 +144,10 @@ func (m *Metrics) Phase(p phase.Phase) {
 func (m *Metrics) Hook() fit.Hook {
 	return fit.Hook{
 		Name: "prometheus",
-		OnActivity: func(what watchdog.Activity, _ string) {
+		OnActivity: func(activity watchdog.Activity, _ string) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			m.startActivity(what, m.process)
+			m.startActivity(activity, m.process)
 		},
 		Begin: func(_ context.Context, s *fit.State) error {
 			m.mu.Lock()
@@ -191,13 +195,13 @@ func (m *Metrics) Hook() fit.Hook {
 // record updates the metrics at a record of a run.
 func (m *Metrics) record(s *fit.State) {
 	process, now := strconv.Itoa(s.Strategy().Process()), m.opts.Now()
-	before := m.run
+	previous := m.run
 	m.run = progress{s.Step(), s.Rows(), now}
 	m.step.WithLabelValues(process).Set(float64(s.Step()))
-	m.steps.WithLabelValues(process).Add(float64(max(0, s.Step()-before.step)))
-	m.rows.WithLabelValues(process).Add(float64(max(0, s.Rows()-before.rows)))
-	if taken := s.Step() - before.step; taken > 0 && !before.at.IsZero() { // the first record includes compilation
-		m.stepSeconds.WithLabelValues(process).Set(now.Sub(before.at).Seconds() / float64(taken))
+	m.steps.WithLabelValues(process).Add(float64(max(0, s.Step()-previous.step)))
+	m.rows.WithLabelValues(process).Add(float64(max(0, s.Rows()-previous.rows)))
+	if taken := s.Step() - previous.step; taken > 0 && !previous.at.IsZero() { // the first record includes compilation
+		m.stepSeconds.WithLabelValues(process).Set(now.Sub(previous.at).Seconds() / float64(taken))
 	}
 	for _, metric := range s.Metrics() {
 		m.metricValue.WithLabelValues(metric.Name, process).Set(metric.Value)

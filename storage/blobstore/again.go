@@ -15,8 +15,8 @@ const (
 	maxBackoff     = 10 * time.Second
 )
 
-// retry calls f until it succeeds, returns a permanent error, or Options.RetryTimeout is over. Each
-// call of f has its own context, which the guard cancels if a request stalls.
+// retry calls f until it succeeds, returns a permanent error, or Options.RetryTimeout has passed.
+// Each call of f has its own context, which the guard cancels if a request stalls.
 func (s *Store) retry(ctx context.Context, op, object string, f func(ctx context.Context, g *stallGuard) error) error {
 	start := time.Now()
 	wait := initialBackoff
@@ -42,7 +42,7 @@ func (s *Store) retry(ctx context.Context, op, object string, f func(ctx context
 		select {
 		case <-ctx.Done():
 			e.Reason, e.Hint = Unknown, ""
-			e.Err = fmt.Errorf("%w, before another attempt; the last: %w", contextError(ctx), err)
+			e.Err = fmt.Errorf("%w before another attempt; the last attempt: %w", contextError(ctx), err)
 			return e
 		case <-time.After(pause):
 		}
@@ -64,7 +64,7 @@ func (s *Store) attempt(ctx context.Context, f func(ctx context.Context, g *stal
 	g := &stallGuard{limit: s.opts.StallTimeout, cancel: cancel}
 	err := f(ctx, g)
 	if err != nil && context.Cause(ctx) == errStalled {
-		return fmt.Errorf("%w: %v", errStalled, err) //nolint:errorlint // the error is that of the context which the guard ended
+		return fmt.Errorf("%w: %v", errStalled, err) //nolint:errorlint // the guard canceled the context
 	}
 	return err
 }
@@ -94,7 +94,7 @@ func (g *stallGuard) run(call func() (int, error)) (n int, err error) {
 		switch p := recover().(type) {
 		case nil:
 		case runtime.Error:
-			err = fmt.Errorf("%w: the driver cannot read the answer: %w", ErrCorrupted, p)
+			err = fmt.Errorf("%w: the driver cannot parse the response: %w", ErrCorrupted, p)
 		default:
 			panic(p)
 		}

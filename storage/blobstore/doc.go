@@ -17,8 +17,8 @@
 // Package drivers documents how to build the commands and examples of the core module with an
 // object store.
 //
-// URLs accept the parameters patience, stall and chunk, which set the fields Patience, Stall and
-// ChunkBytes of [Options]: "gs://bucket/run?patience=10m&chunk=67108864".
+// URLs accept the parameters patience, stall and chunk, which set the fields RetryTimeout,
+// StallTimeout and ChunkBytes of [Options]: "gs://bucket/run?patience=10m&chunk=67108864".
 //
 // # Guarantees
 //
@@ -37,13 +37,13 @@
 // # Retries
 //
 // The store retries after the statuses 408, 429, 500, 502, 503 and 504, refused or broken
-// connections, truncated bodies, requests without progress for [Options].Stall (1 minute), and
-// checksum mismatches. It waits between 12 ms and 112 ms before the second attempt and about twice
-// as long before each further attempt, up to 11 s. It gives up [Options].Patience (2 minutes) after
-// the first attempt of the operation began. The clients themselves do not retry, with these
-// exceptions: Google's client retries a chunk of a large object for half of Stall, so that one lost
-// chunk does not restart the upload, and the clients of S3 and Azure try each request up to three
-// times.
+// connections, truncated bodies, requests without progress for [Options].StallTimeout (1 minute),
+// and checksum mismatches. It waits between 12 ms and 112 ms before the second attempt and about
+// twice as long before each further attempt, up to 11 s. It gives up [Options].RetryTimeout (2
+// minutes) after the first attempt of the operation began. The clients themselves do not retry,
+// with these exceptions: Google's client retries a chunk of a large object for half of
+// StallTimeout, so that one lost chunk does not restart the upload, and the clients of S3 and Azure
+// try each request up to three times.
 //
 // The statuses 400, 401, 403, 404 and 412, unknown host names and unknown errors are not retried.
 // Canceling the context stops every operation and every wait. Errors are of type [*Error], with the

@@ -29,9 +29,9 @@ const (
 	AlreadyExists
 	// Replaced means that the object was replaced after it was opened.
 	Replaced
-	// Unavailable means that the service or the network failed for [Options].Patience.
+	// Unavailable means that the service or the network failed for [Options].RetryTimeout.
 	Unavailable
-	// Stalled means that all attempts made no progress for [Options].Stall.
+	// Stalled means that all attempts made no progress for [Options].StallTimeout.
 	Stalled
 	// Corrupted means that data was corrupted in transfer or a response is malformed.
 	Corrupted
@@ -43,17 +43,21 @@ var reasonTable = [...]struct {
 	text, hint string
 	kind       errkind.Kind
 }{
-	Unknown:          {"it failed", "", errkind.UnavailableError},
-	Unauthenticated:  {"not authenticated", "give the process credentials that the service accepts", errkind.PermissionDeniedError},
-	PermissionDenied: {"permission denied", "let the account read, write, list and remove objects of the bucket", errkind.PermissionDeniedError},
-	BucketNotFound:   {"there is no such bucket", "make the bucket, or correct its name", errkind.NotFoundError},
-	NotFound:         {"there is no such object", "", errkind.NotFoundError},
-	AlreadyExists:    {"an object of this name is there", "", errkind.FailedPreconditionError},
-	Replaced:         {"it was replaced after it was opened", "open it again", errkind.FailedPreconditionError},
-	Unavailable:      {"the service, or the way to it, fails", "try again later; Options.Patience says for how long a store tries", errkind.UnavailableError},
-	Stalled:          {"nothing moves", "look at the network; Options.Stall says how long a store waits for a byte", errkind.UnavailableError},
-	Corrupted:        {"other bytes arrived than were sent", "look at the endpoint, the network and this machine's memory", errkind.DataLossError},
-	InvalidRequest:   {"the service refuses it", "", errkind.InvalidArgumentError},
+	Unknown:         {"it failed", "", errkind.UnavailableError},
+	Unauthenticated: {"not authenticated", "provide credentials that the service accepts", errkind.PermissionDeniedError},
+	PermissionDenied: {"permission denied", "allow the account to read, write, list and remove objects of the bucket",
+		errkind.PermissionDeniedError},
+	BucketNotFound: {"there is no such bucket", "create the bucket, or correct its name", errkind.NotFoundError},
+	NotFound:       {"there is no such object", "", errkind.NotFoundError},
+	AlreadyExists:  {"an object of this name exists already", "", errkind.FailedPreconditionError},
+	Replaced:       {"it was replaced after it was opened", "open it again", errkind.FailedPreconditionError},
+	Unavailable: {"the service or the network failed", "try again later, or raise Options.RetryTimeout",
+		errkind.UnavailableError},
+	Stalled: {"the transfer stalled", "check the network, or raise Options.StallTimeout",
+		errkind.UnavailableError},
+	Corrupted: {"the received bytes differ from the sent bytes",
+		"check the endpoint, the network and the memory of this machine", errkind.DataLossError},
+	InvalidRequest: {"the service rejected the request", "", errkind.InvalidArgumentError},
 }
 
 // String returns a description of the reason.
@@ -68,17 +72,17 @@ func (r Reason) String() string {
 func (r Reason) isTemporary() bool { return r == Unavailable || r == Stalled || r == Corrupted }
 
 // Error is the error of an operation of a store. It matches [storage.ErrNotExist] for the reason
-// [NotFound] and [storage.ErrExists] for the reason [AlreadyExists]. It wraps the error of a canceled
-// context.
+// [NotFound] and [storage.ErrExists] for the reason [AlreadyExists]. It wraps the error of a
+// canceled context.
 type Error struct {
 	// Op is "open", "put", "read", "list" or "remove".
 	Op string
-	// Name is the place of the store, as returned by [Store.String]. Object is the name of the
+	// Store is the name of the store, as returned by [Store.String]. Object is the name of the
 	// object, or empty if the operation concerns no single object.
 	Store, Object string
 	// Reason is the cause of the error.
 	Reason Reason
-	// Attempts is the number of attempts, and Passed the time since the first attempt began.
+	// Attempts is the number of attempts, and Elapsed the time since the first attempt began.
 	Attempts int
 	Elapsed  time.Duration
 	// Err is the error of the last attempt, and Hint is a suggestion for the user.
@@ -87,9 +91,9 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	what := "blobstore: " + e.Op + " " + e.Store
+	subject := "blobstore: " + e.Op + " " + e.Store
 	if e.Object != "" {
-		what = "blobstore: " + e.Op + " " + strings.TrimSuffix(e.Store, "/") + "/" + e.Object
+		subject = "blobstore: " + e.Op + " " + strings.TrimSuffix(e.Store, "/") + "/" + e.Object
 	}
 	reason := e.Reason.String()
 	if e.Attempts > 1 {
@@ -98,7 +102,7 @@ func (e *Error) Error() string {
 	if e.Reason == Unknown && e.Err != nil {
 		reason = ""
 	}
-	return errkind.Format(what, reason, e.Err, e.Hint)
+	return errkind.Format(subject, reason, e.Err, e.Hint)
 }
 
 // Kind returns the error kind of the reason. For [Unknown] it returns the kind of the cause, or
@@ -116,10 +120,12 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Is reports whether target is the error of package storage for the reason.
 func (e *Error) Is(target error) bool {
-	return e.Reason == NotFound && (target == storage.ErrNotExist || target == fs.ErrNotExist) || e.Reason == AlreadyExists && target == storage.ErrExists
+	return e.Reason == NotFound && (target == storage.ErrNotExist || target == fs.ErrNotExist) ||
+		e.Reason == AlreadyExists && target == storage.ErrExists
 }
 
 // valueError returns a ValueError for an invalid argument of an operation.
 func valueError(op, hint, format string, args ...any) error {
-	return &errkind.Fault{Op: "blobstore: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
+	return &errkind.Fault{Op: "blobstore: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint,
+		Class: errkind.ValueError}
 }

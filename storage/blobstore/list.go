@@ -21,7 +21,8 @@ func (s *Store) List(ctx context.Context, prefix string) ([]storage.Info, error)
 	for token := blob.FirstPageToken; len(token) > 0; {
 		err := s.retry(ctx, "list", prefix, func(ctx context.Context, g *stallGuard) error {
 			return g.do(func() error {
-				page, next, err := s.bucket.ListPage(ctx, token, pageSize, &blob.ListOptions{Prefix: s.prefix + prefix, BeforeList: s.opts.Service.List})
+				page, next, err := s.bucket.ListPage(ctx, token, pageSize,
+					&blob.ListOptions{Prefix: s.prefix + prefix, BeforeList: s.opts.Service.List})
 				if err != nil {
 					return bucketError(err)
 				}
@@ -63,12 +64,14 @@ func (s *Store) Check(ctx context.Context) error {
 
 func (s *Store) probe(ctx context.Context, g *stallGuard) error {
 	return g.do(func() error {
-		_, _, err := s.bucket.ListPage(ctx, blob.FirstPageToken, 1, &blob.ListOptions{Prefix: s.prefix, BeforeList: s.opts.Service.List})
+		_, _, err := s.bucket.ListPage(ctx, blob.FirstPageToken, 1,
+			&blob.ListOptions{Prefix: s.prefix, BeforeList: s.opts.Service.List})
 		return bucketError(err)
 	})
 }
 
-// bucketError converts a NotFound error of a request that names no object to the reason BucketNotFound.
+// bucketError converts a NotFound error of a request that names no object to the reason
+// BucketNotFound.
 func bucketError(err error) error {
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		return reasonError{err, BucketNotFound}

@@ -100,7 +100,8 @@ func (o *object) ReadAt(ctx context.Context, p []byte, offset int64) error {
 	case offset < 0:
 		return valueError("read", "count bytes from 0", "offset %d of %s", offset, o.name)
 	case offset+int64(len(p)) > o.size:
-		return &Error{Op: "read", Store: s.opts.Name, Object: o.name, Reason: InvalidRequest, Err: io.ErrUnexpectedEOF, Hint: "read what lies before its end"}
+		return &Error{Op: "read", Store: s.opts.Name, Object: o.name, Reason: InvalidRequest, Err: io.ErrUnexpectedEOF,
+			Hint: "read only bytes before the end of the object"}
 	case offset+int64(len(p)) <= int64(len(o.head)):
 		if ctx.Err() != nil {
 			return &Error{Op: "read", Store: s.opts.Name, Object: o.name, Err: contextError(ctx)}

@@ -10,13 +10,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// Name is the parsed URL of a store, such as "gs://bucket/run?patience=5m".
+// Location is the parsed URL of a store, such as "gs://bucket/run?patience=5m".
 type Location struct {
 	// Scheme, Bucket and Prefix are "gs", "bucket" and "run"; the prefix may be empty.
 	Scheme, Bucket, Prefix string
 	// Query contains the parameters other than patience, stall and chunk.
 	Query url.Values
-	// Options contains the place, the prefix, and the values of the parameters patience and stall
+	// Options contains the name, the prefix, and the values of the parameters patience and stall
 	// (durations) and chunk (a number of bytes).
 	Options Options
 }
@@ -30,7 +30,7 @@ func ParseURL(text string) (Location, error) {
 	p := Location{Scheme: strings.ToLower(u.Scheme), Bucket: u.Host, Prefix: strings.Trim(u.Path, "/"), Query: u.Query()}
 	name := fmt.Sprintf("%s://%s", p.Scheme, p.Bucket)
 	if p.Bucket == "" || u.User != nil || u.Fragment != "" {
-		return Location{}, valueError("open", "write it as in gs://bucket/run, and give credentials in the service's own way", "%s with no bucket, a user or a fragment", name)
+		return Location{}, valueError("open", "write it as in gs://bucket/run, and pass credentials as the client of the service expects", "%s with no bucket, a user or a fragment", name)
 	}
 	if p.Prefix != "" {
 		if err := storage.CheckName(p.Prefix); err != nil {
@@ -39,19 +39,22 @@ func ParseURL(text string) (Location, error) {
 		name += "/" + p.Prefix
 	}
 	p.Options = Options{Name: name, Prefix: p.Prefix}
-	for key, into := range map[string]*time.Duration{"patience": &p.Options.RetryTimeout, "stall": &p.Options.StallTimeout} {
+	for key, dst := range map[string]*time.Duration{"patience": &p.Options.RetryTimeout,
+		"stall": &p.Options.StallTimeout} {
 		if !p.Query.Has(key) {
 			continue
 		}
-		if *into, err = time.ParseDuration(p.Query.Get(key)); err != nil || *into <= 0 {
-			return Location{}, valueError("open", "write a duration such as 90s", "parameter %s=%s of %s", key, p.Query.Get(key), name)
+		if *dst, err = time.ParseDuration(p.Query.Get(key)); err != nil || *dst <= 0 {
+			return Location{}, valueError("open", "write a duration such as 90s", "parameter %s=%s of %s", key,
+				p.Query.Get(key), name)
 		}
 		p.Query.Del(key)
 	}
 	if p.Query.Has("chunk") {
 		n, err := strconv.Atoi(p.Query.Get("chunk"))
 		if err != nil || n <= 0 {
-			return Location{}, valueError("open", "write a number of bytes such as 16777216", "parameter chunk=%s of %s", p.Query.Get("chunk"), name)
+			return Location{}, valueError("open", "write a number of bytes such as 16777216", "parameter chunk=%s of %s",
+				p.Query.Get("chunk"), name)
 		}
 		p.Options.ChunkBytes = n
 		p.Query.Del("chunk")

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// maxBufferedBytes is the maximum size of an object that is buffered and sent in one request with its
-	// checksum. Retries reuse the buffer and do not call write again.
+	// maxBufferedBytes is the maximum size of an object that is buffered and sent in one request
+	// with its checksum. Retries reuse the buffer and do not call write again.
 	maxBufferedBytes = 1 << 20
 	// putIDKey is the metadata key that identifies the Put that wrote an object.
 	putIDKey = "tpustrategy-put"
-	// concurrentChunks is the number of chunks that are uploaded concurrently, on services that support
-	// it.
+	// concurrentChunks is the number of chunks that are uploaded concurrently, on services that
+	// support it.
 	concurrentChunks = 2
 )
 
-// ErrCorrupted is the cause of an error with the reason [Corrupted]: data was corrupted, or a response
-// is malformed.
+// ErrCorrupted is the cause of an error with the reason [Corrupted]: data was corrupted, or a
+// response is malformed.
 var ErrCorrupted = errkind.New(errkind.DataLossError, "damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -50,7 +50,7 @@ func (s *Store) Put(ctx context.Context, name string, opts storage.PutOptions, w
 	return s.retry(ctx, "put", name, c.attempt)
 }
 
-// putOperation is the content of an object during the attempts of a Put.
+// putOperation is the state of a Put that its attempts share.
 type putOperation struct {
 	store      *Store
 	key        string
@@ -66,24 +66,25 @@ func (c *putOperation) attempt(ctx context.Context, g *stallGuard) error {
 	err := u.execute()
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		// Either the bucket does not exist, or the upload of a large object has expired.
-		if there := c.store.probe(ctx, g); c.isBuffered || there != nil {
+		if bucketErr := c.store.probe(ctx, g); c.isBuffered || bucketErr != nil {
 			return reasonError{err, BucketNotFound}
 		}
 		return fmt.Errorf("%w: %w", errVanished, err)
 	}
-	if err == nil || !c.ifAbsent || gcerrors.Code(err) != gcerrors.FailedPrecondition && gcerrors.Code(err) != gcerrors.AlreadyExists {
+	if err == nil || !c.ifAbsent || gcerrors.Code(err) != gcerrors.FailedPrecondition &&
+		gcerrors.Code(err) != gcerrors.AlreadyExists {
 		return err
 	}
 	var attrs *blob.Attributes
-	asked := g.do(func() error {
+	attrsErr := g.do(func() error {
 		attrs, err = c.store.bucket.Attributes(ctx, c.key)
 		return err
 	})
 	switch {
-	case asked != nil && gcerrors.Code(asked) == gcerrors.NotFound:
+	case attrsErr != nil && gcerrors.Code(attrsErr) == gcerrors.NotFound:
 		return errVanished
-	case asked != nil:
-		return asked
+	case attrsErr != nil:
+		return attrsErr
 	case attrs.Metadata[putIDKey] != c.putID:
 		return errExists
 	case c.isBuffered && attrs.Size != int64(len(c.buffer)):
@@ -180,7 +181,7 @@ func (u *uploadWriter) send(p []byte) {
 }
 
 // start starts the upload.
-func (u *uploadWriter) start(whole bool) {
+func (u *uploadWriter) start(singleRequest bool) {
 	s := u.put.store
 	opts := &blob.WriterOptions{
 		BufferSize: s.opts.ChunkBytes, MaxConcurrency: concurrentChunks, ContentType: "application/octet-stream",
@@ -188,7 +189,8 @@ func (u *uploadWriter) start(whole bool) {
 	}
 	if s.opts.Service.Upload != nil {
 		opts.BeforeWrite = func(as func(any) bool) (err error) {
-			u.stored, err = s.opts.Service.Upload(as, Upload{SingleRequest: whole, CRC32C: u.crc, RetryTimeout: s.opts.StallTimeout / 2})
+			u.stored, err = s.opts.Service.Upload(as, Upload{SingleRequest: singleRequest, CRC32C: u.crc,
+				RetryTimeout: s.opts.StallTimeout / 2})
 			return err
 		}
 	}
@@ -209,11 +211,13 @@ func (u *uploadWriter) verify() error {
 		return nil
 	}
 	if got.Key != u.put.key {
-		return fmt.Errorf("%w: the object is called %q", ErrCorrupted, got.Key)
+		return fmt.Errorf("%w: the stored object has the name %q", ErrCorrupted, got.Key)
 	}
-	err := fmt.Errorf("%w: %d bytes with CRC-32C %08x instead of %d bytes with %08x", ErrCorrupted, got.Size, got.CRC32C, u.size, u.crc)
-	if gone := u.guard.do(func() error { return u.put.store.bucket.Delete(u.ctx, u.put.key) }); gone != nil && gcerrors.Code(gone) != gcerrors.NotFound {
-		return fmt.Errorf("%w, and could not be removed: %v", err, gone) //nolint:errorlint // that it is damaged decides
+	err := fmt.Errorf("%w: %d bytes with CRC-32C %08x instead of %d bytes with %08x", ErrCorrupted, got.Size, got.CRC32C,
+		u.size, u.crc)
+	if deleteErr := u.guard.do(func() error { return u.put.store.bucket.Delete(u.ctx, u.put.key) }); deleteErr != nil &&
+		gcerrors.Code(deleteErr) != gcerrors.NotFound {
+		return fmt.Errorf("%w, and could not be removed: %v", err, deleteErr) //nolint:errorlint // the corruption determines the reason
 	}
 	return err
 }

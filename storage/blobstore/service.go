@@ -27,8 +27,8 @@ type Service struct {
 	// Upload is called before an object is uploaded, with the as function of
 	// blob.WriterOptions.BeforeWrite. If stored is not nil, the store calls it after the upload.
 	Upload func(as func(any) bool, u Upload) (stored func() (StoredObject, bool), err error)
-	// Checksum returns the CRC-32C of the complete object from a read response, given blob.Reader.As. It
-	// returns false if the service does not send the CRC-32C.
+	// Checksum returns the CRC-32C of the complete object from a read response, given
+	// blob.Reader.As. It returns false if the service does not send the CRC-32C.
 	Checksum func(as func(any) bool) (crc32c uint32, ok bool)
 	// List is called before each list request, with the as function of blob.ListOptions.BeforeList.
 	List func(as func(any) bool) error
@@ -36,16 +36,16 @@ type Service struct {
 
 // Upload describes an upload before it starts.
 type Upload struct {
-	// SingleRequest is true if the object is sent in one request. CRC32C is then the checksum of its bytes,
-	// for the service to verify.
+	// SingleRequest is true if the object is sent in one request. CRC32C is then the checksum of
+	// its bytes, for the service to verify.
 	SingleRequest bool
 	CRC32C        uint32
 	// RetryTimeout is the time for which the client may retry one chunk.
 	RetryTimeout time.Duration
 }
 
-// StoredObject describes the stored object as the service reports it: its key in the bucket, its length
-// in bytes and its checksum.
+// StoredObject describes the stored object as the service reports it: its key in the bucket, its
+// length in bytes and its checksum.
 type StoredObject struct {
 	Key    string
 	Size   int64
@@ -67,7 +67,7 @@ func (s *Service) checksum(r *blob.Reader) (crc32c uint32, ok bool) {
 	return s.Checksum(r.As)
 }
 
-// reasonError is an error with a known reason.
+// reasonError is an error whose reason is known.
 type reasonError struct {
 	error
 	reason Reason
@@ -77,28 +77,28 @@ func (e reasonError) Unwrap() error { return e.error }
 
 var (
 	// errStalled is the cause of a context that a guard canceled.
-	errStalled error = reasonError{errors.New("no byte was moved for too long"), Stalled}
+	errStalled error = reasonError{errors.New("no byte was transferred for too long"), Stalled}
 	// errReplaced reports that an object was replaced after it was opened.
-	errReplaced error = reasonError{errors.New("its size, time or checksum is another"), Replaced}
+	errReplaced error = reasonError{errors.New("its size, time or checksum has changed"), Replaced}
 	// errTruncated reports a truncated response.
-	errTruncated error = reasonError{errors.New("the answer ended early"), Unavailable}
+	errTruncated error = reasonError{errors.New("the response ended early"), Unavailable}
 	// errVanished reports an object that existed at the Put and not at the following check, or an
 	// upload that has expired.
-	errVanished error = reasonError{errors.New("it went meanwhile"), Unavailable}
+	errVanished error = reasonError{errors.New("it was removed meanwhile"), Unavailable}
 	// errExists reports an object that another Put wrote.
-	errExists error = reasonError{errors.New("another writer put it"), AlreadyExists}
+	errExists error = reasonError{errors.New("another writer created it"), AlreadyExists}
 )
 
 // classify classifies the error of an attempt. Unknown errors are not retried.
 func (s *Service) classify(err error) Reason {
-	k, sure := errors.AsType[reasonError](err)
-	if sure && k.reason != BucketNotFound {
+	k, isClassified := errors.AsType[reasonError](err)
+	if isClassified && k.reason != BucketNotFound {
 		return k.reason
 	}
 	status := s.status(err)
-	_, cut := errors.AsType[*json.SyntaxError](err) // malformed JSON in a response
+	_, isMalformed := errors.AsType[*json.SyntaxError](err) // malformed JSON in a response
 	switch {
-	case errors.Is(err, ErrCorrupted), cut:
+	case errors.Is(err, ErrCorrupted), isMalformed:
 		return Corrupted
 	case status == http.StatusUnauthorized, isCredentialsError(err):
 		return Unauthenticated
@@ -112,7 +112,7 @@ func (s *Service) classify(err error) Reason {
 	}
 	switch gcerrors.Code(err) {
 	case gcerrors.NotFound: // some services also return NotFound for a missing permission
-		if sure {
+		if isClassified {
 			return BucketNotFound
 		}
 		return NotFound
@@ -141,7 +141,8 @@ func isNetworkError(err error) bool {
 	}
 	_, network := errors.AsType[net.Error](err)
 	_, address := errors.AsType[*url.Error](err)
-	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNREFUSED) ||
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		errors.Is(err, syscall.ECONNREFUSED) ||
 		errors.Is(err, net.ErrClosed) || network || address && !errors.Is(err, context.Canceled) ||
 		textContainsAny(err, "http2: ", "server closed idle connection", "connection reset")
 }
@@ -149,7 +150,8 @@ func isNetworkError(err error) bool {
 // isCredentialsError reports whether credentials are missing or expired. The libraries have no error
 // type for it.
 func isCredentialsError(err error) bool {
-	return textContainsAny(err, "could not find default credentials", "failed to refresh cached credentials", "invalid_grant", "no credential", "DefaultAzureCredential")
+	return textContainsAny(err, "could not find default credentials", "failed to refresh cached credentials",
+		"invalid_grant", "no credential", "DefaultAzureCredential")
 }
 
 // isChecksumMismatch reports whether the service rejected data because its checksum does not match.

@@ -13,7 +13,7 @@ import (
 // Options configures a store. The zero value selects the defaults.
 type Options struct {
 	// Name is the name of the store in errors, such as "gs://bucket/run". The default is "bucket/"
-	// with the prefix.
+	// and the prefix.
 	Name string
 	// Prefix is prepended to the name of each object, with a slash in between.
 	Prefix string
@@ -21,8 +21,8 @@ type Options struct {
 	// default is 16 MiB. Google Cloud Storage rounds it up to a multiple of 256 KiB; S3 requires at
 	// least 5 MiB.
 	ChunkBytes int
-	// RetryTimeout is the time for which an operation is retried after temporary errors. The default is
-	// 2 minutes.
+	// RetryTimeout is the time for which an operation is retried after temporary errors. The
+	// default is 2 minutes.
 	RetryTimeout time.Duration
 	// StallTimeout is the timeout of a single read, write or request without a body, after which the
 	// attempt is canceled and retried. The upload of one chunk must not exceed it. The default is 1
@@ -52,17 +52,19 @@ type Store struct {
 var _ storage.Store = (*Store)(nil)
 
 // New returns a store over a bucket. It sends no request. The store's Close closes the bucket,
-// unless Options.KeepOpen is set, and then calls the functions in also, which may close a client.
-func New(bucket *blob.Bucket, opts Options, also ...func() error) (*Store, error) {
+// unless Options.KeepOpen is set, and then calls the closers, for example to close a client.
+func New(bucket *blob.Bucket, opts Options, closers ...func() error) (*Store, error) {
 	if bucket == nil {
-		return nil, valueError("new", "open one by a driver of gocloud.dev/blob", "the bucket is nil")
+		return nil, valueError("new", "open a bucket with a driver of gocloud.dev/blob", "the bucket is nil")
 	}
 	if opts.ChunkBytes < 0 || opts.RetryTimeout < 0 || opts.StallTimeout < 0 {
-		return nil, valueError("new", "0 stands for the usual value", "chunks of %d bytes, patience %s, stall %s", opts.ChunkBytes, opts.RetryTimeout, opts.StallTimeout)
+		return nil, valueError("new", "use 0 for the default", "chunks of %d bytes, retry timeout %s, stall timeout %s",
+			opts.ChunkBytes, opts.RetryTimeout, opts.StallTimeout)
 	}
 	opts.Name, opts.ChunkBytes = cmp.Or(opts.Name, "bucket/"+opts.Prefix), cmp.Or(opts.ChunkBytes, DefaultChunkBytes)
-	opts.RetryTimeout, opts.StallTimeout = cmp.Or(opts.RetryTimeout, DefaultRetryTimeout), cmp.Or(opts.StallTimeout, DefaultStallTimeout)
-	s := &Store{bucket: bucket, opts: opts, closers: also}
+	opts.RetryTimeout, opts.StallTimeout = cmp.Or(opts.RetryTimeout, DefaultRetryTimeout), cmp.Or(opts.StallTimeout,
+		DefaultStallTimeout)
+	s := &Store{bucket: bucket, opts: opts, closers: closers}
 	if opts.Prefix != "" {
 		if err := storage.CheckName(opts.Prefix); err != nil {
 			return nil, err
@@ -72,7 +74,7 @@ func New(bucket *blob.Bucket, opts Options, also ...func() error) (*Store, error
 	return s, nil
 }
 
-// String returns the place.
+// String returns Options.Name.
 func (s *Store) String() string { return s.opts.Name }
 
 // Close closes the bucket, unless Options.KeepOpen is set. Running operations may fail.

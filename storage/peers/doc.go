@@ -13,7 +13,7 @@
 //
 // After a job restarts, the objects in the folders of the surviving hosts are available again,
 // including the copies of a lost host's objects on the next host. Put and Remove need all hosts: if
-// a host is unreachable, the operation fails within [Options].Patience and the error names the
+// a host is unreachable, the operation fails within [Options].Timeout and the error names the
 // host.
 //
 // The objects are as durable as the folder: objects in memory survive the process, but not a

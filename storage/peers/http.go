@@ -18,8 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// newHandler returns a handler that serves a store. /o/NAME supports GET with ranges, HEAD, PUT (with
-// If-None-Match: * for IfAbsent) and DELETE. GET /l?prefix=PREFIX returns a listing.
+// newHandler returns a handler that serves a store. /o/NAME supports GET with ranges, HEAD, PUT
+// (with If-None-Match: * for IfAbsent) and DELETE. GET /l?prefix=PREFIX returns a listing.
 func newHandler(local storage.Store) http.Handler {
 	mux := http.NewServeMux()
 	fail := func(w http.ResponseWriter, err error) {
@@ -44,8 +44,8 @@ func newHandler(local storage.Store) http.Handler {
 	})
 	mux.HandleFunc("PUT /o/{name...}", func(w http.ResponseWriter, r *http.Request) {
 		opts := storage.PutOptions{IfAbsent: r.Header.Get("If-None-Match") == "*", Size: max(0, r.ContentLength)}
-		err := local.Put(r.Context(), r.PathValue("name"), opts, func(to io.Writer) error {
-			_, err := io.Copy(to, r.Body)
+		err := local.Put(r.Context(), r.PathValue("name"), opts, func(dst io.Writer) error {
+			_, err := io.Copy(dst, r.Body)
 			return err
 		})
 		if err != nil {
@@ -73,7 +73,7 @@ func requireSecret(secret string, h http.Handler) http.Handler {
 	want := []byte("Bearer " + secret)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), want) != 1 {
-			http.Error(w, "not of this job", http.StatusForbidden)
+			http.Error(w, "wrong secret: this host belongs to another job", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -83,7 +83,7 @@ func requireSecret(secret string, h http.Handler) http.Handler {
 // objectURLPath returns the URL path of an object.
 func objectURLPath(name string) string { return (&url.URL{Path: "/o/" + name}).EscapedPath() }
 
-// peer is another process's part of the store.
+// peer is a client for the objects of another process.
 type peer struct {
 	process int
 	name    string
@@ -91,35 +91,37 @@ type peer struct {
 	client  *http.Client
 }
 
-// newPeer returns a client for the objects of a process. It tries the addresses of the host in
-// turn.
-func newPeer(h hostInfo, process int, secret string, patience time.Duration) peer {
-	dialer := &net.Dialer{Timeout: patience}
-	t := &http.Transport{ResponseHeaderTimeout: patience, IdleConnTimeout: patience, DisableCompression: true, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		var errs []error
-		for i, address := range h.Addresses {
-			// Divide the remaining time between the remaining addresses.
-			part := *dialer
-			if by, ok := ctx.Deadline(); ok {
-				part.Timeout = time.Until(by) / time.Duration(len(h.Addresses)-i)
+// newPeer returns a peer that tries the addresses of the host in turn.
+func newPeer(h hostInfo, process int, secret string, timeout time.Duration) peer {
+	dialer := &net.Dialer{Timeout: timeout}
+	t := &http.Transport{ResponseHeaderTimeout: timeout, IdleConnTimeout: timeout, DisableCompression: true,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			var errs []error
+			for i, address := range h.Addresses {
+				// Divide the remaining time between the remaining addresses.
+				attempt := *dialer
+				if deadline, ok := ctx.Deadline(); ok {
+					attempt.Timeout = time.Until(deadline) / time.Duration(len(h.Addresses)-i)
+				}
+				c, err := attempt.DialContext(ctx, network, address)
+				if err == nil {
+					return c, nil
+				}
+				errs = append(errs, err)
 			}
-			c, err := part.DialContext(ctx, network, address)
-			if err == nil {
-				return c, nil
-			}
-			errs = append(errs, err)
-		}
-		return nil, errors.Join(errs...)
-	}}
+			return nil, errors.Join(errs...)
+		}}
 	return peer{process: process, name: h.Name, secret: secret, client: &http.Client{Transport: t}}
 }
 
 // send sends a request and returns the response. It converts error statuses to errors.
-func (p *peer) send(ctx context.Context, method, target string, body io.Reader, header ...string) (*http.Response, error) {
+func (p *peer) send(ctx context.Context, method, target string, body io.Reader, header ...string) (*http.Response,
+	error) {
 	fail := func(err error) (*http.Response, error) {
-		return nil, &errkind.Fault{Op: fmt.Sprintf("process %d on %s", p.process, p.name), Err: err, Class: errkind.KindOr(err, errkind.UnavailableError)}
+		return nil, &errkind.Fault{Op: fmt.Sprintf("process %d on %s", p.process, p.name), Err: err,
+			Class: errkind.KindOr(err, errkind.UnavailableError)}
 	}
 	r, err := http.NewRequestWithContext(ctx, method, "http://peer-"+strconv.Itoa(p.process)+target, body)
 	if err != nil {
@@ -150,11 +152,11 @@ func (p *peer) send(ctx context.Context, method, target string, body io.Reader, 
 }
 
 func (p *peer) Put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error {
-	body, to := io.Pipe()
+	body, pipe := io.Pipe()
 	wrote := make(chan error, 1)
 	go func() {
-		err := write(to)
-		_ = to.CloseWithError(err)
+		err := write(pipe)
+		_ = pipe.CloseWithError(err)
 		wrote <- err
 	}()
 	var header []string
@@ -219,7 +221,8 @@ func (o *remoteObject) ReadAt(ctx context.Context, p []byte, offset int64) error
 	if len(p) == 0 {
 		return nil
 	}
-	a, err := o.peer.send(ctx, http.MethodGet, objectURLPath(o.name), nil, "Range", fmt.Sprintf("bytes=%d-%d", offset, offset+int64(len(p))-1))
+	a, err := o.peer.send(ctx, http.MethodGet, objectURLPath(o.name), nil, "Range",
+		fmt.Sprintf("bytes=%d-%d", offset, offset+int64(len(p))-1))
 	if err != nil {
 		return err
 	}

@@ -43,8 +43,8 @@ type hostInfo struct {
 	Secret    string
 }
 
-// processStore contains the objects of one process. It is the subset of the methods of a store that peers
-// support.
+// processStore contains the objects of one process. It is the subset of the methods of a store that
+// peers support.
 type processStore interface {
 	Put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error
 	Open(ctx context.Context, name string) (storage.Object, error)
@@ -56,8 +56,8 @@ type processStore interface {
 type peerStore struct {
 	local      storage.Store
 	server     *http.Server
-	serverDone chan struct{} // the server
-	peers      []peer        // by process; this one's has no address
+	serverDone chan struct{} // closed when the server has stopped
+	peers      []peer        // by process; unused for this process
 	process    int
 	log        *slog.Logger
 }
@@ -67,7 +67,8 @@ type peerStore struct {
 // there are no copies on another host.
 func Open(ctx context.Context, local storage.Store, o Options) (storage.Store, error) {
 	fail := func(err error) (storage.Store, error) {
-		return nil, &errkind.Fault{Op: "peers: open", Subject: local.String(), Err: err, Class: errkind.KindOr(err, errkind.UnavailableError)}
+		return nil, &errkind.Fault{Op: "peers: open", Subject: local.String(), Err: err,
+			Class: errkind.KindOr(err, errkind.UnavailableError)}
 	}
 	listener, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -77,12 +78,14 @@ func Open(ctx context.Context, local storage.Store, o Options) (storage.Store, e
 	if err != nil {
 		return fail(errors.Join(err, listener.Close()))
 	}
-	patience := cmp.Or(o.Timeout, 30*time.Second)
-	s := &peerStore{local: local, process: o.Process, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), serverDone: make(chan struct{}), peers: make([]peer, len(hosts))}
+	timeout := cmp.Or(o.Timeout, 30*time.Second)
+	s := &peerStore{local: local, process: o.Process, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		serverDone: make(chan struct{}), peers: make([]peer, len(hosts))}
 	for i, h := range hosts {
-		s.peers[i] = newPeer(h, i, hosts[0].Secret, patience)
+		s.peers[i] = newPeer(h, i, hosts[0].Secret, timeout)
 	}
-	s.server = &http.Server{Handler: requireSecret(hosts[0].Secret, newHandler(local)), ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
+	s.server = &http.Server{Handler: requireSecret(hosts[0].Secret, newHandler(local)), ReadHeaderTimeout: timeout,
+		ErrorLog: log.New(io.Discard, "", 0)}
 	go func() {
 		defer close(s.serverDone)
 		_ = s.server.Serve(listener) // until Close
@@ -91,11 +94,11 @@ func Open(ctx context.Context, local storage.Store, o Options) (storage.Store, e
 }
 
 // exchangeHosts exchanges names, addresses and secrets with all processes.
-func exchangeHosts(ctx context.Context, at net.Addr, o Options) ([]hostInfo, error) {
+func exchangeHosts(ctx context.Context, local net.Addr, o Options) ([]hostInfo, error) {
 	me := hostInfo{Secret: rand.Text()}
 	me.Name, _ = os.Hostname()
 	var err error
-	if me.Addresses, err = reachableAddresses(at); err != nil {
+	if me.Addresses, err = reachableAddresses(local); err != nil {
 		return nil, err
 	}
 	text, err := json.Marshal(me)
@@ -115,10 +118,10 @@ func exchangeHosts(ctx context.Context, at net.Addr, o Options) ([]hostInfo, err
 	return hosts, nil
 }
 
-// reachableAddresses returns the addresses at which other processes may reach a port of this host, loopback
-// addresses last.
-func reachableAddresses(at net.Addr) (all []string, err error) {
-	_, port, err := net.SplitHostPort(at.String())
+// reachableAddresses returns the addresses at which other processes may reach the port of local,
+// loopback addresses last.
+func reachableAddresses(local net.Addr) (all []string, err error) {
+	_, port, err := net.SplitHostPort(local.String())
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +145,7 @@ func reachableAddresses(at net.Addr) (all []string, err error) {
 
 func (s *peerStore) String() string { return s.local.String() }
 
-// storeOf returns the part of a process.
+// storeOf returns the objects of a process.
 func (s *peerStore) storeOf(process int) processStore {
 	if process == s.process {
 		return s.local
@@ -150,13 +153,13 @@ func (s *peerStore) storeOf(process int) processStore {
 	return &s.peers[process]
 }
 
-// forEachProcess calls do concurrently for the parts of all processes except those in but.
-func (s *peerStore) forEachProcess(but []int, do func(processStore) error) error {
+// forEachProcess calls call concurrently for the objects of all processes not in except.
+func (s *peerStore) forEachProcess(except []int, call func(processStore) error) error {
 	errs := make([]error, len(s.peers))
 	var all sync.WaitGroup
 	for i := range s.peers {
-		if !slices.Contains(but, i) {
-			all.Go(func() { errs[i] = do(s.storeOf(i)) })
+		if !slices.Contains(except, i) {
+			all.Go(func() { errs[i] = call(s.storeOf(i)) })
 		}
 	}
 	all.Wait()
@@ -236,7 +239,8 @@ func (s *peerStore) List(ctx context.Context, prefix string) (all []storage.Info
 		return nil, storage.WrapError("list", prefix, s, err)
 	}
 	if err != nil {
-		s.log.Warn("peers: a host's part cannot be listed, and counts as lost", "store", s.String(), "error", err)
+		s.log.Warn("peers: the objects of a host cannot be listed; their copies on other hosts are used", "store",
+			s.String(), "error", err)
 	}
 	// The newest copy of an object is listed.
 	slices.SortFunc(all, func(a, b storage.Info) int {
@@ -249,13 +253,14 @@ func (s *peerStore) Remove(ctx context.Context, name string) error {
 	if err := storage.CheckName(name); err != nil {
 		return err
 	}
-	return storage.WrapError("remove", name, s, s.forEachProcess(nil, func(p processStore) error { return p.Remove(ctx, name) }))
+	return storage.WrapError("remove", name, s, s.forEachProcess(nil,
+		func(p processStore) error { return p.Remove(ctx, name) }))
 }
 
 // Sweep sweeps the objects of this host only.
-func (s *peerStore) Sweep(ctx context.Context, prefix string, live func(name string) bool) error {
+func (s *peerStore) Sweep(ctx context.Context, prefix string, isLive func(name string) bool) error {
 	if sweeper, ok := s.local.(storage.Sweeper); ok {
-		return sweeper.Sweep(ctx, prefix, live)
+		return sweeper.Sweep(ctx, prefix, isLive)
 	}
 	return nil
 }

@@ -45,12 +45,14 @@ func Open(ctx context.Context, url string, opts ...option.ClientOption) (*blobst
 		p.Query.Del("anonymous")
 	}
 	for key := range p.Query {
-		return nil, valueError("leave it out: there are anonymous, chunk, patience and stall", "parameter %s of %s", key, p.Options.Name)
+		return nil, valueError("remove it: the parameters are anonymous, chunk, patience and stall", "parameter %s of %s",
+			key, p.Options.Name)
 	}
 	// The client uses the context later to refresh its credentials.
 	client, err := gcloud.NewClient(context.WithoutCancel(ctx), opts...)
 	if err != nil {
-		return nil, &blobstore.Error{Op: "open", Store: p.Options.Name, Reason: blobstore.Unauthenticated, Err: err, Hint: hint(p.Bucket)(blobstore.Unauthenticated)}
+		return nil, &blobstore.Error{Op: "open", Store: p.Options.Name, Reason: blobstore.Unauthenticated, Err: err,
+			Hint: hint(p.Bucket)(blobstore.Unauthenticated)}
 	}
 	s, err := New(client, p.Bucket, p.Options, client.Close)
 	if err != nil {
@@ -64,8 +66,9 @@ func Open(ctx context.Context, url string, opts ...option.ClientOption) (*blobst
 
 // New returns a store in a bucket of a client, which may use gRPC. It sends no request. It sets
 // opts.Service, and disables the client's retries because the store retries. Closing the store
-// calls the functions in also, and does not close the client.
-func New(client *gcloud.Client, bucket string, opts blobstore.Options, also ...func() error) (*blobstore.Store, error) {
+// calls the closers, and does not close the client.
+func New(client *gcloud.Client, bucket string, opts blobstore.Options, closers ...func() error) (*blobstore.Store,
+	error) {
 	if client == nil {
 		return nil, valueError("use storage.NewClient of cloud.google.com/go/storage, or Open", "the client is nil")
 	}
@@ -81,7 +84,7 @@ func New(client *gcloud.Client, bucket string, opts blobstore.Options, also ...f
 			opts.Name += "/" + opts.Prefix
 		}
 	}
-	s, err := blobstore.New(b, opts, also...)
+	s, err := blobstore.New(b, opts, closers...)
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -96,12 +99,13 @@ func status(err error) int {
 	return 0
 }
 
-// prepareUpload sends the checksum of a small object with it, and enables the client's retries for the
-// chunks of a large object.
+// prepareUpload sends the checksum of a small object with it, and enables the client's retries for
+// the chunks of a large object.
 func prepareUpload(as func(any) bool, u blobstore.Upload) (func() (blobstore.StoredObject, bool), error) {
 	var handle **gcloud.ObjectHandle
 	if !u.SingleRequest && as(&handle) {
-		*handle = (*handle).Retryer(gcloud.WithPolicy(gcloud.RetryAlways), gcloud.WithBackoff(gax.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second, Multiplier: 2}))
+		*handle = (*handle).Retryer(gcloud.WithPolicy(gcloud.RetryAlways),
+			gcloud.WithBackoff(gax.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second, Multiplier: 2}))
 	}
 	var w *gcloud.Writer
 	if !as(&w) {
@@ -120,7 +124,8 @@ func prepareUpload(as func(any) bool, u blobstore.Upload) (func() (blobstore.Sto
 	}, nil
 }
 
-// responseChecksum returns the checksum of the complete object, which the service sends with each response.
+// responseChecksum returns the checksum of the complete object, which the service sends with each
+// response.
 func responseChecksum(as func(any) bool) (uint32, bool) {
 	var r *gcloud.Reader
 	if !as(&r) || r.Attrs.Decompressed {
@@ -134,7 +139,7 @@ func hint(bucket string) func(blobstore.Reason) string {
 	return func(r blobstore.Reason) string {
 		switch r {
 		case blobstore.Unauthenticated:
-			return "on a desk run `gcloud auth application-default login`; on a TPU VM or in GKE give the machine or the pod a service account and the scope cloud-platform"
+			return "on your own machine run `gcloud auth application-default login`; on a TPU VM or in GKE give the machine or the pod a service account and the scope cloud-platform"
 		case blobstore.PermissionDenied:
 			return fmt.Sprintf("`gcloud storage buckets add-iam-policy-binding gs://%s --member=serviceAccount:ACCOUNT --role=roles/storage.objectUser`, "+
 				"and on a VM the access scope cloud-platform", bucket)

@@ -28,7 +28,8 @@ func Open(_ context.Context, url string) (*blobstore.Store, error) {
 		return nil, err
 	}
 	for key := range p.Query {
-		return nil, &errkind.Fault{Op: "mem: open", Subject: p.Options.Name, Reason: "parameter " + key, Hint: "leave it out: there are chunk, patience and stall", Class: errkind.ValueError}
+		return nil, &errkind.Fault{Op: "mem: open", Subject: p.Options.Name, Reason: "parameter " + key,
+			Hint: "remove it: the parameters are chunk, patience and stall", Class: errkind.ValueError}
 	}
 	mu.Lock()
 	defer mu.Unlock()

@@ -16,34 +16,36 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage/blobstore"
 )
 
-// addListingCheck adds a check of each list response to the client. Without it, the client parses a malformed
-// response as an empty listing, and the driver dereferences missing dates.
+// addListingCheck adds a check of each list response to the client. Without it, the client parses a
+// malformed response as an empty listing, and the driver dereferences missing dates.
 func addListingCheck(as func(any) bool) error {
 	var options *[]func(*s3.Options)
 	if !as(&options) {
-		return fmt.Errorf("s3: the driver's listings cannot be checked")
+		return fmt.Errorf("s3: the driver does not expose its list requests")
 	}
 	*options = append(*options, func(o *s3.Options) {
 		o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
-			return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("CheckListing", checkListResponse), middleware.After)
+			return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("CheckListing", checkListResponse),
+				middleware.After)
 		})
 	})
 	return nil
 }
 
-// maxListingBytes is the maximum size of a list response in bytes, about twice the size of a thousand
-// keys of 1,024 escaped bytes.
+// maxListingBytes is the maximum size of a list response in bytes, about twice the size of a
+// thousand keys of 1,024 escaped bytes.
 const maxListingBytes = 16 << 20
 
-func checkListResponse(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (out middleware.DeserializeOutput, md middleware.Metadata, err error) {
+func checkListResponse(ctx context.Context, in middleware.DeserializeInput,
+	next middleware.DeserializeHandler) (out middleware.DeserializeOutput, md middleware.Metadata, err error) {
 	out, md, err = next.HandleDeserialize(ctx, in)
-	answer, ok := out.RawResponse.(*smithyhttp.Response)
-	if err != nil || !ok || answer.StatusCode != http.StatusOK {
+	response, ok := out.RawResponse.(*smithyhttp.Response)
+	if err != nil || !ok || response.StatusCode != http.StatusOK {
 		return out, md, err
 	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxListingBytes+1))
-	_ = answer.Body.Close() // the body has been read
-	answer.Body = io.NopCloser(bytes.NewReader(body))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxListingBytes+1))
+	_ = response.Body.Close() // the body has been read
+	response.Body = io.NopCloser(bytes.NewReader(body))
 	if err == nil {
 		err = checkListing(body)
 	}
@@ -54,7 +56,7 @@ func checkListResponse(ctx context.Context, in middleware.DeserializeInput, next
 // listing.
 func checkListing(body []byte) error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: the answer to a listing: %s", blobstore.ErrCorrupted, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%w: the response to a listing: %s", blobstore.ErrCorrupted, fmt.Sprintf(format, args...))
 	}
 	if len(body) > maxListingBytes {
 		return bad("over %d bytes", maxListingBytes)
@@ -72,7 +74,7 @@ func checkListing(body []byte) error {
 		return bad("%v, in %.60q", err, body)
 	}
 	if l.IsTruncated && (l.Next == nil || *l.Next == "") {
-		return bad("it is cut, and does not say where it goes on")
+		return bad("it is truncated and has no continuation token")
 	}
 	for i, o := range l.Contents {
 		switch {

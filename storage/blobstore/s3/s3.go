@@ -24,14 +24,14 @@ func Open(ctx context.Context, url string) (*blobstore.Store, error) {
 // status returns the HTTP status of an error. A conflict of concurrent writers is temporary, so it
 // is converted to 503.
 func status(err error) int {
-	var answer interface{ HTTPStatusCode() int }
-	if !errors.As(err, &answer) {
+	var response interface{ HTTPStatusCode() int }
+	if !errors.As(err, &response) {
 		return 0
 	}
-	if answer.HTTPStatusCode() == http.StatusConflict {
+	if response.HTTPStatusCode() == http.StatusConflict {
 		return http.StatusServiceUnavailable
 	}
-	return answer.HTTPStatusCode()
+	return response.HTTPStatusCode()
 }
 
 func hint(r blobstore.Reason) string {

@@ -134,7 +134,8 @@ func (p *parser) parseSequence() *node {
 	return n
 }
 
-// parseItem parses one character, class, group or assertion. It returns nil for a group that only sets options.
+// parseItem parses one character, class, group or assertion. It returns nil for a group that only
+// sets options.
 func (p *parser) parseItem() *node {
 	switch {
 	case p.accept("("):
@@ -210,7 +211,8 @@ func (p *parser) parseGroup() *node {
 	return n
 }
 
-// parseOptionGroup parses (?i:...) and (?i), whose options hold until the end of the enclosing group.
+// parseOptionGroup parses (?i:...) and (?i), whose options hold until the end of the enclosing
+// group.
 func (p *parser) parseOptionGroup() *node {
 	outer, on := p.options, true
 	for {
@@ -398,7 +400,8 @@ func (p *parser) addRange(s *charSet, low, high rune) {
 	}
 }
 
-// shorthands maps the letter of an escape such as \d to its property. An upper-case letter is the complement.
+// shorthands maps the letter of an escape such as \d to its property. An upper-case letter is the
+// complement.
 var shorthands = map[rune]string{'d': "digit", 'w': "word", 's': "space", 'h': "xdigit"}
 
 // parseEscape parses the characters that follow a backslash and adds them to s, which is empty.
@@ -458,7 +461,8 @@ func (p *parser) parseEscape(s *charSet, inClass bool) {
 	}
 }
 
-// parseHex parses a hexadecimal number of at most the given number of digits. With braces, the number may be in braces.
+// parseHex parses a hexadecimal number of at most the given number of digits. With braces, the
+// number may be in braces.
 func (p *parser) parseHex(digits int, braces bool) rune {
 	end := p.pos
 	text := ""

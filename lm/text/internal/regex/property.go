@@ -18,7 +18,8 @@ var namedClasses = map[string]*charSet{
 	"blank":  {tables: []*unicode.RangeTable{unicode.Zs}, ranges: []rune{'\t', '\t'}},
 	"xdigit": {ranges: []rune{'0', '9', 'a', 'f', 'A', 'F'}},
 	// Oniguruma counts the superscripts and fractions of Latin-1 as word characters.
-	"word": {tables: []*unicode.RangeTable{unicode.L, unicode.Nl, unicode.Other_Alphabetic, unicode.M, unicode.Nd, unicode.Pc},
+	"word": {tables: []*unicode.RangeTable{unicode.L, unicode.Nl, unicode.Other_Alphabetic, unicode.M, unicode.Nd,
+		unicode.Pc},
 		ranges: []rune{0xb2, 0xb3, 0xb9, 0xb9, 0xbc, 0xbe}},
 	"any":      {ranges: []rune{0, unicode.MaxRune}},
 	"ascii":    {ranges: []rune{0, 0x7f}},

@@ -1,11 +1,3 @@
-// Package regex matches the regular expressions that tokenizer files contain. They are written in
-// the syntax of Oniguruma (Ruby's syntax), which has lookahead and possessive quantifiers; package
-// regexp of the standard library has neither.
-//
-// The package supports literals, classes (nested, negated, POSIX brackets and Unicode properties),
-// groups, alternation, greedy, lazy and possessive quantifiers, atomic groups, lookahead, lookbehind
-// of a single character, line and text anchors, word boundaries, and the options i, m and x.
-// Compile returns an error for every other construct, such as a back reference.
 package regex
 
 import (
@@ -59,8 +51,9 @@ type instruction struct {
 type Matcher struct {
 	stack []state
 	steps int
-	// seen has the states that an attempt has tried, once the attempt has run for memoizeAfter steps. A
-	// state that is entered again fails again, so an attempt's time is polynomial for every expression.
+	// seen has the states that an attempt has tried, once the attempt has run for memoizeAfter
+	// steps. A state that is entered again fails again, so an attempt's time is polynomial for
+	// every expression.
 	seen map[[2]int]struct{}
 }
 
@@ -72,8 +65,8 @@ const memoizeAfter = 4096
 
 // Find returns the leftmost match in text from position from on, or -1, -1. Bytes that are not UTF-8
 // match as the character U+FFFD.
-func (re *Regexp) Find(m *Matcher, text []byte, from int) (start, end int) {
-	for start = from; start <= len(text); {
+func (re *Regexp) Find(m *Matcher, text []byte, offset int) (start, end int) {
+	for start = offset; start <= len(text); {
 		if end := re.match(m, text, 0, start); end >= 0 {
 			return start, end
 		}
@@ -115,8 +108,8 @@ func (re *Regexp) match(m *Matcher, text []byte, pc, pos int) int {
 	return -1
 }
 
-// backtrack changes the number of characters of the opRun on top of the stack, removes it if that was
-// its last choice, and returns the new position.
+// backtrack changes the number of characters of the opRun on top of the stack, removes it if that
+// was its last choice, and returns the new position.
 func (re *Regexp) backtrack(m *Matcher, text []byte, top *state) int {
 	in := &re.code[top.pc]
 	if in.mode == lazy {
@@ -204,7 +197,8 @@ func (re *Regexp) execute(m *Matcher, text []byte, pc, pos int) int {
 	}
 }
 
-// matchRun matches as many characters as the mode of an opRun wants first, and pushes the other choices.
+// matchRun matches as many characters as the mode of an opRun wants first, and pushes the other
+// choices.
 func (re *Regexp) matchRun(m *Matcher, text []byte, pc, pos int) (int, bool) {
 	in, n := &re.code[pc], 0
 	most := in.max

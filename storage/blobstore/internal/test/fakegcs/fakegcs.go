@@ -32,7 +32,8 @@ func Start(t testing.TB, bucket string) *Server {
 	t.Helper()
 	proxy, err := faultproxy.Listen()
 	require.NoError(t, err)
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1", PublicHost: proxy.Host()})
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1",
+		PublicHost: proxy.Host()})
 	require.NoError(t, err)
 	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: bucket})
 	require.NoError(t, proxy.Forward(server.URL()))
@@ -50,7 +51,8 @@ func (s *Server) Open(t testing.TB, bucket string, opts blobstore.Options) *blob
 }
 
 // open opens a store through a proxy.
-func open(t testing.TB, p *faultproxy.Proxy, bucket string, opts blobstore.Options, more ...option.ClientOption) *blobstore.Store {
+func open(t testing.TB, p *faultproxy.Proxy, bucket string, opts blobstore.Options,
+	more ...option.ClientOption) *blobstore.Store {
 	t.Helper()
 	client, err := gcloud.NewClient(context.Background(), append(clientOptions(p.URL()), more...)...)
 	require.NoError(t, err)
@@ -62,7 +64,8 @@ func open(t testing.TB, p *faultproxy.Proxy, bucket string, opts blobstore.Optio
 
 // clientOptions returns the options with which Google's client connects to the server at url.
 func clientOptions(url string) []option.ClientOption {
-	return []option.ClientOption{option.WithEndpoint(url + "/storage/v1/"), option.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}})}
+	return []option.ClientOption{option.WithEndpoint(url + "/storage/v1/"),
+		option.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}})}
 }
 
 // Object returns the content of an object on the server, without the proxy, and whether it exists.
@@ -97,5 +100,6 @@ func (s *Server) Second(t testing.TB, bucket string, opts blobstore.Options) (*f
 
 // Put writes an object to the server without the proxy, like another writer.
 func (s *Server) Put(bucket, name string, content []byte) {
-	s.server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: bucket, Name: name}, Content: content})
+	s.server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: bucket, Name: name},
+		Content: content})
 }

@@ -87,7 +87,8 @@ func (s *Sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Http-Status-Code-Override", "308")
 		return
 	}
-	_ = json.NewEncoder(w).Encode(map[string]string{"name": name, "bucket": "bucket", "size": strconv.FormatInt(upload.bytes, 10),
+	_ = json.NewEncoder(w).Encode(map[string]string{"name": name, "bucket": "bucket",
+		"size":   strconv.FormatInt(upload.bytes, 10),
 		"crc32c": base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, upload.crc)), "generation": "1"})
 }
 

@@ -47,7 +47,8 @@ const (
 	Rival
 )
 
-var names = map[Fault]string{None: "none", Unavailable: "unavailable", TooMany: "too many", Unauthorized: "unauthorized", Forbidden: "forbidden",
+var names = map[Fault]string{None: "none", Unavailable: "unavailable", TooMany: "too many",
+	Unauthorized: "unauthorized", Forbidden: "forbidden",
 	CutRequest: "cut request", LoseAnswer: "lose answer", CutAnswer: "cut answer", ShortAnswer: "short answer", Stall: "stall", Slow: "slow",
 	FlipRequest: "flip request", FlipAnswer: "flip answer", Twice: "twice", Stale: "stale", Rival: "rival"}
 
