@@ -39,7 +39,8 @@ func indivisibleError(global, replicas int) error {
 	if replicas > 0 && global > 0 {
 		hint = fmt.Sprintf("the next size that is divisible is %d", (global/replicas+1)*replicas)
 	}
-	return &errkind.Fault{Op: "input", Reason: fmt.Sprintf("the global batch size %d is not divisible by the number of replicas in sync %d", global, replicas),
+	return &errkind.Fault{Op: "input", Reason: fmt.Sprintf(
+		"the global batch size %d is not divisible by the number of replicas in sync %d", global, replicas),
 		Match: ErrIndivisible, Hint: hint}
 }
 

@@ -172,7 +172,8 @@ func yieldAll[T any](ctx context.Context, next func(context.Context) (T, error),
 // errorSource is the source of a dataset with invalid arguments.
 type errorSource struct{ err error }
 
-func (s errorSource) Info() Info                                          { return Info{Cardinality: UnknownCardinality} }
+func (s errorSource) Info() Info { return Info{Cardinality: UnknownCardinality} }
+
 func (s errorSource) Open(context.Context, Pass, State) (Iterator, error) { return nil, s.err }
 
 // wrap derives a dataset, or returns d if d has an error.

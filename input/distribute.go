@@ -81,8 +81,8 @@ func (o Options) normalize() (Options, error) {
 			"process %d of %d with %d replicas", o.Process, o.Processes, o.Replicas)
 	case o.Replicas%o.Processes != 0:
 		return o, unevenReplicasError(o.Replicas, o.Processes)
-	case o.Rule > Sizes:
-		return o, valueError("options", "use RuleAuto, Chunks or Sizes", "unknown rule %v", o.Rule)
+	case int(o.Rule) >= len(splitters):
+		return o, valueError("options", "use a constant of type SplitRule", "unknown rule %v", o.Rule)
 	case o.Replication > PerReplica:
 		return o, valueError("options", "use PerWorker or PerReplica", "unknown replication %v", o.Replication)
 	case o.PlaceOnDevice && o.Replication != PerReplica:
@@ -150,21 +150,22 @@ func Distribute(ds Dataset, opts Options) (*DistributedDataset, error) {
 		return nil, err
 	}
 	if opts.Policy == Auto && p.policy == Data && opts.Processes > 1 && opts.Logger != nil {
-		opts.Logger.Warn("input: the dataset reads no files that could be shared out, so every process runs the whole pipeline and takes its part of the elements; "+
-			"use the policy Off, and a dataset that each process divides by itself, to avoid the redundant work", "processes", opts.Processes, "policy", p.policy.String())
+		opts.Logger.Warn("input: the dataset reads no files, so every process runs the whole pipeline and uses only its "+
+			"part of the elements; to avoid this, use the policy Off and a dataset that each process divides itself",
+			"processes", opts.Processes, "policy", p.policy.String())
 	}
 	d := &DistributedDataset{opts: opts, localReplicas: opts.Replicas / opts.Processes, streams: []Dataset{p.stream},
 		isShared: p.isShared, policy: p.policy, rule: p.rule, cardinality: p.cardinality,
 		maxRows: Unknown, globalBatch: p.globalBatch, splitsGlobalBatch: true, isBatched: p.isBatched}
 	if p.globalBatch >= 1 {
-		d.maxRows = (p.globalBatch + opts.Replicas - 1) / opts.Replicas
+		_, d.maxRows = ChunkRange(p.globalBatch, opts.Replicas, 0)
 	}
 	d.newStreams = func(job jobSize, process int) ([]Dataset, bool, error) {
 		p, err := newPipeline(job, process)
 		return []Dataset{p.stream}, p.isShared, err
 	}
 	// With the policy Data and the rule Chunks, all processes have the same number of steps.
-	d.needsVote = opts.Processes > 1 && (p.policy != Data || p.rule != Chunks)
+	d.needsVote = opts.Processes > 1 && (p.policy != Data || !splitters[p.rule].equalSteps)
 	d.setEnding(p.stream.Info().Spec, ds.Info()) // the Info of the undivided dataset is the same on all processes
 	return d, nil
 }
@@ -217,35 +218,18 @@ func newProcessPipeline(src Source, policy AutoShardPolicy, job jobSize, process
 		return p, err
 	}
 	if p.rule = rule; rule == RuleAuto {
-		p.rule = Sizes
-		if policy == Data || global < 1 || !known {
-			p.rule = Chunks
-		}
+		p.rule = autoSplitRule(policy, global, known)
 	}
-	if p.rule == Sizes && global < 1 {
-		return p, valueError("distribute", "batch the dataset with Batch, or use the rule Chunks",
-			"the rule Sizes needs the global batch size, which is not known")
+	partsPerStep := job.localReplicas()
+	if p.isShared = policy == Data && job.processes > 1; p.isShared {
+		partsPerStep, process = job.replicas, 0 // all processes split in the same way and use their own parts
 	}
-	if p.rule == Chunks {
-		p.stream = p.stream.Rebatch(job.replicas)
-		if policy != Data {
-			p.cardinality = p.cardinality.multiply(int64(job.processes))
-		}
-	} else {
-		if policy == Data {
-			process = 0 // all processes split in the same way, then each takes its own parts
-		}
-		if global < 1 {
-			return p, valueError("distribute", "pass batches with at least one row", "a global batch of %d rows", global)
-		}
-		sizes, err := BatchSizes(global, job.replicas, job.processes, process)
-		if err != nil {
-			return p, err
-		}
-		p.stream = p.stream.RebatchSizes(sizes)
-		p.cardinality = p.stream.Info().Cardinality
+	if p.stream, err = splitters[p.rule].split(p.stream, global, job, process); err != nil {
+		return p, err
 	}
-	p.isShared = policy == Data && job.processes > 1
+	if p.cardinality = p.stream.Info().Cardinality; p.cardinality > 0 {
+		p.cardinality /= Cardinality(partsPerStep)
+	}
 	return p, p.stream.Err()
 }
 

@@ -96,10 +96,10 @@ func (s *Steps) MaxRows() int { return s.maxRows }
 func (s *Steps) maxRowsAt(p position, streams []Dataset) int {
 	rows := maxPartRows(streams[0].Info())
 	if s.dataset.splitsGlobalBatch {
-		if p.isShared || p.job.processes == 1 || p.streams[0].Op != "chunks" {
+		if p.isShared || p.job.processes == 1 || splitterOf(p.streams[0]).sharesBatch {
 			return s.dataset.maxRows
 		}
-		rows = (s.dataset.globalBatch + p.job.replicas - 1) / p.job.replicas
+		_, rows = ChunkRange(s.dataset.globalBatch, p.job.replicas, 0)
 	}
 	if s.plan.numChunks == 0 || rows < 1 {
 		return s.dataset.maxRows
@@ -194,8 +194,10 @@ func JoinStates(states []State) (State, error) {
 		}
 		if p.index != all.index || p.job != all.job || p.pass != all.pass || p.isShared != all.isShared ||
 			p.streamsPerProcess() != all.streamsPerProcess() {
-			return State{}, &errkind.Fault{Match: ErrState, Reason: fmt.Sprintf("one process is after step %d of pass %d of %v, another after step %d of pass %d of %v",
-				all.index, all.pass, all.job, p.index, p.pass, p.job), Hint: "join the positions that all processes have after the same step"}
+			return State{}, &errkind.Fault{Match: ErrState,
+				Reason: fmt.Sprintf("one process is after step %d of pass %d of %v, another after step %d of pass %d of %v",
+					all.index, all.pass, all.job, p.index, p.pass, p.job),
+				Hint: "join the positions that all processes have after the same step"}
 		}
 		copy(streams[p.firstProcess*p.streamsPerProcess():], p.streams)
 		for v := range p.numProcesses {

@@ -69,7 +69,8 @@ func checkSpec(spec Spec, e Element) error {
 			ok = want[i].Dims[axis] < 0 || want[i].Dims[axis] == actual[i].dims[axis]
 		}
 		if !ok {
-			return valueError("check element", "give the Spec of the elements, or none", "component %q is %v, the spec says %v",
+			return valueError("check element", "give the Spec of the elements, or none",
+				"component %q is %v, but the spec is %v",
 				paths[i], actual[i], want[i])
 		}
 	}

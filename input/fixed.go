@@ -50,7 +50,8 @@ func newFixedReader(f *inputFile, offset, size int64, opts FixedOptions) (record
 	body := size - int64(opts.HeaderBytes) - int64(opts.FooterBytes)
 	if body < 0 || body%int64(opts.RecordBytes) != 0 {
 		return nil, corruptError(nil, "give the sizes that the file was written with",
-			"a file of %d bytes does not hold a header of %d, records of %d and a footer of %d", size, opts.HeaderBytes, opts.RecordBytes, opts.FooterBytes)
+			"a file of %d bytes does not hold a header of %d, records of %d and a footer of %d",
+			size, opts.HeaderBytes, opts.RecordBytes, opts.FooterBytes)
 	}
 	r, err := f.reader(offset)
 	if err != nil {

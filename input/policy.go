@@ -37,7 +37,7 @@ func (p AutoShardPolicy) String() string {
 	if i := int(p) + 1; i >= 0 && i < len(names) {
 		return names[i]
 	}
-	return fmt.Sprintf("Policy(%d)", int8(p))
+	return fmt.Sprintf("AutoShardPolicy(%d)", int8(p))
 }
 
 // shardSource returns the part of a source that one process reads under a policy, and the policy

@@ -2,10 +2,9 @@ package input
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
-
-	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
 // SplitRule specifies how batches are split between replicas. TensorFlow has the same two rules in
@@ -26,8 +25,114 @@ const (
 	Sizes
 )
 
+// splitter implements a SplitRule. A new rule needs a constant and an entry in splitters.
+type splitter struct {
+	name string
+	op   string // operation of the positions of the stream of parts
+	// split returns a stream of one part per replica of each batch. globalBatch is the number of rows
+	// of a batch, or below 1 if it is unknown.
+	split func(ds Dataset, globalBatch int, job jobSize, process int) (Dataset, error)
+	// equalSteps means that all processes have the same number of steps if they read the same data.
+	equalSteps bool
+	// sharesBatch means that the processes together split one global batch in each step, also if they
+	// read different data. Otherwise each process splits its own batches.
+	sharesBatch bool
+	// parse returns the boundary of a position of a stream that split returned. It returns false if
+	// the position is not between two steps.
+	parse func(s State) (batchBoundary, bool)
+	// position is the inverse of parse. It returns false if the rule cannot resume at the boundary.
+	position func(b batchBoundary) (State, bool)
+}
+
+// batchBoundary is a position between two global batches: a position of the stream of undivided
+// batches, the number of rows that were used of the next batch, and whether the stream has ended.
+type batchBoundary struct {
+	batches State
+	row     int64
+	ended   int64
+}
+
+// splitters is indexed by SplitRule. The entry of RuleAuto is for a single replica, whose batches
+// are not split.
+var splitters = [...]splitter{
+	RuleAuto: {name: "RuleAuto", sharesBatch: true,
+		split:    func(ds Dataset, _ int, _ jobSize, _ int) (Dataset, error) { return ds, nil },
+		parse:    func(s State) (batchBoundary, bool) { return batchBoundary{batches: s}, true },
+		position: func(b batchBoundary) (State, bool) { return b.batches, b.row == 0 }},
+	Chunks: {name: "Chunks", op: chunksOp, equalSteps: true,
+		split: func(ds Dataset, _ int, job jobSize, _ int) (Dataset, error) { return ds.Rebatch(job.replicas), nil },
+		parse: func(s State) (b batchBoundary, ok bool) {
+			if s.validate(chunksOp, 1, 1) != nil || s.Counters[0] != 0 {
+				return b, false
+			}
+			return batchBoundary{batches: s.Inputs[0]}, true
+		},
+		position: func(b batchBoundary) (State, bool) {
+			return State{Op: chunksOp, Counters: []int64{0}, Inputs: []State{b.batches}}, b.row == 0
+		}},
+	Sizes: {name: "Sizes", op: sizesOp, sharesBatch: true,
+		split: func(ds Dataset, globalBatch int, job jobSize, process int) (Dataset, error) {
+			if globalBatch < 1 {
+				return ds, valueError("distribute", "batch the dataset with Batch, or use the rule Chunks",
+					"the rule Sizes needs the global batch size, which is not known")
+			}
+			sizes, err := BatchSizes(globalBatch, job.replicas, job.processes, process)
+			if err != nil {
+				return ds, err
+			}
+			return ds.RebatchSizes(sizes), nil
+		},
+		parse: func(s State) (b batchBoundary, ok bool) {
+			// The position is after a complete step, or at the end.
+			if s.validate(sizesOp, 3, 1) != nil || s.Counters[1] != 0 && s.Counters[2] == 0 {
+				return b, false
+			}
+			return batchBoundary{s.Inputs[0], s.Counters[0], s.Counters[2]}, true
+		},
+		position: func(b batchBoundary) (State, bool) {
+			return State{Op: sizesOp, Counters: []int64{b.row, 0, b.ended}, Inputs: []State{b.batches}}, true
+		}},
+}
+
+// The operations of positions of Rebatch and RebatchSizes.
+const (
+	chunksOp = "chunks"
+	sizesOp  = "sizes"
+)
+
+// splitterOf returns the splitter of a position of a stream of parts, or the splitter of RuleAuto for
+// a position of another operation.
+func splitterOf(s State) splitter {
+	for _, p := range splitters[RuleAuto+1:] {
+		if p.op == s.Op {
+			return p
+		}
+	}
+	return splitters[RuleAuto]
+}
+
+// autoSplitRule returns the rule that RuleAuto selects.
+func autoSplitRule(policy AutoShardPolicy, globalBatch int, isKnown bool) SplitRule {
+	if policy == Data || globalBatch < 1 || !isKnown {
+		return Chunks
+	}
+	return Sizes
+}
+
 // String returns the constant's name.
-func (r SplitRule) String() string { return enum.Name(r, "RuleAuto", "Chunks", "Sizes") }
+func (r SplitRule) String() string {
+	if int(r) < len(splitters) {
+		return splitters[r].name
+	}
+	return fmt.Sprintf("SplitRule(%d)", uint8(r))
+}
+
+// ChunkRange returns the rows start to end-1 of chunk i of n of a batch, by the rule [Chunks]: each
+// chunk has ceil(rows/n) rows, and the last chunks may be shorter or empty.
+func ChunkRange(rows, n, i int) (start, end int) {
+	size := (rows + n - 1) / n
+	return min(i*size, rows), min((i+1)*size, rows)
+}
 
 // BatchSizes returns the sizes, in rows, into which one process splits its stream under the rule
 // [Sizes]. It is TensorFlow's batch_sizes_for_worker. There is one size for each replica of all
@@ -55,7 +160,7 @@ func BatchSizes(global, replicas, processes, process int) ([]int, error) {
 }
 
 // mapLeadingDims returns spec with the first dimension of each component replaced by
-// rows(dimension).
+// newDim(dimension).
 func mapLeadingDims(spec Spec, newDim func(dim int) int) Spec {
 	return mapDims(spec, func(dims []int) []int {
 		if len(dims) > 0 {
@@ -86,7 +191,7 @@ func (d Dataset) Rebatch(n int) Dataset {
 			info.BatchSize = Unknown
 		}
 		return info
-	}, openWithCounters("chunks", 1, func(ctx context.Context, src Iterator, counters []int64) (Iterator, error) {
+	}, openWithCounters(chunksOp, 1, func(ctx context.Context, src Iterator, counters []int64) (Iterator, error) {
 		c := &chunkIterator{pieceReader{Iterator: src}, func(Element) (int, error) { return n, nil }}
 		return c, c.restore(ctx, counters[0], c.numChunks)
 	}))
@@ -113,13 +218,11 @@ func chunkOf(e Element, n, i int) (Element, error) {
 		if t.Rank() == 0 {
 			return Tensor{}, notBatchedError(path, t.Spec())
 		}
-		chunk := (t.dims[0] + n - 1) / n
-		start := min(i*chunk, t.dims[0])
-		return t.Rows(start, min(start+chunk, t.dims[0]))
+		return t.Rows(ChunkRange(t.dims[0], n, i))
 	})
 }
 
-func (c *chunkIterator) State() (State, error) { return c.state("chunks") }
+func (c *chunkIterator) State() (State, error) { return c.state(chunksOp) }
 
 // RebatchSizes splits the stream of all rows into batches of the given sizes, independent of the
 // sizes of the input batches, like tf.data's Dataset.rebatch. It uses the list of sizes cyclically.
@@ -155,7 +258,7 @@ func (d Dataset) RebatchSizes(sizes []int) Dataset {
 			info.Cardinality = UnknownCardinality
 		}
 		return info
-	}, openWithCounters("sizes", 3, func(ctx context.Context, src Iterator, counters []int64) (Iterator, error) {
+	}, openWithCounters(sizesOp, 3, func(ctx context.Context, src Iterator, counters []int64) (Iterator, error) {
 		if counters[1] >= int64(len(sizes)) {
 			return nil, stateError("size %d of %d", counters[1], len(sizes))
 		}
@@ -232,5 +335,5 @@ func (c *resizeIterator) nextEmptyBatch(ctx context.Context) (Element, error) {
 }
 
 func (c *resizeIterator) State() (State, error) {
-	return c.state("sizes", int64(c.nextSize), boolCounter(c.ended))
+	return c.state(sizesOp, int64(c.nextSize), boolCounter(c.ended))
 }

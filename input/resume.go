@@ -68,8 +68,9 @@ func (d *DistributedDataset) upgradePosition(p position) (position, error) {
 		return p, err
 	}
 	if p.firstProcess+p.numProcesses != p.job.processes || last.Counters[0]%int64(p.job.replicas) != 0 {
-		return p, &errkind.Fault{Match: ErrState, Reason: fmt.Sprintf("it is of process %d of %v, as an earlier version saved it", p.firstProcess, p.job),
-			Hint: "join the positions of all processes with JoinStates"}
+		return p, &errkind.Fault{Match: ErrState,
+			Reason: fmt.Sprintf("it is of process %d of %v, as an earlier version saved it", p.firstProcess, p.job),
+			Hint:   "join the positions of all processes with JoinStates"}
 	}
 	p.isShared, p.streams, p.firstProcess, p.numProcesses = true, last.Inputs, 0, 1
 	return p, nil
@@ -82,26 +83,13 @@ func (d *DistributedDataset) convertPosition(p position) (State, bool) {
 	if !d.splitsGlobalBatch || p.job.replicas == d.opts.Replicas || !p.isShared && p.job.processes != 1 {
 		return State{}, false
 	}
-	state := p.streams[0]
-	row, ended := int64(0), int64(0) // row of the current batch, with the rule Sizes
-	switch {
-	case p.job.replicas <= 1: // batches are not split for one replica
-	case state.validate("chunks", 1, 1) == nil && state.Counters[0] == 0:
-		state = state.Inputs[0]
-	case state.validate("sizes", 3, 1) == nil && (state.Counters[1] == 0 ||
-		state.Counters[2] != 0): // after a complete step, or at the end
-		row, ended = state.Counters[0], state.Counters[2]
-		state = state.Inputs[0]
-	default:
+	from := splitters[RuleAuto]
+	if p.job.replicas > 1 {
+		from = splitterOf(p.streams[0])
+	}
+	boundary, ok := from.parse(p.streams[0])
+	if !ok || p.job.replicas > 1 && from.op == "" {
 		return State{}, false
 	}
-	switch {
-	case d.rule == Sizes:
-		return State{Op: "sizes", Counters: []int64{row, 0, ended}, Inputs: []State{state}}, true
-	case row != 0:
-		return State{}, false
-	case d.rule == Chunks:
-		return State{Op: "chunks", Counters: []int64{0}, Inputs: []State{state}}, true
-	}
-	return state, true
+	return splitters[d.rule].position(boundary)
 }

@@ -69,7 +69,8 @@ func Open(ctx context.Context, path string) (Store, error) {
 		u, err := url.Parse(path)
 		if err != nil || u.Host != "" || u.Path == "" || u.RawQuery != "" || u.Fragment != "" {
 			return nil, &errkind.Fault{Op: "storage: open", Subject: redactURL(path), Class: errkind.ValueError,
-				Reason: "a file URL must have an absolute path and nothing else", Hint: "use the path of a folder, or a URL such as file:///run/checkpoints"}
+				Reason: "a file URL must have an absolute path and nothing else",
+				Hint:   "use the path of a folder, or a URL such as file:///run/checkpoints"}
 		}
 		return Directory(u.Path)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -178,15 +179,14 @@ func (p *program) cutTo(result int, v *deviceValue, values []Value) {
 	v.ragged = all
 }
 
-// unevenShapes returns the shapes of the replicas' shares of a batch, split as in TensorFlow: each
-// share has the number of rows divided by the number of replicas, rounded up, and the last shares
-// have fewer.
+// unevenShapes returns the shapes of the replicas' shares of a batch, split by the rule
+// [input.Chunks].
 func (b batchShare) unevenShapes(batch []int) [][]int {
 	all := make([][]int, b.replicas)
-	share := (batch[0] + b.replicas - 1) / b.replicas
 	for r := range all {
+		start, end := input.ChunkRange(batch[0], b.replicas, r)
 		all[r] = slices.Clone(batch)
-		all[r][0] = max(min(share, batch[0]-r*share), 0)
+		all[r][0] = end - start
 	}
 	return all
 }

@@ -66,11 +66,11 @@ func TestWhatCannotBeTrainedIsSaidFirst(t *testing.T) {
 	require.NoError(t, os.WriteFile(short, []byte(strings.Repeat("some text\n", 3)), 0o600))
 	for line, want := range map[string]string{
 		"-preset gpt5":                       "there are tiny, 125m, 1b3, llama3-8b",
-		"-replicas 4 -batch 6":               "6 rows of a batch cannot be cut into 4 equal parts",
-		"-replicas 4 -batch 8 -accumulate 4": "8 rows of a batch cannot be cut into 16 equal parts",
-		"-logical 8":                         "4 heads cannot be cut into 8 equal parts",
-		"-preset llama3-8b -logical 3":       "32 heads cannot be cut into 3 equal parts",
-		"-vocab 301 -logical 2":              "301 tokens of the vocabulary cannot be cut into 2 equal parts",
+		"-replicas 4 -batch 6":               "6 rows of a batch cannot be divided into 4 equal parts",
+		"-replicas 4 -batch 8 -accumulate 4": "8 rows of a batch cannot be divided into 16 equal parts",
+		"-logical 8":                         "4 heads cannot be divided into 8 equal parts",
+		"-preset llama3-8b -logical 3":       "32 heads cannot be divided into 3 equal parts",
+		"-vocab 301 -logical 2":              "301 tokens of the vocabulary cannot be divided into 2 equal parts",
 		"-vocab 10":                          "10",
 		"-vocab 256 -data " + short:          "does not make two parts",
 		"-replicas 8 -logical 8":             "do not fit on 8 devices",

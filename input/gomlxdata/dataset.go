@@ -54,8 +54,9 @@ func convertBatch(batch train.Batch, opts Options) (input.Element, error) {
 	var e input.Element
 	var err error
 	if batch.Spec != nil && !opts.IgnoreSpec {
-		err = &errkind.Fault{Op: "gomlxdata: convert batch", Reason: fmt.Sprintf("it has the Spec %v, for which elements have no place", batch.Spec),
-			Hint: "drop it with Options.IgnoreSpec, or make one dataset for each Spec", Class: errkind.ValueError}
+		err = &errkind.Fault{Op: "gomlxdata: convert batch",
+			Reason: fmt.Sprintf("it has the Spec %v, for which elements have no place", batch.Spec),
+			Hint:   "drop it with Options.IgnoreSpec, or make one dataset for each Spec", Class: errkind.ValueError}
 	} else {
 		e, err = FromBatch(batch)
 	}

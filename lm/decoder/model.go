@@ -44,7 +44,7 @@ func (c Config) Loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node 
 	return graph.ReduceAllMean(losses)
 }
 
-// Logits returns float32 [rows, n, Vocabulary] for tokens, int32 [rows, n]. past is nil in training.
+// Logits returns float32 [rows, n, Vocabulary] for tokens, int32 [rows, n]. cache is nil in training.
 func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, cache *generate.Cache) *graph.Node {
 	scope := rc.Scope().WithInitializer(initializer.RandomNormalFn(rc.Scope(), 0.02))
 	c, positions := c.forCache(cache), cache.Positions(tokens)
@@ -58,15 +58,14 @@ func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, cache *g
 	return precision.Output(logical.SplitOver(logits, "", "", "logical"))
 }
 
-// attentionLayer is causal attention with rotary positions, with Heads heads of queries and
-// KeyHeads heads of keys and values. The angles are float32, because bfloat16 is not precise enough
-// for positions.
+// attentionLayer is causal attention with rotary positions. The angles are float32, because bfloat16
+// is not precise enough for positions.
 func (c Config) attentionLayer(scope *model.Scope, x, positions *graph.Node, cache *generate.Cache) *graph.Node {
-	heads := func(name string, heads int) *graph.Node {
-		return logical.SplitOver(layers.Dense(scope.In("%s", name), x, false, heads, c.FeaturesPerHead()), "", "", "logical",
-			"")
+	project := func(name string, heads int) *graph.Node {
+		y := layers.Dense(scope.In("%s", name), x, false, heads, c.FeaturesPerHead())
+		return logical.SplitOver(y, "", "", "logical", "")
 	}
-	q, k, v := heads("query", c.Heads), heads("key", c.KeyHeads), heads("value", c.KeyHeads)
+	q, k, v := project("query", c.Heads), project("key", c.KeyHeads), project("value", c.KeyHeads)
 	q, k = graph.ConvertDType(q, dtypes.Float32), graph.ConvertDType(k, dtypes.Float32)
 	half := c.FeaturesPerHead() / 2
 	speeds := graph.Exp(graph.MulScalar(graph.Iota(x.Graph(), shapes.Make(dtypes.Float32, 1, 1, half), 2),
@@ -88,8 +87,6 @@ func (c Config) feedForward(scope *model.Scope, x *graph.Node) *graph.Node {
 
 // rmsNorm is RMS normalization in float32.
 func (c Config) rmsNorm(scope *model.Scope, x *graph.Node) *graph.Node {
-	return c.gatherTokens(precision.FullPrecision(x, func(x *graph.Node) *graph.Node {
-		return norm.RMSNorm(scope,
-			x).WithEpsilon(c.Epsilon).Done()
-	}))
+	rms := func(x *graph.Node) *graph.Node { return norm.RMSNorm(scope, x).WithEpsilon(c.Epsilon).Done() }
+	return c.gatherTokens(precision.FullPrecision(x, rms))
 }

@@ -46,7 +46,7 @@ func (c Config) Validate(replicas, logicalDevices, microbatches int) error {
 	for i, n := range []int{c.Batch, c.Heads, c.KeyHeads, c.Hidden, c.Vocabulary} {
 		if n < 1 || n%divisor != 0 {
 			name := []string{"rows of a batch", "heads", "heads of keys", "hidden features", "tokens of the vocabulary"}[i]
-			return valueError("take numbers that divide", "%d %s cannot be cut into %d equal parts", n, name, divisor)
+			return valueError("choose sizes that are divisible", "%d %s cannot be divided into %d equal parts", n, name, divisor)
 		}
 		divisor = max(logicalDevices, 1)
 	}

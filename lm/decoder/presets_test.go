@@ -54,10 +54,10 @@ func TestSizesThatCannotBeAreErrors(t *testing.T) {
 		replicas, logical, parts int
 		want                     string
 	}{
-		{func(c *decoder.Config) { c.Batch = 6 }, 4, 2, 1, "6 rows of a batch cannot be cut into 4 equal parts"},
-		{func(c *decoder.Config) {}, 4, 2, 4, "8 rows of a batch cannot be cut into 16 equal parts"},
+		{func(c *decoder.Config) { c.Batch = 6 }, 4, 2, 1, "6 rows of a batch cannot be divided into 4 equal parts"},
+		{func(c *decoder.Config) {}, 4, 2, 4, "8 rows of a batch cannot be divided into 16 equal parts"},
 		{func(c *decoder.Config) { c.Batch = -8 }, 1, 1, 1, "-8 rows of a batch"},
-		{func(c *decoder.Config) { c.Heads = 6 }, 1, 4, 1, "6 heads cannot be cut into 4 equal parts"},
+		{func(c *decoder.Config) { c.Heads = 6 }, 1, 4, 1, "6 heads cannot be divided into 4 equal parts"},
 		{func(c *decoder.Config) { c.KeyHeads = 2 }, 1, 4, 1, "2 heads of keys cannot"},
 		{func(c *decoder.Config) { c.Hidden = 25 }, 1, 2, 1, "25 hidden features cannot"},
 		{func(c *decoder.Config) { c.Vocabulary = 41 }, 1, 2, 1, "41 tokens of the vocabulary cannot"},

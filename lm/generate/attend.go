@@ -19,7 +19,8 @@ import (
 // it; see [Cache.Update]. Apply rotary embeddings to queries and keys before calling Attend.
 func (c *Cache) Attend(queries, keys, values *graph.Node) *graph.Node {
 	if queries.Rank() != 4 || keys.Rank() != 4 || queries.Shape().Dim(2)%keys.Shape().Dim(2) != 0 {
-		panicValueError("attention", "pass queries [rows, tokens, heads, size] whose number of heads is a multiple of the number of key heads",
+		panicValueError("attention",
+			"pass queries [rows, tokens, heads, size] whose number of heads is a multiple of the number of key heads",
 			"queries of shape %s and keys of %s", queries.Shape(), keys.Shape())
 	}
 	shape := queries.Shape().Dimensions
@@ -66,7 +67,8 @@ func causalMask(keys, values *graph.Node) *graph.Node {
 // the dtype of x.
 func Rotary(x, positions *graph.Node, base float64) *graph.Node {
 	if x.Rank() != 4 || positions.Rank() != 2 || x.Shape().Dim(-1)%2 != 0 || !(base > 0) {
-		panicValueError("rotary embedding", "pass heads [rows, tokens, heads, size] of an even size, positions [rows, tokens] and a positive base",
+		panicValueError("rotary embedding",
+			"pass heads [rows, tokens, heads, size] of an even size, positions [rows, tokens] and a positive base",
 			"x of shape %s, positions of %s, base %v", x.Shape(), positions.Shape(), base)
 	}
 	g, dims := x.Graph(), x.Shape().Dimensions

@@ -55,7 +55,8 @@
 //	for i, scope := range m.KVCache.OrderedScopes { // after m.PopulateKVCacheConfigs
 //		nodes[scope+kvcache.KeySuffix], nodes[scope+kvcache.ValueSuffix] = cache.Layer(i)
 //	}
-//	logits, nodes := m.Forward(tokens, transformer.CallOptions{PositionIds: cache.Slot(), AttentionMask: cache.ValidSlots(), Cache: nodes})
+//	logits, nodes := m.Forward(tokens, transformer.CallOptions{
+//		PositionIds: cache.Slot(), AttentionMask: cache.ValidSlots(), Cache: nodes})
 //	for i, scope := range m.KVCache.OrderedScopes {
 //		keys, values := m.KVCache.Get(nodes, scope)
 //		cache.SetLayer(i, keys, values)

@@ -211,7 +211,8 @@ func (r *batchGeneration) appendTokens(tokens []int32) (hasMore bool, err error)
 				// NaNs are in the cache, too.
 				return false, errors.Join(&errkind.Fault{Op: "generate", Subject: fmt.Sprintf("prompt %d", r.first+i),
 					Reason: "the model's logits are NaN",
-					Hint:   "check the variables: a training step may have made them infinite or NaN", Class: errkind.InvalidArgumentError}, r.releaseState())
+					Hint:   "check the variables: a training step may have made them infinite or NaN",
+					Class:  errkind.InvalidArgumentError}, r.releaseState())
 			case slices.Contains(r.sampling.Stop, token):
 				out.Stopped = true
 			default:

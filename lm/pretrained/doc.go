@@ -4,7 +4,8 @@
 //	files, err := weights.Open("models/llama-3-8b") // a directory with model.safetensors.index.json
 //	config, err := weights.ReadConfig("models/llama-3-8b")
 //	_, err = step.Compiled(ctx, shapes...)          // the model's variables are known now
-//	report, err := pretrained.Load(ctx, strat, store, files, weights.LlamaRules(config, weights.VariableNames{}), pretrained.Options{})
+//	report, err := pretrained.Load(ctx, strat, store, files,
+//		weights.LlamaRules(config, weights.VariableNames{}), pretrained.Options{})
 //
 // # Reads and host memory
 //

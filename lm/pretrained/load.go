@@ -45,8 +45,10 @@ type Report struct {
 // String returns the report in one line.
 func (r *Report) String() string {
 	const mb = 1e6
-	return fmt.Sprintf("%d variables on the devices (%.1f MB), %d in the store; %.1f MB read in %v; at most %.1f MB staged",
-		len(r.OnDevices), float64(r.DeviceBytes)/mb, len(r.InStore), float64(r.BytesRead)/mb, r.Elapsed.Round(time.Millisecond), float64(r.StagedBytes)/mb)
+	return fmt.Sprintf(
+		"%d variables on the devices (%.1f MB), %d in the store; %.1f MB read in %v; at most %.1f MB staged",
+		len(r.OnDevices), float64(r.DeviceBytes)/mb, len(r.InStore), float64(r.BytesRead)/mb, r.Elapsed.Round(
+			time.Millisecond), float64(r.StagedBytes)/mb)
 }
 
 // Load sets the variables of a store to the tensors of files, by rules. It changes nothing unless

@@ -139,7 +139,8 @@ func (b *BPE) prepare() error {
 			}
 		}
 		if !m.add(pattern, t) {
-			return tokenizerFileError("leave one of them out", "the added token %q and another one are equal after normalization", t.content)
+			return tokenizerFileError("leave one of them out",
+				"the added token %q and another one are equal after normalization", t.content)
 		}
 		special[t.content] = t.special
 	}

@@ -140,7 +140,7 @@ func TestTrainSaysWhatIsPossible(t *testing.T) {
 		assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
 	}
 	_, err := TrainText(t.Context(), prose, 300, TrainOptions{Pattern: 9})
-	require.ErrorContains(t, err, "unknown pattern Words(9); use GPT2")
+	require.ErrorContains(t, err, "unknown pattern SplitPattern(9); use GPT2")
 	b, err := TrainText(t.Context(), nil, 257, TrainOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, 257, b.Vocabulary())

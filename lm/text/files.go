@@ -40,7 +40,8 @@ type textRange struct {
 func ListFiles(root, pattern string) (Files, error) {
 	subject := "in " + root
 	if _, err := path.Match(pattern, ""); err != nil || strings.Contains(pattern, "/") {
-		return Files{}, valueError("list", `give a pattern of path.Match for the last name of a path, such as "*.go"`, "the pattern %q", pattern)
+		return Files{}, valueError("list", `give a pattern of path.Match for the last name of a path, such as "*.go"`,
+			"the pattern %q", pattern)
 	}
 	if err := localfiles.CheckLocal(root); err != nil {
 		return Files{}, wrapError("list", subject, err)

@@ -79,7 +79,8 @@ func compose(decomposed []rune) []rune {
 		for end < len(decomposed) && combiningClass(decomposed[end]) != 0 {
 			end++
 		}
-		slices.SortStableFunc(decomposed[i:end], func(a, b rune) int { return int(combiningClass(a)) - int(combiningClass(b)) })
+		slices.SortStableFunc(decomposed[i:end],
+			func(a, b rune) int { return int(combiningClass(a)) - int(combiningClass(b)) })
 		i = end
 	}
 	var out []rune

@@ -237,7 +237,8 @@ func (p *preTokenizerJSON) splitSteps() (steps []splitStep, byteLevel bool, err 
 		s.behavior)
 }
 
-var preTokenizerHint = fmt.Sprintf("supported are Sequence, ByteLevel, Split, Digits and Punctuation, with the behaviors %s, %s, %s, %s and %s",
+var preTokenizerHint = fmt.Sprintf(
+	"supported are Sequence, ByteLevel, Split, Digits and Punctuation, with the behaviors %s, %s, %s, %s and %s",
 	removed, isolated, contiguous, mergedWithPrevious, mergedWithNext)
 
 // nativePattern returns the function that splits texts like a well-known expression, or nil.

@@ -117,8 +117,9 @@ func newTokens(tok Tokenizer) (*Tokens, error) {
 func (t *Tokens) add(ids []int32) error {
 	for _, id := range ids {
 		if id < 0 || int(id) >= t.vocabulary {
-			return &errkind.Fault{Op: "text: encode", Reason: fmt.Sprintf("the tokenizer returned the token %d of a vocabulary of %d", id, t.vocabulary),
-				Hint: "give a tokenizer whose tokens are 0 to Vocabulary()-1", Class: errkind.ValueError}
+			return &errkind.Fault{Op: "text: encode",
+				Reason: fmt.Sprintf("the tokenizer returned the token %d of a vocabulary of %d", id, t.vocabulary),
+				Hint:   "give a tokenizer whose tokens are 0 to Vocabulary()-1", Class: errkind.ValueError}
 		}
 		if t.n%blockTokens == 0 {
 			t.blocks = append(t.blocks, make([]byte, 0, blockTokens*t.width))

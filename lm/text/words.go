@@ -34,7 +34,7 @@ func (w SplitPattern) String() string {
 	if int(w) < len(patterns) {
 		return patterns[w].name
 	}
-	return fmt.Sprintf("Words(%d)", uint8(w))
+	return fmt.Sprintf("SplitPattern(%d)", uint8(w))
 }
 
 // wordPattern is a regular expression of Hugging Face's tokenizers with an implementation in Go,
@@ -48,13 +48,14 @@ type wordPattern struct {
 
 // patterns is indexed by Words and never written.
 var patterns = [...]wordPattern{
-	GPT2: {name: "GPT2", next: nextGPT2, expression: `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`},
+	GPT2: {name: "GPT2", next: nextGPT2,
+		expression: `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`},
 	Llama3: {name: "Llama3", next: func(text []byte, i int) int { return nextTiktoken(text, i, 3) },
 		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
 	Qwen2: {name: "Qwen2", next: func(text []byte, i int) int { return nextTiktoken(text, i, 1) },
 		expression: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`},
 	Lines:   {name: "Lines", next: nextLine, expression: `\n[^\n]*|[^\n]+`},
-	NoSplit: {name: "NoCut", next: func(text []byte, _ int) int { return len(text) }},
+	NoSplit: {name: "NoSplit", next: func(text []byte, _ int) int { return len(text) }},
 }
 
 // nextLine matches \n[^\n]*|[^\n]+

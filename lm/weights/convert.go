@@ -26,7 +26,10 @@ type conversion struct {
 
 // elementReaders contains functions that read an element of a file as a float64.
 var elementReaders = map[safetensors.DType]func(src []byte, at int) float64{
-	safetensors.F64:  func(src []byte, at int) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(src[8*at:])) },
+	safetensors.F64: func(src []byte,
+		at int) float64 {
+		return math.Float64frombits(binary.LittleEndian.Uint64(src[8*at:]))
+	},
 	safetensors.F32:  func(src []byte, at int) float64 { return float64(float32At(src, at)) },
 	safetensors.BF16: func(src []byte, at int) float64 { return float64(bfloat16At(src, at)) },
 	safetensors.F16: func(src []byte, at int) float64 {

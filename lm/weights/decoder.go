@@ -33,9 +33,11 @@ type VariableNames struct {
 // Stacked to false.
 func DenseNames() VariableNames {
 	return VariableNames{
-		Embedding: "/embedding/embeddings", Norm: "/norm/rms_norm/scale", Head: "/head/dense/weights", Layer: "/layers", Stacked: true,
-		Norm1: "norm1/rms_norm/scale", Query: "query/dense/weights", Key: "key/dense/weights", Value: "value/dense/weights", Output: "out/dense/weights",
-		Norm2: "norm2/rms_norm/scale", Gate: "gate/dense/weights", Up: "up/dense/weights", Down: "down/dense/weights",
+		Embedding: "/embedding/embeddings", Norm: "/norm/rms_norm/scale", Head: "/head/dense/weights",
+		Layer: "/layers", Stacked: true,
+		Norm1: "norm1/rms_norm/scale", Query: "query/dense/weights", Key: "key/dense/weights", Value: "value/dense/weights",
+		Output: "out/dense/weights",
+		Norm2:  "norm2/rms_norm/scale", Gate: "gate/dense/weights", Up: "up/dense/weights", Down: "down/dense/weights",
 	}
 }
 

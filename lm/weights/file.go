@@ -132,8 +132,9 @@ func (f *File) openIndex(fsys fs.FS, name string) error {
 	for _, tensor := range slices.Sorted(maps.Keys(index)) {
 		base := index[tensor]
 		if base == "" || base == "." || base == ".." || strings.ContainsAny(base, `/\`) || !fs.ValidPath(base) {
-			return fileError(name, tensor, errkind.Fault{Reason: fmt.Sprintf("the index names the file %q, which is not in its directory", base),
-				Hint: "an index may only list files in its directory", Class: errkind.PermissionDeniedError})
+			return fileError(name, tensor,
+				errkind.Fault{Reason: fmt.Sprintf("the index names the file %q, which is not in its directory", base),
+					Hint: "an index may only list files in its directory", Class: errkind.PermissionDeniedError})
 		}
 		if has[base] == nil {
 			p, err := f.openFile(fsys, path.Join(path.Dir(name), base))
@@ -173,7 +174,8 @@ func readIndex(fsys fs.FS, name string) (map[string]string, error) {
 		return nil, fileError(name, "", errkind.Fault{Reason: "no index", Err: err, Class: errkind.DataLossError})
 	}
 	if len(index.Files) == 0 {
-		return nil, fileError(name, "", errkind.Fault{Reason: "the index names no tensors", Hint: `it needs a "weight_map" of names to files`})
+		return nil, fileError(name, "",
+			errkind.Fault{Reason: "the index names no tensors", Hint: `it needs a "weight_map" of names to files`})
 	}
 	return index.Files, nil
 }

@@ -101,7 +101,8 @@ func (c Slice) bounds(size int64) (start, end int64, err error) {
 func ParseRules(data []byte) (Rules, error) {
 	var rules Rules
 	if err := strictjson.Decode(data, &rules); err != nil {
-		return nil, ruleError(len(rules), "JSON", "not read", `write a list such as [{"tensor": "...", "to": [{"variable": "/..."}]}]`, err)
+		return nil, ruleError(len(rules), "JSON", "not read",
+			`write a list such as [{"tensor": "...", "to": [{"variable": "/..."}]}]`, err)
 	}
 	if _, err := rules.compilePatterns(); err != nil {
 		return nil, err

@@ -48,12 +48,12 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor,
 	meta["format"] = cmp.Or(meta["format"], "pt")
 	for _, name := range []string{SingleName, IndexName} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return fileError(filepath.Join(dir, name), "", errkind.Fault{Reason: "it is there already",
+			return fileError(filepath.Join(dir, name), "", errkind.Fault{Reason: "the directory already contains weights",
 				Hint: "name another directory", Class: errkind.ValueError, Err: fs.ErrExist})
 		}
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fileError(dir, "", errkind.Fault{Reason: "not made", Err: err})
+		return fileError(dir, "", errkind.Fault{Reason: "cannot create the directory", Err: err})
 	}
 	w := &weightWriter{plan: p, pieces: map[string][]variablePiece{}, values: map[string][]byte{}, value: value}
 	for _, v := range p.variables {
@@ -65,7 +65,7 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor,
 	total, used := int64(0), int64(0)
 	for _, t := range tensors {
 		if len(w.pieces[t.Name]) == 0 {
-			return fileError(dir, t.Name, errkind.Fault{Reason: "no variable has it", Hint: "leave it out",
+			return fileError(dir, t.Name, errkind.Fault{Reason: "no variable contains it", Hint: "leave it out",
 				Class: errkind.ValueError})
 		}
 		spec := safetensors.Spec{Name: t.Name, DType: safetensors.DType(t.DType), Shape: t.Shape}

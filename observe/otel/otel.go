@@ -85,7 +85,8 @@ func New(opts Options) (*Observer, error) {
 	var err error
 	addError := func(e error) { err = errors.Join(err, e) }
 	var e error
-	o.steps, e = meter.Int64Counter("tpustrategy.steps", metric.WithDescription("Steps taken by the runs of this process."))
+	o.steps, e = meter.Int64Counter("tpustrategy.steps",
+		metric.WithDescription("Steps taken by the runs of this process."))
 	addError(e)
 	o.rows, e = meter.Int64Counter("tpustrategy.rows", metric.WithDescription("Rows of the batches, on all replicas."))
 	addError(e)
@@ -152,7 +153,8 @@ func (o *Observer) Hook() fit.Hook {
 			r := &runState{step: s.Step(), rows: s.Rows(), attrs: metric.WithAttributeSet(attribute.NewSet(attrs...))}
 			r.ctx, r.span = o.tracer.Start(ctx, "train", trace.WithTimestamp(o.activities.firstStart()),
 				trace.WithAttributes(append(attrs,
-					attribute.Int64("tpustrategy.first_step", s.Step()+1), attribute.Int64("tpustrategy.resumed", s.ResumedFrom()))...))
+					attribute.Int64("tpustrategy.first_step", s.Step()+1), attribute.Int64("tpustrategy.resumed",
+						s.ResumedFrom()))...))
 			_, r.steps = o.tracer.Start(r.ctx, "steps", trace.WithAttributes(attrs...))
 			o.run = r
 			o.emitSpans(o.activities.beforeRun...)

@@ -217,7 +217,8 @@ func (u *uploadWriter) verify() error {
 		u.size, u.crc)
 	if deleteErr := u.guard.do(func() error { return u.put.store.bucket.Delete(u.ctx, u.put.key) }); deleteErr != nil &&
 		gcerrors.Code(deleteErr) != gcerrors.NotFound {
-		return fmt.Errorf("%w, and could not be removed: %v", err, deleteErr) //nolint:errorlint // the corruption determines the reason
+		return fmt.Errorf("%w, and could not be removed: %v", err,
+			deleteErr) //nolint:errorlint // the corruption determines the reason
 	}
 	return err
 }

@@ -21,7 +21,7 @@ type ComputeOptions struct {
 	Remat remat.Policy
 	// HeadSize is the number of features of a head; 0 is Width/Heads.
 	HeadSize int
-	// FlashAttention recomputes the attention scores in the backward pass, independent of Keep,
+	// FlashAttention recomputes the attention scores in the backward pass, independent of Remat,
 	// like flash attention kernels.
 	FlashAttention bool
 	// ShardByTokens shards the activations between layers over the logical devices by tokens, which
@@ -32,8 +32,8 @@ type ComputeOptions struct {
 // FeaturesPerHead returns the number of features of a head.
 func (c Config) FeaturesPerHead() int { return cmp.Or(c.HeadSize, c.Width/c.Heads) }
 
-// forCache returns the configuration without Flash and Tokens if past is not nil, because generation
-// processes one token at a time.
+// forCache returns the configuration without FlashAttention and ShardByTokens if cache is not nil,
+// because generation processes one token at a time.
 func (c Config) forCache(cache *generate.Cache) Config {
 	c.FlashAttention, c.ShardByTokens = c.FlashAttention && cache == nil, c.ShardByTokens && cache == nil
 	return c
@@ -58,10 +58,9 @@ func (c Config) shardActivations(x *graph.Node) *graph.Node {
 	return logical.Replicate(x)
 }
 
-// outputProjection is the last product of a layer. x is sharded over the logical devices by
-// features, dimension
-// 2. With Tokens it uses Einsum, because GoMLX's dense layer merges rows and tokens into one
-// dimension, which prevents sharding by tokens.
+// outputProjection is the last product of a layer. Dimension 2 of x, the features, is sharded over the
+// logical devices. With ShardByTokens it uses Einsum, because GoMLX's dense layer merges rows and
+// tokens into one dimension, which prevents sharding by tokens.
 func (c Config) outputProjection(scope *model.Scope, x *graph.Node) *graph.Node {
 	if !c.ShardByTokens {
 		return c.shardActivations(layers.Dense(scope, x, false, c.Width))
