@@ -66,16 +66,16 @@ func TestWhatCannotBeGeneratedIsRefused(t *testing.T) {
 	require.NoError(t, g.Close(), "a second time")
 
 	for name, change := range map[string]func(o *generate.Options){
-		"Options.Layers":      func(o *generate.Options) { o.Layers = 0 },
-		"Options.KeyHeads":    func(o *generate.Options) { o.KeyHeads = -1 },
-		"Options.HeadSize":    func(o *generate.Options) { o.HeadSize = 0 },
-		"Options.Vocabulary":  func(o *generate.Options) { o.Vocabulary = 1 },
-		"Options.MaxLength":      func(o *generate.Options) { o.MaxLength = 1 },
-		"Options.BatchSize":       func(o *generate.Options) { o.BatchSize = -1 },
+		"Options.Layers":                func(o *generate.Options) { o.Layers = 0 },
+		"Options.KeyHeads":              func(o *generate.Options) { o.KeyHeads = -1 },
+		"Options.HeadSize":              func(o *generate.Options) { o.HeadSize = 0 },
+		"Options.Vocabulary":            func(o *generate.Options) { o.Vocabulary = 1 },
+		"Options.MaxLength":             func(o *generate.Options) { o.MaxLength = 1 },
+		"Options.BatchSize":             func(o *generate.Options) { o.BatchSize = -1 },
 		"Options.TokensPerLaunch":       func(o *generate.Options) { o.TokensPerLaunch = -1 },
 		"Options.PromptTokensPerLaunch": func(o *generate.Options) { o.PromptTokensPerLaunch = -1 },
-		"Options.DType":       func(o *generate.Options) { o.DType = dtypes.Int32 },
-		"Options.Precision":   func(o *generate.Options) { o.Precision = precision.Policy{Compute: dtypes.Int8} },
+		"Options.DType":                 func(o *generate.Options) { o.DType = dtypes.Int32 },
+		"Options.Precision":             func(o *generate.Options) { o.Precision = precision.Policy{Compute: dtypes.Int8} },
 	} {
 		o := small(c)
 		change(&o)

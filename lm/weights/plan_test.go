@@ -134,15 +134,15 @@ func TestFusedStackedAndSharedTensors(t *testing.T) {
 // TestRulesThatSayNothingAreRefused uses invalid rules, in Go and in JSON.
 func TestRulesThatSayNothingAreRefused(t *testing.T) {
 	for says, rules := range map[string]weights.Rules{
-		"an invalid pattern":                       {{Tensor: "(", Ignore: true}},
-		"it needs either targets or Ignore":   {{Tensor: "a"}},
-		"needs either targets or Ignore": {{Tensor: "a", Ignore: true, To: to("/a")}},
-		`the variable "a" has no path`:     {{Tensor: "a", To: to("a")}},
-		"the pattern has 0 groups":         {{Tensor: "a", To: to("/a{1}")}},
-		"{x} is no reference to a grou":       {{Tensor: "a", To: to("/a{x}")}},
-		`a step of variable "/a" has 0`:    {{Tensor: "a", To: to("/a", weights.Step{})}},
-		`a step of variable "/a" has 2`:    {{Tensor: "a", To: to("/a", weights.Step{Reshape: []int{1}, Transpose: []int{0}})}},
-		`the segment of variable "/a" is `: {{Tensor: "a", To: []weights.Target{{Variable: "/a", Segment: &weights.Segment{Index: 2, Parts: 2}}}}},
+		"an invalid pattern":                {{Tensor: "(", Ignore: true}},
+		"it needs either targets or Ignore": {{Tensor: "a"}},
+		"needs either targets or Ignore":    {{Tensor: "a", Ignore: true, To: to("/a")}},
+		`the variable "a" has no path`:      {{Tensor: "a", To: to("a")}},
+		"the pattern has 0 groups":          {{Tensor: "a", To: to("/a{1}")}},
+		"{x} is no reference to a grou":     {{Tensor: "a", To: to("/a{x}")}},
+		`a step of variable "/a" has 0`:     {{Tensor: "a", To: to("/a", weights.Step{})}},
+		`a step of variable "/a" has 2`:     {{Tensor: "a", To: to("/a", weights.Step{Reshape: []int{1}, Transpose: []int{0}})}},
+		`the segment of variable "/a" is `:  {{Tensor: "a", To: []weights.Target{{Variable: "/a", Segment: &weights.Segment{Index: 2, Parts: 2}}}}},
 	} {
 		_, err := weights.NewPlan(nil, nil, rules, weights.PlanOptions{})
 		assert.ErrorContains(t, err, says)
