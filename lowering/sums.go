@@ -12,7 +12,7 @@ type sums struct{ accumulate, partial dtypes.DType }
 // accumulate applies to reductions, windows, running sums, scatters and batch normalizations.
 // partial applies to the parts of a dot product that are summed across devices. A dtype that is not
 // wider than the operands changes nothing. The results have the dtypes that GoMLX expects. The
-// default is the dtype of the operands. SetSumDTypes is for one graph and must not be called while another
+// default is the dtype of the operands. SumIn is for one graph and must not be called while another
 // goroutine traces.
 func (b *Backend) SetSumDTypes(accumulate, partial dtypes.DType) { b.sums = sums{accumulate, partial} }
 

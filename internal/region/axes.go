@@ -12,8 +12,8 @@ func ManualAxes(t Target) (all []string) {
 	return all
 }
 
-// NontrivialAxes returns the named axes that have more than one device, and the number of devices on them.
-// Names that are not in the mesh are ignored.
+// NontrivialAxes returns the named axes that have more than one device, and the number of devices
+// on them. Names that are not in the mesh are ignored.
 func NontrivialAxes(mesh sharding.Mesh, names []string) (axes []string, devices int) {
 	devices = 1
 	for _, name := range names {

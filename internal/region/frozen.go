@@ -10,13 +10,11 @@ func SetFrozen(g *graph.Graph, frozen func(parameter string) bool) {
 	g.AttachState(frozenKey{}, frozen)
 }
 
-// frozenOf returns the function set by SetFrozen, or nil.
 func frozenOf(g *graph.Graph) func(parameter string) bool {
 	frozen, _ := g.State(frozenKey{}).(func(parameter string) bool)
 	return frozen
 }
 
-// isFrozenParameter reports whether a parameter has no gradient.
 func isFrozenParameter(node *graph.Node) bool {
 	frozen := frozenOf(node.Graph())
 	return frozen != nil && frozen(node.GetParameterName())

@@ -18,7 +18,7 @@ type Loop struct {
 	Policy RematPolicy
 }
 
-// Block is a region whose values the backward pass recomputes, except for the values that Keep
+// Block is a region whose values the backward pass recomputes, except for the values that Policy
 // keeps.
 type Block struct{ Policy RematPolicy }
 
@@ -40,12 +40,12 @@ func (Manual) String() string { return "manual" }
 // String returns "on".
 func (On) String() string { return "on" }
 
-// RematPolicy is a rematerialization policy: it selects the values of a forward pass that are kept for its
-// backward pass, which recomputes the others. The zero value keeps all values that the backward
-// pass reads. The arguments of a region are always kept.
+// RematPolicy is a rematerialization policy: it selects the values of a forward pass that are kept
+// for its backward pass, which recomputes the others. The zero value keeps all values that the
+// backward pass reads. The arguments of a region are always kept.
 type RematPolicy struct {
-	// Selective is set if only selected values are kept: products (dot products and convolutions) if
-	// Products is set, and values that [CheckpointName] named with one of Names.
+	// Selective is set if only selected values are kept: products (dot products and convolutions)
+	// if Products is set, and values whose [CheckpointName] is one of Names.
 	Selective bool
 	Products  bool
 	Names     []string
@@ -59,25 +59,26 @@ func (k RematPolicy) KeepsName(name string) bool { return slices.Contains(k.Name
 // Mapping is the relation between the value inside and outside a region: [Identity], [Carry], [Slice]
 // or [Shard].
 type Mapping interface {
-	// InnerShape returns the shape inside the region for a shape outside. Outside is the inverse. The
-	// error describes an invalid shape.
+	// InnerShape returns the shape inside the region for a shape outside. OuterShape is the
+	// inverse. The error describes an invalid shape.
 	InnerShape(outside shapes.Shape) (shapes.Shape, error)
 	OuterShape(inside shapes.Shape) shapes.Shape
 }
 
-// Identity is the crossing of a value that is the same inside and outside. A result of a loop with this
-// crossing is the sum over all iterations.
+// Identity is the mapping of a value that is the same inside and outside. A result of a loop with
+// this mapping is the sum over all iterations.
 type Identity struct{}
 
-// Carry is the crossing of a loop's state, which has the same shape inside. The carried results of
+// Carry is the mapping of a loop's state, which has the same shape inside. The carried results of
 // an iteration are the carried arguments of the next iteration, in order. The results of the loop
 // are the results of the last iteration.
 type Carry struct{ Identity }
 
-// Slice is the crossing of a stack: iteration i of a loop has slice i of dimension 0.
+// Slice is the mapping of a stack: iteration i of a loop receives or returns slice i of dimension
+// 0.
 type Slice struct{ N int }
 
-// Shard is the crossing of a tensor of which each device has a shard inside: dimension i is split
+// Shard is the mapping of a tensor of which each device has a shard inside: dimension i is split
 // over Axes[i], whose sizes must divide it, the first axis being the most significant. Devices that
 // differ only in other axes have the same shard.
 type Shard struct{ Axes [][]sharding.Axis }
@@ -111,7 +112,7 @@ func (c Shard) OuterShape(s shapes.Shape) shapes.Shape {
 	return c.mapDims(s, func(dim, parts int) int { return dim * parts })
 }
 
-// mapDims applies size to each dimension and the number of its shards.
+// mapDims calls size with each dimension and the number of its shards.
 func (c Shard) mapDims(s shapes.Shape, size func(dim, parts int) int) shapes.Shape {
 	dims := slices.Clone(s.Dimensions)
 	for i, axes := range c.Axes {

@@ -7,11 +7,12 @@ import (
 )
 
 // The gradient of a backward pass. A backward pass reads values of its forward pass, which are
-// recomputed or kept when the program is assembled, so that GoMLX cannot differentiate it. If a
-// gradient of its results is requested, the forward and the backward pass are therefore built once
-// more from copies of the region's nodes, as regions that [Trace] can differentiate: the forward pass
-// returns the values that each run starts with, and the backward pass is a region of its own that
-// reads them. The gradient is the gradient of these two. It can be differentiated again in the same way.
+// recomputed or kept when the program is assembled, so GoMLX cannot differentiate it. If a gradient
+// of its results is requested, the forward and the backward pass are therefore built once more from
+// copies of the region's nodes, as regions that [Trace] can differentiate: the forward pass returns
+// the values at the start of each iteration, and the backward pass is a separate region that reads
+// them. The gradient is the gradient of these two regions. It can be differentiated again in the
+// same way.
 
 // backwardPass is a backward pass of a region whose results have gradients.
 type backwardPass struct {
@@ -19,8 +20,8 @@ type backwardPass struct {
 	adjoints []*graph.Node // adjoints of the results of the forward pass, outside; nil if none
 	// inputs are the sources, followed by the adjoints that are not nil.
 	inputs []*graph.Node
-	// cotangents are the current adjoints of the gradients. received is set until gradients
-	// contains the gradients of the inputs for these cotangents.
+	// cotangents are the current adjoints of the gradients. pending is set until gradients contains
+	// the gradients of the inputs for these cotangents.
 	cotangents, gradients []*graph.Node
 	pending               bool
 }
@@ -108,14 +109,14 @@ func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 	// All sources are arguments here, including variables that the region reads.
 	arguments := slices.Clone(b.arguments)
 	leaves := slices.Clone(b.innerArguments) // the nodes inside that represent the arguments
-	at := make([]int, len(sources))          // the argument of each source
+	argumentOf := make([]int, len(sources))  // the argument of each source
 	for i, leaf := range b.innerSources {
-		at[i] = slices.Index(leaves, leaf)
-		if at[i] < 0 {
-			at[i] = len(arguments)
+		argumentOf[i] = slices.Index(leaves, leaf)
+		if argumentOf[i] < 0 {
+			argumentOf[i] = len(arguments)
 			arguments, leaves = append(arguments, Argument{Mapping: Identity{}}), append(leaves, leaf)
 		}
-		arguments[at[i]].Node = sources[i]
+		arguments[argumentOf[i]].Node = sources[i]
 	}
 	if isLoop {
 		starts := b.carriedStarts(arguments, leaves)
@@ -129,7 +130,7 @@ func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 			}
 		}
 	}
-	of := len(arguments) // index of the first adjoint
+	firstAdjoint := len(arguments) // index of the first adjoint
 	index := map[int]int{}
 	for i, y := range b.results {
 		v, carried := adjoints[i], false
@@ -146,9 +147,9 @@ func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 		index[i] = len(arguments)
 		arguments = append(arguments, a)
 	}
-	results := b.sourceOrder(at)
+	results := b.sourceOrder(argumentOf)
 	all := Trace(b.target, b.pass.Kind, arguments, func(in []*graph.Node) []Result {
-		outputs := b.cloneResults(leaves, in[:of])
+		outputs := b.cloneResults(leaves, in[:firstAdjoint])
 		var total *graph.Node
 		for i := range b.results {
 			if a, ok := index[i]; ok {
@@ -160,11 +161,11 @@ func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 				}
 			}
 		}
-		of := make([]*graph.Node, len(b.outerSources))
+		firstAdjoint := make([]*graph.Node, len(b.outerSources))
 		for i := range b.outerSources {
-			of[i] = in[at[i]]
+			firstAdjoint[i] = in[argumentOf[i]]
 		}
-		gradients := graph.Gradient(total, of...)
+		gradients := graph.Gradient(total, firstAdjoint...)
 		list := make([]Result, len(results))
 		for i, source := range results {
 			list[i] = Result{Node: gradients[source], Mapping: b.sourceMappings[source]}
@@ -183,10 +184,10 @@ func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
 
 // sourceOrder returns the sources in the order of the results of the backward pass: the gradients of
 // carried sources are in the order of the carried adjoints.
-func (b *backwardPass) sourceOrder(at []int) (sources []int) {
+func (b *backwardPass) sourceOrder(argumentOf []int) (sources []int) {
 	for i, y := range b.results {
 		if _, carried := y.Mapping.(Carry); carried && y.Node.DType().IsFloat() {
-			sources = append(sources, slices.Index(at, b.carriedFrom[i]))
+			sources = append(sources, slices.Index(argumentOf, b.carriedFrom[i]))
 		}
 	}
 	for i, c := range b.sourceMappings {
@@ -197,8 +198,8 @@ func (b *backwardPass) sourceOrder(at []int) (sources []int) {
 	return sources
 }
 
-// carriedStarts runs the loop and returns, for each carried argument, the stack of the values at the start
-// of the iterations.
+// carriedStarts runs the loop and returns, for each carried argument, the stack of its values at
+// the start of the iterations.
 func (b *backwardPass) carriedStarts(arguments []Argument, leaves []*graph.Node) []*graph.Node {
 	carried := 0
 	all := Trace(b.target, b.pass.Kind, arguments, func(in []*graph.Node) (list []Result) {
@@ -219,18 +220,19 @@ func (b *backwardPass) carriedStarts(arguments []Argument, leaves []*graph.Node)
 	return all[carried:]
 }
 
-// cloneResults returns the region's results, recomputed with the nodes in instead of leaves.
-func (b *backwardPass) cloneResults(leaves, in []*graph.Node) []*graph.Node {
+// cloneResults returns copies of the region's results, computed from the nodes replacements instead
+// of leaves.
+func (b *backwardPass) cloneResults(leaves, replacements []*graph.Node) []*graph.Node {
 	copies := map[*graph.Node]*graph.Node{}
 	for i, leaf := range leaves {
-		copies[leaf] = in[i]
+		copies[leaf] = replacements[i]
 	}
-	var copied func(node *graph.Node) *graph.Node
-	copied = func(node *graph.Node) *graph.Node {
+	var clone func(node *graph.Node) *graph.Node
+	clone = func(node *graph.Node) *graph.Node {
 		if copies[node] == nil {
 			y, ok := node, true
 			if node.Id() >= b.innerArguments[0].Id() && node.Type() != graph.NodeTypeParameter {
-				y, ok = b.target.CloneNode(node, copied)
+				y, ok = b.target.CloneNode(node, clone)
 			}
 			if !ok {
 				b.fail("", nil, "a gradient of its gradient is requested, and it contains another region", secondDerivativeHint)
@@ -241,7 +243,7 @@ func (b *backwardPass) cloneResults(leaves, in []*graph.Node) []*graph.Node {
 	}
 	outputs := make([]*graph.Node, len(b.results))
 	for i, y := range b.results {
-		outputs[i] = copied(y.Node)
+		outputs[i] = clone(y.Node)
 	}
 	return outputs
 }

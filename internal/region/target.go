@@ -12,7 +12,7 @@ type Pass struct {
 	Kind Kind
 	// Forward is the forward pass of a backward pass, and nil for a forward pass.
 	Forward *Pass
-	// In and Out are the crossings of the arguments and of the results.
+	// In and Out are the mappings of the arguments and of the results.
 	In, Out []Mapping
 }
 
@@ -24,23 +24,23 @@ type Target interface {
 	EndPass(p *Pass)
 	// OpenPasses returns the open passes, the outermost first.
 	OpenPasses() []*Pass
-	// EmitOp adds an [Op] to the graph of x and returns its node. gradient returns the adjoint
-	// of x for the adjoint of the node. If gradient is nil, no gradient flows.
+	// EmitOp adds an [Op] to the graph of x and returns its node. gradient returns the adjoint of x
+	// for the adjoint of the node. If gradient is nil, no gradient flows.
 	EmitOp(x *graph.Node, op Op, gradient func(v *graph.Node) *graph.Node) *graph.Node
-	// CloneNode adds the op of a node again with the inputs copied(input). It returns false for an
-	// [Op] other than [CheckpointName].
-	CloneNode(node *graph.Node, copied func(input *graph.Node) *graph.Node) (*graph.Node, bool)
-	// LogicalMesh returns the named axes of a replica's logical devices, see logical.NewMesh.
+	// CloneNode adds the op of a node again with the inputs cloneInput(input). It returns false for
+	// an [Op] other than [CheckpointName].
+	CloneNode(node *graph.Node, cloneInput func(input *graph.Node) *graph.Node) (*graph.Node, bool)
+	// LogicalMesh returns the named axes of a replica's logical devices, see logical.Mesh.
 	LogicalMesh() sharding.Mesh
-	// InterceptParameters calls ask for each parameter that is added to the graph, until done is called. If ask
-	// returns an error, the parameter is rejected. A region whose arguments are found during the
-	// trace, such as a loop with stacked variables, rejects parameters that should be arguments,
-	// and is traced again with these arguments. Calls of Ask can be nested; the last function is
-	// called first.
-	InterceptParameters(ask func(name string) error) (done func())
+	// InterceptParameters calls check for each parameter that is added to the graph, until stop is
+	// called. If check returns an error, the parameter is rejected. A region whose arguments are
+	// found during the trace, such as a loop with stacked variables, rejects parameters that should
+	// be arguments, and is traced again with these arguments. Calls can be nested; the last check
+	// is called first.
+	InterceptParameters(check func(name string) error) (stop func())
 }
 
-// Op is an op at the border of a region, or a collective within a region.
+// Op is an op at the boundary of a region, or a collective within a region.
 type Op interface{ op() }
 
 // Enter is an argument: its operand is the value outside, and its result is argument Index of Pass,
@@ -71,7 +71,7 @@ type ZerosLike struct{ Slot *Slot }
 // ScalarZero ignores the operand and returns the float32 number 0.
 type ScalarZero struct{}
 
-// CheckpointName returns the operand and gives it a name for the policy [RematPolicy].
+// CheckpointName returns the operand and names it for a [RematPolicy].
 type CheckpointName struct{ Name string }
 
 func (Enter) op()          {}

@@ -12,15 +12,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/recomputed"
 )
 
-// Argument is an argument of a region: a node outside, and its crossing.
+// Argument is an argument of a region: a node outside, and its mapping.
 type Argument struct {
 	Node    *graph.Node
 	Mapping Mapping
-	// CheckpointName is the name of the argument in errors.
+	// Name is the name of the argument in errors.
 	Name string
 }
 
-// Result is a result of a region: a node inside, and its crossing.
+// Result is a result of a region: a node inside, and its mapping.
 type Result struct {
 	Node    *graph.Node
 	Mapping Mapping
@@ -28,17 +28,17 @@ type Result struct {
 }
 
 // Trace traces body as a region of the given kind and returns its results outside, which have
-// gradients. The parameters of body are the arguments inside. body may also read parameters of the
-// graph, arguments of enclosing regions and results of [AllowCapture], which cross as [Identity] and have
-// gradients, and values without gradients: integers, and values that depend only on constants. It
-// panics with an [*errkind.Fault].
+// gradients. The parameters of body are the arguments inside. body may also read values without
+// gradients (integers, and values that depend only on constants), and parameters of the graph,
+// arguments of enclosing regions and results of [AllowCapture], whose mapping is [Identity] and
+// which have gradients. It panics with an [*errkind.Fault].
 func Trace(target Target, kind Kind, arguments []Argument, body func(in []*graph.Node) []Result) []*graph.Node {
 	all, _ := TryTrace(target, kind, arguments, func(in []*graph.Node) ([]Result, bool) { return body(in), true })
 	return all
 }
 
-// TryTrace is Trace with a body that can cancel the region by returning false. Attempt then discards
-// the region and returns false.
+// TryTrace is Trace with a body that can cancel the region by returning false. TryTrace then
+// discards the region and returns false.
 func TryTrace(target Target, kind Kind, arguments []Argument, body func(in []*graph.Node) ([]Result, bool)) (all []*graph.Node, ok bool) {
 	r := &tracer{target: target, pass: &Pass{Kind: kind}, arguments: slices.Clone(arguments)}
 	if len(arguments) == 0 {
@@ -97,13 +97,13 @@ type tracer struct {
 	innerArguments []*graph.Node // the arguments inside
 	results        []Result
 	carriedFrom    []int // the argument whose next value a carried result is
-	// outerSources are the nodes outside that receive gradients. leaves are the corresponding nodes
-	// inside. crossings are their crossings.
+	// outerSources are the nodes outside that receive gradients. innerSources are the corresponding
+	// nodes inside, and sourceMappings their mappings.
 	outerSources, innerSources []*graph.Node
 	sourceMappings             []Mapping
 	gradientCache              map[*graph.Node]bool // see carriesGradient
-	// adjoints are the current adjoints of the results. arrived is set until the backward pass for
-	// these adjoints is traced, which sets gradients.
+	// adjoints are the current adjoints of the results. adjointsPending is set until the backward
+	// pass for these adjoints is traced, which sets gradients.
 	adjoints        []*graph.Node
 	adjointsPending bool
 	gradients       []*graph.Node
@@ -121,7 +121,6 @@ func describeValue(role string, i int, name string) string {
 	return fmt.Sprintf("%s %d (%s)", role, i, name)
 }
 
-// fail panics with an error.
 func (r *tracer) fail(subject string, cause error, reason, hint string) {
 	op := r.pass.Kind.String()
 	if subject != "" {
@@ -130,8 +129,8 @@ func (r *tracer) fail(subject string, cause error, reason, hint string) {
 	panic(&errkind.Fault{Op: op, Subject: subject, Reason: reason, Hint: hint, Class: errkind.ValueError, Err: cause})
 }
 
-// tracePass traces the ops that build adds to a pass. A panic ends the pass too, because the step may
-// recover from it and continue.
+// tracePass traces the ops that build adds to a pass. A panic ends the pass too, because the step
+// may recover from it and continue.
 func (r *tracer) tracePass(p *Pass, build func()) {
 	if err := r.target.BeginPass(p); err != nil {
 		panic(err)
@@ -159,9 +158,9 @@ func (r *tracer) enter(p *Pass, i int, x *graph.Node, c Mapping, what string) *g
 	return node
 }
 
-// collectSources finds the region's sources: its arguments, and the parameters and leaves that its ops
-// read or that it returns. Any other node from outside would lose its gradient at the region's
-// border.
+// collectSources finds the region's sources: its arguments, and the parameters and captured nodes
+// that its ops read or that it returns. Any other node from outside would lose its gradient at the
+// region's boundary.
 func (r *tracer) collectSources(nodes, enters []*graph.Node) {
 	frozen := frozenOf(nodes[0].Graph()) != nil
 	add := func(source, leaf *graph.Node, c Mapping) {
@@ -210,8 +209,8 @@ func IsVariable(node *graph.Node, first graph.NodeId) bool {
 	return node.Type() == graph.NodeTypeParameter
 }
 
-// carriesGradient reports whether a node outside may pass on a gradient: whether it depends on a
-// float parameter through floats.
+// carriesGradient reports whether a node outside may have a gradient: whether it depends on a float
+// parameter through floats.
 func (r *tracer) carriesGradient(node *graph.Node) bool {
 	known, ok := r.gradientCache[node]
 	if ok {
@@ -226,9 +225,9 @@ func (r *tracer) carriesGradient(node *graph.Node) bool {
 	return known
 }
 
-// emitResults returns the results outside. A node of GoMLX passes gradients to one input, but the region
-// has several sources and several results. All results therefore depend on one number, zero, which
-// is a sum over the sources. Their adjoints are stored until the adjoint of the number is
+// emitResults returns the results outside. A node of GoMLX passes gradients to one input, but the
+// region has several sources and several results. All results therefore depend on one number, zero,
+// which is a sum over the sources. Their adjoints are stored until the adjoint of the number is
 // requested, and each term of the sum then has the gradient of its source.
 func (r *tracer) emitResults() []*graph.Node {
 	r.checkCarries()

@@ -30,7 +30,6 @@ func (list Ints) Append(text []byte) []byte {
 	return append(appendInts(append(text, "array<i64: "...), list), '>')
 }
 
-// appendInts appends integers with commas between.
 func appendInts(text []byte, list []int) []byte {
 	for i, n := range list {
 		if i > 0 {
@@ -130,7 +129,7 @@ type Number struct {
 // bytes.
 type Dense struct {
 	Type Type
-	// Splat is the value of all elements, or nil if the elements are in List or Bytes.
+	// Splat is the value of all elements, or nil if the elements are in Numbers or Bytes.
 	Splat *Number
 	// Numbers contains the elements in row-major order.
 	Numbers []Number

@@ -18,10 +18,10 @@ type printer struct {
 	origins  []*Origin
 }
 
-// Text writes the module. The same values return the same bytes, whatever their origins are. A
-// statement with an origin has a location in the text, from which a compiler derives the names of
-// its instructions. The location ends with the statement's number after [NumberSeparator]. origins[i] is
-// the origin of number i. Text returns an error if a statement has a Mark.
+// Text writes the module. The bytes do not depend on the origins. A statement with an origin has a
+// location in the text, from which a compiler derives the names of its instructions. The location
+// ends with the statement's number after [NumberSeparator]. origins[i] is the origin of number i.
+// Text returns an error if a statement has a Mark.
 func (m *Module) Text() (text []byte, origins []*Origin, err error) {
 	statements := 0
 	for _, f := range m.Functions {
@@ -55,8 +55,8 @@ func (m *Module) Text() (text []byte, origins []*Origin, err error) {
 // NumberSeparator separates the op from the number of a statement in its location, as in add_s12.
 const NumberSeparator = "_s"
 
-// writeLocation writes the location of a statement. A statement that a pass added has the origin of its
-// first operand with an origin.
+// writeLocation writes the location of a statement. A statement that a pass added has the origin of
+// its first operand with an origin.
 func (p *printer) writeLocation(s *Statement) {
 	if len(s.Results) == 0 {
 		return
@@ -92,7 +92,6 @@ func (p *printer) writeValue(v *Value) {
 	p.text = append(p.text, v.Name...)
 }
 
-// writeList writes elements separated by commas.
 func writeList[T any](p *printer, all []T, write func(T)) {
 	for i, x := range all {
 		if i > 0 {
@@ -125,7 +124,8 @@ func (p *printer) writeInlineAttributes(all []Attribute) {
 	})
 }
 
-// writeAttributes writes one attribute in place, or several attributes on one line each.
+// writeAttributes writes a single attribute on the same line, or several attributes on one line
+// each.
 func (p *printer) writeAttributes(all []Attribute, indent int) {
 	switch len(all) {
 	case 0:
@@ -261,7 +261,6 @@ func (p *printer) writeBlockLabel(r *Region, indent int, end string) {
 	p.writeString(end)
 }
 
-// writeFunctionType writes the types of the operands and of the results.
 func (p *printer) writeFunctionType(s *Statement) {
 	p.writeString("(")
 	p.writeTypes(s.Operands)

@@ -31,7 +31,7 @@ func (e Enum) Append(text []byte) []byte {
 
 // Struct is a structured attribute. Each field is one dimension or a list of dimensions.
 type Struct struct {
-	// OpName is the name with its dialect, such as stablehlo.dot.
+	// Name is the name with its dialect, such as stablehlo.dot.
 	Name   string
 	Fields []Field
 	// BracketOnNewLine writes the closing bracket on a separate line.

@@ -1,8 +1,8 @@
 package ir
 
-// The keys of attributes that have no name in the short form of their op.
+// The keys of attributes that have no name in the custom form of their op.
 const (
-	// AppendElements is the key of the value of a stablehlo.constant.
+	// ValueKey is the key of the value of a stablehlo.constant.
 	ValueKey = "value"
 	// IotaDimensionKey is the key of the dimension of a stablehlo.iota.
 	IotaDimensionKey = "iota_dimension"

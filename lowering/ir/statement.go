@@ -25,7 +25,8 @@ type Attribute struct {
 type Form int
 
 const (
-	// GenericMultiline is MLIR's generic form with one attribute per line, the format of the StableHLO builder.
+	// GenericMultiline is MLIR's generic form with one attribute per line, the format of the
+	// StableHLO builder.
 	GenericMultiline Form = iota
 	// Generic is the generic form with the attributes on one line.
 	Generic
@@ -40,7 +41,7 @@ type Statement struct {
 	Op       string
 	Operands []*Value
 	Results  []*Value
-	// ResultName is the common name of results that were created with [ResultName], or "".
+	// ResultName is the common name of results that were created with [NewResults], or "".
 	ResultName string
 	// Attributes are in the order of the text.
 	Attributes []Attribute
@@ -79,8 +80,8 @@ func (s *Statement) AddAttribute(key string, value Attr) *Statement {
 // OpName returns the op without its dialect, such as add.
 func (s *Statement) OpName() string { return s.Op[strings.IndexByte(s.Op, '.')+1:] }
 
-// ReplaceAttribute sets an existing attribute to another value. It copies the attribute list first, so other
-// statements with the same list do not change. It adds no attribute.
+// ReplaceAttribute sets an existing attribute to another value. It copies the attribute list first,
+// so other statements with the same list do not change. It adds no attribute.
 func (s *Statement) ReplaceAttribute(key string, value Attr) {
 	for i, a := range s.Attributes {
 		if a.Key == key {
@@ -90,7 +91,8 @@ func (s *Statement) ReplaceAttribute(key string, value Attr) {
 	}
 }
 
-// ResultName returns the results of a statement with one name for all results: name#0, name#1 and so on.
+// NewResults returns the results of a statement with one name for all results: name#0, name#1 and
+// so on.
 func NewResults(name string, types ...Type) []*Value {
 	all := make([]*Value, len(types))
 	for i, t := range types {
@@ -150,8 +152,8 @@ type Module struct {
 	Functions []*Function
 }
 
-// WalkOperands calls yield for each operand of a statement and of the statements nested in its regions, in
-// order, without values that are defined in the regions. All passes use Reads to find the
+// WalkOperands calls yield for each operand of a statement and of the statements nested in its
+// regions, in order, without values that are defined in the regions. All passes use it to find the
 // dependencies of a statement.
 func (s *Statement) WalkOperands(yield func(*Value)) {
 	for _, v := range s.Operands {
@@ -175,24 +177,24 @@ func (s *Statement) WalkOperands(yield func(*Value)) {
 	}
 }
 
-// ReplaceOperands returns the statement with each operand v replaced by of(v), including operands in its
-// regions. It returns the statement itself if no operand changes.
-func (s *Statement) ReplaceOperands(of func(v *Value) *Value) *Statement {
+// ReplaceOperands returns the statement with each operand v replaced by replacement(v), including
+// operands in its regions. It returns the statement itself if no operand changes.
+func (s *Statement) ReplaceOperands(replacement func(v *Value) *Value) *Statement {
 	changed := false
-	s.WalkOperands(func(v *Value) { changed = changed || of(v) != v })
+	s.WalkOperands(func(v *Value) { changed = changed || replacement(v) != v })
 	if !changed {
 		return s
 	}
 	copied := *s
 	copied.Operands = slices.Clone(s.Operands)
 	for i, v := range s.Operands {
-		copied.Operands[i] = of(v)
+		copied.Operands[i] = replacement(v)
 	}
 	copied.Regions = nil
 	for _, r := range s.Regions {
 		body := make([]*Statement, len(r.Body))
 		for i, inner := range r.Body {
-			body[i] = inner.ReplaceOperands(of)
+			body[i] = inner.ReplaceOperands(replacement)
 		}
 		copied.Regions = append(copied.Regions, &Region{Label: r.Label, Arguments: r.Arguments, Body: body})
 	}

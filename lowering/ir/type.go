@@ -43,7 +43,7 @@ func (t Type) Equal(other Type) bool {
 	return t.DType == other.DType && slices.Equal(t.Dims, other.Dims)
 }
 
-// AddAttribute returns the type with the given dimensions.
+// WithDims returns the type with the given dimensions.
 func (t Type) WithDims(dims ...int) Type { return Type{DType: t.DType, Dims: dims} }
 
 // Stacked returns the type of a stack of n tensors of type t along a new leading dimension.

@@ -119,7 +119,7 @@ func (c *forwardPart) discoverDTypes(p Policy, g *graph.Graph, store *model.Stor
 	whole = true
 }
 
-// recordLookups reports whether the code visible up hidden variables that no layer had created
+// recordLookups reports whether the code lookedUp up hidden variables that no layer had created
 // before. These variables are not hidden in the next run.
 func (c *forwardPart) recordLookups(missed []string, made []*model.Variable, hidden map[string]*model.Variable) bool {
 	found := false

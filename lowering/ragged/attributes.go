@@ -7,8 +7,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// attributeInts returns the integers of an attribute, or nil if there is no such attribute. It panics with
-// an [*Error] if the attribute has another type, so that an op is never rewritten partially.
+// attributeInts returns the integers of an attribute, or nil if there is no such attribute. It
+// panics with an [*Error] if the attribute has another type, so that an op is never rewritten
+// partially.
 func attributeInts(s *ir.Statement, key string) []int {
 	switch v := s.Attribute(key).(type) {
 	case nil:

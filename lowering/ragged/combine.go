@@ -11,29 +11,29 @@ import (
 
 // rewriteReduce masks its operands with its initial value, which StableHLO requires to be a neutral
 // element.
-func (r *rewriter) rewriteReduce(s, copied *ir.Statement) {
+func (r *rewriter) rewriteReduce(s, rewritten *ir.Statement) {
 	over := attributeInts(s, "dimensions")
 	n := len(s.Operands) / 2
 	for i := range n {
 		dims := r.dims[s.Operands[i]]
-		copied.Operands[i] = r.maskPadding(copied.Operands[i], dims, paddedDimsIn(dims, over), func() *ir.Value { return copied.Operands[n+i] })
+		rewritten.Operands[i] = r.maskPadding(rewritten.Operands[i], dims, paddedDimsIn(dims, over), func() *ir.Value { return rewritten.Operands[n+i] })
 	}
 	r.rejectVaryingAttributes(s)
 }
 
 // rewriteDot masks both operands of a contraction, because 0 times NaN is NaN.
-func (r *rewriter) rewriteDot(s, copied *ir.Statement) {
+func (r *rewriter) rewriteDot(s, rewritten *ir.Statement) {
 	for i, side := range []string{"lhs", "rhs"} {
 		dims := r.dims[s.Operands[i]]
 		over := fieldDims(s, "dot_dimension_numbers", side+"_contracting_dimensions")
-		copied.Operands[i] = r.maskPadding(copied.Operands[i], dims, paddedDimsIn(dims, over), r.zeroOf(s.Operands[i].Type.DType))
+		rewritten.Operands[i] = r.maskPadding(rewritten.Operands[i], dims, paddedDimsIn(dims, over), r.zeroOf(s.Operands[i].Type.DType))
 	}
 	r.rejectVaryingAttributes(s)
 }
 
 // rewriteConvolution masks the contracted dimensions: the input's features and the kernel's input
 // features, and in gradients the batch. It rejects windows over padded dimensions.
-func (r *rewriter) rewriteConvolution(s, copied *ir.Statement) {
+func (r *rewriter) rewriteConvolution(s, rewritten *ir.Statement) {
 	axes, ok := s.Attribute("dimension_numbers").(ir.ConvDimensionNumbers)
 	if !ok {
 		panic(unknownAttributeError(s, "dimension_numbers"))
@@ -54,14 +54,14 @@ func (r *rewriter) rewriteConvolution(s, copied *ir.Statement) {
 				r.reject(s, i, d, "convolution", "its windows reach over the padded dimension", "convolve over other dimensions")
 			}
 		}
-		copied.Operands[i] = r.maskPadding(copied.Operands[i], dims, contracted, r.zeroOf(s.Operands[i].Type.DType))
+		rewritten.Operands[i] = r.maskPadding(rewritten.Operands[i], dims, contracted, r.zeroOf(s.Operands[i].Type.DType))
 	}
 	r.rejectVaryingAttributes(s)
 }
 
-// rewriteReduceWindow masks the inputs of windows. It requires one output per input in a padded dimension:
-// stride 1, and window size - 1 elements of padding.
-func (r *rewriter) rewriteReduceWindow(s, copied *ir.Statement) {
+// rewriteReduceWindow masks the inputs of windows. It requires one output per input in a padded
+// dimension: stride 1, and window size - 1 elements of padding.
+func (r *rewriter) rewriteReduceWindow(s, rewritten *ir.Statement) {
 	if len(s.Operands) != 2 {
 		r.reject(s, 0, -1, "reduce_window", "it has several operands", "")
 	}
@@ -87,7 +87,7 @@ func (r *rewriter) rewriteReduceWindow(s, copied *ir.Statement) {
 	if len(over) == 0 {
 		r.rejectVaryingAttributes(s)
 	}
-	copied.Operands[0] = r.maskPadding(copied.Operands[0], dims, over, func() *ir.Value { return copied.Operands[1] })
+	rewritten.Operands[0] = r.maskPadding(rewritten.Operands[0], dims, over, func() *ir.Value { return rewritten.Operands[1] })
 }
 
 // elementOrOne returns list[i], or 1 if the list is absent.
@@ -108,9 +108,8 @@ func (r *rewriter) checkSelectAndScatter(s *ir.Statement) {
 	r.rejectVaryingAttributes(s)
 }
 
-// rewriteGather reads rows at positions. Positions in the padding are clamped to the last real row, like
-// positions past the end.
-func (r *rewriter) rewriteGather(s, copied *ir.Statement) {
+// rewriteGather clamps positions in the padding to the last real row, like positions past the end.
+func (r *rewriter) rewriteGather(s, rewritten *ir.Statement) {
 	const key = "dimension_numbers"
 	operand, positions := s.Operands[0], s.Operands[1]
 	dims, at := r.dims[operand], r.dims[positions]
@@ -135,12 +134,11 @@ func (r *rewriter) rewriteGather(s, copied *ir.Statement) {
 	}
 	r.rejectVaryingAttributes(s, "slice_sizes")
 	if len(limited) > 0 {
-		copied.Operands[1] = r.clampPositions(copied.Operands[1], dims, indexed, limited, vector)
-		r.clearFlag(copied, "indices_are_sorted")
+		rewritten.Operands[1] = r.clampPositions(rewritten.Operands[1], dims, indexed, limited, vector)
+		r.clearFlag(rewritten, "indices_are_sorted")
 	}
 }
 
-// clampPositions limits positions to the real sizes of their dimensions.
 func (r *rewriter) clampPositions(positions *ir.Value, dims []Dim, indexed, limited []int, vector int) *ir.Value {
 	shape, dtype := positions.Type.Dims, positions.Type.DType
 	for _, i := range limited {
@@ -157,9 +155,9 @@ func (r *rewriter) clampPositions(positions *ir.Value, dims []Dim, indexed, limi
 	return positions
 }
 
-// rewriteScatter skips the updates in the padding: their positions are moved outside, which StableHLO
-// skips, and their values are replaced by the neutral element.
-func (r *rewriter) rewriteScatter(s, copied *ir.Statement) {
+// rewriteScatter skips the updates in the padding: their positions are moved outside, which
+// StableHLO skips, and their values are replaced by the neutral element.
+func (r *rewriter) rewriteScatter(s, rewritten *ir.Statement) {
 	const key = "scatter_dimension_numbers"
 	if len(s.Operands) != 3 {
 		r.reject(s, 0, -1, "scatter", "it has several operands", "")
@@ -185,9 +183,9 @@ func (r *rewriter) rewriteScatter(s, copied *ir.Statement) {
 		r.reject(s, 1, vector, "scatter", "how many coordinates a position has changes with the padded size", "")
 	}
 	if len(rows) > 0 {
-		copied.Operands[1] = r.maskPadding(copied.Operands[1], at, rows, func() *ir.Value { return r.addConstant(ir.Integer(-1), positions.Type.DType) })
-		r.clearFlag(copied, "indices_are_sorted")
-		r.clearFlag(copied, "unique_indices")
+		rewritten.Operands[1] = r.maskPadding(rewritten.Operands[1], at, rows, func() *ir.Value { return r.addConstant(ir.Integer(-1), positions.Type.DType) })
+		r.clearFlag(rewritten, "indices_are_sorted")
+		r.clearFlag(rewritten, "unique_indices")
 		if isSum(s.Regions[0]) {
 			dims := r.dims[updates]
 			var free []int
@@ -196,7 +194,7 @@ func (r *rewriter) rewriteScatter(s, copied *ir.Statement) {
 					free = append(free, d)
 				}
 			}
-			copied.Operands[2] = r.maskPadding(copied.Operands[2], dims, free, r.zeroOf(updates.Type.DType))
+			rewritten.Operands[2] = r.maskPadding(rewritten.Operands[2], dims, free, r.zeroOf(updates.Type.DType))
 		}
 	}
 	r.rejectVaryingAttributes(s)

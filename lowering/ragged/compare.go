@@ -14,7 +14,9 @@ type Variant struct {
 	Program *lowering.Program
 	// Sizes are the sizes of the padded dimensions.
 	Sizes []int
-	// MarkEffect describes the marks of the program. It may be nil for a program without marks.
+	// MarkEffect returns the effect of a mark on a padded value: "" if the result contains the
+	// operand's elements in another layout, or the name of an operation that does not support
+	// padding.
 	MarkEffect MarkEffect
 }
 
@@ -90,7 +92,6 @@ type comparer struct {
 	markEffects []MarkEffect
 }
 
-// compareFunctions compares the same function of all programs.
 func (c *comparer) compareFunctions(fs []*ir.Function) error {
 	blocks := make([]*ir.Region, len(fs))
 	for k, f := range fs {
@@ -102,7 +103,6 @@ func (c *comparer) compareFunctions(fs []*ir.Function) error {
 	return c.compareBlocks(blocks)
 }
 
-// compareBlocks compares the same block of all programs.
 func (c *comparer) compareBlocks(rs []*ir.Region) error {
 	arguments := make([][]*ir.Value, len(rs))
 	results := make([]*ir.Statement, len(rs))
@@ -124,29 +124,30 @@ func (c *comparer) compareBlocks(rs []*ir.Region) error {
 	return c.compareStatements(results)
 }
 
-// compareStatements compares one statement of each program and the statements that define its operands.
-func (c *comparer) compareStatements(row []*ir.Statement) error {
-	s := row[0]
+// compareStatements compares one statement of each program and the statements that define its
+// operands.
+func (c *comparer) compareStatements(statements []*ir.Statement) error {
+	s := statements[0]
 	c.plan.used[s] = true
-	outputs := make([][]*ir.Value, len(row))
-	for k, other := range row {
+	outputs := make([][]*ir.Value, len(statements))
+	for k, other := range statements {
 		outputs[k] = other.Results
 		if other.OpName() != s.OpName() || len(other.Operands) != len(s.Operands) || len(other.Regions) != len(s.Regions) {
 			return differentStepError(fmt.Sprintf("%s becomes %s", s.OpName(), other.OpName()))
 		}
 	}
-	for k, other := range row {
+	for k, other := range statements {
 		if (s.Mark == nil) != (other.Mark == nil) || s.Mark != nil && c.markEffects[k](other.Mark) != c.markEffects[0](s.Mark) {
 			return differentStepError("another custom call")
 		}
 	}
 	for i := range s.Operands {
-		if err := c.compareOperands(row, i); err != nil {
+		if err := c.compareOperands(statements, i); err != nil {
 			return err
 		}
 	}
 	for _, a := range s.Attributes {
-		for _, other := range row[1:] {
+		for _, other := range statements[1:] {
 			if attributeText(other, a.Key) != attributeText(s, a.Key) {
 				c.plan.varyingAttributes[s] = append(c.plan.varyingAttributes[s], a.Key)
 				break
@@ -154,8 +155,8 @@ func (c *comparer) compareStatements(row []*ir.Statement) error {
 		}
 	}
 	for i := range s.Regions {
-		bodies := make([]*ir.Region, len(row))
-		for k, other := range row {
+		bodies := make([]*ir.Region, len(statements))
+		for k, other := range statements {
 			bodies[k] = other.Regions[i]
 		}
 		if err := c.compareBlocks(bodies); err != nil {
@@ -165,8 +166,8 @@ func (c *comparer) compareStatements(row []*ir.Statement) error {
 	return c.recordValues(s, outputs)
 }
 
-// recordValues records the corresponding results of a statement, or the parameters of a function if s is
-// nil.
+// recordValues records the corresponding results of a statement, or the parameters of a function if
+// s is nil.
 func (c *comparer) recordValues(s *ir.Statement, all [][]*ir.Value) error {
 	for i, v := range all[0] {
 		var sh variantDims
@@ -191,14 +192,14 @@ func (c *comparer) recordValues(s *ir.Statement, all [][]*ir.Value) error {
 	return nil
 }
 
-// compareOperands compares operand i of the statements. Constants are compared at their uses: GoMLX shares
-// a node for equal constants, so the number of constants differs between programs.
-func (c *comparer) compareOperands(row []*ir.Statement, i int) error {
-	made := make([]*ir.Statement, len(row))
+// compareOperands compares operand i of the statements. Constants are compared at their uses: GoMLX
+// shares a node for equal constants, so the number of constants differs between programs.
+func (c *comparer) compareOperands(statements []*ir.Statement, i int) error {
+	definitions := make([]*ir.Statement, len(statements))
 	constants, known := 0, false
-	for k, s := range row {
+	for k, s := range statements {
 		name := s.Operands[i]
-		if made[k] = c.definitions[k][name]; made[k] != nil && made[k].Op == constantOp {
+		if definitions[k] = c.definitions[k][name]; definitions[k] != nil && definitions[k].Op == constantOp {
 			constants++
 		}
 		if _, ok := c.baseValues[k][name]; ok {
@@ -206,29 +207,29 @@ func (c *comparer) compareOperands(row []*ir.Statement, i int) error {
 		}
 	}
 	switch {
-	case constants == len(row):
-		return c.compareConstants(row[0], i, made)
+	case constants == len(statements):
+		return c.compareConstants(statements[0], i, definitions)
 	case constants > 0:
-		return differentStepError(fmt.Sprintf("%s reads a constant for some", row[0].OpName()))
+		return differentStepError(fmt.Sprintf("%s reads a constant for some", statements[0].OpName()))
 	case !known:
-		for _, s := range made {
+		for _, s := range definitions {
 			if s == nil {
-				return differentStepError(fmt.Sprintf("%s reads a value of nowhere", row[0].OpName()))
+				return differentStepError(fmt.Sprintf("%s reads a value of nowhere", statements[0].OpName()))
 			}
 		}
-		if err := c.compareStatements(made); err != nil {
+		if err := c.compareStatements(definitions); err != nil {
 			return err
 		}
 	}
-	for k, s := range row {
-		if c.baseValues[k][s.Operands[i]] != row[0].Operands[i] {
-			return differentStepError(fmt.Sprintf("%s reads other values", row[0].OpName()))
+	for k, s := range statements {
+		if c.baseValues[k][s.Operands[i]] != statements[0].Operands[i] {
+			return differentStepError(fmt.Sprintf("%s reads other values", statements[0].OpName()))
 		}
 	}
 	return nil
 }
 
-// compareConstants compares a constant operand.
+// compareConstants compares a constant operand of the corresponding statements.
 func (c *comparer) compareConstants(s *ir.Statement, operand int, constants []*ir.Statement) error {
 	base := constants[0].Results[0]
 	values := make([][]*ir.Value, len(constants))

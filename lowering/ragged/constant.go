@@ -12,7 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// sizeFunction is a constant as a function of the sizes: factor * product(sizes[i]^powers[i]) + offset.
+// sizeFunction is a constant as a function of the sizes: factor * product(sizes[i]^powers[i]) +
+// offset.
 type sizeFunction struct {
 	factor, offset float64
 	powers         []float64
@@ -37,8 +38,8 @@ func floatFromBits(bits uint64, dtype dtypes.DType) float64 {
 	return float64(bits)
 }
 
-// flatElements returns the elements of a constant in row-major order. It returns false if the elements are
-// not real numbers.
+// flatElements returns the elements of a constant in row-major order. It returns false if the
+// elements are not real numbers.
 func flatElements(d *ir.Dense) ([]float64, bool) {
 	size := 1
 	for _, n := range d.Type.Dims {
@@ -70,7 +71,7 @@ func flatElements(d *ir.Dense) ([]float64, bool) {
 	return all, len(all) == size
 }
 
-// equalNumbers compares numbers. NaN equals NaN.
+// equalNumbers reports whether two numbers are equal or both NaN.
 func equalNumbers(a, b float64) bool { return a == b || a != a && b != b }
 
 // tolerance returns the relative rounding error of a dtype.
@@ -93,32 +94,32 @@ func approxEqual(a, b, tolerance float64) bool {
 // candidatePowers are the exponents to try, in order.
 var candidatePowers = []float64{1, -1, 2, -2, 0.5, -0.5}
 
-// fitSizeFunction finds a function of the sizes with the given values. The sizes of the first program are the
-// padded sizes. Each other program differs from it in one size.
+// fitSizeFunction finds a function of the sizes with the given values. The sizes of the first
+// program are the padded sizes. Each other program differs from it in one size.
 func fitSizeFunction(values []float64, sizes [][]int, dtype dtypes.DType) (sizeFunction, bool) {
 	f := sizeFunction{factor: values[0], powers: make([]float64, len(sizes[0]))}
 	eps := tolerance(dtype)
-	several := 0
+	varyingSizes := 0
 	for i, padded := range sizes[0] {
-		var at, is []float64 // the varying size and the value, for each program
+		var otherSizes, otherValues []float64 // the varying size and the value, for each program
 		for k := 1; k < len(values); k++ {
 			if sizes[k][i] != padded {
-				at, is = append(at, float64(sizes[k][i])), append(is, values[k])
+				otherSizes, otherValues = append(otherSizes, float64(sizes[k][i])), append(otherValues, values[k])
 			}
 		}
 		constant := true
-		for _, v := range is {
+		for _, v := range otherValues {
 			constant = constant && equalNumbers(v, values[0])
 		}
 		if constant {
 			continue
 		}
-		several++
+		varyingSizes++
 		found := false
 		for _, p := range candidatePowers {
 			ok := values[0] != 0
-			for k, v := range is {
-				ok = ok && approxEqual(v, values[0]*math.Pow(at[k]/float64(padded), p), eps)
+			for k, v := range otherValues {
+				ok = ok && approxEqual(v, values[0]*math.Pow(otherSizes[k]/float64(padded), p), eps)
 			}
 			if ok {
 				f.powers[i], f.factor, found = p, f.factor/math.Pow(float64(padded), p), true
@@ -126,28 +127,28 @@ func fitSizeFunction(values []float64, sizes [][]int, dtype dtypes.DType) (sizeF
 			}
 		}
 		for _, p := range candidatePowers[:2] {
-			if found || several > 1 || len(is) < 2 {
+			if found || varyingSizes > 1 || len(otherValues) < 2 {
 				break
 			}
 			first := math.Pow(float64(padded), p)
-			factor := (is[0] - values[0]) / (math.Pow(at[0], p) - first)
+			factor := (otherValues[0] - values[0]) / (math.Pow(otherSizes[0], p) - first)
 			offset := values[0] - factor*first
-			if scale := math.Abs(offset) + math.Abs(is[1]); math.Abs(factor*math.Pow(at[1], p)+offset-is[1]) <= eps*scale {
+			if scale := math.Abs(offset) + math.Abs(otherValues[1]); math.Abs(factor*math.Pow(otherSizes[1], p)+offset-otherValues[1]) <= eps*scale {
 				f.powers[i], f.factor, f.offset, found = p, factor, offset, true
 			}
 		}
-		if !found || several > 1 && f.offset != 0 {
+		if !found || varyingSizes > 1 && f.offset != 0 {
 			return f, false
 		}
 	}
 	// The factor of a rounded constant is an integer or the reciprocal of an integer.
-	if whole := math.Round(f.factor); whole != 0 && approxEqual(f.factor, whole, 4*eps) {
-		f.factor = whole
-	} else if whole := math.Round(1 / f.factor); whole != 0 && approxEqual(1/f.factor, whole, 4*eps) {
-		f.factor = 1 / whole
+	if rounded := math.Round(f.factor); rounded != 0 && approxEqual(f.factor, rounded, 4*eps) {
+		f.factor = rounded
+	} else if rounded := math.Round(1 / f.factor); rounded != 0 && approxEqual(1/f.factor, rounded, 4*eps) {
+		f.factor = 1 / rounded
 	}
-	if whole := math.Round(f.offset); approxEqual(f.offset, whole, 4*eps) {
-		f.offset = whole
+	if rounded := math.Round(f.offset); approxEqual(f.offset, rounded, 4*eps) {
+		f.offset = rounded
 	}
 	if dtype.IsInt() {
 		for _, p := range f.powers {

@@ -11,7 +11,7 @@ import (
 
 // Builders of the ops that are added to a program. The result types follow from the operand types.
 
-// addOp adds an op with attributes sorted by name.
+// addOp adds an op. attributes must be sorted by name.
 func (r *rewriter) addOp(op string, result ir.Type, in []*ir.Value, attributes ...ir.Attribute) *ir.Value {
 	v := r.main.NewValue(result)
 	s := &ir.Statement{Op: "stablehlo." + op, Operands: in, Results: []*ir.Value{v}, Attributes: attributes}
@@ -19,7 +19,6 @@ func (r *rewriter) addOp(op string, result ir.Type, in []*ir.Value, attributes .
 	return v
 }
 
-// addBinary adds an op with two operands of the same type.
 func (r *rewriter) addBinary(op string, a, b *ir.Value) *ir.Value {
 	return r.addOp(op, a.Type, []*ir.Value{a, b})
 }
@@ -38,7 +37,6 @@ func (r *rewriter) addSelect(pred, onTrue, onFalse *ir.Value) *ir.Value {
 	return r.addOp("select", onTrue.Type, []*ir.Value{pred, onTrue, onFalse})
 }
 
-// addIota returns indices along an axis of a shape.
 func (r *rewriter) addIota(axis int, dims ...int) *ir.Value {
 	return r.addOp("iota", ir.TensorType(dtypes.Int32, dims...), nil, ir.Attribute{Key: ir.IotaDimensionKey, Value: ir.Int(axis)})
 }
@@ -56,7 +54,6 @@ func (r *rewriter) addElement(v *ir.Value, i int) *ir.Value {
 	return r.addOp("reshape", v.Type.WithDims(), []*ir.Value{one})
 }
 
-// addConstant adds a scalar.
 func (r *rewriter) addConstant(number ir.Number, dtype dtypes.DType) *ir.Value {
 	t := ir.TensorType(dtype)
 	return r.addOp("constant", t, nil, ir.Attribute{Key: ir.ValueKey, Value: &ir.Dense{Type: t, Splat: &number}})

@@ -27,7 +27,7 @@ type rewriter struct {
 	realSizes []*ir.Value // the real sizes, int32 scalars of the main function
 	// prelude contains the statements at the start of main. out contains the statements of the
 	// current block so far. later contains the statements of main that depend on late sizes; they
-	// are inserted where these sizes are defined. New ops are appended to one of the three lists.
+	// are inserted where these sizes are defined. dst is the list to which new ops are appended.
 	prelude, out, later []*ir.Statement
 	dst                 *[]*ir.Statement
 	isLate              []bool
@@ -53,10 +53,10 @@ func (p *Plan) Apply(sources []SizeSource) (positions []int, err error) {
 		}
 	}()
 	r.isLate = make([]bool, len(sources))
-	var known *ir.Value
+	var late *ir.Value
 	for i, source := range sources {
 		if source.Value != nil {
-			r.realSizes, r.isLate[i], known = append(r.realSizes, source.Value), true, source.Value
+			r.realSizes, r.isLate[i], late = append(r.realSizes, source.Value), true, source.Value
 			continue
 		}
 		at := slices.Index(p.program.ParameterNames, source.Parameter)
@@ -65,25 +65,25 @@ func (p *Plan) Apply(sources []SizeSource) (positions []int, err error) {
 		}
 		r.realSizes = append(r.realSizes, r.hoist(false, func() *ir.Value { return r.addElement(main.Parameters[at].Value, source.Index) }))
 	}
-	behind, at := -1, 0 // the statement that defines the late sizes, and its index
+	definedBy, at := -1, 0 // the statement that defines the late sizes, and its index
 	for i, s := range main.Body {
 		positions = append(positions, len(r.out))
 		r.rewriteStatement(s)
-		if known != nil && slices.Contains(s.Results, known) {
-			behind, at = i, len(r.out)
+		if late != nil && slices.Contains(s.Results, late) {
+			definedBy, at = i, len(r.out)
 		}
 	}
 	positions = append(positions, len(r.out))
-	if known != nil && behind < 0 {
+	if late != nil && definedBy < 0 {
 		return nil, &Error{Dim: -1, Reason: "the program does not make a real size", Hint: "name a value of the step"}
 	}
-	if behind >= 0 {
+	if definedBy >= 0 {
 		r.out = slices.Insert(r.out, at, r.later...)
 	}
 	main.Body = append(r.prelude, r.out...)
 	for i := range positions {
 		positions[i] += len(r.prelude)
-		if behind >= 0 && i > behind {
+		if definedBy >= 0 && i > definedBy {
 			positions[i] += len(r.later)
 		}
 	}
@@ -107,21 +107,20 @@ func (r *rewriter) rewriteStatement(s *ir.Statement) {
 		r.out = append(r.out, s)
 		return
 	}
-	copied := *s
-	copied.Operands = slices.Clone(s.Operands)
+	rewritten := *s
+	rewritten.Operands = slices.Clone(s.Operands)
 	for i, f := range r.constants[s] {
 		if f != nil {
-			copied.Operands[i] = r.sizeConstant(f, s.Operands[i].Type)
+			rewritten.Operands[i] = r.sizeConstant(f, s.Operands[i].Type)
 		}
 	}
 	if r.hasPaddedDims(s) {
-		r.applyRule(s, &copied)
+		r.applyRule(s, &rewritten)
 	}
-	r.rewriteBodies(s, &copied)
-	r.out = append(r.out, &copied)
+	r.rewriteBodies(s, &rewritten)
+	r.out = append(r.out, &rewritten)
 }
 
-// hasPaddedDims reports whether a statement has padded dimensions.
 func (r *rewriter) hasPaddedDims(s *ir.Statement) bool {
 	concerned := func(v *ir.Value) bool { return len(paddedDims(r.dims[v])) > 0 }
 	return slices.ContainsFunc(s.Operands, concerned) || slices.ContainsFunc(s.Results, concerned) ||
@@ -129,7 +128,7 @@ func (r *rewriter) hasPaddedDims(s *ir.Statement) bool {
 }
 
 // rewriteBodies rewrites the bodies of loops and branches.
-func (r *rewriter) rewriteBodies(s, copied *ir.Statement) {
+func (r *rewriter) rewriteBodies(s, rewritten *ir.Statement) {
 	switch s.Op {
 	case "stablehlo.while", "stablehlo.if", "stablehlo.case":
 	default:
@@ -143,14 +142,14 @@ func (r *rewriter) rewriteBodies(s, copied *ir.Statement) {
 		}
 		return
 	}
-	copied.Regions = make([]*ir.Region, len(s.Regions))
+	rewritten.Regions = make([]*ir.Region, len(s.Regions))
 	for i, f := range s.Regions {
 		body, out := r.inBody, r.out
 		r.out, r.inBody = nil, true
 		for _, inner := range f.Body {
 			r.rewriteStatement(inner)
 		}
-		copied.Regions[i] = &ir.Region{Label: f.Label, Arguments: f.Arguments, Body: r.out}
+		rewritten.Regions[i] = &ir.Region{Label: f.Label, Arguments: f.Arguments, Body: r.out}
 		r.out, r.inBody = out, body
 	}
 }
@@ -244,25 +243,25 @@ func (r *rewriter) realSize(d Dim) *ir.Value {
 	return v
 }
 
-// realMask returns a mask of the elements that are real in the padded dimensions at.
-func (r *rewriter) realMask(shape []int, dims []Dim, at []int) *ir.Value {
+// realMask returns a mask of the elements that are real in the given padded dimensions.
+func (r *rewriter) realMask(shape []int, dims []Dim, paddedDims []int) *ir.Value {
 	var key strings.Builder
-	fmt.Fprintf(&key, "inside %v %v", shape, at)
-	for _, d := range at {
+	fmt.Fprintf(&key, "inside %v %v", shape, paddedDims)
+	for _, d := range paddedDims {
 		fmt.Fprintf(&key, " %v", dims[d])
 	}
 	v, ok := r.cache[key.String()]
 	if ok && !r.inBody {
 		return v
 	}
-	limits, late := make([]*ir.Value, len(at)), false
-	for i, d := range at {
+	limits, late := make([]*ir.Value, len(paddedDims)), false
+	for i, d := range paddedDims {
 		limits[i] = r.realSize(dims[d])
 		late = late || r.isLate[dims[d].Size]
 	}
 	build := func() *ir.Value {
 		var all *ir.Value
-		for i, d := range at {
+		for i, d := range paddedDims {
 			index := r.addIota(0, shape[d])
 			below := r.addCompare("LT", index, r.addBroadcast(limits[i], shape[d:d+1]))
 			below = r.addBroadcast(below, shape, d)
@@ -282,11 +281,11 @@ func (r *rewriter) realMask(shape []int, dims []Dim, at []int) *ir.Value {
 	return v
 }
 
-// maskPadding returns x with the padding in the dimensions at replaced by a scalar.
-func (r *rewriter) maskPadding(x *ir.Value, dims []Dim, at []int, fill func() *ir.Value) *ir.Value {
-	if len(at) == 0 {
+// maskPadding returns x with the padding in the given dimensions replaced by a scalar.
+func (r *rewriter) maskPadding(x *ir.Value, dims []Dim, paddedDims []int, fill func() *ir.Value) *ir.Value {
+	if len(paddedDims) == 0 {
 		return x
 	}
-	inside := r.realMask(x.Type.Dims, dims, at)
+	inside := r.realMask(x.Type.Dims, dims, paddedDims)
 	return r.addSelect(inside, x, r.addBroadcast(fill(), x.Type.Dims))
 }

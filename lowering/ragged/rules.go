@@ -6,7 +6,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// elementwiseOps ops, and ops that only move elements or change the layout, preserve the invariant.
+// elementwiseOps preserve the invariant. They include ops that only move elements or change the
+// layout.
 var elementwiseOps = map[string]bool{
 	"abs": true, "add": true, "and": true, "atan2": true, "cbrt": true, "ceil": true, "clamp": true, "compare": true,
 	"complex": true, "convert": true, "cosine": true, "count_leading_zeros": true, "divide": true, "erf": true,
@@ -23,9 +24,9 @@ var elementwiseOps = map[string]bool{
 	"rng_bit_generator": true,
 }
 
-// applyRule makes a statement with padded dimensions preserve the invariant. It changes the operands of
-// copied, which is written. s is the original statement.
-func (r *rewriter) applyRule(s, copied *ir.Statement) {
+// applyRule makes a statement with padded dimensions preserve the invariant. It changes the
+// operands of rewritten, which replaces s.
+func (r *rewriter) applyRule(s, rewritten *ir.Statement) {
 	if s.Mark != nil {
 		if op := r.markEffect(s.Mark); op != "" {
 			r.reject(s, 0, -1, op, "the replicas' real sizes differ",
@@ -42,13 +43,13 @@ func (r *rewriter) applyRule(s, copied *ir.Statement) {
 	case "reshape":
 		r.checkReshape(s)
 	case "reduce":
-		r.rewriteReduce(s, copied)
+		r.rewriteReduce(s, rewritten)
 	case "dot_general":
-		r.rewriteDot(s, copied)
+		r.rewriteDot(s, rewritten)
 	case "convolution":
-		r.rewriteConvolution(s, copied)
+		r.rewriteConvolution(s, rewritten)
 	case "reduce_window":
-		r.rewriteReduceWindow(s, copied)
+		r.rewriteReduceWindow(s, rewritten)
 	case "select_and_scatter":
 		r.checkSelectAndScatter(s)
 	case "slice":
@@ -68,9 +69,9 @@ func (r *rewriter) applyRule(s, copied *ir.Statement) {
 	case "dynamic_update_slice":
 		r.checkDynamicUpdateSlice(s)
 	case "gather":
-		r.rewriteGather(s, copied)
+		r.rewriteGather(s, rewritten)
 	case "scatter":
-		r.rewriteScatter(s, copied)
+		r.rewriteScatter(s, rewritten)
 	case "bitcast_convert":
 		if v := s.Operands[0]; v.Type.Rank() != s.Results[0].Type.Rank() {
 			r.rejectPaddedDims(s, "its bytes are numbers of other sizes", "", []int{min(v.Type.Rank(), s.Results[0].Type.Rank())})
@@ -99,11 +100,11 @@ func (r *rewriter) reject(s *ir.Statement, operand, dim int, op, reason, hint st
 	panic(e)
 }
 
-// rejectVaryingAttributes rejects a statement with attributes that depend on the sizes, except for the
-// attributes in but.
-func (r *rewriter) rejectVaryingAttributes(s *ir.Statement, but ...string) {
+// rejectVaryingAttributes rejects a statement with attributes that depend on the sizes, except for
+// the attributes in allowed.
+func (r *rewriter) rejectVaryingAttributes(s *ir.Statement, allowed ...string) {
 	for _, key := range r.varyingAttributes[s] {
-		if !slices.Contains(but, key) {
+		if !slices.Contains(allowed, key) {
 			r.reject(s, 0, -1, s.OpName(), "its "+key+" changes with a padded size", "")
 		}
 	}
@@ -118,15 +119,15 @@ func (r *rewriter) rejectPaddedDims(s *ir.Statement, reason, hint string, list [
 	}
 }
 
-func intRange(from, to int) (all []int) {
-	for i := max(from, 0); i < to; i++ {
+func intRange(begin, end int) (all []int) {
+	for i := max(begin, 0); i < end; i++ {
 		all = append(all, i)
 	}
 	return all
 }
 
-// checkReshape preserves the invariant if a padded dimension is the leading one of the dimensions that
-// it is joined with or split into: the real rows then stay first.
+// checkReshape accepts a reshape if a padded dimension is the leading one of the dimensions that it
+// is joined with or split into: the real rows then stay first.
 func (r *rewriter) checkReshape(s *ir.Statement) {
 	in, out := s.Operands[0], s.Results[0]
 	from, to := r.shapes[in], r.shapes[out]
@@ -138,11 +139,11 @@ func (r *rewriter) checkReshape(s *ir.Statement) {
 	for i, j := 0, 0; i < len(from[0]) || j < len(to[0]); {
 		a, b := ones(n), ones(n)
 		firstIn, firstOut := i, j
-		take := func(product []int, of variantDims, at *int) {
+		take := func(product []int, dims variantDims, next *int) {
 			for k := range product {
-				product[k] *= of[k][*at]
+				product[k] *= dims[k][*next]
 			}
-			*at++
+			*next++
 		}
 		if i < len(from[0]) {
 			take(a, from, &i)
@@ -174,11 +175,11 @@ func ones(n int) []int {
 	return all
 }
 
-// isLeadingPadded reports whether at most one of dimensions from to to is padded, with only dimensions of
-// size 1 before it.
-func isLeadingPadded(dims []Dim, sizes []int, from, to int) bool {
+// isLeadingPadded reports whether at most one of the dimensions begin to end-1 is padded, with only
+// dimensions of size 1 before it.
+func isLeadingPadded(dims []Dim, sizes []int, begin, end int) bool {
 	first := true
-	for d := from; d < to; d++ {
+	for d := begin; d < end; d++ {
 		if dims[d].IsPadded() && !first {
 			return false
 		}
@@ -214,12 +215,12 @@ func (r *rewriter) checkPad(s *ir.Statement) {
 	r.rejectVaryingAttributes(s)
 }
 
-// requireFullDims rejects a statement unless part covers each padded dimension of whole completely, so
-// that the start index there is 0.
-func (r *rewriter) requireFullDims(s *ir.Statement, whole, part *ir.Value, reason, hint string) {
-	a, b := r.dims[whole], r.dims[part]
+// requireFullDims rejects a statement unless slice covers each padded dimension of operand
+// completely, so that the start index there is 0.
+func (r *rewriter) requireFullDims(s *ir.Statement, operand, slice *ir.Value, reason, hint string) {
+	a, b := r.dims[operand], r.dims[slice]
 	for d := range a {
-		if a[d] != b[d] || a[d].IsPadded() && whole.Type.Dims[d] != part.Type.Dims[d] {
+		if a[d] != b[d] || a[d].IsPadded() && operand.Type.Dims[d] != slice.Type.Dims[d] {
 			r.reject(s, 0, d, s.OpName(), reason, hint)
 		}
 	}

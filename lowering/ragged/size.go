@@ -2,7 +2,7 @@ package ragged
 
 import "slices"
 
-// Dim is the dependency of a dimension on a padded size: the dimension is Times * sizes[Size]. If
+// Dim is the dependency of a dimension on a padded size: the dimension is Factor * sizes[Size]. If
 // Factor is 0, the dimension depends on no padded size.
 type Dim struct{ Size, Factor int }
 
@@ -12,9 +12,9 @@ func (d Dim) IsPadded() bool { return d.Factor > 0 }
 // variantDims contains the dimensions of one value in each of the compared programs.
 type variantDims [][]int
 
-// sizeDependencies computes the dependency of the dimensions on the sizes. sizes[k] are the sizes of program k.
-// at is the first dimension that is no multiple of one size, or -1.
-func (s variantDims) sizeDependencies(sizes [][]int) (dims []Dim, at int) {
+// sizeDependencies computes the dependency of the dimensions on the sizes. sizes[k] are the sizes
+// of program k. bad is the first dimension that is no multiple of one size, or -1.
+func (s variantDims) sizeDependencies(sizes [][]int) (dims []Dim, bad int) {
 	dims = make([]Dim, len(s[0]))
 	for d, n := range s[0] {
 		for k := 1; k < len(s); k++ {
@@ -52,7 +52,6 @@ func differingIndex(a, b []int) int {
 	return 0
 }
 
-// paddedDims returns the dimensions that have padding.
 func paddedDims(dims []Dim) (all []int) {
 	for d, dim := range dims {
 		if dim.IsPadded() {

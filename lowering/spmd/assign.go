@@ -20,19 +20,18 @@ import (
 type placement struct {
 	w    *assembler
 	flow *dataFlow
-	// device is the device that runs a statement alone, or everywhere. Statements of On regions
-	// have the value own.
+	// device is the device that runs a statement alone, or allDevices. Statements of On regions
+	// have the value inRegion.
 	device []int
 	// sharded contains values that may be sharded over devices.
 	sharded valueSet
 	// readers are the statements that read the results of each statement.
 	readers [][]int
 	// adjoints maps a device to the adjoints assigned to it and the values computed from them
-	// there. held maps a device to the values that only this device computes or reads.
+	// there. onDevice maps a device to the values that only this device computes or reads.
 	adjoints, onDevice map[int]valueSet
 }
 
-// valueSet is a set of values.
 type valueSet map[*ir.Value]bool
 
 const (
@@ -40,7 +39,7 @@ const (
 	inRegion   = -2
 )
 
-// layoutOps ops only move elements. If their operand is available on all devices, running them
+// layoutOps only move elements. If their operand is available on all devices, running them
 // everywhere costs less than sending the result.
 var layoutOps = []string{"stablehlo.reshape", "stablehlo.transpose", "stablehlo.broadcast_in_dim", "stablehlo.slice", "stablehlo.reverse",
 	"stablehlo.convert", "stablehlo.iota", "stablehlo.constant", "stablehlo.pad", "stablehlo.concatenate"}
@@ -51,8 +50,8 @@ var allDeviceOps = []string{"stablehlo.rng_bit_generator", "stablehlo.rng", "sta
 	"stablehlo.all_gather", "stablehlo.reduce_scatter", "stablehlo.all_to_all", "stablehlo.collective_permute",
 	"stablehlo.collective_broadcast", "stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.return", "sdy.manual_computation"}
 
-// placeStatements determines the statements that run on one device, and the values that are aliases because
-// of annotations.
+// placeStatements selects the device of each statement, and resolves annotations to aliases of
+// their operands.
 func (w *assembler) placeStatements(fl *dataFlow, step *lowering.Program, arguments []ShardedTensor) *placement {
 	p := &placement{w: w, flow: fl, device: make([]int, len(fl.statements)), sharded: valueSet{},
 		readers: make([][]int, len(fl.statements)), adjoints: map[int]valueSet{}, onDevice: map[int]valueSet{}}
@@ -85,7 +84,7 @@ func (w *assembler) placeStatements(fl *dataFlow, step *lowering.Program, argume
 	return p
 }
 
-// propagate propagates the properties of a statement's operands to its results, and moves assigned
+// propagate passes the properties of a statement's operands to its results, and assigns annotated
 // values to their device.
 func (p *placement) propagate(i int) {
 	fl, s := p.flow, p.flow.statements[i]
@@ -113,7 +112,7 @@ func (p *placement) propagate(i int) {
 	}
 }
 
-// assignValue records that y, which is an alias of x, is assigned to device k.
+// assignValue assigns y, which is an alias of x, to device k.
 func (p *placement) assignValue(x, y *ir.Value, k int, adjoint, split bool) {
 	if !split {
 		p.flow.aliases[y] = x
@@ -129,18 +128,19 @@ func (p *placement) assignValue(x, y *ir.Value, k int, adjoint, split bool) {
 	}
 }
 
-// assignProducer moves the op that defines a value to device k, and reports whether the op runs there.
+// assignProducer assigns the statement that defines v to device k if possible. It reports whether
+// the statement runs there.
 func (p *placement) assignProducer(v *ir.Value, k int) bool {
 	i, ok := p.flow.defined[v]
 	if !ok || p.device[i] != allDevices || !p.canRunOnOneDevice(i) {
 		return ok && p.device[i] == k
 	}
 	if s := p.flow.statements[i]; slices.Contains(layoutOps, s.Op) {
-		from := false
+		moved := false
 		for _, operand := range p.flow.uses[i] {
-			from = p.assignProducer(operand, k) || from
+			moved = p.assignProducer(operand, k) || moved
 		}
-		if !from {
+		if !moved {
 			return false
 		}
 	}
@@ -173,8 +173,8 @@ func (p *placement) canRunOnOneDevice(i int) bool {
 	return p.w.checkSingleDevice([]*ir.Statement{s}) == nil && !slices.ContainsFunc(s.Regions, func(r *ir.Region) bool { return p.w.containsMark(r.Body) })
 }
 
-// extend moves further statements to devices: statements that depend on adjoints there and statements
-// that only one device needs. It reports whether it moved any.
+// extend assigns further statements to devices: statements that depend on adjoints there, and
+// statements whose results only one device reads. It reports whether it assigned any.
 func (p *placement) extend() bool {
 	grown := false
 	for i := range p.flow.statements {
@@ -206,8 +206,8 @@ func (p *placement) extend() bool {
 	return grown
 }
 
-// isBackward reports whether a statement computes a value from adjoints of device k and other values
-// of the device.
+// isBackward reports whether a statement computes a value from adjoints of device k and other
+// values of the device.
 func (p *placement) isBackward(i, k int) bool {
 	adjoint := func(v *ir.Value) bool { return p.adjoints[k][v] }
 	return slices.ContainsFunc(p.flow.uses[i], adjoint) && !slices.ContainsFunc(p.flow.uses[i], func(v *ir.Value) bool {
@@ -215,8 +215,8 @@ func (p *placement) isBackward(i, k int) bool {
 	})
 }
 
-// canCompute reports whether device k has a value or can compute it from its values with at most the
-// given number of ops.
+// canCompute reports whether device k has v, or can compute v from its values with at most ops
+// statements.
 func (p *placement) canCompute(v *ir.Value, k, ops int) bool {
 	if p.onDevice[k][v] || p.flow.isRepeatable(v) {
 		return true
@@ -234,7 +234,7 @@ func (p *placement) addRegions(regions []deviceRegion) []deviceRegion {
 	level := make([]int, len(fl.statements))
 	type key struct{ device, level int }
 	numbers := map[key]int{}
-	crossed := func(operand, reader int) int {
+	levelAfter := func(operand, reader int) int {
 		// A transfer from a region to any other unit adds one level.
 		switch {
 		case p.device[operand] == allDevices, p.device[operand] >= 0 && p.device[operand] == p.device[reader],
@@ -248,23 +248,23 @@ func (p *placement) addRegions(regions []deviceRegion) []deviceRegion {
 		if p.device[i] == inRegion {
 			end = regions[fl.regionOf[i]].statements[len(regions[fl.regionOf[i]].statements)-1] + 1
 		}
-		at := 0
+		unitLevel := 0
 		for j := i; j < end; j++ {
 			for _, v := range fl.uses[j] {
 				if from, ok := fl.defined[v]; ok && from < i && !(fl.isRepeatable(v) && (p.device[from] != allDevices || p.device[i] != allDevices)) {
-					at = max(at, crossed(from, i))
+					unitLevel = max(unitLevel, levelAfter(from, i))
 				}
 			}
 		}
 		for ; i < end; i++ {
-			level[i] = at
+			level[i] = unitLevel
 		}
 		i--
 		if k := p.device[i]; k >= 0 {
-			n, ok := numbers[key{k, at}]
+			n, ok := numbers[key{k, unitLevel}]
 			if !ok {
 				n = len(regions)
-				numbers[key{k, at}] = n
+				numbers[key{k, unitLevel}] = n
 				regions = append(regions, deviceRegion{device: k})
 			}
 			fl.regionOf[i] = n

@@ -13,28 +13,26 @@ const (
 	logicalGroups = ir.Alias("logical_groups")
 )
 
-// channelHandle returns the handle of a collective.
 func channelHandle(n int) ir.Attr {
 	return ir.Raw(fmt.Sprintf("#stablehlo.channel_handle<handle = %d, type = 1>", n))
 }
 
 // shardingAttr is the sharding of an argument or a result of a function. bareShardingAttr is the
-// sharding of a value inside a function. bares are the shardings of the operands and results of a
-// manual computation.
-func shardingAttr(s sharding.Spec) ir.Attr { return ir.Raw(s.ShardyText(meshName)) }
+// sharding of a value inside a function. bareShardingsAttr are the shardings of the operands or
+// results of a manual computation.
+func shardingAttr(s sharding.Spec) ir.Attr { return ir.Raw(s.Shardy(meshName)) }
 
 func bareShardingAttr(s sharding.Spec) ir.Attr { return ir.Raw(s.ShardyTextBare(meshName)) }
 
-func bareShardingsAttr(list []sharding.Spec) ir.Attr {
-	all := make([]string, len(list))
-	for i, s := range list {
-		all[i] = s.ShardyTextBare(meshName)
+func bareShardingsAttr(specs []sharding.Spec) ir.Attr {
+	shardings := make([]string, len(specs))
+	for i, s := range specs {
+		shardings[i] = s.ShardyBare(meshName)
 	}
-	return ir.Raw("[" + strings.Join(all, ", ") + "]")
+	return ir.Raw("[" + strings.Join(shardings, ", ") + "]")
 }
 
-// manualAxesAttr returns the mesh axes over which a computation is manual.
-func manualAxesAttr(names []string) ir.Attr { return ir.Raw(sharding.ShardyAxisSet(names)) }
+func manualAxesAttr(names []string) ir.Attr { return ir.Raw(sharding.ShardyAxes(names)) }
 
 func meshAttr(m sharding.Mesh) ir.Attr { return ir.Raw(m.ShardyText(meshName)) }
 

@@ -3,6 +3,7 @@ package spmd
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -16,12 +17,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
+// The replica axis is an axis like the logical axes: a collective over the replicas and a collective
+// of a manual region are the same mark with other axes.
+
 // Reduction is the operation with which a collective combines the values of the replicas.
 type Reduction = region.Reduction
 
-// The reductions, elementwise over the replicas: Sum, Max and Min are the sum, the largest and the
-// smallest value. Only is the bit-exact value of the one replica whose value is not zero: all other
-// replicas must pass zeros.
+// The reductions are elementwise. Sum, Max and Min are the sum, the maximum and the minimum.
+// Broadcast is the bit-exact value of one replica; all other replicas must pass zeros.
 const (
 	Sum       = region.Sum
 	Max       = region.Max
@@ -29,29 +32,22 @@ const (
 	Broadcast = region.Broadcast
 )
 
-// combinerOp returns the op of a reduction for a dtype.
-func combinerOp(r Reduction, dtype dtypes.DType) string {
-	switch {
-	case dtype == dtypes.Bool && (r == Max || r == Broadcast):
-		return "or"
-	case dtype == dtypes.Bool && r == Min:
-		return "and"
-	}
-	return r.String()
-}
+var replicaAxes = []string{ReplicaAxis}
 
 // AllReduce returns the reduction of x over the replicas, which is the same on each replica. The
-// gradient of Sum and Only is the Sum of the replicas' gradients. The other reductions have no
+// gradient of Sum and Broadcast is the Sum of the replicas' gradients. The other reductions have no
 // gradient. Each call adds one all-reduce to the program. Like GoMLX's graph functions it panics
 // with its error, an error of kind InvalidArgumentError.
 func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 	t := requireTrace("all_reduce", x)
-	return t.emitCollective(x, allReduceMark{reduction}, nil, func(v *graph.Node) *graph.Node {
-		if reduction != Sum && reduction != Broadcast {
-			panic(collectiveError("all_reduce", x.Shape().Dimensions, "only the sum has a gradient, not "+reduction.String(), "stop the gradient before it"))
-		}
-		return AllReduce(v, Sum)
-	})
+	return t.emitCollective(x, collectiveMark{op: region.AllReduce{Axes: replicaAxes, Reduction: reduction}},
+		func(v *graph.Node) *graph.Node {
+			if reduction != Sum && reduction != Broadcast {
+				panic(collectiveError("all_reduce", x.Shape().Dimensions, "only the sum has a gradient, not "+reduction.String(),
+					"stop the gradient before it"))
+			}
+			return AllReduce(v, Sum)
+		})
 }
 
 // AllGather returns the concatenation of the x of all replicas along axis, in replica order: the
@@ -59,8 +55,7 @@ func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 // [ReduceScatter]. It panics with an error of kind InvalidArgumentError.
 func AllGather(x *graph.Node, axis int) *graph.Node {
 	t := requireTrace("all_gather", x)
-	axis = normalizeAxis("all_gather", x, axis)
-	return t.emitGather(x, allGatherMark{axis: axis})
+	return t.emitGather(x, gatherMark(normalizeAxis("all_gather", x, axis)))
 }
 
 // ReduceScatter sums x over the replicas and returns to each replica its slice of the sum along
@@ -71,20 +66,27 @@ func ReduceScatter(x *graph.Node, axis int) *graph.Node {
 	t := requireTrace("reduce_scatter", x)
 	axis = normalizeAxis("reduce_scatter", x, axis)
 	if size := x.Shape().Dimensions[axis]; size%t.opts.Replicas != 0 {
-		panic(collectiveError("reduce_scatter", x.Shape().Dimensions, fmt.Sprintf("dimension %d of size %d is not divisible by %d replicas", axis, size, t.opts.Replicas), "pad the dimension or scatter another one"))
+		panic(collectiveError("reduce_scatter", x.Shape().Dimensions,
+			fmt.Sprintf("dimension %d of size %d is not divisible by %d replicas", axis, size, t.opts.Replicas),
+			"pad the dimension or scatter another one"))
 	}
-	return t.emitReduceScatter(x, allGatherMark{axis: axis})
+	return t.emitReduceScatter(x, gatherMark(axis))
 }
 
-// emitGather concatenates the shards of a tensor. scatter sums tensors and splits the sum into shards.
-// Each is the gradient of the other.
-func (t *Trace) emitGather(x *graph.Node, of allGatherMark) *graph.Node {
-	return t.emitCollective(x, of, func(dims []int) { dims[of.axis] *= t.opts.Replicas }, func(v *graph.Node) *graph.Node { return t.emitReduceScatter(v, of) })
+// gatherMark returns the mark of an all-gather over the replicas.
+func gatherMark(dim int) collectiveMark {
+	return collectiveMark{op: region.AllGather{Axes: replicaAxes, Dim: dim}}
 }
 
-func (t *Trace) emitReduceScatter(x *graph.Node, to allGatherMark) *graph.Node {
-	return t.emitCollective(x, reduceScatterMark{to.axis, to.split}, func(dims []int) { dims[to.axis] /= t.opts.Replicas },
-		func(v *graph.Node) *graph.Node { return t.emitGather(v, to) })
+// emitGather emits an all-gather over the replicas. Its gradient is emitReduceScatter.
+func (t *Trace) emitGather(x *graph.Node, gather collectiveMark) *graph.Node {
+	return t.emitCollective(x, gather, func(v *graph.Node) *graph.Node { return t.emitReduceScatter(v, gather) })
+}
+
+// emitReduceScatter emits the reduce-scatter that is the gradient of gather.
+func (t *Trace) emitReduceScatter(x *graph.Node, gather collectiveMark) *graph.Node {
+	scatter := collectiveMark{op: region.ReduceScatter{Axes: replicaAxes, Dim: gather.op.(region.AllGather).Dim}, split: gather.split}
+	return t.emitCollective(x, scatter, func(v *graph.Node) *graph.Node { return t.emitGather(v, gather) })
 }
 
 // ReplicaIDName is the name of the step function's parameter with the replica's number.
@@ -105,9 +107,11 @@ func requireTrace(op string, x *graph.Node) *Trace {
 	t, ok := x.Graph().Backend().(*Trace)
 	switch {
 	case !ok:
-		panic(collectiveError(op, x.Shape().Dimensions, fmt.Sprintf("a graph of backend %q has no replicas", x.Graph().Backend().Name()), "trace the step through a strategy"))
+		panic(collectiveError(op, x.Shape().Dimensions, fmt.Sprintf("a graph of backend %q has no replicas", x.Graph().Backend().Name()),
+			"trace the step through a strategy"))
 	case t.InRegion():
-		panic(collectiveError(op, x.Shape().Dimensions, "inside a region that runs on one logical device, which the others would wait for", "call it before or after the On region"))
+		panic(collectiveError(op, x.Shape().Dimensions, "inside a region that runs on one logical device, which the others would wait for",
+			"call it before or after the On region"))
 	}
 	return t
 }
@@ -120,80 +124,197 @@ func normalizeAxis(op string, x *graph.Node, axis int) int {
 	return (axis + rank) % max(rank, 1)
 }
 
-// emitCollective adds a collective with operand x. resize changes the dimensions of the result.
-func (t *Trace) emitCollective(x *graph.Node, m mark, resize func(dims []int), gradient func(v *graph.Node) *graph.Node) *graph.Node {
+// collectiveMark is the mark of a collective.
+type collectiveMark struct {
+	op region.Collective
+	// axes are the axes of op that have more than one device.
+	axes []string
+	// groups is the alias of the groups of partitions. By default it is derived from axes.
+	groups ir.Alias
+	// split is the sharding of the operand of a collective over the replicas over the logical devices.
+	split logical.Annotation
+	// isState is set for the gather of sharded state, which is cheaper to repeat than to keep.
+	isState bool
+}
+
+// newCollectiveMark returns the mark of an op inside a manual region.
+func (t *Trace) newCollectiveMark(op region.Collective) collectiveMark {
+	return collectiveMark{op: op, axes: t.nontrivialAxes(op.AxisNames())}
+}
+
+func (t *Trace) emitCollective(x *graph.Node, m collectiveMark, gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
-		shape := x.Shape().Clone()
-		if resize != nil {
-			resize(shape.Dimensions)
-		}
-		return f.Mark(x, shape, m)
+		return t.markCollective(f, x, m)
 	}, gradient)
 }
 
-// The collectives use global partition ids: one group of replicas for each logical coordinate. The
-// groups are an attribute alias, which is written once per module.
-
-// reduced is the mark of an all-reduce, gathered of an all-gather and scattered of a
-// reduce-scatter.
-type (
-	allReduceMark struct{ by Reduction }
-	allGatherMark struct {
-		axis int
-		// state is set for the gather of sharded state, which is cheaper to repeat than to keep.
-		state bool
-		split logical.Annotation
-	}
-	reduceScatterMark struct {
-		axis  int
-		split logical.Annotation
-	}
-)
-
-func (c allReduceMark) lower(w *assembler, out, in *ir.Value) *ir.Statement {
-	return w.collectivePerShard(out, in, logical.Annotation{}, func(out, in *ir.Value) *ir.Statement {
-		return w.collectiveOp("stablehlo.all_reduce", out, in, combinerOp(c.by, in.Type.DType), replicaGroups)
-	})
+func (t *Trace) markCollective(f *lowering.Function, x *stablehlo.Value, m collectiveMark) (*stablehlo.Value, error) {
+	m.axes = t.nontrivialAxes(m.op.AxisNames())
+	shape := x.Shape().Clone()
+	shape.Dimensions = m.op.ResultDims(shape.Dimensions, t.deviceCount(m.axes))
+	return f.Mark(x, shape, m)
 }
 
-func (c allGatherMark) lower(w *assembler, out, in *ir.Value) *ir.Statement {
-	return w.collectivePerShard(out, in, c.split, func(out, in *ir.Value) *ir.Statement {
-		return w.collectiveOp("stablehlo.all_gather", out, in, "", replicaGroups, ir.Attribute{Key: "all_gather_dim", Value: ir.Int(c.axis)})
-	})
+// deviceCount returns the number of devices on axes.
+func (t *Trace) deviceCount(axes []string) int {
+	_, n := region.NontrivialAxes(t.axes, axes)
+	return n
 }
 
-func (c reduceScatterMark) lower(w *assembler, out, in *ir.Value) *ir.Statement {
-	return w.collectivePerShard(out, in, c.split, func(out, in *ir.Value) *ir.Statement {
-		return w.collectiveOp("stablehlo.reduce_scatter", out, in, Sum.String(), replicaGroups, ir.Attribute{Key: "scatter_dimension", Value: ir.Int(c.axis)})
-	})
+// nontrivialAxes returns the axes that have more than one device.
+func (t *Trace) nontrivialAxes(axes []string) []string {
+	all, _ := region.NontrivialAxes(t.axes, axes)
+	return all
 }
 
-// collectivePerShard returns the op that write creates, or a copy on a single device. If the tensor is
-// split over logical devices, each of them combines its shard: the op is then inside a computation
-// that is manual over the logical axes, because the partitioner has no rule for gathers and
-// scatters and would replicate the tensor first.
-func (w *assembler) collectivePerShard(out, in *ir.Value, split logical.Annotation, write func(out, in *ir.Value) *ir.Statement) *ir.Statement {
+// collectiveStatement returns the op of a collective, or a copy on a single device.
+func (w *assembler) collectiveStatement(m collectiveMark, out, in *ir.Value) (*ir.Statement, error) {
+	permute, isPermute := m.op.(region.Permute)
 	switch {
 	case out.Type.IsEmpty():
-		return emptyConstantOp(out)
-	case w.replicas == 1:
-		return copyOp(out, in)
-	case w.isSinglePartition() || split.Rank() != in.Type.Rank() || !split.IsSharded(w.trace.mesh):
-		return write(out, in)
+		return emptyConstantOp(out), nil
+	case isPermute && len(permute.Pairs) == 0:
+		return constantOp(out, ir.Zero(out.Type.DType)), nil
+	case len(m.axes) == 0:
+		return copyOp(out, in), nil
+	case w.isSinglePartition() || m.split.Rank() != in.Type.Rank() || !m.split.IsSharded(w.trace.mesh):
+		return w.collectiveOp(m, out, in)
 	}
-	split = split.WithinReplica()
+	return w.collectivePerShard(m, out, in)
+}
+
+// collectivePerShard returns a collective over the replicas inside a computation that is manual over
+// the logical axes: each logical device combines its shard. The partitioner has no rule for gathers
+// and scatters and would replicate the tensor first.
+func (w *assembler) collectivePerShard(m collectiveMark, out, in *ir.Value) (*ir.Statement, error) {
+	split := m.split.WithinReplica()
 	parts := split.PartsOn(w.trace.mesh)
-	local := func(prefix string, of ir.Type) *ir.Value {
-		dims := slices.Clone(of.Dims)
+	shard := func(prefix string, t ir.Type) *ir.Value {
+		dims := slices.Clone(t.Dims)
 		for i := range dims {
 			dims[i] /= parts[i]
 		}
-		return newValue(prefix+out.Name, of.WithDims(dims...))
+		return newValue(prefix+out.Name, t.WithDims(dims...))
 	}
-	from, to, spec := local("from_", in.Type), local("to_", out.Type), []sharding.Spec{split.Spec(in.Type.Rank(), w.factors)}
-	to.Origin = out.Origin
+	src, dst := shard("from_", in.Type), shard("to_", out.Type)
+	spec := []sharding.Spec{split.Spec(in.Type.Rank(), w.factors)}
+	dst.Origin = out.Origin
+	op, err := w.collectiveOp(m, dst, src)
+	if err != nil {
+		return nil, err
+	}
 	s := manualComputationOp("", w.factors.Names(), []*ir.Value{in}, spec, []ir.Type{out.Type}, spec,
-		&ir.Region{Arguments: []*ir.Value{from}, Body: []*ir.Statement{write(to, from), returnOp("sdy.return", []*ir.Value{to})}})
+		&ir.Region{Arguments: []*ir.Value{src}, Body: []*ir.Statement{op, returnOp("sdy.return", []*ir.Value{dst})}})
 	s.Results = []*ir.Value{out}
+	return s, nil
+}
+
+// collectiveOp returns the StableHLO op of a collective between several devices. The groups and pairs
+// contain global partition ids.
+func (w *assembler) collectiveOp(m collectiveMark, out, in *ir.Value) (*ir.Statement, error) {
+	integer := func(key string, n int) ir.Attribute { return ir.Attribute{Key: key, Value: ir.Int(n)} }
+	switch op := m.op.(type) {
+	case region.AllReduce:
+		s := w.groupOp("stablehlo.all_reduce", m, out, in)
+		s.Regions = []*ir.Region{combinerRegion(out, combinerOp(op.Reduction, in.Type.DType))}
+		return s, nil
+	case region.AllGather:
+		return w.groupOp("stablehlo.all_gather", m, out, in, integer("all_gather_dim", op.Dim)), nil
+	case region.ReduceScatter:
+		s := w.groupOp("stablehlo.reduce_scatter", m, out, in, integer("scatter_dimension", op.Dim))
+		s.Regions = []*ir.Region{combinerRegion(out, Sum.String())}
+		return s, nil
+	case region.AllToAll:
+		s := w.groupOp("stablehlo.all_to_all", m, out, in, integer("split_dimension", op.Split),
+			integer("concat_dimension", op.Concat), integer("split_count", w.trace.deviceCount(m.axes)))
+		// The op has no use_global_device_ids: with a channel the groups contain partitions, and
+		// without a channel they contain replicas.
+		s.Attributes = slices.DeleteFunc(s.Attributes, func(a ir.Attribute) bool {
+			return a.Key == "use_global_device_ids" || a.Key == "channel_handle" && w.replicaProgram
+		})
+		return s, nil
+	case region.Permute:
+		w.lastChannel++
+		return genericOp("stablehlo.collective_permute", out, in).AddAttribute("channel_handle", channelHandle(w.lastChannel)).
+			AddAttribute("source_target_pairs", w.pairsAlias(m.axes, op.Pairs)), nil
+	}
+	return nil, newFault(fmt.Sprintf("collective %T", m.op), "it has no StableHLO op", "add a case to assembler.collectiveOp in lowering/spmd")
+}
+
+// groupOp returns a collective op between the devices of each group. attributes are the op's own
+// attributes.
+func (w *assembler) groupOp(name string, m collectiveMark, out, in *ir.Value, attributes ...ir.Attribute) *ir.Statement {
+	w.lastChannel++
+	groups := m.groups
+	if groups == "" {
+		groups = w.groupsAlias(m.axes)
+	}
+	s := genericOp(name, out, in)
+	s.Attributes = append(slices.Clip(attributes), ir.Attribute{Key: "channel_handle", Value: channelHandle(w.lastChannel)},
+		ir.Attribute{Key: "replica_groups", Value: groups}, ir.Attribute{Key: "use_global_device_ids"})
 	return s
+}
+
+// combinerOp returns the op of a reduction for a dtype.
+func combinerOp(r Reduction, dtype dtypes.DType) string {
+	switch {
+	case dtype == dtypes.Bool && (r == Max || r == Broadcast):
+		return "or"
+	case dtype == dtypes.Bool && r == Min:
+		return "and"
+	}
+	return r.String()
+}
+
+// broadcastFromDevice sends the value of one logical device of a replica to all of them. The other
+// devices must have zeros.
+func (w *assembler) broadcastFromDevice(out, in *ir.Value) ([]*ir.Statement, error) {
+	m := w.trace.newCollectiveMark(region.AllReduce{Axes: w.trace.mesh.AxisNames(), Reduction: Broadcast})
+	m.groups = logicalGroups
+	return w.lowerCollective(m, out, in)
+}
+
+// groupsAlias returns the alias of the groups of partitions over axes.
+func (w *assembler) groupsAlias(axes []string) ir.Alias {
+	if slices.Equal(axes, replicaAxes) {
+		return replicaGroups
+	}
+	name := "groups$" + strings.Join(axes, "$")
+	w.declareAlias(name, w.partitionGroups(axes))
+	return ir.Alias(name)
+}
+
+// partitionGroups returns the groups of partitions that differ only on the axes.
+func (w *assembler) partitionGroups(axes []string) ir.IntMatrix {
+	all, err := w.mesh.Groups(w.factors.Pieces(axes...)...)
+	if err != nil {
+		panic(newFault("region", err.Error(), "report this as a fault of tpustrategy")) // the axes belong to the mesh
+	}
+	return all
+}
+
+// pairsAlias returns the alias of the pairs of partitions in which the first partition sends to the
+// second.
+func (w *assembler) pairsAlias(axes []string, pairs [][2]int) ir.Alias {
+	var all ir.IntMatrix
+	for _, group := range w.partitionGroups(axes) {
+		for _, pair := range pairs {
+			all = append(all, []int{group[pair[0]], group[pair[1]]})
+		}
+	}
+	for _, known := range w.attributeAliases {
+		if value, ok := known.Value.(ir.IntMatrix); ok && slices.EqualFunc(value, all, slices.Equal) && strings.HasPrefix(known.Key, "pairs") {
+			return ir.Alias(known.Key)
+		}
+	}
+	name := fmt.Sprintf("pairs_%d", len(w.attributeAliases))
+	w.declareAlias(name, all)
+	return ir.Alias(name)
+}
+
+// declareAlias adds an alias to the module unless the module has it already.
+func (w *assembler) declareAlias(name string, value ir.Attr) {
+	if !slices.ContainsFunc(w.attributeAliases, func(a ir.Attribute) bool { return a.Key == name }) {
+		w.attributeAliases = append(w.attributeAliases, ir.Attribute{Key: name, Value: value})
+	}
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // A region on one logical device inside another region, such as in a loop body, becomes a
-// computation that is manual over all logical axes. Its statements are in a branch that only the
-// one device takes. The other devices have zeros, and the results are sent to all devices, as for
-// the regions of the step itself (region.go). Values for its backward passes stay on the device, in
+// computation that is manual over all logical axes. Its statements are in a branch that only this
+// device takes. The other devices have zeros, and the results are sent to all devices, as for the
+// regions of the step itself (region.go). Values for its backward passes stay on the device, in
 // stacks over the devices.
 
 // checkDeviceRegion returns an error if a region of one logical device cannot begin here.
@@ -53,7 +53,8 @@ func (a *outliner) writeDeviceRegion(forward *passNode) error {
 	return nil
 }
 
-// emitOnDevice writes the pass as a computation of one device. kept are values that stay on the device.
+// emitOnDevice writes the pass as a computation of one device. kept are values that stay on the
+// device.
 func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks map[*ir.Value]*ir.Value) error {
 	inside, outside, rest := c.pass.arguments()
 	if err := c.a.assembler.checkSingleDevice(rest); err != nil {
@@ -68,9 +69,9 @@ func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks ma
 			c.addOperand(outside[i], v, c.shardingSpec(v.Type.Rank(), nil))
 		}
 	}
-	assigned, from := c.a.function.NewValue(int32Scalar), c.a.function.NewValue(int32Scalar)
+	assigned, offset := c.a.function.NewValue(int32Scalar), c.a.function.NewValue(int32Scalar)
 	this := c.deviceIndex(c.axes)
-	c.prologue = append(c.prologue, constantOp(assigned, ir.Integer(device)), customOp("stablehlo.subtract", from, this, assigned))
+	c.prologue = append(c.prologue, constantOp(assigned, ir.Integer(device)), customOp("stablehlo.subtract", offset, this, assigned))
 	c.setStatements(rest)
 	run := make([]*ir.Statement, len(rest))
 	for i, s := range rest {
@@ -81,9 +82,9 @@ func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks ma
 	branch := func(v *ir.Value, after func(made *ir.Value)) {
 		results, zeros, send = append(results, c.innerValue(v)), append(zeros, c.a.function.NewValue(v.Type)), append(send, after)
 	}
-	// Escaped values are already in c.given. They leave like results.
+	// Escaped values are already in c.returned. They are sent like results.
 	escaped := slices.Clone(c.returned)
-	leave := func(v *ir.Value, at int) {
+	addSent := func(v *ir.Value, at int) {
 		out := c.a.function.NewValue(v.Type)
 		c.returned[at] = out
 		if v.Type.IsEmpty() {
@@ -93,16 +94,16 @@ func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks ma
 		branch(v, func(made *ir.Value) { c.epilogue = append(c.epilogue, c.broadcastResult(out, made)) })
 	}
 	for i, v := range escaped {
-		leave(v, i)
+		addSent(v, i)
 	}
-	gives, leaving := c.a.innerResults(c.pass), c.a.outerResults(c.pass)
-	at := make([]int, len(gives))
-	for i, v := range gives {
+	innerResults, leaving := c.a.innerResults(c.pass), c.a.outerResults(c.pass)
+	at := make([]int, len(innerResults))
+	for i, v := range innerResults {
 		if v != nil {
 			at[i] = len(c.returned)
 			c.addResult(v, c.shardingSpec(v.Type.Rank(), nil), nil)
 			c.resultTypes[at[i]] = leaving[i].Type
-			leave(v, at[i])
+			addSent(v, at[i])
 		}
 	}
 	for _, v := range kept {
@@ -115,17 +116,17 @@ func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks ma
 	}
 	var body []*ir.Statement
 	if len(results) > 0 {
-		branches := caseZeroOp(from, c.a.function.NewValue(ir.Type{}).Name, run, results, zeros)
+		branches := caseZeroOp(offset, c.a.function.NewValue(ir.Type{}).Name, run, results, zeros)
 		for i, made := range branches.Results {
 			send[i](made)
 		}
 		body = append(body, branches)
 	}
-	c.replacePass("on_", body, at, gives)
+	c.replacePass("on_", body, at, innerResults)
 	return nil
 }
 
-// broadcastResult returns to all devices the value of the device that has it.
+// broadcastResult sends the value of the only device that has it to all devices.
 func (c *manualComputation) broadcastResult(out, in *ir.Value) *ir.Statement {
-	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: namedAxesMark{c.axes, region.AllReduce{Axes: c.axes, Reduction: region.Broadcast}}}
+	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: c.a.assembler.trace.newCollectiveMark(region.AllReduce{Axes: c.axes, Reduction: Broadcast})}
 }

@@ -29,10 +29,10 @@
 //
 // A tensor with a [ReplicaShard] is sharded over the replicas: the global tensor is the
 // concatenation of the shards along a dimension, with padding at its end. The parameter of the step
-// is the shard, or the unsharded tensor, which the module then gathers. [GatherShards], [ReduceScatterShard],
-// [SliceShard] and [ParameterShard] convert between shards and unsharded tensors. With several logical devices
-// each of them processes its own shard of the split, inside a computation that is manual over the
-// logical axes too.
+// is the shard, or the unsharded tensor, which the module then gathers. [GatherShards],
+// [ReduceScatterShard], [SliceShard] and [ParameterShard] convert between shards and unsharded
+// tensors. With several logical devices each device processes its own shard of the split, inside a
+// computation that is manual over the logical axes too.
 //
 // # Regions
 //
@@ -55,7 +55,8 @@
 // these values, and writes the text once, at the end:
 //
 //   - locate the statements of assigned tensors and order them into regions (assign.go);
-//   - compute the border of each region and move each region into a function (flow.go, region.go);
+//   - find the values that each region reads and returns, and move each region into a function
+//     (flow.go, region.go);
 //   - replace marks by ops, when all splits are known (mark.go, collective.go);
 //   - wrap the step function in main (main.go);
 //   - gather the split dimensions that an operation must not split
@@ -65,7 +66,8 @@
 // and the step's function. It adds the manual computation and the loop around the call as required.
 // The step and the earlier passes do not depend on it. Another kind of entry function, such as a
 // main with sharded parameters and without a manual computation, is another such function. A new op
-// of the graph is a new mark: a type with a method that returns the statement of the op.
+// of the graph is a new mark: a type with a method that returns the statement of the op. All
+// collectives, over the replicas and in manual regions, share one mark.
 //
 // # Determinism
 //

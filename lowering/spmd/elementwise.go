@@ -11,21 +11,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// ShardProof compares two traces of the same Go code: one with global tensors and one in which some
-// parameters have the shape of a replica's shard. It proves that a replica computes its shard of a
-// result from its shards alone. The proof covers numbers that Go code derives from a shape, because
-// they are different constants in the two traces.
+// ShardProof compares two traces of the same Go code: one with global tensors, and one in which
+// some parameters have the shape of a replica's shard. It proves that a replica computes its shard
+// of a result from its shards alone. The proof covers numbers that Go code derives from a shape,
+// because they are different constants in the two traces.
 type ShardProof struct {
 	global, shard indexedTrace
 	parameters    map[string]ShardedParameter
 	proven        map[[2]*ir.Value]equivalence
 }
 
-// ShardedParameter describes a parameter of both traces. The zero value is a parameter that has the same
-// shape in both traces and the same value on all replicas.
+// ShardedParameter describes a parameter of both traces. The zero value is a parameter that has the
+// same shape in both traces and the same value on all replicas.
 type ShardedParameter struct {
-	// ReplicaShard describes how the parameter of the shard trace is a shard of the parameter of the global
-	// trace.
+	// ReplicaShard describes how the parameter of the shard trace is a shard of the parameter of
+	// the global trace.
 	ReplicaShard ReplicaShard
 	// Finite is set if all elements of the global tensor are finite.
 	Finite bool
@@ -33,7 +33,6 @@ type ShardedParameter struct {
 	ReplicaVarying bool
 }
 
-// indexedTrace is one of the two traces.
 type indexedTrace struct {
 	trace       *Trace
 	parameters  map[*ir.Value]string
@@ -60,8 +59,8 @@ const (
 
 // NewShardProof returns a proof for two graphs whose backends are traces. Parameters of the same
 // name correspond. It returns an error if a graph has another backend.
-func NewShardProof(global, shard *graph.Graph, leaves map[string]ShardedParameter) (*ShardProof, error) {
-	p := &ShardProof{parameters: leaves, proven: map[[2]*ir.Value]equivalence{}}
+func NewShardProof(global, shard *graph.Graph, parameters map[string]ShardedParameter) (*ShardProof, error) {
+	p := &ShardProof{parameters: parameters, proven: map[[2]*ir.Value]equivalence{}}
 	var err error
 	if p.global, err = indexTrace(global); err != nil {
 		return nil, err
@@ -92,10 +91,10 @@ func indexTrace(g *graph.Graph) (indexedTrace, error) {
 	return s, nil
 }
 
-// IsElementwise reports whether the node of the shard trace is proven to be a replica's shard of the
-// node of the global trace. With a zero over, it reports whether the two nodes are proven to be
-// identical on all replicas.
-func (p *ShardProof) IsElementwise(global, shard *graph.Node, over ReplicaShard) (bool, error) {
+// IsElementwise reports whether the node of the shard trace is proven to be a replica's shard of
+// the node of the global trace. With a zero ReplicaShard, it reports whether the two nodes are
+// proven to be identical on all replicas.
+func (p *ShardProof) IsElementwise(global, shard *graph.Node, replicaShard ReplicaShard) (bool, error) {
 	g, err := p.global.trace.nodeValue(global)
 	if err != nil {
 		return false, err
@@ -106,15 +105,16 @@ func (p *ShardProof) IsElementwise(global, shard *graph.Node, over ReplicaShard)
 	}
 	e := p.compare(g, s)
 	switch {
-	case !over.IsSharded():
+	case !replicaShard.IsSharded():
 		return e.class == equal, nil
-	case !p.isShardOf(g.Type, s.Type, over):
+	case !p.isShardOf(g.Type, s.Type, replicaShard):
 		return false, nil
 	}
-	return e.class == splat || e.class == sharded && e.replicaShard == over, nil
+	return e.class == splat || e.class == sharded && e.replicaShard == replicaShard, nil
 }
 
-// ParametersOf returns the names of the parameters that the nodes depend on, of either trace.
+// ParametersOf returns the sorted names of the parameters that the nodes depend on. The nodes can
+// belong to either trace.
 func (p *ShardProof) ParametersOf(nodes ...*graph.Node) (names []string, err error) {
 	for _, node := range nodes {
 		s := &p.global
@@ -144,12 +144,11 @@ func (p *ShardProof) ParametersOf(nodes ...*graph.Node) (names []string, err err
 	return slices.Compact(names), nil
 }
 
-// isShardOf reports whether a tensor of type shard is a shard of a tensor of type global.
-func (p *ShardProof) isShardOf(global, shard ir.Type, over ReplicaShard) bool {
-	if global.DType != shard.DType || over.Dim >= global.Rank() || global.Dims[over.Dim] != over.Size {
+func (p *ShardProof) isShardOf(global, shard ir.Type, replicaShard ReplicaShard) bool {
+	if global.DType != shard.DType || replicaShard.Dim >= global.Rank() || global.Dims[replicaShard.Dim] != replicaShard.Size {
 		return false
 	}
-	return slices.Equal(over.ShardDims(global.Dims, p.global.trace.opts.Replicas), shard.Dims)
+	return slices.Equal(replicaShard.ShardDims(global.Dims, p.global.trace.opts.Replicas), shard.Dims)
 }
 
 // compare returns the relation between a value of the global trace and a value of the shard trace.
@@ -205,7 +204,8 @@ func sameAttribute(g, s ir.Attribute) bool {
 	return g.Value == nil || slices.Equal(g.Value.Append(nil), s.Value.Append(nil))
 }
 
-// compareStatements returns the relation between results of two similar statements.
+// compareStatements returns the relation between result index of two statements for which sameOp is
+// true.
 func (p *ShardProof) compareStatements(g, s *ir.Statement, index int) equivalence {
 	operands := make([]equivalence, len(g.Operands))
 	identical := !deviceDependentOps[g.Op] && slices.EqualFunc(g.Results, s.Results, sameType)
@@ -254,8 +254,8 @@ func combineOperands(values []*ir.Value, operands []equivalence) (result equival
 	return result
 }
 
-// isFiniteCheck reports whether two similar reductions test whether all elements of a parameter are
-// finite, for a parameter with Finite set.
+// isFiniteCheck reports whether two reductions for which sameOp is true test whether all elements
+// of a parameter are finite, for a parameter with Finite set.
 func (p *ShardProof) isFiniteCheck(g, s *ir.Statement) bool {
 	if len(g.Regions) != 1 || len(g.Operands) != 2 || g.Regions[0].Body[0].Op != "stablehlo.and" ||
 		!p.sameRegions(g, s, map[*ir.Value]*ir.Value{}) || p.compare(g.Operands[1], s.Operands[1]).class != equal {
@@ -288,7 +288,8 @@ func isWiderFloat(wide, narrow dtypes.DType) bool {
 }
 
 // sameRegions reports whether the regions of two statements have identical statements, which read
-// only their own values and equal values. inner maps values of the regions of g to those of s.
+// only their own values and equal values. inner maps values of the regions of g to values of the
+// regions of s.
 func (p *ShardProof) sameRegions(g, s *ir.Statement, inner map[*ir.Value]*ir.Value) bool {
 	return slices.EqualFunc(g.Regions, s.Regions, func(g, s *ir.Region) bool {
 		return p.bindValues(g.Arguments, s.Arguments, inner) && slices.EqualFunc(g.Body, s.Body, func(g, s *ir.Statement) bool {
@@ -302,7 +303,7 @@ func (p *ShardProof) sameRegions(g, s *ir.Statement, inner map[*ir.Value]*ir.Val
 	})
 }
 
-// bindValues makes values of a region of the global trace correspond to values of the shard trace.
+// bindValues maps values of a region of the global trace to values of the shard trace.
 func (p *ShardProof) bindValues(g, s []*ir.Value, inner map[*ir.Value]*ir.Value) bool {
 	if !slices.EqualFunc(g, s, sameType) {
 		return false
@@ -315,7 +316,6 @@ func (p *ShardProof) bindValues(g, s []*ir.Value, inner map[*ir.Value]*ir.Value)
 
 func sameType(g, s *ir.Value) bool { return g.Type.Equal(s.Type) }
 
-// elementCount returns the number of elements of a tensor.
 func elementCount(t ir.Type) int {
 	n := 1
 	for _, d := range t.Dims {
@@ -337,17 +337,17 @@ func opSet(names ...string) map[string]bool {
 }
 
 var (
-	// elementwiseOps lists the ops in which each element of the result depends on the same elements of the
-	// operands, and on operands that are scalars.
+	// elementwiseOps lists the ops in which each element of the result depends on the same elements
+	// of the operands, and on operands that are scalars.
 	elementwiseOps = opSet("abs", "add", "and", "atan2", "cbrt", "ceil", "chlo.erf", "clamp", "compare", "complex", "convert",
 		"cosine", "count_leading_zeros", "divide", "exponential", "exponential_minus_one", "floor", "imag", "is_finite", "log",
 		"log_plus_one", "logistic", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "power", "real",
 		"reduce_precision", "remainder", "round_nearest_afz", "round_nearest_even", "rsqrt", "select", "shift_left",
 		"shift_right_arithmetic", "shift_right_logical", "sign", "sine", "sqrt", "subtract", "tan", "tanh", "xor")
-	// layoutOnlyOps are the ops that copy elements and compute nothing.
+	// layoutOnlyOps copy elements and compute nothing.
 	layoutOnlyOps = opSet("broadcast_in_dim", "reshape", "transpose")
-	// deviceDependentOps lists ops whose results may differ between devices with equal operands, and ops
-	// whose statement does not contain the complete computation.
+	// deviceDependentOps lists ops whose results may differ between devices with equal operands,
+	// and ops whose statement does not contain the complete computation.
 	deviceDependentOps = opSet("replica_id", "partition_id", "infeed", "outfeed", "recv", "send", "custom_call", "composite",
 		"collective_permute", "collective_broadcast", "all_to_all", "reduce_scatter", "func.call")
 )

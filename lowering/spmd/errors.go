@@ -30,8 +30,8 @@ func regionError(devices int, reason, hint string) error {
 	return &logical.Error{Op: "on", Dim: -1, Devices: devices, Reason: reason, Hint: hint}
 }
 
-// packedDTypeError returns an error about an argument or a result with a dtype that is only possible inside a
-// step.
+// packedDTypeError returns an error about an argument or a result with a dtype that is only
+// possible inside a step.
 func packedDTypeError(role, name string, dtype dtypes.DType) error {
 	wider := dtypes.Int8 // dtype of one byte with the same values
 	if dtype == dtypes.Uint4 || dtype == dtypes.Uint2 {

@@ -1,6 +1,7 @@
 package spmd
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -16,88 +17,48 @@ import (
 // of complex numbers and the maximum of 64-bit numbers. Such elements are encoded as elements of
 // other dtypes before the collective and decoded after it. All encodings are exact.
 
-// transferKind is the kind of a collective: whether and how it combines elements.
-type transferKind int
-
-const (
-	moveElements      transferKind = iota // no element is combined with another one
-	moveFromOneDevice                     // an all-reduce to which all devices but one pass zeros: see Only
-	allReduceSum                          // an all-reduce
-	reduceScatterSum                      // a reduce-scatter of a sum
-	allReduceMax                          // an all-reduce
-	allReduceMin                          // an all-reduce
-)
-
-// transferOf returns the transfer of an all-reduce.
-func transferOf(r Reduction) transferKind {
-	return map[Reduction]transferKind{Sum: allReduceSum, Max: allReduceMax, Min: allReduceMin, Broadcast: moveFromOneDevice}[r]
-}
-
-// collectiveMark is the mark of a collective.
-type collectiveMark interface {
-	mark
-	// transferKind returns the kind of the collective. It returns false where the mark
-	// writes no collective, for example where there is only one device.
-	transferKind(w *assembler) (transferKind, bool)
-}
-
-func (c allReduceMark) transferKind(w *assembler) (transferKind, bool) {
-	return transferOf(c.by), w.replicas > 1
-}
-func (c allGatherMark) transferKind(w *assembler) (transferKind, bool) {
-	return moveElements, w.replicas > 1
-}
-func (c reduceScatterMark) transferKind(w *assembler) (transferKind, bool) {
-	return reduceScatterSum, w.replicas > 1
-}
-
-func (m namedAxesMark) transferKind(w *assembler) (transferKind, bool) {
-	communicates := !w.isSinglePartition() && len(m.axes) > 0
-	switch op := m.op.(type) {
-	case region.AllReduce:
-		return transferOf(op.Reduction), communicates
-	case region.ReduceScatter:
-		return reduceScatterSum, communicates
-	}
-	return moveElements, communicates
-}
-
-// encodedCollective is a collective under construction.
 type encodedCollective struct {
-	w          *assembler
-	mark       mark
-	kind       transferKind
+	w    *assembler
+	mark collectiveMark
+	// reduction is the reduction of the elements, if reduces is set.
+	reduction  Reduction
+	reduces    bool
 	out        *ir.Value
 	statements []*ir.Statement
+	err        error
 }
 
 // lowerCollective returns the statements of a collective, with the encoding and decoding of elements
 // that its dtype requires.
-func (w *assembler) lowerCollective(m collectiveMark, out, in *ir.Value) []*ir.Statement {
-	t, communicates := m.transferKind(w)
-	e := &encodedCollective{w: w, mark: m, kind: t, out: out}
-	if !communicates || out.Type.IsEmpty() || !e.needsEncoding(in.Type.DType) {
-		return []*ir.Statement{m.lower(w, out, in)}
+func (w *assembler) lowerCollective(m collectiveMark, out, in *ir.Value) ([]*ir.Statement, error) {
+	e := &encodedCollective{w: w, mark: m, out: out}
+	e.reduction, e.reduces = m.op.Reduces()
+	if len(m.axes) == 0 || out.Type.IsEmpty() || !e.needsEncoding(in.Type.DType) {
+		s, err := w.collectiveStatement(m, out, in)
+		return []*ir.Statement{s}, err
 	}
 	e.emit(in)
-	e.statements[len(e.statements)-1].Results[0] = out // in place of the last value of the decoding
-	return e.statements
+	e.statements[len(e.statements)-1].Results[0] = out // instead of the last value of the decoding
+	return e.statements, e.err
 }
 
 // needsEncoding reports whether elements of a dtype are encoded.
 func (e *encodedCollective) needsEncoding(d dtypes.DType) bool {
-	switch e.kind {
-	case moveElements:
+	switch {
+	case !e.reduces:
 		// libtpu gathers Int4 correctly, in half the bytes of Int8.
 		return d.IsPacked() && e.w.trace.opts.Target == lowering.TargetCPU
-	case moveFromOneDevice:
+	case e.reduction == Broadcast:
 		return d.IsPacked() || d.IsComplex() || d.IsFloat() || d == dtypes.Uint64
-	case allReduceSum:
-		return d.IsPacked() || d.IsComplex() || d == dtypes.Uint64
-	case reduceScatterSum:
-		return d.IsPacked() || d.IsComplex() || d == dtypes.Uint64 || d == dtypes.Float64
+	case e.reduction == Sum:
+		return d.IsPacked() || d.IsComplex() || d == dtypes.Uint64 || e.isReduceScatter() && d == dtypes.Float64
 	}
 	return d.IsPacked() || d.Bits() == 64 && !d.IsComplex()
+}
+
+func (e *encodedCollective) isReduceScatter() bool {
+	_, ok := e.mark.op.(region.ReduceScatter)
+	return ok
 }
 
 // emit adds the collective of a value and returns its result.
@@ -111,9 +72,9 @@ func (e *encodedCollective) emit(in *ir.Value) *ir.Value {
 	case d.IsComplex():
 		re, im := e.addOp("stablehlo.real", d.RealDType(), in), e.addOp("stablehlo.imag", d.RealDType(), in)
 		return e.addOp("stablehlo.complex", d, e.emit(re), e.emit(im))
-	case e.kind == allReduceMax || e.kind == allReduceMin:
+	case e.reduction == Max || e.reduction == Min:
 		return e.emitInHalves(in)
-	case e.kind == reduceScatterSum && d == dtypes.Float64:
+	case e.isReduceScatter() && d == dtypes.Float64:
 		return e.emitAsAllToAll(in)
 	}
 	// The bits are summed as integers. A float sum with zeros would change -0 to +0, subnormal
@@ -127,7 +88,7 @@ var intDTypes = map[int]dtypes.DType{16: dtypes.Int16, 32: dtypes.Int32, 64: dty
 func (e *encodedCollective) emitAsBytes(in *ir.Value) *ir.Value {
 	d, wide := in.Type.DType, byteDType(in.Type.DType)
 	out := e.emit(e.addOp("stablehlo.convert", wide, in))
-	if e.kind == allReduceSum || e.kind == reduceScatterSum {
+	if e.reduces && e.reduction == Sum {
 		unused := e.addConstant(out, ir.Integer(8-d.Bits()))
 		back := "stablehlo.shift_right_arithmetic"
 		if wide.IsUnsigned() {
@@ -162,7 +123,7 @@ func (e *encodedCollective) emitInHalves(in *ir.Value) *ir.Value {
 	low := e.addOp("stablehlo.convert", dtypes.Uint32, e.addOp("stablehlo.and", d, in, e.addConstant(in, ir.Integer(math.MaxUint32))))
 	highest := e.emit(high)
 	last := 0
-	if e.kind == allReduceMin {
+	if e.reduction == Min {
 		last = math.MaxUint32
 	}
 	low = e.addOp("stablehlo.select", dtypes.Uint32, e.addCompare("EQ", high, highest), low, e.addConstant(low, ir.Integer(last)))
@@ -180,7 +141,7 @@ func (e *encodedCollective) orderedBits(bits *ir.Value) *ir.Value {
 // signNaN sets the sign of NaNs so that a maximum or minimum returns them.
 func (e *encodedCollective) signNaN(in *ir.Value) *ir.Value {
 	nan := "0x7FF8000000000000"
-	if e.kind == allReduceMin {
+	if e.reduction == Min {
 		nan = "0xFFF8000000000000"
 	}
 	return e.addOp("stablehlo.select", in.Type.DType, e.addCompare("NE", in, in), e.addConstant(in, ir.Float(nan, math.NaN())), in)
@@ -188,14 +149,9 @@ func (e *encodedCollective) signNaN(in *ir.Value) *ir.Value {
 
 // emitAsAllToAll sends each device its slice of the value, and sums the received slices.
 func (e *encodedCollective) emitAsAllToAll(in *ir.Value) *ir.Value {
-	axis, m := 0, mark(nil)
-	switch of := e.mark.(type) {
-	case reduceScatterMark:
-		axis, m = of.axis, allToAllMark{of.axis}
-	case namedAxesMark:
-		axis = of.op.(region.ReduceScatter).Dim
-		m = namedAxesMark{of.axes, region.AllToAll{Axes: of.axes, Split: axis, Concat: axis}}
-	}
+	m := e.mark
+	axis := m.op.(region.ReduceScatter).Dim
+	m.op = region.AllToAll{Axes: m.op.AxisNames(), Split: axis, Concat: axis}
 	d, part := in.Type.DType, e.out.Type.Dims
 	parts := append(append(append([]int(nil), part[:axis]...), in.Type.Dims[axis]/part[axis]), part[axis:]...)
 	cut := e.newValue(d, parts)
@@ -208,23 +164,16 @@ func (e *encodedCollective) emitAsAllToAll(in *ir.Value) *ir.Value {
 	return total
 }
 
-// allToAllMark is the mark of an all-to-all over the replicas in one dimension.
-type allToAllMark struct{ axis int }
-
-func (m allToAllMark) lower(w *assembler, out, in *ir.Value) *ir.Statement {
-	return w.allToAll(out, in, replicaGroups, region.AllToAll{Split: m.axis, Concat: m.axis}, w.replicas)
-}
-
 func (e *encodedCollective) newValue(d dtypes.DType, dims []int) *ir.Value {
 	v := newValue(fmt.Sprintf("x%d_%s", len(e.statements), e.out.Name), ir.TensorType(d, dims...))
 	v.Origin = e.out.Origin
 	return v
 }
 
-// emitCollective adds a collective whose result has the given dimensions.
-func (e *encodedCollective) emitCollective(m mark, in *ir.Value, dims []int) *ir.Value {
+func (e *encodedCollective) emitCollective(m collectiveMark, in *ir.Value, dims []int) *ir.Value {
 	out := e.newValue(in.Type.DType, dims)
-	e.statements = append(e.statements, m.lower(e.w, out, in))
+	s, err := e.w.collectiveStatement(m, out, in)
+	e.statements, e.err = append(e.statements, s), errors.Join(e.err, err)
 	return out
 }
 

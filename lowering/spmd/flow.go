@@ -16,8 +16,8 @@ type dataFlow struct {
 	uses [][]*ir.Value
 	// regionOf is the region index of a statement, or -1.
 	regionOf []int
-	// aliases maps a value to the value that it is an alias of. uses resolves aliases; the statements
-	// do not.
+	// aliases maps a value to the value that it is an alias of. Aliases are resolved in uses but
+	// not in statements.
 	aliases map[*ir.Value]*ir.Value
 }
 
@@ -27,13 +27,13 @@ type deviceRegion struct {
 	statements []int
 }
 
-// deviceRegions returns the regions that the step requested. at contains the current index of each
-// original statement.
-func deviceRegions(brackets []regionRange, at []int) []deviceRegion {
-	regions := make([]deviceRegion, len(brackets))
-	for n, b := range brackets {
+// deviceRegions returns the regions that the step requested. newIndex contains the current index of
+// each original statement.
+func deviceRegions(ranges []regionRange, newIndex []int) []deviceRegion {
+	regions := make([]deviceRegion, len(ranges))
+	for n, b := range ranges {
 		regions[n].device = b.device
-		for i := at[b.begin]; i < at[b.end]; i++ {
+		for i := newIndex[b.begin]; i < newIndex[b.end]; i++ {
 			regions[n].statements = append(regions[n].statements, i)
 		}
 	}
@@ -60,15 +60,15 @@ func newDataFlow(f *ir.Function, regions []deviceRegion) *dataFlow {
 	return fl
 }
 
-// isRepeatable reports whether a value is computed without operands. Such a value is repeated at each
-// reader instead of crossing a region's border. So are empty tensors, which the compiler drops at
-// the border.
+// isRepeatable reports whether a value is computed without operands, or is empty. Such a value is
+// computed again at each reader: it is cheap, and the compiler drops empty tensors at the boundary
+// of a region.
 func (fl *dataFlow) isRepeatable(v *ir.Value) bool {
 	i, ok := fl.defined[v]
 	return v.Type.IsEmpty() || ok && len(fl.uses[i]) == 0 && len(fl.statements[i].Regions) == 0
 }
 
-// repeatConstant returns copies of the statements that compute a constant.
+// repeatConstant returns copies of the statements that compute a repeatable value.
 func (w *assembler) repeatConstant(v *ir.Value) ([]*ir.Statement, error) {
 	if v.Type.IsEmpty() {
 		return []*ir.Statement{emptyConstantOp(v)}, nil
@@ -76,7 +76,7 @@ func (w *assembler) repeatConstant(v *ir.Value) ([]*ir.Statement, error) {
 	return w.resolveMarks(w.flow.statements[w.flow.defined[v]])
 }
 
-// regionBoundary contains the values that cross a region's border.
+// regionBoundary contains the values that are passed into and out of a region.
 type regionBoundary struct {
 	constants         []*ir.Value // read from outside, repeated inside
 	exportedConstants []*ir.Value // constants of the region that are read outside
@@ -86,7 +86,6 @@ type regionBoundary struct {
 	keptResults       []*ir.Value // results that only later regions of the device read
 }
 
-// regionBoundaries computes the borders of all regions.
 func (fl *dataFlow) regionBoundaries(regions []deviceRegion) []regionBoundary {
 	all := make([]regionBoundary, len(regions))
 	add := func(list *[]*ir.Value, v *ir.Value) {

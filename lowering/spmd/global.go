@@ -18,10 +18,10 @@ type TensorPlacement struct {
 	Name string
 	// Spec is the sharding of the tensor.
 	Spec sharding.Spec
-	// Inside, if not nil, is the sharding of the argument inside the program. An argument that Spec
-	// shards over an axis that Inside does not use is gathered once, before its first use.
+	// InnerSpec, if not nil, is the sharding of the argument inside the program. An argument that
+	// Spec shards over an axis that InnerSpec does not use is gathered once, before its first use.
 	InnerSpec *sharding.Spec
-	// OpenPasses lets the partitioner choose the sharding of a result, instead of Spec.
+	// AutoSharded lets the partitioner choose the sharding of a result, instead of Spec.
 	AutoSharded bool
 	// Donated arguments share their memory with the result at index Result, which must have the
 	// same shape and the same Spec.
@@ -29,7 +29,8 @@ type TensorPlacement struct {
 	Result  int
 }
 
-// GlobalSignature contains the devices of a global program and the placement of its arguments and results.
+// GlobalSignature contains the devices of a global program and the placement of its arguments and
+// results.
 type GlobalSignature struct {
 	// Mesh has [ReplicaAxis] first, followed by the axes of Logical.
 	Mesh, Logical sharding.Mesh
@@ -37,10 +38,10 @@ type GlobalSignature struct {
 	Arguments, Results []TensorPlacement
 }
 
-// AssembleGlobal assembles a program of global tensors. The arguments of main, and the results that are not
-// open, have shardings; the partitioner decides everything else. Use it for a graph without
-// annotations or collectives of this package; for a step use [Trace.Module]. The program p is not
-// changed.
+// AssembleGlobal assembles a program of global tensors. The arguments of main, and the results that
+// are not AutoSharded, have shardings; the partitioner decides everything else. Use it for a graph
+// without annotations or collectives of this package; for a step use [Trace.Module]. The program p
+// is not changed.
 //
 // A mesh with one device needs no partitioner, and the text then contains no mesh.
 func AssembleGlobal(p *lowering.Program, f GlobalSignature) (*Module, error) {
@@ -109,37 +110,35 @@ func AssembleGlobal(p *lowering.Program, f GlobalSignature) (*Module, error) {
 	return m, nil
 }
 
-// placeGlobalTensors places the arguments or results of a global program.
-func placeGlobalTensors(f GlobalSignature, kind string, borders []TensorPlacement, all []shapes.Shape) ([]ShardedTensor, error) {
-	out := make([]ShardedTensor, len(borders))
-	for i, b := range borders {
-		name := b.Name
+func placeGlobalTensors(signature GlobalSignature, kind string, placements []TensorPlacement, allShapes []shapes.Shape) ([]ShardedTensor, error) {
+	placed := make([]ShardedTensor, len(placements))
+	for i, placement := range placements {
+		name := placement.Name
 		if name == "" {
 			name = fmt.Sprintf("%s %d", kind, i)
 		}
-		dims := append([]int{}, all[i].Dimensions...)
-		if b.AutoSharded {
-			b.Spec = sharding.Replicated(len(dims))
+		dims := append([]int{}, allShapes[i].Dimensions...)
+		if placement.AutoSharded {
+			placement.Spec = sharding.Replicated(len(dims))
 		}
-		out[i] = ShardedTensor{Tensor: Tensor{Name: name, Donated: b.Donated, Result: b.Result}, DType: all[i].DType, LocalDims: dims, GlobalDims: dims, Spec: b.Spec}
-		if err := b.Spec.ValidateTensor(f.Mesh, name, dims); err != nil {
+		placed[i] = ShardedTensor{Tensor: Tensor{Name: name, Donated: placement.Donated, Result: placement.Result}, DType: allShapes[i].DType, LocalDims: dims, GlobalDims: dims, Spec: placement.Spec}
+		if err := placement.Spec.ValidateTensor(signature.Mesh, name, dims); err != nil {
 			return nil, err
 		}
 		var err error
-		if out[i].ShardDims, err = sharding.ShardShape(f.Mesh, b.Spec, dims); err != nil {
+		if placed[i].ShardDims, err = sharding.ShardShape(signature.Mesh, placement.Spec, dims); err != nil {
 			return nil, err
 		}
 	}
-	return out, nil
+	return placed, nil
 }
 
-// mainAttributes returns the attributes of an argument or a result of main.
-func mainAttributes(p ShardedTensor, open, single bool) (attributes []ir.Attribute) {
+func mainAttributes(tensor ShardedTensor, open, single bool) (attributes []ir.Attribute) {
 	if !single && !open {
-		attributes = append(attributes, ir.Attribute{Key: "sdy.sharding", Value: shardingAttr(p.Spec)})
+		attributes = append(attributes, ir.Attribute{Key: "sdy.sharding", Value: shardingAttr(tensor.Spec)})
 	}
-	if p.Donated {
-		attributes = append(attributes, ir.Attribute{Key: "tf.aliasing_output", Value: ir.Int32(p.Result)})
+	if tensor.Donated {
+		attributes = append(attributes, ir.Attribute{Key: "tf.aliasing_output", Value: ir.Int32(tensor.Result)})
 	}
 	return attributes
 }

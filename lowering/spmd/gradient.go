@@ -7,7 +7,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// GoMLX has a bug in the recomputation of a checkpoint: it loses the gradient of the node that
+// init has a bug in the recomputation of a checkpoint: it loses the gradient of the node that
 // Node.Checkpoint is called on, and requests the gradient of an identity op, which it does not
 // define. The traces know the gradients of their ops.
 //

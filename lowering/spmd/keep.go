@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// rematerializer determines the values of a forward pass that a backward pass reads, and which of them are
-// kept and which are recomputed.
+// rematerializer selects which values of a forward pass are kept for its backward passes, and which
+// values the backward passes recompute.
 type rematerializer struct {
 	function       *ir.Function // creates values
 	policy         region.RematPolicy
@@ -20,11 +20,10 @@ type rematerializer struct {
 	// kept are the values that the forward pass returns for all backward passes, in addition to its
 	// results.
 	kept []*ir.Value
-	// dependence is the dependence of each value that is known so far.
+	// dependence is the kind of inputs that each value of the forward pass depends on.
 	dependence map[*ir.Value]dependence
 }
 
-// dependence is the kind of inputs that a value of a forward pass depends on.
 type dependence int
 
 const (
@@ -50,11 +49,11 @@ func newRematerializer(f *ir.Function, forward *passNode, keep region.RematPolic
 		}
 	}
 	for _, s := range rest {
-		worst := loopInvariant
-		s.WalkOperands(func(v *ir.Value) { worst = max(worst, k.dependence[v]) })
+		strongest := loopInvariant
+		s.WalkOperands(func(v *ir.Value) { strongest = max(strongest, k.dependence[v]) })
 		for _, v := range s.Results {
 			k.definitions[v] = s
-			k.dependence[v] = worst
+			k.dependence[v] = strongest
 		}
 	}
 	return k
@@ -104,14 +103,13 @@ func byteSize(t ir.Type) int {
 	return n
 }
 
-// addKept records that a value is kept.
 func (k *rematerializer) addKept(v *ir.Value) {
 	if !slices.Contains(k.kept, v) {
 		k.kept = append(k.kept, v)
 	}
 }
 
-// recomputation contains the recomputation of one backward pass.
+// recomputation adds recomputed values to one backward pass.
 type recomputation struct {
 	*rematerializer
 	// load returns a kept value or an argument of the forward pass at the backward pass.
@@ -122,26 +120,26 @@ type recomputation struct {
 
 // value returns a value of the forward pass at the backward pass.
 func (r *recomputation) value(v *ir.Value) *ir.Value {
-	if of, ok := r.replacements[v]; ok {
-		return of
+	if replacement, ok := r.replacements[v]; ok {
+		return replacement
 	}
-	of := v
+	replacement := v
 	if i, ok := r.argumentIndex[v]; ok {
 		if _, carried := r.forward.In[i].(region.Carry); carried {
 			r.addKept(v)
 		}
-		of = r.load(v)
+		replacement = r.load(v)
 	} else if s := r.definitions[v]; s != nil {
 		if r.shouldKeep(v) {
 			r.addKept(v)
-			of = r.load(v)
+			replacement = r.load(v)
 		} else {
 			r.recompute(s)
 			return r.replacements[v]
 		}
 	}
-	r.replacements[v] = of
-	return of
+	r.replacements[v] = replacement
+	return replacement
 }
 
 // recompute repeats a statement of the forward pass.
@@ -170,21 +168,21 @@ func (r *recomputation) recompute(s *ir.Statement) {
 // rewriteBackward replaces the values of the forward pass that the backward pass reads.
 func (r *recomputation) rewriteBackward(a *outliner, p *passNode) {
 	var all []*ir.Statement
-	here := func(s *ir.Statement) *ir.Statement {
+	resolve := func(s *ir.Statement) *ir.Statement {
 		s = s.ReplaceOperands(r.value)
 		all, r.body = append(all, r.body...), nil
 		return s
 	}
 	for _, s := range p.statements() {
 		if m, ok := s.Mark.(entryMark); !ok || m.pass != p.Pass {
-			s = here(s)
+			s = resolve(s)
 		}
 		all = append(all, s)
 	}
 	// A result may be a value of the forward pass itself.
 	a.mapStatements(func(s *ir.Statement) *ir.Statement {
 		if m, ok := s.Mark.(exitMark); ok && m.pass == p.Pass {
-			return here(s)
+			return resolve(s)
 		}
 		return s
 	})

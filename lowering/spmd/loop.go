@@ -57,8 +57,8 @@ type whileLoop struct {
 	stacks map[*ir.Value]*ir.Value // stacks of kept values, by their names in this pass
 }
 
-func (a *outliner) newWhileLoop(p *passNode, n int, reverse bool) *whileLoop {
-	c := &whileLoop{a: a, pass: p, iterations: n, reverse: reverse, stacks: map[*ir.Value]*ir.Value{}}
+func (a *outliner) newWhileLoop(p *passNode, iterations int, reverse bool) *whileLoop {
+	c := &whileLoop{a: a, pass: p, iterations: iterations, reverse: reverse, stacks: map[*ir.Value]*ir.Value{}}
 	c.innerArguments, c.outerArguments, _ = p.arguments()
 	count := a.function.NewValue(int32Scalar)
 	c.zero = a.function.NewValue(int32Scalar)
@@ -69,7 +69,7 @@ func (a *outliner) newWhileLoop(p *passNode, n int, reverse bool) *whileLoop {
 	if reverse {
 		last := a.function.NewValue(int32Scalar)
 		c.index = a.function.NewValue(int32Scalar)
-		c.body = append(c.body, constantOp(last, ir.Integer(n-1)), customOp("stablehlo.subtract", c.index, last, count))
+		c.body = append(c.body, constantOp(last, ir.Integer(iterations-1)), customOp("stablehlo.subtract", c.index, last, count))
 	}
 	one, next := a.function.NewValue(int32Scalar), a.function.NewValue(int32Scalar)
 	c.body = append(c.body, constantOp(one, ir.Integer(1)), customOp("stablehlo.add", next, count, one))
@@ -77,12 +77,12 @@ func (a *outliner) newWhileLoop(p *passNode, n int, reverse bool) *whileLoop {
 	return c
 }
 
-// appendSlice returns the statements for the slice of a stack for this iteration.
+// appendSlice adds the statements that compute this iteration's slice of a stack.
 func (c *whileLoop) appendSlice(out, stack *ir.Value) {
 	sizes := append([]int{1}, stack.Type.Dims[1:]...)
-	cut := c.a.function.NewValue(stack.Type.WithDims(sizes...))
-	cut.Origin = out.Origin
-	c.body = append(c.body, genericOp("stablehlo.dynamic_slice", cut, c.startIndices(stack)...).AddAttribute("slice_sizes", ir.Ints(sizes)), copyOp(out, cut))
+	element := c.a.function.NewValue(stack.Type.WithDims(sizes...))
+	element.Origin = out.Origin
+	c.body = append(c.body, genericOp("stablehlo.dynamic_slice", element, c.startIndices(stack)...).AddAttribute("slice_sizes", ir.Ints(sizes)), copyOp(out, element))
 }
 
 // startIndices returns the operands of an op on a stack, followed by the start indices of this
@@ -91,7 +91,7 @@ func (c *whileLoop) startIndices(operands ...*ir.Value) []*ir.Value {
 	return slices.Concat(operands, []*ir.Value{c.index}, slices.Repeat([]*ir.Value{c.zero}, operands[0].Type.Rank()-1))
 }
 
-// addZeroState adds a state with zeros as its initial value, and returns its value in an iteration.
+// addZeroState adds a state whose initial value is zeros, and returns its value in an iteration.
 func (c *whileLoop) addZeroState(t ir.Type) *ir.Value {
 	start, argument := c.a.function.NewValue(t), c.a.function.NewValue(t)
 	c.outerStatements = append(c.outerStatements, constantOp(start, ir.Zero(t.DType)))
@@ -99,13 +99,13 @@ func (c *whileLoop) addZeroState(t ir.Type) *ir.Value {
 	return argument
 }
 
-// addStack adds a stack with the values of v in all iterations.
+// addStack adds a stack of the values of v in all iterations.
 func (c *whileLoop) addStack(v *ir.Value) {
 	all := c.addZeroState(v.Type.Stacked(c.iterations))
-	row, next := c.a.function.NewValue(v.Type.Stacked(1)), c.a.function.NewValue(all.Type)
-	row.Origin, next.Origin = v.Origin, v.Origin
+	element, next := c.a.function.NewValue(v.Type.Stacked(1)), c.a.function.NewValue(all.Type)
+	element.Origin, next.Origin = v.Origin, v.Origin
 	c.results = append(c.results, nil)
-	c.pass.add(copyOp(row, v), genericOp("stablehlo.dynamic_update_slice", next, c.startIndices(all, row)...))
+	c.pass.add(copyOp(element, v), genericOp("stablehlo.dynamic_update_slice", next, c.startIndices(all, element)...))
 	c.next = append(c.next, next)
 }
 
@@ -142,10 +142,10 @@ func (c *whileLoop) replaceForwardValues(k *rematerializer) {
 	r.rewriteBackward(c.a, c.pass)
 }
 
-// emit writes the pass as a loop. The results are defined after it.
+// emit writes the pass as a loop, which defines the results of the pass.
 func (c *whileLoop) emit() {
-	gives := c.a.innerResults(c.pass)
-	read := c.pass.readValues(gives)
+	innerResults := c.a.innerResults(c.pass)
+	read := c.pass.readValues(innerResults)
 	kept, keptNext := c.initial[1:], c.next[1:]
 	keptArguments := c.arguments[1:]
 	c.initial, c.next, c.arguments = c.initial[:1:1], c.next[:1:1], c.arguments[:1:1]
@@ -158,7 +158,7 @@ func (c *whileLoop) emit() {
 		}
 	}
 	given := make([]*ir.Value, len(c.pass.Out))
-	at := make([]int, len(c.pass.Out))
+	resultIndex := make([]int, len(c.pass.Out))
 	for i, crossing := range c.pass.In {
 		v, outside := c.innerArguments[i], c.outerArguments[i]
 		switch crossing.(type) {
@@ -171,27 +171,27 @@ func (c *whileLoop) emit() {
 		case region.Carry:
 			result := states[0]
 			states = states[1:]
-			next := gives[result]
+			next := innerResults[result]
 			if next == nil {
 				next = v // unused
 			}
-			at[result] = len(c.initial)
+			resultIndex[result] = len(c.initial)
 			c.initial, c.arguments, c.next = append(c.initial, outside), append(c.arguments, v), append(c.next, next)
 		}
 	}
 	for i, crossing := range c.pass.Out {
-		v := gives[i]
+		v := innerResults[i]
 		if v == nil {
 			continue
 		}
 		switch crossing.(type) {
 		case region.Identity:
-			at[i] = len(c.initial)
+			resultIndex[i] = len(c.initial)
 			sum, next := c.addZeroState(v.Type), c.a.function.NewValueLike(v)
 			c.pass.add(customOp("stablehlo.add", next, sum, v))
 			c.next = append(c.next, next)
 		case region.Slice:
-			at[i] = len(c.initial)
+			resultIndex[i] = len(c.initial)
 			c.addStack(v)
 		}
 	}
@@ -204,21 +204,20 @@ func (c *whileLoop) emit() {
 	_, _, rest := c.pass.arguments()
 	body := slices.Concat(c.body, rest, []*ir.Statement{returnOp("stablehlo.return", c.next)})
 	limit, again := c.a.function.NewValue(int32Scalar), c.a.function.NewValue(boolScalar)
-	more := &ir.Region{Label: "more", Arguments: before, Body: []*ir.Statement{
+	condition := &ir.Region{Label: "more", Arguments: before, Body: []*ir.Statement{
 		constantOp(limit, ir.Integer(c.iterations)), compareOp("LT", again, before[0], limit), returnOp("stablehlo.return", []*ir.Value{again})}}
 	pack := c.a.function.NewValue(ir.Type{}).Name
 	c.statement = &ir.Statement{Op: "stablehlo.while", Operands: c.initial, ResultName: pack, Results: ir.NewResults(pack, types...),
-		Regions: []*ir.Region{more, {Label: "run", Arguments: c.arguments, Body: body}}, Form: ir.Generic}
+		Regions: []*ir.Region{condition, {Label: "run", Arguments: c.arguments, Body: body}}, Form: ir.Generic}
 	c.pass.setStatements(append(slices.Clone(c.outerStatements), c.statement))
 	for i := range given {
-		if gives[i] != nil {
-			given[i] = c.statement.Results[at[i]]
+		if innerResults[i] != nil {
+			given[i] = c.statement.Results[resultIndex[i]]
 		}
 	}
 	c.a.replaceResults(c.pass, given)
 }
 
-// replaceValues renames values of the loop.
 func (c *whileLoop) replaceValues(known map[*ir.Value]*ir.Value) {
 	all := c.pass.statements()
 	for i, s := range all {

@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// mainBuilder is the entry function under construction: global tensors as arguments and results, and,
-// inside the computation that is manual over the replicas, the step, called once or in a loop.
+// mainBuilder builds the entry function. Its arguments and results are global tensors. It calls the
+// step, once or in a loop, inside a computation that is manual over the replicas.
 type mainBuilder struct {
 	assembler *assembler
 	module    *Module
@@ -53,8 +53,7 @@ func (w *assembler) main(m *Module, p *lowering.Program, sig Signature) *ir.Func
 	return f
 }
 
-// replicaIDs returns the vector of replica numbers, of which each manual computation receives its
-// own element.
+// replicaIDs returns the vector of replica numbers. Each replica receives one element.
 func (e *mainBuilder) replicaIDs() []*ir.Statement {
 	if !e.assembler.replicaProgram {
 		return []*ir.Statement{iotaOp(e.replicaIDVector)}
@@ -137,50 +136,48 @@ func (e *mainBuilder) callStep() []*ir.Statement {
 	}
 	// The loop carries its counter and every result. The initial value of a variable is its
 	// argument; other results start as zeros.
-	init, carried := make([]*ir.Value, len(e.module.Results)), make([]*ir.Value, len(e.module.Results))
-	before := make([]*ir.Value, len(e.module.Results))
+	initial, carried := make([]*ir.Value, len(e.module.Results)), make([]*ir.Value, len(e.module.Results))
+	conditionArguments := make([]*ir.Value, len(e.module.Results))
 	for i, t := range e.stepTypes {
-		before[i], carried[i] = newValue(fmt.Sprintf("before%d", i), t), newValue(fmt.Sprintf("carried%d", i), t)
+		conditionArguments[i], carried[i] = newValue(fmt.Sprintf("before%d", i), t), newValue(fmt.Sprintf("carried%d", i), t)
 	}
 	operands := slices.Clone(e.stepArguments)
 	for i, at := range e.argumentIndex {
 		if at >= 0 && e.module.Arguments[at].Donated {
 			result := e.module.Arguments[at].Result
-			init[result], operands[i] = e.stepArguments[i], carried[result]
+			initial[result], operands[i] = e.stepArguments[i], carried[result]
 		}
 	}
 	var list []*ir.Statement
 	for i, t := range e.stepTypes {
-		if init[i] == nil {
-			init[i] = newValue(fmt.Sprintf("start%d", i), t)
+		if initial[i] == nil {
+			initial[i] = newValue(fmt.Sprintf("start%d", i), t)
 			start := ir.Zero(e.module.Results[i].DType)
 			if e.while && i == 0 {
 				start = ir.True()
 			}
-			list = append(list, constantOp(init[i], start))
+			list = append(list, constantOp(initial[i], start))
 		}
 	}
 	first := newValue("first", int32Scalar)
-	loop := &ir.Statement{Op: "stablehlo.while", Operands: slices.Concat([]*ir.Value{first}, init), ResultName: "loop",
+	loop := &ir.Statement{Op: "stablehlo.while", Operands: slices.Concat([]*ir.Value{first}, initial), ResultName: "loop",
 		Results: ir.NewResults("loop", slices.Concat([]ir.Type{int32Scalar}, e.stepTypes)...),
-		Regions: []*ir.Region{e.loopCondition(before), e.loopBody(carried, operands)}, Form: ir.Generic}
+		Regions: []*ir.Region{e.loopCondition(conditionArguments), e.loopBody(carried, operands)}, Form: ir.Generic}
 	return append(list, constantOp(first, ir.Integer(0)), loop)
 }
 
-// loopCondition returns the loop condition.
-func (e *mainBuilder) loopCondition(before []*ir.Value) *ir.Region {
+func (e *mainBuilder) loopCondition(arguments []*ir.Value) *ir.Region {
 	count, steps, again := newValue("count", int32Scalar), newValue("steps", int32Scalar), newValue("again", ir.TensorType(dtypes.Bool))
 	body := []*ir.Statement{constantOp(steps, ir.Integer(e.steps)), compareOp("LT", again, count, steps)}
 	if e.while {
 		both := newValue("both", again.Type)
-		body = append(body, customOp("stablehlo.and", both, again, before[0]))
+		body = append(body, customOp("stablehlo.and", both, again, arguments[0]))
 		again = both
 	}
-	return &ir.Region{Label: "more", Arguments: slices.Concat([]*ir.Value{count}, before),
+	return &ir.Region{Label: "more", Arguments: slices.Concat([]*ir.Value{count}, arguments),
 		Body: append(body, returnOp("stablehlo.return", []*ir.Value{again}))}
 }
 
-// loopBody returns the loop body.
 func (e *mainBuilder) loopBody(carried, operands []*ir.Value) *ir.Region {
 	index, zero := newValue("index", int32Scalar), newValue("zero", int32Scalar)
 	body := []*ir.Statement{constantOp(zero, ir.Integer(0))}
@@ -191,9 +188,9 @@ func (e *mainBuilder) loopBody(carried, operands []*ir.Value) *ir.Region {
 		// The batch of this step.
 		stacked := e.stepArguments[i]
 		sizes := append([]int{1}, stacked.Type.Dims[1:]...)
-		cut, batch := newValue(fmt.Sprintf("cut%d", i), stacked.Type.WithDims(sizes...)), newValue(fmt.Sprintf("batch%d", i), e.stepParameters[i].Type)
+		element, batch := newValue(fmt.Sprintf("cut%d", i), stacked.Type.WithDims(sizes...)), newValue(fmt.Sprintf("batch%d", i), e.stepParameters[i].Type)
 		starts := append([]*ir.Value{stacked, index}, slices.Repeat([]*ir.Value{zero}, len(sizes)-1)...)
-		body = append(body, genericOp("stablehlo.dynamic_slice", cut, starts...).AddAttribute("slice_sizes", ir.Ints(sizes)), copyOp(batch, cut))
+		body = append(body, genericOp("stablehlo.dynamic_slice", element, starts...).AddAttribute("slice_sizes", ir.Ints(sizes)), copyOp(batch, element))
 		operands[i] = batch
 	}
 	one, next := newValue("one", int32Scalar), newValue("next", int32Scalar)

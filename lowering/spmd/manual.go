@@ -12,7 +12,7 @@ import (
 
 // A pass through a manual region becomes a computation that is manual over the region's axes.
 // Values from outside are operands. Values for its backward passes are results: stacks over the
-// devices, of which each device has its own slice.
+// devices, of which each device has one slice.
 //
 // The gradients are the gradients of the sum of the results of all devices. A result that is equal
 // on n devices counts once, so its adjoint is divided by n on each device. The gradient of an
@@ -45,9 +45,9 @@ func (a *outliner) writeManual(forward *passNode) error {
 	return nil
 }
 
-// newComputations creates the passes of a region as computations that are manual over axes, the
-// forward pass first. The keeper then has the values that the backward passes read, and stacks
-// contains their stacks outside.
+// newComputations returns the passes of a region as computations that are manual over axes, the
+// forward pass first. k has the values that the backward passes read, and stacks contains their
+// stacks outside.
 func (a *outliner) newComputations(forward *passNode, axes []string) (k *rematerializer, all []*manualComputation, stacks map[*ir.Value]*ir.Value, err error) {
 	k = newRematerializer(a.function, forward, region.RematPolicy{})
 	for v := range k.definitions {
@@ -96,8 +96,8 @@ func (a *outliner) newComputation(p *passNode, axes []string) *manualComputation
 		openDims: len(t.nontrivialAxes(t.mesh.AxisNames())) > len(axes)}
 }
 
-// shardingSpec returns the sharding of a tensor whose dimensions are split over logical axes. Further
-// dimensions are not split.
+// shardingSpec returns the sharding of a tensor whose dimensions are split over logical axes.
+// Further dimensions are not split.
 func (c *manualComputation) shardingSpec(rank int, axes [][]string) sharding.Spec {
 	dims := make([]sharding.Dim, rank)
 	for i := range dims {
@@ -115,8 +115,8 @@ func (c *manualComputation) shardingSpec(rank int, axes [][]string) sharding.Spe
 	return spec
 }
 
-func (c *manualComputation) mappingSpec(rank int, cross region.Mapping) sharding.Spec {
-	shard, _ := cross.(region.Shard)
+func (c *manualComputation) mappingSpec(rank int, mapping region.Mapping) sharding.Spec {
+	shard, _ := mapping.(region.Shard)
 	names := make([][]string, len(shard.Axes))
 	for i, axes := range shard.Axes {
 		for _, axis := range axes {
@@ -131,19 +131,19 @@ func (c *manualComputation) stackSpec(rank int) sharding.Spec {
 	return c.shardingSpec(rank, [][]string{c.axes})
 }
 
-// addOperand makes the value outside an operand. argument is its value inside.
-func (c *manualComputation) addOperand(outside, argument *ir.Value, spec sharding.Spec) {
-	c.operands, c.arguments, c.inSpecs = append(c.operands, outside), append(c.arguments, argument), append(c.inSpecs, spec)
+// addOperand passes the value outer to the computation. inner is its value inside.
+func (c *manualComputation) addOperand(outer, inner *ir.Value, spec sharding.Spec) {
+	c.operands, c.arguments, c.inSpecs = append(c.operands, outer), append(c.arguments, inner), append(c.inSpecs, spec)
 }
 
-// addResult makes v, a value inside, a result. outside is the value that the result defines, or nil for
-// a result with an exit mark.
-func (c *manualComputation) addResult(v *ir.Value, spec sharding.Spec, outside *ir.Value) {
+// addResult returns v, a value inside, from the computation. outer is the value that the result
+// defines, or nil for a result with an exit mark.
+func (c *manualComputation) addResult(v *ir.Value, spec sharding.Spec, outer *ir.Value) {
 	t := v.Type
-	if outside != nil {
-		t = outside.Type
+	if outer != nil {
+		t = outer.Type
 	}
-	c.returned, c.outSpecs, c.resultTypes, c.outerResults = append(c.returned, v), append(c.outSpecs, spec), append(c.resultTypes, t), append(c.outerResults, outside)
+	c.returned, c.outSpecs, c.resultTypes, c.outerResults = append(c.returned, v), append(c.outSpecs, spec), append(c.resultTypes, t), append(c.outerResults, outer)
 }
 
 // stackValue returns a device's slice of the stack of a value.
@@ -153,8 +153,8 @@ func (c *manualComputation) stackValue(v *ir.Value) *ir.Value {
 	return slot
 }
 
-// innerValue returns the value inside for a value outside: a constant is repeated, and other values are
-// operands that are equal on all devices.
+// innerValue returns the value inside for a value outside: a constant is computed again, and other
+// values are operands that are equal on all devices.
 func (c *manualComputation) innerValue(v *ir.Value) *ir.Value {
 	if in, ok := c.innerValues[v]; ok {
 		return in
@@ -174,8 +174,8 @@ func (c *manualComputation) innerValue(v *ir.Value) *ir.Value {
 	return in
 }
 
-// replaceForwardValues replaces the values of the forward pass that a backward pass reads: by the arguments
-// again, and by the stacks of kept values.
+// replaceForwardValues replaces the values of the forward pass that a backward pass reads: by
+// arguments, and by stacks of kept values.
 func (c *manualComputation) replaceForwardValues(k *rematerializer, stacks map[*ir.Value]*ir.Value) {
 	r := &recomputation{rematerializer: k, replacements: map[*ir.Value]*ir.Value{}}
 	r.load = func(v *ir.Value) *ir.Value {
@@ -199,7 +199,7 @@ func (c *manualComputation) replaceForwardValues(k *rematerializer, stacks map[*
 	r.rewriteBackward(c.a, c.pass)
 }
 
-// defines reports whether a value is defined in a part, including its arguments and nested
+// defines reports whether a value is defined in a pass, including its arguments and nested
 // statements.
 func (p *passNode) defines(v *ir.Value) bool {
 	if p.defined == nil {
@@ -223,8 +223,8 @@ func (p *passNode) defines(v *ir.Value) bool {
 	return p.defined[v]
 }
 
-// returnEscapedValues makes values results that are read outside the region without an exit mark, such as the
-// state of a random generator. They are equal on all devices.
+// returnEscapedValues adds results for values that are read outside the region without an exit
+// mark, such as the state of a random generator. They must be equal on all devices.
 func (c *manualComputation) returnEscapedValues(backward []*passNode) error {
 	outside := map[*ir.Value]*ir.Value{}
 	var differs *ir.Value

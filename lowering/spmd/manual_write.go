@@ -17,34 +17,34 @@ func (c *manualComputation) emit() {
 		if v == nil {
 			continue
 		}
-		spec, times := c.mappingSpec(v.Type.Rank(), c.pass.In[i]), c.unsplitAxes(c.pass.In[i])
-		if c.pass.Forward == nil || len(times) == 0 {
+		spec, unsplit := c.mappingSpec(v.Type.Rank(), c.pass.In[i]), c.unsplitAxes(c.pass.In[i])
+		if c.pass.Forward == nil || len(unsplit) == 0 {
 			c.addOperand(outside[i], v, spec)
 			continue
 		}
-		whole := c.a.function.NewValue(v.Type)
-		c.addOperand(outside[i], whole, spec)
-		c.prologue = append(c.prologue, c.applyDeviceCount("stablehlo.divide", v, whole, times)...)
+		undivided := c.a.function.NewValue(v.Type)
+		c.addOperand(outside[i], undivided, spec)
+		c.prologue = append(c.prologue, c.applyDeviceCount("stablehlo.divide", v, undivided, unsplit)...)
 	}
-	rest, _ = ir.Rewrite(rest, c.expandMark) // expandMark returns no error here
+	rest, _ = ir.Rewrite(rest, c.expandMark)
 	c.setStatements(rest)
 	body := make([]*ir.Statement, len(rest))
 	for i, s := range rest {
 		body[i] = s.ReplaceOperands(c.innerValue)
 	}
-	gives, outsides := c.a.innerResults(c.pass), c.a.outerResults(c.pass)
-	at := make([]int, len(c.pass.Out))
-	for i, v := range gives {
+	results, outer := c.a.innerResults(c.pass), c.a.outerResults(c.pass)
+	resultIndex := make([]int, len(c.pass.Out))
+	for i, v := range results {
 		if v != nil {
-			at[i] = len(c.returned)
+			resultIndex[i] = len(c.returned)
 			c.addResult(c.sumGradient(v, c.pass.Out[i]), c.mappingSpec(v.Type.Rank(), c.pass.Out[i]), nil)
-			c.resultTypes[at[i]] = outsides[i].Type
+			c.resultTypes[resultIndex[i]] = outer[i].Type
 		}
 	}
-	c.replacePass("manual_", body, at, gives)
+	c.replacePass("manual_", body, resultIndex, results)
 }
 
-// setStatements replaces the statements of the pass, and its arguments by values defined inside.
+// setStatements replaces the statements of the pass. Its arguments become values defined inside.
 func (c *manualComputation) setStatements(rest []*ir.Statement) {
 	c.pass.setStatements(slices.Concat(c.prologue, rest))
 	c.pass.defined = nil
@@ -54,26 +54,26 @@ func (c *manualComputation) setStatements(rest []*ir.Statement) {
 	}
 }
 
-// replacePass replaces the pass by the computation. gives are the pass's results inside, and at are their
-// indices among the computation's results.
-func (c *manualComputation) replacePass(name string, body []*ir.Statement, at []int, gives []*ir.Value) {
+// replacePass replaces the pass by the computation. results are the pass's results inside, and
+// resultIndex their indices among the computation's results.
+func (c *manualComputation) replacePass(name string, body []*ir.Statement, resultIndex []int, results []*ir.Value) {
 	pack := name + c.a.function.NewValue(ir.Type{}).Name
-	run := manualComputationOp(pack, c.manualAxes(), c.operands, c.inSpecs, c.resultTypes, c.outSpecs,
+	computation := manualComputationOp(pack, c.manualAxes(), c.operands, c.inSpecs, c.resultTypes, c.outSpecs,
 		&ir.Region{Arguments: c.arguments, Body: slices.Concat(c.prologue, body, c.epilogue, []*ir.Statement{returnOp("sdy.return", c.returned)})})
-	all := append(slices.Clone(c.outerStatements), run)
+	all := append(slices.Clone(c.outerStatements), computation)
 	for i, v := range c.outerResults {
 		if v != nil {
-			all = append(all, copyOp(v, run.Results[i]))
+			all = append(all, copyOp(v, computation.Results[i]))
 		}
 	}
 	c.pass.setStatements(all)
-	results := make([]*ir.Value, len(c.pass.Out))
-	for i, v := range gives {
+	outer := make([]*ir.Value, len(c.pass.Out))
+	for i, v := range results {
 		if v != nil {
-			results[i] = run.Results[at[i]]
+			outer[i] = computation.Results[resultIndex[i]]
 		}
 	}
-	c.a.replaceResults(c.pass, results)
+	c.a.replaceResults(c.pass, outer)
 }
 
 // outerResults returns the values outside that a pass defines. An unused result is nil.
@@ -92,10 +92,10 @@ func (c *manualComputation) manualAxes() []string {
 	return c.a.assembler.mesh.SortAxes(c.a.assembler.factors.FactorsOf(c.axes...))
 }
 
-// unsplitAxes returns the axes over which a crossing does not split a tensor.
-func (c *manualComputation) unsplitAxes(cross region.Mapping) []string {
-	cut := shardAxes(cross)
-	return slices.DeleteFunc(slices.Clone(c.axes), func(name string) bool { return slices.Contains(cut, name) })
+// unsplitAxes returns the axes over which a mapping does not split a tensor.
+func (c *manualComputation) unsplitAxes(mapping region.Mapping) []string {
+	split := shardAxes(mapping)
+	return slices.DeleteFunc(slices.Clone(c.axes), func(name string) bool { return slices.Contains(split, name) })
 }
 
 // applyDeviceCount applies op to in and the number of devices on axes.
@@ -115,11 +115,11 @@ func (c *manualComputation) applyDeviceCount(op string, out, in *ir.Value, axes 
 	return []*ir.Statement{constantOp(number, value), customOp(op, out, in, number)}
 }
 
-// sumGradient returns the result for v: the gradient of a value that is equal on devices is summed over
-// them.
-func (c *manualComputation) sumGradient(v *ir.Value, cross region.Mapping) *ir.Value {
+// sumGradient returns the result for v. A gradient of a value that is equal on several devices is
+// summed over them.
+func (c *manualComputation) sumGradient(v *ir.Value, mapping region.Mapping) *ir.Value {
 	in := c.innerValue(v)
-	axes := c.unsplitAxes(cross)
+	axes := c.unsplitAxes(mapping)
 	if c.pass.Forward == nil || len(axes) == 0 || v.Type.IsEmpty() {
 		return in
 	}
@@ -139,14 +139,14 @@ func (c *manualComputation) sumGradient(v *ir.Value, cross region.Mapping) *ir.V
 	}
 	if len(differ) > 0 {
 		out := c.a.function.NewValue(v.Type)
-		c.epilogue = append(c.epilogue, &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: namedAxesMark{differ, region.AllReduce{Axes: differ}}})
+		c.epilogue = append(c.epilogue, &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: c.a.assembler.trace.newCollectiveMark(region.AllReduce{Axes: differ})})
 		in = out
 	}
 	return in
 }
 
-// varyingAxes returns the axes over which a value may vary. It returns all axes for an unknown value,
-// such as a recomputed one.
+// varyingAxes returns the axes over which a value may vary. It returns all axes for an unknown
+// value, such as a recomputed one.
 func (c *manualComputation) varyingAxes(v *ir.Value) axisSet {
 	if set, known := c.a.variation.axes[v]; known {
 		return set
@@ -154,19 +154,20 @@ func (c *manualComputation) varyingAxes(v *ir.Value) axisSet {
 	return ^axisSet(0)
 }
 
-// expandMark rewrites marks that require several statements: the sum of values that are equal on the
-// devices, and the device number.
+// expandMark replaces a device index, and an all-reduce of a value that is equal on the devices. It
+// returns no error.
 func (c *manualComputation) expandMark(s *ir.Statement) ([]*ir.Statement, error) {
 	switch m := s.Mark.(type) {
 	case deviceIndexMark:
 		if len(m.axes) > 0 {
 			s = copyOp(s.Results[0], c.deviceIndex(m.axes))
 		}
-	case namedAxesMark:
+	case collectiveMark:
 		reduced, ok := m.op.(region.AllReduce)
 		in := s.Operands[0]
 		switch {
-		case !ok || c.varyingAxes(in)&c.a.assembler.trace.axisSetOf(m.axes...) != 0:
+		case !ok || slices.Contains(m.axes, ReplicaAxis): // the varying inputs over the replicas are unknown here
+		case c.varyingAxes(in)&c.a.assembler.trace.axisSetOf(m.axes...) != 0:
 		case reduced.Reduction == region.Sum:
 			return c.applyDeviceCount("stablehlo.multiply", s.Results[0], in, m.axes), nil
 		default:
@@ -176,15 +177,15 @@ func (c *manualComputation) expandMark(s *ir.Statement) ([]*ir.Statement, error)
 	return []*ir.Statement{s}, nil
 }
 
-// deviceIndex returns the number of the device on axes: each device's slice of an iota.
+// deviceIndex returns the index of the device on axes: each device's slice of an iota.
 func (c *manualComputation) deviceIndex(axes []string) *ir.Value {
 	key := strings.Join(axes, "$")
 	if c.deviceIndices[key] == nil {
 		n := c.a.assembler.trace.deviceCount(axes)
-		all, own, number := c.a.function.NewValue(int32Scalar.Stacked(n)), c.a.function.NewValue(int32Scalar.Stacked(1)), c.a.function.NewValue(int32Scalar)
-		c.outerStatements = append(c.outerStatements, iotaOp(all))
-		c.addOperand(all, own, sharding.NewSpec(sharding.Dim{Axes: c.a.assembler.factors.FactorsOf(axes...)}))
-		c.prologue = append(c.prologue, copyOp(number, own))
+		iota, element, number := c.a.function.NewValue(int32Scalar.Stacked(n)), c.a.function.NewValue(int32Scalar.Stacked(1)), c.a.function.NewValue(int32Scalar)
+		c.outerStatements = append(c.outerStatements, iotaOp(iota))
+		c.addOperand(iota, element, sharding.NewSpec(sharding.Dim{Axes: c.a.assembler.factors.Pieces(axes...)}))
+		c.prologue = append(c.prologue, copyOp(number, element))
 		c.deviceIndices[key] = number
 	}
 	return c.deviceIndices[key]

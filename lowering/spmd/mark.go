@@ -1,13 +1,15 @@
 package spmd
 
 import (
+	"fmt"
+
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // The StableHLO builder has no Shardy ops, and some ops of this package depend on the whole step. A
-// trace therefore adds a placeholder statement with a mark, and the writer replaces it by ops, also
-// in loop bodies.
+// trace therefore adds a placeholder statement with a mark, and the assembler replaces it by ops,
+// also in loop bodies.
 
 // mark is the meaning of a placeholder statement.
 type mark interface {
@@ -15,7 +17,6 @@ type mark interface {
 	lower(w *assembler, out, in *ir.Value) *ir.Statement
 }
 
-// annotationMark is the mark of an annotation.
 type annotationMark struct {
 	annotation logical.Annotation
 	// isAdjoint is set if the tensor is an adjoint, whose readers are assigned.
@@ -53,16 +54,18 @@ func (zerosMark) lower(_ *assembler, out, _ *ir.Value) *ir.Statement {
 	return constantOp(out, ir.Float("0.0", 0))
 }
 
-// resolveMarks returns the statements with each mark replaced by its ops and each alias by the value it
-// refers to.
+// resolveMarks returns the statements with each mark replaced by its ops and each alias by the
+// value it refers to.
 func (w *assembler) resolveMarks(all ...*ir.Statement) ([]*ir.Statement, error) {
 	return ir.Rewrite(all, func(s *ir.Statement) ([]*ir.Statement, error) {
-		if m, ok := s.Mark.(mark); ok {
-			out, in := s.Results[0], w.resolveAlias(s.Operands[0])
-			if c, ok := m.(collectiveMark); ok {
-				return w.lowerCollective(c, out, in), nil
-			}
-			return []*ir.Statement{m.lower(w, out, in)}, nil
+		switch m := s.Mark.(type) {
+		case nil:
+		case collectiveMark:
+			return w.lowerCollective(m, s.Results[0], w.resolveAlias(s.Operands[0]))
+		case mark:
+			return []*ir.Statement{m.lower(w, s.Results[0], w.resolveAlias(s.Operands[0]))}, nil
+		default:
+			return nil, newFault(fmt.Sprintf("mark %T", m), "it has no ops", "add a method lower to its type in lowering/spmd")
 		}
 		if len(w.valueAliases) > 0 {
 			s = s.ReplaceOperands(w.resolveAlias)
@@ -71,7 +74,6 @@ func (w *assembler) resolveMarks(all ...*ir.Statement) ([]*ir.Statement, error) 
 	})
 }
 
-// resolveAlias returns the value that v is an alias of, or v.
 func (w *assembler) resolveAlias(v *ir.Value) *ir.Value {
 	if of, ok := w.valueAliases[v]; ok {
 		return of

@@ -14,9 +14,9 @@ import (
 // loop has a different number of real rows. The program for another size has microbatches of
 // another size, but the arguments keep their sizes: a mark converts between them.
 
-// SplitMicrobatches returns x with dimension 0 split into a stack [n, rows/n, ...] of n microbatches. In a trace
-// of another size (see [Trace.MaskPadding]) the microbatches have resized rows; 0 is rows/n. No
-// gradient flows through Cut.
+// SplitMicrobatches returns x with dimension 0 split into a stack [n, rows/n, ...] of n
+// microbatches. In a trace of another size (see [Trace.MaskPadding]) the microbatches have resized
+// rows; 0 is rows/n. No gradient flows through SplitMicrobatches.
 func SplitMicrobatches(x *graph.Node, n, resized int) *graph.Node {
 	dims := append([]int{n, x.Shape().Dimensions[0] / n}, x.Shape().Dimensions[1:]...)
 	if resized > 0 {
@@ -37,7 +37,7 @@ func MarkRealRows(rows *graph.Node) *graph.Node {
 	}, nil)
 }
 
-// microbatchMark is the mark of the operand's rows as a stack.
+// microbatchMark is the mark of SplitMicrobatches.
 type microbatchMark struct{}
 
 func (microbatchMark) lower(_ *assembler, out, in *ir.Value) *ir.Statement {

@@ -21,23 +21,24 @@ func placeInMemory(memory string, out, in *ir.Value) *ir.Statement {
 		AddAttribute("has_side_effect", ir.Bool(true)).AddAttribute("mhlo.frontend_attributes", ir.Raw(`{_xla_buffer_placement = "`+memory+`"}`))
 }
 
-// isOffloaded reports whether a kept value is moved to host memory. Scalars are not worth a transfer.
+// isOffloaded reports whether a kept value is moved to host memory. Scalars are not worth a
+// transfer.
 func (k *rematerializer) isOffloaded(v *ir.Value) bool { return k.policy.OnHost && v.Type.Rank() > 0 }
 
-// checkOffload returns an error where compilers do not support values in host memory: on the CPU, and
-// outside loops, where libtpu's compiler uses more device memory instead of less.
+// checkOffload returns an error where compilers do not support values in host memory: on the CPU,
+// and outside loops, where libtpu's compiler uses more device memory instead of less.
 func (t *Trace) checkOffload(kind region.Kind) error {
-	refuse := func(reason, hint string) error {
+	reject := func(reason, hint string) error {
 		return &errkind.Fault{Op: kind.String() + ":", Subject: "policy", Reason: reason, Hint: hint, Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
 	switch kind := kind.(type) {
 	case region.Block:
 		if kind.Policy.OnHost {
-			return refuse("what a block keeps is not taken to the host's memory", "run the layers in a loop (package loop), whose values are, or leave remat.Policy.OnHost out")
+			return reject("what a block keeps is not taken to the host's memory", "run the layers in a loop (package loop), whose values are, or leave remat.Policy.OnHost out")
 		}
 	case region.Loop:
 		if kind.Policy.OnHost && t.opts.Target == lowering.TargetCPU {
-			return refuse("the memory of CPU devices is the host's, so that nothing can be kept elsewhere", "leave remat.Policy.OnHost out for CPU devices")
+			return reject("the memory of CPU devices is the host's, so that nothing can be kept elsewhere", "leave remat.Policy.OnHost out for CPU devices")
 		}
 	}
 	return nil

@@ -1,8 +1,6 @@
 package spmd
 
 import (
-	"slices"
-
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -31,15 +29,15 @@ func emptyConstantOp(out *ir.Value) *ir.Statement {
 	return customOp("stablehlo.constant", out).AddAttribute(ir.ValueKey, &ir.Dense{Type: out.Type})
 }
 
-// copyOp returns an op that copies its operand. It replaces constraints and collectives on a
-// single device.
+// copyOp returns an op that copies its operand. It replaces constraints and collectives on a single
+// device.
 func copyOp(out, in *ir.Value) *ir.Statement { return customOp("stablehlo.reshape", out, in) }
 
 func compareOp(direction string, out, a, b *ir.Value) *ir.Statement {
 	return customOp("stablehlo.compare", out, a, b).AddAttribute(ir.ComparisonDirectionKey, ir.Raw(direction))
 }
 
-// callOp calls a function. Its results are pack#0 and so on.
+// callOp returns a call of a function. Its results are named pack#0 and so on.
 func callOp(pack, function string, types []ir.Type, in []*ir.Value) *ir.Statement {
 	return &ir.Statement{Op: "func.call", Operands: in, Results: ir.NewResults(pack, types...), ResultName: pack,
 		Attributes: []ir.Attribute{{Key: ir.CalleeKey, Value: ir.Symbol(function)}}, Form: ir.Custom}
@@ -50,15 +48,14 @@ func returnOp(op string, values []*ir.Value) *ir.Statement {
 	return &ir.Statement{Op: op, Operands: values, Form: ir.Custom}
 }
 
-// manualComputationOp returns a computation that is manual over axes. body receives the shards of in on a
-// device.
+// manualComputationOp returns a computation that is manual over axes. body receives a device's
+// shards of in.
 func manualComputationOp(pack string, over []string, in []*ir.Value, inSpecs []sharding.Spec, types []ir.Type, outSpecs []sharding.Spec, body *ir.Region) *ir.Statement {
 	return &ir.Statement{Op: "sdy.manual_computation", Operands: in, Results: ir.NewResults(pack, types...), ResultName: pack,
 		Attributes: []ir.Attribute{{Key: "in_shardings", Value: bareShardingsAttr(inSpecs)}, {Key: "out_shardings", Value: bareShardingsAttr(outSpecs)}, {Key: "manual_axes", Value: manualAxesAttr(over)}},
 		Regions:    []*ir.Region{body}, Form: ir.Custom}
 }
 
-// constrain constrains a value to the sharding of annotation a.
 func (w *assembler) constrain(out, in *ir.Value, a logical.Annotation) *ir.Statement {
 	return shardingConstraintOp(out, in, a.Spec(in.Type.Rank(), w.factors))
 }
@@ -76,48 +73,16 @@ func shardingConstraintOp(out, in *ir.Value, spec sharding.Spec) *ir.Statement {
 	return customOp("sdy.sharding_constraint", out, in).AddAttribute(ir.ShardingKey, bareShardingAttr(spec))
 }
 
-// iotaOp returns an iota, the indices of a vector.
 func iotaOp(out *ir.Value) *ir.Statement {
 	return customOp("stablehlo.iota", out).AddAttribute(ir.IotaDimensionKey, ir.Raw("0"))
 }
 
-// combinerRegion returns the region with which a collective combines two elements.
+// combinerRegion returns the region with which a collective or a reduction combines two elements.
 func combinerRegion(out *ir.Value, op string) *ir.Region {
 	t := out.Type.ElementType()
 	lhs, rhs, both := newValue("lhs_"+out.Name, t), newValue("rhs_"+out.Name, t), newValue("both_"+out.Name, t)
 	return &ir.Region{Label: "combine", Arguments: []*ir.Value{lhs, rhs},
 		Body: []*ir.Statement{customOp("stablehlo."+op, both, lhs, rhs), returnOp("stablehlo.return", []*ir.Value{both})}}
-}
-
-// collectiveOp returns a collective op among groups. own are its further attributes, which come first.
-// op combines two elements; it is "" for a collective that combines none.
-func (w *assembler) collectiveOp(name string, out, in *ir.Value, op string, among ir.Alias, own ...ir.Attribute) *ir.Statement {
-	w.lastChannel++
-	s := &ir.Statement{Op: name, Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Generic,
-		Attributes: append(slices.Clip(own), ir.Attribute{Key: "channel_handle", Value: channelHandle(w.lastChannel)},
-			ir.Attribute{Key: "replica_groups", Value: among}, ir.Attribute{Key: "use_global_device_ids"})}
-	if op != "" {
-		s.Regions = []*ir.Region{combinerRegion(out, op)}
-	}
-	return s
-}
-
-// broadcastFromDevice sends the value of one device of a replica to all of them. The other devices must have
-// zeros.
-func (w *assembler) broadcastFromDevice(out, in *ir.Value) []*ir.Statement {
-	return w.lowerCollective(broadcastMark{}, out, in)
-}
-
-// broadcastMark is the mark of the all-reduce of send.
-type broadcastMark struct{}
-
-func (broadcastMark) transferKind(*assembler) (transferKind, bool) { return moveFromOneDevice, true }
-
-func (broadcastMark) lower(w *assembler, out, in *ir.Value) *ir.Statement {
-	if out.Type.IsEmpty() {
-		return emptyConstantOp(out)
-	}
-	return w.collectiveOp("stablehlo.all_reduce", out, in, combinerOp(Broadcast, in.Type.DType), logicalGroups)
 }
 
 // caseZeroOp runs statements on devices where a number is 0, and returns zeros on others. It uses

@@ -14,25 +14,26 @@ import (
 // passes, because the values that the backward passes read determine the results of the forward
 // pass.
 
-// passNode is a list of statements that may contain other parts: the step, or a pass.
+// passNode is a node of the tree of passes: the step, or a pass.
 type passNode struct {
 	*region.Pass
 	items []passItem
 	// backward are the backward passes of a forward pass, in step order.
 	backward []*passNode
 	depth    int
-	// defined are the values defined inside, see makes. excluded is set while other parts are searched.
+	// defined are the values defined inside, see defines. excluded nodes are skipped by
+	// mapStatements.
 	defined  map[*ir.Value]bool
 	excluded bool
 }
 
-// passItem is a statement or a part.
+// passItem is a statement or a nested pass.
 type passItem struct {
 	statement *ir.Statement
 	pass      *passNode
 }
 
-// outliner moves the passes of a step into separate functions.
+// outliner replaces the passes of a step.
 type outliner struct {
 	assembler *assembler
 	function  *ir.Function // a copy of the step, which may grow
@@ -41,14 +42,14 @@ type outliner struct {
 	forwardPasses []*passNode
 	// hoisted are statements that are moved to the start of the step.
 	hoisted []*ir.Statement
-	// constants maps a value to the statement that computes it without operands. vary contains the
-	// variation over devices, if there are manual regions.
+	// constants maps a value to the statement that computes it without operands. variation contains
+	// the axes over which values vary, if there are manual regions.
 	constants map[*ir.Value]*ir.Statement
 	variation *variation
 }
 
-// outlinePasses returns the step without passes, and the new index of each statement: element i is the
-// index of statement i of the step, or of its replacement.
+// outlinePasses returns the step without passes, and the new index of each statement: element i is
+// the index of statement i of the step, or of its replacement.
 func (w *assembler) outlinePasses(f *ir.Function, passes []tracedPass) (*ir.Function, []int, error) {
 	at := make([]int, len(f.Body)+1)
 	if len(passes) == 0 {
@@ -93,22 +94,22 @@ func (w *assembler) outlinePasses(f *ir.Function, passes []tracedPass) (*ir.Func
 	return &copied, at, nil
 }
 
-// checkEscapes checks that no value of a pass is read outside it except as a result. A step can leak a
-// value through a Go variable.
+// checkEscapes checks that no value of a pass is read outside it except as a result. A step can
+// leak a value through a Go variable.
 func checkEscapes(f *ir.Function) error {
 	known := map[*ir.Value]bool{}
 	for _, p := range f.Parameters {
 		known[p.Value] = true
 	}
 	for _, s := range f.Body {
-		var lost *ir.Value
+		var escaped *ir.Value
 		s.WalkOperands(func(v *ir.Value) {
 			if !known[v] {
-				lost = v
+				escaped = v
 			}
 		})
-		if lost != nil {
-			return &errkind.Fault{Op: "module:", Subject: fmt.Sprintf("a value of type %s", lost.Type), Reason: "it is made inside of a loop or a block, and used outside of it",
+		if escaped != nil {
+			return &errkind.Fault{Op: "module:", Subject: fmt.Sprintf("a value of type %s", escaped.Type), Reason: "it is made inside of a loop or a block, and used outside of it",
 				Hint: "return it from the block", Class: errkind.InvalidArgumentError}
 		}
 		for _, v := range s.Results {
@@ -118,58 +119,58 @@ func checkEscapes(f *ir.Function) error {
 	return nil
 }
 
-// buildTree creates the parts. begins are the indices of the root's units in the step.
+// buildTree creates the tree of passes. begins are the indices of the root's items in the step.
 func (a *outliner) buildTree(body []*ir.Statement, passes []tracedPass) (begins []int) {
 	a.root = &passNode{}
-	open, of := []*passNode{a.root}, map[*region.Pass]*passNode{}
+	stack, nodes := []*passNode{a.root}, map[*region.Pass]*passNode{}
 	ends := []int{len(body)}
 	for i := 0; i <= len(body); i++ {
-		for len(open) > 1 && ends[len(ends)-1] <= i {
-			open, ends = open[:len(open)-1], ends[:len(ends)-1]
+		for len(stack) > 1 && ends[len(ends)-1] <= i {
+			stack, ends = stack[:len(stack)-1], ends[:len(ends)-1]
 		}
 		for len(passes) > 0 && passes[0].begin == i {
-			p := &passNode{Pass: passes[0].Pass, depth: len(open)}
-			of[p.Pass] = p
+			p := &passNode{Pass: passes[0].Pass, depth: len(stack)}
+			nodes[p.Pass] = p
 			if p.Forward == nil {
 				a.forwardPasses = append(a.forwardPasses, p)
 			} else {
-				forward := of[p.Forward]
+				forward := nodes[p.Forward]
 				forward.backward = append(forward.backward, p)
 			}
-			if len(open) == 1 {
+			if len(stack) == 1 {
 				begins = append(begins, i)
 			}
-			within := open[len(open)-1]
-			within.items = append(within.items, passItem{pass: p})
+			parent := stack[len(stack)-1]
+			parent.items = append(parent.items, passItem{pass: p})
 			if passes[0].end > i {
-				open, ends = append(open, p), append(ends, passes[0].end)
+				stack, ends = append(stack, p), append(ends, passes[0].end)
 			}
 			passes = passes[1:]
 		}
 		if i < len(body) {
-			if len(open) == 1 {
+			if len(stack) == 1 {
 				begins = append(begins, i)
 			}
-			within := open[len(open)-1]
-			within.items = append(within.items, passItem{statement: body[i]})
+			parent := stack[len(stack)-1]
+			parent.items = append(parent.items, passItem{statement: body[i]})
 		}
 	}
 	return begins
 }
 
-// hoistConstants moves constants of passes that are read elsewhere to the start. GoMLX creates a constant
-// once, in the first pass that uses it.
+// hoistConstants moves constants of passes that are read elsewhere to the start. GoMLX creates a
+// constant once, in the first pass that uses it.
 func (a *outliner) hoistConstants() {
-	home := map[*ir.Value]*passNode{}
+	definedIn := map[*ir.Value]*passNode{}
 	a.walk(a.root, func(in *passNode, s *ir.Statement) {
 		if in != a.root && isConstant(s) {
-			home[s.Results[0]] = in
+			definedIn[s.Results[0]] = in
 		}
 	})
 	moved := map[*ir.Value]bool{}
 	a.walk(a.root, func(in *passNode, s *ir.Statement) {
 		s.WalkOperands(func(v *ir.Value) {
-			if at := home[v]; at != nil && at != in {
+			if at := definedIn[v]; at != nil && at != in {
 				moved[v] = true
 			}
 		})
@@ -177,11 +178,11 @@ func (a *outliner) hoistConstants() {
 	if len(moved) == 0 {
 		return
 	}
-	var leave func(p *passNode)
-	leave = func(p *passNode) {
+	var remove func(p *passNode)
+	remove = func(p *passNode) {
 		p.items = slices.DeleteFunc(p.items, func(u passItem) bool {
 			if u.pass != nil {
-				leave(u.pass)
+				remove(u.pass)
 				return false
 			}
 			if isConstant(u.statement) && moved[u.statement.Results[0]] {
@@ -193,7 +194,7 @@ func (a *outliner) hoistConstants() {
 	}
 	for _, u := range a.root.items {
 		if u.pass != nil {
-			leave(u.pass)
+			remove(u.pass)
 		}
 	}
 }
@@ -203,7 +204,7 @@ func isConstant(s *ir.Statement) bool {
 	return len(s.Operands) == 0 && len(s.Regions) == 0 && len(s.Results) == 1 && s.Mark == nil
 }
 
-// walk calls yield for all statements of a part and of nested parts, in order.
+// walk calls yield for all statements of a pass and of nested passes, in order.
 func (a *outliner) walk(p *passNode, yield func(in *passNode, s *ir.Statement)) {
 	for _, u := range p.items {
 		if u.pass != nil {
@@ -214,7 +215,6 @@ func (a *outliner) walk(p *passNode, yield func(in *passNode, s *ir.Statement)) 
 	}
 }
 
-// statements returns the statements of a unit.
 func (u passItem) statements() []*ir.Statement {
 	if u.pass != nil {
 		return u.pass.statements()
@@ -248,13 +248,11 @@ func (a *outliner) prune(p *passNode) {
 	p.setStatements(rest)
 }
 
-// setStatements replaces the statements of a part.
 func (p *passNode) setStatements(all []*ir.Statement) {
 	p.items = nil
 	p.add(all...)
 }
 
-// add appends statements to a part.
 func (p *passNode) add(all ...*ir.Statement) {
 	for _, s := range all {
 		p.items = append(p.items, passItem{statement: s})
@@ -292,12 +290,11 @@ func (a *outliner) removeIfUnused(p *passNode) bool {
 	return true
 }
 
-// replaceResults replaces the marks of a pass's results outside: result index of the pass becomes
-// given[index].
-func (a *outliner) replaceResults(p *passNode, given []*ir.Value) {
+// replaceResults replaces the marks of a pass's results: result i becomes values[i].
+func (a *outliner) replaceResults(p *passNode, values []*ir.Value) {
 	a.mapStatements(func(s *ir.Statement) *ir.Statement {
 		if m, ok := s.Mark.(exitMark); ok && m.pass == p.Pass {
-			return copyOp(s.Results[0], given[m.index])
+			return copyOp(s.Results[0], values[m.index])
 		}
 		return s
 	})
@@ -314,28 +311,28 @@ func (a *outliner) innerResults(p *passNode) []*ir.Value {
 	return all
 }
 
-// mapStatements replaces statements in the whole step, except in excluded parts.
+// mapStatements replaces statements in the whole step, except in excluded nodes.
 func (a *outliner) mapStatements(f func(s *ir.Statement) *ir.Statement) {
-	var within func(p *passNode)
-	within = func(p *passNode) {
+	var visit func(p *passNode)
+	visit = func(p *passNode) {
 		if p.excluded {
 			return
 		}
 		for i, u := range p.items {
 			if u.pass != nil {
-				within(u.pass)
+				visit(u.pass)
 			} else {
 				p.items[i].statement = f(u.statement)
 			}
 		}
 	}
-	within(a.root)
+	visit(a.root)
 }
 
 // readValues returns the values that a pass's statements read, and its results.
-func (p *passNode) readValues(gives []*ir.Value) map[*ir.Value]bool {
+func (p *passNode) readValues(results []*ir.Value) map[*ir.Value]bool {
 	all := map[*ir.Value]bool{}
-	for _, v := range gives {
+	for _, v := range results {
 		all[v] = true
 	}
 	_, _, rest := p.arguments()
@@ -345,8 +342,8 @@ func (p *passNode) readValues(gives []*ir.Value) map[*ir.Value]bool {
 	return all
 }
 
-// arguments returns the values of a pass's arguments inside, the arguments themselves outside, and
-// the statements without the argument marks. An argument that is not read inside has a nil value.
+// arguments returns the values of a pass's arguments inside and outside, and the statements without
+// the argument marks. An argument that is not read inside has a nil value.
 func (p *passNode) arguments() (inside, outside []*ir.Value, rest []*ir.Statement) {
 	inside, outside = make([]*ir.Value, len(p.In)), make([]*ir.Value, len(p.In))
 	for _, s := range p.statements() {

@@ -15,12 +15,12 @@ type Variant struct {
 	Sizes []int
 }
 
-// MaskPadding rewrites the step of a graph that was compiled on t so that padding of its
-// arguments has no effect, see package ragged. sizes are the padded sizes. sources contain the
-// location of the real size for each padded size; a source without a parameter is the value of
-// [MarkRealRows]. others are the same step traced for other padded sizes: two traces for each size,
-// which differ from t in that size only. MaskPadding returns the dimensions of the step's
-// results. Its errors are [*ragged.Error].
+// MaskPadding rewrites the step of a graph that was compiled on t so that padding of its arguments
+// has no effect, see package ragged. sizes are the padded sizes. sources contain the location of
+// the real size for each padded size; a source without a parameter is the value of [MarkRealRows].
+// others are the same step traced for other padded sizes: two traces for each size, which differ
+// from t in that size only. MaskPadding returns the dimensions of the step's results. Its errors
+// are [*ragged.Error].
 func (t *Trace) MaskPadding(g *graph.Graph, sizes []int, sources []ragged.SizeSource, others []Variant) ([][]ragged.Dim, error) {
 	base, err := t.variantOf(g, sizes)
 	if err != nil {
@@ -47,13 +47,13 @@ func (t *Trace) MaskPadding(g *graph.Graph, sizes []int, sources []ragged.SizeSo
 	return results, nil
 }
 
-// updateIndices records that the index of statement i of the step changed to to(i).
-func (t *Trace) updateIndices(to func(i int) int) {
+// updateIndices records that statement i of the step moved to index newIndex(i).
+func (t *Trace) updateIndices(newIndex func(i int) int) {
 	for i, r := range t.regions {
-		t.regions[i].begin, t.regions[i].end = to(r.begin), to(r.end)
+		t.regions[i].begin, t.regions[i].end = newIndex(r.begin), newIndex(r.end)
 	}
 	for i, p := range t.passes {
-		t.passes[i].begin, t.passes[i].end = to(p.begin), to(p.end)
+		t.passes[i].begin, t.passes[i].end = newIndex(p.begin), newIndex(p.end)
 	}
 }
 
@@ -65,10 +65,10 @@ func (t *Trace) variantOf(g *graph.Graph, sizes []int) (ragged.Variant, error) {
 	return ragged.Variant{Program: lowered.Program(), Sizes: sizes, MarkEffect: paddingEffect}, nil
 }
 
-// paddingEffect returns the effect of a mark on a padded value, see [ragged.MarkEffect].
+// paddingEffect implements [ragged.MarkEffect].
 func paddingEffect(mark any) string {
 	switch m := mark.(type) {
-	case allReduceMark, allGatherMark, reduceScatterMark, namedAxesMark:
+	case collectiveMark:
 		return "a collective"
 	case entryMark:
 		return splitEffect(m.pass, m.pass.In[m.index])
@@ -78,10 +78,10 @@ func paddingEffect(mark any) string {
 	return ""
 }
 
-// splitEffect describes a border that splits a tensor over devices, in which case the last devices
+// splitEffect describes a mapping that splits a tensor over devices, in which case the last devices
 // would have the padding.
-func splitEffect(p *region.Pass, c region.Mapping) string {
-	if _, manual := p.Kind.(region.Manual); manual && len(shardAxes(c)) > 0 {
+func splitEffect(p *region.Pass, mapping region.Mapping) string {
+	if _, manual := p.Kind.(region.Manual); manual && len(shardAxes(mapping)) > 0 {
 		return "a manual region"
 	}
 	return ""

@@ -1,6 +1,8 @@
 package spmd
 
 import (
+	"fmt"
+
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
 	xshapes "github.com/gomlx/go-xla/types/shapes"
@@ -12,7 +14,7 @@ import (
 )
 
 // A pass through a region of package region is a range of the step's statements. Its arguments and
-// results are statements with marks. outline.go moves the passes into separate functions.
+// results are statements with marks. outline.go replaces the passes.
 
 type tracedPass struct {
 	*region.Pass
@@ -40,10 +42,18 @@ type exitMark struct {
 	index int
 }
 
+// deviceIndexMark is the mark of the device's index on axes. The computation that is manual over the
+// axes defines the index. It is 0 if the axes have one device.
+type deviceIndexMark struct{ axes []string }
+
+func (deviceIndexMark) lower(_ *assembler, out, _ *ir.Value) *ir.Statement {
+	return constantOp(out, ir.Integer(0))
+}
+
 // nameMark is the mark of a value with a name for the rematerialization policy.
 type nameMark struct{ name string }
 
-// lower implements [mark]: in a pass that is written inline the value is the operand.
+// In a pass that is written inline, the result is the operand.
 func (entryMark) lower(_ *assembler, out, in *ir.Value) *ir.Statement { return copyOp(out, in) }
 func (exitMark) lower(_ *assembler, out, in *ir.Value) *ir.Statement  { return copyOp(out, in) }
 func (nameMark) lower(_ *assembler, out, in *ir.Value) *ir.Statement  { return copyOp(out, in) }
@@ -128,8 +138,12 @@ func (t *Trace) EmitOp(x *graph.Node, op region.Op, gradient func(v *graph.Node)
 			return f.Mark(x, xshapes.Make(dtypes.Float32), zerosMark{})
 		case region.CheckpointName:
 			return f.Mark(x, x.Shape(), nameMark{op.Name})
+		case region.DeviceIndex:
+			return f.Mark(x, xshapes.Make(dtypes.Int32), deviceIndexMark{t.nontrivialAxes(op.Axes)})
+		case region.Collective:
+			return t.markCollective(f, x, collectiveMark{op: op})
 		}
-		return t.emitNamedAxesOp(f, x, op)
+		return nil, newFault(fmt.Sprintf("op %T", op), "it has no lowering", "add a case to Trace.EmitOp in lowering/spmd")
 	}, gradient)
 	switch op.(type) {
 	case region.Enter, region.Leave, region.Save, region.Load, region.ZerosLike, region.ScalarZero:

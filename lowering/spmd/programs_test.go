@@ -51,7 +51,7 @@ func TestProgramsOfReplicasGiveTheNumbersOfPartitions(t *testing.T) {
 	}
 }
 
-// LogicalMesh devices need partitions.
+// TestProgramsOfLogicalDevicesAreOneProgram devices need partitions.
 func TestProgramsOfLogicalDevicesAreOneProgram(t *testing.T) {
 	m := build(t, spmd.Options{Replicas: 2, LogicalDevices: 2, AllowReplicaProgram: true, Target: lowering.TargetCPU},
 		spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1)},

@@ -9,26 +9,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// PerReplicaRandomNumbers makes the random numbers of each replica different. state is the parameter with
-// the generator state, the same on all replicas. now is the value of the state at the end of the
-// step. All ops of the step so far that read state read the replica's own state instead: a seed
-// drawn from state, with the replica's number added to the key of Philox. A step therefore does not
-// have to declare that it draws random numbers. PerReplicaRandomNumbers adds no op to a program of one
-// replica.
+// PerReplicaRandomNumbers makes the random numbers of each replica different. state is the
+// parameter with the generator state, the same on all replicas. current is the value of the state
+// at the end of the step. All ops of the step so far that read state read a different state on each
+// replica instead: a seed drawn from state, with the replica's number added to the key of Philox. A
+// step therefore does not have to declare that it draws random numbers. PerReplicaRandomNumbers
+// adds no op to a program of one replica.
 //
-// PerReplicaRandomNumbers returns the new state for the step to store, the same on all replicas: state
-// after one draw, or now if now does not depend on state, for example in a step that sets the
-// state.
-func PerReplicaRandomNumbers(state, now *graph.Node) (*graph.Node, error) {
+// PerReplicaRandomNumbers returns the new state for the step to store, the same on all replicas:
+// state after one draw, or current if current does not depend on state, for example in a step that
+// sets the state.
+func PerReplicaRandomNumbers(state, current *graph.Node) (*graph.Node, error) {
 	t := requireTrace("random numbers", state)
 	if t.opts.Replicas == 1 {
-		return now, nil
+		return current, nil
 	}
 	shared, err := t.nodeValue(state)
 	if err != nil {
 		return nil, err
 	}
-	drawn, err := t.replicaVarying([]*graph.Node{now}, []*graph.Node{state})
+	drawn, err := t.replicaVarying([]*graph.Node{current}, []*graph.Node{state})
 	if err != nil {
 		return nil, err
 	}
@@ -42,13 +42,13 @@ func PerReplicaRandomNumbers(state, now *graph.Node) (*graph.Node, error) {
 	}
 	t.moveToStart(end, shared, own)
 	if !drawn[0] {
-		return now, nil
+		return current, nil
 	}
 	return next, nil
 }
 
-// moveToStart moves the statements from index end on to the start. All other statements then read own
-// instead of shared.
+// moveToStart moves the statements from index end on to the start. All other statements then read
+// own instead of shared.
 func (t *Trace) moveToStart(end int, shared, own *ir.Value) {
 	f := t.main().IR()
 	n := len(f.Body) - end

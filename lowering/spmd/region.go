@@ -11,23 +11,23 @@ import (
 )
 
 // writeRegion replaces region n of the step by a call and moves its body into a function.
-func (w *assembler) writeRegion(fl *dataFlow, n int, r deviceRegion, b regionBoundary) error {
-	statements := make([]*ir.Statement, len(r.statements))
-	for k, i := range r.statements {
-		statements[k] = fl.statements[i]
+func (w *assembler) writeRegion(flow *dataFlow, n int, region deviceRegion, boundary regionBoundary) error {
+	statements := make([]*ir.Statement, len(region.statements))
+	for k, i := range region.statements {
+		statements[k] = flow.statements[i]
 	}
 	if err := w.checkSingleDevice(statements); err != nil {
 		return err
 	}
-	results := append(slices.Clone(b.results), b.keptResults...)
+	results := append(slices.Clone(boundary.results), boundary.keptResults...)
 	if len(results) == 0 {
 		return nil // no result is read
 	}
 	var in, args []*ir.Value
 	var inSpecs, outSpecs []sharding.Spec
-	for i, v := range append(slices.Clone(b.operands), b.keptOperands...) {
+	for i, v := range append(slices.Clone(boundary.operands), boundary.keptOperands...) {
 		local, spec := v.Type, sharding.Replicated(v.Type.Rank())
-		if i >= len(b.operands) {
+		if i >= len(boundary.operands) {
 			local, spec = v.Type.Stacked(1), w.stackedSpec(v.Type.Rank()+1)
 			v = w.keptStack(v)
 		}
@@ -36,7 +36,7 @@ func (w *assembler) writeRegion(fl *dataFlow, n int, r deviceRegion, b regionBou
 	}
 	var outTypes, globalTypes []ir.Type // types in the function, and of the computation
 	for i, v := range results {
-		if i < len(b.results) {
+		if i < len(boundary.results) {
 			outTypes, globalTypes = append(outTypes, v.Type), append(globalTypes, v.Type)
 			outSpecs = append(outSpecs, sharding.Replicated(v.Type.Rank()))
 		} else {
@@ -50,14 +50,14 @@ func (w *assembler) writeRegion(fl *dataFlow, n int, r deviceRegion, b regionBou
 		&ir.Region{Arguments: args, Body: []*ir.Statement{called, returnOp("sdy.return", called.Results)}})
 	w.body = append(w.body, run)
 	for i, v := range results {
-		// This only renames a result. Regions that read a kept value have the whole stack as an
-		// operand, of which each device has its own slot.
-		if i >= len(b.results) {
+		// This only renames a result. Regions that read a kept value have the complete stack as an
+		// operand, of which each device receives one slice.
+		if i >= len(boundary.results) {
 			v = w.keptStack(v)
 		}
 		w.body = append(w.body, copyOp(v, run.Results[i]))
 	}
-	return w.writeRegionFunction(function, r.device, statements, b, results, outTypes)
+	return w.writeRegionFunction(function, region.device, statements, boundary, results, outTypes)
 }
 
 // keptStack returns the stack over the logical devices of a value that stays on its device.
@@ -80,7 +80,6 @@ func (w *assembler) checkSingleDevice(statements []*ir.Statement) error {
 	return nil
 }
 
-// calledFunction returns the function that a statement calls, or nil.
 func (w *assembler) calledFunction(s *ir.Statement) *ir.Function {
 	if name, ok := s.Attribute(ir.CalleeKey).(ir.Symbol); ok {
 		return w.callees[string(name)]
@@ -102,16 +101,16 @@ func (w *assembler) containsMark(statements []*ir.Statement) bool {
 
 // writeRegionFunction writes a region's function. Its statements run only on the partitions of the
 // region's device.
-func (w *assembler) writeRegionFunction(name string, device int, statements []*ir.Statement, b regionBoundary, results []*ir.Value, outTypes []ir.Type) error {
+func (w *assembler) writeRegionFunction(name string, device int, statements []*ir.Statement, boundary regionBoundary, results []*ir.Value, outTypes []ir.Type) error {
 	f := &ir.Function{Name: name, Private: true, Form: ir.Custom}
 	add := func(s *ir.Statement) *ir.Value {
 		f.Body = append(f.Body, s)
 		return s.Results[0]
 	}
-	for _, v := range b.operands {
+	for _, v := range boundary.operands {
 		f.Parameters = append(f.Parameters, ir.Parameter{Value: v})
 	}
-	for _, v := range b.keptOperands {
+	for _, v := range boundary.keptOperands {
 		slot := newValue(w.keptStack(v).Name, v.Type.Stacked(1))
 		f.Parameters = append(f.Parameters, ir.Parameter{Value: slot})
 		add(copyOp(v, slot))
@@ -119,7 +118,7 @@ func (w *assembler) writeRegionFunction(name string, device int, statements []*i
 	for _, t := range outTypes {
 		f.Results = append(f.Results, ir.Result{Type: t})
 	}
-	for _, v := range b.constants {
+	for _, v := range boundary.constants {
 		again, err := w.repeatConstant(v)
 		if err != nil {
 			return err
@@ -129,10 +128,10 @@ func (w *assembler) writeRegionFunction(name string, device int, statements []*i
 	number := func(name string) *ir.Value { return newValue("region_"+name, ir.TensorType(dtypes.Uint32)) }
 	partition := add(customOp("stablehlo.partition_id", number("partition")))
 	devices := add(constantOp(number("devices"), ir.Integer(w.logicalDevices)))
-	this := add(customOp("stablehlo.remainder", number("device"), partition, devices))
-	this = add(customOp("stablehlo.convert", newValue("region_this", int32Scalar), this))
+	thisDevice := add(customOp("stablehlo.remainder", number("device"), partition, devices))
+	thisDevice = add(customOp("stablehlo.convert", newValue("region_this", int32Scalar), thisDevice))
 	assigned := add(constantOp(newValue("region_assigned", int32Scalar), ir.Integer(device)))
-	from := add(customOp("stablehlo.subtract", newValue("region_from", int32Scalar), this, assigned))
+	from := add(customOp("stablehlo.subtract", newValue("region_from", int32Scalar), thisDevice, assigned))
 	run, err := w.resolveMarks(statements...)
 	if err != nil {
 		return err
@@ -146,8 +145,12 @@ func (w *assembler) writeRegionFunction(name string, device int, statements []*i
 	slots := make([]*ir.Value, len(results))
 	for i, made := range branches.Results {
 		slots[i] = newValue(fmt.Sprintf("slot_%d", i), outTypes[i])
-		if i < len(b.results) {
-			f.Body = append(f.Body, w.broadcastFromDevice(slots[i], made)...)
+		if i < len(boundary.results) {
+			sent, err := w.broadcastFromDevice(slots[i], made)
+			if err != nil {
+				return err
+			}
+			f.Body = append(f.Body, sent...)
 		} else {
 			add(copyOp(slots[i], made))
 		}

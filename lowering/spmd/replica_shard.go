@@ -37,7 +37,8 @@ func (o ReplicaShard) ShardDims(dims []int, replicas int) []int {
 	return dims
 }
 
-// UnshardedDims returns the dimensions of the unsharded tensor for shards with the given dimensions.
+// UnshardedDims returns the dimensions of the unsharded tensor for a shard with the given
+// dimensions.
 func (o ReplicaShard) UnshardedDims(dims []int) []int {
 	dims = slices.Clone(dims)
 	if o.IsSharded() {
@@ -54,13 +55,14 @@ func (o ReplicaShard) String() string {
 	return fmt.Sprintf("dimension %d of %d over the replicas", o.Dim, o.Size)
 }
 
-// GatherShards returns the unsharded tensor, the same on each replica, by one all-gather of the shards.
-// split is the annotation of the tensor over the logical devices, each of which gathers its own
-// shard only. The gradient is [ReduceScatterShard]. It panics with an error of kind InvalidArgumentError.
-func GatherShards(part *graph.Node, o ReplicaShard, split logical.Annotation) *graph.Node {
-	t := requireTrace("whole", part)
-	t.checkShard("whole", part, o, o.ShardSize(t.opts.Replicas))
-	return removePadding(t.emitGather(part, o.gatherMark(split)), o)
+// GatherShards returns the unsharded tensor, the same on each replica, by one all-gather of the
+// shards. split is the annotation of the tensor over the logical devices, each of which gathers its
+// own shard only. The gradient is [ReduceScatterShard]. It panics with an error of kind
+// InvalidArgumentError.
+func GatherShards(shard *graph.Node, o ReplicaShard, split logical.Annotation) *graph.Node {
+	t := requireTrace("whole", shard)
+	t.checkShard("whole", shard, o, o.ShardSize(t.opts.Replicas))
+	return removePadding(t.emitGather(shard, o.gatherMark(split)), o)
 }
 
 // ReduceScatterShard sums x over the replicas and returns the replica's shard of the sum, by one
@@ -72,9 +74,11 @@ func ReduceScatterShard(x *graph.Node, o ReplicaShard, split logical.Annotation)
 	return t.emitReduceScatter(padToShards(x, o, t.opts.Replicas), o.gatherMark(split))
 }
 
-// gatherMark returns the mark of the gathered shards.
-func (o ReplicaShard) gatherMark(split logical.Annotation) allGatherMark {
-	return allGatherMark{axis: o.Dim, state: true, split: split}
+// gatherMark returns the mark of the all-gather of the shards.
+func (o ReplicaShard) gatherMark(split logical.Annotation) collectiveMark {
+	m := gatherMark(o.Dim)
+	m.isState, m.split = true, split
+	return m
 }
 
 // SliceShard returns the replica's shard of x, which must be the same on all replicas. It needs no
@@ -113,31 +117,31 @@ func (t *Trace) emitShard(x *graph.Node, o ReplicaShard, m mark) *graph.Node {
 	}, func(*graph.Node) *graph.Node { return nil })
 }
 
-// RedirectGradient returns x. Gradients flow to part instead of x: the adjoint of part is
+// RedirectGradient returns x. Gradients flow to shard instead of x: the adjoint of shard is
 // gradient(adjoint of x).
-func RedirectGradient(part, x *graph.Node, gradient func(adjoint *graph.Node) *graph.Node) *graph.Node {
+func RedirectGradient(shard, x *graph.Node, gradient func(adjoint *graph.Node) *graph.Node) *graph.Node {
 	t := requireTrace("gradient_to", x)
 	var value *stablehlo.Value
 	t.emit(x, func(_ *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		value = x
 		return x, nil
 	}, nil)
-	y := t.emit(part, func(*lowering.Function, *stablehlo.Value) (*stablehlo.Value, error) { return value, nil }, gradient)
+	y := t.emit(shard, func(*lowering.Function, *stablehlo.Value) (*stablehlo.Value, error) { return value, nil }, gradient)
 	t.cloners[y] = func(copied func(input *graph.Node) *graph.Node) *graph.Node {
-		return RedirectGradient(copied(part), copied(x), gradient)
+		return RedirectGradient(copied(shard), copied(x), gradient)
 	}
 	return y
 }
 
-// GradientPlaceholder returns a placeholder for the replica's shard of x. Its value is zeros. It is used
-// only as a node to take gradients with respect to, see [RedirectGradient].
+// GradientPlaceholder returns zeros with the shape of the replica's shard of x. It is used only as
+// a node to take gradients with respect to, see [RedirectGradient].
 func GradientPlaceholder(x *graph.Node, o ReplicaShard) *graph.Node {
 	t := requireTrace("part_gradient", x)
 	t.checkShard("part_gradient", x, o, o.Size)
 	return t.emitShard(x, o, zerosMark{})
 }
 
-// checkShard panics if a tensor does not have the dimensions of o.
+// checkShard panics if dimension o.Dim of x does not have the given size.
 func (t *Trace) checkShard(op string, x *graph.Node, o ReplicaShard, size int) {
 	if dims := x.Shape().Dimensions; !o.IsSharded() || o.Dim < 0 || o.Dim >= len(dims) || dims[o.Dim] != size {
 		panic(collectiveError(op, dims, fmt.Sprintf("not what %s says of %d replicas", o, t.opts.Replicas), "give the tensor that was cut, along the dimension that was"))
@@ -155,7 +159,6 @@ func padToShards(x *graph.Node, o ReplicaShard, replicas int) *graph.Node {
 	return graph.Pad(x, graph.Const(x.Graph(), shapes.CastAsDType(0, x.DType())), axes...)
 }
 
-// removePadding removes the padding.
 func removePadding(x *graph.Node, o ReplicaShard) *graph.Node {
 	if x.Shape().Dimensions[o.Dim] == o.Size {
 		return x
@@ -167,14 +170,14 @@ func removePadding(x *graph.Node, o ReplicaShard) *graph.Node {
 type parameterShardMark struct{}
 
 func (parameterShardMark) lower(w *assembler, out, in *ir.Value) *ir.Statement {
-	if part := w.parameterShards[in]; part != nil {
-		return copyOp(out, part)
+	if shard := w.parameterShards[in]; shard != nil {
+		return copyOp(out, shard)
 	}
 	return copyOp(out, in)
 }
 
-// shardParameters returns the step's parameters, with shards instead of sharded tensors that the step
-// reads in full.
+// shardParameters returns the step's parameters. Sharded tensors that the step reads in full are
+// replaced by their shards.
 func (w *assembler) shardParameters(p *lowering.Program, arguments []ShardedTensor) []ir.Parameter {
 	all := slices.Clone(p.Main().Parameters)
 	w.parameterShards = map[*ir.Value]*ir.Value{}
@@ -185,11 +188,11 @@ func (w *assembler) shardParameters(p *lowering.Program, arguments []ShardedTens
 		}
 		a := arguments[next]
 		next++
-		if whole := all[i].Value; a.ReplicaShard.IsSharded() && whole.Type.Dims[a.ReplicaShard.Dim] == a.ReplicaShard.Size && w.replicas > 1 {
-			part := newValue(whole.Name+"_part", whole.Type.WithDims(a.LocalDims...))
-			part.Origin, w.parameterShards[whole] = whole.Origin, part
-			w.gatheredParameters = append(w.gatheredParameters, gatheredParameter{whole, part, a.ReplicaShard, a.Annotation})
-			all[i].Value = part
+		if unsharded := all[i].Value; a.ReplicaShard.IsSharded() && unsharded.Type.Dims[a.ReplicaShard.Dim] == a.ReplicaShard.Size && w.replicas > 1 {
+			shard := newValue(unsharded.Name+"_part", unsharded.Type.WithDims(a.LocalDims...))
+			shard.Origin, w.parameterShards[unsharded] = unsharded.Origin, shard
+			w.gatheredParameters = append(w.gatheredParameters, gatheredParameter{unsharded, shard, a.ReplicaShard, a.Annotation})
+			all[i].Value = shard
 		}
 	}
 	return all
@@ -202,10 +205,11 @@ type gatheredParameter struct {
 	annotation   logical.Annotation
 }
 
-// gatherParameters returns the statements that gather the sharded parameters that the step reads in full.
-func (w *assembler) gatherParameters() (list []*ir.Statement) {
+// gatherParameters returns the statements that gather the sharded parameters that the step reads in
+// full.
+func (w *assembler) gatherParameters() (list []*ir.Statement, err error) {
 	if len(w.gatheredParameters) == 0 {
-		return nil
+		return nil, nil
 	}
 	readers := map[*ir.Value][]int{} // statements of the body
 	for i, s := range w.body {
@@ -225,23 +229,31 @@ func (w *assembler) gatherParameters() (list []*ir.Statement) {
 		}
 		dims := slices.Clone(x.shard.Type.Dims)
 		dims[x.replicaShard.Dim] *= w.replicas
-		if dims[x.replicaShard.Dim] == x.replicaShard.Size {
-			list = append(list, w.lowerCollective(x.replicaShard.gatherMark(x.annotation), x.value, x.shard)...)
-			continue
+		mark, out := x.replicaShard.gatherMark(x.annotation), x.value
+		mark.axes = replicaAxes
+		isPadded := dims[x.replicaShard.Dim] != x.replicaShard.Size
+		if isPadded {
+			out = newValue(x.shard.Name+"s", x.shard.Type.WithDims(dims...))
 		}
-		padded := newValue(x.shard.Name+"s", x.shard.Type.WithDims(dims...))
-		list = append(append(list, w.lowerCollective(x.replicaShard.gatherMark(x.annotation), padded, x.shard)...), removePaddingOp(x.value, padded))
+		gather, err := w.lowerCollective(mark, out, x.shard)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, gather...)
+		if isPadded {
+			list = append(list, removePaddingOp(x.value, out))
+		}
 	}
-	return list
+	return list, nil
 }
 
-// gatherInHalfPrecision returns a sharded parameter that is gathered in half precision, if all its readers
-// convert it to that dtype: the shards are converted before the gather, which sends half the bytes.
-// It returns nil if a statement reads the parameter in another way.
+// gatherInHalfPrecision returns a sharded parameter that is gathered in half precision, if all its
+// readers convert it to that dtype: the shards are converted before the gather, which sends half
+// the bytes. It returns nil if a statement reads the parameter in another way.
 func (w *assembler) gatherInHalfPrecision(x gatheredParameter, readers []int) *gatheredParameter {
 	half, all := dtypes.InvalidDType, true
-	var look func(s *ir.Statement)
-	look = func(s *ir.Statement) {
+	var visit func(s *ir.Statement)
+	visit = func(s *ir.Statement) {
 		if slices.Contains(s.Operands, x.value) {
 			if half == dtypes.InvalidDType && len(s.Results) == 1 {
 				half = s.Results[0].Type.DType
@@ -250,64 +262,63 @@ func (w *assembler) gatherInHalfPrecision(x gatheredParameter, readers []int) *g
 		}
 		for _, r := range s.Regions { // the body of a loop over microbatches reads it too
 			for _, inner := range r.Body {
-				look(inner)
+				visit(inner)
 			}
 		}
 	}
 	for _, i := range readers {
-		look(w.body[i])
+		visit(w.body[i])
 	}
 	if !all || !half.IsHalfPrecision() || x.value.Type.DType.Bits() <= half.Bits() {
 		return nil
 	}
 	in := func(v *ir.Value) *ir.Value { return newValue(v.Name+"_half", ir.TensorType(half, v.Type.Dims...)) }
-	narrow := &gatheredParameter{in(x.value), in(x.shard), x.replicaShard, x.annotation}
+	converted := &gatheredParameter{in(x.value), in(x.shard), x.replicaShard, x.annotation}
 	w.body = ir.Map(w.body, func(s *ir.Statement) *ir.Statement {
 		if slices.Contains(s.Operands, x.value) {
-			return copyOp(s.Results[0], narrow.value)
+			return copyOp(s.Results[0], converted.value)
 		}
 		return s
 	})
-	return narrow
+	return converted
 }
 
-// removePaddingOp removes the padding of a value.
 func removePaddingOp(out, in *ir.Value) *ir.Statement {
 	rank := in.Type.Rank()
 	return genericOp("stablehlo.slice", out, in).AddAttribute("limit_indices", ir.Ints(out.Type.Dims)).
 		AddAttribute("start_indices", ir.Ints(make([]int, rank))).AddAttribute("strides", ir.Ints(slices.Repeat([]int{1}, rank)))
 }
 
-// gathersState reports whether a statement gathers sharded state, or slices the padding off the gathered
-// tensor.
-func gathersState(s *ir.Statement, made map[*ir.Value]*ir.Statement) bool {
-	if g, ok := s.Mark.(allGatherMark); ok {
-		return g.state
+// gathersState reports whether a statement gathers sharded state, or slices the padding off the
+// gathered tensor.
+func gathersState(s *ir.Statement, definitions map[*ir.Value]*ir.Statement) bool {
+	if g, ok := s.Mark.(collectiveMark); ok {
+		return g.isState
 	}
-	if s.Op != "stablehlo.slice" || made[s.Operands[0]] == nil {
+	if s.Op != "stablehlo.slice" || definitions[s.Operands[0]] == nil {
 		return false
 	}
-	g, ok := made[s.Operands[0]].Mark.(allGatherMark)
-	return ok && g.state
+	g, ok := definitions[s.Operands[0]].Mark.(collectiveMark)
+	return ok && g.isState
 }
 
-// unreadGathers returns the statements that gather sharded state without a reader. An updated variable
-// that stays sharded is gathered where the step may still read it, and a stack from which layers
-// gather slices is gathered in the precision of the step.
-func (fl *dataFlow) unreadGathers(parts map[*ir.Value]*ir.Value) map[int]bool {
+// unreadGathers returns the statements that gather sharded state without a reader. An updated
+// variable that stays sharded is gathered where the step may still read it, and a stack from which
+// layers gather slices is gathered in the precision of the step.
+func (fl *dataFlow) unreadGathers(parameterShards map[*ir.Value]*ir.Value) map[int]bool {
 	var found map[int]bool
 	var readers map[*ir.Value]int
-	made := map[*ir.Value]*ir.Statement{}
+	definitions := map[*ir.Value]*ir.Statement{}
 	for i := len(fl.statements) - 1; i >= 0; i-- {
 		s := fl.statements[i]
 		if len(s.Results) != 1 || len(s.Operands) != 1 {
 			continue
 		}
 		if def, ok := fl.defined[s.Operands[0]]; ok {
-			made[s.Operands[0]] = fl.statements[def]
+			definitions[s.Operands[0]] = fl.statements[def]
 		}
-		converts := s.Op == "stablehlo.convert" && parts[s.Operands[0]] != nil
-		if !converts && !gathersState(s, made) {
+		converts := s.Op == "stablehlo.convert" && parameterShards[s.Operands[0]] != nil
+		if !converts && !gathersState(s, definitions) {
 			continue
 		}
 		if readers == nil {

@@ -163,7 +163,7 @@ func TestCollectivesMeetAcrossReplicas(t *testing.T) {
 }
 
 func TestCollectivesHaveGradients(t *testing.T) {
-	// d/dx of sum(w * gather(x)) is w's part of this replica, once for each
+	// m/dx of sum(w * gather(x)) is w's part of this replica, once for each
 	// replica; that of sum(w * all_reduce(x)) is w, likewise.
 	m := build(t, spmd.Options{Replicas: 2, Target: lowering.TargetCPU}, spmd.Signature{
 		Arguments: []spmd.Tensor{{PerReplica: true}, {}, {}},
@@ -180,7 +180,7 @@ func TestCollectivesHaveGradients(t *testing.T) {
 }
 
 func TestPlacementsKeepTheNumbers(t *testing.T) {
-	// y = On(0, tanh(split(x) w)) assigned; the gradient of its sum by w.
+	// step = On(0, tanh(split(x) w)) assigned; the gradient of its sum by w.
 	step := func(p int) func(g *graph.Graph) []*graph.Node {
 		return func(g *graph.Graph) []*graph.Node {
 			x, w := param(g, "x", 4, 4), param(g, "w", 4, 8)
@@ -216,7 +216,7 @@ func TestPlacementsKeepTheNumbers(t *testing.T) {
 }
 
 func TestALoopEqualsItsSteps(t *testing.T) {
-	// w <- w - 0.1 * mean over replicas of (w - x_i); the result is sum(w).
+	// const <- w - 0.1 * mean over replicas of (w - x_i); the result is sum(w).
 	const steps = 5
 	step := func(p int) func(g *graph.Graph) []*graph.Node {
 		return func(g *graph.Graph) []*graph.Node {

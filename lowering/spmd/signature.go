@@ -29,10 +29,10 @@ type Tensor struct {
 	Name string
 	// PerReplica tensors differ between replicas. Other tensors are mirrored.
 	PerReplica bool
-	// ReplicaShard describes the sharding of a tensor over the replicas: each replica has one shard, and
-	// the global tensor is the concatenation of the shards along a dimension. The step's parameter
-	// is the shard, or the unsharded tensor, which the module then gathers where the step reads it.
-	// A result is a shard. PerReplica and Over exclude each other.
+	// ReplicaShard describes the sharding of a tensor over the replicas: each replica has one
+	// shard, and the global tensor is the concatenation of the shards along a dimension. The step's
+	// parameter is the shard, or the unsharded tensor, which the module then gathers where the step
+	// reads it. A result is a shard. PerReplica and ReplicaShard exclude each other.
 	ReplicaShard ReplicaShard
 	// Annotation splits the tensor over the logical devices. An assigned tensor is replicated on
 	// all of them.
@@ -67,10 +67,11 @@ type Signature struct {
 type ShardedTensor struct {
 	Tensor
 	DType dtypes.DType
-	// LocalDims is the shape in a replica, for a tensor with Over the shape of its shard. Global is the
-	// shape of the module's argument or result. Shard is the shape on one device.
+	// LocalDims is the shape in a replica, for a tensor with a ReplicaShard the shape of the shard.
+	// GlobalDims is the shape of the module's argument or result. ShardDims is the shape on one
+	// device.
 	LocalDims, GlobalDims, ShardDims []int
-	// Spec is the sharding of Global over the mesh.
+	// Spec is the sharding of GlobalDims over the mesh.
 	Spec sharding.Spec
 	// Origin is the line that first reads an argument. It is nil for a result.
 	Origin *ir.Origin
@@ -86,8 +87,8 @@ type Module struct {
 	// Mesh is the mesh of the specs. Its device i is partition i of the program, or replica i if
 	// the program has several replicas.
 	Mesh sharding.Mesh
-	// LogicalMesh are the logical axes of a replica with the names of the options. After the replica
-	// axis, Mesh has the axes of Logical or factors of them.
+	// LogicalMesh has the logical axes of a replica with the names of the options. After the
+	// replica axis, Mesh has these axes or factors of them.
 	LogicalMesh sharding.Mesh
 	// Replicas and Partitions are the numbers of replicas and partitions of the program for the
 	// compiler. They are 1 and R x P, and the arguments are then global tensors with Shardy
@@ -95,7 +96,8 @@ type Module struct {
 	Replicas, Partitions int
 	// Arguments and Results describe the input and output buffers of each device, in order.
 	Arguments, Results []ShardedTensor
-	// Policies are the rematerialization policies of the layer loops and blocks that have a backward pass.
+	// Policies are the rematerialization policies of the layer loops and blocks that have a
+	// backward pass.
 	Policies []Policy
 
 	input *assemblyInput // inputs of the assembly; nil after Drop
@@ -107,7 +109,7 @@ type Policy struct {
 	IsLoop bool // false for a block
 }
 
-// place computes the shapes of an argument or a result.
+// place computes the shapes and the sharding of an argument or a result.
 func (w *assembler) place(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (ShardedTensor, error) {
 	if t.ReplicaShard.IsSharded() && t.ReplicaShard.Dim < len(local) && local[t.ReplicaShard.Dim] == t.ReplicaShard.Size && kind == "argument" {
 		local = t.ReplicaShard.ShardDims(local, w.replicas)
@@ -187,7 +189,7 @@ func (m *Module) check() error {
 			return newFault(fmt.Sprintf("tensor %q", placed.Name), fmt.Sprintf("%s has more elements than memory can address", global), "make it smaller")
 		}
 	}
-	taken := map[int]string{}
+	donated := map[int]string{}
 	for _, a := range m.Arguments {
 		if !a.Donated {
 			continue
@@ -196,10 +198,10 @@ func (m *Module) check() error {
 			return newFault(fmt.Sprintf("argument %q", a.Name), fmt.Sprintf("it is donated to result %d of %d", a.Result, len(m.Results)), "name the result that takes its memory")
 		}
 		r := m.Results[a.Result]
-		if other, ok := taken[a.Result]; ok {
-			return newFault(fmt.Sprintf("arguments %q and %q", other, a.Name), fmt.Sprintf("both are donated to the same result %q", r.Name), "donate one of them")
+		if donor, ok := donated[a.Result]; ok {
+			return newFault(fmt.Sprintf("arguments %q and %q", donor, a.Name), fmt.Sprintf("both are donated to the same result %q", r.Name), "donate one of them")
 		}
-		taken[a.Result] = a.Name
+		donated[a.Result] = a.Name
 		if a.DType != r.DType || !slices.Equal(a.GlobalDims, r.GlobalDims) || !a.Spec.Equal(r.Spec) {
 			return newFault(fmt.Sprintf("argument %q", a.Name), fmt.Sprintf("it (%s %v %s) is donated to result %q (%s %v %s)",
 				a.DType, a.GlobalDims, a.Spec, r.Name, r.DType, r.GlobalDims, r.Spec), "they must be alike, in dtype, shape and placement")

@@ -25,8 +25,8 @@ type Options struct {
 	// LogicalDevices must be the product of their sizes or zero. Without LogicalAxes the replica
 	// has one axis.
 	LogicalAxes []sharding.Axis
-	// AllowReplicaProgram allows a step without logical devices (P = 1) to become a program of R replicas of
-	// one partition each, which needs no partitioner, instead of R partitions. See
+	// AllowReplicaProgram allows a step without logical devices (P = 1) to become a program of R
+	// replicas of one partition each, which needs no partitioner, instead of R partitions. See
 	// [Module].Replicas.
 	AllowReplicaProgram bool
 	// Target, Precision, Random and Origins are the options of the same names of package lowering.
@@ -49,6 +49,7 @@ type Trace struct {
 	*lowering.Backend
 	opts       Options
 	mesh       sharding.Mesh // the logical axes
+	axes       sharding.Mesh // the replica axis and the logical axes
 	optionsErr error         // the error of the options, returned by Module
 	builder    *lowering.Builder
 
@@ -78,6 +79,7 @@ func NewTrace(opts Options) *Trace {
 	if t.mesh, t.optionsErr = logical.NewMesh(max(opts.LogicalDevices, 0), opts.LogicalAxes...); t.optionsErr != nil {
 		t.mesh, _ = logical.NewMesh(max(opts.LogicalDevices, 1))
 	}
+	t.axes, _ = sharding.NewMesh(append([]sharding.Axis{{Name: ReplicaAxis, Size: opts.Replicas}}, t.mesh.Axes()...)...)
 	opts.LogicalDevices = t.mesh.Size()
 	t.opts = opts
 	lowered := lowering.Options{
@@ -146,10 +148,11 @@ func (t *Trace) LogicalMesh() sharding.Mesh { return t.mesh }
 type opEmitter func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
 // emit adds an op of this package to the graph of x. GoMLX has no custom ops: the op is an identity
-// op for GoMLX, which immediately calls the backend for it, and write adds the op instead. gradient
-// returns the adjoint of x for the adjoint of the node. If gradient is nil, no gradient flows.
-func (t *Trace) emit(x *graph.Node, op opEmitter, gradient func(v *graph.Node) *graph.Node) *graph.Node {
-	t.pending = op
+// op for GoMLX, which immediately calls the backend for it, and the backend calls op instead.
+// gradient returns the adjoint of x for the adjoint of the node. If gradient is nil, no gradient
+// flows.
+func (t *Trace) emit(x *graph.Node, emitter opEmitter, gradient func(v *graph.Node) *graph.Node) *graph.Node {
+	t.pending = emitter
 	defer func() { t.pending = nil }()
 	var y *graph.Node
 	if gradient == nil {
@@ -160,18 +163,18 @@ func (t *Trace) emit(x *graph.Node, op opEmitter, gradient func(v *graph.Node) *
 			return gradient(v)
 		})
 	}
-	t.gradients[y], t.emitters[y] = gradient, op
-	return recomputed.CheckpointIf(x, y)
+	t.gradients[y], t.emitters[y] = gradient, emitter
+	return recomputed.Keep(x, y)
 }
 
 // CloneNode implements [region.Target].
-func (t *Trace) CloneNode(node *graph.Node, copied func(input *graph.Node) *graph.Node) (*graph.Node, bool) {
+func (t *Trace) CloneNode(node *graph.Node, cloneInput func(input *graph.Node) *graph.Node) (*graph.Node, bool) {
 	if again := t.cloners[node]; again != nil {
-		return again(copied), true
+		return again(cloneInput), true
 	}
 	inputs := make([]*graph.Node, len(node.Inputs()))
 	for i, x := range node.Inputs() {
-		inputs[i] = copied(x)
+		inputs[i] = cloneInput(x)
 	}
 	op, ok := t.emitters[node]
 	switch {
@@ -206,7 +209,7 @@ func (t *Trace) Annotate(x *graph.Node, a logical.Annotation, adjoint bool, grad
 	}, gradient)
 }
 
-// regionRange is a range of the step's statements that runs on one logical device.
+// regionRange is a range of the step's statements that run on one logical device.
 type regionRange struct{ device, begin, end int }
 
 // BeginRegion implements [logical.Target].

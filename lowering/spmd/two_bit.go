@@ -9,11 +9,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Integers of 2 bits are written as integers of 8 bits that keep to the range of 2 bits. XLA's
+// Integers of 2 bits are written as integers of 8 bits with values in the range of 2 bits. XLA's
 // partitioner moves 2-bit integers between CPU devices in ways that corrupt memory, and libtpu
 // rejects most shapes of them.
 
-// isTwoBit reports whether a dtype is an integer of 2 bits.
 func isTwoBit(d dtypes.DType) bool { return d == dtypes.Int2 || d == dtypes.Uint2 }
 
 // reductionOps lists the ops that combine elements in a region. The compilers support only regions of
@@ -41,14 +40,14 @@ type twoBitWidener struct {
 // bits. Arguments and results of the entry function are converted.
 func widenTwoBits(functions []*ir.Function) []*ir.Function {
 	found := false
-	var look func(list []*ir.Statement)
-	look = func(list []*ir.Statement) {
+	var search func(list []*ir.Statement)
+	search = func(list []*ir.Statement) {
 		for _, s := range list {
 			for _, v := range s.Results {
 				found = found || isTwoBit(v.Type.DType)
 			}
 			for _, r := range s.Regions {
-				look(r.Body)
+				search(r.Body)
 			}
 		}
 	}
@@ -56,7 +55,7 @@ func widenTwoBits(functions []*ir.Function) []*ir.Function {
 		for _, p := range f.Parameters {
 			found = found || isTwoBit(p.Type.DType)
 		}
-		look(f.Body)
+		search(f.Body)
 	}
 	if !found {
 		return functions
@@ -102,10 +101,10 @@ func (w *twoBitWidener) widenFunction(f *ir.Function, entry bool) *ir.Function {
 	return &written
 }
 
-// widenValue returns the replacement of a value: the value itself, or a value with elements of 8 bits.
+// widenValue returns v, or the value with elements of 8 bits that replaces v.
 func (w *twoBitWidener) widenValue(v *ir.Value) *ir.Value { return w.newWideValue("", v) }
 
-// newWideValue is value with a prefix for the name of a new value.
+// newWideValue is widenValue with a prefix for the name of a new value.
 func (w *twoBitWidener) newWideValue(prefix string, v *ir.Value) *ir.Value {
 	if !isTwoBit(v.Type.DType) {
 		return v
@@ -156,7 +155,8 @@ func (w *twoBitWidener) widenStatement(s *ir.Statement) []*ir.Statement {
 	return w.wrapToTwoBits(s, &wide)
 }
 
-// wrapToTwoBits returns a statement followed by statements that bring its result into the range of 2 bits.
+// wrapToTwoBits returns a statement followed by statements that bring its result into the range of
+// 2 bits.
 func (w *twoBitWidener) wrapToTwoBits(s, wide *ir.Statement) []*ir.Statement {
 	out, unsigned := wide.Results[0], s.Results[0].Type.DType == dtypes.Uint2
 	var list []*ir.Statement

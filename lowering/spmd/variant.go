@@ -10,8 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// AnnotationSite is an annotation of a step that [Module.WithAnnotation] can change. It belongs to an argument or to a
-// line of the step.
+// AnnotationSite is an annotation of a step that [Module.WithAnnotation] can change. It belongs to
+// an argument or to a line of the step.
 type AnnotationSite struct {
 	// Name is the name of the argument, "" for a line.
 	Name string
@@ -22,21 +22,21 @@ type AnnotationSite struct {
 	Annotation logical.Annotation
 }
 
-// assemblyInput contains the inputs of the assembly of a module.
 type assemblyInput struct {
 	trace   *Trace
 	program *lowering.Program
 	sig     Signature
 }
 
-// ReleaseTrace releases the traced step. Only [Module.Annotations] and [Module.WithAnnotation] need it.
+// ReleaseTrace frees the traced step. Only [Module.Annotations] and [Module.WithAnnotation] need
+// it.
 func (m *Module) ReleaseTrace() { m.input = nil }
 
-// Annotations returns the annotations that can be changed: first of the arguments, then of the lines,
-// each once. The entry of a variable includes its optimizer state. Tensors assigned to one device,
-// tensors sharded over replicas, constants, and annotations in manual regions are omitted. With one
-// logical device the result is empty. After Drop, and for a module that no [Trace.Module]
-// assembled, it returns an error of class FailedPrecondition.
+// Annotations returns the annotations that can be changed: first of the arguments, then of the
+// lines, each once. The entry of a variable includes its optimizer state. Tensors assigned to one
+// device, tensors sharded over replicas, constants, and annotations in manual regions are omitted.
+// With one logical device the result is empty. After ReleaseTrace, and for a module that no
+// [Trace.Module] assembled, it returns an error of class FailedPrecondition.
 func (m *Module) Annotations() (all []AnnotationSite, err error) {
 	if m.input == nil {
 		return nil, &errkind.Fault{Op: "module:", Subject: m.Name, Reason: "the traced step is not kept", Class: errkind.FailedPreconditionError,
@@ -57,16 +57,16 @@ func (m *Module) Annotations() (all []AnnotationSite, err error) {
 		}
 	}
 	m.input.mapAnnotations(func(s *ir.Statement, a annotationMark) *ir.Statement {
-		one := AnnotationSite{"", s.Results[0].Origin, s.Results[0].Type.Dims, a.annotation}
-		if !slices.ContainsFunc(all, one.isSame) {
-			all = append(all, one)
+		site := AnnotationSite{"", s.Results[0].Origin, s.Results[0].Type.Dims, a.annotation}
+		if !slices.ContainsFunc(all, site.isSame) {
+			all = append(all, site)
 		}
 		return s
 	})
 	return all, nil
 }
 
-// isSame reports whether two splits are the same annotation of the same argument or line.
+// isSame reports whether two sites are the same annotation of the same argument or line.
 func (s AnnotationSite) isSame(o AnnotationSite) bool {
 	return s.Name == o.Name && s.Annotation.Equal(o.Annotation) && (s.Name != "" || s.Origin.File == o.Origin.File && s.Origin.Line == o.Origin.Line)
 }
@@ -74,19 +74,19 @@ func (s AnnotationSite) isSame(o AnnotationSite) bool {
 // variableOf returns the variable whose optimizer state an argument is, or else the argument's own
 // name.
 func (m *Module) variableOf(a ShardedTensor) string {
-	of := logical.OwnerOfState(a.Name, func(path string) bool {
+	variable := logical.StateOf(a.Name, func(path string) bool {
 		return slices.ContainsFunc(m.Arguments, func(v ShardedTensor) bool {
 			return v.Name == path && slices.Equal(v.ReplicaShard.UnshardedDims(v.LocalDims), a.ReplicaShard.UnshardedDims(a.LocalDims))
 		})
 	})
-	if of == "" {
+	if variable == "" {
 		return a.Name
 	}
-	return of
+	return variable
 }
 
-// mapAnnotations calls f for each annotation of a line, also in gradients, and returns the functions
-// with the statements that f returns.
+// mapAnnotations calls f for each annotation of a line, also in gradients, and returns the
+// functions with the statements that f returns.
 func (s *assemblyInput) mapAnnotations(f func(s *ir.Statement, a annotationMark) *ir.Statement) []*ir.Function {
 	functions := slices.Clone(s.program.Module.Functions)
 	manual := map[*ir.Statement]bool{}
@@ -110,43 +110,43 @@ func (s *assemblyInput) mapAnnotations(f func(s *ir.Statement, a annotationMark)
 	return functions
 }
 
-// WithAnnotation returns the module of the step in which the given splits, all arguments or all lines, have
-// another annotation. For a line, an annotation of kind [logical.KindNone] removes the annotation.
-// Optimizer state follows its variable if both have the same layout.
-func (m *Module) WithAnnotation(splits []AnnotationSite, to logical.Annotation) (*Module, error) {
+// WithAnnotation returns the module of the step in which the given sites, all arguments or all
+// lines, have another annotation. For a line, an annotation of kind [logical.None] removes the
+// annotation. Optimizer state follows its variable if both have the same layout.
+func (m *Module) WithAnnotation(sites []AnnotationSite, annotation logical.Annotation) (*Module, error) {
 	if _, err := m.Annotations(); err != nil {
 		return nil, err
 	}
-	changed := func(s AnnotationSite) bool { return slices.ContainsFunc(splits, s.isSame) }
+	changed := func(s AnnotationSite) bool { return slices.ContainsFunc(sites, s.isSame) }
 	sig := m.input.sig
 	sig.Arguments, sig.Results = slices.Clone(sig.Arguments), slices.Clone(sig.Results)
 	for i, a := range m.Arguments {
 		if a.Name == "" || !changed(AnnotationSite{Name: m.variableOf(a), Annotation: a.Annotation}) {
 			continue
 		}
-		sig.Arguments[i].Annotation = to
+		sig.Arguments[i].Annotation = annotation
 		if a.Donated {
-			sig.Results[a.Result].Annotation = to
+			sig.Results[a.Result].Annotation = annotation
 		}
 	}
-	var unfit error
+	var invalid error
 	trace, program, module := *m.input.trace, *m.input.program, *m.input.program.Module
 	module.Functions = m.input.mapAnnotations(func(s *ir.Statement, a annotationMark) *ir.Statement {
-		at := s.Results[0].Origin
-		if !changed(AnnotationSite{Origin: at, Annotation: a.annotation}) {
+		origin := s.Results[0].Origin
+		if !changed(AnnotationSite{Origin: origin, Annotation: a.annotation}) {
 			return s
 		}
-		if err := to.ValidateOn(trace.mesh, fmt.Sprintf("%s:%d", at.File, at.Line), s.Results[0].Type.Dims); err != nil {
-			unfit = err
+		if err := annotation.ValidateOn(trace.mesh, fmt.Sprintf("%s:%d", origin.File, origin.Line), s.Results[0].Type.Dims); err != nil {
+			invalid = err
 		}
-		again := *s
-		a.annotation = to
-		again.Mark = a
-		return &again
+		rewritten := *s
+		a.annotation = annotation
+		rewritten.Mark = a
+		return &rewritten
 	})
-	if unfit != nil {
-		return nil, unfit
+	if invalid != nil {
+		return nil, invalid
 	}
-	trace.annotations, program.Module = append(slices.Clip(trace.annotations), to), &module
+	trace.annotations, program.Module = append(slices.Clip(trace.annotations), annotation), &module
 	return trace.assemble(&program, sig)
 }

@@ -18,22 +18,19 @@ import (
 // too. This file propagates that property by op, without computing values: for the replica axis,
 // and, inside manual regions, where each device has its own values, for the logical axes.
 
-// axisSet is a set of logical axes, by index in the mesh, and of the replica axis.
+// axisSet is a set of the replica axis and logical axes, by their index in Trace.axes.
 type axisSet uint64
 
-const replicaAxisBit axisSet = 1 << 63
-
-// variation contains the axes over which each value of a step may vary. of maps the results of
-// statements.
+// variation contains the axes over which each value of a step may vary.
 type variation struct {
 	trace *Trace
 	axes  map[*ir.Value]axisSet
 }
 
-// ReplicaVarying reports for each of the nodes of a step whether it is replica-varying: whether it may
-// differ between replicas. parameters are the replica-varying parameters. The replica id is
-// replica-varying; the results of all-reduce and all-gather are not. Varying analyzes ops and not
-// numbers, so it also reports some nodes that are equal on all replicas.
+// ReplicaVarying reports for each of the nodes of a step whether it is replica-varying: whether it
+// may differ between replicas. parameters are the replica-varying parameters. The replica id is
+// replica-varying; the results of all-reduce and all-gather are not. ReplicaVarying analyzes ops
+// and not numbers, so it also reports some nodes that are equal on all replicas.
 func ReplicaVarying(nodes, parameters []*graph.Node) ([]bool, error) {
 	if len(nodes) == 0 {
 		return nil, nil
@@ -48,7 +45,7 @@ func ReplicaVarying(nodes, parameters []*graph.Node) ([]bool, error) {
 	return t.replicaVarying(nodes, parameters)
 }
 
-// replicaVarying is Varying with only the given parameters as replica-varying inputs.
+// replicaVarying is ReplicaVarying with only the given parameters as replica-varying inputs.
 func (t *Trace) replicaVarying(nodes, parameters []*graph.Node) ([]bool, error) {
 	x := &variation{trace: t, axes: map[*ir.Value]axisSet{}}
 	for _, p := range parameters {
@@ -56,7 +53,7 @@ func (t *Trace) replicaVarying(nodes, parameters []*graph.Node) ([]bool, error) 
 		if err != nil {
 			return nil, err
 		}
-		x.axes[v] = replicaAxisBit
+		x.axes[v] = t.axisSetOf(ReplicaAxis)
 	}
 	x.analyzeStep(t.main().IR().Body)
 	all := make([]bool, len(nodes))
@@ -65,7 +62,7 @@ func (t *Trace) replicaVarying(nodes, parameters []*graph.Node) ([]bool, error) 
 		if err != nil {
 			return nil, err
 		}
-		all[i] = x.axes[v]&replicaAxisBit != 0
+		all[i] = x.axes[v]&t.axisSetOf(ReplicaAxis) != 0
 	}
 	return all, nil
 }
@@ -86,9 +83,8 @@ func (t *Trace) nodeValue(node *graph.Node) (v *ir.Value, err error) {
 	return v, nil
 }
 
-// axisSetOf returns the set of the named axes.
 func (t *Trace) axisSetOf(names ...string) (set axisSet) {
-	for i, name := range t.mesh.AxisNames() {
+	for i, name := range t.axes.AxisNames() {
 		if slices.Contains(names, name) {
 			set |= 1 << i
 		}
@@ -96,9 +92,8 @@ func (t *Trace) axisSetOf(names ...string) (set axisSet) {
 	return set
 }
 
-// axisNames returns the axes of a set.
 func (t *Trace) axisNames(set axisSet) (all []string) {
-	for i, name := range t.mesh.AxisNames() {
+	for i, name := range t.axes.AxisNames() {
 		if set&(1<<i) != 0 {
 			all = append(all, name)
 		}
@@ -106,7 +101,7 @@ func (t *Trace) axisNames(set axisSet) (all []string) {
 	return all
 }
 
-// shardAxes returns the axes over which a crossing splits a tensor.
+// shardAxes returns the axes over which a mapping splits a tensor.
 func shardAxes(c region.Mapping) (all []string) {
 	if shard, ok := c.(region.Shard); ok {
 		for _, axes := range shard.Axes {
@@ -118,7 +113,6 @@ func shardAxes(c region.Mapping) (all []string) {
 	return all
 }
 
-// analyzeVariation computes the axes over which the values of statements vary.
 func (t *Trace) analyzeVariation(body []*ir.Statement) *variation {
 	x := &variation{trace: t, axes: map[*ir.Value]axisSet{}}
 	x.analyzeStep(body)
@@ -137,8 +131,8 @@ func (x *variation) analyzeStep(body []*ir.Statement) {
 	}
 }
 
-// carriedPairs returns pairs of loop states: the value at the start of an iteration and the value for the
-// next iteration.
+// carriedPairs returns pairs of loop states: the value at the start of an iteration and the value
+// for the next iteration.
 func carriedPairs(body []*ir.Statement) (pairs [][2]*ir.Value) {
 	first := map[*region.Pass][]*ir.Value{}
 	for _, s := range body {
@@ -159,9 +153,9 @@ func carriedPairs(body []*ir.Statement) (pairs [][2]*ir.Value) {
 
 // addAxes adds axes over which a value varies, and reports whether there are new ones.
 func (x *variation) addAxes(v *ir.Value, set axisSet) bool {
-	before := x.axes[v]
-	x.axes[v] = before | set
-	return set&^before != 0
+	known := x.axes[v]
+	x.axes[v] = known | set
+	return set&^known != 0
 }
 
 func (x *variation) analyzeStatements(body []*ir.Statement) {
@@ -187,17 +181,14 @@ func (x *variation) analyzeStatements(body []*ir.Statement) {
 			}
 		case zerosMark:
 			set = 0
-		case allReduceMark, allGatherMark:
-			set &^= replicaAxisBit
-		case reduceScatterMark, parameterShardMark:
-			set |= replicaAxisBit
+		case parameterShardMark:
+			set |= x.trace.axisSetOf(ReplicaAxis)
 		case deviceIndexMark:
 			set = x.trace.axisSetOf(m.axes...)
-		case namedAxesMark:
-			switch m.op.(type) {
-			case region.AllReduce, region.AllGather:
+		case collectiveMark:
+			if m.op.IsReplicated() {
 				set &^= x.trace.axisSetOf(m.axes...)
-			default:
+			} else {
 				set |= x.trace.axisSetOf(m.axes...)
 			}
 		}
@@ -207,8 +198,8 @@ func (x *variation) analyzeStatements(body []*ir.Statement) {
 	}
 }
 
-// analyzeWhile analyzes a while statement: a carried value varies like its initial and its updated value,
-// and like the number of iterations.
+// analyzeWhile analyzes a while statement: a carried value varies like its initial and its updated
+// value, and like the number of iterations.
 func (x *variation) analyzeWhile(s *ir.Statement) {
 	cond, body := s.Regions[0], s.Regions[1]
 	for grown := true; grown; {
@@ -221,9 +212,9 @@ func (x *variation) analyzeWhile(s *ir.Statement) {
 		}
 		x.analyzeStatements(cond.Body)
 		x.analyzeStatements(body.Body)
-		runs := x.axes[terminator(cond).Operands[0]]
+		iterations := x.axes[terminator(cond).Operands[0]]
 		for i, v := range terminator(body).Operands {
-			grown = x.addAxes(body.Arguments[i], x.axes[v]|runs) || grown
+			grown = x.addAxes(body.Arguments[i], x.axes[v]|iterations) || grown
 		}
 	}
 	for i, v := range s.Results {
@@ -243,8 +234,9 @@ func (x *variation) analyzeBranches(s *ir.Statement) {
 	}
 }
 
-// checkReplicated returns an error if a result of a manual region may differ between devices of an axis over
-// which the result is not split. A result of a backward pass is summed over these devices instead.
+// checkReplicated returns an error if a result of a manual region may differ between devices of an
+// axis over which the result is not split. A result of a backward pass is summed over these devices
+// instead.
 func (t *Trace) checkReplicated(x *graph.Node, leave region.Leave) error {
 	kind, ok := leave.Pass.Kind.(region.Manual)
 	if !ok || leave.Pass.Forward != nil {

@@ -35,7 +35,7 @@ type assembler struct {
 	gatheredParameters       []gatheredParameter
 }
 
-// isReservedName reports whether a function has the name of one of the module's own functions.
+// isReservedName reports whether the module itself uses a function name.
 func isReservedName(name string) bool {
 	digits, region := strings.CutPrefix(name, "region_")
 	return name == stepName || region && digits != "" && strings.Trim(digits, "0123456789") == ""
@@ -57,7 +57,6 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	return t.assemble(lowered.Program(), sig)
 }
 
-// assemble assembles a program that was traced on t.
 func (t *Trace) assemble(p *lowering.Program, sig Signature) (*Module, error) {
 	annotations := slices.Clone(t.annotations)
 	for _, tensor := range slices.Concat(sig.Arguments, sig.Results) {
@@ -113,7 +112,7 @@ func (t *Trace) assemble(p *lowering.Program, sig Signature) (*Module, error) {
 		Functions:  widenTwoBits(append([]*ir.Function{w.main(m, p, sig), step}, w.functions...)),
 	}
 	if t.opts.Replicas > 1 {
-		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(replicaGroups), Value: w.partitionGroups([]string{ReplicaAxis})})
+		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(replicaGroups), Value: w.partitionGroups(replicaAxes)})
 	}
 	if regions {
 		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(logicalGroups), Value: w.partitionGroups(t.mesh.AxisNames())})
@@ -131,15 +130,14 @@ func (t *Trace) assemble(p *lowering.Program, sig Signature) (*Module, error) {
 	return m, nil
 }
 
-// isSinglePartition reports whether the program has only one partition, and therefore no mesh: the plugins run
-// Shardy's passes only for several partitions.
+// isSinglePartition reports whether the program has only one partition, and therefore no mesh: the
+// plugins run Shardy's passes only for several partitions.
 func (w *assembler) isSinglePartition() bool { return w.replicaProgram || w.mesh.Size() == 1 }
 
-// mainIsReplica reports whether main's tensors are the tensors of a replica, so that no computation is
-// manual over the replicas.
+// mainIsReplica reports whether main's tensors are the tensors of a replica, so that no computation
+// is manual over the replicas.
 func (w *assembler) mainIsReplica() bool { return w.isSinglePartition() || w.replicas == 1 }
 
-// placeTensors places the step's arguments and results.
 func (w *assembler) placeTensors(p *lowering.Program, sig Signature) (args, results []ShardedTensor, err error) {
 	for i, name := range p.ParameterNames {
 		if name == ReplicaIDName {
@@ -169,7 +167,7 @@ func (w *assembler) placeTensors(p *lowering.Program, sig Signature) (args, resu
 	return args, results, nil
 }
 
-// resolveFunction rewrites a function that the step calls.
+// resolveFunction resolves the marks of a function that the step calls.
 func (w *assembler) resolveFunction(f *ir.Function) (*ir.Function, error) {
 	written := *f
 	written.Private = true
@@ -180,55 +178,54 @@ func (w *assembler) resolveFunction(f *ir.Function) (*ir.Function, error) {
 	return &written, nil
 }
 
-// assembleStep rewrites the step function.
 func (w *assembler) assembleStep(p *lowering.Program, m *Module) (*ir.Function, error) {
-	traced, at, err := w.outlinePasses(p.Main(), w.trace.passes)
+	traced, newIndex, err := w.outlinePasses(p.Main(), w.trace.passes)
 	if err != nil {
 		return nil, err
 	}
-	f := &ir.Function{Name: stepName, Private: true, Form: ir.Custom}
+	function := &ir.Function{Name: stepName, Private: true, Form: ir.Custom}
 	for _, v := range w.parameters {
-		f.Parameters = append(f.Parameters, ir.Parameter{Value: v.Value})
+		function.Parameters = append(function.Parameters, ir.Parameter{Value: v.Value})
 	}
 	for _, r := range traced.Results {
-		f.Results = append(f.Results, ir.Result{Type: r.Type})
+		function.Results = append(function.Results, ir.Result{Type: r.Type})
 	}
-	// WithAnnotation one logical device, the statements of regions stay in the step.
+	// var one logical device, the statements of regions stay in the step.
 	var regions []deviceRegion
 	if w.logicalDevices > 1 {
-		regions = deviceRegions(w.trace.regions, at)
+		regions = deviceRegions(w.trace.regions, newIndex)
 	}
-	fl := newDataFlow(traced, regions)
-	w.flow = fl
+	flow := newDataFlow(traced, regions)
+	w.flow = flow
 	if w.logicalDevices > 1 {
-		regions = w.placeStatements(fl, p, m.Arguments).addRegions(regions)
+		regions = w.placeStatements(flow, p, m.Arguments).addRegions(regions)
 	}
-	w.valueAliases = fl.aliases
-	borders := fl.regionBoundaries(regions)
+	w.valueAliases = flow.aliases
+	borders := flow.regionBoundaries(regions)
 	for _, b := range borders {
 		for _, v := range b.exportedConstants {
-			again, err := w.repeatConstant(v)
+			repeated, err := w.repeatConstant(v)
 			if err != nil {
 				return nil, err
 			}
-			w.body = append(w.body, again...)
+			w.body = append(w.body, repeated...)
 		}
 	}
-	unread := fl.unreadGathers(w.parameterShards)
-	for _, unit := range fl.order(regions) {
+	unread := flow.unreadGathers(w.parameterShards)
+	for _, unit := range flow.order(regions) {
 		// A region without statements has no position.
 		if unit >= 0 {
-			if err := w.writeRegion(fl, unit, regions[unit], borders[unit]); err != nil {
+			if err := w.writeRegion(flow, unit, regions[unit], borders[unit]); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		s := fl.statements[^unit]
-		if ^unit == len(fl.statements)-1 {
+		s := flow.statements[^unit]
+		if ^unit == len(flow.statements)-1 {
 			w.appendReturn(s, m.Results)
 			continue
 		}
-		if len(s.Results) == 1 && fl.aliases[s.Results[0]] != nil || unread[^unit] {
+		if len(s.Results) == 1 && flow.aliases[s.Results[0]] != nil || unread[^unit] {
 			continue
 		}
 		written, err := w.resolveMarks(s)
@@ -237,38 +234,39 @@ func (w *assembler) assembleStep(p *lowering.Program, m *Module) (*ir.Function, 
 		}
 		w.body = append(w.body, written...)
 	}
-	f.Body = append(w.gatherParameters(), w.body...)
-	return f, nil
+	gathers, err := w.gatherParameters()
+	function.Body = append(gathers, w.body...)
+	return function, err
 }
 
-// appendReturn writes the step's return. A split result is constrained here: the compiler aborts the
-// process when it has to reshard a value at the border of the manual computation.
+// appendReturn writes the step's return. A split result is constrained here: the compiler aborts
+// the process when it has to reshard a value at the boundary of the manual computation.
 func (w *assembler) appendReturn(s *ir.Statement, results []ShardedTensor) {
-	all := make([]*ir.Value, len(s.Operands))
+	returned := make([]*ir.Value, len(s.Operands))
 	for i, v := range s.Operands {
-		all[i] = w.resolveAlias(v)
+		returned[i] = w.resolveAlias(v)
 		if r := results[i]; r.Annotation.Kind() == logical.KindSplit && !w.isSinglePartition() {
-			split := newValue(fmt.Sprintf("split_result_%d", i), v.Type)
-			w.body = append(w.body, w.constrain(split, all[i], r.Annotation))
-			all[i] = split
+			constrained := newValue(fmt.Sprintf("split_result_%d", i), v.Type)
+			w.body = append(w.body, w.constrain(constrained, returned[i], r.Annotation))
+			returned[i] = constrained
 		}
 	}
-	w.body = append(w.body, returnOp("return", all))
+	w.body = append(w.body, returnOp("return", returned))
 }
 
-// dimsPerReplica returns the shape of a tensor inside the computation that is manual over the replicas: the
-// global shape divided by the replica axis.
-func (w *assembler) dimsPerReplica(p ShardedTensor) []int {
-	dims := slices.Clone(p.GlobalDims)
-	if p.PerReplica {
-		at := 0
-		if p.PerStep {
-			at = 1
+// dimsPerReplica returns the shape of a tensor inside the computation that is manual over the
+// replicas: the global shape divided by the replica axis.
+func (w *assembler) dimsPerReplica(tensor ShardedTensor) []int {
+	dims := slices.Clone(tensor.GlobalDims)
+	if tensor.PerReplica {
+		dim := 0
+		if tensor.PerStep {
+			dim = 1
 		}
-		dims[at] /= w.replicas
+		dims[dim] /= w.replicas
 	}
-	if p.ReplicaShard.IsSharded() {
-		dims[p.ReplicaShard.Dim] /= w.replicas
+	if tensor.ReplicaShard.IsSharded() {
+		dims[tensor.ReplicaShard.Dim] /= w.replicas
 	}
 	return dims
 }

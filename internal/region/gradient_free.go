@@ -2,10 +2,10 @@ package region
 
 import "github.com/gomlx/gomlx/core/graph"
 
-// statesWithoutGradient finds the loop states that receive no gradient: the code outside does not read their last
-// value, and no other result depends on them. An example is a sum over layers for logging. Their
-// adjoints are zero in all iterations, and the backward pass omits them. idle maps the index of
-// such a result to the argument inside.
+// statesWithoutGradient finds the loop states that receive no gradient: the code outside does not
+// read their last value, and no other result depends on them. An example is a sum over layers for
+// logging. Their adjoints are zero in all iterations, and the backward pass omits them. The map
+// contains the inner argument for the index of each such result.
 func (r *tracer) statesWithoutGradient() map[int]*graph.Node {
 	all := map[int]*graph.Node{}
 	for i, y := range r.results {

@@ -9,10 +9,11 @@ import (
 // GoMLX computes the gradient of a product's second operand as the transpose of a product. On one
 // device compilers rewrite this as the product of the same operands in the other order. A
 // partitioner runs earlier and inserts the sum over devices between the two; the transpose then
-// stays, with inefficient memory access. This file therefore writes the product in the other order.
+// remains, with inefficient memory access. This file therefore writes the product in the other
+// order.
 
-// foldTransposes returns the statements of a function or a region, with each transpose of a product
-// replaced by a product if the transpose is the only reader of the product.
+// foldTransposes replaces each transpose of a product by a product, if the transpose is the only
+// reader of the product.
 func foldTransposes(body []*ir.Statement) []*ir.Statement {
 	defined, reads := map[*ir.Value]*ir.Statement{}, map[*ir.Value]int{}
 	for _, s := range body {
@@ -47,8 +48,8 @@ func foldTransposes(body []*ir.Statement) []*ir.Statement {
 	return out
 }
 
-// swapOperands returns a transpose of a product as the product of its operands in the other order. It
-// returns nil if the transpose has another effect.
+// swapOperands returns a transpose of a product as the product of its operands in the other order.
+// It returns nil if the transpose has another effect.
 func swapOperands(dot, transpose *ir.Statement) *ir.Statement {
 	numbers, ok := dot.Attribute("dot_dimension_numbers").(ir.Struct)
 	permutation, listed := transpose.Attribute("permutation").(ir.Ints)
