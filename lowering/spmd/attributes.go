@@ -20,19 +20,19 @@ func channelHandle(n int) ir.Attr {
 // shardingAttr is the sharding of an argument or a result of a function. bareShardingAttr is the
 // sharding of a value inside a function. bareShardingsAttr are the shardings of the operands or
 // results of a manual computation.
-func shardingAttr(s sharding.Spec) ir.Attr { return ir.Raw(s.Shardy(meshName)) }
+func shardingAttr(s sharding.Spec) ir.Attr { return ir.Raw(s.ShardyText(meshName)) }
 
 func bareShardingAttr(s sharding.Spec) ir.Attr { return ir.Raw(s.ShardyTextBare(meshName)) }
 
 func bareShardingsAttr(specs []sharding.Spec) ir.Attr {
 	shardings := make([]string, len(specs))
 	for i, s := range specs {
-		shardings[i] = s.ShardyBare(meshName)
+		shardings[i] = s.ShardyTextBare(meshName)
 	}
 	return ir.Raw("[" + strings.Join(shardings, ", ") + "]")
 }
 
-func manualAxesAttr(names []string) ir.Attr { return ir.Raw(sharding.ShardyAxes(names)) }
+func manualAxesAttr(names []string) ir.Attr { return ir.Raw(sharding.ShardyAxisSet(names)) }
 
 func meshAttr(m sharding.Mesh) ir.Attr { return ir.Raw(m.ShardyText(meshName)) }
 

@@ -286,7 +286,7 @@ func (w *assembler) groupsAlias(axes []string) ir.Alias {
 
 // partitionGroups returns the groups of partitions that differ only on the axes.
 func (w *assembler) partitionGroups(axes []string) ir.IntMatrix {
-	all, err := w.mesh.Groups(w.factors.Pieces(axes...)...)
+	all, err := w.mesh.Groups(w.factors.FactorsOf(axes...)...)
 	if err != nil {
 		panic(newFault("region", err.Error(), "report this as a fault of tpustrategy")) // the axes belong to the mesh
 	}

@@ -184,7 +184,7 @@ func (c *manualComputation) deviceIndex(axes []string) *ir.Value {
 		n := c.a.assembler.trace.deviceCount(axes)
 		iota, element, number := c.a.function.NewValue(int32Scalar.Stacked(n)), c.a.function.NewValue(int32Scalar.Stacked(1)), c.a.function.NewValue(int32Scalar)
 		c.outerStatements = append(c.outerStatements, iotaOp(iota))
-		c.addOperand(iota, element, sharding.NewSpec(sharding.Dim{Axes: c.a.assembler.factors.Pieces(axes...)}))
+		c.addOperand(iota, element, sharding.NewSpec(sharding.Dim{Axes: c.a.assembler.factors.FactorsOf(axes...)}))
 		c.prologue = append(c.prologue, copyOp(number, element))
 		c.deviceIndices[key] = number
 	}

@@ -164,7 +164,7 @@ func (t *Trace) emit(x *graph.Node, emitter opEmitter, gradient func(v *graph.No
 		})
 	}
 	t.gradients[y], t.emitters[y] = gradient, emitter
-	return recomputed.Keep(x, y)
+	return recomputed.CheckpointIf(x, y)
 }
 
 // CloneNode implements [region.Target].

@@ -74,7 +74,7 @@ func (s AnnotationSite) isSame(o AnnotationSite) bool {
 // variableOf returns the variable whose optimizer state an argument is, or else the argument's own
 // name.
 func (m *Module) variableOf(a ShardedTensor) string {
-	variable := logical.StateOf(a.Name, func(path string) bool {
+	variable := logical.OwnerOfState(a.Name, func(path string) bool {
 		return slices.ContainsFunc(m.Arguments, func(v ShardedTensor) bool {
 			return v.Name == path && slices.Equal(v.ReplicaShard.UnshardedDims(v.LocalDims), a.ReplicaShard.UnshardedDims(a.LocalDims))
 		})
