@@ -33,10 +33,10 @@ type Flags struct {
 	Plan   string
 	Search plan.Options
 
-	worker []string // command line of the process that compiles
-	set    *flag.FlagSet
-	try    map[string][]string
-	by     *plan.Plan
+	worker       []string // command line of the process that compiles
+	flagSet      *flag.FlagSet
+	tryValues    map[string][]string
+	planToFollow *plan.Plan
 }
 
 // AddFlags adds -topology, -replicas, -logical, -report, -save, -text, -suggest-annotations, -json,
@@ -44,17 +44,18 @@ type Flags struct {
 // flags are parsed. It must be the first call in main: [Flags.Main] starts the program again as the
 // process that compiles, and AddFlags does not return in that process. Like package flag, AddFlags
 // panics if the program already has a flag with one of these names.
-func AddFlags(to *flag.FlagSet) *Flags {
-	f := &Flags{worker: worker.Main(), set: to}
-	to.StringVar(&f.Topology, "topology", "", "compile for this `slice` instead of running, such as v5e:4x4, v5p-128, \"2x v5e-256\", h100:8 or cpu:8; several are separated by commas")
-	to.IntVar(&f.Replicas, "replicas", 0, "number of replicas; 0 takes as many as fit")
-	to.IntVar(&f.Logical, "logical", 1, "number of logical devices of a replica")
-	to.StringVar(&f.Report, "report", "", "with -topology: write the report to this `file`, as a page if the name ends in .html, and as JSON otherwise")
-	to.StringVar(&f.Save, "save", "", "with -topology: write the compiled step to this `file`, to be loaded and run on such a slice")
-	to.StringVar(&f.Text, "text", "", "with -topology: write the step's StableHLO to this `file`")
-	to.BoolVar(&f.SuggestAnnotations, "suggest-annotations", false, "with -topology: also compile with other annotations, and report which of them remove collectives")
-	to.BoolVar(&f.JSON, "json", false, "print the answer as one JSON value")
-	f.addPlanFlags(to)
+func AddFlags(flags *flag.FlagSet) *Flags {
+	f := &Flags{worker: worker.Main(), flagSet: flags}
+	flags.StringVar(&f.Topology, "topology", "", "compile for this `slice` instead of running, such as v5e:4x4, v5p-128, \"2x v5e-256\", h100:8 or cpu:8; several are separated by commas")
+	flags.IntVar(&f.Replicas, "replicas", 0, "number of replicas; 0 takes as many as fit")
+	flags.IntVar(&f.Logical, "logical", 1, "number of logical devices of a replica")
+	flags.StringVar(&f.Report, "report", "", "with -topology: write the report to this `file`, as a page if the name ends in .html, and as JSON otherwise")
+	flags.StringVar(&f.Save, "save", "", "with -topology: write the compiled step to this `file`, to be loaded and run on such a slice")
+	flags.StringVar(&f.Text, "text", "", "with -topology: write the step's StableHLO to this `file`")
+	flags.BoolVar(&f.SuggestAnnotations, "suggest-annotations", false,
+		"with -topology: also compile with other annotations, and report which of them remove collectives")
+	flags.BoolVar(&f.JSON, "json", false, "print the answer as one JSON value")
+	f.addPlanFlags(flags)
 	return f
 }
 
@@ -62,42 +63,45 @@ func AddFlags(to *flag.FlagSet) *Flags {
 // -report, -save, -text or -plan was given. [Flags.Main] returns an error if -topology is missing.
 func (f *Flags) Requested() bool { return f.Topology+f.Report+f.Save+f.Text+f.Plan != "" }
 
-// given returns the values of all flags on the command line, including the program's own.
-func (f *Flags) given() map[string]string {
-	given := map[string]string{}
-	if f.set != nil {
-		f.set.Visit(func(one *flag.Flag) { given[one.Name] = one.Value.String() })
+// givenFlags returns the values of all flags on the command line, including the program's own.
+func (f *Flags) givenFlags() map[string]string {
+	values := map[string]string{}
+	if f.flagSet != nil {
+		f.flagSet.Visit(func(one *flag.Flag) { values[one.Name] = one.Value.String() })
 	}
-	return given
+	return values
 }
 
-// options returns the flags on the command line, except for those that the report already contains
-// and those of output files.
-func (f *Flags) options() map[string]string {
-	given := f.given()
-	for _, name := range []string{"topology", "replicas", "logical", "report", "save", "text", "suggest-annotations", "json", "by", "plugin", "out"} {
+// reportedOptions returns the flags on the command line, except for those that the report already
+// contains and those of output files.
+func (f *Flags) reportedOptions() map[string]string {
+	given := f.givenFlags()
+	for _, name := range []string{"topology", "replicas", "logical", "report", "save", "text", "suggest-annotations",
+		"json", "by", "plugin", "out"} {
 		delete(given, name)
 	}
 	return given
 }
 
 // topologies returns the slices in Topology.
-func (f *Flags) topologies() (all []string) {
+func (f *Flags) topologies() (names []string) {
 	for _, name := range strings.Split(f.Topology, ",") {
-		all = append(all, strings.TrimSpace(name))
+		names = append(names, strings.TrimSpace(name))
 	}
-	return all
+	return names
 }
 
-// check returns an error for invalid flags. It opens no files.
-func (f *Flags) check() error {
+// validate returns an error for invalid flags. It opens no files.
+func (f *Flags) validate() error {
 	switch {
 	case f.Topology == "":
-		return ahead.Misused("compile ahead of time", "add -topology v5e:4x4, or leave them out", "-report, -save, -text and -plan are of a compilation, and there is no -topology")
+		return ahead.Misused("compile ahead of time", "add -topology v5e:4x4, or leave them out",
+			"-report, -save, -text and -plan are of a compilation, and there is no -topology")
 	case f.Logical < 1:
 		return ahead.Misused("compile ahead of time", "give a number from 1", "-logical %d", f.Logical)
 	case f.Replicas < 0:
-		return ahead.Misused("compile ahead of time", "give a number from 1, or 0 for as many as fit", "-replicas %d", f.Replicas)
+		return ahead.Misused("compile ahead of time", "give a number from 1, or 0 for as many as fit", "-replicas %d",
+			f.Replicas)
 	case len(f.topologies()) > 1 && f.Text+f.Save != "":
 		return ahead.Misused("compile ahead of time", "give one -topology", "-text and -save write one file")
 	}

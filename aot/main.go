@@ -40,29 +40,29 @@ func (f *Flags) Main(ctx context.Context, opts strategy.Options, build Build) in
 	return f.run(ctx, opts, build, os.Stdout, os.Stderr)
 }
 
-// grace limits how long Main waits after a signal for code that ignores its context, such as a step
-// function that is being traced.
-const grace = 500 * time.Millisecond
+// stopDelay limits how long Main waits after a signal for code that ignores its context, such as a
+// step function that is being traced.
+const stopDelay = 500 * time.Millisecond
 
 func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, stdout, stderr io.Writer) int {
 	ctx, stop := command.UntilSignal(ctx)
 	defer stop()
-	r := &run{flags: f, opts: f.By(opts), build: build, name: filepath.Base(os.Args[0])}
-	if err := f.check(); err != nil {
+	r := &compileRun{flags: f, opts: f.ApplyPlan(opts), build: build, name: filepath.Base(os.Args[0])}
+	if err := f.validate(); err != nil {
 		return r.fail(stdout, stderr, err)
 	}
-	quiet()
+	disablePluginLogs()
 	r.line = progress.NewLine(stderr, progress.Options{Prefix: r.name + ": ", Record: progress.DefaultRecordFile()})
 	defer r.line.Close()
 	done := make(chan func() error, 1)
-	go func() { done <- r.work(ctx, stdout) }()
-	var answer func() error
+	go func() { done <- r.execute(ctx, stdout) }()
+	var printResult func() error
 	select {
-	case answer = <-done:
+	case printResult = <-done:
 	case <-ctx.Done():
 		select { // the compiler's process ends with ctx
 		case <-done:
-		case <-time.After(grace):
+		case <-time.After(stopDelay):
 		}
 	}
 	r.line.Close()
@@ -74,29 +74,29 @@ func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, std
 		_ = r.fail(stdout, stderr, &ahead.Failure{Sort: "interrupted", Message: cause.Error()})
 		return cause.Code()
 	}
-	if err := answer(); err != nil {
+	if err := printResult(); err != nil {
 		return r.fail(stdout, stderr, err)
 	}
 	return command.OK
 }
 
-// work executes the request of the flags and returns a function that prints the result.
-func (r *run) work(ctx context.Context, stdout io.Writer) (answer func() error) {
+// execute executes the request of the flags and returns a function that prints the result.
+func (r *compileRun) execute(ctx context.Context, stdout io.Writer) (printResult func() error) {
 	if r.flags.Plan != "" {
-		result, err := r.search(ctx)
-		return func() error { return r.planned(result, err, stdout) }
+		result, err := r.searchPlans(ctx)
+		return func() error { return r.printPlan(result, err, stdout) }
 	}
-	all := r.all(ctx)
-	return func() error { return r.compiled(all, stdout) }
+	outcomes := r.compileAll(ctx)
+	return func() error { return r.printReports(outcomes, stdout) }
 }
 
-// compiled prints the results of compilations.
-func (r *run) compiled(all []ahead.Outcome, stdout io.Writer) error {
-	err := ahead.WriteReports(r.flags.Report, all)
-	if unshown := ahead.Show(stdout, all, r.flags.JSON); unshown != nil {
-		err = incomplete(unshown)
+// printReports prints the results of compilations.
+func (r *compileRun) printReports(outcomes []ahead.Outcome, stdout io.Writer) error {
+	err := ahead.WriteReports(r.flags.Report, outcomes)
+	if showErr := ahead.Show(stdout, outcomes, r.flags.JSON); showErr != nil {
+		err = outputError(showErr)
 	}
-	failure := ahead.FirstFailure(all)
+	failure := ahead.FirstFailure(outcomes)
 	if err != nil {
 		failure = ahead.FailureOf(err)
 	}
@@ -107,12 +107,12 @@ func (r *run) compiled(all []ahead.Outcome, stdout io.Writer) error {
 	return failure
 }
 
-func incomplete(err error) error {
+func outputError(err error) error {
 	return &errkind.Fault{Op: "the answer is not complete", Err: err, Hint: "see where it goes, and ask again"}
 }
 
-// run is the state of one call of Main.
-type run struct {
+// compileRun is the state of one call of Main.
+type compileRun struct {
 	flags *Flags
 	opts  strategy.Options
 	build Build
@@ -121,7 +121,7 @@ type run struct {
 }
 
 // fail prints an error and returns its exit code.
-func (r *run) fail(stdout, stderr io.Writer, err error) int {
+func (r *compileRun) fail(stdout, stderr io.Writer, err error) int {
 	f := ahead.FailureOf(err)
 	if r.flags.JSON && !f.Reported {
 		_ = ahead.WriteJSON(stdout, map[string]any{"error": f})
@@ -130,8 +130,8 @@ func (r *run) fail(stdout, stderr io.Writer, err error) int {
 	return f.Code()
 }
 
-// all compiles for all topologies.
-func (r *run) all(ctx context.Context) (all []ahead.Outcome) {
+// compileAll compiles for all topologies.
+func (r *compileRun) compileAll(ctx context.Context) (outcomes []ahead.Outcome) {
 	for _, topology := range r.flags.topologies() {
 		if ctx.Err() != nil {
 			return nil
@@ -139,26 +139,27 @@ func (r *run) all(ctx context.Context) (all []ahead.Outcome) {
 		rep, err := r.compile(ctx, topology)
 		o := ahead.OutcomeOf(topology, rep, err)
 		if o.Report != nil {
-			o.Report.Options = r.flags.options()
+			o.Report.Options = r.flags.reportedOptions()
 		}
-		all = append(all, o)
+		outcomes = append(outcomes, o)
 	}
-	return all
+	return outcomes
 }
 
 // compile compiles for one topology. A panic in build is returned as an error.
-func (r *run) compile(ctx context.Context, topology string) (rep *report.Report, err error) {
+func (r *compileRun) compile(ctx context.Context, topology string) (rep *report.Report, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &errkind.Fault{Op: "building the step for " + topology, Reason: fmt.Sprintf("panic: %v\n%s", p, debug.Stack()), Class: errkind.InternalError}
+			err = &errkind.Fault{Op: "building the step for " + topology,
+				Reason: fmt.Sprintf("panic: %v\n%s", p, debug.Stack()), Class: errkind.InternalError}
 		}
 	}()
-	opts, told := r.opts, r.opts.Phases
-	given := r.flags.given()
-	if given["replicas"] != "" {
+	opts, onPhase := r.opts, r.opts.Phases
+	flags := r.flags.givenFlags()
+	if flags["replicas"] != "" {
 		opts.Replicas = r.flags.Replicas
 	}
-	if given["logical"] != "" {
+	if flags["logical"] != "" {
 		opts.LogicalDevices = r.flags.Logical
 	}
 	opts.Phases = func(p phase.Phase) {
@@ -166,8 +167,8 @@ func (r *run) compile(ctx context.Context, topology string) (rep *report.Report,
 			r.line.SetProcess(0)
 		}
 		r.line.SetPhase(p)
-		if told != nil {
-			told(p)
+		if onPhase != nil {
+			onPhase(p)
 		}
 	}
 	if opts.Compiling == nil { // the progress line shows the compilation
@@ -184,17 +185,19 @@ func (r *run) compile(ctx context.Context, topology string) (rep *report.Report,
 		return nil, err
 	}
 	defer done()
-	step, args, err := r.step(strat, topology)
+	step, args, err := r.buildStep(strat, topology)
 	if err != nil {
 		return nil, err
 	}
-	return ahead.Compile(ctx, step, args, ahead.Files{Text: r.flags.Text, Save: r.flags.Save, SuggestAnnotations: r.flags.SuggestAnnotations, Told: r.line.Update})
+	return ahead.Compile(ctx, step, args, ahead.Files{Text: r.flags.Text, Save: r.flags.Save,
+		SuggestAnnotations: r.flags.SuggestAnnotations, Told: r.line.Update})
 }
 
-// quiet disables the plugins' logs in this process and its children, unless the environment
-// configures them.
-func quiet() {
-	for _, setting := range [][2]string{{"TPU_LOG_DIR", "disabled"}, {"TPU_STDERR_LOG_LEVEL", "3"}, {"TF_CPP_MIN_LOG_LEVEL", "2"}, {"TPU_MIN_LOG_LEVEL", "3"}} {
+// disablePluginLogs disables the plugins' logs in this process and its children, unless the
+// environment configures them.
+func disablePluginLogs() {
+	for _, setting := range [][2]string{{"TPU_LOG_DIR", "disabled"}, {"TPU_STDERR_LOG_LEVEL", "3"},
+		{"TF_CPP_MIN_LOG_LEVEL", "2"}, {"TPU_MIN_LOG_LEVEL", "3"}} {
 		if os.Getenv(setting[0]) == "" {
 			_ = os.Setenv(setting[0], setting[1])
 		}

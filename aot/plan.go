@@ -21,45 +21,45 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-func (f *Flags) addPlanFlags(to *flag.FlagSet) {
-	to.StringVar(&f.Plan, "plan", "", "with -topology: search how the step is best run on one of the slices, and write that to this `file`, for -by")
-	to.Func("try", "with -plan: values to try, as in -try remat=none,full, of a flag of the program, of logical or of shard-state; may be given again", func(text string) error {
+func (f *Flags) addPlanFlags(flags *flag.FlagSet) {
+	flags.StringVar(&f.Plan, "plan", "", "with -topology: search how the step is best run on one of the slices, and write that to this `file`, for -by")
+	flags.Func("try", "with -plan: values to try, as in -try remat=none,full, of a flag of the program, of logical or of shard-state; may be given again", func(text string) error {
 		name, values, ok := strings.Cut(text, "=")
 		if !ok || name == "" || values == "" {
 			return errors.New("write a flag and its values, as in remat=none,full")
 		}
-		if f.try == nil {
-			f.try = map[string][]string{}
+		if f.tryValues == nil {
+			f.tryValues = map[string][]string{}
 		}
-		f.try[name] = append(f.try[name], strings.Split(values, ",")...)
+		f.tryValues[name] = append(f.tryValues[name], strings.Split(values, ",")...)
 		return nil
 	})
-	to.Func("by", "run, or compile, as the plan in this `file` says: it sets -replicas, -logical and the flags that the search tried", func(path string) error {
+	flags.Func("by", "run, or compile, as the plan in this `file` says: it sets -replicas, -logical and the flags that the search tried", func(path string) error {
 		p, err := plan.Read(path)
 		if err != nil {
 			return err
 		}
-		f.by = &p
+		f.planToFollow = &p
 		settings := map[string]string{"replicas": strconv.Itoa(p.Replicas), "logical": strconv.Itoa(p.Logical())}
 		maps.Copy(settings, p.Settings)
-		return f.setAll(settings)
+		return f.setFlags(settings)
 	})
 }
 
-func (f *Flags) setAll(settings map[string]string) error {
+func (f *Flags) setFlags(settings map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		if err := f.set.Set(name, settings[name]); err != nil {
+		if err := f.flagSet.Set(name, settings[name]); err != nil {
 			return &errkind.Fault{Op: "plan", Subject: "-" + name, Err: err, Class: errkind.ValueError}
 		}
 	}
 	return nil
 }
 
-// By returns opts with the replicas, the axes and the rules of the plan that -by names. Without -by
-// it returns opts unchanged.
-func (f *Flags) By(opts strategy.Options) strategy.Options {
-	if f.by != nil {
-		opts.Replicas, opts.LogicalDevices, opts.LogicalAxes, opts.Variables = f.by.Replicas, 0, f.by.Axes, f.by.Rules
+// ApplyPlan returns opts with the replicas, the axes and the rules of the plan that -by names.
+// Without -by it returns opts unchanged.
+func (f *Flags) ApplyPlan(opts strategy.Options) strategy.Options {
+	if f.planToFollow != nil {
+		opts.Replicas, opts.LogicalDevices, opts.LogicalAxes, opts.Variables = f.planToFollow.Replicas, 0, f.planToFollow.Axes, f.planToFollow.Rules
 	}
 	return opts
 }
@@ -67,30 +67,32 @@ func (f *Flags) By(opts strategy.Options) strategy.Options {
 // checkPlan returns an error if the flags do not describe a valid search.
 func (f *Flags) checkPlan() error {
 	switch {
-	case f.Plan == "" && f.try != nil:
+	case f.Plan == "" && f.tryValues != nil:
 		return ahead.Misused("plan", "add -plan plan.json", "-try without -plan")
 	case f.Plan == "":
 		return nil
 	case f.Report+f.Save+f.Text != "":
-		return ahead.Misused("plan", "compile by the plan that is found, with -by", "-report, -save and -text are of one compilation, and -plan is of many")
+		return ahead.Misused("plan", "compile by the plan that is found, with -by",
+			"-report, -save and -text are of one compilation, and -plan is of many")
 	}
-	for name := range f.try {
-		if name != "logical" && name != "shard-state" && f.set.Lookup(name) == nil {
+	for name := range f.tryValues {
+		if name != "logical" && name != "shard-state" && f.flagSet.Lookup(name) == nil {
 			return ahead.Misused("plan", "name a flag of the program", "-try %s: there is no such flag", name)
 		}
 	}
 	for _, topology := range f.topologies() {
 		if ahead.PluginKind(topology) != "tpu" {
-			return ahead.Misused("plan", "give a TPU slice such as v5e:2x4", "-topology %s: no time is predicted for what is no TPU", topology)
+			return ahead.Misused("plan", "give a TPU slice such as v5e:2x4",
+				"-topology %s: no time is predicted for what is no TPU", topology)
 		}
 	}
 	return ahead.CheckPlace(f.Plan)
 }
 
-// space returns the search space of -try and the program's rules.
-func (f *Flags) space(opts strategy.Options) (s plan.Space, err error) {
+// searchSpace returns the search space of -try and the program's rules.
+func (f *Flags) searchSpace(opts strategy.Options) (s plan.Space, err error) {
 	s.Settings = map[string][]string{}
-	for name, values := range f.try {
+	for name, values := range f.tryValues {
 		switch name {
 		case "logical":
 			for _, text := range values {
@@ -125,28 +127,29 @@ func (f *Flags) space(opts strategy.Options) (s plan.Space, err error) {
 	return s, err
 }
 
-func (r *run) search(ctx context.Context) (*plan.Result, error) {
+func (r *compileRun) searchPlans(ctx context.Context) (*plan.Result, error) {
 	f := r.flags
-	space, err := f.space(r.opts)
+	space, err := f.searchSpace(r.opts)
 	if err != nil {
 		return nil, err
 	}
 	options := f.Search
 	options.Progress = r.line.Update
-	options.Within, options.Parallel = cmp.Or(options.Within, 10*time.Minute), cmp.Or(options.Parallel, 2)
+	options.TimeLimit, options.Concurrency = cmp.Or(options.TimeLimit, 10*time.Minute), cmp.Or(options.Concurrency, 2)
 	options.Splits = options.Splits || len(space.Rules) > 1
 	cache, _ := os.UserCacheDir() // without a cache directory nothing is cached
 	build := func(strat *strategy.TPUStrategy, settings map[string]string) (ahead.Step, []any, error) {
-		if err := f.setAll(settings); err != nil {
+		if err := f.setFlags(settings); err != nil {
 			return nil, nil, err
 		}
-		return r.step(strat, "a plan")
+		return r.buildStep(strat, "a plan")
 	}
-	return ahead.Search{Topologies: f.topologies(), Space: space, Options: options, Prices: plan.ListPrices(), Worker: f.worker, Folder: probe.Folder(cache), Strategy: r.opts, Build: build}.Run(ctx)
+	return ahead.Search{Topologies: f.topologies(), Space: space, Options: options, Prices: plan.ListPrices(),
+		Worker: f.worker, Folder: probe.Folder(cache), Strategy: r.opts, Build: build}.Run(ctx)
 }
 
-// planned prints the result of a search and writes the plan.
-func (r *run) planned(result *plan.Result, err error, stdout io.Writer) error {
+// printPlan prints the result of a search and writes the plan.
+func (r *compileRun) printPlan(result *plan.Result, err error, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
@@ -156,16 +159,17 @@ func (r *run) planned(result *plan.Result, err error, stdout io.Writer) error {
 		err = result.WriteText(stdout)
 	}
 	if err != nil {
-		return incomplete(err)
+		return outputError(err)
 	}
 	return ahead.WritePlan(r.flags.Plan, result, r.flags.JSON)
 }
 
-// step calls build; where is the topology or the plan for errors.
-func (r *run) step(strat *strategy.TPUStrategy, where string) (Step, []any, error) {
+// buildStep calls build; where is the topology or the plan for errors.
+func (r *compileRun) buildStep(strat *strategy.TPUStrategy, target string) (Step, []any, error) {
 	step, args, err := r.build(strat)
 	if err == nil && step == nil {
-		err = &errkind.Fault{Op: "building the step for " + where, Reason: "there is none: build gave nil", Hint: "return a train.Step or a strategy.Function", Class: errkind.ValueError}
+		err = &errkind.Fault{Op: "building the step for " + target, Reason: "there is none: build gave nil",
+			Hint: "return a train.Step or a strategy.Function", Class: errkind.ValueError}
 	}
 	return step, args, err
 }

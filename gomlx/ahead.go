@@ -31,24 +31,24 @@ import (
 
 // aheadTarget is the state of a backend that compiles ahead of time.
 type aheadTarget struct {
-	target report.Target
-	line   *progress.Line // reports progress to Options.Notes
-	file   string         // file for the report; empty for none
-	plan   *planning      // the plan search to run instead of a compilation; may be nil
-	stop   sync.Once      // calls Options.Stopped once
-	host   hostPrograms
+	target       report.Target
+	line         *progress.Line // reports progress to Options.Log
+	reportFile   string         // file for the report; empty for none
+	planSearch   *planSearch    // the plan search to run instead of a compilation; may be nil
+	stoppedOnce  sync.Once      // calls Options.OnAheadOfTime once
+	hostPrograms hostPrograms
 }
 
-// notHere returns an error for an operation that needs the devices.
-func (a *aheadTarget) notHere(what string) error {
+// unsupportedError returns an error for an operation that needs the devices.
+func (a *aheadTarget) unsupportedError(what string) error {
 	return &errkind.Fault{Op: "gomlx: " + what, Reason: "the backend compiles ahead of time for " + a.target.Name + ", which is not here",
 		Hint: "leave the distribution to the backend, or run on the devices", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
 }
 
 // NewAheadOfTime returns a backend that compiles for a described slice, which need not exist on
 // this machine. The first execution of a program with variables and data, such as a training step,
-// compiles it for the slice, calls Options.Stopped, and returns an [*AheadOfTimeError] with the
-// report. GoMLX's training loops return this error.
+// compiles it for the slice, calls Options.OnAheadOfTime, and returns an [*AheadOfTimeError] with
+// the report. GoMLX's training loops return this error.
 //
 // Programs without variables or without data, such as the initializers of variables and the
 // preparation of data, run on a CPU device of this machine. They run only when one of their results
@@ -58,26 +58,27 @@ func (a *aheadTarget) notHere(what string) error {
 // The compiler runs in a separate process, see Options.Worker, unless Options.Compiler is a
 // [pjrt.TopologyCompiler]. If reportFile is not empty, the report is also written to this file: as
 // a page if its name ends in .html or .htm, and as JSON otherwise. Long compilations report their
-// progress to Options.Notes every ten seconds. The caller must finalize the backend before closing
+// progress to Options.Log every ten seconds. The caller must finalize the backend before closing
 // the slice.
 func NewAheadOfTime(slice *system.Slice, reportFile string, opts Options) (*Backend, error) {
 	if err := slice.Check(); err != nil {
-		return nil, failed("NewAheadOfTime", "", err)
+		return nil, wrapError("NewAheadOfTime", "", err)
 	}
-	a := &aheadTarget{target: report.TargetOf(slice.Info()), file: reportFile, line: lineTo(opts.Notes)}
+	a := &aheadTarget{target: report.TargetOf(slice.Info()), reportFile: reportFile, line: newProgressLine(opts.Log)}
 	var err error
 	if opts.Compiler, err = opts.aheadCompiler(a.line); err != nil {
-		return nil, failed("NewAheadOfTime", "", err)
+		return nil, wrapError("NewAheadOfTime", "", err)
 	}
-	return newAhead(a, lowering.TargetTPU, slice.Topology(), opts, func(of engine.Options) (*engine.Runtime, error) { return engine.Describe(slice, of), nil })
+	return newAhead(a, lowering.TargetTPU, slice.Topology(), opts,
+		func(of engine.Options) (*engine.Runtime, error) { return engine.Describe(slice, of), nil })
 }
 
-// lineTo returns a progress line that writes to notes, which may be nil.
-func lineTo(notes io.Writer) *progress.Line {
-	if notes == nil {
-		notes = io.Discard
+// newProgressLine returns a progress line that writes to notes, which may be nil.
+func newProgressLine(w io.Writer) *progress.Line {
+	if w == nil {
+		w = io.Discard
 	}
-	return progress.NewLine(notes, progress.Options{Record: progress.DefaultRecordFile()})
+	return progress.NewLine(w, progress.Options{Record: progress.DefaultRecordFile()})
 }
 
 // aheadCompiler returns the compiler for a slice, or nil to compile in this process.
@@ -100,13 +101,14 @@ func (o Options) aheadCompiler(line *progress.Line) (pjrt.Compiler, error) {
 // programs either.
 func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backend, error) {
 	topology := sys.Topology()
-	a := &aheadTarget{file: reportFile, line: lineTo(opts.Notes)}
-	a.target = report.Target{Name: fmt.Sprintf("cpu:%d", topology.NumDevices()), Kind: "cpu", Devices: topology.NumDevices(), Platform: sys.Client().PlatformVersion()}
+	a := &aheadTarget{reportFile: reportFile, line: newProgressLine(opts.Log)}
+	a.target = report.Target{Name: fmt.Sprintf("cpu:%d", topology.NumDevices()), Kind: "cpu",
+		Devices: topology.NumDevices(), Platform: sys.Client().PlatformVersion()}
 	load := sys.Client().Compile
 	if opts.Worker != nil {
 		w, err := worker.New(worker.Options{Command: opts.Worker, OnStart: a.line.SetProcess})
 		if err != nil {
-			return nil, failed("NewAheadOfTime", "", err)
+			return nil, wrapError("NewAheadOfTime", "", err)
 		}
 		load = func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 			return w.Compile(ctx, sys.Client(), program, opts)
@@ -123,56 +125,60 @@ func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backen
 		}
 		return record.Executable(), x.Close()
 	}
-	return newAhead(a, lowering.TargetCPU, topology, opts, func(of engine.Options) (*engine.Runtime, error) {
-		return engine.Compiling(topology, "cpu", compile, of), nil
-	})
+	return newAhead(a, lowering.TargetCPU, topology, opts,
+		func(of engine.Options) (*engine.Runtime, error) {
+			return engine.Compiling(topology, "cpu", compile, of), nil
+		})
 }
 
 // newAhead returns a backend that compiles for the devices of topology.
-func newAhead(a *aheadTarget, target lowering.Target, topology tpu.Topology, opts Options, machine func(engine.Options) (*engine.Runtime, error)) (*Backend, error) {
+func newAhead(a *aheadTarget, target lowering.Target, topology tpu.Topology, opts Options,
+	newRuntime func(engine.Options) (*engine.Runtime, error)) (*Backend, error) {
 	b := &Backend{opts: opts, ahead: a}
-	if err := b.open(context.Background(), topology, target, "ahead of time for "+a.target.String(), machine); err != nil {
+	if err := b.initialize(context.Background(), topology, target, "ahead of time for "+a.target.String(),
+		newRuntime); err != nil {
 		return nil, err
 	}
-	a.host.life = b.runtime.Life
-	a.host.opts = Options{Name: b.opts.Name, Target: b.opts.Target, Precision: opts.Precision, Random: opts.Random}
-	b.owned = append(b.owned, a.host.Close)
+	a.hostPrograms.ctx = b.runtime.Life
+	a.hostPrograms.opts = Options{Name: b.opts.Name, Target: b.opts.Target, Precision: opts.Precision, Random: opts.Random}
+	b.closers = append(b.closers, a.hostPrograms.Close)
 	return b, nil
 }
 
-// ahead opens a backend for the option topology=.
-func (c *config) ahead(ctx context.Context, opts Options) (*Backend, error) {
+// openAhead opens a backend for the option topology=.
+func (c *config) openAhead(ctx context.Context, opts Options) (*Backend, error) {
 	fail := func(option string, err error) error {
-		return wrong(c.text, option, "it cannot be followed", "", err)
+		return configError(c.text, option, "it cannot be followed", "", err)
 	}
-	if c.report != "" {
-		if info, err := os.Stat(filepath.Dir(c.report)); err != nil || !info.IsDir() {
-			return nil, fail("report", errors.Join(err, fmt.Errorf("%s is no directory", filepath.Dir(c.report))))
+	if c.reportFile != "" {
+		if info, err := os.Stat(filepath.Dir(c.reportFile)); err != nil || !info.IsDir() {
+			return nil, fail("report", errors.Join(err, fmt.Errorf("%s is no directory", filepath.Dir(c.reportFile))))
 		}
 	}
-	path := ""
+	plugin := ""
 	if filepath.IsAbs(c.plugin) {
-		path = c.plugin
+		plugin = c.plugin
 	}
 	if n := cpuDevices(c.topology); n > 0 {
-		sys, err := system.Open(ctx, system.Options{CPUDevices: n, Plugin: path})
+		sys, err := system.Open(ctx, system.Options{CPUDevices: n, Plugin: plugin})
 		if err != nil {
 			return nil, fail("topology", err)
 		}
-		return c.over(n, opts, func(opts Options) (*Backend, error) { return newAheadOnCPU(sys, c.report, opts) }, sys.Close)
+		return c.openOn(n, opts, func(opts Options) (*Backend, error) { return newAheadOnCPU(sys, c.reportFile, opts) },
+			sys.Close)
 	}
-	slice, err := system.Describe(ctx, c.topology, system.DescribeOptions{Plugin: path})
+	slice, err := system.Describe(ctx, c.topology, system.DescribeOptions{Plugin: plugin})
 	if err != nil {
 		return nil, fail("topology", err)
 	}
-	return c.over(slice.Info().Devices, opts, func(opts Options) (*Backend, error) {
-		planned, err := c.planned(slice, opts)
+	return c.openOn(slice.Info().Devices, opts, func(opts Options) (*Backend, error) {
+		planned, err := c.newPlanSearch(slice, opts)
 		if err != nil {
 			return nil, err
 		}
-		b, err := NewAheadOfTime(slice, c.report, opts)
+		b, err := NewAheadOfTime(slice, c.reportFile, opts)
 		if err == nil {
-			b.ahead.plan = planned
+			b.ahead.planSearch = planned
 		}
 		return b, err
 	}, slice.Close)
@@ -182,31 +188,31 @@ func (c *config) ahead(ctx context.Context, opts Options) (*Backend, error) {
 func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
 	b, p := e.backend, e.state.program
 	data, variables := false, false
-	for _, name := range p.ParameterNames[:givenParameters(p)] {
+	for _, name := range p.ParameterNames[:numInputs(p)] {
 		data, variables = data || !isVariable(name), variables || isVariable(name)
 	}
 	if data && variables {
-		stopped := e.state.report(donate)
-		if of := (*AheadOfTimeError)(nil); b.opts.Stopped != nil && errors.As(stopped, &of) {
-			b.ahead.stop.Do(func() { b.opts.Stopped(of) })
+		stopped := e.state.reportAhead(donate)
+		if of := (*AheadOfTimeError)(nil); b.opts.OnAheadOfTime != nil && errors.As(stopped, &of) {
+			b.ahead.stoppedOnce.Do(func() { b.opts.OnAheadOfTime(of) })
 		}
 		return nil, stopped
 	}
-	var values []promise
+	var values []lazyBytes
 	for i, input := range inputs {
-		h := input.(*Buffer).memory
-		v, err := h.value()
+		h := input.(*Buffer).state
+		v, err := h.lazy()
 		if err != nil {
 			return nil, err
 		}
 		values = append(values, v)
 		if donate[i] {
-			h.give(nil, false)
+			h.invalidate(nil, false)
 		}
 	}
 	var out []compute.Buffer
-	for r, result := range b.ahead.host.results(p, values) {
-		buf, err := b.newBuffer(&memory{backend: b, shape: p.Outputs[r].Clone(), later: result})
+	for r, result := range b.ahead.hostPrograms.lazyResults(p, values) {
+		buf, err := b.newBuffer(&bufferState{backend: b, shape: p.Outputs[r].Clone(), lazyValue: result})
 		if err != nil {
 			return nil, err
 		}
@@ -215,33 +221,33 @@ func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]com
 	return out, nil
 }
 
-// report compiles the program ahead of time, once per set of donated parameters, and returns the
-// error with the report.
-func (c *executableState) report(donated []bool) error {
-	mask, key := c.useful(donated)
+// reportAhead compiles the program ahead of time, once per set of donated parameters, and returns
+// the error with the report.
+func (c *executableState) reportAhead(donated []bool) error {
+	mask, key := c.reusableDonations(donated)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.variants == nil {
 		return ErrFinalized
 	}
-	if c.reported == nil {
-		c.reported = map[string]error{}
+	if c.reports == nil {
+		c.reports = map[string]error{}
 	}
-	if c.reported[key] == nil {
-		c.reported[key] = c.ahead(mask)
+	if c.reports[key] == nil {
+		c.reports[key] = c.planOrCompile(mask)
 	}
-	return c.reported[key]
+	return c.reports[key]
 }
 
-// ahead searches for a plan, or compiles.
-func (c *executableState) ahead(donated []bool) error {
+// planOrCompile searches for a plan, or compiles.
+func (c *executableState) planOrCompile(donated []bool) error {
 	a := c.backend.ahead
-	if a.plan == nil {
+	if a.planSearch == nil {
 		return c.compileAhead(donated)
 	}
-	stopped := &AheadOfTimeError{Program: c.program.Name, Topology: a.target.Name, File: a.plan.file}
-	stopped.Plans, stopped.Err = c.plan(donated)
-	return stopped
+	result := &AheadOfTimeError{Program: c.program.Name, Topology: a.target.Name, File: a.planSearch.planFile}
+	result.PlanSearch, result.Err = c.searchPlan(donated)
+	return result
 }
 
 func (c *executableState) compileAhead(donated []bool) error {
@@ -253,14 +259,18 @@ func (c *executableState) compileAhead(donated []bool) error {
 		return err
 	}
 	lowered := time.Since(start)
-	stopped := &AheadOfTimeError{Program: c.program.Name, Topology: a.target.Name, Explanation: explain(c.program.Name, m, c.places, b.opts.Rules)}
+	result := &AheadOfTimeError{Program: c.program.Name, Topology: a.target.Name,
+		Explanation: newExplanation(c.program.Name, m, c.placements, b.opts.Rules)}
 	start = time.Now()
-	now := phase.Phase{Name: c.program.Name, Stage: phase.Compiling, Target: a.target.Name, Replicas: b.mesh.Size() / b.logical.Size(), LogicalDevices: b.logical.Size(), TextBytes: len(m.Text)}
+	now := phase.Phase{Name: c.program.Name, Stage: phase.Compiling, Target: a.target.Name,
+		Replicas: b.mesh.Size() / b.logical.Size(), LogicalDevices: b.logical.Size(), TextBytes: len(m.Text)}
 	a.line.SetPhase(now)
-	x, _, err := b.runtime.Build(b.runtime.Life, c.program.Name, pjrt.Program{Code: m.Text, Trusted: true}, b.runtime.Options(1), nil)
+	x, _, err := b.runtime.Build(b.runtime.Life, c.program.Name, pjrt.Program{Code: m.Text, Trusted: true},
+		b.runtime.Options(1), nil)
 	now.Stage, now.Err = phase.Done, err
 	a.line.SetPhase(now)
-	in := report.Input{Target: a.target, Refused: report.RefusalOf(err), LoweringSeconds: lowered.Seconds(), CompilingSeconds: time.Since(start).Seconds()}
+	in := report.Input{Target: a.target, Refused: report.RefusalOf(err), LoweringSeconds: lowered.Seconds(),
+		CompilingSeconds: time.Since(start).Seconds()}
 	if b.opts.RulesName != "" {
 		in.Options = map[string]string{"rules": b.opts.RulesName}
 	}
@@ -270,54 +280,54 @@ func (c *executableState) compileAhead(donated []bool) error {
 			in.Settings.StateSharding = max(in.Settings.StateSharding, state)
 		}
 	}
-	stopped.Err = err
+	result.Err = err
 	switch {
 	case err == nil:
 		in.Program = x.(engine.OfflineProgram).Executable
-		laidOut(m, frame, in.Program)
-		stopped.Explanation = explain(c.program.Name, m, c.places, b.opts.Rules)
+		setResultSpecs(m, frame, in.Program)
+		result.Explanation = newExplanation(c.program.Name, m, c.placements, b.opts.Rules)
 	case in.Refused == nil:
-		return stopped
+		return result
 	}
-	r, err := reportOf(c.program.Name, m, in)
+	r, err := newReport(c.program.Name, m, in)
 	if err != nil {
-		stopped.Err = cmp.Or(stopped.Err, err)
-		return stopped
+		result.Err = cmp.Or(result.Err, err)
+		return result
 	}
-	stopped.Explanation.Report = r
+	result.Explanation.Report = r
 	if b.opts.Explain != nil {
-		b.opts.Explain(stopped.Explanation)
+		b.opts.Explain(result.Explanation)
 	}
-	if a.file != "" {
-		stopped.File = a.file
-		stopped.Err = errors.Join(stopped.Err, files.Replace(a.file, func(w io.Writer) error {
-			if strings.HasSuffix(a.file, ".html") || strings.HasSuffix(a.file, ".htm") {
+	if a.reportFile != "" {
+		result.File = a.reportFile
+		result.Err = errors.Join(result.Err, files.Replace(a.reportFile, func(w io.Writer) error {
+			if strings.HasSuffix(a.reportFile, ".html") || strings.HasSuffix(a.reportFile, ".htm") {
 				return r.WriteHTML(w)
 			}
 			return writeJSON(w, r)
 		}))
 	}
-	return stopped
+	return result
 }
 
-// laidOut sets the layouts that the partitioner chose for the open results, as far as the compiled
-// program contains them. Other open results remain replicated in the report.
-func laidOut(m *spmd.Module, frame spmd.GlobalSignature, exe *pjrt.Executable) {
+// setResultSpecs sets the layouts that the partitioner chose for the open results, as far as the
+// compiled program contains them. Other open results remain replicated in the report.
+func setResultSpecs(m *spmd.Module, frame spmd.GlobalSignature, exe *pjrt.Executable) {
 	ops, err := outputShardings(exe, len(m.Results))
 	if err != nil {
 		return
 	}
 	for i := range m.Results {
-		x := &m.Results[i]
+		result := &m.Results[i]
 		if !frame.Results[i].AutoSharded {
 			continue
 		}
-		spec, err := sharding.SpecOf(m.Mesh, ops[i], len(x.GlobalDims))
+		spec, err := sharding.SpecOf(m.Mesh, ops[i], len(result.GlobalDims))
 		if err != nil {
 			continue
 		}
-		if shard, err := sharding.ShardShape(m.Mesh, spec, x.GlobalDims); err == nil {
-			x.Spec, x.ShardDims = spec, shard
+		if shard, err := sharding.ShardShape(m.Mesh, spec, result.GlobalDims); err == nil {
+			result.Spec, result.ShardDims = spec, shard
 		}
 	}
 }

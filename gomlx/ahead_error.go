@@ -23,8 +23,8 @@ type AheadOfTimeError struct {
 	// collectives and the cost of the compiled program. The Report is nil if the compilation
 	// failed, unless the compiler rejected the program because it needs too much memory.
 	Explanation *Explanation
-	// Plans is the result of the search that plan= requests, or nil.
-	Plans *plan.Result
+	// PlanSearch is the result of the search that plan= requests, or nil.
+	PlanSearch *plan.Result
 	// File is the file with the report or the best plan, or empty if none was written.
 	File string
 	// Err is the error of the compilation, of the search, or of writing the report; nil if there
@@ -35,26 +35,29 @@ type AheadOfTimeError struct {
 // Error returns a line with the outcome, followed by the report.
 func (e *AheadOfTimeError) Error() string {
 	var b strings.Builder
-	if e.Plans != nil {
-		what := fmt.Sprintf("gomlx: program %q is planned for %s and not run, as plan= and topology= ask", e.Program, e.Topology)
+	if e.PlanSearch != nil {
+		what := fmt.Sprintf("gomlx: program %q is planned for %s and not run, as plan= and topology= ask", e.Program,
+			e.Topology)
 		if e.Err != nil {
 			what = errkind.Format(fmt.Sprintf("gomlx: planning program %q for %s", e.Program, e.Topology), "", e.Err, "")
 		}
 		b.WriteString(what + "\n\n")
-		_ = e.Plans.WriteText(&b) // a strings.Builder takes everything
+		_ = e.PlanSearch.WriteText(&b) // a strings.Builder takes everything
 		if e.Err == nil {
 			fmt.Fprintf(&b, "\nthe best plan is in %[1]s: run with GOMLX_BACKEND=tpustrategy:plan=%[1]s\n", e.File)
 		}
 		return b.String()
 	}
-	told := e.Explanation != nil && e.Explanation.Report != nil
-	compiled := told && !e.Explanation.Report.Memory.Refused
+	hasReport := e.Explanation != nil && e.Explanation.Report != nil
+	compiled := hasReport && !e.Explanation.Report.Memory.Refused
 	switch {
 	case !compiled:
-		b.WriteString(errkind.Format(fmt.Sprintf("gomlx: compiling program %q for %s", e.Program, e.Topology), "it cannot be compiled", e.Err,
+		b.WriteString(errkind.Format(fmt.Sprintf("gomlx: compiling program %q for %s", e.Program, e.Topology),
+			"it cannot be compiled", e.Err,
 			"split more over more devices, or read the compiler's reason"))
 	case e.Err != nil:
-		b.WriteString(errkind.Format(fmt.Sprintf("gomlx: program %q for %s", e.Program, e.Topology), "it is compiled, and the report cannot be written", e.Err, ""))
+		b.WriteString(errkind.Format(fmt.Sprintf("gomlx: program %q for %s", e.Program, e.Topology),
+			"it is compiled, and the report cannot be written", e.Err, ""))
 	default:
 		fmt.Fprintf(&b, "gomlx: program %q is compiled for %s and not run, as topology= asks", e.Program, e.Topology)
 		if e.File != "" {
@@ -65,11 +68,11 @@ func (e *AheadOfTimeError) Error() string {
 		return b.String()
 	}
 	b.WriteString("\n\n")
-	if told {
+	if hasReport {
 		_ = e.Explanation.Report.WriteText(&b) // a strings.Builder takes everything
 		var more strings.Builder
-		e.Explanation.wholeText(&more)
-		e.Explanation.idleText(&more)
+		e.Explanation.writeUnsharded(&more)
+		e.Explanation.writeIdleAxes(&more)
 		if more.Len() > 0 {
 			b.WriteString("\nsplits\n" + more.String())
 		}
@@ -84,11 +87,12 @@ func (e *AheadOfTimeError) Error() string {
 // command tpustrategy uses the same codes.
 func (e *AheadOfTimeError) ExitCode() int {
 	var compiler *pjrt.Error
-	var gone *worker.Error
+	var workerErr *worker.Error
 	switch {
-	case errors.As(e.Err, &compiler) && compiler.Code == pjrt.ResourceExhausted, e.Plans != nil && errkind.KindOf(e.Err) == errkind.ResourceExhaustedError:
+	case errors.As(e.Err, &compiler) && compiler.Code == pjrt.ResourceExhausted, e.PlanSearch != nil &&
+		errkind.KindOf(e.Err) == errkind.ResourceExhaustedError:
 		return 4
-	case errors.As(e.Err, &gone) && gone.Reason != worker.NotStarted:
+	case errors.As(e.Err, &workerErr) && workerErr.Reason != worker.NotStarted:
 		return 5
 	case e.Err != nil:
 		return 1
@@ -99,14 +103,14 @@ func (e *AheadOfTimeError) ExitCode() int {
 }
 
 // Exit writes e to standard output, or to standard error if e.Err is not nil, and exits the process
-// with e.ExitCode. It is meant for Options.Stopped: an ordinary GoMLX program would report e as a
-// failure with a stack trace. Deferred functions do not run.
+// with e.ExitCode. It is meant for Options.OnAheadOfTime: an ordinary GoMLX program would report e
+// as a failure with a stack trace. Deferred functions do not run.
 func Exit(e *AheadOfTimeError) {
-	to := os.Stdout
+	w := os.Stdout
 	if e.Err != nil {
-		to = os.Stderr
+		w = os.Stderr
 	}
-	_, err := fmt.Fprintln(to, e)
+	_, err := fmt.Fprintln(w, e)
 	code := e.ExitCode()
 	if code == 0 && err != nil {
 		code = 1

@@ -13,65 +13,65 @@ import (
 
 // hostPrograms runs programs on a CPU device of this machine, which it opens on first use.
 type hostPrograms struct {
-	life context.Context // of the backend that compiles ahead of time
+	ctx  context.Context // of the backend that compiles ahead of time
 	opts Options
 	once sync.Once
-	on   *Backend
+	cpu  *Backend
 	err  error
 }
 
-// backend returns the backend of the CPU device.
-func (h *hostPrograms) backend() (*Backend, error) {
+// open returns the backend of the CPU device.
+func (h *hostPrograms) open() (*Backend, error) {
 	h.once.Do(func() {
-		if h.on, h.err = onCPU(h.life, h.opts); h.err != nil {
-			h.err = failed("run on this machine", "what a program gives that runs before the one to compile", h.err)
+		if h.cpu, h.err = newCPUBackend(h.ctx, h.opts); h.err != nil {
+			h.err = wrapError("run on this machine", "what a program gives that runs before the one to compile", h.err)
 		}
 	})
-	return h.on, h.err
+	return h.cpu, h.err
 }
 
-// onCPU returns a backend that owns one CPU device.
-func onCPU(life context.Context, opts Options) (*Backend, error) {
+// newCPUBackend returns a backend that owns one CPU device.
+func newCPUBackend(life context.Context, opts Options) (*Backend, error) {
 	sys, err := system.Open(life, system.Options{CPUDevices: 1})
 	if err != nil {
 		return nil, err
 	}
-	b, err := newOn(life, sys, opts)
+	b, err := newBackend(life, sys, opts)
 	if err != nil {
 		return nil, errors.Join(err, sys.Close())
 	}
-	b.owned = append(b.owned, sys.Close)
+	b.closers = append(b.closers, sys.Close)
 	return b, nil
 }
 
 // Close frees the CPU device. Programs that have not run yet then fail with ErrFinalized.
 func (h *hostPrograms) Close() error {
 	h.once.Do(func() { h.err = ErrFinalized })
-	if h.on == nil {
+	if h.cpu == nil {
 		return nil
 	}
-	return h.on.Close()
+	return h.cpu.Close()
 }
 
-// promise returns a tensor in host memory, which must not be modified. It first executes the
+// lazyBytes returns a tensor in host memory, which must not be modified. It first executes the
 // programs that compute the tensor, if necessary.
-type promise func() ([]byte, error)
+type lazyBytes func() ([]byte, error)
 
-// results returns the results of a program without data or without variables. The program, and the
-// programs that compute its inputs, are executed when a result is read.
-func (h *hostPrograms) results(p *lowering.Program, inputs []promise) []promise {
-	run := sync.OnceValues(func() ([][]byte, error) {
+// lazyResults returns the results of a program without data or without variables. The program, and
+// the programs that compute its inputs, are executed when a result is read.
+func (h *hostPrograms) lazyResults(p *lowering.Program, inputs []lazyBytes) []lazyBytes {
+	execute := sync.OnceValues(func() ([][]byte, error) {
 		defer func() { inputs = nil }() // inputs may be large
-		on, err := h.backend()
+		backend, err := h.open()
 		if err != nil {
 			return nil, err
 		}
-		return on.executeFor(p, inputs)
+		return backend.executeOnHost(p, inputs)
 	})
-	out := make([]promise, len(p.Outputs))
+	out := make([]lazyBytes, len(p.Outputs))
 	for r := range out {
 		out[r] = func() ([]byte, error) {
-			results, err := run()
+			results, err := execute()
 			if err != nil {
 				return nil, err
 			}
@@ -81,8 +81,8 @@ func (h *hostPrograms) results(p *lowering.Program, inputs []promise) []promise 
 	return out
 }
 
-// executeFor executes a program of another backend on host values.
-func (b *Backend) executeFor(p *lowering.Program, values []promise) ([][]byte, error) {
+// executeOnHost executes a program of another backend on host values.
+func (b *Backend) executeOnHost(p *lowering.Program, values []lazyBytes) ([][]byte, error) {
 	exe, err := b.compile(p)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (b *Backend) executeFor(p *lowering.Program, values []promise) ([][]byte, e
 		if err != nil {
 			return nil, err
 		}
-		buf, err := b.newBuffer(&memory{backend: b, shape: p.Parameters[i], host: tensor})
+		buf, err := b.newBuffer(&bufferState{backend: b, shape: p.Parameters[i], host: tensor})
 		if err != nil {
 			return nil, err
 		}
@@ -108,9 +108,9 @@ func (b *Backend) executeFor(p *lowering.Program, values []promise) ([][]byte, e
 	out := make([][]byte, len(results))
 	for i, result := range results {
 		buf := result.(*Buffer)
-		buf.memory.mu.Lock()
-		out[i], err = buf.memory.bytes()
-		buf.memory.mu.Unlock()
+		buf.state.mu.Lock()
+		out[i], err = buf.state.bytes()
+		buf.state.mu.Unlock()
 		if err != nil {
 			return nil, err
 		}

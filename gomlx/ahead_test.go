@@ -81,7 +81,7 @@ func TestAheadOfTimeEndsWithTheCodesOfTheCommand(t *testing.T) {
 	assert.Equal(t, 4, full.ExitCode())
 
 	var told []*gomlx.AheadOfTimeError
-	b, _ := fromConfig(t, "topology=cpu:2", gomlx.Options{Stopped: func(e *gomlx.AheadOfTimeError) { told = append(told, e) }})
+	b, _ := fromConfig(t, "topology=cpu:2", gomlx.Options{OnAheadOfTime: func(e *gomlx.AheadOfTimeError) { told = append(told, e) }})
 	for range 2 {
 		_, err := trainWords(b, 16, 1)
 		require.ErrorIs(t, err, errors.ErrUnsupported)

@@ -27,19 +27,19 @@ type Backend struct {
 	*lowering.Backend
 	opts          Options
 	mesh, logical sharding.Mesh
-	// machine's Life is the context of all operations, because the interfaces of package compute
+	// runtime's Life is the context of all operations, because the interfaces of package compute
 	// have no contexts.
-	runtime *engine.Runtime
-	ahead   *aheadTarget // nil unless the backend compiles ahead of time
-	rules   ruleUse
-	owned   []func() error // called by Close after the backend's own resources are closed
+	runtime   *engine.Runtime
+	ahead     *aheadTarget // nil unless the backend compiles ahead of time
+	ruleUsage ruleUsage
+	closers   []func() error // called by Close after the backend's own resources are closed
 
-	moved atomic.Int64 // number of times a value was resharded
+	reshardCount atomic.Int64 // number of times a value was resharded
 
-	gathering sync.Mutex
-	gathers   map[string]*variant // programs that gather tensors, by dtype, shape and layout; guarded by gathering
+	gatherMu       sync.Mutex
+	gatherPrograms map[string]*variant // programs that gather tensors, by dtype, shape and layout; guarded by gathering
 
-	holds *resources // buffers and programs
+	resources *resources // buffers and programs
 }
 
 var _ compute.Backend = (*Backend)(nil)
@@ -47,95 +47,100 @@ var _ compute.Backend = (*Backend)(nil)
 // New returns a backend over all devices of sys. The caller must finalize the backend before
 // closing sys.
 func New(sys *system.System, opts Options) (*Backend, error) {
-	return newOn(context.Background(), sys, opts)
+	return newBackend(context.Background(), sys, opts)
 }
 
-// newOn is New with a parent context for the operations of the backend.
-func newOn(life context.Context, sys *system.System, opts Options) (*Backend, error) {
+// newBackend is New with a parent context for the operations of the backend.
+func newBackend(life context.Context, sys *system.System, opts Options) (*Backend, error) {
 	if sys == nil {
-		return nil, fault("New", "there is no system", "open one with system.Open, or use NewFromConfig")
+		return nil, argumentError("New", "there is no system", "open one with system.Open, or use NewFromConfig")
 	}
 	if err := sys.Check(); err != nil {
-		return nil, failed("New", "", err)
+		return nil, wrapError("New", "", err)
 	}
 	target := lowering.TargetTPU
 	if sys.Platform() == "cpu" {
 		target = lowering.TargetCPU
 	}
 	b := &Backend{opts: opts}
-	err := b.open(life, sys.Topology(), target, sys.Platform(), func(of engine.Options) (*engine.Runtime, error) { return engine.On(sys, of) })
+	err := b.initialize(life, sys.Topology(), target, sys.Platform(),
+		func(of engine.Options) (*engine.Runtime, error) { return engine.On(sys, of) })
 	if err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-// open creates the backend's runtime over the devices of a topology, and its lowering for
+// initialize creates the backend's runtime over the devices of a topology, and its lowering for
 // Options.Target, or for target if Options.Target is nil.
-func (b *Backend) open(life context.Context, topology tpu.Topology, target lowering.Target, platform string, machine func(engine.Options) (*engine.Runtime, error)) (err error) {
-	b.holds = newResources()
-	b.opts.Name = b.opts.name()
+func (b *Backend) initialize(life context.Context, topology tpu.Topology, target lowering.Target, platform string,
+	newRuntime func(engine.Options) (*engine.Runtime, error)) (err error) {
+	b.resources = newResources()
+	b.opts.Name = b.opts.backendName()
 	if b.opts.Target == nil {
 		b.opts.Target = &target
 	}
 	ids := slices.Concat(topology.DeviceIDs()...)
-	if b.mesh, b.logical, err = meshOf(len(ids), b.opts); err != nil {
+	if b.mesh, b.logical, err = newMeshes(len(ids), b.opts); err != nil {
 		return err
 	}
 	if err := b.opts.validate(b.mesh); err != nil {
 		return err
 	}
-	b.runtime, err = machine(engine.Options{
-		ErrorPrefix: "gomlx", Within: life, Groups: slices.Collect(slices.Chunk(ids, b.logical.Size())), Compiler: b.opts.Compiler, Closed: ErrFinalized,
+	b.runtime, err = newRuntime(engine.Options{
+		ErrorPrefix: "gomlx", Within: life, Groups: slices.Collect(slices.Chunk(ids,
+			b.logical.Size())), Compiler: b.opts.Compiler, Closed: ErrFinalized,
 		Differ: func(what string, _ []string, differing []int) error {
-			return &MismatchError{What: what, Differing: differing}
+			return &MismatchError{Subject: what, Processes: differing}
 		},
 	})
 	if err != nil {
-		return failed("New", "", err)
+		return wrapError("New", "", err)
 	}
 	lowered := lowering.Options{
 		Target: *b.opts.Target, Precision: b.opts.Precision, Random: b.opts.Random,
 		Partitioned: b.mesh.Size() > 1, Unfused: b.mesh.Size() > 1,
 		Numbered: true, Origins: true,
-		Constant:          b.constant,
+		Constant:          b.newConstant,
 		Compile:           b.compile,
-		Data:              data{b},
+		Data:              dataInterface{b},
 		Name:              b.opts.Name,
 		Description:       fmt.Sprintf("%s: %s, %d device(s) as %v", b.opts.Name, platform, len(ids), b.mesh),
 		NumDevices:        len(ids),
-		DeviceDescription: b.describe,
+		DeviceDescription: b.describeDevice,
 	}
 	b.Backend = lowering.New(lowered)
 	return nil
 }
 
-// describe returns a description of a device.
-func (b *Backend) describe(num compute.DeviceNum) string {
+// describeDevice returns a description of a device.
+func (b *Backend) describeDevice(num compute.DeviceNum) string {
 	if b.ahead != nil {
 		return "a device of " + b.ahead.target.Name
 	}
-	if err := b.has(num); err != nil {
+	if err := b.checkDevice(num); err != nil {
 		return err.Error()
 	}
 	return b.runtime.All[num].DebugString()
 }
 
-// meshOf returns the mesh over the devices and the mesh of the logical axes.
-func meshOf(devices int, opts Options) (all, axes sharding.Mesh, err error) {
-	logicalDevices := opts.Logical
+// newMeshes returns the mesh over the devices and the mesh of the logical axes.
+func newMeshes(devices int, opts Options) (all, axes sharding.Mesh, err error) {
+	logicalDevices := opts.LogicalDevices
 	if logicalDevices == 0 && len(opts.Axes) == 0 {
 		logicalDevices = 1
 	}
 	if axes, err = logical.NewMesh(logicalDevices, opts.Axes...); err != nil {
-		return all, axes, failed("New", "", err)
+		return all, axes, wrapError("New", "", err)
 	}
 	if devices%axes.Size() != 0 {
-		return all, axes, fault("New", fmt.Sprintf("%d logical devices do not divide %d devices", axes.Size(), devices), "give a divisor")
+		return all, axes, argumentError("New", fmt.Sprintf("%d logical devices do not divide %d devices", axes.Size(),
+			devices), "give a divisor")
 	}
-	all, err = sharding.NewMesh(append([]sharding.Axis{{Name: spmd.ReplicaAxis, Size: devices / axes.Size()}}, axes.Axes()...)...)
+	all, err = sharding.NewMesh(append([]sharding.Axis{{Name: spmd.ReplicaAxis, Size: devices / axes.Size()}},
+		axes.Axes()...)...)
 	if err != nil {
-		return all, axes, failed("New", "", err)
+		return all, axes, wrapError("New", "", err)
 	}
 	return all, axes, nil
 }
@@ -146,18 +151,19 @@ func (b *Backend) Mesh() sharding.Mesh { return b.mesh }
 // System returns the system of the backend, or nil if the backend compiles ahead of time.
 func (b *Backend) System() *system.System { return b.runtime.System }
 
-// has returns an error if there is no device with the number.
-func (b *Backend) has(num compute.DeviceNum) error {
+// checkDevice returns an error if there is no device with the number.
+func (b *Backend) checkDevice(num compute.DeviceNum) error {
 	if num < 0 || int(num) >= b.mesh.Size() {
-		return fault(fmt.Sprintf("device %d", num), fmt.Sprintf("it is not in [0, %d)", b.mesh.Size()), "name a device that the backend has")
+		return argumentError(fmt.Sprintf("device %d", num), fmt.Sprintf("it is not in [0, %d)", b.mesh.Size()),
+			"name a device that the backend has")
 	}
 	return nil
 }
 
-// named returns an error if the backend does not support devices that GoMLX names.
-func (b *Backend) named() error {
+// checkNamedDevices returns an error if the backend does not support devices that GoMLX names.
+func (b *Backend) checkNamedDevices() error {
 	if b.ahead != nil {
-		return b.ahead.notHere("a program for devices that GoMLX names")
+		return b.ahead.unsupportedError("a program for devices that GoMLX names")
 	}
 	if b.runtime.Several() {
 		return &errkind.Fault{Op: "gomlx: named devices", Reason: "the devices are those of several processes",
@@ -174,15 +180,15 @@ func (b *Backend) Close() error {
 	}
 	b.runtime.End()
 	b.Backend.Finalize()
-	return b.holds.Close(func(errs []error) error {
+	return b.resources.Close(func(errs []error) error {
 		b.runtime.Launch.Lock()
 		errs = append(errs, b.runtime.Close()...)
 		b.runtime.Launch.Unlock()
-		for _, end := range b.owned {
+		for _, end := range b.closers {
 			errs = append(errs, end())
 		}
 		if err := errors.Join(errs...); err != nil {
-			return failed("close", b.opts.Name, err)
+			return wrapError("close", b.opts.Name, err)
 		}
 		return nil
 	})
@@ -191,22 +197,24 @@ func (b *Backend) Close() error {
 // Finalize calls Close and discards its error. It implements [compute.Backend].
 func (b *Backend) Finalize() { _ = b.Close() }
 
-// Live returns the number of buffers and executables that have not been freed, for tests and
+// NumLive returns the number of buffers and executables that have not been freed, for tests and
 // diagnosis.
-func (b *Backend) Live() int { return b.holds.Len() }
+func (b *Backend) NumLive() int { return b.resources.Len() }
 
-// data implements the data interface of the backend.
-type data struct{ *Backend }
+// dataInterface implements the data interface of the backend.
+type dataInterface struct{ *Backend }
 
 // BufferFromFlatData copies flat, a Go slice in row-major order, which the caller may modify after
 // the call. The tensor is transferred to the devices when it is first the input of a program. With
 // a single device, it is transferred immediately.
-func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
-	wrap := func(err error) error { return failed("transfer", fmt.Sprintf("of %s to device %d", shape, num), err) }
-	if err := d.holds.Check(); err != nil {
+func (d dataInterface) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
+	wrap := func(err error) error {
+		return wrapError("transfer", fmt.Sprintf("of %s to device %d", shape, num), err)
+	}
+	if err := d.resources.Check(); err != nil {
 		return nil, err
 	}
-	if err := d.has(num); err != nil {
+	if err := d.checkDevice(num); err != nil {
 		return nil, err
 	}
 	if _, err := lowering.StableHLOShape(shape); err != nil {
@@ -220,15 +228,16 @@ func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.S
 		return nil, wrap(err)
 	}
 	if d.ahead == nil && d.mesh.Size() == 1 { // there is only one layout
-		at, err := d.whole(shape)
+		at, err := d.replicatedLayout(shape)
 		if err != nil {
 			return nil, wrap(err)
 		}
-		l, err := d.spread(bytes, at)
+		l, err := d.transfer(bytes, at)
 		if err != nil {
 			return nil, wrap(err)
 		}
-		return d.newBuffer(&memory{backend: d.Backend, shape: shape.Clone(), num: num, placements: []*placement{l}})
+		return d.newBuffer(&bufferState{backend: d.Backend, shape: shape.Clone(), deviceNum: num,
+			placements: []*placement{l}})
 	}
 	if !shape.DType.IsPacked() {
 		bytes = slices.Clone(bytes)
@@ -236,13 +245,14 @@ func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.S
 	if bytes == nil {
 		bytes = []byte{}
 	}
-	return d.newBuffer(&memory{backend: d.Backend, shape: shape.Clone(), num: num, host: bytes})
+	return d.newBuffer(&bufferState{backend: d.Backend, shape: shape.Clone(), deviceNum: num, host: bytes})
 }
 
 // HasSharedBuffers returns false: device memory can only be accessed by copying.
-func (data) HasSharedBuffers() bool { return false }
+func (dataInterface) HasSharedBuffers() bool { return false }
 
 // NewSharedBuffer returns an error matching errors.ErrUnsupported.
-func (data) NewSharedBuffer(compute.DeviceNum, shapes.Shape) (compute.Buffer, any, error) {
-	return nil, nil, &errkind.Fault{Op: "gomlx: shared buffers", Hint: "use BufferFromFlatData", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
+func (dataInterface) NewSharedBuffer(compute.DeviceNum, shapes.Shape) (compute.Buffer, any, error) {
+	return nil, nil, &errkind.Fault{Op: "gomlx: shared buffers", Hint: "use BufferFromFlatData",
+		Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
 }

@@ -16,7 +16,7 @@ import (
 func trainCached(t *testing.T, dir string) (losses []float64, stats cache.Stats) {
 	kept, err := cache.Open(dir, cache.Options{SigningKeyFile: dir + ".key"})
 	require.NoError(t, err)
-	b, err := gomlx.New(plugintest.System(t, 4), gomlx.Options{Logical: 2, Compiler: kept})
+	b, err := gomlx.New(plugintest.System(t, 4), gomlx.Options{LogicalDevices: 2, Compiler: kept})
 	require.NoError(t, err)
 	losses, err = trainWords(b, 16, 3)
 	require.NoError(t, err)

@@ -11,14 +11,14 @@ import (
 )
 
 // An execution claims its inputs while it is launched, so that several goroutines can use the same
-// buffers. An execution that reads a buffer becomes one of its users, and the buffer is not freed
-// until release. An execution to which a buffer is donated owns the buffer: it waits for the users,
+// buffers. An execution that reads a buffer becomes one of its readers, and the buffer is not freed
+// until release. An execution to which a buffer is donated owns the buffer: it waits for the readers,
 // and other executions cannot use the buffer any more, because a result reuses its memory.
 //
 // An execution first claims its donated inputs and then the others, and does not wait for buffers
 // that another execution owns. This avoids deadlocks.
 
-// claim claims the donated inputs as owner and the others as user, until release. After an error
+// claim claims the donated inputs as owner and the others as reader, until release. After an error
 // nothing is claimed. donate has one value per input.
 func (e *Executable) claim(inputs []compute.Buffer, donate []bool) error {
 	for _, donated := range [...]bool{true, false} {
@@ -26,12 +26,12 @@ func (e *Executable) claim(inputs []compute.Buffer, donate []bool) error {
 			if donate[i] != donated {
 				continue
 			}
-			if err := input.(*Buffer).memory.claim(donated); err != nil {
+			if err := input.(*Buffer).state.claim(donated); err != nil {
 				release(inputs[:i], donate, donated)
 				if !donated {
 					release(inputs, donate, true)
 				}
-				return e.input(i, twice(inputs, donate, i, err))
+				return e.inputError(i, claimError(inputs, donate, i, err))
 			}
 		}
 	}
@@ -42,112 +42,112 @@ func (e *Executable) claim(inputs []compute.Buffer, donate []bool) error {
 func release(inputs []compute.Buffer, donate []bool, donated bool) {
 	for i, input := range inputs {
 		if donate[i] == donated {
-			input.(*Buffer).memory.release(donated)
+			input.(*Buffer).state.release(donated)
 		}
 	}
 }
 
-// twice returns the error of input i, whose claim failed with err. If another input is the same
-// buffer and donated, the error names that input.
-func twice(inputs []compute.Buffer, donate []bool, i int, err error) error {
-	h := inputs[i].(*Buffer).memory
-	h.mu.Lock()
-	gone := h.gone
-	h.mu.Unlock()
-	if gone != nil {
-		return gone
+// claimError returns the error of input i, whose claim failed with err. If another input is the
+// same buffer and donated, the error names that input.
+func claimError(inputs []compute.Buffer, donate []bool, i int, err error) error {
+	s := inputs[i].(*Buffer).state
+	s.mu.Lock()
+	freedErr := s.freedErr
+	s.mu.Unlock()
+	if freedErr != nil {
+		return freedErr
 	}
-	for k, other := range inputs {
-		if k == i || !donate[k] || other.(*Buffer).memory != h {
+	for j, other := range inputs {
+		if j == i || !donate[j] || other.(*Buffer).state != s {
 			continue
 		}
 		if donate[i] {
-			return fmt.Errorf("it is donated twice, also as input %d: give a copy", k)
+			return fmt.Errorf("it is donated twice, also as input %d: give a copy", j)
 		}
-		return fmt.Errorf("it is donated as input %d: give a copy, or do not donate it", k)
+		return fmt.Errorf("it is donated as input %d: give a copy, or do not donate it", j)
 	}
 	return err
 }
 
-// input adds the number and the name of an input to an error.
-func (e *Executable) input(i int, err error) error {
+// inputError adds the number and the name of an input to an error.
+func (e *Executable) inputError(i int, err error) error {
 	p := e.state.program
 	return fmt.Errorf("input %d, parameter %q: %w", i, p.ParameterNames[i%len(p.ParameterNames)], err)
 }
 
-// usable returns an error if the value was freed or is owned by an execution.
-func (h *memory) usable() error {
+// checkUsable returns an error if the value was freed or is owned by an execution.
+func (s *bufferState) checkUsable() error {
 	switch {
-	case h.gone != nil:
-		return h.gone
-	case h.owned:
+	case s.freedErr != nil:
+		return s.freedErr
+	case s.isDonating:
 		return ErrDonated
 	}
 	return nil
 }
 
-// claim registers a user of the value or, if donated, waits for all users and becomes its owner,
+// claim registers a reader of the value or, if donated, waits for all readers and becomes its owner,
 // until release.
-func (h *memory) claim(donated bool) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.usable(); err != nil {
+func (s *bufferState) claim(donated bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.checkUsable(); err != nil {
 		return err
 	}
 	if !donated {
-		h.users++
+		s.readers++
 		return nil
 	}
-	h.owned = true
-	for h.users > 0 {
-		if h.idle == nil {
-			h.idle = sync.NewCond(&h.mu)
+	s.isDonating = true
+	for s.readers > 0 {
+		if s.noReaders == nil {
+			s.noReaders = sync.NewCond(&s.mu)
 		}
-		h.idle.Wait()
+		s.noReaders.Wait()
 	}
-	h.owned = h.gone == nil
-	return h.gone
+	s.isDonating = s.freedErr == nil
+	return s.freedErr
 }
 
-func (h *memory) release(donated bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (s *bufferState) release(donated bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if donated {
-		h.owned = false
+		s.isDonating = false
 		return
 	}
-	if h.users--; h.users == 0 && h.idle != nil {
-		h.idle.Broadcast()
+	if s.readers--; s.readers == 0 && s.noReaders != nil {
+		s.noReaders.Broadcast()
 	}
 }
 
-// lay returns a claimed value in a layout, and reshards it if necessary.
-func (h *memory) lay(want *engine.Layout) (*placement, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.gone != nil {
-		return nil, h.gone
+// reshard returns a claimed value in a layout, and reshards it if necessary.
+func (s *bufferState) reshard(layout *engine.Layout) (*placement, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.freedErr != nil {
+		return nil, s.freedErr
 	}
-	return h.layLocked(want)
+	return s.reshardLocked(layout)
 }
 
-// on returns the complete claimed value on a device, and copies it there if necessary.
-func (h *memory) on(num compute.DeviceNum) (*pjrt.Buffer, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.gone != nil {
-		return nil, h.gone
+// onDevice returns the complete claimed value on a device, and copies it there if necessary.
+func (s *bufferState) onDevice(num compute.DeviceNum) (*pjrt.Buffer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.freedErr != nil {
+		return nil, s.freedErr
 	}
-	whole, err := h.backend.whole(h.shape)
+	replicated, err := s.backend.replicatedLayout(s.shape)
 	if err != nil {
 		return nil, err
 	}
-	l := h.onLocked(num, whole)
-	if l == nil {
-		if l, err = h.aloneLocked(num, whole); err != nil {
+	p := s.findOnDeviceLocked(num, replicated)
+	if p == nil {
+		if p, err = s.copyToDeviceLocked(num, replicated); err != nil {
 			return nil, err
 		}
-		h.keepLocked(l)
+		s.addPlacementLocked(p)
 	}
-	return l.Buffers[num], nil
+	return p.Buffers[num], nil
 }

@@ -136,7 +136,7 @@ func TestBackendsThatEndDuringExecutions(t *testing.T) {
 	for _, what := range []string{"backend", "executable", "buffer"} {
 		t.Run(what, func(t *testing.T) {
 			sys := plugintest.System(t, 4)
-			b, err := gomlx.New(sys, gomlx.Options{Logical: 2})
+			b, err := gomlx.New(sys, gomlx.Options{LogicalDevices: 2})
 			require.NoError(t, err)
 			exe := compiledOf(t, b, []tensor{eight, weights}, addSub(t))
 			x, y := put(t, b, eight), put(t, b, weights)
@@ -177,7 +177,7 @@ func TestBackendsThatEndDuringExecutions(t *testing.T) {
 				all.Wait()
 			})
 			require.NoError(t, b.Close())
-			assert.Zero(t, b.Live())
+			assert.Zero(t, b.NumLive())
 		})
 	}
 }

@@ -20,55 +20,56 @@ import (
 
 // config is a parsed configuration string.
 type config struct {
-	text      string
-	plugin    string // cpu, tpu, cuda, an absolute path, or empty
-	devices   int
-	logical   int
-	axes      []sharding.Axis
-	rules     string
-	cache     string
-	explain   bool
-	topology  string
-	report    string
-	plan      string
-	by        *plan.Plan // the plan to follow, read from the file plan
-	precision *lowering.Precision
+	text         string
+	plugin       string // cpu, tpu, cuda, an absolute path, or empty
+	devices      int
+	logical      int
+	axes         []sharding.Axis
+	rules        string
+	cacheDir     string
+	explain      bool
+	topology     string
+	reportFile   string
+	planFile     string
+	followedPlan *plan.Plan // the plan to follow, read from the file plan
+	precision    *lowering.Precision
 }
 
 // ErrConfig matches errors for an invalid configuration string.
 var ErrConfig = errkind.New(errkind.Unknown, "gomlx: config")
 
-// wrong returns an error for a configuration string, or for one of its options.
-func wrong(config, option, reason, hint string, cause error) error {
+// configError returns an error for a configuration string, or for one of its options.
+func configError(config, option, reason, hint string, cause error) error {
 	subject := strconv.Quote(config)
 	if option != "" {
 		subject += ": option " + option
 	}
-	return &errkind.Fault{Match: ErrConfig, Subject: subject, Reason: reason, Hint: hint, Err: cause, Class: errkind.KindOr(cause, errkind.ValueError)}
+	return &errkind.Fault{Match: ErrConfig, Subject: subject, Reason: reason, Hint: hint, Err: cause,
+		Class: errkind.KindOr(cause, errkind.ValueError)}
 }
 
-// option is an option of a configuration string.
-type option struct {
+// configOption is an option of a configuration string.
+type configOption struct {
 	name string
-	// read parses the option's value into a config. If the value is invalid, it returns a reason
+	// parse parses the option's value into a config. If the value is invalid, it returns a reason
 	// and a hint.
-	read func(c *config, value string) (reason, hint string)
+	parse func(c *config, value string) (reason, hint string)
 }
 
-// options lists all options, in the order of the documentation.
-var options = []option{
+// configOptions lists all options, in the order of the documentation.
+var configOptions = []configOption{
 	{"plugin", func(c *config, value string) (string, string) {
-		if !isKind(value) && !filepath.IsAbs(value) {
+		if !isPluginKind(value) && !filepath.IsAbs(value) {
 			return fmt.Sprintf("%q is no plugin", value), "give cpu, tpu, cuda or the absolute path of one"
 		}
 		c.plugin = value
 		return "", ""
 	}},
-	{"devices", func(c *config, value string) (string, string) { return count(&c.devices, value) }},
-	{"logical", func(c *config, value string) (string, string) { return count(&c.logical, value) }},
-	{"axes", readAxes},
+	{"devices", func(c *config, value string) (string, string) { return parseCount(&c.devices, value) }},
+	{"logical", func(c *config, value string) (string, string) { return parseCount(&c.logical, value) }},
+	{"axes", parseAxes},
 	{"rules", func(c *config, value string) (string, string) {
-		return given(&c.rules, value, "name a JSON file, or built-in sets: "+strings.Join(logical.BuiltinNames(), ", "))
+		return parseText(&c.rules, value, "name a JSON file, or built-in sets: "+strings.Join(logical.BuiltinNames(), ", "))
 	}},
 	{"precision", func(c *config, value string) (string, string) {
 		for _, p := range []lowering.Precision{lowering.PrecisionDefault, lowering.PrecisionHigh, lowering.PrecisionHighest} {
@@ -79,7 +80,9 @@ var options = []option{
 		}
 		return fmt.Sprintf("%q is no precision", value), "give default, high or highest"
 	}},
-	{"cache", func(c *config, value string) (string, string) { return given(&c.cache, value, "name a directory") }},
+	{"cache", func(c *config, value string) (string, string) {
+		return parseText(&c.cacheDir, value, "name a directory")
+	}},
 	{"explain", func(c *config, value string) (string, string) {
 		c.explain = value == "1"
 		if value != "0" && value != "1" {
@@ -98,19 +101,19 @@ var options = []option{
 		return "", ""
 	}},
 	{"report", func(c *config, value string) (string, string) {
-		return given(&c.report, value, "name a file; one that ends in .html becomes a page, and any other JSON")
+		return parseText(&c.reportFile, value, "name a file; one that ends in .html becomes a page, and any other JSON")
 	}},
 	{"plan", func(c *config, value string) (string, string) {
-		return given(&c.plan, value, "name a file: with topology= the best plan is written to it, and otherwise followed")
+		return parseText(&c.planFile, value, "name a file: with topology= the best plan is written to it, and otherwise followed")
 	}},
 }
 
-// isKind reports whether plugin is the name of a kind.
-func isKind(plugin string) bool { return slices.Contains([]string{"cpu", "tpu", "cuda"}, plugin) }
+// isPluginKind reports whether plugin is the name of a kind.
+func isPluginKind(plugin string) bool { return slices.Contains([]string{"cpu", "tpu", "cuda"}, plugin) }
 
-// given parses an option whose value may be any text except an empty one.
-func given(to *string, value, otherwise string) (reason, hint string) {
-	*to = value
+// parseText parses an option whose value may be any text except an empty one.
+func parseText(dst *string, value, otherwise string) (reason, hint string) {
+	*dst = value
 	if value == "" {
 		return "it is empty", otherwise
 	}
@@ -120,18 +123,18 @@ func given(to *string, value, otherwise string) (reason, hint string) {
 // maxDevices is the maximum number of devices in a configuration string.
 const maxDevices = 1 << 17
 
-func count(to *int, value string) (reason, hint string) {
+func parseCount(dst *int, value string) (reason, hint string) {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 || n > maxDevices {
 		return fmt.Sprintf("%q is no number of devices", value), fmt.Sprintf("give a number from 1 to %d", maxDevices)
 	}
-	*to = n
+	*dst = n
 	return "", ""
 }
 
-// readAxes parses axes such as "model:4+sequence:2", which needs no quotes, or
+// parseAxes parses axes such as "model:4+sequence:2", which needs no quotes, or
 // "model=4,sequence=2".
-func readAxes(c *config, value string) (reason, hint string) {
+func parseAxes(c *config, value string) (reason, hint string) {
 	mesh, err := sharding.ParseMesh(strings.NewReplacer(":", "=", "+", ",").Replace(value))
 	switch {
 	case errors.Is(err, sharding.ErrSyntax):
@@ -165,14 +168,14 @@ func cpuDevices(topology string) int {
 func parseConfig(text string) (*config, error) {
 	c := &config{text: text}
 	fail := func(option, reason, hint string) (*config, error) {
-		return nil, wrong(text, option, reason, hint, nil)
+		return nil, configError(text, option, reason, hint, nil)
 	}
 	if strings.TrimSpace(text) == "" {
 		return c, nil
 	}
-	const shown = "it has a control character, or bytes that are not UTF-8"
+	const invalidText = "it has a control character, or bytes that are not UTF-8"
 	if plain.EscapeLine(text) != text {
-		return fail("", shown, "remove it")
+		return fail("", invalidText, "remove it")
 	}
 	seen := map[string]bool{}
 	items, ok := splitItems(text)
@@ -180,65 +183,69 @@ func parseConfig(text string) (*config, error) {
 		return fail("", "a quoted value does not end", `end it with " before the next comma`)
 	}
 	for i, item := range items {
-		name, value, has := strings.Cut(item, "=")
+		name, value, hasValue := strings.Cut(item, "=")
 		name = strings.TrimSpace(name)
-		if i == 0 && !has && (isKind(name) || filepath.IsAbs(name)) {
-			name, value, has = "plugin", name, true
+		if i == 0 && !hasValue && (isPluginKind(name) || filepath.IsAbs(name)) {
+			name, value, hasValue = "plugin", name, true
 		}
-		at := slices.IndexFunc(options, func(o option) bool { return o.name == name })
+		index := slices.IndexFunc(configOptions, func(o configOption) bool { return o.name == name })
 		switch {
-		case name == "" && !has:
+		case name == "" && !hasValue:
 			return fail("", "there is nothing between two commas", "leave one out")
-		case at < 0:
+		case index < 0:
 			var names []string
-			for _, o := range options {
+			for _, o := range configOptions {
 				names = append(names, o.name)
 			}
 			return fail(strconv.Quote(name), "there is none of that name", "the options are "+strings.Join(names, ", ")+
 				`; a value with a comma stands in double quotes, as cache="/a,b"`)
-		case !has:
+		case !hasValue:
 			return fail(name, "it has no value", "write "+name+"=...")
 		case seen[name]:
 			return fail(name, "it is given twice", "give it once")
 		}
 		seen[name] = true
-		value, err := unquoted(value)
+		value, err := unquote(value)
 		if err != nil {
 			return fail(name, err.Error(), `write \" and \\ within double quotes`)
 		}
 		if plain.EscapeLine(value) != value {
-			return fail(name, shown, "remove it")
+			return fail(name, invalidText, "remove it")
 		}
-		if reason, hint := options[at].read(c, value); reason != "" {
+		if reason, hint := configOptions[index].parse(c, value); reason != "" {
 			return fail(name, reason, hint)
 		}
 	}
-	return c, c.check()
+	return c, c.validate()
 }
 
-// check returns an error for incompatible options.
-func (c *config) check() error {
+// validate returns an error for incompatible options.
+func (c *config) validate() error {
 	fail := func(option, reason, hint string) error {
-		return wrong(c.text, option, reason, hint, nil)
+		return configError(c.text, option, reason, hint, nil)
 	}
-	size := Options{Axes: c.axes}.replica()
+	size := Options{Axes: c.axes}.devicesPerReplica()
 	switch {
 	case c.axes != nil && c.logical != 0 && c.logical != size:
-		return fail("axes", fmt.Sprintf("they make %d logical devices, and logical is %d", size, c.logical), "leave logical out")
-	case c.report != "" && c.topology == "":
+		return fail("axes", fmt.Sprintf("they make %d logical devices, and logical is %d", size, c.logical),
+			"leave logical out")
+	case c.reportFile != "" && c.topology == "":
 		return fail("report", "it is what topology= writes in the place of a run", "add topology=v5e-16, or use explain=1")
-	case c.plan != "" && c.topology == "" && (c.rules != "" || c.logical != 0 || c.axes != nil):
+	case c.planFile != "" && c.topology == "" && (c.rules != "" || c.logical != 0 || c.axes != nil):
 		return fail("plan", "it says how everything is split", "leave rules, logical and axes out")
-	case c.plan != "" && c.report != "":
-		return fail("plan", "a search compiles many programs, and a report is of one", "leave report out, and compile by the plan that is found")
-	case c.plan != "" && (cpuDevices(c.topology) > 0 || system.IsGPUName(c.topology)):
+	case c.planFile != "" && c.reportFile != "":
+		return fail("plan", "a search compiles many programs, and a report is of one",
+			"leave report out, and compile by the plan that is found")
+	case c.planFile != "" && (cpuDevices(c.topology) > 0 || system.IsGPUName(c.topology)):
 		return fail("plan", "no time is predicted for what is no TPU", "give a TPU slice such as topology=v5e:2x4")
-	case c.topology != "" && c.cache != "":
+	case c.topology != "" && c.cacheDir != "":
 		return fail("cache", "with topology= nothing is run, and nothing is kept", "leave one of them out")
 	case c.topology != "" && c.devices != 0:
 		return fail("devices", "the topology says how many there are", "leave devices out")
-	case c.topology != "" && (c.plugin == "cuda" || c.plugin == "cpu" && cpuDevices(c.topology) == 0 || c.plugin == "tpu" && cpuDevices(c.topology) > 0):
-		return fail("plugin", c.plugin+" does not compile for "+c.topology, "leave it out, or give the path of a plugin that does")
+	case c.topology != "" && (c.plugin == "cuda" || c.plugin == "cpu" && cpuDevices(c.topology) == 0 ||
+		c.plugin == "tpu" && cpuDevices(c.topology) > 0):
+		return fail("plugin", c.plugin+" does not compile for "+c.topology,
+			"leave it out, or give the path of a plugin that does")
 	}
 	return nil
 }
@@ -260,8 +267,8 @@ func splitItems(text string) (items []string, ok bool) {
 	return append(items, text[start:]), !quoted
 }
 
-// unquoted returns a value without its double quotes, if it has them.
-func unquoted(value string) (string, error) {
+// unquote returns a value without its double quotes, if it has them.
+func unquote(value string) (string, error) {
 	if !strings.HasPrefix(value, `"`) {
 		return value, nil
 	}

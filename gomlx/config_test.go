@@ -22,16 +22,16 @@ func TestConfigStrings(t *testing.T) {
 		"devices=8":     {devices: 8},
 		"cpu,devices=8": {plugin: "cpu", devices: 8},
 		"/a/b.so":       {plugin: "/a/b.so"},
-		"devices=8,logical=2,rules=megatron.json,cache=DIR,explain=1": {devices: 8, logical: 2, rules: "megatron.json", cache: "DIR", explain: true},
-		"topology=v5e:4x4,rules=megatron+fsdp,report=r.json":          {topology: "v5e:4x4", rules: "megatron+fsdp", report: "r.json"},
+		"devices=8,logical=2,rules=megatron.json,cache=DIR,explain=1": {devices: 8, logical: 2, rules: "megatron.json", cacheDir: "DIR", explain: true},
+		"topology=v5e:4x4,rules=megatron+fsdp,report=r.json":          {topology: "v5e:4x4", rules: "megatron+fsdp", reportFile: "r.json"},
 		"topology=2x v5e-256":                     {topology: "2x v5e-256"},
 		"topology=cpu:8":                          {topology: "cpu:8"},
 		"plugin=tpu,precision=Highest,explain=0":  {plugin: "tpu", precision: &highest},
 		`axes="model=4, sequence=2"`:              {axes: []sharding.Axis{{Name: "model", Size: 4}, {Name: "sequence", Size: 2}}},
 		"axes=model:4+sequence:2,logical=8":       {logical: 8, axes: []sharding.Axis{{Name: "model", Size: 4}, {Name: "sequence", Size: 2}}},
-		`cache="/a,b:c=\"d\\",rules="x,y.json"`:   {cache: `/a,b:c="d\`, rules: "x,y.json"},
-		`cache=/a"b`:                              {cache: `/a"b`},
-		"cache=/a:b=c":                            {cache: "/a:b=c"},
+		`cache="/a,b:c=\"d\\",rules="x,y.json"`:   {cacheDir: `/a,b:c="d\`, rules: "x,y.json"},
+		`cache=/a"b`:                              {cacheDir: `/a"b`},
+		"cache=/a:b=c":                            {cacheDir: "/a:b=c"},
 		"plugin=/p/libx.so, devices=2 ,logical=2": {plugin: "/p/libx.so", devices: 2, logical: 2},
 	} {
 		want.text = text
@@ -99,7 +99,7 @@ func TestConfigStringsThatCannotBeMeant(t *testing.T) {
 func TestEveryOptionIsDocumented(t *testing.T) {
 	register, err := os.ReadFile("register.go")
 	require.NoError(t, err)
-	for _, o := range options {
+	for _, o := range configOptions {
 		assert.Contains(t, string(register), "\n//	"+o.name+"=", "the list of NewFromConfig")
 	}
 }
@@ -114,7 +114,7 @@ func FuzzConfig(f *testing.F) {
 			require.ErrorIs(t, err, ErrConfig)
 			return
 		}
-		require.GreaterOrEqual(t, c.options(Options{}).replica(), 1)
+		require.GreaterOrEqual(t, c.applyTo(Options{}).devicesPerReplica(), 1)
 	})
 }
 

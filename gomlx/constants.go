@@ -17,22 +17,22 @@ import (
 // not depend on the elements of its large constants. The names of constants contain a hash of the
 // elements, which the hosts compare.
 
-// constant implements [lowering.Options.Constant]. The value is a Buffer.
-func (b *Backend) constant(shape shapes.Shape, elements []byte) (c lowering.Constant, err error) {
+// newConstant implements [lowering.Options.Constant]. The value is a Buffer.
+func (b *Backend) newConstant(shape shapes.Shape, elements []byte) (constant lowering.Constant, err error) {
 	hash := lowering.HashConstant(shape, elements)
-	c.Name = fmt.Sprintf("constant_%x", hash[:16])
-	c.Value, err = b.newBuffer(&memory{backend: b, shape: shape.Clone(), host: bytes.Clone(elements)})
-	return c, err
+	constant.Name = fmt.Sprintf("constant_%x", hash[:16])
+	constant.Value, err = b.newBuffer(&bufferState{backend: b, shape: shape.Clone(), host: bytes.Clone(elements)})
+	return constant, err
 }
 
-// givenParameters returns the number of parameters without the constants, which are the last ones.
-func givenParameters(p *lowering.Program) int { return len(p.ParameterNames) - len(p.Constants) }
+// numInputs returns the number of parameters without the constants, which are the last ones.
+func numInputs(p *lowering.Program) int { return len(p.ParameterNames) - len(p.Constants) }
 
 // withConstants adds the constants to the inputs of each device. Inputs with another number than
 // without constants are returned unchanged.
 func (e *Executable) withConstants(inputs []compute.Buffer, donate []bool) ([]compute.Buffer, []bool) {
 	p := e.state.program
-	given, devices := givenParameters(p), p.Replicas*p.Partitions
+	given, devices := numInputs(p), p.Replicas*p.Partitions
 	if len(p.Constants) == 0 || len(inputs) != given*devices || len(donate) != 0 && len(donate) != len(inputs) {
 		return inputs, donate
 	}
@@ -54,5 +54,5 @@ func (e *Executable) withConstants(inputs []compute.Buffer, donate []bool) ([]co
 
 // constantNames returns the names of the constants of a program, which contain their hashes.
 func constantNames(p *lowering.Program) []string {
-	return slices.Clone(p.ParameterNames[givenParameters(p):])
+	return slices.Clone(p.ParameterNames[numInputs(p):])
 }

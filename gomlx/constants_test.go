@@ -34,7 +34,7 @@ func TestLargeConstantsAreParameters(t *testing.T) {
 	for _, mesh := range []shape{alone, {"2x1", 2, 1}, {"1x2", 1, 2}, {"2x2", 2, 2}} {
 		t.Run(mesh.name, func(t *testing.T) {
 			var texts []string
-			b := newBackend(t, mesh, gomlx.Options{Compiled: func(p *gomlx.CompiledProgram) { texts = append(texts, string(p.Module.Text)) }})
+			b := newBackend(t, mesh, gomlx.Options{OnCompiled: func(p *gomlx.CompiledProgram) { texts = append(texts, string(p.Module.Text)) }})
 			for first := range int64(2) {
 				table, sum := tableOf(first)
 				store := model.NewStore()
@@ -126,9 +126,9 @@ func TestLargeConstantsOnNamedDevices(t *testing.T) {
 	for _, buf := range append(inputs, out...) {
 		require.NoError(t, buf.Finalize())
 	}
-	live := b.Live()
+	live := b.NumLive()
 	exe.Finalize()
-	assert.Equal(t, live-2, b.Live(), "the program and its constant")
+	assert.Equal(t, live-2, b.NumLive(), "the program and its constant")
 	runtime.KeepAlive(b)
 }
 

@@ -36,62 +36,64 @@ func PlaceData(mesh sharding.Mesh, dims []int) logical.Placement {
 	return p
 }
 
-// readAs returns the sharding with which a program reads a variable that is sharded over the
+// gatheredSpec returns the sharding with which a program reads a variable that is sharded over the
 // replicas: gathered over the replicas. Without it, the partitioner would gather the much larger
 // activations, because the batch is sharded over the replicas too. It returns nil for other
 // tensors, and for the optimizer's state, which is updated in sharded form.
-func readAs(name string, spec sharding.Spec) *sharding.Spec {
-	if logical.OwnerOfState(name, nil) != "" || !isVariable(name) || !slices.Contains(spec.UsedAxes(), logical.ReplicaAxis) {
+func gatheredSpec(name string, spec sharding.Spec) *sharding.Spec {
+	if logical.OwnerOfState(name, nil) != "" || !isVariable(name) ||
+		!slices.Contains(spec.UsedAxes(), logical.ReplicaAxis) {
 		return nil
 	}
 	dims := spec.Dims()
 	for i := range dims {
 		dims[i].Axes = slices.DeleteFunc(dims[i].Axes, func(axis string) bool { return axis == logical.ReplicaAxis })
 	}
-	inside := sharding.NewSpec(dims...)
-	return &inside
+	gathered := sharding.NewSpec(dims...)
+	return &gathered
 }
 
 // A GoMLX dataset in memory is an argument of the program that gathers a batch from it. If it were
 // sharded over the replicas, the complete dataset would be transferred for each batch.
 
-// tables reports which arguments of a program are only used as tables of which rows are gathered.
-func tables(p *lowering.Program) []bool {
+// isGatherTable reports which arguments of a program are only used as tables of which rows are
+// gathered.
+func isGatherTable(p *lowering.Program) []bool {
 	main := p.Main()
-	number := numbers(main)
-	looked, read := make([]bool, len(main.Parameters)), make([]bool, len(main.Parameters))
+	indices := parameterIndices(main)
+	isTable, isRead := make([]bool, len(main.Parameters)), make([]bool, len(main.Parameters))
 	for _, s := range main.Body {
 		table := -1
-		if rowsOf(s) {
-			if i, ok := number[s.Operands[0]]; ok {
-				table, looked[i] = i, true
+		if isRowGather(s) {
+			if i, ok := indices[s.Operands[0]]; ok {
+				table, isTable[i] = i, true
 			}
 		}
 		at := 0
 		s.WalkOperands(func(v *ir.Value) {
-			if i, ok := number[v]; ok && (i != table || at > 0) {
-				read[i] = true
+			if i, ok := indices[v]; ok && (i != table || at > 0) {
+				isRead[i] = true
 			}
 			at++
 		})
 	}
-	for i := range looked {
-		looked[i] = looked[i] && !read[i]
+	for i := range isTable {
+		isTable[i] = isTable[i] && !isRead[i]
 	}
-	return looked
+	return isTable
 }
 
-// numbers returns the index of each parameter of a function.
-func numbers(f *ir.Function) map[*ir.Value]int {
-	all := map[*ir.Value]int{}
+// parameterIndices returns the index of each parameter of a function.
+func parameterIndices(f *ir.Function) map[*ir.Value]int {
+	indices := map[*ir.Value]int{}
 	for i, v := range f.Parameters {
-		all[v.Value] = i
+		indices[v.Value] = i
 	}
-	return all
+	return indices
 }
 
-// rowsOf reports whether a statement gathers rows, along dimension 0, of its first operand.
-func rowsOf(s *ir.Statement) bool {
+// isRowGather reports whether a statement gathers rows, along dimension 0, of its first operand.
+func isRowGather(s *ir.Statement) bool {
 	if s.Op != "stablehlo.gather" {
 		return false
 	}

@@ -15,7 +15,7 @@
 // results are the same as on one device, up to the order of summation.
 //
 //	sys, err := system.Open(ctx, system.Options{CPUDevices: 8})
-//	b, err := gomlx.New(sys, gomlx.Options{Logical: 2}) // 4 replicas of 2 logical devices
+//	b, err := gomlx.New(sys, gomlx.Options{LogicalDevices: 2}) // 4 replicas of 2 logical devices
 //	defer b.Finalize()
 //	trainer := train.NewTrainer(b, store, model, loss, optimizer, nil, nil) // GoMLX's own
 //
@@ -39,10 +39,10 @@
 //
 // [logical.Rules] specify which dimensions of which variables are sharded over which axes. They can
 // be read from JSON ([logical.ParseRules]), and there are built-in sets ([logical.BuiltinRules]).
-// The optimizer's state of a variable is sharded like the variable ([logical.OwnerOfState]). A dimension
-// that is not divisible is not sharded, which explain=1 reports, or is an error if the rule is
-// Required. At the first program with variables and data, rules that match no variable are reported
-// on standard error. If no rule matches any variable, the program fails with a
+// The optimizer's state of a variable is sharded like the variable ([logical.OwnerOfState]). A
+// dimension that is not divisible is not sharded, which explain=1 reports, or is an error if the
+// rule is Required. At the first program with variables and data, rules that match no variable are
+// reported on standard error. If no rule matches any variable, the program fails with a
 // [*logical.RuleError].
 //
 // explain=1 writes an [Explanation] of each program to standard error: how its parameters are
@@ -56,7 +56,7 @@
 // data, such as a training step, is compiled by the slice's compiler in a separate process. A long
 // compilation reports its progress every ten seconds. The program then prints the report to
 // standard output and exits with code 0, or 4 if the step does not fit into memory: see [Exit].
-// With another [Options].Stopped, the program can handle the [*AheadOfTimeError] instead.
+// With another [Options].OnAheadOfTime, the program can handle the [*AheadOfTimeError] instead.
 //
 // # Buffers
 //

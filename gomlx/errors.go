@@ -15,30 +15,32 @@ var (
 	ErrDonated = errkind.New(errkind.RuntimeError, "gomlx: the buffer was donated to an execution")
 )
 
-// fault returns an InvalidArgumentError with a reason and a hint.
-func fault(op, reason, hint string) error {
+// argumentError returns an InvalidArgumentError with a reason and a hint.
+func argumentError(op, reason, hint string) error {
 	return &errkind.Fault{Op: "gomlx: " + op, Reason: reason, Hint: hint, Class: errkind.InvalidArgumentError}
 }
 
-// failed returns the error of an operation with its cause.
-func failed(op, subject string, cause error) error {
-	return &errkind.Fault{Op: "gomlx: " + op, Subject: subject, Class: errkind.KindOr(cause, errkind.InvalidArgumentError), Err: cause}
+// wrapError returns the error of an operation with its cause.
+func wrapError(op, subject string, cause error) error {
+	return &errkind.Fault{Op: "gomlx: " + op, Subject: subject,
+		Class: errkind.KindOr(cause, errkind.InvalidArgumentError), Err: cause}
 }
 
 // MismatchError reports that the processes of a job differ in something that must be the same on
 // all of them: the text of a program, or the first value of a variable.
 type MismatchError struct {
-	// What names the compared object, such as `variable "/dense/weights"`, and Hint is a
+	// Subject names the compared object, such as `variable "/dense/weights"`, and Hint is a
 	// suggestion.
-	What, Hint string
-	// Differing contains the processes that differ from the majority, in ascending order. If there
+	Subject, Hint string
+	// Processes contains the processes that differ from the majority, in ascending order. If there
 	// is no majority, it contains those that differ from process 0.
-	Differing []int
+	Processes []int
 }
 
 // Error returns a message with the differing processes and the hint.
 func (e *MismatchError) Error() string {
-	return errkind.Format("gomlx: "+e.What, fmt.Sprintf("processes %v have another than the rest", e.Differing), nil, e.Hint)
+	return errkind.Format("gomlx: "+e.Subject, fmt.Sprintf("processes %v have another than the rest", e.Processes), nil,
+		e.Hint)
 }
 
 // Kind returns ValueError.

@@ -32,64 +32,65 @@ var _ compute.Executable = (*Executable)(nil)
 // executableState is the state of an Executable. It is a separate object because the cleanup of the
 // Executable refers to it.
 type executableState struct {
-	backend *Backend
-	program *lowering.Program
-	places  []logical.Placement // of the parameters
+	backend    *Backend
+	program    *lowering.Program
+	placements []logical.Placement // of the parameters
 
 	mu          sync.Mutex
 	variants    map[string]*variant // by donated parameters, or by the devices that GoMLX names; nil after Close
 	last        *variant            // the variant for lastDonated
 	lastDonated []bool
-	reported    map[string]error // like variants, if the backend compiles ahead of time
-	// explained is true after Options.Explain was called for the program.
-	explained bool
+	reports     map[string]error // like variants, if the backend compiles ahead of time
+	// isExplained is true after Options.Explain was called for the program.
+	isExplained bool
 }
 
 // compile is lowering's Options.Compile.
 func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 	for i, s := range slices.Concat(p.Parameters, p.Outputs) {
 		if _, err := hostdata.PJRTType(s.DType); err != nil {
-			return nil, failed("compile", fmt.Sprintf("program %q, shape %d, %s", p.Name, i, s), err)
+			return nil, wrapError("compile", fmt.Sprintf("program %q, shape %d, %s", p.Name, i, s), err)
 		}
 	}
 	state := &executableState{backend: b, program: p, variants: map[string]*variant{}}
-	if !state.distributed() { // a distributed program has GoMLX's own sharding
+	if !state.isDistributed() { // a distributed program has GoMLX's own sharding
 		if err := b.checkRules(p); err != nil {
-			return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
+			return nil, wrapError("compile", fmt.Sprintf("program %q", p.Name), err)
 		}
 	}
 	var err error
-	if state.places, err = b.place(p, state.distributed()); err != nil {
-		return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
+	if state.placements, err = b.placeParameters(p, state.isDistributed()); err != nil {
+		return nil, wrapError("compile", fmt.Sprintf("program %q", p.Name), err)
 	}
-	if state.distributed() {
-		if _, err := state.onNamed(0); err != nil {
+	if state.isDistributed() {
+		if _, err := state.namedVariant(0); err != nil {
 			return nil, errors.Join(err, state.Close())
 		}
 	} else {
-		b.noteWhole(p, state.places)
+		b.warnUnsharded(p, state.placements)
 	}
-	if err := b.holds.Track(state); err != nil {
+	if err := b.resources.Track(state); err != nil {
 		return nil, err
 	}
 	exe := &Executable{backend: b, state: state}
-	runtime.AddCleanup(exe, func(c *executableState) { _ = c.backend.holds.Free(c) }, state)
+	runtime.AddCleanup(exe, func(c *executableState) { _ = c.backend.resources.Free(c) }, state)
 	return exe, nil
 }
 
-// place returns the placements of the parameters of a program. Rule errors are ignored if
+// placeParameters returns the placements of the parameters of a program. Rule errors are ignored if
 // distributed, because GoMLX's own distribution does not use the rules.
-func (b *Backend) place(p *lowering.Program, distributed bool) (places []logical.Placement, err error) {
-	table := tables(p)
+func (b *Backend) placeParameters(p *lowering.Program, distributed bool) (places []logical.Placement, err error) {
+	isTable := isGatherTable(p)
 	for i, name := range p.ParameterNames {
 		dims := p.Parameters[i].Dimensions
-		if i >= givenParameters(p) {
+		if i >= numInputs(p) {
 			places = append(places, logical.Placement{Spec: sharding.Replicated(len(dims)), RuleText: "a constant"})
 			continue
 		}
 		place := PlaceData(b.mesh, dims)
-		if table[i] && !place.Spec.IsReplicated() {
-			place = logical.Placement{Spec: sharding.Replicated(len(dims)), RuleText: "a table: any of its rows may be asked for"}
+		if isTable[i] && !place.Spec.IsReplicated() {
+			place = logical.Placement{Spec: sharding.Replicated(len(dims)),
+				RuleText: "a table: any of its rows may be asked for"}
 		}
 		if isVariable(name) {
 			place, err = b.opts.Rules.PlaceVariable(b.mesh, name, dims)
@@ -103,8 +104,8 @@ func (b *Backend) place(p *lowering.Program, distributed bool) (places []logical
 	return places, nil
 }
 
-// distributed reports whether GoMLX names the devices of the program.
-func (c *executableState) distributed() bool {
+// isDistributed reports whether GoMLX names the devices of the program.
+func (c *executableState) isDistributed() bool {
 	return c.program.Replicas*c.program.Partitions > 1 || c.program.Devices != nil
 }
 
@@ -118,8 +119,8 @@ func (c *executableState) Close() error {
 	}
 	c.variants, c.last = nil, nil
 	for _, constant := range c.program.Constants {
-		// Constants may belong to another backend, see executeFor.
-		if buf := constant.Value.(*Buffer); buf.memory.backend == c.backend {
+		// Constants may belong to another backend, see executeOnHost.
+		if buf := constant.Value.(*Buffer); buf.state.backend == c.backend {
 			errs = append(errs, buf.Finalize())
 		}
 	}
@@ -127,13 +128,13 @@ func (c *executableState) Close() error {
 }
 
 // Finalize frees the compiled programs.
-func (e *Executable) Finalize() { _ = e.backend.holds.Free(e.state) }
+func (e *Executable) Finalize() { _ = e.backend.resources.Free(e.state) }
 
 // Inputs returns the names and shapes of the parameters, in order, without the parameters for
 // constants.
 func (e *Executable) Inputs() (names []string, inputShapes []shapes.Shape) {
 	p := e.state.program
-	given := givenParameters(p)
+	given := numInputs(p)
 	return slices.Clone(p.ParameterNames[:given]), slices.Clone(p.Parameters[:given])
 }
 
@@ -147,30 +148,32 @@ func (e *Executable) Outputs() []shapes.Shape { return slices.Clone(e.state.prog
 // devices if defaultDevice is 0, and otherwise only on defaultDevice. For a distributed program,
 // inputs and results are ordered by device: all parameters of the first device, then all of the
 // second, and so on.
-func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
+func (e *Executable) Execute(inputs []compute.Buffer, donate []bool,
+	defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
 	out, err := e.execute(inputs, donate, defaultDevice)
 	runtime.KeepAlive(e)
 	runtime.KeepAlive(inputs)
 	if err != nil {
-		return nil, failed("execute", fmt.Sprintf("program %q", e.state.program.Name), err)
+		return nil, wrapError("execute", fmt.Sprintf("program %q", e.state.program.Name), err)
 	}
-	if l, ok := e.backend.opts.Notes.(*lines); ok {
+	if l, ok := e.backend.opts.Log.(*prefixWriter); ok {
 		l.drawn.Store(true)
 	}
 	return out, nil
 }
 
-func (e *Executable) execute(inputs []compute.Buffer, donate []bool, defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
+func (e *Executable) execute(inputs []compute.Buffer, donate []bool,
+	defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
 	b, p := e.backend, e.state.program
-	if err := b.holds.Check(); err != nil {
+	if err := b.resources.Check(); err != nil {
 		return nil, err
 	}
-	if err := b.has(defaultDevice); err != nil {
+	if err := b.checkDevice(defaultDevice); err != nil {
 		return nil, err
 	}
 	inputs, donate = e.withConstants(inputs, donate)
 	if want := len(p.Parameters) * p.Replicas * p.Partitions; len(inputs) != want {
-		given, devices := givenParameters(p), p.Replicas*p.Partitions
+		given, devices := numInputs(p), p.Replicas*p.Partitions
 		return nil, fmt.Errorf("%d inputs, want %d (%d parameters on %d devices)", len(inputs), given*devices, given, devices)
 	}
 	if len(donate) != 0 && len(donate) != len(inputs) {
@@ -179,22 +182,23 @@ func (e *Executable) execute(inputs []compute.Buffer, donate []bool, defaultDevi
 	if len(donate) == 0 {
 		donate = make([]bool, len(inputs))
 	}
-	per := len(p.Parameters)
+	perDevice := len(p.Parameters)
 	for i, input := range inputs {
 		switch buf, ok := input.(*Buffer); {
-		case !ok || buf == nil || buf.memory == nil:
+		case !ok || buf == nil || buf.state == nil:
 			return nil, fmt.Errorf("input %d is a %T, not a buffer of this backend", i, input)
-		case buf.memory.backend != b:
+		case buf.state.backend != b:
 			return nil, fmt.Errorf("input %d is a buffer of another backend", i)
-		case !buf.memory.shape.Equal(p.Shards[i%per]):
-			of := ""
-			if len(inputs) > per {
-				of = fmt.Sprintf(" of device %d", i/per)
+		case !buf.state.shape.Equal(p.Shards[i%perDevice]):
+			device := ""
+			if len(inputs) > perDevice {
+				device = fmt.Sprintf(" of device %d", i/perDevice)
 			}
-			return nil, fmt.Errorf("input %d, parameter %q%s, is %s, want %s", i, p.ParameterNames[i%per], of, buf.memory.shape, p.Shards[i%per])
+			return nil, fmt.Errorf("input %d, parameter %q%s, is %s, want %s", i, p.ParameterNames[i%perDevice], device,
+				buf.state.shape, p.Shards[i%perDevice])
 		}
 	}
-	if e.state.distributed() || defaultDevice != 0 {
+	if e.state.isDistributed() || defaultDevice != 0 {
 		return e.executeNamed(inputs, donate, defaultDevice)
 	}
 	if b.ahead != nil {
@@ -205,7 +209,7 @@ func (e *Executable) execute(inputs []compute.Buffer, donate []bool, defaultDevi
 
 func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
 	b, p := e.backend, e.state.program
-	v, err := e.state.load(donate)
+	v, err := e.state.variantFor(donate)
 	if err != nil {
 		return nil, err
 	}
@@ -214,28 +218,28 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 	}
 	defer release(inputs, donate, true)
 	defer release(inputs, donate, false)
-	if err := e.agreeOn(inputs); err != nil {
+	if err := e.compareVariables(inputs); err != nil {
 		return nil, err
 	}
-	args, results := engine.Table(len(v.rows), len(inputs)), engine.Table(len(v.rows), len(p.Outputs))
-	taken := make([]*placement, len(inputs))
+	args, results := engine.Table(len(v.partitions), len(inputs)), engine.Table(len(v.partitions), len(p.Outputs))
+	placements := make([]*placement, len(inputs))
 	for i, input := range inputs {
-		l, err := input.(*Buffer).memory.lay(v.args[i])
+		l, err := input.(*Buffer).state.reshard(v.args[i])
 		if err != nil {
-			return nil, e.input(i, err)
+			return nil, e.inputError(i, err)
 		}
-		taken[i] = l
-		for row, d := range v.rows {
+		placements[i] = l
+		for row, d := range v.partitions {
 			args[row][i] = l.Buffers[d]
 		}
 	}
 	mask := make([]bool, len(inputs))
-	for r, i := range v.of {
+	for r, i := range v.donors {
 		if i < 0 {
 			continue
 		}
 		mask[i] = true
-		for row := range v.rows {
+		for row := range v.partitions {
 			results[row][r] = args[row][i] // the result reuses the buffer
 		}
 	}
@@ -244,19 +248,19 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 	}
 	for i, input := range inputs {
 		if donate[i] {
-			input.(*Buffer).memory.give(taken[i], mask[i])
+			input.(*Buffer).state.invalidate(placements[i], mask[i])
 		}
 	}
 	out := make([]compute.Buffer, len(p.Outputs))
 	var errs []error
 	for r := range out {
 		var l *placement
-		if i := v.of[r]; i >= 0 {
-			l = taken[i] // the result reuses its buffers
+		if i := v.donors[r]; i >= 0 {
+			l = placements[i] // the result reuses its buffers
 		} else {
-			l = &placement{layout: v.results[r], Buffers: b.runtime.Column(results, v.rows, r)}
+			l = &placement{layout: v.results[r], Buffers: b.runtime.Column(results, v.partitions, r)}
 		}
-		buf, err := b.newBuffer(&memory{backend: b, shape: p.Outputs[r], placements: []*placement{l}})
+		buf, err := b.newBuffer(&bufferState{backend: b, shape: p.Outputs[r], placements: []*placement{l}})
 		out[r], errs = buf, append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -265,14 +269,14 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 	return out, nil
 }
 
-// give invalidates a donated tensor. With aliased, the placement l is kept, because a result of the
-// execution reuses its memory.
-func (h *memory) give(l *placement, aliased bool) {
+// invalidate invalidates a donated tensor. With aliased, the placement p is kept, because a result
+// of the execution reuses its memory.
+func (s *bufferState) invalidate(p *placement, aliased bool) {
 	if aliased {
-		h.mu.Lock()
-		h.placements = slices.DeleteFunc(h.placements, func(x *placement) bool { return x == l })
-		h.mu.Unlock()
+		s.mu.Lock()
+		s.placements = slices.DeleteFunc(s.placements, func(x *placement) bool { return x == p })
+		s.mu.Unlock()
 	}
-	_ = h.end(ErrDonated)
-	_ = h.backend.holds.Free(h)
+	_ = s.freeWith(ErrDonated)
+	_ = s.backend.resources.Free(s)
 }

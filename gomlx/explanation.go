@@ -22,19 +22,19 @@ type Explanation struct {
 	Program string
 	Mesh    string
 	// Parameters and Results are the parameters and results of the program, in order.
-	Parameters, Results []Tensor
+	Parameters, Results []TensorInfo
 	// Rules contains the rules that match a parameter, by their indices.
 	Rules map[int]string
-	// Idle are the axes of size 2 or more over which no parameter or result is sharded: the devices
-	// along such an axis do the same work.
-	Idle []string
+	// IdleAxes are the axes of size 2 or more over which no parameter or result is sharded: the
+	// devices along such an axis do the same work.
+	IdleAxes []string
 	// Report contains the memory, the collectives and the cost of the compiled program. It is nil
 	// if the runtime does not provide them.
 	Report *report.Report
 }
 
-// Tensor is a parameter or a result of a program.
-type Tensor struct {
+// TensorInfo is a parameter or a result of a program.
+type TensorInfo struct {
 	// Name is the path of a variable, or GoMLX's name of the parameter. A result has the name of
 	// the variable that it updates, or none.
 	Name string
@@ -45,15 +45,15 @@ type Tensor struct {
 	Shape, Shard []int
 	// Spec is the sharding of the tensor over the mesh, such as replica,-; see package sharding.
 	Spec string
-	// Why is the reason for the placement. Whole is the reason why a dimension is not sharded
+	// Reason is the reason for the placement. UnshardedReason is the reason why a dimension is not sharded
 	// although that was requested, or empty.
-	Why, Whole string
+	Reason, UnshardedReason string
 	// Donated is true if a result reuses the memory of the tensor.
 	Donated bool
 }
 
-// explain returns the explanation of a program. places are the placements of its arguments.
-func explain(name string, m *spmd.Module, places []logical.Placement, rules logical.Rules) *Explanation {
+// newExplanation returns the explanation of a program. places are the placements of its arguments.
+func newExplanation(name string, m *spmd.Module, places []logical.Placement, rules logical.Rules) *Explanation {
 	e := &Explanation{Program: name, Mesh: m.Mesh.String(), Rules: map[int]string{}}
 	for _, p := range places {
 		for _, i := range p.Rules {
@@ -61,13 +61,13 @@ func explain(name string, m *spmd.Module, places []logical.Placement, rules logi
 		}
 	}
 	used := map[string]bool{}
-	add := func(to *[]Tensor, p spmd.ShardedTensor, place logical.Placement) {
+	add := func(dst *[]TensorInfo, p spmd.ShardedTensor, placement logical.Placement) {
 		for _, axis := range p.Spec.UsedAxes() {
 			used[axis] = true
 		}
-		*to = append(*to, Tensor{
+		*dst = append(*dst, TensorInfo{
 			Name: p.Name, Variable: isVariable(p.Name), DType: p.DType.String(), Shape: slices.Clone(p.GlobalDims), Shard: slices.Clone(p.ShardDims),
-			Spec: p.Spec.String(), Why: place.RuleText, Whole: place.UnsplitReason, Donated: p.Donated,
+			Spec: p.Spec.String(), Reason: placement.RuleText, UnshardedReason: placement.UnsplitReason, Donated: p.Donated,
 		})
 	}
 	for i, a := range m.Arguments {
@@ -78,7 +78,7 @@ func explain(name string, m *spmd.Module, places []logical.Placement, rules logi
 	}
 	for _, axis := range m.Mesh.Axes() {
 		if axis.Size > 1 && !used[axis.Name] {
-			e.Idle = append(e.Idle, axis.Name)
+			e.IdleAxes = append(e.IdleAxes, axis.Name)
 		}
 	}
 	return e
@@ -88,15 +88,15 @@ func explain(name string, m *spmd.Module, places []logical.Placement, rules logi
 func (e *Explanation) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "program %q on %s\n", e.Program, e.Mesh)
-	e.parametersText(&b)
+	e.writeParameters(&b)
 	for _, i := range slices.Sorted(maps.Keys(e.Rules)) {
 		fmt.Fprintf(&b, "  rule %d: %s\n", i, e.Rules[i])
 	}
-	e.resultsText(&b)
-	e.wholeText(&b)
-	e.idleText(&b)
+	e.writeResults(&b)
+	e.writeUnsharded(&b)
+	e.writeIdleAxes(&b)
 	if e.Report != nil {
-		e.figuresText(&b)
+		e.writeReport(&b)
 	}
 	_, err := io.WriteString(w, strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' {
@@ -107,9 +107,9 @@ func (e *Explanation) WriteText(w io.Writer) error {
 	return err
 }
 
-// parametersText writes a line for each parameter. Optimizer state with the same sharding as its
+// writeParameters writes a line for each parameter. Optimizer state with the same sharding as its
 // variable is counted in the variable's line.
-func (e *Explanation) parametersText(b *strings.Builder) {
+func (e *Explanation) writeParameters(b *strings.Builder) {
 	if len(e.Parameters) == 0 {
 		b.WriteString("  it takes nothing\n")
 		return
@@ -118,13 +118,13 @@ func (e *Explanation) parametersText(b *strings.Builder) {
 	for _, p := range e.Parameters {
 		spec[p.Name] = p.Spec + fmt.Sprint(p.Shape)
 	}
-	follows := func(p Tensor) (string, bool) {
-		of := logical.OwnerOfState(p.Name, nil)
-		return of, of != "" && spec[of] == p.Spec+fmt.Sprint(p.Shape)
+	follows := func(p TensorInfo) (string, bool) {
+		variable := logical.OwnerOfState(p.Name, nil)
+		return variable, variable != "" && spec[variable] == p.Spec+fmt.Sprint(p.Shape)
 	}
 	for _, p := range e.Parameters {
-		if of, ok := follows(p); ok {
-			state[of]++
+		if variable, ok := follows(p); ok {
+			state[variable]++
 		}
 	}
 	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
@@ -133,26 +133,26 @@ func (e *Explanation) parametersText(b *strings.Builder) {
 		if _, ok := follows(p); ok {
 			continue
 		}
-		why := p.Why
+		reason := p.Reason
 		if n := state[p.Name]; n > 0 {
-			why += fmt.Sprintf("; with its state (%d)", n)
+			reason += fmt.Sprintf("; with its state (%d)", n)
 		}
-		fmt.Fprintf(t, "  %s\t%s%v\t%v\t%s\t%s\n", p.Name, p.DType, p.Shape, p.Shard, p.splitText(), why)
+		fmt.Fprintf(t, "  %s\t%s%v\t%v\t%s\t%s\n", p.Name, p.DType, p.Shape, p.Shard, p.shardingText(), reason)
 	}
 	_ = t.Flush() // a strings.Builder takes everything
 }
 
-// splitText returns the sharding of a tensor, or "whole".
-func (p Tensor) splitText() string {
+// shardingText returns the sharding of a tensor, or "whole".
+func (p TensorInfo) shardingText() string {
 	if slices.Equal(p.Shape, p.Shard) {
 		return "whole"
 	}
 	return p.Spec
 }
 
-// resultsText writes the number of results, how many of them reuse the memory of a parameter, and
+// writeResults writes the number of results, how many of them reuse the memory of a parameter, and
 // the shardings of those that are not variables.
-func (e *Explanation) resultsText(b *strings.Builder) {
+func (e *Explanation) writeResults(b *strings.Builder) {
 	updated := 0
 	var others []string
 	for _, p := range e.Parameters {
@@ -162,7 +162,7 @@ func (e *Explanation) resultsText(b *strings.Builder) {
 	}
 	for _, r := range e.Results {
 		if !r.Variable {
-			others = append(others, fmt.Sprintf("%s%v %s", r.DType, r.Shape, r.splitText()))
+			others = append(others, fmt.Sprintf("%s%v %s", r.DType, r.Shape, r.shardingText()))
 		}
 	}
 	fmt.Fprintf(b, "  results: %d", len(e.Results))
@@ -170,17 +170,17 @@ func (e *Explanation) resultsText(b *strings.Builder) {
 		fmt.Fprintf(b, ", of which %d take the memory of a parameter", updated)
 	}
 	if len(others) > 0 {
-		b.WriteString("; " + few(others, 6))
+		b.WriteString("; " + joinFirst(others, 6))
 	}
 	b.WriteString("\n")
 }
 
-// wholeText lists the parameters that are not sharded as requested.
-func (e *Explanation) wholeText(b *strings.Builder) {
+// writeUnsharded lists the parameters that are not sharded as requested.
+func (e *Explanation) writeUnsharded(b *strings.Builder) {
 	var lines []string
 	for _, p := range e.Parameters {
-		if p.Whole != "" {
-			lines = append(lines, fmt.Sprintf("    %s %v: %s\n", p.Name, p.Shape, p.Whole))
+		if p.UnshardedReason != "" {
+			lines = append(lines, fmt.Sprintf("    %s %v: %s\n", p.Name, p.Shape, p.UnshardedReason))
 		}
 	}
 	if len(lines) > 0 {
@@ -188,13 +188,13 @@ func (e *Explanation) wholeText(b *strings.Builder) {
 	}
 }
 
-// idleText lists the axes whose devices do the same work, with suggestions.
-func (e *Explanation) idleText(b *strings.Builder) {
+// writeIdleAxes lists the axes whose devices do the same work, with suggestions.
+func (e *Explanation) writeIdleAxes(b *strings.Builder) {
 	data, variables := false, false
 	for _, p := range e.Parameters {
 		data, variables = data || !p.Variable, variables || p.Variable
 	}
-	for _, axis := range e.Idle {
+	for _, axis := range e.IdleAxes {
 		text := fmt.Sprintf("the devices of axis %s do the same work: nothing is split over it", axis)
 		switch {
 		case axis != logical.ReplicaAxis && variables && data:
@@ -208,8 +208,8 @@ func (e *Explanation) idleText(b *strings.Builder) {
 	}
 }
 
-// figuresText writes the memory and the collectives of the compiled program.
-func (e *Explanation) figuresText(b *strings.Builder) {
+// writeReport writes the memory and the collectives of the compiled program.
+func (e *Explanation) writeReport(b *strings.Builder) {
 	m := e.Report.Memory
 	fmt.Fprintf(b, "  memory of one device: arguments %s, results %s (of which %s in the place of arguments), temporaries %s, code %s; %s in all\n",
 		report.Bytes(m.Arguments), report.Bytes(m.Outputs), report.Bytes(m.Aliased), report.Bytes(m.Temporaries), report.Bytes(m.Code), report.Bytes(m.Total))
@@ -226,35 +226,36 @@ func (e *Explanation) figuresText(b *strings.Builder) {
 	_ = t.Flush()
 }
 
-// reportOf returns the report of a compiled program.
-func reportOf(name string, m *spmd.Module, in report.Input) (*report.Report, error) {
+// newReport returns the report of a compiled program.
+func newReport(name string, m *spmd.Module, in report.Input) (*report.Report, error) {
 	in.Step, in.Global = name, true
 	replicas, _ := m.Mesh.AxisSize(logical.ReplicaAxis)
 	in.Replicas, in.LogicalDevices = replicas, m.Mesh.Size()/max(replicas, 1)
-	state := map[string]bool{}
+	hasState := map[string]bool{}
 	for _, a := range m.Arguments {
-		if of := logical.OwnerOfState(a.Name, nil); of != "" {
-			state[of] = true
+		if variable := logical.OwnerOfState(a.Name, nil); variable != "" {
+			hasState[variable] = true
 		}
 	}
 	for _, a := range m.Arguments {
 		in.Variables = append(in.Variables, isVariable(a.Name))
 		// GoMLX does not specify which variables are trained. Count the variables with optimizer
 		// state; if there are none, count the float variables that are not scalars.
-		if isVariable(a.Name) && logical.OwnerOfState(a.Name, nil) == "" && (state[a.Name] || len(state) == 0 && a.DType.IsFloat() && len(a.GlobalDims) > 0) {
+		if isVariable(a.Name) && logical.OwnerOfState(a.Name, nil) == "" &&
+			(hasState[a.Name] || len(hasState) == 0 && a.DType.IsFloat() && len(a.GlobalDims) > 0) {
 			in.Parameters += int64(shapes.Make(a.DType, a.GlobalDims...).Size())
 		}
 	}
-	shown := *m
-	shown.Arguments, shown.Results = replicaView(m.Arguments, replicas), replicaView(m.Results, replicas)
-	in.Module = &shown
+	module := *m
+	module.Arguments, module.Results = perReplicaTensors(m.Arguments, replicas), perReplicaTensors(m.Results, replicas)
+	in.Module = &module
 	return report.New(in)
 }
 
-// replicaView returns tensors as a report shows them: data with the shape of one replica, and
+// perReplicaTensors returns tensors as a report shows them: data with the shape of one replica, and
 // shardings as annotations.
-func replicaView(all []spmd.ShardedTensor, replicas int) []spmd.ShardedTensor {
-	out := slices.Clone(all)
+func perReplicaTensors(tensors []spmd.ShardedTensor, replicas int) []spmd.ShardedTensor {
+	out := slices.Clone(tensors)
 	for i, p := range out {
 		names := make([]string, p.Spec.Rank())
 		for dim := range names {
@@ -263,7 +264,8 @@ func replicaView(all []spmd.ShardedTensor, replicas int) []spmd.ShardedTensor {
 			if !isVariable(p.Name) && slices.Contains(axes, logical.ReplicaAxis) {
 				out[i].PerReplica, out[i].LocalDims = true, slices.Clone(p.LocalDims)
 				out[i].LocalDims[dim] /= replicas
-				names[dim] = strings.Join(slices.DeleteFunc(slices.Clone(axes), func(axis string) bool { return axis == logical.ReplicaAxis }), "+")
+				names[dim] = strings.Join(slices.DeleteFunc(slices.Clone(axes),
+					func(axis string) bool { return axis == logical.ReplicaAxis }), "+")
 			}
 		}
 		if !p.Spec.IsReplicated() && strings.Join(names, "") != "" {

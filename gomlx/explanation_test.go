@@ -37,7 +37,7 @@ func TestExplainSaysOnceOfEachProgramHowItIsSplit(t *testing.T) {
 		{"explain_idle.txt", "devices=4,logical=2,explain=1", "replica"},
 	} {
 		var notes bytes.Buffer
-		b, err := gomlx.NewFromConfig(t.Context(), c.config, gomlx.Options{Notes: &notes})
+		b, err := gomlx.NewFromConfig(t.Context(), c.config, gomlx.Options{Log: &notes})
 		require.NoError(t, err)
 		_, err = trainWords(b, 16, 3)
 		require.NoError(t, err)
@@ -60,6 +60,6 @@ func TestExplainSaysOnceOfEachProgramHowItIsSplit(t *testing.T) {
 
 func TestAnExplanationOfNothing(t *testing.T) {
 	var text bytes.Buffer
-	require.NoError(t, (&gomlx.Explanation{Program: "a\x1b[2J", Mesh: "replica=1", Results: []gomlx.Tensor{{DType: "Float32"}}}).WriteText(&text))
+	require.NoError(t, (&gomlx.Explanation{Program: "a\x1b[2J", Mesh: "replica=1", Results: []gomlx.TensorInfo{{DType: "Float32"}}}).WriteText(&text))
 	assert.Equal(t, "program \"a\\x1b[2J\" on replica=1\n  it takes nothing\n  results: 1; Float32[] whole\n", text.String())
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Moved returns the number of times a value was resharded.
-func Moved(b *Backend) int64 { return b.moved.Load() }
+func Moved(b *Backend) int64 { return b.reshardCount.Load() }
 
 // Slowly delays each compilation ahead of time, and shortens the interval of its progress reports
 // to w.

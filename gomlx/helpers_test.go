@@ -35,7 +35,7 @@ var (
 func newBackend(t testing.TB, over shape, opts ...gomlx.Options) *gomlx.Backend {
 	t.Helper()
 	o := append(opts, gomlx.Options{})[0]
-	o.Logical = over.logical
+	o.LogicalDevices = over.logical
 	if o.Compiler == nil {
 		o.Compiler = plugintest.Programs(t)
 	}

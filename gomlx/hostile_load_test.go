@@ -57,10 +57,10 @@ func TestExecutionsLeaveNothing(t *testing.T) {
 	}
 	run(1000)
 	runtime.GC()
-	before, live := resident(t), b.Live()
+	before, live := resident(t), b.NumLive()
 	run(9000)
 	runtime.GC()
-	assert.Equal(t, live, b.Live())
+	assert.Equal(t, live, b.NumLive())
 	assert.Less(t, resident(t)-before, 64<<20, "bytes")
 	runtime.KeepAlive(variable)
 }
@@ -70,7 +70,7 @@ func TestExecutionsLeaveNothing(t *testing.T) {
 func TestForgottenBuffersAreCollected(t *testing.T) {
 	b := newBackend(t, grid)
 	exe := compiledOf(t, b, []tensor{eight, weights}, addSub(t))
-	live := b.Live()
+	live := b.NumLive()
 	plugintest.Within(t, 2*time.Minute, func() {
 		var all sync.WaitGroup
 		for g := range 4 {
@@ -90,9 +90,9 @@ func TestForgottenBuffersAreCollected(t *testing.T) {
 	})
 	assert.Eventually(t, func() bool {
 		runtime.GC()
-		return b.Live() <= live
+		return b.NumLive() <= live
 	}, 30*time.Second, 20*time.Millisecond, "what nobody has is freed")
-	assert.Equal(t, live, b.Live())
+	assert.Equal(t, live, b.NumLive())
 }
 
 // TestHostileCaches name a directory that cannot be one, or whose files are garbage.
@@ -104,7 +104,7 @@ func TestHostileCaches(t *testing.T) {
 	want := []any{[]float32{2, 4, 6, 8, 10, 12, 14, 16}}
 	var notes strings.Builder
 	open := func(dir string) *gomlx.Backend {
-		b, err := gomlx.NewFromConfig(t.Context(), fmt.Sprintf("devices=2,cache=%q", dir), gomlx.Options{Notes: &notes})
+		b, err := gomlx.NewFromConfig(t.Context(), fmt.Sprintf("devices=2,cache=%q", dir), gomlx.Options{Log: &notes})
 		require.NoError(t, err)
 		return b
 	}
@@ -134,7 +134,7 @@ func TestHostileCaches(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	for _, dir := range []string{file, filepath.Join(file, "below"), "/proc/none", "/dev/full"} {
-		b, err := gomlx.NewFromConfig(t.Context(), "devices=2,cache="+dir, gomlx.Options{Notes: &notes})
+		b, err := gomlx.NewFromConfig(t.Context(), "devices=2,cache="+dir, gomlx.Options{Log: &notes})
 		if err != nil {
 			assertFault(t, err, dir)
 			continue

@@ -167,9 +167,9 @@ func TestVariablesThatChangeTheirLayout(t *testing.T) {
 		require.NoError(t, before.Finalize())
 		switch {
 		case i == 20:
-			live = b.Live()
+			live = b.NumLive()
 		case i > 20:
-			require.LessOrEqual(t, b.Live(), live)
+			require.LessOrEqual(t, b.NumLive(), live)
 		}
 		if i%40 == 0 {
 			assert.Equal(t, int32(i+1), flatOf(t, variable[0]).([]int32)[15])
@@ -203,7 +203,7 @@ func TestHostileRules(t *testing.T) {
 		"no pattern":         {rules: logical.Rules{{Annotation: logical.SplitOverAxes("logical", "")}}, want: "pattern"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := gomlx.New(sys, gomlx.Options{Logical: 2, Rules: test.rules})
+			b, err := gomlx.New(sys, gomlx.Options{LogicalDevices: 2, Rules: test.rules})
 			if err == nil {
 				defer func() { require.NoError(t, b.Close()) }()
 			}
@@ -236,9 +236,9 @@ func TestHostileRules(t *testing.T) {
 // TestHostileMeshes requests meshes that do not fit the devices.
 func TestHostileMeshes(t *testing.T) {
 	sys := plugintest.System(t, 8)
-	for _, opts := range []gomlx.Options{{Logical: 3}, {Logical: 16}, {Logical: -1}} {
+	for _, opts := range []gomlx.Options{{LogicalDevices: 3}, {LogicalDevices: 16}, {LogicalDevices: -1}} {
 		_, err := gomlx.New(sys, opts)
-		assertFault(t, err, fmt.Sprint(opts.Logical))
+		assertFault(t, err, fmt.Sprint(opts.LogicalDevices))
 	}
 	plugintest.Within(t, 30*time.Second, func() {
 		for config, want := range map[string]string{

@@ -216,7 +216,7 @@ func TestOddTensors(t *testing.T) {
 
 // TestUseAfterTheEnd uses every object after the backend's Finalize.
 func TestUseAfterTheEnd(t *testing.T) {
-	b, err := gomlx.New(plugintest.System(t, 4), gomlx.Options{Name: "mine", Logical: 2})
+	b, err := gomlx.New(plugintest.System(t, 4), gomlx.Options{Name: "mine", LogicalDevices: 2})
 	require.NoError(t, err)
 	exe := compiledOf(t, b, []tensor{eight, weights}, addSub(t))
 	x := put(t, b, eight)
@@ -244,7 +244,7 @@ func TestUseAfterTheEnd(t *testing.T) {
 	_, err = late.Compile()
 	assertFault(t, err, "finalized")
 	exe.Finalize()
-	assert.Zero(t, b.Live())
+	assert.Zero(t, b.NumLive())
 }
 
 // TestExecutablesEnd finalizes an executable between its executions.

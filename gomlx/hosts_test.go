@@ -94,7 +94,7 @@ func TestHostsTrainAsOneDoes(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for _, c := range []struct{ processes, logical int }{{2, 2}, {4, 4}} {
 		t.Run(fmt.Sprintf("%d processes, %dx%d", c.processes, 8/c.logical, c.logical), func(t *testing.T) {
-			opts := gomlx.Options{Compiler: plugintest.Programs(t), Logical: c.logical, Rules: logical.Rules{logical.Match(`hidden/dense/weights`, logical.SplitOverAxes("replica", "logical"))}}
+			opts := gomlx.Options{Compiler: plugintest.Programs(t), LogicalDevices: c.logical, Rules: logical.Rules{logical.Match(`hidden/dense/weights`, logical.SplitOverAxes("replica", "logical"))}}
 			one, err := gomlx.New(sys, opts)
 			require.NoError(t, err)
 			want, weights, err := learned(one, 7)

@@ -12,9 +12,9 @@ import (
 // A program that GoMLX distributes, or that it runs on a default device other than 0, runs on
 // devices that GoMLX names by their numbers. Each value on such a device is unsharded.
 
-// devices returns the partitions that GoMLX names for the program, in GoMLX's order.
-func (c *executableState) devices(defaultDevice compute.DeviceNum) []int {
-	if !c.distributed() {
+// partitions returns the partitions that GoMLX names for the program, in GoMLX's order.
+func (c *executableState) partitions(defaultDevice compute.DeviceNum) []int {
+	if !c.isDistributed() {
 		return []int{int(defaultDevice)}
 	}
 	all := make([]int, c.program.Replicas*c.program.Partitions)
@@ -26,15 +26,16 @@ func (c *executableState) devices(defaultDevice compute.DeviceNum) []int {
 	return all
 }
 
-// onNamed returns the variant for devices that GoMLX names. It compiles the variant on first use.
-func (c *executableState) onNamed(defaultDevice compute.DeviceNum) (*variant, error) {
+// namedVariant returns the variant for devices that GoMLX names. It compiles the variant on first
+// use.
+func (c *executableState) namedVariant(defaultDevice compute.DeviceNum) (*variant, error) {
 	b := c.backend
-	if err := b.named(); err != nil {
+	if err := b.checkNamedDevices(); err != nil {
 		return nil, err
 	}
-	devices := c.devices(defaultDevice)
+	devices := c.partitions(defaultDevice)
 	for _, num := range devices {
-		if err := b.has(compute.DeviceNum(num)); err != nil {
+		if err := b.checkDevice(compute.DeviceNum(num)); err != nil {
 			return nil, err
 		}
 	}
@@ -44,24 +45,25 @@ func (c *executableState) onNamed(defaultDevice compute.DeviceNum) (*variant, er
 	if c.variants == nil {
 		return nil, ErrFinalized
 	}
-	return c.known(key, func() (*variant, error) {
+	return c.cachedVariant(key, func() (*variant, error) {
 		p := c.program
 		text, err := p.Text()
 		if err != nil {
 			return nil, err
 		}
 		v := &variant{}
-		if err := v.load(b, p.Name, text, b.runtime.OptionsOn(devices, p.Replicas)); err != nil {
-			return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
+		if err := v.compile(b, p.Name, text, b.runtime.OptionsOn(devices, p.Replicas)); err != nil {
+			return nil, wrapError("compile", fmt.Sprintf("program %q", p.Name), err)
 		}
 		return v, nil
 	})
 }
 
 // executeNamed runs the program on devices that GoMLX names.
-func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
+func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool,
+	defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
 	b, p := e.backend, e.state.program
-	v, err := e.state.onNamed(defaultDevice)
+	v, err := e.state.namedVariant(defaultDevice)
 	if err != nil {
 		return nil, err
 	}
@@ -70,12 +72,12 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaul
 	}
 	defer release(inputs, donate, true)
 	defer release(inputs, donate, false)
-	args, results := engine.Table(len(v.rows), len(p.Parameters)), engine.Table(len(v.rows), len(p.Outputs))
-	devices := e.state.devices(defaultDevice)
+	args, results := engine.Table(len(v.partitions), len(p.Parameters)), engine.Table(len(v.partitions), len(p.Outputs))
+	devices := e.state.partitions(defaultDevice)
 	for i, input := range inputs {
 		num := devices[i/len(p.Parameters)]
-		if args[slices.Index(v.rows, num)][i%len(p.Parameters)], err = input.(*Buffer).memory.on(compute.DeviceNum(num)); err != nil {
-			return nil, e.input(i, err)
+		if args[slices.Index(v.partitions, num)][i%len(p.Parameters)], err = input.(*Buffer).state.onDevice(compute.DeviceNum(num)); err != nil {
+			return nil, e.inputError(i, err)
 		}
 	}
 	if err := b.launch(v, args, results, nil); err != nil {
@@ -83,22 +85,23 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaul
 	}
 	for i, input := range inputs {
 		if donate[i] {
-			input.(*Buffer).memory.give(nil, false)
+			input.(*Buffer).state.invalidate(nil, false)
 		}
 	}
 	var out []compute.Buffer
 	for _, num := range devices {
 		for r, shape := range p.Outputs {
-			part := results[slices.Index(v.rows, num)][r]
-			of := shape.Clone()
-			of.Dimensions = slices.Clone(part.Dims()) // one device's part of a sharded result
-			whole, err := b.whole(of)
+			result := results[slices.Index(v.partitions, num)][r]
+			resultShape := shape.Clone()
+			resultShape.Dimensions = slices.Clone(result.Dims()) // one device's part of a sharded result
+			replicated, err := b.replicatedLayout(resultShape)
 			if err != nil {
 				return nil, err
 			}
-			l := &placement{whole, b.runtime.Buffers()}
-			l.Buffers[num] = part
-			buf, err := b.newBuffer(&memory{backend: b, shape: of, num: compute.DeviceNum(num), placements: []*placement{l}})
+			l := &placement{replicated, b.runtime.Buffers()}
+			l.Buffers[num] = result
+			buf, err := b.newBuffer(&bufferState{backend: b, shape: resultShape, deviceNum: compute.DeviceNum(num),
+				placements: []*placement{l}})
 			if err != nil {
 				return nil, err
 			}

@@ -141,7 +141,7 @@ func TestDonatedInputsSaveMemory(t *testing.T) {
 		want   int64
 	}{{nil, 0}, {[]bool{true, false}, 16}, {[]bool{true, true}, 32}} {
 		var stats pjrt.CompiledMemoryStats
-		b := newBackend(t, alone, gomlx.Options{Compiled: func(c *gomlx.CompiledProgram) {
+		b := newBackend(t, alone, gomlx.Options{OnCompiled: func(c *gomlx.CompiledProgram) {
 			var err error
 			stats, err = c.Program.MemoryStats()
 			assert.NoError(t, err)
@@ -158,9 +158,11 @@ func TestZeroOptionsAreOneCPUDevice(t *testing.T) {
 	path := plugintest.Path(t, "cpu")
 	gomlx.Register("tpustrategy-zero", gomlx.Options{})
 	for name, open := range map[string]func() (compute.Backend, error){
-		"no config":      func() (compute.Backend, error) { return gomlx.NewFromConfig(t.Context(), "cpu", gomlx.Options{}) },
-		"registered":     func() (compute.Backend, error) { return compute.NewWithConfig("tpustrategy-zero:cpu") },
-		"by the package": func() (compute.Backend, error) { return compute.NewWithConfig(gomlx.Name + ":" + path + ",devices=1") },
+		"no config":  func() (compute.Backend, error) { return gomlx.NewFromConfig(t.Context(), "cpu", gomlx.Options{}) },
+		"registered": func() (compute.Backend, error) { return compute.NewWithConfig("tpustrategy-zero:cpu") },
+		"by the package": func() (compute.Backend, error) {
+			return compute.NewWithConfig(gomlx.BackendName + ":" + path + ",devices=1")
+		},
 	} {
 		b, err := open()
 		require.NoError(t, err, name)

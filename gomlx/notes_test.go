@@ -57,7 +57,7 @@ func (s *screen) paint(step, metrics int, first bool) {
 func TestNotesStayAboveTheTableOfTheBar(t *testing.T) {
 	for metrics := range 7 {
 		s := &screen{}
-		l := &lines{prefix: "tpustrategy: ", to: s, barred: true}
+		l := &prefixWriter{prefix: "tpustrategy: ", to: s, hasProgressBar: true}
 		fmt.Fprintln(l, "early")
 		s.paint(1, metrics, true)
 		l.drawn.Store(true) // a step has run
@@ -87,8 +87,8 @@ func rows(metrics int) (all []string) {
 // A log, or a program without that bar, has no lines that are empty.
 func TestNotesElsewhereAreAsTheyAre(t *testing.T) {
 	var to strings.Builder
-	assert.False(t, barOn(&to))
-	l := &lines{to: &to}
+	assert.False(t, usesProgressBar(&to))
+	l := &prefixWriter{to: &to}
 	l.drawn.Store(true)
 	fmt.Fprintln(l, "note")
 	assert.Equal(t, "note\n", to.String())

@@ -198,7 +198,7 @@ var splits = map[string]func(rank int) []sharding.Dim{
 // TestOpsGiveTheNumbersOfOneDevice runs each op on operands that are whole on each device and on
 // operands that are split. Several ops share a program, which takes less time to compile.
 func TestOpsGiveTheNumbersOfOneDevice(t *testing.T) {
-	b, err := New(plugintest.System(t, 8), Options{Logical: 2, Compiler: plugintest.Programs(t)})
+	b, err := New(plugintest.System(t, 8), Options{LogicalDevices: 2, Compiler: plugintest.Programs(t)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.Close()) }()
 	data := operandData()
@@ -268,19 +268,19 @@ func operandData() (data [][]byte) {
 
 // run compiles a program with a frame, runs it, and reads its results.
 func run(b *Backend, c *executableState, fr spmd.GlobalSignature, data [][]byte) (out [][]float32, err error) {
-	v, err := c.buildOn(fr, nil)
+	v, err := c.buildWith(fr, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer v.exe.Close()
-	args, results := engine.Table(len(v.rows), len(v.args)), engine.Table(len(v.rows), len(v.results))
+	args, results := engine.Table(len(v.partitions), len(v.args)), engine.Table(len(v.partitions), len(v.results))
 	for i, x := range data {
-		l, err := b.spread(x, v.args[i])
+		l, err := b.transfer(x, v.args[i])
 		if err != nil {
 			return nil, err
 		}
 		defer l.Close()
-		for row, d := range v.rows {
+		for row, d := range v.partitions {
 			args[row][i] = l.Buffers[d]
 		}
 	}
@@ -288,10 +288,10 @@ func run(b *Backend, c *executableState, fr spmd.GlobalSignature, data [][]byte)
 		return nil, err
 	}
 	for r := range v.results {
-		l := &placement{layout: v.results[r], Buffers: b.runtime.Column(results, v.rows, r)}
-		h := &memory{backend: b, shape: c.program.Outputs[r], placements: []*placement{l}}
+		l := &placement{layout: v.results[r], Buffers: b.runtime.Column(results, v.partitions, r)}
+		h := &bufferState{backend: b, shape: c.program.Outputs[r], placements: []*placement{l}}
 		x := make([]float32, c.program.Outputs[r].Size())
-		if err := h.toFlat(x); err != nil {
+		if err := h.copyFlat(x); err != nil {
 			return nil, err
 		}
 		h.Close()

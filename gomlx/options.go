@@ -13,11 +13,11 @@ import (
 // Options configures a Backend. The zero value shards batches over all devices and replicates
 // variables.
 type Options struct {
-	// Name is the backend's short name; [Name] if empty.
+	// Name is the backend's short name; [BackendName] if empty.
 	Name string
-	// Logical is P, the number of logical devices of a replica; 0 is 1, or the product of Axes. The
-	// number R of replicas is the number of devices divided by P.
-	Logical int
+	// LogicalDevices is P, the number of logical devices of a replica; 0 is 1, or the product of
+	// Axes. The number R of replicas is the number of devices divided by P.
+	LogicalDevices int
 	// Axes are the axes of a replica's logical devices, major to minor; see logical.NewMesh.
 	Axes []sharding.Axis
 	// Rules specify the sharding of variables by their paths; see [logical.BuiltinRules] and
@@ -43,33 +43,33 @@ type Options struct {
 	// Explain, if not nil, is called once for each program that is compiled, with its shardings,
 	// memory and collectives.
 	Explain func(*Explanation)
-	// Notes receives warnings, such as that a rule matches no variable, and with explain=1 the
+	// Log receives warnings, such as that a rule matches no variable, and with explain=1 the
 	// explanations. Nil discards them, except that NewFromConfig uses standard error. On a
 	// terminal, NewFromConfig adds empty lines for the table of GoMLX's progress bar.
-	Notes io.Writer
+	Log io.Writer
 	// Stopped, if not nil, is called once by a backend that compiles ahead of time, before it
-	// returns the error. The backend registered as [Name] uses [Exit], which exits the process.
-	Stopped func(*AheadOfTimeError)
+	// returns the error. The backend registered as [BackendName] uses [Exit], which exits the process.
+	OnAheadOfTime func(*AheadOfTimeError)
 	// Compiled, if not nil, is called with each program that was compiled for the mesh. Calls may
 	// be concurrent.
-	Compiled func(*CompiledProgram)
+	OnCompiled func(*CompiledProgram)
 }
 
-// name returns the backend's short name.
-func (o Options) name() string {
+// backendName returns the backend's short name.
+func (o Options) backendName() string {
 	if o.Name == "" {
-		return Name
+		return BackendName
 	}
 	return o.Name
 }
 
-// replica returns the number of devices of a replica, at least 1.
-func (o Options) replica() int {
+// devicesPerReplica returns the number of devices of a replica, at least 1.
+func (o Options) devicesPerReplica() int {
 	size := 1
 	for _, axis := range o.Axes {
 		size *= max(axis.Size, 1)
 	}
-	return max(size, o.Logical)
+	return max(size, o.LogicalDevices)
 }
 
 // CompiledProgram is a program that was compiled for the mesh. The backend owns its contents: do

@@ -16,22 +16,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// planning is the state of a backend that searches for the best sharding of its first training
+// planSearch is the state of a backend that searches for the best sharding of its first training
 // step.
-type planning struct {
-	slice   *system.Slice
-	file    string       // file for the best plan
-	options plan.Options // Told is set before the search
-	space   plan.Space   // without slices
-	worker  []string     // the command of a process that compiles
-	folder  string       // stores compiler results; empty for none
+type planSearch struct {
+	slice    *system.Slice
+	planFile string       // file for the best plan
+	options  plan.Options // Told is set before the search
+	space    plan.Space   // without slices
+	worker   []string     // the command of a process that compiles
+	folder   string       // stores compiler results; empty for none
 }
 
 // planSpace returns the search space for a program without annotations: the sizes of a replica, and
 // the given rules, or the known rules if none are given.
 func (o Options) planSpace() (s plan.Space, err error) {
-	if o.replica() > 1 {
-		s.Logical = []int{o.replica()}
+	if o.devicesPerReplica() > 1 {
+		s.Logical = []int{o.devicesPerReplica()}
 	}
 	for _, axis := range o.Axes {
 		s.Axes = append(s.Axes, axis.Name)
@@ -44,9 +44,9 @@ func (o Options) planSpace() (s plan.Space, err error) {
 	return s, err
 }
 
-// plan searches for the best plan of a program and writes it to a file.
-func (c *executableState) plan(donated []bool) (*plan.Result, error) {
-	p, b := c.backend.ahead.plan, c.backend
+// searchPlan searches for the best plan of a program and writes it to a file.
+func (c *executableState) searchPlan(donated []bool) (*plan.Result, error) {
+	p, b := c.backend.ahead.planSearch, c.backend
 	compiler, err := worker.New(worker.Options{Command: p.worker})
 	if err != nil {
 		return nil, err
@@ -55,9 +55,11 @@ func (c *executableState) plan(donated []bool) (*plan.Result, error) {
 	options.Progress = b.ahead.line.Update
 	facts := p.slice.Info()
 	p.space.Slices = []plan.Slice{{Name: facts.Name, Devices: facts.Devices}}
-	result, err := plan.Search(b.runtime.Life, p.space.Plans(), &probe.Step{Compiler: &probe.Compiler{Worker: compiler, Folder: p.folder}, Make: func(_ context.Context, p plan.Plan) (probe.Made, error) {
-		return c.by(p, donated)
-	}}, options)
+	result, err := plan.Search(b.runtime.Life, p.space.Plans(),
+		&probe.Step{Compiler: &probe.Compiler{Worker: compiler, Folder: p.folder},
+			Make: func(_ context.Context, p plan.Plan) (probe.Made, error) {
+				return c.lowerPlan(p, donated)
+			}}, options)
 	if err != nil {
 		return nil, err
 	}
@@ -65,23 +67,23 @@ func (c *executableState) plan(donated []bool) (*plan.Result, error) {
 	if err != nil {
 		return result, err
 	}
-	return result, files.Replace(p.file, best.Plan.Write)
+	return result, files.Replace(p.planFile, best.Plan.Write)
 }
 
-// by returns the program sharded by a plan.
-func (c *executableState) by(p plan.Plan, donated []bool) (made probe.Made, err error) {
+// lowerPlan returns the program sharded by a plan.
+func (c *executableState) lowerPlan(p plan.Plan, donated []bool) (made probe.Made, err error) {
 	opts := c.backend.opts
-	opts.Logical, opts.Axes, opts.Rules, opts.RulesName, opts.Notes = 0, p.Axes, p.Rules, p.RulesName, nil
+	opts.LogicalDevices, opts.Axes, opts.Rules, opts.RulesName, opts.Log = 0, p.Axes, p.Rules, p.RulesName, nil
 	b := &Backend{opts: opts, runtime: c.backend.runtime}
-	slice := c.backend.ahead.plan.slice
-	if b.mesh, b.logical, err = meshOf(slice.Info().Devices, opts); err != nil {
+	slice := c.backend.ahead.planSearch.slice
+	if b.mesh, b.logical, err = newMeshes(slice.Info().Devices, opts); err != nil {
 		return made, err
 	}
 	if err := opts.validate(b.mesh); err != nil {
 		return made, err
 	}
 	split := &executableState{backend: b, program: c.program}
-	if split.places, err = b.place(c.program, false); err != nil {
+	if split.placements, err = b.placeParameters(c.program, false); err != nil {
 		return made, err
 	}
 	frame, _ := split.frame(donated)
@@ -89,8 +91,9 @@ func (c *executableState) by(p plan.Plan, donated []bool) (made probe.Made, err 
 	if err != nil {
 		return made, err
 	}
-	made.Program = probe.Program{Slice: slice, Program: pjrt.Program{Code: m.Text, Trusted: true}, Options: b.runtime.Options(1), Replicas: p.Replicas, Logical: p.Logical()}
-	for i, name := range c.program.ParameterNames[:givenParameters(c.program)] {
+	made.Program = probe.Program{Slice: slice, Program: pjrt.Program{Code: m.Text, Trusted: true},
+		Options: b.runtime.Options(1), Replicas: p.Replicas, Logical: p.Logical()}
+	for i, name := range c.program.ParameterNames[:numInputs(c.program)] {
 		dims := c.program.Parameters[i].Dimensions
 		if isVariable(name) {
 			made.Variables = append(made.Variables, plan.Variable{Path: name, Dims: dims})
@@ -98,48 +101,51 @@ func (c *executableState) by(p plan.Plan, donated []bool) (made probe.Made, err 
 			made.Rows = max(made.Rows, dims[0])
 		}
 	}
-	made.Report, err = reportOf(c.program.Name, m, report.Input{Target: c.backend.ahead.target, Program: pjrt.ExecutableRecord{}.Executable()})
+	made.Report, err = newReport(c.program.Name, m, report.Input{Target: c.backend.ahead.target,
+		Program: pjrt.ExecutableRecord{}.Executable()})
 	return made, err
 }
 
 // readPlan reads the plan file of plan=, unless topology= is set.
 func (c *config) readPlan() error {
-	if c.plan == "" || c.topology != "" {
+	if c.planFile == "" || c.topology != "" {
 		return nil
 	}
-	p, err := plan.Read(c.plan)
+	p, err := plan.Read(c.planFile)
 	if err != nil {
-		return wrong(c.text, "plan", "it cannot be followed", "", err)
+		return configError(c.text, "plan", "it cannot be followed", "", err)
 	}
-	c.by = &p
+	c.followedPlan = &p
 	return nil
 }
 
 // withPlan returns the options with the axes and rules of the plan, which must be for that number
 // of devices.
 func (c *config) withPlan(devices int, opts Options) (Options, error) {
-	if c.by == nil {
+	if c.followedPlan == nil {
 		return opts, nil
 	}
-	if n := c.by.Replicas * c.by.Logical(); n != devices {
-		return opts, wrong(c.text, "plan", fmt.Sprintf("it is for the %d devices of %s, and there are %d", n, c.by.Slice, devices), "search for one for these devices", nil)
+	if n := c.followedPlan.Replicas * c.followedPlan.Logical(); n != devices {
+		return opts, configError(c.text, "plan", fmt.Sprintf("it is for the %d devices of %s, and there are %d", n,
+			c.followedPlan.Slice, devices), "search for one for these devices", nil)
 	}
-	opts.Logical, opts.Axes, opts.Rules, opts.RulesName = 0, c.by.Axes, c.by.Rules, c.plan
+	opts.LogicalDevices, opts.Axes, opts.Rules, opts.RulesName = 0, c.followedPlan.Axes, c.followedPlan.Rules, c.planFile
 	return opts, nil
 }
 
-// planned returns the state of a plan search, or nil if plan= is not set.
-func (c *config) planned(slice *system.Slice, opts Options) (*planning, error) {
-	if c.plan == "" {
+// newPlanSearch returns the state of a plan search, or nil if plan= is not set.
+func (c *config) newPlanSearch(slice *system.Slice, opts Options) (*planSearch, error) {
+	if c.planFile == "" {
 		return nil, nil
 	}
-	p := &planning{slice: slice, file: c.plan, worker: opts.Worker, options: plan.Options{Within: 10 * time.Minute, Parallel: 2, Splits: true}}
+	p := &planSearch{slice: slice, planFile: c.planFile, worker: opts.Worker,
+		options: plan.Options{TimeLimit: 10 * time.Minute, Concurrency: 2, Splits: true}}
 	cache, err := os.UserCacheDir()
 	if err == nil { // otherwise results are not stored
 		p.folder = probe.Folder(cache)
 	}
 	if p.space, err = opts.planSpace(); err != nil {
-		return nil, wrong(c.text, "plan", "it cannot be searched for", "", err)
+		return nil, configError(c.text, "plan", "it cannot be searched for", "", err)
 	}
 	return p, nil
 }

@@ -80,10 +80,10 @@ var randomOps = map[string]func(r *rand.Rand, x, y *graph.Node) *graph.Node{
 		return graph.InsertAxes(graph.MulScalar(graph.ConvertDType(graph.ArgMax(x, r.IntN(x.Rank())), x.DType()), 0.1), 0)
 	},
 	"gather": func(r *rand.Rand, x, y *graph.Node) *graph.Node {
-		return graph.Gather(x, rowsOf(y, x.Shape().Dim(0)))
+		return graph.Gather(x, isRowGather(y, x.Shape().Dim(0)))
 	},
 	"scatter": func(r *rand.Rand, x, y *graph.Node) *graph.Node {
-		at := rowsOf(y, x.Shape().Dim(0))
+		at := isRowGather(y, x.Shape().Dim(0))
 		return graph.ScatterSum(x, at, graph.MulScalar(graph.Gather(x, at), 0.5), false, false)
 	},
 	"product": func(_ *rand.Rand, x, _ *graph.Node) *graph.Node {
@@ -134,7 +134,7 @@ var randomOps = map[string]func(r *rand.Rand, x, y *graph.Node) *graph.Node{
 		for i := range starts {
 			starts[i] = graph.Const(g, int32(0))
 		}
-		starts[0] = graph.Reshape(graph.Slice(rowsOf(y, x.Shape().Dim(0)), graph.AxisElem(0)))
+		starts[0] = graph.Reshape(graph.Slice(isRowGather(y, x.Shape().Dim(0)), graph.AxisElem(0)))
 		row := graph.Neg(graph.SliceAxis(x, 0, graph.AxisElem(0)))
 		return graph.DynamicUpdateSlice(x, row, starts)
 	},
@@ -147,8 +147,8 @@ func swapped(x *graph.Node) *graph.Node {
 	return graph.Transpose(x, 0, x.Rank()-1)
 }
 
-// rowsOf makes indices of rows of the values of y, 3 at most.
-func rowsOf(y *graph.Node, rows int) *graph.Node {
+// isRowGather makes indices of rows of the values of y, 3 at most.
+func isRowGather(y *graph.Node, rows int) *graph.Node {
 	flat := graph.Reshape(y, -1)
 	n := min(3, flat.Shape().Dim(0))
 	first := graph.Slice(flat, graph.AxisRange(0, n))

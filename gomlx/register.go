@@ -22,13 +22,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Name is the name under which the package registers a backend with [Exit] as Options.Stopped. To
-// handle the error of topology= in the program, call Register with this name and other Options.
-const Name = "tpustrategy"
+// BackendName is the name under which the package registers a backend with [Exit] as
+// Options.OnAheadOfTime. To handle the error of topology= in the program, call Register with this
+// name and other Options.
+const BackendName = "tpustrategy"
 
-// The process that compiles ahead of time (topology=) is this program, started again; worker.Main
-// does not return in it.
-func init() { Register(Name, Options{Worker: worker.Main(), Stopped: Exit}) }
+// init registers the backend. The process that compiles ahead of time (topology=) is this program,
+// started again; worker.Main does not return in it.
+func init() { Register(BackendName, Options{Worker: worker.Main(), OnAheadOfTime: Exit}) }
 
 // Register registers backends with GoMLX under name. compute.NewWithConfig("name:config"), or the
 // same value of GOMLX_BACKEND, then calls [NewFromConfig] with opts. Options in the configuration
@@ -84,35 +85,35 @@ func NewFromConfig(ctx context.Context, config string, opts Options) (*Backend, 
 	}
 	b, err := c.open(ctx, opts)
 	if err != nil && !errors.Is(err, ErrConfig) {
-		err = wrong(config, "", "it cannot be followed", "", err)
+		err = configError(config, "", "it cannot be followed", "", err)
 	}
 	return b, err
 }
 
-// options returns opts with the options of the configuration string.
-func (c *config) options(opts Options) Options {
+// applyTo returns opts with the options of the configuration string.
+func (c *config) applyTo(opts Options) Options {
 	if c.logical > 0 {
-		opts.Logical = c.logical
+		opts.LogicalDevices = c.logical
 		opts.Axes = nil
 	}
 	if c.axes != nil {
-		opts.Axes, opts.Logical = c.axes, 0
+		opts.Axes, opts.LogicalDevices = c.axes, 0
 	}
 	if c.precision != nil {
 		opts.Precision = *c.precision
 	}
-	if opts.Notes == nil {
-		opts.Notes = os.Stderr
+	if opts.Log == nil {
+		opts.Log = os.Stderr
 	}
-	opts.Notes = &lines{prefix: opts.name() + ": ", to: opts.Notes, barred: barOn(opts.Notes)}
+	opts.Log = &prefixWriter{prefix: opts.backendName() + ": ", to: opts.Log, hasProgressBar: usesProgressBar(opts.Log)}
 	if c.explain {
-		also := opts.Explain
+		explain := opts.Explain
 		opts.Explain = func(e *Explanation) {
 			var text strings.Builder
 			_ = e.WriteText(&text) // a strings.Builder takes everything
-			_, _ = io.WriteString(opts.Notes, text.String())
-			if also != nil {
-				also(e)
+			_, _ = io.WriteString(opts.Log, text.String())
+			if explain != nil {
+				explain(e)
 			}
 		}
 	}
@@ -121,25 +122,25 @@ func (c *config) options(opts Options) Options {
 
 // open opens the backend of a configuration string.
 func (c *config) open(ctx context.Context, opts Options) (*Backend, error) {
-	opts = c.options(opts)
+	opts = c.applyTo(opts)
 	fail := func(option string, err error, hint string) error {
-		return wrong(c.text, option, "it cannot be followed", hint, err)
+		return configError(c.text, option, "it cannot be followed", hint, err)
 	}
-	if c.cache != "" {
-		warnings := slog.New(slog.NewTextHandler(opts.Notes, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		kept, err := cache.Open(c.cache, cache.Options{Logger: warnings, Compiler: opts.Compiler})
+	if c.cacheDir != "" {
+		warnings := slog.New(slog.NewTextHandler(opts.Log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		compileCache, err := cache.Open(c.cacheDir, cache.Options{Logger: warnings, Compiler: opts.Compiler})
 		if err != nil {
 			return nil, fail("cache", err, "")
 		}
-		opts.Compiler = kept
+		opts.Compiler = compileCache
 	}
 	if c.topology != "" {
-		return c.ahead(ctx, opts)
+		return c.openAhead(ctx, opts)
 	}
 	if err := c.readPlan(); err != nil {
 		return nil, err
 	}
-	options, err := c.system(opts)
+	options, err := c.systemOptions(opts)
 	if err != nil {
 		return nil, fail("plugin", err, "")
 	}
@@ -155,26 +156,27 @@ func (c *config) open(ctx context.Context, opts Options) (*Backend, error) {
 	}
 	n := sys.Topology().NumDevices()
 	if c.devices != 0 && c.devices != n {
-		err := wrong(c.text, "devices", fmt.Sprintf("the %s has %d devices, all of which are used", sys.Platform(), n),
+		err := configError(c.text, "devices", fmt.Sprintf("the %s has %d devices, all of which are used", sys.Platform(), n),
 			"leave devices out, or choose CPU devices with plugin=cpu", nil)
 		return nil, errors.Join(err, sys.Close())
 	}
-	return c.over(n, opts, func(opts Options) (*Backend, error) { return New(sys, opts) }, sys.Close)
+	return c.openOn(n, opts, func(opts Options) (*Backend, error) { return New(sys, opts) }, sys.Close)
 }
 
-// over opens a backend over that number of devices, with the plan and the rules of the
+// openOn opens a backend over that number of devices, with the plan and the rules of the
 // configuration string. The backend calls end when it is closed; over calls end itself after an
 // error.
-func (c *config) over(devices int, opts Options, open func(Options) (*Backend, error), end func() error) (b *Backend, err error) {
+func (c *config) openOn(devices int, opts Options, open func(Options) (*Backend, error),
+	closeDevices func() error) (b *Backend, err error) {
 	defer func() {
 		if err != nil {
-			b, err = nil, errors.Join(err, end())
+			b, err = nil, errors.Join(err, closeDevices())
 		}
 	}()
 	if opts, err = c.withPlan(devices, opts); err != nil {
 		return nil, err
 	}
-	mesh, _, err := meshOf(devices, opts)
+	mesh, _, err := newMeshes(devices, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -184,8 +186,8 @@ func (c *config) over(devices int, opts Options, open func(Options) (*Backend, e
 	if b, err = open(opts); err != nil {
 		return nil, err
 	}
-	b.owned = append(b.owned, end)
-	b.noteIdle()
+	b.closers = append(b.closers, closeDevices)
+	b.warnIdleAxes()
 	return b, nil
 }
 
@@ -205,13 +207,13 @@ func (c *config) withRules(mesh sharding.Mesh, opts Options) (Options, error) {
 		err = opts.validate(mesh)
 	}
 	if err != nil {
-		return opts, wrong(c.text, "rules", "they cannot be followed", "", err)
+		return opts, configError(c.text, "rules", "they cannot be followed", "", err)
 	}
 	return opts, nil
 }
 
-// system returns the options for the devices to open.
-func (c *config) system(opts Options) (system.Options, error) {
+// systemOptions returns the options for the devices to open.
+func (c *config) systemOptions(opts Options) (system.Options, error) {
 	o, kind := system.Options{CPUDevices: c.devices}, c.plugin
 	switch {
 	case filepath.IsAbs(kind):
@@ -227,17 +229,18 @@ func (c *config) system(opts Options) (system.Options, error) {
 			Hint: "leave it out for all devices that there are, or give plugin=cpu", Class: errkind.ValueError}
 	}
 	if kind == "cpu" && o.CPUDevices == 0 {
-		o.CPUDevices = opts.replica()
-		if c.by != nil {
-			o.CPUDevices = c.by.Replicas * c.by.Logical()
+		o.CPUDevices = opts.devicesPerReplica()
+		if c.followedPlan != nil {
+			o.CPUDevices = c.followedPlan.Replicas * c.followedPlan.Logical()
 		}
 	}
 	if kind == "tpu" && !system.HasTPU() {
 		return o, system.ErrNoTPU
 	}
 	// Without a home directory, the installer's directory is not searched.
-	folder, _ := os.UserCacheDir()
-	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: kind, Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: folder, Stat: os.Stat})
+	cacheDir, _ := os.UserCacheDir()
+	found, err := pjrt.FindPlugin(pjrt.FindOptions{Kind: kind, Getenv: os.Getenv, GOARCH: runtime.GOARCH,
+		UserCacheDir: cacheDir, Stat: os.Stat})
 	o.Plugin = found.Path
 	return o, err
 }

@@ -23,15 +23,16 @@ import (
 // layers of some models, but at least one must match. Built-in sets shard matrices, so their check
 // waits for the first program with a float matrix among its variables.
 
-// ruleUse records which rules have matched a variable and which warnings were written. mu guards
+// ruleUsage records which rules have matched a variable and which warnings were written. mu guards
 // all of it.
-type ruleUse struct {
+type ruleUsage struct {
 	logical.RuleUsage
-	mu   sync.Mutex
-	told bool
-	// batch, split and unknown are true after the warnings that no data is sharded, that variables
-	// are not sharded as the rules specify, and that no rule matches their names.
-	batch, split, unknown bool
+	mu      sync.Mutex
+	checked bool
+	// warnedBatch, warnedUnsharded and warnedUnmatched are true after the warnings that no data is
+	// sharded, that variables are not sharded as the rules specify, and that no rule matches their
+	// names.
+	warnedBatch, warnedUnsharded, warnedUnmatched bool
 }
 
 // validate returns an error for invalid options, including rules that are invalid on the mesh.
@@ -47,8 +48,9 @@ func (o Options) validate(mesh sharding.Mesh) error {
 		case kind == logical.KindNone && len(r.Largest) == 0 && r.State == 0:
 			err = &logical.RuleError{Rule: i, Text: r.String(), Reason: "it splits nothing", Hint: `give the axes of each dimension, as logical.Over("", "logical")`}
 		case kind == logical.KindAssign, r.Annotation.Parts() != nil:
-			err = &logical.RuleError{Rule: i, Text: r.String(), Reason: "a program over the whole batch has no logical device of its own",
-				Hint: `name the axes, as logical.Over("", "logical")`}
+			err = &logical.RuleError{Rule: i, Text: r.String(),
+				Reason: "a program over the whole batch has no logical device of its own",
+				Hint:   `name the axes, as logical.Over("", "logical")`}
 		}
 	}
 	if of := (*logical.RuleError)(nil); errors.As(err, &of) {
@@ -60,20 +62,20 @@ func (o Options) validate(mesh sharding.Mesh) error {
 // checkRules reports the rules that have matched no variable so far, at the first program with
 // variables and data.
 func (b *Backend) checkRules(p *lowering.Program) error {
-	rules, u := b.opts.Rules, &b.rules
+	rules, usage := b.opts.Rules, &b.ruleUsage
 	if len(rules) == 0 {
 		return nil
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.told {
+	usage.mu.Lock()
+	defer usage.mu.Unlock()
+	if usage.checked {
 		return nil
 	}
 	_, unknown := logical.BuiltinRules(b.opts.RulesName, b.logical)
 	set := unknown == nil
-	var known []logical.Variable
+	var variables []logical.Variable
 	data, model, matrix := false, false, false
-	for i, name := range p.ParameterNames[:givenParameters(p)] {
+	for i, name := range p.ParameterNames[:numInputs(p)] {
 		if !isVariable(name) {
 			data = true
 			continue
@@ -81,111 +83,118 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 		shape := p.Parameters[i]
 		model = model || shape.Rank() > 0
 		matrix = matrix || shape.Rank() > 1 && shape.DType.IsFloat()
-		known = append(known, logical.Variable{Path: name, Shape: shape})
-		u.Record(rules, name, shape.Dimensions)
+		variables = append(variables, logical.Variable{Path: name, Shape: shape})
+		usage.Record(rules, name, shape.Dimensions)
 	}
-	if !data || !model || set && u.NoneUsed() && !matrix {
+	if !data || !model || set && usage.NoneUsed() && !matrix {
 		return nil
 	}
-	missing := u.Unused(rules)
-	if u.NoneUsed() && set {
+	missing := usage.Unused(rules)
+	if usage.NoneUsed() && set {
 		var names []string
-		for _, v := range known {
+		for _, v := range variables {
 			names = append(names, v.Path)
 		}
 		return &logical.RuleError{File: b.opts.RulesName, Rule: -1, Program: p.Name,
-			Reason: "no rule of the set reaches a variable; the variables are " + few(names, 6),
+			Reason: "no rule of the set reaches a variable; the variables are " + joinFirst(names, 6),
 			Hint:   "write rules for these names into a file, as rules=FILE.json, or leave rules out to keep whole variables on each device"}
 	}
-	if u.NoneUsed() && len(missing) > 0 {
+	if usage.NoneUsed() && len(missing) > 0 {
 		return &logical.RuleError{File: b.opts.RulesName, Rule: -1, Program: p.Name,
-			Reason: fmt.Sprintf("no rule reaches a variable: rule %d %s", missing[0], rules[missing[0]].ExplainUnused(known))}
+			Reason: fmt.Sprintf("no rule reaches a variable: rule %d %s", missing[0],
+				rules[missing[0]].ExplainUnused(variables))}
 	}
 	for _, i := range missing {
 		if rules[i].Required {
 			return &logical.RuleError{File: b.opts.RulesName, Rule: i, Text: rules[i].String(), Program: p.Name,
-				Reason: "it " + rules[i].ExplainUnused(known)}
+				Reason: "it " + rules[i].ExplainUnused(variables)}
 		}
 	}
-	u.told = true
-	if u.NoneUsed() {
-		b.note(fmt.Sprintf("no rule of %s reaches a variable of program %q: each device has all of them whole", b.rulesName(), p.Name))
+	usage.checked = true
+	if usage.NoneUsed() {
+		b.warn(fmt.Sprintf("no rule of %s reaches a variable of program %q: each device has all of them whole",
+			b.rulesName(), p.Name))
 	}
 	for _, i := range missing {
-		b.note(fmt.Sprintf("rule %d of %s (%s) reaches no variable of program %q or of one before it: it %s", i, b.rulesName(), rules[i], p.Name, rules[i].ExplainUnused(known)))
+		b.warn(fmt.Sprintf("rule %d of %s (%s) reaches no variable of program %q or of one before it: it %s", i,
+			b.rulesName(), rules[i], p.Name, rules[i].ExplainUnused(variables)))
 	}
 	return nil
 }
 
-// noteWhole writes these warnings, each once: that no data of a program with variables is sharded
-// over the replicas, which then do the same work; that variables are not sharded as the rules
-// specify; and which matrices are replicated because no rule of a built-in set matches their names.
-func (b *Backend) noteWhole(p *lowering.Program, places []logical.Placement) {
-	u := &b.rules
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	var whole, parts, unsplit, unknown []string
+// warnUnsharded writes these warnings, each once: that no data of a program with variables is
+// sharded over the replicas, which then do the same work; that variables are not sharded as the
+// rules specify; and which matrices are replicated because no rule of a built-in set matches their
+// names.
+func (b *Backend) warnUnsharded(p *lowering.Program, places []logical.Placement) {
+	usage := &b.ruleUsage
+	usage.mu.Lock()
+	defer usage.mu.Unlock()
+	var unsharded, sharded, notAsRequested, unknown []string
 	model := false
-	for i, name := range p.ParameterNames[:givenParameters(p)] {
+	for i, name := range p.ParameterNames[:numInputs(p)] {
 		model = model || isVariable(name) && len(p.Parameters[i].Dimensions) > 0
 		switch {
 		case isVariable(name) && places[i].UnsplitReason != "" && len(places[i].Rules) > 0:
-			unsplit = append(unsplit, fmt.Sprintf("%s (%s)", name, places[i].UnsplitReason))
+			notAsRequested = append(notAsRequested, fmt.Sprintf("%s (%s)", name, places[i].UnsplitReason))
 		case isVariable(name):
-			if len(places[i].Rules) == 0 && large(p.Parameters[i]) && logical.OwnerOfState(name, nil) == "" {
+			if len(places[i].Rules) == 0 && isLargeMatrix(p.Parameters[i]) && logical.OwnerOfState(name, nil) == "" {
 				unknown = append(unknown, name)
 			}
 		case places[i].UnsplitReason != "":
-			whole = append(whole, fmt.Sprintf("%s (%s)", name, places[i].UnsplitReason))
+			unsharded = append(unsharded, fmt.Sprintf("%s (%s)", name, places[i].UnsplitReason))
 		case !places[i].Spec.IsReplicated():
-			parts = append(parts, name)
+			sharded = append(sharded, name)
 		}
 	}
-	if model && len(whole) > 0 && len(parts) == 0 {
-		b.noteOnce(&u.batch, p, "every replica computes the whole batch: %s; give batches that the number of replicas divides", few(whole, 3))
+	if model && len(unsharded) > 0 && len(sharded) == 0 {
+		b.warnOnce(&usage.warnedBatch, p, "every replica computes the whole batch: %s; give batches that the number of replicas divides", joinFirst(unsharded, 3))
 	}
-	if len(unsplit) > 0 {
-		b.noteOnce(&u.split, p, "not split as the rules say: %s; change the rules, or the sizes", few(unsplit, 3))
+	if len(notAsRequested) > 0 {
+		b.warnOnce(&usage.warnedUnsharded, p, "not split as the rules say: %s; change the rules, or the sizes",
+			joinFirst(notAsRequested, 3))
 	}
 	// Warn only for built-in sets: the author of a rule file knows its rules.
 	set := b.opts.RulesName
-	if len(unknown) > 0 && set != "" && !strings.HasSuffix(set, ".json") && slices.ContainsFunc(b.logical.Axes(), b.shares) {
-		b.noteOnce(&u.unknown, p, "whole on each device, as no rule of %s is for their names: %s; the devices of a replica do the same work with them: add rules for them by rules=FILE.json",
-			set, few(unknown, 3))
+	if len(unknown) > 0 && set != "" && !strings.HasSuffix(set, ".json") &&
+		slices.ContainsFunc(b.logical.Axes(), b.isUsedByRules) {
+		b.warnOnce(&usage.warnedUnmatched, p, "whole on each device, as no rule of %s is for their names: %s; the devices of a replica do the same work with them: add rules for them by rules=FILE.json",
+			set, joinFirst(unknown, 3))
 	}
 }
 
-// noteOnce writes a warning about a program, unless it was written before.
-func (b *Backend) noteOnce(said *bool, p *lowering.Program, format string, args ...any) {
-	if !*said {
-		*said = true
-		b.note(fmt.Sprintf("program %q: "+format+". Said once; explain=1 says it of each program", append([]any{p.Name}, args...)...))
+// warnOnce writes a warning about a program, unless it was written before.
+func (b *Backend) warnOnce(warned *bool, p *lowering.Program, format string, args ...any) {
+	if !*warned {
+		*warned = true
+		b.warn(fmt.Sprintf("program %q: "+format+". Said once; explain=1 says it of each program",
+			append([]any{p.Name}, args...)...))
 	}
 }
 
-// shares reports whether rules shard over a logical axis.
-func (b *Backend) shares(axis sharding.Axis) bool {
+// isUsedByRules reports whether rules shard over a logical axis.
+func (b *Backend) isUsedByRules(axis sharding.Axis) bool {
 	return axis.Name != logical.ReplicaAxis && axis.Size > 1 && b.opts.Rules.UsesAxis(axis.Name)
 }
 
-// large reports whether a variable is a matrix that is large enough for sharding by the built-in
-// sets.
-func large(s shapes.Shape) bool { return s.Rank() > 1 && s.Size() >= 1024 }
+// isLargeMatrix reports whether a variable is a matrix that is large enough for sharding by the
+// built-in sets.
+func isLargeMatrix(s shapes.Shape) bool { return s.Rank() > 1 && s.Size() >= 1024 }
 
-// few joins at most most texts, and adds the number of those that it omits.
-func few(all []string, most int) string {
-	if n := len(all); n > most {
-		all = append(slices.Clone(all[:most]), fmt.Sprintf("and %d more", n-most))
+// joinFirst joins at most most texts, and adds the number of those that it omits.
+func joinFirst(texts []string, limit int) string {
+	if n := len(texts); n > limit {
+		texts = append(slices.Clone(texts[:limit]), fmt.Sprintf("and %d more", n-limit))
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(texts, ", ")
 }
 
-// noteIdle warns about logical axes that no rule uses: the devices along such an axis do the same
-// work.
-func (b *Backend) noteIdle() {
+// warnIdleAxes warns about logical axes that no rule uses: the devices along such an axis do the
+// same work.
+func (b *Backend) warnIdleAxes() {
 	for _, axis := range b.logical.Axes() {
 		if axis.Size > 1 && !b.opts.Rules.UsesAxis(axis.Name) {
-			b.note(fmt.Sprintf("no rule splits variables over the axis %s, so its %d devices do the same work: give rules=megatron or rules=FILE.json, or leave the axis out",
+			b.warn(fmt.Sprintf("no rule splits variables over the axis %s, so its %d devices do the same work: give rules=megatron or rules=FILE.json, or leave the axis out",
 				axis.Name, axis.Size))
 		}
 	}

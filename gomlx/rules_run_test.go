@@ -101,7 +101,7 @@ func TestRulesGiveTheLossesOfOneDevice(t *testing.T) {
 	} {
 		t.Run(c.config, func(t *testing.T) {
 			var notes bytes.Buffer
-			b, explained := fromConfig(t, c.config, gomlx.Options{Notes: &notes})
+			b, explained := fromConfig(t, c.config, gomlx.Options{Log: &notes})
 			got, err := trainWords(b, 16, 3)
 			require.NoError(t, err)
 			assert.InDeltaSlice(t, want, got, 1e-4)
@@ -117,7 +117,7 @@ func TestRulesGiveTheLossesOfOneDevice(t *testing.T) {
 			for name, want := range c.specs {
 				assert.Equal(t, want, spec[name], name)
 			}
-			assert.Empty(t, step.Idle)
+			assert.Empty(t, step.IdleAxes)
 			// Variables in parts over the replicas are gathered, and not the activations; gradients are
 			// summed up once.
 			var gathered, summed int64
@@ -160,7 +160,7 @@ func TestRulesThatReachNothing(t *testing.T) {
 	} {
 		write(text)
 		var notes bytes.Buffer
-		b, _ := fromConfig(t, config, gomlx.Options{Notes: &notes})
+		b, _ := fromConfig(t, config, gomlx.Options{Log: &notes})
 		_, err := trainWords(b, 4, 1)
 		require.NoError(t, err)
 		assert.Contains(t, notes.String(), want)
@@ -210,7 +210,7 @@ func TestRulesThatReachNothing(t *testing.T) {
 // A pair of dense layers of which megatron knows one by its scope.
 func TestMatricesThatABuiltInSetDoesNotKnowAreNamed(t *testing.T) {
 	var notes bytes.Buffer
-	b, _ := fromConfig(t, "devices=2,logical=2,rules=megatron", gomlx.Options{Notes: &notes})
+	b, _ := fromConfig(t, "devices=2,logical=2,rules=megatron", gomlx.Options{Log: &notes})
 	exec, err := model.NewExec(b, model.NewStore(), func(scope *model.Scope, x *graph.Node) *graph.Node {
 		return layers.Dense(scope.In("second"), layers.Dense(scope.In("ff1"), x, true, 64), true, 32)
 	})
@@ -228,18 +228,18 @@ func TestWhatDoesNotDivideIsWholeAndReported(t *testing.T) {
 	want, err := trainWords(first(fromConfig(t, "devices=1", gomlx.Options{})), 15, 2)
 	require.NoError(t, err)
 	var notes bytes.Buffer
-	b, explained := fromConfig(t, "devices=6,logical=3,rules=megatron", gomlx.Options{Notes: &notes})
+	b, explained := fromConfig(t, "devices=6,logical=3,rules=megatron", gomlx.Options{Log: &notes})
 	got, err := trainWords(b, 15, 2)
 	require.NoError(t, err)
 	assert.InDeltaSlice(t, want, got, 1e-4)
 	step := (*explained)[len(*explained)-1]
 	whole := map[string]string{}
 	for _, p := range step.Parameters {
-		whole[p.Name] = p.Whole
+		whole[p.Name] = p.UnshardedReason
 	}
 	assert.Equal(t, "dimension 0 of size 15 is not divisible by replica=2", whole["arg0"])
 	assert.Equal(t, "rule 0: dimension 1 of size 64 is not divisible by logical=3", whole["/ff1/dense/weights"])
-	assert.Contains(t, step.Idle, "replica")
+	assert.Contains(t, step.IdleAxes, "replica")
 	assert.Contains(t, notes.String(), `program "Trainer#1": every replica computes the whole batch: arg0 (dimension 0 of size 15 is not divisible by replica=2), arg1 (`)
 	assert.Contains(t, notes.String(), `not split as the rules say: /token_embed/embeddings (rule 11: dimension 0 of size 64 is not divisible by logical=3; rule 12: no dimension of [64 32]`)
 	assert.Equal(t, 2, bytes.Count(notes.Bytes(), []byte("\n")), notes.String())

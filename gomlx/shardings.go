@@ -16,25 +16,25 @@ import (
 // resultShardings returns the layouts that the partitioner chose for the results of a compiled
 // program.
 type resultShardings struct {
-	of      *pjrt.LoadedExecutable
-	results int
-	ops     []sharding.OpSharding
+	executable *pjrt.LoadedExecutable
+	results    int
+	ops        []sharding.OpSharding
 }
 
 // layout returns the layout of a result, and sets its Spec and Shard.
 func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, result int) (*engine.Layout, error) {
-	if c.of == nil {
-		return nil, unknown("the runtime gives no compiled program", nil)
+	if c.executable == nil {
+		return nil, layoutError("the runtime gives no compiled program", nil)
 	}
 	t, err := hostdata.PJRTType(x.DType)
 	if err != nil {
 		return nil, err
 	}
-	if slices.Equal(c.of.Outputs()[result].Dims, x.GlobalDims) {
+	if slices.Equal(c.executable.Outputs()[result].Dims, x.GlobalDims) {
 		return engine.New(t, x.GlobalDims, over, x.Spec) // replicated
 	}
 	if c.ops == nil {
-		if c.ops, err = outputShardings(c.of.Executable(), c.results); err != nil {
+		if c.ops, err = outputShardings(c.executable.Executable(), c.results); err != nil {
 			return nil, err
 		}
 	}
@@ -42,12 +42,12 @@ func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, resu
 	l, err := engine.Of(t, x.GlobalDims, over.Size(), func(device int) ([]sharding.Range, error) {
 		ranges, holds, err := op.IndexRanges(x.GlobalDims, device)
 		if err == nil && !holds {
-			err = unknown(fmt.Sprintf("device %d holds nothing of result %d", device, result), nil)
+			err = layoutError(fmt.Sprintf("device %d holds nothing of result %d", device, result), nil)
 		}
 		return ranges, err
 	})
 	if err != nil {
-		return nil, unknown("", err)
+		return nil, layoutError("", err)
 	}
 	x.ShardDims = l.Shard
 	if x.Spec, err = sharding.SpecOf(over, op, len(x.GlobalDims)); err != nil {
@@ -59,47 +59,48 @@ func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, resu
 // errLayout matches errors for a result whose layout is unknown.
 var errLayout = errkind.New(errkind.Unknown, "gomlx: layout of a result")
 
-func unknown(reason string, cause error) error {
-	return &errkind.Fault{Match: errLayout, Reason: reason, Err: cause, Class: errkind.KindOr(cause, errkind.NotImplementedError)}
+func layoutError(reason string, cause error) error {
+	return &errkind.Fault{Match: errLayout, Reason: reason, Err: cause,
+		Class: errkind.KindOr(cause, errkind.NotImplementedError)}
 }
 
 // outputShardings reads the shardings of the results from a compiled program.
 func outputShardings(x *pjrt.Executable, results int) ([]sharding.OpSharding, error) {
 	p, err := x.OptimizedProgram()
 	if err != nil {
-		return nil, unknown("", err)
+		return nil, layoutError("", err)
 	}
 	// HloModuleProtoWithConfig contains the module in field 1, and HloModuleProto the sharding of
 	// its result in field 12.
 	code := p.Code
 	if p.Format == pjrt.FormatHLOWithConfig {
-		if code, err = message(code, 1); err != nil {
-			return nil, unknown("", err)
+		if code, err = lastField(code, 1); err != nil {
+			return nil, layoutError("", err)
 		}
 	}
-	bytes, err := message(code, 12)
+	bytes, err := lastField(code, 12)
 	if err != nil {
-		return nil, unknown("", err)
+		return nil, layoutError("", err)
 	}
 	if bytes == nil {
-		return nil, unknown("the program does not tell", nil)
+		return nil, layoutError("the program does not tell", nil)
 	}
-	of, err := sharding.ParseOpShardingProto(bytes)
+	op, err := sharding.ParseOpShardingProto(bytes)
 	if err != nil {
-		return nil, unknown("", err)
+		return nil, layoutError("", err)
 	}
-	all := []sharding.OpSharding{of}
-	if of.Kind() == sharding.KindTuple {
-		all = of.Elements()
+	ops := []sharding.OpSharding{op}
+	if op.Kind() == sharding.KindTuple {
+		ops = op.Elements()
 	}
-	if len(all) != results {
-		return nil, unknown(fmt.Sprintf("there are %d for %d results", len(all), results), nil)
+	if len(ops) != results {
+		return nil, layoutError(fmt.Sprintf("there are %d for %d results", len(ops), results), nil)
 	}
-	return all, nil
+	return ops, nil
 }
 
-// message returns the content of the last field with the number, or nil if there is none.
-func message(m []byte, number int) (found []byte, err error) {
+// lastField returns the content of the last field with the number, or nil if there is none.
+func lastField(m []byte, number int) (found []byte, err error) {
 	for f, err := range protoint.Fields(m) {
 		if err != nil {
 			return nil, err

@@ -94,7 +94,7 @@ func TestTheSplitIsReal(t *testing.T) {
 			}
 			for _, over := range []shape{{"1x1", 1, 1}, grid} {
 				var step *gomlx.CompiledProgram
-				b := newBackend(t, over, gomlx.Options{Compiled: func(c *gomlx.CompiledProgram) { step = c }})
+				b := newBackend(t, over, gomlx.Options{OnCompiled: func(c *gomlx.CompiledProgram) { step = c }})
 				_, err := trainerOf(b, m.body).TrainStep(splitBatch())
 				require.NoError(t, err)
 				stats, err := step.Program.MemoryStats()
@@ -157,7 +157,7 @@ func TestRowsOfATableAreLookedUpWithoutACollective(t *testing.T) {
 	for _, over := range shapesOfMesh {
 		t.Run(over.name, func(t *testing.T) {
 			programs := map[string]*gomlx.CompiledProgram{}
-			b := newBackend(t, over, gomlx.Options{Compiled: func(c *gomlx.CompiledProgram) { programs[c.Module.Name] = c }})
+			b := newBackend(t, over, gomlx.Options{OnCompiled: func(c *gomlx.CompiledProgram) { programs[c.Module.Name] = c }})
 			ds, err := dataset.InMemoryFromData(b, "rows", []any{tensors.FromFlatDataAndDimensions(data, examples, width)}, nil)
 			require.NoError(t, err)
 			ds.BatchSize(batch, true)

@@ -295,5 +295,5 @@ func TestAPartialBatchIsReported(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, said, 1)
 	assert.Equal(t, said[0].Parameters[0].Shape, said[0].Parameters[0].Shard)
-	assert.Regexp(t, `5.*8`, said[0].Parameters[0].Whole)
+	assert.Regexp(t, `5.*8`, said[0].Parameters[0].UnshardedReason)
 }

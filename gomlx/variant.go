@@ -17,17 +17,17 @@ import (
 
 // variant is a program compiled for a set of donated parameters, or for devices that GoMLX names.
 type variant struct {
-	module  *spmd.Module // module and the layouts are only set for a program on all devices
-	exe     system.Executable
-	rows    []int // the partition of each row of a launch
-	args    []*engine.Layout
-	results []*engine.Layout
-	of      []int // index of the parameter whose memory each result reuses, or -1
+	module     *spmd.Module // module and the layouts are only set for a program on all devices
+	exe        system.Executable
+	partitions []int // the partition of each row of a launch
+	args       []*engine.Layout
+	results    []*engine.Layout
+	donors     []int // index of the parameter whose memory each result reuses, or -1
 }
 
-// useful reduces the donated parameters to those with the type of a result, whose memory a result
-// can reuse.
-func (c *executableState) useful(donated []bool) (mask []bool, key string) {
+// reusableDonations reduces the donated parameters to those with the type of a result, whose memory
+// a result can reuse.
+func (c *executableState) reusableDonations(donated []bool) (mask []bool, key string) {
 	main := c.program.Main()
 	mask, text := make([]bool, len(main.Parameters)), make([]byte, len(main.Parameters))
 	for i, v := range main.Parameters {
@@ -39,8 +39,8 @@ func (c *executableState) useful(donated []bool) (mask []bool, key string) {
 	return mask, string(text)
 }
 
-// load returns the variant for the donated parameters. It compiles the variant on first use.
-func (c *executableState) load(donated []bool) (*variant, error) {
+// variantFor returns the variant for the donated parameters. It compiles the variant on first use.
+func (c *executableState) variantFor(donated []bool) (*variant, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.variants == nil {
@@ -49,18 +49,18 @@ func (c *executableState) load(donated []bool) (*variant, error) {
 	if c.last != nil && slices.Equal(c.lastDonated, donated) { // the common case in a training loop
 		return c.last, nil
 	}
-	mask, key := c.useful(donated)
-	v, err := c.known(key, func() (*variant, error) {
+	mask, key := c.reusableDonations(donated)
+	v, err := c.cachedVariant(key, func() (*variant, error) {
 		v, err := c.build(mask)
 		if err != nil {
-			return nil, failed("compile", fmt.Sprintf("program %q", c.program.Name), err)
+			return nil, wrapError("compile", fmt.Sprintf("program %q", c.program.Name), err)
 		}
-		if told := c.backend.opts.Compiled; told != nil {
-			of := &CompiledProgram{Module: v.module, Placements: slices.Clone(c.places)}
+		if onCompiled := c.backend.opts.OnCompiled; onCompiled != nil {
+			compiled := &CompiledProgram{Module: v.module, Placements: slices.Clone(c.placements)}
 			if loaded := system.UnwrapExecutable(v.exe); loaded != nil {
-				of.Program = loaded.Executable()
+				compiled.Program = loaded.Executable()
 			}
-			told(of)
+			onCompiled(compiled)
 		}
 		return v, nil
 	})
@@ -70,8 +70,8 @@ func (c *executableState) load(donated []bool) (*variant, error) {
 	return v, err
 }
 
-// known returns the variant of a key. It calls build on first use. c.mu must be held.
-func (c *executableState) known(key string, build func() (*variant, error)) (v *variant, err error) {
+// cachedVariant returns the variant of a key. It calls build on first use. c.mu must be held.
+func (c *executableState) cachedVariant(key string, build func() (*variant, error)) (v *variant, err error) {
 	if v, ok := c.variants[key]; ok {
 		return v, nil
 	}
@@ -86,66 +86,68 @@ func (c *executableState) known(key string, build func() (*variant, error)) (v *
 // sharding of the other results; with several processes these are replicated, so that each process
 // can read them.
 func (c *executableState) frame(donated []bool) (spmd.GlobalSignature, []int) {
-	p, of := c.program, match(c.program, donated)
+	p, donors := c.program, matchDonated(c.program, donated)
 	f := spmd.GlobalSignature{Mesh: c.backend.mesh, Logical: c.backend.logical}
 	for i, name := range p.ParameterNames {
-		f.Arguments = append(f.Arguments, spmd.TensorPlacement{Name: name, Spec: c.places[i].Spec, InnerSpec: readAs(name, c.places[i].Spec)})
+		f.Arguments = append(f.Arguments, spmd.TensorPlacement{Name: name, Spec: c.placements[i].Spec,
+			InnerSpec: gatheredSpec(name, c.placements[i].Spec)})
 	}
 	for r, s := range p.Outputs {
 		border := spmd.TensorPlacement{Spec: sharding.Replicated(s.Rank()), AutoSharded: !c.backend.runtime.Several()}
-		if i := of[r]; i >= 0 {
-			border.Name, border.Spec, border.AutoSharded = p.ParameterNames[i], c.places[i].Spec, false
+		if i := donors[r]; i >= 0 {
+			border.Name, border.Spec, border.AutoSharded = p.ParameterNames[i], c.placements[i].Spec, false
 			f.Arguments[i].Donated, f.Arguments[i].Result = true, r
 		}
 		f.Results = append(f.Results, border)
 	}
-	return f, of
+	return f, donors
 }
 
 // build compiles the program. If the layout of an open result is unknown or unsupported, it
 // compiles the program again with replicated results.
 func (c *executableState) build(donated []bool) (*variant, error) {
-	frame, of := c.frame(donated)
-	v, err := c.buildOn(frame, of)
+	frame, donors := c.frame(donated)
+	v, err := c.buildWith(frame, donors)
 	if !errors.Is(err, errLayout) {
 		return v, err
 	}
 	for i := range frame.Results {
 		frame.Results[i].AutoSharded = false
 	}
-	return c.buildOn(frame, of)
+	return c.buildWith(frame, donors)
 }
 
-func (c *executableState) buildOn(frame spmd.GlobalSignature, of []int) (*variant, error) {
+func (c *executableState) buildWith(frame spmd.GlobalSignature, donors []int) (*variant, error) {
 	m, err := spmd.AssembleGlobal(c.program, frame)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.backend.agree(fmt.Sprintf("program %q", c.program.Name), "run the same program with the same seed (model.ParamInitialSeed) and options on each host",
+	if err := c.backend.checkSame(fmt.Sprintf("program %q", c.program.Name),
+		"run the same program with the same seed (model.ParamInitialSeed) and options on each host",
 		fmt.Append(slices.Clip(m.Text), constantNames(c.program))); err != nil {
 		return nil, err
 	}
-	v := &variant{module: m, of: of}
-	if err := v.load(c.backend, c.program.Name, m.Text, c.backend.runtime.Options(1)); err != nil {
+	v := &variant{module: m, donors: donors}
+	if err := v.compile(c.backend, c.program.Name, m.Text, c.backend.runtime.Options(1)); err != nil {
 		return nil, err
 	}
-	if err := v.lay(c.backend, frame); err != nil {
+	if err := v.setLayouts(c.backend, frame); err != nil {
 		return nil, errors.Join(err, v.exe.Close())
 	}
-	if err := c.explains(v); err != nil {
+	if err := c.callExplain(v); err != nil {
 		return nil, errors.Join(err, v.exe.Close())
 	}
 	return v, nil
 }
 
-// explains calls Options.Explain, if it is set, once per program.
-func (c *executableState) explains(v *variant) error {
+// callExplain calls Options.Explain, if it is set, once per program.
+func (c *executableState) callExplain(v *variant) error {
 	b := c.backend
-	if b.opts.Explain == nil || c.explained {
+	if b.opts.Explain == nil || c.isExplained {
 		return nil
 	}
-	c.explained = true
-	e := explain(c.program.Name, v.module, c.places, b.opts.Rules)
+	c.isExplained = true
+	e := newExplanation(c.program.Name, v.module, c.placements, b.opts.Rules)
 	if loaded := system.UnwrapExecutable(v.exe); loaded != nil {
 		topology := b.runtime.Topology()
 		target := report.Target{Name: topology.Name(), Devices: topology.NumDevices(), Hosts: topology.NumTasks()}
@@ -153,7 +155,8 @@ func (c *executableState) explains(v *variant) error {
 			target.Name = platform
 		}
 		var err error
-		if e.Report, err = reportOf(c.program.Name, v.module, report.Input{Target: target, Program: loaded.Executable()}); err != nil {
+		if e.Report, err = newReport(c.program.Name, v.module,
+			report.Input{Target: target, Program: loaded.Executable()}); err != nil {
 			return err
 		}
 	}
@@ -161,12 +164,13 @@ func (c *executableState) explains(v *variant) error {
 	return nil
 }
 
-// load compiles the variant.
-func (v *variant) load(b *Backend, name string, text []byte, opts pjrt.CompileOptions) (err error) {
-	if v.exe, _, err = b.runtime.Build(b.runtime.Life, name, pjrt.Program{Code: text, Trusted: true}, opts, nil); err != nil {
+// compile compiles the variant.
+func (v *variant) compile(b *Backend, name string, text []byte, opts pjrt.CompileOptions) (err error) {
+	if v.exe, _, err = b.runtime.Build(b.runtime.Life, name, pjrt.Program{Code: text, Trusted: true}, opts,
+		nil); err != nil {
 		return err
 	}
-	if v.rows, err = b.runtime.Rows(v.exe); err != nil {
+	if v.partitions, err = b.runtime.Rows(v.exe); err != nil {
 		return errors.Join(err, v.exe.Close())
 	}
 	return nil
@@ -179,30 +183,30 @@ func (b *Backend) launch(v *variant, args, results [][]*pjrt.Buffer, donate []bo
 	return v.exe.Execute(b.runtime.Life, args, results, pjrt.ExecuteOptions{Donate: donate})
 }
 
-// lay sets the layouts of the arguments and results. The layouts of open results are read from the
-// compiled program.
-func (v *variant) lay(b *Backend, frame spmd.GlobalSignature) error {
+// setLayouts sets the layouts of the arguments and results. The layouts of open results are read
+// from the compiled program.
+func (v *variant) setLayouts(b *Backend, frame spmd.GlobalSignature) error {
 	for _, x := range v.module.Arguments {
-		l, err := b.layout(x)
+		layout, err := b.layout(x)
 		if err != nil {
 			return err
 		}
-		v.args = append(v.args, l)
+		v.args = append(v.args, layout)
 	}
-	choice := resultShardings{of: system.UnwrapExecutable(v.exe), results: len(v.module.Results)}
+	shardings := resultShardings{executable: system.UnwrapExecutable(v.exe), results: len(v.module.Results)}
 	for i := range v.module.Results {
 		x := &v.module.Results[i]
-		var l *engine.Layout
+		var layout *engine.Layout
 		var err error
 		if frame.Results[i].AutoSharded && b.mesh.Size() > 1 {
-			l, err = choice.layout(b.mesh, x, i)
+			layout, err = shardings.layout(b.mesh, x, i)
 		} else {
-			l, err = b.layout(*x)
+			layout, err = b.layout(*x)
 		}
 		if err != nil {
 			return err
 		}
-		v.results = append(v.results, l)
+		v.results = append(v.results, layout)
 	}
 	return nil
 }

@@ -285,7 +285,7 @@ var tracingCalls = map[string]struct {
 		return strategytest.Err(w.d.Update(ctx, w.dv, func(u *contrib.UpdateContext, _ ...any) (any, error) { return u.Assign([]float32{1, 2}) }))
 	}},
 	"contrib.DistributionStrategy.DistributedApply": {call: func(ctx context.Context, w *tracingWorld) error {
-		return w.d.DistributedApply(ctx, []contrib.Gradient{{Value: float32(1), Of: w.dv}}, func(*contrib.UpdateContext, ...any) (any, error) { return nil, nil }, nil, nil)
+		return w.d.DistributedApply(ctx, []contrib.Gradient{{Value: float32(1), Variable: w.dv}}, func(*contrib.UpdateContext, ...any) (any, error) { return nil, nil }, nil, nil)
 	}},
 	"contrib.DistributionStrategy.UpdateNonSlot": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(w.d.UpdateNonSlot(ctx, w.d.NonSlotDevices(), func(*contrib.UpdateContext, ...any) (any, error) { return nil, nil }))

@@ -56,9 +56,9 @@ func (p Plan) State() logical.StateSharding {
 
 // String returns the plan in one line, such as "v5e:4x4: 4 x logical=4, shard-state=parameters,
 // remat=full".
-func (p Plan) String() string { return p.Slice + ": " + p.how() }
+func (p Plan) String() string { return p.Slice + ": " + p.settingsText() }
 
-func (p Plan) how() string {
+func (p Plan) settingsText() string {
 	parts := []string{fmt.Sprintf("%d x %s", p.Replicas, axesText(p.Axes))}
 	if p.RulesName != "" {
 		parts = append(parts, "rules="+p.RulesName)
@@ -80,12 +80,12 @@ func axesText(axes []sharding.Axis) string {
 	return cmp.Or(strings.Join(parts, ","), logical.LogicalAxis+"=1")
 }
 
-// version is the version of the JSON encoding. It increases when a field changes its meaning.
-const version = 1
+// formatVersion is the version of the JSON encoding. It increases when a field changes its meaning.
+const formatVersion = 1
 
-// form is the JSON encoding of a plan. The rules have the format of logical.ParseRules, and the
+// planJSON is the JSON encoding of a plan. The rules have the format of logical.ParseRules, and the
 // axes the format of sharding.ParseMesh.
-type form struct {
+type planJSON struct {
 	Version   int               `json:"version"`
 	Slice     string            `json:"slice"`
 	Replicas  int               `json:"replicas"`
@@ -98,7 +98,8 @@ type form struct {
 // MarshalJSON returns the encoding that [Parse] accepts. The rules must name axes; otherwise the
 // error is a [*logical.RuleError].
 func (p Plan) MarshalJSON() ([]byte, error) {
-	f := form{Version: version, Slice: p.Slice, Replicas: p.Replicas, Axes: axesText(p.Axes), RulesName: p.RulesName, Settings: p.Settings}
+	f := planJSON{Version: formatVersion, Slice: p.Slice, Replicas: p.Replicas, Axes: axesText(p.Axes),
+		RulesName: p.RulesName, Settings: p.Settings}
 	if len(p.Rules) > 0 {
 		data, err := json.Marshal(p.Rules)
 		if err != nil {
@@ -130,16 +131,17 @@ func (p *Plan) UnmarshalJSON(data []byte) (err error) {
 // [sharding.ParseMesh]. Errors are of kind ValueError.
 func Parse(data []byte) (Plan, error) {
 	wrong := func(err error, hint, format string, args ...any) (Plan, error) {
-		return Plan{}, &errkind.Fault{Op: "plan: parse", Reason: fmt.Sprintf(format, args...), Err: err, Hint: hint, Class: errkind.ValueError}
+		return Plan{}, &errkind.Fault{Op: "plan: parse", Reason: fmt.Sprintf(format, args...), Err: err, Hint: hint,
+			Class: errkind.ValueError}
 	}
-	var f form
+	var f planJSON
 	if err := strictjson.Decode(data, &f); err != nil {
 		return wrong(err, "give a file that a search for a plan wrote", "it is no plan")
 	}
 	mesh, err := sharding.ParseMesh(f.Axes)
 	switch {
-	case f.Version != version:
-		return wrong(nil, "search again with this version", "its version is %d, and this reads %d", f.Version, version)
+	case f.Version != formatVersion:
+		return wrong(nil, "search again with this version", "its version is %d, and this reads %d", f.Version, formatVersion)
 	case f.Slice == "" || f.Replicas < 1:
 		return wrong(nil, "give both", "it has slice %q and %d replicas", f.Slice, f.Replicas)
 	case err != nil:
@@ -166,12 +168,12 @@ func (p Plan) Write(w io.Writer) error {
 	return encoder.Encode(p)
 }
 
-// maxFile limits the size of a plan file in bytes.
-const maxFile = 4 << 20
+// maxFileBytes limits the size of a plan file in bytes.
+const maxFileBytes = 4 << 20
 
 // Read reads a plan from a file; see [Parse].
 func Read(path string) (Plan, error) {
-	data, err := files.ReadFile(path, maxFile)
+	data, err := files.ReadFile(path, maxFileBytes)
 	if err != nil {
 		return Plan{}, err
 	}

@@ -51,6 +51,6 @@ func TestFilesThatAreNoPlanAreRefused(t *testing.T) {
 
 func TestMoneyHasNoExponents(t *testing.T) {
 	for dollars, want := range map[float64]string{0: "$0", 3.06e-5: "$0.000031", 0.00099: "$0.00099", 0.0123: "$0.0123", 9.6: "$9.6", 95.52: "$95.5", 1e6: "$1000000"} {
-		assert.Equal(t, want, plan.Money(dollars))
+		assert.Equal(t, want, plan.FormatDollars(dollars))
 	}
 }

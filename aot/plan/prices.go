@@ -24,13 +24,14 @@ type Price struct {
 // price applies.
 type Prices []Price
 
-// listed is the source of the list prices.
-const listed = "cloud.google.com/tpu/pricing, on demand in the United States, as quoted in 2025"
+// listPriceSource is the source of the list prices.
+const listPriceSource = "cloud.google.com/tpu/pricing, on demand in the United States, as quoted in 2025"
 
 // ListPrices returns the table of list prices. Actual prices differ for other regions, commitments
 // and spot machines. Generations that are not in the table have no price.
 func ListPrices() Prices {
-	return Prices{{"v2", 1.125, listed}, {"v3", 2.00, listed}, {"v4", 3.22, listed}, {"v5e", 1.20, listed}, {"v5p", 4.20, listed}, {"v6e", 2.70, listed}}
+	return Prices{{"v2", 1.125, listPriceSource}, {"v3", 2.00, listPriceSource}, {"v4", 3.22, listPriceSource},
+		{"v5e", 1.20, listPriceSource}, {"v5p", 4.20, listPriceSource}, {"v6e", 2.70, listPriceSource}}
 }
 
 // ParsePrice parses a price such as v5e=0.60, in dollars per chip and hour.
@@ -39,15 +40,16 @@ func ParsePrice(text string) (Price, error) {
 	dollars, err := strconv.ParseFloat(value, 64)
 	g, known := tpu.LookupGeneration(strings.TrimSpace(name))
 	if !ok || err != nil || !known || !(dollars >= 0) || dollars > 1e6 {
-		return Price{}, &errkind.Fault{Op: "plan: price", Subject: strconv.Quote(text), Reason: "it is no price of a chip", Hint: "write a generation and dollars an hour, as in v5e=0.60", Class: errkind.ValueError}
+		return Price{}, &errkind.Fault{Op: "plan: price", Subject: strconv.Quote(text), Reason: "it is no price of a chip",
+			Hint: "write a generation and dollars an hour, as in v5e=0.60", Class: errkind.ValueError}
 	}
 	return Price{g.Name, dollars, "given"}, nil
 }
 
-// Of returns the price in dollars of this number of chips of a generation for an hour, and the
-// source of the price. known is false if there is no price.
-func (all Prices) Of(generation string, chips int) (dollars float64, source string, known bool) {
-	for _, p := range all {
+// HourlyPrice returns the price in dollars of this number of chips of a generation for an hour, and
+// the source of the price. known is false if there is no price.
+func (prices Prices) HourlyPrice(generation string, chips int) (dollars float64, source string, known bool) {
+	for _, p := range prices {
 		if p.Generation == generation {
 			dollars, source, known = p.Dollars*float64(chips), p.Source, true
 		}
@@ -55,8 +57,8 @@ func (all Prices) Of(generation string, chips int) (dollars float64, source stri
 	return dollars, source, known
 }
 
-// Money formats an amount in dollars.
-func Money(dollars float64) string {
+// FormatDollars formats an amount in dollars.
+func FormatDollars(dollars float64) string {
 	switch {
 	case dollars >= 100:
 		return fmt.Sprintf("$%.0f", dollars)

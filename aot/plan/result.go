@@ -18,8 +18,8 @@ const (
 	Compiled Verdict = "compiled"
 	// Probed means that the plan was probed and may fit.
 	Probed Verdict = "probed"
-	// Untried means that the limit of time or of probes was reached before the plan was probed.
-	Untried Verdict = "untried"
+	// NotTried means that the limit of time or of probes was reached before the plan was probed.
+	NotTried Verdict = "untried"
 	// Slower means that the lower bound in the sketch is above the time of the best plan.
 	Slower Verdict = "slower"
 	// TooLarge means that the plan needs more memory than a device has, according to its variables
@@ -27,11 +27,11 @@ const (
 	TooLarge Verdict = "too large"
 	// OverBudget means that the price is above the budget or not known.
 	OverBudget Verdict = "too dear"
-	// Same means that the program equals the program of another plan, which Reason names.
-	Same Verdict = "same"
-	// Refused means that the step or the slice does not support the plan; Reason contains the
+	// Duplicate means that the program equals the program of another plan, which Reason names.
+	Duplicate Verdict = "same"
+	// Rejected means that the step or the slice does not support the plan; Reason contains the
 	// error.
-	Refused Verdict = "refused"
+	Rejected Verdict = "refused"
 	// Failed means that a probe or a compilation failed with an error other than a lack of memory;
 	// Reason contains the error.
 	Failed Verdict = "failed"
@@ -40,7 +40,8 @@ const (
 )
 
 // verdicts are all verdicts, the best first.
-var verdicts = []Verdict{Compiled, Probed, Untried, Sketched, Slower, TooLarge, OverBudget, Same, Failed, Refused}
+var verdicts = []Verdict{Compiled, Probed, NotTried, Sketched, Slower, TooLarge, OverBudget, Duplicate, Failed,
+	Rejected}
 
 // Candidate is a plan and the results of the search for it.
 type Candidate struct {
@@ -52,24 +53,24 @@ type Candidate struct {
 	// if there are none.
 	Probe   *Figures `json:"probe,omitempty"`
 	Compile *Figures `json:"compiled,omitempty"`
-	// Expected is the predicted time of a step in seconds, by which plans are ranked. For a
+	// ExpectedSeconds is the predicted time of a step in seconds, by which plans are ranked. For a
 	// compiled plan it is the time in Whole. For a plan that was only probed it is the time in
 	// Probe, multiplied by the mean ratio of the two times over the compiled plans of the search.
 	// It is 0 for every other plan.
-	Expected float64 `json:"expected_seconds,omitempty"`
-	// Dollars is the price of the slice per hour, if Priced is set.
-	Dollars float64 `json:"dollars_per_hour,omitempty"`
-	Priced  bool    `json:"-"`
+	ExpectedSeconds float64 `json:"expected_seconds,omitempty"`
+	// HourlyPrice is the price of the slice per hour, if Priced is set.
+	HourlyPrice float64 `json:"dollars_per_hour,omitempty"`
+	HasPrice    bool    `json:"-"`
 }
 
-// runs reports whether the plan can run, as far as the search knows.
-func (c *Candidate) runs() bool { return c.Verdict == Compiled || c.Verdict == Probed }
+// canRun reports whether the plan can run, as far as the search knows.
+func (c *Candidate) canRun() bool { return c.Verdict == Compiled || c.Verdict == Probed }
 
 // Result is the result of a search.
 type Result struct {
 	Goal Goal `json:"goal"`
-	// Took is the duration of the search in seconds.
-	Took float64 `json:"search_seconds"`
+	// Seconds is the duration of the search in seconds.
+	Seconds float64 `json:"search_seconds"`
 	// Candidates are all plans, the best first.
 	Candidates []*Candidate `json:"candidates"`
 }
@@ -83,20 +84,21 @@ func (r *Result) Best() (*Candidate, error) {
 			return r.Candidates[i], nil
 		}
 	}
-	kind, why, hint := errkind.ResourceExhaustedError, "", "take more devices or smaller batches, and let settings such as remat and microbatches vary"
-	counts := r.counts()
+	kind, counted, hint := errkind.ResourceExhaustedError, "", "take more devices or smaller batches, and let settings such as remat and microbatches vary"
+	counts := r.countVerdicts()
 	if counts[TooLarge] == 0 {
 		kind, hint = errkind.FailedPreconditionError, "see what each plan was refused for"
 	}
 	for _, v := range verdicts {
 		if counts[v] > 0 {
-			why += fmt.Sprintf(", %d %s", counts[v], v)
+			counted += fmt.Sprintf(", %d %s", counts[v], v)
 		}
 	}
-	return nil, &errkind.Fault{Op: "plan", Reason: "none of the plans can be run: " + strings.TrimPrefix(why, ", "), Hint: hint, Class: kind}
+	return nil, &errkind.Fault{Op: "plan", Reason: "none of the plans can be run: " + strings.TrimPrefix(counted, ", "),
+		Hint: hint, Class: kind}
 }
 
-func (r *Result) counts() map[Verdict]int {
+func (r *Result) countVerdicts() map[Verdict]int {
 	counts := map[Verdict]int{}
 	for _, c := range r.Candidates {
 		counts[c.Verdict]++
@@ -104,38 +106,39 @@ func (r *Result) counts() map[Verdict]int {
 	return counts
 }
 
-// shown is the maximum number of plans in a text.
-const shown = 10
+// maxShown is the maximum number of plans in a text.
+const maxShown = 10
 
-// said are the descriptions of verdicts in a text.
-var said = map[Verdict]string{
-	Compiled: "compiled whole", Probed: "probed", Untried: "not tried: the time or the number of probes was used up", Sketched: "not tried",
+// verdictTexts are the descriptions of verdicts in a text.
+var verdictTexts = map[Verdict]string{
+	Compiled: "compiled whole", Probed: "probed", NotTried: "not tried: the time or the number of probes was used up", Sketched: "not tried",
 	Slower:   "not probed: no faster than the best, by their arithmetic and their variables alone",
 	TooLarge: "do not fit into the memory of a device", OverBudget: "over the budget, or of unknown price",
-	Same: "not probed: the program is another plan's", Failed: "failed in the compiler", Refused: "refused by the step or the slice",
+	Duplicate: "not probed: the program is another plan's", Failed: "failed in the compiler", Rejected: "refused by the step or the slice",
 }
 
 // WriteText writes a readable summary: a table of the best plans, and the number of plans with each
 // verdict.
 func (r *Result) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s of %d plans, in %.0f s; predicted times, not measured ones\n\n", r.Goal, len(r.Candidates), r.Took)
+	fmt.Fprintf(&b, "%s of %d plans, in %.0f s; predicted times, not measured ones\n\n", r.Goal, len(r.Candidates),
+		r.Seconds)
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "  step\tof a probe\trows/s\tmemory\t$/M rows\tplan") // "~" marks an estimate
 	for i, c := range r.Candidates {
-		if i == shown || c.Probe == nil || !c.runs() {
+		if i == maxShown || c.Probe == nil || !c.canRun() {
 			break
 		}
-		step, f := seconds(c.Expected), c.Compile
+		step, f := formatSeconds(c.ExpectedSeconds), c.Compile
 		if f == nil {
 			step, f = "~"+step, c.Probe
 		}
 		rows, price := "-", "-"
-		if c.Sketch.Rows > 0 && c.Expected > 0 {
-			rate := float64(c.Sketch.Rows) / c.Expected
+		if c.Sketch.Rows > 0 && c.ExpectedSeconds > 0 {
+			rate := float64(c.Sketch.Rows) / c.ExpectedSeconds
 			rows = fmt.Sprintf("%.4g", rate)
-			if c.Priced {
-				price = Money(c.Dollars / 3600 / rate * 1e6)
+			if c.HasPrice {
+				price = FormatDollars(c.HourlyPrice / 3600 / rate * 1e6)
 			}
 		}
 		memory := fmt.Sprintf("%.2f GiB", float64(f.Bytes)/(1<<30))
@@ -145,24 +148,24 @@ func (r *Result) WriteText(w io.Writer) error {
 		if c.Compile == nil {
 			memory = "~" + memory
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", step, seconds(c.Probe.Seconds), rows, memory, price, c.Plan)
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", step, formatSeconds(c.Probe.Seconds), rows, memory, price, c.Plan)
 	}
 	_ = table.Flush() // a strings.Builder returns no errors
 	b.WriteString("\n")
-	counts := r.counts()
+	counts := r.countVerdicts()
 	for _, v := range verdicts {
 		if counts[v] == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "  %4d  %s\n", counts[v], said[v])
-		if v != Refused && v != Failed {
+		fmt.Fprintf(&b, "  %4d  %s\n", counts[v], verdictTexts[v])
+		if v != Rejected && v != Failed {
 			continue
 		}
-		told := map[string]bool{}
+		printed := map[string]bool{}
 		for _, c := range r.Candidates {
 			line, _, _ := strings.Cut(c.Reason, "\n")
-			if c.Verdict == v && !told[line] && len(told) < 5 {
-				told[line] = true
+			if c.Verdict == v && !printed[line] && len(printed) < 5 {
+				printed[line] = true
 				fmt.Fprintf(&b, "          %s: %s\n", c.Plan, line)
 			}
 		}
@@ -172,8 +175,8 @@ func (r *Result) WriteText(w io.Writer) error {
 	return err
 }
 
-// seconds formats a duration with three significant digits.
-func seconds(s float64) string {
+// formatSeconds formats a duration with three significant digits.
+func formatSeconds(s float64) string {
 	switch {
 	case s >= 1:
 		return fmt.Sprintf("%.3g s", s)

@@ -68,50 +68,50 @@ const (
 	Fastest Goal = "fastest"
 	// Cheapest minimizes the cost per row.
 	Cheapest Goal = "cheapest"
-	// Largest maximizes the rows of a step. Among equal plans the fastest is the best.
-	Largest Goal = "largest-batch"
+	// LargestBatch maximizes the rows of a step. Among equal plans the fastest is the best.
+	LargestBatch Goal = "largest-batch"
 )
 
 // Options configure a search. The zero value searches all plans for the fastest.
 type Options struct {
 	Goal Goal
-	// Dollars returns the price of a slice per hour and whether it is known. With nil no price is
+	// HourlyPrice returns the price of a slice per hour and whether it is known. With nil no price is
 	// known.
-	Dollars func(slice string) (float64, bool)
+	HourlyPrice func(slice string) (float64, bool)
 	// Budget is the maximum price per hour in dollars; 0 means no limit.
 	Budget float64
-	// Within limits the time, and Probes limits the number, of probes; 0 means no limit. Plans that
+	// TimeLimit limits the time, and Probes limits the number, of probes; 0 means no limit. Plans that
 	// were not probed have the verdict Untried.
-	Within time.Duration
-	Probes int
+	TimeLimit time.Duration
+	MaxProbes int
 	// Splits also searches the shardings of groups of variables, starting from the best plan.
 	Splits bool
 	// Compile is the number of best plans that are compiled completely; 0 means three, and a negative
 	// number means none. Up to the same number of further plans are compiled while a probed plan is
 	// expected to be better than the best compiled plan.
 	Compile int
-	// Parallel is the number of concurrent probes; 0 means one.
-	Parallel int
+	// Concurrency is the number of concurrent probes; 0 means one.
+	Concurrency int
 	// Progress is called with lines about the progress of the search. It may be nil.
 	Progress func(line string)
 }
 
-// maxProbed is the ratio of a probe's memory estimate to the memory of a device above which a plan
-// is too large. Compiled programs need up to a quarter less than the estimate, because they keep
-// some values in fast memory.
-const maxProbed = 1.3
+// maxProbeMemoryRatio is the ratio of a probe's memory estimate to the memory of a device above
+// which a plan is too large. Compiled programs need up to a quarter less than the estimate, because
+// they keep some values in fast memory.
+const maxProbeMemoryRatio = 1.3
 
-// search is one call of Search.
-type search struct {
-	step Step
-	o    Options
-	all  []*Candidate
+// searcher is one call of Search.
+type searcher struct {
+	step       Step
+	options    Options
+	candidates []*Candidate
 
-	ends time.Time
-	mu   sync.Mutex
-	made map[string]*Candidate // by program
-	best *Candidate
-	done int // number of probes
+	deadline   time.Time
+	mu         sync.Mutex
+	byProgram  map[string]*Candidate // by program
+	best       *Candidate
+	probeCount int // number of probes
 }
 
 // Search searches plans for the best way to run a step. It returns the context's error if the
@@ -119,115 +119,120 @@ type search struct {
 // no plan fits; see [Result.Best].
 func Search(ctx context.Context, plans []Plan, step Step, o Options) (*Result, error) {
 	if len(plans) == 0 {
-		return nil, &errkind.Fault{Op: "plan: search", Reason: "there are no plans", Hint: "give slices, and numbers of logical devices that divide their devices", Class: errkind.ValueError}
+		return nil, &errkind.Fault{Op: "plan: search", Reason: "there are no plans",
+			Hint: "give slices, and numbers of logical devices that divide their devices", Class: errkind.ValueError}
 	}
 	o.Goal = cmp.Or(o.Goal, Fastest)
-	if o.Dollars == nil {
-		o.Dollars = func(string) (float64, bool) { return 0, false }
+	if o.HourlyPrice == nil {
+		o.HourlyPrice = func(string) (float64, bool) { return 0, false }
 	}
-	s := &search{step: step, o: o, made: map[string]*Candidate{}}
+	s := &searcher{step: step, options: o, byProgram: map[string]*Candidate{}}
 	began := time.Now()
-	if o.Within > 0 {
-		s.ends = began.Add(o.Within)
+	if o.TimeLimit > 0 {
+		s.deadline = began.Add(o.TimeLimit)
 	}
 	first, err := s.sketch(ctx, plans)
 	if err == nil {
 		err = s.probe(ctx, first)
 	}
 	if err == nil && o.Splits {
-		err = s.splits(ctx)
+		err = s.searchSplits(ctx)
 	}
 	if err == nil && o.Compile >= 0 {
-		err = s.whole(ctx)
+		err = s.compileBest(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
 	s.estimate()
-	r := &Result{Goal: o.Goal, Took: time.Since(began).Seconds(), Candidates: s.all}
-	slices.SortStableFunc(r.Candidates, s.order)
+	r := &Result{Goal: o.Goal, Seconds: time.Since(began).Seconds(), Candidates: s.candidates}
+	slices.SortStableFunc(r.Candidates, s.compareResults)
 	return r, nil
 }
 
-func (s *search) told(format string, args ...any) {
-	if s.o.Progress != nil {
-		s.o.Progress(fmt.Sprintf(format, args...))
+func (s *searcher) logf(format string, args ...any) {
+	if s.options.Progress != nil {
+		s.options.Progress(fmt.Sprintf(format, args...))
 	}
 }
 
 // sketch sketches plans and returns the candidates for probes, the most promising first.
-func (s *search) sketch(ctx context.Context, plans []Plan) (next []*Candidate, err error) {
-	var refused error
+func (s *searcher) sketch(ctx context.Context, plans []Plan) (queue []*Candidate, err error) {
+	var firstErr error
 	for i, p := range plans {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		c := &Candidate{Plan: p, Verdict: Sketched}
-		s.all = append(s.all, c)
-		if c.Dollars, c.Priced = s.o.Dollars(p.Slice); s.tooDear(c) {
+		s.candidates = append(s.candidates, c)
+		if c.HourlyPrice, c.HasPrice = s.options.HourlyPrice(p.Slice); s.isOverBudget(c) {
 			continue
 		}
 		if i%10 == 0 {
-			s.told("sketching %d of %d plans", i+1, len(plans))
+			s.logf("sketching %d of %d plans", i+1, len(plans))
 		}
 		sketch, err := s.step.Sketch(ctx, p)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		if err != nil {
-			c.Verdict, c.Reason = Refused, err.Error()
-			refused = cmp.Or(refused, err)
+			c.Verdict, c.Reason = Rejected, err.Error()
+			firstErr = cmp.Or(firstErr, err)
 			continue
 		}
 		c.Sketch = sketch
 		key := p.Slice + "\x00" + sketch.Program
-		switch same := s.made[key]; {
+		switch same := s.byProgram[key]; {
 		case same != nil:
-			c.Verdict, c.Reason = Same, same.Plan.String()
+			c.Verdict, c.Reason = Duplicate, same.Plan.String()
 		case sketch.Limit > 0 && sketch.Bytes > sketch.Limit:
 			c.Verdict = TooLarge
-			s.made[key] = c
+			s.byProgram[key] = c
 		default:
-			s.made[key] = c
-			next = append(next, c)
+			s.byProgram[key] = c
+			queue = append(queue, c)
 		}
 	}
-	if refused != nil && !slices.ContainsFunc(s.all, func(c *Candidate) bool { return c.Verdict != Refused && c.Verdict != OverBudget }) {
-		return nil, refused
+	if firstErr != nil && !slices.ContainsFunc(s.candidates,
+		func(c *Candidate) bool { return c.Verdict != Rejected && c.Verdict != OverBudget }) {
+		return nil, firstErr
 	}
-	slices.SortStableFunc(next, func(a, b *Candidate) int { return s.compare(a, b, a.Sketch.Expected, b.Sketch.Expected) })
-	return next, nil
+	slices.SortStableFunc(queue, func(a, b *Candidate) int {
+		return s.compare(a, b, a.Sketch.Expected,
+			b.Sketch.Expected)
+	})
+	return queue, nil
 }
 
-func (s *search) tooDear(c *Candidate) bool {
+func (s *searcher) isOverBudget(c *Candidate) bool {
 	switch {
-	case (s.o.Goal == Cheapest || s.o.Budget > 0) && !c.Priced:
+	case (s.options.Goal == Cheapest || s.options.Budget > 0) && !c.HasPrice:
 		c.Verdict, c.Reason = OverBudget, "the price of its chips is not known"
-	case s.o.Budget > 0 && c.Dollars > s.o.Budget:
-		c.Verdict, c.Reason = OverBudget, Money(c.Dollars)+" an hour"
+	case s.options.Budget > 0 && c.HourlyPrice > s.options.Budget:
+		c.Verdict, c.Reason = OverBudget, FormatDollars(c.HourlyPrice)+" an hour"
 	}
 	return c.Verdict == OverBudget
 }
 
 // compare orders candidates by the goal, for the given step times.
-func (s *search) compare(a, b *Candidate, secondsOfA, secondsOfB float64) int {
-	rowsOfA, rowsOfB := max(a.Sketch.Rows, 1), max(b.Sketch.Rows, 1)
-	if s.o.Goal == Largest && rowsOfA != rowsOfB {
-		return cmp.Compare(rowsOfB, rowsOfA)
+func (s *searcher) compare(a, b *Candidate, secondsA, secondsB float64) int {
+	rowsA, rowsB := max(a.Sketch.Rows, 1), max(b.Sketch.Rows, 1)
+	if s.options.Goal == LargestBatch && rowsA != rowsB {
+		return cmp.Compare(rowsB, rowsA)
 	}
-	ofA, ofB := secondsOfA/float64(rowsOfA), secondsOfB/float64(rowsOfB)
-	if s.o.Goal == Cheapest {
-		ofA, ofB = ofA*a.Dollars, ofB*b.Dollars
+	costA, costB := secondsA/float64(rowsA), secondsB/float64(rowsB)
+	if s.options.Goal == Cheapest {
+		costA, costB = costA*a.HourlyPrice, costB*b.HourlyPrice
 	}
-	return cmp.Compare(ofA, ofB)
+	return cmp.Compare(costA, costB)
 }
 
-// order orders candidates for a result: first the plans that can run, by their expected times, then
-// the other plans by their verdicts.
-func (s *search) order(a, b *Candidate) int {
+// compareResults orders candidates for a result: first the plans that can run, by their expected
+// times, then the other plans by their verdicts.
+func (s *searcher) compareResults(a, b *Candidate) int {
 	stage := func(c *Candidate) int { return slices.Index(verdicts, c.Verdict) }
-	if a.runs() && b.runs() {
-		return cmp.Or(s.compare(a, b, a.Expected, b.Expected), cmp.Compare(stage(a), stage(b)))
+	if a.canRun() && b.canRun() {
+		return cmp.Or(s.compare(a, b, a.ExpectedSeconds, b.ExpectedSeconds), cmp.Compare(stage(a), stage(b)))
 	}
 	return cmp.Or(cmp.Compare(stage(a), stage(b)), s.compare(a, b, a.Sketch.Seconds, b.Sketch.Seconds))
 }
@@ -235,79 +240,80 @@ func (s *search) order(a, b *Candidate) int {
 // estimate sets the expected times of the plans that were probed or compiled. Probes and compiled
 // programs have different times (a probe hides no collectives, for example), so the time of a plan
 // that was only probed is multiplied by the mean ratio over the compiled plans.
-func (s *search) estimate() {
+func (s *searcher) estimate() {
 	sum, count := 0.0, 0
-	for _, c := range s.all {
+	for _, c := range s.candidates {
 		if c.Probe != nil && c.Compile != nil && c.Probe.Seconds > 0 && c.Compile.Seconds > 0 {
 			sum += math.Log(c.Compile.Seconds / c.Probe.Seconds)
 			count++
 		}
 	}
 	scale := math.Exp(sum / float64(max(count, 1)))
-	for _, c := range s.all {
+	for _, c := range s.candidates {
 		switch {
 		case c.Verdict == Compiled:
-			c.Expected = c.Compile.Seconds
+			c.ExpectedSeconds = c.Compile.Seconds
 		case c.Verdict == Probed:
-			c.Expected = scale * c.Probe.Seconds
+			c.ExpectedSeconds = scale * c.Probe.Seconds
 		}
 	}
 }
 
 // probe probes candidates concurrently, starting in their order.
-func (s *search) probe(ctx context.Context, queue []*Candidate) error {
-	at, failed := 0, error(nil)
-	take := func() *Candidate {
+func (s *searcher) probe(ctx context.Context, queue []*Candidate) error {
+	index, failed := 0, error(nil)
+	nextCandidate := func() *Candidate {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for at < len(queue) && failed == nil && ctx.Err() == nil {
-			c := queue[at]
-			at++
+		for index < len(queue) && failed == nil && ctx.Err() == nil {
+			c := queue[index]
+			index++
 			switch {
 			case s.best != nil && s.compare(c, s.best, c.Sketch.Seconds, s.best.Probe.Seconds) > 0:
 				c.Verdict = Slower
-			case s.o.Probes > 0 && s.done >= s.o.Probes, !s.ends.IsZero() && time.Now().After(s.ends):
-				c.Verdict = Untried
+			case s.options.MaxProbes > 0 && s.probeCount >= s.options.MaxProbes, !s.deadline.IsZero() &&
+				time.Now().After(s.deadline):
+				c.Verdict = NotTried
 			default:
-				s.done++
+				s.probeCount++
 				best := ""
 				if s.best != nil {
 					best = fmt.Sprintf("; the best so far takes %.4g s: %s", s.best.Probe.Seconds, s.best.Plan)
 				}
-				s.told("probing %d of at most %d plans%s", at, len(queue), best)
+				s.logf("probing %d of at most %d plans%s", index, len(queue), best)
 				return c
 			}
 		}
 		return nil
 	}
-	var under sync.WaitGroup
-	for range max(s.o.Parallel, 1) {
-		under.Go(func() {
-			for c := take(); c != nil; c = take() {
+	var workers sync.WaitGroup
+	for range max(s.options.Concurrency, 1) {
+		workers.Go(func() {
+			for c := nextCandidate(); c != nil; c = nextCandidate() {
 				figures, err := s.step.Probe(ctx, c.Plan)
 				s.mu.Lock()
 				if ctx.Err() == nil {
-					s.probed(c, figures, err)
+					s.setProbe(c, figures, err)
 				}
 				s.mu.Unlock()
 			}
 		})
 	}
-	under.Wait()
+	workers.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return failed
 }
 
-// probed stores the result of a probe.
-func (s *search) probed(c *Candidate, f Figures, err error) {
+// setProbe stores the result of a probe.
+func (s *searcher) setProbe(c *Candidate, f Figures, err error) {
 	if err != nil {
 		c.Verdict, c.Reason = Failed, err.Error()
 		return
 	}
 	c.Probe, c.Verdict = &f, Probed
-	if f.Limit > 0 && float64(f.Bytes) > maxProbed*float64(f.Limit) {
+	if f.Limit > 0 && float64(f.Bytes) > maxProbeMemoryRatio*float64(f.Limit) {
 		c.Verdict = TooLarge
 		return
 	}
@@ -316,29 +322,31 @@ func (s *search) probed(c *Candidate, f Figures, err error) {
 	}
 }
 
-// whole compiles the best plans completely. Each compilation corrects the estimates of the plans
-// that were only probed, so the next plan is selected after each compilation.
-func (s *search) whole(ctx context.Context) error {
-	want, fit, grows := cmp.Or(s.o.Compile, 3), 0, 1.0
+// compileBest compiles the best plans completely. Each compilation corrects the estimates of the
+// plans that were only probed, so the next plan is selected after each compilation.
+func (s *searcher) compileBest(ctx context.Context) error {
+	numWanted, numFit, memoryRatio := cmp.Or(s.options.Compile, 3), 0, 1.0
 	for {
 		s.estimate()
 		var next, best *Candidate
-		for _, c := range s.all {
+		for _, c := range s.candidates {
 			// The memory of compiled programs corrects the estimates of the other probes.
-			if c.Verdict == Probed && c.Probe.Limit > 0 && grows > 1 && grows*float64(c.Probe.Bytes) > float64(c.Probe.Limit) {
-				c.Verdict, c.Reason = TooLarge, fmt.Sprintf("by its probe, as finished programs need %.0f %% more than theirs", 100*(grows-1))
+			if c.Verdict == Probed && c.Probe.Limit > 0 && memoryRatio > 1 &&
+				memoryRatio*float64(c.Probe.Bytes) > float64(c.Probe.Limit) {
+				c.Verdict, c.Reason = TooLarge, fmt.Sprintf("by its probe, as finished programs need %.0f %% more than theirs",
+					100*(memoryRatio-1))
 			}
-			if c.Verdict == Probed && (next == nil || s.order(c, next) < 0) {
+			if c.Verdict == Probed && (next == nil || s.compareResults(c, next) < 0) {
 				next = c
 			}
-			if c.Verdict == Compiled && (best == nil || s.order(c, best) < 0) {
+			if c.Verdict == Compiled && (best == nil || s.compareResults(c, best) < 0) {
 				best = c
 			}
 		}
-		if next == nil || fit == 2*want || fit >= want && s.order(best, next) < 0 {
+		if next == nil || numFit == 2*numWanted || numFit >= numWanted && s.compareResults(best, next) < 0 {
 			return nil
 		}
-		s.told("compiling plan %d of the %d best whole: %s", fit+1, max(want, fit+1), next.Plan)
+		s.logf("compiling plan %d of the %d best whole: %s", numFit+1, max(numWanted, numFit+1), next.Plan)
 		f, err := s.step.Compile(ctx, next.Plan)
 		switch {
 		case ctx.Err() != nil:
@@ -347,10 +355,10 @@ func (s *search) whole(ctx context.Context) error {
 			next.Verdict, next.Reason = Failed, err.Error()
 		case f.Limit > 0 && f.Bytes > f.Limit:
 			next.Verdict, next.Compile = TooLarge, &f
-			grows = max(grows, float64(f.Bytes)/float64(max(next.Probe.Bytes, 1)))
+			memoryRatio = max(memoryRatio, float64(f.Bytes)/float64(max(next.Probe.Bytes, 1)))
 		default:
 			next.Verdict, next.Compile = Compiled, &f
-			fit++
+			numFit++
 		}
 	}
 }

@@ -112,7 +112,7 @@ func TestASpaceHasEachChoiceOnce(t *testing.T) {
 func TestTheBestPlanIsThatOfAllPlans(t *testing.T) {
 	for _, limit := range []int64{1 << 20, 1400, 800, 300, 80} {
 		m := &model{limit: limit}
-		r, err := plan.Search(t.Context(), sixteen.Plans(), m, plan.Options{Parallel: 2})
+		r, err := plan.Search(t.Context(), sixteen.Plans(), m, plan.Options{Concurrency: 2})
 		require.NoError(t, err)
 		least, of := math.Inf(1), ""
 		for _, p := range sixteen.Plans() {
@@ -152,7 +152,7 @@ func TestWhatWasNotTriedIsSaid(t *testing.T) {
 		}
 		return nil
 	}}
-	r, err := plan.Search(t.Context(), append(sixteen.Plans(), sixteen.Plans()[0]), m, plan.Options{Probes: 20, Compile: 1})
+	r, err := plan.Search(t.Context(), append(sixteen.Plans(), sixteen.Plans()[0]), m, plan.Options{MaxProbes: 20, Compile: 1})
 	require.NoError(t, err)
 	var text bytes.Buffer
 	require.NoError(t, r.WriteText(&text))
@@ -188,13 +188,13 @@ func TestProbedAndCompiledPlansAreRankedOnOneScale(t *testing.T) {
 		last := 0.0
 		for _, c := range r.Candidates {
 			if c.Verdict != plan.Compiled && c.Verdict != plan.Probed {
-				assert.Zero(t, c.Expected)
+				assert.Zero(t, c.ExpectedSeconds)
 				continue
 			}
-			assert.GreaterOrEqual(t, c.Expected, last, c.Plan.String())
-			last = c.Expected
+			assert.GreaterOrEqual(t, c.ExpectedSeconds, last, c.Plan.String())
+			last = c.ExpectedSeconds
 			if c.Compile != nil {
-				assert.InEpsilon(t, c.Compile.Seconds, c.Expected, 1e-12)
+				assert.InEpsilon(t, c.Compile.Seconds, c.ExpectedSeconds, 1e-12)
 			}
 		}
 		return r
@@ -206,7 +206,7 @@ func TestProbedAndCompiledPlansAreRankedOnOneScale(t *testing.T) {
 	r := search(m)
 	assert.EqualValues(t, 2, m.compiles.Load())
 	assert.Equal(t, plan.Compiled, best(t, r).Verdict)
-	assert.InEpsilon(t, 3*r.Candidates[2].Probe.Seconds, r.Candidates[2].Expected, 1e-9)
+	assert.InEpsilon(t, 3*r.Candidates[2].Probe.Seconds, r.Candidates[2].ExpectedSeconds, 1e-9)
 	var text bytes.Buffer
 	require.NoError(t, r.WriteText(&text))
 	assert.Contains(t, text.String(), "\n  ~")
@@ -227,7 +227,7 @@ func TestProbedAndCompiledPlansAreRankedOnOneScale(t *testing.T) {
 	assert.Equal(t, plan.Compiled, r.Candidates[slow].Verdict)
 	for _, c := range r.Candidates[slow+1:] {
 		if c.Verdict == plan.Probed {
-			assert.Greater(t, c.Expected, r.Candidates[slow].Expected)
+			assert.Greater(t, c.ExpectedSeconds, r.Candidates[slow].ExpectedSeconds)
 		}
 	}
 	assert.Contains(t, []plan.Verdict{plan.Probed, plan.Compiled}, r.Candidates[slow-1].Verdict)
@@ -245,7 +245,7 @@ func TestMoneyChooses(t *testing.T) {
 	prices := append(plan.ListPrices(), plan.Price{Generation: "v5p", Dollars: 0.1})
 	dollars := func(slice string) (float64, bool) {
 		chips := map[string]int{"v5e:2x2": 4, "v5e:4x4": 16, "v5p:2x2x1": 4}[slice]
-		d, _, known := prices.Of(slice[:3], chips)
+		d, _, known := prices.HourlyPrice(slice[:3], chips)
 		return d, known
 	}
 	for _, x := range []struct {
@@ -256,7 +256,7 @@ func TestMoneyChooses(t *testing.T) {
 		{plan.Options{Goal: plan.Cheapest}, "v5p:2x2x1"},
 		{plan.Options{Budget: 5}, "v5e:2x2"}, // as fast as v5p:2x2x1, and first
 	} {
-		x.o.Dollars = dollars
+		x.o.HourlyPrice = dollars
 		r, err := plan.Search(t.Context(), space.Plans(), &model{}, x.o)
 		require.NoError(t, err)
 		assert.Equal(t, x.want, best(t, r).Plan.Slice)
@@ -275,7 +275,7 @@ func TestMoneyChooses(t *testing.T) {
 
 func TestSplitsOfGroupsAreSearched(t *testing.T) {
 	space := plan.Space{Slices: []plan.Slice{{"v5e:2x2", 4}}, Logical: []int{2}, States: []logical.StateSharding{logical.ShardGradients}}
-	r, err := plan.Search(t.Context(), space.Plans(), &model{}, plan.Options{Splits: true, Parallel: 2})
+	r, err := plan.Search(t.Context(), space.Plans(), &model{}, plan.Options{Splits: true, Concurrency: 2})
 	require.NoError(t, err)
 	c := best(t, r)
 	assert.Equal(t, "searched", c.Plan.RulesName)
@@ -294,7 +294,7 @@ func TestASearchEndsWithItsContext(t *testing.T) {
 				cancel(stopped)
 			}
 			return nil
-		}}, plan.Options{Parallel: 2})
+		}}, plan.Options{Concurrency: 2})
 		assert.ErrorIs(t, err, stopped, at)
 	}
 }

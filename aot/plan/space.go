@@ -61,7 +61,7 @@ func KnownRules(names []string) ([]RuleSet, error) {
 
 // Plans returns the plans of the space, in a deterministic order. Equivalent plans, such as those
 // of a single replica with different state shardings, occur once.
-func (s Space) Plans() (all []Plan) {
+func (s Space) Plans() (plans []Plan) {
 	names := s.Axes
 	if len(names) == 0 {
 		names = []string{logical.LogicalAxis}
@@ -71,8 +71,8 @@ func (s Space) Plans() (all []Plan) {
 		sets = []RuleSet{{}}
 	}
 	for _, slice := range s.Slices {
-		for _, p := range s.logical(slice.Devices) {
-			for _, sizes := range factorings(p, len(names)) {
+		for _, p := range s.logicalSizes(slice.Devices) {
+			for _, sizes := range factorizations(p, len(names)) {
 				axes := make([]sharding.Axis, len(names))
 				for i, name := range names {
 					axes[i] = sharding.Axis{Name: name, Size: sizes[i]}
@@ -84,75 +84,77 @@ func (s Space) Plans() (all []Plan) {
 					if p == 1 {
 						set = RuleSet{}
 					}
-					for _, state := range s.states(slice.Devices / p) {
-						for _, settings := range s.settings() {
-							all = append(all, Plan{Slice: slice.Name, Replicas: slice.Devices / p, Axes: axes, RulesName: set.Name, Rules: sharing(set.Rules, state), Settings: settings})
+					for _, state := range s.stateShardings(slice.Devices / p) {
+						for _, settings := range s.settingCombinations() {
+							plans = append(plans, Plan{Slice: slice.Name, Replicas: slice.Devices / p, Axes: axes, RulesName: set.Name,
+								Rules: withStateSharding(set.Rules, state), Settings: settings})
 						}
 					}
 				}
 			}
 		}
 	}
-	return all
+	return plans
 }
 
-// sharing returns the rules with this state sharding for all variables.
-func sharing(rules logical.Rules, state logical.StateSharding) logical.Rules {
+// withStateSharding returns the rules with this state sharding for all variables.
+func withStateSharding(rules logical.Rules, state logical.StateSharding) logical.Rules {
 	out := slices.DeleteFunc(slices.Clone(rules), func(r logical.Rule) bool { return r.State != 0 })
 	if state > logical.ShardNothing {
-		share := logical.MatchState("", state)
-		share.Optional = true // the step may have no large variables
-		out = append(out, share)
+		rule := logical.MatchState("", state)
+		rule.Optional = true // the step may have no large variables
+		out = append(out, rule)
 	}
 	return out
 }
 
-func (s Space) logical(devices int) (all []int) {
+func (s Space) logicalSizes(devices int) (sizes []int) {
 	for p := 1; p <= devices; p++ {
 		if devices%p == 0 && (s.Logical == nil || slices.Contains(s.Logical, p)) {
-			all = append(all, p)
+			sizes = append(sizes, p)
 		}
 	}
-	return all
+	return sizes
 }
 
-func (s Space) states(replicas int) []logical.StateSharding {
+func (s Space) stateShardings(replicas int) []logical.StateSharding {
 	switch {
 	case replicas == 1:
 		return []logical.StateSharding{logical.ShardNothing}
 	case s.States == nil:
-		return []logical.StateSharding{logical.ShardNothing, logical.ShardOptimizer, logical.ShardGradients, logical.ShardParameters}
+		return []logical.StateSharding{logical.ShardNothing, logical.ShardOptimizer, logical.ShardGradients,
+			logical.ShardParameters}
 	}
 	return s.States
 }
 
-// settings returns all combinations of the program's options.
-func (s Space) settings() []map[string]string {
-	all := []map[string]string{nil}
+// settingCombinations returns all combinations of the program's options.
+func (s Space) settingCombinations() []map[string]string {
+	combinations := []map[string]string{nil}
 	for _, name := range slices.Sorted(maps.Keys(s.Settings)) {
-		var more []map[string]string
-		for _, chosen := range all {
+		var next []map[string]string
+		for _, partial := range combinations {
 			for _, value := range s.Settings[name] {
-				with := map[string]string{name: value}
-				maps.Copy(with, chosen)
-				more = append(more, with)
+				settings := map[string]string{name: value}
+				maps.Copy(settings, partial)
+				next = append(next, settings)
 			}
 		}
-		all = more
+		combinations = next
 	}
-	return all
+	return combinations
 }
 
-// factorings returns all ways to write n as a product of this number of factors.
-func factorings(n, parts int) (all [][]int) {
-	if parts == 1 {
+// factorizations returns all ways to write n as a product of this number of factors.
+func factorizations(n, factors int) (all [][]int) {
+	if factors == 1 {
 		return [][]int{{n}}
 	}
 	for f := 1; f <= n; f++ {
 		if n%f != 0 {
 			continue
 		}
-		for _, rest := range factorings(n/f, parts-1) {
+		for _, rest := range factorizations(n/f, factors-1) {
 			all = append(all, append([]int{f}, rest...))
 		}
 	}

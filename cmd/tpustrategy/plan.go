@@ -224,7 +224,7 @@ func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error)
 	}
 	result, err := ahead.Search{
 		Topologies: c.Topology, Plugin: r.Plugin, Space: space, Prices: prices, Worker: []string{a.executable, "compile-worker"}, Folder: r.Folder, Build: build, With: with,
-		Options: plan.Options{Goal: plan.Goal(c.Goal), Budget: c.Budget, Within: c.Within, Probes: c.Probes, Splits: c.Splits, Compile: cmp.Or(c.Compile, -1), Parallel: 2,
+		Options: plan.Options{Goal: plan.Goal(c.Goal), Budget: c.Budget, TimeLimit: c.Within, MaxProbes: c.Probes, Splits: c.Splits, Compile: cmp.Or(c.Compile, -1), Concurrency: 2,
 			Progress: noteLine},
 	}.Run(ctx)
 	if err != nil {

@@ -25,12 +25,13 @@ type PerDeviceDataset struct {
 //
 // An invalid dataset is a ValueError, and a panic of fn a *[errkind.PanicError]. With several
 // processes the error matches errors.ErrUnsupported: use input.FromFunction and feed.Iterate.
-func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() (input.Dataset, error)) (*PerDeviceDataset, error) {
+func (d *DistributionStrategy) DistributeDataset(ctx context.Context,
+	fn func() (input.Dataset, error)) (*PerDeviceDataset, error) {
 	if err := d.requireCross(ctx, "distribute dataset"); err != nil {
 		return nil, err
 	}
-	if d == byDefault {
-		return nil, noDevices("distribute dataset", "read the dataset itself")
+	if d == defaultStrategy {
+		return nil, noDevicesError("distribute dataset", "read the dataset itself")
 	}
 	if d.strategy.NumProcesses() > 1 {
 		return nil, fmt.Errorf("contrib: distribute dataset: over %d processes: %w; use input.FromFunction and feed.Iterate", d.strategy.NumProcesses(), errors.ErrUnsupported)
@@ -43,7 +44,8 @@ func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() 
 		err = ds.Err()
 	}
 	if err != nil {
-		return nil, &errkind.Fault{Op: "contrib: distribute dataset", Reason: "the function returned no dataset", Err: err, Class: errkind.ValueError}
+		return nil, &errkind.Fault{Op: "contrib: distribute dataset", Reason: "the function returned no dataset", Err: err,
+			Class: errkind.ValueError}
 	}
 	return &PerDeviceDataset{d, ds}, nil
 }
@@ -62,17 +64,17 @@ func (p *PerDeviceDataset) MakeInitializableIterator() *Iterator {
 
 // Iterator is a pass over a PerDeviceDataset. It is not safe for concurrent use.
 type Iterator struct {
-	d       *DistributionStrategy
-	ds      input.Dataset
-	pass    input.Iterator
-	epoch   uint64 // epoch of the next pass to open
-	index   int64
-	expired bool
+	d          *DistributionStrategy
+	ds         input.Dataset
+	iterator   input.Iterator
+	epoch      uint64 // epoch of the next pass to open
+	index      int64
+	isFinished bool
 }
 
 // Initialize starts a pass from the beginning of the dataset.
 func (it *Iterator) Initialize(ctx context.Context) error {
-	if err := it.d.untraced(ctx, "initialize"); err != nil {
+	if err := it.d.refuseTracing(ctx, "initialize"); err != nil {
 		return err
 	}
 	if err := it.Close(); err != nil {
@@ -82,7 +84,7 @@ func (it *Iterator) Initialize(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	it.pass, it.index, it.expired = pass, 0, false
+	it.iterator, it.index, it.isFinished = pass, 0, false
 	it.epoch++ // a shuffle has another order in each pass
 	return nil
 }
@@ -95,17 +97,17 @@ func (it *Iterator) GetNext(ctx context.Context) (any, error) {
 	if err := it.d.requireCross(ctx, "next"); err != nil {
 		return nil, err
 	}
-	if it.pass == nil {
+	if it.iterator == nil {
 		return nil, fault(errkind.RuntimeError, "next", "call Initialize", "the iterator is not initialized")
 	}
-	if it.expired {
+	if it.isFinished {
 		return nil, io.EOF
 	}
 	step := input.Step{Index: it.index}
 	for range it.d.NumTowers() {
-		e, err := it.pass.Next(ctx)
+		e, err := it.iterator.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			it.expired = true
+			it.isFinished = true
 		}
 		if err != nil {
 			return nil, err
@@ -123,10 +125,10 @@ func (it *Iterator) GetNext(ctx context.Context) (any, error) {
 
 // Close closes the current pass. Initialize starts a new one.
 func (it *Iterator) Close() error {
-	if it == nil || it.pass == nil {
+	if it == nil || it.iterator == nil {
 		return nil
 	}
-	pass := it.pass
-	it.pass = nil
+	pass := it.iterator
+	it.iterator = nil
 	return pass.Close()
 }

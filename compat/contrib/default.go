@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-var byDefault = &DistributionStrategy{}
+var defaultStrategy = &DistributionStrategy{}
 
 // Default returns TensorFlow's default DistributionStrategy, which is in effect outside of a scope,
 // so that library code always has a tower. It has one tower with the number 0 and no devices. Host
@@ -26,52 +26,52 @@ var byDefault = &DistributionStrategy{}
 //   - Unwrap returns a list with the value, and Group returns without waiting.
 //   - There are no worker devices. NonSlotDevices returns the devices of the variable whose name is
 //     first in alphabetical order.
-func Default() *DistributionStrategy { return byDefault }
+func Default() *DistributionStrategy { return defaultStrategy }
 
 // defaultKey is true in the default strategy's cross-tower context.
 type defaultKey struct{}
 
-// crossDefault returns the default strategy's cross-tower context.
-func crossDefault(ctx context.Context) context.Context {
+// withDefaultCrossTower returns the default strategy's cross-tower context.
+func withDefaultCrossTower(ctx context.Context) context.Context {
 	return context.WithValue(ctx, defaultKey{}, true)
 }
 
-// towerOfDefault returns the default strategy's tower.
-func towerOfDefault(ctx context.Context) *TowerContext {
-	tc := &TowerContext{d: byDefault}
+// defaultTower returns the default strategy's tower.
+func defaultTower(ctx context.Context) *TowerContext {
+	tc := &TowerContext{d: defaultStrategy}
 	tc.ctx = context.WithValue(context.WithValue(ctx, defaultKey{}, false), towerKey{}, tc)
 	return tc
 }
 
 // updateDefault calls the function of an update once, with unchanged arguments.
 func updateDefault(ctx context.Context, op string, v *Variable, fn UpdateFunc, args []any) (any, error) {
-	plain, err := byDefault.unwrapAll(op, args)
+	plain, err := defaultStrategy.unwrapAll(op, args)
 	if err != nil {
 		return nil, err
 	}
-	u := &UpdateContext{d: byDefault, variable: v}
+	u := &UpdateContext{d: defaultStrategy, variable: v}
 	u.ctx = context.WithValue(ctx, updateKey{}, u)
 	return errkind.CatchPanic("contrib: the update function", func() (any, error) { return fn(u, plain...) })
 }
 
-// mirroredDefault returns a Mirrored with the unchanged value.
-func mirroredDefault(op string, value any) (*Mirrored, error) {
-	inner, err := byDefault.unwrap(op, value)
+// mirrorOnDefault returns a Mirrored with the unchanged value.
+func mirrorOnDefault(op string, value any) (*Mirrored, error) {
+	inner, err := defaultStrategy.unwrap(op, value)
 	if err != nil {
 		return nil, err
 	}
-	return &Mirrored{perDevice{byDefault, inner}}, nil
+	return &Mirrored{perDevice{defaultStrategy, inner}}, nil
 }
 
 // fetchDefault copies a host value.
 func fetchDefault(value any, opts FetchOptions) (*tensors.Tensor, error) {
 	switch {
 	case opts.Function != nil:
-		return nil, noDevices("fetch", "run a compiled function in a strategy's scope")
+		return nil, noDevicesError("fetch", "run a compiled function in a strategy's scope")
 	case opts.Device != "":
-		return nil, noDevices("fetch", "leave FetchOptions.Device empty")
+		return nil, noDevicesError("fetch", "leave FetchOptions.Device empty")
 	}
-	inner, err := byDefault.unwrap("fetch", value)
+	inner, err := defaultStrategy.unwrap("fetch", value)
 	if err != nil {
 		return nil, err
 	}
@@ -80,12 +80,14 @@ func fetchDefault(value any, opts FetchOptions) (*tensors.Tensor, error) {
 	}
 	t, err := tensors.FromAnyValue(inner)
 	if err != nil {
-		return nil, &errkind.Fault{Op: "contrib: fetch", Reason: "what the default strategy has no copy of", Hint: "give a number or a tensor", Err: err, Class: errkind.AssertionError}
+		return nil, &errkind.Fault{Op: "contrib: fetch", Reason: "what the default strategy has no copy of",
+			Hint: "give a number or a tensor", Err: err, Class: errkind.AssertionError}
 	}
 	return t, nil
 }
 
-// noDevices returns an error for a call that needs devices.
-func noDevices(op, hint string) *errkind.Fault {
-	return &errkind.Fault{Op: "contrib: " + op, Reason: "the default strategy has no devices", Hint: hint, Err: errors.ErrUnsupported, Class: errkind.NotImplementedError}
+// noDevicesError returns an error for a call that needs devices.
+func noDevicesError(op, hint string) *errkind.Fault {
+	return &errkind.Fault{Op: "contrib: " + op, Reason: "the default strategy has no devices", Hint: hint,
+		Err: errors.ErrUnsupported, Class: errkind.NotImplementedError}
 }

@@ -12,13 +12,14 @@ func fault(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fau
 	return &errkind.Fault{Op: "contrib: " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: kind}
 }
 
-// misplaced returns an error for a call in the wrong context.
-func misplaced(op, reason, hint string) error {
+// contextError returns an error for a call in the wrong context.
+func contextError(op, reason, hint string) error {
 	return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: reason, Hint: hint}
 }
 
-// otherStrategy returns an error for a value or variable of another strategy.
-func otherStrategy(op, subject string) error {
-	return &strategy.Error{Match: strategy.ErrOtherStrategy, Op: "strategy: mixing strategies: " + op, Reason: subject + " belongs to another strategy",
-		Hint: "copy values through the host"}
+// otherStrategyError returns an error for a value or variable of another strategy.
+func otherStrategyError(op, subject string) error {
+	return &strategy.Error{Match: strategy.ErrOtherStrategy, Op: "strategy: mixing strategies: " + op,
+		Reason: subject + " belongs to another strategy",
+		Hint:   "copy values through the host"}
 }

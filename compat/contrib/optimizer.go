@@ -11,8 +11,8 @@ import (
 // Gradient is the gradient of a variable on the towers: a pair of TensorFlow's grads_and_vars. If
 // Value is nil, the variable has no gradient and is not updated.
 type Gradient struct {
-	Value any
-	Of    *Variable
+	Value    any
+	Variable *Variable
 }
 
 // DistributedApply sums gradients over the towers, in one program, and updates their variables. It
@@ -23,7 +23,8 @@ type Gradient struct {
 //
 // If there is no gradient at all, the error is a ValueError. If a gradient cannot be summed, no
 // variable is updated. An error of apply or finish stops the call, and earlier updates remain.
-func (d *DistributionStrategy) DistributedApply(ctx context.Context, gradients []Gradient, apply, finish UpdateFunc, step *Variable) (err error) {
+func (d *DistributionStrategy) DistributedApply(ctx context.Context, gradients []Gradient, apply, finish UpdateFunc,
+	step *Variable) (err error) {
 	const op = "distributed apply"
 	if err := d.requireCross(ctx, op); err != nil {
 		return err
@@ -37,10 +38,11 @@ func (d *DistributionStrategy) DistributedApply(ctx context.Context, gradients [
 		switch {
 		case g.Value == nil:
 			continue
-		case g.Of == nil:
+		case g.Variable == nil:
 			return fault(errkind.AssertionError, op, "give a variable of this strategy", "a gradient without a variable")
 		}
-		pairs, variables = append(pairs, ReducePair{g.Value, []eager.Destination{To(g.Of)}}), append(variables, g.Of)
+		pairs, variables = append(pairs, ReducePair{g.Value, []eager.Destination{To(g.Variable)}}), append(variables,
+			g.Variable)
 	}
 	if len(pairs) == 0 {
 		return fault(errkind.ValueError, op, "make the loss depend on a variable", "no gradients for any variable")

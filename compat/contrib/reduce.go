@@ -34,7 +34,8 @@ func reduceOp(op, method string) (strategy.ReduceOp, error) {
 //
 // value must be a [PerDevice] or a tower-local variable; otherwise the error is an AssertionError.
 // With a single tower, value may also be a host value.
-func (d *DistributionStrategy) Reduce(ctx context.Context, method string, value any, to ...eager.Destination) (*Mirrored, error) {
+func (d *DistributionStrategy) Reduce(ctx context.Context, method string, value any,
+	to ...eager.Destination) (*Mirrored, error) {
 	results, err := d.reduceAll(ctx, "reduce", method, []ReducePair{{value, to}})
 	if err != nil {
 		return nil, err
@@ -43,7 +44,8 @@ func (d *DistributionStrategy) Reduce(ctx context.Context, method string, value 
 }
 
 // reduceAll reduces values in one program.
-func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method string, pairs []ReducePair) (results []*Mirrored, err error) {
+func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method string,
+	pairs []ReducePair) (results []*Mirrored, err error) {
 	if err := d.requireCross(ctx, call); err != nil {
 		return nil, err
 	}
@@ -51,16 +53,16 @@ func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method strin
 	if err != nil {
 		return nil, err
 	}
-	if d == byDefault {
+	if d == defaultStrategy {
 		results = make([]*Mirrored, len(pairs))
 		for i, p := range pairs {
-			if results[i], err = mirroredDefault(call, p.Value); err != nil {
+			if results[i], err = mirrorOnDefault(call, p.Value); err != nil {
 				return nil, err
 			}
 		}
 		return results, nil
 	}
-	at := func(i int, err error) error {
+	indexed := func(i int, err error) error {
 		if len(pairs) == 1 {
 			return err
 		}
@@ -68,11 +70,11 @@ func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method strin
 	}
 	inner := make([]eager.ReducePair, len(pairs))
 	for i, p := range pairs {
-		value, made, err := d.reducible(ctx, p.Value)
+		value, isNew, err := d.toReducible(ctx, p.Value)
 		if err != nil {
-			return nil, at(i, err)
+			return nil, indexed(i, err)
 		}
-		if made {
+		if isNew {
 			defer value.(strategy.Value).Close()
 		}
 		inner[i] = eager.ReducePair{Value: value, To: destinationOf(value)}
@@ -82,7 +84,7 @@ func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method strin
 		}
 		for _, dest := range p.To { // several destinations mean all towers
 			if err := d.checkDestination(ctx, dest); err != nil {
-				return nil, at(i, err)
+				return nil, indexed(i, err)
 			}
 		}
 	}
@@ -94,7 +96,8 @@ func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method strin
 	for i, x := range reduced {
 		m, ok := x.(*strategy.Mirrored)
 		if !ok {
-			err = at(i, fault(errkind.ValueError, call, "reduce to the worker devices, and Fetch the result", "to a host, which has no tower"))
+			err = indexed(i, fault(errkind.ValueError, call, "reduce to the worker devices, and Fetch the result",
+				"to a host, which has no tower"))
 			continue
 		}
 		results[i] = &Mirrored{perDevice{d, m}}
@@ -116,9 +119,9 @@ func (d *DistributionStrategy) checkDestination(ctx context.Context, to eager.De
 	return err
 }
 
-// reducible converts value to a value or variable of package eager. made reports that it was
+// toReducible converts value to a value or variable of package eager. made reports that it was
 // created by the conversion, and that the caller must close it.
-func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner any, made bool, err error) {
+func (d *DistributionStrategy) toReducible(ctx context.Context, value any) (inner any, isNew bool, err error) {
 	switch x := value.(type) {
 	case *PerDevice:
 		v, err := d.unwrap("reduce", x)
@@ -131,7 +134,7 @@ func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner 
 		return nil, false, fault(errkind.TypeError, "reduce", "reduce tensors", "values that are no tensors: %v", v)
 	case *Variable:
 		if x == nil || x.d != d {
-			return nil, false, otherStrategy("reduce", "the variable")
+			return nil, false, otherStrategyError("reduce", "the variable")
 		}
 		if !x.TowerLocal() {
 			break
@@ -144,11 +147,13 @@ func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner 
 		}
 		p, err := d.strategy.PerReplica(ctx, []any{value}, logical.Annotation{})
 		if err != nil {
-			return nil, false, &errkind.Fault{Op: "contrib: reduce", Reason: fmt.Sprintf("a value of type %T", value), Err: err, Class: errkind.AssertionError}
+			return nil, false, &errkind.Fault{Op: "contrib: reduce", Reason: fmt.Sprintf("a value of type %T", value),
+				Err: err, Class: errkind.AssertionError}
 		}
 		return p, true, nil
 	}
-	return nil, false, fault(errkind.AssertionError, "reduce", "give what CallForEachTower returns", "a %T is no PerDevice value", value)
+	return nil, false, fault(errkind.AssertionError, "reduce", "give what CallForEachTower returns",
+		"a %T is no PerDevice value", value)
 }
 
 // ReducePair is a value of BatchReduce and its destination; without a destination, To is empty.
@@ -160,7 +165,8 @@ type ReducePair struct {
 // BatchReduce reduces several values like Reduce, but in one program. It is TensorFlow's
 // batch_reduce. The results are in the order of the pairs. If a value cannot be reduced, none is,
 // and the error names the value.
-func (d *DistributionStrategy) BatchReduce(ctx context.Context, method string, pairs []ReducePair) ([]*Mirrored, error) {
+func (d *DistributionStrategy) BatchReduce(ctx context.Context, method string, pairs []ReducePair) ([]*Mirrored,
+	error) {
 	return d.reduceAll(ctx, "batch reduce", method, pairs)
 }
 
@@ -183,13 +189,14 @@ func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchO
 	if err := d.requireCross(ctx, "fetch"); err != nil {
 		return nil, err
 	}
-	if d == byDefault {
+	if d == defaultStrategy {
 		return fetchDefault(value, opts)
 	}
 	tower := max(0, slices.Index(d.WorkerDevices(), opts.Device))
 	hosts := append(d.NonSlotDevices(), "", "/device:CPU:0")
 	if d.WorkerDevices()[tower] != opts.Device && !slices.Contains(hosts, opts.Device) {
-		return nil, fault(errkind.ValueError, "fetch", "use a name that WorkerDevices or NonSlotDevices returns", "device %q is not a device of the strategy", opts.Device)
+		return nil, fault(errkind.ValueError, "fetch", "use a name that WorkerDevices or NonSlotDevices returns",
+			"device %q is not a device of the strategy", opts.Device)
 	}
 	var source *strategy.Mirrored
 	switch x := value.(type) {
@@ -201,7 +208,7 @@ func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchO
 		source = inner.(*strategy.Mirrored)
 	case *Variable:
 		if x == nil || x.d != d {
-			return nil, otherStrategy("fetch", "the variable")
+			return nil, otherStrategyError("fetch", "the variable")
 		}
 		var err error
 		if source, err = x.inner.Read(ctx); err != nil {
@@ -209,7 +216,8 @@ func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchO
 		}
 		defer source.Close()
 	default:
-		return nil, fault(errkind.AssertionError, "fetch", "reduce it first", "a %T is no mirrored value and no variable", value)
+		return nil, fault(errkind.AssertionError, "fetch", "reduce it first", "a %T is no mirrored value and no variable",
+			value)
 	}
 	if opts.Function == nil {
 		return source.Local(ctx, tower)
@@ -224,7 +232,8 @@ func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchO
 		}
 	}()
 	if len(results) != 1 {
-		return nil, fault(errkind.ValueError, "fetch", "give a function of one result", "a function of %d results", len(results))
+		return nil, fault(errkind.ValueError, "fetch", "give a function of one result", "a function of %d results",
+			len(results))
 	}
 	return results[0].Local(ctx, tower)
 }

@@ -35,7 +35,7 @@ func (d *DistributionStrategy) Strategy() *strategy.TPUStrategy { return d.strat
 // NumTowers returns the number of towers, which are the replicas of the strategy. It is
 // TensorFlow's num_towers.
 func (d *DistributionStrategy) NumTowers() int {
-	if d == byDefault {
+	if d == defaultStrategy {
 		return 1
 	}
 	return d.strategy.NumReplicasInSync()
@@ -47,7 +47,7 @@ func (d *DistributionStrategy) IsSingleTower() bool { return d.NumTowers() == 1 
 // WorkerDevices returns the first logical device of each tower, in the order of the towers. It is
 // TensorFlow's worker_devices.
 func (d *DistributionStrategy) WorkerDevices() []string {
-	if d == byDefault {
+	if d == defaultStrategy {
 		return nil
 	}
 	return eager.Of(d.strategy).WorkerDevices(context.Background())
@@ -75,7 +75,7 @@ func (d *DistributionStrategy) WorkerDeviceIndex() any {
 // non_slot_devices. Only the [Default] strategy uses the variables.
 func (d *DistributionStrategy) NonSlotDevices(variables ...*Variable) []string {
 	switch {
-	case d != byDefault:
+	case d != defaultStrategy:
 		return eager.Of(d.strategy).NonSlotDevices()
 	case len(variables) == 0:
 		return nil
@@ -87,11 +87,12 @@ func (d *DistributionStrategy) NonSlotDevices(variables ...*Variable) []string {
 // methods of this package require that context. In the scope of another strategy the error matches
 // [strategy.ErrOtherStrategy], and in a tower's code [strategy.ErrContext].
 func (d *DistributionStrategy) Scope(ctx context.Context) (context.Context, error) {
-	if d == byDefault {
+	if d == defaultStrategy {
 		if _, ok := eager.FromContext(ctx); ok {
-			return nil, misplaced("scope", "of the default strategy in the scope of another", "use the strategy that TowerContext or MergeCall gives")
+			return nil, contextError("scope", "of the default strategy in the scope of another",
+				"use the strategy that TowerContext or MergeCall gives")
 		}
-		return crossDefault(ctx), nil
+		return withDefaultCrossTower(ctx), nil
 	}
 	return eager.Of(d.strategy).Scope(ctx)
 }
@@ -102,40 +103,40 @@ func (d *DistributionStrategy) requireCross(ctx context.Context, op string) erro
 		return err
 	}
 	cross := eager.InCrossReplicaContext(ctx)
-	if d == byDefault {
+	if d == defaultStrategy {
 		cross, _ = ctx.Value(defaultKey{}).(bool)
 	}
 	if !cross {
-		return misplaced(op, "called in a tower's code", "call it before or after, or inside TowerContext.MergeCall")
+		return contextError(op, "called in a tower's code", "call it before or after, or inside TowerContext.MergeCall")
 	}
 	return nil
 }
 
-// untraced returns an error if a compiled step is being traced, because this package executes
+// refuseTracing returns an error if a compiled step is being traced, because this package executes
 // eagerly.
-func (d *DistributionStrategy) untraced(ctx context.Context, op string) error {
+func (d *DistributionStrategy) refuseTracing(ctx context.Context, op string) error {
 	const instead = "use eager.MergeContext and eager.Extended there, or call it before or after the step"
-	if d != byDefault {
+	if d != defaultStrategy {
 		return strategy.RefuseTracing(ctx, op, instead)
 	}
 	if strategy.Tracing(ctx) {
-		return misplaced(op, "called in a compiled step", instead)
+		return contextError(op, "called in a compiled step", instead)
 	}
 	return nil
 }
 
 // requireOwn returns an error unless ctx is a context of the strategy.
 func (d *DistributionStrategy) requireOwn(ctx context.Context, op string) error {
-	if err := d.untraced(ctx, op); err != nil {
+	if err := d.refuseTracing(ctx, op); err != nil {
 		return err
 	}
 	switch s, ok := eager.FromContext(ctx); {
-	case !ok && d == byDefault:
+	case !ok && d == defaultStrategy:
 		return nil
 	case !ok:
-		return misplaced(op, "called outside the strategy's scope", "give it the context that Scope returns")
+		return contextError(op, "called outside the strategy's scope", "give it the context that Scope returns")
 	case s != d.strategy:
-		return otherStrategy(op, "the scope of the call")
+		return otherStrategyError(op, "the scope of the call")
 	}
 	return nil
 }
@@ -148,8 +149,8 @@ func (d *DistributionStrategy) ColocateVarsWith(ctx context.Context, v *Variable
 	if err := d.requireOwn(ctx, "colocate"); err != nil {
 		return nil, err
 	}
-	if d == byDefault {
-		return nil, noDevices("colocate", "open a strategy, of one replica if need be")
+	if d == defaultStrategy {
+		return nil, noDevicesError("colocate", "open a strategy, of one replica if need be")
 	}
 	if v == nil || v.d != d {
 		return nil, fault(errkind.ValueError, "colocate", "give a variable of this strategy", "no variable of this strategy")
@@ -164,7 +165,7 @@ func (d *DistributionStrategy) ColocateVarsWithDevices(ctx context.Context, devi
 	if err := d.requireOwn(ctx, "colocate"); err != nil {
 		return nil, err
 	}
-	if d == byDefault || !slices.Equal(devices, d.WorkerDevices()) {
+	if d == defaultStrategy || !slices.Equal(devices, d.WorkerDevices()) {
 		return nil, fmt.Errorf("contrib: variables on devices %q: %w; use a Go variable on the host, or GetVariable, which mirrors it", devices, errors.ErrUnsupported)
 	}
 	return ctx, nil
@@ -179,7 +180,7 @@ func (d *DistributionStrategy) Configure(any) error {
 // Group waits until all distributed values and variables of a nest are computed, like
 // DistributionStrategy.group.
 func (d *DistributionStrategy) Group(ctx context.Context, value any) error {
-	if err := d.requireCross(ctx, "group"); err != nil || d == byDefault {
+	if err := d.requireCross(ctx, "group"); err != nil || d == defaultStrategy {
 		return err
 	}
 	inner, err := d.unwrap("group", value)
@@ -206,7 +207,7 @@ func (d *DistributionStrategy) Unwrap(ctx context.Context, value any) ([]any, er
 	if err := d.requireCross(ctx, "unwrap"); err != nil {
 		return nil, err
 	}
-	if d == byDefault {
+	if d == defaultStrategy {
 		inner, err := d.unwrap("unwrap", value)
 		return []any{inner}, err
 	}
@@ -219,7 +220,7 @@ func (d *DistributionStrategy) Unwrap(ctx context.Context, value any) ([]any, er
 		return eager.Of(d.strategy).LocalResultsOf(inner)
 	case *Variable:
 		if x == nil || x.d != d {
-			return nil, otherStrategy("unwrap", "the variable")
+			return nil, otherStrategyError("unwrap", "the variable")
 		}
 		return eager.Of(d.strategy).LocalResultsOf(x.inner)
 	}

@@ -14,16 +14,17 @@ import (
 // dtype cannot represent is an error; see [eager.ReplicaContext.Add]. Each call joins the towers.
 type Arithmetic struct{ rc *eager.ReplicaContext }
 
-func (a Arithmetic) binary(op string, call func(rc *eager.ReplicaContext, x, y any) (any, error), x, y any) (any, error) {
+func (a Arithmetic) binary(op string, call func(rc *eager.ReplicaContext, x, y any) (any, error), x, y any) (any,
+	error) {
 	if a.rc == nil {
-		return nil, noDevices(op, "compute on the host, or in a strategy's scope")
+		return nil, noDevicesError(op, "compute on the host, or in a strategy's scope")
 	}
-	return call(a.rc, operand(x), operand(y))
+	return call(a.rc, toOperand(x), toOperand(y))
 }
 
-// operand converts a Variable to the variable of package eager, and returns other operands
+// toOperand converts a Variable to the variable of package eager, and returns other operands
 // unchanged.
-func operand(x any) any {
+func toOperand(x any) any {
 	if v, ok := x.(*Variable); ok && v != nil {
 		return v.inner
 	}
@@ -53,9 +54,9 @@ func (a Arithmetic) Div(x, y any) (any, error) {
 // Call runs a compiled function on all towers; see [eager.ReplicaContext.Call].
 func (a Arithmetic) Call(f *strategy.Function, args ...any) ([]any, error) {
 	if a.rc == nil {
-		return nil, noDevices("call", "run it in a strategy's scope")
+		return nil, noDevicesError("call", "run it in a strategy's scope")
 	}
-	operands, _ := mapAll(args, func(x any) (any, error) { return operand(x), nil })
+	operands, _ := mapAll(args, func(x any) (any, error) { return toOperand(x), nil })
 	return a.rc.Call(f, operands...)
 }
 
@@ -65,8 +66,8 @@ type TowerContext struct {
 	Arithmetic
 	d   *DistributionStrategy
 	ctx context.Context
-	// merging is set in a merge call of the default strategy.
-	merging bool
+	// inMergeCall is set in a merge call of the default strategy.
+	inMergeCall bool
 }
 
 // TowerFunc is the code of a tower.
@@ -88,11 +89,11 @@ func TowerContextOf(ctx context.Context) (*TowerContext, bool) {
 			return nil, false
 		}
 		if !ok {
-			tc = towerOfDefault(ctx)
+			tc = defaultTower(ctx)
 		}
 		return tc, true
 	}
-	if _, tower := eager.ReplicaContextOf(ctx); !tower || !ok || tc.d == byDefault {
+	if _, tower := eager.ReplicaContextOf(ctx); !tower || !ok || tc.d == defaultStrategy {
 		return nil, false
 	}
 	return tc, true
@@ -143,12 +144,13 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 		return d.unwrap("merge call", result)
 	}
 	if tc.rc == nil {
-		if tc.merging {
-			return nil, misplaced("merge call", "called in a merge call", "call it in the tower's code")
+		if tc.inMergeCall {
+			return nil, contextError("merge call", "called in a merge call", "call it in the tower's code")
 		}
-		tc.merging = true
-		defer func() { tc.merging = false }()
-		return errkind.CatchPanic("contrib: the merge function", func() (any, error) { return merge(crossDefault(tc.ctx), inner) })
+		tc.inMergeCall = true
+		defer func() { tc.inMergeCall = false }()
+		return errkind.CatchPanic("contrib: the merge function",
+			func() (any, error) { return merge(withDefaultCrossTower(tc.ctx), inner) })
 	}
 	return tc.rc.MergeCall(func(ctx context.Context, merged ...any) (any, error) {
 		args, err := mapAll(merged, func(x any) (any, error) { return d.wrap("merge call", x) })
@@ -181,13 +183,14 @@ func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFun
 	if err != nil {
 		return nil, err
 	}
-	if d == byDefault {
-		return errkind.CatchPanic("contrib: the tower's code", func() (any, error) { return fn(towerOfDefault(ctx), inner...) })
+	if d == defaultStrategy {
+		return errkind.CatchPanic("contrib: the tower's code", func() (any, error) { return fn(defaultTower(ctx), inner...) })
 	}
 	merged, err := eager.Of(d.strategy).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 		tc := &TowerContext{Arithmetic: Arithmetic{rc}, d: d}
 		tc.ctx = context.WithValue(rc.Context(), towerKey{}, tc)
-		return d.call("call for each tower", tc.TowerID(), args, func(args ...any) (any, error) { return fn(tc, args...) })
+		return d.callTower("call for each tower", tc.TowerID(), args,
+			func(args ...any) (any, error) { return fn(tc, args...) })
 	}, inner...)
 	if err != nil {
 		return nil, err

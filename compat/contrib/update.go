@@ -38,7 +38,7 @@ func (u *UpdateContext) Device() string { return u.device }
 // Read returns the current value of the component.
 func (u *UpdateContext) Read() (any, error) {
 	if u.variable == nil {
-		return nil, u.none("read")
+		return nil, u.noVariableError("read")
 	}
 	return u.variable.Read(u.ctx)
 }
@@ -58,12 +58,12 @@ func (u *UpdateContext) AssignSub(x any) (any, error) {
 
 func (u *UpdateContext) write(op string, write func(*Variable, context.Context, any) (any, error), x any) (any, error) {
 	if u.variable == nil {
-		return nil, u.none(op)
+		return nil, u.noVariableError(op)
 	}
 	return write(u.variable, u.ctx, x)
 }
 
-func (u *UpdateContext) none(op string) error {
+func (u *UpdateContext) noVariableError(op string) error {
 	return fault(errkind.ValueError, op, "use Update", "a non-slot update has no variable")
 }
 
@@ -78,10 +78,10 @@ func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn Updat
 	switch {
 	case v == nil:
 		return nil, fault(errkind.AssertionError, "update", "give a variable of this strategy", "no variable")
-	case d == byDefault:
+	case d == defaultStrategy:
 		return updateDefault(ctx, "update", v, fn, args)
 	case v.d != d:
-		return nil, otherStrategy("update", fmt.Sprintf("variable %q", v.Name()))
+		return nil, otherStrategyError("update", fmt.Sprintf("variable %q", v.Name()))
 	}
 	return d.update(fmt.Sprintf("update %q", v.Name()), v, fn, args, func(fn eager.UpdateFunc, args []any) (any, error) {
 		return eager.Of(d.strategy).Update(ctx, v.inner, fn, args...)
@@ -91,12 +91,13 @@ func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn Updat
 // UpdateNonSlot runs fn on the devices of NonSlotDevices, with mirrored arguments. It is
 // TensorFlow's update_non_slot. fn runs once, on the first host, or once for each device if the
 // strategy has MirroredStrategy's semantics. fn must not write variables.
-func (d *DistributionStrategy) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any, error) {
+func (d *DistributionStrategy) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any,
+	error) {
 	const op = "update non-slot"
 	if err := d.requireCross(ctx, op); err != nil {
 		return nil, err
 	}
-	if d == byDefault {
+	if d == defaultStrategy {
 		return updateDefault(ctx, op, nil, fn, args)
 	}
 	return d.update(op, nil, fn, args, func(fn eager.UpdateFunc, args []any) (any, error) {
@@ -106,7 +107,8 @@ func (d *DistributionStrategy) UpdateNonSlot(ctx context.Context, devices []stri
 
 // update calls run, a function of package eager, with the converted function and the mirrored
 // arguments of an update. v is nil for a non-slot update.
-func (d *DistributionStrategy) update(op string, v *Variable, fn UpdateFunc, args []any, run func(fn eager.UpdateFunc, args []any) (any, error)) (any, error) {
+func (d *DistributionStrategy) update(op string, v *Variable, fn UpdateFunc, args []any,
+	run func(fn eager.UpdateFunc, args []any) (any, error)) (any, error) {
 	inner, err := d.mirroredArguments(op, args)
 	if err != nil {
 		return nil, err
@@ -114,7 +116,7 @@ func (d *DistributionStrategy) update(op string, v *Variable, fn UpdateFunc, arg
 	result, err := run(func(su *eager.UpdateContext, args ...any) (any, error) {
 		u := &UpdateContext{Arithmetic: Arithmetic{su.Ops()}, d: d, variable: v, device: su.Device()}
 		u.ctx = context.WithValue(su.Context(), updateKey{}, u)
-		return d.call(op, su.ReplicaID(), args, func(args ...any) (any, error) { return fn(u, args...) })
+		return d.callTower(op, su.ReplicaID(), args, func(args ...any) (any, error) { return fn(u, args...) })
 	}, inner)
 	if err != nil {
 		return nil, err
@@ -122,8 +124,8 @@ func (d *DistributionStrategy) update(op string, v *Variable, fn UpdateFunc, arg
 	return d.wrap(op, result)
 }
 
-// mirrored reports whether the value is known to be the same on every tower.
-func (p *PerDevice) mirrored() bool {
+// isMirrored reports whether the value is known to be the same on every tower.
+func (p *PerDevice) isMirrored() bool {
 	if p == nil {
 		return false
 	}
@@ -138,7 +140,7 @@ func (d *DistributionStrategy) mirroredArguments(op string, args []any) ([]any, 
 		if _, err := mapNest(op, arg, func(x any) (any, error) {
 			switch p := x.(type) {
 			case *PerDevice:
-				if !p.mirrored() {
+				if !p.isMirrored() {
 					return nil, fault(errkind.TypeError, op, "reduce it first", "argument %d, %v, is not mirrored", i, p)
 				}
 			case *Variable:

@@ -30,18 +30,18 @@ type Mirrored struct{ perDevice }
 
 // Devices returns the devices of the map, in the order of the towers.
 func (p *perDevice) Devices() []string {
-	all := p.d.WorkerDevices()
+	towers := p.d.WorkerDevices()
 	v, ok := p.value.(strategy.Value)
 	if !ok {
-		return all
+		return towers
 	}
-	var held []string
+	var devices []string
 	for _, shard := range v.Shards() {
-		if slices.Contains(all, shard.Device) {
-			held = append(held, shard.Device)
+		if slices.Contains(towers, shard.Device) {
+			devices = append(devices, shard.Device)
 		}
 	}
-	return held
+	return devices
 }
 
 // OnDevice reports whether the map contains the device.
@@ -52,7 +52,8 @@ func (p *perDevice) OnDevice(device string) bool { return slices.Contains(p.Devi
 func (p *perDevice) Get(device string) (any, error) {
 	i := slices.Index(p.d.WorkerDevices(), device)
 	if i < 0 || !p.OnDevice(device) {
-		return nil, fault(errkind.ValueError, "get", "use a device of WorkerDevices", "no value on device %q, only on %s", device, strings.Join(p.Devices(), ", "))
+		return nil, fault(errkind.ValueError, "get", "use a device of WorkerDevices", "no value on device %q, only on %s",
+			device, strings.Join(p.Devices(), ", "))
 	}
 	return eager.Of(p.d.strategy).SelectReplica(i, p.value)
 }
@@ -63,7 +64,7 @@ func (p *perDevice) Value() any { return p.value }
 
 // Close releases the device memory. A second Close does nothing.
 func (p *perDevice) Close() error {
-	if v, ok := p.value.(strategy.Value); ok && p.d != byDefault {
+	if v, ok := p.value.(strategy.Value); ok && p.d != defaultStrategy {
 		return v.Close()
 	}
 	return nil
@@ -79,19 +80,21 @@ func (d *DistributionStrategy) PerDevice(ctx context.Context, values map[string]
 	if err := d.requireCross(ctx, "per device"); err != nil {
 		return nil, err
 	}
-	if d == byDefault {
-		return nil, noDevices("per device", "use the values as they are, or open a strategy")
+	if d == defaultStrategy {
+		return nil, noDevicesError("per device", "use the values as they are, or open a strategy")
 	}
 	devices := d.WorkerDevices()
 	ordered := make([]any, len(devices))
 	for i, device := range devices {
 		x, ok := values[device]
 		if !ok || len(values) != len(devices) {
-			return nil, fault(errkind.ValueError, "per device", "give one for each device of WorkerDevices", "%d values for %d devices, or none for %q", len(values), len(devices), device)
+			return nil, fault(errkind.ValueError, "per device", "give one for each device of WorkerDevices",
+				"%d values for %d devices, or none for %q", len(values), len(devices), device)
 		}
 		ordered[i] = x
 	}
-	v, err := eager.Of(d.strategy).ValuesFromFunction(ctx, func(c eager.ValueContext) (any, error) { return ordered[c.ReplicaIDInSyncGroup], nil })
+	v, err := eager.Of(d.strategy).ValuesFromFunction(ctx,
+		func(c eager.ValueContext) (any, error) { return ordered[c.ReplicaIDInSyncGroup], nil })
 	if err != nil {
 		return nil, err
 	}
@@ -117,9 +120,9 @@ func (d *DistributionStrategy) wrap(op string, nest any) (any, error) {
 	})
 }
 
-// held returns x as a value of this package, and reports whether it is one. The result is nil for a
-// nil pointer.
-func held(x any) (p *perDevice, ok bool) {
+// asPerDevice returns x as a value of this package, and reports whether it is one. The result is
+// nil for a nil pointer.
+func asPerDevice(x any) (p *perDevice, ok bool) {
 	switch x := x.(type) {
 	case *PerDevice:
 		if x != nil {
@@ -138,27 +141,28 @@ func held(x any) (p *perDevice, ok bool) {
 // unwrap is the inverse of wrap. It does not convert variables: see call.
 func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
 	return mapNest(op, nest, func(x any) (any, error) {
-		if v, ok := x.(*Variable); ok && v != nil && v.d != d && d != byDefault {
-			return nil, otherStrategy(op, "variable "+v.Name())
+		if v, ok := x.(*Variable); ok && v != nil && v.d != d && d != defaultStrategy {
+			return nil, otherStrategyError(op, "variable "+v.Name())
 		}
-		p, ok := held(x)
+		p, ok := asPerDevice(x)
 		switch {
 		case !ok:
 			return x, nil
 		case p == nil:
 			return nil, fault(errkind.TypeError, op, "give a value", "no value")
-		case p.d != d && d == byDefault:
+		case p.d != d && d == defaultStrategy:
 			return x, nil
 		case p.d != d:
-			return nil, otherStrategy(op, fmt.Sprint(x))
+			return nil, otherStrategyError(op, fmt.Sprint(x))
 		}
 		return p.value, nil
 	})
 }
 
-// call runs the code of a tower or of an update. It replaces variables in the arguments by the
+// callTower runs the code of a tower or of an update. It replaces variables in the arguments by the
 // tower's components, and unwraps the result.
-func (d *DistributionStrategy) call(op string, tower int, args []any, code func(args ...any) (any, error)) (any, error) {
+func (d *DistributionStrategy) callTower(op string, tower int, args []any, code func(args ...any) (any, error)) (any,
+	error) {
 	components, err := mapAll(args, func(arg any) (any, error) {
 		return mapNest(op, arg, func(x any) (any, error) {
 			if v, ok := x.(*Variable); ok && v != nil {
@@ -188,11 +192,11 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...e
 	if err := d.requireCross(ctx, "broadcast"); err != nil {
 		return nil, err
 	}
-	if d == byDefault {
+	if d == defaultStrategy {
 		if len(to) > 0 {
-			return nil, noDevices("broadcast", "leave the destination out")
+			return nil, noDevicesError("broadcast", "leave the destination out")
 		}
-		return mirroredDefault("broadcast", value)
+		return mirrorOnDefault("broadcast", value)
 	}
 	switch x := value.(type) {
 	case nil:
@@ -201,7 +205,7 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...e
 		if x != nil && x.d == d {
 			return x, nil
 		}
-		return nil, otherStrategy("broadcast", "the value")
+		return nil, otherStrategyError("broadcast", "the value")
 	case *PerDevice, *Variable:
 		return nil, fault(errkind.AssertionError, "broadcast", "reduce it", "a %T has several values", value)
 	case eager.Component:
@@ -218,7 +222,8 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...e
 	}
 	m, err := d.strategy.Mirror(ctx, value, logical.Annotation{})
 	if err != nil {
-		return nil, &errkind.Fault{Op: "contrib: broadcast", Reason: fmt.Sprintf("a value of type %T", value), Hint: "give a number or a tensor", Err: err, Class: errkind.TypeError}
+		return nil, &errkind.Fault{Op: "contrib: broadcast", Reason: fmt.Sprintf("a value of type %T", value),
+			Hint: "give a number or a tensor", Err: err, Class: errkind.TypeError}
 	}
 	return &Mirrored{perDevice{d, m}}, nil
 }
@@ -229,7 +234,7 @@ func To[T *Variable | *PerDevice | *Mirrored](x T) eager.Destination {
 	if v, ok := any(x).(*Variable); ok && v != nil {
 		return eager.To(v.inner)
 	}
-	if p, _ := held(x); p != nil {
+	if p, _ := asPerDevice(x); p != nil {
 		return destinationOf(p.value)
 	}
 	return eager.Destination{}
@@ -250,24 +255,24 @@ func destinationOf(value any) eager.Destination {
 // mapNest replaces the leaves of a nest.
 func mapNest(op string, x any, leaf func(any) (any, error)) (any, error) {
 	out, err := nest.Map("", x, func(_ string, x any) (any, error) { return leaf(x) })
-	if wrong, ok := err.(*nest.Error); ok {
+	if nestErr, ok := err.(*nest.Error); ok {
 		kind := errkind.ValueError
-		if wrong.ErrorKind == nest.WrongMemberType {
+		if nestErr.ErrorKind == nest.WrongMemberType {
 			kind = errkind.TypeError
 		}
-		return nil, fault(kind, op, wrong.Hint, "%s", wrong.Reason)
+		return nil, fault(kind, op, nestErr.Hint, "%s", nestErr.Reason)
 	}
 	return out, err
 }
 
 // mapAll replaces arguments. Its error names the invalid argument.
 func mapAll(args []any, replace func(any) (any, error)) ([]any, error) {
-	out := make([]any, len(args))
+	results := make([]any, len(args))
 	for i, arg := range args {
 		var err error
-		if out[i], err = replace(arg); err != nil {
+		if results[i], err = replace(arg); err != nil {
 			return nil, fmt.Errorf("contrib: argument %d: %w", i, err)
 		}
 	}
-	return out, nil
+	return results, nil
 }

@@ -62,14 +62,15 @@ func (d *DistributionStrategy) GetVariable(ctx context.Context, name string, ini
 	if err := d.requireOwn(ctx, op); err != nil {
 		return nil, err
 	}
-	if d == byDefault {
-		return nil, noDevices(op, "keep a Go variable, or open a strategy, of one replica if need be")
+	if d == defaultStrategy {
+		return nil, noDevicesError(op, "keep a Go variable, or open a strategy, of one replica if need be")
 	}
 	d.mu.Lock()
 	taken := d.names[name]
 	d.mu.Unlock()
 	if taken || name == "" {
-		return nil, fault(errkind.ValueError, op, "use another name, or keep the variable", "it has no name, or exists already")
+		return nil, fault(errkind.ValueError, op, "use another name, or keep the variable",
+			"it has no name, or exists already")
 	}
 	if initial == nil {
 		return nil, fault(errkind.TypeError, op, "give a value or a func() any", "no first value")
@@ -184,25 +185,27 @@ func (v *Variable) AssignSub(ctx context.Context, x any) (any, error) {
 	return v.write(ctx, "assign_sub", (*eager.ReplicaContext).AssignSub, x)
 }
 
-func (v *Variable) write(ctx context.Context, name string, write func(*eager.ReplicaContext, *strategy.Variable, any) (any, error), x any) (any, error) {
+func (v *Variable) write(ctx context.Context, name string,
+	write func(*eager.ReplicaContext, *strategy.Variable, any) (any, error), x any) (any, error) {
 	op := fmt.Sprintf("%s %q", name, v.Name())
-	if err := v.d.untraced(ctx, op); err != nil {
+	if err := v.d.refuseTracing(ctx, op); err != nil {
 		return nil, err
 	}
 	// Outside every scope the default strategy's single tower would run: neither a
 	// tower of this strategy nor an update of it.
 	if s, ok := eager.FromContext(ctx); ok && s != v.d.strategy {
-		return nil, otherStrategy(op, "the variable")
+		return nil, otherStrategyError(op, "the variable")
 	}
 	_, inTower := eager.ReplicaContextOf(ctx)
 	rc, ok := v.d.componentOps(ctx)
 	switch {
 	case v.TowerLocal() && !inTower:
-		return nil, misplaced(op, "a tower-local variable outside a tower's code", "write it in the function of CallForEachTower")
+		return nil, contextError(op, "a tower-local variable outside a tower's code",
+			"write it in the function of CallForEachTower")
 	case !v.TowerLocal() && (!ok || inTower):
-		return nil, misplaced(op, "a mirrored variable outside an update", "use DistributionStrategy.Update to modify it")
+		return nil, contextError(op, "a mirrored variable outside an update", "use DistributionStrategy.Update to modify it")
 	}
-	return write(rc, v.inner, operand(x))
+	return write(rc, v.inner, toOperand(x))
 }
 
 // Save returns the value of the variable for a checkpoint. The components of a tower-local variable
@@ -222,7 +225,8 @@ func (v *Variable) Restore(ctx context.Context, saved *tensors.Tensor) error {
 		return fault(errkind.ValueError, op, "give a value of its shape and dtype", "another value than %s", v.Shape())
 	}
 	if t := v.Shape().DType; !t.IsFloat() && !t.IsComplex() {
-		return fault(errkind.TypeError, op, "restore it with RestoreValue of package strategy, whose shares truncate", "a share of dtype %s", t)
+		return fault(errkind.TypeError, op, "restore it with RestoreValue of package strategy, whose shares truncate",
+			"a share of dtype %s", t)
 	}
 	n := v.d.NumTowers()
 	_, err := eager.Of(v.d.strategy).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {

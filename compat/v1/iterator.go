@@ -15,7 +15,7 @@ import (
 type InputIterator struct {
 	strategy    *strategy.TPUStrategy
 	distributed *input.DistributedDataset
-	it          *feed.Iterator
+	iterator    *feed.Iterator
 }
 
 var _ eager.StepIterator = (*InputIterator)(nil)
@@ -26,7 +26,10 @@ var _ eager.StepIterator = (*InputIterator)(nil)
 //
 // Deprecated: use [input.Distribute] and [feed.Iterate].
 func (s *Strategy) MakeDatasetIterator(ctx context.Context, ds input.Dataset) (*InputIterator, error) {
-	return s.iterator(ctx, func(opts input.Options) (*input.DistributedDataset, error) { return input.Distribute(ds, opts) })
+	return s.iterator(ctx, func(opts input.Options) (*input.DistributedDataset,
+		error) {
+		return input.Distribute(ds, opts)
+	})
 }
 
 // MakeInputFnIterator calls fn once for this process and returns an initialized iterator. It is
@@ -34,14 +37,21 @@ func (s *Strategy) MakeDatasetIterator(ctx context.Context, ds input.Dataset) (*
 // element of the dataset that fn returned. A mode other than input.PerWorker is a ValueError.
 //
 // Deprecated: use [input.FromFunction] and [feed.Iterate].
-func (s *Strategy) MakeInputFnIterator(ctx context.Context, fn func(input.Context) (input.Dataset, error), mode input.ReplicationMode) (*InputIterator, error) {
+func (s *Strategy) MakeInputFnIterator(ctx context.Context, fn func(input.Context) (input.Dataset, error),
+	mode input.ReplicationMode) (*InputIterator, error) {
 	if mode != input.PerWorker {
-		return nil, &errkind.Fault{Op: "v1: make input function iterator", Reason: fmt.Sprintf("input replication mode not supported: %s", mode), Hint: "use input.PerWorker", Class: errkind.ValueError}
+		return nil, &errkind.Fault{Op: "v1: make input function iterator",
+			Reason: fmt.Sprintf("input replication mode not supported: %s",
+				mode), Hint: "use input.PerWorker", Class: errkind.ValueError}
 	}
-	return s.iterator(ctx, func(opts input.Options) (*input.DistributedDataset, error) { return input.FromFunction(fn, opts) })
+	return s.iterator(ctx, func(opts input.Options) (*input.DistributedDataset,
+		error) {
+		return input.FromFunction(fn, opts)
+	})
 }
 
-func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) (*input.DistributedDataset, error)) (*InputIterator, error) {
+func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) (*input.DistributedDataset,
+	error)) (*InputIterator, error) {
 	if err := strategy.RefuseTracing(ctx, "make an iterator", insteadOfLoading); err != nil {
 		return nil, err
 	}
@@ -73,7 +83,7 @@ func (it *InputIterator) Initialize(ctx context.Context) error {
 		return err
 	}
 	next, err := feed.Iterate(ctx, it.strategy, it.distributed)
-	it.it = next
+	it.iterator = next
 	return err
 }
 
@@ -84,10 +94,10 @@ func (it *InputIterator) GetNext(ctx context.Context) (any, error) {
 	if err := strategy.RefuseTracing(ctx, "next", insteadOfLoading); err != nil {
 		return nil, err
 	}
-	if it.it == nil {
+	if it.iterator == nil {
 		return nil, fmt.Errorf("v1: next: %w: the iterator; call Initialize", strategy.ErrClosed)
 	}
-	return it.it.Next(ctx)
+	return it.iterator.Next(ctx)
 }
 
 // Next calls GetNext. It is the method that RunStepsOnIterator uses.
@@ -95,10 +105,10 @@ func (it *InputIterator) Next(ctx context.Context) (any, error) { return it.GetN
 
 // Close closes the current pass. Initialize starts a new one.
 func (it *InputIterator) Close() error {
-	if it == nil || it.it == nil {
+	if it == nil || it.iterator == nil {
 		return nil
 	}
-	open := it.it
-	it.it = nil
-	return open.Close()
+	iterator := it.iterator
+	it.iterator = nil
+	return iterator.Close()
 }

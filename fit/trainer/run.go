@@ -105,7 +105,7 @@ func (f *Flags) StrategyOptions(variables logical.Rules) strategy.Options {
 	if f.StateSharding != 0 {
 		variables = append(slices.Clip(variables), logical.MatchState("", f.StateSharding))
 	}
-	return f.By(strategy.Options{Replicas: f.Replicas, LogicalDevices: f.Logical, Variables: variables})
+	return f.ApplyPlan(strategy.Options{Replicas: f.Replicas, LogicalDevices: f.Logical, Variables: variables})
 }
 
 // Open opens the devices of the flags and creates a strategy over them. parameters is the number of

@@ -66,12 +66,12 @@ func (s Search) of(ctx context.Context, plans func(plan.Space) []plan.Plan) (*pl
 		s.slices[facts.Name] = slice
 		s.Space.Slices = append(s.Space.Slices, plan.Slice{Name: facts.Name, Devices: facts.Devices})
 		if g, ok := tpu.GenerationForDeviceKind(facts.Kind); ok {
-			if dollars, _, known := s.Prices.Of(g.Name, facts.Chips); known {
+			if dollars, _, known := s.Prices.HourlyPrice(g.Name, facts.Chips); known {
 				prices[facts.Name] = dollars
 			}
 		}
 	}
-	s.Options.Dollars = func(slice string) (float64, bool) { d, known := prices[slice]; return d, known }
+	s.Options.HourlyPrice = func(slice string) (float64, bool) { d, known := prices[slice]; return d, known }
 	return plan.Search(ctx, plans(s.Space), step, s.Options)
 }
 

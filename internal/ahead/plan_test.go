@@ -92,7 +92,7 @@ func TestAOTLargeProbesOrderPlansAsFinishedProgramsDo(t *testing.T) {
 	plans = taken
 	result, err := Search{
 		Topologies: []string{"v5e:2x4"}, Worker: workerCommand, Folder: os.Getenv("TPUSTRATEGY_PLANS_KEPT"), Build: perceptron,
-		Options: plan.Options{Compile: len(plans), Parallel: 2},
+		Options: plan.Options{Compile: len(plans), Concurrency: 2},
 	}.of(t.Context(), func(plan.Space) []plan.Plan { return plans })
 	require.NoError(t, err)
 	var text bytes.Buffer
@@ -151,7 +151,7 @@ func TestAPanicOfTheProgramIsAnErrorOfThePlan(t *testing.T) {
 	result, err := search.Run(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, plan.Probed, result.Candidates[0].Verdict)
-	assert.Equal(t, plan.Refused, result.Candidates[1].Verdict)
+	assert.Equal(t, plan.Rejected, result.Candidates[1].Verdict)
 	search.Space.Settings["microbatches"] = []string{"2"}
 	_, err = search.Run(t.Context())
 	require.ErrorContains(t, err, "building the step for v5e:1x1: 1 x logical=1, microbatches=2: panic: no parts")

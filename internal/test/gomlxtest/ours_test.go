@@ -14,7 +14,7 @@ import (
 // onAll returns the backend of 8 devices, whose numbers GoMLX may name.
 func onAll(t *testing.T) compute.Backend {
 	t.Helper()
-	b, err := gomlx.New(plugintest.System(t, 8), gomlx.Options{Logical: 2, Compiler: plugintest.Programs(t)})
+	b, err := gomlx.New(plugintest.System(t, 8), gomlx.Options{LogicalDevices: 2, Compiler: plugintest.Programs(t)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	return b
