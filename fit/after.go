@@ -41,8 +41,8 @@ func (r *runner) nextDueStep() int64 {
 	return next
 }
 
-// finishStep does everything that is due after a step: it reads the loss, runs the Measure and Record
-// functions of the hooks, and saves checkpoints.
+// finishStep does everything that is due after a step: it reads the loss, runs the Measure and
+// Record functions of the hooks, and saves checkpoints.
 func (r *runner) finishStep(ctx context.Context) error {
 	var err error
 	if r.isRecord() {

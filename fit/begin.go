@@ -15,27 +15,27 @@ func (r *runner) start(ctx context.Context) error {
 	if err := r.checkSameOptions(ctx); err != nil {
 		return err
 	}
-	var from *savedState
+	var saved *savedState
 	var err error
 	if r.saver != nil {
 		r.setActivity(watchdog.Restore, "looking for a checkpoint")
-		from, err = r.saver.findSnapshot(r.collectiveContext(ctx), r)
+		saved, err = r.saver.findSnapshot(r.collectiveContext(ctx), r)
 		err = r.convertInterrupt(ctx, err)
 	}
-	if from != nil {
-		defer from.checkpoint.Close()
-		r.state.step, r.state.resumedFrom, r.savedLocalStep, r.recordStep = from.Step, from.Step, from.Step, from.Step
-		if !from.isLocal {
-			r.savedStep = from.Step
+	if saved != nil {
+		defer saved.checkpoint.Close()
+		r.state.step, r.state.resumedFrom, r.savedLocalStep, r.recordStep = saved.Step, saved.Step, saved.Step, saved.Step
+		if !saved.isLocal {
+			r.savedStep = saved.Step
 		}
-		r.pendingMetrics, r.checkpointMetrics = decodeMetrics(from.Pending), decodeMetrics(from.Latest)
+		r.pendingMetrics, r.checkpointMetrics = decodeMetrics(saved.Pending), decodeMetrics(saved.Latest)
 	}
-	at := position{}
-	if from != nil {
-		at = from.Position
+	pos := position{}
+	if saved != nil {
+		pos = saved.Position
 	}
 	if err == nil {
-		err = r.openPass(ctx, at)
+		err = r.openPass(ctx, pos)
 	}
 	if err == nil {
 		err = r.setTotalSteps()
@@ -43,18 +43,19 @@ func (r *runner) start(ctx context.Context) error {
 	if err := r.agree(ctx, err, nil); err != nil {
 		return err
 	}
-	if from != nil {
+	if saved != nil {
 		r.setActivity(watchdog.Restore, "")
-		err = r.convertInterrupt(ctx, r.restore(r.collectiveContext(ctx), from))
+		err = r.convertInterrupt(ctx, r.restore(r.collectiveContext(ctx), saved))
 	}
 	r.nextDue, r.lastVerified = r.nextDueStep(), r.state.step
 	if err == nil {
-		err = r.beginHooks(ctx, from)
+		err = r.beginHooks(ctx, saved)
 	}
 	return r.agree(ctx, err, nil)
 }
 
-// setTotalSteps computes the total number of steps from the dataset's size, unless Options.Steps is set.
+// setTotalSteps computes the total number of steps from the dataset's size, unless Options.Steps is
+// set.
 func (r *runner) setTotalSteps() error {
 	card := r.source.cardinality()
 	switch {
@@ -68,16 +69,17 @@ func (r *runner) setTotalSteps() error {
 }
 
 // beginHooks calls the Load functions with the saved state, and then the Begin functions.
-func (r *runner) beginHooks(ctx context.Context, from *savedState) error {
-	if from != nil {
+func (r *runner) beginHooks(ctx context.Context, saved *savedState) error {
+	if saved != nil {
 		for i := range r.hooks {
 			h := &r.hooks[i]
-			state, ok := from.Hooks[h.Name]
+			state, ok := saved.Hooks[h.Name]
 			if h.Load == nil || !ok {
 				continue
 			}
 			if err := r.callHook(h, func() error { return h.Load(state) }); err != nil {
-				return resumeError(r.saver.path, from.Step, err, "give the hooks that the run began with, or another directory", "the state of hook %s", h.Name)
+				return resumeError(r.saver.path, saved.Step, err, "give the hooks that the run began with, or another directory",
+					"the state of hook %s", h.Name)
 			}
 		}
 	}
@@ -94,8 +96,8 @@ func (r *runner) beginHooks(ctx context.Context, from *savedState) error {
 	return nil
 }
 
-// prefetchBatch reads the next batch, so that the step can be compiled for its shapes. It returns nil if
-// the data has ended.
+// prefetchBatch reads the next batch, so that the step can be compiled for its shapes. It returns
+// nil if the data has ended.
 func (r *runner) prefetchBatch(ctx context.Context) (*batch, error) {
 	for {
 		args, rows, err := r.source.next(ctx)

@@ -27,8 +27,8 @@ type BestOptions struct {
 type bestTracker struct {
 	metric string
 	opts   BestOptions
-	// value is the best value so far and Step is its step. Step is 0 if there is no value yet.
-	// recordsSince counts the records after Step.
+	// value is the best value so far and step is its step. step is 0 if there is no value yet.
+	// recordsSince counts the records after step.
 	value        float64
 	step         int64
 	recordsSince int
@@ -92,7 +92,7 @@ func newBestTracker(hook, metric string, opts []BestOptions) (*bestTracker, erro
 // measures, such as "held/loss" of [Evaluate]. The count is saved in checkpoints: a run that
 // stopped early and resumes runs no more steps, unless patience is larger than before.
 //
-// Include several processes all processes decide the same, because they compare the same numbers.
+// With several processes all processes decide the same, because they compare the same numbers.
 func EarlyStop(metric string, patience int, opts ...BestOptions) Hook {
 	name := "early stop by " + metric
 	b, wrong := newBestTracker(name, metric, opts)
@@ -122,10 +122,10 @@ func EarlyStop(metric string, patience int, opts ...BestOptions) Hook {
 		}}
 }
 
-// TerminateOnNaN ends the run with a [*train.NonFiniteError] at the first record at which one of the
-// metrics is NaN or infinite. Without arguments it checks the loss. No checkpoint of that step is
-// saved. In contrast, [train.NonFinite] checks within each step and leaves the variables of such a
-// step unchanged.
+// TerminateOnNaN ends the run with a [*train.NonFiniteError] at the first record at which one of
+// the metrics is NaN or infinite. Without arguments it checks the loss. No checkpoint of that step
+// is saved. In contrast, [train.NonFinite] checks within each step and leaves the variables of such
+// a step unchanged.
 func TerminateOnNaN(metrics ...string) Hook {
 	if len(metrics) == 0 {
 		metrics = []string{Loss}
@@ -133,7 +133,8 @@ func TerminateOnNaN(metrics ...string) Hook {
 	return Hook{Name: "finite", Requires: metrics, Record: func(_ context.Context, s *State) error {
 		for _, m := range s.Metrics() {
 			if (math.IsNaN(m.Value) || math.IsInf(m.Value, 0)) && slices.Contains(metrics, m.Name) {
-				return &train.NonFiniteError{Function: s.runner.trainStep.Name(), Step: s.Step(), What: fmt.Sprintf("%s (%v)", m.Name, m.Value), Applied: true}
+				return &train.NonFiniteError{Function: s.runner.trainStep.Name(), Step: s.Step(),
+					What: fmt.Sprintf("%s (%v)", m.Name, m.Value), Applied: true}
 			}
 		}
 		return nil
@@ -198,7 +199,8 @@ func (v *saver) openBest(ctx context.Context, s *State) error {
 		return err
 	}
 	if !s.ResumeEnabled() {
-		return optionError("hook keep best", "give another directory, or resume the run", "%s has a checkpoint of another run", v.path)
+		return optionError("hook keep best", "give another directory, or resume the run",
+			"%s has a checkpoint of another run", v.path)
 	}
 	return nil
 }

@@ -51,8 +51,8 @@ func (r *runner) logNoStepsLeft() {
 	r.log.Warn("fit: the resumed run has no step left to take", "step", s.step, "reason", s.stopReason, "hint", hint)
 }
 
-// latestMetrics returns the last values of all metrics: the values of this call, and otherwise the values of the
-// checkpoint that the run resumed from.
+// latestMetrics returns the last values of all metrics: the values of this call, and otherwise the
+// values of the checkpoint that the run resumed from.
 func (r *runner) latestMetrics() []Metric {
 	return mergeMetrics(slices.Clone(r.checkpointMetrics), r.state.latest)
 }

@@ -19,14 +19,14 @@ import (
 
 // CSV writes a row for each record to a file in the format of RFC 4180: the columns step and epoch,
 // and one column for each metric. A metric that was not measured at a record is an empty cell. The
-// writer is rewritten with a new column when a metric first appears later in the run.
+// file is rewritten with a new column when a metric first appears later in the run.
 //
 // The path is a file or the URL of an object; see package storage. A row is in the file when the
 // hook returns, so a killed process loses at most the row that it was about to write. Object stores
 // cannot append: the hook uploads the complete table at the end of the run and with each checkpoint
-// remoteError the [Checkpoint] hook. A table above 1 MiB is uploaded with fewer checkpoints, so that the
+// of the [Checkpoint] hook. A table above 1 MiB is uploaded with fewer checkpoints, so that the
 // uploads use less than a twentieth of the time. Every checkpoint contains the rows that the object
-// onActivity not have yet.
+// does not have yet.
 //
 // A resumed run appends to the table. It first removes the rows of the steps that it runs again,
 // and adds the rows of the checkpoint, so that the table has one row for each record. A new run
@@ -61,7 +61,7 @@ type csvTable struct {
 	path  string
 	state *State
 	file  tableFile
-	// object is file if the path is a URL, and nil otherwise. late are the rows that the text of
+	// object is file if the path is a URL, and nil otherwise. unsynced are the rows that the text of
 	// object contains and the store does not have yet.
 	object   *tableObject
 	unsynced []csvRow
@@ -69,7 +69,7 @@ type csvTable struct {
 	columns []string
 	// lastStep is the step of the file's last row.
 	lastStep int64
-	// pendingMetrics are the rows that are not in the file yet.
+	// pending are the rows that are not in the file yet.
 	pending     []csvRow
 	writeFailed bool // the last write failed
 	// syncFailed reports that the last put into the store failed.
@@ -97,7 +97,7 @@ func (c *csvTable) open(ctx context.Context, isNew bool) (err error) {
 	return err
 }
 
-// start opens the table and, in a resumed run, removes the rows of steps that are run again.
+// begin opens the table and, in a resumed run, removes the rows of steps that are run again.
 func (c *csvTable) begin(ctx context.Context, s *State) (err error) {
 	c.state = s
 	if !s.IsChief() {
@@ -135,32 +135,33 @@ func missingNames(columns, names []string) (more []string) {
 	return more
 }
 
-// truncateFrom reads the header and truncates the file before the first row of a step >= from, and before
-// an incomplete last row.
-func (c *csvTable) truncateFrom(from int64) error {
+// truncateFrom reads the header and truncates the file before the first row of a step >= firstStep,
+// and before an incomplete last row.
+func (c *csvTable) truncateFrom(firstStep int64) error {
 	data, err := c.file.Bytes(maxTableBytes)
 	if err != nil {
 		return err
 	}
 	wrong := func(reason string, args ...any) error {
-		return &errkind.Fault{Op: "fit: csv", Subject: c.path, Reason: fmt.Sprintf(reason, args...), Class: errkind.DataLossError,
-			Hint: "give a new file, or the one that the run wrote"}
+		return &errkind.Fault{Op: "fit: csv", Subject: c.path, Reason: fmt.Sprintf(reason, args...),
+			Class: errkind.DataLossError,
+			Hint:  "give a new file, or the one that the run wrote"}
 	}
-	whole := bytes.LastIndexByte(data, '\n') + 1
-	if whole == 0 { // the process was killed before the header was written
+	complete := bytes.LastIndexByte(data, '\n') + 1
+	if complete == 0 { // the process was killed before the header was written
 		return c.file.Truncate(0)
 	}
-	r := csv.NewReader(bytes.NewReader(data[:whole]))
+	r := csv.NewReader(bytes.NewReader(data[:complete]))
 	header, err := r.Read()
 	if err != nil || len(header) < 2 || header[0] != stepColumn || header[1] != epochColumn {
 		return wrong("its first line is not that of a run")
 	}
 	c.columns = header[2:]
 	for {
-		at := r.InputOffset()
+		offset := r.InputOffset()
 		record, err := r.Read()
 		if err == io.EOF {
-			return c.file.Truncate(int64(whole))
+			return c.file.Truncate(int64(complete))
 		}
 		if err != nil {
 			return wrong("%v", err)
@@ -169,14 +170,15 @@ func (c *csvTable) truncateFrom(from int64) error {
 		if err != nil || step <= c.lastStep {
 			return wrong("the row after step %d begins with %q", c.lastStep, record[0])
 		}
-		if step >= from && from > 0 { // an overflowed from truncates nothing
-			return c.file.Truncate(at)
+		if step >= firstStep && firstStep > 0 { // an overflowed firstStep truncates nothing
+			return c.file.Truncate(offset)
 		}
 		c.lastStep = step
 	}
 }
 
-// addRecord appends a record and writes all rows that are not in the file. A write error is a warning.
+// addRecord appends a record and writes all rows that are not in the file. A write error is a
+// warning.
 func (c *csvTable) addRecord(s *State) {
 	r := csvRow{Step: s.Step(), Epoch: s.Epoch()}
 	for _, m := range s.Metrics() {
@@ -237,8 +239,8 @@ func encodeCSV(records ...[]string) ([]byte, error) {
 }
 
 // addColumns replaces the file by a copy with additional columns.
-func (c *csvTable) addColumns(more []string) error {
-	columns := slices.Concat(c.columns, more)
+func (c *csvTable) addColumns(names []string) error {
+	columns := slices.Concat(c.columns, names)
 	records := [][]string{slices.Concat([]string{stepColumn, epochColumn}, columns)}
 	if c.file.Size() > 0 {
 		data, err := c.file.Bytes(maxTableBytes)
@@ -334,8 +336,8 @@ func (c *csvTable) close() error {
 		err = c.syncObject()
 	}
 	if err != nil {
-		left, _ := json.Marshal(slices.Concat(c.unsynced, c.pending))
-		err = writeError(c.path, len(left), err)
+		unsaved, _ := json.Marshal(slices.Concat(c.unsynced, c.pending))
+		err = writeError(c.path, len(unsaved), err)
 	}
 	err = errors.Join(err, c.file.Close())
 	c.file = nil

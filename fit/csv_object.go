@@ -30,7 +30,7 @@ type tableObject struct {
 	text         []byte
 	dirty        bool          // the store does not have the text
 	syncDuration time.Duration // duration of the last put
-	syncTime     time.Time     // close of the last put
+	syncTime     time.Time     // end of the last put
 }
 
 // openTableObject opens the table at a URL. It returns fs.ErrExist if isNew is set and the table
@@ -93,8 +93,8 @@ func (o *tableObject) Sync() error {
 // smallTableBytes is the size in bytes up to which a table is put with every checkpoint.
 const smallTableBytes = 1 << 20
 
-// shouldSave reports whether the table is put with this checkpoint: always if the table is small, and
-// otherwise only if the puts use less than a twentieth of the time.
+// shouldSync reports whether the table is put with this checkpoint: always if the table is small,
+// and otherwise only if the puts use less than a twentieth of the time.
 func (o *tableObject) shouldSync() bool {
 	return len(o.text) <= smallTableBytes || time.Since(o.syncTime) >= 20*o.syncDuration
 }

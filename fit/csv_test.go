@@ -27,7 +27,7 @@ type follow struct {
 	warnings []string
 }
 
-// start begins a hook at a step, as in a resumed run if the step is not 0.
+// begin begins a hook at a step, as in a resumed run if the step is not 0.
 func begin(t *testing.T, h Hook, resumed int64, saved []byte) (*follow, error) {
 	t.Helper()
 	f := &follow{t: t, h: h}
@@ -42,7 +42,7 @@ func begin(t *testing.T, h Hook, resumed int64, saved []byte) (*follow, error) {
 	return f, h.Begin(context.Background(), f.s)
 }
 
-// isDue records metrics at a step.
+// at records metrics at a step.
 func (f *follow) at(step int64, metrics ...Metric) error {
 	f.s.step, f.s.metrics, f.s.runner.recordStep = step, metrics, step
 	return f.h.Record(context.Background(), f.s)

@@ -19,7 +19,7 @@ import (
 // The hook writes the page at the end of the run and from time to time before, and replaces an
 // existing page. `tpustrategy curve` draws several runs in one chart, from their CSV tables. The
 // points are saved in checkpoints, at most 2000 for each metric; above this limit every second
-// savedState is dropped.
+// point is dropped.
 //
 // During the run, an error of drawing or writing the page is a warning. At the end, a page that
 // cannot be written is an error that matches [ErrWrite].
@@ -101,17 +101,17 @@ func (c *curvePage) addRecord(s *State) {
 
 // halvePoints removes every second point, but keeps the last one.
 func halvePoints(points []curve.Point) []curve.Point {
-	kept := points[:0]
+	result := points[:0]
 	for i, p := range points {
 		if i%2 == 0 || i == len(points)-1 {
-			kept = append(kept, p)
+			result = append(result, p)
 		}
 	}
-	return kept
+	return result
 }
 
-// shouldSave reports whether the page is drawn at this record. Drawing uses at most a fiftieth of the
-// time, and happens at most every 10 seconds.
+// shouldDraw reports whether the page is drawn at this record. Drawing uses at most a fiftieth of
+// the time, and happens at most every 10 seconds.
 func (c *curvePage) shouldDraw() bool {
 	return c.drawTime.IsZero() || time.Since(c.drawTime) > max(10*time.Second, 50*c.drawDuration)
 }
@@ -139,11 +139,11 @@ type seriesState struct {
 
 func (c *curvePage) seriesStates() (all []seriesState) {
 	for _, s := range c.series {
-		of := seriesState{Name: s.Name}
+		state := seriesState{Name: s.Name}
 		for _, p := range s.Points {
-			of.Steps, of.Values = append(of.Steps, int64(p.Step)), append(of.Values, math.Float64bits(p.Value))
+			state.Steps, state.Values = append(state.Steps, int64(p.Step)), append(state.Values, math.Float64bits(p.Value))
 		}
-		all = append(all, of)
+		all = append(all, state)
 	}
 	return all
 }
@@ -157,23 +157,26 @@ func (c *curvePage) load(data []byte) error {
 		if len(s.Steps) != len(s.Values) {
 			return &errkind.Fault{Op: "fit: curve", Reason: "the saved points are damaged", Class: errkind.DataLossError}
 		}
-		of := curve.Series{Name: s.Name}
+		series := curve.Series{Name: s.Name}
 		for i, step := range s.Steps {
-			of.Points = append(of.Points, curve.Point{Step: float64(step), Value: math.Float64frombits(s.Values[i])})
+			series.Points = append(series.Points, curve.Point{Step: float64(step), Value: math.Float64frombits(s.Values[i])})
 		}
-		c.series = append(c.series, of)
+		c.series = append(c.series, series)
 	}
 	c.records = int64(len(all))
 	return nil
 }
 
-// removeFrom removes the points of steps >= from. It returns an error if the path is a directory.
-func (c *curvePage) removeFrom(from int64) error {
+// removeFrom removes the points of steps >= firstStep. It returns an error if the path is a
+// directory.
+func (c *curvePage) removeFrom(firstStep int64) error {
 	for i := range c.series {
-		c.series[i].Points = slices.DeleteFunc(c.series[i].Points, func(p curve.Point) bool { return p.Step >= float64(from) })
+		c.series[i].Points = slices.DeleteFunc(c.series[i].Points,
+			func(p curve.Point) bool { return p.Step >= float64(firstStep) })
 	}
 	if info, err := os.Stat(c.path); err == nil && info.IsDir() {
-		return &errkind.Fault{Op: "fit: curve", Subject: c.path, Reason: "it is a directory", Class: errkind.ValueError, Hint: "give the path of a file"}
+		return &errkind.Fault{Op: "fit: curve", Subject: c.path, Reason: "it is a directory", Class: errkind.ValueError,
+			Hint: "give the path of a file"}
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ type openOptions struct {
 
 // position is the position of a run in its data.
 type position struct {
-	// Epoch is the number of the pass, from 0, and Taken is the number of batches of this pass that
+	// Epoch is the number of the pass, from 0, and Batches is the number of batches of this pass that
 	// the run has used.
 	Epoch   int64 `json:"pass"`
 	Batches int64 `json:"taken"`
@@ -47,12 +47,12 @@ type position struct {
 
 // source is one pass over the data.
 type source interface {
-	// nextDue returns the next batch as the arguments of a step, and its number of rows. The source
+	// next returns the next batch as the arguments of a step, and its number of rows. The source
 	// owns args. The error is io.EOF at the end.
 	next(ctx context.Context) (args []any, rows int, err error)
 	// state returns the position after the last batch that next returned.
 	state() input.State
-	// totalSteps returns the number of batches of a pass, if it is known.
+	// steps returns the number of batches of a pass, if it is known.
 	cardinality() input.Cardinality
 	close() error
 }
@@ -68,7 +68,8 @@ type source interface {
 // the processes share the pipelines of the saved run; see input.DistributedDataset.OpenAt.
 func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 	return Data{open: func(ctx context.Context, p openOptions) (source, error) {
-		d, err := feed.DistributeAhead(p.strategy, ds, feed.DistributeOptions{Epoch: uint64(p.start.Epoch), Arguments: p.arguments}, len(opts) > 0 && opts[0].EndTogether)
+		d, err := feed.DistributeAhead(p.strategy, ds, feed.DistributeOptions{Epoch: uint64(p.start.Epoch),
+			Arguments: p.arguments}, len(opts) > 0 && opts[0].EndTogether)
 		if err != nil {
 			return nil, err
 		}
@@ -78,7 +79,7 @@ func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 
 // Distributed returns data that reads a dataset which the caller has distributed by its own rule,
 // policy or split ([feed.DistributeAhead]). The run feeds it like [Dataset]. Use the result for one
-// runner only, because the dataset counts its passes.
+// run only, because the dataset counts its passes.
 func Distributed(d *input.DistributedDataset, opts ...feed.Options) Data {
 	return Data{open: func(ctx context.Context, p openOptions) (source, error) {
 		return newFeedSource(ctx, p, d, opts)
@@ -95,8 +96,9 @@ func Feed(f *feed.Feed) Data {
 		}
 		if !p.start.Input.IsZero() || p.start.Batches > 0 {
 			if !input.SameStep(f.State(), p.start.Input) {
-				return nil, &errkind.Fault{Op: "fit: feed", Reason: "it is at another position than the checkpoint", Match: input.ErrState,
-					Hint: "open it with feed.Options.From as Saved returns it, or give the dataset by Dataset"}
+				return nil, &errkind.Fault{Op: "fit: feed", Reason: "it is at another position than the checkpoint",
+					Match: input.ErrState,
+					Hint:  "open it with feed.Options.Start as Saved returns it, or give the dataset by Dataset"}
 			}
 		}
 		return &feedSource{feed: f}, nil
@@ -105,7 +107,7 @@ func Feed(f *feed.Feed) Data {
 
 // Batches returns data that reads an iterator. Each element is the arguments of one step: tensors
 // or Go slices of the global batch, or values of the strategy. Each pass calls batches again. A
-// resumedFrom run reads and drops the batches that it has already used, so batches must yield the same
+// resumed run reads and drops the batches that it has already used, so batches must yield the same
 // global batches each time, also if the number of processes or replicas has changed.
 func Batches(batches iter.Seq2[[]any, error]) Data {
 	return Data{open: func(ctx context.Context, from openOptions) (source, error) {
@@ -119,8 +121,9 @@ func Batches(batches iter.Seq2[[]any, error]) Data {
 				return nil, p.closeWith(err)
 			}
 			if _, _, err := p.next(ctx); err == io.EOF {
-				return nil, p.closeWith(&errkind.Fault{Op: "fit: batches", Reason: "there are fewer than the run has taken", Match: input.ErrState,
-					Hint: "give the batches that the run began with"})
+				return nil, p.closeWith(&errkind.Fault{Op: "fit: batches", Reason: "there are fewer than the run has taken",
+					Match: input.ErrState,
+					Hint:  "give the batches that the run began with"})
 			} else if err != nil {
 				return nil, p.closeWith(err)
 			}
@@ -137,7 +140,8 @@ type feedSource struct {
 	replicaRatio int // ratio of all replicas to this process's replicas
 }
 
-func newFeedSource(ctx context.Context, p openOptions, d *input.DistributedDataset, opts []feed.Options) (source, error) {
+func newFeedSource(ctx context.Context, p openOptions, d *input.DistributedDataset, opts []feed.Options) (source,
+	error) {
 	o, err := singleOption("data", opts)
 	if err != nil {
 		return nil, err
@@ -146,7 +150,8 @@ func newFeedSource(ctx context.Context, p openOptions, d *input.DistributedDatas
 		o.Partial = p.partial
 	}
 	if !o.Start.IsZero() {
-		return nil, optionError("data", "leave it out: a run begins at the beginning, or where its checkpoint says", "a feed's option From is set")
+		return nil, optionError("data", "leave it out: a run begins at the beginning, or where its checkpoint says",
+			"a feed's option From is set")
 	}
 	o.Start = p.start.Input
 	f, err := feed.New(ctx, p.strategy, d, o)

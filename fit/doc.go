@@ -1,5 +1,5 @@
 // Package fit is a training loop: it runs a training step over data, and hooks evaluate the model,
-// recordStep metrics, save checkpoints and stop the run. A run that was interrupted or killed resumes
+// record metrics, save checkpoints and stop the run. A run that was interrupted or killed resumes
 // from its last checkpoint with the same results as a run without the interruption.
 //
 //	result, err := fit.Run(ctx, step, fit.Dataset(batches), fit.Options{Steps: 300, Resume: true},
@@ -15,7 +15,7 @@
 // # The loop
 //
 // [Run] runs steps until Options.Steps is reached, the data ends, or a hook stops the run. The loop
-// onActivity not wait for a step to complete: it launches the next step while the devices still execute
+// does not wait for a step to complete: it launches the next step while the devices still execute
 // the earlier ones. At most eight launches of a program are in flight, so a run uses the memory of
 // up to eight batches. Between two records the loop adds a third of a microsecond to a step, and no
 // allocation.
@@ -43,7 +43,7 @@
 // A [Hook] is a struct of functions, for hooks that need a begin, an end, or state in checkpoints.
 // At a record the Measure functions of all hooks run first, in the order of the hooks; then all
 // Record functions run. Checkpoints are saved last. Otherwise the order of the hooks in the call
-// onActivity not matter. A panic in a hook is returned as an error.
+// does not matter. A panic in a hook is returned as an error.
 //
 // # Resuming
 //
@@ -75,9 +75,9 @@
 // # Hangs
 //
 // A host that dies or hangs leaves the other hosts waiting in a step. [Watch] names that host on
-// execute other hosts, and ends the run with a different exit code:
+// all other hosts, and ends the run with a different exit code:
 //
-//	fit.Run(ctx, step, data, options, fit.Watch(watchdog.Options{Place: "run", Exit: os.Exit}), ...)
+//	fit.Run(ctx, step, data, options, fit.Watch(watchdog.Options{Dir: "run", Exit: os.Exit}), ...)
 //
 // # Errors
 //

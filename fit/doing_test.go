@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 )
 
-// OnActivity is called for all activities of a run in their order, including the restore before Begin.
+// TestAHookIsToldWhatTheRunDoes is called for all activities of a run in their order, including the restore before Begin.
 func TestAHookIsToldWhatTheRunDoes(t *testing.T) {
 	dir := t.TempDir()
 	var told []watchdog.Activity

@@ -12,8 +12,8 @@ func optionError(name, hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "fit: " + name, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// singleOption returns the options of a variadic call, the zero value if there are none, or an error if
-// there are several.
+// singleOption returns the options of a variadic call, the zero value if there are none, or an
+// error if there are several.
 func singleOption[T any](name string, opts []T) (o T, err error) {
 	if len(opts) > 1 {
 		return o, optionError(name, "give one", "%d options", len(opts))
@@ -23,7 +23,8 @@ func singleOption[T any](name string, opts []T) (o T, err error) {
 
 // missingMetricError returns an error for a hook that needs a metric which nothing measures.
 func missingMetricError(hook, metric string, known []string) error {
-	return &errkind.Fault{Op: "fit: hook " + hook, Reason: fmt.Sprintf("nothing measures %q", metric), Hint: fmt.Sprintf("there are %q", known),
+	return &errkind.Fault{Op: "fit: hook " + hook, Reason: fmt.Sprintf("nothing measures %q", metric),
+		Hint:  fmt.Sprintf("there are %q", known),
 		Class: errkind.NotFoundError}
 }
 
@@ -45,20 +46,22 @@ var (
 )
 
 // writeError returns an error for a hook's file. lost is the number of missing bytes, or 0 if the
-// writer is written as one unit.
+// file is written as one unit.
 func writeError(path string, lost int, err error) error {
 	reason, it := "", "it"
 	if lost > 0 {
 		reason, it = fmt.Sprintf("the last %d bytes are not in it", lost), "them"
 	}
-	return &errkind.Fault{Match: ErrWrite, Subject: path, Reason: reason, Hint: "make room; a run that resumes from a checkpoint writes " + it, Err: err,
+	return &errkind.Fault{Match: ErrWrite, Subject: path, Reason: reason,
+		Hint: "make room; a run that resumes from a checkpoint writes " + it, Err: err,
 		Class: errkind.KindOr(err, errkind.ResourceExhaustedError)}
 }
 
 // resumeError returns an error for a run that cannot resume from the checkpoint of a step.
 func resumeError(directory string, step int64, cause error, hint, reason string, args ...any) error {
-	return &errkind.Fault{Match: ErrResume, Op: fmt.Sprintf("fit: resume from step %d in %s", step, directory), Reason: fmt.Sprintf(reason, args...),
-		Hint: hint, Err: cause, Class: errkind.KindOr(cause, errkind.ValueError)}
+	return &errkind.Fault{Match: ErrResume, Op: fmt.Sprintf("fit: resume from step %d in %s", step, directory),
+		Reason: fmt.Sprintf(reason, args...),
+		Hint:   hint, Err: cause, Class: errkind.KindOr(cause, errkind.ValueError)}
 }
 
 // saveError returns an error for a step's checkpoint that could not be saved.

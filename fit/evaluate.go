@@ -80,7 +80,7 @@ func runEvaluation(ctx context.Context, s *State, e Evaluator, data Data) (err e
 	if e, ok := e.(interface{ Arguments() []logical.Annotation }); ok {
 		p.arguments = e.Arguments()
 	}
-	if !s.runner.isMultiProcess() { // isMultiProcess processes need batches of one shape
+	if !s.runner.isMultiProcess() { // several processes need batches of one shape
 		p.partial = feed.Uneven
 	}
 	source, err := data.open(ctx, p)

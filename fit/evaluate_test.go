@@ -30,7 +30,7 @@ func measured(s *strategy.TPUStrategy) (*train.Step, *train.Evaluation) {
 func TestEvaluationsStopARunAndKeepTheBest(t *testing.T) {
 	ctx := context.Background()
 	whole := t.TempDir()
-	// runner runs steps until the data is asked for the batch at which it interrupts the run.
+	// run runs steps until the data is asked for the batch at which it interrupts the run.
 	run := func(dir string, interrupt int) (fit.Result, error) {
 		s := strategytest.New(t, 2, 1)
 		step, held := measured(s)

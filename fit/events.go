@@ -41,10 +41,12 @@ type EventsOptions struct {
 func Events(dir string, opts ...EventsOptions) Hook {
 	o, wrong := singleOption("hook events "+dir, opts)
 	if wrong == nil && o.HistogramEvery < 0 {
-		wrong = optionError("hook events "+dir, "give at least 1, or 0 for none", "histograms at every %d records", o.HistogramEvery)
+		wrong = optionError("hook events "+dir, "give at least 1, or 0 for none", "histograms at every %d records",
+			o.HistogramEvery)
 	}
 	l := &eventLog{dir: dir, opts: o}
-	return Hook{Name: "events " + dir, err: wrong, Files: []string{dir}, reset: func() { *l = eventLog{dir: l.dir, opts: l.opts} },
+	return Hook{Name: "events " + dir, err: wrong, Files: []string{dir},
+		reset:  func() { *l = eventLog{dir: l.dir, opts: l.opts} },
 		Begin:  func(_ context.Context, s *State) error { return l.begin(s) },
 		Record: l.addRecord,
 		Save:   l.save, Load: func(saved []byte) error {
@@ -138,7 +140,8 @@ func (l *eventLog) writer(folder string) (*events.Writer, error) {
 func folderAndTag(s *State, metric string) (folder, tag string) {
 	for _, h := range s.runner.hooks {
 		name := h.metricPrefix
-		if tag, ok := strings.CutPrefix(metric, name+"/"); ok && name != "" && name != trainFolder && name != "." && filepath.IsLocal(name) && filepath.Base(name) == name {
+		if tag, ok := strings.CutPrefix(metric, name+"/"); ok && name != "" && name != trainFolder && name != "." &&
+			filepath.IsLocal(name) && filepath.Base(name) == name {
 			return name, tag
 		}
 	}
@@ -164,12 +167,12 @@ func (l *eventLog) addRecord(ctx context.Context, s *State) error {
 		return nil
 	}
 	var failed error
-	for folder, of := range values {
+	for folder, list := range values {
 		w, err := l.writer(folder)
 		if err != nil {
 			return err
 		}
-		failed = errors.Join(failed, w.Write(events.Event{Step: s.Step(), Values: of}))
+		failed = errors.Join(failed, w.Write(events.Event{Step: s.Step(), Values: list}))
 	}
 	if failed != nil && !l.writeFailed {
 		s.Warn("fit: events are kept until there is room for them", "folder", l.dir, "error", failed)

@@ -11,7 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// findSnapshot returns the point to resume from, or nil for a new run. All processes return the same step.
+// findSnapshot returns the saved state to resume from, or nil for a new run. All processes return
+// the same step.
 func (v *saver) findSnapshot(ctx context.Context, r *runner) (*savedState, error) {
 	found, near, err := v.openLatestIntact(ctx, r)
 	if found == nil || err != nil {
@@ -21,7 +22,8 @@ func (v *saver) findSnapshot(ctx context.Context, r *runner) (*savedState, error
 	if err != nil {
 		err = resumeError(v.path, found.Step(), err, "", "")
 	} else if name, differs := differentSetting(p.Settings, r.settings()); differs {
-		err = resumeError(v.path, found.Step(), nil, "give the settings that the run began with, or another directory", "setting %q was %s when it was saved and is %s here",
+		err = resumeError(v.path, found.Step(), nil, "give the settings that the run began with, or another directory",
+			"setting %q was %s when it was saved and is %s here",
 			name, cmp.Or(p.Settings[name], "nothing"), cmp.Or(r.settings()[name], "nothing"))
 	}
 	if err != nil {
@@ -32,7 +34,7 @@ func (v *saver) findSnapshot(ctx context.Context, r *runner) (*savedState, error
 	return p, nil
 }
 
-// totalSteps lists the checkpoints on process 0. Without Options.Resume, existing checkpoints are an
+// listSteps lists the checkpoints on process 0. Without Options.Resume, existing checkpoints are an
 // error.
 func (v *saver) listSteps(ctx context.Context, r *runner) ([]int64, error) {
 	if !r.state.IsChief() {
@@ -52,7 +54,7 @@ type candidate struct {
 	Local bool // a local checkpoint
 }
 
-// openAll opens the places of the checkpoints on all processes.
+// openAll opens the folders of the checkpoints on all processes.
 func (v *saver) openAll(ctx context.Context, r *runner) error {
 	if err := r.agree(ctx, v.open(ctx, r), nil); err != nil {
 		return err
@@ -63,42 +65,42 @@ func (v *saver) openAll(ctx context.Context, r *runner) error {
 	return v.openLocal(ctx, r)
 }
 
-// listCandidates lists the checkpoints at the opened places, the last step first. All processes return the
-// listing of process 0.
+// listCandidates lists the checkpoints at the opened folders, the last step first. All processes
+// return the listing of process 0.
 func (v *saver) listCandidates(ctx context.Context, r *runner) (all []candidate, err error) {
-	for _, of := range []*saver{v, v.local} {
-		if of == nil {
+	for _, source := range []*saver{v, v.local} {
+		if source == nil {
 			continue
 		}
-		steps, err := of.listSteps(ctx, r)
+		steps, err := source.listSteps(ctx, r)
 		if err := r.agree(ctx, err, nil); err != nil {
 			return nil, err
 		}
 		for _, step := range steps {
-			all = append(all, candidate{step, of != v})
+			all = append(all, candidate{step, source != v})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.Step, a.Step) })
-	mine, err := json.Marshal(all)
+	message, err := json.Marshal(all)
 	if err != nil {
 		return nil, err
 	}
-	lists, err := r.gather(ctx, "the checkpoints to look at", mine)
+	messages, err := r.gather(ctx, "the checkpoints to look at", message)
 	if err != nil {
 		return nil, err
 	}
 	all = nil
-	return all, json.Unmarshal(lists[0], &all)
+	return all, json.Unmarshal(messages[0], &all)
 }
 
-// maxListings limits how often choose lists the checkpoints again because another run has changed them.
-// Each new listing needs a new save of the other run.
+// maxListings limits how often choose lists the checkpoints again because another run has changed
+// them. Each new listing needs a new save of the other run.
 const maxListings = 100
 
-// openLatestIntact opens the last intact checkpoint. It returns nil if there is none, and reports whether it
-// is a local checkpoint. Each process reads its share of a checkpoint, and all processes choose the
-// same checkpoint. A local checkpoint that one process cannot read is skipped like a damaged one,
-// because an earlier checkpoint can replace it.
+// openLatestIntact opens the last intact checkpoint. It returns nil if there is none, and reports
+// whether it is a local checkpoint. Each process reads its share of a checkpoint, and all processes
+// choose the same checkpoint. A local checkpoint that one process cannot read is skipped like a
+// damaged one, because an earlier checkpoint can replace it.
 //
 // Another run may save and remove checkpoints meanwhile, for example the run that this one
 // replaces. A checkpoint that was removed is not damaged: choose lists the checkpoints again.
@@ -122,34 +124,37 @@ func (v *saver) openLatestIntact(ctx context.Context, r *runner) (c *checkpoint.
 		if len(all) == 0 || !v.removeLater {
 			return nil, false, nil
 		}
-		var passed []error
+		var skipped []error
 		last := int64(0)
 		for _, at := range all {
-			passed = append(passed, damaged[at]...)
+			skipped = append(skipped, damaged[at]...)
 			if !at.Local {
 				last = max(last, at.Step)
 			}
 		}
-		return nil, false, resumeError(v.path, last, errors.Join(passed...), "remove them to begin anew", "every checkpoint is damaged")
+		return nil, false, resumeError(v.path, last, errors.Join(skipped...), "remove them to begin anew",
+			"every checkpoint is damaged")
 	}
-	return nil, false, resumeError(v.path, 0, nil, "end the other run", "another run removed each checkpoint before it was read, %d times", maxListings)
+	return nil, false, resumeError(v.path, 0, nil, "end the other run",
+		"another run removed each checkpoint before it was read, %d times", maxListings)
 }
 
 // openFirstIntact opens the first intact candidate on all processes. It skips the candidates in
 // damaged, and adds the errors of further damaged candidates to it. changed reports that a
 // candidate could not be opened and that the checkpoints have changed since they were listed.
-func (v *saver) openFirstIntact(ctx context.Context, r *runner, all []candidate, damaged map[candidate][]error) (c *checkpoint.Checkpoint, near, changed bool, err error) {
-	for _, at := range all {
-		of := v
+func (v *saver) openFirstIntact(ctx context.Context, r *runner, candidates []candidate,
+	damaged map[candidate][]error) (c *checkpoint.Checkpoint, near, changed bool, err error) {
+	for _, at := range candidates {
+		source := v
 		if at.Local {
-			of = v.local
+			source = v.local
 		}
 		if damaged[at] == nil {
-			c, errs, err := of.openIntact(ctx, r, at)
+			c, errs, err := source.openIntact(ctx, r, at)
 			if err != nil || c != nil {
 				return c, at.Local, false, err
 			}
-			if now, err := v.listCandidates(ctx, r); err != nil || !slices.Equal(now, all) {
+			if now, err := v.listCandidates(ctx, r); err != nil || !slices.Equal(now, candidates) {
 				return nil, false, true, err
 			}
 			for _, err := range errs {
@@ -157,14 +162,15 @@ func (v *saver) openFirstIntact(ctx context.Context, r *runner, all []candidate,
 			}
 			damaged[at] = errs
 		}
-		of.removeLater = true
+		source.removeLater = true
 	}
 	return nil, false, false, nil
 }
 
 // openIntact opens a checkpoint on all processes. If it is damaged or was removed, c is nil and
 // damages contains the errors of the processes. err is any other error.
-func (v *saver) openIntact(ctx context.Context, r *runner, at candidate) (c *checkpoint.Checkpoint, damages []error, err error) {
+func (v *saver) openIntact(ctx context.Context, r *runner, at candidate) (c *checkpoint.Checkpoint, damages []error,
+	err error) {
 	c, err = v.manager.Open(ctx, at.Step)
 	if err == nil {
 		if _, err = readSavedState(c); !errors.Is(err, errSavedState) {
@@ -172,7 +178,8 @@ func (v *saver) openIntact(ctx context.Context, r *runner, at candidate) (c *che
 		}
 	}
 	var damage error
-	if errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, checkpoint.ErrNotFound) || errors.Is(err, errSavedState) || at.Local && err != nil && ctx.Err() == nil {
+	if errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, checkpoint.ErrNotFound) ||
+		errors.Is(err, errSavedState) || at.Local && err != nil && ctx.Err() == nil {
 		damage, err = err, nil
 	}
 	if err = r.agree(ctx, err, nil); err == nil {

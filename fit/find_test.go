@@ -61,7 +61,7 @@ func (watchedStore) read(moment string) {
 }
 
 // A run that resumes while the previous run still saves and removes checkpoints resumes from the
-// lastArg checkpoint, whatever happens between its reads. No checkpoint counts as damaged.
+// last checkpoint, whatever happens between its reads. No checkpoint counts as damaged.
 func TestAResumeBesideARunThatSavesFindsACheckpoint(t *testing.T) {
 	watchedReads.Do(func() {
 		storage.Register("watched", func(_ context.Context, place string) (storage.Store, error) {
@@ -78,7 +78,7 @@ func TestAResumeBesideARunThatSavesFindsACheckpoint(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "source")
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))
-	// runner returns the steps from which the processes resumed.
+	// run returns the steps from which the processes resumed.
 	run := func(processes int, steps int64, place string, opts fit.CheckpointOptions) []int64 {
 		resumed := make([]int64, processes)
 		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: processes}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {

@@ -10,7 +10,7 @@ import (
 )
 
 // The metrics of a [Goodput] hook: the fraction of the wall time spent in steps that count, over
-// execute lives of the run, and the model FLOPs utilization in that time. Both are from 0 to 1.
+// all lives of the run, and the model FLOPs utilization in that time. Both are from 0 to 1.
 const (
 	goodputMetric     = "goodput"
 	utilizationMetric = "mfu"
@@ -32,11 +32,12 @@ type GoodputOptions struct {
 // count ("goodput"), and the model FLOPs utilization ("mfu") if the operations and the peak rate
 // are known. Hooks that record metrics can use both, such as [CSV], [Events], [Curve] and
 // observe/prom. Goodput requires a [Watch] hook, whose watchdog measures the times. With the option
-// Place of the watchdog, the times include the earlier lives of the run.
+// Dir of the watchdog, the times include the earlier lives of the run.
 func Goodput(opts ...GoodputOptions) Hook {
 	o, wrong := singleOption("hook goodput", opts)
 	if wrong == nil && (o.FLOPs < 0 || o.Peak < 0) {
-		wrong = optionError("hook goodput", "give what is above 0, or leave it out", "%g operations a step, a peak of %g", o.FLOPs, o.Peak)
+		wrong = optionError("hook goodput", "give what is above 0, or leave it out", "%g operations a step, a peak of %g",
+			o.FLOPs, o.Peak)
 	}
 	h := Hook{Name: "goodput", Publishes: []string{goodputMetric}, err: wrong,
 		Begin: func(_ context.Context, s *State) error {
@@ -71,7 +72,8 @@ func Goodput(opts ...GoodputOptions) Hook {
 	return h
 }
 
-// passCompiledStep passes the compiled step to the hooks that need it, before the first step of a life.
+// passCompiledStep passes the compiled step to the hooks that need it, before the first step of a
+// life.
 func (r *runner) passCompiledStep(ctx context.Context, args []any) error {
 	if !slices.ContainsFunc(r.hooks, func(h Hook) bool { return h.onCompiled != nil }) {
 		return nil

@@ -38,7 +38,7 @@ type Metric struct {
 // step at which a hook with an interval is due is a record, too. Between records the loop only
 // calls Doing.
 //
-// Include several processes every process must have the same hooks. A hook that writes files must do
+// With several processes every process must have the same hooks. A hook that writes files must do
 // so only if [State.IsChief] returns true.
 type Hook struct {
 	// Name identifies the hook in errors. Two hooks with Save need different names.
@@ -87,14 +87,14 @@ type Hook struct {
 	reset func()
 	// onCompiled is called with the compiled step before the first step of a life.
 	onCompiled func(s *State, c *strategy.CompiledStep)
-	// totalSteps are additional steps that become records.
+	// recordSteps are additional steps that become records.
 	recordSteps []int64
-	// saveEvery is a second interval at which due is checked.
+	// saveEvery is a second interval at which shouldSave is called.
 	saveEvery Every
-	// saveVariables saves variables, after all Record functions, if due returns true.
+	// saveVariables saves variables, after all Record functions, if shouldSave returns true.
 	shouldSave    func(s *State) bool
 	saveVariables func(ctx context.Context, s *State) error
-	// newSaver belongs to a Checkpoint hook, watch to a Watch hook, and replay to a Replay hook.
+	// saver belongs to a Checkpoint hook, watch to a Watch hook, and replay to a Replay hook.
 	saver  *saver
 	watch  *watchdog.Options
 	replay Every
@@ -115,13 +115,14 @@ func (h *Hook) makesRecord(step int64) bool {
 }
 
 // Each returns a hook that calls f after each step that is a multiple of every. f may read the loss
-// with [State.Value], set its own metrics with [State.SetMetric], which other hooks record, and end the
-// runner with [State.Stop]. An error of f ends the run, and a resumed run calls f again for the same
-// step.
+// with [State.Value], set its own metrics with [State.SetMetric], which other hooks record, and end
+// the run with [State.Stop]. An error of f ends the run, and a resumed run calls f again for the
+// same step.
 func Each(every Every, f func(ctx context.Context, s *State) error) Hook {
 	h := Hook{Name: "each", Every: every, Measure: f}
 	if every < 1 || f == nil {
-		h.err = optionError("hook each", "give an interval of at least 1, and a function", "an interval of %d steps, or no function", every)
+		h.err = optionError("hook each", "give an interval of at least 1, and a function",
+			"an interval of %d steps, or no function", every)
 	}
 	return h
 }

@@ -30,7 +30,7 @@ var made = sync.OnceValues(func() (*train.Step, *train.Evaluation) {
 		strategytest.OK(train.NewEvaluation(s, store, loss, train.Options{}))
 })
 
-// writers prints the names in a folder.
+// files prints the names in a folder.
 func files(dir, pattern string) {
 	for _, path := range strategytest.OK(filepath.Glob(filepath.Join(dir, pattern))) {
 		fmt.Println(strategytest.OK(filepath.Rel(dir, path)))

@@ -125,7 +125,7 @@ func TestWhatCannotBeRunIsRefusedBeforeAnythingIsDone(t *testing.T) {
 }
 
 // TestWhatGoesWrongOnTheWay ends runs with errors. Each run has completed the earlier steps, has
-// seriesStates a checkpoint of them, and resumes from it when the cause is removed.
+// saved a checkpoint of them, and resumes from it when the cause is removed.
 func TestWhatGoesWrongOnTheWay(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	mine := errors.New("mine")
@@ -301,7 +301,7 @@ func TestCheckpointsOfOthersAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, checkpoint.ErrCorrupt)
 }
 
-// knownMetricNames returns the names of the checkpoints in a directory.
+// names returns the names of the checkpoints in a directory.
 func names(t *testing.T, dir string) (all []string) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)

@@ -94,7 +94,7 @@ func TestKilledChild(t *testing.T) {
 }
 
 // TestKilledRunsGoOn kills a run with SIGKILL at many points. At the end its table equals the table
-// remoteError a run that was not killed, in every digit, and each example is used once in each pass.
+// of a run that was not killed, in every digit, and each example is used once in each pass.
 func TestKilledRunsGoOn(t *testing.T) {
 	plugintest.Path(t, "cpu")
 	whole, dir := t.TempDir(), t.TempDir()
@@ -115,7 +115,7 @@ func TestKilledRunsGoOn(t *testing.T) {
 		var out strings.Builder
 		c.Stdout, c.Stderr = &out, &out
 		require.NoError(t, c.Start())
-		if where == "outside" { // isDue any time between 12 rows and the end
+		if where == "outside" { // at any time between 12 rows and the end
 			require.Eventually(t, func() bool {
 				data, err := os.ReadFile(table)
 				return err == nil && strings.Count(string(data), "\n") > 12

@@ -12,11 +12,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage/peers"
 )
 
-// LocalCheckpoints configures local checkpoints: additional checkpoints on the hosts of the run, saved more
-// often than an object store would allow. Each host writes its shards to a local folder and to the
-// openLocalFolder folder of the next host, so that the loss of one host loses no data. A resumed run uses the
-// newest intact checkpoint, either a local one or one of the Checkpoint hook. The zero value saves
-// no local checkpoints.
+// LocalCheckpoints configures local checkpoints: additional checkpoints on the hosts of the run,
+// saved more often than an object store would allow. Each host writes its shards to a local folder
+// and to the local folder of the next host, so that the loss of one host loses no data. A resumed
+// run uses the newest intact checkpoint, either a local one or one of the Checkpoint hook. The zero
+// value saves no local checkpoints.
 //
 // Two local checkpoints are kept in addition to the one that is being saved. Together the hosts
 // store three times the state of the run, and the same amount again for the copies. A save that
@@ -27,14 +27,15 @@ type LocalCheckpoints struct {
 	// with the checkpoints of the Checkpoint hook.
 	Folder string
 	// Every is the interval of local checkpoints. Steps that the Checkpoint hook saves have no
-	// openLocalFolder checkpoint.
+	// local checkpoint.
 	Every Every
 }
 
 // validate returns an error for invalid options.
 func (n LocalCheckpoints) validate(dir string) error {
 	if (n.Folder == "") != (n.Every == 0) || n.Every < 0 || storage.IsURL(n.Folder) {
-		return optionError("hook checkpoint "+dir, "give a folder of each host, and an interval of at least 1", "option Near has the folder %q and the interval %d", n.Folder, n.Every)
+		return optionError("hook checkpoint "+dir, "give a folder of each host, and an interval of at least 1",
+			"option Near has the folder %q and the interval %d", n.Folder, n.Every)
 	}
 	return nil
 }
@@ -43,11 +44,12 @@ func (n LocalCheckpoints) validate(dir string) error {
 const keepLocal = 2
 
 // newSaver returns the saver of local checkpoints, or nil without a Folder.
-func (n LocalCheckpoints) newSaver(of CheckpointOptions) *saver {
+func (n LocalCheckpoints) newSaver(opts CheckpointOptions) *saver {
 	if n.Folder == "" {
 		return nil
 	}
-	return &saver{path: n.Folder, opts: CheckpointOptions{Keep: keepLocal, Include: of.Include, Exclude: of.Exclude, Restore: of.Restore}}
+	return &saver{path: n.Folder, opts: CheckpointOptions{Keep: keepLocal, Include: opts.Include, Exclude: opts.Exclude,
+		Restore: opts.Restore}}
 }
 
 // openLocal opens the local checkpoints. All processes must call it.
@@ -60,11 +62,12 @@ func (v *saver) openLocal(ctx context.Context, r *runner) error {
 	if err := v.checkDistinctFolders(ctx, r); err != nil {
 		return err
 	}
-	text, err := r.strategy.BroadcastBytes(ctx, "fit: the name of the run", []byte(name)) // the name of process 0
+	runName, err := r.strategy.BroadcastBytes(ctx, "fit: the name of the run", []byte(name)) // the name of process 0
 	if err != nil {
 		return err
 	}
-	all, err := peers.Open(ctx, storage.Sub(local, string(text)), peers.Options{Process: r.strategy.Process(), Gather: r.gather, Logger: r.log})
+	all, err := peers.Open(ctx, storage.Sub(local, string(runName)),
+		peers.Options{Process: r.strategy.Process(), Gather: r.gather, Logger: r.log})
 	if err == nil {
 		n.store = all
 		err = n.open(ctx, r)
@@ -72,8 +75,8 @@ func (v *saver) openLocal(ctx context.Context, r *runner) error {
 	return r.agree(ctx, err, nil)
 }
 
-// checkDistinctFolders returns an error on all processes if two processes of one machine have the same folder,
-// because they would overwrite each other's files.
+// checkDistinctFolders returns an error on all processes if two processes of one machine have the
+// same folder, because they would overwrite each other's files.
 func (v *saver) checkDistinctFolders(ctx context.Context, r *runner) error {
 	machine, _ := os.Hostname() // without a host name, the folders alone must differ
 	folder, err := filepath.Abs(v.local.path)
@@ -85,11 +88,12 @@ func (v *saver) checkDistinctFolders(ctx context.Context, r *runner) error {
 		return err
 	}
 	first := map[string]int{}
-	for i, at := range all {
-		if other, ok := first[string(at)]; ok {
-			return optionError("hook checkpoint "+v.path, "give each process a folder of its own", "processes %d and %d have the same folder Near, %s", other, i, at)
+	for i, folderKey := range all {
+		if other, ok := first[string(folderKey)]; ok {
+			return optionError("hook checkpoint "+v.path, "give each process a folder of its own",
+				"processes %d and %d have the same folder Near, %s", other, i, folderKey)
 		}
-		first[string(at)] = i
+		first[string(folderKey)] = i
 	}
 	return nil
 }
@@ -98,7 +102,8 @@ func (v *saver) checkDistinctFolders(ctx context.Context, r *runner) error {
 // run's local subfolder.
 const runNameObject = "run.id"
 
-// openLocalFolder opens this host's folder. Process 0 also reads the name of the run, or creates it.
+// openLocalFolder opens this host's folder. Process 0 also reads the name of the run, or creates
+// it.
 func (v *saver) openLocalFolder(ctx context.Context, r *runner) (local storage.Store, name string, err error) {
 	folder, err := filepath.Abs(v.local.path)
 	if err == nil {
@@ -107,12 +112,12 @@ func (v *saver) openLocalFolder(ctx context.Context, r *runner) (local storage.S
 	if err != nil || !r.state.IsChief() {
 		return local, "", err
 	}
-	place, err := storage.Open(ctx, v.path)
+	store, err := storage.Open(ctx, v.path)
 	if err != nil {
 		return nil, "", err
 	}
-	defer func() { err = errors.Join(err, place.Close()) }()
-	text, err := storage.ReadOrPut(ctx, place, runNameObject, []byte(rand.Text()), 1<<10)
+	defer func() { err = errors.Join(err, store.Close()) }()
+	text, err := storage.ReadOrPut(ctx, store, runNameObject, []byte(rand.Text()), 1<<10)
 	return local, string(text), err
 }
 
@@ -125,21 +130,21 @@ func (v *saver) saveLocal(ctx context.Context, s *State) {
 
 // closeLocal finishes the local saves at the end of the run. err is the run's error.
 func (v *saver) closeLocal(ctx context.Context, r *runner, err error) {
-	n := v.local
-	if n == nil || n.store == nil {
+	local := v.local
+	if local == nil || local.store == nil {
 		return
 	}
-	if errors.As(err, new(*replay.Error)) && n.manager != nil {
-		if err := n.manager.RemoveAfter(r.withoutInterrupt(ctx), r.lastVerified); err != nil {
+	if errors.As(err, new(*replay.Error)) && local.manager != nil {
+		if err := local.manager.RemoveAfter(r.withoutInterrupt(ctx), r.lastVerified); err != nil {
 			r.log.Warn("fit: checkpoints on the hosts may have wrong bits", "after step", r.lastVerified, "error", err)
 		}
 	}
-	if err := n.close(r); err != nil {
+	if err := local.close(r); err != nil {
 		r.log.Warn("fit: the last checkpoint on the hosts is lost", "error", err)
 	}
 	if r.inAgreement { // the saves of other processes may need this host
 		_ = r.agree(context.WithoutCancel(ctx), nil, nil)
 	}
-	_ = n.store.Close()
-	n.store = nil
+	_ = local.store.Close()
+	local.store = nil
 }

@@ -75,7 +75,7 @@ func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 	// A shard of the newest local checkpoint cannot be read. One copy of it is sufficient; without
 	// a copy, all hosts use the previous checkpoint.
 	newest := func() int64 {
-		kept, err := filepath.Glob(filepath.Join(dir, "host-0", "*", "step-*", "checkpoint.json")) // evaluateResumed ones
+		kept, err := filepath.Glob(filepath.Join(dir, "host-0", "*", "step-*", "checkpoint.json")) // complete ones
 		require.NoError(t, err)
 		slices.Sort(kept)
 		step, err := strconv.ParseInt(strings.TrimPrefix(filepath.Base(filepath.Dir(kept[len(kept)-1])), "step-"), 10, 64)

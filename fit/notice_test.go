@@ -86,7 +86,7 @@ func TestANoticeBetweenRecordsStopsAllProcesses(t *testing.T) {
 }
 
 // TestANoticeDoesNotEndTheFeedOfOneProcess checks that the data continues until both processes have
-// inAgreement to stop.
+// agreed to stop.
 func TestANoticeDoesNotEndTheFeedOfOneProcess(t *testing.T) {
 	dir := t.TempDir()
 	for i, err := range strategytest.OnProcesses(t, plugintest.System(t, 2), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {

@@ -10,7 +10,7 @@ import (
 
 // Options configure a run. The zero value runs one pass over the data.
 type Options struct {
-	// TotalSteps is the number of steps of the whole run, including the steps before a resume; 0 ends
+	// Steps is the number of steps of the whole run, including the steps before a resume; 0 ends
 	// the run with the data. If a resumed run has no step left, it logs a warning, reports the
 	// reason in Result.StopReason, and evaluates the model.
 	Steps int64
@@ -41,14 +41,14 @@ const defaultEvery = 10
 // Result describes a run. If Run returns an error, Result describes the part of the run before the
 // error.
 type Result struct {
-	// step is the number of steps of the whole run, Resumed is the number of steps before this call
-	// of Run, and Taken is the number of steps of this call.
+	// Step is the number of steps of the whole run, ResumedFrom is the number of steps before this
+	// call of Run, and StepsRun is the number of steps of this call.
 	Step, ResumedFrom, StepsRun int64
-	// Rows is the number of rows of the batches of this call, over all replicas, and Passes is the
+	// Rows is the number of rows of the batches of this call, over all replicas, and Epochs is the
 	// number of passes over the data that the whole run has begun.
 	Rows, Epochs int64
 	// Metrics are the last values of all metrics that this call read, the loss first. If a resumed
-	// runner had no step left, they are the values in the checkpoint and the values of a new
+	// run had no step left, they are the values in the checkpoint and the values of a new
 	// evaluation.
 	Metrics []Metric
 	// Seconds is the duration of this call. TrainSeconds is the time from the launch of the first
@@ -59,10 +59,10 @@ type Result struct {
 	StopReason string
 }
 
-// value returns the last value of a metric and reports whether the metric was measured.
+// Value returns the last value of a metric and reports whether the metric was measured.
 func (r Result) Value(name string) (value float64, measured bool) { return findMetric(r.Metrics, name) }
 
-// validate returns an error for invalid options or hooks. known are the metrics of the step.
+// validateOptions returns an error for invalid options or hooks. known are the metrics of the step.
 func validateOptions(o Options, hooks []Hook, known []string) error {
 	switch {
 	case o.Steps < 0:
@@ -70,7 +70,8 @@ func validateOptions(o Options, hooks []Hook, known []string) error {
 	case o.Epochs < 0:
 		return optionError("option Epochs", "give at least 1, or 0 for one", "%d", o.Epochs)
 	case o.Steps > 0 && o.Epochs > 0:
-		return optionError("option Epochs", "give one, and set the other to 0", "both %d steps and %d passes over the data are asked for", o.Steps, o.Epochs)
+		return optionError("option Epochs", "give one, and set the other to 0",
+			"both %d steps and %d passes over the data are asked for", o.Steps, o.Epochs)
 	case o.Every < 0:
 		return optionError("option Every", "give at least 1, or 0 for 10", "%d", o.Every)
 	}
@@ -86,7 +87,8 @@ func validateOptions(o Options, hooks []Hook, known []string) error {
 		}
 		if h.saver != nil {
 			if savers++; savers > 1 {
-				return optionError("hook "+h.Name, "keep one of them; it is what a run resumes from", "there are two Checkpoint hooks")
+				return optionError("hook "+h.Name, "keep one of them; it is what a run resumes from",
+					"there are two Checkpoint hooks")
 			}
 		}
 		if h.watch != nil {
@@ -112,13 +114,14 @@ func validateOptions(o Options, hooks []Hook, known []string) error {
 		}
 	}
 	if o.Resume && savers == 0 {
-		return optionError("option Resume", "add the hook Checkpoint, with the directory of the run", "there are no checkpoints to resume from")
+		return optionError("option Resume", "add the hook Checkpoint, with the directory of the run",
+			"there are no checkpoints to resume from")
 	}
 	return checkRequiredMetrics(hooks, known)
 }
 
-// checkRequiredMetrics returns an error if a hook needs a metric that nothing publishes. known are the step's
-// metrics.
+// checkRequiredMetrics returns an error if a hook needs a metric that nothing publishes. known are
+// the step's metrics.
 func checkRequiredMetrics(hooks []Hook, known []string) error {
 	for i := range hooks {
 		if hooks[i].publishesAny() {

@@ -16,10 +16,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// snapshotKey is the key of the point in a checkpoint's metadata.
+// snapshotKey is the key of the saved state in a checkpoint's metadata.
 const snapshotKey = "tpustrategy.fit"
 
-// snapshotVersion is the version of the encoding of a point.
+// snapshotVersion is the version of the encoding of a saved state.
 const snapshotVersion = 1
 
 // savedState is the state of a run that is saved in addition to the variables.
@@ -47,8 +47,8 @@ type savedState struct {
 	isLocal    bool // a local checkpoint
 }
 
-// encodeMetrics returns metrics as a list of strings: the name and the value of each metric in turn. The
-// values are text because JSON has no NaN.
+// encodeMetrics returns metrics as a list of strings: the name and the value of each metric in
+// turn. The values are text because JSON has no NaN.
 func encodeMetrics(metrics []Metric) (text []string) {
 	for _, m := range metrics {
 		text = append(text, m.Name, strconv.FormatFloat(m.Value, 'g', -1, 64))
@@ -65,7 +65,7 @@ func decodeMetrics(text []string) (all []Metric) {
 	return all
 }
 
-// encode returns the point as checkpoint metadata.
+// encode returns the saved state as checkpoint metadata.
 func (p *savedState) encode() (map[string]string, error) {
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -78,7 +78,7 @@ func (p *savedState) encode() (map[string]string, error) {
 // skips such a checkpoint.
 var errSavedState = errkind.New(errkind.DataLossError, "fit: the position in the checkpoint's metadata")
 
-// readSavedState decodes the point of a checkpoint and checks its step.
+// readSavedState decodes the saved state of a checkpoint and checks its step.
 func readSavedState(c *checkpoint.Checkpoint) (*savedState, error) {
 	p, err := parseSavedState(c.Metadata())
 	if err == nil && p.Step != c.Step() {
@@ -87,12 +87,13 @@ func readSavedState(c *checkpoint.Checkpoint) (*savedState, error) {
 	return p, err
 }
 
-// parseSavedState decodes and checks the point in a checkpoint's metadata.
+// parseSavedState decodes and checks the saved state in a checkpoint's metadata.
 func parseSavedState(metadata map[string]string) (*savedState, error) {
 	text, ok := metadata[snapshotKey]
 	if !ok {
-		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: "it is not of a run of this package", Class: errkind.ValueError,
-			Hint: "restore it with checkpoint.Restore, and give the run a directory of its own"}
+		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: "it is not of a run of this package",
+			Class: errkind.ValueError,
+			Hint:  "restore it with checkpoint.Restore, and give the run a directory of its own"}
 	}
 	var p savedState
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
@@ -103,9 +104,11 @@ func parseSavedState(metadata map[string]string) (*savedState, error) {
 			Class: errkind.NotImplementedError, Hint: "use the program that wrote it"}
 	}
 	if len(p.Pending)%2 != 0 || len(p.Latest)%2 != 0 || len(p.Inputs) == 1 ||
-		!isExactCount(p.Step) || !isExactCount(p.Position.Epoch) || !isExactCount(p.Position.Batches) || p.Position.Epoch+p.Position.Batches > p.Step {
+		!isExactCount(p.Step) || !isExactCount(p.Position.Epoch) || !isExactCount(p.Position.Batches) ||
+		p.Position.Epoch+p.Position.Batches > p.Step {
 		return nil, &errkind.Fault{Match: errSavedState,
-			Reason: fmt.Sprintf("step %d with %d batches of pass %d, where every pass has a batch, and every batch a step", p.Step, p.Position.Batches, p.Position.Epoch)}
+			Reason: fmt.Sprintf("step %d with %d batches of pass %d, where every pass has a batch, and every batch a step",
+				p.Step, p.Position.Batches, p.Position.Epoch)}
 	}
 	if len(p.Inputs) > 0 {
 		var err error
@@ -117,29 +120,30 @@ func parseSavedState(metadata map[string]string) (*savedState, error) {
 	return &p, nil
 }
 
-// isExactCount reports whether n is a possible count: not negative, and exact as a float64, as n+1 is.
+// isExactCount reports whether n is a possible count: not negative, and exact as a float64, as n+1
+// is.
 func isExactCount(n int64) bool { return n >= 0 && n <= 1<<53 }
 
 // joinPositions joins the positions of all processes into the position of the run. It returns the
 // zero state if the data has no positions.
-func joinPositions(all []input.State) (input.State, error) {
-	if !slices.ContainsFunc(all, func(s input.State) bool { return !s.IsZero() }) {
+func joinPositions(states []input.State) (input.State, error) {
+	if !slices.ContainsFunc(states, func(s input.State) bool { return !s.IsZero() }) {
 		return input.State{}, nil
 	}
-	return input.JoinStates(all)
+	return input.JoinStates(states)
 }
 
 // differentSetting returns the first setting, in alphabetical order, whose values differ.
-func differentSetting(saved, here map[string]string) (name string, found bool) {
+func differentSetting(saved, current map[string]string) (name string, found bool) {
 	names := slices.Sorted(maps.Keys(saved))
-	for name := range here {
+	for name := range current {
 		if _, ok := saved[name]; !ok {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if saved[name] != here[name] {
+		if saved[name] != current[name] {
 			return name, true
 		}
 	}
@@ -148,20 +152,20 @@ func differentSetting(saved, here map[string]string) (name string, found bool) {
 
 // Snapshot is the state of a run when it saved a checkpoint.
 type Snapshot struct {
-	// step is the number of completed steps.
+	// Step is the number of completed steps.
 	Step int64
-	// Epoch is the number of the pass over the data, from 0. Taken is the number of batches of this
-	// openOptions that the run has used. Input is the position of the whole run in the pass, for
-	// feed.Options.From on any number of processes and replicas.
+	// Epoch is the number of the pass over the data, from 0. Batches is the number of batches of this
+	// pass that the run has used. Input is the position of the whole run in the pass, for
+	// feed.Options.Start on any number of processes and replicas.
 	Epoch, Batches int64
 	Input          input.State
 	// Settings are the settings of the run; see [Options].
 	Settings map[string]string
 }
 
-// LatestSnapshot returns the state of the run that saved the last checkpoint in a directory or at a URL. If
-// there is no checkpoint, the error matches checkpoint.ErrNotFound.
-func LatestSnapshot(ctx context.Context, dir string) (at Snapshot, err error) {
+// LatestSnapshot returns the state of the run that saved the last checkpoint in a directory or at a
+// URL. If there is no checkpoint, the error matches checkpoint.ErrNotFound.
+func LatestSnapshot(ctx context.Context, dir string) (snapshot Snapshot, err error) {
 	if err := strategy.RefuseTracing(ctx, "read where a run stood", fault.InsteadOfMeeting); err != nil {
 		return Snapshot{}, err
 	}
@@ -179,5 +183,6 @@ func LatestSnapshot(ctx context.Context, dir string) (at Snapshot, err error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	return Snapshot{Step: p.Step, Epoch: p.Position.Epoch, Batches: p.Position.Batches, Input: p.Position.Input, Settings: p.Settings}, nil
+	return Snapshot{Step: p.Step, Epoch: p.Position.Epoch, Batches: p.Position.Batches, Input: p.Position.Input,
+		Settings: p.Settings}, nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// checkInterrupts is the message that the processes exchange after a record.
+// vote is the message that the processes exchange after a record.
 type vote struct {
 	Failed string `json:",omitempty"` // text of the process's error
 	// ResumeRefused reports that the error of Failed matches ErrResume.
@@ -75,8 +75,9 @@ func (r *runner) agree(ctx context.Context, mine error, keep []bool) error {
 	return mine
 }
 
-// checkSameOptions returns an error if the processes have different options. It runs before any process opens
-// its data or traces, so that no process waits in an exchange that the others do not reach.
+// checkSameOptions returns an error if the processes have different options. It runs before any
+// process opens its data or traces, so that no process waits in an exchange that the others do not
+// reach.
 func (r *runner) checkSameOptions(ctx context.Context) error {
 	if !r.isMultiProcess() {
 		return nil
@@ -88,13 +89,13 @@ func (r *runner) checkSameOptions(ctx context.Context) error {
 	}
 	r.setActivity(watchdog.Exchange, "fit: the settings")
 	err := r.strategy.CheckSame(r.withoutInterrupt(ctx), "the settings of the run", text)
-	other := (*strategy.MismatchError)(nil)
-	r.inAgreement = err == nil || errors.As(err, &other)
+	mismatch := (*strategy.MismatchError)(nil)
+	r.inAgreement = err == nil || errors.As(err, &mismatch)
 	return err
 }
 
-// checkInterrupts checks between records whether any process was interrupted, and stops all processes after
-// the same step. It does not wait for the devices.
+// checkInterrupts checks between records whether any process was interrupted, and stops all
+// processes after the same step. It does not wait for the devices.
 func (r *runner) checkInterrupts(ctx context.Context) error {
 	if !r.isMultiProcess() {
 		return nil // the loop checks the context
@@ -107,33 +108,35 @@ func (r *runner) checkInterrupts(ctx context.Context) error {
 	return r.interruptError(ctx, notice)
 }
 
-// interruptError returns an error for a run that was interrupted by its own context or by the notice
-// remoteError another process.
-func (r *runner) interruptError(ctx context.Context, other *interrupt.Notice) error {
+// interruptError returns an error for a run that was interrupted by its own context or by the
+// notice of another process.
+func (r *runner) interruptError(ctx context.Context, notice *interrupt.Notice) error {
 	if err := r.watchdogError(); err != nil && ctx.Err() != nil {
 		return err
 	}
-	return &interrupt.Error{Step: r.state.step, Notice: cmp.Or(interrupt.FromContext(ctx), other), Unsaved: r.saver == nil}
+	return &interrupt.Error{Step: r.state.step, Notice: cmp.Or(interrupt.FromContext(ctx), notice),
+		Unsaved: r.saver == nil}
 }
 
-// warnDeadline logs a warning if the last save took longer than the time until the deadline of the notice.
+// warnDeadline logs a warning if the last save took longer than the time until the deadline of the
+// notice.
 func (r *runner) warnDeadline(notice *interrupt.Notice) {
-	if left := time.Until(notice.Deadline); !notice.Deadline.IsZero() && left < r.saver.lastDuration {
+	if remaining := time.Until(notice.Deadline); !notice.Deadline.IsZero() && remaining < r.saver.lastDuration {
 		r.log.Warn("fit: the checkpoint may not be done before the process is ended", "reason", notice.Reason,
-			"left", left.Round(time.Millisecond), "last save took", r.saver.lastDuration.Round(time.Millisecond), "last checkpoint", max(r.savedStep, 0))
+			"left", remaining.Round(time.Millisecond), "last save took", r.saver.lastDuration.Round(time.Millisecond), "last checkpoint", max(r.savedStep, 0))
 	}
 }
 
 // gatherErrors returns the errors of all processes, or nil if no process has an error. An error of
 // another process has the text and the kind of the original error, and the number of the process.
-func (r *runner) gatherErrors(ctx context.Context, name string, mine error) (errs []error, err error) {
+func (r *runner) gatherErrors(ctx context.Context, name string, localErr error) (errs []error, err error) {
 	if !r.isMultiProcess() {
-		if mine != nil {
-			errs = []error{mine}
+		if localErr != nil {
+			errs = []error{localErr}
 		}
 		return errs, nil
 	}
-	message, err := json.Marshal(newVote(mine))
+	message, err := json.Marshal(newVote(localErr))
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +152,7 @@ func (r *runner) gatherErrors(ctx context.Context, name string, mine error) (err
 		switch {
 		case v.Failed == "":
 		case i == r.strategy.Process():
-			errs = append(errs, mine)
+			errs = append(errs, localErr)
 		default:
 			errs = append(errs, v.remoteError(i))
 		}
@@ -158,9 +161,9 @@ func (r *runner) gatherErrors(ctx context.Context, name string, mine error) (err
 }
 
 // newVote returns a vote with the error of this process.
-func newVote(mine error) (v vote) {
-	if mine != nil {
-		v.Failed, v.Kind, v.ResumeRefused = mine.Error(), errkind.KindOr(mine, errkind.RuntimeError), errors.Is(mine, ErrResume)
+func newVote(err error) (v vote) {
+	if err != nil {
+		v.Failed, v.Kind, v.ResumeRefused = err.Error(), errkind.KindOr(err, errkind.RuntimeError), errors.Is(err, ErrResume)
 	}
 	return v
 }
@@ -177,7 +180,8 @@ func parseVotes(op string, messages [][]byte) ([]vote, error) {
 
 // remoteError returns the error that another process reported.
 func (v vote) remoteError(process int) error {
-	failed := &errkind.Fault{Op: fmt.Sprintf("fit: process %d", process), Reason: v.Failed, Hint: "see the error of that process", Class: v.Kind}
+	failed := &errkind.Fault{Op: fmt.Sprintf("fit: process %d", process), Reason: v.Failed,
+		Hint: "see the error of that process", Class: v.Kind}
 	if v.ResumeRefused {
 		failed.Match = ErrResume
 	}
@@ -186,10 +190,10 @@ func (v vote) remoteError(process int) error {
 
 // gather exchanges messages of any length between the processes. It splits them into pieces.
 func (r *runner) gather(ctx context.Context, name string, mine []byte) ([][]byte, error) {
-	const most = 1 << 19
+	const maxPiece = 1 << 19
 	all := make([][]byte, r.strategy.NumProcesses())
 	for more := true; more; {
-		piece := mine[:min(len(mine), most)]
+		piece := mine[:min(len(mine), maxPiece)]
 		mine = mine[len(piece):]
 		message := binary.AppendUvarint(nil, uint64(len(mine))) // the remaining length
 		pieces, err := r.strategy.GatherBytes(ctx, name, append(message, piece...))
@@ -200,7 +204,8 @@ func (r *runner) gather(ctx context.Context, name string, mine []byte) ([][]byte
 		for i, piece := range pieces {
 			rest, n := binary.Uvarint(piece)
 			if n <= 0 {
-				return nil, &errkind.Fault{Op: "fit: " + name, Subject: fmt.Sprintf("process %d", i), Reason: "it sent no message", Class: errkind.InternalError}
+				return nil, &errkind.Fault{Op: "fit: " + name, Subject: fmt.Sprintf("process %d", i),
+					Reason: "it sent no message", Class: errkind.InternalError}
 			}
 			all[i] = append(all[i], piece[n:]...)
 			more = more || rest > 0

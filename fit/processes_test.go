@@ -26,7 +26,7 @@ func TestProcessesEndTogether(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	dir := t.TempDir()
 	var steps, resumed [2]int64
-	// runner runs both processes; change changes the options of one of them.
+	// run runs both processes; change changes the options of one of them.
 	run := func(change func(ctx context.Context, process int) (context.Context, []fit.Hook)) []error {
 		return strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 			ctx, hooks := change(ctx, s.Process())

@@ -11,7 +11,7 @@ import (
 // Profile records a profile of the steps o.From to o.To for XProf, or of steps that are requested
 // through o.Trigger; see package profile.
 //
-//	fit.Profile(profile.Options{Place: "run/profile", From: 100, To: 110})
+//	fit.Profile(profile.Options{Dir: "run/profile", From: 100, To: 110})
 //
 // The step before From and step To are records of the run. If the plugin has no profiler, as the
 // CPU plugin, the profile contains only the host's activities. A missing profiler and a profile
@@ -44,9 +44,10 @@ func Profile(o profile.Options) Hook {
 	}
 	switch {
 	case o.Dir == "":
-		h.err = optionError("hook profile", "give a folder or a URL", "no Place")
+		h.err = optionError("hook profile", "give a folder or a URL", "no Dir")
 	case o.From < 0 || o.To < o.From || o.From == 0 && o.To > 0:
-		h.err = optionError("hook profile", "count steps from 1, and let To be at least From", "the steps from %d to %d", o.From, o.To)
+		h.err = optionError("hook profile", "count steps from 1, and let To be at least From", "the steps from %d to %d",
+			o.From, o.To)
 	case o.From > 0:
 		h.recordSteps = []int64{o.From - 1, o.To}
 	case o.Trigger == nil:
@@ -60,18 +61,18 @@ type profiler struct {
 	options  profile.Options
 	state    *State
 	recorder *profile.Recorder // nil between recordings
-	from, to int64             // isChief and last recorded step
+	from, to int64             // first and last recorded step
 }
 
 // onActivity passes an activity of the run to the recorder.
-func (p *profiler) onActivity(what watchdog.Activity, name string) {
+func (p *profiler) onActivity(kind watchdog.Activity, name string) {
 	if p.recorder == nil {
 		return
 	}
-	if what == watchdog.Launch {
+	if kind == watchdog.Launch {
 		p.recorder.BeginStep(p.state.step + 1)
 	}
-	text := what.String()
+	text := kind.String()
 	if name != "" {
 		text += ": " + name
 	}

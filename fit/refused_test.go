@@ -24,7 +24,7 @@ import (
 )
 
 // TestARefusedResumeChangesNoFile resumes a run of two processes in ways that are refused. All
-// writers of the run are unchanged, including the records of its goodput.
+// files of the run are unchanged, including the records of its goodput.
 func TestARefusedResumeChangesNoFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TPUSTRATEGY_GOODPUT", filepath.Join(dir, "goodput"))

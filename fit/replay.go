@@ -28,7 +28,7 @@ func Replay(every Every) Hook {
 }
 
 // runStep runs a step on a batch, twice if a replay is due. Before the first step it passes the
-// onCompiled step to the hooks.
+// compiled step to the hooks.
 func (r *runner) runStep(ctx context.Context, args []any) (loss *strategy.Mirrored, err error) {
 	if r.state.startTime.IsZero() {
 		if err := r.passCompiledStep(ctx, args); err != nil {
@@ -58,11 +58,11 @@ func (r *runner) runStep(ctx context.Context, args []any) (loss *strategy.Mirror
 // deviceVariables returns the run's variables that are stored on devices, in the same order on all
 // processes.
 func (r *runner) deviceVariables() (all []*strategy.Variable) {
-	g := checkpoint.Strategy(r.strategy, r.trainStep.Store())
+	group := checkpoint.Strategy(r.strategy, r.trainStep.Store())
 	if state := r.trainStep.MetricState(); state != nil {
-		g = g.With(state)
+		group = group.With(state)
 	}
-	for _, v := range g.Variables {
+	for _, v := range group.Variables {
 		if v, ok := v.(*strategy.Variable); ok {
 			all = append(all, v)
 		}

@@ -23,9 +23,9 @@ import (
 )
 
 // TestAReplayEndsARunBeforeItSaves flips a bit of a variable on one device after step 12. The run
-// replayEvery every 4th step and saves after every 10th step and at its end. The error names the
+// replays every 4th step and saves after every 10th step and at its end. The error names the
 // device, and step 10 is the last saved step. Without the flipped bit the losses equal the losses
-// remoteError a run without replays.
+// of a run without replays.
 func TestAReplayEndsARunBeforeItSaves(t *testing.T) {
 	dir := t.TempDir()
 	run := func(place string, at int64, hooks ...fit.Hook) ([]float64, error) {
@@ -68,7 +68,7 @@ func TestAReplayEndsARunBeforeItSaves(t *testing.T) {
 
 // TestWhatTheHostsSavedSinceACleanReplayIsRemoved checks that the next life resumes on both hosts
 // from the last local checkpoint that a replay has confirmed, with the losses of a run without a
-// err bit.
+// wrong bit.
 func TestWhatTheHostsSavedSinceACleanReplayIsRemoved(t *testing.T) {
 	sys, dir := plugintest.System(t, 4), t.TempDir()
 	life := func(at int64) (results [2]fit.Result, losses map[int64]float64, errs []error) {

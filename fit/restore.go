@@ -13,37 +13,37 @@ import (
 
 // restore restores the step's variables. It first traces the step with the next batch, so that the
 // checkpoint can be compared with the step's variables.
-func (r *runner) restore(ctx context.Context, from *savedState) error {
+func (r *runner) restore(ctx context.Context, saved *savedState) error {
 	wrong := func(what string, err error) error {
-		return resumeError(r.saver.path, from.Step, err, "give the model and the optimizer that the run began with, or another directory", "%s", what)
+		return resumeError(r.saver.path, saved.Step, err, "give the model and the optimizer that the run began with, or another directory", "%s", what)
 	}
-	b, err := r.prefetchBatch(ctx)
+	next, err := r.prefetchBatch(ctx)
 	if err != nil {
 		return err
 	}
-	if b != nil {
+	if next != nil {
 		if r.options.Steps == 0 || r.state.step < r.options.Steps {
-			_, err = r.trainStep.Compiled(ctx, b.args...)
+			_, err = r.trainStep.Compiled(ctx, next.args...)
 		} else { // no step is left, so no program is compiled
-			_, err = r.trainStep.Lowered(ctx, b.args...)
+			_, err = r.trainStep.Lowered(ctx, next.args...)
 		}
 		if err != nil {
-			return r.stepError("compiling the step", from.Step+1, r.convertInterrupt(ctx, err))
+			return r.stepError("compiling the step", saved.Step+1, r.convertInterrupt(ctx, err))
 		}
 	}
 	g := r.saver.variables(r)
-	if b != nil && !r.saver.opts.Restore.AllowUnexpected {
-		if extra := unexpectedVariables(g, from.checkpoint); len(extra) > 0 {
+	if next != nil && !r.saver.opts.Restore.AllowUnexpected {
+		if extra := unexpectedVariables(g, saved.checkpoint); len(extra) > 0 {
 			return wrong("its variables are not the step's", &checkpoint.MismatchError{Unexpected: extra})
 		}
 	}
-	if err := from.checkpoint.Restore(ctx, g, r.saver.opts.Restore); err != nil {
+	if err := saved.checkpoint.Restore(ctx, g, r.saver.opts.Restore); err != nil {
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return err
 		}
 		return wrong("its variables are not restored", err)
 	}
-	return r.restoreMetricSums(ctx, from)
+	return r.restoreMetricSums(ctx, saved)
 }
 
 // metricSums returns the accumulated sums of the step's metrics. All processes must call it.
@@ -63,25 +63,28 @@ func (r *runner) metricSums(ctx context.Context) ([]byte, error) {
 	return binary.Append(nil, binary.LittleEndian, flat)
 }
 
-// restoreMetricSums restores the accumulated sums if the step has the same metrics as the saved step.
-func (r *runner) restoreMetricSums(ctx context.Context, from *savedState) error {
+// restoreMetricSums restores the accumulated sums if the step has the same metrics as the saved
+// step.
+func (r *runner) restoreMetricSums(ctx context.Context, saved *savedState) error {
 	state := r.trainStep.MetricState()
-	if state == nil && from.Metrics == nil {
+	if state == nil && saved.Metrics == nil {
 		return nil
 	}
-	if state == nil || !slices.Equal(from.Metrics, r.trainStep.MetricNames()) || len(from.Sums) != 8*state.Shape().Size() {
-		r.log.Warn("fit: the sums of the metrics since the last record are not restored, as the step has other metrics", "saved", from.Metrics, "here", r.trainStep.MetricNames())
+	if state == nil || !slices.Equal(saved.Metrics, r.trainStep.MetricNames()) ||
+		len(saved.Sums) != 8*state.Shape().Size() {
+		r.log.Warn("fit: the sums of the metrics since the last record are not restored, as the step has other metrics",
+			"saved", saved.Metrics, "here", r.trainStep.MetricNames())
 		return nil
 	}
-	flat := make([]float64, len(from.Sums)/8)
-	if _, err := binary.Decode(from.Sums, binary.LittleEndian, flat); err != nil {
+	flat := make([]float64, len(saved.Sums)/8)
+	if _, err := binary.Decode(saved.Sums, binary.LittleEndian, flat); err != nil {
 		return err
 	}
 	return state.RestoreValue(ctx, tensors.FromFlatDataAndDimensions(flat, state.Shape().Dimensions...))
 }
 
-// unexpectedVariables returns the trainable variables of a checkpoint that the step does not have. Other
-// variables, for example of an evaluation, may be created later.
+// unexpectedVariables returns the trainable variables of a checkpoint that the step does not have.
+// Other variables, for example of an evaluation, may be created later.
 func unexpectedVariables(g checkpoint.Group, c *checkpoint.Checkpoint) (extra []string) {
 	has := map[string]bool{}
 	for _, v := range g.Variables {

@@ -31,9 +31,9 @@ import (
 // [*interrupt.Error], which matches the context's error and contains the exit code of the process.
 // A running save is completed first.
 //
-// Include several processes every process must call Run with the same options, hooks and data. After
+// With several processes every process must call Run with the same options, hooks and data. After
 // each record the processes agree on whether to continue, so an error or a stop in one process ends
-// execute of them after the same step. The agreement costs one launch at each record. If the records
+// all of them after the same step. The agreement costs one launch at each record. If the records
 // are further apart, the processes also exchange interrupts about twice a second, without waiting
 // ([interrupt.Agreement]): an interrupt of one process ends all of them after the same step, within
 // a second or two steps.
@@ -100,7 +100,7 @@ type runner struct {
 	position   position // position after the last step
 	prefetched *batch   // batch that was read ahead to compile the step
 	loss       *strategy.Mirrored
-	nextDue    int64 // nextDue step after which something is due
+	nextDue    int64 // next step after which something is due
 	recordStep int64 // step of the last record
 	savedStep  int64 // step of the last checkpoint
 	// isMainSave is true while the Checkpoint hook saves to its directory, as opposed to a local
@@ -108,7 +108,8 @@ type runner struct {
 	isMainSave bool
 	// savedLocalStep is the step of the last local checkpoint.
 	savedLocalStep int64
-	// checkpointMetrics are the last values of all metrics in the checkpoint from which the run resumed.
+	// checkpointMetrics are the last values of all metrics in the checkpoint from which the run
+	// resumed.
 	checkpointMetrics []Metric
 	// pendingMetrics are the metrics of a step whose hooks have not run. They cannot be read again.
 	pendingMetrics []Metric
@@ -143,11 +144,13 @@ func (r *runner) prepare(ctx context.Context) error {
 	}
 	r.options.Every, r.options.Epochs = cmp.Or(r.options.Every, defaultEvery), cmp.Or(r.options.Epochs, 1)
 	if r.data.singlePass && r.options.Epochs > 1 {
-		return optionError("option Epochs", "give the dataset by Dataset", "%d passes over a feed, which is one", r.options.Epochs)
+		return optionError("option Epochs", "give the dataset by Dataset", "%d passes over a feed, which is one",
+			r.options.Epochs)
 	}
 	for i := range r.hooks {
 		h := &r.hooks[i]
-		r.saver, r.watchOptions, r.replayEvery = cmp.Or(h.saver, r.saver), cmp.Or(h.watch, r.watchOptions), cmp.Or(h.replay, r.replayEvery)
+		r.saver, r.watchOptions, r.replayEvery = cmp.Or(h.saver, r.saver), cmp.Or(h.watch, r.watchOptions), cmp.Or(h.replay,
+			r.replayEvery)
 		if h.reset != nil {
 			h.reset()
 		}
@@ -184,23 +187,24 @@ func (r *runner) execute(ctx context.Context) error {
 		r.saver.limitWait(r, err)
 	}
 	r.diagnoseFailure(err, doing)
-	saved := r.saveLast(ctx, err)
+	saveErr := r.saveLast(ctx, err)
 	if r.saver != nil {
-		if err == nil && saved != nil {
+		if err == nil && saveErr != nil {
 			r.inAgreement = false
-			r.saver.limitWait(r, saved)
+			r.saver.limitWait(r, saveErr)
 		}
 		r.saver.closeLocal(ctx, r, err)
-		saved = errors.Join(saved, r.saver.close(r))
+		saveErr = errors.Join(saveErr, r.saver.close(r))
 	}
-	if err == nil && saved != nil { // the processes did not agree on this error
+	if err == nil && saveErr != nil { // the processes did not agree on this error
 		r.inAgreement = false
-		r.diagnoseFailure(saved, r.activity)
+		r.diagnoseFailure(saveErr, r.activity)
 	}
-	if stopped, ok := errors.AsType[*interrupt.Error](err); ok && r.saver != nil && saved == nil && r.savedStep > 0 && r.savedStep == r.state.step {
+	if stopped, ok := errors.AsType[*interrupt.Error](err); ok && r.saver != nil && saveErr == nil && r.savedStep > 0 &&
+		r.savedStep == r.state.step {
 		stopped.Directory = r.saver.path
 	}
-	err = errors.Join(err, saved)
+	err = errors.Join(err, saveErr)
 	for i := range r.hooks[:r.begunHooks] {
 		if end := r.hooks[i].End; end != nil {
 			err = errors.Join(err, r.callHook(&r.hooks[i], func() error {
@@ -215,8 +219,8 @@ func (r *runner) execute(ctx context.Context) error {
 	return err
 }
 
-// checkMeasured returns an error if a hook needs a metric that nothing published. It detects the cases
-// that check could not detect before the run.
+// checkMeasured returns an error if a hook needs a metric that nothing published. It detects the
+// cases that check could not detect before the run.
 func (r *runner) checkMeasured() error {
 	if len(r.state.latest) == 0 {
 		return nil // there was no record
@@ -298,7 +302,7 @@ func (r *runner) loop(ctx context.Context) error {
 	return nil
 }
 
-// nextDue returns the batch that was read ahead, or the next batch of the source.
+// nextBatch returns the batch that was read ahead, or the next batch of the source.
 func (r *runner) nextBatch(ctx context.Context) ([]any, int, error) {
 	if b := r.prefetched; b != nil {
 		r.prefetched = nil
@@ -307,8 +311,8 @@ func (r *runner) nextBatch(ctx context.Context) ([]any, int, error) {
 	return r.source.next(r.collectiveContext(ctx))
 }
 
-// collectiveContext returns the context for operations in which all processes take part. With several processes
-// an interrupted process continues until all processes have agreed to stop.
+// collectiveContext returns the context for operations in which all processes take part. With
+// several processes an interrupted process continues until all processes have agreed to stop.
 func (r *runner) collectiveContext(ctx context.Context) context.Context {
 	if r.isMultiProcess() {
 		return r.withoutInterrupt(ctx)
@@ -316,7 +320,7 @@ func (r *runner) collectiveContext(ctx context.Context) context.Context {
 	return ctx
 }
 
-// openOptions begins the next pass over the data, and returns false if there is none.
+// nextPass begins the next pass over the data, and returns false if there is none.
 func (r *runner) nextPass(ctx context.Context) (more bool, err error) {
 	if r.position.Batches == 0 {
 		return false, &errkind.Fault{Op: "fit: data", Reason: "it has no batch", Class: errkind.OutOfRangeError,
@@ -333,21 +337,23 @@ func (r *runner) nextPass(ctx context.Context) (more bool, err error) {
 }
 
 // openPass opens a pass at a position.
-func (r *runner) openPass(ctx context.Context, at position) (err error) {
+func (r *runner) openPass(ctx context.Context, pos position) (err error) {
 	r.setActivity(watchdog.Setup, "opening the data")
-	if r.source, err = r.data.open(r.collectiveContext(ctx), openOptions{strategy: r.strategy, arguments: r.trainStep.Arguments(), start: at}); err != nil {
+	if r.source, err = r.data.open(r.collectiveContext(ctx),
+		openOptions{strategy: r.strategy, arguments: r.trainStep.Arguments(), start: pos}); err != nil {
 		r.source = nil
 		return r.stepError("opening the data", r.state.step+1, r.convertInterrupt(ctx, err))
 	}
-	r.position = at
-	r.state.epoch = at.Epoch + 1
+	r.position = pos
+	r.state.epoch = pos.Epoch + 1
 	return nil
 }
 
-// closeWith completes a run whose data has ended.
+// finishData completes a run whose data has ended.
 func (r *runner) finishData(ctx context.Context) error {
 	if r.options.Steps > 0 {
-		return &errkind.Fault{Match: errDataEnded, Reason: fmt.Sprintf("%d of %d steps were taken", r.state.step, r.options.Steps),
+		return &errkind.Fault{Match: errDataEnded, Reason: fmt.Sprintf("%d of %d steps were taken", r.state.step,
+			r.options.Steps),
 			Hint: "repeat the dataset (Repeat(-1) after its Shuffle), or ask for Epochs instead of Steps"}
 	}
 	if r.recordStep == r.state.step || r.loss == nil {
@@ -366,7 +372,8 @@ func (r *runner) stepError(doing string, step int64, err error) error {
 	if _, ok := err.(*interrupt.Error); ok {
 		return err
 	}
-	return &errkind.Fault{Op: fmt.Sprintf("fit: step %d: %s", step, doing), Err: err, Class: errkind.KindOr(err, errkind.RuntimeError)}
+	return &errkind.Fault{Op: fmt.Sprintf("fit: step %d: %s", step, doing), Err: err,
+		Class: errkind.KindOr(err, errkind.RuntimeError)}
 }
 
 // convertInterrupt replaces err by the interruption if the end of ctx is its cause.
@@ -383,15 +390,16 @@ func (r *runner) callHook(h *Hook, f func() error) error {
 		defer errkind.Recover("fit: it", &err)
 		return f()
 	}()
-	switch e := err.(type) {
+	switch fault := err.(type) {
 	case nil:
 		return nil
 	case *errkind.Fault:
-		if e.Match == ErrWrite || e.Match == ErrSave {
+		if fault.Match == ErrWrite || fault.Match == ErrSave {
 			return err // the error names the file and the hint
 		}
 	case *train.NonFiniteError:
 		return err
 	}
-	return &errkind.Fault{Op: fmt.Sprintf("fit: hook %s after step %d", h.Name, r.state.step), Err: err, Class: errkind.KindOr(err, errkind.RuntimeError)}
+	return &errkind.Fault{Op: fmt.Sprintf("fit: hook %s after step %d", h.Name, r.state.step), Err: err,
+		Class: errkind.KindOr(err, errkind.RuntimeError)}
 }

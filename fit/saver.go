@@ -34,7 +34,7 @@ type CheckpointOptions struct {
 	// Background lets the next steps begin as soon as the saved values are copied to the host's
 	// memory. Saves to a URL always run in the background.
 	Background bool
-	// LocalCheckpoints enables local checkpoints between the checkpoints of this hook, if it has a Folder.
+	// Local enables local checkpoints between the checkpoints of this hook, if it has a Folder.
 	Local LocalCheckpoints
 	// Retention selects the checkpoints that are kept in addition to the Keep newest ones: each
 	// k-th step, and the best ones by a metric of the run. Its field Last must be 0.
@@ -65,7 +65,8 @@ func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 	v := &saver{path: dir}
 	var wrong error
 	if v.opts, wrong = singleOption("hook checkpoint "+dir, opts); v.opts.Retention.Last != 0 {
-		wrong = optionError("hook checkpoint "+dir, "give the number by Keep", "option Retention.Last is %d", v.opts.Retention.Last)
+		wrong = optionError("hook checkpoint "+dir, "give the number by Keep", "option Retention.Last is %d",
+			v.opts.Retention.Last)
 	}
 	near := v.opts.Local
 	if v.local = near.newSaver(v.opts); wrong == nil {
@@ -89,16 +90,16 @@ func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 		}}
 }
 
-// newSaver saves checkpoints of a run and finds the checkpoint to resume from.
+// saver saves checkpoints of a run and finds the checkpoint to resume from.
 type saver struct {
 	path    string
 	opts    CheckpointOptions
-	manager *checkpoint.Manager // setMetric while a run is active
-	// syncDuration is the duration of the last save, and total is the duration of the last completed save.
-	// warnedSlow reports that the warning about slow saves was logged.
+	manager *checkpoint.Manager // set while a run is active
+	// lastDuration is the duration of the last save, and completedDuration is the duration of the
+	// last completed save. warnedSlow reports that the warning about slow saves was logged.
 	lastDuration, completedDuration time.Duration
 	warnedSlow                      bool
-	// removeFrom reports that the next save must first remove all later checkpoints, because they are
+	// removeLater reports that the next save must first remove all later checkpoints, because they are
 	// damaged.
 	removeLater bool
 	// local is the saver of local checkpoints, or nil. store is set only in the saver of local
@@ -112,12 +113,12 @@ func (v *saver) inBackground() bool {
 	return v.opts.Background || v.store != nil || storage.IsURL(v.path)
 }
 
-// openPass opens the checkpoint manager of this process.
+// open opens the checkpoint manager of this process.
 func (v *saver) open(ctx context.Context, r *runner) (err error) {
-	keep := v.opts.Retention
-	keep.Last = max(cmp.Or(v.opts.Keep, defaultKeep), 0)
+	retention := v.opts.Retention
+	retention.Last = max(cmp.Or(v.opts.Keep, defaultKeep), 0)
 	v.completedDuration = 0
-	opts := checkpoint.ManagerOptions{Strategy: r.strategy, Retention: keep, Logger: r.log}
+	opts := checkpoint.ManagerOptions{Strategy: r.strategy, Retention: retention, Logger: r.log}
 	if v.store != nil {
 		v.manager, err = checkpoint.NewManager(ctx, v.store, opts)
 		return err
@@ -155,7 +156,8 @@ func (r *runner) settings() map[string]string {
 	return all
 }
 
-// writeFailed reports whether a save failed because the disk or a quota is full. A later save may succeed.
+// isDiskFull reports whether a save failed because the disk or a quota is full. A later save may
+// succeed.
 func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
@@ -166,7 +168,7 @@ func (v *saver) variables(r *runner) checkpoint.Group {
 	if r.saver != nil { // KeepBest saves the same variables
 		g = g.With(r.saver.opts.Include...).Without(r.saver.opts.Exclude...)
 	}
-	// The sums of the step's metrics are saved in the point.
+	// The sums of the step's metrics are saved in the saved state.
 	if state := r.trainStep.MetricState(); state != nil {
 		g = g.Without(state)
 	}
@@ -189,42 +191,42 @@ func (v *saver) save(ctx context.Context, r *runner) error {
 // write saves the shards of this process. It also returns errors of the previous background
 // save.
 func (v *saver) write(ctx context.Context, r *runner) error {
-	step, m := r.state.step, v.manager
+	step, manager := r.state.step, v.manager
 	p, err := r.sharedState(ctx)
 	if err != nil {
 		return saveError(v.path, step, err)
 	}
 	opts := checkpoint.SaveOptions{}
-	var mine error
+	var localErr error
 	if r.state.IsChief() {
 		r.isMainSave = v == r.saver
-		if opts.Metadata, mine = r.encodeState(p); mine == nil && v.opts.Retention.Best > 0 {
+		if opts.Metadata, localErr = r.encodeState(p); localErr == nil && v.opts.Retention.Best > 0 {
 			opts.Metrics = map[string]float64{}
 			for _, x := range r.state.latest {
 				opts.Metrics[x.Name] = x.Value
 			}
 		}
 	}
-	if err := r.agree(ctx, mine, nil); err != nil {
+	if err := r.agree(ctx, localErr, nil); err != nil {
 		return saveError(v.path, step, err)
 	}
 	if v.removeLater {
-		if err := r.agree(ctx, m.RemoveAfter(ctx, step-1), nil); err != nil {
+		if err := r.agree(ctx, manager.RemoveAfter(ctx, step-1), nil); err != nil {
 			return saveError(v.path, step, err)
 		}
 		v.removeLater = false
 	}
-	if total := m.LastSaveTimes().Total; total > 0 {
+	if total := manager.LastSaveTimes().Total; total > 0 {
 		v.completedDuration = total
 	}
-	err = m.Save(ctx, step, v.variables(r), opts)
+	err = manager.Save(ctx, step, v.variables(r), opts)
 	if err == nil && !v.inBackground() {
 		err = v.wait(ctx, r)
 	}
-	before, of := errors.AsType[*checkpoint.BackgroundError](err)
-	if err == nil || errors.Is(err, checkpoint.ErrNotRemoved) || of && before.Step < step {
+	backgroundErr, isBackground := errors.AsType[*checkpoint.BackgroundError](err)
+	if err == nil || errors.Is(err, checkpoint.ErrNotRemoved) || isBackground && backgroundErr.Step < step {
 		if v.store == nil {
-			r.savedStep = step // saveEvery if the save is still running
+			r.savedStep = step // also if the save is still running
 		} else {
 			r.savedLocalStep = step
 		}
@@ -233,7 +235,7 @@ func (v *saver) write(ctx context.Context, r *runner) error {
 }
 
 // wait waits for the running save. Process 0 first meets the other processes, whose shards are
-// evaluateResumed then. If a process is lost, process 0 learns it from that exchange immediately, and does
+// complete then. If a process is lost, process 0 learns it from that exchange immediately, and does
 // not have to wait for the missing shards.
 func (v *saver) wait(ctx context.Context, r *runner) error {
 	if !r.state.IsChief() {
@@ -245,7 +247,7 @@ func (v *saver) wait(ctx context.Context, r *runner) error {
 	return v.manager.Wait(ctx)
 }
 
-// stepError converts errors of a save. A checkpoint that could not be removed is only a warning.
+// convertError converts errors of a save. A checkpoint that could not be removed is only a warning.
 func (v *saver) convertError(r *runner, err error) error {
 	if errors.Is(err, checkpoint.ErrNotRemoved) {
 		r.log.Warn("fit: an old checkpoint stays", "error", err)
@@ -255,8 +257,8 @@ func (v *saver) convertError(r *runner, err error) error {
 		return nil
 	}
 	step := r.state.step
-	if of, ok := errors.AsType[*checkpoint.BackgroundError](err); ok {
-		step = of.Step
+	if background, ok := errors.AsType[*checkpoint.BackgroundError](err); ok {
+		step = background.Step
 	}
 	return saveError(v.path, step, err)
 }
@@ -264,8 +266,8 @@ func (v *saver) convertError(r *runner, err error) error {
 // lostProcessWait limits the wait for the shards of a lost process.
 const lostProcessWait = 10 * time.Second
 
-// warnDeadline limits the wait for the shards of other processes at the end of a run with an error: by the
-// constant leaving if a process may be lost, or by the deadline of the interrupt.
+// limitWait limits the wait for the shards of other processes at the end of a run with an error: by
+// the constant lostProcessWait if a process may be lost, or by the deadline of the interrupt.
 func (v *saver) limitWait(r *runner, err error) {
 	if v.local != nil {
 		v.local.limitWait(r, err)
@@ -280,46 +282,47 @@ func (v *saver) limitWait(r *runner, err error) {
 	}
 }
 
-// close waits for the running save at the end of the run and returns its error. It aborts the save if
-// the watchdog has ended the run.
+// close waits for the running save at the end of the run and returns its error. It aborts the save
+// if the watchdog has ended the run.
 func (v *saver) close(r *runner) error {
-	m := v.manager
-	if v.manager = nil; m == nil {
+	manager := v.manager
+	if v.manager = nil; manager == nil {
 		return nil
 	}
 	if r.watchdogError() != nil {
-		m.Abort()
+		manager.Abort()
 	}
 	if r.watchdog != nil && r.isMultiProcess() {
-		waiting, over := context.WithCancel(context.Background())
-		defer over()
+		waiting, stop := context.WithCancel(context.Background())
+		defer stop()
 		go func() { // a process may be lost during the last save
 			if r.waitForSuspect(waiting) != nil {
-				m.LimitWait(lostProcessWait)
+				manager.LimitWait(lostProcessWait)
 			}
 		}()
 	}
-	return v.convertError(r, m.Close())
+	return v.convertError(r, manager.Close())
 }
 
-// sharedState returns the part of the point that all processes know together. All processes must call
-// it.
+// sharedState returns the saved state without the parts that only process 0 adds. All processes
+// must call it.
 func (r *runner) sharedState(ctx context.Context) (*savedState, error) {
-	p := &savedState{Version: snapshotVersion, Step: r.state.step, Position: r.position, Metrics: r.trainStep.MetricNames()}
+	p := &savedState{Version: snapshotVersion, Step: r.state.step, Position: r.position,
+		Metrics: r.trainStep.MetricNames()}
 	var err error
 	if p.Sums, err = r.metricSums(ctx); err != nil || !r.isMultiProcess() {
 		return p, err
 	}
-	mine, err := r.position.Input.Marshal()
+	position, err := r.position.Input.Marshal()
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.gather(ctx, fmt.Sprintf("fit: positions after step %d", p.Step), mine)
+	positions, err := r.gather(ctx, fmt.Sprintf("fit: positions after step %d", p.Step), position)
 	if err != nil {
 		return nil, err
 	}
 	var states []input.State
-	for _, text := range all {
+	for _, text := range positions {
 		state, err := input.ParseState(text)
 		if err != nil {
 			return nil, err
@@ -330,7 +333,8 @@ func (r *runner) sharedState(ctx context.Context) (*savedState, error) {
 	return p, err
 }
 
-// savedState completes p with the settings, the metrics and the state of the hooks, and encodes it.
+// encodeState completes p with the settings, the metrics and the state of the hooks, and encodes
+// it.
 func (r *runner) encodeState(p *savedState) (map[string]string, error) {
 	p.Settings, p.Hooks = r.settings(), map[string][]byte{}
 	p.Pending, p.Latest = encodeMetrics(r.pendingMetrics), encodeMetrics(r.latestMetrics())
@@ -350,7 +354,7 @@ func (r *runner) encodeState(p *savedState) (map[string]string, error) {
 	return p.encode()
 }
 
-// lastArg saves the final checkpoint, unless it exists already or the state of the run must not be
+// saveLast saves the final checkpoint, unless it exists already or the state of the run must not be
 // saved.
 func (r *runner) saveLast(ctx context.Context, err error) error {
 	if r.saver == nil || r.state.startTime.IsZero() && r.pendingMetrics == nil || r.state.step <= r.savedStep {
@@ -362,14 +366,15 @@ func (r *runner) saveLast(ctx context.Context, err error) error {
 	if r.isMultiProcess() && err != nil && !r.inAgreement && !errors.Is(err, errDataEnded) {
 		return nil // the other processes are at another place
 	}
-	if stuck, ok := errors.AsType[*watchdog.StuckError](r.watchdogError()); ok && (r.isMultiProcess() || stuck.Activity != watchdog.Input.String()) {
+	if stuck, ok := errors.AsType[*watchdog.StuckError](r.watchdogError()); ok &&
+		(r.isMultiProcess() || stuck.Activity != watchdog.Input.String()) {
 		return nil // a save would block, too
 	}
 	if stopped, ok := errors.AsType[*interrupt.Error](err); ok {
 		r.warnDeadline(stopped.Notice)
 	}
 	r.setActivity(watchdog.Save, "the last checkpoint")
-	saved := r.saver.save(context.WithoutCancel(ctx), r)
-	r.reportSave(saved)
-	return saved
+	saveErr := r.saver.save(context.WithoutCancel(ctx), r)
+	r.reportSave(saveErr)
+	return saveErr
 }

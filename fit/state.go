@@ -33,19 +33,19 @@ type State struct {
 	warn        func(text string, args ...any)
 }
 
-// step returns the number of completed steps of the whole run, including the steps before a resume.
+// Step returns the number of completed steps of the whole run, including the steps before a resume.
 func (s *State) Step() int64 { return s.step }
 
-// ResumeEnabled reports whether [Options].Resume is set, so that existing files of a hook belong to this
-// run. There may be no checkpoint if the earlier process was killed early.
+// ResumeEnabled reports whether [Options].Resume is set, so that existing files of a hook belong to
+// this run. There may be no checkpoint if the earlier process was killed early.
 func (s *State) ResumeEnabled() bool { return s.runner.options.Resume }
 
 // ResumedFrom returns the step from which the run resumed, or 0 for a new run.
 func (s *State) ResumedFrom() int64 { return s.resumedFrom }
 
-// NextRecordStep returns the first step whose record has not been processed yet. In a resumed run, hooks that
-// write files must remove the data of this step and of later steps, because these are written
-// again.
+// NextRecordStep returns the first step whose record has not been processed yet. In a resumed run,
+// hooks that write files must remove the data of this step and of later steps, because these are
+// written again.
 func (s *State) NextRecordStep() int64 {
 	if s.runner.pendingMetrics != nil {
 		return s.step
@@ -76,7 +76,7 @@ func (s *State) Elapsed() time.Duration {
 // the hook returns.
 func (s *State) Metrics() []Metric { return s.metrics }
 
-// value returns a metric of this step and reports whether it was measured.
+// Value returns a metric of this step and reports whether it was measured.
 func (s *State) Value(name string) (value float64, measured bool) {
 	return findMetric(s.metrics, name)
 }
@@ -86,34 +86,34 @@ func (s *State) Latest(name string) (value float64, measured bool) {
 	return findMetric(s.latest, name)
 }
 
-func findMetric(all []Metric, name string) (float64, bool) {
-	i := slices.IndexFunc(all, func(m Metric) bool { return m.Name == name })
+func findMetric(metrics []Metric, name string) (float64, bool) {
+	i := slices.IndexFunc(metrics, func(m Metric) bool { return m.Name == name })
 	if i < 0 {
 		return 0, false
 	}
-	return all[i].Value, true
+	return metrics[i].Value, true
 }
 
-// SetMetric publishes a metric of this step, and replaces a metric of the same name. Bytes of the name
-// that are not valid UTF-8 become U+FFFD, because the metric files only support UTF-8.
+// SetMetric publishes a metric of this step, and replaces a metric of the same name. Bytes of the
+// name that are not valid UTF-8 become U+FFFD, because the metric files only support UTF-8.
 func (s *State) SetMetric(name string, value float64) {
 	s.metrics = setMetric(s.metrics, strings.ToValidUTF8(name, "\ufffd"), value)
 }
 
-func setMetric(all []Metric, name string, value float64) []Metric {
-	if i := slices.IndexFunc(all, func(m Metric) bool { return m.Name == name }); i >= 0 {
-		all[i].Value = value
-		return all
+func setMetric(metrics []Metric, name string, value float64) []Metric {
+	if i := slices.IndexFunc(metrics, func(m Metric) bool { return m.Name == name }); i >= 0 {
+		metrics[i].Value = value
+		return metrics
 	}
-	return append(all, Metric{name, value})
+	return append(metrics, Metric{name, value})
 }
 
 // mergeMetrics sets the values of newer metrics in all.
-func mergeMetrics(all, newer []Metric) []Metric {
+func mergeMetrics(metrics, newer []Metric) []Metric {
 	for _, m := range newer {
-		all = setMetric(all, m.Name, m.Value)
+		metrics = setMetric(metrics, m.Name, m.Value)
 	}
-	return all
+	return metrics
 }
 
 // Stop ends the run after this step's hooks, without an error. The reason is returned in

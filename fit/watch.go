@@ -17,21 +17,21 @@ import (
 // that does not complete, names on all hosts the host that the others wait for, and ends the run
 // instead of waiting forever. See package watchdog.
 //
-//	fit.Watch(watchdog.Options{Place: "run", Exit: os.Exit})
+//	fit.Watch(watchdog.Options{Dir: "run", Exit: os.Exit})
 //
-// Place is a folder that all processes share, or the URL of a store. `tpustrategy watch` shows the
-// runRecordHooks of the processes in it. Watch sets the options Host and Hosts from the strategy's
+// Dir is a folder that all processes share, or the URL of a store. `tpustrategy watch` shows the
+// records of the processes in it. Watch sets the options Host and Hosts from the strategy's
 // processes, and sets Run to an ID on which the processes agree at the start. If the caller sets
 // Run, the watchdog also names a process that never reaches that agreement. The reports are logged
 // to Options.Logger unless the watchdog's options have a Logger.
 //
 // If the watchdog ends the run, the error is a [*watchdog.StuckError] and its exit code
-// (interrupt.ExitCodeFor) is [watchdog.ExitCode]. With several processes no checkpoint is saved then,
-// because a save requires all of them. An operation that ignores its context, such as a launch on a
-// TPU, cannot be ended: if Run does not return, the watchdog's Exit ends the process. If a launch
-// or an exchange fails, for example because another process died, Run waits up to twice
-// Options.Floor for the watchdog to identify that process. The error then names the process and has
-// the same exit code.
+// (interrupt.ExitCodeFor) is [watchdog.ExitCode]. With several processes no checkpoint is saved
+// then, because a save requires all of them. An operation that ignores its context, such as a
+// launch on a TPU, cannot be ended: if Run does not return, the watchdog's Exit ends the process.
+// If a launch or an exchange fails, for example because another process died, Run waits up to twice
+// Options.MinTimeout for the watchdog to identify that process. The error then names the process
+// and has the same exit code.
 //
 // If the environment variable TPUSTRATEGY_GOODPUT names a file, process 0 writes one line to it
 // that summarizes the use of the run's time. It updates the line at each save and at the end. The
@@ -51,8 +51,10 @@ func (r *runner) startWatch(ctx context.Context) (context.Context, error) {
 		o.Logger = r.log
 	}
 	if o.Run == "" {
-		starting, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.FirstTimeout, startTimeout), &errkind.Fault{Op: "fit: the run's name",
-			Reason: fmt.Sprintf("not all %d processes came to it", o.Hosts), Hint: "see which of them has ended, or is still at what it does before fit.Run", Class: errkind.DeadlineExceededError})
+		starting, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.FirstTimeout, startTimeout),
+			&errkind.Fault{Op: "fit: the run's name",
+				Reason: fmt.Sprintf("not all %d processes came to it",
+					o.Hosts), Hint: "see which of them has ended, or is still at what it does before fit.Run", Class: errkind.DeadlineExceededError})
 		defer cancel()
 		id, err := r.strategy.BroadcastBytes(starting, "fit: the run's name", []byte(rand.Text()))
 		if err != nil {
@@ -69,14 +71,15 @@ func (r *runner) startWatch(ctx context.Context) (context.Context, error) {
 	return ctx, r.agree(ctx, err, nil)
 }
 
-// startTimeout is the default of watchdog.Options.FirstTimeout: the maximum delay between the starts of the
-// processes.
+// startTimeout is the default of watchdog.Options.FirstTimeout: the maximum delay between the
+// starts of the processes.
 const startTimeout = 30 * time.Minute
 
-// diagnoseFailure waits after a failed operation of all processes until the watchdog knows which process
-// caused the failure. The plugin's error does not name the process.
+// diagnoseFailure waits after a failed operation of all processes until the watchdog knows which
+// process caused the failure. The plugin's error does not name the process.
 func (r *runner) diagnoseFailure(err error, doing watchdog.Activity) {
-	if r.watchdog == nil || err == nil || !r.isMultiProcess() || r.inAgreement || !doing.WaitsForHosts() && !isUnreachable(err) || errors.As(err, new(*interrupt.Error)) {
+	if r.watchdog == nil || err == nil || !r.isMultiProcess() || r.inAgreement || !doing.WaitsForHosts() &&
+		!isUnreachable(err) || errors.As(err, new(*interrupt.Error)) {
 		return
 	}
 	r.setActivity(watchdog.Exchange, "fit: who is lost")
@@ -85,8 +88,8 @@ func (r *runner) diagnoseFailure(err error, doing watchdog.Activity) {
 	r.watchdogErr = r.waitForSuspect(limited)
 }
 
-// waitForSuspect waits until the watchdog suspects a host, and returns its error. It returns nil when
-// ctx ends.
+// waitForSuspect waits until the watchdog suspects a host, and returns its error. It returns nil
+// when ctx ends.
 func (r *runner) waitForSuspect(ctx context.Context) error {
 	for {
 		if err := r.watchdog.SuspectedError(); err != nil {
@@ -100,7 +103,7 @@ func (r *runner) waitForSuspect(ctx context.Context) error {
 	}
 }
 
-// defaultMinTimeout is the default of watchdog.Options.Floor.
+// defaultMinTimeout is the default of watchdog.Options.MinTimeout.
 const defaultMinTimeout = 5 * time.Second
 
 // endWatch closes the watchdog with the run's error, and joins the watchdog's error to it.
@@ -124,10 +127,11 @@ func (r *runner) endWatch(err error) error {
 	return err
 }
 
-// syncFailed reports whether all processes have refused to begin the run, for example a resume with
+// isRefused reports whether all processes have refused to begin the run, for example a resume with
 // other settings. The records of earlier lives must stay unchanged then.
 func (r *runner) isRefused(err error) bool {
-	return err != nil && !r.started && (r.inAgreement || !r.isMultiProcess()) && !errors.As(err, new(*interrupt.Error)) && r.watchdogError() == nil
+	return err != nil && !r.started && (r.inAgreement || !r.isMultiProcess()) &&
+		!errors.As(err, new(*interrupt.Error)) && r.watchdogError() == nil
 }
 
 // isUnreachable reports whether an error means that another process or a service does not respond.
@@ -152,15 +156,15 @@ func (r *runner) withoutInterrupt(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// onActivity reports the current activity to the watchdog and to the hooks.
-func (r *runner) setActivity(what watchdog.Activity, name string) {
-	r.activity = what
+// setActivity reports the current activity to the watchdog and to the hooks.
+func (r *runner) setActivity(kind watchdog.Activity, name string) {
+	r.activity = kind
 	if r.watchdog != nil {
-		r.watchdog.SetActivity(what, name)
+		r.watchdog.SetActivity(kind, name)
 	}
 	for i := range r.hooks {
 		if doing := r.hooks[i].OnActivity; doing != nil {
-			doing(what, name)
+			doing(kind, name)
 		}
 	}
 }

@@ -124,7 +124,7 @@ func TestAWaitThatItsContextEnds(t *testing.T) {
 	assert.ErrorContains(t, err, "two Watch hooks")
 	o.MinTimeout = -1
 	_, err = fit.Run(t.Context(), dense(s, 2), fit.Dataset(dataset(t, 8)), fit.Options{}, fit.Watch(o))
-	assert.ErrorContains(t, err, "watchdog: option Floor")
+	assert.ErrorContains(t, err, "watchdog: option MinTimeout")
 }
 
 // TestARunThatGoesOnIsLeftAlone checks that a run with evaluations and saves has no reports.

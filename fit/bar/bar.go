@@ -15,12 +15,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
-// A line of at least wide columns shows everything. A line of fewer than narrow columns shows no
-// bar.
+// A line of at least wideColumns columns shows everything. A line of fewer than narrowColumns
+// columns shows no bar.
 const wideColumns, narrowColumns = 79, 49
 
-// printInterval is the minimum time between two lines without a terminal. patience is the duration after
-// which the bar shows the current activity of the run.
+// printInterval is the minimum time between two lines without a terminal. activityDelay is the
+// duration after which the bar shows the current activity of the run.
 const printInterval, activityDelay = 2 * time.Second, 1500 * time.Millisecond
 
 // New returns a hook that shows the progress of a run: the step, the latest metrics, the rows per
@@ -32,8 +32,8 @@ const printInterval, activityDelay = 2 * time.Second, 1500 * time.Millisecond
 // Write errors do not stop the run.
 func New(w io.Writer) fit.Hook { return NewOnLine(progress.NewLine(w, progress.Options{})) }
 
-// NewOnLine is like [New], but draws on an existing line, which can also show other texts, such as the
-// progress of compilations.
+// NewOnLine is like [New], but draws on an existing line, which can also show other texts, such as
+// the progress of compilations.
 func NewOnLine(line *progress.Line) fit.Hook {
 	var b *display
 	return fit.Hook{Name: "bar",
@@ -97,32 +97,33 @@ func (b *display) update(s runState) {
 	for _, m := range s.Metrics() {
 		b.latest = setMetric(b.latest, m)
 	}
-	now := len(s.Metrics())
+	count := len(s.Metrics())
 	if b.minMetrics == 0 {
-		b.minMetrics = now
+		b.minMetrics = count
 	}
-	measured := now > b.minMetrics
-	b.minMetrics = min(b.minMetrics, now)
+	measured := count > b.minMetrics
+	b.minMetrics = min(b.minMetrics, count)
 	b.step, b.steps = s.Step(), s.TotalSteps()
-	if took := s.Elapsed(); took > 0 {
-		b.startTime, b.rate = time.Now().Add(-took), float64(s.Rows())/took.Seconds()
+	if elapsed := s.Elapsed(); elapsed > 0 {
+		b.startTime, b.rate = time.Now().Add(-elapsed), float64(s.Rows())/elapsed.Seconds()
 	}
-	if !b.line.IsTerminal() && (b.printTime.IsZero() || measured || b.step == b.steps || time.Since(b.printTime) >= printInterval) {
+	if !b.line.IsTerminal() && (b.printTime.IsZero() || measured || b.step == b.steps ||
+		time.Since(b.printTime) >= printInterval) {
 		b.printTime = time.Now()
-		of := ""
+		total := ""
 		if b.steps > 0 {
-			of = fmt.Sprintf(" of %d", b.steps)
+			total = fmt.Sprintf(" of %d", b.steps)
 		}
-		fmt.Fprintf(b.line, "step %d%s  %s\n", b.step, of, plain.EscapeLine(b.metricsText(len(b.latest), true)))
+		fmt.Fprintf(b.line, "step %d%s  %s\n", b.step, total, plain.EscapeLine(b.metricsText(len(b.latest), true)))
 	}
 }
 
 // setActivity records the current activity of the run.
-func (b *display) setActivity(what watchdog.Activity, name string) {
+func (b *display) setActivity(kind watchdog.Activity, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.activity, b.activityName, b.activityStart = what, name, time.Now()
-	if what == watchdog.Launch {
+	b.activity, b.activityName, b.activityStart = kind, name, time.Now()
+	if kind == watchdog.Launch {
 		b.step++
 	}
 }
@@ -132,61 +133,62 @@ func (b *display) render(width int) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	most := 1
+	maxMetrics := 1
 	if width >= wideColumns {
-		most = 1 + (width-wideColumns)/24
+		maxMetrics = 1 + (width-wideColumns)/24
 	}
-	var parts []string
-	if waits := now.Sub(b.activityStart); waits >= activityDelay && !b.activityStart.IsZero() {
-		what := cmp.Or(b.activityName, b.activity.String())
+	var fields []string
+	if waited := now.Sub(b.activityStart); waited >= activityDelay && !b.activityStart.IsZero() {
+		activity := cmp.Or(b.activityName, b.activity.String())
 		if b.activity == watchdog.Result {
-			what = "waiting for " + what
+			activity = "waiting for " + activity
 		}
-		parts = append(parts, what+" "+formatSeconds(waits))
-	} else if text := b.metricsText(most, width >= wideColumns); text != "" {
-		parts = append(parts, text)
+		fields = append(fields, activity+" "+formatSeconds(waited))
+	} else if text := b.metricsText(maxMetrics, width >= wideColumns); text != "" {
+		fields = append(fields, text)
 	}
-	took := now.Sub(b.startTime)
+	elapsed := now.Sub(b.startTime)
 	if b.steps == 0 {
-		return strings.Join(append(parts, fmt.Sprintf("step %d", b.step), formatSeconds(took)), "  ")
+		return strings.Join(append(fields, fmt.Sprintf("step %d", b.step), formatSeconds(elapsed)), "  ")
 	}
 	done := min(b.step, b.steps)
 	if width >= narrowColumns {
 		const cells = 20
 		full := int(done * cells / b.steps)
-		parts = append(parts, fmt.Sprintf("%3d%% |%s%s|", done*100/b.steps, strings.Repeat("█", full), strings.Repeat(" ", cells-full)))
+		fields = append(fields, fmt.Sprintf("%3d%% |%s%s|", done*100/b.steps, strings.Repeat("█", full),
+			strings.Repeat(" ", cells-full)))
 	}
-	parts = append(parts, fmt.Sprintf("%d/%d", done, b.steps))
+	fields = append(fields, fmt.Sprintf("%d/%d", done, b.steps))
 	if width >= wideColumns {
-		left := ""
-		if taken := done - b.resumedFrom; taken > 0 && done < b.steps {
-			left = ", " + formatSeconds(took*time.Duration(b.steps-done)/time.Duration(taken)) + " left"
+		remaining := ""
+		if newSteps := done - b.resumedFrom; newSteps > 0 && done < b.steps {
+			remaining = ", " + formatSeconds(elapsed*time.Duration(b.steps-done)/time.Duration(newSteps)) + " left"
 		}
-		parts = append(parts, formatSeconds(took)+left)
+		fields = append(fields, formatSeconds(elapsed)+remaining)
 	}
-	return strings.Join(parts, "  ")
+	return strings.Join(fields, "  ")
 }
 
 // metricsText returns the first metrics and the rate.
-func (b *display) metricsText(most int, rate bool) string {
-	var parts []string
-	for _, m := range b.latest[:min(most, len(b.latest))] {
-		parts = append(parts, fmt.Sprintf("%s %.4f", m.Name, m.Value))
+func (b *display) metricsText(limit int, rate bool) string {
+	var fields []string
+	for _, m := range b.latest[:min(limit, len(b.latest))] {
+		fields = append(fields, fmt.Sprintf("%s %.4f", m.Name, m.Value))
 	}
 	if rate && b.rate > 0 {
-		parts = append(parts, fmt.Sprintf("%.0f rows/s", b.rate))
+		fields = append(fields, fmt.Sprintf("%.0f rows/s", b.rate))
 	}
-	return strings.Join(parts, "  ")
+	return strings.Join(fields, "  ")
 }
 
-func setMetric(all []fit.Metric, m fit.Metric) []fit.Metric {
-	for i := range all {
-		if all[i].Name == m.Name {
-			all[i] = m
-			return all
+func setMetric(metrics []fit.Metric, m fit.Metric) []fit.Metric {
+	for i := range metrics {
+		if metrics[i].Name == m.Name {
+			metrics[i] = m
+			return metrics
 		}
 	}
-	return append(all, m)
+	return append(metrics, m)
 }
 
 func formatSeconds(d time.Duration) string { return d.Round(time.Second).String() }

@@ -2,12 +2,12 @@
 // steps that count, and the fractions spent in compilations, saves, waits, repeated steps, and time
 // without a running process.
 //
-//	past := first.Then(second).Then(third)
+//	past := first.Append(second).Append(third)
 //	shares := past.Shares()
 //	fmt.Println(shares)             // goodput 91.2 % of 2h3m0s: compile 4.1 %, ...
 //	fmt.Println(shares.Goodput())   // 0.912
 //
-// A [History] describes one life, or several consecutive lives joined by [History.Then]. Package
+// A [History] describes one life, or several consecutive lives joined by [History.Append]. Package
 // watchdog stores it in the record of host 0, so a new life only needs the last record of the
 // previous life.
 //

@@ -11,17 +11,18 @@ import (
 
 // History describes one life of a run, or several consecutive lives. It can be encoded as JSON.
 type History struct {
-	// StartTime is the start of the first process, and Seen is the time of the last record, by the
+	// StartTime is the start of the first process, and EndTime is the time of the last record, by the
 	// hosts' clocks.
 	StartTime time.Time `json:"began"`
 	EndTime   time.Time `json:"seen"`
 	// Attempts is the number of lives; 0 means 1.
 	Attempts int `json:"lives,omitempty"`
-	// FirstStep is the step from which the first life started, and To is the last completed step.
+	// FirstStep is the step from which the first life started, and LastStep is the last completed
+	// step.
 	FirstStep int64 `json:"from"`
 	LastStep  int64 `json:"to"`
 	// Seconds is the time of each kind of activity, by the names of package watchdog. For joined
-	// attempts it also contains the time of repeated steps ("again") and the time without a process
+	// lives it also contains the time of repeated steps ("again") and the time without a process
 	// ("down").
 	Seconds map[string]float64 `json:"seconds,omitempty"`
 }
@@ -35,30 +36,31 @@ const (
 // stepKinds are the activities of steps.
 var stepKinds = []string{"launch", "result", "own code"}
 
-// Append joins h and the following life. The following life starts from a checkpoint, so the steps of
-// h after that checkpoint count as repeated. The time between the two lives is down.
+// Append joins h and the following life. The following life starts from a checkpoint, so the steps
+// of h after that checkpoint count as repeated. The time between the two lives is down.
 func (h History) Append(next History) History {
-	all := History{StartTime: h.StartTime, EndTime: next.EndTime, Attempts: h.attempts() + next.attempts(), FirstStep: h.FirstStep, LastStep: next.LastStep, Seconds: maps.Clone(next.Seconds)}
-	if all.Seconds == nil {
-		all.Seconds = map[string]float64{}
+	joined := History{StartTime: h.StartTime, EndTime: next.EndTime, Attempts: h.attempts() + next.attempts(),
+		FirstStep: h.FirstStep, LastStep: next.LastStep, Seconds: maps.Clone(next.Seconds)}
+	if joined.Seconds == nil {
+		joined.Seconds = map[string]float64{}
 	}
 	if next.EndTime.Before(h.EndTime) { // a clock was set back
-		all.EndTime = h.EndTime
+		joined.EndTime = h.EndTime
 	}
-	lost := 0.0
-	if taken := h.LastStep - h.FirstStep; next.FirstStep < h.LastStep && taken > 0 {
-		lost = min(float64(h.LastStep-next.FirstStep)/float64(taken), 1)
+	repeated := 0.0
+	if steps := h.LastStep - h.FirstStep; next.FirstStep < h.LastStep && steps > 0 {
+		repeated = min(float64(h.LastStep-next.FirstStep)/float64(steps), 1)
 	}
-	all.FirstStep = min(h.FirstStep, next.FirstStep)
+	joined.FirstStep = min(h.FirstStep, next.FirstStep)
 	for kind, s := range h.Seconds {
 		if slices.Contains(stepKinds, kind) {
-			all.Seconds[repeatedKind] += s * lost
-			s *= 1 - lost
+			joined.Seconds[repeatedKind] += s * repeated
+			s *= 1 - repeated
 		}
-		all.Seconds[kind] += s
+		joined.Seconds[kind] += s
 	}
-	all.Seconds[downKind] += max(next.StartTime.Sub(h.EndTime).Seconds(), 0)
-	return all
+	joined.Seconds[downKind] += max(next.StartTime.Sub(h.EndTime).Seconds(), 0)
+	return joined
 }
 
 func (h History) attempts() int { return max(h.Attempts, 1) }
@@ -87,31 +89,31 @@ type Breakdown struct {
 // Breakdown computes the parts of the wall time.
 func (h History) Breakdown() Breakdown {
 	s := Breakdown{WallTime: h.EndTime.Sub(h.StartTime).Seconds(), Attempts: h.attempts()}
-	parts := s.components()
-	known := 0.0
+	components := s.components()
+	counted := 0.0
 	for kind, seconds := range h.Seconds {
-		known += seconds
-		into := &s.Start // setup, and activities before the first step
-		if i := slices.IndexFunc(parts, func(p component) bool { return p.kind == kind }); i >= 0 {
-			into = parts[i].seconds
+		counted += seconds
+		dst := &s.Start // setup, and activities before the first step
+		if i := slices.IndexFunc(components, func(p component) bool { return p.kind == kind }); i >= 0 {
+			dst = components[i].seconds
 		} else if slices.Contains(stepKinds, kind) && h.LastStep > h.FirstStep {
-			into = &s.Steps
+			dst = &s.Steps
 		}
-		*into += seconds
+		*dst += seconds
 	}
-	s.WallTime = max(s.WallTime, known) // clocks may jump
-	s.Start += s.WallTime - known
+	s.WallTime = max(s.WallTime, counted) // clocks may jump
+	s.Start += s.WallTime - counted
 	return s
 }
 
 // Goodput returns the fraction of the wall time spent in steps that count, from 0 to 1.
 func (s Breakdown) Goodput() float64 { return s.fraction(s.Steps) }
 
-func (s Breakdown) fraction(part float64) float64 {
+func (s Breakdown) fraction(seconds float64) float64 {
 	if s.WallTime <= 0 {
 		return 0
 	}
-	return part / s.WallTime
+	return seconds / s.WallTime
 }
 
 // Utilization returns the model FLOPs utilization of a run: the operations of the steps that count,
@@ -134,22 +136,25 @@ type component struct {
 }
 
 func (s *Breakdown) components() []component {
-	return []component{{"start", "setup", &s.Start}, {"compile", "compile", &s.Compile}, {"restore", "restore", &s.Restore},
-		{"save", "save", &s.Save}, {"input", "input", &s.Input}, {"other hosts", "exchange", &s.OtherHosts}, {"hooks", "hook", &s.Hooks},
+	return []component{{"start", "setup", &s.Start}, {"compile", "compile", &s.Compile},
+		{"restore", "restore", &s.Restore},
+		{"save", "save", &s.Save}, {"input", "input", &s.Input}, {"other hosts", "exchange", &s.OtherHosts}, {"hooks",
+			"hook", &s.Hooks},
 		{"steps taken again", repeatedKind, &s.Repeated}, {"down", downKind, &s.Down}}
 }
 
 // String returns a text with the goodput and the other parts that are at least 0.1 %, the largest
 // first.
 func (s Breakdown) String() string {
-	text := fmt.Sprintf("goodput %.1f %% of %v", 100*s.Goodput(), time.Duration(s.WallTime*float64(time.Second)).Round(time.Second/10))
+	text := fmt.Sprintf("goodput %.1f %% of %v", 100*s.Goodput(),
+		time.Duration(s.WallTime*float64(time.Second)).Round(time.Second/10))
 	if s.Attempts > 1 {
 		text += fmt.Sprintf(" in %d lives", s.Attempts)
 	}
-	parts := s.components()
-	slices.SortStableFunc(parts, func(a, b component) int { return cmp.Compare(*b.seconds, *a.seconds) })
+	components := s.components()
+	slices.SortStableFunc(components, func(a, b component) int { return cmp.Compare(*b.seconds, *a.seconds) })
 	var rest []string
-	for _, p := range parts {
+	for _, p := range components {
 		if share := s.fraction(*p.seconds); share >= 0.001 {
 			rest = append(rest, fmt.Sprintf("%s %.1f %%", p.name, 100*share))
 		}

@@ -20,13 +20,13 @@ import (
 // must create one and call it after the same steps. It is not safe for concurrent use.
 type Agreement struct {
 	strategy *strategy.TPUStrategy
-	// interval is the number of steps between two exchanges, the same on all processes. due is the
-	// step after which the next exchange begins, and read is the step after which the current
-	// exchange is read.
+	// interval is the number of steps between two exchanges, the same on all processes. nextSend is
+	// the step after which the next exchange begins, and readStep is the step after which the
+	// current exchange is read.
 	interval, nextSend, readStep int64
 	pending                      *engine.GatherFuture
-	// sentStep is the step of the current exchange. back is the time when the previous exchange was
-	// read, and from is the step of that exchange. The step time is measured between them.
+	// sentStep is the step of the current exchange. lastRead is the time when the previous exchange
+	// was read, and lastStep is the step of that exchange. The step time is measured between them.
 	sentStep, lastStep int64
 	lastRead           time.Time
 	stepSeconds        float64 // measured time of a step
@@ -34,7 +34,8 @@ type Agreement struct {
 	now                func() time.Time
 }
 
-// exchangeInterval is the intended time between two exchanges. most limits the number of steps between them.
+// exchangeInterval is the intended time between two exchanges. maxSteps limits the number of steps
+// between them.
 const (
 	exchangeInterval = 500 * time.Millisecond
 	maxSteps         = 1 << 12
@@ -99,27 +100,28 @@ func (a *Agreement) AfterStep(ctx context.Context, step int64) (stop bool, err e
 	return n != nil, err
 }
 
-// Vote is [Agreement.AfterStep] with explicit inputs. mine is this process's notice, or nil. ctx limits
-// the waits. before is a step, the same on all processes, after which the processes meet anyway and
-// call Met: Vote starts no exchange that would be read later than that step. Vote returns the
-// notice that stopped the processes: this process's own, or one whose reason names the process.
-func (a *Agreement) Vote(ctx context.Context, step int64, mine *Notice, before int64) (*Notice, error) {
+// Vote is [Agreement.AfterStep] with explicit inputs. own is this process's notice, or nil. ctx
+// limits the waits. before is a step, the same on all processes, after which the processes meet
+// anyway and call Met: Vote starts no exchange that would be read later than that step. Vote
+// returns the notice that stopped the processes: this process's own, or one whose reason names the
+// process.
+func (a *Agreement) Vote(ctx context.Context, step int64, own *Notice, before int64) (*Notice, error) {
 	if a.notice != nil {
 		return a.notice, nil
 	}
 	if a.strategy.NumProcesses() <= 1 {
-		a.notice = mine
-		return mine, nil
+		a.notice = own
+		return own, nil
 	}
 	if a.pending != nil && step >= a.readStep {
-		if err := a.readExchange(ctx, mine); err != nil || a.notice != nil {
+		if err := a.readExchange(ctx, own); err != nil || a.notice != nil {
 			return a.notice, err
 		}
 	}
 	if a.pending != nil || step < a.nextSend || step > before-a.interval {
 		return nil, nil
 	}
-	b := ballot{a.stepSeconds, mine.Message()}
+	b := ballot{a.stepSeconds, own.Message()}
 	message, err := json.Marshal(b)
 	for len(message) > maxBallotBytes {
 		b.Reason = strings.ToValidUTF8(b.Reason[:len(b.Reason)/2], "")
@@ -137,8 +139,8 @@ func (a *Agreement) Vote(ctx context.Context, step int64, mine *Notice, before i
 }
 
 // readExchange reads the current exchange and computes the number of steps until the next one.
-func (a *Agreement) readExchange(ctx context.Context, mine *Notice) error {
-	all, err := a.pending.Wait(ctx)
+func (a *Agreement) readExchange(ctx context.Context, own *Notice) error {
+	messages, err := a.pending.Wait(ctx)
 	if err = errors.Join(err, a.pending.Close()); err != nil {
 		return &errkind.Fault{Op: "interrupt: vote", Subject: "after step " + formatStep(a.sentStep), Err: err}
 	}
@@ -149,15 +151,16 @@ func (a *Agreement) readExchange(ctx context.Context, mine *Notice) error {
 	}
 	a.lastRead, a.lastStep = now, a.sentStep
 	slowest := 0.0
-	for i, text := range all {
+	for i, text := range messages {
 		var b ballot
 		if err := json.Unmarshal(text, &b); err != nil {
-			return &errkind.Fault{Op: "interrupt: vote", Subject: fmt.Sprintf("of process %d", i), Err: err, Class: errkind.InternalError,
-				Hint: "start the same program on each process"}
+			return &errkind.Fault{Op: "interrupt: vote", Subject: fmt.Sprintf("of process %d", i), Err: err,
+				Class: errkind.InternalError,
+				Hint:  "start the same program on each process"}
 		}
 		slowest = max(slowest, b.Seconds)
-		if a.notice == nil && i == a.strategy.Process() && b.Reason != "" && mine != nil {
-			a.notice = mine
+		if a.notice == nil && i == a.strategy.Process() && b.Reason != "" && own != nil {
+			a.notice = own
 		}
 		a.notice = cmp.Or(a.notice, b.Notice(i))
 	}
@@ -168,8 +171,8 @@ func (a *Agreement) readExchange(ctx context.Context, mine *Notice) error {
 	return nil
 }
 
-// MarkExchanged records that the processes have exchanged their notices in another way after a step. It drops
-// the current exchange, and schedules the next one as after a regular exchange.
+// MarkExchanged records that the processes have exchanged their notices in another way after a
+// step. It drops the current exchange, and schedules the next one as after a regular exchange.
 func (a *Agreement) MarkExchanged(step int64) error {
 	a.nextSend, a.lastRead = step+a.interval, time.Time{}
 	return a.Close()
@@ -180,9 +183,9 @@ func (a *Agreement) Close() error {
 	if a == nil || a.pending == nil {
 		return nil
 	}
-	under := a.pending
+	pending := a.pending
 	a.pending = nil
-	return under.Close()
+	return pending.Close()
 }
 
 // StopError returns an error for a loop that stopped after a step and has saved a checkpoint.

@@ -18,8 +18,8 @@
 // # The exit code
 //
 // [ExitCode] is 75, which is EX_TEMPFAIL in sysexits.h: the run was interrupted, and it can resume
-// lastStep its checkpoint or had not begun. [ExitCodeFor] returns the exit code of an error: 0 without an
-// error, 75 for an interrupted run, 69 if another process does not respond, or another code.
+// from its checkpoint or had not begun. [ExitCodeFor] returns the exit code of an error: 0 without
+// an error, 75 for an interrupted run, 69 if another process does not respond, or another code.
 // Supervisors that restart a process by its exit code:
 //
 //	systemd        Restart=on-failure restarts it, and RestartForceExitStatus=75 with any value of Restart
@@ -35,8 +35,8 @@
 //	for n := start + 1; n <= steps; n++ {
 //		loss, err := step.Run(context.WithoutCancel(ctx), batch...) // all processes run the step
 //		...
-//		if stop, err := agreement.After(ctx, n); err != nil || stop {
-//			return errors.Join(err, save(context.WithoutCancel(ctx), n), agreement.Stopped(n))
+//		if stop, err := agreement.AfterStep(ctx, n); err != nil || stop {
+//			return errors.Join(err, save(context.WithoutCancel(ctx), n), agreement.StopError(n))
 //		}
 //	}
 //
@@ -45,7 +45,7 @@
 // A single process only checks its context. Several processes exchange rows of half a kilobyte
 // each. The exchange is launched among the steps and read some steps later, so that no process
 // waits for it. Exchanges happen about twice a second: the number of steps between them is derived
-// lastStep the measured step times, and is the same on all processes. All processes stop one to two
+// from the measured step times, and is the same on all processes. All processes stop one to two
 // intervals after the notice.
 //
 // # Deadlines

@@ -48,20 +48,20 @@ type signalCause interface {
 	Received() (os.Signal, time.Time)
 }
 
-// FromContext returns the notice that ended a context, or nil if the context has not ended. For a context
-// that did not end by [Notify] it returns a notice with the context's cause.
+// FromContext returns the notice that ended a context, or nil if the context has not ended. For a
+// context that did not end by [Notify] it returns a notice with the context's cause.
 func FromContext(ctx context.Context) *Notice {
 	if ctx.Err() == nil {
 		return nil
 	}
 	cause := context.Cause(ctx)
 	var n *Notice
-	var r signalCause
+	var received signalCause
 	switch {
 	case errors.As(cause, &n):
 		return n
-	case errors.As(cause, &r):
-		s, at := r.Received()
+	case errors.As(cause, &received):
+		s, at := received.Received()
 		n = signalNotice(s, at, GracePeriod(ctx))
 	default:
 		n = &Notice{Reason: cause.Error()}
@@ -70,9 +70,9 @@ func FromContext(ctx context.Context) *Notice {
 	return n
 }
 
-// TimeLeft returns the time until the deadline of the notice that ended a context. It is negative after
-// the deadline. known is false if the context has not ended or the notice has no deadline.
-func TimeLeft(ctx context.Context) (left time.Duration, known bool) {
+// TimeLeft returns the time until the deadline of the notice that ended a context. It is negative
+// after the deadline. known is false if the context has not ended or the notice has no deadline.
+func TimeLeft(ctx context.Context) (remaining time.Duration, known bool) {
 	n := FromContext(ctx)
 	if n == nil || n.Deadline.IsZero() {
 		return 0, false
@@ -84,8 +84,8 @@ func TimeLeft(ctx context.Context) (left time.Duration, known bool) {
 // Google Cloud preempts a machine.
 const defaultGrace = 30 * time.Second
 
-// GracePeriod returns [Options].Grace of the [Notify] from which a context was derived, or 30 seconds. A
-// save should not take longer.
+// GracePeriod returns [Options].Grace of the [Notify] from which a context was derived, or 30
+// seconds. A save should not take longer.
 func GracePeriod(ctx context.Context) time.Duration {
 	if grace, ok := ctx.Value(graceKey{}).(time.Duration); ok {
 		return grace
@@ -150,8 +150,8 @@ type exitCoder interface {
 	Kind() errkind.Kind
 }
 
-// ExitCodeFor returns the exit code of a program's error: 0 for nil; the code of the first error in the
-// chain that has one, such as [ExitCode] of an interrupted run or [Notice.ExitCode] of an
+// ExitCodeFor returns the exit code of a program's error: 0 for nil; the code of the first error in
+// the chain that has one, such as [ExitCode] of an interrupted run or [Notice.ExitCode] of an
 // interrupted start; 69 for an error of kind UnavailableError or DeadlineExceededError, which means
 // that another process or a service does not respond and all processes must be restarted; and 1 for
 // any other error.
@@ -170,9 +170,9 @@ func ExitCodeFor(err error) int {
 	return 1
 }
 
-// ExitCodeForContext returns the exit code of a program's error like [ExitCodeFor]. If the program's context has
-// ended and the error has no exit code of its own, it returns [Notice.ExitCode], because the end of
-// the context may be the hidden cause of the error.
+// ExitCodeForContext returns the exit code of a program's error like [ExitCodeFor]. If the
+// program's context has ended and the error has no exit code of its own, it returns
+// [Notice.ExitCode], because the end of the context may be the hidden cause of the error.
 func ExitCodeForContext(ctx context.Context, err error) int {
 	var c exitCoder
 	if n := FromContext(ctx); err != nil && n != nil && !errors.As(err, &c) {

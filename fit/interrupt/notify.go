@@ -29,7 +29,7 @@ type Options struct {
 	File string
 	// Notices is a channel of custom notices. The caller remains its owner.
 	Notices <-chan Notice
-	// GracePeriod is the time from SIGTERM until the process is killed; 0 means 30 seconds. It is also
+	// Grace is the time from SIGTERM until the process is killed; 0 means 30 seconds. It is also
 	// the time until the deadline of a notice from File, and of a notice from Notices without a
 	// deadline.
 	Grace time.Duration
@@ -62,8 +62,8 @@ func Notify(parent context.Context, o Options) (ctx context.Context, stop func()
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(parent, graceKey{}, o.Grace))
-	over, end := context.WithCancel(context.Background())
-	w := &watcher{Options: o, cancel: cancel, stopped: over.Done(), done: make(chan struct{})}
+	stopped, stopWatch := context.WithCancel(context.Background())
+	w := &watcher{Options: o, cancel: cancel, stopped: stopped.Done(), done: make(chan struct{})}
 	if len(o.Signals) > 0 {
 		w.signals = make(chan os.Signal, 2)
 		signal.Notify(w.signals, o.Signals...)
@@ -77,7 +77,7 @@ func Notify(parent context.Context, o Options) (ctx context.Context, stop func()
 	go w.run(ctx)
 	return ctx, func() {
 		cancel(nil)
-		end()
+		stopWatch()
 		<-w.done
 	}
 }

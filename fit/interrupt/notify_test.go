@@ -208,7 +208,7 @@ func TestSecondSignalChild(t *testing.T) {
 	time.Sleep(time.Minute) // a slow save
 }
 
-// AfterStep a signal the next signal ends the process. After another notice the first signal belongs to
+// After a signal the next signal ends the process. After another notice the first signal belongs to
 // the notice, and the next signal ends the process.
 func TestTheSecondSignalEndsTheProcess(t *testing.T) {
 	for _, kind := range []string{"signals", "noticed"} {

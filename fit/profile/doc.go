@@ -3,7 +3,7 @@
 //
 // In a run of package fit, a hook records a range of steps, here steps 100 to 110:
 //
-//	fit.Profile(profile.Options{Place: "run/profile", From: 100, To: 110})
+//	fit.Profile(profile.Options{Dir: "run/profile", From: 100, To: 110})
 //
 // `xprof --logdir run/profile` shows the profile. A [Trigger] requests a recording of a running
 // process by a signal or over HTTP:
@@ -11,7 +11,7 @@
 //	trigger := new(profile.Trigger)
 //	defer trigger.Notify(syscall.SIGUSR2)()
 //	http.Handle("POST /profile", trigger) // curl -X POST 'localhost:6060/profile?steps=5'
-//	fit.Profile(profile.Options{Place: "run/profile", Trigger: trigger})
+//	fit.Profile(profile.Options{Dir: "run/profile", Trigger: trigger})
 //
 // A custom loop uses a [Recorder], as the hook does. The CPU plugin has no profiler: the profile
 // then only contains the host, and [Recorder.DeviceError] returns the reason.

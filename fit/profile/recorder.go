@@ -37,44 +37,47 @@ func Start(s *strategy.TPUStrategy) (*Recorder, error) {
 	if err != nil {
 		name = "host"
 	}
-	r := &Recorder{startTime: time.Now(), host: fmt.Sprintf("%s-%04d", name, s.Process()), deviceErr: errors.ErrUnsupported}
+	r := &Recorder{startTime: time.Now(), host: fmt.Sprintf("%s-%04d", name, s.Process()),
+		deviceErr: errors.ErrUnsupported}
 	if client := s.System().Client(); client != nil { // devices of tests have no client
-		if r.devices, r.deviceErr = client.Plugin().StartProfile(); r.deviceErr != nil && !errors.Is(r.deviceErr, errors.ErrUnsupported) {
+		if r.devices, r.deviceErr = client.Plugin().StartProfile(); r.deviceErr != nil &&
+			!errors.Is(r.deviceErr, errors.ErrUnsupported) {
 			return nil, r.deviceErr
 		}
 	}
 	return r, nil
 }
 
-// DeviceError returns nil if the devices are recorded. Otherwise it returns the plugin's error, which
-// matches errors.ErrUnsupported.
+// DeviceError returns nil if the devices are recorded. Otherwise it returns the plugin's error,
+// which matches errors.ErrUnsupported.
 func (r *Recorder) DeviceError() error { return r.deviceErr }
 
-// BeginStep records that a step begins and that the previous step has ended. Steps are counted from 1.
+// BeginStep records that a step begins and that the previous step has ended. Steps are counted from
+// 1.
 func (r *Recorder) BeginStep(number int64) {
 	r.nextEvent(&r.steps, &r.step, xspace.Event{Name: "train", Step: number})
 }
 
-// BeginActivity records that the host begins an activity, such as "input" or "launch", which lasts until the
-// next call. With an empty name nothing is recorded.
+// BeginActivity records that the host begins an activity, such as "input" or "launch", which lasts
+// until the next call. With an empty name nothing is recorded.
 func (r *Recorder) BeginActivity(name string) {
 	r.nextEvent(&r.activities, &r.activity, xspace.Event{Name: name})
 }
 
 // nextEvent ends the current event and begins the next one.
-func (r *Recorder) nextEvent(all *[]xspace.Event, under *xspace.Event, next xspace.Event) {
+func (r *Recorder) nextEvent(events *[]xspace.Event, current *xspace.Event, next xspace.Event) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopped {
 		return
 	}
-	if under.Name != "" && len(*all) < maxEvents {
-		under.Took = now.Sub(under.Begin)
-		*all = append(*all, *under)
+	if current.Name != "" && len(*events) < maxEvents {
+		current.Took = now.Sub(current.Begin)
+		*events = append(*events, *current)
 	}
-	*under = next
-	under.Begin = now
+	*current = next
+	current.Begin = now
 }
 
 // Stop ends the recording and writes it to a folder or below a URL, where XProf finds it as a run
@@ -88,7 +91,8 @@ func (r *Recorder) Stop(ctx context.Context, place, run string) (name string, er
 	r.BeginActivity("")
 	r.mu.Lock()
 	r.stopped = true
-	p := xspace.Profile{Begin: r.startTime, End: time.Now(), Host: r.host, Lines: []xspace.Line{{Name: "steps", Events: r.steps}, {Name: "run", Events: r.activities}}}
+	p := xspace.Profile{Begin: r.startTime, End: time.Now(), Host: r.host,
+		Lines: []xspace.Line{{Name: "steps", Events: r.steps}, {Name: "run", Events: r.activities}}}
 	r.mu.Unlock()
 	if r.devices != nil {
 		if p.Devices, err = r.devices.Stop(ctx); err != nil {

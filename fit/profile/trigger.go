@@ -27,12 +27,12 @@ type Options struct {
 // use.
 type Trigger struct{ steps atomic.Int64 }
 
-// Request requests a recording of at least this number of steps; values below 1 mean 1. It replaces a
-// request whose recording has not begun.
+// Request requests a recording of at least this number of steps; values below 1 mean 1. It replaces
+// a request whose recording has not begun.
 func (t *Trigger) Request(steps int64) { t.steps.Store(max(1, steps)) }
 
-// TakeRequest returns the number of steps of the current request and clears the request. It returns 0 if
-// there is none.
+// TakeRequest returns the number of steps of the current request and clears the request. It returns
+// 0 if there is none.
 func (t *Trigger) TakeRequest() int64 {
 	if t == nil {
 		return 0

@@ -4,7 +4,7 @@
 //
 //	line := progress.NewLine(os.Stderr, progress.Options{Record: progress.DefaultRecordFile()})
 //	defer line.Close()
-//	strat, err := strategy.New(sys, strategy.Options{Phases: line.Phase})
+//	strat, err := strategy.New(sys, strategy.Options{Phases: line.SetPhase})
 //
 // On a terminal the line is redrawn in place, and erased when the program is compiled, so that a
 // progress bar of the training can follow:
@@ -15,13 +15,13 @@
 // compilations show nothing.
 //
 // A compiler does not report its progress. The expected time is the time of the most similar
-// recordEntry in [Options].Record: for the same kind of devices, with a program text between two
+// compilation in [Options].Record: for the same kind of devices, with a program text between two
 // thirds and one and a half times as long. After that time, the line shows the longest time of
 // these compilations ("of up to 5m0s"). When that time has passed too, or after a minute without a
 // similar compilation, the line shows that the end is not known. A message above the line then
 // appears once. It suggests what to do, and warns if the compiler gets little processor time.
 //
-// The line can also show other work between compilations ([Line.StartTask]) and the state of a run while
-// nothing is compiled ([Line.SetStatus]), and can print text above itself ([Line.Write]), so that only
-// one goroutine draws the terminal's line.
+// The line can also show other work between compilations ([Line.StartTask]) and the state of a run
+// while nothing is compiled ([Line.SetStatus]), and can print text above itself ([Line.Write]), so
+// that only one goroutine draws the terminal's line.
 package progress

@@ -20,8 +20,8 @@ import (
 type Options struct {
 	// Prefix is printed at the start of each line, for example "program: ".
 	Prefix string
-	// Record is the file with the durations of earlier compilations; empty means none. [DefaultRecordFile]
-	// returns the file that programs share.
+	// Record is the file with the durations of earlier compilations; empty means none.
+	// [DefaultRecordFile] returns the file that programs share.
 	Record string
 	// Every is the interval between two lines if w is not a terminal; 0 means 10 seconds.
 	Every time.Duration
@@ -40,10 +40,10 @@ type Line struct {
 	mu          sync.Mutex
 	jobs        []*compileJob // current compilations, the newest last
 	pid         int           // process ID of the compiler; 0 means this process
-	task        string        // text of Say on a terminal, since began
+	task        string        // task of StartTask on a terminal, since taskStart
 	taskStart   time.Time
-	status      func(width int) string // function of Status
-	lastWord    string                 // first word of the last text of Now, at time spoke
+	status      func(width int) string // function of SetStatus
+	lastWord    string                 // first word of the last text of Update, at time lastUpdate
 	lastUpdate  time.Time
 	drawn       bool   // there is text on the terminal's line
 	stopDrawing func() // stops the drawing goroutine; nil if it does not run
@@ -52,7 +52,7 @@ type Line struct {
 // compileJob is a program that is being compiled.
 type compileJob struct {
 	phase.Phase
-	stageStart time.Time // startDrawing of the stage
+	stageStart time.Time // start of the stage
 	estimate   estimate
 	warned     bool // the message about the unknown end was shown
 	// The compiler's process when the line was first shown, the time, and the processor time of the
@@ -62,8 +62,8 @@ type compileJob struct {
 	cpuUsed  time.Duration
 }
 
-// drawDelay is the delay before a terminal's line appears, and redraw is the interval between
-// redraws.
+// drawDelay is the delay before a terminal's line appears, and redrawInterval is the interval
+// between redraws.
 const (
 	drawDelay      = 300 * time.Millisecond
 	redrawInterval = 200 * time.Millisecond
@@ -92,40 +92,41 @@ func NewLine(w io.Writer, o Options) *Line {
 // record of a compilation.
 func (l *Line) SetPhase(p phase.Phase) {
 	now := time.Now()
-	var like estimate
+	var expected estimate
 	if p.Stage == phase.Compiling {
-		like = estimateDuration(l.opts.Record, p)
+		expected = estimateDuration(l.opts.Record, p)
 	}
-	took, of := l.updateJob(p, now, like)
-	if p.Stage == phase.Done && p.Err == nil && of.Stage == phase.Compiling {
-		appendRecord(l.opts.Record, of, took)
+	duration, previous := l.updateJob(p, now, expected)
+	if p.Stage == phase.Done && p.Err == nil && previous.Stage == phase.Compiling {
+		appendRecord(l.opts.Record, previous, duration)
 	}
 }
 
 // updateJob updates the stage of a program and returns the previous stage with its duration.
-func (l *Line) updateJob(p phase.Phase, now time.Time, like estimate) (took time.Duration, of phase.Phase) {
+func (l *Line) updateJob(p phase.Phase, now time.Time, expected estimate) (duration time.Duration,
+	previous phase.Phase) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.IndexFunc(l.jobs, func(m *compileJob) bool { return m.Name == p.Name && m.Target == p.Target })
+	i := slices.IndexFunc(l.jobs, func(j *compileJob) bool { return j.Name == p.Name && j.Target == p.Target })
 	if i >= 0 {
-		took, of = now.Sub(l.jobs[i].stageStart), l.jobs[i].Phase
+		duration, previous = now.Sub(l.jobs[i].stageStart), l.jobs[i].Phase
 	}
 	switch {
 	case p.Stage != phase.Done && i < 0:
 		l.finishTask(now)
-		l.jobs = append(l.jobs, &compileJob{Phase: p, stageStart: now, estimate: like})
+		l.jobs = append(l.jobs, &compileJob{Phase: p, stageStart: now, estimate: expected})
 		l.startDrawing()
 	case p.Stage != phase.Done:
-		*l.jobs[i] = compileJob{Phase: p, stageStart: now, estimate: like}
+		*l.jobs[i] = compileJob{Phase: p, stageStart: now, estimate: expected}
 	case i >= 0:
 		l.jobs = slices.Delete(l.jobs, i, i+1)
 		l.stopIfIdle()
 	}
-	return took, of
+	return duration, previous
 }
 
-// SetProcess sets the process whose memory the line shows, for a compiler in another process. 0 means
-// this process. -1 means unknown: the line shows no memory.
+// SetProcess sets the process whose memory the line shows, for a compiler in another process. 0
+// means this process. -1 means unknown: the line shows no memory.
 func (l *Line) SetProcess(pid int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,20 +234,20 @@ func (l *Line) truncate(text string) string {
 	return text
 }
 
-// compileJob returns the line of the newest program. When the end of the compilation is no longer
+// jobText returns the line of the newest program. When the end of the compilation is no longer
 // known, it prints a message above the line once.
 func (l *Line) jobText(now time.Time) string {
-	m := l.jobs[len(l.jobs)-1]
-	passed := now.Sub(m.stageStart)
-	if m.pid != l.pid || m.cpuStart.IsZero() {
-		m.pid, m.cpuStart, m.cpuUsed = l.pid, now, l.cpuTime(l.pid)
+	job := l.jobs[len(l.jobs)-1]
+	elapsed := now.Sub(job.stageStart)
+	if job.pid != l.pid || job.cpuStart.IsZero() {
+		job.pid, job.cpuStart, job.cpuUsed = l.pid, now, l.cpuTime(l.pid)
 	}
-	if m.Stage == phase.Compiling && m.estimate.isExceeded(passed) && passed > defaultLimit && !m.warned {
-		m.warned = true
+	if job.Stage == phase.Compiling && job.estimate.isExceeded(elapsed) && elapsed > defaultLimit && !job.warned {
+		job.warned = true
 		l.erase()
-		fmt.Fprintln(l.w, plain.EscapeLine(l.opts.Prefix+m.advice(l.cpuShare(m, now)))) // not truncated
+		fmt.Fprintln(l.w, plain.EscapeLine(l.opts.Prefix+job.advice(l.cpuShare(job, now)))) // not truncated
 	}
-	text := l.opts.Prefix + m.text(passed, processMemory(l.pid))
+	text := l.opts.Prefix + job.text(elapsed, processMemory(l.pid))
 	if others := len(l.jobs) - 1; others > 0 {
 		text += fmt.Sprintf(", and %d more", others)
 	}
@@ -255,29 +256,30 @@ func (l *Line) jobText(now time.Time) string {
 
 // cpuShare returns the average number of processors that a compilation has used since the line was
 // first shown, or 1 if that is not known.
-func (l *Line) cpuShare(m *compileJob, now time.Time) float64 {
-	used := l.cpuTime(m.pid)
-	if used == 0 || !now.After(m.cpuStart) {
+func (l *Line) cpuShare(job *compileJob, now time.Time) float64 {
+	used := l.cpuTime(job.pid)
+	if used == 0 || !now.After(job.cpuStart) {
 		return 1
 	}
-	return (used - m.cpuUsed).Seconds() / now.Sub(m.cpuStart).Seconds()
+	return (used - job.cpuUsed).Seconds() / now.Sub(job.cpuStart).Seconds()
 }
 
-func (m *compileJob) text(passed time.Duration, memory int64) string {
+func (j *compileJob) text(elapsed time.Duration, memory int64) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s for %s (%d x %d devices): %s", m.Stage, m.Name, m.Target, m.Replicas, m.LogicalDevices, formatSeconds(passed))
+	fmt.Fprintf(&b, "%s %s for %s (%d x %d devices): %s", j.Stage, j.Name, j.Target, j.Replicas, j.LogicalDevices,
+		formatSeconds(elapsed))
 	switch {
-	case m.estimate.isExceeded(passed):
+	case j.estimate.isExceeded(elapsed):
 		b.WriteString(", its end is not known")
-	case m.estimate.expected >= passed && m.estimate.expected > 0:
-		fmt.Fprintf(&b, " of about %s", formatSeconds(m.estimate.expected))
-	case m.estimate.longest > 0:
-		fmt.Fprintf(&b, " of up to %s", formatSeconds(m.estimate.longest))
+	case j.estimate.expected >= elapsed && j.estimate.expected > 0:
+		fmt.Fprintf(&b, " of about %s", formatSeconds(j.estimate.expected))
+	case j.estimate.longest > 0:
+		fmt.Fprintf(&b, " of up to %s", formatSeconds(j.estimate.longest))
 	}
-	if m.TextBytes > 0 {
-		size := fmt.Sprintf("%.1f kB", float64(m.TextBytes)/1e3)
-		if m.TextBytes >= 1e6 {
-			size = fmt.Sprintf("%.1f MB", float64(m.TextBytes)/1e6)
+	if j.TextBytes > 0 {
+		size := fmt.Sprintf("%.1f kB", float64(j.TextBytes)/1e3)
+		if j.TextBytes >= 1e6 {
+			size = fmt.Sprintf("%.1f MB", float64(j.TextBytes)/1e6)
 		}
 		fmt.Fprintf(&b, ", %s of program", size)
 	}
@@ -289,16 +291,16 @@ func (m *compileJob) text(passed time.Duration, memory int64) string {
 
 // advice returns the message about a compilation whose end is not known. share is the number of
 // processors that the compiler uses; below one, other processes or a limit slow it down.
-func (m *compileJob) advice(share float64) string {
+func (j *compileJob) advice(share float64) string {
 	why := "no compilation of this size is on record"
-	if m.estimate.longest > 0 {
-		why = "it takes longer than any of its size before, up to " + formatSeconds(m.estimate.longest)
+	if j.estimate.longest > 0 {
+		why = "it takes longer than any of its size before, up to " + formatSeconds(j.estimate.longest)
 	}
 	if share < 0.5 {
 		why += fmt.Sprintf(". It has %.0f%% of one processor: the machine is busy, or limits it", 100*share)
 	}
 	return fmt.Sprintf("%s compiles on, and nothing is known about when it ends: %s. Ctrl-C is safe: it loses this compilation, and of a run what is not saved yet. "+
-		"Layers of one shape in a loop (loop.Layers) make a program, and its compilation, much shorter.", m.Name, why)
+		"Layers of one shape in a loop (loop.Layers) make a program, and its compilation, much shorter.", j.Name, why)
 }
 
 func formatSeconds(d time.Duration) string { return d.Round(time.Second).String() }

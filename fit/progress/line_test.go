@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
-// cpuStart returns the phase of a step at a stage.
+// at returns the phase of a step at a stage.
 func at(stage phase.Stage, name string, text int) phase.Phase {
 	return phase.Phase{Name: name, Stage: stage, Target: "v5e:4x4", Replicas: 4, LogicalDevices: 4, TextBytes: text}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
-// DefaultRecordFile returns the path of the record that programs share: compilations.jsonl in the folder
-// tpustrategy of the user's cache directory. It is empty if there is no cache directory.
+// DefaultRecordFile returns the path of the record that programs share: compilations.jsonl in the
+// folder tpustrategy of the user's cache directory. It is empty if there is no cache directory.
 func DefaultRecordFile() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -42,7 +42,7 @@ const (
 )
 
 // readRecord returns the compilations of a record, without the lines that it cannot parse.
-func readRecord(path string) (all []recordEntry) {
+func readRecord(path string) (entries []recordEntry) {
 	data, err := files.ReadFile(path, 2*maxRecord)
 	if err != nil {
 		return nil
@@ -50,10 +50,10 @@ func readRecord(path string) (all []recordEntry) {
 	for line := range bytes.Lines(data) {
 		var c recordEntry
 		if json.Unmarshal(line, &c) == nil && c.Seconds > 0 && c.Seconds < 1e6 && c.TextBytes > 0 {
-			all = append(all, c)
+			entries = append(entries, c)
 		}
 	}
-	return all
+	return entries
 }
 
 // estimate is the expected duration of a compilation; zero if it is not known.
@@ -62,42 +62,42 @@ type estimate struct {
 	longest  time.Duration // longest duration of the similar compilations
 }
 
-// defaultLimit is the time after which a compilation without an estimate counts as having an unknown
-// end.
+// defaultLimit is the time after which a compilation without an estimate counts as having an
+// unknown end.
 const defaultLimit = time.Minute
 
 // isExceeded reports whether a stage has taken longer than the estimate.
-func (k estimate) isExceeded(passed time.Duration) bool {
-	if k.longest > 0 {
-		return passed > k.longest
+func (e estimate) isExceeded(elapsed time.Duration) bool {
+	if e.longest > 0 {
+		return elapsed > e.longest
 	}
-	return passed > defaultLimit
+	return elapsed > defaultLimit
 }
 
 // estimateDuration returns the estimate of a compilation from a record.
-func estimateDuration(path string, p phase.Phase) (k estimate) {
+func estimateDuration(path string, p phase.Phase) (e estimate) {
 	if path == "" || p.TextBytes == 0 {
-		return k
+		return e
 	}
 	best := math.Inf(1)
 	for _, c := range readRecord(path) {
-		apart := math.Abs(math.Log(float64(c.TextBytes) / float64(p.TextBytes)))
-		if apart > math.Log(maxLengthRatio) || deviceKind(c.Target) != deviceKind(p.Target) {
+		distance := math.Abs(math.Log(float64(c.TextBytes) / float64(p.TextBytes)))
+		if distance > math.Log(maxLengthRatio) || deviceKind(c.Target) != deviceKind(p.Target) {
 			continue
 		}
 		if c.Target != p.Target || c.Devices != p.Replicas*p.LogicalDevices {
-			apart += 0.2
+			distance += 0.2
 		}
 		if c.Name != p.Name {
-			apart += 0.1
+			distance += 0.1
 		}
-		took := time.Duration(c.Seconds * float64(time.Second))
-		k.longest = max(k.longest, took)
-		if apart <= best { // of equally similar compilations, the newer one
-			best, k.expected = apart, took
+		duration := time.Duration(c.Seconds * float64(time.Second))
+		e.longest = max(e.longest, duration)
+		if distance <= best { // of equally similar compilations, the newer one
+			best, e.expected = distance, duration
 		}
 	}
-	return k
+	return e
 }
 
 // deviceKind returns the kind of devices of a target: "v5e" for "2x v5e:4x4".
@@ -110,11 +110,12 @@ func deviceKind(target string) string {
 }
 
 // appendRecord adds a compilation to a record. Errors are ignored.
-func appendRecord(path string, p phase.Phase, took time.Duration) {
-	if path == "" || took < minRecorded {
+func appendRecord(path string, p phase.Phase, duration time.Duration) {
+	if path == "" || duration < minRecorded {
 		return
 	}
-	line, err := json.Marshal(recordEntry{p.Name, p.Target, p.Replicas * p.LogicalDevices, p.TextBytes, math.Round(took.Seconds()*100) / 100})
+	line, err := json.Marshal(recordEntry{p.Name, p.Target, p.Replicas * p.LogicalDevices, p.TextBytes,
+		math.Round(duration.Seconds()*100) / 100})
 	if err != nil || os.MkdirAll(filepath.Dir(path), 0o700) != nil {
 		return
 	}

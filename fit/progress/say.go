@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// StartTask writes a line about work that begins. On a terminal the line counts the seconds until the
-// next Say, the next compilation, Status or Close.
+// StartTask writes a line about work that begins. On a terminal the line counts the seconds until
+// the next StartTask, the next compilation, SetStatus or Close.
 func (l *Line) StartTask(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,18 +50,18 @@ func (l *Line) Update(text string) {
 		return
 	}
 	l.mu.Lock()
-	doing, _, _ := strings.Cut(text, " ")
-	say := doing != l.lastWord || time.Since(l.lastUpdate) >= l.opts.Every
-	if say {
-		l.lastWord, l.lastUpdate = doing, time.Now()
+	firstWord, _, _ := strings.Cut(text, " ")
+	changed := firstWord != l.lastWord || time.Since(l.lastUpdate) >= l.opts.Every
+	if changed {
+		l.lastWord, l.lastUpdate = firstWord, time.Now()
 	}
 	l.mu.Unlock()
-	if say {
+	if changed {
 		l.StartTask(text)
 	}
 }
 
-// finishTask ends the work of Say: its text stays as a line.
+// finishTask ends a task: its text stays as a line.
 func (l *Line) finishTask(now time.Time) {
 	if l.task != "" {
 		l.printLine(l.taskText(now))
@@ -70,10 +70,10 @@ func (l *Line) finishTask(now time.Time) {
 	}
 }
 
-// taskText returns the text of Say with the elapsed time.
+// taskText returns the text of the task with the elapsed time.
 func (l *Line) taskText(now time.Time) string {
-	if passed := now.Sub(l.taskStart); passed >= time.Second {
-		return l.task + ": " + formatSeconds(passed)
+	if elapsed := now.Sub(l.taskStart); elapsed >= time.Second {
+		return l.task + ": " + formatSeconds(elapsed)
 	}
 	return l.task
 }

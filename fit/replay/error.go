@@ -37,12 +37,12 @@ func (e *Error) Error() string {
 }
 
 // truncateList truncates a list for a text.
-func truncateList(all []string) []string {
-	const most = 6
-	if len(all) <= most {
-		return all
+func truncateList(names []string) []string {
+	const limit = 6
+	if len(names) <= limit {
+		return names
 	}
-	return append(append([]string{}, all[:most]...), fmt.Sprintf("and %d more", len(all)-most))
+	return append(append([]string{}, names[:limit]...), fmt.Sprintf("and %d more", len(names)-limit))
 }
 
 // Kind returns DataLossError.

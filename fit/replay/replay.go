@@ -15,14 +15,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Step calls take, which must run the step, restores the variables, and calls take again. The
+// Step calls run, which must run the step, restores the variables, and calls run again. The
 // results of the second call stay. number is the step's number, for errors. variables are all
 // variables on the devices that the step reads or writes. All processes must call Step at the same
 // point.
 //
-// If devices differ, Step returns an [*Error] on all processes. Other errors are errors of take and
+// If devices differ, Step returns an [*Error] on all processes. Other errors are errors of run and
 // of the copies.
-func Step(ctx context.Context, s *strategy.TPUStrategy, number int64, variables []*strategy.Variable, take func(ctx context.Context) error) error {
+func Step(ctx context.Context, s *strategy.TPUStrategy, number int64, variables []*strategy.Variable,
+	run func(ctx context.Context) error) error {
 	r := &replayer{strategy: s, stepNumber: number, variables: variables}
 	before, err := r.copyToHost(ctx)
 	if err != nil {
@@ -31,7 +32,7 @@ func Step(ctx context.Context, s *strategy.TPUStrategy, number int64, variables 
 	if err := r.compareReplicas(ctx, "the replicas differ before it", before); err != nil {
 		return err
 	}
-	if err := take(ctx); err != nil {
+	if err := run(ctx); err != nil {
 		return err
 	}
 	first, err := r.copyToHost(ctx)
@@ -41,7 +42,7 @@ func Step(ctx context.Context, s *strategy.TPUStrategy, number int64, variables 
 	if err := r.restoreVariables(ctx, before); err != nil {
 		return err
 	}
-	if err := take(ctx); err != nil {
+	if err := run(ctx); err != nil {
 		return err
 	}
 	second, err := r.copyToHost(ctx)
@@ -61,46 +62,48 @@ type replayer struct {
 	variables  []*strategy.Variable
 }
 
-// copyToHost copies the bytes of the variables, including padding, from this process's devices to the
-// host. The result is indexed by variable and partition, and is nil for the partitions of other
+// copyToHost copies the bytes of the variables, including padding, from this process's devices to
+// the host. The result is indexed by variable and partition, and is nil for the partitions of other
 // processes.
 func (r *replayer) copyToHost(ctx context.Context) ([][][]byte, error) {
 	images := make([][][]byte, len(r.variables))
-	return images, engine.Internal(r.strategy).WithBuffers(ctx, "copying variables", r.variables, func(at []*engine.Layout, held []engine.Buffers) ([]engine.Buffers, error) {
-		for i, buffers := range held {
-			images[i] = make([][]byte, len(buffers))
-			for p, b := range buffers {
-				if b == nil || !engine.Internal(r.strategy).Runtime().Local[p] {
-					continue
-				}
-				images[i][p] = make([]byte, at[i].PartBytes)
-				if err := b.ToHost(ctx, images[i][p]); err != nil {
-					return nil, err
+	return images, engine.Internal(r.strategy).WithBuffers(ctx, "copying variables", r.variables,
+		func(at []*engine.Layout, held []engine.Buffers) ([]engine.Buffers, error) {
+			for i, buffers := range held {
+				images[i] = make([][]byte, len(buffers))
+				for p, b := range buffers {
+					if b == nil || !engine.Internal(r.strategy).Runtime().Local[p] {
+						continue
+					}
+					images[i][p] = make([]byte, at[i].PartBytes)
+					if err := b.ToHost(ctx, images[i][p]); err != nil {
+						return nil, err
+					}
 				}
 			}
-		}
-		return nil, nil
-	})
+			return nil, nil
+		})
 }
 
-// restoreVariables copies images back to the devices, one variable at a time. Both copies of that variable
-// are on the devices meanwhile.
+// restoreVariables copies images back to the devices, one variable at a time. Both copies of that
+// variable are on the devices meanwhile.
 func (r *replayer) restoreVariables(ctx context.Context, images [][][]byte) error {
 	on := engine.Internal(r.strategy).Runtime()
 	for i := range images {
-		if err := engine.Internal(r.strategy).WithBuffers(ctx, "copying variables", r.variables[i:i+1], func(at []*engine.Layout, _ []engine.Buffers) ([]engine.Buffers, error) {
-			fresh := on.Buffers()
-			for p, image := range images[i] {
-				if image == nil {
-					continue
+		if err := engine.Internal(r.strategy).WithBuffers(ctx, "copying variables", r.variables[i:i+1],
+			func(at []*engine.Layout, _ []engine.Buffers) ([]engine.Buffers, error) {
+				fresh := on.Buffers()
+				for p, image := range images[i] {
+					if image == nil {
+						continue
+					}
+					var err error
+					if fresh[p], err = on.System.Runtime().BufferFromHost(ctx, image, at[0].Type, at[0].Buffer, on.All[p]); err != nil {
+						return nil, errors.Join(err, fresh.Close())
+					}
 				}
-				var err error
-				if fresh[p], err = on.System.Runtime().BufferFromHost(ctx, image, at[0].Type, at[0].Buffer, on.All[p]); err != nil {
-					return nil, errors.Join(err, fresh.Close())
-				}
-			}
-			return []engine.Buffers{fresh}, nil
-		}); err != nil {
+				return []engine.Buffers{fresh}, nil
+			}); err != nil {
 			return err
 		}
 	}
@@ -124,16 +127,16 @@ func (r *replayer) compareRuns(ctx context.Context, first, second [][][]byte) er
 			}
 		}
 	}
-	var mine []byte
+	var message []byte
 	for _, p := range differ {
-		mine = binary.AppendUvarint(mine, uint64(p))
+		message = binary.AppendUvarint(message, uint64(p))
 	}
-	all, err := r.strategy.GatherBytes(ctx, "replay: the second time", mine)
+	messages, err := r.strategy.GatherBytes(ctx, "replay: the second time", message)
 	if err != nil {
 		return err
 	}
 	differ = nil
-	for _, text := range all {
+	for _, text := range messages {
 		for len(text) > 0 {
 			p, n := binary.Uvarint(text)
 			if n <= 0 {
@@ -149,7 +152,7 @@ func (r *replayer) compareRuns(ctx context.Context, first, second [][][]byte) er
 func (r *replayer) compareReplicas(ctx context.Context, reason string, images [][][]byte) error {
 	devices, _, _ := engine.Internal(r.strategy).DeviceNames()
 	logical := len(devices[0])
-	var mine []byte
+	var message []byte
 	for p := range len(devices) * logical {
 		sum, here := sha256.New(), false
 		for i, v := range r.variables {
@@ -159,16 +162,16 @@ func (r *replayer) compareReplicas(ctx context.Context, reason string, images []
 			}
 		}
 		if here {
-			mine = sum.Sum(binary.BigEndian.AppendUint32(mine, uint32(p)))
+			message = sum.Sum(binary.BigEndian.AppendUint32(message, uint32(p)))
 		}
 	}
-	all, err := r.strategy.GatherBytes(ctx, "replay: "+reason, mine)
+	messages, err := r.strategy.GatherBytes(ctx, "replay: "+reason, message)
 	if err != nil {
 		return err
 	}
 	const entry = 4 + sha256.Size
 	sums := map[int]string{}
-	for _, text := range all {
+	for _, text := range messages {
 		for ; len(text) >= entry; text = text[entry:] {
 			sums[int(binary.BigEndian.Uint32(text))] = string(text[4:entry])
 		}
@@ -223,9 +226,11 @@ func (r *replayer) differenceError(reason string, differ []int, names []string) 
 	devices, _, _ := engine.Internal(r.strategy).DeviceNames()
 	logical := len(devices[0])
 	slices.Sort(differ)
-	e := &Error{Step: r.stepNumber, Reason: reason, Variables: names, AllDevices: len(differ) == len(devices)*logical && len(differ) > 1}
+	e := &Error{Step: r.stepNumber, Reason: reason, Variables: names, AllDevices: len(differ) == len(devices)*logical &&
+		len(differ) > 1}
 	for _, p := range differ {
-		e.Devices = append(e.Devices, fmt.Sprintf("replica %d, logical device %d (%s)", p/logical, p%logical, devices[p/logical][p%logical]))
+		e.Devices = append(e.Devices, fmt.Sprintf("replica %d, logical device %d (%s)", p/logical, p%logical,
+			devices[p/logical][p%logical]))
 	}
 	return e
 }

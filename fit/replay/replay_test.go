@@ -79,7 +79,7 @@ func (r *trainer) variables() []*strategy.Variable {
 	return r.s.Variables(r.step.Store()).All()
 }
 
-// replayer replays the next step. It calls harm before and after the first run of the step.
+// replay replays the next step. It calls harm before and after the first run of the step.
 func (r *trainer) replay(ctx context.Context, batch func(b *[3][]float32), after func() error) error {
 	r.n++
 	times := 0

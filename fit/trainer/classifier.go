@@ -93,10 +93,11 @@ func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) er
 		if err != nil {
 			return err
 		}
-		return NewExitError(f.Main(ctx, f.StrategyOptions(c.Variables), func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
-			step, err := f.newStep(s, &c)
-			return step, example, err
-		}))
+		return NewExitError(f.Main(ctx, f.StrategyOptions(c.Variables),
+			func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
+				step, err := f.newStep(s, &c)
+				return step, example, err
+			}))
 	}
 	outcome, err := f.Train(ctx, c)
 	if err != nil && !outcome.Interrupted {
@@ -106,14 +107,14 @@ func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) er
 }
 
 // Write writes the result as [Flags.Classify] does.
-func (o ClassifierResult) Write(w io.Writer) error {
-	line, err := json.Marshal(o)
-	if err == nil && !o.Interrupted {
-		rate := fmt.Sprintf("%.0f examples/s", o.ExamplesPerSecond)
-		if o.Resumed > 0 && o.Steps == o.Resumed {
+func (r ClassifierResult) Write(w io.Writer) error {
+	line, err := json.Marshal(r)
+	if err == nil && !r.Interrupted {
+		rate := fmt.Sprintf("%.0f examples/s", r.ExamplesPerSecond)
+		if r.Resumed > 0 && r.Steps == r.Resumed {
 			rate = "no step was left to take"
 		}
-		_, err = fmt.Fprintf(w, "%s, in %.1f s (%s). Files: %s\n", o, o.Seconds, rate, o.Out)
+		_, err = fmt.Fprintf(w, "%s, in %.1f s (%s). Files: %s\n", r, r.Seconds, rate, r.Out)
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(w, "%s\n", line)
@@ -121,18 +122,18 @@ func (o ClassifierResult) Write(w io.Writer) error {
 	return err
 }
 
-func (o ClassifierResult) String() string {
-	if o.Accuracy == nil {
-		return fmt.Sprintf("Not tested after %d steps", o.Steps)
+func (r ClassifierResult) String() string {
+	if r.Accuracy == nil {
+		return fmt.Sprintf("Not tested after %d steps", r.Steps)
 	}
-	return fmt.Sprintf("Held-out accuracy %.2f %% after %d steps", *o.Accuracy*100, o.Steps)
+	return fmt.Sprintf("Held-out accuracy %.2f %% after %d steps", *r.Accuracy*100, r.Steps)
 }
 
 // Train trains a classifier on the devices of the flags. The training data is shuffled in a new
 // order in each pass. After each pass the classifier is tested on all examples of Test. The run
 // stops early if the test loss stops falling, and saves the best variables in the folder best of
 // Out. [Flags.Hooks] documents the other files in Out. All batches of the training are full; a
-// batchSize may span two passes. After an interrupt the outcome contains the values so far, and the
+// batch may span two passes. After an interrupt the outcome contains the values so far, and the
 // error has exit code 75 if Out was given.
 func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResult, err error) {
 	batch := f.batchSize(c)
@@ -154,7 +155,8 @@ func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResu
 	if err != nil {
 		return outcome, err
 	}
-	held, err := train.NewEvaluation(strat, step.Store(), c.loss, train.Options{Precision: f.Precision, Metrics: []train.Metric{train.Reported("loss"), accuracy}})
+	held, err := train.NewEvaluation(strat, step.Store(), c.loss,
+		train.Options{Precision: f.Precision, Metrics: []train.Metric{train.Reported("loss"), accuracy}})
 	if err != nil {
 		return outcome, err
 	}
@@ -163,21 +165,25 @@ func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResu
 	if rows <= 0 { // unknown or infinite
 		pass = fit.Every(max(f.Steps/10, 1))
 	}
-	batches := c.Training.Shuffle(int(min(max(rows, 10000), 100000)), input.ShuffleOptions{Seed: uint64(f.Seed)}).Repeat(-1).Batch(batch, true)
-	hooks := append(f.Hooks(pass, "loss", "accuracy", "test/loss", "test/accuracy"), f.summaryHook(step.Store(), c, batch), fit.TerminateOnNaN(),
+	batches := c.Training.Shuffle(int(min(max(rows, 10000), 100000)),
+		input.ShuffleOptions{Seed: uint64(f.Seed)}).Repeat(-1).Batch(batch, true)
+	hooks := append(f.Hooks(pass, "loss", "accuracy", "test/loss", "test/accuracy"),
+		f.summaryHook(step.Store(), c, batch), fit.TerminateOnNaN(),
 		fit.Evaluate("test", held, fit.Dataset(c.Test.Batch(batch, false), feed.Options{Partial: feed.Pad}), pass),
 		fit.EarlyStop("test/loss", cmp.Or(c.Patience, 5)))
 	if f.savesCheckpoints {
 		hooks = append(hooks, fit.KeepBest(joinPath(f.Out, "best"), "test/loss"))
 	}
-	settings := map[string]string{"batch": fmt.Sprint(batch), "seed": fmt.Sprint(f.Seed), "data": fmt.Sprintf("%s of %s", c.Training.Info().Cardinality, c.Training.Info().Spec)}
+	settings := map[string]string{"batch": fmt.Sprint(batch), "seed": fmt.Sprint(f.Seed),
+		"data": fmt.Sprintf("%s of %s", c.Training.Info().Cardinality, c.Training.Info().Spec)}
 	result, err := fit.Run(ctx, step, fit.Dataset(batches), f.FitOptions(settings), append(hooks, c.Hooks...)...)
 	outcome.Steps, outcome.Resumed, outcome.Seconds, outcome.TrainSeconds = result.Step, result.ResumedFrom, result.Seconds, result.TrainSeconds
 	outcome.Stopped = result.StopReason
 	if result.TrainSeconds > 0 {
 		outcome.ExamplesPerSecond = float64(result.Rows) / result.TrainSeconds
 	}
-	for name, to := range map[string]**float64{"test/accuracy": &outcome.Accuracy, "test/loss": &outcome.TestLoss, fit.Loss: &outcome.Loss} {
+	for name, to := range map[string]**float64{"test/accuracy": &outcome.Accuracy, "test/loss": &outcome.TestLoss,
+		fit.Loss: &outcome.Loss} {
 		if v, ok := result.Value(name); ok && !math.IsNaN(v) && !math.IsInf(v, 0) {
 			*to = &v
 		}
@@ -188,7 +194,8 @@ func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResu
 func (f *Flags) batchSize(c Classifier) int { return cmp.Or(f.Batch, c.Batch, 128) }
 
 func (f *Flags) newStep(s *strategy.TPUStrategy, c *Classifier) (*train.Step, error) {
-	o := train.Options{Precision: f.Precision, Accumulate: f.Accumulate, LearningRate: c.LearningRate, Metrics: []train.Metric{accuracy}}
+	o := train.Options{Precision: f.Precision, Accumulate: f.Accumulate, LearningRate: c.LearningRate,
+		Metrics: []train.Metric{accuracy}}
 	if c.Optimizer == nil {
 		c.Optimizer = optimizer.Adam().LearningRate(1e-3).Done()
 	}
@@ -205,25 +212,27 @@ func (c *Classifier) loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.
 	if len(in) > 2 {
 		counts = in[2]
 	}
-	of := graph.OneHot(classes, logits.Shape().Dim(-1), logits.DType())
-	losses := graph.Neg(graph.ReduceSum(graph.Mul(of, graph.LogSoftmax(logits)), -1))
+	oneHot := graph.OneHot(classes, logits.Shape().Dim(-1), logits.DType())
+	losses := graph.Neg(graph.ReduceSum(graph.Mul(oneHot, graph.LogSoftmax(logits)), -1))
 	train.Report(rc, "loss", losses, counts)
-	right := graph.Equal(graph.ArgMax(logits, -1, dtypes.Int32), classes)
-	train.Report(rc, "accuracy", right, counts)
+	correct := graph.Equal(graph.ArgMax(logits, -1, dtypes.Int32), classes)
+	train.Report(rc, "accuracy", correct, counts)
 	return graph.ReduceAllMean(losses)
 }
 
 // example checks the data and returns the shapes of a batch.
 func (c *Classifier) example(rows int) ([]any, error) {
 	if c.Logits == nil {
-		return nil, &errkind.Fault{Op: "trainer: classifier", Reason: "it has no Logits", Hint: "give the function that builds the scores of the classes", Class: errkind.ValueError}
+		return nil, &errkind.Fault{Op: "trainer: classifier", Reason: "it has no Logits",
+			Hint: "give the function that builds the scores of the classes", Class: errkind.ValueError}
 	}
 	if err := errors.Join(c.Training.Err(), c.Test.Err()); err != nil {
 		return nil, err
 	}
 	for name, data := range map[string]input.Dataset{"Training": c.Training, "Test": c.Test} {
 		if info := data.Info(); len(info.Spec.Leaves()) != 2 || info.BatchSize != 0 || info.Cardinality == 0 {
-			return nil, &errkind.Fault{Op: "trainer: classifier", Subject: name, Class: errkind.ValueError, Hint: "give tuples of one input and its class, not in batches",
+			return nil, &errkind.Fault{Op: "trainer: classifier", Subject: name, Class: errkind.ValueError,
+				Hint:   "give tuples of one input and its class, not in batches",
 				Reason: fmt.Sprintf("%s elements of %s", info.Cardinality, info.Spec)}
 		}
 	}
@@ -231,7 +240,8 @@ func (c *Classifier) example(rows int) ([]any, error) {
 	for _, leaf := range c.Training.Info().Spec.Leaves() {
 		dtype, ok := leaf.Kind.DType()
 		if !ok || !leaf.Static() {
-			return nil, &errkind.Fault{Op: "trainer: classifier", Subject: "Training", Class: errkind.ValueError, Hint: "give numbers of one shape; Map can make them so",
+			return nil, &errkind.Fault{Op: "trainer: classifier", Subject: "Training", Class: errkind.ValueError,
+				Hint:   "give numbers of one shape; Map can make them so",
 				Reason: fmt.Sprintf("elements of %s", c.Training.Info().Spec)}
 		}
 		example = append(example, shapes.Make(dtype, append([]int{rows}, leaf.Dims...)...))
@@ -239,8 +249,8 @@ func (c *Classifier) example(rows int) ([]any, error) {
 	return example, nil
 }
 
-// summaryHook returns a hook that prints, after the first record, the data, the mesh and a table of the
-// trainable variables. Process 0 prints it.
+// summaryHook returns a hook that prints, after the first record, the data, the mesh and a table of
+// the trainable variables. Process 0 prints it.
 func (f *Flags) summaryHook(store *model.Store, c Classifier, batch int) fit.Hook {
 	shown := false
 	return fit.Hook{Name: "what runs where", Record: func(_ context.Context, s *fit.State) error {
@@ -252,18 +262,20 @@ func (f *Flags) summaryHook(store *model.Store, c Classifier, batch int) fit.Hoo
 		replicas := strat.NumReplicasInSync()
 		out := tabwriter.NewWriter(f.line, 0, 0, 2, ' ', 0)
 		row := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
-		row("data\t%s of %s to train on, %s to test with", c.Training.Info().Cardinality, c.Training.Info().Spec, c.Test.Info().Cardinality)
-		row("mesh\treplica=%d,logical=%d of %d %s devices", replicas, strat.NumLogicalDevices(), strat.System().Topology().NumDevices(), strat.System().Platform())
+		row("data\t%s of %s to train on, %s to test with", c.Training.Info().Cardinality, c.Training.Info().Spec,
+			c.Test.Info().Cardinality)
+		row("mesh\treplica=%d,logical=%d of %d %s devices", replicas, strat.NumLogicalDevices(),
+			strat.System().Topology().NumDevices(), strat.System().Platform())
 		row("batch\t%d, %d a replica; up to %d steps", batch, batch/replicas, s.TotalSteps())
 		row("\nvariable\tshape\tover a replica's devices\tbytes\tbytes/device")
-		bytes, each := 0, 0
+		bytes, perDevice := 0, 0
 		for _, v := range strat.Variables(store).All() {
-			bytes, each = bytes+int(v.Shape().ByteSize()), each+v.BytesPerDevice()
+			bytes, perDevice = bytes+int(v.Shape().ByteSize()), perDevice+v.BytesPerDevice()
 			if v.Trainable() {
 				row("%s\t%s\t%s\t%d\t%d", v.Path(), v.Shape(), placement(v), v.Shape().ByteSize(), v.BytesPerDevice())
 			}
 		}
-		row("with the optimizer's\t\t\t%d\t%d", bytes, each)
+		row("with the optimizer's\t\t\t%d\t%d", bytes, perDevice)
 		return out.Flush()
 	}}
 }

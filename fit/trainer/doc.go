@@ -10,16 +10,16 @@
 //			return err
 //		}
 //		if f.Requested() { // -topology: compile for a slice, do not run
-//			return trainer.NewExitError(f.Main(ctx, f.Strategy(rules), build))
+//			return trainer.NewExitError(f.Main(ctx, f.StrategyOptions(rules), build))
 //		}
-//		strat, done, err := f.Open(ctx, f.Strategy(rules), parameters)
+//		strat, done, err := f.Open(ctx, f.StrategyOptions(rules), parameters)
 //		if err != nil {
 //			return err
 //		}
 //		defer done()
 //		step, err := newStep(strat)
 //		...
-//		result, err := fit.Run(ctx, step, data, f.Fit(nil), f.Hooks(100)...)
+//		result, err := fit.Run(ctx, step, data, f.FitOptions(nil), f.Hooks(100)...)
 //		...
 //	}
 //

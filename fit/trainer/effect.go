@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// effectChecker checks that -precision and -remat have an effect. A flag must have an effect on the first
-// training step that is traced; a later step may compute in another way.
+// effectChecker checks that -precision and -remat have an effect. A flag must have an effect on the
+// first training step that is traced; a later step may compute in another way.
 type effectChecker struct {
 	precision precision.Policy
 	remat     bool
@@ -24,8 +24,8 @@ type effectChecker struct {
 	precisionApplied, rematApplied atomic.Bool
 }
 
-// newEffectChecker makes the traces of training steps of a strategy fail if -precision or -remat has no
-// effect.
+// newEffectChecker makes the traces of training steps of a strategy fail if -precision or -remat
+// has no effect.
 func (f *Flags) newEffectChecker(s *strategy.TPUStrategy) *effectChecker {
 	keep := f.Remat.RegionPolicy()
 	e := &effectChecker{precision: f.Precision.WithDefaults(), remat: keep.Selective || keep.OnHost}
@@ -69,7 +69,8 @@ func (e *effectChecker) hook() fit.Hook {
 
 // noEffectError returns an error for a flag that changes nothing.
 func noEffectError(flag, reason, hint string) error {
-	return &errkind.Fault{Op: "trainer:", Subject: "flag " + flag, Reason: "it has no effect: " + reason, Hint: hint, Class: errkind.ValueError}
+	return &errkind.Fault{Op: "trainer:", Subject: "flag " + flag, Reason: "it has no effect: " + reason, Hint: hint,
+		Class: errkind.ValueError}
 }
 
 // Main compiles the step that build returns, like [aot.Flags.Main]. The trace of the step fails if

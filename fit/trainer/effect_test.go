@@ -35,7 +35,7 @@ func parse(t *testing.T, args ...string) *trainer.Flags {
 	return f
 }
 
-// openSystem opens the devices of the flags.
+// open opens the devices of the flags.
 func open(t *testing.T, f *trainer.Flags) *strategy.TPUStrategy {
 	t.Setenv("TMPDIR", t.TempDir())
 	s, done, err := f.Open(t.Context(), f.StrategyOptions(nil), 0)

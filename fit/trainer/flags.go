@@ -33,8 +33,9 @@ type Flags struct {
 	Batch int
 	// Accumulate is the number of microbatches of a step, for train.Options.
 	Accumulate int
-	// StateSharding selects the training state that is sharded over the replicas, Keep the activations of a
-	// layer that are kept for the backward pass, and Precision the dtypes of the computation.
+	// StateSharding selects the training state that is sharded over the replicas, Keep the
+	// activations of a layer that are kept for the backward pass, and Precision the dtypes of the
+	// computation.
 	StateSharding logical.StateSharding
 	Remat         remat.Policy
 	Precision     precision.Policy
@@ -67,7 +68,7 @@ type Flags struct {
 	// started; 0 means ten minutes.
 	System       *system.Options
 	StartTimeout time.Duration
-	// Watchdog are the options of the run's watchdog. By default its Exit is os.Exit and its Place is
+	// Watchdog are the options of the run's watchdog. By default its Exit is os.Exit and its Dir is
 	// Out.
 	Watchdog watchdog.Options
 
@@ -76,7 +77,8 @@ type Flags struct {
 	effects *effectChecker
 	// outGiven reports that Out was set by the caller, and saves that the run saves checkpoints.
 	outGiven, savesCheckpoints bool
-	// localFolder is the local folder for files that are not written to a store; see [Flags.createLocalFolder].
+	// localFolder is the local folder for files that are not written to a store; see
+	// [Flags.createLocalFolder].
 	localFolder string
 	log         *slog.Logger
 	line        *progress.Line
@@ -90,26 +92,28 @@ type Defaults struct {
 
 // AddFlags adds the flags to a flag set. Call it first in main: it calls aot.AddFlags, which does
 // not return in a process that was started as a compiler.
-func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
-	f := &Flags{Flags: aot.AddFlags(to), flagSet: to, Watchdog: watchdog.Options{Exit: os.Exit}}
-	to.Int64Var(&f.Steps, "steps", d.Steps, "number of training steps, those before a resume included")
-	to.IntVar(&f.Batch, "batch", 0, "rows of a step, over all replicas; 0 takes the program's own number")
-	to.IntVar(&f.Accumulate, "accumulate", 1, "number of microbatches of a step, taken one after another")
-	to.BoolVar(&f.Resume, "resume", false, "go on from the last checkpoint in the folder -out, if there is one; a run that is interrupted saves, and its exit code is 75")
-	to.Int64Var(&f.Seed, "seed", 1, "seed of the first values and of the data's order")
-	to.StringVar(&f.Out, "out", "", "folder or URL for checkpoints, metrics and curves, which all hosts share; empty makes one, without checkpoints if there are several hosts")
-	to.StringVar(&f.Cache, "cache", "", "folder or URL that keeps compiled programs, for later runs and for other hosts")
-	to.IntVar(&f.Devices, "devices", d.Devices, "number of CPU devices to make; 0 uses the machine's TPU")
-	to.StringVar(&f.Plugin, "plugin", "", "path of the PJRT plugin; empty finds the installed one")
-	to.Func("profile", "first and last step to record for XProf, such as 100-110, into profile below -out", func(text string) error {
-		if _, err := fmt.Sscanf(text+"\n", "%d-%d\n", &f.Profile.From, &f.Profile.To); err != nil || f.Profile.From < 1 || f.Profile.To < f.Profile.From {
-			return errors.New("give two numbers of steps, counted from 1, such as 100-110")
-		}
-		return nil
-	})
-	to.Int64Var(&f.Replay, "replay", 0, "take each n-th step twice and compare the bits on all devices; 0 takes none twice")
-	to.Int64Var(&f.SaveEvery, "save-every", 0, "number of steps between two checkpoints; 0 takes the program's own")
-	to.Func("near", "number of steps between two checkpoints on the hosts themselves, in /dev/shm/tpustrategy or a folder behind a colon, such as 10:/mnt/ssd", func(text string) error {
+func AddFlags(flags *flag.FlagSet, d Defaults) *Flags {
+	f := &Flags{Flags: aot.AddFlags(flags), flagSet: flags, Watchdog: watchdog.Options{Exit: os.Exit}}
+	flags.Int64Var(&f.Steps, "steps", d.Steps, "number of training steps, those before a resume included")
+	flags.IntVar(&f.Batch, "batch", 0, "rows of a step, over all replicas; 0 takes the program's own number")
+	flags.IntVar(&f.Accumulate, "accumulate", 1, "number of microbatches of a step, taken one after another")
+	flags.BoolVar(&f.Resume, "resume", false, "go on from the last checkpoint in the folder -out, if there is one; a run that is interrupted saves, and its exit code is 75")
+	flags.Int64Var(&f.Seed, "seed", 1, "seed of the first values and of the data's order")
+	flags.StringVar(&f.Out, "out", "", "folder or URL for checkpoints, metrics and curves, which all hosts share; empty makes one, without checkpoints if there are several hosts")
+	flags.StringVar(&f.Cache, "cache", "", "folder or URL that keeps compiled programs, for later runs and for other hosts")
+	flags.IntVar(&f.Devices, "devices", d.Devices, "number of CPU devices to make; 0 uses the machine's TPU")
+	flags.StringVar(&f.Plugin, "plugin", "", "path of the PJRT plugin; empty finds the installed one")
+	flags.Func("profile", "first and last step to record for XProf, such as 100-110, into profile below -out",
+		func(text string) error {
+			if _, err := fmt.Sscanf(text+"\n", "%d-%d\n", &f.Profile.From, &f.Profile.To); err != nil || f.Profile.From < 1 ||
+				f.Profile.To < f.Profile.From {
+				return errors.New("give two numbers of steps, counted from 1, such as 100-110")
+			}
+			return nil
+		})
+	flags.Int64Var(&f.Replay, "replay", 0, "take each n-th step twice and compare the bits on all devices; 0 takes none twice")
+	flags.Int64Var(&f.SaveEvery, "save-every", 0, "number of steps between two checkpoints; 0 takes the program's own")
+	flags.Func("near", "number of steps between two checkpoints on the hosts themselves, in /dev/shm/tpustrategy or a folder behind a colon, such as 10:/mnt/ssd", func(text string) error {
 		steps, folder, _ := strings.Cut(text, ":")
 		n, err := strconv.ParseInt(steps, 10, 64)
 		if err != nil || n < 1 {
@@ -118,15 +122,16 @@ func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
 		f.Local = fit.LocalCheckpoints{Folder: cmp.Or(folder, "/dev/shm/tpustrategy"), Every: fit.Every(n)}
 		return nil
 	})
-	addParsedFlag(to, &f.StateSharding, "shard-state", "what of the state the replicas share out: none, optimizer, gradients or parameters", logical.ParseStateSharding)
-	addParsedFlag(to, &f.Remat, "remat", "what of a layer is computed again: none, products or full", remat.ParsePolicy)
-	addParsedFlag(to, &f.Precision, "precision", "dtype of the computation: f32, bf16 or f16", precision.ParsePolicy)
+	addParsedFlag(flags, &f.StateSharding, "shard-state",
+		"what of the state the replicas share out: none, optimizer, gradients or parameters", logical.ParseStateSharding)
+	addParsedFlag(flags, &f.Remat, "remat", "what of a layer is computed again: none, products or full", remat.ParsePolicy)
+	addParsedFlag(flags, &f.Precision, "precision", "dtype of the computation: f32, bf16 or f16", precision.ParsePolicy)
 	return f
 }
 
 // addParsedFlag adds a flag with named values.
-func addParsedFlag[T any](to *flag.FlagSet, value *T, name, use string, parse func(string) (T, error)) {
-	to.Func(name, use, func(text string) (err error) {
+func addParsedFlag[T any](flags *flag.FlagSet, value *T, name, usage string, parse func(string) (T, error)) {
+	flags.Func(name, usage, func(text string) (err error) {
 		*value, err = parse(text)
 		return err
 	})
@@ -137,47 +142,50 @@ func addParsedFlag[T any](to *flag.FlagSet, value *T, name, use string, parse fu
 // kind ValueError: an unknown flag, an invalid value, an argument that is not a flag, or a number
 // outside the range of its flag.
 func (f *Flags) Parse(args []string, w io.Writer) error {
-	to := f.flagSet
-	f.line = progress.NewLine(w, progress.Options{Prefix: to.Name() + ": ", Record: progress.DefaultRecordFile()})
+	flags := f.flagSet
+	f.line = progress.NewLine(w, progress.Options{Prefix: flags.Name() + ": ", Record: progress.DefaultRecordFile()})
 	f.log = slog.New(slog.NewTextHandler(f.line, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	to.SetOutput(io.Discard)
-	err := to.Parse(args)
+	flags.SetOutput(io.Discard)
+	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintf(w, "usage: %s [flags]\n", to.Name())
-		to.SetOutput(w)
-		to.PrintDefaults()
+		fmt.Fprintf(w, "usage: %s [flags]\n", flags.Name())
+		flags.SetOutput(w)
+		flags.PrintDefaults()
 		return err
 	case err != nil:
 		return &errkind.Fault{Op: "command line", Err: err, Class: errkind.ValueError}
-	case to.NArg() > 0:
-		return usageError("leave it out", "%q is no flag", to.Arg(0))
+	case flags.NArg() > 0:
+		return usageError("leave it out", "%q is no flag", flags.Arg(0))
 	case f.Resume && f.Out == "":
 		return usageError("give the folder by -out", "-resume does not say from where")
 	case f.Local.Every > 0 && f.Out == "":
 		return usageError("give it by -out", "-near saves between the checkpoints of a folder or URL, and there is none")
 	}
 	for _, v := range []struct {
-		flag     string
-		value    int64
-		from, to int64
+		flag        string
+		value       int64
+		from, flags int64
 	}{
-		{"steps", f.Steps, 1, 1 << 40}, {"batch", int64(f.Batch), 0, 1 << 30}, {"accumulate", int64(f.Accumulate), 1, 1 << 20},
-		{"replay", f.Replay, 0, 1 << 40}, {"save-every", f.SaveEvery, 0, 1 << 40}, {"devices", int64(f.Devices), 0, 256}, {"replicas", int64(f.Replicas), 0, 1 << 20}, {"logical", int64(f.Logical), 1, 1 << 20},
+		{"steps", f.Steps, 1, 1 << 40}, {"batch", int64(f.Batch), 0, 1 << 30}, {"accumulate", int64(f.Accumulate), 1,
+			1 << 20},
+		{"replay", f.Replay, 0, 1 << 40}, {"save-every", f.SaveEvery, 0, 1 << 40}, {"devices", int64(f.Devices), 0,
+			256}, {"replicas", int64(f.Replicas), 0, 1 << 20}, {"logical", int64(f.Logical), 1, 1 << 20},
 	} {
 		if v.value < v.from || v.value > v.to {
 			return usageError(fmt.Sprintf("give a number from %d to %d", v.from, v.to), "-%s %d", v.flag, v.value)
 		}
 	}
 	if f.Devices > 0 && !f.Requested() && max(f.Replicas, 1)*f.Logical > f.Devices {
-		return usageError("lower -replicas or -logical, or raise -devices", "%d replicas of %d logical devices do not fit on %d devices",
+		return usageError("lower -replicas or -logical, or raise -devices",
+			"%d replicas of %d logical devices do not fit on %d devices",
 			max(f.Replicas, 1), f.Logical, f.Devices)
 	}
 	return nil
 }
 
-// StartTask writes a line about an operation that begins to the writer of [Flags.Parse]. On a terminal
-// the line counts the seconds until the next one.
+// StartTask writes a line about an operation that begins to the writer of [Flags.Parse]. On a
+// terminal the line counts the seconds until the next one.
 func (f *Flags) StartTask(line string) { f.line.StartTask(line) }
 
 // usageError returns an error for an invalid command line.

@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// checkMemory returns an error if the CPU devices of the flags do not have the memory for a model with
-// this number of parameters: float32 variables and the two moments of Adam. A step also needs
+// checkMemory returns an error if the CPU devices of the flags do not have the memory for a model
+// with this number of parameters: float32 variables and the two moments of Adam. A step also needs
 // memory for gradients and activations, so a model that passes the check may still not fit. For
 // TPUs the compiler reports this error.
 func (f *Flags) checkMemory(parameters int, memory func() int64) error {
@@ -24,17 +24,18 @@ func (f *Flags) checkMemory(parameters int, memory func() int64) error {
 	if replicas == 0 {
 		replicas = f.Devices / f.Logical
 	}
-	copies := func(from logical.StateSharding) int64 {
-		if f.StateSharding >= from {
+	copies := func(minSharding logical.StateSharding) int64 {
+		if f.StateSharding >= minSharding {
 			return 1
 		}
 		return int64(replicas)
 	}
-	needs := int64(parameters) * 4 * (copies(logical.ShardParameters) + 2*copies(logical.ShardOptimizer))
-	if there := memory(); needs > there {
+	required := int64(parameters) * 4 * (copies(logical.ShardParameters) + 2*copies(logical.ShardOptimizer))
+	if available := memory(); required > available {
 		return &errkind.Fault{Op: "memory of the machine", Class: errkind.ResourceExhaustedError,
-			Reason: fmt.Sprintf("%d parameters on %d replicas take %s of variables and optimizer state, and %s are free", parameters, replicas, gigabytes(needs), gigabytes(there)),
-			Hint:   "take a smaller model, -shard-state parameters or fewer -replicas; -topology compiles for a slice"}
+			Reason: fmt.Sprintf("%d parameters on %d replicas take %s of variables and optimizer state, and %s are free",
+				parameters, replicas, gigabytes(required), gigabytes(available)),
+			Hint: "take a smaller model, -shard-state parameters or fewer -replicas; -topology compiles for a slice"}
 	}
 	return nil
 }

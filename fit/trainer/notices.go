@@ -15,21 +15,23 @@ type noticesKey struct{}
 // withNotices returns a context that ends with a notice on the channel of noticesKey.
 func withNotices(ctx context.Context) (context.Context, func()) {
 	notices := make(chan interrupt.Notice)
-	return interrupt.Notify(context.WithValue(ctx, noticesKey{}, notices), interrupt.Options{Signals: []os.Signal{}, Notices: notices})
+	return interrupt.Notify(context.WithValue(ctx, noticesKey{}, notices),
+		interrupt.Options{Signals: []os.Signal{}, Notices: notices})
 }
 
-// forwardNotices makes Main wait for the current work until release is called. On a machine with a TPU it
-// also forwards maintenance and preemption notices.
+// forwardNotices makes Main wait for the current work until release is called. On a machine with a
+// TPU it also forwards maintenance and preemption notices.
 func (f *Flags) forwardNotices(ctx context.Context) (release func()) {
 	held := command.Hold(ctx)
 	notices, ok := ctx.Value(noticesKey{}).(chan interrupt.Notice)
 	if !ok || f.Devices != 0 {
 		return held
 	}
-	over, stop := interrupt.Notify(ctx, interrupt.Options{Signals: []os.Signal{}, Metadata: clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{})})
+	notified, stop := interrupt.Notify(ctx, interrupt.Options{Signals: []os.Signal{},
+		Metadata: clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{})})
 	go func() {
-		<-over.Done()
-		if n, ok := context.Cause(over).(*interrupt.Notice); ok {
+		<-notified.Done()
+		if n, ok := context.Cause(notified).(*interrupt.Notice); ok {
 			select {
 			case notices <- *n:
 			case <-ctx.Done():

@@ -14,15 +14,15 @@ import (
 )
 
 // joinPath returns the path of name in a folder, or its URL below a URL.
-func joinPath(place, name string) string {
-	if storage.IsURL(place) {
-		return strings.TrimRight(place, "/") + "/" + name
+func joinPath(dir, name string) string {
+	if storage.IsURL(dir) {
+		return strings.TrimRight(dir, "/") + "/" + name
 	}
-	return filepath.Join(place, name)
+	return filepath.Join(dir, name)
 }
 
-// createLocalFolder creates the folder of the event files and the curve: Out itself, or, if Out is a URL, a new
-// folder on this machine.
+// createLocalFolder creates the folder of the event files and the curve: Out itself, or, if Out is
+// a URL, a new folder on this machine.
 func (f *Flags) createLocalFolder() (err error) {
 	f.localFolder = f.Out
 	if f.Out == "" || storage.IsURL(f.Out) {
@@ -39,8 +39,8 @@ func (f *Flags) createLocalFolder() (err error) {
 // maxCopy limits the size of a curve in bytes.
 const maxCopy = 1 << 30
 
-// copyCurveHooks returns the hook that copies the curve to Out at the end of the run, if Out is a URL.
-// It must follow the hook that draws the curve.
+// copyCurveHooks returns the hook that copies the curve to Out at the end of the run, if Out is a
+// URL. It must follow the hook that draws the curve.
 func (f *Flags) copyCurveHooks(curve string) []fit.Hook {
 	if f.localFolder == f.Out {
 		return nil

@@ -35,9 +35,9 @@ import (
 type Program func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
 // Main runs a program until it returns, or until SIGINT or SIGTERM ends its context, and returns
-// the exit code of [ExitCode]. It prints an error as one line on standard error. If the program does
-// not return within two seconds after the signal, Main returns without it. While devices are open
-// by [Flags.Open], Main waits, so that a run can save. A second signal ends the process. On a
+// the exit code of [ExitCode]. It prints an error as one line on standard error. If the program
+// does not return within two seconds after the signal, Main returns without it. While devices are
+// open by [Flags.Open], Main waits, so that a run can save. A second signal ends the process. On a
 // machine with a TPU, maintenance and preemption notices of the metadata server end the context,
 // too, as soon as [Flags.Open] is called.
 func Main(name string, run Program) int {
@@ -54,11 +54,11 @@ func Main(name string, run Program) int {
 	return code
 }
 
-// ExitCode prints a program's error to w and returns the exit code: 0 without an error and after -help;
-// the code of an [ExitError]; 2 for an error of kind ValueError, which means invalid flags or data;
-// and otherwise the code of interrupt.ExitCodeForContext: 75 for a run that was interrupted, also at its
-// start; 130 for Ctrl-C at the start; 69 if another host or a service does not respond; and 1 for
-// other errors.
+// ExitCode prints a program's error to w and returns the exit code: 0 without an error and after
+// -help; the code of an [ExitError]; 2 for an error of kind ValueError, which means invalid flags
+// or data; and otherwise the code of interrupt.ExitCodeForContext: 75 for a run that was
+// interrupted, also at its start; 130 for Ctrl-C at the start; 69 if another host or a service does
+// not respond; and 1 for other errors.
 func ExitCode(ctx context.Context, name string, err error, w io.Writer) int {
 	var exit *ExitError
 	switch {
@@ -100,7 +100,8 @@ func (f *Flags) NewStore() *model.Store {
 	return store
 }
 
-// StrategyOptions returns the strategy options of the flags. variables are the rules for the variables.
+// StrategyOptions returns the strategy options of the flags. variables are the rules for the
+// variables.
 func (f *Flags) StrategyOptions(variables logical.Rules) strategy.Options {
 	if f.StateSharding != 0 {
 		variables = append(slices.Clip(variables), logical.MatchState("", f.StateSharding))
@@ -112,13 +113,15 @@ func (f *Flags) StrategyOptions(variables logical.Rules) strategy.Options {
 // parameters of the model. done closes the strategy and the devices; call it once. If Out is empty,
 // it becomes a new temporary folder. With CPU devices, a model whose variables and Adam state are
 // larger than the free memory of the machine is an error of kind ResourceExhaustedError.
-func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int) (strat *strategy.TPUStrategy, done func() error, err error) {
+func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int) (strat *strategy.TPUStrategy,
+	done func() error, err error) {
 	if err := f.checkMemory(parameters, freeMemory); err != nil {
 		return nil, nil, err
 	}
 	if f.outGiven = f.Out != ""; f.outGiven && !f.Resume {
 		if at, err := fit.LatestSnapshot(ctx, joinPath(f.Out, "checkpoints")); err == nil {
-			return nil, nil, usageError("add -resume to go on, or give another folder", "-out %s has a run, which stands at step %d", f.Out, at.Step)
+			return nil, nil, usageError("add -resume to go on, or give another folder",
+				"-out %s has a run, which stands at step %d", f.Out, at.Step)
 		}
 	}
 	if err := f.createLocalFolder(); err != nil {
@@ -156,8 +159,8 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	}, nil
 }
 
-// openCache opens the cache of compiled programs, or returns nil without one. If the cache is a URL,
-// the programs are also stored in a local folder.
+// openCache opens the cache of compiled programs, or returns nil without one. If the cache is a
+// URL, the programs are also stored in a local folder.
 func (f *Flags) openCache(ctx context.Context) (programs *cache.Cache, closeStore func() error, err error) {
 	dir, opts, closeStore := f.Cache, cache.Options{Logger: f.log}, func() error { return nil }
 	if dir == "" {
@@ -182,19 +185,20 @@ func (f *Flags) openCache(ctx context.Context) (programs *cache.Cache, closeStor
 	return programs, closeStore, nil
 }
 
-// startTimeout limits how long the hosts of a slice wait for each other at the start, and closeTimeout
-// limits how long a host waits for its plugin at the end.
+// startTimeout limits how long the hosts of a slice wait for each other at the start, and
+// closeTimeout limits how long a host waits for its plugin at the end.
 const startTimeout, closeTimeout = 10 * time.Minute, 30 * time.Second
 
-// openSystem opens the devices. For a slice of several hosts it finds the other hosts through System or
-// the resolvers.
+// openSystem opens the devices. For a slice of several hosts it finds the other hosts through
+// System or the resolvers.
 func (f *Flags) openSystem(ctx context.Context) (*system.System, error) {
 	opts := system.Options{CPUDevices: f.Devices, Plugin: f.Plugin, Logger: f.log}
 	if f.System == nil && (f.Devices > 0 || !system.HasTPU()) {
 		return system.Open(ctx, opts)
 	}
 	wait := cmp.Or(f.StartTimeout, startTimeout)
-	starting, cancel := context.WithTimeoutCause(ctx, wait, &errkind.Fault{Op: "start", Reason: "not all hosts were there after " + wait.String(), Err: context.DeadlineExceeded})
+	starting, cancel := context.WithTimeoutCause(ctx, wait,
+		&errkind.Fault{Op: "start", Reason: "not all hosts were there after " + wait.String(), Err: context.DeadlineExceeded})
 	defer cancel()
 	if f.System != nil {
 		return system.Open(starting, *f.System)
@@ -209,8 +213,8 @@ func (f *Flags) openSystem(ctx context.Context) (*system.System, error) {
 	return sys, err
 }
 
-// FitOptions returns the options of the run. settings are the settings that a resume must not change.
-// Warnings are logged to the writer of [Flags.Parse].
+// FitOptions returns the options of the run. settings are the settings that a resume must not
+// change. Warnings are logged to the writer of [Flags.Parse].
 func (f *Flags) FitOptions(settings map[string]string) fit.Options {
 	return fit.Options{Steps: f.Steps, Resume: f.Resume, Settings: settings, Logger: f.log}
 }
@@ -229,29 +233,32 @@ func (f *Flags) FitOptions(settings map[string]string) fit.Options {
 // are stored below it. The curve is copied to it at the end of the run, and the event files stay in
 // a local folder.
 func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
-	in := func(name string) string { return filepath.Join(f.localFolder, name) }
+	path := func(name string) string { return filepath.Join(f.localFolder, name) }
 	watch := f.Watchdog
 	if watch.Dir == "" && f.savesCheckpoints {
 		watch.Dir = f.Out
 	}
 	hooks := []fit.Hook{fit.Watch(watch), fit.Goodput(), bar.NewOnLine(f.line), fit.CSV(joinPath(f.Out, "losses.csv")),
-		fit.Curve(in("curve.html"), metrics...), fit.Events(in("events"))}
+		fit.Curve(path("curve.html"), metrics...), fit.Events(path("events"))}
 	if f.savesCheckpoints {
-		hooks = append(hooks, fit.Checkpoint(joinPath(f.Out, "checkpoints"), cmp.Or(fit.Every(f.SaveEvery), every), fit.CheckpointOptions{Local: f.Local}))
+		hooks = append(hooks, fit.Checkpoint(joinPath(f.Out, "checkpoints"), cmp.Or(fit.Every(f.SaveEvery), every),
+			fit.CheckpointOptions{Local: f.Local}))
 	}
 	if f.Replay > 0 {
 		hooks = append(hooks, fit.Replay(fit.Every(f.Replay)))
 	}
 	if f.Profile.From > 0 {
-		hooks = append(hooks, fit.Profile(profile.Options{Dir: joinPath(f.Out, "profile"), From: f.Profile.From, To: f.Profile.To}))
+		hooks = append(hooks, fit.Profile(profile.Options{Dir: joinPath(f.Out, "profile"), From: f.Profile.From,
+			To: f.Profile.To}))
 	}
 	if !f.outGiven { // the same command starts from the beginning
-		hooks = append(hooks, fit.Hook{Name: "a folder of its own", End: func(_ context.Context, _ *fit.State, err error) error {
-			if stopped := (*interrupt.Error)(nil); errors.As(err, &stopped) {
-				stopped.Unsaved = true
-			}
-			return nil
-		}})
+		hooks = append(hooks, fit.Hook{Name: "a folder of its own",
+			End: func(_ context.Context, _ *fit.State, err error) error {
+				if stopped := (*interrupt.Error)(nil); errors.As(err, &stopped) {
+					stopped.Unsaved = true
+				}
+				return nil
+			}})
 	}
 	if f.effects != nil {
 		hooks = append(hooks, f.effects.hook())

@@ -183,7 +183,7 @@ func TestASignalInEachPhaseHasItsExitCode(t *testing.T) {
 		wait   string
 		signal syscall.Signal
 		code   int
-		least  int64 // readNumber of steps of this life
+		least  int64 // number of steps of this life
 	}{
 		{"compile", syscall.SIGINT, 130, 0},
 		{"compile", syscall.SIGTERM, interrupt.ExitCode, 0},

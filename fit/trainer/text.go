@@ -15,16 +15,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// BitsPerByteHooks returns the hooks that evaluate a language model on held-out texts after each step
-// that is a multiple of every. They publish "held/nats", the mean over the predicted tokens of the
-// metric that the loss function reports as [NatsMetric], and "held/bits_per_byte", which is comparable
-// between tokenizers.
+// BitsPerByteHooks returns the hooks that evaluate a language model on held-out texts after each
+// step that is a multiple of every. They publish "held/nats", the mean over the predicted tokens of
+// the metric that the loss function reports as [NatsMetric], and "held/bits_per_byte", which is
+// comparable between tokenizers.
 //
 // The model reads windows of length tokens. A batch of the evaluation contains batch windows, int32
 // [rows, length+1], and the weights of the predicted tokens, float32 [rows, length], which the loss
 // function must report together with the losses. The hooks can be used for one run only, because
 // the end of the run closes the evaluation.
-func BitsPerByteHooks(step *train.Step, loss train.Loss, held *text.Tokens, length, batch int, every fit.Every, opts train.Options) ([]fit.Hook, error) {
+func BitsPerByteHooks(step *train.Step, loss train.Loss, held *text.Tokens, length, batch int, every fit.Every,
+	opts train.Options) ([]fit.Hook, error) {
 	windows, err := held.EvalWindows(length, batch)
 	if err != nil {
 		return nil, err
@@ -46,25 +47,26 @@ func BitsPerByteHooks(step *train.Step, loss train.Loss, held *text.Tokens, leng
 	}}, nil
 }
 
-// NatsMetric is the name under which the loss function of [BitsPerByteHooks] must report the losses of its
-// tokens.
+// NatsMetric is the name under which the loss function of [BitsPerByteHooks] must report the losses
+// of its tokens.
 const NatsMetric = "nats"
 
-// SampleHooks returns the hooks that let a language model continue a prompt. After each step that is a
-// multiple of every, they print a short sample above the progress bar. At the end of the run they
-// stream a continuation to w, up to o.Length tokens or the end of the text. Tokens are drawn from
-// the 50 most likely tokens at a temperature of 0.7; package generate supports other settings.
+// SampleHooks returns the hooks that let a language model continue a prompt. After each step that
+// is a multiple of every, they print a short sample above the progress bar. At the end of the run
+// they stream a continuation to w, up to o.Length tokens or the end of the text. Tokens are drawn
+// from the 50 most likely tokens at a temperature of 0.7; package generate supports other settings.
 // Without a prompt Samples returns no hooks.
-func (f *Flags) SampleHooks(step *train.Step, m generate.ModelFunc, o generate.Options, words text.Tokenizer, prompt string, every fit.Every, w io.Writer) []fit.Hook {
+func (f *Flags) SampleHooks(step *train.Step, m generate.ModelFunc, o generate.Options, words text.Tokenizer,
+	prompt string, every fit.Every, w io.Writer) []fit.Hook {
 	if prompt == "" {
 		return nil
 	}
 	var g *generate.Generator
 	tokens := words.Append(nil, []byte(prompt))
-	write := func(ctx context.Context, most int, w io.Writer) error {
+	write := func(ctx context.Context, maxTokens int, w io.Writer) error {
 		_, begun := fmt.Fprint(w, prompt)
 		_, err := g.Generate(ctx, [][]int32{tokens}, generate.Sampling{
-			MaxTokens: most, Temperature: 0.7, TopK: 50, Seed: 1, Stop: []int32{words.Separator()},
+			MaxTokens: maxTokens, Temperature: 0.7, TopK: 50, Seed: 1, Stop: []int32{words.Separator()},
 			Stream: func(_ int, tokens []int32) error {
 				more, err := words.AppendText(nil, tokens)
 				if err == nil {
@@ -107,7 +109,7 @@ func (f *Flags) SampleHooks(step *train.Step, m generate.ModelFunc, o generate.O
 // TextResult is the result of the training of a language model, as a program prints it in its last
 // line.
 type TextResult struct {
-	// BitsPerByteHooks is the last held-out value, and Loss is the last loss that was read. Each is nil
+	// BitsPerByte is the last held-out value, and Loss is the last loss that was read. Each is nil
 	// if there is no value, for example after an early interrupt.
 	BitsPerByte     *float64 `json:"bits_per_byte"`
 	Loss            *float64 `json:"loss"`
@@ -123,10 +125,11 @@ type TextResult struct {
 	Stopped string `json:"stopped,omitempty"`
 }
 
-// WriteTextResult writes the [TextResult] of a run as one line of JSON. tokens is the number of tokens of
-// a row, and parameters is the number of parameters of the model.
+// WriteTextResult writes the [TextResult] of a run as one line of JSON. tokens is the number of
+// tokens of a row, and parameters is the number of parameters of the model.
 func WriteTextResult(w io.Writer, r fit.Result, tokens, parameters int) error {
-	o := TextResult{Parameters: parameters, Steps: r.Step, Resumed: r.ResumedFrom, Seconds: r.Seconds, Stopped: r.StopReason}
+	o := TextResult{Parameters: parameters, Steps: r.Step, Resumed: r.ResumedFrom, Seconds: r.Seconds,
+		Stopped: r.StopReason}
 	for i, m := range r.Metrics {
 		switch m.Name {
 		case fit.Loss:

@@ -19,9 +19,9 @@ type RecordStore struct {
 	ownsStore bool          // the board closes the store
 }
 
-// OpenRecordStore opens the board of a run. run is a folder, which is created if necessary, or the URL of a
-// store that package storage supports, such as gs://bucket/run if the program imports the package
-// for its scheme.
+// OpenRecordStore opens the board of a run. run is a folder, which is created if necessary, or the
+// URL of a store that package storage supports, such as gs://bucket/run if the program imports the
+// package for its scheme.
 func OpenRecordStore(ctx context.Context, run string) (*RecordStore, error) {
 	s, err := storage.Open(ctx, run)
 	if err != nil {
@@ -134,7 +134,8 @@ func (b *RecordStore) listHosts(ctx context.Context) (hosts []int, err error) {
 	infos, err := b.store.List(ctx, hostFiles)
 	for _, info := range infos {
 		var host int
-		if _, err := fmt.Sscanf(info.Name, hostFiles+"%d.json", &host); err == nil && host >= 0 && fmt.Sprintf(recordFile, host) == info.Name {
+		if _, err := fmt.Sscanf(info.Name, hostFiles+"%d.json", &host); err == nil && host >= 0 &&
+			fmt.Sprintf(recordFile, host) == info.Name {
 			hosts = append(hosts, host)
 		}
 	}
@@ -142,10 +143,11 @@ func (b *RecordStore) listHosts(ctx context.Context) (hosts []int, err error) {
 	return hosts, err
 }
 
-// removeStale removes the records of hosts >= hosts, and temporary files of processes that were killed.
+// removeStale removes the records of hosts >= hosts, and temporary files of processes that were
+// killed.
 func (b *RecordStore) removeStale(ctx context.Context, hosts int) error {
-	all, err := b.listHosts(ctx)
-	for _, host := range all {
+	recorded, err := b.listHosts(ctx)
+	for _, host := range recorded {
 		if host >= hosts {
 			err = errors.Join(err, b.store.Remove(ctx, fmt.Sprintf(recordFile, host)))
 		}

@@ -181,11 +181,11 @@ func TestAWarningIsALineAndTheDumpAFile(t *testing.T) {
 
 func TestOptionsThatDoNotFitAreRefused(t *testing.T) {
 	for want, o := range map[string]Options{
-		"option Host: host 3 of 2":          {Host: 3, Hosts: 2},
-		"option Host: host 0 of -1":         {Hosts: -1},
-		"option Patience: -1ns is negative": {CancelDelay: -1},
-		"option Board: Place is given, too": {Dir: "x", RecordStore: &RecordStore{}},
-		"storage: ":                         {Dir: "nowhere://x"},
+		"option Host: host 3 of 2":             {Host: 3, Hosts: 2},
+		"option Host: host 0 of -1":            {Hosts: -1},
+		"option CancelDelay: -1ns is negative": {CancelDelay: -1},
+		"option RecordStore: Dir is set, too":  {Dir: "x", RecordStore: &RecordStore{}},
+		"storage: ":                            {Dir: "nowhere://x"},
 	} {
 		_, err := Start(t.Context(), o)
 		assert.ErrorContains(t, err, want)

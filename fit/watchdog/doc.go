@@ -3,36 +3,36 @@
 //
 // Package fit provides it as a hook:
 //
-//	fit.Run(ctx, step, data, options, fit.Watch(watchdog.Options{Place: "run", Exit: os.Exit}), ...)
+//	fit.Run(ctx, step, data, options, fit.Watch(watchdog.Options{Dir: "run", Exit: os.Exit}), ...)
 //
 // A custom loop reports its activities. None of these calls allocates, and each costs a fraction of
 // a microsecond:
 //
-//	w, err := watchdog.Start(ctx, watchdog.Options{Host: host, Hosts: hosts, Run: run, Place: "gs://bucket/run"})
+//	w, err := watchdog.Start(ctx, watchdog.Options{Host: host, Hosts: hosts, Run: run, Dir: "gs://bucket/run"})
 //	defer w.Close(nil)
 //	ctx, stop := w.Context(ctx)
 //	defer stop()
 //	for {
-//		w.Do(watchdog.Input, "")
+//		w.SetActivity(watchdog.Input, "")
 //		batch, err := next(ctx)
-//		w.Do(watchdog.Launch, "")
+//		w.SetActivity(watchdog.Launch, "")
 //		loss, err := step.Run(ctx, batch...)
-//		w.Step()
+//		w.CompleteStep()
 //	}
 //
 // # Timeouts
 //
 // An activity is late after four times its longest recent duration, and never before
-// [Options].Floor. The timeout of a compilation, and of an activity that the run has not done
+// [Options].MinTimeout. The timeout of a compilation, and of an activity that the run has not done
 // before (its first batch, evaluation or save; the first steps; the steps of a new program), is
-// [Options].First. Each hook has its own durations. Time in which the process itself was stopped,
-// by a signal, a sleeping laptop or a lack of processor time, does not count. All durations are
-// measured with the monotonic clock, so changes of the wall clock have no effect.
+// [Options].FirstTimeout. Each hook has its own durations. Time in which the process itself was
+// stopped, by a signal, a sleeping laptop or a lack of processor time, does not count. All
+// durations are measured with the monotonic clock, so changes of the wall clock have no effect.
 //
 // # Identification of the host
 //
-// With [Options].Place, host 3 writes the file status/host-0003.json in that place once a second,
-// and reads the records of the other hosts. A record is JSON with a sequence number, the step, the
+// With [Options].Dir, host 3 writes the file status/host-0003.json in that place once a second, and
+// reads the records of the other hosts. A record is JSON with a sequence number, the step, the
 // current activity and its duration. A host that waits in a launch, for a result or in an exchange
 // can therefore tell which host it waits for:
 //
@@ -44,10 +44,10 @@
 //
 // All hosts name such a host within 10 seconds. They also name a host that is only much later than
 // the others were, but continue to wait for it. A slow host, a wrong clock, a failing save and
-// unwritable records are reported, too, but do not end the run. Without a Place a host only knows
+// unwritable records are reported, too, but do not end the run. Without a Dir a host only knows
 // itself, and its timeout for operations with other hosts is half an hour.
 //
-// NewRecordStore a folder, records are not synced to the disk, so that a save does not delay them, and on a
+// In a folder, records are not synced to the disk, so that a save does not delay them, and on a
 // full disk a record overwrites the previous one (storage.PutOptions.Volatile). A reader skips
 // records that do not parse. In an object store each write and each read is a request, so records
 // are written every two seconds. With more than 8 hosts, each host reads the records every hosts/8
@@ -57,13 +57,14 @@
 //
 // A report is logged to [Options].Logger as one line and passed to [Options].OnReport. The line
 // names a file with the stacks of this host's goroutines, the program's own first:
-// host-0003.goroutines.txt next to the record, or a temporary file without a Place. If the watchdog
-// is sure that the run cannot continue, and nothing changes for [Options].Patience, it ends the
+// host-0003.goroutines.txt next to the record, or a temporary file without a Dir. If the watchdog
+// is sure that the run cannot continue, and nothing changes for [Options].CancelDelay, it ends the
 // contexts of [Watchdog.Context] with a [*StuckError]. That cannot end a launch on a TPU, so
 // [Options].Exit then ends the process. All hosts do this at about the same time. The supervisor of
 // the job must restart all hosts from the last checkpoint.
 //
 // # Observation
 //
-// `tpustrategy watch` shows the records with a [Monitor]. Any program can use a View: see its example.
+// `tpustrategy watch` shows the records with a [Monitor]. Any program can use a Monitor: see its
+// example.
 package watchdog

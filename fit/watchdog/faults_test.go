@@ -22,7 +22,7 @@ type fault struct {
 	name  string
 	host  int
 	cause Cause
-	// lastEnd triggers the fault and calls once when it begins.
+	// at triggers the fault and calls once when it begins.
 	at func(h *host, place string, step int, once func())
 	// goes reports that the run continues in spite of the fault.
 	goes bool

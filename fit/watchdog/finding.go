@@ -43,7 +43,7 @@ func (c Cause) IsFatal() bool {
 
 // Finding is a problem of a host.
 type Finding struct {
-	// Host is the number of the host, and Name is its name. For the cause Nobody, Host is -1.
+	// Host is the number of the host, and Name is its name. For the cause Undetermined, Host is -1.
 	Host int    `json:"host"`
 	Name string `json:"name,omitempty"`
 	// Cause is the kind of problem, and Text describes it.
@@ -52,7 +52,7 @@ type Finding struct {
 	// Duration is the duration of the problem in seconds, if it is known.
 	Duration float64 `json:"for,omitempty"`
 	// Certain means that the run cannot continue: the host is gone, or its activity has exceeded its
-	// self timeout. Otherwise the activity only takes longer than on the other hosts.
+	// own timeout. Otherwise the activity only takes longer than on the other hosts.
 	Certain bool `json:"sure,omitempty"`
 }
 
@@ -61,9 +61,9 @@ func isFatal(f Finding) bool { return f.Cause.IsFatal() }
 func isCertain(f Finding) bool { return f.Certain }
 
 // withoutKnown returns the findings whose host and cause do not occur in others.
-func withoutKnown(all, others []Finding) []Finding {
-	return slices.DeleteFunc(slices.Clone(all), func(f Finding) bool {
-		return slices.ContainsFunc(others, func(o Finding) bool { return o.Host == f.Host && o.Cause == f.Cause })
+func withoutKnown(findings, known []Finding) []Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
+		return slices.ContainsFunc(known, func(o Finding) bool { return o.Host == f.Host && o.Cause == f.Cause })
 	})
 }
 
@@ -82,7 +82,8 @@ func hostTitle(host int, name string) string {
 }
 
 // activityTexts are the texts of the activities in findings.
-var activityTexts = map[Activity]string{Other: "its own code", Input: "the wait for its input", Launch: "the launch", Result: "the wait for its result",
+var activityTexts = map[Activity]string{Other: "its own code", Input: "the wait for its input", Launch: "the launch",
+	Result:   "the wait for its result",
 	Exchange: "the exchange", Compile: "the compiler", Save: "its save", Restore: "its restore", Hook: "the hook", Setup: "its start"}
 
 // activityText returns the text of the current activity, such as `the exchange "barrier x"`.

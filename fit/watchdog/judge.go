@@ -10,7 +10,7 @@ import (
 // Constants for the comparison of hosts.
 const (
 	waitFraction      = 0.6         // fraction of the floor after which a host counts as waiting
-	longFactor        = 12          // formatNumber of floors after which an activity other than a step is sure not to complete
+	longFactor        = 12          // number of floors after which an activity other than a step is sure not to complete
 	timeoutFactor     = 4           // ratio of a timeout to the usual duration
 	maxSkew           = time.Minute // maximum error of a clock
 	minWindow         = 5           // minimum time over which hosts are compared, in seconds
@@ -45,52 +45,53 @@ func compareProgress(a, b *Host) int {
 	return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.ActivityIndex, b.ActivityIndex))
 }
 
-// diagnose finds the hosts that make no progress, and the hosts that are slow, in trouble, or have a
-// wrong clock. A wait shorter than floor, in seconds, is ignored.
+// diagnose finds the hosts that make no progress, and the hosts that are slow, in trouble, or have
+// a wrong clock. A wait shorter than floor, in seconds, is ignored.
 //
 // A host is named if others wait for it and it is silent, has left, or is in an activity for longer
 // than its timeout: its own timeout or, if all hosts do the same work, a timeout derived from the
-// hostsWaitingFor hosts' durations. If all hosts wait at the same place for too long, only a reader that is
+// waiting hosts' durations. If all hosts wait at the same place for too long, only a reader that is
 // one of the hosts reports that.
-func diagnose(all []Host, floor float64) []Finding {
-	j := &diagnosis{hosts: all, floor: floor, isCurrent: len(all) == 1}
-	for i := range all {
-		h := &all[i]
+func diagnose(hosts []Host, floor float64) []Finding {
+	d := &diagnosis{hosts: hosts, floor: floor, isCurrent: len(hosts) == 1}
+	for i := range hosts {
+		h := &hosts[i]
 		if h.isSelf {
-			j.self = h
+			d.self = h
 		}
 		if h.isWaiting() {
-			j.longestWait = max(j.longestWait, h.Duration)
+			d.longestWait = max(d.longestWait, h.Duration)
 		}
 		if h.Alive {
-			j.running = append(j.running, h)
+			d.running = append(d.running, h)
 		}
-		j.hasOthers = j.hasOthers || !h.isSelf && !h.Missing
-		j.isCurrent = j.isCurrent || h.hasChanged && h.isResponsive() || h.processState != ""
+		d.hasOthers = d.hasOthers || !h.isSelf && !h.Missing
+		d.isCurrent = d.isCurrent || h.hasChanged && h.isResponsive() || h.processState != ""
 	}
-	meetings := map[operation]int{}
-	for _, h := range j.running {
+	waiting := map[operation]int{}
+	for _, h := range d.running {
 		if c := h.operation(); h.isWaiting() && h.Duration >= waitFraction*floor {
-			if meetings[c]++; meetings[c]*2 > len(j.running) {
-				j.majority = &c
+			if waiting[c]++; waiting[c]*2 > len(d.running) {
+				d.majority = &c
 			}
 		}
 	}
-	j.findings = j.findStuck()
-	j.addUnreachable()
-	for i := range all {
-		if h := &all[i]; h.NonFatalError != "" && h.State != Ended {
-			j.addFinding(h, OperationFailed, "%s", h.NonFatalError)
+	d.findings = d.findStuck()
+	d.addUnreachable()
+	for i := range hosts {
+		if h := &hosts[i]; h.NonFatalError != "" && h.State != Ended {
+			d.addFinding(h, OperationFailed, "%s", h.NonFatalError)
 		}
 	}
-	j.addClockSkews()
-	j.addSlow()
-	return j.findings
+	d.addClockSkews()
+	d.addSlow()
+	return d.findings
 }
 
 // addFinding adds a finding for a host that makes progress.
 func (j *diagnosis) addFinding(h *Host, cause Cause, format string, args ...any) {
-	j.findings = append(j.findings, Finding{Host: h.Record.Host, Name: h.Name, Cause: cause, Text: fmt.Sprintf(format, args...)})
+	j.findings = append(j.findings, Finding{Host: h.Record.Host, Name: h.Name, Cause: cause,
+		Text: fmt.Sprintf(format, args...)})
 }
 
 // findStuck finds the hosts that stop the run: absent hosts, or otherwise hosts that are behind, or
@@ -139,7 +140,8 @@ func (j *diagnosis) absentFinding(h *Host) Finding {
 			f.Text += ": " + h.Error
 		}
 	default:
-		f.Cause, f.Text = Silent, fmt.Sprintf("no sign of life for %s; it was last heard of after step %d, in %s", formatSeconds(f.Duration), h.Step, h.activityText())
+		f.Cause, f.Text = Silent, fmt.Sprintf("no sign of life for %s; it was last heard of after step %d, in %s",
+			formatSeconds(f.Duration), h.Step, h.activityText())
 		if h.processState != "" {
 			f.Text = fmt.Sprintf("its process %d %s: %s", h.PID, h.processState, f.Text)
 		}
@@ -147,8 +149,8 @@ func (j *diagnosis) absentFinding(h *Host) Finding {
 	return f
 }
 
-// behindFinding returns the finding of a host that others have passed and wait for, or that is in another
-// operation.
+// behindFinding returns the finding of a host that others have passed and wait for, or that is in
+// another operation.
 func (j *diagnosis) behindFinding(h *Host) (f Finding) {
 	waiting := j.hostsWaitingFor(h)
 	late := h.Timeout > 0 && h.Duration > h.Timeout // above its own timeout
@@ -164,11 +166,13 @@ func (j *diagnosis) behindFinding(h *Host) (f Finding) {
 	case len(waiting) == 0 || h.Record.Host == 0 || !j.exceedsUsual(h, waiting): // only host 0 writes files
 		return f
 	}
-	f = Finding{Host: h.Record.Host, Name: h.Name, Cause: Cause(h.activity().String()), Duration: h.Duration, Certain: sure,
-		Text: fmt.Sprintf("in %s for %s, after step %d", h.activityText(), formatSeconds(h.Duration), h.Step)}
+	f = Finding{Host: h.Record.Host, Name: h.Name, Cause: Cause(h.activity().String()), Duration: h.Duration,
+		Certain: sure,
+		Text:    fmt.Sprintf("in %s for %s, after step %d", h.activityText(), formatSeconds(h.Duration), h.Step)}
 	if len(waiting) > 0 {
 		w := waiting[0]
-		f.Text += fmt.Sprintf("; %s, in %s after step %d", plural(len(waiting), "host waits", "hosts wait"), w.activityText(), w.Step)
+		f.Text += fmt.Sprintf("; %s, in %s after step %d", plural(len(waiting), "host waits", "hosts wait"),
+			w.activityText(), w.Step)
 	}
 	if h.NonFatalError != "" {
 		f.Text += "; its trouble: " + h.NonFatalError
@@ -180,7 +184,8 @@ func (j *diagnosis) behindFinding(h *Host) (f Finding) {
 func (j *diagnosis) hostsWaitingFor(h *Host) (all []*Host) {
 	for i := range j.hosts {
 		o := &j.hosts[i]
-		if o != h && o.isResponsive() && o.isWaiting() && o.Duration >= waitFraction*j.floor && (compareProgress(o, h) > 0 || h.isWaiting() && o.operation() != h.operation()) {
+		if o != h && o.isResponsive() && o.isWaiting() && o.Duration >= waitFraction*j.floor &&
+			(compareProgress(o, h) > 0 || h.isWaiting() && o.operation() != h.operation()) {
 			all = append(all, o)
 		}
 	}
@@ -193,11 +198,12 @@ func (j *diagnosis) isElsewhere(h *Host) bool {
 	if j.majority != nil {
 		return h.operation() != *j.majority
 	}
-	return compareProgress(h, slices.MinFunc(j.running, compareProgress)) == 0 && compareProgress(h, slices.MaxFunc(j.running, compareProgress)) < 0
+	return compareProgress(h, slices.MinFunc(j.running, compareProgress)) == 0 &&
+		compareProgress(h, slices.MaxFunc(j.running, compareProgress)) < 0
 }
 
-// exceedsUsual reports whether a host's activity has lasted longer than expected from the durations of
-// the waiting hosts, if most of these have done the same.
+// exceedsUsual reports whether a host's activity has lasted longer than expected from the durations
+// of the waiting hosts, if most of these have done the same.
 func (j *diagnosis) exceedsUsual(h *Host, waiting []*Host) bool {
 	usual, known := 0.0, 0
 	for _, o := range waiting {
@@ -209,10 +215,12 @@ func (j *diagnosis) exceedsUsual(h *Host, waiting []*Host) bool {
 	return known*2 > len(waiting) && h.Duration > max(j.floor, timeoutFactor*usual)
 }
 
-// standstillTimeout returns the finding of a run in which all hosts wait at the same place for too long.
+// standstillFindings returns the finding of a run in which all hosts wait at the same place for too
+// long.
 func (j *diagnosis) standstillFindings() []Finding {
 	h := j.self
-	if h == nil || h.Duration <= h.standstillTimeout || slices.ContainsFunc(j.running, func(o *Host) bool { return !o.isWaiting() }) {
+	if h == nil || h.Duration <= h.standstillTimeout || slices.ContainsFunc(j.running,
+		func(o *Host) bool { return !o.isWaiting() }) {
 		return nil
 	}
 	return []Finding{{Host: -1, Cause: Undetermined, Duration: h.Duration, Certain: true,
@@ -233,15 +241,18 @@ func (j *diagnosis) addUnreachable() {
 		case h.Missing || h.State == Ended:
 		case h.storeError != "":
 			j.addFinding(h, StoreUnreachable, "it cannot reach the place of the hosts' records, without which hosts do not see each other: %s", h.storeError)
-		case h.isSelf && !j.hasOthers && slices.ContainsFunc(j.hosts, func(o Host) bool { return o.Missing && o.Silent > 2*o.silenceLimit }):
+		case h.isSelf && !j.hasOthers && slices.ContainsFunc(j.hosts,
+			func(o Host) bool { return o.Missing && o.Silent > 2*o.silenceLimit }):
 			j.addFinding(h, StoreUnreachable, "it sees no record of any other host: give a place that all hosts share, or else no other host has come")
-		case !h.isSelf && h.Silent > h.silenceLimit && h.processState == "" && j.isCurrent && float64(step-h.Step) > maxStepsAhead+maxRecordInterval*h.Rate:
+		case !h.isSelf && h.Silent > h.silenceLimit && h.processState == "" && j.isCurrent &&
+			float64(step-h.Step) > maxStepsAhead+maxRecordInterval*h.Rate:
 			j.addFinding(h, StoreUnreachable, "its records ended %s ago, after step %d, while the run is at step %d: it cannot reach their place", formatSeconds(h.Silent), h.Step, step)
 		}
 	}
 }
 
-// addClockSkews notes the hosts whose clock differs from the clocks of most hosts and of the reader.
+// addClockSkews notes the hosts whose clock differs from the clocks of most hosts and of the
+// reader.
 func (j *diagnosis) addClockSkews() {
 	skews := []time.Duration{0}
 	for i := range j.hosts {
@@ -256,7 +267,8 @@ func (j *diagnosis) addClockSkews() {
 	right := min(max(0, skews[(len(skews)-1)/2]), skews[len(skews)/2]) // of two medians the one nearer to the reader
 	for i := range j.hosts {
 		h := &j.hosts[i]
-		if off := (h.clockSkew - right).Round(time.Second); off.Abs() > maxSkew && (h.hasChanged || h.isSelf) && h.State != Ended {
+		if off := (h.clockSkew - right).Round(time.Second); off.Abs() > maxSkew && (h.hasChanged || h.isSelf) &&
+			h.State != Ended {
 			way := "ahead of"
 			if off < 0 {
 				way = "behind"
@@ -290,14 +302,16 @@ func (j *diagnosis) addSlow() {
 			kind = Input
 		}
 		// Every step takes this long, not only one of many.
-		if part := h.LastDurations[kind.String()] * h.Rate; own >= majorityFraction && together <= 0.2 && h.Duration < waitFraction*j.floor && part >= 0.3 && part <= 2 {
-			j.addFinding(h, Slow, "it is slow: %.0f %% of its time goes into %s, while the others wait", 100*own, activityTexts[kind])
+		if part := h.LastDurations[kind.String()] * h.Rate; own >= majorityFraction && together <= 0.2 &&
+			h.Duration < waitFraction*j.floor && part >= 0.3 && part <= 2 {
+			j.addFinding(h, Slow, "it is slow: %.0f %% of its time goes into %s, while the others wait", 100*own,
+				activityTexts[kind])
 		}
 	}
 }
 
-// workFractions returns the fractions of a host's time in its own work and in operations with other hosts.
-// Activities that differ between hosts, such as saves and hooks, belong to neither.
+// workFractions returns the fractions of a host's time in its own work and in operations with other
+// hosts. Activities that differ between hosts, such as saves and hooks, belong to neither.
 func (r *Record) workFractions() (own, together float64) {
 	s := r.TimeFractions
 	return s[Input.String()] + s[Other.String()], s[Launch.String()] + s[Result.String()] + s[Exchange.String()]

@@ -33,19 +33,20 @@ type RunStatus struct {
 	Settled bool `json:"-"`
 }
 
-func (v *Monitor) newStatus(place string, all []Record, unreadable []error, now time.Time) RunStatus {
+func (v *Monitor) newStatus(dir string, records []Record, unreadable []error, now time.Time) RunStatus {
 	if v.startTime.IsZero() {
 		v.startTime, v.lastRead = now, 0
 	}
-	v.update(all, now.Sub(v.startTime), now)
+	v.update(records, now.Sub(v.startTime), now)
 	hosts := v.currentHosts()
-	l := RunStatus{Dir: place, Run: v.run, Time: now, Summary: formatSummary(hosts), Ended: len(hosts) > 0, Hosts: append([]Host{}, hosts...),
+	l := RunStatus{Dir: dir, Run: v.run, Time: now, Summary: formatSummary(hosts), Ended: len(hosts) > 0,
+		Hosts:    append([]Host{}, hosts...),
 		Findings: append([]Finding{}, diagnose(hosts, minSilence)...), Unreadable: len(unreadable), Settled: len(hosts) > 0 || len(unreadable) == 0}
-	say := func(format string, args ...any) {
+	addRemark := func(format string, args ...any) {
 		l.Remarks = append(l.Remarks, singleLine(fmt.Sprintf(format, args...)))
 	}
 	for _, f := range l.Findings {
-		say("%s", f)
+		addRemark("%s", f)
 	}
 	running, alive := false, false
 	for i := range hosts {
@@ -57,19 +58,20 @@ func (v *Monitor) newStatus(place string, all []Record, unreadable []error, now 
 		}
 	}
 	if running && !alive {
-		say("no record has changed for %v; the last one was written %v ago, by its host's clock: the run is dead, stopped, or cut off",
-			(v.lastRead - v.runSeen).Round(100*time.Millisecond), max(now.Sub(newestRecord(all).Time), 0).Round(time.Second))
+		addRemark("no record has changed for %v; the last one was written %v ago, by its host's clock: the run is dead, stopped, or cut off",
+			(v.lastRead - v.runSeen).Round(100*time.Millisecond), max(now.Sub(newestRecord(records).Time), 0).Round(time.Second))
 	}
-	for _, r := range all {
+	for _, r := range records {
 		if !v.isOfRun(r) {
-			say("%s has a record of another run, %q after step %d: it is left out", hostTitle(r.Host, r.Name), r.Run, r.Step)
+			addRemark("%s has a record of another run, %q after step %d: it is left out", hostTitle(r.Host, r.Name), r.Run,
+				r.Step)
 		}
 	}
 	for _, err := range unreadable {
-		say("%v", err)
+		addRemark("%v", err)
 	}
-	if len(all)+len(unreadable) == 0 {
-		say("no host has a record in %s yet: a run writes them with the hook fit.Watch and this Place", place)
+	if len(records)+len(unreadable) == 0 {
+		addRemark("no host has a record in %s yet: a run writes them with the hook fit.Watch and this Dir", dir)
 	}
 	return l
 }
@@ -85,8 +87,8 @@ func (l *RunStatus) Title() string {
 	return singleLine("run " + l.Run + ": " + l.Summary)
 }
 
-// Lines returns the complete state as lines: the title, a table with one line for each host, and the
-// remarks. Lines of the table are truncated to width columns; 0 means no limit.
+// Lines returns the complete state as lines: the title, a table with one line for each host, and
+// the remarks. Lines of the table are truncated to width columns; 0 means no limit.
 func (l *RunStatus) Lines(width int) (lines []string) {
 	if len(l.Hosts) == 0 {
 		return l.Remarks
@@ -110,7 +112,8 @@ func (l *RunStatus) Lines(width int) (lines []string) {
 		if h.Checkpoint > 0 {
 			saved = fmt.Sprint(h.Checkpoint)
 		}
-		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i, h.Step, h.stateText(), truncateLine(does, 40), lasts, formatNumber(h.Rate), loss, saved, truncateLine(h.Name, 24))
+		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i, h.Step, h.stateText(), truncateLine(does, 40), lasts,
+			formatNumber(h.Rate), loss, saved, truncateLine(h.Name, 24))
 	}
 	_ = t.Flush()
 	lines = append(lines, l.Title())
@@ -195,9 +198,9 @@ func formatSummary(all []Host) string {
 func formatNumber(x float64) string { return fmt.Sprintf("%.4g", x) }
 
 // truncateLine converts a text to one line of at most this number of columns.
-func truncateLine(text string, most int) string {
-	if r := []rune(plain.EscapeLine(text)); len(r) > most {
-		return string(r[:max(most-1, 0)]) + "…"
+func truncateLine(text string, limit int) string {
+	if r := []rune(plain.EscapeLine(text)); len(r) > limit {
+		return string(r[:max(limit-1, 0)]) + "…"
 	}
 	return plain.EscapeLine(text)
 }

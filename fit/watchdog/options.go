@@ -23,24 +23,24 @@ type Options struct {
 	// Dir is where the hosts exchange their records: a folder that all hosts share, or the URL of
 	// a store; see [OpenRecordStore]. If it is empty, a host only knows itself.
 	Dir string
-	// RecordStore is an open board that replaces Place. The caller remains its owner.
+	// RecordStore is an open store that replaces Dir. The caller remains its owner.
 	RecordStore *RecordStore
 
 	// StepTimeout limits each wait of a step: for its input, its launch, its result and an exchange.
 	// With 0 the watchdog learns the limit: four times the longest recent duration, and at least
-	// Floor.
+	// MinTimeout.
 	StepTimeout time.Duration
 	// MinTimeout is the minimum of all timeouts; 0 means 5 seconds.
 	MinTimeout time.Duration
-	// FirstTimeout limits a compilation and the first occurrence of an activity in this run, such as the
-	// first batch, evaluation or save; 0 means 30 minutes.
+	// FirstTimeout limits a compilation and the first occurrence of an activity in this run, such
+	// as the first batch, evaluation or save; 0 means 30 minutes.
 	FirstTimeout time.Duration
 	// CancelDelay is the time between the first report that the run cannot continue and its end: if
 	// nothing changes in that time, the context of [Watchdog.Context] is canceled. 0 means one
 	// minute.
 	CancelDelay time.Duration
 	// Exit, such as os.Exit, is called with [ExitCode] if the watchdog is not closed within 10
-	// formatSeconds after it canceled the context, or within Patience if that is shorter: the wait cannot
+	// seconds after it canceled the context, or within CancelDelay if that is shorter: the wait cannot
 	// be canceled then. With nil the watchdog never ends the process.
 	Exit func(code int)
 
@@ -49,7 +49,7 @@ type Options struct {
 	// Logger receives the reports; nil discards them.
 	Logger *slog.Logger
 
-	wallClock  func() time.Time     // wallClock clock of the host
+	wallClock  func() time.Time     // wall clock of the host
 	sinceStart func() time.Duration // monotonic time since the start
 }
 
@@ -61,17 +61,21 @@ func (o *Options) setDefaults() error {
 		name, reason = "Host", fmt.Sprintf("host %d of %d; hosts count from 0", o.Host, o.Hosts)
 	}
 	if o.Dir != "" && o.RecordStore != nil {
-		name, reason = "Board", "Place is given, too"
+		name, reason = "RecordStore", "Dir is set, too"
 	}
-	for of, d := range map[string]time.Duration{"Deadline": o.StepTimeout, "Floor": o.MinTimeout, "First": o.FirstTimeout, "Patience": o.CancelDelay} {
+	for option, d := range map[string]time.Duration{"StepTimeout": o.StepTimeout, "MinTimeout": o.MinTimeout,
+		"FirstTimeout": o.FirstTimeout,
+		"CancelDelay":  o.CancelDelay} {
 		if d < 0 {
-			name, reason = of, fmt.Sprintf("%v is negative", d)
+			name, reason = option, fmt.Sprintf("%v is negative", d)
 		}
 	}
 	if name != "" {
-		return &errkind.Fault{Op: "watchdog: option " + name, Reason: reason, Class: errkind.ValueError, Hint: "see watchdog.Options"}
+		return &errkind.Fault{Op: "watchdog: option " + name, Reason: reason, Class: errkind.ValueError,
+			Hint: "see watchdog.Options"}
 	}
-	o.MinTimeout, o.FirstTimeout, o.CancelDelay = cmp.Or(o.MinTimeout, 5*time.Second), cmp.Or(o.FirstTimeout, 30*time.Minute), cmp.Or(o.CancelDelay, time.Minute)
+	o.MinTimeout, o.FirstTimeout, o.CancelDelay = cmp.Or(o.MinTimeout, 5*time.Second), cmp.Or(o.FirstTimeout,
+		30*time.Minute), cmp.Or(o.CancelDelay, time.Minute)
 	if o.Name == "" {
 		o.Name, _ = os.Hostname()
 	}
@@ -91,6 +95,6 @@ func (o *Options) checkInterval() time.Duration {
 	return min(max(o.MinTimeout/20, 20*time.Millisecond), 250*time.Millisecond)
 }
 
-// recordInterval is the interval of records, and the longest interval between two checks of a process
-// that is not stopped.
+// recordInterval is the interval of records, and the longest interval between two checks of a
+// process that is not stopped.
 func (o *Options) recordInterval() time.Duration { return 4 * o.checkInterval() }

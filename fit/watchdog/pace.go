@@ -8,20 +8,20 @@ import (
 type durationStats struct {
 	count   int64
 	longest time.Duration // longest recent duration; it decays with time
-	lastEnd time.Duration // closeWith of the last activity
+	lastEnd time.Duration // end of the last activity
 }
 
-// The longest duration decays to a third after decayCount further activities or decayTime, whichever
-// is later.
+// The longest duration decays to a third after decayCount further activities or decayTime,
+// whichever is later.
 const (
 	decayCount = 256
 	decayTime  = time.Minute
 )
 
 // add adds a duration that ended at now.
-func (p *durationStats) add(d, now time.Duration) {
+func (p *durationStats) add(duration, now time.Duration) {
 	fades := min(float64(now-p.lastEnd)/float64(decayTime), 1./decayCount)
-	p.count, p.lastEnd, p.longest = p.count+1, now, max(d, time.Duration(float64(p.longest)*(1-fades)))
+	p.count, p.lastEnd, p.longest = p.count+1, now, max(duration, time.Duration(float64(p.longest)*(1-fades)))
 }
 
 // activityKey is the key of a pace: a kind of activity, or a hook.
@@ -38,7 +38,7 @@ func (w *Watchdog) activityKey(f *activityFrame) activityKey {
 	return activityKey{kind: f.kind}
 }
 
-// add updates the paces with an activity that has ended.
+// recordEnd updates the paces with an activity that has ended.
 func (w *Watchdog) recordEnd(f *activityFrame) {
 	w.lastTimes[f.kind] = f.duration
 	name := w.activityKey(f)
@@ -72,14 +72,14 @@ func (w *Watchdog) timeout(f *activityFrame) time.Duration {
 	return max(o.MinTimeout, timeoutFactor*p.longest)
 }
 
-// standstillTimeout returns how long all hosts may wait at the same place, derived from the timeout of the
-// activity.
-func (o *Options) standstillTimeout(bound time.Duration, missing bool) time.Duration {
-	if o.StepTimeout == 0 && bound != o.FirstTimeout {
-		bound = max(6*o.MinTimeout, bound*5/2)
+// standstillTimeout returns how long all hosts may wait at the same place, derived from the timeout
+// of the activity.
+func (o *Options) standstillTimeout(timeout time.Duration, missing bool) time.Duration {
+	if o.StepTimeout == 0 && timeout != o.FirstTimeout {
+		timeout = max(6*o.MinTimeout, timeout*5/2)
 	}
 	if missing { // nothing is known about the missing hosts
-		return max(bound, o.FirstTimeout)
+		return max(timeout, o.FirstTimeout)
 	}
-	return bound
+	return timeout
 }

@@ -30,8 +30,8 @@ const (
 	Ended State = "ended"
 )
 
-// JSONFloat is a float64 that JSON can encode: a value that is not finite is encoded as a string, such
-// as "NaN".
+// JSONFloat is a float64 that JSON can encode: a value that is not finite is encoded as a string,
+// such as "NaN".
 type JSONFloat float64
 
 // MarshalJSON encodes the number.
@@ -67,13 +67,13 @@ type Record struct {
 	Sequence int64     `json:"sequence"`
 	Time     time.Time `json:"time"`
 	State    State     `json:"state"`
-	// CompleteStep is the number of completed steps, and Steps is the total number of steps, or 0 if it is
+	// Step is the number of completed steps, and Steps is the total number of steps, or 0 if it is
 	// not known.
 	Step  int64 `json:"step"`
 	Steps int64 `json:"steps,omitempty"`
 	// Rate is the number of steps per second over the last seconds.
 	Rate float64 `json:"rate"`
-	// SetLoss is the last loss that was read, after step LossStep; nil before the first.
+	// Loss is the last loss that was read, after step LossStep; nil before the first.
 	Loss     *JSONFloat `json:"loss,omitempty"`
 	LossStep int64      `json:"loss_step,omitempty"`
 	// Checkpoint is the step of the last checkpoint, or 0.
@@ -94,7 +94,7 @@ type Record struct {
 	Window        float64            `json:"window,omitempty"`
 	// History accounts for the time of the run over all of its lives; only host 0 has it.
 	History *goodput.History `json:"history,omitempty"`
-	// OperationFailed describes an operation that fails without ending the run, such as a save on a full
+	// NonFatalError describes an operation that fails without ending the run, such as a save on a full
 	// disk.
 	NonFatalError string `json:"trouble,omitempty"`
 	// Findings are the problems that this host has found.
@@ -128,8 +128,8 @@ func (r *Record) encode() ([]byte, error) {
 // errRecord matches errors of a record that cannot be read.
 var errRecord = errkind.New(errkind.DataLossError, "watchdog: record")
 
-// parseRecord decodes a record. Incomplete, incompatible and inconsistent records are errors that match
-// errRecord.
+// parseRecord decodes a record. Incomplete, incompatible and inconsistent records are errors that
+// match errRecord.
 func parseRecord(data []byte) (r Record, err error) {
 	reason := ""
 	// Data after the line is the rest of a longer earlier record.
@@ -151,7 +151,8 @@ func parseRecord(data []byte) (r Record, err error) {
 	return Record{}, &errkind.Fault{Match: errRecord, Reason: reason, Err: err}
 }
 
-// machineID identifies the machine and the PID namespace of this process. It is empty without /proc.
+// machineID identifies the machine and the PID namespace of this process. It is empty without
+// /proc.
 func machineID() string {
 	space, err := os.Readlink("/proc/self/ns/pid")
 	if boot := hostfacts.BootID(); boot != "" && err == nil {
@@ -160,8 +161,8 @@ func machineID() string {
 	return ""
 }
 
-// checkProcess returns "is stopped" or "has ended" for a process of this machine, and an empty string if
-// the process runs or its state is not known.
+// checkProcess returns "is stopped" or "has ended" for a process of this machine, and an empty
+// string if the process runs or its state is not known.
 func (r *Record) checkProcess() string {
 	if r.PID == 0 || r.Machine == "" || r.Machine != machineID() {
 		return ""

@@ -136,7 +136,7 @@ func TestWhatIsNoRecordsFileIsNamedAndNeitherReadNorWrittenThrough(t *testing.T)
 }
 
 // FuzzParse checks that a record which is parsed from any bytes is consistent, can be written and
-// readEncoded again, and is diagnosed and shown without control characters. The bytes are the file itself,
+// read again, and is diagnosed and shown without control characters. The bytes are the file itself,
 // or the fields of a valid record, so that most inputs are parsed.
 func FuzzParse(f *testing.F) {
 	r := record(1, 4, 7)

@@ -52,17 +52,18 @@ func (*StuckError) ExitCode() int { return ExitCode }
 // Unwrap returns context.Canceled, so that operations which end with this error count as canceled.
 func (*StuckError) Unwrap() error { return context.Canceled }
 
-func (w *Watchdog) stuckError(found []Finding) *StuckError {
+func (w *Watchdog) stuckError(findings []Finding) *StuckError {
 	unsure := func(f Finding) bool { return !f.Certain }
-	return &StuckError{w.newReport(append(slices.DeleteFunc(slices.Clone(found), unsure), slices.DeleteFunc(slices.Clone(found), isCertain)...))}
+	return &StuckError{w.newReport(append(slices.DeleteFunc(slices.Clone(findings), unsure),
+		slices.DeleteFunc(slices.Clone(findings), isCertain)...))}
 }
 
 // newReport returns a report of findings and the current state of the host.
-func (w *Watchdog) newReport(found []Finding) Report {
-	here, _ := w.currentRecord()
-	here.Findings = found
-	r := Report{Record: here}
-	if slices.ContainsFunc(found, isFatal) {
+func (w *Watchdog) newReport(findings []Finding) Report {
+	record, _ := w.currentRecord()
+	record.Findings = findings
+	r := Report{Record: record}
+	if slices.ContainsFunc(findings, isFatal) {
 		var b strings.Builder
 		_ = pprof.Lookup("goroutine").WriteTo(&b, 1)
 		r.Goroutines = sortStacks(b.String())
@@ -71,13 +72,13 @@ func (w *Watchdog) newReport(found []Finding) Report {
 }
 
 // logFindings logs new findings, one line for each.
-func (w *Watchdog) logFindings(found []Finding) {
-	if len(found) == 0 {
+func (w *Watchdog) logFindings(findings []Finding) {
+	if len(findings) == 0 {
 		return
 	}
-	r := w.newReport(found)
+	r := w.newReport(findings)
 	dump := w.writeGoroutines(r)
-	for _, f := range found {
+	for _, f := range findings {
 		w.opts.Logger.Warn("watchdog: "+f.String(), "cause", string(f.Cause), "here", r.Host, "here_doing", r.activityText(),
 			"here_for", formatSeconds(r.Duration), "here_step", r.Step, "goroutines", dump)
 	}
@@ -86,8 +87,8 @@ func (w *Watchdog) logFindings(found []Finding) {
 	}
 }
 
-// writeGoroutines writes the stacks of the goroutines to a file next to the host's record, or to a temporary
-// file without a board, and returns the name of the file.
+// writeGoroutines writes the stacks of the goroutines to a file next to the host's record, or to a
+// temporary file without a board, and returns the name of the file.
 func (w *Watchdog) writeGoroutines(r Report) string {
 	switch {
 	case r.Goroutines == "":
@@ -123,12 +124,12 @@ const modulePath = "github.com/tpustrategy/tpustrategy/"
 // sortStacks sorts and truncates the stacks of a goroutine profile: first the goroutine of fit.Run,
 // then the program's own, the module's, other goroutines, and finally the watchdog's.
 func sortStacks(profile string) string {
-	parts := []string{modulePath + "fit.Run+", "\tmain.main+", "\tmain.", modulePath, ""}
+	prefixes := []string{modulePath + "fit.Run+", "\tmain.main+", "\tmain.", modulePath, ""}
 	rank := func(stack string) int {
 		if strings.Contains(stack, modulePath+"fit/watchdog.(*Watchdog).") {
-			return len(parts)
+			return len(prefixes)
 		}
-		return slices.IndexFunc(parts, func(part string) bool { return strings.Contains(stack, part) })
+		return slices.IndexFunc(prefixes, func(part string) bool { return strings.Contains(stack, part) })
 	}
 	_, text, _ := strings.Cut(profile, "\n")
 	stacks := strings.Split(strings.TrimSpace(text), "\n\n")

@@ -146,11 +146,11 @@ type host struct {
 	// records inaccessible for the host.
 	hush func(d time.Duration)
 	lose func()
-	// lastEnd is called at each place of the loop, such as "input", before the activity of that place.
+	// at is called at each place of the loop, such as "input", before the activity of that place.
 	at func(h *host, place string, step int) error
 }
 
-// openContext starts a host's watchdog.
+// open starts a host's watchdog.
 func (s *slice) open(i int, o Options, at func(h *host, place string, step int) error) (*host, func(error), error) {
 	o.Host, o.Hosts, o.Run, o.Name = i, s.hosts, "run", "w"
 	if o.RecordStore == nil {

@@ -38,8 +38,8 @@ func (h *Host) isWaiting() bool {
 	return !h.Missing && h.State != Ended && h.activity().WaitsForHosts()
 }
 
-// minSilence is the minimum of Host.silenceLimit in seconds. maxSilence limits the value that is derived
-// from the time between a host's records.
+// minSilence is the minimum of Host.silenceLimit in seconds. maxSilence limits the value that is
+// derived from the time between a host's records.
 const (
 	minSilence = 5
 	maxSilence = 30
@@ -71,22 +71,22 @@ func (v *Monitor) setRun(run string, hosts int) {
 
 // update updates the hosts with records. now is the reader's monotonic clock, and wall is its wall
 // clock, which is compared with the hosts' clocks.
-func (v *Monitor) update(all []Record, now time.Duration, wall time.Time) {
-	passed := (now - v.lastRead).Seconds()
+func (v *Monitor) update(records []Record, now time.Duration, wall time.Time) {
+	elapsed := (now - v.lastRead).Seconds()
 	v.lastRead = now
 	alive := false
 	for i := range v.hosts {
 		h := &v.hosts[i]
-		h.Silent += passed
+		h.Silent += elapsed
 		alive = alive || h.hasChanged && h.Silent < maxSilence
 	}
-	here := slices.ContainsFunc(all, v.isOfRun)
-	if !v.fixedRun && len(all) > 0 && !(alive && here) {
-		if r := newestRecord(all); r.Run != v.run || r.Hosts != len(v.hosts) {
+	found := slices.ContainsFunc(records, v.isOfRun)
+	if !v.fixedRun && len(records) > 0 && !(alive && found) {
+		if r := newestRecord(records); r.Run != v.run || r.Hosts != len(v.hosts) {
 			v.setRun(r.Run, r.Hosts)
 		}
 	}
-	for _, r := range all {
+	for _, r := range records {
 		if !v.isOfRun(r) {
 			continue
 		}
@@ -107,31 +107,31 @@ func (v *Monitor) update(all []Record, now time.Duration, wall time.Time) {
 // isOfRun reports whether a record belongs to the run.
 func (v *Monitor) isOfRun(r Record) bool { return r.Run == v.run && r.Host < len(v.hosts) }
 
-func newestRecord(all []Record) Record {
-	return slices.MaxFunc(all, func(a, b Record) int { return a.Time.Compare(b.Time) })
+func newestRecord(records []Record) Record {
+	return slices.MaxFunc(records, func(a, b Record) int { return a.Time.Compare(b.Time) })
 }
 
 // currentHosts returns the state of the hosts at the last read, by number.
 func (v *Monitor) currentHosts() []Host {
-	all := slices.Clone(v.hosts)
-	for i := range all {
-		h := &all[i]
+	hosts := slices.Clone(v.hosts)
+	for i := range hosts {
+		h := &hosts[i]
 		h.silenceLimit = max(cmp.Or(v.MinSilence.Seconds(), minSilence), min(h.maxGap*2.5, maxSilence))
 		if !h.Missing && h.State != Ended && h.Silent > h.silenceLimit/2 {
 			h.processState = h.checkProcess()
 		}
 		h.Alive = h.isResponsive() && h.State != Ended
 	}
-	return all
+	return hosts
 }
 
-// RunStatus reads the records of all hosts on a board and returns the state of the run. An error means
+// Status reads the records of all hosts on a board and returns the state of the run. An error means
 // that the records cannot be listed.
-func (v *Monitor) Status(ctx context.Context, b *RecordStore) (RunStatus, error) {
-	all, unreadable, err := b.ReadAll(ctx, 0)
+func (v *Monitor) Status(ctx context.Context, store *RecordStore) (RunStatus, error) {
+	records, unreadable, err := store.ReadAll(ctx, 0)
 	if err != nil {
 		v.lastRead = time.Since(v.startTime)
 		return RunStatus{}, err
 	}
-	return v.newStatus(b.store.String(), all, unreadable, time.Now()), nil
+	return v.newStatus(store.store.String(), records, unreadable, time.Now()), nil
 }

@@ -13,7 +13,7 @@ import (
 
 // storeResult is the result of an access to the board.
 type storeResult struct {
-	isRead  bool // hosts contains the current records
+	isRead  bool // all contains the current records
 	records []Record
 	err     error
 }
@@ -21,19 +21,19 @@ type storeResult struct {
 // storeTimeout limits an access to the board.
 const storeTimeout = 10 * time.Second
 
-// exchangeRecords writes this host's records and reads the records of the other hosts until the watchdog is
-// closed. It runs in its own goroutine, so that a slow store does not delay the checks. The more
-// hosts there are, the less often each host reads, because it reads all records; a host that waits
-// reads more often.
+// exchangeRecords writes this host's records and reads the records of the other hosts until the
+// watchdog is closed. It runs in its own goroutine, so that a slow store does not delay the checks.
+// The more hosts there are, the less often each host reads, because it reads all records; a host
+// that waits reads more often.
 func (w *Watchdog) exchangeRecords() {
 	ticker := time.NewTicker(w.opts.recordInterval())
 	defer ticker.Stop()
 	var sequence int64
-	var before []byte // record of the earlier life
+	var previous []byte // record of the earlier life
 	inherited, cleared, lost := false, false, false
-	put := func(ctx context.Context) (err error) {
+	writeRecord := func(ctx context.Context) (err error) {
 		if !inherited { // the first put replaces the record of the earlier life
-			if before, err = w.readPrevious(ctx); err != nil {
+			if previous, err = w.readPrevious(ctx); err != nil {
 				return err // the next put tries again
 			}
 			inherited = true
@@ -47,26 +47,26 @@ func (w *Watchdog) exchangeRecords() {
 		r.Sequence = sequence
 		return w.records.Put(ctx, &r)
 	}
-	for n := 0; w.openContext.Err() == nil; n++ {
+	for tick := 0; w.openContext.Err() == nil; tick++ {
 		r, _ := w.currentRecord()
-		waits, among := r.Duration > w.opts.MinTimeout.Seconds()/2, 8
-		if waits {
-			among = 64
+		isWaiting, hostsPerRead := r.Duration > w.opts.MinTimeout.Seconds()/2, 8
+		if isWaiting {
+			hostsPerRead = 64
 		}
-		if waits || n%2 == 0 || !storage.IsURL(w.records.store.String()) { // in a store each access is a request
+		if isWaiting || tick%2 == 0 || !storage.IsURL(w.records.store.String()) { // in a store each access is a request
 			ctx, cancel := context.WithTimeout(w.openContext, storeTimeout)
-			h := storeResult{err: put(ctx)}
-			if w.opts.Hosts > 1 && (lost || n%max(w.opts.Hosts/among, 1) == 0) {
+			result := storeResult{err: writeRecord(ctx)}
+			if w.opts.Hosts > 1 && (lost || tick%max(w.opts.Hosts/hostsPerRead, 1) == 0) {
 				all, unreadable, err := w.records.ReadAll(ctx, w.opts.Hosts)
 				if len(all) == 0 && len(unreadable) > 0 {
 					err = unreadable[0]
 				}
-				h.records, h.isRead, h.err = all, err == nil, cmp.Or(h.err, err)
+				result.records, result.isRead, result.err = all, err == nil, cmp.Or(result.err, err)
 			}
 			cancel()
-			lost = h.err != nil
+			lost = result.err != nil
 			select {
-			case w.storeResults <- h:
+			case w.storeResults <- result:
 			case <-w.openContext.Done():
 			}
 		}
@@ -79,13 +79,13 @@ func (w *Watchdog) exchangeRecords() {
 	defer cancel()
 	withdrawn, changed, err := w.hasWithdrawn(), inherited, error(nil)
 	if withdrawn && !inherited {
-		before, err = w.readPrevious(ctx)
+		previous, err = w.readPrevious(ctx)
 	}
 	switch {
-	case !withdrawn || w.opts.Host == 0 && before == nil && err == nil:
-		_ = put(ctx)
+	case !withdrawn || w.opts.Host == 0 && previous == nil && err == nil:
+		_ = writeRecord(ctx)
 	case changed:
-		_ = w.records.restore(ctx, w.opts.Host, before)
+		_ = w.records.restore(ctx, w.opts.Host, previous)
 	}
 	if w.opts.Dir != "" {
 		_ = w.records.Close()
@@ -93,7 +93,7 @@ func (w *Watchdog) exchangeRecords() {
 }
 
 // readPrevious returns this host's record of the earlier life, or nil. On host 0 it continues the
-// joinedHistory of that life.
+// history of that life.
 func (w *Watchdog) readPrevious(ctx context.Context) (record []byte, err error) {
 	record, err = w.records.readEncoded(ctx, w.opts.Host)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,10 +105,10 @@ func (w *Watchdog) readPrevious(ctx context.Context) (record []byte, err error) 
 	if err != nil {
 		return nil, err
 	}
-	if before, err := parseRecord(record); err == nil && before.Host == 0 {
+	if previous, err := parseRecord(record); err == nil && previous.Host == 0 {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.pastHistory = before.History
+		w.pastHistory = previous.History
 	}
 	return record, nil
 }
@@ -124,11 +124,11 @@ func (w *Watchdog) monitor() (exits bool) {
 		view.setRun(o.Run, 1) // only this host is known
 	}
 	var (
-		lost        error // error of the access to the board, since lostAt
-		lostAt      time.Duration
-		said        []Finding     // reported findings
-		move        int64         // value of moves when the host last made progress
-		since, over time.Duration // when the run was first sure to be stuck, and when the contexts were ended; 0 if not yet
+		storeErr           error // error of the access to the board, since lostAt
+		storeErrTime       time.Duration
+		reported           []Finding     // reported findings
+		lastProgress       int64         // value of moves when the host last made progress
+		stuckTime, endTime time.Duration // when the run was first sure to be stuck, and when the contexts were ended; 0 if not yet
 	)
 	ticker := time.NewTicker(o.checkInterval())
 	defer ticker.Stop()
@@ -138,12 +138,12 @@ func (w *Watchdog) monitor() (exits bool) {
 			return false
 		case h := <-w.storeResults:
 			now := w.recordCheck()
-			if h.err != nil && lost == nil {
-				lostAt = now
+			if h.err != nil && storeErr == nil {
+				storeErrTime = now
 			}
-			if lost = h.err; h.isRead {
+			if storeErr = h.err; h.isRead {
 				view.update(h.records, now, o.wallClock())
-			} else if lost != nil {
+			} else if storeErr != nil {
 				view.lastRead = now
 			}
 			continue
@@ -152,45 +152,45 @@ func (w *Watchdog) monitor() (exits bool) {
 		now := w.recordCheck()
 		r, moves := w.currentRecord()
 		hosts := view.currentHosts()
-		own := &hosts[min(o.Host, len(hosts)-1)]
-		*own = Host{Record: r, isSelf: true, hasChanged: own.hasChanged, Alive: r.State != Ended}
+		self := &hosts[min(o.Host, len(hosts)-1)]
+		*self = Host{Record: r, isSelf: true, hasChanged: self.hasChanged, Alive: r.State != Ended}
 		missing := slices.ContainsFunc(hosts, func(h Host) bool { return h.Missing })
-		own.standstillTimeout = o.standstillTimeout(time.Duration(r.Timeout*float64(time.Second)), missing).Seconds()
-		if lost != nil && now-lostAt >= o.MinTimeout/2 {
-			own.storeError = errorText(lost)
+		self.standstillTimeout = o.standstillTimeout(time.Duration(r.Timeout*float64(time.Second)), missing).Seconds()
+		if storeErr != nil && now-storeErrTime >= o.MinTimeout/2 {
+			self.storeError = errorText(storeErr)
 		}
-		found := diagnose(hosts, o.MinTimeout.Seconds())
-		stopping := slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return !isFatal(f) })
-		certain := slices.ContainsFunc(stopping, isCertain)
-		lasts := certain && r.Duration > o.MinTimeout.Seconds()/2
+		findings := diagnose(hosts, o.MinTimeout.Seconds())
+		fatal := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return !isFatal(f) })
+		certain := slices.ContainsFunc(fatal, isCertain)
+		isLate := certain && r.Duration > o.MinTimeout.Seconds()/2
 		w.mu.Lock()
-		w.record.Findings = found
-		if lasts {
-			w.suspected, w.suspectedAt = stopping, now
+		w.record.Findings = findings
+		if isLate {
+			w.suspected, w.suspectedAt = fatal, now
 		}
 		w.mu.Unlock()
 		// A finding that stops the run is reported once while the host makes no progress. Other
 		// findings are reported once until they change.
-		if moves != move {
-			move, since = moves, 0
-			said = slices.DeleteFunc(said, isFatal)
+		if moves != lastProgress {
+			lastProgress, stuckTime = moves, 0
+			reported = slices.DeleteFunc(reported, isFatal)
 		}
-		w.logFindings(withoutKnown(found, said))
-		said = slices.DeleteFunc(said, func(f Finding) bool { return !isFatal(f) })
-		said = append(said, withoutKnown(found, said)...)
+		w.logFindings(withoutKnown(findings, reported))
+		reported = slices.DeleteFunc(reported, func(f Finding) bool { return !isFatal(f) })
+		reported = append(reported, withoutKnown(findings, reported)...)
 		switch {
 		case !certain:
-			since = 0
-		case lasts && since == 0:
-			since = now
+			stuckTime = 0
+		case isLate && stuckTime == 0:
+			stuckTime = now
 		}
 		switch {
-		case w.Err() == nil && since > 0 && now-since >= o.CancelDelay:
-			over = now
-			w.cancel(w.stuckError(stopping))
+		case w.Err() == nil && stuckTime > 0 && now-stuckTime >= o.CancelDelay:
+			endTime = now
+			w.cancel(w.stuckError(fatal))
 			o.Logger.Error("watchdog: the run does not go on: its context ends", "error", w.Err())
-		case over > 0 && now-over >= min(exitDelay, o.CancelDelay):
-			if over = 0; o.Exit == nil {
+		case endTime > 0 && now-endTime >= min(exitDelay, o.CancelDelay):
+			if endTime = 0; o.Exit == nil {
 				o.Logger.Error("watchdog: the wait cannot be ended, and the process goes on; set watchdog.Options.Exit to os.Exit to end it")
 				continue
 			}

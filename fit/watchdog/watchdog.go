@@ -71,7 +71,7 @@ type Watchdog struct {
 	olderSample, newerSample sample    // samples for rates and shares
 	suspected                []Finding // last sure findings, found at suspectedAt
 	suspectedAt              time.Duration
-	pastHistory              *goodput.History // joinedHistory of earlier lives, on host 0
+	pastHistory              *goodput.History // history of earlier lives, on host 0
 	history                  goodput.History  // start of this life
 	isStepSet                bool             // life.From is known
 	isWithdrawn              bool             // the records of the earlier life are restored
@@ -88,10 +88,12 @@ func Start(ctx context.Context, o Options) (*Watchdog, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	w := &Watchdog{opts: o, records: o.RecordStore, stack: make([]*activityFrame, 1, maxNested), stats: map[activityKey]durationStats{},
+	w := &Watchdog{opts: o, records: o.RecordStore, stack: make([]*activityFrame, 1, maxNested),
+		stats:        map[activityKey]durationStats{},
 		storeResults: make(chan storeResult), monitorDone: make(chan struct{}), recordsDone: make(chan struct{})}
 	w.stack[0] = &activityFrame{}
-	w.record = Record{Version: Version, Run: o.Run, Host: o.Host, Hosts: o.Hosts, Name: o.Name, PID: os.Getpid(), Machine: machineID(), State: Running}
+	w.record = Record{Version: Version, Run: o.Run, Host: o.Host, Hosts: o.Hosts, Name: o.Name, PID: os.Getpid(),
+		Machine: machineID(), State: Running}
 	w.history.StartTime = o.wallClock().Add(-time.Since(processStart))
 	w.stuckContext, w.cancel = context.WithCancelCause(context.Background())
 	w.openContext, w.close = context.WithCancel(context.Background())
@@ -120,14 +122,14 @@ func Start(ctx context.Context, o Options) (*Watchdog, error) {
 	return w, nil
 }
 
-// currentHosts returns the time since the start, without times in which the process was stopped or had no
+// now returns the time since the start, without times in which the process was stopped or had no
 // processor. It does not advance if tick was not called for longer than the interval. The caller
 // must hold mu.
 func (w *Watchdog) now() time.Duration {
 	return min(w.opts.sinceStart(), w.lastCheck+w.opts.recordInterval()) - w.stoppedTime
 }
 
-// checkInterval records a check of the host and returns the time.
+// recordCheck records a check of the host and returns the time.
 func (w *Watchdog) recordCheck() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,13 +140,13 @@ func (w *Watchdog) recordCheck() time.Duration {
 }
 
 // countTime adds the time since the last mark to the current activity. The caller must hold mu.
-func (w *Watchdog) countTime() (top *activityFrame) {
+func (w *Watchdog) countTime() (current *activityFrame) {
 	now := w.now()
-	top = w.stack[len(w.stack)-1]
-	top.duration += now - w.countedUntil
-	w.totalTimes[top.kind] += now - w.countedUntil
+	current = w.stack[len(w.stack)-1]
+	current.duration += now - w.countedUntil
+	w.totalTimes[current.kind] += now - w.countedUntil
 	w.countedUntil = now
-	return top
+	return current
 }
 
 // startActivity starts the next activity of the goroutine that runs the steps, and discards nested
@@ -157,8 +159,8 @@ func (w *Watchdog) startActivity(f activityFrame) {
 	w.progress++
 }
 
-// SetActivity reports that the goroutine which runs the steps starts an activity, and that its previous
-// activity has ended. The name, for example of a hook, may be empty. Do does not allocate.
+// SetActivity reports that the goroutine which runs the steps starts an activity, and that its
+// previous activity has ended. The name, for example of a hook, may be empty. Do does not allocate.
 func (w *Watchdog) SetActivity(kind Activity, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,8 +168,8 @@ func (w *Watchdog) SetActivity(kind Activity, name string) {
 	w.record.ActivityIndex++
 }
 
-// CompleteStep reports that a step was completed or launched, and that the next step begins. Step does not
-// allocate.
+// CompleteStep reports that a step was completed or launched, and that the next step begins. Step
+// does not allocate.
 func (w *Watchdog) CompleteStep() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,9 +178,9 @@ func (w *Watchdog) CompleteStep() {
 	w.record.ActivityIndex = 0
 }
 
-// BeginNested reports that an activity begins within the current one. end reports the end of the activity
-// and of the activities within it. If several goroutines begin activities, the one that began last
-// counts.
+// BeginNested reports that an activity begins within the current one. end reports the end of the
+// activity and of the activities within it. If several goroutines begin activities, the one that
+// began last counts.
 func (w *Watchdog) BeginNested(kind Activity, name string) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -205,8 +207,8 @@ func (w *Watchdog) BeginNested(kind Activity, name string) (end func()) {
 	}
 }
 
-// SetStep sets the number of completed steps, for example after a resume, and the total number of steps,
-// or 0 if it is not known.
+// SetStep sets the number of completed steps, for example after a resume, and the total number of
+// steps, or 0 if it is not known.
 func (w *Watchdog) SetStep(step, steps int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -231,8 +233,8 @@ func (w *Watchdog) SetCheckpoint(step int64) {
 	w.record.Checkpoint = step
 }
 
-// OperationFailed reports an error that does not end the run, such as a failed save on a full disk. With
-// nil the trouble is over. The other hosts see it in the record.
+// ReportError reports an error that does not end the run, such as a failed save on a full disk.
+// With nil the trouble is over. The other hosts see it in the record.
 func (w *Watchdog) ReportError(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -243,8 +245,8 @@ func (w *Watchdog) ReportError(err error) {
 // long.
 const window = 5 * time.Second
 
-// newStatus returns the current record of this host, and a number that changes whenever the host makes
-// progress.
+// currentRecord returns the current record of this host, and a number that changes whenever the
+// host makes progress.
 func (w *Watchdog) currentRecord() (r Record, moves int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -259,28 +261,28 @@ func (w *Watchdog) currentRecord() (r Record, moves int64) {
 		h := w.joinedHistory()
 		r.History = &h
 	}
-	here := sample{w.countedUntil, r.Step, w.totalTimes}
-	if here.time-w.newerSample.time >= window || here.step < w.newerSample.step {
-		w.olderSample, w.newerSample = w.newerSample, here
+	current := sample{w.countedUntil, r.Step, w.totalTimes}
+	if current.time-w.newerSample.time >= window || current.step < w.newerSample.step {
+		w.olderSample, w.newerSample = w.newerSample, current
 	}
-	if d := here.time - w.olderSample.time; d > 0 && here.step >= w.olderSample.step {
-		for k, before := range w.olderSample.times {
-			here.times[k] -= before
+	if d := current.time - w.olderSample.time; d > 0 && current.step >= w.olderSample.step {
+		for k, start := range w.olderSample.times {
+			current.times[k] -= start
 		}
-		r.Rate, r.Window, r.TimeFractions = float64(here.step-w.olderSample.step)/d.Seconds(), d.Seconds(), here.times.inUnits(d)
+		r.Rate, r.Window, r.TimeFractions = float64(current.step-w.olderSample.step)/d.Seconds(), d.Seconds(), current.times.inUnits(d)
 	}
 	return r, w.progress
 }
 
 // inUnits returns the times that are not zero, in units.
 func (t *activityTimes) inUnits(unit time.Duration) map[string]float64 {
-	all := map[string]float64{}
+	result := map[string]float64{}
 	for k, d := range t {
 		if d > 0 {
-			all[Activity(k).String()] = d.Seconds() / unit.Seconds()
+			result[Activity(k).String()] = d.Seconds() / unit.Seconds()
 		}
 	}
-	return all
+	return result
 }
 
 // History returns the use of the run's time so far. On host 0 it includes the earlier lives, as far
@@ -310,9 +312,9 @@ func (w *Watchdog) joinedHistory() goodput.History {
 // releases the context.
 func (w *Watchdog) Context(ctx context.Context) (watched context.Context, stop func()) {
 	watched, cancel := context.WithCancelCause(activity.WithObserver(ctx, w.BeginNested))
-	free := context.AfterFunc(w.stuckContext, func() { cancel(w.Err()) })
+	stopAfter := context.AfterFunc(w.stuckContext, func() { cancel(w.Err()) })
 	return watched, func() {
-		free()
+		stopAfter()
 		cancel(nil)
 	}
 }
@@ -320,20 +322,20 @@ func (w *Watchdog) Context(ctx context.Context) (watched context.Context, stop f
 // Err returns the [*StuckError] with which the watchdog ended its contexts, or nil.
 func (w *Watchdog) Err() error { return context.Cause(w.stuckContext) }
 
-// SuspectedError returns the [*StuckError] that is imminent if the watchdog is sure, or recently was
-// sure, that a host makes no progress; otherwise it returns nil. It explains a failed wait whose
-// self error does not name a host, for example because another host has given up first.
+// SuspectedError returns the [*StuckError] that is imminent if the watchdog is sure, or recently
+// was sure, that a host makes no progress; otherwise it returns nil. It explains a failed wait
+// whose own error does not name a host, for example because another host has given up first.
 func (w *Watchdog) SuspectedError() error {
 	if err := w.Err(); err != nil {
 		return err
 	}
 	w.mu.Lock()
-	found, recent := w.suspected, w.now()-w.suspectedAt < 2*w.opts.MinTimeout
+	findings, recent := w.suspected, w.now()-w.suspectedAt < 2*w.opts.MinTimeout
 	w.mu.Unlock()
-	if len(found) == 0 || !recent {
+	if len(findings) == 0 || !recent {
 		return nil
 	}
-	return w.stuckError(found)
+	return w.stuckError(findings)
 }
 
 // closeWait limits the time for writing the last record.
@@ -396,9 +398,9 @@ func errorText(err error) string {
 }
 
 func truncateText(text string) string {
-	const most = 600
-	if len(text) > most {
-		return text[:most] + " ..."
+	const limit = 600
+	if len(text) > limit {
+		return text[:limit] + " ..."
 	}
 	return text
 }
