@@ -108,7 +108,7 @@ func (r *compileRun) printReports(outcomes []ahead.Outcome, stdout io.Writer) er
 }
 
 func outputError(err error) error {
-	return &errkind.Fault{Op: "the answer is not complete", Err: err, Hint: "see where it goes, and ask again"}
+	return &errkind.Fault{Op: "the output is incomplete", Err: err, Hint: "check the output device, and run again"}
 }
 
 // compileRun is the state of one call of Main.

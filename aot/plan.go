@@ -22,8 +22,8 @@ import (
 )
 
 func (f *Flags) addPlanFlags(flags *flag.FlagSet) {
-	flags.StringVar(&f.Plan, "plan", "", "with -topology: search how the step is best run on one of the slices, and write that to this `file`, for -by")
-	flags.Func("try", "with -plan: values to try, as in -try remat=none,full, of a flag of the program, of logical or of shard-state; may be given again", func(text string) error {
+	flags.StringVar(&f.Plan, "plan", "", "with -topology: search the best plan for the step on one of the slices, and write it to this `file`, for -by")
+	flags.Func("try", "with -plan: values to try for a flag of the program, for logical or for shard-state, as in -try remat=none,full; may be repeated", func(text string) error {
 		name, values, ok := strings.Cut(text, "=")
 		if !ok || name == "" || values == "" {
 			return errors.New("write a flag and its values, as in remat=none,full")
@@ -34,7 +34,7 @@ func (f *Flags) addPlanFlags(flags *flag.FlagSet) {
 		f.tryValues[name] = append(f.tryValues[name], strings.Split(values, ",")...)
 		return nil
 	})
-	flags.Func("by", "run, or compile, as the plan in this `file` says: it sets -replicas, -logical and the flags that the search tried", func(path string) error {
+	flags.Func("by", "run or compile by the plan in this `file`: it sets -replicas, -logical and the flags that the search tried", func(path string) error {
 		p, err := plan.Read(path)
 		if err != nil {
 			return err
@@ -83,7 +83,7 @@ func (f *Flags) checkPlan() error {
 	for _, topology := range f.topologies() {
 		if ahead.PluginKind(topology) != "tpu" {
 			return ahead.Misused("plan", "give a TPU slice such as v5e:2x4",
-				"-topology %s: no time is predicted for what is no TPU", topology)
+				"-topology %s: times are predicted for TPUs only", topology)
 		}
 	}
 	return ahead.CheckPlace(f.Plan)
@@ -168,7 +168,7 @@ func (r *compileRun) printPlan(result *plan.Result, err error, stdout io.Writer)
 func (r *compileRun) buildStep(strat *strategy.TPUStrategy, target string) (Step, []any, error) {
 	step, args, err := r.build(strat)
 	if err == nil && step == nil {
-		err = &errkind.Fault{Op: "building the step for " + target, Reason: "there is none: build gave nil",
+		err = &errkind.Fault{Op: "building the step for " + target, Reason: "build returned nil",
 			Hint: "return a train.Step or a strategy.Function", Class: errkind.ValueError}
 	}
 	return step, args, err

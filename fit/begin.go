@@ -61,7 +61,7 @@ func (r *runner) setTotalSteps() error {
 	switch {
 	case r.options.Steps > 0:
 	case card == input.Infinite:
-		return optionError("option Steps", "give the number of steps", "none, and the dataset has no end")
+		return optionError("option Steps", "give the number of steps", "none, and the dataset is infinite")
 	case card > 0:
 		r.state.totalSteps = int64(card) * r.options.Epochs
 	}

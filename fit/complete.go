@@ -42,13 +42,13 @@ func (r *runner) logNoStepsLeft() {
 	s := &r.state
 	hint := "give the early stop more patience, or remove it"
 	if s.stopReason == "" {
-		hint = "ask for more steps or epochs to train on"
+		hint = "set more steps or epochs to continue training"
 		s.stopReason = fmt.Sprintf("the checkpoint of step %d is the end of the data", s.step)
 		if r.options.Steps > 0 {
-			s.stopReason = fmt.Sprintf("the checkpoint of step %d has all of the %d steps", s.step, r.options.Steps)
+			s.stopReason = fmt.Sprintf("the checkpoint of step %d is complete: the run has %d steps", s.step, r.options.Steps)
 		}
 	}
-	r.log.Warn("fit: the resumed run has no step left to take", "step", s.step, "reason", s.stopReason, "hint", hint)
+	r.log.Warn("fit: the resumed run has no steps left", "step", s.step, "reason", s.stopReason, "hint", hint)
 }
 
 // latestMetrics returns the last values of all metrics: the values of this call, and otherwise the

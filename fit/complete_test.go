@@ -28,7 +28,7 @@ func TestAResumedRunWithoutStepsEvaluates(t *testing.T) {
 		hooks   func() []fit.Hook
 		reason  string
 	}{
-		"all steps were taken": {options: fit.Options{Steps: 7}, reason: "the checkpoint of step 7 has all of the 7 steps"},
+		"all steps were taken": {options: fit.Options{Steps: 7}, reason: "the checkpoint of step 7 is complete: the run has 7 steps"},
 		"the data ended":       {options: fit.Options{Epochs: 2}, reason: "the checkpoint of step 10 is the end of the data"},
 		"an early stop": {options: fit.Options{Steps: 100}, reason: "held/loss has not become better since step", hooks: func() []fit.Hook {
 			return []fit.Hook{fit.EarlyStop("held/loss", 2, fit.BestOptions{MinDelta: 0.9})}
@@ -61,14 +61,14 @@ func TestAResumedRunWithoutStepsEvaluates(t *testing.T) {
 			first := run(2, 1)
 			table, err := os.ReadFile(filepath.Join(dir, "losses.csv"))
 			require.NoError(t, err)
-			require.NotContains(t, said.String(), "no step left")
+			require.NotContains(t, said.String(), "no steps left")
 			took := calls
 
 			again := run(1, 2)
 			assert.Zero(t, again.StepsRun)
 			assert.Equal(t, first.Step, again.Step)
 			assert.Contains(t, again.StopReason, c.reason)
-			assert.Contains(t, said.String(), "no step left to take")
+			assert.Contains(t, said.String(), "no steps left")
 			assert.Contains(t, said.String(), c.reason)
 			assert.Equal(t, took, calls, "functions of Each belong to steps")
 			for _, metric := range []string{fit.Loss, "mean_loss", "held/loss"} {

@@ -187,7 +187,7 @@ func (c *csvTable) addRecord(s *State) {
 	c.pending = append(c.pending, r)
 	err := c.flush()
 	if err != nil && !c.writeFailed {
-		s.Warn("fit: rows are kept until there is room for them", "file", c.path, "error", err)
+		s.Warn("fit: rows are kept in memory until they can be written", "file", c.path, "error", err)
 	}
 	c.writeFailed = err != nil
 }
@@ -292,7 +292,7 @@ func (c *csvTable) save() ([]byte, error) {
 		_ = c.file.Sync() // training continues after an error
 	case c.state.runner.isMainSave && c.object.shouldSync():
 		if err = c.syncObject(); err != nil && !c.syncFailed {
-			c.state.Warn("fit: rows are kept until the store takes them", "table", c.path, "error", err)
+			c.state.Warn("fit: rows are kept in memory until the store accepts them", "table", c.path, "error", err)
 		}
 		c.syncFailed = err != nil
 	}

@@ -82,7 +82,7 @@ func (o *tableObject) Sync() error {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(o.ctx, syncTimeout, &errkind.Fault{Op: "fit: csv", Subject: o.name,
-		Reason: "the store did not take the table within " + syncTimeout.String(), Class: errkind.DeadlineExceededError})
+		Reason: "the store did not accept the table within " + syncTimeout.String(), Class: errkind.DeadlineExceededError})
 	defer cancel()
 	start := time.Now()
 	err := storage.PutBytes(ctx, o.store, o.name, o.text, storage.PutOptions{})

@@ -67,5 +67,5 @@ func resumeError(directory string, step int64, cause error, hint, reason string,
 // saveError returns an error for a step's checkpoint that could not be saved.
 func saveError(directory string, step int64, err error) error {
 	return &errkind.Fault{Match: ErrSave, Op: fmt.Sprintf("fit: save step %d in %s", step, directory), Err: err,
-		Hint: "the earlier checkpoints are as they were", Class: errkind.KindOr(err, errkind.RuntimeError)}
+		Hint: "the earlier checkpoints are unchanged", Class: errkind.KindOr(err, errkind.RuntimeError)}
 }

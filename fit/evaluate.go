@@ -89,7 +89,7 @@ func runEvaluation(ctx context.Context, s *State, e Evaluator, data Data) (err e
 	}
 	defer func() { err = errors.Join(err, source.close()) }()
 	if source.cardinality() == input.Infinite {
-		return optionError("data", "take a part of it, with Take", "the dataset has no end")
+		return optionError("data", "limit it with Take", "the dataset is infinite")
 	}
 	for n := 0; ; n++ {
 		if err := ctx.Err(); err != nil {
@@ -99,7 +99,7 @@ func runEvaluation(ctx context.Context, s *State, e Evaluator, data Data) (err e
 		switch {
 		case errors.Is(err, io.EOF) && n == 0:
 			return &errkind.Fault{Op: "fit: evaluation", Reason: "the data has no batch", Class: errkind.OutOfRangeError,
-				Hint: "see whether a batch is larger than the data"}
+				Hint: "check that a batch is not larger than the data"}
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:

@@ -104,7 +104,7 @@ func TestEvaluationsThatCannotBe(t *testing.T) {
 		"one pass":       fit.Evaluate("held", held, fit.Feed(nil), 1),
 		"has no batch":   fit.Evaluate("held", held, fit.Dataset(dataset(t, 1).Take(0)), 1),
 		"no batch":       fit.Evaluate("held", held, fit.Batches(batches(0)), 1),
-		"has no end":     fit.Evaluate("held", held, fit.Dataset(dataset(t, 1).Repeat(-1)), 1),
+		"is infinite":    fit.Evaluate("held", held, fit.Dataset(dataset(t, 1).Repeat(-1)), 1),
 		"batch 0":        fit.Evaluate("held", held, fit.Batches(func(yield func([]any, error) bool) { panic("no") }), 1),
 	} {
 		result, err := fit.Run(context.Background(), step, fit.Batches(batches(2)), fit.Options{}, hook)

@@ -175,7 +175,7 @@ func (l *eventLog) addRecord(ctx context.Context, s *State) error {
 		failed = errors.Join(failed, w.Write(events.Event{Step: s.Step(), Values: list}))
 	}
 	if failed != nil && !l.writeFailed {
-		s.Warn("fit: events are kept until there is room for them", "folder", l.dir, "error", failed)
+		s.Warn("fit: events are kept in memory until they can be written", "folder", l.dir, "error", failed)
 	}
 	l.writeFailed = failed != nil
 	return nil

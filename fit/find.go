@@ -42,7 +42,7 @@ func (v *saver) listSteps(ctx context.Context, r *runner) ([]int64, error) {
 	}
 	steps, err := v.manager.Steps(ctx)
 	if err == nil && len(steps) > 0 && !r.options.Resume {
-		err = resumeError(v.path, steps[len(steps)-1], nil, "set it to go on, or give another directory",
+		err = resumeError(v.path, steps[len(steps)-1], nil, "set it to resume, or give another directory",
 			"the directory has checkpoints of a run, and Options.Resume is not set")
 	}
 	return steps, err
@@ -132,7 +132,7 @@ func (v *saver) openLatestIntact(ctx context.Context, r *runner) (c *checkpoint.
 				last = max(last, at.Step)
 			}
 		}
-		return nil, false, resumeError(v.path, last, errors.Join(skipped...), "remove them to begin anew",
+		return nil, false, resumeError(v.path, last, errors.Join(skipped...), "remove them to start a new run",
 			"every checkpoint is damaged")
 	}
 	return nil, false, resumeError(v.path, 0, nil, "end the other run",
@@ -158,7 +158,7 @@ func (v *saver) openFirstIntact(ctx context.Context, r *runner, candidates []can
 				return nil, false, true, err
 			}
 			for _, err := range errs {
-				r.log.Warn("fit: passing over a damaged checkpoint", "step", at.Step, "error", err)
+				r.log.Warn("fit: skipping a damaged checkpoint", "step", at.Step, "error", err)
 			}
 			damaged[at] = errs
 		}

@@ -45,7 +45,7 @@ func TestAResumePassesOverForgedMetadata(t *testing.T) {
 		result, said, err := run(steps)
 		require.NoError(t, err, forged)
 		assert.Equal(t, steps-1, result.ResumedFrom, forged)
-		assert.Contains(t, said, "passing over a damaged checkpoint", forged)
+		assert.Contains(t, said, "skipping a damaged checkpoint", forged)
 		assert.Contains(t, said, "the position in the checkpoint's metadata", forged)
 	}
 }

@@ -36,13 +36,13 @@ type GoodputOptions struct {
 func Goodput(opts ...GoodputOptions) Hook {
 	o, wrong := singleOption("hook goodput", opts)
 	if wrong == nil && (o.FLOPs < 0 || o.Peak < 0) {
-		wrong = optionError("hook goodput", "give what is above 0, or leave it out", "%g operations a step, a peak of %g",
+		wrong = optionError("hook goodput", "give a positive number, or omit it", "%g operations a step, a peak of %g",
 			o.FLOPs, o.Peak)
 	}
 	h := Hook{Name: "goodput", Publishes: []string{goodputMetric}, err: wrong,
 		Begin: func(_ context.Context, s *State) error {
 			if s.runner.watchdog == nil {
-				return optionError("hook goodput", "give fit.Watch, too", "nothing counts the run's time")
+				return optionError("hook goodput", "give fit.Watch, too", "the run has no watchdog, which measures its time")
 			}
 			return nil
 		},
@@ -52,7 +52,7 @@ func Goodput(opts ...GoodputOptions) Hook {
 			}
 			report, err := c.Report()
 			if err != nil { // the run continues without mfu
-				s.Warn("fit: what the step asks for is not known, so there is no mfu", "error", err)
+				s.Warn("fit: the operations of the step are not known, so mfu is not published", "error", err)
 				return
 			}
 			o.FLOPs = cmp.Or(o.FLOPs, report.Cost.ModelFLOPs)
@@ -99,6 +99,6 @@ func (r *runner) writeGoodputFile() {
 	// The file is not replaced by a rename, because Kubernetes mounts the file of a container's
 	// termination message.
 	if err := os.WriteFile(path, []byte(r.watchdog.History().Breakdown().String()+"\n"), 0o644); err != nil {
-		r.log.Warn("fit: who started this program is not told where its time went", "error", err)
+		r.log.Warn("fit: the goodput file cannot be written", "error", err)
 	}
 }

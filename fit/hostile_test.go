@@ -178,7 +178,7 @@ func TestWhatGoesWrongOnTheWay(t *testing.T) {
 		"a hook's end panics":     {good, fit.Hook{Name: "e", End: func(context.Context, *fit.State, error) error { panic(mine) }}, 0, mine, &panicked, "fit: hook e after step 8", 8},
 		"the data fails":          {fit.Batches(failing(6, func() error { return mine })), fit.Hook{}, 0, mine, nil, "fit: step 7: reading the batch: mine", 6},
 		"the data panics":         {fit.Batches(failing(6, func() error { panic(mine) })), fit.Hook{}, 0, mine, &panicked, "fit: step 7: reading the batch", 6},
-		"the data is too short":   {good, fit.Hook{}, 20, nil, nil, "fit: the data ended: 8 of 20 steps were taken", 8},
+		"the data is too short":   {good, fit.Hook{}, 20, nil, nil, "fit: the data ended: 8 of 20 steps were run", 8},
 		"a batch of other rank":   {fit.Batches(wrongAt(5, []any{float32(1), float32(2)})), fit.Hook{}, 0, nil, nil, "fit: step 6: taking the step", 5},
 		"a batch of other number": {fit.Batches(wrongAt(5, []any{})), fit.Hook{}, 0, nil, nil, "fit: step 6: taking the step", 5},
 		"a batch of no tensors":   {fit.Batches(wrongAt(5, []any{"x", make(chan int)})), fit.Hook{}, 0, nil, &argument, "fit: step 6: taking the step", 5},

@@ -90,7 +90,7 @@ func (v *saver) checkDistinctFolders(ctx context.Context, r *runner) error {
 	first := map[string]int{}
 	for i, folderKey := range all {
 		if other, ok := first[string(folderKey)]; ok {
-			return optionError("hook checkpoint "+v.path, "give each process a folder of its own",
+			return optionError("hook checkpoint "+v.path, "give each process its own folder",
 				"processes %d and %d have the same folder Near, %s", other, i, folderKey)
 		}
 		first[string(folderKey)] = i
@@ -124,7 +124,7 @@ func (v *saver) openLocalFolder(ctx context.Context, r *runner) (local storage.S
 // saveLocal saves a local checkpoint.
 func (v *saver) saveLocal(ctx context.Context, s *State) {
 	if err := v.local.save(ctx, s.runner); err != nil {
-		s.Warn("fit: training goes on without this checkpoint on the hosts", "error", err)
+		s.Warn("fit: training continues without this local checkpoint", "error", err)
 	}
 }
 
@@ -136,11 +136,11 @@ func (v *saver) closeLocal(ctx context.Context, r *runner, err error) {
 	}
 	if errors.As(err, new(*replay.Error)) && local.manager != nil {
 		if err := local.manager.RemoveAfter(r.withoutInterrupt(ctx), r.lastVerified); err != nil {
-			r.log.Warn("fit: checkpoints on the hosts may have wrong bits", "after step", r.lastVerified, "error", err)
+			r.log.Warn("fit: local checkpoints may contain wrong values", "after step", r.lastVerified, "error", err)
 		}
 	}
 	if err := local.close(r); err != nil {
-		r.log.Warn("fit: the last checkpoint on the hosts is lost", "error", err)
+		r.log.Warn("fit: the last local checkpoint was not saved", "error", err)
 	}
 	if r.inAgreement { // the saves of other processes may need this host
 		_ = r.agree(context.WithoutCancel(ctx), nil, nil)

@@ -71,7 +71,7 @@ func validateOptions(o Options, hooks []Hook, known []string) error {
 		return optionError("option Epochs", "give at least 1, or 0 for one", "%d", o.Epochs)
 	case o.Steps > 0 && o.Epochs > 0:
 		return optionError("option Epochs", "give one, and set the other to 0",
-			"both %d steps and %d passes over the data are asked for", o.Steps, o.Epochs)
+			"both %d steps and %d passes over the data are set", o.Steps, o.Epochs)
 	case o.Every < 0:
 		return optionError("option Every", "give at least 1, or 0 for 10", "%d", o.Every)
 	}
@@ -87,7 +87,7 @@ func validateOptions(o Options, hooks []Hook, known []string) error {
 		}
 		if h.saver != nil {
 			if savers++; savers > 1 {
-				return optionError("hook "+h.Name, "keep one of them; it is what a run resumes from",
+				return optionError("hook "+h.Name, "keep one of them; a run resumes from it",
 					"there are two Checkpoint hooks")
 			}
 		}
@@ -108,7 +108,7 @@ func validateOptions(o Options, hooks []Hook, known []string) error {
 				return &errkind.Fault{Op: "fit: hook " + h.Name, Subject: path, Err: err}
 			}
 			if other, taken := files[full]; taken {
-				return optionError("hook "+h.Name, "give each a path of its own", "hook %s writes %s, too", other, path)
+				return optionError("hook "+h.Name, "give each hook its own path", "hook %s writes %s, too", other, path)
 			}
 			files[full] = h.Name
 		}

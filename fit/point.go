@@ -91,7 +91,7 @@ func readSavedState(c *checkpoint.Checkpoint) (*savedState, error) {
 func parseSavedState(metadata map[string]string) (*savedState, error) {
 	text, ok := metadata[snapshotKey]
 	if !ok {
-		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: "it is not of a run of this package",
+		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: "package fit did not write it",
 			Class: errkind.ValueError,
 			Hint:  "restore it with checkpoint.Restore, and give the run a directory of its own"}
 	}
@@ -100,7 +100,7 @@ func parseSavedState(metadata map[string]string) (*savedState, error) {
 		return nil, &errkind.Fault{Match: errSavedState, Reason: "it cannot be read", Err: err}
 	}
 	if p.Version != snapshotVersion {
-		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: fmt.Sprintf("its form is version %d, this program reads %d", p.Version, snapshotVersion),
+		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: fmt.Sprintf("its format is version %d, this program reads %d", p.Version, snapshotVersion),
 			Class: errkind.NotImplementedError, Hint: "use the program that wrote it"}
 	}
 	if len(p.Pending)%2 != 0 || len(p.Latest)%2 != 0 || len(p.Inputs) == 1 ||

@@ -97,7 +97,7 @@ func (p *profiler) startIfDue(s *State) {
 		return
 	}
 	if missing := r.DeviceError(); missing != nil {
-		s.Warn("the profile has the host alone", "error", missing)
+		s.Warn("the profile contains only the host", "error", missing)
 	}
 	p.recorder, p.from = r, s.step+1
 }

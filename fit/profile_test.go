@@ -71,7 +71,7 @@ func TestAProfileHasTheStepsAskedFor(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, map[string][]int64{"steps_4-6": {4, 5, 6}, "steps_11-20": {11, 12, 13, 14, 15, 16, 17, 18, 19, 20}}, stepsOf(t, dir))
 	assert.Equal(t, []int64{1, 3, 6, 10, 20, 25}, records)
-	assert.Contains(t, log.String(), "the profile has the host alone")
+	assert.Contains(t, log.String(), "the profile contains only the host")
 }
 
 func TestAProfileNeverEndsARun(t *testing.T) {

@@ -324,7 +324,7 @@ func (r *runner) collectiveContext(ctx context.Context) context.Context {
 func (r *runner) nextPass(ctx context.Context) (more bool, err error) {
 	if r.position.Batches == 0 {
 		return false, &errkind.Fault{Op: "fit: data", Reason: "it has no batch", Class: errkind.OutOfRangeError,
-			Hint: "see whether the files or the filters of the dataset leave anything, and whether a batch is larger than the data"}
+			Hint: "check the files and filters of the dataset, and that a batch is not larger than the data"}
 	}
 	if r.state.epoch >= r.options.Epochs {
 		return false, nil
@@ -352,9 +352,9 @@ func (r *runner) openPass(ctx context.Context, pos position) (err error) {
 // finishData completes a run whose data has ended.
 func (r *runner) finishData(ctx context.Context) error {
 	if r.options.Steps > 0 {
-		return &errkind.Fault{Match: errDataEnded, Reason: fmt.Sprintf("%d of %d steps were taken", r.state.step,
+		return &errkind.Fault{Match: errDataEnded, Reason: fmt.Sprintf("%d of %d steps were run", r.state.step,
 			r.options.Steps),
-			Hint: "repeat the dataset (Repeat(-1) after its Shuffle), or ask for Epochs instead of Steps"}
+			Hint: "repeat the dataset (Repeat(-1) after its Shuffle), or set Epochs instead of Steps"}
 	}
 	if r.recordStep == r.state.step || r.loss == nil {
 		return nil

@@ -83,7 +83,7 @@ func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 			err := v.save(ctx, s.runner)
 			s.runner.reportSave(err)
 			if isDiskFull(err) {
-				s.Warn("fit: training goes on without this checkpoint", "error", err)
+				s.Warn("fit: training continues without this checkpoint", "error", err)
 				return nil
 			}
 			return err
@@ -182,7 +182,7 @@ func (v *saver) save(ctx context.Context, r *runner) error {
 	v.lastDuration = max(time.Since(start), v.completedDuration)
 	if grace := interrupt.GracePeriod(ctx); v.lastDuration > grace && !v.warnedSlow {
 		v.warnedSlow = true
-		r.log.Warn("fit: a save takes longer than the process is given when it is to end; save more often, so that less is lost, or raise the grace period",
+		r.log.Warn("fit: a save takes longer than the grace period at the end of the process; save more often or raise the grace period",
 			"took", v.lastDuration.Round(time.Millisecond), "grace", grace)
 	}
 	return err
@@ -250,7 +250,7 @@ func (v *saver) wait(ctx context.Context, r *runner) error {
 // convertError converts errors of a save. A checkpoint that could not be removed is only a warning.
 func (v *saver) convertError(r *runner, err error) error {
 	if errors.Is(err, checkpoint.ErrNotRemoved) {
-		r.log.Warn("fit: an old checkpoint stays", "error", err)
+		r.log.Warn("fit: an old checkpoint was not removed", "error", err)
 		return nil
 	}
 	if err == nil {

@@ -87,7 +87,7 @@ func TestADamagedShardIsPassedOver(t *testing.T) {
 	result, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 6, Every: 1, Resume: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}, losses(got), fit.Checkpoint(dir, 2, background))
 	require.NoError(t, err)
 	assert.Equal(t, int64(4), result.ResumedFrom)
-	assert.Contains(t, log.String(), "passing over a damaged checkpoint")
+	assert.Contains(t, log.String(), "skipping a damaged checkpoint")
 	for step, loss := range got {
 		assert.Equal(t, want[step], loss)
 	}

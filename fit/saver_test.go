@@ -56,7 +56,7 @@ func TestAFullDiskDoesNotEndARun(t *testing.T) {
 	require.ErrorIs(t, err, fit.ErrSave)
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	assert.ErrorContains(t, err, "fit: save step 6 in ")
-	assert.Contains(t, log, "training goes on without this checkpoint")
+	assert.Contains(t, log, "training continues without this checkpoint")
 	assert.Empty(t, names(t, filepath.Join(dir, "for ever")))
 
 	// The earlier checkpoints stay, and the run resumes from them.
@@ -146,7 +146,7 @@ func TestADamagedCheckpointIsPassedOver(t *testing.T) {
 	result, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 6, Resume: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}, losses(got), fit.Checkpoint(dir, 2))
 	require.NoError(t, err)
 	assert.Equal(t, int64(4), result.ResumedFrom)
-	assert.Contains(t, log.String(), "passing over a damaged checkpoint")
+	assert.Contains(t, log.String(), "skipping a damaged checkpoint")
 	for step, loss := range got {
 		assert.Equal(t, want[step], loss)
 	}

@@ -53,8 +53,8 @@ func (r *runner) startWatch(ctx context.Context) (context.Context, error) {
 	if o.Run == "" {
 		starting, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.FirstTimeout, startTimeout),
 			&errkind.Fault{Op: "fit: the run's name",
-				Reason: fmt.Sprintf("not all %d processes came to it",
-					o.Hosts), Hint: "see which of them has ended, or is still at what it does before fit.Run", Class: errkind.DeadlineExceededError})
+				Reason: fmt.Sprintf("not all %d processes reached it",
+					o.Hosts), Hint: "check which process has ended or has not called fit.Run yet", Class: errkind.DeadlineExceededError})
 		defer cancel()
 		id, err := r.strategy.BroadcastBytes(starting, "fit: the run's name", []byte(rand.Text()))
 		if err != nil {

@@ -148,7 +148,7 @@ func newAhead(a *aheadTarget, target lowering.Target, topology tpu.Topology, opt
 // openAhead opens a backend for the option topology=.
 func (c *config) openAhead(ctx context.Context, opts Options) (*Backend, error) {
 	fail := func(option string, err error) error {
-		return configError(c.text, option, "it cannot be followed", "", err)
+		return configError(c.text, option, "it cannot be used", "", err)
 	}
 	if c.reportFile != "" {
 		if info, err := os.Stat(filepath.Dir(c.reportFile)); err != nil || !info.IsDir() {

@@ -36,7 +36,7 @@ type AheadOfTimeError struct {
 func (e *AheadOfTimeError) Error() string {
 	var b strings.Builder
 	if e.PlanSearch != nil {
-		what := fmt.Sprintf("gomlx: program %q is planned for %s and not run, as plan= and topology= ask", e.Program,
+		what := fmt.Sprintf("gomlx: program %q is planned for %s and not run, as plan= and topology= request", e.Program,
 			e.Topology)
 		if e.Err != nil {
 			what = errkind.Format(fmt.Sprintf("gomlx: planning program %q for %s", e.Program, e.Topology), "", e.Err, "")
@@ -59,7 +59,7 @@ func (e *AheadOfTimeError) Error() string {
 		b.WriteString(errkind.Format(fmt.Sprintf("gomlx: program %q for %s", e.Program, e.Topology),
 			"it is compiled, and the report cannot be written", e.Err, ""))
 	default:
-		fmt.Fprintf(&b, "gomlx: program %q is compiled for %s and not run, as topology= asks", e.Program, e.Topology)
+		fmt.Fprintf(&b, "gomlx: program %q is compiled for %s and not run, as topology= requests", e.Program, e.Topology)
 		if e.File != "" {
 			b.WriteString("; the report is in " + e.File)
 		}

@@ -24,7 +24,7 @@ type hostPrograms struct {
 func (h *hostPrograms) open() (*Backend, error) {
 	h.once.Do(func() {
 		if h.cpu, h.err = newCPUBackend(h.ctx, h.opts); h.err != nil {
-			h.err = wrapError("run on this machine", "what a program gives that runs before the one to compile", h.err)
+			h.err = wrapError("run on this machine", "a program that runs before the compiled step", h.err)
 		}
 	})
 	return h.cpu, h.err

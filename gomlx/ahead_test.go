@@ -40,7 +40,7 @@ func TestAheadOfTimeStopsAtTheFirstStepWithTheReport(t *testing.T) {
 	assert.Equal(t, []string{"Trainer#1", "cpu:8", file, ""}, []string{stopped.Program, stopped.Topology, stopped.File, errText(stopped.Err)})
 	require.Len(t, *explained, 1, "what runs before the step is on no device")
 	for _, want := range []string{
-		`program "Trainer#1" is compiled for cpu:8 and not run, as topology= asks; the report is in ` + file,
+		`program "Trainer#1" is compiled for cpu:8 and not run, as topology= requests; the report is in ` + file,
 		"Trainer#1 on cpu:8 (8 x cpu): 4 replicas of 2 logical devices",
 		"memory of one core", "temporaries", "collectives of one core in one step", "all-reduce", "-,logical", "operations of one core",
 	} {

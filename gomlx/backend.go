@@ -166,7 +166,7 @@ func (b *Backend) checkNamedDevices() error {
 		return b.ahead.unsupportedError("a program for devices that GoMLX names")
 	}
 	if b.runtime.Several() {
-		return &errkind.Fault{Op: "gomlx: named devices", Reason: "the devices are those of several processes",
+		return &errkind.Fault{Op: "gomlx: named devices", Reason: "the devices belong to several processes",
 			Hint: "leave the distribution to the backend: use no device number but 0", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
 	}
 	return nil

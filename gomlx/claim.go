@@ -12,8 +12,8 @@ import (
 
 // An execution claims its inputs while it is launched, so that several goroutines can use the same
 // buffers. An execution that reads a buffer becomes one of its readers, and the buffer is not freed
-// until release. An execution to which a buffer is donated owns the buffer: it waits for the readers,
-// and other executions cannot use the buffer any more, because a result reuses its memory.
+// until release. An execution to which a buffer is donated owns the buffer: it waits for the
+// readers, and other executions cannot use the buffer any more, because a result reuses its memory.
 //
 // An execution first claims its donated inputs and then the others, and does not wait for buffers
 // that another execution owns. This avoids deadlocks.
@@ -62,9 +62,9 @@ func claimError(inputs []compute.Buffer, donate []bool, i int, err error) error 
 			continue
 		}
 		if donate[i] {
-			return fmt.Errorf("it is donated twice, also as input %d: give a copy", j)
+			return fmt.Errorf("it is donated twice, also as input %d: pass a copy", j)
 		}
-		return fmt.Errorf("it is donated as input %d: give a copy, or do not donate it", j)
+		return fmt.Errorf("it is donated as input %d: pass a copy, or do not donate it", j)
 	}
 	return err
 }
@@ -86,8 +86,8 @@ func (s *bufferState) checkUsable() error {
 	return nil
 }
 
-// claim registers a reader of the value or, if donated, waits for all readers and becomes its owner,
-// until release.
+// claim registers a reader of the value or, if donated, waits for all readers and becomes its
+// owner, until release.
 func (s *bufferState) claim(donated bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -55,7 +55,7 @@ func TestCompliance(t *testing.T) {
 		}
 		return
 	}
-	plugintest.Path(t, "cpu") // skips here where there is no plugin
+	plugintest.Path(t, "cpu") // skips here where there is not a plugin
 	out, err := plugintest.Child(t)
 	require.NoError(t, err, "%s", failures(out))
 	for _, over := range meshes {

@@ -60,7 +60,7 @@ type configOption struct {
 var configOptions = []configOption{
 	{"plugin", func(c *config, value string) (string, string) {
 		if !isPluginKind(value) && !filepath.IsAbs(value) {
-			return fmt.Sprintf("%q is no plugin", value), "give cpu, tpu, cuda or the absolute path of one"
+			return fmt.Sprintf("%q is not a plugin", value), "give cpu, tpu, cuda or the absolute path of one"
 		}
 		c.plugin = value
 		return "", ""
@@ -78,7 +78,7 @@ var configOptions = []configOption{
 				return "", ""
 			}
 		}
-		return fmt.Sprintf("%q is no precision", value), "give default, high or highest"
+		return fmt.Sprintf("%q is not a precision", value), "give default, high or highest"
 	}},
 	{"cache", func(c *config, value string) (string, string) {
 		return parseText(&c.cacheDir, value, "name a directory")
@@ -86,7 +86,7 @@ var configOptions = []configOption{
 	{"explain", func(c *config, value string) (string, string) {
 		c.explain = value == "1"
 		if value != "0" && value != "1" {
-			return fmt.Sprintf("%q is no answer", value), "give 1 or 0"
+			return fmt.Sprintf("%q is not 0 or 1", value), "give 1 or 0"
 		}
 		return "", ""
 	}},
@@ -126,7 +126,8 @@ const maxDevices = 1 << 17
 func parseCount(dst *int, value string) (reason, hint string) {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 || n > maxDevices {
-		return fmt.Sprintf("%q is no number of devices", value), fmt.Sprintf("give a number from 1 to %d", maxDevices)
+		return fmt.Sprintf("%q is not a valid number of devices", value), fmt.Sprintf("give a number from 1 to %d",
+			maxDevices)
 	}
 	*dst = n
 	return "", ""
@@ -197,7 +198,7 @@ func parseConfig(text string) (*config, error) {
 			for _, o := range configOptions {
 				names = append(names, o.name)
 			}
-			return fail(strconv.Quote(name), "there is none of that name", "the options are "+strings.Join(names, ", ")+
+			return fail(strconv.Quote(name), "unknown option", "the options are "+strings.Join(names, ", ")+
 				`; a value with a comma stands in double quotes, as cache="/a,b"`)
 		case !hasValue:
 			return fail(name, "it has no value", "write "+name+"=...")
@@ -230,18 +231,18 @@ func (c *config) validate() error {
 		return fail("axes", fmt.Sprintf("they make %d logical devices, and logical is %d", size, c.logical),
 			"leave logical out")
 	case c.reportFile != "" && c.topology == "":
-		return fail("report", "it is what topology= writes in the place of a run", "add topology=v5e-16, or use explain=1")
+		return fail("report", "only topology= writes a report", "add topology=v5e-16, or use explain=1")
 	case c.planFile != "" && c.topology == "" && (c.rules != "" || c.logical != 0 || c.axes != nil):
-		return fail("plan", "it says how everything is split", "leave rules, logical and axes out")
+		return fail("plan", "the plan specifies all shardings", "leave rules, logical and axes out")
 	case c.planFile != "" && c.reportFile != "":
 		return fail("plan", "a search compiles many programs, and a report is of one",
 			"leave report out, and compile by the plan that is found")
 	case c.planFile != "" && (cpuDevices(c.topology) > 0 || system.IsGPUName(c.topology)):
-		return fail("plan", "no time is predicted for what is no TPU", "give a TPU slice such as topology=v5e:2x4")
+		return fail("plan", "times are predicted for TPUs only", "give a TPU slice such as topology=v5e:2x4")
 	case c.topology != "" && c.cacheDir != "":
-		return fail("cache", "with topology= nothing is run, and nothing is kept", "leave one of them out")
+		return fail("cache", "with topology= no program is run or cached", "leave one of them out")
 	case c.topology != "" && c.devices != 0:
-		return fail("devices", "the topology says how many there are", "leave devices out")
+		return fail("devices", "the topology specifies the number of devices", "leave devices out")
 	case c.topology != "" && (c.plugin == "cuda" || c.plugin == "cpu" && cpuDevices(c.topology) == 0 ||
 		c.plugin == "tpu" && cpuDevices(c.topology) > 0):
 		return fail("plugin", c.plugin+" does not compile for "+c.topology,
@@ -274,7 +275,7 @@ func unquote(value string) (string, error) {
 	}
 	out, err := strconv.Unquote(value)
 	if err != nil {
-		return "", fmt.Errorf("%s is not rightly quoted", value)
+		return "", fmt.Errorf("%s has invalid quotes", value)
 	}
 	return out, nil
 }

@@ -90,7 +90,7 @@ func (b *Backend) placeParameters(p *lowering.Program, distributed bool) (places
 		place := PlaceData(b.mesh, dims)
 		if isTable[i] && !place.Spec.IsReplicated() {
 			place = logical.Placement{Spec: sharding.Replicated(len(dims)),
-				RuleText: "a table: any of its rows may be asked for"}
+				RuleText: "a table whose rows are gathered"}
 		}
 		if isVariable(name) {
 			place, err = b.opts.Rules.PlaceVariable(b.mesh, name, dims)

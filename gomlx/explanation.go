@@ -45,8 +45,8 @@ type TensorInfo struct {
 	Shape, Shard []int
 	// Spec is the sharding of the tensor over the mesh, such as replica,-; see package sharding.
 	Spec string
-	// Reason is the reason for the placement. UnshardedReason is the reason why a dimension is not sharded
-	// although that was requested, or empty.
+	// Reason is the reason for the placement. UnshardedReason is the reason why a dimension is not
+	// sharded although that was requested, or empty.
 	Reason, UnshardedReason string
 	// Donated is true if a result reuses the memory of the tensor.
 	Donated bool
@@ -111,7 +111,7 @@ func (e *Explanation) WriteText(w io.Writer) error {
 // variable is counted in the variable's line.
 func (e *Explanation) writeParameters(b *strings.Builder) {
 	if len(e.Parameters) == 0 {
-		b.WriteString("  it takes nothing\n")
+		b.WriteString("  it has no parameters\n")
 		return
 	}
 	spec, state := map[string]string{}, map[string]int{}
@@ -167,7 +167,7 @@ func (e *Explanation) writeResults(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "  results: %d", len(e.Results))
 	if updated > 0 {
-		fmt.Fprintf(b, ", of which %d take the memory of a parameter", updated)
+		fmt.Fprintf(b, ", of which %d reuse the memory of a parameter", updated)
 	}
 	if len(others) > 0 {
 		b.WriteString("; " + joinFirst(others, 6))
@@ -184,7 +184,7 @@ func (e *Explanation) writeUnsharded(b *strings.Builder) {
 		}
 	}
 	if len(lines) > 0 {
-		b.WriteString("  not split as asked, every device has it whole or less split:\n" + strings.Join(lines, ""))
+		b.WriteString("  not sharded as requested:\n" + strings.Join(lines, ""))
 	}
 }
 
@@ -200,9 +200,9 @@ func (e *Explanation) writeIdleAxes(b *strings.Builder) {
 		case axis != logical.ReplicaAxis && variables && data:
 			text += "; give rules=megatron or rules=FILE.json, which split variables over it, or leave the axis out"
 		case axis == logical.ReplicaAxis && data:
-			text += "; give batches whose dimension 0 the number of replicas divides"
+			text += "; use batches whose dimension 0 is divisible by the number of replicas"
 		case !data:
-			text += ", as the program takes no data"
+			text += ", because the program has no data"
 		}
 		b.WriteString("  " + text + "\n")
 	}

@@ -61,5 +61,5 @@ func TestExplainSaysOnceOfEachProgramHowItIsSplit(t *testing.T) {
 func TestAnExplanationOfNothing(t *testing.T) {
 	var text bytes.Buffer
 	require.NoError(t, (&gomlx.Explanation{Program: "a\x1b[2J", Mesh: "replica=1", Results: []gomlx.TensorInfo{{DType: "Float32"}}}).WriteText(&text))
-	assert.Equal(t, "program \"a\\x1b[2J\" on replica=1\n  it takes nothing\n  results: 1; Float32[] whole\n", text.String())
+	assert.Equal(t, "program \"a\\x1b[2J\" on replica=1\n  it has no parameters\n  results: 1; Float32[] whole\n", text.String())
 }

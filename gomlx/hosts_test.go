@@ -133,7 +133,7 @@ func TestHostsThatDifferAreNamed(t *testing.T) {
 			})
 			return err
 		}},
-		{"named devices", `the devices are those of several processes`, func(process int, b *gomlx.Backend) error {
+		{"named devices", `the devices belong to several processes`, func(process int, b *gomlx.Backend) error {
 			exec, err := graph.NewExec(b, func(x *graph.Node) *graph.Node { return graph.Neg(x) })
 			if err != nil {
 				return err

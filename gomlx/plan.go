@@ -113,7 +113,7 @@ func (c *config) readPlan() error {
 	}
 	p, err := plan.Read(c.planFile)
 	if err != nil {
-		return configError(c.text, "plan", "it cannot be followed", "", err)
+		return configError(c.text, "plan", "it cannot be used", "", err)
 	}
 	c.followedPlan = &p
 	return nil

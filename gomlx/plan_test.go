@@ -31,7 +31,7 @@ func TestAnUnchangedProgramFollowsAPlan(t *testing.T) {
 		":devices=8,plan=" + file:                 "it is for the 4 devices of v5e:2x2, and there are 8",
 		":plan=" + file + "x":                     "no such file",
 		":plan=" + file + ",logical=2":            "leave rules, logical and axes out",
-		":topology=cpu:4,plan=" + file:            "no time is predicted for what is no TPU",
+		":topology=cpu:4,plan=" + file:            "times are predicted for TPUs only",
 		":plan=":                                  "it is empty",
 		":topology=v5e:2x2,report=r,plan=" + file: "a report is of one",
 	} {

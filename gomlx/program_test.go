@@ -87,7 +87,7 @@ func TestAnUnchangedProgramTrainsAsItsEnvironmentSays(t *testing.T) {
 
 	_, stderr, code = run(t, ":devices=4,logicl=2", args...)
 	assert.Equal(t, 1, code)
-	assert.Contains(t, stderr, `transformer: gomlx: config "devices=4,logicl=2": option "logicl": there is none of that name; the options are plugin, devices, logical`)
+	assert.Contains(t, stderr, `transformer: gomlx: config "devices=4,logicl=2": option "logicl": unknown option; the options are plugin, devices, logical`)
 }
 
 // The compiler runs in a separate process of the same program.
@@ -96,7 +96,7 @@ func TestAnUnchangedProgramStopsWithTheReport(t *testing.T) {
 	stdout, stderr, code := run(t, ":topology=cpu:8,logical=2,rules=megatron,report="+file, "-layers", "1", "-width", "16")
 	assert.Zero(t, code, stderr)
 	assert.NotContains(t, stderr, "goroutine")
-	assert.Contains(t, stdout, `program "Trainer#1" is compiled for cpu:8 and not run, as topology= asks; the report is in `+file)
+	assert.Contains(t, stdout, `program "Trainer#1" is compiled for cpu:8 and not run, as topology= requests; the report is in `+file)
 	assert.Contains(t, stdout, "collectives of one core in one step")
 	page, err := os.ReadFile(file)
 	require.NoError(t, err)

@@ -85,7 +85,7 @@ func NewFromConfig(ctx context.Context, config string, opts Options) (*Backend, 
 	}
 	b, err := c.open(ctx, opts)
 	if err != nil && !errors.Is(err, ErrConfig) {
-		err = configError(config, "", "it cannot be followed", "", err)
+		err = configError(config, "", "it cannot be used", "", err)
 	}
 	return b, err
 }
@@ -124,7 +124,7 @@ func (c *config) applyTo(opts Options) Options {
 func (c *config) open(ctx context.Context, opts Options) (*Backend, error) {
 	opts = c.applyTo(opts)
 	fail := func(option string, err error, hint string) error {
-		return configError(c.text, option, "it cannot be followed", hint, err)
+		return configError(c.text, option, "it cannot be used", hint, err)
 	}
 	if c.cacheDir != "" {
 		warnings := slog.New(slog.NewTextHandler(opts.Log, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -207,7 +207,7 @@ func (c *config) withRules(mesh sharding.Mesh, opts Options) (Options, error) {
 		err = opts.validate(mesh)
 	}
 	if err != nil {
-		return opts, configError(c.text, "rules", "they cannot be followed", "", err)
+		return opts, configError(c.text, "rules", "they cannot be used", "", err)
 	}
 	return opts, nil
 }
@@ -225,8 +225,8 @@ func (c *config) systemOptions(opts Options) (system.Options, error) {
 		kind = "cpu"
 	}
 	if kind != "cpu" && c.devices > 0 {
-		return o, &errkind.Fault{Op: "gomlx: devices", Reason: fmt.Sprintf("%d is a number of CPU devices, and the %s plugin makes none", c.devices, kind),
-			Hint: "leave it out for all devices that there are, or give plugin=cpu", Class: errkind.ValueError}
+		return o, &errkind.Fault{Op: "gomlx: devices", Reason: fmt.Sprintf("%d is a number of CPU devices, and the %s plugin creates none", c.devices, kind),
+			Hint: "leave it out to use all devices, or give plugin=cpu", Class: errkind.ValueError}
 	}
 	if kind == "cpu" && o.CPUDevices == 0 {
 		o.CPUDevices = opts.devicesPerReplica()

@@ -167,7 +167,7 @@ func (b *Backend) warnUnsharded(p *lowering.Program, places []logical.Placement)
 func (b *Backend) warnOnce(warned *bool, p *lowering.Program, format string, args ...any) {
 	if !*warned {
 		*warned = true
-		b.warn(fmt.Sprintf("program %q: "+format+". Said once; explain=1 says it of each program",
+		b.warn(fmt.Sprintf("program %q: "+format+". Reported once; explain=1 reports it for each program",
 			append([]any{p.Name}, args...)...))
 	}
 }

@@ -245,7 +245,7 @@ func TestWhatDoesNotDivideIsWholeAndReported(t *testing.T) {
 	assert.Equal(t, 2, bytes.Count(notes.Bytes(), []byte("\n")), notes.String())
 	var text bytes.Buffer
 	require.NoError(t, step.WriteText(&text))
-	assert.Contains(t, text.String(), "give batches whose dimension 0 the number of replicas divides")
+	assert.Contains(t, text.String(), "use batches whose dimension 0 is divisible by the number of replicas")
 }
 
 func first[T, S any](t T, _ S) T { return t }

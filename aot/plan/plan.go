@@ -136,7 +136,7 @@ func Parse(data []byte) (Plan, error) {
 	}
 	var f planJSON
 	if err := strictjson.Decode(data, &f); err != nil {
-		return wrong(err, "give a file that a search for a plan wrote", "it is no plan")
+		return wrong(err, "give a file that a search for a plan wrote", "it is not a plan")
 	}
 	mesh, err := sharding.ParseMesh(f.Axes)
 	switch {
@@ -147,7 +147,7 @@ func Parse(data []byte) (Plan, error) {
 	case err != nil:
 		return wrong(err, "write names and sizes, as in logical=4", "its axes cannot be read")
 	case f.Replicas > math.MaxInt32/mesh.Size():
-		return wrong(nil, "give a plan for devices that there are", "%d replicas of %s", f.Replicas, f.Axes)
+		return wrong(nil, "give a plan for existing devices", "%d replicas of %s", f.Replicas, f.Axes)
 	}
 	if _, err := logical.NewMesh(0, mesh.Axes()...); err != nil {
 		return wrong(err, "", "its axes are not right")

@@ -40,7 +40,7 @@ func ParsePrice(text string) (Price, error) {
 	dollars, err := strconv.ParseFloat(value, 64)
 	g, known := tpu.LookupGeneration(strings.TrimSpace(name))
 	if !ok || err != nil || !known || !(dollars >= 0) || dollars > 1e6 {
-		return Price{}, &errkind.Fault{Op: "plan: price", Subject: strconv.Quote(text), Reason: "it is no price of a chip",
+		return Price{}, &errkind.Fault{Op: "plan: price", Subject: strconv.Quote(text), Reason: "it is not a price of a chip",
 			Hint: "write a generation and dollars an hour, as in v5e=0.60", Class: errkind.ValueError}
 	}
 	return Price{g.Name, dollars, "given"}, nil

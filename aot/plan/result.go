@@ -84,10 +84,10 @@ func (r *Result) Best() (*Candidate, error) {
 			return r.Candidates[i], nil
 		}
 	}
-	kind, counted, hint := errkind.ResourceExhaustedError, "", "take more devices or smaller batches, and let settings such as remat and microbatches vary"
+	kind, counted, hint := errkind.ResourceExhaustedError, "", "use more devices or smaller batches, and vary settings such as remat and microbatches"
 	counts := r.countVerdicts()
 	if counts[TooLarge] == 0 {
-		kind, hint = errkind.FailedPreconditionError, "see what each plan was refused for"
+		kind, hint = errkind.FailedPreconditionError, "see the reason of each rejected plan"
 	}
 	for _, v := range verdicts {
 		if counts[v] > 0 {

@@ -108,7 +108,7 @@ func TestSIGTERMSavesAndTheRunGoesOn(t *testing.T) {
 		said := rest()
 		require.Error(t, cmd.Wait())
 		require.Equal(t, 75, cmd.ProcessState.ExitCode(), "%s %s", stdout, said)
-		assert.Contains(t, said[len(said)-1], "resume to go on")
+		assert.Contains(t, said[len(said)-1], "resume to continue")
 		assert.NotContains(t, strings.Join(said, "\n"), "goroutine")
 		c := outcome(t, stdout.String())
 		assert.True(t, c.Interrupted)
@@ -123,7 +123,7 @@ func TestSIGTERMSavesAndTheRunGoesOn(t *testing.T) {
 	assert.Equal(t, []int64{from, from + 5}, []int64{c.Resumed, c.Steps})
 	assert.False(t, c.Interrupted)
 	assert.ErrorContains(t, run(t.Context(), append(args, "-seed", "2"), &stdout, &stderr), `setting "initializer_seed" was 1`)
-	assert.ErrorContains(t, run(t.Context(), args[:6], &stdout, &stderr), "add -resume to go on")
+	assert.ErrorContains(t, run(t.Context(), args[:6], &stdout, &stderr), "add -resume to continue")
 }
 
 // TestCtrlCEndsARunWithoutAFolder expects the exit code of a shell, because the same command would

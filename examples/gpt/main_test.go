@@ -101,7 +101,7 @@ func TestATerminatedRunIsStartedAgain(t *testing.T) {
 	require.ErrorAs(t, err, &stopped)
 	require.Equal(t, 75, trainer.ExitCode(ctx, "gpt", err, &said))
 	assert.Contains(t, said.String(), "gpt: interrupt: stopped after step ")
-	assert.Contains(t, said.String(), "resume to go on")
+	assert.Contains(t, said.String(), "resume to continue")
 	stdout.Reset()
 	require.NoError(t, run(t.Context(), strings.Fields(fmt.Sprintf(line, plugin, data, out, 1, stopped.Step)), &stdout, &said), "%s", &said)
 	assert.Contains(t, stdout.String(), fmt.Sprintf(`"steps":%d`, stopped.Step))

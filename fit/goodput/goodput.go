@@ -140,7 +140,7 @@ func (s *Breakdown) components() []component {
 		{"restore", "restore", &s.Restore},
 		{"save", "save", &s.Save}, {"input", "input", &s.Input}, {"other hosts", "exchange", &s.OtherHosts}, {"hooks",
 			"hook", &s.Hooks},
-		{"steps taken again", repeatedKind, &s.Repeated}, {"down", downKind, &s.Down}}
+		{"repeated steps", repeatedKind, &s.Repeated}, {"down", downKind, &s.Down}}
 }
 
 // String returns a text with the goodput and the other parts that are at least 0.1 %, the largest

@@ -28,6 +28,6 @@ func ExampleExitCodeFor() {
 	fmt.Println(saved)
 	fmt.Println(interrupt.ExitCodeFor(nil), interrupt.ExitCodeFor(saved), interrupt.ExitCodeFor(errors.New("the loss is NaN")))
 	// Output:
-	// interrupt: stopped after step 1200: SIGTERM; start the process again to go on
+	// interrupt: stopped after step 1200: SIGTERM; restart the process to resume
 	// 0 75 1
 }

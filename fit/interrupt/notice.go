@@ -114,10 +114,10 @@ type Error struct {
 
 // Error returns a text with the step, the reason, and how to resume.
 func (e *Error) Error() string {
-	hint := "start the process again to go on"
+	hint := "restart the process to resume"
 	switch {
 	case e.Directory != "":
-		hint = "its checkpoint is in " + e.Directory + ", resume to go on"
+		hint = "its checkpoint is in " + e.Directory + ", resume to continue"
 	case e.Unsaved:
 		hint = ""
 	}

@@ -141,7 +141,7 @@ func (w *watcher) run(ctx context.Context) {
 			}
 		}
 	}
-	w.Logger.Warn("interrupt: the run is to end", "reason", noticed.Reason, "deadline", noticed.Deadline)
+	w.Logger.Warn("interrupt: the run will end", "reason", noticed.Reason, "deadline", noticed.Deadline)
 	w.cancel(noticed)
 	if noticed.Signal == nil && w.signals != nil { // the signal that may accompany the notice
 		select {

@@ -186,7 +186,7 @@ func TestCodes(t *testing.T) {
 	} {
 		assert.Equal(t, c.code, interrupt.ExitCodeFor(c.err), "%v", c.err)
 	}
-	assert.EqualError(t, again, "interrupt: stopped after step 12: SIGTERM; start the process again to go on")
+	assert.EqualError(t, again, "interrupt: stopped after step 12: SIGTERM; restart the process to resume")
 	assert.Equal(t, 75, interrupt.ExitCode)
 }
 

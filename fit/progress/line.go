@@ -299,7 +299,7 @@ func (j *compileJob) advice(share float64) string {
 	if share < 0.5 {
 		why += fmt.Sprintf(". It has %.0f%% of one processor: the machine is busy, or limits it", 100*share)
 	}
-	return fmt.Sprintf("%s compiles on, and nothing is known about when it ends: %s. Ctrl-C is safe: it loses this compilation, and of a run what is not saved yet. "+
+	return fmt.Sprintf("%s is still compiling, and the remaining time is not known: %s. Ctrl-C is safe: it loses only this compilation and the unsaved steps of a run. "+
 		"Layers of one shape in a loop (loop.Layers) make a program, and its compilation, much shorter.", j.Name, why)
 }
 

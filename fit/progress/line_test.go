@@ -132,10 +132,10 @@ func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
 	assert.Equal(t, head+"1m40s of about 3m20s, 708.0 kB of program\n"+
 		head+"3m20s of about 3m20s, 708.0 kB of program\n"+
 		head+"5m0s of up to 5m0s, 708.0 kB of program\n"+
-		"p: elm compiles on, and nothing is known about when it ends: it takes longer than any of its size before, up to 5m0s."+advice+
+		"p: elm is still compiling, and the remaining time is not known: it takes longer than any of its size before, up to 5m0s."+advice+
 		head+"6m40s, its end is not known, 708.0 kB of program\n"+
 		head+"8m20s, its end is not known, 708.0 kB of program\n", lines(path, 708000, 501*time.Second, 0))
-	assert.Equal(t, "p: elm compiles on, and nothing is known about when it ends: no compilation of this size is on record."+advice+
+	assert.Equal(t, "p: elm is still compiling, and the remaining time is not known: no compilation of this size is on record."+advice+
 		head+"1m40s, its end is not known, 70.0 kB of program\n", lines(path, 70000, 101*time.Second, 0))
 
 	// A compiler that gets little processor time is reported.
@@ -161,7 +161,7 @@ func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
 	// On a terminal the message stays above the line and is not truncated.
 	drawn := lines("", 70000, 61*time.Second, 60)
 	assert.Equal(t, 1, strings.Count(drawn, "\n"))
-	assert.Contains(t, drawn, "\r\x1b[Kp: elm compiles on, and nothing is known about when it ends: no compilation of this size is on record."+advice+"\r\x1b[K"+head)
+	assert.Contains(t, drawn, "\r\x1b[Kp: elm is still compiling, and the remaining time is not known: no compilation of this size is on record."+advice+"\r\x1b[K"+head)
 	assert.True(t, strings.HasSuffix(drawn, "\r\x1b[K"))
 }
 

@@ -33,7 +33,7 @@ func (e *Error) Error() string {
 		reason += ", in " + strings.Join(truncateList(e.Variables), ", ")
 	}
 	return errkind.Format(fmt.Sprintf("replay: step %d", e.Step), reason, nil,
-		"the state is not saved: start again from the last checkpoint, and without the device if it differs again")
+		"the state is not saved: restart from the last checkpoint, without the device if it differs again")
 }
 
 // truncateList truncates a list for a text.

@@ -98,7 +98,8 @@ func (r *replayer) restoreVariables(ctx context.Context, images [][][]byte) erro
 						continue
 					}
 					var err error
-					if fresh[p], err = on.System.Runtime().BufferFromHost(ctx, image, at[0].Type, at[0].Buffer, on.All[p]); err != nil {
+					if fresh[p], err = on.System.Runtime().BufferFromHost(ctx, image, at[0].Type, at[0].Buffer,
+						on.All[p]); err != nil {
 						return nil, errors.Join(err, fresh.Close())
 					}
 				}
@@ -145,7 +146,7 @@ func (r *replayer) compareRuns(ctx context.Context, first, second [][][]byte) er
 			differ, text = append(differ, int(p)), text[n:]
 		}
 	}
-	return r.differenceError("it left other bits the second time", differ, names)
+	return r.differenceError("the second run had other results", differ, names)
 }
 
 // compareReplicas compares the replicas' copies of mirrored variables.

@@ -112,7 +112,7 @@ func (r ClassifierResult) Write(w io.Writer) error {
 	if err == nil && !r.Interrupted {
 		rate := fmt.Sprintf("%.0f examples/s", r.ExamplesPerSecond)
 		if r.Resumed > 0 && r.Steps == r.Resumed {
-			rate = "no step was left to take"
+			rate = "no steps were left"
 		}
 		_, err = fmt.Fprintf(w, "%s, in %.1f s (%s). Files: %s\n", r, r.Seconds, rate, r.Out)
 	}
@@ -253,7 +253,7 @@ func (c *Classifier) example(rows int) ([]any, error) {
 // the trainable variables. Process 0 prints it.
 func (f *Flags) summaryHook(store *model.Store, c Classifier, batch int) fit.Hook {
 	shown := false
-	return fit.Hook{Name: "what runs where", Record: func(_ context.Context, s *fit.State) error {
+	return fit.Hook{Name: "summary", Record: func(_ context.Context, s *fit.State) error {
 		if shown || !s.IsChief() {
 			return nil
 		}

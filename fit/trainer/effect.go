@@ -51,7 +51,7 @@ func (e *effectChecker) checkApplied() error {
 			"pass Flags.Precision to train.New as Options.Precision, or run the model of another step in Flags.Precision.Forward")
 	}
 	if e.remat && !e.rematApplied.Load() {
-		return noEffectError("-remat", "no operation of the model is in a block or a layer loop that computes values again",
+		return noEffectError("-remat", "no operation of the model is in a block or a layer loop that recomputes activations",
 			"build the layers in remat.Block(Flags.Keep, ...), or in a loop with loop.Options{Keep: Flags.Keep}")
 	}
 	return nil

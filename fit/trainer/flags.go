@@ -94,37 +94,38 @@ type Defaults struct {
 // not return in a process that was started as a compiler.
 func AddFlags(flags *flag.FlagSet, d Defaults) *Flags {
 	f := &Flags{Flags: aot.AddFlags(flags), flagSet: flags, Watchdog: watchdog.Options{Exit: os.Exit}}
-	flags.Int64Var(&f.Steps, "steps", d.Steps, "number of training steps, those before a resume included")
-	flags.IntVar(&f.Batch, "batch", 0, "rows of a step, over all replicas; 0 takes the program's own number")
-	flags.IntVar(&f.Accumulate, "accumulate", 1, "number of microbatches of a step, taken one after another")
-	flags.BoolVar(&f.Resume, "resume", false, "go on from the last checkpoint in the folder -out, if there is one; a run that is interrupted saves, and its exit code is 75")
-	flags.Int64Var(&f.Seed, "seed", 1, "seed of the first values and of the data's order")
-	flags.StringVar(&f.Out, "out", "", "folder or URL for checkpoints, metrics and curves, which all hosts share; empty makes one, without checkpoints if there are several hosts")
-	flags.StringVar(&f.Cache, "cache", "", "folder or URL that keeps compiled programs, for later runs and for other hosts")
-	flags.IntVar(&f.Devices, "devices", d.Devices, "number of CPU devices to make; 0 uses the machine's TPU")
-	flags.StringVar(&f.Plugin, "plugin", "", "path of the PJRT plugin; empty finds the installed one")
-	flags.Func("profile", "first and last step to record for XProf, such as 100-110, into profile below -out",
+	flags.Int64Var(&f.Steps, "steps", d.Steps, "number of training steps, including those before a resume")
+	flags.IntVar(&f.Batch, "batch", 0, "rows of a step over all replicas; 0 means the program's default")
+	flags.IntVar(&f.Accumulate, "accumulate", 1, "number of microbatches of a step, which run one after another")
+	flags.BoolVar(&f.Resume, "resume", false, "resume from the last checkpoint in the folder -out, if there is one; an interrupted run saves and exits with code 75")
+	flags.Int64Var(&f.Seed, "seed", 1, "seed of the initial values and of the order of the data")
+	flags.StringVar(&f.Out, "out", "", "folder or URL, shared by all hosts, for checkpoints, metrics and curves; by default a temporary folder, without checkpoints if there are several hosts")
+	flags.StringVar(&f.Cache, "cache", "", "folder or URL of a cache of compiled programs, for later runs and other hosts")
+	flags.IntVar(&f.Devices, "devices", d.Devices, "number of CPU devices to create; 0 uses the machine's TPU")
+	flags.StringVar(&f.Plugin, "plugin", "", "path of the PJRT plugin; by default the installed plugin")
+	flags.Func("profile", "first and last step to record for XProf, such as 100-110; the profile is written to the folder profile in -out",
 		func(text string) error {
 			if _, err := fmt.Sscanf(text+"\n", "%d-%d\n", &f.Profile.From, &f.Profile.To); err != nil || f.Profile.From < 1 ||
 				f.Profile.To < f.Profile.From {
-				return errors.New("give two numbers of steps, counted from 1, such as 100-110")
+				return errors.New("give two step numbers, counted from 1, such as 100-110")
 			}
 			return nil
 		})
-	flags.Int64Var(&f.Replay, "replay", 0, "take each n-th step twice and compare the bits on all devices; 0 takes none twice")
-	flags.Int64Var(&f.SaveEvery, "save-every", 0, "number of steps between two checkpoints; 0 takes the program's own")
-	flags.Func("near", "number of steps between two checkpoints on the hosts themselves, in /dev/shm/tpustrategy or a folder behind a colon, such as 10:/mnt/ssd", func(text string) error {
+	flags.Int64Var(&f.Replay, "replay", 0, "run every n-th step twice and compare the results on all devices bit by bit; 0 disables this")
+	flags.Int64Var(&f.SaveEvery, "save-every", 0, "number of steps between two checkpoints; 0 means the program's default")
+	flags.Func("near", "number of steps between two local checkpoints on the hosts, in /dev/shm/tpustrategy or in the folder after a colon, such as 10:/mnt/ssd", func(text string) error {
 		steps, folder, _ := strings.Cut(text, ":")
 		n, err := strconv.ParseInt(steps, 10, 64)
 		if err != nil || n < 1 {
-			return errors.New("give a number of steps, and perhaps a folder behind a colon, such as 10 or 10:/mnt/ssd")
+			return errors.New("give a number of steps, optionally followed by a colon and a folder, such as 10 or 10:/mnt/ssd")
 		}
 		f.Local = fit.LocalCheckpoints{Folder: cmp.Or(folder, "/dev/shm/tpustrategy"), Every: fit.Every(n)}
 		return nil
 	})
 	addParsedFlag(flags, &f.StateSharding, "shard-state",
-		"what of the state the replicas share out: none, optimizer, gradients or parameters", logical.ParseStateSharding)
-	addParsedFlag(flags, &f.Remat, "remat", "what of a layer is computed again: none, products or full", remat.ParsePolicy)
+		"training state that is sharded over the replicas: none, optimizer, gradients or parameters", logical.ParseStateSharding)
+	addParsedFlag(flags, &f.Remat, "remat", "activations of a layer that are recomputed: none, products or full",
+		remat.ParsePolicy)
 	addParsedFlag(flags, &f.Precision, "precision", "dtype of the computation: f32, bf16 or f16", precision.ParsePolicy)
 	return f
 }
@@ -158,9 +159,9 @@ func (f *Flags) Parse(args []string, w io.Writer) error {
 	case flags.NArg() > 0:
 		return usageError("leave it out", "%q is no flag", flags.Arg(0))
 	case f.Resume && f.Out == "":
-		return usageError("give the folder by -out", "-resume does not say from where")
+		return usageError("give the folder by -out", "-resume requires the folder of the run")
 	case f.Local.Every > 0 && f.Out == "":
-		return usageError("give it by -out", "-near saves between the checkpoints of a folder or URL, and there is none")
+		return usageError("give it by -out", "-near requires the folder or URL of the other checkpoints")
 	}
 	for _, v := range []struct {
 		flag        string

@@ -33,9 +33,9 @@ func (f *Flags) checkMemory(parameters int, memory func() int64) error {
 	required := int64(parameters) * 4 * (copies(logical.ShardParameters) + 2*copies(logical.ShardOptimizer))
 	if available := memory(); required > available {
 		return &errkind.Fault{Op: "memory of the machine", Class: errkind.ResourceExhaustedError,
-			Reason: fmt.Sprintf("%d parameters on %d replicas take %s of variables and optimizer state, and %s are free",
+			Reason: fmt.Sprintf("%d parameters on %d replicas need %s for variables and optimizer state, and %s are free",
 				parameters, replicas, gigabytes(required), gigabytes(available)),
-			Hint: "take a smaller model, -shard-state parameters or fewer -replicas; -topology compiles for a slice"}
+			Hint: "use a smaller model, -shard-state parameters or fewer -replicas; -topology compiles for a slice"}
 	}
 	return nil
 }

@@ -120,8 +120,8 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	}
 	if f.outGiven = f.Out != ""; f.outGiven && !f.Resume {
 		if at, err := fit.LatestSnapshot(ctx, joinPath(f.Out, "checkpoints")); err == nil {
-			return nil, nil, usageError("add -resume to go on, or give another folder",
-				"-out %s has a run, which stands at step %d", f.Out, at.Step)
+			return nil, nil, usageError("add -resume to continue, or give another folder",
+				"-out %s contains a run at step %d", f.Out, at.Step)
 		}
 	}
 	if err := f.createLocalFolder(); err != nil {
@@ -198,7 +198,8 @@ func (f *Flags) openSystem(ctx context.Context) (*system.System, error) {
 	}
 	wait := cmp.Or(f.StartTimeout, startTimeout)
 	starting, cancel := context.WithTimeoutCause(ctx, wait,
-		&errkind.Fault{Op: "start", Reason: "not all hosts were there after " + wait.String(), Err: context.DeadlineExceeded})
+		&errkind.Fault{Op: "start", Reason: "not all hosts had started after " + wait.String(),
+			Err: context.DeadlineExceeded})
 	defer cancel()
 	if f.System != nil {
 		return system.Open(starting, *f.System)
@@ -252,7 +253,7 @@ func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
 			To: f.Profile.To}))
 	}
 	if !f.outGiven { // the same command starts from the beginning
-		hooks = append(hooks, fit.Hook{Name: "a folder of its own",
+		hooks = append(hooks, fit.Hook{Name: "temporary folder",
 			End: func(_ context.Context, _ *fit.State, err error) error {
 				if stopped := (*interrupt.Error)(nil); errors.As(err, &stopped) {
 					stopped.Unsaved = true

@@ -133,14 +133,14 @@ func (j *diagnosis) absentFinding(h *Host) Finding {
 	case j.longestWait < j.floor/2 || j.longestWait < j.floor && h.processState == "":
 	case h.Missing && (!j.hasOthers || h.Silent <= h.silenceLimit):
 	case h.Missing:
-		f.Cause, f.Text = Missing, "it has given no sign of life in this run"
+		f.Cause, f.Text = Missing, "it has shown no sign of life in this run"
 	case h.State == Ended:
 		f.Cause, f.Text, f.Duration = Exited, fmt.Sprintf("it left the loop after step %d", h.Step), 0
 		if h.Error != "" {
 			f.Text += ": " + h.Error
 		}
 	default:
-		f.Cause, f.Text = Silent, fmt.Sprintf("no sign of life for %s; it was last heard of after step %d, in %s",
+		f.Cause, f.Text = Silent, fmt.Sprintf("no sign of life for %s; last seen after step %d, in %s",
 			formatSeconds(f.Duration), h.Step, h.activityText())
 		if h.processState != "" {
 			f.Text = fmt.Sprintf("its process %d %s: %s", h.PID, h.processState, f.Text)
@@ -224,7 +224,7 @@ func (j *diagnosis) standstillFindings() []Finding {
 		return nil
 	}
 	return []Finding{{Host: -1, Cause: Undetermined, Duration: h.Duration, Certain: true,
-		Text: fmt.Sprintf("no host stands out: %d of %d give a sign of life, and wait in %s for %s, after step %d",
+		Text: fmt.Sprintf("no host stands out: %d of %d hosts are alive, and wait in %s for %s, after step %d",
 			len(j.running), h.Hosts, h.activityText(), formatSeconds(h.Duration), h.Step)}}
 }
 
@@ -243,7 +243,7 @@ func (j *diagnosis) addUnreachable() {
 			j.addFinding(h, StoreUnreachable, "it cannot reach the place of the hosts' records, without which hosts do not see each other: %s", h.storeError)
 		case h.isSelf && !j.hasOthers && slices.ContainsFunc(j.hosts,
 			func(o Host) bool { return o.Missing && o.Silent > 2*o.silenceLimit }):
-			j.addFinding(h, StoreUnreachable, "it sees no record of any other host: give a place that all hosts share, or else no other host has come")
+			j.addFinding(h, StoreUnreachable, "it sees no record of any other host: set a Dir that all hosts share, unless no other host has started")
 		case !h.isSelf && h.Silent > h.silenceLimit && h.processState == "" && j.isCurrent &&
 			float64(step-h.Step) > maxStepsAhead+maxRecordInterval*h.Rate:
 			j.addFinding(h, StoreUnreachable, "its records ended %s ago, after step %d, while the run is at step %d: it cannot reach their place", formatSeconds(h.Silent), h.Step, step)

@@ -140,7 +140,7 @@ func parseRecord(data []byte) (r Record, err error) {
 	case err != nil:
 		reason = "it is damaged or half written"
 	case r.Version != Version:
-		reason = fmt.Sprintf("its form is version %d, this program reads %d", r.Version, Version)
+		reason = fmt.Sprintf("its format is version %d, this program reads %d", r.Version, Version)
 	case r.Hosts < 1 || r.Hosts > maxHosts || r.Host < 0 || r.Host >= r.Hosts || r.Step < 0:
 		reason = fmt.Sprintf("host %d of %d after step %d", r.Host, r.Hosts, r.Step)
 	case r.State != Running && r.State != Stuck && r.State != Ended:

@@ -89,7 +89,7 @@ func TestRecordsThatCannotBeReadAreNamed(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	require.Len(t, unreadable, 3)
-	for i, want := range []string{"host-0001.json in " + dir + ": record: ", "it is of host 0", "its form is version 0"} {
+	for i, want := range []string{"host-0001.json in " + dir + ": record: ", "it is of host 0", "its format is version 0"} {
 		assert.ErrorContains(t, unreadable[i], want)
 		assert.ErrorIs(t, unreadable[i], errRecord)
 	}

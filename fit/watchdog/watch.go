@@ -188,13 +188,13 @@ func (w *Watchdog) monitor() (exits bool) {
 		case w.Err() == nil && stuckTime > 0 && now-stuckTime >= o.CancelDelay:
 			endTime = now
 			w.cancel(w.stuckError(fatal))
-			o.Logger.Error("watchdog: the run does not go on: its context ends", "error", w.Err())
+			o.Logger.Error("watchdog: the run cannot continue: its context ends", "error", w.Err())
 		case endTime > 0 && now-endTime >= min(exitDelay, o.CancelDelay):
 			if endTime = 0; o.Exit == nil {
-				o.Logger.Error("watchdog: the wait cannot be ended, and the process goes on; set watchdog.Options.Exit to os.Exit to end it")
+				o.Logger.Error("watchdog: the wait cannot be canceled, and the process continues; set watchdog.Options.Exit to os.Exit to end it")
 				continue
 			}
-			o.Logger.Error("watchdog: the wait cannot be ended: the process ends", "code", ExitCode)
+			o.Logger.Error("watchdog: the wait cannot be canceled: the process ends", "code", ExitCode)
 			return true
 		}
 	}
