@@ -10,7 +10,7 @@ import (
 )
 
 // The metrics of a [Goodput] hook: the fraction of the wall time spent in steps that count, over
-// all lives of the run, and the model FLOPs utilization in that time. Both are from 0 to 1.
+// all attempts of the run, and the model FLOPs utilization in that time. Both are from 0 to 1.
 const (
 	goodputMetric     = "goodput"
 	utilizationMetric = "mfu"
@@ -32,7 +32,7 @@ type GoodputOptions struct {
 // count ("goodput"), and the model FLOPs utilization ("mfu") if the operations and the peak rate
 // are known. Hooks that record metrics can use both, such as [CSV], [Events], [Curve] and
 // observe/prom. Goodput requires a [Watch] hook, whose watchdog measures the times. With the option
-// Dir of the watchdog, the times include the earlier lives of the run.
+// Dir of the watchdog, the times include the earlier attempts of the run.
 func Goodput(opts ...GoodputOptions) Hook {
 	o, wrong := singleOption("hook goodput", opts)
 	if wrong == nil && (o.FLOPs < 0 || o.Peak < 0) {
@@ -73,7 +73,7 @@ func Goodput(opts ...GoodputOptions) Hook {
 }
 
 // passCompiledStep passes the compiled step to the hooks that need it, before the first step of a
-// life.
+// attempt.
 func (r *runner) passCompiledStep(ctx context.Context, args []any) error {
 	if !slices.ContainsFunc(r.hooks, func(h Hook) bool { return h.onCompiled != nil }) {
 		return nil

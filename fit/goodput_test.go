@@ -60,7 +60,7 @@ func TestGoodputIsThatOfAllLives(t *testing.T) {
 
 	said, err := os.ReadFile(line)
 	require.NoError(t, err)
-	assert.Regexp(t, `^goodput \d+\.\d % of .* in 2 lives: .*\n$`, string(said))
+	assert.Regexp(t, `^goodput \d+\.\d % of .* in 2 attempts: .*\n$`, string(said))
 
 	file, err := os.Open(filepath.Join(dir, "run.csv"))
 	require.NoError(t, err)

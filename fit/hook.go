@@ -85,7 +85,7 @@ type Hook struct {
 	// err reports invalid arguments or options of the hook.
 	err   error
 	reset func()
-	// onCompiled is called with the compiled step before the first step of a life.
+	// onCompiled is called with the compiled step before the first step of an attempt.
 	onCompiled func(s *State, c *strategy.CompiledStep)
 	// recordSteps are additional steps that become records.
 	recordSteps []int64

@@ -234,9 +234,9 @@ func (v *saver) write(ctx context.Context, r *runner) error {
 	return v.convertError(r, err)
 }
 
-// wait waits for the running save. Process 0 first meets the other processes, whose shards are
-// complete then. If a process is lost, process 0 learns it from that exchange immediately, and does
-// not have to wait for the missing shards.
+// wait waits for the running save. Process 0 first exchanges votes with the other processes, which
+// vote when their shards are complete. If a process is lost, the exchange fails immediately, so
+// that process 0 does not wait for missing shards.
 func (v *saver) wait(ctx context.Context, r *runner) error {
 	if !r.state.IsChief() {
 		return r.agree(ctx, v.manager.Wait(ctx), nil)

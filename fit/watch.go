@@ -128,7 +128,7 @@ func (r *runner) endWatch(err error) error {
 }
 
 // isRefused reports whether all processes have refused to begin the run, for example a resume with
-// other settings. The records of earlier lives must stay unchanged then.
+// other settings. The records of earlier attempts must stay unchanged then.
 func (r *runner) isRefused(err error) bool {
 	return err != nil && !r.started && (r.inAgreement || !r.isMultiProcess()) &&
 		!errors.As(err, new(*interrupt.Error)) && r.watchdogError() == nil

@@ -9,20 +9,21 @@ import (
 	"time"
 )
 
-// History describes one life of a run, or several consecutive lives. It can be encoded as JSON.
+// History describes one attempt of a run, or several consecutive attempts. It can be encoded as
+// JSON.
 type History struct {
 	// StartTime is the start of the first process, and EndTime is the time of the last record, by the
 	// hosts' clocks.
 	StartTime time.Time `json:"began"`
 	EndTime   time.Time `json:"seen"`
-	// Attempts is the number of lives; 0 means 1.
+	// Attempts is the number of attempts; 0 means 1.
 	Attempts int `json:"lives,omitempty"`
-	// FirstStep is the step from which the first life started, and LastStep is the last completed
+	// FirstStep is the step from which the first attempt started, and LastStep is the last completed
 	// step.
 	FirstStep int64 `json:"from"`
 	LastStep  int64 `json:"to"`
 	// Seconds is the time of each kind of activity, by the names of package watchdog. For joined
-	// lives it also contains the time of repeated steps ("again") and the time without a process
+	// attempts it also contains the time of repeated steps ("again") and the time without a process
 	// ("down").
 	Seconds map[string]float64 `json:"seconds,omitempty"`
 }
@@ -36,8 +37,8 @@ const (
 // stepKinds are the activities of steps.
 var stepKinds = []string{"launch", "result", "own code"}
 
-// Append joins h and the following life. The following life starts from a checkpoint, so the steps
-// of h after that checkpoint count as repeated. The time between the two lives is down.
+// Append joins h and the following attempt. The following attempt starts from a checkpoint, so the
+// steps of h after that checkpoint count as repeated. The time between the two attempts is down.
 func (h History) Append(next History) History {
 	joined := History{StartTime: h.StartTime, EndTime: next.EndTime, Attempts: h.attempts() + next.attempts(),
 		FirstStep: h.FirstStep, LastStep: next.LastStep, Seconds: maps.Clone(next.Seconds)}
@@ -149,7 +150,7 @@ func (s Breakdown) String() string {
 	text := fmt.Sprintf("goodput %.1f %% of %v", 100*s.Goodput(),
 		time.Duration(s.WallTime*float64(time.Second)).Round(time.Second/10))
 	if s.Attempts > 1 {
-		text += fmt.Sprintf(" in %d lives", s.Attempts)
+		text += fmt.Sprintf(" in %d attempts", s.Attempts)
 	}
 	components := s.components()
 	slices.SortStableFunc(components, func(a, b component) int { return cmp.Compare(*b.seconds, *a.seconds) })

@@ -108,6 +108,6 @@ func TestClocksThatJumpLoseNothing(t *testing.T) {
 func TestTheTextNamesTheLargestFirst(t *testing.T) {
 	h := goodput.History{StartTime: time.Unix(0, 0), EndTime: time.Unix(100, 0), LastStep: 5, Seconds: map[string]float64{"launch": 70, "save": 5, "compile": 20}}
 	assert.Equal(t, "goodput 70.0 % of 1m40s: compile 20.0 %, start 5.0 %, save 5.0 %", h.Breakdown().String())
-	assert.Equal(t, "goodput 58.3 % of 2m0s in 2 lives: compile 16.7 %, start 8.3 %, down 8.3 %, save 4.2 %, input 4.2 %",
+	assert.Equal(t, "goodput 58.3 % of 2m0s in 2 attempts: compile 16.7 %, start 8.3 %, down 8.3 %, save 4.2 %, input 4.2 %",
 		h.Append(goodput.History{StartTime: time.Unix(110, 0), EndTime: time.Unix(120, 0), FirstStep: 5, LastStep: 5, Seconds: map[string]float64{"input": 5}}).Breakdown().String())
 }

@@ -101,10 +101,10 @@ func (a *Agreement) AfterStep(ctx context.Context, step int64) (stop bool, err e
 }
 
 // Vote is [Agreement.AfterStep] with explicit inputs. own is this process's notice, or nil. ctx
-// limits the waits. before is a step, the same on all processes, after which the processes meet
-// anyway and call Met: Vote starts no exchange that would be read later than that step. Vote
-// returns the notice that stopped the processes: this process's own, or one whose reason names the
-// process.
+// limits the waits. before is a step, the same on all processes, after which the processes exchange
+// their notices in another way and call MarkExchanged. Vote starts no exchange that would be read
+// later than that step. Vote returns the notice that stopped the processes: this process's own, or
+// one whose reason names the process.
 func (a *Agreement) Vote(ctx context.Context, step int64, own *Notice, before int64) (*Notice, error) {
 	if a.notice != nil {
 		return a.notice, nil

@@ -17,7 +17,7 @@ type Options struct {
 	Host, Hosts int
 	// Name is the host's name in reports; empty means the name of the operating system.
 	Name string
-	// Run identifies this life of the job. It must be the same on all hosts, and different after
+	// Run identifies this attempt of the job. It must be the same on all hosts, and different after
 	// each restart. Records of another run are ignored.
 	Run string
 	// Dir is where the hosts exchange their records: a folder that all hosts share, or the URL of

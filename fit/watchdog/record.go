@@ -54,7 +54,7 @@ func (n *JSONFloat) UnmarshalJSON(b []byte) error {
 type Record struct {
 	// Version is the version of the encoding, [Version].
 	Version int `json:"version"`
-	// Run identifies the life of the job. Records of another life are old.
+	// Run identifies the attempt of the job. Records of another attempt are old.
 	Run string `json:"run,omitempty"`
 	// Host is the host's number, Hosts is the number of hosts, and Name is the host's name.
 	Host  int    `json:"host"`
@@ -92,7 +92,7 @@ type Record struct {
 	// TimeFractions are the fractions of the last Window seconds that each kind of activity used.
 	TimeFractions map[string]float64 `json:"shares,omitempty"`
 	Window        float64            `json:"window,omitempty"`
-	// History accounts for the time of the run over all of its lives; only host 0 has it.
+	// History accounts for the time of the run over all of its attempts; only host 0 has it.
 	History *goodput.History `json:"history,omitempty"`
 	// NonFatalError describes an operation that fails without ending the run, such as a save on a full
 	// disk.

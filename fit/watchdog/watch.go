@@ -29,17 +29,17 @@ func (w *Watchdog) exchangeRecords() {
 	ticker := time.NewTicker(w.opts.recordInterval())
 	defer ticker.Stop()
 	var sequence int64
-	var previous []byte // record of the earlier life
+	var previous []byte // record of the earlier attempt
 	inherited, cleared, lost := false, false, false
 	writeRecord := func(ctx context.Context) (err error) {
-		if !inherited { // the first put replaces the record of the earlier life
+		if !inherited { // the first put replaces the record of the earlier attempt
 			if previous, err = w.readPrevious(ctx); err != nil {
 				return err // the next put tries again
 			}
 			inherited = true
 		}
 		r, _ := w.currentRecord()
-		if !cleared && (r.Step > 0 || r.State == Ended) { // the life was accepted
+		if !cleared && (r.Step > 0 || r.State == Ended) { // the attempt was accepted
 			_ = w.records.removeStale(ctx, w.opts.Hosts)
 			cleared = true
 		}
@@ -92,8 +92,8 @@ func (w *Watchdog) exchangeRecords() {
 	}
 }
 
-// readPrevious returns this host's record of the earlier life, or nil. On host 0 it continues the
-// history of that life.
+// readPrevious returns this host's record of the earlier attempt, or nil. On host 0 it continues
+// the history of that attempt.
 func (w *Watchdog) readPrevious(ctx context.Context) (record []byte, err error) {
 	record, err = w.records.readEncoded(ctx, w.opts.Host)
 	if errors.Is(err, fs.ErrNotExist) {

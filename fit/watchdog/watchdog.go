@@ -71,10 +71,10 @@ type Watchdog struct {
 	olderSample, newerSample sample    // samples for rates and shares
 	suspected                []Finding // last sure findings, found at suspectedAt
 	suspectedAt              time.Duration
-	pastHistory              *goodput.History // history of earlier lives, on host 0
-	history                  goodput.History  // start of this life
-	isStepSet                bool             // life.From is known
-	isWithdrawn              bool             // the records of the earlier life are restored
+	pastHistory              *goodput.History // history of earlier attempts, on host 0
+	history                  goodput.History  // start of this attempt
+	isStepSet                bool             // history.FirstStep is known
+	isWithdrawn              bool             // the records of the earlier attempt are restored
 }
 
 // maxNested limits the depth of nested activities.
@@ -285,8 +285,9 @@ func (t *activityTimes) inUnits(unit time.Duration) map[string]float64 {
 	return result
 }
 
-// History returns the use of the run's time so far. On host 0 it includes the earlier lives, as far
-// as they are known from the last record in Options.Dir. On other hosts it only covers this life.
+// History returns the use of the run's time so far. On host 0 it includes the earlier attempts, as
+// far as they are known from the last record in Options.Dir. On other hosts it only covers this
+// attempt.
 func (w *Watchdog) History() goodput.History {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -301,7 +302,7 @@ func (w *Watchdog) joinedHistory() goodput.History {
 	if w.pastHistory == nil {
 		return h
 	}
-	if !w.isStepSet && h.LastStep == 0 { // the step from which this life resumes is not known yet
+	if !w.isStepSet && h.LastStep == 0 { // the step from which this attempt resumes is not known yet
 		h.FirstStep, h.LastStep = w.pastHistory.LastStep, w.pastHistory.LastStep
 	}
 	return w.pastHistory.Append(h)
@@ -341,10 +342,10 @@ func (w *Watchdog) SuspectedError() error {
 // closeWait limits the time for writing the last record.
 const closeWait = 2 * time.Second
 
-// Withdraw ends the watchdog of a life that was refused before its first step, such as a resume
-// with other settings. It restores this host's record of the earlier life. If there was none, host
-// 0 leaves a record with err, the run's error, and the other hosts leave none. All hosts must call
-// it instead of Close.
+// Withdraw ends the watchdog of an attempt that was refused before its first step, such as a resume
+// with other settings. It restores this host's record of the earlier attempt. If there was none,
+// host 0 leaves a record with err, the run's error, and the other hosts leave none. All hosts must
+// call it instead of Close.
 func (w *Watchdog) Withdraw(err error) error {
 	w.mu.Lock()
 	w.isWithdrawn = w.record.State != Ended
