@@ -31,12 +31,12 @@ func (h *hostPrograms) open() (*Backend, error) {
 }
 
 // newCPUBackend returns a backend that owns one CPU device.
-func newCPUBackend(life context.Context, opts Options) (*Backend, error) {
-	sys, err := system.Open(life, system.Options{CPUDevices: 1})
+func newCPUBackend(ctx context.Context, opts Options) (*Backend, error) {
+	sys, err := system.Open(ctx, system.Options{CPUDevices: 1})
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBackend(life, sys, opts)
+	b, err := newBackend(ctx, sys, opts)
 	if err != nil {
 		return nil, errors.Join(err, sys.Close())
 	}

@@ -51,7 +51,7 @@ func New(sys *system.System, opts Options) (*Backend, error) {
 }
 
 // newBackend is New with a parent context for the operations of the backend.
-func newBackend(life context.Context, sys *system.System, opts Options) (*Backend, error) {
+func newBackend(ctx context.Context, sys *system.System, opts Options) (*Backend, error) {
 	if sys == nil {
 		return nil, argumentError("New", "there is no system", "open one with system.Open, or use NewFromConfig")
 	}
@@ -63,7 +63,7 @@ func newBackend(life context.Context, sys *system.System, opts Options) (*Backen
 		target = lowering.TargetCPU
 	}
 	b := &Backend{opts: opts}
-	err := b.initialize(life, sys.Topology(), target, sys.Platform(),
+	err := b.initialize(ctx, sys.Topology(), target, sys.Platform(),
 		func(of engine.Options) (*engine.Runtime, error) { return engine.On(sys, of) })
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func newBackend(life context.Context, sys *system.System, opts Options) (*Backen
 
 // initialize creates the backend's runtime over the devices of a topology, and its lowering for
 // Options.Target, or for target if Options.Target is nil.
-func (b *Backend) initialize(life context.Context, topology tpu.Topology, target lowering.Target, platform string,
+func (b *Backend) initialize(ctx context.Context, topology tpu.Topology, target lowering.Target, platform string,
 	newRuntime func(engine.Options) (*engine.Runtime, error)) (err error) {
 	b.resources = newResources()
 	b.opts.Name = b.opts.backendName()
@@ -88,7 +88,7 @@ func (b *Backend) initialize(life context.Context, topology tpu.Topology, target
 		return err
 	}
 	b.runtime, err = newRuntime(engine.Options{
-		ErrorPrefix: "gomlx", Within: life, Groups: slices.Collect(slices.Chunk(ids,
+		ErrorPrefix: "gomlx", Within: ctx, Groups: slices.Collect(slices.Chunk(ids,
 			b.logical.Size())), Compiler: b.opts.Compiler, Closed: ErrFinalized,
 		Differ: func(what string, _ []string, differing []int) error {
 			return &MismatchError{Subject: what, Processes: differing}
@@ -125,24 +125,24 @@ func (b *Backend) describeDevice(num compute.DeviceNum) string {
 }
 
 // newMeshes returns the mesh over the devices and the mesh of the logical axes.
-func newMeshes(devices int, opts Options) (all, axes sharding.Mesh, err error) {
+func newMeshes(devices int, opts Options) (deviceMesh, logicalMesh sharding.Mesh, err error) {
 	logicalDevices := opts.LogicalDevices
 	if logicalDevices == 0 && len(opts.Axes) == 0 {
 		logicalDevices = 1
 	}
-	if axes, err = logical.NewMesh(logicalDevices, opts.Axes...); err != nil {
-		return all, axes, wrapError("New", "", err)
+	if logicalMesh, err = logical.NewMesh(logicalDevices, opts.Axes...); err != nil {
+		return deviceMesh, logicalMesh, wrapError("New", "", err)
 	}
-	if devices%axes.Size() != 0 {
-		return all, axes, argumentError("New", fmt.Sprintf("%d logical devices do not divide %d devices", axes.Size(),
+	if devices%logicalMesh.Size() != 0 {
+		return deviceMesh, logicalMesh, argumentError("New", fmt.Sprintf("%d logical devices do not divide %d devices", logicalMesh.Size(),
 			devices), "give a divisor")
 	}
-	all, err = sharding.NewMesh(append([]sharding.Axis{{Name: spmd.ReplicaAxis, Size: devices / axes.Size()}},
-		axes.Axes()...)...)
+	deviceMesh, err = sharding.NewMesh(append([]sharding.Axis{{Name: spmd.ReplicaAxis, Size: devices / logicalMesh.Size()}},
+		logicalMesh.Axes()...)...)
 	if err != nil {
-		return all, axes, wrapError("New", "", err)
+		return deviceMesh, logicalMesh, wrapError("New", "", err)
 	}
-	return all, axes, nil
+	return deviceMesh, logicalMesh, nil
 }
 
 // Mesh returns the mesh of the devices: the replica axis first, then the logical axes.

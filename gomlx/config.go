@@ -112,10 +112,10 @@ var configOptions = []configOption{
 func isPluginKind(plugin string) bool { return slices.Contains([]string{"cpu", "tpu", "cuda"}, plugin) }
 
 // parseText parses an option whose value may be any text except an empty one.
-func parseText(dst *string, value, otherwise string) (reason, hint string) {
+func parseText(dst *string, value, hintIfEmpty string) (reason, hint string) {
 	*dst = value
 	if value == "" {
-		return "it is empty", otherwise
+		return "it is empty", hintIfEmpty
 	}
 	return "", ""
 }

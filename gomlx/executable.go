@@ -79,12 +79,12 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 
 // placeParameters returns the placements of the parameters of a program. Rule errors are ignored if
 // distributed, because GoMLX's own distribution does not use the rules.
-func (b *Backend) placeParameters(p *lowering.Program, distributed bool) (places []logical.Placement, err error) {
+func (b *Backend) placeParameters(p *lowering.Program, distributed bool) (placements []logical.Placement, err error) {
 	isTable := isGatherTable(p)
 	for i, name := range p.ParameterNames {
 		dims := p.Parameters[i].Dimensions
 		if i >= numInputs(p) {
-			places = append(places, logical.Placement{Spec: sharding.Replicated(len(dims)), RuleText: "a constant"})
+			placements = append(placements, logical.Placement{Spec: sharding.Replicated(len(dims)), RuleText: "a constant"})
 			continue
 		}
 		place := PlaceData(b.mesh, dims)
@@ -99,9 +99,9 @@ func (b *Backend) placeParameters(p *lowering.Program, distributed bool) (places
 				return nil, err
 			}
 		}
-		places = append(places, place)
+		placements = append(placements, place)
 	}
-	return places, nil
+	return placements, nil
 }
 
 // isDistributed reports whether GoMLX names the devices of the program.

@@ -52,10 +52,10 @@ type TensorInfo struct {
 	Donated bool
 }
 
-// newExplanation returns the explanation of a program. places are the placements of its arguments.
-func newExplanation(name string, m *spmd.Module, places []logical.Placement, rules logical.Rules) *Explanation {
+// newExplanation returns the explanation of a program. placements are those of its arguments.
+func newExplanation(name string, m *spmd.Module, placements []logical.Placement, rules logical.Rules) *Explanation {
 	e := &Explanation{Program: name, Mesh: m.Mesh.String(), Rules: map[int]string{}}
-	for _, p := range places {
+	for _, p := range placements {
 		for _, i := range p.Rules {
 			e.Rules[i] = rules[i].String()
 		}
@@ -71,7 +71,7 @@ func newExplanation(name string, m *spmd.Module, places []logical.Placement, rul
 		})
 	}
 	for i, a := range m.Arguments {
-		add(&e.Parameters, a, places[i])
+		add(&e.Parameters, a, placements[i])
 	}
 	for _, r := range m.Results {
 		add(&e.Results, r, logical.Placement{})

@@ -22,17 +22,17 @@ import (
 // their first use.
 
 // replicate replicates a tensor on all devices. All processes must call it.
-func (b *Backend) replicate(l *placement, shape shapes.Shape) (*placement, error) {
-	if l.layout.Spec == nil {
+func (b *Backend) replicate(src *placement, shape shapes.Shape) (*placement, error) {
+	if src.layout.Spec == nil {
 		return nil, layoutError("processes hold parts of it, and no rule says which", nil)
 	}
-	key := fmt.Sprint(shape, *l.layout.Spec)
+	key := fmt.Sprint(shape, *src.layout.Spec)
 	b.gatherMu.Lock()
 	defer b.gatherMu.Unlock()
 	v, ok := b.gatherPrograms[key]
 	if !ok {
 		var err error
-		if v, err = b.compileGather(shape, *l.layout.Spec); err != nil {
+		if v, err = b.compileGather(shape, *src.layout.Spec); err != nil {
 			return nil, err
 		}
 		if b.gatherPrograms == nil {
@@ -42,7 +42,7 @@ func (b *Backend) replicate(l *placement, shape shapes.Shape) (*placement, error
 	}
 	args, results := engine.Table(len(v.partitions), 1), engine.Table(len(v.partitions), 1)
 	for row, d := range v.partitions {
-		args[row][0] = l.Buffers[d]
+		args[row][0] = src.Buffers[d]
 	}
 	if err := b.launch(v, args, results, nil); err != nil {
 		return nil, err

@@ -71,39 +71,39 @@ func (c *executableState) searchPlan(donated []bool) (*plan.Result, error) {
 }
 
 // lowerPlan returns the program sharded by a plan.
-func (c *executableState) lowerPlan(p plan.Plan, donated []bool) (made probe.Made, err error) {
+func (c *executableState) lowerPlan(p plan.Plan, donated []bool) (lowered probe.Made, err error) {
 	opts := c.backend.opts
 	opts.LogicalDevices, opts.Axes, opts.Rules, opts.RulesName, opts.Log = 0, p.Axes, p.Rules, p.RulesName, nil
 	b := &Backend{opts: opts, runtime: c.backend.runtime}
 	slice := c.backend.ahead.planSearch.slice
 	if b.mesh, b.logical, err = newMeshes(slice.Info().Devices, opts); err != nil {
-		return made, err
+		return lowered, err
 	}
 	if err := opts.validate(b.mesh); err != nil {
-		return made, err
+		return lowered, err
 	}
 	split := &executableState{backend: b, program: c.program}
 	if split.placements, err = b.placeParameters(c.program, false); err != nil {
-		return made, err
+		return lowered, err
 	}
 	frame, _ := split.frame(donated)
 	m, err := spmd.AssembleGlobal(c.program, frame)
 	if err != nil {
-		return made, err
+		return lowered, err
 	}
-	made.Program = probe.Program{Slice: slice, Program: pjrt.Program{Code: m.Text, Trusted: true},
+	lowered.Program = probe.Program{Slice: slice, Program: pjrt.Program{Code: m.Text, Trusted: true},
 		Options: b.runtime.Options(1), Replicas: p.Replicas, Logical: p.Logical()}
 	for i, name := range c.program.ParameterNames[:numInputs(c.program)] {
 		dims := c.program.Parameters[i].Dimensions
 		if isVariable(name) {
-			made.Variables = append(made.Variables, plan.Variable{Path: name, Dims: dims})
+			lowered.Variables = append(lowered.Variables, plan.Variable{Path: name, Dims: dims})
 		} else if len(dims) > 0 {
-			made.Rows = max(made.Rows, dims[0])
+			lowered.Rows = max(lowered.Rows, dims[0])
 		}
 	}
-	made.Report, err = newReport(c.program.Name, m, report.Input{Target: c.backend.ahead.target,
+	lowered.Report, err = newReport(c.program.Name, m, report.Input{Target: c.backend.ahead.target,
 		Program: pjrt.ExecutableRecord{}.Executable()})
-	return made, err
+	return lowered, err
 }
 
 // readPlan reads the plan file of plan=, unless topology= is set.

@@ -59,9 +59,9 @@ func (s *resources) Len() int {
 	return len(s.live)
 }
 
-// Close closes all resources and then calls end with their errors, sorted. It returns the result of
-// end. Every later Close only returns the same result.
-func (s *resources) Close(end func(errs []error) error) error {
+// Close closes all resources and then calls finish with their errors, sorted. It returns the result of
+// finish. Every later Close only returns the same result.
+func (s *resources) Close(finish func(errs []error) error) error {
 	s.mu.Lock()
 	live := s.live
 	s.live = nil
@@ -77,7 +77,7 @@ func (s *resources) Close(end func(errs []error) error) error {
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) }) // the set has no order
-	err := end(errs)
+	err := finish(errs)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = err
