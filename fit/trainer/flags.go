@@ -166,7 +166,7 @@ func (f *Flags) Parse(args []string, w io.Writer) error {
 	for _, v := range []struct {
 		flag        string
 		value       int64
-		from, flags int64
+		from, to int64
 	}{
 		{"steps", f.Steps, 1, 1 << 40}, {"batch", int64(f.Batch), 0, 1 << 30}, {"accumulate", int64(f.Accumulate), 1,
 			1 << 20},
