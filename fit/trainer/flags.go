@@ -164,8 +164,8 @@ func (f *Flags) Parse(args []string, w io.Writer) error {
 		return usageError("give it by -out", "-near requires the folder or URL of the other checkpoints")
 	}
 	for _, v := range []struct {
-		flag        string
-		value       int64
+		flag     string
+		value    int64
 		from, to int64
 	}{
 		{"steps", f.Steps, 1, 1 << 40}, {"batch", int64(f.Batch), 0, 1 << 30}, {"accumulate", int64(f.Accumulate), 1,
