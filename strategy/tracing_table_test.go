@@ -144,7 +144,7 @@ var tracingCalls = map[string]struct {
 	"strategy.Variable.SaveValue":    {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.v.SaveValue(ctx)) }},
 	"strategy.Variable.RestoreValue": {call: func(ctx context.Context, w *tracingWorld) error { return w.v.RestoreValue(ctx, nil) }},
 	"strategy.Variable.Local":        {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.v.Local(ctx, 0)) }},
-	"strategy.Variable.LocalPart":    {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.v.LocalShard(ctx, 0, 0)) }},
+	"strategy.Variable.LocalShard":   {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.v.LocalShard(ctx, 0, 0)) }},
 	"strategy.Variable.Ready":        {call: func(ctx context.Context, w *tracingWorld) error { return w.v.Ready(ctx) }},
 	"eager.Extended.ReadVar":         {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.e.ReadVar(ctx, w.v)) }},
 	"eager.Component.Local":          {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.component.Local(ctx)) }},
@@ -231,9 +231,9 @@ var tracingCalls = map[string]struct {
 	"stepfile.LoadTrain": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(stepfile.LoadTrain(ctx, w.s, &bytes.Buffer{}, nil))
 	}},
-	"strategy.Variables.Pull":    {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Pull(ctx) }},
-	"strategy.Variables.Push":    {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Push(ctx) }},
-	"strategy.TPUStrategy.Agree": {call: func(ctx context.Context, w *tracingWorld) error { return w.s.CheckSame(ctx, "a", "b") }},
+	"strategy.Variables.Pull":        {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Pull(ctx) }},
+	"strategy.Variables.Push":        {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Push(ctx) }},
+	"strategy.TPUStrategy.CheckSame": {call: func(ctx context.Context, w *tracingWorld) error { return w.s.CheckSame(ctx, "a", "b") }},
 	"strategy.TPUStrategy.GatherBytes": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(w.s.GatherBytes(ctx, "a", nil))
 	}},

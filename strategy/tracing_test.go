@@ -35,7 +35,7 @@ func TestEveryCallThatTakesAContextIsInTheTable(t *testing.T) {
 		all = append(all, tracingNames(t, filepath.FromSlash(dir))...)
 	}
 	all = slices.DeleteFunc(all, func(name string) bool {
-		return name == "strategy.BatchStack.Local" || // never read
+		return name == "strategy.StackedBatches.Local" || // never read
 			name == "strategy.aheadExecutable.Execute"
 	})
 	for _, name := range all {
