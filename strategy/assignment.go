@@ -11,21 +11,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// assignmentOf builds an assignment with the given numbers of replicas and logical devices. It
+// newAssignment builds an assignment with the given numbers of replicas and logical devices. It
 // places replicas by slice if bySlice is set, or if TensorFlow's order would mix the slices.
-func assignmentOf(topology tpu.Topology, replicas, logicalDevices int, bySlice bool) (tpu.DeviceAssignment, error) {
-	assignment, err := blockwise(topology, replicas, logicalDevices, bySlice)
+func newAssignment(topology tpu.Topology, replicas, logicalDevices int, bySlice bool) (tpu.DeviceAssignment, error) {
+	assignment, err := assignBlocks(topology, replicas, logicalDevices, bySlice)
 	if err == nil && assignment.HasMixedSliceOrder() {
-		if better, err := blockwise(topology, assignment.NumReplicas(), logicalDevices, true); err == nil {
+		if better, err := assignBlocks(topology, assignment.NumReplicas(), logicalDevices, true); err == nil {
 			return better, nil
 		}
 	}
 	return assignment, err
 }
 
-// blockwise builds an assignment in which the logical devices of a replica form a block: first the
+// assignBlocks builds an assignment in which the logical devices of a replica form a block: first the
 // cores of a chip, then neighboring chips. With bySlice a block is within one slice.
-func blockwise(topology tpu.Topology, replicas, logicalDevices int, bySlice bool) (tpu.DeviceAssignment, error) {
+func assignBlocks(topology tpu.Topology, replicas, logicalDevices int, bySlice bool) (tpu.DeviceAssignment, error) {
 	if replicas < 0 || logicalDevices < 0 {
 		return tpu.DeviceAssignment{}, &OptionError{Option: "Replicas", Reason: fmt.Sprintf(
 			"%d replicas of %d logical devices; both are counts", replicas, logicalDevices)}
@@ -42,7 +42,7 @@ func blockwise(topology tpu.Topology, replicas, logicalDevices int, bySlice bool
 	}
 	if rest != 1 {
 		return tpu.DeviceAssignment{}, &OptionError{Option: "LogicalDevices", Reason: fmt.Sprintf(
-			"no block of %d devices divides the mesh %v; take %s", logicalDevices, mesh, blocks(mesh))}
+			"no block of %d devices divides the mesh %v; take %s", logicalDevices, mesh, formatBlockSizes(mesh))}
 	}
 	if replicas == 0 {
 		var err error
@@ -57,8 +57,8 @@ func blockwise(topology tpu.Topology, replicas, logicalDevices int, bySlice bool
 	return assignment, nil
 }
 
-// blocks lists the sizes of the blocks that divide a mesh evenly.
-func blocks(mesh [4]int) string {
+// formatBlockSizes lists the sizes of the blocks that divide a mesh evenly.
+func formatBlockSizes(mesh [4]int) string {
 	sizes := []int{1}
 	for _, length := range mesh {
 		for _, size := range slices.Clone(sizes) {
@@ -100,8 +100,8 @@ func checkSlices(topology tpu.Topology, assignment tpu.DeviceAssignment, opts Op
 	return nil
 }
 
-// names returns TensorFlow's names of the logical devices of a replica, and of its host.
-func (s *TPUStrategy) names(replica int) (devices []string, host string) {
+// deviceNames returns TensorFlow's names of the logical devices of a replica, and of its host.
+func (s *TPUStrategy) deviceNames(replica int) (devices []string, host string) {
 	job, platform := "worker", strings.ToUpper(s.runtime.Platform())
 	if platform == "CPU" {
 		job = "localhost"
@@ -125,15 +125,15 @@ func (s *TPUStrategy) names(replica int) (devices []string, host string) {
 func (v *Variable) Devices() []string {
 	names := make([]string, v.strategy.replicas)
 	for r := range names {
-		of, _ := v.strategy.names(r)
+		of, _ := v.strategy.deviceNames(r)
 		names[r] = of[v.column]
 	}
 	return names
 }
 
-// partitionsIn returns, for each partition of m, the partition of other on the same device. It
+// mapPartitions returns, for each partition of m, the partition of other on the same device. It
 // returns false if other does not have one of the devices.
-func partitionsIn(m, other *engine.Runtime) ([]int, bool) {
+func mapPartitions(m, other *engine.Runtime) ([]int, bool) {
 	on := make(map[*pjrt.Device]int, len(other.All))
 	for e, device := range other.All {
 		on[device] = e

@@ -18,14 +18,14 @@ type Binding struct {
 	program *program
 
 	// The strategy's launch lock guards the fields below.
-	arguments  []Value // keeps the arguments from being garbage collected
-	own        int     // number of arguments that are not borrowed from other strategies
-	made       copies  // copies that Close closes
-	results    []Value
-	columns    [][]*pjrt.Buffer // buffers of the arguments, by argument, then device
-	args, outs [][]*pjrt.Buffer
-	generation int
-	closed     bool
+	arguments    []Value         // keeps the arguments from being garbage collected
+	numArguments int             // number of arguments that are not borrowed from other strategies
+	ownedValues  temporaryValues // copies that Close closes
+	results      []Value
+	columns      [][]*pjrt.Buffer // buffers of the arguments, by argument, then device
+	args, outs   [][]*pjrt.Buffer
+	generation   int
+	closed       bool
 }
 
 // Bind compiles the function for these arguments and returns a Binding. Bind copies host arguments,
@@ -35,7 +35,7 @@ func (f *Function) Bind(ctx context.Context, args ...any) (*Binding, error) {
 	if err := RefuseTracing(ctx, "binding "+f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
-	values, made, err := f.arguments(ctx, args, toRun)
+	values, made, err := f.prepareArguments(ctx, args, purposeRun)
 	if err != nil {
 		return nil, err
 	}
@@ -44,24 +44,24 @@ func (f *Function) Bind(ctx context.Context, args ...any) (*Binding, error) {
 		_ = made.close()
 		return nil, err
 	}
-	b.made = made
+	b.ownedValues = made
 	return b, nil
 }
 
 // bind prepares the launches of the values' program.
 func (f *Function) bind(ctx context.Context, values []Value) (*Binding, error) {
-	p, err := f.program(ctx, values, toRun)
+	p, err := f.program(ctx, values, purposeRun)
 	if err != nil {
 		return nil, err
 	}
-	if err := arrive(ctx, p.variables...); err != nil {
+	if err := initVariables(ctx, p.variables...); err != nil {
 		return nil, err
 	}
-	borrowed, err := p.borrow(ctx)
+	borrowed, err := p.copyBorrowed(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b := &Binding{program: p, generation: -1, arguments: slices.Concat(values, borrowed), own: len(values)}
+	b := &Binding{program: p, generation: -1, arguments: slices.Concat(values, borrowed), numArguments: len(values)}
 	values = b.arguments
 	buffers, err := buffersOf(values)
 	if err != nil {
@@ -70,13 +70,13 @@ func (f *Function) bind(ctx context.Context, values []Value) (*Binding, error) {
 	b.columns = buffers
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()
-	b.layout(nil)
+	b.updateTables(nil)
 	return b, nil
 }
 
-// layout updates the argument and result matrices, and keeps the results.
-func (b *Binding) layout(results [][]*pjrt.Buffer) {
-	b.args, b.outs = b.program.matrix(b.program.variables, b.columns, results)
+// updateTables updates the argument and result matrices, and keeps the results.
+func (b *Binding) updateTables(results [][]*pjrt.Buffer) {
+	b.args, b.outs = b.program.bufferTables(b.program.variables, b.columns, results)
 	b.generation = b.program.function.strategy.generation
 }
 
@@ -87,13 +87,13 @@ func (b *Binding) Launch(ctx context.Context) error {
 		return RefuseTracing(ctx, "launching "+b.program.function.opts.Name, fault.InsteadOfRunning)
 	}
 	if len(b.program.borrowed) > 0 {
-		if err := b.borrow(ctx); err != nil {
+		if err := b.updateBorrowed(ctx); err != nil {
 			return err
 		}
 	}
 	s := b.program.function.strategy
 	s.runtime.Launch.Lock()
-	err := b.run(ctx)
+	err := b.launchLocked(ctx)
 	s.runtime.Launch.Unlock() // not deferred: a defer costs a tenth of the overhead of a short launch
 	if guard := b.program.function.guard; guard != nil && err == nil {
 		return guard.Launched(ctx, b.program.function)
@@ -101,9 +101,9 @@ func (b *Binding) Launch(ctx context.Context) error {
 	return err
 }
 
-// borrow copies the current values of other strategies' variables.
-func (b *Binding) borrow(ctx context.Context) error {
-	fresh, err := b.program.borrow(ctx)
+// updateBorrowed copies the current values of other strategies' variables.
+func (b *Binding) updateBorrowed(ctx context.Context) error {
+	fresh, err := b.program.copyBorrowed(ctx)
 	if err != nil {
 		return err
 	}
@@ -113,27 +113,27 @@ func (b *Binding) borrow(ctx context.Context) error {
 		return err
 	}
 	for i := range fresh {
-		b.setColumn(b.own+i, columns[i])
+		b.setColumn(b.numArguments+i, columns[i])
 	}
 	b.launchLock().Lock()
-	old := copies(slices.Clone(b.arguments[b.own:]))
-	copy(b.arguments[b.own:], fresh)
+	old := temporaryValues(slices.Clone(b.arguments[b.numArguments:]))
+	copy(b.arguments[b.numArguments:], fresh)
 	b.launchLock().Unlock()
 	return old.close()
 }
 
-// run is Launch with the lock held.
-func (b *Binding) run(ctx context.Context) error {
+// launchLocked is Launch with the lock held.
+func (b *Binding) launchLocked(ctx context.Context) error {
 	p := b.program
 	s := p.function.strategy
 	if b.closed {
-		return closed("bound function %s", p.function.opts.Name)
+		return newClosedError("bound function %s", p.function.opts.Name)
 	}
 	if s.closed.Load() {
 		return ErrClosed
 	}
 	if b.generation != s.generation {
-		b.layout(b.resultColumns())
+		b.updateTables(b.resultColumns())
 	}
 	// The buffers of an earlier launch are closed, so that this launch reuses them.
 	for j := range p.results {
@@ -147,21 +147,21 @@ func (b *Binding) run(ctx context.Context) error {
 	}
 	o := pjrt.ExecuteOptions{Donate: p.donate}
 	err := p.executable.Execute(ctx, b.args, b.outs, o)
-	for err != nil && b.letGo(err) {
+	for err != nil && b.dropBusyResults(err) {
 		err = p.executable.Execute(ctx, b.args, b.outs, o)
 	}
 	if err != nil {
-		return closedMeanwhile(fault.Of("running "+p.function.opts.Name, err, ""))
+		return asClosedError(fault.Of("running "+p.function.opts.Name, err, ""))
 	}
 	if b.results == nil && p.results > 0 {
-		return b.adopt()
+		return b.createResults()
 	}
 	return nil
 }
 
-// letGo reports whether a launch failed because a reader uses a result of the previous launch. In
+// dropBusyResults reports whether a launch failed because a reader uses a result of the previous launch. In
 // that case it leaves the results to the reader, and the next launch creates new ones.
-func (b *Binding) letGo(err error) bool {
+func (b *Binding) dropBusyResults(err error) bool {
 	var wrong *pjrt.ArgumentError
 	if b.results == nil || !errors.Is(err, pjrt.ErrBusy) || !errors.As(err, &wrong) || !wrong.IsResult || wrong.Index >= b.program.results {
 		return false
@@ -176,8 +176,8 @@ func (b *Binding) letGo(err error) bool {
 	return true
 }
 
-// adopt creates values for the results of the first launch. Later launches reuse the buffers.
-func (b *Binding) adopt() error {
+// createResults creates values for the results of the first launch. Later launches reuse the buffers.
+func (b *Binding) createResults() error {
 	for j, column := range b.resultColumns() {
 		v, err := b.program.result(j, column, b.arguments)
 		if err != nil {
@@ -224,7 +224,7 @@ func (b *Binding) launchLock() *sync.Mutex { return &b.program.function.strategy
 func (b *Binding) Results() []Value {
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()
-	if b.program.givesNothing() {
+	if b.program.hasNoResults() {
 		return nil
 	}
 	return b.results
@@ -241,5 +241,5 @@ func (b *Binding) Close() error {
 		return nil
 	}
 	b.closed = true
-	return copies(slices.Concat(b.results, b.made, b.arguments[b.own:])).close()
+	return temporaryValues(slices.Concat(b.results, b.ownedValues, b.arguments[b.numArguments:])).close()
 }

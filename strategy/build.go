@@ -35,8 +35,8 @@ func (c Compilation) String() string {
 		c.Name, c.Replicas, c.LogicalDevices, c.Passed.Round(time.Second), size)
 }
 
-// goesOn returns the callback for long compilations, or nil.
-func (o *Options) goesOn() func(engine.Compilation) {
+// progressCallback returns the callback for long compilations, or nil.
+func (o *Options) progressCallback() func(engine.Compilation) {
 	switch {
 	case o.Compiling != nil:
 		return func(c engine.Compilation) { o.Compiling(Compilation(c)) }
@@ -49,39 +49,39 @@ func (o *Options) goesOn() func(engine.Compilation) {
 	return nil
 }
 
-// phases reports the phases of building one step's program.
-type phases struct {
-	tell func(phase.Phase)
-	now  phase.Phase
+// phaseReporter reports the phases of building one step's program.
+type phaseReporter struct {
+	report  func(phase.Phase)
+	current phase.Phase
 }
 
-// phases returns the reporter for one program. It may be nil; its methods accept a nil receiver.
-func (f *Function) phases() *phases {
+// phaseReporter returns the reporter for one program. It may be nil; its methods accept a nil receiver.
+func (f *Function) newPhaseReporter() *phaseReporter {
 	s := f.strategy
 	if s.opts.Phases == nil || f.opts.own {
 		return nil
 	}
-	return &phases{s.opts.Phases, phase.Phase{Name: f.opts.Name, Target: s.reportTarget().Name, Replicas: s.replicas, LogicalDevices: s.logicalDevices}}
+	return &phaseReporter{s.opts.Phases, phase.Phase{Name: f.opts.Name, Target: s.reportTarget().Name, Replicas: s.replicas, LogicalDevices: s.logicalDevices}}
 }
 
-func (p *phases) begin(stage phase.Stage) {
+func (p *phaseReporter) reportStage(stage phase.Stage) {
 	if p != nil {
-		p.now.Stage = stage
-		p.tell(p.now)
+		p.current.Stage = stage
+		p.report(p.current)
 	}
 }
 
-func (p *phases) compile(textBytes int) {
+func (p *phaseReporter) reportCompiling(textBytes int) {
 	if p != nil {
-		p.now.TextBytes = textBytes
-		p.begin(phase.Compiling)
+		p.current.TextBytes = textBytes
+		p.reportStage(phase.Compiling)
 	}
 }
 
-func (p *phases) done(err error) {
+func (p *phaseReporter) reportDone(err error) {
 	if p != nil {
-		p.now.Err = err
-		p.begin(phase.Done)
+		p.current.Err = err
+		p.reportStage(phase.Done)
 	}
 }
 
@@ -115,24 +115,24 @@ func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 // a system.
 func (s *TPUStrategy) Slice() *system.Slice { return s.slice }
 
-// abstract returns a value without contents, for a batch or for a value that is not split.
-func (b batchShare) abstract(shape shapes.Shape, split bool) (Value, error) {
-	dims, _, err := b.shareLayout(shape, split)
+// newAbstractValue returns a value without contents, for a batch or for a value that is not split.
+func (b batchSplitter) newAbstractValue(shape shapes.Shape, split bool) (Value, error) {
+	dims, _, err := b.replicaLayout(shape, split)
 	if err != nil {
 		return nil, err
 	}
 	return b.newValue(split, shape.DType, dims, b.annotation, nil)
 }
 
-// shareLayout returns the dimensions of a replica's share of a batch, or of a value that is not
+// replicaLayout returns the dimensions of a replica's share of a batch, or of a value that is not
 // split, and its layout.
-func (b batchShare) shareLayout(shape shapes.Shape, split bool) (dims []int, l *engine.Layout, err error) {
+func (b batchSplitter) replicaLayout(shape shapes.Shape, split bool) (dims []int, l *engine.Layout, err error) {
 	if !shape.Ok() {
 		return nil, nil, fault.New(errkind.ValueError, "shape of an argument", "give the shape of the whole batch, of known dimensions", "%s is no shape of a tensor", shape)
 	}
 	dims = shape.Dimensions
 	if split {
-		if dims, err = shareShape(dims, b.count()); err != nil {
+		if dims, err = replicaShareShape(dims, b.numShares()); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -18,12 +18,12 @@ import (
 type capture struct {
 	variable *Variable
 	name     string
-	now      *graph.Node // the variable's value at this point of the trace
+	value    *graph.Node // the variable's value at this point of the trace
 	changed  bool
-	// first is the value at the start of the step.
-	first *graph.Node
+	// initial is the value at the start of the step.
+	initial *graph.Node
 	// wrote, if not nil, is called with each written value.
-	wrote func(x *graph.Node)
+	onWrite func(x *graph.Node)
 	// borrowed is set for a variable of another strategy, whose value is copied for each run.
 	borrowed bool
 }
@@ -32,36 +32,36 @@ type capture struct {
 func (rc *ReplicaContext) capture(op string, v *Variable) *capture {
 	rc.requireTracing(op)
 	if v == nil {
-		panic(v.ownedBy(rc.strategy, op))
+		panic(v.checkOwnedBy(rc.strategy, op))
 	}
 	borrowed := v.strategy != rc.strategy
 	if borrowed {
-		if _, ok := partitionsIn(rc.strategy.runtime, v.strategy.runtime); !ok {
-			panic(v.ownedBy(rc.strategy, op))
+		if _, ok := mapPartitions(rc.strategy.runtime, v.strategy.runtime); !ok {
+			panic(v.checkOwnedBy(rc.strategy, op))
 		}
 	}
-	if c := rc.capturing(v); c != nil {
+	if c := rc.findCapture(v); c != nil {
 		return c
 	}
 	if !rc.inMain() {
 		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: fmt.Sprintf("variable %q is met first inside a loop body or a branch of the step", v.path), Hint: "call Read before it"})
 	}
 	c := &capture{variable: v, name: fmt.Sprintf("distributed_%d", len(rc.captured)), borrowed: borrowed}
-	if rc.meet != nil && !borrowed {
-		if path, first, wrote := rc.meet(op, v); first != nil {
-			c.name, c.now, c.wrote = path, first, wrote
-			rc.strategy.Variables(rc.state.Scope.Store()).trains(path, v)
+	if rc.onFirstUse != nil && !borrowed {
+		if path, first, wrote := rc.onFirstUse(op, v); first != nil {
+			c.name, c.value, c.onWrite = path, first, wrote
+			rc.strategy.Variables(rc.state.Scope.Store()).registerProxy(path, v)
 		}
 	}
-	if c.now == nil {
-		c.now = graph.Parameter(rc.graph, c.name, v.Shape())
+	if c.value == nil {
+		c.value = graph.Parameter(rc.graph, c.name, v.Shape())
 	}
-	c.first = c.now
+	c.initial = c.value
 	rc.captured = append(rc.captured, c)
 	return c
 }
 
-func (rc *ReplicaContext) capturing(v *Variable) *capture {
+func (rc *ReplicaContext) findCapture(v *Variable) *capture {
 	for _, c := range rc.captured {
 		if c.variable == v {
 			return c
@@ -70,7 +70,7 @@ func (rc *ReplicaContext) capturing(v *Variable) *capture {
 	return nil
 }
 
-func (rc *ReplicaContext) capturedAs(name string) *capture {
+func (rc *ReplicaContext) findCaptureByName(name string) *capture {
 	for _, c := range rc.captured {
 		if c.name == name {
 			return c
@@ -92,17 +92,17 @@ func (rc *ReplicaContext) capturedAs(name string) *capture {
 // A variable of another strategy can be read, but not written, if the other strategy has all
 // devices of this one: each run copies its cross-replica value on the devices. Otherwise Read
 // panics with [ErrOtherStrategy].
-func (rc *ReplicaContext) Read(v *Variable) *graph.Node { return rc.capture("Read", v).now }
+func (rc *ReplicaContext) Read(v *Variable) *graph.Node { return rc.capture("Read", v).value }
 
 // ReadReduced returns the variable's cross-replica value: the components of an [OnRead] variable
 // combined by its aggregation, with one all-reduce, or the value of an [OnWrite] variable.
 func (rc *ReplicaContext) ReadReduced(v *Variable) *graph.Node {
 	c := rc.capture("ReadAcross", v)
-	rc.inReplica("ReadAcross")
+	rc.requireReplicaCode("ReadAcross")
 	if v.synchronization == OnWrite || c.borrowed {
-		return c.now
+		return c.value
 	}
-	return rc.combine(v.aggregation, c.now)
+	return rc.combine(v.aggregation, c.value)
 }
 
 // Assign sets the variable to a new value and returns that value: TensorFlow's assign in a replica.
@@ -134,48 +134,48 @@ func (rc *ReplicaContext) AssignSub(v *Variable, x any) *graph.Node {
 func (rc *ReplicaContext) write(op string, v *Variable, x any, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
 	c := rc.capture(op, v)
 	op = fmt.Sprintf("%s %q", op, v.path)
-	c.own(op)
-	rc.inReplica(op)
-	return rc.set(op, c, rc.aggregate(op, v, x), apply)
+	c.requireOwn(op)
+	rc.requireReplicaCode(op)
+	return rc.setVariable(op, c, rc.aggregate(op, v, x), apply)
 }
 
-// own panics if the variable belongs to another strategy, for writes.
-func (c *capture) own(op string) {
+// requireOwn panics if the variable belongs to another strategy, for writes.
+func (c *capture) requireOwn(op string) {
 	if c.borrowed {
 		panic(fault.OtherStrategy(op, fmt.Sprintf("variable %q", c.variable.path)))
 	}
 }
 
-// set writes x, which is already aggregated.
-func (rc *ReplicaContext) set(op string, c *capture, x *graph.Node, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
-	c.own(op)
-	if !x.Shape().Equal(c.now.Shape()) {
-		panic(fault.New(errkind.ValueError, op, "give a value of the variable's shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), c.now.Shape()))
+// setVariable writes x, which is already aggregated.
+func (rc *ReplicaContext) setVariable(op string, c *capture, x *graph.Node, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
+	c.requireOwn(op)
+	if !x.Shape().Equal(c.value.Shape()) {
+		panic(fault.New(errkind.ValueError, op, "give a value of the variable's shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), c.value.Shape()))
 	}
-	rc.writesInMain(op)
-	return c.write(apply(c.now, x))
+	rc.requireMain(op)
+	return c.write(apply(c.value, x))
 }
 
 // write sets the variable's value at this point of the trace.
 func (c *capture) write(x *graph.Node) *graph.Node {
-	c.now, c.changed = x, true
-	if c.wrote != nil {
-		c.wrote(x)
+	c.value, c.changed = x, true
+	if c.onWrite != nil {
+		c.onWrite(x)
 	}
 	return x
 }
 
-// writesInMain panics in a loop body or a branch, whose writes the rest of the step could not read.
-func (rc *ReplicaContext) writesInMain(op string) {
+// requireMain panics in a loop body or a branch, whose writes the rest of the step could not read.
+func (rc *ReplicaContext) requireMain(op string) {
 	if !rc.inMain() {
 		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called inside a loop body or a branch of the step", Hint: "return the value from there and write it after"})
 	}
 }
 
-// node returns a node for an operand: the value of a variable in the replica, the component of a
+// toNode returns a node for an operand: the value of a variable in the replica, the component of a
 // variable, or a constant for a host value. A number is converted to the dtype of v. host reports
 // that the value is one for all replicas.
-func (rc *ReplicaContext) node(op string, v *Variable, o operand) (node *graph.Node, host bool) {
+func (rc *ReplicaContext) toNode(op string, v *Variable, o operand) (node *graph.Node, host bool) {
 	switch {
 	case o.node != nil:
 		if o.node.Graph() != rc.graph {
@@ -185,9 +185,9 @@ func (rc *ReplicaContext) node(op string, v *Variable, o operand) (node *graph.N
 	case o.variable != nil:
 		c := rc.capture(op, o.variable)
 		if o.replica < 0 || c.borrowed || !o.variable.perReplica() || rc.strategy.replicas == 1 {
-			return c.now, false
+			return c.value, false
 		}
-		return rc.of(constant(rc.graph, dtypes.Int32, float64(o.replica)), c.now), false
+		return rc.selectReplica(constant(rc.graph, dtypes.Int32, float64(o.replica)), c.value), false
 	case o.kind == deviceOperand:
 		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", o.x), Hint: "pass it to the step as an argument"})
 	case v != nil && len(v.shape) == 0 && number.Is(o.x):
@@ -197,7 +197,7 @@ func (rc *ReplicaContext) node(op string, v *Variable, o operand) (node *graph.N
 		}
 		o = operandOf(x)
 	}
-	t, err := o.host(op)
+	t, err := o.toHostTensor(op)
 	if err != nil {
 		panic(err)
 	}
@@ -206,7 +206,7 @@ func (rc *ReplicaContext) node(op string, v *Variable, o operand) (node *graph.N
 
 // aggregate combines the replicas' values of a write by the variable's aggregation.
 func (rc *ReplicaContext) aggregate(op string, v *Variable, x any) *graph.Node {
-	node, host := rc.node(op, v, operandOf(x))
+	node, host := rc.toNode(op, v, operandOf(x))
 	if v.synchronization == OnRead {
 		return node
 	}
@@ -231,9 +231,9 @@ func (rc *ReplicaContext) aggregate(op string, v *Variable, x any) *graph.Node {
 // combine aggregates replica-varying x.
 func (rc *ReplicaContext) combine(a VariableAggregation, x *graph.Node) *graph.Node {
 	if a == AggregateFirst {
-		return rc.first(x) // any dtype is possible, because x is not summed
+		return rc.firstReplica(x) // any dtype is possible, because x is not summed
 	}
-	if err := reducible(rc.strategy, x.DType()); err != nil {
+	if err := checkReducible(rc.strategy, x.DType()); err != nil {
 		panic(err)
 	}
 	reduction, err := a.ReduceOp()
@@ -243,16 +243,16 @@ func (rc *ReplicaContext) combine(a VariableAggregation, x *graph.Node) *graph.N
 	return allReduce(reduction, x, rc.strategy.replicas)
 }
 
-// first returns x of replica 0.
-func (rc *ReplicaContext) first(x *graph.Node) *graph.Node {
+// firstReplica returns x of replica 0.
+func (rc *ReplicaContext) firstReplica(x *graph.Node) *graph.Node {
 	if rc.strategy.replicas == 1 {
 		return x
 	}
-	return rc.of(constant(rc.graph, dtypes.Int32, 0), x)
+	return rc.selectReplica(constant(rc.graph, dtypes.Int32, 0), x)
 }
 
-// of returns x of a replica, bit for bit.
-func (rc *ReplicaContext) of(replica, x *graph.Node) *graph.Node {
+// selectReplica returns x of a replica, bit for bit.
+func (rc *ReplicaContext) selectReplica(replica, x *graph.Node) *graph.Node {
 	here := graph.Equal(rc.ReplicaIDInSyncGroup(), replica)
 	if x.DType() == dtypes.Bool {
 		return spmd.AllReduce(graph.And(x, here), spmd.Broadcast)
@@ -261,9 +261,9 @@ func (rc *ReplicaContext) of(replica, x *graph.Node) *graph.Node {
 	return spmd.AllReduce(graph.Where(here, x, zeros), spmd.Broadcast)
 }
 
-// inReplica panics with [ErrContext] after the trace, inside a merge call and for nodes of another
+// requireReplicaCode panics with [ErrContext] after the trace, inside a merge call and for nodes of another
 // graph.
-func (rc *ReplicaContext) inReplica(op string, nodes ...*graph.Node) {
+func (rc *ReplicaContext) requireReplicaCode(op string, nodes ...*graph.Node) {
 	rc.requireTracing(op, nodes...)
 	if rc.state.Merging {
 		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "the replica context is used inside MergeCall", Hint: "use the merge context"})
@@ -278,15 +278,15 @@ var _ region.StepVariable = (*capture)(nil)
 func (c *capture) Name() string { return c.variable.path }
 
 // InitialValue implements region.StepVariable.
-func (c *capture) InitialValue() *graph.Node { return c.first }
+func (c *capture) InitialValue() *graph.Node { return c.initial }
 
 // Value implements region.StepVariable.
-func (c *capture) Value() *graph.Node { return c.now }
+func (c *capture) Value() *graph.Node { return c.value }
 
 // SetValue implements region.StepVariable.
 func (c *capture) SetValue(x *graph.Node) {
 	c.write(x)
-	c.changed = x != c.first
+	c.changed = x != c.initial
 }
 
 // PerReplica reports whether the components of the variable may differ.

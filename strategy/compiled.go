@@ -52,7 +52,7 @@ func (p *program) compiled() *CompiledStep {
 	s := p.function.strategy
 	c := &CompiledStep{
 		Name: p.function.opts.Name, Module: p.module, Executable: system.UnwrapExecutable(p.executable), Assignment: s.assignment,
-		Lowering: p.lowering, Arriving: p.arriving, Compiling: p.compiling, program: p, Program: executableOf(p.executable),
+		Lowering: p.lowering, Arriving: p.initializing, Compiling: p.compiling, program: p, Program: pjrtExecutable(p.executable),
 	}
 	c.stepAccess = engine.NewAccess(internalStep{c})
 	for i, v := range p.variables {
@@ -143,15 +143,15 @@ func (c *CompiledStep) try(ctx context.Context, m *spmd.Module) (pjrt.Program, e
 		return pjrt.Program{}, err
 	}
 	defer x.Close()
-	made := executableOf(x)
+	made := pjrtExecutable(x)
 	if made == nil {
 		return pjrt.Program{}, c.notGiven("suggest annotations")
 	}
 	return made.OptimizedProgram()
 }
 
-// executableOf returns the statistics of a compiled program, or nil if the runtime has none.
-func executableOf(x system.Executable) *pjrt.Executable {
+// pjrtExecutable returns the statistics of a compiled program, or nil if the runtime has none.
+func pjrtExecutable(x system.Executable) *pjrt.Executable {
 	if offline, ok := x.(engine.OfflineProgram); ok {
 		return offline.Executable
 	}

@@ -46,8 +46,8 @@ type hostConstant struct {
 	upload *semaphore.Weighted // one goroutine copies it
 }
 
-// hold returns the constant of a shape with these elements, which it copies. The caller releases it.
-func (all *sharedConstants) hold(s *TPUStrategy, shape shapes.Shape, elements []byte) (*sharedConstant, error) {
+// acquire returns the constant of a shape with these elements, which it copies. The caller releases it.
+func (all *sharedConstants) acquire(s *TPUStrategy, shape shapes.Shape, elements []byte) (*sharedConstant, error) {
 	key := constantKey(lowering.HashConstant(shape, elements))
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -79,7 +79,7 @@ func (all *sharedConstants) release(held []*sharedConstant) error {
 	for _, c := range held {
 		if c.users--; c.users == 0 {
 			delete(all.all, c.key)
-			errs = append(errs, c.free())
+			errs = append(errs, c.release())
 		}
 	}
 	return errors.Join(errs...)
@@ -90,7 +90,7 @@ func (all *sharedConstants) close() (errs []error) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for _, c := range all.all {
-		errs = append(errs, c.free())
+		errs = append(errs, c.release())
 	}
 	return errs
 }
@@ -105,8 +105,8 @@ func releaseConstants(s *TPUStrategy, held []*sharedConstant) {
 	_ = s.constants.release(held)
 }
 
-// upload copies a constant to the devices, if no other goroutine has done so.
-func (v *Variable) upload(ctx context.Context, value *hostConstant) error {
+// uploadConstant copies a constant to the devices, if no other goroutine has done so.
+func (v *Variable) uploadConstant(ctx context.Context, value *hostConstant) error {
 	if err := value.upload.Acquire(ctx, 1); err != nil {
 		return fault.Of("waiting for the copy of a "+v.Shape().String()+" constant to the devices", context.Cause(ctx), "")
 	}
@@ -114,11 +114,11 @@ func (v *Variable) upload(ctx context.Context, value *hostConstant) error {
 	if v.constant.Load() == nil {
 		return nil
 	}
-	fresh, err := v.copied(ctx, value.tensor)
+	fresh, err := v.uploadValue(ctx, value.tensor)
 	if err != nil {
 		return err
 	}
-	if err := v.take(fresh); err != nil {
+	if err := v.setInitialBuffers(fresh); err != nil {
 		return err
 	}
 	v.constant.Store(nil)
@@ -142,7 +142,7 @@ func constantName(i int) string { return fmt.Sprintf("constant_%d", i) }
 // constant implements [spmd.Options.Constant].
 func (t *trace) constant(shape shapes.Shape, elements []byte) (name string, err error) {
 	s := t.f.strategy
-	c, err := s.constants.hold(s, shape, elements)
+	c, err := s.constants.acquire(s, shape, elements)
 	if err != nil {
 		return "", err
 	}

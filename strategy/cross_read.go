@@ -17,13 +17,13 @@ import (
 
 // Cross-replica reads of a variable.
 
-// eagerUse returns an error for a read while a step is traced.
-func (v *Variable) eagerUse(ctx context.Context, doing string) error {
+// checkNotTracing returns an error for a read while a step is traced.
+func (v *Variable) checkNotTracing(ctx context.Context, doing string) error {
 	return RefuseTracing(ctx, fmt.Sprintf("%s %q", doing, v.path), "use MergeContext.Read, ReplicaContext.Read or UpdateContext.Read")
 }
 
-// crossUse returns an error in replica code and in the scope of another strategy.
-func (v *Variable) crossUse(ctx context.Context, op string) error {
+// checkCrossReplica returns an error in replica code and in the scope of another strategy.
+func (v *Variable) checkCrossReplica(ctx context.Context, op string) error {
 	if m, ok := mode.Of(ctx); ok && m.Strategy == v.strategy && m.Update >= 0 {
 		return nil
 	}
@@ -42,16 +42,16 @@ func (v *Variable) crossUse(ctx context.Context, op string) error {
 // updated. In a job with several processes such a call synchronizes the functions of the update, so
 // the functions of all components must make it.
 func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
-	if err := v.eagerUse(ctx, "read"); err != nil {
+	if err := v.checkNotTracing(ctx, "read"); err != nil {
 		return nil, err
 	}
 	c := v.updater(ctx)
 	if c != nil && v.strategy.runtime.Several() {
 		m, err := c.Joined("read "+v.path, v, func(ctx context.Context, r int) (any, error) {
 			if !v.perReplica() {
-				return v.readAll(ctx)
+				return v.readCombined(ctx)
 			}
-			return operand{variable: v, replica: r}.part(ctx, v.strategy)
+			return operand{variable: v, replica: r}.copyComponent(ctx, v.strategy)
 		})
 		if err != nil {
 			return nil, err
@@ -59,15 +59,15 @@ func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 		return m.(*Mirrored), nil
 	}
 	if c != nil && v.perReplica() {
-		return operand{variable: v, replica: c.Number()}.part(ctx, v.strategy)
+		return operand{variable: v, replica: c.Number()}.copyComponent(ctx, v.strategy)
 	}
-	return v.readAll(ctx)
+	return v.readCombined(ctx)
 }
 
-// readAll combines the components.
-func (v *Variable) readAll(ctx context.Context) (*Mirrored, error) {
+// readCombined combines the components.
+func (v *Variable) readCombined(ctx context.Context) (*Mirrored, error) {
 	op := fmt.Sprintf("read %q", v.path)
-	if err := v.crossUse(ctx, op); err != nil {
+	if err := v.checkCrossReplica(ctx, op); err != nil {
 		return nil, err
 	}
 	if v.synchronization == OnRead && v.aggregation == AggregateNone {
@@ -80,20 +80,20 @@ func (v *Variable) readAll(ctx context.Context) (*Mirrored, error) {
 		}
 	}
 	return builtinCall{
-		name: "read", variables: []*Variable{v}, mirrored: true, results: one(v.annotation),
+		name: "read", variables: []*Variable{v}, mirrored: true, results: single(v.annotation),
 		step: func(rc *ReplicaContext, _ []*graph.Node) []*graph.Node {
 			x := rc.Read(v)
 			switch {
 			case rc.strategy.replicas == 1:
 			case v.synchronization == OnRead && v.aggregation != AggregateFirst:
 				reduction, _ := v.aggregation.ReduceOp()
-				return []*graph.Node{reduceOutside(reduction, x, rc.strategy.replicas)}
+				return []*graph.Node{reduceEager(reduction, x, rc.strategy.replicas)}
 			case v.perReplica():
-				return []*graph.Node{rc.first(x)}
+				return []*graph.Node{rc.firstReplica(x)}
 			}
 			return []*graph.Node{x}
 		},
-	}.one(ctx, v.strategy)
+	}.runMirrored(ctx, v.strategy)
 }
 
 // Value copies the variable's cross-replica value, as [Variable.Read] returns it, to the host. It
@@ -102,16 +102,16 @@ func (v *Variable) readAll(ctx context.Context) (*Mirrored, error) {
 // With several processes, all processes must call Value at the same point: a variable whose shards
 // or components are in several processes is first gathered on the devices.
 func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
-	if err := v.eagerUse(ctx, "value of"); err != nil {
+	if err := v.checkNotTracing(ctx, "value of"); err != nil {
 		return nil, err
 	}
 	c := v.updater(ctx)
 	if c != nil && v.strategy.runtime.Several() {
 		t, err := c.Joined("value of "+v.path, v, func(ctx context.Context, r int) (any, error) {
 			if !v.perReplica() {
-				return v.combined(ctx)
+				return v.readCombinedToHost(ctx)
 			}
-			return v.componentValue(ctx, r)
+			return v.readComponent(ctx, r)
 		})
 		if err != nil {
 			return nil, err
@@ -119,45 +119,45 @@ func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
 		return t.(*tensors.Tensor), nil
 	}
 	if c != nil && v.perReplica() {
-		return v.componentValue(ctx, c.Number())
+		return v.readComponent(ctx, c.Number())
 	}
-	return v.combined(ctx)
+	return v.readCombinedToHost(ctx)
 }
 
-// componentValue copies one component of any process to the host.
-func (v *Variable) componentValue(ctx context.Context, replica int) (*tensors.Tensor, error) {
-	if v.strategy.everywhere(true, v.annotation) {
+// readComponent copies one component of any process to the host.
+func (v *Variable) readComponent(ctx context.Context, replica int) (*tensors.Tensor, error) {
+	if v.strategy.isReadableEverywhere(true, v.annotation) {
 		return v.Local(ctx, replica)
 	}
-	m, err := operand{variable: v, replica: replica}.part(ctx, v.strategy)
+	m, err := operand{variable: v, replica: replica}.copyComponent(ctx, v.strategy)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	return m.toHost(ctx)
+	return m.copyToHost(ctx)
 }
 
-// combined copies the combined components to the host, in every context.
-func (v *Variable) combined(ctx context.Context) (*tensors.Tensor, error) {
-	everywhere := v.strategy.everywhere(v.perReplica() || v.over.IsSharded(), v.annotation)
+// readCombinedToHost copies the combined components to the host, in every context.
+func (v *Variable) readCombinedToHost(ctx context.Context) (*tensors.Tensor, error) {
+	everywhere := v.strategy.isReadableEverywhere(v.perReplica() || v.replicaShard.IsSharded(), v.annotation)
 	if v.synchronization == OnWrite && everywhere {
-		if err := v.crossUse(ctx, fmt.Sprintf("read %q", v.path)); err != nil {
+		if err := v.checkCrossReplica(ctx, fmt.Sprintf("read %q", v.path)); err != nil {
 			return nil, err
 		}
 		return v.Local(ctx, 0)
 	}
-	m, err := v.readAll(ctx)
+	m, err := v.readCombined(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	return m.toHost(ctx)
+	return m.copyToHost(ctx)
 }
 
-// snapshot copies the components on the devices.
-func (v *Variable) snapshot(ctx context.Context) (Value, error) {
+// copyComponents copies the components on the devices.
+func (v *Variable) copyComponents(ctx context.Context) (Value, error) {
 	results, err := builtinCall{
-		name: "snapshot", variables: []*Variable{v}, mirrored: !v.perReplica(), results: one(v.annotation),
+		name: "snapshot", variables: []*Variable{v}, mirrored: !v.perReplica(), results: single(v.annotation),
 		step: func(rc *ReplicaContext, _ []*graph.Node) []*graph.Node { return []*graph.Node{rc.Read(v)} },
 	}.run(ctx, v.strategy)
 	if err != nil {
@@ -170,10 +170,10 @@ func (v *Variable) snapshot(ctx context.Context) (Value, error) {
 // from replica 0, or the combined components of an [OnRead] variable. For an OnRead variable with
 // AggregateNone it returns an [*Error] of kind ValueError.
 func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) {
-	if err := v.eagerUse(ctx, "save"); err != nil {
+	if err := v.checkNotTracing(ctx, "save"); err != nil {
 		return nil, err
 	}
-	return v.combined(ctx)
+	return v.readCombinedToHost(ctx)
 }
 
 // Local waits for the steps in progress and copies the component of one replica to the host.
@@ -185,17 +185,17 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 	if replica < 0 || replica >= s.replicas {
 		return nil, fault.New(errkind.ValueError, v.subject(), "count from 0", "replica %d of %d", replica, s.replicas)
 	}
-	if err := arrive(ctx, v); err != nil {
+	if err := initVariables(ctx, v); err != nil {
 		return nil, err
 	}
 	// A step that is launched during the read would donate the buffers.
 	s.runtime.Launch.Lock()
 	defer s.runtime.Launch.Unlock()
-	if err := v.live(); err != nil {
+	if err := v.checkOpen(); err != nil {
 		return nil, err
 	}
-	value, err := v.value().download(ctx, v.buffers, replica)
-	return value, v.failed(err)
+	value, err := v.asDeviceValue().download(ctx, v.buffers, replica)
+	return value, v.wrapError(err)
 }
 
 // LocalShard copies the buffer of one logical device of a replica to the host, without padding: the
@@ -215,23 +215,23 @@ func (v *Variable) LocalShard(ctx context.Context, replica, logicalDevice int) (
 	if err != nil {
 		return nil, err
 	}
-	if err := arrive(ctx, v); err != nil {
+	if err := initVariables(ctx, v); err != nil {
 		return nil, err
 	}
 	s.runtime.Launch.Lock()
 	defer s.runtime.Launch.Unlock()
-	if err := v.live(); err != nil {
+	if err := v.checkOpen(); err != nil {
 		return nil, err
 	}
 	if v.buffers[d] == nil {
-		return nil, s.remote(d, readThere)
+		return nil, s.newRemoteError(d, readThere)
 	}
 	_, sizes := l.At(d)
 	part := tensors.FromShape(shapes.Make(v.dtype, sizes...))
 	var failed error
 	err = part.MutableBytes(func(data []byte) { failed = s.runtime.GetPart(ctx, l, v.buffers, d, data) })
 	if err = cmp.Or(failed, err); err != nil {
-		return nil, v.failed(err)
+		return nil, v.wrapError(err)
 	}
 	return part, nil
 }
@@ -241,10 +241,10 @@ func (v *Variable) Ready(ctx context.Context) error {
 	if Tracing(ctx) { // checked first, because the text allocates
 		return RefuseTracing(ctx, fmt.Sprintf("wait for %q", v.path), fault.InsteadOfWaiting)
 	}
-	if err := arrive(ctx, v); err != nil {
+	if err := initVariables(ctx, v); err != nil {
 		return err
 	}
 	v.strategy.runtime.Launch.Lock()
 	defer v.strategy.runtime.Launch.Unlock()
-	return v.failed(ready(ctx, v.buffers))
+	return v.wrapError(waitReady(ctx, v.buffers))
 }

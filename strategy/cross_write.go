@@ -59,7 +59,7 @@ func (v *Variable) write(ctx context.Context, w assign.Op, value any) error {
 
 func (v *Variable) crossWrite(ctx context.Context, w assign.Op, value any) error {
 	op := fmt.Sprintf("%s %q", w.Name, v.path)
-	if err := v.crossUse(ctx, op); err != nil {
+	if err := v.checkCrossReplica(ctx, op); err != nil {
 		return err
 	}
 	summed := v.synchronization == OnRead && v.aggregation == AggregateSum
@@ -72,15 +72,15 @@ func (v *Variable) crossWrite(ctx context.Context, w assign.Op, value any) error
 			return err
 		}
 	}
-	c, err := v.source(ctx, op, value)
+	c, err := v.resolveSource(ctx, op, value)
 	if err != nil {
 		return err
 	}
 	if c.host != nil {
 		if w.Name == assign.Set.Name && !summed {
-			return v.replace(ctx, op, c.host)
+			return v.replaceValue(ctx, op, c.host)
 		}
-		if c, err = made(v.strategy.Mirror(ctx, c.host, v.annotation)); err != nil {
+		if c, err = newTemporary(v.strategy.Mirror(ctx, c.host, v.annotation)); err != nil {
 			return err
 		}
 	}
@@ -89,17 +89,17 @@ func (v *Variable) crossWrite(ctx context.Context, w assign.Op, value any) error
 		step: func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
 			x := in[0]
 			if summed {
-				x = share(x, rc.strategy.replicas)
+				x = divideByReplicas(x, rc.strategy.replicas)
 			}
-			rc.set(op, rc.capture(op, v), x, w.Apply)
+			rc.setVariable(op, rc.capture(op, v), x, w.Apply)
 			return nil
 		},
 	}.run(ctx, v.strategy)
 	return errors.Join(err, c.release())
 }
 
-// source converts x to a tensor of the variable's shape and dtype, or to a value on the devices.
-func (v *Variable) source(ctx context.Context, op string, x any) (c content, err error) {
+// resolveSource converts x to a tensor of the variable's shape and dtype, or to a value on the devices.
+func (v *Variable) resolveSource(ctx context.Context, op string, x any) (c resolvedOperand, err error) {
 	s, o := v.strategy, operandOf(x)
 	other := o.variable
 	switch {
@@ -108,29 +108,29 @@ func (v *Variable) source(ctx context.Context, op string, x any) (c content, err
 		c, err = o.resolve(ctx, s, op)
 	case v.synchronization == OnRead || other.synchronization == OnRead && s.replicas == 1:
 		// A mirrored variable accepts the components of any distributed value.
-		c, err = made(other.Read(ctx))
+		c, err = newTemporary(other.Read(ctx))
 	default:
-		c, err = made(other.snapshot(ctx))
+		c, err = newTemporary(other.copyComponents(ctx))
 	}
 	if err != nil {
-		return content{}, err
+		return resolvedOperand{}, err
 	}
 	if c.value == nil {
 		if c.host != nil {
 			x = c.host // tensor of a component
 		}
-		c.host, err = v.hostValue(op, x)
+		c.host, err = v.convertHostValue(op, x)
 		return c, err
 	}
-	if err := v.accepts(op, c.value.base()); err != nil {
-		return content{}, errors.Join(err, c.release())
+	if err := v.checkAssignable(op, c.value.base()); err != nil {
+		return resolvedOperand{}, errors.Join(err, c.release())
 	}
 	return c, nil
 }
 
-// accepts returns an error if the value cannot be written to the components.
-func (v *Variable) accepts(op string, x *deviceValue) error {
-	if x.varying() {
+// checkAssignable returns an error if the value cannot be written to the components.
+func (v *Variable) checkAssignable(op string, x *deviceValue) error {
+	if x.isVarying() {
 		switch {
 		case v.synchronization == OnRead:
 			return fault.New(errkind.TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read")
@@ -140,21 +140,21 @@ func (v *Variable) accepts(op string, x *deviceValue) error {
 			return fault.New(errkind.TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value for a mirrored variable")
 		}
 	}
-	if x.ragged != nil || !x.Shape().Equal(v.Shape()) {
+	if x.replicaShapes != nil || !x.Shape().Equal(v.Shape()) {
 		return fault.New(errkind.ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), v.Shape())
 	}
 	return nil
 }
 
-// hostValue converts a host value to the variable's dtype. A Go number is converted if it fits.
-func (v *Variable) hostValue(op string, value any) (*tensors.Tensor, error) {
+// convertHostValue converts a host value to the variable's dtype. A Go number is converted if it fits.
+func (v *Variable) convertHostValue(op string, value any) (*tensors.Tensor, error) {
 	if number.Is(value) && len(v.shape) == 0 {
 		var err error
 		if value, err = number.As(op, value, v.dtype); err != nil {
 			return nil, err
 		}
 	}
-	t, err := operandOf(value).host(op)
+	t, err := operandOf(value).toHostTensor(op)
 	if err != nil {
 		return nil, err
 	}
@@ -164,17 +164,17 @@ func (v *Variable) hostValue(op string, value any) (*tensors.Tensor, error) {
 	return t, nil
 }
 
-// replace copies a host value to all components, in new buffers.
-func (v *Variable) replace(ctx context.Context, op string, value *tensors.Tensor) error {
+// replaceValue copies a host value to all components, in new buffers.
+func (v *Variable) replaceValue(ctx context.Context, op string, value *tensors.Tensor) error {
 	s := v.strategy
 	s.runtime.Launch.Lock()
 	defer s.runtime.Launch.Unlock()
-	if err := v.live(); err != nil {
+	if err := v.checkOpen(); err != nil {
 		return err
 	}
-	fresh, err := v.copied(ctx, value)
+	fresh, err := v.uploadValue(ctx, value)
 	if err == nil {
-		err = v.swap(fresh)
+		err = v.replaceBuffers(fresh)
 	}
 	if err != nil {
 		return fault.Of(op, err, "")

@@ -20,14 +20,14 @@ import (
 // errors.Is, like the other Err variables of this package.
 var ErrClosed = errkind.New(errkind.RuntimeError, "strategy: closed")
 
-// closed returns an error that matches [ErrClosed]. The arguments name the closed object.
-func closed(what string, args ...any) error {
+// newClosedError returns an error that matches [ErrClosed]. The arguments name the closed object.
+func newClosedError(what string, args ...any) error {
 	return &Error{Reason: fmt.Sprintf(what, args...), Match: ErrClosed}
 }
 
-// closedMeanwhile makes an error match [ErrClosed] if the buffers of a call were closed during the
+// asClosedError makes an error match [ErrClosed] if the buffers of a call were closed during the
 // call.
-func closedMeanwhile(err error) error {
+func asClosedError(err error) error {
 	if errors.Is(err, pjrt.ErrClosed) && !errors.Is(err, ErrClosed) {
 		return &Error{Match: ErrClosed, Err: err}
 	}
@@ -139,14 +139,14 @@ func (e *MismatchError) Error() string {
 	for _, i := range e.Differing {
 		fmt.Fprintf(&has, "process %d has %s; ", i, e.Texts[i])
 	}
-	fmt.Fprintf(&has, "%s has %s", many("process", same), e.Texts[same[0]])
+	fmt.Fprintf(&has, "%s has %s", formatList("process", same), e.Texts[same[0]])
 	return errkind.Format("strategy: the processes differ in "+e.What, has.String(), nil, "start the same program with the same options and data sizes on each")
 }
 
 // Kind returns ValueError.
 func (e *MismatchError) Kind() errkind.Kind { return errkind.ValueError }
 
-func many(noun string, list []int) string {
+func formatList(noun string, list []int) string {
 	if len(list) == 1 {
 		return fmt.Sprintf("%s %d", noun, list[0])
 	}
@@ -165,8 +165,8 @@ var (
 	ErrAheadOfTime error = &Error{Op: "strategy: the slice is not here", Match: errors.ErrUnsupported}
 )
 
-// outOfStep returns the error of processes that wait in different calls. The calls are by process.
-func outOfStep(calls []string) error {
+// newOutOfStepError returns the error of processes that wait in different calls. The calls are by process.
+func newOutOfStepError(calls []string) error {
 	where := make([]string, len(calls))
 	for i, call := range calls {
 		where[i] = fmt.Sprintf("process %d is at %s", i, call)
@@ -188,10 +188,10 @@ var (
 	ErrOtherStrategy = fault.ErrOtherStrategy
 )
 
-// panickedAt returns the line of the step's code that panicked: the innermost stack frame outside
+// panicLocation returns the line of the step's code that panicked: the innermost stack frame outside
 // the libraries. It must be called directly by the function that recovers. It returns "" if the
 // step's code is not on the stack.
-func panickedAt() string {
+func panicLocation() string {
 	pcs := make([]uintptr, 256)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
 	for {

@@ -92,11 +92,11 @@ type Function struct {
 	step     StepFunc
 	opts     FunctionOptions
 
-	// wholeModel is set for a training step, which uses all variables of its store.
-	wholeModel bool
-	// repeats is the maximum number of iterations in one launch; the step's first result decides
+	// usesAllVariables is set for a training step, which uses all variables of its store.
+	usesAllVariables bool
+	// maxIterations is the maximum number of iterations in one launch; the step's first result decides
 	// whether another iteration follows. It is 0 for a function that runs the step once per launch.
-	repeats int
+	maxIterations int
 	// guard, if not nil, is called after each launch. It is set before the first launch.
 	guard guard
 	// metrics are the metrics that the function accumulates in metricState, if it has any.
@@ -106,20 +106,20 @@ type Function struct {
 	ownsState   bool
 	// microbatches is the number of microbatches of a training step, or 0 for other functions.
 	microbatches int
-	// microbatch returns the padded number of rows of each microbatch of the arguments, or 0 if no
+	// paddedMicrobatchRows returns the padded number of rows of each microbatch of the arguments, or 0 if no
 	// rows are padded. It is nil for a function without microbatches, and is set before the first
 	// run.
-	microbatch func(arguments []Value) int
+	paddedMicrobatchRows func(arguments []Value) int
 	// loaded is the saved step of a loaded function, or nil for a traced function. refuse returns
 	// the error for arguments that the saved step was not compiled for.
-	loaded *saved.Step
-	refuse func(values []Value) error
+	loaded        *saved.Step
+	mismatchError func(values []Value) error
 
 	// paths are the names of the arguments in errors; nil selects "argument 0", "argument 1" and so
 	// on.
 	paths []string
 
-	resident residentLoop
+	batches batchBindings
 
 	closed    atomic.Bool         // written under strategy.mu
 	traced    atomic.Bool         // set by the first trace
@@ -135,7 +135,7 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 	if opts.Name == "" {
 		opts.Name = "step"
 	}
-	s.rules.awaits(s.opts.Variables, opts.Store)
+	s.rules.addUntraced(s.opts.Variables, opts.Store)
 	f := &Function{strategy: s, step: step, opts: opts, compiling: semaphore.NewWeighted(1), programs: map[string]*program{}}
 	f.functionAccess = engine.NewAccess(internalFunction{f})
 	return f
@@ -163,8 +163,8 @@ func (f *Function) Close() error {
 	if was {
 		return nil
 	}
-	s.rules.came(f) // it creates no variables from now on
-	errs := []error{f.resident.close()}
+	s.rules.removeUntraced(f) // it creates no variables from now on
+	errs := []error{f.batches.close()}
 	if f.ownsState {
 		errs = append(errs, f.metricState.Close())
 	}
@@ -179,13 +179,13 @@ func (f *Function) Close() error {
 	return errors.Join(errs...)
 }
 
-// check returns an error if the function or its strategy is closed.
-func (f *Function) check() error {
-	if err := f.strategy.check(); err != nil {
+// checkOpen returns an error if the function or its strategy is closed.
+func (f *Function) checkOpen() error {
+	if err := f.strategy.checkOpen(); err != nil {
 		return err
 	}
 	if f.closed.Load() {
-		return closed("function %s", f.opts.Name)
+		return newClosedError("function %s", f.opts.Name)
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica
 	if f.opts.mirroredResults {
 		return nil, nil, fault.New(errkind.ValueError, "run "+f.opts.Name, "load it with stepfile.LoadTrain, or Bind it", "it is a training step, whose loss is one for all replicas")
 	}
-	p, results, err := f.once(ctx, args)
+	p, results, err := f.runOnce(ctx, args)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -230,14 +230,14 @@ func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica
 	return p, values, nil
 }
 
-// once places the arguments and runs their program. It keeps nothing for a later run.
-func (f *Function) once(ctx context.Context, args []any) (*program, []Value, error) {
-	values, made, err := f.arguments(ctx, args, toRun)
+// runOnce places the arguments and runs their program. It keeps nothing for a later run.
+func (f *Function) runOnce(ctx context.Context, args []any) (*program, []Value, error) {
+	values, made, err := f.prepareArguments(ctx, args, purposeRun)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer made.close()
-	p, err := f.program(ctx, values, toRun)
+	p, err := f.program(ctx, values, purposeRun)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -249,17 +249,17 @@ func (f *Function) once(ctx context.Context, args []any) (*program, []Value, err
 // goroutine compiles at a time.
 func (f *Function) program(ctx context.Context, values []Value, to purpose) (*program, error) {
 	key := signature(values)
-	if p := f.compiled(key); p != nil {
+	if p := f.findProgram(key); p != nil {
 		return p, nil
 	}
-	if f.refuse != nil {
-		return nil, f.refuse(values)
+	if f.mismatchError != nil {
+		return nil, f.mismatchError(values)
 	}
 	if err := f.compiling.Acquire(ctx, 1); err != nil {
 		return nil, fault.Of("waiting for a compilation of "+f.opts.Name, context.Cause(ctx), "")
 	}
 	defer f.compiling.Release(1)
-	if p := f.compiled(key); p != nil {
+	if p := f.findProgram(key); p != nil {
 		return p, nil
 	}
 	p, err := f.compile(ctx, values, to)
@@ -272,8 +272,8 @@ func (f *Function) program(ctx context.Context, values []Value, to purpose) (*pr
 	return p, nil
 }
 
-// compiled returns the program of a signature, or nil.
-func (f *Function) compiled(key string) *program {
+// findProgram returns the program of a signature, or nil.
+func (f *Function) findProgram(key string) *program {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.programs[key]
@@ -282,7 +282,7 @@ func (f *Function) compiled(key string) *program {
 // Lowered traces and lowers the function for arguments like args, without compiling it. Arguments
 // and variables are as in [Function.Compiled]. Nothing is cached: each call traces the step again.
 func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, error) {
-	values, made, err := f.arguments(ctx, args, toCompile)
+	values, made, err := f.prepareArguments(ctx, args, purposeCompile)
 	if err != nil {
 		return nil, err
 	}
@@ -304,12 +304,12 @@ func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, erro
 // stacks shapes. Compiled does not initialize variables and copies nothing; that happens when a
 // step runs or a variable is read.
 func (f *Function) Compiled(ctx context.Context, args ...any) (*CompiledStep, error) {
-	values, made, err := f.arguments(ctx, args, toCompile)
+	values, made, err := f.prepareArguments(ctx, args, purposeCompile)
 	if err != nil {
 		return nil, err
 	}
 	defer made.close()
-	p, err := f.program(ctx, values, toCompile)
+	p, err := f.program(ctx, values, purposeCompile)
 	if err != nil {
 		return nil, err
 	}
@@ -321,18 +321,20 @@ func buffersOf(values []Value) ([][]*pjrt.Buffer, error) {
 	all := make([][]*pjrt.Buffer, len(values))
 	for i, v := range values {
 		var err error
-		if all[i], err = v.base().live(); err != nil {
+		if all[i], err = v.base().openBuffers(); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-func (f *Function) argument(i int) logical.Annotation { return at(f.opts.Arguments, i) }
+func (f *Function) argumentAnnotation(i int) logical.Annotation {
+	return annotationAt(f.opts.Arguments, i)
+}
 
-func (f *Function) result(i int) logical.Annotation { return at(f.opts.Results, i) }
+func (f *Function) resultAnnotation(i int) logical.Annotation { return annotationAt(f.opts.Results, i) }
 
-func at(annotations []logical.Annotation, i int) logical.Annotation {
+func annotationAt(annotations []logical.Annotation, i int) logical.Annotation {
 	if i < len(annotations) {
 		return annotations[i]
 	}

@@ -12,31 +12,31 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 )
 
-// arguments places the arguments on the devices, in the layouts that the step reads. The caller
+// prepareArguments places the arguments on the devices, in the layouts that the step reads. The caller
 // closes made, the copies that it creates.
-func (f *Function) arguments(ctx context.Context, args []any, to purpose) (values []Value, made copies, err error) {
+func (f *Function) prepareArguments(ctx context.Context, args []any, to purpose) (values []Value, made temporaryValues, err error) {
 	s := f.strategy
-	if err := f.check(); err != nil {
+	if err := f.checkOpen(); err != nil {
 		return nil, nil, err
 	}
 	if err := s.requireEager(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, nil, err
 	}
-	if to == toRun {
-		if err := s.runnable("running", f.opts.Name); err != nil {
+	if to == purposeRun {
+		if err := s.checkRunnable("running", f.opts.Name); err != nil {
 			return nil, nil, err
 		}
 	}
 	if p := f.opts.Padding; p < NoPadding || p > KeepPadding {
 		return nil, nil, fault.New(errkind.ValueError, f.opts.Name, "use NoPadding, MaskPadding or KeepPadding", "FunctionOptions.Padding is %s", p)
 	}
-	if err := f.unusedAnnotation(len(args)); err != nil {
+	if err := f.checkAnnotations(len(args)); err != nil {
 		return nil, nil, err
 	}
 	if err := f.checkRows(args); err != nil {
 		return nil, nil, err
 	}
-	fail := func(i int, reason, hint string, err error) ([]Value, copies, error) {
+	fail := func(i int, reason, hint string, err error) ([]Value, temporaryValues, error) {
 		_ = made.close()
 		return nil, nil, &ArgumentError{Function: f.opts.Name, Argument: i, Reason: reason, Hint: hint, Err: err}
 	}
@@ -44,39 +44,39 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 		if err := ctx.Err(); err != nil {
 			return fail(i, "not copied", "", err)
 		}
-		placed, copied, err := f.place(ctx, i, arg)
+		placed, copied, err := f.placeArgument(ctx, i, arg)
 		if err != nil {
 			_ = made.close()
 			return nil, nil, err
 		}
 		if v, ok := placed.(Value); ok {
 			made, values = append(made, copied...), append(values, v)
-			if v.base().outline && to == toRun {
+			if v.base().abstract && to == purposeRun {
 				return fail(i, "made of shapes, which have no contents", argumentHint(shapes.Shape{}), nil)
 			}
-			if v.base().ragged != nil && !f.takesRagged() {
-				return fail(i, fmt.Sprintf("replicas have different shapes %v", v.base().ragged),
+			if v.base().replicaShapes != nil && !f.acceptsRagged() {
+				return fail(i, fmt.Sprintf("replicas have different shapes %v", v.base().replicaShapes),
 					"a compiled step has one shape: set FunctionOptions.Padding to MaskPadding, or Reduce the value with an axis", nil)
 			}
 			continue
 		}
 		var v Value
-		share := batchShare{s, f.opts.LocalBatch, f.argument(i)}
+		share := batchSplitter{s, f.opts.LocalBatch, f.argumentAnnotation(i)}
 		if shape, ok := arg.(shapes.Shape); ok {
-			if to == toRun {
+			if to == purposeRun {
 				return fail(i, "a shape, which has no contents", argumentHint(arg), nil)
 			}
-			if shape.Ok() && f.takesUneven() && f.uneven(shape) {
-				v, err = share.abstractUneven(shape)
+			if shape.Ok() && f.acceptsUneven() && f.isUneven(shape) {
+				v, err = share.newUnevenAbstractValue(shape)
 			} else {
-				v, err = share.abstract(shape, f.opts.SplitBatch || f.opts.LocalBatch)
+				v, err = share.newAbstractValue(shape, f.opts.SplitBatch || f.opts.LocalBatch)
 			}
 		} else if batch, ok := f.unevenBatch(arg); ok {
 			v, err = asValue(share.splitUneven(ctx, batch))
 		} else if f.opts.SplitBatch || f.opts.LocalBatch {
 			v, err = asValue(share.split(ctx, arg))
 		} else {
-			v, err = asValue(s.Mirror(ctx, arg, f.argument(i)))
+			v, err = asValue(s.Mirror(ctx, arg, f.argumentAnnotation(i)))
 		}
 		if err != nil {
 			return fail(i, fmt.Sprintf("a host value of type %T", arg), argumentHint(arg), err)
@@ -85,8 +85,8 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 	}
 	// The actual sizes of ragged arguments follow the arguments.
 	for i := range args {
-		if base := values[i].base(); base.ragged != nil {
-			sizes, err := base.sizes(ctx)
+		if base := values[i].base(); base.replicaShapes != nil {
+			sizes, err := base.newSizesValue(ctx)
 			if err != nil {
 				return fail(i, "its sizes are not copied", "", err)
 			}
@@ -96,23 +96,23 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 	return values, made, nil
 }
 
-// inPlace reports whether a step can read v as argument i without a copy.
-func (f *Function) inPlace(i int, v Value) bool {
+// hasArgumentLayout reports whether a step can read v as argument i without a copy.
+func (f *Function) hasArgumentLayout(i int, v Value) bool {
 	base := v.base()
-	return base.strategy == f.strategy && base.only == nil && base.laidOut(f.argument(i))
+	return base.strategy == f.strategy && base.only == nil && base.hasLayout(f.argumentAnnotation(i))
 }
 
-// place converts argument i to the form that the step reads. A value on the devices is resolved,
+// placeArgument converts argument i to the form that the step reads. A value on the devices is resolved,
 // copied to all devices of the strategy, and resharded to the function's annotation. A host value
 // is returned unchanged. The caller closes made, the copies that place creates.
-func (f *Function) place(ctx context.Context, i int, arg any) (placed any, made copies, err error) {
+func (f *Function) placeArgument(ctx context.Context, i int, arg any) (placed any, made temporaryValues, err error) {
 	s := f.strategy
-	fail := func(reason, hint string, err error) (any, copies, error) {
+	fail := func(reason, hint string, err error) (any, temporaryValues, error) {
 		_ = made.close()
 		return nil, nil, &ArgumentError{Function: f.opts.Name, Argument: i, Reason: reason, Hint: hint, Err: err}
 	}
 	v, onDevices := arg.(Value)
-	if o := operandOf(arg); o.indirect(s) {
+	if o := operandOf(arg); o.needsResolve(s) {
 		if v, err = o.resolveArgument(ctx, s, f.opts.Name); err != nil {
 			return fail(fmt.Sprintf("a %T", arg), "", err)
 		}
@@ -124,18 +124,18 @@ func (f *Function) place(ctx context.Context, i int, arg any) (placed any, made 
 	if isNil(v) {
 		return fail("no value", "give a value or a host tensor", nil)
 	}
-	if err := ownedBy(s, v); err != nil {
+	if err := checkOwnedBy(s, v); err != nil {
 		return fail("a value of another strategy", "copy it through the host", err)
 	}
 	if v.base().only != nil {
-		if v, err = asValue(v.base().onAll(ctx)); err != nil {
+		if v, err = asValue(v.base().copyToAllDevices(ctx)); err != nil {
 			return fail("on some devices, and not copied to the others", "", err)
 		}
 		made = append(made, v)
 	}
-	laid, err := as(ctx, v, f.argument(i))
+	laid, err := reshard(ctx, v, f.argumentAnnotation(i))
 	if err != nil {
-		return fail("not laid out as "+f.argument(i).String(), "", err)
+		return fail("not laid out as "+f.argumentAnnotation(i).String(), "", err)
 	}
 	if laid != v {
 		made = append(made, laid)
@@ -143,14 +143,14 @@ func (f *Function) place(ctx context.Context, i int, arg any) (placed any, made 
 	return laid, made, nil
 }
 
-// placeAll calls place for each argument. It allocates nothing if all are in place.
-func (f *Function) placeAll(ctx context.Context, args []any) (placed []any, made copies, err error) {
+// placeArguments calls place for each argument. It allocates nothing if all are in place.
+func (f *Function) placeArguments(ctx context.Context, args []any) (placed []any, made temporaryValues, err error) {
 	placed = args
 	for i, arg := range args {
-		if v, ok := arg.(Value); ok && !isNil(v) && f.inPlace(i, v) {
+		if v, ok := arg.(Value); ok && !isNil(v) && f.hasArgumentLayout(i, v) {
 			continue
 		}
-		x, copied, err := f.place(ctx, i, arg)
+		x, copied, err := f.placeArgument(ctx, i, arg)
 		if err != nil {
 			_ = made.close()
 			return nil, nil, err
@@ -184,12 +184,12 @@ func argumentHint(arg any) string {
 // signature returns the key of the program for these arguments.
 func signature(values []Value) string {
 	var b strings.Builder
-	padded := paddingOf(values, 0)
+	padded := newPaddedDims(values, 0)
 	for i, v := range values {
 		base := v.base()
-		fmt.Fprintf(&b, "%s%v %s %t %d %t", base.dtype, base.shape, base.annotation, base.perReplica, base.steps, base.ragged != nil)
-		if base.ragged != nil {
-			fmt.Fprintf(&b, " %v", padded.of[i])
+		fmt.Fprintf(&b, "%s%v %s %t %d %t", base.dtype, base.shape, base.annotation, base.perReplica, base.steps, base.replicaShapes != nil)
+		if base.replicaShapes != nil {
+			fmt.Fprintf(&b, " %v", padded.sizeIndices[i])
 		}
 		b.WriteByte(';')
 	}

@@ -26,7 +26,7 @@ func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirro
 	if err := s.requireEager(ctx, "gather", "use MergeContext.Gather, ReplicaContext.AllGather, or Gather of package eager"); err != nil {
 		return nil, err
 	}
-	if err := ownedBy(s, value); err != nil {
+	if err := checkOwnedBy(s, value); err != nil {
 		return nil, err
 	}
 	base := value.base()
@@ -35,7 +35,7 @@ func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirro
 		return nil, fault.New(errkind.TypeError, "gather", "gather the result of a step", "a value of several steps")
 	}
 	if s.replicas == 1 && s.opts.Semantics == TensorFlowMirrored {
-		return copyAs(ctx, value, value.Annotation()) // one tensor needs no concatenation, so any axis is valid
+		return copyMirrored(ctx, value, value.Annotation()) // one tensor needs no concatenation, so any axis is valid
 	}
 	switch {
 	case rank == 0:
@@ -47,10 +47,10 @@ func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirro
 	sizes := make([]int, s.replicas)
 	total := 0
 	for r := range s.replicas {
-		shape := base.shapeOf(r)
+		shape := base.replicaShape(r)
 		for d, n := range shape {
-			if d != axis && n != base.shapeOf(0)[d] {
-				return nil, fault.New(errkind.InvalidArgumentError, "gather", "only the gathered dimension may differ", "replicas have different shapes %v", base.ragged)
+			if d != axis && n != base.replicaShape(0)[d] {
+				return nil, fault.New(errkind.InvalidArgumentError, "gather", "only the gathered dimension may differ", "replicas have different shapes %v", base.replicaShapes)
 			}
 		}
 		sizes[r] = shape[axis]
@@ -62,7 +62,7 @@ func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirro
 		return s.Mirror(ctx, tensors.FromShape(shapes.Make(base.dtype, dims...)), logical.Annotation{})
 	}
 	// Programs are cached by name, which must contain all parameters except the arguments' shapes.
-	ragged := base.ragged != nil
+	ragged := base.replicaShapes != nil
 	return builtinCall{
 		name: fmt.Sprintf("gather_%d_%v_%t", axis, sizes, ragged), values: []Value{value}, mirrored: true,
 		step: func(_ *ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -79,5 +79,5 @@ func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirro
 			}
 			return []*graph.Node{graph.Concatenate(parts, axis)}
 		},
-	}.one(ctx, s)
+	}.runMirrored(ctx, s)
 }

@@ -13,24 +13,24 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// content is a resolved operand: a tensor in this process, or a value of the strategy on its
+// resolvedOperand is a resolved operand: a tensor in this process, or a value of the strategy on its
 // devices.
-type content struct {
-	host  *tensors.Tensor
-	value Value
-	made  bool // release closes the value
+type resolvedOperand struct {
+	host      *tensors.Tensor
+	value     Value
+	temporary bool // release closes the value
 }
 
-// made returns a temporary value, which release closes.
-func made[T Value](v T, err error) (content, error) {
+// newTemporary returns a temporary value, which release closes.
+func newTemporary[T Value](v T, err error) (resolvedOperand, error) {
 	if err != nil {
-		return content{}, err
+		return resolvedOperand{}, err
 	}
-	return content{value: v, made: true}, nil
+	return resolvedOperand{value: v, temporary: true}, nil
 }
 
-func (c content) release() error {
-	if c.made {
+func (c resolvedOperand) release() error {
+	if c.temporary {
 		return c.value.Close()
 	}
 	return nil
@@ -40,49 +40,49 @@ func (c content) release() error {
 // to its components if they may differ. A component is converted to a tensor that is the same on
 // all replicas. An operand of another strategy is converted to its cross-replica value, if that
 // strategy has all devices of this one.
-func (o operand) resolve(ctx context.Context, s *TPUStrategy, op string) (content, error) {
+func (o operand) resolve(ctx context.Context, s *TPUStrategy, op string) (resolvedOperand, error) {
 	switch of := o.strategy(); {
 	case of == nil:
-		host, err := o.host(op)
-		return content{host: host}, err
-	case of != s && o.whole() && o.value.base().varying():
-		return content{}, ownedBy(s, o.value)
+		host, err := o.toHostTensor(op)
+		return resolvedOperand{host: host}, err
+	case of != s && o.isValue() && o.value.base().isVarying():
+		return resolvedOperand{}, checkOwnedBy(s, o.value)
 	case of != s:
 		return o.borrow(ctx, s, op)
 	case o.replica >= 0:
-		return o.resolvePart(ctx, s, op)
+		return o.resolveComponent(ctx, s, op)
 	case o.value != nil:
-		return content{value: o.value}, nil
+		return resolvedOperand{value: o.value}, nil
 	case s.slice != nil: // ahead of time there are no contents
 		v := o.variable
-		return made(s.newValue(v.perReplica(), v.dtype, v.shape, v.annotation, nil))
+		return newTemporary(s.newValue(v.perReplica(), v.dtype, v.shape, v.annotation, nil))
 	}
-	return made(o.variable.snapshot(ctx))
+	return newTemporary(o.variable.copyComponents(ctx))
 }
 
-// resolvePart resolves the component of one replica.
-func (o operand) resolvePart(ctx context.Context, s *TPUStrategy, op string) (content, error) {
+// resolveComponent resolves the component of one replica.
+func (o operand) resolveComponent(ctx context.Context, s *TPUStrategy, op string) (resolvedOperand, error) {
 	if v := o.variable; v != nil {
 		if v.perReplica() {
-			return made(o.part(ctx, s))
+			return newTemporary(o.copyComponent(ctx, s))
 		}
-		return made(v.snapshot(ctx))
+		return newTemporary(v.copyComponents(ctx))
 	}
 	base := o.value.base()
 	switch {
 	case base.steps > 0:
-		return content{}, fault.New(errkind.TypeError, op, "give the result of a step", "a part of a value of several steps")
-	case !base.varying() && base.ragged == nil:
-		return made(copyAs(ctx, o.value, base.annotation))
-	case base.ragged != nil || s.replicas == 1: // the shape may differ from other replicas'
+		return resolvedOperand{}, fault.New(errkind.TypeError, op, "give the result of a step", "a part of a value of several steps")
+	case !base.isVarying() && base.replicaShapes == nil:
+		return newTemporary(copyMirrored(ctx, o.value, base.annotation))
+	case base.replicaShapes != nil || s.replicas == 1: // the shape may differ from other replicas'
 		t, err := o.value.Local(ctx, o.replica)
-		return content{host: t}, err
+		return resolvedOperand{host: t}, err
 	}
-	return made(o.part(ctx, s))
+	return newTemporary(o.copyComponent(ctx, s))
 }
 
-// part copies the component of one replica to all replicas.
-func (o operand) part(ctx context.Context, s *TPUStrategy) (*Mirrored, error) {
+// copyComponent copies the component of one replica to all replicas.
+func (o operand) copyComponent(ctx context.Context, s *TPUStrategy) (*Mirrored, error) {
 	replica, err := s.Mirror(ctx, int32(o.replica), logical.Annotation{})
 	if err != nil {
 		return nil, err
@@ -90,22 +90,24 @@ func (o operand) part(ctx context.Context, s *TPUStrategy) (*Mirrored, error) {
 	defer replica.Close()
 	c := builtinCall{name: "part", values: []Value{replica}, mirrored: true}
 	if v := o.variable; v != nil {
-		c.variables, c.results = []*Variable{v}, one(v.annotation)
+		c.variables, c.results = []*Variable{v}, single(v.annotation)
 		c.step = func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{rc.of(in[0], rc.Read(v))}
+			return []*graph.Node{rc.selectReplica(in[0], rc.Read(v))}
 		}
 	} else {
-		c.values, c.results = append(c.values, o.value), one(o.value.Annotation())
-		c.step = func(rc *ReplicaContext, in []*graph.Node) []*graph.Node { return []*graph.Node{rc.of(in[0], in[1])} }
+		c.values, c.results = append(c.values, o.value), single(o.value.Annotation())
+		c.step = func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{rc.selectReplica(in[0], in[1])}
+		}
 	}
-	return c.one(ctx, s)
+	return c.runMirrored(ctx, s)
 }
 
-// resolveOne resolves an operand to one value for all replicas. A replica-varying value is an
+// resolveSingle resolves an operand to one value for all replicas. A replica-varying value is an
 // error.
-func (o operand) resolveOne(ctx context.Context, s *TPUStrategy, op string) (content, error) {
+func (o operand) resolveSingle(ctx context.Context, s *TPUStrategy, op string) (resolvedOperand, error) {
 	if v := o.variable; v != nil && v.strategy == s && o.replica < 0 && v.perReplica() {
-		return made(v.readAll(mode.With(ctx, mode.Cross(s))))
+		return newTemporary(v.readCombined(mode.With(ctx, mode.Cross(s))))
 	}
 	c, err := o.resolve(ctx, s, op)
 	if err != nil || c.value == nil {
@@ -115,46 +117,46 @@ func (o operand) resolveOne(ctx context.Context, s *TPUStrategy, op string) (con
 	switch {
 	case base.steps > 0:
 		err = fault.New(errkind.TypeError, op, "give the result of a step", "a value of several steps")
-	case base.varying() && s.replicas > 1:
+	case base.isVarying() && s.replicas > 1:
 		err = fault.New(errkind.TypeError, op, "reduce it first", "a PerReplica value where one for all replicas is expected")
 	case base.perReplica:
 		var m *Mirrored
-		if m, err = copyAs(ctx, c.value, base.annotation); err == nil {
+		if m, err = copyMirrored(ctx, c.value, base.annotation); err == nil {
 			err = c.release()
-			c = content{value: m, made: true}
+			c = resolvedOperand{value: m, temporary: true}
 		}
 	}
 	if err != nil {
-		return content{}, errors.Join(err, c.release())
+		return resolvedOperand{}, errors.Join(err, c.release())
 	}
 	return c, nil
 }
 
 // resolveMirrored resolves an operand to a mirrored value on the devices.
-func (o operand) resolveMirrored(ctx context.Context, s *TPUStrategy, op string) (content, error) {
-	c, err := o.resolveOne(ctx, s, op)
+func (o operand) resolveMirrored(ctx context.Context, s *TPUStrategy, op string) (resolvedOperand, error) {
+	c, err := o.resolveSingle(ctx, s, op)
 	if err != nil || c.value != nil {
 		return c, err
 	}
-	return made(s.Mirror(ctx, c.host, logical.Annotation{}))
+	return newTemporary(s.Mirror(ctx, c.host, logical.Annotation{}))
 }
 
 // resolveHost resolves an operand to a tensor in this process.
 func (o operand) resolveHost(ctx context.Context, s *TPUStrategy, op string) (*tensors.Tensor, error) {
-	c, err := o.resolveOne(ctx, s, op)
+	c, err := o.resolveSingle(ctx, s, op)
 	if err != nil || c.value == nil {
 		return c.host, err
 	}
-	host, err := c.value.(*Mirrored).toHost(ctx)
+	host, err := c.value.(*Mirrored).copyToHost(ctx)
 	return host, errors.Join(err, c.release())
 }
 
 // copyHost returns a host tensor for an operand in host or device memory.
 func (o operand) copyHost(ctx context.Context, s *TPUStrategy) (*tensors.Tensor, error) {
-	if o.readable() {
+	if o.isReadable() {
 		return o.resolveHost(ctx, s, "copy")
 	}
-	return o.tensor()
+	return o.toTensor()
 }
 
 // resolveArgument converts an indirect operand to a value, which the caller closes.
@@ -168,26 +170,26 @@ func (o operand) resolveArgument(ctx context.Context, s *TPUStrategy, op string)
 
 // mirror implements [TPUStrategy.Mirror] for an operand on the devices.
 func (o operand) mirror(ctx context.Context, s *TPUStrategy, a logical.Annotation) (*Mirrored, error) {
-	if o.whole() && o.strategy() == s && o.value.base().varying() && s.replicas > 1 {
+	if o.isValue() && o.strategy() == s && o.value.base().isVarying() && s.replicas > 1 {
 		return nil, fault.New(errkind.ValueError, "mirror", "reduce it first, or take one replica's part", "%s, which has a value for each replica", o)
 	}
-	c, err := o.resolveOne(ctx, s, "mirror")
+	c, err := o.resolveSingle(ctx, s, "mirror")
 	if err != nil {
 		return nil, err
 	}
 	if c.value == nil {
 		return s.Mirror(ctx, c.host, a)
 	}
-	m, err := copyAs(ctx, c.value, a)
+	m, err := copyMirrored(ctx, c.value, a)
 	return m, errors.Join(err, c.release())
 }
 
-// toHost copies a mirrored value to the host, even if its shards are in several processes.
-func (m *Mirrored) toHost(ctx context.Context) (*tensors.Tensor, error) {
-	if m.strategy.everywhere(false, m.annotation) {
+// copyToHost copies a mirrored value to the host, even if its shards are in several processes.
+func (m *Mirrored) copyToHost(ctx context.Context) (*tensors.Tensor, error) {
+	if m.strategy.isReadableEverywhere(false, m.annotation) {
 		return m.Value(ctx)
 	}
-	whole, err := copyAs(ctx, m, logical.Replicated())
+	whole, err := copyMirrored(ctx, m, logical.Replicated())
 	if err != nil {
 		return nil, err
 	}
@@ -200,30 +202,30 @@ func (m *Mirrored) toHost(ctx context.Context) (*tensors.Tensor, error) {
 // takes over the copies on common devices. The data does not pass through the host.
 
 // borrow copies an operand of another strategy to this one: a variable, a value or a component.
-func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (content, error) {
+func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (resolvedOperand, error) {
 	other := o.strategy()
-	from, ok := partitionsIn(s.runtime, other.runtime)
+	from, ok := mapPartitions(s.runtime, other.runtime)
 	if !ok {
-		return content{}, fault.OtherStrategy(op, o.String())
+		return resolvedOperand{}, fault.OtherStrategy(op, o.String())
 	}
 	outer := mode.With(ctx, mode.Cross(other))
-	c, err := o.resolveOne(outer, other, op)
+	c, err := o.resolveSingle(outer, other, op)
 	if err != nil || c.value == nil {
 		return c, err
 	}
 	// The copy is replicated on each device and has no other owner.
-	whole, err := copyAs(outer, c.value, logical.Replicated())
+	whole, err := copyMirrored(outer, c.value, logical.Replicated())
 	if err = errors.Join(err, c.release()); err != nil {
-		return content{}, err
+		return resolvedOperand{}, err
 	}
-	return made(s.adopt(whole, from))
+	return newTemporary(s.takeOver(whole, from))
 }
 
-// adopt creates a value of this strategy from the buffers of another strategy's value that are on
+// takeOver creates a value of this strategy from the buffers of another strategy's value that are on
 // its devices, and closes the other buffers.
-func (s *TPUStrategy) adopt(whole *Mirrored, from []int) (*Mirrored, error) {
+func (s *TPUStrategy) takeOver(whole *Mirrored, from []int) (*Mirrored, error) {
 	base := whole.base()
-	theirs := base.surrender() // the other strategy no longer releases them
+	theirs := base.takeBuffers() // the other strategy no longer releases them
 	mine := s.runtime.Buffers()
 	for d, e := range from {
 		mine[d], theirs[e] = theirs[e], nil

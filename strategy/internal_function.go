@@ -36,7 +36,7 @@ type guard = interface {
 }
 
 // CheckOpen returns an error if the function or its strategy is closed.
-func (m internalFunction) CheckOpen() error { return m.check() }
+func (m internalFunction) CheckOpen() error { return m.checkOpen() }
 
 // ArgumentAnnotations returns how the arguments are split over the logical devices.
 func (m internalFunction) ArgumentAnnotations() []logical.Annotation {
@@ -47,7 +47,7 @@ func (m internalFunction) ArgumentAnnotations() []logical.Annotation {
 func (m internalFunction) SetArgumentPaths(paths []string) { m.paths = paths }
 
 // SetMaxIterations makes each launch repeat the step while its first result is true, at most n times.
-func (m internalFunction) SetMaxIterations(n int) { m.repeats = n }
+func (m internalFunction) SetMaxIterations(n int) { m.maxIterations = n }
 
 // Store returns the store of the function's variables, or nil.
 func (m internalFunction) Store() *model.Store { return m.opts.Store }
@@ -91,5 +91,5 @@ func (m internalFunction) RunStructured(ctx context.Context, args []any) (struct
 	if err != nil {
 		return nil, nil, err
 	}
-	return p.structure, results, nil
+	return p.resultNest, results, nil
 }

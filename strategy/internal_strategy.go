@@ -35,10 +35,10 @@ func (m internalStrategy) CheckUsable(ctx context.Context, op string) error {
 	if err := RefuseTracing(ctx, op, fault.InsteadOfMeeting); err != nil {
 		return err
 	}
-	if err := m.runnable(op); err != nil {
+	if err := m.checkRunnable(op); err != nil {
 		return err
 	}
-	return m.check()
+	return m.checkOpen()
 }
 
 // CheckCrossReplica returns an error in replica code and in another strategy's scope.
@@ -53,21 +53,21 @@ func (m internalStrategy) CheckEager(ctx context.Context, op, instead string) er
 }
 
 // CheckOpen returns [ErrClosed] if the strategy is closed.
-func (m internalStrategy) CheckOpen() error { return m.check() }
+func (m internalStrategy) CheckOpen() error { return m.checkOpen() }
 
 // CheckVariable returns an error for a variable that is closed or belongs to another strategy.
 func (m internalStrategy) CheckVariable(v *Variable) error {
-	if err := v.ownedBy(m.TPUStrategy, "load step"); err != nil {
+	if err := v.checkOwnedBy(m.TPUStrategy, "load step"); err != nil {
 		return err
 	}
 	m.runtime.Launch.Lock()
 	defer m.runtime.Launch.Unlock()
-	return v.live()
+	return v.checkOpen()
 }
 
 // CheckScatter returns an error for a scatter that the variable does not support.
 func (m internalStrategy) CheckScatter(v *Variable, op ScatterOp, inStep bool) error {
-	return v.scatterRule(op, inStep)
+	return v.checkScatter(op, inStep)
 }
 
 // MergeCall returns the merge call of package eager that ctx belongs to, or nil.
@@ -82,7 +82,7 @@ func (m internalStrategy) NextCallNumber() uint64 { return m.sequence.Add(1) }
 // devicesPerHost is the number of devices of one host.
 func (m internalStrategy) DeviceNames() (devices [][]string, hosts []string, devicesPerHost int) {
 	for r := range m.replicas {
-		names, host := m.names(r)
+		names, host := m.deviceNames(r)
 		devices, hosts = append(devices, names), append(hosts, host)
 	}
 	return devices, hosts, m.runtime.Topology().NumTPUsPerTask()
@@ -117,7 +117,7 @@ func (m internalStrategy) NewTrainingFunction(step StepFunc, opts FunctionOption
 	paddedRows func(arguments []Value) int) *Function {
 	opts.mirroredResults = true
 	f := m.Function(step, opts)
-	f.wholeModel, f.microbatches, f.microbatch = true, max(microbatches, 1), paddedRows
+	f.usesAllVariables, f.microbatches, f.paddedMicrobatchRows = true, max(microbatches, 1), paddedRows
 	return f
 }
 
@@ -126,10 +126,12 @@ func (m internalStrategy) NewTrainingFunction(step StepFunc, opts FunctionOption
 func (m internalStrategy) SetTrainingCheck(check func(g *graph.Graph) error) { m.checkTraining = check }
 
 // ShardsState reports whether any state is sharded over the replicas.
-func (m internalStrategy) ShardsState() bool { return m.sharding }
+func (m internalStrategy) ShardsState() bool { return m.shardsState }
 
 // IsMirrored reports whether all replicas must have the same value of a variable.
-func (m internalStrategy) IsMirrored(v *Variable) bool { return !v.perReplica() && !v.over.IsSharded() }
+func (m internalStrategy) IsMirrored(v *Variable) bool {
+	return !v.perReplica() && !v.replicaShard.IsSharded()
+}
 
 // NewMetricState creates the variable in which a function accumulates n metrics. It has shape [n, 2]:
 // a sum and a weight for each metric, separately on each replica. The zeros are copied to the devices
@@ -139,10 +141,10 @@ func (m internalStrategy) NewMetricState(name string, n int) (*Variable, error) 
 	v := &Variable{strategy: s, path: name, dtype: dtypes.Float64, shape: []int{n, 2}, annotation: logical.Replicated(),
 		synchronization: OnRead, aggregation: AggregateSum}
 	if _, err := store.CreateVariable(name, tensors.FromShape(v.Shape())); err != nil {
-		return nil, v.failed(err)
+		return nil, v.wrapError(err)
 	}
-	v.waiting.Store(&Variables{strategy: s, store: store, turn: semaphore.NewWeighted(1)})
-	return v, s.ownVariables(v)
+	v.pending.Store(&Variables{strategy: s, store: store, semaphore: semaphore.NewWeighted(1)})
+	return v, s.registerVariables(v)
 }
 
 // NewZeroVariables creates variables with a separate tensor on each replica, initialized with zeros.
@@ -178,10 +180,10 @@ func (m internalStrategy) NewZeroVariables(ctx context.Context, of []shapes.Shap
 			return nil, err
 		}
 		for i, v := range all {
-			v.buffers = zeros[i].base().surrender()
+			v.buffers = zeros[i].base().takeBuffers()
 		}
 	}
-	return all, s.ownVariables(all...)
+	return all, s.registerVariables(all...)
 }
 
 // LockVariables locks the variables of a store, to load values into them. unlock ends it. Calls with
@@ -190,7 +192,7 @@ func (m internalStrategy) LockVariables(ctx context.Context, store *model.Store)
 	if err := m.CheckUsable(ctx, "loading variables"); err != nil {
 		return nil, nil, err
 	}
-	return m.Variables(store).exclusive(ctx, "")
+	return m.Variables(store).lock(ctx, "")
 }
 
 // LoadVariables assigns values to all variables or to none. readers is the number of parts that are
@@ -203,7 +205,7 @@ func (m internalStrategy) LoadVariables(ctx context.Context, variables []*Variab
 	if err := m.CheckUsable(ctx, "loading variables"); err != nil {
 		return 0, err
 	}
-	return m.fill(ctx, variables, src, readers, check)
+	return m.loadValues(ctx, variables, src, readers, check)
 }
 
 // HasMemoryFor reports whether the devices have free memory for a second set of values of the
@@ -212,7 +214,7 @@ func (m internalStrategy) LoadVariables(ctx context.Context, variables []*Variab
 func (m internalStrategy) HasMemoryFor(variables []*Variable) bool {
 	need := int64(0) // bytes per device
 	for _, v := range variables {
-		if v.waiting.Load() == nil {
+		if v.pending.Load() == nil {
 			need += int64(v.BytesPerDevice())
 		}
 	}
@@ -227,7 +229,7 @@ func (m internalStrategy) WithBuffers(ctx context.Context, op string, variables 
 	if err := m.CheckUsable(ctx, op); err != nil {
 		return err
 	}
-	if err := arrive(ctx, variables...); err != nil {
+	if err := initVariables(ctx, variables...); err != nil {
 		return err
 	}
 	m.runtime.Launch.Lock()
@@ -238,21 +240,21 @@ func (m internalStrategy) WithBuffers(ctx context.Context, op string, variables 
 			layouts[i], old[i] = layouts[i-1], old[i-1]
 			continue
 		}
-		err := v.live()
+		err := v.checkOpen()
 		if err == nil {
 			layouts[i], err = v.layout()
 		}
 		if err == nil {
-			err = ready(ctx, v.buffers)
+			err = waitReady(ctx, v.buffers)
 		}
 		if err != nil {
-			return v.failed(err)
+			return v.wrapError(err)
 		}
 		old[i] = v.buffers
 	}
 	fresh, err := f(layouts, old)
 	for i := range fresh {
-		err = errors.Join(err, variables[i].swap(fresh[i]))
+		err = errors.Join(err, variables[i].replaceBuffers(fresh[i]))
 	}
 	return err
 }

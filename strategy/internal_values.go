@@ -16,7 +16,7 @@ import (
 
 // CheckOwned returns an error for a nil pointer and for a leaf of another strategy.
 func (m internalStrategy) CheckOwned(op string, x any) error {
-	return operandOf(x).ownedBy(m.TPUStrategy, op)
+	return operandOf(x).checkOwnedBy(m.TPUStrategy, op)
 }
 
 // CheckLeaf returns a reason if a value, a variable or a component is invalid as a leaf of a nest.
@@ -26,17 +26,17 @@ func (m internalStrategy) CheckLeaf(x any) (reason string, err error) {
 		if isNil(x) {
 			break // the function reports it
 		}
-		if _, err := x.base().live(); errors.Is(err, ErrClosed) {
+		if _, err := x.base().openBuffers(); errors.Is(err, ErrClosed) {
 			return "closed", err
 		}
 	case *Variable:
 		if x == nil {
 			return "no variable: a nil pointer", nil
 		}
-		if _, ok := partitionsIn(m.runtime, x.strategy.runtime); x.strategy != m.TPUStrategy && !ok {
-			return "a variable of another strategy", x.ownedBy(m.TPUStrategy, "run")
+		if _, ok := mapPartitions(m.runtime, x.strategy.runtime); x.strategy != m.TPUStrategy && !ok {
+			return "a variable of another strategy", x.checkOwnedBy(m.TPUStrategy, "run")
 		}
-	case part:
+	case component:
 		if operandOf(x).kind == noOperand {
 			return "no component: a nil pointer, or a component of nothing", nil
 		}
@@ -46,7 +46,7 @@ func (m internalStrategy) CheckLeaf(x any) (reason string, err error) {
 
 // NeedsResolve reports whether an argument must be resolved before use: it is a variable, a component
 // or another strategy's value.
-func (m internalStrategy) NeedsResolve(x any) bool { return operandOf(x).indirect(m.TPUStrategy) }
+func (m internalStrategy) NeedsResolve(x any) bool { return operandOf(x).needsResolve(m.TPUStrategy) }
 
 // Resolve converts an argument to a tensor of this process or a value on the devices. release closes
 // new values.
@@ -78,12 +78,12 @@ func (m internalStrategy) NewBatch(ctx context.Context, values []any, a logical.
 // NewPerReplica creates a value from the replicas' tensors, whose shapes may differ. The tensors of
 // replicas without a device in this process are nil.
 func (m internalStrategy) NewPerReplica(ctx context.Context, all []*tensors.Tensor, of []shapes.Shape, a logical.Annotation) (*PerReplica, error) {
-	return batchShare{TPUStrategy: m.TPUStrategy, annotation: a}.putShapes(ctx, all, of)
+	return batchSplitter{TPUStrategy: m.TPUStrategy, annotation: a}.putShapes(ctx, all, of)
 }
 
 // NewAbstractValue returns a mirrored value without contents.
 func (m internalStrategy) NewAbstractValue(shape shapes.Shape) (Value, error) {
-	return batchShare{TPUStrategy: m.TPUStrategy}.abstract(shape, false)
+	return batchSplitter{TPUStrategy: m.TPUStrategy}.newAbstractValue(shape, false)
 }
 
 // NewObjects returns an Objects with values by replica, of which only those of this process's replicas
@@ -95,11 +95,13 @@ func (m internalStrategy) NewObjects(values []any) *Objects {
 }
 
 // ObjectAt returns the object of a replica of this process.
-func (m internalStrategy) ObjectAt(o *Objects, replica int) (any, error) { return o.at(replica) }
+func (m internalStrategy) ObjectAt(o *Objects, replica int) (any, error) {
+	return o.localObject(replica)
+}
 
 // CopyToHost copies a value to the host.
 func (m internalStrategy) CopyToHost(ctx context.Context, v *Mirrored) (*tensors.Tensor, error) {
-	return v.toHost(ctx)
+	return v.copyToHost(ctx)
 }
 
 // Reduction returns how a value or a variable is reduced without axes, for [internalContext.Reduce]
@@ -108,7 +110,7 @@ func (m internalStrategy) Reduction(op ReduceOp, x any) (how byte, err error) {
 	var base *deviceValue
 	if v, ok := x.(*Variable); !ok {
 		base = x.(Value).base()
-	} else if base = v.value(); v.localWrites && op == Mean {
+	} else if base = v.asDeviceValue(); v.localWrites && op == Mean {
 		return byte(reduceFirst), nil // the value of a mirrored variable is the value of replica 0
 	}
 	of, err := base.reduction(op)
@@ -126,21 +128,23 @@ type (
 type internalValue struct{ *deviceValue }
 
 // KeepOnDevices releases the value on all devices except those in only.
-func (m internalValue) KeepOnDevices(only []bool) error { return m.keep(only) }
+func (m internalValue) KeepOnDevices(only []bool) error { return m.keepOnDevices(only) }
 
 // IsPerReplica reports whether each replica has its own tensor.
 func (m internalValue) IsPerReplica() bool { return m.perReplica }
 
 // ReplicaShapes returns the shapes of the replicas' tensors if they differ, otherwise nil.
-func (m internalValue) ReplicaShapes() [][]int { return m.ragged }
+func (m internalValue) ReplicaShapes() [][]int { return m.replicaShapes }
 
 // ReplicaSizes returns the shapes of the replicas' tensors as a value for a program.
-func (m internalValue) ReplicaSizes(ctx context.Context) (*PerReplica, error) { return m.sizes(ctx) }
+func (m internalValue) ReplicaSizes(ctx context.Context) (*PerReplica, error) {
+	return m.newSizesValue(ctx)
+}
 
 // SetReplicaShapes sets, for a new value, the replicas' shapes if they differ, and whether the
 // replicas' tensors are known to be equal.
 func (m internalValue) SetReplicaShapes(shapes [][]int, equal bool) {
-	m.ragged, m.equal = shapes, equal
+	m.replicaShapes, m.equal = shapes, equal
 }
 
 // Origin identifies the eager call and the result that created the value, equally in all processes.

@@ -21,8 +21,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// loader loads a saved step onto the devices.
-type loader struct {
+// stepLoader loads a saved step onto the devices.
+type stepLoader struct {
 	*saved.Step
 	f    *Function
 	fail saved.Fail
@@ -40,23 +40,23 @@ func (m internalStrategy) LoadStep(ctx context.Context, store *model.Store, step
 		Name: step.Name, Store: store, Training: step.Training, Arguments: step.Layouts, SplitBatch: step.SplitBatch, LocalBatch: step.LocalBatch,
 		Padding: Padding(step.Padding), mirroredResults: step.Mirrored,
 	})
-	f.wholeModel, f.loaded = step.Trains(), step
-	l := &loader{Step: step, f: f, fail: fail}
-	s.rules.came(f)
+	f.usesAllVariables, f.loaded = step.Trains(), step
+	l := &stepLoader{Step: step, f: f, fail: fail}
+	s.rules.removeUntraced(f)
 	p, err := l.program(ctx, distributed)
 	if err != nil {
 		return nil, err
 	}
 	values := l.values()
 	f.programs[signature(values)] = p
-	f.refuse = func(others []Value) error {
-		return &TraceError{Function: step.Name, Err: fail(otherArguments(values, others))}
+	f.mismatchError = func(others []Value) error {
+		return &TraceError{Function: step.Name, Err: fail(describeMismatch(values, others))}
 	}
 	return f, nil
 }
 
 // values returns outlines of the arguments that the step was compiled for.
-func (l *loader) values() (values []Value) {
+func (l *stepLoader) values() (values []Value) {
 	for i, a := range l.Module.Arguments {
 		argument := l.Arguments[i]
 		if argument.Variable {
@@ -67,7 +67,7 @@ func (l *loader) values() (values []Value) {
 			v.steps = l.Steps
 		}
 		if argument.Ragged {
-			v.ragged = realSizes(a.LocalDims, argument.Sizes)
+			v.replicaShapes = unequalShapes(a.LocalDims, argument.Sizes)
 		}
 		values = append(values, v)
 	}
@@ -76,7 +76,7 @@ func (l *loader) values() (values []Value) {
 
 // program finds the step's variables in the store and loads its program. distributed has its other
 // variables.
-func (l *loader) program(ctx context.Context, distributed []*Variable) (_ *program, err error) {
+func (l *stepLoader) program(ctx context.Context, distributed []*Variable) (_ *program, err error) {
 	s, f, m := l.f.strategy, l.f, l.Module
 	p := &program{function: f, module: m, updates: l.Updates, results: len(m.Results) - len(l.Updates), code: l.Code}
 	defer func() {
@@ -92,13 +92,13 @@ func (l *loader) program(ctx context.Context, distributed []*Variable) (_ *progr
 	}
 	for i, v := range distributed {
 		if v != nil && l.Training && f.opts.Store != nil { // its optimizer state has the variable's layout
-			s.Variables(f.opts.Store).trains(saved.ProxyPath(m.Arguments[i].Name), v)
+			s.Variables(f.opts.Store).registerProxy(saved.ProxyPath(m.Arguments[i].Name), v)
 		}
 	}
 	for i, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
 		if a.IsConstant {
-			c, err := s.constants.hold(s, shapes.Make(a.DType, a.LocalDims...), l.Arguments[i].Constant)
+			c, err := s.constants.acquire(s, shapes.Make(a.DType, a.LocalDims...), l.Arguments[i].Constant)
 			if err != nil {
 				return nil, err
 			}
@@ -134,11 +134,11 @@ func (l *loader) program(ctx context.Context, distributed []*Variable) (_ *progr
 	if p.rows, err = s.runtime.Rows(p.executable); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
-	return p, p.keep()
+	return p, p.register()
 }
 
 // storedVariable returns the store's variable for an argument of the step.
-func (l *loader) storedVariable(ctx context.Context, argument int) (*Variable, error) {
+func (l *stepLoader) storedVariable(ctx context.Context, argument int) (*Variable, error) {
 	a, store := l.Module.Arguments[argument], l.f.opts.Store
 	fail := func(hint, format string, args ...any) (*Variable, error) {
 		return nil, l.fail(saved.Misfit{Problem: saved.BadVariable, Variable: a.Name, Detail: fmt.Sprintf(format, args...), Hint: hint})
@@ -147,7 +147,7 @@ func (l *loader) storedVariable(ctx context.Context, argument int) (*Variable, e
 		return fail("give the store that holds it", "there is no store")
 	}
 	vars := l.f.strategy.Variables(store)
-	ctx, done, err := vars.exclusive(ctx, "loading "+l.Name+": ")
+	ctx, done, err := vars.lock(ctx, "loading "+l.Name+": ")
 	if err != nil {
 		return nil, err
 	}
@@ -164,15 +164,15 @@ func (l *loader) storedVariable(ctx context.Context, argument int) (*Variable, e
 	}
 	v, err := vars.variable(a.Name)
 	if err == nil {
-		err = arrive(ctx, v)
+		err = initVariables(ctx, v)
 	}
 	switch {
 	case err != nil:
 		return nil, err
 	case v.dtype != a.DType || !slices.Equal(v.shape, a.ReplicaShard.UnshardedDims(a.LocalDims)):
 		return fail("give the store of the model that was compiled", "it is %s%v in the store and %s%v in the step", v.dtype, v.shape, a.DType, a.ReplicaShard.UnshardedDims(a.LocalDims))
-	case v.over != a.ReplicaShard:
-		return fail("give the rules that the step was compiled with", "it is %s here and %s in the step", v.over, a.ReplicaShard)
+	case v.replicaShard != a.ReplicaShard:
+		return fail("give the rules that the step was compiled with", "it is %s here and %s in the step", v.replicaShard, a.ReplicaShard)
 	case !v.annotation.SamePlacement(a.Annotation, v.strategy.axes):
 		return fail("give the rules that the step was compiled with", "it is laid out as %s here and as %s in the step", v.annotation, a.Annotation)
 	}
@@ -210,9 +210,9 @@ func checkProgram(x *pjrt.LoadedExecutable, m *spmd.Module) error {
 	return nil
 }
 
-// otherArguments describes the difference between the arguments of a call and the arguments that
+// describeMismatch describes the difference between the arguments of a call and the arguments that
 // the step was compiled for.
-func otherArguments(want, got []Value) saved.Misfit {
+func describeMismatch(want, got []Value) saved.Misfit {
 	const loaded = "the step was loaded from a file: "
 	misfit := func(hint, format string, args ...any) saved.Misfit {
 		return saved.Misfit{Problem: saved.OtherArguments, Detail: loaded + fmt.Sprintf(format, args...), Hint: hint}
@@ -249,9 +249,9 @@ func otherArguments(want, got []Value) saved.Misfit {
 	return misfit(compiledFor, "it holds the step for other arguments")
 }
 
-// realSizes returns sizes for an argument of a saved step that differ from the padded sizes, and
+// unequalShapes returns sizes for an argument of a saved step that differ from the padded sizes, and
 // are equal for dimensions that share a size.
-func realSizes(shape, sizes []int) [][]int {
+func unequalShapes(shape, sizes []int) [][]int {
 	real := slices.Clone(shape)
 	for d, size := range sizes {
 		if d < len(real) && size >= 0 {
@@ -262,13 +262,13 @@ func realSizes(shape, sizes []int) [][]int {
 }
 
 // setPadding sets the padding of the program from the saved step.
-func (l *loader) setPadding(p *program) {
+func (l *stepLoader) setPadding(p *program) {
 	argument := 0
 	for i, a := range l.Arguments {
 		if a.Variable {
 			continue
 		}
-		p.padding.of = append(p.padding.of, a.Sizes)
+		p.padding.sizeIndices = append(p.padding.sizeIndices, a.Sizes)
 		for d, size := range a.Sizes {
 			if size == len(p.padding.sizes) && d < len(l.Module.Arguments[i].LocalDims) {
 				p.padding.sizes = append(p.padding.sizes, paddedSize{argument, d, l.Module.Arguments[i].LocalDims[d]})
@@ -285,6 +285,6 @@ func (l *loader) setPadding(p *program) {
 				dims = []ragged.Dim{}
 			}
 		}
-		p.cut = append(p.cut, dims)
+		p.paddedResults = append(p.paddedResults, dims)
 	}
 }

@@ -46,9 +46,9 @@ func (s *TPUStrategy) LocalDevices() []int {
 	return ids
 }
 
-// everywhere reports whether every process can read a tensor with this layout from its own devices.
+// isReadableEverywhere reports whether every process can read a tensor with this layout from its own devices.
 // The result is the same on all processes.
-func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
+func (s *TPUStrategy) isReadableEverywhere(perReplica bool, a logical.Annotation) bool {
 	if !s.runtime.Several() || !perReplica && !a.IsSharded(s.axes) {
 		return true
 	}

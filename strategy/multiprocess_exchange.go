@@ -58,7 +58,7 @@ func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte)
 	if err := RefuseTracing(ctx, call, fault.InsteadOfMeeting); err != nil {
 		return nil, err
 	}
-	if err := s.check(); err != nil {
+	if err := s.checkOpen(); err != nil {
 		return nil, err
 	}
 	return s.runtime.Gather(ctx, call, mine)
@@ -76,25 +76,25 @@ func (s *TPUStrategy) CheckSame(ctx context.Context, what, text string) error {
 	if err := RefuseTracing(ctx, "compare "+what, fault.InsteadOfMeeting); err != nil {
 		return err
 	}
-	return s.agree(ctx, what, text, []byte(text))
+	return s.checkAgreement(ctx, what, text, []byte(text))
 }
 
-func (s *TPUStrategy) agree(ctx context.Context, what, text string, content []byte) error {
-	if err := s.check(); err != nil {
+func (s *TPUStrategy) checkAgreement(ctx context.Context, what, text string, content []byte) error {
+	if err := s.checkOpen(); err != nil {
 		return err
 	}
 	return s.runtime.Agree(ctx, what, text, content)
 }
 
-// agree compares a program across the processes before it is compiled. If this process has no
+// checkAgreement compares a program across the processes before it is compiled. If this process has no
 // program because of the error failed, it informs the other processes and returns failed.
-func (f *Function) agree(ctx context.Context, values []Value, m *spmd.Module, t *trace, failed error) error {
+func (f *Function) checkAgreement(ctx context.Context, values []Value, m *spmd.Module, t *trace, failed error) error {
 	if !f.strategy.runtime.Several() {
 		return failed
 	}
 	what := fmt.Sprintf("program %q", f.opts.Name)
 	if failed != nil {
-		if err := f.strategy.agree(ctx, what, "no program, because of "+failed.Error(), []byte("failed")); err != nil {
+		if err := f.strategy.checkAgreement(ctx, what, "no program, because of "+failed.Error(), []byte("failed")); err != nil {
 			if _, ok := err.(*MismatchError); !ok {
 				return fmt.Errorf("%w (and telling the other processes failed: %v)", failed, err)
 			}
@@ -112,5 +112,5 @@ func (f *Function) agree(ctx context.Context, values []Value, m *spmd.Module, t 
 	fmt.Fprintln(&content, f.strategy.assignment.DeviceIDs())
 	t.writeConstants(&content)
 	content.Write(m.Text)
-	return f.strategy.agree(ctx, what, fmt.Sprintf("arguments [%s]", text.String()), content.Bytes())
+	return f.strategy.checkAgreement(ctx, what, fmt.Sprintf("arguments [%s]", text.String()), content.Bytes())
 }

@@ -108,10 +108,10 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 	if err := v.annotation.ValidateOn(s.axes, name, v.shape); err != nil {
 		return nil, &Error{Op: "strategy: " + op, Reason: "its annotation does not fit", Err: err, Class: errkind.ValueError}
 	}
-	if v.buffers, err = v.copied(ctx, value); err != nil {
+	if v.buffers, err = v.uploadValue(ctx, value); err != nil {
 		return nil, err
 	}
-	if err := s.ownVariables(v); err != nil {
+	if err := s.registerVariables(v); err != nil {
 		return nil, err
 	}
 	s.rules.Record(s.opts.Variables, name, v.shape)

@@ -17,7 +17,7 @@ import (
 )
 
 // A call that accepts "a value" classifies it once with operandOf, and resolves it with
-// ReplicaContext.node in a step and with operand.resolve elsewhere. All calls therefore accept the
+// ReplicaContext.toNode in a step and with operand.resolve elsewhere. All calls therefore accept the
 // same types. They differ only in whether they require one value for all replicas or one for each
 // replica. docs/tensorflow-values.md has the table.
 
@@ -46,8 +46,8 @@ const (
 	objectsOperand                    // values that are not tensors
 )
 
-// part is the component of a value or of a variable on one replica: a component of package eager.
-type part interface {
+// component is the component of a value or of a variable on one replica: a component of package eager.
+type component interface {
 	Value() Value
 	Variable() *Variable
 	Replica() int
@@ -84,7 +84,7 @@ func operandOf(x any) operand {
 		present(x != nil, objectsOperand)
 	case shapes.Shape:
 		o.kind = shapeOperand
-	case part:
+	case component:
 		if v := reflect.ValueOf(x); v.Kind() == reflect.Pointer && v.IsNil() {
 			break
 		}
@@ -110,20 +110,20 @@ func (o operand) strategy() *TPUStrategy {
 	return o.value.base().strategy
 }
 
-// whole reports whether the operand is a value, and not a component or a variable.
-func (o operand) whole() bool { return o.kind == deviceOperand && o.variable == nil && o.replica < 0 }
+// isValue reports whether the operand is a value, and not a component or a variable.
+func (o operand) isValue() bool { return o.kind == deviceOperand && o.variable == nil && o.replica < 0 }
 
-// readable reports whether the operand's contents can be copied from the devices. A value of
+// isReadable reports whether the operand's contents can be copied from the devices. A value of
 // several steps cannot be copied.
-func (o operand) readable() bool {
-	return o.kind == deviceOperand && (!o.whole() || o.value.base().steps == 0)
+func (o operand) isReadable() bool {
+	return o.kind == deviceOperand && (!o.isValue() || o.value.base().steps == 0)
 }
 
-// indirect reports whether the operand must be resolved before a program can read it: a variable, a
+// needsResolve reports whether the operand must be resolved before a program can read it: a variable, a
 // component, or a value of another strategy with one tensor for all replicas.
-func (o operand) indirect(s *TPUStrategy) bool {
+func (o operand) needsResolve(s *TPUStrategy) bool {
 	of := o.strategy()
-	return of != nil && (!o.whole() || of != s && !o.value.base().varying())
+	return of != nil && (!o.isValue() || of != s && !o.value.base().isVarying())
 }
 
 // String describes the operand in errors.
@@ -134,8 +134,8 @@ func (o operand) String() string {
 	return fmt.Sprint(o.x)
 }
 
-// tensor converts an operand in host memory to a tensor.
-func (o operand) tensor() (*tensors.Tensor, error) {
+// toTensor converts an operand in host memory to a tensor.
+func (o operand) toTensor() (*tensors.Tensor, error) {
 	switch o.kind {
 	case noOperand:
 		return nil, errors.New("no value")
@@ -153,11 +153,11 @@ func (o operand) tensor() (*tensors.Tensor, error) {
 	return hostdata.ToTensor(o.x)
 }
 
-func hostTensor(x any) (*tensors.Tensor, error) { return operandOf(x).tensor() }
+func hostTensor(x any) (*tensors.Tensor, error) { return operandOf(x).toTensor() }
 
-// host is like tensor, with the error of a call that also accepts values on the devices.
-func (o operand) host(op string) (*tensors.Tensor, error) {
-	t, err := o.tensor()
+// toHostTensor is like tensor, with the error of a call that also accepts values on the devices.
+func (o operand) toHostTensor(op string) (*tensors.Tensor, error) {
+	t, err := o.toTensor()
 	switch {
 	case err == nil:
 		return t, nil
@@ -167,9 +167,9 @@ func (o operand) host(op string) (*tensors.Tensor, error) {
 	return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("a value of type %T", o.x), Hint: "give a number, a tensor or a distributed value", Err: err, Class: errkind.TypeError}
 }
 
-// ownedBy returns an error for an operand of another strategy, and for a nil pointer of this
+// checkOwnedBy returns an error for an operand of another strategy, and for a nil pointer of this
 // package.
-func (o operand) ownedBy(s *TPUStrategy, op string) error {
+func (o operand) checkOwnedBy(s *TPUStrategy, op string) error {
 	switch of := o.strategy(); {
 	case of == s:
 		return nil
@@ -179,7 +179,7 @@ func (o operand) ownedBy(s *TPUStrategy, op string) error {
 		return nil
 	}
 	switch o.x.(type) {
-	case Value, *Variable, part:
+	case Value, *Variable, component:
 		return fault.New(errkind.TypeError, op, "give a tensor", "no value")
 	}
 	return nil
@@ -200,14 +200,14 @@ func NewObjects(values ...any) *Objects { return &Objects{values: append([]any(n
 // At returns the value of a replica, from 0. It panics for a replica without a value, and with an
 // error that matches [ErrRemote] for a replica of another process.
 func (o *Objects) At(replica int) any {
-	x, err := o.at(replica)
+	x, err := o.localObject(replica)
 	if err != nil {
 		panic(err)
 	}
 	return x
 }
 
-func (o *Objects) at(replica int) (any, error) {
+func (o *Objects) localObject(replica int) (any, error) {
 	if o.local != nil && !slices.Contains(o.local, replica) {
 		return nil, &errkind.Fault{Op: "strategy: read", Subject: fmt.Sprintf("the object of replica %d", replica),
 			Reason: fmt.Sprintf("this process has replicas %v", o.local), Hint: "use Extended.LocalResultsOf", Match: ErrRemote}
@@ -222,7 +222,7 @@ func (o *Objects) Len() int { return len(o.values) }
 func (o *Objects) String() string {
 	shown := make([]any, len(o.values))
 	for r := range shown {
-		x, err := o.at(r)
+		x, err := o.localObject(r)
 		if shown[r] = x; err != nil {
 			shown[r] = "-"
 		}

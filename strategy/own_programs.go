@@ -29,7 +29,7 @@ func (c builtinCall) run(ctx context.Context, s *TPUStrategy) ([]Value, error) {
 	if err := RefuseTracing(ctx, c.name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
-	if err := s.runnable("running", c.name); err != nil {
+	if err := s.checkRunnable("running", c.name); err != nil {
 		return nil, err
 	}
 	name := c.name
@@ -58,7 +58,7 @@ func (c builtinCall) run(ctx context.Context, s *TPUStrategy) ([]Value, error) {
 	values := slices.Clone(c.values)
 	for i, v := range values {
 		if v.base().only != nil {
-			whole, err := v.base().onAll(ctx)
+			whole, err := v.base().copyToAllDevices(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -66,15 +66,15 @@ func (c builtinCall) run(ctx context.Context, s *TPUStrategy) ([]Value, error) {
 			values[i] = whole
 		}
 	}
-	p, err := f.program(ctx, values, toRun)
+	p, err := f.program(ctx, values, purposeRun)
 	if err != nil {
 		return nil, err
 	}
 	return p.run(ctx, values, c.variables...)
 }
 
-// one runs a program with one mirrored result.
-func (c builtinCall) one(ctx context.Context, s *TPUStrategy) (*Mirrored, error) {
+// runMirrored runs a program with one mirrored result.
+func (c builtinCall) runMirrored(ctx context.Context, s *TPUStrategy) (*Mirrored, error) {
 	results, err := c.run(ctx, s)
 	if err != nil {
 		return nil, err
@@ -82,20 +82,20 @@ func (c builtinCall) one(ctx context.Context, s *TPUStrategy) (*Mirrored, error)
 	return results[0].(*Mirrored), nil
 }
 
-// copyAs copies a value that is equal on all replicas, with the given split over the logical
+// copyMirrored copies a value that is equal on all replicas, with the given split over the logical
 // devices.
-func copyAs(ctx context.Context, value Value, a logical.Annotation) (*Mirrored, error) {
-	v, err := copyOf(ctx, value, true, a)
+func copyMirrored(ctx context.Context, value Value, a logical.Annotation) (*Mirrored, error) {
+	v, err := copyValue(ctx, value, true, a)
 	if err != nil {
 		return nil, err
 	}
 	return v.(*Mirrored), nil
 }
 
-// copyOf copies a value to another layout, on the devices.
-func copyOf(ctx context.Context, value Value, mirrored bool, a logical.Annotation) (Value, error) {
+// copyValue copies a value to another layout, on the devices.
+func copyValue(ctx context.Context, value Value, mirrored bool, a logical.Annotation) (Value, error) {
 	results, err := builtinCall{
-		name: "copy", values: []Value{value}, mirrored: mirrored, results: one(a),
+		name: "copy", values: []Value{value}, mirrored: mirrored, results: single(a),
 		step: func(_ *ReplicaContext, in []*graph.Node) []*graph.Node { return in },
 	}.run(ctx, value.base().strategy)
 	if err != nil {
@@ -104,4 +104,4 @@ func copyOf(ctx context.Context, value Value, mirrored bool, a logical.Annotatio
 	return results[0], nil
 }
 
-func one(a logical.Annotation) []logical.Annotation { return []logical.Annotation{a} }
+func single(a logical.Annotation) []logical.Annotation { return []logical.Annotation{a} }

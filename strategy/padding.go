@@ -31,20 +31,20 @@ type paddedSize struct {
 
 // paddedDims are the padded dimensions of a step's arguments.
 type paddedDims struct {
-	sizes []paddedSize
-	of    [][]int // index of the size, by argument and dimension, or -1
+	sizes       []paddedSize
+	sizeIndices [][]int // index of the size, by argument and dimension, or -1
 }
 
-// micro returns the index of the size for the rows of microbatches, or -1.
-func (p *paddedDims) micro() int {
+// microbatchSize returns the index of the size for the rows of microbatches, or -1.
+func (p *paddedDims) microbatchSize() int {
 	return slices.IndexFunc(p.sizes, func(s paddedSize) bool { return s.argument < 0 })
 }
 
-// paddingOf finds the padded dimensions of values. Equal dimension numbers with equal actual sizes
+// newPaddedDims finds the padded dimensions of values. Equal dimension numbers with equal actual sizes
 // on each replica share a size, such as the rows of an input and of its labels. If microbatch is
 // positive, the rows of microbatches have this padded size, and the rows of the arguments are not
 // counted.
-func paddingOf(values []Value, microbatch int) (p paddedDims) {
+func newPaddedDims(values []Value, microbatch int) (p paddedDims) {
 	if microbatch > 0 {
 		p.sizes = []paddedSize{{-1, 0, microbatch}}
 	}
@@ -56,15 +56,15 @@ func paddingOf(values []Value, microbatch int) (p paddedDims) {
 			if microbatch > 0 && d == 0 {
 				continue
 			}
-			if !slices.ContainsFunc(base.ragged, func(real []int) bool { return real[d] != length }) {
+			if !slices.ContainsFunc(base.replicaShapes, func(real []int) bool { return real[d] != length }) {
 				continue
 			}
 			of[d] = slices.IndexFunc(p.sizes, func(s paddedSize) bool {
 				if s.dim != d || s.length != length {
 					return false
 				}
-				other := values[s.argument].base().ragged
-				for r, real := range base.ragged {
+				other := values[s.argument].base().replicaShapes
+				for r, real := range base.replicaShapes {
 					if real[d] != other[r][d] {
 						return false
 					}
@@ -76,22 +76,22 @@ func paddingOf(values []Value, microbatch int) (p paddedDims) {
 				p.sizes = append(p.sizes, paddedSize{i, d, length})
 			}
 		}
-		p.of = append(p.of, of)
+		p.sizeIndices = append(p.sizeIndices, of)
 	}
 	return p
 }
 
-// resize has the factors of a padded size in the additional traces.
-var resize = []int{2, 5}
+// resizeFactors has the factors of a padded size in the additional traces.
+var resizeFactors = []int{2, 5}
 
-// leaveOutPadding rewrites the traced step to exclude the padding. The context has the store's
+// excludePadding rewrites the traced step to exclude the padding. The context has the store's
 // turn.
-func (t *trace) leaveOutPadding(ctx context.Context) error {
+func (t *trace) excludePadding(ctx context.Context) error {
 	sizes := make([]int, len(t.padding.sizes))
 	sources := make([]ragged.SizeSource, len(sizes))
 	ordinal := map[int]int{} // of the arguments that have sizes
 	for i, v := range t.values {
-		if v.base().ragged != nil {
+		if v.base().replicaShapes != nil {
 			ordinal[i] = len(ordinal)
 		}
 	}
@@ -104,27 +104,27 @@ func (t *trace) leaveOutPadding(ctx context.Context) error {
 	}
 	var others []spmd.Variant
 	for i := range sizes {
-		for _, times := range resize {
+		for _, times := range resizeFactors {
 			resized := slices.Clone(sizes)
 			resized[i] *= times
-			other, err := t.resized(ctx, resized)
+			other, err := t.retrace(ctx, resized)
 			if err != nil {
-				return t.f.traceError(err)
+				return t.f.newTraceError(err)
 			}
 			defer other.graph.Finalize()
 			others = append(others, spmd.Variant{Trace: other.module, Graph: other.graph, Sizes: resized})
 		}
 	}
 	var err error
-	if t.cut, err = t.module.MaskPadding(t.graph, sizes, sources, others); err != nil {
-		return t.f.traceError(err)
+	if t.paddedResults, err = t.module.MaskPadding(t.graph, sizes, sources, others); err != nil {
+		return t.f.newTraceError(err)
 	}
-	t.cut = t.cut[:t.own]
+	t.paddedResults = t.paddedResults[:t.numResults]
 	return nil
 }
 
-// resized traces the step for other padded sizes. It changes no variable.
-func (t *trace) resized(ctx context.Context, sizes []int) (other *trace, err error) {
+// retrace traces the step for other padded sizes. It changes no variable.
+func (t *trace) retrace(ctx context.Context, sizes []int) (other *trace, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = &ragged.Error{Dim: -1, Reason: fmt.Sprintf("the step cannot be traced for padded dimensions of %v", sizes), Err: fault.Cause(r),
@@ -133,18 +133,18 @@ func (t *trace) resized(ctx context.Context, sizes []int) (other *trace, err err
 	}()
 	values := make([]Value, len(t.values))
 	for i, v := range t.values {
-		like := v.base().outlined()
+		like := v.base().withoutContents()
 		like.strategy, like.shape = t.f.strategy, slices.Clone(like.shape)
-		for d, size := range t.padding.of[i] {
+		for d, size := range t.padding.sizeIndices[i] {
 			if size >= 0 {
 				like.shape[d] = sizes[size]
 			}
 		}
 		values[i] = &abstractValue{distributed: like, Value: v}
 	}
-	other = t.f.newTrace(ctx, values, t.seen)
+	other = t.f.newTrace(ctx, values, t.precision)
 	other.padding = t.padding
-	if i := t.padding.micro(); i >= 0 {
+	if i := t.padding.microbatchSize(); i >= 0 {
 		other.rc.state.Resized = sizes[i]
 	}
 	if err := other.run(); err != nil {
@@ -161,27 +161,27 @@ type abstractValue struct {
 
 func (v *abstractValue) base() *deviceValue { return v.distributed }
 
-// cutTo sets the actual sizes of a step's result from the sizes of the arguments.
-func (p *program) cutTo(result int, v *deviceValue, values []Value) {
-	if p.cut == nil || !slices.ContainsFunc(p.cut[result], ragged.Dim.IsPadded) {
+// truncateResult sets the actual sizes of a step's result from the sizes of the arguments.
+func (p *program) truncateResult(result int, v *deviceValue, values []Value) {
+	if p.paddedResults == nil || !slices.ContainsFunc(p.paddedResults[result], ragged.Dim.IsPadded) {
 		return
 	}
 	all := make([][]int, p.function.strategy.replicas)
 	for r := range all {
 		all[r] = slices.Clone(v.shape)
-		for d, dim := range p.cut[result] {
+		for d, dim := range p.paddedResults[result] {
 			if dim.IsPadded() {
 				size := p.padding.sizes[dim.Size]
-				all[r][d] = dim.Factor * values[size.argument].base().ragged[r][size.dim]
+				all[r][d] = dim.Factor * values[size.argument].base().replicaShapes[r][size.dim]
 			}
 		}
 	}
-	v.ragged = all
+	v.replicaShapes = all
 }
 
 // unevenShapes returns the shapes of the replicas' shares of a batch, split by the rule
 // [input.Chunks].
-func (b batchShare) unevenShapes(batch []int) [][]int {
+func (b batchSplitter) unevenShapes(batch []int) [][]int {
 	all := make([][]int, b.replicas)
 	for r := range all {
 		start, end := input.ChunkRange(batch[0], b.replicas, r)
@@ -192,7 +192,7 @@ func (b batchShare) unevenShapes(batch []int) [][]int {
 }
 
 // splitUneven splits a batch whose rows do not divide evenly over the replicas.
-func (b batchShare) splitUneven(ctx context.Context, batch *tensors.Tensor) (*PerReplica, error) {
+func (b batchSplitter) splitUneven(ctx context.Context, batch *tensors.Tensor) (*PerReplica, error) {
 	all := make([]*tensors.Tensor, b.replicas)
 	var failed error
 	err := batch.ConstBytes(func(data []byte) {
@@ -206,13 +206,13 @@ func (b batchShare) splitUneven(ctx context.Context, batch *tensors.Tensor) (*Pe
 	if err = errors.Join(failed, err); err != nil {
 		return nil, fault.Of("split batch", err, "")
 	}
-	return b.put(ctx, all)
+	return b.putTensors(ctx, all)
 }
 
-// abstractUneven is like splitUneven for a batch without contents.
-func (b batchShare) abstractUneven(batch shapes.Shape) (Value, error) {
+// newUnevenAbstractValue is like splitUneven for a batch without contents.
+func (b batchSplitter) newUnevenAbstractValue(batch shapes.Shape) (Value, error) {
 	real := b.unevenShapes(batch.Dimensions)
-	dims, _ := b.padded(real)
+	dims, _ := b.paddedShape(real)
 	if _, err := b.layout(batch.DType, dims, b.annotation, true); err != nil {
 		return nil, err
 	}
@@ -220,30 +220,30 @@ func (b batchShare) abstractUneven(batch shapes.Shape) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.base().ragged = real
+	v.base().replicaShapes = real
 	return v, nil
 }
 
-// uneven reports whether the rows of a host batch do not divide evenly over the replicas. It is
+// isUneven reports whether the rows of a host batch do not divide evenly over the replicas. It is
 // false with several processes, which do not support such batches.
-func (f *Function) uneven(shape shapes.Shape) bool {
+func (f *Function) isUneven(shape shapes.Shape) bool {
 	return !f.strategy.runtime.Several() && shape.Rank() > 0 && shape.Dimensions[0]%f.strategy.replicas != 0
 }
 
-// rows returns the number of actual rows on the replica, an int32 scalar, and the sum over all
+// rowCounts returns the number of actual rows on the replica, an int32 scalar, and the sum over all
 // replicas. They are nil if no argument has padded rows. Arguments with different numbers of rows
 // are an [*Error].
-func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
+func (rc *ReplicaContext) rowCounts() (mine, all *graph.Node) {
 	if rc.padding == nil || rc.state.Rows != nil {
 		return rc.state.Rows, rc.state.AllRows
 	}
 	first := -1
-	for i, of := range rc.padding.of {
+	for i, of := range rc.padding.sizeIndices {
 		switch {
 		case len(of) == 0 || of[0] < 0:
 		case first < 0:
 			first = i
-		case of[0] != rc.padding.of[first][0]:
+		case of[0] != rc.padding.sizeIndices[first][0]:
 			panic(fault.New(errkind.ValueError, "rows", "give tensors of the same rows",
 				"arguments %d and %d have other numbers of rows", first, i))
 		}
@@ -256,10 +256,10 @@ func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
 	return rc.state.Rows, rc.state.AllRows
 }
 
-// weighted scales the mean over a replica's rows so that the mean over the replicas is the mean
+// weightByRows scales the mean over a replica's rows so that the mean over the replicas is the mean
 // over all rows. It is 0 on a replica without rows.
-func (rc *ReplicaContext) weighted(mean *graph.Node) *graph.Node {
-	rows, all := rc.rows()
+func (rc *ReplicaContext) weightByRows(mean *graph.Node) *graph.Node {
+	rows, all := rc.rowCounts()
 	if rows == nil {
 		return mean
 	}
@@ -270,31 +270,31 @@ func (rc *ReplicaContext) weighted(mean *graph.Node) *graph.Node {
 	share := graph.Div(graph.ConvertDType(rows, in), graph.ConvertDType(all, in))
 	share = graph.StopGradient(graph.MulScalar(share, float64(rc.strategy.replicas)))
 	whole := graph.ConvertDType(graph.Mul(graph.ConvertDType(mean, in), share), mean.DType())
-	return ifRows(rows, whole, graph.ZerosLike(whole))
+	return selectIfRows(rows, whole, graph.ZerosLike(whole))
 }
 
-// ifRows returns x on replicas with rows, and y on other replicas.
-func ifRows(rows, x, y *graph.Node) *graph.Node {
+// selectIfRows returns x on replicas with rows, and y on other replicas.
+func selectIfRows(rows, x, y *graph.Node) *graph.Node {
 	return graph.Where(graph.GreaterThan(rows, graph.ZerosLike(rows)), x, y)
 }
 
-// meanOfStates averages the replicas' values of a shared variable, weighted by their rows. Replicas
+// meanState averages the replicas' values of a shared variable, weighted by their rows. Replicas
 // without rows have weight 0.
-func (rc *ReplicaContext) meanOfStates(x *graph.Node) *graph.Node {
-	rows, _ := rc.rows()
+func (rc *ReplicaContext) meanState(x *graph.Node) *graph.Node {
+	rows, _ := rc.rowCounts()
 	if rows == nil {
 		return allReduce(Mean, x, rc.strategy.replicas)
 	}
-	return allReduce(Mean, rc.weighted(x), rc.strategy.replicas)
+	return allReduce(Mean, rc.weightByRows(x), rc.strategy.replicas)
 }
 
-// takesRagged reports whether arguments may have different shapes on different replicas.
-func (f *Function) takesRagged() bool { return f.opts.Padding != NoPadding }
+// acceptsRagged reports whether arguments may have different shapes on different replicas.
+func (f *Function) acceptsRagged() bool { return f.opts.Padding != NoPadding }
 
 // padding returns the padding that the step's program excludes.
 func (f *Function) padding(values []Value) (p paddedDims) {
 	if f.opts.Padding == MaskPadding {
-		p = paddingOf(values, f.microbatchRows(values))
+		p = newPaddedDims(values, f.microbatchRows(values))
 	}
 	return p
 }
@@ -302,28 +302,28 @@ func (f *Function) padding(values []Value) (p paddedDims) {
 // microbatchRows returns the padded number of rows of the step's microbatches, or 0 if there are
 // none. The sizes of ragged arguments, which follow the arguments, are skipped.
 func (f *Function) microbatchRows(values []Value) int {
-	if f.microbatch == nil {
+	if f.paddedMicrobatchRows == nil {
 		return 0
 	}
 	n := len(values)
 	for _, v := range values {
-		if f.takesRagged() && v.base().ragged != nil {
+		if f.acceptsRagged() && v.base().replicaShapes != nil {
 			n--
 		}
 	}
-	return f.microbatch(values[:n])
+	return f.paddedMicrobatchRows(values[:n])
 }
 
-// takesUneven reports whether host batches need not divide evenly over the replicas.
-func (f *Function) takesUneven() bool {
-	return f.takesRagged() && (f.opts.SplitBatch || f.opts.LocalBatch)
+// acceptsUneven reports whether host batches need not divide evenly over the replicas.
+func (f *Function) acceptsUneven() bool {
+	return f.acceptsRagged() && (f.opts.SplitBatch || f.opts.LocalBatch)
 }
 
 // unevenBatch returns a host batch that does not divide evenly, if the function accepts it.
 func (f *Function) unevenBatch(arg any) (batch *tensors.Tensor, ok bool) {
-	if !f.takesUneven() {
+	if !f.acceptsUneven() {
 		return nil, false
 	}
 	batch, err := hostTensor(arg)
-	return batch, err == nil && f.uneven(batch.Shape())
+	return batch, err == nil && f.isUneven(batch.Shape())
 }

@@ -28,10 +28,10 @@ type program struct {
 	ragged []bool
 	// padding is the padding that the program excludes. cut has the padded dimensions of the step's
 	// own results, or is nil without padding.
-	padding paddedDims
-	cut     [][]ragged.Dim
-	// invariant reports for each of the step's own results whether it is equal on all replicas.
-	invariant []invariance
+	padding       paddedDims
+	paddedResults [][]ragged.Dim
+	// equalResults reports for each of the step's own results whether it is equal on all replicas.
+	equalResults []resultEquality
 	// code is the serialized program of a step from a file. It is kept because some plugins
 	// serialize a loaded program without its machine code.
 	code []byte
@@ -45,18 +45,18 @@ type program struct {
 	// closed.
 	constants []*sharedConstant
 	results   int // number of the step's own results
-	// structure is the nest that the step of a nest.Function returned.
-	structure any
-	donate    []bool
+	// resultNest is the nest that the step of a nest.Function returned.
+	resultNest any
+	donate     []bool
 	// Times of lowering, of copying the variables to the devices, and of compiling.
-	lowering, arriving, compiling time.Duration
+	lowering, initializing, compiling time.Duration
 }
 
 // compile traces, lowers and compiles the function for the values' signature.
 func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *program, err error) {
 	start, s := time.Now(), f.strategy
-	told := f.phases()
-	defer func() { told.done(err) }()
+	told := f.newPhaseReporter()
+	defer func() { told.reportDone(err) }()
 	m, t, err := f.lower(ctx, values, told)
 	lowered := time.Now()
 	if err == nil {
@@ -66,25 +66,25 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 			}
 		}()
 	}
-	if err = f.agree(ctx, values, m, t, err); err != nil {
+	if err = f.checkAgreement(ctx, values, m, t, err); err != nil {
 		return nil, err
 	}
-	told.compile(len(m.Text))
-	p = &program{function: f, module: m, variables: t.variables, updates: t.updates, borrowed: t.borrowed, constants: t.constants, results: len(m.Results) - len(t.updates), structure: t.rc.state.Structure,
-		padding: paddingOf(values, f.microbatchRows(values)), cut: t.cut, invariant: t.invariant}
+	told.reportCompiling(len(m.Text))
+	p = &program{function: f, module: m, variables: t.variables, updates: t.updates, borrowed: t.borrowed, constants: t.constants, results: len(m.Results) - len(t.updates), resultNest: t.rc.state.Structure,
+		padding: newPaddedDims(values, f.microbatchRows(values)), paddedResults: t.paddedResults, equalResults: t.equalResults}
 	for _, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
 	}
 	for _, v := range values {
-		p.ragged = append(p.ragged, v.base().ragged != nil)
+		p.ragged = append(p.ragged, v.base().replicaShapes != nil)
 	}
 	// The values are copied during the compilation, which does not depend on them.
 	p.lowering = lowered.Sub(start)
 	arrive := func() error {
-		defer func(start time.Time) { p.arriving = time.Since(start) }(time.Now())
-		return t.arrive(ctx)
+		defer func(start time.Time) { p.initializing = time.Since(start) }(time.Now())
+		return t.initVariables(ctx)
 	}
-	if to != toRun {
+	if to != purposeRun {
 		arrive = nil
 	} else {
 		m.ReleaseTrace()
@@ -96,12 +96,12 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	if p.rows, err = s.runtime.Rows(p.executable); err != nil {
 		return nil, errors.Join(err, p.executable.Close())
 	}
-	return p, p.keep()
+	return p, p.register()
 }
 
-// keep registers the program with its function and strategy, which close it. If one of them is
+// register registers the program with its function and strategy, which close it. If one of them is
 // already closed, it closes the program.
-func (p *program) keep() error {
+func (p *program) register() error {
 	f, s := p.function, p.function.strategy
 	s.mu.Lock()
 	open := !s.closed.Load() && !f.closed.Load()
@@ -112,12 +112,12 @@ func (p *program) keep() error {
 	if open {
 		return nil
 	}
-	return errors.Join(f.check(), p.executable.Close())
+	return errors.Join(f.checkOpen(), p.executable.Close())
 }
 
-// matrix returns the buffers of the arguments and results of a launch, by device. A result that
+// bufferTables returns the buffers of the arguments and results of a launch, by device. A result that
 // updates a variable has the variable's own buffers, which are donated and reused by the same call.
-func (p *program) matrix(variables []*Variable, values, results [][]*pjrt.Buffer) (args, outs [][]*pjrt.Buffer) {
+func (p *program) bufferTables(variables []*Variable, values, results [][]*pjrt.Buffer) (args, outs [][]*pjrt.Buffer) {
 	args, outs = make([][]*pjrt.Buffer, len(p.rows)), make([][]*pjrt.Buffer, len(p.rows))
 	for row, d := range p.rows {
 		args[row] = make([]*pjrt.Buffer, len(variables))
@@ -151,7 +151,7 @@ func (p *program) column(outs [][]*pjrt.Buffer, j int) engine.Buffers {
 func (p *program) run(ctx context.Context, values []Value, variables ...*Variable) ([]Value, error) {
 	s := p.function.strategy
 	if len(p.borrowed) > 0 {
-		borrowed, err := p.borrow(ctx)
+		borrowed, err := p.copyBorrowed(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -173,22 +173,22 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 	} else {
 		variables = p.variables
 	}
-	if err := arrive(ctx, variables...); err != nil {
+	if err := initVariables(ctx, variables...); err != nil {
 		return nil, err
 	}
 	s.runtime.Launch.Lock()
 	defer s.runtime.Launch.Unlock()
-	if err := s.check(); err != nil {
+	if err := s.checkOpen(); err != nil {
 		return nil, err
 	}
 	for _, v := range variables {
 		if v != nil && v.closed {
-			return nil, v.live()
+			return nil, v.checkOpen()
 		}
 	}
-	args, outs := p.matrix(variables, buffers, nil)
+	args, outs := p.bufferTables(variables, buffers, nil)
 	if err := p.executable.Execute(ctx, args, outs, pjrt.ExecuteOptions{Donate: p.donate}); err != nil {
-		return nil, closedMeanwhile(fault.Of("running "+p.function.opts.Name, err, ""))
+		return nil, asClosedError(fault.Of("running "+p.function.opts.Name, err, ""))
 	}
 	results := make([]Value, p.results)
 	for j := range results {
@@ -196,7 +196,7 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 			return nil, err
 		}
 	}
-	if p.givesNothing() {
+	if p.hasNoResults() {
 		return nil, results[0].Close()
 	}
 	return results, nil
@@ -209,22 +209,22 @@ func (p *program) result(j int, buffers engine.Buffers, values []Value) (Value, 
 	if err != nil {
 		return nil, err
 	}
-	p.cutTo(j, v.base(), values)
-	p.compare(j, v.base(), values)
+	p.truncateResult(j, v.base(), values)
+	p.markEqual(j, v.base(), values)
 	return v, nil
 }
 
-// givesNothing reports whether the step has no results, so that the program has one placeholder
+// hasNoResults reports whether the step has no results, so that the program has one placeholder
 // result.
-func (p *program) givesNothing() bool { return p.results == 1 && p.module.Results[0].Name == noResult }
+func (p *program) hasNoResults() bool { return p.results == 1 && p.module.Results[0].Name == noResult }
 
 // close closes the program. The caller holds machine.Launch.
 func (p *program) close() error {
 	return errors.Join(p.executable.Close(), p.function.strategy.constants.release(p.constants))
 }
 
-// borrow copies the current values of other strategies' variables that the program reads.
-func (p *program) borrow(ctx context.Context) (values copies, err error) {
+// copyBorrowed copies the current values of other strategies' variables that the program reads.
+func (p *program) copyBorrowed(ctx context.Context) (values temporaryValues, err error) {
 	for _, v := range p.borrowed {
 		c, err := operandOf(v).borrow(ctx, p.function.strategy, "reading for "+p.function.opts.Name)
 		if err != nil {
@@ -240,26 +240,26 @@ func (p *program) borrow(ctx context.Context) (values copies, err error) {
 type purpose int
 
 const (
-	// toRun requires the contents of the arguments and of the variables.
-	toRun purpose = iota
-	// toCompile requires only their shapes.
-	toCompile
+	// purposeRun requires the contents of the arguments and of the variables.
+	purposeRun purpose = iota
+	// purposeCompile requires only their shapes.
+	purposeCompile
 )
 
-// compare marks a result that is equal on all replicas, given the arguments.
-func (p *program) compare(result int, v *deviceValue, values []Value) {
+// markEqual marks a result that is equal on all replicas, given the arguments.
+func (p *program) markEqual(result int, v *deviceValue, values []Value) {
 	if !v.perReplica {
 		return
 	}
-	if v.equal = v.strategy.replicas == 1; result >= len(p.invariant) {
+	if v.equal = v.strategy.replicas == 1; result >= len(p.equalResults) {
 		return
 	}
-	v.equal = v.equal || p.invariant[result].always
-	if v.equal || !p.invariant[result].given {
+	v.equal = v.equal || p.equalResults[result].always
+	if v.equal || !p.equalResults[result].ifArgumentsEqual {
 		return
 	}
 	for _, x := range values {
-		if x.base().varying() {
+		if x.base().isVarying() {
 			return
 		}
 	}

@@ -20,11 +20,11 @@ import (
 // shapes, such as the last batch of a dataset, is padded on the devices to the largest size of each
 // dimension, and its actual shapes are stored with it.
 
-// copiedInput copies a tensor of package input to a GoMLX tensor.
-func copiedInput(op string, t input.Tensor) (*tensors.Tensor, error) {
+// copyInputTensor copies a tensor of package input to a GoMLX tensor.
+func copyInputTensor(op string, t input.Tensor) (*tensors.Tensor, error) {
 	dtype, ok := t.Kind().DType()
 	if !ok {
-		return nil, noDType(op, t)
+		return nil, newDTypeError(op, t)
 	}
 	out := tensors.FromShape(shapes.Make(dtype, t.Dims()...))
 	if err := out.MutableBytes(func(to []byte) { copy(to, t.Bytes()) }); err != nil {
@@ -33,9 +33,9 @@ func copiedInput(op string, t input.Tensor) (*tensors.Tensor, error) {
 	return out, nil
 }
 
-// padded returns the smallest dimensions that fit all replicas' shapes, and whether the shapes
+// paddedShape returns the smallest dimensions that fit all replicas' shapes, and whether the shapes
 // differ. If they differ, the dimensions are rounded up to multiples of the annotation's shards.
-func (b batchShare) padded(all [][]int) (dims []int, ragged bool) {
+func (b batchSplitter) paddedShape(all [][]int) (dims []int, ragged bool) {
 	dims = slices.Clone(all[0])
 	for _, shape := range all {
 		for d, n := range shape {
@@ -59,9 +59,9 @@ func (b batchShare) padded(all [][]int) (dims []int, ragged bool) {
 	return dims, true
 }
 
-// put creates a value from the tensors of the replicas that share the batch, and pads them if their
+// putTensors creates a value from the tensors of the replicas that share the batch, and pads them if their
 // shapes differ.
-func (b batchShare) put(ctx context.Context, all []*tensors.Tensor) (*PerReplica, error) {
+func (b batchSplitter) putTensors(ctx context.Context, all []*tensors.Tensor) (*PerReplica, error) {
 	of := make([]shapes.Shape, len(all))
 	for r, t := range all {
 		of[r] = t.Shape()
@@ -71,7 +71,7 @@ func (b batchShare) put(ctx context.Context, all []*tensors.Tensor) (*PerReplica
 
 // putShapes is like put, with the shapes of all tensors. The tensors of replicas without a device
 // in this process may be nil.
-func (b batchShare) putShapes(ctx context.Context, all []*tensors.Tensor, of []shapes.Shape) (*PerReplica, error) {
+func (b batchSplitter) putShapes(ctx context.Context, all []*tensors.Tensor, of []shapes.Shape) (*PerReplica, error) {
 	first, real := of[0], make([][]int, len(all))
 	for r, shape := range of {
 		if shape.DType != first.DType || shape.Rank() != first.Rank() {
@@ -84,11 +84,11 @@ func (b batchShare) putShapes(ctx context.Context, all []*tensors.Tensor, of []s
 		}
 		real[r] = slices.Clone(shape.Dimensions)
 	}
-	dims, ragged := b.padded(real)
-	v, err := b.uploadedBy(true, first.DType, dims, b.annotation, func(l *engine.Layout, buffers engine.Buffers) error {
+	dims, ragged := b.paddedShape(real)
+	v, err := b.newUploadedValue(true, first.DType, dims, b.annotation, func(l *engine.Layout, buffers engine.Buffers) error {
 		return b.upload(ctx, l, buffers, func(r int, use func([]byte)) error {
 			if !ragged {
-				return all[b.part(r)].ConstBytes(use)
+				return all[b.shareOf(r)].ConstBytes(use)
 			}
 			padded := make([]byte, l.Bytes)
 			err := all[r].ConstBytes(func(data []byte) { engine.CopyBlock(first.DType.Size(), real[r], data, real[r], padded, dims) })
@@ -102,7 +102,7 @@ func (b batchShare) putShapes(ctx context.Context, all []*tensors.Tensor, of []s
 		return nil, err
 	}
 	if ragged {
-		v.base().ragged = real
+		v.base().replicaShapes = real
 	}
 	return v.(*PerReplica), nil
 }
@@ -110,7 +110,7 @@ func (b batchShare) putShapes(ctx context.Context, all []*tensors.Tensor, of []s
 // upload copies the replicas' tensors to this process's devices. read passes the row-major data of
 // replica r to use, which does not retain it. Replicas without a device here are not read. After an
 // error all buffers are closed.
-func (b batchShare) upload(ctx context.Context, l *engine.Layout, buffers engine.Buffers, read func(r int, use func(data []byte)) error) error {
+func (b batchSplitter) upload(ctx context.Context, l *engine.Layout, buffers engine.Buffers, read func(r int, use func(data []byte)) error) error {
 	var scratch []byte
 	for _, r := range b.runtime.Groups {
 		var failed error
@@ -129,8 +129,8 @@ func (b batchShare) upload(ctx context.Context, l *engine.Layout, buffers engine
 	return nil
 }
 
-// cut returns the leading block of a tensor.
-func cut(t *tensors.Tensor, dims []int) (*tensors.Tensor, error) {
+// truncateTensor returns the leading block of a tensor.
+func truncateTensor(t *tensors.Tensor, dims []int) (*tensors.Tensor, error) {
 	out := tensors.FromShape(shapes.Make(t.DType(), dims...))
 	err := t.ConstBytes(func(from []byte) {
 		_ = out.MutableBytes(func(to []byte) { engine.CopyBlock(t.DType().Size(), dims, from, t.Shape().Dimensions, to, dims) })
@@ -141,13 +141,13 @@ func cut(t *tensors.Tensor, dims []int) (*tensors.Tensor, error) {
 	return out, nil
 }
 
-// sizes returns the replicas' actual sizes of a ragged value, one vector per replica, for programs
+// newSizesValue returns the replicas' actual sizes of a ragged value, one vector per replica, for programs
 // that mask the padding.
-func (v *deviceValue) sizes(ctx context.Context) (*PerReplica, error) {
+func (v *deviceValue) newSizesValue(ctx context.Context) (*PerReplica, error) {
 	sizes := make([]any, v.strategy.replicas)
 	for r := range sizes {
 		row := make([]int32, len(v.shape))
-		for d, n := range v.ragged[r] {
+		for d, n := range v.replicaShapes[r] {
 			row[d] = int32(n)
 		}
 		sizes[r] = row

@@ -155,7 +155,7 @@ func (e *evaluation) collective(in instruction, operands []lanes) lanes {
 		case "gather_replicas":
 			all[l] = graph.Concatenate(operands[0], in.ints[0])
 		case "broadcast_replica":
-			all[l] = copyOf(operands[0][0])
+			all[l] = copyValue(operands[0][0])
 		default:
 			sum := operands[0][0]
 			for _, x := range operands[0][1:] {
@@ -224,8 +224,8 @@ func (e *evaluation) while(in instruction, x *graph.Node, values []lanes, l int)
 	return graph.While(cond, body, graph.Const(e.g, int32(0)), graph.StopGradient(x))[1]
 }
 
-// copyOf returns x with another name and a separate gradient.
-func copyOf(x *graph.Node) *graph.Node {
+// copyValue returns x with another name and a separate gradient.
+func copyValue(x *graph.Node) *graph.Node {
 	return graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node { return v })
 }
 

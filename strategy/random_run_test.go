@@ -56,7 +56,7 @@ func (p *randomProgram) reference(sys *system.System, compiler pjrt.Compiler) (o
 		copies := func(x *graph.Node) lanes {
 			all := make(lanes, p.replicas)
 			for r := range all {
-				all[r] = copyOf(x)
+				all[r] = copyValue(x)
 			}
 			return all
 		}

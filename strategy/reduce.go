@@ -35,7 +35,7 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 	if err := s.requireEager(ctx, "reduce", "use MergeContext.Reduce, or Reduce and ReduceTo of package eager"); err != nil {
 		return nil, err
 	}
-	if err := ownedBy(s, value); err != nil {
+	if err := checkOwnedBy(s, value); err != nil {
 		return nil, err
 	}
 	if err := op.check("reduce"); err != nil {
@@ -48,9 +48,11 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 			return nil, err
 		}
 		return builtinCall{
-			name: fmt.Sprintf("reduce_%s_%c", op, how), values: []Value{value}, mirrored: true, results: one(base.annotation),
-			step: func(rc *ReplicaContext, in []*graph.Node) []*graph.Node { return []*graph.Node{how.of(rc, op, in[0])} },
-		}.one(ctx, s)
+			name: fmt.Sprintf("reduce_%s_%c", op, how), values: []Value{value}, mirrored: true, results: single(base.annotation),
+			step: func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{how.apply(rc, op, in[0])}
+			},
+		}.runMirrored(ctx, s)
 	}
 	if base.steps > 0 {
 		return nil, fault.New(errkind.TypeError, "reduce", "reduce the result of a step", "a value of several steps")
@@ -83,8 +85,8 @@ func (v *deviceValue) reduction(op ReduceOp) (reduction, error) {
 		return 0, err
 	}
 	switch {
-	case v.ragged != nil:
-		return 0, fault.New(errkind.InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches", "replicas have different shapes %v", v.ragged)
+	case v.replicaShapes != nil:
+		return 0, fault.New(errkind.InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches", "replicas have different shapes %v", v.replicaShapes)
 	case s.replicas == 1 && v.perReplica && s.opts.Semantics == TensorFlowMirrored:
 		return reduceCopy, nil // one replica: an integer keeps its dtype
 	case !v.perReplica && op == Mean:
@@ -92,28 +94,28 @@ func (v *deviceValue) reduction(op ReduceOp) (reduction, error) {
 	case !v.perReplica && s.opts.Semantics == TensorFlowMirrored:
 		return 0, fault.New(errkind.AssertionError, "reduce", "use MEAN, or multiply by the number of replicas", "SUM of a mirrored value")
 	case op == Mean && v.dtype.IsInt() && s.opts.Semantics == TensorFlowTPU:
-		return 0, meanNotOnTPU("reduce", v.dtype)
+		return 0, errIntegerMean("reduce", v.dtype)
 	}
 	return reduceAll, nil
 }
 
-// of reduces x of the replicas in an internal program.
-func (how reduction) of(rc *ReplicaContext, op ReduceOp, x *graph.Node) *graph.Node {
+// apply reduces x of the replicas in an internal program.
+func (how reduction) apply(rc *ReplicaContext, op ReduceOp, x *graph.Node) *graph.Node {
 	switch {
 	case how == reduceCopy:
 		return x
 	case how == reduceFirst:
-		return rc.first(x)
+		return rc.firstReplica(x)
 	case op == Mean && x.DType().IsInt():
 		return rc.meanOfIntegers("reduce", x)
 	}
-	return reduceOutside(op, x, rc.strategy.replicas)
+	return reduceEager(op, x, rc.strategy.replicas)
 }
 
-// reduceOutside is an all-reduce outside of steps, where the amount of communication is not
+// reduceEager is an all-reduce outside of steps, where the amount of communication is not
 // critical. A mean in half precision is computed in float32, without rounding of the shares and
 // their sum.
-func reduceOutside(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
+func reduceEager(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	if op != Mean || !x.DType().IsHalfPrecision() {
 		return allReduce(op, x, replicas)
 	}
@@ -124,24 +126,24 @@ func reduceOutside(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 // sum; a sum of quotients would be rounded several times.
 func (rc *ReplicaContext) meanOfIntegers(op string, x *graph.Node, axes ...int) *graph.Node {
 	if rc.strategy.opts.Semantics == TensorFlowTPU {
-		panic(meanNotOnTPU(op, x.DType()))
+		panic(errIntegerMean(op, x.DType()))
 	}
 	count := rc.strategy.replicas
 	for _, axis := range axes {
 		count *= x.Shape().Dim(axis)
 	}
 	mean := graph.DivScalar(sumOfIntegers(x, axes...), float64(count))
-	return graph.ConvertDType(mean, meanOf(x.DType()))
+	return graph.ConvertDType(mean, meanDType(x.DType()))
 }
 
-// meanNotOnTPU returns the error for a mean of integers with the semantics of TensorFlow's
+// errIntegerMean returns the error for a mean of integers with the semantics of TensorFlow's
 // TPUStrategy.
-func meanNotOnTPU(op string, dtype dtypes.DType) error {
+func errIntegerMean(op string, dtype dtypes.DType) error {
 	return fault.New(errkind.TypeError, op, "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", dtype)
 }
 
-// meanOf returns the dtype of a mean of integers: the dtype of TensorFlow's true division.
-func meanOf(dtype dtypes.DType) dtypes.DType {
+// meanDType returns the dtype of a mean of integers: the dtype of TensorFlow's true division.
+func meanDType(dtype dtypes.DType) dtypes.DType {
 	if dtype.Size() <= 2 {
 		return dtypes.Float32
 	}
@@ -166,11 +168,11 @@ func reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mir
 	count := 0
 	for r := range s.replicas {
 		n := 1
-		for d, size := range base.shapeOf(r) {
+		for d, size := range base.replicaShape(r) {
 			if reduced[d] {
 				n *= size
-			} else if size != base.shapeOf(0)[d] {
-				return nil, fault.New(errkind.InvalidArgumentError, "reduce", "reduce the dimension that differs", "replicas have different shapes %v in dimension %d", base.ragged, d)
+			} else if size != base.replicaShape(0)[d] {
+				return nil, fault.New(errkind.InvalidArgumentError, "reduce", "reduce the dimension that differs", "replicas have different shapes %v in dimension %d", base.replicaShapes, d)
 			}
 		}
 		count += n
@@ -191,9 +193,9 @@ func reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mir
 		defer total.Close()
 		values = append(values, total)
 	}
-	ragged := base.ragged != nil
+	ragged := base.replicaShapes != nil
 	if ragged {
-		sizes, err := base.sizes(ctx)
+		sizes, err := base.newSizesValue(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -216,7 +218,7 @@ func reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mir
 			}
 			if op == Mean && dtype.IsInt() {
 				sum := sumOfIntegers(x, dims...)
-				return []*graph.Node{graph.ConvertDType(graph.Div(sum, in[1]), meanOf(dtype))}
+				return []*graph.Node{graph.ConvertDType(graph.Div(sum, in[1]), meanDType(dtype))}
 			}
 			sum := spmd.AllReduce(graph.ReduceSum(x, dims...), spmd.Sum)
 			if op == Mean {
@@ -224,7 +226,7 @@ func reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mir
 			}
 			return []*graph.Node{sum}
 		},
-	}.one(ctx, s)
+	}.runMirrored(ctx, s)
 }
 
 // sumOfIntegers sums over axes, if any, and over the replicas, and returns a float64 that is

@@ -32,7 +32,7 @@ type ReplicaContext struct {
 	captured []*capture
 	// meet, set for a training step, returns the parameter of a variable that the step uses for the
 	// first time, and a function to call after each write.
-	meet func(op string, v *Variable) (path string, first *graph.Node, wrote func(x *graph.Node))
+	onFirstUse func(op string, v *Variable) (path string, first *graph.Node, wrote func(x *graph.Node))
 	// values are the arguments that the step is traced for; parameters are their nodes.
 	values     []Value
 	parameters []*graph.Node
@@ -132,11 +132,11 @@ func noStore(op string) error {
 // The mean of integers is a Float64, or a Float32 for integers of at most 16 bits, inside and
 // outside of steps. With [TensorFlowTPU] semantics it is an error of kind TypeError.
 func (rc *ReplicaContext) AllReduce(op ReduceOp, x *graph.Node) *graph.Node {
-	rc.inReplica("AllReduce", x)
+	rc.requireReplicaCode("AllReduce", x)
 	if op == Mean && x.DType().IsInt() {
 		return rc.meanOfIntegers("AllReduce", x)
 	}
-	if err := reducible(rc.strategy, x.DType()); err != nil {
+	if err := checkReducible(rc.strategy, x.DType()); err != nil {
 		panic(err)
 	}
 	return allReduce(op, x, rc.strategy.replicas)
@@ -147,32 +147,32 @@ func allReduce(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	case Sum:
 		return spmd.AllReduce(x, spmd.Sum)
 	case Mean:
-		return spmd.AllReduce(share(x, replicas), spmd.Sum)
+		return spmd.AllReduce(divideByReplicas(x, replicas), spmd.Sum)
 	}
 	panic(fault.UnknownReduction("AllReduce", op))
 }
 
-// share returns x divided by the number of replicas; integers truncate. In half precision, the
+// divideByReplicas returns x divided by the number of replicas; integers truncate. In half precision, the
 // reciprocal of a number that is not a power of two is inaccurate.
-func share(x *graph.Node, replicas int) *graph.Node {
+func divideByReplicas(x *graph.Node, replicas int) *graph.Node {
 	if x.DType().IsInt() {
 		return graph.Div(x, graph.Scalar(x.Graph(), x.DType(), replicas))
 	}
-	return times(x, 1/float64(replicas))
+	return scale(x, 1/float64(replicas))
 }
 
-// times returns x multiplied by a number.
-func times(x *graph.Node, number float64) *graph.Node {
+// scale returns x multiplied by a number.
+func scale(x *graph.Node, number float64) *graph.Node {
 	if dtype, half := x.DType(), 0.5; dtype.IsHalfPrecision() {
 		if fraction, _ := math.Frexp(number); fraction != half {
-			return graph.ConvertDType(times(graph.ConvertDType(x, dtypes.Float32), number), dtype)
+			return graph.ConvertDType(scale(graph.ConvertDType(x, dtypes.Float32), number), dtype)
 		}
 	}
 	return graph.Mul(x, constant(x.Graph(), x.DType(), number))
 }
 
-// reducible returns an error for a dtype that cannot be summed, or not by TensorFlow's op for TPUs.
-func reducible(s *TPUStrategy, dtype dtypes.DType) error {
+// checkReducible returns an error for a dtype that cannot be summed, or not by TensorFlow's op for TPUs.
+func checkReducible(s *TPUStrategy, dtype dtypes.DType) error {
 	if err := number.CheckTraced("AllReduce", dtype); err != nil {
 		return err
 	}
@@ -189,22 +189,22 @@ func reducible(s *TPUStrategy, dtype dtypes.DType) error {
 // AllGather concatenates x of all replicas along axis, in replica order; each replica receives the
 // result: TensorFlow's all_gather. The gradient is the reduce-scatter of the replicas' gradients.
 func (rc *ReplicaContext) AllGather(x *graph.Node, axis int) *graph.Node {
-	rc.inReplica("AllGather", x)
+	rc.requireReplicaCode("AllGather", x)
 	return spmd.AllGather(x, axis)
 }
 
 // Broadcast returns x of replica 0 on every replica, bit for bit. It adds one all-reduce.
 func (rc *ReplicaContext) Broadcast(x *graph.Node) *graph.Node {
-	rc.inReplica("Broadcast", x)
-	return rc.first(x)
+	rc.requireReplicaCode("Broadcast", x)
+	return rc.firstReplica(x)
 }
 
-// takeSizes moves the sizes of ragged arguments from the arguments to the state.
-func (rc *ReplicaContext) takeSizes(values []Value) {
+// separateSizes moves the sizes of ragged arguments from the arguments to the state.
+func (rc *ReplicaContext) separateSizes(values []Value) {
 	rc.state.Sizes = map[int]*graph.Node{}
 	var ragged []int
 	for i, v := range values {
-		if v.base().ragged != nil {
+		if v.base().replicaShapes != nil {
 			ragged = append(ragged, i)
 		}
 	}
@@ -220,7 +220,7 @@ func (rc *ReplicaContext) takeSizes(values []Value) {
 // [FunctionOptions.Padding].
 func (rc *ReplicaContext) ValidSize(argument, axis int) *graph.Node {
 	rc.requireTracing("RealSize")
-	x, sizes := sizesOf(rc.state, "RealSize", argument)
+	x, sizes := argumentSizes(rc.state, "RealSize", argument)
 	if axis < -x.Rank() || axis >= x.Rank() {
 		panic(fault.New(errkind.ValueError, "RealSize", "use an axis that the argument has", "axis %d of an argument of rank %d", axis, x.Rank()))
 	}
@@ -235,16 +235,16 @@ func (rc *ReplicaContext) ValidSize(argument, axis int) *graph.Node {
 // that are not padding.
 func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 	rc.requireTracing("RealElements")
-	x, sizes := sizesOf(rc.state, "RealElements", argument)
+	x, sizes := argumentSizes(rc.state, "RealElements", argument)
 	if sizes == nil || x.IsScalar() {
 		return graph.BroadcastToDims(graph.Const(rc.graph, true), x.Shape().Dimensions...)
 	}
 	return rows.Real(x, sizes)
 }
 
-// sizesOf returns an argument of the step and its actual sizes, or nil if the argument is not
+// argumentSizes returns an argument of the step and its actual sizes, or nil if the argument is not
 // padded.
-func sizesOf(of *stepstate.State, op string, argument int) (x, sizes *graph.Node) {
+func argumentSizes(of *stepstate.State, op string, argument int) (x, sizes *graph.Node) {
 	if argument < 0 || argument >= len(of.Arguments) {
 		panic(fault.New(errkind.ValueError, op, "count the step's arguments from 0", "argument %d of %d", argument, len(of.Arguments)))
 	}

@@ -13,41 +13,41 @@ import (
 // another layout is resharded before the step, by a separate program that moves shards between the
 // logical devices of a replica.
 
-// laidOut reports whether a value has the layout of a. It does if a specifies no layout, or if both
+// hasLayout reports whether a value has the layout of a. It does if a specifies no layout, or if both
 // are replicated.
-func (v *deviceValue) laidOut(a logical.Annotation) bool {
+func (v *deviceValue) hasLayout(a logical.Annotation) bool {
 	if v.strategy.logicalDevices == 1 || a.Kind() == logical.KindNone {
 		return true
 	}
 	return v.annotation.SamePlacement(a, v.strategy.axes)
 }
 
-// as returns v if it has the layout of a, otherwise a copy with that layout, which the caller
+// reshard returns v if it has the layout of a, otherwise a copy with that layout, which the caller
 // closes. An annotation that does not fit the value's shape is a [*logical.Error]. A stacked value
 // is returned unchanged, because its loop reshards the value of each step.
-func as(ctx context.Context, v Value, a logical.Annotation) (out Value, err error) {
+func reshard(ctx context.Context, v Value, a logical.Annotation) (out Value, err error) {
 	base := v.base()
 	s := base.strategy
 	if err := a.ValidateOn(s.axes, "", base.shape); err != nil {
 		return nil, err
 	}
-	if base.steps > 0 || base.laidOut(a) {
+	if base.steps > 0 || base.hasLayout(a) {
 		return v, nil
 	}
-	if base.outline {
+	if base.abstract {
 		out, err = s.newValue(base.perReplica, base.dtype, base.shape, a, nil)
 	} else {
-		out, err = copyOf(ctx, v, !base.perReplica, a)
+		out, err = copyValue(ctx, v, !base.perReplica, a)
 	}
 	if err != nil {
 		return nil, fault.Of(fmt.Sprintf("laying out %s as %s", base, a), err, "")
 	}
-	out.base().ragged = base.ragged
+	out.base().replicaShapes = base.replicaShapes
 	return out, nil
 }
 
-// unusedAnnotation returns an error for an annotation without an argument.
-func (f *Function) unusedAnnotation(args int) error {
+// checkAnnotations returns an error for an annotation without an argument.
+func (f *Function) checkAnnotations(args int) error {
 	for i := args; i < len(f.opts.Arguments); i++ {
 		if a := f.opts.Arguments[i]; a.Kind() != logical.KindNone {
 			return &ArgumentError{Function: f.opts.Name, Argument: i, Reason: fmt.Sprintf("annotated %s, but the step has %d arguments", a, args),
@@ -57,9 +57,9 @@ func (f *Function) unusedAnnotation(args int) error {
 	return nil
 }
 
-// keep releases the value on the devices that are not in only. Reads use the remaining devices; a
+// keepOnDevices releases the value on the devices that are not in only. Reads use the remaining devices; a
 // step with this argument copies it to all devices during the run.
-func (v *deviceValue) keep(only []bool) error {
+func (v *deviceValue) keepOnDevices(only []bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var given engine.Buffers
@@ -72,8 +72,8 @@ func (v *deviceValue) keep(only []bool) error {
 	return given.Close()
 }
 
-// onAll copies a value on some devices to all devices.
-func (v *deviceValue) onAll(ctx context.Context) (*Mirrored, error) {
+// copyToAllDevices copies a value on some devices to all devices.
+func (v *deviceValue) copyToAllDevices(ctx context.Context) (*Mirrored, error) {
 	t, err := v.Local(ctx, 0)
 	if err != nil {
 		return nil, err

@@ -15,32 +15,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// residentLoop has the state of a function that runs repeatedly on batches, such as a training
+// batchBindings has the state of a function that runs repeatedly on batches, such as a training
 // step. Its launches are bound to buffers, and each run copies its batch to these buffers. From the
 // second batch on there are no lookups by name and no allocations.
-type residentLoop struct {
+type batchBindings struct {
 	mu sync.Mutex
-	// bounds are the bindings, one for each signature of a batch, the most recent first.
-	bounds []*residentBinding
+	// bindings are the bindings, one for each signature of a batch, the most recent first.
+	bindings []*batchBinding
 	// hosts are the tensors of the current batch, nil for values on the devices.
 	hosts []*tensors.Tensor
 }
 
-// residentBinding is a function that is bound to buffers for a batch.
-type residentBinding struct {
+// batchBinding is a function that is bound to buffers for a batch.
+type batchBinding struct {
 	bound *Binding
-	slots []residentSlot
+	slots []argumentSlot
 }
 
-// residentSlot is the destination of one argument of the batch.
-type residentSlot struct {
-	// feed is the value that host tensors are copied to, and host is their shape. feed is nil if
+// argumentSlot is the destination of one argument of the batch.
+type argumentSlot struct {
+	// value is the value that host tensors are copied to, and host is their shape. feed is nil if
 	// the caller passes values.
-	feed   *deviceValue
+	value  *deviceValue
 	layout *engine.Layout
 	host   shapes.Shape
-	// like has the signature of the caller's values, without buffers.
-	like *deviceValue
+	// signature has the signature of the caller's values, without buffers.
+	signature *deviceValue
 }
 
 // RunResident runs the function on a batch and returns its results, which the next run overwrites.
@@ -49,35 +49,35 @@ func (m internalFunction) RunResident(ctx context.Context, batch []any) ([]Value
 	if err := RefuseTracing(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
-	f.resident.mu.Lock()
-	defer f.resident.mu.Unlock()
+	f.batches.mu.Lock()
+	defer f.batches.mu.Unlock()
 	s := f.strategy
-	if err := s.runnable("running", f.opts.Name); err != nil {
+	if err := s.checkRunnable("running", f.opts.Name); err != nil {
 		return nil, err
 	}
 	if s.closed.Load() || f.closed.Load() {
-		return nil, f.check()
+		return nil, f.checkOpen()
 	}
-	batch, made, err := f.placeAll(ctx, batch)
+	batch, made, err := f.placeArguments(ctx, batch)
 	if err != nil {
 		return nil, err
 	}
 	defer made.close()
-	if err := f.readBatch(batch); err != nil {
+	if err := f.readHostTensors(batch); err != nil {
 		return nil, err
 	}
-	if f.unevenBatches(batch) {
+	if f.isUnevenBatch(batch) {
 		// This batch has an exceptional shape, so its binding is not kept.
-		clear(f.resident.hosts)
-		_, results, err := f.once(ctx, batch)
+		clear(f.batches.hosts)
+		_, results, err := f.runOnce(ctx, batch)
 		return results, err
 	}
-	b, err := f.bound(ctx, batch)
-	defer clear(f.resident.hosts) // the caller owns them
+	b, err := f.bindingFor(ctx, batch)
+	defer clear(f.batches.hosts) // the caller owns them
 	if err != nil {
 		return nil, err
 	}
-	if err := b.fill(ctx, batch, f.resident.hosts); err != nil {
+	if err := b.uploadBatch(ctx, batch, f.batches.hosts); err != nil {
 		return nil, err
 	}
 	if err := b.bound.Launch(ctx); err != nil {
@@ -87,23 +87,23 @@ func (m internalFunction) RunResident(ctx context.Context, batch []any) ([]Value
 }
 
 // close releases the batches and the results.
-func (r *residentLoop) close() error {
+func (r *batchBindings) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var errs []error
-	for _, b := range r.bounds {
+	for _, b := range r.bindings {
 		errs = append(errs, b.bound.Close())
 	}
-	r.bounds = nil
+	r.bindings = nil
 	return errors.Join(errs...)
 }
 
-// bound returns the binding for the signature of the batch. readBatch was called before.
-func (f *Function) bound(ctx context.Context, batch []any) (*residentBinding, error) {
-	r := &f.resident
-	for i, b := range r.bounds {
-		if b.takes(batch, r.hosts) {
-			r.bounds[0], r.bounds[i] = b, r.bounds[0]
+// bindingFor returns the binding for the signature of the batch. readHostTensors was called before.
+func (f *Function) bindingFor(ctx context.Context, batch []any) (*batchBinding, error) {
+	r := &f.batches
+	for i, b := range r.bindings {
+		if b.accepts(batch, r.hosts) {
+			r.bindings[0], r.bindings[i] = b, r.bindings[0]
 			return b, nil
 		}
 	}
@@ -113,30 +113,30 @@ func (f *Function) bound(ctx context.Context, batch []any) (*residentBinding, er
 			args[i] = host
 		}
 	}
-	values, made, err := f.arguments(ctx, args, toRun)
+	values, made, err := f.prepareArguments(ctx, args, purposeRun)
 	if err != nil {
 		return nil, err
 	}
-	b, err := f.bindResident(ctx, values)
+	b, err := f.newBatchBinding(ctx, values)
 	if err != nil {
 		_ = made.close()
 		return nil, err
 	}
-	b.bound.made = made
-	r.bounds = slices.Insert(r.bounds, 0, b)
+	b.bound.ownedValues = made
+	r.bindings = slices.Insert(r.bindings, 0, b)
 	return b, nil
 }
 
-// bindResident binds the function to the values of a batch.
-func (f *Function) bindResident(ctx context.Context, values []Value) (b *residentBinding, err error) {
-	b = &residentBinding{slots: make([]residentSlot, len(f.resident.hosts))}
-	for i, host := range f.resident.hosts {
+// newBatchBinding binds the function to the values of a batch.
+func (f *Function) newBatchBinding(ctx context.Context, values []Value) (b *batchBinding, err error) {
+	b = &batchBinding{slots: make([]argumentSlot, len(f.batches.hosts))}
+	for i, host := range f.batches.hosts {
 		slot, base := &b.slots[i], values[i].base()
 		if host == nil {
-			slot.like = base.outlined()
+			slot.signature = base.withoutContents()
 			continue
 		}
-		slot.feed, slot.host = base, host.Shape()
+		slot.value, slot.host = base, host.Shape()
 		if slot.layout, err = f.strategy.layout(base.dtype, base.shape, base.annotation, true); err != nil {
 			return nil, err
 		}
@@ -145,11 +145,11 @@ func (f *Function) bindResident(ctx context.Context, values []Value) (b *residen
 	return b, err
 }
 
-// readBatch converts the batch's host values to tensors, in f.resident.hosts.
-func (f *Function) readBatch(batch []any) error {
-	f.resident.hosts = slices.Grow(f.resident.hosts[:0], len(batch))[:len(batch)]
+// readHostTensors converts the batch's host values to tensors, in f.resident.hosts.
+func (f *Function) readHostTensors(batch []any) error {
+	f.batches.hosts = slices.Grow(f.batches.hosts[:0], len(batch))[:len(batch)]
 	for i, arg := range batch {
-		f.resident.hosts[i] = nil
+		f.batches.hosts[i] = nil
 		if _, ok := arg.(Value); ok {
 			continue
 		}
@@ -157,42 +157,42 @@ func (f *Function) readBatch(batch []any) error {
 		if err != nil {
 			return &ArgumentError{Function: f.opts.Name, Argument: i, Reason: fmt.Sprintf("a host value of type %T", arg), Hint: argumentHint(arg), Err: err}
 		}
-		f.resident.hosts[i] = tensor
+		f.batches.hosts[i] = tensor
 	}
 	return nil
 }
 
-// takes reports whether the batch has the signature of the binding.
-func (b *residentBinding) takes(batch []any, hosts []*tensors.Tensor) bool {
+// accepts reports whether the batch has the signature of the binding.
+func (b *batchBinding) accepts(batch []any, hosts []*tensors.Tensor) bool {
 	if len(b.slots) != len(batch) {
 		return false
 	}
 	for i := range b.slots {
 		slot := &b.slots[i]
 		switch host := hosts[i]; {
-		case (host != nil) != (slot.feed != nil):
+		case (host != nil) != (slot.value != nil):
 			return false
 		case host != nil && (host.DType() != slot.host.DType || !slices.Equal(host.Shape().Dimensions, slot.host.Dimensions)):
 			return false
-		case host == nil && !batch[i].(Value).base().sameSignature(slot.like):
+		case host == nil && !batch[i].(Value).base().sameSignature(slot.signature):
 			return false
 		}
 	}
 	return true
 }
 
-// fill copies the batch to the buffers that the bound step reads.
-func (b *residentBinding) fill(ctx context.Context, batch []any, hosts []*tensors.Tensor) error {
+// uploadBatch copies the batch to the buffers that the bound step reads.
+func (b *batchBinding) uploadBatch(ctx context.Context, batch []any, hosts []*tensors.Tensor) error {
 	f := b.bound.program.function
 	for i, host := range hosts {
 		var buffers engine.Buffers
 		var err error
 		reason := "not copied"
 		if host != nil {
-			buffers, err = b.slots[i].fill(ctx, host, batchShare{f.strategy, f.opts.LocalBatch, f.argument(i)})
+			buffers, err = b.slots[i].upload(ctx, host, batchSplitter{f.strategy, f.opts.LocalBatch, f.argumentAnnotation(i)})
 		} else {
 			reason = "a closed value"
-			buffers, err = batch[i].(Value).base().live()
+			buffers, err = batch[i].(Value).base().openBuffers()
 		}
 		if err != nil {
 			return &ArgumentError{Function: f.opts.Name, Argument: i, Reason: reason, Err: err}
@@ -202,23 +202,23 @@ func (b *residentBinding) fill(ctx context.Context, batch []any, hosts []*tensor
 	return nil
 }
 
-func (slot *residentSlot) fill(ctx context.Context, host *tensors.Tensor, b batchShare) ([]*pjrt.Buffer, error) {
-	return slot.feed.refill(func(buffers engine.Buffers) error {
+func (slot *argumentSlot) upload(ctx context.Context, host *tensors.Tensor, b batchSplitter) ([]*pjrt.Buffer, error) {
+	return slot.value.refill(func(buffers engine.Buffers) error {
 		return b.putTensor(ctx, slot.layout, host, func(r int, data []byte) []byte {
-			at := b.part(r)
+			at := b.shareOf(r)
 			return data[at*slot.layout.Bytes : (at+1)*slot.layout.Bytes]
 		}, buffers)
 	})
 }
 
-// unevenBatches reports whether the replicas receive different numbers of rows of the batch.
-// readBatch was called before.
-func (f *Function) unevenBatches(batch []any) bool {
-	for i, host := range f.resident.hosts {
-		if host != nil && f.uneven(host.Shape()) {
+// isUnevenBatch reports whether the replicas receive different numbers of rows of the batch.
+// readHostTensors was called before.
+func (f *Function) isUnevenBatch(batch []any) bool {
+	for i, host := range f.batches.hosts {
+		if host != nil && f.isUneven(host.Shape()) {
 			return true
 		}
-		if host == nil && batch[i].(Value).base().ragged != nil {
+		if host == nil && batch[i].(Value).base().replicaShapes != nil {
 			return true
 		}
 	}

@@ -26,26 +26,26 @@ func (f *Function) checkRows(args []any) error {
 	}
 	first, want := -1, batchRows{}
 	for i, arg := range args {
-		rows, ok := f.rowsOf(i, arg)
+		rows, ok := f.argumentRows(i, arg)
 		switch {
 		case !ok:
 		case first < 0:
 			first, want = i, rows
 		case rows.total != want.total && want.total%f.strategy.replicas != 0 && rows.total%f.strategy.replicas == 0:
-			return f.rowsError(first, i, "rows", want.total, rows.total)
+			return f.newRowsError(first, i, "rows", want.total, rows.total)
 		case rows.total != want.total:
-			return f.rowsError(i, first, "rows", rows.total, want.total)
+			return f.newRowsError(i, first, "rows", rows.total, want.total)
 		case rows.replicas != nil && want.replicas != nil && !slices.Equal(rows.replicas, want.replicas):
-			return f.rowsError(i, first, "rows on the replicas", rows.replicas, want.replicas)
+			return f.newRowsError(i, first, "rows on the replicas", rows.replicas, want.replicas)
 		}
 	}
 	return nil
 }
 
-// rowsOf returns the rows of argument i. It reports false for an argument that is not a batch.
-func (f *Function) rowsOf(i int, arg any) (rows batchRows, ok bool) {
+// argumentRows returns the rows of argument i. It reports false for an argument that is not a batch.
+func (f *Function) argumentRows(i int, arg any) (rows batchRows, ok bool) {
 	split := f.opts.SplitBatch || f.opts.LocalBatch
-	share := batchShare{f.strategy, f.opts.LocalBatch, f.argument(i)}
+	share := batchSplitter{f.strategy, f.opts.LocalBatch, f.argumentAnnotation(i)}
 	if v, ok := arg.(Value); ok {
 		if isNil(v) {
 			return rows, false
@@ -54,10 +54,10 @@ func (f *Function) rowsOf(i int, arg any) (rows batchRows, ok bool) {
 		if !base.perReplica || len(base.shape) == 0 || !split && !base.batch {
 			return rows, false
 		}
-		for r := range share.count() {
+		for r := range share.numShares() {
 			n := base.shape[0]
-			if base.ragged != nil {
-				n = base.ragged[r][0]
+			if base.replicaShapes != nil {
+				n = base.replicaShapes[r][0]
 			}
 			rows.replicas = append(rows.replicas, n)
 			rows.total += n
@@ -71,9 +71,9 @@ func (f *Function) rowsOf(i int, arg any) (rows batchRows, ok bool) {
 		return rows, false
 	}
 	batch := shapes.Make(dtypes.Bool, rows.total)
-	if n := share.count(); rows.total%n == 0 {
+	if n := share.numShares(); rows.total%n == 0 {
 		rows.replicas = slices.Repeat([]int{rows.total / n}, n)
-	} else if f.takesUneven() && f.uneven(batch) {
+	} else if f.acceptsUneven() && f.isUneven(batch) {
 		for _, dims := range share.unevenShapes(batch.Dimensions) {
 			rows.replicas = append(rows.replicas, dims[0])
 		}
@@ -105,8 +105,8 @@ func leadingDim(x any) (int, bool) {
 	return shape.Dimensions[0], true
 }
 
-// rowsError returns an error for argument i, whose rows differ from the rows of argument j.
-func (f *Function) rowsError(i, j int, unit string, rows, want any) error {
+// newRowsError returns an error for argument i, whose rows differ from the rows of argument j.
+func (f *Function) newRowsError(i, j int, unit string, rows, want any) error {
 	other := fmt.Sprintf("argument %d", j)
 	if j < len(f.paths) {
 		other = f.paths[j]

@@ -16,16 +16,16 @@ import (
 // has the rule's name and rank, and no untraced function is left that could create one. See
 // [Options.Variables].
 
-// ruleUse records the rules that have matched a variable. It is safe for concurrent use.
-type ruleUse struct {
+// ruleTracker records the rules that have matched a variable. It is safe for concurrent use.
+type ruleTracker struct {
 	logical.RuleUsage
 	mu sync.Mutex
 	// untraced counts, by store, the functions that are not traced yet. They may create variables.
 	untraced map[*model.Store]int
 }
 
-// awaits counts a new function with a store.
-func (u *ruleUse) awaits(rules logical.Rules, store *model.Store) {
+// addUntraced counts a new function with a store.
+func (u *ruleTracker) addUntraced(rules logical.Rules, store *model.Store) {
 	if len(rules) == 0 || store == nil {
 		return
 	}
@@ -37,8 +37,8 @@ func (u *ruleUse) awaits(rules logical.Rules, store *model.Store) {
 	u.untraced[store]++
 }
 
-// came records the first trace of a function.
-func (u *ruleUse) came(f *Function) {
+// removeUntraced records the first trace of a function.
+func (u *ruleTracker) removeUntraced(f *Function) {
 	store := f.opts.Store
 	if len(f.strategy.opts.Variables) == 0 || store == nil || f.traced.Swap(true) {
 		return
@@ -83,7 +83,7 @@ func (f *Function) checkRules(variables []*Variable) error {
 	if len(rules) == 0 || !slices.ContainsFunc(variables, func(v *Variable) bool { return v != nil }) {
 		return nil
 	}
-	s.rules.came(f)
+	s.rules.removeUntraced(f)
 	// Stores can have many variables. They are only visited if a rule is unmatched.
 	if len(s.rules.Unused(rules)) == 0 {
 		return nil
@@ -92,7 +92,7 @@ func (f *Function) checkRules(variables []*Variable) error {
 	for _, v := range known {
 		s.rules.Record(rules, v.Path, v.Shape.Dimensions)
 	}
-	if f.mayStillCome() {
+	if f.hasUntraced() {
 		return nil
 	}
 	var errs []error
@@ -102,13 +102,13 @@ func (f *Function) checkRules(variables []*Variable) error {
 	return errors.Join(errs...)
 }
 
-// mayStillCome reports whether an untraced function may create a variable that a rule matches. A
+// hasUntraced reports whether an untraced function may create a variable that a rule matches. A
 // training step uses all variables of its store.
-func (f *Function) mayStillCome() bool {
+func (f *Function) hasUntraced() bool {
 	f.strategy.rules.mu.Lock()
 	defer f.strategy.rules.mu.Unlock()
 	for store := range f.strategy.rules.untraced {
-		if store != f.opts.Store || !f.wholeModel {
+		if store != f.opts.Store || !f.usesAllVariables {
 			return true
 		}
 	}

@@ -21,7 +21,7 @@ func (m internalStep) SavedStep(ctx context.Context, fail saved.Fail) (*saved.St
 		return nil, fail(saved.Misfit{Problem: saved.Unsupported, Variable: p.borrowed[0].path, Detail: "it is another strategy's"})
 	}
 	step := &saved.Step{
-		Name: c.Name, Module: c.Module, Updates: p.updates, Cut: p.cut, Layouts: opts.Arguments,
+		Name: c.Name, Module: c.Module, Updates: p.updates, Cut: p.paddedResults, Layouts: opts.Arguments,
 		SplitBatch: opts.SplitBatch, LocalBatch: opts.LocalBatch, Padding: int(opts.Padding),
 		Training: opts.Training, Mirrored: opts.mirroredResults, Metrics: p.function.metrics,
 	}
@@ -48,7 +48,7 @@ func (m internalStep) SavedStep(ctx context.Context, fail saved.Fail) (*saved.St
 		}
 		if !argument.Variable {
 			if argument.Ragged = p.ragged[next]; argument.Ragged {
-				argument.Sizes = p.padding.of[next]
+				argument.Sizes = p.padding.sizeIndices[next]
 			}
 			next++
 		}

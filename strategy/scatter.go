@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// scatterRule returns an error if the variable does not support the scatter.
-func (v *Variable) scatterRule(op ScatterOp, inStep bool) error {
+// checkScatter returns an error if the variable does not support the scatter.
+func (v *Variable) checkScatter(op ScatterOp, inStep bool) error {
 	name := fmt.Sprintf("%s %q", op, v.path)
 	switch {
 	case op < ScatterAdd || op > ScatterMax:
@@ -46,10 +46,10 @@ var scatters = [...]rows.Scatter{rows.Add, rows.Sub, rows.Mul, rows.Div, rows.Re
 // process the rows sequentially and have no gradient.
 func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *graph.Node) *graph.Node {
 	c := rc.capture(op.String(), v)
-	c.own(op.String())
-	rc.inReplica(op.String(), indices, updates)
+	c.requireOwn(op.String())
+	rc.requireReplicaCode(op.String(), indices, updates)
 	name := fmt.Sprintf("%s %q", op, v.path)
-	if err := v.scatterRule(op, true); err != nil {
+	if err := v.checkScatter(op, true); err != nil {
 		panic(err)
 	}
 	if v.aggregation == AggregateNone && !v.localWrites && rc.strategy.replicas > 1 {
@@ -61,7 +61,7 @@ func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *g
 	if indices.Shape().Size() > 0 {
 		indices, updates = rc.aggregateRows(v.aggregation, indices, updates)
 	}
-	return rc.scatter(op, c, indices, updates)
+	return rc.scatterRows(op, c, indices, updates)
 }
 
 // aggregateRows combines the replicas' rows.
@@ -69,23 +69,23 @@ func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates 
 	switch a {
 	case AggregateSum, AggregateMean:
 		if a == AggregateMean {
-			updates = share(updates, rc.strategy.replicas)
+			updates = divideByReplicas(updates, rc.strategy.replicas)
 		}
 		return spmd.AllGather(indices, 0), spmd.AllGather(updates, 0)
 	case AggregateFirst:
-		return rc.first(indices), rc.first(updates)
+		return rc.firstReplica(indices), rc.firstReplica(updates)
 	}
 	return indices, updates
 }
 
-// scatter writes rows that are already aggregated.
-func (rc *ReplicaContext) scatter(op ScatterOp, c *capture, indices, updates *graph.Node) *graph.Node {
-	c.own(op.String())
-	rc.writesInMain(op.String())
+// scatterRows writes rows that are already aggregated.
+func (rc *ReplicaContext) scatterRows(op ScatterOp, c *capture, indices, updates *graph.Node) *graph.Node {
+	c.requireOwn(op.String())
+	rc.requireMain(op.String())
 	if err := rows.Check(fmt.Sprintf("%s %q", op, c.variable.path), c.variable.Shape(), indices.Shape(), updates.Shape()); err != nil {
 		panic(err)
 	}
-	return c.write(scatters[op](c.now, indices, updates))
+	return c.write(scatters[op](c.value, indices, updates))
 }
 
 // Scatter combines rows of all components with host values or mirrored values, outside of replicas;
@@ -100,10 +100,10 @@ func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates a
 	if code != nil {
 		return code.ScatterRows(op, v, indices, updates)
 	}
-	if err := v.crossUse(ctx, name); err != nil {
+	if err := v.checkCrossReplica(ctx, name); err != nil {
 		return err
 	}
-	if err := v.scatterRule(op, false); err != nil {
+	if err := v.checkScatter(op, false); err != nil {
 		return err
 	}
 	var values []Value
@@ -121,7 +121,7 @@ func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates a
 	_, err = builtinCall{
 		name: op.String(), values: values, variables: []*Variable{v},
 		step: func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
-			rc.scatter(op, rc.capture(name, v), in[0], in[1])
+			rc.scatterRows(op, rc.capture(name, v), in[0], in[1])
 			return nil
 		},
 	}.run(ctx, v.strategy)

@@ -46,9 +46,9 @@ func (v *deviceValue) shards(buffers engine.Buffers) []Shard {
 	var names []string // of one replica's devices
 	for d := range s.runtime.All {
 		if d%s.logicalDevices == 0 {
-			names, _ = s.names(d / s.logicalDevices)
+			names, _ = s.deviceNames(d / s.logicalDevices)
 		}
-		if !v.on(d) || len(buffers) == 0 {
+		if !v.hasPartition(d) || len(buffers) == 0 {
 			continue
 		}
 		shard := Shard{Replica: d / s.logicalDevices, LogicalDevice: d % s.logicalDevices, Process: s.runtime.Of[d], Bytes: l.PartBytes}
@@ -70,7 +70,7 @@ func (v *deviceValue) shards(buffers engine.Buffers) []Shard {
 // Shards lists the devices that have the value and the shard on each of them, by replica, then by
 // logical device. The list is empty for a closed value, and ahead of time.
 func (v *deviceValue) Shards() []Shard {
-	buffers, err := v.live()
+	buffers, err := v.openBuffers()
 	if err != nil {
 		return nil
 	}
@@ -83,10 +83,10 @@ func (v *deviceValue) Shards() []Shard {
 func (v *Variable) Shards() []Shard {
 	v.strategy.runtime.Launch.Lock()
 	defer v.strategy.runtime.Launch.Unlock()
-	if v.live() != nil {
+	if v.checkOpen() != nil {
 		return nil
 	}
-	return v.value().shards(v.buffers)
+	return v.asDeviceValue().shards(v.buffers)
 }
 
 // layout returns the layout of a replica's tensor on its logical devices. A per-replica scalar is a
@@ -120,8 +120,8 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 // layout returns the layout of a value or of a variable.
 func (v *deviceValue) layout() (*engine.Layout, error) {
 	l, err := v.strategy.layout(v.dtype, v.shape, v.annotation, v.perReplica)
-	if err != nil || !v.over.IsSharded() {
+	if err != nil || !v.replicaShard.IsSharded() {
 		return l, err
 	}
-	return l.CutOver(v.over.Dim, v.strategy.replicas), nil
+	return l.CutOver(v.replicaShard.Dim, v.strategy.replicas), nil
 }

@@ -11,11 +11,11 @@ import (
 // The variables that are sharded over the replicas, in a step: gathered values, which are gathered
 // where they are read, and the replica's shards.
 
-// slicing returns the slices of a stacked variable for a loop over layers; see [loop.Slicer]. A
+// layerSlices returns the slices of a stacked variable for a loop over layers; see [loop.Slicer]. A
 // sharded stack remains sharded in the loop, and each layer gathers the slice that it reads, so
 // that no device has more than one gathered layer. part is the replica's shard, or nil if the stack
 // is not sharded.
-func (rc *ReplicaContext) slicing(v *model.Variable) (part *graph.Node, stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
+func (rc *ReplicaContext) layerSlices(v *model.Variable) (part *graph.Node, stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
 	vs := rc.strategy.Variables(rc.state.Scope.Store())
 	vs.mu.Lock()
 	if vs.stacks == nil {
@@ -23,7 +23,7 @@ func (rc *ReplicaContext) slicing(v *model.Variable) (part *graph.Node, stacks [
 	}
 	vs.stacks[v.Path()] = true
 	vs.mu.Unlock()
-	parameter, over := unwritten(v, rc.graph), vs.overOf(v)
+	parameter, over := unwrittenParameter(v, rc.graph), vs.replicaShard(v)
 	if parameter == nil || !over.IsSharded() || over.Dim == 0 {
 		return nil, nil, nil
 	}
@@ -31,16 +31,16 @@ func (rc *ReplicaContext) slicing(v *model.Variable) (part *graph.Node, stacks [
 		part = spmd.ParameterShard(parameter, over)
 		rc.state.Slices[v.Path()] = part
 	}
-	a, _, _ := vs.ruled(v)
+	a, _, _ := vs.placementByRules(v)
 	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, a.WithinReplica().WithoutLeadingDim()
 	return part, []*graph.Node{graph.ConvertDType(part, v.NodeValue(rc.graph).DType())}, func(slices []*graph.Node) *graph.Node {
 		return spmd.GatherShards(slices[0], of, split)
 	}
 }
 
-// unwritten returns the parameter of a variable of the store, or nil if the step has written the
+// unwrittenParameter returns the parameter of a variable of the store, or nil if the step has written the
 // variable. The parameter may have been converted to another dtype.
-func unwritten(v *model.Variable, g *graph.Graph) *graph.Node {
+func unwrittenParameter(v *model.Variable, g *graph.Graph) *graph.Node {
 	x := v.NodeValue(g)
 	if x.Type() == graph.NodeTypeConvertDType {
 		x = x.Inputs()[0]
@@ -51,68 +51,68 @@ func unwritten(v *model.Variable, g *graph.Graph) *graph.Node {
 	return x
 }
 
-// partOf returns the replica's shard of a variable's value in the step.
-func (rc *ReplicaContext) partOf(v *model.Variable, whole *graph.Node, over spmd.ReplicaShard) *graph.Node {
+// replicaShard returns the replica's shard of a variable's value in the step.
+func (rc *ReplicaContext) replicaShard(v *model.Variable, whole *graph.Node, over spmd.ReplicaShard) *graph.Node {
 	if part := rc.state.Parts[whole]; part != nil {
 		return part
 	}
 	vs := rc.strategy.Variables(rc.state.Scope.Store())
-	if whole.Type() == graph.NodeTypeParameter && !vs.isProxy(v.Path()) && vs.overOf(v).IsSharded() {
+	if whole.Type() == graph.NodeTypeParameter && !vs.isProxy(v.Path()) && vs.replicaShard(v).IsSharded() {
 		return spmd.ParameterShard(whole, over)
 	}
 	return spmd.SliceShard(whole, over)
 }
 
-// stored returns the result of a step for a variable of the store: the value, or the replica's
+// storedValue returns the result of a step for a variable of the store: the value, or the replica's
 // shard of a sharded variable.
-func (rc *ReplicaContext) stored(v *model.Variable, value *graph.Node) *graph.Node {
-	over := rc.strategy.Variables(rc.state.Scope.Store()).overOf(v)
+func (rc *ReplicaContext) storedValue(v *model.Variable, value *graph.Node) *graph.Node {
+	over := rc.strategy.Variables(rc.state.Scope.Store()).replicaShard(v)
 	old := rc.graph.GetParameterByName(v.Path())
 	if !over.IsSharded() || !value.Shape().Equal(v.Shape()) { // not sharded, or a shard already
-		return rc.kept(value, old)
+		return rc.valueUnlessSkipped(value, old)
 	}
-	part := rc.partOf(v, value, over)
+	part := rc.replicaShard(v, value, over)
 	if !old.Shape().Equal(v.Shape()) {
-		return rc.kept(part, old)
+		return rc.valueUnlessSkipped(part, old)
 	}
-	return rc.kept(part, spmd.ParameterShard(old, over))
+	return rc.valueUnlessSkipped(part, spmd.ParameterShard(old, over))
 }
 
-// kept returns a variable's value after the step: the new value, unless the step is skipped.
-func (rc *ReplicaContext) kept(value, old *graph.Node) *graph.Node {
+// valueUnlessSkipped returns a variable's value after the step: the new value, unless the step is skipped.
+func (rc *ReplicaContext) valueUnlessSkipped(value, old *graph.Node) *graph.Node {
 	if rc.state.Taken == nil || value == old {
 		return value
 	}
 	return graph.Where(rc.state.Taken, value, old)
 }
 
-// belonging returns the layout of the gradient and the optimizer state of a trained variable: the
+// gradientSharding returns the layout of the gradient and the optimizer state of a trained variable: the
 // dimension that is sharded over the replicas, the split over the logical devices, and the sharding
 // mode.
-func (vs *Variables) belonging(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation, state logical.StateSharding) {
+func (vs *Variables) gradientSharding(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation, state logical.StateSharding) {
 	s, path := vs.strategy, v.Path()
 	vs.mu.Lock()
-	like := vs.trained[path]
+	like := vs.proxied[path]
 	vs.mu.Unlock()
 	if like != nil {
 		path, split = like.path, like.annotation
 	} else {
-		split, _, _ = vs.ruled(v)
-		if over = vs.overOf(v); over.IsSharded() {
+		split, _, _ = vs.placementByRules(v)
+		if over = vs.replicaShard(v); over.IsSharded() {
 			return over, split.WithinReplica(), logical.ShardParameters
 		}
 	}
 	state, _ = s.opts.Variables.StateFor(path, v.Shape().Dimensions)
-	return vs.stateOver(logical.ShardOptimizer, path, v.Shape(), like == nil && vs.isStack(path), split), split.WithinReplica(), state
+	return vs.stateShard(logical.ShardOptimizer, path, v.Shape(), like == nil && vs.isStack(path), split), split.WithinReplica(), state
 }
 
-// trains registers the path of the proxy of a variable of NewVariable. A training step over the
+// registerProxy registers the path of the proxy of a variable of NewVariable. A training step over the
 // store keeps the optimizer state of the variable below this path.
-func (vs *Variables) trains(path string, v *Variable) {
+func (vs *Variables) registerProxy(path string, v *Variable) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	if vs.trained == nil {
-		vs.trained = map[string]*Variable{}
+	if vs.proxied == nil {
+		vs.proxied = map[string]*Variable{}
 	}
-	vs.trained[path] = v
+	vs.proxied[path] = v
 }

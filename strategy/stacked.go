@@ -22,14 +22,14 @@ var _ Value = (*StackedBatches)(nil)
 // a batch; nothing is then copied, and the value is valid for [Function.Compiled], but cannot run.
 // The caller must close the result; a loop in progress keeps the memory until it has run.
 func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical.Annotation) (*StackedBatches, error) {
-	return batchShare{s, false, a}.stack(ctx, batches)
+	return batchSplitter{s, false, a}.stack(ctx, batches)
 }
 
-func (b batchShare) stack(ctx context.Context, batches []any) (*StackedBatches, error) {
+func (b batchSplitter) stack(ctx context.Context, batches []any) (*StackedBatches, error) {
 	if err := RefuseTracing(ctx, "stack batches", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
-	if err := b.check(); err != nil {
+	if err := b.checkOpen(); err != nil {
 		return nil, err
 	}
 	if len(batches) == 0 {
@@ -55,7 +55,7 @@ func (b batchShare) stack(ctx context.Context, batches []any) (*StackedBatches, 
 				"the batch of step %d has shape %s, that of step 0 %s", i, shape, first)
 		}
 	}
-	dims, l, err := b.shareLayout(first, true)
+	dims, l, err := b.replicaLayout(first, true)
 	if err != nil {
 		return nil, err
 	}
@@ -67,16 +67,16 @@ func (b batchShare) stack(ctx context.Context, batches []any) (*StackedBatches, 
 		}
 	}
 	v := &StackedBatches{deviceValue{strategy: b.TPUStrategy, dtype: first.DType, shape: dims, annotation: b.annotation,
-		perReplica: true, steps: len(batches), buffers: buffers, outline: len(buffers) == 0}}
+		perReplica: true, steps: len(batches), buffers: buffers, abstract: len(buffers) == 0}}
 	v.valueAccess = engine.NewAccess(internalValue{&v.deviceValue})
-	if err := b.hold(&v.deviceValue); err != nil {
-		return nil, errors.Join(err, v.free())
+	if err := b.registerValue(&v.deviceValue); err != nil {
+		return nil, errors.Join(err, v.release())
 	}
 	return v, nil
 }
 
 // uploadSteps copies each device's shards of all steps.
-func (b batchShare) uploadSteps(ctx context.Context, l *engine.Layout, batches []*tensors.Tensor, buffers engine.Buffers) error {
+func (b batchSplitter) uploadSteps(ctx context.Context, l *engine.Layout, batches []*tensors.Tensor, buffers engine.Buffers) error {
 	stack := make([]byte, len(batches)*l.PartBytes)
 	var scratch []byte
 	for d, device := range b.runtime.All {
@@ -84,7 +84,7 @@ func (b batchShare) uploadSteps(ctx context.Context, l *engine.Layout, batches [
 			continue
 		}
 		r, p := d/b.logicalDevices, d%b.logicalDevices
-		at := b.part(r)
+		at := b.shareOf(r)
 		for i, batch := range batches {
 			err := batch.ConstBytes(func(data []byte) {
 				copy(stack[i*l.PartBytes:], l.Part(data[at*l.Bytes:(at+1)*l.Bytes], d, &scratch))
@@ -129,7 +129,7 @@ func (m internalFunction) RunSteps(ctx context.Context, batches [][]any) ([]Valu
 		return nil, fault.New(errkind.ValueError, f.opts.Name, "give the batch of each step", "no batches to run")
 	}
 	stacked := make([]any, len(batches[0]))
-	var made copies
+	var made temporaryValues
 	defer func() { _ = made.close() }()
 	for i := range stacked {
 		column := make([]any, len(batches))
@@ -140,18 +140,18 @@ func (m internalFunction) RunSteps(ctx context.Context, batches [][]any) ([]Valu
 			}
 			column[step] = batch[i]
 		}
-		v, err := batchShare{f.strategy, f.opts.LocalBatch, f.argument(i)}.stack(ctx, column)
+		v, err := batchSplitter{f.strategy, f.opts.LocalBatch, f.argumentAnnotation(i)}.stack(ctx, column)
 		if err != nil {
 			return nil, &ArgumentError{Function: f.opts.Name, Argument: i, Reason: "not stacked", Err: err}
 		}
 		stacked[i], made = v, append(made, v)
 	}
-	_, results, err := f.once(ctx, stacked)
+	_, results, err := f.runOnce(ctx, stacked)
 	if err != nil || f.guard == nil {
 		return results, err
 	}
 	if err := f.guard.Launched(ctx, f); err != nil {
-		return nil, errors.Join(err, copies(results).close())
+		return nil, errors.Join(err, temporaryValues(results).close())
 	}
 	return results, nil
 }

@@ -29,11 +29,11 @@ func checkRule(r logical.Rule) error {
 	return nil
 }
 
-// stateOver returns the dimension over which a tensor of the training state of the variable at path
+// stateShard returns the dimension over which a tensor of the training state of the variable at path
 // is sharded over the replicas, if the rules shard at least this state. The tensor has the
 // variable's shape and is split over the logical devices. The first dimension of a stack of layers
 // is not sharded.
-func (vs *Variables) stateOver(least logical.StateSharding, path string, shape shapes.Shape, stacked bool, split logical.Annotation) spmd.ReplicaShard {
+func (vs *Variables) stateShard(least logical.StateSharding, path string, shape shapes.Shape, stacked bool, split logical.Annotation) spmd.ReplicaShard {
 	s := vs.strategy
 	if s.replicas == 1 || shape.Size() < 2 || !(shape.DType.IsFloat() || shape.DType.IsComplex()) {
 		return spmd.ReplicaShard{}
@@ -45,7 +45,7 @@ func (vs *Variables) stateOver(least logical.StateSharding, path string, shape s
 	for d, n := range shape.Dimensions {
 		switch {
 		case stacked && d == 0:
-		case splits(split, s.axes, d):
+		case isSplit(split, s.axes, d):
 		case n%s.replicas == 0:
 			return spmd.ReplicaShard{Dim: d, Size: n}
 		case n > 1 && (largest < 0 || n > shape.Dimensions[largest]):
@@ -58,41 +58,41 @@ func (vs *Variables) stateOver(least logical.StateSharding, path string, shape s
 	return spmd.ReplicaShard{Dim: largest, Size: shape.Dimensions[largest]}
 }
 
-// splits reports whether an annotation splits dimension d over logical axes.
-func splits(a logical.Annotation, axes sharding.Mesh, d int) bool {
+// isSplit reports whether an annotation splits dimension d over logical axes.
+func isSplit(a logical.Annotation, axes sharding.Mesh, d int) bool {
 	parts := a.PartsOn(axes)
 	return d < len(parts) && parts[d] > 1
 }
 
-// placeOf returns the layout of a variable of the store: the split over the logical devices, the
+// placement returns the layout of a variable of the store: the split over the logical devices, the
 // number of its rule or -1, and the dimension that is sharded over the replicas.
-func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule int, over spmd.ReplicaShard, err error) {
+func (vs *Variables) placement(source *model.Variable) (a logical.Annotation, rule int, over spmd.ReplicaShard, err error) {
 	s, shape := vs.strategy, source.Shape()
-	a, byRule, rule := vs.ruled(source)
+	a, byRule, rule := vs.placementByRules(source)
 	switch {
-	case !s.sharding:
+	case !s.shardsState:
 		return a, rule, over, nil
 	case source.Trainable && !byRule.IsSharded() && !vs.isProxy(source.Path()):
-		return a, rule, vs.stateOver(logical.ShardParameters, source.Path(), shape, vs.isStack(source.Path()), a), nil
+		return a, rule, vs.stateShard(logical.ShardParameters, source.Path(), shape, vs.isStack(source.Path()), a), nil
 	}
-	path, of := vs.stateOf(source)
+	path, of := vs.trainedVariable(source)
 	if path == "" {
 		return a, rule, byRule, nil
 	}
 	if rule < 0 {
 		a = of
 	}
-	if trained := vs.byPath()[path]; trained != nil {
-		_, over, _ = vs.ruled(trained)
+	if trained := vs.variablesByPath()[path]; trained != nil {
+		_, over, _ = vs.placementByRules(trained)
 	}
 	if !over.IsSharded() {
-		over = vs.stateOver(logical.ShardOptimizer, path, shape, vs.isStack(path), of)
+		over = vs.stateShard(logical.ShardOptimizer, path, shape, vs.isStack(path), of)
 	}
 	if byRule.IsSharded() && byRule != over {
 		return a, rule, over, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", source.Path()), "let one rule reach both variables",
 			"rule %d cuts dimension %d over the replicas, and as state of %q it is %s", rule, byRule.Dim, path, over)
 	}
-	if over.IsSharded() && splits(a, s.axes, over.Dim) {
+	if over.IsSharded() && isSplit(a, s.axes, over.Dim) {
 		return a, rule, over, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", source.Path()),
 			"give it the rule of that variable",
 			"rule %d splits dimension %d over the logical devices, which as state of %q is cut over the replicas", rule, over.Dim, path)
@@ -100,16 +100,16 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 	return a, rule, over, nil
 }
 
-// ruled returns the layout of a variable of the store by the rules with axes: the split over the
+// placementByRules returns the layout of a variable of the store by the rules with axes: the split over the
 // logical devices, the dimension that is sharded over the replicas, and the number of the rule or
 // -1.
-func (vs *Variables) ruled(source *model.Variable) (a logical.Annotation, over spmd.ReplicaShard, rule int) {
+func (vs *Variables) placementByRules(source *model.Variable) (a logical.Annotation, over spmd.ReplicaShard, rule int) {
 	s, dims := vs.strategy, source.Shape().Dimensions
-	a, rule = s.opts.Variables.AnnotationFor(s.whole, source.Path(), dims)
+	a, rule = s.opts.Variables.AnnotationFor(s.fullMesh, source.Path(), dims)
 	if d := a.ReplicaDim(); d >= 0 && s.replicas > 1 && !vs.isProxy(source.Path()) {
 		over = spmd.ReplicaShard{Dim: d, Size: dims[d]}
 	}
-	if like := vs.trainedLike(source); like != nil && rule < 0 {
+	if like := vs.proxiedVariable(source); like != nil && rule < 0 {
 		return like.annotation, over, rule
 	}
 	return a.WithinReplica(), over, rule
@@ -119,43 +119,43 @@ func (vs *Variables) ruled(source *model.Variable) (a logical.Annotation, over s
 func (vs *Variables) isProxy(path string) bool {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	return vs.trained[path] != nil
+	return vs.proxied[path] != nil
 }
 
-// stateOf returns the path of the trained variable whose optimizer state source is, and its split
+// trainedVariable returns the path of the trained variable whose optimizer state source is, and its split
 // over the logical devices. Optimizers create their state below the path of the variable, with the
 // variable's dimensions. The path is "" if source is not optimizer state.
-func (vs *Variables) stateOf(source *model.Variable) (path string, of logical.Annotation) {
+func (vs *Variables) trainedVariable(source *model.Variable) (path string, of logical.Annotation) {
 	if source.Trainable {
 		return "", of
 	}
-	known := vs.byPath()
+	known := vs.variablesByPath()
 	if path = logical.OwnerOfState(source.Path(), func(path string) bool {
 		v := known[path]
 		return v != nil && v.Trainable && slices.Equal(v.Shape().Dimensions, source.Shape().Dimensions) && !vs.isProxy(path)
 	}); path != "" {
-		of, _, _ = vs.ruled(vs.store.GetVariable(path))
+		of, _, _ = vs.placementByRules(vs.store.GetVariable(path))
 	}
-	if like := vs.trainedLike(source); like != nil && path == "" {
+	if like := vs.proxiedVariable(source); like != nil && path == "" {
 		return like.path, like.annotation
 	}
 	return path, of
 }
 
-// trainedLike returns the variable of NewVariable whose optimizer state source is, if the shapes
+// proxiedVariable returns the variable of NewVariable whose optimizer state source is, if the shapes
 // are equal. The state has the layout of this variable.
-func (vs *Variables) trainedLike(source *model.Variable) *Variable {
+func (vs *Variables) proxiedVariable(source *model.Variable) *Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	return vs.trained[logical.OwnerOfState(source.Path(), func(path string) bool {
-		v := vs.trained[path]
+	return vs.proxied[logical.OwnerOfState(source.Path(), func(path string) bool {
+		v := vs.proxied[path]
 		return v != nil && slices.Equal(v.shape, source.Shape().Dimensions)
 	})]
 }
 
-// byPath returns the store's variables by path. It is cached because the store's own lookup may
+// variablesByPath returns the store's variables by path. It is cached because the store's own lookup may
 // load a variable from a checkpoint.
-func (vs *Variables) byPath() map[string]*model.Variable {
+func (vs *Variables) variablesByPath() map[string]*model.Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	if len(vs.paths) != vs.store.NumVariables() {
@@ -167,12 +167,12 @@ func (vs *Variables) byPath() map[string]*model.Variable {
 	return vs.paths
 }
 
-// overOf returns the dimension over which a variable of the store is sharded over the replicas.
-func (vs *Variables) overOf(source *model.Variable) spmd.ReplicaShard {
+// replicaShard returns the dimension over which a variable of the store is sharded over the replicas.
+func (vs *Variables) replicaShard(source *model.Variable) spmd.ReplicaShard {
 	if v, ok := vs.Lookup(source.Path()); ok {
-		return v.over
+		return v.replicaShard
 	}
-	_, _, over, err := vs.placeOf(source)
+	_, _, over, err := vs.placement(source)
 	if err != nil {
 		panic(err)
 	}

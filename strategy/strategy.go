@@ -114,8 +114,8 @@ type TPUStrategy struct {
 	replicas       int
 	logicalDevices int           // per replica
 	axes           sharding.Mesh // axes of the logical devices
-	whole          sharding.Mesh // axes of the replicas and the logical devices, for variable rules
-	sharding       bool          // whether state is sharded over the replicas
+	fullMesh       sharding.Mesh // axes of the replicas and the logical devices, for variable rules
+	shardsState    bool          // whether state is sharded over the replicas
 
 	// checkTraining checks the graph of each traced function that trains; nil disables the check.
 	// It is set before the first trace.
@@ -132,12 +132,12 @@ type TPUStrategy struct {
 	mu       sync.Mutex
 	programs []*program
 	// values maps each open value that is not yet collected to its buffers.
-	values    map[weak.Pointer[deviceValue]]engine.Buffers
-	variables map[*model.Store]*Variables
-	builtins  map[string]*Function
-	own       []*Variable // variables of NewVariable
-	constants sharedConstants
-	rules     ruleUse
+	values      map[weak.Pointer[deviceValue]]engine.Buffers
+	variables   map[*model.Store]*Variables
+	builtins    map[string]*Function
+	distributed []*Variable // variables of NewVariable
+	constants   sharedConstants
+	rules       ruleTracker
 }
 
 // New returns a strategy over the system's devices. It compiles nothing and allocates no device
@@ -167,7 +167,7 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 // runtime returns the mesh options for an assignment.
 func (o *Options) runtimeOptions(of tpu.DeviceAssignment) engine.Options {
 	return engine.Options{ErrorPrefix: "strategy", Groups: of.DeviceIDs(), Compiler: o.Compiler, Overrides: o.CompilerOptions,
-		Progress: o.goesOn(), Closed: ErrClosed, OutOfStep: outOfStep,
+		Progress: o.progressCallback(), Closed: ErrClosed, OutOfStep: newOutOfStepError,
 		Differ: func(what string, texts []string, differing []int) error {
 			return &MismatchError{what, texts, differing}
 		}}
@@ -182,11 +182,11 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 		if of == 0 { // the product of the axes
 			mesh, err := logical.NewMesh(0, opts.LogicalAxes...)
 			if err != nil {
-				return nil, badAxes(err)
+				return nil, newAxesError(err)
 			}
 			of = mesh.Size()
 		}
-		if assignment, err = assignmentOf(topology, opts.Replicas, of, opts.BySlice); err != nil {
+		if assignment, err = newAssignment(topology, opts.Replicas, of, opts.BySlice); err != nil {
 			return nil, err
 		}
 	} else if opts.Replicas != 0 && opts.Replicas != assignment.NumReplicas() {
@@ -205,12 +205,12 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	}
 	axes, err := logical.NewMesh(assignment.NumCoresPerReplica(), opts.LogicalAxes...)
 	if err != nil {
-		return nil, badAxes(err)
+		return nil, newAxesError(err)
 	}
 	opts.LogicalAxes = axes.Axes()
 	whole, err := sharding.NewMesh(append([]sharding.Axis{{Name: logical.ReplicaAxis, Size: assignment.NumReplicas()}}, axes.Axes()...)...)
 	if err != nil {
-		return nil, badAxes(err)
+		return nil, newAxesError(err)
 	}
 	if err := opts.Variables.Validate(whole); err != nil {
 		return nil, &OptionError{Option: "Variables", Reason: "not right", Err: err}
@@ -232,15 +232,15 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	opts.CompilerOptions = maps.Clone(opts.CompilerOptions)
 	s := &TPUStrategy{
 		opts: opts, assignment: assignment,
-		replicas: assignment.NumReplicas(), logicalDevices: assignment.NumCoresPerReplica(), axes: axes, whole: whole,
-		sharding: assignment.NumReplicas() > 1 && opts.Variables.UsesAxis(logical.ReplicaAxis),
-		values:   map[weak.Pointer[deviceValue]]engine.Buffers{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
+		replicas: assignment.NumReplicas(), logicalDevices: assignment.NumCoresPerReplica(), axes: axes, fullMesh: whole,
+		shardsState: assignment.NumReplicas() > 1 && opts.Variables.UsesAxis(logical.ReplicaAxis),
+		values:      map[weak.Pointer[deviceValue]]engine.Buffers{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
 	}
 	s.strategyAccess = engine.NewAccess(internalStrategy{s})
 	return s, nil
 }
 
-func badAxes(err error) error {
+func newAxesError(err error) error {
 	return &OptionError{Option: "LogicalAxes", Reason: "not right", Err: err}
 }
 
@@ -265,9 +265,9 @@ func (s *TPUStrategy) System() *system.System {
 	return s.runtime.System
 }
 
-// hold registers a value for Close. It holds the value weakly and the buffers strongly; the buffers
+// registerValue registers a value for Close. It holds the value weakly and the buffers strongly; the buffers
 // are released when the value is closed or collected.
-func (s *TPUStrategy) hold(v *deviceValue) error {
+func (s *TPUStrategy) registerValue(v *deviceValue) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed.Load() || s.values == nil { // a zero value
@@ -275,12 +275,12 @@ func (s *TPUStrategy) hold(v *deviceValue) error {
 	}
 	p := weak.Make(v)
 	s.values[p] = v.buffers
-	runtime.AddCleanup(v, func(p weak.Pointer[deviceValue]) { _ = s.drop(p).Close() }, p)
+	runtime.AddCleanup(v, func(p weak.Pointer[deviceValue]) { _ = s.unregisterValue(p).Close() }, p)
 	return nil
 }
 
-// drop unregisters a value and returns its buffers, or nil if the value is not registered.
-func (s *TPUStrategy) drop(p weak.Pointer[deviceValue]) engine.Buffers {
+// unregisterValue unregisters a value and returns its buffers, or nil if the value is not registered.
+func (s *TPUStrategy) unregisterValue(p weak.Pointer[deviceValue]) engine.Buffers {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	buffers := s.values[p]
@@ -288,15 +288,15 @@ func (s *TPUStrategy) drop(p weak.Pointer[deviceValue]) engine.Buffers {
 	return buffers
 }
 
-func (s *TPUStrategy) check() error {
+func (s *TPUStrategy) checkOpen() error {
 	if s == nil || s.closed.Load() || s.runtime == nil { // a zero value
 		return ErrClosed
 	}
 	return nil
 }
 
-// runnable returns an error if the strategy has no devices. The words name the operation.
-func (s *TPUStrategy) runnable(doing ...string) error {
+// checkRunnable returns an error if the strategy has no devices. The words name the operation.
+func (s *TPUStrategy) checkRunnable(doing ...string) error {
 	if s == nil || s.slice == nil {
 		return nil
 	}
@@ -318,22 +318,22 @@ func (s *TPUStrategy) Close() error {
 	s.runtime.Launch.Lock()
 	defer s.runtime.Launch.Unlock()
 	s.mu.Lock()
-	values, variables, programs, own := s.values, s.variables, s.programs, s.own
+	values, variables, programs, own := s.values, s.variables, s.programs, s.distributed
 	s.closed.Store(true)
-	s.values, s.variables, s.programs, s.own = nil, nil, nil, nil
+	s.values, s.variables, s.programs, s.distributed = nil, nil, nil, nil
 	s.mu.Unlock()
 	errs := s.runtime.Close()
 	for p, buffers := range values {
 		if v := p.Value(); v != nil {
-			errs = append(errs, v.free())
+			errs = append(errs, v.release())
 		}
 		errs = append(errs, buffers.Close())
 	}
 	for _, v := range variables {
-		errs = append(errs, v.free())
+		errs = append(errs, v.release())
 	}
 	for _, v := range own {
-		errs = append(errs, v.free())
+		errs = append(errs, v.release())
 	}
 	for _, p := range programs {
 		errs = append(errs, p.close())

@@ -38,25 +38,25 @@ type trace struct {
 	graph  *graph.Graph
 	rc     *ReplicaContext
 	vars   *Variables // variables of the function's store, or nil
-	// seen accumulates, over all traces for the values, the dtypes in which the step reads its
+	// precision accumulates, over all traces for the values, the dtypes in which the step reads its
 	// variables.
-	seen *precision.TraceState
+	precision *precision.TraceState
 
 	// outputs are the step's own outputs, followed by the new values of changed variables of the
 	// store, and of written captured variables.
-	outputs []*graph.Node
-	own     int
-	// nothing is set if the step has no outputs and changes no variables. It then has a placeholder
+	outputs    []*graph.Node
+	numResults int
+	// hasNoResults is set if the step has no outputs and changes no variables. It then has a placeholder
 	// output.
-	nothing bool
-	changed []*model.Variable
-	written []*capture
+	hasNoResults bool
+	changed      []*model.Variable
+	written      []*capture
 
 	// padding is the padding of the values. cut has the padded dimensions of the step's own
 	// results.
-	padding   paddedDims
-	cut       [][]ragged.Dim
-	invariant []invariance
+	padding       paddedDims
+	paddedResults [][]ragged.Dim
+	equalResults  []resultEquality
 
 	// variables has the variable of each argument of the module, or nil. updates has, for each
 	// result after the step's own, the argument whose memory it reuses.
@@ -72,10 +72,10 @@ type trace struct {
 // lower traces the step for the values' signature and assembles its module. If a precision policy
 // applies to a part of the step, the step is traced again until the dtype of each variable in that
 // part is known.
-func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *spmd.Module, t *trace, err error) {
+func (f *Function) lower(ctx context.Context, values []Value, told *phaseReporter) (m *spmd.Module, t *trace, err error) {
 	seen := &precision.TraceState{}
 	for {
-		told.begin(phase.Tracing)
+		told.reportStage(phase.Tracing)
 		if m, t, err = f.lowerOnce(ctx, values, seen, told); !seen.NeedsRetrace() {
 			return m, t, err
 		}
@@ -85,10 +85,10 @@ func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *
 	}
 }
 
-// usedScope matches GoMLX's error for a second use of a scope.
-var usedScope = regexp.MustCompile(`^sub-scope "(.+)" already visited from "(.+)"`)
+// reusedScope matches GoMLX's error for a second use of a scope.
+var reusedScope = regexp.MustCompile(`^sub-scope "(.+)" already visited from "(.+)"`)
 
-func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.TraceState, told *phases) (m *spmd.Module, t *trace, err error) {
+func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.TraceState, told *phaseReporter) (m *spmd.Module, t *trace, err error) {
 	var begun *trace
 	defer func() {
 		if r := recover(); r != nil {
@@ -96,25 +96,25 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 			if _, ok := r.(runtime.Error); ok && strings.Contains(cause.Error(), "index out of range") {
 				cause = fmt.Errorf("%w; the step received %d arguments", cause, len(values))
 			}
-			if used := usedScope.FindStringSubmatch(cause.Error()); used != nil {
+			if used := reusedScope.FindStringSubmatch(cause.Error()); used != nil {
 				layer := used[2] // the common parent scope of both layers
 				if layer == model.RootScopePath {
 					layer = model.JoinPath(layer, used[1])
 				}
-				cause = sharedScope(layer, model.JoinPath(used[2], used[1]))
+				cause = newScopeError(layer, model.JoinPath(used[2], used[1]))
 			}
-			err = f.withoutRows(values, &TraceError{Function: f.opts.Name, Where: panickedAt(), Err: cause})
+			err = f.addEmptyBatch(values, &TraceError{Function: f.opts.Name, Where: panicLocation(), Err: cause})
 		}
 		if err != nil && begun != nil {
 			releaseConstants(f.strategy, begun.constants)
 		}
 	}()
 	if f.step == nil {
-		return nil, nil, f.traceError(fault.New(errkind.ValueError, "there is no step function", "give Function a step", "it is nil"))
+		return nil, nil, f.newTraceError(fault.New(errkind.ValueError, "there is no step function", "give Function a step", "it is nil"))
 	}
 	if f.opts.Store != nil {
 		var done func()
-		if ctx, done, err = f.strategy.Variables(f.opts.Store).exclusive(ctx, "tracing "+f.opts.Name+": "); err != nil {
+		if ctx, done, err = f.strategy.Variables(f.opts.Store).lock(ctx, "tracing "+f.opts.Name+": "); err != nil {
 			return nil, nil, err
 		}
 		defer done()
@@ -127,19 +127,19 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 		return nil, nil, err
 	}
 	if len(t.padding.sizes) > 0 {
-		if err := t.leaveOutPadding(ctx); err != nil {
+		if err := t.excludePadding(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
-	told.begin(phase.Lowering)
+	told.reportStage(phase.Lowering)
 	if m, err = t.assemble(); err != nil {
 		return nil, nil, err
 	}
 	return m, t, nil
 }
 
-// sharedScope returns the error for a second layer that creates variables in a scope in use.
-func sharedScope(layer, at string) error {
+// newScopeError returns the error for a second layer that creates variables in a scope in use.
+func newScopeError(layer, at string) error {
 	var around []string
 	for name := range strings.SplitSeq(strings.Trim(path.Dir(layer), model.ScopeSeparator), model.ScopeSeparator) {
 		if name != "" {
@@ -151,9 +151,9 @@ func sharedScope(layer, at string) error {
 		"a second layer makes its variables in %q, so the two layers would share their variables", at)
 }
 
-// withoutRows adds to the error of a failed trace that a batch has no rows. Many ops accept such a
+// addEmptyBatch adds to the error of a failed trace that a batch has no rows. Many ops accept such a
 // batch, but GoMLX's broadcasts, which gradients use, do not.
-func (f *Function) withoutRows(values []Value, err error) error {
+func (f *Function) addEmptyBatch(values []Value, err error) error {
 	for i, v := range values {
 		if base := v.base(); len(base.shape) > 0 && base.shape[0] == 0 {
 			return &ArgumentError{
@@ -165,11 +165,13 @@ func (f *Function) withoutRows(values []Value, err error) error {
 	return err
 }
 
-func (f *Function) traceError(err error) error { return &TraceError{Function: f.opts.Name, Err: err} }
+func (f *Function) newTraceError(err error) error {
+	return &TraceError{Function: f.opts.Name, Err: err}
+}
 
 func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision.TraceState) *trace {
 	s := f.strategy
-	t := &trace{f: f, values: values, seen: seen}
+	t := &trace{f: f, values: values, precision: seen}
 	options := spmd.Options{
 		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, AllowReplicaProgram: true, Target: s.target, Precision: s.opts.Precision, Origins: true,
 		Padded: len(f.padding(values).sizes) > 0,
@@ -187,9 +189,9 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	t.rc.ctx = mode.WithTrace(mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1}), t.rc)
 	region.SetVariables(t.graph, t.rc.capturedVariables)
 	loop.SetScopeMarker(t.graph, t.rc.state.MarkScopes)
-	if s.sharding {
+	if s.shardsState {
 		loop.SetSlicer(t.graph, func(v *model.Variable) ([]*graph.Node, func([]*graph.Node) *graph.Node) {
-			_, stacks, layer := t.rc.slicing(v)
+			_, stacks, layer := t.rc.layerSlices(v)
 			return stacks, layer
 		})
 	}
@@ -212,66 +214,66 @@ func (t *trace) run() error {
 		in[i] = graph.Parameter(t.graph, argumentName(i), shapes.Make(v.base().dtype, v.base().shape...))
 	}
 	rc.values, rc.parameters = t.values, slices.Clone(in)
-	rc.state.Arguments = t.annotated(in)
-	if f.takesRagged() {
-		rc.takeSizes(t.values)
+	rc.state.Arguments = t.applyAnnotations(in)
+	if f.acceptsRagged() {
+		rc.separateSizes(t.values)
 	}
 	if len(t.padding.sizes) > 0 {
 		rc.padding = &t.padding
 	}
 	t.outputs = slices.Clone(f.step(rc, rc.state.Arguments))
 	if !f.opts.MirroredRandomNumbers && rc.state.Scope != nil {
-		if err := t.ownRandomNumbers(); err != nil {
-			return f.traceError(err)
+		if err := t.separateRandomNumbers(); err != nil {
+			return f.newTraceError(err)
 		}
 	}
 	for i, node := range t.outputs {
 		if node == nil || node.Graph() != t.graph {
-			return f.traceError(fault.New(errkind.TypeError, fmt.Sprintf("result %d", i), "return nodes of the graph of ReplicaContext.Graph", "it is not a node of the step"))
+			return f.newTraceError(fault.New(errkind.TypeError, fmt.Sprintf("result %d", i), "return nodes of the graph of ReplicaContext.Graph", "it is not a node of the step"))
 		}
 	}
-	t.own = len(t.outputs)
-	if err := t.compareReplicas(); err != nil {
-		return f.traceError(err)
+	t.numResults = len(t.outputs)
+	if err := t.findEqualResults(); err != nil {
+		return f.newTraceError(err)
 	}
-	if err := t.gatherChanged(); err != nil {
+	if err := t.collectChanged(); err != nil {
 		return err
 	}
 	for _, c := range rc.captured {
 		if c.changed {
 			t.written = append(t.written, c)
-			value := rc.kept(c.now, t.graph.GetParameterByName(c.name))
-			if c.variable.over.IsSharded() {
-				value = spmd.SliceShard(value, c.variable.over)
+			value := rc.valueUnlessSkipped(c.value, t.graph.GetParameterByName(c.name))
+			if c.variable.replicaShard.IsSharded() {
+				value = spmd.SliceShard(value, c.variable.replicaShard)
 			}
 			t.outputs = append(t.outputs, value)
 		}
 	}
-	if check := f.strategy.checkTraining; check != nil && t.trains() {
+	if check := f.strategy.checkTraining; check != nil && t.isTraining() {
 		if err := check(t.graph); err != nil {
-			return f.traceError(err)
+			return f.newTraceError(err)
 		}
 	}
 	if len(t.outputs) == 0 { // a program needs a result
-		t.outputs, t.own, t.nothing = []*graph.Node{graph.Const(t.graph, false)}, 1, true
+		t.outputs, t.numResults, t.hasNoResults = []*graph.Node{graph.Const(t.graph, false)}, 1, true
 	}
 	if err := t.graph.Compile(t.outputs...); err != nil {
-		return f.traceError(err)
+		return f.newTraceError(err)
 	}
 	return nil
 }
 
-// trains reports whether the step is a training step: the function has the option Training, or the
+// isTraining reports whether the step is a training step: the function has the option Training, or the
 // step has a batch and changes trainable variables.
-func (t *trace) trains() bool {
+func (t *trace) isTraining() bool {
 	batch := slices.ContainsFunc(t.values, func(v Value) bool { return v.base().perReplica })
 	return t.f.opts.Training ||
 		batch && slices.ContainsFunc(t.changed, func(v *model.Variable) bool { return v.Trainable }) ||
 		batch && slices.ContainsFunc(t.written, func(c *capture) bool { return c.variable.trainable })
 }
 
-// gatherChanged collects the variables of the store that the step changes.
-func (t *trace) gatherChanged() error {
+// collectChanged collects the variables of the store that the step changes.
+func (t *trace) collectChanged() error {
 	store := t.f.opts.Store
 	if store == nil {
 		return nil
@@ -282,26 +284,26 @@ func (t *trace) gatherChanged() error {
 			t.outputs = append(t.outputs, v.NodeValue(t.graph))
 		}
 	}
-	if err := t.settle(t.changed, t.outputs[t.own:]); err != nil {
-		return t.f.traceError(err)
+	if err := t.equalizeWrites(t.changed, t.outputs[t.numResults:]); err != nil {
+		return t.f.newTraceError(err)
 	}
 	for i, v := range t.changed {
 		if !slices.Contains(t.rc.state.Counters, v) {
-			t.outputs[t.own+i] = t.rc.stored(v, t.outputs[t.own+i])
+			t.outputs[t.numResults+i] = t.rc.storedValue(v, t.outputs[t.numResults+i])
 		}
 	}
 	return nil
 }
 
-// arrive copies the values of the trace's variables to the devices. It also initializes the store's
+// initVariables copies the values of the trace's variables to the devices. It also initializes the store's
 // other variables, as GoMLX does.
-func (t *trace) arrive(ctx context.Context) error {
+func (t *trace) initVariables(ctx context.Context) error {
 	if t.vars != nil {
-		if err := t.vars.initialize(ctx); err != nil {
+		if err := t.vars.initStore(ctx); err != nil {
 			return fault.Of("initial values of "+t.f.opts.Name, err, "")
 		}
 	}
-	return arrive(ctx, t.variables...)
+	return initVariables(ctx, t.variables...)
 }
 
 // noResult is the name of the placeholder result of a step without results.
@@ -314,18 +316,18 @@ func (t *trace) assemble() (*spmd.Module, error) {
 	var sig spmd.Signature
 	var err error
 	if sig.Steps, err = stepsOf(t.values); err != nil {
-		return nil, t.f.traceError(err)
+		return nil, t.f.newTraceError(err)
 	}
-	if most := t.f.repeats; most > 0 {
+	if most := t.f.maxIterations; most > 0 {
 		if err := t.checkRepeats(sig.Steps); err != nil {
-			return nil, t.f.traceError(err)
+			return nil, t.f.newTraceError(err)
 		}
 		sig.Steps, sig.While = most, true
 	}
 	next := 0 // index of the next value
 	lowered, ok := t.graph.Executable().(*lowering.Executable)
 	if !ok {
-		return nil, t.f.traceError(errors.New("the graph was compiled by another backend"))
+		return nil, t.f.newTraceError(errors.New("the graph was compiled by another backend"))
 	}
 	for _, name := range lowered.Program().ParameterNames {
 		switch {
@@ -333,7 +335,7 @@ func (t *trace) assemble() (*spmd.Module, error) {
 		case next < len(t.values) && name == argumentName(next):
 			base := t.values[next].base()
 			sig.Arguments = append(sig.Arguments, spmd.Tensor{
-				Name: name, PerReplica: base.perReplica, PerStep: base.steps > 0, Annotation: t.annotationOf(next)})
+				Name: name, PerReplica: base.perReplica, PerStep: base.steps > 0, Annotation: t.argumentAnnotation(next)})
 			t.variables = append(t.variables, nil)
 			next++
 		default:
@@ -350,7 +352,7 @@ func (t *trace) assemble() (*spmd.Module, error) {
 	}
 	m, err := t.module.Module(t.graph, sig)
 	if err != nil {
-		return nil, t.f.traceError(err)
+		return nil, t.f.newTraceError(err)
 	}
 	return m, nil
 }
@@ -362,70 +364,70 @@ func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
 			return spmd.Tensor{Name: name, IsConstant: true}, c.Variable, nil
 		}
 	}
-	if c := t.rc.capturedAs(name); c != nil {
+	if c := t.rc.findCaptureByName(name); c != nil {
 		v := c.variable
 		if c.borrowed { // a value, which is copied for each run
 			t.borrowed = append(t.borrowed, v)
 			return spmd.Tensor{Name: v.path}, nil, nil
 		}
-		tensor := spmd.Tensor{Name: v.path, PerReplica: v.perReplica(), ReplicaShard: v.over, Annotation: v.annotation}
+		tensor := spmd.Tensor{Name: v.path, PerReplica: v.perReplica(), ReplicaShard: v.replicaShard, Annotation: v.annotation}
 		if i := slices.Index(t.written, c); i >= 0 {
-			tensor.Donated, tensor.Result = true, t.own+len(t.changed)+i
+			tensor.Donated, tensor.Result = true, t.numResults+len(t.changed)+i
 		}
 		return tensor, v, nil
 	}
 	if t.vars == nil {
-		return spmd.Tensor{}, nil, t.f.traceError(fault.New(errkind.ValueError, fmt.Sprintf("parameter %q", name), "pass it as an argument", "the step made it itself"))
+		return spmd.Tensor{}, nil, t.f.newTraceError(fault.New(errkind.ValueError, fmt.Sprintf("parameter %q", name), "pass it as an argument", "the step made it itself"))
 	}
 	v, err := t.vars.variable(name)
 	if err != nil {
 		return spmd.Tensor{}, nil, err
 	}
-	tensor := spmd.Tensor{Name: name, ReplicaShard: v.over, Annotation: v.annotation}
+	tensor := spmd.Tensor{Name: name, ReplicaShard: v.replicaShard, Annotation: v.annotation}
 	if i := slices.IndexFunc(t.changed, func(c *model.Variable) bool { return c.Path() == name }); i >= 0 {
-		tensor.Donated, tensor.Result = true, t.own+i
+		tensor.Donated, tensor.Result = true, t.numResults+i
 	}
 	return tensor, v, nil
 }
 
 // results describes the outputs and sets updates. The arguments must be known.
 func (t *trace) results() (results []spmd.Tensor) {
-	if t.nothing {
+	if t.hasNoResults {
 		return []spmd.Tensor{{Name: noResult}}
 	}
-	for i := range t.own {
+	for i := range t.numResults {
 		results = append(results, spmd.Tensor{
-			Name: fmt.Sprintf("result_%d", i), PerReplica: !t.f.opts.mirroredResults, Annotation: t.f.result(i)})
+			Name: fmt.Sprintf("result_%d", i), PerReplica: !t.f.opts.mirroredResults, Annotation: t.f.resultAnnotation(i)})
 	}
 	for _, c := range t.changed {
-		at := slices.IndexFunc(t.variables, func(v *Variable) bool { return v != nil && v.path == c.Path() && t.rc.capturing(v) == nil })
-		results = append(results, spmd.Tensor{Name: c.Path(), ReplicaShard: t.variables[at].over, Annotation: t.variables[at].annotation})
+		at := slices.IndexFunc(t.variables, func(v *Variable) bool { return v != nil && v.path == c.Path() && t.rc.findCapture(v) == nil })
+		results = append(results, spmd.Tensor{Name: c.Path(), ReplicaShard: t.variables[at].replicaShard, Annotation: t.variables[at].annotation})
 		t.updates = append(t.updates, at)
 	}
 	for _, c := range t.written {
 		v := c.variable
-		results = append(results, spmd.Tensor{Name: v.path, PerReplica: v.perReplica(), ReplicaShard: v.over, Annotation: v.annotation})
+		results = append(results, spmd.Tensor{Name: v.path, PerReplica: v.perReplica(), ReplicaShard: v.replicaShard, Annotation: v.annotation})
 		t.updates = append(t.updates, slices.Index(t.variables, v))
 	}
 	return results
 }
 
-// annotated applies the arguments' annotations to parameters with another layout, which are the
+// applyAnnotations applies the arguments' annotations to parameters with another layout, which are the
 // values of a loop's steps.
-func (t *trace) annotated(in []*graph.Node) []*graph.Node {
+func (t *trace) applyAnnotations(in []*graph.Node) []*graph.Node {
 	for i := range in {
-		if a := t.f.argument(i); !t.values[i].base().laidOut(a) {
+		if a := t.f.argumentAnnotation(i); !t.values[i].base().hasLayout(a) {
 			in[i] = logical.Apply(in[i], a)
 		}
 	}
 	return in
 }
 
-// annotationOf returns the annotation of argument i of the module: the function's annotation if the
+// argumentAnnotation returns the annotation of argument i of the module: the function's annotation if the
 // value has that layout, otherwise the value's.
-func (t *trace) annotationOf(i int) logical.Annotation {
+func (t *trace) argumentAnnotation(i int) logical.Annotation {
 	base := t.values[i].base()
-	if a := t.f.argument(i); a.Kind() != logical.KindNone && base.laidOut(a) {
+	if a := t.f.argumentAnnotation(i); a.Kind() != logical.KindNone && base.hasLayout(a) {
 		return a
 	}
 	return base.annotation

@@ -31,21 +31,21 @@ func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotatio
 		return nil, err
 	}
 	o := operandOf(value)
-	if o.readable() {
+	if o.isReadable() {
 		return o.mirror(ctx, s, a)
 	}
-	tensor, err := o.tensor()
+	tensor, err := o.toTensor()
 	if err != nil {
-		return nil, noTensor("mirror", err)
+		return nil, newTensorError("mirror", err)
 	}
-	v, err := s.uploadedTensor(ctx, tensor, false, tensor.Shape().Dimensions, a, func(_ int, data []byte) []byte { return data })
+	v, err := s.newValueFromTensor(ctx, tensor, false, tensor.Shape().Dimensions, a, func(_ int, data []byte) []byte { return data })
 	if err != nil {
 		return nil, err
 	}
 	return v.(*Mirrored), nil
 }
 
-func noTensor(op string, err error) error {
+func newTensorError(op string, err error) error {
 	return &Error{Op: "strategy: " + op, Reason: "no tensor", Err: err, Class: errkind.KindOr(err, errkind.ValueError)}
 }
 
@@ -73,34 +73,34 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 		}
 		return nil, fault.New(errkind.ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
 	}
-	b := batchShare{s, len(values) != s.replicas, a}
-	if all, ok := likeTensors(values); ok {
-		return b.feed(ctx, all)
+	b := batchSplitter{s, len(values) != s.replicas, a}
+	if all, ok := inputTensors(values); ok {
+		return b.putInputTensors(ctx, all)
 	}
 	all := make([]*tensors.Tensor, len(values))
 	for i, value := range values {
 		var err error
-		if all[i], err = replicaTensor(ctx, s, op, value); err != nil {
-			return nil, noTensor(fmt.Sprintf("value of replica %d", b.replica(i)), err)
+		if all[i], err = toReplicaTensor(ctx, s, op, value); err != nil {
+			return nil, newTensorError(fmt.Sprintf("value of replica %d", b.replica(i)), err)
 		}
 		if s.runtime.Several() && !all[i].Shape().Equal(all[0].Shape()) {
 			return nil, fault.New(errkind.ValueError, op, "pad the values: with several processes a value has one shape on all replicas",
 				"that of replica %d has shape %s, that of replica %d %s", b.replica(i), all[i].Shape(), b.replica(0), all[0].Shape())
 		}
 	}
-	return b.put(ctx, all)
+	return b.putTensors(ctx, all)
 }
 
-// batchShare describes the distribution of a batch over replicas: a global batch over all replicas,
+// batchSplitter describes the distribution of a batch over replicas: a global batch over all replicas,
 // or the rows of this process over its own replicas. The annotation applies to a replica's share.
-type batchShare struct {
+type batchSplitter struct {
 	*TPUStrategy
 	local      bool
 	annotation logical.Annotation
 }
 
-// count returns the number of replicas that share the batch. Ahead of time these are all replicas.
-func (b batchShare) count() int {
+// numShares returns the number of replicas that share the batch. Ahead of time these are all replicas.
+func (b batchSplitter) numShares() int {
 	if n := len(b.runtime.Groups); b.local && n > 0 {
 		return n
 	}
@@ -108,14 +108,14 @@ func (b batchShare) count() int {
 }
 
 // replica returns the replica of share i of the batch; part returns the share of a replica.
-func (b batchShare) replica(i int) int {
+func (b batchSplitter) replica(i int) int {
 	if !b.local {
 		return i
 	}
 	return b.runtime.Groups[i]
 }
 
-func (b batchShare) part(replica int) int {
+func (b batchSplitter) shareOf(replica int) int {
 	if !b.local {
 		return replica
 	}
@@ -123,8 +123,8 @@ func (b batchShare) part(replica int) int {
 	return i
 }
 
-// likeTensors converts values that are all tensors of package input with the same shape and kind.
-func likeTensors(values []any) ([]input.Tensor, bool) {
+// inputTensors converts values that are all tensors of package input with the same shape and kind.
+func inputTensors(values []any) ([]input.Tensor, bool) {
 	all := make([]input.Tensor, len(values))
 	for i, value := range values {
 		var ok bool
@@ -135,15 +135,15 @@ func likeTensors(values []any) ([]input.Tensor, bool) {
 	return all, true
 }
 
-// feed is like put for tensors of package input with the same shape. Large tensors are copied in
+// putInputTensors is like put for tensors of package input with the same shape. Large tensors are copied in
 // parallel.
-func (b batchShare) feed(ctx context.Context, all []input.Tensor) (*PerReplica, error) {
+func (b batchSplitter) putInputTensors(ctx context.Context, all []input.Tensor) (*PerReplica, error) {
 	dtype, ok := all[0].Kind().DType()
 	if !ok {
-		return nil, noDType("per-replica value", all[0])
+		return nil, newDTypeError("per-replica value", all[0])
 	}
-	v, err := b.uploadedBy(true, dtype, all[0].Dims(), b.annotation, func(l *engine.Layout, buffers engine.Buffers) error {
-		return b.runtime.Put(ctx, l, func(r int) []byte { return all[b.part(r)].Bytes() }, buffers)
+	v, err := b.newUploadedValue(true, dtype, all[0].Dims(), b.annotation, func(l *engine.Layout, buffers engine.Buffers) error {
+		return b.runtime.Put(ctx, l, func(r int) []byte { return all[b.shareOf(r)].Bytes() }, buffers)
 	})
 	if err != nil {
 		return nil, err
@@ -151,8 +151,8 @@ func (b batchShare) feed(ctx context.Context, all []input.Tensor) (*PerReplica, 
 	return v.(*PerReplica), nil
 }
 
-// noDType returns the error for a tensor of package input that cannot be stored on a device.
-func noDType(op string, t input.Tensor) error {
+// newDTypeError returns the error for a tensor of package input that cannot be stored on a device.
+func newDTypeError(op string, t input.Tensor) error {
 	return fault.New(errkind.TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", t)
 }
 
@@ -164,21 +164,21 @@ func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annot
 	if err := RefuseTracing(ctx, "split batch", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
-	return batchShare{s, local, a}.split(ctx, batch)
+	return batchSplitter{s, local, a}.split(ctx, batch)
 }
 
-func (b batchShare) split(ctx context.Context, batch any) (*PerReplica, error) {
+func (b batchSplitter) split(ctx context.Context, batch any) (*PerReplica, error) {
 	tensor, err := operandOf(batch).copyHost(ctx, b.TPUStrategy)
 	if err != nil {
-		return nil, noTensor("split batch", err)
+		return nil, newTensorError("split batch", err)
 	}
-	replicas := b.count()
-	shape, err := shareShape(tensor.Shape().Dimensions, replicas)
+	replicas := b.numShares()
+	shape, err := replicaShareShape(tensor.Shape().Dimensions, replicas)
 	if err != nil {
 		return nil, err
 	}
-	v, err := b.uploadedTensor(ctx, tensor, true, shape, b.annotation, func(r int, data []byte) []byte {
-		at, n := b.part(r), len(data)/replicas
+	v, err := b.newValueFromTensor(ctx, tensor, true, shape, b.annotation, func(r int, data []byte) []byte {
+		at, n := b.shareOf(r), len(data)/replicas
 		return data[at*n : (at+1)*n]
 	})
 	if err != nil {
@@ -188,8 +188,8 @@ func (b batchShare) split(ctx context.Context, batch any) (*PerReplica, error) {
 	return v.(*PerReplica), nil
 }
 
-// shareShape returns the shape of a replica's share of a batch.
-func shareShape(batch []int, replicas int) ([]int, error) {
+// replicaShareShape returns the shape of a replica's share of a batch.
+func replicaShareShape(batch []int, replicas int) ([]int, error) {
 	if len(batch) == 0 {
 		return nil, fault.New(errkind.ValueError, "split batch", "mirror it, or give it a leading batch dimension", "a scalar is no batch")
 	}
@@ -202,9 +202,9 @@ func shareShape(batch []int, replicas int) ([]int, error) {
 	return shape, nil
 }
 
-// uploadedTensor creates a value from one tensor. part returns the data of replica r.
-func (s *TPUStrategy) uploadedTensor(ctx context.Context, tensor *tensors.Tensor, perReplica bool, shape []int, a logical.Annotation, part func(r int, data []byte) []byte) (Value, error) {
-	return s.uploadedBy(perReplica, tensor.DType(), shape, a, func(l *engine.Layout, buffers engine.Buffers) error {
+// newValueFromTensor creates a value from one tensor. part returns the data of replica r.
+func (s *TPUStrategy) newValueFromTensor(ctx context.Context, tensor *tensors.Tensor, perReplica bool, shape []int, a logical.Annotation, part func(r int, data []byte) []byte) (Value, error) {
+	return s.newUploadedValue(perReplica, tensor.DType(), shape, a, func(l *engine.Layout, buffers engine.Buffers) error {
 		return s.putTensor(ctx, l, tensor, part, buffers)
 	})
 }
@@ -219,9 +219,9 @@ func (s *TPUStrategy) putTensor(ctx context.Context, l *engine.Layout, tensor *t
 	return cmp.Or(failed, err)
 }
 
-// uploadedBy creates a value with buffers that upload fills.
-func (s *TPUStrategy) uploadedBy(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, upload func(*engine.Layout, engine.Buffers) error) (Value, error) {
-	if err := s.check(); err != nil {
+// newUploadedValue creates a value with buffers that upload fills.
+func (s *TPUStrategy) newUploadedValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, upload func(*engine.Layout, engine.Buffers) error) (Value, error) {
+	if err := s.checkOpen(); err != nil {
 		return nil, err
 	}
 	l, err := s.layout(dtype, shape, a, perReplica)
@@ -235,11 +235,11 @@ func (s *TPUStrategy) uploadedBy(perReplica bool, dtype dtypes.DType, shape []in
 	return s.newValue(perReplica, dtype, shape, a, buffers)
 }
 
-// replicaTensor converts one replica's argument to a tensor: a tensor of package input, or an
+// toReplicaTensor converts one replica's argument to a tensor: a tensor of package input, or an
 // operand that copyHost accepts.
-func replicaTensor(ctx context.Context, s *TPUStrategy, op string, x any) (*tensors.Tensor, error) {
+func toReplicaTensor(ctx context.Context, s *TPUStrategy, op string, x any) (*tensors.Tensor, error) {
 	if t, ok := x.(input.Tensor); ok {
-		return copiedInput(op, t)
+		return copyInputTensor(op, t)
 	}
 	return operandOf(x).copyHost(ctx, s)
 }

@@ -25,24 +25,24 @@ import (
 // each replica.
 type deviceValue struct {
 	valueAccess
-	strategy   *TPUStrategy
-	dtype      dtypes.DType
-	shape      []int // shape of one replica's tensor
-	annotation logical.Annotation
-	over       spmd.ReplicaShard // set for a variable
-	perReplica bool
+	strategy     *TPUStrategy
+	dtype        dtypes.DType
+	shape        []int // shape of one replica's tensor
+	annotation   logical.Annotation
+	replicaShard spmd.ReplicaShard // set for a variable
+	perReplica   bool
 	// batch is set for the replicas' shares of a batch, whose first dimension counts rows.
 	batch bool
 	// equal is set for a per-replica value whose tensors are known to be equal, such as the result
 	// of a collective. Such a value counts as mirrored.
 	equal bool
 	steps int // number of steps of a StackedBatches, otherwise 0
-	// ragged has the replicas' shapes if they differ. shape then has the largest size of each
+	// replicaShapes has the replicas' shapes if they differ. shape then has the largest size of each
 	// dimension, and the buffers are padded to it.
-	ragged [][]int
-	// outline marks a value without contents, which was created from a shape or has only described
+	replicaShapes [][]int
+	// abstract marks a value without contents, which was created from a shape or has only described
 	// devices.
-	outline bool
+	abstract bool
 
 	// only lists the partitions that have a mirrored value, or is nil if all have it; see keep.
 	only []bool
@@ -63,7 +63,7 @@ type PerReplica struct{ deviceValue }
 // a collective, it was computed by one replica alone, or it was computed from such values on every
 // replica. Calls that require one value for all replicas accept it. The tensors are not compared:
 // Mirrored may be false although they are equal.
-func (v *PerReplica) Mirrored() bool { return !v.varying() }
+func (v *PerReplica) Mirrored() bool { return !v.isVarying() }
 
 // Mirrored is a value that is the same on each replica: TensorFlow's Mirrored. It stays on the
 // devices until Close. It is safe for concurrent use.
@@ -127,8 +127,8 @@ var (
 
 func (v *deviceValue) base() *deviceValue { return v }
 
-// varying reports whether the value is replica-varying: its tensors may differ between replicas.
-func (v *deviceValue) varying() bool { return v.perReplica && !v.equal }
+// isVarying reports whether the value is replica-varying: its tensors may differ between replicas.
+func (v *deviceValue) isVarying() bool { return v.perReplica && !v.equal }
 
 // Shape returns the dtype and the dimensions of one replica's tensor.
 func (v *deviceValue) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape...) }
@@ -136,10 +136,10 @@ func (v *deviceValue) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape
 // Annotation returns the split of a replica's tensor over its logical devices.
 func (v *deviceValue) Annotation() logical.Annotation { return v.annotation }
 
-// shapeOf returns the actual shape of a replica's tensor, without padding.
-func (v *deviceValue) shapeOf(replica int) []int {
-	if v.ragged != nil {
-		return v.ragged[replica]
+// replicaShape returns the actual shape of a replica's tensor, without padding.
+func (v *deviceValue) replicaShape(replica int) []int {
+	if v.replicaShapes != nil {
+		return v.replicaShapes[replica]
 	}
 	return v.shape
 }
@@ -153,26 +153,26 @@ func (v *deviceValue) String() string {
 	return fmt.Sprintf("%s(%s%v, %s)", kind, v.dtype, v.shape, v.annotation)
 }
 
-// outlined returns a copy without buffers, for comparisons of signatures.
-func (v *deviceValue) outlined() *deviceValue {
-	return &deviceValue{dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica, steps: v.steps, ragged: v.ragged}
+// withoutContents returns a copy without buffers, for comparisons of signatures.
+func (v *deviceValue) withoutContents() *deviceValue {
+	return &deviceValue{dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica, steps: v.steps, replicaShapes: v.replicaShapes}
 }
 
 // sameSignature reports whether a program that was compiled for v also accepts o.
 func (v *deviceValue) sameSignature(o *deviceValue) bool {
 	return v.dtype == o.dtype && slices.Equal(v.shape, o.shape) && v.annotation.Equal(o.annotation) &&
-		v.perReplica == o.perReplica && v.steps == o.steps && (v.ragged != nil) == (o.ragged != nil)
+		v.perReplica == o.perReplica && v.steps == o.steps && (v.replicaShapes != nil) == (o.replicaShapes != nil)
 }
 
-// live returns the buffers, or an error if the value is closed.
-func (v *deviceValue) live() (engine.Buffers, error) {
+// openBuffers returns the buffers, or an error if the value is closed.
+func (v *deviceValue) openBuffers() (engine.Buffers, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
-		return nil, closed("value %s", v)
+		return nil, newClosedError("value %s", v)
 	}
-	if v.outline {
-		if err := v.strategy.runnable("reading", v.String()); err != nil {
+	if v.abstract {
+		if err := v.strategy.checkRunnable("reading", v.String()); err != nil {
 			return nil, err
 		}
 		return nil, fault.New(errkind.ValueError, v.String(), "give tensors", "made of shapes, which have no contents")
@@ -186,7 +186,7 @@ func (v *deviceValue) refill(fill func(buffers engine.Buffers) error) (engine.Bu
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
-		return nil, closed("value %s", v)
+		return nil, newClosedError("value %s", v)
 	}
 	// A running step keeps the buffers that it reads; Close only drops this reference.
 	if err := v.buffers.Close(); err != nil {
@@ -202,17 +202,17 @@ func (v *deviceValue) Ready(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "wait", fault.InsteadOfWaiting); err != nil {
 		return err
 	}
-	buffers, err := v.live()
+	buffers, err := v.openBuffers()
 	if err != nil {
 		return err
 	}
-	return ready(ctx, buffers)
+	return waitReady(ctx, buffers)
 }
 
-// ready waits for the buffers of this process.
-func ready(ctx context.Context, buffers engine.Buffers) error {
+// waitReady waits for the buffers of this process.
+func waitReady(ctx context.Context, buffers engine.Buffers) error {
 	if err := buffers.Ready(ctx); err != nil {
-		return closedMeanwhile(fault.Of("waiting for a value", err, ""))
+		return asClosedError(fault.Of("waiting for a value", err, ""))
 	}
 	return nil
 }
@@ -221,11 +221,11 @@ func ready(ctx context.Context, buffers engine.Buffers) error {
 // collector releases it; the garbage collector does not consider the amount of device memory. Steps
 // that are reading the value are not affected. A second Close does nothing.
 func (v *deviceValue) Close() error {
-	v.strategy.drop(weak.Make(v))
-	return v.free()
+	v.strategy.unregisterValue(weak.Make(v))
+	return v.release()
 }
 
-func (v *deviceValue) free() error {
+func (v *deviceValue) release() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
@@ -235,9 +235,9 @@ func (v *deviceValue) free() error {
 	return v.buffers.Close()
 }
 
-// surrender closes a value and returns its buffers, which the caller then owns.
-func (v *deviceValue) surrender() engine.Buffers {
-	v.strategy.drop(weak.Make(v))
+// takeBuffers closes a value and returns its buffers, which the caller then owns.
+func (v *deviceValue) takeBuffers() engine.Buffers {
+	v.strategy.unregisterValue(weak.Make(v))
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	buffers := v.buffers
@@ -257,40 +257,40 @@ func (v *deviceValue) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 	if replica < 0 || replica >= v.strategy.replicas {
 		return nil, fault.New(errkind.ValueError, "read", "count from 0", "replica %d of %d", replica, v.strategy.replicas)
 	}
-	buffers, err := v.live()
+	buffers, err := v.openBuffers()
 	if err != nil {
 		return nil, err
 	}
 	tensor, err := v.download(ctx, buffers, replica)
-	if err != nil || v.ragged == nil {
+	if err != nil || v.replicaShapes == nil {
 		return tensor, err
 	}
-	return cut(tensor, v.ragged[replica])
+	return truncateTensor(tensor, v.replicaShapes[replica])
 }
 
 // download copies a replica's tensor to the host. A tensor of another process is an error, unless
 // it equals the tensor of a local replica.
 func (v *deviceValue) download(ctx context.Context, buffers engine.Buffers, replica int) (*tensors.Tensor, error) {
 	s := v.strategy
-	if err := s.runnable("reading a value"); err != nil {
+	if err := s.checkRunnable("reading a value"); err != nil {
 		return nil, err
 	}
 	l, err := v.layout()
 	if err != nil {
 		return nil, err
 	}
-	from, err := v.sources(l, replica)
+	from, err := v.sourcePartitions(l, replica)
 	if err != nil {
 		return nil, err
 	}
 	// Wait for the value before allocating the host tensor, because a failed run has no value.
 	if err := s.runtime.Wait(ctx, from, buffers); err != nil {
-		return nil, closedMeanwhile(err)
+		return nil, asClosedError(err)
 	}
 	tensor := tensors.FromShape(v.Shape())
 	var failed error
 	err = tensor.MutableBytes(func(data []byte) { failed = s.runtime.Get(ctx, l, buffers, from, data) })
-	failed = closedMeanwhile(failed)
+	failed = asClosedError(failed)
 	if failed == nil && err != nil {
 		failed = fault.Of(fmt.Sprintf("reading replica %d", replica), err, "")
 	}
@@ -300,11 +300,11 @@ func (v *deviceValue) download(ctx context.Context, buffers engine.Buffers, repl
 	return tensor, nil
 }
 
-// sources returns the partitions of this process that have the shards of a replica's tensor. The
+// sourcePartitions returns the partitions of this process that have the shards of a replica's tensor. The
 // shards of a mirrored tensor can be read from any replica.
-func (v *deviceValue) sources(l *engine.Layout, replica int) ([]int, error) {
+func (v *deviceValue) sourcePartitions(l *engine.Layout, replica int) ([]int, error) {
 	s := v.strategy
-	from, missing, ok := s.runtime.Sources(l, replica, v.on, !v.perReplica)
+	from, missing, ok := s.runtime.Sources(l, replica, v.hasPartition, !v.perReplica)
 	if ok {
 		return from, nil
 	}
@@ -318,16 +318,16 @@ func (v *deviceValue) sources(l *engine.Layout, replica int) ([]int, error) {
 		}
 	}
 	if v.only != nil {
-		return nil, s.remote(missing, "read it there, or reduce to all devices where it is made")
+		return nil, s.newRemoteError(missing, "read it there, or reduce to all devices where it is made")
 	}
-	return nil, s.remote(missing, readThere)
+	return nil, s.newRemoteError(missing, readThere)
 }
 
 const readThere = "read it there, or Reduce or Gather it on the devices first"
 
-// remote returns the error of a read from another process's partition. The hint names the
+// newRemoteError returns the error of a read from another process's partition. The hint names the
 // alternative.
-func (s *TPUStrategy) remote(partition int, hint string) error {
+func (s *TPUStrategy) newRemoteError(partition int, hint string) error {
 	return &errkind.Fault{Op: fmt.Sprintf("strategy: reading logical device %d of replica %d", partition%s.logicalDevices, partition/s.logicalDevices),
 		Reason: fmt.Sprintf("it is in process %d, this is process %d with replicas %v", s.runtime.Of[partition], s.runtime.Process, s.runtime.Groups),
 		Hint:   hint, Match: ErrRemote}
@@ -340,7 +340,7 @@ func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors
 	if err := RefuseTracing(ctx, "local results", "use MergeContext.LocalResults, or read after the run"); err != nil {
 		return nil, err
 	}
-	if err := ownedBy(s, value); err != nil {
+	if err := checkOwnedBy(s, value); err != nil {
 		return nil, err
 	}
 	results := make([]*tensors.Tensor, len(s.runtime.Groups))
@@ -353,8 +353,8 @@ func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors
 	return results, nil
 }
 
-// ownedBy returns an error if value is nil or belongs to another strategy.
-func ownedBy(s *TPUStrategy, value Value) error {
+// checkOwnedBy returns an error if value is nil or belongs to another strategy.
+func checkOwnedBy(s *TPUStrategy, value Value) error {
 	if isNil(value) {
 		return fault.New(errkind.TypeError, "value", "give a value of the strategy", "no value")
 	}
@@ -377,9 +377,9 @@ func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int,
 	base := value.base()
 	base.valueAccess = engine.NewAccess(internalValue{base})
 	base.strategy, base.dtype, base.shape, base.annotation = s, dtype, slices.Clone(shape), a
-	base.perReplica, base.buffers, base.outline = perReplica, buffers, len(buffers) == 0
-	if err := s.hold(base); err != nil {
-		return nil, errors.Join(err, base.free())
+	base.perReplica, base.buffers, base.abstract = perReplica, buffers, len(buffers) == 0
+	if err := s.registerValue(base); err != nil {
+		return nil, errors.Join(err, base.release())
 	}
 	return value, nil
 }
@@ -395,10 +395,10 @@ func asValue[T Value](v T, err error) (Value, error) {
 	return v, nil
 }
 
-// copies are temporary values, which the call that created them closes.
-type copies []Value
+// temporaryValues are temporary values, which the call that created them closes.
+type temporaryValues []Value
 
-func (c copies) close() error {
+func (c temporaryValues) close() error {
 	var errs []error
 	for _, v := range c {
 		errs = append(errs, v.Close())
@@ -406,5 +406,5 @@ func (c copies) close() error {
 	return errors.Join(errs...)
 }
 
-// on reports whether a partition has its shard of the value.
-func (v *deviceValue) on(d int) bool { return v.only == nil || v.only[d] }
+// hasPartition reports whether a partition has its shard of the value.
+func (v *deviceValue) hasPartition(d int) bool { return v.only == nil || v.only[d] }

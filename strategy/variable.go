@@ -27,9 +27,9 @@ type Variable struct {
 	dtype      dtypes.DType
 	shape      []int
 	annotation logical.Annotation
-	// over is the dimension that is sharded over the replicas, if any.
-	over      spmd.ReplicaShard
-	trainable bool
+	// replicaShard is the dimension that is sharded over the replicas, if any.
+	replicaShard spmd.ReplicaShard
+	trainable    bool
 
 	synchronization VariableSynchronization
 	aggregation     VariableAggregation
@@ -43,8 +43,8 @@ type Variable struct {
 
 	buffers engine.Buffers // guarded by machine.Launch, as is closed
 	closed  bool
-	// waiting is the store whose value is not yet copied to the buffers, which are then nil.
-	waiting atomic.Pointer[Variables]
+	// pending is the store whose value is not yet copied to the buffers, which are then nil.
+	pending atomic.Pointer[Variables]
 	// constant is the value of a large constant that is not yet in the buffers, otherwise nil.
 	constant atomic.Pointer[hostConstant]
 }
@@ -101,43 +101,43 @@ func (v *Variable) perReplica() bool { return v.synchronization == OnRead || v.l
 
 // key returns the same string for variables that one compiled program can use interchangeably.
 func (v *Variable) key() string {
-	return fmt.Sprintf("%s%v %s %s %s %t %v", v.dtype, v.shape, v.annotation, v.synchronization, v.aggregation, v.localWrites, v.over)
+	return fmt.Sprintf("%s%v %s %s %s %t %v", v.dtype, v.shape, v.annotation, v.synchronization, v.aggregation, v.localWrites, v.replicaShard)
 }
 
-// value returns a distributed value like the variable, without buffers.
-func (v *Variable) value() *deviceValue {
-	return &deviceValue{strategy: v.strategy, dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica(), over: v.over}
+// asDeviceValue returns a distributed value like the variable, without buffers.
+func (v *Variable) asDeviceValue() *deviceValue {
+	return &deviceValue{strategy: v.strategy, dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica(), replicaShard: v.replicaShard}
 }
 
 func (v *Variable) layout() (*engine.Layout, error) {
-	l, err := v.value().layout()
-	return l, v.failed(err)
+	l, err := v.asDeviceValue().layout()
+	return l, v.wrapError(err)
 }
 
 // subject returns the variable's name in errors.
 func (v *Variable) subject() string { return fmt.Sprintf("variable %q", v.path) }
 
-// failed adds the variable's name to an error. It returns nil for nil.
-func (v *Variable) failed(cause error) error {
+// wrapError adds the variable's name to an error. It returns nil for nil.
+func (v *Variable) wrapError(cause error) error {
 	if cause == nil {
 		return nil
 	}
 	return fault.Of(v.subject(), cause, "")
 }
 
-// live returns an error if the variable or its strategy is closed. The caller holds machine.Launch.
-func (v *Variable) live() error {
-	if err := v.strategy.check(); err != nil {
+// checkOpen returns an error if the variable or its strategy is closed. The caller holds machine.Launch.
+func (v *Variable) checkOpen() error {
+	if err := v.strategy.checkOpen(); err != nil {
 		return err
 	}
 	if v.closed {
-		return closed("variable %q", v.path)
+		return newClosedError("variable %q", v.path)
 	}
 	return nil
 }
 
-// load returns a engine.Load that copies the parts of a value to the variable.
-func (v *Variable) load(from lazy.Parts) (*engine.Load, error) {
+// newLoad returns a engine.Load that copies the parts of a value to the variable.
+func (v *Variable) newLoad(from lazy.Parts) (*engine.Load, error) {
 	if shape := from.Shape(); !shape.Equal(v.Shape()) {
 		return nil, fault.New(errkind.ValueError, v.subject(), "give parts of its shape and dtype", "parts of %s for a variable of %s", shape, v.Shape())
 	}
@@ -148,12 +148,12 @@ func (v *Variable) load(from lazy.Parts) (*engine.Load, error) {
 	return &engine.Load{Name: v.subject(), Layout: l, From: from}, nil
 }
 
-// swap replaces the buffers of an open variable, and closes the old buffers. The caller holds
+// replaceBuffers replaces the buffers of an open variable, and closes the old buffers. The caller holds
 // machine.Launch.
-func (v *Variable) swap(fresh engine.Buffers) error {
+func (v *Variable) replaceBuffers(fresh engine.Buffers) error {
 	if v.buffers == nil {
 		v.buffers = fresh
-		v.waiting.Store(nil)
+		v.pending.Store(nil)
 		return nil
 	}
 	// Bound launches use the buffers' addresses until they detect a new generation.
@@ -163,7 +163,7 @@ func (v *Variable) swap(fresh engine.Buffers) error {
 	return err
 }
 
-func (v *Variable) free() error {
+func (v *Variable) release() error {
 	v.closed = true
 	return v.buffers.Close()
 }
@@ -179,29 +179,29 @@ func (v *Variable) Close() error {
 	s.runtime.Launch.Lock()
 	defer s.runtime.Launch.Unlock()
 	s.mu.Lock()
-	i := slices.Index(s.own, v)
+	i := slices.Index(s.distributed, v)
 	if i >= 0 {
-		s.own = slices.Delete(s.own, i, i+1)
+		s.distributed = slices.Delete(s.distributed, i, i+1)
 	}
 	s.mu.Unlock()
 	if i < 0 && !v.closed {
 		return fault.New(errkind.ValueError, v.subject(), "close the strategy", "belongs to a store")
 	}
-	return v.free()
+	return v.release()
 }
 
-// ownVariables registers variables for the strategy's Close. If the strategy is already closed, it
+// registerVariables registers variables for the strategy's Close. If the strategy is already closed, it
 // closes them.
-func (s *TPUStrategy) ownVariables(all ...*Variable) error {
+func (s *TPUStrategy) registerVariables(all ...*Variable) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed.Load() {
-		s.own = append(s.own, all...)
+		s.distributed = append(s.distributed, all...)
 		return nil
 	}
 	errs := []error{ErrClosed}
 	for _, v := range all {
-		errs = append(errs, v.free())
+		errs = append(errs, v.release())
 	}
 	return errors.Join(errs...)
 }
@@ -211,12 +211,12 @@ func (s *TPUStrategy) ownVariables(all ...*Variable) error {
 func (s *TPUStrategy) DistributedVariables() []*Variable {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.own), func(v *Variable) bool { return v.unlisted })
+	return slices.DeleteFunc(slices.Clone(s.distributed), func(v *Variable) bool { return v.unlisted })
 }
 
-// ownedBy returns an error if v is nil or belongs to another strategy. The operation op is named in
+// checkOwnedBy returns an error if v is nil or belongs to another strategy. The operation op is named in
 // the error.
-func (v *Variable) ownedBy(s *TPUStrategy, op string) error {
+func (v *Variable) checkOwnedBy(s *TPUStrategy, op string) error {
 	if v == nil {
 		return fault.New(errkind.TypeError, op, "give a variable of the strategy", "no variable")
 	}

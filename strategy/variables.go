@@ -24,19 +24,19 @@ type Variables struct {
 	strategy *TPUStrategy
 	store    *model.Store
 
-	// turn serializes the use of the store: GoMLX's stores are not safe for concurrent use, and
+	// semaphore serializes the use of the store: GoMLX's stores are not safe for concurrent use, and
 	// traces, Pull and Push all access it.
-	turn *semaphore.Weighted
+	semaphore *semaphore.Weighted
 	// placing prevents that two goroutines add the same variable.
 	placing sync.Mutex
 
 	mu     sync.Mutex // guards the list and firsts; machine.Launch guards the buffers
 	list   []*Variable
 	firsts first.Figures
-	// trained are the variables of NewVariable that training steps over the store train, by the
+	// proxied are the variables of NewVariable that training steps over the store train, by the
 	// paths of their proxies.
-	trained map[string]*Variable
-	paths   map[string]*model.Variable // see byPath
+	proxied map[string]*Variable
+	paths   map[string]*model.Variable // see variablesByPath
 	stacks  map[string]bool            // paths of the variables of loops over layers
 }
 
@@ -46,7 +46,7 @@ func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 	defer s.mu.Unlock()
 	v, ok := s.variables[store]
 	if !ok {
-		v = &Variables{strategy: s, store: store, turn: semaphore.NewWeighted(1)}
+		v = &Variables{strategy: s, store: store, semaphore: semaphore.NewWeighted(1)}
 		if !s.closed.Load() {
 			s.variables[store] = v
 		}
@@ -54,19 +54,19 @@ func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 	return v
 }
 
-// turnKey marks a context that holds the turn of a store.
-type turnKey struct{ of *Variables }
+// lockKey marks a context that holds the turn of a store.
+type lockKey struct{ variables *Variables }
 
-// exclusive waits for exclusive use of the store, unless ctx already has it; done releases it.
+// lock waits for exclusive use of the store, unless ctx already has it; done releases it.
 // doing is the prefix of an error: "", or text with a colon and a space at the end.
-func (vs *Variables) exclusive(ctx context.Context, doing string) (held context.Context, done func(), err error) {
-	if ctx.Value(turnKey{vs}) != nil {
+func (vs *Variables) lock(ctx context.Context, doing string) (held context.Context, done func(), err error) {
+	if ctx.Value(lockKey{vs}) != nil {
 		return ctx, func() {}, nil
 	}
-	if err := vs.turn.Acquire(ctx, 1); err != nil {
+	if err := vs.semaphore.Acquire(ctx, 1); err != nil {
 		return nil, nil, fault.Of(doing+"waiting for the store", context.Cause(ctx), "")
 	}
-	return context.WithValue(ctx, turnKey{vs}, true), func() { vs.turn.Release(1) }, nil
+	return context.WithValue(ctx, lockKey{vs}, true), func() { vs.semaphore.Release(1) }, nil
 }
 
 // All returns the variables in the order of their first use by a step. The caller owns the slice;
@@ -106,7 +106,7 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 		trainable: source.Trainable, synchronization: OnWrite}
 	var rule int
 	var err error
-	if v.annotation, rule, v.over, err = vs.placeOf(source); err != nil {
+	if v.annotation, rule, v.replicaShard, err = vs.placement(source); err != nil {
 		return nil, err
 	}
 	if err := v.annotation.ValidateOn(vs.strategy.axes, path, v.shape); err != nil {
@@ -115,7 +115,7 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 	if _, err := v.layout(); err != nil {
 		return nil, err
 	}
-	v.waiting.Store(vs)
+	v.pending.Store(vs)
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	vs.list = append(vs.list, v)
@@ -129,7 +129,7 @@ func (vs *Variables) Pull(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "pull", fault.InsteadOfCopying); err != nil {
 		return err
 	}
-	ctx, done, err := vs.exclusive(ctx, "")
+	ctx, done, err := vs.lock(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -139,12 +139,12 @@ func (vs *Variables) Pull(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		held, err := vs.held(v.path)
+		held, err := vs.storeVariable(v.path)
 		if err != nil {
 			return err
 		}
 		if err := held.SetValue(value); err != nil {
-			return v.failed(err)
+			return v.wrapError(err)
 		}
 	}
 	return nil
@@ -157,16 +157,16 @@ func (vs *Variables) Push(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "push", fault.InsteadOfCopying); err != nil {
 		return err
 	}
-	ctx, done, err := vs.exclusive(ctx, "")
+	ctx, done, err := vs.lock(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer done()
 	for _, v := range vs.All() {
-		if v.waiting.Load() != nil {
+		if v.pending.Load() != nil {
 			continue // the store's value is copied when the variable is first used
 		}
-		value, err := vs.valueOf(v)
+		value, err := vs.storeValue(v)
 		if err != nil {
 			return err
 		}
@@ -177,8 +177,8 @@ func (vs *Variables) Push(ctx context.Context) error {
 	return nil
 }
 
-// held returns the store's variable with a path, and an error if it was deleted.
-func (vs *Variables) held(path string) (*model.Variable, error) {
+// storeVariable returns the store's variable with a path, and an error if it was deleted.
+func (vs *Variables) storeVariable(path string) (*model.Variable, error) {
 	if v := vs.store.GetVariable(path); v != nil {
 		return v, nil
 	}
@@ -186,21 +186,21 @@ func (vs *Variables) held(path string) (*model.Variable, error) {
 		"it is on the devices, but no longer in its store")
 }
 
-func (vs *Variables) valueOf(v *Variable) (*tensors.Tensor, error) {
-	held, err := vs.held(v.path)
+func (vs *Variables) storeValue(v *Variable) (*tensors.Tensor, error) {
+	held, err := vs.storeVariable(v.path)
 	if err != nil {
 		return nil, err
 	}
 	value, err := held.Value()
-	return value, v.failed(err)
+	return value, v.wrapError(err)
 }
 
-func (vs *Variables) free() error {
+func (vs *Variables) release() error {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	var errs []error
 	for _, v := range vs.list {
-		errs = append(errs, v.free())
+		errs = append(errs, v.release())
 	}
 	return errors.Join(errs...)
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// settle makes the step's writes to a store's variables equal on all replicas, as the compiler
+// equalizeWrites makes the step's writes to a store's variables equal on all replicas, as the compiler
 // assumes. values are the new values of the changed variables. Replica-varying values of float
 // variables that are not trainable, such as the running averages of batch normalization, are
 // averaged over the replicas, weighted by their rows. Any other replica-varying value is an error.
-func (t *trace) settle(changed []*model.Variable, values []*graph.Node) error {
-	varying, err := t.rc.varying(values, true)
+func (t *trace) equalizeWrites(changed []*model.Variable, values []*graph.Node) error {
+	varying, err := t.rc.varyingNodes(values, true)
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (t *trace) settle(changed []*model.Variable, values []*graph.Node) error {
 		switch {
 		case !varying[i], !values[i].Shape().Equal(v.Shape()): // a shard of it
 		case !v.Trainable && v.DType().IsFloat():
-			values[i] = t.rc.meanOfStates(values[i])
+			values[i] = t.rc.meanState(values[i])
 		default:
 			return fault.New(errkind.ValueError, fmt.Sprintf("write of variable %q", v.Path()),
 				"AllReduce what is written, give it to a NewVariable that is OnRead, or set MirroredRandomNumbers where random numbers make the difference",
@@ -35,9 +35,9 @@ func (t *trace) settle(changed []*model.Variable, values []*graph.Node) error {
 	return nil
 }
 
-// ownRandomNumbers makes the random numbers of the step different on each replica. It is called
+// separateRandomNumbers makes the random numbers of the step different on each replica. It is called
 // after the step function has returned, for a function with a store.
-func (t *trace) ownRandomNumbers() error {
+func (t *trace) separateRandomNumbers() error {
 	v := t.rc.state.Scope.Store().GetVariable(first.StatePath)
 	if v == nil || !v.ChangedInGraph(t.graph) {
 		return nil
@@ -50,9 +50,9 @@ func (t *trace) ownRandomNumbers() error {
 	return nil
 }
 
-// varying reports for each node of the step whether it is replica-varying. If arguments is true,
+// varyingNodes reports for each node of the step whether it is replica-varying. If arguments is true,
 // the arguments that are not mirrored count as replica-varying.
-func (rc *ReplicaContext) varying(nodes []*graph.Node, arguments bool) ([]bool, error) {
+func (rc *ReplicaContext) varyingNodes(nodes []*graph.Node, arguments bool) ([]bool, error) {
 	var parameters []*graph.Node
 	for i, v := range rc.values {
 		if arguments && v.base().perReplica {
@@ -71,30 +71,30 @@ func (rc *ReplicaContext) varying(nodes []*graph.Node, arguments bool) ([]bool, 
 	return varying, nil
 }
 
-// invariance describes whether a result of a step is equal on all replicas.
-type invariance struct {
-	always bool // for all arguments, such as the result of a collective
-	given  bool // if the arguments are equal on all replicas
+// resultEquality describes whether a result of a step is equal on all replicas.
+type resultEquality struct {
+	always           bool // for all arguments, such as the result of a collective
+	ifArgumentsEqual bool // if the arguments are equal on all replicas
 }
 
-// compareReplicas finds the step's own results that are equal on all replicas, by data flow. It
+// findEqualResults finds the step's own results that are equal on all replicas, by data flow. It
 // ignores a padded step, whose results may be truncated to different sizes.
-func (t *trace) compareReplicas() error {
-	if t.f.opts.mirroredResults || len(t.padding.sizes) > 0 || t.own == 0 {
+func (t *trace) findEqualResults() error {
+	if t.f.opts.mirroredResults || len(t.padding.sizes) > 0 || t.numResults == 0 {
 		return nil
 	}
-	own := t.outputs[:t.own]
-	varying, err := t.rc.varying(own, true)
+	own := t.outputs[:t.numResults]
+	varying, err := t.rc.varyingNodes(own, true)
 	if err != nil {
 		return err
 	}
-	made, err := t.rc.varying(own, false)
+	made, err := t.rc.varyingNodes(own, false)
 	if err != nil {
 		return err
 	}
-	t.invariant = make([]invariance, t.own)
+	t.equalResults = make([]resultEquality, t.numResults)
 	for i := range own {
-		t.invariant[i] = invariance{always: !varying[i], given: !made[i]}
+		t.equalResults[i] = resultEquality{always: !varying[i], ifArgumentsEqual: !made[i]}
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (t *trace) checkRepeats(steps int) error {
 	if steps > 0 {
 		return fault.New(errkind.ValueError, "run", "give it one batch", "it says itself how often it runs, and its batches are for %d steps", steps)
 	}
-	if t.own == 0 || !t.invariant[0].always {
+	if t.numResults == 0 || !t.equalResults[0].always {
 		return fault.New(errkind.ValueError, "result 0", "reduce it over the replicas", "it says whether the step runs again, and may differ between replicas")
 	}
 	return nil
