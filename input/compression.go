@@ -22,7 +22,6 @@ const (
 	noCompression   = "NONE"
 )
 
-// checkCompression returns an error for an unknown compression.
 func checkCompression(name string) error {
 	switch name {
 	case "", noCompression, gzipCompression, zlibCompression:
@@ -94,7 +93,6 @@ func isRecordHeader(head []byte) bool {
 		head[:8]) == binary.LittleEndian.Uint32(head[8:])
 }
 
-// decompress returns the decompressed bytes of r.
 func decompress(r io.Reader, compression string) (io.Reader, error) {
 	var z io.Reader
 	var err error

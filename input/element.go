@@ -108,7 +108,6 @@ func mergeSpecs(a, b Spec) (Spec, bool) {
 	return unflatten(a, out), true
 }
 
-// isStaticSpec reports whether every dimension of every component is known.
 func isStaticSpec(spec Spec) bool {
 	return !spec.IsZero() && !slices.ContainsFunc(spec.Leaves(), func(s TensorSpec) bool { return !s.Static() })
 }

@@ -7,12 +7,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// newFault returns an error of an operation with the given kind, reason and hint.
 func newFault(kind errkind.Kind, op, hint, format string, args ...any) error {
 	return &errkind.Fault{Op: "input: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: kind}
 }
 
-// valueError returns a ValueError for an invalid argument of op.
 func valueError(op, hint, format string, args ...any) error {
 	return newFault(errkind.ValueError, op, hint, format, args...)
 }

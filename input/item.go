@@ -10,7 +10,7 @@ type item struct {
 	elem  Element
 }
 
-// element returns the element, and slices the row if necessary.
+// element returns elem or the row of the table.
 func (i item) element() Element {
 	if i.table == nil {
 		return i.elem

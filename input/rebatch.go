@@ -111,7 +111,6 @@ func splitterOf(s State) splitter {
 	return splitters[RuleAuto]
 }
 
-// autoSplitRule returns the rule that RuleAuto selects.
 func autoSplitRule(policy AutoShardPolicy, globalBatch int, isKnown bool) SplitRule {
 	if policy == Data || globalBatch < 1 || !isKnown {
 		return Chunks
@@ -212,7 +211,6 @@ func (c *chunkIterator) Next(ctx context.Context) (Element, error) {
 	return chunkOf(c.current, c.n, c.next-1)
 }
 
-// chunkOf returns chunk i of n of a batch.
 func chunkOf(e Element, n, i int) (Element, error) {
 	return MapNest(e, func(path string, t Tensor) (Tensor, error) {
 		if t.Rank() == 0 {

@@ -193,7 +193,6 @@ func (s *shuffleIterator) State() (State, error) {
 
 func (s *shuffleIterator) Close() error { return s.in.Close() }
 
-// randomInt returns a uniformly distributed random number from 0 to n-1.
 func (s *shuffleIterator) randomInt(n int) int {
 	for {
 		s.rng += 0x9e3779b97f4a7c15

@@ -43,7 +43,6 @@ type storage interface {
 // values implements storage with a pointer receiver, so that many can be allocated at once.
 type values[T Value] []T
 
-// newStorage returns the storage of flat.
 func newStorage[T Value](flat []T) storage { return (*values[T])(&flat) }
 
 func (v *values[T]) kind() Kind {
@@ -242,7 +241,6 @@ func (t Tensor) Like(o Tensor) bool { return t.Kind() == o.Kind() && slices.Equa
 // String prints kind and dimensions, such as "float32[2 3]".
 func (t Tensor) String() string { return t.Spec().String() }
 
-// rowSize returns the number of values of one row.
 func (t Tensor) rowSize() int {
 	w := 1
 	for _, d := range t.dims[1:] {

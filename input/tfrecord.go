@@ -156,7 +156,6 @@ func allocateUninitialized(n int) []byte {
 	return unsafe.Slice(unsafe.StringData(b.String()), b.Cap())[:n:n]
 }
 
-// scalar returns a rank-0 tensor of a string.
 func (t *tfrecordReader) scalar(s string) Tensor {
 	if len(t.texts) == 0 {
 		t.texts, t.scalars = make([]string, scalarsPerAllocation), make([]values[string], scalarsPerAllocation)

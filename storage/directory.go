@@ -127,7 +127,6 @@ func (d *directory) Put(ctx context.Context, name string, opts PutOptions, write
 	return WrapError("put", name, d, err)
 }
 
-// overwrite replaces the content of an existing file in place.
 func overwrite(path string, write func(io.Writer) error) error {
 	f, err := files.OpenFileNoFollow(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -253,7 +252,6 @@ func (d *directory) Open(ctx context.Context, name string) (Object, error) {
 	return &fileObject{f, info.Size(), name, d}, nil
 }
 
-// fileObject is an open object of a directory.
 type fileObject struct {
 	*os.File
 	size  int64

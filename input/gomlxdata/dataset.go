@@ -49,7 +49,6 @@ func FromTrain(ds train.Dataset, opts Options) input.Dataset {
 		BatchSize: cmp.Or(opts.BatchSize, input.Unknown)})
 }
 
-// convertBatch converts a batch and finalizes it.
 func convertBatch(batch train.Batch, opts Options) (input.Element, error) {
 	var e input.Element
 	var err error

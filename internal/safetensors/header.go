@@ -25,7 +25,6 @@ const (
 // ErrFormat is matched by all errors for files or tensors that violate the format.
 var ErrFormat = errkind.New(errkind.DataLossError, "safetensors: invalid")
 
-// formatError returns an error that matches ErrFormat.
 func formatError(format string, args ...any) error {
 	return &errkind.Fault{Match: ErrFormat, Reason: fmt.Sprintf(format, args...)}
 }

@@ -99,7 +99,6 @@ func (c *Cache) nextLayer(g *graph.Graph) *graph.Node {
 	return layer
 }
 
-// startPass initializes the cache for a pass of the model.
 func (c *Cache) startPass() {
 	c.calls, c.inLoop = 0, false
 	for _, v := range []*strategy.Variable{c.keys, c.values} {

@@ -99,7 +99,6 @@ func (r *batchGeneration) run(ctx context.Context) error {
 	return nil
 }
 
-// prefill writes the prompts to the cache.
 func (r *batchGeneration) prefill(ctx context.Context) error {
 	t, s := r.state, r.sampling
 	longest := 1

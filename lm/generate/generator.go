@@ -127,7 +127,6 @@ func (g *Generator) acquire(ctx context.Context, prompts int) (leave func(), err
 	return leave, nil
 }
 
-// initState creates the state on the devices.
 func (g *Generator) initState(ctx context.Context, prompts int) error {
 	o := g.opts
 	if o.BatchSize == 0 {

@@ -50,7 +50,6 @@ func (o *Options) setDefaults(s *strategy.TPUStrategy) error {
 	return nil
 }
 
-// rowsPerReplica returns the number of rows of a replica.
 func (o *Options) rowsPerReplica(s *strategy.TPUStrategy) int {
 	replicas := s.NumReplicasInSync()
 	return (o.BatchSize + replicas - 1) / replicas

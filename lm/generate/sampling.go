@@ -33,7 +33,6 @@ type Sampling struct {
 	Stream func(prompt int, tokens []int32) error
 }
 
-// validate returns an error for invalid values.
 func (s *Sampling) validate(o *Options) error {
 	switch {
 	case !(s.Temperature >= 0) || math.IsInf(s.Temperature, 0):

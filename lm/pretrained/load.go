@@ -91,7 +91,6 @@ func Load(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, f *w
 	return r, nil
 }
 
-// newPlan maps tensors to the variables of a store.
 func newPlan(s *strategy.TPUStrategy, store *model.Store, tensors []weights.Tensor, rules weights.Rules,
 	opts Options) (*weights.Plan, error) {
 	var keep []*regexp.Regexp

@@ -123,7 +123,6 @@ func (m *tokenTrie) split(text []byte, skipSpecial bool, found func(id int32), o
 	}
 }
 
-// isWordRune reports whether Unicode counts r as a part of a word.
 func isWordRune(r rune) bool {
 	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic,
 		unicode.Join_Control)

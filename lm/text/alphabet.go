@@ -36,7 +36,7 @@ func bytesToVisible(bytes string) string {
 	return string(out)
 }
 
-// visibleToBytes is the inverse of shown. It returns false for other characters.
+// visibleToBytes is the inverse of bytesToVisible. It returns false for other characters.
 func visibleToBytes(text string) (string, bool) {
 	out := make([]byte, 0, len(text))
 	for _, r := range text {

@@ -162,7 +162,6 @@ func (b *BPE) firstMissingByte(text []byte) (index int, found bool) {
 	return index, index >= 0
 }
 
-// cachedWord contains the tokens of a short word.
 type cachedWord struct {
 	low, high uint64 // its bytes
 	size, n   uint8  // of bytes, of tokens; size 0: none
@@ -197,7 +196,6 @@ func (e *encoder) encodeText(ids []int32, text []byte) []int32 {
 	return ids
 }
 
-// encodeWord appends the tokens of a word.
 func (e *encoder) encodeWord(ids []int32, word []byte) []int32 {
 	if len(word) > 16 {
 		return e.mergeWord(ids, word)

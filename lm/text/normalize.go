@@ -28,7 +28,6 @@ func normalizeNFC(text []byte) []byte {
 	return appendNFC(out, text[begin:])
 }
 
-// appendNFC appends text in the form C.
 func appendNFC(dst, text []byte) []byte {
 	normal := norm.NFC.Bytes(text)
 	// Package norm writes a grapheme joiner behind 30 marks in a row (the Stream-Safe Text Format).
@@ -68,7 +67,7 @@ func composeAll(text []byte) []byte {
 
 func combiningClass(r rune) uint8 { return norm.NFD.PropertiesString(string(r)).CCC() }
 
-// compose orders the marks of decomposed characters and joins characters, as Unicode defines it.
+// compose orders the marks of decomposed characters and composes characters, as defined by Unicode.
 func compose(decomposed []rune) []rune {
 	for i := 0; i < len(decomposed); {
 		if combiningClass(decomposed[i]) == 0 {

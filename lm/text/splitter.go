@@ -35,7 +35,7 @@ type span struct {
 	match    bool
 }
 
-// splitAll splits piece by all steps, and calls word with the bytes of each word.
+// splitAll splits piece by all steps and calls word for each word.
 func splitAll(steps []splitStep, m *regex.Matcher, piece []byte, mapped bool, word func([]byte)) {
 	if len(piece) == 0 {
 		return

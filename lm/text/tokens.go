@@ -113,7 +113,6 @@ func newTokens(tok Tokenizer) (*Tokens, error) {
 	return t, nil
 }
 
-// add appends tokens.
 func (t *Tokens) add(ids []int32) error {
 	for _, id := range ids {
 		if id < 0 || int(id) >= t.vocabulary {

@@ -54,7 +54,6 @@ func TrainText(ctx context.Context, text []byte, vocabulary int, opts TrainOptio
 // bytes.
 const numBaseTokens = 257
 
-// wordCounts counts the words of texts.
 type wordCounts struct {
 	pattern SplitPattern
 	index   map[string]int32
@@ -99,7 +98,6 @@ type pairCount struct {
 	words []int32 // sorted; may include words that no longer contain the pair
 }
 
-// trainer contains the state of Train.
 type trainer struct {
 	words  [][]int32 // of each different word
 	counts []int64   // number of occurrences of each word

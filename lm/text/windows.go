@@ -73,7 +73,6 @@ func checkLength(op string, length int) error {
 	return nil
 }
 
-// windowSource is a source of windows.
 type windowSource struct {
 	t         *Tokens
 	op        string
@@ -140,7 +139,6 @@ func (it *windowIterator) Next(ctx context.Context) (input.Element, error) {
 	return it.window(i)
 }
 
-// window returns window i.
 func (w *windowSource) window(i int) (input.Element, error) {
 	ids := make([]int32, w.length+1)
 	got := w.t.Read(ids, i*w.length)

@@ -12,7 +12,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 )
 
-// conversion converts elements of a tensor to elements of a variable.
 type conversion struct {
 	srcBytes, dstBytes int // bytes of an element
 	// isCopy means that the bytes are not changed.
@@ -149,7 +148,6 @@ func newConversion(file string, target dtypes.DType, add float64) (conversion, e
 	return f, nil
 }
 
-// convertBF16ToF32 converts bfloat16 to float32.
 func convertBF16ToF32(dst []byte, dstStart, step int, src []byte, srcStart, n int) bool {
 	src = src[2*srcStart : 2*(srcStart+n)]
 	if step == 1 {

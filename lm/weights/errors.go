@@ -20,7 +20,6 @@ func fileError(file, tensor string, f errkind.Fault) error {
 	return &f
 }
 
-// ruleError returns an error for an invalid rule.
 func ruleError(rule int, pattern, reason, hint string, cause error) error {
 	return &errkind.Fault{Op: fmt.Sprintf("weights: rule %d (%s)", rule, pattern), Reason: reason, Hint: hint, Err: cause,
 		Class: errkind.ValueError}

@@ -52,7 +52,6 @@ type File struct {
 	closed    atomic.Bool
 }
 
-// weightFile is one of the files.
 type weightFile struct {
 	name    string
 	file    fs.File
@@ -119,7 +118,6 @@ func OpenFS(fsys fs.FS, name string) (*File, error) {
 	return f, nil
 }
 
-// openIndex opens the files of an index.
 func (f *File) openIndex(fsys fs.FS, name string) error {
 	index, err := readIndex(fsys, name)
 	if err != nil {
@@ -230,7 +228,6 @@ func (f *File) openFile(fsys fs.FS, name string) (*weightFile, error) {
 	return p, nil
 }
 
-// countingReader counts the bytes that are read.
 type countingReader struct {
 	io.ReaderAt
 	bytes *atomic.Int64

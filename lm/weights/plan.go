@@ -99,7 +99,6 @@ func (p *Plan) Variables() []Variable {
 	return all
 }
 
-// planner is the state of NewPlan.
 type planner struct {
 	rules      Rules
 	patterns   []*regexp.Regexp

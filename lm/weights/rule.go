@@ -28,7 +28,7 @@ type Rule struct {
 	Optional bool `json:"optional,omitempty"`
 }
 
-// Target is a variable, or a part of one, that a tensor fills.
+// Target is a variable, or a part of a variable, that a tensor fills.
 type Target struct {
 	// Variable is the variable's path, such as "/layers/w1" or "/layer{1:02}/w1": {1} is replaced
 	// by the match of the pattern's first group, and {1:02} by the same number with at least two

@@ -36,7 +36,6 @@ func (v stridedView) shape() []int {
 	return dims
 }
 
-// numElements returns the number of elements of a shape.
 func numElements(size []int) int {
 	n := 1
 	for _, d := range size {

@@ -98,7 +98,6 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor,
 	return writeIndex(dir, index, total)
 }
 
-// writeIndex writes the index atomically.
 func writeIndex(dir string, index map[string]string, total int64) error {
 	err := files.Replace(filepath.Join(dir, IndexName), func(w io.Writer) error {
 		e := json.NewEncoder(w)
@@ -111,7 +110,6 @@ func writeIndex(dir string, index map[string]string, total int64) error {
 	return nil
 }
 
-// weightWriter is the state of a Write.
 type weightWriter struct {
 	plan   *Plan
 	pieces map[string][]variablePiece // by tensor

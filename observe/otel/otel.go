@@ -108,7 +108,6 @@ func (o *Observer) attributes(process int) []attribute.KeyValue {
 	return append([]attribute.KeyValue{attribute.Int("tpustrategy.process", process)}, o.opts.Attributes...)
 }
 
-// endSpan ends a span and records err if it is not nil.
 func endSpan(span trace.Span, err error) {
 	if err != nil {
 		span.RecordError(err)

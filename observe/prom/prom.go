@@ -45,7 +45,6 @@ type Metrics struct {
 	process string // of the last run, or Options.Process
 }
 
-// currentActivity is the current activity of a run and its start time.
 type currentActivity struct {
 	what watchdog.Activity
 	at   time.Time
@@ -61,7 +60,6 @@ func (m *Metrics) startActivity(activity watchdog.Activity, process string) {
 	m.current = currentActivity{activity, now}
 }
 
-// currentStage is the current stage of a program.
 type currentStage struct {
 	name string
 	at   time.Time
@@ -192,7 +190,6 @@ func (m *Metrics) Hook() fit.Hook {
 	}
 }
 
-// record updates the metrics at a record of a run.
 func (m *Metrics) record(s *fit.State) {
 	process, now := strconv.Itoa(s.Strategy().Process()), m.opts.Now()
 	previous := m.run

@@ -124,7 +124,6 @@ func (e *Error) Is(target error) bool {
 		e.Reason == AlreadyExists && target == storage.ErrExists
 }
 
-// valueError returns a ValueError for an invalid argument of an operation.
 func valueError(op, hint, format string, args ...any) error {
 	return &errkind.Fault{Op: "blobstore: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint,
 		Class: errkind.ValueError}

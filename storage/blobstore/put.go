@@ -180,7 +180,6 @@ func (u *uploadWriter) send(p []byte) {
 	_, u.err = u.guard.run(func() (int, error) { return u.blob.Write(p) })
 }
 
-// start starts the upload.
 func (u *uploadWriter) start(singleRequest bool) {
 	s := u.put.store
 	opts := &blob.WriterOptions{

@@ -68,7 +68,6 @@ func newHandler(local storage.Store) http.Handler {
 	return mux
 }
 
-// requireSecret rejects requests without the secret.
 func requireSecret(secret string, h http.Handler) http.Handler {
 	want := []byte("Bearer " + secret)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +79,6 @@ func requireSecret(secret string, h http.Handler) http.Handler {
 	})
 }
 
-// objectURLPath returns the URL path of an object.
 func objectURLPath(name string) string { return (&url.URL{Path: "/o/" + name}).EscapedPath() }
 
 // peer is a client for the objects of another process.
@@ -204,7 +202,6 @@ func (p *peer) Remove(ctx context.Context, name string) error {
 	return err
 }
 
-// remoteObject is an object of another host.
 type remoteObject struct {
 	peer *peer
 	name string

@@ -52,7 +52,6 @@ type processStore interface {
 	Remove(ctx context.Context, name string) error
 }
 
-// peerStore contains the objects of all processes.
 type peerStore struct {
 	local      storage.Store
 	server     *http.Server
@@ -145,7 +144,6 @@ func reachableAddresses(local net.Addr) (all []string, err error) {
 
 func (s *peerStore) String() string { return s.local.String() }
 
-// storeOf returns the objects of a process.
 func (s *peerStore) storeOf(process int) processStore {
 	if process == s.process {
 		return s.local

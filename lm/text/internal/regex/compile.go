@@ -49,7 +49,7 @@ func (c *compiler) emit(n *node) {
 	}
 }
 
-// emitNested emits code that opMatch ends, behind the instruction that runs it.
+// emitNested emits in, followed by the code that in runs, which ends with opMatch.
 func (c *compiler) emitNested(in instruction, body *node) {
 	at := c.append(in)
 	c.emit(body)

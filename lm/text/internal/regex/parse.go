@@ -267,7 +267,7 @@ func singleSet(n *node) *charSet {
 // maxRepeat is the largest number in braces.
 const maxRepeat = 1000
 
-// parseQuantifiers parses the quantifiers behind an item.
+// parseQuantifiers parses the quantifiers that follow an item.
 func (p *parser) parseQuantifiers(item *node) *node {
 	for p.hasMore() {
 		n := &node{kind: nodeRepeat, subs: []*node{item}, max: -1}
@@ -326,7 +326,7 @@ func (p *parser) parseBraces(n *node) bool {
 	return true
 }
 
-// parseClass parses a class behind its [.
+// parseClass parses a class after its [.
 func (p *parser) parseClass() *charSet {
 	if p.depth++; p.depth > maxDepth {
 		p.fail("more than %d nested classes", maxDepth)

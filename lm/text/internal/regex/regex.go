@@ -228,7 +228,6 @@ func (re *Regexp) matchRun(m *Matcher, text []byte, pc, pos int) (int, bool) {
 	return pos, true
 }
 
-// charSet is a set of characters.
 type charSet struct {
 	negated bool
 	ranges  []rune // pairs of the first and the last character

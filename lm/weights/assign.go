@@ -51,7 +51,6 @@ func (m *planner) assign(path string) {
 	m.plan.variables = append(m.plan.variables, variablePlan{*v, pieces})
 }
 
-// inferShape returns the shape of a variable that results from its tensors.
 func inferShape(found []candidate) []int {
 	first := found[0]
 	shape, layers := first.view.shape(), 0
@@ -129,7 +128,6 @@ func (m *planner) placeTensor(c *candidate, v *Variable, fail func(*candidate, M
 	return p, true
 }
 
-// suggestFix suggests a correction of a rule.
 func suggestFix(actual, want []int) string {
 	a, b := slices.Clone(actual), slices.Clone(want)
 	slices.Sort(a)

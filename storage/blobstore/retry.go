@@ -102,7 +102,7 @@ func (g *stallGuard) run(call func() (int, error)) (n int, err error) {
 	return call()
 }
 
-// do runs a call that returns only an error, like during.
+// do is like run, for a call that returns only an error.
 func (g *stallGuard) do(call func() error) error {
 	_, err := g.run(func() (int, error) { return 0, call() })
 	return err

@@ -16,7 +16,6 @@ import (
 // jobSize is the number of replicas and processes by which a run divides its data.
 type jobSize struct{ replicas, processes int }
 
-// localReplicas returns the number of replicas of each process.
 func (d jobSize) localReplicas() int { return d.replicas / d.processes }
 
 // readPlan specifies which pipelines of a job this process reads and which parts it uses. The job

@@ -11,7 +11,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// newValue is the new value of a variable.
 type newValue struct {
 	path  string
 	parts lazy.Parts
