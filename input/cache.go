@@ -60,8 +60,8 @@ func (c cacheSource) Open(ctx context.Context, _ Pass, start State) (Iterator, e
 // the list in the cache.
 type cacheFiller struct {
 	Iterator
-	items *cachedItems
-	read  []item
+	items    *cachedItems
+	elements []item
 }
 
 func (f *cacheFiller) Next(ctx context.Context) (Element, error) { return nextElement(ctx, f) }
@@ -70,13 +70,13 @@ func (f *cacheFiller) nextRange(ctx context.Context, _ int) (itemRange, error) {
 	r, err := nextRange(ctx, f.Iterator, 1)
 	switch err {
 	case nil:
-		f.read = append(f.read, r.item)
+		f.elements = append(f.elements, r.item)
 	case io.EOF:
-		f.items.CompareAndSwap(nil, &f.read)
+		f.items.CompareAndSwap(nil, &f.elements)
 	}
 	return r, err
 }
 
 func (f *cacheFiller) State() (State, error) {
-	return State{Op: "cache", Counters: []int64{int64(len(f.read))}}, nil
+	return State{Op: "cache", Counters: []int64{int64(len(f.elements))}}, nil
 }

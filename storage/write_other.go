@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-func reserve(*os.File, int64) error { return nil }
+func reserveSpace(*os.File, int64) error { return nil }
 
 func openDirect(string) *os.File { return nil }
 
-func refused(error) bool { return false }
+func isDirectUnsupported(error) bool { return false }
 
 func renameExclusive(string, string) error { return errors.ErrUnsupported }

@@ -4,5 +4,5 @@ package child
 
 import "os/exec"
 
-// isolate does nothing. The child exits when its input is closed.
-func isolate(*exec.Cmd) {}
+// killWithParent does nothing. The child exits when its input is closed.
+func killWithParent(*exec.Cmd) {}

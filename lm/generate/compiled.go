@@ -53,7 +53,7 @@ func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Programs, error)
 		defer v.Close()
 		args = append(args, v)
 	}
-	if c.Prefill, err = g.prompts.Compiled(ctx, args...); err != nil {
+	if c.Prefill, err = g.prefillFunction.Compiled(ctx, args...); err != nil {
 		return nil, err
 	}
 	if c.Decode, err = g.decodeProgramFor(s.variant()).function.Compiled(ctx); err != nil {

@@ -153,7 +153,7 @@ func (r *batchGeneration) prefillChunk(ctx context.Context, slot int32, args ...
 		return err
 	}
 	defer start.Close()
-	results, err := r.Generator.prompts.Run(ctx, append(args, start)...)
+	results, err := r.prefillFunction.Run(ctx, append(args, start)...)
 	if err != nil {
 		return err
 	}

@@ -63,11 +63,11 @@ type Generator struct {
 
 	lock chan struct{} // a mutex: holds one token while locked
 	// lock protects the following fields. The first call initializes them.
-	state          *deviceState
-	prompts        *strategy.Function
-	decodePrograms map[samplingVariant]*decodeProgram
-	layersChecked  bool // the number of the model's layers was checked
-	closed         bool
+	state           *deviceState
+	prefillFunction *strategy.Function
+	decodePrograms  map[samplingVariant]*decodeProgram
+	layersChecked   bool // the number of the model's layers was checked
+	closed          bool
 }
 
 // deviceState contains the variables on the devices between launches. Each replica has its own rows.
@@ -164,8 +164,8 @@ func (g *Generator) initState(ctx context.Context, prompts int) error {
 		*x.v = t.variables[i]
 	}
 	g.state = t
-	g.prompts = g.strategy.Function(g.prefillStep, strategy.FunctionOptions{Name: "generate_prompts", Store: g.store,
-		SplitBatch: true})
+	g.prefillFunction = g.strategy.Function(g.prefillStep, strategy.FunctionOptions{Name: "generate_prompts",
+		Store: g.store, SplitBatch: true})
 	return nil
 }
 
@@ -190,7 +190,7 @@ func (g *Generator) releaseState() error {
 		errs = append(errs, d.function.Close())
 	}
 	if g.state != nil {
-		errs = append(errs, g.prompts.Close())
+		errs = append(errs, g.prefillFunction.Close())
 		for _, v := range g.state.variables {
 			errs = append(errs, v.Close())
 		}

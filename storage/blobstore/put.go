@@ -58,7 +58,7 @@ type putOperation struct {
 	write      func(io.Writer) error
 	putID      string
 	buffer     []byte // the output of write, if it is small
-	isBuffered bool   // whole is the complete content
+	isBuffered bool   // buffer is the complete content
 }
 
 func (c *putOperation) attempt(ctx context.Context, g *stallGuard) error {
