@@ -9,10 +9,10 @@
 // Each package provides a hook for fit.Run. Packages prom and otel also provide a function for
 // strategy.Options.Phases, which observes compilations:
 //
-//	seen := otel.New(otel.Options{})
-//	strat, err := strategy.New(sys, strategy.Options{Replicas: 8, Phases: seen.Phase})
+//	observer := otel.New(otel.Options{})
+//	strat, err := strategy.New(sys, strategy.Options{Replicas: 8, Phases: observer.Phase})
 //	...
-//	result, err := fit.Run(ctx, step, data, opts, seen.Hook(), labels.Hook("run", "today"))
+//	result, err := fit.Run(ctx, step, data, opts, observer.Hook(), labels.Hook("run", "today"))
 //
 // Every process of a job is observed, with its process number. Packages prom and otel also measure
 // the activities of the training loop. That takes two time measurements per step, which cost well

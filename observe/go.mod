@@ -1,4 +1,4 @@
-// What other systems are told of a run is a module of its own: who does not use it does not get its dependencies.
+// The exporters of metrics and traces are a separate module, so that other programs do not have their dependencies.
 module github.com/tpustrategy/tpustrategy/observe
 
 go 1.26.5

@@ -147,7 +147,7 @@ func suggestFix(actual, want []int) string {
 func (m *planner) checkCoverage(v *Variable, pieces []variableBox,
 	fail func(*candidate, MismatchKind, string, string, ...any)) {
 	filled, all := 0, numElements(v.Shape)
-	stacked := map[int][]*variableBox{} // pieces with one index in the first dimension, by that index
+	stacked := map[int][]*variableBox{} // boxes with one index in the first dimension, by that index
 	var rest []*variableBox
 	for i := range pieces {
 		p := &pieces[i]

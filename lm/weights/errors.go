@@ -78,7 +78,7 @@ type PlanError struct {
 	Mismatches []Mismatch
 }
 
-// maxShownMismatches limits the number of faults in the text of a PlanError.
+// maxShownMismatches limits the number of mismatches in the text of a PlanError.
 const maxShownMismatches = 20
 
 // Error returns a text with the first twenty mismatches.

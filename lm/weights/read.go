@@ -25,7 +25,7 @@ const (
 	minConcurrentBytes = 4 << 20
 )
 
-// scratchPool are reusable buffers of readers.
+// scratchPool contains buffers for reuse.
 var scratchPool = sync.Pool{New: func() any {
 	b := make([]byte, scratchBytes)
 	return &b
@@ -84,7 +84,7 @@ func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size,
 	return nil
 }
 
-// readBox reads the pieces of a box, and uses several goroutines for large boxes.
+// readBox reads a box of a variable from its tensors, with several goroutines for large boxes.
 func (p *Plan) readBox(ctx context.Context, f *File, v *variablePlan, start, size, cells []int, dst []byte) error {
 	bytes := len(dst)
 	var jobs []*copyJob

@@ -166,7 +166,7 @@ func (w *weightWriter) tensor(ctx context.Context, t safetensors.Info) ([]byte, 
 	return data, nil
 }
 
-// fill copies a piece of a variable to its tensor.
+// fill copies a box of a variable to its tensor.
 func (w *weightWriter) fill(data []byte, t safetensors.Info, piece variablePiece) error {
 	form, err := newConversion(string(safetensors.FromGoMLX(piece.DType)), t.DType.GoMLX(), -piece.add)
 	if err != nil {

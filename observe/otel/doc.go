@@ -1,8 +1,8 @@
 // Package otel provides spans and metrics of a run for OpenTelemetry.
 //
-//	seen, err := otel.New(otel.Options{}) // the providers that are set for the process
-//	strat, err := strategy.New(sys, strategy.Options{Phases: seen.Phase})
-//	result, err := fit.Run(ctx, step, data, opts, seen.Hook())
+//	observer, err := otel.New(otel.Options{}) // the providers that are set for the process
+//	strat, err := strategy.New(sys, strategy.Options{Phases: observer.Phase})
+//	result, err := fit.Run(ctx, step, data, opts, observer.Hook())
 //
 // Spans: "train" covers a run from its first step to its end; it is a child of the span of the
 // run's context. Its attribute tpustrategy.result is done, interrupted, stuck (by a watchdog) or

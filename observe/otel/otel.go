@@ -86,16 +86,18 @@ func New(opts Options) (*Observer, error) {
 	addError := func(e error) { err = errors.Join(err, e) }
 	var e error
 	o.steps, e = meter.Int64Counter("tpustrategy.steps",
-		metric.WithDescription("Steps taken by the runs of this process."))
+		metric.WithDescription("Number of steps that the runs of this process executed."))
 	addError(e)
-	o.rows, e = meter.Int64Counter("tpustrategy.rows", metric.WithDescription("Rows of the batches, on all replicas."))
+	o.rows, e = meter.Int64Counter("tpustrategy.rows",
+		metric.WithDescription("Number of rows of the batches, on all replicas."))
 	addError(e)
-	o.step, e = meter.Int64Gauge("tpustrategy.step", metric.WithDescription("Steps taken, also before a resume."))
+	o.step, e = meter.Int64Gauge("tpustrategy.step",
+		metric.WithDescription("Number of steps of the training, including steps before a resume."))
 	addError(e)
 	o.duration, e = meter.Float64Histogram("tpustrategy.step.duration", metric.WithUnit("s"),
-		metric.WithDescription("Seconds a step, the mean between two records."))
+		metric.WithDescription("Mean duration of a step between two records."))
 	addError(e)
-	o.metricValue, e = meter.Float64Gauge("tpustrategy.metric", metric.WithDescription("What was measured."))
+	o.metricValue, e = meter.Float64Gauge("tpustrategy.metric", metric.WithDescription("Value of a metric of the run."))
 	addError(e)
 	if err != nil {
 		return nil, err

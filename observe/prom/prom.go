@@ -91,19 +91,19 @@ func New(registerer prometheus.Registerer, opts Options) (*Metrics, error) {
 		all = append(all, v)
 		return v
 	}
-	m.step = gauge("step", "Steps taken, also before a resume.")
-	m.steps = counter("steps_total", "Steps taken by the runs of this process.")
-	m.rows = counter("rows_total", "Rows of the batches, on all replicas.")
-	m.stepSeconds = gauge("step_seconds", "Seconds a step between the last two records.")
-	m.metricValue = gauge("metric", "What was measured last.", "name")
-	m.running = gauge("running", "1 while a run is under way.")
-	m.runs = counter("runs_total", "Runs that ended.", "result")
-	m.activitySeconds = counter("activity_seconds_total", "Seconds that runs spent on an activity.", "activity")
-	m.activityCount = counter("activities_total", "Times that runs turned to an activity.", "activity")
-	m.programs = counter("programs_total", "Programs that were made.", "result")
+	m.step = gauge("step", "Number of steps of the training, including steps before a resume.")
+	m.steps = counter("steps_total", "Number of steps that the runs of this process executed.")
+	m.rows = counter("rows_total", "Number of rows of the batches, on all replicas.")
+	m.stepSeconds = gauge("step_seconds", "Mean duration of a step between the last two records, in seconds.")
+	m.metricValue = gauge("metric", "Last value of a metric of the run.", "name")
+	m.running = gauge("running", "1 during a run, otherwise 0.")
+	m.runs = counter("runs_total", "Number of finished runs.", "result")
+	m.activitySeconds = counter("activity_seconds_total", "Time that runs spent on an activity, in seconds.", "activity")
+	m.activityCount = counter("activities_total", "Number of times that runs started an activity.", "activity")
+	m.programs = counter("programs_total", "Number of compiled programs.", "result")
 	m.stageSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tpustrategy", Name: "making_seconds",
 		ConstLabels: opts.Labels,
-		Help:        "Seconds of a stage of the making of a program.", Buckets: prometheus.ExponentialBuckets(0.01, 4,
+		Help:        "Duration of a stage of the compilation of a program, in seconds.", Buckets: prometheus.ExponentialBuckets(0.01, 4,
 			8)}, []string{"stage", "process"})
 	all = append(all, m.stageSeconds)
 	for i, c := range all {

@@ -93,7 +93,7 @@ func TestMetricsThatAreThereAlreadyLeaveNothingBehind(t *testing.T) {
 	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "tpustrategy", Name: "running", Help: "another"}))
 	_, err := prom.New(registry, prom.Options{})
 	require.ErrorContains(t, err, "tpustrategy_running")
-	step := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tpustrategy", Name: "step", Help: "Steps taken, also before a resume."}, []string{"process"})
+	step := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tpustrategy", Name: "step", Help: "Number of steps of the training, including steps before a resume."}, []string{"process"})
 	assert.NoError(t, registry.Register(step), "the metrics before the one that failed are gone")
 }
 
