@@ -69,7 +69,7 @@ type source interface {
 func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 	return Data{open: func(ctx context.Context, p openOptions) (source, error) {
 		d, err := feed.DistributeAhead(p.strategy, ds, feed.DistributeOptions{Epoch: uint64(p.start.Epoch),
-			Arguments: p.arguments}, len(opts) > 0 && opts[0].EndTogether)
+			Arguments: p.arguments}, len(opts) > 0 && opts[0].EndsTogether)
 		if err != nil {
 			return nil, err
 		}

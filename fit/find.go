@@ -174,7 +174,7 @@ func (v *saver) openIntact(ctx context.Context, r *runner, at candidate) (c *che
 	c, err = v.manager.Open(ctx, at.Step)
 	if err == nil {
 		if _, err = readSavedState(c); !errors.Is(err, errSavedState) {
-			err = c.VerifyShare(ctx, r.strategy.Process(), r.strategy.NumProcesses())
+			err = c.VerifyShard(ctx, r.strategy.Process(), r.strategy.NumProcesses())
 		}
 	}
 	var damage error

@@ -38,7 +38,7 @@ func TestAResumePassesOverForgedMetadata(t *testing.T) {
 		text := `{"version":1,` + forged + "}"
 		require.Contains(t, last.Metadata(), key)
 		require.NoError(t, last.Close())
-		require.NoError(t, m.Save(t.Context(), 1000, checkpoint.Store(strategytest.SeededStore()), checkpoint.SaveOptions{Metadata: map[string]string{key: text}}))
+		require.NoError(t, m.Save(t.Context(), 1000, checkpoint.StoreGroup(strategytest.SeededStore()), checkpoint.SaveOptions{Metadata: map[string]string{key: text}}))
 		require.NoError(t, m.Close())
 
 		steps++

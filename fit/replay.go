@@ -58,7 +58,7 @@ func (r *runner) runStep(ctx context.Context, args []any) (loss *strategy.Mirror
 // deviceVariables returns the run's variables that are stored on devices, in the same order on all
 // processes.
 func (r *runner) deviceVariables() (all []*strategy.Variable) {
-	group := checkpoint.Strategy(r.strategy, r.trainStep.Store())
+	group := checkpoint.StrategyGroup(r.strategy, r.trainStep.Store())
 	if state := r.trainStep.MetricState(); state != nil {
 		group = group.With(state)
 	}

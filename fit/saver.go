@@ -164,7 +164,7 @@ func isDiskFull(err error) bool {
 
 // variables returns the variables that a checkpoint contains.
 func (v *saver) variables(r *runner) checkpoint.Group {
-	g := checkpoint.Strategy(r.strategy, r.trainStep.Store())
+	g := checkpoint.StrategyGroup(r.strategy, r.trainStep.Store())
 	if r.saver != nil { // KeepBest saves the same variables
 		g = g.With(r.saver.opts.Include...).Without(r.saver.opts.Exclude...)
 	}
@@ -216,7 +216,7 @@ func (v *saver) write(ctx context.Context, r *runner) error {
 		}
 		v.removeLater = false
 	}
-	if total := manager.LastSaveTimes().Total; total > 0 {
+	if total := manager.LastSaveDurations().Total; total > 0 {
 		v.completedDuration = total
 	}
 	err = manager.Save(ctx, step, v.variables(r), opts)

@@ -32,7 +32,7 @@ func TestShardsGoOnAnyHosts(t *testing.T) {
 	want := map[int64]float64{}
 	_, err := fit.Run(context.Background(), dense(strategytest.New(t, 2, 1), 2), fit.Batches(batches(-1)), fit.Options{Steps: 16, Every: 1}, losses(want))
 	require.NoError(t, err)
-	place, background := dir, checkpoint.Retention{Each: 4}
+	place, background := dir, checkpoint.Retention{Every: 4}
 	for i, size := range []struct {
 		hosts, replicas, logical int
 		to                       int64

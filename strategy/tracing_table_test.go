@@ -180,8 +180,8 @@ var tracingCalls = map[string]struct {
 	"strategy.TPUStrategy.StackBatches": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(w.s.StackBatches(ctx, []any{[]float32{1, 2}}, none))
 	}},
-	"feed.Inputs": {call: func(ctx context.Context, w *tracingWorld) error {
-		return strategytest.Err(feed.Inputs(ctx, w.s, input.Step{}))
+	"feed.CopyToDevices": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(feed.CopyToDevices(ctx, w.s, input.Step{}))
 	}},
 	"feed.Iterate": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(feed.Iterate(ctx, w.s, w.data))

@@ -55,7 +55,7 @@ func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 	case c.Step < 0:
 		from, err = m.Latest(ctx)
 	case !slices.Contains(steps, c.Step):
-		return misused("export", "take one of those", "%s has no step %d; it has %s", m.Place(), c.Step, numbers(steps))
+		return misused("export", "take one of those", "%s has no step %d; it has %s", m.Dir(), c.Step, numbers(steps))
 	default:
 		from, err = m.Open(ctx, c.Step)
 	}

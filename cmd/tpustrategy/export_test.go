@@ -26,7 +26,7 @@ func TestExport(t *testing.T) {
 	require.NoError(t, err)
 	for step := int64(1); step <= 2; step++ {
 		require.NoError(t, w.SetValue(tensors.FromValue([]float32{float32(step), 2, 3})))
-		require.NoError(t, m.Save(t.Context(), step, checkpoint.Store(store), checkpoint.SaveOptions{}))
+		require.NoError(t, m.Save(t.Context(), step, checkpoint.StoreGroup(store), checkpoint.SaveOptions{}))
 	}
 	require.NoError(t, m.Close())
 	file := filepath.Join(t.TempDir(), "model.safetensors")

@@ -116,7 +116,7 @@ func (it *Iterator) GetNext(ctx context.Context) (any, error) {
 		step.HasData = append(step.HasData, true)
 	}
 	it.index++
-	inner, err := feed.Inputs(ctx, it.d.strategy, step)
+	inner, err := feed.CopyToDevices(ctx, it.d.strategy, step)
 	if err != nil {
 		return nil, err
 	}

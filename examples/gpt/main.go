@@ -41,18 +41,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	c.Batch, c.Vocabulary, c.Remat, c.ShardByTokens = cmp.Or(f.Batch, c.Batch), cmp.Or(*vocabulary, c.Vocabulary), f.Remat, *tokens
+	c.Batch, c.Vocabulary, c.Remat, c.ShardByTokens = cmp.Or(f.Batch, c.Batch), cmp.Or(*vocabulary,
+		c.Vocabulary), f.Remat, *tokens
 	if err := c.Validate(f.Replicas, f.Logical, f.Accumulate); err != nil {
 		return err
 	}
 	if f.Requested() {
-		return trainer.NewExitError(f.Main(ctx, f.StrategyOptions(decoder.Rules()), func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
-			c.Batch, c.Remat, c.ShardByTokens = cmp.Or(f.Batch, c.Batch), f.Remat, *tokens // which -try may have changed
-			step, err := newStep(s, c, f)
-			return step, []any{c.BatchShape()}, err
-		}))
+		return trainer.NewExitError(f.Main(ctx, f.StrategyOptions(decoder.Rules()),
+			func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
+				c.Batch, c.Remat, c.ShardByTokens = cmp.Or(f.Batch, c.Batch), f.Remat, *tokens // which -try may have changed
+				step, err := newStep(s, c, f)
+				return step, []any{c.BatchShape()}, err
+			}))
 	}
-	corpus, err := text.LoadCorpus(ctx, *data, text.CorpusOptions{Vocabulary: c.Vocabulary, HeldOut: 0.02, Seed: 1, Progress: f.StartTask})
+	corpus, err := text.LoadCorpus(ctx, *data, text.CorpusOptions{Vocabulary: c.Vocabulary, HeldOut: 0.02, Seed: 1,
+		Progress: f.StartTask})
 	if err != nil {
 		return err
 	}
@@ -70,14 +73,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	third := fit.Every(max(f.Steps/3, 1))
-	held, err := trainer.BitsPerByteHooks(step, c.Loss, corpus.HeldOut, c.Sequence, c.Batch, third, train.Options{Precision: f.Precision})
+	held, err := trainer.BitsPerByteHooks(step, c.Loss, corpus.HeldOut, c.Sequence, c.Batch, third,
+		train.Options{Precision: f.Precision})
 	if err != nil {
 		return err
 	}
-	samples := f.SampleHooks(step, c.Logits, generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.FeaturesPerHead(),
+	samples := f.SampleHooks(step, c.Logits, generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads,
+		HeadSize:   c.FeaturesPerHead(),
 		Vocabulary: c.Vocabulary, MaxLength: c.Sequence, Precision: f.Precision}, corpus.Tokenizer, *prompt, fit.Every(max(f.Steps/24, 1)), stdout)
 	result, err := fit.Run(ctx, step, fit.Dataset(windows.Repeat(-1).Batch(c.Batch, true)),
-		f.FitOptions(map[string]string{"preset": c.Name, "batch": fmt.Sprint(c.Batch)}), slices.Concat(held, f.Hooks(third, "loss", "held/nats"), samples)...)
+		f.FitOptions(map[string]string{"preset": c.Name, "batch": fmt.Sprint(c.Batch)}), slices.Concat(held,
+			f.Hooks(third, "loss", "held/nats"), samples)...)
 	fmt.Fprintf(stdout, "Held out: %d bytes. By the frequency of tokens alone %.3f bits per byte, by gzip -9 %.3f. Files: %s\n", corpus.HeldOut.Bytes(), corpus.Unigram, corpus.Gzip, f.Out)
 	return errors.Join(err, trainer.WriteTextResult(stdout, result, c.Sequence, c.Parameters()))
 }

@@ -37,7 +37,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	columns := logical.Match("/hidden/.*weights", logical.SplitOverAxes("", logical.LogicalAxis)) // over the logical devices
 	logits := func(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node { return logits(rc, images, f.Remat) }
-	return f.Classify(ctx, trainer.Classifier{Logits: logits, Training: training, Test: test, Batch: 64, Variables: logical.Rules{columns}}, stdout)
+	return f.Classify(ctx, trainer.Classifier{Logits: logits, Training: training, Test: test, Batch: 64,
+		Variables: logical.Rules{columns}}, stdout)
 }
 
 // logits returns the scores of the 10 classes. keep is the rematerialization policy of each layer.
@@ -46,7 +47,8 @@ func logits(rc *strategy.ReplicaContext, images *graph.Node, keep remat.Policy) 
 	x := precision.Compute(graph.ExpandAxes(graph.DivScalar(graph.ConvertDType(images, dtypes.Float32), 255), -1))
 	for _, filters := range []int{32, 64} {
 		x = remat.Block(keep, x, func(x *graph.Node) *graph.Node {
-			x = activation.Relu(layers.Convolution(rc.Scope("conv").In("%d", filters), x).Channels(filters).KernelSize(3).PadSame().Done())
+			x = activation.Relu(layers.Convolution(rc.Scope("conv").In("%d", filters),
+				x).Channels(filters).KernelSize(3).PadSame().Done())
 			return graph.MaxPool(x).Window(2).Done()
 		})
 	}

@@ -58,16 +58,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var outcome trainer.ClassifierResult
 	switch {
 	case here:
-		outcome, err = oneProcess(ctx, cfg, host, stderr)
+		outcome, err = runInHostProcess(ctx, cfg, host, stderr)
 	case cfg.slice:
-		outcome, err = onSlice(ctx, cfg)
+		outcome, err = runOnSlice(ctx, cfg)
 	case cfg.processes:
-		outcome, err = asProcesses(ctx, cfg, stdout, stderr)
+		outcome, err = runProcesses(ctx, cfg, stdout, stderr)
 	default:
 		outcome, err = simulate(ctx, cfg, stdout, stderr)
 	}
 	if outcome.Devices == 0 && ctx.Err() != nil { // they were not open yet
-		outcome = trainer.ClassifierResult{Replicas: cfg.Replicas, Logical: cfg.Logical, Devices: cfg.Devices, Batch: cfg.Batch, Seed: cfg.Seed, Interrupted: true}
+		outcome = trainer.ClassifierResult{Replicas: cfg.Replicas, Logical: cfg.Logical, Devices: cfg.Devices,
+			Batch: cfg.Batch, Seed: cfg.Seed, Interrupted: true}
 	}
 	if err != nil && !outcome.Interrupted {
 		return err
@@ -83,14 +84,15 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.IntVar(&cfg.hosts, "hosts", 4, "number of simulated hosts, which share the CPU devices")
 	flags.BoolVar(&cfg.processes, "processes", false, "run each simulated host as a process of its own")
 	flags.IntVar(&cfg.missing, "missing", -1, "number of a simulated host that does not start; -1 starts all")
-	flags.DurationVar(&cfg.StartTimeout, "wait", 5*time.Minute, "longest time for the start-up, and for a simulated host to wait for another")
+	flags.DurationVar(&cfg.StartTimeout, "wait", 5*time.Minute,
+		"longest time for the start-up, and for a simulated host to wait for another")
 	flags.BoolVar(&cfg.verbose, "v", false, "log the steps of the start-up")
 	flags.StringVar(&cfg.data, "data", "", "folder of MNIST's files; empty takes 1,797 digits of 8x8 pixels")
 	if err := cfg.Parse(args, stderr); err != nil {
 		return cfg, err
 	}
 	cfg.Resume = cfg.Out != "" // a restarted host resumes
-	cfg.Flags.Watchdog.CancelDelay = lostAfter
+	cfg.Flags.Watchdog.CancelDelay = lostTimeout
 	if cfg.verbose {
 		cfg.log = slog.New(slog.NewTextHandler(stderr, nil))
 	}
@@ -106,7 +108,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		cfg.Devices = 0
 		return cfg, nil
 	case cfg.Devices < 1 || cfg.hosts < 1 || cfg.Devices%cfg.hosts != 0:
-		return cfg, wrong("hosts", "%d hosts cannot share %d devices evenly; give a number that divides the devices", cfg.hosts, cfg.Devices)
+		return cfg, wrong("hosts", "%d hosts cannot share %d devices evenly; give a number that divides the devices",
+			cfg.hosts, cfg.Devices)
 	case cfg.missing < -1 || cfg.missing >= cfg.hosts:
 		return cfg, wrong("missing", "%d; the hosts are 0 to %d, and -1 stands for none", cfg.missing, cfg.hosts-1)
 	}
@@ -122,8 +125,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	return cfg, nil
 }
 
-// lostAfter is the timeout for a host that makes no progress.
-const lostAfter = 30 * time.Second
+// lostTimeout is the timeout for a host that makes no progress.
+const lostTimeout = 30 * time.Second
 
 // runHost runs one host: it opens the devices together with the other hosts, trains and tests on
 // the complete slice, and shuts down.
@@ -136,9 +139,9 @@ func runHost(ctx context.Context, cfg config, opts system.Options) (trainer.Clas
 	return cfg.Train(ctx, c)
 }
 
-// onSlice runs one host of a TPU slice. It finds the other hosts with environment variables and the
-// metadata server.
-func onSlice(ctx context.Context, cfg config) (trainer.ClassifierResult, error) {
+// runOnSlice runs one host of a TPU slice. It finds the other hosts with environment variables and
+// the metadata server.
+func runOnSlice(ctx context.Context, cfg config) (trainer.ClassifierResult, error) {
 	metadata := clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{Logger: cfg.log})
 	return runHost(ctx, cfg, system.Options{
 		Plugin:   cfg.Plugin,

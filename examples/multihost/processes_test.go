@@ -45,7 +45,7 @@ func TestProcessesTrainToTheSameLossesAsOne(t *testing.T) {
 	cfg := small(t, 4, 2)
 	_, one := alone(t, cfg)
 	var stdout, stderr bytes.Buffer
-	result, err := asProcesses(context.Background(), asTest(cfg, ""), &stdout, &stderr)
+	result, err := runProcesses(context.Background(), asTest(cfg, ""), &stdout, &stderr)
 	require.NoError(t, err, "%s", &stderr)
 	assert.InDelta(t, *one.Loss, *result.Loss, 1e-4)
 	assert.InDelta(t, *one.TestLoss, *result.TestLoss, 1e-4)
@@ -56,7 +56,7 @@ func TestProcessesTrainToTheSameLossesAsOne(t *testing.T) {
 
 func TestAMissingProcessIsNamed(t *testing.T) {
 	cfg := small(t, 4, 2, "-missing 2 -wait 1s")
-	_, err := asProcesses(context.Background(), asTest(cfg, "-wait 20s"), &bytes.Buffer{}, &bytes.Buffer{})
+	_, err := runProcesses(context.Background(), asTest(cfg, "-wait 20s"), &bytes.Buffer{}, &bytes.Buffer{})
 	require.ErrorContains(t, err, "timed out waiting for host 2")
 	require.ErrorContains(t, err, "missing: /job:worker/task:2")
 }
@@ -79,11 +79,11 @@ func TestAStoppedProcessIsNamedAndEnded(t *testing.T) {
 		}
 	}()
 	began := time.Now()
-	_, err := asProcesses(t.Context(), asTest(cfg, "-wait 20s -save-every 20"), &bytes.Buffer{}, &bytes.Buffer{})
+	_, err := runProcesses(t.Context(), asTest(cfg, "-wait 20s -save-every 20"), &bytes.Buffer{}, &bytes.Buffer{})
 	assert.Less(t, time.Since(began), 90*time.Second)
 	require.ErrorContains(t, err, "host 0: ")
 	require.ErrorContains(t, err, "is stopped")
-	require.ErrorIs(t, err, errLate)
+	require.ErrorIs(t, err, errHostLate)
 	assert.Equal(t, watchdog.ExitCode, interrupt.ExitCodeFor(err), "which asks for a restart: %v", err)
 }
 

@@ -33,7 +33,7 @@ func TestHostsStopTogetherAndOthersGoOn(t *testing.T) {
 		outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			own, err := cfg.own(io.Discard)
+			own, err := cfg.forHost(io.Discard)
 			require.NoError(t, err)
 			own.hooks = eachStep(func(step int, loss float64) {
 				mu.Lock()
@@ -76,10 +76,10 @@ func TestHostsSaveOnThemselves(t *testing.T) {
 	life := func(at int) []outcome {
 		cfg := small(t, 4, 2, "-out", filepath.Join(dir, "run"), "-save-every", "100", "-near", "3:"+filepath.Join(dir, "near"), "-steps", "12")
 		outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
-			own, err := cfg.own(io.Discard)
+			own, err := cfg.forHost(io.Discard)
 			require.NoError(t, err)
 			if !shared {
-				own.Local.Folder = apart(own.Local.Folder, host)
+				own.Local.Folder = hostFolder(own.Local.Folder, host)
 			}
 			own.hooks = []fit.Hook{fit.Each(1, func(_ context.Context, s *fit.State) error {
 				if s.Step() == int64(at) {
@@ -126,14 +126,14 @@ func TestProcessesSaveAndGoOn(t *testing.T) {
 			saved = len(names)
 		}
 	}()
-	_, err := asProcesses(ctx, asTest(cfg, "-hosts 2 -save-every 20"), &bytes.Buffer{}, &stderr)
+	_, err := runProcesses(ctx, asTest(cfg, "-hosts 2 -save-every 20"), &bytes.Buffer{}, &stderr)
 	var stopped *interrupt.Error
 	require.ErrorAs(t, err, &stopped, "%s", &stderr)
 	require.True(t, errors.Is(err, context.Canceled))
 	require.Positive(t, stopped.Step)
 
 	cfg.Steps = stopped.Step + 3
-	result, err := asProcesses(context.Background(), asTest(cfg, "-hosts 2"), &bytes.Buffer{}, &stderr)
+	result, err := runProcesses(context.Background(), asTest(cfg, "-hosts 2"), &bytes.Buffer{}, &stderr)
 	require.NoError(t, err, "%s", &stderr)
 	assert.Equal(t, stopped.Step, result.Resumed)
 	assert.Equal(t, cfg.Steps, result.Steps)

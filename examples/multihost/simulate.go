@@ -21,47 +21,47 @@ import (
 func simulate(ctx context.Context, cfg config, stdout, stderr io.Writer) (trainer.ClassifierResult, error) {
 	outcomes, err := simulateEach(ctx, cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
 		w := stderr
-		if host != cfg.first() && !cfg.verbose {
+		if host != cfg.firstHost() && !cfg.verbose {
 			w = io.Discard
 		}
-		own, err := cfg.own(w)
+		own, err := cfg.forHost(w)
 		if err != nil {
 			return trainer.ClassifierResult{}, err
 		}
-		own.Local.Folder = apart(own.Local.Folder, host)
+		own.Local.Folder = hostFolder(own.Local.Folder, host)
 		return runHost(ctx, own, opts)
 	})
 	if err != nil {
 		return trainer.ClassifierResult{}, err
 	}
-	return tell(cfg, outcomes, stdout)
+	return printResult(cfg, outcomes, stdout)
 }
 
-// own returns the configuration of a host that shares its process with other hosts.
-func (cfg config) own(w io.Writer) (config, error) {
+// forHost returns the configuration of a host that shares its process with other hosts.
+func (cfg config) forHost(w io.Writer) (config, error) {
 	own, err := parse(cfg.args, w)
 	own.Watchdog.Exit, own.Watchdog.Dir = nil, cfg.Out
 	return own, err
 }
 
-// apart returns the local folder of a simulated host, or "" if folder is empty.
-func apart(folder string, host int) string {
+// hostFolder returns the local folder of a simulated host, or "" if folder is empty.
+func hostFolder(folder string, host int) string {
 	if folder == "" {
 		return ""
 	}
 	return filepath.Join(folder, fmt.Sprint("host-", host))
 }
 
-// first returns the index of the first host that starts.
-func (cfg config) first() int {
+// firstHost returns the index of the first host that starts.
+func (cfg config) firstHost() int {
 	if cfg.missing == 0 && cfg.hosts > 1 {
 		return 1
 	}
 	return 0
 }
 
-// tell reports the outcome of each host, and returns the outcome of the first.
-func tell(cfg config, outcomes []outcome, stdout io.Writer) (trainer.ClassifierResult, error) {
+// printResult reports the outcome of each host, and returns the outcome of the first.
+func printResult(cfg config, outcomes []outcome, stdout io.Writer) (trainer.ClassifierResult, error) {
 	var errs []error
 	var stopped error
 	var interrupted *interrupt.Error
@@ -79,9 +79,9 @@ func tell(cfg config, outcomes []outcome, stdout io.Writer) (trainer.ClassifierR
 		}
 	}
 	if len(errs) == 0 && stopped != nil {
-		return outcomes[cfg.first()].ClassifierResult, stopped
+		return outcomes[cfg.firstHost()].ClassifierResult, stopped
 	}
-	return outcomes[cfg.first()].ClassifierResult, errors.Join(errs...)
+	return outcomes[cfg.firstHost()].ClassifierResult, errors.Join(errs...)
 }
 
 // outcome is the result or the error of a host.
@@ -92,7 +92,8 @@ type outcome struct {
 
 // simulateEach runs the program of all hosts concurrently, with the options with which each opens
 // its devices.
-func simulateEach(ctx context.Context, cfg config, program func(host int, opts system.Options) (trainer.ClassifierResult, error)) (outcomes []outcome, err error) {
+func simulateEach(ctx context.Context, cfg config, program func(host int,
+	opts system.Options) (trainer.ClassifierResult, error)) (outcomes []outcome, err error) {
 	base, err := system.Open(ctx, system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})
 	if err != nil {
 		return nil, err
@@ -121,7 +122,8 @@ func simulateEach(ctx context.Context, cfg config, program func(host int, opts s
 			opts := system.Options{
 				CPUDevices: cfg.Devices, Connect: cluster.Connect(i),
 				Resolver: clusterresolver.Simple{Cluster: clusterresolver.Cluster{
-					Spec: spec, Task: clusterresolver.Task{Type: clusterresolver.JobWorker, ID: i}, NumAccelerators: cfg.Devices / cfg.hosts,
+					Spec: spec, Task: clusterresolver.Task{Type: clusterresolver.JobWorker,
+						ID: i}, NumAccelerators: cfg.Devices / cfg.hosts,
 				}},
 				Getenv: func(string) string { return "" },
 				Logger: cfg.log.With("host", i),

@@ -39,8 +39,8 @@ import (
 //go:embed steps
 var steps embed.FS
 
-// started is the start time of the process.
-var started = time.Now()
+// startTime is the start time of the process.
+var startTime = time.Now()
 
 func main() { os.Exit(command.Main(run)) }
 
@@ -111,7 +111,7 @@ func trainEmbedded(ctx context.Context, cfg config) (r Result, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, sys.Close()) }()
-	r.OpenedSeconds = time.Since(started).Seconds()
+	r.OpenedSeconds = time.Since(startTime).Seconds()
 	opts := options(1)
 	opts.Compiler = noCompiler{&r.Compiled}
 	strat, err := strategy.New(sys, opts)
@@ -123,9 +123,9 @@ func trainEmbedded(ctx context.Context, cfg config) (r Result, err error) {
 	if err != nil {
 		return r, err
 	}
-	r.Step, r.Devices, r.LoadedSeconds = name, sys.Topology().NumDevices(), time.Since(started).Seconds()
+	r.Step, r.Devices, r.LoadedSeconds = name, sys.Topology().NumDevices(), time.Since(startTime).Seconds()
 	for ; r.Steps < cfg.steps; r.Steps++ {
-		x, y := batchOf(r.Steps)
+		x, y := newBatch(r.Steps)
 		loss, err := step.Run(ctx, x, y)
 		if err != nil {
 			return r, err
@@ -135,7 +135,7 @@ func trainEmbedded(ctx context.Context, cfg config) (r Result, err error) {
 				return r, err
 			}
 			if first {
-				r.FirstLoss, r.FirstStepSeconds = r.LastLoss, time.Since(started).Seconds()
+				r.FirstLoss, r.FirstStepSeconds = r.LastLoss, time.Since(startTime).Seconds()
 			}
 		}
 	}
@@ -165,16 +165,19 @@ func load(ctx context.Context, s *strategy.TPUStrategy, from embed.FS) (*train.S
 		}
 		unfit = append(unfit, fmt.Errorf("%s: %w", entry.Name(), err))
 	}
-	return nil, "", &errkind.Fault{Op: "onebinary", Reason: fmt.Sprintf("none of the %d steps inside fits %s", len(unfit), s.System().Topology()),
+	return nil, "", &errkind.Fault{Op: "onebinary", Reason: fmt.Sprintf("none of the %d steps inside fits %s",
+		len(unfit), s.System().Topology()),
 		Hint: "compile one for it with -topology and -save into examples/onebinary/steps, and build again", Err: errors.Join(unfit...)}
 }
 
 // noCompiler is a compiler that counts its calls and returns errors, because this program must not
 // compile when it runs.
-type noCompiler struct{ asked *int }
+type noCompiler struct{ compileCount *int }
 
 // Compile returns an error.
-func (c noCompiler) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
-	*c.asked++
-	return nil, &errkind.Fault{Op: "onebinary", Reason: "a program would have to be compiled", Hint: "call only what the steps inside are compiled for", Class: errkind.FailedPreconditionError}
+func (c noCompiler) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable,
+	error) {
+	*c.compileCount++
+	return nil, &errkind.Fault{Op: "onebinary", Reason: "a program would have to be compiled",
+		Hint: "call only what the steps inside are compiled for", Class: errkind.FailedPreconditionError}
 }

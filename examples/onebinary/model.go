@@ -26,7 +26,8 @@ const (
 func options(logicalDevices int) strategy.Options {
 	o := strategy.Options{LogicalDevices: logicalDevices}
 	if logicalDevices > 1 {
-		o.Variables = logical.Rules{logical.Match("hidden", logical.SplitInto(1, logicalDevices)), logical.Match("output", logical.SplitInto(logicalDevices, 1))}
+		o.Variables = logical.Rules{logical.Match("hidden", logical.SplitInto(1, logicalDevices)),
+			logical.Match("output", logical.SplitInto(logicalDevices, 1))}
 	}
 	return o
 }
@@ -35,8 +36,8 @@ func options(logicalDevices int) strategy.Options {
 // that resumes a training restores a checkpoint instead.
 func newStore() *model.Store {
 	store := model.NewStore()
-	store.VariableWithValue("/hidden", waves(1, features, hidden))
-	store.VariableWithValue("/output", waves(2, hidden, 1))
+	store.VariableWithValue("/hidden", pseudoRandom(1, features, hidden))
+	store.VariableWithValue("/output", pseudoRandom(2, hidden, 1))
 	// The optimizer creates its variables only when the step is traced, so create them here.
 	store.VariableWithValue("/"+optimizer.Scope+"/"+optimizer.ParamLearningRate, float32(learningRate)).SetTrainable(false)
 	store.VariableWithValue("/"+optimizer.GlobalStepVariableName, int64(0)).SetTrainable(false)
@@ -47,16 +48,16 @@ func newStore() *model.Store {
 func newStep(s *strategy.TPUStrategy) (*train.Step, error) {
 	return train.New(s, newStore(), optimizer.StochasticGradientDescent().WithLearningRate(learningRate).WithDecay(false).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-			first := rc.Scope().VariableWithValue("hidden", waves(1, features, hidden)).NodeValue(rc.Graph())
-			last := rc.Scope().VariableWithValue("output", waves(2, hidden, 1)).NodeValue(rc.Graph())
+			first := rc.Scope().VariableWithValue("hidden", pseudoRandom(1, features, hidden)).NodeValue(rc.Graph())
+			last := rc.Scope().VariableWithValue("output", pseudoRandom(2, hidden, 1)).NodeValue(rc.Graph())
 			y := graph.Dot(graph.Tanh(graph.Dot(in[0], first).Product()), last).Product()
 			return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
 		}, train.Options{})
 }
 
-// batchOf returns the batch of a step.
-func batchOf(step int) (x, y *tensors.Tensor) {
-	x = waves(step+3, batch, features)
+// newBatch returns the batch of a step.
+func newBatch(step int) (x, y *tensors.Tensor) {
+	x = pseudoRandom(step+3, batch, features)
 	rows := tensors.MustCopyFlatData[float32](x)
 	targets := make([]float32, batch)
 	for i := range targets {
@@ -65,8 +66,8 @@ func batchOf(step int) (x, y *tensors.Tensor) {
 	return x, tensors.FromFlatDataAndDimensions(targets, batch, 1)
 }
 
-// waves returns irregular numbers between -1/2 and 1/2.
-func waves(seed int, rows, columns int) *tensors.Tensor {
+// pseudoRandom returns irregular numbers between -1/2 and 1/2.
+func pseudoRandom(seed int, rows, columns int) *tensors.Tensor {
 	flat := make([]float32, rows*columns)
 	for i := range flat {
 		flat[i] = float32(math.Sin(float64(seed)*12.9898+float64(i)*78.233)) / 2

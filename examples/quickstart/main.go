@@ -28,7 +28,7 @@ func main() {
 	check := func(err error) {
 		switch {
 		case ctx.Err() != nil:
-			os.Exit(codeOf(ctx))
+			os.Exit(exitCode(ctx))
 		case err != nil:
 			log.Fatal(err)
 		}
@@ -63,8 +63,8 @@ func main() {
 	check(err)
 }
 
-// codeOf returns the exit code of a shell for a process that a signal terminated.
-func codeOf(ctx context.Context) int {
+// exitCode returns the exit code of a shell for a process that a signal terminated.
+func exitCode(ctx context.Context) int {
 	if strings.HasPrefix(context.Cause(ctx).Error(), syscall.SIGTERM.String()) {
 		return 143
 	}

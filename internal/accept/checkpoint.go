@@ -126,7 +126,7 @@ func (w *work) save(ctx context.Context, step *train.Step, m *checkpoint.Manager
 	}
 	w.at("the save")
 	s, began := step.Strategy(), time.Now()
-	if err := m.Save(ctx, checkpointSteps, checkpoint.Strategy(s, step.Store()), checkpoint.SaveOptions{Metadata: map[string]string{"accept": "1"}}); err != nil {
+	if err := m.Save(ctx, checkpointSteps, checkpoint.StrategyGroup(s, step.Store()), checkpoint.SaveOptions{Metadata: map[string]string{"accept": "1"}}); err != nil {
 		return err
 	}
 	blocked := time.Since(began)
@@ -153,7 +153,7 @@ func (w *work) restore(ctx context.Context, step *train.Step, m *checkpoint.Mana
 		w.fail("the checkpoint is of step %d with metadata %v", c.Step(), c.Metadata())
 	}
 	w.at("the restore")
-	if err := c.Restore(ctx, checkpoint.Strategy(step.Strategy(), step.Store()), checkpoint.RestoreOptions{}); err != nil {
+	if err := c.Restore(ctx, checkpoint.StrategyGroup(step.Strategy(), step.Store()), checkpoint.RestoreOptions{}); err != nil {
 		return err
 	}
 	w.figure(Figure{Name: "restore, checked", Value: time.Since(began).Seconds() * 1e3, Unit: "ms"})

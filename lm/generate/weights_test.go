@@ -52,7 +52,7 @@ func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
 	m, err := checkpoint.OpenManager(t.Context(), t.TempDir(), checkpoint.ManagerOptions{})
 	require.NoError(t, err)
 	defer m.Close()
-	require.NoError(t, m.Save(t.Context(), 8, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
+	require.NoError(t, m.Save(t.Context(), 8, checkpoint.StrategyGroup(s, store), checkpoint.SaveOptions{}))
 	require.NoError(t, m.Wait(t.Context()))
 	fresh, empty := strategytest.On(t, sys, c.Options(1, 2)), seeded()
 	o := small(c)
@@ -65,7 +65,7 @@ func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
 	last, err := m.Latest(t.Context())
 	require.NoError(t, err)
 	defer last.Close()
-	require.NoError(t, last.Restore(t.Context(), checkpoint.Strategy(fresh, empty), checkpoint.RestoreOptions{}))
+	require.NoError(t, last.Restore(t.Context(), checkpoint.StrategyGroup(fresh, empty), checkpoint.RestoreOptions{}))
 	assert.Equal(t, want, greedy(restored), "from the checkpoint")
 }
 

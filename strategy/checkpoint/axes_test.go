@@ -33,13 +33,13 @@ func TestCheckpointsDoNotNoticeTheAxes(t *testing.T) {
 	step := strategytest.OK(train.New(from, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named, train.Options{}))
 	strategytest.NamedLosses(t, step, 0, 2)
 	d := openRun(t)
-	require.NoError(t, d.Save(t.Context(), 2, checkpoint.Strategy(from, store), checkpoint.SaveOptions{}))
+	require.NoError(t, d.Save(t.Context(), 2, checkpoint.StrategyGroup(from, store), checkpoint.SaveOptions{}))
 	want := strategytest.NamedLosses(t, step, 2, 4)
 	for _, opts := range []strategy.Options{shared(4, "model"), strategytest.NamedOptions(1, strategytest.Axes("sequence", "model")...)} {
 		t.Run(fmt.Sprint(opts.Replicas, opts.LogicalAxes), func(t *testing.T) {
 			s := strategytest.On(t, sys, opts)
 			store := strategytest.SeededStore()
-			restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
+			restoration(t, d, checkpoint.StrategyGroup(s, store), checkpoint.RestoreOptions{})
 			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named, train.Options{}))
 			assert.InDeltaSlice(t, want, strategytest.NamedLosses(t, step, 2, 4), 1e-5)
 		})

@@ -45,17 +45,18 @@ type Checkpoint struct {
 // variable is a saved variable and the location of its data.
 type variable struct {
 	Info
-	dtype   safetensors.DType
-	bytes   int64
-	element int64     // bytes of an element
-	whole   *wholeSum // nil if each block has a checksum, and if there are no checksums
-	regions []region
+	dtype         safetensors.DType
+	bytes         int64
+	elementSize   int64           // bytes of an element
+	wholeChecksum *singleChecksum // nil if each block has a checksum, and if there are no checksums
+	regions       []region
 }
 
-// inFile returns a variable that is stored in one tensor file.
-func inFile(info Info, t safetensors.Info, data int64) variable {
+// newFileVariable returns a variable that is stored in one tensor file.
+func newFileVariable(info Info, t safetensors.Info, data int64) variable {
 	g := region{start: make([]int, len(t.Shape)), size: t.Shape, offset: data + t.Offset, bytes: t.Bytes}
-	return variable{Info: info, dtype: t.DType, bytes: t.Bytes, element: int64(t.DType.Bits() / 8), regions: []region{g}}
+	return variable{Info: info, dtype: t.DType, bytes: t.Bytes, elementSize: int64(t.DType.Bits() / 8),
+		regions: []region{g}}
 }
 
 // FileOptions configures [OpenFile]. The zero value is valid.
@@ -70,9 +71,9 @@ type FileOptions struct {
 func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
 	opened, info, err := files.Open(path)
 	if err != nil {
-		return nil, unreadable(path, err)
+		return nil, readError(path, err)
 	}
-	c, file, err := openTensors(context.Background(), localFile{opened, info.Size()}, path)
+	c, file, err := openTensorFile(context.Background(), localFile{opened, info.Size()}, path)
 	if err != nil {
 		return nil, err
 	}
@@ -85,42 +86,44 @@ func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
 		}
 		if seen[name] {
 			c.Close()
-			return nil, faultOf(name, "two tensors have this path", "give them different ones with FileOptions.Path", nil)
+			return nil, variableError(name, "two tensors have this path", "give them different ones with FileOptions.Path", nil)
 		}
 		seen[name] = true
-		shape, _ := shapeOf(t.Spec)
-		c.variables = append(c.variables, inFile(Info{Path: name, Shape: shape, Trainable: true, Synchronization: strategy.OnWrite}, t, file.DataOffset()))
+		shape, _ := specShape(t.Spec)
+		c.variables = append(c.variables, newFileVariable(Info{Path: name, Shape: shape, Trainable: true,
+			Synchronization: strategy.OnWrite}, t, file.DataOffset()))
 	}
 	return c, nil
 }
 
-// openTensors opens a checkpoint that consists of one tensor file. The checkpoint owns opened.
-func openTensors(ctx context.Context, opened storage.Object, path string) (*Checkpoint, *safetensors.File, error) {
+// openTensorFile opens a checkpoint that consists of one tensor file. The checkpoint owns opened.
+func openTensorFile(ctx context.Context, opened storage.Object, path string) (*Checkpoint, *safetensors.File, error) {
 	file, err := safetensors.New(storage.ReaderAt(ctx, opened), opened.Size())
 	if err != nil {
 		opened.Close()
 		return nil, nil, &CorruptError{File: path, Reason: "no tensor file", Err: err}
 	}
 	o := &object{name: path, size: opened.Size()}
-	o.has(opened)
+	o.setOpened(opened)
 	return &Checkpoint{path: path, objects: []*object{o}}, file, nil
 }
 
-// unreadable returns an error for a file that cannot be read: a [*CorruptError], unless the file
+// readError returns an error for a file that cannot be read: a [*CorruptError], unless the file
 // may be intact and this process lacks the permission or resources to read it.
-func unreadable(path string, err error) error {
+func readError(path string, err error) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return &CorruptError{File: path, Reason: "the file is missing", Err: err}
-	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
-		return doing("read", "", err)
+	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, os.ErrPermission), errors.Is(err,
+		syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
+		return wrapError("read", "", err)
 	}
 	if errors.As(err, new(*files.Error)) { // a link, a pipe or a device
 		return &CorruptError{File: path, Reason: "it cannot be read", Err: err}
 	}
 	switch errkind.KindOf(err) { // the store did not answer, so that damage is not known
 	case errkind.UnavailableError, errkind.PermissionDeniedError, errkind.FailedPreconditionError, errkind.DeadlineExceededError, errkind.CancelledError:
-		return doing("read", "", err)
+		return wrapError("read", "", err)
 	}
 	return &CorruptError{File: path, Reason: "it cannot be read", Err: err}
 }
@@ -149,7 +152,7 @@ func (c *Checkpoint) Close() error {
 	var errs []error
 	for _, o := range c.objects {
 		if err := o.close(); err != nil {
-			errs = append(errs, doing("close", o.name, err))
+			errs = append(errs, wrapError("close", o.name, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -33,12 +33,12 @@ func TestNothingInACheckpointHangs(t *testing.T) {
 				require.NoError(t, d.Save(ctx, step, numbers(float32(step)), SaveOptions{}))
 				c := latest(t, d)
 				of := []string{manifestName(step), partName(step, c.sharded.Save, 0), shardsName(step, c.sharded.Save, 0)}[step-3]
-				path := filepath.Join(d.Place(), of)
+				path := filepath.Join(d.Dir(), of)
 				require.NoError(t, os.Remove(path))
 				require.NoError(t, put(path))
 				require.ErrorIs(t, opened(ctx, d, step), ErrCorrupt, what)
 			}
-			old := filepath.Join(d.Place(), stepName(2), variablesFile)
+			old := filepath.Join(d.Dir(), stepName(2), variablesFile)
 			require.NoError(t, os.Remove(old))
 			require.NoError(t, put(old))
 			var kind *PathError
@@ -55,7 +55,7 @@ func TestNothingInACheckpointHangs(t *testing.T) {
 			require.Error(t, err, what)
 
 			owned := newRun(t, ManagerOptions{})
-			require.NoError(t, put(filepath.Join(owned.Place(), ownerObject)))
+			require.NoError(t, put(filepath.Join(owned.Dir(), ownerObject)))
 			require.ErrorAs(t, owned.Save(ctx, 1, numbers(1), SaveOptions{}), &kind, what)
 		})
 	}
@@ -73,19 +73,19 @@ func opened(ctx context.Context, d run, step int64) error {
 func TestATensorFileMayBeALink(t *testing.T) {
 	d := oldRun(t, ManagerOptions{})
 	link := filepath.Join(t.TempDir(), "model.safetensors")
-	require.NoError(t, os.Symlink(filepath.Join(d.Place(), stepName(1), variablesFile), link))
+	require.NoError(t, os.Symlink(filepath.Join(d.Dir(), stepName(1), variablesFile), link))
 	c, err := OpenFile(link, FileOptions{})
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 }
 
 func TestWhatThisProcessMayNotReadIsNotPassedOver(t *testing.T) {
-	require.ErrorIs(t, unreadable("x", &fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}), fs.ErrPermission)
+	require.ErrorIs(t, readError("x", &fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}), fs.ErrPermission)
 	for err, damage := range map[error]bool{syscall.EACCES: false, syscall.EMFILE: false, syscall.ENOMEM: false, syscall.EIO: true, syscall.EISDIR: true, syscall.ELOOP: true} {
-		assert.Equal(t, damage, errors.Is(unreadable("x", &fs.PathError{Op: "read", Path: "x", Err: err}), ErrCorrupt), "%v", err)
+		assert.Equal(t, damage, errors.Is(readError("x", &fs.PathError{Op: "read", Path: "x", Err: err}), ErrCorrupt), "%v", err)
 	}
 	for kind, damage := range map[errkind.Kind]bool{errkind.UnavailableError: false, errkind.PermissionDeniedError: false, errkind.DeadlineExceededError: false,
 		errkind.DataLossError: true} {
-		assert.Equal(t, damage, errors.Is(unreadable("x", errkind.New(kind, "a store's")), ErrCorrupt), "%v", kind)
+		assert.Equal(t, damage, errors.Is(readError("x", errkind.New(kind, "a store's")), ErrCorrupt), "%v", kind)
 	}
 }

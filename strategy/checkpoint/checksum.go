@@ -10,7 +10,7 @@ type checksum uint32
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func (c checksum) plus(p []byte) checksum { return checksum(crc32.Update(uint32(c), castagnoli, p)) }
+func (c checksum) update(p []byte) checksum { return checksum(crc32.Update(uint32(c), castagnoli, p)) }
 
 func (c checksum) String() string { return fmt.Sprintf("%08x", uint32(c)) }
 
@@ -21,7 +21,7 @@ func (c checksum) MarshalText() ([]byte, error) { return []byte(c.String()), nil
 func (c *checksum) UnmarshalText(text []byte) error {
 	var v uint32
 	if n, err := fmt.Sscanf(string(text), "%08x", &v); err != nil || n != 1 || checksum(v).String() != string(text) {
-		return malformed("checksum %q is not eight hexadecimal digits", text)
+		return formatError("checksum %q is not eight hexadecimal digits", text)
 	}
 	*c = checksum(v)
 	return nil

@@ -24,7 +24,7 @@ func restoreOf(d run, step int64) (Group, error) {
 // The test damages a single-file checkpoint.
 func TestEveryFlippedByteAndEveryCutIsRefused(t *testing.T) {
 	d := oldRun(t, ManagerOptions{})
-	dir := filepath.Join(d.Place(), stepName(1))
+	dir := filepath.Join(d.Dir(), stepName(1))
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, name := range []string{variablesFile, manifestFile} {
 		path := filepath.Join(dir, name)
@@ -58,7 +58,7 @@ func TestEveryFlippedByteAndEveryCutIsRefused(t *testing.T) {
 func TestADamagedTensorIsNamed(t *testing.T) {
 	ctx := context.Background()
 	d := oldRun(t, ManagerOptions{})
-	path := filepath.Join(d.Place(), stepName(2), variablesFile)
+	path := filepath.Join(d.Dir(), stepName(2), variablesFile)
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
 	whole[len(whole)-1] ^= 1 // of the last tensor, /deep/b
@@ -83,8 +83,8 @@ func TestLatestIntactPassesDamageOver(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 	d := oldRun(t, ManagerOptions{})
 	require.NoError(t, d.Save(ctx, 3, numbers(3), SaveOptions{}))
-	require.NoError(t, os.Truncate(filepath.Join(d.Place(), stepName(3), manifestFile), 20))
-	path := filepath.Join(d.Place(), stepName(2), variablesFile)
+	require.NoError(t, os.Truncate(filepath.Join(d.Dir(), stepName(3), manifestFile), 20))
+	path := filepath.Join(d.Dir(), stepName(2), variablesFile)
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
 	whole[len(whole)-2] ^= 8

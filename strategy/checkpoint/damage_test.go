@@ -97,7 +97,7 @@ func fiveSaves(t testing.TB) map[string]string {
 		require.NoError(t, m.Save(ctx, step, numbers(float32(step)), SaveOptions{Metrics: map[string]float64{"loss": float64(step * 7 % 5)}}))
 	}
 	require.NoError(t, m.Close())
-	require.NoError(t, m.void(ctx, leftStep, fmt.Sprintf("%s-%d", m.run, leftStep)))
+	require.NoError(t, m.markVoid(ctx, leftStep, fmt.Sprintf("%s-%d", m.runName, leftStep)))
 	require.NoError(t, s.Remove(ctx, manifestName(leftStep)))
 	return s.all
 }
@@ -219,7 +219,7 @@ func TestWhatVerifiedGoesOnVerifying(t *testing.T) {
 	harmed, dropped, left := 0, 0, 0
 	for i := range times {
 		rng := rand.New(rand.NewPCG(23, uint64(i)))
-		keep := []Retention{{}, {Last: 2}, {Last: 3, Each: 2}, {Last: 1, Best: 2, Metric: "loss"}}[rng.IntN(4)]
+		keep := []Retention{{}, {Last: 2}, {Last: 3, Every: 2}, {Last: 1, Best: 2, Metric: "loss"}}[rng.IntN(4)]
 		var s storage.Store = &objects{all: maps.Clone(original)}
 		dir := ""
 		if i%2 == 0 {
@@ -252,7 +252,7 @@ func TestWhatVerifiedGoesOnVerifying(t *testing.T) {
 			require.NoError(t, m.Save(ctx, step, numbers(float32(step)), SaveOptions{}), said)
 			require.NoError(t, m.Wait(ctx), said)
 			saved = append(saved, savedStep{step: step})
-			for _, step := range keep.drop(saved) {
+			for _, step := range keep.stepsToRemove(saved) {
 				outdated[step] = true
 				saved = slices.DeleteFunc(saved, func(s savedStep) bool { return s.step == step })
 			}
@@ -269,7 +269,7 @@ func TestWhatVerifiedGoesOnVerifying(t *testing.T) {
 			folder, rest, _ := strings.Cut(name, "/")
 			step, ok := parseStep(folder)
 			void := filepath.Dir(name) + "/" + voidFile
-			disowned := strings.Count(rest, "/") == 1 && step == leftStep && unseal([]byte(before[void]), voidFormat, &voidManifest{}) == nil
+			disowned := strings.Count(rest, "/") == 1 && step == leftStep && decodeManifest([]byte(before[void]), voidFormat, &voidManifest{}) == nil
 			if ok && !outdated[step] && !disowned {
 				require.Equal(t, data, after[name], "%s: %s", said, name)
 			}

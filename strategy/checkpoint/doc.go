@@ -4,17 +4,17 @@
 //
 // # Saving and restoring
 //
-// A [Group] is a list of variables. [Store] returns the variables of a GoMLX store. [Strategy]
-// returns the variables of a store, on the devices of a strategy, and all variables of the
-// strategy's scope. A [Manager] keeps one checkpoint for each saved step, in a folder or in an
-// object store (see package storage), for one process or for several.
+// A [Group] is a list of variables. [StoreGroup] returns the variables of a GoMLX store.
+// [StrategyGroup] returns the variables of a store, on the devices of a strategy, and all variables
+// of the strategy's scope. A [Manager] keeps one checkpoint for each saved step, in a folder or in
+// an object store (see package storage), for one process or for several.
 //
 //	m, err := checkpoint.OpenManager(ctx, "gs://bucket/run", checkpoint.ManagerOptions{ // or a folder
-//		Strategy: strat, Retention: checkpoint.Retention{Last: 3, Each: 1000}})
-//	err = m.Save(ctx, step, checkpoint.Strategy(strat, model), checkpoint.SaveOptions{}) // on all processes
+//		Strategy: strat, Retention: checkpoint.Retention{Last: 3, Every: 1000}})
+//	err = m.Save(ctx, step, checkpoint.StrategyGroup(strat, model), checkpoint.SaveOptions{}) // on all processes
 //	...
 //	last, err := m.Latest(ctx) // matches ErrNotFound in an empty store
-//	err = last.Restore(ctx, checkpoint.Strategy(strat, model), checkpoint.RestoreOptions{})
+//	err = last.Restore(ctx, checkpoint.StrategyGroup(strat, model), checkpoint.RestoreOptions{})
 //	err = m.Close() // waits for the running save
 //
 // A program may restore before the first step. The restore then fills the store, and the first step

@@ -18,8 +18,8 @@ var (
 	// ErrNotFound matches the errors for a store without a checkpoint, and for a step or variable that
 	// does not exist.
 	ErrNotFound = errkind.New(errkind.NotFoundError, "checkpoint: none")
-	// ErrStep matches the error of a Save whose step is not later than all steps in the store.
-	ErrStep = errkind.New(errkind.ValueError, "checkpoint: step not after the last")
+	// ErrStepOrder matches the error of a Save whose step is not later than all steps in the store.
+	ErrStepOrder = errkind.New(errkind.ValueError, "checkpoint: step not after the last")
 	// ErrBusy matches the error of a save to a store to which another run saves.
 	ErrBusy = errkind.New(errkind.FailedPreconditionError, "checkpoint: directory in use")
 	// ErrVersion matches the error of a checkpoint in a format that only a later version of this
@@ -29,9 +29,9 @@ var (
 	// ErrVariable matches the error of a variable that cannot be saved or restored. The error is an
 	// *errkind.Fault whose Subject is the variable's path.
 	ErrVariable = errkind.New(errkind.ValueError, "checkpoint: variable")
-	// ErrNoPart matches the error of a save that did not receive the parts of some processes. The
-	// text lists the processes.
-	ErrNoPart = errkind.New(errkind.UnavailableError, "checkpoint: no part")
+	// ErrMissingParts matches the error of a save that did not receive the parts of some processes.
+	// The text lists the processes.
+	ErrMissingParts = errkind.New(errkind.UnavailableError, "checkpoint: no part")
 	// ErrClosed matches the errors of a checkpoint or a manager that is closed, or was never opened.
 	ErrClosed = errkind.New(errkind.RuntimeError, "checkpoint: closed")
 )
@@ -100,7 +100,7 @@ func (e *OwnerError) Error() string {
 		when = fmt.Sprintf(" at %s", e.Since.Format(time.RFC3339))
 	}
 	return errkind.Format(ErrBusy.Error(), fmt.Sprintf("%s saved step %d to %s%s", who, e.Step, e.Directory, when), nil,
-		"give each run a directory of its own, or open its manager again to go on from there (ManagerOptions.TakeOver takes it from a process that runs)")
+		"give each run its own directory, or open its manager again to continue from there (with ManagerOptions.TakeOver also while the other process runs)")
 }
 
 // Kind returns FailedPreconditionError.
@@ -121,47 +121,50 @@ type MismatchError struct {
 func (e *MismatchError) Error() string {
 	var parts []string
 	if len(e.Missing) > 0 {
-		parts = append(parts, fmt.Sprintf("it has no %s (AllowMissing leaves them as they are)", few(e.Missing)))
+		parts = append(parts, fmt.Sprintf("it has no %s (AllowMissing leaves them unchanged)", firstNames(e.Missing)))
 	}
 	if len(e.Unexpected) > 0 {
-		parts = append(parts, fmt.Sprintf("nothing takes its %s (AllowUnexpected leaves them out)", few(e.Unexpected)))
+		parts = append(parts, fmt.Sprintf("the group does not have %s (AllowUnexpected ignores them)",
+			firstNames(e.Unexpected)))
 	}
-	return errkind.Format("checkpoint: other variables", strings.Join(parts, ", "), nil, "")
+	return errkind.Format("checkpoint: different variables", strings.Join(parts, ", "), nil, "")
 }
 
 // Kind returns ValueError.
 func (*MismatchError) Kind() errkind.Kind { return errkind.ValueError }
 
-// wrong returns an error of kind ValueError for an invalid argument of op.
-func wrong(op, hint, format string, args ...any) error {
-	return &errkind.Fault{Op: "checkpoint: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
+// argumentError returns an error of kind ValueError for an invalid argument of op.
+func argumentError(op, hint, format string, args ...any) error {
+	return &errkind.Fault{Op: "checkpoint: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint,
+		Class: errkind.ValueError}
 }
 
-// faultOf returns an error for a variable that cannot be saved or restored.
-func faultOf(path, reason, hint string, err error) error {
-	return &errkind.Fault{Match: ErrVariable, Subject: strconv.Quote(path), Reason: reason, Hint: hint, Class: errkind.KindOr(err, errkind.ValueError), Err: err}
+// variableError returns an error for a variable that cannot be saved or restored.
+func variableError(path, reason, hint string, err error) error {
+	return &errkind.Fault{Match: ErrVariable, Subject: strconv.Quote(path), Reason: reason, Hint: hint,
+		Class: errkind.KindOr(err, errkind.ValueError), Err: err}
 }
 
-func nilVariable(op string, i int) error {
-	return wrong(op, "leave it out", "variable %d of the group is nil", i)
+func nilVariableError(op string, i int) error {
+	return argumentError(op, "leave it out", "variable %d of the group is nil", i)
 }
 
-// doing adds the operation and its subject to an error of the file system or a context.
-func doing(op, subject string, err error) error {
+// wrapError adds the operation and its subject to an error of the file system or a context.
+func wrapError(op, subject string, err error) error {
 	return &errkind.Fault{Op: "checkpoint: " + op, Subject: subject, Err: err}
 }
 
-// none returns an error that matches ErrNotFound.
-func none(hint, format string, args ...any) error {
+// notFoundError returns an error that matches ErrNotFound.
+func notFoundError(hint, format string, args ...any) error {
 	return &errkind.Fault{Match: ErrNotFound, Reason: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// few returns the first names of a list as text.
-func few(names []string) string {
-	const most = 5
-	text := fmt.Sprintf("%q", names[:min(len(names), most)])
-	if len(names) > most {
-		text += fmt.Sprintf(" and %d more", len(names)-most)
+// firstNames returns the first names of a list as text.
+func firstNames(names []string) string {
+	const limit = 5
+	text := fmt.Sprintf("%q", names[:min(len(names), limit)])
+	if len(names) > limit {
+		text += fmt.Sprintf(" and %d more", len(names)-limit)
 	}
 	return text
 }

@@ -24,9 +24,9 @@ func TestAURLIsNoPathOfACheckpoint(t *testing.T) {
 }
 
 func TestOfALaterFormatIsUnsupported(t *testing.T) {
-	m := &manifest{Format: formatName, Version: formatVersion + 1}
-	data, err := seal(m)
+	m := &plainManifest{Format: plainFormat, Version: formatVersion + 1}
+	data, err := encodeManifest(m)
 	require.NoError(t, err)
-	_, err = parseManifest(data)
+	_, err = parsePlainManifest(data)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }

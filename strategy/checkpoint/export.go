@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// exportBytes is the size of an export's buffer, unless one row is larger.
-const exportBytes = 32 << 20
+// exportBufferSize is the size of an export's buffer, unless one row is larger.
+const exportBufferSize = 32 << 20
 
 // ExportOptions selects the variables that [Checkpoint.Export] writes. The zero value selects the
 // model.
@@ -39,18 +39,18 @@ func (c *Checkpoint) Export(ctx context.Context, path string, opts ExportOptions
 		weights[path] = true
 	}
 	var specs []safetensors.Spec
-	byName, names := map[string]*source{}, map[string]bool{}
+	byName, names := map[string]*variableReader{}, map[string]bool{}
 	for i := range c.variables {
 		v := &c.variables[i]
 		if !opts.All && !weights[v.Path] {
 			continue
 		}
 		name := tensorName(v.Path, names)
-		spec, err := specOf(v.Path, name, v.Shape)
+		spec, err := tensorSpec(v.Path, name, v.Shape)
 		if err != nil {
 			return err
 		}
-		specs, byName[name] = append(specs, spec), c.parts(v)
+		specs, byName[name] = append(specs, spec), c.newReader(v)
 	}
 	metadata := map[string]string{}
 	if opts.All {
@@ -59,43 +59,45 @@ func (c *Checkpoint) Export(ctx context.Context, path string, opts ExportOptions
 	if c.step >= 0 {
 		metadata[metadataStep] = fmt.Sprint(c.step)
 	}
-	err := safetensors.WriteFile(path, specs, metadata, func(t safetensors.Info, w io.Writer) error { return byName[t.Name].copyTo(ctx, w) })
+	err := safetensors.WriteFile(path, specs, metadata,
+		func(t safetensors.Info, w io.Writer) error { return byName[t.Name].writeTo(ctx, w) })
 	if err != nil {
-		return doing("export", path, err)
+		return wrapError("export", path, err)
 	}
 	return nil
 }
 
-// copyTo writes the variable to w, a block of rows at a time.
-func (p *source) copyTo(ctx context.Context, w io.Writer) error {
-	dims := p.variable.Shape.Dimensions
+// writeTo writes the variable to w, a block of rows at a time.
+func (r *variableReader) writeTo(ctx context.Context, w io.Writer) error {
+	dims := r.variable.Shape.Dimensions
 	start, size := make([]int, len(dims)), append([]int(nil), dims...)
-	rows, each := 1, p.variable.bytes
+	rows, rowBytes := 1, r.variable.bytes
 	if len(dims) > 0 {
-		each = p.variable.bytes / int64(dims[0])
+		rowBytes = r.variable.bytes / int64(dims[0])
 		rows = dims[0]
 	}
-	some := int(min(int64(rows), max(1, exportBytes/max(each, 1))))
-	memory := make([]byte, int64(some)*each)
-	for at := 0; at < rows; at += some {
-		n := min(some, rows-at)
+	rowsPerRead := int(min(int64(rows), max(1, exportBufferSize/max(rowBytes, 1))))
+	buf := make([]byte, int64(rowsPerRead)*rowBytes)
+	for row := 0; row < rows; row += rowsPerRead {
+		n := min(rowsPerRead, rows-row)
 		if len(dims) > 0 {
-			start[0], size[0] = at, n
+			start[0], size[0] = row, n
 		}
-		part := memory[:int64(n)*each]
-		if err := p.ReadPart(ctx, start, size, part); err != nil {
+		data := buf[:int64(n)*rowBytes]
+		if err := r.ReadPart(ctx, start, size, data); err != nil {
 			return err
 		}
-		if _, err := w.Write(part); err != nil {
+		if _, err := w.Write(data); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ofRun lists the names and scopes at a store's root that are not part of the model: those of GoMLX
-// and those of package train.
-var ofRun = []string{model.RNGStateVariableName, optimizer.GlobalStepVariableName, optimizer.Scope, "trainer", "acc_grads", "averages", "loss_scale", "non_finite"}
+// trainingScopes lists the names and scopes at a store's root that are not part of the model: those
+// of GoMLX and those of package train.
+var trainingScopes = []string{model.RNGStateVariableName, optimizer.GlobalStepVariableName, optimizer.Scope,
+	"trainer", "acc_grads", "averages", "loss_scale", "non_finite"}
 
 // Weights returns the paths of the model's variables, in the checkpoint's order. It excludes
 // moments and counters of optimizers, which it recognizes by GoMLX's names, moving averages,
@@ -105,17 +107,17 @@ func (c *Checkpoint) Weights() (paths []string) {
 		scope, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 		return scope
 	}
-	run := map[string]bool{}
-	for _, scope := range ofRun {
-		run[scope] = true
+	trainingScope := map[string]bool{}
+	for _, scope := range trainingScopes {
+		trainingScope[scope] = true
 	}
 	for _, v := range c.variables {
 		if logical.OwnerOfState(v.Path, nil) != "" { // the same scope contains the optimizer's counters
-			run[root(v.Path)] = true
+			trainingScope[root(v.Path)] = true
 		}
 	}
 	for _, v := range c.variables {
-		if !run[root(v.Path)] && !saved.IsStateName(v.Path) {
+		if !trainingScope[root(v.Path)] && !saved.IsStateName(v.Path) {
 			paths = append(paths, v.Path)
 		}
 	}

@@ -18,7 +18,7 @@ func folder(path string) *checkpoint.Manager {
 	store := model.NewStore()
 	_ = strategytest.OK(store.CreateVariable("/w", tensors.FromValue([]float32{1, 2})))
 	m := strategytest.OK(checkpoint.OpenManager(context.Background(), path, checkpoint.ManagerOptions{}))
-	if err := m.Save(context.Background(), 7, checkpoint.Store(store), checkpoint.SaveOptions{}); err != nil {
+	if err := m.Save(context.Background(), 7, checkpoint.StoreGroup(store), checkpoint.SaveOptions{}); err != nil {
 		panic(err)
 	}
 	if err := m.Wait(context.Background()); err != nil {
@@ -62,7 +62,7 @@ func ExampleOpenFile() {
 	file := strategytest.OK(checkpoint.OpenFile(path, checkpoint.FileOptions{}))
 	defer file.Close()
 	store := model.NewStore()
-	err := file.Restore(ctx, checkpoint.Store(store), checkpoint.RestoreOptions{})
+	err := file.Restore(ctx, checkpoint.StoreGroup(store), checkpoint.RestoreOptions{})
 	fmt.Println(store.GetVariable("/w").MustValue().Value(), err)
 	// Output: [1 2] <nil>
 }
@@ -95,7 +95,7 @@ func ExampleManager_RemoveAfter() {
 
 // All variables of a strategy with two replicas are saved and restored into another program's
 // strategy.
-func ExampleStrategy() {
+func ExampleStrategyGroup() {
 	ctx, dir := context.Background(), strategytest.OK(os.MkdirTemp("", "checkpoint-"))
 	defer os.RemoveAll(dir)
 	s, done := strategytest.Example(2, 1)
@@ -104,7 +104,7 @@ func ExampleStrategy() {
 	_ = strategytest.OK(store.CreateVariable("/w", tensors.FromValue([]float32{1, 2})))
 	m := strategytest.OK(checkpoint.OpenManager(ctx, dir, checkpoint.ManagerOptions{Strategy: s}))
 	defer m.Close()
-	if err := m.Save(ctx, 1, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}); err != nil {
+	if err := m.Save(ctx, 1, checkpoint.StrategyGroup(s, store), checkpoint.SaveOptions{}); err != nil {
 		panic(err)
 	}
 	if err := m.Wait(ctx); err != nil { // it continues in the background
@@ -113,16 +113,16 @@ func ExampleStrategy() {
 	last := strategytest.OK(m.Latest(ctx))
 	defer last.Close()
 	other := model.NewStore()
-	err := last.Restore(ctx, checkpoint.Strategy(s, other), checkpoint.RestoreOptions{})
+	err := last.Restore(ctx, checkpoint.StrategyGroup(s, other), checkpoint.RestoreOptions{})
 	fmt.Println(last.Step(), err)
 	// Output: 1 <nil>
 }
 
 // A GoMLX store is saved without devices.
-func ExampleStore() {
+func ExampleStoreGroup() {
 	store := model.NewStore()
 	_ = strategytest.OK(store.CreateVariable("/w", tensors.FromValue([]float32{1, 2})))
-	for _, v := range checkpoint.Store(store).Variables {
+	for _, v := range checkpoint.StoreGroup(store).Variables {
 		fmt.Println(v.Path())
 	}
 	// Output: /w

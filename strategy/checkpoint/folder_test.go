@@ -24,26 +24,26 @@ func TestAnOldFolderStillLoads(t *testing.T) {
 	assert.Equal(t, map[string]string{"k": "v"}, c.Metadata())
 	assert.Nil(t, c.Metrics())
 	for share := range 3 {
-		require.NoError(t, c.VerifyShare(ctx, share, 3))
+		require.NoError(t, c.VerifyShard(ctx, share, 3))
 	}
 	a, err := c.Tensor(ctx, "/a")
 	require.NoError(t, err)
 	require.Equal(t, []float32{2, 2, 2}, a.Value())
 	exported := filepath.Join(t.TempDir(), "model.safetensors")
 	require.NoError(t, c.Export(ctx, exported, ExportOptions{All: true}))
-	want, err := os.ReadFile(filepath.Join(d.Place(), stepName(2), variablesFile))
+	want, err := os.ReadFile(filepath.Join(d.Dir(), stepName(2), variablesFile))
 	require.NoError(t, err)
 	got, err := os.ReadFile(exported)
 	require.NoError(t, err)
 	require.True(t, string(want) == string(got))
 
-	require.ErrorIs(t, d.Save(ctx, 2, numbers(9), SaveOptions{}), ErrStep)
+	require.ErrorIs(t, d.Save(ctx, 2, numbers(9), SaveOptions{}), ErrStepOrder)
 	require.NoError(t, d.Save(ctx, 3, numbers(3), SaveOptions{}))
 	steps, err := d.Steps(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []int64{2, 3}, steps, "the retention counts them")
 	require.NoError(t, d.RemoveAfter(ctx, 1))
-	require.Equal(t, []string{ownerObject}, names(t, d.Place()))
+	require.Equal(t, []string{ownerObject}, names(t, d.Dir()))
 }
 
 // The folder was saved from a mesh of two replicas.
@@ -88,12 +88,12 @@ func TestSavesAreListedOpenedAndTakeTurns(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 
 	for _, step := range []int64{0, 11, 12345678901} {
-		require.ErrorIs(t, d.Save(ctx, step, numbers(1), SaveOptions{}), ErrStep)
+		require.ErrorIs(t, d.Save(ctx, step, numbers(1), SaveOptions{}), ErrStepOrder)
 	}
 	require.Error(t, d.Save(ctx, -1, numbers(1), SaveOptions{}))
 	require.NoError(t, d.RemoveAfter(ctx, 9))
 	require.NoError(t, d.Save(ctx, 11, numbers(1), SaveOptions{}))
-	require.Equal(t, []string{ownerObject, "step-0000000000", "step-0000000009", "step-0000000011"}, names(t, d.Place()))
+	require.Equal(t, []string{ownerObject, "step-0000000000", "step-0000000009", "step-0000000011"}, names(t, d.Dir()))
 }
 
 func TestAForeignEntryIsNoCheckpoint(t *testing.T) {
@@ -101,9 +101,9 @@ func TestAForeignEntryIsNoCheckpoint(t *testing.T) {
 	d := newRun(t, ManagerOptions{})
 	require.NoError(t, d.Save(ctx, 3, numbers(3), SaveOptions{}))
 	for _, name := range []string{"step-9", "step-00000000009", "step-", "step--000000001", "step-99999999999999999999", "other"} {
-		require.NoError(t, os.Mkdir(filepath.Join(d.Place(), name), 0o755))
+		require.NoError(t, os.Mkdir(filepath.Join(d.Dir(), name), 0o755))
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(d.Place(), "step-0000000007"), nil, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(d.Dir(), "step-0000000007"), nil, 0o644))
 	steps, err := d.Steps(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []int64{3}, steps)
@@ -113,14 +113,14 @@ func TestAFolderWithAStepsNameAloneBlocksNothing(t *testing.T) {
 	ctx := context.Background()
 	d := newRun(t, ManagerOptions{Retention: Retention{Last: 1}})
 	for _, step := range []int64{2, math.MaxInt64} {
-		require.NoError(t, os.Mkdir(filepath.Join(d.Place(), stepName(step)), 0o755))
+		require.NoError(t, os.Mkdir(filepath.Join(d.Dir(), stepName(step)), 0o755))
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(d.Place(), stepName(math.MaxInt64), "other"), nil, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(d.Dir(), stepName(math.MaxInt64), "other"), nil, 0o644))
 	for step := int64(1); step < 4; step++ {
 		require.NoError(t, d.Save(ctx, step, numbers(float32(step)), SaveOptions{}), "step %d", step)
 		requireNumbers(t, latest(t, d), float32(step))
 	}
-	require.Equal(t, []string{ownerObject, "step-0000000003", "step-9223372036854775807"}, names(t, d.Place()))
+	require.Equal(t, []string{ownerObject, "step-0000000003", "step-9223372036854775807"}, names(t, d.Dir()))
 }
 
 func TestAZeroCheckpointIsClosed(t *testing.T) {

@@ -16,7 +16,7 @@ func TestAChangedBitInTheHeaderOfAShardFileIsDamage(t *testing.T) {
 	d := newRun(t, ManagerOptions{})
 	require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}))
 	require.NoError(t, d.Save(ctx, 2, numbers(2), SaveOptions{Metadata: map[string]string{"position": "two"}}))
-	found, err := filepath.Glob(filepath.Join(d.Place(), stepName(2), "*", "host-0000.safetensors"))
+	found, err := filepath.Glob(filepath.Join(d.Dir(), stepName(2), "*", "host-0000.safetensors"))
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	path := found[0]
@@ -40,7 +40,7 @@ func TestAChangedBitInTheHeaderOfAShardFileIsDamage(t *testing.T) {
 			"Verify": func(c *Checkpoint, _ Group) error { return c.Verify(ctx) },
 		}
 		if bit%(101*step) == 0 {
-			calls["VerifyShare"] = func(c *Checkpoint, _ Group) error { return c.VerifyShare(ctx, 0, 2) }
+			calls["VerifyShare"] = func(c *Checkpoint, _ Group) error { return c.VerifyShard(ctx, 0, 2) }
 			calls["Restore"] = func(c *Checkpoint, g Group) error { return c.Restore(ctx, g, RestoreOptions{}) }
 			calls["Restore without verification"] = func(c *Checkpoint, g Group) error { return c.Restore(ctx, g, RestoreOptions{SkipVerify: true}) }
 			calls["Tensor"] = func(c *Checkpoint, _ Group) error { _, err := c.Tensor(ctx, "/a"); return err }
@@ -72,7 +72,7 @@ func TestTheHeaderOfAFileWithoutVariablesIsVerified(t *testing.T) {
 	ctx := context.Background()
 	d := newRun(t, ManagerOptions{})
 	require.NoError(t, d.Save(ctx, 1, Group{}, SaveOptions{}))
-	found, err := filepath.Glob(filepath.Join(d.Place(), stepName(1), "*", "host-0000.safetensors"))
+	found, err := filepath.Glob(filepath.Join(d.Dir(), stepName(1), "*", "host-0000.safetensors"))
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	data, err := os.ReadFile(found[0])

@@ -144,7 +144,7 @@ func TestALanguageModelTrainsAsOnOneDevice(t *testing.T) {
 			var got []float64
 			for i := 0; i < 15; i++ {
 				if i == 6 {
-					require.NoError(t, d.Save(ctx, 6, checkpoint.Strategy(l.s, l.store), checkpoint.SaveOptions{}))
+					require.NoError(t, d.Save(ctx, 6, checkpoint.StrategyGroup(l.s, l.store), checkpoint.SaveOptions{}))
 				}
 				if i == 10 {
 					got = append(got, l.loop(t))
@@ -171,7 +171,7 @@ func TestALanguageModelTrainsAsOnOneDevice(t *testing.T) {
 
 			// Another process continues, with the step from the file if possible.
 			l = newLanguage(t, sys, mesh[0], mesh[1])
-			restore(t, d, checkpoint.Strategy(l.s, l.store), checkpoint.RestoreOptions{})
+			restoration(t, d, checkpoint.StrategyGroup(l.s, l.store), checkpoint.RestoreOptions{})
 			saved, err := stepfile.LoadTrain(ctx, l.s, bytes.NewReader(file.Bytes()), l.store)
 			require.NoError(t, err)
 			for i, k := 6, 6; i < 15; i, k = i+1, k+1 {

@@ -12,60 +12,64 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
 )
 
-// source is a saved variable whose parts are read on demand.
-type source struct {
-	of       *Checkpoint
-	variable *variable
+// variableReader is a saved variable whose parts are read on demand.
+type variableReader struct {
+	checkpoint *Checkpoint
+	variable   *variable
 }
 
-var _ lazy.Parts = (*source)(nil)
+var _ lazy.Parts = (*variableReader)(nil)
 
-func (c *Checkpoint) parts(v *variable) *source { return &source{of: c, variable: v} }
+func (c *Checkpoint) newReader(v *variable) *variableReader {
+	return &variableReader{checkpoint: c, variable: v}
+}
 
-func (p *source) Shape() shapes.Shape { return p.variable.Shape }
+func (r *variableReader) Shape() shapes.Shape { return r.variable.Shape }
 
-func (p *source) ReadPart(ctx context.Context, start, size []int, into []byte) error {
-	return p.read(ctx, into, box{start, size, into})
+func (r *variableReader) ReadPart(ctx context.Context, start, size []int, dst []byte) error {
+	return r.readBoxes(ctx, dst, box{start, size, dst})
 }
 
 // ReadCells reads a box as consecutive cells.
-func (p *source) ReadCells(ctx context.Context, start, size, cells []int, into []byte) error {
-	cell, n := make([]int, len(size)), p.variable.element
+func (r *variableReader) ReadCells(ctx context.Context, start, size, cells []int, dst []byte) error {
+	cell, n := make([]int, len(size)), r.variable.elementSize
 	for d := range size {
 		cell[d] = size[d] / cells[d]
 		n *= int64(cell[d])
 	}
 	var boxes []box
-	for i := 0; int64(i)*n < int64(len(into)); i++ {
-		from, rest := slices.Clone(start), i
+	for i := 0; int64(i)*n < int64(len(dst)); i++ {
+		cellStart, rest := slices.Clone(start), i
 		for d := len(cells) - 1; d >= 0; d-- {
-			from[d] += rest % cells[d] * cell[d]
+			cellStart[d] += rest % cells[d] * cell[d]
 			rest /= cells[d]
 		}
-		boxes = append(boxes, box{from, cell, into[int64(i)*n:][:n]})
+		boxes = append(boxes, box{cellStart, cell, dst[int64(i)*n:][:n]})
 	}
-	return p.read(ctx, into, boxes...)
+	return r.readBoxes(ctx, dst, boxes...)
 }
 
-func (p *source) read(ctx context.Context, into []byte, boxes ...box) error {
-	v := p.variable
-	if err := p.of.fill(ctx, v, boxes...); err != nil {
+func (r *variableReader) readBoxes(ctx context.Context, dst []byte, boxes ...box) error {
+	v := r.variable
+	if err := r.checkpoint.readBoxes(ctx, v, boxes...); err != nil {
 		return err
 	}
 	if v.Shape.DType != dtypes.Bool {
 		return nil
 	}
 	// The memory of a Go bool must be 0 or 1.
-	if i := slices.IndexFunc(into, func(b byte) bool { return b > 1 }); i >= 0 {
-		return &CorruptError{File: p.of.path, Variable: v.Path, Reason: fmt.Sprintf("truth value %d is the byte %d", i, into[i])}
+	if i := slices.IndexFunc(dst, func(b byte) bool { return b > 1 }); i >= 0 {
+		return &CorruptError{File: r.checkpoint.path, Variable: v.Path,
+			Reason: fmt.Sprintf("truth value %d is the byte %d", i, dst[i])}
 	}
 	return nil
 }
 
-// tensor reads the value of a variable.
-func (c *Checkpoint) tensor(ctx context.Context, v *variable) (*tensors.Tensor, error) {
+// readTensor reads the value of a variable.
+func (c *Checkpoint) readTensor(ctx context.Context, v *variable) (*tensors.Tensor, error) {
 	if !v.Shape.Ok() {
-		return nil, faultOf(v.Path, fmt.Sprintf("GoMLX has no tensors of the file's dtype %s", v.dtype), "convert the tensor in the file to another dtype", nil)
+		return nil, variableError(v.Path, fmt.Sprintf("GoMLX has no tensors of the file's dtype %s", v.dtype),
+			"convert the tensor in the file to another dtype", nil)
 	}
 	t := tensors.FromShape(v.Shape)
 	if v.bytes == 0 {
@@ -73,10 +77,10 @@ func (c *Checkpoint) tensor(ctx context.Context, v *variable) (*tensors.Tensor, 
 	}
 	var failed error
 	err := t.MutableBytes(func(data []byte) {
-		failed = c.parts(v).ReadPart(ctx, make([]int, v.Shape.Rank()), v.Shape.Dimensions, data)
+		failed = c.newReader(v).ReadPart(ctx, make([]int, v.Shape.Rank()), v.Shape.Dimensions, data)
 	})
 	if err != nil {
-		return nil, faultOf(v.Path, "not read", "", err)
+		return nil, variableError(v.Path, "not read", "", err)
 	}
 	if failed != nil {
 		return nil, failed

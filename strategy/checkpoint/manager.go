@@ -44,44 +44,45 @@ type ManagerOptions struct {
 // in the background. A Manager is safe for concurrent use; saves run one at a time. Close it after
 // use.
 type Manager struct {
-	store    storage.Store
-	opened   bool // the manager opened the store and closes it
-	opts     ManagerOptions
-	host     int
-	hosts    int
-	self     ownerRecord
-	run      string // random name of the run; process 0's name after the first save
-	agreed   bool
-	saves    int             // number of saves that were started
-	last     int64           // last step that this run knows of, or -1
-	owned    atomic.Bool     // owner.json is this run's record
-	said     map[string]bool // warnings that were logged
-	memory   []byte          // memory of the last image
-	stopping context.CancelFunc
-	lives    context.Context
+	store          storage.Store
+	ownsStore      bool // the manager opened the store and closes it
+	opts           ManagerOptions
+	host           int
+	hosts          int
+	ownRecord      ownerRecord
+	runName        string // random name of the run; process 0's name after the first save
+	isNameShared   bool
+	saveCount      int             // number of saves that were started
+	lastStep       int64           // last step that this run knows of, or -1
+	isOwner        atomic.Bool     // owner.json is this run's record
+	loggedWarnings map[string]bool // warnings that were logged
+	imageMemory    []byte          // memory of the last image
+	cancel         context.CancelFunc
+	lifetime       context.Context
 
-	turn chan struct{} // held by a call that changes the store
-	// hurry is the time, in Unix nanoseconds, at which process 0 stops waiting for the other
+	storeLock chan struct{} // held by a call that changes the store
+	// waitLimit is the time, in Unix nanoseconds, at which process 0 stops waiting for the other
 	// processes' parts. 0 means not set.
-	hurry atomic.Int64
+	waitLimit atomic.Int64
 
-	mu         sync.Mutex
-	background chan struct{} // closed when the running save ends; nil without one
-	err        error         // error of the last save, until it is returned
-	times      SaveTimes
-	closed     bool
+	mu        sync.Mutex
+	saveDone  chan struct{} // closed when the running save ends; nil without one
+	saveErr   error         // error of the last save, until it is returned
+	durations SaveDurations
+	closed    bool
 }
 
 // BackgroundError reports a save that failed after Save had returned.
 type BackgroundError struct {
-	// Place is the path or URL of the store, and Step the step that was not saved.
-	Place string
-	Step  int64
-	Err   error
+	// Dir is the path or URL of the store, and Step the step that was not saved.
+	Dir  string
+	Step int64
+	Err  error
 }
 
 func (e *BackgroundError) Error() string {
-	return errkind.Format(fmt.Sprintf("checkpoint: save step %d in %s", e.Step, e.Place), "in the background", e.Err, "the earlier checkpoints are as they were")
+	return errkind.Format(fmt.Sprintf("checkpoint: save step %d in %s", e.Step, e.Dir), "in the background", e.Err,
+		"the earlier checkpoints are unchanged")
 }
 
 // Unwrap returns the cause.
@@ -90,7 +91,7 @@ func (e *BackgroundError) Unwrap() error { return e.Err }
 // Kind returns the cause's kind, or RuntimeError.
 func (e *BackgroundError) Kind() errkind.Kind { return errkind.KindOr(e.Err, errkind.RuntimeError) }
 
-const defaultPatience = 10 * time.Minute
+const defaultPartTimeout = 10 * time.Minute
 
 // OpenManager returns a manager for the checkpoints at place. place is a folder, which OpenManager
 // creates if necessary, or the URL of a store of package storage, such as gs://bucket/run, if the
@@ -107,7 +108,7 @@ func OpenManager(ctx context.Context, place string, opts ManagerOptions) (*Manag
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	m.opened = true
+	m.ownsStore = true
 	return m, nil
 }
 
@@ -115,59 +116,61 @@ func OpenManager(ctx context.Context, place string, opts ManagerOptions) (*Manag
 // manager.
 func NewManager(ctx context.Context, store storage.Store, opts ManagerOptions) (*Manager, error) {
 	if store == nil {
-		return nil, wrong("manager", "open one with storage.Open", "no store")
+		return nil, argumentError("manager", "open one with storage.Open", "no store")
 	}
-	if err := opts.Retention.check(); err != nil {
+	if err := opts.Retention.validate(); err != nil {
 		return nil, err
 	}
 	if opts.PartTimeout < 0 {
-		return nil, wrong("manager", "0 is ten minutes", "a patience of %v", opts.PartTimeout)
+		return nil, argumentError("manager", "0 means ten minutes", "a PartTimeout of %v", opts.PartTimeout)
 	}
-	opts.PartTimeout = cmp.Or(opts.PartTimeout, defaultPatience)
+	opts.PartTimeout = cmp.Or(opts.PartTimeout, defaultPartTimeout)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	m := &Manager{store: store, opts: opts, hosts: 1, self: newOwner(), last: -1, said: map[string]bool{}, turn: make(chan struct{}, 1)}
+	m := &Manager{store: store, opts: opts, hosts: 1, ownRecord: newOwnerRecord(), lastStep: -1,
+		loggedWarnings: map[string]bool{}, storeLock: make(chan struct{}, 1)}
 	if opts.Strategy != nil && opts.Strategy.NumProcesses() > 1 {
 		m.host, m.hosts = opts.Strategy.Process(), opts.Strategy.NumProcesses()
 	}
-	m.run = strings.ToLower(rand.Text()[:12])
-	m.lives, m.stopping = context.WithCancel(context.Background())
+	m.runName = strings.ToLower(rand.Text()[:12])
+	m.lifetime, m.cancel = context.WithCancel(context.Background())
 	steps, err := m.Steps(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m.saw(steps...)
+	m.updateLastStep(steps...)
 	if err := m.removeEmptyFolders(ctx); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-// saw updates the last step that this run knows of.
-func (m *Manager) saw(steps ...int64) {
+// updateLastStep updates the last step that this run knows of.
+func (m *Manager) updateLastStep(steps ...int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, step := range steps {
-		m.last = max(m.last, step)
+		m.lastStep = max(m.lastStep, step)
 	}
 }
 
-func (m *Manager) known() int64 {
+func (m *Manager) lastKnownStep() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.last
+	return m.lastStep
 }
 
-// Place returns the store's path or URL.
-func (m *Manager) Place() string { return m.store.String() }
+// Dir returns the store's path or URL.
+func (m *Manager) Dir() string { return m.store.String() }
 
 // Steps returns the saved steps in ascending order. It does not include interrupted saves.
 func (m *Manager) Steps(ctx context.Context) ([]int64, error) {
-	// A listing is not atomic. While another process saves a step and removes the only earlier one, a
-	// listing may contain objects of both and neither manifest, but a later listing contains the new step.
+	// A listing is not atomic. While another process saves a step and removes the only earlier one,
+	// a listing may contain objects of both and neither manifest, but a later listing contains the
+	// new step.
 	for range 3 {
-		steps, partial, err := m.list(ctx)
+		steps, partial, err := m.listSteps(ctx)
 		if err != nil || len(steps) > 0 || !partial {
 			return steps, err
 		}
@@ -175,12 +178,12 @@ func (m *Manager) Steps(ctx context.Context) ([]int64, error) {
 	return nil, nil
 }
 
-// list returns the steps of one listing of the store, ascending. partial reports whether the
+// listSteps returns the steps of one listing of the store, ascending. partial reports whether the
 // listing has objects other than manifests.
-func (m *Manager) list(ctx context.Context) (steps []int64, partial bool, err error) {
+func (m *Manager) listSteps(ctx context.Context) (steps []int64, partial bool, err error) {
 	all, err := m.store.List(ctx, stepPrefix)
 	if err != nil {
-		return nil, false, doing("list steps", "", err)
+		return nil, false, wrapError("list steps", "", err)
 	}
 	for _, info := range all {
 		name, ok := strings.CutSuffix(info.Name, "/"+manifestFile)
@@ -194,26 +197,26 @@ func (m *Manager) list(ctx context.Context) (steps []int64, partial bool, err er
 
 // Open opens the checkpoint of a step. It supports sharded checkpoints and the single-file
 // checkpoints of earlier versions of this package. Open reads the manifests and no tensors. The
-// error matches [ErrNotFound] if the step was not saved or was removed before it could be opened, and
-// [ErrCorrupt] if Open detects damage. Close the checkpoint before the store.
+// error matches [ErrNotFound] if the step was not saved or was removed before it could be opened,
+// and [ErrCorrupt] if Open detects damage. Close the checkpoint before the store.
 func (m *Manager) Open(ctx context.Context, step int64) (*Checkpoint, error) {
-	c, err := openIn(ctx, m.store, step)
+	c, err := openStep(ctx, m.store, step)
 	if err == nil {
-		m.saw(step)
+		m.updateLastStep(step)
 	}
 	return c, err
 }
 
-// openIn opens the checkpoint of a step in a store. If another process replaces or removes the
-// checkpoint meanwhile, openIn opens the new one, or returns an error that matches ErrNotFound.
-func openIn(ctx context.Context, s storage.Store, step int64) (*Checkpoint, error) {
+// openStep opens the checkpoint of a step in a store. If another process replaces or removes the
+// checkpoint meanwhile, openStep opens the new one, or returns an error that matches ErrNotFound.
+func openStep(ctx context.Context, s storage.Store, step int64) (*Checkpoint, error) {
 	c, save, err := openOnce(ctx, s, step)
 	for range maxAttempts {
 		if !errors.Is(err, ErrCorrupt) {
 			break
 		}
-		before, damage := save, err
-		if c, save, err = openOnce(ctx, s, step); save == before && errors.Is(err, ErrCorrupt) {
+		previous, damage := save, err
+		if c, save, err = openOnce(ctx, s, step); save == previous && errors.Is(err, ErrCorrupt) {
 			return nil, damage
 		}
 	}
@@ -223,10 +226,10 @@ func openIn(ctx context.Context, s storage.Store, step int64) (*Checkpoint, erro
 // openOnce opens the checkpoint of a step and returns the name of its save, or "" for a single-file
 // checkpoint.
 func openOnce(ctx context.Context, s storage.Store, step int64) (c *Checkpoint, save string, err error) {
-	plain, sharded, err := manifestIn(ctx, s, step)
+	plain, sharded, err := readStepManifest(ctx, s, step)
 	switch {
 	case errors.Is(err, storage.ErrNotExist):
-		return nil, "", none("open one of Manager.Steps", "no step %d in %s", step, s)
+		return nil, "", notFoundError("open one of Manager.Steps", "no step %d in %s", step, s)
 	case err != nil:
 		return nil, "", err
 	case plain != nil:
@@ -242,8 +245,8 @@ func openOnce(ctx context.Context, s storage.Store, step int64) (c *Checkpoint, 
 const maxAttempts = 100
 
 // Latest opens the checkpoint of the last step, like tf.train.latest_checkpoint. For an empty store
-// the error matches [ErrNotFound]. Another process may save and remove checkpoints concurrently. Latest
-// returns an error for a damaged checkpoint; [Manager.LatestIntact] skips it.
+// the error matches [ErrNotFound]. Another process may save and remove checkpoints concurrently.
+// Latest returns an error for a damaged checkpoint; [Manager.LatestIntact] skips it.
 func (m *Manager) Latest(ctx context.Context) (*Checkpoint, error) {
 	for range maxAttempts {
 		steps, err := m.Steps(ctx)
@@ -258,7 +261,7 @@ func (m *Manager) Latest(ctx context.Context) (*Checkpoint, error) {
 			return c, err
 		}
 	}
-	return nil, none("save one first", "%s is empty", m.store)
+	return nil, notFoundError("save one first", "%s is empty", m.store)
 }
 
 // LatestIntact reads checkpoints from the last step backward and opens the first whose checksums
@@ -267,41 +270,42 @@ func (m *Manager) Latest(ctx context.Context) (*Checkpoint, error) {
 // and a removed checkpoint does not count as damaged. LatestIntact does not skip a checkpoint that
 // needs a later version of this program ([ErrVersion]) or that this process has no permission to
 // read. It returns the error of such a checkpoint.
-func (m *Manager) LatestIntact(ctx context.Context) (c *Checkpoint, passed []error, err error) {
+func (m *Manager) LatestIntact(ctx context.Context) (c *Checkpoint, skipped []error, err error) {
 	damaged := map[int64]error{}
 	var steps []int64
 	for range maxAttempts {
 		if steps, err = m.Steps(ctx); err != nil {
 			return nil, nil, err
 		}
-		passed = passed[:0]
+		skipped = skipped[:0]
 		changed := false
 		for _, step := range slices.Backward(steps) {
 			if damaged[step] == nil {
 				c, err := m.openIntact(ctx, step)
 				if err == nil {
-					return c, passed, nil
+					return c, skipped, nil
 				}
 				if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNotFound) {
-					return nil, passed, err
+					return nil, skipped, err
 				}
 				now, listErr := m.Steps(ctx)
 				if listErr != nil {
-					return nil, passed, listErr
+					return nil, skipped, listErr
 				}
 				if changed = !slices.Equal(now, steps); changed {
 					break // the checkpoint may have been removed, and there may be a later one
 				}
-				m.saw(step)
+				m.updateLastStep(step)
 				damaged[step] = err
 			}
-			passed = append(passed, damaged[step])
+			skipped = append(skipped, damaged[step])
 		}
 		if !changed {
 			break
 		}
 	}
-	return nil, passed, none("restore a copy of the store, or begin anew", "none of the %d in %s is intact", len(steps), m.store)
+	return nil, skipped, notFoundError("restore a copy of the store, or start a new run",
+		"none of the %d in %s is intact", len(steps), m.store)
 }
 
 // openIntact opens the checkpoint of a step and verifies all checksums.
@@ -322,44 +326,44 @@ func (m *Manager) openIntact(ctx context.Context, step int64) (*Checkpoint, erro
 // checkpoint is complete. On other processes it ends when their own part is saved.
 func (m *Manager) Wait(ctx context.Context) error {
 	m.mu.Lock()
-	over := m.background
+	done := m.saveDone
 	m.mu.Unlock()
-	if over != nil {
+	if done != nil {
 		select {
-		case <-over:
+		case <-done:
 		case <-ctx.Done():
-			return doing("wait for the save", "", ctx.Err())
+			return wrapError("wait for the save", "", ctx.Err())
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	err := m.err
-	m.err = nil
+	err := m.saveErr
+	m.saveErr = nil
 	return err
 }
 
 // Close waits for the running save, like Wait, and frees the manager's resources. To cancel the
 // save, call Abort first. A second Close does nothing.
 func (m *Manager) Close() error {
-	if m == nil || m.turn == nil {
+	if m == nil || m.storeLock == nil {
 		return nil
 	}
-	m.turn <- struct{}{}
-	defer func() { <-m.turn }()
+	m.storeLock <- struct{}{}
+	defer func() { <-m.storeLock }()
 	m.mu.Lock()
-	again := m.closed
+	wasClosed := m.closed
 	m.closed = true
 	m.mu.Unlock()
-	if again {
+	if wasClosed {
 		return nil
 	}
 	err := m.Wait(context.Background())
-	m.stopping()
-	if m.memory != nil {
-		staging.Free(m.memory)
-		m.memory = nil
+	m.cancel()
+	if m.imageMemory != nil {
+		staging.Free(m.imageMemory)
+		m.imageMemory = nil
 	}
-	if m.opened {
+	if m.ownsStore {
 		err = errors.Join(err, m.store.Close())
 	}
 	return err
@@ -368,58 +372,59 @@ func (m *Manager) Close() error {
 // Abort cancels the running save. The step then has no checkpoint, unless the save was already
 // complete. Later saves fail. Call Close after Abort.
 func (m *Manager) Abort() {
-	if m != nil && m.stopping != nil {
-		m.stopping()
+	if m != nil && m.cancel != nil {
+		m.cancel()
 	}
 }
 
-// LimitWait limits the time that process 0 waits for the other processes' parts to patience from now,
-// unless [ManagerOptions.Patience] ends earlier. A run that has lost a process or must stop calls
-// it before Close. Of several calls the earliest limit applies. The limit does not apply to the
-// writes of process 0 itself.
-func (m *Manager) LimitWait(patience time.Duration) {
-	until := time.Now().Add(max(patience, 0)).UnixNano()
+// LimitWait limits the time that process 0 waits for the other processes' parts to timeout from
+// now, unless [ManagerOptions.PartTimeout] ends earlier. A run that has lost a process or must stop
+// calls it before Close. Of several calls the earliest limit applies. The limit does not apply to
+// the writes of process 0 itself.
+func (m *Manager) LimitWait(timeout time.Duration) {
+	until := time.Now().Add(max(timeout, 0)).UnixNano()
 	for {
-		before := m.hurry.Load()
-		if before > 0 && before <= until || m.hurry.CompareAndSwap(before, until) {
+		old := m.waitLimit.Load()
+		if old > 0 && old <= until || m.waitLimit.CompareAndSwap(old, until) {
 			return
 		}
 	}
 }
 
-// hurried reports whether the limit of Hurry has passed.
-func (m *Manager) hurried() bool {
-	until := m.hurry.Load()
+// isWaitOver reports whether the limit of LimitWait has passed.
+func (m *Manager) isWaitOver() bool {
+	until := m.waitLimit.Load()
 	return until > 0 && time.Now().UnixNano() >= until
 }
 
-// SaveTimes are the durations of a save.
-type SaveTimes struct {
+// SaveDurations are the durations of a save.
+type SaveDurations struct {
 	// Blocked is the time until Save returned, which includes the copy from the devices and
 	// excludes the wait for the previous save. Total is the time until the save ended in the
 	// background, or 0 while it is running.
 	Blocked, Total time.Duration
 }
 
-// LastSaveTimes returns the durations of the last save, or zero before the first.
-func (m *Manager) LastSaveTimes() SaveTimes {
+// LastSaveDurations returns the durations of the last save, or zero before the first.
+func (m *Manager) LastSaveDurations() SaveDurations {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.times
+	return m.durations
 }
 
-// take waits until no other call changes the store, and acquires the turn.
-func (m *Manager) take(ctx context.Context) error {
+// lock waits until no other call changes the store, and acquires the lock.
+func (m *Manager) lock(ctx context.Context) error {
 	select {
-	case m.turn <- struct{}{}:
+	case m.storeLock <- struct{}{}:
 	case <-ctx.Done():
-		return doing("wait for another call", "", ctx.Err())
+		return wrapError("wait for another call", "", ctx.Err())
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		<-m.turn
-		return &errkind.Fault{Match: ErrClosed, Reason: "the manager of " + m.store.String() + " was closed", Hint: "use NewManager"}
+		<-m.storeLock
+		return &errkind.Fault{Match: ErrClosed, Reason: "the manager of " + m.store.String() + " was closed",
+			Hint: "use NewManager"}
 	}
 	return nil
 }
@@ -430,27 +435,27 @@ func (m *Manager) take(ctx context.Context) error {
 // receives a warning. RemoveAfter waits for the running save. All processes may call it; only
 // process 0 removes checkpoints.
 func (m *Manager) RemoveAfter(ctx context.Context, step int64) error {
-	if err := m.take(ctx); err != nil {
+	if err := m.lock(ctx); err != nil {
 		return err
 	}
-	defer func() { <-m.turn }()
+	defer func() { <-m.storeLock }()
 	if err := m.Wait(ctx); err != nil && ctx.Err() != nil {
 		return err
 	}
 	if m.host == 0 {
-		if err := m.unseen(ctx); err != nil {
+		if err := m.checkNewSteps(ctx); err != nil {
 			return err
 		}
-		if err := m.own(ctx); err != nil {
+		if err := m.becomeOwner(ctx); err != nil {
 			return err
 		}
-		folders, err := m.folders(ctx)
+		folders, err := m.listFolders(ctx)
 		if err != nil {
 			return err
 		}
 		for _, f := range slices.Backward(folders) {
-			if f.step > step && f.manifest {
-				if err := m.drop(ctx, f); err != nil {
+			if f.step > step && f.hasManifest {
+				if err := m.removeStep(ctx, f); err != nil {
 					return err
 				}
 			}
@@ -458,6 +463,6 @@ func (m *Manager) RemoveAfter(ctx context.Context, step int64) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.last = min(m.last, step)
+	m.lastStep = min(m.lastStep, step)
 	return nil
 }

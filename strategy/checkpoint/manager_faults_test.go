@@ -309,7 +309,7 @@ func TestManyKillsInTheBackground(t *testing.T) {
 func saveWithoutEnd(t *testing.T, dir string) {
 	ctx := context.Background()
 	m := newManager(t, dir, ManagerOptions{Retention: Retention{Last: 3}})
-	step := m.known()
+	step := m.lastKnownStep()
 	if step >= 0 {
 		requireStep(t, m, step, float32(step))
 	}
@@ -332,7 +332,7 @@ func TestTheNextRunClearsAHalfOwnersRecord(t *testing.T) {
 	require.NoError(t, err)
 	m, err := NewManager(context.Background(), s, ManagerOptions{})
 	require.NoError(t, err)
-	require.NoError(t, m.own(context.Background()))
+	require.NoError(t, m.becomeOwner(context.Background()))
 	require.NoError(t, m.Close())
 	require.NoFileExists(t, left)
 	require.FileExists(t, filepath.Join(dir, ownerObject))

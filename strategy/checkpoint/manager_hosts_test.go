@@ -299,7 +299,7 @@ func TestAHostWithoutItsPartIsNamed(t *testing.T) {
 							return fmt.Errorf("step %d: %w", step, err)
 						}
 					case strat.Process() == 0:
-						if assert.ErrorIs(t, err, checkpoint.ErrNoPart) {
+						if assert.ErrorIs(t, err, checkpoint.ErrMissingParts) {
 							assert.ErrorContains(t, err, "no part of process 2 after")
 							assert.Equal(t, !lose, strings.Contains(err.Error(), "no space left"), "%v", err)
 						}
@@ -363,7 +363,7 @@ func TestAHurryEndsTheWaitForAPart(t *testing.T) {
 			err = m.Close()
 			assert.Less(t, time.Since(start), 30*time.Second)
 			if strat.Process() == 0 {
-				require.ErrorIs(t, err, checkpoint.ErrNoPart)
+				require.ErrorIs(t, err, checkpoint.ErrMissingParts)
 				assert.ErrorContains(t, err, "no part of process 1 after")
 				return nil
 			}

@@ -27,26 +27,26 @@ type SaveOptions struct {
 	Metrics map[string]float64
 }
 
-// ErrNotRemoved matches the error of a save that saved its step but could not remove older checkpoints.
-// The next save tries to remove them again.
-var ErrNotRemoved = errkind.New(errkind.RuntimeError, "checkpoint: saved, but older ones stay")
+// ErrNotRemoved matches the error of a save that saved its step but could not remove older
+// checkpoints. The next save tries to remove them again.
+var ErrNotRemoved = errkind.New(errkind.RuntimeError, "checkpoint: saved, but older checkpoints were not removed")
 
 // metadataStep is the key of the step in a tensor file's header.
 const metadataStep = "tpustrategy.step"
 
 // saveJob is the state of one save.
 type saveJob struct {
-	m    *Manager
-	step int64
+	manager *Manager
+	step    int64
 	// name is the name of the save: the run's name and number.
 	name   string
 	number int
-	plan   *plan
-	image  *image
+	plan   *savePlan
+	image  *hostImage
 	opts   SaveOptions
-	// unclear is true once the manifest was sent. A service may store it although it reported an
+	// manifestSent is true once the manifest was sent. A service may store it although it reported an
 	// error, so that the parts must not be removed then.
-	unclear bool
+	manifestSent bool
 }
 
 // Save saves a group of variables as the checkpoint of a step. It copies this process's shards from
@@ -61,200 +61,203 @@ type saveJob struct {
 // communicate, except that the first save broadcasts a name. A checkpoint exists when its manifest
 // exists, which is written last. A later save removes files without a manifest.
 //
-// The step must be later than the last saved step; otherwise the error matches [ErrStep]. ctx only
-// limits Save itself. The background work continues until it is complete or Abort is called.
+// The step must be later than the last saved step; otherwise the error matches [ErrStepOrder]. ctx
+// only limits Save itself. The background work continues until it is complete or Abort is called.
 func (m *Manager) Save(ctx context.Context, step int64, g Group, opts SaveOptions) error {
-	if err := m.take(ctx); err != nil {
+	if err := m.lock(ctx); err != nil {
 		return err
 	}
-	defer func() { <-m.turn }()
-	before := m.Wait(ctx)
+	defer func() { <-m.storeLock }()
+	previousErr := m.Wait(ctx)
 	if ctx.Err() != nil && m.hosts == 1 {
-		return errors.Join(before, doing("save", fmt.Sprintf("step %d", step), ctx.Err()))
+		return errors.Join(previousErr, wrapError("save", fmt.Sprintf("step %d", step), ctx.Err()))
 	}
-	if err := m.begin(ctx, step, g, opts); err != nil {
-		return errors.Join(before, err)
+	if err := m.startSave(ctx, step, g, opts); err != nil {
+		return errors.Join(previousErr, err)
 	}
-	return before
+	return previousErr
 }
 
-// begin copies the shards from the devices and starts the background work.
-func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptions) error {
-	fail := func(err error) error { return doing("save", fmt.Sprintf("step %d", step), err) }
-	began := time.Now()
-	m.saves++
-	if err := m.agree(ctx); err != nil {
+// startSave copies the shards from the devices and starts the background work.
+func (m *Manager) startSave(ctx context.Context, step int64, g Group, opts SaveOptions) error {
+	fail := func(err error) error { return wrapError("save", fmt.Sprintf("step %d", step), err) }
+	start := time.Now()
+	m.saveCount++
+	if err := m.shareRunName(ctx); err != nil {
 		return fail(err)
 	}
-	s := &saveJob{m: m, step: step, number: m.saves, name: fmt.Sprintf("%s-%d", m.run, m.saves), opts: opts}
+	s := &saveJob{manager: m, step: step, number: m.saveCount, name: fmt.Sprintf("%s-%d", m.runName, m.saveCount),
+		opts: opts}
 	// An error of this process must not keep it from the calls that all processes make together.
-	refused := m.refuse(ctx, step, opts)
+	checkErr := m.checkSave(ctx, step, opts)
 	metadata := map[string]string{metadataStep: fmt.Sprint(step)}
 	if m.host == 0 {
 		maps.Copy(metadata, opts.Metadata)
 	}
 	var err error
-	if s.plan, err = planOf(ctx, g, m.opts.Strategy, m.hosts); err != nil {
-		return errors.Join(refused, err)
+	if s.plan, err = newPlan(ctx, g, m.opts.Strategy, m.hosts); err != nil {
+		return errors.Join(checkErr, err)
 	}
-	if s.image, m.memory, err = newImage(s.plan, m.host, metadata, m.memory); err != nil {
-		return errors.Join(refused, err)
+	if s.image, m.imageMemory, err = newImage(s.plan, m.host, metadata, m.imageMemory); err != nil {
+		return errors.Join(checkErr, err)
 	}
-	if refused != nil {
-		_ = s.image.fill(ctx, g, s.plan, m.opts.Strategy, m.host)
-		return refused
+	if checkErr != nil {
+		_ = s.image.copyVariables(ctx, g, s.plan, m.opts.Strategy, m.host)
+		return checkErr
 	}
-	over, known := make(chan struct{}), m.known()
+	done, lastStep := make(chan struct{}), m.lastKnownStep()
 	m.mu.Lock()
-	m.background, m.times, m.last = over, SaveTimes{}, step
+	m.saveDone, m.durations, m.lastStep = done, SaveDurations{}, step
 	m.mu.Unlock()
 	go func() {
-		defer close(over)
-		err := s.run(m.lives)
+		defer close(done)
+		err := s.execute(m.lifetime)
 		if err == nil || errors.Is(err, ErrNotRemoved) {
-			m.tell(step)
+			m.writeProgressFile(step)
 		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.times.Total = time.Since(began)
-		if err != nil && !s.unclear { // the step may be saved again
-			m.last = known
+		m.durations.Total = time.Since(start)
+		if err != nil && !s.manifestSent { // the step may be saved again
+			m.lastStep = lastStep
 		}
-		if failed := s.image.failure(); err != nil && (failed == nil || !errors.Is(err, failed)) {
-			m.err = &BackgroundError{Place: m.store.String(), Step: step, Err: err}
+		if failed := s.image.abortError(); err != nil && (failed == nil || !errors.Is(err, failed)) {
+			m.saveErr = &BackgroundError{Dir: m.store.String(), Step: step, Err: err}
 		}
 	}()
-	if err := s.image.fill(ctx, g, s.plan, m.opts.Strategy, m.host); err != nil {
-		s.image.fail(err)
-		<-over
+	if err := s.image.copyVariables(ctx, g, s.plan, m.opts.Strategy, m.host); err != nil {
+		s.image.abort(err)
+		<-done
 		return fail(err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.times.Blocked = time.Since(began)
+	m.durations.Blocked = time.Since(start)
 	return nil
 }
 
-// savedFile is the environment variable with the name of the progress file; see the package
-// comment.
-const savedFile = "TPUSTRATEGY_SAVED"
+// progressFileVariable is the environment variable with the name of the progress file; see the
+// package comment.
+const progressFileVariable = "TPUSTRATEGY_SAVED"
 
-// tell writes the saved step to the progress file.
-func (m *Manager) tell(step int64) {
-	path := os.Getenv(savedFile)
+// writeProgressFile writes the saved step to the progress file.
+func (m *Manager) writeProgressFile(step int64) {
+	path := os.Getenv(progressFileVariable)
 	if path == "" {
 		return
 	}
 	if err := files.Replace(path, func(w io.Writer) error { _, err := fmt.Fprintln(w, step); return err }); err != nil {
-		m.opts.Logger.Warn("checkpoint: who started this program is not told of the save", "step", step, "error", err)
+		m.opts.Logger.Warn("checkpoint: the progress file cannot be written", "step", step, "error", err)
 	}
 }
 
-// agree broadcasts the name of process 0's run to all processes, once.
-func (m *Manager) agree(ctx context.Context) error {
-	if m.agreed || m.hosts == 1 {
+// shareRunName broadcasts the name of process 0's run to all processes, once.
+func (m *Manager) shareRunName(ctx context.Context) error {
+	if m.isNameShared || m.hosts == 1 {
 		return nil
 	}
-	name, err := m.opts.Strategy.BroadcastBytes(ctx, "checkpoint: the name of the run", []byte(m.run))
+	name, err := m.opts.Strategy.BroadcastBytes(ctx, "checkpoint: the name of the run", []byte(m.runName))
 	if err != nil {
 		return err
 	}
-	m.run, m.agreed = string(name), true
+	m.runName, m.isNameShared = string(name), true
 	return nil
 }
 
-// refuse returns an error if the step cannot be saved.
-func (m *Manager) refuse(ctx context.Context, step int64, opts SaveOptions) error {
+// checkSave returns an error if the step cannot be saved.
+func (m *Manager) checkSave(ctx context.Context, step int64, opts SaveOptions) error {
 	if step < 0 {
-		return wrong("save", "count steps from 0", "step %d", step)
+		return argumentError("save", "count steps from 0", "step %d", step)
 	}
-	if err := m.lives.Err(); err != nil {
-		return doing("save", fmt.Sprintf("step %d after Abort", step), err)
+	if err := m.lifetime.Err(); err != nil {
+		return wrapError("save", fmt.Sprintf("step %d after Abort", step), err)
 	}
-	if known := m.known(); step <= known {
-		return &errkind.Fault{Match: ErrStep, Reason: fmt.Sprintf("step %d, %s has step %d", step, m.store, known), Hint: "save later steps, or call RemoveAfter"}
+	if known := m.lastKnownStep(); step <= known {
+		return &errkind.Fault{Match: ErrStepOrder, Reason: fmt.Sprintf("step %d, %s has step %d", step, m.store, known),
+			Hint: "save later steps, or call RemoveAfter"}
 	}
 	if _, ok := opts.Metadata[metadataStep]; ok {
-		return wrong("save", "use another name", "metadata entry %q is reserved", metadataStep)
+		return argumentError("save", "use another name", "metadata entry %q is reserved", metadataStep)
 	}
-	return m.unseen(ctx)
+	return m.checkNewSteps(ctx)
 }
 
-// run writes this process's part to the store. On process 0 it also completes the checkpoint.
-func (s *saveJob) run(ctx context.Context) error {
-	m := s.m
-	var part []byte
+// execute writes this process's part to the store. On process 0 it also completes the checkpoint.
+func (s *saveJob) execute(ctx context.Context) error {
+	m := s.manager
+	var manifest []byte
 	// The save is void until the manifest exists. Each process writes void.json, because any may be
 	// the last.
-	err := m.void(ctx, s.step, s.name)
+	err := m.markVoid(ctx, s.step, s.name)
 	if err == nil {
-		part, err = s.put(ctx)
+		manifest, err = s.writeShards(ctx)
 	}
 	if err != nil {
-		s.unsave(part, err)
+		s.reportFailure(manifest, err)
 	}
 	if m.host > 0 {
 		return err
 	}
 	if err == nil {
-		err = s.complete(ctx, part)
+		err = s.complete(ctx, manifest)
 	}
 	if err != nil {
-		if m.lives.Err() == nil && !errors.Is(err, ErrBusy) {
+		if m.lifetime.Err() == nil && !errors.Is(err, ErrBusy) {
 			upTo := s.number
-			if s.unclear {
+			if s.manifestSent {
 				upTo--
 			}
 			late := ""
 			if m.hosts > 1 {
 				late = s.name
 			}
-			_ = m.tidy(ctx, upTo, Retention{}, late) // a later save removes the remaining files
+			_ = m.removeObsolete(ctx, upTo, Retention{}, late) // a later save removes the remaining files
 		}
 		return err
 	}
 	err = m.store.Remove(ctx, voidName(s.step, s.name))
-	if err = errors.Join(err, m.tidy(ctx, s.number, m.opts.Retention, "")); err != nil {
+	if err = errors.Join(err, m.removeObsolete(ctx, s.number, m.opts.Retention, "")); err != nil {
 		return &errkind.Fault{Match: ErrNotRemoved, Err: err, Hint: "the next save tries again"}
 	}
 	return nil
 }
 
-// put writes the tensor file and its manifest, and returns the manifest.
-func (s *saveJob) put(ctx context.Context) (part []byte, err error) {
-	m := s.m
+// writeShards writes the tensor file and its manifest, and returns the manifest.
+func (s *saveJob) writeShards(ctx context.Context) (manifest []byte, err error) {
+	m := s.manager
 	group, within := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return m.store.Put(within, shardsName(s.step, s.name, m.host), storage.PutOptions{Size: int64(len(s.image.memory))},
-			func(w io.Writer) error { return s.image.write(within, w) })
+			func(w io.Writer) error { return s.image.writeTo(within, w) })
 	})
-	group.Go(func() error { return s.image.sum(within) })
+	group.Go(func() error { return s.image.computeChecksums(within) })
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	p := s.describe()
-	p.Bytes, p.Regions = int64(len(s.image.memory)), s.image.part()
-	p.HeaderBytes, p.HeaderCRC32C = int64(s.image.header), checksum(0).plus(s.image.memory[:s.image.header])
-	if part, err = seal(p); err != nil {
+	p := s.newPartManifest()
+	p.Bytes, p.Regions = int64(len(s.image.memory)), s.image.partRegions()
+	p.HeaderBytes, p.HeaderCRC32C = int64(s.image.headerSize), checksum(0).update(s.image.memory[:s.image.headerSize])
+	if manifest, err = encodeManifest(p); err != nil {
 		return nil, err
 	}
-	return part, s.putPart(ctx, part)
+	return manifest, s.writePart(ctx, manifest)
 }
 
 // Process 0 waits for the manifest of a part, also for one that reports a failure, so that its
 // write is retried.
 const (
-	partTries = 5
-	partPause = 100 * time.Millisecond
+	partAttempts   = 5
+	partRetryDelay = 100 * time.Millisecond
 )
 
-func (s *saveJob) putPart(ctx context.Context, part []byte) (err error) {
-	for try := range partTries {
-		if err = storage.PutBytes(ctx, s.m.store, partName(s.step, s.name, s.m.host), part, storage.PutOptions{}); err == nil {
+func (s *saveJob) writePart(ctx context.Context, manifest []byte) (err error) {
+	for attempt := range partAttempts {
+		if err = storage.PutBytes(ctx, s.manager.store, partName(s.step, s.name, s.manager.host), manifest,
+			storage.PutOptions{}); err == nil {
 			return nil
 		}
 		select {
-		case <-time.After(partPause << try):
+		case <-time.After(partRetryDelay << attempt):
 		case <-ctx.Done():
 			return err
 		}
@@ -262,48 +265,51 @@ func (s *saveJob) putPart(ctx context.Context, part []byte) (err error) {
 	return err
 }
 
-func (s *saveJob) describe() *partManifest {
-	return &partManifest{Format: partFormat, Version: formatVersion, Step: s.step, Save: s.name, Host: s.m.host, Hosts: s.m.hosts, Regions: []partRegion{}}
+func (s *saveJob) newPartManifest() *partManifest {
+	return &partManifest{Format: partFormat, Version: formatVersion, Step: s.step, Save: s.name, Host: s.manager.host,
+		Hosts: s.manager.hosts, Regions: []partRegion{}}
 }
 
-// unsave tries to notify process 0 that this process will not save its part.
-func (s *saveJob) unsave(part []byte, cause error) {
-	if s.m.host == 0 || part != nil {
+// reportFailure tries to notify process 0 that this process will not save its part.
+func (s *saveJob) reportFailure(manifest []byte, cause error) {
+	if s.manager.host == 0 || manifest != nil {
 		return
 	}
-	p := s.describe()
+	p := s.newPartManifest()
 	p.Failed = cause.Error()
-	if data, err := seal(p); err == nil {
+	if data, err := encodeManifest(p); err == nil {
 		ctx, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()
-		_ = s.putPart(ctx, data)
+		_ = s.writePart(ctx, data)
 	}
 }
 
 // complete waits for the parts of all processes and writes the manifest.
-func (s *saveJob) complete(ctx context.Context, mine []byte) error {
-	m := s.m
-	all := &shardedManifest{Format: shardedFormat, Version: formatVersion, Step: s.step, Metadata: s.opts.Metadata, Save: s.name, BlockBytes: blockBytes,
-		Hosts: make([]hostPart, m.hosts), Variables: s.plan.values, Metrics: textOf(s.opts.Metrics)}
-	if all.Variables == nil {
-		all.Variables = []shardedValue{}
+func (s *saveJob) complete(ctx context.Context, ownManifest []byte) error {
+	m := s.manager
+	manifest := &shardedManifest{Format: shardedFormat, Version: formatVersion, Step: s.step, Metadata: s.opts.Metadata,
+		Save: s.name, BlockBytes: blockBytes,
+		Hosts: make([]hostPart, m.hosts), Variables: s.plan.values, Metrics: formatMetrics(s.opts.Metrics)}
+	if manifest.Variables == nil {
+		manifest.Variables = []shardedValue{}
 	}
-	all.Hosts[0] = hostPart{int64(len(mine)), checksum(0).plus(mine)}
-	if err := s.collect(ctx, all.Hosts); err != nil {
+	manifest.Hosts[0] = hostPart{int64(len(ownManifest)), checksum(0).update(ownManifest)}
+	if err := s.waitForParts(ctx, manifest.Hosts); err != nil {
 		return err
 	}
-	data, err := seal(all)
+	data, err := encodeManifest(manifest)
 	if err != nil {
 		return err
 	}
-	if err := m.own(ctx); err != nil {
+	if err := m.becomeOwner(ctx); err != nil {
 		return err
 	}
-	s.unclear = true
+	s.manifestSent = true
 	err = storage.PutBytes(ctx, m.store, manifestName(s.step), data, storage.PutOptions{IfAbsent: true})
 	if errors.Is(err, storage.ErrExists) {
 		// After a lost response the existing manifest is this save's own.
-		if there, reading := readSmall(ctx, m.store, manifestName(s.step)); reading != nil || !bytes.Equal(there, data) {
+		if existing, readErr := readManifest(ctx, m.store, manifestName(s.step)); readErr != nil ||
+			!bytes.Equal(existing, data) {
 			return &OwnerError{Directory: m.store.String(), Step: s.step}
 		}
 		return nil
@@ -311,31 +317,31 @@ func (s *saveJob) complete(ctx context.Context, mine []byte) error {
 	return err
 }
 
-// noPart returns an error for the processes, ascending, whose parts process 0 did not receive in
-// time. cause is the failure that a process reported, or nil.
-func (s *saveJob) noPart(hosts []int, waited time.Duration, cause error) error {
+// missingPartsError returns an error for the processes, ascending, whose parts process 0 did not
+// receive in time. cause is the failure that a process reported, or nil.
+func (s *saveJob) missingPartsError(hosts []int, waited time.Duration, cause error) error {
 	names := make([]string, len(hosts))
 	for i, h := range hosts {
 		names[i] = fmt.Sprint(h)
 	}
-	return &errkind.Fault{Match: ErrNoPart, Op: fmt.Sprintf("checkpoint: step %d", s.step), Err: cause,
+	return &errkind.Fault{Match: ErrMissingParts, Op: fmt.Sprintf("checkpoint: step %d", s.step), Err: cause,
 		Reason: fmt.Sprintf("no part of process %s after %v", strings.Join(names, ", "), waited.Round(time.Millisecond)),
-		Hint:   "see what that process says; the step was not saved"}
+		Hint:   "see the error of that process; the step was not saved"}
 }
 
-// collect waits until the parts of all processes are in the store. It requests each part by name
-// because a listing may be outdated.
-func (s *saveJob) collect(ctx context.Context, hosts []hostPart) error {
-	m, began := s.m, time.Now()
-	pause := 2 * time.Millisecond
-	var failing error
+// waitForParts waits until the parts of all processes are in the store. It requests each part by
+// name because a listing may be outdated.
+func (s *saveJob) waitForParts(ctx context.Context, hosts []hostPart) error {
+	m, start := s.manager, time.Now()
+	delay := 2 * time.Millisecond
+	var lastErr error
 	for {
 		var missing []int
 		for host := 1; host < m.hosts; host++ {
 			if hosts[host].Bytes > 0 {
 				continue
 			}
-			part, err := s.partOf(ctx, host)
+			part, err := s.readHostPart(ctx, host)
 			switch {
 			case err == nil && part.Bytes > 0:
 				hosts[host] = part
@@ -343,45 +349,45 @@ func (s *saveJob) collect(ctx context.Context, hosts []hostPart) error {
 				return ctx.Err()
 			case err == nil:
 				missing = append(missing, host)
-			case errors.Is(err, ErrNoPart):
+			case errors.Is(err, ErrMissingParts):
 				return err
 			default:
-				missing, failing = append(missing, host), err
+				missing, lastErr = append(missing, host), err
 			}
 		}
 		if len(missing) == 0 {
 			return nil
 		}
-		if waited := time.Since(began); waited >= m.opts.PartTimeout || m.hurried() {
-			return s.noPart(missing, waited, failing)
+		if waited := time.Since(start); waited >= m.opts.PartTimeout || m.isWaitOver() {
+			return s.missingPartsError(missing, waited, lastErr)
 		}
 		select {
-		case <-time.After(min(pause, max(m.opts.PartTimeout-time.Since(began), time.Millisecond))):
+		case <-time.After(min(delay, max(m.opts.PartTimeout-time.Since(start), time.Millisecond))):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		pause = min(2*pause, time.Second)
+		delay = min(2*delay, time.Second)
 	}
 }
 
-// partOf reads the manifest of a process's part and checks the size of its tensor file. If the part
-// does not exist yet, partOf returns the zero hostPart.
-func (s *saveJob) partOf(ctx context.Context, host int) (part hostPart, err error) {
-	data, err := readSmall(ctx, s.m.store, partName(s.step, s.name, host))
+// readHostPart reads the manifest of a process's part and checks the size of its tensor file. If
+// the part does not exist yet, readHostPart returns the zero hostPart.
+func (s *saveJob) readHostPart(ctx context.Context, host int) (part hostPart, err error) {
+	data, err := readManifest(ctx, s.manager.store, partName(s.step, s.name, host))
 	if errors.Is(err, storage.ErrNotExist) {
 		return hostPart{}, nil
 	}
 	if err != nil {
 		return hostPart{}, err
 	}
-	p, err := parsePart(data, s.step, s.name, host, s.m.hosts)
+	p, err := parsePart(data, s.step, s.name, host, s.manager.hosts)
 	if err != nil {
 		return hostPart{}, err
 	}
 	if p.Failed != "" {
-		return hostPart{}, s.noPart([]int{host}, 0, errkind.New(errkind.UnavailableError, p.Failed))
+		return hostPart{}, s.missingPartsError([]int{host}, 0, errkind.New(errkind.UnavailableError, p.Failed))
 	}
-	o, err := s.m.store.Open(ctx, shardsName(s.step, s.name, host))
+	o, err := s.manager.store.Open(ctx, shardsName(s.step, s.name, host))
 	if errors.Is(err, storage.ErrNotExist) {
 		return hostPart{}, nil
 	}
@@ -389,7 +395,7 @@ func (s *saveJob) partOf(ctx context.Context, host int) (part hostPart, err erro
 		return hostPart{}, err
 	}
 	if o.Size() != p.Bytes {
-		err = errLength(o.Size(), p.Bytes)
+		err = lengthError(o.Size(), p.Bytes)
 	}
-	return hostPart{int64(len(data)), checksum(0).plus(data)}, errors.Join(err, o.Close())
+	return hostPart{int64(len(data)), checksum(0).update(data)}, errors.Join(err, o.Close())
 }

@@ -64,7 +64,7 @@ func TestAManagerSavesInTheBackground(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, float32(3), value.Value())
 
-	require.ErrorIs(t, m.Save(ctx, 3, numbers(1), SaveOptions{}), ErrStep)
+	require.ErrorIs(t, m.Save(ctx, 3, numbers(1), SaveOptions{}), ErrStepOrder)
 	require.Error(t, m.Save(ctx, -1, numbers(1), SaveOptions{}))
 	require.NoError(t, m.RemoveAfter(ctx, 1))
 	require.NoError(t, m.Save(ctx, 2, numbers(20), SaveOptions{}))
@@ -142,7 +142,7 @@ func TestEveryCutAndManyFlippedBytesOfShardsAreRefused(t *testing.T) {
 func TestRetention(t *testing.T) {
 	saved := func(values ...float64) (all []savedStep) {
 		for i, v := range values {
-			all = append(all, savedStep{step: int64(10 * (i + 1)), value: v, known: v >= 0})
+			all = append(all, savedStep{step: int64(10 * (i + 1)), value: v, hasValue: v >= 0})
 		}
 		return all
 	}
@@ -154,25 +154,25 @@ func TestRetention(t *testing.T) {
 		{Retention{}, saved(1, 2, 3), nil},
 		{Retention{Last: 2}, saved(1, 2, 3, 4), []int64{10, 20}},
 		{Retention{Last: 5}, saved(1, 2), nil},
-		{Retention{Last: 1, Each: 20}, saved(1, 2, 3, 4, 5), []int64{10, 30}},
+		{Retention{Last: 1, Every: 20}, saved(1, 2, 3, 4, 5), []int64{10, 30}},
 		{Retention{Last: 1, Best: 1, Metric: "x"}, saved(3, 1, 2, 9), []int64{10, 30}},
 		{Retention{Last: 1, Best: 1, Metric: "x"}, saved(1, 1, 2, 9), []int64{10, 30}},
 		{Retention{Last: 1, Best: 2, Metric: "x", Maximize: true}, saved(3, 1, 2, 0), []int64{20}},
 		{Retention{Last: 1, Best: 2, Metric: "x"}, saved(-1, -1, 2, 0), []int64{10, 20}},
 	} {
-		require.NoError(t, c.rule.check())
-		assert.Equal(t, c.want, c.rule.drop(c.saved), "%+v of %v", c.rule, c.saved)
+		require.NoError(t, c.rule.validate())
+		assert.Equal(t, c.want, c.rule.stepsToRemove(c.saved), "%+v of %v", c.rule, c.saved)
 	}
-	for _, wrong := range []Retention{{Last: -1}, {Each: -1}, {Best: -1}, {Best: 1}, {Metric: "x"}} {
-		assert.Error(t, wrong.check(), "%+v", wrong)
+	for _, wrong := range []Retention{{Last: -1}, {Every: -1}, {Best: -1}, {Best: 1}, {Metric: "x"}} {
+		assert.Error(t, wrong.validate(), "%+v", wrong)
 	}
 	ctx := context.Background()
 	dir := t.TempDir()
-	m := newManager(t, dir, ManagerOptions{Retention: Retention{Last: 1, Each: 4, Best: 1, Metric: "loss"}})
+	m := newManager(t, dir, ManagerOptions{Retention: Retention{Last: 1, Every: 4, Best: 1, Metric: "loss"}})
 	for step, loss := range []float64{9, 3, 1, 5, 4, 6, 7} {
 		if step == 5 { // another run continues
 			require.NoError(t, m.Close())
-			m = newManager(t, dir, ManagerOptions{Retention: Retention{Last: 1, Each: 4, Best: 1, Metric: "loss"}, TakeOver: true})
+			m = newManager(t, dir, ManagerOptions{Retention: Retention{Last: 1, Every: 4, Best: 1, Metric: "loss"}, TakeOver: true})
 		}
 		require.NoError(t, m.Save(ctx, int64(step), numbers(1), SaveOptions{Metrics: map[string]float64{"loss": loss}}))
 	}

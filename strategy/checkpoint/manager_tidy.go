@@ -20,57 +20,58 @@ import (
 // ownerObject is the record of the run that saves to the store.
 const ownerObject = "owner.json"
 
-// owner reads the record of the run that saves to the store. known is false without a valid record.
-func (m *Manager) owner(ctx context.Context) (r ownerRecord, known bool, err error) {
-	data, err := readSmall(ctx, m.store, ownerObject)
+// readOwner reads the record of the run that saves to the store. known is false without a valid
+// record.
+func (m *Manager) readOwner(ctx context.Context) (r ownerRecord, known bool, err error) {
+	data, err := readManifest(ctx, m.store, ownerObject)
 	if errors.Is(err, storage.ErrNotExist) {
 		return r, false, nil
 	}
-	return r, err == nil && len(data) <= maxRecord && json.Unmarshal(data, &r) == nil && r.ID != "", err
+	return r, err == nil && len(data) <= maxOwnerBytes && json.Unmarshal(data, &r) == nil && r.ID != "", err
 }
 
-// conflict returns the error for a store to which another run has saved.
-func (m *Manager) conflict(r ownerRecord, step int64, running bool) error {
+// ownerError returns the error for a store to which another run has saved.
+func (m *Manager) ownerError(r ownerRecord, step int64, running bool) error {
 	return &OwnerError{Directory: m.store.String(), Host: r.Host, PID: r.PID, Since: r.Time, Step: step, Running: running}
 }
 
-// unseen returns an error if another run has saved a step since this run read the store. It only
-// applies until this run has saved.
-func (m *Manager) unseen(ctx context.Context) error {
-	if m.host > 0 || m.owned.Load() || m.opts.TakeOver {
+// checkNewSteps returns an error if another run has saved a step since this run read the store. It
+// only applies until this run has saved.
+func (m *Manager) checkNewSteps(ctx context.Context) error {
+	if m.host > 0 || m.isOwner.Load() || m.opts.TakeOver {
 		return nil
 	}
 	steps, err := m.Steps(ctx)
-	if err != nil || len(steps) == 0 || steps[len(steps)-1] <= m.known() {
+	if err != nil || len(steps) == 0 || steps[len(steps)-1] <= m.lastKnownStep() {
 		return err
 	}
-	r, _, err := m.owner(ctx)
-	return errors.Join(err, m.conflict(r, steps[len(steps)-1], r.runs(m.self)))
+	r, _, err := m.readOwner(ctx)
+	return errors.Join(err, m.ownerError(r, steps[len(steps)-1], r.isRunning(m.ownRecord)))
 }
 
-// own returns an error if another run saves to the store. The first call makes this run the owner,
-// unless the process of the other run is still running on this machine.
-func (m *Manager) own(ctx context.Context) error {
-	r, known, err := m.owner(ctx)
+// becomeOwner returns an error if another run saves to the store. The first call makes this run the
+// owner, unless the process of the other run is still running on this machine.
+func (m *Manager) becomeOwner(ctx context.Context) error {
+	r, known, err := m.readOwner(ctx)
 	if err != nil {
 		return err
 	}
-	running := known && r.runs(m.self)
+	running := known && r.isRunning(m.ownRecord)
 	switch {
-	case known && r.ID == m.self.ID:
+	case known && r.ID == m.ownRecord.ID:
 		return nil
-	case !m.opts.TakeOver && (m.owned.Load() || running):
-		return m.conflict(r, r.Step, running)
+	case !m.opts.TakeOver && (m.isOwner.Load() || running):
+		return m.ownerError(r, r.Step, running)
 	}
-	m.self.Time, m.self.Step = time.Now().UTC().Truncate(time.Second), m.known()
-	data, err := json.Marshal(m.self)
+	m.ownRecord.Time, m.ownRecord.Step = time.Now().UTC().Truncate(time.Second), m.lastKnownStep()
+	data, err := json.Marshal(m.ownRecord)
 	if err != nil {
 		return err
 	}
 	if err := storage.PutBytes(ctx, m.store, ownerObject, data, storage.PutOptions{}); err != nil {
 		return err
 	}
-	m.owned.Store(true)
+	m.isOwner.Store(true)
 	if sweeper, ok := m.store.(storage.Sweeper); ok {
 		// Remove the temporary file of another run that ended while it wrote its record. It is in
 		// no folder.
@@ -81,54 +82,55 @@ func (m *Manager) own(ctx context.Context) error {
 
 // stepFolder describes the objects of a step in the store, and whether they are verified.
 type stepFolder struct {
-	step     int64
-	manifest bool // the listing has a manifest
+	step        int64
+	hasManifest bool // the listing has a manifest
 	// saves has the objects of sharded saves by the save's name.
 	saves map[string][]storage.Info
-	// void has the saves that a verified void.json marks as removable.
-	void map[string]bool
+	// voidSaves has the saves that a verified void.json marks as removable.
+	voidSaves map[string]bool
 	// plain or sharded is the verified manifest; both are nil without one. wrong is the error of a
 	// manifest that is not verified.
-	plain   *manifest
-	sharded *shardedManifest
-	wrong   error
+	plain       *plainManifest
+	sharded     *shardedManifest
+	manifestErr error
 }
 
-// folders lists the steps, ascending. It ignores objects that are neither manifests nor parts of
-// sharded saves, so that they are never removed.
-func (m *Manager) folders(ctx context.Context) (all []*stepFolder, err error) {
+// listFolders lists the steps, ascending. It ignores objects that are neither manifests nor parts
+// of sharded saves, so that they are never removed.
+func (m *Manager) listFolders(ctx context.Context) (folders []*stepFolder, err error) {
 	infos, err := m.store.List(ctx, stepPrefix)
 	if err != nil {
-		return nil, doing("list steps", "", err)
+		return nil, wrapError("list steps", "", err)
 	}
 	byStep := map[int64]*stepFolder{}
 	for _, info := range infos {
 		elements := strings.Split(info.Name, "/")
 		step, ok := parseStep(elements[0])
 		manifest := len(elements) == 2 && elements[1] == manifestFile
-		object := len(elements) == 3 && saveName(elements[1]) && (elements[2] == voidFile || shardObject.MatchString(elements[2]))
+		object := len(elements) == 3 && isSaveName(elements[1]) &&
+			(elements[2] == voidFile || shardObjectName.MatchString(elements[2]))
 		if !ok || !manifest && !object {
 			continue
 		}
 		f := byStep[step]
 		if f == nil {
-			f = &stepFolder{step: step, saves: map[string][]storage.Info{}, void: map[string]bool{}}
+			f = &stepFolder{step: step, saves: map[string][]storage.Info{}, voidSaves: map[string]bool{}}
 			byStep[step] = f
-			all = append(all, f)
+			folders = append(folders, f)
 		}
-		if f.manifest = f.manifest || manifest; object {
+		if f.hasManifest = f.hasManifest || manifest; object {
 			f.saves[elements[1]] = append(f.saves[elements[1]], info)
 		}
 	}
-	slices.SortFunc(all, func(a, b *stepFolder) int { return cmp.Compare(a.step, b.step) })
-	return all, nil
+	slices.SortFunc(folders, func(a, b *stepFolder) int { return cmp.Compare(a.step, b.step) })
+	return folders, nil
 }
 
-var shardObject = regexp.MustCompile(`^host-\d{4,}\.(json|safetensors)$`)
+var shardObjectName = regexp.MustCompile(`^host-\d{4,}\.(json|safetensors)$`)
 
-// tidy removes checkpoints that the retention drops, and files of interrupted saves. Of this run's
-// saves it only considers those up to number. An object is removed only if a statement with valid
-// checksum, version and location allows it:
+// removeObsolete removes checkpoints that the retention drops, and files of interrupted saves. Of
+// this run's saves it only considers those up to number. An object is removed only if a statement
+// with valid checksum, version and location allows it:
 //
 //   - the manifest of its own save, if the retention drops the step;
 //   - the manifest of its step, if it names another save and that save is complete;
@@ -137,41 +139,41 @@ var shardObject = regexp.MustCompile(`^host-\d{4,}\.(json|safetensors)$`)
 // All other objects remain, and the logger receives a warning. A step with an unverified manifest
 // does not count for the retention. late is a save for which other processes may still write
 // objects, so that its void.json remains.
-func (m *Manager) tidy(ctx context.Context, number int, keep Retention, late string) error {
-	all, err := m.folders(ctx)
+func (m *Manager) removeObsolete(ctx context.Context, number int, retention Retention, pending string) error {
+	folders, err := m.listFolders(ctx)
 	if err != nil {
 		return err
 	}
-	live := func(save string) bool {
-		mine, ok := strings.CutPrefix(save, m.run+"-")
-		n, err := strconv.Atoi(mine)
+	isRunning := func(save string) bool {
+		suffix, ok := strings.CutPrefix(save, m.runName+"-")
+		n, err := strconv.Atoi(suffix)
 		return ok && (err != nil || n > number)
 	}
 	var errs []error
 	var saved []savedStep
-	all = slices.DeleteFunc(all, func(f *stepFolder) bool {
-		maps.DeleteFunc(f.saves, func(save string, _ []storage.Info) bool { return live(save) })
-		err := m.look(ctx, f)
+	folders = slices.DeleteFunc(folders, func(f *stepFolder) bool {
+		maps.DeleteFunc(f.saves, func(save string, _ []storage.Info) bool { return isRunning(save) })
+		err := m.readManifests(ctx, f)
 		errs = append(errs, err)
 		return err != nil
 	})
-	for _, f := range all {
+	for _, f := range folders {
 		if f.plain != nil || f.sharded != nil {
-			of := savedStep{step: f.step}
+			entry := savedStep{step: f.step}
 			if f.sharded != nil {
-				of.value, of.known = numbersOf(f.sharded.Metrics)[keep.Metric]
+				entry.value, entry.hasValue = parseMetrics(f.sharded.Metrics)[retention.Metric]
 			}
-			saved = append(saved, of)
+			saved = append(saved, entry)
 		}
 	}
-	drop := keep.drop(saved)
-	for _, f := range all {
-		err := m.clear(ctx, f, late)
-		if err == nil && slices.Contains(drop, f.step) {
-			err = m.remove(ctx, f)
+	dropped := retention.stepsToRemove(saved)
+	for _, f := range folders {
+		err := m.removeIncomplete(ctx, f, pending)
+		if err == nil && slices.Contains(dropped, f.step) {
+			err = m.removeCheckpoint(ctx, f)
 		}
 		if link := (*PathError)(nil); errors.As(err, &link) { // objects behind a link do not belong to this store
-			m.leave(f, "", &CorruptError{File: link.Path, Reason: "it cannot be removed", Err: err})
+			m.warnUnverified(f, "", &CorruptError{File: link.Path, Reason: "it cannot be removed", Err: err})
 			err = nil
 		}
 		errs = append(errs, err)
@@ -179,17 +181,17 @@ func (m *Manager) tidy(ctx context.Context, number int, keep Retention, late str
 	if sweeper, ok := m.store.(storage.Sweeper); ok {
 		errs = append(errs, sweeper.Sweep(ctx, stepPrefix, func(name string) bool {
 			elements := strings.Split(name, "/")
-			return len(elements) > 2 && live(elements[1]) || foreignFolder(name)
+			return len(elements) > 2 && isRunning(elements[1]) || isForeignFolder(name)
 		}))
 	}
 	return errors.Join(errs...)
 }
 
-// foreignFolder reports whether a name of a [storage.Sweeper] is a folder that belongs to no step
+// isForeignFolder reports whether a name of a [storage.Sweeper] is a folder that belongs to no step
 // or save.
-func foreignFolder(name string) bool {
-	first, _, _ := strings.Cut(name, "/")
-	_, ok := parseStep(first)
+func isForeignFolder(name string) bool {
+	top, _, _ := strings.Cut(name, "/")
+	_, ok := parseStep(top)
 	return strings.HasSuffix(name, "/") && (!ok || strings.Count(name, "/") > 2)
 }
 
@@ -200,60 +202,63 @@ func (m *Manager) removeEmptyFolders(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	err := sweeper.Sweep(ctx, stepPrefix, func(name string) bool { return !strings.HasSuffix(name, "/") || foreignFolder(name) })
+	err := sweeper.Sweep(ctx, stepPrefix, func(name string) bool {
+		return !strings.HasSuffix(name, "/") ||
+			isForeignFolder(name)
+	})
 	if err != nil {
-		return doing("remove empty folders", "", err)
+		return wrapError("remove empty folders", "", err)
 	}
 	return nil
 }
 
-// look reads the statements that decide which objects of a step are removable. It requests the
-// manifest by name, because a listing may be outdated, and after the void.json files, which are
+// readManifests reads the statements that decide which objects of a step are removable. It requests
+// the manifest by name, because a listing may be outdated, and after the void.json files, which are
 // removed once the manifest exists.
-func (m *Manager) look(ctx context.Context, f *stepFolder) error {
+func (m *Manager) readManifests(ctx context.Context, f *stepFolder) error {
 	for save, objects := range f.saves {
 		if !slices.ContainsFunc(objects, func(o storage.Info) bool { return o.Name == voidName(f.step, save) }) {
 			continue
 		}
-		data, err := readSmall(ctx, m.store, voidName(f.step, save))
+		data, err := readManifest(ctx, m.store, voidName(f.step, save))
 		if err != nil && !errors.Is(err, storage.ErrNotExist) && !errors.Is(err, ErrCorrupt) {
 			return err
 		}
 		var v voidManifest
-		f.void[save] = err == nil && unseal(data, voidFormat, &v) == nil && v.Step == f.step && v.Save == save
+		f.voidSaves[save] = err == nil && decodeManifest(data, voidFormat, &v) == nil && v.Step == f.step && v.Save == save
 	}
 	var err error
-	f.plain, f.sharded, err = manifestIn(ctx, m.store, f.step)
+	f.plain, f.sharded, err = readStepManifest(ctx, m.store, f.step)
 	switch {
 	case err == nil || errors.Is(err, storage.ErrNotExist):
 	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrVersion):
-		f.wrong = err
+		f.manifestErr = err
 	default:
 		return err
 	}
 	return nil
 }
 
-// clear removes the objects of a step that do not belong to its checkpoint.
-func (m *Manager) clear(ctx context.Context, f *stepFolder, late string) error {
-	if f.wrong != nil {
-		m.leave(f, "", f.wrong)
+// removeIncomplete removes the objects of a step that do not belong to its checkpoint.
+func (m *Manager) removeIncomplete(ctx context.Context, f *stepFolder, pending string) error {
+	if f.manifestErr != nil {
+		m.warnUnverified(f, "", f.manifestErr)
 		return nil
 	}
 	for _, save := range slices.Sorted(maps.Keys(f.saves)) {
 		switch {
 		case f.sharded != nil && f.sharded.Save == save:
-			if f.void[save] { // the save ended before it removed void.json
+			if f.voidSaves[save] { // the save ended before it removed void.json
 				if err := m.store.Remove(ctx, voidName(f.step, save)); err != nil {
 					return err
 				}
 			}
 			continue
-		case !f.void[save] && !m.whole(ctx, f):
-			m.leave(f, save, nil)
+		case !f.voidSaves[save] && !m.isComplete(ctx, f):
+			m.warnUnverified(f, save, nil)
 			continue
 		}
-		if err := m.discard(ctx, f.step, save, f.saves[save], save == late); err != nil {
+		if err := m.removeSave(ctx, f.step, save, f.saves[save], save == pending); err != nil {
 			return err
 		}
 		delete(f.saves, save)
@@ -261,9 +266,9 @@ func (m *Manager) clear(ctx context.Context, f *stepFolder, late string) error {
 	return nil
 }
 
-// whole reports whether the save that a step's manifest names exists with the size that was
+// isComplete reports whether the save that a step's manifest names exists with the size that was
 // written.
-func (m *Manager) whole(ctx context.Context, f *stepFolder) bool {
+func (m *Manager) isComplete(ctx context.Context, f *stepFolder) bool {
 	if f.sharded == nil {
 		return false
 	}
@@ -274,69 +279,75 @@ func (m *Manager) whole(ctx context.Context, f *stepFolder) bool {
 	defer c.Close()
 	for host, o := range c.objects {
 		name := shardsName(f.step, f.sharded.Save, host)
-		if !slices.ContainsFunc(f.saves[f.sharded.Save], func(i storage.Info) bool { return i.Name == name && i.Size == o.size }) {
+		if !slices.ContainsFunc(f.saves[f.sharded.Save], func(i storage.Info) bool {
+			return i.Name == name &&
+				i.Size == o.size
+		}) {
 			return false
 		}
 	}
 	return true
 }
 
-// leave logs, once, that an object remains because no verified statement allows its removal.
-func (m *Manager) leave(f *stepFolder, save string, wrong error) {
-	what, reason := fmt.Sprintf("checkpoint: %s/%s", m.store, stepName(f.step)), "it stays, as its manifest cannot be verified"
+// warnUnverified logs, once, that an object remains because no verified statement allows its
+// removal.
+func (m *Manager) warnUnverified(f *stepFolder, save string, manifestErr error) {
+	subject, reason := fmt.Sprintf("checkpoint: %s/%s", m.store,
+		stepName(f.step)), "it is kept, because its manifest cannot be verified"
 	if save != "" {
-		what += "/" + save
+		subject += "/" + save
 	}
-	if wrong == nil {
-		reason = "it stays, as no manifest tells whether it was a checkpoint"
+	if manifestErr == nil {
+		reason = "it is kept, because no manifest shows whether it was a checkpoint"
 	}
-	err := &errkind.Fault{Op: what, Reason: reason, Err: wrong, Hint: "restore the manifest from a copy, or remove it",
-		Class: errkind.KindOr(wrong, errkind.DataLossError)}
-	if text := err.Error(); !m.said[text] {
-		m.said[text] = true
-		m.opts.Logger.Warn("checkpoint: something stays that could not be verified", "error", err)
+	err := &errkind.Fault{Op: subject, Reason: reason, Err: manifestErr,
+		Hint:  "restore the manifest from a copy, or remove it",
+		Class: errkind.KindOr(manifestErr, errkind.DataLossError)}
+	if text := err.Error(); !m.loggedWarnings[text] {
+		m.loggedWarnings[text] = true
+		m.opts.Logger.Warn("checkpoint: an unverified object is kept", "error", err)
 	}
 }
 
-// void writes the statement that a save is not a checkpoint.
-func (m *Manager) void(ctx context.Context, step int64, save string) error {
-	data, err := seal(voidManifest{Format: voidFormat, Version: formatVersion, Step: step, Save: save})
+// markVoid writes the statement that a save is not a checkpoint.
+func (m *Manager) markVoid(ctx context.Context, step int64, save string) error {
+	data, err := encodeManifest(voidManifest{Format: voidFormat, Version: formatVersion, Step: step, Save: save})
 	if err != nil {
 		return err
 	}
 	return storage.PutBytes(ctx, m.store, voidName(step, save), data, storage.PutOptions{})
 }
 
-// drop removes the checkpoint of a step, or renames its manifest if the manifest cannot be
+// removeStep removes the checkpoint of a step, or renames its manifest if the manifest cannot be
 // verified.
-func (m *Manager) drop(ctx context.Context, f *stepFolder) error {
-	if err := m.look(ctx, f); err != nil {
+func (m *Manager) removeStep(ctx context.Context, f *stepFolder) error {
+	if err := m.readManifests(ctx, f); err != nil {
 		return err
 	}
-	if f.wrong == nil {
-		if err := m.clear(ctx, f, ""); err != nil {
+	if f.manifestErr == nil {
+		if err := m.removeIncomplete(ctx, f, ""); err != nil {
 			return err
 		}
-		return m.remove(ctx, f)
+		return m.removeCheckpoint(ctx, f)
 	}
-	m.leave(f, "", f.wrong)
-	data, err := readSmall(ctx, m.store, manifestName(f.step))
+	m.warnUnverified(f, "", f.manifestErr)
+	data, err := readManifest(ctx, m.store, manifestName(f.step))
 	if err != nil {
 		return err
 	}
-	aside := fmt.Sprintf("%s.unverified-%s", manifestName(f.step), checksum(0).plus(data))
+	aside := fmt.Sprintf("%s.unverified-%s", manifestName(f.step), checksum(0).update(data))
 	if err := storage.PutBytes(ctx, m.store, aside, data, storage.PutOptions{}); err != nil {
 		return err
 	}
 	return m.store.Remove(ctx, manifestName(f.step))
 }
 
-// remove removes a checkpoint with a verified manifest. It removes the manifest first, so that a
-// partial checkpoint is never visible, and writes void.json before, so that a later save can remove
-// the rest if the removal is interrupted.
-func (m *Manager) remove(ctx context.Context, f *stepFolder) error {
+// removeCheckpoint removes a checkpoint with a verified manifest. It removes the manifest first, so
+// that a partial checkpoint is never visible, and writes void.json before, so that a later save can
+// remove the rest if the removal is interrupted.
+func (m *Manager) removeCheckpoint(ctx context.Context, f *stepFolder) error {
 	if f.sharded != nil {
-		if err := m.void(ctx, f.step, f.sharded.Save); err != nil {
+		if err := m.markVoid(ctx, f.step, f.sharded.Save); err != nil {
 			return err
 		}
 	}
@@ -346,12 +357,12 @@ func (m *Manager) remove(ctx context.Context, f *stepFolder) error {
 	if f.sharded == nil {
 		return m.store.Remove(ctx, stepName(f.step)+"/"+variablesFile)
 	}
-	return m.discard(ctx, f.step, f.sharded.Save, f.saves[f.sharded.Save], false)
+	return m.removeSave(ctx, f.step, f.sharded.Save, f.saves[f.sharded.Save], false)
 }
 
-// discard removes the objects of a void save. It removes void.json last, or keeps it if more
+// removeSave removes the objects of a void save. It removes void.json last, or keeps it if more
 // objects may still be written.
-func (m *Manager) discard(ctx context.Context, step int64, save string, objects []storage.Info, more bool) error {
+func (m *Manager) removeSave(ctx context.Context, step int64, save string, objects []storage.Info, more bool) error {
 	for _, info := range objects {
 		if info.Name != voidName(step, save) {
 			if err := m.store.Remove(ctx, info.Name); err != nil {

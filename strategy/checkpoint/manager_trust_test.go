@@ -104,7 +104,7 @@ func TestNothingIsRemovedThatNoVerifiedManifestDisowns(t *testing.T) {
 			data, err := os.ReadFile(path)
 			require.NoError(t, err)
 			var s envelope
-			require.NoError(t, strict(data, &s))
+			require.NoError(t, decodeStrict(data, &s))
 			body := bytes.Replace(s.Manifest, []byte(`"version":1`), []byte(`"version":2`), 1)
 			body = regexp.MustCompile(`"save":"."`).ReplaceAll(body, []byte(`"save":"x"`))
 			require.NoError(t, os.WriteFile(path, sealed(body), 0o644))
@@ -150,7 +150,7 @@ func TestNothingIsRemovedThatNoVerifiedManifestDisowns(t *testing.T) {
 
 // sealed returns a manifest of the given text with a valid checksum.
 func sealed(body []byte) []byte {
-	return []byte(`{"crc32c":"` + checksum(0).plus(body).String() + `","checkpoint":` + string(body) + `}`)
+	return []byte(`{"crc32c":"` + checksum(0).update(body).String() + `","checkpoint":` + string(body) + `}`)
 }
 
 // A retention keeps the configured number of intact checkpoints. Swapped metrics do not select a

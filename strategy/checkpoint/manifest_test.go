@@ -13,16 +13,16 @@ import (
 
 func TestALaterVersionIsNotPassedOver(t *testing.T) {
 	ctx := context.Background()
-	for _, format := range []string{formatName, shardedFormat} {
+	for _, format := range []string{plainFormat, shardedFormat} {
 		requireNotPassedOver(ctx, t, format)
 	}
 }
 
 func requireNotPassedOver(ctx context.Context, t *testing.T, format string) {
 	d := oldRun(t, ManagerOptions{})
-	path := filepath.Join(d.Place(), stepName(2), manifestFile)
+	path := filepath.Join(d.Dir(), stepName(2), manifestFile)
 	body := `{"format":"` + format + `","version":2,"step":2,"new":{}}`
-	sum := checksum(0).plus([]byte(body)).String()
+	sum := checksum(0).update([]byte(body)).String()
 	for _, text := range []string{
 		`{"crc32c":"` + sum + `","checkpoint":` + body + `}`,
 		`{"crc32c":"` + sum + `","checkpoint":` + body + `,"signature":"x"}`,
@@ -48,28 +48,28 @@ func requireNotPassedOver(ctx context.Context, t *testing.T, format string) {
 }
 
 func FuzzManifest(f *testing.F) {
-	for _, m := range []*manifest{
-		{Format: formatName, Version: formatVersion},
-		{Format: formatName, Version: formatVersion, Step: 12, Metadata: map[string]string{"a": "b"}, Bytes: 100, CRC32C: 1,
+	for _, m := range []*plainManifest{
+		{Format: plainFormat, Version: formatVersion},
+		{Format: plainFormat, Version: formatVersion, Step: 12, Metadata: map[string]string{"a": "b"}, Bytes: 100, CRC32C: 1,
 			Variables: []savedVariable{{Path: "/a", Tensor: "a", CRC32C: 5, Trainable: true, Synchronization: "ON_READ", Aggregation: "SUM"}}},
 		{Format: "other", Version: 7},
 	} {
-		data, err := seal(m)
+		data, err := encodeManifest(m)
 		require.NoError(f, err)
 		f.Add(data)
 	}
 	f.Add([]byte(`{"crc32c":"00000000","checkpoint":null}`))
 	f.Add([]byte(`{}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		_, _ = parseManifest(body)
+		_, _ = parsePlainManifest(body)
 		// With a valid checksum the body itself is parsed.
-		m, err := parseManifest([]byte(`{"crc32c":"` + checksum(0).plus(body).String() + `","checkpoint":` + string(body) + `}`))
+		m, err := parsePlainManifest([]byte(`{"crc32c":"` + checksum(0).update(body).String() + `","checkpoint":` + string(body) + `}`))
 		if err != nil {
 			return
 		}
-		data, err := seal(m)
+		data, err := encodeManifest(m)
 		require.NoError(t, err)
-		again, err := parseManifest(data)
+		again, err := parsePlainManifest(data)
 		require.NoError(t, err)
 		require.Equal(t, m, again)
 	})

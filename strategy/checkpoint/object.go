@@ -18,19 +18,20 @@ type object struct {
 	name string // for messages
 	open func(ctx context.Context) (storage.Object, error)
 	size int64
-	// header is the length of the header in bytes, and headerSum is its checksum. header is 0 if
+	// headerSize is the length of the header in bytes, and headerSum is its checksum. header is 0 if
 	// the checksum is not known.
-	header    int64
-	headerSum checksum
-	file      atomic.Bool // a local file; set when it is opened
+	headerSize int64
+	headerSum  checksum
+	isFile     atomic.Bool // a local file; set when it is opened
 
 	mu     sync.Mutex
 	opened storage.Object
 	closed bool
 }
 
-// get returns the open object. The first call opens it and verifies the checksum of its header.
-func (o *object) get(ctx context.Context) (storage.Object, error) {
+// openObject returns the open object. The first call opens it and verifies the checksum of its
+// header.
+func (o *object) openObject(ctx context.Context) (storage.Object, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
@@ -44,76 +45,77 @@ func (o *object) get(ctx context.Context) (storage.Object, error) {
 		return nil, err
 	}
 	if opened.Size() != o.size {
-		return nil, errors.Join(errLength(opened.Size(), o.size), opened.Close())
+		return nil, errors.Join(lengthError(opened.Size(), o.size), opened.Close())
 	}
-	if err := o.compareHeader(ctx, opened); err != nil {
+	if err := o.checkHeader(ctx, opened); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
-	o.has(opened)
+	o.setOpened(opened)
 	return opened, nil
 }
 
-// compareHeader returns a CorruptError if the checksum of the header does not match.
-func (o *object) compareHeader(ctx context.Context, opened storage.Object) error {
-	memory := aheadMemory.Get().(*[]byte)
-	defer aheadMemory.Put(memory)
+// checkHeader returns a CorruptError if the checksum of the header does not match.
+func (o *object) checkHeader(ctx context.Context, opened storage.Object) error {
+	buf := readBuffers.Get().(*[]byte)
+	defer readBuffers.Put(buf)
 	var sum checksum
 	for range 2 { // a network transfer may corrupt bytes
 		sum = 0
-		for at := int64(0); at < o.header; at += aheadBytes {
-			p := (*memory)[:min(aheadBytes, o.header-at)]
+		for at := int64(0); at < o.headerSize; at += maxReadBytes {
+			p := (*buf)[:min(maxReadBytes, o.headerSize-at)]
 			if err := opened.ReadAt(ctx, p, at); err != nil {
 				return err
 			}
-			sum = sum.plus(p)
+			sum = sum.update(p)
 		}
 		if sum == o.headerSum {
 			return nil
 		}
 	}
-	return &CorruptError{File: o.name, Reason: fmt.Sprintf("the checksum of its header is %s, %s was written", sum, o.headerSum)}
+	return &CorruptError{File: o.name, Reason: fmt.Sprintf("the checksum of its header is %s, %s was written", sum,
+		o.headerSum)}
 }
 
 // verifyHeader verifies the checksum of the header, unless that was done when the object was
 // opened.
 func (o *object) verifyHeader(ctx context.Context) error {
-	if o.header == 0 {
+	if o.headerSize == 0 {
 		return nil
 	}
-	_, err := o.get(ctx)
-	return o.explain(ctx, "", err)
+	_, err := o.openObject(ctx)
+	return o.convertError(ctx, "", err)
 }
 
-// has sets the open object.
-func (o *object) has(opened storage.Object) {
+// setOpened sets the open object.
+func (o *object) setOpened(opened storage.Object) {
 	o.opened = opened
 	_, isFile := opened.(interface{ Fd() uintptr })
-	o.file.Store(isFile)
+	o.isFile.Store(isFile)
 }
 
-func errLength(got, want int64) error {
-	return malformed("it has %d bytes, %d were written", got, want)
+func lengthError(got, want int64) error {
+	return formatError("it has %d bytes, %d were written", got, want)
 }
 
 // read fills p with bytes of a variable.
-func (o *object) read(ctx context.Context, v *variable, p []byte, at int64) error {
-	from, err := o.get(ctx)
+func (o *object) read(ctx context.Context, v *variable, p []byte, offset int64) error {
+	opened, err := o.openObject(ctx)
 	if err == nil {
-		err = from.ReadAt(ctx, p, at)
+		err = opened.ReadAt(ctx, p, offset)
 	}
-	return o.explain(ctx, v.Path, err)
+	return o.convertError(ctx, v.Path, err)
 }
 
-// explain converts an error of reading a variable, or of the header if path is empty.
-func (o *object) explain(ctx context.Context, path string, err error) error {
+// convertError converts an error of reading a variable, or of the header if path is empty.
+func (o *object) convertError(ctx context.Context, path string, err error) error {
 	if err == nil || errors.As(err, new(*CorruptError)) {
 		return err
 	}
 	notRead := func(err error) error {
 		if path == "" {
-			return doing("read the header", o.name, err)
+			return wrapError("read the header", o.name, err)
 		}
-		return faultOf(path, "not read", "", err)
+		return variableError(path, "not read", "", err)
 	}
 	switch {
 	case errors.Is(err, os.ErrClosed):
@@ -121,9 +123,9 @@ func (o *object) explain(ctx context.Context, path string, err error) error {
 	case ctx.Err() != nil:
 		return notRead(ctx.Err())
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return &CorruptError{File: o.name, Variable: path, Reason: "it was cut short"}
+		return &CorruptError{File: o.name, Variable: path, Reason: "it is truncated"}
 	}
-	if corrupt := (*CorruptError)(nil); errors.As(unreadable(o.name, err), &corrupt) {
+	if corrupt := (*CorruptError)(nil); errors.As(readError(o.name, err), &corrupt) {
 		corrupt.Variable = path
 		return corrupt
 	}

@@ -37,14 +37,14 @@ func TestAStepIsTheSameProgramAfterARestore(t *testing.T) {
 	want, err := step.Lowered(ctx, x)
 	require.NoError(t, err)
 	d := openRun(t)
-	require.NoError(t, d.Save(ctx, 1, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
+	require.NoError(t, d.Save(ctx, 1, checkpoint.StrategyGroup(s, store), checkpoint.SaveOptions{}))
 
 	for step := int64(2); step < 4; step++ { // the second restores the checkpoint of the first
 		s, store, again := made()
-		restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
+		restoration(t, d, checkpoint.StrategyGroup(s, store), checkpoint.RestoreOptions{})
 		got, err := again.Lowered(ctx, x)
 		require.NoError(t, err)
 		require.Equal(t, want.Text, got.Text)
-		require.NoError(t, d.Save(ctx, step, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
+		require.NoError(t, d.Save(ctx, step, checkpoint.StrategyGroup(s, store), checkpoint.SaveOptions{}))
 	}
 }

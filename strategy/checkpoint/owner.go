@@ -23,30 +23,30 @@ type ownerRecord struct {
 	Step    int64     `json:"step"`
 }
 
-// maxRecord is the maximum size of a record in bytes.
-const maxRecord = 4 << 10
+// maxOwnerBytes is the maximum size of a record in bytes.
+const maxOwnerBytes = 4 << 10
 
-// newOwner returns the record of a new run of this process.
-func newOwner() ownerRecord {
+// newOwnerRecord returns the record of a new run of this process.
+func newOwnerRecord() ownerRecord {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "this machine"
 	}
 	pid := os.Getpid()
-	return ownerRecord{ID: rand.Text(), Host: host, Boot: hostfacts.BootID(), PID: pid, Started: startOfProcess(pid)}
+	return ownerRecord{ID: rand.Text(), Host: host, Boot: hostfacts.BootID(), PID: pid, Started: processStartTime(pid)}
 }
 
-// runs reports whether the record's process is running and is not this process.
-func (r ownerRecord) runs(self ownerRecord) bool {
+// isRunning reports whether the record's process is running and is not this process.
+func (r ownerRecord) isRunning(self ownerRecord) bool {
 	if r.Boot == "" || r.Boot != self.Boot || r.Started == "" || r.PID == self.PID && r.Started == self.Started {
 		return false
 	}
-	return startOfProcess(r.PID) == r.Started
+	return processStartTime(r.PID) == r.Started
 }
 
-// startOfProcess returns the start time of a process, which distinguishes processes with the same
+// processStartTime returns the start time of a process, which distinguishes processes with the same
 // PID. It returns "" if the process does not exist or its start time is not known.
-func startOfProcess(pid int) string {
+func processStartTime(pid int) string {
 	p, err := hostfacts.ReadProcess(pid)
 	if err != nil || p.State == 'Z' {
 		return ""

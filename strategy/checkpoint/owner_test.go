@@ -17,7 +17,7 @@ import (
 func TestTwoRunsDoNotMixTheirCheckpoints(t *testing.T) {
 	ctx := context.Background()
 	first := newRun(t, ManagerOptions{})
-	again := func(opts ManagerOptions) run { return runIn(t, first.Place(), opts) }
+	again := func(opts ManagerOptions) run { return runIn(t, first.Dir(), opts) }
 	second := again(ManagerOptions{})
 	require.NoError(t, first.Save(ctx, 1, numbers(1), SaveOptions{}))
 	err := second.Save(ctx, 2, numbers(2), SaveOptions{})
@@ -27,7 +27,7 @@ func TestTwoRunsDoNotMixTheirCheckpoints(t *testing.T) {
 	assert.Equal(t, os.Getpid(), owner.PID)
 	assert.EqualValues(t, 1, owner.Step)
 	assert.False(t, owner.Running, "it is this process")
-	assert.ErrorContains(t, err, first.Place())
+	assert.ErrorContains(t, err, first.Dir())
 	require.ErrorIs(t, second.RemoveAfter(ctx, 0), ErrBusy)
 	require.NoError(t, first.Save(ctx, 3, numbers(3), SaveOptions{}), "the first goes on")
 
@@ -56,7 +56,7 @@ func TestSaverThatStays(t *testing.T) {
 }
 
 func TestAProcessThatRunsOwnsItsDirectory(t *testing.T) {
-	if startOfProcess(os.Getpid()) == "" {
+	if processStartTime(os.Getpid()) == "" {
 		t.Skip("the system does not tell processes apart")
 	}
 	ctx := context.Background()
@@ -87,9 +87,9 @@ func TestAProcessThatRunsOwnsItsDirectory(t *testing.T) {
 
 func TestARecordThatIsNotWholeSaysNothing(t *testing.T) {
 	ctx := context.Background()
-	for _, content := range []string{"", "x", "{", `{"id":""}`, `{"id":"x","pid":-1}`, `{"id":"x","boot":"` + hostfacts.BootID() + `","pid":1,"started":"x"}`, strings.Repeat("x", 2*maxRecord)} {
+	for _, content := range []string{"", "x", "{", `{"id":""}`, `{"id":"x","pid":-1}`, `{"id":"x","boot":"` + hostfacts.BootID() + `","pid":1,"started":"x"}`, strings.Repeat("x", 2*maxOwnerBytes)} {
 		d := newRun(t, ManagerOptions{})
-		require.NoError(t, os.WriteFile(filepath.Join(d.Place(), ownerObject), []byte(content), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(d.Dir(), ownerObject), []byte(content), 0o644))
 		require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}), content)
 		require.NoError(t, d.Save(ctx, 2, numbers(1), SaveOptions{}), content)
 	}

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	formatName    = "tpustrategy.checkpoint"
+	plainFormat   = "tpustrategy.checkpoint"
 	variablesFile = "variables.safetensors"
 )
 
-// manifest describes a checkpoint with one tensor file, in the step folders
+// plainManifest describes a checkpoint with one tensor file, in the step folders
 //
 //	step-0000000012/variables.safetensors
 //	step-0000000012/checkpoint.json
 //
 // of earlier versions of this package. This version reads the format and does not write it.
-type manifest struct {
+type plainManifest struct {
 	Format   string            `json:"format"`
 	Version  int               `json:"version"`
 	Step     int64             `json:"step"`
@@ -44,48 +44,50 @@ type savedVariable struct {
 	Aggregation     string   `json:"aggregation"`
 }
 
-func parseManifest(data []byte) (*manifest, error) {
-	m := &manifest{}
-	if err := unseal(data, formatName, m); err != nil {
+func parsePlainManifest(data []byte) (*plainManifest, error) {
+	m := &plainManifest{}
+	if err := decodeManifest(data, plainFormat, m); err != nil {
 		return nil, err
 	}
 	paths, tensors := map[string]bool{}, map[string]bool{}
 	for _, v := range m.Variables {
 		if v.Path == "" || paths[v.Path] || tensors[v.Tensor] {
-			return nil, malformed("variable %q (tensor %q) has no name, or is there twice", v.Path, v.Tensor)
+			return nil, formatError("variable %q (tensor %q) has no name, or occurs twice", v.Path, v.Tensor)
 		}
 		paths[v.Path], tensors[v.Tensor] = true, true
-		if _, _, ok := rulesOf(v.Synchronization, v.Aggregation); !ok {
-			return nil, malformed("variable %q has synchronization %q, aggregation %q", v.Path, v.Synchronization, v.Aggregation)
+		if _, _, ok := parseRules(v.Synchronization, v.Aggregation); !ok {
+			return nil, formatError("variable %q has synchronization %q, aggregation %q", v.Path, v.Synchronization,
+				v.Aggregation)
 		}
 	}
 	if m.Step < 0 || m.HeaderBytes < 0 || m.HeaderBytes > m.Bytes || m.HeaderBytes > maxManifest {
-		return nil, malformed("step %d, a header of %d bytes in %d", m.Step, m.HeaderBytes, m.Bytes)
+		return nil, formatError("step %d, a header of %d bytes in %d", m.Step, m.HeaderBytes, m.Bytes)
 	}
 	return m, nil
 }
 
 // openPlain opens a single-file checkpoint with a verified manifest.
-func openPlain(ctx context.Context, s storage.Store, m *manifest) (*Checkpoint, error) {
+func openPlain(ctx context.Context, s storage.Store, m *plainManifest) (*Checkpoint, error) {
 	name := stepName(m.Step) + "/" + variablesFile
 	path := s.String() + "/" + name
 	opened, err := s.Open(ctx, name)
 	if err != nil {
-		return nil, unreadable(path, err)
+		return nil, readError(path, err)
 	}
-	c, file, err := openTensors(ctx, opened, path)
+	c, file, err := openTensorFile(ctx, opened, path)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.describe(ctx, m, file, opened); err != nil {
+	if err := c.setVariables(ctx, m, file, opened); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-// describe sets the variables from the manifest. It returns an error if the file does not match the
-// manifest.
-func (c *Checkpoint) describe(ctx context.Context, m *manifest, file *safetensors.File, opened storage.Object) error {
+// setVariables sets the variables from the manifest. It returns an error if the file does not match
+// the manifest.
+func (c *Checkpoint) setVariables(ctx context.Context, m *plainManifest, file *safetensors.File,
+	opened storage.Object) error {
 	corrupt := func(format string, args ...any) error {
 		return &CorruptError{File: c.path, Reason: fmt.Sprintf(format, args...)}
 	}
@@ -94,13 +96,13 @@ func (c *Checkpoint) describe(ctx context.Context, m *manifest, file *safetensor
 	}
 	header := make([]byte, m.HeaderBytes)
 	if err := opened.ReadAt(ctx, header, 0); err != nil {
-		return unreadable(c.path, err)
+		return readError(c.path, err)
 	}
-	if got := checksum(0).plus(header); got != m.HeaderCRC32C {
+	if got := checksum(0).update(header); got != m.HeaderCRC32C {
 		return corrupt("its header's checksum is %s, %s was written", got, m.HeaderCRC32C)
 	}
-	if all := file.Tensors(); len(all) != len(m.Variables) {
-		return corrupt("it has %d tensors, %d were written", len(all), len(m.Variables))
+	if tensors := file.Tensors(); len(tensors) != len(m.Variables) {
+		return corrupt("it has %d tensors, %d were written", len(tensors), len(m.Variables))
 	}
 	c.step, c.metadata = m.Step, m.Metadata
 	for _, v := range m.Variables {
@@ -108,14 +110,15 @@ func (c *Checkpoint) describe(ctx context.Context, m *manifest, file *safetensor
 		if !ok {
 			return corrupt("it has no tensor %q, which was written", v.Tensor)
 		}
-		shape, ok := shapeOf(t.Spec)
+		shape, ok := specShape(t.Spec)
 		if !ok {
 			return corrupt("tensor %q has dtype %s, which was not written", t.Name, t.DType)
 		}
-		synchronization, aggregation, _ := rulesOf(v.Synchronization, v.Aggregation)
-		of := inFile(Info{Path: v.Path, Shape: shape, Trainable: v.Trainable, Synchronization: synchronization, Aggregation: aggregation}, t, file.DataOffset())
-		of.whole = &wholeSum{sum: v.CRC32C}
-		c.variables = append(c.variables, of)
+		synchronization, aggregation, _ := parseRules(v.Synchronization, v.Aggregation)
+		variable := newFileVariable(Info{Path: v.Path, Shape: shape, Trainable: v.Trainable,
+			Synchronization: synchronization, Aggregation: aggregation}, t, file.DataOffset())
+		variable.wholeChecksum = &singleChecksum{sum: v.CRC32C}
+		c.variables = append(c.variables, variable)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func TestProcessesSaveAndRestoreTogether(t *testing.T) {
 			if err := d.Save(ctx, 1, g, checkpoint.SaveOptions{}); err != nil {
 				return err
 			}
-			assert.ErrorIs(t, d.Save(ctx, 1, g, checkpoint.SaveOptions{}), checkpoint.ErrStep)
+			assert.ErrorIs(t, d.Save(ctx, 1, g, checkpoint.SaveOptions{}), checkpoint.ErrStepOrder)
 			if err := s.Barrier(ctx, "saved"); err != nil {
 				return err
 			}
@@ -106,7 +106,7 @@ func TestProcessesSaveAndRestoreTogether(t *testing.T) {
 		alone := strategytest.On(t, sys, strategy.Options{Replicas: 4, LogicalDevices: 1})
 		g, err := group(context.Background(), alone)
 		require.NoError(t, err)
-		restore(t, runIn(t, dir), g, checkpoint.RestoreOptions{})
+		restoration(t, runIn(t, dir), g, checkpoint.RestoreOptions{})
 		for _, v := range g.Variables {
 			got, err := v.SaveValue(context.Background())
 			require.NoError(t, err)

@@ -12,64 +12,64 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Verify reads the whole checkpoint and verifies its checksums. For damage it returns a
+// Verify reads the complete checkpoint and verifies its checksums. For damage it returns a
 // [*CorruptError], which names the variable if a variable is damaged.
 func (c *Checkpoint) Verify(ctx context.Context) error {
 	if c.objects == nil {
 		return errNotOpened
 	}
-	all := make([]*source, len(c.variables))
+	readers := make([]*variableReader, len(c.variables))
 	for i := range c.variables {
-		all[i] = c.parts(&c.variables[i])
+		readers[i] = c.newReader(&c.variables[i])
 	}
-	return c.verify(ctx, all, 0, 1)
+	return c.verifyVariables(ctx, readers, 0, 1)
 }
 
-// VerifyShare verifies share number share of of shares, counted from 0, so that several processes
-// can verify a checkpoint together. Every byte is in exactly one share.
-func (c *Checkpoint) VerifyShare(ctx context.Context, share, of int) error {
-	if of < 1 || share < 0 || share >= of {
-		return wrong("verify", "count from 0", "share %d of %d", share, of)
+// VerifyShard verifies part number index of count parts, counted from 0, so that several processes
+// can verify a checkpoint together. Every byte is in exactly one part.
+func (c *Checkpoint) VerifyShard(ctx context.Context, index, count int) error {
+	if count < 1 || index < 0 || index >= count {
+		return argumentError("verify", "count from 0", "part %d of %d", index, count)
 	}
-	if c.sharded == nil || of == 1 {
-		if share > 0 {
-			return nil // the first share is the whole file
+	if c.sharded == nil || count == 1 {
+		if index > 0 {
+			return nil // the first part is the complete file
 		}
 		return c.Verify(ctx)
 	}
-	var mine []*source
+	var readers []*variableReader
 	n := 0
 	for i := range c.variables {
-		some := c.variables[i]
-		some.regions = nil
+		partial := c.variables[i]
+		partial.regions = nil
 		for _, g := range c.variables[i].regions {
-			if n%of == share {
-				some.regions = append(some.regions, g)
+			if n%count == index {
+				partial.regions = append(partial.regions, g)
 			}
 			n++
 		}
-		if len(some.regions) > 0 {
-			mine = append(mine, c.parts(&some))
+		if len(partial.regions) > 0 {
+			readers = append(readers, c.newReader(&partial))
 		}
 	}
-	return c.verify(ctx, mine, share, of)
+	return c.verifyVariables(ctx, readers, index, count)
 }
 
-// readers returns the number of parts that are read concurrently while others are copied to the
+// maxReaders returns the number of parts that are read concurrently while others are copied to the
 // devices.
-func readers() int { return min(2, runtime.GOMAXPROCS(0)) }
+func maxReaders() int { return min(2, runtime.GOMAXPROCS(0)) }
 
-// verify verifies a share of the files' headers, and the variables. It returns the error of the
-// first damaged one.
-func (c *Checkpoint) verify(ctx context.Context, all []*source, share, of int) error {
-	if err := c.verifyHeaders(ctx, share, of); err != nil {
+// verifyVariables verifies a part of the files' headers, and the variables. It returns the error of
+// the first damaged one.
+func (c *Checkpoint) verifyVariables(ctx context.Context, readers []*variableReader, index, count int) error {
+	if err := c.verifyHeaders(ctx, index, count); err != nil {
 		return err
 	}
-	errs := make([]error, len(all))
+	errs := make([]error, len(readers))
 	var failed atomic.Bool
 	var group errgroup.Group
-	group.SetLimit(readers())
-	for i, p := range all { // all variables before a failed one have started
+	group.SetLimit(maxReaders())
+	for i, p := range readers { // all variables before a failed one have started
 		if failed.Load() {
 			break
 		}
@@ -85,33 +85,34 @@ func (c *Checkpoint) verify(ctx context.Context, all []*source, share, of int) e
 	return cmp.Or(errs...)
 }
 
-// verifyHeaders verifies the headers of one share of the files.
-func (c *Checkpoint) verifyHeaders(ctx context.Context, share, of int) error {
+// verifyHeaders verifies the headers of one part of the files.
+func (c *Checkpoint) verifyHeaders(ctx context.Context, index, count int) error {
 	group, within := errgroup.WithContext(ctx)
-	group.SetLimit(readers())
-	for i := share; i < len(c.objects); i += of {
+	group.SetLimit(maxReaders())
+	for i := index; i < len(c.objects); i += count {
 		group.Go(func() error { return c.objects[i].verifyHeader(within) })
 	}
 	return group.Wait()
 }
 
 // verify reads the variable and verifies its checksums, if it has any.
-func (p *source) verify(ctx context.Context) error {
-	if p.variable.whole != nil {
-		return p.of.compareWhole(ctx, p.variable)
+func (r *variableReader) verify(ctx context.Context) error {
+	if r.variable.wholeChecksum != nil {
+		return r.checkpoint.checkWhole(ctx, r.variable)
 	}
-	memory := aheadMemory.Get().(*[]byte)
-	defer aheadMemory.Put(memory)
-	for i := range p.variable.regions {
-		g := &p.variable.regions[i]
+	buf := readBuffers.Get().(*[]byte)
+	defer readBuffers.Put(buf)
+	for i := range r.variable.regions {
+		g := &r.variable.regions[i]
 		if g.sums == nil {
 			continue
 		}
-		for at := int64(0); at < g.bytes; at += aheadBytes {
+		for offset := int64(0); offset < g.bytes; offset += maxReadBytes {
 			if err := ctx.Err(); err != nil {
-				return faultOf(p.variable.Path, "not read", "", err)
+				return variableError(r.variable.Path, "not read", "", err)
 			}
-			if err := p.of.blocks(ctx, p.variable, g, (*memory)[:min(aheadBytes, g.bytes-at)], at); err != nil {
+			if err := r.checkpoint.readBlocks(ctx, r.variable, g, (*buf)[:min(maxReadBytes, g.bytes-offset)],
+				offset); err != nil {
 				return err
 			}
 		}
@@ -120,7 +121,8 @@ func (p *source) verify(ctx context.Context) error {
 }
 
 // errNotOpened reports the use of a zero Checkpoint.
-var errNotOpened = error(&errkind.Fault{Match: ErrClosed, Reason: "the checkpoint was not opened", Hint: "use Manager.Open"})
+var errNotOpened = error(&errkind.Fault{Match: ErrClosed, Reason: "the checkpoint was not opened",
+	Hint: "use Manager.Open"})
 
 // Tensor reads one saved value and verifies its checksum, like tf.train.load_variable. The caller
 // owns the tensor. For a path that was not saved the error matches [ErrNotFound].
@@ -130,8 +132,8 @@ func (c *Checkpoint) Tensor(ctx context.Context, path string) (*tensors.Tensor, 
 	}
 	for i := range c.variables {
 		if v := &c.variables[i]; v.Path == path {
-			return c.tensor(ctx, v)
+			return c.readTensor(ctx, v)
 		}
 	}
-	return nil, none("give the path of one of Checkpoint.Variables", "no variable %q in %s", path, c.path)
+	return nil, notFoundError("give the path of one of Checkpoint.Variables", "no variable %q in %s", path, c.path)
 }

@@ -61,7 +61,7 @@ func TestAReaderBesideARunFindsACheckpoint(t *testing.T) {
 						for range keep {
 							save()
 						}
-						place, err := storage.Open(ctx, w.Place())
+						place, err := storage.Open(ctx, w.Dir())
 						require.NoError(t, err)
 						defer place.Close()
 						left := 0
@@ -100,7 +100,7 @@ func TestOpenOfARemovedStepIsNotDamage(t *testing.T) {
 	ctx := context.Background()
 	w := newRun(t, ManagerOptions{Retention: Retention{Last: 1}})
 	require.NoError(t, w.Save(ctx, 1, numbers(1), SaveOptions{}))
-	place, err := storage.Open(ctx, w.Place())
+	place, err := storage.Open(ctx, w.Dir())
 	require.NoError(t, err)
 	defer place.Close()
 	hook := func(string) {}

@@ -22,78 +22,78 @@ type region struct {
 // blockBytes is the number of bytes per checksum of a region. Reads are multiples of it.
 const blockBytes = 1 << 20
 
-func blocks(bytes int64) int { return int((bytes + blockBytes - 1) / blockBytes) }
+func numBlocks(bytes int64) int { return int((bytes + blockBytes - 1) / blockBytes) }
 
 // box is a box of a variable and the destination of its bytes.
 type box struct {
 	start, size []int
-	into        []byte
+	dst         []byte
 }
 
-// runs iterates over the contiguous byte runs that a region and a box have in common, in the order
-// of the region.
-type runs struct {
-	into   []byte
-	at, to int64 // rest of the current run, in the region and in into
-	n      int64 // bytes of the rest; 0 after the last run
-	end    int64 // end of the last run, in the region
+// runIterator iterates over the contiguous byte runs that a region and a box have in common, in the
+// order of the region.
+type runIterator struct {
+	dst                     []byte
+	regionOffset, dstOffset int64 // rest of the current run, in the region and in into
+	remaining               int64 // bytes of the rest; 0 after the last run
+	end                     int64 // end of the last run, in the region
 
-	run    int64 // bytes of a run
-	index  []int
-	counts []int
-	// firstAt and firstTo are the start of the first run. inRegion and inBox are the strides of the
-	// runs in each dimension.
-	firstAt, firstTo int64
-	inRegion, inBox  []int64
+	runBytes int64 // bytes of a run
+	index    []int
+	counts   []int
+	// firstRegionOffset and firstDstOffset are the start of the first run. regionStrides and
+	// boxStrides are the strides of the runs in each dimension.
+	firstRegionOffset, firstDstOffset int64
+	regionStrides, boxStrides         []int64
 }
 
-// runsOf returns the runs of a box in a region. It reports false if they do not overlap.
-func runsOf(g *region, b box, element int64) (*runs, bool) {
+// newRunIterator returns the runs of a box in a region. It reports false if they do not overlap.
+func newRunIterator(g *region, b box, element int64) (*runIterator, bool) {
 	rank := len(g.size)
-	from, common := make([]int, rank), make([]int, rank)
+	start, size := make([]int, rank), make([]int, rank)
 	for d := range rank {
-		from[d] = max(g.start[d], b.start[d])
-		common[d] = min(g.start[d]+g.size[d], b.start[d]+b.size[d]) - from[d]
-		if common[d] <= 0 {
+		start[d] = max(g.start[d], b.start[d])
+		size[d] = min(g.start[d]+g.size[d], b.start[d]+b.size[d]) - start[d]
+		if size[d] <= 0 {
 			return nil, false
 		}
 	}
-	r := &runs{into: b.into, run: element}
+	r := &runIterator{dst: b.dst, runBytes: element}
 	inRegion, inBox := make([]int64, rank), make([]int64, rank)
 	strideRegion, strideBox := element, element
-	outer, whole := rank, true
+	outer, contiguous := rank, true
 	for d := rank - 1; d >= 0; d-- {
 		inRegion[d], inBox[d] = strideRegion, strideBox
-		r.firstAt += int64(from[d]-g.start[d]) * strideRegion
-		r.firstTo += int64(from[d]-b.start[d]) * strideBox
+		r.firstRegionOffset += int64(start[d]-g.start[d]) * strideRegion
+		r.firstDstOffset += int64(start[d]-b.start[d]) * strideBox
 		strideRegion *= int64(g.size[d])
 		strideBox *= int64(b.size[d])
-		if whole {
-			r.run *= int64(common[d])
+		if contiguous {
+			r.runBytes *= int64(size[d])
 			outer = d
-			whole = common[d] == g.size[d] && common[d] == b.size[d]
+			contiguous = size[d] == g.size[d] && size[d] == b.size[d]
 		}
 	}
-	r.counts, r.inRegion, r.inBox, r.index = common[:outer], inRegion[:outer], inBox[:outer], make([]int, outer)
-	r.end = r.firstAt + r.run
+	r.counts, r.regionStrides, r.boxStrides, r.index = size[:outer], inRegion[:outer], inBox[:outer], make([]int, outer)
+	r.end = r.firstRegionOffset + r.runBytes
 	for d := range outer {
-		r.end += int64(r.counts[d]-1) * r.inRegion[d]
+		r.end += int64(r.counts[d]-1) * r.regionStrides[d]
 	}
-	r.at, r.to, r.n = r.firstAt, r.firstTo, r.run
+	r.regionOffset, r.dstOffset, r.remaining = r.firstRegionOffset, r.firstDstOffset, r.runBytes
 	return r, true
 }
 
-// took advances the current run by n bytes.
-func (r *runs) took(n int64) {
-	if r.at, r.to, r.n = r.at+n, r.to+n, r.n-n; r.n > 0 {
+// advance advances the current run by n bytes.
+func (r *runIterator) advance(n int64) {
+	if r.regionOffset, r.dstOffset, r.remaining = r.regionOffset+n, r.dstOffset+n, r.remaining-n; r.remaining > 0 {
 		return
 	}
 	for d := len(r.counts) - 1; d >= 0; d-- {
 		if r.index[d]++; r.index[d] < r.counts[d] {
-			r.at, r.to, r.n = r.firstAt, r.firstTo, r.run
+			r.regionOffset, r.dstOffset, r.remaining = r.firstRegionOffset, r.firstDstOffset, r.runBytes
 			for e, i := range r.index {
-				r.at += int64(i) * r.inRegion[e]
-				r.to += int64(i) * r.inBox[e]
+				r.regionOffset += int64(i) * r.regionStrides[e]
+				r.dstOffset += int64(i) * r.boxStrides[e]
 			}
 			return
 		}
@@ -101,134 +101,138 @@ func (r *runs) took(n int64) {
 	}
 }
 
-// short reports whether blocks contain several runs, so that all blocks up to the end are read.
-func (r *runs) short() bool {
-	return len(r.inRegion) > 0 && r.inRegion[len(r.inRegion)-1] <= blockBytes && r.run < blockBytes
+// sharesBlocks reports whether blocks contain several runs, so that all blocks up to the end are
+// read.
+func (r *runIterator) sharesBlocks() bool {
+	return len(r.regionStrides) > 0 && r.regionStrides[len(r.regionStrides)-1] <= blockBytes && r.runBytes < blockBytes
 }
 
-// aheadBytes is the maximum size of one read.
-const aheadBytes = 8 * blockBytes
+// maxReadBytes is the maximum size of one read.
+const maxReadBytes = 8 * blockBytes
 
-var aheadMemory = sync.Pool{New: func() any { p := make([]byte, aheadBytes); return &p }}
+var readBuffers = sync.Pool{New: func() any { p := make([]byte, maxReadBytes); return &p }}
 
-// fill reads boxes of a variable and verifies the checksums of the blocks.
-func (c *Checkpoint) fill(ctx context.Context, v *variable, boxes ...box) error {
-	if err := c.compareWhole(ctx, v); err != nil {
+// readBoxes reads boxes of a variable and verifies the checksums of the blocks.
+func (c *Checkpoint) readBoxes(ctx context.Context, v *variable, boxes ...box) error {
+	if err := c.checkWhole(ctx, v); err != nil {
 		return err
 	}
 	for i := range v.regions {
 		g := &v.regions[i]
-		var all []*runs
+		var runs []*runIterator
 		for _, b := range boxes {
-			if r, ok := runsOf(g, b, v.element); ok {
-				all = append(all, r)
+			if r, ok := newRunIterator(g, b, v.elementSize); ok {
+				runs = append(runs, r)
 			}
 		}
-		if len(all) == 0 || g.bytes == 0 {
+		if len(runs) == 0 || g.bytes == 0 {
 			continue
 		}
-		if err := c.fillFrom(ctx, v, g, all); err != nil {
+		if err := c.readRuns(ctx, v, g, runs); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// fillFrom reads runs of one region, block by block.
-func (c *Checkpoint) fillFrom(ctx context.Context, v *variable, g *region, all []*runs) error {
-	ahead := int64(aheadBytes)
-	if c.objects[g.object].file.Load() {
-		ahead = blockBytes // fits the processor's cache
+// readRuns reads runs of one region, block by block.
+func (c *Checkpoint) readRuns(ctx context.Context, v *variable, g *region, runs []*runIterator) error {
+	maxBytes := int64(maxReadBytes)
+	if c.objects[g.object].isFile.Load() {
+		maxBytes = blockBytes // fits the processor's cache
 	}
 	for {
 		first := int64(-1)
-		for _, r := range all {
-			if r.n > 0 && (first < 0 || r.at < first) {
-				first = r.at
+		for _, r := range runs {
+			if r.remaining > 0 && (first < 0 || r.regionOffset < first) {
+				first = r.regionOffset
 			}
 		}
 		if first < 0 {
 			return nil
 		}
 		if err := ctx.Err(); err != nil {
-			return faultOf(v.Path, "not read", "", err)
+			return variableError(v.Path, "not read", "", err)
 		}
 		start := first / blockBytes * blockBytes
 		end := min(start+blockBytes, g.bytes)
-		if r := alone(all, start, end); r != nil {
-			for end < g.bytes && end-start < aheadBytes {
+		if r := onlyRun(runs, start, end); r != nil {
+			for end < g.bytes && end-start < maxReadBytes {
 				next := min(end+blockBytes, g.bytes)
-				if r.at+r.n < next || alone(all, start, next) != r {
+				if r.regionOffset+r.remaining < next || onlyRun(runs, start, next) != r {
 					break
 				}
 				end = next
 			}
-			if err := c.blocks(ctx, v, g, r.into[r.to:r.to+end-start], start); err != nil {
+			if err := c.readBlocks(ctx, v, g, r.dst[r.dstOffset:r.dstOffset+end-start], start); err != nil {
 				return err
 			}
-			r.took(end - start)
+			r.advance(end - start)
 			continue
 		}
-		for end < g.bytes && end-start < ahead && continues(all, end) {
+		for end < g.bytes && end-start < maxBytes && hasSharedBlock(runs, end) {
 			end = min(end+blockBytes, g.bytes)
 		}
-		memory := aheadMemory.Get().(*[]byte)
-		p := (*memory)[:end-start]
-		err := c.blocks(ctx, v, g, p, start)
-		for _, r := range all {
-			for err == nil && r.n > 0 && r.at < end {
-				n := min(r.n, end-r.at)
-				copy(r.into[r.to:r.to+n], p[r.at-start:])
-				r.took(n)
+		buf := readBuffers.Get().(*[]byte)
+		p := (*buf)[:end-start]
+		err := c.readBlocks(ctx, v, g, p, start)
+		for _, r := range runs {
+			for err == nil && r.remaining > 0 && r.regionOffset < end {
+				n := min(r.remaining, end-r.regionOffset)
+				copy(r.dst[r.dstOffset:r.dstOffset+n], p[r.regionOffset-start:])
+				r.advance(n)
 			}
 		}
-		aheadMemory.Put(memory)
+		readBuffers.Put(buf)
 		if err != nil {
 			return err
 		}
 	}
 }
 
-// alone returns the element of all whose current run contains all bytes from start to end, if no
+// onlyRun returns the element of all whose current run contains all bytes from start to end, if no
 // other element has any of them.
-func alone(all []*runs, start, end int64) (one *runs) {
-	for _, r := range all {
+func onlyRun(runs []*runIterator, start, end int64) (only *runIterator) {
+	for _, r := range runs {
 		switch {
-		case r.n == 0 || r.at >= end:
-		case one != nil || r.at != start || r.at+r.n < end:
+		case r.remaining == 0 || r.regionOffset >= end:
+		case only != nil || r.regionOffset != start || r.regionOffset+r.remaining < end:
 			return nil
 		default:
-			one = r
+			only = r
 		}
 	}
-	return one
+	return only
 }
 
-// continues reports whether the block at a position is also read through a temporary buffer.
-func continues(all []*runs, at int64) bool {
-	return slices.ContainsFunc(all, func(r *runs) bool { return r.n > 0 && r.end > at && r.short() })
+// hasSharedBlock reports whether the block at a position is also read through a temporary buffer.
+func hasSharedBlock(runs []*runIterator, offset int64) bool {
+	return slices.ContainsFunc(runs, func(r *runIterator) bool {
+		return r.remaining > 0 && r.end > offset &&
+			r.sharesBlocks()
+	})
 }
 
-// blocks reads complete blocks of a region, beginning at start. It reads a file one block at a
+// readBlocks reads complete blocks of a region, beginning at start. It reads a file one block at a
 // time, so that the checksum is computed while the block is in the processor's cache, and other
 // objects at once.
-func (c *Checkpoint) blocks(ctx context.Context, v *variable, g *region, p []byte, start int64) error {
+func (c *Checkpoint) readBlocks(ctx context.Context, v *variable, g *region, p []byte, start int64) error {
 	o := c.objects[g.object]
-	piece := len(p)
-	if o.file.Load() {
-		piece = blockBytes
+	readSize := len(p)
+	if o.isFile.Load() {
+		readSize = blockBytes
 	}
-	for from := 0; from < len(p); from += piece {
-		part := p[from:min(from+piece, len(p))]
-		if err := o.read(ctx, v, part, g.offset+start+int64(from)); err != nil {
+	for offset := 0; offset < len(p); offset += readSize {
+		data := p[offset:min(offset+readSize, len(p))]
+		if err := o.read(ctx, v, data, g.offset+start+int64(offset)); err != nil {
 			return err
 		}
-		if err := c.compare(v, g, part, start+int64(from)); err != nil {
+		if err := c.checkBlocks(v, g, data, start+int64(offset)); err != nil {
 			// A network transfer may have corrupted bytes.
-			if again := o.read(ctx, v, part, g.offset+start+int64(from)); again != nil {
-				return again
+			if retryErr := o.read(ctx, v, data, g.offset+start+int64(offset)); retryErr != nil {
+				return retryErr
 			}
-			if err = c.compare(v, g, part, start+int64(from)); err != nil {
+			if err = c.checkBlocks(v, g, data, start+int64(offset)); err != nil {
 				return err
 			}
 		}
@@ -236,50 +240,51 @@ func (c *Checkpoint) blocks(ctx context.Context, v *variable, g *region, p []byt
 	return nil
 }
 
-// compare verifies the checksums of blocks.
-func (c *Checkpoint) compare(v *variable, g *region, p []byte, start int64) error {
-	for at := 0; at < len(p) && g.sums != nil; at += blockBytes {
-		sum := checksum(0).plus(p[at:min(at+blockBytes, len(p))])
-		if want := g.sums[int(start/blockBytes)+at/blockBytes]; sum != want {
+// checkBlocks verifies the checksums of blocks.
+func (c *Checkpoint) checkBlocks(v *variable, g *region, p []byte, start int64) error {
+	for offset := 0; offset < len(p) && g.sums != nil; offset += blockBytes {
+		sum := checksum(0).update(p[offset:min(offset+blockBytes, len(p))])
+		if want := g.sums[int(start/blockBytes)+offset/blockBytes]; sum != want {
 			return &CorruptError{File: c.objects[g.object].name, Variable: v.Path,
-				Reason: fmt.Sprintf("the checksum of its bytes from %d on is %s, %s was written", start+int64(at), sum, want)}
+				Reason: fmt.Sprintf("the checksum of its bytes from %d on is %s, %s was written", start+int64(offset), sum, want)}
 		}
 	}
 	return nil
 }
 
-// wholeSum is the checksum of a variable without block checksums.
-type wholeSum struct {
+// singleChecksum is the checksum of a variable without block checksums.
+type singleChecksum struct {
 	mu  sync.Mutex // guards the sums of the variable's region until they are known
 	sum checksum
 }
 
-// compareWhole reads a variable with a single checksum once, verifies it, and computes the
+// checkWhole reads a variable with a single checksum once, verifies it, and computes the
 // checksums of its blocks for later reads.
-func (c *Checkpoint) compareWhole(ctx context.Context, v *variable) error {
-	if v.whole == nil {
+func (c *Checkpoint) checkWhole(ctx context.Context, v *variable) error {
+	if v.wholeChecksum == nil {
 		return nil
 	}
-	v.whole.mu.Lock()
-	defer v.whole.mu.Unlock()
+	v.wholeChecksum.mu.Lock()
+	defer v.wholeChecksum.mu.Unlock()
 	g := &v.regions[0]
 	if g.sums != nil {
 		return nil
 	}
-	memory := aheadMemory.Get().(*[]byte)
-	defer aheadMemory.Put(memory)
-	sums, whole := []checksum{}, checksum(0)
-	for at := int64(0); at < g.bytes; at += aheadBytes {
-		p := (*memory)[:min(aheadBytes, g.bytes-at)]
-		if err := c.blocks(ctx, v, g, p, at); err != nil {
+	buf := readBuffers.Get().(*[]byte)
+	defer readBuffers.Put(buf)
+	sums, sum := []checksum{}, checksum(0)
+	for offset := int64(0); offset < g.bytes; offset += maxReadBytes {
+		p := (*buf)[:min(maxReadBytes, g.bytes-offset)]
+		if err := c.readBlocks(ctx, v, g, p, offset); err != nil {
 			return err
 		}
 		for block := range slices.Chunk(p, blockBytes) {
-			sums, whole = append(sums, checksum(0).plus(block)), whole.plus(block)
+			sums, sum = append(sums, checksum(0).update(block)), sum.update(block)
 		}
 	}
-	if whole != v.whole.sum {
-		return &CorruptError{File: c.path, Variable: v.Path, Reason: fmt.Sprintf("its checksum is %s, %s was written", whole, v.whole.sum)}
+	if sum != v.wholeChecksum.sum {
+		return &CorruptError{File: c.path, Variable: v.Path,
+			Reason: fmt.Sprintf("its checksum is %s, %s was written", sum, v.wholeChecksum.sum)}
 	}
 	g.sums = sums
 	return nil

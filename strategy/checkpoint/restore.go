@@ -43,36 +43,36 @@ func (c *Checkpoint) Restore(ctx context.Context, g Group, opts RestoreOptions) 
 	if c.objects == nil {
 		return errNotOpened
 	}
-	r := &restore{c: c, group: g, opts: opts}
-	r.shared = sharedBy(g)
-	err := r.plan()
-	if err == nil && r.room() {
-		err = r.together(ctx)
+	r := &restoration{checkpoint: c, group: g, opts: opts}
+	r.sharedStrategy = multiProcessStrategy(g)
+	err := r.selectVariables()
+	if err == nil && r.hasRoom() {
+		err = r.restoreTogether(ctx)
 	} else {
-		err = r.inTurn(ctx, err)
+		err = r.restoreOneByOne(ctx, err)
 	}
 	if err != nil {
 		return err
 	}
-	return r.others(ctx)
+	return r.restoreOnHost(ctx)
 }
 
-// match returns the group's variable for each saved variable, or nil if there is none.
-func (c *Checkpoint) match(g Group, opts RestoreOptions) ([]Variable, error) {
+// matchVariables returns the group's variable for each saved variable, or nil if there is none.
+func (c *Checkpoint) matchVariables(g Group, opts RestoreOptions) ([]Variable, error) {
 	targets := make([]Variable, len(c.variables))
 	index := make(map[string]int, len(c.variables))
 	for i, v := range c.variables {
 		index[v.Path] = i
 	}
-	known := make(map[string]bool, len(g.Variables))
+	inGroup := make(map[string]bool, len(g.Variables))
 	mismatch := &MismatchError{}
 	var errs []error
 	for i, v := range g.Variables {
 		if v == nil {
-			return nil, nilVariable("restore", i)
+			return nil, nilVariableError("restore", i)
 		}
-		known[v.Path()] = true
-		if _, _, err := rules(v); err != nil {
+		inGroup[v.Path()] = true
+		if _, _, err := combineRules(v); err != nil {
 			errs = append(errs, err)
 		}
 		at, ok := index[v.Path()]
@@ -81,15 +81,16 @@ func (c *Checkpoint) match(g Group, opts RestoreOptions) ([]Variable, error) {
 			mismatch.Missing = append(mismatch.Missing, v.Path())
 		case !ok:
 		case targets[at] != nil:
-			errs = append(errs, faultOf(v.Path(), "it is in the group twice", "give each variable a path of its own", nil))
+			errs = append(errs, variableError(v.Path(), "it is in the group twice", "give each variable its own path", nil))
 		case !v.Shape().Equal(c.variables[at].Shape):
-			errs = append(errs, faultOf(v.Path(), fmt.Sprintf("it is %s, the saved value %s", v.Shape(), c.variables[at].Shape), "restore into a model of the saved shapes, or leave the variable out of the group", nil))
+			errs = append(errs, variableError(v.Path(), fmt.Sprintf("it is %s, the saved value %s", v.Shape(),
+				c.variables[at].Shape), "restore into a model of the saved shapes, or leave the variable out of the group", nil))
 		default:
 			targets[at] = v
 		}
 	}
 	for _, v := range c.variables {
-		if !known[v.Path] && !g.creates(v.Info) && !opts.AllowUnexpected && !saved.IsStateName(v.Path) {
+		if !inGroup[v.Path] && !g.createsVariable(v.Info) && !opts.AllowUnexpected && !saved.IsStateName(v.Path) {
 			mismatch.Unexpected = append(mismatch.Unexpected, v.Path)
 		}
 	}

@@ -11,24 +11,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// restore is the state of a running restore.
-type restore struct {
-	c      *Checkpoint
-	group  Group
-	opts   RestoreOptions
-	shared *strategy.TPUStrategy // nil unless several processes share it
+// restoration is the state of a running restore.
+type restoration struct {
+	checkpoint     *Checkpoint
+	group          Group
+	opts           RestoreOptions
+	sharedStrategy *strategy.TPUStrategy // nil unless several processes share it
 
 	targets []Variable
-	parts   []*source // one for each of the checkpoint's variables
+	readers []*variableReader // one for each of the checkpoint's variables
 	// variables are restored on the devices from the parts in from. placed has the checkpoint's
 	// variables that are restored this way.
-	variables []*strategy.Variable
-	from      []lazy.Parts
-	placed    []bool
+	variables     []*strategy.Variable
+	deviceReaders []lazy.Parts
+	onDevice      []bool
 }
 
-// sharedBy returns the strategy of the group's variables if several processes share it, or nil.
-func sharedBy(g Group) *strategy.TPUStrategy {
+// multiProcessStrategy returns the strategy of the group's variables if several processes share it,
+// or nil.
+func multiProcessStrategy(g Group) *strategy.TPUStrategy {
 	for _, v := range g.Variables {
 		if s := strategyOf(v); s != nil && s.NumProcesses() > 1 {
 			return s
@@ -37,100 +38,102 @@ func sharedBy(g Group) *strategy.TPUStrategy {
 	return nil
 }
 
-// plan selects the variables that are restored on the devices.
-func (r *restore) plan() (err error) {
-	if r.targets, err = r.c.match(r.group, r.opts); err != nil {
+// selectVariables selects the variables that are restored on the devices.
+func (r *restoration) selectVariables() (err error) {
+	if r.targets, err = r.checkpoint.matchVariables(r.group, r.opts); err != nil {
 		return err
 	}
-	r.parts, r.placed = make([]*source, len(r.c.variables)), make([]bool, len(r.c.variables))
-	for i := range r.c.variables {
-		r.parts[i] = r.c.parts(&r.c.variables[i])
-		v, ok := inParts(r.targets[i])
-		if r.placed[i] = ok && (len(r.variables) == 0 || v.Strategy() == r.variables[0].Strategy()); r.placed[i] {
-			r.variables, r.from = append(r.variables, v), append(r.from, r.parts[i])
+	r.readers, r.onDevice = make([]*variableReader, len(r.checkpoint.variables)), make([]bool, len(r.checkpoint.variables))
+	for i := range r.checkpoint.variables {
+		r.readers[i] = r.checkpoint.newReader(&r.checkpoint.variables[i])
+		v, ok := asShardedVariable(r.targets[i])
+		if r.onDevice[i] = ok && (len(r.variables) == 0 || v.Strategy() == r.variables[0].Strategy()); r.onDevice[i] {
+			r.variables, r.deviceReaders = append(r.variables, v), append(r.deviceReaders, r.readers[i])
 		}
 	}
 	return nil
 }
 
-// room reports whether the devices have memory for the new values in addition to the old ones.
-func (r *restore) room() bool {
+// hasRoom reports whether the devices have memory for the new values in addition to the old ones.
+func (r *restoration) hasRoom() bool {
 	return len(r.variables) == 0 || engine.Internal(r.strategy()).HasMemoryFor(r.variables)
 }
 
 // strategy returns the strategy of the variables that are restored to devices.
-func (r *restore) strategy() *strategy.TPUStrategy { return r.variables[0].Strategy() }
+func (r *restoration) strategy() *strategy.TPUStrategy { return r.variables[0].Strategy() }
 
-// together reads all values for the devices into additional device memory, verifies everything, and
-// then replaces the old values.
-func (r *restore) together(ctx context.Context) error {
-	check := func(ctx context.Context) error { return r.agree(ctx, r.check(ctx)) }
+// restoreTogether reads all values for the devices into additional device memory, verifies
+// everything, and then replaces the old values.
+func (r *restoration) restoreTogether(ctx context.Context) error {
+	check := func(ctx context.Context) error { return r.shareError(ctx, r.verify(ctx)) }
 	if len(r.variables) == 0 {
 		return check(ctx)
 	}
 	checked := false
-	_, err := engine.Internal(r.strategy()).LoadVariables(ctx, r.variables, r.from, readers(), func(ctx context.Context) error {
-		checked = true
-		return check(ctx)
-	})
+	_, err := engine.Internal(r.strategy()).LoadVariables(ctx, r.variables, r.deviceReaders, maxReaders(),
+		func(ctx context.Context) error {
+			checked = true
+			return check(ctx)
+		})
 	if err != nil && !checked {
-		err = r.agree(ctx, err)
+		err = r.shareError(ctx, err)
 	}
 	return err
 }
 
-// inTurn verifies everything and then replaces one variable after another. failed is an earlier
-// error.
-func (r *restore) inTurn(ctx context.Context, failed error) error {
-	if failed == nil {
-		failed = r.check(ctx)
+// restoreOneByOne verifies everything and then replaces one variable after another. failed is an
+// earlier error.
+func (r *restoration) restoreOneByOne(ctx context.Context, earlierErr error) error {
+	if earlierErr == nil {
+		earlierErr = r.verify(ctx)
 	}
-	if err := r.agree(ctx, failed); err != nil {
+	if err := r.shareError(ctx, earlierErr); err != nil {
 		return err
 	}
 	for i, v := range r.variables { // all blocks are verified
-		if _, err := engine.Internal(r.strategy()).LoadVariables(ctx, r.variables[i:i+1], r.from[i:i+1], readers(), nil); err != nil {
-			return faultOf(v.Path(), "not restored", "", err)
+		if _, err := engine.Internal(r.strategy()).LoadVariables(ctx, r.variables[i:i+1], r.deviceReaders[i:i+1],
+			maxReaders(), nil); err != nil {
+			return variableError(v.Path(), "not restored", "", err)
 		}
 	}
 	return nil
 }
 
-// check verifies this process's share of the files' headers. Unless the options skip it, check also
-// verifies the variables that are not read to the devices; for a sharded checkpoint only those that
-// are restored. Variables that are read to the devices are verified during that read.
-func (r *restore) check(ctx context.Context) error {
-	share, of := 0, 1
-	if r.shared != nil {
-		share, of = r.shared.Process(), r.shared.NumProcesses()
+// verify verifies this process's share of the files' headers. Unless the options skip it, verify
+// also verifies the variables that are not read to the devices; for a sharded checkpoint only those
+// that are restored. Variables that are read to the devices are verified during that read.
+func (r *restoration) verify(ctx context.Context) error {
+	index, count := 0, 1
+	if r.sharedStrategy != nil {
+		index, count = r.sharedStrategy.Process(), r.sharedStrategy.NumProcesses()
 	}
 	if r.opts.SkipVerify {
-		return r.c.verifyHeaders(ctx, share, of)
+		return r.checkpoint.verifyHeaders(ctx, index, count)
 	}
-	if r.c.sharded == nil {
-		return r.c.verify(ctx, r.parts, 0, 1)
+	if r.checkpoint.sharded == nil {
+		return r.checkpoint.verifyVariables(ctx, r.readers, 0, 1)
 	}
-	var rest []*source
-	for i, p := range r.parts {
-		if !r.placed[i] && r.wanted(i) {
-			rest = append(rest, p)
+	var readers []*variableReader
+	for i, p := range r.readers {
+		if !r.onDevice[i] && r.isRestored(i) {
+			readers = append(readers, p)
 		}
 	}
-	return r.c.verify(ctx, rest, share, of)
+	return r.checkpoint.verifyVariables(ctx, readers, index, count)
 }
 
-// wanted reports whether a saved variable is restored.
-func (r *restore) wanted(i int) bool {
-	return r.targets[i] != nil || r.group.creates(r.c.variables[i].Info)
+// isRestored reports whether a saved variable is restored.
+func (r *restoration) isRestored(i int) bool {
+	return r.targets[i] != nil || r.group.createsVariable(r.checkpoint.variables[i].Info)
 }
 
 // maxReason limits the text of an error that one process reports to the others, in bytes.
 const maxReason = 4 << 10
 
-// agree returns an error on all processes if one of them has an error, before any of them changes a
-// variable. The error contains the reason and the number of the process that failed.
-func (r *restore) agree(ctx context.Context, mine error) error {
-	if r.shared == nil {
+// shareError returns an error on all processes if one of them has an error, before any of them
+// changes a variable. The error contains the reason and the number of the process that failed.
+func (r *restoration) shareError(ctx context.Context, mine error) error {
+	if r.sharedStrategy == nil {
 		return mine
 	}
 	reason := ""
@@ -138,29 +141,31 @@ func (r *restore) agree(ctx context.Context, mine error) error {
 		reason = mine.Error()
 		reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
 	}
-	all, err := r.shared.GatherBytes(context.WithoutCancel(ctx), "checkpoint: restore", []byte(reason))
+	all, err := r.sharedStrategy.GatherBytes(context.WithoutCancel(ctx), "checkpoint: restore", []byte(reason))
 	switch {
 	case mine != nil:
 		return mine
 	case err != nil:
-		return doing("restore", r.c.path, err)
+		return wrapError("restore", r.checkpoint.path, err)
 	}
 	for process, reason := range all {
 		if len(reason) > 0 {
-			return doing("restore", r.c.path, &errkind.Fault{Op: fmt.Sprintf("process %d", process), Reason: string(reason), Class: errkind.DataLossError})
+			return wrapError("restore", r.checkpoint.path, &errkind.Fault{Op: fmt.Sprintf("process %d", process),
+				Reason: string(reason), Class: errkind.DataLossError})
 		}
 	}
 	return nil
 }
 
-// others restores the variables that are not restored on the devices, in the order of the save.
-func (r *restore) others(ctx context.Context) error {
-	for i := range r.c.variables {
-		v := &r.c.variables[i]
-		if r.placed[i] || !r.wanted(i) {
+// restoreOnHost restores the variables that are not restored on the devices, in the order of the
+// save.
+func (r *restoration) restoreOnHost(ctx context.Context) error {
+	for i := range r.checkpoint.variables {
+		v := &r.checkpoint.variables[i]
+		if r.onDevice[i] || !r.isRestored(i) {
 			continue
 		}
-		value, err := r.c.tensor(ctx, v)
+		value, err := r.checkpoint.readTensor(ctx, v)
 		if err != nil {
 			return err
 		}
@@ -170,7 +175,7 @@ func (r *restore) others(ctx context.Context) error {
 			err = r.group.Create(v.Info, value)
 		}
 		if err != nil {
-			return faultOf(v.Path, "not restored", "", err)
+			return variableError(v.Path, "not restored", "", err)
 		}
 	}
 	return nil

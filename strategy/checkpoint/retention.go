@@ -13,8 +13,8 @@ type Retention struct {
 	// Last is the number of the latest checkpoints to keep. 0 keeps all, regardless of the other
 	// rules.
 	Last int
-	// Each keeps steps that are multiples of it. 0 disables this rule.
-	Each int64
+	// Every keeps steps that are multiples of it. 0 disables this rule.
+	Every int64
 	// Best is the number of the best checkpoints to keep: those with the lowest value of Metric in
 	// [SaveOptions].Metrics, or the highest with Maximize. Of equal values the later step is
 	// better. Checkpoints without the metric or with a NaN value are not considered.
@@ -23,37 +23,37 @@ type Retention struct {
 	Maximize bool
 }
 
-func (r Retention) check() error {
+func (r Retention) validate() error {
 	switch {
 	case r.Last < 0:
-		return wrong("option Retention.Last", "0 keeps all", "%d checkpoints", r.Last)
-	case r.Each < 0:
-		return wrong("option Retention.Each", "give a number of steps, or 0", "each %dth step", r.Each)
+		return argumentError("option Retention.Last", "0 keeps all", "%d checkpoints", r.Last)
+	case r.Every < 0:
+		return argumentError("option Retention.Each", "give a number of steps, or 0", "each %dth step", r.Every)
 	case r.Best < 0 || (r.Best > 0) != (r.Metric != ""):
-		return wrong("option Retention.Best", "give both, or neither", "%d by metric %q", r.Best, r.Metric)
+		return argumentError("option Retention.Best", "give both, or neither", "%d by metric %q", r.Best, r.Metric)
 	}
 	return nil
 }
 
 // savedStep has the data of a checkpoint that its retention needs.
 type savedStep struct {
-	step  int64
-	value float64 // value of the metric, if known
-	known bool
+	step     int64
+	value    float64 // value of the metric, if known
+	hasValue bool
 }
 
-// drop returns the steps to remove, ascending.
-func (r Retention) drop(saved []savedStep) (steps []int64) {
+// stepsToRemove returns the steps to remove, ascending.
+func (r Retention) stepsToRemove(saved []savedStep) (steps []int64) {
 	if r.Last == 0 {
 		return nil
 	}
 	saved = slices.Clone(saved)
 	slices.SortFunc(saved, func(a, b savedStep) int { return cmp.Compare(a.step, b.step) })
-	keep := map[int64]bool{}
+	kept := map[int64]bool{}
 	var best []savedStep
 	for i, s := range saved {
-		keep[s.step] = i >= len(saved)-r.Last || r.Each > 0 && s.step%r.Each == 0
-		if s.known && !math.IsNaN(s.value) {
+		kept[s.step] = i >= len(saved)-r.Last || r.Every > 0 && s.step%r.Every == 0
+		if s.hasValue && !math.IsNaN(s.value) {
 			best = append(best, s)
 		}
 	}
@@ -64,18 +64,18 @@ func (r Retention) drop(saved []savedStep) (steps []int64) {
 		return cmp.Or(cmp.Compare(a.value, b.value), cmp.Compare(b.step, a.step))
 	})
 	for _, s := range best[:min(r.Best, len(best))] {
-		keep[s.step] = true
+		kept[s.step] = true
 	}
 	for _, s := range saved {
-		if !keep[s.step] {
+		if !kept[s.step] {
 			steps = append(steps, s.step)
 		}
 	}
 	return steps
 }
 
-// textOf converts numbers to text, because JSON has no infinities.
-func textOf(metrics map[string]float64) map[string]string {
+// formatMetrics converts numbers to text, because JSON has no infinities.
+func formatMetrics(metrics map[string]float64) map[string]string {
 	if len(metrics) == 0 {
 		return nil
 	}
@@ -86,8 +86,8 @@ func textOf(metrics map[string]float64) map[string]string {
 	return texts
 }
 
-// numbersOf is the inverse of textOf. It ignores invalid numbers.
-func numbersOf(texts map[string]string) map[string]float64 {
+// parseMetrics is the inverse of formatMetrics. It ignores invalid numbers.
+func parseMetrics(texts map[string]string) map[string]float64 {
 	metrics := map[string]float64{}
 	for name, text := range texts {
 		if x, err := strconv.ParseFloat(text, 64); err == nil {
@@ -102,5 +102,5 @@ func (c *Checkpoint) Metrics() map[string]float64 {
 	if c.sharded == nil || len(c.sharded.Metrics) == 0 {
 		return nil
 	}
-	return numbersOf(c.sharded.Metrics)
+	return parseMetrics(c.sharded.Metrics)
 }

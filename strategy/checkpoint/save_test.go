@@ -17,7 +17,7 @@ func TestCancelledWorkLeavesNothing(t *testing.T) {
 	g := numbers(2)
 	g.Variables[1].(*memory).read = func() error { cancel(); return nil }
 	require.ErrorIs(t, d.Save(ctx, 2, g, SaveOptions{}), context.Canceled)
-	require.Equal(t, []string{ownerObject, "step-0000000001"}, names(t, d.Place()))
+	require.Equal(t, []string{ownerObject, "step-0000000001"}, names(t, d.Dir()))
 	c := latest(t, d)
 	require.ErrorIs(t, c.Verify(ctx), context.Canceled)
 	require.ErrorIs(t, c.Restore(ctx, numbers(0), RestoreOptions{}), context.Canceled)
@@ -26,7 +26,7 @@ func TestCancelledWorkLeavesNothing(t *testing.T) {
 
 func TestASaveIsToldToWhoStartsTheProgramAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "saved")
-	t.Setenv(savedFile, path)
+	t.Setenv(progressFileVariable, path)
 	d := newRun(t, ManagerOptions{})
 	require.NoFileExists(t, path)
 	for _, step := range []int64{1, 20} {

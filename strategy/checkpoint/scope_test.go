@@ -89,12 +89,12 @@ func TestAllVariablesOfAStrategyAreSaved(t *testing.T) {
 		require.InDelta(t, 3*32, want["seen"], 1e-4)
 		require.Equal(t, 3., want["first"])
 		d := openRun(t, checkpoint.ManagerOptions{Strategy: w.strat})
-		require.NoError(t, d.Save(ctx, 3, checkpoint.Strategy(w.strat, w.store), checkpoint.SaveOptions{}))
+		require.NoError(t, d.Save(ctx, 3, checkpoint.StrategyGroup(w.strat, w.store), checkpoint.SaveOptions{}))
 		then := strategytest.Losses(t, w.step, 3, 5)
 		for _, into := range [][2]int{mesh, meshes[(i+1)%len(meshes)]} {
 			said := fmt.Sprintf("%v on %v", mesh, into)
 			other := newScope(t, programs, into[0], into[1])
-			restore(t, d, checkpoint.Strategy(other.strat, other.store), checkpoint.RestoreOptions{})
+			restoration(t, d, checkpoint.StrategyGroup(other.strat, other.store), checkpoint.RestoreOptions{})
 			assert.InDeltaMapValues(t, want, other.values(t), 1e-4, said)
 			assert.InDeltaSlice(t, then, strategytest.Losses(t, other.step, 3, 5), 1e-4, said)
 			assert.Equal(t, 5., other.values(t)["global_step"], said)
@@ -111,7 +111,7 @@ func TestWhatCannotBeSavedIsNamed(t *testing.T) {
 	store := model.NewStore()
 	_, err = store.CreateVariable("/x", tensors.FromScalar(float32(1)))
 	require.NoError(t, err)
-	all := checkpoint.Strategy(s, store)
+	all := checkpoint.StrategyGroup(s, store)
 	d := openRun(t, checkpoint.ManagerOptions{Strategy: s})
 	err = d.Save(ctx, 1, all, checkpoint.SaveOptions{})
 	require.ErrorIs(t, err, checkpoint.ErrVariable)
@@ -152,7 +152,7 @@ func TestSumsOfMetricsAreOfTheSameMetrics(t *testing.T) {
 		if of != nil {
 			l.held = strategytest.OK(train.NewEvaluation(s, store, loss, train.Options{Metrics: of}))
 		}
-		l.group = checkpoint.Strategy(s, store)
+		l.group = checkpoint.StrategyGroup(s, store)
 		return l
 	}
 	one, other, more := []train.Metric{train.MeanLoss()}, []train.Metric{renamed}, []train.Metric{train.MeanLoss(), renamed}
@@ -190,7 +190,7 @@ func TestSumsOfMetricsAreOfTheSameMetrics(t *testing.T) {
 			assert.Equal(t, &checkpoint.MismatchError{Missing: []string{"rows"}, Unexpected: []string{"seen"}}, mismatch)
 		}
 		store := model.NewStore()
-		require.NoError(t, c.Restore(ctx, checkpoint.Store(store), checkpoint.RestoreOptions{}))
+		require.NoError(t, c.Restore(ctx, checkpoint.StoreGroup(store), checkpoint.RestoreOptions{}))
 		for v := range store.IterVariables() {
 			assert.NotContains(t, v.Path(), "metrics")
 		}

@@ -14,32 +14,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// image is a host's tensor file in memory. It is written while it is filled from the devices.
-type image struct {
-	memory  []byte
-	header  int
-	regions []imageRegion // in the order of the file
+// hostImage is a host's tensor file in memory. It is written while it is filled from the devices.
+type hostImage struct {
+	memory     []byte
+	headerSize int
+	regions    []imageRegion // in the order of the file
 
 	mu     sync.Mutex
-	more   *sync.Cond
+	cond   *sync.Cond
 	filled int   // number of consecutive filled regions, from the first
-	failed error // no more regions will be filled
+	err    error // no more regions will be filled
 }
 
 type imageRegion struct {
 	plannedRegion
-	offset int64 // offset in the file
-	done   bool  // guarded by image.mu
-	sums   []checksum
+	offset   int64 // offset in the file
+	isFilled bool  // guarded by image.mu
+	sums     []checksum
 }
 
 // alignment is the alignment of the data in a host's tensor file, which allows direct disk writes.
 const alignment = 4 << 10
 
 // newImage creates the image of a host's regions. memory is the memory of an earlier image, or nil.
-func newImage(p *plan, host int, metadata map[string]string, memory []byte) (*image, []byte, error) {
-	m := &image{}
-	m.more = sync.NewCond(&m.mu)
+func newImage(p *savePlan, host int, metadata map[string]string, memory []byte) (*hostImage, []byte, error) {
+	m := &hostImage{}
+	m.cond = sync.NewCond(&m.mu)
 	var specs []safetensors.Spec
 	byName := map[string]plannedRegion{}
 	for _, r := range p.regions {
@@ -47,19 +47,21 @@ func newImage(p *plan, host int, metadata map[string]string, memory []byte) (*im
 			continue
 		}
 		name := p.tensorName(r)
-		if _, twice := byName[name]; twice {
-			return nil, memory, faultOf(p.values[r.variable].Path, "the name of its part is another variable's", "give the variable another path", nil)
+		if _, exists := byName[name]; exists {
+			return nil, memory, variableError(p.values[r.variable].Path, "the name of its part is another variable's",
+				"give the variable another path", nil)
 		}
 		byName[name] = r
 		specs = append(specs, safetensors.Spec{Name: name, DType: p.values[r.variable].DType, Shape: r.size})
 	}
 	header, layout, err := safetensors.EncodeHeader(specs, metadata, alignment)
 	if err != nil {
-		return nil, memory, doing("lay out tensors", "", err)
+		return nil, memory, wrapError("lay out tensors", "", err)
 	}
 	total := int64(len(header))
 	for _, t := range layout {
-		m.regions = append(m.regions, imageRegion{plannedRegion: byName[t.Name], offset: int64(len(header)) + t.Offset, sums: make([]checksum, blocks(t.Bytes))})
+		m.regions = append(m.regions, imageRegion{plannedRegion: byName[t.Name], offset: int64(len(header)) + t.Offset,
+			sums: make([]checksum, numBlocks(t.Bytes))})
 		total += t.Bytes
 	}
 	if int64(len(memory)) < total || int64(len(memory)) > total+total/16+1<<20 {
@@ -67,30 +69,30 @@ func newImage(p *plan, host int, metadata map[string]string, memory []byte) (*im
 			staging.Free(memory)
 		}
 		if memory, err = staging.Alloc(int(total)); err != nil {
-			return nil, nil, doing("save", "", err)
+			return nil, nil, wrapError("save", "", err)
 		}
 	}
-	m.memory, m.header = memory[:total:total], len(header)
+	m.memory, m.headerSize = memory[:total:total], len(header)
 	copy(m.memory, header)
 	return m, memory, nil
 }
 
-// into returns the memory of region i.
-func (m *image) into(i int) []byte {
+// regionMemory returns the memory of region i.
+func (m *hostImage) regionMemory(i int) []byte {
 	r := &m.regions[i]
 	return m.memory[r.offset:][:r.bytes:r.bytes]
 }
 
-// fill copies this host's regions to the image: first the values of variables without shards, in
-// the order of the group and on all hosts, and then the shards from the devices.
-func (m *image) fill(ctx context.Context, g Group, p *plan, s *strategy.TPUStrategy, host int) error {
-	places := map[int][]int{} // region indices by variable
+// copyVariables copies this host's regions to the image: first the values of variables without
+// shards, in the order of the group and on all hosts, and then the shards from the devices.
+func (m *hostImage) copyVariables(ctx context.Context, g Group, p *savePlan, s *strategy.TPUStrategy, host int) error {
+	regionsOf := map[int][]int{} // region indices by variable
 	for i, r := range m.regions {
-		places[r.variable] = append(places[r.variable], i)
+		regionsOf[r.variable] = append(regionsOf[r.variable], i)
 	}
 	for _, r := range p.regions {
-		of := strategyOf(g.Variables[r.variable])
-		if r.placed || r.host != host && (of == nil || of.NumProcesses() < 2) {
+		variables := strategyOf(g.Variables[r.variable])
+		if r.onDevice || r.host != host && (variables == nil || variables.NumProcesses() < 2) {
 			continue
 		}
 		value, err := g.Variables[r.variable].SaveValue(ctx)
@@ -98,92 +100,96 @@ func (m *image) fill(ctx context.Context, g Group, p *plan, s *strategy.TPUStrat
 			err = ctx.Err()
 		}
 		if err != nil {
-			return faultOf(p.values[r.variable].Path, "not read", "", err)
+			return variableError(p.values[r.variable].Path, "not read", "", err)
 		}
 		if r.host != host {
 			continue
 		}
 		if !value.Shape().Equal(g.Variables[r.variable].Shape()) {
-			return faultOf(p.values[r.variable].Path, fmt.Sprintf("its value is %s, its shape was %s", value.Shape(), g.Variables[r.variable].Shape()), "", nil)
+			return variableError(p.values[r.variable].Path, fmt.Sprintf("its value is %s, its shape was %s", value.Shape(),
+				g.Variables[r.variable].Shape()), "", nil)
 		}
-		i := places[r.variable][0]
-		if err := value.ConstBytes(func(data []byte) { copy(m.into(i), data) }); err != nil {
-			return faultOf(p.values[r.variable].Path, "not read", "", err)
+		i := regionsOf[r.variable][0]
+		if err := value.ConstBytes(func(data []byte) { copy(m.regionMemory(i), data) }); err != nil {
+			return variableError(p.values[r.variable].Path, "not read", "", err)
 		}
-		m.done(i)
+		m.markFilled(i)
 	}
 	var copies []engine.PartCopy
-	var of []*strategy.Variable
+	var variables []*strategy.Variable
 	for i, r := range m.regions {
-		if r.placed {
+		if r.onDevice {
 			v := g.Variables[r.variable].(*strategy.Variable)
 			s = v.Strategy()
-			copies = append(copies, engine.PartCopy{Partition: r.replica*s.NumLogicalDevices() + r.device, Into: m.into(i), Done: func() { m.done(i) }})
-			of = append(of, v)
+			copies = append(copies, engine.PartCopy{Partition: r.replica*s.NumLogicalDevices() + r.device,
+				Into: m.regionMemory(i), Done: func() { m.markFilled(i) }})
+			variables = append(variables, v)
 		}
 	}
 	if len(copies) == 0 {
 		return nil
 	}
 	on := engine.Internal(s)
-	return on.WithBuffers(ctx, "reading variables", of, func(layouts []*engine.Layout, old []engine.Buffers) ([]engine.Buffers, error) {
-		for i := range copies {
-			copies[i].Name, copies[i].Layout, copies[i].From = fmt.Sprintf("variable %q", of[i].Path()), layouts[i], old[i]
-		}
-		return nil, on.Runtime().CopyOut(ctx, copies)
-	})
+	return on.WithBuffers(ctx, "reading variables", variables,
+		func(layouts []*engine.Layout, old []engine.Buffers) ([]engine.Buffers, error) {
+			for i := range copies {
+				copies[i].Name, copies[i].Layout, copies[i].From = fmt.Sprintf("variable %q",
+					variables[i].Path()), layouts[i], old[i]
+			}
+			return nil, on.Runtime().CopyOut(ctx, copies)
+		})
 }
 
-func (m *image) done(i int) {
+func (m *hostImage) markFilled(i int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.regions[i].done = true
-	for m.filled < len(m.regions) && m.regions[m.filled].done {
+	m.regions[i].isFilled = true
+	for m.filled < len(m.regions) && m.regions[m.filled].isFilled {
 		m.filled++
 	}
-	m.more.Broadcast()
+	m.cond.Broadcast()
 }
 
-// fail unblocks waits for regions that will not be filled.
-func (m *image) fail(err error) {
+// abort unblocks waits for regions that will not be filled.
+func (m *hostImage) abort(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.failed = err
-	m.more.Broadcast()
+	m.err = err
+	m.cond.Broadcast()
 }
 
-// failure returns the argument of fail.
-func (m *image) failure() error {
+// abortError returns the argument of fail.
+func (m *hostImage) abortError() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.failed
+	return m.err
 }
 
-// await waits until n regions are filled.
-func (m *image) await(n int) error {
+// waitFilled waits until n regions are filled.
+func (m *hostImage) waitFilled(n int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for m.filled < n && m.failed == nil {
-		m.more.Wait()
+	for m.filled < n && m.err == nil {
+		m.cond.Wait()
 	}
 	if m.filled < n {
-		return m.failed
+		return m.err
 	}
 	return nil
 }
 
-// write writes the file. It may be called again.
-func (m *image) write(ctx context.Context, w io.Writer) error {
+// writeTo writes the file. It may be called again.
+func (m *hostImage) writeTo(ctx context.Context, w io.Writer) error {
 	next := 0
-	for at := 0; at < len(m.memory); at += aheadBytes {
+	for at := 0; at < len(m.memory); at += maxReadBytes {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		end := min(at+aheadBytes, len(m.memory))
+		end := min(at+maxReadBytes, len(m.memory))
 		for next < len(m.regions) && m.regions[next].offset < int64(end) {
 			next++
 		}
-		if err := m.await(next); err != nil {
+		if err := m.waitFilled(next); err != nil {
 			return err
 		}
 		if _, err := w.Write(m.memory[at:end]); err != nil {
@@ -193,32 +199,33 @@ func (m *image) write(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-func (m *image) sum(ctx context.Context) error {
+func (m *hostImage) computeChecksums(ctx context.Context) error {
 	for i := range m.regions {
-		if err := m.await(i + 1); err != nil {
+		if err := m.waitFilled(i + 1); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		k := 0
-		for block := range slices.Chunk(m.into(i), blockBytes) {
-			m.regions[i].sums[k] = checksum(0).plus(block)
+		for block := range slices.Chunk(m.regionMemory(i), blockBytes) {
+			m.regions[i].sums[k] = checksum(0).update(block)
 			k++
 		}
 	}
 	return nil
 }
 
-// part returns the regions for the host's manifest.
-func (m *image) part() (regions []partRegion) {
+// partRegions returns the regions for the host's manifest.
+func (m *hostImage) partRegions() (regions []partRegion) {
 	regions = []partRegion{}
 	for _, r := range m.regions {
 		var sums strings.Builder
 		for _, s := range r.sums {
 			sums.WriteString(s.String())
 		}
-		regions = append(regions, partRegion{Variable: r.variable, Start: r.start, Size: r.size, Offset: r.offset, Bytes: r.bytes, CRC32C: sums.String()})
+		regions = append(regions, partRegion{Variable: r.variable, Start: r.start, Size: r.size, Offset: r.offset,
+			Bytes: r.bytes, CRC32C: sums.String()})
 	}
 	return regions
 }

@@ -138,18 +138,18 @@ type envelope struct {
 	Manifest json.RawMessage `json:"checkpoint"`
 }
 
-// seal encodes a manifest in an envelope.
-func seal(m any) ([]byte, error) {
+// encodeManifest encodes a manifest in an envelope.
+func encodeManifest(m any) ([]byte, error) {
 	body, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(envelope{checksum(0).plus(body), body})
+	return json.Marshal(envelope{checksum(0).update(body), body})
 }
 
-// unseal decodes and verifies a manifest of the given format.
-func unseal(data []byte, format string, into any) error {
-	head, undamaged := headOf(data)
+// decodeManifest decodes and verifies a manifest of the given format.
+func decodeManifest(data []byte, format string, dst any) error {
+	head, undamaged := readHead(data)
 	if head.Format == format && head.Version > formatVersion && undamaged {
 		// A later version may have unknown fields and another checksum.
 		return &errkind.Fault{Match: ErrVersion, Op: "checkpoint:", Subject: manifestFile,
@@ -157,81 +157,82 @@ func unseal(data []byte, format string, into any) error {
 			Hint:   "use the program that wrote it, or a later one, or remove the checkpoint"}
 	}
 	var s envelope
-	if err := strict(data, &s); err != nil {
+	if err := decodeStrict(data, &s); err != nil {
 		return err
 	}
-	if got := checksum(0).plus(s.Manifest); got != s.CRC32C {
-		return malformed("its checksum is %s, it says %s", got, s.CRC32C)
+	if got := checksum(0).update(s.Manifest); got != s.CRC32C {
+		return formatError("its checksum is %s, its header has %s", got, s.CRC32C)
 	}
 	if head.Format != format {
-		return malformed("its format is %q, not %q", head.Format, format)
+		return formatError("its format is %q, not %q", head.Format, format)
 	}
 	if head.Version != formatVersion {
-		return malformed("its version is %d, and there are 1 to %d", head.Version, formatVersion)
+		return formatError("its version is %d, and there are 1 to %d", head.Version, formatVersion)
 	}
-	return strict(s.Manifest, into)
+	return decodeStrict(s.Manifest, dst)
 }
 
-// head has the fields that all manifests share.
-type head struct {
+// manifestHead has the fields that all manifests share.
+type manifestHead struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
 }
 
-// headOf reads the head of a manifest without verification. It is zero if data is not a manifest.
+// readHead reads the head of a manifest without verification. It is zero if data is not a manifest.
 // undamaged is false if the checksum does not match.
-func headOf(data []byte) (h head, undamaged bool) {
+func readHead(data []byte) (h manifestHead, undamaged bool) {
 	var outer struct {
 		CRC32C   *checksum       `json:"crc32c"`
 		Manifest json.RawMessage `json:"checkpoint"`
 	}
 	if json.Unmarshal(data, &outer) != nil || json.Unmarshal(outer.Manifest, &h) != nil {
-		return head{}, false
+		return manifestHead{}, false
 	}
-	return h, outer.CRC32C == nil || checksum(0).plus(outer.Manifest) == *outer.CRC32C
+	return h, outer.CRC32C == nil || checksum(0).update(outer.Manifest) == *outer.CRC32C
 }
 
-// strict decodes one JSON value. It rejects unknown fields and trailing data.
-func strict(data []byte, into any) error {
+// decodeStrict decodes one JSON value. It rejects unknown fields and trailing data.
+func decodeStrict(data []byte, dst any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if err := d.Decode(dst); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return malformed("it ends before its end")
+			return formatError("it is truncated")
 		}
 		return err
 	}
 	if rest := strings.TrimSpace(string(data[d.InputOffset():])); rest != "" {
-		return malformed("it goes on after its end")
+		return formatError("data follows its end")
 	}
 	return nil
 }
 
-// malformed returns the reason why a manifest is invalid. A [CorruptError] adds the file.
-func malformed(format string, args ...any) error {
+// formatError returns the reason why a manifest is invalid. A [CorruptError] adds the file.
+func formatError(format string, args ...any) error {
 	return errkind.New(errkind.DataLossError, fmt.Sprintf(format, args...))
 }
 
 func parseSharded(data []byte) (*shardedManifest, error) {
 	m := &shardedManifest{}
-	if err := unseal(data, shardedFormat, m); err != nil {
+	if err := decodeManifest(data, shardedFormat, m); err != nil {
 		return nil, err
 	}
 	paths := map[string]bool{}
 	for _, v := range m.Variables {
 		if v.Path == "" || paths[v.Path] {
-			return nil, malformed("variable %q has no name, or is there twice", v.Path)
+			return nil, formatError("variable %q has no name, or occurs twice", v.Path)
 		}
 		paths[v.Path] = true
-		if _, _, ok := rulesOf(v.Synchronization, v.Aggregation); !ok {
-			return nil, malformed("variable %q has synchronization %q, aggregation %q", v.Path, v.Synchronization, v.Aggregation)
+		if _, _, ok := parseRules(v.Synchronization, v.Aggregation); !ok {
+			return nil, formatError("variable %q has synchronization %q, aggregation %q", v.Path, v.Synchronization,
+				v.Aggregation)
 		}
-		if _, ok := shapeOf(safetensors.Spec{DType: v.DType, Shape: v.Shape}); !ok {
-			return nil, malformed("variable %q has dtype %s and shape %v", v.Path, v.DType, v.Shape)
+		if _, ok := specShape(safetensors.Spec{DType: v.DType, Shape: v.Shape}); !ok {
+			return nil, formatError("variable %q has dtype %s and shape %v", v.Path, v.DType, v.Shape)
 		}
 	}
-	if m.Step < 0 || m.BlockBytes != blockBytes || len(m.Hosts) == 0 || !saveName(m.Save) {
-		return nil, malformed("step %d, save %q, blocks of %d bytes, %d hosts", m.Step, m.Save, m.BlockBytes, len(m.Hosts))
+	if m.Step < 0 || m.BlockBytes != blockBytes || len(m.Hosts) == 0 || !isSaveName(m.Save) {
+		return nil, formatError("step %d, save %q, blocks of %d bytes, %d hosts", m.Step, m.Save, m.BlockBytes, len(m.Hosts))
 	}
 	return m, nil
 }
@@ -239,55 +240,58 @@ func parseSharded(data []byte) (*shardedManifest, error) {
 // parsePart decodes the manifest of a host's part. hosts is the number of hosts of the save.
 func parsePart(data []byte, step int64, save string, host, hosts int) (*partManifest, error) {
 	p := &partManifest{}
-	if err := unseal(data, partFormat, p); err != nil {
+	if err := decodeManifest(data, partFormat, p); err != nil {
 		return nil, err
 	}
 	if p.Step != step || p.Save != save || p.Host != host || p.Hosts != hosts {
-		return nil, malformed("it is part %d of %d of step %d, save %s", p.Host, p.Hosts, p.Step, p.Save)
+		return nil, formatError("it is part %d of %d of step %d, save %s", p.Host, p.Hosts, p.Step, p.Save)
 	}
 	return p, nil
 }
 
-// saveName reports whether name is a valid name of a save.
-func saveName(name string) bool {
+// isSaveName reports whether name is a valid name of a save.
+func isSaveName(name string) bool {
 	return !strings.ContainsAny(name, "/.") && storage.CheckName(name) == nil
 }
 
 func (v shardedValue) info() Info {
-	shape, _ := shapeOf(safetensors.Spec{DType: v.DType, Shape: v.Shape})
-	synchronization, aggregation, _ := rulesOf(v.Synchronization, v.Aggregation)
-	return Info{Path: v.Path, Shape: shape, Trainable: v.Trainable, Synchronization: synchronization, Aggregation: aggregation}
+	shape, _ := specShape(safetensors.Spec{DType: v.DType, Shape: v.Shape})
+	synchronization, aggregation, _ := parseRules(v.Synchronization, v.Aggregation)
+	return Info{Path: v.Path, Shape: shape, Trainable: v.Trainable, Synchronization: synchronization,
+		Aggregation: aggregation}
 }
 
-// regionOf converts a region of a part. It returns an error if the region does not fit the
+// toRegion converts a region of a part. It returns an error if the region does not fit the
 // variable.
-func (r partRegion) regionOf(object int, v *variable, fileBytes int64) (region, error) {
+func (r partRegion) toRegion(object int, v *variable, fileBytes int64) (region, error) {
 	g := region{start: r.Start, size: r.Size, object: object, offset: r.Offset, bytes: r.Bytes}
 	dims := v.Shape.Dimensions
-	n := v.element
+	n := v.elementSize
 	if len(r.Start) != len(dims) || len(r.Size) != len(dims) {
-		return g, malformed("a region of variable %q has %d dimensions", v.Path, len(r.Size))
+		return g, formatError("a region of variable %q has %d dimensions", v.Path, len(r.Size))
 	}
 	for d := range dims {
 		if r.Start[d] < 0 || r.Size[d] < 1 || r.Size[d] > dims[d]-r.Start[d] {
-			return g, malformed("a region of variable %q begins at %v and has size %v, in %v", v.Path, r.Start, r.Size, dims)
+			return g, formatError("a region of variable %q begins at %v and has size %v, in %v", v.Path, r.Start, r.Size, dims)
 		}
 		n *= int64(r.Size[d])
 	}
-	if n != r.Bytes || r.Offset < 0 || r.Offset > fileBytes-n || len(r.CRC32C) != 8*blocks(n) {
-		return g, malformed("a region of variable %q has %d bytes at %d, and %d checksum digits", v.Path, r.Bytes, r.Offset, len(r.CRC32C))
+	if n != r.Bytes || r.Offset < 0 || r.Offset > fileBytes-n || len(r.CRC32C) != 8*numBlocks(n) {
+		return g, formatError("a region of variable %q has %d bytes at %d, and %d checksum digits", v.Path, r.Bytes,
+			r.Offset, len(r.CRC32C))
 	}
-	g.sums = make([]checksum, blocks(n))
+	g.sums = make([]checksum, numBlocks(n))
 	for i := range g.sums {
 		if err := g.sums[i].UnmarshalText([]byte(r.CRC32C[8*i : 8*i+8])); err != nil {
-			return g, malformed("a region of variable %q has the checksum %q", v.Path, r.CRC32C[8*i:8*i+8])
+			return g, formatError("a region of variable %q has the checksum %q", v.Path, r.CRC32C[8*i:8*i+8])
 		}
 	}
 	return g, nil
 }
 
-// rulesOf parses the names of a variable's rules. It reports false for unknown names.
-func rulesOf(synchronization, aggregation string) (strategy.VariableSynchronization, strategy.VariableAggregation, bool) {
+// parseRules parses the names of a variable's rules. It reports false for unknown names.
+func parseRules(synchronization, aggregation string) (strategy.VariableSynchronization, strategy.VariableAggregation,
+	bool) {
 	for _, s := range []strategy.VariableSynchronization{strategy.OnWrite, strategy.OnRead} {
 		for a := strategy.AggregateNone; a <= strategy.AggregateFirst; a++ {
 			if s.String() == synchronization && a.String() == aggregation {

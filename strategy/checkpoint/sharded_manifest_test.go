@@ -18,10 +18,10 @@ func manifests(t testing.TB) (s *objects, all, part, partPath string) {
 	require.NoError(t, m.Close())
 	text := func(name string) string {
 		var of envelope
-		require.NoError(t, strict([]byte(s.all[name]), &of))
+		require.NoError(t, decodeStrict([]byte(s.all[name]), &of))
 		return string(of.Manifest)
 	}
-	partPath = partName(1, m.run+"-1", 0)
+	partPath = partName(1, m.runName+"-1", 0)
 	return s, text(manifestName(1)), text(partPath), partPath
 }
 
@@ -34,7 +34,7 @@ func withManifests(s *objects, all, part, partPath string) {
 		if d.Decode(&m) == nil && m["hosts"] != nil {
 			hosts, _ := m["hosts"].([]any)
 			for i := range hosts {
-				hosts[i] = hostPart{int64(len(sealedPart)), checksum(0).plus(sealedPart)}
+				hosts[i] = hostPart{int64(len(sealedPart)), checksum(0).update(sealedPart)}
 			}
 			if text, err := json.Marshal(m); err == nil {
 				all = string(text)
@@ -48,7 +48,7 @@ func withManifests(s *objects, all, part, partPath string) {
 func TestManifestsOfNoTensorsAreCorrupt(t *testing.T) {
 	ctx := context.Background()
 	s, all, part, partPath := manifests(t)
-	open := func() (*Checkpoint, error) { return openIn(ctx, s, 1) }
+	open := func() (*Checkpoint, error) { return openStep(ctx, s, 1) }
 	withManifests(s, all, part, partPath)
 	c, err := open()
 	require.NoError(t, err)
@@ -90,9 +90,9 @@ func TestManifestsOfNoTensorsAreCorrupt(t *testing.T) {
 	for _, box := range [][4]int{{0, 0, 1, 2}, {0, 2, 2, 1}, {2, 1, 1, 2}, {1, 0, 2, 1}, {1, 1, 1, 1}} {
 		v.regions = append(v.regions, region4(box))
 	}
-	require.NoError(t, v.covered())
+	require.NoError(t, v.checkCoverage())
 	v.regions[4] = region4([4]int{0, 1, 1, 1})
-	require.Error(t, v.covered())
+	require.Error(t, v.checkCoverage())
 }
 
 func region4(b [4]int) region {
@@ -103,10 +103,10 @@ func region4(b [4]int) region {
 // checkpoint that can be read and removed.
 func FuzzShardedManifests(f *testing.F) {
 	s, all, part, partPath := manifests(f)
-	void, err := seal(voidManifest{Format: voidFormat, Version: formatVersion, Step: 1, Save: "x-1"})
+	void, err := encodeManifest(voidManifest{Format: voidFormat, Version: formatVersion, Step: 1, Save: "x-1"})
 	require.NoError(f, err)
 	var of envelope
-	require.NoError(f, strict(void, &of))
+	require.NoError(f, decodeStrict(void, &of))
 	plain := `{"format":"tpustrategy.checkpoint","version":1,"step":1,"bytes":24,"crc32c":"00000000","header_bytes":10,"header_crc32c":"00000000",` +
 		`"variables":[{"path":"/a","tensor":"a","crc32c":"00000000","trainable":true,"synchronization":"ON_WRITE","aggregation":"NONE"}]}`
 	f.Add(all, part, string(of.Manifest))
@@ -125,7 +125,7 @@ func FuzzShardedManifests(f *testing.F) {
 		withManifests(s, all, part, partPath)
 		s.all[voidName(1, "x-1")] = string(sealed([]byte(void)))
 		s.all[partName(1, "x-1", 0)] = "left"
-		if c, err := openIn(ctx, s, 1); err == nil {
+		if c, err := openStep(ctx, s, 1); err == nil {
 			total := int64(0)
 			for _, v := range c.Variables() {
 				total += int64(v.Shape.ByteSize())
@@ -146,15 +146,15 @@ func FuzzShardedManifests(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.tidy(ctx, 1, m.opts.Retention, ""); err != nil {
+		if err := m.removeObsolete(ctx, 1, m.opts.Retention, ""); err != nil {
 			t.Fatal(err)
 		}
 		if s.all[manifestName(1)] != before || s.all[shardsOf(partPath)] == "" {
 			t.Error("a checkpoint that no rule drops was removed")
 		}
 		var v voidManifest
-		disowned := unseal(sealed([]byte(void)), voidFormat, &v) == nil
-		if _, _, err := manifestIn(ctx, s, 1); s.all[partName(1, "x-1", 0)] == "" && !disowned && err != nil {
+		disowned := decodeManifest(sealed([]byte(void)), voidFormat, &v) == nil
+		if _, _, err := readStepManifest(ctx, s, 1); s.all[partName(1, "x-1", 0)] == "" && !disowned && err != nil {
 			t.Error("nothing verified disowned the save that was removed")
 		}
 		if err := m.Close(); err != nil {

@@ -13,19 +13,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// readSmall reads a manifest.
-func readSmall(ctx context.Context, s storage.Store, name string) ([]byte, error) {
+// readManifest reads a manifest.
+func readManifest(ctx context.Context, s storage.Store, name string) ([]byte, error) {
 	data, err := storage.ReadAll(ctx, s, name, maxManifest)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, storage.ErrNotExist) {
-		return nil, unreadable(s.String()+"/"+name, err)
+		return nil, readError(s.String()+"/"+name, err)
 	}
 	return data, err
 }
 
-// verified decodes and verifies a manifest of either format. One of plain and sharded is nil.
-func verified(data []byte, path string) (plain *manifest, sharded *shardedManifest, err error) {
-	if head, _ := headOf(data); head.Format == formatName {
-		plain, err = parseManifest(data)
+// decodeAnyManifest decodes and verifies a manifest of either format. One of plain and sharded is
+// nil.
+func decodeAnyManifest(data []byte, path string) (plain *plainManifest, sharded *shardedManifest, err error) {
+	if head, _ := readHead(data); head.Format == plainFormat {
+		plain, err = parsePlainManifest(data)
 	} else {
 		sharded, err = parseSharded(data)
 	}
@@ -39,15 +40,16 @@ func verified(data []byte, path string) (plain *manifest, sharded *shardedManife
 	return plain, sharded, nil
 }
 
-// manifestIn reads and verifies the manifest of a step. The error matches storage.ErrNotExist if
-// there is none.
-func manifestIn(ctx context.Context, s storage.Store, step int64) (plain *manifest, sharded *shardedManifest, err error) {
-	data, err := readSmall(ctx, s, manifestName(step))
+// readStepManifest reads and verifies the manifest of a step. The error matches storage.ErrNotExist
+// if there is none.
+func readStepManifest(ctx context.Context, s storage.Store, step int64) (plain *plainManifest,
+	sharded *shardedManifest, err error) {
+	data, err := readManifest(ctx, s, manifestName(step))
 	if err != nil {
 		return nil, nil, err
 	}
 	path := s.String() + "/" + manifestName(step)
-	if plain, sharded, err = verified(data, path); err != nil {
+	if plain, sharded, err = decodeAnyManifest(data, path); err != nil {
 		return nil, nil, err
 	}
 	var got int64
@@ -69,7 +71,8 @@ func openSharded(ctx context.Context, s storage.Store, m *shardedManifest) (*Che
 	c := &Checkpoint{path: path, sharded: m, step: m.Step, metadata: m.Metadata, objects: []*object{}}
 	for _, v := range m.Variables {
 		info := v.info()
-		c.variables = append(c.variables, variable{Info: info, dtype: v.DType, bytes: int64(info.Shape.ByteSize()), element: int64(v.DType.Bits() / 8)})
+		c.variables = append(c.variables, variable{Info: info, dtype: v.DType, bytes: int64(info.Shape.ByteSize()),
+			elementSize: int64(v.DType.Bits() / 8)})
 	}
 	parts := make([]*partManifest, len(m.Hosts))
 	group, within := errgroup.WithContext(ctx)
@@ -86,25 +89,29 @@ func openSharded(ctx context.Context, s storage.Store, m *shardedManifest) (*Che
 	for host, p := range parts {
 		name := shardsName(step, m.Save, host)
 		if p.HeaderBytes < 1 || p.HeaderBytes > p.Bytes {
-			return nil, &CorruptError{File: s.String() + "/" + partName(step, m.Save, host), Reason: fmt.Sprintf("a header of %d bytes in a file of %d", p.HeaderBytes, p.Bytes)}
+			return nil, &CorruptError{File: s.String() + "/" + partName(step, m.Save, host),
+				Reason: fmt.Sprintf("a header of %d bytes in a file of %d", p.HeaderBytes, p.Bytes)}
 		}
-		c.objects = append(c.objects, &object{name: s.String() + "/" + name, size: p.Bytes, header: p.HeaderBytes, headerSum: p.HeaderCRC32C,
-			open: func(ctx context.Context) (storage.Object, error) { return s.Open(ctx, name) }})
+		c.objects = append(c.objects, &object{name: s.String() + "/" + name, size: p.Bytes, headerSize: p.HeaderBytes,
+			headerSum: p.HeaderCRC32C,
+			open:      func(ctx context.Context) (storage.Object, error) { return s.Open(ctx, name) }})
 		for _, r := range p.Regions {
 			if r.Variable < 0 || r.Variable >= len(c.variables) {
-				return nil, &CorruptError{File: path, Reason: fmt.Sprintf("part %d has variable %d of %d", host, r.Variable, len(c.variables))}
+				return nil, &CorruptError{File: path, Reason: fmt.Sprintf("part %d has variable %d of %d", host, r.Variable,
+					len(c.variables))}
 			}
 			v := &c.variables[r.Variable]
-			g, err := r.regionOf(host, v, p.Bytes)
+			g, err := r.toRegion(host, v, p.Bytes)
 			if err != nil {
-				return nil, &CorruptError{File: s.String() + "/" + partName(step, m.Save, host), Variable: v.Path, Reason: "no part", Err: err}
+				return nil, &CorruptError{File: s.String() + "/" + partName(step, m.Save, host), Variable: v.Path,
+					Reason: "no part", Err: err}
 			}
 			v.regions = append(v.regions, g)
 		}
 	}
 	for i := range c.variables {
-		if err := c.variables[i].covered(); err != nil {
-			return nil, &CorruptError{File: path, Variable: c.variables[i].Path, Reason: "its parts do not make it up", Err: err}
+		if err := c.variables[i].checkCoverage(); err != nil {
+			return nil, &CorruptError{File: path, Variable: c.variables[i].Path, Reason: "its parts do not cover it", Err: err}
 		}
 	}
 	return c, nil
@@ -117,15 +124,16 @@ func (c *Checkpoint) readPart(ctx context.Context, s storage.Store, host int) (*
 	corrupt := func(reason string, err error) error {
 		return &CorruptError{File: s.String() + "/" + name, Reason: reason, Err: err}
 	}
-	data, err := readSmall(ctx, s, name)
+	data, err := readManifest(ctx, s, name)
 	if errors.Is(err, storage.ErrNotExist) {
 		return nil, corrupt("the file is missing", err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if want := m.Hosts[host]; int64(len(data)) != want.Bytes || checksum(0).plus(data) != want.CRC32C {
-		return nil, corrupt(fmt.Sprintf("it has %d bytes of checksum %s, %d of %s were written", len(data), checksum(0).plus(data), want.Bytes, want.CRC32C), nil)
+	if want := m.Hosts[host]; int64(len(data)) != want.Bytes || checksum(0).update(data) != want.CRC32C {
+		return nil, corrupt(fmt.Sprintf("it has %d bytes of checksum %s, %d of %s were written", len(data),
+			checksum(0).update(data), want.Bytes, want.CRC32C), nil)
 	}
 	p, err := parsePart(data, m.Step, m.Save, host, len(m.Hosts))
 	if err != nil {
@@ -134,8 +142,8 @@ func (c *Checkpoint) readPart(ctx context.Context, s storage.Store, host int) (*
 	return p, nil
 }
 
-// covered returns an error unless each element of the variable is in exactly one region.
-func (v *variable) covered() error {
+// checkCoverage returns an error unless each element of the variable is in exactly one region.
+func (v *variable) checkCoverage() error {
 	total := int64(0)
 	boxes := make([]region, len(v.regions))
 	for i, g := range v.regions {
@@ -145,15 +153,15 @@ func (v *variable) covered() error {
 		boxes[i] = g
 	}
 	if total != v.bytes {
-		return malformed("they have %d bytes of %d", total, v.bytes)
+		return formatError("they have %d bytes of %d", total, v.bytes)
 	}
-	return apart(boxes)
+	return checkDisjoint(boxes)
 }
 
-// apart returns an error if two boxes overlap. It recursively splits the boxes into groups along
-// dimensions in which no box crosses the split. The boxes of a mesh are separated completely this
-// way.
-func apart(boxes []region) error {
+// checkDisjoint returns an error if two boxes overlap. It recursively splits the boxes into groups
+// along dimensions in which no box crosses the split. The boxes of a mesh are separated completely
+// this way.
+func checkDisjoint(boxes []region) error {
 	if len(boxes) < 2 {
 		return nil
 	}
@@ -162,7 +170,7 @@ func apart(boxes []region) error {
 		first, end := 0, boxes[0].start[d]+boxes[0].size[d]
 		for i, g := range boxes {
 			if g.start[d] >= end {
-				if err := apart(boxes[first:i]); err != nil {
+				if err := checkDisjoint(boxes[first:i]); err != nil {
 					return err
 				}
 				first = i
@@ -170,7 +178,7 @@ func apart(boxes []region) error {
 			end = max(end, g.start[d]+g.size[d])
 		}
 		if first > 0 {
-			return apart(boxes[first:])
+			return checkDisjoint(boxes[first:])
 		}
 	}
 	last := len(boxes[0].start) - 1 // the boxes are sorted by this dimension
@@ -184,7 +192,7 @@ func apart(boxes []region) error {
 				common = common && a.start[d] < b.start[d]+b.size[d] && b.start[d] < a.start[d]+a.size[d]
 			}
 			if common {
-				return malformed("two overlap, which begin at %v and %v", a.start, b.start)
+				return formatError("two overlap, which begin at %v and %v", a.start, b.start)
 			}
 		}
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// plan assigns each box of each variable to the host that saves it. It is the same on every host.
-type plan struct {
+// savePlan assigns each box of each variable to the host that saves it. It is the same on every
+// host.
+type savePlan struct {
 	values  []shardedValue
 	names   []string // tensor names of the variables
 	regions []plannedRegion
@@ -25,56 +26,59 @@ type plannedRegion struct {
 	host        int
 	// replica and device identify a device of the host that has the box. placed is false for a
 	// variable that is saved by its value instead.
-	placed          bool
+	onDevice        bool
 	replica, device int
 }
 
-// planOf plans the save of a group by the given number of hosts. If several hosts have a box, the
+// newPlan plans the save of a group by the given number of hosts. If several hosts have a box, the
 // host with the fewest bytes so far saves it.
-func planOf(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (*plan, error) {
-	p := &plan{}
-	if err := p.describe(g); err != nil {
+func newPlan(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (*savePlan, error) {
+	p := &savePlan{}
+	if err := p.addVariables(g); err != nil {
 		return nil, err
 	}
-	load := make([]int64, hosts)
+	hostBytes := make([]int64, hosts)
 	for i, v := range g.Variables {
-		placed, ok := inParts(v)
-		if of := strategyOf(v); hosts > 1 && of != nil && of != s {
-			return nil, faultOf(v.Path(), "it belongs to another strategy than the manager's", "save it with a manager of its own strategy", nil)
+		placed, ok := asShardedVariable(v)
+		if owner := strategyOf(v); hosts > 1 && owner != nil && owner != s {
+			return nil, variableError(v.Path(), "it does not belong to the manager's strategy",
+				"save it with a manager of that strategy", nil)
 		}
 		if !ok || s != nil && placed.Strategy() != s {
 			if n := int64(v.Shape().ByteSize()); n > 0 {
 				rank := v.Shape().Rank()
-				p.regions = append(p.regions, plannedRegion{variable: i, start: make([]int, rank), size: slices.Clone(v.Shape().Dimensions), bytes: n})
-				load[0] += n
+				p.regions = append(p.regions, plannedRegion{variable: i, start: make([]int, rank),
+					size: slices.Clone(v.Shape().Dimensions), bytes: n})
+				hostBytes[0] += n
 			}
 			continue
 		}
 		if err := placed.Ready(ctx); err != nil { // initializes a variable without a value
-			return nil, faultOf(v.Path(), "not read", "", err)
+			return nil, variableError(v.Path(), "not read", "", err)
 		}
-		p.regions = append(p.regions, boxesOf(i, placed, load)...)
+		p.regions = append(p.regions, assignBoxes(i, placed, hostBytes)...)
 	}
 	return p, nil
 }
 
-// describe adds the group's variables and their tensor names.
-func (p *plan) describe(g Group) error {
+// addVariables adds the group's variables and their tensor names.
+func (p *savePlan) addVariables(g Group) error {
 	paths, names := map[string]bool{}, map[string]bool{}
 	var errs []error
 	for i, v := range g.Variables {
 		if v == nil {
-			return nilVariable("save", i)
+			return nilVariableError("save", i)
 		}
 		path := v.Path()
 		if paths[path] || strings.TrimPrefix(path, "/") == "" {
-			errs = append(errs, faultOf(path, "the path is empty, or there twice", "give each variable a path of its own", nil))
+			errs = append(errs, variableError(path, "the path is empty, or occurs twice", "give each variable its own path",
+				nil))
 			continue
 		}
 		paths[path] = true
-		synchronization, aggregation, err := rules(v)
+		synchronization, aggregation, err := combineRules(v)
 		errs = append(errs, err)
-		spec, err := specOf(path, tensorName(path, names), v.Shape())
+		spec, err := tensorSpec(path, tensorName(path, names), v.Shape())
 		errs = append(errs, err)
 		value := shardedValue{Path: path, DType: spec.DType, Shape: append([]int{}, spec.Shape...), Trainable: true,
 			Synchronization: synchronization.String(), Aggregation: aggregation.String()}
@@ -90,17 +94,17 @@ func (p *plan) describe(g Group) error {
 // of the scope and one of the store may have the same name, as in "global_step" and "/global_step":
 // the later one's tensor is "global_step_2".
 func tensorName(path string, names map[string]bool) string {
-	first := strings.TrimPrefix(path, "/")
-	name := first
+	base := strings.TrimPrefix(path, "/")
+	name := base
 	for n := 2; names[name]; n++ {
-		name = fmt.Sprintf("%s_%d", first, n)
+		name = fmt.Sprintf("%s_%d", base, n)
 	}
 	names[name] = true
 	return name
 }
 
-// boxesOf assigns the boxes of a variable to hosts that have them.
-func boxesOf(i int, v *strategy.Variable, load []int64) (all []plannedRegion) {
+// assignBoxes assigns the boxes of a variable to hosts that have them.
+func assignBoxes(i int, v *strategy.Variable, hostBytes []int64) (regions []plannedRegion) {
 	element := int64(v.Shape().ByteSize()) / int64(v.Shape().Size())
 	byBox := map[string][]strategy.Shard{}
 	var order []string
@@ -117,7 +121,7 @@ func boxesOf(i int, v *strategy.Variable, load []int64) (all []plannedRegion) {
 	for _, key := range order {
 		best := byBox[key][0]
 		for _, shard := range byBox[key] {
-			if shard.Process < len(load) && load[shard.Process] < load[best.Process] {
+			if shard.Process < len(hostBytes) && hostBytes[shard.Process] < hostBytes[best.Process] {
 				best = shard
 			}
 		}
@@ -125,23 +129,23 @@ func boxesOf(i int, v *strategy.Variable, load []int64) (all []plannedRegion) {
 		for _, d := range best.Size {
 			n *= int64(d)
 		}
-		load[best.Process] += n
-		all = append(all, plannedRegion{variable: i, start: best.Start, size: best.Size, bytes: n, host: best.Process,
-			placed: true, replica: best.Replica, device: best.LogicalDevice})
+		hostBytes[best.Process] += n
+		regions = append(regions, plannedRegion{variable: i, start: best.Start, size: best.Size, bytes: n, host: best.Process,
+			onDevice: true, replica: best.Replica, device: best.LogicalDevice})
 	}
-	return all
+	return regions
 }
 
 // tensorName returns the name of a region in its host's tensor file: the variable's name, followed
 // by index ranges if the region is not the whole variable, as in "dense/weights[0:4,8:16]".
-func (p *plan) tensorName(r plannedRegion) string {
-	name, whole := p.names[r.variable], true
+func (p *savePlan) tensorName(r plannedRegion) string {
+	name, isComplete := p.names[r.variable], true
 	ranges := make([]string, len(r.size))
 	for d, n := range r.size {
-		whole = whole && n == p.values[r.variable].Shape[d]
+		isComplete = isComplete && n == p.values[r.variable].Shape[d]
 		ranges[d] = fmt.Sprintf("%d:%d", r.start[d], r.start[d]+n)
 	}
-	if whole {
+	if isComplete {
 		return name
 	}
 	return fmt.Sprintf("%s[%s]", name, strings.Join(ranges, ","))

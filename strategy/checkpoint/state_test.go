@@ -26,7 +26,7 @@ func TestCheckpointsDoNotNoticeWhoHoldsTheState(t *testing.T) {
 	step := strategytest.OK(train.New(from, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2), train.Options{}))
 	strategytest.Losses(t, step, 0, 3)
 	d := openRun(t)
-	assert.NoError(t, d.Save(t.Context(), 3, checkpoint.Strategy(from, store), checkpoint.SaveOptions{}))
+	assert.NoError(t, d.Save(t.Context(), 3, checkpoint.StrategyGroup(from, store), checkpoint.SaveOptions{}))
 	want := strategytest.Losses(t, step, 3, 6)
 	for _, to := range []struct {
 		r, p  int
@@ -35,12 +35,12 @@ func TestCheckpointsDoNotNoticeWhoHoldsTheState(t *testing.T) {
 		t.Run(fmt.Sprintf("%dx%d %s", to.r, to.p, to.state), func(t *testing.T) {
 			s := open(to.r, to.p, to.state)
 			store := strategytest.SeededStore()
-			restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
+			restoration(t, d, checkpoint.StrategyGroup(s, store), checkpoint.RestoreOptions{})
 			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(to.p), train.Options{}))
 			assert.InDeltaSlice(t, want, strategytest.Losses(t, step, 3, 6), 1e-5)
 			d := openRun(t)
-			assert.NoError(t, d.Save(t.Context(), 6, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
-			restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{}) // onto the devices
+			assert.NoError(t, d.Save(t.Context(), 6, checkpoint.StrategyGroup(s, store), checkpoint.SaveOptions{}))
+			restoration(t, d, checkpoint.StrategyGroup(s, store), checkpoint.RestoreOptions{}) // onto the devices
 			strategytest.Losses(t, step, 6, 7)
 		})
 	}

@@ -27,16 +27,16 @@ func TestAStoreNeedsNoDevices(t *testing.T) {
 	require.NoError(t, err)
 	moving.SetTrainable(false)
 	d := openRun(t)
-	require.NoError(t, d.Save(ctx, 1, checkpoint.Store(store), checkpoint.SaveOptions{}))
+	require.NoError(t, d.Save(ctx, 1, checkpoint.StoreGroup(store), checkpoint.SaveOptions{}))
 
 	fresh := model.NewStore()
-	restore(t, d, checkpoint.Store(fresh), checkpoint.RestoreOptions{})
+	restoration(t, d, checkpoint.StoreGroup(fresh), checkpoint.RestoreOptions{})
 	require.Equal(t, [][]float32{{1, 2}, {3, 4}}, fresh.GetVariable("/layer/w").MustValue().Value())
 	require.True(t, fresh.GetVariable("/layer/w").Trainable)
 	require.False(t, fresh.GetVariable("/layer/moving_mean").Trainable)
 
 	require.NoError(t, store.GetVariable("/layer/w").SetValue(tensors.FromValue([][]float32{{0, 0}, {0, 0}})))
-	restore(t, d, checkpoint.Store(store), checkpoint.RestoreOptions{})
+	restoration(t, d, checkpoint.StoreGroup(store), checkpoint.RestoreOptions{})
 	require.Equal(t, [][]float32{{1, 2}, {3, 4}}, store.GetVariable("/layer/w").MustValue().Value())
 
 	// A variable that the checkpoint does not have is an error.
@@ -46,15 +46,15 @@ func TestAStoreNeedsNoDevices(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	var mismatch *checkpoint.MismatchError
-	require.ErrorAs(t, c.Restore(ctx, checkpoint.Store(store), checkpoint.RestoreOptions{}), &mismatch)
+	require.ErrorAs(t, c.Restore(ctx, checkpoint.StoreGroup(store), checkpoint.RestoreOptions{}), &mismatch)
 	require.Equal(t, []string{"/new"}, mismatch.Missing)
-	require.NoError(t, c.Restore(ctx, checkpoint.Store(store), checkpoint.RestoreOptions{AllowMissing: true}))
+	require.NoError(t, c.Restore(ctx, checkpoint.StoreGroup(store), checkpoint.RestoreOptions{AllowMissing: true}))
 }
 
 func TestAVariableWithoutAValueIsNamed(t *testing.T) {
 	store := model.NewStore()
 	store.VariableWithShape("/w", shapes.Make(1, 2), nil)
-	err := openRun(t).Save(context.Background(), 1, checkpoint.Store(store), checkpoint.SaveOptions{})
+	err := openRun(t).Save(context.Background(), 1, checkpoint.StoreGroup(store), checkpoint.SaveOptions{})
 	require.ErrorIs(t, err, checkpoint.ErrVariable)
 	require.ErrorContains(t, err, `variable "/w": `)
 }
@@ -103,7 +103,7 @@ func TestOneVariableIsInMemoryAtATime(t *testing.T) {
 	require.NoError(t, d.Save(ctx, 1, g, checkpoint.SaveOptions{}))
 	require.Less(t, peak-before, uint64(2*bigBytes), "save")
 	peak = before
-	restore(t, d, g, checkpoint.RestoreOptions{})
+	restoration(t, d, g, checkpoint.RestoreOptions{})
 	require.Less(t, peak-before, uint64(3*bigBytes), "restore")
 }
 
@@ -115,14 +115,14 @@ func TestAFileOfTheOfficialPackageIsRead(t *testing.T) {
 	require.Equal(t, int64(-1), c.Step())
 	require.NoError(t, c.Verify(ctx))
 	store := model.NewStore()
-	require.NoError(t, c.Restore(ctx, checkpoint.Store(store), checkpoint.RestoreOptions{AllowUnexpected: true}))
+	require.NoError(t, c.Restore(ctx, checkpoint.StoreGroup(store), checkpoint.RestoreOptions{AllowUnexpected: true}))
 	require.Equal(t, [][]float32{{0, 1, 2}, {3, 4, 5}}, store.GetVariable("/hidden/weights").MustValue().Value())
 	require.Equal(t, int64(1200), store.GetVariable("/global_step").MustValue().Value())
 	require.Nil(t, store.GetVariable("/scale"), "GoMLX has no such dtype")
 
 	// Without AllowUnexpected, the error reports the unsupported dtype.
 	var mismatch *checkpoint.MismatchError
-	require.ErrorAs(t, c.Restore(ctx, checkpoint.Store(model.NewStore()), checkpoint.RestoreOptions{}), &mismatch)
+	require.ErrorAs(t, c.Restore(ctx, checkpoint.StoreGroup(model.NewStore()), checkpoint.RestoreOptions{}), &mismatch)
 	require.Equal(t, []string{"/scale"}, mismatch.Unexpected)
 	_, err = c.Tensor(ctx, "/scale")
 	require.ErrorContains(t, err, "F8_E8M0")
@@ -154,8 +154,8 @@ func TestTheOfficialPackageReadsOurs(t *testing.T) {
 		require.NoError(t, err)
 	}
 	d := openRun(t)
-	require.NoError(t, d.Save(context.Background(), 7, checkpoint.Store(store), checkpoint.SaveOptions{Metadata: map[string]string{"by": "test"}}))
-	files, err := filepath.Glob(filepath.Join(d.Place(), "step-0000000007", "*", "host-0000.safetensors"))
+	require.NoError(t, d.Save(context.Background(), 7, checkpoint.StoreGroup(store), checkpoint.SaveOptions{Metadata: map[string]string{"by": "test"}}))
+	files, err := filepath.Glob(filepath.Join(d.Dir(), "step-0000000007", "*", "host-0000.safetensors"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	c, err := d.Latest(context.Background())
@@ -202,7 +202,7 @@ func ExampleManager() {
 		panic(err)
 	}
 	for step := range int64(4) { // each continues in the background
-		if err := m.Save(ctx, step, checkpoint.Store(store), checkpoint.SaveOptions{}); err != nil {
+		if err := m.Save(ctx, step, checkpoint.StoreGroup(store), checkpoint.SaveOptions{}); err != nil {
 			panic(err)
 		}
 	}
@@ -222,7 +222,7 @@ func ExampleManager() {
 	}
 	defer last.Close()
 	other := model.NewStore()
-	if err := last.Restore(ctx, checkpoint.Store(other), checkpoint.RestoreOptions{}); err != nil {
+	if err := last.Restore(ctx, checkpoint.StoreGroup(other), checkpoint.RestoreOptions{}); err != nil {
 		panic(err)
 	}
 	fmt.Println("step", last.Step(), other.GetVariable("/w").MustValue().Value())

@@ -47,8 +47,8 @@ func runIn(t testing.TB, dir string, opts ...checkpoint.ManagerOptions) run {
 	return run{m}
 }
 
-// restore restores the last checkpoint.
-func restore(t testing.TB, d run, g checkpoint.Group, opts checkpoint.RestoreOptions) {
+// restoration restores the last checkpoint.
+func restoration(t testing.TB, d run, g checkpoint.Group, opts checkpoint.RestoreOptions) {
 	t.Helper()
 	c, err := d.Latest(context.Background())
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestWhatIsRestoredIsWhatWasSaved(t *testing.T) {
 		}
 		require.NoError(t, d.Save(ctx, int64(step), from.group, checkpoint.SaveOptions{}))
 		for _, into := range layouts {
-			restore(t, d, into.group, checkpoint.RestoreOptions{})
+			restoration(t, d, into.group, checkpoint.RestoreOptions{})
 			n := into.sum.Strategy().NumReplicasInSync()
 			for _, v := range into.own {
 				got, err := v.Value(ctx)
@@ -183,14 +183,14 @@ func TestTrainingGoesOnWhereItWas(t *testing.T) {
 	first := begin(2, 2)
 	steps(first, 0, 3)
 	d := openRun(t)
-	require.NoError(t, d.Save(ctx, 3, checkpoint.Strategy(first.strat, first.store), checkpoint.SaveOptions{}))
+	require.NoError(t, d.Save(ctx, 3, checkpoint.StrategyGroup(first.strat, first.store), checkpoint.SaveOptions{}))
 	require.Equal(t, want[3:], steps(first, 3, 6), "a save changes nothing")
-	restore(t, d, checkpoint.Strategy(first.strat, first.store), checkpoint.RestoreOptions{})
+	restoration(t, d, checkpoint.StrategyGroup(first.strat, first.store), checkpoint.RestoreOptions{})
 	require.Equal(t, want[3:], steps(first, 3, 6), "back in the same run")
 
 	for _, size := range [][2]int{{2, 2}, {1, 1}, {4, 1}, {8, 1}, {1, 4}, {4, 2}} {
 		second := begin(size[0], size[1])
-		restore(t, d, checkpoint.Strategy(second.strat, second.store), checkpoint.RestoreOptions{})
+		restoration(t, d, checkpoint.StrategyGroup(second.strat, second.store), checkpoint.RestoreOptions{})
 		got := steps(second, 3, 6)
 		if size == [2]int{2, 2} {
 			require.Equal(t, want[3:], got)
@@ -199,13 +199,13 @@ func TestTrainingGoesOnWhereItWas(t *testing.T) {
 
 		third := begin(size[0], size[1])
 		steps(third, 4, 5) // the variables are on the devices
-		restore(t, d, checkpoint.Strategy(third.strat, third.store), checkpoint.RestoreOptions{})
+		restoration(t, d, checkpoint.StrategyGroup(third.strat, third.store), checkpoint.RestoreOptions{})
 		require.Equal(t, got, steps(third, 3, 6), "%v", size)
 	}
 
 	// The same file fills a store without a strategy.
 	bare := model.NewStore()
-	restore(t, d, checkpoint.Store(bare), checkpoint.RestoreOptions{})
+	restoration(t, d, checkpoint.StoreGroup(bare), checkpoint.RestoreOptions{})
 	require.Equal(t, first.store.NumVariables(), bare.NumVariables())
 	for v := range first.store.IterVariables() {
 		same := bare.GetVariable(v.Path())
@@ -239,7 +239,7 @@ func TestRandomNumbersGoOnWhereTheyWere(t *testing.T) {
 		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			return []*graph.Node{rc.Scope().RandomUniform(rc.Graph(), shapes.Make(dtypes.Float32, 8))}
 		}, strategy.FunctionOptions{Store: store})
-		meshes = append(meshes, mesh{size[0], func() checkpoint.Group { return checkpoint.Strategy(s, store) }, func() []any {
+		meshes = append(meshes, mesh{size[0], func() checkpoint.Group { return checkpoint.StrategyGroup(s, store) }, func() []any {
 			out, err := f.Run(ctx)
 			require.NoError(t, err)
 			return strategytest.Values(t, out[0], size[0])
@@ -251,7 +251,7 @@ func TestRandomNumbersGoOnWhereTheyWere(t *testing.T) {
 		require.NoError(t, d.Save(ctx, 1, m.group(), checkpoint.SaveOptions{}))
 		want := [][]any{m.draw(), m.draw()}
 		for j, other := range meshes {
-			restore(t, d, other.group(), checkpoint.RestoreOptions{})
+			restoration(t, d, other.group(), checkpoint.RestoreOptions{})
 			for step := range want {
 				got := other.draw()
 				if n := min(m.replicas, other.replicas); n > 1 || i == j {

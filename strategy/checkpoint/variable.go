@@ -14,7 +14,7 @@ import (
 )
 
 // Variable is a value that can be saved and restored. [strategy.Variable] implements it for every
-// synchronization and aggregation. The variables of [Store] implement it, too.
+// synchronization and aggregation. The variables of [StoreGroup] implement it, too.
 type Variable interface {
 	// Path returns the variable's path in its model, such as "/hidden/weights".
 	Path() string
@@ -36,22 +36,22 @@ type Group struct {
 	// Create creates a variable for a saved variable that Variables lacks, and keeps the value. If
 	// it is nil, no variable is created.
 	Create func(info Info, value *tensors.Tensor) error
-	// takes reports which saved variables Create creates; nil means all.
-	takes func(info Info) bool
+	// canCreate reports which saved variables Create creates; nil means all.
+	canCreate func(info Info) bool
 }
 
-// creates reports whether the group creates a saved variable that it lacks. It excludes the sums of
-// metrics, which only the step with these metrics can use.
-func (g Group) creates(info Info) bool {
-	return g.Create != nil && info.Shape.Ok() && !saved.IsStateName(info.Path) && (g.takes == nil || g.takes(info))
+// createsVariable reports whether the group creates a saved variable that it lacks. It excludes the
+// sums of metrics, which only the step with these metrics can use.
+func (g Group) createsVariable(info Info) bool {
+	return g.Create != nil && info.Shape.Ok() && !saved.IsStateName(info.Path) && (g.canCreate == nil || g.canCreate(info))
 }
 
 // With returns the group with additional variables. It ignores a strategy's variable that the group
 // already has.
-func (g Group) With(more ...Variable) Group {
+func (g Group) With(variables ...Variable) Group {
 	g.Variables = append([]Variable(nil), g.Variables...)
-	for _, v := range more {
-		if !slices.ContainsFunc(g.Variables, func(other Variable) bool { return same(v, other) }) {
+	for _, v := range variables {
+		if !slices.ContainsFunc(g.Variables, func(other Variable) bool { return isSameVariable(v, other) }) {
 			g.Variables = append(g.Variables, v)
 		}
 	}
@@ -59,26 +59,26 @@ func (g Group) With(more ...Variable) Group {
 }
 
 // Without returns the group without the given variables. Nil variables are ignored.
-func (g Group) Without(some ...Variable) Group {
+func (g Group) Without(variables ...Variable) Group {
 	g.Variables = slices.DeleteFunc(slices.Clone(g.Variables), func(v Variable) bool {
-		return slices.ContainsFunc(some, func(other Variable) bool { return v == other || same(v, other) })
+		return slices.ContainsFunc(variables, func(other Variable) bool { return v == other || isSameVariable(v, other) })
 	})
 	return g
 }
 
-// same reports whether a and b are the same variable of a strategy.
-func same(a, b Variable) bool {
+// isSameVariable reports whether a and b are the same variable of a strategy.
+func isSameVariable(a, b Variable) bool {
 	x, ok := a.(*strategy.Variable)
-	y, too := b.(*strategy.Variable)
-	return ok && too && x == y
+	y, okB := b.(*strategy.Variable)
+	return ok && okB && x == y
 }
 
-// Store returns the variables of a GoMLX store as a group, for use without devices. A restore
+// StoreGroup returns the variables of a GoMLX store as a group, for use without devices. A restore
 // creates variables that the store does not have yet, with their saved values, and the model finds
 // them when it looks them up.
 //
 // A store is not safe for concurrent use: no other goroutine may use it during a save or a restore.
-func Store(store *model.Store) Group {
+func StoreGroup(store *model.Store) Group {
 	var g Group
 	for v := range store.IterVariables() {
 		g.Variables = append(g.Variables, storeVariable{v})
@@ -94,13 +94,13 @@ func Store(store *model.Store) Group {
 	return g
 }
 
-// Strategy returns all variables of a strategy and a store as a group, like tf.train.Checkpoint
-// with all variables of its objects. A variable of the store is saved from the devices if a step
-// has used it, and otherwise from the store, from which the first step copies it. The group also
-// has all variables of the strategy's scope, trained or not: counters, metrics and variables that
-// differ between replicas, each by its rule in the package comment. The save returns an error with
-// the name of a variable that cannot be saved. [Group.Without] excludes variables. Launch no step
-// during a save, because it reads the variables one after another.
+// StrategyGroup returns all variables of a strategy and a store as a group, like
+// tf.train.Checkpoint with all variables of its objects. A variable of the store is saved from the
+// devices if a step has used it, and otherwise from the store, from which the first step copies it.
+// The group also has all variables of the strategy's scope, trained or not: counters, metrics and
+// variables that differ between replicas, each by its rule in the package comment. The save returns
+// an error with the name of a variable that cannot be saved. [Group.Without] excludes variables.
+// Launch no step during a save, because it reads the variables one after another.
 //
 // Create the scope's variables before a restore. A restore only creates variables of the store,
 // whose paths begin with "/". If only the checkpoint or only the scope has a variable, the error is
@@ -108,13 +108,13 @@ func Store(store *model.Store) Group {
 // if a step or an evaluation of the same name has the same metrics, and remain unchanged otherwise.
 // Checkpoints of earlier versions of this package contain only those variables of the scope that
 // training steps train: RestoreOptions.AllowMissing leaves the others unchanged.
-func Strategy(s *strategy.TPUStrategy, store *model.Store) Group {
-	g := Store(store)
-	g.takes = func(info Info) bool { return strings.HasPrefix(info.Path, "/") }
+func StrategyGroup(s *strategy.TPUStrategy, store *model.Store) Group {
+	g := StoreGroup(store)
+	g.canCreate = func(info Info) bool { return strings.HasPrefix(info.Path, "/") }
 	onDevices := s.Variables(store)
 	for i, v := range g.Variables {
-		if placed, ok := onDevices.Lookup(v.Path()); ok {
-			g.Variables[i] = placed
+		if deviceVariable, ok := onDevices.Lookup(v.Path()); ok {
+			g.Variables[i] = deviceVariable
 		}
 	}
 	for _, v := range s.DistributedVariables() {
@@ -132,14 +132,15 @@ func (s storeVariable) Trainable() bool     { return s.v.Trainable }
 
 func (s storeVariable) SaveValue(context.Context) (*tensors.Tensor, error) {
 	if !s.v.HasValue() {
-		return nil, faultOf(s.v.Path(), "it has no value yet", "run a step first, or the store's InitializeVariables", nil)
+		return nil, variableError(s.v.Path(), "it has no value yet", "run a step first, or the store's InitializeVariables",
+			nil)
 	}
 	return s.v.Value()
 }
 
 func (s storeVariable) RestoreValue(_ context.Context, value *tensors.Tensor) error {
 	if err := s.v.SetValue(value); err != nil {
-		return faultOf(s.v.Path(), "not restored", "", err)
+		return variableError(s.v.Path(), "not restored", "", err)
 	}
 	return nil
 }
@@ -152,9 +153,9 @@ func strategyOf(v Variable) *strategy.TPUStrategy {
 	return nil
 }
 
-// inParts returns the strategy's variable if all replicas have the same value, so that each device
-// can save and restore its shard directly.
-func inParts(v Variable) (*strategy.Variable, bool) {
+// asShardedVariable returns the strategy's variable if all replicas have the same value, so that
+// each device can save and restore its shard directly.
+func asShardedVariable(v Variable) (*strategy.Variable, bool) {
 	placed, ok := v.(*strategy.Variable)
 	return placed, ok && placed.Synchronization() == strategy.OnWrite && !placed.LocalWrites() && placed.Shape().Size() > 0
 }
@@ -165,15 +166,15 @@ type componentRules interface {
 	Aggregation() strategy.VariableAggregation
 }
 
-// rules returns how a variable's components are combined to one value. It returns an error if they
-// cannot be combined.
-func rules(v Variable) (strategy.VariableSynchronization, strategy.VariableAggregation, error) {
+// combineRules returns how a variable's components are combined to one value. It returns an error
+// if they cannot be combined.
+func combineRules(v Variable) (strategy.VariableSynchronization, strategy.VariableAggregation, error) {
 	d, ok := v.(componentRules)
 	if !ok {
 		return strategy.OnWrite, strategy.AggregateNone, nil
 	}
 	if d.Synchronization() == strategy.OnRead && d.Aggregation() == strategy.AggregateNone {
-		return 0, 0, faultOf(v.Path(), "its components are read one by one and aggregation NONE combines them to nothing", "make it with AggregateSum, AggregateMean or AggregateFirst, or leave it out with Group.Without", nil)
+		return 0, 0, variableError(v.Path(), "its components are read one by one and aggregation NONE combines them to nothing", "make it with AggregateSum, AggregateMean or AggregateFirst, or leave it out with Group.Without", nil)
 	}
 	return d.Synchronization(), d.Aggregation(), nil
 }

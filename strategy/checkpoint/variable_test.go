@@ -42,13 +42,13 @@ func TestVariablesOfTheScopeAreSaved(t *testing.T) {
 	for range 3 {
 		loss(step)
 	}
-	group := checkpoint.Strategy(s, store)
+	group := checkpoint.StrategyGroup(s, store)
 	require.Len(t, group.With(w).Variables, len(group.Variables), "it is in the group already")
 	require.NoError(t, d.Save(ctx, 3, group, checkpoint.SaveOptions{}))
 	want := loss(step)
 
 	s, store, step, _ = open()
-	restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
+	restoration(t, d, checkpoint.StrategyGroup(s, store), checkpoint.RestoreOptions{})
 	require.Equal(t, want, loss(step))
 }
 
@@ -70,7 +70,7 @@ func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 	old, store := strategytest.On(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
 	_, err := strategytest.OK(train.New(old, store, optimizer.Adam().Done(), loss(nil), train.Options{})).Run(ctx, x)
 	require.NoError(t, err)
-	require.NoError(t, d.Save(ctx, 1, checkpoint.Strategy(old, store), checkpoint.SaveOptions{}))
+	require.NoError(t, d.Save(ctx, 1, checkpoint.StrategyGroup(old, store), checkpoint.SaveOptions{}))
 
 	s, store := strategytest.On(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
 	w, err := s.NewVariable(ctx, [][]float32{{3}, {-1}}, strategy.VariableOptions{Name: "w"})
@@ -78,12 +78,12 @@ func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 	c, err := d.Latest(ctx)
 	require.NoError(t, err)
 	defer c.Close()
-	err = c.Restore(ctx, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
+	err = c.Restore(ctx, checkpoint.StrategyGroup(s, store), checkpoint.RestoreOptions{})
 	var mismatch *checkpoint.MismatchError
 	require.ErrorAs(t, err, &mismatch)
 	require.Equal(t, []string{"w"}, mismatch.Missing)
 	require.Equal(t, 0, store.NumVariables())
-	require.NoError(t, c.Restore(ctx, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{AllowMissing: true}))
+	require.NoError(t, c.Restore(ctx, checkpoint.StrategyGroup(s, store), checkpoint.RestoreOptions{AllowMissing: true}))
 	value, err := w.Value(ctx)
 	require.NoError(t, err)
 	require.Equal(t, [][]float32{{3}, {-1}}, value.Value())
@@ -99,13 +99,13 @@ func TestARestoreWithoutTheVariableOfTheScope(t *testing.T) {
 	s, store := strategytest.On(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
 	_, err := s.NewVariable(ctx, float32(3), strategy.VariableOptions{Name: "w"})
 	require.NoError(t, err)
-	require.NoError(t, d.Save(ctx, 1, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
+	require.NoError(t, d.Save(ctx, 1, checkpoint.StrategyGroup(s, store), checkpoint.SaveOptions{}))
 
 	s, store = strategytest.On(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
 	c, err := d.Latest(ctx)
 	require.NoError(t, err)
 	defer c.Close()
-	err = c.Restore(ctx, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
+	err = c.Restore(ctx, checkpoint.StrategyGroup(s, store), checkpoint.RestoreOptions{})
 	var mismatch *checkpoint.MismatchError
 	require.ErrorAs(t, err, &mismatch, "the store has %d variables", store.NumVariables())
 	require.Equal(t, []string{"w"}, mismatch.Unexpected)

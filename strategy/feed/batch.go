@@ -22,8 +22,8 @@ type Batch struct {
 	// Rows has the number of rows with data for each replica of this process.
 	Rows []int
 
-	// shared reports that Mask is the feed's mask for all full batches.
-	shared bool
+	// sharesMask reports that Mask is the feed's mask for all full batches.
+	sharesMask bool
 }
 
 // Args returns the arguments of a step: the values, followed by the mask if there is one.
@@ -38,7 +38,9 @@ func (b *Batch) Args() []any {
 	return args
 }
 
-func (b *Batch) failed(cause error) error { return failed(fmt.Sprintf("step %d", b.Index), cause) }
+func (b *Batch) stepError(cause error) error {
+	return wrapError(fmt.Sprintf("step %d", b.Index), cause)
+}
 
 // close releases the batch. b may be nil.
 func (b *Batch) close() error {
@@ -49,7 +51,7 @@ func (b *Batch) close() error {
 	for _, v := range b.Values {
 		errs = append(errs, v.Close())
 	}
-	if b.Mask != nil && !b.shared {
+	if b.Mask != nil && !b.sharesMask {
 		errs = append(errs, b.Mask.Close())
 	}
 	return errors.Join(errs...)

@@ -33,7 +33,7 @@ type DistributeOptions struct {
 	KeepOnHost bool
 }
 
-func (o DistributeOptions) of(s *strategy.TPUStrategy) (input.Options, error) {
+func (o DistributeOptions) inputOptions(s *strategy.TPUStrategy) (input.Options, error) {
 	opts, err := s.InputOptions()
 	opts.Policy, opts.Rule, opts.Epoch = o.Policy, o.Rule, o.Epoch
 	opts.KeepOnHost = o.KeepOnHost
@@ -54,7 +54,7 @@ func (o DistributeOptions) of(s *strategy.TPUStrategy) (input.Options, error) {
 // [strategy.TPUStrategy.InputOptions] and returns the errors of both. [Iterate] copies the batches
 // to the devices when they are requested, and [New] copies them ahead.
 func Distribute(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions) (*input.DistributedDataset, error) {
-	opts, err := o.of(s)
+	opts, err := o.inputOptions(s)
 	if err != nil {
 		return nil, err
 	}
@@ -64,21 +64,22 @@ func Distribute(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions) 
 // DistributeAhead is like [Distribute], for a [Feed]. Because a feed runs ahead of the steps, the
 // processes cannot vote on the end of the data. If processes may run out of data at different
 // steps, the error matches [ErrVote]. together states that all run out at the same step; see
-// Options.EndTogether.
-func DistributeAhead(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions, together bool) (*input.DistributedDataset, error) {
-	opts, err := o.of(s)
+// Options.EndsTogether.
+func DistributeAhead(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions,
+	endsTogether bool) (*input.DistributedDataset, error) {
+	opts, err := o.inputOptions(s)
 	if err != nil {
-		return nil, failed("distribute the input", err)
+		return nil, wrapError("distribute the input", err)
 	}
 	if opts.AnyProcess != nil {
-		opts.AnyProcess = alone
-		if !together && ds.Info().Cardinality != input.Infinite {
-			opts.AnyProcess = noVote
+		opts.AnyProcess = localVote
+		if !endsTogether && ds.Info().Cardinality != input.Infinite {
+			opts.AnyProcess = refuseVote
 		}
 	}
 	d, err := input.Distribute(ds, opts)
 	if err != nil {
-		return nil, failed("distribute the input", err)
+		return nil, wrapError("distribute the input", err)
 	}
 	return d, nil
 }
@@ -87,8 +88,9 @@ func DistributeAhead(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOpti
 // replicas. In each step every replica receives the next element. It is TensorFlow's
 // experimental_distribute_datasets_from_function. It calls input.FromFunction with the strategy's
 // [strategy.TPUStrategy.InputOptions] and returns the errors of both.
-func DistributeFromFunction(s *strategy.TPUStrategy, fn func(input.Context) (input.Dataset, error), o DistributeOptions) (*input.DistributedDataset, error) {
-	opts, err := o.of(s)
+func DistributeFromFunction(s *strategy.TPUStrategy, fn func(input.Context) (input.Dataset, error),
+	o DistributeOptions) (*input.DistributedDataset, error) {
+	opts, err := o.inputOptions(s)
 	if err != nil {
 		return nil, err
 	}

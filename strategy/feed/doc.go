@@ -59,7 +59,7 @@
 // Each process feeds its own replicas, and all batches must have one shape: pad short batches, or
 // batch with drop remainder. Data in memory ends on all processes at the same step. Files are
 // distributed to the processes, so that they may end at different steps. The error for such data
-// matches [ErrVote]: repeat the dataset without end, or set [Options.EndTogether]. For the same
+// matches [ErrVote]: repeat the dataset without end, or set [Options.EndsTogether]. For the same
 // reason an input for [New] must not vote on its end through the devices
 // (input.Options.AnyProcess).
 //

@@ -22,10 +22,11 @@ const maxDepth = 1 << 16
 // ErrClosed matches the errors of a closed feed.
 var ErrClosed = errkind.New(errkind.RuntimeError, "feed: closed")
 
-func failed(op string, cause error) error { return &errkind.Fault{Op: "feed: " + op, Err: cause} }
+func wrapError(op string, cause error) error { return &errkind.Fault{Op: "feed: " + op, Err: cause} }
 
-func nothing(what string) error {
-	return &errkind.Fault{Op: "feed: new", Reason: what, Hint: "see the error of the call that made it", Class: errkind.ValueError}
+func missingArgumentError(what string) error {
+	return &errkind.Fault{Op: "feed: new", Reason: what, Hint: "see the error of the call that made it",
+		Class: errkind.ValueError}
 }
 
 // Feed is one pass over distributed input on the devices of a strategy. Only one goroutine at a
@@ -33,22 +34,22 @@ func nothing(what string) error {
 type Feed struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the goroutine has ended
-	ready  chan item
+	ready  chan feedItem
 	slots  chan struct{} // one for each batch that is ready or in transfer
 	placer *placer
 
-	mu    sync.Mutex
-	taken int // slots of returned batches that were not freed yet
-	held  *Batch
-	state input.State
-	end   error // error of all later calls of Next
+	mu       sync.Mutex
+	returned int // slots of returned batches that were not freed yet
+	current  *Batch
+	state    input.State
+	endErr   error // error of all later calls of Next
 
 	close    sync.Once
 	closeErr error
 }
 
-// item is a ready batch with the position after it, or the end.
-type item struct {
+// feedItem is a ready batch with the position after it, or the end.
+type feedItem struct {
 	batch *Batch
 	step  *input.Step // instead of batch, if Next copies it to the devices
 	state input.State
@@ -65,7 +66,8 @@ func New(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedDatas
 }
 
 // start starts to feed. cancel cancels ctx; start calls it after an error.
-func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUStrategy, d *input.DistributedDataset, opts Options) (f *Feed, err error) {
+func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUStrategy, d *input.DistributedDataset,
+	opts Options) (f *Feed, err error) {
 	defer func() {
 		if err != nil {
 			cancel(nil)
@@ -76,17 +78,18 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 	}
 	switch {
 	case s == nil || d == nil:
-		return nil, nothing("no strategy, or no input")
+		return nil, missingArgumentError("no strategy, or no input")
 	case opts.Depth < 0:
-		return nil, option("Depth", fmt.Sprintf("%d steps", opts.Depth), fmt.Sprintf("0 is %d", defaultDepth))
+		return nil, optionError("Depth", fmt.Sprintf("%d steps", opts.Depth), fmt.Sprintf("0 is %d", defaultDepth))
 	case opts.Depth > maxDepth:
-		return nil, option("Depth", fmt.Sprintf("%d steps", opts.Depth), fmt.Sprintf("at most %d", maxDepth))
+		return nil, optionError("Depth", fmt.Sprintf("%d steps", opts.Depth), fmt.Sprintf("at most %d", maxDepth))
 	case opts.Partial > Uneven:
-		return nil, option("Partial", opts.Partial.String()+" is unknown", "use Exact, Pad or Uneven")
+		return nil, optionError("Partial", opts.Partial.String()+" is unknown", "use Exact, Pad or Uneven")
 	case opts.Partial == Uneven && s.NumProcesses() > 1:
-		return nil, option("Partial", "Uneven with several processes, which need batches of one shape", "use Pad")
+		return nil, optionError("Partial", "Uneven with several processes, which need batches of one shape", "use Pad")
 	case opts.Rows < 0 || opts.Rows > 0 && opts.Partial != Pad:
-		return nil, option("Rows", fmt.Sprintf("%d rows with %s", opts.Rows, opts.Partial), "give the rows to pad to with Pad, or 0")
+		return nil, optionError("Rows", fmt.Sprintf("%d rows with %s", opts.Rows, opts.Partial),
+			"give the rows to pad to with Pad, or 0")
 	}
 	if opts.Depth == 0 {
 		opts.Depth = defaultDepth
@@ -97,67 +100,67 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 	}
 	steps, err := d.OpenAt(ctx, opts.Start)
 	if err != nil {
-		return nil, failed("open the input", err)
+		return nil, wrapError("open the input", err)
 	}
 	if opts.Rows == 0 && steps.MaxRows() > 0 { // differs from d.MaxRows after a change of the number of replicas
 		p.rows = steps.MaxRows()
 	}
 	state, err := steps.State()
 	if err != nil {
-		return nil, errors.Join(failed("open the input", err), steps.Close())
+		return nil, errors.Join(wrapError("open the input", err), steps.Close())
 	}
 	f = &Feed{
-		done: make(chan struct{}), ready: make(chan item, opts.Depth+1), slots: make(chan struct{}, opts.Depth),
+		done: make(chan struct{}), ready: make(chan feedItem, opts.Depth+1), slots: make(chan struct{}, opts.Depth),
 		placer: p, state: state, cancel: cancel,
 	}
-	go f.run(ctx, steps)
+	go f.readLoop(ctx, steps)
 	return f, nil
 }
 
-// run reads and copies batches until the input ends, an error occurs, or ctx is done. The last item
-// has the error.
-func (f *Feed) run(ctx context.Context, steps *input.Steps) {
+// readLoop reads and copies batches until the input ends, an error occurs, or ctx is done. The last
+// item has the error.
+func (f *Feed) readLoop(ctx context.Context, steps *input.Steps) {
 	defer close(f.done)
-	end := func(err error) {
+	finish := func(err error) {
 		if context.Cause(ctx) == ErrClosed {
 			err = ErrClosed
 		}
 		if closeErr := steps.Close(); err == io.EOF && closeErr != nil {
-			err = failed("close the input", closeErr)
+			err = wrapError("close the input", closeErr)
 		}
 		// The channel has room for an item for each slot, and for this one.
-		f.ready <- item{err: err}
+		f.ready <- feedItem{err: err}
 	}
 	for {
 		select {
 		case f.slots <- struct{}{}:
 		case <-ctx.Done():
-			end(failed("read the input", context.Cause(ctx)))
+			finish(wrapError("read the input", context.Cause(ctx)))
 			return
 		}
-		next, err := f.next(ctx, steps)
+		next, err := f.readNext(ctx, steps)
 		if err != nil {
-			end(err)
+			finish(err)
 			return
 		}
 		f.ready <- next
 	}
 }
 
-// next reads one batch and copies it to the devices.
-func (f *Feed) next(ctx context.Context, steps *input.Steps) (next item, err error) {
+// readNext reads one batch and copies it to the devices.
+func (f *Feed) readNext(ctx context.Context, steps *input.Steps) (next feedItem, err error) {
 	defer errkind.Recover("feed: read the input", &err)
 	step, err := steps.Next(ctx)
 	if err == io.EOF {
-		return item{}, io.EOF
+		return feedItem{}, io.EOF
 	}
 	if err == nil {
 		next.state, err = steps.State()
 	}
 	if err != nil {
-		return item{}, failed("read the input", err)
+		return feedItem{}, wrapError("read the input", err)
 	}
-	if f.placer.keep {
+	if f.placer.keepOnHost {
 		next.step = &step
 		return next, nil
 	}
@@ -174,55 +177,55 @@ func (f *Feed) Next(ctx context.Context) (*Batch, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.end != nil {
-		return nil, f.end
+	if f.endErr != nil {
+		return nil, f.endErr
 	}
-	var next item
+	var next feedItem
 	select {
 	case next = <-f.ready:
 	default:
 		select {
 		case next = <-f.ready:
 		case <-ctx.Done():
-			return nil, failed("waiting for a batch", context.Cause(ctx))
+			return nil, wrapError("waiting for a batch", context.Cause(ctx))
 		}
 	}
-	err := f.drop()
+	err := f.releaseCurrent()
 	if next.err == nil && err == nil && next.step != nil {
 		next.batch, err = f.placer.place(ctx, *next.step)
 	}
 	if next.err == nil && err != nil {
-		next = item{err: errors.Join(err, next.batch.close())}
+		next = feedItem{err: errors.Join(err, next.batch.close())}
 	}
 	if next.err != nil {
-		f.end = next.err
-		return nil, f.end
+		f.endErr = next.err
+		return nil, f.endErr
 	}
-	f.refill()
-	f.held, f.state = next.batch, next.state
+	f.freeSlots()
+	f.current, f.state = next.batch, next.state
 	return next.batch, nil
 }
 
-// refill frees the slots of returned batches, but only when at least half of the ready batches are
-// used. Waking the goroutine for each batch would cost a small step about 1% of its time, because
-// another thread then looks for work between the threads of the plugin.
-func (f *Feed) refill() {
-	f.taken++
+// freeSlots frees the slots of returned batches, but only when at least half of the ready batches
+// are used. Waking the goroutine for each batch would cost a small step about 1% of its time,
+// because another thread then looks for work between the threads of the plugin.
+func (f *Feed) freeSlots() {
+	f.returned++
 	if len(f.ready) > (cap(f.slots)-1)/2 {
 		return
 	}
-	for ; f.taken > 0; f.taken-- {
+	for ; f.returned > 0; f.returned-- {
 		<-f.slots
 	}
 }
 
-// drop releases the batch that Next returned last.
-func (f *Feed) drop() error {
-	if f.held == nil {
+// releaseCurrent releases the batch that Next returned last.
+func (f *Feed) releaseCurrent() error {
+	if f.current == nil {
 		return nil
 	}
-	err := f.held.close()
-	f.held = nil
+	err := f.current.close()
+	f.current = nil
 	return err
 }
 
@@ -276,16 +279,16 @@ func (f *Feed) Close() error {
 		<-f.done
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		errs := []error{f.drop()}
+		errs := []error{f.releaseCurrent()}
 		for len(f.ready) > 0 {
 			if next := <-f.ready; next.batch != nil {
 				errs = append(errs, next.batch.close())
 			}
 		}
-		if mask := f.placer.full; mask != nil {
+		if mask := f.placer.fullMask; mask != nil {
 			errs = append(errs, mask.Close())
 		}
-		f.end = ErrClosed
+		f.endErr = ErrClosed
 		f.closeErr = errors.Join(errs...)
 	})
 	return f.closeErr

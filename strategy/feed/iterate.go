@@ -35,8 +35,9 @@ func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedD
 	if err := engine.Internal(s).CheckEager(ctx, "iterate", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
-	if here := len(s.LocalReplicas()); d.LocalReplicas() != here {
-		return nil, fault.New(errkind.ValueError, "iterate", "distribute the dataset by InputOptions", "input for %d replicas, of which %d are here", d.LocalReplicas(), here)
+	if numLocal := len(s.LocalReplicas()); d.LocalReplicas() != numLocal {
+		return nil, fault.New(errkind.ValueError, "iterate", "distribute the dataset by InputOptions",
+			"input for %d replicas, of which %d are here", d.LocalReplicas(), numLocal)
 	}
 	steps, err := d.Open(ctx)
 	if err != nil {
@@ -52,7 +53,8 @@ func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedD
 // Next returns an error of kind ValueError.
 func (it *Iterator) Next(ctx context.Context) (any, error) {
 	if m, ok := mode.Of(ctx); ok && m.Replica {
-		return nil, fault.New(errkind.ValueError, "next", "take the input before the run and pass it as an argument", "called in a replica's code")
+		return nil, fault.New(errkind.ValueError, "next", "take the input before the run and pass it as an argument",
+			"called in a replica's code")
 	}
 	if err := strategy.RefuseTracing(ctx, "next", fault.InsteadOfLoading); err != nil {
 		return nil, err
@@ -61,7 +63,7 @@ func (it *Iterator) Next(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Inputs(ctx, it.strategy, step, it.arguments...)
+	return CopyToDevices(ctx, it.strategy, step, it.arguments...)
 }
 
 // Close releases the input. It does not close the values that Next returned. A second Close does
@@ -73,13 +75,14 @@ func (it *Iterator) Close() error {
 	return it.steps.Close()
 }
 
-// Inputs copies a step of distributed input to the devices. It returns a nest with the structure of
-// the dataset's elements: a []any for a tuple, a map[string]any for a dictionary, and a
-// *[strategy.PerReplica] for a leaf. The PerReplica is ragged if the replicas' shares differ. Text
-// is not copied and becomes a *[strategy.Objects]. With several processes, each process passes the
-// input of its own replicas, and all must have one shape. arguments are those of
+// CopyToDevices copies a step of distributed input to the devices. It returns a nest with the
+// structure of the dataset's elements: a []any for a tuple, a map[string]any for a dictionary, and
+// a *[strategy.PerReplica] for a leaf. The PerReplica is ragged if the replicas' shares differ.
+// Text is not copied and becomes a *[strategy.Objects]. With several processes, each process passes
+// the input of its own replicas, and all must have one shape. arguments are those of
 // [DistributeOptions].
-func Inputs(ctx context.Context, s *strategy.TPUStrategy, step input.Step, arguments ...logical.Annotation) (nest any, err error) {
+func CopyToDevices(ctx context.Context, s *strategy.TPUStrategy, step input.Step,
+	arguments ...logical.Annotation) (nest any, err error) {
 	if err := strategy.RefuseTracing(ctx, "inputs", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
@@ -87,14 +90,16 @@ func Inputs(ctx context.Context, s *strategy.TPUStrategy, step input.Step, argum
 	paths, columns := first.Paths(), make([][]any, len(first.Leaves()))
 	for r, e := range step.Replicas {
 		if !slices.Equal(e.Paths(), paths) {
-			return nil, fault.New(errkind.AssertionError, "inputs", "give each replica an element of one structure", "the components %v of replica %d, %v of replica 0", e.Paths(), r, paths)
+			return nil, fault.New(errkind.AssertionError, "inputs", "give each replica an element of one structure",
+				"the components %v of replica %d, %v of replica 0", e.Paths(), r, paths)
 		}
 		for leaf, t := range e.Leaves() {
 			columns[leaf] = append(columns[leaf], t)
 		}
 	}
 	if len(arguments) > len(columns) {
-		return nil, fault.New(errkind.ValueError, "inputs", "annotate an element's leaves in their order", "%d annotations for the %d leaves of an element", len(arguments), len(columns))
+		return nil, fault.New(errkind.ValueError, "inputs", "annotate an element's leaves in their order",
+			"%d annotations for the %d leaves of an element", len(arguments), len(columns))
 	}
 	values := make([]any, len(columns))
 	defer func() {
@@ -103,19 +108,20 @@ func Inputs(ctx context.Context, s *strategy.TPUStrategy, step input.Step, argum
 		}
 	}()
 	for leaf, column := range columns {
-		if values[leaf], err = inputLeaf(ctx, s, column, annotationOf(leaf, arguments)); err != nil {
+		if values[leaf], err = copyLeaf(ctx, s, column, annotationOf(leaf, arguments)); err != nil {
 			return nil, fault.Of("inputs"+paths[leaf], err, "")
 		}
 	}
 	next := 0
-	return nestOf(first, values, &next), nil
+	return buildNest(first, values, &next), nil
 }
 
-// inputLeaf copies one component of a step to the devices.
-func inputLeaf(ctx context.Context, s *strategy.TPUStrategy, column []any, a logical.Annotation) (any, error) {
+// copyLeaf copies one component of a step to the devices.
+func copyLeaf(ctx context.Context, s *strategy.TPUStrategy, column []any, a logical.Annotation) (any, error) {
 	if _, text := column[0].(input.Tensor).Flat().([]string); text {
 		if a.Kind() != logical.KindNone {
-			return nil, fault.New(errkind.TypeError, "inputs", "leave its annotation out", "text, which stays on the host, annotated %s", a)
+			return nil, fault.New(errkind.TypeError, "inputs", "leave its annotation out",
+				"text, which stays on the host, annotated %s", a)
 		}
 		all := make([]any, len(column))
 		for r, t := range column {
@@ -126,23 +132,23 @@ func inputLeaf(ctx context.Context, s *strategy.TPUStrategy, column []any, a log
 	return engine.Internal(s).NewBatch(ctx, column, a)
 }
 
-// nestOf returns a nest with the structure of e and the given leaves.
-func nestOf(e input.Element, values []any, next *int) any {
+// buildNest returns a nest with the structure of e and the given leaves.
+func buildNest(element input.Element, values []any, index *int) any {
 	switch {
-	case e.IsLeaf():
-		*next++
-		return values[*next-1]
-	case e.Keys() != nil:
+	case element.IsLeaf():
+		*index++
+		return values[*index-1]
+	case element.Keys() != nil:
 		m := map[string]any{}
-		for _, key := range e.Keys() {
-			member, _ := e.Get(key)
-			m[key] = nestOf(member, values, next)
+		for _, key := range element.Keys() {
+			member, _ := element.Get(key)
+			m[key] = buildNest(member, values, index)
 		}
 		return m
 	}
-	list := make([]any, e.Len())
+	list := make([]any, element.Len())
 	for i := range list {
-		list[i] = nestOf(e.At(i), values, next)
+		list[i] = buildNest(element.At(i), values, index)
 	}
 	return list
 }

@@ -39,17 +39,17 @@ type Options struct {
 	// Rows is the number of rows of a replica to which [Pad] pads. 0 means the dataset's largest
 	// share of a replica, or the share of the first batch if that is not known.
 	Rows int
-	// EndTogether states that all processes run out of data at the same step. It is needed if the
+	// EndsTogether states that all processes run out of data at the same step. It is needed if the
 	// dataset does not show this, for example for files with equal numbers of records. See
 	// [ErrVote].
-	EndTogether bool
+	EndsTogether bool
 	// Start is the position at which the feed starts; zero is the beginning. It is a result of
 	// [Feed.State], or of input.JoinStates for the states of all processes. The number of processes
 	// and replicas may differ from those of the saved position.
 	Start input.State
 }
 
-func option(name, reason, hint string) error {
+func optionError(name, reason, hint string) error {
 	return &errkind.Fault{Op: "feed: option " + name, Reason: reason, Hint: hint, Class: errkind.ValueError}
 }
 

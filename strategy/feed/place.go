@@ -17,30 +17,31 @@ import (
 // placer copies batches to the devices. It is used only by the feed's goroutine, or only by
 // [Feed.Next] if batches stay on the host until then.
 type placer struct {
-	strategy *strategy.TPUStrategy
-	opts     Options
-	local    []int // the replicas that this process feeds
-	keep     bool  // batches stay on the host until Next
+	strategy      *strategy.TPUStrategy
+	opts          Options
+	localReplicas []int // the replicas that this process feeds
+	keepOnHost    bool  // batches stay on the host until Next
 	// arguments specify how the components, followed by the mask, are sharded over the logical
 	// devices.
 	arguments []logical.Annotation
 	rows      int // rows of a padded or full batch; 0 if not known yet
 
-	columns [][]any              // buffer for the components of the local replicas
-	full    *strategy.PerReplica // the mask of full batches
+	columns  [][]any              // buffer for the components of the local replicas
+	fullMask *strategy.PerReplica // the mask of full batches
 }
 
 func newPlacer(s *strategy.TPUStrategy, d *input.DistributedDataset, opts Options) (*placer, error) {
-	p := &placer{strategy: s, opts: opts, local: s.LocalReplicas(), keep: d.KeepOnHost()}
+	p := &placer{strategy: s, opts: opts, localReplicas: s.LocalReplicas(), keepOnHost: d.KeepOnHost()}
 	p.arguments, _ = d.Layout().([]logical.Annotation)
-	if d.LocalReplicas() != len(p.local) {
-		return nil, &errkind.Fault{Op: "feed: new", Reason: fmt.Sprintf("the input is for %d replicas of this process, the strategy has %d", d.LocalReplicas(), len(p.local)),
-			Hint:  fmt.Sprintf("distribute it with Replicas %d, Hosts %d, HostIndex %d", s.NumReplicasInSync(), s.NumProcesses(), s.Process()),
+	if d.LocalReplicas() != len(p.localReplicas) {
+		return nil, &errkind.Fault{Op: "feed: new", Reason: fmt.Sprintf("the input is for %d replicas of this process, the strategy has %d", d.LocalReplicas(), len(p.localReplicas)),
+			Hint: fmt.Sprintf("distribute it with Replicas %d, Hosts %d, HostIndex %d", s.NumReplicasInSync(),
+				s.NumProcesses(), s.Process()),
 			Class: errkind.ValueError}
 	}
 	p.rows = cmp.Or(opts.Rows, max(d.MaxRows(), 0))
 	if p.rows == 0 && s.NumProcesses() > 1 {
-		return nil, option("Rows", "the input does not say how many rows a replica has, and all processes need the same", "give its spec or batch size, or Pad with Rows")
+		return nil, optionError("Rows", "the input does not say how many rows a replica has, and all processes need the same", "give its spec or batch size, or Pad with Rows")
 	}
 	return p, nil
 }
@@ -49,7 +50,7 @@ func newPlacer(s *strategy.TPUStrategy, d *input.DistributedDataset, opts Option
 func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err error) {
 	b = &Batch{Index: step.Index, Paths: step.Replicas[0].Paths()}
 	for _, e := range step.Replicas {
-		b.Rows = append(b.Rows, rowsOf(e))
+		b.Rows = append(b.Rows, numRows(e))
 	}
 	defer func() {
 		if err != nil {
@@ -57,38 +58,40 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 			b = nil
 		}
 	}()
-	leaves := len(b.Paths)
+	numArguments := len(b.Paths)
 	if p.opts.Partial == Pad {
-		leaves++ // and the mask
+		numArguments++ // and the mask
 		if p.rows == 0 {
 			p.rows = slices.Max(b.Rows)
 		}
 		if p.rows == 0 {
-			return b, b.failed(option("Rows", "0 is the first batch's rows, but that has none", "say how many to pad to, or leave out batches without rows"))
+			return b, b.stepError(optionError("Rows", "0 is the first batch's rows, but that has none",
+				"say how many to pad to, or leave out batches without rows"))
 		}
 		var masks []input.Tensor
 		if step, masks, err = input.PadStep(step, p.rows); err != nil {
-			return b, b.failed(err)
+			return b, b.stepError(err)
 		}
-		if err := p.mask(ctx, b, masks); err != nil {
+		if err := p.setMask(ctx, b, masks); err != nil {
 			return b, err
 		}
 	}
 	if err := p.transpose(b, step); err != nil {
 		return b, err
 	}
-	if len(p.arguments) > leaves {
-		return b, b.failed(option("Arguments", fmt.Sprintf("%d for the %d components %v", len(p.arguments), leaves, b.Paths), ""))
+	if len(p.arguments) > numArguments {
+		return b, b.stepError(optionError("Arguments", fmt.Sprintf("%d for the %d components %v", len(p.arguments),
+			numArguments, b.Paths), ""))
 	}
 	for leaf, column := range p.columns {
 		if p.opts.Partial != Uneven {
-			if err := p.check(b, leaf, column); err != nil {
+			if err := p.checkShapes(b, leaf, column); err != nil {
 				return b, err
 			}
 		}
 		v, err := engine.Internal(p.strategy).NewBatch(ctx, column, annotationOf(leaf, p.arguments))
 		if err != nil {
-			return b, failed(fmt.Sprintf("step %d: component %q", b.Index, b.Paths[leaf]), err)
+			return b, wrapError(fmt.Sprintf("step %d: component %q", b.Index, b.Paths[leaf]), err)
 		}
 		b.Values = append(b.Values, v)
 	}
@@ -111,8 +114,9 @@ func (p *placer) transpose(b *Batch, step input.Step) error {
 	for _, e := range step.Replicas {
 		leaves := e.Leaves()
 		if len(leaves) != len(p.columns) {
-			return &errkind.Fault{Op: fmt.Sprintf("feed: step %d", b.Index), Reason: fmt.Sprintf("replicas have %d and %d components", len(p.columns), len(leaves)),
-				Hint: "give all elements one structure", Class: errkind.ValueError}
+			return &errkind.Fault{Op: fmt.Sprintf("feed: step %d", b.Index),
+				Reason: fmt.Sprintf("replicas have %d and %d components", len(p.columns), len(leaves)),
+				Hint:   "give all elements one structure", Class: errkind.ValueError}
 		}
 		for leaf, t := range leaves {
 			p.columns[leaf] = append(p.columns[leaf], t)
@@ -121,8 +125,8 @@ func (p *placer) transpose(b *Batch, step input.Step) error {
 	return nil
 }
 
-// check returns an error for a component whose shapes cannot be arguments of one program.
-func (p *placer) check(b *Batch, leaf int, column []any) error {
+// checkShapes returns an error for a component whose shapes cannot be arguments of one program.
+func (p *placer) checkShapes(b *Batch, leaf int, column []any) error {
 	reason := ""
 	for _, x := range column {
 		switch t := x.(input.Tensor); {
@@ -139,15 +143,16 @@ func (p *placer) check(b *Batch, leaf int, column []any) error {
 	for r, t := range column {
 		shapes[r] = t.(input.Tensor).String()
 	}
-	return &errkind.Fault{Op: fmt.Sprintf("feed: step %d: component %q is %v on the replicas", b.Index, b.Paths[leaf], shapes), Reason: reason, Match: ErrPartial,
+	return &errkind.Fault{Op: fmt.Sprintf("feed: step %d: component %q is %v on the replicas", b.Index, b.Paths[leaf],
+		shapes), Reason: reason, Match: ErrPartial,
 		Hint: "take them as they are (Partial: Uneven), pad them (Partial: Pad), or batch by a multiple of the replicas with drop remainder"}
 }
 
-// mask sets the mask of a padded batch. Full batches share one mask.
-func (p *placer) mask(ctx context.Context, b *Batch, masks []input.Tensor) (err error) {
+// setMask sets the mask of a padded batch. Full batches share one mask.
+func (p *placer) setMask(ctx context.Context, b *Batch, masks []input.Tensor) (err error) {
 	full := !slices.ContainsFunc(b.Rows, func(rows int) bool { return rows != p.rows })
-	if full && p.full != nil {
-		b.Mask, b.shared = p.full, true
+	if full && p.fullMask != nil {
+		b.Mask, b.sharesMask = p.fullMask, true
 		return nil
 	}
 	all := make([]any, len(masks))
@@ -155,16 +160,16 @@ func (p *placer) mask(ctx context.Context, b *Batch, masks []input.Tensor) (err 
 		all[r] = t
 	}
 	if b.Mask, err = engine.Internal(p.strategy).NewBatch(ctx, all, annotationOf(len(b.Paths), p.arguments)); err != nil {
-		return failed(fmt.Sprintf("step %d: mask", b.Index), err)
+		return wrapError(fmt.Sprintf("step %d: mask", b.Index), err)
 	}
 	if full {
-		p.full, b.shared = b.Mask, true
+		p.fullMask, b.sharesMask = b.Mask, true
 	}
 	return nil
 }
 
-// rowsOf returns dimension 0 of an element's first component, or 0 without components.
-func rowsOf(e input.Element) int {
+// numRows returns dimension 0 of an element's first component, or 0 without components.
+func numRows(e input.Element) int {
 	leaves := e.Leaves()
 	if len(leaves) == 0 {
 		return 0

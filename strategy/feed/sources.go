@@ -25,9 +25,9 @@ func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset,
 		return nil, err
 	}
 	if s == nil {
-		return nil, nothing("no strategy")
+		return nil, missingArgumentError("no strategy")
 	}
-	d, err := DistributeAhead(s, ds, DistributeOptions{}, opts.EndTogether)
+	d, err := DistributeAhead(s, ds, DistributeOptions{}, opts.EndsTogether)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,8 @@ func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset,
 
 // FromTrain feeds a GoMLX dataset of global batches. A batch's components are its inputs followed
 // by its labels. The tensors are copied and freed.
-func FromTrain(ctx context.Context, s *strategy.TPUStrategy, ds train.Dataset, data gomlxdata.Options, opts Options) (*Feed, error) {
+func FromTrain(ctx context.Context, s *strategy.TPUStrategy, ds train.Dataset, data gomlxdata.Options,
+	opts Options) (*Feed, error) {
 	return FromDataset(ctx, s, gomlxdata.FromTrain(ds, data), opts)
 }
 
@@ -44,18 +45,19 @@ func FromTrain(ctx context.Context, s *strategy.TPUStrategy, ds train.Dataset, d
 // it is called for each pass. data describes the elements; a BatchSize of 0 means that the batch
 // size is not known. The iterator's context is canceled when the feed ends, so that an iterator
 // that waits for data can stop.
-func FromSeq(ctx context.Context, s *strategy.TPUStrategy, open func(ctx context.Context) iter.Seq2[input.Element, error], data input.SeqOptions, opts Options) (*Feed, error) {
+func FromSeq(ctx context.Context, s *strategy.TPUStrategy,
+	open func(ctx context.Context) iter.Seq2[input.Element, error], data input.SeqOptions, opts Options) (*Feed, error) {
 	if err := strategy.RefuseTracing(ctx, "feed", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
 	if s == nil || open == nil {
-		return nil, nothing("no strategy, or no iterator")
+		return nil, missingArgumentError("no strategy, or no iterator")
 	}
 	if data.BatchSize == 0 {
 		data.BatchSize = input.Unknown
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	pass := func(inner context.Context, _ input.Pass) iter.Seq2[input.Element, error] {
+	openPass := func(inner context.Context, _ input.Pass) iter.Seq2[input.Element, error] {
 		return func(yield func(input.Element, error) bool) {
 			// The pass ends when it is closed or when the feed ends.
 			inner, end := context.WithCancelCause(inner)
@@ -64,7 +66,7 @@ func FromSeq(ctx context.Context, s *strategy.TPUStrategy, open func(ctx context
 			open(inner)(yield)
 		}
 	}
-	d, err := DistributeAhead(s, input.FromSeq(pass, data), DistributeOptions{}, opts.EndTogether)
+	d, err := DistributeAhead(s, input.FromSeq(openPass, data), DistributeOptions{}, opts.EndsTogether)
 	if err != nil {
 		cancel(nil)
 		return nil, err
@@ -75,11 +77,12 @@ func FromSeq(ctx context.Context, s *strategy.TPUStrategy, open func(ctx context
 // ErrVote matches the error for input that may end at different steps on different processes. The
 // processes would have to vote on each step, which is a launch on all devices. A feed runs ahead,
 // so that each process would launch its vote at a different position between the steps.
-var ErrVote = errkind.New(errkind.NotImplementedError, "feed: processes that may run out of data at different steps cannot be fed ahead")
+var ErrVote = errkind.New(errkind.NotImplementedError,
+	"feed: processes that may run out of data at different steps cannot be fed ahead")
 
-func noVote(context.Context, bool) (bool, error) {
-	return false, &errkind.Fault{Match: ErrVote, Hint: "repeat the dataset without end and count the steps, set EndTogether if they end together, or keep the data in memory"}
+func refuseVote(context.Context, bool) (bool, error) {
+	return false, &errkind.Fault{Match: ErrVote, Hint: "repeat the dataset without end and count the steps, set EndsTogether if they end together, or keep the data in memory"}
 }
 
-// alone is the vote for processes that end together.
-func alone(_ context.Context, mine bool) (bool, error) { return mine, nil }
+// localVote is the vote for processes that end together.
+func localVote(_ context.Context, own bool) (bool, error) { return own, nil }

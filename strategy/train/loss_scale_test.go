@@ -177,7 +177,7 @@ func TestTheLossScaleInLoopsAndCheckpoints(t *testing.T) {
 	m, err := checkpoint.OpenManager(ctx, t.TempDir(), checkpoint.ManagerOptions{})
 	require.NoError(t, err)
 	defer m.Close()
-	require.NoError(t, m.Save(ctx, 8, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
+	require.NoError(t, m.Save(ctx, 8, checkpoint.StrategyGroup(s, store), checkpoint.SaveOptions{}))
 	require.NoError(t, m.Wait(ctx))
 	saved, err := m.Latest(ctx)
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestTheLossScaleInLoopsAndCheckpoints(t *testing.T) {
 	other := strategytest.New(t, 1, 2)
 	restored := model.NewStore()
 	again := productStep(other, restored, scale, train.Apply)
-	require.NoError(t, saved.Restore(ctx, checkpoint.Strategy(other, restored), checkpoint.RestoreOptions{}))
+	require.NoError(t, saved.Restore(ctx, checkpoint.StrategyGroup(other, restored), checkpoint.RestoreOptions{}))
 	for _, x := range overflowing[8:] {
 		_, err := again.Run(ctx, rows(1, x))
 		require.NoError(t, err)

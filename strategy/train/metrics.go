@@ -150,7 +150,7 @@ func (t *Step) MetricNames() []string {
 }
 
 // MetricState returns the variable that holds the step's metrics, or nil for a step without
-// metrics. The variable belongs to the strategy's scope, so that checkpoint.Strategy saves it and a
+// metrics. The variable belongs to the strategy's scope, so that checkpoint.StrategyGroup saves it and a
 // resumed run continues the metrics. Its path contains the names of the step and of the metrics. A
 // checkpoint of different metrics therefore does not change it.
 func (t *Step) MetricState() *strategy.Variable {

@@ -184,7 +184,7 @@ func TestMetricsAreSaved(t *testing.T) {
 		s := strategytest.On(t, sys, strategy.Options{Replicas: replicas, LogicalDevices: 4 / replicas})
 		store := strategytest.SeededStore()
 		step := classStep(s, store, train.Options{Metrics: classMetrics()[:4]})
-		group := checkpoint.Strategy(s, store)
+		group := checkpoint.StrategyGroup(s, store)
 		if replicas == 4 {
 			x, y := classBatch(0, 7)
 			_, err := step.Run(t.Context(), x, y)
@@ -192,7 +192,7 @@ func TestMetricsAreSaved(t *testing.T) {
 			want = readings(t, step)
 			m, err := checkpoint.OpenManager(t.Context(), dir, checkpoint.ManagerOptions{})
 			require.NoError(t, err)
-			require.NoError(t, m.Save(t.Context(), 1, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
+			require.NoError(t, m.Save(t.Context(), 1, checkpoint.StrategyGroup(s, store), checkpoint.SaveOptions{}))
 			require.NoError(t, m.Close())
 			continue
 		}

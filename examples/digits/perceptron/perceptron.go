@@ -24,7 +24,10 @@ import (
 func New(folder string, f *trainer.Flags) (trainer.Classifier, error) {
 	training, test, err := idx.ReadTrainTest(folder, digits.IDX)
 	return trainer.Classifier{
-		Logits: func(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node { return logits(rc, images, f.Remat) }, Training: training, Test: test, Batch: 64, Variables: rules,
+		Logits: func(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node {
+			return logits(rc, images,
+				f.Remat)
+		}, Training: training, Test: test, Batch: 64, Variables: rules,
 		Optimizer: optimizer.Adam().LearningRate(2e-3).Done(), Patience: 10,
 	}, err
 }

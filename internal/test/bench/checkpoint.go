@@ -46,7 +46,7 @@ func (r *rig) savedModel(ctx context.Context) (*savedModel, error) {
 	if _, err := declared(strat, store, all, initializer.RandomUniformFn(store.RootScope(), 0, 1)).Run(ctx); err != nil {
 		return nil, err
 	}
-	m := &savedModel{group: checkpoint.Strategy(strat, store)}
+	m := &savedModel{group: checkpoint.StrategyGroup(strat, store)}
 	for _, v := range all {
 		m.bytes += int64(v.shape.ByteSize())
 	}
@@ -86,7 +86,7 @@ func checkpointSave(ctx context.Context, r *rig) (row, error) {
 	result, err := repeat{turns: 7, limit: time.Minute, ops: 1}.time(func(int) (time.Duration, error) {
 		step++
 		err := m.save(ctx, step)
-		took := m.manager.LastSaveTimes()
+		took := m.manager.LastSaveDurations()
 		blocked = append(blocked, us(took.Blocked))
 		return took.Total, err
 	}, timed(m.write, nil))

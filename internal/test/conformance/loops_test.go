@@ -78,7 +78,7 @@ func (v *env) numpyDataset(c *caseRun, g golden) {
 			elements = append(elements, shownElement(e))
 			continue
 		}
-		x, err := feed.Inputs(v.ctx, v.s, input.Step{Replicas: repeated(e, v.n)})
+		x, err := feed.CopyToDevices(v.ctx, v.s, input.Step{Replicas: repeated(e, v.n)})
 		require.NoError(c, err)
 		one, err := eager.Of(v.s).SelectReplica(0, x)
 		require.NoError(c, err)

@@ -75,7 +75,7 @@ func fitted(ctx context.Context, strat *strategy.TPUStrategy, trainSet, heldOut 
 }
 
 func checkpointed(ctx context.Context, strat *strategy.TPUStrategy, store *model.Store, step int64, folder string) error {
-	group := checkpoint.Strategy(strat, store) // all variables of the store and of the scope
+	group := checkpoint.StrategyGroup(strat, store) // all variables of the store and of the scope
 	m, err := checkpoint.OpenManager(ctx, folder, checkpoint.ManagerOptions{Strategy: strat, Retention: checkpoint.Retention{Last: 3}})
 	if err != nil {
 		return err
