@@ -80,7 +80,7 @@ func TestStepDoesNotAllocate(t *testing.T) {
 }
 
 func TestReadyDoesNotAllocate(t *testing.T) {
-	if instrumented {
+	if plugintest.Instrumented {
 		t.Skip("the race detector makes pools discard objects at random")
 	}
 	x, state, o := step(t, 8, 20)
@@ -121,7 +121,7 @@ func TestRefillDoesNotAllocate(t *testing.T) {
 func rss(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/status")
-	if err != nil || instrumented {
+	if err != nil || plugintest.Instrumented {
 		return 0
 	}
 	_, after, _ := strings.Cut(string(text), "VmRSS:")

@@ -175,7 +175,11 @@ func TestAHostReadsItsShardsAndHoldsLittleMore(t *testing.T) {
 				}))
 			grown := resident(t, "VmHWM") - baseline
 			t.Logf("shards %.1f MB, the process grew by %.1f MB at its peak: %.3f times", float64(total.Load())/1e6, float64(grown)/1e6, float64(grown)/float64(total.Load()))
-			assert.LessOrEqual(t, float64(grown), 1.1*float64(total.Load()))
+			limit := 1.1
+			if plugintest.Instrumented {
+				limit = 1.3
+			}
+			assert.LessOrEqual(t, float64(grown), limit*float64(total.Load()))
 		})
 	}
 }

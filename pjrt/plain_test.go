@@ -1,5 +1,0 @@
-//go:build !race && !asan
-
-package pjrt_test
-
-const instrumented = false
