@@ -24,7 +24,7 @@ const (
 // TPU_CHIPS_PER_PROCESS_BOUNDS. source is the name of the input in errors. Errors are [*ParseError]
 // values.
 func ParseBounds(source, text string) (Bounds, error) {
-	bad := func() error {
+	fail := func() error {
 		return parseError(source, text, "not a grid of three or four sizes", `write positive numbers such as "2,2,1"`)
 	}
 	var b Bounds
@@ -32,13 +32,13 @@ func ParseBounds(source, text string) (Bounds, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseUint(strings.TrimSpace(part), 10, 32)
 		if i == len(b) || err != nil || n == 0 || n > maxBound {
-			return Bounds{}, bad()
+			return Bounds{}, fail()
 		}
 		b[i] = int(n)
 		i++
 	}
 	if i < 3 || b[0]*b[1] > maxChips || b[0]*b[1]*b[2] > maxChips || b.Size() > maxChips {
-		return Bounds{}, bad()
+		return Bounds{}, fail()
 	}
 	return b, nil
 }
@@ -85,22 +85,22 @@ func joinInts(list []int) string {
 
 // parseTopology parses a chip topology such as "4x4" or "2x2x1" and returns its number of chips.
 func parseTopology(source, text string) (chips int, err error) {
-	bad := func() (int, error) {
+	fail := func() (int, error) {
 		return 0, parseError(source, text, "not a topology", `write two or three sides, such as "4x4" or "2x2x1"`)
 	}
 	chips, sides := 1, 0
 	for part := range strings.SplitSeq(text, "x") {
 		n, err := strconv.ParseUint(part, 10, 32)
 		if err != nil || n == 0 || n > maxBound || sides == 3 {
-			return bad()
+			return fail()
 		}
 		if chips *= int(n); chips > maxChips {
-			return bad()
+			return fail()
 		}
 		sides++
 	}
 	if sides < 2 {
-		return bad()
+		return fail()
 	}
 	return chips, nil
 }

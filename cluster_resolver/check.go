@@ -147,8 +147,10 @@ func (c *configChecker) checkAccelerator() {
 		c.add(FindingTopology, c.mismatchSeverity(), "TPU_TOPOLOGY", env.Topology, topology,
 			"unset it, or set it to the value in the metadata")
 	}
-	c.checkShape("TPU_ACCELERATOR_TYPE", env.AcceleratorType, "TPU_TOPOLOGY", env.Topology, "TPU_WORKER_HOSTNAMES", len(env.Hostnames))
-	c.checkShape("accelerator-type", md.AcceleratorType, "TOPOLOGY in tpu-env", topology, "worker-network-endpoints", len(md.Endpoints))
+	c.checkShape("TPU_ACCELERATOR_TYPE", env.AcceleratorType, "TPU_TOPOLOGY", env.Topology, "TPU_WORKER_HOSTNAMES",
+		len(env.Hostnames))
+	c.checkShape("accelerator-type", md.AcceleratorType, "TOPOLOGY in tpu-env", topology, "worker-network-endpoints",
+		len(md.Endpoints))
 }
 
 // trimUnitDimension removes the third size of a topology if it is 1, so that "4x4x1" becomes "4x4".
@@ -165,7 +167,8 @@ func trimUnitDimension(topology string) string {
 func (c *configChecker) mismatchSeverity() Severity {
 	hosts, all := c.env.Hostnames, len(c.md.Endpoints)
 	fewer := len(hosts) > 0 && len(hosts) < all
-	if c.env.isSingleProcess() && all > 1 || fewer && (c.env.ProcessBounds.hasSize(len(hosts)) || len(hosts) == 1 && hosts[0] == "localhost") {
+	if c.env.isSingleProcess() && all > 1 ||
+		fewer && (c.env.ProcessBounds.hasSize(len(hosts)) || len(hosts) == 1 && hosts[0] == "localhost") {
 		return SeverityWarning
 	}
 	return SeverityError
@@ -177,7 +180,8 @@ func (c *configChecker) checkShape(typeName, typ, topoName, topology, hostsName 
 	if topology != "" {
 		n, err := parseTopology(topoName, topology)
 		if err != nil {
-			c.add(FindingTopology, SeverityWarning, topoName, fmt.Sprintf("%q", topology), `such as "4x4" or "2x2x1"`, "correct it")
+			c.add(FindingTopology, SeverityWarning, topoName, fmt.Sprintf("%q", topology), `such as "4x4" or "2x2x1"`,
+				"correct it")
 		}
 		chips = n
 	}
@@ -237,7 +241,8 @@ func (c *configChecker) checkWorkers() {
 }
 
 func isIP(s string) bool {
-	return s != "" && (strings.Contains(s, ":") || (s[0] >= '0' && s[0] <= '9' && s[len(s)-1] >= '0' && s[len(s)-1] <= '9'))
+	return s != "" && (strings.Contains(s, ":") ||
+		(s[0] >= '0' && s[0] <= '9' && s[len(s)-1] >= '0' && s[len(s)-1] <= '9'))
 }
 
 func (c *configChecker) checkWorkerID() {
@@ -262,7 +267,8 @@ func (c *configChecker) checkWorkerID() {
 			"unset it; each host has a different index, so do not copy the variables of one host to all hosts")
 	}
 	if s := md.TPUEnv.Get("WORKER_ID"); s != "" && md.WorkerID >= 0 && s != fmt.Sprint(md.WorkerID) {
-		c.add(FindingWorkerID, SeverityError, "WORKER_ID in tpu-env", s, fmt.Sprintf("%d from agent-worker-number", md.WorkerID),
+		c.add(FindingWorkerID, SeverityError, "WORKER_ID in tpu-env", s,
+			fmt.Sprintf("%d from agent-worker-number", md.WorkerID),
 			"the metadata is inconsistent; restart the node")
 	}
 }
@@ -289,12 +295,14 @@ func (c *configChecker) checkProcesses() {
 			fmt.Sprintf("%d for TPU_PROCESS_BOUNDS=%s", n, env.ProcessBounds), do)
 	}
 	if env.isSingleProcess() && len(env.ProcessAddresses) == 0 && env.TaskID > 0 {
-		c.add(FindingWorkerID, SeverityError, "CLOUD_TPU_TASK_ID", env.TaskID, "0 for TPU_PROCESS_BOUNDS="+env.ProcessBounds.String(), "set both to the same value")
+		c.add(FindingWorkerID, SeverityError, "CLOUD_TPU_TASK_ID", env.TaskID,
+			"0 for TPU_PROCESS_BOUNDS="+env.ProcessBounds.String(), "set both to the same value")
 	}
 	bounds := boundsOrMetadata(Bounds{}, c.md, "TPU_PROCESS_BOUNDS", "HOST_BOUNDS")
 	if n := len(c.md.Endpoints); n > 0 && bounds != (Bounds{}) && !bounds.hasSize(n) {
 		c.add(FindingWorkerCount, SeverityError, "worker-network-endpoints", fmt.Sprintf("%d workers", n),
-			fmt.Sprintf("%d for the process bounds %s in tpu-env", bounds.Size(), bounds), "the metadata is inconsistent; wait until the node is READY")
+			fmt.Sprintf("%d for the process bounds %s in tpu-env", bounds.Size(), bounds),
+			"the metadata is inconsistent; wait until the node is READY")
 	}
 	chips, visible := env.ChipsPerProcess, len(env.VisibleChips)
 	if chips == (Bounds{}) || env.VisibleChips == nil || chips.hasSize(visible) {
@@ -331,7 +339,8 @@ func (c *configChecker) checkMegascale() {
 				missing = append(missing, v.name)
 			}
 		}
-		c.add(FindingMegascaleIncomplete, SeverityError, "MEGASCALE_*", "without "+strings.Join(missing, ", "), "all of them or none",
+		c.add(FindingMegascaleIncomplete, SeverityError, "MEGASCALE_*", "without "+strings.Join(missing, ", "),
+			"all of them or none",
 			"set the missing variables, or unset all of them for a job with one slice")
 	}
 	if m.NumSlices > 0 && m.SliceID >= m.NumSlices {

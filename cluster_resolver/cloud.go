@@ -126,7 +126,8 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	case strings.HasPrefix(tpu, DefaultRPCLayer+"://"):
 		addresses, err = ParseAddresses(source, tpu, r.portOrDefault())
 	case r.API == nil && r.TPU == "":
-		return Cluster{}, notDetected(cloudName, source+" names "+truncate(tpu)+", but API is nil, so it cannot be looked up", nil)
+		return Cluster{}, notDetected(cloudName, source+" names "+truncate(tpu)+", but API is nil, so it cannot be looked up",
+			nil)
 	default:
 		addresses, err = r.resolveNode(ctx, &c, tpu)
 	}
@@ -136,7 +137,8 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	jobs := map[string][]string{r.jobName(): addresses}
 	if r.CoordinatorName != "" {
 		if r.CoordinatorName == r.jobName() {
-			return Cluster{}, parseError("coordinator", r.CoordinatorName, "coordinator has the name of the TPU job", "use another name")
+			return Cluster{}, parseError("coordinator", r.CoordinatorName, "coordinator has the name of the TPU job",
+				"use another name")
 		}
 		jobs[r.CoordinatorName] = []string{r.CoordinatorAddress}
 	}
@@ -146,7 +148,8 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	return c, err
 }
 
-// resourceName returns the full name of a resource, such as "projects/p/locations/z/kind/n" for "n".
+// resourceName returns the full name of a resource, such as "projects/p/locations/z/kind/n" for
+// "n".
 func (r CloudTPU) resourceName(ctx context.Context, kind, name string) (string, error) {
 	if strings.Contains(name, "/") {
 		p := strings.Split(name, "/")
@@ -156,7 +159,8 @@ func (r CloudTPU) resourceName(ctx context.Context, kind, name string) (string, 
 		return name, nil
 	}
 	if !isValidKey(name) {
-		return "", parseError(kind, name, "not a resource name", "write letters, digits, '-' and '_'; or addresses as grpc://host:port")
+		return "", parseError(kind, name, "not a resource name",
+			"write letters, digits, '-' and '_'; or addresses as grpc://host:port")
 	}
 	project, zone := r.Project, r.Zone
 	for _, p := range []struct {
@@ -315,8 +319,8 @@ func (r CloudTPU) getReadyNode(ctx context.Context, name string) (Node, error) {
 	return n, err
 }
 
-// callWithRetry calls f with retries. If the resource is not ready and PollInterval is set, it repeats the
-// call.
+// callWithRetry calls f with retries. If the resource is not ready and PollInterval is set, it
+// repeats the call.
 func (r CloudTPU) callWithRetry(ctx context.Context, op string, f func(context.Context) error) error {
 	if r.API == nil {
 		return &errkind.Fault{Op: "clusterresolver: " + cloudName, Reason: "API is nil", Class: errkind.ValueError,

@@ -50,7 +50,8 @@ func (Union) Name() string { return "union" }
 // Resolve calls the resolvers in order.
 func (r Union) Resolve(ctx context.Context) (Cluster, error) {
 	if len(r.Resolvers) == 0 {
-		return Cluster{}, &errkind.Fault{Op: "clusterresolver: union", Reason: "there are no resolvers", Hint: "set Resolvers", Class: errkind.ValueError}
+		return Cluster{}, &errkind.Fault{Op: "clusterresolver: union", Reason: "there are no resolvers",
+			Hint: "set Resolvers", Class: errkind.ValueError}
 	}
 	var first Cluster
 	specs := make([]ClusterSpec, len(r.Resolvers))

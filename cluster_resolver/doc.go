@@ -29,8 +29,8 @@
 //     and can be another TPU than the TPU of this host.
 //
 // The chain skips sources that are absent. If a source is present but malformed, or its server
-// fails, the chain stops with this error instead of using another source. [Chain.ResolveAttempts] reports
-// why each resolver was skipped.
+// fails, the chain stops with this error instead of using another source. [Chain.ResolveAttempts]
+// reports why each resolver was skipped.
 //
 // # Sources
 //

@@ -90,9 +90,10 @@ func ReadEnvironment(getenv Getenv) (Environment, error) {
 		Name:            readVariable(&r, "", parseName, "TPU_NAME"),
 		SkipMetadata:    readVariable(&r, false, parseFlag, "TPU_SKIP_MDS_QUERY"),
 		Megascale:       r.readMegascale(),
-		pod:             podInfo{index: readVariable(&r, -1, parseIndex, "JOB_COMPLETION_INDEX") + 1, name: r.lookup("HOSTNAME")},
-		ProcessPort:     readVariable(&r, 0, parsePort, "TPU_PROCESS_PORT"),
-		Hostnames:       readVariable(&r, nil, ParseHosts, "TPU_WORKER_HOSTNAMES"),
+		pod: podInfo{index: readVariable(&r, -1, parseIndex, "JOB_COMPLETION_INDEX") + 1,
+			name: r.lookup("HOSTNAME")},
+		ProcessPort: readVariable(&r, 0, parsePort, "TPU_PROCESS_PORT"),
+		Hostnames:   readVariable(&r, nil, ParseHosts, "TPU_WORKER_HOSTNAMES"),
 	}
 	e.ProcessAddresses = readVariable(&r, nil, func(source, text string) ([]string, error) {
 		if text == "local" { // set by Kaggle
@@ -129,8 +130,8 @@ func readVariable[T any](r *envReader, unset T, parse func(source, text string) 
 	return unset
 }
 
-// parseName returns the text, or an error if it contains control characters, such as terminal escape
-// codes, or bytes that are not UTF-8.
+// parseName returns the text, or an error if it contains control characters, such as terminal
+// escape codes, or bytes that are not UTF-8.
 func parseName(source, text string) (string, error) {
 	if !isPrintable(text) {
 		return "", parseError(source, text, "it has a control character, or bytes that are not UTF-8", "remove them")

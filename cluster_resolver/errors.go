@@ -20,7 +20,8 @@ var ErrNotFound = errkind.New(errkind.NotFoundError, "clusterresolver: not found
 
 // notDetected returns an error for a resolver that does not apply.
 func notDetected(resolver, reason string, cause error) error {
-	return &errkind.Fault{Op: "clusterresolver: " + resolver + ": not detected", Match: ErrNotDetected, Reason: truncate(reason), Err: cause}
+	return &errkind.Fault{Op: "clusterresolver: " + resolver + ": not detected", Match: ErrNotDetected,
+		Reason: truncate(reason), Err: cause}
 }
 
 // ParseError reports malformed input. It never matches [ErrNotDetected], so a [Chain] does not hide
@@ -66,7 +67,8 @@ var ErrNoTask = errkind.New(errkind.ValueError, "clusterresolver")
 
 // noJobError returns an error for a job that the cluster does not contain.
 func noJobError(job string, jobs []string) error {
-	return &errkind.Fault{Match: ErrNoTask, Reason: fmt.Sprintf("no such job in cluster: %q (jobs: [%s])", truncate(job), truncate(strings.Join(jobs, ", ")))}
+	return &errkind.Fault{Match: ErrNoTask, Reason: fmt.Sprintf("no such job in cluster: %q (jobs: [%s])", truncate(job),
+		truncate(strings.Join(jobs, ", ")))}
 }
 
 // NotReadyError reports a node or queued resource that exists but cannot be used yet.
@@ -81,7 +83,8 @@ type NotReadyError struct {
 
 // Error returns a message with the name, the state and the correction.
 func (e *NotReadyError) Error() string {
-	reason, hint := "state "+truncate(cmp.Or(e.State, "unknown")), "wait until it is ready, or set PollInterval so that the resolver waits"
+	reason, hint := "state "+truncate(cmp.Or(e.State,
+		"unknown")), "wait until it is ready, or set PollInterval so that the resolver waits"
 	if e.Health != "" {
 		reason += ", health " + truncate(e.Health)
 	}

@@ -14,21 +14,23 @@ var (
 	ErrTooLarge = errkind.New(errkind.ResourceExhaustedError, "clusterresolver: the response is too large")
 	// ErrRedirected is matched by errors for a redirect to another host. Such redirects are not
 	// followed, because the request contains credentials.
-	ErrRedirected = errkind.New(errkind.PermissionDeniedError, "clusterresolver: the server redirects to another host, which is not followed")
+	ErrRedirected = errkind.New(errkind.PermissionDeniedError,
+		"clusterresolver: the server redirects to another host, which is not followed")
 )
 
 // maxRedirects is the maximum number of redirects within a host.
 const maxRedirects = 3
 
-// CheckSameHost is a CheckRedirect function for [http.Client]. It allows a few redirects within the same
-// host and scheme. For other redirects it returns an error that matches [ErrRedirected].
+// CheckSameHost is a CheckRedirect function for [http.Client]. It allows a few redirects within the
+// same host and scheme. For other redirects it returns an error that matches [ErrRedirected].
 func CheckSameHost(req *http.Request, via []*http.Request) error {
 	first := via[0].URL
 	if req.URL.Host != first.Host || req.URL.Scheme != first.Scheme {
 		return redirectError(req.URL.Host)
 	}
 	if len(via) > maxRedirects {
-		return &errkind.Fault{Op: "clusterresolver: redirect", Reason: fmt.Sprintf("stopped after %d redirects", maxRedirects),
+		return &errkind.Fault{Op: "clusterresolver: redirect", Reason: fmt.Sprintf("stopped after %d redirects",
+			maxRedirects),
 			Hint: "use the URL of the last redirect", Class: errkind.UnavailableError}
 	}
 	return nil
@@ -38,8 +40,8 @@ func redirectError(host string) error {
 	return &errkind.Fault{Match: ErrRedirected, Reason: truncate(host), Hint: "use this host directly if it is trusted"}
 }
 
-// LimitResponseSize returns a transport that limits the size of response bodies. Reading more than limit
-// bytes of a body returns an error that matches [ErrTooLarge]. If base is nil,
+// LimitResponseSize returns a transport that limits the size of response bodies. Reading more than
+// limit bytes of a body returns an error that matches [ErrTooLarge]. If base is nil,
 // [http.DefaultTransport] is used.
 func LimitResponseSize(base http.RoundTripper, limit int) http.RoundTripper {
 	if base == nil {

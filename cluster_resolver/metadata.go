@@ -130,7 +130,8 @@ func (c *MetadataClient) retryable(key string) func(error) bool {
 func isTemporary(err error) bool {
 	var status *statusError
 	switch {
-	case errors.Is(err, errNoServer), errors.Is(err, errNotMetadata), errors.Is(err, ErrTooLarge), errors.Is(err, ErrRedirected):
+	case errors.Is(err, errNoServer), errors.Is(err, errNotMetadata), errors.Is(err, ErrTooLarge), errors.Is(err,
+		ErrRedirected):
 		return false
 	case errors.As(err, &status), errors.Is(err, errConnection), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, context.DeadlineExceeded):
@@ -179,7 +180,8 @@ func (c *MetadataClient) Read(ctx context.Context) (Metadata, error) {
 			return Metadata{}, err
 		}
 	}
-	md.AcceleratorType, err = parseName("accelerator-type", cmp.Or(md.AcceleratorType, md.TPUEnv.Get("ACCELERATOR_TYPE"), md.TPUEnv.Get("TPU_ACCELERATOR_TYPE")))
+	md.AcceleratorType, err = parseName("accelerator-type", cmp.Or(md.AcceleratorType, md.TPUEnv.Get("ACCELERATOR_TYPE"),
+		md.TPUEnv.Get("TPU_ACCELERATOR_TYPE")))
 	if err != nil {
 		return Metadata{}, err
 	}

@@ -43,14 +43,16 @@ func (c *configChecker) checkPods() {
 		for i, host := range hosts {
 			first, _, _ := strings.Cut(host, ".")
 			if i != env.WorkerID && !isIP(host) && first == env.pod.name {
-				c.add(FindingWorkerID, SeverityError, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("%d, the index of HOSTNAME=%s in TPU_WORKER_HOSTNAMES", i, env.pod.name),
+				c.add(FindingWorkerID, SeverityError, "TPU_WORKER_ID", env.WorkerID,
+					fmt.Sprintf("%d, the index of HOSTNAME=%s in TPU_WORKER_HOSTNAMES", i, env.pod.name),
 					"each pod has a different index; do not set it in the pod template")
 				return
 			}
 		}
 	}
 	if index := env.pod.index - 1; index >= 0 && index != env.WorkerID {
-		c.add(FindingWorkerID, SeverityWarning, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("%d from JOB_COMPLETION_INDEX", index),
+		c.add(FindingWorkerID, SeverityWarning, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("%d from JOB_COMPLETION_INDEX",
+			index),
 			"if TPU_WORKER_ID is set in the pod template, remove it; GKE sets it")
 	}
 }

@@ -54,7 +54,8 @@ func (o SliceOptions) newCluster(resolver string, env Environment, md Metadata) 
 		}
 	}
 	c.TPU.ProcessBounds = boundsOrMetadata(c.TPU.ProcessBounds, md, "TPU_PROCESS_BOUNDS", "HOST_BOUNDS")
-	c.TPU.ChipsPerProcess = boundsOrMetadata(c.TPU.ChipsPerProcess, md, "TPU_CHIPS_PER_PROCESS_BOUNDS", "CHIPS_PER_HOST_BOUNDS")
+	c.TPU.ChipsPerProcess = boundsOrMetadata(c.TPU.ChipsPerProcess, md, "TPU_CHIPS_PER_PROCESS_BOUNDS",
+		"CHIPS_PER_HOST_BOUNDS")
 	c.TPU.Multislice = newMultislice(env, md)
 
 	addresses, id, err := o.listTasks(env, md, c.TPU.Hosts)

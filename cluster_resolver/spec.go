@@ -166,7 +166,8 @@ func (s ClusterSpec) Address(job string, index int) (string, error) {
 		if len(j.tasks) > 16 {
 			have = append(have, "...")
 		}
-		return "", &errkind.Fault{Match: ErrNoTask, Reason: fmt.Sprintf("no task with index %d in job %q (indices: [%s])", index, truncate(job), strings.Join(have, ", "))}
+		return "", &errkind.Fault{Match: ErrNoTask, Reason: fmt.Sprintf("no task with index %d in job %q (indices: [%s])",
+			index, truncate(job), strings.Join(have, ", "))}
 	}
 	return j.tasks[i].Address, nil
 }

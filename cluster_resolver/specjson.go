@@ -68,20 +68,21 @@ const maxSpec = 16 << 20
 func parseTasks(j *jobSpec, value json.RawMessage) error {
 	source := "cluster." + j.name
 	if len(value) > 0 && value[0] == '[' {
-		bad := func(err error) error {
-			e := parseError(source, string(value[:min(len(value), maxQuoted+1)]), "not a list of addresses", `write ["host:port", ...]`)
+		fail := func(err error) error {
+			e := parseError(source, string(value[:min(len(value), maxQuoted+1)]), "not a list of addresses",
+				`write ["host:port", ...]`)
 			e.Err = err
 			return e
 		}
 		// Decode one address at a time to stop early if the list is too long.
 		d := json.NewDecoder(bytes.NewReader(value))
 		if _, err := d.Token(); err != nil {
-			return bad(err)
+			return fail(err)
 		}
 		for d.More() && len(j.tasks) <= maxWorkers {
 			var a string
 			if err := d.Decode(&a); err != nil {
-				return bad(err)
+				return fail(err)
 			}
 			j.tasks = append(j.tasks, TaskAddress{len(j.tasks), a})
 		}

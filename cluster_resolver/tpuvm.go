@@ -51,7 +51,8 @@ func (r TPUVM) Resolve(ctx context.Context) (Cluster, error) {
 		bounds := boundsOrMetadata(env.ProcessBounds, md, "TPU_PROCESS_BOUNDS", "HOST_BOUNDS")
 		a, err := parseAccelerator("accelerator-type", md.AcceleratorType)
 		if bounds.Size() > 1 || bounds == (Bounds{}) && err == nil && a.minHosts > 1 {
-			return Cluster{}, parseError("worker-network-endpoints", "", "absent, but "+md.AcceleratorType+" has several workers",
+			return Cluster{}, parseError("worker-network-endpoints", "",
+				"absent, but "+md.AcceleratorType+" has several workers",
 				"set TPU_WORKER_HOSTNAMES, or wait until the node is READY")
 		}
 		md.Endpoints = []Endpoint{{Host: "localhost"}}

@@ -28,12 +28,13 @@ func (e *statusError) Error() string {
 
 var (
 	errNoServer    = errkind.New(errkind.NotFoundError, "no metadata server at this address")
-	errNotMetadata = errkind.New(errkind.NotFoundError, "the response has no header Metadata-Flavor: Google, so the server is not a metadata server")
-	errConnection  = errkind.New(errkind.UnavailableError, "connection failed")
+	errNotMetadata = errkind.New(errkind.NotFoundError,
+		"the response has no header Metadata-Flavor: Google, so the server is not a metadata server")
+	errConnection = errkind.New(errkind.UnavailableError, "connection failed")
 )
 
-// connectionError is a failed connection. It matches only its kind and context errors, and cannot be
-// unwrapped, because the client library retries network errors that it finds by unwrapping.
+// connectionError is a failed connection. It matches only its kind and context errors, and cannot
+// be unwrapped, because the client library retries network errors that it finds by unwrapping.
 type connectionError struct{ kind, cause error }
 
 func (e *connectionError) Error() string { return e.kind.Error() + ": " + e.cause.Error() }
@@ -94,7 +95,8 @@ func (t *metadataTransport) RoundTrip(req *http.Request) (*http.Response, error)
 		res.Body.Close()
 		return nil, errNotMetadata
 	}
-	if to, err := res.Location(); err == nil && res.StatusCode < 400 && (to.Host != req.URL.Host || to.Scheme != req.URL.Scheme) {
+	if to, err := res.Location(); err == nil && res.StatusCode < 400 && (to.Host != req.URL.Host ||
+		to.Scheme != req.URL.Scheme) {
 		// The client library ignores the error of CheckSameHost and returns this response.
 		res.Body.Close()
 		return nil, redirectError(to.Host)

@@ -29,7 +29,8 @@ const (
 	EventWatchEnded
 )
 
-var eventNames = [...]string{"", "preempted", "maintenance-terminate", "maintenance-migrate", "maintenance-end", "unknown", "watch-ended"}
+var eventNames = [...]string{"", "preempted", "maintenance-terminate", "maintenance-migrate", "maintenance-end",
+	"unknown", "watch-ended"}
 
 // String returns the name of the kind, such as "preempted".
 func (k EventKind) String() string {

@@ -47,7 +47,8 @@ const (
 	InternalError
 )
 
-var kindNames = [...]string{"unknown", "ValueError", "TypeError", "RuntimeError", "NotImplementedError", "AssertionError",
+var kindNames = [...]string{"unknown", "ValueError", "TypeError", "RuntimeError", "NotImplementedError",
+	"AssertionError",
 	"InvalidArgumentError",
 	"OutOfRangeError", "NotFoundError", "ResourceExhaustedError", "DataLossError", "FailedPreconditionError",
 	"UnavailableError",

@@ -55,9 +55,9 @@ func (f *Fault) Kind() Kind {
 	return KindOf(f.Err)
 }
 
-// Format returns "what: reason: cause; hint", which is the format of all errors of this module. Parts
-// that are empty or nil are omitted. what starts with the name of a package; if the text of cause
-// starts with the same name, the name is omitted there.
+// Format returns "what: reason: cause; hint", which is the format of all errors of this module.
+// Parts that are empty or nil are omitted. what starts with the name of a package; if the text of
+// cause starts with the same name, the name is omitted there.
 func Format(what, reason string, cause error, hint string) string {
 	text := what
 	if reason != "" {

@@ -46,11 +46,11 @@ func (o Options) validate(mesh sharding.Mesh) error {
 		switch {
 		case err != nil:
 		case kind == logical.KindNone && len(r.Largest) == 0 && r.State == 0:
-			err = &logical.RuleError{Rule: i, Text: r.String(), Reason: "it splits nothing", Hint: `give the axes of each dimension, as logical.Over("", "logical")`}
+			err = &logical.RuleError{Rule: i, Text: r.String(), Reason: "it splits nothing", Hint: `give the axes of each dimension, as logical.SplitOverAxes("", "logical")`}
 		case kind == logical.KindAssign, r.Annotation.Parts() != nil:
 			err = &logical.RuleError{Rule: i, Text: r.String(),
 				Reason: "a program over the whole batch has no logical device of its own",
-				Hint:   `name the axes, as logical.Over("", "logical")`}
+				Hint:   `name the axes, as logical.SplitOverAxes("", "logical")`}
 		}
 	}
 	if of := (*logical.RuleError)(nil); errors.As(err, &of) {

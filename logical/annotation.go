@@ -18,8 +18,8 @@ const (
 	KindAssign
 	// KindReplicate is the kind of [Replicated]: every logical device holds the complete tensor.
 	KindReplicate
-	// KindSplit is the kind of [SplitInto] and [SplitOverAxes]: every logical device holds one shard of the
-	// tensor.
+	// KindSplit is the kind of [SplitInto] and [SplitOverAxes]: every logical device holds one shard
+	// of the tensor.
 	KindSplit
 )
 
@@ -134,7 +134,8 @@ func (a Annotation) ValidateOn(mesh sharding.Mesh, tensor string, shape []int) e
 	product := 1
 	for dim, part := range a.PartsOn(mesh) {
 		if part < 1 {
-			return fail("split", dim, "use 1 for a dimension that is not split", "dimension %d is split into %d parts", dim, part)
+			return fail("split", dim, "use 1 for a dimension that is not split", "dimension %d is split into %d parts", dim,
+				part)
 		}
 		if shape[dim]%part != 0 {
 			axes := ""

@@ -15,12 +15,12 @@ const (
 	ReplicaAxis = "replica"
 )
 
-// NewMesh returns the mesh of a replica's logical devices with the given axes, slowest first. Logical
-// device i has the row-major coordinates of i. Without axes, the mesh has the single axis
+// NewMesh returns the mesh of a replica's logical devices with the given axes, slowest first.
+// Logical device i has the row-major coordinates of i. Without axes, the mesh has the single axis
 // [LogicalAxis]. If devices is 0, the number of devices is the product of the axis sizes.
 //
-// NewMesh returns an [*Error] if the product of the sizes is not devices, if a size is below 1, or if
-// an axis name is empty, repeated, equal to [ReplicaAxis], or contains characters other than
+// NewMesh returns an [*Error] if the product of the sizes is not devices, if a size is below 1, or
+// if an axis name is empty, repeated, equal to [ReplicaAxis], or contains characters other than
 // letters, digits, '_' and '-'.
 func NewMesh(devices int, axes ...sharding.Axis) (sharding.Mesh, error) {
 	fail := func(err error, hint, format string, args ...any) (sharding.Mesh, error) {

@@ -22,11 +22,11 @@
 //
 // The functions above annotate a node inside a step. Each returns a node with the same value and
 // the same gradient. Arguments and variables exist before the step is traced, so they are annotated
-// with values: [SplitInto], [SplitOverAxes], [Replicated] and [AssignTo], or [Rules] for many variables at
-// once.
+// with values: [SplitInto], [SplitOverAxes], [Replicated] and [AssignTo], or [Rules] for many
+// variables at once.
 //
-// AnnotationFor arguments and variables, only a split saves memory. An argument or variable that is assigned
-// or replicated is stored completely on every logical device.
+// For arguments and variables, only a split saves memory. An argument or variable that is
+// assigned or replicated is stored completely on every logical device.
 //
 // # Effect on results
 //
@@ -36,10 +36,11 @@
 //
 // # Cost
 //
-// The ops of [Assign] and [OnDevice] are compiled into a branch that only the assigned device executes.
-// The result is then sent to the other devices. Placing an op on one device is therefore only
-// useful if the op takes longer than sending its result. Values that the backward pass needs from a
-// region use the same amount of memory on all devices; the other devices fill theirs with zeros.
+// The ops of [Assign] and [OnDevice] are compiled into a branch that only the assigned device
+// executes. The result is then sent to the other devices. Placing an op on one device is therefore
+// only useful if the op takes longer than sending its result. Values that the backward pass needs
+// from a region use the same amount of memory on all devices; the other devices fill theirs with
+// zeros.
 //
 // # Order of shards
 //
@@ -72,8 +73,8 @@
 // of the compiled program has more and smaller axes (see [FactorAxes]); results do not change.
 //
 // An annotation of a variable can also name the axis of the replicas, [ReplicaAxis]. The variable
-// is then sharded over the replicas: Over("replica", "model") splits the rows of a matrix over the
-// replicas, and the columns over an axis of each replica.
+// is then sharded over the replicas: SplitOverAxes("replica", "model") splits the rows of a matrix
+// over the replicas, and the columns over an axis of each replica.
 //
 // # Rules
 //

@@ -7,11 +7,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// AxisFactors are the mesh axes of a compiled step. They are the logical axes of a replica, factored so
-// that every split of the step uses complete axes. A logical axis that no split divides is one mesh
-// axis of the same name. A divided axis becomes the axes name.0, name.1 and so on, slowest first.
-// For example, an axis "logical" of 8 devices can be factored into "logical.0" of size 2 and
-// "logical.1" of size 4.
+// AxisFactors are the mesh axes of a compiled step. They are the logical axes of a replica,
+// factored so that every split of the step uses complete axes. A logical axis that no split divides
+// is one mesh axis of the same name. A divided axis becomes the axes name.0, name.1 and so on,
+// slowest first. For example, an axis "logical" of 8 devices can be factored into "logical.0" of
+// size 2 and "logical.1" of size 4.
 //
 // AxisFactors are an immutable value.
 type AxisFactors struct {
@@ -19,10 +19,10 @@ type AxisFactors struct {
 	logicalNames []string // the name of each factor's logical axis
 }
 
-// FactorAxes returns the smallest number of factors of a replica's logical axes (see [NewMesh]) that can
-// express all splits of the annotations. A split over named axes does not divide an axis. A split
-// by number with parts p0, p1, ... divides the row-major list of devices at the products p0, p0*p1,
-// and so on.
+// FactorAxes returns the smallest number of factors of a replica's logical axes (see [NewMesh])
+// that can express all splits of the annotations. A split over named axes does not divide an axis.
+// A split by number with parts p0, p1, ... divides the row-major list of devices at the products
+// p0, p0*p1, and so on.
 //
 // Common factors exist only if, for any two of these products and the cumulative products of the
 // axis sizes, one divides the other. Otherwise, as for splits into 3 x 2 and 2 x 3 over 6 devices,
@@ -65,9 +65,9 @@ func FactorAxes(mesh sharding.Mesh, annotations ...Annotation) (AxisFactors, err
 	size = 1
 	for _, axis := range mesh.Axes() {
 		var sizes []int
-		for i, cut := range products {
-			if cut > size && cut <= size*axis.Size {
-				sizes = append(sizes, cut/products[i-1])
+		for i, product := range products {
+			if product > size && product <= size*axis.Size {
+				sizes = append(sizes, product/products[i-1])
 			}
 		}
 		size *= axis.Size
@@ -101,13 +101,13 @@ func (f AxisFactors) Names() []string {
 func (f AxisFactors) FactorsOf(names ...string) []string {
 	var axes []string
 	for _, name := range names {
-		known := false
+		found := false
 		for i, logicalName := range f.logicalNames {
 			if logicalName == name {
-				axes, known = append(axes, f.axes[i].Name), true
+				axes, found = append(axes, f.axes[i].Name), true
 			}
 		}
-		if !known {
+		if !found {
 			axes = append(axes, name)
 		}
 	}

@@ -37,11 +37,14 @@ type Target interface {
 // constant, the result of a collective, or a reshape of one of these. An op on split tensors keeps
 // its split, and its result is then gathered on every device. Random ops and ops inside a loop body
 // or branch always run on all devices. If a tensor is assigned more than once, the first assignment
-// is used. To run several ops on one device independent of the readers of their results, use [OnDevice].
+// is used. To run several ops on one device independent of the readers of their results, use
+// [OnDevice].
 //
 // Devices are numbered from 0. Assign panics with an [*Error] if the replica does not have device
 // k.
-func Assign(x *graph.Node, k int) *graph.Node { return applyAnnotation("assign", x, AssignTo(k)) }
+func Assign(x *graph.Node, device int) *graph.Node {
+	return applyAnnotation("assign", x, AssignTo(device))
+}
 
 // Replicate returns x with a copy on every logical device of the replica, like TensorFlow's
 // experimental_replicate_to_logical_devices. The gradient is replicated, too.
@@ -90,7 +93,7 @@ func annotateNode(op string, x *graph.Node, a Annotation, adjoint bool) *graph.N
 	if target.InRegion() {
 		panic(&Error{Op: op, Shape: x.Shape().Dimensions, Dim: -1, Devices: target.LogicalDevices(),
 			Reason: "called inside a region that runs on one logical device",
-			Hint:   "annotate before or after the On region"})
+			Hint:   "annotate before or after the OnDevice region"})
 	}
 	return target.Annotate(x, a, adjoint, func(v *graph.Node) *graph.Node {
 		return annotateNode(op, v, a, !adjoint)

@@ -10,36 +10,36 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// OnDevice runs f only on logical device k. The other logical devices of the replica skip the ops of f in
-// the forward and backward pass, and receive the result. f receives x and returns one node of any
-// shape.
+// OnDevice runs f only on the given logical device. The other logical devices of the replica skip
+// the ops of f in the forward and backward pass, and receive the result. f receives x and returns
+// one node of any shape.
 //
 // f may use variables and constants of the step. Pass any other outside node as an argument (see
-// [OnDeviceMany]). Regions cannot be nested, and cannot contain annotations or collectives, because the
-// other devices do not run the region. The gradient of a region cannot be differentiated again. On
-// panics with an [*Error] if one of these conditions is violated.
+// [OnDeviceMany]). Regions cannot be nested, and cannot contain annotations or collectives, because
+// the other devices do not run the region. The gradient of a region cannot be differentiated again.
+// OnDevice panics with an [*Error] if one of these conditions is violated.
 //
-// Device k sends the result to the other devices, at the cost of its bytes on the interconnect. In
-// the backward pass it also sends the gradients of the arguments and variables. Values that the
-// backward pass needs stay on device k, but use the same amount of memory on the other devices.
+// The device sends the result to the other devices, at the cost of its bytes on the interconnect.
+// In the backward pass it also sends the gradients of the arguments and variables. Values that the
+// backward pass needs stay on the device, but use the same amount of memory on the other devices.
 //
-// OnDevice can also be used in the body of a loop over layers (package loop) and in a block (package
-// remat). There the policy of the loop or block decides whether the values for the backward pass
-// are kept or recomputed. A region is recomputed as a unit, because a policy cannot select values
-// inside a region. Errors in the arguments and results of such a region are an [*errkind.Fault]
-// instead of an [*Error].
-func OnDevice(k int, x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
+// OnDevice can also be used in the body of a loop over layers (package loop) and in a block
+// (package remat). There the policy of the loop or block decides whether the values for the
+// backward pass are kept or recomputed. A region is recomputed as a unit, because a policy cannot
+// select values inside a region. Errors in the arguments and results of such a region are an
+// [*errkind.Fault] instead of an [*Error].
+func OnDevice(device int, x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
 	if f == nil {
-		return OnDeviceMany(k, []*graph.Node{x}, nil)[0]
+		return OnDeviceMany(device, []*graph.Node{x}, nil)[0]
 	}
-	return OnDeviceMany(k, []*graph.Node{x}, func(in []*graph.Node) []*graph.Node {
+	return OnDeviceMany(device, []*graph.Node{x}, func(in []*graph.Node) []*graph.Node {
 		return []*graph.Node{f(in[0])}
 	})[0]
 }
 
-// OnDeviceMany is like [OnDevice], but with several arguments and results. At least one argument and one result
-// are required.
-func OnDeviceMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
+// OnDeviceMany is like [OnDevice], but with several arguments and results. At least one argument
+// and one result are required.
+func OnDeviceMany(device int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
 	if len(inputs) == 0 {
 		panic(&Error{Op: "on", Dim: -1, Reason: "there are no arguments", Hint: "pass the nodes that the region reads"})
 	}
@@ -47,8 +47,8 @@ func OnDeviceMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*g
 	fail := func(reason, hint string) {
 		panic(&Error{Op: "on", Dim: -1, Devices: target.LogicalDevices(), Reason: reason, Hint: hint})
 	}
-	if err := AssignTo(k).ValidateOn(target.LogicalMesh(), "", nil); err != nil {
-		fail(fmt.Sprintf("there is no logical device %d in a replica of %d devices", k, target.LogicalDevices()),
+	if err := AssignTo(device).ValidateOn(target.LogicalMesh(), "", nil); err != nil {
+		fail(fmt.Sprintf("there is no logical device %d in a replica of %d devices", device, target.LogicalDevices()),
 			fmt.Sprintf("use a number from 0 to %d", target.LogicalDevices()-1))
 	}
 	g := inputs[0].Graph()
@@ -64,10 +64,10 @@ func OnDeviceMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*g
 		fail("called inside a closure (a loop body or a branch)", "move the region out of the closure")
 	}
 	if len(target.OpenPasses()) > 0 {
-		return traceNested(target, k, inputs, f)
+		return traceNested(target, device, inputs, f)
 	}
 	inputs, isRecomputed := recomputed.StopCheckpoints(inputs)
-	r := &deviceRegion{target: target, device: k}
+	r := &deviceRegion{target: target, device: device}
 	first := graph.NodeId(len(g.Nodes()))
 	enters := make([]*graph.Node, len(inputs))
 	outputs := r.trace(func() []*graph.Node {
@@ -97,12 +97,13 @@ func OnDeviceMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*g
 
 // traceNested traces a region inside another region, such as a loop body, which is traced as a
 // separate function.
-func traceNested(target region.Target, k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
+func traceNested(target region.Target, device int, inputs []*graph.Node,
+	f func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
 	arguments := make([]region.Argument, len(inputs))
 	for i, x := range inputs {
 		arguments[i] = region.Argument{Node: x, Mapping: region.Identity{}}
 	}
-	return region.Trace(target, region.On{Device: k}, arguments, func(in []*graph.Node) (results []region.Result) {
+	return region.Trace(target, region.On{Device: device}, arguments, func(in []*graph.Node) (results []region.Result) {
 		for _, y := range f(in) {
 			results = append(results, region.Result{Node: y, Mapping: region.Identity{}})
 		}
@@ -110,8 +111,8 @@ func traceNested(target region.Target, k int, inputs []*graph.Node, f func(input
 	})
 }
 
-// deviceRegion is the state of one On call. It records the inputs of the region, where the gradient
-// of the region is separated from the gradient of the step.
+// deviceRegion is the state of one OnDevice call. It records the inputs of the region, where the
+// gradient of the region is separated from the gradient of the step.
 type deviceRegion struct {
 	target Target
 	device int
@@ -170,7 +171,7 @@ func (r *deviceRegion) collectSources(nodes, inputs, enters, outputs []*graph.No
 		case node.Id() < first && len(node.Inputs()) > 0:
 			panic(&Error{Op: "on", Shape: node.Shape().Dimensions, Dim: -1, Devices: r.target.LogicalDevices(),
 				Reason: fmt.Sprintf("the region %s node %q from outside", verb, node.String()),
-				Hint:   "pass it to OnMany as an argument"})
+				Hint:   "pass it to OnDeviceMany as an argument"})
 		}
 	}
 	for _, node := range nodes {
@@ -214,7 +215,8 @@ func (r *deviceRegion) exportResult(y *graph.Node) *graph.Node {
 	}
 	var sum *graph.Node
 	for i, source := range r.sources {
-		term := r.target.EmitOp(source, region.ZerosLike{Slot: slot}, func(v *graph.Node) *graph.Node { return backward(v)[i] })
+		term := r.target.EmitOp(source, region.ZerosLike{Slot: slot},
+			func(v *graph.Node) *graph.Node { return backward(v)[i] })
 		if sum == nil {
 			sum = term
 		} else {

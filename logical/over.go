@@ -9,13 +9,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// SplitOverAxes returns the annotation of [SplitOver], the equivalent of JAX's PartitionSpec. dims has one
-// entry for each dimension of the tensor: "-" or "" for a dimension that is not split, the name of
-// an axis, or several names joined by "+" or ",", slowest first. The tensor is replicated over axes
-// that are not named.
+// SplitOverAxes returns the annotation of [SplitOver], the equivalent of JAX's PartitionSpec. dims
+// has one entry for each dimension of the tensor: "-" or "" for a dimension that is not split, the
+// name of an axis, or several names joined by "+" or ",", slowest first. The tensor is replicated
+// over axes that are not named.
 //
-// AnnotationFor variables (see [Rules]), one entry can include the axis [ReplicaAxis]. Each replica then
-// holds one shard of the variable along this dimension.
+// For variables (see [Rules]), one entry can include the axis [ReplicaAxis]. Each replica
+// then holds one shard of the variable along this dimension.
 func SplitOverAxes(dims ...string) Annotation {
 	axes := make([][]string, len(dims))
 	for i, dim := range dims {
@@ -132,11 +132,11 @@ func (a Annotation) WithinReplica() Annotation {
 // checkAxisNames returns the dimension, the problem and the correction of the first invalid axis
 // name of a split. The reason is empty if all names are valid.
 func (a Annotation) checkAxisNames(mesh sharding.Mesh) (dim int, reason, hint string) {
-	at := map[string]int{}
+	firstDim := map[string]int{}
 	for dim, names := range a.axes {
 		for _, name := range names {
 			_, known := mesh.AxisSize(name)
-			first, repeated := at[name]
+			first, repeated := firstDim[name]
 			switch {
 			case name == "":
 				return dim, fmt.Sprintf("dimension %d has an empty axis name", dim),
@@ -152,7 +152,7 @@ func (a Annotation) checkAxisNames(mesh sharding.Mesh) (dim int, reason, hint st
 			case repeated:
 				return dim, fmt.Sprintf("axis %q splits dimension %d and dimension %d", name, first, dim), "use each axis once"
 			}
-			at[name] = dim
+			firstDim[name] = dim
 		}
 	}
 	return -1, "", ""
@@ -181,8 +181,8 @@ func (a Annotation) numParts() int {
 	return product
 }
 
-// WithoutLeadingDim returns the annotation of the slices along dimension 0 of an annotated tensor, such as the
-// layers of a stack. It returns the zero value if dimension 0 is split.
+// WithoutLeadingDim returns the annotation of the slices along dimension 0 of an annotated tensor,
+// such as the layers of a stack. It returns the zero value if dimension 0 is split.
 func (a Annotation) WithoutLeadingDim() Annotation {
 	switch {
 	case a.kind != KindSplit:

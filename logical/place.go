@@ -16,17 +16,17 @@ type Placement struct {
 	// Rules are the indices of the rules that apply to the variable, including rules that could not
 	// be followed.
 	Rules []int
-	// UnsplitReason explains why dimensions that a rule splits are not split. It is empty if all rules were
-	// followed.
+	// UnsplitReason explains why dimensions that a rule splits are not split. It is empty if all rules
+	// were followed.
 	UnsplitReason string
 	// RuleText describes the rules that determined the placement.
 	RuleText string
 }
 
-// PlaceVariable returns the placement of a variable with the given path and dimensions. A dimension that
-// its axes do not divide is not split. If the rule is Required, Place returns a [*RuleError] for
-// this dimension. The splits of the rules must be by axis names, and the rules must be valid for
-// the mesh (see [Rules.Validate]).
+// PlaceVariable returns the placement of a variable with the given path and dimensions. A dimension
+// that its axes do not divide is not split. If the rule is Required, Place returns a [*RuleError]
+// for this dimension. The splits of the rules must be by axis names, and the rules must be valid
+// for the mesh (see [Rules.Validate]).
 func (rules Rules) PlaceVariable(mesh sharding.Mesh, path string, dims []int) (Placement, error) {
 	p := Placement{}
 	axes := make([][]string, len(dims))
@@ -47,32 +47,34 @@ func (rules Rules) PlaceVariable(mesh sharding.Mesh, path string, dims []int) (P
 	}
 	first, largest := rules.matchVariable(path, dims)
 	for i, r := range rules {
-		if rank := r.Annotation.Rank(); (first < 0 || i < first) && rank >= 0 && rank != len(dims) && len(dims) > 0 && r.matches(path) {
+		if rank := r.Annotation.Rank(); (first < 0 || i < first) && rank >= 0 && rank != len(dims) && len(dims) > 0 &&
+			r.matches(path) {
 			addMiss(&skipped, i, fmt.Sprintf("it splits %d dimensions, but the variable has %d", rank, len(dims)))
 		}
 	}
 	if first >= 0 {
 		addRule(first)
 		for dim, names := range rules[first].Annotation.axes {
-			over, parts := region.NontrivialAxes(mesh, names)
+			splitAxes, parts := region.NontrivialAxes(mesh, names)
 			if parts > 1 && (dims[dim]%parts != 0 || dims[dim] == 0) {
-				addMiss(&unsplit, first, fmt.Sprintf("dimension %d of size %d is not divisible by %s", dim, dims[dim], formatAxisSizes(mesh, over)))
+				addMiss(&unsplit, first, fmt.Sprintf("dimension %d of size %d is not divisible by %s", dim, dims[dim],
+					formatAxisSizes(mesh, splitAxes)))
 				continue
 			}
-			axes[dim] = over
+			axes[dim] = splitAxes
 		}
 	}
-	split := func(i int, over []string) {
-		dim, text := largestDim(mesh, over, dims, axes)
+	split := func(i int, splitAxes []string) {
+		dim, text := largestDim(mesh, splitAxes, dims, axes)
 		if text != "" {
 			addMiss(&unsplit, i, text)
 		}
 		if dim >= 0 {
-			axes[dim], _ = region.NontrivialAxes(mesh, over)
+			axes[dim], _ = region.NontrivialAxes(mesh, splitAxes)
 			addRule(i)
 		}
 	}
-	of, level := stateByName(path)
+	owner, level := stateByName(path)
 	for _, i := range largest {
 		split(i, rules[i].Largest)
 	}
@@ -80,18 +82,19 @@ func (rules Rules) PlaceVariable(mesh sharding.Mesh, path string, dims []int) (P
 		split(i, []string{ReplicaAxis})
 	}
 	parts := make([]sharding.Dim, len(dims))
-	for dim, over := range axes {
-		parts[dim].Axes = over
+	for dim, splitAxes := range axes {
+		parts[dim].Axes = splitAxes
 	}
-	p.Spec, p.RuleText, p.UnsplitReason = sharding.NewSpec(parts...), strings.Join(applied, ", "), strings.Join(unsplit, "; ")
+	p.Spec, p.RuleText, p.UnsplitReason = sharding.NewSpec(parts...), strings.Join(applied, ", "), strings.Join(unsplit,
+		"; ")
 	if p.RuleText == "" {
 		p.RuleText = "no rule"
 	}
 	if first < 0 && len(skipped) > 0 {
 		p.RuleText += " (" + strings.Join(skipped, "; ") + ")"
 	}
-	if of != "" && len(applied) > 0 {
-		p.RuleText += ", as state of " + of
+	if owner != "" && len(applied) > 0 {
+		p.RuleText += ", as state of " + owner
 	}
 	return p, required
 }
@@ -104,8 +107,8 @@ func largestDim(mesh sharding.Mesh, names []string, dims []int, split [][]string
 	if parts < 2 {
 		return -1, ""
 	}
-	for _, over := range split {
-		for _, axis := range over {
+	for _, used := range split {
+		for _, axis := range used {
 			if slices.Contains(axes, axis) {
 				return -1, "" // the annotation already uses the axis
 			}
@@ -117,7 +120,7 @@ func largestDim(mesh sharding.Mesh, names []string, dims []int, split [][]string
 			dim = i
 		}
 	}
-	if dim < 0 && slices.ContainsFunc(split, func(over []string) bool { return len(over) == 0 }) {
+	if dim < 0 && slices.ContainsFunc(split, func(used []string) bool { return len(used) == 0 }) {
 		reason = fmt.Sprintf("no dimension of %v is divisible by %s", dims, formatAxisSizes(mesh, axes))
 	}
 	return dim, reason

@@ -11,16 +11,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/similar"
 )
 
-// RuleUsage records which rules match at least one variable. It is safe for concurrent use. The zero
-// value has recorded no variables.
+// RuleUsage records which rules match at least one variable. It is safe for concurrent use. The
+// zero value has recorded no variables.
 type RuleUsage struct {
 	mu   sync.Mutex
 	used []bool
 }
 
-// Record records the rules that apply to a variable. A rule with a State is also recorded if the path
-// matches but the variable has fewer than Smallest elements, because a model can consist of small
-// variables only.
+// Record records the rules that apply to a variable. A rule with a State is also recorded if the
+// path matches but the variable has fewer than MinElements elements, because a model can consist of
+// small variables only.
 func (u *RuleUsage) Record(rules Rules, path string, dims []int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -44,7 +44,7 @@ func (u *RuleUsage) Unused(rules Rules) (missing []int) {
 	return missing
 }
 
-// KindNone reports whether no rule matches a recorded variable.
+// NoneUsed reports whether no rule matches a recorded variable.
 func (u *RuleUsage) NoneUsed() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -84,7 +84,7 @@ func (r Rule) ExplainUnused(known []Variable) string {
 		}
 		listed := strings.Join(sameName[:min(limit, len(sameName))], ", ") + more
 		if len(r.Largest) > 0 {
-			return fmt.Sprintf("matches only variables with fewer elements than Smallest: %s; reduce Smallest", listed)
+			return fmt.Sprintf("matches only variables with fewer elements than MinElements: %s; reduce MinElements", listed)
 		}
 		return fmt.Sprintf("splits variables of rank %d, but matches only variables of other ranks: %s; write one entry for each dimension",
 			r.Annotation.Rank(), listed)

@@ -26,7 +26,7 @@ type Rule struct {
 	// an Annotation. This split is added to the split of a rule with named axes, unless that rule
 	// already uses the axes.
 	Largest []string
-	// StateFor selects the training state of the matching variables that is sharded over the replicas
+	// State selects the training state of the matching variables that is sharded over the replicas
 	// (see [MatchState]). It is applied in addition to the annotations of other rules.
 	State StateSharding
 	// MinElements is the minimum number of elements of a variable for Largest and State to apply. 0
@@ -49,7 +49,7 @@ type Rule struct {
 // variable without a matching rule is replicated on every device.
 type Rules []Rule
 
-// defaultMinElements is used if Rule.Smallest is 0.
+// defaultMinElements is used if Rule.MinElements is 0.
 const defaultMinElements = 1024
 
 // Match returns a rule that annotates the variables whose path matches the regular expression
@@ -58,10 +58,10 @@ func Match(pattern string, annotation Annotation) Rule {
 	return Rule{Pattern: regexp.MustCompile(pattern), Annotation: annotation}
 }
 
-// MatchState returns a rule that shards training state of the matching variables over the replicas: the
-// optimizer state, gradients or parameters, as in ZeRO. The pattern "" matches all variables.
-// Variables with fewer than 1024 elements are not sharded unless [Rule.Smallest] is set. Share
-// panics if the pattern is invalid.
+// MatchState returns a rule that shards training state of the matching variables over the replicas:
+// the optimizer state, gradients or parameters, as in ZeRO. The pattern "" matches all variables.
+// Variables with fewer than 1024 elements are not sharded unless [Rule.MinElements] is set.
+// MatchState panics if the pattern is invalid.
 func MatchState(pattern string, state StateSharding) Rule {
 	return Rule{Pattern: regexp.MustCompile(pattern), State: state}
 }
@@ -86,21 +86,22 @@ func (r Rule) matches(path string) bool {
 	if r.Pattern.MatchString(path) {
 		return true
 	}
-	of := OwnerOfState(path, nil)
-	return of != "" && r.Pattern.MatchString(of)
+	owner := OwnerOfState(path, nil)
+	return owner != "" && r.Pattern.MatchString(owner)
 }
 
 // AppliesTo reports whether the rule applies to a variable with the given path and dimensions.
 func (r Rule) AppliesTo(path string, dims []int) bool {
 	switch rank := r.Annotation.Rank(); {
-	case (len(r.Largest) > 0 || r.State != 0) && product(dims) < cmp.Or(r.MinElements, defaultMinElements), rank >= 0 && rank != len(dims):
+	case (len(r.Largest) > 0 || r.State != 0) && product(dims) < cmp.Or(r.MinElements, defaultMinElements), rank >= 0 &&
+		rank != len(dims):
 		return false
 	}
 	return r.matches(path)
 }
 
-// StateFor returns the training state of a variable that is sharded over the replicas, and the index
-// of the rule. Without such a rule it returns ShardNothing and -1.
+// StateFor returns the training state of a variable that is sharded over the replicas, and the
+// index of the rule. Without such a rule it returns ShardNothing and -1.
 func (rules Rules) StateFor(path string, dims []int) (StateSharding, int) {
 	for i, r := range rules {
 		switch {
@@ -132,9 +133,9 @@ func (rules Rules) matchVariable(path string, dims []int) (first int, more []int
 	return first, more
 }
 
-// AnnotationFor returns the annotation of a variable, and the index of the rule that determined it, or -1
-// without a rule. Rules that split another number of dimensions are skipped. The mesh has the axis
-// of the replicas and the logical axes.
+// AnnotationFor returns the annotation of a variable, and the index of the rule that determined it,
+// or -1 without a rule. Rules that split another number of dimensions are skipped. The mesh has the
+// axis of the replicas and the logical axes.
 func (rules Rules) AnnotationFor(mesh sharding.Mesh, path string, dims []int) (Annotation, int) {
 	rule, largest := rules.matchVariable(path, dims)
 	var a Annotation
@@ -183,9 +184,9 @@ func (rules Rules) Validate(mesh sharding.Mesh) error {
 		case r.State != 0 && (r.State < ShardNothing || r.State > ShardParameters):
 			return fail(nil, "use ShardNothing, ShardOptimizer, ShardGradients or ShardParameters", "%s is undefined", r.State)
 		case r.MinElements < 0:
-			return fail(nil, "use 0 or more", "Smallest is %d", r.MinElements)
+			return fail(nil, "use 0 or more", "MinElements is %d", r.MinElements)
 		case r.MinElements > 0 && len(r.Largest) == 0 && r.State == 0:
-			return fail(nil, "remove Smallest", "Smallest is used only with Largest and State")
+			return fail(nil, "remove MinElements", "MinElements is used only with Largest and State")
 		case r.Optional && r.Required:
 			return fail(nil, "set only one of them", "it is optional and required")
 		case len(r.Largest) > 0 && slices.ContainsFunc(rules, usesNumbers):

@@ -10,8 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// builtinRuleSets maps the name of a built-in set to a function that returns its rules. The argument is
-// the axis for model parallelism.
+// builtinRuleSets maps the name of a built-in set to a function that returns its rules. The
+// argument is the axis for model parallelism.
 var builtinRuleSets = map[string]func(model string) Rules{
 	"fsdp":     func(string) Rules { return Rules{fullStateRule(ShardParameters)} },
 	"zero1":    func(string) Rules { return Rules{fullStateRule(ShardOptimizer)} },
@@ -25,10 +25,10 @@ func fullStateRule(state StateSharding) Rule {
 	return r
 }
 
-// megatronRules splits the layers of GoMLX's transformers and feed-forward networks in pairs: the first
-// layer of a pair by its outputs and the second by its inputs, so that each pair needs only one
-// all-reduce. The patterns cover the scopes of the packages zoo/transformer, layers/attention and
-// layers/fnn, and common names of imported models.
+// megatronRules splits the layers of GoMLX's transformers and feed-forward networks in pairs: the
+// first layer of a pair by its outputs and the second by its inputs, so that each pair needs only
+// one all-reduce. The patterns cover the scopes of the packages zoo/transformer, layers/attention
+// and layers/fnn, and common names of imported models.
 func megatronRules(model string) Rules {
 	rule := func(pattern string, dims ...string) Rule {
 		return Rule{Pattern: regexp.MustCompile(pattern), Annotation: SplitOverAxes(dims...), Optional: true}
@@ -55,9 +55,9 @@ func megatronRules(model string) Rules {
 
 // BuiltinRules returns the rules of a built-in set for a mesh:
 //
-//	fsdp      Share("", ShardParameters)
-//	zero2     Share("", ShardGradients)
-//	zero1     Share("", ShardOptimizer)
+//	fsdp      MatchState("", ShardParameters)
+//	zero2     MatchState("", ShardGradients)
+//	zero1     MatchState("", ShardOptimizer)
 //	megatron  splits attention, feed-forward layers and embeddings of GoMLX's transformers and fnn
 //	          over the axis "model" or "logical", or else over the last axis of the mesh
 //

@@ -77,7 +77,8 @@ func ParseRules(data []byte) (Rules, error) {
 	for i, e := range file.Rules {
 		r := Rule{MinElements: e.MinElements, Optional: e.Optional, Required: e.Required}
 		if e.Variable == nil {
-			return nil, ruleError(i, nil, `set "variable" to a regular expression for paths of variables`, `"variable" is missing`)
+			return nil, ruleError(i, nil, `set "variable" to a regular expression for paths of variables`,
+				`"variable" is missing`)
 		}
 		pattern, err := regexp.Compile(*e.Variable)
 		if err != nil {
@@ -133,7 +134,8 @@ func (rules Rules) MarshalJSON() ([]byte, error) {
 		case r.Annotation.Kind() == KindReplicate:
 			e.Replicate = true
 		case r.Annotation.axes == nil:
-			return nil, &RuleError{Rule: i, Text: r.String(), Reason: "the JSON form has splits by names only", Hint: "name the axes, as in -,logical"}
+			return nil, &RuleError{Rule: i, Text: r.String(), Reason: "the JSON form has splits by names only",
+				Hint: "name the axes, as in -,logical"}
 		default:
 			e.Split = r.Annotation.String()
 		}

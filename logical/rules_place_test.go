@@ -88,8 +88,8 @@ func TestValidateRejectsInvalidRules(t *testing.T) {
 		`it has no pattern`:                                                                                       {Annotation: SplitOverAxes("logical")},
 		`it has an annotation and axes for the largest dimension`:                                                 {Pattern: regexp.MustCompile("w"), Annotation: SplitOverAxes("logical"), Largest: []string{"replica"}},
 		`it is optional and required`:                                                                             {Pattern: regexp.MustCompile("w"), Annotation: SplitOverAxes("logical"), Optional: true, Required: true},
-		`Smallest is -1; use 0 or more`:                                                                           {Pattern: regexp.MustCompile("w"), Largest: []string{"replica"}, MinElements: -1},
-		`Smallest is used only with Largest and State`:                                                            {Pattern: regexp.MustCompile("w"), Annotation: SplitOverAxes("logical"), MinElements: 3},
+		`MinElements is -1; use 0 or more`:                                                                        {Pattern: regexp.MustCompile("w"), Largest: []string{"replica"}, MinElements: -1},
+		`MinElements is used only with Largest and State`:                                                         {Pattern: regexp.MustCompile("w"), Annotation: SplitOverAxes("logical"), MinElements: 3},
 		`it splits a variable and shards its state`:                                                               {Pattern: regexp.MustCompile("w"), Annotation: SplitOverAxes("logical"), State: ShardOptimizer},
 		`StateSharding(9) is undefined; use ShardNothing`:                                                         MatchState("w", 9),
 	} {

@@ -92,5 +92,5 @@ func TestUnreachedSuggestsSimilarNames(t *testing.T) {
 	assert.Equal(t, `splits variables of rank 1, but matches only variables of other ranks: "/down/weights" (Float32[4 4]); write one entry for each dimension`, rules[1].ExplainUnused(known))
 	assert.Contains(t, rules[2].ExplainUnused(known), `matches no variable; the nearest names are "/`)
 	large := logical.Rule{Pattern: regexp.MustCompile("down"), Largest: []string{"replica"}}
-	assert.Contains(t, large.ExplainUnused(known), `matches only variables with fewer elements than Smallest: "/down/weights"`)
+	assert.Contains(t, large.ExplainUnused(known), `matches only variables with fewer elements than MinElements: "/down/weights"`)
 }

@@ -59,8 +59,8 @@ func (s StateSharding) String() string {
 // ParseStateSharding returns the constant with the given name (see [StateSharding.String]). Any
 // other name is an error of kind ValueError.
 func ParseStateSharding(name string) (StateSharding, error) {
-	if at := slices.Index(stateNames, name); at > 0 {
-		return StateSharding(at), nil
+	if i := slices.Index(stateNames, name); i > 0 {
+		return StateSharding(i), nil
 	}
 	return 0, &errkind.Fault{Op: "logical: state sharding", Reason: fmt.Sprintf("unknown name %q", name),
 		Hint: `use "none", "optimizer", "gradients" or "parameters"`, Class: errkind.ValueError}
@@ -76,11 +76,11 @@ const gradientScope = "acc_grads"
 // OwnerOfState returns the path of the variable whose training state is stored at path, or "".
 // Optimizers store the state of a variable below a path that contains the path of the variable,
 // such as "/AdamOptimizer/hidden/weights_1st_moment". The function variable reports whether a path
-// is a variable; OwnerOfState returns the longest variable path that starts at a slash of path after the
-// first.
+// is a variable; OwnerOfState returns the longest variable path that starts at a slash of path
+// after the first.
 //
-// If variable is nil, OwnerOfState recognizes names that GoMLX uses: the moments of optimizers, in any
-// scope, and accumulated gradients such as "/acc_grads/hidden/weights".
+// If variable is nil, OwnerOfState recognizes names that GoMLX uses: the moments of optimizers, in
+// any scope, and accumulated gradients such as "/acc_grads/hidden/weights".
 func OwnerOfState(path string, variable func(path string) bool) (owner string) {
 	if variable == nil {
 		owner, _ = stateByName(path)

@@ -12,8 +12,10 @@ import (
 // parameters that are not donated.
 //
 // n is the number of acquired arguments. After an error, the caller must release the first n
-// arguments. keep and drop count the parameters that are not donated and the donated handles.
-func (l *LoadedExecutable) acquireArguments(s *launchState, args, results [][]*Buffer, donate []bool) (n, keep, drop int,
+// arguments. numNonDonated is the number of parameters that are not donated, and numDonated the
+// number of donated handles.
+func (l *LoadedExecutable) acquireArguments(s *launchState, args, results [][]*Buffer, donate []bool) (n, numNonDonated,
+	numDonated int,
 	err error) {
 	s.numInPlace = 0
 	params := s.params
@@ -36,26 +38,26 @@ func (l *LoadedExecutable) acquireArguments(s *launchState, args, results [][]*B
 				} else {
 					b.owner.Store(s.id) // a result of this launch may reuse the buffer
 				}
-				s.Donated[drop] = b.handle.c
-				drop++
+				s.Donated[numDonated] = b.handle.c
+				numDonated++
 			} else {
 				if err := b.acquire(); err != nil {
 					return n, 0, 0, acquireError(args, donate, d, i, err)
 				}
 				if d == 0 {
-					s.NonDonated[keep] = int64(i)
-					keep++
+					s.NonDonated[numNonDonated] = int64(i)
+					numNonDonated++
 				}
 			}
 			s.Args[n] = b.handle.c
 			n++
-			have := b.shape.Load()
-			if b.device.Load() != device || params != nil && params[i] != have && !params[i].accepts(have) {
+			got := b.shape.Load()
+			if b.device.Load() != device || params != nil && params[i] != got && !params[i].accepts(got) {
 				return n, 0, 0, l.mismatchError(params, d, i, b)
 			}
 		}
 	}
-	return n, keep, drop, nil
+	return n, numNonDonated, numDonated, nil
 }
 
 // foreignBufferError returns the error for a buffer that is nil or belongs to another client.
@@ -71,8 +73,8 @@ func foreignBufferError(b *Buffer, result bool, device, index int) error {
 // shape.
 func (l *LoadedExecutable) mismatchError(params []*shape, d, i int, b *Buffer) error {
 	e := &ArgumentError{Device: d, Index: i}
-	if have, want := b.device.Load(), l.devices[d]; have != want {
-		e.Reason = fmt.Sprintf("it is on device %d, but this position of the launch is device %d", have.ID(), want.ID())
+	if got, want := b.device.Load(), l.devices[d]; got != want {
+		e.Reason = fmt.Sprintf("it is on device %d, but this position of the launch is device %d", got.ID(), want.ID())
 		e.Hint = "copy it with CopyToDevice"
 	} else {
 		e.Reason = fmt.Sprintf("it is %v, but the program expects %v", b.shape.Load(), params[i])
@@ -164,7 +166,8 @@ func (l *LoadedExecutable) acquireResults(s *launchState, args, results [][]*Buf
 	return nil
 }
 
-// isInPlaceResult reports whether result j, buffer b, replaces the donated argument with the same number.
+// isInPlaceResult reports whether result j, buffer b, replaces the donated argument with the same
+// number.
 func isInPlaceResult(args []*Buffer, donate []bool, j int, b *Buffer) bool {
 	return j < len(args) && donate != nil && donate[j] && args[j] == b
 }
@@ -198,7 +201,7 @@ func (l *LoadedExecutable) releaseResults(s *launchState, results [][]*Buffer) {
 
 // checkLists checks the numbers of devices, arguments and results of a call. It does not allocate
 // memory unless it returns an error.
-func (l *LoadedExecutable) checkLists(args, results [][]*Buffer, o ExecuteOptions) error {
+func (l *LoadedExecutable) checkLists(args, results [][]*Buffer, opts ExecuteOptions) error {
 	if len(l.devices) == 0 {
 		return &ArgumentError{Device: -1, Index: -1, Reason: "the program uses no device of this process"}
 	}
@@ -224,13 +227,13 @@ func (l *LoadedExecutable) checkLists(args, results [][]*Buffer, o ExecuteOption
 				Reason: fmt.Sprintf("%d entries, but the program has %d results", len(results[d]), len(l.outputs))}
 		}
 	}
-	if o.Donate != nil && len(o.Donate) != want {
+	if opts.Donate != nil && len(opts.Donate) != want {
 		return &ArgumentError{Device: -1, Index: -1,
-			Reason: fmt.Sprintf("Donate has %d entries, but the program has %d parameters", len(o.Donate), want)}
+			Reason: fmt.Sprintf("Donate has %d entries, but the program has %d parameters", len(opts.Donate), want)}
 	}
-	if int(int32(o.LaunchID)) != o.LaunchID {
+	if int(int32(opts.LaunchID)) != opts.LaunchID {
 		return &ArgumentError{Device: -1, Index: -1,
-			Reason: fmt.Sprintf("LaunchID %d does not fit into 32 bits", o.LaunchID)}
+			Reason: fmt.Sprintf("LaunchID %d does not fit into 32 bits", opts.LaunchID)}
 	}
 	return nil
 }
@@ -248,7 +251,7 @@ func (l *LoadedExecutable) releaseAfterFailure(s *launchState, args, results [][
 				continue
 			}
 			b.owner.Store(0)
-			if gone, err := l.core.api.BufferIsDeleted(b.handle.c); err == nil && gone {
+			if deleted, err := l.core.api.BufferIsDeleted(b.handle.c); err == nil && deleted {
 				_ = b.handle.destroy()
 				b.releaseExclusive(bufDonated)
 			} else {

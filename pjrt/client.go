@@ -55,27 +55,27 @@ const maxCPUDevices = 1024
 // time can open it. An option of an unsupported type is an error of kind ValueError. If ctx ends
 // first, NewClient returns the cause of ctx, and closes the client as soon as the plugin has
 // created it.
-func (p *Plugin) NewClient(ctx context.Context, o ClientOptions) (*Client, error) {
+func (p *Plugin) NewClient(ctx context.Context, opts ClientOptions) (*Client, error) {
 	if p.api == nil {
 		return nil, zeroValueError("create client", "plugin", "Open")
 	}
-	options, err := namedValues(o.Options)
+	options, err := namedValues(opts.Options)
 	if err != nil {
 		return nil, err
 	}
-	if v, ok := o.Options["cpu_device_count"]; ok {
+	if v, ok := opts.Options["cpu_device_count"]; ok {
 		i := slices.IndexFunc(options, func(n capi.NamedValue) bool { return n.Name == "cpu_device_count" })
 		if n, ok := options[i].Value.(int64); !ok || n < 1 || n > maxCPUDevices {
 			return nil, optionError("cpu_device_count", "", "%v (%T) is not an int64 from 1 to %d", v, v, maxCPUDevices)
 		}
 	}
-	given := ClientOptions{Options: cloneAttributes(o.Options), KeyValues: o.KeyValues}
-	return callWithContext(ctx, "create client", func() (*Client, error) { return p.newClient(ctx, options, given) },
+	copied := ClientOptions{Options: cloneAttributes(opts.Options), KeyValues: opts.KeyValues}
+	return callWithContext(ctx, "create client", func() (*Client, error) { return p.newClient(ctx, options, copied) },
 		func(c *Client) { c.Close() }, nil)
 }
 
-func (p *Plugin) newClient(ctx context.Context, options []capi.NamedValue, given ClientOptions) (*Client, error) {
-	values, err := serveKeyValues(ctx, given.KeyValues)
+func (p *Plugin) newClient(ctx context.Context, options []capi.NamedValue, opts ClientOptions) (*Client, error) {
+	values, err := serveKeyValues(ctx, opts.KeyValues)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,8 @@ func (p *Plugin) newClient(ctx context.Context, options []capi.NamedValue, given
 		values.close()
 		return nil, p.wrapError("create client", err)
 	}
-	c := &Client{clientHandle: &clientHandle{api: p.api, path: p.path, client: handle, keyValues: values}, plugin: p, options: given}
+	c := &Client{clientHandle: &clientHandle{api: p.api, path: p.path, client: handle, keyValues: values}, plugin: p,
+		options: opts}
 	c.refs.Store(1)
 	live.Add(live.Client, unsafe.Pointer(handle))
 	if err := c.readProperties(); err != nil {
@@ -150,8 +151,8 @@ func (c *Client) readProperties() (err error) {
 }
 
 // Close closes the client. While buffers, executables or topologies of the client are open, or
-// calls are running, Close has no effect and returns an [*InUseError] with their numbers. Close runs
-// the garbage collector if it finds open objects, so that unreachable objects do not count.
+// calls are running, Close has no effect and returns an [*InUseError] with their numbers. Close
+// runs the garbage collector if it finds open objects, so that unreachable objects do not count.
 //
 // Close waits up to one second for compilations and executions whose caller has returned because
 // its context ended. If the work is still running then, Close succeeds, and the plugin's client is

@@ -49,8 +49,8 @@ const splitCountOption = "xla_cpu_parallel_codegen_split_count"
 // cpuDefaults are overrides that the CPU plugin needs for correct results.
 var cpuDefaults = map[string]any{"xla_cpu_enable_fast_min_max": false, "xla_cpu_use_xnnpack": false}
 
-// WithPlatformDefaults returns o with the platform's default compile options filled in. platform is a name such as
-// "cpu".
+// WithPlatformDefaults returns o with the platform's default compile options filled in. platform is
+// a name such as "cpu".
 func (o CompileOptions) WithPlatformDefaults(platform string) CompileOptions {
 	if platform != "cpu" {
 		return o
@@ -88,7 +88,8 @@ func (o CompileOptions) encode(devices int, hasDevice func(id int) bool) ([]byte
 		return nil, err
 	}
 
-	// build is an ExecutableBuildOptionsProto. Device ordinal -1 means that the assignment selects the devices.
+	// build is an ExecutableBuildOptionsProto. Device ordinal -1 means that the assignment selects the
+	// devices.
 	build := protoint.AppendInt(nil, 1, -1)
 	build = protoint.AppendInt(build, 4, int64(replicas))
 	build = protoint.AppendInt(build, 5, int64(partitions))
@@ -143,10 +144,10 @@ func (o CompileOptions) checkAssignment(replicas, partitions int, hasDevice func
 				partitions)
 		}
 		for p, id := range row {
-			if at, ok := seen[id]; ok {
+			if first, ok := seen[id]; ok {
 				return compileError("DeviceAssignment",
 					"device %d is assigned to both replica %d, partition %d and replica %d, partition %d",
-					id, at[0], at[1], r, p)
+					id, first[0], first[1], r, p)
 			}
 			if hasDevice != nil && !hasDevice(id) {
 				return compileError("DeviceAssignment", "replica %d, partition %d: device %d does not exist", r, p, id)
@@ -157,16 +158,16 @@ func (o CompileOptions) checkAssignment(replicas, partitions int, hasDevice func
 	return nil
 }
 
-// encodeAssignment returns an encoded DeviceAssignmentProto, which lists the devices of all replicas
-// for each partition.
-func encodeAssignment(a [][]int) []byte {
-	partitions := len(a[0])
-	out := protoint.AppendInt(nil, 1, int64(len(a)))
+// encodeAssignment returns an encoded DeviceAssignmentProto, which lists the devices of all
+// replicas for each partition.
+func encodeAssignment(assignment [][]int) []byte {
+	partitions := len(assignment[0])
+	out := protoint.AppendInt(nil, 1, int64(len(assignment)))
 	out = protoint.AppendInt(out, 2, int64(partitions))
 	for p := range partitions {
-		ids := make([]int, len(a))
-		for r := range a {
-			ids[r] = a[r][p]
+		ids := make([]int, len(assignment))
+		for r := range assignment {
+			ids[r] = assignment[r][p]
 		}
 		out = protoint.AppendBytes(out, 3, protoint.AppendInts(nil, 1, ids))
 	}
@@ -200,7 +201,8 @@ func decodeAssignment(b []byte) ([][]int, error) {
 		return nil, err
 	}
 	if uint64(len(columns)) != partitions {
-		return nil, fmt.Errorf("%w: a device assignment for %d partitions lists %d", errMalformedHLO, partitions, len(columns))
+		return nil, fmt.Errorf("%w: a device assignment for %d partitions lists %d", errMalformedHLO, partitions,
+			len(columns))
 	}
 	for _, c := range columns {
 		if uint64(len(c)) != replicas {
@@ -259,8 +261,8 @@ func encodeOverride(name string, value any) ([]byte, error) {
 		Hint:   "use string, bool, int, int64 or float64"}
 }
 
-// maxSplitCount is the limit of the number of parts into which the CPU compiler splits a program. Each
-// part is a copy of the program, so that larger numbers use too much memory.
+// maxSplitCount is the limit of the number of parts into which the CPU compiler splits a program.
+// Each part is a copy of the program, so that larger numbers use too much memory.
 const maxSplitCount = 1024
 
 // checkSplitCount checks the number of parts. XLA also accepts the number as a string.

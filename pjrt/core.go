@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// dependentKind is a kind of object or work that keeps a client open.
+// dependentKind is a kind of object or work that keeps a client open, called a dependent.
 type dependentKind int
 
 const (
@@ -23,14 +23,15 @@ const (
 	numDependentKinds
 )
 
-// clientHandle is the part of a Client that its children refer to. It has no pointer to the Client, so that
-// the garbage collector can find out that the Client is unreachable.
+// clientHandle owns the C client of a Client. The objects of the client refer to the handle. It has
+// no pointer to the Client, so that the garbage collector can find out that the Client is
+// unreachable.
 type clientHandle struct {
 	api    *capi.API
 	path   string
 	client capi.Client
 
-	// refs counts the Client and its children. It is closedRefs or less once the C client is
+	// refs counts the Client and its dependents. It is closedRefs or less once the C client is
 	// destroyed.
 	refs       atomic.Int64
 	dependents [numDependentKinds]atomic.Int64
@@ -44,7 +45,7 @@ type clientHandle struct {
 
 	events eventPipe
 
-	// keyValues is the key-value store, or nil.
+	// keyValues serves the key-value store, or is nil.
 	keyValues *keyValueServer
 
 	// lastHostShape is the shape of the last copy from the host.
@@ -54,8 +55,8 @@ type clientHandle struct {
 	memories map[capi.Memory]*Memory
 }
 
-// acquire adds a child. It returns ErrClosed if the client is closed.
-func (c *clientHandle) acquire(k dependentKind) error {
+// acquire adds a dependent. It returns ErrClosed if the client is closed.
+func (c *clientHandle) acquire(kind dependentKind) error {
 	if c == nil {
 		return ErrClosed // the client is a zero value
 	}
@@ -65,25 +66,26 @@ func (c *clientHandle) acquire(k dependentKind) error {
 			return ErrClosed
 		}
 		if c.refs.CompareAndSwap(n, n+1) {
-			c.dependents[k].Add(1)
+			c.dependents[kind].Add(1)
 			return nil
 		}
 	}
 }
 
-// addDependents changes the number of children by delta. The caller must have retained the client.
-func (c *clientHandle) addDependents(k dependentKind, delta int) {
+// addDependents changes the number of dependents by delta. The caller must have acquired the
+// client.
+func (c *clientHandle) addDependents(kind dependentKind, delta int) {
 	if delta != 0 {
-		c.dependents[k].Add(int64(delta))
+		c.dependents[kind].Add(int64(delta))
 		c.refs.Add(int64(delta))
 	}
 }
 
-// release removes a child. The last release destroys a client that is unreachable, or that was
+// release removes a dependent. The last release destroys a client that is unreachable, or that was
 // closed while work was running.
-func (c *clientHandle) release(k dependentKind) {
-	c.unref() // first, because Close expects one reference when there are no children
-	c.dependents[k].Add(-1)
+func (c *clientHandle) release(kind dependentKind) {
+	c.unref() // first, because Close expects one reference when there are no dependents
+	c.dependents[kind].Add(-1)
 }
 
 func (c *clientHandle) unref() {
@@ -93,7 +95,7 @@ func (c *clientHandle) unref() {
 	}
 }
 
-// close destroys the client if it has no children.
+// close destroys the client if it has no dependents.
 func (c *clientHandle) close() error {
 	if !c.refs.CompareAndSwap(1, closedRefs) {
 		return c.inUseError("close client")
@@ -127,7 +129,8 @@ func (c *clientHandle) isIdle() bool {
 	return false
 }
 
-// collectGarbage runs the garbage collector and waits, for one second at most, for a cleanup to run.
+// collectGarbage runs the garbage collector and waits, for one second at most, for a cleanup to
+// run.
 func collectGarbage() {
 	ran := make(chan struct{})
 	runtime.AddCleanup(new(*clientHandle), func(ran chan struct{}) { close(ran) }, ran)

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// DType is the element type of a buffer. The values are those of PJRT_Buffer_Type.
+// DType is the element type of a buffer. The values equal PJRT_Buffer_Type.
 type DType int
 
 // The element types. Pred is a boolean. Names of 8-bit floating-point types contain the number of
@@ -86,8 +86,8 @@ func (t DType) Bits() int {
 // use the low bits of one byte each.
 func (t DType) HostBytes() int { return (t.Bits() + 7) / 8 }
 
-// requiredMinor returns the PJRT minor version that introduced the type. Older plugins read beyond the
-// end of a table for such a type.
+// requiredMinor returns the PJRT minor version that introduced the type. Older plugins read beyond
+// the end of a table for such a type.
 func (t DType) requiredMinor() int {
 	switch t {
 	case S1, U1:

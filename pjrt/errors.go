@@ -37,9 +37,9 @@ func contextError(ctx context.Context, op string) error { return opError(op, "",
 
 // zeroValueError returns the error of an operation on a zero value. constructor is the function
 // that creates valid values.
-func zeroValueError(op, what, from string) error {
-	return &errkind.Fault{Op: "pjrt: " + op, Reason: "the " + what + " is a zero value", Err: ErrClosed,
-		Hint: "create it with " + from}
+func zeroValueError(op, object, constructor string) error {
+	return &errkind.Fault{Op: "pjrt: " + op, Reason: "the " + object + " is a zero value", Err: ErrClosed,
+		Hint: "create it with " + constructor}
 }
 
 // Error is an error that a plugin returned, or reports that the plugin does not implement a

@@ -38,7 +38,7 @@ type executableHandle struct {
 	params *[]*shape
 }
 
-// withHandle runs f while holding a use of the C executable.
+// withHandle runs f while the C executable cannot be freed.
 func (h *executableHandle) withHandle(op string, f func() error) error {
 	if h == nil {
 		return zeroValueError(op, "executable", "Compile")
@@ -78,7 +78,8 @@ func (e *Executable) Close() error {
 	return e.closeOnce("close executable")
 }
 
-// readProperty returns a record in which only property p is valid. The record may share memory with e.
+// readProperty returns a record in which only property p is valid. The record may share memory with
+// e.
 func (e *Executable) readProperty(p property) (r ExecutableRecord, err error) {
 	if e.record == nil {
 		err = e.withHandle(p.name, func() error { return p.read(e.executableHandle, &r) })
@@ -189,15 +190,15 @@ func (e *Executable) OptimizedProgram() (Program, error) {
 // on the same kind of device. The result contains a checksum.
 //
 // An executable that was loaded by [Client.Load] returns an error that matches [ErrDeserialized],
-// unless [LoadOptions].Keep was set. The reason is that the CPU plugin would serialize it without
-// its machine code.
+// unless [LoadOptions].KeepSerialized was set. The reason is that the CPU plugin would serialize it
+// without its machine code.
 func (e *Executable) Serialize() ([]byte, error) {
 	if e.record == nil && e.executableHandle != nil && e.deserialized {
 		if e.serialized != nil {
 			return encodeSerialized(e.serialized, e.params), nil
 		}
 		return nil, &errkind.Fault{Op: "pjrt: serialize", Err: ErrDeserialized,
-			Hint: "use the original bytes, or set LoadOptions.Keep when you load them"}
+			Hint: "use the original bytes, or set LoadOptions.KeepSerialized when you load them"}
 	}
 	r, err := e.readProperty(propSerialized)
 	if e.record != nil {

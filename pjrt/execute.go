@@ -25,7 +25,7 @@ import (
 // Execute waits while eight earlier launches of the program are still running, because plugins keep
 // the handle of a donated buffer until its run ends and have queues of limited length. Programs on
 // several devices are enqueued one at a time per client.
-func (l *LoadedExecutable) Execute(ctx context.Context, args, results [][]*Buffer, o ExecuteOptions) error {
+func (l *LoadedExecutable) Execute(ctx context.Context, args, results [][]*Buffer, opts ExecuteOptions) error {
 	if ctx.Err() != nil {
 		return contextError(ctx, "execute")
 	}
@@ -34,18 +34,18 @@ func (l *LoadedExecutable) Execute(ctx context.Context, args, results [][]*Buffe
 	}
 	if l.primaryState.CompareAndSwap(primaryIdle, primaryInUse) {
 		s := l.primaryLaunch
-		done, err := l.executeInPlace(s, args, results, &o)
+		done, err := l.executeInPlace(s, args, results, &opts)
 		l.putLaunch(s)
 		if done {
 			return err
 		}
 	}
-	return l.acquireLaunchAndExecute(args, results, o)
+	return l.acquireLaunchAndExecute(args, results, opts)
 }
 
 // acquireLaunchAndExecute implements Execute for all arguments and results.
-func (l *LoadedExecutable) acquireLaunchAndExecute(args, results [][]*Buffer, o ExecuteOptions) error {
-	if err := l.checkLists(args, results, o); err != nil {
+func (l *LoadedExecutable) acquireLaunchAndExecute(args, results [][]*Buffer, opts ExecuteOptions) error {
+	if err := l.checkLists(args, results, opts); err != nil {
 		return err
 	}
 	if len(l.devices) > 1 {
@@ -57,49 +57,49 @@ func (l *LoadedExecutable) acquireLaunchAndExecute(args, results [][]*Buffer, o 
 	if err != nil {
 		return l.launchError("execute", err)
 	}
-	err = l.execute(s, args, results, o)
+	err = l.execute(s, args, results, opts)
 	l.putLaunch(s)
 	return err
 }
 
-func (l *LoadedExecutable) execute(s *launchState, args, results [][]*Buffer, o ExecuteOptions) error {
+func (l *LoadedExecutable) execute(s *launchState, args, results [][]*Buffer, opts ExecuteOptions) error {
 	if s.params == nil {
 		if p := l.params.Load(); p != nil {
 			s.params = *p
 		}
 	}
-	n, keep, drop, err := l.acquireArguments(s, args, results, o.Donate)
+	n, numNonDonated, numDonated, err := l.acquireArguments(s, args, results, opts.Donate)
 	if err != nil {
-		l.releaseArguments(args, o.Donate, n)
+		l.releaseArguments(args, opts.Donate, n)
 		return err
 	}
 	if s.numInPlace < len(s.slotStates) {
-		if err := l.acquireResults(s, args, results, o.Donate); err != nil {
+		if err := l.acquireResults(s, args, results, opts.Donate); err != nil {
 			l.releaseResults(s, results)
-			l.releaseArguments(args, o.Donate, n)
+			l.releaseArguments(args, opts.Donate, n)
 			return err
 		}
 	}
-	err = l.core.api.Execute(&s.Launch, keep, drop, o.LaunchID)
+	err = l.core.api.Execute(&s.Launch, numNonDonated, numDonated, opts.LaunchID)
 	if err != nil {
-		l.releaseAfterFailure(s, args, results, o.Donate)
+		l.releaseAfterFailure(s, args, results, opts.Donate)
 		return l.core.wrapError("execute", err)
 	}
 	if !s.resultsChecked {
 		err = l.checkResultTypes(s, args)
 	}
-	l.releaseExecutedArguments(s, args, results, o.Donate)
+	l.releaseExecutedArguments(s, args, results, opts.Donate)
 	if s.numInPlace < len(s.slotStates) {
 		l.storeResults(s, results)
 	}
 	return err
 }
 
-// releaseExecutedArguments releases the arguments of a successful launch. The C buffers of donated arguments
-// no longer exist. A result that replaces the argument with the same number is stored in its
-// Buffer.
+// releaseExecutedArguments releases the arguments of a successful launch. The C buffers of donated
+// arguments no longer exist. A result that replaces the argument with the same number is stored in
+// its Buffer.
 func (l *LoadedExecutable) releaseExecutedArguments(s *launchState, args, results [][]*Buffer, donate []bool) {
-	gone := 0
+	numDonated := 0
 	for d, row := range args {
 		dst := results[d]
 		for i, b := range row {
@@ -112,7 +112,7 @@ func (l *LoadedExecutable) releaseExecutedArguments(s *launchState, args, result
 			default:
 				live.Untrack(unsafe.Pointer(b.handle.c))
 				b.handle.c = nil
-				gone++
+				numDonated++
 				if b.owner.Load() == s.id { // no result reuses the Buffer
 					b.owner.Store(0)
 					b.releaseExclusive(bufDonated)
@@ -120,9 +120,9 @@ func (l *LoadedExecutable) releaseExecutedArguments(s *launchState, args, result
 			}
 		}
 	}
-	if gone > 0 {
-		live.AddCount(live.Buffer, -gone)
-		l.core.addDependents(dependentBuffer, -gone)
+	if numDonated > 0 {
+		live.AddCount(live.Buffer, -numDonated)
+		l.core.addDependents(dependentBuffer, -numDonated)
 	}
 }
 
@@ -152,7 +152,7 @@ func (l *LoadedExecutable) storeResults(s *launchState, results [][]*Buffer) {
 
 // checkResultTypes checks, after the first run of a launch, that the results have the shapes that
 // the plugin reported, because later checks rely on these shapes. If the shapes of the parameters
-// are unknown, it takes them from the arguments.
+// are unknown, it uses the shapes of the arguments.
 func (l *LoadedExecutable) checkResultTypes(s *launchState, args [][]*Buffer) error {
 	for j, want := range l.outputs {
 		dtype, err := l.core.api.BufferType(s.Outs[j])

@@ -88,19 +88,19 @@ var tpuPaths = []string{"/lib/libtpu.so", "/usr/lib/libtpu.so", "/usr/local/lib/
 // $TPUSTRATEGY_TPU_PLUGIN, $TPUSTRATEGY_CUDA_PLUGIN); for a TPU, $TPU_LIBRARY_PATH; the installer's
 // directory in UserCacheDir; for a TPU, /lib, /usr/lib and /usr/local/lib. If Path or a variable is
 // set but not valid, Find returns an error and does not continue. The error is a [*FindError].
-func FindPlugin(o FindOptions) (Location, error) {
+func FindPlugin(opts FindOptions) (Location, error) {
 	hint, ok := map[string]string{
 		"cpu":  "run `" + installCommand("cpu") + "`, or `make plugin` in a clone",
 		"tpu":  "run `" + installCommand("tpu") + "`, or `make plugin-tpu` in a clone",
 		"cuda": "run `" + installCommand("cuda") + "`, or set $TPUSTRATEGY_CUDA_PLUGIN to its path",
-	}[o.Kind]
+	}[opts.Kind]
 	if !ok {
-		return Location{}, optionError("Kind", `use "cpu", "tpu" or "cuda"`, "%q is not a kind of plugin", o.Kind)
+		return Location{}, optionError("Kind", `use "cpu", "tpu" or "cuda"`, "%q is not a kind of plugin", opts.Kind)
 	}
-	if o.Stat == nil {
+	if opts.Stat == nil {
 		return Location{}, optionError("Stat", "pass os.Stat", "it is nil")
 	}
-	getenv := o.Getenv
+	getenv := opts.Getenv
 	if getenv == nil {
 		getenv = func(string) string { return "" }
 	}
@@ -108,7 +108,7 @@ func FindPlugin(o FindOptions) (Location, error) {
 	try := func(source, path string) bool {
 		info, err := fs.FileInfo(nil), files.CheckLocal(path)
 		if err == nil {
-			info, err = o.Stat(path)
+			info, err = opts.Stat(path)
 		}
 		if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
 			err = cause.Err // without the path, which the candidate contains
@@ -124,9 +124,9 @@ func FindPlugin(o FindOptions) (Location, error) {
 		return Location{Path: last.Path, Source: last.Source, Tried: tried}, nil
 	}
 
-	explicit := []Candidate{{Source: "Path", Path: o.Path}}
-	names := []string{"TPUSTRATEGY_" + strings.ToUpper(o.Kind) + "_PLUGIN"}
-	if o.Kind == "tpu" {
+	explicit := []Candidate{{Source: "Path", Path: opts.Path}}
+	names := []string{"TPUSTRATEGY_" + strings.ToUpper(opts.Kind) + "_PLUGIN"}
+	if opts.Kind == "tpu" {
 		names = append(names, "TPU_LIBRARY_PATH")
 	}
 	for _, name := range names {
@@ -140,25 +140,26 @@ func FindPlugin(o FindOptions) (Location, error) {
 		if try(c.Source, c.Path) {
 			return found()
 		}
-		return Location{}, &FindError{Plugin: o.Kind, Tried: tried,
+		return Location{}, &FindError{Plugin: opts.Kind, Tried: tried,
 			Hint: fmt.Sprintf("%s is %s: %v; correct or unset it", c.Source, c.Path, tried[len(tried)-1].Err)}
 	}
-	if pin, err := pins.Find(o.Kind, o.GOARCH); err != nil {
+	if pin, err := pins.Find(opts.Kind, opts.GOARCH); err != nil {
 		tried = append(tried, Candidate{"installer", "", err})
 		hint = fmt.Sprintf("set $%s to the path of a plugin for this machine", names[0])
-	} else if o.UserCacheDir == "" {
+	} else if opts.UserCacheDir == "" {
 		err := errors.New("no user cache directory: neither $XDG_CACHE_HOME nor $HOME is an absolute path")
 		tried = append(tried, Candidate{"installer", "", err})
-		hint = fmt.Sprintf("set $HOME to find installed plugins, or set $%s to the path of a plugin; to install one, %s", names[0], hint)
-	} else if try("installer", pin.LibraryPath(o.UserCacheDir)) {
+		hint = fmt.Sprintf("set $HOME to find installed plugins, or set $%s to the path of a plugin; to install one, %s",
+			names[0], hint)
+	} else if try("installer", pin.LibraryPath(opts.UserCacheDir)) {
 		return found()
 	}
-	if o.Kind == "tpu" {
+	if opts.Kind == "tpu" {
 		for _, p := range tpuPaths {
 			if try(filepath.Dir(p), p) {
 				return found()
 			}
 		}
 	}
-	return Location{}, &FindError{Plugin: o.Kind, Tried: tried, Hint: hint}
+	return Location{}, &FindError{Plugin: opts.Kind, Tried: tried, Hint: hint}
 }

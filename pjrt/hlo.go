@@ -12,10 +12,10 @@ import (
 
 var errMalformedHLO = errkind.New(errkind.InternalError, "malformed HLO proto")
 
-// forEachField calls f for each field of an encoded message. v is the value of a varint field, and b
-// of a length-delimited field. Other fields are skipped.
-func forEachField(m []byte, f func(n protowire.Number, v uint64, b []byte) error) error {
-	for field, err := range protoint.Fields(m) {
+// forEachField calls f for each field of an encoded message. v is the value of a varint field, and
+// b of a length-delimited field. Other fields are skipped.
+func forEachField(message []byte, f func(n protowire.Number, v uint64, b []byte) error) error {
+	for field, err := range protoint.Fields(message) {
 		if err != nil {
 			return fmt.Errorf("%w: %v", errMalformedHLO, err)
 		}
@@ -27,8 +27,8 @@ func forEachField(m []byte, f func(n protowire.Number, v uint64, b []byte) error
 }
 
 // lastField returns the last length-delimited field with a number, or nil if there is none.
-func lastField(m []byte, number protowire.Number) (found []byte, err error) {
-	err = forEachField(m, func(n protowire.Number, _ uint64, b []byte) error {
+func lastField(message []byte, number protowire.Number) (found []byte, err error) {
+	err = forEachField(message, func(n protowire.Number, _ uint64, b []byte) error {
 		if n == number && b != nil {
 			found = b
 		}
@@ -50,15 +50,16 @@ var errDynamicShape = errors.New("a shape has a dynamic dimension")
 
 // parseShape decodes a ShapeProto. Its fields are: 2 element type, 3 dimensions, 4 tuple elements,
 // 5 layout, 6 dynamic dimensions. s is nil for a tuple. rowMajor reports whether all arrays have a
-// row-major layout. The error is errDynamicShape if a dimension is dynamic, also in a tuple element.
-func parseShape(m []byte) (s *shape, rowMajor bool, err error) {
+// row-major layout. The error is errDynamicShape if a dimension is dynamic, also in a tuple
+// element.
+func parseShape(shapeProto []byte) (s *shape, rowMajor bool, err error) {
 	var dtype DType
 	var dims []int64
 	rowMajor = true
-	if err := checkStaticShape(m); err != nil {
+	if err := checkStaticShape(shapeProto); err != nil {
 		return nil, false, err
 	}
-	err = forEachField(m, func(n protowire.Number, v uint64, b []byte) (err error) {
+	err = forEachField(shapeProto, func(n protowire.Number, v uint64, b []byte) (err error) {
 		switch n {
 		case 2:
 			dtype = dtypeFromXLA(v)
@@ -73,12 +74,12 @@ func parseShape(m []byte) (s *shape, rowMajor bool, err error) {
 			if err := checkStaticShape(b); err != nil {
 				return err
 			}
-			major, err := isRowMajor(layout)
-			rowMajor = rowMajor && major
+			isMajor, err := isRowMajor(layout)
+			rowMajor = rowMajor && isMajor
 			return err
 		case 5:
-			major, err := isRowMajor(b)
-			rowMajor = rowMajor && major
+			isMajor, err := isRowMajor(b)
+			rowMajor = rowMajor && isMajor
 			return err
 		}
 		return err
@@ -92,10 +93,10 @@ func parseShape(m []byte) (s *shape, rowMajor bool, err error) {
 	return newShapeInt64(dtype, dims), rowMajor, nil
 }
 
-// checkStaticShape returns errDynamicShape if a dimension of a ShapeProto is dynamic. Field 6 marks bounded
-// dynamic dimensions; unbounded ones have a negative size.
-func checkStaticShape(m []byte) error {
-	return forEachField(m, func(n protowire.Number, v uint64, b []byte) error {
+// checkStaticShape returns errDynamicShape if a dimension of a ShapeProto is dynamic. Field 6 marks
+// bounded dynamic dimensions; unbounded ones have a negative size.
+func checkStaticShape(shapeProto []byte) error {
+	return forEachField(shapeProto, func(n protowire.Number, v uint64, b []byte) error {
 		if n != 3 && n != 6 {
 			return nil
 		}

@@ -12,28 +12,30 @@ import (
 //
 // The function duplicates parts of execute because the plugin evicts the caches of the CPU between
 // two launches. Short code causes fewer cache misses, which is measurable for small programs.
-func (l *LoadedExecutable) executeInPlace(s *launchState, args, results [][]*Buffer, o *ExecuteOptions) (bool, error) {
-	width := len(o.Donate)
-	if !s.sameShapes || width != s.numArgs || len(args) != len(l.devices) || len(results) != len(args) || o.LaunchID != 0 {
+func (l *LoadedExecutable) executeInPlace(s *launchState, args, results [][]*Buffer, opts *ExecuteOptions) (bool,
+	error) {
+	width := len(opts.Donate)
+	if !s.sameShapes || width != s.numArgs || len(args) != len(l.devices) || len(results) != len(args) ||
+		opts.LaunchID != 0 {
 		return false, nil
 	}
 	n := 0
 	for d, row := range args {
 		dst, device := results[d], l.devices[d]
 		if len(row) != width || len(dst) != width {
-			l.releaseArguments(args, o.Donate, n)
+			l.releaseArguments(args, opts.Donate, n)
 			return false, nil
 		}
 		for i, b := range row {
-			if dst[i] != b || !o.Donate[i] || b == nil || b.core != l.core ||
+			if dst[i] != b || !opts.Donate[i] || b == nil || b.core != l.core ||
 				!b.status.CompareAndSwap(0, bufExclusive) {
-				l.releaseArguments(args, o.Donate, n)
+				l.releaseArguments(args, opts.Donate, n)
 				return false, nil
 			}
 			s.Args[n] = b.handle.c
 			n++
 			if b.shape.Load() != s.params[i] || b.device.Load() != device {
-				l.releaseArguments(args, o.Donate, n)
+				l.releaseArguments(args, opts.Donate, n)
 				return false, nil
 			}
 		}
@@ -48,7 +50,7 @@ func (l *LoadedExecutable) executeInPlace(s *launchState, args, results [][]*Buf
 	if failed {
 		err := l.core.api.LaunchError(&s.Launch)
 		s.numInPlace = n
-		l.releaseAfterFailure(s, args, results, o.Donate)
+		l.releaseAfterFailure(s, args, results, opts.Donate)
 		return true, l.core.wrapError("execute", err)
 	}
 	n = 0

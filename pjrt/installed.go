@@ -16,12 +16,13 @@ func installCommand(kind string) string {
 	return "go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install " + kind
 }
 
-// checkInstalled returns an error if the library at path is one of the installer's and was changed or
-// truncated since. A library elsewhere passes.
+// checkInstalled returns an error if the library at path is one of the installer's and was changed
+// or truncated since. A library elsewhere passes.
 //
-// Hashing a library costs up to a second. The installer therefore records the size and the modification
-// time of the library that it verified, in a file beside the library. checkInstalled hashes the library
-// only if the record is missing or different, and then writes a new record if it can.
+// Hashing a library costs up to a second. The installer therefore records the size and the
+// modification time of the library that it verified, in a file beside the library. checkInstalled
+// hashes the library only if the record is missing or different, and then writes a new record if it
+// can.
 func checkInstalled(path string) error {
 	pin, ok := findPin(path)
 	if !ok {
@@ -53,8 +54,8 @@ func checkInstalled(path string) error {
 	return nil
 }
 
-// findPin returns the pin of a library in the installer's folder. The folder is named by the hash of the
-// pin's wheel.
+// findPin returns the pin of a library in the installer's folder. The folder is named by the hash
+// of the pin's wheel.
 func findPin(path string) (pins.Pin, bool) {
 	for _, p := range pins.All() {
 		if strings.HasSuffix(path, p.LibraryPath("/")) {
@@ -64,15 +65,16 @@ func findPin(path string) (pins.Pin, bool) {
 	return pins.Pin{}, false
 }
 
-// isVerified reports whether the installer's record has the size and the modification time of a library.
+// isVerified reports whether the installer's record has the size and the modification time of a
+// library.
 func isVerified(path string, pin pins.Pin, info fs.FileInfo) bool {
 	f, _, err := files.Open(path + pins.VerifiedSuffix)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	const most = 256
-	text, err := io.ReadAll(io.LimitReader(f, most))
+	const maxRecordSize = 256
+	text, err := io.ReadAll(io.LimitReader(f, maxRecordSize))
 	recorded, want := strings.TrimSpace(string(text)), pin.VerifiedRecord(info)
 	if info.ModTime().Nanosecond() == 0 { // an archive, such as a container's image, may keep seconds only
 		recorded, _, _ = strings.Cut(recorded, ".")

@@ -22,8 +22,8 @@ type KeyValueStore interface {
 	Put(ctx context.Context, key string, value []byte) error
 }
 
-// keyValueServer handles the requests of a plugin to a KeyValueStore. All methods except handle accept a
-// nil receiver, which means that there is no store.
+// keyValueServer handles the requests of a plugin to a KeyValueStore. All methods except
+// handleRequest accept a nil receiver, which means that there is no store.
 type keyValueServer struct {
 	*callbackServer
 	store  KeyValueStore
@@ -33,8 +33,8 @@ type keyValueServer struct {
 	detach func() bool
 }
 
-// serveKeyValues starts to handle requests. Until created is called, the end of ctx cancels the
-// requests.
+// serveKeyValues starts to handle requests. Until detachContext is called, the end of ctx cancels
+// the requests.
 func serveKeyValues(ctx context.Context, store KeyValueStore) (*keyValueServer, error) {
 	if store == nil {
 		return nil, nil

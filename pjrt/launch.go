@@ -46,7 +46,7 @@ var lastLaunchID atomic.Uint64
 
 // These are the values of loadedHandle.primaryState.
 const (
-	primaryMissing uint32 = iota // there is no first launch
+	primaryMissing uint32 = iota // there is no primary launch
 	primaryIdle                  // available; it counts as a call of the executable
 	primaryInUse
 	primaryRetired // the executable is closed
@@ -60,16 +60,16 @@ type loadedHandle struct {
 	loaded     capi.Loaded
 	executable *executableHandle
 
-	// Calls reuse launches. A call that changes primaryState from primaryIdle to primaryInUse uses first.
-	// The other unused launches are in free.
+	// Calls reuse launches. A call that changes primaryState from primaryIdle to primaryInUse uses
+	// primaryLaunch. The other unused launches are in freeLaunches.
 	primaryState  atomic.Uint32
 	primaryLaunch *launchState
 	launchesMu    sync.Mutex
-	freeLaunches  []*launchState // guarded by launches
+	freeLaunches  []*launchState // guarded by launchesMu
 }
 
 // destroy frees the C objects after the last call. The loaded program is freed only when no query
-// of exec is running, because plugins read it during such queries.
+// of the executable is running, because plugins read it during such queries.
 func (h *loadedHandle) destroy() error {
 	for _, l := range h.freeLaunches {
 		h.freeLaunch(l)
@@ -90,7 +90,7 @@ func (h *loadedHandle) unload() error {
 }
 
 // getLaunch returns an unused launch, or a new one, and registers a call of the executable. A loop
-// always gets the first launch, which needs only one atomic operation.
+// always gets the primary launch, which needs only one atomic operation.
 func (h *loadedHandle) getLaunch(devices, args, results int) (*launchState, error) {
 	if h.primaryState.CompareAndSwap(primaryIdle, primaryInUse) {
 		if h.primaryLaunch.numArgs == args {
@@ -101,7 +101,7 @@ func (h *loadedHandle) getLaunch(devices, args, results int) (*launchState, erro
 	return h.getSecondaryLaunch(devices, args, results)
 }
 
-// getSecondaryLaunch returns a launch from free, or a new one.
+// getSecondaryLaunch returns a launch from freeLaunches, or a new one.
 func (h *loadedHandle) getSecondaryLaunch(devices, args, results int) (*launchState, error) {
 	if !h.acquire() {
 		return nil, ErrClosed
@@ -139,7 +139,7 @@ func (h *loadedHandle) launchError(op string, err error) error {
 	return h.core.wrapError(op, err)
 }
 
-// putLaunch ends the use of a launch. The first launch continues to count as a call of the
+// putLaunch ends the use of a launch. The primary launch continues to count as a call of the
 // executable.
 func (h *loadedHandle) putLaunch(l *launchState) {
 	if !l.isPrimary || !h.primaryState.CompareAndSwap(primaryInUse, primaryIdle) {
@@ -147,7 +147,7 @@ func (h *loadedHandle) putLaunch(l *launchState) {
 	}
 }
 
-// putSecondaryLaunch adds a launch to free.
+// putSecondaryLaunch adds a launch to freeLaunches.
 func (h *loadedHandle) putSecondaryLaunch(l *launchState) {
 	h.launchesMu.Lock()
 	h.freeLaunches = append(h.freeLaunches, l)
@@ -155,7 +155,7 @@ func (h *loadedHandle) putSecondaryLaunch(l *launchState) {
 	h.release()
 }
 
-// demotePrimaryLaunch moves the first launch, which the caller uses, to free.
+// demotePrimaryLaunch moves the primary launch, which the caller uses, to freeLaunches.
 func (h *loadedHandle) demotePrimaryLaunch() {
 	l := h.primaryLaunch
 	h.launchesMu.Lock()
@@ -172,8 +172,8 @@ func (h *loadedHandle) release() {
 	}
 }
 
-// closeOnce closes the executable, and destroys it if no call is running. first is true for the first
-// call.
+// closeOnce closes the executable, and destroys it if no call is running. first is true for the
+// first call.
 func (h *loadedHandle) closeOnce() (first bool, err error) {
 	first, last := h.close()
 	if first && h.primaryState.Swap(primaryRetired) == primaryIdle {

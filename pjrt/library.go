@@ -19,15 +19,15 @@ var elfMachines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM
 // and of the current user.
 type OpenOptions struct {
 	// SHA256, if not empty, is the required hash of the library in hexadecimal digits. Checking it
-	// reads the whole file, which takes about a second for libtpu.
+	// reads the complete file, which costs about a second for libtpu.
 	SHA256 string
 	// Owners are the ids of other users whose files, directories and links are trusted, such as a
 	// build user if the program runs as root.
 	Owners []int
 }
 
-// VerifyPlugin performs all checks of [Open] without loading the library. It returns the absolute path
-// of the library without symbolic links. The error is a [*PluginError] with a correction.
+// VerifyPlugin performs all checks of [Open] without loading the library. It returns the absolute
+// path of the library without symbolic links. The error is a [*PluginError] with a correction.
 //
 // path must be a regular file. The file, each directory in its path and each link must be owned by
 // root, by the user of this process or by one of Owners. Other users must not be able to write to
@@ -36,8 +36,8 @@ type OpenOptions struct {
 // PluginUntrusted, and the cause is a [*PathError].
 //
 // A library that the install command has put into the user's cache directory must not have changed
-// since. Otherwise the reason is PluginDamaged. Inspect hashes such a library only if its size or its
-// modification time has changed.
+// since. Otherwise the reason is PluginDamaged. Inspect hashes such a library only if its size or
+// its modification time has changed.
 func VerifyPlugin(path string, opts ...OpenOptions) (string, error) {
 	if len(opts) > 1 {
 		return "", optionError("OpenOptions", "pass at most one", "there are %d", len(opts))
@@ -46,14 +46,14 @@ func VerifyPlugin(path string, opts ...OpenOptions) (string, error) {
 	if len(opts) > 0 {
 		o = opts[0]
 	}
-	real, err := files.Trust{Owners: o.Owners}.WithProcess().CheckFile(path)
+	realPath, err := files.Trust{Owners: o.Owners}.WithProcess().CheckFile(path)
 	if err != nil {
 		if full, err := filepath.Abs(path); err == nil {
 			path = full
 		}
 		reason := PluginMissing
-		if wrong := (*PathError)(nil); errors.As(err, &wrong) {
-			switch wrong.Reason {
+		if pathErr := (*PathError)(nil); errors.As(err, &pathErr) {
+			switch pathErr.Reason {
 			case files.NotRegular:
 				reason = PluginNotFile
 			case files.OtherOwner, files.OthersCanWrite:
@@ -62,58 +62,58 @@ func VerifyPlugin(path string, opts ...OpenOptions) (string, error) {
 		}
 		return "", pluginError(path, reason, "", err)
 	}
-	if err := checkInstalled(real); err != nil {
+	if err := checkInstalled(realPath); err != nil {
 		return "", err
 	}
-	if err := checkLibrary(real); err != nil {
+	if err := checkLibrary(realPath); err != nil {
 		return "", err
 	}
 	if o.SHA256 == "" {
-		return real, nil
+		return realPath, nil
 	}
-	found, err := files.SHA256(real)
+	found, err := files.SHA256(realPath)
 	if err != nil {
-		return "", pluginError(real, PluginMissing, "", err)
+		return "", pluginError(realPath, PluginMissing, "", err)
 	}
 	if !strings.EqualFold(found, o.SHA256) {
-		return "", pluginError(real, PluginChanged, fmt.Sprintf("its SHA-256 is %s, not %s", found, o.SHA256), nil)
+		return "", pluginError(realPath, PluginChanged, fmt.Sprintf("its SHA-256 is %s, not %s", found, o.SHA256), nil)
 	}
-	return real, nil
+	return realPath, nil
 }
 
 // checkLibrary checks a file before the dynamic loader opens it. The loader executes constructors
 // of the library, and a truncated library would crash the process.
 func checkLibrary(path string) error {
-	wrong := func(r PluginReason, detail string, err error) error { return pluginError(path, r, detail, err) }
+	fail := func(r PluginReason, detail string, err error) error { return pluginError(path, r, detail, err) }
 	f, info, err := files.Open(path)
 	if err != nil {
-		return wrong(PluginMissing, "", err)
+		return fail(PluginMissing, "", err)
 	}
 	defer f.Close()
 	if runtime.GOOS != "linux" {
 		return nil
 	}
 	if info.Size() == 0 {
-		return wrong(PluginNotLibrary, "the file is empty", nil)
+		return fail(PluginNotLibrary, "the file is empty", nil)
 	}
 	var magic [4]byte
 	if _, err := io.ReadFull(f, magic[:]); err != nil || string(magic[:]) != elf.ELFMAG {
-		return wrong(PluginNotLibrary, fmt.Sprintf("the file starts with %q, not the ELF magic", magic[:]), nil)
+		return fail(PluginNotLibrary, fmt.Sprintf("the file starts with %q, not the ELF magic", magic[:]), nil)
 	}
 	e, err := elf.NewFile(f)
 	if err != nil {
-		return wrong(PluginTruncated, "", err)
+		return fail(PluginTruncated, "", err)
 	}
 	if want, ok := elfMachines[runtime.GOARCH]; ok && (e.Machine != want || e.Class != elf.ELFCLASS64) {
-		return wrong(PluginWrongArch, fmt.Sprintf("its architecture is %v, but this process requires %v", e.Machine,
+		return fail(PluginWrongArch, fmt.Sprintf("its architecture is %v, but this process requires %v", e.Machine,
 			want), nil)
 	}
 	if e.Type != elf.ET_DYN {
-		return wrong(PluginNotLibrary, fmt.Sprintf("its ELF type is %v, not a shared object", e.Type), nil)
+		return fail(PluginNotLibrary, fmt.Sprintf("its ELF type is %v, not a shared object", e.Type), nil)
 	}
 	for _, p := range e.Progs {
 		if end := p.Off + p.Filesz; end < p.Off || end > uint64(info.Size()) {
-			return wrong(PluginTruncated, fmt.Sprintf("a segment ends at byte %d, the file at %d", end, info.Size()),
+			return fail(PluginTruncated, fmt.Sprintf("a segment ends at byte %d, the file at %d", end, info.Size()),
 				nil)
 		}
 	}
@@ -122,12 +122,12 @@ func checkLibrary(path string) error {
 	case errors.Is(err, elf.ErrNoSymbols):
 		return nil // without section headers, only the loader can check the symbol
 	case err != nil:
-		return wrong(PluginTruncated, "symbol table", err)
+		return fail(PluginTruncated, "symbol table", err)
 	}
 	for _, s := range symbols {
 		if s.Name == "GetPjrtApi" && s.Section != elf.SHN_UNDEF {
 			return nil
 		}
 	}
-	return wrong(PluginNoEntry, "it does not export GetPjrtApi", nil)
+	return fail(PluginNoEntry, "it does not export GetPjrtApi", nil)
 }

@@ -31,20 +31,21 @@ type LoadedExecutable struct {
 // see [Program]. An invalid option is a [*CompileError]. An error of the compiler is an [*Error],
 // whose Log has the complete message. Compilation takes from milliseconds to minutes. If ctx ends
 // first, Compile returns the cause of ctx; the compiler continues, and its result is discarded.
-func (c *Client) Compile(ctx context.Context, p Program, o CompileOptions) (*LoadedExecutable, error) {
+func (c *Client) Compile(ctx context.Context, program Program, opts CompileOptions) (*LoadedExecutable, error) {
 	if c.clientHandle == nil {
 		return nil, zeroValueError("compile", "client", "NewClient")
 	}
-	p, err := p.withDefaultFormat()
+	program, err := program.withDefaultFormat()
 	if err != nil {
 		return nil, err
 	}
-	options, err := o.WithPlatformDefaults(c.platformName).encode(len(c.devices), func(id int) bool { return c.devicesByID[id] != nil })
+	options, err := opts.WithPlatformDefaults(c.platformName).encode(len(c.devices),
+		func(id int) bool { return c.devicesByID[id] != nil })
 	if err != nil {
 		return nil, err
 	}
-	return c.load(ctx, "compile", p.Code, nil, func(code []byte) (capi.Loaded, error) {
-		return c.api.ClientCompile(c.client, code, p.Format, options)
+	return c.load(ctx, "compile", program.Code, nil, func(code []byte) (capi.Loaded, error) {
+		return c.api.ClientCompile(c.client, code, program.Format, options)
 	})
 }
 
@@ -53,7 +54,8 @@ type LoadOptions struct {
 	// Compile, if not nil, replaces the compile options of the program, such as its device
 	// assignment. Plugins may reject this.
 	Compile *CompileOptions
-	// KeepSerialized stores the serialized bytes in memory, so that [Executable.Serialize] can return them.
+	// KeepSerialized stores the serialized bytes in memory, so that [Executable.Serialize] can return
+	// them.
 	KeepSerialized bool
 }
 
@@ -61,14 +63,15 @@ type LoadOptions struct {
 // the kind of device must be the same. Truncated or modified bytes are a [*CompileError]. The bytes
 // contain machine code, and their checksum is not a signature: load only bytes from a trusted
 // source.
-func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*LoadedExecutable, error) {
+func (c *Client) Load(ctx context.Context, serialized []byte, opts LoadOptions) (*LoadedExecutable, error) {
 	payload, params, err := decodeSerialized(serialized)
 	if err != nil {
 		return nil, err
 	}
 	var options []byte
-	if o.Compile != nil {
-		if options, err = o.Compile.encode(len(c.devices), func(id int) bool { return c.devicesByID[id] != nil }); err != nil {
+	if opts.Compile != nil {
+		if options, err = opts.Compile.encode(len(c.devices),
+			func(id int) bool { return c.devicesByID[id] != nil }); err != nil {
 			return nil, err
 		}
 	}
@@ -79,7 +82,7 @@ func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*L
 		return nil, err
 	}
 	l.exec.deserialized = true
-	if o.KeepSerialized {
+	if opts.KeepSerialized {
 		l.exec.serialized = bytes.Clone(payload)
 	}
 	return l, nil
@@ -253,8 +256,8 @@ func (l *LoadedExecutable) setParams(params []*shape) {
 	l.params.Store(l.exec.params)
 }
 
-// reuseOutputShapes replaces each parameter shape that equals the shape of the result with the same number by
-// that shape, so that the check of a buffer that is both compares only pointers.
+// reuseOutputShapes replaces each parameter shape that equals the shape of the result with the same
+// number by that shape, so that the check of a buffer that is both compares only pointers.
 func (l *LoadedExecutable) reuseOutputShapes(params []*shape) *[]*shape {
 	for i, p := range params {
 		if i < len(l.outputs) && p.equal(l.outputs[i]) {

@@ -26,8 +26,8 @@ type Plugin struct {
 	attributes map[string]any
 }
 
-// openPlugins are the plugins of the process. It is a global variable because a library can be loaded
-// and initialized only once per process.
+// openPlugins are the plugins of the process. It is a global variable because a library can be
+// loaded and initialized only once per process.
 var openPlugins struct {
 	sync.Mutex
 	plugins []*Plugin
@@ -136,10 +136,11 @@ func (p *Plugin) String() string {
 
 func (p *Plugin) wrapError(op string, err error) error { return wrapError(op, p.path, err) }
 
-// callWithContext runs a call that cannot be interrupted. If ctx ends first, await returns the error of ctx
-// at once; the call continues, and its result is passed to discard. done, if not nil, is called
-// after call in every case. await starts a goroutine only if ctx can end.
-func callWithContext[T any](ctx context.Context, op string, call func() (T, error), discard func(T), done func()) (T, error) {
+// callWithContext runs a call that cannot be interrupted. If ctx ends first, it returns the error
+// of ctx at once; the call continues, and its result is passed to discard. done, if not nil, is
+// called after call in every case. await starts a goroutine only if ctx can end.
+func callWithContext[T any](ctx context.Context, op string, call func() (T, error), discard func(T), done func()) (T,
+	error) {
 	var zero T
 	if done == nil {
 		done = func() {}

@@ -53,8 +53,8 @@ func (r PluginReason) String() string { return pluginReasons[r].phrase }
 // correction.
 type PathError = files.Error
 
-// PluginError reports why [Open] or [VerifyPlugin] rejected a file. It matches the errors that its cause
-// matches, such as fs.ErrNotExist.
+// PluginError reports why [Open] or [VerifyPlugin] rejected a file. It matches the errors that its
+// cause matches, such as fs.ErrNotExist.
 type PluginError struct {
 	// Path is the file.
 	Path string
@@ -71,7 +71,7 @@ type PluginError struct {
 // pluginError returns the error of a file with the default hint of its reason.
 func pluginError(path string, r PluginReason, detail string, cause error) *PluginError {
 	e := &PluginError{Path: path, Reason: r, Detail: detail, Hint: pluginReasons[r].hint, Err: cause}
-	if advised := (*PathError)(nil); errors.As(cause, &advised) && advised.Hint != "" {
+	if pathErr := (*PathError)(nil); errors.As(cause, &pathErr) && pathErr.Hint != "" {
 		e.Hint = ""
 	}
 	return e

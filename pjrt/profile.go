@@ -18,9 +18,9 @@ type Profile struct {
 }
 
 // StartProfile starts a recording with the plugin's profiler extension, which libtpu and the CUDA
-// plugin have. Without the extension, the error matches errors.ErrUnsupported. A recording covers
-// the whole process. If two recordings run at the same time, only one of them may contain the
-// devices.
+// plugin have. Without the extension, the error matches errors.ErrUnsupported. A recording includes
+// all activity of the process. If two recordings run at the same time, only one of them may contain
+// the devices.
 func (p *Plugin) StartProfile() (*Profile, error) {
 	if p.api == nil {
 		return nil, zeroValueError("start profile", "plugin", "Open")

@@ -28,8 +28,8 @@ const (
 	FormatHLOWithConfig = "hlo_with_config"
 )
 
-// withDefaultFormat validates the program and returns it with its default format. It returns an error if this
-// process must not compile the program.
+// withDefaultFormat validates the program and returns it with its default format. It returns an
+// error if this process must not compile the program.
 func (p Program) withDefaultFormat() (Program, error) {
 	switch p.Format {
 	case "":

@@ -75,5 +75,6 @@ var (
 )
 
 // recordProperties are the properties of an [ExecutableRecord], except propSerialized.
-var recordProperties = []property{propName, propFingerprint, propCounts, propGeneratedCode, propOutputDTypes, propOutputDims, propOutputMemoryKinds,
+var recordProperties = []property{propName, propFingerprint, propCounts, propGeneratedCode, propOutputDTypes,
+	propOutputDims, propOutputMemoryKinds,
 	propParameterKinds, propCost, propMemory, propOptimized}

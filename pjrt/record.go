@@ -43,10 +43,10 @@ func (r ExecutableRecord) clone() ExecutableRecord {
 	return r
 }
 
-func cloneDims(all [][]int) [][]int {
-	out := slices.Clone(all)
-	for i, dims := range out {
-		out[i] = slices.Clone(dims)
+func cloneDims(d [][]int) [][]int {
+	out := slices.Clone(d)
+	for i, d := range out {
+		out[i] = slices.Clone(d)
 	}
 	return out
 }

@@ -72,7 +72,7 @@ func (p *Plugin) NewTopology(ctx context.Context, name string, options map[strin
 // chipLayoutPattern matches the number of chips along each axis in a name such as "v5e:4x4".
 var chipLayoutPattern = regexp.MustCompile(`[:=_]([0-9]+(?:x[0-9]+)*)`)
 
-// checkTopologyName rejects an axis with 0 chips, by which libtpu would divide, and numbers of
+// checkTopologyName rejects an axis with 0 chips, because libtpu would divide by 0, and numbers of
 // chips for which libtpu would run out of memory.
 func checkTopologyName(name string, options map[string]any) error {
 	slices := 1
@@ -230,7 +230,7 @@ func (t *Topology) Close() error {
 // Compile compiles a program for the devices of the topology, which do not have to be available.
 // The result provides the memory and the cost of the program, and can be serialized for
 // [Client.Load] on such devices. Errors and ctx are as for [Client.Compile].
-func (t *Topology) Compile(ctx context.Context, program Program, o CompileOptions) (*Executable, error) {
+func (t *Topology) Compile(ctx context.Context, program Program, opts CompileOptions) (*Executable, error) {
 	const op = "compile"
 	if t.topologyHandle == nil {
 		return nil, zeroValueError(op, "topology", "NewTopology")
@@ -243,7 +243,7 @@ func (t *Topology) Compile(ctx context.Context, program Program, o CompileOption
 	for _, d := range t.devices {
 		ids[d.ID()] = true
 	}
-	options, err := o.encode(len(t.devices), func(id int) bool { return ids[id] })
+	options, err := opts.encode(len(t.devices), func(id int) bool { return ids[id] })
 	if err != nil {
 		return nil, err
 	}

@@ -23,9 +23,10 @@ func transferError(op, reason, hint string, cause error) error {
 var zeroByte byte
 
 // checkHostTransfer checks the arguments of a transfer and returns the shape of the data.
-func (c *Client) checkHostTransfer(ctx context.Context, op string, data []byte, dtype DType, dims []int, d *Device) (*shape,
+func (c *Client) checkHostTransfer(ctx context.Context, op string, data []byte, dtype DType, dims []int,
+	d *Device) (*shape,
 	error) {
-	wrong := func(format string, args ...any) error {
+	fail := func(format string, args ...any) error {
 		return transferError(op, fmt.Sprintf(format, args...), "", nil)
 	}
 	if ctx.Err() != nil {
@@ -33,23 +34,23 @@ func (c *Client) checkHostTransfer(ctx context.Context, op string, data []byte, 
 	}
 	switch {
 	case d == nil:
-		return nil, wrong("the device is nil")
+		return nil, fail("the device is nil")
 	case d.core != c.clientHandle:
-		return nil, wrong("device %d belongs to another client", d.ID())
+		return nil, fail("device %d belongs to another client", d.ID())
 	case !d.addressable:
-		return nil, wrong("device %d belongs to process %d, but this is process %d", d.ID(), d.ProcessIndex(),
+		return nil, fail("device %d belongs to process %d, but this is process %d", d.ID(), d.ProcessIndex(),
 			c.processIndex)
 	}
 	s := c.lastHostShape.Load() // consecutive transfers often have equal shapes
 	if s == nil || !s.matches(dtype, dims) {
 		var err error
 		if s, err = newShape(dtype, dims); err != nil {
-			return nil, wrong("%v", err)
+			return nil, fail("%v", err)
 		}
 		c.lastHostShape.Store(s)
 	}
 	if len(data) != s.hostBytes {
-		return nil, wrong("%v has %d bytes, but data has %d", s, s.hostBytes, len(data))
+		return nil, fail("%v has %d bytes, but data has %d", s, s.hostBytes, len(data))
 	}
 	if minor := dtype.requiredMinor(); c.api.Minor < minor {
 		return nil, &Error{Op: op, Code: Unimplemented, Plugin: c.path, NeedsMinor: minor,
@@ -176,7 +177,8 @@ func (c *Client) BufferFromHostInPlace(ctx context.Context, data []byte, dtype D
 }
 
 // bufferFromHostZeroCopy implements BufferFromHostZeroCopy and BufferFromHostInPlace.
-func (c *Client) bufferFromHostZeroCopy(ctx context.Context, op string, semantics int, data []byte, dtype DType, dims []int,
+func (c *Client) bufferFromHostZeroCopy(ctx context.Context, op string, semantics int, data []byte, dtype DType,
+	dims []int,
 	d *Device, released func()) (*Buffer, error) {
 	s, err := c.checkHostTransfer(ctx, op, data, dtype, dims, d)
 	if err != nil {

@@ -45,7 +45,7 @@ type Registration struct {
 // Register applies a transform in all later compilations of this process with the plugin, for a
 // client or ahead of time. It requires an extension that libtpu has from 0.0.46.3 and the CUDA
 // plugin from 0.12; without the extension, the error matches errors.ErrUnsupported. The limit is 64
-// transforms; the error of another one matches [ResourceExhausted].
+// transforms; if it is exceeded, the error matches [ResourceExhausted].
 //
 // The compiler checks only the syntax of the new program, and may abort the process if it does not
 // support the program. Use transforms in a separate process of package pjrt/worker, whose Probe is

@@ -36,7 +36,10 @@ func (s OpSharding) mergeSubgroups() OpSharding {
 	for i := range data {
 		order = append(order, i)
 	}
-	kinds := slices.Compact(slices.SortedFunc(slices.Values(s.subgroups), func(a, b Kind) int { return a.canonicalOrder() - b.canonicalOrder() }))
+	kinds := slices.Compact(slices.SortedFunc(slices.Values(s.subgroups), func(a,
+		b Kind) int {
+		return a.canonicalOrder() - b.canonicalOrder()
+	}))
 	merged := OpSharding{kind: KindTiled, tiles: deviceTiles{dims: slices.Clone(s.tiles.dims[:data])}}
 	for _, kind := range kinds {
 		size := 1

@@ -12,17 +12,17 @@
 //	spec := sharding.P("replica", nil, "logical")
 //
 // A dimension can be split over several axes, listed with the major axis first, or left open for
-// the partitioner ([OpenDim]). [Spec.Validate] returns all problems of a spec at once, as [*SpecError]
-// values that include a suggested correction. If the axes of a dimension do not divide its size,
-// validation fails; the dimension is never padded or replicated silently.
+// the partitioner ([OpenDim]). [Spec.Validate] returns all problems of a spec at once, as
+// [*SpecError] values that include a suggested correction. If the axes of a dimension do not divide
+// its size, validation fails; the dimension is never padded or replicated silently.
 //
 // [ShardShape], [IndexRanges], [ReplicationFactor] and [BytesPerDevice] compute the shard of a
 // tensor that each device holds.
 //
 // # Shardy text
 //
-// [Mesh.ShardyText], [Spec.ShardyText] and [Spec.ShardyTextBare] write MLIR text for the Shardy partitioner.
-// [ParseShardy] parses a spec from this text.
+// [Mesh.ShardyText], [Spec.ShardyText] and [Spec.ShardyTextBare] write MLIR text for the Shardy
+// partitioner. [ParseShardy] parses a spec from this text.
 //
 // # Shardings that list devices
 //

@@ -119,8 +119,8 @@ func (s *scanner) scanAxis() string {
 	return word
 }
 
-// peekWord skips spaces and returns the longest run of name characters at the current position, without
-// consuming it.
+// peekWord skips spaces and returns the longest run of name characters at the current position,
+// without consuming it.
 func (s *scanner) peekWord() string {
 	s.skipSpace()
 	rest := s.text[s.pos:]

@@ -55,7 +55,8 @@ func (s OpSharding) MarshalProto() []byte {
 	return b
 }
 
-// WithDeviceList returns the same sharding with each device listed individually, as TensorFlow writes it.
+// WithDeviceList returns the same sharding with each device listed individually, as TensorFlow
+// writes it.
 func (s OpSharding) WithDeviceList() OpSharding {
 	if s.kind == KindTiled {
 		s.tiles = deviceTiles{dims: s.tiles.dims, devices: s.tiles.deviceList()}
@@ -69,7 +70,7 @@ func protoError(where string, err error) error {
 		Hint: "pass the bytes of a serialized xla.OpSharding", Class: errkind.ValueError}
 }
 
-// opShardingFields holds the decoded fields of a message before validation.
+// opShardingFields contains the decoded fields of a message before validation.
 type opShardingFields struct {
 	kind, replicateLast, shardGroup int
 	dims, devices, lastTileDims     []int
@@ -132,7 +133,8 @@ func (w *opShardingFields) toOpSharding(tupleAllowed bool) (OpSharding, error) {
 		return OpSharding{kind: kind}, nil
 	case KindMaximal:
 		if len(w.devices) != 1 {
-			return OpSharding{}, invalidError("proto", "list exactly one device", "a maximal sharding has %d devices", len(w.devices))
+			return OpSharding{}, invalidError("proto", "list exactly one device", "a maximal sharding has %d devices",
+				len(w.devices))
 		}
 		return OpMaximal(w.devices[0])
 	case KindTuple:
@@ -151,7 +153,8 @@ func (w *opShardingFields) toOpSharding(tupleAllowed bool) (OpSharding, error) {
 	case KindTiled:
 		return w.toTiled()
 	}
-	return OpSharding{}, invalidError("proto", "use a type from REPLICATED (0) to UNREDUCED (6)", "unknown type %d", w.kind)
+	return OpSharding{}, invalidError("proto", "use a type from REPLICATED (0) to UNREDUCED (6)", "unknown type %d",
+		w.kind)
 }
 
 func (w *opShardingFields) toTiled() (OpSharding, error) {

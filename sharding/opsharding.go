@@ -12,8 +12,8 @@ type Kind int
 
 // The kinds of shardings have the values of xla.OpSharding.Type.
 const (
-	KindReplicated Kind = 0 // REPLICATED: every device holds the whole tensor
-	KindMaximal    Kind = 1 // MAXIMAL: one device holds the whole tensor
+	KindReplicated Kind = 0 // REPLICATED: every device holds the complete tensor
+	KindMaximal    Kind = 1 // MAXIMAL: one device holds the complete tensor
 	KindTuple      Kind = 2 // TUPLE: each element of a tuple has its own sharding
 	KindTiled      Kind = 3 // OTHER: the devices hold tiles
 	KindManual     Kind = 4 // MANUAL: the program computes with the data of each device itself
@@ -40,7 +40,7 @@ type OpSharding struct {
 	kind   Kind
 	device int // maximal
 	tiles  deviceTiles
-	// subgroups holds the kinds of the trailing tile dimensions that split no tensor dimension.
+	// subgroups contains the kinds of the trailing tile dimensions that split no tensor dimension.
 	subgroups []Kind
 	elements  []OpSharding // tuple
 }
@@ -140,7 +140,8 @@ func (s OpSharding) checkTiles() error {
 		return t.checkIota(size)
 	}
 	if len(t.devices) != size {
-		return invalidError("tile", fmt.Sprintf("list %d devices", size), "%d devices for tile dimensions %v", len(t.devices), t.dims)
+		return invalidError("tile", fmt.Sprintf("list %d devices", size), "%d devices for tile dimensions %v", len(t.devices),
+			t.dims)
 	}
 	seen := make(map[int]bool, size)
 	for _, d := range t.devices {

@@ -94,7 +94,8 @@ func BytesPerDevice(mesh Mesh, spec Spec, shape []int, elementBytes int) (int64,
 		return 0, err
 	}
 	if elementBytes < 1 {
-		return 0, invalidError("count bytes", "pass the size of the element type, at least 1", "%d bytes per element", elementBytes)
+		return 0, invalidError("count bytes", "pass the size of the element type, at least 1", "%d bytes per element",
+			elementBytes)
 	}
 	total := int64(elementBytes)
 	for _, size := range local {
@@ -102,7 +103,8 @@ func BytesPerDevice(mesh Mesh, spec Spec, shape []int, elementBytes int) (int64,
 			return 0, nil
 		}
 		if total > math.MaxInt64/int64(size) {
-			return 0, invalidError("count bytes", "use a smaller shape", "the size of a shard of shape %v overflows int64", local)
+			return 0, invalidError("count bytes", "use a smaller shape", "the size of a shard of shape %v overflows int64",
+				local)
 		}
 		total *= int64(size)
 	}

@@ -28,9 +28,9 @@ func (s *scanner) setError(format string, args ...any) {
 	if s.err == nil {
 		const span = 24
 		at := min(max(s.pos, 0), len(s.text))
-		near := s.text[at:min(at+span, len(s.text))]
+		context := s.text[at:min(at+span, len(s.text))]
 		s.err = &errkind.Fault{Op: "sharding: " + s.format, Match: ErrSyntax, Class: errkind.ValueError, Hint: s.hint,
-			Reason: fmt.Sprintf("%s at offset %d, near %q", fmt.Sprintf(format, args...), s.pos, near)}
+			Reason: fmt.Sprintf("%s at offset %d, near %q", fmt.Sprintf(format, args...), s.pos, context)}
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 //
 //	#sdy.sharding<@mesh, [{"replica"}, {?}], replicated={"x"}>
 //
-// ShardyText requires explicitly replicated axes in mesh order; call [Spec.Canonical] first if the spec
-// has any.
+// Shardy requires explicitly replicated axes in mesh order; call [Spec.Canonical] first if the
+// spec has any.
 func (s Spec) ShardyText(meshName string) string {
 	return "#sdy.sharding" + s.ShardyTextBare(meshName)
 }
@@ -34,8 +34,8 @@ func (s Spec) ShardyTextBare(meshName string) string {
 	return text + ">"
 }
 
-// ShardyAxisSet returns axes as a Shardy set, such as {"replica", "logical"}, for attributes such as
-// manual_axes. The axes must be in mesh order; see [Mesh.SortAxes].
+// ShardyAxisSet returns axes as a Shardy set, such as {"replica", "logical"}, for attributes such
+// as manual_axes. The axes must be in mesh order; see [Mesh.SortAxes].
 func ShardyAxisSet(axes []string) string { return "{" + strings.Join(quoteAll(axes), ", ") + "}" }
 
 func quoteAll(names []string) []string {

@@ -1,9 +1,9 @@
 package sharding
 
-// ParseShardy parses a Shardy sharding in the form of [Spec.ShardyText] or [Spec.ShardyTextBare] and
-// returns the name of its mesh and the spec. The error for malformed text matches [ErrSyntax]. A
-// [Spec] cannot represent sub-axes, priorities, unreduced axes and inline meshes; their errors also
-// match [errors.ErrUnsupported].
+// ParseShardy parses a Shardy sharding in the form of [Spec.ShardyText] or [Spec.ShardyTextBare]
+// and returns the name of its mesh and the spec. The error for malformed text matches [ErrSyntax].
+// A [Spec] cannot represent sub-axes, priorities, unreduced axes and inline meshes; their errors
+// also match [errors.ErrUnsupported].
 func ParseShardy(text string) (meshName string, spec Spec, err error) {
 	s := &scanner{format: "Shardy sharding", text: text}
 	s.consume("#sdy.sharding")

@@ -16,8 +16,8 @@ type Dim struct {
 	Open bool
 }
 
-// OpenDim returns a dimension that is split over axes and that the partitioner may split further. It
-// is used as an argument of [P]: P("data", sharding.OpenDim()).
+// OpenDim returns a dimension that is split over axes and that the partitioner may split further.
+// It is used as an argument of [P]: P("data", sharding.OpenDim()).
 func OpenDim(axes ...string) Dim { return Dim{Axes: axes, Open: true} }
 
 // Spec describes how a tensor is split over a [Mesh]. It has a [Dim] for each tensor dimension, and

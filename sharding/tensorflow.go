@@ -43,7 +43,8 @@ func SplitToLogicalDevices(shape, partitions []int, count int) (OpSharding, erro
 	product := 1
 	for i, n := range partitions {
 		if n < 1 {
-			return OpSharding{}, invalidError("split", "use 1 for a dimension that is not split", "dimension %d is split into %d shards", i, n)
+			return OpSharding{}, invalidError("split", "use 1 for a dimension that is not split",
+				"dimension %d is split into %d shards", i, n)
 		}
 		if size := shape[i]; size != UnknownSize && (size < 0 || size%n != 0) {
 			return OpSharding{}, &SpecError{Problem: Indivisible, Dim: i, DimSize: size, Axis: "partitions", AxisSize: n,
@@ -106,7 +107,8 @@ func OpMeshSplit(dims, devices, mapping, manual []int) (OpSharding, error) {
 	var tile, order []int
 	add := func(d int) error {
 		if d >= len(dims) || d < 0 || slices.Contains(order, d) {
-			return invalidError("mesh split", fmt.Sprintf("use each of 0 to %d once, and -1 for a dimension that is not split", len(dims)-1),
+			return invalidError("mesh split", fmt.Sprintf("use each of 0 to %d once, and -1 for a dimension that is not split",
+				len(dims)-1),
 				"mesh dimension %d is not in %v, or is used twice", d, dims)
 		}
 		order = append(order, d)

@@ -31,7 +31,8 @@ const (
 
 // String returns the problem in words, such as "unknown axis".
 func (p Problem) String() string {
-	return enum.Name(p, "", "unknown axis", "repeated axis", "rank mismatch", "indivisible", "negative size", "invalid entry")
+	return enum.Name(p, "", "unknown axis", "repeated axis", "rank mismatch", "indivisible", "negative size",
+		"invalid entry")
 }
 
 // SpecError reports one problem of a [Spec] on a mesh and a tensor. Use [errors.As] to find the

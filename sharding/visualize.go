@@ -14,8 +14,8 @@ type VisualizeOptions struct {
 	// Dims are the two dimensions to draw: first the vertical, then the horizontal one. If nil, the
 	// first two dimensions are drawn. The only dimension of a vector is drawn horizontally.
 	Dims []int
-	// Indices selects the index in each dimension that is not drawn. It has one entry for each dimension
-	// of the tensor. If nil, all indices are 0.
+	// Indices selects the index in each dimension that is not drawn. It has one entry for each
+	// dimension of the tensor. If nil, all indices are 0.
 	Indices []int
 	// MaxTiles is the maximum number of tiles to draw in each direction. If there are more, only
 	// the first and the last tiles are drawn. 0 means 16.
@@ -63,7 +63,8 @@ const maxDevices = 1 << 16
 
 func checkDeviceCount(devices int) error {
 	if devices < 0 || devices > maxDevices {
-		return invalidError("visualize", fmt.Sprintf("the number of devices must be from 0 to %d", maxDevices), "%d devices", devices)
+		return invalidError("visualize", fmt.Sprintf("the number of devices must be from 0 to %d", maxDevices), "%d devices",
+			devices)
 	}
 	return nil
 }
@@ -78,7 +79,7 @@ func drawTable(w io.Writer, title string, shape []int, shards []deviceShard, opt
 	if err != nil {
 		return err
 	}
-	at, err := options.indices(shape, down, across)
+	indices, err := options.indices(shape, down, across)
 	if err != nil {
 		return err
 	}
@@ -94,17 +95,18 @@ func drawTable(w io.Writer, title string, shape []int, shards []deviceShard, opt
 	}
 	for d := range shape {
 		if d != down && d != across {
-			fmt.Fprintf(&b, ", at %d in dimension %d", at[d], d)
+			fmt.Fprintf(&b, ", at %d in dimension %d", indices[d], d)
 		}
 	}
 	b.WriteByte('\n')
-	shards = slices.DeleteFunc(shards, func(h deviceShard) bool { return !h.contains(at, down, across) })
-	rows, columns := tableAxis{distinctRanges(shards, down), down >= 0}, tableAxis{distinctRanges(shards, across), across >= 0}
+	shards = slices.DeleteFunc(shards, func(s deviceShard) bool { return !s.contains(indices, down, across) })
+	rows, columns := tableAxis{distinctRanges(shards, down), down >= 0}, tableAxis{distinctRanges(shards, across),
+		across >= 0}
 	writeGrid(&b, rows, columns, options.MaxTiles, func(row, column Range) string {
 		var devices []int
-		for _, h := range shards {
-			if h.rangeIn(down) == row && h.rangeIn(across) == column {
-				devices = append(devices, h.device)
+		for _, s := range shards {
+			if s.rangeIn(down) == row && s.rangeIn(across) == column {
+				devices = append(devices, s.device)
 			}
 		}
 		return formatDevices(devices)
@@ -122,7 +124,8 @@ func (o VisualizeOptions) dimsToDraw(rank int) (down, across int, err error) {
 	case o.Dims == nil:
 		return -1, rank - 1, nil // -1 means no dimension
 	case len(o.Dims) != 2 || o.Dims[0] == o.Dims[1] || slices.Min(o.Dims) < 0 || slices.Max(o.Dims) >= rank:
-		return 0, 0, invalidError("visualize", fmt.Sprintf("use two different dimensions below the rank, %d", rank), "Dims is %v", o.Dims)
+		return 0, 0, invalidError("visualize", fmt.Sprintf("use two different dimensions below the rank, %d", rank),
+			"Dims is %v", o.Dims)
 	}
 	return o.Dims[0], o.Dims[1], nil
 }
@@ -132,12 +135,13 @@ func (o VisualizeOptions) indices(shape []int, down, across int) ([]int, error) 
 		return make([]int, len(shape)), nil
 	}
 	if len(o.Indices) != len(shape) {
-		return nil, invalidError("visualize", fmt.Sprintf("At must have %d entries, one for each dimension", len(shape)), "At is %v", o.Indices)
+		return nil, invalidError("visualize", fmt.Sprintf("At must have %d entries, one for each dimension", len(shape)),
+			"At is %v", o.Indices)
 	}
-	for d, at := range o.Indices {
-		if d != down && d != across && (at < 0 || at >= max(shape[d], 1)) {
+	for d, index := range o.Indices {
+		if d != down && d != across && (index < 0 || index >= max(shape[d], 1)) {
 			return nil, invalidError("visualize", "the index must be less than the size",
-				"At is %d in dimension %d of size %d", at, d, shape[d])
+				"At is %d in dimension %d of size %d", index, d, shape[d])
 		}
 	}
 	return o.Indices, nil
@@ -145,9 +149,9 @@ func (o VisualizeOptions) indices(shape []int, down, across int) ([]int, error) 
 
 // contains reports whether the shard includes index at in all dimensions except down and across.
 // Empty dimensions are ignored.
-func (h deviceShard) contains(at []int, down, across int) bool {
+func (h deviceShard) contains(indices []int, down, across int) bool {
 	for d, r := range h.ranges {
-		if d != down && d != across && r.Len() > 0 && (at[d] < r.Start || at[d] >= r.Stop) {
+		if d != down && d != across && r.Len() > 0 && (indices[d] < r.Start || indices[d] >= r.Stop) {
 			return false
 		}
 	}

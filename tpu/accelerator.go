@@ -98,7 +98,8 @@ func parseTopology(text, shape string, g Generation) (Accelerator, error) {
 func parseType(text, size string, g Generation) (Accelerator, error) {
 	count, ok := parseSize(size)
 	if !ok {
-		return Accelerator{}, &AcceleratorError{Text: text, Reason: fmt.Sprintf("invalid number of cores or chips %.40q", size)}
+		return Accelerator{}, &AcceleratorError{Text: text, Reason: fmt.Sprintf("invalid number of cores or chips %.40q",
+			size)}
 	}
 	chips, indivisible := count, false
 	if g.TypeCountsCores {

@@ -93,71 +93,71 @@ func mapCores[T any](a DeviceAssignment, value func(int32) T) [][]T {
 
 // coreProperty returns a property of a logical core's device. The argument of property is the index
 // of the device in the topology.
-func coreProperty[T any](a DeviceAssignment, replica, logical int, property func(i int) T) (value T, err error) {
+func coreProperty[T any](a DeviceAssignment, replica, core int, property func(i int) T) (value T, err error) {
 	if replica < 0 || replica >= a.replicas {
 		return value, lookupError(fmt.Sprintf("no replica %d", replica), fmt.Sprintf("the assignment has %d", a.replicas))
 	}
-	if logical < 0 || logical >= a.cores {
-		return value, lookupError(fmt.Sprintf("no logical core %d", logical), fmt.Sprintf("replicas have %d", a.cores))
+	if core < 0 || core >= a.cores {
+		return value, lookupError(fmt.Sprintf("no logical core %d", core), fmt.Sprintf("replicas have %d", a.cores))
 	}
-	return property(int(a.deviceIndices[replica*a.cores+logical])), nil
+	return property(int(a.deviceIndices[replica*a.cores+core])), nil
 }
 
 // Coordinates returns the coordinates of a logical core (TensorFlow's
 // DeviceAssignment.coordinates).
-func (a DeviceAssignment) Coordinates(replica, logical int) (Coordinates, error) {
-	return coreProperty(a, replica, logical, func(i int) Coordinates { return a.topology.coords[i] })
+func (a DeviceAssignment) Coordinates(replica, core int) (Coordinates, error) {
+	return coreProperty(a, replica, core, func(i int) Coordinates { return a.topology.coords[i] })
 }
 
 // DeviceID returns the runtime's device id of a logical core.
-func (a DeviceAssignment) DeviceID(replica, logical int) (int, error) {
-	return coreProperty(a, replica, logical, a.topology.idAt)
+func (a DeviceAssignment) DeviceID(replica, core int) (int, error) {
+	return coreProperty(a, replica, core, a.topology.idAt)
 }
 
 // Task returns the task of a logical core's device.
-func (a DeviceAssignment) Task(replica, logical int) (int, error) {
-	return coreProperty(a, replica, logical, a.topology.taskAt)
+func (a DeviceAssignment) Task(replica, core int) (int, error) {
+	return coreProperty(a, replica, core, a.topology.taskAt)
 }
 
 // TPUOrdinal returns the index of a logical core's device within its task (TensorFlow's
 // DeviceAssignment.tpu_ordinal).
-func (a DeviceAssignment) TPUOrdinal(replica, logical int) (int, error) {
-	return coreProperty(a, replica, logical, a.topology.ordinalAt)
+func (a DeviceAssignment) TPUOrdinal(replica, core int) (int, error) {
+	return coreProperty(a, replica, core, a.topology.ordinalAt)
 }
 
 // TPUDevice returns the name of a logical core's device, such as /job:worker/task:0/device:TPU:3.
 // If job is "", the name starts with the task (TensorFlow's DeviceAssignment.tpu_device).
-func (a DeviceAssignment) TPUDevice(replica, logical int, job string) (string, error) {
-	return coreProperty(a, replica, logical, a.topology.tpuNameFunc(job))
+func (a DeviceAssignment) TPUDevice(replica, core int, job string) (string, error) {
+	return coreProperty(a, replica, core, a.topology.tpuNameFunc(job))
 }
 
 // HostDevice returns the name of the CPU device on the host of a logical core, such as
 // /job:worker/task:0/device:CPU:0 (TensorFlow's DeviceAssignment.host_device).
-func (a DeviceAssignment) HostDevice(replica, logical int, job string) (string, error) {
-	return coreProperty(a, replica, logical, a.topology.hostNameFunc(job))
+func (a DeviceAssignment) HostDevice(replica, core int, job string) (string, error) {
+	return coreProperty(a, replica, core, a.topology.hostNameFunc(job))
 }
 
 // LookupReplicas returns the replicas whose logical core with the given number is on the given
 // task, in ascending order (TensorFlow's DeviceAssignment.lookup_replicas). It returns an error if
 // there are none.
-func (a DeviceAssignment) LookupReplicas(task, logical int) ([]int, error) {
+func (a DeviceAssignment) LookupReplicas(task, core int) ([]int, error) {
 	var replicas []int
-	if logical >= 0 && logical < a.cores {
+	if core >= 0 && core < a.cores {
 		for r := range a.replicas {
-			if int(a.deviceIndices[r*a.cores+logical])/a.topology.perTask == task {
+			if int(a.deviceIndices[r*a.cores+core])/a.topology.perTask == task {
 				replicas = append(replicas, r)
 			}
 		}
 	}
 	if replicas == nil {
-		return nil, lookupError(fmt.Sprintf("no replica has its logical core %d on task %d", logical, task), "")
+		return nil, lookupError(fmt.Sprintf("no replica has its logical core %d on task %d", core, task), "")
 	}
 	return replicas, nil
 }
 
 // LookupDevice returns the replica and logical core that run on a device, and whether the device is
 // assigned. It is the inverse of [DeviceAssignment.DeviceID].
-func (a DeviceAssignment) LookupDevice(deviceID int) (replica, logical int, ok bool) {
+func (a DeviceAssignment) LookupDevice(deviceID int) (replica, core int, ok bool) {
 	i, ok := a.topology.byID[deviceID]
 	if !ok {
 		return 0, 0, false

@@ -34,15 +34,16 @@ type AssignmentOptions struct {
 	// ComputationStride is the distance between the cores of a replica along each axis. Cores in
 	// between belong to other replicas. If nil, it is [1, 1, 1, 1].
 	ComputationStride []int
-	// Replicas is the number of replicas. 0 means 1. [AssignmentOptions.MaxReplicas] returns the maximum.
+	// Replicas is the number of replicas. 0 means 1. [AssignmentOptions.MaxReplicas] returns the
+	// maximum.
 	Replicas int
 	// Order is the order of replicas and cores in the mesh.
 	Order DeviceOrder
-	// IsBySlice assigns the same number of replicas to each slice of a multislice topology: with R
-	// replicas and S slices, all logical cores of replica r are on slice r/(R/S), in the same order
-	// as on a single slice. Then only communication between replicas, such as the reduction of
-	// gradients, uses the data-center network. If false, TensorFlow's algorithm is applied to the
-	// mesh of all slices, and replicas may span slices.
+	// BySlice assigns the same number of replicas to each slice of a multislice topology: with R
+	// replicas and S slices, all logical cores of replica r are on slice r/(R/S), in the same order as
+	// on a single slice. Then only communication between replicas, such as the reduction of gradients,
+	// uses the data-center network. If false, TensorFlow's algorithm is applied to the mesh of all
+	// slices, and replicas may span slices.
 	BySlice bool
 }
 
@@ -82,7 +83,7 @@ func BuildDeviceAssignment(topology Topology, options AssignmentOptions) (Device
 	return a, nil
 }
 
-// assignmentPlan is a validated request.
+// assignmentPlan contains validated options and the values computed from them.
 type assignmentPlan struct {
 	mesh, shape, stride Coordinates
 	footprint           Coordinates // extent of a block of cores including its gaps
@@ -198,7 +199,8 @@ func (p *assignmentPlan) computeCapacity(hint string) error {
 	for i := range p.mesh {
 		// The first comparison also keeps the product from overflowing.
 		if p.shape[i] > p.mesh[i]/p.stride[i] {
-			return assignmentError("ComputationShape", hint, "shape %v with stride %v does not fit into the mesh %v: axis %q has size %d",
+			return assignmentError("ComputationShape", hint,
+				"shape %v with stride %v does not fit into the mesh %v: axis %q has size %d",
 				p.shape, p.stride, p.mesh, [...]string{"x", "y", "z", "core"}[i], p.mesh[i])
 		}
 		p.footprint[i] = p.shape[i] * p.stride[i]
@@ -228,8 +230,8 @@ func (p *assignmentPlan) chooseOrder(order DeviceOrder, missing bool) error {
 
 func product(v Coordinates) int { return v[0] * v[1] * v[2] * v[3] }
 
-// assignInRingOrder assigns replicas along a ring of blocks, and the cores of each replica along a ring of
-// chips. The cores of a chip are consecutive.
+// assignInRingOrder assigns replicas along a ring of blocks, and the cores of each replica along a
+// ring of chips. The cores of a chip are consecutive.
 func (p *assignmentPlan) assignInRingOrder(assign func(Coordinates)) {
 	outer := ringOrder([3]int(p.capacity[:3]))
 	inner := ringOrder([3]int(p.shape[:3]))
@@ -247,8 +249,8 @@ func (p *assignmentPlan) assignInRingOrder(assign func(Coordinates)) {
 	}
 }
 
-// assignInMeshOrder assigns replicas along a grid that is as close to a cube as possible, with the core axis
-// fastest, then x, y and z. The cores of each replica are in row-major order.
+// assignInMeshOrder assigns replicas along a grid that is as close to a cube as possible, with the
+// core axis fastest, then x, y and z. The cores of each replica are in row-major order.
 func (p *assignmentPlan) assignInMeshOrder(assign func(Coordinates)) {
 	grid := p.replicaGrid()
 	for r := range p.replicas {

@@ -31,9 +31,9 @@
 // # Several slices
 //
 // The slices of a multislice topology are adjacent along x ([Topology.NumSlices]) and connected by
-// the data-center network. With [AssignmentOptions].IsBySlice, all logical cores of a replica are on
-// one slice. Otherwise replicas can span slices; [DeviceAssignment.ReplicasAcrossSlices] returns these
-// replicas.
+// the data-center network. With [AssignmentOptions].BySlice, all logical cores of a replica are on
+// one slice. Otherwise replicas can span slices; [DeviceAssignment.ReplicasAcrossSlices] returns
+// these replicas.
 //
 // # Replica numbers and device ids
 //

@@ -73,8 +73,8 @@ func LookupGeneration(name string) (Generation, bool) {
 	return all[i], true
 }
 
-// GenerationForDeviceKind returns the generation for a device kind reported by a plugin, such as "TPU v5
-// lite", and whether it is known.
+// GenerationForDeviceKind returns the generation for a device kind reported by a plugin, such as
+// "TPU v5 lite", and whether it is known.
 func GenerationForDeviceKind(kind string) (Generation, bool) {
 	name, ok := strings.CutPrefix(strings.ToLower(kind), "tpu")
 	name = strings.TrimPrefix(name, " ")

@@ -58,10 +58,10 @@ func (t Topology) MissingDevices() []Coordinates {
 func (t Topology) hasMissing() bool { return len(t.coords) < len(t.deviceByPosition) }
 
 // coordinatesAt returns the k-th coordinates of a mesh, with the last axis fastest.
-func coordinatesAt(k int, mesh Coordinates) (c Coordinates) {
+func coordinatesAt(position int, mesh Coordinates) (c Coordinates) {
 	for i := MeshRank - 1; i >= 0; i-- {
-		c[i] = k % mesh[i]
-		k /= mesh[i]
+		c[i] = position % mesh[i]
+		position /= mesh[i]
 	}
 	return c
 }

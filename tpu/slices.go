@@ -12,8 +12,9 @@ func (t Topology) SliceOf(c Coordinates) int { return c[0] / t.sliceWidth() }
 // sliceWidth returns the size of a slice along x.
 func (t Topology) sliceWidth() int { return max(t.mesh[0]/t.NumSlices(), 1) }
 
-// ReplicasAcrossSlices returns the replicas whose logical cores are on several slices, in ascending order. The
-// communication within such a replica, in every layer of a model, uses the data-center network.
+// ReplicasAcrossSlices returns the replicas whose logical cores are on several slices, in ascending
+// order. The communication within such a replica, in every layer of a model, uses the data-center
+// network.
 func (a DeviceAssignment) ReplicasAcrossSlices() []int {
 	var replicas []int
 	if a.topology.NumSlices() == 1 {
@@ -31,7 +32,7 @@ func (a DeviceAssignment) ReplicasAcrossSlices() []int {
 	return replicas
 }
 
-// IsBySlice reports whether the replicas are assigned as with [AssignmentOptions].IsBySlice: each
+// IsBySlice reports whether the replicas are assigned as with [AssignmentOptions].BySlice: each
 // replica is on one slice, and each slice has the same number of consecutive replicas.
 func (a DeviceAssignment) IsBySlice() bool {
 	slices := a.topology.NumSlices()
@@ -46,9 +47,9 @@ func (a DeviceAssignment) IsBySlice() bool {
 	return true
 }
 
-// HasMixedSliceOrder reports whether, for some logical core, the order of the replicas' slices is neither
-// grouped by slice (such as 0 0 1 1) nor round-robin (such as 0 1 0 1). The TPU compiler does not
-// support reduce-scatter over replicas in other orders.
+// HasMixedSliceOrder reports whether, for some logical core, the order of the replicas' slices is
+// neither grouped by slice (such as 0 0 1 1) nor round-robin (such as 0 1 0 1). The TPU compiler
+// does not support reduce-scatter over replicas in other orders.
 func (a DeviceAssignment) HasMixedSliceOrder() bool {
 	for core := range a.cores {
 		replicaSlices := make([]int, a.replicas)
@@ -70,8 +71,9 @@ func (a DeviceAssignment) HasMixedSliceOrder() bool {
 	return false
 }
 
-// MaxReplicas returns the maximum number of replicas with the options' shape and stride on the topology, in
-// total over all slices. It ignores Replicas. Errors are the errors of [BuildDeviceAssignment].
+// MaxReplicas returns the maximum number of replicas with the options' shape and stride on the
+// topology, in total over all slices. It ignores Replicas. Errors are the errors of
+// [BuildDeviceAssignment].
 func (o AssignmentOptions) MaxReplicas(topology Topology) (int, error) {
 	o.Replicas = 0
 	slices := 1
@@ -86,7 +88,8 @@ func (o AssignmentOptions) MaxReplicas(topology Topology) (int, error) {
 	return plan.maxReplicas * slices, nil
 }
 
-// perSliceOptions converts a request for all slices into a request for a single slice if IsBySlice is set.
+// perSliceOptions converts a request for all slices into a request for a single slice if BySlice is
+// set.
 func perSliceOptions(topology Topology, o AssignmentOptions) (Topology, AssignmentOptions, error) {
 	slices := topology.NumSlices()
 	if !o.BySlice || slices == 1 {

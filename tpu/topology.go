@@ -62,7 +62,8 @@ var ErrTopology = errkind.New(errkind.ValueError, "tpu: topology")
 
 // topologyError returns an error for a field. The hint may be empty.
 func topologyError(field, hint, format string, args ...any) error {
-	return &errkind.Fault{Op: "tpu: topology: " + field, Match: ErrTopology, Reason: fmt.Sprintf(format, args...), Hint: hint}
+	return &errkind.Fault{Op: "tpu: topology: " + field, Match: ErrTopology, Reason: fmt.Sprintf(format, args...),
+		Hint: hint}
 }
 
 // lookupError returns an error for a device or core that does not exist.
@@ -80,7 +81,8 @@ func NewTopology(options TopologyOptions) (Topology, error) {
 	}
 	t := Topology{name: options.Name, mesh: mesh, tasks: len(options.DeviceCoordinates), slices: max(options.Slices, 1)}
 	if options.Slices < 0 || mesh[0]%t.slices != 0 {
-		return Topology{}, topologyError("Slices", "", "a mesh of size %d along x cannot be divided into %d slices", mesh[0], options.Slices)
+		return Topology{}, topologyError("Slices", "", "a mesh of size %d along x cannot be divided into %d slices", mesh[0],
+			options.Slices)
 	}
 	if t.tasks > 0 {
 		t.perTask = len(options.DeviceCoordinates[0])

@@ -63,8 +63,10 @@ func newProtoTopology(mesh []int, tasks, perTask int, numbers []int) (Topology, 
 		return Topology{}, topologyError("proto", "", "%d tasks of %d devices: a number is negative", tasks, perTask)
 	}
 	devices := len(numbers) / MeshRank
-	if len(numbers)%MeshRank != 0 || perTask > 0 && (tasks != devices/perTask || devices%perTask != 0) || perTask == 0 && devices != 0 {
-		return Topology{}, topologyError("DeviceCoordinates", "", "%d numbers, expected four for each of %d tasks with %d devices",
+	if len(numbers)%MeshRank != 0 || perTask > 0 && (tasks != devices/perTask || devices%perTask != 0) || perTask == 0 &&
+		devices != 0 {
+		return Topology{}, topologyError("DeviceCoordinates", "",
+			"%d numbers, expected four for each of %d tasks with %d devices",
 			len(numbers), tasks, perTask)
 	}
 	if perTask == 0 {

@@ -21,7 +21,8 @@ func newService(ctx context.Context, options []option.ClientOption) (*tpu.Servic
 	if err != nil {
 		return nil, err
 	}
-	client, _, err := htransport.NewClient(ctx, append([]option.ClientOption{option.WithScopes(tpu.CloudPlatformScope)}, options...)...)
+	client, _, err := htransport.NewClient(ctx, append([]option.ClientOption{option.WithScopes(tpu.CloudPlatformScope)},
+		options...)...)
 	if err != nil {
 		return nil, err
 	}

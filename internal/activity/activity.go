@@ -26,7 +26,8 @@ const (
 	NumKinds
 )
 
-var kindNames = [NumKinds]string{"own code", "input", "launch", "result", "exchange", "compile", "save", "restore", "hook",
+var kindNames = [NumKinds]string{"own code", "input", "launch", "result", "exchange", "compile", "save", "restore",
+	"hook",
 	"setup"}
 
 // String returns the name of the kind, such as "input".
@@ -47,7 +48,7 @@ func ParseKind(s string) Kind {
 	return Other
 }
 
-// WaitsForHosts reports whether the activity ends only when other hosts perform it, too.
+// WaitsForHosts reports whether the activity completes only if other hosts perform it, too.
 func (k Kind) WaitsForHosts() bool { return k == Launch || k == Result || k == Exchange }
 
 // Observer is called at the start of an activity, which may be nested. It returns a function that

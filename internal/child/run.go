@@ -23,9 +23,9 @@ type Command struct {
 	Args []string
 	// Env is the complete environment.
 	Env []string
-	// Started, if not nil, is called with the process id of the child.
+	// OnStart, if not nil, is called with the process id of the child.
 	OnStart func(pid int)
-	// Notices, if not nil, is called with each line that the child passes to Note, before Run
+	// OnNotice, if not nil, is called with each line that the child passes to SendNotice, before Run
 	// returns.
 	OnNotice func(line []byte)
 }
@@ -162,8 +162,8 @@ func OutputTail(err error) string {
 	return ""
 }
 
-// goSignalPattern matches the start of the Go runtime's report of a signal in C code. The report contains
-// all goroutines even with GOTRACEBACK=none, and can be longer than the limit of tail.
+// goSignalPattern matches the start of the Go runtime's report of a signal in C code. The report
+// contains all goroutines even with GOTRACEBACK=none, and can be longer than the limit of tail.
 var goSignalPattern = regexp.MustCompile(`(?m)^(SIG[A-Z]+: .+)\nPC=`)
 
 // outputTail stores the end of the output before a report of the Go runtime.
@@ -182,11 +182,11 @@ func (t *outputTail) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	// The start of the report may be split over several writes.
-	from := max(0, len(t.data)-maxSignalLines)
+	start := max(0, len(t.data)-maxSignalLines)
 	t.data = append(t.data, p...)
-	if at := goSignalPattern.FindSubmatchIndex(t.data[from:]); at != nil {
-		t.goSignal = string(t.data[from+at[2] : from+at[3]])
-		t.data = t.data[:from+at[0]]
+	if match := goSignalPattern.FindSubmatchIndex(t.data[start:]); match != nil {
+		t.goSignal = string(t.data[start+match[2] : start+match[3]])
+		t.data = t.data[:start+match[0]]
 	}
 	if extra := len(t.data) - t.limit; extra > 0 {
 		t.data, t.truncated = append(t.data[:0], t.data[extra:]...), true

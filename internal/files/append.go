@@ -13,7 +13,7 @@ type Appender struct {
 	size int64
 }
 
-// CheckFile is the part of *os.File that an Appender uses.
+// File is the part of *os.File that an Appender uses.
 type File interface {
 	io.WriterAt
 	io.ReaderAt
@@ -36,7 +36,8 @@ func OpenAppender(path string, mustBeNew bool) (*Appender, error) {
 	return &Appender{file: f, size: info.Size()}, nil
 }
 
-// SetFile replaces the file of the Appender and returns the old one. Tests use it to simulate errors.
+// SetFile replaces the file of the Appender and returns the old one. Tests use it to simulate
+// errors.
 func (a *Appender) SetFile(file File) File {
 	old := a.file
 	a.file = file

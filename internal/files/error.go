@@ -58,7 +58,7 @@ func (e *Error) Error() string {
 	return errkind.Format(e.Path, reason, nil, e.Hint)
 }
 
-// DescribeType returns NotImplementedError for a URL, PermissionDeniedError for files that other users can
+// Kind returns NotImplementedError for a URL, PermissionDeniedError for files that other users can
 // modify or read, and ValueError otherwise.
 func (e *Error) Kind() errkind.Kind { return e.Reason.kind() }
 

@@ -23,16 +23,16 @@ func OpenNoFollow(path string) (*os.File, fs.FileInfo, error) {
 	return openRegular(path, os.O_RDONLY|noFollow, 0)
 }
 
-// OpenFileNoFollow opens a regular file that belongs to the caller, such as a lock file. flag and mode are
-// as for os.OpenFile. It does not follow symbolic links, because another user could have created
-// them to redirect writes.
+// OpenFileNoFollow opens a regular file that belongs to the caller, such as a lock file. flag and
+// mode are as for os.OpenFile. It does not follow symbolic links, because another user could have
+// created them to redirect writes.
 func OpenFileNoFollow(path string, flag int, mode fs.FileMode) (*os.File, error) {
 	f, _, err := openRegular(path, flag|noFollow, mode)
 	return f, err
 }
 
-// CreateNoFollow creates a new file at a path that other programs can predict, such as the path of a
-// temporary file. It removes an existing file or link at the path and does not follow links.
+// CreateNoFollow creates a new file at a path that other programs can predict, such as the path of
+// a temporary file. It removes an existing file or link at the path and does not follow links.
 func CreateNoFollow(path string, mode fs.FileMode) (*os.File, error) {
 	if err := CheckLocal(path); err != nil {
 		return nil, err

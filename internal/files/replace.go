@@ -20,28 +20,28 @@ func Replace(path string, write func(w io.Writer) error) error {
 	if err := CheckLocal(path); err != nil {
 		return err
 	}
-	named, target := path, path
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		target = real
+	originalPath, target := path, path
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		target = resolved
 	}
 	mode := fs.FileMode(0o644)
 	info, err := os.Stat(target)
 	switch {
 	case err == nil && info.IsDir():
-		return CheckRegular(named, info)
+		return CheckRegular(originalPath, info)
 	case err == nil && !info.Mode().IsRegular():
 		f, err := os.OpenFile(target, os.O_WRONLY, 0)
 		if err != nil {
-			return replaceError(named, err)
+			return replaceError(originalPath, err)
 		}
 		err = writeBuffered(f, write)
-		return replaceError(named, errors.Join(err, f.Close()))
+		return replaceError(originalPath, errors.Join(err, f.Close()))
 	case err == nil:
 		mode = info.Mode().Perm()
 	}
 	f, err := createTemp(target, mode)
 	if err != nil {
-		return replaceError(named, err)
+		return replaceError(originalPath, err)
 	}
 	temp := f.Name()
 	err = writeBuffered(f, write)
@@ -51,8 +51,8 @@ func Replace(path string, write func(w io.Writer) error) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if closed := f.Close(); err == nil {
-		err = closed
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
 	}
 	if err == nil {
 		err = os.Rename(temp, target)
@@ -60,7 +60,7 @@ func Replace(path string, write func(w io.Writer) error) error {
 	if err != nil {
 		_ = os.Remove(temp)
 	}
-	return replaceError(named, err)
+	return replaceError(originalPath, err)
 }
 
 // createTemp creates a file with a random name in the directory of path.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Trust defines whose files are trusted with code: those of root, of User and of Owners.
+// Trust defines the users whose files can contain code: root, User and Owners.
 type Trust struct {
 	// Owners are additional user ids.
 	Owners []int
@@ -30,8 +30,8 @@ func (t Trust) WithProcess() Trust {
 	return t
 }
 
-// minUserGroupID is the limit of the ids of system groups, such as root and staff, whose members are
-// administrators.
+// minUserGroupID is the limit of the ids of system groups, such as root and staff, whose members
+// are administrators.
 const minUserGroupID = 1000
 
 // maxLinks is the limit of the number of links in a path, as in the kernel.
@@ -44,18 +44,18 @@ const maxLinks = 40
 // Write permission of a group is accepted if the process is a member of the group or it is a system
 // group.
 func (t Trust) CheckFile(path string) (string, error) {
-	real, info, err := t.resolve(path)
+	realPath, info, err := t.resolve(path)
 	if err != nil {
 		return "", err
 	}
-	if err := CheckRegular(real, info); err != nil {
+	if err := CheckRegular(realPath, info); err != nil {
 		return "", err
 	}
-	return real, nil
+	return realPath, nil
 }
 
-// CheckDirectory is like File, but for a directory. A directory like /tmp is rejected, but accepted as a
-// parent. If shared is true, other users may write to the directory.
+// CheckDirectory is like CheckFile, but for a directory. A directory like /tmp is rejected, but
+// accepted as a parent. If shared is true, other users may write to the directory.
 func (t Trust) CheckDirectory(path string, shared bool) (real string, err error) {
 	var info fs.FileInfo
 	if !shared {

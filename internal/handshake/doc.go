@@ -14,6 +14,6 @@
 // # Limits
 //
 // The listener reads only 64 bytes of a client before authentication, which must be received within
-// [Timeout]. At most [MaxUnauthenticated] unauthenticated connections are open. If there are more, the
-// oldest is closed, so that idle connections cannot block authenticated clients.
+// [Timeout]. At most [MaxUnauthenticated] unauthenticated connections are open. If there are more,
+// the oldest is closed, so that idle connections cannot block authenticated clients.
 package handshake

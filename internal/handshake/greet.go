@@ -19,8 +19,8 @@ var ErrSecret = errkind.New(errkind.PermissionDeniedError, "handshake: the secre
 // ErrProtocol is matched if the other side does not use this protocol.
 var ErrProtocol = errkind.New(errkind.InvalidArgumentError, "handshake: the other side uses another protocol")
 
-// The listener sends magic and a nonce. The client sends its own nonce and its proof. The listener sends
-// accepted and its own proof, or rejected.
+// The listener sends magic and a nonce. The client sends its own nonce and its proof. The listener
+// sends accepted and its own proof, or rejected.
 const (
 	magic    = "TPS1"
 	accepted = 'y'
@@ -70,9 +70,9 @@ func authenticatePeer(conn net.Conn, secret string) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// Authenticate performs the client's side of a handshake. It ends with ctx or after [Timeout]; the error
-// then matches the cause of ctx or os.ErrDeadlineExceeded. Other errors match [ErrSecret] or
-// [ErrProtocol]. The caller must close the connection, also after an error.
+// Authenticate performs the client's side of a handshake. It returns when ctx ends or after
+// [Timeout]; the error then matches the cause of ctx or os.ErrDeadlineExceeded. Other errors match
+// [ErrSecret] or [ErrProtocol]. The caller must close the connection, also after an error.
 func Authenticate(ctx context.Context, conn net.Conn, secret string) (err error) {
 	if secret == "" {
 		return &errkind.Fault{Match: ErrSecret, Reason: "the secret of this side is empty"}

@@ -6,6 +6,7 @@
 //		log.Print(f.Text())	// transparent huge pages: madvise; ...
 //	}
 //
-// [ReadRequirements] returns the C library version that a program or a plugin requires. On machines with an
-// older version, the program does not start, and the dynamic linker prints the name of a symbol.
+// [ReadRequirements] returns the C library version that a program or a plugin requires. On machines
+// with an older version, the program does not start, and the dynamic linker prints the name of a
+// symbol.
 package hostfacts

@@ -24,11 +24,12 @@ type Requirements struct {
 	Static bool `json:"static,omitempty"`
 }
 
-// glibcPrefix is the prefix of symbol versions of the GNU C library. It is written in two parts so that
-// this program does not contain the prefix itself, which would mislead searches of its bytes.
+// glibcPrefix is the prefix of symbol versions of the GNU C library. It is written in two parts so
+// that this program does not contain the prefix itself, which would mislead searches of its bytes.
 const glibcPrefix = "GLI" + "BC_"
 
-// ReadRequirements returns the requirements of an ELF file. For other files, the error matches [ErrNotELF].
+// ReadRequirements returns the requirements of an ELF file. For other files, the error matches
+// [ErrNotELF].
 func ReadRequirements(path string) (Requirements, error) {
 	file, _, err := files.Open(path)
 	if err != nil {
@@ -66,8 +67,8 @@ func ReadRequirements(path string) (Requirements, error) {
 	return needs, nil
 }
 
-// IsOlderVersion reports whether version a is older than version b. The empty version is older than all
-// others. A string that is not a version, such as PRIVATE, is not newer than any version.
+// IsOlderVersion reports whether version a is older than version b. The empty version is older than
+// all others. A string that is not a version, such as PRIVATE, is not newer than any version.
 func IsOlderVersion(a, b string) bool {
 	x, y := parseVersion(a), parseVersion(b)
 	return y != nil && slices.CompareFunc(x, y, cmp.Compare[int]) < 0
@@ -113,8 +114,8 @@ func newestDefinedVersion(path string) (newest string) {
 	if err != nil {
 		return ""
 	}
-	for _, each := range versions {
-		if v, ok := strings.CutPrefix(each.Name, glibcPrefix); ok && IsOlderVersion(newest, v) {
+	for _, version := range versions {
+		if v, ok := strings.CutPrefix(version.Name, glibcPrefix); ok && IsOlderVersion(newest, v) {
 			newest = v
 		}
 	}

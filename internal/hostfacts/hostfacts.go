@@ -32,7 +32,7 @@ type Facts struct {
 
 // Finding is a property of the machine that makes jobs slow or fail.
 type Finding struct {
-	// Subject is the property, Got its value, and Why the consequence.
+	// Subject is the property, Value its value, and Consequence the effect on jobs.
 	Subject     string `json:"subject"`
 	Value       string `json:"got"`
 	Consequence string `json:"why"`
@@ -40,7 +40,7 @@ type Finding struct {
 	Fix string `json:"do"`
 }
 
-// ReadText returns the finding in one line.
+// String returns the finding in one line.
 func (f Finding) String() string {
 	return f.Subject + ": " + f.Value + "; " + f.Consequence + ": " + f.Fix
 }
@@ -68,8 +68,8 @@ func ReadFacts(root string) Facts {
 	return f
 }
 
-// ReadText returns the contents of a small file without surrounding spaces, or an empty string if it
-// cannot be read.
+// ReadText returns the contents of a small file without surrounding spaces, or an empty string if
+// it cannot be read.
 func ReadText(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -141,7 +141,8 @@ func (f Facts) Findings() []Finding {
 			strconv.FormatFloat(float64(f.AvailableBytes)/(1<<30), 'f', 1, 64) + " GiB",
 			"the plugin, a compilation and a batch may need more", "ps -eo rss,pid,args --sort=-rss | head"})
 	}
-	if limit, err := strconv.ParseInt(f.LockedMemory, 10, 64); err == nil && limit < minLockedMemory && !f.CanExceedLockedMemory {
+	if limit, err := strconv.ParseInt(f.LockedMemory, 10, 64); err == nil && limit < minLockedMemory &&
+		!f.CanExceedLockedMemory {
 		found = append(found, Finding{"limit of locked memory",
 			strconv.FormatFloat(float64(limit)/(1<<20), 'f', 1, 64) + " MiB",
 			"the TPU runtime locks the memory that it copies from, and in a pod may not start",

@@ -1,4 +1,4 @@
-// Package initial reads the initializer of a GoMLX variable, which GoMLX keeps to itself: it runs
-// all initializers of a store in one graph of one backend, where a strategy runs each for the
-// devices that hold its variable.
+// Package initial reads the initializer of a GoMLX variable from a private field. GoMLX runs all
+// initializers of a store in one graph of one backend. A strategy runs each initializer only for
+// the devices that store the variable.
 package initial

@@ -7,8 +7,8 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 )
 
-// Initializer returns the variable's initializer, or nil if it has none, or if this build of GoMLX keeps it
-// elsewhere. The package's test fails then.
+// Initializer returns the initializer of a variable, or nil if it has none. It also returns nil if
+// this version of GoMLX has no such field; then the test of this package fails.
 func Initializer(v *model.Variable) model.VariableInitializer {
 	field := reflect.ValueOf(v).Elem().FieldByName("initializer")
 	if !field.IsValid() || field.Type() != reflect.TypeFor[model.VariableInitializer]() {

@@ -232,16 +232,16 @@ func toInterfaces(values []reflect.Value) []any {
 // sortedKeys sorts numbers by value, and other keys by their text.
 func sortedKeys(m reflect.Value) []reflect.Value {
 	keys := m.MapKeys()
-	of := reflect.Zero(m.Type().Key())
+	zeroKey := reflect.Zero(m.Type().Key())
 	slices.SortFunc(keys, func(a, b reflect.Value) int {
 		switch {
-		case of.CanInt():
+		case zeroKey.CanInt():
 			return cmp.Compare(a.Int(), b.Int())
-		case of.CanUint():
+		case zeroKey.CanUint():
 			return cmp.Compare(a.Uint(), b.Uint())
-		case of.CanFloat():
+		case zeroKey.CanFloat():
 			return cmp.Compare(a.Float(), b.Float())
-		case of.Kind() == reflect.String:
+		case zeroKey.Kind() == reflect.String:
 			return strings.Compare(a.String(), b.String())
 		}
 		return strings.Compare(fmt.Sprintf("%#v", a), fmt.Sprintf("%#v", b))
@@ -256,8 +256,8 @@ func typeName(v reflect.Value) string {
 	return v.Type().String()
 }
 
-// SameStructure reports whether two leaves are identical: the same pointer, closure or slice memory, or
-// equal values of a type without identity, such as numbers.
+// SameStructure reports whether two leaves are identical: the same pointer, closure or slice
+// memory, or equal values of a type without identity, such as numbers.
 func SameStructure(a, b any) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil

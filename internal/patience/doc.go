@@ -5,6 +5,6 @@
 //	stop := patience.ReportProgress(func(elapsed time.Duration) { logger.Info("compiling", "for", elapsed) })
 //	defer stop()
 //
-// The first report is made after 10 seconds, and each interval is twice the previous one. Work of
+// The first report follows after 10 seconds, and each interval is twice the previous one. Work of
 // an hour is reported eight times.
 package patience

@@ -2,12 +2,12 @@ package patience
 
 import "time"
 
-// FirstReport is the time until the first call of Watch. Each interval is twice the previous one.
+// FirstReport is the time until the first report. Each interval is twice the previous one.
 const FirstReport = 10 * time.Second
 
-// ReportProgress calls report with the elapsed time, first after [FirstReport] and then at growing intervals,
-// until stop is called. Calls are sequential and run in another goroutine. stop waits for a running
-// call.
+// ReportProgress calls report with the elapsed time, first after [FirstReport] and then at growing
+// intervals, until stop is called. Calls are sequential and run in another goroutine. stop waits
+// for a running call.
 func ReportProgress(report func(elapsed time.Duration)) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -81,13 +81,13 @@ func (p Pin) LibraryPath(userCacheDir string) string {
 	return filepath.Join(dir, filepath.Base(p.Library))
 }
 
-// VerifiedSuffix follows the name of an installed library in the name of its record, which contains the text
-// of [Pin.VerifiedRecord].
+// VerifiedSuffix follows the name of an installed library in the name of its record, which contains
+// the text of [Pin.VerifiedRecord].
 const VerifiedSuffix = ".verified"
 
-// VerifiedRecord returns the hash, the size in bytes and the modification time of an installed library whose hash
-// was verified. While the record matches the file, the file is not hashed again. install.sh writes the
-// same text.
+// VerifiedRecord returns the hash, the size in bytes and the modification time of an installed
+// library whose hash was verified. While the record matches the file, the file is not hashed again.
+// install.sh writes the same text.
 func (p Pin) VerifiedRecord(info fs.FileInfo) string {
 	t := info.ModTime()
 	return fmt.Sprintf("%s %d %d.%09d", p.LibrarySHA256, info.Size(), t.Unix(), t.Nanosecond())

@@ -2,8 +2,8 @@ package pins
 
 import _ "embed"
 
-// InstallScript is the source of install.sh, for programs that contain it. The script reads [TableText] from a
-// file pins.tsv in its directory.
+// InstallScript is the source of install.sh, for programs that contain it. The script reads
+// [TableText] from a file pins.tsv in its directory.
 //
 //go:embed install.sh
 var InstallScript string

@@ -24,25 +24,25 @@ func EscapeLine(s string) string {
 func escape(s string, keep func(rune) bool) string {
 	var b strings.Builder
 	start := 0 // start of the text that is not in b yet
-	for at := 0; at < len(s); {
-		r, n := utf8.DecodeRuneInString(s[at:])
-		broken := r == utf8.RuneError && n == 1
-		if !broken && (strconv.IsGraphic(r) || keep(r)) {
-			at += n
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		invalid := r == utf8.RuneError && n == 1
+		if !invalid && (strconv.IsGraphic(r) || keep(r)) {
+			i += n
 			continue
 		}
-		b.WriteString(s[start:at])
+		b.WriteString(s[start:i])
 		switch {
-		case broken:
-			fmt.Fprintf(&b, `\x%02x`, s[at])
+		case invalid:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
 			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
 		default:
 			fmt.Fprintf(&b, `\u%04x`, r)
 		}
-		at += n
-		start = at
+		i += n
+		start = i
 	}
 	if start == 0 {
 		return s
@@ -51,8 +51,8 @@ func escape(s string, keep func(rune) bool) string {
 	return b.String()
 }
 
-// Writer writes text as returned by [EscapeText]. A character may be split over several writes. A Writer
-// is not safe for concurrent use.
+// Writer writes text as returned by [EscapeText]. A character may be split over several writes. A
+// Writer is not safe for concurrent use.
 type Writer struct {
 	w          io.Writer
 	incomplete []byte // start of an incomplete character

@@ -12,14 +12,14 @@ import (
 //	err := protoint.Scanner{1: &name, 3: &dims, 5: protoint.Scanner{8: &memory}}.Read(message)
 //
 // A destination is a *string or a *[]byte, which shares memory with the message; a *uint64, *int64,
-// *bool or *float64; a *[]uint64 or *[]float64 for a repeated field, packed or not; an Into for a
+// *bool or *float64; a *[]uint64 or *[]float64 for a repeated field, packed or not; a Scanner for a
 // nested message; or a function, which is func([]byte) error for bytes and func(uint64) for a
 // number or its bits. Fields without a destination or with another wire type are skipped.
 type Scanner []any
 
 // Read decodes a message. It returns the error of the first function that fails, or an error for a
 // malformed message.
-func (to Scanner) Read(m []byte) error {
+func (s Scanner) Read(m []byte) error {
 	for len(m) > 0 {
 		n, kind, size := protowire.ConsumeTag(m)
 		if size < 0 {
@@ -29,8 +29,8 @@ func (to Scanner) Read(m []byte) error {
 		if size = protowire.ConsumeFieldValue(n, kind, m); size < 0 {
 			return fmt.Errorf("field %d: %w", n, protowire.ParseError(size))
 		}
-		if int(n) < len(to) && to[n] != nil {
-			if err := storeField(to[n], kind, m[:size]); err != nil {
+		if int(n) < len(s) && s[n] != nil {
+			if err := storeField(s[n], kind, m[:size]); err != nil {
 				return err
 			}
 		}

@@ -7,8 +7,9 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// IsRecomputed reports whether x is between Node.Checkpoint and Node.StopCheckpoint. It returns false if the
-// field has another name in this version of GoMLX; then the test of this package fails.
+// IsRecomputed reports whether x is between Node.Checkpoint and Node.StopCheckpoint. It returns
+// false if the field has another name in this version of GoMLX; then the test of this package
+// fails.
 func IsRecomputed(x *graph.Node) bool {
 	field := reflect.ValueOf(x).Elem().FieldByName("needsRematerialization")
 	if !field.IsValid() || field.Kind() != reflect.Bool {
@@ -26,8 +27,8 @@ func CheckpointIf(x, y *graph.Node) *graph.Node {
 	return y
 }
 
-// StopCheckpoints returns the nodes with StopCheckpoint applied to those that are recomputed, and whether
-// there are any.
+// StopCheckpoints returns the nodes with StopCheckpoint applied to those that are recomputed, and
+// whether there are any.
 func StopCheckpoints(list []*graph.Node) (stopped []*graph.Node, any bool) {
 	stopped = make([]*graph.Node, len(list))
 	for i, x := range list {

@@ -16,8 +16,8 @@ func TrimOperators(pattern string) string {
 	}, pattern)
 }
 
-// Nearest returns the indexes of at most n names, ordered by the number of edits between the text and
-// the most similar substring of the name, then by the length of the name.
+// Nearest returns the indexes of at most n names, ordered by the number of edits between the text
+// and the most similar substring of the name, then by the length of the name.
 func Nearest(text string, names []string, n int) []int {
 	cost := make([]int, len(names))
 	order := make([]int, len(names))

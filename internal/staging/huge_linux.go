@@ -7,7 +7,7 @@ const (
 	adviseHuge = 14 // MADV_HUGEPAGE
 )
 
-// huge requests large pages, which reduces the number of page faults.
+// adviseHugePages requests large pages, which reduces the number of page faults.
 func adviseHugePages(block []byte) {
 	if len(block) >= hugePage {
 		_ = syscall.Madvise(block, adviseHuge) // an error means small pages

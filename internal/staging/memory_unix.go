@@ -24,7 +24,7 @@ func Alloc(n int) ([]byte, error) {
 	return block, nil
 }
 
-// Free frees memory that was returned by Take. The memory must not be used afterwards.
+// Free frees memory that was returned by Alloc. The memory must not be used afterwards.
 func Free(block []byte) {
 	if cap(block) > 0 {
 		_ = syscall.Munmap(block[:cap(block)])

@@ -42,8 +42,8 @@ func (p *Pool) Get(ctx context.Context, n int) ([]byte, error) {
 	}
 }
 
-// allocate returns a free block of suitable size or a new one. It frees unused blocks if the pool would
-// exceed its limit.
+// allocate returns a free block of suitable size or a new one. It frees unused blocks if the pool
+// would exceed its limit.
 func (p *Pool) allocate(n int) (block []byte, err error) {
 	for i, b := range p.free {
 		if cap(b) >= n && cap(b) <= 2*n {

@@ -111,7 +111,7 @@ func requireTrace(op string, x *graph.Node) *Trace {
 			"trace the step through a strategy"))
 	case t.InRegion():
 		panic(collectiveError(op, x.Shape().Dimensions, "inside a region that runs on one logical device, which the others would wait for",
-			"call it before or after the On region"))
+			"call it before or after the OnDevice region"))
 	}
 	return t
 }

@@ -61,14 +61,14 @@ func TestNodeFunctionsRefuseWhatCannotBePlaced(t *testing.T) {
 		}, "inside another region"},
 		"an annotation in a region": {func(x *graph.Node) {
 			logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return logical.Replicate(x) })
-		}, "annotate before or after the On region"},
+		}, "annotate before or after the OnDevice region"},
 		"a collective in a region": {func(x *graph.Node) {
 			logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return spmd.AllReduce(x, spmd.Sum) })
-		}, "call it before or after the On region"},
+		}, "call it before or after the OnDevice region"},
 		"a region that reads a node from outside": {func(x *graph.Node) {
 			y := graph.Exp(x)
 			logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return graph.Add(x, y) })
-		}, "pass it to OnMany as an argument"},
+		}, "pass it to OnDeviceMany as an argument"},
 		"a region without results": {func(x *graph.Node) {
 			logical.OnDeviceMany(0, []*graph.Node{x}, func([]*graph.Node) []*graph.Node { return nil })
 		}, "return at least one node"},

@@ -67,7 +67,7 @@ func TestARegionRefusesWhatWouldLoseItsGradient(t *testing.T) {
 		"a result that is a node from outside": {func(x *graph.Node) {
 			y := graph.Exp(x)
 			logical.OnDevice(0, x, func(*graph.Node) *graph.Node { return y })
-		}, "pass it to OnMany as an argument"},
+		}, "pass it to OnDeviceMany as an argument"},
 		"a second derivative": {func(x *graph.Node) {
 			y := logical.OnDevice(0, x, func(x *graph.Node) *graph.Node { return graph.Mul(x, graph.Mul(x, x)) })
 			first := graph.Gradient(graph.ReduceAllSum(y), x)[0]

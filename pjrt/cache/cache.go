@@ -28,15 +28,15 @@ type Options struct {
 	// SigningKey signs the entries. It must have at least 16 random bytes. Processes with the same key
 	// share their entries, also between machines; processes with other keys ignore them.
 	SigningKey []byte
-	// SigningKeyFile is a file with the key, which is used if Key is empty. Only its owner may have
-	// access. The file is created if it does not exist. The default is
+	// SigningKeyFile is a file with the key, which is used if SigningKey is empty. Only its owner may
+	// have access. The file is created if it does not exist. The default is
 	// tpustrategy/compile-cache.key in the user's configuration directory (os.UserConfigDir).
 	SigningKeyFile string
-	// Store, if not nil, is shared by several hosts or runs, such as a bucket. Programs that are
-	// not in the directory are read from the store. The first process that compiles a program
-	// writes it to the store. All users of the store need the same Key or SigningKeyFile; [StoreSigningKey]
-	// returns a key that is stored in the store. The cache does not remove entries from the store
-	// for space. The caller must close the store when the cache is no longer used.
+	// Store, if not nil, is shared by several hosts or runs, such as a bucket. Programs that are not
+	// in the directory are read from the store. The first process that compiles a program writes it to
+	// the store. All users of the store need the same SigningKey or SigningKeyFile; [StoreSigningKey]
+	// returns a key that is stored in the store. The cache does not remove entries from the store for
+	// space. The caller must close the store when the cache is no longer used.
 	Store storage.Store
 	// AllowSharedDir permits a directory that other users own or can write to. These users can remove
 	// entries, but they cannot create valid ones without the key.
@@ -65,7 +65,8 @@ type Cache struct {
 	dir      string
 	maxBytes int64
 	compiler pjrt.Compiler
-	// keepSerialized is true if Options.Compiler is set. Loaded programs then keep their serialized form.
+	// keepSerialized is true if Options.Compiler is set. Loaded programs then store their serialized
+	// form.
 	keepSerialized bool
 	signingKey     []byte
 	sharedStore    storage.Store // may be nil
@@ -81,16 +82,16 @@ type cachedIdentity struct {
 	identity string
 }
 
-// clientIdentity returns [Identity] of a client. The result does not change if the file of the plugin
-// changes.
+// clientIdentity returns [Identity] of a client. The result does not change if the file of the
+// plugin changes.
 func (c *Cache) clientIdentity(client *pjrt.Client) (string, error) {
-	this := weak.Make(client)
-	if known := c.lastIdentity.Load(); known != nil && known.client == this {
-		return known.identity, nil
+	ref := weak.Make(client)
+	if last := c.lastIdentity.Load(); last != nil && last.client == ref {
+		return last.identity, nil
 	}
 	identity, err := Identity(client)
 	if err == nil {
-		c.lastIdentity.Store(&cachedIdentity{this, identity})
+		c.lastIdentity.Store(&cachedIdentity{ref, identity})
 	}
 	return identity, err
 }
@@ -106,10 +107,10 @@ type Stats struct {
 	WriteErrors int64
 }
 
-// Open opens a cache in a directory, which is created if necessary. Unless [Options].Shared is set,
-// the directory and its parents must belong to root or the current user, and other users must not
-// be able to write to them. URLs, and keys that other users can read, are always errors. The error
-// is a [*pjrt.PathError] with a correction, or matches an error of package fs.
+// Open opens a cache in a directory, which is created if necessary. Unless [Options].AllowSharedDir
+// is set, the directory and its parents must belong to root or the current user, and other users
+// must not be able to write to them. URLs, and keys that other users can read, are always errors.
+// The error is a [*pjrt.PathError] with a correction, or matches an error of package fs.
 func Open(dir string, o Options) (*Cache, error) {
 	if dir == "" {
 		return nil, &errkind.Fault{Op: "cache: open", Reason: "the directory is empty", Class: errkind.ValueError,
@@ -140,8 +141,8 @@ func Open(dir string, o Options) (*Cache, error) {
 	}
 	if c.sharedStore = o.Store; c.sharedStore != nil && len(o.SigningKey) == 0 && o.SigningKeyFile == "" {
 		return nil, &errkind.Fault{Op: "cache: open", Subject: o.Store.String(), Class: errkind.ValueError,
-			Reason: "a shared store requires a Key or KeyFile, because other hosts do not have this user's default key",
-			Hint:   "set the same Key or KeyFile on all hosts, or use cache.SharedKey"}
+			Reason: "a shared store requires a SigningKey or SigningKeyFile, because other hosts do not have this user's default key",
+			Hint:   "set the same SigningKey or SigningKeyFile on all hosts, or use cache.StoreSigningKey"}
 	}
 	if c.signingKey, err = loadSigningKey(o.SigningKey, o.SigningKeyFile, path, c.logger); err != nil {
 		return nil, err
@@ -174,8 +175,8 @@ func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.P
 		c.logger.Warn("compile cache is not used", "error", err)
 		return c.compiler.Compile(ctx, client, program, opts)
 	}
-	k := newEntryKey(identity, client, program, opts)
-	if x := c.load(ctx, client, k); x != nil {
+	key := newEntryKey(identity, client, program, opts)
+	if x := c.load(ctx, client, key); x != nil {
 		return x, nil
 	}
 	c.stats.misses.Add(1)
@@ -184,8 +185,8 @@ func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.P
 	if err != nil {
 		return nil, err
 	}
-	c.logger.Debug("compile cache miss", "entry", c.entryPath(k), "compiling", time.Since(start))
-	c.storeProgram(ctx, k, x)
+	c.logger.Debug("compile cache miss", "entry", c.entryPath(key), "compiling", time.Since(start))
+	c.storeProgram(ctx, key, x)
 	return x, nil
 }
 
@@ -204,21 +205,21 @@ func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, pr
 
 // entryName returns the file name of an entry. It depends on the signing key, so that entries with
 // another key are not reported as damaged.
-func (c *Cache) entryName(k entryKey) string {
-	return hex.EncodeToString(hmacSHA256(c.signingKey, []byte("name"), k[:]))
+func (c *Cache) entryName(key entryKey) string {
+	return hex.EncodeToString(hmacSHA256(c.signingKey, []byte("name"), key[:]))
 }
 
 // entryPath returns the path of an entry in the directory.
-func (c *Cache) entryPath(k entryKey) string { return filepath.Join(c.dir, c.entryName(k)) }
+func (c *Cache) entryPath(key entryKey) string { return filepath.Join(c.dir, c.entryName(key)) }
 
 // load returns the program of an entry from the directory or the store, or nil if there is no valid
 // entry.
-func (c *Cache) load(ctx context.Context, client *pjrt.Client, k entryKey) *pjrt.LoadedExecutable {
-	path := c.entryPath(k)
+func (c *Cache) load(ctx context.Context, client *pjrt.Client, key entryKey) *pjrt.LoadedExecutable {
+	path := c.entryPath(key)
 	data, _, err := files.ReadFileNoFollow(path, c.maxEntryBytes())
 	if !errors.Is(err, fs.ErrNotExist) {
 		// An invalid entry is removed, also if it is not a regular file.
-		if x := c.loadEntry(ctx, client, k, path, data, err, func() error { return os.Remove(path) }); x != nil {
+		if x := c.loadEntry(ctx, client, key, path, data, err, func() error { return os.Remove(path) }); x != nil {
 			now := time.Now()
 			// trim removes the entries with the oldest times. An error here is not important.
 			_ = os.Chtimes(path, now, now)
@@ -228,7 +229,7 @@ func (c *Cache) load(ctx context.Context, client *pjrt.Client, k entryKey) *pjrt
 	if c.sharedStore == nil {
 		return nil
 	}
-	name := c.entryName(k)
+	name := c.entryName(key)
 	data, err = storage.ReadAll(ctx, c.sharedStore, name, c.maxEntryBytes())
 	if err != nil {
 		if !errors.Is(err, storage.ErrNotExist) && ctx.Err() == nil {
@@ -237,29 +238,30 @@ func (c *Cache) load(ctx context.Context, client *pjrt.Client, k entryKey) *pjrt
 		}
 		return nil
 	}
-	x := c.loadEntry(ctx, client, k, c.sharedStore.String()+": "+name, data, nil,
+	x := c.loadEntry(ctx, client, key, c.sharedStore.String()+": "+name, data, nil,
 		func() error { return c.sharedStore.Remove(ctx, name) })
 	if x != nil {
 		c.stats.fetched.Add(1)
-		c.writeEntry(k, data)
+		c.writeEntry(key, data)
 	}
 	return x
 }
 
 // loadEntry loads the program of an entry with these contents. If err is not nil or the entry is
 // invalid, it removes the entry and returns nil.
-func (c *Cache) loadEntry(ctx context.Context, client *pjrt.Client, k entryKey, entry string, data []byte, err error,
+func (c *Cache) loadEntry(ctx context.Context, client *pjrt.Client, key entryKey, location string, data []byte,
+	err error,
 	remove func() error) *pjrt.LoadedExecutable {
 	var payload []byte
 	if err == nil {
-		payload, err = decodeEntry(c.signingKey, k, data)
+		payload, err = decodeEntry(c.signingKey, key, data)
 	}
 	if err == nil {
 		start := time.Now()
 		var x *pjrt.LoadedExecutable
 		if x, err = client.Load(ctx, payload, pjrt.LoadOptions{KeepSerialized: c.keepSerialized}); err == nil {
 			c.stats.hits.Add(1)
-			c.logger.Debug("compile cache hit", "entry", entry, "loading", time.Since(start))
+			c.logger.Debug("compile cache hit", "entry", location, "loading", time.Since(start))
 			return x
 		}
 	}
@@ -267,14 +269,15 @@ func (c *Cache) loadEntry(ctx context.Context, client *pjrt.Client, k entryKey, 
 		return nil // the entry may be valid
 	}
 	c.stats.corrupt.Add(1)
-	c.logger.Warn("compile cache entry is not usable, compiling again", "entry", entry, "error", err)
+	c.logger.Warn("compile cache entry is not usable, compiling again", "entry", location, "error", err)
 	if err := remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.logger.Warn("compile cache entry not removed", "entry", entry, "error", err)
+		c.logger.Warn("compile cache entry not removed", "entry", location, "error", err)
 	}
 	return nil
 }
 
-// maxSerializedBytes is the limit of the size of an entry. Serialized programs are protos of less than 2 GiB.
+// maxSerializedBytes is the limit of the size of an entry. Serialized programs are protos of less
+// than 2 GiB.
 const maxSerializedBytes = 2 << 30
 
 // maxEntryBytes returns the limit of the size of an entry of this cache.
@@ -286,7 +289,7 @@ func (c *Cache) maxEntryBytes() int64 {
 }
 
 // storeProgram adds a program to the directory and to the store.
-func (c *Cache) storeProgram(ctx context.Context, k entryKey, x *pjrt.LoadedExecutable) {
+func (c *Cache) storeProgram(ctx context.Context, key entryKey, x *pjrt.LoadedExecutable) {
 	payload, err := x.Executable().Serialize()
 	if errors.Is(err, errors.ErrUnsupported) {
 		c.logger.Debug("compile cache is not used: the plugin cannot serialize programs")
@@ -297,17 +300,17 @@ func (c *Cache) storeProgram(ctx context.Context, k entryKey, x *pjrt.LoadedExec
 		return
 	}
 	if err != nil {
-		c.logWriteError(c.entryPath(k), err)
+		c.logWriteError(c.entryPath(key), err)
 		return
 	}
-	entry := encodeEntry(c.signingKey, k, payload)
-	c.writeEntry(k, entry)
-	c.uploadEntry(ctx, k, entry)
+	entry := encodeEntry(c.signingKey, key, payload)
+	c.writeEntry(key, entry)
+	c.uploadEntry(ctx, key, entry)
 }
 
 // writeEntry writes an entry to the directory.
-func (c *Cache) writeEntry(k entryKey, entry []byte) {
-	path := c.entryPath(k)
+func (c *Cache) writeEntry(key entryKey, entry []byte) {
+	path := c.entryPath(key)
 	if err := replaceFile(path, entry); err != nil {
 		c.logWriteError(path, err)
 		return
@@ -315,16 +318,16 @@ func (c *Cache) writeEntry(k entryKey, entry []byte) {
 	c.evictEntries(path)
 }
 
-func (c *Cache) logWriteError(entry string, err error) {
+func (c *Cache) logWriteError(location string, err error) {
 	c.stats.failed.Add(1)
-	c.logger.Warn("compile cache entry not written", "entry", entry, "error", err)
+	c.logger.Warn("compile cache entry not written", "entry", location, "error", err)
 }
 
 // abandonedTempAge is the age after which a temporary file is considered abandoned by its process.
 const abandonedTempAge = time.Hour
 
 // evictEntries removes the least recently used entries, except keep, until the limit is met.
-func (c *Cache) evictEntries(keep string) {
+func (c *Cache) evictEntries(keepPath string) {
 	files, err := os.ReadDir(c.dir)
 	if err != nil {
 		c.logger.Warn("compile cache not trimmed", "error", err)
@@ -355,7 +358,7 @@ func (c *Cache) evictEntries(keep string) {
 	slices.SortFunc(entries, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
 	for _, info := range entries {
 		path := filepath.Join(c.dir, info.Name())
-		if total <= c.maxBytes || path == keep {
+		if total <= c.maxBytes || path == keepPath {
 			continue
 		}
 		if err := os.Remove(path); err == nil {

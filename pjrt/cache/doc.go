@@ -28,8 +28,8 @@
 // user can read. An entry that was modified, or was created by another user or another machine, is
 // not executed; the program is compiled again. The cache trusts the key, the plugin, and everyone
 // who can read the user's files. The directory is created with access for its owner only. A
-// directory that other users can write to is an error unless [Options].Shared is set. Entries that
-// are links, pipes or too large are not read.
+// directory that other users can write to is an error unless [Options].AllowSharedDir is set.
+// Entries that are links, pipes or too large are not read.
 //
-// To share a cache between machines, use the same [Options].Key on all of them.
+// To share a cache between machines, use the same [Options].SigningKey on all of them.
 package cache

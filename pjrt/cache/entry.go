@@ -30,8 +30,8 @@ var errCorrupt = errkind.New(errkind.DataLossError, "corrupt entry")
 // entryKey identifies an entry.
 type entryKey [sha256.Size]byte
 
-// newEntryKey hashes everything that a compiled program depends on. All processes of a slice have the
-// same devices and compute the same key.
+// newEntryKey hashes everything that a compiled program depends on. All processes of a slice have
+// the same devices and compute the same key.
 func newEntryKey(identity string, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) entryKey {
 	opts = opts.WithPlatformDefaults(client.PlatformName())
 	hash := sha256.New()
@@ -60,8 +60,8 @@ func newEntryKey(identity string, client *pjrt.Client, program pjrt.Program, opt
 }
 
 // hmacSHA256 returns the HMAC of the parts. All parts except the last must have fixed sizes.
-func hmacSHA256(signing []byte, parts ...[]byte) []byte {
-	mac := hmac.New(sha256.New, signing)
+func hmacSHA256(signingKey []byte, parts ...[]byte) []byte {
+	mac := hmac.New(sha256.New, signingKey)
 	for _, part := range parts {
 		mac.Write(part)
 	}
@@ -69,22 +69,23 @@ func hmacSHA256(signing []byte, parts ...[]byte) []byte {
 }
 
 // signEntry returns the signature of an entry.
-func signEntry(signing []byte, k entryKey, payload []byte) []byte {
-	return hmacSHA256(signing, []byte(magic), k[:], binary.LittleEndian.AppendUint64(nil, uint64(len(payload))), payload)
+func signEntry(signingKey []byte, key entryKey, payload []byte) []byte {
+	return hmacSHA256(signingKey, []byte(magic), key[:], binary.LittleEndian.AppendUint64(nil, uint64(len(payload))),
+		payload)
 }
 
 // encodeEntry returns the contents of an entry.
-func encodeEntry(signing []byte, k entryKey, payload []byte) []byte {
+func encodeEntry(signingKey []byte, key entryKey, payload []byte) []byte {
 	out := make([]byte, 0, headerSize+len(payload))
 	out = append(out, magic...)
-	out = append(out, k[:]...)
-	out = append(out, signEntry(signing, k, payload)...)
+	out = append(out, key[:]...)
+	out = append(out, signEntry(signingKey, key, payload)...)
 	out = binary.LittleEndian.AppendUint64(out, uint64(len(payload)))
 	return append(out, payload...)
 }
 
 // decodeEntry checks the contents of an entry and returns the program.
-func decodeEntry(signing []byte, k entryKey, data []byte) ([]byte, error) {
+func decodeEntry(signingKey []byte, key entryKey, data []byte) ([]byte, error) {
 	if len(data) < headerSize {
 		return nil, fmt.Errorf("%w: it has only %d bytes", errCorrupt, len(data))
 	}
@@ -92,14 +93,14 @@ func decodeEntry(signing []byte, k entryKey, data []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: it is not a program of this version", errCorrupt)
 	}
 	rest := data[len(magic):]
-	if !bytes.Equal(rest[:sha256.Size], k[:]) {
+	if !bytes.Equal(rest[:sha256.Size], key[:]) {
 		return nil, fmt.Errorf("%w: it belongs to another program", errCorrupt)
 	}
 	payload := data[headerSize:]
 	if n := binary.LittleEndian.Uint64(rest[2*sha256.Size:]); n != uint64(len(payload)) {
 		return nil, fmt.Errorf("%w: it has %d of %d bytes", errCorrupt, len(payload), n)
 	}
-	if !hmac.Equal(rest[sha256.Size:2*sha256.Size], signEntry(signing, k, payload)) {
+	if !hmac.Equal(rest[sha256.Size:2*sha256.Size], signEntry(signingKey, key, payload)) {
 		return nil, fmt.Errorf("%w: its signature is wrong, so it was modified or signed with another key", errCorrupt)
 	}
 	return payload, nil
@@ -107,19 +108,19 @@ func decodeEntry(signing []byte, k entryKey, data []byte) ([]byte, error) {
 
 // replaceFile creates or replaces a file atomically.
 func replaceFile(path string, data []byte) error {
-	beside, err := createTemp(filepath.Dir(path), data)
+	tempPath, err := createTemp(filepath.Dir(path), data)
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(beside, path); err != nil {
-		return errors.Join(err, os.Remove(beside))
+	if err := os.Rename(tempPath, path); err != nil {
+		return errors.Join(err, os.Remove(tempPath))
 	}
 	return nil
 }
 
 // createTemp writes a temporary file with access for its owner only, and returns its path.
-func createTemp(folder string, data []byte) (path string, err error) {
-	f, err := os.CreateTemp(folder, tempPattern)
+func createTemp(dir string, data []byte) (path string, err error) {
+	f, err := os.CreateTemp(dir, tempPattern)
 	if err != nil {
 		return "", err
 	}
@@ -127,8 +128,8 @@ func createTemp(folder string, data []byte) (path string, err error) {
 	if err == nil {
 		err = f.Sync()
 	}
-	if closed := f.Close(); err == nil {
-		err = closed
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
 	}
 	if err != nil {
 		return "", errors.Join(err, os.Remove(f.Name()))

@@ -19,42 +19,42 @@ const (
 	maxKeyFileSize = 4 << 10
 )
 
-// keyName is the path of the key in the user's configuration directory. localKeyFile is its name in the
-// directory of the cache if the user has no configuration directory.
+// userKeyFile is the path of the key in the user's configuration directory. localKeyFile is its
+// name in the directory of the cache if the user has no configuration directory.
 const (
 	userKeyFile  = "tpustrategy/compile-cache.key"
 	localKeyFile = ".key"
 )
 
-// loadSigningKey returns the key for the entries in dir: given, or else the contents of file, or else
-// the user's default key.
-func loadSigningKey(given []byte, file, dir string, logger *slog.Logger) ([]byte, error) {
+// loadSigningKey returns the key for the entries in dir: given, or else the contents of file, or
+// else the user's default key.
+func loadSigningKey(signingKey []byte, file, dir string, logger *slog.Logger) ([]byte, error) {
 	switch {
-	case len(given) > 0 && file != "":
-		return nil, &errkind.Fault{Op: "cache: open", Reason: "both Key and KeyFile are set",
+	case len(signingKey) > 0 && file != "":
+		return nil, &errkind.Fault{Op: "cache: open", Reason: "both SigningKey and SigningKeyFile are set",
 			Hint: "set only one of them", Class: errkind.ValueError}
-	case len(given) > 0 && len(given) < signingKeySize/2:
-		return nil, &errkind.Fault{Op: "cache: open", Reason: fmt.Sprintf("Key has %d bytes", len(given)),
+	case len(signingKey) > 0 && len(signingKey) < signingKeySize/2:
+		return nil, &errkind.Fault{Op: "cache: open", Reason: fmt.Sprintf("SigningKey has %d bytes", len(signingKey)),
 			Hint: fmt.Sprintf("use at least %d random bytes", signingKeySize/2), Class: errkind.ValueError}
-	case len(given) > 0:
-		return append([]byte(nil), given...), nil
+	case len(signingKey) > 0:
+		return append([]byte(nil), signingKey...), nil
 	case file != "":
 		return readOrCreateKey(file)
 	}
-	folder, err := os.UserConfigDir()
+	configDir, err := os.UserConfigDir()
 	if err == nil {
-		path := filepath.Join(folder, filepath.FromSlash(userKeyFile))
+		path := filepath.Join(configDir, filepath.FromSlash(userKeyFile))
 		var k []byte
 		if k, err = readOrCreateKey(path); err == nil {
 			return k, nil
 		}
-		if _, there := os.Lstat(path); there == nil {
+		if _, statErr := os.Lstat(path); statErr == nil {
 			return nil, err // the file exists but is not valid
 		}
 	}
 	// The user of a container may have no writable configuration directory.
 	logger.Warn("compile cache stores its key with its entries, because the user's configuration directory is not writable; "+
-		"set Options.KeyFile or Options.Key", "error", err)
+		"set Options.SigningKeyFile or Options.SigningKey", "error", err)
 	return readOrCreateKey(filepath.Join(dir, localKeyFile))
 }
 
@@ -74,21 +74,21 @@ func readOrCreateKey(path string) ([]byte, error) {
 }
 
 func readKey(path string) ([]byte, error) {
-	real, err := files.Trust{}.WithProcess().CheckFile(path)
+	realPath, err := files.Trust{}.WithProcess().CheckFile(path)
 	if err != nil {
 		return nil, opError("read the key", err)
 	}
-	k, info, err := files.ReadFileNoFollow(real, maxKeyFileSize)
+	k, info, err := files.ReadFileNoFollow(realPath, maxKeyFileSize)
 	if err != nil {
 		return nil, opError("read the key", err)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, opError("read the key", &files.Error{Path: real, Reason: files.OthersCanRead,
+		return nil, opError("read the key", &files.Error{Path: realPath, Reason: files.OthersCanRead,
 			Found: fmt.Sprintf("mode %#o", mode),
-			Hint:  "run chmod 600 " + real + ", or remove the file to create a new key"})
+			Hint:  "run chmod 600 " + realPath + ", or remove the file to create a new key"})
 	}
 	if len(k) < signingKeySize/2 {
-		return nil, opError("read the key", &errkind.Fault{Op: real, Class: errkind.ValueError,
+		return nil, opError("read the key", &errkind.Fault{Op: realPath, Class: errkind.ValueError,
 			Reason: fmt.Sprintf("it has %d bytes, but at least %d are required", len(k), signingKeySize/2),
 			Hint:   "remove the file to create a new key"})
 	}
@@ -97,16 +97,16 @@ func readKey(path string) ([]byte, error) {
 
 // createKey creates a file with a new key atomically. It returns fs.ErrExist if the file exists.
 func createKey(path string) error {
-	folder := filepath.Dir(path)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	beside, err := createTemp(folder, newKey())
+	tempPath, err := createTemp(dir, newKey())
 	if err != nil {
 		return err
 	}
-	defer os.Remove(beside)
-	return os.Link(beside, path) // a rename would replace an existing file
+	defer os.Remove(tempPath)
+	return os.Link(tempPath, path) // a rename would replace an existing file
 }
 
 // newKey returns a random key.

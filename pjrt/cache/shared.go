@@ -9,34 +9,34 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// StoreSigningKey returns the key that is stored in a store. The first call creates it. Everyone who can
-// read the store can sign programs for all hosts that use this key, and everyone who can write to
-// the store can replace the key. Use it only for a store that is accessible to the accounts of the
-// job alone.
+// StoreSigningKey returns the key that is stored in a store. The first call creates it. Everyone
+// who can read the store can sign programs for all hosts that use this key, and everyone who can
+// write to the store can replace the key. Use it only for a store that is accessible to the
+// accounts of the job alone.
 func StoreSigningKey(ctx context.Context, store storage.Store) ([]byte, error) {
-	k, err := storage.ReadOrPut(ctx, store, storeKeyName, newKey(), maxKeyFileSize)
+	key, err := storage.ReadOrPut(ctx, store, storeKeyName, newKey(), maxKeyFileSize)
 	if err != nil {
 		return nil, opError("read the key of "+store.String(), err)
 	}
-	if len(k) < signingKeySize/2 {
+	if len(key) < signingKeySize/2 {
 		return nil, &errkind.Fault{Op: "cache: read the key of " + store.String(), Class: errkind.DataLossError,
-			Reason: fmt.Sprintf("%s has %d bytes, but at least %d are required", storeKeyName, len(k), signingKeySize/2),
+			Reason: fmt.Sprintf("%s has %d bytes, but at least %d are required", storeKeyName, len(key), signingKeySize/2),
 			Hint:   "remove it to create a new key"}
 	}
-	return k, nil
+	return key, nil
 }
 
 // storeKeyName is the name of the key in a store.
 const storeKeyName = "compile-cache.key"
 
 // uploadEntry writes an entry to the store unless it exists.
-func (c *Cache) uploadEntry(ctx context.Context, k entryKey, entry []byte) {
+func (c *Cache) uploadEntry(ctx context.Context, key entryKey, entry []byte) {
 	if c.sharedStore == nil {
 		return
 	}
-	name := c.entryName(k)
-	if there, err := c.sharedStore.Open(ctx, name); err == nil { // avoid sending the contents
-		_ = there.Close()
+	name := c.entryName(key)
+	if object, err := c.sharedStore.Open(ctx, name); err == nil { // avoid sending the contents
+		_ = object.Close()
 		return
 	}
 	err := storage.PutBytes(ctx, c.sharedStore, name, entry, storage.PutOptions{IfAbsent: true})

@@ -23,7 +23,8 @@
 //
 // # Limits
 //
-// A key has at most [MaxKeyBytes] bytes, and a value at most [MaxValueBytes]. The server checks all input and
-// closes connections that send invalid data. Sending a request and receiving a response may take 30
-// seconds each. Only Get waits longer, and the server then sends a message every 5 seconds.
+// A key has at most [MaxKeyBytes] bytes, and a value at most [MaxValueBytes]. The server checks all
+// input and closes connections that send invalid data. Sending a request and receiving a response
+// may take 30 seconds each. Only Get waits longer, and the server then sends a message every 5
+// seconds.
 package keyvalue

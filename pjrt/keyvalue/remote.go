@@ -54,15 +54,15 @@ func (r *Client) Put(ctx context.Context, key string, value []byte) error {
 var errTimeout = errkind.New(errkind.DeadlineExceededError, "keyvalue: the server did not respond in time")
 
 // call sends a request and returns the value in the response.
-func (r *Client) call(ctx context.Context, op string, q message) ([]byte, error) {
-	subject := fmt.Sprintf("%q at %s", q.key, r.address)
+func (r *Client) call(ctx context.Context, op string, request message) ([]byte, error) {
+	subject := fmt.Sprintf("%q at %s", request.key, r.address)
 	caller := ctx
-	if _, ok := ctx.Deadline(); !ok && q.code != opGet {
+	if _, ok := ctx.Deadline(); !ok && request.code != opGet {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, r.timeout, errTimeout)
 		defer cancel()
 	}
-	a, err := r.exchange(ctx, q)
+	response, err := r.exchange(ctx, request)
 	switch {
 	case errors.Is(err, handshake.ErrSecret):
 		return nil, &errkind.Fault{Op: "keyvalue: " + op, Subject: subject, Err: err, Match: pjrt.PermissionDenied}
@@ -72,36 +72,36 @@ func (r *Client) call(ctx context.Context, op string, q message) ([]byte, error)
 	case err != nil:
 		return nil, &errkind.Fault{Op: "keyvalue: " + op, Subject: subject, Reason: "the server does not respond",
 			Err: err, Match: pjrt.Unavailable}
-	case a.code != uint32(pjrt.OK):
-		return nil, &errkind.Fault{Op: "keyvalue: " + op, Subject: subject, Reason: string(a.value),
-			Err: pjrt.Code(a.code)}
+	case response.code != uint32(pjrt.OK):
+		return nil, &errkind.Fault{Op: "keyvalue: " + op, Subject: subject, Reason: string(response.value),
+			Err: pjrt.Code(response.code)}
 	}
-	return a.value, nil
+	return response.value, nil
 }
 
 // exchange sends a request, as soon as the server is available, and waits for the response.
-func (r *Client) exchange(ctx context.Context, q message) (a message, err error) {
+func (r *Client) exchange(ctx context.Context, request message) (response message, err error) {
 	conn, err := r.connect(ctx)
 	if err != nil {
-		return a, err
+		return response, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	if err := q.write(conn); err != nil || q.code != opGet {
+	if err := request.write(conn); err != nil || request.code != opGet {
 		if err == nil {
-			a, err = readMessage(conn)
+			response, err = readMessage(conn)
 		}
-		return a, err
+		return response, err
 	}
 	for {
 		if err := conn.SetReadDeadline(time.Now().Add(r.timeout)); err != nil {
-			return a, err
+			return response, err
 		}
 		if ctx.Err() != nil { // SetReadDeadline may have overwritten the deadline that AfterFunc set
-			return a, ctx.Err()
+			return response, ctx.Err()
 		}
-		if a, err = readMessage(conn); err != nil || a.code != codeKeepAlive {
-			return a, err
+		if response, err = readMessage(conn); err != nil || response.code != codeKeepAlive {
+			return response, err
 		}
 	}
 }

@@ -72,12 +72,12 @@ func (s *Server) handleConn(conn net.Conn) {
 	if conn.SetDeadline(time.Now().Add(requestTimeout)) != nil {
 		return
 	}
-	q, err := readMessage(conn)
+	request, err := readMessage(conn)
 	if err != nil {
 		return // not a valid request
 	}
 	var value []byte
-	switch q.code {
+	switch request.code {
 	case opGet:
 		_ = conn.SetReadDeadline(time.Time{})
 		s.goroutines.Go(func() { // cancels the wait when the client disconnects
@@ -85,40 +85,40 @@ func (s *Server) handleConn(conn net.Conn) {
 			_, _ = conn.Read(none[:])
 			cancel()
 		})
-		value, err = s.awaitKey(ctx, conn, q.key)
+		value, err = s.awaitKey(ctx, conn, request.key)
 	case opTryGet:
-		value, err = s.store.TryGet(ctx, q.key)
+		value, err = s.store.TryGet(ctx, request.key)
 	case opPut:
-		err = s.store.Put(ctx, q.key, q.value)
+		err = s.store.Put(ctx, request.key, request.value)
 	default:
 		err = &errkind.Fault{Op: "keyvalue: serve", Reason: "the operation is unknown", Err: pjrt.InvalidArgument}
 	}
-	a := message{value: value}
+	response := message{value: value}
 	if err != nil {
-		a.code, a.value = uint32(errorCode(err)), []byte(err.Error())
+		response.code, response.value = uint32(errorCode(err)), []byte(err.Error())
 	}
 	_ = conn.SetWriteDeadline(time.Now().Add(requestTimeout))
-	_ = a.write(conn) // an error means that the client has disconnected
+	_ = response.write(conn) // an error means that the client has disconnected
 }
 
 // awaitKey waits for a key and sends keep-alive messages to the client.
 func (s *Server) awaitKey(ctx context.Context, conn net.Conn, key string) (value []byte, err error) {
-	got := make(chan struct{})
+	done := make(chan struct{})
 	s.goroutines.Go(func() {
 		value, err = s.store.Get(ctx, key)
-		close(got)
+		close(done)
 	})
-	every := time.NewTicker(keepAliveInterval)
-	defer every.Stop()
+	ticker := time.NewTicker(keepAliveInterval)
+	defer ticker.Stop()
 	for {
 		select {
-		case <-got:
+		case <-done:
 			return value, err
-		case <-every.C:
+		case <-ticker.C:
 			_ = conn.SetWriteDeadline(time.Now().Add(requestTimeout))
 			if (message{code: codeKeepAlive}).write(conn) != nil {
 				_ = conn.Close() // cancels the wait
-				<-got
+				<-done
 				return value, err
 			}
 		}

@@ -20,8 +20,8 @@
 //
 // Each compilation starts a process, which opens the plugin, compiles the program, returns it in
 // serialized form and exits. The parent process loads it. A compilation costs some additional
-// tenths of a second and, while it runs, the memory of a second compiler. [Options].Parallel limits
-// the number of workers that run at the same time.
+// tenths of a second and, while it runs, the memory of a second compiler. [Options].MaxWorkers
+// limits the number of workers that run at the same time.
 //
 // [Options].Command is the program of the workers. The result of [Main] is the current program,
 // which must call Main at the start of its main function. Without a Command, workers run
@@ -32,9 +32,9 @@
 //
 // # Probes and transforms
 //
-// [Compiler.CompileUntil] stops a compilation after partitioning, fusion or scheduling and returns the
-// program, in a few percent of the time of a complete compilation. A [pjrt.Transform] changes the
-// program of complete compilations. The program of the worker must contain the transform:
+// [Compiler.CompileUntil] stops a compilation after partitioning, fusion or scheduling and returns
+// the program, in a few percent of the time of a complete compilation. A [pjrt.Transform] changes
+// the program of complete compilations. The program of the worker must contain the transform:
 //
 //	command := worker.Main(pass)
 //	compiler, err := worker.New(worker.Options{Command: command, Transforms: []string{pass.Name}})
@@ -48,6 +48,6 @@
 //
 // # Errors
 //
-// Errors of the compiler are those of [pjrt.Client.Compile]. An [*Error] reports that a worker
-// exited without a result. It contains the exit status and the end of the worker's output.
+// Errors of the compiler are as for [pjrt.Client.Compile]. An [*Error] reports that a worker exited
+// without a result. It contains the exit status and the end of the worker's output.
 package worker

@@ -48,7 +48,7 @@ type Error struct {
 	Err error
 }
 
-// Error returns "worker: reason: state: cause; hint", followed by lines with Tail.
+// Error returns "worker: reason: state: cause; hint", followed by lines with StderrTail.
 func (e *Error) Error() string {
 	reason := e.Reason.String()
 	if e.State != "" {
@@ -64,7 +64,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// ErrorKind returns UnavailableError for NotStarted, DeadlineExceededError for TimedOut,
+// Kind returns UnavailableError for NotStarted, DeadlineExceededError for TimedOut,
 // ResourceExhaustedError if the worker was killed, and InternalError otherwise.
 func (e *Error) Kind() errkind.Kind {
 	switch {
@@ -98,12 +98,13 @@ func newError(ctx context.Context, timeout time.Duration, err error) error {
 	case errors.As(err, &died):
 		e := &Error{Reason: Died, State: died.State, Killed: died.Killed(), StderrTail: died.OutputTail}
 		if e.Killed {
-			e.Hint = "reduce Options.Parallel, or use a machine with more memory"
+			e.Hint = "reduce Options.MaxWorkers, or use a machine with more memory"
 		}
 		return e
 	case ctx.Err() == nil && errors.Is(err, errTimeout):
-		return &Error{Reason: TimedOut, State: fmt.Sprintf("it was stopped after %v", timeout), StderrTail: child.OutputTail(err),
-			Hint: "increase Options.Timeout"}
+		return &Error{Reason: TimedOut, State: fmt.Sprintf("it was stopped after %v", timeout),
+			StderrTail: child.OutputTail(err),
+			Hint:       "increase Options.Timeout"}
 	}
 	return opError("compile", err)
 }

@@ -65,7 +65,8 @@ func Serve(transforms ...pjrt.Transform) error {
 	})
 }
 
-// handleRequest handles a request. It accepts untrusted programs, because only this process can crash.
+// handleRequest handles a request. It accepts untrusted programs, because only this process can
+// crash.
 func (resp *response) handleRequest(ctx context.Context, req request, transforms []pjrt.Transform) error {
 	req.Program.Trusted = true
 	plugin, err := pjrt.Open(req.Plugin, req.OpenOptions)
@@ -110,32 +111,34 @@ func (resp *response) handleRequest(ctx context.Context, req request, transforms
 	return err
 }
 
-// compileRequest compiles the program of a request. The LoadedExecutable, if not nil, owns the Executable.
-func compileRequest(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Executable, *pjrt.LoadedExecutable, error) {
-	if r.UseClient {
-		client, err := plugin.NewClient(ctx, pjrt.ClientOptions{Options: r.ClientOptions})
+// compileRequest compiles the program of a request. The LoadedExecutable, if not nil, owns the
+// Executable.
+func compileRequest(ctx context.Context, plugin *pjrt.Plugin, req request) (*pjrt.Executable, *pjrt.LoadedExecutable,
+	error) {
+	if req.UseClient {
+		client, err := plugin.NewClient(ctx, pjrt.ClientOptions{Options: req.ClientOptions})
 		if err != nil {
 			return nil, nil, err
 		}
-		loaded, err := client.Compile(ctx, r.Program, r.Options)
+		loaded, err := client.Compile(ctx, req.Program, req.Options)
 		if err != nil {
 			return nil, nil, err
 		}
 		return loaded.Executable(), loaded, nil
 	}
-	topology, err := openTopology(ctx, plugin, r)
+	topology, err := openTopology(ctx, plugin, req)
 	if err != nil {
 		return nil, nil, err
 	}
-	x, err := topology.Compile(ctx, r.Program, r.Options)
+	x, err := topology.Compile(ctx, req.Program, req.Options)
 	return x, nil, err
 }
 
-func openTopology(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Topology, error) {
-	if r.Topology != nil {
-		return plugin.LoadTopology(ctx, r.Topology)
+func openTopology(ctx context.Context, plugin *pjrt.Plugin, req request) (*pjrt.Topology, error) {
+	if req.Topology != nil {
+		return plugin.LoadTopology(ctx, req.Topology)
 	}
-	return plugin.NewTopology(ctx, r.TopologyName, r.TopologyOptions)
+	return plugin.NewTopology(ctx, req.TopologyName, req.TopologyOptions)
 }
 
 // newRecord returns the record of x, or an error if it does not contain the serialized program.

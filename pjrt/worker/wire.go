@@ -21,13 +21,14 @@ type request struct {
 	// UseClient selects compilation with a new client, which has ClientOptions, instead of a topology.
 	UseClient     bool
 	ClientOptions map[string]any
-	// TopologyName and TopologyOptions describe the topology. Otherwise, Topology is its serialized form.
+	// TopologyName and TopologyOptions describe the topology. Otherwise, Topology is its serialized
+	// form.
 	TopologyName    string
 	TopologyOptions map[string]any
 	Topology        []byte
 	Program         pjrt.Program
 	Options         pjrt.CompileOptions
-	// Transforms are names of transforms. Probe requests only the program at Stage.
+	// Transforms are names of transforms. StopAtStage requests only the program at Stage.
 	Transforms  []string
 	StopAtStage bool
 	Stage       pjrt.Stage
@@ -40,8 +41,8 @@ type response struct {
 	Protocol int
 	Record   pjrt.ExecutableRecord
 	Module   []byte
-	// One of these fields is set if the compilation failed. Text is the text of an error that is
-	// neither Error nor Compile. Kind is its kind, and Unsupported is true if it matches
+	// One of these fields is set if the compilation failed. ErrorText is the text of an error that is
+	// neither Error nor CompileError. ErrorKind is its kind, and Unsupported is true if it matches
 	// errors.ErrUnsupported.
 	Error        *pjrt.Error
 	CompileError *pjrt.CompileError
@@ -63,7 +64,8 @@ func (resp *response) setError(err error) {
 	if errors.As(err, &resp.Error) || errors.As(err, &resp.CompileError) {
 		return
 	}
-	resp.ErrorText, resp.ErrorKind, resp.Unsupported = err.Error(), errkind.KindOf(err), errors.Is(err, errors.ErrUnsupported)
+	resp.ErrorText, resp.ErrorKind, resp.Unsupported = err.Error(), errkind.KindOf(err), errors.Is(err,
+		errors.ErrUnsupported)
 }
 
 // err returns the error in the response.

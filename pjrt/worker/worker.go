@@ -37,7 +37,7 @@ type Options struct {
 	Transforms []string
 	// OpenOptions specifies which plugin files the worker trusts; see [pjrt.Open].
 	OpenOptions pjrt.OpenOptions
-	// Started, if not nil, is called with the process id of each new worker.
+	// OnStart, if not nil, is called with the process id of each new worker.
 	OnStart func(pid int)
 	// Logger receives a debug message for each compilation and a warning for each worker that
 	// returned no result. nil discards them.
@@ -77,32 +77,32 @@ func New(o Options) (*Compiler, error) {
 	return &Compiler{opts: o, slots: make(chan struct{}, o.MaxWorkers)}, nil
 }
 
-// CompileError compiles a program for the devices of the client in a worker, and loads it in this
+// Compile compiles a program for the devices of the client in a worker, and loads it in this
 // process. The caller must close the executable, which keeps its serialized form. If ctx ends, the
 // worker is stopped. Errors are an [*Error] or an error of [pjrt.Client.Compile].
 func (c *Compiler) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program,
 	opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
-	r := request{Plugin: client.Plugin().Path(), Program: program, Options: opts}
+	req := request{Plugin: client.Plugin().Path(), Program: program, Options: opts}
 	if client.PlatformName() == "cpu" {
-		r.UseClient, r.ClientOptions = true, client.Options().Options
+		req.UseClient, req.ClientOptions = true, client.Options().Options
 	} else {
 		topology, err := client.Topology()
 		if err != nil {
 			return nil, err
 		}
-		r.Topology, err = topology.Serialize()
-		if closed := topology.Close(); err == nil {
-			err = closed
+		req.Topology, err = topology.Serialize()
+		if closeErr := topology.Close(); err == nil {
+			err = closeErr
 		}
 		if err != nil {
 			return nil, opError("describe the devices", err)
 		}
 	}
-	a, err := c.runWorker(ctx, client.PlatformName(), r)
+	resp, err := c.runWorker(ctx, client.PlatformName(), req)
 	if err != nil {
 		return nil, err
 	}
-	return client.Load(ctx, a.Record.Serialized, pjrt.LoadOptions{KeepSerialized: true})
+	return client.Load(ctx, resp.Record.Serialized, pjrt.LoadOptions{KeepSerialized: true})
 }
 
 // CompileTopology compiles a program ahead of time in a worker, with the plugin of the topology.
@@ -110,44 +110,46 @@ func (c *Compiler) Compile(ctx context.Context, client *pjrt.Client, program pjr
 // Errors are an [*Error] or an error of [pjrt.Topology.Compile].
 func (c *Compiler) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program,
 	opts pjrt.CompileOptions) (*pjrt.Executable, error) {
-	r, err := newRequest(topology, program, opts)
+	req, err := newRequest(topology, program, opts)
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.runWorker(ctx, topology.PlatformName(), r)
+	resp, err := c.runWorker(ctx, topology.PlatformName(), req)
 	if err != nil {
 		return nil, err
 	}
-	return a.Record.Executable(), nil
+	return resp.Record.Executable(), nil
 }
 
-// StopAtStage compiles a program ahead of time up to a stage and returns the program at this stage as an
-// encoded xla.HloModuleProto. The program is partitioned and fused. Probe takes a few percent of
-// the time of a complete compilation, and its result is not cached. If the plugin does not support
-// transforms, the error matches errors.ErrUnsupported. Other errors are as for CompileTopology.
-func (c *Compiler) CompileUntil(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions,
+// CompileUntil compiles a program ahead of time up to a stage and returns the program at this stage
+// as an encoded xla.HloModuleProto. The program is partitioned and fused. CompileUntil takes a few
+// percent of the time of a complete compilation, and its result is not cached. If the plugin does
+// not support transforms, the error matches errors.ErrUnsupported. Other errors are as for
+// CompileTopology.
+func (c *Compiler) CompileUntil(ctx context.Context, topology *pjrt.Topology, program pjrt.Program,
+	opts pjrt.CompileOptions,
 	stage pjrt.Stage) ([]byte, error) {
-	r, err := newRequest(topology, program, opts)
+	req, err := newRequest(topology, program, opts)
 	if err != nil {
 		return nil, err
 	}
-	r.StopAtStage, r.Stage = true, stage
-	a, err := c.runWorker(ctx, topology.PlatformName(), r)
-	return a.Module, err
+	req.StopAtStage, req.Stage = true, stage
+	resp, err := c.runWorker(ctx, topology.PlatformName(), req)
+	return resp.Module, err
 }
 
-func newRequest(topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (r request, err error) {
-	r = request{Plugin: topology.PluginPath(), Program: program, Options: opts}
+func newRequest(topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (req request, err error) {
+	req = request{Plugin: topology.PluginPath(), Program: program, Options: opts}
 	if options, ok := topology.Options(); ok {
-		r.TopologyName, r.TopologyOptions = topology.Name(), options
-	} else if r.Topology, err = topology.Serialize(); err != nil {
+		req.TopologyName, req.TopologyOptions = topology.Name(), options
+	} else if req.Topology, err = topology.Serialize(); err != nil {
 		err = opError("describe the devices", err)
 	}
-	return r, err
+	return req, err
 }
 
 // runWorker sends a request to a new worker and returns the response.
-func (c *Compiler) runWorker(ctx context.Context, platform string, r request) (a response, err error) {
+func (c *Compiler) runWorker(ctx context.Context, platform string, req request) (resp response, err error) {
 	if c.slots == nil {
 		return response{}, &Error{Reason: NotStarted, State: "the compiler is a zero value", Hint: "create it with New"}
 	}
@@ -157,9 +159,9 @@ func (c *Compiler) runWorker(ctx context.Context, platform string, r request) (a
 	case <-ctx.Done():
 		return response{}, opError("compile", context.Cause(ctx))
 	}
-	r.Protocol, r.OpenOptions, r.MemoryBytes, r.Transforms = protocolVersion, c.opts.OpenOptions, c.opts.MemoryBytes,
+	req.Protocol, req.OpenOptions, req.MemoryBytes, req.Transforms = protocolVersion, c.opts.OpenOptions, c.opts.MemoryBytes,
 		c.opts.Transforms
-	data, err := encode(r)
+	data, err := encode(req)
 	if err != nil {
 		return response{}, &errkind.Fault{Op: "worker: compile", Reason: "the options cannot be encoded",
 			Class: errkind.ValueError, Err: err}
@@ -178,19 +180,19 @@ func (c *Compiler) runWorker(ctx context.Context, platform string, r request) (a
 		c.opts.Logger.Warn("compile worker returned no result", "elapsed", time.Since(start), "error", err)
 		return response{}, err
 	}
-	if err := decode(out, &a); err != nil {
+	if err := decode(out, &resp); err != nil {
 		return response{}, &Error{Reason: Died, State: "its response cannot be decoded", Err: err,
 			Hint: "build the worker's program and this program from the same version"}
 	}
-	if err := a.err(); err != nil {
+	if err := resp.err(); err != nil {
 		return response{}, err
 	}
-	c.opts.Logger.Debug("compiled in a worker", "elapsed", time.Since(start), "bytes", len(a.Record.Serialized))
-	return a, nil
+	c.opts.Logger.Debug("compiled in a worker", "elapsed", time.Since(start), "bytes", len(resp.Record.Serialized))
+	return resp, nil
 }
 
-// tpuDefaultEnv are the default variables of a worker for TPUs. They permit that the parent has also
-// loaded libtpu, and prevent libtpu from searching for devices.
+// tpuDefaultEnv are the default variables of a worker for TPUs. They permit that the parent has
+// also loaded libtpu, and prevent libtpu from searching for devices.
 var tpuDefaultEnv = []string{"ALLOW_MULTIPLE_LIBTPU_LOAD=1", "TPU_SKIP_MDS_QUERY=1", "TPU_ACCELERATOR_TYPE=v5litepod-8",
 	"TPU_WORKER_HOSTNAMES=localhost", "TPU_WORKER_ID=0"}
 

@@ -336,7 +336,7 @@ func TestOptionsOfStateThatSayNothingAreRefused(t *testing.T) {
 	}{
 		{strategy.Options{Variables: strategytest.Share(-1, 0)}, "StateSharding(-1) is undefined"},
 		{strategy.Options{Variables: strategytest.Share(5, 0)}, "StateSharding(5) is undefined"},
-		{strategy.Options{Variables: strategytest.Share(logical.ShardOptimizer, -2)}, "Smallest is -2"},
+		{strategy.Options{Variables: strategytest.Share(logical.ShardOptimizer, -2)}, "MinElements is -2"},
 	} {
 		_, err := strategy.New(sys, c.opts)
 		var option *strategy.OptionError

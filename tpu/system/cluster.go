@@ -110,7 +110,8 @@ var ErrCount = errkind.New(errkind.RuntimeError, "the number differs from the cl
 // countError returns an error for a number of units that differs from the number that source
 // specifies.
 func countError(got int, unit, source string, want int, hint string) error {
-	return &errkind.Fault{Op: fmt.Sprintf("found %d %s, but %s specifies %d", got, unit, source, want), Match: ErrCount, Hint: hint}
+	return &errkind.Fault{Op: fmt.Sprintf("found %d %s, but %s specifies %d", got, unit, source, want), Match: ErrCount,
+		Hint: hint}
 }
 
 // checkCounts compares the number of processes, chips and devices with the cluster.

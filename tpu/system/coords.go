@@ -58,5 +58,6 @@ func topologyFromDevices(name string, devices []*pjrt.DeviceDescription) (tpu.To
 		last := len(coords) - 1
 		coords[last], ids[last] = append(coords[last], p.coordinates), append(ids[last], p.id)
 	}
-	return tpu.NewTopology(tpu.TopologyOptions{MeshShape: mesh[:], DeviceCoordinates: coords, DeviceIDs: ids, Name: name, Slices: count})
+	return tpu.NewTopology(tpu.TopologyOptions{MeshShape: mesh[:], DeviceCoordinates: coords, DeviceIDs: ids, Name: name,
+		Slices: count})
 }

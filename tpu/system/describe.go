@@ -68,12 +68,14 @@ var slicesPrefix = regexp.MustCompile(`^([0-9]{1,4})\s*x\s+(.*)$`)
 func ParseSlices(name string) (slices int, a tpu.Accelerator, err error) {
 	slices = 1
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return 0, a, &tpu.AcceleratorError{Text: name, Reason: "the name contains characters that are not printable", Hint: "remove them"}
+		return 0, a, &tpu.AcceleratorError{Text: name, Reason: "the name contains characters that are not printable",
+			Hint: "remove them"}
 	}
 	text := strings.TrimSpace(name)
 	if m := slicesPrefix.FindStringSubmatch(text); m != nil {
 		if slices, err = strconv.Atoi(m[1]); err != nil || slices < 1 {
-			return 0, a, &tpu.AcceleratorError{Text: name, Reason: "the number of slices must be at least 1", Hint: "write for example 2x " + m[2]}
+			return 0, a, &tpu.AcceleratorError{Text: name, Reason: "the number of slices must be at least 1",
+				Hint: "write for example 2x " + m[2]}
 		}
 		text = m[2]
 	}
@@ -81,11 +83,11 @@ func ParseSlices(name string) (slices int, a tpu.Accelerator, err error) {
 	return slices, a, err
 }
 
-// CloudWraparound reports, for x, y and z, whether the interconnect of a slice on Cloud TPU is a ring. A
-// three-dimensional slice is a torus if all its sizes are multiples of 4. For v5e and v6e, an axis
-// is a ring if it has 16 chips, the size of the pod. For v2 and v3, only a complete pod is a torus.
-// The sources are the Cloud TPU documentation ("TPU configurations") and the table of slices in
-// AI-Hypercomputer/maxtext.
+// CloudWraparound reports, for x, y and z, whether the interconnect of a slice on Cloud TPU is a
+// ring. A three-dimensional slice is a torus if all its sizes are multiples of 4. For v5e and v6e,
+// an axis is a ring if it has 16 chips, the size of the pod. For v2 and v3, only a complete pod is
+// a torus. The sources are the Cloud TPU documentation ("TPU configurations") and the table of
+// slices in AI-Hypercomputer/maxtext.
 func CloudWraparound(a tpu.Accelerator) (wrap [3]bool) {
 	shape, g := a.Shape(), a.Generation()
 	switch g.Name {
@@ -141,9 +143,11 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 	}
 	switch {
 	case opts.Slices < 0:
-		return nil, optionError("describe", fmt.Sprintf("%d slices", opts.Slices), "use a positive number, or 0 for the number in the name")
+		return nil, optionError("describe", fmt.Sprintf("%d slices", opts.Slices),
+			"use a positive number, or 0 for the number in the name")
 	case opts.Slices > 0 && slices > 1 && slices != opts.Slices:
-		return nil, optionError("describe", fmt.Sprintf("%q has %d slices, but Slices is %d", name, slices, opts.Slices), "use only one of them")
+		return nil, optionError("describe", fmt.Sprintf("%q has %d slices, but Slices is %d", name, slices, opts.Slices),
+			"use only one of them")
 	case opts.Slices > 0:
 		slices = opts.Slices
 	}
@@ -181,7 +185,8 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 		return nil, errors.Join(fail(err), s.Close())
 	}
 	if opts.Logger != nil {
-		opts.Logger.Info("slice described", "topology", s.topology.String(), "plugin", found.Path, "elapsed", time.Since(start))
+		opts.Logger.Info("slice described", "topology", s.topology.String(), "plugin", found.Path, "elapsed",
+			time.Since(start))
 	}
 	return s, nil
 }

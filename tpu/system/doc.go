@@ -6,9 +6,9 @@
 //	defer sys.Close()
 //
 // With the zero Options, [Open] opens the TPU of a Cloud TPU VM: it searches for libtpu (see
-// [github.com/tpustrategy/tpustrategy/pjrt.FindPlugin]) and computes the topology from the coordinates of
-// the devices. With CPUDevices, it opens the XLA CPU plugin with this number of devices. CPU
-// devices have no coordinates; their topology is Options.MeshShape or a default grid.
+// [github.com/tpustrategy/tpustrategy/pjrt.FindPlugin]) and computes the topology from the
+// coordinates of the devices. With CPUDevices, it opens the XLA CPU plugin with this number of
+// devices. CPU devices have no coordinates; their topology is Options.MeshShape or a default grid.
 //
 // If Options.Plugin is set but the file does not exist, Open returns an error. It never falls back
 // to another plugin.

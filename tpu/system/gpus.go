@@ -15,9 +15,9 @@ import (
 )
 
 // gpu is a GPU model with the properties that the compiler needs. capability is the major compute
-// capability, processors the number of multiprocessors, lanes the number of 32-bit units of a
-// multiprocessor, shared its shared memory in bytes, and cache the size of the second-level cache
-// in bytes.
+// capability, coresPerMultiprocessor the number of 32-bit units of a multiprocessor, sharedBytes
+// its shared memory, cacheBytes the size of the second-level cache, and bandwidth the memory
+// bandwidth in bytes per second.
 type gpu struct {
 	name, model                             string
 	capability                              int
@@ -59,7 +59,8 @@ func CheckSliceName(name string) error {
 
 func parseGPUs(name string) (g gpu, count int, err error) {
 	fail := func(reason, hint string) error {
-		return &errkind.Fault{Op: "system: describe", Subject: fmt.Sprintf("%q", name), Reason: reason, Hint: hint, Class: errkind.ValueError}
+		return &errkind.Fault{Op: "system: describe", Subject: fmt.Sprintf("%q", name), Reason: reason, Hint: hint,
+			Class: errkind.ValueError}
 	}
 	m := gpuPattern.FindStringSubmatch(strings.TrimSpace(name))
 	if m == nil {

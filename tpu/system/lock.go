@@ -52,7 +52,8 @@ func (e *LockedError) Error() string {
 		if e.LockFile != "" {
 			hint += "; if no process uses the TPU, remove the lock file of a crashed process: sudo rm -f " + e.LockFile
 		}
-		return errkind.Format("the TPU is in use", "by a process that this user cannot see, or the lock file is stale", e.Err, hint)
+		return errkind.Format("the TPU is in use", "by a process that this user cannot see, or the lock file is stale", e.Err,
+			hint)
 	}
 	holders, pids := make([]string, len(e.Holders)), make([]string, len(e.Holders))
 	for i, h := range e.Holders {
@@ -79,7 +80,8 @@ type hostPaths struct {
 }
 
 func localHost() hostPaths {
-	return hostPaths{dev: "/dev", pci: "/sys/bus/pci/devices", proc: "/proc", lockFile: "/tmp/libtpu_lockfile", selfPID: os.Getpid()}
+	return hostPaths{dev: "/dev", pci: "/sys/bus/pci/devices", proc: "/proc", lockFile: "/tmp/libtpu_lockfile",
+		selfPID: os.Getpid()}
 }
 
 // newLockedError returns a *LockedError if err is libtpu's error for a TPU in use, and nil
@@ -88,7 +90,10 @@ func newLockedError(err error, host hostPaths) error {
 	var locked *LockedError
 	// These texts are parts of libtpu's messages for a TPU in use.
 	patterns := []string{"lockfile", "already in use", "Device or resource busy", "already acquired"}
-	if errors.As(err, &locked) || !slices.ContainsFunc(patterns, func(w string) bool { return strings.Contains(err.Error(), w) }) {
+	if errors.As(err, &locked) || !slices.ContainsFunc(patterns, func(w string) bool {
+		return strings.Contains(err.Error(),
+			w)
+	}) {
 		return nil
 	}
 	e := &LockedError{Holders: host.findHolders(), Err: err}
@@ -109,7 +114,8 @@ func retryWhileBusy[T any](ctx context.Context, s *starter, create func() (T, er
 	for nextLog := time.Duration(0); ; { // nextLog is relative to start
 		value, err := create()
 		var locked *LockedError
-		if err == nil || !errors.As(newLockedError(err, localHost()), &locked) || len(locked.Holders) > 0 || time.Since(start) >= limit {
+		if err == nil || !errors.As(newLockedError(err, localHost()), &locked) || len(locked.Holders) > 0 ||
+			time.Since(start) >= limit {
 			return value, err
 		}
 		if waited := time.Since(start); waited >= nextLog {

@@ -43,13 +43,16 @@ type openedRuntime struct {
 // [ErrCount]; or the cause of ctx.
 func Open(ctx context.Context, opts Options) (*System, error) {
 	if opts.CPUDevices < 0 {
-		return nil, optionError("open", fmt.Sprintf("%d CPU devices", opts.CPUDevices), "use a positive number, or 0 for the TPU")
+		return nil, optionError("open", fmt.Sprintf("%d CPU devices", opts.CPUDevices),
+			"use a positive number, or 0 for the TPU")
 	}
 	if opts.CPUDevices > maxCPUDevices {
-		return nil, optionError("open", fmt.Sprintf("%d CPU devices are more than %d", opts.CPUDevices, maxCPUDevices), "use fewer devices")
+		return nil, optionError("open", fmt.Sprintf("%d CPU devices are more than %d", opts.CPUDevices, maxCPUDevices),
+			"use fewer devices")
 	}
 	if opts.CPUSlices != 0 && opts.CPUDevices == 0 {
-		return nil, optionError("open", "CPUSlices is set without CPUDevices", "the slices of a TPU cannot be changed; do not set CPUSlices")
+		return nil, optionError("open", "CPUSlices is set without CPUDevices",
+			"the slices of a TPU cannot be changed; do not set CPUSlices")
 	}
 	s := &starter{opts: opts, logger: opts.Logger}
 	if s.logger == nil {
@@ -113,7 +116,8 @@ func (s *starter) discoverCluster(ctx context.Context) (err error) {
 // openRuntime opens the devices with the plugin or with Options.Connect.
 func (s *starter) openRuntime(ctx context.Context) (o openedRuntime, err error) {
 	if s.opts.Connect != nil {
-		o.runtime, err = runStep(ctx, s, StepClient, func(r Runtime) { _ = r.Close() }, func(ctx context.Context) (Runtime, []any, error) {
+		o.runtime, err = runStep(ctx, s, StepClient, func(r Runtime) { _ = r.Close() }, func(ctx context.Context) (Runtime,
+			[]any, error) {
 			r, err := s.opts.Connect(ctx)
 			if err != nil {
 				return nil, nil, err
@@ -136,7 +140,10 @@ func (s *starter) openRuntime(ctx context.Context) (o openedRuntime, err error) 
 		if err := s.prepareTPUHost(localHost()); err != nil {
 			return nil, nil, err
 		}
-		plugin, err := retryWhileBusy(ctx, s, func() (*pjrt.Plugin, error) { return pjrt.Open(o.location.Path, s.opts.PluginCheck) })
+		plugin, err := retryWhileBusy(ctx, s, func() (*pjrt.Plugin, error) {
+			return pjrt.Open(o.location.Path,
+				s.opts.PluginCheck)
+		})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -150,15 +157,16 @@ func (s *starter) openRuntime(ctx context.Context) (o openedRuntime, err error) 
 	if s.opts.CPUDevices > 0 {
 		options["cpu_device_count"] = int64(s.opts.CPUDevices)
 	}
-	o.client, err = runStep(ctx, s, StepClient, func(c *pjrt.Client) { _ = c.Close() }, func(ctx context.Context) (*pjrt.Client, []any, error) {
-		client, err := retryWhileBusy(ctx, s, func() (*pjrt.Client, error) {
-			return plugin.NewClient(ctx, pjrt.ClientOptions{Options: options, KeyValues: s.opts.KeyValues})
+	o.client, err = runStep(ctx, s, StepClient, func(c *pjrt.Client) { _ = c.Close() },
+		func(ctx context.Context) (*pjrt.Client, []any, error) {
+			client, err := retryWhileBusy(ctx, s, func() (*pjrt.Client, error) {
+				return plugin.NewClient(ctx, pjrt.ClientOptions{Options: options, KeyValues: s.opts.KeyValues})
+			})
+			if err != nil {
+				return nil, nil, err
+			}
+			return client, []any{"platform", client.PlatformName(), "devices", len(client.Devices())}, nil
 		})
-		if err != nil {
-			return nil, nil, err
-		}
-		return client, []any{"platform", client.PlatformName(), "devices", len(client.Devices())}, nil
-	})
 	o.runtime = clientRuntime{o.client}
 	return o, err
 }
@@ -169,7 +177,8 @@ func (s *starter) readTopology(rt Runtime) (tpu.Topology, error) {
 		return source.Topology(), nil
 	}
 	if s.opts.CPUDevices > 0 {
-		return tpu.LogicalTopology(tpu.LogicalOptions{Devices: s.opts.CPUDevices, MeshShape: s.opts.MeshShape, Slices: s.opts.CPUSlices})
+		return tpu.LogicalTopology(tpu.LogicalOptions{Devices: s.opts.CPUDevices, MeshShape: s.opts.MeshShape,
+			Slices: s.opts.CPUSlices})
 	}
 	if name := rt.PlatformName(); name != "tpu" && name != "cpu" { // for example "cuda"; the devices have no coordinates
 		n := len(rt.Devices())
@@ -180,7 +189,8 @@ func (s *starter) readTopology(rt Runtime) (tpu.Topology, error) {
 		return tpu.LogicalTopology(tpu.LogicalOptions{Devices: n, MeshShape: mesh})
 	}
 	if s.opts.MeshShape != nil {
-		return tpu.Topology{}, optionError("open", "MeshShape is set, but the devices have coordinates", "do not set MeshShape")
+		return tpu.Topology{}, optionError("open", "MeshShape is set, but the devices have coordinates",
+			"do not set MeshShape")
 	}
 	return topologyFromDevices("", deviceDescriptions(rt.Devices()))
 }

@@ -28,7 +28,8 @@ type Options struct {
 	// Plugin is the path of the plugin's shared library. If empty, the plugin is searched for by
 	// [pjrt.FindPlugin], and libtpu is opened only if the host has a TPU (see [HasTPU]).
 	Plugin string
-	// PluginCheck contains the conditions under which a plugin file is trusted; see [pjrt.VerifyPlugin].
+	// PluginCheck contains the conditions under which a plugin file is trusted; see
+	// [pjrt.VerifyPlugin].
 	PluginCheck pjrt.OpenOptions
 	// ClientOptions are passed to the plugin unchanged.
 	ClientOptions map[string]any
@@ -86,7 +87,8 @@ func optionError(op, reason, hint string) error {
 type DescribeOptions struct {
 	// Plugin is the path of libtpu. If empty, libtpu is searched for by [pjrt.FindPlugin].
 	Plugin string
-	// PluginCheck contains the conditions under which a plugin file is trusted; see [pjrt.VerifyPlugin].
+	// PluginCheck contains the conditions under which a plugin file is trusted; see
+	// [pjrt.VerifyPlugin].
 	PluginCheck pjrt.OpenOptions
 	// Slices is the number of equal slices, connected by the data-center network. 0 means the
 	// number in the name, or 1.

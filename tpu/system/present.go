@@ -37,7 +37,8 @@ func (h hostPaths) hasTPU() bool {
 	}
 	vendors, _ := filepath.Glob(filepath.Join(h.pci, "*", "vendor"))
 	for _, path := range vendors {
-		if hostfacts.ReadText(path) == googlePCI && !isDiskOrNetwork(hostfacts.ReadText(filepath.Join(filepath.Dir(path), "class"))) {
+		if hostfacts.ReadText(path) == googlePCI && !isDiskOrNetwork(hostfacts.ReadText(filepath.Join(filepath.Dir(path),
+			"class"))) {
 			return true
 		}
 	}

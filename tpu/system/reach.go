@@ -85,7 +85,8 @@ func (s *starter) probeWorkers(ctx context.Context) (r probeResult) {
 }
 
 // dialAny tries the addresses in order. It returns the error of the first address if all fail.
-func dialAny(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error), addresses []string) error {
+func dialAny(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error),
+	addresses []string) error {
 	var first error
 	for _, address := range addresses {
 		conn, err := dial(ctx, "tcp", address)

@@ -58,7 +58,8 @@ func (c clientRuntime) Addressable(id int) bool {
 	return err == nil && device.Addressable()
 }
 
-func (c clientRuntime) Compile(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (Executable, error) {
+func (c clientRuntime) Compile(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (Executable,
+	error) {
 	x, err := c.Client.Compile(ctx, program, opts)
 	if err != nil {
 		return nil, err
@@ -67,11 +68,13 @@ func (c clientRuntime) Compile(ctx context.Context, program pjrt.Program, opts p
 }
 
 // errZero reports the use of a zero System or Slice.
-var errZero = &errkind.Fault{Op: "system", Reason: "the object is a zero value", Err: pjrt.ErrClosed, Hint: "create it with Open or Describe"}
+var errZero = &errkind.Fault{Op: "system", Reason: "the object is a zero value", Err: pjrt.ErrClosed,
+	Hint: "create it with Open or Describe"}
 
 // closedError returns an error for a closed System or Slice. function creates a new object.
 func closedError(object, function string) error {
-	return &errkind.Fault{Op: "system", Reason: "the " + object + " is closed", Match: pjrt.ErrClosed, Hint: "create a new one with " + function}
+	return &errkind.Fault{Op: "system", Reason: "the " + object + " is closed", Match: pjrt.ErrClosed,
+		Hint: "create a new one with " + function}
 }
 
 // zeroRuntime is the runtime of the zero System.

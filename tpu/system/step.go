@@ -10,7 +10,8 @@ import (
 // runStep calls f, logs the result, and returns errors as a *StartError with the name of the step.
 // f may be blocked in C code. If ctx is done, runStep returns without waiting for f, and passes the
 // value that f returns later to release.
-func runStep[T any](ctx context.Context, s *starter, name string, release func(T), f func(context.Context) (T, []any, error)) (T, error) {
+func runStep[T any](ctx context.Context, s *starter, name string, release func(T), f func(context.Context) (T, []any,
+	error)) (T, error) {
 	start := time.Now()
 	type outcome struct {
 		value T
@@ -73,7 +74,8 @@ func (s *starter) addFindings(ctx context.Context, e *StartError) error {
 	case e.Step == StepClient && s.numOtherWorkers() > 0: // a failed worker can cause any error here
 		r := s.probeWorkers(context.WithoutCancel(ctx))
 		if e.Missing = r.missing; ctx.Err() != nil || len(r.missing) > 0 {
-			e.Hint = strings.TrimPrefix(r.hint()+"; start the same program on every host of the slice at about the same time", "; ")
+			e.Hint = strings.TrimPrefix(r.hint()+"; start the same program on every host of the slice at about the same time",
+				"; ")
 		}
 	}
 	return e

@@ -35,11 +35,11 @@ func (s *System) checkDevices() error {
 			if s.byID[id] == nil {
 				return topologyError("the client does not have device %d", id)
 			}
-			mine := s.Runtime().Addressable(id)
+			addressable := s.Runtime().Addressable(id)
 			switch {
-			case mine && s.process < 0 && i == 0:
+			case addressable && s.process < 0 && i == 0:
 				s.process = task
-			case mine != (s.process == task):
+			case addressable != (s.process == task):
 				return topologyError("device %d of task %d: a process must address all devices of one task and no others", id, task)
 			}
 		}

@@ -28,7 +28,7 @@ func main() {
 	panics := flag.Bool("panic", false, "panic in place of building a step")
 	flag.Parse()
 	opts := strategy.Options{Replicas: flags.Replicas, LogicalDevices: flags.Logical,
-		Variables: logical.Rules{logical.Match(`/hidden.*weights`, logical.Over("", logical.AxisName))}}
+		Variables: logical.Rules{logical.Match(`/hidden.*weights`, logical.SplitOverAxes("", logical.LogicalAxis))}}
 	if flags.Requested() {
 		os.Exit(flags.Main(context.Background(), opts, func(strat *strategy.TPUStrategy) (aot.Step, []any, error) {
 			if *panics {

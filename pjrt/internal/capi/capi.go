@@ -68,8 +68,8 @@ type API struct {
 const MinMinor = 57
 
 // Error is an error of the plugin, or reports that the plugin does not implement a function. Code
-// is a PJRT error code and Msg the plugin's message. For a missing function, Slot is its name and
-// RequiredMinor is the API minor version that introduced it.
+// is a PJRT error code and Msg the plugin's message. For a missing function, Function is its name,
+// and RequiredMinor is the API minor version that introduced it.
 type Error struct {
 	Code          int
 	Msg           string
@@ -172,8 +172,8 @@ func (a *API) Extensions() []int {
 	return out
 }
 
-// Function is an entry of the function table. Minor is the API minor version that introduced it. Reason
-// explains why a slot is not Bound, that is, not called by this package.
+// Function is an entry of the function table. Minor is the API minor version that introduced it.
+// Reason explains why this package does not call the function, if Used is false.
 type Function struct {
 	Name   string
 	Minor  int

@@ -77,7 +77,8 @@ func (a *API) ClientMemories(c Client) ([]Memory, error) {
 
 func (a *API) ClientCompile(c Client, code []byte, format string, options []byte) (Loaded, error) {
 	var x unsafe.Pointer
-	err := a.goError(C.tps_client_compile(a.p, unsafe.Pointer(c), bytesPointer(code), C.size_t(len(code)), stringPointer(format),
+	err := a.goError(C.tps_client_compile(a.p, unsafe.Pointer(c), bytesPointer(code), C.size_t(len(code)),
+		stringPointer(format),
 		C.size_t(len(format)), bytesPointer(options), C.size_t(len(options)), &x))
 	return Loaded(x), err
 }

@@ -101,7 +101,8 @@ func (a *API) TopologyCreate(name string, options []NamedValue) (Topology, error
 	opts, free := newCValues(options)
 	defer free()
 	var t unsafe.Pointer
-	err := a.goError(C.tps_topology_create(a.p, stringPointer(name), C.size_t(len(name)), opts, C.size_t(len(options)), &t))
+	err := a.goError(C.tps_topology_create(a.p, stringPointer(name), C.size_t(len(name)), opts, C.size_t(len(options)),
+		&t))
 	return Topology(t), err
 }
 

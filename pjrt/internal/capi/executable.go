@@ -155,9 +155,9 @@ func (a *API) LoadedAssignment(x Loaded) ([]byte, error) {
 }
 
 // Launch has the arrays of one Execute call, which the plugin reads and writes. They are in C
-// memory. Args and Outs are the handles of arguments and results, device-major. Drop are the
-// handles that a launch donates, and Keep the numbers of the parameters that are not donated. A
-// Launch must not be used concurrently.
+// memory. Args and Outs are the handles of arguments and results, device-major. Donated are the
+// handles that a launch donates. NonDonated are the numbers of the parameters that are not donated.
+// A Launch must not be used concurrently.
 type Launch struct {
 	p          *C.tps_launch
 	Args       []Buffer
@@ -196,11 +196,12 @@ func (a *API) NewLaunch(x Loaded, devices, args, outs int) (Launch, error) {
 // memory.
 func (a *API) FreeLaunch(l *Launch) { C.tps_launch_free(l.p) }
 
-// Execute enqueues a launch. The first keep entries of Keep are not donated. On success, the launch
-// owns the first drop entries of Drop, which are destroyed at the latest LaunchDepth launches
-// later. That launch waits for the end of this one.
-func (a *API) Execute(l *Launch, keep, drop, launchID int) error {
-	C.tps_execute(C.uintptr_t(uintptr(unsafe.Pointer(l.p))), C.size_t(keep), C.size_t(drop), C.int(launchID))
+// Execute enqueues a launch with the first numNonDonated entries of NonDonated. On success, the
+// launch owns the first numDonated entries of Donated, which are destroyed at the latest
+// LaunchDepth launches later. That launch waits for the end of this one.
+func (a *API) Execute(l *Launch, numNonDonated, numDonated, launchID int) error {
+	C.tps_execute(C.uintptr_t(uintptr(unsafe.Pointer(l.p))), C.size_t(numNonDonated), C.size_t(numDonated),
+		C.int(launchID))
 	return a.LaunchError(l)
 }
 
@@ -223,7 +224,7 @@ func (a *API) LaunchError(l *Launch) error {
 // number, and waits for the last one. It returns the durations of the first launch and of the loop
 // in nanoseconds. Args are the last results afterwards. The numbers of arguments and results must
 // be equal.
-func (a *API) RunLoop(l *Launch, n int) (launched, all int64, err error) {
+func (a *API) RunLoop(l *Launch, n int) (firstLaunch, total int64, err error) {
 	var calls, ns C.int64_t
 	err = a.goError(C.tps_floor(l.p, C.size_t(n), &calls, &ns))
 	return int64(calls), int64(ns), err

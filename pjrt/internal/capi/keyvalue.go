@@ -25,14 +25,15 @@ func NewRequestPipe(fd uintptr) (RequestPipe, bool) {
 // Close stops writing to the file.
 func (r RequestPipe) Close() { C.tps_request_pipe_close(r.p) }
 
-// These are the kinds of a Request, in addition to Rewrite.
+// These are the kinds of a Request, in addition to ApplyTransform.
 const (
 	Get    = int(C.TPS_GET)
 	TryGet = int(C.TPS_TRY_GET)
 	Put    = int(C.TPS_PUT)
 )
 
-// Request is a copy of a plugin's request. Value is set for Put and Rewrite, and Timeout for Get.
+// Request is a copy of a plugin's request. Value is set for Put and ApplyTransform, and Timeout for
+// Get.
 type Request struct {
 	Kind    int
 	Key     string

@@ -7,8 +7,8 @@ import "C"
 
 import "unsafe"
 
-// ApplyTransform is the kind of the request of a transform. The value of the request is a program. The
-// reply is the new program, or empty to keep the program.
+// ApplyTransform is the kind of the request of a transform. The value of the request is a program.
+// The reply is the new program, or empty to keep the program.
 const ApplyTransform = int(C.TPS_TRANSFORM)
 
 // Transform is a registered transform.
@@ -38,6 +38,7 @@ func (a *API) RegisterTransform(name string, stage int, requests RequestPipe) (T
 
 // UnregisterTransform removes a transform. Later compilations do not use it.
 func (a *API) UnregisterTransform(t Transform) error {
-	return a.goError(C.tps_transform_clear(a.p, (*C.char)(unsafe.Pointer(unsafe.StringData(t.name))), C.size_t(len(t.name)),
+	return a.goError(C.tps_transform_clear(a.p, (*C.char)(unsafe.Pointer(unsafe.StringData(t.name))),
+		C.size_t(len(t.name)),
 		C.int(t.stage), t.number))
 }

@@ -59,7 +59,7 @@ func Remove(k Kind, p unsafe.Pointer) {
 	Untrack(p)
 }
 
-// AddCount changes the number of objects by delta. Add and Remove are Count with Track or Untrack.
+// AddCount changes the number of objects by delta. Add and Remove also call Track or Untrack.
 func AddCount(k Kind, delta int) {
 	if delta != 0 {
 		counts[k].Add(int64(delta))
@@ -119,8 +119,8 @@ func SetRecording(on bool) {
 	}
 }
 
-// CreationStacks returns the creation stacks of the recorded objects of a kind that are open or were
-// released by the garbage collector.
+// CreationStacks returns the creation stacks of the recorded objects of a kind that are open or
+// were released by the garbage collector.
 func CreationStacks(kind string) string {
 	mu.Lock()
 	defer mu.Unlock()

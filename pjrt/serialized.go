@@ -13,22 +13,23 @@ const (
 	magicPlain      = "TPUSTRATEGY EXE1"
 )
 
-// encodeSerialized prepends a magic number, a checksum and, if known, the shapes of the parameters to the bytes
-// of a plugin. The checksum is necessary because plugins execute the bytes as machine code after
-// few checks. The shapes avoid a query for which the plugin would serialize the whole program.
-func encodeSerialized(b []byte, params *[]*shape) []byte {
-	magic, types := magicPlain, []byte(nil)
+// encodeSerialized prepends a magic number, a checksum and, if known, the shapes of the parameters
+// to the bytes of a plugin. The checksum is necessary because plugins execute the bytes as machine
+// code after few checks. The shapes avoid a query for which the plugin would serialize the whole
+// program.
+func encodeSerialized(payload []byte, params *[]*shape) []byte {
+	magic, shapes := magicPlain, []byte(nil)
 	if params != nil {
 		list := appendShapes(nil, *params)
-		magic, types = magicWithShapes, append(binary.AppendUvarint(nil, uint64(len(list))), list...)
+		magic, shapes = magicWithShapes, append(binary.AppendUvarint(nil, uint64(len(list))), list...)
 	}
 	hash := sha256.New()
-	hash.Write(types)
-	hash.Write(b)
-	return slices.Concat([]byte(magic), hash.Sum(nil), types, b)
+	hash.Write(shapes)
+	hash.Write(payload)
+	return slices.Concat([]byte(magic), hash.Sum(nil), shapes, payload)
 }
 
-// decodeSerialized checks the result of seal and returns its contents.
+// decodeSerialized checks the result of encodeSerialized and returns its contents.
 func decodeSerialized(b []byte) (payload []byte, params []*shape, err error) {
 	const head = len(magicWithShapes) + sha256.Size
 	fail := func(reason string) ([]byte, []*shape, error) {
@@ -63,20 +64,20 @@ func decodeSerialized(b []byte) (payload []byte, params []*shape, err error) {
 }
 
 // appendShapes appends the number of shapes and, for each shape, its type, rank and dimensions.
-func appendShapes(b []byte, all []*shape) []byte {
-	b = binary.AppendUvarint(b, uint64(len(all)))
-	for _, s := range all {
-		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.dtype)), uint64(len(s.dims)))
+func appendShapes(dst []byte, shapes []*shape) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(shapes)))
+	for _, s := range shapes {
+		dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(s.dtype)), uint64(len(s.dims)))
 		for _, d := range s.dims {
-			b = binary.AppendUvarint(b, uint64(d))
+			dst = binary.AppendUvarint(dst, uint64(d))
 		}
 	}
-	return b
+	return dst
 }
 
-// decodeShapes decodes the result of appendShapes. all is not nil if ok is true.
-func decodeShapes(b []byte) (all []*shape, ok bool) {
-	number := func() (v uint64) {
+// decodeShapes decodes the result of appendShapes. shapes is not nil if ok is true.
+func decodeShapes(b []byte) (shapes []*shape, ok bool) {
+	readUvarint := func() (v uint64) {
 		v, n := binary.Uvarint(b)
 		if n <= 0 {
 			ok = false
@@ -86,21 +87,21 @@ func decodeShapes(b []byte) (all []*shape, ok bool) {
 		return v
 	}
 	ok = true
-	count := number()
-	if count > uint64(len(b)) { // each takes two bytes or more
+	count := readUvarint()
+	if count > uint64(len(b)) { // each shape uses two bytes or more
 		return nil, false
 	}
-	all = make([]*shape, 0, count)
+	shapes = make([]*shape, 0, count)
 	for range count {
-		dtype, rank := number(), number()
+		dtype, rank := readUvarint(), readUvarint()
 		if !ok || rank > maxRank || dtype > uint64(^uint32(0)) {
 			return nil, false
 		}
 		dims := make([]int64, rank)
 		for i := range dims {
-			dims[i] = int64(number())
+			dims[i] = int64(readUvarint())
 		}
-		all = append(all, newShapeInt64(DType(dtype), dims))
+		shapes = append(shapes, newShapeInt64(DType(dtype), dims))
 	}
-	return all, ok && len(b) == 0
+	return shapes, ok && len(b) == 0
 }

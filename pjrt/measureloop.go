@@ -10,16 +10,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// LoopTime is the duration of a [LoadedExecutable.Repeat]: Launched until the first launch has
-// returned, and Done until all runs are complete.
+// LoopTime is the result of [LoadedExecutable.MeasureLoop]. FirstLaunch is the time until the first
+// launch has returned, and Total the time until all runs are complete.
 type LoopTime struct{ FirstLaunch, Total time.Duration }
 
-// MeasureLoop runs the program n times in a loop written in C, waits for the last run, and returns the
-// duration. n must be at least 1. Each result replaces the argument with the same number. All
+// MeasureLoop runs the program n times in a loop written in C, waits for the last run, and returns
+// the duration. n must be at least 1. Each result replaces the argument with the same number. All
 // buffers of state are donated and contain the last results afterwards.
 //
-// MeasureLoop measures the minimum cost of a step loop with this plugin, as a reference for other loops.
-// It cannot be interrupted; ctx is checked before it starts.
+// MeasureLoop measures the minimum cost of a step loop with this plugin, as a reference for other
+// loops. It cannot be interrupted; ctx is checked before it starts.
 func (l *LoadedExecutable) MeasureLoop(ctx context.Context, state [][]*Buffer, n int) (LoopTime, error) {
 	const op = "repeat"
 	if l.loadedHandle == nil {
@@ -71,7 +71,7 @@ func (l *LoadedExecutable) MeasureLoop(ctx context.Context, state [][]*Buffer, n
 			live.Add(live.Buffer, unsafe.Pointer(b.handle.c))
 			b.owner.Store(0)
 			b.memory.Store(nil)
-			if gone, e := l.core.api.BufferIsDeleted(b.handle.c); e == nil && gone {
+			if deleted, e := l.core.api.BufferIsDeleted(b.handle.c); e == nil && deleted {
 				_ = b.handle.destroy()
 				b.releaseExclusive(bufDonated)
 				continue
