@@ -116,7 +116,7 @@ func traceNested(target region.Target, device int, inputs []*graph.Node,
 type deviceRegion struct {
 	target Target
 	device int
-	// sources are the nodes outside of the region that receive gradients. leaves are the
+	// sources are the nodes outside of the region that receive gradients. regionLeaves are the
 	// corresponding nodes inside the region.
 	sources, regionLeaves []*graph.Node
 	// backward is true while the gradient of the region is traced.

@@ -33,15 +33,15 @@ func (u *RuleUsage) Record(rules Rules, path string, dims []int) {
 }
 
 // Unused returns the indices of the rules that match no recorded variable and are not Optional.
-func (u *RuleUsage) Unused(rules Rules) (missing []int) {
+func (u *RuleUsage) Unused(rules Rules) (unused []int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for i, r := range rules {
 		if !r.Optional && (u.used == nil || !u.used[i]) {
-			missing = append(missing, i)
+			unused = append(unused, i)
 		}
 	}
-	return missing
+	return unused
 }
 
 // NoneUsed reports whether no rule matches a recorded variable.

@@ -120,11 +120,11 @@ func (u *usage) shareState() string {
 	case u.Replicas < 2 || !u.variables() || u.StateSharding == logical.ShardParameters:
 		return ""
 	case u.StateSharding == logical.ShardGradients:
-		return "share out the parameters among the replicas too, and not only the gradients and the state of the optimizer (logical.Share with logical.ShardParameters)"
+		return "share out the parameters among the replicas too, and not only the gradients and the state of the optimizer (logical.MatchState with logical.ShardParameters)"
 	case u.StateSharding == logical.ShardOptimizer:
-		return "share out the parameters among the replicas too, and not only the state of the optimizer (logical.Share with logical.ShardParameters)"
+		return "share out the parameters among the replicas too, and not only the state of the optimizer (logical.MatchState with logical.ShardParameters)"
 	}
-	return "share the state of training out among the replicas (a rule by logical.Share)"
+	return "share the state of training out among the replicas (a rule by logical.MatchState)"
 }
 
 func (u *usage) splitVariables() string {

@@ -22,7 +22,7 @@ type probeResult struct {
 	// connection although others do.
 	missing []Process
 	// numProbed is the number of other processes. If inconclusive, none of them accepted a connection,
-	// so a firewall may block connections; sample is one of them with its error.
+	// so a firewall may block connections; exampleWorker is one of them with its error.
 	numProbed     int
 	inconclusive  bool
 	exampleWorker Process
