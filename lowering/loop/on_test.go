@@ -166,9 +166,9 @@ func TestOnInLayersIsBranch(t *testing.T) {
 func TestErrorsOfOnInLayers(t *testing.T) {
 	s := strategytest.New(t, 1, 2)
 	for want, region := range map[string]func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node{
-		"inside another region":                  func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return logical.OnDevice(0, x, graph.Neg) },
-		"annotate before or after the On region": func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return logical.Split(x, 2) },
-		"call it before or after the On region":  func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return rc.AllReduce(strategy.Sum, x) },
+		"inside another region":                        func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return logical.OnDevice(0, x, graph.Neg) },
+		"annotate before or after the OnDevice region": func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return logical.Split(x, 2) },
+		"call it before or after the OnDevice region":  func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return rc.AllReduce(strategy.Sum, x) },
 		"inside a region that runs on one logical device; put the logical.OnDevice region elsewhere": func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			return remat.Block(remat.Nothing(), x, graph.Neg)
 		},
