@@ -17,7 +17,7 @@ func main() { os.Exit(trainer.Main("digits", run)) }
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("digits", flag.ContinueOnError)
 	f := trainer.AddFlags(flags, trainer.Defaults{Steps: 880, Devices: 8})
-	data := flags.String("data", "", "folder of MNIST's files; empty takes 1,797 digits of 8x8 pixels")
+	data := flags.String("data", "", "folder of MNIST's files; by default 1,797 digits of 8x8 pixels")
 	if err := f.Parse(args, stderr); err != nil {
 		return err
 	}

@@ -30,10 +30,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	flags := flag.NewFlagSet("gpt", flag.ContinueOnError)
 	f := trainer.AddFlags(flags, trainer.Defaults{Steps: 1200, Devices: 8})
 	preset := flags.String("preset", "tiny", "size of the model: tiny, 125m, 1b3 or llama3-8b")
-	vocabulary := flags.Int("vocab", 0, "number of tokens, learned from the texts; 256 takes bytes, 0 the preset's number")
-	data := flags.String("data", "", "text file to train on; empty takes the sources of Go's standard library")
-	tokens := flags.Bool("tokens", false, "split what layers hand on over the logical devices by tokens, which takes less memory of them")
-	prompt := flags.String("generate", "", "text to continue, now and then and after the training")
+	vocabulary := flags.Int("vocab", 0, "size of the vocabulary, which is trained on the data; 256 means bytes, 0 the preset's size")
+	data := flags.String("data", "", "text file to train on; by default the sources of Go's standard library")
+	tokens := flags.Bool("tokens", false, "shard activations between layers over the logical devices by tokens, which saves memory")
+	prompt := flags.String("generate", "", "prompt that the model continues, during the training and after it")
 	if err := f.Parse(args, stderr); err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.DurationVar(&cfg.StartTimeout, "wait", 5*time.Minute,
 		"longest time for the start-up, and for a simulated host to wait for another")
 	flags.BoolVar(&cfg.verbose, "v", false, "log the steps of the start-up")
-	flags.StringVar(&cfg.data, "data", "", "folder of MNIST's files; empty takes 1,797 digits of 8x8 pixels")
+	flags.StringVar(&cfg.data, "data", "", "folder of MNIST's files; by default 1,797 digits of 8x8 pixels")
 	if err := cfg.Parse(args, stderr); err != nil {
 		return cfg, err
 	}
