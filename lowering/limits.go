@@ -39,7 +39,7 @@ func (l *limits) refuse(subject, reason, hint string) {
 func (l *limits) value(subject string, v *ir.Value) {
 	switch {
 	case !v.Type.IsAddressable():
-		l.refuse(subject, fmt.Sprintf("%s has more elements than memory can address", v.Type), "split it, or make it smaller")
+		l.refuse(subject, fmt.Sprintf("%s has more elements than memory can address", v.Type), "split it, or use smaller dimensions")
 	case l.simple && v.Type.DType == dtypes.Complex128:
 		l.refuse(subject, fmt.Sprintf("%s, of complex numbers of 128 bits, would end the TPU compiler as it partitions the program", v.Type), "use Complex64")
 	}

@@ -34,7 +34,7 @@ func TestAStepSaysHowOftenItRuns(t *testing.T) {
 			return []*graph.Node{rc.AllReduce(strategy.Sum, graph.ReduceAllSum(n)), n}
 		}, "wrong")
 		_, err = f.Run(t.Context())
-		assert.ErrorContains(t, err, "its first result is not whether it runs again")
+		assert.ErrorContains(t, err, "Signature.While is set, but the first result is not a scalar of Bool")
 
 		f = repeated(s, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			n := rc.Assign(v, graph.OnePlus(rc.Read(v)))

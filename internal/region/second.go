@@ -14,7 +14,6 @@ import (
 // them. The gradient is the gradient of these two regions. It can be differentiated again in the
 // same way.
 
-// backwardPass is a backward pass of a region whose results have gradients.
 type backwardPass struct {
 	*tracer
 	adjoints []*graph.Node // adjoints of the results of the forward pass, outside; nil if none
@@ -29,7 +28,8 @@ type backwardPass struct {
 // makeDifferentiable returns the gradients of a backward pass, by source, as nodes that can be
 // differentiated.
 func (r *tracer) makeDifferentiable(all, adjoints []*graph.Node) []*graph.Node {
-	b := &backwardPass{tracer: r, adjoints: adjoints, inputs: slices.Clone(r.outerSources), cotangents: make([]*graph.Node, len(all))}
+	b := &backwardPass{tracer: r, adjoints: adjoints, inputs: slices.Clone(r.outerSources),
+		cotangents: make([]*graph.Node, len(all))}
 	for _, v := range adjoints {
 		if v != nil {
 			b.inputs = append(b.inputs, v)
@@ -235,7 +235,8 @@ func (b *backwardPass) cloneResults(leaves, replacements []*graph.Node) []*graph
 				y, ok = b.target.CloneNode(node, clone)
 			}
 			if !ok {
-				b.fail("", nil, "a gradient of its gradient is requested, and it contains another region", secondDerivativeHint)
+				b.fail("", nil, "a gradient of its gradient is requested, and it contains another region",
+					secondDerivativeHint)
 			}
 			copies[node] = y
 		}

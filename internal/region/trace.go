@@ -39,7 +39,8 @@ func Trace(target Target, kind Kind, arguments []Argument, body func(in []*graph
 
 // TryTrace is Trace with a body that can cancel the region by returning false. TryTrace then
 // discards the region and returns false.
-func TryTrace(target Target, kind Kind, arguments []Argument, body func(in []*graph.Node) ([]Result, bool)) (all []*graph.Node, ok bool) {
+func TryTrace(target Target, kind Kind, arguments []Argument,
+	body func(in []*graph.Node) ([]Result, bool)) (all []*graph.Node, ok bool) {
 	r := &tracer{target: target, pass: &Pass{Kind: kind}, arguments: slices.Clone(arguments)}
 	if len(arguments) == 0 {
 		r.fail("", nil, "there are no arguments", "pass the nodes that the region reads")
@@ -144,13 +145,13 @@ func (r *tracer) tracePass(p *Pass, build func()) {
 func (r *tracer) enter(p *Pass, i int, x *graph.Node, c Mapping, what string) *graph.Node {
 	shape, err := c.InnerShape(x.Shape())
 	if err != nil {
-		r.fail(what, err, "", "give it a shape that can be cut")
+		r.fail(what, err, "", "use a shape that the mapping can slice")
 	}
 	p.In = append(p.In, c)
 	node := r.target.EmitOp(x, Enter{Pass: p, Index: i, Shape: shape}, func(*graph.Node) *graph.Node {
 		if !r.inBackward {
-			r.fail(what, nil, "a gradient arrives inside the region, past its results: a gradient of a gradient, or a node of the region that is used outside",
-				"take second derivatives of ops outside of regions, and return what is used outside")
+			r.fail(what, nil, "a gradient flows into the region, but not through its results: a second derivative, or a node of the region that is used outside",
+				"take second derivatives of ops outside of regions, and return the nodes that are used outside")
 		}
 		return nil
 	})
@@ -168,7 +169,8 @@ func (r *tracer) collectSources(nodes, enters []*graph.Node) {
 			return
 		}
 		if leaf.DType().IsFloat() && !slices.Contains(r.innerSources, leaf) {
-			r.outerSources, r.innerSources, r.sourceMappings = append(r.outerSources, source), append(r.innerSources, leaf), append(r.sourceMappings, c)
+			r.outerSources, r.innerSources, r.sourceMappings = append(r.outerSources, source),
+				append(r.innerSources, leaf), append(r.sourceMappings, c)
 		}
 	}
 	for i, enter := range enters {
@@ -181,7 +183,8 @@ func (r *tracer) collectSources(nodes, enters []*graph.Node) {
 			if node.Function() == enters[0].Function() { // parameters of closures are no variables
 				add(node, node, Identity{})
 			}
-		case node.Id() < first && (known.allowed[node] || node.Type() == graph.NodeTypeConvertDType && known.allowed[node.Inputs()[0]]):
+		case node.Id() < first && (known.allowed[node] || node.Type() == graph.NodeTypeConvertDType &&
+			known.allowed[node.Inputs()[0]]):
 			add(node, node, Identity{})
 		case node.Id() < first && r.carriesGradient(node):
 			r.fail("", nil, fmt.Sprintf("it %s node %q from outside", verb, node.String()), "pass it as an argument")
@@ -220,7 +223,8 @@ func (r *tracer) carriesGradient(node *graph.Node) bool {
 		r.gradientCache = map[*graph.Node]bool{}
 	}
 	known = !node.StopGradient() && (node.NumOutputs() > 1 || node.DType().IsFloat()) &&
-		(node.Type() == graph.NodeTypeParameter && !isFrozenParameter(node) || slices.ContainsFunc(node.Inputs(), r.carriesGradient))
+		(node.Type() == graph.NodeTypeParameter && !isFrozenParameter(node) ||
+			slices.ContainsFunc(node.Inputs(), r.carriesGradient))
 	r.gradientCache[node] = known
 	return known
 }
@@ -254,7 +258,6 @@ func (r *tracer) emitResults() []*graph.Node {
 	return all
 }
 
-// checkCarries checks that carried results have the shapes of the carried arguments.
 func (r *tracer) checkCarries() {
 	r.carriedFrom = make([]int, len(r.results))
 	var states []int
@@ -268,20 +271,22 @@ func (r *tracer) checkCarries() {
 			continue
 		}
 		if len(states) == 0 {
-			r.fail(r.resultName(i), nil, "it is carried, but no argument is its value before", "return one carried result for each carried argument")
+			r.fail(r.resultName(i), nil, "it is carried, but no argument has its previous value",
+				"return one carried result for each carried argument")
 		}
 		if a := r.arguments[states[0]]; !a.Node.Shape().Equal(y.Node.Shape()) {
-			r.fail(r.resultName(i), nil, fmt.Sprintf("it is %s, and %s came in", y.Node.Shape(), a.Node.Shape()),
-				"return the shape and the dtype that came in: a run begins with what the run before gave")
+			r.fail(r.resultName(i), nil, fmt.Sprintf("its shape is %s, but the shape of the carried argument is %s",
+				y.Node.Shape(), a.Node.Shape()),
+				"return the shape and the dtype of the argument: the result is the argument of the next iteration")
 		}
 		r.carriedFrom[i], states = states[0], states[1:]
 	}
 	if len(states) > 0 {
-		r.fail(r.argumentName(states[0]), nil, "it is carried, but no result is its next value", "return one carried result for each carried argument")
+		r.fail(r.argumentName(states[0]), nil, "it is carried, but no result is its next value",
+			"return one carried result for each carried argument")
 	}
 }
 
-// rootNode returns the number that all results depend on.
 func (r *tracer) rootNode() *graph.Node {
 	if len(r.outerSources) == 0 {
 		return graph.Const(r.results[0].Node.Graph(), float32(0))
@@ -315,7 +320,8 @@ func (r *tracer) traceBackward() []*graph.Node {
 	inside := make([]*graph.Node, 0, len(r.innerSources))
 	idle := r.statesWithoutGradient()
 	for i, y := range r.results {
-		if _, carried := y.Mapping.(Carry); carried && y.Node.DType().IsFloat() && r.adjoints[i] == nil && idle[i] == nil {
+		if _, carried := y.Mapping.(Carry); carried && y.Node.DType().IsFloat() && r.adjoints[i] == nil &&
+			idle[i] == nil {
 			// A node with the shape outside: its zeros have the shape of the adjoint.
 			r.adjoints[i] = graph.ZerosLike(graph.Zeros(y.Node.Graph(), y.Mapping.OuterShape(y.Node.Shape())))
 		}
@@ -353,7 +359,8 @@ func (r *tracer) traceBackward() []*graph.Node {
 			continue
 		}
 		p.Out = append(p.Out, r.sourceMappings[i])
-		all[i] = r.target.EmitOp(gradient, Leave{Pass: p, Index: len(p.Out) - 1, Shape: r.sourceMappings[i].OuterShape(gradient.Shape())}, func(*graph.Node) *graph.Node {
+		all[i] = r.target.EmitOp(gradient, Leave{Pass: p, Index: len(p.Out) - 1,
+			Shape: r.sourceMappings[i].OuterShape(gradient.Shape())}, func(*graph.Node) *graph.Node {
 			r.fail("", nil, "a gradient of its gradient is requested, which a region of this kind or inside another region does not have", secondDerivativeHint)
 			return nil
 		})

@@ -198,8 +198,9 @@ func (p *printer) writeBody(all []*Statement, indent int) {
 
 func (p *printer) writeStatement(s *Statement, indent int) {
 	if s.Mark != nil && p.err == nil {
-		p.err = &errkind.Fault{Op: "ir: write", Subject: fmt.Sprintf("mark %T", s.Mark), Reason: "no pass has replaced it",
-			Hint: "give the package that made the mark the program to assemble", Class: errkind.InternalError}
+		p.err = &errkind.Fault{Op: "ir: write", Subject: fmt.Sprintf("mark %T", s.Mark),
+			Reason: "no pass has replaced it",
+			Hint:   "assemble the program with the package that added the mark", Class: errkind.InternalError}
 	}
 	switch {
 	case s.ResultName != "":

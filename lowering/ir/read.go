@@ -119,7 +119,8 @@ func parseStruct(text string) Struct {
 	for _, line := range lines[1:] {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), " = "); ok {
 			dims := parseIntegers(value)
-			f.Fields = append(f.Fields, Field{Name: name, Dims: dims, IsScalar: len(dims) == 1 && !strings.HasPrefix(value, "[")})
+			f.Fields = append(f.Fields, Field{Name: name, Dims: dims, IsScalar: len(dims) == 1 &&
+				!strings.HasPrefix(value, "[")})
 		}
 	}
 	return f

@@ -75,8 +75,10 @@ func IsSupported(d dtypes.DType) bool { return dtypeNames[d] != "" }
 
 // dtypeNames maps dtypes to their names in MLIR.
 var dtypeNames = map[dtypes.DType]string{
-	dtypes.Bool: "i1", dtypes.Int2: "i2", dtypes.Int4: "i4", dtypes.Int8: "i8", dtypes.Int16: "i16", dtypes.Int32: "i32", dtypes.Int64: "i64",
-	dtypes.Uint2: "ui2", dtypes.Uint4: "ui4", dtypes.Uint8: "ui8", dtypes.Uint16: "ui16", dtypes.Uint32: "ui32", dtypes.Uint64: "ui64",
+	dtypes.Bool: "i1", dtypes.Int2: "i2", dtypes.Int4: "i4", dtypes.Int8: "i8", dtypes.Int16: "i16",
+	dtypes.Int32: "i32", dtypes.Int64: "i64",
+	dtypes.Uint2: "ui2", dtypes.Uint4: "ui4", dtypes.Uint8: "ui8", dtypes.Uint16: "ui16", dtypes.Uint32: "ui32",
+	dtypes.Uint64:  "ui64",
 	dtypes.Float16: "f16", dtypes.BFloat16: "bf16", dtypes.Float32: "f32", dtypes.Float64: "f64",
 	dtypes.Complex64: "complex<f32>", dtypes.Complex128: "complex<f64>",
 }

@@ -77,7 +77,7 @@ func TestLoopErrors(t *testing.T) {
 		"a name that no tensor has": {`no tensor of the block has the name "attention"`, func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			return loop.Layers(rc.Scope("layers"), 2, x, dense, loop.Options{Keep: remat.Names("attention")})
 		}},
-		"kept on the host of CPU devices": {"the memory of CPU devices is the host's", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		"kept on the host of CPU devices": {"CPU devices have no separate host memory", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			return loop.Layers(rc.Scope("layers"), 2, x, dense, loop.Options{Keep: remat.Products().OnHost()})
 		}},
 		"a node from outside": {"from outside; pass it as an argument", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
@@ -94,11 +94,11 @@ func TestLoopErrors(t *testing.T) {
 			x = loop.Layers(rc.Scope("layers"), 2, x, dense, loop.Options{})
 			return loop.Layers(rc.Scope("layers"), 3, x, dense, loop.Options{})
 		}},
-		"variables named by counting": {"the block made it when it was traced first, and does not when it is traced again", of(2, func(scope *model.Scope, x *graph.Node) *graph.Node {
+		"variables named by counting": {"the block created it in the first trace, but not in a later trace", of(2, func(scope *model.Scope, x *graph.Node) *graph.Node {
 			count++
 			return layers.Dense(scope.In("dense_%d", count), x, true, 4)
 		})},
-		"shapes that change": {"when it is traced again", of(2, func(scope *model.Scope, x *graph.Node) *graph.Node {
+		"shapes that change": {"in a later trace", of(2, func(scope *model.Scope, x *graph.Node) *graph.Node {
 			count++
 			scope.VariableWithShape("w", shapes.Make(dtypes.Float32, count)).NodeValue(x.Graph())
 			return x
@@ -119,7 +119,7 @@ func TestLoopErrors(t *testing.T) {
 				return graph.Add(x, scope.RandomNormal(x.Graph(), x.Shape()))
 			}, loop.Options{})
 		}},
-		"a node that is let out": {"made inside of a loop or a block, and used outside of it", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+		"a node that is let out": {"computed inside a loop or a block, and used outside", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			var out *graph.Node
 			loop.Layers(nil, 2, x, func(_ *model.Scope, x *graph.Node) *graph.Node {
 				out = graph.Mul(x, x)

@@ -34,7 +34,8 @@ type layer struct {
 
 // newLayer returns a layer with a new store for one trace.
 func (r *layerLoop) newLayer() *layer {
-	l := &layer{layerLoop: r, writes: region.RecordWrites(r.target, r.graph), store: model.NewStore(), outside: model.GetStore(r.graph)}
+	l := &layer{layerLoop: r, writes: region.RecordWrites(r.target, r.graph), store: model.NewStore(),
+		outside: model.GetStore(r.graph)}
 	for path, value := range r.scope.Store().IterParams() {
 		l.store.SetParam(path, value)
 	}
@@ -63,7 +64,8 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 		list, in = in[:n:n], in[n:]
 		return list
 	}
-	of := &Layer{Carried: take(len(l.arguments.Carried)), Shared: take(len(l.arguments.Shared)), Sliced: take(len(l.arguments.Sliced)), Index: take(1)[0]}
+	of := &Layer{Carried: take(len(l.arguments.Carried)), Shared: take(len(l.arguments.Shared)),
+		Sliced: take(len(l.arguments.Sliced)), Index: take(1)[0]}
 	for _, s := range l.stacks {
 		slices := take(len(s.nodes))
 		value := slices[0]
@@ -98,7 +100,9 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 	for i, s := range l.stacks {
 		if now := s.variable.NodeValue(l.graph); now != l.innerNodes[i] {
 			if !now.Shape().Equal(s.shape) {
-				l.fail(fmt.Sprintf("variable %q", s.path), fmt.Sprintf("a layer sets it to a value of %s, and it is %s", now.Shape(), s.shape), "set it to a value of its own shape")
+				l.fail(fmt.Sprintf("variable %q", s.path),
+					fmt.Sprintf("a layer sets it to a value of %s, and it is %s", now.Shape(), s.shape),
+					"set it to a value of its own shape")
 			}
 			l.changed = append(l.changed, s)
 			add("variable "+s.path, sliced, now)
@@ -131,7 +135,8 @@ func (l *layer) recordWrites() bool {
 // the layers have their own generators.
 func (l *layer) needsRetrace() bool {
 	for v := range l.store.IterVariables() {
-		if v.Path() == rngPath && l.layerLoop.random == nil || v.Path() != rngPath && !l.hasStack(v.Path()) && v.InUseByGraph(l.graph) {
+		if v.Path() == rngPath && l.layerLoop.random == nil || v.Path() != rngPath && !l.hasStack(v.Path()) &&
+			v.InUseByGraph(l.graph) {
 			return true
 		}
 	}
@@ -186,7 +191,8 @@ func (l *layer) check() {
 	}{{"carried", l.results.Carried}, {"stacked", l.results.Stacked}, {"summed", l.results.Summed}} {
 		for i, y := range list.nodes {
 			if y == nil || y.Graph() != l.graph {
-				l.fail(fmt.Sprintf("%s result %d", list.role, i), "it is not a node of this graph", "return nodes computed from the layer's inputs")
+				l.fail(fmt.Sprintf("%s result %d", list.role, i), "it is not a node of this graph",
+					"return nodes computed from the layer's inputs")
 			}
 		}
 	}
@@ -195,7 +201,8 @@ func (l *layer) check() {
 	}
 	for i, y := range l.results.Carried {
 		if x := l.arguments.Carried[i]; !x.Shape().Equal(y.Shape()) {
-			l.fail(fmt.Sprintf("carried result %d", i), fmt.Sprintf("a layer gets %s and returns %s", x.Shape(), y.Shape()),
+			l.fail(fmt.Sprintf("carried result %d", i), fmt.Sprintf("a layer gets %s and returns %s", x.Shape(),
+				y.Shape()),
 				"return the shape and dtype of the layer's input")
 		}
 	}
@@ -209,7 +216,8 @@ func (l *layer) check() {
 		case bool, string, int, int32, int64, float32, float64, nil:
 			continue
 		}
-		l.failWithKind(errkind.NotImplementedError, fmt.Sprintf("parameter %q of the graph", path), fmt.Sprintf("a layer set it, to a %T that belongs to the layer", value),
+		l.failWithKind(errkind.NotImplementedError, fmt.Sprintf("parameter %q of the graph", path),
+			fmt.Sprintf("a layer set it, to a %T that belongs to the layer", value),
 			"set it outside of the loop: per-step updates and nodes inside of a loop cannot be used after it")
 	}
 }

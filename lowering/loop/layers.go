@@ -30,7 +30,8 @@ type Options struct {
 //
 // See [Run] for the operations that block may use, for several arguments and results, and for
 // errors.
-func Layers(scope *model.Scope, n int, x *graph.Node, block func(scope *model.Scope, x *graph.Node) *graph.Node, opts Options) *graph.Node {
+func Layers(scope *model.Scope, n int, x *graph.Node, block func(scope *model.Scope, x *graph.Node) *graph.Node,
+	opts Options) *graph.Node {
 	var layer func(l *Layer) Results
 	if block != nil {
 		layer = func(l *Layer) Results { return Results{Carried: []*graph.Node{block(l.Scope, l.Carried[0])}} }
@@ -57,7 +58,7 @@ type Layer struct {
 	// Index is the index of the layer, an int32 scalar from 0 to n-1. It is a value of the running
 	// program, because the block is traced once for all layers.
 	Index *graph.Node
-	// Carried, Same and Sliced are the arguments of the layer. Sliced arguments do not have the
+	// Carried, Shared and Sliced are the arguments of the layer. Sliced arguments do not have the
 	// dimension of the layers.
 	Carried, Shared, Sliced []*graph.Node
 }

@@ -16,7 +16,8 @@ type lossSum struct {
 }
 
 func newLosses(g *graph.Graph) []*lossSum {
-	all := []*lossSum{{name: "regularization loss", path: train.TrainerRegularizationLossGraphParamKey}, {name: "main loss", path: train.TrainerMainLossGraphParamKey}}
+	all := []*lossSum{{name: "regularization loss", path: train.TrainerRegularizationLossGraphParamKey},
+		{name: "main loss", path: train.TrainerMainLossGraphParamKey}}
 	for _, l := range all {
 		l.graph, l.path = g, model.JoinPath(train.TrainerAbsoluteScope, l.path)
 		l.outer = l.current()
@@ -24,7 +25,6 @@ func newLosses(g *graph.Graph) []*lossSum {
 	return all
 }
 
-// current returns the current sum, or nil.
 func (l *lossSum) current() *graph.Node {
 	value, _ := model.GetGraphParam(l.graph, l.path)
 	node, _ := value.(*graph.Node)

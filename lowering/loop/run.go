@@ -14,9 +14,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// layerLoop is one call of Run. GoMLX's layers create their variables in a store, and GoMLX finds the
-// graph node of a variable by its path. A loop therefore uses a store with variables that have the
-// shapes of a layer and the paths of the stacks, and sets the graph nodes of these paths to the
+// layerLoop is one call of Run. GoMLX's layers create their variables in a store, and GoMLX finds
+// the graph node of a variable by its path. A loop therefore uses a store with variables that have
+// the shapes of a layer and the paths of the stacks, and sets the graph nodes of these paths to the
 // slices of the stacks. The variables are only known after the block has run. If a trace requests a
 // variable without a stack, the trace is abandoned, the stack is created, and the block is traced
 // again.
@@ -50,7 +50,8 @@ const maxLayers = 1 << 16
 // layerLoopKey is the key of the graph state with the innermost enclosing loop.
 type layerLoopKey struct{}
 
-func newLayerLoop(scope *model.Scope, n int, arguments Arguments, block func(layer *Layer) Results, opts Options) *layerLoop {
+func newLayerLoop(scope *model.Scope, n int, arguments Arguments, block func(layer *Layer) Results,
+	opts Options) *layerLoop {
 	r := &layerLoop{scope: scope, n: n, arguments: arguments, block: block, opts: opts}
 	if scope == nil {
 		r.scope, r.hasNoScope = model.NewStore().RootScope(), true
@@ -75,7 +76,8 @@ func newLayerLoop(scope *model.Scope, n int, arguments Arguments, block func(lay
 	r.graph = arguments.Carried[0].Graph()
 	target, ok := r.graph.Backend().(region.Target)
 	if !ok {
-		r.fail("", fmt.Sprintf("a graph of backend %q has no loops over layers", r.graph.Backend().Name()), "trace the step through a strategy")
+		r.fail("", fmt.Sprintf("a graph of backend %q has no loops over layers", r.graph.Backend().Name()),
+			"trace the step through a strategy")
 	}
 	r.target = target
 	if around, ok := r.graph.State(layerLoopKey{}).(*layerLoop); ok && around != nil {
@@ -88,7 +90,6 @@ func newLayerLoop(scope *model.Scope, n int, arguments Arguments, block func(lay
 	return r
 }
 
-// argumentList is a list of arguments of the same kind.
 type argumentList struct {
 	role     string
 	crossing region.Mapping
@@ -96,11 +97,11 @@ type argumentList struct {
 }
 
 func (r *layerLoop) argumentLists() []argumentList {
-	return []argumentList{{"carried", region.Carry{}, r.arguments.Carried}, {"same", region.Identity{}, r.arguments.Shared},
+	return []argumentList{{"carried", region.Carry{}, r.arguments.Carried},
+		{"same", region.Identity{}, r.arguments.Shared},
 		{"sliced", region.Slice{N: r.n}, r.arguments.Sliced}}
 }
 
-// fail panics with a ValueError.
 func (r *layerLoop) fail(subject, reason, hint string) {
 	r.failWithKind(errkind.ValueError, subject, reason, hint)
 }
@@ -125,7 +126,8 @@ func (r *layerLoop) tryTrace() (results Results, ok bool) {
 		list, all = all[:n:n], all[n:]
 		return list
 	}
-	results = Results{Carried: take(len(layer.results.Carried)), Stacked: take(len(layer.results.Stacked)), Summed: take(len(layer.results.Summed))}
+	results = Results{Carried: take(len(layer.results.Carried)), Stacked: take(len(layer.results.Stacked)),
+		Summed: take(len(layer.results.Summed))}
 	for _, s := range layer.changed {
 		s.variable.SetNodeValue(take(1)[0])
 	}
@@ -184,12 +186,12 @@ func (r *layerLoop) trace(l *layer) (all []*graph.Node) {
 		in = append(in, region.Argument{Node: r.random.states, Mapping: region.Slice{N: r.n}, Name: "random numbers"})
 	}
 	for _, h := range r.written {
-		in = append(in, region.Argument{Node: l.writes.ValueBefore(h), Mapping: region.Carry{}, Name: "variable " + h.Name()})
+		in = append(in, region.Argument{Node: l.writes.ValueBefore(h), Mapping: region.Carry{},
+			Name: "variable " + h.Name()})
 	}
 	return region.Trace(r.target, region.Loop{N: r.n, Policy: r.opts.Keep.RegionPolicy()}, in, l.build)
 }
 
-// graphParams returns the parameters that layers have set on the graph.
 func graphParams(store *model.Store, g *graph.Graph) map[string]any {
 	all := map[string]any{}
 	for p := range store.IterGraphParams(g) {

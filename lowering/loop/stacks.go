@@ -30,7 +30,8 @@ func (r *layerLoop) addStacks(l *layer) {
 		return
 	}
 	if r.hasNoScope {
-		r.fail("", "the block makes variables or draws random numbers, and the loop has no scope", "pass the scope of the layers' variables, such as rc.Scope(\"layers\")")
+		r.fail("", "the block makes variables or draws random numbers, and the loop has no scope",
+			"pass the scope of the layers' variables, such as rc.Scope(\"layers\")")
 	}
 	found := false
 	if l.store.GetVariable(rngPath) != nil && r.random == nil {
@@ -43,7 +44,8 @@ func (r *layerLoop) addStacks(l *layer) {
 		}
 	}
 	if !found {
-		r.failWithKind(errkind.InternalError, "", "a trace was abandoned without a new variable", "report this as a defect of tpustrategy")
+		r.failWithKind(errkind.InternalError, "", "a trace was abandoned without a new variable",
+			"report this as a defect of tpustrategy")
 	}
 }
 
@@ -57,17 +59,20 @@ func (l *layer) checkVariables() {
 		v := l.store.GetVariable(s.path)
 		switch {
 		case v == nil:
-			l.fail(fmt.Sprintf("variable %q", s.path), "the block made it when it was traced first, and does not when it is traced again",
-				"make the same variables each time: name them by what they are, not by counting")
+			l.fail(fmt.Sprintf("variable %q", s.path),
+				"the block created it in the first trace, but not in a later trace",
+				"create the same variables in each trace, with names that do not depend on a counter")
 		case !v.Shape().Equal(s.shape):
-			l.fail(fmt.Sprintf("variable %q", s.path), fmt.Sprintf("the block made it as %s first, and as %s when it is traced again", s.shape, v.Shape()),
-				"make the same variables each time")
+			l.fail(fmt.Sprintf("variable %q", s.path),
+				fmt.Sprintf("the block created it with %s in the first trace, but with %s in a later trace", s.shape,
+					v.Shape()),
+				"create the same variables in each trace")
 		}
 	}
 }
 
-// createUnreadVariables creates stacks for variables that the block created without reading them, and copies the
-// parameters that the block set.
+// createUnreadVariables creates stacks for variables that the block created without reading them,
+// and copies the parameters that the block set.
 func (l *layer) createUnreadVariables() {
 	store := l.scope.Store()
 	for v := range l.store.IterVariables() {
@@ -88,7 +93,6 @@ func (l *layer) createUnreadVariables() {
 	}
 }
 
-// newStack creates the stack of a layer's variable and adds it to the graph.
 func (r *layerLoop) newStack(v *model.Variable) *stack {
 	s := &stack{path: v.Path(), shape: v.Shape(), variable: r.newVariable(v)}
 	if slicing, ok := r.graph.State(slicerKey{}).(Slicer); ok && r.depth == 0 {
@@ -107,7 +111,8 @@ func (r *layerLoop) newVariable(v *model.Variable) *model.Variable {
 	store, shape := r.scope.Store(), shapes.Make(v.DType(), append([]int{r.n}, v.Shape().Dimensions...)...)
 	if old := store.GetVariable(v.Path()); old != nil {
 		if !old.Shape().Equal(shape) {
-			r.fail(fmt.Sprintf("variable %q", v.Path()), fmt.Sprintf("the store has it as %s, and %d layers of %s are %s", old.Shape(), r.n, v.Shape(), shape),
+			r.fail(fmt.Sprintf("variable %q", v.Path()),
+				fmt.Sprintf("the store has it as %s, and %d layers of %s are %s", old.Shape(), r.n, v.Shape(), shape),
 				"use a different scope for each loop, and do not change its number of layers")
 		}
 		return old
@@ -128,7 +133,8 @@ func (r *layerLoop) stackInitializer(v *model.Variable) model.VariableInitialize
 			value, err = value.LocalClone()
 		}
 		if err != nil {
-			panic(&errkind.Fault{Op: "loop:", Subject: fmt.Sprintf("variable %q", v.Path()), Reason: "its value cannot be read", Err: err})
+			panic(&errkind.Fault{Op: "loop:", Subject: fmt.Sprintf("variable %q", v.Path()),
+				Reason: "its value cannot be read", Err: err})
 		}
 		one = func(g *graph.Graph, of shapes.Shape) *graph.Node {
 			return graph.ConvertDType(graph.ConstCachedTensor(g, value), of.DType)
@@ -165,11 +171,13 @@ func stackInitialValues(g *graph.Graph, n int, of shapes.Shape, one model.Variab
 		}
 		return graph.Stack(all, 0)
 	}
-	out := region.Trace(target, region.Loop{N: n}, []region.Argument{{Node: before, Mapping: region.Carry{}, Name: "random numbers"}},
+	out := region.Trace(target, region.Loop{N: n}, []region.Argument{{Node: before, Mapping: region.Carry{},
+		Name: "random numbers"}},
 		func(in []*graph.Node) []region.Result {
 			random.SetNodeValue(in[0])
 			value := one(g, of)
-			return []region.Result{{Node: random.NodeValue(g), Mapping: region.Carry{}}, {Node: value, Mapping: region.Slice{N: n}}}
+			return []region.Result{{Node: random.NodeValue(g), Mapping: region.Carry{}},
+				{Node: value, Mapping: region.Slice{N: n}}}
 		})
 	random.SetNodeValue(out[0])
 	return out[1]
@@ -187,10 +195,8 @@ func rngState(g *graph.Graph) (v *model.Variable, state *graph.Node) {
 	return v, state
 }
 
-// rngPath is the path of the variable with the random state of a store.
 var rngPath = model.JoinPath("/", model.RNGStateVariableName)
 
-// generators contains the random states of the layers.
 type generators struct {
 	variable *model.Variable // of the store
 	states   *graph.Node
@@ -217,7 +223,8 @@ func (r *layerLoop) newGenerators() *generators {
 	keys := make([]uint64, words)
 	keys[0] = 1
 	numbers := graph.Iota(r.graph, shapes.Make(dtypes.Uint64, r.n, words), 0)
-	states := graph.Add(graph.BroadcastPrefix(seed, r.n), graph.Mul(numbers, graph.BroadcastPrefix(graph.Const(r.graph, keys), r.n)))
+	states := graph.Add(graph.BroadcastPrefix(seed, r.n), graph.Mul(numbers,
+		graph.BroadcastPrefix(graph.Const(r.graph, keys), r.n)))
 	return &generators{variable: v, states: states}
 }
 

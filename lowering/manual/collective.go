@@ -39,9 +39,11 @@ func AllReduce(x *graph.Node, by Reduction, axes ...string) *graph.Node {
 			c.fail("it has dtype Bool, which has no sum", "use Max for any and Min for all")
 		}
 		if by == Mean && x.DType().IsInt() {
-			c.fail(fmt.Sprintf("the mean of integers (%s) is no integer", x.DType()), "convert it to a float, or take the Sum")
+			c.fail(fmt.Sprintf("the mean of integers (%s) is no integer", x.DType()),
+				"convert it to a float, or take the Sum")
 		}
-		y := c.emit(region.AllReduce{Axes: c.axes, Reduction: region.Sum}, func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
+		y := c.emit(region.AllReduce{Axes: c.axes, Reduction: region.Sum},
+			func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
 		if by == Mean {
 			return graph.DivScalar(y, float64(c.devices))
 		}
@@ -55,7 +57,8 @@ func AllReduce(x *graph.Node, by Reduction, axes ...string) *graph.Node {
 			op = region.Min
 		}
 		return c.emit(region.AllReduce{Axes: c.axes, Reduction: op}, func(*graph.Node) *graph.Node {
-			c.fail("only the sum and the mean have a gradient, not "+by.String(), "stop the gradient before it with graph.StopGradient")
+			c.fail("only the sum and the mean have a gradient, not "+by.String(),
+				"stop the gradient before it with graph.StopGradient")
 			return nil
 		})
 	}
@@ -69,7 +72,10 @@ func AllReduce(x *graph.Node, by Reduction, axes ...string) *graph.Node {
 func AllGather(x *graph.Node, dim int, axes ...string) *graph.Node {
 	c := newCollective("manual: all_gather", x, axes)
 	dim = c.dim("dimension", dim)
-	return c.emit(region.AllGather{Axes: c.axes, Dim: dim}, func(v *graph.Node) *graph.Node { return ReduceScatter(v, dim, c.axes...) })
+	return c.emit(region.AllGather{Axes: c.axes, Dim: dim}, func(v *graph.Node) *graph.Node {
+		return ReduceScatter(v,
+			dim, c.axes...)
+	})
 }
 
 // ReduceScatter sums x over the devices of the axes and returns on each device its shard of the sum
@@ -82,7 +88,10 @@ func ReduceScatter(x *graph.Node, dim int, axes ...string) *graph.Node {
 	if x.DType() == dtypes.Bool {
 		c.fail("it has dtype Bool, which has no sum", "convert it to a number")
 	}
-	return c.emit(region.ReduceScatter{Axes: c.axes, Dim: dim}, func(v *graph.Node) *graph.Node { return AllGather(v, dim, c.axes...) })
+	return c.emit(region.ReduceScatter{Axes: c.axes, Dim: dim}, func(v *graph.Node) *graph.Node {
+		return AllGather(v,
+			dim, c.axes...)
+	})
 }
 
 // AllToAll splits x along dimension split into one shard for each device of the axes, sends shard i
@@ -109,14 +118,17 @@ func Permute(x *graph.Node, pairs [][2]int, axes ...string) *graph.Node {
 	for _, pair := range pairs {
 		for _, device := range pair {
 			if device < 0 || device >= c.devices {
-				c.fail(fmt.Sprintf("pair %v names device %d of %d", pair, device, c.devices), fmt.Sprintf("use numbers from 0 to %d", c.devices-1))
+				c.fail(fmt.Sprintf("pair %v names device %d of %d", pair, device, c.devices),
+					fmt.Sprintf("use numbers from 0 to %d", c.devices-1))
 			}
 		}
 		if slices.Contains(from, pair[0]) {
-			c.fail(fmt.Sprintf("device %d sends twice", pair[0]), "let a device send once: send to several with AllGather or Broadcast")
+			c.fail(fmt.Sprintf("device %d sends twice", pair[0]),
+				"let a device send once: send to several with AllGather or Broadcast")
 		}
 		if slices.Contains(to, pair[1]) {
-			c.fail(fmt.Sprintf("device %d receives twice", pair[1]), "let a device receive once: combine values with AllReduce")
+			c.fail(fmt.Sprintf("device %d receives twice", pair[1]),
+				"let a device receive once: combine values with AllReduce")
 		}
 		from, to = append(from, pair[0]), append(to, pair[1])
 	}
@@ -156,7 +168,8 @@ func Broadcast(x *graph.Node, device int, axes ...string) *graph.Node {
 		// The dtype of GoMLX's zeros is Uint8 for integers with less than 8 bits.
 		c.x = graph.Where(here, x, graph.ConvertDType(graph.ZerosLike(x), x.DType()))
 	}
-	return c.emit(region.AllReduce{Axes: c.axes, Reduction: region.Broadcast}, func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
+	return c.emit(region.AllReduce{Axes: c.axes, Reduction: region.Broadcast},
+		func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
 }
 
 // Index returns the index of the device on the axes as an int32 scalar: the row-major index of its
@@ -174,7 +187,8 @@ func Index(g *graph.Graph, axes ...string) *graph.Node {
 	}
 	for _, name := range axes {
 		if !slices.Contains(inner, name) {
-			fail(op, fmt.Sprintf("axis %q", name), fmt.Sprintf("the innermost region is manual over %s", joinNames(inner)), "take the number in the region of the axis")
+			fail(op, fmt.Sprintf("axis %q", name), fmt.Sprintf("the innermost region is manual over %s",
+				joinNames(inner)), "take the number in the region of the axis")
 		}
 	}
 	return t.EmitOp(graph.Const(g, int32(0)), region.DeviceIndex{Axes: axes}, nil)
@@ -193,7 +207,6 @@ func Size(g *graph.Graph, axes ...string) int {
 	return n
 }
 
-// collective is one call of a collective.
 type collective struct {
 	op      string
 	x       *graph.Node
@@ -223,7 +236,8 @@ func resolveAxes(op, subject string, t region.Target, g *graph.Graph, axes []str
 	checkAxes(op, mesh, axes)
 	for _, name := range axes {
 		if !slices.Contains(manual, name) {
-			fail(op, subject, fmt.Sprintf("axis %q is not manual here", name), "name one of "+joinNames(manual)+", or make the region manual over the axis")
+			fail(op, subject, fmt.Sprintf("axis %q is not manual here", name),
+				"name one of "+joinNames(manual)+", or make the region manual over the axis")
 		}
 	}
 	f := g.CurrentFunc()
@@ -231,7 +245,8 @@ func resolveAxes(op, subject string, t region.Target, g *graph.Graph, axes []str
 		f = f.Parent()
 	}
 	if !f.IsMain() {
-		fail(op, subject, fmt.Sprintf("inside function %q, which may be called outside of the region", f.Name()), "call it in the function of manual.Region itself, or in a closure there")
+		fail(op, subject, fmt.Sprintf("inside function %q, which may be called outside of the region", f.Name()),
+			"call it in the function of manual.Region itself, or in a closure there")
 	}
 	_, n := region.NontrivialAxes(mesh, axes)
 	return axes, n
@@ -250,10 +265,10 @@ func (c *collective) dim(name string, dim int) int {
 	return (dim + rank) % max(rank, 1)
 }
 
-// checkDivisible panics if the number of devices does not divide the dimension.
 func (c *collective) checkDivisible(dim int) {
 	if size := c.x.Shape().Dimensions[dim]; size%c.devices != 0 {
-		c.fail(fmt.Sprintf("dimension %d of size %d is not divisible by the %d devices of %s", dim, size, c.devices, joinNames(c.axes)),
+		c.fail(fmt.Sprintf("dimension %d of size %d is not divisible by the %d devices of %s", dim, size, c.devices,
+			joinNames(c.axes)),
 			fmt.Sprintf("pad the dimension to %d", (size+c.devices-1)/c.devices*c.devices))
 	}
 }

@@ -57,8 +57,10 @@ func Region(axes []string, in []Arg, out []sharding.Spec, f func(in []*graph.Nod
 		axes = mesh.AxisNames()
 	}
 	checkAxes(op, mesh, axes)
-	if outer := region.ManualAxes(target); slices.ContainsFunc(axes, func(name string) bool { return slices.Contains(outer, name) }) {
-		fail(op, fmt.Sprintf("a region over %s", joinNames(axes)), fmt.Sprintf("inside a region that is manual over %s already", joinNames(outer)),
+	if outer := region.ManualAxes(target); slices.ContainsFunc(axes,
+		func(name string) bool { return slices.Contains(outer, name) }) {
+		fail(op, fmt.Sprintf("a region over %s", joinNames(axes)),
+			fmt.Sprintf("inside a region that is manual over %s already", joinNames(outer)),
 			"name axes that are not manual yet")
 	}
 	if f == nil {
@@ -69,28 +71,32 @@ func Region(axes []string, in []Arg, out []sharding.Spec, f func(in []*graph.Nod
 		if a.Node == nil || a.Node.Graph() != in[0].Node.Graph() {
 			fail(op, fmt.Sprintf("argument %d", i), "it is not a node of this graph", "pass nodes of the step")
 		}
-		arguments[i] = region.Argument{Node: a.Node, Mapping: newShard(mesh, axes, fmt.Sprintf("argument %d", i), a.Node, a.Spec, true)}
+		arguments[i] = region.Argument{Node: a.Node, Mapping: newShard(mesh, axes, fmt.Sprintf("argument %d", i),
+			a.Node, a.Spec, true)}
 	}
-	return region.Trace(target, region.Manual{Axes: mesh.SortAxes(axes)}, arguments, func(in []*graph.Node) []region.Result {
-		nodes := f(in)
-		if len(nodes) != len(out) {
-			fail(op, "", fmt.Sprintf("the function returns %d results, but out has %d specs", len(nodes), len(out)), "pass one spec for each result")
-		}
-		results := make([]region.Result, len(nodes))
-		for i, y := range nodes {
-			subject := fmt.Sprintf("result %d", i)
-			if y == nil {
-				fail(op, subject, "it is nil", "return nodes computed from the arguments")
+	return region.Trace(target, region.Manual{Axes: mesh.SortAxes(axes)}, arguments,
+		func(in []*graph.Node) []region.Result {
+			nodes := f(in)
+			if len(nodes) != len(out) {
+				fail(op, "", fmt.Sprintf("the function returns %d results, but out has %d specs", len(nodes), len(out)),
+					"pass one spec for each result")
 			}
-			results[i] = region.Result{Node: y, Mapping: newShard(mesh, axes, subject, y, out[i], false)}
-		}
-		return results
-	})
+			results := make([]region.Result, len(nodes))
+			for i, y := range nodes {
+				subject := fmt.Sprintf("result %d", i)
+				if y == nil {
+					fail(op, subject, "it is nil", "return nodes computed from the arguments")
+				}
+				results[i] = region.Result{Node: y, Mapping: newShard(mesh, axes, subject, y, out[i], false)}
+			}
+			return results
+		})
 }
 
 // newShard returns the sharding of an argument or result of a region over axes. cut is true if x
 // has the shape of the unsharded tensor, as for an argument.
-func newShard(mesh sharding.Mesh, axes []string, subject string, x *graph.Node, spec sharding.Spec, cut bool) region.Shard {
+func newShard(mesh sharding.Mesh, axes []string, subject string, x *graph.Node, spec sharding.Spec,
+	cut bool) region.Shard {
 	const op = "manual:"
 	shape := x.Shape().Dimensions
 	subject = fmt.Sprintf("%s of shape %v", subject, shape)
@@ -98,10 +104,12 @@ func newShard(mesh sharding.Mesh, axes []string, subject string, x *graph.Node, 
 		panic(&errkind.Fault{Op: op, Subject: subject, Class: errkind.ValueError, Err: err})
 	}
 	if spec.Rank() > len(shape) {
-		fail(op, subject, fmt.Sprintf("its spec %q has %d dimensions", spec, spec.Rank()), "write at most one entry for each dimension")
+		fail(op, subject, fmt.Sprintf("its spec %q has %d dimensions", spec, spec.Rank()),
+			"write at most one entry for each dimension")
 	}
 	if len(spec.ReplicatedAxes()) > 0 {
-		fail(op, subject, fmt.Sprintf("its spec %q lists replicated axes", spec), "remove them; a tensor is replicated over the axes that no dimension names")
+		fail(op, subject, fmt.Sprintf("its spec %q lists replicated axes", spec),
+			"remove them; a tensor is replicated over the axes that no dimension names")
 	}
 	shard := region.Shard{Axes: make([][]sharding.Axis, len(shape))}
 	used := map[string]bool{}
@@ -114,9 +122,10 @@ func newShard(mesh sharding.Mesh, axes []string, subject string, x *graph.Node, 
 			size, ok := mesh.AxisSize(name)
 			switch {
 			case !ok:
-				fail(op, subject, fmt.Sprintf("dimension %d is cut over axis %q, which the replica does not have", i, name), "name one of "+mesh.String())
+				fail(op, subject, fmt.Sprintf("dimension %d is split over axis %q, which the replica does not have",
+					i, name), "name one of "+mesh.String())
 			case !slices.Contains(axes, name):
-				fail(op, subject, fmt.Sprintf("dimension %d is cut over axis %q, over which the region is not manual", i, name), "name one of "+joinNames(axes)+", or make the region manual over the axis")
+				fail(op, subject, fmt.Sprintf("dimension %d is split over axis %q, over which the region is not manual", i, name), "name one of "+joinNames(axes)+", or make the region manual over the axis")
 			case used[name]:
 				fail(op, subject, fmt.Sprintf("its spec %q names axis %q twice", spec, name), "name an axis once")
 			}
@@ -125,8 +134,9 @@ func newShard(mesh sharding.Mesh, axes []string, subject string, x *graph.Node, 
 			shard.Axes[i] = append(shard.Axes[i], sharding.Axis{Name: name, Size: size})
 		}
 		if cut && shape[i]%parts != 0 {
-			fail(op, subject, fmt.Sprintf("dimension %d of size %d is not divisible into %d shards (%s)", i, shape[i], parts, joinNames(dim.Axes)),
-				fmt.Sprintf("pad the dimension to %d or cut another one", (shape[i]+parts-1)/parts*parts))
+			fail(op, subject, fmt.Sprintf("dimension %d of size %d is not divisible into %d shards (%s)", i, shape[i],
+				parts, joinNames(dim.Axes)),
+				fmt.Sprintf("pad the dimension to %d or split another one", (shape[i]+parts-1)/parts*parts))
 		}
 	}
 	return shard
@@ -145,7 +155,8 @@ func requireGraphTarget(op string, g *graph.Graph) region.Target {
 	}
 	t, ok := g.Backend().(region.Target)
 	if !ok {
-		fail(op, "", fmt.Sprintf("a graph of backend %q has no logical devices", g.Backend().Name()), "trace the step through a strategy")
+		fail(op, "", fmt.Sprintf("a graph of backend %q has no logical devices", g.Backend().Name()),
+			"trace the step through a strategy")
 	}
 	return t
 }
@@ -157,7 +168,8 @@ func checkAxes(op string, mesh sharding.Mesh, axes []string) {
 	}
 	for i, name := range axes {
 		if _, ok := mesh.AxisSize(name); !ok {
-			fail(op, fmt.Sprintf("axis %q", name), "the replica does not have it", "use one of "+mesh.String()+", or add the axis to the replica")
+			fail(op, fmt.Sprintf("axis %q", name), "the replica does not have it",
+				"use one of "+mesh.String()+", or add the axis to the replica")
 		}
 		if slices.Contains(axes[:i], name) {
 			fail(op, fmt.Sprintf("axis %q", name), "it is used twice", "use each axis once")

@@ -11,7 +11,7 @@ import (
 )
 
 // convertTensor returns a copy of a host tensor in another dtype. Both dtypes must be supported by
-// isFloat.
+// isModelFloat.
 func convertTensor(t *tensors.Tensor, dtype dtypes.DType) (*tensors.Tensor, error) {
 	var numbers []float64
 	var failed error

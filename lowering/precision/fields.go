@@ -17,13 +17,15 @@ import (
 // During a trace, a policy changes the dtypes of variables and the list of variables of a GoMLX store.
 // GoMLX does not export these fields.
 
-// unexportedField returns a pointer to an unexported field of a GoMLX struct. A test fails if the field does
-// not exist in the required version of GoMLX.
+// unexportedField returns a pointer to an unexported field of a GoMLX struct. A test fails if the
+// field does not exist in the required version of GoMLX.
 func unexportedField[T any](of any, name string) (*T, error) {
 	f := reflect.ValueOf(of).Elem().FieldByName(name)
 	if !f.IsValid() || f.Type() != reflect.TypeFor[T]() {
-		return nil, &errkind.Fault{Op: "precision: variables of a store", Reason: "this version of GoMLX has no field " + name,
-			Hint: "use the version of GoMLX in go.mod", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+		return nil, &errkind.Fault{Op: "precision: variables of a store",
+			Reason: "this version of GoMLX has no field " + name,
+			Hint:   "use the version of GoMLX in go.mod", Class: errkind.NotImplementedError,
+			Match: errors.ErrUnsupported}
 	}
 	return (*T)(unsafe.Pointer(f.UnsafeAddr())), nil
 }
@@ -37,7 +39,6 @@ func setDType(v *model.Variable, dtype dtypes.DType) error {
 	return err
 }
 
-// variableList is the list of variables of a store.
 type variableList struct {
 	byPath *map[string]*model.Variable
 	all    *[]*model.Variable
@@ -78,7 +79,6 @@ func (l *variableList) hide(chosen func(v *model.Variable) bool) (restore func()
 	}
 }
 
-// add appends a variable to the store.
 func (l *variableList) add(v *model.Variable) {
 	(*l.byPath)[v.Path()] = v
 	*l.all = append(*l.all, v)

@@ -52,9 +52,11 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 		panic(invalid("Forward", "call it in a step of package strategy, or attach a precision.TraceState to the graph",
 			"the graph does not belong to a step"))
 	case t.inForward:
-		panic(invalid("Forward", "use one policy for the complete forward part", "called in the forward part of another policy"))
+		panic(invalid("Forward", "use one policy for the complete forward part",
+			"called in the forward part of another policy"))
 	case !g.IsMainFunc():
-		panic(invalid("Forward", "call it around the loop or branch", "called inside a closure (a loop body or a branch)"))
+		panic(invalid("Forward", "call it around the loop or branch",
+			"called inside a closure (a loop body or a branch)"))
 	}
 	t.policy, t.inForward = p, true
 	defer func() { t.inForward = false }()
@@ -99,14 +101,14 @@ func (p Policy) unusedComputeError(other string) error {
 		"no operation of the model computes in %s; the first one in another dtype is the %s", p.Compute, other)
 }
 
-// setSumDTypes sets the dtypes in which the backend accumulates sums.
 func (p Policy) setSumDTypes(g *graph.Graph) Target {
 	if target, ok := g.Backend().(Target); ok {
 		target.SetSumDTypes(p.Accumulate, p.Partial)
 		return target
 	}
-	panic(&errkind.Fault{Op: "precision:", Subject: "Forward", Reason: "the backend of the graph does not support the dtypes of sums",
-		Hint: "trace the step with package strategy", Class: errkind.NotImplementedError})
+	panic(&errkind.Fault{Op: "precision:", Subject: "Forward",
+		Reason: "the backend of the graph does not support the dtypes of sums",
+		Hint:   "trace the step with package strategy", Class: errkind.NotImplementedError})
 }
 
 func (p Policy) output(t *graphState, y *graph.Node) *graph.Node {
@@ -162,9 +164,9 @@ func Compute(x *graph.Node) *graph.Node {
 	return graph.ConvertDType(x, t.policy.Compute)
 }
 
-// FullPrecision runs f, one or several layers, in Parameters: f receives x in Parameters, its layers read
-// their variables in Parameters, and the result is converted to the dtype of x. This makes batch
-// normalizations more accurate. Without a policy it only calls f.
+// FullPrecision runs f, one or several layers, in Parameters: f receives x in Parameters, its
+// layers read their variables in Parameters, and the result is converted to the dtype of x. This
+// makes batch normalizations more accurate. Without a policy it only calls f.
 func FullPrecision(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
 	t := graphStateOf(x.Graph())
 	if t == nil || t.policy == (Policy{}) || !isModelFloat(x.DType()) || x.DType() == t.policy.Parameters {

@@ -103,7 +103,8 @@ func (p Policy) String() string {
 		return "no policy"
 	}
 	p = p.WithDefaults()
-	text := fmt.Sprintf("parameters %s, compute %s, output %s, accumulate %s, partial %s", p.Parameters, p.Compute, p.Output, p.Accumulate, p.Partial)
+	text := fmt.Sprintf("parameters %s, compute %s, output %s, accumulate %s, partial %s", p.Parameters, p.Compute,
+		p.Output, p.Accumulate, p.Partial)
 	if p.Reduce != dtypes.InvalidDType {
 		text += fmt.Sprintf(", reduce %s", p.Reduce)
 	}
@@ -113,13 +114,14 @@ func (p Policy) String() string {
 	return text
 }
 
-// isModelFloat reports whether models can compute in d. Narrower floats have too few values, and complex
-// numbers are not supported.
+// isModelFloat reports whether models can compute in d. Narrower floats have too few values, and
+// complex numbers are not supported.
 func isModelFloat(d dtypes.DType) bool {
 	return d == dtypes.Float64 || d == dtypes.Float32 || d == dtypes.BFloat16 || d == dtypes.Float16
 }
 
 // invalid returns an error for an invalid value.
 func invalid(subject, hint, reason string, args ...any) *errkind.Fault {
-	return &errkind.Fault{Op: "precision:", Subject: subject, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
+	return &errkind.Fault{Op: "precision:", Subject: subject, Reason: fmt.Sprintf(reason, args...), Hint: hint,
+		Class: errkind.ValueError}
 }

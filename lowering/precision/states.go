@@ -10,7 +10,8 @@ import (
 // Parameters.
 func updatedStates(views []*castVariable) map[*castVariable]*graph.Node {
 	states := map[*castVariable]*graph.Node{}
-	e := &recomputer{values: map[*graph.Node]*graph.Node{}, dependent: map[*graph.Node]bool{}, recomputable: map[*graph.Node]bool{}}
+	e := &recomputer{values: map[*graph.Node]*graph.Node{}, dependent: map[*graph.Node]bool{},
+		recomputable: map[*graph.Node]bool{}}
 	for _, w := range views {
 		now := w.variable.NodeValue(w.original.Graph())
 		if now == w.cast {
@@ -40,7 +41,6 @@ type recomputer struct {
 	dependent, recomputable map[*graph.Node]bool // caches of dependsOnState and isRecomputable
 }
 
-// dependsOnState reports whether n depends on a state.
 func (e *recomputer) dependsOnState(n *graph.Node) bool {
 	known, ok := e.dependent[n]
 	if ok {
@@ -59,7 +59,8 @@ func (e *recomputer) dependsOnState(n *graph.Node) bool {
 func (e *recomputer) isRecomputable(n *graph.Node) bool {
 	known, ok := e.recomputable[n]
 	if !ok {
-		known = e.values[n] != nil || isModelFloat(n.DType()) && (!e.dependsOnState(n) || isElementwise(n) && !slices.ContainsFunc(n.Inputs(), func(x *graph.Node) bool { return !e.isRecomputable(x) }))
+		known = e.values[n] != nil || isModelFloat(n.DType()) && (!e.dependsOnState(n) || isElementwise(n) &&
+			!slices.ContainsFunc(n.Inputs(), func(x *graph.Node) bool { return !e.isRecomputable(x) }))
 		e.recomputable[n] = known
 	}
 	return known
@@ -67,7 +68,8 @@ func (e *recomputer) isRecomputable(n *graph.Node) bool {
 
 func isElementwise(n *graph.Node) bool {
 	kind := n.Type()
-	return binaryOps[kind] != nil || unaryOps[kind] != nil || kind == graph.NodeTypeReshape || kind == graph.NodeTypeConvertDType
+	return binaryOps[kind] != nil || unaryOps[kind] != nil || kind == graph.NodeTypeReshape ||
+		kind == graph.NodeTypeConvertDType
 }
 
 func (e *recomputer) recompute(n *graph.Node) *graph.Node {
@@ -93,10 +95,12 @@ func (e *recomputer) recompute(n *graph.Node) *graph.Node {
 }
 
 var binaryOps = map[graph.NodeType]func(a, b *graph.Node) *graph.Node{
-	graph.NodeTypeAdd: graph.Add, graph.NodeTypeSub: graph.Sub, graph.NodeTypeMul: graph.Mul, graph.NodeTypeDiv: graph.Div,
+	graph.NodeTypeAdd: graph.Add, graph.NodeTypeSub: graph.Sub, graph.NodeTypeMul: graph.Mul,
+	graph.NodeTypeDiv: graph.Div,
 	graph.NodeTypeMin: graph.Min, graph.NodeTypeMax: graph.Max, graph.NodeTypePow: graph.Pow,
 }
 
 var unaryOps = map[graph.NodeType]func(x *graph.Node) *graph.Node{
-	graph.NodeTypeNeg: graph.Neg, graph.NodeTypeAbs: graph.Abs, graph.NodeTypeSqrt: graph.Sqrt, graph.NodeTypeRsqrt: graph.Rsqrt,
+	graph.NodeTypeNeg: graph.Neg, graph.NodeTypeAbs: graph.Abs, graph.NodeTypeSqrt: graph.Sqrt,
+	graph.NodeTypeRsqrt: graph.Rsqrt,
 }

@@ -30,7 +30,6 @@ type forwardPart struct {
 	visible map[string]bool
 }
 
-// graphState is the state of a graph.
 type graphState struct {
 	tracing *TraceState
 	calls   int // number of calls of Forward
@@ -53,7 +52,6 @@ func graphStateOf(g *graph.Graph) *graphState {
 	return t
 }
 
-// nextPart returns the forwardPart of the next call of Forward.
 func (t *graphState) nextPart() *forwardPart {
 	if t.calls == len(t.tracing.forwardParts) {
 		t.tracing.forwardParts = append(t.tracing.forwardParts, &forwardPart{visible: map[string]bool{}})
@@ -63,18 +61,19 @@ func (t *graphState) nextPart() *forwardPart {
 }
 
 // errRetrace stops a trace that has recorded the requested dtypes.
-var errRetrace = errkind.New(errkind.InternalError, "precision: the dtypes of the variables are known; the step must be traced again")
+var errRetrace = errkind.New(errkind.InternalError,
+	"precision: the dtypes of the variables are known; the step must be traced again")
 
-// NeedsRetrace reports whether the last trace only recorded the requested dtypes. In this case the step
-// must be traced again, and the result or error of the last trace is meaningless.
+// NeedsRetrace reports whether the last trace only recorded the requested dtypes. In this case the
+// step must be traced again, and the result or error of the last trace is meaningless.
 func (t *TraceState) NeedsRetrace() bool {
 	again := t.retrace
 	t.retrace = false
 	return again
 }
 
-// SaveCallCount returns a function that undoes the calls of [Policy.Forward] in the graph since Mark. It is
-// used by code that abandons the trace of a part of a step and traces it again.
+// SaveCallCount returns a function that undoes the later calls of [Policy.Forward] in the graph. It
+// is used by code that abandons the trace of a part of a step and traces it again.
 func SaveCallCount(g *graph.Graph) (rewind func()) {
 	t := graphStateOf(g)
 	if t == nil {

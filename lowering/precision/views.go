@@ -67,7 +67,8 @@ func (p Policy) checkStored(g *graph.Graph, store *model.Store, views []*castVar
 	}
 	for v := range store.IterVariables() {
 		if !viewed[v] && v.DType() == p.Compute && v.Trainable && v.InUseByGraph(g) {
-			panic(invalid(fmt.Sprintf("variable %q", v.Path()), fmt.Sprintf("give the store its value in %s, or set Policy.Parameters to %s", p.Parameters, p.Compute),
+			panic(invalid(fmt.Sprintf("variable %q", v.Path()),
+				fmt.Sprintf("give the store its value in %s, or set Policy.Parameters to %s", p.Parameters, p.Compute),
 				"the store has it in %s, and the policy keeps parameters in %s", p.Compute, p.Parameters))
 		}
 	}
@@ -119,12 +120,13 @@ func (c *forwardPart) discoverDTypes(p Policy, g *graph.Graph, store *model.Stor
 	whole = true
 }
 
-// recordLookups reports whether the code lookedUp up hidden variables that no layer had created
-// before. These variables are not hidden in the next run.
+// recordLookups reports whether the code looked up hidden variables that no layer had created
+// before. These variables are not hidden in the next trace.
 func (c *forwardPart) recordLookups(missed []string, made []*model.Variable, hidden map[string]*model.Variable) bool {
 	found := false
 	for _, path := range missed {
-		if hidden[path] != nil && !c.visible[path] && !slices.ContainsFunc(made, func(v *model.Variable) bool { return v.Path() == path }) {
+		if hidden[path] != nil && !c.visible[path] && !slices.ContainsFunc(made,
+			func(v *model.Variable) bool { return v.Path() == path }) {
 			c.visible[path], found = true, true
 		}
 	}
@@ -133,7 +135,8 @@ func (c *forwardPart) recordLookups(missed []string, made []*model.Variable, hid
 
 // recordDTypes records the dtypes in which the part reads the variables, and adds new variables to
 // the store in Parameters.
-func (c *forwardPart) recordDTypes(p Policy, g *graph.Graph, store *model.Store, kept, made []*model.Variable, hidden map[string]*model.Variable) {
+func (c *forwardPart) recordDTypes(p Policy, g *graph.Graph, store *model.Store, kept, made []*model.Variable,
+	hidden map[string]*model.Variable) {
 	c.known, c.dtypes = true, map[string]dtypes.DType{}
 	for _, v := range kept {
 		if v.InUseByGraph(g) {

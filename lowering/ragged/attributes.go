@@ -33,7 +33,7 @@ func fieldDims(s *ir.Statement, key, name string) []int {
 }
 
 func unknownAttributeError(s *ir.Statement, key string) *Error {
-	return &Error{Op: s.OpName(), Dim: -1, Reason: fmt.Sprintf("its attribute %s is none that is known", key),
+	return &Error{Op: s.OpName(), Dim: -1, Reason: fmt.Sprintf("its attribute %s is unknown", key),
 		Hint: "mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
 }
 

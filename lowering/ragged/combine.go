@@ -16,7 +16,8 @@ func (r *rewriter) rewriteReduce(s, rewritten *ir.Statement) {
 	n := len(s.Operands) / 2
 	for i := range n {
 		dims := r.dims[s.Operands[i]]
-		rewritten.Operands[i] = r.maskPadding(rewritten.Operands[i], dims, paddedDimsIn(dims, over), func() *ir.Value { return rewritten.Operands[n+i] })
+		rewritten.Operands[i] = r.maskPadding(rewritten.Operands[i], dims, paddedDimsIn(dims, over),
+			func() *ir.Value { return rewritten.Operands[n+i] })
 	}
 	r.rejectVaryingAttributes(s)
 }
@@ -26,7 +27,8 @@ func (r *rewriter) rewriteDot(s, rewritten *ir.Statement) {
 	for i, side := range []string{"lhs", "rhs"} {
 		dims := r.dims[s.Operands[i]]
 		over := fieldDims(s, "dot_dimension_numbers", side+"_contracting_dimensions")
-		rewritten.Operands[i] = r.maskPadding(rewritten.Operands[i], dims, paddedDimsIn(dims, over), r.zeroOf(s.Operands[i].Type.DType))
+		rewritten.Operands[i] = r.maskPadding(rewritten.Operands[i], dims, paddedDimsIn(dims, over),
+			r.zeroOf(s.Operands[i].Type.DType))
 	}
 	r.rejectVaryingAttributes(s)
 }
@@ -49,12 +51,14 @@ func (r *rewriter) rewriteConvolution(s, rewritten *ir.Statement) {
 			case (axis == "f" || axis == "i") && !grouped:
 				contracted = append(contracted, d)
 			case axis == free || axis == "f" || axis == "i":
-				r.reject(s, i, d, "convolution", "its groups cut the padded dimension", "use one group")
+				r.reject(s, i, d, "convolution", "its groups split the padded dimension", "use one group")
 			default:
-				r.reject(s, i, d, "convolution", "its windows reach over the padded dimension", "convolve over other dimensions")
+				r.reject(s, i, d, "convolution", "its windows reach over the padded dimension",
+					"convolve over other dimensions")
 			}
 		}
-		rewritten.Operands[i] = r.maskPadding(rewritten.Operands[i], dims, contracted, r.zeroOf(s.Operands[i].Type.DType))
+		rewritten.Operands[i] = r.maskPadding(rewritten.Operands[i], dims, contracted,
+			r.zeroOf(s.Operands[i].Type.DType))
 	}
 	r.rejectVaryingAttributes(s)
 }
@@ -65,29 +69,33 @@ func (r *rewriter) rewriteReduceWindow(s, rewritten *ir.Statement) {
 	if len(s.Operands) != 2 {
 		r.reject(s, 0, -1, "reduce_window", "it has several operands", "")
 	}
-	window, strides, paddings := attributeInts(s, "window_dimensions"), attributeInts(s, "window_strides"), attributeInts(s, "padding")
+	window, strides, paddings := attributeInts(s, "window_dimensions"), attributeInts(s, "window_strides"),
+		attributeInts(s, "padding")
 	base, dilations := attributeInts(s, "base_dilations"), attributeInts(s, "window_dilations")
 	dims := r.dims[s.Operands[0]]
 	var over []int
 	for _, d := range paddedDims(dims) {
 		size := s.Operands[0].Type.Dims[d]
 		low, high := paddings[2*d], paddings[2*d+1]
-		if elementOrOne(strides, d) != 1 || elementOrOne(base, d) != 1 || elementOrOne(dilations, d) != 1 || low+high != window[d]-1 {
-			r.reject(s, 0, d, "reduce_window", "its windows leave rows out", "use strides of 1 along the padded dimension")
+		if elementOrOne(strides, d) != 1 || elementOrOne(base, d) != 1 || elementOrOne(dilations, d) != 1 ||
+			low+high != window[d]-1 {
+			r.reject(s, 0, d, "reduce_window", "its windows skip rows", "use strides of 1 along the padded dimension")
 		}
 		if window[d] == 1 {
 			continue
 		}
 		varies := len(r.varyingAttributes[s]) > 0
 		if varies && (window[d] != size || low != 0 && high != 0) {
-			r.reject(s, 0, d, "reduce_window", "its window changes with the padded size", "use a window of one size, or of all rows (graph.CumSum)")
+			r.reject(s, 0, d, "reduce_window", "its window changes with the padded size",
+				"use a window of one size, or of all rows (graph.CumSum)")
 		}
 		over = append(over, d)
 	}
 	if len(over) == 0 {
 		r.rejectVaryingAttributes(s)
 	}
-	rewritten.Operands[0] = r.maskPadding(rewritten.Operands[0], dims, over, func() *ir.Value { return rewritten.Operands[1] })
+	rewritten.Operands[0] = r.maskPadding(rewritten.Operands[0], dims, over,
+		func() *ir.Value { return rewritten.Operands[1] })
 }
 
 // elementOrOne returns list[i], or 1 if the list is absent.
@@ -99,10 +107,13 @@ func elementOrOne(list []int, i int) int {
 }
 
 func (r *rewriter) checkSelectAndScatter(s *ir.Statement) {
-	window, strides, paddings := attributeInts(s, "window_dimensions"), attributeInts(s, "window_strides"), attributeInts(s, "padding")
+	window, strides, paddings := attributeInts(s, "window_dimensions"), attributeInts(s, "window_strides"),
+		attributeInts(s, "padding")
 	for _, d := range paddedDims(r.dims[s.Operands[0]]) {
-		if elementOrOne(window, d) != 1 || elementOrOne(strides, d) != 1 || 2*d+1 < len(paddings) && (paddings[2*d] != 0 || paddings[2*d+1] != 0) {
-			r.reject(s, 0, d, "select_and_scatter", "its windows reach over the padded dimension", "pool over other dimensions")
+		if elementOrOne(window, d) != 1 || elementOrOne(strides, d) != 1 || 2*d+1 < len(paddings) &&
+			(paddings[2*d] != 0 || paddings[2*d+1] != 0) {
+			r.reject(s, 0, d, "select_and_scatter", "its windows reach over the padded dimension",
+				"pool over other dimensions")
 		}
 	}
 	r.rejectVaryingAttributes(s)
@@ -125,10 +136,11 @@ func (r *rewriter) rewriteGather(s, rewritten *ir.Statement) {
 		}
 		i := slices.Index(indexed, d)
 		if i < 0 || sizes[d] != 1 {
-			r.reject(s, 0, d, "gather", "it takes several rows at once", "gather them one by one")
+			r.reject(s, 0, d, "gather", "it reads several rows at once", "gather them one by one")
 		}
 		if len(paddedDims(at)) == 0 {
-			r.reject(s, 0, d, "gather", "a replica may not have the rows that it takes", "choose rows by their contents with graph.Where")
+			r.reject(s, 0, d, "gather", "a replica may not have the rows that it reads",
+				"choose rows by their contents with graph.Where")
 		}
 		limited = append(limited, i)
 	}
@@ -142,7 +154,8 @@ func (r *rewriter) rewriteGather(s, rewritten *ir.Statement) {
 func (r *rewriter) clampPositions(positions *ir.Value, dims []Dim, indexed, limited []int, vector int) *ir.Value {
 	shape, dtype := positions.Type.Dims, positions.Type.DType
 	for _, i := range limited {
-		last := r.addBinary("subtract", r.addConvert(r.realSize(dims[indexed[i]]), dtype), r.addConstant(ir.Integer(1), dtype))
+		last := r.addBinary("subtract", r.addConvert(r.realSize(dims[indexed[i]]), dtype),
+			r.addConstant(ir.Integer(1), dtype))
 		least := r.addBinary("minimum", positions, r.addBroadcast(last, shape))
 		if vector == len(shape) {
 			positions = least
@@ -173,8 +186,10 @@ func (r *rewriter) rewriteScatter(s, rewritten *ir.Statement) {
 		}
 		from := window[next]
 		next++
-		if other := r.dims[updates][from]; other != dim || dim.IsPadded() && updates.Type.Dims[from] != operand.Type.Dims[d] {
-			r.reject(s, 0, d, "scatter", "its windows are of another size than the padded dimension", "scatter whole rows")
+		if other := r.dims[updates][from]; other != dim || dim.IsPadded() &&
+			updates.Type.Dims[from] != operand.Type.Dims[d] {
+			r.reject(s, 0, d, "scatter", "its windows do not have the size of the padded dimension",
+				"scatter complete rows")
 		}
 	}
 	at := r.dims[positions]
@@ -183,7 +198,8 @@ func (r *rewriter) rewriteScatter(s, rewritten *ir.Statement) {
 		r.reject(s, 1, vector, "scatter", "how many coordinates a position has changes with the padded size", "")
 	}
 	if len(rows) > 0 {
-		rewritten.Operands[1] = r.maskPadding(rewritten.Operands[1], at, rows, func() *ir.Value { return r.addConstant(ir.Integer(-1), positions.Type.DType) })
+		rewritten.Operands[1] = r.maskPadding(rewritten.Operands[1], at, rows,
+			func() *ir.Value { return r.addConstant(ir.Integer(-1), positions.Type.DType) })
 		r.clearFlag(rewritten, "indices_are_sorted")
 		r.clearFlag(rewritten, "unique_indices")
 		if isSum(s.Regions[0]) {

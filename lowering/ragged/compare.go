@@ -44,7 +44,8 @@ type Plan struct {
 // [*Error].
 func Compare(base Variant, others []Variant) (*Plan, error) {
 	c := &comparer{plan: &Plan{
-		program: base.Program, markEffect: base.MarkEffect, dims: map[*ir.Value][]Dim{}, shapes: map[*ir.Value]variantDims{},
+		program: base.Program, markEffect: base.MarkEffect, dims: map[*ir.Value][]Dim{},
+		shapes:    map[*ir.Value]variantDims{},
 		constants: map[*ir.Statement][]*sizeFunction{}, varyingAttributes: map[*ir.Statement][]string{},
 		used: map[*ir.Statement]bool{},
 	}}
@@ -70,15 +71,16 @@ func Compare(base Variant, others []Variant) (*Plan, error) {
 			return nil, err
 		}
 		if len(c.plan.constants)+len(c.plan.varyingAttributes) > before || c.hasPadding(f) {
-			return nil, &Error{Op: "call", Dim: -1, Reason: fmt.Sprintf("function %q depends on a size that is padded", f.Name),
-				Hint: "write its ops in the step itself"}
+			return nil, &Error{Op: "call", Dim: -1,
+				Reason: fmt.Sprintf("function %q depends on a size that is padded", f.Name),
+				Hint:   "write its ops in the step itself"}
 		}
 	}
 	return c.plan, c.compareFunctions(mains)
 }
 
 func differentStepError(what string) *Error {
-	return &Error{Dim: -1, Reason: "the step is another one for other sizes of its padded dimension: " + what,
+	return &Error{Dim: -1, Reason: "the step is different for other sizes of its padded dimension: " + what,
 		Hint: "do the same for all sizes, or mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
 }
 
@@ -132,12 +134,14 @@ func (c *comparer) compareStatements(statements []*ir.Statement) error {
 	outputs := make([][]*ir.Value, len(statements))
 	for k, other := range statements {
 		outputs[k] = other.Results
-		if other.OpName() != s.OpName() || len(other.Operands) != len(s.Operands) || len(other.Regions) != len(s.Regions) {
+		if other.OpName() != s.OpName() || len(other.Operands) != len(s.Operands) ||
+			len(other.Regions) != len(s.Regions) {
 			return differentStepError(fmt.Sprintf("%s becomes %s", s.OpName(), other.OpName()))
 		}
 	}
 	for k, other := range statements {
-		if (s.Mark == nil) != (other.Mark == nil) || s.Mark != nil && c.markEffects[k](other.Mark) != c.markEffects[0](s.Mark) {
+		if (s.Mark == nil) != (other.Mark == nil) || s.Mark != nil &&
+			c.markEffects[k](other.Mark) != c.markEffects[0](s.Mark) {
 			return differentStepError("another custom call")
 		}
 	}
@@ -264,7 +268,8 @@ func (c *comparer) compareConstants(s *ir.Statement, operand int, constants []*i
 		}
 		f, ok := fitSizeFunction(numbers, c.plan.sizes, dtype)
 		if !ok {
-			return refuse(fmt.Sprintf("no function of the padded size was found for its numbers %s at sizes %v", strings.Join(texts, ", "), c.plan.sizes))
+			return refuse(fmt.Sprintf("no function of the padded size was found for its numbers %s at sizes %v",
+				strings.Join(texts, ", "), c.plan.sizes))
 		}
 		if c.plan.constants[s] == nil {
 			c.plan.constants[s] = make([]*sizeFunction, len(s.Operands))

@@ -133,7 +133,8 @@ func fitSizeFunction(values []float64, sizes [][]int, dtype dtypes.DType) (sizeF
 			first := math.Pow(float64(padded), p)
 			factor := (otherValues[0] - values[0]) / (math.Pow(otherSizes[0], p) - first)
 			offset := values[0] - factor*first
-			if scale := math.Abs(offset) + math.Abs(otherValues[1]); math.Abs(factor*math.Pow(otherSizes[1], p)+offset-otherValues[1]) <= eps*scale {
+			if scale := math.Abs(offset) + math.Abs(otherValues[1]); math.Abs(factor*math.Pow(otherSizes[1],
+				p)+offset-otherValues[1]) <= eps*scale {
 				f.powers[i], f.factor, f.offset, found = p, factor, offset, true
 			}
 		}

@@ -38,18 +38,21 @@ func (r *rewriter) addSelect(pred, onTrue, onFalse *ir.Value) *ir.Value {
 }
 
 func (r *rewriter) addIota(axis int, dims ...int) *ir.Value {
-	return r.addOp("iota", ir.TensorType(dtypes.Int32, dims...), nil, ir.Attribute{Key: ir.IotaDimensionKey, Value: ir.Int(axis)})
+	return r.addOp("iota", ir.TensorType(dtypes.Int32, dims...), nil, ir.Attribute{Key: ir.IotaDimensionKey,
+		Value: ir.Int(axis)})
 }
 
 // addBroadcast broadcasts v to dims. Dimension i of v becomes dimension at[i]; a scalar has no
 // dimensions.
 func (r *rewriter) addBroadcast(v *ir.Value, dims []int, at ...int) *ir.Value {
-	return r.addOp("broadcast_in_dim", v.Type.WithDims(dims...), []*ir.Value{v}, ir.Attribute{Key: "broadcast_dimensions", Value: ir.Ints(at)})
+	return r.addOp("broadcast_in_dim", v.Type.WithDims(dims...), []*ir.Value{v},
+		ir.Attribute{Key: "broadcast_dimensions", Value: ir.Ints(at)})
 }
 
 // addElement returns element i of a vector as a scalar.
 func (r *rewriter) addElement(v *ir.Value, i int) *ir.Value {
-	one := r.addOp("slice", v.Type.WithDims(1), []*ir.Value{v}, ir.Attribute{Key: "limit_indices", Value: ir.Ints{i + 1}},
+	one := r.addOp("slice", v.Type.WithDims(1), []*ir.Value{v}, ir.Attribute{Key: "limit_indices",
+		Value: ir.Ints{i + 1}},
 		ir.Attribute{Key: "start_indices", Value: ir.Ints{i}}, ir.Attribute{Key: "strides", Value: ir.Ints{1}})
 	return r.addOp("reshape", v.Type.WithDims(), []*ir.Value{one})
 }

@@ -48,7 +48,8 @@ func (p *Plan) Apply(sources []SizeSource) (positions []int, err error) {
 			if refused, ok := e.(*Error); ok {
 				err = refused
 			} else {
-				err = &Error{Dim: -1, Reason: fmt.Sprintf("it cannot be rewritten: %v", e), Hint: "mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
+				err = &Error{Dim: -1, Reason: fmt.Sprintf("it cannot be rewritten: %v", e),
+					Hint: "mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
 			}
 		}
 	}()
@@ -61,9 +62,11 @@ func (p *Plan) Apply(sources []SizeSource) (positions []int, err error) {
 		}
 		at := slices.Index(p.program.ParameterNames, source.Parameter)
 		if at < 0 {
-			return nil, &Error{Dim: -1, Reason: fmt.Sprintf("the program has no parameter %q with padded size %d", source.Parameter, i), Hint: "name a parameter of the step"}
+			return nil, &Error{Dim: -1, Reason: fmt.Sprintf("the program has no parameter %q with padded size %d",
+				source.Parameter, i), Hint: "name a parameter of the step"}
 		}
-		r.realSizes = append(r.realSizes, r.hoist(false, func() *ir.Value { return r.addElement(main.Parameters[at].Value, source.Index) }))
+		r.realSizes = append(r.realSizes, r.hoist(false,
+			func() *ir.Value { return r.addElement(main.Parameters[at].Value, source.Index) }))
 	}
 	definedBy, at := -1, 0 // the statement that defines the late sizes, and its index
 	for i, s := range main.Body {
@@ -127,7 +130,6 @@ func (r *rewriter) hasPaddedDims(s *ir.Statement) bool {
 		len(r.varyingAttributes[s]) > 0 && s.Op != "stablehlo.custom_call"
 }
 
-// rewriteBodies rewrites the bodies of loops and branches.
 func (r *rewriter) rewriteBodies(s, rewritten *ir.Statement) {
 	switch s.Op {
 	case "stablehlo.while", "stablehlo.if", "stablehlo.case":
@@ -135,8 +137,9 @@ func (r *rewriter) rewriteBodies(s, rewritten *ir.Statement) {
 		for _, f := range s.Regions {
 			for _, inner := range f.Body {
 				if r.constants[inner] != nil {
-					panic(&Error{Op: s.OpName(), Dim: -1, Reason: "the function that it combines elements by has a constant that changes with a padded size",
-						Hint: "use the constant outside"})
+					panic(&Error{Op: s.OpName(), Dim: -1,
+						Reason: "the function that it combines elements by has a constant that changes with a padded size",
+						Hint:   "use the constant outside"})
 				}
 			}
 		}

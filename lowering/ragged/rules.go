@@ -12,11 +12,13 @@ var elementwiseOps = map[string]bool{
 	"abs": true, "add": true, "and": true, "atan2": true, "cbrt": true, "ceil": true, "clamp": true, "compare": true,
 	"complex": true, "convert": true, "cosine": true, "count_leading_zeros": true, "divide": true, "erf": true,
 	"exponential": true, "exponential_minus_one": true, "floor": true, "imag": true, "is_finite": true, "log": true,
-	"log_plus_one": true, "logistic": true, "maximum": true, "minimum": true, "multiply": true, "negate": true, "not": true,
+	"log_plus_one": true, "logistic": true, "maximum": true, "minimum": true, "multiply": true, "negate": true,
+	"not":                  true,
 	"optimization_barrier": true, "or": true, "popcnt": true, "power": true, "real": true, "remainder": true,
 	"round_nearest_afz": true, "round_nearest_even": true, "rsqrt": true, "select": true, "shift_left": true,
-	"shift_right_arithmetic": true, "shift_right_logical": true, "sign": true, "sine": true, "sqrt": true, "subtract": true,
-	"tan": true, "tanh": true, "xor": true, "transpose": true, "broadcast_in_dim": true, "iota": true, "return": true,
+	"shift_right_arithmetic": true, "shift_right_logical": true, "sign": true, "sine": true, "sqrt": true,
+	"subtract": true,
+	"tan":      true, "tanh": true, "xor": true, "transpose": true, "broadcast_in_dim": true, "iota": true, "return": true,
 	"reduce_precision": true, "batch_norm_inference": true,
 	// Their bodies are rewritten separately. The carried values keep their shapes.
 	"while": true, "if": true, "case": true,
@@ -57,12 +59,15 @@ func (r *rewriter) applyRule(s, rewritten *ir.Statement) {
 	case "pad":
 		r.checkPad(s)
 	case "concatenate":
-		r.rejectPaddedDims(s, "joining rows of which the last are padding has padding in the middle",
-			"concatenate along another dimension, or give the parts as results", attributeInts(s, "dimension"))
+		r.rejectPaddedDims(s, "the result would have padding in the middle",
+			"concatenate along another dimension, or return the tensors as separate results",
+			attributeInts(s, "dimension"))
 	case "reverse":
-		r.rejectPaddedDims(s, "the padding would come first", "reverse before batching, or along another dimension", attributeInts(s, "dimensions"))
+		r.rejectPaddedDims(s, "the padding would come first", "reverse before batching, or along another dimension",
+			attributeInts(s, "dimensions"))
 	case "sort":
-		r.rejectPaddedDims(s, "padding would be sorted among the rows", "sort along another dimension, or give the rows as a result and sort them there",
+		r.rejectPaddedDims(s, "padding would be sorted among the rows",
+			"sort along another dimension, or return the rows and sort them outside the step",
 			attributeInts(s, "dimension"))
 	case "dynamic_slice":
 		r.checkDynamicSlice(s)
@@ -74,13 +79,14 @@ func (r *rewriter) applyRule(s, rewritten *ir.Statement) {
 		r.rewriteScatter(s, rewritten)
 	case "bitcast_convert":
 		if v := s.Operands[0]; v.Type.Rank() != s.Results[0].Type.Rank() {
-			r.rejectPaddedDims(s, "its bytes are numbers of other sizes", "", []int{min(v.Type.Rank(), s.Results[0].Type.Rank())})
+			r.rejectPaddedDims(s, "its bytes are numbers of other sizes", "",
+				[]int{min(v.Type.Rank(), s.Results[0].Type.Rank())})
 		}
 	case "fft":
 		rank, n := s.Operands[0].Type.Rank(), len(attributeInts(s, "fft_length"))
 		r.rejectPaddedDims(s, "each output is of all rows", "", intRange(rank-n, rank))
 	default:
-		r.reject(s, 0, -1, name, "it is not known how to leave padding out of it",
+		r.reject(s, 0, -1, name, "padding cannot be masked for this op",
 			"do it outside the step, or mask the padding in the step (FunctionOptions.Padding: KeepPadding)")
 	}
 }
@@ -161,7 +167,7 @@ func (r *rewriter) checkReshape(s *ir.Statement) {
 			}
 		}
 		if !isLeadingPadded(fromDims, from[0], firstIn, i) || !isLeadingPadded(toDims, to[0], firstOut, j) {
-			r.reject(s, 0, -1, "reshape", "its padded dimension is mixed with one before it",
+			r.reject(s, 0, -1, "reshape", "its padded dimension is joined with a dimension before it",
 				"move the padded dimension to the front of those that are joined (graph.Transpose)")
 		}
 	}
@@ -192,11 +198,12 @@ func isLeadingPadded(dims []Dim, sizes []int, begin, end int) bool {
 
 // checkSlice rejects a slice that does not cover a padded dimension.
 func (r *rewriter) checkSlice(s *ir.Statement) {
-	starts, limits, strides := attributeInts(s, "start_indices"), attributeInts(s, "limit_indices"), attributeInts(s, "strides")
+	starts, limits, strides := attributeInts(s, "start_indices"), attributeInts(s, "limit_indices"),
+		attributeInts(s, "strides")
 	v := s.Operands[0]
 	for _, d := range paddedDims(r.dims[v]) {
 		if starts[d] != 0 || limits[d] != v.Type.Dims[d] || strides[d] != 1 || !r.dims[s.Results[0]][d].IsPadded() {
-			r.reject(s, 0, d, "slice", "a replica may have fewer rows than it takes",
+			r.reject(s, 0, d, "slice", "a replica may have fewer rows than it reads",
 				"slice along another dimension, or choose rows by their contents with graph.Where")
 		}
 	}
@@ -204,11 +211,13 @@ func (r *rewriter) checkSlice(s *ir.Statement) {
 }
 
 func (r *rewriter) checkPad(s *ir.Statement) {
-	low, high, between := attributeInts(s, "edge_padding_low"), attributeInts(s, "edge_padding_high"), attributeInts(s, "interior_padding")
+	low, high, between := attributeInts(s, "edge_padding_low"), attributeInts(s, "edge_padding_high"),
+		attributeInts(s, "interior_padding")
 	for _, v := range []*ir.Value{s.Operands[0], s.Results[0]} {
 		for _, d := range paddedDims(r.dims[v]) {
 			if low[d] != 0 || high[d] != 0 || between[d] != 0 {
-				r.reject(s, 0, d, "pad", "what is added would follow the padding", "pad along another dimension, or before batching")
+				r.reject(s, 0, d, "pad", "the added elements would follow the padding",
+					"pad along another dimension, or before batching")
 			}
 		}
 	}
@@ -232,5 +241,6 @@ func (r *rewriter) checkDynamicSlice(s *ir.Statement) {
 }
 
 func (r *rewriter) checkDynamicUpdateSlice(s *ir.Statement) {
-	r.requireFullDims(s, s.Operands[0], s.Operands[1], "it would write padding, or into it", "update along another dimension")
+	r.requireFullDims(s, s.Operands[0], s.Operands[1], "it would write padding, or into it",
+		"update along another dimension")
 }

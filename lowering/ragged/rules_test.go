@@ -72,7 +72,7 @@ func TestAnOpWithAnAttributeThatIsNotKnownIsRefused(t *testing.T) {
 	plan, err := ragged.Compare(of(4), []ragged.Variant{of(8), of(20)})
 	require.NoError(t, err)
 	_, err = plan.Apply([]ragged.SizeSource{{Parameter: "sizes"}})
-	assert.ErrorContains(t, err, "reduce: its attribute dimensions is none that is known")
+	assert.ErrorContains(t, err, "reduce: its attribute dimensions is unknown")
 }
 
 // unknownAttributeError is an attribute that no rule supports.

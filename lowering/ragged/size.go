@@ -23,7 +23,8 @@ func (s variantDims) sizeDependencies(sizes [][]int) (dims []Dim, bad int) {
 			}
 			size := differingIndex(sizes[0], sizes[k])
 			times := n / sizes[0][size]
-			if times*sizes[0][size] != n || times*sizes[k][size] != s[k][d] || dims[d].IsPadded() && dims[d] != (Dim{size, times}) {
+			if times*sizes[0][size] != n || times*sizes[k][size] != s[k][d] || dims[d].IsPadded() &&
+				dims[d] != (Dim{size, times}) {
 				return nil, d
 			}
 			dims[d] = Dim{size, times}

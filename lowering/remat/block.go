@@ -42,7 +42,8 @@ func BlockMany(keep Policy, inputs []*graph.Node, f func(inputs []*graph.Node) [
 	g := inputs[0].Graph()
 	target, ok := g.Backend().(region.Target)
 	if !ok {
-		fail(fmt.Sprintf("a graph of backend %q has no regions", g.Backend().Name()), "trace the step through a strategy")
+		fail(fmt.Sprintf("a graph of backend %q has no regions", g.Backend().Name()),
+			"trace the step through a strategy")
 	}
 	writes := region.RecordWrites(target, g)
 	defer func() {
@@ -61,7 +62,8 @@ func BlockMany(keep Policy, inputs []*graph.Node, f func(inputs []*graph.Node) [
 		})
 		n, written = len(results), writes.Written()
 		for _, h := range written {
-			results = append(results, region.Result{Node: h.Value(), Mapping: region.Identity{}, Name: "variable " + h.Name()})
+			results = append(results, region.Result{Node: h.Value(), Mapping: region.Identity{},
+				Name: "variable " + h.Name()})
 		}
 		return results
 	})
@@ -107,8 +109,8 @@ type nameScope struct {
 
 type nameScopeKey struct{}
 
-// CheckNames calls build, which builds a block, and panics if no tensor of the block has a name that the
-// policy selects. It is for packages that implement blocks. op is the start of their error
+// CheckNames calls build, which builds a block, and panics if no tensor of the block has a name
+// that the policy selects. It is for packages that implement blocks. op is the start of their error
 // messages, such as "loop:".
 func (p Policy) CheckNames(op string, g *graph.Graph, build func()) {
 	outer, _ := g.State(nameScopeKey{}).(*nameScope)
@@ -122,8 +124,10 @@ func (p Policy) CheckNames(op string, g *graph.Graph, build func()) {
 	}
 	for _, name := range p.policy.Names {
 		if !scope.names[name] {
-			panic(&errkind.Fault{Op: op, Subject: "policy " + p.String(), Reason: fmt.Sprintf("no tensor of the block has the name %q", name),
-				Hint: "name a tensor with remat.Name, or remove the name from the policy", Class: errkind.NotFoundError})
+			panic(&errkind.Fault{Op: op, Subject: "policy " + p.String(),
+				Reason: fmt.Sprintf("no tensor of the block has the name %q", name),
+				Hint:   "name a tensor with remat.Name, or remove the name from the policy",
+				Class:  errkind.NotFoundError})
 		}
 	}
 }

@@ -86,7 +86,7 @@ func TestBlockErrors(t *testing.T) {
 		"there are no arguments":                     func(x *graph.Node) *graph.Node { return remat.BlockMany(remat.Nothing(), nil, many)[0] },
 		"argument 0 is nil":                          func(x *graph.Node) *graph.Node { return remat.Block(remat.Nothing(), nil, same) },
 		`no tensor of the block has the name "lost"`: func(x *graph.Node) *graph.Node { return remat.Block(remat.Names("lost"), x, same) },
-		"what a block keeps is not taken to the host's memory": func(x *graph.Node) *graph.Node {
+		"blocks cannot keep values in host memory": func(x *graph.Node) *graph.Node {
 			return remat.Block(remat.Nothing().OnHost(), x, same)
 		},
 		"the name is empty": func(x *graph.Node) *graph.Node { return remat.Name(x, "") },

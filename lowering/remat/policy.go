@@ -32,7 +32,8 @@ func (p Policy) And(other Policy) Policy {
 	if !p.policy.Selective || !other.policy.Selective {
 		return Policy{region.RematPolicy{OnHost: p.policy.OnHost || other.policy.OnHost}}
 	}
-	k := region.RematPolicy{Selective: true, Products: p.policy.Products || other.policy.Products, Names: slices.Clone(p.policy.Names), OnHost: p.policy.OnHost || other.policy.OnHost}
+	k := region.RematPolicy{Selective: true, Products: p.policy.Products || other.policy.Products,
+		Names: slices.Clone(p.policy.Names), OnHost: p.policy.OnHost || other.policy.OnHost}
 	for _, name := range other.policy.Names {
 		if !slices.Contains(k.Names, name) {
 			k.Names = append(k.Names, name)

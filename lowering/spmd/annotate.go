@@ -12,7 +12,8 @@ import (
 // region is manual, so that the partitioner splits tensors here.
 func (t *Trace) usesPartitioner() bool {
 	manual := region.ManualAxes(t)
-	return len(manual) == 0 || slices.ContainsFunc(t.nontrivialAxes(t.mesh.AxisNames()), func(name string) bool { return !slices.Contains(manual, name) })
+	return len(manual) == 0 || slices.ContainsFunc(t.nontrivialAxes(t.mesh.AxisNames()),
+		func(name string) bool { return !slices.Contains(manual, name) })
 }
 
 // checkAnnotation returns an error if an annotation is invalid here. In a manual region each device
@@ -23,24 +24,26 @@ func (t *Trace) checkAnnotation(a logical.Annotation, shape []int) error {
 		return nil
 	}
 	reject := func(reason, hint string) error {
-		return &logical.Error{Op: a.String(), Shape: shape, Dim: -1, Devices: t.opts.LogicalDevices, Reason: reason, Hint: hint}
+		return &logical.Error{Op: a.String(), Shape: shape, Dim: -1, Devices: t.opts.LogicalDevices, Reason: reason,
+			Hint: hint}
 	}
 	free := slices.DeleteFunc(t.mesh.AxisNames(), func(name string) bool { return slices.Contains(manual, name) })
 	if len(free) == 0 {
-		return reject("inside a manual region over all logical axes, where a tensor is a device's own",
-			"annotate before or after the region, or leave an axis out of those of the region")
+		return reject("inside a manual region over all logical axes, where each device has a separate tensor",
+			"annotate before or after the region, or make the region manual over fewer axes")
 	}
 	if a.Kind() == logical.KindReplicate {
 		return nil
 	}
 	if a.Axes() == nil {
-		return reject(fmt.Sprintf("inside a region that is manual over %v, where parts are of the axes %v only", manual, free),
+		return reject(fmt.Sprintf("inside a region that is manual over %v, where tensors can be split over the axes %v only", manual, free),
 			"use logical.SplitOver with the names of these axes")
 	}
 	for _, names := range a.Axes() {
 		for _, name := range names {
 			if slices.Contains(manual, name) {
-				return reject(fmt.Sprintf("inside a region that is manual over the axis %s", name), fmt.Sprintf("name axes of %v only", free))
+				return reject(fmt.Sprintf("inside a region that is manual over the axis %s", name),
+					fmt.Sprintf("name axes of %v only", free))
 			}
 		}
 	}

@@ -25,7 +25,6 @@ type placement struct {
 	device []int
 	// sharded contains values that may be sharded over devices.
 	sharded valueSet
-	// readers are the statements that read the results of each statement.
 	readers [][]int
 	// adjoints maps a device to the adjoints assigned to it and the values computed from them
 	// there. onDevice maps a device to the values that only this device computes or reads.
@@ -41,14 +40,17 @@ const (
 
 // layoutOps only move elements. If their operand is available on all devices, running them
 // everywhere costs less than sending the result.
-var layoutOps = []string{"stablehlo.reshape", "stablehlo.transpose", "stablehlo.broadcast_in_dim", "stablehlo.slice", "stablehlo.reverse",
+var layoutOps = []string{"stablehlo.reshape", "stablehlo.transpose", "stablehlo.broadcast_in_dim", "stablehlo.slice",
+	"stablehlo.reverse",
 	"stablehlo.convert", "stablehlo.iota", "stablehlo.constant", "stablehlo.pad", "stablehlo.concatenate"}
 
 // allDeviceOps lists ops that all devices of a replica must run: random bits, whose state the step
 // stores, and ops that may contain a collective.
-var allDeviceOps = []string{"stablehlo.rng_bit_generator", "stablehlo.rng", "stablehlo.custom_call", "stablehlo.all_reduce",
+var allDeviceOps = []string{"stablehlo.rng_bit_generator", "stablehlo.rng", "stablehlo.custom_call",
+	"stablehlo.all_reduce",
 	"stablehlo.all_gather", "stablehlo.reduce_scatter", "stablehlo.all_to_all", "stablehlo.collective_permute",
-	"stablehlo.collective_broadcast", "stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.return", "sdy.manual_computation"}
+	"stablehlo.collective_broadcast", "stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.return",
+	"sdy.manual_computation"}
 
 // placeStatements selects the device of each statement, and resolves annotations to aliases of
 // their operands.
@@ -170,7 +172,8 @@ func (p *placement) canRunOnOneDevice(i int) bool {
 	if slices.ContainsFunc(p.flow.uses[i], func(v *ir.Value) bool { return p.sharded[v] }) {
 		return false // each device computes a shard
 	}
-	return p.w.checkSingleDevice([]*ir.Statement{s}) == nil && !slices.ContainsFunc(s.Regions, func(r *ir.Region) bool { return p.w.containsMark(r.Body) })
+	return p.w.checkSingleDevice([]*ir.Statement{s}) == nil && !slices.ContainsFunc(s.Regions,
+		func(r *ir.Region) bool { return p.w.containsMark(r.Body) })
 }
 
 // extend assigns further statements to devices: statements that depend on adjoints there, and
@@ -197,7 +200,8 @@ func (p *placement) extend() bool {
 			continue
 		}
 		k := p.device[p.readers[i][0]]
-		if k < 0 || slices.ContainsFunc(p.readers[i], func(reader int) bool { return p.device[reader] != k }) || !p.canRunOnOneDevice(i) {
+		if k < 0 || slices.ContainsFunc(p.readers[i], func(reader int) bool { return p.device[reader] != k }) ||
+			!p.canRunOnOneDevice(i) {
 			continue
 		}
 		p.assignStatement(i, k)
@@ -222,9 +226,10 @@ func (p *placement) canCompute(v *ir.Value, k, ops int) bool {
 		return true
 	}
 	i, ok := p.flow.defined[v]
-	return ok && ops > 0 && p.device[i] == allDevices && p.canRunOnOneDevice(i) && !slices.ContainsFunc(p.flow.uses[i], func(operand *ir.Value) bool {
-		return !p.canCompute(operand, k, ops-1)
-	})
+	return ok && ops > 0 && p.device[i] == allDevices && p.canRunOnOneDevice(i) &&
+		!slices.ContainsFunc(p.flow.uses[i], func(operand *ir.Value) bool {
+			return !p.canCompute(operand, k, ops-1)
+		})
 }
 
 // addRegions adds a region for each sequence of assigned statements of one device between two
@@ -251,7 +256,8 @@ func (p *placement) addRegions(regions []deviceRegion) []deviceRegion {
 		unitLevel := 0
 		for j := i; j < end; j++ {
 			for _, v := range fl.uses[j] {
-				if from, ok := fl.defined[v]; ok && from < i && !(fl.isRepeatable(v) && (p.device[from] != allDevices || p.device[i] != allDevices)) {
+				if from, ok := fl.defined[v]; ok && from < i && !(fl.isRepeatable(v) &&
+					(p.device[from] != allDevices || p.device[i] != allDevices)) {
 					unitLevel = max(unitLevel, levelAfter(from, i))
 				}
 			}

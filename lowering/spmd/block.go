@@ -81,7 +81,8 @@ func (a *outliner) recomputeForward(k *rematerializer, p *passNode) {
 			copied.Operands = []*ir.Value{adjoint}
 			all[i] = &copied
 		}
-		rest = append(rest, &ir.Statement{Op: "stablehlo.optimization_barrier", Operands: barrierOperands, Results: barrierResults, Form: ir.Generic})
+		rest = append(rest, &ir.Statement{Op: "stablehlo.optimization_barrier", Operands: barrierOperands,
+			Results: barrierResults, Form: ir.Generic})
 	} else if len(barrierOperands) > 0 { // no recomputation: no barrier
 		for i, v := range barrierOperands {
 			rest = append(rest, copyOp(barrierResults[i], v))
@@ -103,7 +104,8 @@ func (a *outliner) wrapInBranch(p *passNode, start int) {
 	all := p.statements()
 	barrier := *all[start-1]
 	always, taken := a.function.NewValue(int32Scalar), a.function.NewValue(int32Scalar)
-	barrier.Operands, barrier.Results = append(slices.Clone(barrier.Operands), always), append(slices.Clone(barrier.Results), taken)
+	barrier.Operands, barrier.Results = append(slices.Clone(barrier.Operands), always),
+		append(slices.Clone(barrier.Results), taken)
 	inner := a.innerResults(p)
 	var results, zeros []*ir.Value
 	var branch []*ir.Statement
@@ -132,7 +134,8 @@ func (a *outliner) wrapInBranch(p *passNode, start int) {
 
 // passThroughBarrier returns s with the operands that are not in local replaced by
 // barrier(operand).
-func (a *outliner) passThroughBarrier(s *ir.Statement, local map[*ir.Value]bool, barrier func(v *ir.Value) *ir.Value) *ir.Statement {
+func (a *outliner) passThroughBarrier(s *ir.Statement, local map[*ir.Value]bool,
+	barrier func(v *ir.Value) *ir.Value) *ir.Statement {
 	copied := *s
 	copied.Operands = slices.Clone(s.Operands)
 	for i, v := range s.Operands {

@@ -43,7 +43,8 @@ func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 	return t.emitCollective(x, collectiveMark{op: region.AllReduce{Axes: replicaAxes, Reduction: reduction}},
 		func(v *graph.Node) *graph.Node {
 			if reduction != Sum && reduction != Broadcast {
-				panic(collectiveError("all_reduce", x.Shape().Dimensions, "only the sum has a gradient, not "+reduction.String(),
+				panic(collectiveError("all_reduce", x.Shape().Dimensions,
+					"only the sum has a gradient, not "+reduction.String(),
 					"stop the gradient before it"))
 			}
 			return AllReduce(v, Sum)
@@ -73,7 +74,6 @@ func ReduceScatter(x *graph.Node, axis int) *graph.Node {
 	return t.emitReduceScatter(x, gatherMark(axis))
 }
 
-// gatherMark returns the mark of an all-gather over the replicas.
 func gatherMark(dim int) collectiveMark {
 	return collectiveMark{op: region.AllGather{Axes: replicaAxes, Dim: dim}}
 }
@@ -85,7 +85,8 @@ func (t *Trace) emitGather(x *graph.Node, gather collectiveMark) *graph.Node {
 
 // emitReduceScatter emits the reduce-scatter that is the gradient of gather.
 func (t *Trace) emitReduceScatter(x *graph.Node, gather collectiveMark) *graph.Node {
-	scatter := collectiveMark{op: region.ReduceScatter{Axes: replicaAxes, Dim: gather.op.(region.AllGather).Dim}, split: gather.split}
+	scatter := collectiveMark{op: region.ReduceScatter{Axes: replicaAxes, Dim: gather.op.(region.AllGather).Dim},
+		split: gather.split}
 	return t.emitCollective(x, scatter, func(v *graph.Node) *graph.Node { return t.emitGather(v, gather) })
 }
 
@@ -107,10 +108,12 @@ func requireTrace(op string, x *graph.Node) *Trace {
 	t, ok := x.Graph().Backend().(*Trace)
 	switch {
 	case !ok:
-		panic(collectiveError(op, x.Shape().Dimensions, fmt.Sprintf("a graph of backend %q has no replicas", x.Graph().Backend().Name()),
+		panic(collectiveError(op, x.Shape().Dimensions, fmt.Sprintf("a graph of backend %q has no replicas",
+			x.Graph().Backend().Name()),
 			"trace the step through a strategy"))
 	case t.InRegion():
-		panic(collectiveError(op, x.Shape().Dimensions, "inside a region that runs on one logical device, which the others would wait for",
+		panic(collectiveError(op, x.Shape().Dimensions,
+			"inside a region that runs on one logical device, which the others would wait for",
 			"call it before or after the OnDevice region"))
 	}
 	return t
@@ -119,7 +122,8 @@ func requireTrace(op string, x *graph.Node) *Trace {
 func normalizeAxis(op string, x *graph.Node, axis int) int {
 	rank := x.Rank()
 	if axis < -rank || axis >= rank {
-		panic(collectiveError(op, x.Shape().Dimensions, fmt.Sprintf("axis %d of a tensor of rank %d", axis, rank), "use an axis that the tensor has"))
+		panic(collectiveError(op, x.Shape().Dimensions, fmt.Sprintf("axis %d of a tensor of rank %d", axis, rank),
+			"use an axis that the tensor has"))
 	}
 	return (axis + rank) % max(rank, 1)
 }
@@ -155,13 +159,11 @@ func (t *Trace) markCollective(f *lowering.Function, x *stablehlo.Value, m colle
 	return f.Mark(x, shape, m)
 }
 
-// deviceCount returns the number of devices on axes.
 func (t *Trace) deviceCount(axes []string) int {
 	_, n := region.NontrivialAxes(t.axes, axes)
 	return n
 }
 
-// nontrivialAxes returns the axes that have more than one device.
 func (t *Trace) nontrivialAxes(axes []string) []string {
 	all, _ := region.NontrivialAxes(t.axes, axes)
 	return all
@@ -235,22 +237,26 @@ func (w *assembler) collectiveOp(m collectiveMark, out, in *ir.Value) (*ir.State
 		return s, nil
 	case region.Permute:
 		w.lastChannel++
-		return genericOp("stablehlo.collective_permute", out, in).AddAttribute("channel_handle", channelHandle(w.lastChannel)).
+		return genericOp("stablehlo.collective_permute", out, in).AddAttribute("channel_handle",
+			channelHandle(w.lastChannel)).
 			AddAttribute("source_target_pairs", w.pairsAlias(m.axes, op.Pairs)), nil
 	}
-	return nil, newFault(fmt.Sprintf("collective %T", m.op), "it has no StableHLO op", "add a case to assembler.collectiveOp in lowering/spmd")
+	return nil, newFault(fmt.Sprintf("collective %T", m.op), "it has no StableHLO op",
+		"add a case to assembler.collectiveOp in lowering/spmd")
 }
 
 // groupOp returns a collective op between the devices of each group. attributes are the op's own
 // attributes.
-func (w *assembler) groupOp(name string, m collectiveMark, out, in *ir.Value, attributes ...ir.Attribute) *ir.Statement {
+func (w *assembler) groupOp(name string, m collectiveMark, out, in *ir.Value,
+	attributes ...ir.Attribute) *ir.Statement {
 	w.lastChannel++
 	groups := m.groups
 	if groups == "" {
 		groups = w.groupsAlias(m.axes)
 	}
 	s := genericOp(name, out, in)
-	s.Attributes = append(slices.Clip(attributes), ir.Attribute{Key: "channel_handle", Value: channelHandle(w.lastChannel)},
+	s.Attributes = append(slices.Clip(attributes), ir.Attribute{Key: "channel_handle",
+		Value: channelHandle(w.lastChannel)},
 		ir.Attribute{Key: "replica_groups", Value: groups}, ir.Attribute{Key: "use_global_device_ids"})
 	return s
 }
@@ -303,7 +309,8 @@ func (w *assembler) pairsAlias(axes []string, pairs [][2]int) ir.Alias {
 		}
 	}
 	for _, known := range w.attributeAliases {
-		if value, ok := known.Value.(ir.IntMatrix); ok && slices.EqualFunc(value, all, slices.Equal) && strings.HasPrefix(known.Key, "pairs") {
+		if value, ok := known.Value.(ir.IntMatrix); ok && slices.EqualFunc(value, all, slices.Equal) &&
+			strings.HasPrefix(known.Key, "pairs") {
 			return ir.Alias(known.Key)
 		}
 	}
@@ -312,7 +319,6 @@ func (w *assembler) pairsAlias(axes []string, pairs [][2]int) ir.Alias {
 	return ir.Alias(name)
 }
 
-// declareAlias adds an alias to the module unless the module has it already.
 func (w *assembler) declareAlias(name string, value ir.Attr) {
 	if !slices.ContainsFunc(w.attributeAliases, func(a ir.Attribute) bool { return a.Key == name }) {
 		w.attributeAliases = append(w.attributeAliases, ir.Attribute{Key: name, Value: value})

@@ -24,13 +24,14 @@ func (t *Trace) checkDeviceRegion(kind region.Kind) error {
 	}
 	for _, p := range t.OpenPasses() {
 		if _, manual := p.Kind.(region.Manual); manual {
-			return regionError(t.opts.LogicalDevices, fmt.Sprintf("inside a region (%s) in which every device runs on shards of its own", p.Kind), "put it before or after that region")
+			return regionError(t.opts.LogicalDevices,
+				fmt.Sprintf("inside a region (%s) in which each device runs on its shards", p.Kind),
+				"put it before or after that region")
 		}
 	}
 	return nil
 }
 
-// writeDeviceRegion writes the passes of a region on one logical device.
 func (a *outliner) writeDeviceRegion(forward *passNode) error {
 	t := a.assembler.trace
 	axes := t.nontrivialAxes(t.mesh.AxisNames())
@@ -71,7 +72,8 @@ func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks ma
 	}
 	assigned, offset := c.a.function.NewValue(int32Scalar), c.a.function.NewValue(int32Scalar)
 	this := c.deviceIndex(c.axes)
-	c.prologue = append(c.prologue, constantOp(assigned, ir.Integer(device)), customOp("stablehlo.subtract", offset, this, assigned))
+	c.prologue = append(c.prologue, constantOp(assigned, ir.Integer(device)),
+		customOp("stablehlo.subtract", offset, this, assigned))
 	c.setStatements(rest)
 	run := make([]*ir.Statement, len(rest))
 	for i, s := range rest {
@@ -80,7 +82,8 @@ func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks ma
 	var results, zeros []*ir.Value
 	var send []func(out *ir.Value)
 	branch := func(v *ir.Value, after func(made *ir.Value)) {
-		results, zeros, send = append(results, c.innerValue(v)), append(zeros, c.a.function.NewValue(v.Type)), append(send, after)
+		results, zeros, send = append(results, c.innerValue(v)), append(zeros, c.a.function.NewValue(v.Type)),
+			append(send, after)
 	}
 	// Escaped values are already in c.returned. They are sent like results.
 	escaped := slices.Clone(c.returned)
@@ -128,5 +131,6 @@ func (c *manualComputation) emitOnDevice(device int, kept []*ir.Value, stacks ma
 
 // broadcastResult sends the value of the only device that has it to all devices.
 func (c *manualComputation) broadcastResult(out, in *ir.Value) *ir.Statement {
-	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: c.a.assembler.trace.newCollectiveMark(region.AllReduce{Axes: c.axes, Reduction: Broadcast})}
+	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out},
+		Mark: c.a.assembler.trace.newCollectiveMark(region.AllReduce{Axes: c.axes, Reduction: Broadcast})}
 }

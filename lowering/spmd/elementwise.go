@@ -72,7 +72,8 @@ func NewShardProof(global, shard *graph.Graph, parameters map[string]ShardedPara
 func indexTrace(g *graph.Graph) (indexedTrace, error) {
 	t, ok := g.Backend().(*Trace)
 	if !ok {
-		return indexedTrace{}, newFault(fmt.Sprintf("graph %q", g.Name()), "its backend is not a trace", "make the graph with graph.NewGraph(trace, name)")
+		return indexedTrace{}, newFault(fmt.Sprintf("graph %q", g.Name()), "its backend is not a trace",
+			"make the graph with graph.NewGraph(trace, name)")
 	}
 	s := indexedTrace{trace: t, parameters: map[*ir.Value]string{}, definitions: map[*ir.Value]*ir.Statement{}}
 	for h := range g.NumParameters() {
@@ -145,7 +146,8 @@ func (p *ShardProof) ParametersOf(nodes ...*graph.Node) (names []string, err err
 }
 
 func (p *ShardProof) isShardOf(global, shard ir.Type, replicaShard ReplicaShard) bool {
-	if global.DType != shard.DType || replicaShard.Dim >= global.Rank() || global.Dims[replicaShard.Dim] != replicaShard.Size {
+	if global.DType != shard.DType || replicaShard.Dim >= global.Rank() ||
+		global.Dims[replicaShard.Dim] != replicaShard.Size {
 		return false
 	}
 	return slices.Equal(replicaShard.ShardDims(global.Dims, p.global.trace.opts.Replicas), shard.Dims)
@@ -186,7 +188,8 @@ func (p *ShardProof) compareParameters(global, shard *ir.Value) equivalence {
 // sameOp reports whether two statements have the same op, attributes, and numbers of operands,
 // results and regions, and results of the same dtypes.
 func sameOp(g, s *ir.Statement) bool {
-	if g.Mark != nil || s.Mark != nil || g.Op != s.Op || len(g.Operands) != len(s.Operands) || len(g.Regions) != len(s.Regions) {
+	if g.Mark != nil || s.Mark != nil || g.Op != s.Op || len(g.Operands) != len(s.Operands) ||
+		len(g.Regions) != len(s.Regions) {
 		return false
 	}
 	return slices.EqualFunc(g.Results, s.Results, func(g, s *ir.Value) bool { return g.Type.DType == s.Type.DType }) &&
@@ -224,9 +227,11 @@ func (p *ShardProof) compareStatements(g, s *ir.Statement, index int) equivalenc
 		if c, ok := g.Attribute(ir.ValueKey).(*ir.Dense); ok && c.Splat != nil {
 			return equivalence{class: splat}
 		}
-	case layoutOnlyOps[g.Op] && operands[0].class == equal && elementCount(g.Operands[0].Type) == 1, layoutOnlyOps[g.Op] && operands[0].class == splat:
+	case layoutOnlyOps[g.Op] && operands[0].class == equal && elementCount(g.Operands[0].Type) == 1,
+		layoutOnlyOps[g.Op] && operands[0].class == splat:
 		return equivalence{class: splat}
-	case layoutOnlyOps[g.Op] && g.Op != "stablehlo.transpose" && slices.Equal(g.Operands[0].Type.Dims, gOut.Dims) && slices.Equal(s.Operands[0].Type.Dims, sOut.Dims):
+	case layoutOnlyOps[g.Op] && g.Op != "stablehlo.transpose" && slices.Equal(g.Operands[0].Type.Dims, gOut.Dims) &&
+		slices.Equal(s.Operands[0].Type.Dims, sOut.Dims):
 		return operands[0]
 	case elementwiseOps[g.Op]:
 		return combineOperands(g.Operands, operands)
@@ -292,8 +297,10 @@ func isWiderFloat(wide, narrow dtypes.DType) bool {
 // regions of s.
 func (p *ShardProof) sameRegions(g, s *ir.Statement, inner map[*ir.Value]*ir.Value) bool {
 	return slices.EqualFunc(g.Regions, s.Regions, func(g, s *ir.Region) bool {
-		return p.bindValues(g.Arguments, s.Arguments, inner) && slices.EqualFunc(g.Body, s.Body, func(g, s *ir.Statement) bool {
-			return sameOp(g, s) && !deviceDependentOps[g.Op] && slices.EqualFunc(g.Operands, s.Operands, func(g, s *ir.Value) bool {
+		return p.bindValues(g.Arguments, s.Arguments, inner) && slices.EqualFunc(g.Body, s.Body, func(g,
+			s *ir.Statement) bool {
+			return sameOp(g, s) && !deviceDependentOps[g.Op] && slices.EqualFunc(g.Operands, s.Operands, func(g,
+				s *ir.Value) bool {
 				if of, ok := inner[g]; ok {
 					return of == s
 				}
@@ -339,8 +346,10 @@ func opSet(names ...string) map[string]bool {
 var (
 	// elementwiseOps lists the ops in which each element of the result depends on the same elements
 	// of the operands, and on operands that are scalars.
-	elementwiseOps = opSet("abs", "add", "and", "atan2", "cbrt", "ceil", "chlo.erf", "clamp", "compare", "complex", "convert",
-		"cosine", "count_leading_zeros", "divide", "exponential", "exponential_minus_one", "floor", "imag", "is_finite", "log",
+	elementwiseOps = opSet("abs", "add", "and", "atan2", "cbrt", "ceil", "chlo.erf", "clamp", "compare", "complex",
+		"convert",
+		"cosine", "count_leading_zeros", "divide", "exponential", "exponential_minus_one", "floor", "imag",
+		"is_finite", "log",
 		"log_plus_one", "logistic", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "power", "real",
 		"reduce_precision", "remainder", "round_nearest_afz", "round_nearest_even", "rsqrt", "select", "shift_left",
 		"shift_right_arithmetic", "shift_right_logical", "sign", "sine", "sqrt", "subtract", "tan", "tanh", "xor")
@@ -348,6 +357,7 @@ var (
 	layoutOnlyOps = opSet("broadcast_in_dim", "reshape", "transpose")
 	// deviceDependentOps lists ops whose results may differ between devices with equal operands,
 	// and ops whose statement does not contain the complete computation.
-	deviceDependentOps = opSet("replica_id", "partition_id", "infeed", "outfeed", "recv", "send", "custom_call", "composite",
+	deviceDependentOps = opSet("replica_id", "partition_id", "infeed", "outfeed", "recv", "send", "custom_call",
+		"composite",
 		"collective_permute", "collective_broadcast", "all_to_all", "reduce_scatter", "func.call")
 )

@@ -9,14 +9,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// newFault returns an error about a step, its signature or its graph.
 func newFault(subject, reason, hint string) *errkind.Fault {
-	return &errkind.Fault{Op: "module:", Subject: subject, Reason: reason, Hint: hint, Class: errkind.InvalidArgumentError}
+	return &errkind.Fault{Op: "module:", Subject: subject, Reason: reason, Hint: hint,
+		Class: errkind.InvalidArgumentError}
 }
 
-// untracedGraphError returns an error about a graph of another trace.
 func untracedGraphError(graph string) error {
-	return newFault(fmt.Sprintf("graph %q", graph), "it was not compiled on this trace", "make the graph with graph.NewGraph(trace, name), and compile it first")
+	return newFault(fmt.Sprintf("graph %q", graph), "it was not compiled on this trace",
+		"make the graph with graph.NewGraph(trace, name), and compile it first")
 }
 
 // collectiveError returns an error about a collective that cannot be traced for an operand of the

@@ -42,7 +42,6 @@ func (w *assembler) lowerCollective(m collectiveMark, out, in *ir.Value) ([]*ir.
 	return e.statements, e.err
 }
 
-// needsEncoding reports whether elements of a dtype are encoded.
 func (e *encodedCollective) needsEncoding(d dtypes.DType) bool {
 	switch {
 	case !e.reduces:
@@ -120,22 +119,26 @@ func (e *encodedCollective) emitInHalves(in *ir.Value) *ir.Value {
 	}
 	bits := e.addConstant(in, ir.Integer(32))
 	high := e.addOp("stablehlo.convert", half, e.addOp(shift, d, in, bits))
-	low := e.addOp("stablehlo.convert", dtypes.Uint32, e.addOp("stablehlo.and", d, in, e.addConstant(in, ir.Integer(math.MaxUint32))))
+	low := e.addOp("stablehlo.convert", dtypes.Uint32, e.addOp("stablehlo.and", d, in, e.addConstant(in,
+		ir.Integer(math.MaxUint32))))
 	highest := e.emit(high)
 	last := 0
 	if e.reduction == Min {
 		last = math.MaxUint32
 	}
-	low = e.addOp("stablehlo.select", dtypes.Uint32, e.addCompare("EQ", high, highest), low, e.addConstant(low, ir.Integer(last)))
+	low = e.addOp("stablehlo.select", dtypes.Uint32, e.addCompare("EQ", high, highest), low,
+		e.addConstant(low, ir.Integer(last)))
 	lowest := e.emit(low)
-	return e.addOp("stablehlo.or", d, e.addOp("stablehlo.shift_left", d, e.addOp("stablehlo.convert", d, highest), bits), e.addOp("stablehlo.convert", d, lowest))
+	return e.addOp("stablehlo.or", d, e.addOp("stablehlo.shift_left", d, e.addOp("stablehlo.convert", d, highest),
+		bits), e.addOp("stablehlo.convert", d, lowest))
 }
 
 // orderedBits maps the bits of floats to integers in the order of the floats. It is its own inverse.
 func (e *encodedCollective) orderedBits(bits *ir.Value) *ir.Value {
 	d := bits.Type.DType
 	sign := e.addOp("stablehlo.shift_right_arithmetic", d, bits, e.addConstant(bits, ir.Integer(63)))
-	return e.addOp("stablehlo.xor", d, bits, e.addOp("stablehlo.shift_right_logical", d, sign, e.addConstant(bits, ir.Integer(1))))
+	return e.addOp("stablehlo.xor", d, bits, e.addOp("stablehlo.shift_right_logical", d, sign,
+		e.addConstant(bits, ir.Integer(1))))
 }
 
 // signNaN sets the sign of NaNs so that a maximum or minimum returns them.
@@ -144,7 +147,8 @@ func (e *encodedCollective) signNaN(in *ir.Value) *ir.Value {
 	if e.reduction == Min {
 		nan = "0xFFF8000000000000"
 	}
-	return e.addOp("stablehlo.select", in.Type.DType, e.addCompare("NE", in, in), e.addConstant(in, ir.Float(nan, math.NaN())), in)
+	return e.addOp("stablehlo.select", in.Type.DType, e.addCompare("NE", in, in),
+		e.addConstant(in, ir.Float(nan, math.NaN())), in)
 }
 
 // emitAsAllToAll sends each device its slice of the value, and sums the received slices.

@@ -6,7 +6,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// dataFlow contains the definitions and uses of a step's statements.
 type dataFlow struct {
 	statements []*ir.Statement
 	// defined maps a value to the index of the statement that defines it. It does not contain

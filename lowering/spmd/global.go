@@ -47,8 +47,9 @@ type GlobalSignature struct {
 func AssembleGlobal(p *lowering.Program, f GlobalSignature) (*Module, error) {
 	main := p.Main()
 	if len(f.Arguments) != len(main.Parameters) || len(f.Results) != len(main.Results) {
-		return nil, newFault(fmt.Sprintf("program %q", p.Name), fmt.Sprintf("it has %d arguments and %d results, its frame %d and %d",
-			len(main.Parameters), len(main.Results), len(f.Arguments), len(f.Results)), "give the frame an entry for each")
+		return nil, newFault(fmt.Sprintf("program %q", p.Name),
+			fmt.Sprintf("the program has %d arguments and %d results, but the signature has %d and %d",
+				len(main.Parameters), len(main.Results), len(f.Arguments), len(f.Results)), "pass one placement for each")
 	}
 	m := &Module{Name: p.Name, Mesh: f.Mesh, LogicalMesh: f.Logical, Replicas: 1, Partitions: f.Mesh.Size()}
 	var err error
@@ -66,8 +67,9 @@ func AssembleGlobal(p *lowering.Program, f GlobalSignature) (*Module, error) {
 	}
 	single := f.Mesh.Size() == 1
 	program := &ir.Module{
-		Name:       p.Module.Name,
-		Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(1)}, {Key: "mhlo.num_partitions", Value: ir.Int32(m.Partitions)}},
+		Name: p.Module.Name,
+		Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(1)},
+			{Key: "mhlo.num_partitions", Value: ir.Int32(m.Partitions)}},
 	}
 	if !single {
 		program.Meshes = []ir.Attr{meshAttr(f.Mesh)}
@@ -110,7 +112,8 @@ func AssembleGlobal(p *lowering.Program, f GlobalSignature) (*Module, error) {
 	return m, nil
 }
 
-func placeGlobalTensors(signature GlobalSignature, kind string, placements []TensorPlacement, allShapes []shapes.Shape) ([]ShardedTensor, error) {
+func placeGlobalTensors(signature GlobalSignature, kind string, placements []TensorPlacement,
+	allShapes []shapes.Shape) ([]ShardedTensor, error) {
 	placed := make([]ShardedTensor, len(placements))
 	for i, placement := range placements {
 		name := placement.Name
@@ -121,7 +124,8 @@ func placeGlobalTensors(signature GlobalSignature, kind string, placements []Ten
 		if placement.AutoSharded {
 			placement.Spec = sharding.Replicated(len(dims))
 		}
-		placed[i] = ShardedTensor{Tensor: Tensor{Name: name, Donated: placement.Donated, Result: placement.Result}, DType: allShapes[i].DType, LocalDims: dims, GlobalDims: dims, Spec: placement.Spec}
+		placed[i] = ShardedTensor{Tensor: Tensor{Name: name, Donated: placement.Donated, Result: placement.Result},
+			DType: allShapes[i].DType, LocalDims: dims, GlobalDims: dims, Spec: placement.Spec}
 		if err := placement.Spec.ValidateTensor(signature.Mesh, name, dims); err != nil {
 			return nil, err
 		}
@@ -149,7 +153,8 @@ func rejectMarks(f *ir.Function) error {
 		if s.Mark == nil {
 			return []*ir.Statement{s}, nil
 		}
-		return nil, newFault(fmt.Sprintf("mark %T", s.Mark), "a global program cannot contain it", "trace steps with annotations by NewTrace")
+		return nil, newFault(fmt.Sprintf("mark %T", s.Mark), "a global program cannot contain it",
+			"trace steps with annotations by NewTrace")
 	})
 	return err
 }

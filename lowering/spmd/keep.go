@@ -33,7 +33,8 @@ const (
 )
 
 func newRematerializer(f *ir.Function, forward *passNode, keep region.RematPolicy) *rematerializer {
-	k := &rematerializer{function: f, policy: keep, forward: forward, definitions: map[*ir.Value]*ir.Statement{}, argumentIndex: map[*ir.Value]int{}, dependence: map[*ir.Value]dependence{}}
+	k := &rematerializer{function: f, policy: keep, forward: forward, definitions: map[*ir.Value]*ir.Statement{},
+		argumentIndex: map[*ir.Value]int{}, dependence: map[*ir.Value]dependence{}}
 	inside, outside, rest := forward.arguments()
 	k.outerArguments = outside
 	for i, v := range inside {
@@ -60,12 +61,12 @@ func newRematerializer(f *ir.Function, forward *passNode, keep region.RematPolic
 }
 
 // cheapOps lists ops whose recomputation costs less than keeping their result.
-var cheapOps = []string{"stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.convert", "stablehlo.reverse"}
+var cheapOps = []string{"stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.convert",
+	"stablehlo.reverse"}
 
 // productOps lists the ops of the rematerialization policies that keep products.
 var productOps = []string{"stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution"}
 
-// shouldKeep reports whether a value that the forward pass computes is kept.
 func (k *rematerializer) shouldKeep(v *ir.Value) bool {
 	s := k.definitions[v]
 	if k.dependence[v] == loopInvariant {
@@ -92,7 +93,10 @@ func (k *rematerializer) shouldKeep(v *ir.Value) bool {
 		return false
 	}
 	// Its operands are kept instead, unless they are larger.
-	return slices.ContainsFunc(s.Operands, func(of *ir.Value) bool { return byteSize(of.Type) > byteSize(v.Type) && k.definitions[of] != nil })
+	return slices.ContainsFunc(s.Operands, func(of *ir.Value) bool {
+		return byteSize(of.Type) > byteSize(v.Type) &&
+			k.definitions[of] != nil
+	})
 }
 
 func byteSize(t ir.Type) int {

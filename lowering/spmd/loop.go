@@ -39,7 +39,6 @@ func (a *outliner) writeLoop(forward *passNode) {
 	}
 }
 
-// whileLoop is a pass that is written as a loop.
 type whileLoop struct {
 	a          *outliner
 	pass       *passNode
@@ -69,7 +68,8 @@ func (a *outliner) newWhileLoop(p *passNode, iterations int, reverse bool) *whil
 	if reverse {
 		last := a.function.NewValue(int32Scalar)
 		c.index = a.function.NewValue(int32Scalar)
-		c.body = append(c.body, constantOp(last, ir.Integer(iterations-1)), customOp("stablehlo.subtract", c.index, last, count))
+		c.body = append(c.body, constantOp(last, ir.Integer(iterations-1)),
+			customOp("stablehlo.subtract", c.index, last, count))
 	}
 	one, next := a.function.NewValue(int32Scalar), a.function.NewValue(int32Scalar)
 	c.body = append(c.body, constantOp(one, ir.Integer(1)), customOp("stablehlo.add", next, count, one))
@@ -82,7 +82,8 @@ func (c *whileLoop) appendSlice(out, stack *ir.Value) {
 	sizes := append([]int{1}, stack.Type.Dims[1:]...)
 	element := c.a.function.NewValue(stack.Type.WithDims(sizes...))
 	element.Origin = out.Origin
-	c.body = append(c.body, genericOp("stablehlo.dynamic_slice", element, c.startIndices(stack)...).AddAttribute("slice_sizes", ir.Ints(sizes)), copyOp(out, element))
+	c.body = append(c.body, genericOp("stablehlo.dynamic_slice", element,
+		c.startIndices(stack)...).AddAttribute("slice_sizes", ir.Ints(sizes)), copyOp(out, element))
 }
 
 // startIndices returns the operands of an op on a stack, followed by the start indices of this
@@ -195,7 +196,8 @@ func (c *whileLoop) emit() {
 			c.addStack(v)
 		}
 	}
-	c.initial, c.next, c.arguments = append(c.initial, kept...), append(c.next, keptNext...), append(c.arguments, keptArguments...)
+	c.initial, c.next, c.arguments = append(c.initial, kept...), append(c.next, keptNext...),
+		append(c.arguments, keptArguments...)
 	types := make([]ir.Type, len(c.initial))
 	before := make([]*ir.Value, len(c.initial))
 	for i, v := range c.initial {
@@ -205,9 +207,11 @@ func (c *whileLoop) emit() {
 	body := slices.Concat(c.body, rest, []*ir.Statement{returnOp("stablehlo.return", c.next)})
 	limit, again := c.a.function.NewValue(int32Scalar), c.a.function.NewValue(boolScalar)
 	condition := &ir.Region{Label: "more", Arguments: before, Body: []*ir.Statement{
-		constantOp(limit, ir.Integer(c.iterations)), compareOp("LT", again, before[0], limit), returnOp("stablehlo.return", []*ir.Value{again})}}
+		constantOp(limit, ir.Integer(c.iterations)), compareOp("LT", again, before[0], limit),
+		returnOp("stablehlo.return", []*ir.Value{again})}}
 	pack := c.a.function.NewValue(ir.Type{}).Name
-	c.statement = &ir.Statement{Op: "stablehlo.while", Operands: c.initial, ResultName: pack, Results: ir.NewResults(pack, types...),
+	c.statement = &ir.Statement{Op: "stablehlo.while", Operands: c.initial, ResultName: pack,
+		Results: ir.NewResults(pack, types...),
 		Regions: []*ir.Region{condition, {Label: "run", Arguments: c.arguments, Body: body}}, Form: ir.Generic}
 	c.pass.setStatements(append(slices.Clone(c.outerStatements), c.statement))
 	for i := range given {

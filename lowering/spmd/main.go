@@ -33,9 +33,9 @@ type mainBuilder struct {
 
 var int32Scalar, boolScalar = ir.TensorType(dtypes.Int32), ir.TensorType(dtypes.Bool)
 
-// main returns the entry function.
 func (w *assembler) main(m *Module, p *lowering.Program, sig Signature) *ir.Function {
-	e := &mainBuilder{assembler: w, module: m, steps: sig.Steps, while: sig.While, main: &ir.Function{Name: "main", Form: ir.Custom}}
+	e := &mainBuilder{assembler: w, module: m, steps: sig.Steps, while: sig.While,
+		main: &ir.Function{Name: "main", Form: ir.Custom}}
 	e.addArguments(p)
 	e.addResults(p)
 	f := e.main
@@ -59,10 +59,10 @@ func (e *mainBuilder) replicaIDs() []*ir.Statement {
 		return []*ir.Statement{iotaOp(e.replicaIDVector)}
 	}
 	number, scalar := newValue("replica_number", ir.TensorType(dtypes.Uint32)), newValue("replica_scalar", int32Scalar)
-	return []*ir.Statement{customOp("stablehlo.replica_id", number), customOp("stablehlo.convert", scalar, number), copyOp(e.replicaIDVector, scalar)}
+	return []*ir.Statement{customOp("stablehlo.replica_id", number), customOp("stablehlo.convert", scalar, number),
+		copyOp(e.replicaIDVector, scalar)}
 }
 
-// addArguments converts main's arguments to the step's operands.
 func (e *mainBuilder) addArguments(p *lowering.Program) {
 	next := 0
 	for i, parameter := range e.assembler.parameters {
@@ -79,15 +79,18 @@ func (e *mainBuilder) addArguments(p *lowering.Program) {
 			}
 			id := newValue("replica_id", typ)
 			e.prologue = append(e.prologue, copyOp(id, own))
-			e.stepArguments, e.perStepArgument, e.argumentIndex = append(e.stepArguments, id), append(e.perStepArgument, -1), append(e.argumentIndex, -1)
+			e.stepArguments, e.perStepArgument, e.argumentIndex = append(e.stepArguments, id),
+				append(e.perStepArgument, -1), append(e.argumentIndex, -1)
 			continue
 		}
 		a := e.module.Arguments[next]
-		global, shard := newValue(fmt.Sprintf("arg%d", next), typ.WithDims(a.GlobalDims...)), newValue(local, typ.WithDims(e.assembler.dimsPerReplica(a)...))
+		global, shard := newValue(fmt.Sprintf("arg%d", next), typ.WithDims(a.GlobalDims...)),
+			newValue(local, typ.WithDims(e.assembler.dimsPerReplica(a)...))
 		if e.assembler.mainIsReplica() {
 			global.Type, shard = shard.Type, global
 		}
-		e.main.Parameters = append(e.main.Parameters, ir.Parameter{Value: global, Attributes: mainAttributes(a, false, e.assembler.isSinglePartition())})
+		e.main.Parameters = append(e.main.Parameters, ir.Parameter{Value: global, Attributes: mainAttributes(a, false,
+			e.assembler.isSinglePartition())})
 		e.outer, e.inner = append(e.outer, global), append(e.inner, shard)
 		e.inSpecs = append(e.inSpecs, a.Spec)
 		slice := -1
@@ -98,12 +101,12 @@ func (e *mainBuilder) addArguments(p *lowering.Program) {
 			e.prologue = append(e.prologue, copyOp(scalar, shard))
 			shard = scalar
 		}
-		e.stepArguments, e.perStepArgument, e.argumentIndex = append(e.stepArguments, shard), append(e.perStepArgument, slice), append(e.argumentIndex, next)
+		e.stepArguments, e.perStepArgument, e.argumentIndex = append(e.stepArguments, shard),
+			append(e.perStepArgument, slice), append(e.argumentIndex, next)
 		next++
 	}
 }
 
-// addResults converts the step's results to main's results.
 func (e *mainBuilder) addResults(p *lowering.Program) {
 	pack, first := "stepped", 0
 	if e.steps > 0 {
@@ -116,7 +119,8 @@ func (e *mainBuilder) addResults(p *lowering.Program) {
 		if e.assembler.mainIsReplica() {
 			global = shard
 		}
-		e.main.Results = append(e.main.Results, ir.Result{Type: global, Attributes: mainAttributes(r, false, e.assembler.isSinglePartition())})
+		e.main.Results = append(e.main.Results, ir.Result{Type: global,
+			Attributes: mainAttributes(r, false, e.assembler.isSinglePartition())})
 		e.mainTypes, e.outSpecs = append(e.mainTypes, global), append(e.outSpecs, r.Spec)
 		e.stepTypes = append(e.stepTypes, typ)
 		value := newValue(fmt.Sprintf("%s#%d", pack, first+i), typ)
@@ -139,7 +143,8 @@ func (e *mainBuilder) callStep() []*ir.Statement {
 	initial, carried := make([]*ir.Value, len(e.module.Results)), make([]*ir.Value, len(e.module.Results))
 	conditionArguments := make([]*ir.Value, len(e.module.Results))
 	for i, t := range e.stepTypes {
-		conditionArguments[i], carried[i] = newValue(fmt.Sprintf("before%d", i), t), newValue(fmt.Sprintf("carried%d", i), t)
+		conditionArguments[i], carried[i] = newValue(fmt.Sprintf("before%d", i), t),
+			newValue(fmt.Sprintf("carried%d", i), t)
 	}
 	operands := slices.Clone(e.stepArguments)
 	for i, at := range e.argumentIndex {
@@ -160,14 +165,16 @@ func (e *mainBuilder) callStep() []*ir.Statement {
 		}
 	}
 	first := newValue("first", int32Scalar)
-	loop := &ir.Statement{Op: "stablehlo.while", Operands: slices.Concat([]*ir.Value{first}, initial), ResultName: "loop",
-		Results: ir.NewResults("loop", slices.Concat([]ir.Type{int32Scalar}, e.stepTypes)...),
-		Regions: []*ir.Region{e.loopCondition(conditionArguments), e.loopBody(carried, operands)}, Form: ir.Generic}
+	loop := &ir.Statement{Op: "stablehlo.while", Operands: slices.Concat([]*ir.Value{first}, initial),
+		ResultName: "loop",
+		Results:    ir.NewResults("loop", slices.Concat([]ir.Type{int32Scalar}, e.stepTypes)...),
+		Regions:    []*ir.Region{e.loopCondition(conditionArguments), e.loopBody(carried, operands)}, Form: ir.Generic}
 	return append(list, constantOp(first, ir.Integer(0)), loop)
 }
 
 func (e *mainBuilder) loopCondition(arguments []*ir.Value) *ir.Region {
-	count, steps, again := newValue("count", int32Scalar), newValue("steps", int32Scalar), newValue("again", ir.TensorType(dtypes.Bool))
+	count, steps, again := newValue("count", int32Scalar), newValue("steps", int32Scalar),
+		newValue("again", ir.TensorType(dtypes.Bool))
 	body := []*ir.Statement{constantOp(steps, ir.Integer(e.steps)), compareOp("LT", again, count, steps)}
 	if e.while {
 		both := newValue("both", again.Type)
@@ -188,9 +195,11 @@ func (e *mainBuilder) loopBody(carried, operands []*ir.Value) *ir.Region {
 		// The batch of this step.
 		stacked := e.stepArguments[i]
 		sizes := append([]int{1}, stacked.Type.Dims[1:]...)
-		element, batch := newValue(fmt.Sprintf("cut%d", i), stacked.Type.WithDims(sizes...)), newValue(fmt.Sprintf("batch%d", i), e.stepParameters[i].Type)
+		element, batch := newValue(fmt.Sprintf("cut%d", i), stacked.Type.WithDims(sizes...)),
+			newValue(fmt.Sprintf("batch%d", i), e.stepParameters[i].Type)
 		starts := append([]*ir.Value{stacked, index}, slices.Repeat([]*ir.Value{zero}, len(sizes)-1)...)
-		body = append(body, genericOp("stablehlo.dynamic_slice", element, starts...).AddAttribute("slice_sizes", ir.Ints(sizes)), copyOp(batch, element))
+		body = append(body, genericOp("stablehlo.dynamic_slice", element, starts...).AddAttribute("slice_sizes",
+			ir.Ints(sizes)), copyOp(batch, element))
 		operands[i] = batch
 	}
 	one, next := newValue("one", int32Scalar), newValue("next", int32Scalar)

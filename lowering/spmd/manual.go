@@ -20,7 +20,6 @@ import (
 // from these two rules. A sum of a value that is known to be equal on the devices is written as a
 // multiplication.
 
-// writeManual writes the passes of a manual region.
 func (a *outliner) writeManual(forward *passNode) error {
 	w := a.assembler
 	axes := w.trace.nontrivialAxes(forward.Kind.(region.Manual).Axes)
@@ -48,7 +47,8 @@ func (a *outliner) writeManual(forward *passNode) error {
 // newComputations returns the passes of a region as computations that are manual over axes, the
 // forward pass first. k has the values that the backward passes read, and stacks contains their
 // stacks outside.
-func (a *outliner) newComputations(forward *passNode, axes []string) (k *rematerializer, all []*manualComputation, stacks map[*ir.Value]*ir.Value, err error) {
+func (a *outliner) newComputations(forward *passNode, axes []string) (k *rematerializer, all []*manualComputation,
+	stacks map[*ir.Value]*ir.Value, err error) {
 	k = newRematerializer(a.function, forward, region.RematPolicy{})
 	for v := range k.definitions {
 		k.dependence[v] = carriedState
@@ -92,7 +92,8 @@ type manualComputation struct {
 
 func (a *outliner) newComputation(p *passNode, axes []string) *manualComputation {
 	t := a.assembler.trace
-	return &manualComputation{a: a, pass: p, axes: axes, devices: t.deviceCount(axes), innerValues: map[*ir.Value]*ir.Value{}, deviceIndices: map[string]*ir.Value{},
+	return &manualComputation{a: a, pass: p, axes: axes, devices: t.deviceCount(axes),
+		innerValues: map[*ir.Value]*ir.Value{}, deviceIndices: map[string]*ir.Value{},
 		openDims: len(t.nontrivialAxes(t.mesh.AxisNames())) > len(axes)}
 }
 
@@ -143,7 +144,8 @@ func (c *manualComputation) addResult(v *ir.Value, spec sharding.Spec, outer *ir
 	if outer != nil {
 		t = outer.Type
 	}
-	c.returned, c.outSpecs, c.resultTypes, c.outerResults = append(c.returned, v), append(c.outSpecs, spec), append(c.resultTypes, t), append(c.outerResults, outer)
+	c.returned, c.outSpecs, c.resultTypes, c.outerResults = append(c.returned, v), append(c.outSpecs, spec),
+		append(c.resultTypes, t), append(c.outerResults, outer)
 }
 
 // stackValue returns a device's slice of the stack of a value.
@@ -255,7 +257,8 @@ func (c *manualComputation) returnEscapedValues(backward []*passNode) error {
 	}
 	if differs != nil {
 		return &errkind.Fault{Op: "manual:", Subject: fmt.Sprintf("a value of type %s", differs.Type),
-			Reason: "it is made inside of the region, differs between the devices, and is used outside", Hint: "return it from the region, with a spec", Class: errkind.ValueError}
+			Reason: "it is computed inside the region, differs between the devices, and is used outside",
+			Hint:   "return it from the region, with a spec", Class: errkind.ValueError}
 	}
 	return nil
 }

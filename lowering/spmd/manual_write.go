@@ -59,7 +59,8 @@ func (c *manualComputation) setStatements(rest []*ir.Statement) {
 func (c *manualComputation) replacePass(name string, body []*ir.Statement, resultIndex []int, results []*ir.Value) {
 	pack := name + c.a.function.NewValue(ir.Type{}).Name
 	computation := manualComputationOp(pack, c.manualAxes(), c.operands, c.inSpecs, c.resultTypes, c.outSpecs,
-		&ir.Region{Arguments: c.arguments, Body: slices.Concat(c.prologue, body, c.epilogue, []*ir.Statement{returnOp("sdy.return", c.returned)})})
+		&ir.Region{Arguments: c.arguments, Body: slices.Concat(c.prologue, body, c.epilogue,
+			[]*ir.Statement{returnOp("sdy.return", c.returned)})})
 	all := append(slices.Clone(c.outerStatements), computation)
 	for i, v := range c.outerResults {
 		if v != nil {
@@ -139,7 +140,8 @@ func (c *manualComputation) sumGradient(v *ir.Value, mapping region.Mapping) *ir
 	}
 	if len(differ) > 0 {
 		out := c.a.function.NewValue(v.Type)
-		c.epilogue = append(c.epilogue, &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: c.a.assembler.trace.newCollectiveMark(region.AllReduce{Axes: differ})})
+		c.epilogue = append(c.epilogue, &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out},
+			Mark: c.a.assembler.trace.newCollectiveMark(region.AllReduce{Axes: differ})})
 		in = out
 	}
 	return in
@@ -182,7 +184,8 @@ func (c *manualComputation) deviceIndex(axes []string) *ir.Value {
 	key := strings.Join(axes, "$")
 	if c.deviceIndices[key] == nil {
 		n := c.a.assembler.trace.deviceCount(axes)
-		iota, element, number := c.a.function.NewValue(int32Scalar.Stacked(n)), c.a.function.NewValue(int32Scalar.Stacked(1)), c.a.function.NewValue(int32Scalar)
+		iota, element, number := c.a.function.NewValue(int32Scalar.Stacked(n)),
+			c.a.function.NewValue(int32Scalar.Stacked(1)), c.a.function.NewValue(int32Scalar)
 		c.outerStatements = append(c.outerStatements, iotaOp(iota))
 		c.addOperand(iota, element, sharding.NewSpec(sharding.Dim{Axes: c.a.assembler.factors.FactorsOf(axes...)}))
 		c.prologue = append(c.prologue, copyOp(number, element))

@@ -65,7 +65,8 @@ func (w *assembler) resolveMarks(all ...*ir.Statement) ([]*ir.Statement, error) 
 		case mark:
 			return []*ir.Statement{m.lower(w, s.Results[0], w.resolveAlias(s.Operands[0]))}, nil
 		default:
-			return nil, newFault(fmt.Sprintf("mark %T", m), "it has no ops", "add a method lower to its type in lowering/spmd")
+			return nil, newFault(fmt.Sprintf("mark %T", m), "it has no ops",
+				"add a method lower to its type in lowering/spmd")
 		}
 		if len(w.valueAliases) > 0 {
 			s = s.ReplaceOperands(w.resolveAlias)

@@ -107,16 +107,16 @@ func TestSignaturesThatDoNotFitAreRefused(t *testing.T) {
 		sig  spmd.Signature
 		want string
 	}{
-		"too few arguments": {spmd.Signature{Results: make([]spmd.Tensor, 1)}, `parameter "x", for which the signature has no argument`},
-		"too many results":  {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 2)}, "1 arguments and 1 results, its signature 1 and 2"},
+		"too few arguments": {spmd.Signature{Results: make([]spmd.Tensor, 1)}, `the signature has no argument for parameter "x"`},
+		"too many results":  {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 2)}, "1 arguments and 1 results, but the signature has 1 and 2"},
 		"a split that does not divide": {spmd.Signature{Arguments: []spmd.Tensor{{Name: "x", Annotation: logical.SplitInto(1, 4)}}, Results: make([]spmd.Tensor, 1)},
 			`split "x" of shape [8 6]`},
 		"a donation to no result":        {spmd.Signature{Arguments: []spmd.Tensor{{Name: "x", Donated: true, Result: 3}}, Results: make([]spmd.Tensor, 1)}, "donated to result 3 of 1"},
-		"a donation to an unlike result": {spmd.Signature{Arguments: []spmd.Tensor{{Name: "x", Donated: true, PerReplica: true}}, Results: make([]spmd.Tensor, 1)}, "they must be alike"},
+		"a donation to an unlike result": {spmd.Signature{Arguments: []spmd.Tensor{{Name: "x", Donated: true, PerReplica: true}}, Results: make([]spmd.Tensor, 1)}, "they must have the same"},
 		"per step without a loop":        {spmd.Signature{Arguments: []spmd.Tensor{{Name: "x", PerStep: true}}, Results: make([]spmd.Tensor, 1)}, "only arguments of a loop"},
 		"a result per step":              {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: []spmd.Tensor{{PerStep: true}}, Steps: 2}, "only arguments of a loop"},
-		"a condition without a loop":     {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1), While: true}, "it is in no loop"},
-		"a condition that is none":       {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1), Steps: 2, While: true}, "its first result is not whether"},
+		"a condition without a loop":     {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1), While: true}, "the step is not in a loop"},
+		"a condition that is none":       {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1), Steps: 2, While: true}, "the first result is not a scalar of Bool"},
 		"a negative number of steps":     {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1), Steps: -1}, "-1 times"},
 	} {
 		t.Run(name, func(t *testing.T) {

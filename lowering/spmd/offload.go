@@ -9,7 +9,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// The memory spaces of kept values.
 const (
 	pinnedHostSpace   = "pinned_host"
 	deviceMemorySpace = "device"
@@ -17,7 +16,8 @@ const (
 
 // placeInMemory returns an op that moves a value to another memory space.
 func placeInMemory(memory string, out, in *ir.Value) *ir.Statement {
-	return genericOp("stablehlo.custom_call", out, in).AddAttribute("call_target_name", ir.String("annotate_device_placement")).
+	return genericOp("stablehlo.custom_call", out, in).AddAttribute("call_target_name",
+		ir.String("annotate_device_placement")).
 		AddAttribute("has_side_effect", ir.Bool(true)).AddAttribute("mhlo.frontend_attributes", ir.Raw(`{_xla_buffer_placement = "`+memory+`"}`))
 }
 
@@ -29,16 +29,18 @@ func (k *rematerializer) isOffloaded(v *ir.Value) bool { return k.policy.OnHost 
 // and outside loops, where libtpu's compiler uses more device memory instead of less.
 func (t *Trace) checkOffload(kind region.Kind) error {
 	reject := func(reason, hint string) error {
-		return &errkind.Fault{Op: kind.String() + ":", Subject: "policy", Reason: reason, Hint: hint, Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+		return &errkind.Fault{Op: kind.String() + ":", Subject: "policy", Reason: reason, Hint: hint,
+			Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
 	switch kind := kind.(type) {
 	case region.Block:
 		if kind.Policy.OnHost {
-			return reject("what a block keeps is not taken to the host's memory", "run the layers in a loop (package loop), whose values are, or leave remat.Policy.OnHost out")
+			return reject("blocks cannot keep values in host memory",
+				"use package loop, which supports it, or remove remat.Policy.OnHost")
 		}
 	case region.Loop:
 		if kind.Policy.OnHost && t.opts.Target == lowering.TargetCPU {
-			return reject("the memory of CPU devices is the host's, so that nothing can be kept elsewhere", "leave remat.Policy.OnHost out for CPU devices")
+			return reject("CPU devices have no separate host memory", "remove remat.Policy.OnHost for CPU devices")
 		}
 	}
 	return nil

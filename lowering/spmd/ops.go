@@ -50,10 +50,14 @@ func returnOp(op string, values []*ir.Value) *ir.Statement {
 
 // manualComputationOp returns a computation that is manual over axes. body receives a device's
 // shards of in.
-func manualComputationOp(pack string, over []string, in []*ir.Value, inSpecs []sharding.Spec, types []ir.Type, outSpecs []sharding.Spec, body *ir.Region) *ir.Statement {
-	return &ir.Statement{Op: "sdy.manual_computation", Operands: in, Results: ir.NewResults(pack, types...), ResultName: pack,
-		Attributes: []ir.Attribute{{Key: "in_shardings", Value: bareShardingsAttr(inSpecs)}, {Key: "out_shardings", Value: bareShardingsAttr(outSpecs)}, {Key: "manual_axes", Value: manualAxesAttr(over)}},
-		Regions:    []*ir.Region{body}, Form: ir.Custom}
+func manualComputationOp(pack string, over []string, in []*ir.Value, inSpecs []sharding.Spec, types []ir.Type,
+	outSpecs []sharding.Spec, body *ir.Region) *ir.Statement {
+	return &ir.Statement{Op: "sdy.manual_computation", Operands: in, Results: ir.NewResults(pack, types...),
+		ResultName: pack,
+		Attributes: []ir.Attribute{{Key: "in_shardings", Value: bareShardingsAttr(inSpecs)},
+			{Key: "out_shardings", Value: bareShardingsAttr(outSpecs)},
+			{Key: "manual_axes", Value: manualAxesAttr(over)}},
+		Regions: []*ir.Region{body}, Form: ir.Custom}
 }
 
 func (w *assembler) constrain(out, in *ir.Value, a logical.Annotation) *ir.Statement {
@@ -82,7 +86,8 @@ func combinerRegion(out *ir.Value, op string) *ir.Region {
 	t := out.Type.ElementType()
 	lhs, rhs, both := newValue("lhs_"+out.Name, t), newValue("rhs_"+out.Name, t), newValue("both_"+out.Name, t)
 	return &ir.Region{Label: "combine", Arguments: []*ir.Value{lhs, rhs},
-		Body: []*ir.Statement{customOp("stablehlo."+op, both, lhs, rhs), returnOp("stablehlo.return", []*ir.Value{both})}}
+		Body: []*ir.Statement{customOp("stablehlo."+op, both, lhs, rhs),
+			returnOp("stablehlo.return", []*ir.Value{both})}}
 }
 
 // caseZeroOp runs statements on devices where a number is 0, and returns zeros on others. It uses
@@ -96,6 +101,7 @@ func caseZeroOp(number *ir.Value, pack string, run []*ir.Statement, results, zer
 	}
 	skip.Body = append(skip.Body, returnOp("stablehlo.return", zeros))
 	run = append(run, returnOp("stablehlo.return", results))
-	return &ir.Statement{Op: "stablehlo.case", Operands: []*ir.Value{number}, ResultName: pack, Results: ir.NewResults(pack, types...),
+	return &ir.Statement{Op: "stablehlo.case", Operands: []*ir.Value{number}, ResultName: pack,
+		Results: ir.NewResults(pack, types...),
 		Regions: []*ir.Region{{Body: run}, skip}, Form: ir.Generic}
 }

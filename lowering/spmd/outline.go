@@ -109,8 +109,9 @@ func checkEscapes(f *ir.Function) error {
 			}
 		})
 		if escaped != nil {
-			return &errkind.Fault{Op: "module:", Subject: fmt.Sprintf("a value of type %s", escaped.Type), Reason: "it is made inside of a loop or a block, and used outside of it",
-				Hint: "return it from the block", Class: errkind.InvalidArgumentError}
+			return &errkind.Fault{Op: "module:", Subject: fmt.Sprintf("a value of type %s", escaped.Type),
+				Reason: "it is computed inside a loop or a block, and used outside",
+				Hint:   "return it from the block", Class: errkind.InvalidArgumentError}
 		}
 		for _, v := range s.Results {
 			known[v] = true
@@ -239,7 +240,8 @@ func (a *outliner) prune(p *passNode) {
 	var rest []*ir.Statement
 	for _, s := range slices.Backward(p.statements()) {
 		m, argument := s.Mark.(entryMark)
-		if argument = argument && m.pass == p.Pass; argument || slices.ContainsFunc(s.Results, func(v *ir.Value) bool { return live[v] }) {
+		if argument = argument && m.pass == p.Pass; argument || slices.ContainsFunc(s.Results,
+			func(v *ir.Value) bool { return live[v] }) {
 			s.WalkOperands(func(v *ir.Value) { live[v] = true })
 			rest = append(rest, s)
 		}

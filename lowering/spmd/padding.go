@@ -21,7 +21,8 @@ type Variant struct {
 // others are the same step traced for other padded sizes: two traces for each size, which differ
 // from t in that size only. MaskPadding returns the dimensions of the step's results. Its errors
 // are [*ragged.Error].
-func (t *Trace) MaskPadding(g *graph.Graph, sizes []int, sources []ragged.SizeSource, others []Variant) ([][]ragged.Dim, error) {
+func (t *Trace) MaskPadding(g *graph.Graph, sizes []int, sources []ragged.SizeSource,
+	others []Variant) ([][]ragged.Dim, error) {
 	base, err := t.variantOf(g, sizes)
 	if err != nil {
 		return nil, err

@@ -66,7 +66,8 @@ func (t *Trace) BeginPass(p *region.Pass) error {
 		return err
 	}
 	if t.InRegion() {
-		return newFault(p.Kind.String(), "inside a region that runs on one logical device", "put the logical.OnDevice region elsewhere")
+		return newFault(p.Kind.String(), "inside a region that runs on one logical device",
+			"put the logical.OnDevice region elsewhere")
 	}
 	if err := t.checkOffload(p.Kind); err != nil {
 		return err
@@ -83,7 +84,6 @@ func (t *Trace) EndPass(*region.Pass) {
 	t.openPasses = t.openPasses[:last]
 }
 
-// policies returns the policy of each loop and block that has a backward pass.
 func (t *Trace) policies() (all []Policy) {
 	seen := map[*region.Pass]bool{}
 	for _, p := range t.passes {
@@ -143,7 +143,8 @@ func (t *Trace) EmitOp(x *graph.Node, op region.Op, gradient func(v *graph.Node)
 		case region.Collective:
 			return t.markCollective(f, x, collectiveMark{op: op})
 		}
-		return nil, newFault(fmt.Sprintf("op %T", op), "it has no lowering", "add a case to Trace.EmitOp in lowering/spmd")
+		return nil, newFault(fmt.Sprintf("op %T", op), "it has no lowering",
+			"add a case to Trace.EmitOp in lowering/spmd")
 	}, gradient)
 	switch op.(type) {
 	case region.Enter, region.Leave, region.Save, region.Load, region.ZerosLike, region.ScalarZero:

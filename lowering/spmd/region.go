@@ -40,7 +40,8 @@ func (w *assembler) writeRegion(flow *dataFlow, n int, region deviceRegion, boun
 			outTypes, globalTypes = append(outTypes, v.Type), append(globalTypes, v.Type)
 			outSpecs = append(outSpecs, sharding.Replicated(v.Type.Rank()))
 		} else {
-			outTypes, globalTypes = append(outTypes, v.Type.Stacked(1)), append(globalTypes, v.Type.Stacked(w.logicalDevices))
+			outTypes, globalTypes = append(outTypes, v.Type.Stacked(1)),
+				append(globalTypes, v.Type.Stacked(w.logicalDevices))
 			outSpecs = append(outSpecs, w.stackedSpec(v.Type.Rank()+1))
 		}
 	}
@@ -69,7 +70,8 @@ func (w *assembler) keptStack(v *ir.Value) *ir.Value {
 func (w *assembler) checkSingleDevice(statements []*ir.Statement) error {
 	for _, s := range statements {
 		if f := w.calledFunction(s); f != nil && w.containsMark(f.Body) {
-			return regionError(w.logicalDevices, fmt.Sprintf("the region calls function %q, which holds an annotation or a collective", f.Name), "call it before or after the OnDevice region")
+			return regionError(w.logicalDevices, fmt.Sprintf("the region calls function %q, which contains an annotation or a collective",
+				f.Name), "call it before or after the OnDevice region")
 		}
 		for _, r := range s.Regions {
 			if err := w.checkSingleDevice(r.Body); err != nil {
@@ -101,7 +103,8 @@ func (w *assembler) containsMark(statements []*ir.Statement) bool {
 
 // writeRegionFunction writes a region's function. Its statements run only on the partitions of the
 // region's device.
-func (w *assembler) writeRegionFunction(name string, device int, statements []*ir.Statement, boundary regionBoundary, results []*ir.Value, outTypes []ir.Type) error {
+func (w *assembler) writeRegionFunction(name string, device int, statements []*ir.Statement, boundary regionBoundary,
+	results []*ir.Value, outTypes []ir.Type) error {
 	f := &ir.Function{Name: name, Private: true, Form: ir.Custom}
 	add := func(s *ir.Statement) *ir.Value {
 		f.Body = append(f.Body, s)

@@ -131,7 +131,7 @@ func TestARegionRefusesCallsThatAllDevicesMake(t *testing.T) {
 		}
 		var placement *logical.Error
 		require.ErrorAs(t, err, &placement)
-		assert.ErrorContains(t, err, `the region calls function "outer", which holds an annotation or a collective`)
+		assert.ErrorContains(t, err, `the region calls function "outer", which contains an annotation or a collective`)
 	}
 }
 

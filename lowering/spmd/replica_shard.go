@@ -50,7 +50,7 @@ func (o ReplicaShard) UnshardedDims(dims []int) []int {
 // String describes the sharding, such as "dimension 1 of 512 over the replicas".
 func (o ReplicaShard) String() string {
 	if !o.IsSharded() {
-		return "whole on each replica"
+		return "not sharded over the replicas"
 	}
 	return fmt.Sprintf("dimension %d of %d over the replicas", o.Dim, o.Size)
 }
@@ -126,7 +126,8 @@ func RedirectGradient(shard, x *graph.Node, gradient func(adjoint *graph.Node) *
 		value = x
 		return x, nil
 	}, nil)
-	y := t.emit(shard, func(*lowering.Function, *stablehlo.Value) (*stablehlo.Value, error) { return value, nil }, gradient)
+	y := t.emit(shard, func(*lowering.Function, *stablehlo.Value) (*stablehlo.Value, error) { return value, nil },
+		gradient)
 	t.cloners[y] = func(copied func(input *graph.Node) *graph.Node) *graph.Node {
 		return RedirectGradient(copied(shard), copied(x), gradient)
 	}
@@ -144,11 +145,11 @@ func GradientPlaceholder(x *graph.Node, o ReplicaShard) *graph.Node {
 // checkShard panics if dimension o.Dim of x does not have the given size.
 func (t *Trace) checkShard(op string, x *graph.Node, o ReplicaShard, size int) {
 	if dims := x.Shape().Dimensions; !o.IsSharded() || o.Dim < 0 || o.Dim >= len(dims) || dims[o.Dim] != size {
-		panic(collectiveError(op, dims, fmt.Sprintf("not what %s says of %d replicas", o, t.opts.Replicas), "give the tensor that was cut, along the dimension that was"))
+		panic(collectiveError(op, dims, fmt.Sprintf("it does not match the sharding %s with %d replicas", o,
+			t.opts.Replicas), "pass the tensor and the dimension that the ReplicaShard describes"))
 	}
 }
 
-// padToShards pads a tensor with zeros so that all shards have the same size.
 func padToShards(x *graph.Node, o ReplicaShard, replicas int) *graph.Node {
 	more := o.ShardSize(replicas)*replicas - o.Size
 	if more == 0 {
@@ -166,7 +167,6 @@ func removePadding(x *graph.Node, o ReplicaShard) *graph.Node {
 	return graph.SliceAxis(x, o.Dim, graph.AxisRange(0, o.Size))
 }
 
-// parameterShardMark is the mark of the replica's shard of a parameter.
 type parameterShardMark struct{}
 
 func (parameterShardMark) lower(w *assembler, out, in *ir.Value) *ir.Statement {
@@ -188,17 +188,18 @@ func (w *assembler) shardParameters(p *lowering.Program, arguments []ShardedTens
 		}
 		a := arguments[next]
 		next++
-		if unsharded := all[i].Value; a.ReplicaShard.IsSharded() && unsharded.Type.Dims[a.ReplicaShard.Dim] == a.ReplicaShard.Size && w.replicas > 1 {
+		if unsharded := all[i].Value; a.ReplicaShard.IsSharded() &&
+			unsharded.Type.Dims[a.ReplicaShard.Dim] == a.ReplicaShard.Size && w.replicas > 1 {
 			shard := newValue(unsharded.Name+"_part", unsharded.Type.WithDims(a.LocalDims...))
 			shard.Origin, w.parameterShards[unsharded] = unsharded.Origin, shard
-			w.gatheredParameters = append(w.gatheredParameters, gatheredParameter{unsharded, shard, a.ReplicaShard, a.Annotation})
+			w.gatheredParameters = append(w.gatheredParameters, gatheredParameter{unsharded, shard, a.ReplicaShard,
+				a.Annotation})
 			all[i].Value = shard
 		}
 	}
 	return all
 }
 
-// gatheredParameter is a parameter of the step that is gathered from the replicas' shards.
 type gatheredParameter struct {
 	value, shard *ir.Value
 	replicaShard ReplicaShard
@@ -286,7 +287,8 @@ func (w *assembler) gatherInHalfPrecision(x gatheredParameter, readers []int) *g
 func removePaddingOp(out, in *ir.Value) *ir.Statement {
 	rank := in.Type.Rank()
 	return genericOp("stablehlo.slice", out, in).AddAttribute("limit_indices", ir.Ints(out.Type.Dims)).
-		AddAttribute("start_indices", ir.Ints(make([]int, rank))).AddAttribute("strides", ir.Ints(slices.Repeat([]int{1}, rank)))
+		AddAttribute("start_indices", ir.Ints(make([]int, rank))).AddAttribute("strides",
+		ir.Ints(slices.Repeat([]int{1}, rank)))
 }
 
 // gathersState reports whether a statement gathers sharded state, or slices the padding off the

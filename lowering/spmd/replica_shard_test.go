@@ -18,7 +18,7 @@ func TestPartsHaveOneSizeAndMakeTheWhole(t *testing.T) {
 	assert.Equal(t, []int{3, 3}, o.ShardDims([]int{3, 10}, 4))
 	assert.Equal(t, []int{3, 10}, o.UnshardedDims([]int{3, 3}))
 	assert.Equal(t, "dimension 1 of 10 over the replicas", o.String())
-	assert.Equal(t, "whole on each replica", spmd.ReplicaShard{}.String())
+	assert.Equal(t, "not sharded over the replicas", spmd.ReplicaShard{}.String())
 	assert.Equal(t, []int{3, 10}, spmd.ReplicaShard{}.ShardDims([]int{3, 10}, 4))
 }
 
@@ -73,7 +73,7 @@ func TestPartsThatDoNotFitAreRefused(t *testing.T) {
 			c.tensor.Name = "w"
 			_, err := tr.Module(g, spmd.Signature{Arguments: []spmd.Tensor{c.tensor}, Results: []spmd.Tensor{{Name: "y"}}})
 			assert.ErrorContains(t, err, `argument "w"`)
-			assert.ErrorContains(t, err, "cut a dimension that is not split over the logical devices, and give results as parts")
+			assert.ErrorContains(t, err, "shard a dimension that is not split over the logical devices, and return results as shards")
 		})
 	}
 	t.Run("a whole result", func(t *testing.T) {

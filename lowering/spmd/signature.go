@@ -20,7 +20,6 @@ const (
 	LogicalAxis = logical.LogicalAxis
 )
 
-// meshName is the mesh's symbol in the text.
 const meshName = "mesh"
 
 // Tensor is the placement of an argument or a result of the step in the module.
@@ -111,7 +110,8 @@ type Policy struct {
 
 // place computes the shapes and the sharding of an argument or a result.
 func (w *assembler) place(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (ShardedTensor, error) {
-	if t.ReplicaShard.IsSharded() && t.ReplicaShard.Dim < len(local) && local[t.ReplicaShard.Dim] == t.ReplicaShard.Size && kind == "argument" {
+	if t.ReplicaShard.IsSharded() && t.ReplicaShard.Dim < len(local) &&
+		local[t.ReplicaShard.Dim] == t.ReplicaShard.Size && kind == "argument" {
 		local = t.ReplicaShard.ShardDims(local, w.replicas)
 	}
 	p := ShardedTensor{Tensor: t, DType: dtype, LocalDims: local}
@@ -138,9 +138,12 @@ func (w *assembler) place(kind string, t Tensor, steps int, dtype dtypes.DType, 
 	}
 	if t.ReplicaShard.IsSharded() {
 		d, dims := t.ReplicaShard.Dim, spec.Dims()
-		if t.PerReplica || t.PerStep || d >= len(local) || local[d] != t.ReplicaShard.ShardSize(w.replicas) || w.divides(dims[d]) {
-			return p, newFault(fmt.Sprintf("%s %q", kind, name), fmt.Sprintf("%v, %s: it is not a part of %s over %d replicas", local, t.Annotation, t.ReplicaShard, w.replicas),
-				"cut a dimension that is not split over the logical devices, and give results as parts")
+		if t.PerReplica || t.PerStep || d >= len(local) || local[d] != t.ReplicaShard.ShardSize(w.replicas) ||
+			w.divides(dims[d]) {
+			return p, newFault(fmt.Sprintf("%s %q", kind, name),
+				fmt.Sprintf("%v, %s: it is not a shard of %s over %d replicas", local, t.Annotation, t.ReplicaShard,
+					w.replicas),
+				"shard a dimension that is not split over the logical devices, and return results as shards")
 		}
 		p.GlobalDims[d] *= w.replicas
 		dims[d].Axes = []string{ReplicaAxis}
@@ -148,7 +151,9 @@ func (w *assembler) place(kind string, t Tensor, steps int, dtype dtypes.DType, 
 	}
 	if t.PerStep {
 		if steps == 0 || kind == "result" || t.Donated {
-			return p, newFault(fmt.Sprintf("%s %q", kind, name), "per step: only arguments of a loop that are not donated can be", "leave PerStep unset, or set Signature.Steps")
+			return p, newFault(fmt.Sprintf("%s %q", kind, name),
+				"per step: only arguments of a loop that are not donated can be",
+				"leave PerStep unset, or set Signature.Steps")
 		}
 		p.GlobalDims = append([]int{steps}, p.GlobalDims...)
 		spec = spec.WithLeading(sharding.Dim{})
@@ -156,7 +161,8 @@ func (w *assembler) place(kind string, t Tensor, steps int, dtype dtypes.DType, 
 	p.Spec = spec
 	var err error
 	if p.ShardDims, err = sharding.ShardShape(w.mesh, spec, p.GlobalDims); err != nil {
-		return p, &errkind.Fault{Op: "module:", Subject: fmt.Sprintf("%s %q", kind, name), Class: errkind.InvalidArgumentError, Err: err}
+		return p, &errkind.Fault{Op: "module:", Subject: fmt.Sprintf("%s %q", kind, name),
+			Class: errkind.InvalidArgumentError, Err: err}
 	}
 	return p, nil
 }
@@ -169,14 +175,16 @@ func (w *assembler) divides(d sharding.Dim) bool {
 	})
 }
 
-// checkWhile checks that the first result can be a loop condition.
 func (m *Module) checkWhile(sig Signature) error {
 	switch {
 	case !sig.While:
 	case sig.Steps == 0:
-		return newFault(fmt.Sprintf("step %q", m.Name), "a result says whether it runs again, and it is in no loop", "set Signature.Steps")
+		return newFault(fmt.Sprintf("step %q", m.Name), "Signature.While is set, but the step is not in a loop",
+			"set Signature.Steps")
 	case len(m.Results) == 0 || m.Results[0].DType != dtypes.Bool || len(m.Results[0].LocalDims) > 0:
-		return newFault(fmt.Sprintf("step %q", m.Name), "its first result is not whether it runs again", "give a scalar of Bool first")
+		return newFault(fmt.Sprintf("step %q", m.Name),
+			"Signature.While is set, but the first result is not a scalar of Bool",
+			"return the loop condition, a scalar of Bool, first")
 	}
 	return nil
 }
@@ -186,7 +194,8 @@ func (m *Module) checkWhile(sig Signature) error {
 func (m *Module) check() error {
 	for _, placed := range slices.Concat(m.Arguments, m.Results) {
 		if global := ir.TensorType(placed.DType, placed.GlobalDims...); !global.IsAddressable() {
-			return newFault(fmt.Sprintf("tensor %q", placed.Name), fmt.Sprintf("%s has more elements than memory can address", global), "make it smaller")
+			return newFault(fmt.Sprintf("tensor %q", placed.Name),
+				fmt.Sprintf("%s has more elements than memory can address", global), "use smaller dimensions")
 		}
 	}
 	donated := map[int]string{}
@@ -195,16 +204,20 @@ func (m *Module) check() error {
 			continue
 		}
 		if a.Result < 0 || a.Result >= len(m.Results) {
-			return newFault(fmt.Sprintf("argument %q", a.Name), fmt.Sprintf("it is donated to result %d of %d", a.Result, len(m.Results)), "name the result that takes its memory")
+			return newFault(fmt.Sprintf("argument %q", a.Name), fmt.Sprintf("it is donated to result %d of %d",
+				a.Result, len(m.Results)), "use the index of the result that shares its memory")
 		}
 		r := m.Results[a.Result]
 		if donor, ok := donated[a.Result]; ok {
-			return newFault(fmt.Sprintf("arguments %q and %q", donor, a.Name), fmt.Sprintf("both are donated to the same result %q", r.Name), "donate one of them")
+			return newFault(fmt.Sprintf("arguments %q and %q", donor, a.Name),
+				fmt.Sprintf("both are donated to the same result %q", r.Name), "donate one of them")
 		}
 		donated[a.Result] = a.Name
 		if a.DType != r.DType || !slices.Equal(a.GlobalDims, r.GlobalDims) || !a.Spec.Equal(r.Spec) {
-			return newFault(fmt.Sprintf("argument %q", a.Name), fmt.Sprintf("it (%s %v %s) is donated to result %q (%s %v %s)",
-				a.DType, a.GlobalDims, a.Spec, r.Name, r.DType, r.GlobalDims, r.Spec), "they must be alike, in dtype, shape and placement")
+			return newFault(fmt.Sprintf("argument %q", a.Name),
+				fmt.Sprintf("it (%s %v %s) is donated to result %q (%s %v %s)",
+					a.DType, a.GlobalDims, a.Spec, r.Name, r.DType, r.GlobalDims,
+					r.Spec), "they must have the same dtype, shape and placement")
 		}
 	}
 	return nil

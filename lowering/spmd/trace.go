@@ -83,7 +83,8 @@ func NewTrace(opts Options) *Trace {
 	opts.LogicalDevices = t.mesh.Size()
 	t.opts = opts
 	lowered := lowering.Options{
-		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.emitPending, Parameter: t.checkParameter,
+		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy",
+		Identity: t.emitPending, Parameter: t.checkParameter,
 		Partitioned: opts.LogicalDevices > 1, Unfused: opts.Padded, Origins: opts.Origins,
 	}
 	if opts.Constant != nil {
@@ -199,7 +200,8 @@ func (t *Trace) emitPending(f *lowering.Function, x *stablehlo.Value) (*stablehl
 // Annotate implements [logical.Target]. It adds the mark of a constraint, whose axes are known
 // after all splits are known. A tensor that is assigned in a closure or a function, or that is
 // sharded over devices, is replicated on all of them. See [placement] for other assigned tensors.
-func (t *Trace) Annotate(x *graph.Node, a logical.Annotation, adjoint bool, gradient func(v *graph.Node) *graph.Node) *graph.Node {
+func (t *Trace) Annotate(x *graph.Node, a logical.Annotation, adjoint bool,
+	gradient func(v *graph.Node) *graph.Node) *graph.Node {
 	if err := t.checkAnnotation(a, x.Shape().Dimensions); err != nil {
 		panic(err)
 	}
@@ -218,7 +220,8 @@ func (t *Trace) BeginRegion(device int) error {
 		return regionError(t.opts.LogicalDevices, "inside another region", "close the first region before the second")
 	}
 	if len(t.openPasses) > 0 {
-		return regionError(t.opts.LogicalDevices, fmt.Sprintf("inside a region (%s) that is written apart", t.passes[t.openPasses[0]].Kind), "trace it as a pass of its own")
+		return regionError(t.opts.LogicalDevices, fmt.Sprintf("inside a region (%s) with separate passes",
+			t.passes[t.openPasses[0]].Kind), "trace it as a separate pass")
 	}
 	t.inRegion = true
 	t.regions = append(t.regions, regionRange{device: device, begin: len(t.main().IR().Body), end: -1})
@@ -233,5 +236,9 @@ func (t *Trace) EndRegion() {
 
 // InRegion implements [logical.Target].
 func (t *Trace) InRegion() bool {
-	return t.inRegion || slices.ContainsFunc(t.OpenPasses(), func(p *region.Pass) bool { _, on := p.Kind.(region.On); return on })
+	return t.inRegion || slices.ContainsFunc(t.OpenPasses(), func(p *region.Pass) bool {
+		_,
+			on := p.Kind.(region.On)
+		return on
+	})
 }

@@ -74,7 +74,8 @@ func swapOperands(dot, transpose *ir.Statement) *ir.Statement {
 	other := *dot
 	other.Operands = []*ir.Value{dot.Operands[1], dot.Operands[0]}
 	other.Results = transpose.Results
-	swapped := ir.Struct{Name: numbers.Name, BracketOnNewLine: numbers.BracketOnNewLine, Fields: slices.Clone(numbers.Fields)}
+	swapped := ir.Struct{Name: numbers.Name, BracketOnNewLine: numbers.BracketOnNewLine,
+		Fields: slices.Clone(numbers.Fields)}
 	for i, f := range swapped.Fields {
 		swapped.Fields[i].Dims = numbers.Dims(oppositeSide[f.Name])
 	}
@@ -92,5 +93,6 @@ func swapOperands(dot, transpose *ir.Statement) *ir.Statement {
 // oppositeSide maps each field of a product's dimension numbers to the field of the other operand.
 var oppositeSide = map[string]string{
 	"lhs_batching_dimensions": "rhs_batching_dimensions", "rhs_batching_dimensions": "lhs_batching_dimensions",
-	"lhs_contracting_dimensions": "rhs_contracting_dimensions", "rhs_contracting_dimensions": "lhs_contracting_dimensions",
+	"lhs_contracting_dimensions": "rhs_contracting_dimensions",
+	"rhs_contracting_dimensions": "lhs_contracting_dimensions",
 }

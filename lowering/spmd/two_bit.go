@@ -17,12 +17,14 @@ func isTwoBit(d dtypes.DType) bool { return d == dtypes.Int2 || d == dtypes.Uint
 
 // reductionOps lists the ops that combine elements in a region. The compilers support only regions of
 // one op, so a statement after the op wraps its results to 2 bits, instead of the region.
-var reductionOps = []string{"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.select_and_scatter"}
+var reductionOps = []string{"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter",
+	"stablehlo.select_and_scatter"}
 
 // rangePreservingOps lists the ops whose results are in the range of their operands, and the ops whose
 // regions preserve the range.
 var rangePreservingOps = []string{
-	"stablehlo.constant", "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice", "stablehlo.dynamic_slice",
+	"stablehlo.constant", "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice",
+	"stablehlo.dynamic_slice",
 	"stablehlo.dynamic_update_slice", "stablehlo.concatenate", "stablehlo.pad", "stablehlo.reverse", "stablehlo.gather",
 	"stablehlo.select", "stablehlo.maximum", "stablehlo.minimum", "stablehlo.clamp", "stablehlo.sort", "stablehlo.and",
 	"stablehlo.or", "stablehlo.xor", "stablehlo.sign", "stablehlo.while", "stablehlo.case", "stablehlo.if",
@@ -86,12 +88,14 @@ func (w *twoBitWidener) widenFunction(f *ir.Function, entry bool) *ir.Function {
 			written.Results[i].Type = ir.TensorType(byteDType(r.Type.DType), r.Type.Dims...)
 		}
 	}
-	if last := f.Body[len(f.Body)-1]; entry && slices.ContainsFunc(last.Operands, func(v *ir.Value) bool { return isTwoBit(v.Type.DType) }) {
+	if last := f.Body[len(f.Body)-1]; entry && slices.ContainsFunc(last.Operands,
+		func(v *ir.Value) bool { return isTwoBit(v.Type.DType) }) {
 		returned := *written.Body[len(written.Body)-1]
 		written.Body = written.Body[:len(written.Body)-1]
 		for i, v := range last.Operands {
 			if isTwoBit(v.Type.DType) {
-				narrow := newValue(fmt.Sprintf("narrow%d_%s", i, v.Name), v.Type) // i, because one value may be two results
+				// i, because one value may be two results
+				narrow := newValue(fmt.Sprintf("narrow%d_%s", i, v.Name), v.Type)
 				written.Body = append(written.Body, customOp("stablehlo.convert", narrow, returned.Operands[i]))
 				returned.Operands[i] = narrow
 			}
@@ -138,7 +142,8 @@ func (w *twoBitWidener) widenStatement(s *ir.Statement) []*ir.Statement {
 	outer := w.inReduction
 	w.inReduction = slices.Contains(reductionOps, s.Op)
 	for _, r := range s.Regions {
-		wide.Regions = append(wide.Regions, &ir.Region{Label: r.Label, Arguments: w.widenValues(r.Arguments), Body: w.widenStatements(r.Body)})
+		wide.Regions = append(wide.Regions, &ir.Region{Label: r.Label, Arguments: w.widenValues(r.Arguments),
+			Body: w.widenStatements(r.Body)})
 	}
 	w.inReduction = outer
 	if len(s.Results) != 1 || !isTwoBit(s.Results[0].Type.DType) {

@@ -39,8 +39,9 @@ func (m *Module) ReleaseTrace() { m.input = nil }
 // [Trace.Module] assembled, it returns an error of class FailedPrecondition.
 func (m *Module) Annotations() (all []AnnotationSite, err error) {
 	if m.input == nil {
-		return nil, &errkind.Fault{Op: "module:", Subject: m.Name, Reason: "the traced step is not kept", Class: errkind.FailedPreconditionError,
-			Hint: "ask before the step runs, or trace it again"}
+		return nil, &errkind.Fault{Op: "module:", Subject: m.Name, Reason: "the traced step is not kept",
+			Class: errkind.FailedPreconditionError,
+			Hint:  "call it before the step runs, or trace the step again"}
 	}
 	if m.LogicalMesh.Size() == 1 {
 		return nil, nil
@@ -52,7 +53,8 @@ func (m *Module) Annotations() (all []AnnotationSite, err error) {
 		}
 	}
 	for _, a := range m.Arguments {
-		if a.Name != "" && !a.IsConstant && a.Origin != nil && len(a.LocalDims) > 0 && a.Annotation.Kind() != logical.KindAssign && m.variableOf(a) == a.Name && !shared[a.Name] {
+		if a.Name != "" && !a.IsConstant && a.Origin != nil && len(a.LocalDims) > 0 &&
+			a.Annotation.Kind() != logical.KindAssign && m.variableOf(a) == a.Name && !shared[a.Name] {
 			all = append(all, AnnotationSite{a.Name, a.Origin, a.LocalDims, a.Annotation})
 		}
 	}
@@ -68,7 +70,8 @@ func (m *Module) Annotations() (all []AnnotationSite, err error) {
 
 // isSame reports whether two sites are the same annotation of the same argument or line.
 func (s AnnotationSite) isSame(o AnnotationSite) bool {
-	return s.Name == o.Name && s.Annotation.Equal(o.Annotation) && (s.Name != "" || s.Origin.File == o.Origin.File && s.Origin.Line == o.Origin.Line)
+	return s.Name == o.Name && s.Annotation.Equal(o.Annotation) && (s.Name != "" || s.Origin.File == o.Origin.File &&
+		s.Origin.Line == o.Origin.Line)
 }
 
 // variableOf returns the variable whose optimizer state an argument is, or else the argument's own
@@ -76,7 +79,8 @@ func (s AnnotationSite) isSame(o AnnotationSite) bool {
 func (m *Module) variableOf(a ShardedTensor) string {
 	variable := logical.OwnerOfState(a.Name, func(path string) bool {
 		return slices.ContainsFunc(m.Arguments, func(v ShardedTensor) bool {
-			return v.Name == path && slices.Equal(v.ReplicaShard.UnshardedDims(v.LocalDims), a.ReplicaShard.UnshardedDims(a.LocalDims))
+			return v.Name == path && slices.Equal(v.ReplicaShard.UnshardedDims(v.LocalDims),
+				a.ReplicaShard.UnshardedDims(a.LocalDims))
 		})
 	})
 	if variable == "" {
@@ -100,7 +104,8 @@ func (s *assemblyInput) mapAnnotations(f func(s *ir.Statement, a annotationMark)
 	for n, function := range functions {
 		written := *function
 		written.Body = ir.Map(function.Body, func(s *ir.Statement) *ir.Statement {
-			if a, ok := s.Mark.(annotationMark); ok && s.Results[0].Origin != nil && a.annotation.Kind() != logical.KindAssign && !manual[s] {
+			if a, ok := s.Mark.(annotationMark); ok && s.Results[0].Origin != nil &&
+				a.annotation.Kind() != logical.KindAssign && !manual[s] {
 				return f(s, a)
 			}
 			return s
@@ -136,7 +141,8 @@ func (m *Module) WithAnnotation(sites []AnnotationSite, annotation logical.Annot
 		if !changed(AnnotationSite{Origin: origin, Annotation: a.annotation}) {
 			return s
 		}
-		if err := annotation.ValidateOn(trace.mesh, fmt.Sprintf("%s:%d", origin.File, origin.Line), s.Results[0].Type.Dims); err != nil {
+		if err := annotation.ValidateOn(trace.mesh, fmt.Sprintf("%s:%d", origin.File, origin.Line),
+			s.Results[0].Type.Dims); err != nil {
 			invalid = err
 		}
 		rewritten := *s

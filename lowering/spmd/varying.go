@@ -72,7 +72,8 @@ func (t *Trace) nodeValue(node *graph.Node) (v *ir.Value, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			cause, _ := r.(error)
-			err = &errkind.Fault{Op: "module: varying", Subject: fmt.Sprintf("node %s", node), Reason: "it is none of the step", Hint: "give nodes that the step made",
+			err = &errkind.Fault{Op: "module: varying", Subject: fmt.Sprintf("node %s", node),
+				Reason: "it does not belong to the step", Hint: "pass nodes of the step",
 				Class: errkind.InvalidArgumentError, Err: cause}
 		}
 	}()
@@ -224,7 +225,6 @@ func (x *variation) analyzeWhile(s *ir.Statement) {
 
 func terminator(r *ir.Region) *ir.Statement { return r.Body[len(r.Body)-1] }
 
-// analyzeBranches analyzes a statement that runs one of its regions.
 func (x *variation) analyzeBranches(s *ir.Statement) {
 	for _, r := range s.Regions {
 		x.analyzeStatements(r.Body)
@@ -258,7 +258,9 @@ func (t *Trace) checkReplicated(x *graph.Node, leave region.Leave) error {
 		return nil
 	}
 	axes := strings.Join(t.axisNames(set), ", ")
-	return &errkind.Fault{Op: "manual:", Subject: fmt.Sprintf("result %d of shape %v", leave.Index, x.Shape().Dimensions),
+	return &errkind.Fault{Op: "manual:", Subject: fmt.Sprintf("result %d of shape %v", leave.Index,
+		x.Shape().Dimensions),
 		Reason: fmt.Sprintf("its spec does not name the axis %s, and the devices of that axis may have different values", axes),
-		Hint:   "name the axis in the result's spec, or make the value equal with AllReduce, AllGather or Broadcast", Class: errkind.ValueError}
+		Hint:   "name the axis in the result's spec, or make the value equal with AllReduce, AllGather or Broadcast",
+		Class:  errkind.ValueError}
 }

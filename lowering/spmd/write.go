@@ -66,18 +66,22 @@ func (t *Trace) assemble(p *lowering.Program, sig Signature) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	mesh, err := sharding.NewMesh(append([]sharding.Axis{{Name: ReplicaAxis, Size: t.opts.Replicas}}, factors.Axes()...)...)
+	mesh, err := sharding.NewMesh(append([]sharding.Axis{{Name: ReplicaAxis, Size: t.opts.Replicas}},
+		factors.Axes()...)...)
 	if err != nil {
 		return nil, &errkind.Fault{Op: "module: mesh", Class: errkind.InvalidArgumentError, Err: err}
 	}
-	w := &assembler{trace: t, replicas: t.opts.Replicas, logicalDevices: t.opts.LogicalDevices, factors: factors, mesh: mesh}
-	m := &Module{Name: p.Name, Mesh: mesh, LogicalMesh: t.mesh, Replicas: 1, Partitions: mesh.Size(), input: &assemblyInput{t, p, sig}}
+	w := &assembler{trace: t, replicas: t.opts.Replicas, logicalDevices: t.opts.LogicalDevices, factors: factors,
+		mesh: mesh}
+	m := &Module{Name: p.Name, Mesh: mesh, LogicalMesh: t.mesh, Replicas: 1, Partitions: mesh.Size(),
+		input: &assemblyInput{t, p, sig}}
 	m.Policies = t.policies()
 	if t.opts.AllowReplicaProgram && t.opts.LogicalDevices == 1 {
 		w.replicaProgram, m.Replicas, m.Partitions = true, mesh.Size(), 1
 	}
 	if sig.Steps < 0 {
-		return nil, newFault(fmt.Sprintf("step %q", p.Name), fmt.Sprintf("%d times", sig.Steps), "use 0 for a step without a loop")
+		return nil, newFault(fmt.Sprintf("step %q", p.Name), fmt.Sprintf("%d times", sig.Steps),
+			"use 0 for a step without a loop")
 	}
 	if m.Arguments, m.Results, err = w.placeTensors(p, sig); err != nil {
 		return nil, err
@@ -89,7 +93,8 @@ func (t *Trace) assemble(p *lowering.Program, sig Signature) (*Module, error) {
 	w.callees = make(map[string]*ir.Function, len(others))
 	for _, f := range others {
 		if isReservedName(f.Name) {
-			return nil, newFault(fmt.Sprintf("function %q of the step", f.Name), "the module has a function of this name", "name it otherwise")
+			return nil, newFault(fmt.Sprintf("function %q of the step", f.Name),
+				"the module has a function of this name", "rename the function")
 		}
 		w.callees[f.Name] = f
 	}
@@ -107,15 +112,18 @@ func (t *Trace) assemble(p *lowering.Program, sig Signature) (*Module, error) {
 		w.functions = append(w.functions, f)
 	}
 	program := &ir.Module{
-		Name:       stablehlo.NormalizeIdentifier(p.Name),
-		Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(m.Replicas)}, {Key: "mhlo.num_partitions", Value: ir.Int32(m.Partitions)}},
-		Functions:  widenTwoBits(append([]*ir.Function{w.main(m, p, sig), step}, w.functions...)),
+		Name: stablehlo.NormalizeIdentifier(p.Name),
+		Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(m.Replicas)},
+			{Key: "mhlo.num_partitions", Value: ir.Int32(m.Partitions)}},
+		Functions: widenTwoBits(append([]*ir.Function{w.main(m, p, sig), step}, w.functions...)),
 	}
 	if t.opts.Replicas > 1 {
-		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(replicaGroups), Value: w.partitionGroups(replicaAxes)})
+		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(replicaGroups),
+			Value: w.partitionGroups(replicaAxes)})
 	}
 	if regions {
-		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(logicalGroups), Value: w.partitionGroups(t.mesh.AxisNames())})
+		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(logicalGroups),
+			Value: w.partitionGroups(t.mesh.AxisNames())})
 	}
 	program.Aliases = append(program.Aliases, w.attributeAliases...)
 	if !w.isSinglePartition() {
@@ -144,9 +152,12 @@ func (w *assembler) placeTensors(p *lowering.Program, sig Signature) (args, resu
 			continue
 		}
 		if len(args) == len(sig.Arguments) {
-			return nil, nil, newFault(fmt.Sprintf("step %q", p.Name), fmt.Sprintf("it has parameter %q, for which the signature has no argument", name), "give the signature an argument for each parameter but the replica id")
+			return nil, nil, newFault(fmt.Sprintf("step %q", p.Name),
+				fmt.Sprintf("the signature has no argument for parameter %q", name),
+				"pass one argument for each parameter except the replica id")
 		}
-		placed, err := w.place("argument", sig.Arguments[len(args)], sig.Steps, p.Parameters[i].DType, p.Parameters[i].Dimensions)
+		placed, err := w.place("argument", sig.Arguments[len(args)], sig.Steps, p.Parameters[i].DType,
+			p.Parameters[i].Dimensions)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -154,8 +165,10 @@ func (w *assembler) placeTensors(p *lowering.Program, sig Signature) (args, resu
 		args = append(args, placed)
 	}
 	if len(args) != len(sig.Arguments) || len(p.Outputs) != len(sig.Results) {
-		return nil, nil, newFault(fmt.Sprintf("step %q", p.Name), fmt.Sprintf("it has %d arguments and %d results, its signature %d and %d",
-			len(args), len(p.Outputs), len(sig.Arguments), len(sig.Results)), "give the signature an entry for each")
+		return nil, nil, newFault(fmt.Sprintf("step %q", p.Name),
+			fmt.Sprintf("the step has %d arguments and %d results, but the signature has %d and %d",
+				len(args), len(p.Outputs), len(sig.Arguments), len(sig.Results)),
+			"pass one entry for each argument and result")
 	}
 	for i, shape := range p.Outputs {
 		placed, err := w.place("result", sig.Results[i], sig.Steps, shape.DType, shape.Dimensions)

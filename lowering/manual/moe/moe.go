@@ -66,16 +66,20 @@ func Layer(x, gate *graph.Node, weights []*graph.Node, expert Expert, opts Optio
 }
 
 // computeShard computes the layer on one device.
-func computeShard(x, gate *graph.Node, weights []*graph.Node, expert Expert, experts, groups int, opts Options) []*graph.Node {
+func computeShard(x, gate *graph.Node, weights []*graph.Node, expert Expert, experts, groups int,
+	opts Options) []*graph.Node {
 	tokens, width := x.Shape().Dimensions[0]/groups, x.Shape().Dimensions[1]
 	room := min(tokens, max(1, int(math.Ceil(opts.CapacityFactor*float64(opts.TopK*tokens)/float64(experts)))))
 	x = graph.Reshape(x, groups, tokens, width)
 	g := x.Graph()
-	logits := graph.Einsum("gtd,de->gte", graph.ConvertDType(x, dtypes.Float32), graph.ConvertDType(gate, dtypes.Float32))
+	logits := graph.Einsum("gtd,de->gte", graph.ConvertDType(x, dtypes.Float32),
+		graph.ConvertDType(gate, dtypes.Float32))
 	probabilities := graph.Softmax(logits, -1)
 	_, chosen := graph.TopK(graph.StopGradient(probabilities), opts.TopK, -1)
-	choices := graph.TransposeAllAxes(graph.OneHot(chosen, experts, dtypes.Float32), 0, 2, 1, 3) // [groups, top, tokens, experts]
-	weight := graph.ReduceSum(graph.Mul(choices, graph.InsertAxes(probabilities, 1)), -1)        // [groups, top, tokens]
+	// [groups, top, tokens, experts]
+	choices := graph.TransposeAllAxes(graph.OneHot(chosen, experts, dtypes.Float32), 0, 2, 1, 3)
+	// [groups, top, tokens]
+	weight := graph.ReduceSum(graph.Mul(choices, graph.InsertAxes(probabilities, 1)), -1)
 	if opts.TopK > 1 {
 		weight = graph.Div(weight, graph.ReduceAndKeep(weight, graph.ReduceSum, 1))
 	}
@@ -84,8 +88,10 @@ func computeShard(x, gate *graph.Node, weights []*graph.Node, expert Expert, exp
 	before := graph.Reshape(graph.Sub(graph.CumSum(inOrder, 1), inOrder), groups, opts.TopK, tokens, experts)
 	place := graph.ReduceSum(graph.Mul(before, choices), -1) // [groups, top, tokens]
 	fits := graph.ConvertDType(graph.LessThan(place, graph.Const(g, float32(room))), dtypes.Float32)
-	places := graph.OneHot(graph.ConvertDType(place, dtypes.Int32), room, dtypes.Float32) // zeros for dropped assignments
-	var dispatch, combine *graph.Node                                                     // [groups, tokens, experts, room]
+	// zeros for dropped assignments
+	places := graph.OneHot(graph.ConvertDType(place, dtypes.Int32), room, dtypes.Float32)
+	// [groups, tokens, experts, room]
+	var dispatch, combine *graph.Node
 	for k := range opts.TopK {
 		of := func(x *graph.Node) *graph.Node { return graph.Squeeze(graph.SliceAxis(x, 1, graph.AxisElem(k)), 1) }
 		at := graph.Mul(graph.InsertAxes(of(choices), -1), graph.InsertAxes(of(places), 2))
@@ -101,7 +107,8 @@ func computeShard(x, gate *graph.Node, weights []*graph.Node, expert Expert, exp
 	dims := sent.Shape().Dimensions
 	y := expert(graph.Reshape(sent, dims[0], dims[1]*room, width), weights)
 	if y == nil || y.Rank() != 3 || y.Shape().Dimensions[0] != dims[0] || y.Shape().Dimensions[1] != dims[1]*room {
-		fail(fmt.Sprintf("the experts return %v for tokens of shape %v", y, []int{dims[0], dims[1] * room, width}), "return [experts, places, width]")
+		fail(fmt.Sprintf("the experts return %v for tokens of shape %v", y, []int{dims[0], dims[1] * room, width}),
+			"return [experts, places, width]")
 	}
 	y = graph.Reshape(y, dims[0], dims[1], room, y.Shape().Dimensions[2])
 	y = manual.AllToAll(y, 1, 0, opts.Axis) // all experts, the device's groups
@@ -109,7 +116,8 @@ func computeShard(x, gate *graph.Node, weights []*graph.Node, expert Expert, exp
 	y = graph.Reshape(y, groups*tokens, y.Shape().Dimensions[2])
 
 	mean := func(x *graph.Node) *graph.Node { return manual.AllReduce(x, manual.Mean, opts.Axis) }
-	share := mean(graph.MulScalar(graph.ReduceMean(graph.ReduceSum(choices, 1), 0, 1), 1/float64(opts.TopK))) // [experts]
+	// [experts]
+	share := mean(graph.MulScalar(graph.ReduceMean(graph.ReduceSum(choices, 1), 0, 1), 1/float64(opts.TopK)))
 	likely := mean(graph.ReduceMean(probabilities, 0, 1))
 	balance := graph.MulScalar(graph.ReduceAllSum(graph.Mul(share, likely)), float64(experts))
 	dropped := graph.OneMinus(mean(graph.ReduceAllMean(fits)))
@@ -119,30 +127,37 @@ func computeShard(x, gate *graph.Node, weights []*graph.Node, expert Expert, exp
 // validate sets the defaults of the options and returns the number of devices of the axis and the
 // number of experts.
 func validate(x, gate *graph.Node, weights []*graph.Node, expert Expert, opts *Options) (n, experts int) {
-	if x == nil || gate == nil || x.Rank() != 2 || gate.Rank() != 2 || gate.Shape().Dimensions[0] != x.Shape().Dimensions[1] {
-		fail(fmt.Sprintf("tokens %v and a gate %v", x, gate), "give [tokens, width] and [width, experts]")
+	if x == nil || gate == nil || x.Rank() != 2 || gate.Rank() != 2 ||
+		gate.Shape().Dimensions[0] != x.Shape().Dimensions[1] {
+		fail(fmt.Sprintf("tokens %v and a gate %v", x, gate), "pass [tokens, width] and [width, experts]")
 	}
 	if expert == nil {
-		fail("there is no function of the experts", "pass the function that computes them")
+		fail("the function of the experts is nil", "pass the function that computes them")
 	}
 	n, experts = manual.Size(x.Graph(), opts.Axis), gate.Shape().Dimensions[1]
 	tokens := x.Shape().Dimensions[0]
-	opts.TopK, opts.CapacityFactor, opts.Groups = cmp.Or(opts.TopK, 2), cmp.Or(opts.CapacityFactor, 1.25), cmp.Or(opts.Groups, n)
+	opts.TopK, opts.CapacityFactor, opts.Groups = cmp.Or(opts.TopK, 2), cmp.Or(opts.CapacityFactor, 1.25),
+		cmp.Or(opts.Groups, n)
 	switch {
 	case experts%n != 0:
-		fail(fmt.Sprintf("%d experts on %d devices", experts, n), "let the devices of the axis divide the experts")
+		fail(fmt.Sprintf("%d experts on %d devices", experts, n),
+			"use a number of experts that the number of devices divides")
 	case opts.TopK < 1 || opts.TopK > experts:
-		fail(fmt.Sprintf("a token is to go to %d of %d experts", opts.TopK, experts), fmt.Sprintf("use a number from 1 to %d", experts))
+		fail(fmt.Sprintf("Options.TopK is %d for %d experts", opts.TopK, experts),
+			fmt.Sprintf("use a number from 1 to %d", experts))
 	case !(opts.CapacityFactor > 0) || math.IsInf(opts.CapacityFactor, 1):
 		fail(fmt.Sprintf("a capacity of %v", opts.CapacityFactor), "use a number above 0, such as 1.25")
 	case opts.Groups < 1 || opts.Groups%n != 0:
-		fail(fmt.Sprintf("%d groups on %d devices", opts.Groups, n), "let the devices of the axis divide the groups")
+		fail(fmt.Sprintf("%d groups on %d devices", opts.Groups, n),
+			"use a number of groups that the number of devices divides")
 	case tokens == 0 || tokens%opts.Groups != 0:
-		fail(fmt.Sprintf("%d tokens in %d groups", tokens, opts.Groups), "let the groups divide the tokens")
+		fail(fmt.Sprintf("%d tokens in %d groups", tokens, opts.Groups),
+			"use a number of groups that divides the number of tokens")
 	}
 	for i, w := range weights {
 		if w == nil || w.Rank() == 0 || w.Shape().Dimensions[0] != experts {
-			fail(fmt.Sprintf("weights %d are %v for %d experts", i, w, experts), "give weights with the experts along dimension 0")
+			fail(fmt.Sprintf("weights %d are %v for %d experts", i, w, experts),
+				"pass weights with the experts along dimension 0")
 		}
 	}
 	return n, experts

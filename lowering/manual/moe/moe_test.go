@@ -119,7 +119,7 @@ func TestLayerErrors(t *testing.T) {
 		"weights 1 are": func(x, gate, up *graph.Node, _ *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {
 			return x, gate, []*graph.Node{up, x}
 		},
-		"give [tokens, width]": func(x, gate, up *graph.Node, _ *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {
+		"pass [tokens, width]": func(x, gate, up *graph.Node, _ *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {
 			return up, gate, nil
 		},
 		`axis "stage": the replica does not have it`: func(x, gate, up *graph.Node, opts *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {

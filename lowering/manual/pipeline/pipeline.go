@@ -37,20 +37,22 @@ type Stage func(x *graph.Node, weights []*graph.Node) *graph.Node
 // Run panics with an [*errkind.Fault].
 func Run(axis string, x *graph.Node, weights []*graph.Node, stage Stage, opts Options) *graph.Node {
 	if x == nil || x.Rank() == 0 {
-		fail("the batch has no dimension of rows", "give [batch, ...]")
+		fail("the batch is nil or a scalar", "pass [batch, ...]")
 	}
 	if stage == nil {
-		fail("there is no stage", "pass the function that computes a stage")
+		fail("the stage is nil", "pass the function that computes a stage")
 	}
 	n := manual.Size(x.Graph(), axis)
 	m, rows := cmp.Or(opts.Microbatches, n), x.Shape().Dimensions[0]
 	if m < 1 || rows%m != 0 || rows == 0 {
-		fail(fmt.Sprintf("%d microbatches of a batch of %d rows", m, rows), "let the number of microbatches divide the batch")
+		fail(fmt.Sprintf("%d microbatches of a batch of %d rows", m, rows),
+			"use a number of microbatches that divides the batch size")
 	}
 	in := []manual.Arg{manual.In(x)}
 	for i, w := range weights {
 		if w == nil || w.Rank() == 0 || w.Shape().Dimensions[0]%n != 0 {
-			fail(fmt.Sprintf("weights %d are %v for %d stages", i, w, n), "let the number of stages divide dimension 0")
+			fail(fmt.Sprintf("weights %d are %v for %d stages", i, w, n),
+				"use a dimension 0 that the number of stages divides")
 		}
 		in = append(in, manual.In(w, axis))
 	}
@@ -60,7 +62,8 @@ func Run(axis string, x *graph.Node, weights []*graph.Node, stage Stage, opts Op
 }
 
 // runRounds computes all rounds of one device.
-func runRounds(axis string, n, m int, x *graph.Node, weights []*graph.Node, stage Stage, keep remat.Policy) *graph.Node {
+func runRounds(axis string, n, m int, x *graph.Node, weights []*graph.Node, stage Stage,
+	keep remat.Policy) *graph.Node {
 	dims := x.Shape().Dimensions
 	parts := graph.Reshape(x, slices.Concat([]int{m, dims[0] / m}, dims[1:])...)
 	first := graph.Squeeze(graph.SliceAxis(parts, 0, graph.AxisElem(0)), 0)
@@ -85,7 +88,8 @@ func runRounds(axis string, n, m int, x *graph.Node, weights []*graph.Node, stag
 		}
 		y := stage(came, slices.Clone(l.Shared[1:]))
 		if y == nil || !y.Shape().Equal(came.Shape()) {
-			fail(fmt.Sprintf("a stage returns %v for %s", y, came.Shape()), "return the shape and the dtype that came in")
+			fail(fmt.Sprintf("a stage returns %v for %s", y, came.Shape()),
+				"return the shape and the dtype of the argument")
 		}
 		sent := y
 		if n > 1 {

@@ -92,11 +92,11 @@ func TestRunErrors(t *testing.T) {
 	for want, of := range map[string]func(x, w *graph.Node){
 		"5 microbatches of a batch of 12 rows":       func(x, w *graph.Node) { pipeline.Run("stage", x, nil, stage, pipeline.Options{Microbatches: 5}) },
 		"-1 microbatches":                            func(x, w *graph.Node) { pipeline.Run("stage", x, nil, stage, pipeline.Options{Microbatches: -1}) },
-		"the batch has no dimension":                 func(x, w *graph.Node) { pipeline.Run("stage", nil, nil, stage, pipeline.Options{}) },
-		"there is no stage":                          func(x, w *graph.Node) { pipeline.Run("stage", x, nil, nil, pipeline.Options{}) },
-		"let the number of stages divide":            func(x, w *graph.Node) { pipeline.Run("stage", x, []*graph.Node{w}, stage, pipeline.Options{}) },
+		"the batch is nil or a scalar":               func(x, w *graph.Node) { pipeline.Run("stage", nil, nil, stage, pipeline.Options{}) },
+		"the stage is nil":                           func(x, w *graph.Node) { pipeline.Run("stage", x, nil, nil, pipeline.Options{}) },
+		"that the number of stages divides":          func(x, w *graph.Node) { pipeline.Run("stage", x, []*graph.Node{w}, stage, pipeline.Options{}) },
 		`axis "model": the replica does not have it`: func(x, w *graph.Node) { pipeline.Run("model", x, nil, stage, pipeline.Options{}) },
-		"return the shape and the dtype that came in": func(x, w *graph.Node) {
+		"return the shape and the dtype of the argument": func(x, w *graph.Node) {
 			pipeline.Run("stage", x, nil, func(x *graph.Node, _ []*graph.Node) *graph.Node { return graph.ReduceAllSum(x) }, pipeline.Options{})
 		},
 	} {

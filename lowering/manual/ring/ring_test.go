@@ -78,7 +78,7 @@ func TestRingAttentionMatchesAttention(t *testing.T) {
 
 func TestAttentionErrors(t *testing.T) {
 	for want, of := range map[string]func(x func(dims ...int) *graph.Node){
-		"argument 1 is not of four dimensions": func(x func(dims ...int) *graph.Node) {
+		"argument 1 does not have four dimensions": func(x func(dims ...int) *graph.Node) {
 			ring.Attention("sequence", x(2, 8, 2, 4), nil, nil, ring.Options{})
 		},
 		"queries of shape": func(x func(dims ...int) *graph.Node) {
