@@ -36,13 +36,13 @@ func TestWhatCannotBeGeneratedIsRefused(t *testing.T) {
 		sampling generate.Sampling
 		want     string
 	}{
-		"no prompts":                         {nil, generate.Sampling{MaxTokens: 1}, "there are none"},
+		"no prompts":                         {nil, generate.Sampling{MaxTokens: 1}, "there are no prompts"},
 		"an empty prompt":                    {[][]int32{{1}, {}}, generate.Sampling{MaxTokens: 1}, "prompt 1 is empty"},
 		"an unknown token":                   {[][]int32{{1}, {2, 40}}, generate.Sampling{MaxTokens: 1}, "token 1 of prompt 1 is 40, but the vocabulary has 40 tokens"},
 		"a negative token":                   {[][]int32{{-1}}, generate.Sampling{MaxTokens: 1}, "token 0 of prompt 0 is -1"},
 		"a prompt that is long":              {[][]int32{make([]int32, 20)}, generate.Sampling{MaxTokens: 1}, "prompt 0 has 20 tokens and 1 more are requested, but the cache has room for 20"},
 		"more than the cache has":            {one, generate.Sampling{MaxTokens: 18}, "prompt 0 has 3 tokens and 18 more are requested, but the cache has room for 20"},
-		"no tokens to make":                  {one, generate.Sampling{}, "say how many tokens"},
+		"no tokens to make":                  {one, generate.Sampling{}, "set the maximum number of tokens"},
 		"a negative temperature":             {one, generate.Sampling{MaxTokens: 1, Temperature: -1}, "Sampling.Temperature"},
 		"a temperature of NaN":               {one, generate.Sampling{MaxTokens: 1, Temperature: math.NaN()}, "Sampling.Temperature"},
 		"a negative top k":                   {one, generate.Sampling{MaxTokens: 1, Temperature: 1, TopK: -1}, "Sampling.TopK"},
@@ -123,7 +123,7 @@ func TestModelsThatCannotGenerateAreRefused(t *testing.T) {
 		"has heads that do not divide": {func(rc *strategy.ReplicaContext, tokens *graph.Node, cache *generate.Cache) *graph.Node {
 			x := embedded(rc, tokens)
 			return cache.Attend(heads(x, 4), heads(x, 8), heads(x, 8))
-		}, nil, "with a multiple of the heads of keys"},
+		}, nil, "is a multiple of the number of key heads"},
 		"gives logits of another vocabulary": {func(rc *strategy.ReplicaContext, tokens *graph.Node, cache *generate.Cache) *graph.Node {
 			return graph.Slice(c.Logits(rc, tokens, cache), graph.AxisRange(), graph.AxisRange(), graph.AxisRange(0, 39))
 		}, nil, "not floats of [1 4 40] (rows, tokens, vocabulary)"},
@@ -153,7 +153,7 @@ func TestModelsThatCannotGenerateAreRefused(t *testing.T) {
 		require.NoError(t, err)
 		defer g.Close()
 		_, err = g.Generate(t.Context(), [][]int32{{1, 2, 3}}, generate.Sampling{MaxTokens: 2})
-		assert.ErrorContains(t, err, `it makes the variable "/emb", which the store did not have`)
+		assert.ErrorContains(t, err, `it creates the variable "/emb", but the store already has`)
 	})
 	t.Run("other shapes", func(t *testing.T) {
 		store := model.NewStore()
