@@ -51,7 +51,7 @@ var foreign = strings.Fields(`
 	DeepSeek StarCoder AdamW ZeRO WaveNet ResNet ResNeXt PointNet MobileNet FlowMatching SplitMix64 ByteLevel BpeTrainer
 	JobSet OpenTelemetry MaxText GoNB CrossSliceDimension GetPjrtApi RestartForceExitStatus MemAvailable MemTotal StableHLO CapEff AbortIncompleteMultipartUpload
 	xla.OpSharding xla.PrimitiveType xla.OpSharding.Type OpSharding OpShardings PrimitiveType HloModuleProtoWithConfig InitializeLog
-	trainer.OnExecCreation corpus.HeldOut corpus.Words first.Then TiB`)
+	trainer.OnExecCreation corpus.HeldOut corpus.Tokenizer first.Then TiB`)
 
 // wrong are the Go names of a text that nothing declares. of is the package that the text is in, nil
 // for a page.
