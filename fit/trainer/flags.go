@@ -168,10 +168,14 @@ func (f *Flags) Parse(args []string, w io.Writer) error {
 		value    int64
 		from, to int64
 	}{
-		{"steps", f.Steps, 1, 1 << 40}, {"batch", int64(f.Batch), 0, 1 << 30}, {"accumulate", int64(f.Accumulate), 1,
-			1 << 20},
-		{"replay", f.Replay, 0, 1 << 40}, {"save-every", f.SaveEvery, 0, 1 << 40}, {"devices", int64(f.Devices), 0,
-			256}, {"replicas", int64(f.Replicas), 0, 1 << 20}, {"logical", int64(f.Logical), 1, 1 << 20},
+		{"steps", f.Steps, 1, 1 << 40},
+		{"batch", int64(f.Batch), 0, 1 << 30},
+		{"accumulate", int64(f.Accumulate), 1, 1 << 20},
+		{"replay", f.Replay, 0, 1 << 40},
+		{"save-every", f.SaveEvery, 0, 1 << 40},
+		{"devices", int64(f.Devices), 0, 256},
+		{"replicas", int64(f.Replicas), 0, 1 << 20},
+		{"logical", int64(f.Logical), 1, 1 << 20},
 	} {
 		if v.value < v.from || v.value > v.to {
 			return usageError(fmt.Sprintf("give a number from %d to %d", v.from, v.to), "-%s %d", v.flag, v.value)
