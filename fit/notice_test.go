@@ -145,9 +145,9 @@ func TestASaveThatDoesNotFitIsSaid(t *testing.T) {
 			return nil
 		}))
 	require.Error(t, err)
-	assert.Contains(t, said.String(), "a save takes longer than the process is given")
+	assert.Contains(t, said.String(), "a save takes longer than the grace period")
 	assert.Equal(t, 1, bytes.Count(said.Bytes(), []byte("a save takes longer")), "once")
-	assert.Contains(t, said.String(), "may not be done before the process is ended")
+	assert.Contains(t, said.String(), "may not be complete before the process is ended")
 	assert.Contains(t, said.String(), `reason=quota`)
 	assert.Contains(t, said.String(), `"last checkpoint"=3`)
 }

@@ -111,7 +111,7 @@ func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
 	path := t.TempDir() + "/record.jsonl"
 	appendRecord(path, at(phase.Compiling, "other", 700000), 300*time.Second)
 	appendRecord(path, at(phase.Compiling, "elm", 708000), 200*time.Second)
-	const advice = " Ctrl-C is safe: it loses this compilation, and of a run what is not saved yet. " +
+	const advice = " Ctrl-C is safe: it loses only this compilation and the unsaved steps of a run. " +
 		"Layers of one shape in a loop (loop.Layers) make a program, and its compilation, much shorter.\n"
 	lines := func(record string, text int, d time.Duration, width int) string {
 		var w bytes.Buffer

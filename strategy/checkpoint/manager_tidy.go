@@ -305,7 +305,7 @@ func (m *Manager) warnUnverified(f *stepFolder, save string, manifestErr error) 
 		Class: errkind.KindOr(manifestErr, errkind.DataLossError)}
 	if text := err.Error(); !m.loggedWarnings[text] {
 		m.loggedWarnings[text] = true
-		m.opts.Logger.Warn("checkpoint: an unverified object is kept", "error", err)
+		m.opts.Logger.Warn("checkpoint: an object that could not be verified is kept", "error", err)
 	}
 }
 
