@@ -100,7 +100,7 @@ func TestLayerErrors(t *testing.T) {
 		"6 experts on 4 devices": func(x, gate, up *graph.Node, _ *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {
 			return x, graph.SliceAxis(gate, 1, graph.AxisRange(0, 6)), nil
 		},
-		"to go to 9 of 8 experts": func(x, gate, up *graph.Node, opts *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {
+		"Options.TopK is 9 for 8 experts": func(x, gate, up *graph.Node, opts *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {
 			opts.TopK = 9
 			return x, gate, []*graph.Node{up}
 		},
