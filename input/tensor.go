@@ -6,6 +6,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/dtypes/float16"
 
@@ -178,6 +179,10 @@ func (t Tensor) Kind() Kind {
 	}
 	return t.data.kind()
 }
+
+// DType returns the dtype of GoMLX's compute module. It returns false for strings and the zero
+// Tensor.
+func (t Tensor) DType() (dtypes.DType, bool) { return t.Kind().DType() }
 
 // Rank returns the number of axes.
 func (t Tensor) Rank() int { return len(t.dims) }

@@ -144,7 +144,7 @@ func trainEpochs(ctx context.Context, strat *strategy.TPUStrategy, ds input.Data
 	if err != nil {
 		return nil, err
 	}
-	opts, err := strat.InputOptions()
+	opts, err := feed.InputOptions(strat)
 	if err != nil {
 		return nil, err
 	}

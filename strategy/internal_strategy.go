@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -87,6 +88,9 @@ func (m internalStrategy) DeviceNames() (devices [][]string, hosts []string, dev
 	}
 	return devices, hosts, m.runtime.Topology().NumTPUsPerTask()
 }
+
+// Logger returns the logger of the options, or nil.
+func (m internalStrategy) Logger() *slog.Logger { return m.opts.Logger }
 
 // Runtime returns the runtime of the strategy's devices.
 func (m internalStrategy) Runtime() *engine.Runtime { return m.runtime }

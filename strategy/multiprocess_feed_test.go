@@ -23,7 +23,7 @@ func TestProcessesFeedAheadOfTheStep(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	const batches = 6
 	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		o, err := s.InputOptions()
+		o, err := feed.InputOptions(s)
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func TestInputNeedsReplicasInTheOrderOfTheProcesses(t *testing.T) {
 	require.NoError(t, err)
 	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Assignment: mixed}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		assert.Equal(t, [][]int{{0, 2}, {1, 3}}, s.ProcessReplicas())
-		_, err := s.InputOptions()
+		_, err := feed.InputOptions(s)
 		var option *strategy.OptionError
 		assert.ErrorAs(t, err, &option)
 		// Calls without package feed do not have this limit.
@@ -159,7 +159,7 @@ func TestHostsShareADatasetUntilItEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sums, steps := make([]int64, 4), make([]int, 4)
 			strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 4}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-				o, err := s.InputOptions()
+				o, err := feed.InputOptions(s)
 				if err != nil {
 					return err
 				}

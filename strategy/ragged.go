@@ -10,7 +10,6 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -21,8 +20,8 @@ import (
 // dimension, and its actual shapes are stored with it.
 
 // copyInputTensor copies a tensor of package input to a GoMLX tensor.
-func copyInputTensor(op string, t input.Tensor) (*tensors.Tensor, error) {
-	dtype, ok := t.Kind().DType()
+func copyInputTensor(op string, t hostArray) (*tensors.Tensor, error) {
+	dtype, ok := t.DType()
 	if !ok {
 		return nil, newDTypeError(op, t)
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
 	"github.com/tpustrategy/tpustrategy/pjrt"
-	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 )
 
 // SavedStep returns the step in the form of a step file.
@@ -111,7 +110,7 @@ func (m internalStrategy) Target(fail saved.Fail) (t saved.Target, err error) {
 	t = saved.Target{Topology: topology.Name(), Mesh: topology.MeshShape(), IDs: s.assignment.DeviceIDs(), Coordinates: s.assignment.CoreAssignment()}
 	if s.slice != nil {
 		t.Devices = s.slice.Info().Kind
-		t.Plugin, err = cache.PluginIdentity(s.slice.Plugin(), s.slice.Description().PlatformName(), "")
+		t.Plugin, err = s.slice.Plugin().Identity(s.slice.Description().PlatformName(), "")
 		return t, err
 	}
 	client := s.runtime.System.Client()
@@ -119,6 +118,6 @@ func (m internalStrategy) Target(fail saved.Fail) (t saved.Target, err error) {
 		return t, fail(saved.Misfit{Problem: saved.Unsupported, Detail: "the system has no client of a plugin"})
 	}
 	t.Devices = s.runtime.All[0].Kind()
-	t.Plugin, err = cache.PluginIdentity(client.Plugin(), client.PlatformName(), "")
+	t.Plugin, err = client.Plugin().Identity(client.PlatformName(), "")
 	return t, err
 }

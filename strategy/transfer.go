@@ -10,7 +10,6 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/engine"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -74,8 +73,8 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 		return nil, fault.New(errkind.ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
 	}
 	b := batchSplitter{s, len(values) != s.replicas, a}
-	if all, ok := inputTensors(values); ok {
-		return b.putInputTensors(ctx, all)
+	if all, ok := hostArrays(values); ok {
+		return b.putHostArrays(ctx, all)
 	}
 	all := make([]*tensors.Tensor, len(values))
 	for i, value := range values {
@@ -123,22 +122,36 @@ func (b batchSplitter) shareOf(replica int) int {
 	return i
 }
 
-// inputTensors converts values that are all tensors of package input with the same shape and kind.
-func inputTensors(values []any) ([]input.Tensor, bool) {
-	all := make([]input.Tensor, len(values))
+// hostArray is a host tensor that is not a GoMLX tensor: [input.Tensor].
+type hostArray interface {
+	// DType returns false for a tensor that no device can store.
+	DType() (dtypes.DType, bool)
+	Dims() []int
+	Bytes() []byte
+	String() string
+}
+
+// hostArrays converts values that are all host arrays with the same shape and dtype.
+func hostArrays(values []any) ([]hostArray, bool) {
+	all := make([]hostArray, len(values))
 	for i, value := range values {
-		var ok bool
-		if all[i], ok = value.(input.Tensor); !ok || !all[i].Like(all[0]) {
+		x, ok := value.(hostArray)
+		if !ok {
+			return nil, false
+		}
+		all[i] = x
+		dtype, _ := x.DType()
+		if first, _ := all[0].DType(); dtype != first || !slices.Equal(x.Dims(), all[0].Dims()) {
 			return nil, false
 		}
 	}
 	return all, true
 }
 
-// putInputTensors is like put for tensors of package input with the same shape. Large tensors are copied in
+// putHostArrays is like put for tensors of package input with the same shape. Large tensors are copied in
 // parallel.
-func (b batchSplitter) putInputTensors(ctx context.Context, all []input.Tensor) (*PerReplica, error) {
-	dtype, ok := all[0].Kind().DType()
+func (b batchSplitter) putHostArrays(ctx context.Context, all []hostArray) (*PerReplica, error) {
+	dtype, ok := all[0].DType()
 	if !ok {
 		return nil, newDTypeError("per-replica value", all[0])
 	}
@@ -152,7 +165,7 @@ func (b batchSplitter) putInputTensors(ctx context.Context, all []input.Tensor) 
 }
 
 // newDTypeError returns the error for a tensor of package input that cannot be stored on a device.
-func newDTypeError(op string, t input.Tensor) error {
+func newDTypeError(op string, t hostArray) error {
 	return fault.New(errkind.TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", t)
 }
 
@@ -238,7 +251,7 @@ func (s *TPUStrategy) newUploadedValue(perReplica bool, dtype dtypes.DType, shap
 // toReplicaTensor converts one replica's argument to a tensor: a tensor of package input, or an
 // operand that copyHost accepts.
 func toReplicaTensor(ctx context.Context, s *TPUStrategy, op string, x any) (*tensors.Tensor, error) {
-	if t, ok := x.(input.Tensor); ok {
+	if t, ok := x.(hostArray); ok {
 		return copyInputTensor(op, t)
 	}
 	return operandOf(x).copyHost(ctx, s)

@@ -59,7 +59,7 @@ func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) 
 	if _, err := eager.Of(s.TPUStrategy).Scope(ctx); err != nil {
 		return nil, err
 	}
-	opts, err := s.InputOptions()
+	opts, err := feed.InputOptions(s.TPUStrategy)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
-	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 )
 
 // Keeper compiles where a strategy does, in this process, and keeps what comes of programs that are
@@ -69,6 +68,6 @@ func identify(topology *pjrt.Topology) (slice, build string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	build, err = cache.PluginIdentity(plugin, topology.PlatformName(), topology.PlatformVersion())
+	build, err = plugin.Identity(topology.PlatformName(), topology.PlatformVersion())
 	return string(described), build, err
 }

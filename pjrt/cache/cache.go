@@ -89,7 +89,7 @@ func (c *Cache) clientIdentity(client *pjrt.Client) (string, error) {
 	if last := c.lastIdentity.Load(); last != nil && last.client == ref {
 		return last.identity, nil
 	}
-	identity, err := Identity(client)
+	identity, err := client.Identity()
 	if err == nil {
 		c.lastIdentity.Store(&cachedIdentity{ref, identity})
 	}

@@ -12,9 +12,9 @@ import (
 
 func TestIdentityContainsBuild(t *testing.T) {
 	client := plugintest.CPU(t, 1)
-	one, err := cache.Identity(client)
+	one, err := client.Identity()
 	require.NoError(t, err)
-	two, err := cache.Identity(plugintest.CPU(t, 4))
+	two, err := plugintest.CPU(t, 4).Identity()
 	require.NoError(t, err)
 	assert.Equal(t, one, two)
 	assert.Contains(t, one, "cpu; PJRT 0.")
@@ -25,7 +25,7 @@ func TestIdentityIsReadOncePerClient(t *testing.T) {
 	c := open(t, t.TempDir(), cache.Options{})
 	for _, devices := range []int{1, 4} {
 		client := plugintest.CPU(t, devices)
-		want, err := cache.Identity(client)
+		want, err := client.Identity()
 		require.NoError(t, err)
 		for range 2 {
 			got, err := cache.IdentityOf(c, client)

@@ -41,7 +41,7 @@ func ExampleExtended_MakeNumpyDataset() {
 	defer done()
 
 	ds := strategytest.OK(eager.Of(strat).MakeNumpyDataset([]float32{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}))
-	iterator := strategytest.OK(feed.Iterate(ctx, strat, strategytest.OK(input.Distribute(ds.Batch(2, false), strategytest.OK(strat.InputOptions())))))
+	iterator := strategytest.OK(feed.Iterate(ctx, strat, strategytest.OK(input.Distribute(ds.Batch(2, false), strategytest.OK(feed.InputOptions(strat))))))
 	defer iterator.Close()
 	fmt.Println(ds.Info().Spec, strategytest.Locals(strat, strategytest.OK(iterator.Next(ctx))))
 	// Output: float32[] [[1] [1]]
@@ -162,7 +162,7 @@ func ExampleExtended_RunStepsOnIterator() {
 	strat, done := strategytest.Example(2, 1)
 	defer done()
 
-	iterator := strategytest.OK(feed.Iterate(ctx, strat, strategytest.OK(input.Distribute(input.Range(12).Batch(2, true), strategytest.OK(strat.InputOptions())))))
+	iterator := strategytest.OK(feed.Iterate(ctx, strat, strategytest.OK(input.Distribute(input.Range(12).Batch(2, true), strategytest.OK(feed.InputOptions(strat))))))
 	defer iterator.Close()
 	m := strategytest.OK(eager.Of(strat).RunStepsOnIterator(ctx, func(ctx context.Context, m *eager.MultiStepContext, inputs any) error {
 		if err := m.SetLastStepOutput(ctx, "inputs", inputs); err != nil {

@@ -34,7 +34,7 @@ type DistributeOptions struct {
 }
 
 func (o DistributeOptions) inputOptions(s *strategy.TPUStrategy) (input.Options, error) {
-	opts, err := s.InputOptions()
+	opts, err := InputOptions(s)
 	opts.Policy, opts.Rule, opts.Epoch = o.Policy, o.Rule, o.Epoch
 	opts.KeepOnHost = o.KeepOnHost
 	for i, a := range o.Arguments {
@@ -51,7 +51,7 @@ func (o DistributeOptions) inputOptions(s *strategy.TPUStrategy) (input.Options,
 // Distribute distributes the global batches of a dataset to the replicas, like TensorFlow's
 // experimental_distribute_dataset. The dataset must be batched with the global batch size along
 // dimension 0. Distribute calls input.Distribute with the strategy's
-// [strategy.TPUStrategy.InputOptions] and returns the errors of both. [Iterate] copies the batches
+// [InputOptions] and returns the errors of both. [Iterate] copies the batches
 // to the devices when they are requested, and [New] copies them ahead.
 func Distribute(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions) (*input.DistributedDataset, error) {
 	opts, err := o.inputOptions(s)
@@ -87,7 +87,7 @@ func DistributeAhead(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOpti
 // DistributeFromFunction calls fn for this process's dataset, whose elements are batches for single
 // replicas. In each step every replica receives the next element. It is TensorFlow's
 // experimental_distribute_datasets_from_function. It calls input.FromFunction with the strategy's
-// [strategy.TPUStrategy.InputOptions] and returns the errors of both.
+// [InputOptions] and returns the errors of both.
 func DistributeFromFunction(s *strategy.TPUStrategy, fn func(input.Context) (input.Dataset, error),
 	o DistributeOptions) (*input.DistributedDataset, error) {
 	opts, err := o.inputOptions(s)

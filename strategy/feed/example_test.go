@@ -17,7 +17,7 @@ func ExampleIterate() {
 	strat, done := strategytest.Example(2, 1)
 	defer done()
 
-	distributed := strategytest.OK(input.Distribute(input.Range(10).Batch(4, false), strategytest.OK(strat.InputOptions())))
+	distributed := strategytest.OK(input.Distribute(input.Range(10).Batch(4, false), strategytest.OK(feed.InputOptions(strat))))
 	iterator := strategytest.OK(feed.Iterate(ctx, strat, distributed))
 	defer iterator.Close()
 	for {
@@ -42,7 +42,7 @@ func ExampleIterate_fromFunction() {
 	distributed := strategytest.OK(input.FromFunction(func(c input.Context) (input.Dataset, error) {
 		size, err := c.PerReplicaBatchSize(8)
 		return input.Range(16).Batch(size, true).Shard(c.NumInputPipelines, c.InputPipelineID), err
-	}, strategytest.OK(strat.InputOptions())))
+	}, strategytest.OK(feed.InputOptions(strat))))
 	iterator := strategytest.OK(feed.Iterate(ctx, strat, distributed))
 	defer iterator.Close()
 	fmt.Println(distributed.Spec())

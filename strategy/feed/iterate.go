@@ -36,7 +36,7 @@ func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedD
 		return nil, err
 	}
 	if numLocal := len(s.LocalReplicas()); d.LocalReplicas() != numLocal {
-		return nil, fault.New(errkind.ValueError, "iterate", "distribute the dataset by InputOptions",
+		return nil, fault.New(errkind.ValueError, "iterate", "distribute the dataset with feed.InputOptions",
 			"input for %d replicas, of which %d are here", d.LocalReplicas(), numLocal)
 	}
 	steps, err := d.Open(ctx)

@@ -49,7 +49,7 @@ type header struct {
 	ConstantBytes uint64 `json:"constant_bytes,omitempty"`
 }
 
-// target is the JSON form of a saved.Target. Plugin is the identity of [cache.PluginIdentity].
+// target is the JSON form of a saved.Target. Plugin is the identity of [pjrt.Plugin.Identity].
 type target struct {
 	Plugin      string              `json:"plugin"`
 	Devices     string              `json:"devices"`

@@ -94,7 +94,7 @@ func mlpStepPrefetch(ctx context.Context, r *rig) (result row, err error) {
 	if err != nil {
 		return row{}, err
 	}
-	opts, err := m.strat.InputOptions()
+	opts, err := feed.InputOptions(m.strat)
 	if err != nil {
 		return row{}, err
 	}

@@ -1,4 +1,4 @@
-package cache
+package pjrt
 
 import (
 	"bufio"
@@ -14,24 +14,23 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/internal/files"
-	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Identity returns a description of everything that a serialized program depends on in a client:
-// the build of the plugin, its API version, the platform version and, on CPUs, the instruction set.
+// Identity returns a description of everything that a serialized program depends on in a client: the
+// build of the plugin, its API version, the platform version and, on CPUs, the instruction set.
 // Loading a serialized program of another identity may crash the process.
-func Identity(client *pjrt.Client) (string, error) {
-	return PluginIdentity(client.Plugin(), client.PlatformName(), client.PlatformVersion())
+func (c *Client) Identity() (string, error) {
+	return c.Plugin().Identity(c.PlatformName(), c.PlatformVersion())
 }
 
-// PluginIdentity returns the [Identity] of a client of the plugin with this platform name and
+// Identity returns the [Client.Identity] of a client of the plugin with this platform name and
 // version, without opening a client.
-func PluginIdentity(plugin *pjrt.Plugin, platform, version string) (string, error) {
-	build, err := buildID(plugin.Path())
+func (p *Plugin) Identity(platform, version string) (string, error) {
+	build, err := buildID(p.Path())
 	if err != nil {
-		return "", opError("identify the plugin's build", err)
+		return "", opError("identify the plugin's build", "", err)
 	}
-	identity := fmt.Sprintf("%s; PJRT %v; build %s; %s", platform, plugin.APIVersion(), build,
+	identity := fmt.Sprintf("%s; PJRT %v; build %s; %s", platform, p.APIVersion(), build,
 		strings.Join(strings.Fields(version), " "))
 	if platform == "cpu" {
 		identity += "; " + runtime.GOARCH + " " + instructionSet()

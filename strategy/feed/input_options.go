@@ -1,0 +1,59 @@
+package feed
+
+import (
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/engine"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// InputOptions returns options for input.Distribute that select the data of this process's
+// replicas. The processes vote on the end of the data. Processes that share a replica count as one
+// process and read the same data. InputOptions returns a [*strategy.OptionError] if the processes do not
+// have the same number of replicas each, in order, because package input distributes data in that
+// way.
+//
+// The vote is an exchange between the processes, launched where the input is read. Input that a
+// goroutine prefetches must not vote: use data that ends at the same step on every process, such as
+// one dataset that is distributed over the processes, or a repeated dataset.
+func InputOptions(s *strategy.TPUStrategy) (input.Options, error) {
+	internal := engine.Internal(s)
+	runtime, numReplicas := internal.Runtime(), s.NumReplicasInSync()
+	o := input.Options{Replicas: numReplicas, Processes: runtime.Count, Process: runtime.Process, PerWorkerOnly: true, Logger: internal.Logger()}
+	if !runtime.Several() {
+		o.Processes, o.Process = 1, 0
+		return o, nil
+	}
+	o.AnyProcess = s.AnyProcess
+	if replica, ok := sharedReplica(s); ok {
+		o.Processes, o.Process = numReplicas, replica
+		return o, nil
+	}
+	next := 0
+	for i, replicas := range s.ProcessReplicas() {
+		if len(replicas) != numReplicas/runtime.Count || replicas[0] != next {
+			return o, &strategy.OptionError{Option: "Assignment", Reason: fmt.Sprintf(
+				"process %d has replicas %v of %d; input needs them in order, %d for each of %d processes",
+				i, replicas, numReplicas, numReplicas/runtime.Count, runtime.Count)}
+		}
+		next += len(replicas)
+	}
+	return o, nil
+}
+
+// sharedReplica returns the one replica of this process, if there are more processes than replicas
+// and each replica is shared by the same number of consecutive processes.
+func sharedReplica(s *strategy.TPUStrategy) (replica int, ok bool) {
+	runtime, numReplicas := engine.Internal(s).Runtime(), s.NumReplicasInSync()
+	count := runtime.Count
+	if count <= numReplicas || count%numReplicas != 0 {
+		return 0, false
+	}
+	for i, replicas := range s.ProcessReplicas() {
+		if len(replicas) != 1 || replicas[0] != i/(count/numReplicas) {
+			return 0, false
+		}
+	}
+	return runtime.Process / (count / numReplicas), true
+}
