@@ -158,7 +158,7 @@ func Distribute(ds Dataset, opts Options) (*DistributedDataset, error) {
 		isShared: p.isShared, policy: p.policy, rule: p.rule, cardinality: p.cardinality,
 		maxRows: Unknown, globalBatch: p.globalBatch, splitsGlobalBatch: true, isBatched: p.isBatched}
 	if p.globalBatch >= 1 {
-		_, d.maxRows = ChunkRange(p.globalBatch, opts.Replicas, 0)
+		_, d.maxRows = chunk.Range(p.globalBatch, opts.Replicas, 0)
 	}
 	d.newStreams = func(job jobSize, process int) ([]Dataset, bool, error) {
 		p, err := newPipeline(job, process)

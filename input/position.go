@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/chunk"
 )
 
 // The pipelines of a run depend on its numbers of replicas and processes, which determine their
@@ -98,7 +99,7 @@ func (s *Steps) maxRowsAt(p position, streams []Dataset) int {
 		if p.isShared || p.job.processes == 1 || splitterOf(p.streams[0]).sharesBatch {
 			return s.dataset.maxRows
 		}
-		_, rows = ChunkRange(s.dataset.globalBatch, p.job.replicas, 0)
+		_, rows = chunk.Range(s.dataset.globalBatch, p.job.replicas, 0)
 	}
 	if s.plan.numChunks == 0 || rows < 1 {
 		return s.dataset.maxRows

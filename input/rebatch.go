@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/tpustrategy/tpustrategy/internal/chunk"
 )
 
 // SplitRule specifies how batches are split between replicas. TensorFlow has the same two rules in
@@ -126,13 +128,6 @@ func (r SplitRule) String() string {
 	return fmt.Sprintf("SplitRule(%d)", uint8(r))
 }
 
-// ChunkRange returns the rows start to end-1 of chunk i of n of a batch, by the rule [Chunks]: each
-// chunk has ceil(rows/n) rows, and the last chunks may be shorter or empty.
-func ChunkRange(rows, n, i int) (start, end int) {
-	size := (rows + n - 1) / n
-	return min(i*size, rows), min((i+1)*size, rows)
-}
-
 // BatchSizes returns the sizes, in rows, into which one process splits its stream under the rule
 // [Sizes]. It is TensorFlow's batch_sizes_for_worker. There is one size for each replica of all
 // processes, and the sizes sum to the global batch size. The process uses the list cyclically: each
@@ -216,7 +211,7 @@ func chunkOf(e Element, n, i int) (Element, error) {
 		if t.Rank() == 0 {
 			return Tensor{}, notBatchedError(path, t.Spec())
 		}
-		return t.Rows(ChunkRange(t.dims[0], n, i))
+		return t.Rows(chunk.Range(t.dims[0], n, i))
 	})
 }
 

@@ -47,18 +47,3 @@ func TestBatchSizesOfEveryStepAreTheGlobalBatch(t *testing.T) {
 		}
 	}
 }
-
-// TestChunkRangesCoverABatch compares the ranges of the rule Chunks with the splits of TensorFlow.
-func TestChunkRangesCoverABatch(t *testing.T) {
-	for rows, want := range map[int][][2]int{
-		8: {{0, 2}, {2, 4}, {4, 6}, {6, 8}},
-		5: {{0, 2}, {2, 4}, {4, 5}, {5, 5}},
-		2: {{0, 1}, {1, 2}, {2, 2}, {2, 2}},
-		0: {{0, 0}, {0, 0}, {0, 0}, {0, 0}},
-	} {
-		for i := range want {
-			start, end := input.ChunkRange(rows, len(want), i)
-			assert.Equal(t, want[i], [2]int{start, end}, "chunk %d of %d rows", i, rows)
-		}
-	}
-}

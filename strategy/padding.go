@@ -12,7 +12,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/chunk"
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -180,11 +180,11 @@ func (p *program) truncateResult(result int, v *deviceValue, values []Value) {
 }
 
 // unevenShapes returns the shapes of the replicas' shares of a batch, split by the rule
-// [input.Chunks].
+// input.Chunks.
 func (b batchSplitter) unevenShapes(batch []int) [][]int {
 	all := make([][]int, b.replicas)
 	for r := range all {
-		start, end := input.ChunkRange(batch[0], b.replicas, r)
+		start, end := chunk.Range(batch[0], b.replicas, r)
 		all[r] = slices.Clone(batch)
 		all[r][0] = end - start
 	}

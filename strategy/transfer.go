@@ -122,7 +122,7 @@ func (b batchSplitter) shareOf(replica int) int {
 	return i
 }
 
-// hostArray is a host tensor that is not a GoMLX tensor: [input.Tensor].
+// hostArray is a host tensor that is not a GoMLX tensor, such as input.Tensor.
 type hostArray interface {
 	// DType returns false for a tensor that no device can store.
 	DType() (dtypes.DType, bool)
