@@ -46,11 +46,13 @@ func assignBlocks(topology tpu.Topology, replicas, logicalDevices int, bySlice b
 	}
 	if replicas == 0 {
 		var err error
-		if replicas, err = (tpu.AssignmentOptions{ComputationShape: shape, BySlice: bySlice}).MaxReplicas(topology); err != nil {
+		if replicas, err = (tpu.AssignmentOptions{ComputationShape: shape,
+			BySlice: bySlice}).MaxReplicas(topology); err != nil {
 			return tpu.DeviceAssignment{}, &OptionError{Option: "LogicalDevices", Reason: "does not fit", Err: err}
 		}
 	}
-	assignment, err := tpu.BuildDeviceAssignment(topology, tpu.AssignmentOptions{ComputationShape: shape, Replicas: replicas, BySlice: bySlice})
+	assignment, err := tpu.BuildDeviceAssignment(topology, tpu.AssignmentOptions{ComputationShape: shape,
+		Replicas: replicas, BySlice: bySlice})
 	if err != nil {
 		return tpu.DeviceAssignment{}, &OptionError{Option: "Replicas", Reason: "does not fit", Err: err}
 	}
@@ -95,7 +97,8 @@ func checkSlices(topology tpu.Topology, assignment tpu.DeviceAssignment, opts Op
 		return nil
 	}
 	opts.Logger.Warn("strategy: logical devices of a replica are on several slices: what they say to each other in each layer crosses the data-center network; "+
-		"set Options.BySlice, or take fewer logical devices", "replicas", len(spanning), "of", assignment.NumReplicas(), "first", spanning[0],
+		"set Options.BySlice, or take fewer logical devices", "replicas", len(spanning), "of",
+		assignment.NumReplicas(), "first", spanning[0],
 		"logical_devices", assignment.NumCoresPerReplica(), "slices", topology.NumSlices())
 	return nil
 }

@@ -155,7 +155,8 @@ func (f *Function) readHostTensors(batch []any) error {
 		}
 		tensor, err := hostTensor(arg)
 		if err != nil {
-			return &ArgumentError{Function: f.opts.Name, Argument: i, Reason: fmt.Sprintf("a host value of type %T", arg), Hint: argumentHint(arg), Err: err}
+			return &ArgumentError{Function: f.opts.Name, Argument: i, Reason: fmt.Sprintf("a host value of type %T",
+				arg), Hint: argumentHint(arg), Err: err}
 		}
 		f.batches.hosts[i] = tensor
 	}
@@ -172,7 +173,8 @@ func (b *batchBinding) accepts(batch []any, hosts []*tensors.Tensor) bool {
 		switch host := hosts[i]; {
 		case (host != nil) != (slot.value != nil):
 			return false
-		case host != nil && (host.DType() != slot.host.DType || !slices.Equal(host.Shape().Dimensions, slot.host.Dimensions)):
+		case host != nil && (host.DType() != slot.host.DType || !slices.Equal(host.Shape().Dimensions,
+			slot.host.Dimensions)):
 			return false
 		case host == nil && !batch[i].(Value).base().sameSignature(slot.signature):
 			return false
@@ -189,7 +191,8 @@ func (b *batchBinding) uploadBatch(ctx context.Context, batch []any, hosts []*te
 		var err error
 		reason := "not copied"
 		if host != nil {
-			buffers, err = b.slots[i].upload(ctx, host, batchSplitter{f.strategy, f.opts.LocalBatch, f.argumentAnnotation(i)})
+			buffers, err = b.slots[i].upload(ctx, host, batchSplitter{f.strategy, f.opts.LocalBatch,
+				f.argumentAnnotation(i)})
 		} else {
 			reason = "a closed value"
 			buffers, err = batch[i].(Value).base().openBuffers()

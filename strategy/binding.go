@@ -122,7 +122,7 @@ func (b *Binding) updateBorrowed(ctx context.Context) error {
 	return old.close()
 }
 
-// launchLocked is Launch with the lock held.
+// launchLocked implements Launch. The caller has locked launchLock.
 func (b *Binding) launchLocked(ctx context.Context) error {
 	p := b.program
 	s := p.function.strategy
@@ -159,11 +159,13 @@ func (b *Binding) launchLocked(ctx context.Context) error {
 	return nil
 }
 
-// dropBusyResults reports whether a launch failed because a reader uses a result of the previous launch. In
-// that case it leaves the results to the reader, and the next launch creates new ones.
+// dropBusyResults checks whether a launch failed because a reader uses a result of the previous
+// launch. If so, it transfers the results to the reader, so that the next launch creates new
+// results, and returns true.
 func (b *Binding) dropBusyResults(err error) bool {
 	var wrong *pjrt.ArgumentError
-	if b.results == nil || !errors.Is(err, pjrt.ErrBusy) || !errors.As(err, &wrong) || !wrong.IsResult || wrong.Index >= b.program.results {
+	if b.results == nil || !errors.Is(err, pjrt.ErrBusy) || !errors.As(err, &wrong) || !wrong.IsResult ||
+		wrong.Index >= b.program.results {
 		return false
 	}
 	for _, v := range b.results {

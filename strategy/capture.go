@@ -147,10 +147,12 @@ func (c *capture) requireOwn(op string) {
 }
 
 // setVariable writes x, which is already aggregated.
-func (rc *ReplicaContext) setVariable(op string, c *capture, x *graph.Node, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
+func (rc *ReplicaContext) setVariable(op string, c *capture, x *graph.Node,
+	apply func(old, x *graph.Node) *graph.Node) *graph.Node {
 	c.requireOwn(op)
 	if !x.Shape().Equal(c.value.Shape()) {
-		panic(fault.New(errkind.ValueError, op, "give a value of the variable's shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), c.value.Shape()))
+		panic(fault.New(errkind.ValueError, op, "give a value of the variable's shape and dtype",
+			"a value of shape %s for a variable of shape %s", x.Shape(), c.value.Shape()))
 	}
 	rc.requireMain(op)
 	return c.write(apply(c.value, x))
@@ -261,8 +263,8 @@ func (rc *ReplicaContext) selectReplica(replica, x *graph.Node) *graph.Node {
 	return spmd.AllReduce(graph.Where(here, x, zeros), spmd.Broadcast)
 }
 
-// requireReplicaCode panics with [ErrContext] after the trace, inside a merge call and for nodes of another
-// graph.
+// requireReplicaCode panics with [ErrContext] after the trace, inside a merge call and for nodes of
+// another graph.
 func (rc *ReplicaContext) requireReplicaCode(op string, nodes ...*graph.Node) {
 	rc.requireTracing(op, nodes...)
 	if rc.state.Merging {

@@ -55,13 +55,15 @@ type phaseReporter struct {
 	current phase.Phase
 }
 
-// phaseReporter returns the reporter for one program. It may be nil; its methods accept a nil receiver.
+// phaseReporter returns the reporter for one program. It may be nil; its methods accept a nil
+// receiver.
 func (f *Function) newPhaseReporter() *phaseReporter {
 	s := f.strategy
 	if s.opts.Phases == nil || f.opts.own {
 		return nil
 	}
-	return &phaseReporter{s.opts.Phases, phase.Phase{Name: f.opts.Name, Target: s.reportTarget().Name, Replicas: s.replicas, LogicalDevices: s.logicalDevices}}
+	return &phaseReporter{s.opts.Phases, phase.Phase{Name: f.opts.Name, Target: s.reportTarget().Name,
+		Replicas: s.replicas, LogicalDevices: s.logicalDevices}}
 }
 
 func (p *phaseReporter) reportStage(stage phase.Stage) {
@@ -97,7 +99,8 @@ func (p *phaseReporter) reportDone(err error) {
 // same errors as [New].
 func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 	if slice == nil {
-		return nil, fault.New(errkind.ValueError, "new ahead of time", "see the error of system.Describe", "there is no slice: it is nil")
+		return nil, fault.New(errkind.ValueError, "new ahead of time", "see the error of system.Describe",
+			"there is no slice: it is nil")
 	}
 	if err := slice.Check(); err != nil {
 		return nil, fault.Of("new ahead of time", err, "")
@@ -128,7 +131,8 @@ func (b batchSplitter) newAbstractValue(shape shapes.Shape, split bool) (Value, 
 // split, and its layout.
 func (b batchSplitter) replicaLayout(shape shapes.Shape, split bool) (dims []int, l *engine.Layout, err error) {
 	if !shape.Ok() {
-		return nil, nil, fault.New(errkind.ValueError, "shape of an argument", "give the shape of the whole batch, of known dimensions", "%s is no shape of a tensor", shape)
+		return nil, nil, fault.New(errkind.ValueError, "shape of an argument",
+			"give the shape of the whole batch, of known dimensions", "%s is no shape of a tensor", shape)
 	}
 	dims = shape.Dimensions
 	if split {

@@ -51,8 +51,10 @@ type CompiledStep struct {
 func (p *program) compiled() *CompiledStep {
 	s := p.function.strategy
 	c := &CompiledStep{
-		Name: p.function.opts.Name, Module: p.module, Executable: system.UnwrapExecutable(p.executable), Assignment: s.assignment,
-		Lowering: p.lowering, Arriving: p.initializing, Compiling: p.compiling, program: p, Program: pjrtExecutable(p.executable),
+		Name: p.function.opts.Name, Module: p.module, Executable: system.UnwrapExecutable(p.executable),
+		Assignment: s.assignment,
+		Lowering:   p.lowering, Arriving: p.initializing, Compiling: p.compiling, program: p,
+		Program: pjrtExecutable(p.executable),
 	}
 	c.stepAccess = engine.NewAccess(internalStep{c})
 	for i, v := range p.variables {
@@ -98,7 +100,8 @@ func (p *program) settings() report.Settings {
 // prober is a [pjrt.Compiler] that can stop a compilation at an earlier stage, which is much
 // faster. Package pjrt/worker has one.
 type prober interface {
-	Probe(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions, stage pjrt.Stage) ([]byte, error)
+	Probe(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions,
+		stage pjrt.Stage) ([]byte, error)
 }
 
 // SuggestAnnotations searches for annotations of variables, arguments and values that remove
@@ -107,7 +110,8 @@ type prober interface {
 // Compiler of package pjrt/worker compiles each step only as far as the search requires, which
 // takes seconds. Call SuggestAnnotations before the step runs, because the traced step is dropped
 // then. It does not change the step.
-func (c *CompiledStep) SuggestAnnotations(ctx context.Context, o report.AnnotationOptions) (*report.AnnotationSuggestions, error) {
+func (c *CompiledStep) SuggestAnnotations(ctx context.Context,
+	o report.AnnotationOptions) (*report.AnnotationSuggestions, error) {
 	s := c.program.function.strategy
 	if err := s.requireEager(ctx, c.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err

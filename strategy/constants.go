@@ -18,11 +18,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
-// A large constant in a program makes the program's text as large as the tensor, and XLA evaluates the
-// operations on it while it compiles. A tensor of lowering.LargeConstant bytes or more that a step closes
-// over is therefore an argument of the step's program. It is stored in an internal variable that all
-// programs of the strategy with an equal constant share. It is copied to the devices once, before the
-// first run, and freed when the last of these programs is closed.
+// A large constant in a program makes the program's text as large as the tensor, and XLA evaluates
+// the operations on it while it compiles. A tensor of lowering.LargeConstant bytes or more that a
+// step closes over is therefore an argument of the step's program. It is stored in an internal
+// variable that all programs of the strategy with an equal constant share. It is copied to the
+// devices once, before the first run, and freed when the last of these programs is closed.
 
 // sharedConstants has the large constants of a strategy's traces and programs.
 type sharedConstants struct {
@@ -46,7 +46,8 @@ type hostConstant struct {
 	upload *semaphore.Weighted // one goroutine copies it
 }
 
-// acquire returns the constant of a shape with these elements, which it copies. The caller releases it.
+// acquire returns the constant of a shape with these elements, which it copies. The caller releases
+// it.
 func (all *sharedConstants) acquire(s *TPUStrategy, shape shapes.Shape, elements []byte) (*sharedConstant, error) {
 	key := constantKey(lowering.HashConstant(shape, elements))
 	all.mu.Lock()
@@ -71,12 +72,12 @@ func (all *sharedConstants) acquire(s *TPUStrategy, shape shapes.Shape, elements
 }
 
 // release ends the use of constants by a trace or a program. It frees the constants that have no other
-// user. The caller holds machine.Launch.
-func (all *sharedConstants) release(held []*sharedConstant) error {
+// user. The caller holds runtime.Launch.
+func (all *sharedConstants) release(constants []*sharedConstant) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	var errs []error
-	for _, c := range held {
+	for _, c := range constants {
 		if c.users--; c.users == 0 {
 			delete(all.all, c.key)
 			errs = append(errs, c.release())
@@ -85,7 +86,7 @@ func (all *sharedConstants) release(held []*sharedConstant) error {
 	return errors.Join(errs...)
 }
 
-// close frees all constants. The caller holds machine.Launch.
+// close frees all constants. The caller holds runtime.Launch.
 func (all *sharedConstants) close() (errs []error) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -96,19 +97,20 @@ func (all *sharedConstants) close() (errs []error) {
 }
 
 // releaseConstants ends the use of constants by a trace that has no program.
-func releaseConstants(s *TPUStrategy, held []*sharedConstant) {
-	if len(held) == 0 {
+func releaseConstants(s *TPUStrategy, constants []*sharedConstant) {
+	if len(constants) == 0 {
 		return
 	}
 	s.runtime.Launch.Lock()
 	defer s.runtime.Launch.Unlock()
-	_ = s.constants.release(held)
+	_ = s.constants.release(constants)
 }
 
 // uploadConstant copies a constant to the devices, if no other goroutine has done so.
 func (v *Variable) uploadConstant(ctx context.Context, value *hostConstant) error {
 	if err := value.upload.Acquire(ctx, 1); err != nil {
-		return fault.Of("waiting for the copy of a "+v.Shape().String()+" constant to the devices", context.Cause(ctx), "")
+		return fault.Of("waiting for the copy of a "+v.Shape().String()+" constant to the devices",
+			context.Cause(ctx), "")
 	}
 	defer value.upload.Release(1)
 	if v.constant.Load() == nil {
@@ -150,14 +152,14 @@ func (t *trace) constant(shape shapes.Shape, elements []byte) (name string, err 
 	if i < 0 {
 		i = len(t.constants)
 		t.constants = append(t.constants, c)
-	} else if err := s.constants.release([]*sharedConstant{c}); err != nil { // frees nothing, because the trace holds it
+	} else if err := s.constants.release([]*sharedConstant{c}); err != nil { // frees nothing, because the trace uses it
 		return "", err
 	}
 	return constantName(i), nil
 }
 
-// writeConstants writes the hashes of the constants. Processes compare them in addition to the program's text,
-// which does not depend on the elements of the constants.
+// writeConstants writes the hashes of the constants. Processes compare them in addition to the
+// program's text, which does not depend on the elements of the constants.
 func (t *trace) writeConstants(w io.Writer) {
 	for _, c := range t.constants {
 		fmt.Fprintf(w, "%x\n", c.key)

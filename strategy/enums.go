@@ -157,5 +157,6 @@ const (
 
 // String returns TensorFlow's name, such as scatter_add.
 func (op ScatterOp) String() string {
-	return enum.Name(op, "scatter_add", "scatter_sub", "scatter_mul", "scatter_div", "scatter_update", "scatter_min", "scatter_max")
+	return enum.Name(op, "scatter_add", "scatter_sub", "scatter_mul", "scatter_div", "scatter_update",
+		"scatter_min", "scatter_max")
 }

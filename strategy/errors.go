@@ -140,7 +140,8 @@ func (e *MismatchError) Error() string {
 		fmt.Fprintf(&has, "process %d has %s; ", i, e.Texts[i])
 	}
 	fmt.Fprintf(&has, "%s has %s", formatList("process", same), e.Texts[same[0]])
-	return errkind.Format("strategy: the processes differ in "+e.What, has.String(), nil, "start the same program with the same options and data sizes on each")
+	return errkind.Format("strategy: the processes differ in "+e.What, has.String(), nil,
+		"start the same program with the same options and data sizes on each")
 }
 
 // Kind returns ValueError.
@@ -150,7 +151,8 @@ func formatList(noun string, list []int) string {
 	if len(list) == 1 {
 		return fmt.Sprintf("%s %d", noun, list[0])
 	}
-	return fmt.Sprintf("each of %ses %s", noun, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(list)), ", "), "[]"))
+	return fmt.Sprintf("each of %ses %s", noun, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(list)), ", "),
+		"[]"))
 }
 
 var (
@@ -165,13 +167,15 @@ var (
 	ErrAheadOfTime error = &Error{Op: "strategy: the slice is not here", Match: errors.ErrUnsupported}
 )
 
-// newOutOfStepError returns the error of processes that wait in different calls. The calls are by process.
+// newOutOfStepError returns the error of processes that wait in different calls. The calls are by
+// process.
 func newOutOfStepError(calls []string) error {
 	where := make([]string, len(calls))
 	for i, call := range calls {
 		where[i] = fmt.Sprintf("process %d is at %s", i, call)
 	}
-	return &Error{Match: ErrOutOfStep, Reason: strings.Join(where, ", "), Hint: "make the same calls in the same order on each"}
+	return &Error{Match: ErrOutOfStep, Reason: strings.Join(where, ", "),
+		Hint: "make the same calls in the same order on each"}
 }
 
 // Error reports a value, a variable or a nest that is not valid. It has the operation, the problem,

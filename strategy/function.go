@@ -106,9 +106,9 @@ type Function struct {
 	ownsState   bool
 	// microbatches is the number of microbatches of a training step, or 0 for other functions.
 	microbatches int
-	// paddedMicrobatchRows returns the padded number of rows of each microbatch of the arguments, or 0 if no
-	// rows are padded. It is nil for a function without microbatches, and is set before the first
-	// run.
+	// paddedMicrobatchRows returns the padded number of rows of each microbatch of the arguments,
+	// or 0 if no rows are padded. It is nil for a function without microbatches, and is set before
+	// the first run.
 	paddedMicrobatchRows func(arguments []Value) int
 	// loaded is the saved step of a loaded function, or nil for a traced function. refuse returns
 	// the error for arguments that the saved step was not compiled for.
@@ -136,7 +136,8 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 		opts.Name = "step"
 	}
 	s.rules.addUntraced(s.opts.Variables, opts.Store)
-	f := &Function{strategy: s, step: step, opts: opts, compiling: semaphore.NewWeighted(1), programs: map[string]*program{}}
+	f := &Function{strategy: s, step: step, opts: opts, compiling: semaphore.NewWeighted(1),
+		programs: map[string]*program{}}
 	f.functionAccess = engine.NewAccess(internalFunction{f})
 	return f
 }
@@ -217,7 +218,8 @@ func (f *Function) Run(ctx context.Context, args ...any) ([]*PerReplica, error) 
 // run implements Run, and also returns the program that ran.
 func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica, error) {
 	if f.opts.mirroredResults {
-		return nil, nil, fault.New(errkind.ValueError, "run "+f.opts.Name, "load it with stepfile.LoadTrain, or Bind it", "it is a training step, whose loss is one for all replicas")
+		return nil, nil, fault.New(errkind.ValueError, "run "+f.opts.Name,
+			"load it with stepfile.LoadTrain, or Bind it", "it is a training step, whose loss is one for all replicas")
 	}
 	p, results, err := f.runOnce(ctx, args)
 	if err != nil {
@@ -247,7 +249,7 @@ func (f *Function) runOnce(ctx context.Context, args []any) (*program, []Value, 
 
 // program returns the compiled step for the values' signature, and compiles it if it is new. One
 // goroutine compiles at a time.
-func (f *Function) program(ctx context.Context, values []Value, to purpose) (*program, error) {
+func (f *Function) program(ctx context.Context, values []Value, goal purpose) (*program, error) {
 	key := signature(values)
 	if p := f.findProgram(key); p != nil {
 		return p, nil
@@ -262,7 +264,7 @@ func (f *Function) program(ctx context.Context, values []Value, to purpose) (*pr
 	if p := f.findProgram(key); p != nil {
 		return p, nil
 	}
-	p, err := f.compile(ctx, values, to)
+	p, err := f.compile(ctx, values, goal)
 	if err != nil {
 		return nil, err
 	}

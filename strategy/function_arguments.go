@@ -13,8 +13,9 @@ import (
 )
 
 // prepareArguments places the arguments on the devices, in the layouts that the step reads. The caller
-// closes made, the copies that it creates.
-func (f *Function) prepareArguments(ctx context.Context, args []any, to purpose) (values []Value, made temporaryValues, err error) {
+// closes temporary, the copies that it creates.
+func (f *Function) prepareArguments(ctx context.Context, args []any, goal purpose) (values []Value,
+	temporary temporaryValues, err error) {
 	s := f.strategy
 	if err := f.checkOpen(); err != nil {
 		return nil, nil, err
@@ -22,13 +23,14 @@ func (f *Function) prepareArguments(ctx context.Context, args []any, to purpose)
 	if err := s.requireEager(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, nil, err
 	}
-	if to == purposeRun {
+	if goal == purposeRun {
 		if err := s.checkRunnable("running", f.opts.Name); err != nil {
 			return nil, nil, err
 		}
 	}
 	if p := f.opts.Padding; p < NoPadding || p > KeepPadding {
-		return nil, nil, fault.New(errkind.ValueError, f.opts.Name, "use NoPadding, MaskPadding or KeepPadding", "FunctionOptions.Padding is %s", p)
+		return nil, nil, fault.New(errkind.ValueError, f.opts.Name, "use NoPadding, MaskPadding or KeepPadding",
+			"FunctionOptions.Padding is %s", p)
 	}
 	if err := f.checkAnnotations(len(args)); err != nil {
 		return nil, nil, err
@@ -37,7 +39,7 @@ func (f *Function) prepareArguments(ctx context.Context, args []any, to purpose)
 		return nil, nil, err
 	}
 	fail := func(i int, reason, hint string, err error) ([]Value, temporaryValues, error) {
-		_ = made.close()
+		_ = temporary.close()
 		return nil, nil, &ArgumentError{Function: f.opts.Name, Argument: i, Reason: reason, Hint: hint, Err: err}
 	}
 	for i, arg := range args {
@@ -46,12 +48,12 @@ func (f *Function) prepareArguments(ctx context.Context, args []any, to purpose)
 		}
 		placed, copied, err := f.placeArgument(ctx, i, arg)
 		if err != nil {
-			_ = made.close()
+			_ = temporary.close()
 			return nil, nil, err
 		}
 		if v, ok := placed.(Value); ok {
-			made, values = append(made, copied...), append(values, v)
-			if v.base().abstract && to == purposeRun {
+			temporary, values = append(temporary, copied...), append(values, v)
+			if v.base().abstract && goal == purposeRun {
 				return fail(i, "made of shapes, which have no contents", argumentHint(shapes.Shape{}), nil)
 			}
 			if v.base().replicaShapes != nil && !f.acceptsRagged() {
@@ -63,7 +65,7 @@ func (f *Function) prepareArguments(ctx context.Context, args []any, to purpose)
 		var v Value
 		share := batchSplitter{s, f.opts.LocalBatch, f.argumentAnnotation(i)}
 		if shape, ok := arg.(shapes.Shape); ok {
-			if to == purposeRun {
+			if goal == purposeRun {
 				return fail(i, "a shape, which has no contents", argumentHint(arg), nil)
 			}
 			if shape.Ok() && f.acceptsUneven() && f.isUneven(shape) {
@@ -81,7 +83,7 @@ func (f *Function) prepareArguments(ctx context.Context, args []any, to purpose)
 		if err != nil {
 			return fail(i, fmt.Sprintf("a host value of type %T", arg), argumentHint(arg), err)
 		}
-		values, made = append(values, v), append(made, v)
+		values, temporary = append(values, v), append(temporary, v)
 	}
 	// The actual sizes of ragged arguments follow the arguments.
 	for i := range args {
@@ -90,10 +92,10 @@ func (f *Function) prepareArguments(ctx context.Context, args []any, to purpose)
 			if err != nil {
 				return fail(i, "its sizes are not copied", "", err)
 			}
-			values, made = append(values, sizes), append(made, sizes)
+			values, temporary = append(values, sizes), append(temporary, sizes)
 		}
 	}
-	return values, made, nil
+	return values, temporary, nil
 }
 
 // hasArgumentLayout reports whether a step can read v as argument i without a copy.
@@ -102,13 +104,15 @@ func (f *Function) hasArgumentLayout(i int, v Value) bool {
 	return base.strategy == f.strategy && base.only == nil && base.hasLayout(f.argumentAnnotation(i))
 }
 
-// placeArgument converts argument i to the form that the step reads. A value on the devices is resolved,
-// copied to all devices of the strategy, and resharded to the function's annotation. A host value
-// is returned unchanged. The caller closes made, the copies that place creates.
-func (f *Function) placeArgument(ctx context.Context, i int, arg any) (placed any, made temporaryValues, err error) {
+// placeArgument converts argument i to the form that the step reads. A value on the devices is
+// resolved, copied to all devices of the strategy, and resharded to the function's annotation. A
+// host value is returned unchanged. The caller closes temporary, the copies that placeArgument
+// creates.
+func (f *Function) placeArgument(ctx context.Context, i int, arg any) (placed any, temporary temporaryValues,
+	err error) {
 	s := f.strategy
 	fail := func(reason, hint string, err error) (any, temporaryValues, error) {
-		_ = made.close()
+		_ = temporary.close()
 		return nil, nil, &ArgumentError{Function: f.opts.Name, Argument: i, Reason: reason, Hint: hint, Err: err}
 	}
 	v, onDevices := arg.(Value)
@@ -116,7 +120,7 @@ func (f *Function) placeArgument(ctx context.Context, i int, arg any) (placed an
 		if v, err = o.resolveArgument(ctx, s, f.opts.Name); err != nil {
 			return fail(fmt.Sprintf("a %T", arg), "", err)
 		}
-		made, onDevices = append(made, v), true
+		temporary, onDevices = append(temporary, v), true
 	}
 	if !onDevices {
 		return arg, nil, nil
@@ -131,20 +135,21 @@ func (f *Function) placeArgument(ctx context.Context, i int, arg any) (placed an
 		if v, err = asValue(v.base().copyToAllDevices(ctx)); err != nil {
 			return fail("on some devices, and not copied to the others", "", err)
 		}
-		made = append(made, v)
+		temporary = append(temporary, v)
 	}
 	laid, err := reshard(ctx, v, f.argumentAnnotation(i))
 	if err != nil {
 		return fail("not laid out as "+f.argumentAnnotation(i).String(), "", err)
 	}
 	if laid != v {
-		made = append(made, laid)
+		temporary = append(temporary, laid)
 	}
-	return laid, made, nil
+	return laid, temporary, nil
 }
 
 // placeArguments calls place for each argument. It allocates nothing if all are in place.
-func (f *Function) placeArguments(ctx context.Context, args []any) (placed []any, made temporaryValues, err error) {
+func (f *Function) placeArguments(ctx context.Context, args []any) (placed []any, temporary temporaryValues,
+	err error) {
 	placed = args
 	for i, arg := range args {
 		if v, ok := arg.(Value); ok && !isNil(v) && f.hasArgumentLayout(i, v) {
@@ -152,18 +157,18 @@ func (f *Function) placeArguments(ctx context.Context, args []any) (placed []any
 		}
 		x, copied, err := f.placeArgument(ctx, i, arg)
 		if err != nil {
-			_ = made.close()
+			_ = temporary.close()
 			return nil, nil, err
 		}
 		if len(copied) == 0 {
 			continue
 		}
-		if len(made) == 0 {
+		if len(temporary) == 0 {
 			placed = slices.Clone(args)
 		}
-		placed[i], made = x, append(made, copied...)
+		placed[i], temporary = x, append(temporary, copied...)
 	}
-	return placed, made, nil
+	return placed, temporary, nil
 }
 
 // argumentHint returns the correction for an argument that is not a tensor.
@@ -187,7 +192,8 @@ func signature(values []Value) string {
 	padded := newPaddedDims(values, 0)
 	for i, v := range values {
 		base := v.base()
-		fmt.Fprintf(&b, "%s%v %s %t %d %t", base.dtype, base.shape, base.annotation, base.perReplica, base.steps, base.replicaShapes != nil)
+		fmt.Fprintf(&b, "%s%v %s %t %d %t", base.dtype, base.shape, base.annotation, base.perReplica, base.steps,
+			base.replicaShapes != nil)
 		if base.replicaShapes != nil {
 			fmt.Fprintf(&b, " %v", padded.sizeIndices[i])
 		}

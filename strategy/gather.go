@@ -39,9 +39,11 @@ func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirro
 	}
 	switch {
 	case rank == 0:
-		return nil, fault.New(errkind.InvalidArgumentError, "gather", "give each a dimension of size 1", "scalars cannot be concatenated")
+		return nil, fault.New(errkind.InvalidArgumentError, "gather", "give each a dimension of size 1",
+			"scalars cannot be concatenated")
 	case axis < -rank || axis >= rank:
-		return nil, fault.New(errkind.InvalidArgumentError, "gather", "use an axis that the tensors have", "axis %d of tensors of rank %d", axis, rank)
+		return nil, fault.New(errkind.InvalidArgumentError, "gather", "use an axis that the tensors have",
+			"axis %d of tensors of rank %d", axis, rank)
 	}
 	axis = (axis + rank) % rank
 	sizes := make([]int, s.replicas)
@@ -50,7 +52,8 @@ func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirro
 		shape := base.replicaShape(r)
 		for d, n := range shape {
 			if d != axis && n != base.replicaShape(0)[d] {
-				return nil, fault.New(errkind.InvalidArgumentError, "gather", "only the gathered dimension may differ", "replicas have different shapes %v", base.replicaShapes)
+				return nil, fault.New(errkind.InvalidArgumentError, "gather",
+					"only the gathered dimension may differ", "replicas have different shapes %v", base.replicaShapes)
 			}
 		}
 		sizes[r] = shape[axis]

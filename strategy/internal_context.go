@@ -58,7 +58,8 @@ func (m internalContext) AggregateWrite(op string, v *Variable, x *graph.Node) *
 }
 
 // WriteVariable writes a value that is already aggregated.
-func (m internalContext) WriteVariable(op string, v *Variable, x *graph.Node, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
+func (m internalContext) WriteVariable(op string, v *Variable, x *graph.Node,
+	apply func(old, x *graph.Node) *graph.Node) *graph.Node {
 	return m.setVariable(op, m.capture(op, v), x, apply)
 }
 
@@ -92,7 +93,8 @@ func (m internalContext) DivideByReplicas(x *graph.Node) *graph.Node {
 // SetVariableHook sets a callback for variables of the scope that the step uses for the first time. f
 // returns the variable's path in the store, its parameter, and a function that receives the values
 // written to the variable. Without a parameter the variable is handled by package strategy.
-func (m internalContext) SetVariableHook(f func(op string, v *Variable) (path string, first *graph.Node, wrote func(x *graph.Node))) {
+func (m internalContext) SetVariableHook(f func(op string, v *Variable) (path string, first *graph.Node,
+	wrote func(x *graph.Node))) {
 	m.onFirstUse = f
 }
 
@@ -110,7 +112,8 @@ func (m internalContext) WeightByRows(mean *graph.Node) *graph.Node { return m.w
 // GradientSharding returns how the gradient and the optimizer's state of a trained variable are
 // sharded over the replicas, how they are sharded over the logical devices, and which state the
 // replicas shard.
-func (m internalContext) GradientSharding(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation, state logical.StateSharding) {
+func (m internalContext) GradientSharding(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation,
+	state logical.StateSharding) {
 	return m.variables().gradientSharding(v)
 }
 
@@ -123,7 +126,8 @@ func (m internalContext) variables() *Variables { return m.strategy.Variables(m.
 
 // LayerSlices returns the slices of a stack for the layers of a loop; see [loop.Slicer]. shard is the
 // replica's shard, or nil for a replicated stack.
-func (m internalContext) LayerSlices(v *model.Variable) (shard *graph.Node, stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
+func (m internalContext) LayerSlices(v *model.Variable) (shard *graph.Node, stacks []*graph.Node,
+	layer func(slices []*graph.Node) *graph.Node) {
 	return m.layerSlices(v)
 }
 

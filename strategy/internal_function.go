@@ -86,7 +86,8 @@ func (m internalFunction) SetMetrics(metrics saved.Metrics, state *Variable, own
 }
 
 // RunStructured is like [Function.Run], and also returns the structure of the program that ran.
-func (m internalFunction) RunStructured(ctx context.Context, args []any) (structure any, results []*PerReplica, err error) {
+func (m internalFunction) RunStructured(ctx context.Context, args []any) (structure any, results []*PerReplica,
+	err error) {
 	p, results, err := m.run(ctx, args)
 	if err != nil {
 		return nil, nil, err

@@ -111,7 +111,8 @@ func (m internalStrategy) StartGather(ctx context.Context, name string, message 
 // variables that are passed twice.
 func (m internalStrategy) RunBuiltin(ctx context.Context, name string, step StepFunc, values []Value,
 	variables []*Variable, mirrored bool, results ...logical.Annotation) ([]Value, error) {
-	return builtinCall{name: name, values: values, variables: variables, mirrored: mirrored, results: results, step: step}.run(ctx, m.TPUStrategy)
+	return builtinCall{name: name, values: values, variables: variables, mirrored: mirrored, results: results,
+		step: step}.run(ctx, m.TPUStrategy)
 }
 
 // NewTrainingFunction returns a function that has all variables of its store and whose results are
@@ -155,27 +156,30 @@ func (m internalStrategy) NewMetricState(name string, n int) (*Variable, error) 
 // It uses the name, for errors and reports, and the annotation of the options. The zeros are computed
 // on the devices; ahead of time there are no buffers. The variables are not listed: checkpoints, rules
 // and optimizers ignore them. Close releases a variable.
-func (m internalStrategy) NewZeroVariables(ctx context.Context, of []shapes.Shape, opts []VariableOptions) ([]*Variable, error) {
+func (m internalStrategy) NewZeroVariables(ctx context.Context, types []shapes.Shape,
+	opts []VariableOptions) ([]*Variable, error) {
 	s := m.TPUStrategy
-	all := make([]*Variable, len(of))
+	variables := make([]*Variable, len(types))
 	var key strings.Builder
 	var layouts []logical.Annotation
-	for i, shape := range of {
-		v := &Variable{strategy: s, path: opts[i].Name, dtype: shape.DType, shape: slices.Clone(shape.Dimensions), annotation: opts[i].Annotation,
+	for i, shape := range types {
+		v := &Variable{strategy: s, path: opts[i].Name, dtype: shape.DType, shape: slices.Clone(shape.Dimensions),
+			annotation:      opts[i].Annotation,
 			synchronization: OnRead, unlisted: true}
 		if err := v.annotation.ValidateOn(s.axes, v.path, v.shape); err != nil {
-			return nil, &Error{Op: fmt.Sprintf("strategy: state %q", v.path), Reason: "its annotation does not fit", Err: err, Class: errkind.ValueError}
+			return nil, &Error{Op: fmt.Sprintf("strategy: state %q", v.path), Reason: "its annotation does not fit",
+				Err: err, Class: errkind.ValueError}
 		}
 		if _, err := v.layout(); err != nil {
 			return nil, err
 		}
-		all[i], layouts = v, append(layouts, v.annotation)
+		variables[i], layouts = v, append(layouts, v.annotation)
 		key.WriteString(" " + shape.String())
 	}
 	if s.slice == nil {
 		zeros, err := builtinCall{name: "zeros" + key.String(), results: layouts,
 			step: func(rc *ReplicaContext, _ []*graph.Node) (nodes []*graph.Node) {
-				for _, shape := range of {
+				for _, shape := range types {
 					nodes = append(nodes, graph.Zeros(rc.graph, shape))
 				}
 				return nodes
@@ -183,16 +187,17 @@ func (m internalStrategy) NewZeroVariables(ctx context.Context, of []shapes.Shap
 		if err != nil {
 			return nil, err
 		}
-		for i, v := range all {
+		for i, v := range variables {
 			v.buffers = zeros[i].base().takeBuffers()
 		}
 	}
-	return all, s.registerVariables(all...)
+	return variables, s.registerVariables(variables...)
 }
 
 // LockVariables locks the variables of a store, to load values into them. unlock ends it. Calls with
 // the returned context have the lock.
-func (m internalStrategy) LockVariables(ctx context.Context, store *model.Store) (locked context.Context, unlock func(), err error) {
+func (m internalStrategy) LockVariables(ctx context.Context, store *model.Store) (locked context.Context,
+	unlock func(), err error) {
 	if err := m.CheckUsable(ctx, "loading variables"); err != nil {
 		return nil, nil, err
 	}
@@ -202,8 +207,8 @@ func (m internalStrategy) LockVariables(ctx context.Context, store *model.Store)
 // LoadVariables assigns values to all variables or to none. readers is the number of parts that are
 // read concurrently. Each process reads the parts of its devices while they keep the old values. Then
 // LoadVariables calls check, unless it is nil, and replaces the old values if check returns no error.
-// The host holds a sixteenth of its devices' bytes, or a single part that is larger; staged is the
-// maximum. No step may be launched meanwhile.
+// The host uses memory for a sixteenth of its devices' bytes, or for a single part that is larger;
+// staged is the maximum in bytes. No step may be launched meanwhile.
 func (m internalStrategy) LoadVariables(ctx context.Context, variables []*Variable, src []lazy.Parts, readers int,
 	check func(context.Context) error) (staged int, err error) {
 	if err := m.CheckUsable(ctx, "loading variables"); err != nil {

@@ -50,14 +50,16 @@ func (m internalStrategy) NeedsResolve(x any) bool { return operandOf(x).needsRe
 
 // Resolve converts an argument to a tensor of this process or a value on the devices. release closes
 // new values.
-func (m internalStrategy) Resolve(ctx context.Context, op string, x any) (host *tensors.Tensor, value Value, release func() error, err error) {
+func (m internalStrategy) Resolve(ctx context.Context, op string, x any) (host *tensors.Tensor, value Value,
+	release func() error, err error) {
 	c, err := operandOf(x).resolve(ctx, m.TPUStrategy, op)
 	return c.host, c.value, c.release, err
 }
 
 // ResolveMirrored copies an argument that is one value for all replicas to the devices. release closes
 // a new value.
-func (m internalStrategy) ResolveMirrored(ctx context.Context, op string, x any) (v *Mirrored, release func() error, err error) {
+func (m internalStrategy) ResolveMirrored(ctx context.Context, op string, x any) (v *Mirrored, release func() error,
+	err error) {
 	c, err := operandOf(x).resolveMirrored(ctx, m.TPUStrategy, op)
 	if err != nil {
 		return nil, nil, err
@@ -77,8 +79,9 @@ func (m internalStrategy) NewBatch(ctx context.Context, values []any, a logical.
 
 // NewPerReplica creates a value from the replicas' tensors, whose shapes may differ. The tensors of
 // replicas without a device in this process are nil.
-func (m internalStrategy) NewPerReplica(ctx context.Context, all []*tensors.Tensor, of []shapes.Shape, a logical.Annotation) (*PerReplica, error) {
-	return batchSplitter{TPUStrategy: m.TPUStrategy, annotation: a}.putShapes(ctx, all, of)
+func (m internalStrategy) NewPerReplica(ctx context.Context, values []*tensors.Tensor, types []shapes.Shape,
+	a logical.Annotation) (*PerReplica, error) {
+	return batchSplitter{TPUStrategy: m.TPUStrategy, annotation: a}.putShapes(ctx, values, types)
 }
 
 // NewAbstractValue returns a mirrored value without contents.

@@ -32,12 +32,14 @@ type stepLoader struct {
 // its variables of NewVariable by argument, nil for the other arguments. The caller has checked
 // that the step is consistent. The errors of fail report a step that does not match the strategy or
 // the program.
-func (m internalStrategy) LoadStep(ctx context.Context, store *model.Store, step *saved.Step, distributed []*Variable, fail saved.Fail) (*Function, error) {
+func (m internalStrategy) LoadStep(ctx context.Context, store *model.Store, step *saved.Step,
+	distributed []*Variable, fail saved.Fail) (*Function, error) {
 	s := m.TPUStrategy
 	f := s.Function(func(*ReplicaContext, []*graph.Node) []*graph.Node {
 		panic(fault.New(errkind.NotImplementedError, step.Name, "give arguments like those that it was compiled for", "the step was loaded from a file, which has nothing to trace"))
 	}, FunctionOptions{
-		Name: step.Name, Store: store, Training: step.Training, Arguments: step.Layouts, SplitBatch: step.SplitBatch, LocalBatch: step.LocalBatch,
+		Name: step.Name, Store: store, Training: step.Training, Arguments: step.Layouts,
+		SplitBatch: step.SplitBatch, LocalBatch: step.LocalBatch,
 		Padding: Padding(step.Padding), mirroredResults: step.Mirrored,
 	})
 	f.usesAllVariables, f.loaded = step.Trains(), step
@@ -62,7 +64,8 @@ func (l *stepLoader) values() (values []Value) {
 		if argument.Variable {
 			continue
 		}
-		v := &PerReplica{deviceValue{strategy: l.f.strategy, dtype: a.DType, shape: a.LocalDims, annotation: a.Annotation, perReplica: a.PerReplica}}
+		v := &PerReplica{deviceValue{strategy: l.f.strategy, dtype: a.DType, shape: a.LocalDims,
+			annotation: a.Annotation, perReplica: a.PerReplica}}
 		if a.PerStep {
 			v.steps = l.Steps
 		}
@@ -115,7 +118,8 @@ func (l *stepLoader) program(ctx context.Context, distributed []*Variable) (_ *p
 		}
 		if slices.Contains(distributed, v) {
 			return nil, l.fail(saved.Misfit{Problem: saved.BadVariable, Variable: a.Name,
-				Detail: "stepfile.Options.Variables gives the store's variable for another one", Hint: "give a distributed variable"})
+				Detail: "stepfile.Options.Variables gives the store's variable for another one",
+				Hint:   "give a distributed variable"})
 		}
 		p.variables = append(p.variables, v)
 	}
@@ -141,7 +145,8 @@ func (l *stepLoader) program(ctx context.Context, distributed []*Variable) (_ *p
 func (l *stepLoader) storedVariable(ctx context.Context, argument int) (*Variable, error) {
 	a, store := l.Module.Arguments[argument], l.f.opts.Store
 	fail := func(hint, format string, args ...any) (*Variable, error) {
-		return nil, l.fail(saved.Misfit{Problem: saved.BadVariable, Variable: a.Name, Detail: fmt.Sprintf(format, args...), Hint: hint})
+		return nil, l.fail(saved.Misfit{Problem: saved.BadVariable, Variable: a.Name, Detail: fmt.Sprintf(format,
+			args...), Hint: hint})
 	}
 	if store == nil {
 		return fail("give the store that holds it", "there is no store")
@@ -170,11 +175,14 @@ func (l *stepLoader) storedVariable(ctx context.Context, argument int) (*Variabl
 	case err != nil:
 		return nil, err
 	case v.dtype != a.DType || !slices.Equal(v.shape, a.ReplicaShard.UnshardedDims(a.LocalDims)):
-		return fail("give the store of the model that was compiled", "it is %s%v in the store and %s%v in the step", v.dtype, v.shape, a.DType, a.ReplicaShard.UnshardedDims(a.LocalDims))
+		return fail("give the store of the model that was compiled", "it is %s%v in the store and %s%v in the step",
+			v.dtype, v.shape, a.DType, a.ReplicaShard.UnshardedDims(a.LocalDims))
 	case v.replicaShard != a.ReplicaShard:
-		return fail("give the rules that the step was compiled with", "it is %s here and %s in the step", v.replicaShard, a.ReplicaShard)
+		return fail("give the rules that the step was compiled with", "it is %s here and %s in the step",
+			v.replicaShard, a.ReplicaShard)
 	case !v.annotation.SamePlacement(a.Annotation, v.strategy.axes):
-		return fail("give the rules that the step was compiled with", "it is laid out as %s here and as %s in the step", v.annotation, a.Annotation)
+		return fail("give the rules that the step was compiled with",
+			"it is laid out as %s here and as %s in the step", v.annotation, a.Annotation)
 	}
 	return v, nil
 }
@@ -195,8 +203,10 @@ func checkProgram(x *pjrt.LoadedExecutable, m *spmd.Module) error {
 			if slices.Contains(dims, 0) {
 				dims = p.GlobalDims
 			}
-			if wire != types[i].DType || !slices.Equal(p.ShardDims, types[i].Dims) && !slices.Equal(dims, types[i].Dims) {
-				return fmt.Errorf("%s %d, %q, is %v%v in the file and %v%v in the program", what, i, p.Name, wire, p.ShardDims, types[i].DType, types[i].Dims)
+			if wire != types[i].DType || !slices.Equal(p.ShardDims, types[i].Dims) &&
+				!slices.Equal(dims, types[i].Dims) {
+				return fmt.Errorf("%s %d, %q, is %v%v in the file and %v%v in the program", what, i, p.Name, wire,
+					p.ShardDims, types[i].DType, types[i].Dims)
 			}
 		}
 		return nil
@@ -281,7 +291,8 @@ func (l *stepLoader) setPadding(p *program) {
 	}
 	for i, dims := range l.Cut {
 		for _, dim := range dims { // the file may be damaged
-			if len(dims) != len(l.Module.Results[i].LocalDims) || dim.Size < 0 || dim.Size >= len(p.padding.sizes) || dim.Factor < 0 {
+			if len(dims) != len(l.Module.Results[i].LocalDims) || dim.Size < 0 ||
+				dim.Size >= len(p.padding.sizes) || dim.Factor < 0 {
 				dims = []ragged.Dim{}
 			}
 		}

@@ -86,17 +86,22 @@ const largestTensors = 5
 
 // memoryError returns the compiler's error with the largest arguments of the module.
 func memoryError(name string, m *spmd.Module, refusal *report.Refusal, err error) *MemoryError {
-	e := &MemoryError{Function: name, Used: refusal.Used, Limit: refusal.Limit, Excess: refusal.Excess, Log: refusal.Log, Err: err}
+	e := &MemoryError{Function: name, Used: refusal.Used, Limit: refusal.Limit, Excess: refusal.Excess,
+		Log: refusal.Log, Err: err}
 	for _, a := range m.Arguments {
 		bytes := int64(a.DType.Size())
 		for _, d := range a.ShardDims {
 			bytes *= int64(d)
 		}
 		e.Largest = append(e.Largest, TensorBytes{
-			Name: a.Name, Shape: fmt.Sprintf("%s%v", a.DType, a.LocalDims), Annotation: annotationText(a), BytesPerDevice: bytes,
+			Name: a.Name, Shape: fmt.Sprintf("%s%v", a.DType, a.LocalDims), Annotation: annotationText(a),
+			BytesPerDevice: bytes,
 		})
 	}
-	slices.SortStableFunc(e.Largest, func(a, b TensorBytes) int { return cmp.Compare(b.BytesPerDevice, a.BytesPerDevice) })
+	slices.SortStableFunc(e.Largest, func(a, b TensorBytes) int {
+		return cmp.Compare(b.BytesPerDevice,
+			a.BytesPerDevice)
+	})
 	e.Largest = e.Largest[:min(len(e.Largest), largestTensors)]
 	return e
 }

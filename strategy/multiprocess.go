@@ -44,8 +44,8 @@ func (s *TPUStrategy) LocalDevices() []int {
 	return ids
 }
 
-// isReadableEverywhere reports whether every process can read a tensor with this layout from its own devices.
-// The result is the same on all processes.
+// isReadableEverywhere reports whether every process can read a tensor with this layout from its
+// own devices. The result is the same on all processes.
 func (s *TPUStrategy) isReadableEverywhere(perReplica bool, a logical.Annotation) bool {
 	if !s.runtime.Several() || !perReplica && !a.IsSharded(s.axes) {
 		return true

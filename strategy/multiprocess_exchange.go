@@ -20,8 +20,8 @@ import (
 //
 // An exchange costs one launch, and a copy of half a kilobyte per device to the host. It waits for
 // the steps that were launched before.
-func (s *TPUStrategy) GatherBytes(ctx context.Context, name string, mine []byte) ([][]byte, error) {
-	return s.gatherBytes(ctx, "gather "+name, mine)
+func (s *TPUStrategy) GatherBytes(ctx context.Context, name string, message []byte) ([][]byte, error) {
+	return s.gatherBytes(ctx, "gather "+name, message)
 }
 
 // Barrier waits until every process has called Barrier with the same name.
@@ -45,23 +45,23 @@ func (s *TPUStrategy) BroadcastBytes(ctx context.Context, name string, value []b
 
 // AnyProcess reports whether at least one process passes true. All processes must call it. It
 // implements input.Options.AnyProcess.
-func (s *TPUStrategy) AnyProcess(ctx context.Context, mine bool) (bool, error) {
+func (s *TPUStrategy) AnyProcess(ctx context.Context, value bool) (bool, error) {
 	var vote []byte
-	if mine {
+	if value {
 		vote = []byte{1}
 	}
 	all, err := s.gatherBytes(ctx, "vote", vote)
 	return slices.ContainsFunc(all, func(v []byte) bool { return len(v) > 0 }), err
 }
 
-func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte) ([][]byte, error) {
+func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, message []byte) ([][]byte, error) {
 	if err := RefuseTracing(ctx, call, fault.InsteadOfMeeting); err != nil {
 		return nil, err
 	}
 	if err := s.checkOpen(); err != nil {
 		return nil, err
 	}
-	return s.runtime.Gather(ctx, call, mine)
+	return s.runtime.Gather(ctx, call, message)
 }
 
 // Every process traces, lowers and compiles its own program. If processes launch different
@@ -94,7 +94,8 @@ func (f *Function) checkAgreement(ctx context.Context, values []Value, m *spmd.M
 	}
 	what := fmt.Sprintf("program %q", f.opts.Name)
 	if failed != nil {
-		if err := f.strategy.checkAgreement(ctx, what, "no program, because of "+failed.Error(), []byte("failed")); err != nil {
+		if err := f.strategy.checkAgreement(ctx, what, "no program, because of "+failed.Error(),
+			[]byte("failed")); err != nil {
 			if _, ok := err.(*MismatchError); !ok {
 				return fmt.Errorf("%w (and telling the other processes failed: %v)", failed, err)
 			}

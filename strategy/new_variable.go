@@ -56,27 +56,34 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 	case SyncAuto:
 		opts.Synchronization = OnWrite
 	case SyncNone:
-		return nil, fault.New(errkind.ValueError, op, "use OnWrite or OnRead", "synchronization NONE has no meaning on several replicas")
+		return nil, fault.New(errkind.ValueError, op, "use OnWrite or OnRead",
+			"synchronization NONE has no meaning on several replicas")
 	case OnWrite, OnRead:
 	default:
-		return nil, fault.New(errkind.ValueError, op, "use OnWrite or OnRead", "unknown synchronization %s", opts.Synchronization)
+		return nil, fault.New(errkind.ValueError, op, "use OnWrite or OnRead", "unknown synchronization %s",
+			opts.Synchronization)
 	}
 	if opts.Aggregation < AggregateNone || opts.Aggregation > AggregateFirst {
 		return nil, fault.New(errkind.ValueError, op, "use AggregateNone, AggregateSum, AggregateMean or AggregateFirst", "unknown aggregation %s", opts.Aggregation)
 	}
 	if f, ok := initial.(func() any); ok {
 		var err error
-		if initial, err = errkind.CatchPanic("strategy: the initial value of "+op, func() (any, error) { return f(), nil }); err != nil {
+		if initial, err = errkind.CatchPanic("strategy: the initial value of "+op, func() (any, error) {
+			return f(),
+				nil
+		}); err != nil {
 			return nil, err
 		}
 	}
 	value, err := operandOf(initial).resolveHost(ctx, s, op)
 	if err != nil {
-		return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("initial value of type %T", initial), Err: err, Class: errkind.KindOr(err, errkind.TypeError)}
+		return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("initial value of type %T", initial),
+			Err: err, Class: errkind.KindOr(err, errkind.TypeError)}
 	}
 	place := mode.PlaceOf(ctx)
 	v := &Variable{
-		strategy: s, path: name, dtype: value.DType(), shape: slices.Clone(value.Shape().Dimensions), annotation: opts.Annotation,
+		strategy: s, path: name, dtype: value.DType(), shape: slices.Clone(value.Shape().Dimensions),
+		annotation:      opts.Annotation,
 		synchronization: opts.Synchronization, aggregation: opts.Aggregation, localWrites: opts.LocalWrites,
 		trainable: opts.Synchronization == OnWrite, column: place.LogicalDevice,
 	}
@@ -89,7 +96,8 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 	}
 	if other != nil {
 		if other.strategy != s {
-			return nil, fault.New(errkind.ValueError, op, "give a variable of this strategy", "colocated with variable %q of another strategy", other.path)
+			return nil, fault.New(errkind.ValueError, op, "give a variable of this strategy",
+				"colocated with variable %q of another strategy", other.path)
 		}
 		v.column = other.column
 		if v.annotation.Kind() == logical.KindNone && slices.Equal(v.shape, other.shape) {
@@ -97,7 +105,8 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 		}
 	}
 	if opts.Aggregation == AggregateMean && !v.dtype.IsFloat() && !v.dtype.IsComplex() {
-		return nil, fault.New(errkind.ValueError, op, "use a float dtype or another aggregation", "aggregation MEAN of dtype %s, which has no fractions", v.dtype)
+		return nil, fault.New(errkind.ValueError, op, "use a float dtype or another aggregation",
+			"aggregation MEAN of dtype %s, which has no fractions", v.dtype)
 	}
 	if v.annotation.Kind() == logical.KindNone {
 		v.annotation, _ = s.opts.Variables.AnnotationFor(s.axes, name, v.shape) // not sharded over the replicas
@@ -106,7 +115,8 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 		v.annotation = logical.AssignTo(v.column)
 	}
 	if err := v.annotation.ValidateOn(s.axes, name, v.shape); err != nil {
-		return nil, &Error{Op: "strategy: " + op, Reason: "its annotation does not fit", Err: err, Class: errkind.ValueError}
+		return nil, &Error{Op: "strategy: " + op, Reason: "its annotation does not fit", Err: err,
+			Class: errkind.ValueError}
 	}
 	if v.buffers, err = v.uploadValue(ctx, value); err != nil {
 		return nil, err

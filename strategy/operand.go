@@ -119,8 +119,8 @@ func (o operand) isReadable() bool {
 	return o.kind == deviceOperand && (!o.isValue() || o.value.base().steps == 0)
 }
 
-// needsResolve reports whether the operand must be resolved before a program can read it: a variable, a
-// component, or a value of another strategy with one tensor for all replicas.
+// needsResolve reports whether the operand must be resolved before a program can read it: a
+// variable, a component, or a value of another strategy with one tensor for all replicas.
 func (o operand) needsResolve(s *TPUStrategy) bool {
 	of := o.strategy()
 	return of != nil && (!o.isValue() || of != s && !o.value.base().isVarying())
@@ -164,7 +164,8 @@ func (o operand) toHostTensor(op string) (*tensors.Tensor, error) {
 	case o.kind == nodeOperand:
 		return nil, &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "given " + err.Error()}
 	}
-	return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("a value of type %T", o.x), Hint: "give a number, a tensor or a distributed value", Err: err, Class: errkind.TypeError}
+	return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("a value of type %T", o.x),
+		Hint: "give a number, a tensor or a distributed value", Err: err, Class: errkind.TypeError}
 }
 
 // checkOwnedBy returns an error for an operand of another strategy, and for a nil pointer of this
@@ -210,7 +211,8 @@ func (o *Objects) At(replica int) any {
 func (o *Objects) localObject(replica int) (any, error) {
 	if o.local != nil && !slices.Contains(o.local, replica) {
 		return nil, &errkind.Fault{Op: "strategy: read", Subject: fmt.Sprintf("the object of replica %d", replica),
-			Reason: fmt.Sprintf("this process has replicas %v", o.local), Hint: "use Extended.LocalResultsOf", Match: ErrRemote}
+			Reason: fmt.Sprintf("this process has replicas %v", o.local), Hint: "use Extended.LocalResultsOf",
+			Match: ErrRemote}
 	}
 	return o.values[replica], nil
 }

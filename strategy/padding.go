@@ -84,8 +84,8 @@ func newPaddedDims(values []Value, microbatch int) (p paddedDims) {
 // resizeFactors has the factors of a padded size in the additional traces.
 var resizeFactors = []int{2, 5}
 
-// excludePadding rewrites the traced step to exclude the padding. The context has the store's
-// turn.
+// excludePadding rewrites the traced step to exclude the padding. The context has
+// locked the store.
 func (t *trace) excludePadding(ctx context.Context) error {
 	sizes := make([]int, len(t.padding.sizes))
 	sources := make([]ragged.SizeSource, len(sizes))
@@ -100,7 +100,8 @@ func (t *trace) excludePadding(ctx context.Context) error {
 		if size.argument < 0 {
 			continue // see spmd.MarkRealRows
 		}
-		sources[i] = ragged.SizeSource{Parameter: argumentName(len(t.values) - len(ordinal) + ordinal[size.argument]), Index: size.dim}
+		sources[i] = ragged.SizeSource{Parameter: argumentName(len(t.values) - len(ordinal) +
+			ordinal[size.argument]), Index: size.dim}
 	}
 	var others []spmd.Variant
 	for i := range sizes {
@@ -233,7 +234,7 @@ func (f *Function) isUneven(shape shapes.Shape) bool {
 // rowCounts returns the number of actual rows on the replica, an int32 scalar, and the sum over all
 // replicas. They are nil if no argument has padded rows. Arguments with different numbers of rows
 // are an [*Error].
-func (rc *ReplicaContext) rowCounts() (mine, all *graph.Node) {
+func (rc *ReplicaContext) rowCounts() (local, global *graph.Node) {
 	if rc.padding == nil || rc.state.Rows != nil {
 		return rc.state.Rows, rc.state.AllRows
 	}

@@ -26,8 +26,8 @@ type program struct {
 	variables []*Variable
 	// ragged reports for each argument of the step whether it is padded.
 	ragged []bool
-	// padding is the padding that the program excludes. cut has the padded dimensions of the step's
-	// own results, or is nil without padding.
+	// padding is the padding that the program excludes. paddedResults has the padded dimensions of
+	// the step's own results, or is nil without padding.
 	padding       paddedDims
 	paddedResults [][]ragged.Dim
 	// equalResults reports for each of the step's own results whether it is equal on all replicas.
@@ -53,11 +53,11 @@ type program struct {
 }
 
 // compile traces, lowers and compiles the function for the values' signature.
-func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *program, err error) {
+func (f *Function) compile(ctx context.Context, values []Value, goal purpose) (p *program, err error) {
 	start, s := time.Now(), f.strategy
-	told := f.newPhaseReporter()
-	defer func() { told.reportDone(err) }()
-	m, t, err := f.lower(ctx, values, told)
+	phases := f.newPhaseReporter()
+	defer func() { phases.reportDone(err) }()
+	m, t, err := f.lower(ctx, values, phases)
 	lowered := time.Now()
 	if err == nil {
 		defer func() {
@@ -69,9 +69,11 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	if err = f.checkAgreement(ctx, values, m, t, err); err != nil {
 		return nil, err
 	}
-	told.reportCompiling(len(m.Text))
-	p = &program{function: f, module: m, variables: t.variables, updates: t.updates, borrowed: t.borrowed, constants: t.constants, results: len(m.Results) - len(t.updates), resultNest: t.rc.state.Structure,
-		padding: newPaddedDims(values, f.microbatchRows(values)), paddedResults: t.paddedResults, equalResults: t.equalResults}
+	phases.reportCompiling(len(m.Text))
+	p = &program{function: f, module: m, variables: t.variables, updates: t.updates, borrowed: t.borrowed,
+		constants: t.constants, results: len(m.Results) - len(t.updates), resultNest: t.rc.state.Structure,
+		padding: newPaddedDims(values, f.microbatchRows(values)), paddedResults: t.paddedResults,
+		equalResults: t.equalResults}
 	for _, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
 	}
@@ -84,12 +86,13 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 		defer func(start time.Time) { p.initializing = time.Since(start) }(time.Now())
 		return t.initVariables(ctx)
 	}
-	if to != purposeRun {
+	if goal != purposeRun {
 		arrive = nil
 	} else {
 		m.ReleaseTrace()
 	}
-	p.executable, p.compiling, err = s.runtime.Build(ctx, f.opts.Name, pjrt.Program{Code: m.Text, Trusted: true}, s.runtime.Options(m.Replicas), arrive)
+	p.executable, p.compiling, err = s.runtime.Build(ctx, f.opts.Name, pjrt.Program{Code: m.Text, Trusted: true},
+		s.runtime.Options(m.Replicas), arrive)
 	if err != nil {
 		return nil, p.refused(err)
 	}
@@ -146,8 +149,8 @@ func (p *program) column(outs [][]*pjrt.Buffer, j int) engine.Buffers {
 	return p.function.strategy.runtime.Column(outs, p.rows, j)
 }
 
-// run launches the program on the values and returns its results. Variables, if given, replace the
-// variables of the trace.
+// run launches the program on the values and returns its results. variables replace the
+// variables of the trace, unless there are none.
 func (p *program) run(ctx context.Context, values []Value, variables ...*Variable) ([]Value, error) {
 	s := p.function.strategy
 	if len(p.borrowed) > 0 {
@@ -218,7 +221,7 @@ func (p *program) result(j int, buffers engine.Buffers, values []Value) (Value, 
 // result.
 func (p *program) hasNoResults() bool { return p.results == 1 && p.module.Results[0].Name == noResult }
 
-// close closes the program. The caller holds machine.Launch.
+// close closes the program. The caller holds runtime.Launch.
 func (p *program) close() error {
 	return errors.Join(p.executable.Close(), p.function.strategy.constants.release(p.constants))
 }

@@ -58,8 +58,8 @@ func (b batchSplitter) paddedShape(all [][]int) (dims []int, ragged bool) {
 	return dims, true
 }
 
-// putTensors creates a value from the tensors of the replicas that share the batch, and pads them if their
-// shapes differ.
+// putTensors creates a value from the tensors of the replicas that share the batch, and pads them
+// if their shapes differ.
 func (b batchSplitter) putTensors(ctx context.Context, all []*tensors.Tensor) (*PerReplica, error) {
 	of := make([]shapes.Shape, len(all))
 	for r, t := range all {
@@ -70,9 +70,10 @@ func (b batchSplitter) putTensors(ctx context.Context, all []*tensors.Tensor) (*
 
 // putShapes is like put, with the shapes of all tensors. The tensors of replicas without a device
 // in this process may be nil.
-func (b batchSplitter) putShapes(ctx context.Context, all []*tensors.Tensor, of []shapes.Shape) (*PerReplica, error) {
-	first, real := of[0], make([][]int, len(all))
-	for r, shape := range of {
+func (b batchSplitter) putShapes(ctx context.Context, all []*tensors.Tensor, types []shapes.Shape) (*PerReplica,
+	error) {
+	first, real := types[0], make([][]int, len(all))
+	for r, shape := range types {
 		if shape.DType != first.DType || shape.Rank() != first.Rank() {
 			kind := errkind.TypeError
 			if shape.DType == first.DType {
@@ -84,19 +85,23 @@ func (b batchSplitter) putShapes(ctx context.Context, all []*tensors.Tensor, of 
 		real[r] = slices.Clone(shape.Dimensions)
 	}
 	dims, ragged := b.paddedShape(real)
-	v, err := b.newUploadedValue(true, first.DType, dims, b.annotation, func(l *engine.Layout, buffers engine.Buffers) error {
-		return b.upload(ctx, l, buffers, func(r int, use func([]byte)) error {
-			if !ragged {
-				return all[b.shareOf(r)].ConstBytes(use)
-			}
-			padded := make([]byte, l.Bytes)
-			err := all[r].ConstBytes(func(data []byte) { engine.CopyBlock(first.DType.Size(), real[r], data, real[r], padded, dims) })
-			if err == nil {
-				use(padded)
-			}
-			return err
+	v, err := b.newUploadedValue(true, first.DType, dims, b.annotation,
+		func(l *engine.Layout, buffers engine.Buffers) error {
+			return b.upload(ctx, l, buffers, func(r int, use func([]byte)) error {
+				if !ragged {
+					return all[b.shareOf(r)].ConstBytes(use)
+				}
+				padded := make([]byte, l.Bytes)
+				err := all[r].ConstBytes(func(data []byte) {
+					engine.CopyBlock(first.DType.Size(), real[r], data,
+						real[r], padded, dims)
+				})
+				if err == nil {
+					use(padded)
+				}
+				return err
+			})
 		})
-	})
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +114,8 @@ func (b batchSplitter) putShapes(ctx context.Context, all []*tensors.Tensor, of 
 // upload copies the replicas' tensors to this process's devices. read passes the row-major data of
 // replica r to use, which does not retain it. Replicas without a device here are not read. After an
 // error all buffers are closed.
-func (b batchSplitter) upload(ctx context.Context, l *engine.Layout, buffers engine.Buffers, read func(r int, use func(data []byte)) error) error {
+func (b batchSplitter) upload(ctx context.Context, l *engine.Layout, buffers engine.Buffers,
+	read func(r int, use func(data []byte)) error) error {
 	var scratch []byte
 	for _, r := range b.runtime.Groups {
 		var failed error
@@ -132,7 +138,10 @@ func (b batchSplitter) upload(ctx context.Context, l *engine.Layout, buffers eng
 func truncateTensor(t *tensors.Tensor, dims []int) (*tensors.Tensor, error) {
 	out := tensors.FromShape(shapes.Make(t.DType(), dims...))
 	err := t.ConstBytes(func(from []byte) {
-		_ = out.MutableBytes(func(to []byte) { engine.CopyBlock(t.DType().Size(), dims, from, t.Shape().Dimensions, to, dims) })
+		_ = out.MutableBytes(func(to []byte) {
+			engine.CopyBlock(t.DType().Size(), dims, from, t.Shape().Dimensions,
+				to, dims)
+		})
 	})
 	if err != nil {
 		return nil, fault.Of(fmt.Sprintf("cutting a tensor of shape %s", t.Shape()), err, "")
@@ -140,8 +149,8 @@ func truncateTensor(t *tensors.Tensor, dims []int) (*tensors.Tensor, error) {
 	return out, nil
 }
 
-// newSizesValue returns the replicas' actual sizes of a ragged value, one vector per replica, for programs
-// that mask the padding.
+// newSizesValue returns the replicas' actual sizes of a ragged value, one vector per replica, for
+// programs that mask the padding.
 func (v *deviceValue) newSizesValue(ctx context.Context) (*PerReplica, error) {
 	sizes := make([]any, v.strategy.replicas)
 	for r := range sizes {

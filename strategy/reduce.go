@@ -48,7 +48,8 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 			return nil, err
 		}
 		return builtinCall{
-			name: fmt.Sprintf("reduce_%s_%c", op, how), values: []Value{value}, mirrored: true, results: single(base.annotation),
+			name: fmt.Sprintf("reduce_%s_%c", op, how), values: []Value{value}, mirrored: true,
+			results: single(base.annotation),
 			step: func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
 				return []*graph.Node{how.apply(rc, op, in[0])}
 			},
@@ -86,13 +87,15 @@ func (v *deviceValue) reduction(op ReduceOp) (reduction, error) {
 	}
 	switch {
 	case v.replicaShapes != nil:
-		return 0, fault.New(errkind.InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches", "replicas have different shapes %v", v.replicaShapes)
+		return 0, fault.New(errkind.InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches",
+			"replicas have different shapes %v", v.replicaShapes)
 	case s.replicas == 1 && v.perReplica && s.opts.Semantics == TensorFlowMirrored:
 		return reduceCopy, nil // one replica: an integer keeps its dtype
 	case !v.perReplica && op == Mean:
 		return reduceCopy, nil
 	case !v.perReplica && s.opts.Semantics == TensorFlowMirrored:
-		return 0, fault.New(errkind.AssertionError, "reduce", "use MEAN, or multiply by the number of replicas", "SUM of a mirrored value")
+		return 0, fault.New(errkind.AssertionError, "reduce", "use MEAN, or multiply by the number of replicas",
+			"SUM of a mirrored value")
 	case op == Mean && v.dtype.IsInt() && s.opts.Semantics == TensorFlowTPU:
 		return 0, errIntegerMean("reduce", v.dtype)
 	}
@@ -139,7 +142,8 @@ func (rc *ReplicaContext) meanOfIntegers(op string, x *graph.Node, axes ...int) 
 // errIntegerMean returns the error for a mean of integers with the semantics of TensorFlow's
 // TPUStrategy.
 func errIntegerMean(op string, dtype dtypes.DType) error {
-	return fault.New(errkind.TypeError, op, "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", dtype)
+	return fault.New(errkind.TypeError, op, "convert it to a float, or leave Options.Semantics at its default",
+		"MEAN of dtype %s", dtype)
 }
 
 // meanDType returns the dtype of a mean of integers: the dtype of TensorFlow's true division.
@@ -157,10 +161,12 @@ func reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mir
 	reduced := make([]bool, rank)
 	for _, axis := range axes {
 		if axis < -rank || axis >= rank {
-			return nil, fault.New(errkind.ValueError, "reduce", "name an axis of the tensor", "axes %v of a tensor of rank %d", axes, rank)
+			return nil, fault.New(errkind.ValueError, "reduce", "name an axis of the tensor",
+				"axes %v of a tensor of rank %d", axes, rank)
 		}
 		if reduced[(axis+rank)%rank] {
-			return nil, fault.New(errkind.InvalidArgumentError, "reduce", "name each axis once", "axes %v of a tensor of rank %d", axes, rank)
+			return nil, fault.New(errkind.InvalidArgumentError, "reduce", "name each axis once",
+				"axes %v of a tensor of rank %d", axes, rank)
 		}
 		reduced[(axis+rank)%rank] = true
 	}
@@ -172,7 +178,8 @@ func reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mir
 			if reduced[d] {
 				n *= size
 			} else if size != base.replicaShape(0)[d] {
-				return nil, fault.New(errkind.InvalidArgumentError, "reduce", "reduce the dimension that differs", "replicas have different shapes %v in dimension %d", base.replicaShapes, d)
+				return nil, fault.New(errkind.InvalidArgumentError, "reduce", "reduce the dimension that differs",
+					"replicas have different shapes %v in dimension %d", base.replicaShapes, d)
 			}
 		}
 		count += n

@@ -64,7 +64,8 @@ func (rc *ReplicaContext) requireTracing(op string, nodes ...*graph.Node) {
 		case x == nil:
 			panic(fault.New(errkind.TypeError, op, "pass a node of the step", "a nil node"))
 		case x.Graph() != rc.graph:
-			panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "a node of another graph", Hint: "pass nodes of ReplicaContext.Graph"})
+			panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "a node of another graph",
+				Hint: "pass nodes of ReplicaContext.Graph"})
 		}
 	}
 }
@@ -79,7 +80,8 @@ func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.replicas 
 func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node {
 	rc.requireTracing("ReplicaIDInSyncGroup")
 	if !rc.inMain() && rc.graph.GetParameterByName(spmd.ReplicaIDName) == nil {
-		panic(&Error{Match: ErrContext, Op: "strategy: ReplicaIDInSyncGroup", Reason: "called first inside a loop body or a branch of the step", Hint: "call it before"})
+		panic(&Error{Match: ErrContext, Op: "strategy: ReplicaIDInSyncGroup",
+			Reason: "called first inside a loop body or a branch of the step", Hint: "call it before"})
 	}
 	return spmd.ReplicaID(rc.graph)
 }
@@ -152,8 +154,8 @@ func allReduce(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	panic(fault.UnknownReduction("AllReduce", op))
 }
 
-// divideByReplicas returns x divided by the number of replicas; integers truncate. In half precision, the
-// reciprocal of a number that is not a power of two is inaccurate.
+// divideByReplicas returns x divided by the number of replicas; integers truncate. In half
+// precision, the reciprocal of a number that is not a power of two is inaccurate.
 func divideByReplicas(x *graph.Node, replicas int) *graph.Node {
 	if x.DType().IsInt() {
 		return graph.Div(x, graph.Scalar(x.Graph(), x.DType(), replicas))
@@ -171,7 +173,8 @@ func scale(x *graph.Node, number float64) *graph.Node {
 	return graph.Mul(x, constant(x.Graph(), x.DType(), number))
 }
 
-// checkReducible returns an error for a dtype that cannot be summed, or not by TensorFlow's op for TPUs.
+// checkReducible returns an error for a dtype that cannot be summed, or not by TensorFlow's op for
+// TPUs.
 func checkReducible(s *TPUStrategy, dtype dtypes.DType) error {
 	if err := number.CheckTraced("AllReduce", dtype); err != nil {
 		return err
@@ -183,7 +186,8 @@ func checkReducible(s *TPUStrategy, dtype dtypes.DType) error {
 	case dtypes.BFloat16, dtypes.Float16, dtypes.Float32, dtypes.Float64, dtypes.Int32, dtypes.Uint32:
 		return nil
 	}
-	return fault.New(errkind.TypeError, "AllReduce", "convert it, or leave Options.Semantics at its default", "TensorFlow's sum across TPU replicas has no dtype %s", dtype)
+	return fault.New(errkind.TypeError, "AllReduce", "convert it, or leave Options.Semantics at its default",
+		"TensorFlow's sum across TPU replicas has no dtype %s", dtype)
 }
 
 // AllGather concatenates x of all replicas along axis, in replica order; each replica receives the
@@ -222,7 +226,8 @@ func (rc *ReplicaContext) ValidSize(argument, axis int) *graph.Node {
 	rc.requireTracing("RealSize")
 	x, sizes := argumentSizes(rc.state, "RealSize", argument)
 	if axis < -x.Rank() || axis >= x.Rank() {
-		panic(fault.New(errkind.ValueError, "RealSize", "use an axis that the argument has", "axis %d of an argument of rank %d", axis, x.Rank()))
+		panic(fault.New(errkind.ValueError, "RealSize", "use an axis that the argument has",
+			"axis %d of an argument of rank %d", axis, x.Rank()))
 	}
 	axis = (axis + x.Rank()) % x.Rank()
 	if sizes == nil {
@@ -244,9 +249,10 @@ func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 
 // argumentSizes returns an argument of the step and its actual sizes, or nil if the argument is not
 // padded.
-func argumentSizes(of *stepstate.State, op string, argument int) (x, sizes *graph.Node) {
-	if argument < 0 || argument >= len(of.Arguments) {
-		panic(fault.New(errkind.ValueError, op, "count the step's arguments from 0", "argument %d of %d", argument, len(of.Arguments)))
+func argumentSizes(state *stepstate.State, op string, argument int) (x, sizes *graph.Node) {
+	if argument < 0 || argument >= len(state.Arguments) {
+		panic(fault.New(errkind.ValueError, op, "count the step's arguments from 0", "argument %d of %d", argument,
+			len(state.Arguments)))
 	}
-	return of.Arguments[argument], of.Sizes[argument]
+	return state.Arguments[argument], state.Sizes[argument]
 }

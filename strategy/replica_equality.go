@@ -103,10 +103,12 @@ func (t *trace) findEqualResults() error {
 // repetition, and for a batch of several steps.
 func (t *trace) checkRepeats(steps int) error {
 	if steps > 0 {
-		return fault.New(errkind.ValueError, "run", "give it one batch", "it says itself how often it runs, and its batches are for %d steps", steps)
+		return fault.New(errkind.ValueError, "run", "give it one batch",
+			"it says itself how often it runs, and its batches are for %d steps", steps)
 	}
 	if t.numResults == 0 || !t.equalResults[0].always {
-		return fault.New(errkind.ValueError, "result 0", "reduce it over the replicas", "it says whether the step runs again, and may differ between replicas")
+		return fault.New(errkind.ValueError, "result 0", "reduce it over the replicas",
+			"it says whether the step runs again, and may differ between replicas")
 	}
 	return nil
 }

@@ -50,15 +50,16 @@ func reshard(ctx context.Context, v Value, a logical.Annotation) (out Value, err
 func (f *Function) checkAnnotations(args int) error {
 	for i := args; i < len(f.opts.Arguments); i++ {
 		if a := f.opts.Arguments[i]; a.Kind() != logical.KindNone {
-			return &ArgumentError{Function: f.opts.Name, Argument: i, Reason: fmt.Sprintf("annotated %s, but the step has %d arguments", a, args),
-				Hint: "annotate the arguments that it has, in their order"}
+			return &ArgumentError{Function: f.opts.Name, Argument: i,
+				Reason: fmt.Sprintf("annotated %s, but the step has %d arguments", a, args),
+				Hint:   "annotate the arguments that it has, in their order"}
 		}
 	}
 	return nil
 }
 
-// keepOnDevices releases the value on the devices that are not in only. Reads use the remaining devices; a
-// step with this argument copies it to all devices during the run.
+// keepOnDevices releases the value on the devices that are not in only. Reads use the remaining
+// devices; a step with this argument copies it to all devices during the run.
 func (v *deviceValue) keepOnDevices(only []bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -71,7 +71,8 @@ func (o operand) resolveComponent(ctx context.Context, s *TPUStrategy, op string
 	base := o.value.base()
 	switch {
 	case base.steps > 0:
-		return resolvedOperand{}, fault.New(errkind.TypeError, op, "give the result of a step", "a part of a value of several steps")
+		return resolvedOperand{}, fault.New(errkind.TypeError, op, "give the result of a step",
+			"a part of a value of several steps")
 	case !base.isVarying() && base.replicaShapes == nil:
 		return newTemporary(copyMirrored(ctx, o.value, base.annotation))
 	case base.replicaShapes != nil || s.replicas == 1: // the shape may differ from other replicas'
@@ -171,7 +172,8 @@ func (o operand) resolveArgument(ctx context.Context, s *TPUStrategy, op string)
 // mirror implements [TPUStrategy.Mirror] for an operand on the devices.
 func (o operand) mirror(ctx context.Context, s *TPUStrategy, a logical.Annotation) (*Mirrored, error) {
 	if o.isValue() && o.strategy() == s && o.value.base().isVarying() && s.replicas > 1 {
-		return nil, fault.New(errkind.ValueError, "mirror", "reduce it first, or take one replica's part", "%s, which has a value for each replica", o)
+		return nil, fault.New(errkind.ValueError, "mirror", "reduce it first, or take one replica's part",
+			"%s, which has a value for each replica", o)
 	}
 	c, err := o.resolveSingle(ctx, s, "mirror")
 	if err != nil {
@@ -223,15 +225,15 @@ func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (resolve
 
 // takeOver creates a value of this strategy from the buffers of another strategy's value that are on
 // its devices, and closes the other buffers.
-func (s *TPUStrategy) takeOver(whole *Mirrored, from []int) (*Mirrored, error) {
-	base := whole.base()
-	theirs := base.takeBuffers() // the other strategy no longer releases them
-	mine := s.runtime.Buffers()
-	for d, e := range from {
-		mine[d], theirs[e] = theirs[e], nil
+func (s *TPUStrategy) takeOver(value *Mirrored, partitions []int) (*Mirrored, error) {
+	base := value.base()
+	old := base.takeBuffers() // the other strategy no longer releases them
+	buffers := s.runtime.Buffers()
+	for d, e := range partitions {
+		buffers[d], old[e] = old[e], nil
 	}
-	v, err := s.newValue(false, base.dtype, base.shape, logical.Annotation{}, mine)
-	if err = errors.Join(err, theirs.Close()); err != nil {
+	v, err := s.newValue(false, base.dtype, base.shape, logical.Annotation{}, buffers)
+	if err = errors.Join(err, old.Close()); err != nil {
 		return nil, err
 	}
 	return v.(*Mirrored), nil

@@ -97,7 +97,8 @@ func (f *Function) checkRules(variables []*Variable) error {
 	}
 	var errs []error
 	for _, i := range s.rules.Unused(rules) {
-		errs = append(errs, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d (%s) %s", i, rules[i], rules[i].ExplainUnused(known))})
+		errs = append(errs, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d (%s) %s", i, rules[i],
+			rules[i].ExplainUnused(known))})
 	}
 	return errors.Join(errs...)
 }

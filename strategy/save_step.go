@@ -17,7 +17,8 @@ func (m internalStep) SavedStep(ctx context.Context, fail saved.Fail) (*saved.St
 		return nil, fail(saved.Misfit{Problem: saved.Unsupported, Detail: "the runtime gives no compiled program"})
 	}
 	if len(p.borrowed) > 0 {
-		return nil, fail(saved.Misfit{Problem: saved.Unsupported, Variable: p.borrowed[0].path, Detail: "it is another strategy's"})
+		return nil, fail(saved.Misfit{Problem: saved.Unsupported, Variable: p.borrowed[0].path,
+			Detail: "it is another strategy's"})
 	}
 	step := &saved.Step{
 		Name: c.Name, Module: c.Module, Updates: p.updates, Cut: p.paddedResults, Layouts: opts.Arguments,
@@ -77,10 +78,12 @@ func (p *program) savedVariable(i int, fail saved.Fail) (*saved.Variable, error)
 	for _, other := range p.variables[:i] {
 		if other != nil && other != v && other.path == v.path && !inStore(other) {
 			return nil, fail(saved.Misfit{Problem: saved.BadVariable, Variable: v.path,
-				Detail: "two of the step's distributed variables have this name", Hint: "give each its own with VariableOptions.Name"})
+				Detail: "two of the step's distributed variables have this name",
+				Hint:   "give each its own with VariableOptions.Name"})
 		}
 	}
-	return &saved.Variable{Synchronization: int(v.synchronization), Aggregation: int(v.aggregation), LocalWrites: v.localWrites}, nil
+	return &saved.Variable{Synchronization: int(v.synchronization), Aggregation: int(v.aggregation),
+		LocalWrites: v.localWrites}, nil
 }
 
 // serialize returns the serialized program.
@@ -94,7 +97,8 @@ func (p *program) serialize(ctx context.Context, c *CompiledStep) ([]byte, error
 		return code, err
 	}
 	// The program was deserialized from a cache and cannot be serialized again.
-	x, err := s.runtime.System.Client().Compile(ctx, pjrt.Program{Code: p.module.Text, Trusted: true}, s.runtime.Options(p.module.Replicas))
+	x, err := s.runtime.System.Client().Compile(ctx, pjrt.Program{Code: p.module.Text, Trusted: true},
+		s.runtime.Options(p.module.Replicas))
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +111,8 @@ func (p *program) serialize(ctx context.Context, c *CompiledStep) ([]byte, error
 func (m internalStrategy) Target(fail saved.Fail) (t saved.Target, err error) {
 	s := m.TPUStrategy
 	topology := s.assignment.Topology()
-	t = saved.Target{Topology: topology.Name(), Mesh: topology.MeshShape(), IDs: s.assignment.DeviceIDs(), Coordinates: s.assignment.CoreAssignment()}
+	t = saved.Target{Topology: topology.Name(), Mesh: topology.MeshShape(), IDs: s.assignment.DeviceIDs(),
+		Coordinates: s.assignment.CoreAssignment()}
 	if s.slice != nil {
 		t.Devices = s.slice.Info().Kind
 		t.Plugin, err = s.slice.Plugin().Identity(s.slice.Description().PlatformName(), "")

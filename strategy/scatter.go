@@ -21,12 +21,15 @@ func (v *Variable) checkScatter(op ScatterOp, inStep bool) error {
 	case len(v.shape) == 0:
 		return fault.New(errkind.ValueError, name, "assign it", "a scalar has no rows")
 	case v.synchronization == OnRead:
-		return fault.New(errkind.NotImplementedError, name, "assign it", "a variable that is combined on read has no scatter")
+		return fault.New(errkind.NotImplementedError, name, "assign it",
+			"a variable that is combined on read has no scatter")
 	case !inStep && v.strategy.opts.Semantics == TensorFlowTPU: // one value for all components
 	case op >= ScatterUpdate && v.aggregation != AggregateNone && v.aggregation != AggregateFirst:
-		return fault.New(errkind.NotImplementedError, name, "use aggregation NONE or ONLY_FIRST_REPLICA", "aggregation %s has no meaning for it", v.aggregation)
+		return fault.New(errkind.NotImplementedError, name, "use aggregation NONE or ONLY_FIRST_REPLICA",
+			"aggregation %s has no meaning for it", v.aggregation)
 	case inStep && v.strategy.opts.Semantics == TensorFlowTPU && v.aggregation != AggregateNone:
-		return fault.New(errkind.NotImplementedError, name, "leave Options.Semantics at its default", "TensorFlow's TPU variables scatter in a step with aggregation NONE only")
+		return fault.New(errkind.NotImplementedError, name, "leave Options.Semantics at its default",
+			"TensorFlow's TPU variables scatter in a step with aggregation NONE only")
 	}
 	return nil
 }
@@ -82,7 +85,8 @@ func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates 
 func (rc *ReplicaContext) scatterRows(op ScatterOp, c *capture, indices, updates *graph.Node) *graph.Node {
 	c.requireOwn(op.String())
 	rc.requireMain(op.String())
-	if err := rows.Check(fmt.Sprintf("%s %q", op, c.variable.path), c.variable.Shape(), indices.Shape(), updates.Shape()); err != nil {
+	if err := rows.Check(fmt.Sprintf("%s %q", op, c.variable.path), c.variable.Shape(), indices.Shape(),
+		updates.Shape()); err != nil {
 		panic(err)
 	}
 	return c.write(scatters[op](c.value, indices, updates))

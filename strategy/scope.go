@@ -73,7 +73,8 @@ func (s *TPUStrategy) mergeCall(ctx context.Context, op string) (merger, error) 
 	case rc.strategy != s:
 		return nil, fault.OtherStrategy(op, "the step that is being traced")
 	case !merging:
-		return nil, &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in a replica's code", Hint: "call it inside eager.MergeCall, with the context of the MergeContext"}
+		return nil, &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in a replica's code",
+			Hint: "call it inside eager.MergeCall, with the context of the MergeContext"}
 	case over != nil:
 		return nil, over
 	}
@@ -88,7 +89,8 @@ func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
 	}
 	m, _ := mode.Of(ctx)
 	if m.Replica {
-		return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in a replica's code", Hint: "call it before or after, or inside MergeCall"}
+		return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in a replica's code",
+			Hint: "call it before or after, or inside MergeCall"}
 	}
 	if _, component := m.Code.(updater); component && m.Update >= 0 && s.runtime.Several() {
 		return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in an update, where each process runs the code of its own replicas",

@@ -15,7 +15,8 @@ import (
 // sharded stack remains sharded in the loop, and each layer gathers the slice that it reads, so
 // that no device has more than one gathered layer. part is the replica's shard, or nil if the stack
 // is not sharded.
-func (rc *ReplicaContext) layerSlices(v *model.Variable) (part *graph.Node, stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
+func (rc *ReplicaContext) layerSlices(v *model.Variable) (part *graph.Node, stacks []*graph.Node,
+	layer func(slices []*graph.Node) *graph.Node) {
 	vs := rc.strategy.Variables(rc.state.Scope.Store())
 	vs.mu.Lock()
 	if vs.stacks == nil {
@@ -33,13 +34,14 @@ func (rc *ReplicaContext) layerSlices(v *model.Variable) (part *graph.Node, stac
 	}
 	a, _, _ := vs.placementByRules(v)
 	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, a.WithinReplica().WithoutLeadingDim()
-	return part, []*graph.Node{graph.ConvertDType(part, v.NodeValue(rc.graph).DType())}, func(slices []*graph.Node) *graph.Node {
-		return spmd.GatherShards(slices[0], of, split)
-	}
+	return part, []*graph.Node{graph.ConvertDType(part, v.NodeValue(rc.graph).DType())},
+		func(slices []*graph.Node) *graph.Node {
+			return spmd.GatherShards(slices[0], of, split)
+		}
 }
 
-// unwrittenParameter returns the parameter of a variable of the store, or nil if the step has written the
-// variable. The parameter may have been converted to another dtype.
+// unwrittenParameter returns the parameter of a variable of the store, or nil if the step has
+// written the variable. The parameter may have been converted to another dtype.
 func unwrittenParameter(v *model.Variable, g *graph.Graph) *graph.Node {
 	x := v.NodeValue(g)
 	if x.Type() == graph.NodeTypeConvertDType {
@@ -52,15 +54,15 @@ func unwrittenParameter(v *model.Variable, g *graph.Graph) *graph.Node {
 }
 
 // replicaShard returns the replica's shard of a variable's value in the step.
-func (rc *ReplicaContext) replicaShard(v *model.Variable, whole *graph.Node, over spmd.ReplicaShard) *graph.Node {
-	if part := rc.state.Parts[whole]; part != nil {
+func (rc *ReplicaContext) replicaShard(v *model.Variable, value *graph.Node, over spmd.ReplicaShard) *graph.Node {
+	if part := rc.state.Parts[value]; part != nil {
 		return part
 	}
 	vs := rc.strategy.Variables(rc.state.Scope.Store())
-	if whole.Type() == graph.NodeTypeParameter && !vs.isProxy(v.Path()) && vs.replicaShard(v).IsSharded() {
-		return spmd.ParameterShard(whole, over)
+	if value.Type() == graph.NodeTypeParameter && !vs.isProxy(v.Path()) && vs.replicaShard(v).IsSharded() {
+		return spmd.ParameterShard(value, over)
 	}
-	return spmd.SliceShard(whole, over)
+	return spmd.SliceShard(value, over)
 }
 
 // storedValue returns the result of a step for a variable of the store: the value, or the replica's
@@ -78,7 +80,8 @@ func (rc *ReplicaContext) storedValue(v *model.Variable, value *graph.Node) *gra
 	return rc.valueUnlessSkipped(part, spmd.ParameterShard(old, over))
 }
 
-// valueUnlessSkipped returns a variable's value after the step: the new value, unless the step is skipped.
+// valueUnlessSkipped returns a variable's value after the step: the new value, unless the step is
+// skipped.
 func (rc *ReplicaContext) valueUnlessSkipped(value, old *graph.Node) *graph.Node {
 	if rc.state.Taken == nil || value == old {
 		return value
@@ -86,10 +89,11 @@ func (rc *ReplicaContext) valueUnlessSkipped(value, old *graph.Node) *graph.Node
 	return graph.Where(rc.state.Taken, value, old)
 }
 
-// gradientSharding returns the layout of the gradient and the optimizer state of a trained variable: the
-// dimension that is sharded over the replicas, the split over the logical devices, and the sharding
-// mode.
-func (vs *Variables) gradientSharding(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation, state logical.StateSharding) {
+// gradientSharding returns the layout of the gradient and the optimizer state of a trained
+// variable: the dimension that is sharded over the replicas, the split over the logical devices,
+// and the sharding mode.
+func (vs *Variables) gradientSharding(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation,
+	state logical.StateSharding) {
 	s, path := vs.strategy, v.Path()
 	vs.mu.Lock()
 	like := vs.proxied[path]
@@ -103,7 +107,8 @@ func (vs *Variables) gradientSharding(v *model.Variable) (over spmd.ReplicaShard
 		}
 	}
 	state, _ = s.opts.Variables.StateFor(path, v.Shape().Dimensions)
-	return vs.stateShard(logical.ShardOptimizer, path, v.Shape(), like == nil && vs.isStack(path), split), split.WithinReplica(), state
+	return vs.stateShard(logical.ShardOptimizer, path, v.Shape(), like == nil && vs.isStack(path), split),
+		split.WithinReplica(), state
 }
 
 // registerProxy registers the path of the proxy of a variable of NewVariable. A training step over the

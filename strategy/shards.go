@@ -51,7 +51,8 @@ func (v *deviceValue) shards(buffers engine.Buffers) []Shard {
 		if !v.hasPartition(d) || len(buffers) == 0 {
 			continue
 		}
-		shard := Shard{Replica: d / s.logicalDevices, LogicalDevice: d % s.logicalDevices, Process: s.runtime.Of[d], Bytes: l.PartBytes}
+		shard := Shard{Replica: d / s.logicalDevices, LogicalDevice: d % s.logicalDevices, Process: s.runtime.Of[d],
+			Bytes: l.PartBytes}
 		shard.Device = names[shard.LogicalDevice]
 		shard.Start, shard.Size = l.At(d)
 		if b := buffers[d]; b != nil {
@@ -91,7 +92,8 @@ func (v *Variable) Shards() []Shard {
 
 // layout returns the layout of a replica's tensor on its logical devices. A per-replica scalar is a
 // vector with one element on the devices.
-func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotation, perReplica bool) (*engine.Layout, error) {
+func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotation,
+	perReplica bool) (*engine.Layout, error) {
 	t, err := wire.Of(dtype)
 	if err != nil {
 		return nil, err

@@ -76,7 +76,8 @@ func (b batchSplitter) stack(ctx context.Context, batches []any) (*StackedBatche
 }
 
 // uploadSteps copies each device's shards of all steps.
-func (b batchSplitter) uploadSteps(ctx context.Context, l *engine.Layout, batches []*tensors.Tensor, buffers engine.Buffers) error {
+func (b batchSplitter) uploadSteps(ctx context.Context, l *engine.Layout, batches []*tensors.Tensor,
+	buffers engine.Buffers) error {
 	stack := make([]byte, len(batches)*l.PartBytes)
 	var scratch []byte
 	for d, device := range b.runtime.All {
@@ -103,7 +104,8 @@ func (b batchSplitter) uploadSteps(ctx context.Context, l *engine.Layout, batche
 }
 
 func batchFault(step int, err error) error {
-	return &Error{Op: fmt.Sprintf("strategy: batch of step %d", step), Err: err, Class: errkind.KindOr(err, errkind.ValueError)}
+	return &Error{Op: fmt.Sprintf("strategy: batch of step %d", step), Err: err, Class: errkind.KindOr(err,
+		errkind.ValueError)}
 }
 
 // stepsOf returns the number of steps of the stacked values, or 0 if no value is stacked.
@@ -112,7 +114,8 @@ func stepsOf(values []Value) (int, error) {
 	for i, v := range values {
 		n := v.base().steps
 		if n > 0 && steps > 0 && n != steps {
-			return 0, fault.New(errkind.ValueError, "stacked values", "", "argument %d is for %d steps, another for %d", i, n, steps)
+			return 0, fault.New(errkind.ValueError, "stacked values", "",
+				"argument %d is for %d steps, another for %d", i, n, steps)
 		}
 		steps = max(steps, n)
 	}

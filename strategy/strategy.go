@@ -121,7 +121,7 @@ type TPUStrategy struct {
 	// It is set before the first trace.
 	checkTraining func(g *graph.Graph) error
 
-	// generation counts the changes of variable buffers outside of steps. machine.Launch guards it.
+	// generation counts the changes of variable buffers outside of steps. runtime.Launch guards it.
 	generation int
 
 	closed atomic.Bool // written under mu
@@ -165,15 +165,16 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 }
 
 // runtime returns the mesh options for an assignment.
-func (o *Options) runtimeOptions(of tpu.DeviceAssignment) engine.Options {
-	return engine.Options{ErrorPrefix: "strategy", Groups: of.DeviceIDs(), Compiler: o.Compiler, Overrides: o.CompilerOptions,
-		Progress: o.progressCallback(), Closed: ErrClosed, OutOfStep: newOutOfStepError,
+func (o *Options) runtimeOptions(assignment tpu.DeviceAssignment) engine.Options {
+	return engine.Options{ErrorPrefix: "strategy", Groups: assignment.DeviceIDs(), Compiler: o.Compiler,
+		Overrides: o.CompilerOptions,
+		Progress:  o.progressCallback(), Closed: ErrClosed, OutOfStep: newOutOfStepError,
 		Differ: func(what string, texts []string, differing []int) error {
 			return &MismatchError{what, texts, differing}
 		}}
 }
 
-// newStrategy validates the options and returns a strategy without a machine.
+// newStrategy validates the options and returns a strategy without a runtime.
 func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	assignment := opts.Assignment
 	if assignment.NumReplicas() == 0 {
@@ -208,7 +209,8 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 		return nil, newAxesError(err)
 	}
 	opts.LogicalAxes = axes.Axes()
-	whole, err := sharding.NewMesh(append([]sharding.Axis{{Name: logical.ReplicaAxis, Size: assignment.NumReplicas()}}, axes.Axes()...)...)
+	whole, err := sharding.NewMesh(append([]sharding.Axis{{Name: logical.ReplicaAxis,
+		Size: assignment.NumReplicas()}}, axes.Axes()...)...)
 	if err != nil {
 		return nil, newAxesError(err)
 	}
@@ -232,9 +234,11 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	opts.CompilerOptions = maps.Clone(opts.CompilerOptions)
 	s := &TPUStrategy{
 		opts: opts, assignment: assignment,
-		replicas: assignment.NumReplicas(), logicalDevices: assignment.NumCoresPerReplica(), axes: axes, fullMesh: whole,
+		replicas: assignment.NumReplicas(), logicalDevices: assignment.NumCoresPerReplica(), axes: axes,
+		fullMesh:    whole,
 		shardsState: assignment.NumReplicas() > 1 && opts.Variables.UsesAxis(logical.ReplicaAxis),
-		values:      map[weak.Pointer[deviceValue]]engine.Buffers{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
+		values:      map[weak.Pointer[deviceValue]]engine.Buffers{}, variables: map[*model.Store]*Variables{},
+		builtins: map[string]*Function{},
 	}
 	s.strategyAccess = engine.NewAccess(internalStrategy{s})
 	return s, nil
@@ -265,8 +269,8 @@ func (s *TPUStrategy) System() *system.System {
 	return s.runtime.System
 }
 
-// registerValue registers a value for Close. It holds the value weakly and the buffers strongly; the buffers
-// are released when the value is closed or collected.
+// registerValue registers a value for Close. It holds the value weakly and the buffers strongly;
+// the buffers are released when the value is closed or collected.
 func (s *TPUStrategy) registerValue(v *deviceValue) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,7 +304,8 @@ func (s *TPUStrategy) checkRunnable(doing ...string) error {
 	if s == nil || s.slice == nil {
 		return nil
 	}
-	return &Error{Match: ErrAheadOfTime, Op: "strategy: " + strings.Join(doing, " "), Hint: "open a system and use New to run",
+	return &Error{Match: ErrAheadOfTime, Op: "strategy: " + strings.Join(doing, " "),
+		Hint:   "open a system and use New to run",
 		Reason: fmt.Sprintf("the strategy compiles ahead of time for %s, which is not here", s.slice.Info().Name)}
 }
 

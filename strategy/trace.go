@@ -46,14 +46,14 @@ type trace struct {
 	// store, and of written captured variables.
 	outputs    []*graph.Node
 	numResults int
-	// hasNoResults is set if the step has no outputs and changes no variables. It then has a placeholder
-	// output.
+	// hasNoResults is set if the step has no outputs and changes no variables. It then has a
+	// placeholder output.
 	hasNoResults bool
 	changed      []*model.Variable
 	written      []*capture
 
-	// padding is the padding of the values. cut has the padded dimensions of the step's own
-	// results.
+	// padding is the padding of the values. paddedResults has the padded dimensions of the
+	// step's own results.
 	padding       paddedDims
 	paddedResults [][]ragged.Dim
 	equalResults  []resultEquality
@@ -72,11 +72,12 @@ type trace struct {
 // lower traces the step for the values' signature and assembles its module. If a precision policy
 // applies to a part of the step, the step is traced again until the dtype of each variable in that
 // part is known.
-func (f *Function) lower(ctx context.Context, values []Value, told *phaseReporter) (m *spmd.Module, t *trace, err error) {
+func (f *Function) lower(ctx context.Context, values []Value, phases *phaseReporter) (m *spmd.Module, t *trace,
+	err error) {
 	seen := &precision.TraceState{}
 	for {
-		told.reportStage(phase.Tracing)
-		if m, t, err = f.lowerOnce(ctx, values, seen, told); !seen.NeedsRetrace() {
+		phases.reportStage(phase.Tracing)
+		if m, t, err = f.lowerOnce(ctx, values, seen, phases); !seen.NeedsRetrace() {
 			return m, t, err
 		}
 		if t != nil {
@@ -88,7 +89,8 @@ func (f *Function) lower(ctx context.Context, values []Value, told *phaseReporte
 // reusedScope matches GoMLX's error for a second use of a scope.
 var reusedScope = regexp.MustCompile(`^sub-scope "(.+)" already visited from "(.+)"`)
 
-func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.TraceState, told *phaseReporter) (m *spmd.Module, t *trace, err error) {
+func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.TraceState,
+	phases *phaseReporter) (m *spmd.Module, t *trace, err error) {
 	var begun *trace
 	defer func() {
 		if r := recover(); r != nil {
@@ -110,7 +112,8 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 		}
 	}()
 	if f.step == nil {
-		return nil, nil, f.newTraceError(fault.New(errkind.ValueError, "there is no step function", "give Function a step", "it is nil"))
+		return nil, nil, f.newTraceError(fault.New(errkind.ValueError, "there is no step function",
+			"give Function a step", "it is nil"))
 	}
 	if f.opts.Store != nil {
 		var done func()
@@ -131,7 +134,7 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 			return nil, nil, err
 		}
 	}
-	told.reportStage(phase.Lowering)
+	phases.reportStage(phase.Lowering)
 	if m, err = t.assemble(); err != nil {
 		return nil, nil, err
 	}
@@ -157,7 +160,8 @@ func (f *Function) addEmptyBatch(values []Value, err error) error {
 	for i, v := range values {
 		if base := v.base(); len(base.shape) > 0 && base.shape[0] == 0 {
 			return &ArgumentError{
-				Function: f.opts.Name, Argument: i, Reason: fmt.Sprintf("no rows: a replica's part is %s%v", base.dtype, base.shape),
+				Function: f.opts.Name, Argument: i, Reason: fmt.Sprintf("no rows: a replica's part is %s%v",
+					base.dtype, base.shape),
 				Hint: "leave out batches without rows", Err: err,
 			}
 		}
@@ -173,7 +177,8 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	s := f.strategy
 	t := &trace{f: f, values: values, precision: seen}
 	options := spmd.Options{
-		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, AllowReplicaProgram: true, Target: s.target, Precision: s.opts.Precision, Origins: true,
+		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, AllowReplicaProgram: true, Target: s.target,
+		Precision: s.opts.Precision, Origins: true,
 		Padded: len(f.padding(values).sizes) > 0,
 	}
 	// Package ragged reads the constants of a padded step, and internal programs run with the
@@ -229,7 +234,8 @@ func (t *trace) run() error {
 	}
 	for i, node := range t.outputs {
 		if node == nil || node.Graph() != t.graph {
-			return f.newTraceError(fault.New(errkind.TypeError, fmt.Sprintf("result %d", i), "return nodes of the graph of ReplicaContext.Graph", "it is not a node of the step"))
+			return f.newTraceError(fault.New(errkind.TypeError, fmt.Sprintf("result %d", i),
+				"return nodes of the graph of ReplicaContext.Graph", "it is not a node of the step"))
 		}
 	}
 	t.numResults = len(t.outputs)
@@ -295,8 +301,8 @@ func (t *trace) collectChanged() error {
 	return nil
 }
 
-// initVariables copies the values of the trace's variables to the devices. It also initializes the store's
-// other variables, as GoMLX does.
+// initVariables copies the values of the trace's variables to the devices. It also initializes the
+// store's other variables, as GoMLX does.
 func (t *trace) initVariables(ctx context.Context) error {
 	if t.vars != nil {
 		if err := t.vars.initStore(ctx); err != nil {
@@ -335,7 +341,8 @@ func (t *trace) assemble() (*spmd.Module, error) {
 		case next < len(t.values) && name == argumentName(next):
 			base := t.values[next].base()
 			sig.Arguments = append(sig.Arguments, spmd.Tensor{
-				Name: name, PerReplica: base.perReplica, PerStep: base.steps > 0, Annotation: t.argumentAnnotation(next)})
+				Name: name, PerReplica: base.perReplica, PerStep: base.steps > 0,
+				Annotation: t.argumentAnnotation(next)})
 			t.variables = append(t.variables, nil)
 			next++
 		default:
@@ -370,14 +377,16 @@ func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
 			t.borrowed = append(t.borrowed, v)
 			return spmd.Tensor{Name: v.path}, nil, nil
 		}
-		tensor := spmd.Tensor{Name: v.path, PerReplica: v.perReplica(), ReplicaShard: v.replicaShard, Annotation: v.annotation}
+		tensor := spmd.Tensor{Name: v.path, PerReplica: v.perReplica(), ReplicaShard: v.replicaShard,
+			Annotation: v.annotation}
 		if i := slices.Index(t.written, c); i >= 0 {
 			tensor.Donated, tensor.Result = true, t.numResults+len(t.changed)+i
 		}
 		return tensor, v, nil
 	}
 	if t.vars == nil {
-		return spmd.Tensor{}, nil, t.f.newTraceError(fault.New(errkind.ValueError, fmt.Sprintf("parameter %q", name), "pass it as an argument", "the step made it itself"))
+		return spmd.Tensor{}, nil, t.f.newTraceError(fault.New(errkind.ValueError, fmt.Sprintf("parameter %q",
+			name), "pass it as an argument", "the step made it itself"))
 	}
 	v, err := t.vars.variable(name)
 	if err != nil {
@@ -397,16 +406,22 @@ func (t *trace) results() (results []spmd.Tensor) {
 	}
 	for i := range t.numResults {
 		results = append(results, spmd.Tensor{
-			Name: fmt.Sprintf("result_%d", i), PerReplica: !t.f.opts.mirroredResults, Annotation: t.f.resultAnnotation(i)})
+			Name: fmt.Sprintf("result_%d", i), PerReplica: !t.f.opts.mirroredResults,
+			Annotation: t.f.resultAnnotation(i)})
 	}
 	for _, c := range t.changed {
-		at := slices.IndexFunc(t.variables, func(v *Variable) bool { return v != nil && v.path == c.Path() && t.rc.findCapture(v) == nil })
-		results = append(results, spmd.Tensor{Name: c.Path(), ReplicaShard: t.variables[at].replicaShard, Annotation: t.variables[at].annotation})
+		at := slices.IndexFunc(t.variables, func(v *Variable) bool {
+			return v != nil && v.path == c.Path() &&
+				t.rc.findCapture(v) == nil
+		})
+		results = append(results, spmd.Tensor{Name: c.Path(), ReplicaShard: t.variables[at].replicaShard,
+			Annotation: t.variables[at].annotation})
 		t.updates = append(t.updates, at)
 	}
 	for _, c := range t.written {
 		v := c.variable
-		results = append(results, spmd.Tensor{Name: v.path, PerReplica: v.perReplica(), ReplicaShard: v.replicaShard, Annotation: v.annotation})
+		results = append(results, spmd.Tensor{Name: v.path, PerReplica: v.perReplica(),
+			ReplicaShard: v.replicaShard, Annotation: v.annotation})
 		t.updates = append(t.updates, slices.Index(t.variables, v))
 	}
 	return results
@@ -423,8 +438,8 @@ func (t *trace) applyAnnotations(in []*graph.Node) []*graph.Node {
 	return in
 }
 
-// argumentAnnotation returns the annotation of argument i of the module: the function's annotation if the
-// value has that layout, otherwise the value's.
+// argumentAnnotation returns the annotation of argument i of the module: the function's annotation
+// if the value has that layout, otherwise the value's.
 func (t *trace) argumentAnnotation(i int) logical.Annotation {
 	base := t.values[i].base()
 	if a := t.f.argumentAnnotation(i); a.Kind() != logical.KindNone && base.hasLayout(a) {

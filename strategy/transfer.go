@@ -37,7 +37,8 @@ func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotatio
 	if err != nil {
 		return nil, newTensorError("mirror", err)
 	}
-	v, err := s.newValueFromTensor(ctx, tensor, false, tensor.Shape().Dimensions, a, func(_ int, data []byte) []byte { return data })
+	v, err := s.newValueFromTensor(ctx, tensor, false, tensor.Shape().Dimensions, a,
+		func(_ int, data []byte) []byte { return data })
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,8 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 			return nil, fault.New(errkind.ValueError, op, "give one value for each replica, or for each of this process's", "%d values for %d replicas, of which this process has %d",
 				len(values), s.replicas, len(s.runtime.Groups))
 		}
-		return nil, fault.New(errkind.ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
+		return nil, fault.New(errkind.ValueError, op, "give one value for each replica",
+			"%d values for %d replicas", len(values), s.replicas)
 	}
 	b := batchSplitter{s, len(values) != s.replicas, a}
 	if all, ok := hostArrays(values); ok {
@@ -84,7 +86,8 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 		}
 		if s.runtime.Several() && !all[i].Shape().Equal(all[0].Shape()) {
 			return nil, fault.New(errkind.ValueError, op, "pad the values: with several processes a value has one shape on all replicas",
-				"that of replica %d has shape %s, that of replica %d %s", b.replica(i), all[i].Shape(), b.replica(0), all[0].Shape())
+				"that of replica %d has shape %s, that of replica %d %s", b.replica(i), all[i].Shape(),
+				b.replica(0), all[0].Shape())
 		}
 	}
 	return b.putTensors(ctx, all)
@@ -148,16 +151,17 @@ func hostArrays(values []any) ([]hostArray, bool) {
 	return all, true
 }
 
-// putHostArrays is like put for tensors of package input with the same shape. Large tensors are copied in
-// parallel.
+// putHostArrays is like put for tensors of package input with the same shape. Large tensors are
+// copied in parallel.
 func (b batchSplitter) putHostArrays(ctx context.Context, all []hostArray) (*PerReplica, error) {
 	dtype, ok := all[0].DType()
 	if !ok {
 		return nil, newDTypeError("per-replica value", all[0])
 	}
-	v, err := b.newUploadedValue(true, dtype, all[0].Dims(), b.annotation, func(l *engine.Layout, buffers engine.Buffers) error {
-		return b.runtime.Put(ctx, l, func(r int) []byte { return all[b.shareOf(r)].Bytes() }, buffers)
-	})
+	v, err := b.newUploadedValue(true, dtype, all[0].Dims(), b.annotation,
+		func(l *engine.Layout, buffers engine.Buffers) error {
+			return b.runtime.Put(ctx, l, func(r int) []byte { return all[b.shareOf(r)].Bytes() }, buffers)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +177,8 @@ func newDTypeError(op string, t hostArray) error {
 // devices, like [TPUStrategy.Mirror]. If the rows do not divide evenly over the replicas, it
 // returns an [*Error] of kind ValueError. If local is true, batch has only the rows of this
 // process, which are split over its replicas. The caller must close the result.
-func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annotation, local bool) (*PerReplica, error) {
+func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annotation, local bool) (*PerReplica,
+	error) {
 	if err := RefuseTracing(ctx, "split batch", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
@@ -204,11 +209,13 @@ func (b batchSplitter) split(ctx context.Context, batch any) (*PerReplica, error
 // replicaShareShape returns the shape of a replica's share of a batch.
 func replicaShareShape(batch []int, replicas int) ([]int, error) {
 	if len(batch) == 0 {
-		return nil, fault.New(errkind.ValueError, "split batch", "mirror it, or give it a leading batch dimension", "a scalar is no batch")
+		return nil, fault.New(errkind.ValueError, "split batch", "mirror it, or give it a leading batch dimension",
+			"a scalar is no batch")
 	}
 	if batch[0]%replicas != 0 {
 		hint := fmt.Sprintf("pad it to %d or drop %d rows", (batch[0]+replicas-1)/replicas*replicas, batch[0]%replicas)
-		return nil, fault.New(errkind.ValueError, "split batch", hint, "a batch of %d rows does not divide among %d replicas", batch[0], replicas)
+		return nil, fault.New(errkind.ValueError, "split batch", hint,
+			"a batch of %d rows does not divide among %d replicas", batch[0], replicas)
 	}
 	shape := append([]int(nil), batch...)
 	shape[0] /= replicas
@@ -216,15 +223,18 @@ func replicaShareShape(batch []int, replicas int) ([]int, error) {
 }
 
 // newValueFromTensor creates a value from one tensor. part returns the data of replica r.
-func (s *TPUStrategy) newValueFromTensor(ctx context.Context, tensor *tensors.Tensor, perReplica bool, shape []int, a logical.Annotation, part func(r int, data []byte) []byte) (Value, error) {
-	return s.newUploadedValue(perReplica, tensor.DType(), shape, a, func(l *engine.Layout, buffers engine.Buffers) error {
-		return s.putTensor(ctx, l, tensor, part, buffers)
-	})
+func (s *TPUStrategy) newValueFromTensor(ctx context.Context, tensor *tensors.Tensor, perReplica bool, shape []int,
+	a logical.Annotation, part func(r int, data []byte) []byte) (Value, error) {
+	return s.newUploadedValue(perReplica, tensor.DType(), shape, a,
+		func(l *engine.Layout, buffers engine.Buffers) error {
+			return s.putTensor(ctx, l, tensor, part, buffers)
+		})
 }
 
 // putTensor copies data of one tensor to this process's devices, like [engine.Runtime.Put]. part
 // returns the data of replica r.
-func (s *TPUStrategy) putTensor(ctx context.Context, l *engine.Layout, tensor *tensors.Tensor, part func(r int, data []byte) []byte, buffers engine.Buffers) error {
+func (s *TPUStrategy) putTensor(ctx context.Context, l *engine.Layout, tensor *tensors.Tensor,
+	part func(r int, data []byte) []byte, buffers engine.Buffers) error {
 	var failed error
 	err := tensor.ConstBytes(func(data []byte) {
 		failed = s.runtime.Put(ctx, l, func(r int) []byte { return part(r, data) }, buffers)
@@ -233,7 +243,8 @@ func (s *TPUStrategy) putTensor(ctx context.Context, l *engine.Layout, tensor *t
 }
 
 // newUploadedValue creates a value with buffers that upload fills.
-func (s *TPUStrategy) newUploadedValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, upload func(*engine.Layout, engine.Buffers) error) (Value, error) {
+func (s *TPUStrategy) newUploadedValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation,
+	upload func(*engine.Layout, engine.Buffers) error) (Value, error) {
 	if err := s.checkOpen(); err != nil {
 		return nil, err
 	}

@@ -81,7 +81,8 @@ func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	if t.Size() != 1 {
-		return 0, fault.New(errkind.ValueError, "read a number", "read the tensor with Value", "a value of shape %s is no number", t.Shape())
+		return 0, fault.New(errkind.ValueError, "read a number", "read the tensor with Value",
+			"a value of shape %s is no number", t.Shape())
 	}
 	return number.Read(t)
 }
@@ -95,8 +96,9 @@ type StackedBatches struct{ deviceValue }
 // Local always returns an error that matches errors.ErrUnsupported, because stacked values cannot
 // be copied back to the host.
 func (v *StackedBatches) Local(context.Context, int) (*tensors.Tensor, error) {
-	return nil, &errkind.Fault{Op: "strategy: read", Subject: v.String(), Reason: "the batches of a loop are not read back",
-		Hint: "keep the host's batches", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+	return nil, &errkind.Fault{Op: "strategy: read", Subject: v.String(),
+		Reason: "the batches of a loop are not read back",
+		Hint:   "keep the host's batches", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 }
 
 // Value is a *PerReplica, a *Mirrored or a *StackedBatches: TensorFlow's
@@ -155,7 +157,8 @@ func (v *deviceValue) String() string {
 
 // withoutContents returns a copy without buffers, for comparisons of signatures.
 func (v *deviceValue) withoutContents() *deviceValue {
-	return &deviceValue{dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica, steps: v.steps, replicaShapes: v.replicaShapes}
+	return &deviceValue{dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica,
+		steps: v.steps, replicaShapes: v.replicaShapes}
 }
 
 // sameSignature reports whether a program that was compiled for v also accepts o.
@@ -255,7 +258,8 @@ func (v *deviceValue) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 		return nil, err
 	}
 	if replica < 0 || replica >= v.strategy.replicas {
-		return nil, fault.New(errkind.ValueError, "read", "count from 0", "replica %d of %d", replica, v.strategy.replicas)
+		return nil, fault.New(errkind.ValueError, "read", "count from 0", "replica %d of %d", replica,
+			v.strategy.replicas)
 	}
 	buffers, err := v.openBuffers()
 	if err != nil {
@@ -300,8 +304,8 @@ func (v *deviceValue) download(ctx context.Context, buffers engine.Buffers, repl
 	return tensor, nil
 }
 
-// sourcePartitions returns the partitions of this process that have the shards of a replica's tensor. The
-// shards of a mirrored tensor can be read from any replica.
+// sourcePartitions returns the partitions of this process that have the shards of a replica's
+// tensor. The shards of a mirrored tensor can be read from any replica.
 func (v *deviceValue) sourcePartitions(l *engine.Layout, replica int) ([]int, error) {
 	s := v.strategy
 	from, missing, ok := s.runtime.Sources(l, replica, v.hasPartition, !v.perReplica)
@@ -328,9 +332,11 @@ const readThere = "read it there, or Reduce or Gather it on the devices first"
 // newRemoteError returns the error of a read from another process's partition. The hint names the
 // alternative.
 func (s *TPUStrategy) newRemoteError(partition int, hint string) error {
-	return &errkind.Fault{Op: fmt.Sprintf("strategy: reading logical device %d of replica %d", partition%s.logicalDevices, partition/s.logicalDevices),
-		Reason: fmt.Sprintf("it is in process %d, this is process %d with replicas %v", s.runtime.Of[partition], s.runtime.Process, s.runtime.Groups),
-		Hint:   hint, Match: ErrRemote}
+	return &errkind.Fault{Op: fmt.Sprintf("strategy: reading logical device %d of replica %d",
+		partition%s.logicalDevices, partition/s.logicalDevices),
+		Reason: fmt.Sprintf("it is in process %d, this is process %d with replicas %v", s.runtime.Of[partition],
+			s.runtime.Process, s.runtime.Groups),
+		Hint: hint, Match: ErrRemote}
 }
 
 // LocalResults waits for the tensors of this process's replicas and copies them to the host, in
@@ -369,7 +375,8 @@ func isNil(v Value) bool { return v == nil || reflect.ValueOf(v).IsNil() }
 // newValue returns a value of the strategy, which owns the buffers. The strategy references the
 // value weakly: the garbage collector releases a value that the caller dropped, and the strategy's
 // Close the others.
-func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, buffers engine.Buffers) (Value, error) {
+func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation,
+	buffers engine.Buffers) (Value, error) {
 	var value Value = &Mirrored{}
 	if perReplica {
 		value = &PerReplica{}

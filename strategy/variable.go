@@ -41,7 +41,7 @@ type Variable struct {
 	// unlisted marks the state of a package of this module; see [internalStrategy.NewZeroVariables].
 	unlisted bool
 
-	buffers engine.Buffers // guarded by machine.Launch, as is closed
+	buffers engine.Buffers // guarded by runtime.Launch, as is closed
 	closed  bool
 	// pending is the store whose value is not yet copied to the buffers, which are then nil.
 	pending atomic.Pointer[Variables]
@@ -93,7 +93,8 @@ func (v *Variable) BytesPerDevice() int {
 
 // String returns a description without the value.
 func (v *Variable) String() string {
-	return fmt.Sprintf("Variable(%q, %s%v, %s, %s, %s)", v.path, v.dtype, v.shape, v.synchronization, v.aggregation, v.annotation)
+	return fmt.Sprintf("Variable(%q, %s%v, %s, %s, %s)", v.path, v.dtype, v.shape, v.synchronization, v.aggregation,
+		v.annotation)
 }
 
 // perReplica reports whether the components may differ.
@@ -101,12 +102,14 @@ func (v *Variable) perReplica() bool { return v.synchronization == OnRead || v.l
 
 // key returns the same string for variables that one compiled program can use interchangeably.
 func (v *Variable) key() string {
-	return fmt.Sprintf("%s%v %s %s %s %t %v", v.dtype, v.shape, v.annotation, v.synchronization, v.aggregation, v.localWrites, v.replicaShard)
+	return fmt.Sprintf("%s%v %s %s %s %t %v", v.dtype, v.shape, v.annotation, v.synchronization, v.aggregation,
+		v.localWrites, v.replicaShard)
 }
 
 // asDeviceValue returns a distributed value like the variable, without buffers.
 func (v *Variable) asDeviceValue() *deviceValue {
-	return &deviceValue{strategy: v.strategy, dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica(), replicaShard: v.replicaShard}
+	return &deviceValue{strategy: v.strategy, dtype: v.dtype, shape: v.shape, annotation: v.annotation,
+		perReplica: v.perReplica(), replicaShard: v.replicaShard}
 }
 
 func (v *Variable) layout() (*engine.Layout, error) {
@@ -125,7 +128,8 @@ func (v *Variable) wrapError(cause error) error {
 	return fault.Of(v.subject(), cause, "")
 }
 
-// checkOpen returns an error if the variable or its strategy is closed. The caller holds machine.Launch.
+// checkOpen returns an error if the variable or its strategy is closed. The caller holds
+// runtime.Launch.
 func (v *Variable) checkOpen() error {
 	if err := v.strategy.checkOpen(); err != nil {
 		return err
@@ -137,19 +141,20 @@ func (v *Variable) checkOpen() error {
 }
 
 // newLoad returns a engine.Load that copies the parts of a value to the variable.
-func (v *Variable) newLoad(from lazy.Parts) (*engine.Load, error) {
-	if shape := from.Shape(); !shape.Equal(v.Shape()) {
-		return nil, fault.New(errkind.ValueError, v.subject(), "give parts of its shape and dtype", "parts of %s for a variable of %s", shape, v.Shape())
+func (v *Variable) newLoad(src lazy.Parts) (*engine.Load, error) {
+	if shape := src.Shape(); !shape.Equal(v.Shape()) {
+		return nil, fault.New(errkind.ValueError, v.subject(), "give parts of its shape and dtype",
+			"parts of %s for a variable of %s", shape, v.Shape())
 	}
 	l, err := v.layout()
 	if err != nil {
 		return nil, err
 	}
-	return &engine.Load{Name: v.subject(), Layout: l, From: from}, nil
+	return &engine.Load{Name: v.subject(), Layout: l, From: src}, nil
 }
 
-// replaceBuffers replaces the buffers of an open variable, and closes the old buffers. The caller holds
-// machine.Launch.
+// replaceBuffers replaces the buffers of an open variable, and closes the old buffers. The caller
+// holds runtime.Launch.
 func (v *Variable) replaceBuffers(fresh engine.Buffers) error {
 	if v.buffers == nil {
 		v.buffers = fresh
@@ -190,8 +195,8 @@ func (v *Variable) Close() error {
 	return v.release()
 }
 
-// registerVariables registers variables for the strategy's Close. If the strategy is already closed, it
-// closes them.
+// registerVariables registers variables for the strategy's Close. If the strategy is already
+// closed, it closes them.
 func (s *TPUStrategy) registerVariables(all ...*Variable) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,8 +219,8 @@ func (s *TPUStrategy) DistributedVariables() []*Variable {
 	return slices.DeleteFunc(slices.Clone(s.distributed), func(v *Variable) bool { return v.unlisted })
 }
 
-// checkOwnedBy returns an error if v is nil or belongs to another strategy. The operation op is named in
-// the error.
+// checkOwnedBy returns an error if v is nil or belongs to another strategy. The operation op is
+// named in the error.
 func (v *Variable) checkOwnedBy(s *TPUStrategy, op string) error {
 	if v == nil {
 		return fault.New(errkind.TypeError, op, "give a variable of the strategy", "no variable")

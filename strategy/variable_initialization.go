@@ -18,8 +18,8 @@ import (
 // therefore only defines the layout of a variable. The value is copied later: before the first run,
 // or when the variable is first read. A program that is only compiled needs no values.
 
-// initVariables copies the store's values to the devices, for variables without buffers. The caller must
-// not hold the launch lock.
+// initVariables copies the store's values to the devices, for variables without buffers. The caller
+// must not hold the launch lock.
 func initVariables(ctx context.Context, variables ...*Variable) error {
 	for _, v := range variables {
 		if v == nil {
@@ -48,8 +48,8 @@ func initVariables(ctx context.Context, variables ...*Variable) error {
 	return nil
 }
 
-// initVariables copies the store's values of those variables that wait for a value of vs. Values in parts
-// are loaded together.
+// initVariables copies the store's values of those variables that wait for a value of vs. Values in
+// parts are loaded together.
 func (vs *Variables) initVariables(ctx context.Context, variables []*Variable) error {
 	ctx, done, err := vs.lock(ctx, "")
 	if err != nil {
@@ -82,7 +82,8 @@ func (vs *Variables) initVariables(ctx context.Context, variables []*Variable) e
 	return err
 }
 
-// initVariable copies a value to a variable's devices. An initial value of other devices is recomputed.
+// initVariable copies a value to a variable's devices. An initial value of other devices is
+// recomputed.
 func (vs *Variables) initVariable(ctx context.Context, v *Variable, value *tensors.Tensor) error {
 	if of := first.ValueOf(value); of != nil {
 		placed, err := v.initialVariable()
@@ -147,7 +148,8 @@ func (vs *Variables) initStore(ctx context.Context) error {
 // initialOptions returns the options for computing initial values of the store's variables.
 func (vs *Variables) initialOptions() first.Options {
 	s := vs.strategy
-	return first.Options{Machine: s.runtime, Axes: s.opts.LogicalAxes, Target: s.target, Precision: s.opts.Precision, Store: vs.store,
+	return first.Options{Machine: s.runtime, Axes: s.opts.LogicalAxes, Target: s.target,
+		Precision: s.opts.Precision, Store: vs.store,
 		Place: func(path string) (first.Variable, error) {
 			v, err := vs.variable(path)
 			if err != nil {
@@ -160,7 +162,8 @@ func (vs *Variables) initialOptions() first.Options {
 // initialVariable describes the variable for the computation of its initial value.
 func (v *Variable) initialVariable() (first.Variable, error) {
 	l, err := v.layout()
-	return first.Variable{Path: v.path, Shape: v.Shape(), Annotation: v.annotation, Over: v.replicaShard, Layout: l, Take: v.setInitialBuffers}, err
+	return first.Variable{Path: v.path, Shape: v.Shape(), Annotation: v.annotation, Over: v.replicaShard, Layout: l,
+		Take: v.setInitialBuffers}, err
 }
 
 // FirstValues has statistics about the initialization of a store's variables. Variables that
@@ -184,13 +187,14 @@ func (vs *Variables) FirstValues() FirstValues {
 	return FirstValues(vs.firsts)
 }
 
-func (vs *Variables) addFirstValues(took first.Figures) {
+func (vs *Variables) addFirstValues(figures first.Figures) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	vs.firsts.Add(took)
+	vs.firsts.Add(figures)
 }
 
-// setInitialBuffers sets the first buffers of a variable, and closes them if the variable already has buffers.
+// setInitialBuffers sets the first buffers of a variable, and closes them if the variable already
+// has buffers.
 func (v *Variable) setInitialBuffers(fresh engine.Buffers) error {
 	v.strategy.runtime.Launch.Lock()
 	defer v.strategy.runtime.Launch.Unlock()
@@ -205,15 +209,16 @@ func (v *Variable) setInitialBuffers(fresh engine.Buffers) error {
 	return nil
 }
 
-// loadValues loads the values of variables from parts, with the given number of concurrent readers; see
-// [engine.Runtime.Fill]. Either all variables are changed or none. The new values are loaded in
+// loadValues loads the values of variables from parts, with the given number of concurrent readers;
+// see [engine.Runtime.Fill]. Either all variables are changed or none. The new values are loaded in
 // addition to the old ones. Then check is called, if it is not nil, and without an error the new
 // values replace the old ones. A variable that received its first value in the meantime keeps that
 // value. staged is the peak host memory, in bytes.
-func (s *TPUStrategy) loadValues(ctx context.Context, variables []*Variable, from []lazy.Parts, readers int, check func(context.Context) error) (staged int, err error) {
+func (s *TPUStrategy) loadValues(ctx context.Context, variables []*Variable, src []lazy.Parts, readers int,
+	check func(context.Context) error) (staged int, err error) {
 	loads, waited := make([]*engine.Load, len(variables)), make([]bool, len(variables))
 	for i, v := range variables {
-		if loads[i], err = v.newLoad(from[i]); err != nil {
+		if loads[i], err = v.newLoad(src[i]); err != nil {
 			return 0, err
 		}
 		waited[i] = v.pending.Load() != nil

@@ -19,7 +19,8 @@ import (
 
 // checkNotTracing returns an error for a read while a step is traced.
 func (v *Variable) checkNotTracing(ctx context.Context, doing string) error {
-	return RefuseTracing(ctx, fmt.Sprintf("%s %q", doing, v.path), "use MergeContext.Read, ReplicaContext.Read or UpdateContext.Read")
+	return RefuseTracing(ctx, fmt.Sprintf("%s %q", doing, v.path),
+		"use MergeContext.Read, ReplicaContext.Read or UpdateContext.Read")
 }
 
 // checkCrossReplica returns an error in replica code and in the scope of another strategy.
@@ -208,7 +209,8 @@ func (v *Variable) LocalShard(ctx context.Context, replica, logicalDevice int) (
 	s := v.strategy
 	d := replica*s.logicalDevices + logicalDevice
 	if replica < 0 || replica >= s.replicas || logicalDevice < 0 || logicalDevice >= s.logicalDevices {
-		return nil, fault.New(errkind.ValueError, v.subject(), "count from 0", "replica %d of %d, logical device %d of %d",
+		return nil, fault.New(errkind.ValueError, v.subject(), "count from 0",
+			"replica %d of %d, logical device %d of %d",
 			replica, s.replicas, logicalDevice, s.logicalDevices)
 	}
 	l, err := v.layout()

@@ -33,7 +33,8 @@ func checkRule(r logical.Rule) error {
 // is sharded over the replicas, if the rules shard at least this state. The tensor has the
 // variable's shape and is split over the logical devices. The first dimension of a stack of layers
 // is not sharded.
-func (vs *Variables) stateShard(least logical.StateSharding, path string, shape shapes.Shape, stacked bool, split logical.Annotation) spmd.ReplicaShard {
+func (vs *Variables) stateShard(least logical.StateSharding, path string, shape shapes.Shape, stacked bool,
+	split logical.Annotation) spmd.ReplicaShard {
 	s := vs.strategy
 	if s.replicas == 1 || shape.Size() < 2 || !(shape.DType.IsFloat() || shape.DType.IsComplex()) {
 		return spmd.ReplicaShard{}
@@ -66,7 +67,8 @@ func isSplit(a logical.Annotation, axes sharding.Mesh, d int) bool {
 
 // placement returns the layout of a variable of the store: the split over the logical devices, the
 // number of its rule or -1, and the dimension that is sharded over the replicas.
-func (vs *Variables) placement(source *model.Variable) (a logical.Annotation, rule int, over spmd.ReplicaShard, err error) {
+func (vs *Variables) placement(source *model.Variable) (a logical.Annotation, rule int, over spmd.ReplicaShard,
+	err error) {
 	s, shape := vs.strategy, source.Shape()
 	a, byRule, rule := vs.placementByRules(source)
 	switch {
@@ -89,20 +91,22 @@ func (vs *Variables) placement(source *model.Variable) (a logical.Annotation, ru
 		over = vs.stateShard(logical.ShardOptimizer, path, shape, vs.isStack(path), of)
 	}
 	if byRule.IsSharded() && byRule != over {
-		return a, rule, over, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", source.Path()), "let one rule reach both variables",
+		return a, rule, over, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", source.Path()),
+			"let one rule reach both variables",
 			"rule %d cuts dimension %d over the replicas, and as state of %q it is %s", rule, byRule.Dim, path, over)
 	}
 	if over.IsSharded() && isSplit(a, s.axes, over.Dim) {
 		return a, rule, over, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", source.Path()),
 			"give it the rule of that variable",
-			"rule %d splits dimension %d over the logical devices, which as state of %q is cut over the replicas", rule, over.Dim, path)
+			"rule %d splits dimension %d over the logical devices, which as state of %q is cut over the replicas",
+			rule, over.Dim, path)
 	}
 	return a, rule, over, nil
 }
 
-// placementByRules returns the layout of a variable of the store by the rules with axes: the split over the
-// logical devices, the dimension that is sharded over the replicas, and the number of the rule or
-// -1.
+// placementByRules returns the layout of a variable of the store by the rules with axes: the split
+// over the logical devices, the dimension that is sharded over the replicas, and the number of the
+// rule or -1.
 func (vs *Variables) placementByRules(source *model.Variable) (a logical.Annotation, over spmd.ReplicaShard, rule int) {
 	s, dims := vs.strategy, source.Shape().Dimensions
 	a, rule = s.opts.Variables.AnnotationFor(s.fullMesh, source.Path(), dims)
@@ -122,24 +126,25 @@ func (vs *Variables) isProxy(path string) bool {
 	return vs.proxied[path] != nil
 }
 
-// trainedVariable returns the path of the trained variable whose optimizer state source is, and its split
-// over the logical devices. Optimizers create their state below the path of the variable, with the
-// variable's dimensions. The path is "" if source is not optimizer state.
-func (vs *Variables) trainedVariable(source *model.Variable) (path string, of logical.Annotation) {
+// trainedVariable returns the path of the trained variable whose optimizer state source is, and its
+// split over the logical devices. Optimizers create their state below the path of the variable,
+// with the variable's dimensions. The path is "" if source is not optimizer state.
+func (vs *Variables) trainedVariable(source *model.Variable) (path string, split logical.Annotation) {
 	if source.Trainable {
-		return "", of
+		return "", split
 	}
 	known := vs.variablesByPath()
 	if path = logical.OwnerOfState(source.Path(), func(path string) bool {
 		v := known[path]
-		return v != nil && v.Trainable && slices.Equal(v.Shape().Dimensions, source.Shape().Dimensions) && !vs.isProxy(path)
+		return v != nil && v.Trainable && slices.Equal(v.Shape().Dimensions, source.Shape().Dimensions) &&
+			!vs.isProxy(path)
 	}); path != "" {
-		of, _, _ = vs.placementByRules(vs.store.GetVariable(path))
+		split, _, _ = vs.placementByRules(vs.store.GetVariable(path))
 	}
 	if like := vs.proxiedVariable(source); like != nil && path == "" {
 		return like.path, like.annotation
 	}
-	return path, of
+	return path, split
 }
 
 // proxiedVariable returns the variable of NewVariable whose optimizer state source is, if the shapes
@@ -153,8 +158,8 @@ func (vs *Variables) proxiedVariable(source *model.Variable) *Variable {
 	})]
 }
 
-// variablesByPath returns the store's variables by path. It is cached because the store's own lookup may
-// load a variable from a checkpoint.
+// variablesByPath returns the store's variables by path. It is cached because the store's own
+// lookup may load a variable from a checkpoint.
 func (vs *Variables) variablesByPath() map[string]*model.Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()

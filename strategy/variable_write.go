@@ -98,7 +98,8 @@ func (v *Variable) crossWrite(ctx context.Context, w assign.Op, value any) error
 	return errors.Join(err, c.release())
 }
 
-// resolveSource converts x to a tensor of the variable's shape and dtype, or to a value on the devices.
+// resolveSource converts x to a tensor of the variable's shape and dtype, or to a value on the
+// devices.
 func (v *Variable) resolveSource(ctx context.Context, op string, x any) (c resolvedOperand, err error) {
 	s, o := v.strategy, operandOf(x)
 	other := o.variable
@@ -133,15 +134,19 @@ func (v *Variable) checkAssignable(op string, x *deviceValue) error {
 	if x.isVarying() {
 		switch {
 		case v.synchronization == OnRead:
-			return fault.New(errkind.TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read")
+			return fault.New(errkind.TypeError, op, "write it in the replicas",
+				"a PerReplica value for a variable that is combined on read")
 		case v.aggregation != AggregateNone && v.strategy.opts.Semantics != TensorFlowMirrored:
-			return fault.New(errkind.TypeError, op, "reduce it first", "a PerReplica value where one for all replicas is expected")
+			return fault.New(errkind.TypeError, op, "reduce it first",
+				"a PerReplica value where one for all replicas is expected")
 		case !v.localWrites:
-			return fault.New(errkind.TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value for a mirrored variable")
+			return fault.New(errkind.TypeError, op, "reduce it first, or create the variable with LocalWrites",
+				"a PerReplica value for a mirrored variable")
 		}
 	}
 	if x.replicaShapes != nil || !x.Shape().Equal(v.Shape()) {
-		return fault.New(errkind.ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), v.Shape())
+		return fault.New(errkind.ValueError, op, "give a value of its shape and dtype",
+			"a value of shape %s for a variable of shape %s", x.Shape(), v.Shape())
 	}
 	return nil
 }
@@ -159,7 +164,8 @@ func (v *Variable) convertHostValue(op string, value any) (*tensors.Tensor, erro
 		return nil, err
 	}
 	if !t.Shape().Equal(v.Shape()) {
-		return nil, fault.New(errkind.ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", t.Shape(), v.Shape())
+		return nil, fault.New(errkind.ValueError, op, "give a value of its shape and dtype",
+			"a value of shape %s for a variable of shape %s", t.Shape(), v.Shape())
 	}
 	return t, nil
 }

@@ -30,7 +30,7 @@ type Variables struct {
 	// placing prevents that two goroutines add the same variable.
 	placing sync.Mutex
 
-	mu     sync.Mutex // guards the list and firsts; machine.Launch guards the buffers
+	mu     sync.Mutex // guards the list and firsts; runtime.Launch guards the buffers
 	list   []*Variable
 	firsts first.Figures
 	// proxied are the variables of NewVariable that training steps over the store train, by the
@@ -54,17 +54,17 @@ func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 	return v
 }
 
-// lockKey marks a context that holds the turn of a store.
+// lockKey marks a context that has locked a store.
 type lockKey struct{ variables *Variables }
 
-// lock waits for exclusive use of the store, unless ctx already has it; done releases it.
-// doing is the prefix of an error: "", or text with a colon and a space at the end.
-func (vs *Variables) lock(ctx context.Context, doing string) (held context.Context, done func(), err error) {
+// lock waits for exclusive use of the store, unless ctx already has it; unlock releases it.
+// op is the prefix of an error: "", or text with a colon and a space at the end.
+func (vs *Variables) lock(ctx context.Context, op string) (locked context.Context, unlock func(), err error) {
 	if ctx.Value(lockKey{vs}) != nil {
 		return ctx, func() {}, nil
 	}
 	if err := vs.semaphore.Acquire(ctx, 1); err != nil {
-		return nil, nil, fault.Of(doing+"waiting for the store", context.Cause(ctx), "")
+		return nil, nil, fault.Of(op+"waiting for the store", context.Cause(ctx), "")
 	}
 	return context.WithValue(ctx, lockKey{vs}, true), func() { vs.semaphore.Release(1) }, nil
 }
@@ -99,7 +99,8 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 	}
 	source := vs.store.GetVariable(path)
 	if source == nil {
-		return nil, fault.New(errkind.ValueError, fmt.Sprintf("parameter %q", path), "pass it as an argument", "it is no variable of the step's store")
+		return nil, fault.New(errkind.ValueError, fmt.Sprintf("parameter %q", path), "pass it as an argument",
+			"it is no variable of the step's store")
 	}
 	shape := source.Shape()
 	v := &Variable{strategy: vs.strategy, path: path, dtype: shape.DType, shape: slices.Clone(shape.Dimensions),
@@ -182,7 +183,8 @@ func (vs *Variables) storeVariable(path string) (*model.Variable, error) {
 	if v := vs.store.GetVariable(path); v != nil {
 		return v, nil
 	}
-	return nil, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", path), "delete a store's variables before its first step, or make a new store",
+	return nil, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", path),
+		"delete a store's variables before its first step, or make a new store",
 		"it is on the devices, but no longer in its store")
 }
 
