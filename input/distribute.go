@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/tpustrategy/tpustrategy/internal/chunk"
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
