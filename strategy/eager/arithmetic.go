@@ -24,23 +24,23 @@ import (
 // other operand's float type, a float64 to float32 if the other is a float32, and an int to the
 // other operand's type. Other values are not converted: operands with different dtypes are an
 // InvalidArgumentError.
-func (rc *ReplicaContext) Add(a, b any) (any, error) { return rc.binary("Add", graph.Add, a, b) }
+func (rc *ReplicaContext) Add(a, b any) (any, error) { return rc.applyBinary("Add", graph.Add, a, b) }
 
 // Sub returns a - b, like [ReplicaContext.Add].
-func (rc *ReplicaContext) Sub(a, b any) (any, error) { return rc.binary("Sub", graph.Sub, a, b) }
+func (rc *ReplicaContext) Sub(a, b any) (any, error) { return rc.applyBinary("Sub", graph.Sub, a, b) }
 
 // Mul returns a * b, like [ReplicaContext.Add].
-func (rc *ReplicaContext) Mul(a, b any) (any, error) { return rc.binary("Mul", graph.Mul, a, b) }
+func (rc *ReplicaContext) Mul(a, b any) (any, error) { return rc.applyBinary("Mul", graph.Mul, a, b) }
 
 // Div returns a / b, like [ReplicaContext.Add]. Integer division truncates.
-func (rc *ReplicaContext) Div(a, b any) (any, error) { return rc.binary("Div", graph.Div, a, b) }
+func (rc *ReplicaContext) Div(a, b any) (any, error) { return rc.applyBinary("Div", graph.Div, a, b) }
 
-func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *graph.Node, a, b any) (any, error) {
+func (rc *ReplicaContext) applyBinary(name string, apply func(a, b *graph.Node) *graph.Node, a, b any) (any, error) {
 	s := rc.strategy
 	if rc.tracing != nil {
 		return fault.Traced(func() any {
 			nodes, err := operands(name, []any{[]any{a, b}}, func(i int, column []any) (*graph.Node, error) {
-				return rc.operandIn(name, i, column[0]), nil
+				return rc.tracedOperand(name, i, column[0]), nil
 			})
 			if err != nil {
 				panic(err)
@@ -74,7 +74,7 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 		if err != nil {
 			return nil, err
 		}
-		results, err := engine.Internal(s).RunBuiltin(rc.outer(), "eager_"+name, func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		results, err := engine.Internal(s).RunBuiltin(rc.callerContext(), "eager_"+name, func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{apply(in[0], in[1])}
 		}, values[:], nil, mirrored)
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 // an update accepts it. The replicas' tensors must have the same shape. The mean of integers is
 // computed as in [strategy.TPUStrategy.Reduce].
 func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error) {
-	if err := rc.inReplica("AllReduce"); err != nil {
+	if err := rc.checkReplicaCode("AllReduce"); err != nil {
 		return nil, err
 	}
 	step := func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -36,7 +36,7 @@ func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error)
 	}
 	m := engine.Internal(rc.strategy)
 	return rc.joinLeaves("AllReduce", op, nest, func(v strategy.Value) (strategy.Value, error) {
-		results, err := m.RunBuiltin(rc.outer(), "all_reduce_"+op.String(), step, []strategy.Value{v}, nil, false, v.Annotation())
+		results, err := m.RunBuiltin(rc.callerContext(), "all_reduce_"+op.String(), step, []strategy.Value{v}, nil, false, v.Annotation())
 		if err != nil {
 			return nil, err
 		}
@@ -49,11 +49,11 @@ func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error)
 // to each replica, like TensorFlow's all_gather. The sizes along axis may differ between replicas.
 func (rc *ReplicaContext) AllGather(nest any, axis int) (any, error) {
 	s := rc.strategy
-	if err := rc.inReplica("AllGather"); err != nil {
+	if err := rc.checkReplicaCode("AllGather"); err != nil {
 		return nil, err
 	}
 	return rc.joinLeaves("AllGather", axis, nest, func(v strategy.Value) (strategy.Value, error) {
-		return s.Gather(rc.outer(), v, axis)
+		return s.Gather(rc.callerContext(), v, axis)
 	})
 }
 
@@ -63,7 +63,7 @@ func (rc *ReplicaContext) joinLeaves(call string, subject, nest any, run func(v 
 	s := rc.strategy
 	return rc.join(call, subject, nest, func(nests []any) ([]any, error) {
 		out, err := nesting.Zip(call, nests, func(path string, leaves []any) (any, error) {
-			v, release, err := Of(s).merge(rc.outer(), call, leaves)
+			v, release, err := Of(s).mergeLeaves(rc.callerContext(), call, leaves)
 			if err != nil {
 				return nil, err
 			}
@@ -80,11 +80,11 @@ func (rc *ReplicaContext) joinLeaves(call string, subject, nest any, run func(v 
 	})
 }
 
-// merge returns one value for the replicas' leaves: the value whose components they are, or a new
+// mergeLeaves returns one value for the replicas' leaves: the value whose components they are, or a new
 // one. Equal host values become a mirrored value.
-func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v strategy.Value, release func(), err error) {
+func (e *Extended) mergeLeaves(ctx context.Context, call string, leaves []any) (v strategy.Value, release func(), err error) {
 	s := e.strategy
-	x, whole := asOne(leaves)
+	x, whole := commonValue(leaves)
 	if !whole {
 		for _, x := range leaves {
 			if err := engine.Internal(s).CheckOwned(call, x); err != nil {
@@ -92,7 +92,7 @@ func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v stra
 			}
 		}
 		_, updating := UpdateReplicaID(ctx)
-		if x, err = e.wrap(ctx, call, "", leaves, updating); err != nil {
+		if x, err = e.combineLeaves(ctx, call, "", leaves, updating); err != nil {
 			return nil, nil, err
 		}
 		if x, ok := x.(strategy.Value); ok {

@@ -59,8 +59,8 @@ func (c Component) Variable() *strategy.Variable { return c.variable }
 // Value returns the component's value, or nil for a component of a variable.
 func (c Component) Value() strategy.Value { return c.value }
 
-// of returns the component's value or variable, or nil for the zero Component.
-func (c Component) of() Distributed {
+// source returns the component's value or variable, or nil for the zero Component.
+func (c Component) source() Distributed {
 	if c.variable != nil {
 		return c.variable
 	}
@@ -87,7 +87,7 @@ func (c Component) Local(ctx context.Context) (*tensors.Tensor, error) {
 	if c == (Component{}) {
 		return nil, fault.New(errkind.TypeError, "read", "make one with Extended.Component", "a component of nothing")
 	}
-	return c.of().Local(ctx, c.replica)
+	return c.source().Local(ctx, c.replica)
 }
 
 // String returns a description of the component without its data.

@@ -21,9 +21,9 @@ import (
 // ended, or made a different call, while others waited in a joined call.
 var ErrJoin = errkind.New(errkind.RuntimeError, "strategy: the replicas made a different number of joined calls (collectives, variable writes, MergeCall)")
 
-// apart returns this error. calls has the joined call of each replica, or "" for a replica that has
+// newJoinError returns this error. calls has the joined call of each replica, or "" for a replica that has
 // ended.
-func apart(calls []string) error {
+func newJoinError(calls []string) error {
 	at := make([]string, len(calls))
 	for r, call := range calls {
 		at[r] = fmt.Sprintf("replica %d at %s", r, cmp.Or(call, "the end"))
@@ -136,7 +136,7 @@ func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *cor
 		}
 		calls := callsOf(requests)
 		if failed == nil && !several {
-			failed = agree(calls)
+			failed = checkSameCall(calls)
 		}
 		if failed == nil {
 			failed = checkSubjects(ids, requests)
@@ -149,7 +149,7 @@ func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *cor
 		}
 		switch {
 		case failed != nil:
-			release(all, failed)
+			cancelAll(all, failed)
 			return nil, failed
 		case ends == len(ids):
 			return passed, nil
@@ -182,11 +182,11 @@ func callsOf(requests []*request) []string {
 	return calls
 }
 
-// agree returns an error if the replicas are not all in the same call.
-func agree(calls []string) error {
+// checkSameCall returns an error if the replicas are not all in the same call.
+func checkSameCall(calls []string) error {
 	for _, call := range calls {
 		if call != calls[0] {
-			return apart(calls)
+			return newJoinError(calls)
 		}
 	}
 	return nil
@@ -206,8 +206,8 @@ func checkSubjects(ids []int, requests []*request) error {
 	return nil
 }
 
-// release ends the replicas that are still running. Every joined call returns err to them.
-func release(all []*coroutine, err error) {
+// cancelAll ends the replicas that are still running. Every joined call returns err to them.
+func cancelAll(all []*coroutine, err error) {
 	for _, c := range all {
 		for !c.ended {
 			c.step(answer{err: err})

@@ -35,8 +35,8 @@ func To[T *strategy.Variable | *strategy.PerReplica | *strategy.Mirrored | *Merg
 // the call that receives the destination returns an error.
 func ToDevices(names ...string) Destination { return Destination{devices: names} }
 
-// place is the location of a checked destination.
-type place struct {
+// placement is the location of a checked destination.
+type placement struct {
 	// annotation is the sharding of tensors of the given shape; it does not apply to other shapes.
 	annotation logical.Annotation
 	shape      shapes.Shape
@@ -46,8 +46,8 @@ type place struct {
 	only []bool
 }
 
-// of returns the annotation of a tensor at the place.
-func (p place) of(dims []int, otherwise logical.Annotation) logical.Annotation {
+// annotationFor returns the annotation of a tensor at the place.
+func (p placement) annotationFor(dims []int, otherwise logical.Annotation) logical.Annotation {
 	if p.only != nil {
 		return logical.Annotation{} // each device has the whole tensor
 	}
@@ -58,25 +58,25 @@ func (p place) of(dims []int, otherwise logical.Annotation) logical.Annotation {
 }
 
 // destination checks a destination and returns its place.
-func (e *Extended) destination(op string, d Destination) (place, error) {
+func (e *Extended) destination(op string, d Destination) (placement, error) {
 	s := e.strategy
 	switch x := d.of.(type) {
 	case *strategy.Variable:
-		return place{annotation: x.Annotation(), shape: x.Shape()}, engine.Internal(s).CheckOwned(op, x)
+		return placement{annotation: x.Annotation(), shape: x.Shape()}, engine.Internal(s).CheckOwned(op, x)
 	case *MergeValue:
-		return place{}, nil
+		return placement{}, nil
 	case strategy.Value:
-		return place{annotation: x.Annotation(), shape: x.Shape()}, engine.Internal(s).CheckOwned("value", x)
+		return placement{annotation: x.Annotation(), shape: x.Shape()}, engine.Internal(s).CheckOwned("value", x)
 	default:
 		if len(d.devices) > 0 {
-			return e.devices(op, d.devices)
+			return e.resolveDevices(op, d.devices)
 		}
 	}
-	return place{}, fault.New(errkind.AssertionError, op, "use To or ToDevices", "no destination")
+	return placement{}, fault.New(errkind.AssertionError, op, "use To or ToDevices", "no destination")
 }
 
-// devices returns the place of devices by name.
-func (e *Extended) devices(op string, names []string) (p place, err error) {
+// resolveDevices returns the place of devices by name.
+func (e *Extended) resolveDevices(op string, names []string) (p placement, err error) {
 	s := e.strategy
 	deviceNames, hostNames, _ := engine.Internal(s).DeviceNames()
 	only, hosts := make([]bool, s.NumReplicasInSync()*s.NumLogicalDevices()), 0
@@ -99,7 +99,7 @@ func (e *Extended) devices(op string, names []string) (p place, err error) {
 	}
 	switch {
 	case hosts == len(names):
-		return place{host: true}, nil
+		return placement{host: true}, nil
 	case hosts > 0:
 		return p, fault.New(errkind.ValueError, op, "reduce to the host and to the devices in two calls", "a host beside devices: %q", names)
 	}
@@ -109,15 +109,15 @@ func (e *Extended) devices(op string, names []string) (p place, err error) {
 			all = all && only[r*s.NumLogicalDevices()+k]
 		}
 		if all {
-			return place{}, nil
+			return placement{}, nil
 		}
 	}
-	return place{only: only}, nil
+	return placement{only: only}, nil
 }
 
-// settle moves a value of all devices to a place: it returns the value, the value on fewer devices,
+// moveResult moves a value of all devices to a place: it returns the value, the value on fewer devices,
 // or a host copy. It closes m if it returns a copy.
-func (e *Extended) settle(ctx context.Context, m *strategy.Mirrored, p place) (any, error) {
+func (e *Extended) moveResult(ctx context.Context, m *strategy.Mirrored, p placement) (any, error) {
 	s := e.strategy
 	switch {
 	case p.host:

@@ -122,7 +122,7 @@ func (e *Extended) ValueContainer(x any) any {
 	if !ok || e.strategy.Semantics() != strategy.TensorFlowMirrored {
 		return x
 	}
-	return c.of()
+	return c.source()
 }
 
 // ReadVar returns the variable's value across replicas, like [strategy.Variable.Read] and
@@ -145,7 +145,7 @@ func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy
 		return nil, engine.Internal(e.strategy).CheckCrossReplica(ctx, fmt.Sprintf("read %q", v.Path()))
 	}
 	m, err := rc.join("ReadVar "+v.Path(), v, nil, func(all []any) ([]any, error) {
-		m, err := v.Read(rc.outer())
+		m, err := v.Read(rc.callerContext())
 		if err != nil {
 			return nil, err
 		}
@@ -206,9 +206,9 @@ func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (
 		}
 		value, shape = t, t.Shape().Dimensions
 	}
-	m, err := s.Mirror(ctx, value, p.of(shape, logical.Annotation{}))
+	m, err := s.Mirror(ctx, value, p.annotationFor(shape, logical.Annotation{}))
 	if err != nil {
 		return nil, err
 	}
-	return e.settle(ctx, m, p)
+	return e.moveResult(ctx, m, p)
 }

@@ -19,34 +19,34 @@ import (
 // leaf that differs between replicas is an error.
 func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Value, func(), error) {
 	if !rc.host {
-		return Of(rc.strategy).merge(rc.outer(), call, leaves)
+		return Of(rc.strategy).mergeLeaves(rc.callerContext(), call, leaves)
 	}
 	machine := engine.Internal(rc.strategy)
 	switch x := leaves[0].(type) {
 	case *strategy.Objects:
 		if x != nil {
-			return nil, nil, unresolved(call, i, x)
+			return nil, nil, newVaryingError(call, i, x)
 		}
 	case *strategy.PerReplica:
 		if x != nil && machine.CheckOwned(call, x) == nil && varying(x) && rc.NumReplicasInSync() > 1 {
-			return nil, nil, unresolved(call, i, x)
+			return nil, nil, newVaryingError(call, i, x)
 		}
 	}
-	m, release, err := machine.ResolveMirrored(rc.outer(), call, leaves[0])
+	m, release, err := machine.ResolveMirrored(rc.callerContext(), call, leaves[0])
 	if err != nil {
 		return nil, nil, err
 	}
 	return m, func() { _ = release() }, nil
 }
 
-// operandIn is operand in a merge call of a compiled step.
-func (rc *ReplicaContext) operandIn(call string, i int, x any) *graph.Node {
+// tracedOperand is operand in a merge call of a compiled step.
+func (rc *ReplicaContext) tracedOperand(call string, i int, x any) *graph.Node {
 	if v, ok := x.(*strategy.Variable); ok && v != nil && rc.host {
 		return rc.tracing.Read(v).node
 	}
 	m := rc.tracing.value(call, x)
 	if rc.host && rc.varying(m) {
-		panic(unresolved(call, i, m))
+		panic(newVaryingError(call, i, m))
 	}
 	return m.node
 }
@@ -55,15 +55,15 @@ func (rc *ReplicaContext) varying(m *MergeValue) bool {
 	return !m.Mirrored() && rc.strategy.NumReplicasInSync() > 1
 }
 
-// unresolved returns the error of an operand that has no single value on the host.
-func unresolved(call string, i int, x any) error {
+// newVaryingError returns the error of an operand that has no single value on the host.
+func newVaryingError(call string, i int, x any) error {
 	return fault.New(errkind.ValueError, call, "reduce it first, or take one replica's part with Extended.LocalResultsOf",
 		"operand %d, %s, has a value for each replica, and none on the host where a non-slot update runs", i, x)
 }
 
-// wholes converts the results of a compiled function for the host. A value that differs between
+// mirroredComponents converts the results of a compiled function for the host. A value that differs between
 // replicas is not converted.
-func (rc *ReplicaContext) wholes(results []any) []any {
+func (rc *ReplicaContext) mirroredComponents(results []any) []any {
 	for i, x := range results {
 		if v, ok := x.(strategy.Value); ok && !varying(v) {
 			results[i] = Component{value: v}
@@ -79,7 +79,7 @@ func (rc *ReplicaContext) writeAcross(call string, v *strategy.Variable, write f
 	if rc.tracing != nil {
 		err = write(rc.tracing.Context())
 	} else {
-		_, err = rc.join(call, v, nil, func([]any) ([]any, error) { return []any{nil}, write(rc.outer()) })
+		_, err = rc.join(call, v, nil, func([]any) ([]any, error) { return []any{nil}, write(rc.callerContext()) })
 	}
 	if err != nil {
 		return nil, err

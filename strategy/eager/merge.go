@@ -72,7 +72,7 @@ func MergeCall(rc *strategy.ReplicaContext, fn func(mc *MergeContext, args ...*M
 		if x == nil || x.Graph() != rc.Graph() {
 			panic(fault.New(errkind.TypeError, "MergeCall", "give nodes of the step", "argument %d is no node of it", i))
 		}
-		values[i] = mc.merged(x, false)
+		values[i] = mc.newValue(x, false)
 	}
 	engine.Internal(mc.rc).State().Merging = true
 	defer func() {
@@ -89,27 +89,27 @@ func MergeCall(rc *strategy.ReplicaContext, fn func(mc *MergeContext, args ...*M
 	return nodes
 }
 
-// merged returns a node of the step as a MergeValue.
-func (mc *MergeContext) merged(node *graph.Node, mirrored bool) *MergeValue {
+// newValue returns a node of the step as a MergeValue.
+func (mc *MergeContext) newValue(node *graph.Node, mirrored bool) *MergeValue {
 	return &MergeValue{mc: mc, node: node, mirrored: mirrored}
 }
 
-// open panics after the end of the merge call.
-func (mc *MergeContext) open(op string) {
-	if err := mc.ended(op); err != nil {
+// requireOpen panics after the end of the merge call.
+func (mc *MergeContext) requireOpen(op string) {
+	if err := mc.checkOpen(op); err != nil {
 		panic(err)
 	}
 }
 
-func (mc *MergeContext) ended(op string) error {
+func (mc *MergeContext) checkOpen(op string) error {
 	if !mc.over {
 		return nil
 	}
 	return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "the merge call is over", Hint: "use its context inside its function only"}
 }
 
-// given returns the node of x. It panics if x does not belong to the merge call's step.
-func (mc *MergeContext) given(op string, x *MergeValue) *graph.Node {
+// requireNode returns the node of x. It panics if x does not belong to the merge call's step.
+func (mc *MergeContext) requireNode(op string, x *MergeValue) *graph.Node {
 	if x.Node() == nil || x.node.Graph() != mc.rc.Graph() {
 		panic(fault.New(errkind.TypeError, op, "give values of this merge call", "a merged value of nothing, or of another step"))
 	}
@@ -127,11 +127,11 @@ func (mc *MergeContext) operand(op string, x any, v *strategy.Variable) (m *Merg
 	case *MergeValue:
 		return x, false
 	case *strategy.Variable:
-		return mc.merged(node, x.Strategy() != mc.rc.Strategy() || !componentsVary(x)), host
+		return mc.newValue(node, x.Strategy() != mc.rc.Strategy() || !componentsVary(x)), host
 	case Component:
-		return mc.merged(node, true), host
+		return mc.newValue(node, true), host
 	}
-	return mc.merged(node, host || !engine.Internal(mc.rc).IsVarying(node)[0]), host
+	return mc.newValue(node, host || !engine.Internal(mc.rc).IsVarying(node)[0]), host
 }
 
 // Context returns the cross-replica context of the merge call. With this context
@@ -151,13 +151,13 @@ func (mc *MergeContext) Strategy() *strategy.TPUStrategy { return mc.rc.Strategy
 // Reduce reduces a value over the replicas with one all-reduce. If axes are given, each replica's
 // tensor is first reduced along these axes. All replicas' tensors have the same shape.
 func (mc *MergeContext) Reduce(op strategy.ReduceOp, x *MergeValue, axes ...int) *MergeValue {
-	mc.open("Reduce")
+	mc.requireOpen("Reduce")
 	if op != strategy.Sum && op != strategy.Mean {
 		panic(fault.UnknownReduction("reduce", op))
 	}
-	node := mc.given("reduce", x)
+	node := mc.requireNode("reduce", x)
 	if op == strategy.Mean && node.DType().IsInt() && (len(axes) > 0 || !x.mirrored) {
-		return mc.merged(engine.Internal(mc.rc).MeanOfIntegers(node, axes...), true)
+		return mc.newValue(engine.Internal(mc.rc).MeanOfIntegers(node, axes...), true)
 	}
 	if len(axes) > 0 {
 		if op == strategy.Mean {
@@ -167,12 +167,12 @@ func (mc *MergeContext) Reduce(op strategy.ReduceOp, x *MergeValue, axes ...int)
 		}
 	}
 	if x.mirrored && op == strategy.Mean {
-		return mc.merged(node, true)
+		return mc.newValue(node, true)
 	}
-	return mc.merged(mc.inReplica(func() *graph.Node { return mc.rc.AllReduce(op, node) }), true)
+	return mc.newValue(mc.inReplica(func() *graph.Node { return mc.rc.AllReduce(op, node) }), true)
 }
 
-// inReplica runs f while the methods of the step's context are allowed. They otherwise panic during
+// checkReplicaCode runs f while the methods of the step's context are allowed. They otherwise panic during
 // a merge call.
 func (mc *MergeContext) inReplica(f func() *graph.Node) *graph.Node {
 	state := engine.Internal(mc.rc).State()
@@ -183,15 +183,15 @@ func (mc *MergeContext) inReplica(f func() *graph.Node) *graph.Node {
 
 // Gather concatenates the replicas' tensors along axis, in replica order, with one all-gather.
 func (mc *MergeContext) Gather(x *MergeValue, axis int) *MergeValue {
-	mc.open("Gather")
-	return mc.merged(spmd.AllGather(mc.given("gather", x), axis), true)
+	mc.requireOpen("Gather")
+	return mc.newValue(spmd.AllGather(mc.requireNode("gather", x), axis), true)
 }
 
 // LocalResults returns the tensors of all replicas in replica order. Each result is mirrored. It
 // costs one all-gather, or no communication if x is mirrored.
 func (mc *MergeContext) LocalResults(x *MergeValue) []*MergeValue {
-	mc.open("LocalResults")
-	mc.given("LocalResults", x)
+	mc.requireOpen("LocalResults")
+	mc.requireNode("LocalResults", x)
 	if x.mirrored {
 		return slices.Repeat([]*MergeValue{x}, mc.rc.NumReplicasInSync())
 	}
@@ -199,7 +199,7 @@ func (mc *MergeContext) LocalResults(x *MergeValue) []*MergeValue {
 	all := spmd.AllGather(graph.ExpandAxes(x.node, 0), 0)
 	for r := range results {
 		part := graph.SliceAxis(all, 0, graph.AxisRange(r, r+1))
-		results[r] = mc.merged(graph.Reshape(part, x.node.Shape().Dimensions...), true)
+		results[r] = mc.newValue(graph.Reshape(part, x.node.Shape().Dimensions...), true)
 	}
 	return results
 }
@@ -207,29 +207,29 @@ func (mc *MergeContext) LocalResults(x *MergeValue) []*MergeValue {
 // Map applies a graph function to values. The result is mirrored if all values are; f must not use
 // anything else that differs between replicas.
 func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*MergeValue) *MergeValue {
-	mc.open("Map")
+	mc.requireOpen("Map")
 	nodes := make([]*graph.Node, len(in))
 	mirrored := true
 	for i, m := range in {
-		nodes[i] = mc.given("Map", m)
+		nodes[i] = mc.requireNode("Map", m)
 		mirrored = mirrored && m.mirrored
 	}
 	out := f(nodes)
 	if out == nil || out.Graph() != mc.rc.Graph() {
 		panic(fault.New(errkind.TypeError, "Map", "return a node of the step", "the function returns none"))
 	}
-	return mc.merged(out, mirrored && !engine.Internal(mc.rc).IsVarying(out)[0])
+	return mc.newValue(out, mirrored && !engine.Internal(mc.rc).IsVarying(out)[0])
 }
 
 // Read returns a variable's value across replicas. It combines the components of a
 // [strategy.OnRead] variable.
 func (mc *MergeContext) Read(v *strategy.Variable) *MergeValue {
-	mc.open("Read")
+	mc.requireOpen("Read")
 	node := mc.inReplica(func() *graph.Node { return mc.rc.ReadReduced(v) })
 	if v.Strategy() == mc.rc.Strategy() && v.LocalWrites() && v.Synchronization() == strategy.OnWrite {
 		node = engine.Internal(mc.rc).FirstReplica(node)
 	}
-	return mc.merged(node, true)
+	return mc.newValue(node, true)
 }
 
 // Assign sets all components of the variable, by the rules of [strategy.Variable.Assign]. It does
@@ -243,10 +243,10 @@ func (mc *MergeContext) AssignAdd(v *strategy.Variable, x *MergeValue) { mc.writ
 func (mc *MergeContext) AssignSub(v *strategy.Variable, x *MergeValue) { mc.write(assign.Sub, v, x) }
 
 func (mc *MergeContext) write(w assign.Op, v *strategy.Variable, x *MergeValue) {
-	mc.open(w.Name)
+	mc.requireOpen(w.Name)
 	mc.rc.Read(v)
 	op := fmt.Sprintf("%s %q", w.Name, v.Path())
-	node := mc.given(op, x)
+	node := mc.requireNode(op, x)
 	onRead := v.Synchronization() == strategy.OnRead
 	switch summed := onRead && v.Aggregation() == strategy.AggregateSum; {
 	case onRead && !x.mirrored:
@@ -265,7 +265,7 @@ func (mc *MergeContext) write(w assign.Op, v *strategy.Variable, x *MergeValue) 
 type mergeCode struct{ *MergeContext }
 
 // Step returns the step's context, and an error after the end of the call.
-func (m mergeCode) Step(op string) (*strategy.ReplicaContext, error) { return m.rc, m.ended(op) }
+func (m mergeCode) Step(op string) (*strategy.ReplicaContext, error) { return m.rc, m.checkOpen(op) }
 
 // Write implements a write by a variable's own method.
 func (m mergeCode) Write(w assign.Op, v *strategy.Variable, x any) error {

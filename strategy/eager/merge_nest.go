@@ -46,7 +46,7 @@ func (mc *MergeContext) reduceNest(op strategy.ReduceOp, call string, nest any, 
 		switch v, _ := x.(*strategy.Variable); {
 		case len(axes) > 0:
 		case host:
-			if err := oneValue(call, op, mc.Strategy(), x); err != nil {
+			if err := checkOneValue(call, op, mc.Strategy(), x); err != nil {
 				panic(err)
 			}
 			return x
@@ -58,7 +58,7 @@ func (mc *MergeContext) reduceNest(op strategy.ReduceOp, call string, nest any, 
 }
 
 // reduceTo is [Extended.ReduceTo] in a merge call of a compiled step.
-func (mc *MergeContext) reduceTo(call string, op strategy.ReduceOp, nest any, to place) (any, error) {
+func (mc *MergeContext) reduceTo(call string, op strategy.ReduceOp, nest any, to placement) (any, error) {
 	if to.host || to.only != nil {
 		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + call, Reason: "to a host or to some devices, in a compiled step that runs on all",
 			Hint: "give a variable, a value or all worker devices, or return it and reduce it after the run"}
@@ -68,7 +68,7 @@ func (mc *MergeContext) reduceTo(call string, op strategy.ReduceOp, nest any, to
 		return nil, err
 	}
 	return mapMerged(call, reduced, func(m *MergeValue) *MergeValue {
-		return mc.merged(logical.Apply(m.node, to.of(m.Shape().Dimensions, logical.Annotation{})), m.mirrored)
+		return mc.newValue(logical.Apply(m.node, to.annotationFor(m.Shape().Dimensions, logical.Annotation{})), m.mirrored)
 	})
 }
 
@@ -79,7 +79,7 @@ func (mc *MergeContext) broadcast(value any) (any, error) {
 		if m.mirrored {
 			return m
 		}
-		return mc.merged(engine.Internal(mc.rc).FirstReplica(m.node), true)
+		return mc.newValue(engine.Internal(mc.rc).FirstReplica(m.node), true)
 	})
 }
 

@@ -27,9 +27,9 @@ import (
 // such as whether the replicas passed the same object, and an error of one process ends the call in
 // all.
 
-// remote represents a leaf of another process's replica that has no equal in this process: a tensor
+// remoteLeaf represents a leaf of another process's replica that has no equal in this process: a tensor
 // of a shape, or another object if the shape is invalid.
-type remote struct{ shape shapes.Shape }
+type remoteLeaf struct{ shape shapes.Shape }
 
 // leafKind is the kind of a leaf in the exchange.
 type leafKind byte
@@ -61,9 +61,9 @@ func (l leafInfo) shape() shapes.Shape {
 	return shapes.Make(dtypes.DType(l.DType), l.Dims...)
 }
 
-// state is the message of a process: for each of its replicas the joined call, or "" at the end,
+// processState is the message of a process: for each of its replicas the joined call, or "" at the end,
 // and the leaves of its argument; or the error that ended one of them.
-type state struct {
+type processState struct {
 	Calls  []string
 	Leaves [][]leafInfo
 	Failed string
@@ -108,7 +108,7 @@ func describe(call string, nest any) (leaves []leafInfo, err error) {
 			leaf.Kind, leaf.Value = plainLeaf, y
 		case Component:
 			if y != (Component{}) {
-				leaf.Kind, leaf.Name, leaf.Replica = componentLeaf, nameOf(y.of()), y.replica
+				leaf.Kind, leaf.Name, leaf.Replica = componentLeaf, nameOf(y.source()), y.replica
 				setShape(y.Shape())
 			}
 		case strategy.Value, *strategy.Variable, *strategy.Objects:
@@ -140,14 +140,14 @@ func rebuild(call string, local []any, leaves []leafInfo) (any, error) {
 			for _, x := range mine {
 				c, isComponent := x.(Component)
 				switch {
-				case isComponent && c != (Component{}) && leaf.Kind == componentLeaf && nameOf(c.of()) == leaf.Name:
+				case isComponent && c != (Component{}) && leaf.Kind == componentLeaf && nameOf(c.source()) == leaf.Name:
 					return Component{value: c.value, variable: c.variable, replica: leaf.Replica}, nil
 				case !isComponent && leaf.Kind == wholeLeaf && nameOf(x) == leaf.Name:
 					return x, nil
 				}
 			}
 		}
-		return &remote{leaf.shape()}, nil
+		return &remoteLeaf{leaf.shape()}, nil
 	})
 }
 
@@ -157,7 +157,7 @@ func rebuild(call string, local []any, leaves []leafInfo) (any, error) {
 // same call.
 func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, failed error, nests []any) error {
 	const op = "the replicas' calls"
-	var mine state
+	var mine processState
 	if failed == nil {
 		mine.Calls = calls
 		for _, r := range ids {
@@ -171,7 +171,7 @@ func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, fail
 	}
 	if failed != nil {
 		text := failed.Error()
-		mine = state{Failed: text[:min(len(text), 2000)], Kind: int(errkind.KindOf(failed))}
+		mine = processState{Failed: text[:min(len(text), 2000)], Kind: int(errkind.KindOf(failed))}
 	}
 	var message bytes.Buffer
 	if err := gob.NewEncoder(&message).Encode(mine); err != nil {
@@ -184,7 +184,7 @@ func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, fail
 	if err != nil {
 		return err
 	}
-	states := make([]state, len(all))
+	states := make([]processState, len(all))
 	for p := range all {
 		if err := gob.NewDecoder(bytes.NewReader(all[p])).Decode(&states[p]); err != nil {
 			return fault.Of(op, err, "start the same program on each process")
@@ -197,7 +197,7 @@ func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, fail
 }
 
 // fill completes nests, by replica, from the states of all processes.
-func (e *Extended) fill(ids []int, nests []any, states []state) error {
+func (e *Extended) fill(ids []int, nests []any, states []processState) error {
 	byReplica := make([]struct {
 		call   string
 		leaves []leafInfo
@@ -216,7 +216,7 @@ func (e *Extended) fill(ids []int, nests []any, states []state) error {
 		calls[r] = byReplica[r].call
 	}
 	if slices.ContainsFunc(calls, func(call string) bool { return call != calls[0] }) {
-		return apart(calls)
+		return newJoinError(calls)
 	}
 	first := byReplica[0].leaves
 	var local []any
@@ -258,9 +258,9 @@ func (e *Extended) isLocal(replica int) bool {
 	return ok
 }
 
-// localOf returns the results of this process's replicas. If there are fewer results than replicas,
-// every process ran the functions, and localOf returns all results.
-func (e *Extended) localOf(results []any) []any {
+// localResults returns the results of this process's replicas. If there are fewer results than replicas,
+// every process ran the functions, and localResults returns all results.
+func (e *Extended) localResults(results []any) []any {
 	if len(results) != e.strategy.NumReplicasInSync() {
 		return results
 	}

@@ -35,9 +35,9 @@ func (e *Extended) Reduce(ctx context.Context, op strategy.ReduceOp, nest any, a
 	case mc != nil:
 		return mc.reduceNest(op, "reduce", nest, axes...)
 	case len(axes) > 0:
-		return nesting.Map("reduce", nest, func(_ string, x any) (any, error) { return e.reduceAlong(ctx, op, x, axes) })
+		return nesting.Map("reduce", nest, func(_ string, x any) (any, error) { return e.reduceAxes(ctx, op, x, axes) })
 	}
-	results, err := e.reduceNow(ctx, op, "reduce", []any{nest}, []place{{}})
+	results, err := e.reduceNow(ctx, op, "reduce", []any{nest}, []placement{{}})
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +53,8 @@ func (e *Extended) reducing(ctx context.Context, op strategy.ReduceOp, call stri
 	return mc, err
 }
 
-// reduceAlong reduces a leaf along axes.
-func (e *Extended) reduceAlong(ctx context.Context, op strategy.ReduceOp, x any, axes []int) (any, error) {
+// reduceAxes reduces a leaf along axes.
+func (e *Extended) reduceAxes(ctx context.Context, op strategy.ReduceOp, x any, axes []int) (any, error) {
 	m := engine.Internal(e.strategy)
 	value, plain := x.(strategy.Value)
 	release := func() error { return nil }
@@ -87,7 +87,7 @@ type resultAt int
 
 // reduceNow reduces the leaves of nests outside a trace, in one program, and moves the results to
 // their places.
-func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call string, nests []any, places []place) ([]any, error) {
+func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call string, nests []any, places []placement) ([]any, error) {
 	var all []reduction
 	results := make([]any, len(nests))
 	var err error
@@ -107,7 +107,7 @@ func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call str
 	for i := 0; i < len(nests) && err == nil; i++ {
 		results[i], err = nesting.Map(call, results[i], func(_ string, x any) (any, error) {
 			if at, ok := x.(resultAt); ok {
-				return e.settle(ctx, reduced[at].(*strategy.Mirrored), places[i])
+				return e.moveResult(ctx, reduced[at].(*strategy.Mirrored), places[i])
 			}
 			return x, nil
 		})
@@ -123,7 +123,7 @@ func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call str
 
 // planNest adds the reductions of a nest's leaves to all, and returns the nest with the leaves
 // replaced by resultAt.
-func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any, to place, all *[]reduction) (any, error) {
+func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any, to placement, all *[]reduction) (any, error) {
 	s := e.strategy
 	if s.Semantics() == strategy.TensorFlowTPU && op == strategy.Sum && nest != nil && nesting.Is(reflect.TypeOf(nest)) {
 		return nil, fault.New(errkind.ValueError, "reduce", "reduce its values one by one, or leave Options.Semantics at its default",
@@ -142,7 +142,7 @@ func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any,
 		r := reduction{release: func() error { return nil }}
 		var err error
 		if v, ok := x.(*strategy.Variable); ok && e.VariableCreatedInScope(v) {
-			r.variable, r.annotation = v, to.of(v.Shape().Dimensions, v.Annotation())
+			r.variable, r.annotation = v, to.annotationFor(v.Shape().Dimensions, v.Annotation())
 			r.how, err = engine.Internal(s).Reduction(op, v)
 		} else {
 			var host *tensors.Tensor
@@ -150,9 +150,9 @@ func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any,
 				return nil, err
 			}
 			if host != nil {
-				return x, oneValue("reduce", op, s, host)
+				return x, checkOneValue("reduce", op, s, host)
 			}
-			r.annotation = to.of(r.value.Shape().Dimensions, r.value.Annotation())
+			r.annotation = to.annotationFor(r.value.Shape().Dimensions, r.value.Annotation())
 			if r.how, err = engine.Internal(s).Reduction(op, r.value); err != nil {
 				err = errors.Join(err, r.release())
 			}
@@ -165,8 +165,8 @@ func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any,
 	})
 }
 
-// oneValue returns an error for the sum of a value that is one for all replicas.
-func oneValue(call string, op strategy.ReduceOp, s *strategy.TPUStrategy, x any) error {
+// checkOneValue returns an error for the sum of a value that is one for all replicas.
+func checkOneValue(call string, op strategy.ReduceOp, s *strategy.TPUStrategy, x any) error {
 	if op == strategy.Sum && s.NumReplicasInSync() > 1 && !isZero(x) {
 		return fault.NotDistributed(call)
 	}

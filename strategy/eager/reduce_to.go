@@ -13,7 +13,7 @@ func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.Reduce
 	if err != nil {
 		return nil, err
 	}
-	values, places := make([]any, len(pairs)), make([]place, len(pairs))
+	values, places := make([]any, len(pairs)), make([]placement, len(pairs))
 	for i, pair := range pairs {
 		values[i] = pair.Value
 		if places[i], err = e.destination(call, pair.To); err != nil {

@@ -54,15 +54,15 @@ func (e *Extended) Regroup(ctx context.Context, nests []any) (any, error) {
 // functions, tensors that are equal on all replicas become one mirrored value.
 func (e *Extended) regroup(ctx context.Context, op string, nests []any, equal bool) (any, error) {
 	return nesting.Zip(op, nests, func(path string, leaves []any) (any, error) {
-		if out, ok := asOne(leaves); ok {
+		if out, ok := commonValue(leaves); ok {
 			return out, nil
 		}
-		return e.wrap(ctx, op, path, leaves, equal)
+		return e.combineLeaves(ctx, op, path, leaves, equal)
 	})
 }
 
-// asOne returns the one object that all leaves are, or whose components they are.
-func asOne(leaves []any) (any, bool) {
+// commonValue returns the one object that all leaves are, or whose components they are.
+func commonValue(leaves []any) (any, bool) {
 	if whole, ok := containerOf(leaves); ok {
 		return whole, true
 	}
@@ -85,12 +85,12 @@ func containerOf(leaves []any) (any, bool) {
 			return nil, false
 		}
 	}
-	return first.of(), true
+	return first.source(), true
 }
 
-// wrap creates a per-replica value from leaves by replica, or a mirrored value from equal tensors
+// combineLeaves creates a per-replica value from leaves by replica, or a mirrored value from equal tensors
 // if equal is set.
-func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equal bool) (any, error) {
+func (e *Extended) combineLeaves(ctx context.Context, op, path string, leaves []any, equal bool) (any, error) {
 	s := e.strategy
 	ids := e.localIDs()
 	all, of := make([]*tensors.Tensor, len(leaves)), make([]shapes.Shape, len(leaves))
@@ -108,7 +108,7 @@ func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equa
 				}
 			}
 			continue
-		case *remote:
+		case *remoteLeaf:
 			if of[r] = x.shape; x.shape.Ok() {
 				continue
 			}
@@ -306,7 +306,7 @@ func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext)
 		return nil, err
 	}
 	return nesting.Zip("values from function", nests, func(path string, leaves []any) (any, error) {
-		return e.wrap(ctx, "values from function", path, leaves, false)
+		return e.combineLeaves(ctx, "values from function", path, leaves, false)
 	})
 }
 
@@ -327,7 +327,7 @@ func (e *Extended) Group(ctx context.Context, nest any) error {
 		case *strategy.Variable:
 			return nil, x.Ready(ctx)
 		case Component:
-			return nil, x.of().Ready(ctx)
+			return nil, x.source().Ready(ctx)
 		}
 		return nil, nil
 	})

@@ -116,7 +116,7 @@ func (rc *ReplicaContext) Context() context.Context { return rc.ctx }
 // ReplicaIDInSyncGroup returns the index of the replica, counted from 0, like TensorFlow's
 // replica_id_in_sync_group.
 func (rc *ReplicaContext) ReplicaIDInSyncGroup() int {
-	rc.one("ReplicaIDInSyncGroup")
+	rc.requireOne("ReplicaIDInSyncGroup")
 	return rc.replica
 }
 
@@ -125,7 +125,7 @@ func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.NumReplic
 
 // Device returns the name of the replica's device.
 func (rc *ReplicaContext) Device() string {
-	rc.one("Device")
+	rc.requireOne("Device")
 	return Of(rc.strategy).WorkerDevices(rc.ctx)[rc.replica]
 }
 
@@ -138,8 +138,8 @@ func (rc *ReplicaContext) join(call string, subject, arg any, run func(args []an
 	return rc.coroutine.join(&request{call: call, subject: subject, arg: arg, run: run})
 }
 
-// outer returns the cross-replica context of a joined call.
-func (rc *ReplicaContext) outer() context.Context {
+// callerContext returns the cross-replica context of a joined call.
+func (rc *ReplicaContext) callerContext() context.Context {
 	update := -1
 	if rc.update && !rc.host {
 		update = rc.replica
@@ -155,7 +155,7 @@ func (rc *ReplicaContext) outer() context.Context {
 // on every replica.
 func (rc *ReplicaContext) MergeCall(fn func(ctx context.Context, args ...any) (any, error), args ...any) (any, error) {
 	s := rc.strategy
-	if err := rc.inReplica("MergeCall"); err != nil {
+	if err := rc.checkReplicaCode("MergeCall"); err != nil {
 		return nil, err
 	}
 	return rc.join("MergeCall", nil, args, func(all []any) ([]any, error) {
@@ -165,7 +165,7 @@ func (rc *ReplicaContext) MergeCall(fn func(ctx context.Context, args ...any) (a
 		}
 		merged := make([]any, len(columns))
 		for i, column := range columns {
-			if merged[i], err = Of(s).regroup(rc.outer(), "MergeCall", column, false); err != nil {
+			if merged[i], err = Of(s).regroup(rc.callerContext(), "MergeCall", column, false); err != nil {
 				return nil, err
 			}
 			if s.NumReplicasInSync() == 1 {
@@ -181,20 +181,20 @@ func (rc *ReplicaContext) MergeCall(fn func(ctx context.Context, args ...any) (a
 				return nil, err
 			}
 		}
-		result, err := fn(rc.outer(), merged...)
+		result, err := fn(rc.callerContext(), merged...)
 		if err != nil {
 			return nil, err
 		}
 		if s.NumReplicasInSync() == 1 {
-			return Of(s).giveBack(args, result)
+			return Of(s).splitResult(args, result)
 		}
 		return Of(s).split(result)
 	})
 }
 
-// giveBack returns the only replica's part of the result of a merge call. An object that the
+// splitResult returns the only replica's part of the result of a merge call. An object that the
 // replica passed is returned unchanged.
-func (e *Extended) giveBack(args []any, result any) ([]any, error) {
+func (e *Extended) splitResult(args []any, result any) ([]any, error) {
 	var given []any
 	if _, err := nesting.Map("MergeCall", args, func(_ string, x any) (any, error) {
 		given = append(given, x)
@@ -213,9 +213,9 @@ func (e *Extended) giveBack(args []any, result any) ([]any, error) {
 	return []any{part}, err
 }
 
-// inReplica returns an error for a call that an update's function cannot make, because it is not
+// checkReplicaCode returns an error for a call that an update's function cannot make, because it is not
 // replica code.
-func (rc *ReplicaContext) inReplica(op string) error {
+func (rc *ReplicaContext) checkReplicaCode(op string) error {
 	if !rc.update {
 		return nil
 	}
@@ -274,7 +274,7 @@ func (rc *ReplicaContext) Call(f *strategy.Function, args ...any) ([]any, error)
 			defer release()
 			values[i] = v
 		}
-		results, err := f.Run(rc.outer(), values...)
+		results, err := f.Run(rc.callerContext(), values...)
 		if err != nil {
 			return nil, err
 		}
@@ -283,7 +283,7 @@ func (rc *ReplicaContext) Call(f *strategy.Function, args ...any) ([]any, error)
 			nest[i] = x
 		}
 		if rc.host {
-			return []any{rc.wholes(nest)}, nil
+			return []any{rc.mirroredComponents(nest)}, nil
 		}
 		return Of(s).split(nest)
 	})

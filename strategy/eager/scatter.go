@@ -16,7 +16,7 @@ import (
 // differ. In an update each component is changed by its own rows, once, without aggregation: see
 // [UpdateContext.Scatter].
 func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, indices, updates any) (any, error) {
-	if err := rc.writes(op.String(), v); err != nil {
+	if err := rc.checkWrite(op.String(), v); err != nil {
 		return nil, err
 	}
 	s := rc.strategy
@@ -28,7 +28,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 	if rc.host || rc.tracing != nil {
 		return rc.writeAcross(call, v, func(ctx context.Context) error { return v.Scatter(ctx, op, indices, updates) })
 	}
-	return rc.join(call, v, []any{rc.part(indices), rc.part(updates)}, func(all []any) ([]any, error) {
+	return rc.join(call, v, []any{rc.component(indices), rc.component(updates)}, func(all []any) ([]any, error) {
 		values := make([]strategy.Value, 2)
 		for i := range values {
 			column := make([]any, len(all))
@@ -49,7 +49,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 			}
 		}
 		if engine.Internal(values[0]).ReplicaShapes() != nil {
-			sizes, err := engine.Internal(values[0]).ReplicaSizes(rc.outer())
+			sizes, err := engine.Internal(values[0]).ReplicaSizes(rc.callerContext())
 			if err != nil {
 				return nil, err
 			}

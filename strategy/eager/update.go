@@ -38,7 +38,7 @@ func (u *UpdateContext) ReplicaID() int { return u.rc.ReplicaIDInSyncGroup() }
 
 // Device returns the name of the component's device.
 func (u *UpdateContext) Device() string {
-	u.rc.one("Device")
+	u.rc.requireOne("Device")
 	return u.device
 }
 
@@ -74,8 +74,8 @@ func (u *UpdateContext) Scatter(op strategy.ScatterOp, indices, updates any) (an
 	return u.rc.Scatter(op, u.variable, indices, updates)
 }
 
-// part returns the component's part of a value.
-func (rc *ReplicaContext) part(x any) any {
+// component returns the component's part of a value.
+func (rc *ReplicaContext) component(x any) any {
 	v, ok := x.(strategy.Value)
 	_, updating := UpdateReplicaID(rc.ctx) // false in a non-slot update that runs once
 	if !ok || !updating || engine.Internal(rc.strategy).CheckOwned("value", v) != nil {
@@ -109,7 +109,7 @@ func (e *Extended) Update(ctx context.Context, v *strategy.Variable, fn UpdateFu
 func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args ...any) ([]any, error) {
 	results, in, err := e.updateAll(ctx, v, fn, args)
 	if err != nil || in == nil {
-		return e.localOf(results), err
+		return e.localResults(results), err
 	}
 	return in.eachOf("update", results[0])
 }

@@ -58,7 +58,7 @@ func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn Updat
 		return results[0], nil
 	}
 	return nesting.Zip(op, results, func(_ string, leaves []any) (any, error) {
-		one, ok := asOne(leaves)
+		one, ok := commonValue(leaves)
 		if _, value := one.(strategy.Value); !ok || value && !nesting.Same(one, leaves[0]) { // the value has more components
 			return strategy.NewObjects(leaves...), nil
 		}
@@ -80,11 +80,11 @@ func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn U
 	case e.strategy.Semantics() != strategy.TensorFlowMirrored:
 		return e.LocalResultsOf(results[0])
 	}
-	return e.localOf(results), nil
+	return e.localResults(results), nil
 }
 
-// nonSlot returns an error for devices on which a non-slot update does not run.
-func (e *Extended) nonSlot(ctx context.Context, op string, devices []string) error {
+// checkNonSlot returns an error for devices on which a non-slot update does not run.
+func (e *Extended) checkNonSlot(ctx context.Context, op string, devices []string) error {
 	s := e.strategy
 	if len(devices) == 0 {
 		return fault.New(errkind.AssertionError, op, "use NonSlotDevices", "no devices")
@@ -113,7 +113,7 @@ func (e *Extended) nonSlot(ctx context.Context, op string, devices []string) err
 func (e *Extended) updateNonSlot(ctx context.Context, op string, devices []string, fn UpdateFunc, args []any) (results []any, in *MergeContext, err error) {
 	s := e.strategy
 	if in, err = e.merging(ctx, op); err == nil {
-		err = e.nonSlot(ctx, op, devices)
+		err = e.checkNonSlot(ctx, op, devices)
 	}
 	mirrored := s.Semantics() == strategy.TensorFlowMirrored
 	switch {

@@ -86,8 +86,8 @@ func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable,
 	return m.node, nil
 }
 
-// one panics in the trace of an update, which cannot return a different result for each component.
-func (rc *ReplicaContext) one(op string) {
+// requireOne panics in the trace of an update, which cannot return a different result for each component.
+func (rc *ReplicaContext) requireOne(op string) {
 	if rc.tracing != nil {
 		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called in an update of a compiled step, which is traced once for all components",
 			Hint: "write what is right for all of them, or use ReplicaContext.ReplicaIDInSyncGroup"})

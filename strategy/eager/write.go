@@ -46,9 +46,9 @@ func (rc *ReplicaContext) read(op string, v *strategy.Variable, across bool) (an
 		var x strategy.Value
 		var err error
 		if across {
-			x, err = v.Read(rc.outer())
+			x, err = v.Read(rc.callerContext())
 		} else {
-			_, x, _, err = m.Resolve(rc.outer(), op, v)
+			_, x, _, err = m.Resolve(rc.callerContext(), op, v)
 		}
 		if err == nil {
 			x, err = rc.perReplica(x)
@@ -80,9 +80,9 @@ func (rc *ReplicaContext) AssignSub(v *strategy.Variable, x any) (any, error) {
 	return rc.write(assign.Sub, v, x)
 }
 
-// writes returns an error for a write of another strategy's variable, or of only some of the
+// checkWrite returns an error for a write of another strategy's variable, or of only some of the
 // components.
-func (rc *ReplicaContext) writes(op string, v *strategy.Variable) error {
+func (rc *ReplicaContext) checkWrite(op string, v *strategy.Variable) error {
 	if rc.some {
 		return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called in an update of some of the devices, while a write is of all components",
 			Hint: "give the update all of NonSlotDevices, or write outside"}
@@ -91,7 +91,7 @@ func (rc *ReplicaContext) writes(op string, v *strategy.Variable) error {
 }
 
 func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, error) {
-	if err := rc.writes(w.Name, v); err != nil {
+	if err := rc.checkWrite(w.Name, v); err != nil {
 		return nil, err
 	}
 	op, call := fmt.Sprintf("%s %q", w.Name, v.Path()), w.Name+" "+v.Path()
@@ -104,8 +104,8 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 		}
 		return rc.Read(v)
 	}
-	return rc.join(call, v, rc.part(x), func(xs []any) ([]any, error) {
-		value, whole, release, err := rc.written(op, v, xs)
+	return rc.join(call, v, rc.component(x), func(xs []any) ([]any, error) {
+		value, whole, release, err := rc.mergeWritten(op, v, xs)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 
 // apply runs a write and returns the variable's new value by replica.
 func (rc *ReplicaContext) apply(name string, v *strategy.Variable, values []strategy.Value, step strategy.StepFunc) ([]any, error) {
-	results, err := engine.Internal(rc.strategy).RunBuiltin(rc.outer(), name, step, values, []*strategy.Variable{v}, rc.update && !componentsVary(v), v.Annotation())
+	results, err := engine.Internal(rc.strategy).RunBuiltin(rc.callerContext(), name, step, values, []*strategy.Variable{v}, rc.update && !componentsVary(v), v.Annotation())
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (rc *ReplicaContext) perReplica(x strategy.Value) (strategy.Value, error) {
 // copyPerReplica returns a copy of a mirrored value with a component for each replica. The copy
 // still counts as mirrored.
 func (rc *ReplicaContext) copyPerReplica(m *strategy.Mirrored) (strategy.Value, error) {
-	results, err := engine.Internal(rc.strategy).RunBuiltin(rc.outer(), "per_replica", func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+	results, err := engine.Internal(rc.strategy).RunBuiltin(rc.callerContext(), "per_replica", func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
 		[]strategy.Value{m}, nil, false, m.Annotation())
 	if err != nil {
 		return nil, err
@@ -154,12 +154,12 @@ func (rc *ReplicaContext) copyPerReplica(m *strategy.Mirrored) (strategy.Value, 
 	return results[0], nil
 }
 
-// written returns one value for the replicas' written values. whole reports that it is one host
+// mergeWritten returns one value for the replicas' written values. whole reports that it is one host
 // value for all replicas, which aggregation does not change.
-func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (value strategy.Value, whole bool, release func(), err error) {
+func (rc *ReplicaContext) mergeWritten(op string, v *strategy.Variable, xs []any) (value strategy.Value, whole bool, release func(), err error) {
 	s := rc.strategy
 	converted := make([]any, len(xs))
-	_, all := asOne(xs)
+	_, all := commonValue(xs)
 	for r, x := range xs {
 		if err = engine.Internal(s).CheckOwned(op, x); err != nil && !(all && engine.Internal(s).NeedsResolve(x)) {
 			return nil, false, nil, err
@@ -171,7 +171,7 @@ func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (va
 		}
 		converted[r] = x
 	}
-	object, one := asOne(converted)
+	object, one := commonValue(converted)
 	_, host := hostObject(object)
 	whole = one && host && v.Synchronization() == strategy.OnWrite
 	if !rc.update && v.Synchronization() == strategy.OnWrite && s.NumReplicasInSync() > 1 {
@@ -213,7 +213,7 @@ func (rc *ReplicaContext) merge(op string, v *strategy.Variable, xs []any) (_ st
 			return nil, nil, err
 		}
 	}
-	return Of(rc.strategy).merge(rc.outer(), op, xs)
+	return Of(rc.strategy).mergeLeaves(rc.callerContext(), op, xs)
 }
 
 // mirrorEqual returns an error unless an update writes equal values to all components of a mirrored
@@ -225,7 +225,7 @@ func (rc *ReplicaContext) mirrorEqual(op string, xs []any) ([]any, error) {
 			xs[r] = c
 		}
 	}
-	switch object, one := asOne(xs); of := object.(type) {
+	switch object, one := commonValue(xs); of := object.(type) {
 	case *strategy.Variable:
 		if !componentsVary(of) {
 			return xs, nil
@@ -248,7 +248,7 @@ func (rc *ReplicaContext) mirrorEqual(op string, xs []any) ([]any, error) {
 			break
 		}
 	}
-	first, err := Of(rc.strategy).equalOnAll(rc.outer(), op, all)
+	first, err := Of(rc.strategy).equalOnAll(rc.callerContext(), op, all)
 	switch {
 	case err != nil:
 		return nil, err
@@ -289,14 +289,14 @@ func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...an
 	}
 	return rc.join("Update "+v.Path(), v, args, func(all []any) ([]any, error) {
 		if rc.host {
-			result, err := Of(s).Update(rc.outer(), v, fn, args...)
+			result, err := Of(s).Update(rc.callerContext(), v, fn, args...)
 			return []any{result}, err
 		}
-		merged, err := Of(s).regroup(rc.outer(), "update", all, false)
+		merged, err := Of(s).regroup(rc.callerContext(), "update", all, false)
 		if err != nil {
 			return nil, err
 		}
-		result, err := Of(s).Update(rc.outer(), v, fn, merged.([]any)...)
+		result, err := Of(s).Update(rc.callerContext(), v, fn, merged.([]any)...)
 		if err != nil {
 			return nil, err
 		}
@@ -325,7 +325,7 @@ func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions
 			return nil, err
 		}
 		defer release()
-		v, err := rc.strategy.NewVariable(rc.outer(), first, opts)
+		v, err := rc.strategy.NewVariable(rc.callerContext(), first, opts)
 		if err != nil {
 			return nil, err
 		}
@@ -347,7 +347,7 @@ func (rc *ReplicaContext) firstOf(all []any) (first any, release func(), err err
 	}
 	var shape shapes.Shape
 	var mine *tensors.Tensor
-	if x, ok := all[0].(*remote); ok {
+	if x, ok := all[0].(*remoteLeaf); ok {
 		if shape = x.shape; !shape.Ok() {
 			return nil, nil, fault.New(errkind.TypeError, "NewVariable", "pass a tensor or a number", "the initial value of replica 0 is not a tensor")
 		}
@@ -368,7 +368,7 @@ func (rc *ReplicaContext) firstOf(all []any) (first any, release func(), err err
 	if mine != nil {
 		values[0] = mine
 	}
-	v, err := engine.Internal(s).NewPerReplica(rc.outer(), values, slices.Repeat([]shapes.Shape{shape}, len(all)), logical.Annotation{})
+	v, err := engine.Internal(s).NewPerReplica(rc.callerContext(), values, slices.Repeat([]shapes.Shape{shape}, len(all)), logical.Annotation{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -88,56 +88,56 @@ func New(s *strategy.TPUStrategy, step StepFunc, opts strategy.FunctionOptions) 
 // tensor, and for a result that is a nil node, a node of another graph, or a value with nodes that
 // is not a nest, such as a []*[graph.Node].
 func (f *Function) Run(ctx context.Context, args ...any) (any, error) {
-	run, paths, values, err := f.function(args)
+	run, paths, values, err := f.functionFor(args)
 	if err != nil {
 		return nil, err
 	}
 	structure, results, err := engine.Internal(run).RunStructured(ctx, values)
 	if err != nil {
-		return nil, located(err, paths)
+		return nil, addLocation(err, paths)
 	}
-	return fill(f.opts.Name, structure, results)
+	return fillTemplate(f.opts.Name, structure, results)
 }
 
 // Lowered is like [strategy.Function.Lowered], with nests as arguments. The module's arguments are
 // their tensors in the order of the leaves.
 func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, error) {
-	function, paths, values, err := f.function(args)
+	function, paths, values, err := f.functionFor(args)
 	if err != nil {
 		return nil, err
 	}
 	m, err := function.Lowered(ctx, values...)
-	return m, located(err, paths)
+	return m, addLocation(err, paths)
 }
 
 // Compiled is like [strategy.Function.Compiled], with nests as arguments. The step's arguments are
 // their tensors in the order of the leaves.
 func (f *Function) Compiled(ctx context.Context, args ...any) (*strategy.CompiledStep, error) {
-	function, paths, values, err := f.function(args)
+	function, paths, values, err := f.functionFor(args)
 	if err != nil {
 		return nil, err
 	}
 	c, err := function.Compiled(ctx, values...)
-	return c, located(err, paths)
+	return c, addLocation(err, paths)
 }
 
-// located adds the location in the nests to the error of a tensor.
-func located(err error, paths []string) error {
+// addLocation adds the location in the nests to the error of a tensor.
+func addLocation(err error, paths []string) error {
 	if wrong, ok := err.(*strategy.ArgumentError); ok {
-		place(wrong, paths[wrong.Argument])
+		setLocation(wrong, paths[wrong.Argument])
 	}
 	return err
 }
 
-// place sets the location of a leaf in its error.
-func place(e *strategy.ArgumentError, path string) {
+// setLocation sets the location of a leaf in its error.
+func setLocation(e *strategy.ArgumentError, path string) {
 	e.Path = path
 	_, _ = fmt.Sscanf(path, "args[%d]", &e.Argument) // every path has this prefix
 }
 
-// function returns the function for the structure of the arguments, the paths of their tensors, and
+// functionFor returns the function for the structure of the arguments, the paths of their tensors, and
 // the tensors. It creates the function for a new structure.
-func (f *Function) function(args []any) (flat *strategy.Function, paths []string, values []any, err error) {
+func (f *Function) functionFor(args []any) (flat *strategy.Function, paths []string, values []any, err error) {
 	template, paths, values, err := f.flatten(args)
 	if err != nil {
 		return nil, nil, nil, err
@@ -195,11 +195,11 @@ func equalNests(a, b []any) bool {
 // flatten extracts the tensors from the arguments.
 func (f *Function) flatten(args []any) (template []any, paths []string, values []any, err error) {
 	nest, err := nesting.MapAt(f.opts.Name, "args", args, func(path string, x any) (any, error) {
-		static, isTensor, wrong := leaf(f.strategy, x)
+		static, isTensor, wrong := classifyLeaf(f.strategy, x)
 		switch {
 		case wrong != nil:
 			wrong.Function = f.opts.Name
-			place(wrong, path)
+			setLocation(wrong, path)
 			return nil, wrong
 		case isTensor:
 			paths, values = append(paths, path), append(values, x)
@@ -213,8 +213,8 @@ func (f *Function) flatten(args []any) (template []any, paths []string, values [
 	return nest.([]any), paths, values, nil
 }
 
-// fill replaces the nil pointers of type *T in template by the leaves, in order.
-func fill[T any](op string, template any, leaves []*T) (any, error) {
+// fillTemplate replaces the nil pointers of type *T in template by the leaves, in order.
+func fillTemplate[T any](op string, template any, leaves []*T) (any, error) {
 	return nesting.Map(op, template, func(_ string, x any) (any, error) {
 		if empty, ok := x.(*T); ok && empty == nil {
 			x, leaves = leaves[0], leaves[1:]
@@ -226,7 +226,7 @@ func fill[T any](op string, template any, leaves []*T) (any, error) {
 // flatStep returns the step for arguments of one structure as a step of their tensors.
 func (f *Function) flatStep(template []any) strategy.StepFunc {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		args, err := fill(f.opts.Name, template, in)
+		args, err := fillTemplate(f.opts.Name, template, in)
 		if err != nil {
 			panic(err)
 		}
@@ -255,7 +255,7 @@ func (f *Function) flatStep(template []any) strategy.StepFunc {
 // isResult returns an error for a leaf of a result that must not leave the trace.
 func (f *Function) isResult(path string, x any) error {
 	switch x.(type) {
-	case strategy.Value, part:
+	case strategy.Value, componentLeaf:
 		return fault.New(errkind.TypeError, f.opts.Name, "pass it as an argument and return its node", "%s is a %T, which is no result of the step", path, x)
 	}
 	v, pointsToNest := reflect.ValueOf(x), false
@@ -263,7 +263,7 @@ func (f *Function) isResult(path string, x any) error {
 		v = reflect.Zero(v.Type().Elem())
 		pointsToNest = nesting.Is(v.Type())
 	}
-	if pointsToNest || holds(v, 0, func(t reflect.Type) bool { return t == reflect.TypeFor[*graph.Node]() }) {
+	if pointsToNest || containsType(v, 0, func(t reflect.Type) bool { return t == reflect.TypeFor[*graph.Node]() }) {
 		return fault.New(errkind.TypeError, f.opts.Name, anyMembers, "%s is a %T: it is no nest, and may have nodes in it", path, x)
 	}
 	return nil

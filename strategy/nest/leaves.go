@@ -18,21 +18,21 @@ import (
 // anyMembers is the hint for a value with members that is not a nest.
 const anyMembers = "make it a nest: slices, maps and structs whose members are of type any"
 
-// part is implemented by the components of package eager: a replica's part of a value or of a
+// componentLeaf is implemented by the components of package eager: a replica's part of a value or of a
 // variable.
-type part interface {
+type componentLeaf interface {
 	Value() strategy.Value
 	Variable() *strategy.Variable
 	Replica() int
 }
 
-// leaf classifies a leaf of the arguments. The error has no location yet.
-func leaf(s *strategy.TPUStrategy, x any) (static any, isTensor bool, wrong *strategy.ArgumentError) {
+// classifyLeaf classifies a leaf of the arguments. The error has no location yet.
+func classifyLeaf(s *strategy.TPUStrategy, x any) (static any, isTensor bool, wrong *strategy.ArgumentError) {
 	if reason, err := engine.Internal(s).CheckLeaf(x); reason != "" {
 		return nil, false, &strategy.ArgumentError{Reason: reason, Err: err}
 	}
 	switch x := x.(type) {
-	case strategy.Value, *tensors.Tensor, shapes.Shape, part:
+	case strategy.Value, *tensors.Tensor, shapes.Shape, componentLeaf:
 		return nil, true, nil
 	case *strategy.Variable:
 		return x, false, nil
@@ -81,7 +81,7 @@ func staticLeaf(x any) *strategy.ArgumentError {
 		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T, which is no tensor, no nest, and cannot be compared", x), Hint: anyMembers}
 	case v.Kind() == reflect.Pointer && nesting.Is(v.Type().Elem()):
 		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T, which would be compared as a pointer", x), Hint: "give the nest itself"}
-	case holds(v, 0, isTensorObject):
+	case containsType(v, 0, isTensorObject):
 		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T: it is no nest, and it has tensors in it", x), Hint: anyMembers}
 	}
 	return nil
@@ -92,11 +92,11 @@ func isTensorObject(t reflect.Type) bool {
 	case reflect.TypeFor[*tensors.Tensor](), reflect.TypeFor[*graph.Node]():
 		return true
 	}
-	return t.Implements(reflect.TypeFor[strategy.Value]()) || t.Implements(reflect.TypeFor[part]())
+	return t.Implements(reflect.TypeFor[strategy.Value]()) || t.Implements(reflect.TypeFor[componentLeaf]())
 }
 
-// holds reports whether a value contains a value of a wanted type. It does not follow pointers.
-func holds(v reflect.Value, depth int, wanted func(reflect.Type) bool) bool {
+// containsType reports whether a value contains a value of a wanted type. It does not follow pointers.
+func containsType(v reflect.Value, depth int, wanted func(reflect.Type) bool) bool {
 	if !v.IsValid() || depth > nest.MaxDepth {
 		return false
 	}
@@ -105,10 +105,10 @@ func holds(v reflect.Value, depth int, wanted func(reflect.Type) bool) bool {
 	}
 	switch v.Kind() {
 	case reflect.Interface:
-		return holds(v.Elem(), depth+1, wanted)
+		return containsType(v.Elem(), depth+1, wanted)
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if holds(v.Field(i), depth+1, wanted) {
+			if containsType(v.Field(i), depth+1, wanted) {
 				return true
 			}
 		}
@@ -120,7 +120,7 @@ func holds(v reflect.Value, depth int, wanted func(reflect.Type) bool) bool {
 			return false
 		}
 		for i := range v.Len() {
-			if holds(v.Index(i), depth+1, wanted) {
+			if containsType(v.Index(i), depth+1, wanted) {
 				return true
 			}
 		}
@@ -129,7 +129,7 @@ func holds(v reflect.Value, depth int, wanted func(reflect.Type) bool) bool {
 			return true
 		}
 		for _, member := range v.Seq2() {
-			if holds(member, depth+1, wanted) {
+			if containsType(member, depth+1, wanted) {
 				return true
 			}
 		}

@@ -102,7 +102,7 @@ func (h header) module(text []byte) (*spmd.Module, error) {
 		to   *[]spmd.ShardedTensor
 	}{{h.Arguments, &m.Arguments}, {h.Results, &m.Results}} {
 		for _, t := range list.from {
-			placed, err := t.in()
+			placed, err := t.decode()
 			if err != nil {
 				return nil, err
 			}
@@ -145,7 +145,7 @@ func (h header) check(m *spmd.Module) error {
 			if !t.Variable {
 				return fmt.Errorf("tensor %q is distributed and no variable", t.Name)
 			}
-			if _, err := t.Distributed.in(m.Arguments[i]); err != nil {
+			if _, err := t.Distributed.decode(m.Arguments[i]); err != nil {
 				return err
 			}
 		}

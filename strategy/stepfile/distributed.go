@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// kind describes the properties of a variable on which a compiled step depends.
-func kind(shape shapes.Shape, sync strategy.VariableSynchronization, aggregation strategy.VariableAggregation, a logical.Annotation, localWrites bool) string {
+// describeVariable describes the properties of a variable on which a compiled step depends.
+func describeVariable(shape shapes.Shape, sync strategy.VariableSynchronization, aggregation strategy.VariableAggregation, a logical.Annotation, localWrites bool) string {
 	text := fmt.Sprintf("%s%v, %s, %s, laid out as %s", shape.DType, shape.Dimensions, sync, aggregation, a)
 	if localWrites {
 		text += ", with local writes"
@@ -23,16 +23,16 @@ func kind(shape shapes.Shape, sync strategy.VariableSynchronization, aggregation
 	return text
 }
 
-// distributed returns the step's distributed variables by argument, nil for other arguments.
+// findDistributed returns the step's distributed variables by argument, nil for other arguments.
 // Variables in given replace the strategy's variables of the same names. The error lists every
 // variable that does not fit.
-func distributed(s *strategy.TPUStrategy, step *saved.Step, given map[string]*strategy.Variable) ([]*strategy.Variable, error) {
+func findDistributed(s *strategy.TPUStrategy, step *saved.Step, given map[string]*strategy.Variable) ([]*strategy.Variable, error) {
 	found := make([]*strategy.Variable, len(step.Arguments))
 	unused := maps.Clone(given)
 	names := map[*strategy.Variable]string{}
 	var errs []error
 	misfit := func(name string, cause error, hint, format string, args ...any) {
-		errs = append(errs, fail(saved.Misfit{Problem: saved.BadVariable, Variable: name, Detail: fmt.Sprintf(format, args...), Hint: hint, Err: cause}))
+		errs = append(errs, newError(saved.Misfit{Problem: saved.BadVariable, Variable: name, Detail: fmt.Sprintf(format, args...), Hint: hint, Err: cause}))
 	}
 	const another = "give another variable in stepfile.Options.Variables"
 	for i, a := range step.Module.Arguments {
@@ -40,7 +40,7 @@ func distributed(s *strategy.TPUStrategy, step *saved.Step, given map[string]*st
 		if d == nil {
 			continue
 		}
-		want := kind(shapes.Make(a.DType, a.LocalDims...), strategy.VariableSynchronization(d.Synchronization), strategy.VariableAggregation(d.Aggregation), a.Annotation, d.LocalWrites)
+		want := describeVariable(shapes.Make(a.DType, a.LocalDims...), strategy.VariableSynchronization(d.Synchronization), strategy.VariableAggregation(d.Aggregation), a.Annotation, d.LocalWrites)
 		delete(unused, a.Name)
 		v, isGiven := given[a.Name]
 		if !isGiven {
@@ -59,7 +59,7 @@ func distributed(s *strategy.TPUStrategy, step *saved.Step, given map[string]*st
 			misfit(a.Name, nil, another, "stepfile.Options.Variables has nil for this name; the step has %s", want)
 			continue
 		}
-		is := kind(v.Shape(), v.Synchronization(), v.Aggregation(), v.Annotation(), v.LocalWrites())
+		is := describeVariable(v.Shape(), v.Synchronization(), v.Aggregation(), v.Annotation(), v.LocalWrites())
 		unfit := engine.Internal(s).CheckVariable(v)
 		switch other, twice := names[v]; {
 		case v.Strategy() != s:

@@ -102,7 +102,7 @@ var problems = map[saved.Problem]Reason{
 	saved.Damaged: Damaged, saved.BadVariable: Variable, saved.Unsupported: Unsupported, saved.OtherArguments: Arguments,
 }
 
-// fail converts a problem that the strategy found to an error.
-func fail(m saved.Misfit) error {
+// newError converts a problem that the strategy found to an error.
+func newError(m saved.Misfit) error {
 	return &Error{Reason: problems[m.Problem], Variable: m.Variable, Detail: m.Detail, Hint: m.Hint, Err: m.Err}
 }

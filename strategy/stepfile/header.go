@@ -101,7 +101,7 @@ type annotation struct {
 	Axes [][]string `json:"axes,omitempty"`
 }
 
-func annotationOut(a logical.Annotation) annotation {
+func encodeAnnotation(a logical.Annotation) annotation {
 	switch a.Kind() {
 	case logical.KindAssign:
 		return annotation{Kind: "assign", Device: a.Device()}
@@ -116,8 +116,8 @@ func annotationOut(a logical.Annotation) annotation {
 	return annotation{Kind: "none"}
 }
 
-// in converts the annotation from its JSON form.
-func (a annotation) in() (logical.Annotation, error) {
+// decode converts the annotation from its JSON form.
+func (a annotation) decode() (logical.Annotation, error) {
 	switch a.Kind {
 	case "none":
 		return logical.Annotation{}, nil
@@ -137,10 +137,10 @@ func (a annotation) in() (logical.Annotation, error) {
 	return logical.Annotation{}, fmt.Errorf("annotation %q", a.Kind)
 }
 
-func tensorOut(p spmd.ShardedTensor) tensor {
+func encodeTensor(p spmd.ShardedTensor) tensor {
 	t := tensor{
 		Name: p.Name, DType: p.DType.String(), Local: p.LocalDims, Global: p.GlobalDims, Shard: p.ShardDims,
-		Spec: p.Spec.ShardyText("mesh"), PerReplica: p.PerReplica, PerStep: p.PerStep, Annotation: annotationOut(p.Annotation), Donated: p.Donated, Result: p.Result,
+		Spec: p.Spec.ShardyText("mesh"), PerReplica: p.PerReplica, PerStep: p.PerStep, Annotation: encodeAnnotation(p.Annotation), Donated: p.Donated, Result: p.Result,
 		Constant: p.IsConstant,
 	}
 	if p.ReplicaShard.IsSharded() {
@@ -149,8 +149,8 @@ func tensorOut(p spmd.ShardedTensor) tensor {
 	return t
 }
 
-// in converts the argument or result from its JSON form.
-func (t tensor) in() (p spmd.ShardedTensor, err error) {
+// decode converts the argument or result from its JSON form.
+func (t tensor) decode() (p spmd.ShardedTensor, err error) {
 	p.Name, p.LocalDims, p.GlobalDims, p.ShardDims = t.Name, t.Local, t.Global, t.Shard
 	p.PerReplica, p.PerStep, p.Donated, p.Result, p.IsConstant = t.PerReplica, t.PerStep, t.Donated, t.Result, t.Constant
 	if t.Over != nil {
@@ -162,7 +162,7 @@ func (t tensor) in() (p spmd.ShardedTensor, err error) {
 	if p.DType, err = dtypes.DTypeString(t.DType); err != nil {
 		return p, fmt.Errorf("tensor %q: dtype %q", t.Name, t.DType)
 	}
-	if p.Annotation, err = t.Annotation.in(); err != nil {
+	if p.Annotation, err = t.Annotation.decode(); err != nil {
 		return p, fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
 	if _, p.Spec, err = sharding.ParseShardy(t.Spec); err != nil {
@@ -171,12 +171,12 @@ func (t tensor) in() (p spmd.ShardedTensor, err error) {
 	return p, nil
 }
 
-func headerOf(s *saved.Step) header {
+func newHeader(s *saved.Step) header {
 	padding := strategy.Padding(s.Padding)
 	h := header{
 		Version: version, Step: s.Name, target: target(s.Target), Axes: s.Module.Mesh.Axes(), Updates: s.Updates, Steps: s.Steps,
 		SplitBatch: s.SplitBatch, LocalBatch: s.LocalBatch, PadRagged: padding == strategy.MaskPadding, Keep: padding == strategy.KeepPadding, Training: s.Training, Mirrored: s.Mirrored,
-		NonFinite: s.Guard.Mode, Gradients: s.Guard.Gradients, Metrics: metricsOut(s.Metrics),
+		NonFinite: s.Guard.Mode, Gradients: s.Guard.Gradients, Metrics: encodeMetrics(s.Metrics),
 	}
 	if s.Module.Partitions == 1 {
 		h.Replicas = s.Module.Replicas
@@ -185,7 +185,7 @@ func headerOf(s *saved.Step) header {
 		h.LogicalAxes = mesh.Axes()
 	}
 	for i, a := range s.Module.Arguments {
-		t, argument := tensorOut(a), s.Arguments[i]
+		t, argument := encodeTensor(a), s.Arguments[i]
 		t.Variable, t.Ragged, t.Sizes = argument.Variable, argument.Ragged, argument.Sizes
 		if t.Constant {
 			h.Version = constantsVersion
@@ -200,14 +200,14 @@ func headerOf(s *saved.Step) header {
 		h.Arguments = append(h.Arguments, t)
 	}
 	for j, r := range s.Module.Results {
-		t := tensorOut(r)
+		t := encodeTensor(r)
 		if j < len(s.Cut) {
 			t.Cut = s.Cut[j]
 		}
 		h.Results = append(h.Results, t)
 	}
 	for _, a := range s.Layouts {
-		h.Layouts = append(h.Layouts, annotationOut(a))
+		h.Layouts = append(h.Layouts, encodeAnnotation(a))
 	}
 	return h
 }
@@ -228,14 +228,14 @@ func (h header) step(text, code []byte) (*saved.Step, error) {
 		SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, Padding: int(h.padding()), Training: h.Training, Mirrored: h.Mirrored,
 		Guard: saved.Guard{Mode: h.NonFinite, Gradients: h.Gradients},
 	}
-	if s.Metrics, err = h.Metrics.in(m); err != nil {
+	if s.Metrics, err = h.Metrics.decode(m); err != nil {
 		return nil, err
 	}
 	for i, t := range h.Arguments {
 		argument := saved.Argument{
 			Variable: t.Variable, Constant: constants[i], Ragged: t.Ragged, Sizes: t.Sizes, Fresh: h.counts(m.Arguments[i])}
 		if t.Distributed != nil {
-			if argument.Distributed, err = t.Distributed.in(m.Arguments[i]); err != nil {
+			if argument.Distributed, err = t.Distributed.decode(m.Arguments[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -245,7 +245,7 @@ func (h header) step(text, code []byte) (*saved.Step, error) {
 		s.Cut = append(s.Cut, r.Cut)
 	}
 	for _, a := range h.Layouts {
-		layout, err := a.in()
+		layout, err := a.decode()
 		if err != nil {
 			return nil, err
 		}
@@ -282,8 +282,8 @@ type variable struct {
 	LocalWrites     bool   `json:"local_writes,omitempty"`
 }
 
-// in converts the distributed variable of an argument from its JSON form.
-func (d *variable) in(a spmd.ShardedTensor) (*saved.Variable, error) {
+// decode converts the distributed variable of an argument from its JSON form.
+func (d *variable) decode(a spmd.ShardedTensor) (*saved.Variable, error) {
 	synchronization := strategy.SyncAuto
 	for _, s := range []strategy.VariableSynchronization{strategy.OnWrite, strategy.OnRead} {
 		if s.String() == d.Synchronization {

@@ -63,14 +63,14 @@ func everyKind(t *testing.T) *saved.Step {
 
 func TestAStepIsTheSameAfterItsFile(t *testing.T) {
 	want := everyKind(t)
-	data, err := encode(headerOf(want), want.Module.Text, want.Code)
+	data, err := encode(newHeader(want), want.Module.Text, want.Code)
 	require.NoError(t, err)
 	h, text, code, err := decode(bytes.NewReader(data), "")
 	require.NoError(t, err)
 	got, err := h.step(text, code)
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
-	again, err := encode(headerOf(got), got.Module.Text, got.Code)
+	again, err := encode(newHeader(got), got.Module.Text, got.Code)
 	require.NoError(t, err)
 	assert.Equal(t, data, again)
 }
@@ -97,7 +97,7 @@ func TestOnlyTheCountingVariableIsMadeAnew(t *testing.T) {
 			a.Local, a.Global, a.Shard = []int{1 << 40}, []int{1 << 40}, []int{1 << 40}
 		},
 	} {
-		h := headerOf(everyKind(t))
+		h := newHeader(everyKind(t))
 		change(&h)
 		step, err := h.step(nil, nil)
 		require.NoError(t, err, name)
@@ -106,9 +106,9 @@ func TestOnlyTheCountingVariableIsMadeAnew(t *testing.T) {
 }
 
 func TestAFileFitsOneTarget(t *testing.T) {
-	h := headerOf(everyKind(t))
+	h := newHeader(everyKind(t))
 	here := everyKind(t).Target
-	require.NoError(t, h.fits(here))
+	require.NoError(t, h.checkTarget(here))
 	for want, change := range map[Reason]func(*saved.Target){
 		Plugin:     func(t *saved.Target) { t.Plugin = "another" },
 		Devices:    func(t *saved.Target) { t.Devices = "another" },
@@ -118,9 +118,9 @@ func TestAFileFitsOneTarget(t *testing.T) {
 		other := everyKind(t).Target
 		change(&other)
 		var refused *Error
-		require.ErrorAs(t, h.fits(other), &refused)
+		require.ErrorAs(t, h.checkTarget(other), &refused)
 		assert.Equal(t, want, refused.Reason)
 	}
 	here.Coordinates = [][]tpu.Coordinates{{{0}, {1}}, {{2}, {9}}}
-	assert.ErrorContains(t, h.fits(here), "at other coordinates")
+	assert.ErrorContains(t, h.checkTarget(here), "at other coordinates")
 }

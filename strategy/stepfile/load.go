@@ -98,11 +98,11 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	if err != nil {
 		return nil, nil, err
 	}
-	target, err := m.Target(fail)
+	target, err := m.Target(newError)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := h.fits(target); err != nil {
+	if err := h.checkTarget(target); err != nil {
 		return nil, nil, err
 	}
 	step, err := h.step(text, code)
@@ -112,15 +112,15 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	if axes := s.LogicalMesh(); !axes.Equal(step.Module.LogicalMesh) && namesAxes(step) {
 		return nil, nil, &Error{Reason: Axes, Detail: fmt.Sprintf("%s, and the strategy has %s", step.Module.LogicalMesh, axes)}
 	}
-	variables, state, err := stateOf(s, step, o.Variables)
+	variables, state, err := findMetricState(s, step, o.Variables)
 	if err != nil {
 		return nil, nil, err
 	}
-	made := len(variables) > len(o.Variables) // stateOf created the state
+	made := len(variables) > len(o.Variables) // findMetricState created the state
 	var f *strategy.Function
-	found, err := distributed(s, step, variables)
+	found, err := findDistributed(s, step, variables)
 	if err == nil {
-		f, err = m.LoadStep(ctx, store, step, found, fail)
+		f, err = m.LoadStep(ctx, store, step, found, newError)
 	}
 	if err != nil {
 		if made {
@@ -146,8 +146,8 @@ func namesAxes(step *saved.Step) bool {
 		slices.ContainsFunc(step.Layouts, func(a logical.Annotation) bool { return a.Axes() != nil })
 }
 
-// fits returns an error if the step was compiled for a different target.
-func (h header) fits(here saved.Target) error {
+// checkTarget returns an error if the step was compiled for a different target.
+func (h header) checkTarget(here saved.Target) error {
 	switch {
 	case h.Plugin != here.Plugin:
 		return &Error{Reason: Plugin, Detail: fmt.Sprintf("%q, and here is %q", h.Plugin, here.Plugin)}
@@ -157,15 +157,15 @@ func (h header) fits(here saved.Target) error {
 		return &Error{Reason: Topology, Detail: fmt.Sprintf("%s with mesh %v, and here is %s with mesh %v", h.Topology, h.Mesh, here.Topology, here.Mesh)}
 	case !slices.EqualFunc(h.IDs, here.IDs, slices.Equal):
 		return &Error{Reason: Assignment, Detail: fmt.Sprintf("%d replicas on devices %s, and here are %d on %s",
-			len(h.IDs), some(h.IDs), len(here.IDs), some(here.IDs))}
+			len(h.IDs), formatIDs(h.IDs), len(here.IDs), formatIDs(here.IDs))}
 	case !slices.EqualFunc(h.Coordinates, here.Coordinates, slices.Equal):
 		return &Error{Reason: Topology, Detail: "the devices of its assignment are at other coordinates"}
 	}
 	return nil
 }
 
-// some formats the first device ids of a list.
-func some(ids [][]int) string {
+// formatIDs formats the first device ids of a list.
+func formatIDs(ids [][]int) string {
 	if len(ids) > 4 {
 		return fmt.Sprintf("%v and %d more", ids[:4], len(ids)-4)
 	}

@@ -22,7 +22,7 @@ type metrics struct {
 	Forms []string `json:"forms,omitempty"`
 }
 
-func metricsOut(m saved.Metrics) *metrics {
+func encodeMetrics(m saved.Metrics) *metrics {
 	if !m.Is() {
 		return nil
 	}
@@ -33,8 +33,8 @@ func metricsOut(m saved.Metrics) *metrics {
 	return out
 }
 
-// in converts the metrics from their JSON form. Their state must be an argument of the step.
-func (m *metrics) in(of *spmd.Module) (s saved.Metrics, err error) {
+// decode converts the metrics from their JSON form. Their state must be an argument of the step.
+func (m *metrics) decode(of *spmd.Module) (s saved.Metrics, err error) {
 	if m == nil {
 		return s, nil
 	}
@@ -57,10 +57,10 @@ func (m *metrics) in(of *spmd.Module) (s saved.Metrics, err error) {
 	return s, nil
 }
 
-// stateOf returns the distributed variables with which a step is loaded, including the state of its
+// findMetricState returns the distributed variables with which a step is loaded, including the state of its
 // metrics, and this state. The state is the given one, or else the strategy's variable of its name,
 // or else a new one. It is nil without metrics.
-func stateOf(s *strategy.TPUStrategy, step *saved.Step, given map[string]*strategy.Variable) (map[string]*strategy.Variable, *strategy.Variable, error) {
+func findMetricState(s *strategy.TPUStrategy, step *saved.Step, given map[string]*strategy.Variable) (map[string]*strategy.Variable, *strategy.Variable, error) {
 	m := step.Metrics
 	if !m.Is() {
 		return given, nil, nil

@@ -29,7 +29,7 @@ func Save(ctx context.Context, w io.Writer, compiled *strategy.CompiledStep) err
 	if compiled == nil {
 		return &Error{Reason: Unsupported, Detail: "there is no compiled step: it is nil", Hint: "give the result of Compiled"}
 	}
-	step, err := engine.Internal(compiled).SavedStep(ctx, fail)
+	step, err := engine.Internal(compiled).SavedStep(ctx, newError)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func Save(ctx context.Context, w io.Writer, compiled *strategy.CompiledStep) err
 	for _, a := range step.Arguments {
 		program = append(program[:len(program):len(program)], a.Constant...)
 	}
-	data, err := encode(headerOf(step), step.Module.Text, program)
+	data, err := encode(newHeader(step), step.Module.Text, program)
 	if err == nil {
 		_, err = w.Write(data)
 	}

@@ -22,9 +22,9 @@ func accumulate(n int, policy precision.Policy, stages []stage) stage {
 			for _, add := range stages {
 				add(one)
 			}
-			terms := []*graph.Node{one.summand(policy, one.loss)}
+			terms := []*graph.Node{one.toSumDType(policy, one.loss)}
 			for _, gradient := range one.gradients {
-				terms = append(terms, one.summand(policy, gradient))
+				terms = append(terms, one.toSumDType(policy, gradient))
 			}
 			if one.weight != nil {
 				terms = append(terms, one.weight)
@@ -35,34 +35,34 @@ func accumulate(n int, policy precision.Policy, stages []stage) stage {
 			p.weight = sums[len(sums)-1]
 			p.divisor = oneIfZero(p.rc.AllReduce(strategy.Sum, p.weight))
 		}
-		p.loss, p.trained = p.meanOf(sums[0], one.loss.DType()), one.trained
+		p.loss, p.trained = p.meanFromSum(sums[0], one.loss.DType()), one.trained
 		for i, gradient := range one.gradients {
-			p.gradients = append(p.gradients, p.meanOf(sums[1+i], gradient.DType()))
+			p.gradients = append(p.gradients, p.meanFromSum(sums[1+i], gradient.DType()))
 		}
 	}
 }
 
-// summand converts x, a loss or gradient of a microbatch, for the sum over microbatches. It uses
+// toSumDType converts x, a loss or gradient of a microbatch, for the sum over microbatches. It uses
 // the policy's Accumulate dtype, or at least float32 for a weighted loss.
-func (p *pass) summand(policy precision.Policy, x *graph.Node) *graph.Node {
+func (p *pass) toSumDType(policy precision.Policy, x *graph.Node) *graph.Node {
 	if p.weight == nil {
-		return summand(policy, x)
+		return convertToSumDType(policy, x)
 	}
-	x = summand(precision.Policy{}, x)
+	x = convertToSumDType(precision.Policy{}, x)
 	return graph.Mul(x, graph.ConvertDType(p.divisor, x.DType()))
 }
 
-// meanOf converts a sum over microbatches to the loss or a gradient of the batch.
-func (p *pass) meanOf(sum *graph.Node, dtype dtypes.DType) *graph.Node {
+// meanFromSum converts a sum over microbatches to the loss or a gradient of the batch.
+func (p *pass) meanFromSum(sum *graph.Node, dtype dtypes.DType) *graph.Node {
 	if p.weight != nil {
 		sum = graph.Div(sum, graph.ConvertDType(p.divisor, sum.DType()))
 	}
 	return graph.ConvertDType(sum, dtype)
 }
 
-// summand converts half-precision x to the policy's Accumulate dtype, by default float32. It
+// convertToSumDType converts half-precision x to the policy's Accumulate dtype, by default float32. It
 // returns any other x, and one that the conversion would narrow, unchanged.
-func summand(policy precision.Policy, x *graph.Node) *graph.Node {
+func convertToSumDType(policy precision.Policy, x *graph.Node) *graph.Node {
 	in := policy.WithDefaults().Accumulate
 	if in == dtypes.InvalidDType {
 		in = dtypes.Float32

@@ -46,8 +46,8 @@ func (o *Options) average(p *pass) {
 			rest = graph.Max(rest, graph.Div(constant(g, dtypes.Float64, 9), graph.AddScalar(u, 10)))
 		}
 		// The first update copies the variables.
-		rest = graph.Where(graph.Equal(updates, number(g, 0)), constant(g, dtypes.Float64, 1), rest)
-		count.SetNodeValue(graph.Add(updates, number(g, 1)))
+		rest = graph.Where(graph.Equal(updates, intConstant(g, 0)), constant(g, dtypes.Float64, 1), rest)
+		count.SetNodeValue(graph.Add(updates, intConstant(g, 1)))
 		for _, v := range trained {
 			now := v.NodeValue(g)
 			if now.DType().IsHalfPrecision() {
@@ -67,9 +67,9 @@ type averagePair struct {
 	of *strategy.Variable
 }
 
-// averagesOf returns a step's averages and the variable that counts their updates. It panics if the
+// findAverages returns a step's averages and the variable that counts their updates. It panics if the
 // store has none.
-func averagesOf(rc *strategy.ReplicaContext, step string) (all []averagePair, count *model.Variable) {
+func findAverages(rc *strategy.ReplicaContext, step string) (all []averagePair, count *model.Variable) {
 	store := rc.Scope().Store()
 	count = store.GetVariable(averageCountPath(step))
 	if count == nil {
@@ -81,7 +81,7 @@ func averagesOf(rc *strategy.ReplicaContext, step string) (all []averagePair, co
 		}
 	}
 	for _, v := range rc.Strategy().DistributedVariables() {
-		if average := store.GetVariable(averagePath(step, saved.ProxyPath(v.Path()))); trains(v) && average != nil {
+		if average := store.GetVariable(averagePath(step, saved.ProxyPath(v.Path()))); isTrained(v) && average != nil {
 			all = append(all, averagePair{average: average, of: v})
 		}
 	}
@@ -93,16 +93,16 @@ func noAverages(step string) error {
 		Hint: "set Options.Average of the step of this name, and take a step before", Class: errkind.ValueError}
 }
 
-// now returns the variable's current value and its average in the variable's dtype. Before the
+// read returns the variable's current value and its average in the variable's dtype. Before the
 // first update the average equals the value.
-func (a averagePair) now(rc *strategy.ReplicaContext, count *model.Variable) (value, average *graph.Node) {
+func (a averagePair) read(rc *strategy.ReplicaContext, count *model.Variable) (value, average *graph.Node) {
 	g := rc.Graph()
 	if a.of != nil {
 		value = rc.Read(a.of)
 	} else {
 		value = a.variable.NodeValue(g)
 	}
-	none := graph.Equal(count.NodeValue(g), number(g, 0))
+	none := graph.Equal(count.NodeValue(g), intConstant(g, 0))
 	return value, graph.Where(none, value, graph.ConvertDType(a.average.NodeValue(g), value.DType()))
 }
 
@@ -116,17 +116,17 @@ func (a averagePair) now(rc *strategy.ReplicaContext, count *model.Variable) (va
 // variables. Averaged panics with an [*errkind.Fault] of kind ValueError if the store has no
 // averages, which is the case before the first run of the step: trace the function after that run.
 func Averaged(rc *strategy.ReplicaContext, step string, f func()) {
-	all, count := averagesOf(rc, step)
+	all, count := findAverages(rc, step)
 	for _, a := range all {
-		_, average := a.now(rc, count)
-		defer a.show(rc, average)()
+		_, average := a.read(rc, count)
+		defer a.swapIn(rc, average)()
 	}
 	defer engine.Internal(rc).State().NewScopes()() // f may reuse the scopes of the step's layers
 	f()
 }
 
-// show substitutes x for the variable in the step's code until restore is called.
-func (a averagePair) show(rc *strategy.ReplicaContext, x *graph.Node) (restore func()) {
+// swapIn substitutes x for the variable in the step's code until restore is called.
+func (a averagePair) swapIn(rc *strategy.ReplicaContext, x *graph.Node) (restore func()) {
 	x = region.AllowCapture(rc.Graph().Backend().(region.Target), x)
 	if a.of != nil {
 		held := engine.Internal(rc).StepVariable(a.of)
@@ -159,13 +159,13 @@ func (t *Step) SwapAverages(ctx context.Context) error {
 	return err
 }
 
-// swaps returns a function that creates the function of [Step.SwapAverages] at the first call.
-func swaps(s *strategy.TPUStrategy, store *model.Store, step string) func() *strategy.Function {
+// newSwapFunction returns a function that creates the function of [Step.SwapAverages] at the first call.
+func newSwapFunction(s *strategy.TPUStrategy, store *model.Store, step string) func() *strategy.Function {
 	swap := func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-		all, count := averagesOf(rc, step)
+		all, count := findAverages(rc, step)
 		for _, a := range all {
-			value, average := a.now(rc, count)
-			none := graph.Equal(count.NodeValue(rc.Graph()), number(rc.Graph(), 0))
+			value, average := a.read(rc, count)
+			none := graph.Equal(count.NodeValue(rc.Graph()), intConstant(rc.Graph(), 0))
 			was := a.average.NodeValue(rc.Graph())
 			a.average.SetNodeValue(graph.Where(none, was, graph.ConvertDType(value, was.DType())))
 			if a.of != nil {

@@ -24,10 +24,10 @@ import (
 // optimizers need one, or two if some variables are updated with global tensors.
 const maxShardTraces = 4
 
-// provenShards returns the shards of the variables that the optimizer may update on shards, by
+// provenShardUpdates returns the shards of the variables that the optimizer may update on shards, by
 // path. If the optimizer panics in a trace, it runs on global tensors. global is the graph of the
 // update with global tensors.
-func (t *trainer) provenShards(gradients []*graph.Node, finite bool, update optimizerUpdate) (over map[string]spmd.ReplicaShard, global *graph.Graph) {
+func (t *trainer) provenShardUpdates(gradients []*graph.Node, finite bool, update optimizerUpdate) (over map[string]spmd.ReplicaShard, global *graph.Graph) {
 	varying := t.varyingVariables()
 	over = map[string]spmd.ReplicaShard{}
 	for _, v := range t.variables() {
@@ -37,12 +37,12 @@ func (t *trainer) provenShards(gradients []*graph.Node, finite bool, update opti
 	}
 	global, ok := t.traceUpdate(t.store(), gradients, nil, update)
 	for n := 0; ok && n < maxShardTraces && len(over) > 0; n++ {
-		s := t.newShadow(over, global)
+		s := t.newShardStore(over, global)
 		var local *graph.Graph
 		if local, ok = t.traceUpdate(s.store, gradients, over, update); !ok {
 			break
 		}
-		unproven := s.unproven(global, local, finite, varying)
+		unproven := s.findUnproven(global, local, finite, varying)
 		if len(unproven) == 0 {
 			return over, global
 		}
@@ -105,10 +105,10 @@ func (t *trainer) varyingVariables() map[string]bool {
 	return all
 }
 
-// unproven returns the paths of the variables of s.shards for which the update on shards, or the
+// findUnproven returns the paths of the variables of s.shards for which the update on shards, or the
 // update of a value derived from them, is not proven to be elementwise. global and local are the
 // graphs of the update with global tensors and with the store of s.
-func (s *shadow) unproven(global, local *graph.Graph, finite bool, varying map[string]bool) map[string]bool {
+func (s *shardStore) findUnproven(global, local *graph.Graph, finite bool, varying map[string]bool) map[string]bool {
 	leaves, owners := map[string]spmd.ShardedParameter{}, map[string]string{}
 	for path := range varying {
 		leaves[path] = spmd.ShardedParameter{ReplicaVarying: true}
@@ -144,7 +144,7 @@ func (s *shadow) unproven(global, local *graph.Graph, finite bool, varying map[s
 	}
 	all := map[string]bool{}
 	for path, pair := range changed {
-		if proves(proof, pair, leaves[path].ReplicaShard) {
+		if isProven(proof, pair, leaves[path].ReplicaShard) {
 			continue
 		}
 		names := []string{path, logical.OwnerOfState(path, s.isTrained)}
@@ -170,10 +170,10 @@ func (s *shadow) unproven(global, local *graph.Graph, finite bool, varying map[s
 	return all
 }
 
-// proves reports whether the update of a variable on shards is proven to be elementwise. pair has
+// isProven reports whether the update of a variable on shards is proven to be elementwise. pair has
 // the variable's new value with global tensors and with shards, or nil if the optimizer does not
 // update it.
-func proves(proof *spmd.ShardProof, pair [2]*graph.Node, over spmd.ReplicaShard) bool {
+func isProven(proof *spmd.ShardProof, pair [2]*graph.Node, over spmd.ReplicaShard) bool {
 	if pair[0] == nil || pair[1] == nil {
 		return false
 	}

@@ -37,7 +37,7 @@ type Evaluation struct {
 // Metrics configure the evaluation. All other options must be unset. Name defaults to "evaluation",
 // and Metrics to [MeanLoss]. Errors are those of [New].
 func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Options) (*Evaluation, error) {
-	if err := cmp.Or(parts(s, store, loss, o.Arguments), o.trainNothing(), o.Precision.Validate(), checkMetrics(o.Metrics, nil)); err != nil {
+	if err := cmp.Or(checkArguments(s, store, loss, o.Arguments), o.checkEvaluationOptions(), o.Precision.Validate(), checkMetrics(o.Metrics, nil)); err != nil {
 		return nil, err
 	}
 	if o.Name == "" {
@@ -66,8 +66,8 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Opt
 	return e, nil
 }
 
-// trainNothing returns an error if an option is set that only training steps support.
-func (o *Options) trainNothing() error {
+// checkEvaluationOptions returns an error if an option is set that only training steps support.
+func (o *Options) checkEvaluationOptions() error {
 	for _, only := range []struct {
 		name string
 		set  bool
@@ -77,7 +77,7 @@ func (o *Options) trainNothing() error {
 		{"Average", o.Average != 0}, {"AverageWarmUp", o.AverageWarmUp},
 	} {
 		if only.set {
-			return invalid("leave it out of those of an evaluation", "Options.%s is for training", only.name)
+			return newOptionError("leave it out of those of an evaluation", "Options.%s is for training", only.name)
 		}
 	}
 	return nil
@@ -105,7 +105,7 @@ func (e *Evaluation) Run(ctx context.Context, batch ...any) error {
 // [Options].Metrics. It waits for running batches. With several processes, all must call it at the
 // same point. If no rows were evaluated, it returns an error of kind ValueError.
 func (e *Evaluation) Results(ctx context.Context) ([]Reading, error) {
-	if err := e.ready(ctx, "Results"); err != nil {
+	if err := e.checkReady(ctx, "Results"); err != nil {
 		return nil, err
 	}
 	all, err := e.metrics.read(ctx)
@@ -123,7 +123,7 @@ func (e *Evaluation) Results(ctx context.Context) ([]Reading, error) {
 
 // Reset clears the metrics. With several processes, all must call it at the same point.
 func (e *Evaluation) Reset(ctx context.Context) error {
-	if err := e.ready(ctx, "Reset"); err != nil {
+	if err := e.checkReady(ctx, "Reset"); err != nil {
 		return err
 	}
 	return e.metrics.reset(ctx)
@@ -176,8 +176,8 @@ func (e *Evaluation) Lowered(ctx context.Context, batch ...any) (*spmd.Module, e
 	return e.function.Lowered(ctx, batch...)
 }
 
-// ready returns an error inside a traced step function, for a strategy without devices, and for a
+// checkReady returns an error inside a traced step function, for a strategy without devices, and for a
 // closed evaluation.
-func (e *Evaluation) ready(ctx context.Context, call string) error {
+func (e *Evaluation) checkReady(ctx context.Context, call string) error {
 	return cmp.Or(engine.Internal(e.function.Strategy()).CheckUsable(ctx, "train: "+e.name+": "+call), engine.Internal(e.function).CheckOpen())
 }

@@ -31,26 +31,26 @@ func (o *Options) freezer() (*freezer, error) {
 	return f, nil
 }
 
-func (f *freezer) frozen(path string) bool {
+func (f *freezer) isFrozen(path string) bool {
 	return f.is != nil && f.is(path) || slices.ContainsFunc(f.patterns, func(p *regexp.Regexp) bool { return p.MatchString(path) })
 }
 
 // begin is the stage that freezes the variables before the loss is built.
-func (f *freezer) begin(p *pass) { p.freeze(f.frozen) }
+func (f *freezer) begin(p *pass) { p.freeze(f.isFrozen) }
 
 // check is the stage that panics for a pattern that matches no variable of the loss and if all
 // variables are frozen. It runs after the loss is built.
 func (f *freezer) check(p *pass) {
-	all := p.paths(p.used())
+	all := p.paths(p.usedVariables())
 	for _, pattern := range f.patterns {
 		if !slices.ContainsFunc(all, pattern.MatchString) {
-			wrong("leave it out, or write it for one of these", "Options.Freeze: no trainable variable of the loss matches %q: they are %q", pattern, all)
+			panicInvalid("leave it out, or write it for one of these", "Options.Freeze: no trainable variable of the loss matches %q: they are %q", pattern, all)
 		}
 	}
 	if f.is != nil && !slices.ContainsFunc(all, f.is) {
-		wrong("leave it out, or freeze one of these", "Options.FreezeIf freezes no trainable variable of the loss: they are %q", all)
+		panicInvalid("leave it out, or freeze one of these", "Options.FreezeIf freezes no trainable variable of the loss: they are %q", all)
 	}
-	if len(all) > 0 && !slices.ContainsFunc(all, func(path string) bool { return !f.frozen(path) }) {
-		wrong("leave one to train", "all trainable variables of the loss are frozen: %q", all)
+	if len(all) > 0 && !slices.ContainsFunc(all, func(path string) bool { return !f.isFrozen(path) }) {
+		panicInvalid("leave one to train", "all trainable variables of the loss are frozen: %q", all)
 	}
 }

@@ -65,7 +65,7 @@ func (g *guard) decide(p *pass) {
 
 	v := p.rc.Scope().Store().VariableWithValue(g.path, make([]int64, countElements)).SetTrainable(false)
 	old := v.NodeValue(in)
-	zero := number(in, 0)
+	zero := intConstant(in, 0)
 	runs := graph.Equal(zero, zero)
 	if g.mode == Stop {
 		runs = graph.Equal(element(old, countLast), zero)
@@ -79,7 +79,7 @@ func (g *guard) decide(p *pass) {
 		steps, graph.Add(element(old, countSkipped), oneIf(skipped)),
 		graph.Where(skipped, steps, element(old, countLast)), graph.Where(skipped, what, element(old, countWhat)),
 	}, 0))
-	p.common.Taken, p.common.Counters = graph.LogicalAnd(runs, all), append(p.overflow.count(p, runs), v)
+	p.common.Taken, p.common.Counters = graph.LogicalAnd(runs, all), append(p.overflow.countOverflow(p, runs), v)
 }
 
 // nonFinite returns the indices of the first non-finite value and of the first non-finite gradient.
@@ -88,12 +88,12 @@ func (g *guard) decide(p *pass) {
 // finite. The results are equal on all replicas.
 func (p *pass) nonFinite() (what, gradient, past *graph.Node) {
 	in := p.rc.Graph()
-	past = number(in, len(p.gradients)+1)
+	past = intConstant(in, len(p.gradients)+1)
 	if p.norm != nil {
-		past = number(in, len(p.gradients)+2)
+		past = intConstant(in, len(p.gradients)+2)
 	}
 	if p.what == nil {
-		index := func(i int, x *graph.Node) *graph.Node { return graph.Where(finite(x), past, number(in, i)) }
+		index := func(i int, x *graph.Node) *graph.Node { return graph.Where(isFinite(x), past, intConstant(in, i)) }
 		var first []*graph.Node
 		for i, x := range p.gradients {
 			first = append(first, index(i+1, x))
@@ -111,9 +111,9 @@ func (p *pass) nonFinite() (what, gradient, past *graph.Node) {
 	return p.what, p.gradient, past
 }
 
-// number returns an int64 constant. [graph.Scalar] would share one node between branches of a
+// intConstant returns an int64 constant. [graph.Scalar] would share one node between branches of a
 // graph, also with a branch that does not use it.
-func number(in *graph.Graph, n int) *graph.Node {
+func intConstant(in *graph.Graph, n int) *graph.Node {
 	return graph.Const(in, shapes.CastAsDType(n, dtypes.Int64))
 }
 
@@ -124,10 +124,10 @@ func element(x *graph.Node, i int) *graph.Node {
 // oneIf converts a condition to 1 or 0.
 func oneIf(condition *graph.Node) *graph.Node { return graph.ConvertDType(condition, dtypes.Int64) }
 
-// finite reports whether all elements of x are finite.
-func finite(x *graph.Node) *graph.Node {
+// isFinite reports whether all elements of x are finite.
+func isFinite(x *graph.Node) *graph.Node {
 	if x.DType().IsComplex() {
-		return graph.LogicalAnd(finite(graph.Real(x)), finite(graph.Imag(x)))
+		return graph.LogicalAnd(isFinite(graph.Real(x)), isFinite(graph.Imag(x)))
 	}
 	if x = graph.IsFinite(x); x.IsScalar() {
 		return x
@@ -141,19 +141,19 @@ func (g *guard) read(ctx context.Context, f *strategy.Function) (NonFiniteSteps,
 	if !ok {
 		return NonFiniteSteps{}, nil // no step was traced
 	}
-	counts, err := readHere[int64](ctx, f, v)
+	counts, err := readLocal[int64](ctx, f, v)
 	if err != nil {
 		return NonFiniteSteps{}, err
 	}
 	n := NonFiniteSteps{Steps: counts[countSteps], Skipped: counts[countSkipped], Last: counts[countLast]}
 	if n.Last > 0 {
-		n.What, n.Stopped = g.what(int(counts[countWhat])), g.mode == Stop
+		n.What, n.Stopped = g.describeSource(int(counts[countWhat])), g.mode == Stop
 	}
 	return n, nil
 }
 
-// readHere returns the elements of a variable on one device of this process.
-func readHere[T gotype.Supported](ctx context.Context, f *strategy.Function, v *strategy.Variable) ([]T, error) {
+// readLocal returns the elements of a variable on one device of this process.
+func readLocal[T gotype.Supported](ctx context.Context, f *strategy.Function, v *strategy.Variable) ([]T, error) {
 	value, err := engine.Internal(f).ReadLocalVariable(ctx, v)
 	if err != nil {
 		return nil, err
@@ -165,8 +165,8 @@ func readHere[T gotype.Supported](ctx context.Context, f *strategy.Function, v *
 	return all, nil
 }
 
-// what returns the name of the loss or gradient with index i of nonFinite.
-func (g *guard) what(i int) string {
+// describeSource returns the name of the loss or gradient with index i of nonFinite.
+func (g *guard) describeSource(i int) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {

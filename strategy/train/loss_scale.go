@@ -55,11 +55,11 @@ func (t *Step) LossScale(ctx context.Context) (LossScaling, error) {
 	case !known:
 		return LossScaling{Scale: t.scaler.Initial}, nil // no step was traced
 	}
-	s, err := readHere[float32](ctx, t.function, scale)
+	s, err := readLocal[float32](ctx, t.function, scale)
 	if err != nil {
 		return LossScaling{}, err
 	}
-	n, err := readHere[int64](ctx, t.function, counts)
+	n, err := readLocal[int64](ctx, t.function, counts)
 	if err != nil {
 		return LossScaling{}, err
 	}
@@ -111,21 +111,21 @@ func (s *scaler) begin(p *pass) {
 		p.scaling.counts = store.VariableWithValue(scaleCountsPath(s.name), make([]int64, scaleElements)).SetTrainable(false)
 		held := p.scaling.scale.NodeValue(p.rc.Graph())
 		one := graph.Const(p.rc.Graph(), float32(1))
-		factor := graph.Where(graph.LogicalAnd(finite(held), graph.GreaterOrEqual(held, one)), held, initial)
+		factor := graph.Where(graph.LogicalAnd(isFinite(held), graph.GreaterOrEqual(held, one)), held, initial)
 		p.scaling.factor = graph.StopGradient(factor) // loops over microbatches read it
 	}
 }
 
-// multiply is the stage that scales the loss before the gradients are computed.
-func (s *scaler) multiply(p *pass) {
+// scaleLoss is the stage that scales the loss before the gradients are computed.
+func (s *scaler) scaleLoss(p *pass) {
 	if p.scaling == nil {
 		s.begin(p)
 	}
 	p.scaled = graph.Mul(p.loss, graph.ConvertDType(p.scaling.factor, p.loss.DType()))
 }
 
-// divide is the stage that divides the gradients by the scale, in at least float32.
-func (s *scaler) divide(p *pass) {
+// unscaleGradients is the stage that divides the gradients by the scale, in at least float32.
+func (s *scaler) unscaleGradients(p *pass) {
 	reciprocal := graph.Reciprocal(p.scaling.factor)
 	for i, gradient := range p.gradients {
 		dtype := gradient.DType()
@@ -143,25 +143,25 @@ type overflow struct {
 	any, scaled *graph.Node
 }
 
-// judge is the stage that detects non-finite gradients. If guarded, the guard's stage follows and
+// adjustScale is the stage that detects non-finite gradients. If guarded, the guard's stage follows and
 // decides whether the update is applied.
-func (s *scaler) judge(guarded bool) stage {
+func (s *scaler) adjustScale(guarded bool) stage {
 	return func(p *pass) {
 		_, gradient, past := p.nonFinite()
 		o := &overflow{stepScaler: p.scaling, any: graph.NotEqual(gradient, past)}
 		o.scaled, p.overflow = o.any, o
 		if guarded {
 			large := graph.GreaterThan(o.factor, graph.Const(p.rc.Graph(), float32(1)))
-			o.scaled = graph.LogicalAnd(o.any, graph.LogicalAnd(finite(p.meanLoss()), large))
+			o.scaled = graph.LogicalAnd(o.any, graph.LogicalAnd(isFinite(p.meanLoss()), large))
 			return
 		}
-		p.common.Taken, p.common.Counters = graph.LogicalNot(o.any), o.count(p, nil)
+		p.common.Taken, p.common.Counters = graph.LogicalNot(o.any), o.countOverflow(p, nil)
 	}
 }
 
-// count updates the state after a step if runs is true; nil means always. It returns the variables
+// countOverflow updates the state after a step if runs is true; nil means always. It returns the variables
 // of the state.
-func (o *overflow) count(p *pass, runs *graph.Node) []*model.Variable {
+func (o *overflow) countOverflow(p *pass, runs *graph.Node) []*model.Variable {
 	if o == nil {
 		return nil
 	}
@@ -170,15 +170,15 @@ func (o *overflow) count(p *pass, runs *graph.Node) []*model.Variable {
 	number32 := func(x float64) *graph.Node { return graph.Const(in, float32(x)) }
 
 	larger := graph.Mul(o.factor, number32(o.Factor))
-	good := graph.Add(element(old, scaleGood), number(in, 1))
-	grows := graph.LogicalAnd(graph.GreaterOrEqual(good, number(in, o.Interval)), graph.LogicalNot(o.any))
-	grows = graph.LogicalAnd(grows, finite(larger))
-	full := graph.LogicalOr(o.any, graph.GreaterOrEqual(good, number(in, o.Interval)))
+	good := graph.Add(element(old, scaleGood), intConstant(in, 1))
+	grows := graph.LogicalAnd(graph.GreaterOrEqual(good, intConstant(in, o.Interval)), graph.LogicalNot(o.any))
+	grows = graph.LogicalAnd(grows, isFinite(larger))
+	full := graph.LogicalOr(o.any, graph.GreaterOrEqual(good, intConstant(in, o.Interval)))
 	smaller := graph.Max(graph.Div(o.factor, number32(o.Factor)), number32(1))
 
 	scale := graph.Where(o.any, smaller, graph.Where(grows, larger, o.factor))
 	counts := graph.Stack([]*graph.Node{
-		graph.Where(full, number(in, 0), good), graph.Add(element(old, scaleGrown), oneIf(grows)), graph.Add(element(old, scaleSkipped), oneIf(o.scaled)),
+		graph.Where(full, intConstant(in, 0), good), graph.Add(element(old, scaleGrown), oneIf(grows)), graph.Add(element(old, scaleSkipped), oneIf(o.scaled)),
 	}, 0)
 	if runs != nil {
 		scale, counts = graph.Where(runs, scale, o.factor), graph.Where(runs, counts, old)

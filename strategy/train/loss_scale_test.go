@@ -33,7 +33,7 @@ func product(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	return precision.Output(graph.ReduceAllMean(graph.Mul(w, in[0])))
 }
 
-func scaled(scale precision.LossScale) precision.Policy {
+func isScaled(scale precision.LossScale) precision.Policy {
 	p := precision.MixedFloat16
 	p.LossScale = scale
 	return p
@@ -41,7 +41,7 @@ func scaled(scale precision.LossScale) precision.Policy {
 
 func productStep(s *strategy.TPUStrategy, store *model.Store, scale precision.LossScale, mode train.NonFinite) *train.Step {
 	opt := optimizer.StochasticGradientDescent().WithLearningRate(0.125).WithDecay(false).Done()
-	return strategytest.OK(train.New(s, store, opt, product, train.Options{Precision: scaled(scale), NonFinite: mode}))
+	return strategytest.OK(train.New(s, store, opt, product, train.Options{Precision: isScaled(scale), NonFinite: mode}))
 }
 
 // rows returns a batch with one row for each replica: x on the last replica, and 0.5 on the others.
@@ -230,7 +230,7 @@ func TestAFixedLossScale(t *testing.T) {
 		opt := optimizer.StochasticGradientDescent().WithLearningRate(1e6).WithDecay(false).Done()
 		step := strategytest.OK(train.New(s, store, opt, func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.MulScalar(product(rc, in), 1e-8)
-		}, train.Options{Precision: scaled(scale)}))
+		}, train.Options{Precision: isScaled(scale)}))
 		_, err := step.Run(ctx, rows(2, 1.5))
 		require.NoError(t, err)
 		_, err = step.LossScale(ctx)

@@ -45,8 +45,8 @@ const (
 // String returns "mean", "exponential", "bits" or "total".
 func (f Form) String() string { return enum.Name(f, "mean", "exponential", "bits", "total") }
 
-// of returns the metric for a weighted sum and the sum of the weights.
-func (f Form) of(sum, weight float64) float64 {
+// compute returns the metric for a weighted sum and the sum of the weights.
+func (f Form) compute(sum, weight float64) float64 {
 	mean := sum / weight // NaN without values
 	switch f {
 	case Exponential:
@@ -81,7 +81,7 @@ func Correct(logits, labels *graph.Node) *graph.Node {
 		labels = graph.Squeeze(labels, -1)
 	}
 	if logits.Rank() == 0 || labels.Rank() != logits.Rank()-1 || !labels.DType().IsInt() {
-		wrong("give logits [..., classes] and integer labels [...] or [..., 1]",
+		panicInvalid("give logits [..., classes] and integer labels [...] or [..., 1]",
 			"Correct is given logits %s and labels %s", logits.Shape(), labels.Shape())
 	}
 	return graph.Equal(graph.ArgMax(graph.StopGradient(logits), -1, labels.DType()), labels)
@@ -97,11 +97,11 @@ func checkMetrics(metrics []Metric, others []string) error {
 	for i, m := range metrics {
 		switch {
 		case m.Name == "":
-			return invalid("give it a Name", "metric %d has no name", i)
+			return newOptionError("give it a Name", "metric %d has no name", i)
 		case seen[m.Name]:
-			return invalid("give each a name of its own", "two metrics are called %q", m.Name)
+			return newOptionError("give each a name of its own", "two metrics are called %q", m.Name)
 		case m.Form < Mean || m.Form > Total:
-			return invalid("use Mean, Exponential, Bits or Total", "metric %q has the form %s", m.Name, m.Form)
+			return newOptionError("use Mean, Exponential, Bits or Total", "metric %q has the form %s", m.Name, m.Form)
 		}
 		seen[m.Name] = true
 	}

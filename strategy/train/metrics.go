@@ -103,7 +103,7 @@ func (a *accumulator) read(ctx context.Context) ([]Reading, error) {
 	for i, name := range a.names() {
 		sum, weight := flat[2*i], flat[2*i+1]
 		if i < len(a.metrics) {
-			all[i] = Reading{Name: name, Value: a.metrics[i].Form.of(sum, weight), Weight: weight}
+			all[i] = Reading{Name: name, Value: a.metrics[i].Form.compute(sum, weight), Weight: weight}
 		} else {
 			all[i] = Reading{Name: name, Value: sum / weight, Weight: min(weight, 1)}
 		}
@@ -125,7 +125,7 @@ func (a *accumulator) reset(ctx context.Context) error { return a.state.Assign(c
 // bytes for each metric. With several processes, all must call it at the same point. For a step
 // without metrics the error matches errors.ErrUnsupported.
 func (t *Step) Metrics(ctx context.Context) ([]Reading, error) {
-	if err := t.hasMetrics(ctx, "Metrics"); err != nil {
+	if err := t.requireMetrics(ctx, "Metrics"); err != nil {
 		return nil, err
 	}
 	return t.metrics.read(ctx)
@@ -134,7 +134,7 @@ func (t *Step) Metrics(ctx context.Context) ([]Reading, error) {
 // ResetMetrics clears the step's metrics. With several processes, all must call it at the same
 // point. Errors are those of [Step.Metrics].
 func (t *Step) ResetMetrics(ctx context.Context) error {
-	if err := t.hasMetrics(ctx, "ResetMetrics"); err != nil {
+	if err := t.requireMetrics(ctx, "ResetMetrics"); err != nil {
 		return err
 	}
 	return t.metrics.reset(ctx)
@@ -160,9 +160,9 @@ func (t *Step) MetricState() *strategy.Variable {
 	return t.metrics.state
 }
 
-// hasMetrics returns an error for a step without metrics, for a closed step, and inside a traced
+// requireMetrics returns an error for a step without metrics, for a closed step, and inside a traced
 // step function.
-func (t *Step) hasMetrics(ctx context.Context, call string) error {
+func (t *Step) requireMetrics(ctx context.Context, call string) error {
 	if err := strategy.RefuseTracing(ctx, call, fault.InsteadOfReading); err != nil {
 		return err
 	}

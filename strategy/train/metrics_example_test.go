@@ -22,7 +22,7 @@ import (
 
 // parity learns from the last two bits of numbers whether they are odd, and reports its accuracy.
 func parity(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-	n := in[0] // [rows]
+	n := in[0] // [rowCount]
 	one := graph.OnesLike(n)
 	odd := graph.BitwiseAnd(n, one)
 	bits := graph.Stack([]*graph.Node{odd, graph.BitwiseAnd(graph.BitwiseShiftRightLogical(n, one), one)}, -1)

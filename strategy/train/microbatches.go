@@ -27,8 +27,8 @@ import (
 // The padded size is then that of a microbatch, and the number of real rows differs between
 // iterations of the loop.
 
-// partition describes how a replica's rows are split into microbatches.
-type partition struct {
+// microbatchSplit describes how a replica's rows are split into microbatches.
+type microbatchSplit struct {
 	n    int // number of microbatches, 1 without a loop
 	size int // rows of each microbatch
 	// padded reports whether some rows are padding. ragged is the index of an argument with the
@@ -38,15 +38,15 @@ type partition struct {
 	length int
 }
 
-// cut returns how the rows of a step's arguments are split into microbatches. Scalars and values
+// splitMicrobatches returns how the rows of a step's arguments are split into microbatches. Scalars and values
 // that are equal on all replicas are not split.
-func cut(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) (partition, error) {
-	c := partition{n: max(microbatches, 1), ragged: -1}
+func splitMicrobatches(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) (microbatchSplit, error) {
+	c := microbatchSplit{n: max(microbatches, 1), ragged: -1}
 	if c.n == 1 {
 		return c, nil
 	}
-	wrong := func(hint, reason string, args ...any) (partition, error) {
-		return partition{n: 1, ragged: -1}, fault.New(errkind.ValueError, fmt.Sprintf("%d microbatches", microbatches), hint, reason, args...)
+	wrong := func(hint, reason string, args ...any) (microbatchSplit, error) {
+		return microbatchSplit{n: 1, ragged: -1}, fault.New(errkind.ValueError, fmt.Sprintf("%d microbatches", microbatches), hint, reason, args...)
 	}
 	rows := make([]int, len(arguments)) // -1 for arguments that are not split
 	first, full := -1, -1               // the first split argument, and the first whose rows are all real
@@ -98,7 +98,7 @@ func cut(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) 
 // arguments, 0 if no rows are padded.
 func paddedRows(s *strategy.TPUStrategy, microbatches int) func(arguments []strategy.Value) int {
 	return func(arguments []strategy.Value) int {
-		if c, err := cut(s, microbatches, arguments); err == nil && c.n > 1 && c.padded {
+		if c, err := splitMicrobatches(s, microbatches, arguments); err == nil && c.n > 1 && c.padded {
 			return c.size
 		}
 		return 0
@@ -117,14 +117,14 @@ type microbatch struct {
 // its results. For a single microbatch it calls body with the arguments.
 func (t *trainer) microbatches(n int, arguments []*graph.Node, body func(in []*graph.Node) []*graph.Node) []*graph.Node {
 	values := engine.Internal(t.rc).ArgumentValues()
-	c, err := cut(t.rc.Strategy(), n, values)
+	c, err := splitMicrobatches(t.rc.Strategy(), n, values)
 	if err != nil {
 		panic(err)
 	}
 	if c.n < 2 {
 		return body(arguments)
 	}
-	l := &microbatchLoop{trainer: t, partition: c, body: body, values: values}
+	l := &microbatchLoop{trainer: t, microbatchSplit: c, body: body, values: values}
 	l.split(arguments)
 	for {
 		if sums, ok := l.attempt(); ok {
@@ -137,7 +137,7 @@ func (t *trainer) microbatches(n int, arguments []*graph.Node, body func(in []*g
 // set is known only after a trace, so that body is traced again when the set grows.
 type microbatchLoop struct {
 	*trainer
-	partition
+	microbatchSplit
 	body   func(in []*graph.Node) []*graph.Node
 	values []strategy.Value
 
@@ -288,7 +288,7 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.WriteRecorder, b
 	sums := l.body(arguments)
 	ok = true
 	for v := range l.store().IterVariables() {
-		if v.InUseByGraph(l.graph) && entered[v] == nil && v.NodeValue(l.graph) != before(v) && l.proxyOf(v.Path()) == nil {
+		if v.InUseByGraph(l.graph) && entered[v] == nil && v.NodeValue(l.graph) != before(v) && l.findProxy(v.Path()) == nil {
 			l.written, ok = append(l.written, v), false
 		}
 	}
@@ -306,14 +306,14 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.WriteRecorder, b
 	for _, v := range l.written {
 		now := v.NodeValue(l.graph)
 		if l.padded && v.DType().IsFloat() && now != entered[v] { // padding does not change variables
-			now = ifRows(l.micro.real, now, entered[v])
+			now = selectIfRows(l.micro.real, now, entered[v])
 		}
 		results = append(results, region.Result{Node: now, Mapping: region.Carry{}, Name: "variable " + v.Path()})
 	}
 	for i, h := range l.held {
 		now := h.Value()
 		if apart, ok := h.(interface{ PerReplica() bool }); ok && l.padded && apart.PerReplica() {
-			now = ifRows(l.micro.real, now, was[i])
+			now = selectIfRows(l.micro.real, now, was[i])
 		}
 		results = append(results, region.Result{Node: now, Mapping: region.Carry{}, Name: "variable " + h.Name()})
 	}

@@ -24,8 +24,8 @@ func (o *Options) gauges() (names []string) {
 	return names
 }
 
-// before is the stage that keeps the trained variables for the norm of the update.
-func before(p *pass) { p.before = p.values() }
+// saveValues is the stage that keeps the trained variables for the norm of the update.
+func saveValues(p *pass) { p.before = p.values() }
 
 // norms returns the norms of a step's gauges by name. It must run after all updates. The norms
 // share one all-reduce.

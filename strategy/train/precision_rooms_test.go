@@ -64,7 +64,7 @@ func TestMixedPrecisionInLoopsBlocksAndSharedState(t *testing.T) {
 		}{
 			{1, 1, logical.ShardNothing, precision.Policy{}}, {1, 1, logical.ShardNothing, precision.MixedBFloat16},
 			{2, 2, logical.ShardOptimizer, precision.MixedBFloat16}, {4, 1, logical.ShardGradients, half}, {4, 2, logical.ShardParameters, half},
-			{4, 1, logical.ShardParameters, scaled(precision.LossScale{Initial: 1024, Interval: 2000})},
+			{4, 1, logical.ShardParameters, isScaled(precision.LossScale{Initial: 1024, Interval: 2000})},
 		} {
 			if !looped && c.policy != precision.MixedBFloat16 && c.r*c.p < 8 || !looped && c.state == logical.ShardOptimizer {
 				continue

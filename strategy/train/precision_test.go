@@ -249,7 +249,7 @@ func TestMixedPrecisionOfUnevenBatches(t *testing.T) {
 	for _, c := range []struct {
 		replicas int
 		policy   precision.Policy
-	}{{1, precision.Policy{}}, {1, precision.MixedBFloat16}, {2, precision.MixedBFloat16}, {4, scaled(precision.LossScale{Initial: 1024, Interval: 2000})}} {
+	}{{1, precision.Policy{}}, {1, precision.MixedBFloat16}, {2, precision.MixedBFloat16}, {4, isScaled(precision.LossScale{Initial: 1024, Interval: 2000})}} {
 		s := strategytest.New(t, c.replicas, 1)
 		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), models["mlp"], train.Options{Precision: c.policy}))
 		var last float64

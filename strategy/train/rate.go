@@ -20,13 +20,13 @@ import (
 // ratePath is the path of the variable from which GoMLX's optimizers read the learning rate.
 var ratePath = model.JoinPath("/", optimizer.Scope, optimizer.ParamLearningRate)
 
-// schedules returns the stage that sets the optimizer's learning rate from the schedule and the
+// setLearningRate returns the stage that sets the optimizer's learning rate from the schedule and the
 // number of applied steps, which GoMLX's optimizers count in the store.
-func schedules(opt optimizer.Interface, s schedule.Schedule) stage {
+func setLearningRate(opt optimizer.Interface, s schedule.Schedule) stage {
 	return func(p *pass) {
 		g, store := p.rc.Graph(), p.rc.Scope().Store()
 		if v := store.GetVariable(ratePath); v != nil && v.ChangedInGraph(g) {
-			wrong("leave one out: Options.LearningRate, or cosineschedule in the loss function",
+			panicInvalid("leave one out: Options.LearningRate, or cosineschedule in the loss function",
 				"the loss function sets the learning rate, and so does Options.LearningRate")
 		}
 		dtype := rateDType(opt, store, p.loss.DType())
@@ -63,22 +63,22 @@ func rateDType(opt optimizer.Interface, of *model.Store, loss dtypes.DType) dtyp
 	}
 	rate := g.GetParameterByName(ratePath)
 	if rate == nil {
-		wrong("use one of the Adam family or SGD, or leave Options.LearningRate out",
+		panicInvalid("use one of the Adam family or SGD, or leave Options.LearningRate out",
 			"optimizer %T does not read its learning rate from the store (%s), so that a schedule does not reach it", opt, ratePath)
 	}
 	if step := g.GetParameterByName(model.JoinPath("/", optimizer.GlobalStepVariableName)); step == nil {
-		wrong("use one of the Adam family or SGD, or leave Options.LearningRate out",
+		panicInvalid("use one of the Adam family or SGD, or leave Options.LearningRate out",
 			"optimizer %T does not count its steps in the store (/%s), which the schedule follows", opt, optimizer.GlobalStepVariableName)
-	} else if scaled(g, rate, step) {
-		wrong("use optimizer.StochasticGradientDescent().WithDecay(false), or leave Options.LearningRate out",
+	} else if isScaled(g, rate, step) {
+		panicInvalid("use optimizer.StochasticGradientDescent().WithDecay(false), or leave Options.LearningRate out",
 			"optimizer %T divides the learning rate by the root of the steps by itself", opt)
 	}
 	return rate.DType()
 }
 
-// scaled reports whether a graph combines the rate with values computed only from the number of
+// isScaled reports whether a graph combines the rate with values computed only from the number of
 // steps.
-func scaled(g *graph.Graph, rate, step *graph.Node) bool {
+func isScaled(g *graph.Graph, rate, step *graph.Node) bool {
 	ofStep := map[*graph.Node]bool{step: true}
 	for _, node := range g.Nodes() {
 		in := node.Inputs()

@@ -79,7 +79,7 @@ func (r *recorder) observe(loss, weight *graph.Node) {
 				slices.Sort(r.left)
 				reports = "it reports " + strings.Join(slices.Compact(r.left), ", ")
 			}
-			wrong("call train.Report with this name in the loss function, or give the metric Values",
+			panicInvalid("call train.Report with this name in the loss function, or give the metric Values",
 				"metric %q has no Values and the loss function does not report it: %s", m.Name, reports)
 		}
 	}
@@ -90,16 +90,16 @@ func (r *recorder) add(i int, values, weights *graph.Node) {
 	name := r.metrics[i].Name
 	switch {
 	case values == nil:
-		wrong("return a node", "metric %q has no values: the node is nil", name)
+		panicInvalid("return a node", "metric %q has no values: the node is nil", name)
 	case values.DType().IsComplex():
-		wrong("give floats, integers or bools", "the values of metric %q are %s", name, values.Shape())
+		panicInvalid("give floats, integers or bools", "the values of metric %q are %s", name, values.Shape())
 	case weights != nil && (weights.DType().IsComplex() || weights.Rank() > values.Rank() ||
 		!slices.Equal(weights.Shape().Dimensions, values.Shape().Dimensions[:weights.Rank()])):
-		wrong("give weights of the values' leading dimensions", "the weights of metric %q are %s, its values %s", name, weights.Shape(), values.Shape())
+		panicInvalid("give weights of the values' leading dimensions", "the weights of metric %q are %s, its values %s", name, weights.Shape(), values.Shape())
 	}
 	g := r.rc.Graph()
 	var sum, weight *graph.Node
-	values = wide(graph.StopGradient(values))
+	values = toFloat64(graph.StopGradient(values))
 	switch {
 	case values.IsScalar() && weights == nil:
 		weight = r.weight()
@@ -110,17 +110,17 @@ func (r *recorder) add(i int, values, weights *graph.Node) {
 		if weights == nil {
 			weights = graph.OnesLike(values)
 		}
-		weights = graph.ConvertDType(wide(graph.StopGradient(weights)), values.DType())
+		weights = graph.ConvertDType(toFloat64(graph.StopGradient(weights)), values.DType())
 		for weights.Rank() < values.Rank() {
 			weights = graph.ExpandAxes(weights, -1)
 		}
 		weights = graph.BroadcastToDims(weights, values.Shape().Dimensions...)
 		// Values of weight 0 are ignored, even if they are not finite.
 		none := graph.Equal(weights, graph.ZerosLike(weights))
-		sum = total(graph.Where(none, graph.ZerosLike(values), graph.Mul(values, weights)))
-		weight = total(weights)
+		sum = sumAll(graph.Where(none, graph.ZerosLike(values), graph.Mul(values, weights)))
+		weight = sumAll(weights)
 	}
-	r.rc.AssignAdd(r.state, r.row(i, sum, weight))
+	r.rc.AssignAdd(r.state, r.metricRow(i, sum, weight))
 }
 
 // set replaces the metrics from index first on by values of this step.
@@ -137,8 +137,8 @@ func (r *recorder) set(first int, values []*graph.Node) {
 	r.rc.Assign(r.state, graph.Concatenate(rows, 0))
 }
 
-// row returns a summand of the state with sum and weight in row i and zeros elsewhere.
-func (r *recorder) row(i int, sum, weight *graph.Node) *graph.Node {
+// metricRow returns a summand of the state with sum and weight in row i and zeros elsewhere.
+func (r *recorder) metricRow(i int, sum, weight *graph.Node) *graph.Node {
 	g, n := r.rc.Graph(), r.len()
 	var rows []*graph.Node
 	zeros := func(n int) {
@@ -154,7 +154,7 @@ func (r *recorder) row(i int, sum, weight *graph.Node) *graph.Node {
 
 // weight returns the number of real rows of the replica's batch as a float64.
 func (r *recorder) weight() *graph.Node {
-	if rows := r.rows(); rows != nil {
+	if rows := r.rowCount(); rows != nil {
 		return graph.ConvertDType(rows, dtypes.Float64)
 	}
 	rows := 1
@@ -164,16 +164,16 @@ func (r *recorder) weight() *graph.Node {
 	return constant(r.rc.Graph(), dtypes.Float64, float64(rows))
 }
 
-// total returns the sum of all elements as a float64.
-func total(x *graph.Node) *graph.Node {
+// sumAll returns the sum of all elements as a float64.
+func sumAll(x *graph.Node) *graph.Node {
 	if !x.IsScalar() {
 		x = graph.ReduceAllSum(x)
 	}
 	return graph.ConvertDType(x, dtypes.Float64)
 }
 
-// wide converts x to the dtype in which its elements are summed.
-func wide(x *graph.Node) *graph.Node {
+// toFloat64 converts x to the dtype in which its elements are summed.
+func toFloat64(x *graph.Node) *graph.Node {
 	switch x.DType() {
 	case dtypes.Float64, dtypes.Float32:
 		return x

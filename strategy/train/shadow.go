@@ -21,14 +21,14 @@ type optimizerUpdate = func(scope *model.Scope, gradients []*graph.Node)
 // update updates the variables with the gradients of meanGradients. finite reports whether all
 // elements of the gradients are finite.
 //
-// Variables whose state is sharded are updated on shards if provenShards proves that the result is
+// Variables whose state is sharded are updated on shards if provenShardUpdates proves that the result is
 // the same. The other variables are updated with global gradients and global state.
 func (t *trainer) update(gradients []*graph.Node, finite bool, update optimizerUpdate) {
 	if !t.inParts() {
 		t.withoutFrozen(t.store(), func() { update(t.rc.Scope(), gradients) })
 		return
 	}
-	over, global := t.provenShards(gradients, finite, update)
+	over, global := t.provenShardUpdates(gradients, finite, update)
 	gradients = slices.Clone(gradients)
 	for i, v := range t.variables() {
 		if p := t.place(v); p.over.IsSharded() && !over[v.Path()].IsSharded() {
@@ -39,7 +39,7 @@ func (t *trainer) update(gradients []*graph.Node, finite bool, update optimizerU
 		t.withoutFrozen(t.store(), func() { update(t.rc.Scope(), gradients) })
 		return
 	}
-	s := t.newShadow(over, global)
+	s := t.newShardStore(over, global)
 	wholes, parts := make([]*graph.Node, len(s.shards)), make([]*graph.Node, len(s.shards))
 	for i, x := range s.shards {
 		wholes[i] = x.variable.NodeValue(t.graph)
@@ -61,10 +61,10 @@ func (t *trainer) update(gradients []*graph.Node, finite bool, update optimizerU
 	}
 }
 
-// shadow is a temporary store for an optimizer. Its variables have the paths of the step's
+// shardStore is a temporary store for an optimizer. Its variables have the paths of the step's
 // variables. Some have the shape of a replica's shard, so that the optimizer creates their state in
 // this shape. GoMLX finds the nodes of a variable by its path, independent of the store.
-type shadow struct {
+type shardStore struct {
 	*trainer
 	store  *model.Store
 	shards []shard
@@ -76,11 +76,11 @@ type shard struct {
 	over             spmd.ReplicaShard
 }
 
-// newShadow returns the shadow store for an update on shards of the variables whose paths are in
+// newShardStore returns the shadow store for an update on shards of the variables whose paths are in
 // over. global is the graph of the same update with global tensors. The optimizer creates most of
 // its state, so that the shadow store omits state that may have the shape of a shard.
-func (t *trainer) newShadow(over map[string]spmd.ReplicaShard, global *graph.Graph) *shadow {
-	s := &shadow{trainer: t, store: model.NewStore()}
+func (t *trainer) newShardStore(over map[string]spmd.ReplicaShard, global *graph.Graph) *shardStore {
+	s := &shardStore{trainer: t, store: model.NewStore()}
 	for path, value := range t.store().IterParams() {
 		s.store.SetParam(path, value)
 	}
@@ -111,7 +111,7 @@ func (t *trainer) isTrained(path string) bool {
 
 // states returns the state variables of the shadow store that have the shape of a shard in graph g,
 // by path.
-func (s *shadow) states(g *graph.Graph) map[string]shard {
+func (s *shardStore) states(g *graph.Graph) map[string]shard {
 	all := map[string]shard{}
 	stored := map[string]*model.Variable{}
 	for v := range s.trainer.store().IterVariables() {

@@ -14,13 +14,13 @@ import (
 
 // Gradients and variables that are sharded over the replicas.
 
-// slicing returns the slices of a stacked variable for the layers of a loop. A sharded stack is
+// layerSlices returns the slices of a stacked variable for the layers of a loop. A sharded stack is
 // gathered by package strategy. If the stack is replicated and its state is sharded, each layer
 // scatters the gradient of its own slice.
-func (t *trainer) slicing(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
+func (t *trainer) layerSlices(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
 	part, stacks, gather := engine.Internal(t.rc).LayerSlices(v)
 	if part == nil {
-		return t.scattered(v)
+		return t.gradientSlices(v)
 	}
 	t.slices[v.Path()] = part
 	rows, _ := engine.Internal(t.rc).RowCounts()
@@ -30,16 +30,16 @@ func (t *trainer) slicing(v *model.Variable) (stacks []*graph.Node, layer func(s
 	return stacks, func(slices []*graph.Node) *graph.Node {
 		// A replica without rows has no gradients.
 		return graph.IdentityWithCustomGradient(gather(slices), func(_, adjoint *graph.Node) *graph.Node {
-			return ifRows(rows, adjoint, graph.ZerosLike(adjoint))
+			return selectIfRows(rows, adjoint, graph.ZerosLike(adjoint))
 		})
 	}
 }
 
-// scattered returns the slices of a stack that is replicated and whose gradient is sharded.
+// gradientSlices returns the slices of a stack that is replicated and whose gradient is sharded.
 // Gradients of microbatches are summed before they are reduced over the replicas.
-func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
+func (t *trainer) gradientSlices(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
 	parameter := engine.Internal(t.rc).UnwrittenParameter(v)
-	if parameter == nil || t.micro != nil || !v.Trainable || !v.InUseByGraph(t.graph) || t.freezes(v) {
+	if parameter == nil || t.micro != nil || !v.Trainable || !v.InUseByGraph(t.graph) || t.isFrozen(v) {
 		return nil, nil
 	}
 	over := t.over(v)
@@ -58,7 +58,7 @@ func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func
 	return []*graph.Node{whole, part}, func(slices []*graph.Node) *graph.Node {
 		return spmd.RedirectGradient(slices[1], slices[0], func(adjoint *graph.Node) *graph.Node {
 			if rows != nil { // a replica without rows has no gradients
-				adjoint = ifRows(rows, adjoint, graph.ZerosLike(adjoint))
+				adjoint = selectIfRows(rows, adjoint, graph.ZerosLike(adjoint))
 			}
 			in := t.reduceIn
 			if in == dtypes.InvalidDType {
@@ -97,7 +97,7 @@ func (t *trainer) clipGradients(gradients []*graph.Node) []*graph.Node {
 	}
 	flags := make([]*graph.Node, len(gradients))
 	for i, gradient := range gradients {
-		flags[i] = graph.ConvertDType(finite(gradient), dtypes.Int32)
+		flags[i] = graph.ConvertDType(isFinite(gradient), dtypes.Int32)
 	}
 	all := spmd.AllReduce(graph.Stack(flags, 0), spmd.Min)
 	clipped := make([]*graph.Node, len(gradients))
@@ -142,11 +142,11 @@ func (t *trainer) globalNorms(sets ...[]*graph.Node) []*graph.Node {
 		for i, x := range set {
 			over := t.over(trained[i])
 			if !over.IsSharded() {
-				whole[s] = graph.Add(whole[s], graph.ReduceAllSum(squares(x, dtype)))
+				whole[s] = graph.Add(whole[s], graph.ReduceAllSum(sumOfSquares(x, dtype)))
 				continue
 			}
 			cut = true
-			parts[s] = graph.Add(parts[s], graph.ReduceAllSum(t.withoutPadding(squares(x, dtype), over)))
+			parts[s] = graph.Add(parts[s], graph.ReduceAllSum(t.maskPadding(sumOfSquares(x, dtype), over)))
 		}
 	}
 	if cut {
@@ -161,16 +161,16 @@ func (t *trainer) globalNorms(sets ...[]*graph.Node) []*graph.Node {
 	return whole
 }
 
-// squares returns the squares of the elements' absolute values.
-func squares(x *graph.Node, dtype dtypes.DType) *graph.Node {
+// sumOfSquares returns the squares of the elements' absolute values.
+func sumOfSquares(x *graph.Node, dtype dtypes.DType) *graph.Node {
 	if x.DType().IsComplex() {
-		return graph.Add(squares(graph.Real(x), dtype), squares(graph.Imag(x), dtype))
+		return graph.Add(sumOfSquares(graph.Real(x), dtype), sumOfSquares(graph.Imag(x), dtype))
 	}
 	return graph.Square(graph.ConvertDType(x, dtype))
 }
 
-// withoutPadding replaces the padding of a replica's shard by zeros.
-func (t *trainer) withoutPadding(part *graph.Node, over spmd.ReplicaShard) *graph.Node {
+// maskPadding replaces the padding of a replica's shard by zeros.
+func (t *trainer) maskPadding(part *graph.Node, over spmd.ReplicaShard) *graph.Node {
 	replicas := t.rc.NumReplicasInSync()
 	size := over.ShardSize(replicas)
 	if size*replicas == over.Size {

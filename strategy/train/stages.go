@@ -59,8 +59,8 @@ func (p *pass) meanLoss() *graph.Node {
 	return p.mean
 }
 
-// build returns a step function that runs the stages and returns the mean loss.
-func build(stages []stage) strategy.StepFunc {
+// newStepFunc returns a step function that runs the stages and returns the mean loss.
+func newStepFunc(stages []stage) strategy.StepFunc {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		p := &pass{trainer: newTrainer(rc), in: in}
 		defer p.drop()
@@ -85,23 +85,23 @@ func forward(loss Loss, policy precision.Policy) stage {
 		})[0]
 		const scalar = "return a float scalar, the mean over the replica's batch"
 		if l == nil {
-			wrong(scalar, "the loss function returned no node")
+			panicInvalid(scalar, "the loss function returned no node")
 		}
 		if !l.IsScalar() || !l.DType().IsFloat() {
-			wrong(scalar, "the loss is %s", l.Shape())
+			panicInvalid(scalar, "the loss is %s", l.Shape())
 		}
 		if p.weight = p.weightOf(sum); p.weight == nil {
-			p.own = regularized(l, nil)
+			p.own = addRegularizers(l, nil)
 			return
 		}
-		p.sum = regularized(sum, p.weight) // in the dtype of sum, not in the policy's
+		p.sum = addRegularizers(sum, p.weight) // in the dtype of sum, not in the policy's
 		p.own = graph.Div(p.sum, oneIfZero(p.weight))
 	}
 }
 
-// regularized adds the regularization terms of the graph's layers to the loss, unless the loss
+// addRegularizers adds the regularization terms of the graph's layers to the loss, unless the loss
 // already contains them. If weight is not nil, the terms are multiplied by it.
-func regularized(l, weight *graph.Node) *graph.Node {
+func addRegularizers(l, weight *graph.Node) *graph.Node {
 	terms := gomlxtrain.GetRegularizationLoss(l.Graph())
 	if terms == nil {
 		return l
@@ -134,10 +134,10 @@ func backward(p *pass) {
 	if p.scaled != nil {
 		loss = p.scaled
 	}
-	p.gradients = p.gradientsOf(loss)
+	p.gradients = p.computeGradients(loss)
 	p.trained = p.paths(p.variables())
 	if len(p.gradients) == 0 {
-		wrong("use a variable of the store in it, or read one of the strategy",
+		panicInvalid("use a variable of the store in it, or read one of the strategy",
 			"the loss uses no trainable variable: none of the store, and reads none of the scope")
 	}
 }
@@ -178,9 +178,9 @@ func dropsNonFinite(opt optimizer.Interface) bool {
 	return !sgd && of.Kind() == reflect.Pointer && of.Elem().PkgPath() == reflect.TypeFor[optimizer.SGDConfig]().PkgPath()
 }
 
-// settle is the stage that runs the per-step updates of layers and restores the states of replicas
+// finishStep is the stage that runs the per-step updates of layers and restores the states of replicas
 // without rows.
-func settle(p *pass) {
+func finishStep(p *pass) {
 	p.keepFrozen(func() { gomlxtrain.ExecPerStepUpdateGraphFn(p.graph) })
 	engine.Internal(p.rc).RestoreStatesWithoutRows()
 }

@@ -149,7 +149,7 @@ type Step struct {
 // returns the errors of [strategy.TPUStrategy.NewVariable].
 func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, loss Loss, o Options) (*Step, error) {
 	freeze, err := o.freezer()
-	if err := cmp.Or(parts(s, store, loss, o.Arguments), gradients(opt), err, o.check()); err != nil {
+	if err := cmp.Or(checkArguments(s, store, loss, o.Arguments), checkOptimizer(opt), err, o.check()); err != nil {
 		return nil, err
 	}
 	if o.Name == "" {
@@ -164,12 +164,12 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 		stages = append(stages, t.metrics.begin)
 	}
 	scaler := newScaler(o.Precision, o.Name)
-	each := []stage{forward(loss, o.Precision), weigh} // run for each microbatch
+	each := []stage{forward(loss, o.Precision), weightLoss} // run for each microbatch
 	if freeze != nil {
 		stages, each = append(stages, freeze.begin), append(each, freeze.check)
 	}
 	if scaler != nil {
-		each = append(each, scaler.multiply)
+		each = append(each, scaler.scaleLoss)
 	}
 	each = append(each, backward)
 	if o.Accumulate > 1 {
@@ -185,14 +185,14 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	}
 	stages = append(stages, reduce(o.Precision))
 	if scaler != nil {
-		stages = append(stages, scaler.divide)
+		stages = append(stages, scaler.unscaleGradients)
 	}
 	if o.ClipNorm != 0 {
-		stages = append(stages, measure)
+		stages = append(stages, measureNorm)
 	}
 	if scaler != nil && scaler.Dynamic() {
 		t.scaler = scaler
-		stages = append(stages, scaler.judge(t.guard != nil))
+		stages = append(stages, scaler.adjustScale(t.guard != nil))
 	}
 	if t.guard != nil {
 		stages = append(stages, t.guard.decide)
@@ -201,22 +201,22 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 		stages = append(stages, clip(o.ClipNorm))
 	}
 	if o.LearningRate.Is() {
-		stages = append(stages, schedules(opt, o.LearningRate))
+		stages = append(stages, setLearningRate(opt, o.LearningRate))
 	}
 	if o.UpdateNorm {
-		stages = append(stages, before)
+		stages = append(stages, saveValues)
 	}
-	stages = append(stages, update(opt), settle)
+	stages = append(stages, update(opt), finishStep)
 	if o.Average != 0 {
 		stages = append(stages, o.average)
-		t.swap = swaps(s, store, o.Name)
+		t.swap = newSwapFunction(s, store, o.Name)
 	}
 	if t.metrics != nil {
 		stages = append(stages, o.observe)
 	}
 	f := o.function(store)
 	f.Training = true
-	t.function = engine.Internal(s).NewTrainingFunction(build(stages), f, o.Accumulate, paddedRows(s, o.Accumulate))
+	t.function = engine.Internal(s).NewTrainingFunction(newStepFunc(stages), f, o.Accumulate, paddedRows(s, o.Accumulate))
 	if t.guard != nil {
 		engine.Internal(t.function).SetGuard(t.guard)
 	}
@@ -226,15 +226,15 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	return t, nil
 }
 
-// parts returns an error for a nil argument, and for annotations that are invalid for every shape.
-func parts(s *strategy.TPUStrategy, store *model.Store, loss Loss, arguments []logical.Annotation) error {
+// checkArguments returns an error for a nil argument, and for annotations that are invalid for every shape.
+func checkArguments(s *strategy.TPUStrategy, store *model.Store, loss Loss, arguments []logical.Annotation) error {
 	switch {
 	case s == nil:
-		return invalid("give a strategy", "there is none: it is nil")
+		return newOptionError("give a strategy", "there is none: it is nil")
 	case store == nil:
-		return invalid("give a model.NewStore()", "there is no store of variables: it is nil")
+		return newOptionError("give a model.NewStore()", "there is no store of variables: it is nil")
 	case loss == nil:
-		return invalid("give a function that builds one", "there is no loss function: it is nil")
+		return newOptionError("give a function that builds one", "there is no loss function: it is nil")
 	}
 	for i, a := range arguments {
 		if err := a.ValidateOn(s.LogicalMesh(), fmt.Sprintf("argument %d", i), a.PartsOn(s.LogicalMesh())); err != nil {
@@ -244,10 +244,10 @@ func parts(s *strategy.TPUStrategy, store *model.Store, loss Loss, arguments []l
 	return nil
 }
 
-// gradients returns an error for an optimizer that does not accept gradients.
-func gradients(opt optimizer.Interface) error {
+// checkOptimizer returns an error for an optimizer that does not accept gradients.
+func checkOptimizer(opt optimizer.Interface) error {
 	if _, ok := opt.(gomlxtrain.OptimizeWithGradients); !ok {
-		return invalid("use one of the Adam family or SGD", "optimizer %T does not take gradients", opt)
+		return newOptionError("use one of the Adam family or SGD", "optimizer %T does not take gradients", opt)
 	}
 	return nil
 }
@@ -256,15 +256,15 @@ func gradients(opt optimizer.Interface) error {
 func (o *Options) check() error {
 	switch clip, decay := o.ClipNorm, o.Average; {
 	case !o.NonFinite.known():
-		return invalid("use Apply, Skip or Stop", "Options.NonFinite is %s", o.NonFinite)
+		return newOptionError("use Apply, Skip or Stop", "Options.NonFinite is %s", o.NonFinite)
 	case clip < 0 || math.IsNaN(clip) || clip > math.MaxFloat32:
-		return invalid("give a positive number, or 0 for gradients as they are", "Options.ClipNorm is %v", clip)
+		return newOptionError("give a positive number, or 0 for gradients as they are", "Options.ClipNorm is %v", clip)
 	case o.Accumulate < 0:
-		return invalid("use 0 for the whole batch at once, or the number of microbatches", "Options.Accumulate is %d", o.Accumulate)
+		return newOptionError("use 0 for the whole batch at once, or the number of microbatches", "Options.Accumulate is %d", o.Accumulate)
 	case decay != 0 && !(decay > 0 && decay < 1):
-		return invalid("give a decay between 0 and 1, such as 0.999, or 0 for no averages", "Options.Average is %v", decay)
+		return newOptionError("give a decay between 0 and 1, such as 0.999, or 0 for no averages", "Options.Average is %v", decay)
 	case o.AverageWarmUp && decay == 0:
-		return invalid("set Options.Average, such as to 0.999", "Options.AverageWarmUp is set without a decay")
+		return newOptionError("set Options.Average, such as to 0.999", "Options.AverageWarmUp is set without a decay")
 	case o.LearningRate.Is():
 		if err := o.LearningRate.Validate(); err != nil {
 			return err
@@ -305,7 +305,7 @@ func StepOf(f *strategy.Function) (*Step, error) {
 	}
 	t := &Step{function: f, name: from.Name, metrics: accumulatorOf(f)}
 	if m.Store() != nil {
-		t.swap = swaps(f.Strategy(), m.Store(), from.Name)
+		t.swap = newSwapFunction(f.Strategy(), m.Store(), from.Name)
 	}
 	if held, ok := m.Guard().(*guard); ok {
 		t.guard = held
@@ -392,10 +392,10 @@ func (t *Step) Close() error {
 	return err
 }
 
-// invalid returns an error of kind ValueError for the arguments of a constructor.
-func invalid(hint, reason string, args ...any) error {
+// newOptionError returns an error of kind ValueError for the arguments of a constructor.
+func newOptionError(hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "train", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
-// wrong panics with an error about the step's code. The trace returns it.
-func wrong(hint, reason string, args ...any) { panic(invalid(hint, reason, args...)) }
+// panicInvalid panics with an error about the step's code. The trace returns it.
+func panicInvalid(hint, reason string, args ...any) { panic(newOptionError(hint, reason, args...)) }

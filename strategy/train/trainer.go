@@ -43,7 +43,7 @@ type trainer struct {
 	// is the dtype of the variable.
 	reduceIn dtypes.DType
 	micro    *microbatch // the microbatch that is being traced
-	places   map[*model.Variable]place
+	places   map[*model.Variable]placement
 	// slices are the shards of stacked variables that loops slice, by path. looped are the
 	// replicated stacks that loops read without a gradient.
 	slices map[string]*graph.Node
@@ -58,36 +58,36 @@ type proxy struct {
 
 func newTrainer(rc *strategy.ReplicaContext) *trainer {
 	return &trainer{rc: rc, common: engine.Internal(rc).State(), graph: rc.Graph(),
-		places: map[*model.Variable]place{}, slices: map[string]*graph.Node{}, looped: map[*graph.Node]bool{}}
+		places: map[*model.Variable]placement{}, slices: map[string]*graph.Node{}, looped: map[*graph.Node]bool{}}
 }
 
 // begin prepares the trace for training, before the loss is built.
 func (t *trainer) begin() {
-	engine.Internal(t.rc).SetVariableHook(t.meet)
+	engine.Internal(t.rc).SetVariableHook(t.addProxy)
 	if engine.Internal(t.rc.Strategy()).ShardsState() {
-		loop.SetSlicer(t.graph, t.slicing)
+		loop.SetSlicer(t.graph, t.layerSlices)
 	}
 }
 
 func (t *trainer) store() *model.Store { return t.rc.Scope().Store() }
 
-// trains reports whether a training step trains a variable of the scope that its loss reads.
-func trains(v *strategy.Variable) bool {
+// isTrained reports whether a training step trains a variable of the scope that its loss reads.
+func isTrained(v *strategy.Variable) bool {
 	dtype := v.Shape().DType
 	return v.Trainable() && v.Synchronization() == strategy.OnWrite && (dtype.IsFloat() || dtype.IsComplex())
 }
 
-// meet creates the proxy of a variable of the scope if the step trains the variable.
-func (t *trainer) meet(op string, v *strategy.Variable) (path string, first *graph.Node, wrote func(x *graph.Node)) {
+// addProxy creates the proxy of a variable of the scope if the step trains the variable.
+func (t *trainer) addProxy(op string, v *strategy.Variable) (path string, first *graph.Node, wrote func(x *graph.Node)) {
 	if v.Trainable() && v.Synchronization() == strategy.OnRead {
 		panic(fault.New(errkind.ValueError, fmt.Sprintf("%s %q", op, v.Path()), "make it with OnWrite, or leave VariableOptions.Trainable unset",
 			"a training step cannot train a variable whose components differ: it is trainable and OnRead"))
 	}
-	if !trains(v) {
+	if !isTrained(v) {
 		return "", nil, nil
 	}
 	path = saved.ProxyPath(v.Path())
-	for n, first := 2, path; t.proxyOf(path) != nil; n++ {
+	for n, first := 2, path; t.findProxy(path) != nil; n++ {
 		path = fmt.Sprintf("%s_%d", first, n)
 	}
 	if t.store().GetVariable(path) != nil {
@@ -99,8 +99,8 @@ func (t *trainer) meet(op string, v *strategy.Variable) (path string, first *gra
 	return path, s.model.NodeValue(t.graph), func(x *graph.Node) { s.model.SetNodeValue(x) }
 }
 
-// proxyOf returns the proxy at a path of the store, or nil.
-func (t *trainer) proxyOf(path string) *proxy {
+// findProxy returns the proxy at a path of the store, or nil.
+func (t *trainer) findProxy(path string) *proxy {
 	i := slices.IndexFunc(t.proxies, func(s *proxy) bool { return s.model.Path() == path })
 	if i < 0 {
 		return nil
@@ -108,11 +108,11 @@ func (t *trainer) proxyOf(path string) *proxy {
 	return t.proxies[i]
 }
 
-// settleProxies moves the proxies behind the store's own variables, in the order of their first
+// storeProxyValues moves the proxies behind the store's own variables, in the order of their first
 // use. The first trace creates variables of the store between them, and later traces find these
 // variables in the store. The order must be the same for all traces, so that the program is the
 // same.
-func (t *trainer) settleProxies() {
+func (t *trainer) storeProxyValues() {
 	t.drop()
 	for _, s := range t.proxies { // the graph finds its nodes by path
 		s.model = t.store().VariableWithShape(s.model.Path(), s.of.Shape(), initializer.Zero).SetTrainable(true)
@@ -137,7 +137,7 @@ func (t *trainer) drop() {
 
 // pathOf returns the path of a variable for users: for a proxy the path of the scope's variable.
 func (t *trainer) pathOf(path string) string {
-	if s := t.proxyOf(path); s != nil {
+	if s := t.findProxy(path); s != nil {
 		return s.of.Path()
 	}
 	return path
@@ -149,8 +149,8 @@ func (t *trainer) freeze(frozen func(path string) bool) {
 	region.SetFrozen(t.graph, func(parameter string) bool { return frozen(t.pathOf(parameter)) })
 }
 
-// used returns the trainable variables that the step uses, including frozen ones.
-func (t *trainer) used() (all []*model.Variable) {
+// usedVariables returns the trainable variables that the step uses, including frozen ones.
+func (t *trainer) usedVariables() (all []*model.Variable) {
 	for v := range t.rc.Scope().IterVariables() {
 		if v.Trainable && v.InUseByGraph(t.graph) {
 			all = append(all, v)
@@ -159,12 +159,14 @@ func (t *trainer) used() (all []*model.Variable) {
 	return all
 }
 
-func (t *trainer) freezes(v *model.Variable) bool {
+func (t *trainer) isFrozen(v *model.Variable) bool {
 	return t.frozen != nil && t.frozen(t.pathOf(v.Path()))
 }
 
 // variables returns the trained variables, in the order of the gradients.
-func (t *trainer) variables() []*model.Variable { return slices.DeleteFunc(t.used(), t.freezes) }
+func (t *trainer) variables() []*model.Variable {
+	return slices.DeleteFunc(t.usedVariables(), t.isFrozen)
+}
 
 // paths returns the paths of variables for users.
 func (t *trainer) paths(of []*model.Variable) (all []string) {
@@ -178,7 +180,7 @@ func (t *trainer) paths(of []*model.Variable) (all []string) {
 func (t *trainer) withoutFrozen(store *model.Store, f func()) {
 	var all []*model.Variable
 	for v := range store.IterVariables() {
-		if v.Trainable && t.freezes(v) {
+		if v.Trainable && t.isFrozen(v) {
 			all = append(all, v.SetTrainable(false))
 		}
 	}
@@ -193,8 +195,8 @@ func (t *trainer) withoutFrozen(store *model.Store, f func()) {
 // keepFrozen runs f and then restores the frozen variables.
 func (t *trainer) keepFrozen(f func()) {
 	keep := map[*model.Variable]*graph.Node{}
-	for _, v := range t.used() {
-		if t.freezes(v) {
+	for _, v := range t.usedVariables() {
+		if t.isFrozen(v) {
 			keep[v] = v.NodeValue(t.graph)
 		}
 	}
@@ -204,16 +206,16 @@ func (t *trainer) keepFrozen(f func()) {
 	}
 }
 
-// place describes the gradient and the optimizer's state of a trained variable: how they are
+// placement describes the gradient and the optimizer's state of a trained variable: how they are
 // sharded over the replicas, how they and the variable are sharded over the logical devices, and
 // which of them the replicas shard.
-type place struct {
+type placement struct {
 	over  spmd.ReplicaShard
 	split logical.Annotation
 	state logical.StateSharding
 }
 
-func (t *trainer) place(v *model.Variable) place {
+func (t *trainer) place(v *model.Variable) placement {
 	p, ok := t.places[v]
 	if !ok {
 		p.over, p.split, p.state = engine.Internal(t.rc).GradientSharding(v)
@@ -229,19 +231,19 @@ func (t *trainer) inParts() bool {
 	return slices.ContainsFunc(t.variables(), func(v *model.Variable) bool { return t.over(v).IsSharded() })
 }
 
-// weighted scales a mean over a replica's rows so that the mean over the replicas is the mean over
+// weightByRows scales a mean over a replica's rows so that the mean over the replicas is the mean over
 // all rows. In a microbatch it also scales so that the sum over the microbatches is the replica's
 // mean.
-func (t *trainer) weighted(mean *graph.Node) *graph.Node {
+func (t *trainer) weightByRows(mean *graph.Node) *graph.Node {
 	if rows, _ := engine.Internal(t.rc).RowCounts(); rows != nil || t.micro == nil {
 		return engine.Internal(t.rc).WeightByRows(mean)
 	}
-	return times(mean, constant(t.graph, factorDType(mean.DType()), t.micro.share))
+	return multiply(mean, constant(t.graph, factorDType(mean.DType()), t.micro.share))
 }
 
-// rows returns the number of real rows of the replica or microbatch as an int32 scalar, or nil if
+// rowCount returns the number of real rows of the replica or microbatch as an int32 scalar, or nil if
 // the step's arguments have no padded rows and no microbatch is traced.
-func (t *trainer) rows() *graph.Node {
+func (t *trainer) rowCount() *graph.Node {
 	rows, _ := engine.Internal(t.rc).RowCounts()
 	if rows == nil && t.micro != nil {
 		return constant(t.graph, dtypes.Int32, float64(t.micro.rows))
@@ -249,15 +251,15 @@ func (t *trainer) rows() *graph.Node {
 	return rows
 }
 
-// ifRows returns x on replicas that have rows, and y on the others.
-func ifRows(rows, x, y *graph.Node) *graph.Node {
+// selectIfRows returns x on replicas that have rows, and y on the others.
+func selectIfRows(rows, x, y *graph.Node) *graph.Node {
 	return graph.Where(graph.GreaterThan(rows, graph.ZerosLike(rows)), x, y)
 }
 
-// gradientsOf returns the gradients of the replica's loss. They are zero on a replica without rows.
-func (t *trainer) gradientsOf(loss *graph.Node) []*graph.Node {
+// computeGradients returns the gradients of the replica's loss. They are zero on a replica without rows.
+func (t *trainer) computeGradients(loss *graph.Node) []*graph.Node {
 	rows, _ := engine.Internal(t.rc).RowCounts()
-	t.settleProxies()
+	t.storeProxyValues()
 	trained := t.variables()
 	var nodes []*graph.Node
 	for _, v := range trained {
@@ -265,22 +267,22 @@ func (t *trainer) gradientsOf(loss *graph.Node) []*graph.Node {
 	}
 	var gradients []*graph.Node
 	if len(t.slices) > 0 {
-		gradients = t.gradientsOfSlices(loss, trained, nodes)
+		gradients = t.computeSliceGradients(loss, trained, nodes)
 	} else {
 		gradients = graph.Gradient(loss, nodes...)
 	}
 	for i, gradient := range gradients {
 		if rows != nil && t.slices[trained[i].Path()] == nil { // slicing has masked the others
-			gradients[i] = ifRows(rows, gradient, graph.ZerosLike(gradient))
+			gradients[i] = selectIfRows(rows, gradient, graph.ZerosLike(gradient))
 		}
 	}
 	return gradients
 }
 
-// gradientsOfSlices returns the gradients of the loss for the trained variables. nodes are the
+// computeSliceGradients returns the gradients of the loss for the trained variables. nodes are the
 // variables' nodes. For variables that loops slice, the gradients are the replica's shards of the
 // sum over the replicas.
-func (t *trainer) gradientsOfSlices(loss *graph.Node, trained []*model.Variable, nodes []*graph.Node) []*graph.Node {
+func (t *trainer) computeSliceGradients(loss *graph.Node, trained []*model.Variable, nodes []*graph.Node) []*graph.Node {
 	at := map[int]int{} // index of each variable's shard in nodes
 	ends := maps.Clone(t.looped)
 	for i, v := range trained {

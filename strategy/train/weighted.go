@@ -54,11 +54,11 @@ func Weighted(f func(rc *strategy.ReplicaContext, in []*graph.Node) (sum, weight
 func checkWeighted(name string, x *graph.Node, fits func(dtype dtypes.DType) bool) {
 	switch {
 	case x == nil:
-		wrong("return a sum and a weight", "the weighted loss has no %s: the node is nil", name)
+		panicInvalid("return a sum and a weight", "the weighted loss has no %s: the node is nil", name)
 	case !x.IsScalar() || !fits(x.DType()):
-		wrong("return a scalar, such as graph.ReduceAllSum of the losses and of the mask", "the %s of the weighted loss is %s", name, x.Shape())
+		panicInvalid("return a scalar, such as graph.ReduceAllSum of the losses and of the mask", "the %s of the weighted loss is %s", name, x.Shape())
 	case x.DType().IsHalfPrecision():
-		wrong("add it up in float32: write precision.Output or graph.ConvertDType around the terms before they are added up",
+		panicInvalid("add it up in float32: write precision.Output or graph.ConvertDType around the terms before they are added up",
 			"the %s of the weighted loss is %s, which cannot count many tokens", name, x.DType())
 	}
 }
@@ -68,20 +68,20 @@ func checkWeighted(name string, x *graph.Node, fits func(dtype dtypes.DType) boo
 func (t *trainer) weightOf(loss *graph.Node) *graph.Node {
 	registered := t.common.Weighted
 	if registered[0] != nil && registered[0] != loss {
-		wrong("add such a term, times the weight, to the sum in the function given to train.Weighted",
+		panicInvalid("add such a term, times the weight, to the sum in the function given to train.Weighted",
 			"the loss function changes what train.Weighted returned")
 	}
 	return registered[1]
 }
 
-// weigh is the stage that scales the loss of the replica or microbatch so that the mean over the
+// weightLoss is the stage that scales the loss of the replica or microbatch so that the mean over the
 // replicas, summed over the microbatches, is the loss of the whole batch. Microbatches of a
 // weighted loss are scaled by their own weights, which [accumulate] reverses. The gradients of a
 // microbatch then have the same magnitude as without weights, which matters for the range of half
 // precision.
-func weigh(p *pass) {
+func weightLoss(p *pass) {
 	if p.weight == nil {
-		p.loss = p.weighted(p.own)
+		p.loss = p.weightByRows(p.own)
 		return
 	}
 	p.divisor = oneIfZero(p.rc.AllReduce(strategy.Sum, p.weight))
@@ -90,7 +90,7 @@ func weigh(p *pass) {
 	}
 	p.loss = graph.Div(graph.MulScalar(p.sum, float64(p.rc.NumReplicasInSync())), p.divisor)
 	if rows, _ := engine.Internal(p.rc).RowCounts(); rows != nil {
-		p.loss = ifRows(rows, p.loss, graph.ZerosLike(p.loss))
+		p.loss = selectIfRows(rows, p.loss, graph.ZerosLike(p.loss))
 	}
 }
 

@@ -98,15 +98,15 @@ func number(g *graph.Graph, x float64) *graph.Node {
 
 func integer(g *graph.Graph, n int64) *graph.Node { return graph.Const(g, n) }
 
-// part returns min(step, steps)/steps in float32.
-func part(step *graph.Node, steps int64) *graph.Node {
+// fraction returns min(step, steps)/steps in float32.
+func fraction(step *graph.Node, steps int64) *graph.Node {
 	g := step.Graph()
 	done := graph.ConvertDType(graph.Min(step, integer(g, steps)), dtypes.Float32)
 	return graph.Div(done, number(g, float64(steps)))
 }
 
-// between returns from + (to-from)*x.
-func between(from, to float64, x *graph.Node) *graph.Node {
+// interpolate returns from + (to-from)*x.
+func interpolate(from, to float64, x *graph.Node) *graph.Node {
 	g := x.Graph()
 	return graph.Add(number(g, from), graph.Mul(number(g, to-from), x))
 }

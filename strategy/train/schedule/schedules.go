@@ -37,7 +37,7 @@ func (l linear) at(step int64) float64 {
 func (l linear) check() string  { return over(l.steps, l.from, l.to) }
 func (l linear) String() string { return fmt.Sprintf("Linear(%v, %v, %d)", l.from, l.to, l.steps) }
 func (l linear) graph(step *graph.Node) *graph.Node {
-	return between(l.from, l.to, part(step, l.steps))
+	return interpolate(l.from, l.to, fraction(step, l.steps))
 }
 
 // Cosine returns a schedule that changes between two rates along half a period of a cosine over a
@@ -57,8 +57,8 @@ func (c cosine) at(step int64) float64 {
 func (c cosine) check() string  { return over(c.steps, c.from, c.to) }
 func (c cosine) String() string { return fmt.Sprintf("Cosine(%v, %v, %d)", c.from, c.to, c.steps) }
 func (c cosine) graph(step *graph.Node) *graph.Node {
-	half := graph.Cos(graph.Mul(number(step.Graph(), math.Pi/2), part(step, c.steps)))
-	return between(c.to, c.from, graph.Square(half))
+	half := graph.Cos(graph.Mul(number(step.Graph(), math.Pi/2), fraction(step, c.steps)))
+	return interpolate(c.to, c.from, graph.Square(half))
 }
 
 // InverseSquareRoot returns a schedule with a constant rate for the given number of steps, and
