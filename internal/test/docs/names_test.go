@@ -163,10 +163,10 @@ func (x *index) misplaced(page string) (names []string) {
 func TestNamesAreThoseOfTheirPackage(t *testing.T) {
 	x := indexed(t)
 	for text, want := range map[string][]string{
-		"One. `KindOf` gives the kind of every error (package `errkind`).":  {"errkind.KindOf"},
-		"Two. `Of` returns the kind of every error (package `errkind`).":    nil,
-		"Three (package `errkind`) and `KindOf`, which is in `input`.":      nil,
-		"**Four.** `Iterate` of `Feed` copies batches (package `strategy`)": {"strategy.Iterate"},
+		"One. `Of` returns the kind of every error (package `errkind`).":     {"errkind.Of"},
+		"Two. `KindOf` returns the kind of every error (package `errkind`).": nil,
+		"Three (package `errkind`) and `KindOf`, which is in `input`.":       nil,
+		"**Four.** `Iterate` of `Feed` copies batches (package `strategy`)":  {"strategy.Iterate"},
 	} {
 		assert.Equal(t, want, x.misplaced(text), text)
 	}
