@@ -28,7 +28,7 @@ func TestAPlaceIsTakenApart(t *testing.T) {
 func TestPlacesThatAreNoneAreErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"gs:///run":                   "gs://bucket/run",
-		"gs://user:secret@bucket/run": "credentials in the service's own way",
+		"gs://user:secret@bucket/run": "configure credentials as the service expects",
 		"gs://bucket/a//b":            "an element is empty",
 		"gs://bucket/../b":            "an element is empty, begins with a dot",
 		"gs://bucket/run?patience=5":  "write a duration",

@@ -39,7 +39,7 @@ func TestWhatTheServiceAnswersHasAReason(t *testing.T) {
 	}{
 		"NoSuchBucket":               {404, blobstore.BucketNotFound, "aws s3 mb"},
 		"AccessDenied":               {403, blobstore.PermissionDenied, "s3:PutObject"},
-		"SlowDown":                   {503, blobstore.Unavailable, "Options.Patience"},
+		"SlowDown":                   {503, blobstore.Unavailable, "Options.RetryTimeout"},
 		"ConditionalRequestConflict": {409, blobstore.Unavailable, ""},
 	} {
 		_, err := storage.Open(t.Context(), answering(t, want.status, code))
@@ -80,7 +80,7 @@ func TestAListingThatIsNoneIsAnError(t *testing.T) {
 		"expected element type":             "<html><body>Please log in</body></html>",
 		"XML syntax error":                  head + whole,
 		"invalid UTF-8":                     head + "<Contents><Key>\xff\xfe</Key></Contents>" + tail,
-		"does not say where it goes on":     head + "<IsTruncated>true</IsTruncated>" + whole + tail,
+		"has no continuation token":         head + "<IsTruncated>true</IsTruncated>" + whole + tail,
 		`strconv.ParseBool: parsing "perha`: head + "<IsTruncated>perhaps</IsTruncated>" + tail,
 	} {
 		body = text
