@@ -54,7 +54,8 @@ type build struct {
 // error, Build returns it at once, and the compilation continues for a later call. If ctx ends,
 // Build returns an error and the compilation continues too. took is the time of the compilation
 // alone. The caller owns the program and must close it.
-func (m *Runtime) Build(ctx context.Context, name string, program pjrt.Program, opts pjrt.CompileOptions, meanwhile func() error) (x system.Executable, took time.Duration, err error) {
+func (m *Runtime) Build(ctx context.Context, name string, program pjrt.Program, opts pjrt.CompileOptions,
+	meanwhile func() error) (x system.Executable, took time.Duration, err error) {
 	defer activity.Begin(ctx, activity.Compile, name)()
 	hash := sha256.New()
 	hash.Write(program.Code)
@@ -90,7 +91,8 @@ func (m *Runtime) Build(ctx context.Context, name string, program pjrt.Program, 
 }
 
 // begin returns the running compilation of the program, or starts one.
-func (m *Runtime) begin(ctx context.Context, key buildKey, name string, program pjrt.Program, opts pjrt.CompileOptions) (*build, error) {
+func (m *Runtime) begin(ctx context.Context, key buildKey, name string, program pjrt.Program,
+	opts pjrt.CompileOptions) (*build, error) {
 	m.builds.mu.Lock()
 	defer m.builds.mu.Unlock()
 	if m.builds.underWay == nil {
@@ -131,7 +133,8 @@ func (m *Runtime) watch(name string, program pjrt.Program, opts pjrt.CompileOpti
 		return func() {}
 	}
 	devices := opts.Replicas * opts.Partitions
-	c := Compilation{Name: name, TextBytes: len(program.Code), Replicas: max(devices/m.group, 1), LogicalDevices: min(devices, m.group)}
+	c := Compilation{Name: name, TextBytes: len(program.Code), Replicas: max(devices/m.group, 1),
+		LogicalDevices: min(devices, m.group)}
 	return patience.ReportProgress(func(passed time.Duration) {
 		c.Passed = passed
 		m.opts.Progress(c)

@@ -61,7 +61,8 @@ type Broadcaster struct {
 
 // Spread returns a new Broadcaster.
 func (m *Runtime) Spread() *Broadcaster {
-	return &Broadcaster{runtime: m, to: func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
+	return &Broadcaster{runtime: m, to: func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer,
+		error) {
 		return b.CopyToDevice(ctx, d)
 	}}
 }

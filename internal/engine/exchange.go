@@ -49,7 +49,8 @@ const MaxPending = 4*firstWords - 4 - 4
 // launch too.
 func (m *Runtime) Gather(ctx context.Context, call string, mine []byte) ([][]byte, error) {
 	if len(call)+len(mine) > MaxMessage {
-		return nil, m.fault(errkind.ValueError, call, "keep it on the devices, or write a file", "%d bytes, where %d are the most", len(mine), MaxMessage-len(call))
+		return nil, m.fault(errkind.ValueError, call, "keep it on the devices, or write a file",
+			"%d bytes, where %d are the most", len(mine), MaxMessage-len(call))
 	}
 	if !m.Several() {
 		return [][]byte{slices.Clone(mine)}, nil
@@ -85,7 +86,8 @@ func (m *Runtime) Agree(ctx context.Context, what, text string, content []byte) 
 	counts := map[string]int{}
 	for _, row := range all {
 		if len(row) < len(sum) {
-			return m.fault(errkind.InternalError, "compare "+what, "start the same program on each process", "a fingerprint of %d bytes", len(row))
+			return m.fault(errkind.InternalError, "compare "+what, "start the same program on each process",
+				"a fingerprint of %d bytes", len(row))
 		}
 		counts[string(row[:len(sum)])]++
 	}
@@ -128,7 +130,8 @@ func (m *Runtime) messages(call string, rows [][]byte) ([][]byte, error) {
 	for i, row := range rows {
 		var ok bool
 		if calls[i], values[i], ok = parseMessage(row); !ok {
-			return nil, m.fault(errkind.InternalError, call, "start the same program on each process", "process %d sent %d bytes that are no message", i, len(row))
+			return nil, m.fault(errkind.InternalError, call, "start the same program on each process",
+				"process %d sent %d bytes that are no message", i, len(row))
 		}
 		same = same && calls[i] == call
 	}
@@ -143,7 +146,8 @@ func (m *Runtime) outOfStep(calls []string) error {
 	if m.opts.OutOfStep != nil {
 		return m.opts.OutOfStep(calls)
 	}
-	return m.fault(errkind.RuntimeError, "exchange", "make the same calls in the same order on each", "the processes are at %q", calls)
+	return m.fault(errkind.RuntimeError, "exchange", "make the same calls in the same order on each",
+		"the processes are at %q", calls)
 }
 
 // appendMessage appends the length of the call's name, the name and the value to b.
@@ -187,7 +191,8 @@ func (m *Runtime) send(ctx context.Context, words int, message []byte) (_ *fligh
 		}
 	}()
 	for i, device := range x.devices {
-		if s.ins[i][0], err = m.System.Runtime().BufferFromHost(ctx, row, pjrt.S32, []int{1, words}, device); err != nil {
+		if s.ins[i][0], err = m.System.Runtime().BufferFromHost(ctx, row, pjrt.S32, []int{1, words},
+			device); err != nil {
 			return nil, err
 		}
 	}
@@ -205,7 +210,8 @@ func (s *flight) receive(ctx context.Context) (rows [][]byte, longest int, err e
 	all := make([]byte, 4*words*m.NumDevices())
 	if err := s.outs[0][0].ToHost(ctx, all); err != nil {
 		if ctx.Err() != nil {
-			err = &errkind.Fault{Op: m.opts.ErrorPrefix + ": waiting for the other processes", Reason: fmt.Sprintf("not all of the %d processes came", m.Count), Err: err,
+			err = &errkind.Fault{Op: m.opts.ErrorPrefix + ": waiting for the other processes",
+				Reason: fmt.Sprintf("not all of the %d processes came", m.Count), Err: err,
 				Hint: "see whether each of them still runs, and makes the same calls"}
 		}
 		return nil, 0, err
@@ -218,7 +224,8 @@ func (s *flight) receive(ctx context.Context) (rows [][]byte, longest int, err e
 		rows = append(rows, row[4:4+min(n, 4*words-4)])
 	}
 	if longest > MaxMessage+4 {
-		return nil, 0, m.fault(errkind.InternalError, "message", "start the same program on each process", "%d bytes, where %d are the most", longest, MaxMessage)
+		return nil, 0, m.fault(errkind.InternalError, "message", "start the same program on each process",
+			"%d bytes, where %d are the most", longest, MaxMessage)
 	}
 	return rows, longest, nil
 }

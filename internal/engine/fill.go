@@ -66,7 +66,10 @@ func (r *partRead) part(data []byte, i int) []byte {
 func (m *Runtime) reads(x *Load, staged int) (all []*partRead) {
 	for _, partition := range m.mine {
 		start, size := x.Layout.At(partition)
-		i := slices.IndexFunc(all, func(r *partRead) bool { return slices.Equal(r.start, start) && slices.Equal(r.size, size) })
+		i := slices.IndexFunc(all, func(r *partRead) bool {
+			return slices.Equal(r.start, start) &&
+				slices.Equal(r.size, size)
+		})
 		if i < 0 {
 			i = len(all)
 			all = append(all, &partRead{of: x, start: start, size: size})
@@ -104,7 +107,8 @@ func (r *partRead) read(ctx context.Context, into []byte) error {
 func (m *Runtime) put(ctx context.Context, r *partRead) (err error) {
 	l := r.of.Layout
 	for i, partition := range r.partitions {
-		if r.of.Into[partition], err = m.System.Runtime().BufferFromHost(ctx, r.part(r.data, i), l.Type, l.Buffer, m.All[partition]); err != nil {
+		if r.of.Into[partition], err = m.System.Runtime().BufferFromHost(ctx, r.part(r.data, i), l.Type, l.Buffer,
+			m.All[partition]); err != nil {
 			r.of.Into[partition] = nil
 			return m.failed("copying to "+m.device(partition), err)
 		}

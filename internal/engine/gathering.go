@@ -26,7 +26,8 @@ type GatherFuture struct {
 // to the launch only. The caller must close the result.
 func (m *Runtime) StartGather(ctx context.Context, call string, mine []byte) (*GatherFuture, error) {
 	if len(call)+len(mine) > MaxPending {
-		return nil, m.fault(errkind.ValueError, call, "use GatherBytes, which waits for it", "%d bytes with its name, where %d are the most", len(call)+len(mine), MaxPending)
+		return nil, m.fault(errkind.ValueError, call, "use GatherBytes, which waits for it",
+			"%d bytes with its name, where %d are the most", len(call)+len(mine), MaxPending)
 	}
 	g := &GatherFuture{call: call}
 	if !m.Several() {
@@ -75,7 +76,8 @@ func (g *GatherFuture) Close() error {
 		return nil
 	}
 	of := g.sent.runtime.opts
-	g.err = &errkind.Fault{Op: of.ErrorPrefix + ": " + g.call, Reason: "it was closed before it was read", Match: of.Closed, Hint: "call Wait first"}
+	g.err = &errkind.Fault{Op: of.ErrorPrefix + ": " + g.call, Reason: "it was closed before it was read",
+		Match: of.Closed, Hint: "call Wait first"}
 	done := g.sent
 	g.sent = nil
 	return done.close()

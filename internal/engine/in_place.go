@@ -12,7 +12,8 @@ import (
 // hostMemory is a runtime whose devices may use host memory, so that a shard can be read directly
 // into the memory of its buffer.
 type hostMemory interface {
-	BufferFromHostInPlace(ctx context.Context, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device, free func()) (*pjrt.Buffer, error)
+	BufferFromHostInPlace(ctx context.Context, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device,
+		free func()) (*pjrt.Buffer, error)
 }
 
 // leastInPlace is the minimum size in bytes of a shard with separate memory.
@@ -52,7 +53,8 @@ func (m *Runtime) place(ctx context.Context, r *partRead, rt hostMemory) error {
 	}
 	for i, partition := range r.partitions {
 		if err == nil {
-			r.of.Into[partition], err = rt.BufferFromHostInPlace(ctx, r.part(data, i), r.of.Layout.Type, r.of.Layout.Buffer, m.All[partition], free)
+			r.of.Into[partition], err = rt.BufferFromHostInPlace(ctx, r.part(data, i), r.of.Layout.Type,
+				r.of.Layout.Buffer, m.All[partition], free)
 		}
 		if err != nil {
 			free()
@@ -81,7 +83,8 @@ func (m *Runtime) together(x *Load, all []*partRead, staged int) []*partRead {
 	for dim := range box.start {
 		var starts []int
 		for _, r := range sorted {
-			if len(r.partitions) != 1 || !slices.Equal(r.size, all[0].size) || l.Type.HostBytes()*size(r.size) != l.PartBytes {
+			if len(r.partitions) != 1 || !slices.Equal(r.size, all[0].size) ||
+				l.Type.HostBytes()*size(r.size) != l.PartBytes {
 				return all
 			}
 			starts = append(starts, r.start[dim])

@@ -130,7 +130,8 @@ func (l *Layout) IsCut() bool { return l.cut }
 // Same reports whether both layouts, of tensors with the same shape, have the same shards on all
 // devices.
 func (l *Layout) Same(o *Layout) bool {
-	return l == o || l.cut == o.cut && l.dim == o.dim && slices.Equal(l.Shard, o.Shard) && slices.EqualFunc(l.starts, o.starts, slices.Equal[[]int])
+	return l == o || l.cut == o.cut && l.dim == o.dim && slices.Equal(l.Shard, o.Shard) &&
+		slices.EqualFunc(l.starts, o.starts, slices.Equal[[]int])
 }
 
 // First returns the first partition of a partition's group with the same shard.

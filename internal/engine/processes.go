@@ -45,7 +45,8 @@ func (h *Processes) NumLocal() int { return len(h.mine) }
 // nil means that all have. If alike is set, all groups have the same tensor and any group may be
 // the source. A tensor that is split over the groups needs all groups. If a shard is missing in
 // this process, missing is the first device of the group with that shard, and ok is false.
-func (h *Processes) Sources(l *Layout, group int, held func(partition int) bool, alike bool) (from []int, missing int, ok bool) {
+func (h *Processes) Sources(l *Layout, group int, held func(partition int) bool, alike bool) (from []int,
+	missing int, ok bool) {
 	has := func(d int) bool { return h.Local[d] && (held == nil || held(d)) }
 	groups := []int{group}
 	if l.IsCut() {

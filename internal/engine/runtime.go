@@ -76,7 +76,8 @@ type Runtime struct {
 type target func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (system.Executable, error)
 
 func newRuntime(topology tpu.Topology, platform string, opts Options, compile target) *Runtime {
-	m := &Runtime{opts: opts, ids: slices.Concat(opts.Groups...), topology: topology, platform: platform, target: compile}
+	m := &Runtime{opts: opts, ids: slices.Concat(opts.Groups...), topology: topology, platform: platform,
+		target: compile}
 	m.group = len(m.ids) / max(len(opts.Groups), 1)
 	m.builds.underWay = map[buildKey]*build{}
 	if opts.Within == nil {
@@ -108,7 +109,8 @@ func On(sys *system.System, opts Options) (*Runtime, error) {
 	for i, id := range m.ids {
 		device, ok := sys.Device(id)
 		if !ok {
-			return nil, m.fault(errkind.ValueError, "devices", "use a device assignment of the system's devices", "it names device %d, which the system does not have", id)
+			return nil, m.fault(errkind.ValueError, "devices", "use a device assignment of the system's devices",
+				"it names device %d, which the system does not have", id)
 		}
 		m.All = append(m.All, device)
 		tasks[i], _ = sys.Topology().TaskOfDevice(id)
@@ -135,8 +137,10 @@ func Describe(slice *system.Slice, opts Options) *Runtime {
 
 // Compiling returns a described runtime that compiles with the given function for the devices of a
 // topology and platform.
-func Compiling(topology tpu.Topology, platform string, compile func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error), opts Options) *Runtime {
-	return newRuntime(topology, platform, opts, func(ctx context.Context, program pjrt.Program, of pjrt.CompileOptions) (system.Executable, error) {
+func Compiling(topology tpu.Topology, platform string, compile func(context.Context, pjrt.Program,
+	pjrt.CompileOptions) (*pjrt.Executable, error), opts Options) *Runtime {
+	return newRuntime(topology, platform, opts, func(ctx context.Context, program pjrt.Program,
+		of pjrt.CompileOptions) (system.Executable, error) {
 		x, err := compile(ctx, program, of)
 		if err != nil {
 			return nil, err
@@ -153,7 +157,8 @@ func (OfflineProgram) AddressableDevices() []*pjrt.Device { return nil }
 
 // Execute returns an error that matches errors.ErrUnsupported.
 func (OfflineProgram) Execute(context.Context, [][]*pjrt.Buffer, [][]*pjrt.Buffer, pjrt.ExecuteOptions) error {
-	return &errkind.Fault{Op: "engine: execute", Reason: "the devices are only described", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+	return &errkind.Fault{Op: "engine: execute", Reason: "the devices are only described",
+		Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 }
 
 // NumDevices returns the number of devices of all groups.
@@ -193,7 +198,8 @@ func (m *Runtime) optionsFor(ids []int, replicas int) pjrt.CompileOptions {
 // fault returns an error of the runtime. op is the failed operation, reason the cause and hint the
 // suggestion.
 func (m *Runtime) fault(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
-	return &errkind.Fault{Op: m.opts.ErrorPrefix + ": " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: kind}
+	return &errkind.Fault{Op: m.opts.ErrorPrefix + ": " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint,
+		Class: kind}
 }
 
 // failed returns the error of an operation that failed with a cause.

@@ -45,9 +45,11 @@ func (m *Runtime) Put(ctx context.Context, l *Layout, tensor func(group int) []b
 }
 
 // PutPart copies the shard of one partition of this process from its group's tensor.
-func (m *Runtime) PutPart(ctx context.Context, l *Layout, partition int, tensor []byte, scratch *[]byte, into Buffers) (err error) {
+func (m *Runtime) PutPart(ctx context.Context, l *Layout, partition int, tensor []byte, scratch *[]byte,
+	into Buffers) (err error) {
 	if len(tensor) != l.Bytes {
-		return m.fault(errkind.ValueError, "copying to "+m.device(partition), "give a tensor of that shape", "%d bytes for %s%v, which is %d",
+		return m.fault(errkind.ValueError, "copying to "+m.device(partition), "give a tensor of that shape",
+			"%d bytes for %s%v, which is %d",
 			len(tensor), l.Type, l.Shape, l.Bytes)
 	}
 	part, rt := l.Part(tensor, partition, scratch), m.System.Runtime()

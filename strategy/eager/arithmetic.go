@@ -74,9 +74,10 @@ func (rc *ReplicaContext) applyBinary(name string, apply func(a, b *graph.Node) 
 		if err != nil {
 			return nil, err
 		}
-		results, err := engine.Internal(s).RunBuiltin(rc.callerContext(), "eager_"+name, func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{apply(in[0], in[1])}
-		}, values[:], nil, mirrored)
+		results, err := engine.Internal(s).RunBuiltin(rc.callerContext(), "eager_"+name,
+			func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{apply(in[0], in[1])}
+			}, values[:], nil, mirrored)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +101,8 @@ func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) 
 	for r := range of.NumReplicasInSync() {
 		x, y := Component{value: a, replica: r}.Shape().Dimensions, Component{value: b, replica: r}.Shape().Dimensions
 		if !slices.Equal(x, y) {
-			return nil, fault.New(errkind.InvalidArgumentError, name, "give operands of one shape on each replica, or a scalar",
+			return nil, fault.New(errkind.InvalidArgumentError, name,
+				"give operands of one shape on each replica, or a scalar",
 				"replica %d has a %v beside a %v", r, x, y)
 		}
 	}
@@ -109,7 +111,8 @@ func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) 
 
 // operands creates the two operands of an operation. all has a pair for each replica. Numbers are
 // created last, in the dtype of the other operand. Two numbers are converted to one dtype.
-func operands[T interface{ Shape() shapes.Shape }](name string, all []any, operand func(i int, column []any) (T, error)) (made [2]T, err error) {
+func operands[T interface{ Shape() shapes.Shape }](name string, all []any, operand func(i int, column []any) (T,
+	error)) (made [2]T, err error) {
 	var columns [2][]any
 	for _, pair := range all {
 		for i, x := range pair.([]any) {
@@ -140,7 +143,8 @@ func operands[T interface{ Shape() shapes.Shape }](name string, all []any, opera
 		}
 	}
 	if a, b := made[0].Shape().DType, made[1].Shape().DType; a != b {
-		return made, fault.New(errkind.InvalidArgumentError, name, "convert one of them in a compiled function", "a %s beside a %s", a, b)
+		return made, fault.New(errkind.InvalidArgumentError, name, "convert one of them in a compiled function",
+			"a %s beside a %s", a, b)
 	}
 	return made, nil
 }

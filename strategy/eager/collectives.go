@@ -27,7 +27,8 @@ func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error)
 		x := in[0]
 		s := c.Strategy()
 		switch integers := x.DType().IsInt(); {
-		case s.NumReplicasInSync() == 1 && (!number.Summable(x.DType()) || integers && s.Semantics() == strategy.TensorFlowMirrored):
+		case s.NumReplicasInSync() == 1 && (!number.Summable(x.DType()) || integers &&
+			s.Semantics() == strategy.TensorFlowMirrored):
 			return in // there is only one summand
 		case !number.Summable(x.DType()):
 			panic(number.Check("AllReduce", x.DType()))
@@ -36,7 +37,8 @@ func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error)
 	}
 	m := engine.Internal(rc.strategy)
 	return rc.joinLeaves("AllReduce", op, nest, func(v strategy.Value) (strategy.Value, error) {
-		results, err := m.RunBuiltin(rc.callerContext(), "all_reduce_"+op.String(), step, []strategy.Value{v}, nil, false, v.Annotation())
+		results, err := m.RunBuiltin(rc.callerContext(), "all_reduce_"+op.String(), step, []strategy.Value{v}, nil,
+			false, v.Annotation())
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +61,8 @@ func (rc *ReplicaContext) AllGather(nest any, axis int) (any, error) {
 
 // joinLeaves makes a joined call that replaces the leaves of a nest. run receives the leaves of all
 // replicas as one value, which exists only during the call.
-func (rc *ReplicaContext) joinLeaves(call string, subject, nest any, run func(v strategy.Value) (strategy.Value, error)) (any, error) {
+func (rc *ReplicaContext) joinLeaves(call string, subject, nest any, run func(v strategy.Value) (strategy.Value,
+	error)) (any, error) {
 	s := rc.strategy
 	return rc.join(call, subject, nest, func(nests []any) ([]any, error) {
 		out, err := nesting.Zip(call, nests, func(path string, leaves []any) (any, error) {
@@ -69,7 +72,8 @@ func (rc *ReplicaContext) joinLeaves(call string, subject, nest any, run func(v 
 			}
 			defer release()
 			if ragged := engine.Internal(v).ReplicaShapes(); ragged != nil && call != "AllGather" {
-				return nil, fault.New(errkind.InvalidArgumentError, call, "give tensors of one shape", "the replicas' shapes differ: %v", ragged)
+				return nil, fault.New(errkind.InvalidArgumentError, call, "give tensors of one shape",
+					"the replicas' shapes differ: %v", ragged)
 			}
 			return run(v)
 		})
@@ -80,9 +84,10 @@ func (rc *ReplicaContext) joinLeaves(call string, subject, nest any, run func(v 
 	})
 }
 
-// mergeLeaves returns one value for the replicas' leaves: the value whose components they are, or a new
-// one. Equal host values become a mirrored value.
-func (e *Extended) mergeLeaves(ctx context.Context, call string, leaves []any) (v strategy.Value, release func(), err error) {
+// mergeLeaves returns one value for the replicas' leaves: the value whose components they are, or a
+// new one. Equal host values become a mirrored value.
+func (e *Extended) mergeLeaves(ctx context.Context, call string, leaves []any) (v strategy.Value, release func(),
+	err error) {
 	s := e.strategy
 	x, whole := commonValue(leaves)
 	if !whole {
@@ -107,7 +112,8 @@ func (e *Extended) mergeLeaves(ctx context.Context, call string, leaves []any) (
 	case value == nil:
 		m, err := s.Mirror(ctx, host, logical.Annotation{})
 		if err != nil {
-			return nil, nil, &strategy.Error{Op: "strategy: " + call, Reason: fmt.Sprintf("a value of type %T", host), Hint: "give a tensor", Err: err, Class: errkind.TypeError}
+			return nil, nil, &strategy.Error{Op: "strategy: " + call, Reason: fmt.Sprintf("a value of type %T",
+				host), Hint: "give a tensor", Err: err, Class: errkind.TypeError}
 		}
 		return m, func() { _ = m.Close() }, nil
 	}

@@ -47,7 +47,8 @@ func (e *Extended) Component(of Distributed, replica int) (Component, error) {
 	case *strategy.Variable:
 		return Component{variable: of, replica: replica}, nil
 	}
-	return Component{}, fault.New(errkind.TypeError, "component", "give a value or a variable of the strategy", "a value of type %T", of)
+	return Component{}, fault.New(errkind.TypeError, "component", "give a value or a variable of the strategy",
+		"a value of type %T", of)
 }
 
 // Replica returns the index of the component's replica, counted from 0.

@@ -21,8 +21,8 @@ import (
 // ended, or made a different call, while others waited in a joined call.
 var ErrJoin = errkind.New(errkind.RuntimeError, "strategy: the replicas made a different number of joined calls (collectives, variable writes, MergeCall)")
 
-// newJoinError returns this error. calls has the joined call of each replica, or "" for a replica that has
-// ended.
+// newJoinError returns this error. calls has the joined call of each replica, or "" for a replica
+// that has ended.
 func newJoinError(calls []string) error {
 	at := make([]string, len(calls))
 	for r, call := range calls {
@@ -65,8 +65,9 @@ type coroutine struct {
 // join passes a request to runReplicas and waits for its result.
 func (c *coroutine) join(r *request) (any, error) {
 	if !c.running.CompareAndSwap(true, false) {
-		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + r.call, Reason: "the replica's code is not running: it has ended, or waits in MergeCall",
-			Hint: "use the replica context in the replica's own code only"}
+		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + r.call,
+			Reason: "the replica's code is not running: it has ended, or waits in MergeCall",
+			Hint:   "use the replica context in the replica's own code only"}
 	}
 	c.yield <- outcome{request: r}
 	a := <-c.resume
@@ -90,7 +91,8 @@ func (c *coroutine) step(a answer) outcome {
 //
 // In a job with several processes, a call for all replicas runs fn for this process's replicas
 // only. The results of the other replicas are then as [Extended.exchange] describes them.
-func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *coroutine, replica int) (any, error)) ([]any, error) {
+func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *coroutine, replica int) (any,
+	error)) ([]any, error) {
 	ids := make([]int, n)
 	for r := range ids {
 		ids[r] = r
@@ -108,12 +110,14 @@ func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *cor
 				c.yield <- outcome{err: a.err}
 				return
 			}
-			out := outcome{err: fault.New(errkind.RuntimeError, fmt.Sprintf("replica %d", r), "return from the replica's function", "it ended its goroutine")}
+			out := outcome{err: fault.New(errkind.RuntimeError, fmt.Sprintf("replica %d", r),
+				"return from the replica's function", "it ended its goroutine")}
 			defer func() {
 				c.running.Store(false)
 				c.yield <- out
 			}()
-			result, err := errkind.CatchPanic(fmt.Sprintf("strategy: replica %d", r), func() (any, error) { return fn(c, r) })
+			result, err := errkind.CatchPanic(fmt.Sprintf("strategy: replica %d", r),
+				func() (any, error) { return fn(c, r) })
 			out = outcome{result: result, err: err}
 		}()
 	}
@@ -158,7 +162,8 @@ func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *cor
 		for r := range args {
 			args[r] = passed[min(r, n-1)]
 		}
-		values, err := errkind.CatchPanic("strategy: "+requests[0].call, func() ([]any, error) { return requests[0].run(args) })
+		values, err := errkind.CatchPanic("strategy: "+requests[0].call,
+			func() ([]any, error) { return requests[0].run(args) })
 		if err == nil && several {
 			setOrigin(fmt.Sprintf("call %d ", engine.Internal(e.strategy).NextCallNumber()), values[ids[0]])
 		}

@@ -94,14 +94,16 @@ func (e *Extended) resolveDevices(op string, names []string) (p placement, err e
 		case host:
 			hosts++
 		default:
-			return p, fault.New(errkind.ValueError, op, "use a name of WorkerDevices", "device %q is not the strategy's", name)
+			return p, fault.New(errkind.ValueError, op, "use a name of WorkerDevices",
+				"device %q is not the strategy's", name)
 		}
 	}
 	switch {
 	case hosts == len(names):
 		return placement{host: true}, nil
 	case hosts > 0:
-		return p, fault.New(errkind.ValueError, op, "reduce to the host and to the devices in two calls", "a host beside devices: %q", names)
+		return p, fault.New(errkind.ValueError, op, "reduce to the host and to the devices in two calls",
+			"a host beside devices: %q", names)
 	}
 	for k := range s.NumLogicalDevices() { // variables are on one logical device of all replicas
 		all := true
@@ -115,8 +117,8 @@ func (e *Extended) resolveDevices(op string, names []string) (p placement, err e
 	return placement{only: only}, nil
 }
 
-// moveResult moves a value of all devices to a place: it returns the value, the value on fewer devices,
-// or a host copy. It closes m if it returns a copy.
+// moveResult moves a value of all devices to a place: it returns the value, the value on fewer
+// devices, or a host copy. It closes m if it returns a copy.
 func (e *Extended) moveResult(ctx context.Context, m *strategy.Mirrored, p placement) (any, error) {
 	s := e.strategy
 	switch {

@@ -108,8 +108,10 @@ func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (
 // an annotation is assigned to k.
 func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, error) {
 	if err := logical.AssignTo(k).ValidateOn(e.strategy.LogicalMesh(), "", nil); err != nil {
-		return nil, &strategy.Error{Op: "strategy: logical device", Reason: fmt.Sprintf("%d is not one of the replica's %d", k, e.strategy.NumLogicalDevices()),
-			Hint: fmt.Sprintf("use a number from 0 to %d", e.strategy.NumLogicalDevices()-1), Err: err, Class: errkind.ValueError}
+		return nil, &strategy.Error{Op: "strategy: logical device",
+			Reason: fmt.Sprintf("%d is not one of the replica's %d", k, e.strategy.NumLogicalDevices()),
+			Hint:   fmt.Sprintf("use a number from 0 to %d", e.strategy.NumLogicalDevices()-1), Err: err,
+			Class: errkind.ValueError}
 	}
 	return mode.WithPlace(ctx, mode.Place{LogicalDevice: k}), nil
 }
@@ -140,7 +142,8 @@ func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy
 	if rc.strategy != e.strategy {
 		return nil, fault.OtherStrategy("read", "the scope of the call")
 	}
-	combines := v.Synchronization() == strategy.OnRead && (v.Aggregation() == strategy.AggregateSum || v.Aggregation() == strategy.AggregateMean)
+	combines := v.Synchronization() == strategy.OnRead && (v.Aggregation() == strategy.AggregateSum ||
+		v.Aggregation() == strategy.AggregateMean)
 	if combines && e.strategy.Semantics() == strategy.TensorFlowMirrored {
 		return nil, engine.Internal(e.strategy).CheckCrossReplica(ctx, fmt.Sprintf("read %q", v.Path()))
 	}
@@ -186,7 +189,8 @@ func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (
 			return value, nil
 		}
 		if x == (Component{}) {
-			return nil, fault.New(errkind.TypeError, "broadcast", "create it with Extended.Component", "a component of nothing")
+			return nil, fault.New(errkind.TypeError, "broadcast", "create it with Extended.Component",
+				"a component of nothing")
 		}
 		shape = x.Shape().Dimensions
 	case *strategy.Variable:
@@ -202,7 +206,8 @@ func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (
 		}
 		t, err := hostdata.ToTensor(value)
 		if err != nil {
-			return nil, &strategy.Error{Op: "strategy: broadcast", Reason: "not a tensor", Err: err, Class: errkind.KindOr(err, errkind.ValueError)}
+			return nil, &strategy.Error{Op: "strategy: broadcast", Reason: "not a tensor", Err: err,
+				Class: errkind.KindOr(err, errkind.ValueError)}
 		}
 		value, shape = t, t.Shape().Dimensions
 	}

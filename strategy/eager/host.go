@@ -61,8 +61,8 @@ func newVaryingError(call string, i int, x any) error {
 		"operand %d, %s, has a value for each replica, and none on the host where a non-slot update runs", i, x)
 }
 
-// mirroredComponents converts the results of a compiled function for the host. A value that differs between
-// replicas is not converted.
+// mirroredComponents converts the results of a compiled function for the host. A value that differs
+// between replicas is not converted.
 func (rc *ReplicaContext) mirroredComponents(results []any) []any {
 	for i, x := range results {
 		if v, ok := x.(strategy.Value); ok && !varying(v) {
@@ -74,7 +74,8 @@ func (rc *ReplicaContext) mirroredComponents(results []any) []any {
 
 // writeAcross writes all components of a variable by the variable's own method, and returns its new
 // value.
-func (rc *ReplicaContext) writeAcross(call string, v *strategy.Variable, write func(ctx context.Context) error) (any, error) {
+func (rc *ReplicaContext) writeAcross(call string, v *strategy.Variable,
+	write func(ctx context.Context) error) (any, error) {
 	var err error
 	if rc.tracing != nil {
 		err = write(rc.tracing.Context())

@@ -61,16 +61,19 @@ func (m *MergeValue) String() string {
 // gets its own tensor. Because all replicas run the same step, the step and fn are traced once.
 // Calls in fn that combine values emit collectives. MergeCall builds graph and panics with its
 // error.
-func MergeCall(rc *strategy.ReplicaContext, fn func(mc *MergeContext, args ...*MergeValue) []*MergeValue, args ...*graph.Node) []*graph.Node {
+func MergeCall(rc *strategy.ReplicaContext, fn func(mc *MergeContext, args ...*MergeValue) []*MergeValue,
+	args ...*graph.Node) []*graph.Node {
 	mc := &MergeContext{rc: rc}
 	engine.Internal(mc.rc).CheckReplicaCode("MergeCall")
 	if f := rc.Graph().CurrentFunc(); f != nil && !f.IsMain() { // nil before the first node
-		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: MergeCall", Reason: "called inside a loop body or a branch of the step", Hint: "call it outside"})
+		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: MergeCall",
+			Reason: "called inside a loop body or a branch of the step", Hint: "call it outside"})
 	}
 	values := make([]*MergeValue, len(args))
 	for i, x := range args {
 		if x == nil || x.Graph() != rc.Graph() {
-			panic(fault.New(errkind.TypeError, "MergeCall", "give nodes of the step", "argument %d is no node of it", i))
+			panic(fault.New(errkind.TypeError, "MergeCall", "give nodes of the step",
+				"argument %d is no node of it", i))
 		}
 		values[i] = mc.newValue(x, false)
 	}
@@ -83,7 +86,8 @@ func MergeCall(rc *strategy.ReplicaContext, fn func(mc *MergeContext, args ...*M
 	nodes := make([]*graph.Node, len(results))
 	for i, m := range results {
 		if nodes[i] = m.Node(); nodes[i] == nil || nodes[i].Graph() != rc.Graph() {
-			panic(fault.New(errkind.TypeError, "MergeCall", "return values of the merge context", "result %d is none of it", i))
+			panic(fault.New(errkind.TypeError, "MergeCall", "return values of the merge context",
+				"result %d is none of it", i))
 		}
 	}
 	return nodes
@@ -105,13 +109,15 @@ func (mc *MergeContext) checkOpen(op string) error {
 	if !mc.over {
 		return nil
 	}
-	return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "the merge call is over", Hint: "use its context inside its function only"}
+	return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "the merge call is over",
+		Hint: "use its context inside its function only"}
 }
 
 // requireNode returns the node of x. It panics if x does not belong to the merge call's step.
 func (mc *MergeContext) requireNode(op string, x *MergeValue) *graph.Node {
 	if x.Node() == nil || x.node.Graph() != mc.rc.Graph() {
-		panic(fault.New(errkind.TypeError, op, "give values of this merge call", "a merged value of nothing, or of another step"))
+		panic(fault.New(errkind.TypeError, op, "give values of this merge call",
+			"a merged value of nothing, or of another step"))
 	}
 	return x.node
 }
@@ -172,8 +178,8 @@ func (mc *MergeContext) Reduce(op strategy.ReduceOp, x *MergeValue, axes ...int)
 	return mc.newValue(mc.inReplica(func() *graph.Node { return mc.rc.AllReduce(op, node) }), true)
 }
 
-// checkReplicaCode runs f while the methods of the step's context are allowed. They otherwise panic during
-// a merge call.
+// checkReplicaCode runs f while the methods of the step's context are allowed. They otherwise panic
+// during a merge call.
 func (mc *MergeContext) inReplica(f func() *graph.Node) *graph.Node {
 	state := engine.Internal(mc.rc).State()
 	state.Merging = false
@@ -250,13 +256,16 @@ func (mc *MergeContext) write(w assign.Op, v *strategy.Variable, x *MergeValue) 
 	onRead := v.Synchronization() == strategy.OnRead
 	switch summed := onRead && v.Aggregation() == strategy.AggregateSum; {
 	case onRead && !x.mirrored:
-		panic(fault.New(errkind.TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read"))
+		panic(fault.New(errkind.TypeError, op, "write it in the replicas",
+			"a PerReplica value for a variable that is combined on read"))
 	case summed && w.Name != assign.Set.Name:
-		panic(fault.New(errkind.ValueError, op, "assign a total, or write in the replicas", "a variable that is summed on read has no one component to change"))
+		panic(fault.New(errkind.ValueError, op, "assign a total, or write in the replicas",
+			"a variable that is summed on read has no one component to change"))
 	case summed:
 		node = engine.Internal(mc.rc).DivideByReplicas(node)
 	case !x.mirrored && !v.LocalWrites() && mc.rc.NumReplicasInSync() > 1:
-		panic(fault.New(errkind.TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value where one for all replicas is expected"))
+		panic(fault.New(errkind.TypeError, op, "reduce it first, or create the variable with LocalWrites",
+			"a PerReplica value where one for all replicas is expected"))
 	}
 	engine.Internal(mc.rc).WriteVariable(op, v, node, w.Apply)
 }

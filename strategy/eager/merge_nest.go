@@ -60,15 +60,17 @@ func (mc *MergeContext) reduceNest(op strategy.ReduceOp, call string, nest any, 
 // reduceTo is [Extended.ReduceTo] in a merge call of a compiled step.
 func (mc *MergeContext) reduceTo(call string, op strategy.ReduceOp, nest any, to placement) (any, error) {
 	if to.host || to.only != nil {
-		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + call, Reason: "to a host or to some devices, in a compiled step that runs on all",
-			Hint: "give a variable, a value or all worker devices, or return it and reduce it after the run"}
+		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + call,
+			Reason: "to a host or to some devices, in a compiled step that runs on all",
+			Hint:   "give a variable, a value or all worker devices, or return it and reduce it after the run"}
 	}
 	reduced, err := mc.reduceNest(op, call, nest)
 	if err != nil {
 		return nil, err
 	}
 	return mapMerged(call, reduced, func(m *MergeValue) *MergeValue {
-		return mc.newValue(logical.Apply(m.node, to.annotationFor(m.Shape().Dimensions, logical.Annotation{})), m.mirrored)
+		return mc.newValue(logical.Apply(m.node, to.annotationFor(m.Shape().Dimensions, logical.Annotation{})),
+			m.mirrored)
 	})
 }
 

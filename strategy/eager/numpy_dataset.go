@@ -55,7 +55,8 @@ func (e *Extended) elementOf(nest any) (input.Element, error) {
 	}
 	t, err := hostdata.ToTensor(nest)
 	if err != nil {
-		return input.Element{}, &strategy.Error{Op: "strategy: dataset", Reason: fmt.Sprintf("a leaf of type %T", nest), Err: err, Class: errkind.TypeError}
+		return input.Element{}, &strategy.Error{Op: "strategy: dataset", Reason: fmt.Sprintf("a leaf of type %T",
+			nest), Err: err, Class: errkind.TypeError}
 	}
 	kind, ok := input.KindOf(t.DType())
 	if !ok {
@@ -63,7 +64,10 @@ func (e *Extended) elementOf(nest any) (input.Element, error) {
 	}
 	var leaf input.Tensor
 	var failed error
-	if err := t.ConstBytes(func(data []byte) { leaf, failed = input.FromBytes(kind, data, t.Shape().Dimensions...) }); err != nil {
+	if err := t.ConstBytes(func(data []byte) {
+		leaf, failed = input.FromBytes(kind, data,
+			t.Shape().Dimensions...)
+	}); err != nil {
 		return input.Element{}, fault.Of("dataset", err, "")
 	}
 	return input.Leaf(leaf), failed

@@ -27,8 +27,8 @@ import (
 // such as whether the replicas passed the same object, and an error of one process ends the call in
 // all.
 
-// remoteLeaf represents a leaf of another process's replica that has no equal in this process: a tensor
-// of a shape, or another object if the shape is invalid.
+// remoteLeaf represents a leaf of another process's replica that has no equal in this process: a
+// tensor of a shape, or another object if the shape is invalid.
 type remoteLeaf struct{ shape shapes.Shape }
 
 // leafKind is the kind of a leaf in the exchange.
@@ -61,8 +61,8 @@ func (l leafInfo) shape() shapes.Shape {
 	return shapes.Make(dtypes.DType(l.DType), l.Dims...)
 }
 
-// processState is the message of a process: for each of its replicas the joined call, or "" at the end,
-// and the leaves of its argument; or the error that ended one of them.
+// processState is the message of a process: for each of its replicas the joined call, or "" at the
+// end, and the leaves of its argument; or the error that ended one of them.
 type processState struct {
 	Calls  []string
 	Leaves [][]leafInfo
@@ -104,7 +104,8 @@ func describe(call string, nest any) (leaves []leafInfo, err error) {
 		leaf := leafInfo{Path: path, Kind: objectLeaf}
 		setShape := func(s shapes.Shape) { leaf.DType, leaf.Dims = int32(s.DType), slices.Clone(s.Dimensions) }
 		switch y := x.(type) {
-		case nil, bool, string, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64, complex64, complex128:
+		case nil, bool, string, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32,
+			float64, complex64, complex128:
 			leaf.Kind, leaf.Value = plainLeaf, y
 		case Component:
 			if y != (Component{}) {
@@ -190,7 +191,8 @@ func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, fail
 			return fault.Of(op, err, "start the same program on each process")
 		}
 		if text := states[p].Failed; text != "" {
-			return fault.New(errkind.Kind(states[p].Kind), op, "see the error of that process", "process %d failed: %s", p, text)
+			return fault.New(errkind.Kind(states[p].Kind), op, "see the error of that process",
+				"process %d failed: %s", p, text)
 		}
 	}
 	return e.fill(ids, nests, states)
@@ -204,7 +206,8 @@ func (e *Extended) fill(ids []int, nests []any, states []processState) error {
 	}, len(nests))
 	for p, replicas := range e.strategy.ProcessReplicas() {
 		if len(states[p].Calls) != len(replicas) || len(states[p].Leaves) != len(replicas) {
-			return fault.New(errkind.InternalError, "the replicas' calls", "start the same program on each process", "process %d describes %d replicas and has %d", p, len(states[p].Calls), len(replicas))
+			return fault.New(errkind.InternalError, "the replicas' calls", "start the same program on each process",
+				"process %d describes %d replicas and has %d", p, len(states[p].Calls), len(replicas))
 		}
 		for i, r := range replicas {
 			at := &byReplica[r]
@@ -258,8 +261,8 @@ func (e *Extended) isLocal(replica int) bool {
 	return ok
 }
 
-// localResults returns the results of this process's replicas. If there are fewer results than replicas,
-// every process ran the functions, and localResults returns all results.
+// localResults returns the results of this process's replicas. If there are fewer results than
+// replicas, every process ran the functions, and localResults returns all results.
 func (e *Extended) localResults(results []any) []any {
 	if len(results) != e.strategy.NumReplicasInSync() {
 		return results

@@ -87,7 +87,8 @@ type resultAt int
 
 // reduceNow reduces the leaves of nests outside a trace, in one program, and moves the results to
 // their places.
-func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call string, nests []any, places []placement) ([]any, error) {
+func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call string, nests []any,
+	places []placement) ([]any, error) {
 	var all []reduction
 	results := make([]any, len(nests))
 	var err error
@@ -123,9 +124,11 @@ func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call str
 
 // planNest adds the reductions of a nest's leaves to all, and returns the nest with the leaves
 // replaced by resultAt.
-func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any, to placement, all *[]reduction) (any, error) {
+func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any, to placement,
+	all *[]reduction) (any, error) {
 	s := e.strategy
-	if s.Semantics() == strategy.TensorFlowTPU && op == strategy.Sum && nest != nil && nesting.Is(reflect.TypeOf(nest)) {
+	if s.Semantics() == strategy.TensorFlowTPU && op == strategy.Sum && nest != nil &&
+		nesting.Is(reflect.TypeOf(nest)) {
 		return nil, fault.New(errkind.ValueError, "reduce", "reduce its values one by one, or leave Options.Semantics at its default",
 			"a nest, which TensorFlow's TPU strategy does not take apart")
 	}
@@ -253,7 +256,8 @@ func (e *Extended) Gather(ctx context.Context, nest any, axis int) (any, error) 
 			defer func() { _ = release() }()
 			return s.Gather(ctx, v, axis)
 		case *strategy.Objects:
-			return nil, fault.New(errkind.TypeError, "gather", "return tensors from the replicas", "values that are no tensors: %s", x)
+			return nil, fault.New(errkind.TypeError, "gather", "return tensors from the replicas",
+				"values that are no tensors: %s", x)
 		}
 		return x, nil
 	})

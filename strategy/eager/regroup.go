@@ -41,7 +41,8 @@ func (e *Extended) Regroup(ctx context.Context, nests []any) (any, error) {
 	}
 	var failed error
 	if n := len(e.localIDs()); len(nests) != n {
-		failed = fault.New(errkind.ValueError, "regroup", "pass one for each replica of this process", "%d nests for %d replicas", len(nests), n)
+		failed = fault.New(errkind.ValueError, "regroup", "pass one for each replica of this process",
+			"%d nests for %d replicas", len(nests), n)
 	}
 	nests, err := e.localNests(ctx, "regroup", nests, failed)
 	if err != nil {
@@ -88,8 +89,8 @@ func containerOf(leaves []any) (any, bool) {
 	return first.source(), true
 }
 
-// combineLeaves creates a per-replica value from leaves by replica, or a mirrored value from equal tensors
-// if equal is set.
+// combineLeaves creates a per-replica value from leaves by replica, or a mirrored value from equal
+// tensors if equal is set.
 func (e *Extended) combineLeaves(ctx context.Context, op, path string, leaves []any, equal bool) (any, error) {
 	s := e.strategy
 	ids := e.localIDs()
@@ -151,7 +152,10 @@ func (e *Extended) equalOnAll(ctx context.Context, op string, all []*tensors.Ten
 	ids := e.localIDs()
 	first := all[ids[0]]
 	var digest []byte // digest of the tensor, if all of this process's replicas have the same
-	if first != nil && !slices.ContainsFunc(ids, func(r int) bool { return all[r] == nil || !equalTensors(first, all[r]) }) {
+	if first != nil && !slices.ContainsFunc(ids, func(r int) bool {
+		return all[r] == nil ||
+			!equalTensors(first, all[r])
+	}) {
 		if e.strategy.NumProcesses() < 2 {
 			return first, nil
 		}
@@ -166,7 +170,10 @@ func (e *Extended) equalOnAll(ctx context.Context, op string, all []*tensors.Ten
 		return nil, nil
 	}
 	digests, err := e.strategy.GatherBytes(ctx, "equal values of "+op, digest)
-	if err != nil || slices.ContainsFunc(digests, func(d []byte) bool { return len(d) == 0 || !bytes.Equal(d, digest) }) {
+	if err != nil || slices.ContainsFunc(digests, func(d []byte) bool {
+		return len(d) == 0 ||
+			!bytes.Equal(d, digest)
+	}) {
 		return nil, err
 	}
 	return first, nil
@@ -178,7 +185,8 @@ func (e *Extended) equalOnAll(ctx context.Context, op string, all []*tensors.Ten
 func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 	s := e.strategy
 	if replica < 0 || replica >= s.NumReplicasInSync() {
-		return nil, fault.New(errkind.ValueError, "select", "count from 0", "replica %d of %d", replica, s.NumReplicasInSync())
+		return nil, fault.New(errkind.ValueError, "select", "count from 0", "replica %d of %d", replica,
+			s.NumReplicasInSync())
 	}
 	return nesting.Map("select", nest, func(path string, x any) (any, error) {
 		switch x := x.(type) {
@@ -192,7 +200,8 @@ func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 				return nil, fault.New(errkind.TypeError, "select", "give a value", "no value at %q", path)
 			}
 			if x.Len() != s.NumReplicasInSync() {
-				return nil, fault.New(errkind.ValueError, "select", "give one for each replica", "%d objects for %d replicas", x.Len(), s.NumReplicasInSync())
+				return nil, fault.New(errkind.ValueError, "select", "give one for each replica",
+					"%d objects for %d replicas", x.Len(), s.NumReplicasInSync())
 			}
 			return engine.Internal(s).ObjectAt(x, replica)
 		}
@@ -221,7 +230,8 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 	if _, err := nesting.Map("local results", nest, func(path string, x any) (any, error) {
 		switch x.(type) {
 		case *MergeValue:
-			return nil, fault.New(errkind.TypeError, "local results", "take them one by one", "a nest of merged values at %q", path)
+			return nil, fault.New(errkind.TypeError, "local results", "take them one by one",
+				"a nest of merged values at %q", path)
 		case strategy.Value, *strategy.Objects, *strategy.Variable:
 		default:
 			single = path == ""
@@ -260,7 +270,8 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 func partsOf(m *MergeValue) ([]any, error) {
 	return fault.Traced(func() []any {
 		if m.mc == nil {
-			panic(fault.New(errkind.TypeError, "LocalResults", "give values of a merge call", "a merged value of nothing"))
+			panic(fault.New(errkind.TypeError, "LocalResults", "give values of a merge call",
+				"a merged value of nothing"))
 		}
 		parts := m.mc.LocalResults(m)
 		all := make([]any, len(parts))
@@ -277,7 +288,8 @@ type ValueContext struct{ ReplicaIDInSyncGroup, NumReplicasInSync int }
 
 // String returns a description of the context.
 func (c ValueContext) String() string {
-	return fmt.Sprintf("ValueContext(replica id %d, total replicas in sync: %d)", c.ReplicaIDInSyncGroup, c.NumReplicasInSync)
+	return fmt.Sprintf("ValueContext(replica id %d, total replicas in sync: %d)", c.ReplicaIDInSyncGroup,
+		c.NumReplicasInSync)
 }
 
 // ValuesFromFunction calls fn once for each replica of this process, in order, and regroups the
@@ -296,7 +308,8 @@ func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext)
 	for i, r := range ids {
 		c := ValueContext{ReplicaIDInSyncGroup: r, NumReplicasInSync: s.NumReplicasInSync()}
 		var err error
-		if mine[i], err = errkind.CatchPanic("strategy: the function", func() (any, error) { return fn(c) }); err != nil {
+		if mine[i], err = errkind.CatchPanic("strategy: the function",
+			func() (any, error) { return fn(c) }); err != nil {
 			failed = fault.Of(fmt.Sprintf("values from function: replica %d", r), err, "")
 			break
 		}

@@ -213,8 +213,8 @@ func (e *Extended) splitResult(args []any, result any) ([]any, error) {
 	return []any{part}, err
 }
 
-// checkReplicaCode returns an error for a call that an update's function cannot make, because it is not
-// replica code.
+// checkReplicaCode returns an error for a call that an update's function cannot make, because it is
+// not replica code.
 func (rc *ReplicaContext) checkReplicaCode(op string) error {
 	if !rc.update {
 		return nil
@@ -230,7 +230,8 @@ func columnsOf(call string, all []any) ([][]any, error) {
 	for r := range all {
 		mine, _ := all[r].([]any)
 		if len(mine) != len(first) {
-			return nil, fault.New(errkind.AssertionError, call, "give the same arguments on every replica", "replica %d has %d arguments, replica 0 %d", r, len(mine), len(first))
+			return nil, fault.New(errkind.AssertionError, call, "give the same arguments on every replica",
+				"replica %d has %d arguments, replica 0 %d", r, len(mine), len(first))
 		}
 		for i, x := range mine {
 			columns[i] = append(columns[i], x)
@@ -246,7 +247,8 @@ func (e *Extended) split(nest any) ([]any, error) {
 	parts := make([]any, s.NumReplicasInSync())
 	for r := range parts {
 		var err error
-		if parts[r], err = e.SelectReplica(r, nest); err != nil && (e.isLocal(r) || !errors.Is(err, strategy.ErrRemote)) {
+		if parts[r], err = e.SelectReplica(r, nest); err != nil &&
+			(e.isLocal(r) || !errors.Is(err, strategy.ErrRemote)) {
 			return nil, err
 		}
 	}

@@ -43,13 +43,15 @@ func (m *MultiStepContext) NonTensorOutputs() map[string]any { return maps.Clone
 // given, the output is reduced over the replicas. In replica code, with the context of that code,
 // the call joins the replicas and requires op; without it the error is an [*strategy.Error] of kind
 // AssertionError.
-func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, output any, op ...strategy.ReduceOp) error {
+func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, output any,
+	op ...strategy.ReduceOp) error {
 	if err := strategy.RefuseTracing(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
 		return err
 	}
 	if rc, ok := ReplicaContextOf(ctx); ok {
 		if len(op) == 0 {
-			return fault.New(errkind.AssertionError, "step output "+name, "give one, or return the output and set it outside", "a replica's output needs a reduction")
+			return fault.New(errkind.AssertionError, "step output "+name,
+				"give one, or return the output and set it outside", "a replica's output needs a reduction")
 		}
 		_, err := rc.MergeCall(func(ctx context.Context, args ...any) (any, error) {
 			return nil, m.SetLastStepOutput(ctx, name, args[0], op...)
@@ -95,7 +97,8 @@ func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, 
 //
 // If the input ends early, the error is an [*strategy.Error] of kind OutOfRangeError that wraps
 // io.ErrUnexpectedEOF. The context is returned with this error, unless no step ran.
-func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.Context, m *MultiStepContext, inputs any) error,
+func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.Context, m *MultiStepContext,
+	inputs any) error,
 	it StepIterator, iterations int, initial map[string]any) (*MultiStepContext, error) {
 	s := e.strategy
 	if err := engine.Internal(s).CheckEager(ctx, "run steps", fault.InsteadOfRunning); err != nil {
@@ -104,7 +107,8 @@ func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.C
 	if iterations < 0 {
 		return nil, fault.New(errkind.ValueError, "run steps", "give a positive number", "%d iterations", iterations)
 	}
-	m := &MultiStepContext{strategy: s, outputs: maps.Clone(initial), reduceOps: map[string]*strategy.ReduceOp{}, others: map[string]any{}}
+	m := &MultiStepContext{strategy: s, outputs: maps.Clone(initial), reduceOps: map[string]*strategy.ReduceOp{},
+		others: map[string]any{}}
 	if m.outputs == nil {
 		m.outputs = map[string]any{}
 	}
@@ -112,7 +116,8 @@ func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.C
 	for i := range max(iterations, 1) {
 		inputs, err := it.Next(cross)
 		if errors.Is(err, io.EOF) {
-			err := fault.New(errkind.OutOfRangeError, "run steps", "repeat the dataset, or ask for fewer", "the input ended after %d of %d steps", i, max(iterations, 1))
+			err := fault.New(errkind.OutOfRangeError, "run steps", "repeat the dataset, or ask for fewer",
+				"the input ended after %d of %d steps", i, max(iterations, 1))
 			err.Err = io.ErrUnexpectedEOF
 			if i == 0 {
 				m = nil
@@ -122,7 +127,10 @@ func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.C
 		if err != nil {
 			return nil, err
 		}
-		if _, err := errkind.CatchPanic("strategy: run steps", func() (any, error) { return nil, fn(cross, m, inputs) }); err != nil {
+		if _, err := errkind.CatchPanic("strategy: run steps", func() (any, error) {
+			return nil,
+				fn(cross, m, inputs)
+		}); err != nil {
 			return nil, err
 		}
 	}

@@ -116,7 +116,8 @@ func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn Upda
 
 // updateAll returns the result of each component's function. In a merge call of a compiled step it
 // returns one result, of the function that represents all components.
-func (e *Extended) updateAll(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args []any) (results []any, in *MergeContext, err error) {
+func (e *Extended) updateAll(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args []any) (results []any,
+	in *MergeContext, err error) {
 	if v == nil {
 		return nil, nil, fault.New(errkind.AssertionError, "update", "give a variable of the strategy", "no variable")
 	}
@@ -145,7 +146,8 @@ func (e *Extended) updateAll(ctx context.Context, v *strategy.Variable, fn Updat
 // mirroredArgument returns an error for a leaf of an update's arguments that differs between the
 // replicas, if the components of v must stay equal.
 func mirroredArgument(op, where string, v *strategy.Variable, x any) error {
-	if v == nil || v.Aggregation() == strategy.AggregateNone || v.Synchronization() != strategy.OnWrite || v.Strategy().Semantics() == strategy.TensorFlowMirrored {
+	if v == nil || v.Aggregation() == strategy.AggregateNone || v.Synchronization() != strategy.OnWrite ||
+		v.Strategy().Semantics() == strategy.TensorFlowMirrored {
 		return nil
 	}
 	varies := false
@@ -166,14 +168,16 @@ func mirroredArgument(op, where string, v *strategy.Variable, x any) error {
 }
 
 // update runs fn once for each device, with the arguments' components in that order.
-func (e *Extended) update(ctx context.Context, v *strategy.Variable, devices []string, fn UpdateFunc, args []any) ([]any, error) {
+func (e *Extended) update(ctx context.Context, v *strategy.Variable, devices []string, fn UpdateFunc,
+	args []any) ([]any, error) {
 	s := e.strategy
 	nests, err := e.splitArguments(ctx, args)
 	if err != nil {
 		return nil, err
 	}
 	return e.runReplicas(ctx, len(devices), s.NumReplicasInSync(), func(c *coroutine, r int) (any, error) {
-		rc := &ReplicaContext{strategy: s, coroutine: c, replica: r, update: true, some: len(devices) < s.NumReplicasInSync()}
+		rc := &ReplicaContext{strategy: s, coroutine: c, replica: r, update: true,
+			some: len(devices) < s.NumReplicasInSync()}
 		rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Update: r, Code: &componentCode{rc}})
 		return fn(&UpdateContext{rc: rc, variable: v, device: devices[r]}, nests[r]...)
 	})

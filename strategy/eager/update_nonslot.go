@@ -94,14 +94,16 @@ func (e *Extended) checkNonSlot(ctx context.Context, op string, devices []string
 		all = e.WorkerDevices(ctx)
 	}
 	if len(devices) > len(all) {
-		return fault.New(errkind.ValueError, op, "use NonSlotDevices", "%d devices, where there are %d", len(devices), len(all))
+		return fault.New(errkind.ValueError, op, "use NonSlotDevices", "%d devices, where there are %d",
+			len(devices), len(all))
 	}
 	for _, d := range devices {
 		if slices.Contains(all, d) {
 			continue
 		}
 		if s.Semantics() != strategy.TensorFlowMirrored {
-			return fault.New(errkind.ValueError, op, "use NonSlotDevices", "%q: a non-slot update runs on the first host, %q, alone", d, all[0])
+			return fault.New(errkind.ValueError, op, "use NonSlotDevices",
+				"%q: a non-slot update runs on the first host, %q, alone", d, all[0])
 		}
 		return fault.New(errkind.ValueError, op, "use NonSlotDevices", "%q is no device of the strategy", d)
 	}
@@ -110,7 +112,8 @@ func (e *Extended) checkNonSlot(ctx context.Context, op string, devices []string
 
 // updateNonSlot returns the result of each run of fn. In a merge call of a compiled step it returns
 // one result, because a step has no host and the function builds graph for all devices.
-func (e *Extended) updateNonSlot(ctx context.Context, op string, devices []string, fn UpdateFunc, args []any) (results []any, in *MergeContext, err error) {
+func (e *Extended) updateNonSlot(ctx context.Context, op string, devices []string, fn UpdateFunc,
+	args []any) (results []any, in *MergeContext, err error) {
 	s := e.strategy
 	if in, err = e.merging(ctx, op); err == nil {
 		err = e.checkNonSlot(ctx, op, devices)
@@ -127,7 +130,8 @@ func (e *Extended) updateNonSlot(ctx context.Context, op string, devices []strin
 		results, err = e.update(ctx, nil, devices, fn, args)
 	default:
 		results, err = e.runReplicas(ctx, 1, 1, func(c *coroutine, _ int) (any, error) {
-			rc := &ReplicaContext{strategy: s, ctx: mode.With(ctx, mode.Cross(s)), coroutine: c, update: true, host: true}
+			rc := &ReplicaContext{strategy: s, ctx: mode.With(ctx, mode.Cross(s)), coroutine: c, update: true,
+				host: true}
 			return fn(&UpdateContext{rc: rc, device: e.NonSlotDevices()[0]}, args...)
 		})
 	}

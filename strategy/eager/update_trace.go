@@ -18,9 +18,11 @@ import (
 // one component, which represents all.
 
 // updateIn is [Extended.Update] in a merge call; v is nil for a non-slot update.
-func (e *Extended) updateIn(ctx context.Context, mc *MergeContext, op string, v *strategy.Variable, fn UpdateFunc, args []any) (any, error) {
+func (e *Extended) updateIn(ctx context.Context, mc *MergeContext, op string, v *strategy.Variable, fn UpdateFunc,
+	args []any) (any, error) {
 	s := e.strategy
-	rc := &ReplicaContext{strategy: s, ctx: ctx, update: true, host: v == nil && s.Semantics() != strategy.TensorFlowMirrored, tracing: mc}
+	rc := &ReplicaContext{strategy: s, ctx: ctx, update: true, host: v == nil &&
+		s.Semantics() != strategy.TensorFlowMirrored, tracing: mc}
 	if !rc.host {
 		rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Update: -1, Code: &componentCode{rc}})
 	}
@@ -86,10 +88,12 @@ func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable,
 	return m.node, nil
 }
 
-// requireOne panics in the trace of an update, which cannot return a different result for each component.
+// requireOne panics in the trace of an update, which cannot return a different result for each
+// component.
 func (rc *ReplicaContext) requireOne(op string) {
 	if rc.tracing != nil {
-		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called in an update of a compiled step, which is traced once for all components",
-			Hint: "write what is right for all of them, or use ReplicaContext.ReplicaIDInSyncGroup"})
+		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op,
+			Reason: "called in an update of a compiled step, which is traced once for all components",
+			Hint:   "write what is right for all of them, or use ReplicaContext.ReplicaIDInSyncGroup"})
 	}
 }

@@ -84,8 +84,9 @@ func (rc *ReplicaContext) AssignSub(v *strategy.Variable, x any) (any, error) {
 // components.
 func (rc *ReplicaContext) checkWrite(op string, v *strategy.Variable) error {
 	if rc.some {
-		return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called in an update of some of the devices, while a write is of all components",
-			Hint: "give the update all of NonSlotDevices, or write outside"}
+		return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op,
+			Reason: "called in an update of some of the devices, while a write is of all components",
+			Hint:   "give the update all of NonSlotDevices, or write outside"}
 	}
 	return engine.Internal(rc.strategy).CheckOwned(op, v)
 }
@@ -111,19 +112,22 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 		}
 		defer release()
 		aggregate := !rc.update && !whole
-		return rc.apply(fmt.Sprintf("replica_%s_%t", w.Name, aggregate), v, []strategy.Value{value}, func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			x := in[0]
-			if aggregate {
-				x = engine.Internal(c).AggregateWrite(op, v, x)
-			}
-			return []*graph.Node{engine.Internal(c).WriteVariable(op, v, x, w.Apply)}
-		})
+		return rc.apply(fmt.Sprintf("replica_%s_%t", w.Name, aggregate), v, []strategy.Value{value},
+			func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+				x := in[0]
+				if aggregate {
+					x = engine.Internal(c).AggregateWrite(op, v, x)
+				}
+				return []*graph.Node{engine.Internal(c).WriteVariable(op, v, x, w.Apply)}
+			})
 	})
 }
 
 // apply runs a write and returns the variable's new value by replica.
-func (rc *ReplicaContext) apply(name string, v *strategy.Variable, values []strategy.Value, step strategy.StepFunc) ([]any, error) {
-	results, err := engine.Internal(rc.strategy).RunBuiltin(rc.callerContext(), name, step, values, []*strategy.Variable{v}, rc.update && !componentsVary(v), v.Annotation())
+func (rc *ReplicaContext) apply(name string, v *strategy.Variable, values []strategy.Value,
+	step strategy.StepFunc) ([]any, error) {
+	results, err := engine.Internal(rc.strategy).RunBuiltin(rc.callerContext(), name, step, values,
+		[]*strategy.Variable{v}, rc.update && !componentsVary(v), v.Annotation())
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +149,8 @@ func (rc *ReplicaContext) perReplica(x strategy.Value) (strategy.Value, error) {
 // copyPerReplica returns a copy of a mirrored value with a component for each replica. The copy
 // still counts as mirrored.
 func (rc *ReplicaContext) copyPerReplica(m *strategy.Mirrored) (strategy.Value, error) {
-	results, err := engine.Internal(rc.strategy).RunBuiltin(rc.callerContext(), "per_replica", func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+	results, err := engine.Internal(rc.strategy).RunBuiltin(rc.callerContext(), "per_replica",
+		func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
 		[]strategy.Value{m}, nil, false, m.Annotation())
 	if err != nil {
 		return nil, err
@@ -156,7 +161,8 @@ func (rc *ReplicaContext) copyPerReplica(m *strategy.Mirrored) (strategy.Value, 
 
 // mergeWritten returns one value for the replicas' written values. whole reports that it is one host
 // value for all replicas, which aggregation does not change.
-func (rc *ReplicaContext) mergeWritten(op string, v *strategy.Variable, xs []any) (value strategy.Value, whole bool, release func(), err error) {
+func (rc *ReplicaContext) mergeWritten(op string, v *strategy.Variable, xs []any) (value strategy.Value, whole bool,
+	release func(), err error) {
 	s := rc.strategy
 	converted := make([]any, len(xs))
 	_, all := commonValue(xs)
@@ -191,7 +197,8 @@ func (rc *ReplicaContext) mergeWritten(op string, v *strategy.Variable, xs []any
 			shape = fmt.Sprint(ragged)
 		}
 		release()
-		return nil, false, nil, fault.New(errkind.ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", shape, v.Shape())
+		return nil, false, nil, fault.New(errkind.ValueError, op, "give a value of its shape and dtype",
+			"a value of shape %s for a variable of shape %s", shape, v.Shape())
 	}
 	return value, whole, release, nil
 }
@@ -207,7 +214,8 @@ func hostObject(x any) (any, bool) {
 
 // merge returns one value for the replicas' written values. In an update, the values for a mirrored
 // variable must be equal.
-func (rc *ReplicaContext) merge(op string, v *strategy.Variable, xs []any) (_ strategy.Value, release func(), err error) {
+func (rc *ReplicaContext) merge(op string, v *strategy.Variable, xs []any) (_ strategy.Value, release func(),
+	err error) {
 	if rc.update && !componentsVary(v) {
 		if xs, err = rc.mirrorEqual(op, xs); err != nil {
 			return nil, nil, err
@@ -312,12 +320,14 @@ func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions
 		initial = nil
 		if rc.replica == 0 {
 			var err error
-			if initial, err = errkind.CatchPanic("strategy: the initial value of variable "+opts.Name, func() (any, error) { return f(), nil }); err != nil {
+			if initial, err = errkind.CatchPanic("strategy: the initial value of variable "+opts.Name,
+				func() (any, error) { return f(), nil }); err != nil {
 				return nil, err
 			}
 		}
 	}
-	options := fmt.Sprintf("%v %v %v %v %v", opts.Trainable == nil || *opts.Trainable, opts.Synchronization, opts.Aggregation, opts.Annotation, opts.LocalWrites)
+	options := fmt.Sprintf("%v %v %v %v %v", opts.Trainable == nil || *opts.Trainable, opts.Synchronization,
+		opts.Aggregation, opts.Annotation, opts.LocalWrites)
 	subject := [2]any{options, opts.ColocateWith}
 	v, err := rc.join("NewVariable "+opts.Name, subject, initial, func(all []any) ([]any, error) {
 		first, release, err := rc.firstOf(all)
@@ -349,7 +359,8 @@ func (rc *ReplicaContext) firstOf(all []any) (first any, release func(), err err
 	var mine *tensors.Tensor
 	if x, ok := all[0].(*remoteLeaf); ok {
 		if shape = x.shape; !shape.Ok() {
-			return nil, nil, fault.New(errkind.TypeError, "NewVariable", "pass a tensor or a number", "the initial value of replica 0 is not a tensor")
+			return nil, nil, fault.New(errkind.TypeError, "NewVariable", "pass a tensor or a number",
+				"the initial value of replica 0 is not a tensor")
 		}
 	} else {
 		leaves, err := describe("NewVariable", all[0])
@@ -368,7 +379,8 @@ func (rc *ReplicaContext) firstOf(all []any) (first any, release func(), err err
 	if mine != nil {
 		values[0] = mine
 	}
-	v, err := engine.Internal(s).NewPerReplica(rc.callerContext(), values, slices.Repeat([]shapes.Shape{shape}, len(all)), logical.Annotation{})
+	v, err := engine.Internal(s).NewPerReplica(rc.callerContext(), values, slices.Repeat([]shapes.Shape{shape},
+		len(all)), logical.Annotation{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -153,7 +153,8 @@ func (f *Function) functionFor(args []any) (flat *strategy.Function, paths []str
 		}
 	}
 	if !equalNests(template, template) {
-		return nil, nil, nil, fault.New(errkind.ValueError, f.opts.Name, "give a NaN as a tensor", "a static value is not equal to itself")
+		return nil, nil, nil, fault.New(errkind.ValueError, f.opts.Name, "give a NaN as a tensor",
+			"a static value is not equal to itself")
 	}
 	var step strategy.StepFunc
 	if f.step != nil {
@@ -231,19 +232,22 @@ func (f *Function) flatStep(template []any) strategy.StepFunc {
 			panic(err)
 		}
 		var nodes []*graph.Node
-		structure, err := nesting.MapAt(f.opts.Name, "result", f.step(rc, args.([]any)), func(path string, x any) (any, error) {
-			node, ok := x.(*graph.Node)
-			switch {
-			case !ok:
-				return x, f.isResult(path, x)
-			case node == nil:
-				return nil, fault.New(errkind.TypeError, f.opts.Name, "return a node, or nil of no type", "%s is a nil node", path)
-			case node.Graph() != rc.Graph():
-				return nil, fault.New(errkind.TypeError, f.opts.Name, "return nodes of this trace", "%s is a node of another graph", path)
-			}
-			nodes = append(nodes, node)
-			return (*strategy.PerReplica)(nil), nil
-		})
+		structure, err := nesting.MapAt(f.opts.Name, "result", f.step(rc, args.([]any)),
+			func(path string, x any) (any, error) {
+				node, ok := x.(*graph.Node)
+				switch {
+				case !ok:
+					return x, f.isResult(path, x)
+				case node == nil:
+					return nil, fault.New(errkind.TypeError, f.opts.Name, "return a node, or nil of no type",
+						"%s is a nil node", path)
+				case node.Graph() != rc.Graph():
+					return nil, fault.New(errkind.TypeError, f.opts.Name, "return nodes of this trace",
+						"%s is a node of another graph", path)
+				}
+				nodes = append(nodes, node)
+				return (*strategy.PerReplica)(nil), nil
+			})
 		if err != nil {
 			panic(err)
 		}
@@ -256,7 +260,8 @@ func (f *Function) flatStep(template []any) strategy.StepFunc {
 func (f *Function) isResult(path string, x any) error {
 	switch x.(type) {
 	case strategy.Value, componentLeaf:
-		return fault.New(errkind.TypeError, f.opts.Name, "pass it as an argument and return its node", "%s is a %T, which is no result of the step", path, x)
+		return fault.New(errkind.TypeError, f.opts.Name, "pass it as an argument and return its node",
+			"%s is a %T, which is no result of the step", path, x)
 	}
 	v, pointsToNest := reflect.ValueOf(x), false
 	if v.Kind() == reflect.Pointer { // the target may be in use elsewhere, so only its type is checked
@@ -264,7 +269,8 @@ func (f *Function) isResult(path string, x any) error {
 		pointsToNest = nesting.Is(v.Type())
 	}
 	if pointsToNest || containsType(v, 0, func(t reflect.Type) bool { return t == reflect.TypeFor[*graph.Node]() }) {
-		return fault.New(errkind.TypeError, f.opts.Name, anyMembers, "%s is a %T: it is no nest, and may have nodes in it", path, x)
+		return fault.New(errkind.TypeError, f.opts.Name, anyMembers,
+			"%s is a %T: it is no nest, and may have nodes in it", path, x)
 	}
 	return nil
 }

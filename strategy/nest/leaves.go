@@ -37,10 +37,12 @@ func classifyLeaf(s *strategy.TPUStrategy, x any) (static any, isTensor bool, wr
 	case *strategy.Variable:
 		return x, false, nil
 	case *graph.Node:
-		return nil, false, &strategy.ArgumentError{Reason: "a node of a graph", Hint: "give a value or a host tensor; a step has nodes of its own"}
+		return nil, false, &strategy.ArgumentError{Reason: "a node of a graph",
+			Hint: "give a value or a host tensor; a step has nodes of its own"}
 	case *strategy.Objects:
 		if x == nil || x.Len() != s.NumReplicasInSync() {
-			return nil, false, &strategy.ArgumentError{Reason: "not an object for each replica", Hint: fmt.Sprintf("give %d", s.NumReplicasInSync())}
+			return nil, false, &strategy.ArgumentError{Reason: "not an object for each replica",
+				Hint: fmt.Sprintf("give %d", s.NumReplicasInSync())}
 		}
 		for r := 1; r < x.Len(); r++ {
 			if !nesting.Same(x.At(r), x.At(0)) {
@@ -80,9 +82,11 @@ func staticLeaf(x any) *strategy.ArgumentError {
 	case !v.Comparable():
 		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T, which is no tensor, no nest, and cannot be compared", x), Hint: anyMembers}
 	case v.Kind() == reflect.Pointer && nesting.Is(v.Type().Elem()):
-		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T, which would be compared as a pointer", x), Hint: "give the nest itself"}
+		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T, which would be compared as a pointer", x),
+			Hint: "give the nest itself"}
 	case containsType(v, 0, isTensorObject):
-		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T: it is no nest, and it has tensors in it", x), Hint: anyMembers}
+		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T: it is no nest, and it has tensors in it", x),
+			Hint: anyMembers}
 	}
 	return nil
 }

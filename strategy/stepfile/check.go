@@ -39,7 +39,8 @@ func (h header) checkShape(mesh, replica sharding.Mesh, p spmd.ShardedTensor) er
 	}
 	if d := p.ReplicaShard.Dim; p.ReplicaShard.IsSharded() {
 		if global[d] != p.ReplicaShard.ShardSize(len(h.IDs)) {
-			return fmt.Errorf("tensor %q is %v in a replica, and %s over %d", p.Name, p.LocalDims, p.ReplicaShard, len(h.IDs))
+			return fmt.Errorf("tensor %q is %v in a replica, and %s over %d", p.Name, p.LocalDims, p.ReplicaShard,
+				len(h.IDs))
 		}
 		global[d] *= len(h.IDs)
 	}
@@ -47,7 +48,8 @@ func (h header) checkShape(mesh, replica sharding.Mesh, p spmd.ShardedTensor) er
 		global = append([]int{h.Steps}, global...)
 	}
 	if !slices.Equal(global, p.GlobalDims) {
-		return fmt.Errorf("tensor %q is %v in a replica and %v in all, not %v", p.Name, p.LocalDims, p.GlobalDims, global)
+		return fmt.Errorf("tensor %q is %v in a replica and %v in all, not %v", p.Name, p.LocalDims, p.GlobalDims,
+			global)
 	}
 	shard, err := sharding.ShardShape(mesh, p.Spec, p.GlobalDims)
 	if err != nil {
@@ -131,14 +133,17 @@ func (h header) check(m *spmd.Module) error {
 	}
 	own := len(h.Results) - len(h.Updates)
 	for k, at := range h.Updates {
-		if at < 0 || at >= len(h.Arguments) || !h.Arguments[at].Variable || !h.Arguments[at].Donated || h.Arguments[at].Result != own+k {
+		if at < 0 || at >= len(h.Arguments) || !h.Arguments[at].Variable || !h.Arguments[at].Donated ||
+			h.Arguments[at].Result != own+k {
 			return fmt.Errorf("the update of argument %d", at)
 		}
 	}
 	loop := false
 	for i, t := range h.Arguments {
-		replicated := !t.PerReplica && !t.PerStep && t.Over == nil && m.Arguments[i].Annotation.Kind() == logical.KindNone
-		if t.Constant && (!t.Variable || t.Distributed != nil || t.Donated || t.Ragged || !replicated || m.Arguments[i].DType.IsPacked()) {
+		replicated := !t.PerReplica && !t.PerStep && t.Over == nil &&
+			m.Arguments[i].Annotation.Kind() == logical.KindNone
+		if t.Constant && (!t.Variable || t.Distributed != nil || t.Donated || t.Ragged || !replicated ||
+			m.Arguments[i].DType.IsPacked()) {
 			return fmt.Errorf("tensor %q is a constant and not only that", t.Name)
 		}
 		if t.Distributed != nil {
@@ -180,7 +185,8 @@ func (h header) constants(m *spmd.Module, part []byte) (code []byte, constants [
 			elements *= d
 		}
 		if elements == 0 || a.DType.Size() == 0 || elements > len(rest)/a.DType.Size() {
-			return nil, nil, fmt.Errorf("tensor %q of %s%v has %d bytes in the file", a.Name, a.DType, a.LocalDims, len(rest))
+			return nil, nil, fmt.Errorf("tensor %q of %s%v has %d bytes in the file", a.Name, a.DType, a.LocalDims,
+				len(rest))
 		}
 		size := elements * a.DType.Size()
 		constants[i], rest = rest[:size], rest[size:]

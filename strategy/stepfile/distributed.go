@@ -15,7 +15,8 @@ import (
 )
 
 // describeVariable describes the properties of a variable on which a compiled step depends.
-func describeVariable(shape shapes.Shape, sync strategy.VariableSynchronization, aggregation strategy.VariableAggregation, a logical.Annotation, localWrites bool) string {
+func describeVariable(shape shapes.Shape, sync strategy.VariableSynchronization,
+	aggregation strategy.VariableAggregation, a logical.Annotation, localWrites bool) string {
 	text := fmt.Sprintf("%s%v, %s, %s, laid out as %s", shape.DType, shape.Dimensions, sync, aggregation, a)
 	if localWrites {
 		text += ", with local writes"
@@ -26,13 +27,15 @@ func describeVariable(shape shapes.Shape, sync strategy.VariableSynchronization,
 // findDistributed returns the step's distributed variables by argument, nil for other arguments.
 // Variables in given replace the strategy's variables of the same names. The error lists every
 // variable that does not fit.
-func findDistributed(s *strategy.TPUStrategy, step *saved.Step, given map[string]*strategy.Variable) ([]*strategy.Variable, error) {
+func findDistributed(s *strategy.TPUStrategy, step *saved.Step,
+	given map[string]*strategy.Variable) ([]*strategy.Variable, error) {
 	found := make([]*strategy.Variable, len(step.Arguments))
 	unused := maps.Clone(given)
 	names := map[*strategy.Variable]string{}
 	var errs []error
 	misfit := func(name string, cause error, hint, format string, args ...any) {
-		errs = append(errs, newError(saved.Misfit{Problem: saved.BadVariable, Variable: name, Detail: fmt.Sprintf(format, args...), Hint: hint, Err: cause}))
+		errs = append(errs, newError(saved.Misfit{Problem: saved.BadVariable, Variable: name,
+			Detail: fmt.Sprintf(format, args...), Hint: hint, Err: cause}))
 	}
 	const another = "give another variable in stepfile.Options.Variables"
 	for i, a := range step.Module.Arguments {
@@ -48,9 +51,11 @@ func findDistributed(s *strategy.TPUStrategy, step *saved.Step, given map[string
 			if len(all) != 1 {
 				problem, hint := "there is none of this name in the strategy", "make it with NewVariable"
 				if len(all) > 1 {
-					problem, hint = fmt.Sprintf("%d variables of the strategy have this name", len(all)), "close the others"
+					problem, hint = fmt.Sprintf("%d variables of the strategy have this name", len(all)),
+						"close the others"
 				}
-				misfit(a.Name, nil, hint+", or give one in stepfile.Options.Variables", "%s; the step has %s", problem, want)
+				misfit(a.Name, nil, hint+", or give one in stepfile.Options.Variables", "%s; the step has %s",
+					problem, want)
 				continue
 			}
 			v = all[0]
@@ -65,7 +70,8 @@ func findDistributed(s *strategy.TPUStrategy, step *saved.Step, given map[string
 		case v.Strategy() != s:
 			misfit(a.Name, unfit, "", "")
 		case is != want:
-			misfit(a.Name, nil, "make it as it was when the step was saved", "it is %s here, and %s in the step", is, want)
+			misfit(a.Name, nil, "make it as it was when the step was saved", "it is %s here, and %s in the step",
+				is, want)
 		case twice:
 			misfit(a.Name, nil, another, "it is given for %q already, and the step has two", other)
 		case unfit != nil:

@@ -42,13 +42,14 @@ const (
 
 // reasons has, for each reason, a phrase and the default hint.
 var reasons = map[Reason]struct{ text, hint string }{
-	NotAFile:    {"it is no step file", "give a file that Save wrote"},
-	Damaged:     {"it is damaged", "copy the file again, or save the step again"},
-	Version:     {"it has another version", "save the step again with this version of the module"},
-	Plugin:      {"it was compiled by another plugin", "compile and save the step with the plugin that runs it"},
-	Devices:     {"it was compiled for other devices", "compile and save the step for these devices"},
-	Topology:    {"it was compiled for another topology", "compile and save the step for this topology"},
-	Assignment:  {"it was compiled for another device assignment", "give the strategy the options that the step was compiled with"},
+	NotAFile: {"it is no step file", "give a file that Save wrote"},
+	Damaged:  {"it is damaged", "copy the file again, or save the step again"},
+	Version:  {"it has another version", "save the step again with this version of the module"},
+	Plugin:   {"it was compiled by another plugin", "compile and save the step with the plugin that runs it"},
+	Devices:  {"it was compiled for other devices", "compile and save the step for these devices"},
+	Topology: {"it was compiled for another topology", "compile and save the step for this topology"},
+	Assignment: {"it was compiled for another device assignment",
+		"give the strategy the options that the step was compiled with"},
 	Axes:        {"it was compiled for other logical axes", "give the strategy the LogicalAxes that the step was compiled with"},
 	Variable:    {"its variables do not fit", ""},
 	Unsupported: {"it cannot be saved", ""},
@@ -99,7 +100,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // problems maps the strategy's problems to reasons.
 var problems = map[saved.Problem]Reason{
-	saved.Damaged: Damaged, saved.BadVariable: Variable, saved.Unsupported: Unsupported, saved.OtherArguments: Arguments,
+	saved.Damaged: Damaged, saved.BadVariable: Variable, saved.Unsupported: Unsupported,
+	saved.OtherArguments: Arguments,
 }
 
 // newError converts a problem that the strategy found to an error.

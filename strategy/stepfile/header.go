@@ -140,7 +140,8 @@ func (a annotation) decode() (logical.Annotation, error) {
 func encodeTensor(p spmd.ShardedTensor) tensor {
 	t := tensor{
 		Name: p.Name, DType: p.DType.String(), Local: p.LocalDims, Global: p.GlobalDims, Shard: p.ShardDims,
-		Spec: p.Spec.ShardyText("mesh"), PerReplica: p.PerReplica, PerStep: p.PerStep, Annotation: encodeAnnotation(p.Annotation), Donated: p.Donated, Result: p.Result,
+		Spec: p.Spec.ShardyText("mesh"), PerReplica: p.PerReplica, PerStep: p.PerStep,
+		Annotation: encodeAnnotation(p.Annotation), Donated: p.Donated, Result: p.Result,
 		Constant: p.IsConstant,
 	}
 	if p.ReplicaShard.IsSharded() {
@@ -152,7 +153,8 @@ func encodeTensor(p spmd.ShardedTensor) tensor {
 // decode converts the argument or result from its JSON form.
 func (t tensor) decode() (p spmd.ShardedTensor, err error) {
 	p.Name, p.LocalDims, p.GlobalDims, p.ShardDims = t.Name, t.Local, t.Global, t.Shard
-	p.PerReplica, p.PerStep, p.Donated, p.Result, p.IsConstant = t.PerReplica, t.PerStep, t.Donated, t.Result, t.Constant
+	p.PerReplica, p.PerStep, p.Donated, p.Result, p.IsConstant = t.PerReplica, t.PerStep, t.Donated, t.Result,
+		t.Constant
 	if t.Over != nil {
 		p.ReplicaShard = spmd.ReplicaShard(*t.Over)
 		if p.ReplicaShard.Size < 1 || p.ReplicaShard.Dim < 0 || p.ReplicaShard.Dim >= len(p.LocalDims) || p.PerReplica {
@@ -174,8 +176,10 @@ func (t tensor) decode() (p spmd.ShardedTensor, err error) {
 func newHeader(s *saved.Step) header {
 	padding := strategy.Padding(s.Padding)
 	h := header{
-		Version: version, Step: s.Name, target: target(s.Target), Axes: s.Module.Mesh.Axes(), Updates: s.Updates, Steps: s.Steps,
-		SplitBatch: s.SplitBatch, LocalBatch: s.LocalBatch, PadRagged: padding == strategy.MaskPadding, Keep: padding == strategy.KeepPadding, Training: s.Training, Mirrored: s.Mirrored,
+		Version: version, Step: s.Name, target: target(s.Target), Axes: s.Module.Mesh.Axes(), Updates: s.Updates,
+		Steps:      s.Steps,
+		SplitBatch: s.SplitBatch, LocalBatch: s.LocalBatch, PadRagged: padding == strategy.MaskPadding,
+		Keep: padding == strategy.KeepPadding, Training: s.Training, Mirrored: s.Mirrored,
 		NonFinite: s.Guard.Mode, Gradients: s.Guard.Gradients, Metrics: encodeMetrics(s.Metrics),
 	}
 	if s.Module.Partitions == 1 {
@@ -225,15 +229,17 @@ func (h header) step(text, code []byte) (*saved.Step, error) {
 	}
 	s := &saved.Step{
 		Name: h.Step, Module: m, Code: code, Updates: h.Updates, Steps: h.Steps, Target: saved.Target(h.target),
-		SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, Padding: int(h.padding()), Training: h.Training, Mirrored: h.Mirrored,
-		Guard: saved.Guard{Mode: h.NonFinite, Gradients: h.Gradients},
+		SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, Padding: int(h.padding()), Training: h.Training,
+		Mirrored: h.Mirrored,
+		Guard:    saved.Guard{Mode: h.NonFinite, Gradients: h.Gradients},
 	}
 	if s.Metrics, err = h.Metrics.decode(m); err != nil {
 		return nil, err
 	}
 	for i, t := range h.Arguments {
 		argument := saved.Argument{
-			Variable: t.Variable, Constant: constants[i], Ragged: t.Ragged, Sizes: t.Sizes, Fresh: h.counts(m.Arguments[i])}
+			Variable: t.Variable, Constant: constants[i], Ragged: t.Ragged, Sizes: t.Sizes,
+			Fresh: h.counts(m.Arguments[i])}
 		if t.Distributed != nil {
 			if argument.Distributed, err = t.Distributed.decode(m.Arguments[i]); err != nil {
 				return nil, err
@@ -268,7 +274,8 @@ func (h header) padding() strategy.Padding {
 // counts reports whether an argument is the variable with the counts of non-finite steps. A
 // checkpoint of steps that did not count has no such variable.
 func (h header) counts(a spmd.ShardedTensor) bool {
-	return h.NonFinite != 0 && a.Name == saved.Counter(h.Step) && a.DType == dtypes.Int64 && len(a.LocalDims) == 1 && a.LocalDims[0] <= maxCounts
+	return h.NonFinite != 0 && a.Name == saved.Counter(h.Step) && a.DType == dtypes.Int64 &&
+		len(a.LocalDims) == 1 && a.LocalDims[0] <= maxCounts
 }
 
 // maxCounts is the maximum number of elements of the variable with the counts.
@@ -300,7 +307,9 @@ func (d *variable) decode(a spmd.ShardedTensor) (*saved.Variable, error) {
 		}
 	}
 	if perReplica := synchronization == strategy.OnRead || d.LocalWrites; perReplica != a.PerReplica {
-		return nil, fmt.Errorf("tensor %q: a %s variable with per-replica storage %t", a.Name, synchronization, a.PerReplica)
+		return nil, fmt.Errorf("tensor %q: a %s variable with per-replica storage %t", a.Name, synchronization,
+			a.PerReplica)
 	}
-	return &saved.Variable{Synchronization: int(synchronization), Aggregation: int(aggregation), LocalWrites: d.LocalWrites}, nil
+	return &saved.Variable{Synchronization: int(synchronization), Aggregation: int(aggregation),
+		LocalWrites: d.LocalWrites}, nil
 }

@@ -48,14 +48,16 @@ type Options struct {
 // that its parts are consistent and within limits. Errors are [*Error], joined for all distributed
 // variables that do not match, [*strategy.OptionError] for a rule of strategy.Options.Variables
 // that matches no variable, [strategy.ErrAheadOfTime], and *pjrt.Error.
-func Load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts ...Options) (*strategy.Function, error) {
+func Load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store,
+	opts ...Options) (*strategy.Function, error) {
 	f, _, err := load(ctx, s, r, store, opts)
 	return f, err
 }
 
 // LoadTrain is like [Load], for a step of train.New. [train.Step.RunSteps] runs a step that was
 // saved as a loop.
-func LoadTrain(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts ...Options) (*train.Step, error) {
+func LoadTrain(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store,
+	opts ...Options) (*train.Step, error) {
 	f, step, err := load(ctx, s, r, store, opts)
 	if err != nil {
 		return nil, err
@@ -67,7 +69,8 @@ func LoadTrain(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store 
 }
 
 // LoadEvaluation is like [Load], for a step of train.NewEvaluation.
-func LoadEvaluation(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts ...Options) (*train.Evaluation, error) {
+func LoadEvaluation(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store,
+	opts ...Options) (*train.Evaluation, error) {
 	f, step, err := load(ctx, s, r, store, opts)
 	if err != nil {
 		return nil, err
@@ -81,17 +84,20 @@ func LoadEvaluation(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, s
 // trains reports whether a step is a training step of package train.
 func trains(step *saved.Step) bool { return step.Trains() && step.SplitBatch }
 
-func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts []Options) (*strategy.Function, *saved.Step, error) {
+func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store,
+	opts []Options) (*strategy.Function, *saved.Step, error) {
 	if s == nil || r == nil {
-		return nil, nil, &errkind.Fault{Op: "stepfile: load", Reason: "the strategy or the reader is nil", Class: errkind.ValueError,
-			Hint: "give a strategy of strategy.New and the opened file"}
+		return nil, nil, &errkind.Fault{Op: "stepfile: load", Reason: "the strategy or the reader is nil",
+			Class: errkind.ValueError,
+			Hint:  "give a strategy of strategy.New and the opened file"}
 	}
 	m := engine.Internal(s)
 	if err := m.CheckUsable(ctx, "loading a step"); err != nil {
 		return nil, nil, err
 	}
 	if len(opts) > 1 {
-		return nil, nil, &errkind.Fault{Op: "stepfile: load", Reason: fmt.Sprintf("%d options", len(opts)), Hint: "give one", Class: errkind.ValueError}
+		return nil, nil, &errkind.Fault{Op: "stepfile: load", Reason: fmt.Sprintf("%d options", len(opts)),
+			Hint: "give one", Class: errkind.ValueError}
 	}
 	o := append(slices.Clone(opts), Options{})[0]
 	h, text, code, err := decode(r, o.SHA256)
@@ -110,7 +116,8 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 		return nil, nil, &Error{Reason: Damaged, Err: err}
 	}
 	if axes := s.LogicalMesh(); !axes.Equal(step.Module.LogicalMesh) && namesAxes(step) {
-		return nil, nil, &Error{Reason: Axes, Detail: fmt.Sprintf("%s, and the strategy has %s", step.Module.LogicalMesh, axes)}
+		return nil, nil, &Error{Reason: Axes, Detail: fmt.Sprintf("%s, and the strategy has %s",
+			step.Module.LogicalMesh, axes)}
 	}
 	variables, state, err := findMetricState(s, step, o.Variables)
 	if err != nil {
@@ -154,7 +161,8 @@ func (h header) checkTarget(here saved.Target) error {
 	case h.Devices != here.Devices:
 		return &Error{Reason: Devices, Detail: fmt.Sprintf("%q, and here are %q", h.Devices, here.Devices)}
 	case h.Mesh != here.Mesh:
-		return &Error{Reason: Topology, Detail: fmt.Sprintf("%s with mesh %v, and here is %s with mesh %v", h.Topology, h.Mesh, here.Topology, here.Mesh)}
+		return &Error{Reason: Topology, Detail: fmt.Sprintf("%s with mesh %v, and here is %s with mesh %v",
+			h.Topology, h.Mesh, here.Topology, here.Mesh)}
 	case !slices.EqualFunc(h.IDs, here.IDs, slices.Equal):
 		return &Error{Reason: Assignment, Detail: fmt.Sprintf("%d replicas on devices %s, and here are %d on %s",
 			len(h.IDs), formatIDs(h.IDs), len(here.IDs), formatIDs(here.IDs))}

@@ -49,18 +49,21 @@ func (m *metrics) decode(of *spmd.Module) (s saved.Metrics, err error) {
 		s.Forms = append(s.Forms, int(form))
 	}
 	state := func(a spmd.ShardedTensor) bool {
-		return a.Name == m.State && a.DType == dtypes.Float64 && slices.Equal(a.LocalDims, []int{len(m.Names), 2}) && a.PerReplica
+		return a.Name == m.State && a.DType == dtypes.Float64 && slices.Equal(a.LocalDims,
+			[]int{len(m.Names), 2}) && a.PerReplica
 	}
 	if !s.Is() || len(s.Forms) > len(s.Names) || !slices.ContainsFunc(of.Arguments, state) {
-		return s, fmt.Errorf("%d metrics of %d forms in %q, which does not hold them", len(s.Names), len(s.Forms), m.State)
+		return s, fmt.Errorf("%d metrics of %d forms in %q, which does not hold them", len(s.Names), len(s.Forms),
+			m.State)
 	}
 	return s, nil
 }
 
-// findMetricState returns the distributed variables with which a step is loaded, including the state of its
-// metrics, and this state. The state is the given one, or else the strategy's variable of its name,
-// or else a new one. It is nil without metrics.
-func findMetricState(s *strategy.TPUStrategy, step *saved.Step, given map[string]*strategy.Variable) (map[string]*strategy.Variable, *strategy.Variable, error) {
+// findMetricState returns the distributed variables with which a step is loaded, including the
+// state of its metrics, and this state. The state is the given one, or else the strategy's variable
+// of its name, or else a new one. It is nil without metrics.
+func findMetricState(s *strategy.TPUStrategy, step *saved.Step,
+	given map[string]*strategy.Variable) (map[string]*strategy.Variable, *strategy.Variable, error) {
 	m := step.Metrics
 	if !m.Is() {
 		return given, nil, nil

@@ -27,7 +27,8 @@ func Save(ctx context.Context, w io.Writer, compiled *strategy.CompiledStep) err
 		return err
 	}
 	if compiled == nil {
-		return &Error{Reason: Unsupported, Detail: "there is no compiled step: it is nil", Hint: "give the result of Compiled"}
+		return &Error{Reason: Unsupported, Detail: "there is no compiled step: it is nil",
+			Hint: "give the result of Compiled"}
 	}
 	step, err := engine.Internal(compiled).SavedStep(ctx, newError)
 	if err != nil {

@@ -53,7 +53,8 @@ func (o *Options) average(p *pass) {
 			if now.DType().IsHalfPrecision() {
 				now = graph.ConvertDType(now, dtypes.Float32)
 			}
-			of := store.VariableWithShape(averagePath(o.Name, v.Path()), shapes.Make(now.DType(), v.Shape().Dimensions...), initializer.Zero).SetTrainable(false)
+			of := store.VariableWithShape(averagePath(o.Name, v.Path()),
+				shapes.Make(now.DType(), v.Shape().Dimensions...), initializer.Zero).SetTrainable(false)
 			was := of.NodeValue(g)
 			of.SetNodeValue(graph.Add(was, graph.Mul(graph.Sub(now, was), graph.ConvertDType(rest, now.DType()))))
 		}
@@ -151,15 +152,18 @@ func (t *Step) SwapAverages(ctx context.Context) error {
 	if err := strategy.RefuseTracing(ctx, "SwapAverages", fault.InsteadOfRunning); err != nil {
 		return err
 	}
-	if t.swap == nil || engine.Internal(t.function).SavedStep() != nil && t.Store().GetVariable(averageCountPath(t.name)) == nil {
-		return &errkind.Fault{Op: "train: " + t.name, Reason: "it keeps no averages of variables", Hint: "set Options.Average, such as to 0.999",
+	if t.swap == nil || engine.Internal(t.function).SavedStep() != nil &&
+		t.Store().GetVariable(averageCountPath(t.name)) == nil {
+		return &errkind.Fault{Op: "train: " + t.name, Reason: "it keeps no averages of variables",
+			Hint:  "set Options.Average, such as to 0.999",
 			Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
 	_, err := t.swap().Run(ctx)
 	return err
 }
 
-// newSwapFunction returns a function that creates the function of [Step.SwapAverages] at the first call.
+// newSwapFunction returns a function that creates the function of [Step.SwapAverages] at the first
+// call.
 func newSwapFunction(s *strategy.TPUStrategy, store *model.Store, step string) func() *strategy.Function {
 	swap := func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		all, count := findAverages(rc, step)

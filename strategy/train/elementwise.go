@@ -27,7 +27,8 @@ const maxShardTraces = 4
 // provenShardUpdates returns the shards of the variables that the optimizer may update on shards, by
 // path. If the optimizer panics in a trace, it runs on global tensors. global is the graph of the
 // update with global tensors.
-func (t *trainer) provenShardUpdates(gradients []*graph.Node, finite bool, update optimizerUpdate) (over map[string]spmd.ReplicaShard, global *graph.Graph) {
+func (t *trainer) provenShardUpdates(gradients []*graph.Node, finite bool,
+	update optimizerUpdate) (over map[string]spmd.ReplicaShard, global *graph.Graph) {
 	varying := t.varyingVariables()
 	over = map[string]spmd.ReplicaShard{}
 	for _, v := range t.variables() {
@@ -56,7 +57,8 @@ func (t *trainer) provenShardUpdates(gradients []*graph.Node, finite bool, updat
 // traceUpdate traces an update of the variables of a store in a separate graph. Gradients of
 // variables in over have the shape of a shard. It reports false if the optimizer panics, for example
 // because it uses nodes of the step's graph.
-func (t *trainer) traceUpdate(store *model.Store, gradients []*graph.Node, over map[string]spmd.ReplicaShard, update optimizerUpdate) (g *graph.Graph, ok bool) {
+func (t *trainer) traceUpdate(store *model.Store, gradients []*graph.Node, over map[string]spmd.ReplicaShard,
+	update optimizerUpdate) (g *graph.Graph, ok bool) {
 	defer func() {
 		if recover() != nil {
 			ok = false
@@ -123,7 +125,8 @@ func (s *shardStore) findUnproven(global, local *graph.Graph, finite bool, varyi
 		leaves[path], owners[path] = spmd.ShardedParameter{ReplicaShard: x.over}, path
 	}
 	for i, v := range s.variables() {
-		leaves[gradientName(i)], owners[gradientName(i)] = spmd.ShardedParameter{ReplicaShard: of[v.Path()], Finite: finite}, v.Path()
+		leaves[gradientName(i)], owners[gradientName(i)] = spmd.ShardedParameter{ReplicaShard: of[v.Path()],
+			Finite: finite}, v.Path()
 	}
 	proof, err := spmd.NewShardProof(global, local, leaves)
 	if err != nil {

@@ -37,7 +37,8 @@ type Evaluation struct {
 // Metrics configure the evaluation. All other options must be unset. Name defaults to "evaluation",
 // and Metrics to [MeanLoss]. Errors are those of [New].
 func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Options) (*Evaluation, error) {
-	if err := cmp.Or(checkArguments(s, store, loss, o.Arguments), o.checkEvaluationOptions(), o.Precision.Validate(), checkMetrics(o.Metrics, nil)); err != nil {
+	if err := cmp.Or(checkArguments(s, store, loss, o.Arguments), o.checkEvaluationOptions(),
+		o.Precision.Validate(), checkMetrics(o.Metrics, nil)); err != nil {
 		return nil, err
 	}
 	if o.Name == "" {
@@ -72,8 +73,10 @@ func (o *Options) checkEvaluationOptions() error {
 		name string
 		set  bool
 	}{
-		{"NonFinite", o.NonFinite != Apply}, {"ClipNorm", o.ClipNorm != 0}, {"Norms", o.Norms}, {"UpdateNorm", o.UpdateNorm},
-		{"LearningRate", o.LearningRate.Is()}, {"Accumulate", o.Accumulate != 0}, {"Freeze", o.Freeze != nil}, {"FreezeIf", o.FreezeIf != nil},
+		{"NonFinite", o.NonFinite != Apply}, {"ClipNorm", o.ClipNorm != 0}, {"Norms", o.Norms},
+		{"UpdateNorm", o.UpdateNorm},
+		{"LearningRate", o.LearningRate.Is()}, {"Accumulate", o.Accumulate != 0}, {"Freeze", o.Freeze != nil},
+		{"FreezeIf", o.FreezeIf != nil},
 		{"Average", o.Average != 0}, {"AverageWarmUp", o.AverageWarmUp},
 	} {
 		if only.set {
@@ -89,7 +92,8 @@ func EvaluationOf(f *strategy.Function) (*Evaluation, error) {
 	from, metrics := engine.Internal(f).SavedStep(), accumulatorOf(f)
 	if from == nil || from.Training || metrics == nil {
 		return nil, &errkind.Fault{Op: "train: of a function", Reason: "it is no evaluation of a file",
-			Hint: "make the evaluation with NewEvaluation, or load one with stepfile.LoadEvaluation", Class: errkind.ValueError}
+			Hint:  "make the evaluation with NewEvaluation, or load one with stepfile.LoadEvaluation",
+			Class: errkind.ValueError}
 	}
 	return &Evaluation{function: f, name: from.Name, metrics: metrics}, nil
 }
@@ -117,7 +121,8 @@ func (e *Evaluation) Results(ctx context.Context) ([]Reading, error) {
 			return all, nil
 		}
 	}
-	return nil, &errkind.Fault{Op: "train: " + e.name, Reason: "no rows were evaluated", Hint: "give Run a batch first; a dataset may be used up, or smaller than its batch",
+	return nil, &errkind.Fault{Op: "train: " + e.name, Reason: "no rows were evaluated",
+		Hint:  "give Run a batch first; a dataset may be used up, or smaller than its batch",
 		Class: errkind.ValueError}
 }
 
@@ -136,7 +141,8 @@ func (e *Evaluation) Over(ctx context.Context, batches iter.Seq2[[]any, error]) 
 		return nil, err
 	}
 	if batches == nil {
-		return nil, &errkind.Fault{Op: "train: " + e.name, Reason: "there are no batches: the iterator is nil", Hint: "give one, such as feed.Feed.Args",
+		return nil, &errkind.Fault{Op: "train: " + e.name, Reason: "there are no batches: the iterator is nil",
+			Hint:  "give one, such as feed.Feed.Args",
 			Class: errkind.ValueError}
 	}
 	for batch, err := range batches {
@@ -179,5 +185,6 @@ func (e *Evaluation) Lowered(ctx context.Context, batch ...any) (*spmd.Module, e
 // checkReady returns an error inside a traced step function, for a strategy without devices, and for a
 // closed evaluation.
 func (e *Evaluation) checkReady(ctx context.Context, call string) error {
-	return cmp.Or(engine.Internal(e.function.Strategy()).CheckUsable(ctx, "train: "+e.name+": "+call), engine.Internal(e.function).CheckOpen())
+	return cmp.Or(engine.Internal(e.function.Strategy()).CheckUsable(ctx, "train: "+e.name+": "+call),
+		engine.Internal(e.function).CheckOpen())
 }

@@ -23,7 +23,8 @@ func (o *Options) freezer() (*freezer, error) {
 	for _, pattern := range o.Freeze {
 		compiled, err := regexp.Compile(pattern)
 		if err != nil {
-			return nil, &errkind.Fault{Op: "train: Options.Freeze", Subject: fmt.Sprintf("pattern %q", pattern), Err: err,
+			return nil, &errkind.Fault{Op: "train: Options.Freeze", Subject: fmt.Sprintf("pattern %q", pattern),
+				Err:  err,
 				Hint: "write a regular expression for the variables' paths", Class: errkind.ValueError}
 		}
 		f.patterns = append(f.patterns, compiled)
@@ -32,7 +33,8 @@ func (o *Options) freezer() (*freezer, error) {
 }
 
 func (f *freezer) isFrozen(path string) bool {
-	return f.is != nil && f.is(path) || slices.ContainsFunc(f.patterns, func(p *regexp.Regexp) bool { return p.MatchString(path) })
+	return f.is != nil && f.is(path) || slices.ContainsFunc(f.patterns,
+		func(p *regexp.Regexp) bool { return p.MatchString(path) })
 }
 
 // begin is the stage that freezes the variables before the loss is built.
@@ -44,7 +46,8 @@ func (f *freezer) check(p *pass) {
 	all := p.paths(p.usedVariables())
 	for _, pattern := range f.patterns {
 		if !slices.ContainsFunc(all, pattern.MatchString) {
-			panicInvalid("leave it out, or write it for one of these", "Options.Freeze: no trainable variable of the loss matches %q: they are %q", pattern, all)
+			panicInvalid("leave it out, or write it for one of these",
+				"Options.Freeze: no trainable variable of the loss matches %q: they are %q", pattern, all)
 		}
 	}
 	if f.is != nil && !slices.ContainsFunc(all, f.is) {

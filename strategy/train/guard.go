@@ -101,7 +101,8 @@ func (p *pass) nonFinite() (what, gradient, past *graph.Node) {
 		p.gradient = graph.ReduceAllMin(graph.Stack(first, 0))
 		if p.inParts() { // make the result equal on all replicas
 			// TPUs do not support an all-reduce minimum of 64-bit integers.
-			p.gradient = graph.ConvertDType(spmd.AllReduce(graph.ConvertDType(p.gradient, dtypes.Int32), spmd.Min), dtypes.Int64)
+			p.gradient = graph.ConvertDType(spmd.AllReduce(graph.ConvertDType(p.gradient, dtypes.Int32), spmd.Min),
+				dtypes.Int64)
 		}
 		if p.norm != nil { // the norm of finite gradients can overflow
 			p.gradient = graph.Min(p.gradient, index(len(p.gradients)+1, p.norm))

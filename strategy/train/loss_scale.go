@@ -51,7 +51,8 @@ func (t *Step) LossScale(ctx context.Context) (LossScaling, error) {
 	switch {
 	case t.scaler == nil && (m.SavedStep() == nil || !known):
 		return LossScaling{}, &errkind.Fault{Op: "train: " + t.name, Reason: "its loss has no dynamic scale",
-			Hint: "set Options.Precision to a policy with one, such as precision.MixedFloat16", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+			Hint:  "set Options.Precision to a policy with one, such as precision.MixedFloat16",
+			Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	case !known:
 		return LossScaling{Scale: t.scaler.Initial}, nil // no step was traced
 	}
@@ -108,7 +109,8 @@ func (s *scaler) begin(p *pass) {
 	if s.Dynamic() {
 		store := p.rc.Scope().Store()
 		p.scaling.scale = store.VariableWithValue(scalePath(s.name), float32(s.Initial)).SetTrainable(false)
-		p.scaling.counts = store.VariableWithValue(scaleCountsPath(s.name), make([]int64, scaleElements)).SetTrainable(false)
+		p.scaling.counts = store.VariableWithValue(scaleCountsPath(s.name),
+			make([]int64, scaleElements)).SetTrainable(false)
 		held := p.scaling.scale.NodeValue(p.rc.Graph())
 		one := graph.Const(p.rc.Graph(), float32(1))
 		factor := graph.Where(graph.LogicalAnd(isFinite(held), graph.GreaterOrEqual(held, one)), held, initial)
@@ -132,7 +134,8 @@ func (s *scaler) unscaleGradients(p *pass) {
 		if dtype.IsHalfPrecision() {
 			gradient = graph.ConvertDType(gradient, dtypes.Float32)
 		}
-		p.gradients[i] = graph.ConvertDType(graph.Mul(gradient, graph.ConvertDType(reciprocal, gradient.DType())), dtype)
+		p.gradients[i] = graph.ConvertDType(graph.Mul(gradient, graph.ConvertDType(reciprocal, gradient.DType())),
+			dtype)
 	}
 }
 
@@ -143,8 +146,8 @@ type overflow struct {
 	any, scaled *graph.Node
 }
 
-// adjustScale is the stage that detects non-finite gradients. If guarded, the guard's stage follows and
-// decides whether the update is applied.
+// adjustScale is the stage that detects non-finite gradients. If guarded, the guard's stage follows
+// and decides whether the update is applied.
 func (s *scaler) adjustScale(guarded bool) stage {
 	return func(p *pass) {
 		_, gradient, past := p.nonFinite()
@@ -159,8 +162,8 @@ func (s *scaler) adjustScale(guarded bool) stage {
 	}
 }
 
-// countOverflow updates the state after a step if runs is true; nil means always. It returns the variables
-// of the state.
+// countOverflow updates the state after a step if runs is true; nil means always. It returns the
+// variables of the state.
 func (o *overflow) countOverflow(p *pass, runs *graph.Node) []*model.Variable {
 	if o == nil {
 		return nil
@@ -178,7 +181,8 @@ func (o *overflow) countOverflow(p *pass, runs *graph.Node) []*model.Variable {
 
 	scale := graph.Where(o.any, smaller, graph.Where(grows, larger, o.factor))
 	counts := graph.Stack([]*graph.Node{
-		graph.Where(full, intConstant(in, 0), good), graph.Add(element(old, scaleGrown), oneIf(grows)), graph.Add(element(old, scaleSkipped), oneIf(o.scaled)),
+		graph.Where(full, intConstant(in, 0), good), graph.Add(element(old, scaleGrown), oneIf(grows)),
+		graph.Add(element(old, scaleSkipped), oneIf(o.scaled)),
 	}, 0)
 	if runs != nil {
 		scale, counts = graph.Where(runs, scale, o.factor), graph.Where(runs, counts, old)

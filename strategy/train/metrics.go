@@ -26,7 +26,8 @@ type accumulator struct {
 }
 
 // newAccumulator returns nil for a step without metrics.
-func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gauges []string) (a *accumulator, err error) {
+func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gauges []string) (a *accumulator,
+	err error) {
 	a = &accumulator{metrics: slices.Clone(metrics), gauges: gauges}
 	if a.len() == 0 {
 		return nil, nil
@@ -150,9 +151,9 @@ func (t *Step) MetricNames() []string {
 }
 
 // MetricState returns the variable that holds the step's metrics, or nil for a step without
-// metrics. The variable belongs to the strategy's scope, so that checkpoint.StrategyGroup saves it and a
-// resumed run continues the metrics. Its path contains the names of the step and of the metrics. A
-// checkpoint of different metrics therefore does not change it.
+// metrics. The variable belongs to the strategy's scope, so that checkpoint.StrategyGroup saves it
+// and a resumed run continues the metrics. Its path contains the names of the step and of the
+// metrics. A checkpoint of different metrics therefore does not change it.
 func (t *Step) MetricState() *strategy.Variable {
 	if t.metrics == nil {
 		return nil
@@ -168,7 +169,8 @@ func (t *Step) requireMetrics(ctx context.Context, call string) error {
 	}
 	if t.metrics == nil {
 		return &errkind.Fault{Op: "train: " + t.name, Reason: "it has no metrics",
-			Hint: "set Options.Metrics, such as to train.MeanLoss()", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+			Hint: "set Options.Metrics, such as to train.MeanLoss()", Class: errkind.NotImplementedError,
+			Match: errors.ErrUnsupported}
 	}
 	return engine.Internal(t.function).CheckOpen()
 }

@@ -38,15 +38,16 @@ type microbatchSplit struct {
 	length int
 }
 
-// splitMicrobatches returns how the rows of a step's arguments are split into microbatches. Scalars and values
-// that are equal on all replicas are not split.
+// splitMicrobatches returns how the rows of a step's arguments are split into microbatches. Scalars
+// and values that are equal on all replicas are not split.
 func splitMicrobatches(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) (microbatchSplit, error) {
 	c := microbatchSplit{n: max(microbatches, 1), ragged: -1}
 	if c.n == 1 {
 		return c, nil
 	}
 	wrong := func(hint, reason string, args ...any) (microbatchSplit, error) {
-		return microbatchSplit{n: 1, ragged: -1}, fault.New(errkind.ValueError, fmt.Sprintf("%d microbatches", microbatches), hint, reason, args...)
+		return microbatchSplit{n: 1, ragged: -1}, fault.New(errkind.ValueError, fmt.Sprintf("%d microbatches",
+			microbatches), hint, reason, args...)
 	}
 	rows := make([]int, len(arguments)) // -1 for arguments that are not split
 	first, full := -1, -1               // the first split argument, and the first whose rows are all real
@@ -61,7 +62,8 @@ func splitMicrobatches(s *strategy.TPUStrategy, microbatches int, arguments []st
 		}
 		same = same && rows[i] == c.length
 		switch {
-		case !slices.ContainsFunc(engine.Internal(v).ReplicaShapes(), func(real []int) bool { return real[0] != rows[i] }):
+		case !slices.ContainsFunc(engine.Internal(v).ReplicaShapes(),
+			func(real []int) bool { return real[0] != rows[i] }):
 			if full < 0 {
 				full = i
 			}
@@ -115,7 +117,8 @@ type microbatch struct {
 
 // microbatches traces body in a loop over n microbatches of the arguments, and returns the sums of
 // its results. For a single microbatch it calls body with the arguments.
-func (t *trainer) microbatches(n int, arguments []*graph.Node, body func(in []*graph.Node) []*graph.Node) []*graph.Node {
+func (t *trainer) microbatches(n int, arguments []*graph.Node,
+	body func(in []*graph.Node) []*graph.Node) []*graph.Node {
 	values := engine.Internal(t.rc).ArgumentValues()
 	c, err := splitMicrobatches(t.rc.Strategy(), n, values)
 	if err != nil {
@@ -209,7 +212,8 @@ func (l *microbatchLoop) attempt() (sums []*graph.Node, ok bool) {
 		in = append(in, region.Argument{Node: before(v), Mapping: region.Carry{}, Name: "variable " + v.Path()})
 	}
 	for _, h := range l.held {
-		in = append(in, region.Argument{Node: writes.ValueBefore(h), Mapping: region.Carry{}, Name: "variable " + h.Name()})
+		in = append(in, region.Argument{Node: writes.ValueBefore(h), Mapping: region.Carry{}, Name: "variable " +
+			h.Name()})
 	}
 	rewind := precision.SaveCallCount(g)
 	number := 0
@@ -264,7 +268,8 @@ func (l *microbatchLoop) enter() (leave func()) {
 
 // trace traces body inside the loop. If body wrote variables that the loop does not carry, it adds
 // them for the next attempt and reports false.
-func (l *microbatchLoop) trace(in []*graph.Node, writes *region.WriteRecorder, before func(v *model.Variable) *graph.Node) (results []region.Result, ok bool) {
+func (l *microbatchLoop) trace(in []*graph.Node, writes *region.WriteRecorder,
+	before func(v *model.Variable) *graph.Node) (results []region.Result, ok bool) {
 	take := func(n int) (list []*graph.Node) {
 		list, in = in[:n:n], in[n:]
 		return list
@@ -288,7 +293,8 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.WriteRecorder, b
 	sums := l.body(arguments)
 	ok = true
 	for v := range l.store().IterVariables() {
-		if v.InUseByGraph(l.graph) && entered[v] == nil && v.NodeValue(l.graph) != before(v) && l.findProxy(v.Path()) == nil {
+		if v.InUseByGraph(l.graph) && entered[v] == nil && v.NodeValue(l.graph) != before(v) &&
+			l.findProxy(v.Path()) == nil {
 			l.written, ok = append(l.written, v), false
 		}
 	}

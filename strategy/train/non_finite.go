@@ -71,7 +71,8 @@ func (e *NonFiniteError) Error() string {
 		return errkind.Format("train: "+e.Function, fmt.Sprintf("%s is not finite after step %d", e.What, e.Step), nil,
 			"go on from an earlier checkpoint with a smaller learning rate, or set Options.NonFinite")
 	}
-	return errkind.Format("train: "+e.Function, fmt.Sprintf("step %d was not taken, as %s is not finite", e.Step, e.What), nil,
+	return errkind.Format("train: "+e.Function, fmt.Sprintf("step %d was not taken, as %s is not finite", e.Step,
+		e.What), nil,
 		"the variables are those before it, call ResetNonFinite to go on")
 }
 

@@ -32,7 +32,8 @@ func setLearningRate(opt optimizer.Interface, s schedule.Schedule) stage {
 		dtype := rateDType(opt, store, p.loss.DType())
 		taken := optimizer.GetGlobalStepVar(store).NodeValue(g)
 		p.rate = s.Graph(taken)
-		store.VariableWithValue(ratePath, shapes.CastAsDType(s.At(0), dtype)).SetTrainable(false).SetNodeValue(graph.ConvertDType(p.rate, dtype))
+		store.VariableWithValue(ratePath, shapes.CastAsDType(s.At(0),
+			dtype)).SetTrainable(false).SetNodeValue(graph.ConvertDType(p.rate, dtype))
 	}
 }
 
@@ -55,7 +56,8 @@ func rateDType(opt optimizer.Interface, of *model.Store, loss dtypes.DType) dtyp
 	scope := store.RootScope()
 	x := scope.VariableWithValue("x", float32(1))
 	err = exceptions.TryCatch[error](func() {
-		opt.(gomlxtrain.OptimizeWithGradients).UpdateGraphWithGradients(scope, []*graph.Node{graph.OnesLike(x.NodeValue(g))}, loss)
+		opt.(gomlxtrain.OptimizeWithGradients).UpdateGraphWithGradients(scope,
+			[]*graph.Node{graph.OnesLike(x.NodeValue(g))}, loss)
 	})
 	if err != nil {
 		panic(&errkind.Fault{Op: "train", Reason: fmt.Sprintf("optimizer %T cannot update a model of one number, by which the dtype of its learning rate is found", opt),
@@ -68,7 +70,8 @@ func rateDType(opt optimizer.Interface, of *model.Store, loss dtypes.DType) dtyp
 	}
 	if step := g.GetParameterByName(model.JoinPath("/", optimizer.GlobalStepVariableName)); step == nil {
 		panicInvalid("use one of the Adam family or SGD, or leave Options.LearningRate out",
-			"optimizer %T does not count its steps in the store (/%s), which the schedule follows", opt, optimizer.GlobalStepVariableName)
+			"optimizer %T does not count its steps in the store (/%s), which the schedule follows", opt,
+			optimizer.GlobalStepVariableName)
 	} else if isScaled(g, rate, step) {
 		panicInvalid("use optimizer.StochasticGradientDescent().WithDecay(false), or leave Options.LearningRate out",
 			"optimizer %T divides the learning rate by the root of the steps by itself", opt)

@@ -95,7 +95,8 @@ func (r *recorder) add(i int, values, weights *graph.Node) {
 		panicInvalid("give floats, integers or bools", "the values of metric %q are %s", name, values.Shape())
 	case weights != nil && (weights.DType().IsComplex() || weights.Rank() > values.Rank() ||
 		!slices.Equal(weights.Shape().Dimensions, values.Shape().Dimensions[:weights.Rank()])):
-		panicInvalid("give weights of the values' leading dimensions", "the weights of metric %q are %s, its values %s", name, weights.Shape(), values.Shape())
+		panicInvalid("give weights of the values' leading dimensions",
+			"the weights of metric %q are %s, its values %s", name, weights.Shape(), values.Shape())
 	}
 	g := r.rc.Graph()
 	var sum, weight *graph.Node
@@ -105,7 +106,8 @@ func (r *recorder) add(i int, values, weights *graph.Node) {
 		weight = r.weight()
 		sum = graph.Mul(graph.ConvertDType(values, dtypes.Float64), weight)
 		// Without rows there is no mean.
-		sum = graph.Where(graph.GreaterThan(weight, constant(g, dtypes.Float64, 0)), sum, constant(g, dtypes.Float64, 0))
+		sum = graph.Where(graph.GreaterThan(weight, constant(g, dtypes.Float64, 0)), sum,
+			constant(g, dtypes.Float64, 0))
 	default:
 		if weights == nil {
 			weights = graph.OnesLike(values)
@@ -132,7 +134,8 @@ func (r *recorder) set(first int, values []*graph.Node) {
 	}
 	one := constant(r.rc.Graph(), dtypes.Float64, 1)
 	for _, x := range values {
-		rows = append(rows, graph.Reshape(graph.Stack([]*graph.Node{graph.ConvertDType(x, dtypes.Float64), one}, 0), 1, 2))
+		rows = append(rows, graph.Reshape(graph.Stack([]*graph.Node{graph.ConvertDType(x, dtypes.Float64), one}, 0),
+			1, 2))
 	}
 	r.rc.Assign(r.state, graph.Concatenate(rows, 0))
 }

@@ -21,8 +21,8 @@ type optimizerUpdate = func(scope *model.Scope, gradients []*graph.Node)
 // update updates the variables with the gradients of meanGradients. finite reports whether all
 // elements of the gradients are finite.
 //
-// Variables whose state is sharded are updated on shards if provenShardUpdates proves that the result is
-// the same. The other variables are updated with global gradients and global state.
+// Variables whose state is sharded are updated on shards if provenShardUpdates proves that the
+// result is the same. The other variables are updated with global gradients and global state.
 func (t *trainer) update(gradients []*graph.Node, finite bool, update optimizerUpdate) {
 	if !t.inParts() {
 		t.withoutFrozen(t.store(), func() { update(t.rc.Scope(), gradients) })

@@ -37,7 +37,8 @@ func (t *trainer) layerSlices(v *model.Variable) (stacks []*graph.Node, layer fu
 
 // gradientSlices returns the slices of a stack that is replicated and whose gradient is sharded.
 // Gradients of microbatches are summed before they are reduced over the replicas.
-func (t *trainer) gradientSlices(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
+func (t *trainer) gradientSlices(v *model.Variable) (stacks []*graph.Node,
+	layer func(slices []*graph.Node) *graph.Node) {
 	parameter := engine.Internal(t.rc).UnwrittenParameter(v)
 	if parameter == nil || t.micro != nil || !v.Trainable || !v.InUseByGraph(t.graph) || t.isFrozen(v) {
 		return nil, nil
@@ -83,7 +84,8 @@ func (t *trainer) meanGradients(gradients []*graph.Node) []*graph.Node {
 		case t.place(trained[i]).state == logical.ShardOptimizer:
 			means[i] = spmd.SliceShard(t.rc.AllReduce(strategy.Mean, gradient), over)
 		default:
-			means[i] = spmd.ReduceScatterShard(engine.Internal(t.rc).DivideByReplicas(gradient), over, t.place(trained[i]).split)
+			means[i] = spmd.ReduceScatterShard(engine.Internal(t.rc).DivideByReplicas(gradient), over,
+				t.place(trained[i]).split)
 		}
 	}
 	return means
@@ -179,5 +181,6 @@ func (t *trainer) maskPadding(part *graph.Node, over spmd.ReplicaShard) *graph.N
 	number := func(n int) *graph.Node { return constant(t.graph, dtypes.Int32, float64(n)) }
 	at := graph.Iota(t.graph, shapes.Make(dtypes.Int32, part.Shape().Dimensions...), over.Dim)
 	left := graph.Sub(number(over.Size), graph.Mul(t.rc.ReplicaIDInSyncGroup(), number(size)))
-	return graph.Where(graph.LessThan(at, graph.BroadcastToDims(left, part.Shape().Dimensions...)), part, graph.ZerosLike(part))
+	return graph.Where(graph.LessThan(at, graph.BroadcastToDims(left, part.Shape().Dimensions...)), part,
+		graph.ZerosLike(part))
 }

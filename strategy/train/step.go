@@ -111,7 +111,8 @@ type Options struct {
 
 // function returns the options of the step's function, without those of training.
 func (o *Options) function(store *model.Store) strategy.FunctionOptions {
-	return strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch,
+	return strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true,
+		LocalBatch:  o.LocalBatch,
 		UnequalRows: o.UnequalRows, Padding: strategy.MaskPadding, MirroredRandomNumbers: o.MirroredRandomNumbers}
 }
 
@@ -216,7 +217,8 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	}
 	f := o.function(store)
 	f.Training = true
-	t.function = engine.Internal(s).NewTrainingFunction(newStepFunc(stages), f, o.Accumulate, paddedRows(s, o.Accumulate))
+	t.function = engine.Internal(s).NewTrainingFunction(newStepFunc(stages), f, o.Accumulate,
+		paddedRows(s, o.Accumulate))
 	if t.guard != nil {
 		engine.Internal(t.function).SetGuard(t.guard)
 	}
@@ -226,7 +228,8 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	return t, nil
 }
 
-// checkArguments returns an error for a nil argument, and for annotations that are invalid for every shape.
+// checkArguments returns an error for a nil argument, and for annotations that are invalid for
+// every shape.
 func checkArguments(s *strategy.TPUStrategy, store *model.Store, loss Loss, arguments []logical.Annotation) error {
 	switch {
 	case s == nil:
@@ -260,9 +263,11 @@ func (o *Options) check() error {
 	case clip < 0 || math.IsNaN(clip) || clip > math.MaxFloat32:
 		return newOptionError("give a positive number, or 0 for gradients as they are", "Options.ClipNorm is %v", clip)
 	case o.Accumulate < 0:
-		return newOptionError("use 0 for the whole batch at once, or the number of microbatches", "Options.Accumulate is %d", o.Accumulate)
+		return newOptionError("use 0 for the whole batch at once, or the number of microbatches",
+			"Options.Accumulate is %d", o.Accumulate)
 	case decay != 0 && !(decay > 0 && decay < 1):
-		return newOptionError("give a decay between 0 and 1, such as 0.999, or 0 for no averages", "Options.Average is %v", decay)
+		return newOptionError("give a decay between 0 and 1, such as 0.999, or 0 for no averages",
+			"Options.Average is %v", decay)
 	case o.AverageWarmUp && decay == 0:
 		return newOptionError("set Options.Average, such as to 0.999", "Options.AverageWarmUp is set without a decay")
 	case o.LearningRate.Is():

@@ -78,9 +78,11 @@ func isTrained(v *strategy.Variable) bool {
 }
 
 // addProxy creates the proxy of a variable of the scope if the step trains the variable.
-func (t *trainer) addProxy(op string, v *strategy.Variable) (path string, first *graph.Node, wrote func(x *graph.Node)) {
+func (t *trainer) addProxy(op string, v *strategy.Variable) (path string, first *graph.Node,
+	wrote func(x *graph.Node)) {
 	if v.Trainable() && v.Synchronization() == strategy.OnRead {
-		panic(fault.New(errkind.ValueError, fmt.Sprintf("%s %q", op, v.Path()), "make it with OnWrite, or leave VariableOptions.Trainable unset",
+		panic(fault.New(errkind.ValueError, fmt.Sprintf("%s %q", op, v.Path()),
+			"make it with OnWrite, or leave VariableOptions.Trainable unset",
 			"a training step cannot train a variable whose components differ: it is trainable and OnRead"))
 	}
 	if !isTrained(v) {
@@ -256,7 +258,8 @@ func selectIfRows(rows, x, y *graph.Node) *graph.Node {
 	return graph.Where(graph.GreaterThan(rows, graph.ZerosLike(rows)), x, y)
 }
 
-// computeGradients returns the gradients of the replica's loss. They are zero on a replica without rows.
+// computeGradients returns the gradients of the replica's loss. They are zero on a replica without
+// rows.
 func (t *trainer) computeGradients(loss *graph.Node) []*graph.Node {
 	rows, _ := engine.Internal(t.rc).RowCounts()
 	t.storeProxyValues()
@@ -282,7 +285,8 @@ func (t *trainer) computeGradients(loss *graph.Node) []*graph.Node {
 // computeSliceGradients returns the gradients of the loss for the trained variables. nodes are the
 // variables' nodes. For variables that loops slice, the gradients are the replica's shards of the
 // sum over the replicas.
-func (t *trainer) computeSliceGradients(loss *graph.Node, trained []*model.Variable, nodes []*graph.Node) []*graph.Node {
+func (t *trainer) computeSliceGradients(loss *graph.Node, trained []*model.Variable,
+	nodes []*graph.Node) []*graph.Node {
 	at := map[int]int{} // index of each variable's shard in nodes
 	ends := maps.Clone(t.looped)
 	for i, v := range trained {

@@ -56,7 +56,8 @@ func checkWeighted(name string, x *graph.Node, fits func(dtype dtypes.DType) boo
 	case x == nil:
 		panicInvalid("return a sum and a weight", "the weighted loss has no %s: the node is nil", name)
 	case !x.IsScalar() || !fits(x.DType()):
-		panicInvalid("return a scalar, such as graph.ReduceAllSum of the losses and of the mask", "the %s of the weighted loss is %s", name, x.Shape())
+		panicInvalid("return a scalar, such as graph.ReduceAllSum of the losses and of the mask",
+			"the %s of the weighted loss is %s", name, x.Shape())
 	case x.DType().IsHalfPrecision():
 		panicInvalid("add it up in float32: write precision.Output or graph.ConvertDType around the terms before they are added up",
 			"the %s of the weighted loss is %s, which cannot count many tokens", name, x.DType())

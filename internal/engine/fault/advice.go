@@ -27,12 +27,14 @@ func NoAggregation(op string) *errkind.Fault {
 
 // NotDistributed returns an error for the sum of a value that is not distributed.
 func NotDistributed(op string) *errkind.Fault {
-	return New(errkind.ValueError, op, "give each replica its own value, or use MEAN", "SUM of one value that is not distributed: how often it counts is not known")
+	return New(errkind.ValueError, op, "give each replica its own value, or use MEAN",
+		"SUM of one value that is not distributed: how often it counts is not known")
 }
 
 // Unequal returns an error for a write of different values to the components of a mirrored variable.
 func Unequal(op string) *errkind.Fault {
-	return New(errkind.ValueError, op, "write one value, or create the variable with LocalWrites", "different values for the components of a mirrored variable")
+	return New(errkind.ValueError, op, "write one value, or create the variable with LocalWrites",
+		"different values for the components of a mirrored variable")
 }
 
 // UnknownReduction returns an error for an undefined reduction.

@@ -31,6 +31,7 @@ var ErrOtherStrategy = errkind.New(errkind.RuntimeError, "strategy: mixing strat
 
 // OtherStrategy returns an error for an argument that belongs to another strategy.
 func OtherStrategy(op, subject string) *errkind.Fault {
-	return &errkind.Fault{Match: ErrOtherStrategy, Op: "strategy: mixing strategies: " + op, Reason: subject + " belongs to another strategy",
+	return &errkind.Fault{Match: ErrOtherStrategy, Op: "strategy: mixing strategies: " + op, Reason: subject +
+		" belongs to another strategy",
 		Hint: "copy values through the host"}
 }

@@ -126,7 +126,8 @@ func Repeat(ctx context.Context, o Options, placed Variable, of *Value) (Figures
 // run runs f with a maker, and counts its time.
 func (o Options) run(ctx context.Context, f func(m *maker) error) (Figures, error) {
 	start := time.Now()
-	m := &maker{Options: o, programs: map[[sha256.Size]byte]*program{}, traced: map[*model.Variable]*initializer{}, copies: o.Machine.Spread()}
+	m := &maker{Options: o, programs: map[[sha256.Size]byte]*program{}, traced: map[*model.Variable]*initializer{},
+		copies: o.Machine.Spread()}
 	err := f(m)
 	err = errors.Join(err, m.finish(ctx))
 	for _, p := range m.programs {
@@ -158,7 +159,8 @@ func (m *maker) finish(ctx context.Context) error {
 // make makes the value of a variable, or puts it off to be made with others.
 func (m *maker) make(ctx context.Context, v *model.Variable) error {
 	if initial.Initializer(v) == nil {
-		return fault.New(errkind.ValueError, fmt.Sprintf("variable %q", v.Path()), "give it a value or an initializer", "it has no value and no initializer")
+		return fault.New(errkind.ValueError, fmt.Sprintf("variable %q", v.Path()),
+			"give it a value or an initializer", "it has no value and no initializer")
 	}
 	if v.Shape().ByteSize() < largeVariable {
 		m.pending = append(m.pending, v)

@@ -121,7 +121,8 @@ func (m *maker) compile(ctx context.Context, all []*initializer) error {
 	for _, p := range fresh {
 		group.Go(func() (err error) {
 			text, on := p.of.module, m.Machine.OptionsOn(p.of.makers.devices, p.of.module.Replicas)
-			if p.executable, _, err = m.Machine.Build(ctx, name, pjrt.Program{Code: text.Text, Trusted: true}, on, nil); err != nil {
+			if p.executable, _, err = m.Machine.Build(ctx, name, pjrt.Program{Code: text.Text, Trusted: true}, on,
+				nil); err != nil {
 				return err
 			}
 			p.rows, err = m.Machine.Rows(p.executable)
@@ -137,7 +138,8 @@ func (m *maker) compile(ctx context.Context, all []*initializer) error {
 // onDevices runs the program that makes a variable's value, starts the copies of it, and returns
 // the state of random numbers after it, if it draws some. The variable has the value when the
 // copies are finished.
-func (m *maker) onDevices(ctx context.Context, placed Variable, traced *initializer, state *tensors.Tensor) (next *tensors.Tensor, err error) {
+func (m *maker) onDevices(ctx context.Context, placed Variable, traced *initializer,
+	state *tensors.Tensor) (next *tensors.Tensor, err error) {
 	d := m.Machine
 	p := m.programs[sha256.Sum256(traced.module.Text)]
 	var in engine.Buffers
@@ -148,7 +150,8 @@ func (m *maker) onDevices(ctx context.Context, placed Variable, traced *initiali
 			return nil, err
 		}
 	}
-	args, outs := engine.Table(len(p.rows), len(traced.module.Arguments)), engine.Table(len(p.rows), len(traced.module.Results))
+	args, outs := engine.Table(len(p.rows), len(traced.module.Arguments)), engine.Table(len(p.rows),
+		len(traced.module.Results))
 	for row, partition := range p.rows {
 		if in != nil {
 			args[row][0] = in[partition]
@@ -197,7 +200,8 @@ func (m *maker) uploadState(ctx context.Context, p *program, state *tensors.Tens
 func stateOf(ctx context.Context, buffers engine.Buffers) (*tensors.Tensor, error) {
 	i := slices.IndexFunc(buffers, func(b *pjrt.Buffer) bool { return b != nil })
 	if i < 0 {
-		return nil, fault.New(errkind.InternalError, "state of random numbers", "", "no device of this process made the value")
+		return nil, fault.New(errkind.InternalError, "state of random numbers", "",
+			"no device of this process made the value")
 	}
 	next := tensors.FromFlatDataAndDimensions(make([]uint64, 3), 3)
 	var failed error

@@ -24,7 +24,8 @@ type initializer struct {
 }
 
 // ErrNotForDevices is an initializer that depends on more than the random numbers.
-var ErrNotForDevices = errkind.New(errkind.NotImplementedError, "the initializer reads or writes other variables, or has its value in its text")
+var ErrNotForDevices = errkind.New(errkind.NotImplementedError,
+	"the initializer reads or writes other variables, or has its value in its text")
 
 // trace lowers a variable's initializer for the devices that make its value.
 // Initializers of the same kind give the same text.
@@ -38,7 +39,8 @@ func (o Options) trace(init model.VariableInitializer, v Variable) (t *initializ
 		axes = nil // there is one logical device
 	}
 	trace := spmd.NewTrace(spmd.Options{
-		Replicas: by.replicas, LogicalDevices: by.logicalDevices, LogicalAxes: axes, AllowReplicaProgram: true, Target: o.Target, Precision: o.Precision, Random: lowering.RandomPCG,
+		Replicas: by.replicas, LogicalDevices: by.logicalDevices, LogicalAxes: axes, AllowReplicaProgram: true,
+		Target: o.Target, Precision: o.Precision, Random: lowering.RandomPCG,
 	})
 	g, outputs, err := initializerGraph(trace, o.Store, []model.VariableInitializer{init}, []shapes.Shape{v.Shape})
 	if err != nil {
@@ -93,7 +95,8 @@ func (g *graphOfValues) parameter(h int) string {
 
 // initializerGraph builds the graph of initializers' values, one after the other. The outputs are
 // the values and, if numbers were drawn, the state of random numbers.
-func initializerGraph(b compute.Backend, store *model.Store, inits []model.VariableInitializer, of []shapes.Shape) (g *graphOfValues, outputs []*graph.Node, err error) {
+func initializerGraph(b compute.Backend, store *model.Store, inits []model.VariableInitializer,
+	of []shapes.Shape) (g *graphOfValues, outputs []*graph.Node, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fault.Of("the initializer", fault.Cause(r), "")
@@ -106,7 +109,8 @@ func initializerGraph(b compute.Backend, store *model.Store, inits []model.Varia
 		value := init(g.Graph, of[i])
 		switch {
 		case value == nil || value.Graph() != g.Graph:
-			return nil, nil, fault.New(errkind.ValueError, "the initializer", "return a node of the graph that it is given", "it gave no node of its graph")
+			return nil, nil, fault.New(errkind.ValueError, "the initializer",
+				"return a node of the graph that it is given", "it gave no node of its graph")
 		case !value.Shape().Equal(of[i]):
 			return nil, nil, fault.New(errkind.ValueError, "the initializer", "return a value of the shape that it is given", "it gave a value of shape %s for a variable of shape %s", value.Shape(), of[i])
 		}
@@ -118,7 +122,8 @@ func initializerGraph(b compute.Backend, store *model.Store, inits []model.Varia
 		}
 		g.changed = true
 		if v.Path() != StatePath {
-			return nil, nil, fault.New(errkind.ValueError, "the initializer", "write it in a step", "it writes variable %q", v.Path())
+			return nil, nil, fault.New(errkind.ValueError, "the initializer", "write it in a step",
+				"it writes variable %q", v.Path())
 		}
 		g.state = v.NodeValue(g.Graph)
 		outputs = append(outputs, g.state)
@@ -128,7 +133,8 @@ func initializerGraph(b compute.Backend, store *model.Store, inits []model.Varia
 
 // valuesOnHost computes what initializers make of some shapes on the host. state is asked for the
 // state of random numbers, if some are drawn; next is the one after them.
-func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []shapes.Shape, state func() (*tensors.Tensor, error)) (values []*tensors.Tensor, next *tensors.Tensor, err error) {
+func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []shapes.Shape,
+	state func() (*tensors.Tensor, error)) (values []*tensors.Tensor, next *tensors.Tensor, err error) {
 	host, err := gobackend.New("")
 	if err != nil {
 		return nil, nil, err
@@ -174,7 +180,8 @@ func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []sh
 func valueForHost(store *model.Store, path string) (*tensors.Tensor, error) {
 	v := store.GetVariable(path)
 	if v == nil || !v.HasValue() {
-		return nil, fault.New(errkind.ValueError, "the initializer", "give that variable a value first", "it reads variable %q, which has no value yet", path)
+		return nil, fault.New(errkind.ValueError, "the initializer", "give that variable a value first",
+			"it reads variable %q, which has no value yet", path)
 	}
 	value, err := v.Value()
 	if err != nil {

@@ -22,7 +22,8 @@ type Value struct {
 }
 
 // newValue returns a tensor that is computed when it is read.
-func newValue(store *model.Store, init model.VariableInitializer, shape shapes.Shape, state *tensors.Tensor) *tensors.Tensor {
+func newValue(store *model.Store, init model.VariableInitializer, shape shapes.Shape,
+	state *tensors.Tensor) *tensors.Tensor {
 	v := &Value{store: store, init: init, shape: shape, state: state}
 	return lazy.Tensor(shape, v, v.read)
 }

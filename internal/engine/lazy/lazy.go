@@ -63,6 +63,7 @@ func (b *buffer) Data() (any, error)                    { return nil, errors.Err
 func (b *buffer) ToFlatData(flat any) error             { return b.read(flat) }
 
 func (b *buffer) CopyToDevice(compute.DeviceNum) (compute.Buffer, error) {
-	return nil, &errkind.Fault{Op: "strategy: copying a value that is not made yet", Reason: "it is made when it is read", Hint: "read it",
+	return nil, &errkind.Fault{Op: "strategy: copying a value that is not made yet",
+		Reason: "it is made when it is read", Hint: "read it",
 		Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 }

@@ -21,10 +21,10 @@ type Parts interface {
 	ReadPart(ctx context.Context, start, size []int, dst []byte) error
 }
 
-// Whole returns a tensor for a variable of a store whose elements are read from p when they are needed.
-// A strategy reads the parts of its own devices. A direct read of the tensor, such as by a checkpoint of
-// a store, copies all elements to the host's memory and cannot be canceled, because GoMLX's tensors have
-// no context. The source of p must stay open until then.
+// Whole returns a tensor for a variable of a store whose elements are read from p when they are
+// needed. A strategy reads the parts of its own devices. A direct read of the tensor, such as by a
+// checkpoint of a store, copies all elements to the host's memory and cannot be canceled, because
+// GoMLX's tensors have no context. The source of p must stay open until then.
 func Whole(p Parts) *tensors.Tensor {
 	shape := p.Shape()
 	return Tensor(shape, p, func(flat any) error {

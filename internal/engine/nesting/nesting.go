@@ -14,8 +14,8 @@ func Is(t reflect.Type) bool { return nest.IsNest(t) }
 // Same reports whether two leaves are one object.
 func Same(a, b any) bool { return nest.SameStructure(a, b) }
 
-// Zip calls leaf with the leaves at each path of nests that have the same structure. It returns a nest of
-// this structure with the results.
+// Zip calls leaf with the leaves at each path of nests that have the same structure. It returns a
+// nest of this structure with the results.
 func Zip(op string, nests []any, leaf func(path string, leaves []any) (any, error)) (any, error) {
 	out, err := nest.Zip("", nests, leaf)
 	return out, Fault(op, err)
@@ -33,8 +33,9 @@ func MapAt(op, name string, x any, leaf func(path string, x any) (any, error)) (
 }
 
 var kinds = map[nest.ErrorKind]errkind.Kind{
-	nest.DifferentStructure: errkind.AssertionError, nest.TooDeep: errkind.ValueError, nest.TooLarge: errkind.ValueError,
-	nest.NaNKey: errkind.ValueError, nest.WrongMemberType: errkind.TypeError,
+	nest.DifferentStructure: errkind.AssertionError, nest.TooDeep: errkind.ValueError,
+	nest.TooLarge: errkind.ValueError,
+	nest.NaNKey:   errkind.ValueError, nest.WrongMemberType: errkind.TypeError,
 }
 
 // Fault converts the error of an operation on a nest to an error of package strategy. It returns other

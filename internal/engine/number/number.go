@@ -31,12 +31,14 @@ func As(op string, x any, dtype dtypes.DType) (any, error) {
 		return nil, fault.New(errkind.TypeError, op, "give a value of its dtype", "the number %v for a %s", x, dtype)
 	}
 	if value.CanFloat() && dtype.IsInt() {
-		return nil, fault.New(errkind.TypeError, op, "give an integer, or convert the integers", "the float %v for a %s", x, dtype)
+		return nil, fault.New(errkind.TypeError, op, "give an integer, or convert the integers",
+			"the float %v for a %s", x, dtype)
 	}
 	if value.CanInt() && dtype.IsInt() {
 		i, to := value.Int(), reflect.New(dtype.GoType()).Elem()
 		if to.CanInt() && to.OverflowInt(i) || to.CanUint() && (i < 0 || to.OverflowUint(uint64(i))) {
-			return nil, fault.New(errkind.ValueError, op, fmt.Sprintf("give one from %v to %v", dtype.LowestValue(), dtype.HighestValue()),
+			return nil, fault.New(errkind.ValueError, op, fmt.Sprintf("give one from %v to %v", dtype.LowestValue(),
+				dtype.HighestValue()),
 				"the number %d does not fit a %s", i, dtype)
 		}
 		return shapes.CastAsDType(x, dtype), nil
@@ -44,9 +46,11 @@ func As(op string, x any, dtype dtypes.DType) (any, error) {
 	cast := shapes.CastAsDType(x, dtype)
 	switch now := realPart(cast); {
 	case value.CanInt() && (now >= 1<<63 || now < -1<<63 || int64(now) != value.Int()):
-		return nil, fault.New(errkind.ValueError, op, "give a float, which is rounded", "the integer %d is not exactly a %s", value.Int(), dtype)
+		return nil, fault.New(errkind.ValueError, op, "give a float, which is rounded",
+			"the integer %d is not exactly a %s", value.Int(), dtype)
 	case value.CanFloat() && math.IsInf(now, 0) && !math.IsInf(value.Float(), 0):
-		return nil, fault.New(errkind.ValueError, op, "give a smaller one, or Inf", "the number %v does not fit a %s", x, dtype)
+		return nil, fault.New(errkind.ValueError, op, "give a smaller one, or Inf",
+			"the number %v does not fit a %s", x, dtype)
 	}
 	return cast, nil
 }

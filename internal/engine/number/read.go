@@ -25,7 +25,8 @@ func Read(t *tensors.Tensor) (x float64, err error) {
 			} else if v.CanUint() {
 				x = float64(v.Uint())
 			} else {
-				err = fault.New(errkind.TypeError, "read a number", "read the tensor with Value", "a %s is no real number", t.DType())
+				err = fault.New(errkind.TypeError, "read a number", "read the tensor with Value",
+					"a %s is no real number", t.DType())
 			}
 		}
 	})

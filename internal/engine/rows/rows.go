@@ -18,7 +18,8 @@ func Check(op string, x, indices, updates shapes.Shape) error {
 	}
 	want := shapes.Make(x.DType, append([]int{indices.Dimensions[0]}, x.Dimensions[1:]...)...)
 	if !updates.Equal(want) {
-		return fault.New(errkind.ValueError, op, "give one row for each index", "updates of shape %s where %s is needed", updates, want)
+		return fault.New(errkind.ValueError, op, "give one row for each index",
+			"updates of shape %s where %s is needed", updates, want)
 	}
 	return nil
 }

@@ -44,7 +44,8 @@ func (s *Step) Trains() bool { return s.Training && s.Mirrored }
 // Argument describes an argument of a step beyond its tensor.
 type Argument struct {
 	Variable bool
-	// Constant has the elements of a large constant of the step, in row-major order. Variable is set, too.
+	// Constant has the elements of a large constant of the step, in row-major order. Variable is
+	// set, too.
 	Constant []byte
 	// Distributed is set for a variable that belongs to no store.
 	Distributed *Variable
@@ -69,7 +70,8 @@ type Metrics struct {
 	// State names the distributed variable that holds them: of each, a sum and a weight.
 	State string
 	Names []string
-	// Forms are the numbers of train.Form, of the metrics that are accumulated; the others are of the last step.
+	// Forms are the numbers of train.Form, of the metrics that are accumulated; the others are of
+	// the last step.
 	Forms []int
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 )
 
-// NewScopes forgets which scopes layers have used, for code that may be traced several times in a graph.
-// leave restores them.
+// NewScopes forgets which scopes layers have used, for code that may be traced several times in a
+// graph. leave restores them.
 func (s *State) NewScopes() (leave func()) {
 	root, scopes := s.Scope, s.scopes
 	if root != nil {
@@ -20,8 +20,8 @@ func (s *State) NewScopes() (leave func()) {
 	return func() { s.Scope, s.scopes = root, scopes }
 }
 
-// MarkScopes returns a function that restores which scopes layers have used, for code that discards the
-// trace of a part of a step and traces the part again.
+// MarkScopes returns a function that restores which scopes layers have used, for code that discards
+// the trace of a part of a step and traces the part again.
 func (s *State) MarkScopes() (rewind func()) {
 	if s.Scope == nil {
 		return func() {}
@@ -49,8 +49,8 @@ func usedNames(scope *model.Scope) map[string]struct{} {
 	return *(*map[string]struct{})(unsafe.Pointer(field.UnsafeAddr()))
 }
 
-// ScopeAt returns the scope at a path. All calls with one path return one scope, so that GoMLX refuses a
-// second layer there, as it refuses a second [model.Scope.In] with one name.
+// ScopeAt returns the scope at a path. All calls with one path return one scope, so that GoMLX
+// refuses a second layer there, as it refuses a second [model.Scope.In] with one name.
 func (s *State) ScopeAt(g *graph.Graph, path ...string) *model.Scope {
 	scope := s.Scope
 	for _, name := range path {

@@ -14,8 +14,8 @@ type State struct {
 	// Arguments are the step's, Sizes the real sizes of those that are padded, by argument.
 	Arguments []*graph.Node
 	Sizes     map[int]*graph.Node
-	// Rows and AllRows are the real rows of the replica and of all, int32 scalars, once they were asked
-	// for.
+	// Rows and AllRows are the real rows of the replica and of all, int32 scalars, once they were
+	// asked for.
 	Rows, AllRows *graph.Node
 	// Resized is the size of the rows of microbatches in a trace for another one, otherwise 0.
 	Resized int

@@ -15,8 +15,9 @@ import (
 func Of(d dtypes.DType) (pjrt.DType, error) {
 	t, err := hostdata.PJRTType(d)
 	if err != nil || d.IsPacked() {
-		return t, &errkind.Fault{Op: fmt.Sprintf("strategy: dtype %s", d), Reason: "it cannot be an argument or a result of a step",
-			Hint: "convert it inside the step", Class: errkind.TypeError}
+		return t, &errkind.Fault{Op: fmt.Sprintf("strategy: dtype %s", d),
+			Reason: "it cannot be an argument or a result of a step",
+			Hint:   "convert it inside the step", Class: errkind.TypeError}
 	}
 	return t, nil
 }
