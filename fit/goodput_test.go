@@ -84,7 +84,7 @@ func TestGoodputIsRefusedWithoutAWatch(t *testing.T) {
 	_, err := fit.Run(t.Context(), step, blocking(-1, nil), fit.Options{Steps: 1}, fit.Goodput())
 	require.ErrorContains(t, err, "give fit.Watch")
 	_, err = fit.Run(t.Context(), step, blocking(-1, nil), fit.Options{Steps: 1}, fit.Goodput(fit.GoodputOptions{FLOPs: -1}))
-	require.ErrorContains(t, err, "above 0")
+	require.ErrorContains(t, err, "positive number")
 }
 
 var errKilled = errors.New("killed")

@@ -96,7 +96,7 @@ func TestWhatCannotBeRunIsRefusedBeforeAnythingIsDone(t *testing.T) {
 		"nil batches":              {fit.Batches(nil), fit.Options{}, nil, option, "no batches"},
 		"nil feed":                 {fit.Feed(nil), fit.Options{}, nil, option, "no feed"},
 		"passes over a feed":       {fit.Feed(nil), fit.Options{Epochs: 2}, nil, option, "2 passes"},
-		"data without end":         {fit.Dataset(dataset(t, 1).Repeat(-1)), fit.Options{}, nil, option, "no end"},
+		"data without end":         {fit.Dataset(dataset(t, 1).Repeat(-1)), fit.Options{}, nil, option, "infinite"},
 		"a position of one's own": {fit.Dataset(dataset(t, 1), feed.Options{Start: input.State{Op: "x"}}), fit.Options{}, nil, option,
 			"option From"},
 		"a file for a directory": {some, fit.Options{}, []fit.Hook{fit.Checkpoint(file, 1)}, errkind.Unknown, "file"},
