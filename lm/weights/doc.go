@@ -25,7 +25,7 @@
 //	}
 //
 // A target can reshape, transpose and slice a tensor (such as the queries of a fused "qkv"),
-// concatenate it with others in one variable ([Index]), store it as one layer of a stack, and add a
+// concatenate it with others in one variable ([Segment]), store it as one layer of a stack, and add a
 // constant. [LlamaRules] and [GemmaRules] return the rules for models of these kinds, with the
 // sizes that [ReadConfig] reads.
 //

@@ -23,7 +23,7 @@ func TestTheLanguageModelsLinesAreCounted(t *testing.T) {
 	model := lines("../lm/decoder/model.go")
 	all := lines(folder+"main.go") + model + lines("../lm/decoder/presets.go")
 	assert.Less(t, model, 100)
-	assert.Less(t, all, 250)
+	assert.Less(t, all, 260)
 	assert.Contains(t, page, strconv.Itoa(model)+" lines of model")
 	assert.Contains(t, page, "decoder/presets.go) | "+strconv.Itoa(all)+" |")
 	assert.Contains(t, page, "orbax 0.12.8 | "+strconv.Itoa(lines("compare/gpt_flax.py"))+" |")
