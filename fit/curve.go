@@ -122,7 +122,7 @@ func (c *curvePage) draw() error {
 	names := slices.DeleteFunc(slices.Clone(c.names), func(name string) bool {
 		return !slices.ContainsFunc(c.series, func(s curve.Series) bool { return s.Name == name }) // not measured yet
 	})
-	plot, err := curve.Learning("", c.series, names...)
+	plot, err := curve.Learning(curve.Title(filepath.Dir(c.path)), c.series, names...)
 	if err != nil {
 		return err
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit"
 	"github.com/tpustrategy/tpustrategy/fit/interrupt"
 	"github.com/tpustrategy/tpustrategy/input"
-	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/tpu/simhost"
 )
 
 // TestANoticeBetweenRecordsStopsAllProcesses gives notices to one of two processes between distant

@@ -15,11 +15,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/fit/interrupt"
 	"github.com/tpustrategy/tpustrategy/fit/replay"
 	"github.com/tpustrategy/tpustrategy/internal/engine"
-	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/tpu/simhost"
 )
 
 // TestAReplayEndsARunBeforeItSaves flips a bit of a variable on one device after step 12. The run

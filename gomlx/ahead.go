@@ -228,7 +228,7 @@ func (c *executableState) reportAhead(donated []bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.variants == nil {
-		return ErrFinalized
+		return errExecutableFinalized
 	}
 	if c.reports == nil {
 		c.reports = map[string]error{}

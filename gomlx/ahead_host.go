@@ -46,7 +46,7 @@ func newCPUBackend(ctx context.Context, opts Options) (*Backend, error) {
 
 // Close frees the CPU device. Programs that have not run yet then fail with ErrFinalized.
 func (h *hostPrograms) Close() error {
-	h.once.Do(func() { h.err = ErrFinalized })
+	h.once.Do(func() { h.err = errBackendFinalized })
 	if h.cpu == nil {
 		return nil
 	}

@@ -89,7 +89,7 @@ func (b *Backend) initialize(ctx context.Context, topology tpu.Topology, target 
 	}
 	b.runtime, err = newRuntime(engine.Options{
 		ErrorPrefix: "gomlx", Within: ctx, Groups: slices.Collect(slices.Chunk(ids,
-			b.logical.Size())), Compiler: b.opts.Compiler, Closed: ErrFinalized,
+			b.logical.Size())), Compiler: b.opts.Compiler, Closed: errBackendFinalized,
 		Differ: func(what string, _ []string, differing []int) error {
 			return &MismatchError{Subject: what, Processes: differing}
 		},

@@ -69,7 +69,7 @@ func (b *Backend) newBuffer(state *bufferState) (*Buffer, error) {
 }
 
 // Close frees the memory.
-func (s *bufferState) Close() error { return s.freeWith(ErrFinalized) }
+func (s *bufferState) Close() error { return s.freeWith(errBufferFinalized) }
 
 // freeWith frees the memory. Further uses return cause.
 func (s *bufferState) freeWith(cause error) error {

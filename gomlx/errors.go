@@ -9,11 +9,20 @@ import (
 var (
 	// ErrFinalized is returned by operations on a backend, a buffer or an executable after its
 	// Finalize.
-	ErrFinalized = errkind.New(errkind.RuntimeError, "gomlx: it is finalized")
+	ErrFinalized = errkind.New(errkind.RuntimeError, "gomlx: the object is finalized")
+
+	errBackendFinalized    = finalized("backend")
+	errBufferFinalized     = finalized("buffer")
+	errExecutableFinalized = finalized("executable")
 
 	// ErrDonated is returned by operations on a buffer that was donated to an execution.
 	ErrDonated = errkind.New(errkind.RuntimeError, "gomlx: the buffer was donated to an execution")
 )
+
+// finalized returns an error that matches ErrFinalized and names the object.
+func finalized(object string) error {
+	return &errkind.Fault{Op: "gomlx", Reason: "the " + object + " is finalized", Match: ErrFinalized, Hint: "call Finalize after its last use"}
+}
 
 // argumentError returns an InvalidArgumentError with a reason and a hint.
 func argumentError(op, reason, hint string) error {

@@ -43,7 +43,7 @@ func (c *executableState) namedVariant(defaultDevice compute.DeviceNum) (*varian
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.variants == nil {
-		return nil, ErrFinalized
+		return nil, errExecutableFinalized
 	}
 	return c.cachedVariant(key, func() (*variant, error) {
 		p := c.program

@@ -24,7 +24,7 @@ func (s *resources) Track(r io.Closer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.live == nil {
-		return errors.Join(ErrFinalized, r.Close())
+		return errors.Join(errBackendFinalized, r.Close())
 	}
 	s.live[r] = struct{}{}
 	return nil
@@ -47,7 +47,7 @@ func (s *resources) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.live == nil {
-		return ErrFinalized
+		return errBackendFinalized
 	}
 	return nil
 }

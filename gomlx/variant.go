@@ -44,7 +44,7 @@ func (c *executableState) variantFor(donated []bool) (*variant, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.variants == nil {
-		return nil, ErrFinalized
+		return nil, errExecutableFinalized
 	}
 	if c.last != nil && slices.Equal(c.lastDonated, donated) { // the common case in a training loop
 		return c.last, nil

@@ -84,7 +84,7 @@ func (h *bufferHandle) destroy() error {
 func stateError(status uint32) error {
 	switch {
 	case status&(bufClosed|bufClosing) != 0:
-		return ErrClosed
+		return errBufferClosed
 	case status&bufDonated != 0:
 		return ErrDonated
 	case status&bufExclusive != 0:

@@ -63,7 +63,7 @@ func (c *clientHandle) acquire(kind dependentKind) error {
 	for {
 		n := c.refs.Load()
 		if n <= 0 || c.closing.Load() {
-			return ErrClosed
+			return errClientClosed
 		}
 		if c.refs.CompareAndSwap(n, n+1) {
 			c.dependents[kind].Add(1)

@@ -15,7 +15,7 @@ import (
 var (
 	// ErrClosed reports that the object or its client is closed, or that the object is a zero
 	// value.
-	ErrClosed = errkind.New(errkind.RuntimeError, "closed")
+	ErrClosed = errkind.New(errkind.RuntimeError, "the object is closed")
 	// ErrDonated reports that the buffer was donated to a program.
 	ErrDonated = errkind.New(errkind.RuntimeError, "the buffer was donated")
 	// ErrBusy reports that another call uses the buffer and excludes this call.
@@ -32,13 +32,20 @@ func opError(op, subject string, cause error) error {
 	return &errkind.Fault{Op: "pjrt: " + op, Subject: subject, Err: cause}
 }
 
+// closedError returns an error that matches ErrClosed and names the object.
+func closedError(object string) error {
+	return &errkind.Fault{Op: "the " + object + " is closed", Match: ErrClosed}
+}
+
+var errBufferClosed, errClientClosed, errExecutableClosed = closedError("buffer"), closedError("client"), closedError("executable")
+
 // contextError returns the error of an operation whose context has ended.
 func contextError(ctx context.Context, op string) error { return opError(op, "", context.Cause(ctx)) }
 
 // zeroValueError returns the error of an operation on a zero value. constructor is the function
 // that creates valid values.
 func zeroValueError(op, object, constructor string) error {
-	return &errkind.Fault{Op: "pjrt: " + op, Reason: "the " + object + " is a zero value", Err: ErrClosed,
+	return &errkind.Fault{Op: "pjrt: " + op, Reason: "the " + object + " is a zero value", Match: ErrClosed,
 		Hint: "create it with " + constructor}
 }
 

@@ -42,7 +42,7 @@ func TestErrorTexts(t *testing.T) {
 			Reason: "x"},
 		"pjrt: execute: arguments: x": &pjrt.ArgumentError{Device: -1, Index: -1,
 			Reason: "x"},
-		"pjrt: execute: argument 0 of device 0: closed": &pjrt.ArgumentError{Err: pjrt.ErrClosed},
+		"pjrt: execute: argument 0 of device 0: the object is closed": &pjrt.ArgumentError{Err: pjrt.ErrClosed},
 		"pjrt: close client: still open: 2 buffers, 1 calls": &pjrt.InUseError{Op: "close client",
 			Buffers: 2, Calls: 1},
 		"pjrt: compile: Replicas: -1 is too few; give one": &pjrt.CompileError{Field: "Replicas",
@@ -59,7 +59,7 @@ func TestErrorTexts(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(err.Error(), ";"), "only the hint of the path: %v", err)
 	var zero pjrt.Client
 	_, err = zero.Compile(background, addOne(1), pjrt.CompileOptions{})
-	assert.EqualError(t, err, "pjrt: compile: the client is a zero value: closed; create it with NewClient")
+	assert.EqualError(t, err, "pjrt: compile: the client is a zero value; create it with NewClient")
 	assert.Equal(t, errkind.RuntimeError, errkind.KindOf(err))
 }
 

@@ -62,7 +62,7 @@ type handle struct {
 // withHandle runs f while the C object cannot be freed.
 func (h *handle) withHandle(op string, f func() error) error {
 	if !h.acquire() {
-		return opError(op, h.kind.String(), ErrClosed)
+		return opError(op, "", closedError(h.kind.String()))
 	}
 	defer h.release()
 	return wrapError(op, h.path, f())

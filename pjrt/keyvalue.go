@@ -68,7 +68,7 @@ func (k *keyValueServer) close() {
 	if k == nil {
 		return
 	}
-	k.cancel(ErrClosed)
+	k.cancel(errClientClosed)
 	k.callbackServer.close()
 }
 

@@ -104,7 +104,7 @@ func (h *loadedHandle) getLaunch(devices, args, results int) (*launchState, erro
 // getSecondaryLaunch returns a launch from freeLaunches, or a new one.
 func (h *loadedHandle) getSecondaryLaunch(devices, args, results int) (*launchState, error) {
 	if !h.acquire() {
-		return nil, ErrClosed
+		return nil, errExecutableClosed
 	}
 	h.launchesMu.Lock()
 	defer h.launchesMu.Unlock()
@@ -134,7 +134,7 @@ func (h *loadedHandle) getSecondaryLaunch(devices, args, results int) (*launchSt
 // launchError adds the operation to an error of getLaunch.
 func (h *loadedHandle) launchError(op string, err error) error {
 	if errors.Is(err, ErrClosed) {
-		return opError(op, "executable", err)
+		return opError(op, "", err)
 	}
 	return h.core.wrapError(op, err)
 }

@@ -204,7 +204,7 @@ func (l *LoadedExecutable) DeviceAssignment() ([][]int, error) {
 		return nil, zeroValueError(op, "executable", "Compile")
 	}
 	if !l.acquire() {
-		return nil, opError(op, "executable", ErrClosed)
+		return nil, opError(op, "", errExecutableClosed)
 	}
 	b, err := l.core.api.LoadedAssignment(l.loaded)
 	l.release()

@@ -45,7 +45,7 @@ func (r *Profile) Stop(ctx context.Context) ([]byte, error) {
 	}
 	handle := r.handle.Swap(nil)
 	if handle == nil {
-		return nil, opError("stop profile", r.plugin.String(), ErrClosed)
+		return nil, opError("stop profile", "", closedError("profile"))
 	}
 	return callWithContext(ctx, "stop profile", func() ([]byte, error) {
 		data, err := r.plugin.api.StopProfiler(*handle)

@@ -248,7 +248,7 @@ func (t *Topology) Compile(ctx context.Context, program Program, opts CompileOpt
 		return nil, err
 	}
 	if !t.acquire() {
-		return nil, opError(op, "topology", ErrClosed)
+		return nil, opError(op, "", closedError("topology"))
 	}
 	code := program.Code
 	if ctx.Done() != nil {

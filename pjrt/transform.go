@@ -82,7 +82,7 @@ func (r *Registration) Close() error {
 	}
 	handle := r.handle.Swap(nil)
 	if handle == nil {
-		return opError("close transform", r.plugin.String(), ErrClosed)
+		return opError("close transform", "", closedError("transform"))
 	}
 	err := r.plugin.api.UnregisterTransform(*handle)
 	r.callbacks.close()

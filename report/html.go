@@ -21,7 +21,7 @@ var (
 )
 
 var page = template.Must(template.New("page").Funcs(functions).Funcs(template.FuncMap{
-	"size": sizeData, "dims": dimsText, "line": (*Report).line, "cards": (*Report).cards, "pieces": Memory.pieces, "maps": (*Report).maps,
+	"size": sizeData, "dims": dimsText, "line": (*Report).line, "cards": (*Report).cards, "pieces": Memory.pieces, "isSmall": Memory.isSmall, "maps": (*Report).maps,
 	"moved": Line.moved, "directions": (*Torus).directions,
 	"width": func(x, of float64) template.CSS { return template.CSS(fmt.Sprintf("%.2f%%", 100*x/max(of, 1e-12))) },
 }).Parse(pageForm))
@@ -75,7 +75,7 @@ func (r *Report) cards() (cards []card) {
 		cards = append(cards, card{name, figure, fmt.Sprintf(format, args...)})
 	}
 	if m := r.Memory; m.Limit > 0 && m.Needs > 0 {
-		add("memory of a core", Bytes(m.Needs), "%.1f%% of %s: %s", 100*float64(m.Needs)/float64(m.Limit), Bytes(m.Limit), m.Verdict)
+		add("memory of a core", Bytes(m.Needs), "%s of %s: %s", memoryPercent(m), Bytes(m.Limit), m.Verdict)
 	} else if m.Needs > 0 {
 		add("memory of a core", Bytes(m.Needs), "the size is not known")
 	}
@@ -136,6 +136,9 @@ type barPiece struct {
 // the limit is unknown.
 func (m Memory) pieces() []barPiece {
 	scale := float64(max(m.Limit, m.Total, 1))
+	if m.isSmall() {
+		scale = float64(m.Total)
+	}
 	var bar []barPiece
 	x := 0.0
 	for _, part := range m.parts() {
@@ -148,6 +151,10 @@ func (m Memory) pieces() []barPiece {
 	}
 	return bar
 }
+
+// isSmall reports whether a program uses less than 2 % of the memory, so that a bar of the complete
+// memory would be empty.
+func (m Memory) isSmall() bool { return m.Total > 0 && m.Total < m.Limit/50 }
 
 // shardingMap is a diagram of the shards of a tensor.
 type shardingMap struct {

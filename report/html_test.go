@@ -132,7 +132,7 @@ func TestAReaderOfAPage(t *testing.T) {
 		found.all = [...view];
 		const place = $("#timeline .chart"), wide = place.clientWidth - gutter, x = (s) => gutter + (s - view[0]) / (view[1] - view[0]) * wide;
 		point(place, "pointermove", x(0.02), 12);
-		found.told = $("#timeline .pointed").textContent;
+		found.progress = $("#timeline .pointed").textContent;
 		point(place, "pointermove", x(0.001), rowHeight + 12);
 		found.inner = $("#timeline .pointed").textContent;
 		point(place, "pointermove", x(0.006), 2 * rowHeight + 12);

@@ -54,6 +54,9 @@ function drawUsage() {
   const xs = leaves.map((e) => e.start).concat(whole), ys = leaves.map((e) => e.o.in_use_bytes);
   ys.push(ys.at(-1) || 0);
   const most = ys.reduce((a, b) => Math.max(a, b), 1), table = [xs, ys, ys.map((y) => Math.min(y, arguments_))];
+  // If the arguments would hide everything else, the axis starts just below their size.
+  const above = most - arguments_, floor = above > 0 && above < arguments_ / 4 ? arguments_ - above : 0;
+  document.getElementById("floor").textContent = floor ? "(the axis starts at " + bytes(floor) + ")" : "";
   const lines = [];
   if (data.limit && data.limit < 2 * most) lines.push([data.limit, "--text"]);
   for (const [at] of lines) table.push(xs.map(() => at));
@@ -62,7 +65,7 @@ function drawUsage() {
   chart?.destroy();
   chart = new uPlot({
     width: usage.clientWidth, height: 280, legend: { show: false }, cursor: { drag: { x: true, y: false } },
-    scales: { x: { time: false, range: (u, low, high) => [low, high] }, y: { range: (u, low, high) => [0, 1.05 * Math.max(high, 1)] } },
+    scales: { x: { time: false, range: (u, low, high) => [low, high] }, y: { range: (u, low, high) => [floor, floor + 1.05 * Math.max(high - floor, 1)] } },
     axes: [{ ...axis, size: 32, values: (u, splits) => splits.map((s) => (timed ? (s ? seconds(s) : "0") : s)) },
       { ...axis, size: 76, incrs: [...Array(55).keys()].map((e) => 2 ** e), values: (u, splits) => splits.map((n) => (n ? bytes(n) : "0")) }],
     series: [{}, area("--temporaries"), area("--arguments"), ...lines.map(([, of]) => ({ stroke: () => color(of), dash: [6, 4], width: 1, points: { show: false } }))],
@@ -86,10 +89,9 @@ function here(event) {
   where.textContent = "What is in memory at " + place(event.start) + ", " + name(event.o) + ": " + bytes(event.o.in_use_bytes);
   peak.replaceChildren(peakRows[0], ...all.map((v) => {
     const row = document.createElement("tr");
-    for (const [of, text, style] of [["", v.of, "any"], ["role", v.role], ["on one core", v.dtype + "[" + v.shape.join(", ") + "]"], ["bytes", bytes(v.bytes), "n"], ["count", v.count, "n"], ["line", line(v)]]) {
+    for (const [text, style] of [[v.of, "any"], [v.role], [v.dtype + "[" + v.shape.join(", ") + "]"], [bytes(v.bytes), "n"], [v.count, "n"], [line(v), "full"]]) {
       const cell = row.insertCell();
       cell.textContent = text;
-      if (of) cell.dataset.of = of;
       if (style) cell.className = style;
     }
     return row;

@@ -104,7 +104,15 @@ func (m Memory) verdict() string {
 	case m.Needs == 0:
 		return fmt.Sprintf("%s: more than the %s of a core", m.Verdict, Bytes(m.Limit))
 	}
-	return fmt.Sprintf("%s: %s, %.1f%% of the memory of a core", m.Verdict, Bytes(m.Needs), 100*float64(m.Needs)/float64(m.Limit))
+	return fmt.Sprintf("%s: %s, %s of the memory of a core", m.Verdict, Bytes(m.Needs), memoryPercent(m))
+}
+
+// memoryPercent returns the needed share of the memory in percent.
+func memoryPercent(m Memory) string {
+	if share := 100 * float64(m.Needs) / float64(m.Limit); share >= 0.1 {
+		return fmt.Sprintf("%.1f%%", share)
+	}
+	return "less than 0.1%"
 }
 
 // memoryPart is a part of a program's memory.

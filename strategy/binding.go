@@ -127,10 +127,10 @@ func (b *Binding) launchLocked(ctx context.Context) error {
 	p := b.program
 	s := p.function.strategy
 	if b.closed {
-		return newClosedError("bound function %s", p.function.opts.Name)
+		return newClosedError("bind it again", "bound function %s", p.function.opts.Name)
 	}
 	if s.closed.Load() {
-		return ErrClosed
+		return errStrategyClosed
 	}
 	if b.generation != s.generation {
 		b.updateTables(b.resultColumns())

@@ -18,18 +18,24 @@ import (
 
 // ErrClosed reports the use of a closed strategy, function, value or variable. Errors match it with
 // errors.Is, like the other Err variables of this package.
-var ErrClosed = errkind.New(errkind.RuntimeError, "strategy: closed")
+var ErrClosed = errkind.New(errkind.RuntimeError, "strategy: the object is closed")
 
-// newClosedError returns an error that matches [ErrClosed]. The arguments name the closed object.
-func newClosedError(what string, args ...any) error {
-	return &Error{Reason: fmt.Sprintf(what, args...), Match: ErrClosed}
+var (
+	errStrategyClosed = newClosedError("create a new one with New, or close it after its last call", "the strategy")
+	errZeroStrategy   = &Error{Op: "strategy", Reason: "the strategy is a zero value", Match: ErrClosed, Hint: "create it with New"}
+)
+
+// newClosedError returns an error that matches [ErrClosed]. object and args name the closed object, and hint
+// is the correction.
+func newClosedError(hint, object string, args ...any) error {
+	return &Error{Op: "strategy", Reason: fmt.Sprintf(object, args...) + " is closed", Match: ErrClosed, Hint: hint}
 }
 
 // asClosedError makes an error match [ErrClosed] if the buffers of a call were closed during the
 // call.
 func asClosedError(err error) error {
 	if errors.Is(err, pjrt.ErrClosed) && !errors.Is(err, ErrClosed) {
-		return &Error{Match: ErrClosed, Err: err}
+		return &Error{Op: "strategy", Reason: "an argument was closed during the call", Match: ErrClosed, Err: err}
 	}
 	return err
 }
@@ -225,5 +231,18 @@ func RefuseTracing(ctx context.Context, op, instead string) error {
 	if !Tracing(ctx) {
 		return nil
 	}
+	if err := refuseStale(ctx, op); err != nil {
+		return err
+	}
 	return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run", Hint: instead}
+}
+
+// refuseStale returns an error that matches [ErrContext] if ctx belongs to a step whose trace has
+// ended.
+func refuseStale(ctx context.Context, op string) error {
+	if rc, _ := mode.Trace(ctx).(*ReplicaContext); rc == nil || !rc.ended {
+		return nil
+	}
+	return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "its context belongs to a step that has already been traced",
+		Hint: "use the context of ReplicaContext.Context only inside the step function"}
 }

@@ -186,7 +186,7 @@ func (f *Function) checkOpen() error {
 		return err
 	}
 	if f.closed.Load() {
-		return newClosedError("function %s", f.opts.Name)
+		return newClosedError("close it after its last run", "function %s", f.opts.Name)
 	}
 	return nil
 }

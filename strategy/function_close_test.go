@@ -37,7 +37,7 @@ func TestAFunctionThatIsClosedIsRefused(t *testing.T) {
 	assert.ErrorIs(t, err, pjrt.ErrClosed)
 	_, err = f.Run(ctx, float32(2))
 	assert.ErrorIs(t, err, strategy.ErrClosed)
-	assert.EqualError(t, err, "strategy: closed: function step")
+	assert.EqualError(t, err, "strategy: function step is closed; close it after its last run")
 	_, err = nest.Run(ctx, []any{float32(1)})
 	assert.ErrorIs(t, err, strategy.ErrClosed)
 	assert.Equal(t, []any{float32(4), float32(4)}, strategytest.Values(t, kept[0], 2)) // the caller owns the results

@@ -49,6 +49,9 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 		name = "Variable"
 	}
 	op := fmt.Sprintf("variable %q", name)
+	if err := s.checkOpen(); err != nil {
+		return nil, err
+	}
 	if err := s.requireEager(ctx, op, fault.InsteadOfMaking); err != nil {
 		return nil, err
 	}

@@ -87,6 +87,9 @@ func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
 	if err := s.requireOwn(ctx, op, "the scope of the call"); err != nil {
 		return err
 	}
+	if err := refuseStale(ctx, op); err != nil {
+		return err
+	}
 	m, _ := mode.Of(ctx)
 	if m.Replica {
 		return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in a replica's code",

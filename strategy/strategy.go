@@ -168,7 +168,7 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 func (o *Options) runtimeOptions(assignment tpu.DeviceAssignment) engine.Options {
 	return engine.Options{ErrorPrefix: "strategy", Groups: assignment.DeviceIDs(), Compiler: o.Compiler,
 		Overrides: o.CompilerOptions,
-		Progress:  o.progressCallback(), Closed: ErrClosed, OutOfStep: newOutOfStepError,
+		Progress:  o.progressCallback(), Closed: errStrategyClosed, OutOfStep: newOutOfStepError,
 		Differ: func(what string, texts []string, differing []int) error {
 			return &MismatchError{what, texts, differing}
 		}}
@@ -274,8 +274,8 @@ func (s *TPUStrategy) System() *system.System {
 func (s *TPUStrategy) registerValue(v *deviceValue) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed.Load() || s.values == nil { // a zero value
-		return ErrClosed
+	if s.closed.Load() || s.values == nil {
+		return errStrategyClosed
 	}
 	p := weak.Make(v)
 	s.values[p] = v.buffers
@@ -293,8 +293,11 @@ func (s *TPUStrategy) unregisterValue(p weak.Pointer[deviceValue]) engine.Buffer
 }
 
 func (s *TPUStrategy) checkOpen() error {
-	if s == nil || s.closed.Load() || s.runtime == nil { // a zero value
-		return ErrClosed
+	switch {
+	case s == nil || s.runtime == nil:
+		return errZeroStrategy
+	case s.closed.Load():
+		return errStrategyClosed
 	}
 	return nil
 }

@@ -172,7 +172,7 @@ func (v *deviceValue) openBuffers() (engine.Buffers, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
-		return nil, newClosedError("value %s", v)
+		return nil, newClosedError("close it after its last use", "value %s", v)
 	}
 	if v.abstract {
 		if err := v.strategy.checkRunnable("reading", v.String()); err != nil {
@@ -189,7 +189,7 @@ func (v *deviceValue) refill(fill func(buffers engine.Buffers) error) (engine.Bu
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
-		return nil, newClosedError("value %s", v)
+		return nil, newClosedError("close it after its last use", "value %s", v)
 	}
 	// A running step keeps the buffers that it reads; Close only drops this reference.
 	if err := v.buffers.Close(); err != nil {

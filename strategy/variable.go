@@ -135,7 +135,7 @@ func (v *Variable) checkOpen() error {
 		return err
 	}
 	if v.closed {
-		return newClosedError("variable %q", v.path)
+		return newClosedError("close it after its last use", "variable %q", v.path)
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (s *TPUStrategy) registerVariables(all ...*Variable) error {
 		s.distributed = append(s.distributed, all...)
 		return nil
 	}
-	errs := []error{ErrClosed}
+	errs := []error{errStrategyClosed}
 	for _, v := range all {
 		errs = append(errs, v.release())
 	}

@@ -17,36 +17,36 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/accept"
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/child"
-	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu/simhost"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 type acceptCmd struct {
-	Quick       bool          `help:"Run less, in 2 minutes at most instead of 15."`
-	Accelerator string        `help:"Type of the slice, such as v5litepod-16; by default what the machine says."`
-	Plugin      string        `type:"localpath" help:"Path of the PJRT plugin, of any platform; by default the TPU's."`
-	CPU         int           `name:"cpu" help:"Run on so many CPU devices instead."`
-	Hosts       int           `default:"1" help:"With --cpu: divide the devices among so many simulated hosts."`
-	Store       string        `help:"Folder, or URL such as gs://bucket/run, for checkpoints that all hosts share."`
-	Only        []string      `help:"Run these parts only."`
-	Skip        []string      `help:"Leave these parts out."`
-	Kill        int           `default:"-1" help:"End the process of this host at the end, to see what the others are told."`
-	Budget      time.Duration `help:"Time of the whole run, such as 5m; by default that of its parts, 15m or with --quick 2m."`
-	Output      string        `short:"o" type:"localpath" help:"File to send back; by default tpustrategy-accept-HOST.jsonl.gz here."`
-	List        bool          `help:"List the parts, and run none."`
+	Quick     bool          `help:"Run smaller checks, for at most 2 minutes instead of 15."`
+	Topology  string        `help:"Type of the slice, such as v5litepod-16. Default: the type that the machine reports."`
+	Plugin    string        `type:"localpath" help:"Path of the PJRT plugin of any platform. Default: the installed libtpu."`
+	CPU       int           `name:"cpu" help:"Run on this number of CPU devices instead of a TPU."`
+	Hosts     int           `default:"1" help:"With --cpu: the number of simulated hosts that share the devices."`
+	Store     string        `help:"Folder, or URL such as gs://bucket/run, that all hosts share, for checkpoints."`
+	Only      []string      `help:"Run only these parts."`
+	Skip      []string      `help:"Skip these parts."`
+	Kill      int           `default:"-1" help:"Kill the process of this host at the end, to check the errors of the other hosts."`
+	TimeLimit time.Duration `help:"Time limit of the run, such as 5m. Default: 15m, or 2m with --quick."`
+	Output    string        `short:"o" type:"localpath" help:"File for the results. Default: tpustrategy-accept-HOST.jsonl.gz in this folder."`
+	List      bool          `help:"List the parts and run none."`
 }
 
 // Help is the text under --help.
 func (acceptCmd) Help() string {
-	return `Proves on this machine that the project works on its devices: start-up, versions, coordinates, collectives, dtypes, splits, training against stored losses, checkpoints, bandwidths. On a slice of several hosts start it on all of them at once. It needs this binary and the plugin, nothing else.
+	return `Checks that this module works on the devices of this machine: start-up, versions, coordinates, collectives, dtypes, splits, training against stored losses, checkpoints and bandwidths. On a slice of several hosts, start it on all hosts at the same time. It needs only this binary and the plugin.
 
 Examples:
   tpustrategy accept
   tpustrategy accept --quick --cpu 8 --hosts 4
   gcloud compute tpus tpu-vm ssh NAME --worker=all --command='./tpustrategy accept --store /mnt/shared'
 
-Ends with a verdict and a file to send back, which holds no secrets. Exit codes: 0 accepted, 6 accepted with findings, 1 failed.`
+Prints a verdict and writes a file that you can send with a bug report. The file contains no secrets. Exit codes: 0 accepted, 6 accepted with findings, 1 failed.`
 }
 
 // acceptAnswer is the answer of the command accept.
@@ -62,11 +62,11 @@ func (c *acceptCmd) check() error {
 		return misused("accept", "give --cpu a number of devices that --hosts divides", "--cpu %d, --hosts %d", c.CPU, c.Hosts)
 	case c.Kill < -1:
 		return misused("accept", "hosts count from 0", "--kill %d", c.Kill)
-	case c.Budget < 0:
-		return misused("accept", "give a time such as 5m", "--budget %v", c.Budget)
+	case c.TimeLimit < 0:
+		return misused("accept", "give a time such as 5m", "--time-limit %v", c.TimeLimit)
 	}
-	if c.Accelerator != "" {
-		if _, err := tpu.ParseAccelerator(c.Accelerator); err != nil {
+	if c.Topology != "" {
+		if _, err := tpu.ParseAccelerator(c.Topology); err != nil {
 			return refused("accept", err)
 		}
 	}
@@ -76,11 +76,14 @@ func (c *acceptCmd) check() error {
 	if err := c.options().Check(); err != nil {
 		return refused("accept", err)
 	}
+	if c.CPU == 0 && c.Plugin == "" && !system.HasTPU() {
+		return &failure{Sort: "missing", Message: "accept: this host has no TPU; give --cpu 8 to run on 8 CPU devices, or --plugin with another plugin"}
+	}
 	return nil
 }
 
 func (c *acceptCmd) options() accept.Options {
-	o := accept.Options{Open: c.open, Accelerator: c.Accelerator, Quick: c.Quick, Budget: c.Budget, Only: c.Only, Skip: c.Skip, Place: c.Store, Getenv: os.Getenv}
+	o := accept.Options{Open: c.open, Accelerator: c.Topology, Quick: c.Quick, Budget: c.TimeLimit, Only: c.Only, Skip: c.Skip, Place: c.Store, Getenv: os.Getenv}
 	if c.Kill >= 0 {
 		o.Kill = &c.Kill
 	}
@@ -182,6 +185,9 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 		return refused("accept", err)
 	}
 	report := a.accept(ctx, root, c, acceptWhole*c.options().Whole()+acceptSilence, acceptSilence)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err := ahead.WriteFile(name, func(w io.Writer) error { return accept.WriteArchive(w, report) }); err != nil {
 		return err
 	}
@@ -194,8 +200,8 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 		for _, reason := range report.Reasons {
 			fmt.Fprintf(a.stdout, "  %s\n", reason)
 		}
-		fmt.Fprintf(a.stdout, "Send back: %s\n", name)
 	}
+	a.wrote(name)
 	switch report.Verdict {
 	case accept.Accepted:
 		return nil
@@ -208,9 +214,10 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 // plainName matches characters that are replaced in file names.
 var plainName = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
-// accept runs the parts in a child process and returns the report, even if the child dies.
+// accept runs the parts in a child process and returns the report, even if the child dies. It returns
+// nil if ctx is canceled.
 func (a *app) accept(ctx context.Context, root *cli, c *acceptCmd, limit, silence time.Duration) *accept.Report {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the run did not end in %v: --budget gives it longer", limit))
+	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the run did not end within %v; raise --time-limit", limit))
 	defer cancel()
 	began := time.Now()
 	var told []accept.Outcome
@@ -226,11 +233,14 @@ func (a *app) accept(ctx context.Context, root *cli, c *acceptCmd, limit, silenc
 			a.showOutcome(o)
 		}
 	}
-	answer, err := a.childNoting(ctx, "accept", childRequest{Accept: c}, silence, notice)
+	answer, err := a.childNoting(limited, "accept", childRequest{Accept: c}, silence, notice)
 	if err == nil {
 		report := answer.Accept.Report
 		report.Outcomes = answer.Accept.Outcomes
 		return report
+	}
+	if ctx.Err() != nil {
+		return nil
 	}
 	// Report the finished parts, and the part that was running.
 	report := &accept.Report{Version: accept.Version, Quick: c.Quick, Began: began.UTC().Truncate(time.Second), Seconds: time.Since(began).Seconds(), Outcomes: told}

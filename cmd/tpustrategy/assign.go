@@ -10,17 +10,17 @@ import (
 )
 
 type assignCmd struct {
-	Name     string `arg:"" help:"A slice, such as v5e:4x4 or v5p-128."`
-	Shape    []int  `help:"Size of the block of one replica's cores, in x, y, z and core." default:"1,1,1,1"`
-	Stride   []int  `help:"Steps between the cores of a block."`
-	Replicas int    `help:"Number of replicas; 0 takes as many as fit."`
-	BySlice  bool   `help:"Give each of several slices whole replicas, slice by slice."`
-	Plugin   string `help:"Path of libtpu, instead of looking for it." type:"localpath"`
+	Topology string `arg:"" help:"Slice, such as v5e:4x4 or v5p-128."`
+	Shape    []int  `help:"Size of the block of cores of a replica in x, y, z and core." default:"1,1,1,1"`
+	Stride   []int  `help:"Distance between the cores of a block in x, y, z and core."`
+	Replicas int    `help:"Number of replicas. Default: as many as fit."`
+	BySlice  bool   `help:"With several slices: place all logical devices of a replica on one slice."`
+	Plugin   string `help:"Path of libtpu. Default: the installed libtpu." type:"localpath"`
 }
 
 // Help is the text under --help.
 func (assignCmd) Help() string {
-	return `Shows which core is which logical device of which replica, as TensorFlow's device_assignment does it.
+	return `Shows which core is which logical device of which replica, with the algorithm of TensorFlow's device_assignment.
 
 Examples:
   tpustrategy assign v3-8 --shape 1,1,1,2 --replicas 4
@@ -41,7 +41,7 @@ type assignedCore struct {
 
 // Run shows the assignment.
 func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
-	d, err := a.describe(ctx, c.Name, c.Plugin)
+	d, err := a.describe(ctx, c.Topology, c.Plugin)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 	fmt.Fprintf(a.stdout, "%s: %d replicas of %d logical devices, %d of %d devices in use\n\n",
 		d.Facts.Name, assignment.NumReplicas(), assignment.NumCoresPerReplica(), len(cores), t.NumDevices())
 	if spanning := assignment.ReplicasAcrossSlices(); len(spanning) > 0 {
-		fmt.Fprintf(a.stdout, "%d replicas are on several slices, such as replica %d: what their logical devices say to each other crosses the data-center network; --by-slice keeps them within one\n\n",
+		fmt.Fprintf(a.stdout, "%d replicas are on several slices, such as replica %d: the transfers between their logical devices use the data-center network; --by-slice places each replica on one slice\n\n",
 			len(spanning), spanning[0])
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)

@@ -28,6 +28,7 @@ type childRequest struct {
 	Accept   *acceptCmd       `json:"accept,omitempty"`
 	Plan     *planRequest     `json:"plan,omitempty"`
 	Validate *validateRequest `json:"validate,omitempty"`
+	Generate *generateCmd     `json:"generate,omitempty"`
 }
 
 // childAnswer is a child's answer, or its error.
@@ -38,6 +39,7 @@ type childAnswer struct {
 	Accept   *acceptAnswer     `json:"accept,omitempty"`
 	Plan     *planAnswer       `json:"plan,omitempty"`
 	Validate []validated       `json:"validate,omitempty"`
+	Generate *generated        `json:"generate,omitempty"`
 	Error    *failure          `json:"error,omitempty"`
 }
 
@@ -167,9 +169,12 @@ func (a *app) answer(ctx context.Context, r childRequest) (*childAnswer, error) 
 	case r.Validate != nil:
 		v, err := validate(ctx, a, *r.Validate)
 		return &childAnswer{Validate: v}, err
+	case r.Generate != nil:
+		g, err := generateHere(ctx, r.Generate)
+		return &childAnswer{Generate: g}, err
 	case r.Accept != nil:
 		c, err := acceptHere(ctx, r.Accept)
 		return &childAnswer{Accept: c}, err
 	}
-	return nil, misused("child", "ask for a probe, a description or a compilation", "the request asks for nothing")
+	return nil, misused("child", "send one request", "the request is empty")
 }

@@ -44,30 +44,31 @@ func failureOf(err error) *failure { return ahead.FailureOf(err) }
 
 // cli is the command line.
 type cli struct {
-	JSON    bool             `help:"Print the answer as one JSON value." name:"json"`
+	JSON    bool             `help:"Print one JSON value." name:"json"`
 	Version kong.VersionFlag `help:"Print the version."`
 
-	Doctor doctorCmd `cmd:"" help:"Say which plugins are installed, and what can run here."`
+	Doctor doctorCmd `cmd:"" help:"Check which plugins are installed and what can run on this machine."`
 
-	Launch launchCmd `cmd:"" help:"Print what rents a slice, runs a program on it and gives it back."`
+	Launch launchCmd `cmd:"" help:"Print a script that rents a slice, runs a program on it and deletes it."`
 
-	Topology  topologyCmd  `cmd:"" help:"Describe a slice: its hosts, its devices and their places."`
+	Topology  topologyCmd  `cmd:"" help:"Describe the hosts, devices and coordinates of a slice."`
 	Assign    assignCmd    `cmd:"" help:"Show which core is which logical device of which replica."`
-	Compile   compileCmd   `cmd:"" help:"Compile a step ahead of time and report what it needs."`
-	Plan      planCmd      `cmd:"" help:"Search how a step is best split over a slice, or which slice it wants."`
-	Validate  validateCmd  `cmd:"" help:"Hold predicted times against published measurements."`
-	Report    reportCmd    `cmd:"" help:"Show a report that compile wrote."`
-	Diff      diffCmd      `cmd:"" help:"Compare two compiled steps, or hold one to a budget."`
+	Compile   compileCmd   `cmd:"" help:"Compile a step ahead of time and report its memory and cost."`
+	Plan      planCmd      `cmd:"" help:"Search for the best slice and the best split of a step."`
+	Validate  validateCmd  `cmd:"" help:"Compare predicted times with published measurements."`
+	Report    reportCmd    `cmd:"" help:"Print or convert a report of compile."`
+	Diff      diffCmd      `cmd:"" help:"Compare two compiled steps, or check one against a budget."`
 	Curve     curveCmd     `cmd:"" help:"Draw the learning curve of a run."`
-	Watch     watchCmd     `cmd:"" help:"Show the hosts of a run: where each is, what it waits for, and who lags."`
+	Watch     watchCmd     `cmd:"" help:"Show the hosts of a run and their progress."`
 	Export    exportCmd    `cmd:"" help:"Write a checkpoint as one safetensors file."`
-	Visualize visualizeCmd `cmd:"" help:"Draw which devices hold which part of a tensor."`
+	Generate  generateCmd  `cmd:"" help:"Continue a text with a language model."`
+	Visualize visualizeCmd `cmd:"" help:"Draw which devices hold which shard of a tensor."`
 	Install   installCmd   `cmd:"" help:"Install the pinned plugins."`
-	Accept    acceptCmd    `cmd:"" help:"Prove on this machine, or on all hosts of a slice, that its devices do what they should."`
+	Accept    acceptCmd    `cmd:"" help:"Check that the devices of this machine or slice work correctly."`
 
-	Completion completionCmd `cmd:"" help:"Print what makes a shell complete these commands."`
+	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 
-	Child         childCmd  `cmd:"" hidden:"" help:"Do one piece of work for a parent process."`
+	Child         childCmd  `cmd:"" hidden:"" help:"Execute one request of a parent process."`
 	CompileWorker workerCmd `cmd:"" hidden:"" help:"Compile one program for a parent process; see package pjrt/worker."`
 }
 
@@ -110,7 +111,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	}()
 	parser, err := kong.New(&c,
 		kong.Name("tpustrategy"),
-		kong.Description("Looks at TPU slices, places replicas on them and compiles steps for them."),
+		kong.Description("Describes TPU slices, compiles steps for them, and checks machines and runs."),
 		kong.Writers(a.stdout, plain.NewWriter(a.stderr)),
 		kong.Exit(func(code int) { panic(exitStatus(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
@@ -167,7 +168,7 @@ func helpOf(err error) string {
 }
 
 func incomplete(err error) error {
-	return &errkind.Fault{Op: "the answer is not complete", Err: err, Hint: "see where it goes, and ask again"}
+	return &errkind.Fault{Op: "the output is not complete", Err: err, Hint: "check the output file or pipe, and run the command again"}
 }
 
 // fail reports an error and returns its exit code.
@@ -190,6 +191,15 @@ func (a *app) printJSON(v any) error {
 	}
 	_, err = fmt.Fprintf(a.stdout, "%s\n", b)
 	return err
+}
+
+// wrote reports the files that a command has written. Empty paths are ignored.
+func (a *app) wrote(paths ...string) {
+	for _, path := range paths {
+		if path != "" {
+			fmt.Fprintf(a.stderr, "tpustrategy: wrote %s\n", plain.EscapeText(path))
+		}
+	}
 }
 
 // printLine prints a value as JSON on one line.

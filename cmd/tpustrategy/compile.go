@@ -16,43 +16,43 @@ import (
 )
 
 type compileCmd struct {
-	File     string   `arg:"" optional:"" help:"A StableHLO module; without one, give --example." type:"localpath"`
-	Topology []string `help:"The slice to compile for, such as v5e:2x4, v5p-128, 2x v5e-256, h100:8 or cpu:8. Separate several by commas." required:""`
+	File     string   `arg:"" optional:"" help:"StableHLO module to compile. Without a file, give --example." type:"localpath"`
+	Topology []string `help:"Slice to compile for, such as v5e:2x4, v5p-128, \"2x v5e-256\", h100:8 or cpu:8. Several are separated by commas." required:""`
 	stepOptions
-	Report             string `help:"Write the report to this file: as a page if the name ends in .html, and as JSON otherwise." type:"localpath"`
-	Save               string `help:"Write the compiled step to this file, to be loaded and run on such a slice." type:"localpath"`
-	Text               string `help:"Write the step's StableHLO to this file." type:"localpath"`
+	Output             string `short:"o" help:"Write the report to this file: as a page if the name ends in .html, and as JSON otherwise." type:"localpath"`
+	Save               string `help:"Write the compiled step to this file, to load and run it on such a slice." type:"localpath"`
+	Text               string `help:"Write the StableHLO of the step to this file." type:"localpath"`
 	SuggestAnnotations bool   `help:"Also compile the example with other annotations, and report which of them remove collectives."`
-	Plugin             string `help:"Path of the plugin, instead of looking for it." type:"localpath"`
+	Plugin             string `help:"Path of the plugin. Default: the installed plugin." type:"localpath"`
 }
 
 // stepOptions specify the step to compile and its options.
 type stepOptions struct {
 	Example    string `help:"Compile this example model: gpt, digits, dense or placement."`
-	Preset     string `help:"Size of gpt: tiny, 125m, 1b3 or llama3-8b; tiny if it is not given."`
+	Preset     string `help:"Size of gpt: tiny, 125m, 1b3 or llama3-8b. Default: tiny."`
 	Logical    int    `help:"Number of logical devices of a replica." default:"1"`
-	BySlice    bool   `help:"Give each of several slices whole replicas, slice by slice; of examples."`
-	Replicas   int    `help:"Number of replicas; 0 takes as many as fit."`
-	Width      int    `help:"Width of the example's layers; 0 takes the example's own."`
-	Layers     int    `help:"Number of the example's pairs of layers; 0 takes the example's own."`
-	Batch      int    `help:"Rows of a step, over all replicas; 0 takes the example's own."`
-	Whole      bool   `help:"Keep a whole copy of every variable on each logical device."`
-	ShardState string `help:"What of the state of training the replicas share out: none, optimizer, gradients or parameters." enum:",none,optimizer,gradients,parameters" default:""`
-	Remat      string `help:"What of gpt's layers the backward pass computes again: none, products (all but products) or full." enum:",none,products,full" default:""`
-	Precision  string `help:"In which precision the model computes: f32, bf16 or f16 (variables stay float32), or float32 with its products in passes of bfloat16 (default) or exact (highest)." enum:"default,highest,f32,bf16,f16" default:"default"`
+	BySlice    bool   `help:"With several slices: place all logical devices of a replica on one slice. For examples only."`
+	Replicas   int    `help:"Number of replicas. Default: as many as fit."`
+	Width      int    `help:"Width of the example's layers. Default: that of the example."`
+	Layers     int    `help:"Number of pairs of layers of the example. Default: that of the example."`
+	Batch      int    `help:"Rows of a step over all replicas. Default: those of the example."`
+	Whole      bool   `help:"Replicate every variable on all logical devices of a replica."`
+	ShardState string `help:"State to shard over the replicas: none, optimizer, gradients or parameters." enum:",none,optimizer,gradients,parameters" default:""`
+	Remat      string `help:"Layers of gpt to recompute in the backward pass: none, products (all but products) or full." enum:",none,products,full" default:""`
+	Precision  string `help:"Precision of the computation: f32, bf16 or f16 (variables stay float32), default (float32, with products in passes of bfloat16) or highest (exact float32 products)." enum:"default,highest,f32,bf16,f16" default:"default"`
 }
 
 // Help is the text under --help.
 func (compileCmd) Help() string {
-	return `Compiles a step with the real compiler, for devices that need not be here, and reports the memory of each core, the collectives and an estimate of the cost. Each compilation runs in a process of its own.
+	return `Compiles a step with the real compiler for devices that this machine need not have, and reports the memory of each core, the collectives and an estimate of the cost. Each compilation runs in a process of its own.
 
 Examples:
   tpustrategy compile --example digits --topology v5e:2x4 --logical 2
   tpustrategy compile --example gpt --preset 1b3 --topology v5e:4x4 --logical 4 --remat full --shard-state parameters --precision bf16 --json
   tpustrategy compile --example dense --width 32768 --topology v5e:4x4,v5p:2x2x4 --logical 8 --json
-  tpustrategy compile step.mlir --topology v5e:2x4 --report step.html
+  tpustrategy compile step.mlir --topology v5e:2x4 -o step.html
 
-Ends with exit code 4 if a program does not fit into the memory of a core.`
+Exit code 4: a program does not fit into the memory of a core.`
 }
 
 func (c *compileCmd) Run(ctx context.Context, a *app, root *cli) error {
@@ -99,7 +99,7 @@ func (c *compileCmd) check() error {
 		return misused("compile", "leave them out, or give --example", "--text and --save of a StableHLO file")
 	}
 	// Check the output files first, because a compilation may take minutes.
-	for _, out := range [][2]string{{"report", c.Report}, {"text", c.Text}, {"save", c.Save}} {
+	for _, out := range [][2]string{{"output", c.Output}, {"text", c.Text}, {"save", c.Save}} {
 		if err := ahead.CheckPlace(out[1]); err != nil {
 			return refused("compile: --"+out[0], err)
 		}
@@ -202,12 +202,20 @@ func (a *app) record() string {
 
 // write writes the report files and prints the outcomes, even if a file could not be written.
 func (c *compileCmd) write(a *app, root *cli, all []ahead.Outcome) error {
-	unwritten := ahead.WriteReports(c.Report, all)
+	unwritten := ahead.WriteReports(c.Output, all)
 	if err := ahead.Show(a.stdout, all, root.JSON); err != nil {
 		return err
 	}
 	if unwritten != nil {
 		return &failure{Sort: "failed", Message: unwritten.Error(), Reported: root.JSON}
+	}
+	for _, o := range all {
+		if o.Report != nil {
+			a.wrote(ahead.ReportPath(c.Output, o.Topology, len(all)))
+		}
+		if o.Error == nil {
+			a.wrote(c.Text, c.Save)
+		}
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ func TestACompilationWhoseFilesHaveNoPlaceIsNotBegun(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	for _, flag := range []string{"--report", "--text", "--save"} {
+	for _, flag := range []string{"--output", "--text", "--save"} {
 		for path, want := range map[string]string{
 			dir: "is a directory", filepath.Join(dir, "none", "x"): "no such file or directory", filepath.Join(file, "x"): "is not a directory",
 		} {

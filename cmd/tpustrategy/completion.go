@@ -11,12 +11,12 @@ import (
 const completeWord = "__complete"
 
 type completionCmd struct {
-	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: bash, zsh or fish."`
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"Shell: bash, zsh or fish."`
 }
 
 // Help is the text under --help.
 func (completionCmd) Help() string {
-	return `Prints what makes the shell complete subcommands, flags and their values. Put this into its start-up file:
+	return `Prints a completion script for subcommands, flags and their values. Add one of these lines to the start-up file of the shell:
 
   source <(tpustrategy completion bash)
   source <(tpustrategy completion zsh)

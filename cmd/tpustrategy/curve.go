@@ -18,25 +18,24 @@ import (
 const maxTable = 256 << 20
 
 type curveCmd struct {
-	Runs   []string `arg:"" name:"run" help:"The folder of a run, or a table that package fit wrote of it, as CSV."`
-	Output string   `help:"The page to write: a name that ends in .html." short:"o" default:"curve.html" type:"localpath"`
-	Series []string `help:"The columns to draw; without it, those that have loss in their names."`
-	Title  string   `help:"The page's title; without it, the names of the runs."`
+	Runs   []string `arg:"" name:"run" help:"Folder of a run, or a CSV table that package fit wrote."`
+	Output string   `short:"o" help:"Page to write; the name ends in .html." default:"curve.html" type:"localpath"`
+	Series []string `help:"Columns to draw. Default: those with loss in their names."`
+	Title  string   `help:"Title of the page. Default: the names of the runs."`
 	LogX   bool     `help:"Make the axis of steps logarithmic."`
 	LogY   bool     `help:"Make the axis of values logarithmic."`
 }
 
 // Help is the text under --help.
 func (curveCmd) Help() string {
-	return `Draws the learning curves of a run, or of several in one chart, as a page for a browser. On the page one zooms,
-hides lines and runs, makes axes logarithmic, and sees the values as they are or smoothed.
+	return `Draws the learning curves of one or several runs in one chart, as a page for a browser. The page can zoom, hide lines and runs, make axes logarithmic, and show measured or smoothed values.
 
 Examples:
   tpustrategy curve run
   tpustrategy curve run1 run2 run3 -o compare.html
-  tpustrategy curve run/losses.csv --series loss,held/loss,learning_rate
+  tpustrategy curve run/losses.csv --series loss,held/accuracy,learning_rate
 
-What was measured at many steps is smoothed, and learning_rate has an axis of its own.`
+Series with many steps are smoothed. Accuracy and learning_rate have axes of their own.`
 }
 
 // drawn is the answer as JSON.
@@ -57,7 +56,7 @@ func (c *curveCmd) Run(a *app, root *cli) error {
 		return &usageError{Err: err}
 	}
 	var series []curve.Series
-	names := runNames(c.Runs)
+	names := curve.RunNames(c.Runs)
 	for i, path := range c.Runs {
 		of, err := readRun(path)
 		if err != nil {
@@ -72,7 +71,7 @@ func (c *curveCmd) Run(a *app, root *cli) error {
 	}
 	subject, title := strings.Join(c.Runs, ", "), c.Title
 	if title == "" {
-		title = strings.Join(names, ", ")
+		title = curve.Title(c.Runs...)
 	}
 	plot, err := curve.Learning(title, series, c.Series...)
 	if err != nil {
@@ -92,7 +91,7 @@ func (c *curveCmd) Run(a *app, root *cli) error {
 	if root.JSON {
 		return a.printJSON(answer)
 	}
-	fmt.Fprintf(a.stdout, "%s shows", c.Output)
+	fmt.Fprintf(a.stdout, "%s:", c.Output)
 	for i, s := range answer.Series {
 		name := s.Name
 		if s.Run != "" {
@@ -101,6 +100,7 @@ func (c *curveCmd) Run(a *app, root *cli) error {
 		fmt.Fprintf(a.stdout, "%s %s (%d values)", map[bool]string{true: ","}[i > 0], name, s.Points)
 	}
 	fmt.Fprintln(a.stdout)
+	a.wrote(c.Output)
 	return nil
 }
 
@@ -130,18 +130,4 @@ func readRun(path string) ([]curve.Series, error) {
 		return nil, refused(path, err)
 	}
 	return series, nil
-}
-
-// runNames returns the base names of paths, or the complete paths if the base names are not unique.
-func runNames(paths []string) (names []string) {
-	seen := map[string]bool{}
-	for _, path := range paths {
-		name := filepath.Base(path)
-		if seen[name] {
-			return paths
-		}
-		seen[name] = true
-		names = append(names, name)
-	}
-	return names
 }

@@ -14,20 +14,20 @@ import (
 )
 
 type diffCmd struct {
-	Before    string   `arg:"" optional:"" help:"The report of the step, of the earlier one of two, as JSON that compile wrote by --report or --json. With --plugin, a StableHLO file." type:"localpath"`
-	After     string   `arg:"" optional:"" help:"That of the later one; with --budget one may do." type:"localpath"`
-	Budget    string   `help:"Hold the step, the later one of two, to the limits in this file." type:"localpath"`
-	Markdown  bool     `help:"Answer as Markdown, for a pull request."`
-	Tolerance float64  `help:"The share up to which a figure's change is none." default:"0.01"`
-	Plugin    []string `help:"Compile the step by two plugins, the old one and the new one, and compare these; give it twice." type:"localpath"`
-	Topology  []string `help:"The slice to compile for with --plugin. Separate several by commas."`
-	Keep      string   `help:"With --plugin: the folder that keeps what is compiled, so that each plugin compiles a step once; none keeps nothing. Without it the user's cache." type:"localpath"`
+	Before    string   `arg:"" optional:"" help:"Report of the step, or of the earlier one of two, as JSON from compile -o or --json. With --plugin: a StableHLO file." type:"localpath"`
+	After     string   `arg:"" optional:"" help:"Report of the later step. It may be omitted with --budget." type:"localpath"`
+	Budget    string   `help:"File with limits. The step, or the later one of two, must not exceed them." type:"localpath"`
+	Markdown  bool     `help:"Print Markdown, for a pull request."`
+	Tolerance float64  `help:"Relative change of a figure that is ignored." default:"0.01"`
+	Plugin    []string `help:"Compile the step with two plugins and compare the results. Give the flag twice, the old plugin first." type:"localpath"`
+	Topology  []string `help:"Slice to compile for with --plugin. Several are separated by commas."`
+	Cache     string   `help:"With --plugin: folder for compiled programs, so that each plugin compiles a step once, or none. Default: the user's cache directory." type:"localpath"`
 	stepOptions
 }
 
 // Help is the text under --help.
 func (diffCmd) Help() string {
-	return `Compares two compiled steps: memory, donation, collectives, dtypes, operations and predicted time; and holds a step to a budget, which is a file. Nothing runs, and no TPU is needed.
+	return `Compares two compiled steps: memory, donation, collectives, dtypes, operations and predicted time. It can also check a step against the limits in a budget file. It runs nothing and needs no TPU.
 
 Examples:
   tpustrategy diff before.json after.json
@@ -35,7 +35,7 @@ Examples:
   tpustrategy diff --budget budget.json step.json
   tpustrategy diff --plugin old/libtpu.so --plugin new/libtpu.so --example digits --topology v5e:2x4 --logical 2
 
-Ends with exit code 6 if something is worse, or over the budget.`
+Exit code 6: a figure is worse, or exceeds the budget.`
 }
 
 // Run compares.
@@ -142,7 +142,7 @@ func readReports(file string) (all []*report.Report, err error) {
 		all = append(all, r)
 	}
 	if len(all) == 0 {
-		return nil, misused(file, "give the answer of compile --json, or a file of its --report", "there is no report in it")
+		return nil, misused(file, "give the answer of compile --json, or a file of its -o", "there is no report in it")
 	}
 	return all, nil
 }
@@ -170,7 +170,7 @@ func (c *diffCmd) compiled(ctx context.Context, a *app) (sides [][]*report.Repor
 	for _, step := range steps {
 		var side []*report.Report
 		for _, topology := range step.Topology {
-			r, err := a.compile(ctx, &step, topology, a.answers(c.Keep))
+			r, err := a.compile(ctx, &step, topology, a.answers(c.Cache))
 			if ctx.Err() != nil {
 				return nil, &errkind.Fault{Op: "diff", Err: context.Cause(ctx)}
 			}

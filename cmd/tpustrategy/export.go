@@ -8,25 +8,25 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
 type exportCmd struct {
-	Place string `arg:"" help:"The folder of a run or of its checkpoints, or its URL such as gs://bucket/run."`
-	File  string `arg:"" help:"The safetensors file to write." type:"localpath"`
-	Step  int64  `help:"The step to export; -1 is the last one." default:"-1"`
-	All   bool   `help:"Write the optimizer's state and the run's own counters, too."`
+	Place  string `arg:"" help:"Folder of a run or of its checkpoints, or its URL such as gs://bucket/run."`
+	Output string `short:"o" help:"Safetensors file to write." default:"model.safetensors" type:"localpath"`
+	Step   int64  `help:"Step to export; -1 is the last one." default:"-1"`
+	All    bool   `help:"Also write the state of the optimizer and the counters of the run."`
 }
 
 // Help is the text under --help.
 func (exportCmd) Help() string {
-	return `Writes the model of a checkpoint, of which each host saved its own shards, as one safetensors file.
-Every byte is compared with its checksum on the way.
+	return `Writes the model of a sharded checkpoint as one safetensors file, and verifies the checksum of every byte.
 
 Examples:
-  tpustrategy export run/checkpoints model.safetensors
-  tpustrategy export run model.safetensors --all
-  tpustrategy export gs://bucket/run model.safetensors --step 1000`
+  tpustrategy export run/checkpoints
+  tpustrategy export run -o model.safetensors --all
+  tpustrategy export gs://bucket/run -o model.safetensors --step 1000`
 }
 
 // exportAnswer is the answer to export.
@@ -55,7 +55,7 @@ func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 	case c.Step < 0:
 		from, err = m.Latest(ctx)
 	case !slices.Contains(steps, c.Step):
-		return misused("export", "take one of those", "%s has no step %d; it has %s", m.Dir(), c.Step, numbers(steps))
+		return misused("export", "give one of these steps", "%s has no step %d; it has %s", m.Dir(), c.Step, numbers(steps))
 	default:
 		from, err = m.Open(ctx, c.Step)
 	}
@@ -63,14 +63,14 @@ func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	if err := from.Export(ctx, c.File, checkpoint.ExportOptions{All: c.All}); err != nil {
+	if err := from.Export(ctx, c.Output, checkpoint.ExportOptions{All: c.All}); err != nil {
 		return err
 	}
-	info, err := os.Stat(c.File)
+	info, err := os.Stat(c.Output)
 	if err != nil {
 		return err
 	}
-	answer := exportAnswer{from.Step(), c.File, info.Size(), len(from.Variables()), 0}
+	answer := exportAnswer{from.Step(), c.Output, info.Size(), len(from.Variables()), 0}
 	if !c.All {
 		answer.Variables = len(from.Weights())
 		answer.LeftOut = len(from.Variables()) - answer.Variables
@@ -78,10 +78,11 @@ func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 	if root.JSON {
 		return a.printJSON(answer)
 	}
-	_, err = fmt.Fprintf(a.stdout, "step %d  %s: %d variables, %d bytes\n", answer.Step, answer.File, answer.Variables, answer.Bytes)
+	_, err = fmt.Fprintf(a.stdout, "step %d: %d variables, %s\n", answer.Step, answer.Variables, report.Bytes(answer.Bytes))
 	if err == nil && answer.LeftOut > 0 {
-		_, err = fmt.Fprintf(a.stdout, "%d variables of the optimizer and of the run are left out; --all writes them\n", answer.LeftOut)
+		_, err = fmt.Fprintf(a.stdout, "%d variables of the optimizer and of the run are omitted; --all writes them\n", answer.LeftOut)
 	}
+	a.wrote(c.Output)
 	return err
 }
 

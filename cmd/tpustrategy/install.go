@@ -18,18 +18,18 @@ import (
 )
 
 type installCmd struct {
-	Kinds []string `arg:"" optional:"" help:"The plugins to install: cpu, tpu or cuda; cpu and tpu if none is given."`
-	Path  bool     `help:"Print the paths alone, for scripts."`
+	Kinds []string `arg:"" optional:"" help:"Plugins to install: cpu, tpu or cuda. Default: cpu and tpu."`
+	Path  bool     `help:"Print only the paths, for scripts."`
 }
 
 // Help is the text under --help.
 func (installCmd) Help() string {
-	return `Installs the plugins that this module is tested with: pip fetches the pinned wheels, by hash, and their libraries go to the user's cache directory. Needs sh, awk and python3 with pip. A library that is there and whole is left alone; one that was cut short or changed is fetched again.
+	return `Installs the plugins that this module is tested with. pip downloads the pinned wheels, verifies their hashes, and the libraries are stored in the user's cache directory. The command needs sh, awk and python3 with pip. An intact library is not downloaded again; a truncated or modified one is.
 
 Examples:
   tpustrategy install cpu
   tpustrategy install
-  tpustrategy install cuda      (compiles for GPUs that are not here: half a gigabyte, with NVIDIA's assembler)
+  tpustrategy install cuda      (compiles for GPUs; half a gigabyte, with NVIDIA's assembler)
   TPU_LIBRARY_PATH=$(tpustrategy install tpu --path) ./program`
 }
 

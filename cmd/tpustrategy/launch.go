@@ -11,27 +11,27 @@ import (
 )
 
 type launchCmd struct {
-	Slice     string   `arg:"" help:"A slice, such as v5litepod-16, v5p-32, v6e-256, tpu7x-16 or \"2x v5e-256\"."`
-	Arguments []string `arg:"" optional:"" help:"Arguments of the program, behind --."`
-	On        string   `help:"Where the machines come from: tpu-vm, queued, gce, mig or gke." required:""`
-	DryRun    bool     `help:"Print it. Nothing is run without you."`
-	Part      string   `help:"What to print: script, manifest or dockerfile; the last two for gke." default:"script"`
-	Program   string   `help:"The program's Go package." default:"./examples/multihost"`
-	Name      string   `help:"Name of what is made; the default is the program's."`
-	Project   string   `help:"Google Cloud project; without it the script reads $PROJECT."`
-	Zone      string   `help:"Zone; without it the script reads $ZONE."`
-	Spot      bool     `help:"Take spot machines: cheaper, and taken away at any time."`
-	Image     string   `help:"Runtime version (tpu-vm, queued), image family (gce, mig) or container image (gke), in place of the generation's."`
-	Bucket    string   `help:"gs://bucket/folder through which the program reaches the machines: one upload instead of a copy to each."`
-	Fetch     string   `help:"File of the program that is copied here when it ends."`
-	Cluster   string   `help:"Cluster of GKE; without it the script reads $CLUSTER."`
-	Location  string   `help:"Location of the cluster, if it is not the zone's region."`
-	Restarts  int      `help:"How often the program is started again after an interruption; on GKE after a failure, as interruptions do not count." default:"10"`
+	Topology  string   `arg:"" help:"Slice, such as v5litepod-16, v5p-32, v6e-256, tpu7x-16 or \"2x v5e-256\"."`
+	Arguments []string `arg:"" optional:"" help:"Arguments of the program, after --."`
+	On        string   `help:"Service that provides the machines: tpu-vm, queued, gce, mig or gke." required:""`
+	DryRun    bool     `help:"Print the script. This flag is required, because the command starts nothing itself."`
+	Part      string   `help:"File to print: script, manifest or dockerfile. The last two are for gke." default:"script"`
+	Program   string   `help:"Go package of the program." default:"./examples/multihost"`
+	Name      string   `help:"Name of the resources. Default: the name of the program."`
+	Project   string   `help:"Google Cloud project. Default: the script reads $PROJECT."`
+	Zone      string   `help:"Zone. Default: the script reads $ZONE."`
+	Spot      bool     `help:"Use spot machines, which are cheaper and can be preempted at any time."`
+	Image     string   `help:"Runtime version (tpu-vm, queued), image family (gce, mig) or container image (gke). Default: that of the TPU generation."`
+	Bucket    string   `help:"gs://bucket/folder to upload the program to once. Default: copy it to each machine."`
+	Fetch     string   `help:"File of the program that is copied to this machine at the end."`
+	Cluster   string   `help:"GKE cluster. Default: the script reads $CLUSTER."`
+	Location  string   `help:"Location of the cluster. Default: the region of the zone."`
+	Restarts  int      `help:"Maximum number of restarts of the program after interruptions; on GKE after failures, because interruptions do not count." default:"10"`
 }
 
 // Help is the text under --help.
 func (launchCmd) Help() string {
-	return `Prints what rents a slice, runs a program on all its hosts, starts it again after an interruption, and deletes what it made, also after Ctrl-C. It runs nothing: read what it prints, and give it to bash.
+	return `Prints a script that rents a slice, runs a program on all its hosts, restarts it after an interruption, and deletes all resources, also after Ctrl-C. The command itself starts nothing: read the script, and run it with bash.
 
 Examples:
   tpustrategy launch v5litepod-16 --on tpu-vm --dry-run > slice.sh
@@ -46,9 +46,9 @@ var multihostArguments = []string{"-slice", "-v", "-logical", "1", "-wait", "10m
 // Run prints the text.
 func (c *launchCmd) Run(a *app, root *cli) error {
 	if !c.DryRun {
-		return misused("launch", "give --dry-run, read what is printed, and run it with bash", "it rents nothing by itself: machines that cost money are started by you")
+		return misused("launch", "give --dry-run, read the script, and run it with bash", "the command rents no machines itself")
 	}
-	count, slice, err := system.ParseSlices(c.Slice)
+	count, slice, err := system.ParseSlices(c.Topology)
 	if err != nil {
 		return refused("launch", err)
 	}
@@ -76,7 +76,7 @@ func (c *launchCmd) Run(a *app, root *cli) error {
 
 // line returns the command line that prints the same text.
 func (c *launchCmd) line() string {
-	words := []string{"tpustrategy", "launch", c.Slice, "--on", c.On}
+	words := []string{"tpustrategy", "launch", c.Topology, "--on", c.On}
 	for _, option := range []struct{ name, value, usual string }{
 		{"part", c.Part, "script"}, {"program", c.Program, "./examples/multihost"}, {"name", c.Name, ""}, {"project", c.Project, ""},
 		{"zone", c.Zone, ""}, {"image", c.Image, ""}, {"bucket", c.Bucket, ""}, {"fetch", c.Fetch, ""}, {"cluster", c.Cluster, ""}, {"location", c.Location, ""},

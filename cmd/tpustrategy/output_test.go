@@ -28,7 +28,7 @@ func TestAnAnswerThatCannotBeWrittenIsAnError(t *testing.T) {
 		var errs bytes.Buffer
 		a := &app{stdout: fullDisk{}, stderr: &errs, stdin: strings.NewReader(""), getenv: func(string) string { return "" }}
 		assert.Equal(t, exitFailed, a.run(t.Context(), strings.Fields(line)), line)
-		assert.Equal(t, "tpustrategy: the answer is not complete: no space left on device; see where it goes, and ask again\n", errs.String(), line)
+		assert.Equal(t, "tpustrategy: the output is not complete: no space left on device; check the output file or pipe, and run the command again\n", errs.String(), line)
 	}
 	out := newOutput(fullDisk{})
 	_, err := out.Write([]byte("x"))
@@ -39,11 +39,11 @@ func TestAnAnswerIsShownThoughItsReportCannotBeWritten(t *testing.T) {
 	for _, asJSON := range []bool{false, true} {
 		var out bytes.Buffer
 		a := &app{stdout: &out}
-		c := &compileCmd{Report: filepath.Join(t.TempDir(), "none", "x.json")}
+		c := &compileCmd{Output: filepath.Join(t.TempDir(), "none", "x.json")}
 		err := c.write(a, &cli{JSON: asJSON}, []ahead.Outcome{{Topology: "cpu:2", Report: &report.Report{Step: "digits"}}})
 		var f *failure
 		require.ErrorAs(t, err, &f)
-		assert.Equal(t, &failure{Sort: "failed", Message: "writing " + c.Report + ": no such file or directory", Reported: asJSON}, f)
+		assert.Equal(t, &failure{Sort: "failed", Message: "writing " + c.Output + ": no such file or directory", Reported: asJSON}, f)
 		assert.Contains(t, out.String(), "digits")
 	}
 }

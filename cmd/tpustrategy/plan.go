@@ -21,40 +21,40 @@ import (
 )
 
 type planCmd struct {
-	Topology   []string      `help:"The slices to choose from, such as v5e:4x4, v5p-16 or 2x v5e-256. Separate several by commas." required:""`
+	Topology   []string      `help:"Slices to choose from, such as v5e:4x4, v5p-16 or \"2x v5e-256\". Several are separated by commas." required:""`
 	Example    string        `help:"Plan this example model: gpt, digits, dense or placement." required:""`
-	Preset     string        `help:"Size of gpt: tiny, 125m, 1b3 or llama3-8b; tiny if it is not given."`
-	Width      int           `help:"Width of the example's layers; 0 takes the example's own."`
-	Layers     int           `help:"Number of the example's pairs of layers; 0 takes the example's own."`
-	Batch      []int         `help:"Rows of a step, over all replicas; several are tried each. Without it the example's own."`
-	Logical    []int         `help:"Numbers of logical devices of a replica; without it each that divides the slice."`
-	ShardState []string      `help:"What of the state of training the replicas share out: none, optimizer, gradients or parameters; without it each of them."`
-	Remat      []string      `help:"What of gpt's layers the backward pass computes again: none, products or full; without it each of them."`
-	Tokens     bool          `help:"Search with what gpt's layers hand on split over the logical devices by tokens too."`
-	Accumulate []int         `help:"Numbers of microbatches of a step; 1, 2 and 4 for gpt, and 1 for the others, if it is not given."`
-	Precision  []string      `help:"In which precision the model computes, as compile has it; only what is given is tried." default:"default"`
-	Splits     bool          `help:"Search the splits of each group of variables too, from the best plan on."`
-	Goal       string        `help:"What the best plan has: fastest, cheapest or largest-batch." enum:"fastest,cheapest,largest-batch" default:"fastest"`
-	Budget     float64       `help:"The most dollars for an hour; 0 is any number."`
-	Price      []string      `help:"Dollars of a chip for an hour in place of the list's, such as v5e=0.60."`
-	Within     time.Duration `help:"End the probing after so long." default:"10m"`
-	Probes     int           `help:"End the probing after so many; 0 is no end."`
-	Compile    int           `help:"How many of the best to compile whole; 0 is none." default:"3"`
-	Out        string        `help:"Write the best plan to this file." type:"localpath"`
-	Keep       string        `help:"Folder that keeps what the compiler answers, so that a search goes on where one was interrupted; none keeps nothing. Without it the user's cache." type:"localpath"`
-	Plugin     string        `help:"Path of the plugin, instead of looking for it." type:"localpath"`
+	Preset     string        `help:"Size of gpt: tiny, 125m, 1b3 or llama3-8b. Default: tiny."`
+	Width      int           `help:"Width of the example's layers. Default: that of the example."`
+	Layers     int           `help:"Number of pairs of layers of the example. Default: that of the example."`
+	Batch      []int         `help:"Rows of a step over all replicas; a list tries each. Default: those of the example."`
+	Logical    []int         `help:"Numbers of logical devices of a replica to try. Default: all that divide the slice."`
+	ShardState []string      `help:"State to shard over the replicas: none, optimizer, gradients or parameters. Default: try each."`
+	Remat      []string      `help:"Layers of gpt to recompute in the backward pass: none, products or full. Default: try each."`
+	Tokens     bool          `help:"Also try to shard the activations between the layers of gpt by tokens."`
+	Accumulate []int         `help:"Numbers of microbatches of a step to try. Default: 1, 2 and 4 for gpt, and 1 for other examples."`
+	Precision  []string      `help:"Precisions of the computation to try; see compile." default:"default"`
+	Splits     bool          `help:"Also search the split of each group of variables, starting from the best plan."`
+	Goal       string        `help:"Goal of the search: fastest, cheapest or largest-batch." enum:"fastest,cheapest,largest-batch" default:"fastest"`
+	MaxPrice   float64       `help:"Maximum price of the slice in dollars per hour. Default: no limit."`
+	Price      []string      `help:"Price of a chip in dollars per hour instead of the list price, such as v5e=0.60."`
+	TimeLimit  time.Duration `help:"Time limit of the probes." default:"10m"`
+	Probes     int           `help:"Maximum number of probes. Default: no limit."`
+	Compile    int           `help:"Number of the best plans to compile completely." default:"3"`
+	Output     string        `short:"o" help:"Write the best plan to this file." type:"localpath"`
+	Cache      string        `help:"Folder for results of the compiler, from which an interrupted search continues, or none. Default: the user's cache directory." type:"localpath"`
+	Plugin     string        `help:"Path of the plugin. Default: the installed plugin." type:"localpath"`
 }
 
 // Help is the text under --help.
 func (planCmd) Help() string {
-	return `Searches how a step is best run: on which slice, in how many replicas of how many logical devices, with which state shared out, what computed again and how many microbatches. The compiler splits and schedules the program of each plan, which takes seconds, and its time is predicted; the best few are compiled whole. The best is written as a file that strategy.New (package plan), programs with package aot (-by) and GOMLX_BACKEND (plan=) take.
+	return `Searches for the best way to run a step: the slice, the numbers of replicas and logical devices, the state to shard, the layers to recompute, and the number of microbatches. A probe partitions and schedules the program of a plan, which takes seconds, and predicts its time. The best plans are then compiled completely. strategy.New (package plan), programs with package aot (-by) and GOMLX_BACKEND (plan=) read the file with the best plan.
 
 Examples:
-  tpustrategy plan --example gpt --preset 1b3 --topology v5e:4x4 --precision bf16 --out plan.json
+  tpustrategy plan --example gpt --preset 1b3 --topology v5e:4x4 --precision bf16 -o plan.json
   tpustrategy plan --example gpt --preset 1b3 --topology v5e:4x4,v5p-16,v6e-8 --precision bf16 --goal cheapest --price v5e=0.6
   tpustrategy plan --example gpt --preset 125m --topology v5e:2x4 --precision bf16 --goal largest-batch --batch 32,64,128
 
-Ends with exit code 4 if no plan fits.`
+Exit code 4: no plan fits.`
 }
 
 // planRequest is the request for a plan search.
@@ -74,7 +74,7 @@ func (c *planCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	answer, err := a.search(ctx, "planning "+c.Example, c.Plugin, c.Keep, func(plugin, folder string) childRequest {
+	answer, err := a.search(ctx, "planning "+c.Example, c.Plugin, c.Cache, func(plugin, folder string) childRequest {
 		return childRequest{Plan: &planRequest{plugin, folder, *c}}
 	})
 	if err != nil {
@@ -88,7 +88,11 @@ func (c *planCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err != nil {
 		return err
 	}
-	return ahead.WritePlan(c.Out, answer.Plan.Result, root.JSON)
+	if err := ahead.WritePlan(c.Output, answer.Plan.Result, root.JSON); err != nil {
+		return err
+	}
+	a.wrote(c.Output)
+	return nil
 }
 
 // check returns an error for an invalid command line.
@@ -102,8 +106,8 @@ func (c *planCmd) check() error {
 			return err
 		}
 	}
-	if err := ahead.CheckPlace(c.Out); err != nil {
-		return refused("plan: --out", err)
+	if err := ahead.CheckPlace(c.Output); err != nil {
+		return refused("plan: --output", err)
 	}
 	for _, text := range c.Price {
 		if _, err := plan.ParsePrice(text); err != nil {
@@ -135,8 +139,8 @@ func (c *planCmd) check() error {
 	if err != nil {
 		return refused("plan", err)
 	}
-	if c.Budget < 0 || c.Within < 0 {
-		return misused("plan", "give 0 or more", "--budget %g and --within %v", c.Budget, c.Within)
+	if c.MaxPrice < 0 || c.TimeLimit < 0 {
+		return misused("plan", "give 0 or more", "--max-price %g and --time-limit %v", c.MaxPrice, c.TimeLimit)
 	}
 	return nil
 }
@@ -224,7 +228,7 @@ func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error)
 	}
 	result, err := ahead.Search{
 		Topologies: c.Topology, Plugin: r.Plugin, Space: space, Prices: prices, Worker: []string{a.executable, "compile-worker"}, Folder: r.Folder, Build: build, With: with,
-		Options: plan.Options{Goal: plan.Goal(c.Goal), Budget: c.Budget, TimeLimit: c.Within, MaxProbes: c.Probes, Splits: c.Splits, Compile: cmp.Or(c.Compile, -1), Concurrency: 2,
+		Options: plan.Options{Goal: plan.Goal(c.Goal), Budget: c.MaxPrice, TimeLimit: c.TimeLimit, MaxProbes: c.Probes, Splits: c.Splits, Compile: cmp.Or(c.Compile, -1), Concurrency: 2,
 			Progress: noteLine},
 	}.Run(ctx)
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 const maxReport = 256 << 20
 
 type reportCmd struct {
-	File   string `arg:"" help:"A report that compile wrote, as JSON." type:"localpath"`
-	Output string `help:"Write the report to this file instead: as a page if the name ends in .html, and as JSON otherwise." short:"o" type:"localpath"`
-	Trace  string `help:"Write the predicted run of the step to this file instead, as a trace for Perfetto or chrome://tracing." type:"localpath"`
+	File   string `arg:"" help:"Report as JSON, from compile -o." type:"localpath"`
+	Output string `short:"o" help:"Write the report to this file: as a page if the name ends in .html, and as JSON otherwise." type:"localpath"`
+	Trace  string `help:"Write the predicted run of the step to this file, as a trace for Perfetto or chrome://tracing." type:"localpath"`
 }
 
 // Help is the text under --help.
 func (reportCmd) Help() string {
-	return `Shows a report again, or turns it into a page with pictures, or into a trace of a run that never was.
+	return `Prints a report, or converts it to a page or to a trace of the predicted run.
 
 Examples:
-  tpustrategy compile --example digits --topology v5e:2x4 --report step.json
+  tpustrategy compile --example digits --topology v5e:2x4 -o step.json
   tpustrategy report step.json -o step.html
   tpustrategy report step.json --trace step.trace.json`
 }
@@ -53,6 +53,7 @@ func (c *reportCmd) Run(a *app, root *cli) error {
 	case len(written) > 0 && root.JSON:
 		return a.printJSON(written)
 	case len(written) > 0:
+		a.wrote(c.Output, c.Trace)
 		return nil
 	case root.JSON:
 		return a.printJSON(r)

@@ -16,13 +16,13 @@ import (
 )
 
 type topologyCmd struct {
-	Name   string `arg:"" help:"A slice, such as v5e:4x4, v5p-128 or \"2x v5e-256\"."`
-	Plugin string `help:"Path of libtpu, instead of looking for it." type:"localpath"`
+	Topology string `arg:"" help:"Slice, such as v5e:4x4, v5p-128 or \"2x v5e-256\"."`
+	Plugin   string `help:"Path of libtpu. Default: the installed libtpu." type:"localpath"`
 }
 
 // Help is the text under --help.
 func (topologyCmd) Help() string {
-	return `Describes a slice through libtpu: hosts, devices, where each is, and which axes close to a ring. Without libtpu it shows the layout as Cloud TPU plans it.
+	return `Describes a slice through libtpu: hosts, devices, coordinates, and the axes that are rings. Without libtpu it shows the layout that Cloud TPU documents.
 
 Examples:
   tpustrategy topology v5e:4x4
@@ -107,7 +107,7 @@ func layOut(a tpu.Accelerator) (*sliceDescription, error) {
 
 // Run shows the topology.
 func (c *topologyCmd) Run(ctx context.Context, a *app, root *cli) error {
-	d, err := a.describe(ctx, c.Name, c.Plugin)
+	d, err := a.describe(ctx, c.Topology, c.Plugin)
 	if err != nil {
 		return err
 	}

@@ -31,14 +31,14 @@ import (
 )
 
 type validateCmd struct {
-	Row    []int  `help:"Rows of the list of published measurements, such as 2,3 or 34; without it all."`
-	Keep   string `help:"Folder that keeps what the compiler answers; none keeps nothing. Without it the user's cache." type:"localpath"`
-	Plugin string `help:"Path of the plugin, instead of looking for it." type:"localpath"`
+	Row    []int  `help:"Rows of the list of published measurements, such as 2,3. Default: all rows."`
+	Cache  string `help:"Folder for results of the compiler, or none. Default: the user's cache directory." type:"localpath"`
+	Plugin string `help:"Path of the plugin. Default: the installed plugin." type:"localpath"`
 }
 
 // Help is the text under --help.
 func (validateCmd) Help() string {
-	return `Compiles what others have published measurements of on TPUs, and prints the predicted times beside the published ones: single operations, which are compiled whole, and training steps of MaxText that the decoder of examples/gpt can express, which are probed. Misses are printed as they are, and what a step needs and the decoder lacks is said and not counted. All of it takes half an hour.
+	return `Compares predicted times with published measurements on TPUs. Single operations are compiled completely. Training steps of MaxText that the decoder of examples/gpt can express are probed. The table shows every prediction; steps that the decoder cannot express are listed and not counted. The complete list takes half an hour.
 
 Examples:
   tpustrategy validate --row 2,3
@@ -95,7 +95,7 @@ func (c *validateCmd) Run(ctx context.Context, a *app, root *cli) error {
 			return misused("validate", "give rows of the published steps, 1 to 20, or operations, 34 to 37", "--row %d", row)
 		}
 	}
-	answer, err := a.search(ctx, "validating", c.Plugin, c.Keep, func(plugin, folder string) childRequest {
+	answer, err := a.search(ctx, "validating", c.Plugin, c.Cache, func(plugin, folder string) childRequest {
 		return childRequest{Validate: &validateRequest{plugin, folder, c.Row}}
 	})
 	if err != nil {

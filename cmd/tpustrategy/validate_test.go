@@ -27,7 +27,7 @@ func TestAOTLargePublishedStepsArePredicted(t *testing.T) {
 	require.NoError(t, err)
 	var stdout, stderr bytes.Buffer
 	a := &app{stdout: &stdout, stderr: &stderr, stdin: strings.NewReader(""), getenv: os.Getenv, environ: os.Environ(), executable: executable, argv0: "tpustrategy"}
-	code := a.run(t.Context(), []string{"validate", "--row", "2,3", "--keep", "none", "--json", "--plugin", plugintest.Libtpu(t)})
+	code := a.run(t.Context(), []string{"validate", "--row", "2,3", "--cache", "none", "--json", "--plugin", plugintest.Libtpu(t)})
 	require.Zero(t, code, stderr.String())
 	var all []validated
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &all))

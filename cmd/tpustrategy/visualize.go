@@ -10,17 +10,17 @@ import (
 )
 
 type visualizeCmd struct {
-	Spec    string `arg:"" help:"A sharding: the axes of each dimension, as in replica,-,logical; or Shardy's <@mesh, [...]>; or XLA's {devices=[2,2]0,1,2,3}."`
+	Spec    string `arg:"" help:"Sharding: the axes of each dimension, as in replica,-,logical; or Shardy's <@mesh, [...]>; or XLA's {devices=[2,2]0,1,2,3}."`
 	Shape   []int  `help:"Shape of the tensor." required:""`
-	Mesh    string `help:"Axes of the mesh, as in replica=2,logical=4. An XLA sharding needs none."`
-	Devices int    `help:"Number of devices of an XLA sharding; 0 takes those that it names."`
-	Slices  int    `help:"Say which devices are on which of so many slices, where replicas are slice by slice." default:"1"`
-	Dims    []int  `help:"The dimensions to draw, down and across."`
+	Mesh    string `help:"Axes of the mesh, as in replica=2,logical=4. An XLA sharding has no mesh."`
+	Devices int    `help:"Number of devices of an XLA sharding. Default: the devices in the sharding."`
+	Slices  int    `help:"Number of slices, to show the devices of each slice. Replicas are ordered by slice." default:"1"`
+	Dims    []int  `help:"Dimensions to draw: the vertical and the horizontal one."`
 }
 
 // Help is the text under --help.
 func (visualizeCmd) Help() string {
-	return `Draws which devices hold which part of a tensor.
+	return `Draws which devices hold which shard of a tensor.
 
 Examples:
   tpustrategy visualize replica,logical --shape 8,16 --mesh replica=2,logical=4
@@ -28,7 +28,7 @@ Examples:
   tpustrategy visualize "{devices=[2,2]0,1,2,3}" --shape 8,16
   tpustrategy visualize replica,logical --shape 8,16 --mesh replica=4,logical=2 --slices 2
 
-A dimension that is not split is -, one that is split over two axes is a+b. With --json the answer is what each device holds.`
+In a sharding, - is a dimension that is not sharded, and a+b is sharded over two axes. With --json the output lists the shard of each device.`
 }
 
 // visualization is the answer as JSON.

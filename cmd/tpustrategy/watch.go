@@ -18,23 +18,20 @@ import (
 )
 
 type watchCmd struct {
-	Place    string        `arg:"" help:"The run's folder, or its URL such as gs://bucket/run: what was given to fit.Watch as Place."`
-	Once     bool          `help:"Show the hosts once, and end. That looks twice, to tell who is alive."`
-	Interval time.Duration `help:"The time between two looks." default:"1s"`
+	Place    string        `arg:"" help:"Folder of the run, or its URL such as gs://bucket/run: the Place of fit.Watch."`
+	Once     bool          `help:"Show the hosts once and exit. It reads the records twice, to detect which hosts are alive."`
+	Interval time.Duration `help:"Time between two reads." default:"1s"`
 }
 
 // Help is the text under --help.
 func (watchCmd) Help() string {
-	return `Shows the hosts of a run: the step, rate, loss and last checkpoint of each, what each waits for and
-since when, and who lags. A terminal is drawn anew; elsewhere lines are written as things change. It
-ends when all hosts have ended.
+	return `Shows the hosts of a run: the step, rate, loss and last checkpoint of each host, its current activity and the duration of the activity, and the hosts that are behind. On a terminal the table is redrawn; otherwise a line is printed for each change. The command exits when all hosts have ended.
 
 Examples:
   tpustrategy watch run
   tpustrategy watch gs://bucket/run --once --json
 
-Whether a host is alive is told by its records' changing, not by its clock. With --json each look is
-one JSON value, on a line of its own.`
+A host is alive if its record changes; clocks are not compared. With --json each read is one JSON value on one line.`
 }
 
 // leastInterval is the minimum interval, to limit the load on the place of the run.

@@ -1,7 +1,6 @@
 // Command multihost trains the classifier of examples/digits on several hosts. By default it
-// simulates the hosts as goroutines that share this machine's CPU devices; with -processes, it
-// simulates them as processes. With -slice, it runs as one of the hosts of a TPU slice. All of
-// these call runHost for each host. See docs/multihost.md.
+// simulates the hosts as goroutines that share this machine's CPU devices. With -slice, it runs as
+// one of the hosts of a TPU slice. Both call runHost for each host. See docs/multihost.md.
 package main
 
 import (
@@ -19,7 +18,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/examples/digits/perceptron"
 	"github.com/tpustrategy/tpustrategy/fit"
 	"github.com/tpustrategy/tpustrategy/fit/trainer"
-	"github.com/tpustrategy/tpustrategy/internal/test/prochost"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -29,11 +27,7 @@ type config struct {
 	data string
 	// slice runs as one host of a TPU slice instead of simulating hosts.
 	slice bool
-	// processes runs each simulated host as a separate process: this program with the arguments
-	// args and the environment environ.
-	processes bool
-	args      []string
-	environ   []string
+	args  []string // command line, which each simulated host parses again
 	// hosts is the number of simulated hosts, and missing the index of a host that is not started,
 	// or -1.
 	hosts, missing int
@@ -51,19 +45,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	host, here, err := prochost.FromEnviron(os.Getenv)
-	if err != nil {
-		return err
-	}
 	var outcome trainer.ClassifierResult
-	switch {
-	case here:
-		outcome, err = runInHostProcess(ctx, cfg, host, stderr)
-	case cfg.slice:
+	if cfg.slice {
 		outcome, err = runOnSlice(ctx, cfg)
-	case cfg.processes:
-		outcome, err = runProcesses(ctx, cfg, stdout, stderr)
-	default:
+	} else {
 		outcome, err = simulate(ctx, cfg, stdout, stderr)
 	}
 	if outcome.Devices == 0 && ctx.Err() != nil { // they were not open yet
@@ -80,14 +65,12 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	cfg := config{args: args, log: slog.New(slog.DiscardHandler)}
 	flags := flag.NewFlagSet("multihost", flag.ContinueOnError)
 	cfg.Flags = trainer.AddFlags(flags, trainer.Defaults{Steps: 880, Devices: 8})
-	flags.BoolVar(&cfg.slice, "slice", false, "run as one host of a TPU slice; start the command on every host of the slice")
-	flags.IntVar(&cfg.hosts, "hosts", 4, "number of simulated hosts, which share the CPU devices")
-	flags.BoolVar(&cfg.processes, "processes", false, "run each simulated host as a process of its own")
-	flags.IntVar(&cfg.missing, "missing", -1, "number of a simulated host that does not start; -1 starts all")
-	flags.DurationVar(&cfg.StartTimeout, "wait", 5*time.Minute,
-		"longest time for the start-up, and for a simulated host to wait for another")
+	flags.BoolVar(&cfg.slice, "slice", false, "run as one host of a TPU slice; start the command on every host")
+	flags.IntVar(&cfg.hosts, "hosts", 4, "number of simulated hosts that share the CPU devices")
+	flags.IntVar(&cfg.missing, "missing", -1, "index of a simulated host that does not start, or -1")
+	flags.DurationVar(&cfg.StartTimeout, "wait", 5*time.Minute, "timeout for the start-up, and for a simulated host to wait for another")
 	flags.BoolVar(&cfg.verbose, "v", false, "log the steps of the start-up")
-	flags.StringVar(&cfg.data, "data", "", "folder of MNIST's files; by default 1,797 digits of 8x8 pixels")
+	flags.StringVar(&cfg.data, "data", "", "folder of MNIST's files; empty uses 1,797 digits of 8x8 pixels")
 	if err := cfg.Parse(args, stderr); err != nil {
 		return cfg, err
 	}
@@ -97,21 +80,20 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		cfg.log = slog.New(slog.NewTextHandler(stderr, nil))
 	}
 	wrong := func(name, reason string, args ...any) error {
-		return &errkind.Fault{Op: "-" + name, Reason: fmt.Sprintf(reason, args...), Class: errkind.ValueError}
+		return &errkind.Fault{Match: trainer.ErrUsage, Op: "-" + name, Reason: fmt.Sprintf(reason, args...)}
 	}
 	switch {
-	case cfg.slice && cfg.processes:
-		return cfg, wrong("processes", "the hosts of a slice are no simulated ones; leave it out, or -slice")
 	case cfg.StartTimeout <= 0:
 		return cfg, wrong("wait", "%v; give a time above 0", cfg.StartTimeout)
 	case cfg.slice:
 		cfg.Devices = 0
 		return cfg, nil
-	case cfg.Devices < 1 || cfg.hosts < 1 || cfg.Devices%cfg.hosts != 0:
-		return cfg, wrong("hosts", "%d hosts cannot share %d devices evenly; give a number that divides the devices",
-			cfg.hosts, cfg.Devices)
+	case cfg.Devices < 1:
+		return cfg, wrong("devices", "%d; simulated hosts need CPU devices: give -devices 8, or -slice to run on a TPU", cfg.Devices)
+	case cfg.hosts < 1 || cfg.Devices%cfg.hosts != 0:
+		return cfg, wrong("hosts", "%d hosts cannot share %d devices evenly; give a divisor of the number of devices", cfg.hosts, cfg.Devices)
 	case cfg.missing < -1 || cfg.missing >= cfg.hosts:
-		return cfg, wrong("missing", "%d; the hosts are 0 to %d, and -1 stands for none", cfg.missing, cfg.hosts-1)
+		return cfg, wrong("missing", "%d; give a host from 0 to %d, or -1 for none", cfg.missing, cfg.hosts-1)
 	}
 	replicas := cfg.Replicas
 	if replicas == 0 {
@@ -119,8 +101,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	}
 	// Replicas use the devices in order, so the last host is the first one without replicas.
 	if used := replicas * cfg.Logical; used <= cfg.Devices-cfg.Devices/cfg.hosts {
-		return cfg, wrong("replicas", "%d replicas of %d logical devices take %d of the %d devices, and the last of %d hosts has none of them; raise -replicas or -logical, or lower -devices",
-			replicas, cfg.Logical, used, cfg.Devices, cfg.hosts)
+		return cfg, wrong("replicas", "%d replicas of %d logical devices use %d of the %d devices, and none of the last of %d hosts; "+
+			"raise -replicas or -logical, or lower -devices", replicas, cfg.Logical, used, cfg.Devices, cfg.hosts)
 	}
 	return cfg, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,10 +16,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/fit/interrupt"
 	"github.com/tpustrategy/tpustrategy/fit/trainer"
 	"github.com/tpustrategy/tpustrategy/fit/watchdog"
+	"github.com/tpustrategy/tpustrategy/internal/test/prochost"
 )
 
 const hostArguments = "MULTIHOST_TEST_ARGUMENTS"
@@ -30,14 +31,25 @@ func TestHostProcess(t *testing.T) {
 		t.Skip("other tests start this")
 	}
 	os.Exit(trainer.Main("multihost", func(ctx context.Context, _ []string, stdout, stderr io.Writer) error {
-		return run(ctx, strings.Fields(text), stdout, stderr)
+		cfg, err := parse(strings.Fields(text), stderr)
+		if err != nil {
+			return err
+		}
+		host, _, err := prochost.FromEnviron(os.Getenv)
+		if err != nil {
+			return err
+		}
+		outcome, err := runInHostProcess(ctx, cfg, host, stderr)
+		if err != nil && !outcome.Interrupted {
+			return err
+		}
+		return errors.Join(err, outcome.Write(stdout))
 	}))
 }
 
 // asTest has the hosts be processes of this test.
 func asTest(cfg config, arguments string) config {
-	cfg.processes, cfg.args = true, []string{"-test.run=^TestHostProcess$"}
-	cfg.environ = []string{fmt.Sprintf("%s=-plugin %s -steps %d -seed %d -logical %d -out=%s %s", hostArguments, cfg.Plugin, cfg.Steps, cfg.Seed, cfg.Logical, cfg.Out, arguments)}
+	cfg.args = []string{fmt.Sprintf("%s=-plugin %s -steps %d -seed %d -logical %d -out=%s %s", hostArguments, cfg.Plugin, cfg.Steps, cfg.Seed, cfg.Logical, cfg.Out, arguments)}
 	return cfg
 }
 
@@ -85,10 +97,4 @@ func TestAStoppedProcessIsNamedAndEnded(t *testing.T) {
 	require.ErrorContains(t, err, "is stopped")
 	require.ErrorIs(t, err, errHostLate)
 	assert.Equal(t, watchdog.ExitCode, interrupt.ExitCodeFor(err), "which asks for a restart: %v", err)
-}
-
-func TestProcessesOfASliceAreRefused(t *testing.T) {
-	err := run(t.Context(), []string{"-slice", "-processes"}, &bytes.Buffer{}, &bytes.Buffer{})
-	assert.Equal(t, errkind.ValueError, errkind.KindOf(err))
-	assert.ErrorContains(t, err, "-processes: ")
 }

@@ -116,7 +116,7 @@ func TestHostsSaveOnThemselves(t *testing.T) {
 // TestProcessesSaveAndGoOn: the hosts are processes, which the end of the context terminates.
 func TestProcessesSaveAndGoOn(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "run")
-	cfg := small(t, 2, 2, "-steps 1000000 -processes -out", out)
+	cfg := small(t, 2, 2, "-steps 1000000 -out", out)
 	ctx, cancel := context.WithCancel(context.Background())
 	var stderr bytes.Buffer
 	go func() {

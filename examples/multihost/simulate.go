@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/fit/interrupt"
 	"github.com/tpustrategy/tpustrategy/fit/trainer"
-	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/tpu/simhost"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 

@@ -18,7 +18,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path"
+	"syscall"
 	"time"
 
 	"github.com/gomlx/compute/dtypes"
@@ -26,7 +28,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/aot"
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
@@ -42,7 +43,12 @@ var steps embed.FS
 // startTime is the start time of the process.
 var startTime = time.Now()
 
-func main() { os.Exit(command.Main(run)) }
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
 
 // config is the parsed command line.
 type config struct {
@@ -67,25 +73,27 @@ type Result struct {
 	LastLoss         float64 `json:"last_loss"`
 }
 
+// run runs the command and returns its exit code: 0, 1 for a failure, or 2 for an invalid command
+// line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var cfg config
 	fs := flag.NewFlagSet("onebinary", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.IntVar(&cfg.devices, "devices", 0, "number of CPU devices to make; 0 opens the TPU of this machine")
+	fs.IntVar(&cfg.devices, "devices", 0, "number of CPU devices; 0 uses the TPU of this machine")
 	fs.IntVar(&cfg.steps, "steps", 100, "number of training steps")
-	fs.StringVar(&cfg.plugin, "run-plugin", "", "path of the PJRT plugin to run on; empty finds it")
+	fs.StringVar(&cfg.plugin, "run-plugin", "", "path of the PJRT plugin to run on; empty uses the installed one")
 	compile := aot.AddFlags(fs)
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return command.OK
+		return 0
 	} else if err != nil {
-		return command.Usage
+		return 2
 	}
 	if compile.Requested() {
 		return compile.Main(ctx, options(compile.Logical), build)
 	}
 	if fs.NArg() > 0 || cfg.devices < 0 || cfg.steps < 1 {
 		fmt.Fprintln(stderr, "onebinary: give -devices from 0 and -steps from 1, and no other arguments")
-		return command.Usage
+		return 2
 	}
 	result, err := trainEmbedded(ctx, cfg)
 	if err == nil {
@@ -93,9 +101,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "onebinary:", err)
-		return command.Failed
+		return 1
 	}
-	return command.OK
+	return 0
 }
 
 // build returns the step to compile ahead of time, and the shapes of its batch.
@@ -107,6 +115,9 @@ func build(s *strategy.TPUStrategy) (aot.Step, []any, error) {
 // trainEmbedded trains with the embedded step that fits the devices.
 func trainEmbedded(ctx context.Context, cfg config) (r Result, err error) {
 	sys, err := system.Open(ctx, system.Options{CPUDevices: cfg.devices, Plugin: cfg.plugin})
+	if errors.Is(err, system.ErrNoTPU) {
+		return r, errors.New("this host has no TPU; give -devices 8 to run on 8 CPU devices")
+	}
 	if err != nil {
 		return r, err
 	}
@@ -165,9 +176,8 @@ func load(ctx context.Context, s *strategy.TPUStrategy, from embed.FS) (*train.S
 		}
 		unfit = append(unfit, fmt.Errorf("%s: %w", entry.Name(), err))
 	}
-	return nil, "", &errkind.Fault{Op: "onebinary", Reason: fmt.Sprintf("none of the %d steps inside fits %s",
-		len(unfit), s.System().Topology()),
-		Hint: "compile one for it with -topology and -save into examples/onebinary/steps, and build again", Err: errors.Join(unfit...)}
+	return nil, "", &errkind.Fault{Op: "onebinary", Reason: fmt.Sprintf("none of the %d embedded steps fits %s", len(unfit), s.System().Topology()),
+		Hint: "compile a step for it with -topology and -save into examples/onebinary/steps, and build again", Err: errors.Join(unfit...)}
 }
 
 // noCompiler is a compiler that counts its calls and returns errors, because this program must not
@@ -175,9 +185,7 @@ func load(ctx context.Context, s *strategy.TPUStrategy, from embed.FS) (*train.S
 type noCompiler struct{ compileCount *int }
 
 // Compile returns an error.
-func (c noCompiler) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable,
-	error) {
+func (c noCompiler) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	*c.compileCount++
-	return nil, &errkind.Fault{Op: "onebinary", Reason: "a program would have to be compiled",
-		Hint: "call only what the steps inside are compiled for", Class: errkind.FailedPreconditionError}
+	return nil, &errkind.Fault{Op: "onebinary", Reason: "the call needs a program that is not embedded", Hint: "call only the embedded steps", Class: errkind.FailedPreconditionError}
 }

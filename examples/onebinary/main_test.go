@@ -117,7 +117,7 @@ func TestItRunsFromItself(t *testing.T) {
 	t.Run("on other devices", func(t *testing.T) {
 		out, err := exec.Command(program, "-devices", "4", "-run-plugin", plugin).CombinedOutput()
 		require.Error(t, err)
-		assert.Contains(t, string(out), "steps inside fits Topology(logical, mesh 2x1x1x2")
+		assert.Contains(t, string(out), "embedded steps fits Topology(logical, mesh 2x1x1x2")
 		assert.Contains(t, string(out), "test.step: stepfile:")
 	})
 }

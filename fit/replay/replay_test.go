@@ -20,12 +20,12 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/fit/interrupt"
 	"github.com/tpustrategy/tpustrategy/fit/replay"
-	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/tpu/simhost"
 )
 
 // trainer is a step over a mesh of replicas with two logical devices. It contains everything that

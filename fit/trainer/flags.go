@@ -155,7 +155,7 @@ func (f *Flags) Parse(args []string, w io.Writer) error {
 		flags.PrintDefaults()
 		return err
 	case err != nil:
-		return &errkind.Fault{Op: "command line", Err: err, Class: errkind.ValueError}
+		return &errkind.Fault{Match: ErrUsage, Err: err}
 	case flags.NArg() > 0:
 		return usageError("leave it out", "%q is no flag", flags.Arg(0))
 	case f.Resume && f.Out == "":
@@ -195,5 +195,5 @@ func (f *Flags) StartTask(line string) { f.line.StartTask(line) }
 
 // usageError returns an error for an invalid command line.
 func usageError(hint, reason string, args ...any) error {
-	return &errkind.Fault{Op: "command line", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
+	return &errkind.Fault{Match: ErrUsage, Reason: fmt.Sprintf(reason, args...), Hint: hint}
 }

@@ -91,7 +91,8 @@ func TestErrorsHaveTheirExitCodes(t *testing.T) {
 	}{
 		{t.Context(), nil, 0, ""}, {t.Context(), flag.ErrHelp, 0, ""}, {t.Context(), trainer.NewExitError(0), 0, ""}, {t.Context(), trainer.NewExitError(4), 4, ""},
 		{t.Context(), errors.New("broken"), 1, "program: broken\n"},
-		{t.Context(), errkind.New(errkind.ValueError, "bad"), 2, "program: bad\nusage: program [flags]; program -help lists them\n"},
+		{t.Context(), errkind.New(errkind.ValueError, "bad"), 2, "program: bad\n"},
+		{t.Context(), &errkind.Fault{Match: trainer.ErrUsage, Reason: "-steps 0", Hint: "give 1"}, 2, "program: command line: -steps 0; give 1\nusage: program [flags]; program -help lists them\n"},
 		{ended, errors.New("stopped"), 130, "program: stopped\n"}, {terminated, errors.New("stopped"), 75, "program: stopped\n"},
 		{t.Context(), errkind.New(errkind.UnavailableError, "gone"), 69, "program: gone\n"},
 		{ended, stuck, watchdog.ExitCode, "program: " + stuck.Error() + "\n"},

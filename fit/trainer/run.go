@@ -70,11 +70,17 @@ func ExitCode(ctx context.Context, name string, err error, w io.Writer) int {
 	fmt.Fprintf(w, "%s: %s\n", name, plain.EscapeText(err.Error()))
 	code := interrupt.ExitCodeForContext(ctx, err)
 	if code == command.Failed && errkind.KindOf(err) == errkind.ValueError {
-		fmt.Fprintf(w, "usage: %s [flags]; %s -help lists them\n", name, name)
+		if errors.Is(err, ErrUsage) {
+			fmt.Fprintf(w, "usage: %s [flags]; %s -help lists them\n", name, name)
+		}
 		return command.Usage
 	}
 	return code
 }
+
+// ErrUsage matches the errors of an invalid command line. [Code] prints how to list the flags after
+// such an error.
+var ErrUsage = errkind.New(errkind.ValueError, "command line")
 
 // ExitError is an exit code of an operation that has printed its error itself.
 type ExitError struct{ Code int }
@@ -136,6 +142,9 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	sys, err := f.openSystem(ctx)
 	if err != nil {
 		release()
+		if f.System == nil && errors.Is(err, system.ErrNoTPU) {
+			err = &errkind.Fault{Op: "-devices 0", Reason: "this host has no TPU", Hint: "give -devices 8 to run on 8 CPU devices", Match: system.ErrNoTPU}
+		}
 		return nil, nil, errors.Join(err, closeStore())
 	}
 	if opts.Phases == nil {

@@ -90,7 +90,7 @@ func devices(ctx context.Context, w *work) error {
 		generation = &g
 		w.fact("type", "%s: %d chips, %d hosts, %d devices", a, a.Chips(), a.Hosts(), a.Devices())
 	} else if sys.Platform() == "tpu" {
-		w.finding("the type of the slice is not known, so the devices are held against nothing: give --accelerator, such as v5litepod-16")
+		w.finding("the type of the slice is not known, so the devices are held against nothing: give --topology, such as v5litepod-16")
 	}
 	wrong, odd := CheckDevices(found, expected, generation)
 	for _, text := range wrong {

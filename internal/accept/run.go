@@ -50,7 +50,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	steps := &startLog{}
 	s := &session{opts: o, steps: steps, logger: slog.New(steps), report: &Report{Version: Version, Quick: o.Quick, Began: began.UTC().Truncate(time.Second)}}
 	whole := o.Whole()
-	ctx, cancel := within(ctx, whole, fmt.Errorf("the time of the whole run, %v, is over: --budget gives it longer", whole))
+	ctx, cancel := within(ctx, whole, fmt.Errorf("the run reached its time limit of %v; raise --time-limit", whole))
 	defer cancel()
 	for _, p := range parts {
 		if o.wanted(p.Name) {

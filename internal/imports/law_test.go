@@ -35,8 +35,11 @@ func TestTheModuleKeepsTheLaw(t *testing.T) {
 	}
 	for path, is := range found {
 		for to := range is.Sources {
-			if InHarness(to) && !InHarness(path) && path != "examples/multihost" {
+			if InHarness(to) && !InHarness(path) {
 				assert.Failf(t, "the product imports harness", "%s imports %s", path, to)
+			}
+			if strings.HasPrefix(path, "examples/") && strings.Contains("/"+to+"/", "/internal/") {
+				assert.Failf(t, "users cannot copy the example", "%s imports %s", path, to)
 			}
 		}
 	}

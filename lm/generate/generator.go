@@ -116,7 +116,7 @@ func (g *Generator) acquire(ctx context.Context, prompts int) (leave func(), err
 	leave = func() { <-g.lock }
 	if g.closed {
 		leave()
-		return nil, strategy.ErrClosed
+		return nil, &strategy.Error{Op: "generate", Reason: "the generator is closed", Match: strategy.ErrClosed, Hint: "close it after its last call"}
 	}
 	if g.state == nil {
 		if err := g.initState(ctx, prompts); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -158,9 +159,9 @@ func ReadBPE(r io.Reader, separator string) (*BPE, error) {
 	if err != nil {
 		return nil, &errkind.Fault{Match: ErrTokenizer, Err: err}
 	}
-	var f tokenizerJSON
-	if err := json.Unmarshal(data, &f); err != nil {
-		return nil, &errkind.Fault{Match: ErrTokenizer, Err: err, Hint: "give a tokenizer.json of Hugging Face's tokenizers"}
+	f, err := parseTokenizerFile(data)
+	if err != nil {
+		return nil, err
 	}
 	b := &BPE{}
 	if err := f.check(); err != nil {
@@ -184,20 +185,42 @@ func ReadBPE(r io.Reader, separator string) (*BPE, error) {
 	return b, b.prepare()
 }
 
+const bpeFileHint = "give a file of a byte-level BPE, such as that of GPT-2, Llama 3 or Qwen 2"
+
+// parseTokenizerFile parses a tokenizer file. It checks the type of the model first, because models of
+// other types have a vocabulary of another form.
+func parseTokenizerFile(data []byte) (f tokenizerJSON, err error) {
+	var header struct {
+		Model struct {
+			Type string `json:"type"`
+		} `json:"model"`
+	}
+	if err = json.Unmarshal(data, &header); err == nil {
+		if name := header.Model.Type; name != "" && name != "BPE" {
+			return f, tokenizerFileError(bpeFileHint, "its model is of type %s, and only BPE is supported", name)
+		}
+		err = json.Unmarshal(data, &f)
+	}
+	if mistyped := (*json.UnmarshalTypeError)(nil); errors.As(err, &mistyped) {
+		return f, tokenizerFileError("give a tokenizer.json of Hugging Face's tokenizers", "the field %q has a value of the JSON type %s", mistyped.Field, mistyped.Value)
+	}
+	if err != nil {
+		return f, &errkind.Fault{Match: ErrTokenizer, Err: err, Hint: "give a tokenizer.json of Hugging Face's tokenizers"}
+	}
+	return f, nil
+}
+
 // check returns an error for options that change ids and are not supported.
 func (f *tokenizerJSON) check() error {
-	const hint = "give a file of a byte-level BPE, such as that of GPT-2, Llama 3 or Qwen 2"
 	m := f.Model
 	set := func(s *string) bool { return s != nil && *s != "" }
 	switch {
 	case len(m.Vocab) == 0:
-		return tokenizerFileError(hint, "it has no vocabulary")
-	case m.Type != "" && m.Type != "BPE":
-		return tokenizerFileError(hint, "the model is %s", m.Type)
+		return tokenizerFileError(bpeFileHint, "it has no vocabulary")
 	case m.Dropout != nil && *m.Dropout != 0:
 		return tokenizerFileError("set it to null: it is for training", "the model leaves out merges at random (dropout)")
 	case set(m.ContinuingSubwordPrefix) || set(m.EndOfWordSuffix):
-		return tokenizerFileError(hint, "the model marks the parts of words")
+		return tokenizerFileError(bpeFileHint, "the model marks the parts of words")
 	}
 	return nil
 }
@@ -234,16 +257,15 @@ func isNFC(raw json.RawMessage) (bool, error) {
 
 // readPreTokenizer finds how texts are split: as one of the Words, or by steps.
 func (b *BPE) readPreTokenizer(p *preTokenizerJSON) error {
-	const hint = "give a file of a byte-level BPE, such as that of GPT-2, Llama 3 or Qwen 2"
 	if p == nil {
-		return tokenizerFileError(hint, "it has no pre_tokenizer")
+		return tokenizerFileError(bpeFileHint, "it has no pre_tokenizer")
 	}
 	steps, byteLevel, err := p.splitSteps()
 	if err != nil {
 		return err
 	}
 	if !byteLevel {
-		return tokenizerFileError(hint, "its pre_tokenizer has no step ByteLevel")
+		return tokenizerFileError(bpeFileHint, "its pre_tokenizer has no step ByteLevel")
 	}
 	for w := range patterns {
 		if reflect.DeepEqual(p.withDefaults(), SplitPattern(w).preTokenizer().withDefaults()) {

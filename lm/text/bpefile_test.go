@@ -89,10 +89,12 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 			map[string]any{"type": "ByteLevel", "add_prefix_space": false, "use_regex": level}}}
 	}
 	for want, change := range map[string]func(f map[string]any){
-		"no vocabulary":        func(f map[string]any) { at(f, "model")["vocab"] = map[string]any{} },
-		"the model is Unigram": func(f map[string]any) { at(f, "model")["type"] = "Unigram" },
-		"dropout":              func(f map[string]any) { at(f, "model")["dropout"] = 0.1 },
-		"parts of words":       func(f map[string]any) { at(f, "model")["continuing_subword_prefix"] = "##" },
+		"no vocabulary": func(f map[string]any) { at(f, "model")["vocab"] = map[string]any{} },
+		"its model is of type Unigram": func(f map[string]any) {
+			at(f, "model")["type"], at(f, "model")["vocab"] = "Unigram", []any{[]any{"<unk>", 0.0}}
+		},
+		"dropout":        func(f map[string]any) { at(f, "model")["dropout"] = 0.1 },
+		"parts of words": func(f map[string]any) { at(f, "model")["continuing_subword_prefix"] = "##" },
 		"falls back to bytes": func(f map[string]any) {
 			at(f, "model")["byte_fallback"] = true
 			delete(vocabulary(f), "ÿ")
@@ -107,19 +109,19 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 			f["added_tokens"] = append(f["added_tokens"].([]any), map[string]any{"id": 300, "content": "ẽ", "normalized": true},
 				map[string]any{"id": 301, "content": "e\u0303", "normalized": true})
 		},
-		"normalizer":                  func(f map[string]any) { f["normalizer"] = map[string]any{"type": "Lowercase"} },
-		"no pre_tokenizer":            func(f map[string]any) { f["pre_tokenizer"] = nil },
-		`the step "Whitespace"`:       func(f map[string]any) { f["pre_tokenizer"] = map[string]any{"type": "Whitespace"} },
-		`"a" is no token`:             func(f map[string]any) { delete(vocabulary(f), "a") },
-		`the token "a" has the id -1`: func(f map[string]any) { vocabulary(f)["a"] = -1 },
-		`"a" has the id 2000000000`:   func(f map[string]any) { vocabulary(f)["a"] = 2000000000 },
-		"have the id 5":               func(f map[string]any) { vocabulary(f)["a"] = 5 },
-		"cannot unmarshal":            func(f map[string]any) { vocabulary(f)["a"] = "b" },
-		`"no" is no token`:            func(f map[string]any) { merges(f, []any{"a", "no"}) },
-		"which is no token":           func(f map[string]any) { merges(f, []any{"a", "z"}) },
-		"a merge of 3 tokens":         func(f map[string]any) { merges(f, []any{"a", "b", "c"}) },
-		"a merge of 1 tokens":         func(f map[string]any) { merges(f, "ab") },
-		"or has no name":              func(f map[string]any) { f["added_tokens"] = []any{map[string]any{"id": 0, "content": ""}} },
+		"normalizer":                    func(f map[string]any) { f["normalizer"] = map[string]any{"type": "Lowercase"} },
+		"no pre_tokenizer":              func(f map[string]any) { f["pre_tokenizer"] = nil },
+		`the step "Whitespace"`:         func(f map[string]any) { f["pre_tokenizer"] = map[string]any{"type": "Whitespace"} },
+		`"a" is no token`:               func(f map[string]any) { delete(vocabulary(f), "a") },
+		`the token "a" has the id -1`:   func(f map[string]any) { vocabulary(f)["a"] = -1 },
+		`"a" has the id 2000000000`:     func(f map[string]any) { vocabulary(f)["a"] = 2000000000 },
+		"have the id 5":                 func(f map[string]any) { vocabulary(f)["a"] = 5 },
+		"value of the JSON type string": func(f map[string]any) { vocabulary(f)["a"] = "b" },
+		`"no" is no token`:              func(f map[string]any) { merges(f, []any{"a", "no"}) },
+		"which is no token":             func(f map[string]any) { merges(f, []any{"a", "z"}) },
+		"a merge of 3 tokens":           func(f map[string]any) { merges(f, []any{"a", "b", "c"}) },
+		"a merge of 1 tokens":           func(f map[string]any) { merges(f, "ab") },
+		"or has no name":                func(f map[string]any) { f["added_tokens"] = []any{map[string]any{"id": 0, "content": ""}} },
 		"and 0 in the vocabulary": func(f map[string]any) {
 			f["added_tokens"] = []any{map[string]any{"id": 9, "content": EndOfText}}
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,8 +86,9 @@ func ReadCSV(r io.Reader) ([]Series, error) {
 
 // Learning returns a plot of the series of one or several runs with common settings. names are the
 // series to plot; without names it plots the series with "loss" in their names. Series with many
-// steps are smoothed. A series with the name learning_rate uses the right axis. If no series has
-// one of the given names, or if there is nothing to plot, the error matches [ErrPlot].
+// steps are smoothed. Next to other series, learning_rate has an axis of its own, and so has
+// accuracy. If no series has one of the given names, or if there is nothing to plot, the error
+// matches [ErrPlot].
 func Learning(title string, series []Series, names ...string) (Plot, error) {
 	p := Plot{Title: title}
 	var have []string
@@ -107,11 +109,59 @@ func Learning(title string, series []Series, names ...string) (Plot, error) {
 		return Plot{}, undrawable("", fmt.Sprintf("none of the series %q has loss in its name", have), "name those to draw")
 	}
 	for i, s := range p.Series {
-		if s.Name == "learning_rate" {
-			p.Series[i].Right, p.Right = true, "learning rate"
-		} else if len(s.Points) > 50 {
+		p.Series[i].Axis = axisOf(s.Name)
+		if s.Name != "learning_rate" && len(s.Points) > 50 {
 			p.Series[i].Smooth = 0.9
 		}
 	}
+	if !slices.ContainsFunc(p.Series, func(s Series) bool { return s.Axis == "" }) {
+		p.Y = p.Series[0].Axis
+		for i := range p.Series {
+			if p.Series[i].Axis == p.Y {
+				p.Series[i].Axis = ""
+			}
+		}
+	}
 	return p, nil
+}
+
+// axisOf returns the title of the value axis for a series, or "" for the left axis.
+func axisOf(name string) string {
+	switch {
+	case name == "learning_rate":
+		return "learning rate"
+	case strings.HasSuffix(name, "accuracy"):
+		return "accuracy"
+	}
+	return ""
+}
+
+// Title returns the title of a plot of runs. Each path is the folder of a run, or a table in it.
+func Title(paths ...string) string {
+	names := RunNames(paths)
+	if len(names) == 1 {
+		return "Learning curve of " + names[0]
+	}
+	return "Learning curves of " + strings.Join(names, ", ")
+}
+
+// RunNames returns the names of runs: the base names of their folders or tables, or the paths if the
+// base names are not unique.
+func RunNames(paths []string) (names []string) {
+	seen := map[string]bool{}
+	for _, path := range paths {
+		if absolute, err := filepath.Abs(path); err == nil {
+			path = absolute
+		}
+		name := filepath.Base(path)
+		if name == "losses.csv" { // the table of every run
+			name = filepath.Base(filepath.Dir(path))
+		}
+		if seen[name] {
+			return paths
+		}
+		seen[name] = true
+		names = append(names, name)
+	}
+	return names
 }

@@ -72,8 +72,7 @@ func TestLearningChoosesWhatIsLookedAt(t *testing.T) {
 
 	p, err = Learning("title", series, "accuracy", "learning_rate")
 	require.NoError(t, err)
-	assert.True(t, p.Series[1].Right)
-	assert.Equal(t, "learning rate", p.Right)
+	assert.Equal(t, "learning rate", p.Series[1].Axis)
 
 	// With several runs, each run has its own lines.
 	other := Series{Run: "other", Name: "loss", Points: points(1, 2)}
@@ -92,7 +91,7 @@ func drawn(t *testing.T, series []Series) {
 	for _, p := range []Plot{{Series: series}, {Series: series, LogY: true}, {Series: series, LogX: true, LogY: true}} {
 		p.Series = slices.Clone(p.Series)
 		for i := range p.Series {
-			if p.Series[i].Right = i%3 == 2; i%2 == 1 {
+			if p.Series[i].Axis = []string{"", "", "r"}[i%3]; i%2 == 1 {
 				p.Series[i].Smooth = 0.9
 			}
 		}

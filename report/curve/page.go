@@ -36,7 +36,6 @@ type (
 		Title string `json:"-"`
 		X     string `json:"x"`
 		Y     string `json:"y"`
-		Right string `json:"right"`
 		LogX  bool   `json:"logX"`
 		LogY  bool   `json:"logY"`
 		// Smooth reports whether a line is smoothed.
@@ -47,7 +46,7 @@ type (
 	line struct {
 		Ink    int     `json:"ink"`  // index of the page's colors
 		Dash   int     `json:"dash"` // distinguishes the lines of one color
-		Right  bool    `json:"right"`
+		Axis   string  `json:"axis"` // "" is the left axis
 		Raw    table   `json:"raw"`
 		Smooth *table  `json:"smooth,omitempty"`
 		Lost   numbers `json:"lost"` // the steps of values that are not finite
@@ -119,7 +118,7 @@ func (p Plot) chart() (chart, error) {
 	if err := p.check(); err != nil {
 		return chart{}, err
 	}
-	c := chart{Title: p.Title, X: cmp.Or(p.X, "step"), Y: p.Y, Right: p.Right, LogX: p.LogX, LogY: p.LogY}
+	c := chart{Title: p.Title, X: cmp.Or(p.X, "step"), Y: p.Y, LogX: p.LogX, LogY: p.LogY}
 	place := func(step float64) float64 { return step }
 	if p.LogX {
 		place = func(step float64) float64 { return math.Log(max(step, nothing)) }
@@ -137,7 +136,7 @@ func (p Plot) chart() (chart, error) {
 	stretches := max(mostPoints/8/len(p.Series), 25)
 	for i, s := range p.Series {
 		all := sorted(s.Points)
-		l := line{Ink: i, Right: s.Right, Raw: tableOf(thin(all, stretches, place)), Lost: numbers{}}
+		l := line{Ink: i, Axis: s.Axis, Raw: tableOf(thin(all, stretches, place)), Lost: numbers{}}
 		r := slices.IndexFunc(c.Runs, func(r run) bool { return r.Name == s.Run })
 		if len(c.Runs) > 1 {
 			l.Ink, l.Dash = r, slices.Index(names, s.Name)

@@ -9,10 +9,11 @@ function draw(figure) {
   const rows = [...figure.querySelectorAll("tr[data-line]")], shown = (line) => rows[line].querySelector("input").checked;
   const font = "12px system-ui, sans-serif", text = () => color("--text"), rule = { stroke: () => color("--rule"), width: 1 };
   const self = { plot };
+  const titles = [...new Set(plot.lines.map((line) => line.axis))].filter(Boolean), scaleOf = (line) => (line.axis ? "axis " + line.axis : "y");
 
   // What uPlot draws: of a line its values, its means, and marks at the steps that have no value.
   const drawn = plot.lines.flatMap((line, of) => {
-    const base = { of, scale: line.right ? "right" : "y", stroke: () => color("--ink" + line.ink), dash: [[], [8, 5], [2, 4], [10, 4, 2, 4]][line.dash % 4] };
+    const base = { of, scale: scaleOf(line), stroke: () => color("--ink" + line.ink), dash: [[], [8, 5], [2, 4], [10, 4, 2, 4]][line.dash % 4] };
     const parts = [{ ...base, data: line.raw, alpha: line.smooth ? 0.35 : 1, width: line.smooth ? 1 : 2, points: { show: true, size: 6, fill: () => color("--ground"), filter: line.raw[0].length > 40 ? alone : null } }];
     if (line.smooth) parts.push({ ...base, data: line.smooth, width: 2, points: { show: false }, smooth: true });
     if (line.lost.length) parts.push({ ...base, data: [line.lost, line.lost.map(() => 0)], scale: "lost", paths: () => null, points: { show: true, size: 8, width: 2, fill: () => color("--ground") } });
@@ -52,14 +53,14 @@ function draw(figure) {
     const whole = plot.lines.every((line) => line.raw[0].every(Number.isInteger));
     const steps = whole ? [...Array(16).keys()].flatMap((e) => [1, 2, 5].map((m) => m * 10 ** e)) : undefined;
     const axes = [{ ...axis, label: plot.x, size: 36, incrs: steps }, { ...upright, scale: "y", label: plot.y || null }];
-    if (plot.lines.some((line) => line.right)) axes.push({ ...upright, scale: "right", side: 1, label: plot.right || null, grid: { show: false } });
+    for (const title of titles) axes.push({ ...upright, scale: scaleOf({ axis: title }), side: 1, label: title, grid: { show: false } });
     self.chart?.destroy();
     self.chart = new uPlot({
       width: width(), height: Math.max(300, Math.min(480, width() * 0.6)), legend: { show: false }, axes,
       cursor: { drag: { x: true, y: true, uni: 40 } },
       scales: {
         x: { time: false, distr: logX ? 3 : 1, range: logX ? log : pad(0) }, y: { distr: logY ? 3 : 1, range: logY ? log : pad(0.05) },
-        right: { range: pad(0.05) }, lost: { range: [0, 1] },
+        ...Object.fromEntries(titles.map((title) => [scaleOf({ axis: title }), { range: pad(0.05) }])), lost: { range: [0, 1] },
       },
       series: [{}, ...drawn.map((s) => ({ ...s, show: visible(s), alpha: alpha(s), data: undefined }))],
       hooks: { setCursor: [point], setScale: [(u, key) => key === "x" && zoomed(u)] },

@@ -13,9 +13,8 @@ import (
 // defaults.
 type Plot struct {
 	Title string
-	// X, Y and Right are the titles of the axes: below, on the left and on the right. They may be
-	// empty. The default of X is "step".
-	X, Y, Right string
+	// X and Y are the titles of the axes below and on the left. The default of X is "step".
+	X, Y string
 	// LogX and LogY make the step axis and the left value axis logarithmic when the page is opened;
 	// the reader can change it. A logarithmic axis omits values that are not positive.
 	LogX, LogY bool
@@ -30,11 +29,12 @@ type Series struct {
 	Name   string
 	Points []Point // in any order; points of the same step keep their order
 	// Smooth smooths the line by a weighted mean over neighbors. It is the ratio of the weights of
-	// consecutive neighbors, from 0 to below 1, such as 0.9. The line starts at the first value and
-	// ends at the last value. The values themselves are drawn faintly. 0 disables smoothing.
+	// consecutive neighbors, from 0 to below 1, such as 0.9. The values themselves are drawn faintly.
+	// 0 disables smoothing.
 	Smooth float64
-	// Right uses a separate value axis on the right.
-	Right bool
+	// Axis is the title of the value axis, which is on the right. Series with the same title share
+	// the axis. The default "" is the left axis.
+	Axis string
 }
 
 // Point is a value at a step. A value that is not finite is not drawn: the line has a gap, and a
@@ -113,7 +113,7 @@ func (p Plot) check() error {
 			if !hasPlace(at.Step) {
 				return undrawable(s.Name, fmt.Sprintf("point %d is at step %g", k, at.Step), "give steps that are finite numbers")
 			}
-			if hasPlace(at.Value) && !(p.LogY && !s.Right && at.Value <= 0) && !(p.LogX && at.Step <= 0) {
+			if hasPlace(at.Value) && !(p.LogY && s.Axis == "" && at.Value <= 0) && !(p.LogX && at.Step <= 0) {
 				places++
 			}
 		}
@@ -124,9 +124,8 @@ func (p Plot) check() error {
 	return nil
 }
 
-// smooth returns weighted means over the same number of neighbors on both sides. The weight of a
-// neighbor is the weight of the nearer one times by. The line therefore has no lag, and its ends
-// are the first and the last value.
+// smooth returns weighted means over the neighbors on both sides. The weight of a neighbor is the
+// weight of the nearer one times by. At an end of the line, the neighbors are on one side only.
 func smooth(points []Point, by float64) []Point {
 	out := slices.Clone(points)
 	var at []int // the points that can be drawn
@@ -138,9 +137,13 @@ func smooth(points []Point, by float64) []Point {
 	const least = 1e-3 // neighbors with less weight are ignored
 	for i, k := range at {
 		sum, weight, w := points[k].Value, 1.0, by
-		for d := 1; d <= min(i, len(at)-1-i) && w > least; d++ {
-			sum += w * (points[at[i-d]].Value + points[at[i+d]].Value)
-			weight += 2 * w
+		for d := 1; d < len(at) && w > least; d++ {
+			for _, neighbor := range []int{i - d, i + d} {
+				if neighbor >= 0 && neighbor < len(at) {
+					sum += w * points[at[neighbor]].Value
+					weight += w
+				}
+			}
 			w *= by
 		}
 		out[k].Value = sum / weight

@@ -33,7 +33,7 @@ var (
 	// The text lists the processes.
 	ErrMissingParts = errkind.New(errkind.UnavailableError, "checkpoint: no part")
 	// ErrClosed matches the errors of a checkpoint or a manager that is closed, or was never opened.
-	ErrClosed = errkind.New(errkind.RuntimeError, "checkpoint: closed")
+	ErrClosed = errkind.New(errkind.RuntimeError, "checkpoint: the object is closed")
 )
 
 // CorruptError reports a damaged file. It matches [ErrCorrupt].

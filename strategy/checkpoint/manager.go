@@ -423,8 +423,8 @@ func (m *Manager) lock(ctx context.Context) error {
 	defer m.mu.Unlock()
 	if m.closed {
 		<-m.storeLock
-		return &errkind.Fault{Match: ErrClosed, Reason: "the manager of " + m.store.String() + " was closed",
-			Hint: "use NewManager"}
+		return &errkind.Fault{Op: "checkpoint", Match: ErrClosed, Reason: "the manager of " + m.store.String() + " is closed",
+			Hint: "close it after its last call, or open it again with OpenManager"}
 	}
 	return nil
 }

@@ -121,8 +121,8 @@ func (r *variableReader) verify(ctx context.Context) error {
 }
 
 // errNotOpened reports the use of a zero Checkpoint.
-var errNotOpened = error(&errkind.Fault{Match: ErrClosed, Reason: "the checkpoint was not opened",
-	Hint: "use Manager.Open"})
+var errNotOpened = error(&errkind.Fault{Op: "checkpoint", Match: ErrClosed, Reason: "the checkpoint is a zero value",
+	Hint: "open it with Manager.Open"})
 
 // Tensor reads one saved value and verifies its checksum, like tf.train.load_variable. The caller
 // owns the tensor. For a path that was not saved the error matches [ErrNotFound].

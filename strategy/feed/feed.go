@@ -20,7 +20,7 @@ const defaultDepth = 2
 const maxDepth = 1 << 16
 
 // ErrClosed matches the errors of a closed feed.
-var ErrClosed = errkind.New(errkind.RuntimeError, "feed: closed")
+var ErrClosed = errkind.New(errkind.RuntimeError, "feed: the feed is closed; create a new one")
 
 func wrapError(op string, cause error) error { return &errkind.Fault{Op: "feed: " + op, Err: cause} }
 

@@ -145,7 +145,7 @@ func (f *Function) functionFor(args []any) (flat *strategy.Function, paths []str
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return nil, nil, nil, &strategy.Error{Reason: "function " + f.opts.Name, Match: strategy.ErrClosed}
+		return nil, nil, nil, &strategy.Error{Op: "nest", Reason: "function " + f.opts.Name + " is closed", Match: strategy.ErrClosed, Hint: "close it after its last run"}
 	}
 	for _, known := range f.functions {
 		if equalNests(known.args, template) {

@@ -136,7 +136,7 @@ func TestStartErrorContainsStep(t *testing.T) {
 			require.ErrorAs(t, err, &failed)
 			assert.Equal(t, c.step, failed.Step, "%v", err)
 			assert.ErrorContains(t, err, "system: "+c.step)
-			assert.Contains(t, log.String(), `level=ERROR msg="system: `+c.step+`"`)
+			assert.Contains(t, log.String(), `level=INFO msg="system: `+c.step+` failed"`)
 			for _, word := range c.words {
 				assert.ErrorContains(t, err, word)
 			}

@@ -68,7 +68,7 @@ func (c clientRuntime) Compile(ctx context.Context, program pjrt.Program, opts p
 }
 
 // errZero reports the use of a zero System or Slice.
-var errZero = &errkind.Fault{Op: "system", Reason: "the object is a zero value", Err: pjrt.ErrClosed,
+var errZero = &errkind.Fault{Op: "system", Reason: "the object is a zero value", Match: pjrt.ErrClosed,
 	Hint: "create it with Open or Describe"}
 
 // closedError returns an error for a closed System or Slice. function creates a new object.

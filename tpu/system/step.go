@@ -49,7 +49,7 @@ func runStep[T any](ctx context.Context, s *starter, name string, release func(T
 	}
 	elapsed := time.Since(start)
 	if o.err != nil {
-		s.logger.Error("system: "+name, "elapsed", elapsed, "error", o.err)
+		s.logger.Info("system: "+name+" failed", "elapsed", elapsed, "error", o.err)
 		return o.value, s.addFindings(ctx, &StartError{Step: name, Elapsed: elapsed, Err: o.err})
 	}
 	s.logger.Info("system: "+name, append(o.notes, "elapsed", elapsed)...)

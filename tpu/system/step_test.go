@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
-	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/tpu/simhost"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 

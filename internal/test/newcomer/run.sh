@@ -56,16 +56,16 @@ tool doctor
 tool topology v5e:4x4
 tool assign v5p:2x2x2 --shape 1,1,2,1 --replicas 4
 tool visualize -,logical --shape 256,128 --mesh replica=4,logical=2
-tool compile --example digits --topology cpu:8 --logical 2 --report step.json
+tool compile --example digits --topology cpu:8 --logical 2 -o step.json
 tool report step.json
-tool compile --example digits --topology cpu:8 --logical 4 --report other.json
+tool compile --example digits --topology cpu:8 --logical 4 -o other.json
 ALLOW=6 tool diff step.json other.json
 tool curve conv -o curve.html
 ran="${ran}watch "; ALLOW=124 step "tpustrategy watch" timeout -s INT 5 bin/tpustrategy watch conv
-tool export conv model.safetensors
+tool export conv -o model.safetensors
 tool install cpu --path
 step "tpustrategy install tpu" bin/tpustrategy install tpu
-tool plan --example digits --topology v5e:2x2 --probes 4 --compile 1 --out plan.json
+tool plan --example digits --topology v5e:2x2 --probes 4 --compile 1 -o plan.json
 tool validate --row 34
 tool launch v5litepod-8 --on tpu-vm --dry-run
 tool completion bash

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/handshake"
-	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu/simhost"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/storage/blobstore"
@@ -17,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/faultproxy"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/tpu/simhost"
 )
 
 // bill counts requests in the classes of Google Cloud Storage's price list.

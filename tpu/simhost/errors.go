@@ -16,7 +16,7 @@ func fault(op, format string, args ...any) error {
 type MissingError struct {
 	// Op is the operation that waited, such as "start-up" or `launch of "train_step"`.
 	Op string
-	// Here is the process that waited.
+	// Here is a process that waited. All processes that waited receive the same error.
 	Here int
 	// Missing are the processes that did not arrive, ascending, and Names are their names.
 	Missing []int
@@ -27,8 +27,7 @@ type MissingError struct {
 
 // Error returns the names of the missing processes and the cause.
 func (e *MissingError) Error() string {
-	return errkind.Format("simhost: "+e.Op, fmt.Sprintf("process %d timed out waiting for %s", e.Here,
-		strings.Join(e.Names, ", ")), e.Err, "")
+	return errkind.Format("simhost: "+e.Op, "timed out waiting for "+strings.Join(e.Names, ", "), e.Err, "")
 }
 
 // Kind returns UnavailableError.

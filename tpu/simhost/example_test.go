@@ -6,8 +6,8 @@ import (
 	"log"
 	"sync"
 
-	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/simhost"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 

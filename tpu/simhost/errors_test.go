@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/tpu/simhost"
 )
 
 func TestErrors(t *testing.T) {
 	missing := &simhost.MissingError{Op: "start-up", Here: 1, Missing: []int{0, 2}, Names: []string{"red", "blue"},
 		Err: context.DeadlineExceeded}
-	assert.EqualError(t, missing, "simhost: start-up: process 1 timed out waiting for red, blue: context deadline exceeded")
+	assert.EqualError(t, missing, "simhost: start-up: timed out waiting for red, blue: context deadline exceeded")
 	assert.ErrorIs(t, missing, context.DeadlineExceeded)
 	assert.Equal(t, []int{0, 2}, missing.MissingProcesses())
 	assert.Equal(t, errkind.UnavailableError, errkind.KindOf(missing))

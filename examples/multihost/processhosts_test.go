@@ -88,8 +88,8 @@ func runHostProcess(ctx context.Context, cfg config, host prochost.Host,
 	if err != nil {
 		return result, err
 	}
-	cmd := exec.CommandContext(ctx, path, cfg.args...)
-	cmd.Env = append(os.Environ(), append(cfg.environ, env)...)
+	cmd := exec.CommandContext(ctx, path, "-test.run=^TestHostProcess$")
+	cmd.Env = append(os.Environ(), append(cfg.args, env)...)
 	cmd.Cancel = func() error {
 		if context.Cause(ctx) == errHostLate {
 			return cmd.Process.Kill() // a stopped process does not handle SIGTERM
