@@ -133,7 +133,7 @@ func TestNothingIsRemovedThatNoVerifiedManifestDisowns(t *testing.T) {
 				}
 			}
 			if assert.NotEmpty(t, told.errs) {
-				what, _, _ := strings.Cut(told.errs[0], ": it stays")
+				what, _, _ := strings.Cut(told.errs[0], ": it is kept")
 				assert.Contains(t, what, "/"+stepName(c.step))
 				assert.Equal(t, c.save, !strings.HasSuffix(what, "/"+stepName(c.step)), what)
 			}
