@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -50,13 +51,13 @@ func Goodput(opts ...GoodputOptions) Hook {
 			if o.Peak == 0 && s.Strategy().System().Platform() == "cpu" {
 				return
 			}
-			report, err := c.Report()
+			r, err := report.Of(c)
 			if err != nil { // the run continues without mfu
 				s.Warn("fit: the operations of the step are not known, so mfu is not published", "error", err)
 				return
 			}
-			o.FLOPs = cmp.Or(o.FLOPs, report.Cost.ModelFLOPs)
-			o.Peak = cmp.Or(o.Peak, report.Target.PeakFLOPS*float64(report.Replicas*report.LogicalDevices))
+			o.FLOPs = cmp.Or(o.FLOPs, r.Cost.ModelFLOPs)
+			o.Peak = cmp.Or(o.Peak, r.Target.PeakFLOPS*float64(r.Replicas*r.LogicalDevices))
 		},
 		Measure: func(_ context.Context, s *State) error {
 			h := s.runner.watchdog.History()

@@ -23,6 +23,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/report"
+	reportmemory "github.com/tpustrategy/tpustrategy/report/memory"
 	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/tpu"
@@ -269,7 +270,7 @@ func (c *executableState) compileAhead(donated []bool) error {
 		b.runtime.Options(1), nil)
 	now.Stage, now.Err = phase.Done, err
 	a.line.SetPhase(now)
-	in := report.Input{Target: a.target, Refused: report.RefusalOf(err), LoweringSeconds: lowered.Seconds(),
+	in := report.Input{Target: a.target, Refused: reportmemory.RefusalOf(err), LoweringSeconds: lowered.Seconds(),
 		CompilingSeconds: time.Since(start).Seconds()}
 	if b.opts.RulesName != "" {
 		in.Options = map[string]string{"rules": b.opts.RulesName}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomlx/compute/shapes"
 
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/report"
@@ -212,7 +213,7 @@ func (e *Explanation) writeIdleAxes(b *strings.Builder) {
 func (e *Explanation) writeReport(b *strings.Builder) {
 	m := e.Report.Memory
 	fmt.Fprintf(b, "  memory of one device: arguments %s, results %s (of which %s in the place of arguments), temporaries %s, code %s; %s in all\n",
-		report.Bytes(m.Arguments), report.Bytes(m.Outputs), report.Bytes(m.Aliased), report.Bytes(m.Temporaries), report.Bytes(m.Code), report.Bytes(m.Total))
+		units.Bytes(m.Arguments), units.Bytes(m.Outputs), units.Bytes(m.Aliased), units.Bytes(m.Temporaries), units.Bytes(m.Code), units.Bytes(m.Total))
 	collectives := e.Report.Summary().Collectives
 	if len(collectives) == 0 {
 		b.WriteString("  collectives: none\n")
@@ -221,7 +222,7 @@ func (e *Explanation) writeReport(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "  collective\taxis\tdtype\tcount\tbytes")
 	for _, c := range collectives {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%d\t%s\n", c.Kind, c.Axis, c.DType, c.Count, report.Bytes(c.Bytes))
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%d\t%s\n", c.Kind, c.Axis, c.DType, c.Count, units.Bytes(c.Bytes))
 	}
 	_ = t.Flush()
 }

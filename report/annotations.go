@@ -12,6 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/report/memory"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -34,9 +35,9 @@ type AnnotationSuggestion struct {
 	// Name is the variable or argument that is annotated, or the pattern of Count names that differ
 	// only in numbers. The change includes the optimizer state of these variables. Name is empty
 	// for an annotation in the step's code, whose line is At.
-	Name  string `json:"name,omitempty"`
-	Count int    `json:"count,omitempty"`
-	At    *Line  `json:"at,omitempty"`
+	Name  string             `json:"name,omitempty"`
+	Count int                `json:"count,omitempty"`
+	At    *memory.SourceLine `json:"at,omitempty"`
 	// From is the current annotation and To the suggested one, as returned by [logical.Annotation.String].
 	// To is "none" to remove an annotation from the code.
 	From string `json:"from"`
@@ -73,31 +74,40 @@ func (m AnnotationSuggestion) Of() string {
 
 // AnnotationOptions configure [SuggestAnnotations].
 type AnnotationOptions struct {
-	// Target describes the devices that Try compiles for. Times are predicted for TPU slices only. An
-	// annotation with which the step does not fit into a core's memory is not suggested, if the size of
-	// the memory is known.
+	// Target describes the devices that Try compiles for. The default is the target of the step.
+	// Times are predicted for TPU slices only. An annotation with which the step does not fit into a
+	// core's memory is not suggested, if the size of the memory is known.
 	Target Target
 	// Most is the maximum number of annotations to compile. The default is 24.
 	Most int
 	// Try compiles a module and returns the optimized program, or a program that is only
-	// partitioned and fused, such as a probe of pjrt/worker. It is called from one goroutine.
+	// partitioned and fused. It is called from one goroutine. The default is
+	// CompileVariant of the step.
 	Try func(ctx context.Context, m *spmd.Module) (pjrt.Program, error)
-	// Told, if not nil, is called after each compilation with the number of annotations tried so
+	// Progress, if not nil, is called after each compilation with the number of annotations tried so
 	// far and the number of annotations to try.
 	Progress func(tried, of int)
 }
 
-// SuggestAnnotations changes the annotations of the variables, arguments and values of a module one
-// at a time, starting near the largest collectives, and compiles the module with each change. It
+// SuggestAnnotations changes the annotations of the variables, arguments and values of a step one
+// at a time, starting near the largest collectives, and compiles the step with each change. It
 // returns the changes that remove a collective over the logical devices and reduce the predicted
 // time. Without a prediction it returns the changes that reduce the bytes sent and do not increase
 // the operations. Annotations of names that differ only in numbers change together. It compiles the
-// module up to Most+1 times.
+// step up to Most+1 times, and does not change it. Call it before the step runs, because the traced
+// step is dropped then.
 //
-// It returns the error of compiling the unchanged module. Annotations that the compiler rejects are
-// counted. If ctx ends, it returns the suggestions so far and the error of ctx. For a module whose
+// It returns the error of compiling the unchanged step. Annotations that the compiler rejects are
+// counted. If ctx ends, it returns the suggestions so far and the error of ctx. For a step whose
 // traced step was dropped, it returns an error of class FailedPrecondition.
-func SuggestAnnotations(ctx context.Context, m *spmd.Module, o AnnotationOptions) (*AnnotationSuggestions, error) {
+func SuggestAnnotations(ctx context.Context, step CompiledStep, o AnnotationOptions) (*AnnotationSuggestions, error) {
+	if o.Target.Name == "" {
+		o.Target = TargetOf(step.Compiled().Target)
+	}
+	if o.Try == nil {
+		o.Try = step.CompileVariant
+	}
+	m := step.Compiled().Module
 	splits, err := m.Annotations()
 	if err != nil {
 		return nil, err
@@ -177,7 +187,7 @@ type originKey struct {
 
 func placed(o *ir.Origin) ir.Origin {
 	at := *o
-	at.Layer = pattern(layerName(o))
+	at.Layer = pattern(strings.TrimPrefix(o.Layer, "/"))
 	return at
 }
 
@@ -230,9 +240,7 @@ func (p *annotationCost) places() (keys []originKey) {
 func (t *annotationCost) without(o *annotationCost) (all []Line) {
 	for _, key := range t.places() {
 		if o.at[key] == nil {
-			line := lineAt(&key.origin)
-			line.Collectives = []Collective{*t.at[key]}
-			all = append(all, line)
+			all = append(all, Line{SourceLine: *memory.NewSourceLine(&key.origin), Collectives: []Collective{*t.at[key]}})
 		}
 	}
 	return all
@@ -327,10 +335,6 @@ func (t *annotationCost) better(than *annotationCost) bool {
 // cost returns the figure to reduce: seconds, or the bytes sent if no time is predicted.
 func (f AnnotationFigures) cost() float64 { return cmp.Or(f.Seconds, float64(f.Sent)) }
 
-func lineAt(o *ir.Origin) Line {
-	return Line{File: o.File, Line: o.Line, Function: o.Function, Call: o.Call, Layer: layerName(o), Pass: o.Pass.String()}
-}
-
 // suggestion returns the trial as plain data.
 func (t *trial) suggestion() AnnotationSuggestion {
 	first := t.splits[0]
@@ -339,9 +343,8 @@ func (t *trial) suggestion() AnnotationSuggestion {
 		m.Name = both(m.Name, s.Name)
 	}
 	if first.Name == "" {
-		line := lineAt(first.Origin)
-		line.Pass = ""
-		m.At = &line
+		m.At = memory.NewSourceLine(first.Origin)
+		m.At.Pass = ""
 	} else {
 		m.Count = len(t.splits)
 	}

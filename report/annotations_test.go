@@ -99,7 +99,7 @@ func little(t *testing.T, sys *system.System, name string, other splits, by ...p
 func TestABetterSplitIsSuggested(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	find := func(step *strategy.CompiledStep) *report.AnnotationSuggestions {
-		suggested, err := step.SuggestAnnotations(t.Context(), report.AnnotationOptions{Most: 6})
+		suggested, err := report.SuggestAnnotations(t.Context(), step, report.AnnotationOptions{Most: 6})
 		require.NoError(t, err)
 		return suggested
 	}
@@ -156,16 +156,16 @@ func (s *stubborn) Compile(ctx context.Context, client *pjrt.Client, program pjr
 func TestAnnotationsAreSuggestedAmongWhatCompiles(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	bad := little(t, sys, "products", splits{"hidden": whole}, &stubborn{Compiler: plugintest.Programs(t)})
-	suggested, err := bad.SuggestAnnotations(t.Context(), report.AnnotationOptions{Most: 5})
+	suggested, err := report.SuggestAnnotations(t.Context(), bad, report.AnnotationOptions{Most: 5})
 	require.NoError(t, err)
 	assert.Equal(t, 5, suggested.Tried)
 	assert.Equal(t, 3, suggested.Refused)
 	assert.Positive(t, suggested.Left)
 
 	refuse := errors.New("refused")
-	_, err = bad.SuggestAnnotations(t.Context(), report.AnnotationOptions{Try: func(context.Context, *spmd.Module) (pjrt.Program, error) { return pjrt.Program{}, refuse }})
+	_, err = report.SuggestAnnotations(t.Context(), bad, report.AnnotationOptions{Try: func(context.Context, *spmd.Module) (pjrt.Program, error) { return pjrt.Program{}, refuse }})
 	require.ErrorIs(t, err, refuse, "the step as it is")
-	_, err = bad.SuggestAnnotations(t.Context(), report.AnnotationOptions{Try: func(context.Context, *spmd.Module) (pjrt.Program, error) {
+	_, err = report.SuggestAnnotations(t.Context(), bad, report.AnnotationOptions{Try: func(context.Context, *spmd.Module) (pjrt.Program, error) {
 		return pjrt.Program{Code: []byte("nonsense"), Format: pjrt.FormatHLO}, nil
 	}})
 	require.ErrorIs(t, err, report.ErrProgram)
@@ -175,7 +175,7 @@ func TestSuggestionsOfASearchThatIsCanceled(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	bad := little(t, sys, "products", splits{"hidden": whole})
 	ctx, cancel := context.WithCancel(t.Context())
-	suggested, err := bad.SuggestAnnotations(ctx, report.AnnotationOptions{Progress: func(tried, _ int) {
+	suggested, err := report.SuggestAnnotations(ctx, bad, report.AnnotationOptions{Progress: func(tried, _ int) {
 		if tried == 3 {
 			cancel()
 		}
@@ -192,11 +192,11 @@ func TestSuggestionsOfASearchThatIsCanceled(t *testing.T) {
 func TestAStepWithoutCollectivesHasNoAnnotationSuggestions(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	step := little(t, sys, "products", splits{"up": {}, "down": {}})
-	suggested, err := step.SuggestAnnotations(t.Context(), report.AnnotationOptions{})
+	suggested, err := report.SuggestAnnotations(t.Context(), step, report.AnnotationOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, &report.AnnotationSuggestions{All: []report.AnnotationSuggestion{}, Now: suggested.Now}, suggested)
 	assert.Zero(t, suggested.Now.Sent)
 	step.Module.ReleaseTrace()
-	_, err = step.SuggestAnnotations(t.Context(), report.AnnotationOptions{})
+	_, err = report.SuggestAnnotations(t.Context(), step, report.AnnotationOptions{})
 	assert.Equal(t, errkind.FailedPreconditionError, errkind.KindOf(err))
 }

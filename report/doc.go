@@ -2,7 +2,7 @@
 // its collectives, its operations and its memory traffic.
 //
 //	compiled, err := step.Compiled(ctx, images, labels)
-//	r, err := compiled.Report()
+//	r, err := report.Of(compiled)
 //	r.WriteText(os.Stdout)      // or json.Marshal(r), or r.WriteHTML(f)
 //
 // # Sources of the figures

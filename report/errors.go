@@ -23,11 +23,6 @@ func noReport(cause error, format string, args ...any) error {
 // fromPlugin wraps an error of the plugin with the requested operation.
 func fromPlugin(op string, err error) error { return &errkind.Fault{Op: "report: " + op, Err: err} }
 
-// ofTensor wraps an error about a tensor's sharding.
-func ofTensor(role, name string, err error) error {
-	return &errkind.Fault{Op: "report: " + role, Subject: fmt.Sprintf("%q", name), Err: err}
-}
-
 // notTPU returns an error for a slice without predictions. It matches errors.ErrUnsupported.
 func notTPU(target string) error {
 	return &errkind.Fault{Op: "report: predict", Subject: fmt.Sprintf("%q", target), Match: errors.ErrUnsupported,

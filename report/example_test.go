@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
@@ -24,7 +25,7 @@ func ExampleParse() {
 		panic(err)
 	}
 	bytes, _ := r.CollectiveBytes("replica")
-	fmt.Println("gradients:", report.Bytes(bytes))
+	fmt.Println("gradients:", units.Bytes(bytes))
 	// Output:
 	// train_step on v5e:2x4 (8 x TPU v5 lite, hosts: 1): 4 replicas of 2 logical devices
 	//

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+
+	"github.com/tpustrategy/tpustrategy/report/memory"
 )
 
 // TensorGroup is a group of tensors whose names differ only in numbers, such as the layers of a stack.
 type TensorGroup struct {
 	// Tensor is the first tensor of the group. If there are several, its name is the pattern of
 	// their names, such as "/layers_*/up".
-	Tensor
+	memory.Tensor
 	Count int
 }
 
@@ -23,7 +25,7 @@ func (r *Report) Grouped() []TensorGroup {
 		each = append(each, TensorGroup{t, 1})
 	}
 	all := together(each, func(t TensorGroup) string {
-		return fmt.Sprint(t.Role, pattern(t.Name), t.DType, t.Shape, t.Shard, t.layout(), t.Copies, t.Donated)
+		return fmt.Sprint(t.Role, pattern(t.Name), t.DType, t.Shape, t.Shard, layout(t.Tensor), t.Copies, t.Donated)
 	}, func(first *TensorGroup, next TensorGroup) {
 		first.Count++
 		first.Name = both(first.Name, next.Name)

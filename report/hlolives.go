@@ -3,8 +3,10 @@ package report
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
+	"github.com/tpustrategy/tpustrategy/report/memory"
 )
 
 // buffer is the memory of an array of a program.
@@ -271,7 +273,7 @@ func (l *lives) computation(id uint64, parameters map[uint64][]*buffer, results 
 func (l *lives) operation(i *hloInstruction, s slot, operands []*buffer) Operation {
 	layer := ""
 	if i.origin != nil {
-		layer = layerName(i.origin)
+		layer = strings.TrimPrefix(i.origin.Layer, "/")
 	}
 	if layer == "" {
 		layer = cmp.Or(layerOf(operands), l.current)
@@ -318,7 +320,7 @@ func (l *lives) overwritten(c *hloComputation, i *hloInstruction, values map[uin
 func onlyOf(layer string, operands []*buffer) bool {
 	of := false
 	for _, b := range operands {
-		if b == nil || b.shape.bytes() < leastTemporary {
+		if b == nil || b.shape.bytes() < memory.MinTemporaryBytes {
 			continue
 		}
 		if b.layer != layer {

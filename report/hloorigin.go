@@ -1,8 +1,6 @@
 package report
 
 import (
-	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
@@ -15,24 +13,6 @@ type part struct {
 	weight float64
 }
 
-// statement matches the number of a statement in a name. Compilers keep it at the end of the name,
-// after the numbers of enclosing calls and loops.
-var statement = regexp.MustCompile(ir.NumberSeparator + `([0-9]{1,9})\b`)
-
-// originOf returns the origin of an instruction by the name that the compiler gave it, or nil if
-// the name contains no number.
-func originOf(source string, origins []*ir.Origin) *ir.Origin {
-	all := statement.FindAllStringSubmatch(source, -1)
-	if len(all) == 0 {
-		return nil
-	}
-	// The regular expression allows only few digits.
-	if n, _ := strconv.Atoi(all[len(all)-1][1]); n < len(origins) {
-		return origins[n]
-	}
-	return nil
-}
-
 // locate determines the origins of the instructions: by their names; for fusions by their contents;
 // for arguments by the arguments of the step; and for instructions without a name, which the
 // compiler inserted, by their operands or else by their readers.
@@ -41,7 +21,7 @@ func (m *hloModule) locate(of *spmd.Module) {
 	for _, c := range m.computations {
 		for _, i := range c.instructions {
 			if i.opcode != "get-tuple-element" { // a get-tuple-element has the name of its tuple
-				i.origin = originOf(i.source, of.Origins)
+				i.origin = ir.OriginOf(i.source, of.Origins)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/internal/uplot"
 )
 
@@ -75,19 +76,19 @@ func (r *Report) cards() (cards []card) {
 		cards = append(cards, card{name, figure, fmt.Sprintf(format, args...)})
 	}
 	if m := r.Memory; m.Limit > 0 && m.Needs > 0 {
-		add("memory of a core", Bytes(m.Needs), "%s of %s: %s", memoryPercent(m), Bytes(m.Limit), m.Verdict)
+		add("memory of a core", units.Bytes(m.Needs), "%s of %s: %s", memoryPercent(m), units.Bytes(m.Limit), m.Verdict)
 	} else if m.Needs > 0 {
-		add("memory of a core", Bytes(m.Needs), "the size is not known")
+		add("memory of a core", units.Bytes(m.Needs), "the size is not known")
 	}
 	if p := r.Predicted; p != nil && p.Seconds > 0 {
-		add("a step", Seconds(p.Seconds), "predicted")
+		add("a step", units.Seconds(p.Seconds), "predicted")
 		add("waiting", percentText((p.Interconnect.Exposed+p.Network.Exposed)/p.Seconds), "of the step, for collectives")
 		if p.Utilization > 0 {
 			add("utilization", percentText(p.Utilization), "of the peak, predicted")
 		}
 	}
 	if r.Parameters > 0 {
-		add("parameters", SI(float64(r.Parameters), ""), "of the model")
+		add("parameters", units.SI(float64(r.Parameters), ""), "of the model")
 	}
 	return cards
 }
@@ -121,7 +122,7 @@ func (t *Torus) directions() (all []linksAlong) {
 
 // sizeData returns a size in bytes with its exact value.
 func sizeData(n int64) template.HTML {
-	return template.HTML(fmt.Sprintf(`<data value="%d">%s</data>`, n, Bytes(n)))
+	return template.HTML(fmt.Sprintf(`<data value="%d">%s</data>`, n, units.Bytes(n)))
 }
 
 func dimsText(dims []int) string { return strings.ReplaceAll(fmt.Sprint(dims), " ", ", ") }

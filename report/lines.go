@@ -2,12 +2,10 @@ package report
 
 import (
 	"cmp"
-	"path"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
+	"github.com/tpustrategy/tpustrategy/report/memory"
 )
 
 // Line is the cost of the operations of one line of Go on one core in a run of the step. Each layer
@@ -15,18 +13,7 @@ import (
 // time of a fusion belongs to its products, if there are any, and otherwise it is divided by the
 // number of result elements. An entry without a File contains the cost without a known line.
 type Line struct {
-	// File is a Go file with the import path of its package, and Line the line that called the
-	// operations. A gradient has the line of the original operation. An operation of a library,
-	// such as an optimizer, has the line of the value that it uses, or its own line.
-	File string `json:"file,omitempty"`
-	Line int    `json:"line,omitempty"`
-	// Function is the function that contains the line. Call is the function that the line calls.
-	Function string `json:"function,omitempty"`
-	Call     string `json:"call,omitempty"`
-	// Layer is the scope of the variables that the operations depend on, as in [Operation]. Pass is
-	// "forward", "backward" or "update".
-	Layer string `json:"layer,omitempty"`
-	Pass  string `json:"pass,omitempty"`
+	memory.SourceLine
 	// CoreTime is zero without a prediction. Its sum over all lines is [Prediction].Seconds.
 	CoreTime
 	// PeakBytes is the size of the line's values at [Schedule].Peak. A variable counts for the line
@@ -35,18 +22,6 @@ type Line struct {
 	// Collectives are the collectives of the line's values, the most bytes first.
 	Collectives []Collective `json:"collectives,omitempty"`
 }
-
-// String returns the line as "decoder/model.go:65", or "not known".
-func (l Line) String() string {
-	if l.File == "" {
-		return "not known"
-	}
-	folder := path.Base(path.Dir(l.File))
-	return strings.TrimPrefix(path.Join(folder, path.Base(l.File)), "./") + ":" + strconv.Itoa(l.Line)
-}
-
-// layerName returns the name of a layer in the schedule.
-func layerName(o *ir.Origin) string { return strings.TrimPrefix(o.Layer, "/") }
 
 // lineTable numbers the lines from 1, in the order of first use. 0 is an unknown line.
 type lineTable struct {
@@ -65,7 +40,7 @@ func (t *lineTable) number(o *ir.Origin) int {
 	if !known {
 		n = len(t.all)
 		t.at[o] = n
-		t.all = append(t.all, lineAt(o))
+		t.all = append(t.all, Line{SourceLine: *memory.NewSourceLine(o)})
 	}
 	return n
 }

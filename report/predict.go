@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -101,7 +102,7 @@ type timePart struct {
 func (p *Prediction) parts() []timePart {
 	parts := []timePart{{"products", p.Products, ""}, {"memory", p.Memory, ""}}
 	if p.Closed > 0 {
-		parts[0].Note = fmt.Sprintf(", of which %s without the compiler's cycles", Seconds(p.Closed))
+		parts[0].Note = fmt.Sprintf(", of which %s without the compiler's cycles", units.Seconds(p.Closed))
 	}
 	for _, x := range []struct {
 		name string
@@ -109,7 +110,7 @@ func (p *Prediction) parts() []timePart {
 	}{{"waits for collectives", p.Interconnect}, {"waits for other slices", p.Network}} {
 		note := ""
 		if x.Hidden > 0 {
-			note = fmt.Sprintf(", and %s more behind other operations", Seconds(x.Hidden))
+			note = fmt.Sprintf(", and %s more behind other operations", units.Seconds(x.Hidden))
 		}
 		if x.Overlap != (Overlap{}) {
 			parts = append(parts, timePart{x.name, x.Exposed, note})

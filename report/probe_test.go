@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/report/published"
@@ -46,7 +47,7 @@ func TestAProbeIsPredictedAsTheFinishedProgram(t *testing.T) {
 		resident, err := report.Resident(pjrt.Program{Code: probed, Format: pjrt.FormatHLO})
 		require.NoError(t, err)
 		assert.InEpsilon(t, stats.Peak, resident, 0.02, name)
-		t.Logf("%s: %s of a probe, %s finished", name, report.Seconds(early.Seconds), report.Seconds(finished.Seconds))
+		t.Logf("%s: %s of a probe, %s finished", name, units.Seconds(early.Seconds), units.Seconds(finished.Seconds))
 		assert.Zero(t, finished.Closed, name)
 		assert.Positive(t, early.Closed, name)
 		assert.Less(t, math.Abs(math.Log(early.Seconds/finished.Seconds)), math.Log(1.25), name)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/report/published"
@@ -46,7 +47,7 @@ func hold(t *testing.T, all []published.Operation) {
 		p, err := report.Predict(compiled(t, m), m.Slice)
 		require.NoError(t, err, m.Name)
 		off := p.Seconds/m.Seconds - 1
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%+.1f %%\t%s\n", m.Name, m.Slice, report.Seconds(m.Seconds), report.Seconds(p.Seconds), 100*off, m.Why)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%+.1f %%\t%s\n", m.Name, m.Slice, units.Seconds(m.Seconds), units.Seconds(p.Seconds), 100*off, m.Why)
 		assert.LessOrEqual(t, math.Abs(off), m.Bound, "%s on %s", m.Name, m.Slice)
 		assert.Empty(t, p.Unknown, m.Name)
 	}

@@ -7,22 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/tpustrategy/tpustrategy/pjrt"
 )
-
-func TestARefusalHasTheCompilersFigures(t *testing.T) {
-	refused := func(text string) *Refusal { return RefusalOf(&pjrt.Error{Code: pjrt.ResourceExhausted, Msg: text}) }
-	assert.Equal(t, &Refusal{Used: "31.26G", Limit: "15.75G", Excess: "15.51G", Log: "Used 31.26G of 15.75G hbm. Exceeded hbm capacity by 15.51G."},
-		refused("Used 31.26G of 15.75G hbm. Exceeded hbm capacity by 15.51G."))
-	r := refused("the total memory required for HLO temporaries (24.05G) exceeds available HBM (15.75G)")
-	assert.Equal(t, []string{"24.05G", "15.75G"}, []string{r.Used, r.Limit})
-	assert.Nil(t, RefusalOf(&pjrt.Error{Code: pjrt.InvalidArgument, Msg: "Used 1G of 2G hbm"}))
-	assert.Nil(t, RefusalOf(nil))
-	for text, want := range map[string]int64{"31.5G": 63 << 29, "2K": 2048, "7B": 7, "": 0, "many": 0, "3X": 0} {
-		assert.Equal(t, want, bytesOf(text), text)
-	}
-}
 
 // The report of a step that does not fit contains the known figures and suggestions.
 func TestTheReportOfARefusedProgram(t *testing.T) {
@@ -44,4 +29,29 @@ func TestTheReportOfARefusedProgram(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, r, back)
 	assert.Empty(t, sample().Suggestions)
+}
+
+// The compiler's peak contains the fast memory, and the report's peak does not.
+func TestThePeakIsThatOfTheMainMemory(t *testing.T) {
+	m := Memory{Peak: 8539136, Code: 418816, Total: 3861504, Limit: 16 << 30}
+	m.leaveOutFast(2864148, 5668864, 8533012)
+	assert.Equal(t, int64(2864148), m.Peak, "the schedule's figure, as the fast memory is most of the compiler's")
+	assert.Equal(t, int64(5668864), m.Fast)
+	assert.Equal(t, int64(3861504), m.Needs)
+	assert.Equal(t, Fits, m.Verdict)
+	m = Memory{Peak: 8 << 30}
+	m.leaveOutFast(7<<30, 100<<20, 7<<30)
+	assert.Equal(t, int64(8<<30-100<<20), m.Peak, "the compiler's figure")
+	m = Memory{Peak: 12 << 20}
+	m.leaveOutFast(3<<20, 2<<20, 5<<20)
+	assert.Equal(t, int64(10<<20), m.Peak, "the schedule does not explain the compiler's figure")
+	m = Memory{Peak: 3 << 20}
+	m.leaveOutFast(3<<20, 1<<20, 4<<20)
+	assert.Equal(t, Memory{Peak: 3 << 20}, m, "a peak of the main memory alone")
+}
+
+func TestAStepThatFitsHasNoSuggestions(t *testing.T) {
+	fits := Report{Memory: Memory{Verdict: Fits}}
+	fits.addSuggestions(Input{})
+	assert.Empty(t, fits.Suggestions)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/report/memory"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -43,10 +44,10 @@ type Report struct {
 	// the compiler rejected the program, they are the temporaries that the compiler lists, or
 	// otherwise the largest results of products, gathers and similar operations in the step as
 	// written, with the sizes of one replica.
-	Temporaries []Temporary `json:"temporaries,omitempty"`
+	Temporaries []memory.Temporary `json:"temporaries,omitempty"`
 	// Tensors are the step's variables, arguments and results.
-	Tensors     []Tensor     `json:"tensors"`
-	Collectives []Collective `json:"collectives"`
+	Tensors     []memory.Tensor `json:"tensors"`
+	Collectives []Collective    `json:"collectives"`
 	// Torus contains the chips that the collectives connect and the load of the links. It is nil
 	// for devices that are not TPUs, for more than 1,024 devices, and in reports of earlier
 	// versions.
@@ -137,46 +138,6 @@ const (
 	Unknown Verdict = "unknown"
 )
 
-// Tensor describes a variable, an argument or a result of the step.
-type Tensor struct {
-	// Role is "variable", "argument" or "result".
-	Role  string `json:"role"`
-	Name  string `json:"name"`
-	DType string `json:"dtype"`
-	// Shape is the shape of one replica's tensor, or of the unsharded tensor if Cut is set. Shard
-	// is the shape of the shard on one core, with its padding.
-	Shape []int `json:"shape"`
-	Shard []int `json:"shard"`
-	// PerReplica is true if the tensor differs between replicas, and false if it is the same on all
-	// replicas.
-	PerReplica bool `json:"per_replica"`
-	// Cut is nil unless the tensor is sharded over the replicas.
-	Cut *Cut `json:"cut,omitempty"`
-	// Annotation is the sharding over the logical devices as written in the step. Spec is the
-	// sharding over the mesh.
-	Annotation string `json:"annotation"`
-	Spec       string `json:"spec"`
-	// BytesPerCore is the size of the shard on each core. TotalBytes is the size of Shape.
-	BytesPerCore int64 `json:"bytes_per_core"`
-	TotalBytes   int64 `json:"total_bytes"`
-	// Copies is the number of logical devices of a replica that have each element of the replica's
-	// tensor.
-	Copies int `json:"copies"`
-	// Donated is true if a result reuses the tensor's memory.
-	Donated bool `json:"donated,omitempty"`
-	// Starts contains, for each logical device of replica 0, the first index of its shard in each
-	// dimension. It is empty if each logical device has the whole tensor.
-	Starts [][]int `json:"starts,omitempty"`
-}
-
-// Cut describes a tensor that is sharded over the replicas: each replica has the given number of
-// indices of a dimension, the last replicas fewer or none.
-type Cut struct {
-	Dim      int `json:"dim"`
-	Replicas int `json:"replicas"`
-	Part     int `json:"part"`
-}
-
 // Cost estimates the cost of one run of the step. The operations of a loop count once per
 // iteration. A loop with an unknown number of iterations counts as one iteration, and a note
 // reports it.
@@ -217,9 +178,9 @@ type Input struct {
 	// Replicas and LogicalDevices are the numbers of the strategy. 0 means 1.
 	Replicas, LogicalDevices int
 	// Program is the compiled program. The caller keeps ownership of it. It is nil if the compiler
-	// rejected the program as too large; Refused is then the result of [RefusalOf].
+	// rejected the program as too large; Refused is then the result of [memory.RefusalOf].
 	Program *pjrt.Executable
-	Refused *Refusal
+	Refused *memory.Refusal
 	// Options are the options of the step by name.
 	Options map[string]string
 	// Module is the step as assembled by package lowering/spmd. It is nil for a program without a
@@ -232,7 +193,7 @@ type Input struct {
 	// Variables reports for each argument of the module whether it is a variable.
 	Variables []bool
 	// Settings are the options of the step that its program does not contain.
-	Settings Settings
+	Settings memory.Settings
 	// Parameters is the number of elements of the trainable variables.
 	Parameters                        int64
 	LoweringSeconds, CompilingSeconds float64
@@ -245,13 +206,14 @@ func New(in Input) (*Report, error) {
 	r := &Report{
 		Version: FormatVersion, Step: in.Step, Target: in.Target,
 		Replicas: max(in.Replicas, 1), LogicalDevices: max(in.LogicalDevices, 1),
-		Tensors: []Tensor{}, Collectives: []Collective{}, Parameters: in.Parameters,
+		Tensors: []memory.Tensor{}, Collectives: []Collective{}, Parameters: in.Parameters,
 		LoweringSeconds: in.LoweringSeconds, CompilingSeconds: in.CompilingSeconds, Options: in.Options,
 	}
 	if in.Module != nil {
 		r.Mesh = in.Module.Mesh.String()
 		in.Text = in.Module.Text
-		if err := r.addTensors(in.Module, in.Variables); err != nil {
+		var err error
+		if r.Tensors, err = memory.Tensors(in.Module, in.Variables, r.Replicas, r.LogicalDevices); err != nil {
 			return nil, err
 		}
 	}
@@ -264,9 +226,7 @@ func New(in Input) (*Report, error) {
 		if in.Module != nil {
 			origins = in.Module.Origins
 		}
-		if r.Temporaries = in.Refused.temporaries(origins); r.Temporaries == nil {
-			r.Temporaries = writtenTemporaries(in.Text, origins)
-		}
+		r.Temporaries = in.Refused.Temporaries(in.Text, origins)
 		r.addSuggestions(in)
 		return r, nil
 	}
@@ -300,72 +260,24 @@ func (r *Report) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-func (r *Report) addTensors(m *spmd.Module, variables []bool) error {
-	add := func(role string, p spmd.ShardedTensor) error {
-		copies, err := sharding.ReplicationFactor(m.Mesh, p.Spec)
-		if err != nil {
-			return ofTensor(role, p.Name, err)
-		}
-		shape := p.ReplicaShard.UnshardedDims(p.LocalDims)
-		var cut *Cut
-		if p.ReplicaShard.IsSharded() {
-			cut = &Cut{Dim: p.ReplicaShard.Dim, Replicas: r.Replicas, Part: p.ReplicaShard.ShardSize(r.Replicas)}
-		} else if !p.PerReplica {
-			copies /= r.Replicas
-		}
-		t := Tensor{
-			Role: role, Name: p.Name, DType: p.DType.String(), Shape: nonNil(shape), Shard: nonNil(p.ShardDims),
-			PerReplica: p.PerReplica, Cut: cut, Annotation: p.Annotation.String(), Spec: p.Spec.String(),
-			BytesPerCore: int64(p.DType.Size()) * product(p.ShardDims), TotalBytes: int64(p.DType.Size()) * product(shape),
-			Copies: max(copies, 1), Donated: p.Donated,
-		}
-		for device := 0; device < r.LogicalDevices && (t.Copies < r.LogicalDevices || cut != nil); device++ {
-			// The first devices of the mesh belong to replica 0.
-			ranges, err := sharding.IndexRanges(m.Mesh, p.Spec, p.GlobalDims, device)
-			if err != nil {
-				return ofTensor(role, p.Name, err)
-			}
-			start := []int{}
-			for _, r := range ranges {
-				start = append(start, r.Start)
-			}
-			t.Starts = append(t.Starts, start)
-		}
-		r.Tensors = append(r.Tensors, t)
-		return nil
+// addRefusal sets the memory figures of a program that the compiler rejected.
+func (r *Report) addRefusal(refusal *memory.Refusal) {
+	r.Memory = Memory{
+		Refused: true, Arguments: memory.ArgumentBytes(r.Tensors), Needs: refusal.UsedBytes(),
+		Limit: cmp.Or(r.Target.HBMBytes, refusal.LimitBytes()), Verdict: TooLarge,
 	}
-	updated := map[int]bool{}
-	for i, a := range m.Arguments {
-		role := "argument"
-		if i < len(variables) && variables[i] {
-			role = "variable"
-		}
-		if a.Donated {
-			updated[a.Result] = true
-		}
-		if err := add(role, a); err != nil {
-			return err
-		}
-	}
-	for i, result := range m.Results {
-		if updated[i] {
-			continue // the variable's next value, in the same memory
-		}
-		if err := add("result", result); err != nil {
-			return err
-		}
-	}
-	return nil
+	r.note("the compiler refused the program as too large, so its temporaries, its collectives and its cost are not known")
 }
 
-func nonNil(dims []int) []int { return append([]int{}, dims...) }
-
-func product(dims []int) int64 {
-	n := int64(1)
-	for _, d := range dims {
-		n *= int64(d)
+// addSuggestions adds suggestions to the report of a step that does not fit.
+func (r *Report) addSuggestions(in Input) {
+	if r.Memory.Verdict != TooLarge {
+		return
 	}
-	return n
+	r.Suggestions = memory.Step{
+		Slice: r.Target.Name, Devices: r.Target.Devices, Replicas: r.Replicas, LogicalDevices: r.LogicalDevices, Module: in.Module, Text: in.Text,
+		Global: in.Global, Settings: in.Settings, Tensors: r.Tensors, ArgumentBytes: r.Memory.Arguments, Temporaries: r.Temporaries,
+	}.Suggestions()
 }
 
 func (r *Report) addMemory(p *pjrt.Executable) error {
@@ -470,14 +382,14 @@ func (r *Report) addCollectives(m *hloModule, mesh sharding.Mesh) {
 
 // Largest returns the tensors of a role, or all tensors if role is empty, sorted by bytes per core,
 // the largest first.
-func (r *Report) Largest(role string) []Tensor {
-	var all []Tensor
+func (r *Report) Largest(role string) []memory.Tensor {
+	var all []memory.Tensor
 	for _, t := range r.Tensors {
 		if role == "" || t.Role == role {
 			all = append(all, t)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Tensor) int { return cmp.Compare(b.BytesPerCore, a.BytesPerCore) })
+	slices.SortStableFunc(all, func(a, b memory.Tensor) int { return cmp.Compare(b.BytesPerCore, a.BytesPerCore) })
 	return all
 }
 

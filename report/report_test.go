@@ -2,6 +2,8 @@ package report
 
 import (
 	"flag"
+
+	"github.com/tpustrategy/tpustrategy/report/memory"
 )
 
 var update = flag.Bool("update", false, "write the golden texts anew")
@@ -11,7 +13,7 @@ func refused() *Report {
 	r := sample()
 	r.Schedule, r.Torus, r.Lines, r.AnnotationSuggestions = nil, nil, nil, nil
 	r.Predicted, r.Collectives, r.Temporaries, r.Notes, r.Cost = nil, []Collective{}, nil, nil, Cost{FLOPs: -1, BytesAccessed: -1, ModelFLOPs: 7e12}
-	r.addRefusal(&Refusal{Used: "31.26G", Limit: "15.75G"})
+	r.addRefusal(&memory.Refusal{Used: "31.26G", Limit: "15.75G"})
 	r.addSuggestions(Input{})
 	return r
 }
@@ -24,7 +26,7 @@ func sample() *Report {
 		Replicas: 2, LogicalDevices: 2, Mesh: "replica=2,logical=2",
 		Memory: Memory{Arguments: 4 << 30, Outputs: 3 << 30, Aliased: 2 << 30, Temporaries: 6 << 30, Code: 1 << 20, Total: 11<<30 + 1<<20, Needs: 11<<30 + 1<<20,
 			Peak: 10 << 30, Limit: 16 << 30, Verdict: Fits},
-		Tensors: []Tensor{
+		Tensors: []memory.Tensor{
 			{Role: "variable", Name: "/up/weights", DType: "Float32", Shape: []int{1024, 2048}, Shard: []int{1024, 1024}, Annotation: "1,2",
 				Spec: "-,logical", BytesPerCore: 4 << 20, TotalBytes: 8 << 20, Copies: 1, Donated: true, Starts: [][]int{{0, 0}, {0, 1024}}},
 			{Role: "variable", Name: "/bias<script>", DType: "Float32", Shape: []int{2048}, Shard: []int{2048}, Annotation: "none", BytesPerCore: 8 << 10, TotalBytes: 8 << 10, Copies: 2},
@@ -32,7 +34,7 @@ func sample() *Report {
 			{Role: "result", Name: "result_0", DType: "Float32", Shape: []int{}, Shard: []int{}, Annotation: "none", BytesPerCore: 4, TotalBytes: 4, Copies: 2},
 		},
 		Options: map[string]string{"precision": "bf16", "shard-state": "parameters"},
-		Temporaries: []Temporary{
+		Temporaries: []memory.Temporary{
 			{Operation: "fusion", Source: "/layers/up", DType: "bf16", Shape: []int{64, 2048}, Bytes: 256 << 10, Count: 2},
 			{Operation: "copy", DType: "f32", Shape: []int{64}, Bytes: 256, Count: 1},
 		},
@@ -65,19 +67,19 @@ func sample() *Report {
 			Layers: []LayerTime{{"up", "products", 0.03}, {"down", "memory", 0.01}, {"", "interconnect", 0.008}, {"<b>", "memory", 0.002}},
 		},
 		Lines: []Line{
-			{File: "github.com/me/demo/model/net.go", Line: 41, Function: "model.Net.Loss", Call: "layers.Dense", Layer: "up", Pass: "forward",
+			{SourceLine: memory.SourceLine{File: "github.com/me/demo/model/net.go", Line: 41, Function: "model.Net.Loss", Call: "layers.Dense", Layer: "up", Pass: "forward"},
 				CoreTime: CoreTime{Products: 0.02, Interconnect: 0.002}, PeakBytes: 4 << 30, Collectives: []Collective{{Kind: "all-gather", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 1 << 20, Moved: 1 << 20}}},
-			{File: "github.com/me/demo/model/net.go", Line: 41, Function: "model.Net.Loss", Call: "layers.Dense", Layer: "up", Pass: "backward", CoreTime: CoreTime{Products: 0.01}, PeakBytes: 1 << 30},
-			{File: "main.go", Line: 12, Function: "main.<b>", Layer: "<b>", Pass: "update", CoreTime: CoreTime{Memory: 0.012, Interconnect: 0.005}, PeakBytes: 3 << 30,
+			{SourceLine: memory.SourceLine{File: "github.com/me/demo/model/net.go", Line: 41, Function: "model.Net.Loss", Call: "layers.Dense", Layer: "up", Pass: "backward"}, CoreTime: CoreTime{Products: 0.01}, PeakBytes: 1 << 30},
+			{SourceLine: memory.SourceLine{File: "main.go", Line: 12, Function: "main.<b>", Layer: "<b>", Pass: "update"}, CoreTime: CoreTime{Memory: 0.012, Interconnect: 0.005}, PeakBytes: 3 << 30,
 				Collectives: []Collective{{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 3, Bytes: 4 << 20, Moved: 4 << 20}}},
 			{CoreTime: CoreTime{Interconnect: 0.001}, PeakBytes: 1 << 30},
 		},
 		AnnotationSuggestions: &AnnotationSuggestions{Now: AnnotationFigures{Sent: 5 << 20, Seconds: 0.05, Peak: 9 << 30}, Tried: 6, Refused: 1, Left: 3, All: []AnnotationSuggestion{
 			{Name: "/up*/<b>", Count: 2, From: "2,1", To: "1,2", After: AnnotationFigures{Sent: 4 << 20, Seconds: 0.048, Peak: 9 << 30}, Removes: []Line{
-				{File: "github.com/me/demo/model/net.go", Line: 41, Layer: "up*", Pass: "forward", Collectives: []Collective{{Kind: "all-gather", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 1 << 20, Moved: 1 << 20}}}}},
-			{At: &Line{File: "main.go", Line: 12}, From: "replicate", To: "none", Adds: []Line{
-				{File: "main.go", Line: 14, Pass: "forward", Collectives: []Collective{{Kind: "all-to-all", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 2048, Moved: 1024}}}}, After: AnnotationFigures{Sent: 4 << 20, Seconds: 0.049, Peak: 8 << 30}, Removes: []Line{
-				{File: "main.go", Line: 13, Pass: "backward", Collectives: []Collective{{Kind: "all-reduce", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 1 << 20, Moved: 1 << 20}}}}},
+				{SourceLine: memory.SourceLine{File: "github.com/me/demo/model/net.go", Line: 41, Layer: "up*", Pass: "forward"}, Collectives: []Collective{{Kind: "all-gather", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 1 << 20, Moved: 1 << 20}}}}},
+			{At: &memory.SourceLine{File: "main.go", Line: 12}, From: "replicate", To: "none", Adds: []Line{
+				{SourceLine: memory.SourceLine{File: "main.go", Line: 14, Pass: "forward"}, Collectives: []Collective{{Kind: "all-to-all", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 2048, Moved: 1024}}}}, After: AnnotationFigures{Sent: 4 << 20, Seconds: 0.049, Peak: 8 << 30}, Removes: []Line{
+				{SourceLine: memory.SourceLine{File: "main.go", Line: 13, Pass: "backward"}, Collectives: []Collective{{Kind: "all-reduce", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 1 << 20, Moved: 1 << 20}}}}},
 		}},
 		Torus: &Torus{Shape: [3]int{2, 2, 1}, Slices: 1, DevicesPerChip: 1, Places: [][4]int{{0, 0}, {1, 0}, {0, 1}, {1, 1}},
 			Groups: []AxisGroups{{Axis: "logical", Groups: [][]int{{0, 1}, {2, 3}}}, {Axis: "replica", Groups: [][]int{{0, 2}, {1, 3}}}},

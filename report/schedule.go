@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tpustrategy/tpustrategy/report/memory"
 )
 
 // Schedule is one run of the step on one core, in the compiler's order of operations: the execution
@@ -250,7 +252,7 @@ func (v Value) of() string {
 }
 
 // argument returns the tensor of an argument of the program, or nil if it is unknown.
-func (r *Report) argument(number int) *Tensor {
+func (r *Report) argument(number int) *memory.Tensor {
 	if number < len(r.Tensors) && r.Tensors[number].Role != "result" {
 		return &r.Tensors[number]
 	}
@@ -272,7 +274,7 @@ func (r *Report) scope(argument int) string {
 func layerOf(operands []*buffer) (layer string) {
 	count, most := map[string]int{}, 0
 	for _, b := range operands {
-		if b == nil || b.layer == "" || b.shape.bytes() < leastTemporary {
+		if b == nil || b.layer == "" || b.shape.bytes() < memory.MinTemporaryBytes {
 			continue
 		}
 		if count[b.layer]++; count[b.layer] >= most {

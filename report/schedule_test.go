@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/report/memory"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -35,7 +36,7 @@ func scheduled(t *testing.T, p pjrt.Program, target string, variables ...string)
 		if !strings.HasPrefix(name, "/") {
 			role = "argument"
 		}
-		r.Tensors = append(r.Tensors, Tensor{Role: role, Name: name})
+		r.Tensors = append(r.Tensors, memory.Tensor{Role: role, Name: name})
 	}
 	on, _ := newMachine(target)
 	all, w := m.worked(r.Target, false, on)
@@ -110,8 +111,8 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 }
 
 func TestValuesHaveTheirPaddingAndTheirMemory(t *testing.T) {
-	tiled := func(memory uint64) []byte {
-		layout := number(message(packed(nil, 1, 1, 0), 6, packed(nil, 1, 8, 128)), 8, memory)
+	tiled := func(space uint64) []byte {
+		layout := number(message(packed(nil, 1, 1, 0), 6, packed(nil, 1, 8, 128)), 8, space)
 		return message(floats(5, 130), 5, layout)
 	}
 	s := scheduled(t, program(1, number(computation(1, op(10, "add", tiled(0), nil), op(11, "add", tiled(1), []uint64{10}), op(12, "add", of(1), []uint64{11})), 6, 12)), "cpu:4").Schedule
@@ -318,10 +319,10 @@ func TestLinksCarryWhatIsPredicted(t *testing.T) {
 func TestTensorsThatAreAlikeAreOne(t *testing.T) {
 	r := &Report{}
 	for k := range 24 {
-		r.Tensors = append(r.Tensors, Tensor{Role: "variable", Name: fmt.Sprintf("/layers_%d/up", k), Shape: []int{8, 8}, Shard: []int{2, 8}, BytesPerCore: 64, Annotation: "1"})
+		r.Tensors = append(r.Tensors, memory.Tensor{Role: "variable", Name: fmt.Sprintf("/layers_%d/up", k), Shape: []int{8, 8}, Shard: []int{2, 8}, BytesPerCore: 64, Annotation: "1"})
 	}
-	r.Tensors = append(r.Tensors, Tensor{Role: "variable", Name: "/layers_24/up", Shape: []int{8, 9}, Shard: []int{2, 9}, BytesPerCore: 72, Annotation: "1"},
-		Tensor{Role: "variable", Name: "/weights_1st", Shape: []int{800}, Shard: []int{800}, BytesPerCore: 3200, Annotation: "none"})
+	r.Tensors = append(r.Tensors, memory.Tensor{Role: "variable", Name: "/layers_24/up", Shape: []int{8, 9}, Shard: []int{2, 9}, BytesPerCore: 72, Annotation: "1"},
+		memory.Tensor{Role: "variable", Name: "/weights_1st", Shape: []int{800}, Shard: []int{800}, BytesPerCore: 3200, Annotation: "none"})
 	var got []string
 	for _, g := range r.Grouped() {
 		got = append(got, fmt.Sprintf("%d %s %v", g.Count, g.Name, g.Shape))

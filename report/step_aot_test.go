@@ -15,6 +15,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/lowering/precision"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -36,7 +37,7 @@ func TestAOTReportOfASmallStep(t *testing.T) {
 	require.NoError(t, err)
 	compiled, err := step.Compiled(t.Context(), shapes.Make(dtypes.Float32, 512, 256))
 	require.NoError(t, err)
-	r, err := compiled.Report()
+	r, err := report.Of(compiled)
 	require.NoError(t, err)
 	products := map[string]float64{}
 	for _, l := range r.Schedule.Layers {

@@ -13,6 +13,8 @@ import (
 	"unicode"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/units"
+	"github.com/tpustrategy/tpustrategy/report/memory"
 )
 
 //go:embed page.txt
@@ -20,11 +22,11 @@ var textForm string
 
 // functions are the functions of the templates for the text and the page.
 var functions = template.FuncMap{
-	"bytes": Bytes, "si": SI, "seconds": Seconds, "percent": percentText,
-	"accessed": func(x float64) string { return Bytes(int64(x)) },
+	"bytes": units.Bytes, "si": units.SI, "seconds": units.Seconds, "percent": percentText,
+	"accessed": func(x float64) string { return units.Bytes(int64(x)) },
 	"orNone": func(seconds float64) string {
 		if seconds > 0 {
-			return Seconds(seconds)
+			return units.Seconds(seconds)
 		}
 		return "-"
 	},
@@ -42,7 +44,7 @@ var functions = template.FuncMap{
 		return all.Slice(0, min(n, all.Len())).Interface()
 	},
 	"beyond": func(n int, list any) int { return max(reflect.ValueOf(list).Len()-n, 0) },
-	"parts":  Memory.parts, "letters": Memory.letters, "verdict": Memory.verdict, "layout": Tensor.layout, "layers": (*Schedule).byLayer,
+	"parts":  Memory.parts, "letters": Memory.letters, "verdict": Memory.verdict, "layout": layout, "layers": (*Schedule).byLayer,
 	"waits": Line.waits, "times": Line.times, "moves": moves, "sides": AnnotationSuggestion.sides, "several": (*Report).severalDTypes, "dtypes": (*Report).dtypesOf,
 	"predicted": (*Prediction).parts, "uncertain": (*Prediction).uncertain,
 }
@@ -102,9 +104,9 @@ func (m Memory) verdict() string {
 	case m.Limit == 0:
 		return fmt.Sprintf("%s: the memory of a core is not known", m.Verdict)
 	case m.Needs == 0:
-		return fmt.Sprintf("%s: more than the %s of a core", m.Verdict, Bytes(m.Limit))
+		return fmt.Sprintf("%s: more than the %s of a core", m.Verdict, units.Bytes(m.Limit))
 	}
-	return fmt.Sprintf("%s: %s, %s of the memory of a core", m.Verdict, Bytes(m.Needs), memoryPercent(m))
+	return fmt.Sprintf("%s: %s, %s of the memory of a core", m.Verdict, units.Bytes(m.Needs), memoryPercent(m))
 }
 
 // memoryPercent returns the needed share of the memory in percent.
@@ -141,7 +143,7 @@ func (m Memory) parts() []memoryPart {
 var overReplicas = regexp.MustCompile(`\breplica\b`)
 
 // layout describes the placement of a tensor in words.
-func (t Tensor) layout() string {
+func layout(t memory.Tensor) string {
 	text := t.Annotation
 	if text == "none" {
 		text = "whole"
@@ -174,8 +176,10 @@ func (r *Report) dtypesOf(c Collective) string {
 	var parts []string
 	for _, d := range r.CollectiveDTypes {
 		if d.Kind == c.Kind && d.Axis == c.Axis && d.GroupSize == c.GroupSize {
-			parts = append(parts, d.DType+" "+Bytes(d.Bytes))
+			parts = append(parts, d.DType+" "+units.Bytes(d.Bytes))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
+
+func percentText(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }

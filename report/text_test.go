@@ -9,6 +9,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/units"
+	"github.com/tpustrategy/tpustrategy/report/memory"
 )
 
 func TestTheTextSaysEverything(t *testing.T) {
@@ -47,18 +50,18 @@ func TestTheTextMovesNoCursor(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
-	assert.Equal(t, "1.50 MiB", Bytes(3<<19))
-	assert.Equal(t, "2.00 TiB", Bytes(2<<40))
-	assert.Equal(t, "12 B", Bytes(12))
-	assert.Equal(t, "197.00 TFLOP/s", SI(197e12, "FLOP/s"))
-	assert.Equal(t, "3 FLOP", SI(3, "FLOP"))
-	assert.Equal(t, "1.25 ms", Seconds(0.00125))
-	assert.Equal(t, "3.0 us", Seconds(3e-6))
-	assert.Equal(t, "2.00 s", Seconds(2))
+	assert.Equal(t, "1.50 MiB", units.Bytes(3<<19))
+	assert.Equal(t, "2.00 TiB", units.Bytes(2<<40))
+	assert.Equal(t, "12 B", units.Bytes(12))
+	assert.Equal(t, "197.00 TFLOP/s", units.SI(197e12, "FLOP/s"))
+	assert.Equal(t, "3 FLOP", units.SI(3, "FLOP"))
+	assert.Equal(t, "1.25 ms", units.Seconds(0.00125))
+	assert.Equal(t, "3.0 us", units.Seconds(3e-6))
+	assert.Equal(t, "2.00 s", units.Seconds(2))
 }
 
 func TestTheTextSaysWhatReplicasHave(t *testing.T) {
-	for want, x := range map[string]Tensor{
+	for want, x := range map[string]memory.Tensor{
 		"whole, mirrored":                  {Annotation: "none"},
 		"-,logical, mirrored":              {Annotation: "-,logical"},
 		"replicate, mirrored":              {Annotation: "replicate"},
@@ -66,9 +69,9 @@ func TestTheTextSaysWhatReplicasHave(t *testing.T) {
 		"logical+replica,-":                {Annotation: "logical+replica,-"},
 		"over({replica}, {logical})":       {Annotation: "over({replica}, {logical})"}, // the previous format
 		"whole, per replica":               {Annotation: "none", PerReplica: true},
-		"dimension 0 over 4 replicas":      {Annotation: "none", Cut: &Cut{Dim: 0, Replicas: 4, Part: 64}},
-		"1,2, dimension 0 over 4 replicas": {Annotation: "1,2", Cut: &Cut{Dim: 0, Replicas: 4, Part: 64}},
+		"dimension 0 over 4 replicas":      {Annotation: "none", Cut: &memory.Cut{Dim: 0, Replicas: 4, Part: 64}},
+		"1,2, dimension 0 over 4 replicas": {Annotation: "1,2", Cut: &memory.Cut{Dim: 0, Replicas: 4, Part: 64}},
 	} {
-		assert.Equal(t, want, x.layout())
+		assert.Equal(t, want, layout(x))
 	}
 }

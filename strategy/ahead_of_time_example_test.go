@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -46,11 +47,11 @@ func ExampleNewAheadOfTime() {
 	if err != nil {
 		panic(err) // a *strategy.MemoryError if it does not fit
 	}
-	report, err := compiled.Report()
+	r, err := report.Of(compiled)
 	if err != nil {
 		panic(err)
 	}
-	if err := report.WriteText(os.Stdout); err != nil {
+	if err := r.WriteText(os.Stdout); err != nil {
 		panic(err)
 	}
 }

@@ -81,7 +81,7 @@ func TestAOTLargeStepsCompileForEveryGenerationOnOneHostAndMany(t *testing.T) {
 				step, batch := steps[model](strat)
 				compiled, err := step.Compiled(context.Background(), batch...)
 				require.NoError(t, err)
-				r, err := compiled.Report()
+				r, err := report.Of(compiled)
 				require.NoError(t, err)
 				require.Equal(t, report.Fits, r.Memory.Verdict, model)
 				require.Equal(t, strat.Slice().Info().Devices, r.Replicas*r.LogicalDevices)
@@ -145,7 +145,7 @@ func newTimed(t *testing.T, name string) *timed {
 	var err error
 	m.compiled, err = step.Compiled(context.Background(), batch...)
 	require.NoError(t, err)
-	_, err = m.compiled.Report()
+	_, err = report.Of(m.compiled)
 	require.NoError(t, err)
 	m.ratio = float64(time.Since(start)) / float64(m.compiled.Compiling)
 	record, err := m.compiled.Program.Record()
@@ -179,7 +179,7 @@ func (m *timed) measure(t *testing.T) {
 		return err
 	})
 	least(&m.reporting, func() error {
-		_, err := m.told.Report()
+		_, err := report.Of(&m.told)
 		return err
 	})
 }

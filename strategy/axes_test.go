@@ -229,7 +229,7 @@ func TestNamedAxesCompileForASlice(t *testing.T) {
 	compiled, err := strategytest.NamedStep(s).Compiled(t.Context(), x, y)
 	require.NoError(t, err)
 	assert.Contains(t, string(compiled.Module.Text), `sdy.mesh @mesh = <["replica"=4, "model"=2, "sequence"=2]>`)
-	r, err := compiled.Report()
+	r, err := report.Of(compiled)
 	require.NoError(t, err)
 	require.Equal(t, report.Fits, r.Memory.Verdict)
 	for _, axis := range []string{"replica", "model", "sequence"} {

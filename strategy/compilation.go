@@ -62,7 +62,7 @@ func (f *Function) newPhaseReporter() *phaseReporter {
 	if s.opts.Phases == nil || f.opts.own {
 		return nil
 	}
-	return &phaseReporter{s.opts.Phases, phase.Phase{Name: f.opts.Name, Target: s.reportTarget().Name,
+	return &phaseReporter{s.opts.Phases, phase.Phase{Name: f.opts.Name, Target: s.sliceInfo().Name,
 		Replicas: s.replicas, LogicalDevices: s.logicalDevices}}
 }
 

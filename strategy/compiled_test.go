@@ -29,7 +29,7 @@ func reportOf(t *testing.T, name string, opts strategy.Options, loss train.Loss,
 	strat := strategytest.Ahead(t, name, opts)
 	compiled, err := strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), loss, train.Options{})).Compiled(context.Background(), batch...)
 	require.NoError(t, err)
-	r, err := compiled.Report()
+	r, err := report.Of(compiled)
 	require.NoError(t, err)
 	return r
 }
@@ -112,7 +112,7 @@ func TestAStepOfAnOpenedSystemIsCompiledFromShapes(t *testing.T) {
 	compiled, err := step.Compiled(ctx, x, y)
 	require.NoError(t, err)
 	require.NotNil(t, compiled.Executable)
-	_, err = compiled.Report()
+	_, err = report.Of(compiled)
 	require.NoError(t, err)
 	assert.Empty(t, hasValues(store), "variables that were given a value to compile")
 

@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	loops "github.com/tpustrategy/tpustrategy/lowering/loop"
 	"github.com/tpustrategy/tpustrategy/lowering/remat"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -232,10 +233,10 @@ func TestAOTLargeConstantsAreArguments(t *testing.T) {
 		const bytes = tableRows * 4
 		assert.GreaterOrEqual(t, stats.Arguments, int64(bytes))
 		assert.Less(t, stats.Arguments, int64(bytes*5/4))
-		report, err := c.Report()
+		r, err := report.Of(c)
 		require.NoError(t, err)
 		tensors := 0
-		for _, x := range report.Tensors {
+		for _, x := range r.Tensors {
 			if x.Name == "constant_0" {
 				tensors++
 				assert.Equal(t, "argument", x.Role)
@@ -243,6 +244,6 @@ func TestAOTLargeConstantsAreArguments(t *testing.T) {
 			}
 		}
 		assert.Equal(t, 1, tensors)
-		assert.Less(t, report.Memory.Arguments, int64(bytes*5/4))
+		assert.Less(t, r.Memory.Arguments, int64(bytes*5/4))
 	}
 }

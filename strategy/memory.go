@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
-	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/memory"
 )
 
 // MemoryError reports that a compiled step does not fit into the memory of a device. It matches
@@ -21,9 +22,12 @@ type MemoryError struct {
 	Used, Limit, Excess string
 	// Largest lists the largest arguments of the step, by bytes per device.
 	Largest []TensorBytes
-	// Report describes the step: its variables and arguments, the memory that the model requests,
-	// the compiler's numbers, and suggested changes.
-	Report *report.Report
+	// Temporaries are the largest temporary values of the step, the largest first.
+	Temporaries []memory.Temporary
+	// Suggestions are changes that reduce the memory of the step.
+	Suggestions []string
+	// Step is the step, without a program. Pass it to report.Of for a report.
+	Step *CompiledStep
 	// Log is the complete message of the compiler, which lists the largest allocations.
 	Log string
 	Err error
@@ -52,23 +56,21 @@ func (e *MemoryError) Error() string {
 		if i == 0 {
 			sep = "; the largest arguments are "
 		}
-		fmt.Fprintf(&b, "%s%s %s (%s, %s a device)", sep, t.Name, t.Shape, t.Annotation, report.Bytes(t.BytesPerDevice))
+		fmt.Fprintf(&b, "%s%s %s (%s, %s a device)", sep, t.Name, t.Shape, t.Annotation, units.Bytes(t.BytesPerDevice))
 	}
-	if e.Report != nil {
-		for i, t := range e.Report.Temporaries[:min(len(e.Report.Temporaries), 2)] {
-			sep := " and "
-			if i == 0 {
-				sep = "; the largest temporaries are "
-			}
-			fmt.Fprintf(&b, "%s%s (%s", sep, t, report.Bytes(t.Bytes))
-			if t.Line != nil {
-				fmt.Fprintf(&b, ", %s", t.Line)
-			}
-			b.WriteString(")")
+	for i, t := range e.Temporaries[:min(len(e.Temporaries), 2)] {
+		sep := " and "
+		if i == 0 {
+			sep = "; the largest temporaries are "
 		}
+		fmt.Fprintf(&b, "%s%s (%s", sep, t, units.Bytes(t.Bytes))
+		if t.Line != nil {
+			fmt.Fprintf(&b, ", %s", t.Line)
+		}
+		b.WriteString(")")
 	}
-	if e.Report != nil && len(e.Report.Suggestions) > 0 {
-		b.WriteString("; " + strings.Join(e.Report.Suggestions, ", or "))
+	if len(e.Suggestions) > 0 {
+		b.WriteString("; " + strings.Join(e.Suggestions, ", or "))
 	} else {
 		b.WriteString("; use more logical devices and split these tensors over them, or smaller batches")
 	}
@@ -84,10 +86,20 @@ func (*MemoryError) Kind() errkind.Kind { return errkind.ResourceExhaustedError 
 // largestTensors bounds MemoryError.Largest.
 const largestTensors = 5
 
-// memoryError returns the compiler's error with the largest arguments of the module.
-func memoryError(name string, m *spmd.Module, refusal *report.Refusal, err error) *MemoryError {
-	e := &MemoryError{Function: name, Used: refusal.Used, Limit: refusal.Limit, Excess: refusal.Excess,
-		Log: refusal.Log, Err: err}
+// newMemoryError returns the error for a step that the compiler rejected with err.
+func newMemoryError(c *CompiledStep, err error) *MemoryError {
+	r, m := c.Refusal, c.Module
+	e := &MemoryError{
+		Function: c.Name, Used: r.Used, Limit: r.Limit, Excess: r.Excess, Log: r.Log, Step: c, Err: err,
+		Temporaries: r.Temporaries(m.Text, m.Origins),
+	}
+	tensors, shardingErr := memory.Tensors(m, c.Variables, c.Replicas, c.LogicalDevices)
+	if shardingErr == nil { // otherwise Error has a general suggestion
+		e.Suggestions = memory.Step{
+			Slice: c.Target.Name, Devices: c.Target.Devices, Replicas: c.Replicas, LogicalDevices: c.LogicalDevices, Module: m, Text: m.Text,
+			Settings: c.Settings, Tensors: tensors, ArgumentBytes: memory.ArgumentBytes(tensors), Temporaries: e.Temporaries,
+		}.Suggestions()
+	}
 	for _, a := range m.Arguments {
 		bytes := int64(a.DType.Size())
 		for _, d := range a.ShardDims {

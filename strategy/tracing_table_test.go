@@ -23,7 +23,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/input/gomlxdata"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
@@ -190,8 +189,8 @@ var tracingCalls = map[string]struct {
 	"strategy.Function.Run":      {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Run(ctx)) }},
 	"strategy.Function.Lowered":  {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Lowered(ctx)) }},
 	"strategy.Function.Compiled": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Compiled(ctx)) }},
-	"strategy.CompiledStep.SuggestAnnotations": {call: func(ctx context.Context, w *tracingWorld) error {
-		return strategytest.Err(w.compiled.SuggestAnnotations(ctx, report.AnnotationOptions{}))
+	"strategy.CompiledStep.CompileVariant": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(w.compiled.CompileVariant(ctx, w.compiled.Module))
 	}},
 	"strategy.Function.Bind":   {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Bind(ctx)) }},
 	"strategy.Binding.Launch":  {call: func(ctx context.Context, w *tracingWorld) error { return w.bound.Launch(ctx) }},

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
@@ -24,7 +25,7 @@ func (c *compileCmd) advise(o *ahead.Outcome) {
 		o.Error.Message = strings.TrimSuffix(o.Error.Message, "; "+strings.Join(o.Report.Suggestions, ", or "))
 		o.Report.Suggestions = try
 		if m := o.Report.Memory; m.Needs > m.Limit && m.Limit > 0 {
-			text = report.Bytes(m.Needs-m.Limit) + " too much: " + text
+			text = units.Bytes(m.Needs-m.Limit) + " too much: " + text
 		}
 	}
 	o.Error.Message += "; " + text

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/lm/decoder"
 	"github.com/tpustrategy/tpustrategy/report"
 )
@@ -83,7 +84,7 @@ func compiledGPT(t *testing.T, preset, topology, logicalDevices string) {
 	assert.Positive(t, kinds["replica all-gather bf16"], "%v", kinds)
 	t.Logf("%s for %s as P = %s: %d parameters, %d bytes of text, %.2f s to lower, %.1f s to compile, %.1f s of the processor; needs %s of %s; %.3g operations of a core; %v",
 		preset, topology, logicalDevices, one.Parameters, one.TextBytes, one.LowerSeconds, one.CompileSeconds, used.Seconds(),
-		report.Bytes(one.Memory.Needs), report.Bytes(one.Memory.Limit), one.FLOPs, kinds)
+		units.Bytes(one.Memory.Needs), units.Bytes(one.Memory.Limit), one.FLOPs, kinds)
 }
 
 // A preset of 125m parameters takes the compiler as long as this one, whose program has its text.

@@ -17,13 +17,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/aot/plan"
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/probe"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/lm/decoder"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/precision"
 	"github.com/tpustrategy/tpustrategy/lowering/remat"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
-	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/report/published"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -114,13 +114,13 @@ func writeValidated(w io.Writer, all []validated) error {
 	for _, v := range all {
 		published, predicted, off, memory, note := "-", "-", "-", "", v.Note
 		if v.Published > 0 {
-			published = report.Seconds(v.Published)
+			published = units.Seconds(v.Published)
 		}
 		if v.counted() {
-			predicted, off = report.Seconds(v.Predicted), fmt.Sprintf("%+.1f %%", 100*v.off())
+			predicted, off = units.Seconds(v.Predicted), fmt.Sprintf("%+.1f %%", 100*v.off())
 		}
 		if v.Bytes > 0 {
-			memory = fmt.Sprintf("%s of %s", report.Bytes(v.Bytes), report.Bytes(v.Limit))
+			memory = fmt.Sprintf("%s of %s", units.Bytes(v.Bytes), units.Bytes(v.Limit))
 		}
 		if v.Apart > 0 {
 			note = fmt.Sprintf("%+.1f %% as the decoder runs attention; %s", 100*(v.Apart/v.Published-1), note)

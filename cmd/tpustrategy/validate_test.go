@@ -14,8 +14,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/aot/plan"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/report/published"
 )
 
@@ -34,7 +34,7 @@ func TestAOTLargePublishedStepsArePredicted(t *testing.T) {
 	require.Len(t, all, 2)
 	for _, v := range all {
 		fmt.Printf("row %d, %s: published %s, predicted %s, %+.1f %%, and %s without a kernel\n",
-			v.Row, v.Name, report.Seconds(v.Published), report.Seconds(v.Predicted), 100*v.off(), report.Seconds(v.Apart))
+			v.Row, v.Name, units.Seconds(v.Published), units.Seconds(v.Predicted), 100*v.off(), units.Seconds(v.Apart))
 		assert.InDelta(t, 0, v.off(), 0.15, v.Name)
 		assert.Greater(t, v.Apart, 1.1*v.Predicted, v.Name)
 		assert.Less(t, v.Bytes, v.Limit, "it was measured: it fits")
@@ -71,8 +71,8 @@ func TestAOTLargePlansOfPublishedSteps(t *testing.T) {
 			best, err := result.Best()
 			require.NoError(t, err)
 			fmt.Printf("row %d, %s on %s: by hand %s (%s, memory %s of %s), best of %d in %.0f s %s, %.3f times: %s\n", s.Row, s.Name, s.Slice,
-				report.Seconds(byHand.Probe.Seconds), byHand.Verdict, report.Bytes(byHand.Probe.Bytes), report.Bytes(byHand.Probe.Limit),
-				len(result.Candidates), result.Seconds, report.Seconds(best.Probe.Seconds), best.Probe.Seconds/byHand.Probe.Seconds, best.Plan)
+				units.Seconds(byHand.Probe.Seconds), byHand.Verdict, units.Bytes(byHand.Probe.Bytes), units.Bytes(byHand.Probe.Limit),
+				len(result.Candidates), result.Seconds, units.Seconds(best.Probe.Seconds), best.Probe.Seconds/byHand.Probe.Seconds, best.Plan)
 			assert.LessOrEqual(t, best.Probe.Seconds, 1.02*byHand.Probe.Seconds)
 		})
 	}

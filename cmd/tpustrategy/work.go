@@ -19,6 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/memory"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
@@ -156,7 +157,7 @@ func compileFile(ctx context.Context, r compileRequest) (*report.Report, error) 
 	})
 	if err != nil {
 		f := ahead.FailureOf(&errkind.Fault{Op: "compiling", Subject: r.Command.File, Err: err})
-		if in.Refused = report.RefusalOf(err); in.Refused != nil {
+		if in.Refused = memory.RefusalOf(err); in.Refused != nil {
 			f.Report, _ = report.New(in) // without a program it uses only the text
 		}
 		return nil, f

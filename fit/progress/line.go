@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tpustrategy/tpustrategy/internal/plain"
-	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
@@ -284,7 +284,7 @@ func (j *compileJob) text(elapsed time.Duration, memory int64) string {
 		fmt.Fprintf(&b, ", %s of program", size)
 	}
 	if memory > 0 {
-		fmt.Fprintf(&b, ", %s of memory", report.Bytes(memory))
+		fmt.Fprintf(&b, ", %s of memory", units.Bytes(memory))
 	}
 	return b.String()
 }

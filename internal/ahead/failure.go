@@ -117,7 +117,8 @@ func FailureOf(err error) *Failure {
 	var memory *strategy.MemoryError
 	switch {
 	case errors.As(err, &memory):
-		f.Sort, f.Log, f.Report = "memory", memory.Log, memory.Report
+		f.Sort, f.Log = "memory", memory.Log
+		f.Report, _ = report.Of(memory.Step) // nil if a sharding cannot be described: the error is more important
 		f.Memory = &MemoryFailure{memory.Used, memory.Limit, memory.Excess, memory.Largest}
 	case errors.As(err, &died):
 		f.Sort, f.Log = "died", died.OutputTail

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
@@ -34,7 +35,7 @@ func OutcomeOf(topology string, r *report.Report, err error) Outcome {
 	o.Report, o.Summary = r, &s
 	if r.Memory.Verdict == report.TooLarge && o.Error == nil {
 		o.Error = &Failure{Sort: "memory", Message: fmt.Sprintf("%s on %s: it needs %s of the %s of a core's memory",
-			r.Step, topology, report.Bytes(r.Memory.Needs), report.Bytes(r.Memory.Limit))}
+			r.Step, topology, units.Bytes(r.Memory.Needs), units.Bytes(r.Memory.Limit))}
 	}
 	return o
 }

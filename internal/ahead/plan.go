@@ -110,7 +110,7 @@ func (s Search) program(ctx context.Context, p plan.Plan) (made probe.Made, err 
 			made.Rows = max(made.Rows, shape.Dimensions[0])
 		}
 	}
-	made.Report, err = compiled.Report()
+	made.Report, err = report.Of(compiled)
 	return made, err
 }
 

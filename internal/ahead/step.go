@@ -45,12 +45,12 @@ func Compile(ctx context.Context, step Step, args []any, to Files) (*report.Repo
 			return nil, err
 		}
 	}
-	r, err := compiled.Report()
+	r, err := report.Of(compiled)
 	if err != nil || !to.SuggestAnnotations {
 		return r, err
 	}
 	told := func(tried, of int) { to.Told(fmt.Sprintf("trying other annotations: %d of at most %d", tried, of)) }
-	r.AnnotationSuggestions, err = compiled.SuggestAnnotations(ctx, report.AnnotationOptions{Target: r.Target, Progress: told})
+	r.AnnotationSuggestions, err = report.SuggestAnnotations(ctx, compiled, report.AnnotationOptions{Target: r.Target, Progress: told})
 	if err != nil && ctx.Err() == nil {
 		r.Notes = append(r.Notes, "no other annotations were tried: "+err.Error())
 		return r, nil

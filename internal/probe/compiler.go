@@ -22,6 +22,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/memory"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -76,7 +77,7 @@ func (c *Compiler) Probe(ctx context.Context, p Program) (plan.Figures, error) {
 func (c *Compiler) Compile(ctx context.Context, p Program) (plan.Figures, error) {
 	a, err := c.answer(p, "compile", func() (answer, error) {
 		x, err := c.Worker.CompileTopology(ctx, p.Slice.Description(), p.Program, p.Options)
-		if refused := report.RefusalOf(err); refused != nil {
+		if refused := memory.RefusalOf(err); refused != nil {
 			return answer{Refused: refused}, nil
 		}
 		if err != nil {
@@ -120,7 +121,7 @@ func figures(p *report.Prediction, bytes, limit int64) plan.Figures {
 type answer struct {
 	Program pjrt.Program
 	Memory  pjrt.CompiledMemoryStats
-	Refused *report.Refusal
+	Refused *memory.Refusal
 	Record  pjrt.ExecutableRecord
 	Err     *pjrt.Error
 	Took    time.Duration

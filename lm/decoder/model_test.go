@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/precision"
 	"github.com/tpustrategy/tpustrategy/lowering/remat"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -102,7 +103,7 @@ func TestTheReportCountsTheProductsOfTheModel(t *testing.T) {
 	s := strategytest.New(t, 1, 1, strategy.Options{})
 	for _, policy := range []precision.Policy{{}, precision.MixedBFloat16} {
 		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), c.Loss, train.Options{Precision: policy}))
-		r := strategytest.OK(strategytest.OK(step.Compiled(t.Context(), c.BatchShape())).Report())
+		r := strategytest.OK(report.Of(strategytest.OK(step.Compiled(t.Context(), c.BatchShape()))))
 		assert.Equal(t, float64(3*2*(tokens*matrices+attention)), r.Cost.ModelFLOPs)
 	}
 }

@@ -41,7 +41,7 @@ func compilesForASlice(t *testing.T, c transformer.Config) {
 	slots := c.Sequence + min(64, c.Sequence)
 	want := int64(2 * o.Layers * 8 * o.KeyHeads / 4 * slots * o.HeadSize * o.DType.Size()) // 8 rows, a quarter of the heads
 	for _, c := range []*strategy.CompiledStep{x.Prefill, x.Decode} {
-		r, err := c.Report()
+		r, err := report.Of(c)
 		require.NoError(t, err)
 		cache := int64(0)
 		for _, a := range r.Tensors {

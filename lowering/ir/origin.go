@@ -1,6 +1,11 @@
 package ir
 
-import "github.com/tpustrategy/tpustrategy/internal/enum"
+import (
+	"regexp"
+	"strconv"
+
+	"github.com/tpustrategy/tpustrategy/internal/enum"
+)
 
 // Origin is the source line of a value, for reports and errors. The program's text does not depend
 // on it: the text numbers its statements, and [Module.Text] returns the origin of each number.
@@ -33,3 +38,21 @@ const (
 
 // String returns "forward", "backward" or "update".
 func (p Pass) String() string { return enum.Name(p, "forward", "backward", "update") }
+
+// statementNumber matches the number of a statement in a name. Compilers keep it at the end of the
+// name, after the numbers of enclosing calls and loops.
+var statementNumber = regexp.MustCompile(NumberSeparator + `([0-9]{1,9})\b`)
+
+// OriginOf returns the origin of an instruction by the name that the compiler gave it, or nil if
+// the name contains no number of a statement. origins are the origins that [Module.Text] returned.
+func OriginOf(name string, origins []*Origin) *Origin {
+	all := statementNumber.FindAllStringSubmatch(name, -1)
+	if len(all) == 0 {
+		return nil
+	}
+	// The regular expression allows only few digits.
+	if n, _ := strconv.Atoi(all[len(all)-1][1]); n < len(origins) {
+		return origins[n]
+	}
+	return nil
+}

@@ -24,6 +24,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/manual/pipeline"
 	"github.com/tpustrategy/tpustrategy/lowering/manual/ring"
 	"github.com/tpustrategy/tpustrategy/lowering/remat"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -114,7 +115,7 @@ func TestAOTManualRegionsCompileForTPUs(t *testing.T) {
 	x, y := strategytest.BatchShapes(32)
 	c, err := step.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
-	r, err := c.Report()
+	r, err := report.Of(c)
 	require.NoError(t, err)
 	kinds := map[string]bool{}
 	for _, d := range r.CollectiveDTypes {

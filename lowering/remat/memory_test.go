@@ -18,6 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/lowering/loop"
 	"github.com/tpustrategy/tpustrategy/lowering/remat"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -35,7 +36,7 @@ func temporary(t *testing.T, s *strategy.TPUStrategy, rows int, layers func(rc *
 	}, train.Options{}))
 	c, err := step.Compiled(context.Background(), shapes.Make(dtypes.Float32, rows, 64))
 	require.NoError(t, err)
-	r, err := c.Report()
+	r, err := report.Of(c)
 	require.NoError(t, err)
 	return r.Memory.Temporaries
 }

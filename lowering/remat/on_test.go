@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/loop"
 	"github.com/tpustrategy/tpustrategy/lowering/remat"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -41,7 +42,7 @@ func TestAOTLargeOnInLayers(t *testing.T) {
 		}, train.Options{}))
 		c, err := step.Compiled(context.Background(), shapes.Make(dtypes.Float32, 4096, 64))
 		require.NoError(t, err, keep)
-		r, err := c.Report()
+		r, err := report.Of(c)
 		require.NoError(t, err)
 		t.Logf("%s: %d KiB of temporaries, %v", keep, r.Memory.Temporaries/1024, r.Collectives)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -146,7 +147,7 @@ func TestCompileAheadOfTimeInWorker(t *testing.T) {
 		compiled, err := s.Function(sum, strategy.FunctionOptions{Name: "sum"}).Compiled(ctx,
 			shapes.Make(dtypes.Float32, 8, 128))
 		require.NoError(t, err)
-		r, err := compiled.Report()
+		r, err := report.Of(compiled)
 		require.NoError(t, err)
 		memory, err := compiled.Program.MemoryStats()
 		require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
@@ -39,19 +40,19 @@ func (c *comparison) collectives() {
 		var text string
 		switch {
 		case b.Count == 0:
-			text = fmt.Sprintf("new, %d of them; their operands are %s, and a core sends %s", a.Count, report.Bytes(a.Bytes), report.Bytes(a.Moved))
+			text = fmt.Sprintf("new, %d of them; their operands are %s, and a core sends %s", a.Count, units.Bytes(a.Bytes), units.Bytes(a.Moved))
 		case a.Count == 0:
-			text = fmt.Sprintf("gone, %d of them, of which a core sent %s", b.Count, report.Bytes(b.Moved))
+			text = fmt.Sprintf("gone, %d of them, of which a core sent %s", b.Count, units.Bytes(b.Moved))
 		default:
 			text = fmt.Sprintf("%d of them", a.Count)
 			if a.Count != b.Count {
 				text += fmt.Sprintf(", was %d", b.Count)
 			}
 			if a.Bytes != b.Bytes {
-				text += fmt.Sprintf("; their operands are %s, were %s", report.Bytes(a.Bytes), report.Bytes(b.Bytes))
+				text += fmt.Sprintf("; their operands are %s, were %s", units.Bytes(a.Bytes), units.Bytes(b.Bytes))
 			}
 			if a.Moved != b.Moved {
-				text += fmt.Sprintf("; a core sends %s, was %s", report.Bytes(a.Moved), report.Bytes(b.Moved))
+				text += fmt.Sprintf("; a core sends %s, was %s", units.Bytes(a.Moved), units.Bytes(b.Moved))
 			}
 		}
 		v := c.collective(b, a)

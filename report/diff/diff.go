@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
@@ -163,13 +164,13 @@ func inUnit(x float64, unit string) string {
 	switch unit {
 	case unitBytes:
 		if x < 0 {
-			return "-" + report.Bytes(int64(-x))
+			return "-" + units.Bytes(int64(-x))
 		}
-		return report.Bytes(int64(x))
+		return units.Bytes(int64(x))
 	case unitSeconds:
-		return report.Seconds(x)
+		return units.Seconds(x)
 	case unitFLOP:
-		return report.SI(x, unit)
+		return units.SI(x, unit)
 	}
 	return fmt.Sprintf("%.0f", x)
 }

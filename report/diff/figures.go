@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
@@ -16,12 +17,12 @@ func (c *comparison) memory() {
 		if fits(a) {
 			v, text = Better, "it fits now: it needs "
 		}
-		needs := report.Bytes(a.Needs)
+		needs := units.Bytes(a.Needs)
 		if a.Needs == 0 {
 			needs = "more"
 		}
 		c.Changes = append(c.Changes, Change{What: "fits", Verdict: v, Before: float64(b.Needs), After: float64(a.Needs), Unit: unitBytes,
-			Text: text + needs + " of the " + report.Bytes(max(a.Limit, b.Limit)) + " of a core"})
+			Text: text + needs + " of the " + units.Bytes(max(a.Limit, b.Limit)) + " of a core"})
 	}
 	c.some("memory", float64(b.Needs), float64(a.Needs), unitBytes, share, leastBytes, "")
 	if b.Refused || a.Refused {
@@ -77,7 +78,7 @@ func parts(before, after *report.Prediction) string {
 		{"waits for collectives", before.Interconnect.Exposed, after.Interconnect.Exposed}, {"waits for other slices", before.Network.Exposed, after.Network.Exposed},
 	} {
 		if verdict(x.before, x.after, 0, 1e-6) != Same {
-			list = append(list, fmt.Sprintf("%s %s, were %s", x.name, report.Seconds(x.after), report.Seconds(x.before)))
+			list = append(list, fmt.Sprintf("%s %s, were %s", x.name, units.Seconds(x.after), units.Seconds(x.before)))
 		}
 	}
 	return strings.Join(list, ", ")

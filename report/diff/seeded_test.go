@@ -23,6 +23,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/loop"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/report/diff"
+	"github.com/tpustrategy/tpustrategy/report/memory"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -65,7 +66,7 @@ func compiled(t *testing.T, r recipe) *report.Report {
 	require.NoError(t, err)
 	c, err := step.Compiled(t.Context(), shapes.Make(dtypes.Float32, r.batch*r.replicas, 64))
 	require.NoError(t, err)
-	one, err := c.Report()
+	one, err := report.Of(c)
 	require.NoError(t, err)
 	return one
 }
@@ -145,7 +146,7 @@ func TestRegressionsOfReportsAreFoundAndNamed(t *testing.T) {
 			r.CollectiveDTypes[0].DType = "f32"
 		}, []string{"all-reduce over replica of 2 cores have 1.55 MiB of f32, was 0 B, and 0 B of bf16, was 795.04 KiB"}},
 		"a copy more": {func(r *report.Report) {
-			r.Temporaries = append([]report.Temporary{{Operation: "copy", DType: "f32", Shape: []int{784, 256}, Bytes: 802816, Count: 1}}, r.Temporaries...)[:10]
+			r.Temporaries = append([]memory.Temporary{{Operation: "copy", DType: "f32", Shape: []int{784, 256}, Bytes: 802816, Count: 1}}, r.Temporaries...)[:10]
 		}, []string{"copies of f32[784 256]: 784.00 KiB, was 0 B"}},
 		"a higher peak": {func(r *report.Report) { r.Memory.Peak += 1 << 20 }, []string{"peak memory: 3.71 MiB, was 2.71 MiB (+36.9 %)"}},
 		"another axis for a collective": {func(r *report.Report) {

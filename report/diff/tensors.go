@@ -9,15 +9,16 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/internal/units"
+	"github.com/tpustrategy/tpustrategy/report/memory"
 )
 
 func (c *comparison) tensors() {
 	pairs, gone, more := paired(c.before.Tensors, c.after.Tensors,
-		func(t report.Tensor) string { return t.Role + " " + t.Name },
-		func(t report.Tensor) string { return fmt.Sprint(t.Role, t.DType, t.Shape, t.Annotation, t.Donated) },
-		func(t report.Tensor) string { return fmt.Sprint(t.Role, t.DType, t.Shape, t.Annotation) },
-		func(t report.Tensor) string { return fmt.Sprint(t.Role, t.Shape) })
+		func(t memory.Tensor) string { return t.Role + " " + t.Name },
+		func(t memory.Tensor) string { return fmt.Sprint(t.Role, t.DType, t.Shape, t.Annotation, t.Donated) },
+		func(t memory.Tensor) string { return fmt.Sprint(t.Role, t.DType, t.Shape, t.Annotation) },
+		func(t memory.Tensor) string { return fmt.Sprint(t.Role, t.Shape) })
 	for _, p := range pairs {
 		b, a := p[0], p[1]
 		if b.Donated != a.Donated {
@@ -25,7 +26,7 @@ func (c *comparison) tensors() {
 			if a.Donated {
 				v, text = Better, "is donated: its next value takes over its %s of a core"
 			}
-			c.ofTensor("donation", a, v, a.BytesPerCore, b.BytesPerCore, fmt.Sprintf(text, report.Bytes(a.BytesPerCore)))
+			c.ofTensor("donation", a, v, a.BytesPerCore, b.BytesPerCore, fmt.Sprintf(text, units.Bytes(a.BytesPerCore)))
 		}
 		var was []string
 		if b.DType != a.DType || !slices.Equal(b.Shape, a.Shape) {
@@ -35,19 +36,19 @@ func (c *comparison) tensors() {
 			was = append(was, fmt.Sprintf("laid out as %s, was %s", a.Annotation, b.Annotation))
 		}
 		if b.BytesPerCore != a.BytesPerCore || len(was) > 0 {
-			was = append([]string{fmt.Sprintf("takes %s of a core, was %s", report.Bytes(a.BytesPerCore), report.Bytes(b.BytesPerCore))}, was...)
+			was = append([]string{fmt.Sprintf("takes %s of a core, was %s", units.Bytes(a.BytesPerCore), units.Bytes(b.BytesPerCore))}, was...)
 			c.ofTensor("tensor", a, c.bytes(b.BytesPerCore, a.BytesPerCore), b.BytesPerCore, a.BytesPerCore, strings.Join(was, ", "))
 		}
 	}
 	for _, t := range gone {
-		c.ofTensor("tensor", t, c.bytes(t.BytesPerCore, 0), t.BytesPerCore, 0, fmt.Sprintf("is gone, and took %s of a core", report.Bytes(t.BytesPerCore)))
+		c.ofTensor("tensor", t, c.bytes(t.BytesPerCore, 0), t.BytesPerCore, 0, fmt.Sprintf("is gone, and took %s of a core", units.Bytes(t.BytesPerCore)))
 	}
 	for _, t := range more {
-		c.ofTensor("tensor", t, c.bytes(0, t.BytesPerCore), 0, t.BytesPerCore, fmt.Sprintf("is new, and takes %s of a core", report.Bytes(t.BytesPerCore)))
+		c.ofTensor("tensor", t, c.bytes(0, t.BytesPerCore), 0, t.BytesPerCore, fmt.Sprintf("is new, and takes %s of a core", units.Bytes(t.BytesPerCore)))
 	}
 }
 
-func (c *comparison) ofTensor(what string, t report.Tensor, v Verdict, before, after int64, text string) {
+func (c *comparison) ofTensor(what string, t memory.Tensor, v Verdict, before, after int64, text string) {
 	c.Changes = append(c.Changes, Change{What: what, Subject: t.Name, Verdict: v, Before: float64(before), After: float64(after), Unit: unitBytes,
 		Text: fmt.Sprintf("%s %s %s%v %s", t.Role, t.Name, t.DType, t.Shape, text)})
 }
@@ -89,7 +90,7 @@ func (c *comparison) temporaries() {
 	if len(b) == 0 || len(a) == 0 {
 		return
 	}
-	text := func(t report.Temporary) string {
+	text := func(t memory.Temporary) string {
 		text := fmt.Sprintf("%s %s%v", t.Operation, t.DType, t.Shape)
 		if t.Source != "" {
 			text += " of " + t.Source
@@ -99,7 +100,7 @@ func (c *comparison) temporaries() {
 	c.figure("largest temporary", float64(b[0].Bytes), float64(a[0].Bytes), unitBytes, c.tolerance.Share, leastBytes, fmt.Sprintf("%s, was %s", text(a[0]), text(b[0])))
 	least := max(b[len(b)-1].Bytes, a[len(a)-1].Bytes)
 	copies, dtypes := [2]map[string]int64{{}, {}}, [2]map[string]map[string]int64{{}, {}}
-	for side, list := range [][]report.Temporary{b, a} {
+	for side, list := range [][]memory.Temporary{b, a} {
 		for _, t := range list {
 			if t.Bytes < least {
 				continue // incomparable with the other list
@@ -143,8 +144,8 @@ func (c *comparison) widened(subject string, before, after map[string]int64) {
 		v = Better
 	}
 	c.Changes = append(c.Changes, Change{What: "dtype", Subject: subject, Verdict: v, Before: float64(before[more]), After: float64(after[more]), Unit: unitBytes,
-		Text: fmt.Sprintf("%s have %s of %s, was %s, and %s of %s, was %s", subject, report.Bytes(after[more]), more, report.Bytes(before[more]),
-			report.Bytes(after[less]), less, report.Bytes(before[less]))})
+		Text: fmt.Sprintf("%s have %s of %s, was %s, and %s of %s, was %s", subject, units.Bytes(after[more]), more, units.Bytes(before[more]),
+			units.Bytes(after[less]), less, units.Bytes(before[less]))})
 }
 
 var float = regexp.MustCompile(`^b?f([0-9]{1,3})`)

@@ -20,6 +20,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -56,7 +57,7 @@ func TestASavedStepTrainsOnBitForBit(t *testing.T) {
 	x, y := strategytest.Batch(0)
 	compiled, err := step.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
-	r, err := compiled.Report()
+	r, err := report.Of(compiled)
 	require.NoError(t, err)
 	assert.Positive(t, r.Cost.ModelFLOPs)
 	assert.Equal(t, file, mustSave(t, compiled), "a loaded step is saved as it was")

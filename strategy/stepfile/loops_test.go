@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -172,11 +173,11 @@ func TestAOTLoopsAreSavedForATPU(t *testing.T) {
 	require.NoError(t, stepfile.Decode(file))
 	assert.Contains(t, string(file), `"steps":3`)
 	assert.Contains(t, string(file), `"per_step":true`)
-	looped, err := compiled.Report()
+	looped, err := report.Of(compiled)
 	require.NoError(t, err)
 	one, err := step.Compiled(ctx, x, y)
 	require.NoError(t, err)
-	single, err := one.Report()
+	single, err := report.Of(one)
 	require.NoError(t, err)
 	// A loop of three steps has the cost of three steps.
 	assert.Equal(t, 3*single.Cost.ModelFLOPs, looped.Cost.ModelFLOPs)

@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -154,7 +155,7 @@ func TestAPartialSplitTakesTheMemoryOfItsParts(t *testing.T) {
 	assert.Contains(t, string(compiled.Module.Text), `sdy.mesh @mesh = <["replica"=1, "model"=2, "sequence"=2]>`)
 	_, err = step.Run(ctx, x, y)
 	require.NoError(t, err)
-	r, err := compiled.Report()
+	r, err := report.Of(compiled)
 	require.NoError(t, err)
 	assert.Equal(t, "replica=1,model=2,sequence=2", r.Mesh)
 	copies, sizes := map[string]int{}, map[string][]int{}

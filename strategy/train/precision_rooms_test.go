@@ -19,6 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/loop"
 	"github.com/tpustrategy/tpustrategy/lowering/precision"
 	"github.com/tpustrategy/tpustrategy/lowering/remat"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -120,7 +121,7 @@ func TestCollectivesHaveTheDtypesOfThePolicy(t *testing.T) {
 		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), loss, train.Options{Precision: c.policy}))
 		compiled, err := step.Compiled(t.Context(), shapes.Make(dtypes.Float32, 4*rows, width))
 		require.NoError(t, err)
-		r, err := compiled.Report()
+		r, err := report.Of(compiled)
 		require.NoError(t, err)
 		by := map[string]int64{}
 		for _, x := range r.CollectiveDTypes {

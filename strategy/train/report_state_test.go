@@ -14,6 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/memory"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -28,9 +29,9 @@ func TestTheReportOfSharedState(t *testing.T) {
 	x, _ := strategytest.Sums(8, 254)
 	compiled, err := step.Compiled(t.Context(), x)
 	require.NoError(t, err)
-	r, err := compiled.Report()
+	r, err := report.Of(compiled)
 	require.NoError(t, err)
-	var weights *report.Tensor
+	var weights *memory.Tensor
 	for i, v := range r.Tensors {
 		if v.Name == "/hidden/dense/weights" {
 			weights = &r.Tensors[i]
@@ -39,7 +40,7 @@ func TestTheReportOfSharedState(t *testing.T) {
 	require.NotNil(t, weights)
 	assert.Equal(t, []int{254, 64}, weights.Shape)
 	assert.Equal(t, []int{254, 16}, weights.Shard)
-	assert.Equal(t, &report.Cut{Dim: 1, Replicas: 4, Part: 16}, weights.Cut)
+	assert.Equal(t, &memory.Cut{Dim: 1, Replicas: 4, Part: 16}, weights.Cut)
 	assert.Equal(t, int64(4*254*64), weights.TotalBytes)
 	assert.Equal(t, 2, weights.Copies, "each logical device of a replica has the replica's part")
 	var text, page bytes.Buffer

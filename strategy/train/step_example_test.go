@@ -11,6 +11,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/lowering/precision"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -81,8 +82,8 @@ func ExampleStep_SwapAverages() {
 // The compiler reports properties of a step, here for two replicas with one row each.
 func ExampleStep_Compiled() {
 	compiled := strategytest.OK(made().Compiled(context.Background(), []float32{1, 1}, []float32{0.5, 0.5}))
-	report := strategytest.OK(compiled.Report())
-	fmt.Println(compiled.Name, report.Replicas, report.LogicalDevices, report.Parameters)
+	r := strategytest.OK(report.Of(compiled))
+	fmt.Println(compiled.Name, r.Replicas, r.LogicalDevices, r.Parameters)
 	// Output: train_step 2 1 1
 }
 

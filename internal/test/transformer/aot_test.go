@@ -33,7 +33,7 @@ func compiled(t *testing.T, slice string, c transformer.Config, logicalDevices i
 		require.NoError(t, err)
 	})
 	t.Logf("%.1f s of the processor", took.Seconds())
-	r, err := x.Report()
+	r, err := report.Of(x)
 	require.NoError(t, err)
 	t.Log(line(c, r, len(x.Module.Text)))
 	return r

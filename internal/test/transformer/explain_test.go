@@ -11,6 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/internal/test/transformer"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
@@ -42,7 +43,7 @@ func explained(t *testing.T, r *report.Report) {
 	if r.Predicted != nil {
 		assert.InEpsilon(t, r.Predicted.Seconds, seconds, 1e-6)
 		assert.GreaterOrEqual(t, known, 0.95*seconds)
-		t.Logf("%.2f %% of %s and %.2f %% of %s have a line", 100*known/seconds, report.Seconds(seconds), 100*float64(knownBytes)/float64(bytes), report.Bytes(bytes))
+		t.Logf("%.2f %% of %s and %.2f %% of %s have a line", 100*known/seconds, units.Seconds(seconds), 100*float64(knownBytes)/float64(bytes), units.Bytes(bytes))
 	}
 }
 
@@ -57,7 +58,7 @@ func TestLinesOfAStepExplainIt(t *testing.T) {
 	}
 	x, err := c.Step(strategytest.New(t, 2, 2, c.Options(2, 2)), model.NewStore()).Compiled(t.Context(), c.TokensShape())
 	require.NoError(t, err)
-	r, err := x.Report()
+	r, err := report.Of(x)
 	require.NoError(t, err)
 	explained(t, r)
 	var text strings.Builder

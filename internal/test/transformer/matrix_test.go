@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/transformer"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/remat"
+	"github.com/tpustrategy/tpustrategy/report"
 )
 
 // form is a form of the same training.
@@ -103,7 +104,7 @@ func TestStateInPartsIsGatheredAndScatteredWithinItsSplit(t *testing.T) {
 		s := strategytest.On(t, plugintest.System(t, devices), c.Options(4, 2))
 		x, err := c.Step(s, model.NewStore()).Compiled(t.Context(), c.TokensShape())
 		require.NoError(t, err)
-		r, err := x.Report()
+		r, err := report.Of(x)
 		require.NoError(t, err)
 		over := map[string]bool{}
 		for _, c := range r.Collectives {

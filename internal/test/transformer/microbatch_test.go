@@ -10,6 +10,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/internal/test/transformer"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -20,7 +21,7 @@ func TestMicrobatchesNeedTheMemoryOfOne(t *testing.T) {
 		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), c.Loss, train.Options{Accumulate: n}))
 		x, err := step.Compiled(t.Context(), c.TokensShape())
 		require.NoError(t, err)
-		r, err := x.Report()
+		r, err := report.Of(x)
 		require.NoError(t, err)
 		return r.Memory.Temporaries
 	}

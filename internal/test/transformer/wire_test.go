@@ -18,6 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/internal/test/transformer"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -28,7 +29,7 @@ func reduced(t *testing.T, step *train.Step, batch shapes.Shape) map[string]int6
 	t.Helper()
 	x, err := step.Compiled(t.Context(), batch)
 	require.NoError(t, err)
-	r, err := x.Report()
+	r, err := report.Of(x)
 	require.NoError(t, err)
 	by := map[string]int64{}
 	for _, c := range r.CollectiveDTypes {

@@ -1,4 +1,5 @@
-package report
+// Package units formats numbers of bytes, rates and times with their units.
+package units
 
 import "fmt"
 
@@ -38,5 +39,3 @@ func Seconds(s float64) string {
 	}
 	return fmt.Sprintf("%.1f us", s*1e6)
 }
-
-func percentText(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }

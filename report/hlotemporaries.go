@@ -4,27 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/tpustrategy/tpustrategy/report/memory"
 )
-
-// Temporary describes equal values that an operation of the optimized program writes to a core's
-// main memory for other operations, without the arguments and the results of the step. Not all
-// temporaries are live at the same time: the compiler's figure is Memory.Temporaries.
-type Temporary struct {
-	// Operation is the compiler's opcode, such as "fusion". Source is the name of the original
-	// operation in the step, or empty.
-	Operation string `json:"operation"`
-	Source    string `json:"source,omitempty"`
-	DType     string `json:"dtype"`
-	Shape     []int  `json:"shape"`
-	// Bytes is the size of one value on a core, without padding. Count is the number of values.
-	Bytes int64 `json:"bytes"`
-	Count int   `json:"count"`
-	// Line is the line of Go of the value, or nil if it is unknown.
-	Line *Line `json:"line,omitempty"`
-}
-
-// The limits of the temporaries of a report: their number, and the minimum size in bytes.
-const mostTemporaries, leastTemporary = 10, 1 << 10
 
 // Operations whose results share the memory of other values.
 var inPlace = map[string]bool{
@@ -34,9 +16,9 @@ var inPlace = map[string]bool{
 }
 
 // temporaries returns the largest temporaries of the program.
-func (m *hloModule) temporaries() []Temporary {
+func (m *hloModule) temporaries() []memory.Temporary {
 	type kind struct{ operation, source, dtype, shape string }
-	var all []Temporary
+	var all []memory.Temporary
 	seen := map[uint64]bool{}
 	var walk func(id uint64, depth int)
 	walk = func(id uint64, depth int) {
@@ -56,10 +38,10 @@ func (m *hloModule) temporaries() []Temporary {
 				continue
 			}
 			for _, s := range i.shape.arrays(nil) {
-				if s.memory != 0 || s.bytes() < leastTemporary { // in fast memory, or too small
+				if s.memory != 0 || s.bytes() < memory.MinTemporaryBytes { // in fast memory, or too small
 					continue
 				}
-				t := Temporary{Operation: i.opcode, Source: i.source, DType: elementNames[s.element], Bytes: s.bytes(), Count: 1, Line: lineOf(i.origin)}
+				t := memory.Temporary{Operation: i.opcode, Source: i.source, DType: elementNames[s.element], Bytes: s.bytes(), Count: 1, Line: memory.NewSourceLine(i.origin)}
 				for _, d := range s.dims {
 					t.Shape = append(t.Shape, int(d))
 				}
@@ -68,11 +50,11 @@ func (m *hloModule) temporaries() []Temporary {
 		}
 	}
 	walk(m.entry, 0)
-	all = together(all, func(t Temporary) kind { return kind{t.Operation, t.Source, t.DType, dimsText(t.Shape)} }, func(first *Temporary, _ Temporary) { first.Count++ })
-	slices.SortStableFunc(all, func(a, b Temporary) int {
+	all = together(all, func(t memory.Temporary) kind { return kind{t.Operation, t.Source, t.DType, dimsText(t.Shape)} }, func(first *memory.Temporary, _ memory.Temporary) { first.Count++ })
+	slices.SortStableFunc(all, func(a, b memory.Temporary) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Count, a.Count), strings.Compare(a.Source, b.Source))
 	})
-	return all[:min(len(all), mostTemporaries)]
+	return all[:min(len(all), memory.MaxTemporaries)]
 }
 
 // results returns the values that leave a computation: its root, and the values that share the

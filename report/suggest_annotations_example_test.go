@@ -1,4 +1,4 @@
-package strategy_test
+package report_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/ml/layers"
+	gomlxlayers "github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
@@ -21,7 +21,7 @@ import (
 
 // Both layers are split by columns, so the second needs the complete result of the first. If the
 // second is split by rows, only the sum over its rows is sent.
-func ExampleCompiledStep_SuggestAnnotations() {
+func ExampleSuggestAnnotations() {
 	ctx := context.Background()
 	sys := strategytest.OK(system.Open(ctx, system.Options{CPUDevices: 2}))
 	defer sys.Close()
@@ -30,11 +30,11 @@ func ExampleCompiledStep_SuggestAnnotations() {
 	}))
 	defer strat.Close()
 	step := strategytest.OK(train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		h := graph.Tanh(layers.Dense(rc.Scope("up"), in[0], false, 64))
-		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("down"), h, false, 16)))
+		h := graph.Tanh(gomlxlayers.Dense(rc.Scope("up"), in[0], false, 64))
+		return graph.ReduceAllMean(graph.Square(gomlxlayers.Dense(rc.Scope("down"), h, false, 16)))
 	}, train.Options{}))
 	compiled := strategytest.OK(step.Compiled(ctx, shapes.Make(dtypes.Float32, 32, 16)))
-	suggested := strategytest.OK(compiled.SuggestAnnotations(ctx, report.AnnotationOptions{}))
+	suggested := strategytest.OK(report.SuggestAnnotations(ctx, compiled, report.AnnotationOptions{}))
 	best := suggested.All[0]
 	fmt.Printf("%s from %s to %s: %d collectives less, %d bytes sent instead of %d\n",
 		best.Of(), best.From, best.To, len(best.Removes), best.After.Sent, suggested.Now.Sent)

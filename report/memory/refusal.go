@@ -1,4 +1,4 @@
-package report
+package memory
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Refusal is a compiler's error about a program that does not fit into the memory of a core. The
+// Refusal is a compiler's error for a program that does not fit into the memory of a core. The
 // figures are in the compiler's words, such as "31.26G", and empty if the error does not contain
 // them.
 type Refusal struct {
@@ -28,11 +28,11 @@ var (
 
 // RefusalOf parses the error of a compiler. It returns nil for an error that is not about memory.
 func RefusalOf(err error) *Refusal {
-	var refused *pjrt.Error
-	if !errors.As(err, &refused) || refused.Code != pjrt.ResourceExhausted {
+	var exhausted *pjrt.Error
+	if !errors.As(err, &exhausted) || exhausted.Code != pjrt.ResourceExhausted {
 		return nil
 	}
-	r := &Refusal{Log: cmp.Or(refused.Log, refused.Msg)}
+	r := &Refusal{Log: cmp.Or(exhausted.Log, exhausted.Msg)}
 	for _, figures := range []*regexp.Regexp{usedMemory, requiredMemory} {
 		if f := figures.FindStringSubmatch(r.Log); f != nil {
 			r.Used, r.Limit = f[1], f[2]
@@ -44,24 +44,18 @@ func RefusalOf(err error) *Refusal {
 	return r
 }
 
-// bytesOf parses a size in the compiler's format. It returns 0 if the text is not a size.
-func bytesOf(text string) int64 {
+// UsedBytes returns Used as a number of bytes, or 0 if it is unknown.
+func (r *Refusal) UsedBytes() int64 { return parseBytes(r.Used) }
+
+// LimitBytes returns Limit as a number of bytes, or 0 if it is unknown.
+func (r *Refusal) LimitBytes() int64 { return parseBytes(r.Limit) }
+
+// parseBytes parses a size in the compiler's format. It returns 0 if the text is not a size.
+func parseBytes(text string) int64 {
 	var n float64
 	unit := ""
 	if _, err := fmt.Sscanf(text, "%f%s", &n, &unit); err != nil {
 		return 0
 	}
 	return int64(n * map[string]float64{"B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[unit])
-}
-
-// addRefusal sets the memory figures of a program that the compiler rejected.
-func (r *Report) addRefusal(refusal *Refusal) {
-	m := Memory{Refused: true, Needs: bytesOf(refusal.Used), Limit: cmp.Or(r.Target.HBMBytes, bytesOf(refusal.Limit)), Verdict: TooLarge}
-	for _, t := range r.Tensors {
-		if t.Role != "result" {
-			m.Arguments += t.BytesPerCore
-		}
-	}
-	r.Memory = m
-	r.note("the compiler refused the program as too large, so its temporaries, its collectives and its cost are not known")
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/report/memory"
 )
 
 func TestTheLargestTemporariesAreThoseBetweenTheOperations(t *testing.T) {
@@ -30,7 +32,7 @@ func TestTheLargestTemporariesAreThoseBetweenTheOperations(t *testing.T) {
 	require.NoError(t, err)
 	m.computations[1].root = 19 // its operand is a result of the step
 	m.computations[2].root = 22 // a carried value is no temporary
-	assert.Equal(t, []Temporary{
+	assert.Equal(t, []memory.Temporary{
 		{Operation: "fusion", Source: "/up/dot", DType: "f32", Shape: []int{64, 64}, Bytes: 16384, Count: 2},
 		{Operation: "add", DType: "f32", Shape: []int{64, 64}, Bytes: 16384, Count: 1},
 		{Operation: "copy", DType: "f32", Shape: []int{32, 32}, Bytes: 4096, Count: 1},
