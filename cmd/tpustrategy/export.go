@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/internal/units"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
@@ -78,7 +78,7 @@ func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 	if root.JSON {
 		return a.printJSON(answer)
 	}
-	_, err = fmt.Fprintf(a.stdout, "step %d: %d variables, %s\n", answer.Step, answer.Variables, report.Bytes(answer.Bytes))
+	_, err = fmt.Fprintf(a.stdout, "step %d: %d variables, %s\n", answer.Step, answer.Variables, units.Bytes(answer.Bytes))
 	if err == nil && answer.LeftOut > 0 {
 		_, err = fmt.Fprintf(a.stdout, "%d variables of the optimizer and of the run are omitted; --all writes them\n", answer.LeftOut)
 	}
