@@ -5,6 +5,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/assert"
@@ -138,4 +139,12 @@ func TestStateIsSharedOutOverSlices(t *testing.T) {
 		_, err := step.Compiled(t.Context(), x, y)
 		require.NoError(t, err, "%s", state)
 	}
+}
+
+func TestAZeroStrategyIsAnError(t *testing.T) {
+	loss := func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node { return in[0] }
+	_, err := train.New(new(strategy.TPUStrategy), model.NewStore(), optimizer.StochasticGradientDescent().Done(), loss, train.Options{})
+	assert.ErrorIs(t, err, strategy.ErrClosed)
+	_, err = train.NewEvaluation(new(strategy.TPUStrategy), model.NewStore(), loss, train.Options{})
+	assert.ErrorIs(t, err, strategy.ErrClosed)
 }

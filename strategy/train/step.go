@@ -228,12 +228,14 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	return t, nil
 }
 
-// checkArguments returns an error for a nil argument, and for annotations that are invalid for
-// every shape.
+// checkArguments returns an error for a nil argument, for a zero strategy, and for annotations that
+// are invalid for every shape.
 func checkArguments(s *strategy.TPUStrategy, store *model.Store, loss Loss, arguments []logical.Annotation) error {
 	switch {
 	case s == nil:
 		return newOptionError("give a strategy", "there is none: it is nil")
+	case engine.Internal(s).TPUStrategy == nil: // a zero value
+		return engine.Internal(s).CheckOpen()
 	case store == nil:
 		return newOptionError("give a model.NewStore()", "there is no store of variables: it is nil")
 	case loss == nil:
