@@ -52,7 +52,7 @@ type source interface {
 	next(ctx context.Context) (args []any, rows int, err error)
 	// state returns the position after the last batch that next returned.
 	state() input.State
-	// steps returns the number of batches of a pass, if it is known.
+	// cardinality returns the number of batches of a pass, if it is known.
 	cardinality() input.Cardinality
 	close() error
 }
@@ -60,8 +60,8 @@ type source interface {
 // Dataset returns data that reads a dataset of global batches. The run distributes the dataset over
 // the strategy's replicas with the automatic policy, and feeds the batches ahead of the steps,
 // sharded over the logical devices as train.Options.Arguments specifies. opts are the options of
-// the feed; option From must not be set. Each epoch is another pass, and a Shuffle yields another
-// order in each pass.
+// the feed; feed.Options.Start must not be set. Each epoch is another pass, and a Shuffle yields
+// another order in each pass.
 //
 // The position in the dataset is saved in checkpoints, so a resumed run continues with the next
 // batch, on any number of processes and replicas: each element is used once. Until the pass ends,
@@ -150,8 +150,8 @@ func newFeedSource(ctx context.Context, p openOptions, d *input.DistributedDatas
 		o.Partial = p.partial
 	}
 	if !o.Start.IsZero() {
-		return nil, optionError("data", "leave it out: a run begins at the beginning, or where its checkpoint says",
-			"a feed's option From is set")
+		return nil, optionError("data", "remove it: a run starts at the beginning of the data or at the position of its checkpoint",
+			"feed.Options.Start is set")
 	}
 	o.Start = p.start.Input
 	f, err := feed.New(ctx, p.strategy, d, o)

@@ -98,7 +98,7 @@ func TestWhatCannotBeRunIsRefusedBeforeAnythingIsDone(t *testing.T) {
 		"passes over a feed":       {fit.Feed(nil), fit.Options{Epochs: 2}, nil, option, "2 passes"},
 		"data without end":         {fit.Dataset(dataset(t, 1).Repeat(-1)), fit.Options{}, nil, option, "infinite"},
 		"a position of one's own": {fit.Dataset(dataset(t, 1), feed.Options{Start: input.State{Op: "x"}}), fit.Options{}, nil, option,
-			"option From"},
+			"feed.Options.Start is set"},
 		"a file for a directory": {some, fit.Options{}, []fit.Hook{fit.Checkpoint(file, 1)}, errkind.Unknown, "file"},
 		"a file for the best":    {some, fit.Options{}, []fit.Hook{fit.KeepBest(file, fit.Loss)}, errkind.Unknown, "file"},
 		"a file for events":      {some, fit.Options{}, []fit.Hook{fit.Events(file)}, errkind.Unknown, "file"},
