@@ -26,7 +26,7 @@ var exceptions = map[string]string{
 	"internal/files":                 "it implements the checks",
 	"tpu/system/lock.go":             "files of the kernel",
 	"fit/progress/process.go":        "files of the kernel",
-	"pjrt/cache/identity.go":         "files of the kernel",
+	"pjrt/identity.go":               "files of the kernel",
 	"pjrt/worker/limit_linux.go":     "files of the kernel",
 	"fit/trainer/memory.go":          "files of the kernel",
 	"internal/hostfacts":             "files of the kernel",
