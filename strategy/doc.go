@@ -104,8 +104,8 @@
 // # Without the devices
 //
 // [NewAheadOfTime] creates a strategy for a described slice whose devices are not available. Steps
-// are traced, lowered and compiled with the TPU compiler, and [CompiledStep.Report] reports the
-// memory and the time that they need. Package strategy/stepfile saves compiled steps in files, and
+// are traced, lowered and compiled with the TPU compiler, and package report reports the memory and
+// the time that they need. Package strategy/stepfile saves compiled steps in files, and
 // [Options].Compiler accepts a cache of compiled programs (package pjrt/cache).
 //
 // # Concurrency
