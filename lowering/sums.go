@@ -12,8 +12,8 @@ type sums struct{ accumulate, partial dtypes.DType }
 // accumulate applies to reductions, windows, running sums, scatters and batch normalizations.
 // partial applies to the parts of a dot product that are summed across devices. A dtype that is not
 // wider than the operands changes nothing. The results have the dtypes that GoMLX expects. The
-// default is the dtype of the operands. SumIn is for one graph and must not be called while another
-// goroutine traces.
+// default is the dtype of the operands. The dtypes apply to one graph. Do not call SetSumDTypes while
+// another goroutine traces.
 func (b *Backend) SetSumDTypes(accumulate, partial dtypes.DType) { b.sums = sums{accumulate, partial} }
 
 // summed calls op, which combines elements of in[0]. If kind is a sum, op runs in the accumulation

@@ -72,7 +72,7 @@ func (all *sharedConstants) acquire(s *TPUStrategy, shape shapes.Shape, elements
 }
 
 // release ends the use of constants by a trace or a program. It frees the constants that have no other
-// user. The caller holds runtime.Launch.
+// user. The caller holds engine.Runtime.Launch.
 func (all *sharedConstants) release(constants []*sharedConstant) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -86,7 +86,7 @@ func (all *sharedConstants) release(constants []*sharedConstant) error {
 	return errors.Join(errs...)
 }
 
-// close frees all constants. The caller holds runtime.Launch.
+// close frees all constants. The caller holds engine.Runtime.Launch.
 func (all *sharedConstants) close() (errs []error) {
 	all.mu.Lock()
 	defer all.mu.Unlock()

@@ -221,7 +221,7 @@ func (p *program) result(j int, buffers engine.Buffers, values []Value) (Value, 
 // result.
 func (p *program) hasNoResults() bool { return p.results == 1 && p.module.Results[0].Name == noResult }
 
-// close closes the program. The caller holds runtime.Launch.
+// close closes the program. The caller holds engine.Runtime.Launch.
 func (p *program) close() error {
 	return errors.Join(p.executable.Close(), p.function.strategy.constants.release(p.constants))
 }

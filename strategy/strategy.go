@@ -121,7 +121,8 @@ type TPUStrategy struct {
 	// It is set before the first trace.
 	checkTraining func(g *graph.Graph) error
 
-	// generation counts the changes of variable buffers outside of steps. runtime.Launch guards it.
+	// generation counts the changes of variable buffers outside of steps, guarded by
+	// engine.Runtime.Launch.
 	generation int
 
 	closed atomic.Bool // written under mu

@@ -41,7 +41,7 @@ type Variable struct {
 	// unlisted marks the state of a package of this module; see [internalStrategy.NewZeroVariables].
 	unlisted bool
 
-	buffers engine.Buffers // guarded by runtime.Launch, as is closed
+	buffers engine.Buffers // guarded by engine.Runtime.Launch, as is closed
 	closed  bool
 	// pending is the store whose value is not yet copied to the buffers, which are then nil.
 	pending atomic.Pointer[Variables]
@@ -129,7 +129,7 @@ func (v *Variable) wrapError(cause error) error {
 }
 
 // checkOpen returns an error if the variable or its strategy is closed. The caller holds
-// runtime.Launch.
+// engine.Runtime.Launch.
 func (v *Variable) checkOpen() error {
 	if err := v.strategy.checkOpen(); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (v *Variable) newLoad(src lazy.Parts) (*engine.Load, error) {
 }
 
 // replaceBuffers replaces the buffers of an open variable, and closes the old buffers. The caller
-// holds runtime.Launch.
+// holds engine.Runtime.Launch.
 func (v *Variable) replaceBuffers(fresh engine.Buffers) error {
 	if v.buffers == nil {
 		v.buffers = fresh

@@ -30,7 +30,7 @@ type Variables struct {
 	// placing prevents that two goroutines add the same variable.
 	placing sync.Mutex
 
-	mu     sync.Mutex // guards the list and firsts; runtime.Launch guards the buffers
+	mu     sync.Mutex // guards the list and firsts; engine.Runtime.Launch guards the buffers
 	list   []*Variable
 	firsts first.Figures
 	// proxied are the variables of NewVariable that training steps over the store train, by the

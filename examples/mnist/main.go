@@ -47,9 +47,8 @@ func logits(rc *strategy.ReplicaContext, images *graph.Node, keep remat.Policy) 
 	x := precision.Compute(graph.ExpandAxes(graph.DivScalar(graph.ConvertDType(images, dtypes.Float32), 255), -1))
 	for _, filters := range []int{32, 64} {
 		x = remat.Block(keep, x, func(x *graph.Node) *graph.Node {
-			x = activation.Relu(layers.Convolution(rc.Scope("conv").In("%d", filters),
-				x).Channels(filters).KernelSize(3).PadSame().Done())
-			return graph.MaxPool(x).Window(2).Done()
+			x = layers.Convolution(rc.Scope("conv").In("%d", filters), x).Channels(filters).KernelSize(3).PadSame().Done()
+			return graph.MaxPool(activation.Relu(x)).Window(2).Done()
 		})
 	}
 	x = activation.Relu(layers.Dense(rc.Scope("hidden"), graph.Reshape(x, x.Shape().Dimensions[0], -1), true, 128))

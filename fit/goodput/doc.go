@@ -2,10 +2,10 @@
 // in steps that count, and the fractions spent in compilations, saves, waits, repeated steps, and
 // time without a running process.
 //
-//	past := first.Append(second).Append(third)
-//	shares := past.Shares()
-//	fmt.Println(shares)             // goodput 91.2 % of 2h3m0s: compile 4.1 %, ...
-//	fmt.Println(shares.Goodput())   // 0.912
+//	past := history1.Append(history2).Append(history3)
+//	breakdown := past.Breakdown()
+//	fmt.Println(breakdown)             // goodput 91.2 % of 2h3m0s: compile 4.1 %, ...
+//	fmt.Println(breakdown.Goodput())   // 0.912
 //
 // A [History] describes one attempt, or several consecutive attempts joined by [History.Append].
 // Package watchdog stores it in the record of host 0, so a new attempt only needs the last record

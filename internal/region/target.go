@@ -30,7 +30,7 @@ type Target interface {
 	// CloneNode adds the op of a node again with the inputs cloneInput(input). It returns false for
 	// an [Op] other than [CheckpointName].
 	CloneNode(node *graph.Node, cloneInput func(input *graph.Node) *graph.Node) (*graph.Node, bool)
-	// LogicalMesh returns the named axes of a replica's logical devices, see logical.Mesh.
+	// LogicalMesh returns the named axes of a replica's logical devices, see logical.NewMesh.
 	LogicalMesh() sharding.Mesh
 	// InterceptParameters calls check for each parameter that is added to the graph, until stop is
 	// called. If check returns an error, the parameter is rejected. A region whose arguments are

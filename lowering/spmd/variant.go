@@ -116,7 +116,7 @@ func (s *assemblyInput) mapAnnotations(f func(s *ir.Statement, a annotationMark)
 }
 
 // WithAnnotation returns the module of the step in which the given sites, all arguments or all
-// lines, have another annotation. For a line, an annotation of kind [logical.None] removes the
+// lines, have another annotation. For a line, an annotation of kind [logical.KindNone] removes the
 // annotation. Optimizer state follows its variable if both have the same layout.
 func (m *Module) WithAnnotation(sites []AnnotationSite, annotation logical.Annotation) (*Module, error) {
 	if _, err := m.Annotations(); err != nil {

@@ -9,7 +9,7 @@
 // # Cache keys
 //
 // The key of an entry is a hash of everything that a compiled program depends on: the program, its
-// options, the device assignment, the devices, and the build of the plugin (see [Identity]).
+// options, the device assignment, the devices, and the build of the plugin (see [pjrt.Client.Identity]).
 //
 // # Damaged entries
 //

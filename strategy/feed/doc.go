@@ -52,7 +52,7 @@
 // regardless of how many batches are ready. Save it with a checkpoint, and training resumes with
 // the next batch. With several processes, combine the positions of all processes with
 // input.JoinStates and save the result. A run with a different number of processes and replicas can
-// resume from it. See [Options.From].
+// resume from it. See [Options.Start].
 //
 // # Several processes
 //

@@ -68,7 +68,7 @@ type signature struct {
 //
 // The options Arguments and Results have an entry for each tensor among the leaves of all
 // arguments, and of the result: slices and struct fields in order, the values of a map by ascending
-// key. [strategy.ReplicaContext.RealSize] uses the same numbering. SplitBatch and LocalBatch split
+// key. [strategy.ReplicaContext.ValidSize] uses the same numbering. SplitBatch and LocalBatch split
 // every host tensor; pass a tensor that all replicas share as a *[strategy.Mirrored].
 func New(s *strategy.TPUStrategy, step StepFunc, opts strategy.FunctionOptions) *Function {
 	if opts.Name == "" {
