@@ -47,6 +47,6 @@ func TestTheReportOfSharedState(t *testing.T) {
 	require.NoError(t, r.WriteText(&text))
 	require.NoError(t, r.WriteHTML(&page))
 	assert.Regexp(t, `variable +/hidden/dense/weights +1 +Float32\[254 64\] +\[254 16\] +15.88 KiB +2 +dimension 1 over 4 replicas`, text.String())
-	assert.Contains(t, page.String(), `<td data-of="whole">Float32[254, 64]</td><td data-of="on one core">[254, 16]</td>`)
-	assert.Contains(t, page.String(), `<td data-of="layout">dimension 1 over 4 replicas</td>`)
+	assert.Contains(t, page.String(), `<td>Float32[254, 64]</td><td>[254, 16]</td>`)
+	assert.Contains(t, page.String(), `<td class="full">dimension 1 over 4 replicas</td>`)
 }
