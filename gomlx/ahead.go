@@ -222,8 +222,8 @@ func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]com
 	return out, nil
 }
 
-// reportAhead compiles the program ahead of time, once per set of donated parameters, and returns
-// the error with the report.
+// reportAhead compiles the program ahead of time, once per set of donated parameters. It returns an
+// error that contains the report, because the program cannot run without devices.
 func (c *executableState) reportAhead(donated []bool) error {
 	mask, key := c.reusableDonations(donated)
 	c.mu.Lock()

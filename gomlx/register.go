@@ -191,7 +191,7 @@ func (c *config) openOn(devices int, opts Options, open func(Options) (*Backend,
 	return b, nil
 }
 
-// withRules returns the options with the rules of the configuration string.
+// withRules returns opts with the placement rules that the configuration string specifies.
 func (c *config) withRules(mesh sharding.Mesh, opts Options) (Options, error) {
 	if c.rules == "" {
 		return opts, nil

@@ -133,9 +133,10 @@ func (rules Rules) matchVariable(path string, dims []int) (first int, more []int
 	return first, more
 }
 
-// AnnotationFor returns the annotation of a variable, and the index of the rule that determined it,
-// or -1 without a rule. Rules that split another number of dimensions are skipped. The mesh has the
-// axis of the replicas and the logical axes.
+// AnnotationFor returns the annotation of the variable with this path and these dimensions, and the
+// index of the rule that matched, or -1 if no rule matched. A rule whose annotation has another number
+// of dimensions than the variable does not match. mesh must contain the replica axis and the logical
+// axes.
 func (rules Rules) AnnotationFor(mesh sharding.Mesh, path string, dims []int) (Annotation, int) {
 	rule, largest := rules.matchVariable(path, dims)
 	var a Annotation

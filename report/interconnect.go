@@ -213,24 +213,25 @@ func (m *machine) inside(kind string, bytes float64, group lie, devices int, one
 	if kind == "all-reduce" {
 		rounds = 2
 	}
-	if bytes = onRing(kind, bytes, n, k); kind == "all-to-all" {
+	if bytes = ringBytesPerChip(kind, bytes, n, k); kind == "all-to-all" {
 		bytes, links = bytes*worst, 1
 	}
 	return groups*bytes/(links*rate) + rounds*float64(hops)*m.value(hopTime) + m.value(collectiveLag), true
 }
 
-// onRing returns the bytes that a chip sends in a collective over n devices on k chips with the
-// given bytes each, if the chips are a ring. For an all-to-all it returns the bytes of the chip.
-func onRing(kind string, bytes, n, k float64) float64 {
+// ringBytesPerChip returns the bytes that one chip sends in a collective over devices on a ring of
+// chips. bytes is the operand's size per device. For an all-to-all the result is the size of all
+// operands of the chip.
+func ringBytesPerChip(kind string, bytes, devices, chips float64) float64 {
 	switch kind {
 	case "all-reduce":
-		return 2 * bytes * (k - 1) / k
+		return 2 * bytes * (chips - 1) / chips
 	case "all-gather":
-		return bytes * n * (k - 1) / k
+		return bytes * devices * (chips - 1) / chips
 	case "reduce-scatter":
-		return bytes * (k - 1) / k
+		return bytes * (chips - 1) / chips
 	case "all-to-all":
-		return bytes * n / k
+		return bytes * devices / chips
 	}
 	return bytes
 }

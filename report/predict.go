@@ -45,7 +45,8 @@ type Prediction struct {
 	Constants []Constant `json:"constants"`
 }
 
-// UnknownTime is a set of operations of one kind without a predicted time.
+// UnknownTime counts the operations of one kind whose time cannot be predicted. The prediction omits
+// them.
 type UnknownTime struct {
 	Operation string `json:"operation"`
 	// Count is the number of executions on one core in a step.

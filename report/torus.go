@@ -157,7 +157,7 @@ func (t *Torus) carry(carried map[link]float64, kind string, group []int, bytes 
 		m.route(chips[0], chips[1], func(l link) { carried[l] += bytes })
 		return
 	}
-	bytes = onRing(kind, bytes, float64(len(group)), float64(k))
+	bytes = ringBytesPerChip(kind, bytes, float64(len(group)), float64(k))
 	var along [3][]int
 	blocks := 1
 	for d := range along {

@@ -120,8 +120,8 @@ func (m internalStrategy) Reduction(op ReduceOp, x any) (how byte, err error) {
 	return byte(of), err
 }
 
-// Values embed valueAccess, so that the other packages of this module can call the methods of
-// internalValue on any [Value], with [engine.Internal].
+// valueAccess is embedded in all values. It lets the other packages of this module call the methods
+// of internalValue on any [Value] through [engine.Internal].
 type (
 	valueAccess     = engine.Access[internalValue]
 	valueAccessible = engine.Accessible[internalValue]

@@ -320,7 +320,8 @@ func (f *Function) acceptsUneven() bool {
 	return f.acceptsRagged() && (f.opts.SplitBatch || f.opts.LocalBatch)
 }
 
-// unevenBatch returns a host batch that does not divide evenly, if the function accepts it.
+// unevenBatch returns arg as a host tensor if its rows are not divisible by the number of replicas
+// and f accepts such batches.
 func (f *Function) unevenBatch(arg any) (batch *tensors.Tensor, ok bool) {
 	if !f.acceptsUneven() {
 		return nil, false

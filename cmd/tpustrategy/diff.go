@@ -185,7 +185,8 @@ func (c *diffCmd) compiled(ctx context.Context, a *app) (sides [][]*report.Repor
 	return sides, nil
 }
 
-// compare compares the reports of each slice. If each side has one report, their slices may differ.
+// compare returns one diff per slice. If before and after have one report each, the reports may be of
+// different slices.
 func (c *diffCmd) compare(before, after []*report.Report) (all []*diff.Diff, err error) {
 	var missing []error
 	of := map[string]*report.Report{}

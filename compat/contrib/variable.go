@@ -21,7 +21,8 @@ type Variable struct {
 	inner *strategy.Variable
 }
 
-// variable returns the Variable for a variable of package strategy, the same one each time.
+// variable returns the wrapper of a variable of package strategy. Repeated calls return the same
+// wrapper.
 func (d *DistributionStrategy) variable(inner *strategy.Variable) *Variable {
 	d.mu.Lock()
 	defer d.mu.Unlock()

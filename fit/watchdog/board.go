@@ -33,7 +33,7 @@ func OpenRecordStore(ctx context.Context, run string) (*RecordStore, error) {
 // NewRecordStore returns a board in an open store. The caller remains the owner of the store.
 func NewRecordStore(s storage.Store) *RecordStore { return &RecordStore{s, false} }
 
-// Close releases the resources of the board. The records stay.
+// Close releases the resources of the store. It does not delete the records.
 func (b *RecordStore) Close() error {
 	if b == nil {
 		return nil

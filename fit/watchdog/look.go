@@ -76,7 +76,7 @@ func (v *Monitor) newStatus(dir string, records []Record, unreadable []error, no
 	return l
 }
 
-// singleLine converts a text to one line, because texts of hosts may contain line breaks.
+// singleLine replaces the line breaks of a text that was received from a host.
 func singleLine(text string) string { return plain.EscapeLine(strings.Join(strings.Fields(text), " ")) }
 
 // Title returns the run and its summary in one line.

@@ -35,14 +35,13 @@ func (t tensorType) String() string {
 	return b.String() + mlirNames[t.dtype] + ">"
 }
 
-// raw is a program in StableHLO: one replica on each device, and no partitioner between the text
-// and what runs.
+// raw is a StableHLO program that runs with one replica per device and without the SPMD partitioner.
 type raw struct {
 	name    string
 	in, out []tensorType
 	// body are statements that make %r0, %r1, ... of %x0, %x1, ...
 	body string
-	// alias says that result i takes the memory of argument i, which is donated.
+	// alias donates argument i to result i.
 	alias bool
 }
 

@@ -45,7 +45,8 @@ func ReplicaVarying(nodes, parameters []*graph.Node) ([]bool, error) {
 	return t.replicaVarying(nodes, parameters)
 }
 
-// replicaVarying is ReplicaVarying with only the given parameters as replica-varying inputs.
+// replicaVarying is like ReplicaVarying, but assumes that only the given parameters differ between
+// replicas.
 func (t *Trace) replicaVarying(nodes, parameters []*graph.Node) ([]bool, error) {
 	x := &variation{trace: t, axes: map[*ir.Value]axisSet{}}
 	for _, p := range parameters {

@@ -24,9 +24,9 @@ func describeVariable(shape shapes.Shape, sync strategy.VariableSynchronization,
 	return text
 }
 
-// findDistributed returns the step's distributed variables by argument, nil for other arguments.
-// Variables in given replace the strategy's variables of the same names. The error lists every
-// variable that does not fit.
+// findDistributed returns one element per argument of the step: the distributed variable that the
+// argument reads, or nil for other arguments. A variable in given replaces the strategy's variable of
+// the same name. The error lists all variables whose dtype, shape or placement does not match.
 func findDistributed(s *strategy.TPUStrategy, step *saved.Step,
 	given map[string]*strategy.Variable) ([]*strategy.Variable, error) {
 	found := make([]*strategy.Variable, len(step.Arguments))

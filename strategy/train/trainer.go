@@ -77,7 +77,7 @@ func isTrained(v *strategy.Variable) bool {
 	return v.Trainable() && v.Synchronization() == strategy.OnWrite && (dtype.IsFloat() || dtype.IsComplex())
 }
 
-// addProxy creates the proxy of a variable of the scope if the step trains the variable.
+// addProxy creates the GoMLX variable that stands for v in the optimizer, if the step trains v.
 func (t *trainer) addProxy(op string, v *strategy.Variable) (path string, first *graph.Node,
 	wrote func(x *graph.Node)) {
 	if v.Trainable() && v.Synchronization() == strategy.OnRead {

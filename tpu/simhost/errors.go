@@ -50,7 +50,7 @@ type LostError struct {
 	Launches int
 }
 
-// Error returns the name of the process and the number of its launches.
+// Error returns a message with the name of the process and the number of times that it was launched.
 func (e *LostError) Error() string {
 	return errkind.Format("simhost: "+e.Op, fmt.Sprintf("%s ended after %d launches", e.Name, e.Launches), nil, "")
 }

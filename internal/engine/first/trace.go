@@ -81,10 +81,9 @@ func (o Options) trace(init model.VariableInitializer, v Variable) (t *initializ
 // StatePath is the variable that holds the state of a store's random numbers.
 var StatePath = model.JoinPath("/", model.RNGStateVariableName)
 
-// graphOfValues is a graph of initializers.
 type graphOfValues struct {
 	*graph.Graph
-	state   *graph.Node // of random numbers, after all
+	state   *graph.Node // final state of the random number generator
 	changed bool        // some variable is
 }
 
@@ -93,8 +92,8 @@ func (g *graphOfValues) parameter(h int) string {
 	return g.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()
 }
 
-// initializerGraph builds the graph of initializers' values, one after the other. The outputs are
-// the values and, if numbers were drawn, the state of random numbers.
+// initializerGraph builds a graph that evaluates the initializers in their order. The outputs are the
+// values and, if an initializer is random, the final state of the random number generator.
 func initializerGraph(b compute.Backend, store *model.Store, inits []model.VariableInitializer,
 	of []shapes.Shape) (g *graphOfValues, outputs []*graph.Node, err error) {
 	defer func() {
